@@ -29,7 +29,7 @@ from timing import Contender, race
 from stodyn.noise import iterated, wiener
 from stodyn.noise.increment import Increment, Recipe, compose_all
 from stodyn.noise.iterated import Approximation, Fourier, MrongowiusRoessler, Substeps
-from stodyn.noise.supply import Drawn
+from stodyn.noise.supply import DrawnNormals
 from stodyn.numerics.printing import compiling
 from stodyn.numerics.printing.over_arrays import Printed
 from stodyn.numerics.printing.scalars import Unprintable
@@ -98,7 +98,7 @@ def measured_error(recipe: Approximation, paths: int) -> tuple[float, float]:
 def sampler(name: str, recipe: Recipe, m: int) -> tuple[Contender, str]:
     """Draw and make the increments of LANES paths over STEPS steps, and sum them up; by print or by vmap."""
     streams = tuple((name, count) for name, count in recipe.normals(m).items() if count)
-    feed = Drawn(1).feed(streams, 0, LANES)
+    feed = DrawnNormals(1).feed(streams, 0, LANES)
 
     def increment(*normals):
         given = {name: jnp.zeros(0) for name in recipe.normals(m)}

@@ -18,7 +18,7 @@ import numpy as np
 
 import stodyn as sd
 from stodyn import statistics as st
-from stodyn.analysis.common_paths import Run, common_paths
+from stodyn.analysis.common_paths import PathRun, common_paths
 from stodyn.methods.alpha import StochasticAlpha20
 from stodyn.methods.catalogue import find
 from stodyn.methods.projected_alpha import ProjectedAlpha
@@ -67,8 +67,8 @@ def squares(problem, minimal, embedding, methods, steps, paths, T):
     """
     fine = 4 * steps[-1]
     factors = tuple(fine // count for count in steps)
-    truth = common_paths(minimal, [Run(StochasticAlpha20, (1, 2))], (0.0, T), fine, paths, 1)
-    found = common_paths(problem, [Run(method, factors) for method in methods], (0.0, T), fine, paths, 1)
+    truth = common_paths(minimal, [PathRun(StochasticAlpha20, (1, 2))], (0.0, T), fine, paths, 1)
+    found = common_paths(problem, [PathRun(method, factors) for method in methods], (0.0, T), fine, paths, 1)
     (W, angles), (W_too, *ends) = (
         [np.concatenate(parts) for parts in zip(*((W, *states) for W, states in blocks), strict=True)]
         for blocks in (truth, found)

@@ -19,7 +19,7 @@ from timing import in_threads
 
 from stodyn.noise import path_normals, path_normals_code
 from stodyn.noise.increment import Increment
-from stodyn.noise.supply import Drawn
+from stodyn.noise.supply import DrawnNormals
 from stodyn.numerics.newton import newton
 
 BETA, NU = 0.5, 0.001  # the oscillator's
@@ -186,7 +186,7 @@ def midpoint_by_vmap(problem: Any, paths: int, steps: int, h: float, observe: Ca
     def run() -> float:
         means = []
         for block in range(paths // lanes):
-            feed = Drawn(1).feed((("W", problem.m),), block * lanes, lanes)
+            feed = DrawnNormals(1).feed((("W", problem.m),), block * lanes, lanes)
             x = jnp.tile(jnp.asarray(problem.start, float), (lanes, 1))
             for first in range(0, steps, slab):
                 taken = min(slab, steps - first)

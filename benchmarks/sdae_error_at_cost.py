@@ -19,7 +19,7 @@ from timing import load, machine
 
 import stodyn as sd
 from stodyn import statistics as st
-from stodyn.analysis.common_paths import Run, common_paths
+from stodyn.analysis.common_paths import PathRun, common_paths
 from stodyn.methods import stiff
 from stodyn.models.circuits import RC_LADDER, RECTIFIER, RING_OSCILLATOR, TWO_DIODES
 from stodyn.models.differential_algebraic import (
@@ -71,9 +71,9 @@ def errors(case: Case, paths: int) -> tuple[dict[str, np.ndarray], float]:
     levy = any(name.endswith("Levy") for name in case.methods)
     reference = stiff.StiffMilsteinLevy if levy else stiff.StiffMilstein
     fine = case.steps[-1] * (case.refine if exact is None else 1)
-    runs = [Run(getattr(stiff, name), tuple(fine // n for n in case.steps)) for name in case.methods]
+    runs = [PathRun(getattr(stiff, name), tuple(fine // n for n in case.steps)) for name in case.methods]
     if exact is None:
-        runs.append(Run(reference, (1, 2)))
+        runs.append(PathRun(reference, (1, 2)))
     total, own, count = np.zeros((len(case.methods), len(case.steps))), 0.0, 0
     for W, states in common_paths(problem, runs, (0.0, case.end), fine, paths, 1):
         truth = np.asarray(exact(case.end, W)) if exact else states[-1][:, 0]

@@ -16,20 +16,20 @@ import xarray as xr
 
 from stodyn.arguments import checks_arguments, stacklevel_of_user
 from stodyn.statistics import intervals
-from stodyn.statistics.contract import Labelled, Run, Statistic
+from stodyn.statistics.contract import Labelled, Labels, Statistic
 
 LARGEST_KEPT = 100_000  # most numbers of a coordinate whose index is reused from result to result
 
 
 def dataset(
-    labelled: Sequence[tuple[Statistic, Labelled, Run]], extra: Mapping[str, Any], provenance: Mapping[str, Any]
+    labelled: Sequence[tuple[Statistic, Labelled, Labels]], extra: Mapping[str, Any], provenance: Mapping[str, Any]
 ) -> xr.Dataset:
     """Return one Dataset of everything that was collected.
 
     The first grid of times is the dimension `time`; a statistic with another grid has its own, `time_` and its name
     in small letters.
     """
-    variables, coords = together(labelled, extra)
+    variables, coords = merged(labelled, extra)
     for warning in (warning for _, result, _ in labelled for warning in result.warnings):
         warnings.warn(warning, stacklevel=stacklevel_of_user())
     return xr.Dataset(variables, _indexed(coords), attributes(provenance))
@@ -61,8 +61,8 @@ def run_in_words(record: Mapping[str, Any]) -> str:
     return f"{points}{paths}{record['method'].partition('(')[0]}, {steps}{seed}"
 
 
-def together(
-    labelled: Sequence[tuple[Statistic, Labelled, Run]], extra: Mapping[str, Any]
+def merged(
+    labelled: Sequence[tuple[Statistic, Labelled, Labels]], extra: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the variables and coordinates of all collected statistics; refuse those one Dataset cannot hold."""
     variables: dict[str, Any] = dict(extra)
@@ -121,14 +121,14 @@ def _indexes(given: tuple) -> xr.Coordinates:
     return xr.Coordinates(xr.Dataset(coords=coords).coords)
 
 
-def _time_dimension(statistic: Statistic, run: Run, grids: list[tuple[str, np.ndarray]]) -> str:
+def _time_dimension(statistic: Statistic, labels: Labels, grids: list[tuple[str, np.ndarray]]) -> str:
     for name, times in grids:
-        if np.array_equal(times, run.times):
+        if np.array_equal(times, labels.times):
             return name
     name = "time" if not grids else f"time_{type(statistic).__name__.lower()}"
     while name in (known for known, _ in grids):
         name += "_"
-    grids.append((name, run.times))
+    grids.append((name, labels.times))
     return name
 
 

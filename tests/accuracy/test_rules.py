@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from stodyn.accuracy import rules
-from stodyn.accuracy.levels import Known
+from stodyn.accuracy.levels import LevelEstimate
 from stodyn.accuracy.rules import Level, Order
 
 FREEDOM = 15.0
@@ -12,7 +12,7 @@ FREEDOM = 15.0
 
 def known(mean, stderr=0.0, points=4096, variance=1.0, different=16, span=0.0):
     array = np.atleast_1d
-    return Known(
+    return LevelEstimate(
         points, array(float(mean)), array(stderr**2), FREEDOM, array(variance), array(3.0), array(span), different
     )
 
@@ -107,7 +107,7 @@ def test_extremes_whose_bias_bound_is_small_by_chance():
 
     def level(mean):
         noisy = mean + stderr * rng.standard_normal(calls)
-        return Known(4096, noisy, np.full(calls, stderr**2), FREEDOM, np.ones(calls), np.full(calls, 3.0),
+        return LevelEstimate(4096, noisy, np.full(calls, stderr**2), FREEDOM, np.ones(calls), np.full(calls, 3.0),
                      np.zeros(calls), 16)  # fmt: skip
 
     order = Order(1.0, 2.0, has_roots=True)

@@ -10,7 +10,7 @@ import scipy.stats
 
 import stodyn
 from stodyn import plot
-from stodyn.analysis.common_paths import Run, common_paths, composes, follows_path, shared_recipe
+from stodyn.analysis.common_paths import PathRun, common_paths, composes, follows_path, shared_recipe
 from stodyn.analysis.expectation import enumerated, integrated, linear_moments
 from stodyn.analysis.order import (
     Errors,
@@ -108,7 +108,7 @@ def test_strong_orders_against_an_exact_solution(method, order):
 def test_the_rms_error_is_that_of_plain_paths():
     """The error and its standard error from W drawn by ourselves, the coarse path stepped by a loop."""
     study = strong_order(GBM, EulerMaruyama, steps=(2, 4, 8), paths=500, seed=3)
-    ((W_end, (ends,)),) = common_paths(GBM.problem, [Run(EulerMaruyama, (4, 2, 1))], (0.0, 1.0), 8, 500, 3)
+    ((W_end, (ends,)),) = common_paths(GBM.problem, [PathRun(EulerMaruyama, (4, 2, 1))], (0.0, 1.0), 8, 500, 3)
     exact = GBM.exact["solution"](1.0, W_end)
     error = np.sqrt(np.mean((ends[:, :, 0] - exact) ** 2, axis=0))
     np.testing.assert_allclose(study["error"], error, rtol=1e-12)
@@ -126,7 +126,7 @@ def test_one_path_serves_every_step_size():
         return jnp.zeros(problem.n)
 
     spy.needs = iterated.MrongowiusRoessler(1)
-    runs = [Run(MilsteinLevy, (1, 2, 4)), Run(spy)]
+    runs = [PathRun(MilsteinLevy, (1, 2, 4)), PathRun(spy)]
     ((_, (ends, _)),) = common_paths(problem, runs, (0.0, 1.0), 4, 1, 7)
     W, II = (seen[name].reshape(4, *shape) for name, shape in (("W", (2,)), ("II", (2, 2))))
     for k, factor in enumerate((1, 2, 4)):

@@ -22,9 +22,9 @@ def nothing_kept():
 
 def compiled_by(*arguments, **options):
     """How many programs a run adds to those there are."""
-    before = {*programs.kept(), *block._compiled}
+    before = {*programs.cached_digests(), *block._compiled}
     simulate(*arguments, **RUN | options)
-    return len({*programs.kept(), *block._compiled} - before)
+    return len({*programs.cached_digests(), *block._compiled} - before)
 
 
 def pulled(constant, power=2):

@@ -13,7 +13,7 @@ from stodyn.engine import kept_traces, traces
 from stodyn.methods.contract import EXPLICIT, Claim, Method
 from stodyn.methods.implicit import ThetaEuler
 from stodyn.noise import wiener
-from stodyn.numerics.printing.telling import says_all
+from stodyn.numerics.printing.fingerprints import says_all
 from stodyn.problems import sdae
 
 RUN = dict(t=(0.0, 1.0), dt=0.25, paths=2, seed=1, collect=st.Moments(at=[1.0]))

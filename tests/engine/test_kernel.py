@@ -22,7 +22,7 @@ from stodyn.methods.catalogue import catalogue
 from stodyn.models import catalogue as models
 from stodyn.noise import counter
 from stodyn.numerics.printing import compiling
-from stodyn.numerics.printing.telling import fingerprint
+from stodyn.numerics.printing.fingerprints import fingerprint
 
 pytestmark = pytest.mark.usefixtures("quick_compiling")
 STEPS, H = 12, 0.05

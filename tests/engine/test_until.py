@@ -10,7 +10,7 @@ import stodyn as sd
 from stodyn import statistics as st
 from stodyn.engine.until import HeavyTailed, OneValue, Watch
 from stodyn.models.ornstein_uhlenbeck import ornstein_uhlenbeck
-from stodyn.statistics.contract import Run as Labels
+from stodyn.statistics.contract import Labels
 from stodyn.statistics.moments import Sums
 
 RUN = dict(t=(0.0, 1.0), dt=0.125, seed=1, block=1024)

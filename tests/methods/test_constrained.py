@@ -10,7 +10,7 @@ import pytest
 
 import stodyn as sd
 from stodyn import statistics as st
-from stodyn.analysis.common_paths import Run, common_paths
+from stodyn.analysis.common_paths import PathRun, common_paths
 from stodyn.engine.failure import PathsFailed
 from stodyn.methods.alpha import StochasticAlpha, StochasticAlpha20
 from stodyn.methods.projected_alpha import ProjectedAlpha
@@ -285,9 +285,9 @@ def test_strong_orders_against_the_angle_on_the_same_paths(noise, expected):
     embedding, steps, T = JOINTED_PENDULUM.exact["embedding"], (32, 64, 128), 0.25
     angle = in_minimal_coordinates(rod, embedding, ([1.0], [0.5]))
     methods = (RattleAlpha, RattleAlpha15, ProjectedAlpha)[: len(expected)]
-    runs = [Run(one, tuple(512 // count for count in steps)) for one in methods]
+    runs = [PathRun(one, tuple(512 // count for count in steps)) for one in methods]
     paths = 100 if len(expected) == 3 else 500
-    ((W, (truth,)),) = common_paths(angle, [Run(StochasticAlpha20)], (0.0, T), 512, paths, 1)
+    ((W, (truth,)),) = common_paths(angle, [PathRun(StochasticAlpha20)], (0.0, T), 512, paths, 1)
     ((W_too, ends),) = common_paths(rod, runs, (0.0, T), 512, paths, 1)
     assert np.array_equal(W, W_too)
     right = at_points(lambda u: placed(embedding, T, u), truth[:, 0])

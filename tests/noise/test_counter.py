@@ -10,7 +10,7 @@ import scipy.stats
 
 from stodyn.noise import counter
 from stodyn.noise.stream import STREAMS
-from stodyn.noise.supply import Counted
+from stodyn.noise.supply import CountedNormals
 
 # Random123 1.14, tests/kat_vectors: philox4x32 10 (counter, key, answer).
 ANSWERS = [
@@ -99,7 +99,7 @@ def test_pairs_follow_each_other_along_a_path():
 
 def test_processors_count_the_same_bits():
     """The printed function beside JAX's, in calls of any length."""
-    supply = Counted(7)
+    supply = CountedNormals(7)
     states = supply.states("area", 3, 16)
     fill = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 2, *[ctypes.c_int64] * 2)(supply.address)
     out = np.zeros((2, 10, 8))

@@ -26,7 +26,7 @@ def program_of(function, shape, dtype=float):
         closed = jax.make_jaxpr(function)(jax.ShapeDtypeStruct(shape, dtype))
     arrays = ArrayTraces()
     (y,) = arrays.run(closed, [arrays.buffered(Buffer("x", 0, shape, np.dtype(dtype)))])
-    arrays.kept(y, Buffer("y", 0, y.shape, y.dtype))
+    arrays.in_memory(y, Buffer("y", 0, y.shape, y.dtype))
     return Program(arrays), arrays, y
 
 

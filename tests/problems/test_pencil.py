@@ -45,7 +45,7 @@ def test_constructed_pencils_in_bad_units(blocks, dynamic):
     assert found.freedom == dynamic
     assert len(found.constraints) == sum(blocks)
     assert np.linalg.matrix_rank(found.projector * columns[:, None] / columns, tol=1e-6) == dynamic
-    assert all(d.dropped < 1e-12 < 1e-4 < d.kept for d in found.decisions)
+    assert all(d.largest_dropped < 1e-12 < 1e-4 < d.smallest_kept for d in found.decisions)
 
 
 def test_miller_in_raw_si_units():

@@ -110,7 +110,7 @@ def test_the_index_over_the_domain_and_the_surface_where_it_changes():
     """The Miller integrator has index 3 on a = 1 + C1/C2, a surface that no sample hits."""
     inside = MILLER_INTEGRATOR.problem.domain_index
     assert inside.index == 2 and np.all(inside.indices == 2)
-    assert "least clear at a = 2.2, C1 = 9e-11, C2 = 5.5e-11" in inside.said
+    assert "least clear at a = 2.2, C1 = 9e-11, C2 = 5.5e-11" in inside.words
     across = MILLER_INTEGRATOR(a=2.9).problem.domain_index
     assert across.index is None
     at = across.where

@@ -10,7 +10,7 @@ import scipy.stats
 import stodyn as sd
 from stodyn import statistics as st
 from stodyn.models.ornstein_uhlenbeck import ORNSTEIN_UHLENBECK
-from stodyn.statistics.contract import Block, Run
+from stodyn.statistics.contract import Block, Labels
 
 RATE, SIGMA, DT = 1.0, 0.5, 0.02
 
@@ -94,7 +94,7 @@ def folded(statistic, series, times=None):
         for i in range(0, len(series), 16)
     ]
     whole = functools.reduce(ready.merge, parts)
-    labelled = ready.label(whole, Run(times, ("x",), {}, np.arange(len(times))))
+    labelled = ready.label(whole, Labels(times, ("x",), {}, np.arange(len(times))))
     return {name: variable.values for name, variable in labelled.variables.items()}
 
 
@@ -121,7 +121,7 @@ def test_blocks_far_apart_merge_as_one(statistic):
     series = stationary_series(48, 100, seed=6) + np.repeat([1e3, -2e3, 5.0], 16)[:, None, None]
     ready = statistic.prepared(None, np.arange(100.0))
     whole = ready.fold(np.moveaxis(series, 0, 2).transpose(1, 0, 2), Block(0, 48))
-    expected = ready.label(whole, Run(np.arange(100.0), ("x",), {}, np.arange(100)))
+    expected = ready.label(whole, Labels(np.arange(100.0), ("x",), {}, np.arange(100)))
     for name, values in folded(statistic, series).items():
         np.testing.assert_allclose(values, expected.variables[name].values, rtol=1e-9, atol=1e-9, err_msg=name)
 

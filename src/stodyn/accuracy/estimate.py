@@ -37,7 +37,7 @@ from stodyn.engine.spec import as_it_is_now
 from stodyn.hints import Integer, Reals
 from stodyn.problems.calling import call
 from stodyn.problems.contract import returned_shape
-from stodyn.statistics.functional import Both, Controlled, End, Functional, Probability, Watching
+from stodyn.statistics.functional import Controlled, End, Functional, PairWithControl, Probability, Watching
 
 POINTS = ("auto", "sobol", "random")
 GROWTH = {"sobol": 2.0, "random": 1.25}
@@ -256,7 +256,7 @@ def _with_control(f, control, asked: Question, candidate: Candidate, seed: int, 
         raise TypeError(f"control: expected (function, its exact expectation), got {control!r}") from wrong
     if not math.isfinite(known):
         raise ValueError(f"control: expected a finite expectation, got {known!r}")
-    both = Both(f, _functional(c), 0.0, known)
+    both = PairWithControl(f, _functional(c), 0.0, known)
     streams = np.random.SeedSequence(seed, spawn_key=(0,)).generate_state(2, np.uint64) >> np.uint64(1)
     stream = int(streams[0])
     question, steps, spent = dataclasses.replace(asked, functional=both), 2 * candidate.steps, 0

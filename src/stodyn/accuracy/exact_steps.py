@@ -56,7 +56,7 @@ class _Noise:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Drawn(Recipe):
+class _ExactIncrements(Recipe):
     """W and w of steps of one length, by m normals and as many more as w has directions beside W."""
 
     steps: ExactSteps
@@ -95,7 +95,7 @@ class ExactSteps(Method):
 
     @property
     def needs(self):
-        return _Drawn(self)
+        return _ExactIncrements(self)
 
     @functools.cached_property
     def law(self) -> _Law:

@@ -29,7 +29,7 @@ APART = 1e-10  # |w* M v| / (|w| |M v|) below which modes cannot be separated
 DENSITY = 0.4  # the largest density of a standard normal
 
 
-class Look(NamedTuple):
+class LinearisedAt(NamedTuple):
     """The linearised equations at one time of the path of the mean."""
 
     time: float
@@ -74,10 +74,11 @@ class FastModes:
 
     def _unseen(self, steps: int) -> float:
         T = self.t[1] - self.t[0]
-        roots = [self._root(look, steps / T) for look in self._looks]
+        roots = [self._root(look, steps / T) for look in self._linearisations]
         if not any(root.any() for root in roots):
             return 0.0
-        f, own = self.functional, [self._shifts(look, root) for look, root in zip(self._looks, roots, strict=True)]
+        f = self.functional
+        own = [self._shifts(at, root) for at, root in zip(self._linearisations, roots, strict=True)]
         if isinstance(f, Maximum):
             return max(shift.deviation for shift in own)
         if isinstance(f, Probability):
@@ -85,16 +86,16 @@ class FastModes:
         if isinstance(f, (Integral, TimeAverage)):
             return float(np.mean([shift.of_f for shift in own])) * (1.0 if isinstance(f, TimeAverage) else T)
         drift = np.mean([shift.of_drift for shift in own], axis=0)
-        last = self._looks[-1]
+        last = self._linearisations[-1]
         moved = np.linalg.solve(self.mass - T * last.A, T * drift)
         through = self._values(last.time, np.stack([last.state, last.state + moved]))
         return own[-1].of_f + float(np.abs(through[1] - through[0]).max())
 
-    def _shifts(self, look: Look, root: np.ndarray) -> Shift:
+    def _shifts(self, at: LinearisedAt, root: np.ndarray) -> Shift:
         """The effect of modes with the covariance root rootᵀ on f and the drift, by three Gauss points along each
         column at states around the path."""
-        spread = np.random.default_rng(0).standard_normal((STATES - 1, root.shape[0])) @ look.spread.T
-        states = look.state + np.concatenate([np.zeros((1, root.shape[0])), spread])
+        spread = np.random.default_rng(0).standard_normal((STATES - 1, root.shape[0])) @ at.spread.T
+        states = at.state + np.concatenate([np.zeros((1, root.shape[0])), spread])
         columns = root.T[np.any(root != 0, axis=0)]
         moves = np.sqrt(3.0) * np.concatenate([np.zeros((1, root.shape[0])), columns, -columns])
         points = (states[:, None] + moves).reshape(-1, root.shape[0])
@@ -104,12 +105,12 @@ class FastModes:
             change = (values[:, 1:] - values[:, :1]).sum(axis=1) / 6.0
             return np.where(np.isfinite(change), change, 0.0)
 
-        f = self._values(look.time, points)
+        f = self._values(at.time, points)
         first = f.reshape(STATES, len(moves), -1)[:, :, 0]
         along = (first[:, 1 : 1 + len(columns)] - first[:, 1 + len(columns) :]) / (2 * np.sqrt(3.0))
         around = first[:, 0] - first[0, 0]
         deviation = float(np.nanmax(np.sqrt((along**2).sum(axis=1))))
-        drift = self._drift(np.full(len(points), look.time), points, self.problem.example_params())[0]
+        drift = self._drift(np.full(len(points), at.time), points, self.problem.example_params())[0]
         return Shift(
             float(np.abs(mean_change(f)).mean(axis=0).max()),
             mean_change(drift).mean(axis=0),
@@ -117,7 +118,7 @@ class FastModes:
             float(np.sqrt(np.nanmean(around**2) + deviation**2)),
         )
 
-    def _root(self, look: Look, rate: float) -> np.ndarray:
+    def _root(self, look: LinearisedAt, rate: float) -> np.ndarray:
         """A root of the covariance of the modes that decay faster than `rate`."""
         n = len(look.state)
         if not np.all(np.isfinite(look.A)):
@@ -135,14 +136,14 @@ class FastModes:
         return _root(covariance)
 
     @functools.cached_property
-    def _looks(self) -> list[Look]:
+    def _linearisations(self) -> list[LinearisedAt]:
         """Along the path of the mean, by implicit Euler steps of the linearised equations, with their covariance."""
         x, t, h = np.asarray(self.problem.example_start(), float), self.t[0], (self.t[1] - self.t[0]) / FLOW
         covariance, states, params = np.zeros((len(x), len(x))), [], self.problem.example_params()
         for k in range(FLOW + 1):
             f, A, g = (part[0] for part in self._drift(np.array([t + k * h]), x[None], params))
             if k in LOOKS:
-                states.append(Look(t + k * h, x, _root(covariance), A, g))
+                states.append(LinearisedAt(t + k * h, x, _root(covariance), A, g))
             with np.errstate(all="ignore"):
                 try:
                     step = np.linalg.inv(self.mass - h * A)
@@ -152,7 +153,7 @@ class FastModes:
                 whole = self.mass @ covariance @ self.mass.T + h * g @ g.T
                 covariance = step @ whole @ step.T
             if not (np.all(np.isfinite(x)) and np.all(np.isfinite(covariance))):
-                states.append(Look(t + k * h, before, np.zeros_like(covariance), A, g))
+                states.append(LinearisedAt(t + k * h, before, np.zeros_like(covariance), A, g))
                 break
         return states
 
@@ -177,7 +178,7 @@ class FastModes:
     @functools.cached_property
     def _size(self) -> float:
         """The largest |f| along the path of the mean."""
-        return float(max(np.abs(self._values(look.time, look.state[None])).max() for look in self._looks))
+        return float(max(np.abs(self._values(look.time, look.state[None])).max() for look in self._linearisations))
 
 
 def _root(covariance: np.ndarray) -> np.ndarray:

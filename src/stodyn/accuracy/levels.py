@@ -24,7 +24,7 @@ from stodyn.engine.simulate import merged, run_of
 from stodyn.engine.spec import Spec, describe
 from stodyn.methods.coupled import FINE, PATHS, Level, Levelled
 from stodyn.noise.sobol import RANDOMISATIONS
-from stodyn.numerics.printing.telling import holds
+from stodyn.numerics.printing.fingerprints import holds
 from stodyn.statistics.functional import Functional
 from stodyn.statistics.moments import Sums, merge_sums, variances
 from stodyn.statistics.observable import Observable
@@ -47,7 +47,7 @@ def pilot_points(steps: int) -> int:
     return RANDOMISATIONS * 2 ** int(math.log2(wanted / RANDOMISATIONS))
 
 
-class Known(NamedTuple):
+class LevelEstimate(NamedTuple):
     """A mean over the points of a level and its error; arrays over the entries of f.
 
     mean, stderr2  the mean and the square of its standard error; freedom: degrees of freedom of stderr2
@@ -145,9 +145,9 @@ class Question:
         self._described[kind] = spec
         return spec
 
-    def way(self, kind: str, spec: Spec) -> programs.Way:
+    def executor(self, kind: str, spec: Spec) -> programs.Executor:
         """How a level is computed; levels of one kind share their program while only their times differ."""
-        known = self._ways.get(kind)
+        known = self._executors.get(kind)
         if (
             known is not None
             and known.spec.traced is spec.traced
@@ -156,7 +156,7 @@ class Question:
             return known.on_grid(spec)
         program = programs.get(spec)
         if isinstance(program, programs.ByPrint):
-            self._ways[kind] = program
+            self._executors[kind] = program
         return program
 
     @functools.cached_property
@@ -164,7 +164,7 @@ class Question:
         return {}
 
     @functools.cached_property
-    def _ways(self) -> dict[str, programs.ByPrint]:
+    def _executors(self) -> dict[str, programs.ByPrint]:
         return {}
 
 
@@ -189,17 +189,17 @@ class LevelRun:
             run = run_of(spec, DEVICE_PATHS, seed, "auto", question.devices, None)
             self.run = dataclasses.replace(run, layout=dataclasses.replace(run.layout, shuffles=True))
         else:
-            way = question.way(kind, spec)
-            is_printed = isinstance(way, programs.ByPrint)
-            width = 2 ** int(math.log2(way.width)) if is_printed else UNPRINTED
+            executor = question.executor(kind, spec)
+            is_printed = isinstance(executor, programs.ByPrint)
+            width = 2 ** int(math.log2(executor.width)) if is_printed else UNPRINTED
             if points == "random":  # whole blocks of long paths would be far more than is wanted
                 width = min(width, max(2 ** int(math.log2(BLOCK / steps)), NARROWEST))
             layout = Layout(spec, least, seed, width, least if is_printed else None, points, shuffles=True)
-            self.run = Run(spec, layout, way)
+            self.run = Run(spec, layout, executor)
         self.tally = Tally(self.run, "raise")
         self.computed = 0
         self._sums: tuple[int, Sums, Sums] | None = None
-        self._known: dict[tuple[int, int, int], Known] = {}
+        self._known: dict[tuple[int, int, int], LevelEstimate] = {}
 
     @property
     def cost(self) -> int:
@@ -247,14 +247,14 @@ class LevelRun:
             self._sums = self.computed, parts, whole
         return self._sums[1:]
 
-    def known(self, entries: slice) -> Known:
+    def known(self, entries: slice) -> LevelEstimate:
         """Means and errors of some of the numbers of a level: for pairs Y comes first, then P of the fine path."""
         key = (self.computed, entries.start, entries.stop)
         if key not in self._known:
             self._known = {k: v for k, v in self._known.items() if k[0] == self.computed} | {key: self._find(entries)}
         return self._known[key]
 
-    def _find(self, entries: slice) -> Known:
+    def _find(self, entries: slice) -> LevelEstimate:
         parts, whole = self.sums
         means = parts.mean[:, entries]
         N = float(whole.weight[0])
@@ -271,7 +271,7 @@ class LevelRun:
             stderr2, freedom = variance / N, N - 1
         different = min(len(np.unique(column)) for column in means.T)
         span = self._span(whole, entries)
-        return Known(int(N), means.mean(axis=0), stderr2, freedom, variance, kurtosis, span, different)
+        return LevelEstimate(int(N), means.mean(axis=0), stderr2, freedom, variance, kurtosis, span, different)
 
     @staticmethod
     def _span(whole: Sums, entries: slice) -> np.ndarray:

@@ -21,8 +21,8 @@ import scipy
 from numpy.polynomial import chebyshev
 
 from stodyn.numerics import gauss, orthogonal
+from stodyn.numerics.printing.fingerprints import holds
 from stodyn.numerics.printing.points import AtPoints
-from stodyn.numerics.printing.telling import holds
 from stodyn.problems.calling import call
 from stodyn.problems.sde import SDE
 from stodyn.statistics.functional import End, Functional, Integral, TimeAverage

@@ -47,7 +47,7 @@ from stodyn.methods.branching import EVENT, GOES_ON, beginning, branching, carri
 from stodyn.methods.contract import Catalogued
 from stodyn.methods.stopping import Stop
 from stodyn.noise import stream
-from stodyn.noise.supply import Given, Numbered
+from stodyn.noise.supply import GivenNormals, Numbered
 from stodyn.numerics.printing.points import AtPoints
 from stodyn.problems.level import SIDES, Level
 from stodyn.problems.sde import SDE
@@ -55,7 +55,7 @@ from stodyn.statistics.contract import is_whole
 from stodyn.statistics.moments import Valued
 
 LONGEST = 200_000  # steps that a path may take where no time is given
-TOGETHER = 4  # runs per block, whose segments are made together
+RUNS_PER_BLOCK = 4  # runs per block, whose segments are made together
 SKEWED = 0.7  # c.o.v. of single runs beyond which their mean is too low most of the time
 FEW_ANCESTORS, FAR_FROM_IDEAL, DIFFERENT = 5, 2.0, 3.0  # limits beyond which a result is called doubtful
 CLOCK = 3  # place of the number of steps in a carry, from its end
@@ -72,7 +72,7 @@ class MissedWays(UserWarning):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class _Whole(Valued):
+class _WholeState(Valued):
     """Everything that the method shows of every path."""
 
     def values(self, snapshot):
@@ -216,7 +216,9 @@ def rare(
 def _more(runs: int, relative: float, tol: float | None) -> int:
     """The total number of runs wanted next: as many as the scatter calls for, at most twice as many as now."""
     wanted = runs * (relative / float(tol or 1.0)) ** 2 if math.isfinite(relative) else 2 * runs
-    return int(min(max(TOGETHER * math.ceil(1.1 * wanted / TOGETHER), runs + TOGETHER), 2 * runs, MOST_RUNS))
+    return int(
+        min(max(RUNS_PER_BLOCK * math.ceil(1.1 * wanted / RUNS_PER_BLOCK), runs + RUNS_PER_BLOCK), 2 * runs, MOST_RUNS)
+    )
 
 
 # --- the arguments ----------------------------------------------------------------------------------------------------
@@ -298,7 +300,7 @@ def splitting_job(question: Question, method: Catalogued, score: str | Callable 
     """Return the runs of splitting that answer the question."""
     dt, t0, steps = question.dt, question.t0, question.steps
     stop = Stop(question.event, *question.others)
-    spec = describe(question.problem, method, (t0, t0 + 2 * dt), dt, _Whole(every=1), "float64", stop)
+    spec = describe(question.problem, method, (t0, t0 + 2 * dt), dt, _WholeState(every=1), "float64", stop)
     stopping: Any = spec.method
     gauge = stopping.gauges[0]
     function, words = _score(score, gauge, question)
@@ -306,7 +308,7 @@ def splitting_job(question: Question, method: Catalogued, score: str | Callable 
     branching_spec = dataclasses.replace(
         spec, problem=branched, method=branches, statistics=spec.statistics[:1], saves=spec.saves[:1], levels=0
     ).traced_anew()
-    record = {**spec.said, "event": str(question.event), "score": words}
+    record = {**spec.record, "event": str(question.event), "score": words}
     watched = tuple(gauge.components)
     return Splits(branching_spec, steps, effort.replicas, effort.runs, effort.kill, effort.seed, dt, t0, record,
                   spec.problem.param_sources, watched)  # fmt: skip
@@ -432,7 +434,7 @@ def _by_subset(question: Question, method: Any, effort: Effort, began: float) ->
             stacklevel=stacklevel_of_user(),
         )
     record = {
-        **spec.said,
+        **spec.record,
         "by": "subset simulation",
         **_record(question, effort, len(estimates)),
         "path_steps": spec.steps * sum(run.paths for run in runs),
@@ -445,7 +447,7 @@ class _Box:
     """Paths as a function of normals: those of random parameters, then those of all steps."""
 
     def __init__(self, spec: Spec):
-        self.spec, self.way = spec, programs.get(spec)
+        self.spec, self.executor = spec, programs.get(spec)
         self.streams = spec.traced.streams  # type: ignore[union-attr]
         self.drawn: list[Any] = [source for source in spec.problem.param_sources if source.is_random]
         for source, leaf, example in zip(spec.problem.param_sources, spec.param_leaves, spec.examples, strict=True):
@@ -472,8 +474,10 @@ class _Box:
             for leaf, example, varies in zip(spec.param_leaves, spec.examples, spec.varies, strict=True)
         ]
         begun = np.repeat(self.start[:, None], lanes, axis=1)
-        way: Any = self.way
-        went = way.paths(Members(np.arange(lanes) < paths, np.ones(lanes), begun, params), 0, Given(normals))
+        executor: Any = self.executor
+        went = executor.paths(
+            Members(np.arange(lanes) < paths, np.ones(lanes), begun, params), 0, GivenNormals(normals)
+        )
         _, by, closest = went.observed[0][0][0][:3, :paths]
         return np.where(by == 1, np.inf, np.where(np.isfinite(closest), -closest, -np.inf))
 
@@ -490,7 +494,7 @@ def _versions(began: float) -> dict[str, Any]:
 
 @dataclasses.dataclass(frozen=True)
 class Splits(Job):
-    """The runs of splitting as a job; a block holds TOGETHER of them."""
+    """The runs of splitting as a job; a block holds RUNS_PER_BLOCK of them."""
 
     spec: Spec
     steps: int
@@ -511,10 +515,10 @@ class Splits(Job):
 
     @property
     def blocks(self) -> int:
-        return -(-self.runs // TOGETHER)
+        return -(-self.runs // RUNS_PER_BLOCK)
 
     def paths_in(self, block: int) -> int:
-        return min(TOGETHER, self.runs - block * TOGETHER)
+        return min(RUNS_PER_BLOCK, self.runs - block * RUNS_PER_BLOCK)
 
     def path_steps(self, block: int) -> int:
         return 0
@@ -541,7 +545,7 @@ class Splits(Job):
             Splitting(
                 r, self.starts(r), self.kill, stream.generator(self.seed, r, "selection"), slice(0, n), size - CLOCK
             )
-            for r in range(block * TOGETHER, block * TOGETHER + self.paths_in(block))
+            for r in range(block * RUNS_PER_BLOCK, block * RUNS_PER_BLOCK + self.paths_in(block))
         ]
         for steps in run_together(runs, self.simulate):
             tell(steps)
@@ -631,12 +635,12 @@ class Splits(Job):
             "start": identity.digest(self.starts(0)),
             "params": identity.digest(*(np.asarray(leaf) for leaf in self.spec.param_leaves)),
             "rare": {name: getattr(self, name) for name in ("steps", "replicas", "kill", "seed", "dt", "t0")},
-            "block": TOGETHER,
+            "block": RUNS_PER_BLOCK,
             "software": identity.software(),
         }
 
     def members_digest(self, block: int) -> str:
-        return identity.digest(self.starts(block * TOGETHER))
+        return identity.digest(self.starts(block * RUNS_PER_BLOCK))
 
     def owners(self) -> Iterable[type]:
         return (Outcome,)

@@ -36,7 +36,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy
 
-from stodyn.accuracy.levels import Known
+from stodyn.accuracy.levels import LevelEstimate
 from stodyn.noise.sobol import RANDOMISATIONS
 
 SEEN, STEEPEST = 3.0, 0.9  # standard errors beyond which a difference is seen; the largest ratio of differences
@@ -79,7 +79,7 @@ class Level(NamedTuple):
 
     role: str
     level: int
-    known: Known
+    known: LevelEstimate
     cost: int
 
 
@@ -105,7 +105,7 @@ def guarded(levels: Sequence[Level], order: Order, span: np.ndarray) -> list[Lev
     return guarded_levels
 
 
-def bias(top: Known, below: Known, order: Order) -> Bias:
+def bias(top: LevelEstimate, below: LevelEstimate, order: Order) -> Bias:
     """A bound on the bias from the two finest differences."""
     g = order.ratio
     Y, before = top.mean, below.mean
@@ -127,7 +127,7 @@ def _left(order: Order, above: int) -> tuple[float, float]:
     return r ** (above + 1) / (1 - r), g**-above / (g - 1)
 
 
-def _seen_above(seen: Mapping[int, Known], order: Order, base: int) -> np.ndarray:
+def _seen_above(seen: Mapping[int, LevelEstimate], order: Order, base: int) -> np.ndarray:
     """The bias of a base as far as the differences show it beyond doubt: two standard errors less than they are."""
     least = [
         np.maximum(np.abs(Y.mean) - 2 * np.sqrt(Y.stderr2), 0) * _left(order, base - l)[0] for l, Y in seen.items()
@@ -135,7 +135,7 @@ def _seen_above(seen: Mapping[int, Known], order: Order, base: int) -> np.ndarra
     return np.max(least, axis=0)
 
 
-def bias_above(seen: Mapping[int, Known], top: int, order: Order, base: int) -> Bias:
+def bias_above(seen: Mapping[int, LevelEstimate], top: int, order: Order, base: int) -> Bias:
     """A bound on the bias of a base from the difference of level `top`, and at least what others show beyond doubt;
     nothing is extrapolated."""
     slow, claimed = _left(order, base - top)
@@ -247,7 +247,7 @@ def predicted(
 def plain_routes(
     variance: np.ndarray,
     steps: int,
-    seen: Mapping[int, tuple[Known, int]],
+    seen: Mapping[int, tuple[LevelEstimate, int]],
     paths: Mapping[int, int],
     order: Order,
     error: np.ndarray,

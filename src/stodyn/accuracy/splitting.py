@@ -104,7 +104,7 @@ class Splitting:
         self.best = np.full(self.N, -math.inf)  # scores of the paths
         self.waiting = list(range(self.N))  # paths whose last segment has not been made
         self.rounds = 0
-        self.kept: list[tuple[float, float, np.ndarray, np.ndarray, float, np.ndarray]] = []
+        self.reports: list[tuple[float, float, np.ndarray, np.ndarray, float, np.ndarray]] = []
         self.outcome: Outcome | None = None
 
     def _step(self, carry: np.ndarray) -> int:
@@ -140,7 +140,7 @@ class Splitting:
         survivors = np.flatnonzero(~killed)
         self.share *= 1.0 - killed.sum() / self.N
         self.rounds += 1
-        if not self.kept or self.share < REPORT_AT * self.kept[-1][1]:
+        if not self.reports or self.share < REPORT_AT * self.reports[-1][1]:
             self._report(level, survivors)
         number = len(self.begins)
         for i, parent in zip(np.flatnonzero(killed), self.rng.choice(survivors, killed.sum()), strict=True):
@@ -161,18 +161,20 @@ class Splitting:
 
     def _report(self, level: float, survivors: np.ndarray) -> None:
         """Keep where the survivors first were above the level, for the search for missed ways."""
-        reports = []
+        states = []
         for i in survivors:
             path, k = self.paths[i], self.paths[i].first_above(level)
-            reports.append((path.carries[k] if k < len(path.scores) else path.last)[self.states])
+            states.append((path.carries[k] if k < len(path.scores) else path.last)[self.states])
         _, sizes = np.unique([self.paths[i].lineage[0][0] for i in survivors], return_counts=True)
         families = len(survivors) ** 2 / np.sum(sizes**2)
-        some = np.array(reports)[np.linspace(0, len(reports) - 1, SEEN).round().astype(int)]
-        self.kept.append((level, self.share, np.mean(reports, axis=0), np.var(reports, axis=0), families, some))
+        some = np.array(states)[np.linspace(0, len(states) - 1, SEEN).round().astype(int)]
+        self.reports.append((level, self.share, np.mean(states, axis=0), np.var(states, axis=0), families, some))
 
     def _finish(self, probability: float) -> None:
         n, reached = len(self.paths[0].last[self.states]), [path for path in self.paths if path.has_event]
-        levels, shares, means, variances, families, seen = zip(*self.kept, strict=True) if self.kept else ((),) * 6
+        levels, shares, means, variances, families, seen = (
+            zip(*self.reports, strict=True) if self.reports else ((),) * 6
+        )
         lineage = [(k, *part) for k, path in enumerate(reached) for part in path.lineage]
         used = sorted({segment for _, segment, _ in lineage})
         size = len(self.paths[0].last)

@@ -26,7 +26,7 @@ Score = Callable[
 ]  # of noise (numbers, paths): how near each path came, infinity with the event
 
 
-class Found(NamedTuple):
+class SubsetRun(NamedTuple):
     """The estimate of a run, the number of its levels and of its paths, and the best score."""
 
     probability: float
@@ -35,7 +35,7 @@ class Found(NamedTuple):
     reached: float
 
 
-def subset(score: Score, size: int, count: int, rng: np.random.Generator) -> Found:
+def subset(score: Score, size: int, count: int, rng: np.random.Generator) -> SubsetRun:
     """One run with `count` paths at each level; paths are functions of `size` normals."""
     u = rng.standard_normal((size, count))
     scores, share, made = score(u), 1.0, count
@@ -43,11 +43,11 @@ def subset(score: Score, size: int, count: int, rng: np.random.Generator) -> Fou
     for levels in range(MOST_LEVELS):
         with_event = np.isposinf(scores)
         if with_event.sum() >= seeds:
-            return Found(share * float(with_event.mean()), levels, made, math.inf)
+            return SubsetRun(share * float(with_event.mean()), levels, made, math.inf)
         level = float(np.sort(scores)[-seeds - 1])
         above = np.flatnonzero(scores > level)
         if not above.size:  # all of the best paths share one score
-            return Found(0.0, levels, made, float(scores.max()))
+            return SubsetRun(0.0, levels, made, float(scores.max()))
         share *= above.size / count
         u, scores = u[:, above], scores[above]
         samples, kept_scores = [u], [scores]
@@ -60,4 +60,4 @@ def subset(score: Score, size: int, count: int, rng: np.random.Generator) -> Fou
             samples.append(u)
             kept_scores.append(scores)
         u, scores = np.concatenate(samples, axis=1)[:, :count], np.concatenate(kept_scores)[:count]
-    return Found(0.0, MOST_LEVELS, made, float(scores.max()))
+    return SubsetRun(0.0, MOST_LEVELS, made, float(scores.max()))

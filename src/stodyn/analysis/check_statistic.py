@@ -70,7 +70,7 @@ def _record(make: Make) -> str:
 
 def _merge(make: Make) -> str:
     ready = _ready(make)
-    parts = [ready.run.compute(block, lambda steps: None).kept[0] for block in range(ready.run.blocks)]
+    parts = [ready.run.compute(block, lambda steps: None).folded[0] for block in range(ready.run.blocks)]
     merge = ready.run.spec.statistics[0].merge
     a, b, c = (jax.tree.map(np.array, part) for part in parts)
     from_left, from_right = merge(merge(a, b), c), merge(*(jax.tree.map(np.array, p) for p in (a, merge(b, c))))
@@ -242,7 +242,7 @@ def _over_seeds(make: Make, paths: int, seeds: int) -> dict[str, np.ndarray]:
 
 
 def _variables(ready: Ready) -> dict[str, Any]:
-    part = ready.run.compute(0, lambda steps: None).kept
+    part = ready.run.compute(0, lambda steps: None).folded
     return dict(ready.run.label(part)[0][1].variables)
 
 

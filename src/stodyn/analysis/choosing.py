@@ -23,14 +23,14 @@ from stodyn.hints import is_integer
 from stodyn.methods.catalogue import catalogue, find, fitting
 from stodyn.methods.contract import Catalogued, Method
 from stodyn.methods.recommend import recommended
+from stodyn.numerics.printing.fingerprints import holds
 from stodyn.numerics.printing.flat import scalar_operations
-from stodyn.numerics.printing.telling import holds
 from stodyn.problems.contract import NoiseStructure, expect_problem
 from stodyn.problems.time_scale import time_scale
 
 WANTS = {"strong": "close paths", "weak": "statistics", "long": "long times", "fast": "cheap steps"}
 EXACT = "exact in law"
-KEPT = (EXACT, "invariant measure", "symplectic", "constraints", "A-stable")  # over long times, the best first
+PRESERVED = (EXACT, "invariant measure", "symplectic", "constraints", "A-stable")  # over long times, the best first
 LOOKED_AT = 12  # methods of the best orders whose operations are counted
 SHORT = 0.01  # of the time in which the equations change things: a step for which methods are made ready
 SMALL = 12  # components up to which they are: steps of larger problems take long to trace
@@ -157,26 +157,26 @@ class _Candidate:
         return {kind: self.method.promised(kind, self.noise) for kind in ("strong", "weak")}
 
     @property
-    def kept(self) -> list[str]:
-        """What it keeps over long times, from KEPT."""
+    def preserved(self) -> list[str]:
+        """What it keeps over long times, from PRESERVED."""
         held = {c.kind for c in self.method.claims if not c.when or any(map(self.noise.implies, c.when))}
-        return [kind for kind in KEPT if kind in held]
+        return [kind for kind in PRESERVED if kind in held]
 
     @property
     def converges(self) -> bool:
-        return any(self.orders.values()) or EXACT in self.kept or not isinstance(self.method, Method)
+        return any(self.orders.values()) or EXACT in self.preserved or not isinstance(self.method, Method)
 
     def worth(self, want: str) -> tuple[float, ...]:
         """A key to sort by, the best first, operations aside."""
-        inexact, strong, weak = EXACT not in self.kept, self.orders["strong"], self.orders["weak"]
+        inexact, strong, weak = EXACT not in self.preserved, self.orders["strong"], self.orders["weak"]
         match want:
             case "strong":
                 return -strong, -weak
             case "weak":
                 return inexact, -weak, -strong
             case "long":
-                rank = KEPT.index((self.kept or ["A-stable"])[0]) if self.kept or self.stable else len(KEPT)
-                return rank, -weak, -strong
+                best = (*self.preserved, *(["A-stable"] if self.stable else []))[:1]
+                return PRESERVED.index(best[0]) if best else len(PRESERVED), -weak, -strong
         if not isinstance(self.method, Method):
             return inexact, np.inf
         return inexact, self.normals
@@ -185,7 +185,7 @@ class _Candidate:
     def reason(self) -> str:
         orders = [f"{kind} order {order:g}" for kind, order in self.orders.items() if order]
         words = [f"{' and '.join(orders)} for {self.noise.kind} noise"] if orders else []
-        words += [", ".join(self.kept)] if self.kept else []
+        words += [", ".join(self.preserved)] if self.preserved else []
         if isinstance(self.method, Method):
             normals = self.normals
             count = "" if self.operations is None else f" and {self.operations} operations"

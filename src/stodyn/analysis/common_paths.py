@@ -23,14 +23,14 @@ from stodyn.methods.contract import Method
 from stodyn.methods.measured import measuring
 from stodyn.noise import iterated, wiener
 from stodyn.noise.increment import Increment, Recipe, compose
-from stodyn.noise.supply import Drawn, Given
+from stodyn.noise.supply import DrawnNormals, GivenNormals
 from stodyn.numerics.printing.points import AtPoints
 
 CHUNK = 4_000_000  # numbers of fine noise held at once
 
 
 @dataclasses.dataclass(frozen=True)
-class Run:
+class PathRun:
     """What is run along each path: a method with steps of factor · h for each factor, or a function of the path.
 
     by  a Method, or by(t0, noise) -> x (n,), noise the fine increments of one path with a leading axis of steps; a
@@ -46,7 +46,7 @@ class Run:
 
 
 def common_paths(
-    problem: Any, runs: Sequence[Run], t: tuple[float, float], steps: int, paths: int, seed: int
+    problem: Any, runs: Sequence[PathRun], t: tuple[float, float], steps: int, paths: int, seed: int
 ) -> Iterator[tuple[np.ndarray, list[np.ndarray]]]:
     """Block by block W(T) (paths, m), and of each run the states at the end (paths, factors, n), NaN where it failed.
 
@@ -56,7 +56,7 @@ def common_paths(
     """
     m, h = problem.m, (t[1] - t[0]) / steps
     problems = [matched(problem, run.by)[0] if isinstance(run.by, Method) else None for run in runs]
-    runs = [Run(measuring(run.by, one), run.factors) for run, one in zip(runs, problems, strict=True)]
+    runs = [PathRun(measuring(run.by, one), run.factors) for run, one in zip(runs, problems, strict=True)]
     recipe = shared_recipe([run.needs for run in runs], m)
     counts = dict(recipe.normals(m))
     for run in runs:
@@ -77,7 +77,7 @@ def common_paths(
     for block in range(crowd.blocks):
         lanes, sound = lanes_of(crowd, block), crowd.paths_in(block)
         members, first = crowd.members(block, lanes), crowd.first_path(block)
-        slab = [z[..., :lanes] for z in Drawn(seed).feed(streams, first, lanes)(steps)]
+        slab = [z[..., :lanes] for z in DrawnNormals(seed).feed(streams, first, lanes)(steps)]
         normals = {name: np.zeros((steps, count, lanes)) for name, count in counts.items() if not count}
         normals |= {name: array for (name, _), array in zip(streams, slab, strict=True)}
         taken = {name: _points(normals[name][:, :count]) for name, count in recipe.normals(m).items()}
@@ -157,7 +157,7 @@ class _Stepper:
             given["W"] = noise.W.swapaxes(1, 2) / np.sqrt(h)
         with jax.enable_x64(True):
             program: Any = programs.get(self.spec(t, h, steps))
-            done = program.paths(members, 0, Given(given))
+            done = program.paths(members, 0, GivenNormals(given))
         return done.observed[0][-1].T
 
 

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 import xarray as xr
 
-from stodyn.analysis.common_paths import Run, common_paths, follows_path
+from stodyn.analysis.common_paths import PathRun, common_paths, follows_path
 from stodyn.analysis.order import best_reference, shown
 from stodyn.arguments import checks_arguments
 from stodyn.engine.grid import step_times
@@ -98,7 +98,8 @@ def compare(
         )
     reference = best_reference(problem, compared[0])
     fine = REFINE * steps[-1]
-    runs = [Run(method, tuple(fine // count for count in steps)) for method in compared] + [Run(reference, (1, 2))]
+    factors = tuple(fine // count for count in steps)
+    runs = [*(PathRun(method, factors) for method in compared), PathRun(reference, (1, 2))]
     apart: list[np.ndarray] = []  # (paths, methods + 1, steps, values): from the reference; the last is its own
     with jax.enable_x64(True), np.errstate(all="ignore"):
         for _, states in common_paths(problem, runs, (begin, end), fine, int(paths), int(seed)):

@@ -15,7 +15,7 @@ import scipy
 import xarray as xr
 from jax import Array
 
-from stodyn.analysis.common_paths import Run, common_paths, follows_path
+from stodyn.analysis.common_paths import PathRun, common_paths, follows_path
 from stodyn.analysis.expectation import enumerated, integrated, linear_moments
 from stodyn.arguments import checks_arguments
 from stodyn.engine.grid import step_times
@@ -394,11 +394,11 @@ class Study:
             if not is_integer(value, least):
                 raise ValueError(f"{name}: expected a whole number >= {least}, got {value!r}")
         fine = self.steps[-1] * (self.refine if self.exact is None else 1)
-        runs = [Run(self.method, tuple(fine // k for k in self.steps))]
+        runs = [PathRun(self.method, tuple(fine // k for k in self.steps))]
         if isinstance(self.against, Method):
-            runs.append(Run(self.against, (1, 2) if fine % 2 == 0 else (1, 1)))
+            runs.append(PathRun(self.against, (1, 2) if fine % 2 == 0 else (1, 1)))
         elif self.against is not None:
-            runs.append(Run(self.against))
+            runs.append(PathRun(self.against))
         for W, states in common_paths(self.problem, runs, self.t, fine, int(paths), int(seed)):
             if self.exact is not None:
                 target = self._shown(np.asarray(self.exact(self.t[1], W), float).reshape(len(W), self.problem.n))

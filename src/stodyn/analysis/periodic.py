@@ -259,7 +259,7 @@ def _shortest(cycle: Cycle, tol: float) -> Cycle:
 def _given_start(system: System, start: Any) -> np.ndarray:
     x = np.asarray(start, float)
     if x.shape == (system.problem.n,):
-        return x[system.kept]
+        return x[system.unknowns]
     if x.shape != (system.n,):
         raise ValueError(f"start: expected {system.problem.n} numbers, got shape {x.shape}")
     return x

@@ -32,14 +32,14 @@ CONSISTENT = 1e-13  # relative change at which constraints count as satisfied
 class System:
     """The equations of a problem without its filters.
 
-    kept       which unknowns of the problem these are
-    wandering  those (numbers among the kept) that are set back at the end of a period
+    unknowns   the numbers of its unknowns among those of the problem
+    wandering  those of them that are set back at the end of a period
     sources    the name of each source of white noise: an element of a circuit, or a channel
     """
 
     problem: Problem
     mass: np.ndarray
-    kept: np.ndarray
+    unknowns: np.ndarray
     wandering: np.ndarray
     names: tuple[str, ...]
     units: dict[str, str]
@@ -47,7 +47,7 @@ class System:
 
     @property
     def n(self) -> int:
-        return len(self.kept)
+        return len(self.unknowns)
 
     @functools.cached_property
     def split(self) -> Split:
@@ -58,31 +58,31 @@ class System:
         return self.problem.example_params()
 
     def _whole(self, x: Any) -> Any:
-        return x if self.n == self.problem.n else jnp.zeros(self.problem.n, x.dtype).at[self.kept].set(x)
+        return x if self.n == self.problem.n else jnp.zeros(self.problem.n, x.dtype).at[self.unknowns].set(x)
 
     @functools.cached_property
     def _f(self) -> Callable:
         def f(t, x):
-            return self.problem.f(t, self._whole(x), self._params)[self.kept]  # type: ignore[attr-defined]
+            return self.problem.f(t, self._whole(x), self._params)[self.unknowns]  # type: ignore[attr-defined]
 
         return f
 
     @functools.cached_property
     def _g(self) -> Callable:
-        return lambda t, x: self.problem.g(t, self._whole(x), self._params)[self.kept]  # type: ignore[attr-defined]
+        return lambda t, x: self.problem.g(t, self._whole(x), self._params)[self.unknowns]  # type: ignore[attr-defined]
 
     def f(self, t: np.ndarray, x: np.ndarray) -> np.ndarray:
         """(points, n) at times (points,) and states (points, n)."""
         if self.network is not None:
             rates = points.rates(self.network, t, self._filled(x))
-            return rates if self.n == self.problem.n else rates[:, self.kept]
+            return rates if self.n == self.problem.n else rates[:, self.unknowns]
         return self._programs["f"](t, x)
 
     def jacobian(self, t: np.ndarray, x: np.ndarray) -> np.ndarray:
         """f_x (points, n, n)."""
         if self.network is not None:
             slopes = points.slopes(self.network, self._filled(x))
-            return slopes if self.n == self.problem.n else slopes[:, self.kept][:, :, self.kept]
+            return slopes if self.n == self.problem.n else slopes[:, self.unknowns][:, :, self.unknowns]
         return self._programs["J"](t, x)
 
     def drifting(self, t: np.ndarray, x: np.ndarray) -> np.ndarray:
@@ -98,7 +98,7 @@ class System:
         channels = self.problem.channels  # type: ignore[attr-defined]
         directions = np.zeros((self.problem.n, max(channels.total, 1)))
         directions[channels.rows, channels.columns] = channels.coefficients
-        directions = directions[np.ix_(self.kept, channels.members)]
+        directions = directions[np.ix_(self.unknowns, channels.members)]
         power = points.intensities(self.network, t, self._filled(x))[:, channels.sources]
         return directions * (self._params["noise"] * np.sqrt(channels.weights * power))[:, None, :]
 
@@ -111,7 +111,7 @@ class System:
         if self.n == self.problem.n:
             return x
         whole = np.zeros((len(x), self.problem.n))
-        whole[:, self.kept] = x
+        whole[:, self.unknowns] = x
         return whole
 
     @functools.cached_property
@@ -128,7 +128,7 @@ class System:
 
             def along(direction):
                 rate = jax.jvp(lambda y: self.problem.f(t, y, self._params), (whole,), (direction,))[1]  # type: ignore[attr-defined]
-                return rate[self.kept]
+                return rate[self.unknowns]
 
             return jax.vmap(along, out_axes=1)(directions)
 
@@ -156,7 +156,7 @@ class System:
     def start(self) -> np.ndarray:
         """The problem's own start, its constraints satisfied where that can be."""
         _, N, K, _ = self.split
-        x = np.array(self.problem.example_start(), float)[self.kept]
+        x = np.array(self.problem.example_start(), float)[self.unknowns]
         for _ in range(50 if len(N) else 0):
             defect, J = N @ self.f(np.zeros(1), x[None])[0], N @ self.jacobian(np.zeros(1), x[None])[0] @ K
             try:
@@ -166,7 +166,7 @@ class System:
             x = x - move
             if not np.abs(move).max() > CONSISTENT * np.abs(x).max():
                 break
-        return x if np.isfinite(x).all() else np.array(self.problem.example_start(), float)[self.kept]
+        return x if np.isfinite(x).all() else np.array(self.problem.example_start(), float)[self.unknowns]
 
     @functools.cached_property
     def explicit(self) -> np.ndarray:
@@ -174,7 +174,7 @@ class System:
         if self.network is None:
             return np.zeros(0, int)
         rows = [group.rows for group in self.network.charges]
-        return np.searchsorted(self.kept, np.concatenate([np.zeros(0, int), *rows])).astype(int)
+        return np.searchsorted(self.unknowns, np.concatenate([np.zeros(0, int), *rows])).astype(int)
 
     @functools.cached_property
     def implicit(self) -> np.ndarray:

@@ -113,7 +113,7 @@ class Condition(NamedTuple):
 
     name: str
     holds: bool | None
-    said: str
+    statement: str
 
 
 class Verdict(NamedTuple):
@@ -134,10 +134,10 @@ class Verdict(NamedTuple):
 
     def __str__(self) -> str:
         if self.a_stable:
-            return f"{'A-stable and L-stable' if self.l_stable else 'A-stable'}: {self.conditions[-1].said}"
+            return f"{'A-stable and L-stable' if self.l_stable else 'A-stable'}: {self.conditions[-1].statement}"
         if self.a_stable is None:
-            return f"undecided: {'; '.join(f'{c.name}: {c.said}' for c in self.conditions if c.holds is None)}"
-        return f"not A-stable: {'; '.join(f'{c.name}: {c.said}' for c in self.conditions if c.holds is False)}"
+            return f"undecided: {'; '.join(f'{c.name}: {c.statement}' for c in self.conditions if c.holds is None)}"
+        return f"not A-stable: {'; '.join(f'{c.name}: {c.statement}' for c in self.conditions if c.holds is False)}"
 
 
 def a_stability(method: Method | str | StiffTable, complex_arguments: bool = False) -> Verdict:
@@ -244,7 +244,7 @@ def _at_a_point(R: StabilityFunction, tried: Verdict) -> Condition:
     h, k = Fraction(tried.h.real), Fraction(tried.k.real)
     exact = bool(R.denominator(h, k, 1)) and 2 * h + k * k < 0 and sign(R.exact_mean_square(h, k) - 1) > 0
     (condition,) = tried.conditions
-    return condition._replace(said=condition.said + (", exactly" if exact else ""))
+    return condition._replace(statement=condition.statement + (", exactly" if exact else ""))
 
 
 def _points(complex_arguments: bool) -> tuple[np.ndarray, np.ndarray]:

@@ -42,7 +42,7 @@ class ComponentNoise(NamedTuple):
     small_signal: float | None
 
 
-class Measured(NamedTuple):
+class MeasuredOverPaths(NamedTuple):
     """A .measure over the paths kept: mean and standard deviation of the paths that met it (NaN where none did)."""
 
     mean: float
@@ -151,7 +151,7 @@ def component_noise(
     return loudness
 
 
-def measured(circuit: Circuit, run: xarray.Dataset) -> dict[str, Measured]:
+def measured(circuit: Circuit, run: xarray.Dataset) -> dict[str, MeasuredOverPaths]:
     """Evaluate every .measure of the netlist, those of transients over the paths kept."""
     measures = {}
     for analysis in dict.fromkeys(measure.analysis for measure in circuit.network.netlist.measures):
@@ -159,7 +159,7 @@ def measured(circuit: Circuit, run: xarray.Dataset) -> dict[str, Measured]:
             met = values[np.isfinite(values)]
             mean = float(met.mean()) if len(met) else math.nan
             deviation = float(met.std(ddof=1)) if len(met) > 1 else math.nan
-            measures[name] = Measured(mean, deviation, len(met), len(values))
+            measures[name] = MeasuredOverPaths(mean, deviation, len(met), len(values))
     return measures
 
 

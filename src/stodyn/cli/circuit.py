@@ -210,7 +210,7 @@ def steps_in_words(lengths: np.ndarray) -> str:
     return f"{len(lengths):,} steps of {least}{amount(longest, 's')}"
 
 
-def measure_in_words(measure: transient_noise.Measured) -> str:
+def measure_in_words(measure: transient_noise.MeasuredOverPaths) -> str:
     """Format a .measure: its mean, its deviation, and how many paths met it."""
     if not measure.met:
         return "met by no path"

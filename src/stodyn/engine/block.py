@@ -20,7 +20,7 @@ from stodyn.engine.gathering import Gathered, Plan, Went
 from stodyn.engine.layout import Members
 from stodyn.engine.place import available_cores
 from stodyn.engine.watching import frozen, moved
-from stodyn.numerics.printing.telling import fingerprint
+from stodyn.numerics.printing.fingerprints import fingerprint
 from stodyn.statistics.contract import Move, Snapshot, Statistic, parted
 
 COMPILED_LIMIT = 128
@@ -46,7 +46,7 @@ class Window(NamedTuple):
     t: np.ndarray
     h: np.ndarray
     bounds: np.ndarray
-    looks: np.ndarray
+    observes: np.ndarray
     intervals: np.ndarray
     first: np.ndarray
 
@@ -67,7 +67,7 @@ class Windows(Plan):
     @property
     def always(self) -> tuple[bool, ...]:
         """For each statistic whether it looks at the end of every interval."""
-        return tuple(self.every is not None and bool(np.all(look)) for look in self.looks)
+        return tuple(self.every is not None and bool(np.all(look)) for look in self.observes)
 
     def end(self, first: int, pace: int) -> int:
         """The last step of a call that begins at step `first` and should take about `pace` steps."""
@@ -90,8 +90,8 @@ class Windows(Plan):
         bounds = np.full(self.intervals + 1, last - first, np.int32)
         bounds[0] = 0
         bounds[1 : 1 + len(ends)] = ends
-        is_observed = np.zeros((self.intervals, len(self.looks)), bool)
-        for s, look in enumerate(self.looks):
+        is_observed = np.zeros((self.intervals, len(self.observes)), bool)
+        for s, look in enumerate(self.observes):
             is_observed[: len(ends), s] = look[inside]
         intervals = len(ends) + (len(ends) == 0 or ends[-1] < last - first)
         return Window(t, h, bounds, is_observed, np.asarray(intervals, np.int32), np.asarray(first, np.int32))
@@ -144,10 +144,10 @@ class Program:
                 begun = jnp.clip(starting_steps - window.first, first, last)
                 state, first = self.steps(first, begun, state, normals, window, members, starting=True), begun
             state = self.steps(first, last, state, normals, window, members)
-            now = self.observe(state, window.t[last], window.looks[k], members)
+            now = self.observe(state, window.t[last], window.observes[k], members)
             return state, jax.tree.map(lambda kept, new: kept.at[k].set(new), seen, now)
 
-        shapes = jax.eval_shape(self.observe, state, window.t[0], window.looks[0], members)
+        shapes = jax.eval_shape(self.observe, state, window.t[0], window.observes[0], members)
         seen = jax.tree.map(lambda s: jnp.zeros((self.intervals, *s.shape), s.dtype), shapes)
         state, seen = lax.fori_loop(0, window.intervals, interval, (state, seen))
         bad = self.bad(state, members)
@@ -380,7 +380,7 @@ class BlockRunner:
         plan, dtype = self.plan, self.program.dtype
         bounds = np.ones(plan.intervals + 1, np.int32)
         bounds[0] = 0
-        is_observed = np.zeros((plan.intervals, len(plan.looks)), bool)
+        is_observed = np.zeros((plan.intervals, len(plan.observes)), bool)
         begun = np.asarray(self.program.run.traced.starting_steps, np.int32)
         state = self.begin(members)[0]
 
@@ -402,14 +402,14 @@ class BlockRunner:
         observed, any_bad = seen
         if self.plan.saves[0] == 0:
             gathered.keep([jax.tree.map(lambda x: np.asarray(x)[None], one) if look[0] else None
-                           for one, look in zip(observed, self.plan.looks, strict=True)])  # fmt: skip
+                           for one, look in zip(observed, self.plan.observes, strict=True)])  # fmt: skip
         if any_bad:
             gathered.begun_badly(np.asarray(bad))
 
     def _went(self, gathered: Gathered, first: int, last: int, seen: Any, bad: Any, diagnose) -> None:
         observed, any_bad = seen
         inside = self.plan.saves_in(first, last)
-        is_observed = [look[inside] for look in self.plan.looks]
+        is_observed = [look[inside] for look in self.plan.observes]
         if inside.start < inside.stop:
             gathered.keep([jax.tree.map(lambda x, look=look: x[: len(look)][look], one) if look.any() else None
                            for one, look in zip(observed, is_observed, strict=True)])  # fmt: skip

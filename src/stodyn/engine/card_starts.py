@@ -10,10 +10,10 @@ from stodyn.engine.card import Card
 from stodyn.engine.kernel import Kernel, module, normal_pair, normal_pair_function
 from stodyn.noise.from_normals import STREAM, FromNormals
 from stodyn.numerics.printing import scalars
+from stodyn.numerics.printing.fingerprints import fingerprint
 from stodyn.numerics.printing.llvm import Printer
 from stodyn.numerics.printing.nodes import Graph
 from stodyn.numerics.printing.rows import Frame
-from stodyn.numerics.printing.telling import fingerprint
 
 _loaded: dict[tuple[Card, str], Callable[[str, int, int, Frame], None]] = {}
 

@@ -19,17 +19,17 @@ from stodyn.engine.gathering import Went, Work, gone_through
 from stodyn.engine.kernel import ALONE, FRAME, GROUP, LaunchResults
 from stodyn.engine.layout import Layout
 from stodyn.engine.looped import LoopSource
-from stodyn.engine.programs import Tell, Vmapped, Way, plan_of, printed_or_vmapped
+from stodyn.engine.programs import Executor, Tell, Vmapped, plan_of, printed_or_vmapped
 from stodyn.engine.spec import Spec
 from stodyn.engine.stepping import Source
 from stodyn.engine.watching import Watched, averages_itself, gives_values
 from stodyn.noise import counter
-from stodyn.noise.supply import Counted
+from stodyn.noise.supply import CountedNormals
 from stodyn.numerics.printing import compiling
+from stodyn.numerics.printing.fingerprints import fingerprint
 from stodyn.numerics.printing.loops import has_loops_alone
 from stodyn.numerics.printing.rows import Frame, words
 from stodyn.numerics.printing.scalars import Unprintable
-from stodyn.numerics.printing.telling import fingerprint
 from stodyn.statistics.contract import Snapshot, Statistic
 from stodyn.statistics.moments import Sums, central_sums
 
@@ -70,7 +70,7 @@ class Program:
     """
 
     def __init__(self, source: Source | LoopSource, statistics: Sequence[Statistic]):
-        self.source, self.kept = source, LaunchResults(source, statistics)
+        self.source, self.launch = source, LaunchResults(source, statistics)
         self.looped = isinstance(source, LoopSource)
         self.operations = source.operations()
         self._loaded: dict[tuple[Card, bool], Callable] = {}
@@ -87,7 +87,7 @@ class Program:
 
     def _text(self, card: Card, diagnosing: bool) -> tuple[str, list[str]]:
         """The text of the kernels, and their names."""
-        source, results = self.source, self.kept
+        source, results = self.source, self.launch
         if isinstance(source, LoopSource):
             return looped_kernel.text(source, results, diagnosing, self.threads(card)), looped_kernel.names(source)
         return kernel.text(source, results, diagnosing, card.group, card.joining), kernel.names(
@@ -107,10 +107,10 @@ class Program:
         return looped_kernel.paths_of_a_block(lanes)
 
     @property
-    def said(self) -> str:
+    def description(self) -> str:
         if isinstance(self.source, LoopSource):
             threads = looped_kernel.threads_of_a_block(self.source)
-            return f"{self.source.said.split(',')[0]}, {threads} threads for some paths together"
+            return f"{self.source.description.split(',')[0]}, {threads} threads for some paths together"
         return f"{self.operations} scalar operations per step, one thread for each path"
 
 
@@ -127,7 +127,7 @@ def _source(spec: Spec, seen: Watched) -> Source | LoopSource:
     return source
 
 
-class OnCards(Way):
+class OnCards(Executor):
     """Printed kernels."""
 
     name = "printed"
@@ -142,7 +142,7 @@ class OnCards(Way):
         self.program: Program = programs.kept_program(
             spec, target, lambda spec, seen: Program(_source(spec, seen), spec.statistics)
         )
-        self.reason = self.program.said
+        self.reason = self.program.description
         # Of statistics that look at all paths of a block together: for each, its device, lanes and slots.
         self.observing: dict[tuple[int, Any, int, int], Callable] = {}
 
@@ -157,7 +157,7 @@ class OnCards(Way):
             return gone_through(work, self.plan, lambda steps: tell(steps * count))
 
 
-class VmappedOnCards(Way):
+class VmappedOnCards(Executor):
     """Steps under jax.vmap on GPUs, where they cannot be printed."""
 
     name = "vmap"
@@ -165,7 +165,7 @@ class VmappedOnCards(Way):
 
     def __init__(self, spec: Spec, devices: tuple[Any, ...], width: int, reason: str):
         self.devices, self.reason, self._width = devices, reason, width
-        self._vmapped = Vmapped(spec, reason, Counted)
+        self._vmapped = Vmapped(spec, reason, CountedNormals)
 
     @property
     def width(self) -> int:
@@ -176,7 +176,7 @@ class VmappedOnCards(Way):
             return self._vmapped.block(layout, block, tell)
 
 
-def get(spec: Spec, executor: str, devices: tuple[Any, ...], width: int) -> Way:
+def get(spec: Spec, executor: str, devices: tuple[Any, ...], width: int) -> Executor:
     """The way to compute a run on GPUs."""
     return printed_or_vmapped(
         lambda: OnCards(spec, devices, width), lambda reason: VmappedOnCards(spec, devices, width, reason), executor
@@ -186,10 +186,10 @@ def get(spec: Spec, executor: str, devices: tuple[Any, ...], width: int) -> Way:
 class _Work(Work):
     """The paths of a block on a card."""
 
-    def __init__(self, way: OnCards, layout: Layout, block: int, card: Card):
-        self.program, self.spec, self.plan, self.card = way.program, way.spec, way.plan, card
+    def __init__(self, executor: OnCards, layout: Layout, block: int, card: Card):
+        self.program, self.spec, self.plan, self.card = executor.program, executor.spec, executor.plan, card
         self.launch, self.paths = self.program.on(card), layout.paths_in(block)
-        source, results = self.program.source, self.program.kept
+        source, results = self.program.source, self.program.launch
         self.lanes = -(-min(layout.width, layout.paths) // GROUP) * GROUP
         self.threads, paths = self.program.threads(card), self.program.paths(card, self.lanes)
         self.blocks = self.lanes // paths
@@ -199,8 +199,8 @@ class _Work(Work):
         self.seen = card.memory("seen", self.slots, results.rows, self.lanes) if results.rows else None
         partials = card.memory("partials", self.slots, results.values, self.blocks) if results.summed else None
         self.totals = card.memory("totals", WORDS + self.slots * results.values)
-        self.found, self._rounded = np.empty(0), 0  # the totals of the last call
-        self._observing = way.observing
+        self.last_totals, self._rounded = np.empty(0), 0  # the totals of the last call
+        self._observing = executor.observing
         self.frame = Frame(FRAME)
         self.frame.set(shift=paths.bit_length() - 1)
         if isinstance(source, LoopSource):
@@ -299,13 +299,13 @@ class _Work(Work):
 
     def _launched(self, name: str, after: Memory, saves: int) -> np.ndarray | None:
         """Launch a kernel and those that join its sums; returns which lanes are bad after it."""
-        results, paths = self.program.kept, self.paths
+        results, paths = self.program.launch, self.paths
         self.totals.clear(WORDS)
         self.launch(name, self.blocks, self.threads, self.frame)
         for k in results.summed if saves else ():
             self.launch(f"join{k}", saves, self.card.joining, self.frame)
-        self.found = self.totals.got(WORDS + saves * results.values)
-        is_bad, self._rounded = self.found[:WORDS].view(np.int64).tolist()
+        self.last_totals = self.totals.got(WORDS + saves * results.values)
+        is_bad, self._rounded = self.last_totals[:WORDS].view(np.int64).tolist()
         if not is_bad:
             return None
         real, lanes = self.program.source.layout.real, self.lanes
@@ -316,7 +316,7 @@ class _Work(Work):
             sound &= np.isfinite(rows[own]).all(axis=0)
         return ~sound & (np.arange(lanes) < paths)
 
-    def kept(self) -> Memory:
+    def snapshot(self) -> Memory:
         return self.state
 
     def diagnose(self, before: Memory, first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
@@ -337,11 +337,11 @@ class _Work(Work):
     # --- statistics ---------------------------------------------------------------------------------------------------
 
     def observed(self, inside: slice) -> list[Any]:
-        results, source, saves = self.program.kept, self.program.source, inside.stop - inside.start
-        totals = self.found[WORDS:].reshape(saves, results.values)
+        results, source, saves = self.program.launch, self.program.source, inside.stop - inside.start
+        totals = self.last_totals[WORDS:].reshape(saves, results.values)
         observed: list[Any] = []
         for k, statistic in enumerate(self.spec.statistics):
-            look = np.flatnonzero(self.plan.looks[k][inside])
+            look = np.flatnonzero(self.plan.observes[k][inside])
             if not look.size:
                 observed.append(None)
             elif averages_itself(statistic) and (k in results.summed or not statistic.counts_failed):
@@ -369,7 +369,7 @@ class _Work(Work):
         rows.put(numbers.astype(np.int64))
         frame = Frame(FRAME)
         frame.set(seen=self.seen.address, rows=rows.address, count=count, totals=totals.address, stride=self.lanes,
-                  blocks=self.program.kept.rows, paths=self.paths, seconds=seconds)  # fmt: skip
+                  blocks=self.program.launch.rows, paths=self.paths, seconds=seconds)  # fmt: skip
         launch = wide_sums.loaded(card)
         launch("means", saves * count, card.joining, frame)
         launch("powers", saves * count, card.joining, frame)

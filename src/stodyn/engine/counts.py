@@ -8,7 +8,7 @@ from stodyn.engine.sums import PARTIAL, over_lanes, spread
 from stodyn.numerics.printing import compiling, rows
 from stodyn.numerics.printing.rows import Frame, Function, address
 
-TOGETHER = 4  # edges that numbers are compared with while they are in registers
+EDGES_AT_ONCE = 4  # edges that numbers are compared with while they are in registers
 FRAME = ("seen", "sound", "lanes", "stride", "rows", "edges", "groups", "counted", "found")
 
 
@@ -18,10 +18,10 @@ def below(
     """Of the first n rows of seen (saves, rows, lanes), at the saves numbered `look`, how many of the lanes that are
     sound (saves, lanes) lie below each edge: (saves, n, edges), and how many are sound: (saves,)."""
     lanes, count = seen.shape[2], len(edges)
-    padded = np.append(np.asarray(edges, float), np.full(-count % TOGETHER, np.inf))
+    padded = np.append(np.asarray(edges, float), np.full(-count % EDGES_AT_ONCE, np.inf))
     counts = np.empty((len(look), n, padded.size), np.int64)
     frame, run = Frame(FRAME), _machine()["counts"]
-    frame.set(edges=padded, groups=padded.size // TOGETHER, rows=n, lanes=lanes, stride=lanes,
+    frame.set(edges=padded, groups=padded.size // EDGES_AT_ONCE, rows=n, lanes=lanes, stride=lanes,
               counted=np.empty(lanes))  # fmt: skip
     here, into = address(seen), address(counts)
     for k, save in enumerate(look.tolist()):
@@ -50,8 +50,8 @@ def _written() -> Function:
             counted = w.value(f"select {mask} {counts}, {vector} {x}, {vector} {infinite}")
             w.store(counted, w.at(w.address("counted"), lane, 8), vector)
         with w.counted(0, w.count("groups")) as group:
-            first = w.whole("mul", group, TOGETHER)
-            places = [w.whole("add", first, k) for k in range(TOGETHER)]
+            first = w.whole("mul", group, EDGES_AT_ONCE)
+            places = [w.whole("add", first, k) for k in range(EDGES_AT_ONCE)]
             levels = [spread(w, w.load(w.at(w.address("edges"), place, 8), "double")) for place in places]
 
             def terms(lane: str, levels: list[str] = levels) -> list[str]:
@@ -59,8 +59,8 @@ def _written() -> Function:
                 tests = [w.value(f"fcmp olt {vector} {x}, {level}") for level in levels]
                 return [w.value(f"zext {mask} {test} to {whole}") for test in tests]
 
-            width = w.whole("mul", w.count("groups"), TOGETHER)
+            width = w.whole("mul", w.count("groups"), EDGES_AT_ONCE)
             beginning = w.whole("mul", i, width)
-            for place, total in zip(places, over_lanes(w, terms, TOGETHER, "int64"), strict=True):
+            for place, total in zip(places, over_lanes(w, terms, EDGES_AT_ONCE, "int64"), strict=True):
                 w.store(total, w.at(w.address("found"), w.whole("add", beginning, place), 8), "i64")
     return w

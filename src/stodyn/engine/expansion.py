@@ -9,13 +9,13 @@ import numpy as np
 
 from stodyn.engine import grid
 from stodyn.methods.contract import Expansion
-from stodyn.statistics.contract import Labelled, Run, Statistic
+from stodyn.statistics.contract import Labelled, Labels, Statistic
 from stodyn.statistics.surrogate import Surrogate
 
 
 def expanded(
     problem: Any, method: Expansion, times: np.ndarray, collect: Statistic | Sequence[Statistic] | None, seed: int
-) -> tuple[list[tuple[Statistic, Labelled, Run]], dict[str, Any]]:
+) -> tuple[list[tuple[Statistic, Labelled, Labels]], dict[str, Any]]:
     """The arguments of results.dataset, and the record of the run."""
     asked = (Surrogate(),) if collect is None else tuple(collect) if isinstance(collect, (list, tuple)) else (collect,)
     if len(asked) != 1 or not isinstance(asked[0], Surrogate):
@@ -25,6 +25,6 @@ def expanded(
         )
     saved = grid.save_steps(asked[0], times, None)
     expansion = method.expand(problem, times, saved, seed)
-    run = Run(times[saved], tuple(problem.components), problem.component_units or {}, saved)
+    labels = Labels(times[saved], tuple(problem.components), problem.component_units or {}, saved)
     record = {"t": [float(times[0]), float(times[-1])], "steps": len(times) - 1, **expansion.record}
-    return [(asked[0], asked[0].label(expansion, run), run)], record
+    return [(asked[0], asked[0].label(expansion, labels), labels)], record

@@ -36,17 +36,17 @@ class FailureLog:
     """The failures of a run, block by block."""
 
     times: np.ndarray
-    found: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = dataclasses.field(default_factory=list)
+    failures: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = dataclasses.field(default_factory=list)
 
     def add(self, paths: np.ndarray, steps: np.ndarray, unsolved: np.ndarray) -> None:
         """Take in paths by their numbers, the steps after which they failed, and whether a solve failed there."""
         if len(paths):
-            self.found.append((paths, self.times[steps], unsolved))
+            self.failures.append((paths, self.times[steps], unsolved))
 
     def all(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        if not self.found:
+        if not self.failures:
             return np.empty(0, int), np.empty(0), np.empty(0, bool)
-        paths, times, unsolved = (np.concatenate(parts) for parts in zip(*self.found, strict=True))
+        paths, times, unsolved = (np.concatenate(parts) for parts in zip(*self.failures, strict=True))
         return paths, times, unsolved
 
     def variables(self) -> dict[str, Any]:

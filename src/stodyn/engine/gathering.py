@@ -22,12 +22,13 @@ class Failures(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """The steps of a run, and where its statistics look: save k lies after step saves[k], looks[s][k]: does s look?"""
+    """The steps of a run, and where its statistics look: save k lies after step saves[k], and observes[s][k] is whether
+    statistic s looks there."""
 
     t: np.ndarray  # (steps + 1,)
     h: np.ndarray  # (steps,)
     saves: np.ndarray  # increasing; 0 is the start
-    looks: tuple[np.ndarray, ...]
+    observes: tuple[np.ndarray, ...]
 
     def call_end(self, first: int, steps: int, saves: int, starting: int) -> int:
         """The last of `steps` steps from `first` on, or an earlier one: a call holds at most `saves` saves, and does
@@ -56,7 +57,7 @@ class Gathered:
     """The observations of a block's statistics so far, and the lanes that have gone bad."""
 
     def __init__(self, plan: Plan):
-        self.seen: list[list[Any]] = [[] for _ in plan.looks]
+        self.seen: list[list[Any]] = [[] for _ in plan.observes]
         self.failures: list[Failures] = [Failures(np.empty(0, int), np.empty(0, int), np.empty(0, bool))]
         self.rounded = 0  # steps that were solved no better than rounding allows
 
@@ -106,7 +107,7 @@ class Work(ABC):
         """The observations of each statistic at these saves, a leading axis; None where it did not look."""
 
     @abstractmethod
-    def kept(self) -> Any:
+    def snapshot(self) -> Any:
         """The numbers that `diagnose` needs to repeat a call from here."""
 
     @abstractmethod
@@ -128,7 +129,7 @@ def gone_through(work: Work, plan: Plan, tell: Callable[[int], None]) -> Went:
         gathered.begun_badly(bad)
     tell(0)
     while first < steps:
-        last, before = work.end(first), work.kept()
+        last, before = work.end(first), work.snapshot()
         inside = plan.saves_in(first, last)
         bad = work.advance(first, last, inside)
         if inside.start < inside.stop:

@@ -20,7 +20,7 @@ from jax.extend import core
 import stodyn
 from stodyn.engine.traces import function_traces
 from stodyn.noise.source import PerPath, source_of
-from stodyn.numerics.printing.telling import calls_host, fingerprint
+from stodyn.numerics.printing.fingerprints import calls_host, fingerprint
 from stodyn.statistics.contract import Move, Snapshot, Statistic, parted
 
 PACKAGES = ("jax", "jaxlib", "numpy", "llvmlite", "scipy")

@@ -23,8 +23,8 @@ import scipy
 from stodyn.engine.traces import Traced
 from stodyn.noise.source import Source
 from stodyn.numerics.elimination import WRITTEN_OUT
-from stodyn.numerics.printing.telling import fingerprint, says_all
-from stodyn.problems.contract import Look, Problem
+from stodyn.numerics.printing.fingerprints import fingerprint, says_all
+from stodyn.problems.contract import Problem, TracedFunction
 from stodyn.problems.level import Gauge
 from stodyn.problems.sde import SDE
 
@@ -42,17 +42,17 @@ class NoDigest(Exception):
     """Raised where a value has no digest, because it does not say what it does."""
 
 
-def kept(problem: Problem, seen: Mapping[str, Look], method: Any, make: Callable[[], Traced]) -> Traced:
+def of_step(problem: Problem, seen: Mapping[str, TracedFunction], method: Any, make: Callable[[], Traced]) -> Traced:
     """The traces of a method's step on a problem; `seen`: those of its functions as they are now."""
-    return _kept(lambda: (_problem(problem, seen), _value(method)), make)
+    return _reused(lambda: (_problem(problem, seen), _value(method)), make)
 
 
-def kept_of(values: Sequence[Any], make: Callable[[], Of]) -> Of:
+def of_values(values: Sequence[Any], make: Callable[[], Of]) -> Of:
     """Traces that depend on these values alone, such as those of what statistics look at."""
-    return _kept(lambda: _value(values), make)
+    return _reused(lambda: _value(values), make)
 
 
-def _kept(words: Callable[[], Any], make: Callable[[], Of]) -> Of:
+def _reused(words: Callable[[], Any], make: Callable[[], Of]) -> Of:
     """The traces that make() gives, kept under a digest of what words() gives."""
     try:
         key = _digest(words())
@@ -65,7 +65,7 @@ def _kept(words: Callable[[], Any], make: Callable[[], Of]) -> Of:
     return traces
 
 
-def recall_facts(problem: Problem, seen: Mapping[str, Look]) -> str | None:
+def recall_facts(problem: Problem, seen: Mapping[str, TracedFunction]) -> str | None:
     """Give a problem the facts known about one with the same functions and values (the structure of its noise, the
     index of its equations); returns the digest under which facts are kept, None where there is none."""
     if any(source.is_random or source.is_listed for source in (*problem.start_parts, *problem.param_sources)):
@@ -120,7 +120,7 @@ def forget() -> None:
         _facts.clear()
 
 
-def _problem(problem: Problem, seen: Mapping[str, Look], path: str = "") -> list[Any]:
+def _problem(problem: Problem, seen: Mapping[str, TracedFunction], path: str = "") -> list[Any]:
     """All arguments of a problem; starts and parameters of small SDEs by shape, since their steps know no values."""
     if not _is_ours(problem):
         raise NoDigest(type(problem))
@@ -150,7 +150,7 @@ def _problem(problem: Problem, seen: Mapping[str, Look], path: str = "") -> list
     return parts
 
 
-def _function(seen: Mapping[str, Look], name: str) -> str:
+def _function(seen: Mapping[str, TracedFunction], name: str) -> str:
     if name not in seen or not says_all(seen[name].trace):
         raise NoDigest(name)
     return seen[name].digest

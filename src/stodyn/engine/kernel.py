@@ -110,7 +110,7 @@ class Kernel(Function):
     def __init__(self, name: str, threads: int, most: int):
         super().__init__(name, 1, FRAME)
         self.threads, self.most = threads, most
-        self.together = 1  # blocks that should run at a time on a processor of the card: more have fewer registers each
+        self.blocks_at_once = 1  # that should run on a processor of the card: more have fewer registers each
         if threads == ALONE:
             self.tid, self.block_number = "0", "%block"
         else:
@@ -136,8 +136,8 @@ class Kernel(Function):
             return self.text(f"internal void @{self.name}.block(ptr %frame, i64 %block)") + self._of_all_blocks()
         argument = f"ptr byval([{len(FRAME)} x i64]) align 8 %frame"
         size = f'"nvvm.maxntid"="{self.threads}"'
-        if self.together > 1:
-            size += f' "nvvm.minctasm"="{self.together}"'
+        if self.blocks_at_once > 1:
+            size += f' "nvvm.minctasm"="{self.blocks_at_once}"'
         return self.text(f"ptx_kernel void @{self.name}({argument}) {size}")
 
     def _of_all_blocks(self) -> str:
@@ -297,7 +297,7 @@ class _OfPaths:
     """The common part of kernels over the paths: the lane of a thread, the inputs of its path, its rows at a save."""
 
     def __init__(self, name: str, source: Source, results: LaunchResults, group: int):
-        self.w, self.source, self.kept = Kernel(name, group, results.most), source, results
+        self.w, self.source, self.launch = Kernel(name, group, results.most), source, results
         w = self.w
         self.stride = w.whole("mul", w.count("stride"), 8)
         self.lane = w.whole("add", w.whole("mul", w.block_number, group), w.tid)
@@ -325,7 +325,7 @@ class _OfPaths:
 
     def see(self, state: Sequence[str], step: str, slot: str) -> None:
         """Keep the numbers of the path at a save, number `slot` of the launch."""
-        w, source, results = self.w, self.source, self.kept
+        w, source, results = self.w, self.source, self.launch
 
         def given(node: Node) -> str:
             array, k = node.attr
@@ -358,7 +358,7 @@ class _OfPaths:
         return w.value(f"{'sitofp' if dtype.kind == 'i' else 'uitofp'} {w.type(dtype)} {x} to double")
 
     def _sum(self, k: int, x: list[str], sound: str, slot: str) -> None:
-        w, results = self.w, self.kept
+        w, results = self.w, self.launch
         base = w.whole("add", w.whole("mul", slot, results.values), results.places[k])
 
         def leave(j: str, total: str) -> None:
@@ -426,7 +426,7 @@ class _Advance(_OfPaths):
         w, dtypes = self.w, self.source.layout.dtypes
         printer = Printer(w, [*self.results, self.ok] if self.diagnosing else self.results, self.given)
         w.operations = len(printer.nodes)
-        w.together = blocks_together(w.operations, len(dtypes))
+        w.blocks_at_once = blocks_together(w.operations, len(dtypes))
         for node in printer.nodes:  # nodes that are the same in all steps
             if not node.moves and not node.loops and node.op not in ("literal", "carried"):
                 printer.need(node)

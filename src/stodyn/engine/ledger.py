@@ -33,7 +33,7 @@ from stodyn.engine import identity, plain
 from stodyn.engine.job import Job
 
 MANIFEST, RESULT, BLOCKS, RUN_FILE = "manifest.json", "result.record", "blocks", "run.toml"
-TOGETHER = 1000  # blocks in a folder
+BLOCKS_PER_FOLDER = 1000  # blocks in a folder
 UNFINISHED = ".unfinished-"
 WRITERS, WAITING = 4, 64  # threads that write, and blocks that may wait for them
 ABANDONED = 3600.0  # seconds after which an unfinished file belongs to a process that has ended
@@ -135,8 +135,8 @@ class Ledger:
                     file.unlink()
 
     def file(self, block: int) -> Path:
-        name = f"{block % TOGETHER:03d}-{self.job.paths_in(block)}"
-        return self.folder / BLOCKS / f"{block // TOGETHER:03d}" / name
+        name = f"{block % BLOCKS_PER_FOLDER:03d}-{self.job.paths_in(block)}"
+        return self.folder / BLOCKS / f"{block // BLOCKS_PER_FOLDER:03d}" / name
 
     def read(self, block: int) -> Any | None:
         """The result of a block, or None where it is not known: no file, a damaged one, or one of another run."""
@@ -291,7 +291,7 @@ def status(folder: str | os.PathLike) -> Status:
     times = []
     for file in _block_files(folder):
         place, _, paths = file.name.partition("-")
-        number = TOGETHER * int(file.parent.name) + int(place)
+        number = BLOCKS_PER_FOLDER * int(file.parent.name) + int(place)
         if counts.get(number) == int(paths):
             times.append(file.stat().st_mtime)
     recent = np.sort(times)[-RECENT:]

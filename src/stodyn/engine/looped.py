@@ -49,7 +49,7 @@ class LoopSource(OfOnePath):
         return WIDTH
 
     @property
-    def said(self) -> str:
+    def description(self) -> str:
         count = self.stepped.loops
         return f"{count} loop{'s' * (count != 1)} over arrays per step, {WIDTH} paths together"
 
@@ -101,7 +101,7 @@ class LoopSource(OfOnePath):
         gathered = arrays.run(self.watched.begin, [t, here, *self._params(arrays, True)])
         counts = [arrays.one(INT32.type(0))] * (self.layout.iterations + self.layout.rounded)
         for array, buffer in zip([*state, *gathered, *counts], self._leaves("state"), strict=True):
-            arrays.kept(array, buffer)
+            arrays.in_memory(array, buffer)
         return Program(arrays)
 
     def _stepped(self, k: str | None) -> tuple[Program, Entry]:
@@ -117,19 +117,19 @@ class LoopSource(OfOnePath):
         common = [t, h] if k is None else [self._number(arrays, "k", INT32), t, h]
         trace = self.traced.step if k is None else self.traced.starting
         *after, ok, iterations, rounded = arrays.run(trace, [*common, *method, *normals, *self._params(arrays)])
-        ok, iterations, rounded = map(arrays.kept, (ok, iterations, rounded))
+        ok, iterations, rounded = map(arrays.in_memory, (ok, iterations, rounded))
         into = iter(self._leaves("then"))
-        after = [arrays.kept(array, next(into)) for array in after]
+        after = [arrays.in_memory(array, next(into)) for array in after]
         if layout.gathered:
             moved = [_with_lane(self._x(arrays, x)) for x in (method, after)]
             tracked = arrays.run(self.watched.track, [t, h, *moved, *gathered, *self._params(arrays, True)])
             for array in tracked:
-                arrays.kept(array, next(into))
+                arrays.in_memory(array, next(into))
         counts = leaves[layout.method + layout.gathered :]
         wanted = [*([iterations] if layout.iterations else []), *([rounded] if layout.rounded else [])]
         for count, more in zip(counts, wanted, strict=True):
             added = arrays.graph.convert(more.at(()), INT32)
-            arrays.kept(arrays.one(arrays.graph.make("add", INT32, count.at(()), added)), next(into))
+            arrays.in_memory(arrays.one(arrays.graph.make("add", INT32, count.at(()), added)), next(into))
         return Program(arrays, [ok.at(())]), ok.at(())
 
     def _seen(self) -> tuple[Program, range, list[np.dtype], list[list[np.ndarray]]]:
@@ -146,12 +146,12 @@ class LoopSource(OfOnePath):
         count = _with_lane(leaves[last]) if layout.iterations else arrays.constant(np.zeros(1, np.int32))
         values = arrays.run(watched.see, [t, _with_lane(x), count, *gathered, *self._params(arrays, True)])
         numbers, dtypes, total = [], [x.dtype] * x.size, x.size
-        arrays.kept(x, Buffer("seen", 0, x.shape, x.dtype))
+        arrays.in_memory(x, Buffer("seen", 0, x.shape, x.dtype))
         for array in values:
             if _are_components(arrays, array, x):
                 numbers.append(np.arange(x.size).reshape(array.shape[:-1]))
                 continue
-            arrays.kept(array, Buffer("seen", total, array.shape, array.dtype))
+            arrays.in_memory(array, Buffer("seen", total, array.shape, array.dtype))
             numbers.append(total + np.arange(array.size).reshape(array.shape[:-1]))
             dtypes += [array.dtype] * array.size
             total += array.size

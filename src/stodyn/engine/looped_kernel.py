@@ -140,7 +140,7 @@ class _OfPaths:
     """The common part of kernels over the paths: the path of a thread, its share of the entries, its rows at a save."""
 
     def __init__(self, name: str, source: LoopSource, results: LaunchResults, threads: int):
-        self.source, self.kept = source, results
+        self.source, self.launch = source, results
         self.w = w = Kernel(name, threads, 1)
         shift = w.count("shift")
         inside = w.whole("sub", w.whole("shl", 1, shift), 1)
@@ -182,7 +182,7 @@ class _OfPaths:
 
     def see(self, state: str, step: str, slot: str | int, behind: Program) -> None:
         """The rows of a save, number `slot` of the launch; the last is 1 where a path is sound."""
-        w, results = self.w, self.kept
+        w, results = self.w, self.launch
         n = self.source.traced.start.jaxpr.invars[1].aval.shape[0]
         seen = w.at(self.here("seen"), w.whole("mul", w.whole("mul", slot, results.rows), w.count("stride")), 8)
         sound = self.row(seen, results.rows - 1)

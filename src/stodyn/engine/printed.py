@@ -20,11 +20,11 @@ from stodyn.engine.looped import LoopSource
 from stodyn.engine.spec import Spec
 from stodyn.engine.stepping import FRAME, GROUP, Source
 from stodyn.engine.watching import averages_itself, counts_below, gives_values
-from stodyn.noise.supply import Given, Supply
+from stodyn.noise.supply import GivenNormals, Supply
 from stodyn.numerics import uncompiled
 from stodyn.numerics.printing import compiling, scalars
+from stodyn.numerics.printing.fingerprints import fingerprint
 from stodyn.numerics.printing.rows import Frame, typed, words
-from stodyn.numerics.printing.telling import fingerprint
 from stodyn.statistics.contract import Snapshot, Statistic
 
 SECONDS = 0.05  # the time of a call, so that Ctrl-C is noticed
@@ -62,7 +62,7 @@ class Printed:
 
     def work(self, spec: Spec, plan: Plan, members: Members, first_path: int, supply: Supply) -> Work:
         """The paths from first_path on, on their way through the program."""
-        kind = _Packing if spec.method.stops and not isinstance(supply, Given) else _Work
+        kind = _Packing if spec.method.stops and not isinstance(supply, GivenNormals) else _Work
         return kind(self, spec, members, first_path, supply, plan)
 
     def until_stopped(
@@ -195,12 +195,12 @@ class _Work(Work):
             return 0
         return int(self.state[-1].view(np.int64)[self.members.member].sum())
 
-    def kept(self) -> tuple[np.ndarray, np.ndarray]:
+    def snapshot(self) -> tuple[np.ndarray, np.ndarray]:
         state, generators = self.moving
         return state.copy(), generators.copy()
 
     def diagnose(self, before: tuple[np.ndarray, np.ndarray], first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
-        after, (state, generators) = self.kept(), self.moving
+        after, (state, generators) = self.snapshot(), self.moving
         state[:], generators[:] = before
         self.failed[:], self.unsolved[:] = -1, 0
         self.step(self.program.diagnosing.machine(self.lanes * (last - first)), first, last, np.empty(0, int))
@@ -214,7 +214,7 @@ class _Work(Work):
         weight_of_finite = np.where(finite, self.members.weight, 0.0)
         entries: list[Any] = []
         for k, statistic in enumerate(self.spec.statistics):
-            look = np.flatnonzero(self.plan.looks[k][inside])
+            look = np.flatnonzero(self.plan.observes[k][inside])
             sound, weight = finite, weight_of_finite
             if statistic.counts_failed:
                 sound = np.broadcast_to(self.members.member, finite.shape)

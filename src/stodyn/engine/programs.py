@@ -29,16 +29,16 @@ from stodyn.engine.stepping import Source
 from stodyn.engine.watching import Watched, watched
 from stodyn.methods.contract import Method
 from stodyn.noise import stream
-from stodyn.noise.supply import Counted, Drawn, Given, Supply
+from stodyn.noise.supply import CountedNormals, DrawnNormals, GivenNormals, Supply
 from stodyn.numerics.printing import compiling
+from stodyn.numerics.printing.fingerprints import calls_host, holds
 from stodyn.numerics.printing.flat import scalar_operations
 from stodyn.numerics.printing.scalars import Unprintable
-from stodyn.numerics.printing.telling import calls_host, holds
 from stodyn.numerics.uncompiled import Uncompiled
 from stodyn.statistics.contract import Move, Snapshot, Statistic
 
 EXECUTORS = ("auto", "printed", "vmap")
-TOGETHER = 32  # lanes come in multiples of it, which every processor's vectors divide
+LANE_MULTIPLE = 32  # lanes come in multiples of it, which every processor's vectors divide
 WIDEST, NARROWEST = 4096, 512  # paths of a block
 BLOCK_OPERATIONS = 2.5e8  # scalar operations of a block, up to which it is made wider
 VMAPPED, SMALLEST = 1024, 64  # paths of a block under vmap, and where its state is large
@@ -54,10 +54,10 @@ Tell = Callable[[int], None]
 Step = Callable[[np.ndarray, float, float], np.ndarray]
 
 
-class Way(ABC):
+class Executor(ABC):
     """A way to compute the blocks of a run.
 
-    reason  why this way, in words
+    reason  why this one was taken, in words
     """
 
     name: str
@@ -78,15 +78,15 @@ class Way(ABC):
         """Where the normals come from, in words."""
 
 
-class Stepping(Way):
+class Stepping(Executor):
     """A way that takes any paths step by step, with normals that are drawn, counted or given.
 
-    supply    where the normals of a seed come from
-    together  the number of which the lanes of a block are a multiple
+    supply         where the normals of a seed come from
+    lane_multiple  the number of which the lanes of a block are a multiple
     """
 
-    together = TOGETHER
-    supply: type[Drawn] | type[Counted] = Drawn
+    lane_multiple = LANE_MULTIPLE
+    supply: type[DrawnNormals] | type[CountedNormals] = DrawnNormals
 
     @property
     def normals(self) -> str:
@@ -97,7 +97,7 @@ class Stepping(Way):
         """How the paths from first_path on went; tell(steps) is called as work is done, and may raise."""
 
     def block(self, layout, block, tell):
-        count, lanes = layout.paths_in(block), lanes_of(layout, block, self.together)
+        count, lanes = layout.paths_in(block), lanes_of(layout, block, self.lane_multiple)
         members, first = layout.members(block, lanes), layout.first_path(block)
 
         def path_steps_done(steps: int) -> None:
@@ -105,14 +105,14 @@ class Stepping(Way):
 
         if layout.points == "random":
             return self.paths(members, first, self.supply(layout.seed), path_steps_done)
-        return self.paths(members, 0, Given(layout.net.normals(first, count, lanes)), path_steps_done)
+        return self.paths(members, 0, GivenNormals(layout.net.normals(first, count, lanes)), path_steps_done)
 
 
 class SingleSteps(ABC):
-    """A way that takes single steps from any states of the method; its lanes come in multiples of `together`."""
+    """A way that takes single steps from any states of the method; its lanes come in multiples of `lane_multiple`."""
 
     spec: Spec
-    together: int
+    lane_multiple: int
 
     @abstractmethod
     def states_after(self, layout: Layout, paths: int, steps: int) -> np.ndarray:
@@ -134,15 +134,15 @@ class SingleSteps(ABC):
         return np.flatnonzero(np.array(kinds) == "f")
 
 
-def lanes_of(layout: Layout, block: int, together: int = TOGETHER) -> int:
+def lanes_of(layout: Layout, block: int, multiple: int = LANE_MULTIPLE) -> int:
     """Lanes of a block: those of a run that is smaller than a block are fewer."""
     paths = min(layout.width, layout.paths) if layout.least is None else layout.paths_in(block)
-    return -(-paths // together) * together
+    return -(-paths // multiple) * multiple
 
 
-def lanes_for(paths: int, together: int = TOGETHER) -> int:
+def lanes_for(paths: int, multiple: int = LANE_MULTIPLE) -> int:
     """Lanes for so many paths."""
-    return -(-paths // together) * together
+    return -(-paths // multiple) * multiple
 
 
 def plan_of(spec: Spec) -> Plan:
@@ -150,14 +150,16 @@ def plan_of(spec: Spec) -> Plan:
     return Plan(spec.times, spec.lengths, saves, tuple(np.isin(saves, one) for one in spec.saves))
 
 
-def get(spec: Spec, executor: str = "auto", supply: type[Drawn] | type[Counted] = Drawn) -> Way:
+def get(
+    spec: Spec, executor: str = "auto", supply: type[DrawnNormals] | type[CountedNormals] = DrawnNormals
+) -> Executor:
     """The way to compute a run on processors."""
     if not isinstance(spec.method, Method):
         return Hosted(spec)
     return printed_or_vmapped(lambda: ByPrint(spec, supply), lambda reason: Vmapped(spec, reason, supply), executor)
 
 
-def printed_or_vmapped(printed: Callable[[], Way], vmapped: Callable[[str], Way], executor: str) -> Way:
+def printed_or_vmapped(printed: Callable[[], Executor], vmapped: Callable[[str], Executor], executor: str) -> Executor:
     """The requested way; "auto" prints every step that can be printed."""
     if executor == "vmap":
         return vmapped("asked for")
@@ -176,7 +178,7 @@ _making: dict[str, threading.Lock] = {}
 _changing = threading.Lock()
 
 
-def kept() -> tuple[str, ...]:
+def cached_digests() -> tuple[str, ...]:
     """The digests of the programs that are kept."""
     return tuple(_programs)
 
@@ -192,14 +194,14 @@ class ByPrint(Stepping, SingleSteps):
 
     name = "printed"
 
-    def __init__(self, spec: Spec, supply: type[Drawn] | type[Counted] = Drawn):
+    def __init__(self, spec: Spec, supply: type[DrawnNormals] | type[CountedNormals] = DrawnNormals):
         self.spec, self.plan, self.supply = spec, plan_of(spec), supply
         reason = compiling.unavailable()
         if reason is not None:
             raise Unprintable(reason)
         self.program: Printed = kept_program(spec, str(compiling.processor()), _printed)
-        self.reason = self.program.source.said
-        self.together = FEWEST if self.program.looped else TOGETHER
+        self.reason = self.program.source.description
+        self.lane_multiple = FEWEST if self.program.looped else LANE_MULTIPLE
 
     def on_grid(self, spec: Spec) -> ByPrint:
         """The same program for a run that differs only in its times, without tracing it again."""
@@ -221,14 +223,15 @@ class ByPrint(Stepping, SingleSteps):
         return gone_through(self.program.work(self.spec, self.plan, members, first_path, supply), self.plan, tell)
 
     def states_after(self, layout, paths, steps):
-        members = layout.members_from(0, paths, lanes_for(paths, self.together))
-        return self.program.states_after(self.spec, self.plan, members, Drawn(layout.seed), steps)[:, :paths]
+        members = layout.members_from(0, paths, lanes_for(paths, self.lane_multiple))
+        return self.program.states_after(self.spec, self.plan, members, DrawnNormals(layout.seed), steps)[:, :paths]
 
     def stepper(self, layout, normals, count):
-        lanes = lanes_for(count, self.together)
+        lanes = lanes_for(count, self.lane_multiple)
         fill = np.arange(lanes) % count if lanes > count else slice(None)
         members = layout.members_from(0, 1, lanes)._replace(member=np.ones(lanes, bool))
-        step = self.program.stepper(self.spec, members, Given({name: z[None, :, fill] for name, z in normals.items()}))
+        supply = GivenNormals({name: z[None, :, fill] for name, z in normals.items()})
+        step = self.program.stepper(self.spec, members, supply)
         return lambda states, t, h: step(states[:, fill], t, h)[:, :count]
 
 
@@ -307,7 +310,7 @@ class Vmapped(Stepping, SingleSteps):
 
     name = "vmap"
 
-    def __init__(self, spec: Spec, reason: str, supply: type[Drawn] | type[Counted] = Drawn):
+    def __init__(self, spec: Spec, reason: str, supply: type[DrawnNormals] | type[CountedNormals] = DrawnNormals):
         self.spec, self.reason, self.supply = spec, reason, supply
         self._runners: dict[Any, BlockRunner] = {}
         self._making = threading.Lock()
@@ -331,7 +334,7 @@ class Vmapped(Stepping, SingleSteps):
         traced: Any = self.spec.traced
         members = layout.members(0, lanes_of(layout, 0))
         lanes = members.start.shape[1]
-        runner, feed = self._runner(members, lanes), Drawn(layout.seed).feed(traced.streams, 0, lanes)
+        runner, feed = self._runner(members, lanes), DrawnNormals(layout.seed).feed(traced.streams, 0, lanes)
         with jax.enable_x64(True):
             return _rows(runner.state_after(members, feed, steps))[:, :paths]
 
@@ -362,7 +365,7 @@ class Vmapped(Stepping, SingleSteps):
                 normals = sum(count for _, count in traced.streams)
                 longest = int(np.clip(SLAB_BYTES // (8 * max(normals, 1) * lanes), 8, LONGEST_SLAB))
                 plan = plan_of(self.spec)
-                windows = Windows(plan.t, plan.h, plan.saves, plan.looks, min(longest, self.spec.steps))
+                windows = Windows(plan.t, plan.h, plan.saves, plan.observes, min(longest, self.spec.steps))
                 program = VmapProgram(batch.Vmap(traced, lanes), self.spec.statistics, windows.intervals,
                                       self.spec.varies, windows.always, self.spec.levels)  # fmt: skip
                 with jax.enable_x64(True):
@@ -408,7 +411,7 @@ def _in_float64_everywhere() -> Iterator[None]:
 # --- Solvers ----------------------------------------------------------------------------------------------------------
 
 
-class Hosted(Way):
+class Hosted(Executor):
     """Host code that takes a block over the whole grid at once; the statistics then look at the states it returns."""
 
     name = "host"
@@ -418,7 +421,7 @@ class Hosted(Way):
 
     def __init__(self, spec: Spec):
         self.spec = spec
-        self.looks = [self._look(statistic) for statistic in spec.statistics]
+        self.observers = [self._look(statistic) for statistic in spec.statistics]
 
     def _look(self, statistic: Statistic) -> tuple[Callable, Callable]:
         """What the statistic gathers along a step, and what it observes at a time."""
@@ -461,7 +464,7 @@ class Hosted(Way):
                     seen.append(observed(t, states[k].T, counted[k], members.weight, params, idle, track))
             return jax.tree.map(lambda *xs: np.stack(xs), *seen)
 
-        observed = [look(*each) for each in zip(spec.statistics, self.looks, spec.saves, strict=True)]
+        observed = [look(*each) for each in zip(spec.statistics, self.observers, spec.saves, strict=True)]
         lanes = np.flatnonzero(~finite.all(axis=0))
         tell(spec.steps * width)
         return Went(observed, Failures(lanes, np.argmin(finite[:, lanes], axis=0), np.zeros(lanes.size, bool)), 0)

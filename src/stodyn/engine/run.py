@@ -14,18 +14,17 @@ from stodyn.engine import identity, programs
 from stodyn.engine.failure import FailureLog
 from stodyn.engine.job import Job, Tell
 from stodyn.engine.layout import Layout
-from stodyn.engine.programs import Way
+from stodyn.engine.programs import Executor
 from stodyn.engine.spec import Spec
 from stodyn.noise import sobol
-from stodyn.statistics.contract import Block, Labelled, Statistic
-from stodyn.statistics.contract import Run as Labels
+from stodyn.statistics.contract import Block, Labelled, Labels, Statistic
 
 
 class Part(NamedTuple):
     """The record of a block: the result of each statistic, the failed lanes, the step after which each failed, whether
     a solve failed there, and how many steps were solved no better than rounding allows."""
 
-    kept: list[Any]
+    folded: list[Any]
     lanes: np.ndarray
     steps: np.ndarray
     unsolved: np.ndarray
@@ -38,7 +37,7 @@ class Run(Job):
 
     spec: Spec
     layout: Layout
-    way: Way
+    executor: Executor
     first_block: int = 0
 
     def grown(self, paths: int) -> Run:
@@ -64,7 +63,7 @@ class Run(Job):
         return self.spec.steps * self.paths_in(block)
 
     def compute(self, block: int, tell: Tell) -> Part:
-        observed, failures, rounded = self.way.block(self.layout, block, tell)
+        observed, failures, rounded = self.executor.block(self.layout, block, tell)
         where = Block(self.layout.first_path(block), self.paths_in(block))
         folded = [s.fold(o, where) for s, o in zip(self.spec.statistics, observed, strict=True)]
         # Laid out in memory as they are when read from a record, so that later sums add in the same order.
@@ -75,7 +74,7 @@ class Run(Job):
 
     def __reduce__(self) -> tuple:
         """Pickled without programs and traces, which are made again on arrival."""
-        wanted = self.way.name if self.way.name in ("printed", "vmap") else "auto"
+        wanted = self.executor.name if self.executor.name in ("printed", "vmap") else "auto"
         fields = {f.name: getattr(self.layout, f.name) for f in dataclasses.fields(self.layout) if f.name != "spec"}
         return _arrived, (self.spec.without_traces(), fields, wanted)
 
@@ -101,7 +100,7 @@ class Run(Job):
 
     def record(self) -> dict[str, Any]:
         """How the run was made."""
-        spec, layout, way = self.spec, self.layout, self.way
+        spec, layout, executor = self.spec, self.layout, self.executor
         record = {
             "t": [float(spec.times[0]), float(spec.times[-1])],
             "dt": float(spec.lengths[0]) if spec.has_equal_steps else spec.lengths.tolist(),
@@ -111,16 +110,16 @@ class Run(Job):
             "dtype": str(spec.dtype),
             "block": layout.width,
             "given": identity.given(layout),
-            "executor": way.name,
-            "executor_reason": way.reason,
+            "executor": executor.name,
+            "executor_reason": executor.reason,
         }
         if layout.least is not None:
             record |= {"least_block": layout.least}
-        if way.normals is not None:
-            record |= {"normals": sobol.NAME if layout.points == "sobol" else way.normals}
+        if executor.normals is not None:
+            record |= {"normals": sobol.NAME if layout.points == "sobol" else executor.normals}
         if spec.traced is not None:
             record |= {"fingerprint": spec.traced.fingerprint}
-        devices = getattr(way, "devices", ())
+        devices = getattr(executor, "devices", ())
         return record | ({"devices": [device.device_kind for device in devices]} if devices else {})
 
 
@@ -147,14 +146,14 @@ class Tally:
         first = run.layout.first_path(block)
         self.rounded += rounded
         self.log.add(first + lanes, steps, unsolved)
-        if self.log.found and self.on_failure == "raise":
+        if self.log.failures and self.on_failure == "raise":
             spec, problem = run.spec, run.spec.problem
             looked_at = first + run.paths_in(block)
             raise self.log.error(looked_at, problem.failure_advice, problem.unsolved, spec.implicit)
         if not self.merged:
             self.merged = folded
             if run.blocks > 1:  # what cannot stand together is refused here, not at the end
-                results.together(self.labelled(), {})
+                results.merged(self.labelled(), {})
         else:
             pairs = zip(run.spec.statistics, self.merged, folded, strict=True)
             self.merged = [statistic.merge(a, b) for statistic, a, b in pairs]

@@ -48,7 +48,7 @@ from stodyn.methods.contract import Catalogued, Expansion, Method
 from stodyn.methods.recommend import advice
 from stodyn.methods.stopping import Stop
 from stodyn.noise.sobol import RANDOMISATIONS
-from stodyn.noise.supply import Counted, Drawn
+from stodyn.noise.supply import CountedNormals, DrawnNormals
 from stodyn.statistics.contract import Statistic, is_count, is_whole
 from stodyn.statistics.moments import Moments
 from stodyn.statistics.randomised import randomised
@@ -235,7 +235,7 @@ def whereabouts(place: Place | None, threads: Integer | None, device: Any) -> tu
 def dataset(tally: Tally, where: Place, further: dict[str, Any], began: float) -> xr.Dataset:
     """The result of a run, with its record."""
     record = {
-        **tally.run.spec.said,
+        **tally.run.spec.record,
         **tally.run.record(),
         **further,
         **({"rounded_steps": tally.rounded} if tally.rounded else {}),
@@ -245,7 +245,7 @@ def dataset(tally: Tally, where: Place, further: dict[str, Any], began: float) -
     }
     extra = tally.log.variables() if tally.on_failure == "record" else {}
     result = results.dataset(tally.labelled(), extra, record)
-    if not tally.log.found:
+    if not tally.log.failures:
         _warn_of_the_unbelievable(result, tally.run.spec)
     _warn_of_unmet_stops(tally)
     return result
@@ -269,9 +269,9 @@ def run_of(
         scalars = spec.problem.n + sum(spec.method.needs.normals(spec.problem.m).values())
         width = int(block or block_width(paths, scalars))
         return Run(spec, Layout(spec, paths, seed, width), cards.get(spec, executor, devices, width))
-    way = programs.get(spec, executor)
-    width = block or way.width
-    return Run(spec, Layout(spec, paths, seed, width), way)
+    chosen = programs.get(spec, executor)
+    width = block or chosen.width
+    return Run(spec, Layout(spec, paths, seed, width), chosen)
 
 
 def _warn_of_unmet_stops(tally: Tally) -> None:
@@ -334,7 +334,7 @@ def _run(run: Run, place: Place, folder: Any, progress: bool | None, on_failure:
 
 def halved(run: Run, error: RuntimeError, stacklevel: int) -> Run:
     """The run in blocks of half as many paths, where a device ran out of memory; any other error is raised."""
-    width, devices = run.layout.width, getattr(run.way, "devices", ())
+    width, devices = run.layout.width, getattr(run.executor, "devices", ())
     if not (devices and is_out_of_memory(error) and width > GROUP):
         raise error
     smaller = max(width // 2 // GROUP, 1) * GROUP
@@ -344,7 +344,7 @@ def halved(run: Run, error: RuntimeError, stacklevel: int) -> Run:
         BlockHalved,
         stacklevel=stacklevel,
     )
-    return run_of(run.spec, run.paths, run.layout.seed, run.way.name, devices, smaller)
+    return run_of(run.spec, run.paths, run.layout.seed, run.executor.name, devices, smaller)
 
 
 def merged(
@@ -364,7 +364,7 @@ def merged(
         for block, part in enumerate(parts, run.first_block):
             tally.take(block, part)
             if watch is not None and run.paths_in(block) == run.layout.width:
-                watch.take(part.kept)
+                watch.take(part.folded)
     return tally
 
 
@@ -463,9 +463,9 @@ def replay(
         )
     counted = str(record.get("normals", "")).startswith("Philox")
     executor = record["executor"] if record["executor"] in programs.EXECUTORS else "auto"
-    way = programs.get(spec, executor, Counted if counted else Drawn)
-    one_path = Run(spec, Layout(spec, record["paths"], record["seed"], record["block"]), way)
-    if record.get("normals") != one_path.way.normals:
+    chosen = programs.get(spec, executor, CountedNormals if counted else DrawnNormals)
+    one_path = Run(spec, Layout(spec, record["paths"], record["seed"], record["block"]), chosen)
+    if record.get("normals") != one_path.executor.normals:
         raise ValueError(
             f"run: its normals ({record.get('normals')}) are from another version of stodyn; replay it with that one"
         )
@@ -482,14 +482,14 @@ def replay(
 
 def _one_path(run: Run, path: int) -> np.ndarray:
     """The states (times, n) of one path."""
-    layout, way = run.layout, run.way
-    if isinstance(way, programs.Stepping):
-        first = path // way.together * way.together
-        members = layout.members_from(first, min(way.together, layout.paths - first), way.together)
-        observed = way.paths(members, first, way.supply(layout.seed)).observed
+    layout, executor = run.layout, run.executor
+    if isinstance(executor, programs.Stepping):
+        first = path // executor.lane_multiple * executor.lane_multiple
+        members = layout.members_from(first, min(executor.lane_multiple, layout.paths - first), executor.lane_multiple)
+        observed = executor.paths(members, first, executor.supply(layout.seed)).observed
     else:
         first = path // layout.width * layout.width
-        observed = way.block(layout, path // layout.width, lambda steps: None).observed
+        observed = executor.block(layout, path // layout.width, lambda steps: None).observed
     return observed[0][:, :, path - first]
 
 

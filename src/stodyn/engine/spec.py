@@ -19,9 +19,9 @@ from stodyn.methods.stopping import Stop, Stopping, stopping
 from stodyn.models.catalogue import Model
 from stodyn.noise.iterated import Approximation, check_resolution
 from stodyn.numerics.newton import underived
-from stodyn.numerics.printing.telling import calls_host, fingerprint
+from stodyn.numerics.printing.fingerprints import calls_host, fingerprint
 from stodyn.problems import lowering
-from stodyn.problems.contract import Look, Problem, expect_problem, machine_memory
+from stodyn.problems.contract import Problem, TracedFunction, expect_problem, machine_memory
 from stodyn.problems.measured import Measured
 from stodyn.problems.time_scale import time_scale
 from stodyn.statistics.contract import Statistic
@@ -43,7 +43,7 @@ class Spec:
     times       of the steps, (steps + 1,); lengths: (steps,)
     statistics  made ready, each with the steps after which it looks in `saves`
     traced      of a Method its traces; None for a Solver
-    said        what the record of the run says about problem and method
+    record      what the record of the run says about problem and method
     levels      how many levels stop a path (methods.stopping); 0 where every path runs to the end
     implicit    the names of implicit methods for the problem as it was given
     """
@@ -56,7 +56,7 @@ class Spec:
     saves: tuple[np.ndarray, ...]
     dtype: np.dtype
     traced: traces.Traced | None
-    said: dict[str, Any]
+    record: dict[str, Any]
     implicit: tuple[str, ...] = ()
     levels: int = 0
 
@@ -138,7 +138,7 @@ def describe(
     further: dict[str, Any] = {}
     if stop is not None:
         measured = stopping(measured, stepped, stop, float(times[0]))
-        further = {"stop": measured.said}
+        further = {"stop": measured.levels_in_words}
         statistics = (*statistics, *_of_stops(statistics, measured, stepped))
         saves = (*saves, saves[0], np.array([len(lengths)]))
     record = {
@@ -151,7 +151,7 @@ def describe(
     traced = None
     if isinstance(measured, Method):
         make = functools.partial(_traced, stepped, measured, np.dtype(dtype))
-        traced = kept_traces.kept(problem, seen, measured, make) if dtype == "float64" else make()
+        traced = kept_traces.of_step(problem, seen, measured, make) if dtype == "float64" else make()
     implicit = tuple(other.name for other in stable_methods(problem) if other.name != method.name)
     levels = 0 if stop is None else len(stop.levels)
     kept_traces.note_facts(problem, facts_key)
@@ -179,14 +179,14 @@ def _check_resolution(needs: Approximation, order: float, problem: Any, times: n
         check_resolution(needs, shortest, order, problem.m, unit)
 
 
-def _seen(problem: Any) -> dict[str, Look]:
+def _seen(problem: Any) -> dict[str, TracedFunction]:
     """The traces of a problem's functions. Each is traced at least twice, and refused where the last two traces differ,
     since a number that it draws would be drawn only once."""
-    looks = traces.looks_of(problem)
+    looks = traces.traced_functions_of(problem)
     for name, look in looks.items():
         if look.earlier is not None and look.earlier.digest == look.digest:
             continue
-        if fingerprint(look.again()) != look.digest and not calls_host(look.trace):
+        if fingerprint(look.trace_again()) != look.digest and not calls_host(look.trace):
             raise ValueError(
                 f"{name}: traced twice, it gives two different functions: does it draw a random number, count, or read "
                 "a clock? JAX traces a function once, so all paths and steps would get the same number. "
@@ -213,9 +213,9 @@ def as_it_is_now(problem: Any) -> Any:
     fields = {field.name: getattr(given, field.name) for field in dataclasses.fields(given) if field.init}
     kind: Any = type(given)
     rebuilt = kind(**{name: as_it_is_now(v) if isinstance(v, Problem) else v for name, v in fields.items()})
-    earlier: dict[str, Look] = vars(given).get("looks", {})
-    for name, look in rebuilt.looks.items():
-        rebuilt.looks[name] = dataclasses.replace(look, earlier=earlier.get(name))
+    earlier: dict[str, TracedFunction] = vars(given).get("traced_functions", {})
+    for name, look in rebuilt.traced_functions.items():
+        rebuilt.traced_functions[name] = dataclasses.replace(look, earlier=earlier.get(name))
     return rebuilt
 
 

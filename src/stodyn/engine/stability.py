@@ -67,7 +67,7 @@ class UnstableStep(NamedTuple):
 
 def warn_of_unstable_steps(run: Any, problem: Any, stacklevel: int) -> None:
     """Warn where the steps of a run are unstable, and name a step and a method that are stable."""
-    unstable = find_unstable(run.spec, run.layout, run.way)
+    unstable = find_unstable(run.spec, run.layout, run.executor)
     if unstable is None:
         return
     spec, h = run.spec, unstable.length
@@ -88,7 +88,7 @@ def _rounded_down(x: float) -> float:
     return math.floor(x / unit) * unit
 
 
-def find_unstable(spec: Spec, layout: Layout, way: Any) -> UnstableStep | None:
+def find_unstable(spec: Spec, layout: Layout, executor: Any) -> UnstableStep | None:
     """The first state about which the steps grow but the equations do not, where that is so about two of the examined
     states: a single one may be a place that the path only passes. None where there is no such state.
 
@@ -97,13 +97,13 @@ def find_unstable(spec: Spec, layout: Layout, way: Any) -> UnstableStep | None:
     """
     if getattr(spec.problem, "joints", None) is not None:
         return None  # differences off the constraints grow in every step, and are taken back by the next
-    if not isinstance(way, programs.SingleSteps) or spec.dtype != np.float64:
+    if not isinstance(executor, programs.SingleSteps) or spec.dtype != np.float64:
         return None
-    steps, first, looked, unstable = _Steps(spec, layout, way), None, 0, 0
+    steps, first, looked, unstable = _Steps(spec, layout, executor), None, 0, 0
     is_explicit = isinstance(spec.traced.step.jaxpr.outvars[-2], core.Literal)  # type: ignore[union-attr]
     if not is_explicit and len(steps.weights) == 1:
         return None
-    for t, state in _states(spec, layout, way):
+    for t, state in _states(spec, layout, executor):
         is_lost = not np.isfinite(state).all()
         here = None if is_lost else _unstable_about(functools.partial(steps.about, t, state), t, spec, is_explicit)
         first, looked, unstable = first or here, looked + 1, unstable + (is_lost or here is not None)
@@ -174,32 +174,32 @@ def _stable_method(problem: Any, spec: Spec, layout: Layout) -> str | None:
     for method in stable_methods(problem) if problem.n <= SMALL else ():
         try:
             other = describe(problem, method, (spec.times[0], spec.times[-1]), spec.lengths, None, "float64")
-            way = programs.get(other)
+            executor = programs.get(other)
         except (TypeError, ValueError):  # it takes no such problem
             continue
-        if find_unstable(other, Layout(other, layout.paths, layout.seed, way.width), way) is None:
+        if find_unstable(other, Layout(other, layout.paths, layout.seed, executor.width), executor) is None:
             return method.name
     return None
 
 
-def _states(spec: Spec, layout: Layout, way: programs.SingleSteps) -> Iterator[tuple[float, np.ndarray]]:
+def _states(spec: Spec, layout: Layout, executor: programs.SingleSteps) -> Iterator[tuple[float, np.ndarray]]:
     """Times and states of the method: of the first path at its start, of another one at each of the first saves."""
     starting = spec.traced.starting_steps  # type: ignore[union-attr]
     if not starting:
-        yield float(spec.times[0]), way.states_after(layout, 1, 0)[:, 0]
+        yield float(spec.times[0]), executor.states_after(layout, 1, 0)[:, 0]
     saves = np.unique(np.concatenate([given[:3] for given in spec.saves]))
-    limit = int(PILOT * layout.paths * spec.steps / way.together)
+    limit = int(PILOT * layout.paths * spec.steps / executor.lane_multiple)
     steps = sorted({min(int(k), limit) for k in saves if k > starting} - set(range(starting + 1)))[:SAVES]
-    paths = min(layout.paths, way.together)
+    paths = min(layout.paths, executor.lane_multiple)
     for k in steps:
-        yield float(spec.times[k]), way.states_after(layout, paths, k)[:, k % paths]
+        yield float(spec.times[k]), executor.states_after(layout, paths, k)[:, k % paths]
 
 
 class _Steps:
     """Single steps of a run from a state of its method and from states beside it."""
 
-    def __init__(self, spec: Spec, layout: Layout, way: programs.SingleSteps):
-        self.rows, self.duration = way.real_rows, float(spec.times[-1] - spec.times[0])
+    def __init__(self, spec: Spec, layout: Layout, executor: programs.SingleSteps):
+        self.rows, self.duration = executor.real_rows, float(spec.times[-1] - spec.times[0])
         N = len(self.rows)
         self.is_whole = N <= WHOLE
         nodes, self.weights = _nodes(spec, self.is_whole)
@@ -211,11 +211,11 @@ class _Steps:
         for name, count in spec.traced.streams:  # type: ignore[union-attr]
             self.normals[name] = np.repeat(nodes[first : first + count], self.shifts.shape[1], axis=1)
             first += count
-        lanes = programs.lanes_for(min(layout.paths, layout.width), way.together)
+        lanes = programs.lanes_for(min(layout.paths, layout.width), executor.lane_multiple)
         operations = max(scalar_operations(spec.traced.step), 1)  # type: ignore[union-attr]
         affordable = max(SHARE * lanes * spec.steps, CHEAP / operations) / (2 * DIRECTIONS)
         self.turns = int(np.clip(affordable, FEWEST_TURNS, TURNS))
-        self.step = way.stepper(layout, self.normals, len(self.weights) * self.shifts.shape[1])
+        self.step = executor.stepper(layout, self.normals, len(self.weights) * self.shifts.shape[1])
 
     def about(self, t: float, state: np.ndarray, turns: int | None = None) -> tuple[Look, Look]:
         """The rates of steps about a state, and those of the equations.
@@ -293,7 +293,7 @@ def _nodes(spec: Spec, is_whole: bool) -> tuple[np.ndarray, np.ndarray]:
     the state is large."""
     traced: Any = spec.traced
     normals = sum(count for _, count in traced.streams)
-    if spec.said["noise"].startswith("additive") or not normals or not is_whole:
+    if spec.record["noise"].startswith("additive") or not normals or not is_whole:
         return np.zeros((normals, 1)), np.ones(1)
     if len(NODES) ** normals <= DRAWN:
         points = np.array(list(itertools.product(range(len(NODES)), repeat=normals))).T

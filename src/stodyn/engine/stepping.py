@@ -177,7 +177,7 @@ class Source(OfOnePath):
     tables: tuple[np.ndarray, ...] = ()
 
     @functools.cached_property
-    def said(self) -> str:
+    def description(self) -> str:
         """How it is printed, in words."""
         return f"{self.operations()} scalar operations per step, {self.width()} paths together"
 
@@ -262,9 +262,9 @@ class _Advance:
         self.source, self.results, self.ok, self.diagnosing = source, results, ok, diagnosing
         self.width, self.chunk = width, max(width, GROUP)
         layout, here = source.layout, compiling.processor()
-        self.kept = _changed_by_branches(results, range(layout.of_method, len(layout.dtypes)))
+        self.in_branches = _changed_by_branches(results, range(layout.of_method, len(layout.dtypes)))
         room = 24 if here.registers >= 32 else 10
-        self.in_memory = (len(layout.dtypes) - len(self.kept)) * max(width // here.register, 1) > room
+        self.in_memory = (len(layout.dtypes) - len(self.in_branches)) * max(width // here.register, 1) > room
         self.place: dict[str, str] = {}
 
     def written(self) -> Function:
@@ -363,9 +363,9 @@ class _Advance:
 
     def vector(self, lane: str, part: str, first: str, steps: str, save: str) -> None:
         w, printer = self.w, self.printer
-        dtypes = {k: dtype for k, dtype in enumerate(self.source.layout.dtypes) if k not in self.kept}
+        dtypes = {k: dtype for k, dtype in enumerate(self.source.layout.dtypes) if k not in self.in_branches}
         self.place |= {"lane": lane, "part": part}
-        printer.homes = {branch: self.state_at(k, lane) for k, branch in self.kept.items()}
+        printer.homes = {branch: self.state_at(k, lane) for k, branch in self.in_branches.items()}
         for node in printer.nodes:  # nodes of single paths that are the same in all steps
             if not node.moves and not node.loops and node.op not in ("literal", "carried"):
                 printer.need(node)
@@ -394,7 +394,7 @@ class _Advance:
                 after[k] = printer.read(self.results[k])
                 if self.in_memory:
                     w.store_row(after[k], w.at(then, k * self.width, 8), dtype)
-            for k in self.kept:
+            for k in self.in_branches:
                 printer.need(self.results[k])
             following = w.value(f"add nsw i64 {i}, 1")
             if self.diagnosing:
@@ -423,7 +423,7 @@ class _Advance:
 
         def given(node: Node) -> str:
             array, k = node.attr
-            if array == "state" and k in self.kept:
+            if array == "state" and k in self.in_branches:
                 return w.load_row(self.state_at(k, lane), node.dtype)
             if array == "state":
                 return w.load_row(w.at(then, k * self.width, 8), node.dtype) if self.in_memory else after[k]

@@ -130,7 +130,7 @@ def sweep(
         with Progress(total, progress, "sweeping", where.link) as bar:
             tallies, compared = job.run(where, bar.advance, on_failure, kept_in)
     record = {
-        **runs[0].spec.said,
+        **runs[0].spec.record,
         **runs[0].record(),
         "seed": int(seed),
         "sweep": _spelled(axes),
@@ -410,8 +410,8 @@ class Sweep(Job):
         parts, seen = [], []
         for run in self.runs:
             part = run.compute(block, tell)
-            folded, plain = part.kept, len(part.kept) - self.watched
-            parts.append(part._replace(kept=folded[:plain]))
+            folded, plain = part.folded, len(part.folded) - self.watched
+            parts.append(part._replace(folded=folded[:plain]))
             count = self.paths_in(block)
             seen.append([(x[..., :count], sound[..., :count]) for x, sound in folded[plain:]])
         by_statistic = [zip(*entries, strict=True) for entries in zip(*seen, strict=True)]

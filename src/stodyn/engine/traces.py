@@ -14,9 +14,9 @@ from jax.extend import core
 from jax.interpreters import partial_eval
 
 from stodyn.methods.contract import Method, Report
-from stodyn.numerics.printing.telling import fingerprint, holds
+from stodyn.numerics.printing.fingerprints import fingerprint, holds
 from stodyn.numerics.printing.trace import inner_traces
-from stodyn.problems.contract import Look, Problem
+from stodyn.problems.contract import Problem, TracedFunction
 
 
 @dataclasses.dataclass(frozen=True)
@@ -168,19 +168,21 @@ def was_rounded(x: Any) -> bool:
         return not np.array_equal(x, x.astype(np.float16))
 
 
-def looks_of(problem: Any, path: str = "") -> dict[str, Look]:
+def traced_functions_of(problem: Any, path: str = "") -> dict[str, TracedFunction]:
     """The traces of the functions that a problem was given, by the names of its fields; "problem.drift" is the drift of
     the problem that another is made of. For problems that keep no traces of their own, f and g."""
-    looks = {path + name: look for name, look in problem.looks.items()}
+    traced_functions = {path + name: look for name, look in problem.traced_functions.items()}
     for field in dataclasses.fields(problem) if dataclasses.is_dataclass(problem) else ():
         value = getattr(problem, field.name)
         if isinstance(value, Problem):
-            looks |= looks_of(value, f"{path}{field.name}.")
-    if not looks:
+            traced_functions |= traced_functions_of(value, f"{path}{field.name}.")
+    if not traced_functions:
         functions, arguments = _functions(problem)
         traced = dict(function_traces(problem))
-        looks = {path + name: Look(function, arguments, traced[name]) for name, function in functions.items()}
-    return looks
+        traced_functions = {
+            path + name: TracedFunction(function, arguments, traced[name]) for name, function in functions.items()
+        }
+    return traced_functions
 
 
 def function_traces(problem: Any) -> list[tuple[str, core.ClosedJaxpr]]:

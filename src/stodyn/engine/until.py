@@ -33,8 +33,7 @@ import scipy
 from stodyn.arguments import checks_arguments, stacklevel_of_user
 from stodyn.hints import Integer, Reals
 from stodyn.noise.sobol import RANDOMISATIONS
-from stodyn.statistics.contract import Labelled, Statistic, is_count
-from stodyn.statistics.contract import Run as Labels
+from stodyn.statistics.contract import Labelled, Labels, Statistic, is_count
 from stodyn.statistics.histogram import Histogram
 from stodyn.statistics.moments import Averaged, Sums, variances
 from stodyn.statistics.observable import Observable
@@ -249,7 +248,7 @@ class Watch:
         self.blocks = 0
         self._means: dict[str, np.ndarray] = {}
         self._squares: dict[str, np.ndarray] = {}
-        self.looks: list[int] = []
+        self.checked_at: list[int] = []
         self.same: list[str] = []  # Observables that have one value on all paths at the end
 
     def take(self, folded: Sequence[Any]) -> None:
@@ -266,7 +265,7 @@ class Watch:
 
     def look(self, merged: Sequence[Any], paths: int) -> Verdict:
         """Compare the merged results with the tolerances."""
-        self.looks.append(paths)
+        self.checked_at.append(paths)
         by_name: dict[str, tuple[Quantity, Labels]] = {}
         for statistic, part, labels in zip(self.statistics, merged, self.labels, strict=True):
             by_name |= {name: (q, labels) for name, q in quantities(statistic, part, labels).items()}
@@ -304,7 +303,7 @@ class Watch:
             between = self._squares[name] / (self.blocks - 1) / self.blocks
             variance, freedom = np.fmax(variance, between), self.blocks - 1.0
         half = self.rule.quantile(freedom) * np.sqrt(variance)
-        size = np.abs(quantity.mean) - (half if len(self.looks) == 1 else 0.0)
+        size = np.abs(quantity.mean) - (half if len(self.checked_at) == 1 else 0.0)
         tolerance = np.full(half.shape, math.inf if absolute is None else absolute)
         if relative is not None:
             tolerance = np.fmin(tolerance, relative * np.maximum(size, 0.0))
@@ -360,10 +359,11 @@ class Watch:
                 stacklevel=stacklevel_of_user(),
             )
         if self.same:
+            paths = self.checked_at[-1]
             warnings.warn(
-                f"{', '.join(self.same)} had one value on all {self.looks[-1]} paths. Other values have a probability "
-                f"below {3 / self.looks[-1]:.1g}: the tolerance holds where they are truth values, but says nothing "
-                "about rare large ones; see stodyn.rare for rare events",
+                f"{', '.join(self.same)} had one value on all {paths} paths. Other values have a probability below "
+                f"{3 / paths:.1g}: the tolerance holds where they are truth values, but says nothing about rare large "
+                "ones; see stodyn.rare for rare events",
                 OneValue,
                 stacklevel=stacklevel_of_user(),
             )
@@ -371,7 +371,7 @@ class Watch:
             "asked": rule.asked(),
             "reached": bool(verdict.share <= 1),
             "ended_by": ended_by,
-            "looks": self.looks,
+            "looks": self.checked_at,
             "last": verdict.where,
             "half_width": verdict.half,
             "tolerance": verdict.tolerance,

@@ -12,7 +12,7 @@ import numpy as np
 
 from stodyn.engine import kept_traces
 from stodyn.engine.spec import Spec
-from stodyn.numerics.printing.telling import fingerprint
+from stodyn.numerics.printing.fingerprints import fingerprint
 from stodyn.statistics.contract import Move, Snapshot, Statistic, parted
 from stodyn.statistics.histogram import Histogram
 from stodyn.statistics.moments import Averaged, Valued
@@ -82,7 +82,7 @@ def watched(spec: Spec) -> Watched:
         with jax.enable_x64(True):
             return _watched(spec, shown)
 
-    return kept_traces.kept_of(made_of, make)
+    return kept_traces.of_values(made_of, make)
 
 
 def _watched(spec: Spec, shown: int) -> Watched:

@@ -72,11 +72,11 @@ class _Chaos(Expansion):
         domain = problem.domain_index
         if domain.index is None:
             raise ValueError(
-                f"params: the index of the system changes inside the domain of the parameters: {domain.said}. "
+                f"params: the index of the system changes inside the domain of the parameters: {domain.words}. "
                 "Polynomials of the parameters do not converge to such a solution; take narrower distributions, or "
                 "pass diagnose=False and check the result with care."
             )
-        return domain.said
+        return domain.words
 
 
 @dataclasses.dataclass(frozen=True)

@@ -130,7 +130,7 @@ class Stopping(Wrapping, Method):
     stops = True
 
     @property
-    def said(self) -> list[str]:
+    def levels_in_words(self) -> list[str]:
         """The words on the levels in the record of a run."""
         return [f"{gauge.level}: {gauge.known[0]}, {gauge.known[1]}" for gauge in self.gauges]
 

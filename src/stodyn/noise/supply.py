@@ -18,7 +18,7 @@ from stodyn.numerics.printing.nodes import Graph, Node
 Streams = Sequence[tuple[str, int]]  # names, and how many normals a step takes of each
 
 
-class Drawn:
+class DrawnNormals:
     """The normals of a seed."""
 
     name = path_normals.DEFINITION
@@ -46,7 +46,7 @@ class Drawn:
         return feed
 
 
-class Numbered(Drawn):
+class Numbered(DrawnNormals):
     """The normals of a seed for paths of any numbers, one for each lane."""
 
     def __init__(self, seed: int, numbers: np.ndarray):
@@ -57,7 +57,7 @@ class Numbered(Drawn):
         return path_normals.states(path_normals.key(self.seed, stream), self.numbers[first_path : first_path + paths])
 
 
-class Counted:
+class CountedNormals:
     """The normals of a seed as GPUs count them (noise.counter)."""
 
     name = counter.NAME
@@ -99,7 +99,7 @@ _counted = jax.jit(
 )
 
 
-class Given:
+class GivenNormals:
     """Normals brought along, from the first step on: of each stream (steps, count, paths), paths a multiple of 8."""
 
     name = "given"
@@ -130,7 +130,7 @@ class Given:
         return feed
 
 
-Supply = Drawn | Counted | Given
+Supply = DrawnNormals | CountedNormals | GivenNormals
 
 
 @compiling.once

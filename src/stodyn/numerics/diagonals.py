@@ -32,8 +32,8 @@ def diagonal(function: Callable) -> Callable:
 
     def of_arguments(*arguments: Any) -> Any:
         closed = jax.make_jaxpr(function)(*arguments)
-        given: list[_Value] = [_Given(a) for a in jax.tree.leaves(arguments)]
-        (result,) = interpret(closed, given, _applied, _Given, calls=INLINED)
+        given: list[_Value] = [_InputValue(a) for a in jax.tree.leaves(arguments)]
+        (result,) = interpret(closed, given, _applied, _InputValue, calls=INLINED)
         return jnp.asarray(result.diagonal, closed.out_avals[0].dtype)
 
     return of_arguments
@@ -52,12 +52,12 @@ class _Value:
         return self.whole if np.ndim(self.whole) == 0 else _taken(self.whole)
 
 
-class _Given(_Value):
+class _InputValue(_Value):
     def __init__(self, array: Any):
         self.whole = array
 
 
-class _Made(_Value):
+class _ComputedValue(_Value):
     """A result of an equation outside the lists: its diagonal is taken from the whole matrix."""
 
     def __init__(self, compute: Callable[[], Sequence[Any]], place: int):
@@ -68,7 +68,7 @@ class _Made(_Value):
         return self.compute()[self.place]
 
 
-class _Followed(_Made):
+class _Followed(_ComputedValue):
     """The matrix of an equation whose diagonal is known from its operands."""
 
     def __init__(self, compute: Callable[[], Sequence[Any]], along: Callable[[], Any]):
@@ -91,7 +91,7 @@ def _applied(equation: Any, inputs: Sequence[_Value]) -> list[_Value]:
     along = _along(equation, inputs) if len(shape) == 2 and shape[0] == shape[1] else None
     if along is not None:
         return [_Followed(compute, along)]
-    return [_Made(compute, place) for place in range(len(equation.outvars))]
+    return [_ComputedValue(compute, place) for place in range(len(equation.outvars))]
 
 
 def _along(equation: Any, inputs: Sequence[_Value]) -> Callable[[], Any] | None:

@@ -323,7 +323,7 @@ def _newton(system, factors, method: Scheme, step: _Step, guess, scale, work: Wo
 # --- steps chosen by the error ----------------------------------------------------------------------------------------
 
 
-class _Taken(NamedTuple):
+class _LastStep(NamedTuple):
     """The last step: its length, its stages, and its error relative to the one allowed (at least 1e-2)."""
 
     h: float
@@ -377,7 +377,7 @@ def controlled(
 
     h = _first_step(system, t, x, span, rtol)
     factors: list[Callable] | None = None
-    last: _Taken | None = None
+    last: _LastStep | None = None
     rejected = True  # the first step is treated as carefully as one after a rejection
     where = next((k for k, e in enumerate(method.eigen) if e.real), len(method.eigen))
     while done < len(grid):
@@ -422,7 +422,7 @@ def controlled(
             states[done:inside] = x + np.tensordot(weights, Z, 1)
             done = inside
         longer = h * factor if not 1.0 <= factor <= 1.2 else h
-        last = _Taken(h, Z, max(norm, 1e-2))
+        last = _LastStep(h, Z, max(norm, 1e-2))
         t, x, seen, rejected = reached, x + Z[-1], grown, False
         if not isinstance(system, Linear):
             J, factors = system.jacobian(t, x), None

@@ -23,7 +23,7 @@ from stodyn.arguments import stacklevel_of_user
 from stodyn.noise.from_normals import FromNormals
 from stodyn.noise.source import Fixed, PerPath, Source, source_of, sources_in
 from stodyn.numerics.bounds import check_bounds
-from stodyn.numerics.printing.telling import fingerprint
+from stodyn.numerics.printing.fingerprints import fingerprint
 from stodyn.problems import describing
 from stodyn.problems.calling import PARAMS_NAMES, check_call, takes_params
 
@@ -32,20 +32,20 @@ CALCULI = ("ito", "stratonovich")
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Look:
-    """The trace of a user's function for these arguments, as it was when the problem was made; `earlier` is the look at
-    the same function that another problem took, of which this one is a copy."""
+class TracedFunction:
+    """The trace of a user's function for these arguments, as it was when the problem was made; `earlier` is the trace
+    of the same function in another problem, of which this one is a copy."""
 
     function: Callable
     arguments: tuple[Any, ...]
     trace: core.ClosedJaxpr
-    earlier: Look | None = None
+    earlier: TracedFunction | None = None
 
     @functools.cached_property
     def digest(self) -> str:
         return fingerprint(self.trace)
 
-    def again(self) -> core.ClosedJaxpr:
+    def trace_again(self) -> core.ClosedJaxpr:
         """The trace of the function as it is now."""
         with jax.enable_x64(True):
             return anew(self.function)(*self.arguments)[0]
@@ -236,13 +236,13 @@ class Problem(ABC):
         return ()
 
     @functools.cached_property
-    def looks(self) -> dict[str, Look]:
+    def traced_functions(self) -> dict[str, TracedFunction]:
         """The traces of its functions, by the names of its fields, taken when the problem was made."""
         return {}
 
     def __getstate__(self) -> dict[str, Any]:
         """The state that is pickled, without traces."""
-        return {name: value for name, value in self.__dict__.items() if name != "looks"}
+        return {name: value for name, value in self.__dict__.items() if name != "traced_functions"}
 
     def rates_and_noise(self) -> tuple[Any, Any]:
         """The functions of (t, x, params) through which time may enter the equations."""
@@ -405,7 +405,7 @@ def returned_shape(
     """The shape of what a user's function returns, or an error in the user's terms.
 
     `arguments` are (name, example) pairs; params are added as problems.calling says. The trace of a function that
-    stands in a field of the problem is kept among its `looks`.
+    stands in a field of the problem is kept among its `traced_functions`.
     """
     words = [word for word, _ in arguments]
     if not callable(function):
@@ -437,7 +437,7 @@ def returned_shape(
     if not jnp.issubdtype(result.dtype, jnp.floating) and not jnp.issubdtype(result.dtype, jnp.integer):
         raise TypeError(f"{name}: {wanted} returned {result.dtype} values, expected real numbers.")
     if dataclasses.is_dataclass(problem) and name.partition("[")[0] in {f.name for f in dataclasses.fields(problem)}:
-        problem.looks[name] = Look(function, tuple(examples), trace)
+        problem.traced_functions[name] = TracedFunction(function, tuple(examples), trace)
     return result
 
 

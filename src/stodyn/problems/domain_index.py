@@ -34,7 +34,7 @@ class DomainIndex:
     indices: np.ndarray
     where: dict[str, float]
     margin: float
-    said: str
+    words: str
 
 
 def over_domain(problem: RandomDAE, points: int = DOMAIN_POINTS) -> DomainIndex:

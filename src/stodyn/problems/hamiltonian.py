@@ -46,7 +46,7 @@ class Dependence(NamedTuple):
     on_p: bool
     affine_q: bool
     affine_p: bool
-    affine: bool  # in q and p together
+    affine: bool  # in q and p weighted_sum
 
     def is_affine(self, in_q: bool, in_p: bool) -> bool:
         """Whether it is affine in those of q and p that vary, the other held fixed."""
@@ -244,10 +244,10 @@ class Hamiltonian(Problem):
 
         all_h = self.all_h
 
-        def together(q, p):
+        def weighted_sum(q, p):
             return W @ call(all_h, t, *self._seen(q, p), params=params)
 
-        by_q, by_p = jax.grad(together, argnums=(0, 1))(q, p)
+        by_q, by_p = jax.grad(weighted_sum, argnums=(0, 1))(q, p)
         return by_p, -by_q
 
     @functools.cached_property

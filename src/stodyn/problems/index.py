@@ -208,7 +208,7 @@ def components(problem: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return differential, algebraic
 
 
-class Looked(NamedTuple):
+class Coefficients(NamedTuple):
     """f, its derivative and g in STATES states: (S, n), (S, n, n), (S, n, m)."""
 
     f: np.ndarray
@@ -216,9 +216,9 @@ class Looked(NamedTuple):
     g: np.ndarray
 
 
-def look(problem: Any, times: np.ndarray, states: np.ndarray) -> Looked:
+def look(problem: Any, times: np.ndarray, states: np.ndarray) -> Coefficients:
     """The equations of an SDAE at STATES times and states, each with the parameters of a path of its own."""
-    return Looked(*problem.looking(times, states, problem.sample_params(STATES)[0]))
+    return Coefficients(*problem.looking(times, states, problem.sample_params(STATES)[0]))
 
 
 def noise_slopes(problem: Any, times: np.ndarray, states: np.ndarray) -> np.ndarray:

@@ -169,9 +169,9 @@ class Joints:
         return 0.0 if self.mass_is_regular else float(np.trace(look.M) / np.trace(look.G.T @ look.G))
 
     @functools.cached_property
-    def _look_at_start(self) -> joints_diagnosis.Looked:
+    def _look_at_start(self) -> joints_diagnosis.JointValues:
         q = np.asarray(self.problem.start_source.example("start"), float)[None, : self.problem.N]
-        return joints_diagnosis.Looked(*(part[0] for part in joints_diagnosis.looking(self)(np.zeros(1), q)))
+        return joints_diagnosis.JointValues(*(part[0] for part in joints_diagnosis.looking(self)(np.zeros(1), q)))
 
     def frame(self, t: Any, q: Array, params: Any) -> Frame:
         return Frame(self, t, q, params)

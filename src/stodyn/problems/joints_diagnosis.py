@@ -33,7 +33,7 @@ class StartMoved(UserWarning):
     """The start did not satisfy the constraints, and was moved onto them."""
 
 
-class Looked(NamedTuple):
+class JointValues(NamedTuple):
     """g (S, c), G (S, c, N), g_t (S, c) and M (S, N, N) at S states."""
 
     g: np.ndarray
@@ -74,20 +74,20 @@ class JointsDiagnosis:
         return how_moved(self.moved)
 
 
-def looking(joints: Any, params: Any = None, axes: Any = None) -> Callable[[np.ndarray, np.ndarray], Looked]:
+def looking(joints: Any, params: Any = None, axes: Any = None) -> Callable[[np.ndarray, np.ndarray], JointValues]:
     """(times (S,), coordinates (S, N)) -> the values there, with the parameters of one path, or of S of them."""
     params = joints.problem.example_params() if params is None else params
 
     def at(t, q, p):
-        return Looked(joints.value(t, q, p), joints.jacobian(t, q, p), joints.rate(t, q, p), joints.mass(t, q, p))
+        return JointValues(joints.value(t, q, p), joints.jacobian(t, q, p), joints.rate(t, q, p), joints.mass(t, q, p))
 
     look = AtPoints(at, (0, 0, axes))
 
-    def found(times: np.ndarray, q: np.ndarray) -> Looked:
+    def at_states(times: np.ndarray, q: np.ndarray) -> JointValues:
         with jax.enable_x64(True), jax.ensure_compile_time_eval():  # a step may ask while it is traced
-            return Looked(*map(np.asarray, look(times, q, params)))
+            return JointValues(*map(np.asarray, look(times, q, params)))
 
-    return found
+    return at_states
 
 
 def diagnose(joints: Any, t: float) -> JointsDiagnosis:
@@ -118,7 +118,7 @@ def diagnose(joints: Any, t: float) -> JointsDiagnosis:
             f"constraints: the gradient of {_listed(names[i] for i in flat)} vanishes where the constraint holds; "
             "write it so that it changes sign there (|r|² - l², not its square), and let it depend on x"
         )
-    kinked = _kinked(look, times[usable], q[usable], Looked(*(part[usable] for part in looked)))
+    kinked = _kinked(look, times[usable], q[usable], JointValues(*(part[usable] for part in looked)))
     if len(kinked):
         return answer(
             f"constraints: {_listed(names[i] for i in kinked)} has a kink where it holds: its gradient is another one "
@@ -127,7 +127,7 @@ def diagnose(joints: Any, t: float) -> JointsDiagnosis:
     bad = _without_inertia(looked.M[0], looked.G[0], problem.coordinates)
     if bad:
         return answer(bad)
-    spectra = np.array([_spectrum(Looked(*(part[i] for part in looked))) for i in np.flatnonzero(usable)])
+    spectra = np.array([_spectrum(JointValues(*(part[i] for part in looked))) for i in np.flatnonzero(usable)])
     σ = float(spectra[0, -1])
     rows = _independent(looked, usable)
     if len(rows) < joints.c:
@@ -209,7 +209,7 @@ def _scaled(G: np.ndarray, M: np.ndarray) -> np.ndarray:
     return X / np.maximum(np.linalg.norm(X, axis=1, keepdims=True), 1e-300)
 
 
-def _spectrum(looked: Looked) -> np.ndarray:
+def _spectrum(looked: JointValues) -> np.ndarray:
     return np.linalg.svd(_scaled(looked.G, looked.M), compute_uv=False)
 
 
@@ -239,18 +239,18 @@ def _onto(look: Callable, times: np.ndarray, states: np.ndarray) -> tuple[np.nda
         return q, np.isfinite(q).all(axis=1) & (_distance(looked) <= 1e-9 * np.abs(q).max(axis=1))
 
 
-def _distance(looked: Looked) -> np.ndarray:
+def _distance(looked: JointValues) -> np.ndarray:
     """How far each state is from its farthest constraint, in the units of x."""
     return np.max(np.abs(looked.g) / np.maximum(np.linalg.norm(looked.G, axis=2), 1e-300), axis=1, initial=0.0)
 
 
-def _flat(raw: Looked, looked: Looked, usable: np.ndarray) -> np.ndarray:
+def _flat(raw: JointValues, looked: JointValues, usable: np.ndarray) -> np.ndarray:
     """The constraints without a gradient where they hold."""
     before, after = (np.linalg.norm(part.G[usable], axis=2).max(axis=0) for part in (raw, looked))
     return np.flatnonzero(~(after > 1e-6 * before) | (before == 0.0))
 
 
-def _kinked(look: Callable, times: np.ndarray, q: np.ndarray, looked: Looked) -> np.ndarray:
+def _kinked(look: Callable, times: np.ndarray, q: np.ndarray, looked: JointValues) -> np.ndarray:
     """The constraints whose gradients differ across the states in which they hold, as those of smooth ones do not."""
     lengths = np.linalg.norm(looked.G, axis=2)
     across = np.array(
@@ -282,7 +282,7 @@ def _without_inertia(M: np.ndarray, G: np.ndarray, names: Any) -> str:
     )
 
 
-def _independent(looked: Looked, usable: np.ndarray) -> tuple[int, ...]:
+def _independent(looked: JointValues, usable: np.ndarray) -> tuple[int, ...]:
     """The first rows on which all others depend in all states."""
     scaled = [_scaled(looked.G[i], looked.M[i]) for i in np.flatnonzero(usable)]
     rows: list[int] = []
@@ -293,13 +293,13 @@ def _independent(looked: Looked, usable: np.ndarray) -> tuple[int, ...]:
     return tuple(rows)
 
 
-def _redundant(joints: Any, looked: Looked, rows: tuple[int, ...]) -> str:
+def _redundant(joints: Any, looked: JointValues, rows: tuple[int, ...]) -> str:
     """Which constraint follows from which, or contradicts them, in words."""
     dropped = next(i for i in range(joints.c) if i not in rows)
     X, name = _scaled(looked.G[0], looked.M[0]), joints.names[dropped]
     share = np.linalg.lstsq(X[list(rows)].T, X[dropped], rcond=None)[0]
     others = _listed(joints.names[i] for i, s in zip(rows, share, strict=True) if abs(s) > 1e-8)
-    apart = float(_distance(Looked(*(part[:1] for part in looked)))[0])
+    apart = float(_distance(JointValues(*(part[:1] for part in looked)))[0])
     if apart > 1e-9 * (1.0 + np.abs(looked.g[0]).max()):
         return f"constraints: {name!r} and {others} contradict each other by {apart:.3g}: no state satisfies them all"
     return (

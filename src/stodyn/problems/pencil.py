@@ -34,8 +34,8 @@ class Decision(NamedTuple):
 
     stage: str
     rank: int
-    kept: float  # the smallest kept
-    dropped: float  # the largest called zero
+    smallest_kept: float
+    largest_dropped: float  # the largest called zero
 
 
 class Scaling(NamedTuple):
@@ -106,7 +106,7 @@ class Pencil:
     @property
     def margin(self) -> float:
         """The smallest singular value that was not called zero: how far a rank is from dropping, 1 at the best."""
-        return min((d.kept for d in self.decisions), default=1.0)
+        return min((d.smallest_kept for d in self.decisions), default=1.0)
 
     @functools.cached_property
     def component_index(self) -> np.ndarray:
@@ -137,10 +137,10 @@ class Pencil:
         words = f"index {self.index}" if self.agree else (
             f"index {self.index} by shuffling and {self.nilpotency} by nilpotency: the ranks are not clear"
         )  # fmt: skip
-        closest = max(self.decisions, key=lambda d: d.dropped / max(d.kept, 1e-300), default=None)
+        closest = max(self.decisions, key=lambda d: d.largest_dropped / max(d.smallest_kept, 1e-300), default=None)
         if closest is not None:
-            words += f", least clear rank {closest.rank} of {closest.stage}: {closest.kept:.1e} kept, "
-            words += f"{closest.dropped:.1e} dropped"
+            words += f", least clear rank {closest.rank} of {closest.stage}: {closest.smallest_kept:.1e} kept, "
+            words += f"{closest.largest_dropped:.1e} dropped"
         return f"{words}; {self.freedom} degrees of freedom in {len(self.A)} components"
 
 

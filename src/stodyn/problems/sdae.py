@@ -50,7 +50,7 @@ from stodyn.problems.index import (
 from stodyn.problems.operators import Diagonal, Operator, Sparse, check_memory, returned_noise
 from stodyn.problems.sde import SDE, silent
 from stodyn.problems.sparsity import Sparsity, find_drift_pattern, find_sparsity, is_constant, noise_pattern
-from stodyn.problems.structure import PROVED, checked_kinds, commutes, kinds_of_operator, look_at, proved_kinds
+from stodyn.problems.structure import PROVED, checked_kinds, commutes, kinds_of_operator, proved_kinds, trace_of
 
 ORDINARY = 200.0  # determinants of e^±200 are far from the ends of the range of floats
 CHECKED = f"checked at {STATES} random states"
@@ -498,7 +498,7 @@ class SDAE(Problem):
             proved, _ = (
                 kinds_of_operator(self.multiplier, *given)
                 if self.is_operator
-                else proved_kinds(look_at(self.g, *given))
+                else proved_kinds(trace_of(self.g, *given))
             )
         if "additive" in proved:
             return NoiseStructure(("additive", *scalar, "commutative"), PROVED)

@@ -242,7 +242,9 @@ class SDE(Problem):
             given = self.example_start(), self.example_params(), self.sample_params(CHECKED_STATES)
             if self._is_operator:
                 return find_structure_of_operator(self.multiplier, *given)
-            return find_structure(self.g, *given, look=None if self.scalar else self.looks.get("diffusion"))
+            return find_structure(
+                self.g, *given, traced=None if self.scalar else self.traced_functions.get("diffusion")
+            )
 
     @property
     def recommended(self) -> Recommended:

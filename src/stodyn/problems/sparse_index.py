@@ -113,7 +113,7 @@ def _condition(C: Matrix) -> float:
 # --- the diagnosis ----------------------------------------------------------------------------------------------------
 
 
-class Looked(NamedTuple):
+class Coefficients(NamedTuple):
     """f (n,), its derivative and g, sparse, in one state."""
 
     f: np.ndarray
@@ -121,7 +121,7 @@ class Looked(NamedTuple):
     g: Matrix
 
 
-def looking(problem: Any) -> Callable[[float, np.ndarray], Looked]:
+def looking(problem: Any) -> Callable[[float, np.ndarray], Coefficients]:
     """(t, x) -> f, ∂f/∂x and g of one path there."""
     drift, places, params = problem.drift_pattern, problem.noise_pattern, problem.example_params()
 
@@ -133,9 +133,9 @@ def looking(problem: Any) -> Callable[[float, np.ndarray], Looked]:
 
     values = AtPoints(at, (0, 0, None), few=START_LIMIT + STATES)
 
-    def looked(t: float, x: np.ndarray) -> Looked:
+    def looked(t: float, x: np.ndarray) -> Coefficients:
         f, slopes, g = (part[0] for part in values(np.array([t]), x[None], params))
-        return Looked(f, drift.csr(slopes), scipy.sparse.csr_array(g) if places is None else places.csr(g))
+        return Coefficients(f, drift.csr(slopes), scipy.sparse.csr_array(g) if places is None else places.csr(g))
 
     return looked
 

@@ -16,7 +16,7 @@ from stodyn.numerics.printing.points import AtPoints, at_points
 from stodyn.numerics.printing.scalars import Unprintable
 from stodyn.numerics.printing.trace import equations_of
 from stodyn.numerics.whole_arrays import Facts, facts_of
-from stodyn.problems.contract import Look, NoiseStructure
+from stodyn.problems.contract import NoiseStructure, TracedFunction
 from stodyn.problems.operators import Diagonal, Operator
 
 CHECKED_STATES = 64
@@ -27,7 +27,7 @@ Diffusion = Callable[[Any, Array, Any], Array]
 
 
 def find_structure(
-    g: Diffusion, x: Any, params: Any, sampled: tuple[Any, Any] | None = None, look: Look | None = None
+    g: Diffusion, x: Any, params: Any, sampled: tuple[Any, Any] | None = None, traced: TracedFunction | None = None
 ) -> NoiseStructure:
     """The structure of the noise of dx = ... + g(t, x, params) dW around the state x; `look`: its trace, if known.
 
@@ -36,9 +36,9 @@ def find_structure(
     time of its own, and with the parameters of another path where these differ: `sampled` is what
     Problem.sample_params(CHECKED_STATES) gives.
     """
-    look = look or look_at(g, x, params)
-    (kinds, is_settled), known, sampled = proved_kinds(look), PROVED, sampled or (params, None)
-    n, m = look.trace.out_avals[0].shape
+    traced = traced or trace_of(g, x, params)
+    (kinds, is_settled), known, sampled = proved_kinds(traced), PROVED, sampled or (params, None)
+    n, m = traced.trace.out_avals[0].shape
     looked: tuple[np.ndarray, np.ndarray] | None = None
     in_directions = n * n * m > DIFFERENTIATED
     if not (kinds or is_settled):
@@ -95,12 +95,12 @@ def is_zero_off_diagonal(g: Diffusion, x: Any, params: Any) -> bool:
     return _facts(jax.make_jaxpr(g)(*arguments), arguments).is_zero((0, 1))
 
 
-def look_at(g: Diffusion, x: Any, params: Any) -> Look:
+def trace_of(g: Diffusion, x: Any, params: Any) -> TracedFunction:
     arguments = (np.zeros(()), x, params)
-    return Look(g, arguments, jax.make_jaxpr(g)(*arguments))
+    return TracedFunction(g, arguments, jax.make_jaxpr(g)(*arguments))
 
 
-def proved_kinds(g: Look) -> tuple[list[str], bool]:
+def proved_kinds(g: TracedFunction) -> tuple[list[str], bool]:
     """Which of "additive" and "diagonal" are proved from the trace of g, and whether the others are disproved by it."""
     trace, arguments = g.trace, g.arguments
     n, m = trace.out_avals[0].shape

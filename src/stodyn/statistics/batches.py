@@ -38,7 +38,7 @@ class Batches(Averaged):
     def memory(self, times, paths, n):
         return 8 * times * n * 5
 
-    def label(self, result, run):
+    def label(self, result, labels):
         count = result.weight[..., None]
         second = result.second
         with np.errstate(divide="ignore", invalid="ignore"):

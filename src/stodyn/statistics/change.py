@@ -57,7 +57,7 @@ class Change(Averaged):
             raise ValueError(f"Change {self.name}: the function returns shape {change.shape[:-1]}, expected a number")
         return jnp.stack([change, change**2])
 
-    def label(self, result, run):
+    def label(self, result, labels):
         s = summarise(result)
         rms = np.sqrt(s.mean[:, 1])
         with np.errstate(divide="ignore", invalid="ignore"):

@@ -89,7 +89,7 @@ class Block(NamedTuple):
     paths: int
 
 
-class Run(NamedTuple):
+class Labels(NamedTuple):
     """The facts about a run that a statistic may use when it labels its result."""
 
     times: np.ndarray
@@ -189,7 +189,7 @@ class Statistic(ABC):
     def merge(self, a: Any, b: Any) -> Any: ...
 
     @abstractmethod
-    def label(self, result: Any, run: Run) -> Labelled: ...
+    def label(self, result: Any, labels: Labels) -> Labelled: ...
 
     def memory(self, times: int, paths: int, n: int) -> int:
         """The bytes that the whole result takes, so that too large a request is refused before anything runs."""

@@ -368,7 +368,7 @@ class Controlled(Functional):
 
 
 @dataclasses.dataclass(frozen=True)
-class Both(Controlled):
+class PairWithControl(Controlled):
     """f and c beside each other, to find β."""
 
     def finish(self, problem, t, gathered, x, params):

@@ -64,7 +64,7 @@ class Histogram(Statistic):
     def merge(self, a, b):
         return a[0] + b[0], a[1] + b[1]
 
-    def label(self, result, run):
+    def label(self, result, labels):
         below, count = result[0], np.asarray(result[1], float)[:, None, None]
         edges = np.array(self.edges)
         width = np.diff(edges)

@@ -43,9 +43,9 @@ class Iterations(Statistic):
     def merge(self, a, b):
         return merge_sums(a, b)
 
-    def label(self, result, run):
+    def label(self, result, labels):
         s = summarise(result)
-        steps = np.diff(run.steps, prepend=0)
+        steps = np.diff(labels.steps, prepend=0)
         with np.errstate(invalid="ignore"):
             mean, stderr = s.mean[:, 0] / steps, s.mean_stderr[:, 0] / steps
         return Labelled({"iterations": Variable(("time",), mean), "iterations_stderr": Variable(("time",), stderr)})

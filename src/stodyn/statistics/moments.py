@@ -202,7 +202,7 @@ class Moments(Averaged):
     def memory(self, times, paths, n):
         return 8 * times * n * (4 + (n if self.products(n) else 1))
 
-    def label(self, result, run):
+    def label(self, result, labels):
         s = summarise(result)
         by_component = ("time", "component")
         left_out = f"left out of {s.mean.shape[1]} components; Moments(covariance=True) keeps it"
@@ -219,4 +219,4 @@ class Moments(Averaged):
         if s.covariance is None:
             return Labelled(variables)
         variables["covariance"] = Variable(("time", "component", "other"), s.covariance)
-        return Labelled(variables, {"other": Variable(("other",), np.array(run.names))})
+        return Labelled(variables, {"other": Variable(("other",), np.array(labels.names))})

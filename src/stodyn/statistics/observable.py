@@ -77,7 +77,7 @@ class Observable(Averaged):
     def values(self, snapshot):
         return jnp.atleast_2d(snapshot.map(self.function, f"Observable {self.name}"))
 
-    def label(self, result, run):
+    def label(self, result, labels):
         s = summarise(result)
         one = s.mean.shape[1] == 1
         dims = ("time",) if one else ("time", f"{self.name}_entry")

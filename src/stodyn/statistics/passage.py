@@ -120,7 +120,7 @@ class Passage(Averaged):
     name: str = "passage"
     gauge: Any = dataclasses.field(default=None, init=False, repr=False)
     over_step: Any = dataclasses.field(default=None, init=False, repr=False)
-    looks: Any = dataclasses.field(default=(), init=False, repr=False)
+    observed_at: Any = dataclasses.field(default=(), init=False, repr=False)
     marks: Any = dataclasses.field(default=(), init=False, repr=False)
     tolerance: float = dataclasses.field(default=0.0, init=False, repr=False)
 
@@ -130,7 +130,7 @@ class Passage(Averaged):
             if self.of != 0 or self.direction is not None:
                 raise ValueError("Passage: level is a Level, which has its own of and direction; leave them out here")
         else:
-            with _named():
+            with _prefixed_errors():
                 Level(self.level, self.of, self.direction)
         for name in ("bridge", "mean"):
             if not isinstance(getattr(self, name), bool):
@@ -142,23 +142,24 @@ class Passage(Averaged):
 
     def prepared(self, problem, times):
         level = self.level if isinstance(self.level, Level) else Level(self.level, self.of, self.direction)
-        with _named():
+        with _prefixed_errors():
             gauge = level.on(problem)
         if self.bridge:
             gauge.warn_of_grid("Passage", "Take a differential component of the state, or pass bridge=False.")
-        return self._with(gauge=gauge, looks=np.asarray(times, float))
+        return self._with(gauge=gauge, observed_at=np.asarray(times, float))
 
     def stepped_by(self, method, times):
-        with _named():
+        with _prefixed_errors():
             self.gauge.check_order(float(times[0]))
         reached = self.gauge.reached_at_start(float(times[0]))
         if reached is not None:
             raise ValueError(f"Passage: {reached}")
         how = self.gauge.known[0] if self.bridge else GRID
         freezes = method.freezes_noise(self.gauge.problem)
-        over_step = {BRIDGE: _Bridged(self.gauge, freezes), CUBIC: _Followed(self.gauge), GRID: _Seen(self.gauge)}[how]
+        gauge = self.gauge
+        over_step = {BRIDGE: _Bridged(gauge, freezes), CUBIC: _Followed(gauge), GRID: _SeenAfterStep(gauge)}[how]
         over_step.check(float(times[0]), float(np.diff(times).max()))
-        until = times[times <= self.looks[-1]]
+        until = times[times <= self.observed_at[-1]]
         wanted = times[0] + np.array([EARLY, LATE]) * (until[-1] - times[0])
         marks = until[np.abs(until[:, None] - wanted).argmin(axis=0)]
         return self._with(
@@ -169,7 +170,7 @@ class Passage(Averaged):
 
     def _with(self, **fields: Any) -> Passage:
         ready = dataclasses.replace(self)
-        carried = {name: getattr(self, name) for name in ("gauge", "over_step", "looks", "marks", "tolerance")}
+        carried = {name: getattr(self, name) for name in ("gauge", "over_step", "observed_at", "marks", "tolerance")}
         for name, value in (carried | fields).items():
             object.__setattr__(ready, name, value)
         return ready
@@ -224,7 +225,7 @@ class Passage(Averaged):
 
     def _interval(self, t: Array) -> Array:
         """The number of observation times up to t, which identifies the interval that t lies in."""
-        points = self.looks
+        points = self.observed_at
         apart = np.diff(points)
         if len(points) > 2 and np.ptp(apart) < 1e-6 * apart[0]:
             return jnp.maximum(jnp.floor((t - points[0]) * (1.0 / apart.mean())), -1.0)
@@ -254,7 +255,7 @@ class Passage(Averaged):
     def means(self):
         return {f"{self.name}_survival": slice(0, 1), f"{self.name}_restricted_mean": slice(1, 2)}
 
-    def label(self, result, run):
+    def label(self, result, labels):
         summary = summarise(result)
         count = np.asarray(result.weight, float)
         how = "grid: bridge=False" if not self.bridge else ": ".join(self.gauge.known)
@@ -271,17 +272,17 @@ class Passage(Averaged):
             "restricted_mean_stderr": Variable(("time",), summary.mean_stderr[:, TIME]),
             "failed": Variable(("time",), summary.mean[:, FAILED]),
         }
-        middle, between = self._between(summary, count, run.times)
+        middle, between = self._between(summary, count, labels.times)
         variables |= {name: Variable((f"{self.name}_middle",), *values) for name, values in between.items()}
         warned: tuple[Warning, ...] = self._failed(summary, count[-1], float(run.times[-1]))
         if self.mean:
-            mean = _mean(summary, count, run.times[-1], self.marks)
+            mean = _mean(summary, count, labels.times[-1], self.marks)
             variables |= {
                 "mean": Variable((), np.asarray(mean.value)),
                 "mean_stderr": Variable((), np.asarray(mean.stderr)),
                 "mean_kind": Variable((), np.asarray(mean.kind)),
             }
-            warned += self._warnings(mean, summary, count[-1], float(run.times[-1]))
+            warned += self._warnings(mean, summary, count[-1], float(labels.times[-1]))
         coords = {f"{self.name}_middle": Variable((f"{self.name}_middle",), middle)}
         return Labelled({f"{self.name}_{name}": v for name, v in variables.items()}, coords, warned)
 
@@ -406,7 +407,7 @@ Law = Callable[[], tuple[Array, Array]]  # the probability that it was, and that
 
 
 @dataclasses.dataclass(frozen=True)
-class _Seen:
+class _SeenAfterStep:
     """Crossings seen only after the step; they are taken to be in its middle."""
 
     gauge: Gauge
@@ -421,7 +422,7 @@ class _Seen:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Followed(_Seen):
+class _Followed(_SeenAfterStep):
     """Crossings of Hermite's cubic between the ends of the step."""
 
     def __call__(self, t, h, before, after, params):
@@ -438,7 +439,7 @@ class _Followed(_Seen):
 
 
 @dataclasses.dataclass(frozen=True)
-class _Bridged(_Seen):
+class _Bridged(_SeenAfterStep):
     """Crossings of a Brownian bridge in units of noise; freezes: whether the method holds the noise fixed in a step."""
 
     freezes: bool
@@ -499,7 +500,7 @@ def _loops(gauge: Gauge) -> bool:
     return gauge.problem.n <= FEW_COMPONENTS
 
 
-class _named:
+class _prefixed_errors:
     """Prefix the errors of a level with the name of the statistic."""
 
     def __enter__(self):

@@ -54,7 +54,7 @@ class Paths(Statistic):
     def merge(self, a, b):
         return a + b
 
-    def label(self, result, run):
+    def label(self, result, labels):
         paths = np.concatenate(result)
         return Labelled(
             {"path": Variable(("number", "time", "component"), paths)},

@@ -80,13 +80,13 @@ class Randomised(Valued):
         """The sums of each randomisation, with a leading axis of times."""
         return [Sums(*parts) for parts in zip(*(np.split(part, RANDOMISATIONS) for part in result), strict=True)]
 
-    def label(self, result, run):
+    def label(self, result, labels):
         parts = self.parted(result)
         whole = parts[0]
         for part in parts[1:]:
             whole = merge_sums(whole, part)
-        labelled: Labelled = self.of.label(whole, run)
-        each = [self.of.label(part, run).variables for part in parts]
+        labelled: Labelled = self.of.label(whole, labels)
+        each = [self.of.label(part, labels).variables for part in parts]
         variables = dict(labelled.variables)
         for name in labelled.variables:
             if f"{name}_stderr" in variables:

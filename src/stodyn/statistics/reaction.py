@@ -94,7 +94,7 @@ class Reaction(Averaged):
     def values(self, snapshot):
         return snapshot.track.mean
 
-    def label(self, result, run):
+    def label(self, result, labels):
         s = summarise(result)
         values = {
             "reaction": s.mean,
@@ -102,7 +102,7 @@ class Reaction(Averaged):
             "reaction_variance": s.variance,
             "reaction_variance_stderr": s.variance_stderr,
         }
-        names = np.array([run.names[i].removeprefix("Λ_") for i in self.rows])
+        names = np.array([labels.names[i].removeprefix("Λ_") for i in self.rows])
         attrs = {"averaged over": float(self.time)}
         return Labelled(
             {name: Variable(("time", "constraint"), value, attrs) for name, value in values.items()},

@@ -142,11 +142,11 @@ class _Series(Statistic):
         products = np.einsum("nac,necd,nbd->neab", shear, sums.products, shear)
         return Sums(sums.paths, level, sums.mean, moved(sums.forms), products, moved(sums.each))
 
-    def final(self, result: Sums | None, run) -> Sums:
+    def final(self, result: Sums | None, labels) -> Sums:
         """The sums about the mean of all the paths; NaN where every path failed."""
         if result is not None:
             return self.about(result, result.mean)
-        n, (entries, pairs) = len(run.names), self.of_one().shape
+        n, (entries, pairs) = len(labels.names), self.of_one().shape
         nobody = np.full((n, entries, 2 * pairs, 2 * pairs), np.nan)
         return Sums(np.array(1), nobody[:, 0, 0, 0], nobody[:, 0, 0, 0], nobody[..., 0], nobody, nobody[None, ..., 0])
 
@@ -241,9 +241,9 @@ class Spectrum(_Series):
         """The number of segments in a path."""
         return max(1, (self.length - self.segment // 2) // (self.segment - self.segment // 2))
 
-    def label(self, result, run):
+    def label(self, result, labels):
         frequency = np.fft.rfftfreq(self.segment, self.spacing)
-        sums = self.final(result, run)
+        sums = self.final(result, labels)
         count, mean = int(sums.paths), sums.forms[..., 0]
         tail = (1 - self.confidence) / 2
         if count < FEW_PATHS:
@@ -352,8 +352,8 @@ class Autocorrelation(_Series):
         of_ratio = (Q[0][0] - 2 * ratio * Q[0][1] + ratio**2 * Q[1][1]) / R[:, :1] ** 2
         return np.sqrt(np.maximum([Q[0][0], of_ratio], 0.0))
 
-    def label(self, result, run):
-        sums = self.final(result, run)
+    def label(self, result, labels):
+        sums = self.final(result, labels)
         estimate, count = self.unbiased(sums), int(sums.paths)
         stderr = self.stderr(sums, estimate)
         dims, attrs = ("lag", "component"), {"paths": count, "degrees_of_freedom": max(count - 1, 0)}

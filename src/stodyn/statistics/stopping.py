@@ -14,7 +14,7 @@ from stodyn.statistics.moments import Averaged, Valued
 KEPT_STATES = 2**24  # most numbers that are kept of the states of stopped paths
 
 
-class Found(NamedTuple):
+class Stops(NamedTuple):
     """How some paths were stopped: the times, the numbers of the levels (0: none, -1: the path failed), the states of
     the first paths, and the smallest distance of any path from each level."""
 
@@ -49,7 +49,7 @@ class Stopped(Valued):
         failed = ~np.isfinite(place).all(axis=0)
         room = int(np.clip(KEPT_STATES // self.n - block.first, 0, block.paths))
         nearest = np.where(failed, np.inf, closest).min(axis=1)
-        return Found(
+        return Stops(
             [np.where((by > 0) & ~failed, time, np.nan)],
             [np.where(failed, -1, by).astype(np.int32)],
             [place.T[:room].copy()],
@@ -57,12 +57,12 @@ class Stopped(Valued):
         )
 
     def merge(self, a, b):
-        return Found(a.time + b.time, a.by + b.by, a.state + b.state, np.minimum(a.closest, b.closest))
+        return Stops(a.time + b.time, a.by + b.by, a.state + b.state, np.minimum(a.closest, b.closest))
 
-    def label(self, result, run):
+    def label(self, result, labels):
         time, by, state = map(np.concatenate, result[:3])
         variables = {
-            "stop_time": Variable(("member",), time, {"units": run.units["time"]} if "time" in run.units else {}),
+            "stop_time": Variable(("member",), time, {"units": labels.units["time"]} if "time" in labels.units else {}),
             "stopped_by": Variable(("member",), np.where(by > 0, by - 1, -1), {"levels": "; ".join(self.levels)}),
         }
         if len(state) == len(time):
@@ -73,7 +73,7 @@ class Stopped(Valued):
     def memory(self, times, paths, n):
         return 12 * paths + 8 * min(paths * n, KEPT_STATES)
 
-    def unmet(self, result: Found) -> list[str]:
+    def unmet(self, result: Stops) -> list[str]:
         """The levels that no path has reached, in words."""
         by = np.concatenate(result.by)
         return [
@@ -95,6 +95,6 @@ class Alive(Averaged):
     def values(self, snapshot):
         return jnp.where(snapshot.stops.by == 0, 1.0, 0.0)[None]
 
-    def label(self, result, run):
+    def label(self, result, labels):
         count = np.asarray(result.weight) * np.asarray(result.mean)[:, 0]
         return Labelled({"alive": Variable(("time",), np.rint(count).astype(int))})

@@ -64,7 +64,7 @@ class Surrogate(Statistic):
     def merge(self, a, b):
         raise AssertionError("an expansion has no blocks")
 
-    def label(self, result, run):
+    def label(self, result, labels):
         series, basis = result.series, result.series.basis
         by = ("time", "component")
         variables = {

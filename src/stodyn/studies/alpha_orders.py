@@ -12,7 +12,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from stodyn.analysis.common_paths import Run, common_paths
+from stodyn.analysis.common_paths import PathRun, common_paths
 from stodyn.analysis.order import Errors
 from stodyn.methods.alpha import ORDERS, StochasticAlpha
 from stodyn.models.double_pendulum import DOUBLE_PENDULUM, double_pendulum
@@ -83,7 +83,7 @@ SMALL = ("A1: additive, f(x)", "A2: additive, linear damping", "S1: strong, v", 
 
 
 @dataclasses.dataclass(frozen=True)
-class Measured:
+class ErrorCurve:
     """The errors of one quantity by one order over the steps, and the slope with its interval."""
 
     h: np.ndarray
@@ -93,7 +93,7 @@ class Measured:
     last: float  # the slope between the two finest steps
 
 
-def measured(
+def error_curves(
     problem: Mechanical,
     orders: Sequence[Any] = ORDERS,
     *,
@@ -101,7 +101,7 @@ def measured(
     steps: Sequence[int] = STEPS,
     refine: int = 8,
     paths: int = 400,
-) -> dict[tuple[Any, str], Measured]:
+) -> dict[tuple[Any, str], ErrorCurve]:
     """(order, quantity) -> its errors at time 1, all methods and steps on the same paths.
 
     The reference is order 2.0 with ρ = 1, where φ is the acceleration itself, at a step `refine` times finer than the
@@ -110,7 +110,7 @@ def measured(
     fine = steps[-1] * refine
     truth = StochasticAlpha(rho=1.0, order=2.0)
     factors = tuple(fine // k for k in steps)
-    runs = [Run(truth, (1, 2)), *(Run(StochasticAlpha(rho=rho, order=order), factors) for order in orders)]
+    runs = [PathRun(truth, (1, 2)), *(PathRun(StochasticAlpha(rho=rho, order=order), factors) for order in orders)]
     blocks = [states for _, states in common_paths(problem, runs, (0.0, 1.0), fine, paths, seed=1)]
     reference, *others = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
     h, N, result = 1.0 / np.array(steps), problem.N, {}
@@ -123,7 +123,7 @@ def measured(
             doubts = {"the reference's own error": np.full(len(steps), own)}
             errors = Errors(np.sqrt(mean), doubts, np.sum(~np.isfinite(square), axis=0), 0.5 * (square / mean - 1.0))
             last = float(np.log2(errors.error[-2] / errors.error[-1]) / np.log2(steps[-1] / steps[-2]))
-            result[order, quantity] = Measured(h, errors.error, errors.stderr, errors.fit(h, level=0.99), last)
+            result[order, quantity] = ErrorCurve(h, errors.error, errors.stderr, errors.fit(h, level=0.99), last)
     return result
 
 
@@ -135,7 +135,7 @@ def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
     for name in size.of((SMALL[0], SMALL[2]), SMALL, tuple(PROBLEMS)):
         progress(name)
         problem, expected = PROBLEMS[name]
-        errors = measured(problem, orders, paths=paths, steps=steps)
+        errors = error_curves(problem, orders, paths=paths, steps=steps)
         for (order, quantity), one in errors.items():
             fit = one.slope
             remark = f"limit {expected[ORDERS.index(order)]:g}; last slope {one.last:.2f}" if quantity != "φ" else ""
@@ -156,7 +156,7 @@ def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
     return StudyResult(rows, {"orders": Picture(figure, caption)})
 
 
-def draw(ax: Any, title: str, by_order: dict[tuple[Any, str], Measured]) -> None:
+def draw(ax: Any, title: str, by_order: dict[tuple[Any, str], ErrorCurve]) -> None:
     """Errors of v over h in one panel, with guides above the largest and below the smallest."""
     errors = {order: one for (order, quantity), one in by_order.items() if quantity == "v"}
     for style, (order, one) in zip(drawing.styles(markers=True), errors.items(), strict=False):
@@ -173,7 +173,7 @@ def draw(ax: Any, title: str, by_order: dict[tuple[Any, str], Measured]) -> None
 @functools.cache
 def _pace() -> float:
     began = time.perf_counter()
-    measured(PROBLEMS["S1: strong, v"][0], paths=100, steps=(8, 16, 32))
+    error_curves(PROBLEMS["S1: strong, v"][0], paths=100, steps=(8, 16, 32))
     return time.perf_counter() - began
 
 

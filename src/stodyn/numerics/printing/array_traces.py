@@ -49,7 +49,7 @@ class ArrayTraces(Arrays):
         for equation in equations:
             outputs = self.apply(equation, [read(v) for v in equation.inputs])
             for value, array in zip(equation.outputs, outputs, strict=True):
-                values[id(value)] = self.kept(array) if self._is_kept(value, array) else array
+                values[id(value)] = self.in_memory(array) if self._is_kept(value, array) else array
         return [read(v) for v in results]
 
     def _is_kept(self, value: Value, x: Array) -> bool:

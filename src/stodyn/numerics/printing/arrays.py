@@ -276,7 +276,7 @@ class Arrays:
 
     # --- arrays in memory ---------------------------------------------------------------------------------------------
 
-    def kept(self, x: Array, into: Buffer | None = None) -> Array:
+    def in_memory(self, x: Array, into: Buffer | None = None) -> Array:
         """An array whose entries are stored by a loop; of one without axes the node alone."""
         if not x.shape and into is None:
             return self.one(self.entry(x))

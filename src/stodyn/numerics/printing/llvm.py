@@ -262,7 +262,7 @@ class Printer(Walk):
                 self.name(loop.active, active if w.width > 1 else "true")  # a path alone is in a turn only if active
                 for node, name in zip(loop.carried, names, strict=True):
                     self.name(node, name)
-                after, goes_on = [self.read(e) for e in loop.after], self.read(loop.again)
+                after, goes_on = [self.read(e) for e in loop.after], self.read(loop.goes_on)
                 mask = w.type("bool")
                 phis = zip((*names, active), (*types, mask), (*first, enters), (*after, goes_on), strict=True)
                 w.carry(place, before, phis)

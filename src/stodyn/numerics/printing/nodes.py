@@ -75,13 +75,13 @@ class Loop:
     carried: list[Node]
     active: Node
     enters: Entry
-    again: Entry
+    goes_on: Entry
     outside: list[Node]
 
     @property
     def is_branch(self) -> bool:
         """Whether it turns once, for the paths that need it."""
-        goes_on = value_of(self.again)
+        goes_on = value_of(self.goes_on)
         return goes_on is not None and not goes_on and value_of(self.enters) is None
 
 
@@ -248,7 +248,7 @@ def reachable(results: Sequence[Entry], rare: bool = True) -> list[Node]:
         if node.op == "result":
             loop = node.attr[0]
             if rare or value_of(loop.enters) is not None:
-                needed = (*needed, *loop.after, loop.again)
+                needed = (*needed, *loop.after, loop.goes_on)
             else:
                 needed = (loop.enters, *loop.first)
         stack += [a for a in needed if isinstance(a, Node) and a not in begun]

@@ -113,7 +113,7 @@ def _turn(self, turns, turn, arrays, begun, changes, wanted, rows) -> list[Buffe
 
 def _held(self: Arrays, x: Array, room: int) -> Array:
     """The values that turns take from outside, computed once."""
-    return self.kept(x) if x.cost > 0 and x.known is None and x.size <= max(room, 1) else x
+    return self.in_memory(x) if x.cost > 0 and x.known is None and x.size <= max(room, 1) else x
 
 
 def _is_handed_on(closed: Any, consts: int, k: int) -> bool:

@@ -137,7 +137,7 @@ def readers_of(nodes: Sequence[Node], results: Sequence[Entry]) -> Counter[int]:
     readers: Counter[int] = Counter(id(r) for r in results)
     loops = {node.attr[0].number: node.attr[0] for node in nodes if node.op == "result"}
     for loop in loops.values():
-        readers.update(map(id, (loop.enters, *loop.first, *loop.after, loop.again)))
+        readers.update(map(id, (loop.enters, *loop.first, *loop.after, loop.goes_on)))
     for node in nodes:
         if node.op != "result":
             readers.update(map(id, node.args))
