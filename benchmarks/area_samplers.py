@@ -173,14 +173,14 @@ def show(title: str, rows: list[dict[str, Any]], columns: dict[str, str]) -> Non
 
 
 def plot(rows: list[dict[str, Any]], file: Path) -> None:
-    """Error against normals a step and against time, with the slopes -1/2 and -1."""
+    """Error against normals per step and against time, with the slopes -1/2 and -1."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
     figure, panels = pyplot.subplots(1, 2, figsize=(10, 4), sharey=True, layout="constrained")
-    for axes, work, label in zip(panels, ("normals", "ns"), ("normals a step", "ns a step"), strict=True):
+    for axes, work, label in zip(panels, ("normals", "ns"), ("normals per step", "ns per step"), strict=True):
         for kind in SAMPLERS:
             own = [row for row in rows if row["sampler"] == kind.__name__]
             axes.loglog([row[work] for row in own], [row["error"] for row in own], "o-", label=kind.__name__)

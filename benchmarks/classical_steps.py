@@ -1,4 +1,4 @@
-"""What a step of each classical integrator costs on a damped oscillator, in nanoseconds a path and step.
+"""What a step of each classical integrator costs on a damped oscillator, in nanoseconds per path and step.
 
     python benchmarks/classical_steps.py [repeats]
 

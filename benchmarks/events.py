@@ -51,7 +51,7 @@ def passage() -> None:
             least(problem, method, [st.Moments(every=100), st.Passage(level, of, every=100, mean=mean)])
             for mean in (True, False)
         )
-        print(f"{words}: {bare:.1f} ns a path-step; with Passage {with_mean:.1f} ({with_mean / bare:.2f} times), "
+        print(f"{words}: {bare:.1f} ns per path-step; with Passage {with_mean:.1f} ({with_mean / bare:.2f} times), "
               f"mean=False {without:.1f} ({without / bare:.2f})", flush=True)  # fmt: skip
 
 

@@ -242,7 +242,7 @@ def building(storeys: int) -> Any:
 
 
 def buildings(quick: bool) -> dict[str, Any]:
-    """Shear buildings with the stochastic α method, one sparse solve a step."""
+    """Shear buildings with the stochastic α method, one sparse solve per step."""
     work = 1e6 if quick else 1e7
     return {"rows": [measured(lambda n=n: building(n), "StochasticAlpha", 0.01, work, 64, 2)
                      for n in ((200,) if quick else (200, 1000))]}  # fmt: skip

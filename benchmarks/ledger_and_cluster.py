@@ -87,7 +87,7 @@ def overhead(seconds: float) -> None:
         run(paths, ledger=Path(folder) / "threads0")
         size = sum(file.stat().st_size for file in (Path(folder) / "threads0").rglob("*") if file.is_file())
         each = 1e3 * (time.perf_counter() - began) / blocks
-        print(f"read from a ledger: {each:.2f} ms a block of {size / blocks:.0f} B")
+        print(f"read from a ledger: {each:.2f} ms per block of {size / blocks:.0f} B")
 
 
 def soak(seconds: float) -> None:

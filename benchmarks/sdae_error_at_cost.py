@@ -85,7 +85,7 @@ def errors(case: Case, paths: int) -> tuple[dict[str, np.ndarray], float]:
 
 
 def seconds(case: Case, name: str, paths: int = 1024) -> float:
-    """Seconds of processor time a path and step, the best of three runs in the middle of the range of steps."""
+    """Seconds of processor time per path and step, the best of three runs in the middle of the range of steps."""
     steps = case.steps[len(case.steps) // 2]
 
     def run() -> float:

@@ -56,7 +56,8 @@ def ladders(sizes, steps):
         race([contender], 2, patience=20.0)
         rows.append({"nodes": nodes, "ns": contender.ns, "ns_a_node": contender.ns / nodes})
         print(
-            f"{nodes:4d} nodes {contender.ns:10.0f} ns a path and step, {contender.ns / nodes:8.1f} a node", flush=True
+            f"{nodes:4d} nodes {contender.ns:10.0f} ns per path and step, {contender.ns / nodes:8.1f} per node",
+            flush=True,
         )
     return rows
 

@@ -102,9 +102,9 @@ def measure_errors(times: dict[str, dict[str, Contender]], quick: bool) -> list[
         for h, error, stderr in zip(*(study[k].values for k in ("step", "error", "error_stderr")), strict=True):
             steps = round(SPAN / h)
             row = {"method": name, "noise": JOBS[name], "steps": steps, "h": float(h), "error": float(error),
-                   "error_stderr": float(stderr), "stodyn µs a path": found["stodyn"].ns * steps / 1e3}  # fmt: skip
+                   "error_stderr": float(stderr), "stodyn µs per path": found["stodyn"].ns * steps / 1e3}  # fmt: skip
             if peer and PEERS[name] != "SlowRK":
-                row["diffrax µs a path"] = min(c.ns for c in peer) * steps / 1e3
+                row["diffrax µs per path"] = min(c.ns for c in peer) * steps / 1e3
             rows.append(row)
     return rows
 
@@ -121,12 +121,12 @@ def plot(rows: list[dict[str, Any]], file: Path) -> None:
         for name in dict.fromkeys(row["method"] for row in rows if row["noise"] == noise):
             own = [row for row in rows if row["method"] == name]
             error = [row["error"] for row in own]
-            (line,) = axes.loglog([row["stodyn µs a path"] for row in own], error, "o-", label=f"{name}, stodyn")
-            if "diffrax µs a path" in own[0]:
-                cost = [row["diffrax µs a path"] for row in own]
+            (line,) = axes.loglog([row["stodyn µs per path"] for row in own], error, "o-", label=f"{name}, stodyn")
+            if "diffrax µs per path" in own[0]:
+                cost = [row["diffrax µs per path"] for row in own]
                 axes.loglog(cost, error, "s--", color=line.get_color(), label=f"{name}, diffrax")
         axes.set_title(f"Lorenz, {noise} noise")
-        axes.set_xlabel(f"µs a path over t = {SPAN:g}, {THREADS} threads")
+        axes.set_xlabel(f"µs per path over t = {SPAN:g}, {THREADS} threads")
         axes.legend()
     panels[0].set_ylabel(f"rms error at t = {SPAN:g}")
     figure.savefig(file, dpi=120)
@@ -151,8 +151,8 @@ def main() -> None:
     print(f"\nError at t = {SPAN:g} against cost\n{'method':16s}{'steps':>7s}{'rms error':>12s}{'stodyn µs':>12s}"
           f"{'diffrax µs':>12s}")  # fmt: skip
     for row in rows:
-        peer = row.get("diffrax µs a path", np.nan)
-        print(f"{row['method']:16s}{row['steps']:7d}{row['error']:12.2e}{row['stodyn µs a path']:12.2f}{peer:12.2f}")
+        peer = row.get("diffrax µs per path", np.nan)
+        print(f"{row['method']:16s}{row['steps']:7d}{row['error']:12.2e}{row['stodyn µs per path']:12.2f}{peer:12.2f}")
     print(f"\nload {about['load after']:.1f}")
     for g in report.goals:
         verdict = "met" if g["met"] else "MISSED"

@@ -57,18 +57,18 @@ def elementary(parts: LinearParts, start: np.ndarray, h: float, steps: int, boun
     return Elementary(mean, deviation, rows[:-1] @ root, bounds, log_chance)
 
 
-def drawn(events: Elementary, paths: int, rng: np.random.Generator) -> np.ndarray:
+def sampled_estimates(events: Elementary, paths: int, rng: np.random.Generator) -> np.ndarray:
     """Estimates of the probability, one per path."""
     K, sides = events.log_chance.shape
     chance = np.exp(events.log_chance - events.log_chance.max()).ravel()
     picked = rng.choice(K * sides, paths, p=chance / chance.sum())
     k, side = picked // sides, picked % sides
     size = max(int(MOST_BYTES / (8 * K * (events.kernel.shape[1] + 2))), 1)
-    counts = [_counted(events, k[a : a + size], side[a : a + size], rng) for a in range(0, paths, size)]
+    counts = [_times_beyond(events, k[a : a + size], side[a : a + size], rng) for a in range(0, paths, size)]
     return events.total / np.concatenate(counts)
 
 
-def _counted(events: Elementary, k: np.ndarray, side: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def _times_beyond(events: Elementary, k: np.ndarray, side: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """The number of times at which each path is beyond a level, which it is at time k."""
     K, n = events.kernel.shape
     z = rng.standard_normal((n, K, len(k)))

@@ -28,7 +28,7 @@ import xarray as xr
 
 import stodyn
 from stodyn.accuracy import scores, ways
-from stodyn.accuracy.elementary import drawn, elementary
+from stodyn.accuracy.elementary import elementary, sampled_estimates
 from stodyn.accuracy.splitting import Outcome, Segment, Splitting, records, run_together
 from stodyn.accuracy.subset import subset
 from stodyn.arguments import stacklevel_of_user
@@ -335,7 +335,7 @@ def _score(score: Any, gauge: Any, question: Question) -> tuple[Callable, str]:
         raise ValueError(
             f'score: expected None, "index", "distance", "amplitude" or a function of (t, x[, params]), got {score!r}'
         )
-    return scores.given(score, gauge.problem), "given"
+    return scores.from_function(score, gauge.problem), "given"
 
 
 # --- linear problems --------------------------------------------------------------------------------------------------
@@ -367,7 +367,7 @@ def _by_elementary(question: Question, effort: Effort, began: float) -> xr.Datas
         )
 
     def estimate(run: int) -> float:
-        return float(drawn(events, effort.replicas, stream.generator(effort.seed, run, "selection")).mean())
+        return float(sampled_estimates(events, effort.replicas, stream.generator(effort.seed, run, "selection")).mean())
 
     estimates = _repeated(estimate, effort)
     record = {

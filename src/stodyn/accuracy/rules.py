@@ -121,7 +121,7 @@ def bias(top: LevelEstimate, below: LevelEstimate, order: Order) -> Bias:
     return Bias(bound, stderr, ~lower, ratio)
 
 
-def _left(order: Order, above: int) -> tuple[float, float]:
+def _remainder(order: Order, above: int) -> tuple[float, float]:
     """What is left of a difference of 1 from `above` levels higher on: an order less than claimed, and as claimed."""
     r, g = 2.0 ** (1.0 - order.weak), order.ratio
     return r ** (above + 1) / (1 - r), g**-above / (g - 1)
@@ -130,7 +130,7 @@ def _left(order: Order, above: int) -> tuple[float, float]:
 def _seen_above(seen: Mapping[int, LevelEstimate], order: Order, base: int) -> np.ndarray:
     """The bias of a base as far as the differences show it beyond doubt: two standard errors less than they are."""
     least = [
-        np.maximum(np.abs(Y.mean) - 2 * np.sqrt(Y.stderr2), 0) * _left(order, base - l)[0] for l, Y in seen.items()
+        np.maximum(np.abs(Y.mean) - 2 * np.sqrt(Y.stderr2), 0) * _remainder(order, base - l)[0] for l, Y in seen.items()
     ]
     return np.max(least, axis=0)
 
@@ -138,7 +138,7 @@ def _seen_above(seen: Mapping[int, LevelEstimate], order: Order, base: int) -> n
 def bias_above(seen: Mapping[int, LevelEstimate], top: int, order: Order, base: int) -> Bias:
     """A bound on the bias of a base from the difference of level `top`, and at least what others show beyond doubt;
     nothing is extrapolated."""
-    slow, claimed = _left(order, base - top)
+    slow, claimed = _remainder(order, base - top)
     size, s = np.abs(seen[top].mean), np.sqrt(seen[top].stderr2)
     bound = np.maximum(np.maximum(size * slow, (size + 2 * s) * claimed), _seen_above(seen, order, base))
     return Bias(bound, s * slow, np.zeros(size.shape, bool), np.zeros(size.shape))
@@ -276,7 +276,7 @@ def plain_routes(
         missing = max(wanted - paths.get(base, 0), 0.0) * steps * 2.0**base
         for top, (Y, cost) in pairs_of.items():
             if top <= base and np.all(room > 0):
-                pairs = max(float(np.max(Y.variance * _left(order, base - top)[0] ** 2 / room)), FEWEST_PATHS)
+                pairs = max(float(np.max(Y.variance * _remainder(order, base - top)[0] ** 2 / room)), FEWEST_PATHS)
                 total = missing + max(pairs - Y.points, 0.0) * cost
                 routes.append(Prediction(base, top, total, wanted, pairs))
     return routes

@@ -37,7 +37,7 @@ def distance(t: Any, y: Any, closest: Any, params: Any) -> Any:
     return -closest
 
 
-def given(function: Callable, problem: Any) -> Callable:
+def from_function(function: Callable, problem: Any) -> Callable:
     """The score from a function of (t, x[, params]) that the user gave."""
     check_call("score", function, ("t", "x"), problem.params)
 

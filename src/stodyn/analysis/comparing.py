@@ -103,7 +103,7 @@ def compare(
     apart: list[np.ndarray] = []  # (paths, methods + 1, steps, values): from the reference; the last is its own
     with jax.enable_x64(True), np.errstate(all="ignore"):
         for _, states in common_paths(problem, runs, (begin, end), fine, int(paths), int(seed)):
-            values = [x if f is None else _seen(f, end, x) for x in states]
+            values = [x if f is None else _values_of(f, end, x) for x in states]
             truth = values[-1][:, :1]
             own = np.broadcast_to(values[-1][:, 1:] - truth, values[0].shape)
             apart.append(np.stack([*(value - truth for value in values[:-1]), own], axis=1))
@@ -194,7 +194,7 @@ def _checked_quantity(problem: Any, quantity: Any, method: Method) -> Callable |
     return f
 
 
-def _seen(f: Callable, t: float, x: np.ndarray) -> np.ndarray:
+def _values_of(f: Callable, t: float, x: np.ndarray) -> np.ndarray:
     """f of states (paths, steps, n), (paths, steps, values)."""
     paths, steps, n = x.shape
     return np.asarray(AtPoints(lambda point: f(t, point))(x.reshape(paths * steps, n))).reshape(paths, steps, -1)

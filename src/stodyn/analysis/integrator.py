@@ -17,7 +17,7 @@ import scipy
 from numpy.typing import ArrayLike
 
 from stodyn.analysis.linear import for_step
-from stodyn.analysis.one_step import AFFINE, OneStep, asked, of_values
+from stodyn.analysis.one_step import AFFINE, OneStep, of_values, probing_states
 from stodyn.methods.catalogue import named, stepping
 from stodyn.methods.contract import Catalogued, Method
 from stodyn.problems.sde import SDE
@@ -195,7 +195,7 @@ def _read_off(
     evaluate: Callable, size: int, normals: int, name: str, allowed: float = AFFINE
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """M, c and G of evaluate(s, ξ) = M s + c + G ξ, given for many points at once, from unit vectors."""
-    points = asked(size + normals)
+    points = probing_states(size + normals)
     values = evaluate(points[:, :size], points[:, size:])
     if not np.isfinite(values).all():
         raise Diverged(f"{name}: a step from numbers of size 1 did not give finite numbers")

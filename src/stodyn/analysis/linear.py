@@ -13,7 +13,7 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
-from stodyn.analysis.one_step import AFFINE, FEW, OneStep, asked, of_one, of_values
+from stodyn.analysis.one_step import AFFINE, FEW, OneStep, of_one, of_values, probing_states
 from stodyn.arguments import checks_arguments
 from stodyn.engine.spec import as_it_is_now, matched
 from stodyn.methods.catalogue import stepping
@@ -112,7 +112,7 @@ class StepMap:
         for k in range(steps + 1):
             means[k], covariances[k] = m, P
             m, P = self.advance(m, P)
-        return self._seen(means, covariances)
+        return self._shown_moments(means, covariances)
 
     def stationary(self) -> Moments:
         """The mean and covariance that a step leaves as they are."""
@@ -126,7 +126,7 @@ class StepMap:
         m = np.linalg.solve(np.eye(N) - self.M, self.c)
         fresh = self._spread(m, np.zeros((N, N)))
         P = np.linalg.solve(np.eye(N * N) - self.MM, fresh.ravel()).reshape(N, N)
-        return self._seen(m, 0.5 * (P + P.T))
+        return self._shown_moments(m, 0.5 * (P + P.T))
 
     def spectral_radius(self) -> float:
         """The largest modulus of an eigenvalue of E[M]: the mean dies out where it is below 1."""
@@ -154,7 +154,7 @@ class StepMap:
         N = len(self.first)
         return self.second.transpose(0, 2, 1, 3).reshape(N * N, (N + 1) ** 2)
 
-    def _seen(self, m: np.ndarray, P: np.ndarray) -> Moments:
+    def _shown_moments(self, m: np.ndarray, P: np.ndarray) -> Moments:
         R = self.read[:, :-1]
         return Moments(m @ R.T + self.read[:, -1], R @ P @ R.T)
 
@@ -239,7 +239,7 @@ def read_map(
 ) -> StepMap:
     """The map of a OneStep; k is the number of a starting step."""
     name, recipe, m = f"{one.method.name} with dt = {h:g}", one.method.needs, one.problem.m
-    states = asked(one.size)
+    states = probing_states(one.size)
 
     def at(xi: np.ndarray) -> np.ndarray:
         s, ξ = np.tile(states, (len(xi), 1)), np.repeat(xi, len(states), axis=0)
@@ -280,7 +280,7 @@ class Slopes:
     """[A | a] (n, n + 1) and all [B_k | b_k] (m, n, n + 1) of a linear SDE at any time."""
 
     def __init__(self, sde: SDE):
-        self.sde, self._states = sde, asked(sde.n)
+        self.sde, self._states = sde, probing_states(sde.n)
         with jax.enable_x64(True):
             given = np.zeros(()), np.zeros(sde.n), sde.params
             functions = {"drift": sde.f, "diffusion": sde.g}

@@ -90,7 +90,7 @@ class OneStep:
 
 def affine(function: Callable[[np.ndarray], np.ndarray], size: int) -> tuple[np.ndarray, float]:
     """[M | c] of function(s) = M s + c, given at many points at once, and how far it is from that, relative."""
-    return of_one(function(asked(size)), size)
+    return of_one(function(probing_states(size)), size)
 
 
 def of_one(values: np.ndarray, size: int) -> tuple[np.ndarray, float]:
@@ -100,7 +100,7 @@ def of_one(values: np.ndarray, size: int) -> tuple[np.ndarray, float]:
 
 
 @functools.lru_cache(maxsize=64)
-def asked(size: int) -> np.ndarray:
+def probing_states(size: int) -> np.ndarray:
     """The states at which an affine map shows its matrix, zero and unit vectors, and others that tell if it is one."""
     others = np.random.default_rng(1).standard_normal((OTHERS, size))
     states = np.concatenate([np.zeros((1, size)), np.eye(size), others])
@@ -113,7 +113,7 @@ def of_values(values: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
     far each is from being affine, relative to its largest value; NaN where a value is not finite."""
     c = values[:, 0]
     M = (values[:, 1 : size + 1] - c[:, None]).swapaxes(1, 2)
-    others = asked(size)[size + 1 :]
+    others = probing_states(size)[size + 1 :]
     far = np.abs(values[:, size + 1 :] - (others @ M.swapaxes(1, 2) + c[:, None])).max(axis=(1, 2), initial=0.0)
     largest = np.maximum(np.abs(values).max(axis=(1, 2), initial=0.0), 1e-300)
     return np.concatenate([M, c[:, :, None]], axis=2), far / largest

@@ -82,19 +82,19 @@ class StepPlan:
     def _once(self, truth: _Followed, local: float) -> tuple[np.ndarray, float]:
         """Steps each of which makes an error of at most `local` by itself, and the largest error over the whole run."""
         start, end = truth.start, truth.end
-        now, span, delivered = start, end - start, self._begun(start, *truth.initial)
+        now, span, delivered = start, end - start, self._first_moments(start, *truth.initial)
         h, lengths, worst = FIRST * span, [], 0.0
         stops = [time for time in self.at if start + SHORTEST * span < time < end - SHORTEST * span] + [end]
         while end - now > SHORTEST * span:
             stop = next(time for time in stops if time - now > SHORTEST * span)
             wanted, h = h, min(h, stop - now)
             one, delivered_after = self._stepped(now, h, self._true_state(now, truth, delivered), delivered)
-            error = truth.error(now + h, *self._seen(*one))
+            error = truth.error(now + h, *self._shown_moments(*one))
             change = SAFETY * (local / max(error, 1e-300)) ** (1.0 / 3.0) if math.isfinite(error) else SHORTER
             if error <= local:
                 lengths.append(h)
                 now, delivered = (stop if h == stop - now else now + h), delivered_after
-                total = truth.error(now, *self._seen(*delivered))
+                total = truth.error(now, *self._shown_moments(*delivered))
                 worst = max(worst, total) if math.isfinite(total) else math.inf
                 if worst == math.inf:
                     return np.array(lengths), worst
@@ -129,14 +129,17 @@ class StepPlan:
     # --- the state of the method, in a row: x, and what the method remembers beside it --------------------------------
 
     @functools.cached_property
-    def _taken(self) -> Any:
+    def _stepped_problem(self) -> Any:
         return matched(self.problem, self.method)[0]
 
     @functools.cached_property
     def _state(self) -> tuple[int, Callable]:
         """How many numbers the state has, and how it is put together from them."""
         begun = self.method.start(
-            self._taken, 0.0, np.asarray(self._taken.example_start()), self._taken.example_params()
+            self._stepped_problem,
+            0.0,
+            np.asarray(self._stepped_problem.example_start()),
+            self._stepped_problem.example_params(),
         )
         row, unravel = ravel_pytree(begun)
         return row.size, unravel
@@ -146,7 +149,7 @@ class StepPlan:
         """(t, x) -> the state with which the method starts at x, and its slope by x."""
 
         def start(t, x):
-            return ravel_pytree(self.method.start(self._taken, t, x, self.problem.example_params()))[0]
+            return ravel_pytree(self.method.start(self._stepped_problem, t, x, self.problem.example_params()))[0]
 
         at = AtPoints(lambda t, x: (start(t, x), jax.jacfwd(start, argnums=1)(t, x)), (None, 0))
         return lambda t, x: tuple(part[0] for part in at(t, x[None]))
@@ -157,11 +160,11 @@ class StepPlan:
         size, unravel = self._state
         return np.asarray(jax.jacfwd(lambda s: self.method.read(unravel(s)))(np.zeros(size)))
 
-    def _begun(self, t: float, m: np.ndarray, P: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _first_moments(self, t: float, m: np.ndarray, P: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         s, J = self._start(t, m)
         return s, J @ P @ J.T
 
-    def _seen(self, m: np.ndarray, P: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _shown_moments(self, m: np.ndarray, P: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         R = self._reading
         return R @ m, R @ P @ R.T
 
@@ -170,7 +173,7 @@ class StepPlan:
         m, P = truth.moments(t)
         if self._state[0] == len(m):
             return m, P
-        seen, spread = self._seen(*delivered)
+        seen, spread = self._shown_moments(*delivered)
         s, J = self._start(t, m)
         return delivered[0] + s - self._start(t, seen)[0], delivered[1] + J @ (P - spread) @ J.T
 
@@ -181,7 +184,7 @@ class StepPlan:
 
         Where the noise depends on the state, expectations over its normals are those of a quadrature.
         """
-        stepped, (_, unravel) = self._taken, self._state
+        stepped, (_, unravel) = self._stepped_problem, self._state
         method, params, c = self.method, self.problem.example_params(), self.method.needs.normals(stepped.m)
         ends, quiet = np.cumsum(list(c.values()))[:-1], np.zeros(sum(c.values()))
         additive = stepped.noise_structure.implies("additive")

@@ -210,7 +210,7 @@ def _hermite(N: Polynomial) -> dict[int, Polynomial]:
 
 
 def _without(parts: Mapping[int, Polynomial], factor: Factor) -> dict[int, Polynomial] | None:
-    """All C_j/(1 - a h - r k), None where one of them is no polynomial.
+    """All C_j/(1 - a h - r k), None where one of them is not a polynomial.
 
     Of a quotient the parts q_d of degree d are q_d = C_d + (a h + r k) q_(d-1), and end before those of C.
     """

@@ -97,7 +97,7 @@ def probes(circuit: Circuit, asked: list[str]) -> list[str]:
         raise typer.BadParameter(f"--probe: {error}") from None
 
 
-def counted(count: int, what: str) -> str:
+def number_of(count: int, what: str) -> str:
     """Format a number of things: 1 node, 2 nodes."""
     return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
@@ -145,12 +145,12 @@ def show_transient_noise(
         return
     lengths = transient_noise.step_lengths(circuit, chosen)
     screen.print(
-        f"{counted(len(circuit.network.netlist.elements), 'element')}, {counted(len(circuit.nodes), 'node')}, "
-        f"{counted(circuit.channels.total, 'channel')} of noise; {paths:,} paths of {steps_in_words(lengths)} by "
+        f"{number_of(len(circuit.network.netlist.elements), 'element')}, {number_of(len(circuit.nodes), 'node')}, "
+        f"{number_of(circuit.channels.total, 'channel')} of noise; {paths:,} paths of {steps_in_words(lengths)} by "
         f"{chosen.name}"
     )
     if circuit.random:
-        screen.print(f"{counted(len(circuit.random), 'random value')}, drawn for each path")
+        screen.print(f"{number_of(len(circuit.random), 'random value')}, drawn for each path")
     keep_paths = bool(probed) or bool(circuit.network.netlist.measures)
     try:
         run = transient_noise.simulated(circuit, chosen, paths=paths, seed=seed, keep_paths=keep_paths, dt=lengths)
@@ -163,7 +163,7 @@ def show_transient_noise(
     measures = transient_noise.measured(circuit, run)
     cautions = transient_noise.cautions(circuit, run, chosen.name, lengths)
     densities = {} if why else {name: transient_noise.loudest(circuit, name) for name in probed}
-    files += written(circuit, run, probed, rest is not None, out)
+    files += write_results(circuit, run, probed, rest is not None, out)
     if as_json:
         print_json(
             {
@@ -224,7 +224,7 @@ def unit_of(circuit: Circuit, name: str) -> str:
     return circuit.network.units[circuit.network.names.index(name)]
 
 
-def written(circuit: Circuit, run: xarray.Dataset, probed: list[str], linear: bool, out: Path) -> list[Path]:
+def write_results(circuit: Circuit, run: xarray.Dataset, probed: list[str], linear: bool, out: Path) -> list[Path]:
     """Write pictures of the probes, and the statistics as run.nc."""
     from stodyn import plot, results
 

@@ -52,7 +52,7 @@ def command(
     chosen, system = looked_up(find_method, method), looked_up(find_model, model)
     check_file("--out", out)
     with errors_as_messages():
-        study = measured(kind, chosen, system, t=(0.0, end), steps=counts(steps), paths=paths, seed=seed)
+        study = measure(kind, chosen, system, t=(0.0, end), steps=counts(steps), paths=paths, seed=seed)
     if out is not None:
         from stodyn import plot
 
@@ -83,7 +83,7 @@ def counts(words: str) -> list[int]:
         raise ValueError(f"--steps: expected whole numbers such as 8,16,32, got {words!r}") from None
 
 
-def measured(kind: Kind, method: Any, model: Any, *, paths: int | None, seed: int, **options: Any) -> xarray.Dataset:
+def measure(kind: Kind, method: Any, model: Any, *, paths: int | None, seed: int, **options: Any) -> xarray.Dataset:
     """Measure one kind of order."""
     from stodyn.analysis.order import deterministic_order, strong_order, weak_order  # compiles JAX programs on import
 

@@ -355,7 +355,7 @@ class BlockRunner:
             normals = [self.padded(z) for z in feed(last - first)]
             after, *under_way, bad = self.advance(state, normals, window, members)
             if first == 0:
-                self._begun(gathered, jax.device_get(at_start[:-1]), at_start[-1])
+                self._observe_start(gathered, jax.device_get(at_start[:-1]), at_start[-1])
                 on_call(0)
             once_more = functools.partial(self.diagnose, state, normals, window, members)
             self._went(gathered, first, last, jax.device_get(under_way), bad, once_more)
@@ -398,7 +398,7 @@ class BlockRunner:
             return z
         return (np if isinstance(z, np.ndarray) else jnp).concatenate([z, np.zeros((missing, *z.shape[1:]))])
 
-    def _begun(self, gathered: Gathered, seen: Any, bad: Any) -> None:
+    def _observe_start(self, gathered: Gathered, seen: Any, bad: Any) -> None:
         observed, any_bad = seen
         if self.plan.saves[0] == 0:
             gathered.keep([jax.tree.map(lambda x: np.asarray(x)[None], one) if look[0] else None

@@ -34,10 +34,10 @@ class LoopSource(OfOnePath):
     def __init__(self, spec: Spec, watched: Watched):
         super().__init__(spec, watched)
         self.tables: list[np.ndarray] = []
-        self.begun = self._begun()
+        self.begun = self._beginning()
         self.stepped, self.ok = self._stepped(None)
         self.starting = self._stepped("k") if self.traced.starting is not None else None
-        self.see, self.seen, self.seen_dtypes, self.rows_of = self._seen()
+        self.see, self.seen, self.seen_dtypes, self.rows_of = self._saved_rows()
         steps = [self.stepped, *([self.starting[0]] if self.starting else [])]
         self.scratch = max(self.begun.scratch, self.see.scratch + max(program.scratch for program in steps))
 
@@ -91,7 +91,7 @@ class LoopSource(OfOnePath):
 
     # --- the three functions ------------------------------------------------------------------------------------------
 
-    def _begun(self) -> Program:
+    def _beginning(self) -> Program:
         arrays = self._begin()
         t = self._number(arrays, "t", self.dtype)
         n = self.traced.start.jaxpr.invars[1].aval.shape[0]
@@ -132,7 +132,7 @@ class LoopSource(OfOnePath):
             arrays.in_memory(arrays.one(arrays.graph.make("add", INT32, count.at(()), added)), next(into))
         return Program(arrays, [ok.at(())]), ok.at(())
 
-    def _seen(self) -> tuple[Program, range, list[np.dtype], list[list[np.ndarray]]]:
+    def _saved_rows(self) -> tuple[Program, range, list[np.dtype], list[list[np.ndarray]]]:
         """The rows that are written at a save, and of each statistic the numbers of those that are its own.
 
         The first ones are the components; a statistic that wants just these has them.

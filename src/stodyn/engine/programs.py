@@ -421,9 +421,9 @@ class Hosted(Executor):
 
     def __init__(self, spec: Spec):
         self.spec = spec
-        self.observers = [self._look(statistic) for statistic in spec.statistics]
+        self.observers = [self._observer(statistic) for statistic in spec.statistics]
 
-    def _look(self, statistic: Statistic) -> tuple[Callable, Callable]:
+    def _observer(self, statistic: Statistic) -> tuple[Callable, Callable]:
         """What the statistic gathers along a step, and what it observes at a time."""
         axes = self.spec.axes
 

@@ -114,7 +114,7 @@ def describe(
     expect_problem(problem)
     if dtype not in ("float64", "float32"):
         raise ValueError(f'dtype: expected "float64" or "float32", got {dtype!r}')
-    seen = _seen(problem)
+    seen = _function_traces(problem)
     facts_key = kept_traces.recall_facts(problem, seen)
     method = chosen_method(problem, method)
     times, lengths = grid.step_times(t, dt)
@@ -134,7 +134,7 @@ def describe(
                 "Give one number, or a one-step method such as RK4."
             )
     measured = measuring(ready, stepped)
-    statistics, saves = _looking(statistics_of(collect), stepped, measured, times)
+    statistics, saves = _prepared_statistics(statistics_of(collect), stepped, measured, times)
     further: dict[str, Any] = {}
     if stop is not None:
         measured = stopping(measured, stepped, stop, float(times[0]))
@@ -179,7 +179,7 @@ def _check_resolution(needs: Approximation, order: float, problem: Any, times: n
         check_resolution(needs, shortest, order, problem.m, unit)
 
 
-def _seen(problem: Any) -> dict[str, TracedFunction]:
+def _function_traces(problem: Any) -> dict[str, TracedFunction]:
     """The traces of a problem's functions. Each is traced at least twice, and refused where the last two traces differ,
     since a number that it draws would be drawn only once."""
     looks = traces.traced_functions_of(problem)
@@ -276,7 +276,7 @@ def statistics_of(collect: Statistic | Sequence[Statistic] | None) -> tuple[Stat
     return statistics
 
 
-def _looking(
+def _prepared_statistics(
     asked: tuple[Statistic, ...], problem: Any, method: Any, times: np.ndarray
 ) -> tuple[tuple[Statistic, ...], tuple[np.ndarray, ...]]:
     """Return the prepared statistics, and the steps after which each looks.

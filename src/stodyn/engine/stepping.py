@@ -93,10 +93,10 @@ class Source(OfOnePath):
 
     def __init__(self, spec: Spec, watched: Watched):
         super().__init__(spec, watched)
-        self.begun = self._begun()
+        self.begun = self._beginning()
         self.stepped, self.ok = self._stepped(None)
         self.starting = self._stepped("k") if self.traced.starting is not None else None
-        self.seen, self.seen_dtypes, self.rows_of = self._seen()
+        self.seen, self.seen_dtypes, self.rows_of = self._saved_rows()
 
     def _params(self, graph: Graph, lane_axis: bool = False) -> list[np.ndarray]:
         return params_inputs(graph, self.examples, self.varies, lane_axis)
@@ -104,7 +104,7 @@ class Source(OfOnePath):
     def _x(self, graph: Graph, state: Sequence[np.ndarray]) -> np.ndarray:
         return scalars.scalarised(self.traced.read, state, graph)[0]
 
-    def _begun(self) -> list[Entry]:
+    def _beginning(self) -> list[Entry]:
         graph = Graph()
         t = _one(graph.input(("t", 0), self.dtype, lane=False))
         n = self.traced.start.jaxpr.invars[1].aval.shape[0]
@@ -144,7 +144,7 @@ class Source(OfOnePath):
             results.append(graph.make("add", INT32, count[()], graph.convert(more[()], INT32)))
         return results, ok[()]
 
-    def _seen(self) -> tuple[list[Entry], list[np.dtype], list[list[np.ndarray]]]:
+    def _saved_rows(self) -> tuple[list[Entry], list[np.dtype], list[list[np.ndarray]]]:
         """The rows that are written at a save, each once, and of each statistic the numbers of those that are its own.
 
         The first ones are the components.

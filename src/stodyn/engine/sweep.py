@@ -138,7 +138,7 @@ def sweep(
         "place": where.words,
         **({} if reason == "asked for" else {"device": f"{'GPU' if devices else 'processor'}: {reason}"}),
         **({} if kept_in is None else {"blocks_read": kept_in.read_blocks}),
-        **_made(began),
+        **_versions_and_seconds(began),
     }
     run = _dataset(axes, tallies, watched, compared, on_failure == "record", record)
     if kept_in is not None:
@@ -151,11 +151,11 @@ def _expansions(axes, problems: Sequence[Any], method: Expansion, began: float, 
     runs = [simulate(point, method, **options) for point in problems]
     variables, coords = _stacked(axes, runs)
     first = results.provenance(runs[0])
-    record = {**first, "sweep": _spelled(axes), "common_random_numbers": False, **_made(began)}
+    record = {**first, "sweep": _spelled(axes), "common_random_numbers": False, **_versions_and_seconds(began)}
     return xr.Dataset(variables, coords, results.attributes(record))
 
 
-def _made(began: float) -> dict[str, Any]:
+def _versions_and_seconds(began: float) -> dict[str, Any]:
     """The versions that made a sweep, and the seconds it took."""
     versions = {"stodyn": stodyn.__version__, "jax": jax.__version__, "numpy": np.__version__}
     return {"versions": versions, "seconds": round(time.perf_counter() - began, 3)}

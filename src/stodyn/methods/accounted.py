@@ -32,7 +32,7 @@ class Accounting(Wrapping, Method):
     def start(self, problem, t, x, params):
         inner = problem.problem
         state = self.method.start(inner, t, x[: inner.n], params)
-        kinetic, strain = problem.held(*self._seen(problem, state))
+        kinetic, strain = problem.held(*self._positions_and_velocities(problem, state))
         nothing = jnp.zeros_like(kinetic)
         return state, jnp.stack([kinetic, strain, nothing, nothing, kinetic + strain])
 
@@ -40,7 +40,10 @@ class Accounting(Wrapping, Method):
         before, account = state
         inner, own, h = problem.problem, problem.structure, noise.h
         after, report = self.method.step(inner, t, before, noise, params)
-        (_, v), (x_after, v_after) = self._seen(problem, before), self._seen(problem, after)
+        (_, v), (x_after, v_after) = (
+            self._positions_and_velocities(problem, before),
+            self._positions_and_velocities(problem, after),
+        )
         kinetic, strain = problem.held(x_after, v_after)
         dissipated = account[2] + 0.5 * h * (problem.losses(v) + problem.losses(v_after))
         mean = 0.5 * (v + v_after)
@@ -65,7 +68,7 @@ class Accounting(Wrapping, Method):
             [self.method.read(state[0]), jnp.stack([kinetic, strain, dissipated, entered, residual])]
         )
 
-    def _seen(self, problem, state):
+    def _positions_and_velocities(self, problem, state):
         shown, N = self.method.read(state), problem.structure.N
         return shown[:N], shown[N : 2 * N]
 

@@ -92,7 +92,7 @@ class _Dyadic(Solver):
         return reason
 
     def solve(self, problem, grid, start, params, streams):
-        steps = _both(self.base, problem)
+        steps = _coarse_and_fine(self.base, problem)
         states = np.empty((len(grid), *start.shape))
         states[0] = start
         for k, h in enumerate(np.diff(grid)):
@@ -171,7 +171,7 @@ def follows_the_path(base: Method) -> bool:
     return misses[1] < 0.75 * misses[0] or misses[1] < 1e-9  # halves with √h where only O(h^(3/2)) is missing
 
 
-def _both(base: Method, problem: Any) -> AtPoints:
+def _coarse_and_fine(base: Method, problem: Any) -> AtPoints:
     """(t, h, x, W, first, params), all with an axis of paths -> x after h by one step, and by two half steps."""
 
     def one(t, h, x, W, params):

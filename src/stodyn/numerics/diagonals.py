@@ -49,7 +49,7 @@ class _Value:
     @functools.cached_property
     def diagonal(self) -> Any:
         """The diagonal of a matrix; a number is its own."""
-        return self.whole if np.ndim(self.whole) == 0 else _taken(self.whole)
+        return self.whole if np.ndim(self.whole) == 0 else _diagonal_of(self.whole)
 
 
 class _InputValue(_Value):
@@ -102,14 +102,14 @@ def _along(equation: Any, inputs: Sequence[_Value]) -> Callable[[], Any] | None:
     if name == "transpose" or (name in ("split", "reshape") and equation.invars[0].aval.shape == (n, n)):
         return lambda: inputs[0].diagonal
     if name == "broadcast_in_dim":
-        return lambda: _spread(_seen(inputs[0], equation.invars[0].aval.shape, n), n)
+        return lambda: _spread(_part_read(inputs[0], equation.invars[0].aval.shape, n), n)
     if name in ELEMENTWISE:
         shapes = [v.aval.shape for v in equation.invars]
-        return lambda: _between(equation, [_seen(x, s, n) for x, s in zip(inputs, shapes, strict=True)], n)
+        return lambda: _between(equation, [_part_read(x, s, n) for x, s in zip(inputs, shapes, strict=True)], n)
     return None
 
 
-def _seen(x: _Value, shape: tuple[int, ...], n: int) -> Any:
+def _part_read(x: _Value, shape: tuple[int, ...], n: int) -> Any:
     """The part of an operand that the diagonal of a matrix (n, n) reads: a row or a column is spread over it."""
     if shape == (n, n):
         return x.diagonal
@@ -141,5 +141,5 @@ def _spread(x: Any, n: int) -> Any:
     return x if np.shape(x) == (n,) else np.broadcast_to(x, (n,)) if known else jnp.broadcast_to(x, (n,))
 
 
-def _taken(matrix: Any) -> Any:
+def _diagonal_of(matrix: Any) -> Any:
     return np.diagonal(matrix) if isinstance(matrix, np.ndarray) else jnp.diagonal(matrix)

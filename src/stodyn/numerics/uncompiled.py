@@ -41,22 +41,22 @@ class Uncompiled:
 
     def __init__(self, function: Callable):
         self.function = function
-        self._made: dict[Any, tuple[core.ClosedJaxpr, Any, Callable | None]] = {}
+        self._cache: dict[Any, tuple[core.ClosedJaxpr, Any, Callable | None]] = {}
 
     def __call__(self, *arguments: Any) -> Any:
         leaves, tree = jax.tree.flatten(arguments)
         arrays = [np.asarray(leaf) for leaf in leaves]
         key = tree, tuple((a.shape, a.dtype) for a in arrays)
         with jax.enable_x64(True):
-            if key not in self._made:
-                self._made[key] = self._traced(tree, arrays)
-            trace, results, by_xla = self._made[key]
+            if key not in self._cache:
+                self._cache[key] = self._traced(tree, arrays)
+            trace, results, by_xla = self._cache[key]
             if by_xla is None:
                 try:
                     return jax.tree.unflatten(results, run(trace, *arrays))
                 except Compile:
                     by_xla = jax.jit(core.jaxpr_as_fun(trace))
-                    self._made[key] = trace, results, by_xla
+                    self._cache[key] = trace, results, by_xla
             return jax.tree.unflatten(results, map(np.asarray, by_xla(*arrays)))
 
     def _traced(self, tree: Any, arrays: list[np.ndarray]) -> tuple[core.ClosedJaxpr, Any, None]:

@@ -44,7 +44,7 @@ def over_domain(problem: RandomDAE, points: int = DOMAIN_POINTS) -> DomainIndex:
     """
     places = _domain(problem, points)
     scaling = problem.pencil_at().scaling
-    answers = [_asked(problem, p, scaling) for p in places]
+    answers = [_pencil_at(problem, p, scaling) for p in places]
 
     def alike() -> bool:
         return len({one.index for one in answers}) == 1
@@ -52,11 +52,11 @@ def over_domain(problem: RandomDAE, points: int = DOMAIN_POINTS) -> DomainIndex:
     unlike = np.flatnonzero([one.leading != answers[0].leading for one in answers])
     if len(unlike) and alike():
         surface = _surface(problem, scaling, places[0], places[unlike[0]], answers[0].leading)
-        places, answers = np.vstack([places, surface]), [*answers, _asked(problem, surface, scaling)]
+        places, answers = np.vstack([places, surface]), [*answers, _pencil_at(problem, surface, scaling)]
     for start in np.argsort([one.margin for one in answers])[:STARTS] if problem.parameters else ():
         if alike():
             place = _least_clear(problem, scaling, places[start], answers[start])
-            places, answers = np.vstack([places, place]), [*answers, _asked(problem, place, scaling)]
+            places, answers = np.vstack([places, place]), [*answers, _pencil_at(problem, place, scaling)]
     indices = np.array([one.index for one in answers])
     same = bool(np.all(indices == indices[0]) and all(one.agree for one in answers))
     worst = int(np.argmin([one.margin for one in answers])) if same else int(np.argmax(indices != indices[0]))
@@ -82,7 +82,7 @@ class _Singular:
         return "none, the pencil being singular,"
 
 
-def _asked(problem: RandomDAE, p: np.ndarray, scaling: Any) -> Any:
+def _pencil_at(problem: RandomDAE, p: np.ndarray, scaling: Any) -> Any:
     """The pencil at parameters, or _Singular."""
     try:
         return problem.pencil_at(p, scaling=scaling)
@@ -120,7 +120,7 @@ def _least_clear(problem: RandomDAE, scaling, start: np.ndarray, answer: Any) ->
 
     def height(u: np.ndarray) -> float:
         place = low + np.clip(u, 0.0, 1.0) * width
-        here = _asked(problem, place, scaling)
+        here = _pencil_at(problem, place, scaling)
         if here.index != answer.index:
             best[:] = [-1.0, place]
             raise StopIteration
@@ -141,7 +141,7 @@ def _surface(problem: RandomDAE, scaling, a: np.ndarray, b: np.ndarray, leading:
     index, low, high = None, 0.0, 1.0
     for _ in range(60):
         middle = 0.5 * (low + high)
-        answer = _asked(problem, a + middle * (b - a), scaling)
+        answer = _pencil_at(problem, a + middle * (b - a), scaling)
         index = answer.index if index is None else index
         if answer.index != index:
             break

@@ -122,7 +122,7 @@ class DrivenMechanical(Mechanical):
 
     def push(self, t, y: Array, v: Array, z: Array, params) -> Array:
         """M⁻¹ Γ (r, outputs): what a unit of impulse of each output does to v, without the reactions of joints."""
-        x, v_all = self._seen(y, v, z)
+        x, v_all = self._in_users_form(y, v, z)
         matrix = self.gamma(t, x, v_all, params)
         if self.joints is not None:
             return self.joints.mass_inverse(t, y, params, self.joints.jacobian(t, y, params))(matrix)
@@ -143,7 +143,7 @@ class DrivenMechanical(Mechanical):
         return bool(self._reached_by(self._flat_gamma) & {1, 2})
 
     def _flat_gamma(self, t, y, v, z, params):
-        return self.gamma(t, *self._seen(y, v, z), params)
+        return self.gamma(t, *self._in_users_form(y, v, z), params)
 
     def _reached_by(self, function: Callable) -> set[int]:
         """Which of t (0), y (1), v (2) a function of (t, y, v, z, params) depends on; all where unknown."""

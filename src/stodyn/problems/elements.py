@@ -400,7 +400,7 @@ class Hysteretic(Mechanical):
         """The drift of (x, v, z)."""
         N = self.N
         y, v, z = x[:N], x[N : 2 * N], x[2 * N :]
-        own = jnp.atleast_1d(call(self.force, t, *self._seen(y, v, y[:0]), params=params))
+        own = jnp.atleast_1d(call(self.force, t, *self._in_users_form(y, v, y[:0]), params=params))
         a = self._solved(t, y, v, y[:0], params, self.pulled(jnp.asarray(own, x.dtype), z))
         return jnp.concatenate([v, a, self.rates(v, z)])
 

@@ -213,7 +213,7 @@ class Hamiltonian(Problem):
         function = self._hamiltonians[k]
         if function is None:
             return jnp.zeros((), q.dtype)
-        return jnp.asarray(call(function, t, *self._seen(q, p), params=params))
+        return jnp.asarray(call(function, t, *self._in_users_form(q, p), params=params))
 
     def velocity(self, k: int, t, q: Array, p: Array, params) -> Array:
         """∂H/∂p or ∂h_k/∂p, (N,)."""
@@ -232,7 +232,7 @@ class Hamiltonian(Problem):
         function = self._forces[k]
         if function is None:
             return jnp.zeros_like(p)
-        return jnp.reshape(jnp.asarray(call(function, t, *self._seen(q, p), params=params), p.dtype), p.shape)
+        return jnp.reshape(jnp.asarray(call(function, t, *self._in_users_form(q, p), params=params), p.dtype), p.shape)
 
     def kick(self, t, q: Array, p: Array, params, W: Array) -> tuple[Array, Array]:
         """What an increment of the noise does to q and p: Σ_r h_r,p W_r and Σ_r (-h_r,q + f_r) W_r."""
@@ -245,7 +245,7 @@ class Hamiltonian(Problem):
         all_h = self.all_h
 
         def weighted_sum(q, p):
-            return W @ call(all_h, t, *self._seen(q, p), params=params)
+            return W @ call(all_h, t, *self._in_users_form(q, p), params=params)
 
         by_q, by_p = jax.grad(weighted_sum, argnums=(0, 1))(q, p)
         return by_p, -by_q
@@ -259,7 +259,7 @@ class Hamiltonian(Problem):
     def _forces(self) -> tuple[Callable | None, ...]:
         return (self.force, *(_channels("noise", self.noise) or (None,) * self.m))
 
-    def _seen(self, q: Array, p: Array) -> tuple[Array, Array]:
+    def _in_users_form(self, q: Array, p: Array) -> tuple[Array, Array]:
         return (q[0], p[0]) if self.scalar else (q, p)
 
     def split(self, x: Any) -> tuple[Any, Any]:

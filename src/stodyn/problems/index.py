@@ -218,7 +218,7 @@ class Coefficients(NamedTuple):
 
 def look(problem: Any, times: np.ndarray, states: np.ndarray) -> Coefficients:
     """The equations of an SDAE at STATES times and states, each with the parameters of a path of its own."""
-    return Coefficients(*problem.looking(times, states, problem.sample_params(STATES)[0]))
+    return Coefficients(*problem.coefficients_at(times, states, problem.sample_params(STATES)[0]))
 
 
 def noise_slopes(problem: Any, times: np.ndarray, states: np.ndarray) -> np.ndarray:
@@ -231,7 +231,7 @@ def noise_slopes(problem: Any, times: np.ndarray, states: np.ndarray) -> np.ndar
     return at_points(at, times, states, params, in_axes=(0, 0, axes))
 
 
-def looking(problem: Any) -> AtPoints:
+def coefficients_at(problem: Any) -> AtPoints:
     """(times, states, params) -> f, ∂f/∂x and g there."""
 
     def at(t, x, p):

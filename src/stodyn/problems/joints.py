@@ -171,7 +171,7 @@ class Joints:
     @functools.cached_property
     def _look_at_start(self) -> joints_diagnosis.JointValues:
         q = np.asarray(self.problem.start_source.example("start"), float)[None, : self.problem.N]
-        return joints_diagnosis.JointValues(*(part[0] for part in joints_diagnosis.looking(self)(np.zeros(1), q)))
+        return joints_diagnosis.JointValues(*(part[0] for part in joints_diagnosis.values_at(self)(np.zeros(1), q)))
 
     def frame(self, t: Any, q: Array, params: Any) -> Frame:
         return Frame(self, t, q, params)

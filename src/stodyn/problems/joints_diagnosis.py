@@ -74,7 +74,7 @@ class JointsDiagnosis:
         return how_moved(self.moved)
 
 
-def looking(joints: Any, params: Any = None, axes: Any = None) -> Callable[[np.ndarray, np.ndarray], JointValues]:
+def values_at(joints: Any, params: Any = None, axes: Any = None) -> Callable[[np.ndarray, np.ndarray], JointValues]:
     """(times (S,), coordinates (S, N)) -> the values there, with the parameters of one path, or of S of them."""
     params = joints.problem.example_params() if params is None else params
 
@@ -93,7 +93,7 @@ def looking(joints: Any, params: Any = None, axes: Any = None) -> Callable[[np.n
 def diagnose(joints: Any, t: float) -> JointsDiagnosis:
     """The constraints at the start at time t and, where they cannot be run, the reason."""
     problem = joints.problem
-    N, names, look = problem.N, joints.names, looking(joints)
+    N, names, look = problem.N, joints.names, values_at(joints)
     given = np.asarray(problem.start_source.example("start"), float)
     x, v = given[:N], given[N:]
     times, near = _states(t, x)
@@ -175,7 +175,7 @@ def checked(joints: Any, diagnosis: JointsDiagnosis, t: float) -> tuple[str, ...
 
 def independent_rows(joints: Any) -> tuple[int, ...]:
     """The first constraints on which all others depend, at the start and around it."""
-    look = looking(joints)
+    look = values_at(joints)
     times, near = _states(0.0, np.asarray(joints.problem.start_source.example("start"), float)[: joints.problem.N])
     q, _ = _onto(look, times, near)
     looked = look(times, q)
@@ -335,7 +335,7 @@ def _check_drawn(joints: Any, t: float) -> None:
     start = np.asarray(problem.draw_start(np.random.default_rng(0), range(count)), float)
     x, v = start[:, :N], start[:, N : 2 * N]
     params, axes = problem.sample_params(count)
-    look = looking(joints, params, axes)
+    look = values_at(joints, params, axes)
     q, solved = _onto(look, times, x)
     far = np.linalg.norm(q - x, axis=1) / np.maximum(np.linalg.norm(q, axis=1), 1e-300)
     lost = ~solved | ~(far <= FAR)

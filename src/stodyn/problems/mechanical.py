@@ -379,7 +379,9 @@ class Mechanical(Problem):
 
     def balance(self, t, y: Array, v: Array, z: Array, params) -> tuple[Array, Array]:
         """The force in the equations with inertia (r,), and in those without (N - r,), where it must vanish."""
-        f = jnp.reshape(jnp.asarray(call(self.force, t, *self._seen(y, v, z), params=params), y.dtype), (self.N,))
+        f = jnp.reshape(
+            jnp.asarray(call(self.force, t, *self._in_users_form(y, v, z), params=params), y.dtype), (self.N,)
+        )
         return (f, f[:0]) if self.inertia is None else (self.inertia.with_inertia(f), self.inertia.without(f))
 
     def mass_times(self, a: Array, t, y: Array, v: Array, z: Array, params) -> Array:
@@ -400,7 +402,7 @@ class Mechanical(Problem):
             return self.joints.kicks(t, y, v, params)
         if self.noise is None:
             return jnp.zeros((self.r, 0), y.dtype)
-        B = jnp.asarray(call(self.noise, t, *self._seen(y, v, z), params=params), y.dtype)
+        B = jnp.asarray(call(self.noise, t, *self._in_users_form(y, v, z), params=params), y.dtype)
         B = jnp.reshape(B, (self.N, self.m))
         return self._solved(t, y, v, z, params, B if self.inertia is None else self.inertia.with_inertia(B))
 
@@ -418,14 +420,14 @@ class Mechanical(Problem):
             z = z - elimination.solve(jax.jacfwd(residual)(z), residual(z), self.constraint_order)
         return z
 
-    def _seen(self, y: Array, v: Array, z: Array) -> tuple[Array, Array]:
+    def _in_users_form(self, y: Array, v: Array, z: Array) -> tuple[Array, Array]:
         x, v = self.joined(y, z), self.joined(v, jnp.zeros_like(z))
         return (x[0], v[0]) if self.scalar else (x, v)
 
     def _mass(self, t, y, v, z, params) -> Array:
         """A mass that depends on the state, (N, N)."""
         return jnp.reshape(
-            jnp.asarray(call(self.mass, t, *self._seen(y, v, z), params=params), y.dtype), (self.N, self.N)
+            jnp.asarray(call(self.mass, t, *self._in_users_form(y, v, z), params=params), y.dtype), (self.N, self.N)
         )
 
     def _solved(self, t, y, v, z, params, right: Array) -> Array:
@@ -725,7 +727,9 @@ class Mechanical(Problem):
             if solve:
                 B = self.kicks(t, y, v, z, params)
             else:
-                B = jnp.asarray(call(self.noise, t, *self._seen(y, v, z), params=params), x.dtype).reshape(N, self.m)
+                B = jnp.asarray(call(self.noise, t, *self._in_users_form(y, v, z), params=params), x.dtype).reshape(
+                    N, self.m
+                )
             if self.inertia is not None:
                 B = jnp.concatenate([self.inertia.with_inertia(B), self.inertia.without(B)])
             return jnp.concatenate([jnp.zeros((r, self.m), x.dtype), B])

@@ -53,7 +53,7 @@ class Operator(ABC):
 
     @property
     def sorted_entries(self) -> Any:
-        """Its entries by rows, then columns, those at the same place added up; for a Product they are no matrix."""
+        """Its entries by rows, then columns, those at the same place added up; for a Product they are not a matrix."""
         return self.entries
 
 

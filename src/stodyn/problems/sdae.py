@@ -38,12 +38,12 @@ from stodyn.problems.index import (
     STATES,
     Diagnosis,
     Split,
+    coefficients_at,
     components,
     consistent_states,
     diagnose,
     listed,
     look,
-    looking,
     noise_slopes,
     split,
 )
@@ -346,9 +346,9 @@ class SDAE(Problem):
         return {}
 
     @functools.cached_property
-    def looking(self) -> Callable:
+    def coefficients_at(self) -> Callable:
         """(times, states, params) -> f, ∂f/∂x and g in index.STATES states."""
-        return looking(self)
+        return coefficients_at(self)
 
     def noise_slopes(self, times: np.ndarray, states: np.ndarray) -> np.ndarray:
         """∂g/∂x (S, n, m, n) in index.STATES states."""
@@ -506,13 +506,13 @@ class SDAE(Problem):
             return NoiseStructure(("scalar", "commutative"), PROVED)
         if self.is_large:
             return NoiseStructure(("commutative",) if sparse_index.commutes(self) else (), CHECKED_IN_DIRECTIONS)
-        values, slopes = self._look()
+        values, slopes = self._sampled_noise()
         special = checked_kinds(values, slopes)
         if special or commutes(values, slopes):
             return NoiseStructure((*special, "commutative"), CHECKED)
         return NoiseStructure((), CHECKED)
 
-    def _look(self) -> tuple[np.ndarray, np.ndarray]:
+    def _sampled_noise(self) -> tuple[np.ndarray, np.ndarray]:
         """R g (states, r, m) and its derivative (states, r, m, r) in R M x, in consistent states around the start."""
         rng = np.random.default_rng(2024)
         x = self.diagnosed().start

@@ -121,7 +121,7 @@ class Coefficients(NamedTuple):
     g: Matrix
 
 
-def looking(problem: Any) -> Callable[[float, np.ndarray], Coefficients]:
+def coefficients_at(problem: Any) -> Callable[[float, np.ndarray], Coefficients]:
     """(t, x) -> f, ∂f/∂x and g of one path there."""
     drift, places, params = problem.drift_pattern, problem.noise_pattern, problem.example_params()
 
@@ -152,7 +152,7 @@ def diagnose(problem: Any, t: float) -> Diagnosis:
         return Diagnosis(0, "", (), (), 0, 1.0, differential, (), x, dict.fromkeys(names, 0.0))
     constraints = tuple(f"0 = {one}" for one in words(parts.N, [f"f[{i}]" for i in range(problem.n)]))
     algebraic = words(scipy.sparse.csr_array(parts.K.T), names)
-    look = looking(problem)
+    look = coefficients_at(problem)
     start, repaired = _consistent(parts, look, t, x)
     moved = dict(zip(names, (start - x).tolist(), strict=True))
     here = look(t, start).f_x
@@ -272,7 +272,7 @@ def evolving(M: Matrix, parts: Split) -> Matrix:
 def commutes(problem: Any) -> bool:
     """Whether noise commutes in the state-space form: ∂(g b)/∂x v(a) = ∂(g a)/∂x v(b) for random a and b in some
     consistent states, v(a) being the motion that R M v = R g a and the constraints' N f_x v = 0 leave."""
-    parts, look, params = problem.split, looking(problem), problem.example_params()
+    parts, look, params = problem.split, coefficients_at(problem), problem.example_params()
     RM, x, rng = problem.sparse_mass[parts.rows], problem.diagnosed().start, np.random.default_rng(2024)
 
     def pushed(t, x, p, w):

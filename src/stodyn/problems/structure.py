@@ -42,7 +42,7 @@ def find_structure(
     looked: tuple[np.ndarray, np.ndarray] | None = None
     in_directions = n * n * m > DIFFERENTIATED
     if not (kinds or is_settled):
-        looked = None if in_directions else _look(g, x, sampled)
+        looked = None if in_directions else _sampled_noise(g, x, sampled)
         kinds = directed_kinds(g, x, sampled) if looked is None else checked_kinds(*looked)
         known = CHECKED if kinds else known
     if m == 1:
@@ -52,7 +52,7 @@ def find_structure(
     if in_directions:
         commuting = commutes_in_directions(g, x, sampled)
     else:
-        commuting = commutes(*(looked or _look(g, x, sampled)))
+        commuting = commutes(*(looked or _sampled_noise(g, x, sampled)))
     return NoiseStructure(("commutative",) if commuting else (), CHECKED)
 
 
@@ -184,7 +184,7 @@ def _random_states(x: Array) -> tuple[np.ndarray, np.ndarray]:
     return 10.0 ** rng.uniform(-2, 2, CHECKED_STATES), np.asarray(states)
 
 
-def _look(g: Diffusion, x: Array, sampled: tuple[Any, Any]) -> tuple[np.ndarray, np.ndarray]:
+def _sampled_noise(g: Diffusion, x: Array, sampled: tuple[Any, Any]) -> tuple[np.ndarray, np.ndarray]:
     """g (states, n, m) and ∂g/∂x (states, n, m, n) in random states near and far from x, where both are finite."""
     (times, states), (params, axes) = _random_states(x), sampled
 
@@ -196,7 +196,7 @@ def _look(g: Diffusion, x: Array, sampled: tuple[Any, Any]) -> tuple[np.ndarray,
     return values[finite], slopes[finite]
 
 
-def _asked(question: Callable, x: Array, sampled: tuple[Any, Any]) -> np.ndarray:
+def _answers(question: Callable, x: Array, sampled: tuple[Any, Any]) -> np.ndarray:
     """The answers (states, k) of question(t, x, other x, p, z) in state after state; z (2, n) are normals.
 
     The last answer is whether all was finite; the others are kept where it was.
@@ -226,7 +226,7 @@ def directed_kinds(g: Diffusion, x: Array, sampled: tuple[Any, Any]) -> list[str
         off = jnp.count_nonzero(here) == jnp.count_nonzero(jnp.diagonal(here))
         return jnp.stack([(here == there).all(), off & own.all() & (here.shape[0] == here.shape[1]), finite])
 
-    answers = _asked(question, x, sampled)
+    answers = _answers(question, x, sampled)
     if len(answers) < CHECKED_STATES // 8:
         return []
     return [kind for kind, holds in zip(("additive", "diagonal"), np.atleast_1d(answers.all(0)), strict=True) if holds]
@@ -245,7 +245,7 @@ def commutes_in_directions(g: Callable[[Any, Array, Any], Any], x: Array, sample
         finite = jnp.isfinite(one).all() & jnp.isfinite(two).all()
         return jnp.stack([(jnp.abs(one - two) <= 1e-9 * jnp.abs(one).max()).all(), finite])
 
-    answers = _asked(question, x, sampled)
+    answers = _answers(question, x, sampled)
     return len(answers) >= CHECKED_STATES // 8 and bool(answers.all())
 
 

@@ -69,13 +69,13 @@ class Array:
 
     def __init__(self, shape: Sequence[int], dtype: Any, at: Callable[[Index], Entry], cost: int = 0):
         self.shape, self.dtype, self.cost = tuple(shape), np.dtype(dtype), cost
-        self._at, self._made = at, {}  # type: ignore[var-annotated]
+        self._at, self._cache = at, {}  # type: ignore[var-annotated]
 
     def at(self, index: Index) -> Entry:
         key = tuple(int(i) if is_known(i) else i for i in index)
-        if key not in self._made:
-            self._made[key] = self._at(index)
-        return self._made[key]
+        if key not in self._cache:
+            self._cache[key] = self._at(index)
+        return self._cache[key]
 
     @property
     def size(self) -> int:
@@ -178,13 +178,13 @@ class ArrayGraph(Graph):
 
     def load(self, buffer: Buffer, place: Entry) -> Node:
         key = ("load", id(buffer), int(place) if is_known(place) else id(place))
-        if key not in self._made:
+        if key not in self._cache:
             loops = NOWHERE if is_known(place) else place.loops
             moves, lane = buffer.moves, buffer.lane
             if isinstance(place, Node):
                 moves, lane = moves or place.moves, lane or place.lane
-            self._made[key] = Node("load", buffer.dtype, (place,), buffer, lane, moves, loops)
-        return self._made[key]
+            self._cache[key] = Node("load", buffer.dtype, (place,), buffer, lane, moves, loops)
+        return self._cache[key]
 
     def whole(self, op: str, a: Entry, b: Entry | int) -> Entry:
         """An operation between indices."""

@@ -264,7 +264,7 @@ class LoopPrinter(Printer):
             return
         w, lane = self.w, turns.active.lane
         enter, turn, end = w.fresh("enter"), w.fresh("turn"), w.fresh("ended")
-        first = self._asked(turns, enter, end)
+        first = self._branch_where_needed(turns, enter, end)
         w.open(enter)
         with self.scope():
             self._print_before(nodes, [turns])
@@ -278,13 +278,13 @@ class LoopPrinter(Printer):
                 self._opened.add(turns.number)
                 self.write(inside)
                 self._opened.remove(turns.number)
-            goes_on = self._asked(turns, turn, end)
+            goes_on = self._branch_where_needed(turns, turn, end)
             w.lines[place] = (
                 f"  {active} = phi {w.type('bool', lane)} [ {first}, %{before} ], [ {goes_on}, %{w.block} ]"
             )
         w.open(end)
 
-    def _asked(self, turns: Turns, yes: str, no: str) -> str:
+    def _branch_where_needed(self, turns: Turns, yes: str, no: str) -> str:
         """Whether paths go on, and the branch to where they do."""
         lane = turns.active.lane
         with self.scope():

@@ -89,7 +89,7 @@ class Graph:
     """The nodes of one program, made once each."""
 
     def __init__(self) -> None:
-        self._made: dict[Any, Node] = {}
+        self._cache: dict[Any, Node] = {}
         self._numbers = itertools.count()
 
     # --- leaves -------------------------------------------------------------------------------------------------------
@@ -97,16 +97,16 @@ class Graph:
     def input(self, name: Any, dtype: Any, lane: bool = True, moves: bool = True) -> Node:
         """An input of the program: one node for each name."""
         key = ("input", name)
-        if key not in self._made:
-            self._made[key] = Node("input", np.dtype(dtype), (), name, lane, moves, NOWHERE)
-        return self._made[key]
+        if key not in self._cache:
+            self._cache[key] = Node("input", np.dtype(dtype), (), name, lane, moves, NOWHERE)
+        return self._cache[key]
 
     def literal(self, number: Any) -> Node:
         """A number as it is written in a function."""
         key = ("literal", number.dtype.num, number.tobytes())
-        if key not in self._made:
-            self._made[key] = Node("literal", number.dtype, (), number, False, False, NOWHERE)
-        return self._made[key]
+        if key not in self._cache:
+            self._cache[key] = Node("literal", number.dtype, (), number, False, False, NOWHERE)
+        return self._cache[key]
 
     # --- operations ---------------------------------------------------------------------------------------------------
 
@@ -127,7 +127,7 @@ class Graph:
     def intern(self, op: str, dtype: np.dtype, args: tuple[Entry, ...], attr: Any = None) -> Node:
         names = tuple((a.dtype.num, a.tobytes()) if isinstance(a, np.generic) else id(a) for a in args)
         key = (op, dtype.num, names, attr)
-        node = self._made.get(key)
+        node = self._cache.get(key)
         if node is None:
             lane, moves, loops = False, False, NOWHERE
             for a in args:
@@ -135,7 +135,7 @@ class Graph:
                     lane, moves = lane or a.lane, moves or a.moves
                     if a.loops is not loops and a.loops:
                         loops = loops | a.loops if loops else a.loops
-            node = self._made[key] = Node(op, dtype, args, attr, lane, moves, loops)
+            node = self._cache[key] = Node(op, dtype, args, attr, lane, moves, loops)
         return node
 
     def convert(self, entry: Entry, dtype: Any) -> Entry:
@@ -263,7 +263,7 @@ def _is(entry: Entry, number: float) -> bool:
     return isinstance(entry, np.generic) and bool(entry == number)
 
 
-def _says(entry: Entry, number: float) -> bool:
+def _is_number(entry: Entry, number: float) -> bool:
     """Whether an entry is that number by structure or as a literal, the sign of zero included."""
     value = value_of(entry)
     return value is not None and bool(value == number) and bool(np.signbit(value) == np.signbit(number))
@@ -274,13 +274,13 @@ def _zero(dtype: np.dtype) -> np.generic:
 
 
 def _add(graph, dtype, a, b):
-    if _is(a, 0) or (dtype.kind != "f" and _says(a, 0)):
+    if _is(a, 0) or (dtype.kind != "f" and _is_number(a, 0)):
         return b
-    return a if _is(b, 0) or (dtype.kind != "f" and _says(b, 0)) else None
+    return a if _is(b, 0) or (dtype.kind != "f" and _is_number(b, 0)) else None
 
 
 def _sub(graph, dtype, a, b):
-    if _is(b, 0) or _says(b, 0.0):
+    if _is(b, 0) or _is_number(b, 0.0):
         return a
     return graph.make("neg", dtype, b) if _is(a, 0) and dtype.kind == "f" else None
 
@@ -288,14 +288,14 @@ def _sub(graph, dtype, a, b):
 def _mul(graph, dtype, a, b):
     if _is(a, 0) or _is(b, 0):
         return _zero(dtype)
-    if _says(a, 1):
+    if _is_number(a, 1):
         return b
-    if _says(b, 1):
+    if _is_number(b, 1):
         return a
     if dtype.kind != "f":
         return None
     for one, other in ((a, b), (b, a)):
-        if _says(one, -1):
+        if _is_number(one, -1):
             return graph.make("neg", dtype, other)
         if not _is_lane(one) and _is_lane(other) and other.op == "neg":  # the sign goes where all paths share it
             return graph.make("mul", dtype, graph.make("neg", dtype, one), other.args[0])
@@ -307,7 +307,7 @@ def _is_lane(entry: Entry) -> bool:
 
 
 def _div(graph, dtype, a, b):
-    if _says(b, 1):
+    if _is_number(b, 1):
         return a
     return _zero(dtype) if dtype.kind == "f" and _is(a, 0) and not is_known(b) else None
 
@@ -323,9 +323,9 @@ def _select(graph, dtype, which, yes, no):
     if _same(yes, no):
         return yes
     if dtype == BOOL:
-        if _says(yes, True) and _says(no, False):
+        if _is_number(yes, True) and _is_number(no, False):
             return which
-        if _says(yes, False) and _says(no, True):
+        if _is_number(yes, False) and _is_number(no, True):
             return graph.make("not", BOOL, which)
         if no is which:
             return graph.make("and", BOOL, which, yes)
@@ -335,23 +335,23 @@ def _select(graph, dtype, which, yes, no):
 def _and(graph, dtype, a, b):
     if dtype != BOOL:
         return None
-    if _says(a, True) or a is b:
+    if _is_number(a, True) or a is b:
         return b
-    if _says(b, True):
+    if _is_number(b, True):
         return a
     if isinstance(b, Node) and b.op == "select" and b.args[0] is a:
         return graph.make("and", BOOL, a, b.args[1])
-    return np.False_ if _says(a, False) or _says(b, False) else None
+    return np.False_ if _is_number(a, False) or _is_number(b, False) else None
 
 
 def _or(graph, dtype, a, b):
     if dtype != BOOL:
         return None
-    if _says(a, False) or a is b:
+    if _is_number(a, False) or a is b:
         return b
-    if _says(b, False):
+    if _is_number(b, False):
         return a
-    return np.True_ if _says(a, True) or _says(b, True) else None
+    return np.True_ if _is_number(a, True) or _is_number(b, True) else None
 
 
 def _gt(graph, dtype, a, b):

@@ -44,7 +44,7 @@ class AtPoints:
 
     def __init__(self, function: Callable, in_axes: Any = 0, few: int = 0):
         self.function, self.in_axes, self.few = function, in_axes, few
-        self._made: dict[Any, tuple[Any, Any]] = {}
+        self._cache: dict[Any, tuple[Any, Any]] = {}
         self._axes: dict[Any, tuple[list[int | None], tuple[bool, ...]]] = {}
 
     def __call__(self, *arguments: Any) -> Any:
@@ -63,9 +63,9 @@ class AtPoints:
                 except uncompiled.Compile:
                     self.few = 0
             key = (tree, differs, shapes)
-            if key not in self._made:
-                self._made[key] = self._compiled(tree, differs, shapes)
-            compiled, shape = self._made[key]
+            if key not in self._cache:
+                self._cache[key] = self._compiled(tree, differs, shapes)
+            compiled, shape = self._cache[key]
             return jax.tree.unflatten(shape, compiled(arrays))
 
     def _axes_of(self, arguments: tuple) -> tuple[list[int | None], tuple[bool, ...]]:
@@ -80,16 +80,16 @@ class AtPoints:
         """The results by NumPy; raises uncompiled.Compile."""
         points = next(len(a) for a, own in zip(arrays, differs, strict=True) if own)
         key = (tree, differs, shapes, points)
-        if key not in self._made:
+        if key not in self._cache:
             closed, shape = self._traced(tree, shapes)
             if holds(closed, "while") or holds(closed, "scan"):
                 raise uncompiled.Compile("a loop iterates often enough for compiling to pay")
             if points == 1:
-                self._made[key] = functools.partial(_at_the_point, closed, differs), shape
+                self._cache[key] = functools.partial(_at_the_point, closed, differs), shape
             else:
                 trace = jax.make_jaxpr(_mapped(closed, differs))(*arrays)
-                self._made[key] = functools.partial(uncompiled.run, trace), shape
-        run, shape = self._made[key]
+                self._cache[key] = functools.partial(uncompiled.run, trace), shape
+        run, shape = self._cache[key]
         with jax.ensure_compile_time_eval():
             return jax.tree.unflatten(shape, run(*arrays))
 
@@ -100,11 +100,11 @@ class AtPoints:
             return self.function(*jax.tree.unflatten(tree, leaves))
 
         key = (tree, shapes)
-        if key not in self._made:
+        if key not in self._cache:
             examples = [jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in shapes]
             closed, out = jax.make_jaxpr(flat, return_shape=True)(*examples)
-            self._made[key] = closed, jax.tree.structure(out)
-        return self._made[key]
+            self._cache[key] = closed, jax.tree.structure(out)
+        return self._cache[key]
 
     def _compiled(self, tree: Any, differs: Sequence[bool], shapes: Sequence[tuple]) -> tuple[Callable, Any]:
         """The function from the arrays to the results, and the structure of these."""
