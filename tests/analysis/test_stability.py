@@ -57,7 +57,7 @@ def test_the_erratum_of_7_2():
     assert closed_form(stiff.RK1W2.table, -1.0, 1.0, printed=True) == pytest.approx(0.51113, abs=5e-6)
     for table in (stiff.RK1W3.table,):
         assert closed_form(table, -1.0, 1.0, printed=True) == closed_form(table, -1.0, 1.0)
-    with pytest.raises(ValueError, match="3 stages, and Trapezoidal has 2"):
+    with pytest.raises(ValueError, match="3 stages, but Trapezoidal has 2"):
         closed_form(stiff.Trapezoidal.table, -1.0, 1.0)
 
 

@@ -116,7 +116,9 @@ def _coefficients(sde: SDE, evaluated: _Evaluated, t: tuple[float, float]) -> tu
 
     path = scipy.integrate.solve_ivp(closed, t, _packed(sde), dense_output=True, method="RK45", rtol=1e-6, atol=1e-9)
     if not path.success:
-        raise NoControl(f"control: the moments of the linearised problem have no end ({path.message})")
+        raise NoControl(
+            f"control: the moments of the linearised problem could not be followed to the end ({path.message})"
+        )
     for degree in DEGREES:
         s = chebyshev.chebpts1(degree + 1)
         times = 0.5 * (t[0] + t[1]) + 0.5 * (t[1] - t[0]) * np.append(s, 0.5 * (s[1:] + s[:-1]))

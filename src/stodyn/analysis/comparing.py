@@ -93,7 +93,7 @@ def compare(
     weak_draws = [m.name for m in compared if not follows_path(m.needs, problem.m)]
     if f is None and weak_draws:
         raise ValueError(
-            f"methods: the draws of {weak_draws[0]} share moments with a Brownian path and are not one: its paths have "
+            f"methods: the draws of {weak_draws[0]} share moments with a Brownian path but are not one: its paths have "
             "no error of their own. Give a function as `quantity`, or leave it out."
         )
     reference = best_reference(problem, compared[0])

@@ -108,7 +108,7 @@ def conformal_factor(problem: Hamiltonian, method: Method | str, x: Any, noise: 
     friction = frictions(problem)
     N = problem.n // 2
     if any(np.abs(Γ - Γ[0, 0] * np.eye(N)).max() > 0 for Γ in friction):
-        raise ValueError("problem: a conformal flow has friction -ν p, ν a number, and here some Γ is another matrix")
+        raise ValueError("problem: a conformal flow has friction -ν p, ν a number, but here some Γ is another matrix")
     J, Ω = jacobian(problem, method, x, noise, t), symplectic_form(N)
     pulled = J.T @ Ω @ J
     c = float(np.sum(pulled * Ω) / np.sum(Ω * Ω))

@@ -295,7 +295,7 @@ def closed_form(table: StiffTable, h: ArrayLike, k: ArrayLike, printed: bool = F
     if not isinstance(table, StiffTable):
         raise TypeError(f"table: expected a StiffTable, such as sd.method('RK1W2').table, got {table!r}")
     if len(table.A) != 3:
-        raise ValueError(f"table: the formulas are for 3 stages, and {table.name} has {len(table.A)}")
+        raise ValueError(f"table: the formulas are for 3 stages, but {table.name} has {len(table.A)}")
     A, B1, B2, B3 = (np.array([[float(x) for x in row] for row in m]) for m in (table.A, table.B1, table.B2, table.B3))
     h, k = np.broadcast_arrays(np.asarray(h), np.asarray(k))
     (a11, _, _), (a21, a22, _), (a31, a32, a33) = A

@@ -110,7 +110,7 @@ def simulated(
 
 
 def _thinned(times: np.ndarray, count: int) -> list[float]:
-    """Every so many times that about `count` are left, and the last."""
+    """Evenly chosen times, about `count` of them, and the last."""
     some = times[:: max(1, (len(times) - 1) // count)]
     return some.tolist() if some[-1] == times[-1] else [*some.tolist(), float(times[-1])]
 

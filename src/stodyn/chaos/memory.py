@@ -12,5 +12,5 @@ def refuse_too_large(numbers: float, what: str, instead: str) -> None:
     there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if 8.0 * numbers > SHARE * there:
         raise MemoryError(
-            f"{what} would take {8e-9 * numbers:.3g} GB, and this machine has {there / 1e9:.1f} GB. {instead}"
+            f"{what} would take {8e-9 * numbers:.3g} GB, but this machine has {there / 1e9:.1f} GB. {instead}"
         )

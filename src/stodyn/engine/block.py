@@ -366,7 +366,7 @@ class BlockRunner:
         return gathered.result()
 
     def state_after(self, members: Members, feed, steps: int) -> tuple[Array, ...]:
-        """The method's state after so many steps."""
+        """The method's state after that many steps."""
         state, first = self.begin(members)[0], 0
         while first < steps:
             last = min(self.plan.end(first, self.plan.longest), steps)

@@ -49,8 +49,9 @@ def sums_of(count: int) -> int:
 
 
 def blocks_together(operations: int, numbers: int) -> int:
-    """Blocks of paths that should run at a time on one processor of a card, of a step of so many operations on a state
-    of so many numbers: as many as hide the time that an instruction takes, and leave registers for the state."""
+    """How many blocks of paths should run at a time on one processor of a card, for a step of that many operations on a
+    state of that many numbers: as many as hide the time that an instruction takes, and leave registers for the state.
+    """
     wanted = next(blocks for most, blocks in CROWDED if operations <= most)
     return max(min(wanted, REGISTERS // (2 * numbers + OWN)), 2)
 
@@ -99,7 +100,7 @@ def text(
 
 
 def module(functions: Sequence[Function], most: int) -> str:
-    """Kernels that sum at most so many numbers at a time, with what they share and call."""
+    """Kernels that sum at most that many numbers at a time, with what they share and call."""
     shared = f"@shared = internal addrspace(3) global [{2 * most * JOINING // WARP} x double] undef, align 8\n"
     return shared + rows.module(functions, for_gpu=True)
 

@@ -1,7 +1,7 @@
 """A method's step on a large system as kernels of a GPU: the loops of engine/looped.py, the path as the fastest index.
 
 Entry k of an array is row k over the paths, so that neighbouring threads read neighbouring numbers. The threads
-of a block take some paths, and of each loop every so many entries,
+of a block take some paths, and of each loop entries at a fixed distance,
 
     thread (path p, share s):   for each loop of the step:  for (i = s; i < n; i += shares): entry i of path p;  barrier
 

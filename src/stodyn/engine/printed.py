@@ -83,7 +83,7 @@ class Printed:
             raise FloatingPointError(f"{np.count_nonzero(bad)} of {np.count_nonzero(members.member)}")
 
     def states_after(self, spec: Spec, plan: Plan, members: Members, supply: Supply, steps: int) -> np.ndarray:
-        """The method's states of the first paths after so many steps."""
+        """The method's states of the first paths after that many steps."""
         work = _Work(self, spec, members, 0, supply, plan)
         work.begin()
         starting = min(self.source.traced.starting_steps, steps)

@@ -116,7 +116,7 @@ class SingleSteps(ABC):
 
     @abstractmethod
     def states_after(self, layout: Layout, paths: int, steps: int) -> np.ndarray:
-        """The method's states (scalars, paths) of the first paths after so many steps."""
+        """The method's states (scalars, paths) of the first paths after that many steps."""
 
     @abstractmethod
     def stepper(self, layout: Layout, normals: Mapping[str, np.ndarray], count: int) -> Step:
@@ -141,7 +141,7 @@ def lanes_of(layout: Layout, block: int, multiple: int = LANE_MULTIPLE) -> int:
 
 
 def lanes_for(paths: int, multiple: int = LANE_MULTIPLE) -> int:
-    """Lanes for so many paths."""
+    """The number of lanes for that many paths."""
     return -(-paths // multiple) * multiple
 
 

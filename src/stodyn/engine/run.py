@@ -41,7 +41,7 @@ class Run(Job):
     first_block: int = 0
 
     def grown(self, paths: int) -> Run:
-        """The same run with so many paths, of which those of this one's whole blocks are done."""
+        """The same run with that many paths, of which those of this one's whole blocks are done."""
         layout = dataclasses.replace(self.layout, paths=paths)
         more = dataclasses.replace(self, layout=layout, first_block=self.layout.whole_blocks)
         if "identity" in self.__dict__:  # which does not say how many paths there are, and takes time to find

@@ -108,9 +108,9 @@ def simulate(
         Path k has the same noise, start and parameters whatever the method and the number of paths, and the result is
         the same on any number of threads. Of the expansions only Sampling needs a seed.
     collect : statistic or sequence of them, optional
-        From stodyn.statistics: Moments (the default), Histogram, Paths, Observable, ... Each looks every= so many steps
-        or at= some times. One that says neither looks where the first one that does looks or, if none does, at about
-        100 times.
+        From stodyn.statistics: Moments (the default), Histogram, Paths, Observable, ... Each looks after every
+        `every` steps or `at` given times. One that says neither looks where the first one that does looks or, if none
+        does, at about 100 times.
     on_failure : "raise" or "record"
         "raise" stops with PathsFailed. "record" continues without the failed paths and returns failed_path,
         failure_time and failure_cause along the dimension `failure`; `sound` counts the paths that are left.
@@ -207,7 +207,7 @@ def simulate(
 def described(
     problem: Any, method: Catalogued, t: Any, dt: Any, collect: Any, dtype: str, paths: Any, stop: Stop | None = None
 ) -> Spec:
-    """The checked spec of a run with so many paths; warns of numbers that were rounded before it."""
+    """The checked spec of a run with that many paths; warns of numbers that were rounded before it."""
     spec = describe(problem, method, t, dt, collect, dtype, stop)
     check_paths(spec, int(paths))
     rounded = rounded_numbers(spec)
@@ -254,7 +254,7 @@ def dataset(tally: Tally, where: Place, further: dict[str, Any], began: float) -
 def run_of(
     spec: Spec, paths: int, seed: int, executor: str = "auto", devices: tuple = (), block: Count | None = None
 ) -> Run:
-    """A run of so many paths: its blocks, and how they are computed."""
+    """A run of that many paths: its blocks, and how they are computed."""
     if executor not in programs.EXECUTORS:
         expected = ", ".join(map(repr, programs.EXECUTORS))
         raise ValueError(f"executor: expected one of {expected}, got {executor!r}")

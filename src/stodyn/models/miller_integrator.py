@@ -27,7 +27,7 @@ def miller_integrator(
     tolerance : float
         The relative half-width of the uniform distributions.
     sections : int
-        If positive, the signal comes through an RC ladder of so many sections, with uncertain capacitors too.
+        If positive, the signal comes through an RC ladder of that many sections, with uncertain capacitors too.
     R_line, C_line : float
         The resistance and the capacitance of a section.
 

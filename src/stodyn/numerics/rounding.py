@@ -21,7 +21,7 @@ from jax.extend import core
 from stodyn.numerics.printing.elementary import NAMES as FUNCTIONS
 from stodyn.numerics.printing.trace import INLINED, WHOLE, interpret
 
-CHANGE, SAMPLES = 32, 8  # changes are up to this many ε, and made so many times
+CHANGE, SAMPLES = 32, 8  # changes are up to this many ε, and made this many times
 SUMS = {"add", "add_any", "sub"}
 SUMS_OF_MANY = {"reduce_sum", "dot_general", "cumsum", "scatter-add", "scatter_add", "execute_instructions"}
 WITH_TRACES = {"cond", "while", "scan", "custom_linear_solve", WHOLE}  # taken as one operation

@@ -32,7 +32,7 @@ SYMMETRIC = 1e-10  # relative: asymmetry that the rounding of a finite-element p
 NEGATIVE = 1e-10  # relative: eigenvalues below minus this are negative
 SAME = 1e-8  # relative: frequencies no farther apart are the same but for rounding
 FULL = 0.25  # of the places of a matrix: a fuller one is multiplied as a dense one
-UNEVEN = 4  # rows so many times longer than the mean are not filled up with zeros
+UNEVEN = 4  # rows that are this many times longer than the mean are not filled up with zeros
 
 
 class Overdamped(UserWarning):

@@ -24,7 +24,7 @@ class Histogram(Statistic):
     edges : sequence of numbers
         The edges of the bins, increasing; the same for every component.
     every, at : int, sequence of numbers, optional
-        When: at every so many steps, or at these times. The run's own grid unless one of them is given.
+        When to look: after every `every` steps, or `at` these times; by default where the run's grid says.
 
     Notes
     -----

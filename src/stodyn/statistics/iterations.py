@@ -20,7 +20,7 @@ class Iterations(Statistic):
     Parameters
     ----------
     every, at : int, sequence of numbers, optional
-        When: at every so many steps, or at these times. The run's own grid unless one of them is given.
+        When to look: after every `every` steps, or `at` these times; by default where the run's grid says.
 
     Notes
     -----

@@ -172,7 +172,7 @@ class Moments(Averaged):
         Whether the covariance is kept. By default it is kept for at most 100 components; where it is left out, the
         attributes of `variance` say so.
     every, at : int, sequence of numbers, optional
-        When: at every so many steps, or at these times. The run's own grid unless one of them is given.
+        When to look: after every `every` steps, or `at` these times; by default where the run's grid says.
 
     Notes
     -----

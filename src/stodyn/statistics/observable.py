@@ -33,7 +33,7 @@ class Observable(Averaged):
     units : str, optional
         The units of the values, for labels.
     every, at : int, sequence of numbers, optional
-        When: at every so many steps, or at these times. The run's own grid unless one of them is given.
+        When to look: after every `every` steps, or `at` these times; by default where the run's grid says.
 
     Notes
     -----

@@ -21,8 +21,9 @@ class Paths(Statistic):
     count : int
         How many paths: numbers 0 to count - 1.
     every, at : int, sequence of numbers, optional
-        When: at every so many steps, or at these times. Unless one of them is given, every step is kept, or about 1000
-        of them if the run has more than 2000: a grid fine enough for drawing, whatever the other statistics use.
+        When to look: after every `every` steps, or `at` these times. Unless one of them is given, every step is kept,
+        or about 1000 of them if the run has more than 2000: a grid fine enough for drawing, whatever the other
+        statistics use.
 
     Notes
     -----

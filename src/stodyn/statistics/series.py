@@ -178,7 +178,7 @@ class Spectrum(_Series):
     after : float, optional
         The time from which on a path is used, for example after a transient.
     every, at : int, sequence of numbers, optional
-        When: at every so many steps, or at these equally spaced times. Every step unless one of them is given.
+        When to look: after every `every` steps, or `at` these equally spaced times; by default after every step.
 
     Notes
     -----
@@ -284,7 +284,8 @@ class Autocorrelation(_Series):
     after : float, optional
         The time from which on a path is used, for example after a transient.
     every, at : int, sequence of numbers, optional
-        When: at every so many steps, or at these equally spaced times. The run's own grid unless one of them is given.
+        When to look: after every `every` steps, or `at` these equally spaced times; by default where the run's grid
+        says.
 
     Notes
     -----

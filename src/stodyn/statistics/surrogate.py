@@ -23,7 +23,7 @@ class Surrogate(Statistic):
     density : int
         The number of bins of the densities; 0 for no densities.
     every, at : int, sequence of numbers, optional
-        When: at every so many steps, or at these times. The run's own grid unless one of them is given.
+        When to look: after every `every` steps, or `at` these times; by default where the run's grid says.
 
     Notes
     -----

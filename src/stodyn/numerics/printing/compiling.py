@@ -156,7 +156,7 @@ class Program:
         self._careful: Machine | None = None
 
     def machine(self, times: float) -> Machine:
-        """The machine that computes a function for so many more points or steps."""
+        """The machine that computes a function for that many more points or steps."""
         care = effort(self.operations)
         with self._choosing:
             self._worked += times * self.work

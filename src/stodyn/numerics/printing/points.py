@@ -34,7 +34,7 @@ class AtPoints:
 
     in_axes  as those of jax.vmap: 0 or -1 where an argument, or a part of it, has the points first or last, None where
              all points share it. Results have the points first
-    few      so many calls are computed by NumPy, where there are no loops: they cost less than compiling
+    few      this many calls are computed by NumPy, where there are no loops: they cost less than compiling
 
     Hold it for as long as the function stays the same: values that it reads from outside are read when it is traced.
     It works in double precision. It computes at once where it is called within a trace; do not enter
