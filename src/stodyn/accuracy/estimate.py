@@ -153,6 +153,8 @@ class Estimator:
         _check_lists(self.problem)
         _check_values(self.functional, self.problem, self.span[0])
         self.functional = self.functional.along(self.problem, self.span)
+        self.where: Place
+        self.devices: tuple[Any, ...]
         self.where, self.devices, _ = where or whereabouts(None, None, "cpu")
         if self.devices and points == "sobol":
             raise ValueError('points: Sobol points are made on the processor; give points="random", or device="cpu"')
