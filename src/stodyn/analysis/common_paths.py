@@ -18,7 +18,7 @@ from stodyn.engine.follow import States
 from stodyn.engine.layout import Layout, Members
 from stodyn.engine.programs import lanes_of
 from stodyn.engine.spec import Spec, matched
-from stodyn.engine.traces import looks_of
+from stodyn.engine.traces import traced_functions_of
 from stodyn.methods.contract import Method
 from stodyn.methods.measured import measuring
 from stodyn.noise import iterated, wiener
@@ -133,7 +133,7 @@ class _Stepper:
         def traced_anew() -> Any:
             return spec.traced_anew().traced
 
-        traced = kept_traces.kept(problem, looks_of(problem), along, traced_anew)
+        traced = kept_traces.of_step(problem, traced_functions_of(problem), along, traced_anew)
         self.described = dataclasses.replace(spec, traced=traced)
 
     def spec(self, t: float, h: float, steps: int) -> Spec:

@@ -274,7 +274,7 @@ class Passage(Averaged):
         }
         middle, between = self._between(summary, count, labels.times)
         variables |= {name: Variable((f"{self.name}_middle",), *values) for name, values in between.items()}
-        warned: tuple[Warning, ...] = self._failed(summary, count[-1], float(run.times[-1]))
+        warned: tuple[Warning, ...] = self._failed(summary, count[-1], float(labels.times[-1]))
         if self.mean:
             mean = _mean(summary, count, labels.times[-1], self.marks)
             variables |= {
