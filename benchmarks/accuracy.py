@@ -26,7 +26,7 @@ from stodyn import statistics as st
 from stodyn.accuracy.estimate import Estimator
 from stodyn.engine.until import Watch
 from stodyn.statistics import Observable, functional
-from stodyn.statistics.contract import Labels as Labels
+from stodyn.statistics.contract import Labels
 from stodyn.statistics.moments import Sums
 
 R, SIGMA = 0.05, 0.2

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.usefixtures("quick_compiling_everywhere")
 
 @pytest.mark.long("tests/claims measures the order with general noise")
 def test_strong_orders_of_two_coordinates_with_two_channels_that_do_not_commute():
-    """The double pendulum; one coordinate and one channel are error_curves with every other claim (tests/claims)."""
+    """The double pendulum; one coordinate and one channel are measured with every other claim (tests/claims)."""
     problem, expected = PROBLEMS["double pendulum, two channels"]
     found = error_curves(problem, level=1 - 1e-6, paths=200, steps=(16, 32, 64), T=0.5)
     for order, true in zip((1.0, 1.5, 2.0), expected, strict=True):

@@ -101,8 +101,10 @@ def error_curves(
     steps: Sequence[int] = STEPS,
     refine: int = 8,
     paths: int = 400,
+    T: float = 1.0,
+    level: float = 0.99,
 ) -> dict[tuple[Any, str], ErrorCurve]:
-    """(order, quantity) -> its errors at time 1, all methods and steps on the same paths.
+    """(order, quantity) -> its errors at T, all methods and steps on the same paths.
 
     The reference is order 2.0 with ρ = 1, where φ is the acceleration itself, at a step `refine` times finer than the
     finest; its own error is estimated by its difference from twice that step. The problem has accelerations=True.
@@ -111,9 +113,9 @@ def error_curves(
     truth = StochasticAlpha(rho=1.0, order=2.0)
     factors = tuple(fine // k for k in steps)
     runs = [PathRun(truth, (1, 2)), *(PathRun(StochasticAlpha(rho=rho, order=order), factors) for order in orders)]
-    blocks = [states for _, states in common_paths(problem, runs, (0.0, 1.0), fine, paths, seed=1)]
+    blocks = [states for _, states in common_paths(problem, runs, (0.0, T), fine, paths, seed=1)]
     reference, *others = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
-    h, N, result = 1.0 / np.array(steps), problem.N, {}
+    h, N, result = T / np.array(steps), problem.N, {}
     for order, ends in zip(orders, others, strict=True):
         for k, quantity in enumerate(QUANTITIES):
             part = slice(k * N, (k + 1) * N)
@@ -123,7 +125,7 @@ def error_curves(
             doubts = {"the reference's own error": np.full(len(steps), own)}
             errors = Errors(np.sqrt(mean), doubts, np.sum(~np.isfinite(square), axis=0), 0.5 * (square / mean - 1.0))
             last = float(np.log2(errors.error[-2] / errors.error[-1]) / np.log2(steps[-1] / steps[-2]))
-            result[order, quantity] = ErrorCurve(h, errors.error, errors.stderr, errors.fit(h, level=0.99), last)
+            result[order, quantity] = ErrorCurve(h, errors.error, errors.stderr, errors.fit(h, level), last)
     return result
 
 
