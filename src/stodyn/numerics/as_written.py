@@ -1,8 +1,9 @@
 """Traces that XLA compiles as they are written.
 
 XLA takes log(exp(x)) for x, exp(x) exp(y) for exp(x + y), exp(x)/exp(y) for exp(x - y) and exp(x)^y for exp(x y). Where
-an exponential overflows or underflows these differ: log(exp(800)) is ∞ in IEEE's arithmetic and in printed programs. A
-barrier in front of what reads such an exponential keeps it. It costs some speed, so that other traces stay as they are.
+an exponential overflows or underflows these differ: log(exp(800)) is ∞ in IEEE's arithmetic and in printed programs.
+XLA also takes (x > 0) y for a choice between y and 0, which differs where y is not finite. A barrier in front of what
+reads such an exponential or truth value keeps it. It costs some speed, so that other traces stay as they are.
 """
 
 from __future__ import annotations
@@ -13,28 +14,32 @@ import jax
 from jax import lax
 from jax.extend import core
 
-from stodyn.numerics.printing.trace import equations_of, interpret
+from stodyn.numerics.printing.trace import INLINED, equations_of, interpret
 
 EXPONENTIALS = {"exp", "exp2"}
 SHAPED = {"broadcast_in_dim", "reshape", "squeeze", "neg", "transpose"}  # what XLA looks through, or moves elsewhere
 MERGED = {"log": 1, "pow": 1, "mul": 2, "div": 2}  # what XLA rewrites, and with how many exponentials
-OPENED = {"jit", "pjit", "closed_call"}
+OPENED = INLINED - {"custom_vmap_call"}  # whose own rule says how it is mapped
 LOOPS = {"while", "scan", "cond"}
 
 
 def as_written(trace: core.ClosedJaxpr) -> core.ClosedJaxpr:
-    """The trace with barriers behind the exponentials that XLA would merge with what reads them."""
-    if all(equation.primitive.name not in EXPONENTIALS for equation in equations_of(trace.jaxpr)):
+    """The trace with barriers behind the exponentials and truth values that XLA would merge with what reads them."""
+    if not any(map(_is_merged, equations_of(trace.jaxpr))):
         return trace
     exponentials: dict[int, Any] = {}  # by identity; held, so that no other value takes it
+    truths: dict[int, Any] = {}
     changed = False
 
     def apply(equation: Any, values: list[Any]) -> list[Any]:
         nonlocal changed
         name, params = equation.primitive.name, equation.params
         among = [id(value) in exponentials for value in values]
-        if sum(among) >= MERGED.get(name, len(values) + 1):
-            values = [lax.optimization_barrier(v) if is_one else v for v, is_one in zip(values, among, strict=True)]
+        held = among if sum(among) >= MERGED.get(name, len(values) + 1) else [False] * len(values)
+        if name == "mul":
+            held = [is_one or id(value) in truths for is_one, value in zip(held, values, strict=True)]
+        if any(held):
+            values = [lax.optimization_barrier(v) if is_one else v for v, is_one in zip(values, held, strict=True)]
             changed = True
         if name in LOOPS:
             inside = {key: _inside(value) for key, value in params.items()}
@@ -42,8 +47,9 @@ def as_written(trace: core.ClosedJaxpr) -> core.ClosedJaxpr:
             params = inside
         results = equation.primitive.bind(*values, **params)
         results = results if equation.primitive.multiple_results else [results]
-        if name in EXPONENTIALS or (name in SHAPED and among[0]):
-            exponentials[id(results[0])] = results[0]
+        for those, is_one in ((exponentials, name in EXPONENTIALS), (truths, _is_of_truth(equation))):
+            if is_one or (name in SHAPED and id(values[0]) in those):
+                those[id(results[0])] = results[0]
         return results
 
     def walked(*inputs: Any) -> list[Any]:
@@ -52,6 +58,16 @@ def as_written(trace: core.ClosedJaxpr) -> core.ClosedJaxpr:
     shapes = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype, weak_type=v.aval.weak_type) for v in trace.jaxpr.invars]
     rewritten = jax.make_jaxpr(walked)(*shapes)
     return rewritten if changed else trace
+
+
+def _is_of_truth(equation: Any) -> bool:
+    """Whether an operation makes a number of a truth value."""
+    return equation.primitive.name == "convert_element_type" and equation.invars[0].aval.dtype == bool
+
+
+def _is_merged(equation: Any) -> bool:
+    """Whether XLA may merge the result of an operation with what reads it."""
+    return equation.primitive.name in EXPONENTIALS or _is_of_truth(equation)
 
 
 def _inside(value: Any) -> Any:
