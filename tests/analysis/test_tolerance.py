@@ -10,6 +10,7 @@ from stodyn.models.ornstein_uhlenbeck import ornstein_uhlenbeck
 from stodyn.noise.distribution import Uniform
 from stodyn.problems.mechanical import Mechanical
 from stodyn.problems.sdae import SDAE
+from stodyn.results import provenance
 
 RANDOM = {"rate": Uniform(0.5, 1.5), "sigma": Uniform(0.3, 0.7)}
 RUN = {"t": (0.0, 1.0), "dt": 1.0 / 64, "paths": 4096, "seed": 5, "at": [0.5, 1.0]}
@@ -40,7 +41,8 @@ def test_ornstein_uhlenbeck(route):
         assert first[0] == pytest.approx(float(one["variance_parameters"]), abs=1e-3)
         assert abs(first[1]) < 5.0 * one["variance_first_stderr"].values[1] + 1e-9
         assert float(one["variance_stderr"]) < 0.05 * float(one["variance"])
-    assert found.attrs["provenance"].count("Uniform(0.5, 1.5)")
+    record = provenance(found)
+    assert "Uniform(0.5, 1.5)" in str(record["random"]) and record["steps"] > 0 and record["dt"] > 0
 
 
 def test_common_noise_makes_small_parameter_parts_visible():
