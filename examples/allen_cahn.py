@@ -5,7 +5,10 @@ and time, on a ring of 1000 nodes: it separates into phases u = ±1, whose walls
 meet and annihilate, while noise makes new ones. The map shows one path. In the long run
 the field is Gibbs distributed, and because each node is coupled to its neighbours only,
 the exact mean of u² on this lattice follows from the leading eigenvector of a transfer
-matrix. Domain: large systems """
+matrix.
+
+Domain: large systems
+"""
 
 import jax.numpy as jnp
 import matplotlib.pyplot as plt

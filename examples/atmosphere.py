@@ -3,8 +3,10 @@
 Balls under gravity and friction, kicked by thermal noise, bounce off an elastic floor;
 impacts are located within the steps. In equilibrium a ball has the density exp(-(v²/2 + g
 x)/T), whatever the friction: the barometric formula. The picture shows the density of the
-heights, which falls by a factor e every T/g, the mean height. Domain: particles and
-plasma """
+heights, which falls by a factor e every T/g, the mean height.
+
+Domain: particles and plasma
+"""
 
 import numpy as np
 

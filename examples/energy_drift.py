@@ -5,7 +5,10 @@ its mean energy grows by exactly σ²/2 per unit of time, whatever the amplitude
 time of 480 at the step 0.3, Heun's method adds energy of its own in every step; Störmer
 and Verlet's, which steps the structure of the equations, does not. With friction γ an
 area of phase space shrinks by exp(-γ h) in a step, and ConformalVerlet keeps that too, to
-rounding. Domain: particles and plasma """
+rounding.
+
+Domain: particles and plasma
+"""
 
 import jax.numpy as jnp
 import matplotlib.pyplot as plt

@@ -5,7 +5,10 @@ well, at -1. Paths stop where they reach the top of the barrier at 0, also betwe
 steps, and cost nothing from then on. The picture shows how many are still in the well:
 after a short delay they leave at a constant rate, as memoryless events do. The mean time
 is compared with the quadrature of exp(2 (V(y) - V(z))/σ²) over z < y that Fokker and
-Planck's equation leads to. Domain: particles and plasma """
+Planck's equation leads to.
+
+Domain: particles and plasma
+"""
 
 import matplotlib.pyplot as plt
 import numpy as np

@@ -5,7 +5,10 @@ the faster it moves: d(rate) = (-g sin(angle) - drag rate) dt + gust (1 + |rate|
 picture shows six of the paths, their mean, and the band of two standard deviations, which
 is wide because some pendulums go over the top. No closed form is known, but energy must
 balance: beside the angle and the rate each path sums what gusts bring and drag takes, and
-without this sum the mean energy at the end is that of the start. Domain: first steps """
+without this sum the mean energy at the end is that of the start.
+
+Domain: first steps
+"""
 
 import jax.numpy as jnp
 

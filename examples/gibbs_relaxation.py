@@ -4,7 +4,10 @@ Particles in a wave with Lenard and Bernstein's collisions: dx = v dt, dv = (-E 
 ν v) dt + √(2ν) dW on a circle. At the start a third of them is a beam at v = 4 on the
 tail of a Maxwellian. Phase space shows how the beam is sheared, slowed and mixed, until
 the density is exp(-v²/2 - E sin(4πx)/(4π)) whatever the start was, and with it the mean
-energy. ConformalVerlet treats the friction exactly. Domain: particles and plasma """
+energy. ConformalVerlet treats the friction exactly.
+
+Domain: particles and plasma
+"""
 
 import jax.numpy as jnp
 import matplotlib.pyplot as plt

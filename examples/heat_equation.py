@@ -5,7 +5,9 @@ time and u = 0 at both ends, on 100 nodes. The fastest mode decays 4000 times as
 the slowest, so that an explicit step would have to be below 5e-5; the trapezoidal rule
 takes steps eighty times as long and gives every mode its exact stationary variance. The
 picture shows some states and the variance along the rod with the closed form x (1 - x)/2.
-Domain: large systems """
+
+Domain: large systems
+"""
 
 import jax.numpy as jnp
 import matplotlib.pyplot as plt

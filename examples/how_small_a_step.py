@@ -5,8 +5,10 @@ its variance is σ²/(4 ζ ω³). A method at step h delivers another variance. 
 equations stodyn computes it exactly from the method's own step, so that nobody has to
 guess a step or run a convergence study. The picture shows the error of the variance
 against the step. For 1 %, Heun's method takes steps two hundred times as long as
-Euler-Maruyama does; the dip in its curve is where its error changes sign. Domain: first
-steps """
+Euler-Maruyama does; the dip in its curve is where its error changes sign.
+
+Domain: first steps
+"""
 
 import matplotlib.pyplot as plt
 import numpy as np

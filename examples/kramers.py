@@ -5,7 +5,10 @@ switches from one bottom to the other. Kramers' formula for the mean time, √2 
 with the barrier ΔV = 1/4, holds where the barrier is high beside T. The picture shows it
 over ΔV/T (an Arrhenius plot) with simulated times and with the exact ones, which are
 double integrals. The formula has the right slope, but its times are still 12 % too short
-at ΔV = 4 T. Domain: particles and plasma """
+at ΔV = 4 T.
+
+Domain: particles and plasma
+"""
 
 import matplotlib.pyplot as plt
 import numpy as np

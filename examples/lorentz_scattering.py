@@ -5,8 +5,10 @@ Heavy ions turn an electron's velocity and leave its speed alone: dx = v dt, dv 
 the rate ν, so that the mean square distance is t² at first and 2t/ν in the long run; the
 whole curve is 2 (t/ν - (1 - exp(-νt))/ν²). The picture shows some flights and this curve.
 The midpoint rule keeps the speed of every electron to rounding, at any step h; that it
-scatters too little by the factor 1 - ν h is what decides the step. Domain: particles and
-plasma """
+scatters too little by the factor 1 - ν h is what decides the step.
+
+Domain: particles and plasma
+"""
 
 import jax.numpy as jnp
 import matplotlib.pyplot as plt

@@ -4,7 +4,10 @@ A million particles in a quartic well in a heat bath, dq = p dt, dp = (-q - q³ 
 √T dW, for 400 steps each. The call is the same on a processor and on a GPU, where the
 whole step becomes one kernel: device="auto" takes a GPU where there is one. Without one
 this script takes fewer paths and says so. The picture shows the density of q at the end
-with Gibbs' density, whose mean square is the truth. Domain: running """
+with Gibbs' density, whose mean square is the truth.
+
+Domain: running
+"""
 
 import time
 

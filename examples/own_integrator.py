@@ -5,7 +5,10 @@ right where one number is held over a step. A Runge-Kutta loop that draws a fres
 in each of its four stages averages most of it away: the variance of this oscillator comes
 out 72 % too small. stodyn probes your step as a black box and gives the factor Γ on Q/dt.
 The picture shows the variance by both recipes, with the exact one. The step stays yours,
-in plain NumPy. Domain: choosing a method """
+in plain NumPy.
+
+Domain: choosing a method
+"""
 
 import matplotlib.pyplot as plt
 import numpy as np

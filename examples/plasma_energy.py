@@ -5,7 +5,10 @@ Maxwellian. sd.estimate takes the error that you want and finds method, steps an
 of paths; its error includes the bias of the step. In a field with separatrices paths at
 different steps soon part, so that multilevel sampling gains little, as the printed route
 says. The pictures show its levels and their cost. The truth is the balance dE[H]/dt = ν
-(1 - E v²), from another run. Domain: particles and plasma """
+(1 - E v²), from another run.
+
+Domain: particles and plasma
+"""
 
 import jax.numpy as jnp
 

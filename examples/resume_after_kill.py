@@ -4,7 +4,9 @@ With ledger="folder" a run writes every finished block of paths there. Here a se
 process begins a run and is killed in the middle, as by a crash or a power cut. The same
 call, made again, reads the blocks that are there and computes the rest: the result equals
 that of an uninterrupted run bit for bit. The picture shows when each block was finished.
-Domain: running """
+
+Domain: running
+"""
 
 import subprocess
 import sys

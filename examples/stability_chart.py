@@ -5,7 +5,10 @@ decays too depends on h = λ Δt and k² = μ² Δt alone, so that one chart say
 are allowed. The shaded regions are those of three methods, computed from their own steps;
 the dashed line is the limit of the equation itself. Euler-Maruyama and Milstein are
 stable for short steps only, Milstein even less. The implicit Euler method is stable also
-where the equation is not. Domain: choosing a method """
+where the equation is not.
+
+Domain: choosing a method
+"""
 
 import numpy as np
 

@@ -4,7 +4,10 @@ A bit is a particle in a double well, tilted by a signal: dx = (x - x³ + tilt) 
 dW. The map shows the share of particles in the right well after a long time, over the
 tilt and the temperature T, from one call that runs every pair on the same Brownian paths.
 The dashed lines are where Gibbs' density exp(-V(x)/T) puts 10, 30, 50, 70 and 90 %: the
-colder, the more sharply the bit follows its signal. Domain: running """
+colder, the more sharply the bit follows its signal.
+
+Domain: running
+"""
 
 import jax.numpy as jnp
 import numpy as np

@@ -5,7 +5,10 @@ Noise that depends on the state must say how it is meant. In Ito's sense the mea
 exp(-0.1 t): it decays. In Stratonovich's sense, the limit of noise with a short memory,
 it is exp((-0.1 + 0.6²/2) t): it grows. The picture shows both means, with bands of two
 standard errors, over the same Brownian paths. One word in the problem decides; methods of
-either kind solve both. Domain: first steps """
+either kind solve both.
+
+Domain: first steps
+"""
 
 import matplotlib.pyplot as plt
 import numpy as np

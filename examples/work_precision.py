@@ -5,7 +5,10 @@ picture shows how far they are from the true ones at the end, against the proces
 of a path: lower left is better. Where only a mean is wanted the second picture counts,
 the error of E x², in another order. Hollow points are within their sampling error. Make
 the same pictures of a problem of your own. This one is linear, so that the error of E x²
-is known without sampling. Domain: choosing a method """
+is known without sampling.
+
+Domain: choosing a method
+"""
 
 import stodyn as sd
 from stodyn.analysis import linear
