@@ -50,6 +50,13 @@ def test_numbers_without_a_whole_one_are_converted_as_xla_does(dtype):
     np.testing.assert_array_equal(found, jax.lax.convert_element_type(x, dtype))
 
 
+def test_more_cases_than_numpy_chooses_from():
+    def function(x):
+        return jax.lax.select_n(x.astype(np.int32), *(jnp.full(3, 10.0 * k) for k in range(70)))
+
+    np.testing.assert_array_equal(uncompiled.value(function, np.array([0.0, 33.0, 69.0])), [0.0, 330.0, 690.0])
+
+
 def test_what_numpy_has_no_word_for_is_left_to_jax():
     closed = jax.make_jaxpr(lambda x: jnp.linalg.inv(x))(np.eye(2))
     with pytest.raises(uncompiled.Compile):

@@ -1,5 +1,6 @@
 """Histograms count as NumPy does, and quantiles come with an error and a resolution that hold."""
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.stats
@@ -111,3 +112,14 @@ def test_quantiles_that_are_refused(brownian):
             sd.quantile(brownian, q)
     with pytest.raises(ValueError, match=r"run: no histogram was collected; add statistics\.Histogram"):
         sd.quantile(brownian.drop_vars("cumulative"), 0.5)
+
+
+def test_counts_under_vmap_are_those_in_print():
+    """Two components that differ, over paths of which one fails."""
+    start = PerPath(np.array([[0.2, 1.2], [0.3, -0.7], [2.0, 0.05], [60.0, 0.0]]))
+    problem = SDE(lambda t, x: jnp.where(x > 50.0, jnp.nan, 0.0), lambda t, x: jnp.zeros((2, 1)), start)
+    run = dict(t=(0, 1), dt=1.0, paths=4, seed=0, collect=st.Histogram(EDGES, every=1), on_failure="record")
+    by_print, mapped = (simulate(problem, EulerMaruyama, executor=way, **run) for way in ("printed", "vmap"))
+    np.testing.assert_array_equal(mapped["sound_in_histogram"], [4, 3])
+    np.testing.assert_array_equal(mapped["cumulative"], by_print["cumulative"])
+    np.testing.assert_allclose(mapped["cumulative"][1, 1], [0, 0, 1 / 3, 1 / 3, 2 / 3, 2 / 3, 2 / 3, 1])

@@ -33,6 +33,11 @@ def test_variances_of_eight_normal_numbers():
     assert by_student < 0.85
 
 
+def test_student_lies_about_the_mean():
+    low, high = intervals.limits(np.array([2.0]), np.array([0.5]), intervals.attributes("Student", PATHS), 0.9)
+    np.testing.assert_allclose([low, high], 2.0 + 0.5 * laws.t(PATHS - 1).ppf([[0.05], [0.95]]), rtol=1e-12)
+
+
 @pytest.mark.parametrize("p", [0.02, 0.3, 0.9])
 def test_probabilities_from_eight_counts(p):
     """Summed over all counts, no sampling: never below what is said, and within [0, 1]."""

@@ -233,3 +233,11 @@ def test_autocovariance_of_few_paths_is_not_biased_by_their_mean():
                       for series in groups(3, 40, 2000, seed=13)])  # fmt: skip
     stderr = found.std(axis=0) / np.sqrt(len(found))
     assert np.all(np.abs(found.mean(axis=0) - 0.9 ** np.arange(5)) < 5 * stderr) and np.all(stderr < 0.02)
+
+
+def test_the_band_of_one_segment_has_two_degrees_of_freedom():
+    found = folded(st.Spectrum(segment=32), stationary_series(1, 40, seed=14))
+    law = scipy.stats.chi2(2)
+    np.testing.assert_allclose(
+        found["spectrum_high"] / found["spectrum_low"], law.ppf(0.975) / law.ppf(0.025), rtol=1e-9
+    )

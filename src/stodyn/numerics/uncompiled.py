@@ -151,6 +151,14 @@ def _dot_general(a: np.ndarray, b: np.ndarray, *, dimension_numbers: Any, **_: A
     return np.einsum(f"{''.join(axes_a)},{''.join(axes_b)}->{''.join(batch + free)}", a, b)
 
 
+def _chosen(which: np.ndarray, *cases: np.ndarray) -> np.ndarray:
+    """Of each entry the case that `which` numbers; np.choose takes few cases alone."""
+    chosen = cases[0]
+    for k, case in enumerate(cases[1:], 1):
+        chosen = np.where(which == k, case, chosen)
+    return chosen
+
+
 def _converted(x: np.ndarray, *, new_dtype: Any, **_: Any) -> np.ndarray:
     """As XLA converts: NaN becomes the whole number 0, and what is too large for a type its largest number."""
     if x.dtype.kind != "f" or np.dtype(new_dtype).kind not in "iu":
@@ -180,7 +188,7 @@ EXACT: dict[str, Callable] = {
     "max": np.maximum, "min": np.minimum, "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal,
     "gt": np.greater, "ge": np.greater_equal, "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor,
     "not": np.invert, "square": np.square, "sqrt": np.sqrt, "is_finite": np.isfinite, "copy": np.array,
-    "select_n": lambda which, *cases: np.choose(np.asarray(which, np.intp), cases),
+    "select_n": _chosen,
 }  # fmt: skip
 REAL: dict[str, Callable] = {
     "div": np.divide, "exp": np.exp, "expm1": np.expm1, "log": np.log, "log1p": np.log1p, "sin": np.sin, "cos": np.cos,
