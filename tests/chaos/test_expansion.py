@@ -162,8 +162,9 @@ def test_sources_and_starts_that_depend_on_parameters():
 
 
 def test_bad_quantiles():
-    with pytest.raises(ValueError, match="quantiles are levels between 0 and 1"):
-        st.Surrogate(quantiles=(0.5, 1.0))
+    for levels in ((0.5, 1.0), (0.0, 0.5)):
+        with pytest.raises(ValueError, match="quantiles are levels between 0 and 1"):
+            st.Surrogate(quantiles=levels)
     with pytest.raises(ValueError, match="density is a number of bins"):
         st.Surrogate(density=-3)
 

@@ -241,3 +241,10 @@ def test_the_band_of_one_segment_has_two_degrees_of_freedom():
     np.testing.assert_allclose(
         found["spectrum_high"] / found["spectrum_low"], law.ppf(0.975) / law.ppf(0.025), rtol=1e-9
     )
+
+
+@pytest.mark.parametrize("paths", [2, 3, 40])
+def test_autocovariance_of_constants_is_their_unbiased_variance(paths):
+    x = np.random.default_rng(15).normal(size=paths)
+    found = folded(st.Autocorrelation(lags=3), np.broadcast_to(x[:, None, None], (paths, 1, 20)))
+    np.testing.assert_allclose(found["autocovariance"], x.var(ddof=1), rtol=1e-12)
