@@ -12,22 +12,8 @@ from stodyn.numerics.printing.rows import Frame, Function, address
 from stodyn.statistics.moments import Sums
 
 PARTIAL = 8  # sums that are added up side by side
-FRAME = (
-    "seen",
-    "rows",
-    "count",
-    "weight",
-    "lanes",
-    "stride",
-    "deviations",
-    "first",
-    "second",
-    "third",
-    "fourth",
-    "total",
-    "pairs",
-    "apart",
-)
+MOVING = ("seen", "weight", "total", "first", "second", "third", "fourth")  # other ones for each save
+FRAME = (*MOVING, "rows", "count", "lanes", "stride", "deviations", "pairs", "apart")
 
 
 def central_sums(
@@ -47,10 +33,11 @@ def central_sums(
     frame, run = Frame(FRAME), _machine()["sums"]
     frame.set(rows=np.ascontiguousarray(wanted, np.int64), count=n, lanes=lanes, stride=lanes,
               deviations=np.empty((n, lanes)), pairs=int(products), apart=n + 1 if products else 1)  # fmt: skip
-    here, weights, into = address(seen), address(weight), [address(array) for array in sums]
-    for k, save in enumerate(look.tolist()):
-        frame.set(seen=here + save * seen.strides[0], weight=weights + save * weight.strides[0],
-                  **{name: to + 8 * k * size for name, to, size in zip(shapes, into, sizes, strict=True)})  # fmt: skip
+    here = np.array([address(array) for array in (seen, weight, *sums)])
+    places = np.array([seen.strides[0], weight.strides[0]]) * look[:, None]
+    results = 8 * np.array(sizes) * np.arange(saves)[:, None]
+    for moving in here + np.hstack([places, results]):
+        frame.words[: len(MOVING)] = moving
         run(frame.address)
     return Sums(*sums)
 

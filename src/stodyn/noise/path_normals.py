@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike
 from stodyn.noise.stream import STREAMS
 from stodyn.noise.ziggurat import LAYERS, TAIL, layer_table
 from stodyn.numerics.printing import compiling
+from stodyn.numerics.printing.rows import address
 
 LANES = 8
 DEFINITION = "SFC64 and ziggurat per path, 1"  # part of a run's identity: renamed whenever a number changes
@@ -48,13 +49,14 @@ def states(key: np.ndarray, paths: ArrayLike, implementation: str | None = None)
     """
     given = np.atleast_1d(np.asarray(paths, dtype=np.uint64))
     more = -given.size % LANES
-    numbers = np.concatenate([given, given[-1:] + np.arange(1, more + 1, dtype=np.uint64)])
+    further = given[-1:] + np.arange(1, more + 1, dtype=np.uint64)
+    numbers = np.concatenate([given, further]) if more else np.ascontiguousarray(given)
     if _is_compiled(implementation):
         from stodyn.noise import path_normals_code
 
         groups = np.empty((numbers.size // LANES, 4, LANES), np.uint64)
         words = np.ascontiguousarray(key, np.uint64)
-        path_normals_code.compiled().seed(words.ctypes.data, numbers.ctypes.data, groups.ctypes.data, numbers.size)
+        path_normals_code.compiled().seed(address(words), address(numbers), address(groups), numbers.size)
         return groups
     moved = (numbers + U64(1)) * INCREMENT
     state = np.stack([*(_mixed(word + moved) for word in key), np.ones_like(moved)])
