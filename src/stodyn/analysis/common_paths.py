@@ -149,8 +149,9 @@ class _Stepper:
         steps, lanes = noise.W.shape[:2]
         if self.composes:
             parts = jax.tree.leaves(_without_length(noise))
-            leaves = [a.reshape(steps, lanes, math.prod(a.shape[2:])) for a in parts]
-            given = {"W": np.concatenate(leaves, axis=2).swapaxes(1, 2)}
+            leaves = [a.reshape(steps, lanes, math.prod(a.shape[2:])).swapaxes(1, 2) for a in parts]
+            numbers = np.empty((steps, sum(leaf.shape[1] for leaf in leaves), lanes))
+            given = {"W": np.concatenate(leaves, axis=1, out=numbers)}
         else:
             factor, counts = len(normals["W"]) // steps, self.method.needs.normals(self.m)
             given = {name: normals[name][factor - 1 :: factor, :count] for name, count in counts.items() if count}

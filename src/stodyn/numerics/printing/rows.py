@@ -19,8 +19,8 @@ from stodyn.numerics.printing.nodes import Entry, Node
 
 
 def words(values: np.ndarray) -> np.ndarray:
-    """Numbers as they are stored in rows: reals as doubles, others as 64-bit integers."""
-    return values.astype(float) if values.dtype.kind == "f" else values.astype(np.int64).view(float)
+    """Numbers as they are stored in rows: reals as doubles, others as 64-bit integers; to be read, not changed."""
+    return values.astype(float, copy=False) if values.dtype.kind == "f" else values.astype(np.int64).view(float)
 
 
 _byte = ctypes.c_char.from_buffer
@@ -146,5 +146,7 @@ def mapped(
 
 
 def typed(rows: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """Numbers of rows in their own type."""
-    return rows.astype(dtype) if dtype.kind == "f" else np.ascontiguousarray(rows).view(np.int64).astype(dtype)
+    """Numbers of rows in their own type; to be read, not changed."""
+    if dtype.kind == "f":
+        return rows.astype(dtype, copy=False)
+    return np.ascontiguousarray(rows).view(np.int64).astype(dtype)
