@@ -60,7 +60,7 @@ def test_what_is_compiled_is_kept_under_what_the_function_says():
         return scale * x
 
     assert at_points(scaled, np.ones(2)).tolist() == [2.0, 2.0]
-    kept = set(points._kept)
-    assert at_points(lambda x: 2.0 * x, np.ones(2)).tolist() == [2.0, 2.0] and set(points._kept) == kept
+    kept = set(points._loops)
+    assert at_points(lambda x: 2.0 * x, np.ones(2)).tolist() == [2.0, 2.0] and set(points._loops) == kept
     scale = 3.0
-    assert at_points(scaled, np.ones(2)).tolist() == [3.0, 3.0] and len(set(points._kept) - kept) == 1
+    assert at_points(scaled, np.ones(2)).tolist() == [3.0, 3.0] and len(set(points._loops) - kept) == 1

@@ -52,7 +52,7 @@ STIFF = 64.0  # decay times in the interval beyond which implicit methods are tr
 LONG = 64.0  # time constants in the interval beyond which structure-preserving methods are tried
 FEWEST, MOST_FIRST = 2, 4096  # steps of the coarsest level
 STARTS = 64  # random starts at which forces are looked at
-LOOKS = 512  # random times at which coefficients are evaluated
+RANDOM_TIMES = 512  # random times at which coefficients are evaluated
 CLOCK_LOOKS, CLOCKED = 8, 64  # times at which clocks are looked for, and components up to which
 KEEPING = (ShiftedConformalVerlet, ShiftedVerlet, ShiftedMidpoint)  # keep structure; the cheapest first
 HEATING = (PlatenWeak2, PlatenWeak2Pairs, TamedEuler)  # explicit; the last one more than the others
@@ -237,7 +237,7 @@ def _steps_in_time(problem: Any, functional: Functional, t: tuple[float, float])
         functions.append(lambda t, x, params: functional.value(problem, t, x, params))
     rng = np.random.default_rng(0)
     states = np.stack([x, x + (1.0 + np.abs(x)) * rng.standard_normal(x.shape)])
-    places = np.concatenate([np.linspace(0.0, 1.0, MOST_FIRST + 1), rng.random(LOOKS)])
+    places = np.concatenate([np.linspace(0.0, 1.0, MOST_FIRST + 1), rng.random(RANDOM_TIMES)])
     times = t[0] + (t[1] - t[0]) * places
     moved = np.repeat(states[:, None], len(places), axis=1)
     clocks = _clocks(problem, params, states, times)

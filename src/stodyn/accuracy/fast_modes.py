@@ -21,7 +21,7 @@ from stodyn.numerics.printing.points import AtPoints
 from stodyn.statistics.functional import Functional, Integral, Maximum, Probability, TimeAverage
 
 FLOW = 16  # implicit Euler steps along which the equations are linearised
-LOOKS = (0, 8, 16)  # after which of them
+OBSERVED_AFTER = (0, 8, 16)  # after which of them
 STATES = 4  # at each look: one on the path of the mean, the others spread around it
 MOST_STEPS = 2**15  # that may be asked for
 SHARE = 0.2  # of the error that may be damped out; it counts as bias
@@ -142,7 +142,7 @@ class FastModes:
         covariance, states, params = np.zeros((len(x), len(x))), [], self.problem.example_params()
         for k in range(FLOW + 1):
             f, A, g = (part[0] for part in self._drift(np.array([t + k * h]), x[None], params))
-            if k in LOOKS:
+            if k in OBSERVED_AFTER:
                 states.append(LinearisedAt(t + k * h, x, _root(covariance), A, g))
             with np.errstate(all="ignore"):
                 try:

@@ -59,7 +59,7 @@ RUNS_PER_BLOCK = 4  # runs per block, whose segments are made together
 SKEWED = 0.7  # c.o.v. of single runs beyond which their mean is too low most of the time
 FEW_ANCESTORS, FAR_FROM_IDEAL, DIFFERENT = 5, 2.0, 3.0  # limits beyond which a result is called doubtful
 CLOCK = 3  # place of the number of steps in a carry, from its end
-KEPT = 16  # paths with the event that are returned
+RETURNED_PATHS = 16  # paths with the event that are returned
 MOST_RUNS = 4096
 
 
@@ -704,7 +704,7 @@ def _dataset(job: Splits, outcomes: Sequence[Outcome], estimate: Estimate, began
         "path_steps": (("run",), np.array([one.steps for one in outcomes])),
     }
     coords: dict[str, Any] = {}
-    states, times, steps = paths_with_event(job, outcomes, KEPT)
+    states, times, steps = paths_with_event(job, outcomes, RETURNED_PATHS)
     if len(times):
         variables["event_path"] = (("number", "time", "component"), states)
         variables["event_time"] = (("number",), times)

@@ -26,7 +26,7 @@ from stodyn.problems.calling import call, check_call
 from stodyn.problems.level import SIDES, Gauge
 from stodyn.problems.structure import is_autonomous
 
-LOOKS = 16  # lengths of time ahead that the index considers, besides the end
+HORIZONS = 16  # lengths of time ahead that the index considers, besides the end
 MOST_STEPS = 100_000  # most steps whose rows are tabulated
 POSITIONS = 256  # rows of a table that every path reads at a place of its own
 LARGE = 64  # components beyond which no matrices are made
@@ -107,7 +107,7 @@ def index(gauge: Gauge, h: float, steps: int, first_time: float) -> Callable | N
     rates, turns = np.abs(eigenvalues.real), np.abs(eigenvalues.imag)
     memory = min([2.0 / r for r in rates if r > 0] + [2 * np.pi / w for w in turns if w > 0] + [np.inf])
     longest = int(np.clip(memory / h if np.isfinite(memory) else 0, 0, steps))
-    horizons = np.unique(np.round(np.geomspace(1, longest, LOOKS)).astype(int)) if longest >= 1 else np.empty(0, int)
+    horizons = np.unique(np.round(np.geomspace(1, longest, HORIZONS)).astype(int)) if longest >= 1 else np.empty(0, int)
     horizons = horizons[deviations[horizons] > 0]
     table = np.column_stack([rows, parts.offset + means, 1.0 / np.where(deviations > 0, deviations, np.inf)])
     end, n = first_time + steps * h, len(parts.A)

@@ -33,7 +33,7 @@ from stodyn.problems.structure import is_autonomous
 NODES = 12  # per normal: exact for polynomials of degree 23 in it
 MOST_NODES = 2_000_000
 CHUNK = 4096  # nodes evaluated at a time
-LOOKS = 100  # steps at the least over an interval in which coefficients change: a pulse is seen
+LEAST_STEPS = 100  # steps at the least over an interval in which coefficients change: a pulse is seen
 
 
 class Moments(NamedTuple):
@@ -357,7 +357,7 @@ def _integrated_moments(ito: SDE, t: np.ndarray, m0: np.ndarray, P0: np.ndarray,
     y, now = np.concatenate([m0, P0.ravel()]), start
     whole = max(np.ptp(np.append(ends, start)), 1e-300)
     size = max(np.abs(y).max(), whole * np.abs(slope(start, y)).max()) or 1.0
-    options = {"rtol": 1e-12, "atol": 1e-14 * size, "max_step": whole / LOOKS}
+    options = {"rtol": 1e-12, "atol": 1e-14 * size, "max_step": whole / LEAST_STEPS}
     moments = np.empty((len(ends), len(y)))
     for index in np.argsort(ends):
         if ends[index] > now:

@@ -19,7 +19,7 @@ from stodyn.numerics import radau
 
 RTOL, FINE = 1e-3, 1e-5
 SMALL, SMALL_IN_UNIT = 1e-3, 0.1  # of the largest component, and of the largest in the same unit
-LOOKS = 800  # points of a window
+WINDOW_POINTS = 800  # points of a window
 DOUBLINGS = 60
 MOST_TURNS = 8  # rises of one component within a period
 JOINED = 3  # windows that are looked at together where the last one shows too few periods
@@ -91,7 +91,7 @@ def autonomous(system: System, x: np.ndarray, period: float | None, settle: floa
     spent = 0.0
     windows: list[tuple[np.ndarray, np.ndarray]] = []
     for _ in range(DOUBLINGS + 8 * math.ceil(settle)):
-        times = np.linspace(t, t + window, LOOKS + 1)
+        times = np.linspace(t, t + window, WINDOW_POINTS + 1)
         states = followed(system, times, x)
         if not np.isfinite(states).all():
             raise NoOscillation(f"the noise-free system has no finite solution beyond t = {t:.4g}")

@@ -33,7 +33,7 @@ SAFETY, SHORTER, LONGER = 0.9, 0.1, 2.0
 FIRST = 1e-3  # of the interval: the first step that is tried
 SHORTEST = 1e-9  # of the interval
 GROWTH = 2.0  # by which a disturbance of the mean may grow over the interval
-LOOKS = 400  # steps at the least with which the moments are followed over the interval: a pulse is seen
+LEAST_STEPS = 400  # steps at the least with which the moments are followed over the interval: a pulse is seen
 GROWN = 0.1  # of its largest value: from there on a variance is compared with itself
 MOST_NODES = 3000  # of that quadrature
 SHORT = 0.01  # of the time in which the equations change things: a step for which the noise of a method is chosen
@@ -240,7 +240,7 @@ class _Followed:
 
         y = np.concatenate([m, P.ravel(), np.zeros(n * n)])
         # Absolute tolerances from the sizes that a first, rough solution shows.
-        options: Any = {"method": "RK45", "dense_output": True, "max_step": (end - start) / LOOKS}
+        options: Any = {"method": "RK45", "dense_output": True, "max_step": (end - start) / LEAST_STEPS}
         rough = scipy.integrate.solve_ivp(slope, (start, end), y, "RK45", rtol=1e-3, atol=1e-300)
         largest = np.abs(rough.y).max(axis=1) if np.isfinite(rough.y).all() else np.abs(y)
         root = np.sqrt(np.maximum(largest[n : n + n * n].reshape(n, n).diagonal(), 1e-300))

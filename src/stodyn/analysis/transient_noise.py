@@ -18,7 +18,7 @@ from stodyn.numerics.amounts import amount
 
 LARGEST = 600  # unknowns up to which the stationary covariance is computed
 EIGENVALUES = 2e7  # n³ of all the linearisations along the mean waveform together
-KEPT, TIMES = 256, 400  # paths kept for the sampled spectrum; times at which statistics are taken
+SPECTRUM_PATHS, TIMES = 256, 400  # paths kept for the sampled spectrum; times at which statistics are taken
 MOST_KEPT = 30_000_000  # numbers in the paths kept
 RESOLVED = 2.0  # step times fastest rate: beyond it the trapezoidal rule changes signs from step to step
 LEAST_SHARE = 0.001  # shares of the noise below it are not listed
@@ -100,7 +100,7 @@ def simulated(
     Statistics look at times of .tran, whatever the steps `dt`; these are planned unless given.
     """
     times, chosen = circuit.times, named(method)
-    count = min(KEPT, paths, max(8, MOST_KEPT // (len(times) * circuit.n)))
+    count = min(SPECTRUM_PATHS, paths, max(8, MOST_KEPT // (len(times) * circuit.n)))
     collect: list[Any] = [statistics.Moments(at=_thinned(times, TIMES))]
     collect += [statistics.Paths(count, at=_thinned(times, 4096))] if keep_paths else []
     drawn = circuit.sampled(paths, seed) if circuit.random else circuit

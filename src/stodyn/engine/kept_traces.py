@@ -28,7 +28,7 @@ from stodyn.problems.contract import Problem, TracedFunction
 from stodyn.problems.level import Gauge
 from stodyn.problems.sde import SDE
 
-KEPT = 256
+MOST_TRACES = 256
 OURS = "stodyn."
 Of = TypeVar("Of")
 CONFIGURED = ("jax_default_matmul_precision", "jax_numpy_dtype_promotion", "jax_numpy_rank_promotion")
@@ -108,7 +108,7 @@ def _digest(words: Any) -> str:
 
 def _keep(where: dict[str, Any], key: str, value: Any) -> None:
     with _changing:
-        while len(where) >= KEPT:
+        while len(where) >= MOST_TRACES:
             del where[next(iter(where))]
         where[key] = value
 

@@ -47,7 +47,7 @@ MOST_OPERATIONS = 30_000  # of a printed step: beyond, text and code grow too lo
 LOOPED, SMALL = 4000, 16  # scalar operations beyond which a step is printed as loops; components up to which never
 MOST_TRACED = 1_000_000  # operations by the shapes of a trace, beyond which it is not taken apart into scalars
 LOOPED_BYTES, FEWEST = 8_000_000, 8  # of the states of a block of large systems; its paths, where they take long
-KEPT = 128  # programs
+MOST_PROGRAMS = 128  # programs
 SLAB_BYTES, LONGEST_SLAB = 2_000_000, 1024  # of normals given to a program under vmap
 
 Tell = Callable[[int], None]
@@ -248,7 +248,7 @@ def kept_program(spec: Spec, target: str, make: Callable[[Spec, Watched], Any]) 
         if key not in _programs:
             made = make(spec, seen)
             with _changing:
-                while len(_programs) >= KEPT:
+                while len(_programs) >= MOST_PROGRAMS:
                     del _programs[next(iter(_programs))]
                 _programs[key] = made
         return _programs[key]

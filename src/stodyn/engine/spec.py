@@ -182,8 +182,8 @@ def _check_resolution(needs: Approximation, order: float, problem: Any, times: n
 def _function_traces(problem: Any) -> dict[str, TracedFunction]:
     """The traces of a problem's functions. Each is traced at least twice, and refused where the last two traces differ,
     since a number that it draws would be drawn only once."""
-    looks = traces.traced_functions_of(problem)
-    for name, look in looks.items():
+    traced = traces.traced_functions_of(problem)
+    for name, look in traced.items():
         if look.earlier is not None and look.earlier.digest == look.digest:
             continue
         if fingerprint(look.trace_again()) != look.digest and not calls_host(look.trace):
@@ -192,7 +192,7 @@ def _function_traces(problem: Any) -> dict[str, TracedFunction]:
                 "a clock? JAX traces a function once, so all paths and steps would get the same number. "
                 "Put randomness into diffusion, start or params."
             )
-    return looks
+    return traced
 
 
 def _traced(problem: Any, method: Method, dtype: np.dtype) -> traces.Traced:

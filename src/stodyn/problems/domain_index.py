@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from stodyn.problems.random_dae import RandomDAE
 
 DOMAIN_POINTS = 32
-STARTS, LOOKS = 2, 40  # starts of the search for the least clear place, and evaluations per parameter
+STARTS, EVALUATIONS = 2, 40  # starts of the search for the least clear place, and evaluations per parameter
 
 
 @dataclasses.dataclass(frozen=True)
@@ -131,7 +131,7 @@ def _least_clear(problem: RandomDAE, scaling, start: np.ndarray, answer: Any) ->
     with contextlib.suppress(StopIteration):
         scipy.optimize.minimize(
             height, (start - low) / width, method="Nelder-Mead", bounds=[(0.0, 1.0)] * len(low),
-            options={"maxfev": LOOKS * (len(low) + 1), "xatol": 1e-12, "fatol": 1e-6},
+            options={"maxfev": EVALUATIONS * (len(low) + 1), "xatol": 1e-12, "fatol": 1e-6},
         )  # fmt: skip
     return best[1]
 

@@ -26,7 +26,7 @@ DEPENDENT = 1e-10  # σ below this share of the largest everywhere: a constraint
 BRANCHING = 1e-6  # σ below this at the start alone: the motion may branch
 FAR = 0.1  # a start is not moved farther than this share of |x|
 NEAR = 1e-9  # share of |x| by which one looks across a constraint
-SAID = 1e-6  # a start that moves by more than this share of its size causes a warning
+WARNED_OF = 1e-6  # a start that moves by more than this share of its size causes a warning
 
 
 class StartMoved(UserWarning):
@@ -167,7 +167,7 @@ def checked(joints: Any, diagnosis: JointsDiagnosis, t: float) -> tuple[str, ...
     N = joints.problem.N
     moved = np.abs(list(diagnosis.moved.values()))
     sizes = [np.abs(part).max(initial=0.0) for part in (diagnosis.start[:N], diagnosis.start[N:])]
-    if any(m.max() > SAID * (size or 1.0) for m, size in zip((moved[:N], moved[N:]), sizes, strict=True)):
+    if any(m.max() > WARNED_OF * (size or 1.0) for m, size in zip((moved[:N], moved[N:]), sizes, strict=True)):
         warnings.warn(f"start: {diagnosis.move}", StartMoved, stacklevel=stacklevel_of_user())
     _check_drawn(joints, t)
     return (diagnosis.move,) if diagnosis.move else ()
@@ -347,7 +347,7 @@ def _check_drawn(joints: Any, t: float) -> None:
     there = look(times, q)
     turned = [_pulled(G, M, -(G @ w + rate)) for G, M, w, rate in zip(there.G, there.M, v, there.rate, strict=True)]
     aside = np.linalg.norm(turned, axis=1) / np.maximum(np.linalg.norm(v + turned, axis=1), 1e-300)
-    if far.max() > SAID or aside.max() > SAID:
+    if far.max() > WARNED_OF or aside.max() > WARNED_OF:
         warnings.warn(
             f"start: drawn starts are moved onto the constraints, x by up to {far.max():.3g} of |x|, v by up to "
             f"{aside.max():.3g} of |v| in {count} of them",

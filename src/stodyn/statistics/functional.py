@@ -30,7 +30,7 @@ from stodyn.problems.calling import call
 from stodyn.problems.sdae import SDAE
 from stodyn.problems.sde import SDE
 
-LOOKS = 8  # times and states at which to look for noise
+NOISE_SAMPLES = 8  # times and states at which to look for noise
 
 
 @dataclasses.dataclass(frozen=True)
@@ -179,8 +179,8 @@ class Maximum(Functional):
         if sde is None:
             return self
         rng, params, x = np.random.default_rng(0), sde.example_params(), np.asarray(sde.example_start(), float)
-        times = t[0] + (t[1] - t[0]) * rng.random(LOOKS)
-        states = x + (1.0 + np.abs(x)) * rng.standard_normal((LOOKS, sde.n))
+        times = t[0] + (t[1] - t[0]) * rng.random(NOISE_SAMPLES)
+        states = x + (1.0 + np.abs(x)) * rng.standard_normal((NOISE_SAMPLES, sde.n))
 
         def rate(t, x, params):
             return _rate(sde, lambda t, x: self.value(sde, t, x, params), t, x, params)

@@ -15,7 +15,7 @@ from stodyn.studies.contract import Row, Size, Study, StudyResult, of_run
 from stodyn.studies.mechanics_runs import moments_at_end, pace, path_of_each, same_paths
 from stodyn.studies.papers import RAJAN_RAHA
 
-H, KEPT = 1e-4, 64
+H, SAVED_PATHS = 1e-4, 64
 PUBLISHED = {"phi2": -0.3311734987911, "q1": 1.893192460e-4, "q4": -8.363283142e-6}
 
 
@@ -25,7 +25,7 @@ def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
     methods = dict(both[: size.of(1, 2, 2)])
     model = SLIDER_CRANK(noise=0.5)
     progress(f"{paths} paths to T = {T:g}: the test set's rod")
-    runs = same_paths(model.problem, methods, T, round(T / H), paths, min(paths, KEPT), seed=5)
+    runs = same_paths(model.problem, methods, T, round(T / H), paths, min(paths, SAVED_PATHS), seed=5)
     axis, clock = "deflection q₁ [m]", "time [s]"
     rows, figures = [], {"fig5": path_of_each(runs, "q1", axis, "Middle of the connecting rod", clock)}
     for label, result in runs.items():

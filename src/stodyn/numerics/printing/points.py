@@ -25,7 +25,7 @@ from stodyn.numerics.printing.scalars import Unprintable
 
 FRAME = ("own", "common", "results", "first_lane", "last_lane", "stride")
 MOST_OPERATIONS = 30_000  # of a function: beyond, text and code grow too long
-KEPT = 256  # functions
+MOST_FUNCTIONS = 256  # functions
 QUICK = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}  # where XLA must compile
 
 
@@ -147,7 +147,7 @@ def at_one(function: Callable, *arguments: Any) -> Any:
     return jax.tree.map(lambda a: a[0], results)
 
 
-_kept: dict[str, _Loop] = {}
+_loops: dict[str, _Loop] = {}
 _keeping = threading.Lock()
 
 
@@ -160,11 +160,11 @@ def _printed(closed: core.ClosedJaxpr, differs: Sequence[bool]) -> _Loop:
         raise Unprintable("it takes all points together, or calls back to Python")
     key = hashlib.sha256(repr((fingerprint(closed), differs, compiling.processor())).encode()).hexdigest()
     with _keeping:
-        if key not in _kept:
-            while len(_kept) >= KEPT:
-                del _kept[next(iter(_kept))]
-            _kept[key] = _Loop(closed, differs)
-        return _kept[key]
+        if key not in _loops:
+            while len(_loops) >= MOST_FUNCTIONS:
+                del _loops[next(iter(_loops))]
+            _loops[key] = _Loop(closed, differs)
+        return _loops[key]
 
 
 class _Loop:
