@@ -12,7 +12,7 @@ from stodyn.circuits.text import DEEPEST, Line, NetlistError, Position
 from stodyn.circuits.words import fields
 
 LISTED = listing.values(directives, Directive)
-KNOWN = {name: found for found in LISTED.values() for name in (found.name, *found.also)}
+KNOWN = {name: entry for entry in LISTED.values() for name in (entry.name, *entry.also)}
 STRUCTURE = (".subckt", ".ends", ".include", ".lib", ".endl", ".end")
 SUBCIRCUIT = ".subckt NAME NODE ... [name=value ...]"
 

@@ -75,7 +75,7 @@ class Channels(NamedTuple):
 
 def channels(network: Network) -> Channels:
     """The columns of g; sources that push in the same direction become one channel of strength √(Σ S)."""
-    found: dict[tuple, int] = {}
+    numbers: dict[tuple, int] = {}
     labels: list[list[str]] = []
     entries: list[tuple[int, int, float]] = []
     members: list[tuple[int, int, float]] = []
@@ -85,7 +85,7 @@ def channels(network: Network) -> Channels:
             continue
         direction = values / values[0]
         key = (rows.tobytes(), np.round(direction, 9).tobytes())
-        channel = found.setdefault(key, len(found))
+        channel = numbers.setdefault(key, len(numbers))
         if channel == len(labels):
             labels.append([])
             size = float(abs(values[0]))
@@ -126,8 +126,8 @@ def resolved(network: Network) -> tuple[list[tuple[np.ndarray, np.ndarray]], np.
     for source in network.noises:
         # The sign is a convention: noise flows from the first node to the second, but grounded elements push their
         # node up, and a channel always carries noise from drain to source.
-        way = -1.0 if source.b == n and source.kind != "channel" else 1.0
-        pairs = sorted((row, value) for row, value in ((source.a, -way), (source.b, way)) if row != n)
+        direction = -1.0 if source.b == n and source.kind != "channel" else 1.0
+        pairs = sorted((row, value) for row, value in ((source.a, -direction), (source.b, direction)) if row != n)
         columns.append((np.array([row for row, _ in pairs]), np.array([value for _, value in pairs])))
     piece = _supernodes(network)
     pieces = int(piece.max(initial=-1)) + 1
@@ -169,9 +169,9 @@ def _supernodes(network: Network) -> np.ndarray:
     pieces = topology.pieces({**network.nodes, GROUND: count}, elements)
     names = [p for p in dict.fromkeys(pieces.tolist()) if p != pieces[count]]
     number = {p: k for k, p in enumerate(names)}
-    found = np.full(network.n + 1, -1)
-    found[:count] = [number.get(p, -1) for p in pieces[:count].tolist()]
-    return found
+    supernodes = np.full(network.n + 1, -1)
+    supernodes[:count] = [number.get(p, -1) for p in pieces[:count].tolist()]
+    return supernodes
 
 
 def _constraints(network: Network, piece: np.ndarray, pieces: int) -> scipy.sparse.csr_array:

@@ -59,13 +59,13 @@ class Statement:
     @property
     def body(self) -> str:
         """The text after the directive, in lower case."""
-        found = self.line.text.lower().split(None, 1)
-        return found[1].strip() if len(found) > 1 else ""
+        parts = self.line.text.lower().split(None, 1)
+        return parts[1].strip() if len(parts) > 1 else ""
 
     def fields(self) -> tuple[list[str], dict[str, str]]:
         """The words after the directive and the name=value pairs."""
-        found, given = words.fields(self.line)
-        return found[1:], given
+        fields, given = words.fields(self.line)
+        return fields[1:], given
 
     def number(self, text: str, what: str = "", least: float = -float("inf"), or_equal: bool = True) -> float:
         label = f"{self.type.name} {what}".strip()

@@ -100,12 +100,12 @@ def interpolated(x: Any, *points: Any, xp: Any) -> Any:
     places, values = points[::2], points[1::2]
     if len(places) < 2 or len(places) != len(values):
         raise BadValue("table() takes a value and at least two pairs of numbers")
-    found = values[0]
+    total = values[0]
     for left, right, low, high in zip(places, places[1:], values, values[1:], strict=False):
         if not right > left:
             raise BadValue("table(): its abscissas must increase")
-        found = found + (high - low) * (xp.minimum(xp.maximum((x - left) / (right - left), 0.0), 1.0))
-    return found
+        total = total + (high - low) * (xp.minimum(xp.maximum((x - left) / (right - left), 0.0), 1.0))
+    return total
 
 
 def _is_true(value: Any) -> Any:
@@ -123,10 +123,10 @@ def number(text: str) -> float | None:
 
     Raises BadValue where no floating-point number is near it: 1e-400 is not 0.
     """
-    found = SIGNED.fullmatch(text)
-    if found is None:
+    match = SIGNED.fullmatch(text)
+    if match is None:
         return None
-    sign, digits, power, suffix = found.groups()
+    sign, digits, power, suffix = match.groups()
     value = float(digits + (power or "")) * SUFFIXES[suffix or ""]
     if not math.isfinite(value) or (value == 0.0 and digits.strip("0.")):
         raise BadValue(f"{text} is too {'small' if value == 0.0 else 'large'} for a number of 64 bits")
@@ -166,22 +166,22 @@ class _Parser:
             self.place += 1
         if self.place == len(self.text):
             return
-        found = NUMBER.match(self.text, self.place)
-        if found:
-            self.value = number(found[0])
+        match = NUMBER.match(self.text, self.place)
+        if match:
+            self.value = number(match[0])
         else:
-            found = TOKEN.match(self.text, self.place)
-            if not found:
+            match = TOKEN.match(self.text, self.place)
+            if not match:
                 raise BadValue(f"{self.text!r}: {self.text[self.place :][:12]!r} is not a number, name or operator")
-            self.operator, self.name = found[1] or "", found[2] or ""
-        self.place = found.end()
+            self.operator, self.name = match[1] or "", match[2] or ""
+        self.place = match.end()
 
     def took(self, *operators: str) -> str:
         """Return the operator at this place if it is one of these, and go on to the next token."""
-        found = self.operator
-        if found and found in operators:
+        operator = self.operator
+        if operator and operator in operators:
             self.advance()
-            return found
+            return operator
         return ""
 
     def whole(self) -> Any:
@@ -224,14 +224,14 @@ class _Parser:
         return value
 
     def logical(self, joined: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
-        found = joined(_is_true(a), _is_true(b))
-        return float(found) if self.xp is None else self.xp.where(found, 1.0, 0.0)
+        result = joined(_is_true(a), _is_true(b))
+        return float(result) if self.xp is None else self.xp.where(result, 1.0, 0.0)
 
     def condition(self) -> Any:
         value = self.sum()
         if sign := self.took(*COMPARED):
-            found = COMPARED[sign](value, self.sum())
-            return float(found) if self.xp is None else self.xp.where(found, 1.0, 0.0)
+            result = COMPARED[sign](value, self.sum())
+            return float(result) if self.xp is None else self.xp.where(result, 1.0, 0.0)
         return value
 
     def sum(self) -> Any:

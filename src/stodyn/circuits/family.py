@@ -74,26 +74,26 @@ class Family:
         """The number of the networks of this family."""
         return self.network.token
 
-    def _parts(self, found: Sequence[Element]) -> dict[str, Element]:
+    def _parts(self, elements: Sequence[Element]) -> dict[str, Element]:
         """The parts that replace those that vary, by name."""
-        pairs = zip(found, self.usual.elements, strict=True)
+        pairs = zip(elements, self.usual.elements, strict=True)
         return {p.name: p for e, usual in pairs if e.name in self.varying for p in self._lifted(e, usual) if p.law}
 
     def elements(self, values: Mapping[str, float]) -> list[Element]:
         """The parts of the netlist at given values, after a check that its structure is the same."""
-        found = laid_out(self.deck, {**self.fixed, **values}).elements
-        pairs = zip(found, self.usual.elements, strict=False)
+        elements = laid_out(self.deck, {**self.fixed, **values}).elements
+        pairs = zip(elements, self.usual.elements, strict=False)
         odd = next((e for e, usual in pairs if not _same_structure(e, usual)), None)
-        if odd is not None or len(found) != len(self.usual.elements):
-            where = odd or found[-1]
+        if odd is not None or len(elements) != len(self.usual.elements):
+            where = odd or elements[-1]
             raise NetlistError(
                 f"{where.name}: at {_listed(values)} the circuit has other parts than at its nominal values; keep "
                 "random values away from where a part appears or vanishes", where.at)  # fmt: skip
-        return found
+        return elements
 
-    def _differing(self, found: Sequence[Element]) -> set[str]:
+    def _differing(self, elements: Sequence[Element]) -> set[str]:
         return {
-            e.name for e, usual in zip(found, self.usual.elements, strict=True)
+            e.name for e, usual in zip(elements, self.usual.elements, strict=True)
             if not np.array_equal(_scalars(e), _scalars(usual), equal_nan=True)
         }  # fmt: skip
 
@@ -145,7 +145,7 @@ class Family:
     @functools.cached_property
     def places(self) -> list[tuple[str, int, str, np.ndarray]]:
         """(groups or charges, index, name of a number, parts) of each number that varies, in the order of the data."""
-        found = []
+        places = []
         for kind in ("groups", "charges"):
             for k, group in enumerate(getattr(self.network, kind)):
                 parts = np.array([i for i, e in enumerate(group.elements) if e.name in self.probed[0]], int)
@@ -153,14 +153,14 @@ class Family:
                     some[group.elements[i].name].value[key] != group.elements[i].value[key]
                     and not np.isnan(group.elements[i].value[key]) for i in parts for some in self.probed)]  # fmt: skip
                 keys += ["unit", OVER_UNIT] if kind == "charges" else []
-                found += [(kind, k, key, parts) for key in keys if len(parts)]
-        return found
+                places += [(kind, k, key, parts) for key in keys if len(parts)]
+        return places
 
     def numbers(self, values: Mapping[str, float]) -> np.ndarray:
         """The data of a run at given values."""
-        found = self.elements(values)
-        parts = self._parts(found)
-        odd = self._differing(found) - self.varying
+        own = self.elements(values)
+        parts = self._parts(own)
+        odd = self._differing(own) - self.varying
         data, listed = [], set[tuple[str, str]]()
         for kind, k, key, which in self.places:
             elements = getattr(self.network, kind)[k].elements
@@ -242,7 +242,7 @@ def _settled(network: Network, x: np.ndarray, held: Mapping[int, float]) -> np.n
     """Newton's method on f = 0 at DC from x, all paths together; NaN where it does not settle."""
     at_rest = dataclasses.replace(network, linear=network.at_dc)
     times, rows = np.zeros(len(x)), list(held)
-    found = np.full_like(x, np.nan)
+    states = np.full_like(x, np.nan)
     going = x.copy()
     for _ in range(ROUNDS):
         f, J = points.rates(at_rest, times, going), points.slopes(at_rest, going)
@@ -253,15 +253,15 @@ def _settled(network: Network, x: np.ndarray, held: Mapping[int, float]) -> np.n
         try:
             move = np.linalg.solve(J / scale, (f[..., None] / scale))[..., 0]
         except np.linalg.LinAlgError:
-            return found
+            return states
         volts = len(network.nodes)
         size = np.abs(move[:, :volts]).max(axis=1)
         done = size <= SETTLED * (1.0 + np.abs(going[:, :volts]).max(axis=1))
         going = going - move * np.minimum(1.0, 0.5 / np.maximum(size, 1e-300))[:, None]
         if done.all():
             break
-    found[done] = going[done]
-    return found
+    states[done] = going[done]
+    return states
 
 
 def _law_part(e: Element, law: Law, ends: Any, reads: Any, value: dict[str, float], suffix: str = "",

@@ -33,18 +33,18 @@ class Waveforms:
 
     def signal(self, expression: str, known: Mapping[str, Any]) -> np.ndarray:
         """The values (paths, points) of an expression; BadValue if it contains an unknown name."""
-        found: dict[str, np.ndarray] = {}
+        series: dict[str, np.ndarray] = {}
 
         def replaced(match: re.Match) -> str:
-            name = f"read_{len(found)}"
-            found[name] = self._read(*match.groups())
+            name = f"read_{len(series)}"
+            series[name] = self._read(*match.groups())
             return name
 
         text = SIGNAL.sub(replaced, expression)
 
         def lookup(name: str) -> Any:
-            if name in found:
-                return found[name]
+            if name in series:
+                return series[name]
             if name in self.more:
                 return self.more[name]
             if name in known:
@@ -124,9 +124,9 @@ def _interpolated(axis: np.ndarray, y: np.ndarray, at: np.ndarray) -> np.ndarray
     k = np.clip(np.searchsorted(axis, np.nan_to_num(at, nan=axis[0]), side="right") - 1, 0, len(axis) - 2)
     rows = np.arange(len(at))
     share = (at - axis[k]) / (axis[k + 1] - axis[k])
-    found = y[rows, k] + share * (y[rows, k + 1] - y[rows, k])
+    values = y[rows, k] + share * (y[rows, k + 1] - y[rows, k])
     reach = 1e-9 * (axis[-1] - axis[0])
-    return np.where((at >= axis[0] - reach) & (at <= axis[-1] + reach), found, np.nan)
+    return np.where((at >= axis[0] - reach) & (at <= axis[-1] + reach), values, np.nan)
 
 
 def _met(event: Event | None, waveforms: Waveforms, known: Mapping[str, np.ndarray]) -> np.ndarray:

@@ -164,10 +164,10 @@ def _instance(name, words, given, scope: Scope, netlist: Netlist, at: Position) 
     if len(words) < 3:
         raise NetlistError(f"{name}: expected {INSTANCE}", at)
     kind = words[-1]
-    found = scope.subcircuit(kind)
-    if found is None:
+    subcircuit = scope.subcircuit(kind)
+    if subcircuit is None:
         raise NetlistError(f"{name}: there is no .subckt {kind}{near(kind, scope.subcircuits())}", at)
-    block, home = found
+    block, home = subcircuit
     nodes = words[1:-1]
     if len(nodes) != len(block.nodes):
         raise NetlistError(
@@ -197,10 +197,10 @@ def _check_nodes(name: str, nodes: list[str], at: Position) -> None:
 
 def _behavioural(line: Line) -> tuple[list[str], dict[str, str]]:
     """The words of a B source, whose expression needs no braces."""
-    found = BEHAVIOURAL.fullmatch(line.text.lower())
-    if found is None:
+    match = BEHAVIOURAL.fullmatch(line.text.lower())
+    if match is None:
         return fields(line)
-    return found[1].split(), {found[2]: found[3].strip()}
+    return match[1].split(), {match[2]: match[3].strip()}
 
 
 def _element(kind: ElementType, name, words, given, scope: Scope, netlist: Netlist, at: Position) -> list[Element]:

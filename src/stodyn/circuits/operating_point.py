@@ -40,26 +40,26 @@ def operating_point(network: Network, sources: np.ndarray, held: dict[int, float
     guesses = {network.nodes[name]: value for name, (value, _) in network.netlist.guesses.items()}
     if guesses:
         near = _Solver(network, sources, guesses | (held or {})).newton(nothing)
-        found = None if near is None else solver.newton(near)
-        if found is not None:
-            return OperatingPoint(found, "Newton from .nodeset", solver.rounds)
-    found = solver.newton(nothing)
-    if found is not None:
-        return OperatingPoint(found, "Newton", solver.rounds)
-    found = nothing
+        point = None if near is None else solver.newton(near)
+        if point is not None:
+            return OperatingPoint(point, "Newton from .nodeset", solver.rounds)
+    point = solver.newton(nothing)
+    if point is not None:
+        return OperatingPoint(point, "Newton", solver.rounds)
+    point = nothing
     for g in (*GMIN, 0.0):
-        before, found = found, solver.newton(found, gmin=g)
-        if found is None:
+        before, point = point, solver.newton(point, gmin=g)
+        if point is None:
             if g == 0.0 and network.groups:  # a node may be connected only to devices that are off
                 return OperatingPoint(
                     before, f"gmin stepping, with {GMIN[-1]:g} S from every node to ground", solver.rounds
                 )
             break
     else:
-        return OperatingPoint(found, "gmin stepping", solver.rounds)
-    found = _by_source_stepping(solver, nothing)
-    if found is not None:
-        return OperatingPoint(found, "source stepping", solver.rounds)
+        return OperatingPoint(point, "gmin stepping", solver.rounds)
+    point = _by_source_stepping(solver, nothing)
+    if point is not None:
+        return OperatingPoint(point, "source stepping", solver.rounds)
     names = ", ".join(name for name, row in network.nodes.items() if row in (held or {}))
     advice = "Give voltages with .ic"
     if names:
@@ -78,13 +78,13 @@ def _by_source_stepping(solver: _Solver, x: np.ndarray) -> np.ndarray | None:
     x = start
     while share < 1.0:
         ahead = min(1.0, share + step)
-        found = solver.newton(x, share=ahead)
-        if found is None:
+        point = solver.newton(x, share=ahead)
+        if point is None:
             step /= 4.0
             if step < STEPS:
                 return None
         else:
-            x, share, step = found, ahead, 2.0 * step
+            x, share, step = point, ahead, 2.0 * step
     return x
 
 
@@ -138,11 +138,11 @@ class _Solver:
     def solved(self, J: Any, f: np.ndarray) -> np.ndarray | None:
         J, f = direct.of_one_size(J, f)
         try:
-            found = direct.solved(J, f)
+            solution = direct.solved(J, f)
         except np.linalg.LinAlgError:
             self.trouble = f" (singular: {self.loose(J)})"
             return None
-        return found if np.isfinite(found).all() else None
+        return solution if np.isfinite(solution).all() else None
 
     def loose(self, J: Any) -> str:
         """Names the unknowns that no equation determines."""
@@ -165,8 +165,8 @@ class _Solver:
                 sign = group.numbers.of.get("sign", 1.0)
                 v, dv = sign * (y[c] - y[d]), sign * (dy[c] - dy[d])
                 room = group.law.room(k, v, group.numbers)
-                for way, free in ((1.0, room), (-1.0, group.law.room_below(v, group.numbers))):
-                    over = way * dv > free
+                for direction, free in ((1.0, room), (-1.0, group.law.room_below(v, group.numbers))):
+                    over = direction * dv > free
                     if over.any():
-                        most = min(most, float((free[over] / (way * dv)[over]).min()))
+                        most = min(most, float((free[over] / (direction * dv)[over]).min()))
         return most * step

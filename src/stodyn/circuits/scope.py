@@ -97,16 +97,16 @@ class Scope:
     def _needed(self, text: str) -> tuple[str, ...]:
         """The names in an expression and in the functions of .func that it calls."""
         if text not in self.needs:
-            found, waiting, seen = dict[str, None](), [text], set[str]()
+            names, waiting, seen = dict[str, None](), [text], set[str]()
             while waiting:
                 this = waiting.pop()
-                found.update(dict.fromkeys(NAME.findall(this)))
+                names.update(dict.fromkeys(NAME.findall(this)))
                 for name in set(CALLED.findall(this)) - seen:
                     seen.add(name)
                     own = self.function(name)
                     if own is not None:
                         waiting.append(own.body)
-            self.needs[text] = tuple(found)
+            self.needs[text] = tuple(names)
         return self.needs[text]
 
     def function(self, name: str) -> Function | None:
@@ -121,25 +121,25 @@ class Scope:
         given = self.netlist.given.get(place)
         if given is not None:
             return given
-        found = number(text)
-        if found is None:
+        value = number(text)
+        if value is None:
             chance = None if not place else lambda name, law: self.netlist.given.chance(f"{name}({place})", law)
-            found = evaluate(unbraced(text), Names(self.parameter, self.function, chance))
-        if not math.isfinite(found):
+            value = evaluate(unbraced(text), Names(self.parameter, self.function, chance))
+        if not math.isfinite(value):
             raise BadValue(f"{text} is not a finite number")
-        return found
+        return value
 
     def number(self, text: str, what: str, at: Position, least: float = -math.inf, or_equal: bool = True,
                form: str = "", place: str = "") -> float:  # fmt: skip
         """A number of at least a given size; its errors name `what` and the position, and show the `form` expected."""
         try:
-            found = self.value(text, place)
+            value = self.value(text, place)
         except BadValue as error:
             raise NetlistError(f"{what}: {error}{f'; expected {form}' if form else ''}", at) from None
-        if found < least or (found == least and not or_equal):
-            shown = text if number_or_none(text) is not None else f"{text} = {found:g}"
+        if value < least or (value == least and not or_equal):
+            shown = text if number_or_none(text) is not None else f"{text} = {value:g}"
             raise NetlistError(f"{what} = {shown}: expected {'at least' if or_equal else 'more than'} {least:g}", at)
-        return found
+        return value
 
     # --- models, subcircuits, nodes -------------------------------------------------------------------------------
 

@@ -151,9 +151,9 @@ class SmallSignal:
         if source not in network.sources_of:
             raise ValueError(f"source: there is no {source!r}; there are {', '.join(network.sources_of)}")
         mine = network.source_columns == network.sources_of.index(source)
-        found = np.zeros(network.n + 1)
-        np.add.at(found, network.source_rows[mine], network.source_signs[mine])
-        return found
+        push = np.zeros(network.n + 1)
+        np.add.at(push, network.source_rows[mine], network.source_signs[mine])
+        return push
 
     def response(self, frequency: ArrayLike) -> np.ndarray:
         """The complex amplitudes (frequencies, n) of all unknowns for the AC amplitudes of the sources, as in .ac."""
@@ -170,13 +170,13 @@ class SmallSignal:
 
     def flicker(self) -> list[tuple[str, int, int, float]]:
         """Element, its two nodes, and KF |i|^AF."""
-        y, found = np.append(self.x, 0.0), []
+        y, sources = np.append(self.x, 0.0), []
         for part in self.network.flickers:
             group = self.network.groups[part.group]
             size = flicker_size(group.value(y, np), group.numbers, np) ** 2
-            found += [(group.elements[d].name, int(group.out[0][d]), int(group.out[1][d]), float(size[d]))
+            sources += [(group.elements[d].name, int(group.out[0][d]), int(group.out[1][d]), float(size[d]))
                       for d in part.devices]  # fmt: skip
-        return found
+        return sources
 
     def component(self, name: str) -> int:
         if name not in self.network.names:
@@ -205,8 +205,8 @@ class SmallSignal:
     @functools.cached_property
     def rates(self) -> np.ndarray:
         """λ (1/s) of the modes exp(λ t), the fastest first."""
-        found = np.linalg.eigvals(self.state_space[0])
-        return found[np.argsort(-np.abs(found))]
+        eigenvalues = np.linalg.eigvals(self.state_space[0])
+        return eigenvalues[np.argsort(-np.abs(eigenvalues))]
 
     def covariance(self) -> np.ndarray:
         """(n, n): T P T' with A P + P A' + W'R g g'R'W = 0.
@@ -216,7 +216,7 @@ class SmallSignal:
         """
         A, T, W = self.state_space
         g = W.T @ self.problem.noise_matrix(self.x)[self.problem.split.rows]
-        found, wandering = T @ van_loan.lyapunov(A, g @ g.T) @ T.T, self.wandering
-        found[wandering], found[:, wandering] = np.nan, np.nan
-        found[wandering, wandering] = np.inf
-        return found
+        covariance, wandering = T @ van_loan.lyapunov(A, g @ g.T) @ T.T, self.wandering
+        covariance[wandering], covariance[:, wandering] = np.nan, np.nan
+        covariance[wandering, wandering] = np.inf
+        return covariance

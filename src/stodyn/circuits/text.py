@@ -95,8 +95,8 @@ def _folder(library: str | Path) -> Path:
 
 def _uncommented(text: str) -> str:
     """A line without the comment at its end."""
-    found = COMMENT.search(text)
-    return text if found is None else text[: found.start()].rstrip()
+    match = COMMENT.search(text)
+    return text if match is None else text[: match.start()].rstrip()
 
 
 class _Reader:
@@ -166,9 +166,9 @@ class _Reader:
             del parts[1:]
 
     def include(self, text: str, at: Position) -> None:
-        found = INCLUDE.fullmatch(text)
+        match = INCLUDE.fullmatch(text)
         word = text.split(maxsplit=1)[0].lower()
-        named = FILE.fullmatch(found[2].strip()) if found else None
+        named = FILE.fullmatch(match[2].strip()) if match else None
         name, section = (named[1].strip("\"'"), (named[2] or "").lower()) if named else ("", "")
         if not name or (section and word != ".lib"):
             raise NetlistError(f"{word}: expected {'.lib FILE [SECTION]' if word == '.lib' else '.include FILE'}", at)
@@ -176,7 +176,7 @@ class _Reader:
             raise NetlistError(
                 f"{word} {name}: a netlist given as text has no folder to include from; read it from a file, or name "
                 "folders of libraries", at)  # fmt: skip
-        path = self.found(name, word, at)
+        path = self.located(name, word, at)
         if (path, section) in self.within:
             raise NetlistError(f"{word} {name}: includes itself, by way of {self.within[-1][0].name}", at)
         if len(self.within) > DEEPEST:
@@ -190,7 +190,7 @@ class _Reader:
         self.collect(rows, str(path.relative_to(root)), 1, section)
         self.within.pop()
 
-    def found(self, name: str, word: str, at: Position) -> Path:
+    def located(self, name: str, word: str, at: Position) -> Path:
         """The file of that name: beside the one that includes it, or in a library."""
         beside = [self.within[-1][0].parent] if self.within else []
         inside = False
@@ -236,7 +236,7 @@ class _Reader:
 
 def _sections(rows: list[str]) -> dict[int, str]:
     """The rows that open a section of a library, .lib SECTION: those that an .endl closes."""
-    found: dict[int, str] = {}
+    names: dict[int, str] = {}
     last: tuple[int, str] | None = None
     for k, row in enumerate(rows):
         word = row.lstrip()[:5].lower()
@@ -245,6 +245,6 @@ def _sections(rows: list[str]) -> dict[int, str]:
             if len(words) == 2:
                 last = k, words[1].lower()
         elif word == ".endl" and last is not None:
-            found[last[0]] = last[1]
+            names[last[0]] = last[1]
             last = None
-    return found
+    return names

@@ -64,9 +64,9 @@ def noiseless(
         inside = np.flatnonzero((times > begin) & (times <= end))
         grid = np.unique(np.concatenate([[begin], times[inside], [end]]))
         floor = 1e-3 * rtol * (np.abs(x).max() + 1e-12)
-        found = radau.controlled(system, grid, x, 5, rtol, floor, watch=watch)[0][:, 0]
-        states[inside] = found[np.searchsorted(grid, times[inside])]
-        x = found[-1:]
+        path = radau.controlled(system, grid, x, 5, rtol, floor, watch=watch)[0][:, 0]
+        states[inside] = path[np.searchsorted(grid, times[inside])]
+        x = path[-1:]
     return states
 
 
@@ -98,14 +98,14 @@ class _Followed:
     def errors(self, begins: np.ndarray, lengths: np.ndarray, parts: int) -> np.ndarray:
         """The largest error of the trapezoidal rule in each interval cut into equal parts: a twelfth of the third
         differences, over the ranges."""
-        found, places = np.empty(len(begins)), np.arange(parts + 1) / parts
+        errors, places = np.empty(len(begins)), np.arange(parts + 1) / parts
         batch = max(1, CHUNK // (parts * self.x.shape[1]))
         for first in range(0, len(begins), batch):
             some = slice(first, first + batch)
             states = self.at((begins[some, None] + lengths[some, None] * places).ravel())
             thirds = np.diff(states.reshape(-1, parts + 1, states.shape[1]), 3, axis=1)
-            found[some] = np.max(np.abs(thirds) / self.range, axis=(1, 2)) / 12.0
-        return found
+            errors[some] = np.max(np.abs(thirds) / self.range, axis=(1, 2)) / 12.0
+        return errors
 
     def at(self, times: np.ndarray) -> np.ndarray:
         """The stored components (times, ...)."""

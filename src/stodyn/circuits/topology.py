@@ -141,11 +141,11 @@ def _path(edges: dict[int, list[tuple[int, Element]]], a: int, b: int) -> list[E
             if other != a and other not in came:
                 came[other] = node, element
                 waiting.append(other)
-    found: list[Element] = []
+    elements: list[Element] = []
     while b != a:
         b, element = came[b]
-        found.append(element)
-    return found
+        elements.append(element)
+    return elements
 
 
 def _in_loops(nodes: dict[str, int], elements: Sequence[Element]) -> Iterable[str]:
@@ -185,5 +185,5 @@ def _in_loops(nodes: dict[str, int], elements: Sequence[Element]) -> Iterable[st
 
 
 def _listed(names: Iterable[str], most: int = 8) -> str:
-    found = list(names)
-    return ", ".join(found[:most]) + (f" and {len(found) - most} more" if len(found) > most else "")
+    items = list(names)
+    return ", ".join(items[:most]) + (f" and {len(items) - most} more" if len(items) > most else "")

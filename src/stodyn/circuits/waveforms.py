@@ -120,7 +120,7 @@ class Sources:
 
     def corners(self, start: float, end: float) -> np.ndarray:
         """The times between start and end at which the slope of a source jumps, in increasing order."""
-        found = [
+        corners = [
             *self.moving.get("sin", np.zeros((6, 0)))[3],
             *self.moving.get("exp", np.zeros((6, 0)))[[2, 4]].ravel(),
         ]
@@ -131,10 +131,10 @@ class Sources:
                 raise ValueError(f"pulse: {last - first:,} periods of {per:g} s in the run, expected at most "
                                  f"{MOST_CORNERS:,}")  # fmt: skip
             turns = np.arange(max(first, 0), max(last, 0) + 1)
-            found += np.add.outer(turns * (per if math.isfinite(per) else 0.0), one).ravel().tolist()
+            corners += np.add.outer(turns * (per if math.isfinite(per) else 0.0), one).ravel().tolist()
         if self.points is not None:
-            found += self.points[0].tolist()
-        times = np.unique(found)
+            corners += self.points[0].tolist()
+        times = np.unique(corners)
         return times[(times > start) & (times < end)]
 
     def period(self) -> tuple[float | None, float]:
@@ -143,16 +143,16 @@ class Sources:
         ValueError where there is no common period: for periods whose ratios are not fractions of numbers up to
         MOST_PERIODS, and for damped sines. EXP and PWL are constant after their last point.
         """
-        found, begin = [], 0.0
+        lengths, begin = [], 0.0
         for vo_va in self.moving.get("sin", np.zeros((6, 0))).T:
             if vo_va[1] and vo_va[4]:
                 raise ValueError("sources: a damped SIN has no period; take its theta away")
             if vo_va[1]:
-                found.append(1.0 / vo_va[2])
+                lengths.append(1.0 / vo_va[2])
                 begin = max(begin, vo_va[3])
         for v1, v2, td, tr, tf, pw, per in self.moving.get("pulse", np.zeros((7, 0))).T:
             if v1 != v2 and math.isfinite(per):
-                found.append(per)
+                lengths.append(per)
                 begin = max(begin, td)
             elif v1 != v2:
                 begin = max(begin, td + tr + pw + tf)
@@ -160,16 +160,16 @@ class Sources:
             begin = max(begin, td2 + SETTLED * max(tau1, tau2))
         if self.points is not None:
             begin = max(begin, float(self.points[0][np.isfinite(self.points[0])].max(initial=0.0)))
-        if not found:
+        if not lengths:
             return None, begin
-        shortest, whole = min(found), Fraction(1)
-        for period in found:
+        shortest, whole = min(lengths), Fraction(1)
+        for period in lengths:
             ratio = Fraction(period / shortest).limit_denominator(MOST_PERIODS)
             if abs(float(ratio) * shortest - period) > 1e-9 * period:
                 whole = Fraction(MOST_PERIODS + 1)
             whole = Fraction(math.lcm(whole.numerator, ratio.numerator), math.gcd(whole.denominator, ratio.denominator))
         if whole > MOST_PERIODS:
-            periods = ", ".join(f"{period:g}" for period in dict.fromkeys(found))
+            periods = ", ".join(f"{period:g}" for period in dict.fromkeys(lengths))
             raise ValueError(f"sources: periods {periods} have no common multiple below {MOST_PERIODS} periods")
         common = float(whole) * shortest
         return common, math.ceil(begin / common - 1e-9) * common

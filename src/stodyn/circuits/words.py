@@ -45,11 +45,11 @@ def assignments(line: Line) -> list[tuple[str, str | None, str]]:
     text = line.text.lower().split(None, 1)
     body = text[1] if len(text) > 1 else ""
     hidden = BRACES.sub(lambda inside: "_" * len(inside[0]), body)  # a = inside braces gives nothing a name
-    found = list(ASSIGNED.finditer(hidden))
-    if not found or body[: found[0].start()].strip():
+    matches = list(ASSIGNED.finditer(hidden))
+    if not matches or body[: matches[0].start()].strip():
         raise NetlistError(".param: expected .param NAME=VALUE ...", line.at)
     pairs = []
-    for this, then in zip(found, [*found[1:], None], strict=True):
+    for this, then in zip(matches, [*matches[1:], None], strict=True):
         name, value = this[1], body[this.end() : then.start() if then else None].strip().rstrip(",")
         if not NAME.fullmatch(name):
             raise NetlistError(f".param {name}: a name has letters, digits and _, a letter first", line.at)

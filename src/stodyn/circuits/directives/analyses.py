@@ -53,11 +53,11 @@ def _ac(statement: Statement) -> None:
 def _noise(statement: Statement) -> None:
     if statement.netlist.noise is not None:
         raise statement.error(": is given twice")
-    found = OUTPUT.fullmatch(statement.body)
-    words = found[3].split() if found else []
-    if found is None or len(words) not in (5, 6):
+    match = OUTPUT.fullmatch(statement.body)
+    words = match[3].split() if match else []
+    if match is None or len(words) not in (5, 6):
         raise statement.malformed()
-    node, reference, source = statement.scope.node(found[1]), statement.scope.node(found[2] or "0"), words[0]
+    node, reference, source = statement.scope.node(match[1]), statement.scope.node(match[2] or "0"), words[0]
     nodes = statement.netlist.node_order
     for name in (node, reference):
         if name not in nodes and name != "0":

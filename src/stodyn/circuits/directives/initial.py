@@ -12,10 +12,10 @@ VOLTAGE = re.compile(r"v\s*+\(\s*+([^\s()]++)\s*+\)\s*+=\s*+(\{[^{}]*+\}|'[^']*+
 def _read(statement: Statement) -> None:
     known = statement.netlist.initial if statement.type is IC else statement.netlist.guesses
     body = statement.body
-    found = VOLTAGE.findall(body)
-    if not found or VOLTAGE.sub("", body).strip():
+    voltages = VOLTAGE.findall(body)
+    if not voltages or VOLTAGE.sub("", body).strip():
         raise statement.malformed()
-    for name, text in found:
+    for name, text in voltages:
         node = statement.scope.node(name)
         if node == "0":
             raise statement.error(": the ground is at 0 V by definition")

@@ -43,19 +43,19 @@ class _Words:
 
     def pairs(self, known: tuple[str, ...]) -> dict[str, str]:
         """name=value as long as the names are known."""
-        found: dict[str, str] = {}
+        pairs: dict[str, str] = {}
         while self.peek() in known and self.peek(1) == "=":
             key = self.next("a name")
             self.place += 1
-            if key in found:
+            if key in pairs:
                 raise self.statement.error(f": {key}= is given twice")
-            found[key] = self.next(f"the value of {key}=")
-        return found
+            pairs[key] = self.next(f"the value of {key}=")
+        return pairs
 
 
 def _expression(word: str) -> str:
-    found = re.fullmatch(r"par\s*+\(\s*+'([^']*+)'\s*+\)", word)
-    return found[1] if found else unbraced(word)
+    match = re.fullmatch(r"par\s*+\(\s*+'([^']*+)'\s*+\)", word)
+    return match[1] if match else unbraced(word)
 
 
 def _event(words: _Words, is_trigger: bool) -> Event:

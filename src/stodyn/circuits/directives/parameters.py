@@ -25,10 +25,10 @@ def _param(statement: Statement) -> None:
 
 
 def _func(statement: Statement) -> None:
-    found = FUNCTION.fullmatch(statement.body)
-    if found is None:
+    match = FUNCTION.fullmatch(statement.body)
+    if match is None:
         raise statement.malformed()
-    _define(statement, *found.groups())
+    _define(statement, *match.groups())
 
 
 def _define(statement: Statement, name: str, arguments: str, body: str) -> None:

@@ -42,8 +42,8 @@ def _turned(read: tuple[Any, ...], p: Numbers, xp: Any):
 
 
 def current(read: tuple[Any, ...], p: Numbers, xp: Any) -> Any:
-    o, u, longer, way = _turned(read, p, xp)
-    return p["sign"] * way * p["beta"] * longer * (2.0 * o - u) * u
+    o, u, longer, direction = _turned(read, p, xp)
+    return p["sign"] * direction * p["beta"] * longer * (2.0 * o - u) * u
 
 
 def noise(read: tuple[Any, ...], p: Numbers, xp: Any) -> Any:

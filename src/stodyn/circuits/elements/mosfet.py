@@ -77,10 +77,10 @@ def _turned(read: tuple[Any, ...], p: Numbers, xp: Any):
 
 
 def square(read: tuple[Any, ...], p: Numbers, xp: Any) -> Any:
-    gs, ds, bs, way = _turned(read, p, xp)
+    gs, ds, bs, direction = _turned(read, p, xp)
     o = xp.maximum(gs - threshold(bs, p, xp), 0.0)
     u = xp.minimum(ds, o)
-    return p["sign"] * way * p["beta"] * (o - 0.5 * u) * u * (1.0 + p["lambda"] * ds)
+    return p["sign"] * direction * p["beta"] * (o - 0.5 * u) * u * (1.0 + p["lambda"] * ds)
 
 
 def square_noise(read: tuple[Any, ...], p: Numbers, xp: Any) -> Any:
