@@ -127,7 +127,7 @@ def split_variance(
     variables["truncation"] = (by, Series(chosen, c.mean(axis=0)).truncation(), run["batch_mean"].attrs)
     coords = {"time": run["time"].variable, "component": run["component"].values, "parameter": list(random)}
     made = provenance(run)
-    record = {
+    record: dict[str, Any] = {
         **{name: made[name] for name in ("method", "dt", "steps") if name in made},
         "random": {name: repr(law) for name, law in zip(random, laws, strict=True)},
         "route": route,
