@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -12,65 +14,80 @@ from jax.extend import core
 from stodyn.numerics import uncompiled
 from stodyn.numerics.printing.trace import INLINED, interpret
 
-SMALL = 10_000  # numbers of an array whose entries are followed
+LARGEST = 10_000_000  # numbers of an array of indices that is computed
+PREPARING = {  # operations by which JAX prepares an index
+    "lt", "add", "sub", "mul", "select_n", "broadcast_in_dim", "convert_element_type", "reshape", "concatenate",
+    "squeeze", "iota", "clamp", "max", "min", "rem",
+}  # fmt: skip
+
+Known = Callable[[], np.ndarray] | None  # computes the numbers when they are asked for; None where nobody knows them
 
 
 def check_bounds(closed: core.ClosedJaxpr, who: str) -> None:
     """Refuse a trace with an index that is known and out of bounds; `who` begins the sentence."""
     outside = out_of_bounds(closed)
     if outside is not None:
-        raise IndexError(
-            f"{who} reads {outside}. JAX would silently read the nearest entry. Count from 0, and check the length "
-            "of the vector."
-        )
+        raise IndexError(f"{who} {outside}. Count from 0, and check the length of the vector.")
 
 
 def out_of_bounds(closed: core.ClosedJaxpr) -> str | None:
     """The first index of a trace that is known and out of bounds, in words; None where there is none."""
     faults: list[str] = []
 
-    def written(numbers: Any) -> Any:
-        return None if isinstance(numbers, jax.core.Tracer) or np.size(numbers) > SMALL else numbers
+    def written(numbers: Any) -> Known:
+        return None if isinstance(numbers, jax.core.Tracer) else lambda: np.asarray(numbers)
 
-    def apply(equation: Any, values: list[Any]) -> list[Any]:
-        """The results that are known, and None for the others."""
+    def apply(equation: Any, values: list[Known]) -> list[Known]:
         outside = _refused(equation, values)
         if outside is not None:
             faults.append(outside)
-        if all(v is not None for v in values) and values and not equation.effects and _is_arithmetic(equation):
+        if not values or None in values or not _prepares(equation):
+            return [None] * len(equation.outvars)
+
+        @functools.cache
+        def computed() -> list[np.ndarray]:
             with np.errstate(all="ignore"):
-                return uncompiled.apply(equation, list(map(np.asarray, values)))
-        return [None] * len(equation.outvars)
+                return uncompiled.apply(equation, [value() for value in values if value is not None])
+
+        return [functools.partial(lambda k: computed()[k], k) for k in range(len(equation.outvars))]
 
     interpret(closed, [None] * len(closed.jaxpr.invars), apply, written, calls=INLINED)
     return faults[0] if faults else None
 
 
-def _is_arithmetic(equation: Any) -> bool:
-    """Whether an equation is one of the operations by which JAX prepares an index."""
-    plain = all(math.prod(v.aval.shape) <= SMALL and isinstance(v.aval.dtype, np.dtype) for v in equation.outvars)
-    return plain and equation.primitive.name in (
-        "lt", "add", "sub", "mul", "select_n", "broadcast_in_dim", "convert_element_type", "reshape", "concatenate",
-        "squeeze", "iota", "clamp", "max", "min", "rem",
-    )  # fmt: skip
+def _prepares(equation: Any) -> bool:
+    """Whether an equation may prepare an index."""
+    plain = all(math.prod(v.aval.shape) <= LARGEST and isinstance(v.aval.dtype, np.dtype) for v in equation.outvars)
+    return plain and equation.primitive.name in PREPARING and not equation.effects
 
 
-def _refused(equation: Any, values: list[Any]) -> str | None:
+def _refused(equation: Any, values: list[Known]) -> str | None:
     """The first index out of bounds in a slice, a gather or a scatter whose indices are known."""
-    name, sizes = equation.primitive.name, equation.invars[0].aval.shape if equation.invars else ()
-    if name == "dynamic_slice" and all(v is not None for v in values[1:]):
-        for axis, (start, length) in enumerate(zip(values[1:], equation.params["slice_sizes"], strict=True)):
-            if not 0 <= int(start) <= sizes[axis] - length:
-                return _words(int(start), axis, sizes)
-    if name in ("gather", "scatter") and values[1] is not None:
-        numbers, indices = equation.params["dimension_numbers"], np.asarray(values[1])
-        axes = numbers.start_index_map if name == "gather" else numbers.scatter_dims_to_operand_dims
+    name, params = equation.primitive.name, equation.params
+    sizes = equation.invars[0].aval.shape if equation.invars else ()
+    if name == "dynamic_slice":
+        for axis, (start, length) in enumerate(zip(values[1:], params["slice_sizes"], strict=True)):
+            if start is not None and not 0 <= int(start()) <= sizes[axis] - length:
+                return _read(int(start()), axis, sizes)
+    if (name == "gather" or name.startswith("scatter")) and values[1] is not None:
+        numbers, indices = params["dimension_numbers"], values[1]()
+        is_read = name == "gather"
+        axes = numbers.start_index_map if is_read else numbers.scatter_dims_to_operand_dims
         for place, axis in enumerate(axes):
-            length = equation.params["slice_sizes"][axis] if name == "gather" else 1
-            for index in indices[..., place].ravel():
-                if not 0 <= int(index) <= sizes[axis] - length:
-                    return _words(int(index), axis, sizes)
+            here = indices[..., place].ravel()
+            last = sizes[axis] - (params["slice_sizes"][axis] if is_read else 1)
+            outside = (here < 0) | (here > last)
+            if outside.any():
+                return (_read if is_read else _write)(int(here[np.argmax(outside)]), axis, sizes)
     return None
+
+
+def _read(index: int, axis: int, sizes: tuple[int, ...]) -> str:
+    return f"reads {_words(index, axis, sizes)}. JAX would silently read the nearest entry"
+
+
+def _write(index: int, axis: int, sizes: tuple[int, ...]) -> str:
+    return f"writes to {_words(index, axis, sizes)}. JAX would silently leave that out"
 
 
 def _words(index: int, axis: int, sizes: tuple[int, ...]) -> str:
