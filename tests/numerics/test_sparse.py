@@ -91,7 +91,7 @@ def test_derivatives_are_those_of_the_solution(elimination, quick_compiling):
 
 
 def test_large_matrices_are_eliminated_along_the_diagonal_where_that_serves():
-    """A grid of 15 x 15 nodes in compiled code's order; one with a zero on its diagonal in Markowitz's."""
+    """A grid of 15 x 15 nodes in compiled code's order; one with a zero on its diagonal with rows exchanged."""
     line = np.diag(np.ones(14), 1) + np.diag(np.ones(14), -1)
     grid = 5.0 * np.eye(225) - np.kron(line, np.eye(15)) - np.kron(np.eye(15), line)
     grid[3, 4] *= 0.3
@@ -105,6 +105,25 @@ def test_large_matrices_are_eliminated_along_the_diagonal_where_that_serves():
         b = np.sin(np.arange(225.0))
         (x,) = uncompiled.run(jax.make_jaxpr(lambda v, b: found.factorised(v)(b))(values, b), values, b)
         np.testing.assert_allclose(x, np.linalg.solve(grid, b), rtol=1e-11, atol=1e-11)
+
+
+def test_nets_with_sources_are_eliminated_where_the_diagonal_is_zero():
+    """Conductances of a grid and voltage sources at some nodes, whose currents have no diagonal of their own."""
+    side = 16
+    n, line = side * side, 2.0 * np.eye(side) - np.eye(side, k=1) - np.eye(side, k=-1)
+    nodes = np.kron(line, np.eye(side)) + np.kron(np.eye(side), line)
+    at = np.eye(n)[[0, 7, 100]]
+    a = np.block([[nodes, at.T], [at, np.zeros((3, 3))]])
+    pattern = Pattern.of(a != 0.0)
+    samples = np.array([a, a + 0.1 * np.diag(np.arange(n + 3) < n)])
+    found = ordered(pattern, samples[:, pattern.rows, pattern.columns])
+    assert [p.column for p in found.pivots if p.row == p.column] != list(range(n + 3))
+    assert sum(len(p.beside) * len(p.below) for p in found.pivots) < 40 * n * np.log2(n)
+    with jax.enable_x64(True):
+        for matrix in samples:
+            b = np.random.default_rng(1).standard_normal(n + 3)
+            x = found.factorised(jnp.asarray(matrix[pattern.rows, pattern.columns]))(jnp.asarray(b))
+            np.testing.assert_allclose(matrix @ x, b, atol=1e-11)
 
 
 def test_work_grows_with_the_net_and_not_with_its_square():

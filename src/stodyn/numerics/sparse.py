@@ -432,6 +432,10 @@ def ordered(pattern: Pattern, samples: np.ndarray) -> Elimination | None:
         largest = np.zeros((n, len(samples)))
         np.maximum.at(largest, lines, np.abs(scaled))
         scaled = scaled / _or_one(largest)[lines]
+    if n >= ON_DIAGONAL and (owner := _matched(pattern, scaled)) is not None:
+        found = _on_diagonal(pattern, samples, owner)
+        if found is not None:
+            return found
     rows: list[dict[int, np.ndarray]] = [{} for _ in range(n)]
     columns: list[set[int]] = [set() for _ in range(n)]
     for i, j, value in zip(pattern.rows.tolist(), pattern.columns.tolist(), scaled, strict=True):
@@ -468,11 +472,27 @@ def order_of(residual: Callable[[Array], Array], x: Array) -> Elimination | None
     return _on_diagonal(pattern, np.zeros((0, len(pattern.rows)))) if len(pattern.rows) <= MOST_FULL * n * n else None
 
 
-def _on_diagonal(pattern: Pattern, samples: np.ndarray) -> Elimination | None:
+def _matched(pattern: Pattern, scaled: np.ndarray) -> np.ndarray | None:
+    """A row for every column, such that the entries where they meet are as large as possible together, in the sample
+    where each is least; None where there are no such rows.
+
+    scaled  (nnz, K) the samples, their rows and columns of one size
+    """
+    least = np.abs(scaled).min(axis=1)
+    there = least > 0.0
+    prices = (1.0 - np.log(least[there]), (pattern.columns[there], pattern.rows[there]))
+    try:
+        return scipy.sparse.csgraph.min_weight_full_bipartite_matching(scipy.sparse.csr_array(prices, pattern.shape))[1]
+    except ValueError:
+        return None
+
+
+def _on_diagonal(pattern: Pattern, samples: np.ndarray, owner: np.ndarray | None = None) -> Elimination | None:
     """With the diagonal as pivots in an order of least degree, by SuperLU, where that is good enough for all
-    samples."""
+    samples; with `owner`, the entry of column j in row owner[j] stands for its diagonal."""
     n = pattern.shape[0]
-    holds = scipy.sparse.csr_array(pattern.csr(1.0) + scipy.sparse.eye_array(n))
+    owner = np.arange(n) if owner is None else owner
+    holds = scipy.sparse.csr_array(pattern.csr(1.0)[owner] + scipy.sparse.eye_array(n))
     generic = scipy.sparse.csc_array(holds)
     generic.data = np.random.default_rng(1).uniform(0.5, 1.0, generic.nnz)  # numbers that do not cancel
     generic = scipy.sparse.csc_array(generic + 2.0 * np.max(holds.sum(axis=1)) * scipy.sparse.eye_array(n))
@@ -487,7 +507,7 @@ def _on_diagonal(pattern: Pattern, samples: np.ndarray) -> Elimination | None:
         return None
     for values in samples:
         try:
-            a = scipy.sparse.csc_array(pattern.csr(values))[order][:, order]
+            a = scipy.sparse.csc_array(pattern.csr(values)[owner[order]])[:, order]
             solved = direct.factorised(a, permc_spec="NATURAL", **how)
         except np.linalg.LinAlgError:  # a pivot is zero
             return None
@@ -496,8 +516,8 @@ def _on_diagonal(pattern: Pattern, samples: np.ndarray) -> Elimination | None:
             return None
     lower.sort_indices()
     upper.sort_indices()
-    columns, rows = order[upper.indices].tolist(), order[lower.indices].tolist()
-    pivots = [Pivot(p, p, tuple(columns[upper.indptr[k] + 1 : upper.indptr[k + 1]]),
+    columns, rows = order[upper.indices].tolist(), owner[order[lower.indices]].tolist()
+    pivots = [Pivot(int(owner[p]), p, tuple(columns[upper.indptr[k] + 1 : upper.indptr[k + 1]]),
                     tuple(rows[lower.indptr[k] + 1 : lower.indptr[k + 1]]))
               for k, p in enumerate(order.tolist())]  # fmt: skip
     return Elimination(pattern, tuple(pivots))
