@@ -445,3 +445,31 @@ def test_conformal_verlet_takes_frictions_that_mix_momenta():
     after = at_one(step, np.concatenate([np.zeros(3), p]))
     half = scipy.linalg.expm(-0.5 * h * Γ)
     np.testing.assert_allclose(after, [*(h * half @ p), *(half @ half @ p)], rtol=1e-13, atol=1e-15)
+
+
+@pytest.mark.parametrize("friction", [0.3, 3.0, 100.0])
+def test_conformal_verlet_takes_full_matrices_of_friction(friction):
+    """Γ_0 and Γ_1 without zeros, neither of which commutes with the other, against SciPy's exponential."""
+    N, h, W, rng = 6, 0.25, 0.4, np.random.default_rng(3)
+    A, B = rng.standard_normal((2, N, N))
+    drag, noisy_drag = friction * A @ A.T / N, 0.2 * B @ B.T / N
+    q, p = np.ones(N), np.linspace(-1.0, 1.0, N)
+    problem = Hamiltonian(
+        lambda t, q, p: 0.5 * jnp.sum(p**2) + 0.25 * jnp.sum(q**4), lambda t, q, p: -0.5 * jnp.sum(q),
+        lambda t, q, p: -drag @ p, lambda t, q, p: -noisy_drag @ p, start=(q, p),
+    )  # fmt: skip
+    assert langevin.ConformalVerlet.refusal(problem) is None
+    with jax.enable_x64(True):
+        noise = Increment(h=jnp.asarray(h), W=jnp.array([W]))
+        after, _ = langevin.ConformalVerlet.step(problem, jnp.zeros(()), np.concatenate([q, p]), noise, None)
+    decay = scipy.linalg.expm(-0.5 * (h * drag + W * noisy_drag))
+    middle = decay @ (p + 0.5 * (0.5 * W - h * q**3))
+    q_next = q + h * middle
+    p_next = decay @ middle + 0.5 * (0.5 * W - h * q_next**3)
+    np.testing.assert_allclose(np.asarray(after), np.concatenate([q_next, p_next]), rtol=1e-11, atol=1e-12)
+
+
+def test_a_friction_too_large_for_its_exponential_is_not_computed_wrong():
+    """Of -γ/2 = -1e4 in both directions the series would give large numbers: NaN fails the path instead."""
+    with jax.enable_x64(True):
+        assert np.isnan(langevin._exponential(-1e4 * jnp.array([[1.0, 0.5], [0.5, 1.0]]))).all()
