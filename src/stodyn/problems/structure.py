@@ -17,7 +17,7 @@ from stodyn.numerics.printing.scalars import Unprintable
 from stodyn.numerics.printing.trace import equations_of
 from stodyn.numerics.whole_arrays import Facts, facts_of
 from stodyn.problems.contract import NoiseStructure, TracedFunction
-from stodyn.problems.operators import Diagonal, Operator
+from stodyn.problems.operators import Diagonal, Operator, Sparse
 
 CHECKED_STATES = 64
 CHECKED, PROVED = f"checked at {CHECKED_STATES} random states", "proved from the trace"
@@ -61,12 +61,13 @@ def find_structure_of_operator(
 ) -> NoiseStructure:
     """The same of noise that is never a matrix, from the numbers that it is made of and its products with vectors."""
     kinds, (n, m) = kinds_of_operator(operator, x, params)
+    is_small = n * m <= TAKEN_APART
+    if is_small and (not kinds or (n == m and "diagonal" not in kinds)):
+        return find_structure(lambda t, x, p: operator(t, x, p).dense(), x, params, sampled)
     if m == 1:
         kinds.append("scalar")
     if kinds:
         return NoiseStructure((*kinds, "commutative"), PROVED)
-    if n * m <= TAKEN_APART:
-        return find_structure(lambda t, x, p: operator(t, x, p).dense(), x, params, sampled)
     commuting = commutes_in_directions(operator, x, sampled)
     return NoiseStructure(("commutative",) if commuting else (), CHECKED)
 
@@ -83,10 +84,13 @@ def kinds_of_operator(
         return made[-1].entries
 
     facts = _facts(jax.make_jaxpr(entries)(*arguments), arguments)
-    kinds = [] if 1 in facts.on else ["additive"]
-    if isinstance(made[-1], Diagonal) and facts.takes_along(1, 0):
+    kinds, noise = [] if 1 in facts.on else ["additive"], made[-1]
+    is_diagonal = isinstance(noise, Diagonal)
+    if isinstance(noise, Sparse) and noise.shape[0] == noise.shape[1] and np.array_equal(noise.rows, noise.columns):
+        is_diagonal = kinds == ["additive"] or np.array_equal(noise.rows, np.arange(noise.shape[0]))
+    if is_diagonal and facts.takes_along(1, 0):
         kinds.append("diagonal")
-    return kinds, made[-1].shape
+    return kinds, noise.shape
 
 
 def is_zero_off_diagonal(g: Diffusion, x: Any, params: Any) -> bool:
