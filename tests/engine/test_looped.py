@@ -87,7 +87,7 @@ def test_threads_blocks_and_replay_have_the_same_bits(monkeypatch):
                    lambda t, x: jnp.diag(0.1 * x), np.linspace(7.0, 8.0, 300), calculus="stratonovich")  # fmt: skip
     options = {"t": (0, 0.03), "dt": 0.01, "seed": 1, "collect": sd.statistics.Paths(20, every=1)}
     one = sd.simulate(large, "Heun", paths=20, threads=1, **options)
-    assert sd.provenance(one)["executor_reason"] == "2 loops over arrays per step, 8 paths together"
+    assert sd.provenance(one)["executor_reason"] == "2 loops over arrays per step, 8 paths together on one thread"
     assert sd.provenance(one)["block"] == 8
     two = sd.simulate(large, "Heun", paths=20, threads=2, **options)
     assert np.array_equal(one.path, two.path)

@@ -51,7 +51,7 @@ class LoopSource(OfOnePath):
     @property
     def description(self) -> str:
         count = self.stepped.loops
-        return f"{count} loop{'s' * (count != 1)} over arrays per step, {WIDTH} paths together"
+        return f"{count} loop{'s' * (count != 1)} over arrays per step, {WIDTH} paths together on one thread"
 
     def compiled(self, width: int, diagnosing: bool = False) -> compiling.Program:
         return printed(self, diagnosing)
