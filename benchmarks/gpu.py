@@ -4,6 +4,7 @@ speed      Kubo's oscillator by Heun's method: simulate with moments every 25 st
            kernel written by hand in CUDA C++; other methods beside jax.vmap of the same step
 plasma     Lenard-Bernstein collisions at the size of the paper, 1e7 paths to T = 1000
 size       Lorenz's 96 model with more and more components
+fields     other large systems of large_systems.py: Allen and Cahn's equation, a heat equation, particles, a chain
 catalogue  the moments of every method on both devices, and what its kernel takes to compile
 generator  4e9 normals: moments to order 8, tails, correlations; and the same bits twice
 """
@@ -20,6 +21,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import large_systems
 import numpy as np
 import rivals
 import scipy.stats
@@ -38,7 +40,7 @@ from stodyn.models.noise_structures import general_noise
 from stodyn.models.spring_pendulum import spring_pendulum
 from stodyn.noise import counter
 from stodyn.noise.stream import STREAMS
-from stodyn.statistics import Moments, Observable
+from stodyn.statistics import Moments, Observable, Paths
 
 H, EVERY = 0.05, 25
 
@@ -195,18 +197,36 @@ def plasma(table: Table) -> None:
 
 def size(table: Table) -> None:
     """Lorenz's 96 model with n components, each with noise of its own."""
-    for n, paths in ((4, 1_048_576), (20, 209_715), (40, 104_857), (100, 41_943), (200, 20_971)):
+    for n, paths in ((4, 1_048_576), (20, 209_715), (40, 104_857), (100, 41_943), (200, 20_971), (1000, 40_000),
+                     (10_000, 4096), (100_000, 128)):  # fmt: skip
 
         def drift(t, x):
             return (jnp.roll(x, -1) - jnp.roll(x, 2)) * jnp.roll(x, 1) - x + 8.0
 
-        problem = sd.SDE(drift, lambda t, x, n=n: 0.5 * jnp.eye(n), np.linspace(1.0, 3.0, n))
+        problem = sd.SDE(drift, lambda t, x, n=n: sd.diagonal(jnp.full(n, 0.5)), np.linspace(1.0, 3.0, n))
         held = sd.prepare(
             problem, "Heun", t=(0.0, 1.0), dt=0.005, paths=paths, collect=Moments(every=EVERY), device="gpu"
         )
         first, seconds, run = best(lambda held=held: held(seed=1), 3)
         table.add("size", n=n, paths=paths, ms=seconds * 1e3, first_call_s=first,
                   why=sd.provenance(run)["executor_reason"])  # fmt: skip
+
+
+def fields(table: Table) -> None:
+    """Nanoseconds per component, path and step of whole calls."""
+    cases: dict[str, tuple[Any, Any, float, int, int]] = {
+        "Allen-Cahn, 1000 nodes": (large_systems.allen_cahn(1000), "EulerMaruyama", 0.01, 200, 4096),
+        "Allen-Cahn, 10 000 nodes": (large_systems.allen_cahn(10_000), "EulerMaruyama", 0.01, 200, 512),
+        "heat equation, 1000 nodes": (large_systems.heat(1000), "ThetaEuler", 0.1, 50, 1024),
+        "1000 particles, all pairs": (large_systems.particles(1000), "EulerMaruyama", 1e-3, 20, 128),
+        "chain of 1024 particles": (large_systems.chain(1024), "BAOAB", 0.1, 100, 1024),
+    }
+    for name, (problem, method, h, steps, paths) in cases.items():
+        held = sd.prepare(problem, method, t=(0.0, h * steps), dt=h, paths=paths, device="gpu",
+                          collect=Paths(1, at=[h * steps]))  # fmt: skip
+        first, seconds, run = best(lambda held=held: held(seed=1), 3)
+        ns, why = seconds / (problem.n * paths * steps) * 1e9, sd.provenance(run)["executor_reason"]
+        table.add("fields", name=name, paths=paths, steps=steps, ms=seconds * 1e3, first_call_s=first, ns=ns, why=why)
 
 
 # --- catalogue --------------------------------------------------------------------------------------------------------
@@ -291,7 +311,9 @@ def generator(table: Table) -> None:
     table.add("generator", same_bits=all(run.drop_attrs().identical(runs[0].drop_attrs()) for run in runs))
 
 
-PARTS = {"speed": speed, "plasma": plasma, "size": size, "catalogue": every_method, "generator": generator}
+PARTS = {
+    "speed": speed, "plasma": plasma, "size": size, "fields": fields, "catalogue": every_method, "generator": generator,
+}  # fmt: skip
 
 
 def main() -> None:

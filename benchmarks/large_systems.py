@@ -248,9 +248,36 @@ def buildings(quick: bool) -> dict[str, Any]:
                      for n in ((200,) if quick else (200, 1000))]}  # fmt: skip
 
 
+def rc_ladder(sections: int) -> str:
+    """The netlist of a pulse into a chain of resistors, with a capacitor at every node."""
+    body = "".join(f"R{i} n{i} n{i + 1} 1k\nC{i} n{i + 1} 0 1p\n" for i in range(sections))
+    return f"ladder\nV1 n0 0 PULSE(0 1 0 1n 1n 1 2)\n{body}.tran 1n 1u\n"
+
+
+def rc_grid(side: int) -> str:
+    """The same for a square of nodes, each joined with those beside it and below it."""
+    lines = ["grid", "V1 n0_0 0 PULSE(0 1 0 1n 1n 1 2)"]
+    for i in range(side):
+        for j in range(side):
+            lines += [f"RA{i}_{j} n{i}_{j} n{i}_{j + 1} 1k"] * (j + 1 < side)
+            lines += [f"RB{i}_{j} n{i}_{j} n{i + 1}_{j} 1k"] * (i + 1 < side)
+            lines.append(f"C{i}_{j} n{i}_{j} 0 1p")
+    return "\n".join([*lines, ".tran 1n 1u", ""])
+
+
+def nets(quick: bool) -> dict[str, Any]:
+    """RC nets with the thermal noise of every resistor by the trapezoidal rule; the first call reads the netlist."""
+    simulated(sd.circuits.read(rc_ladder(20)), "Trapezoidal", 1e-9, 2, 8)()
+    sizes = (("ladder", rc_ladder(200)), ("ladder", rc_ladder(1000)), ("ladder", rc_ladder(10_000)),
+             ("grid", rc_grid(40)), ("grid", rc_grid(100)))  # fmt: skip
+    work = 4e6 if quick else 2e7
+    return {"rows": [measured(lambda text=text: sd.circuits.read(text), "Trapezoidal", 1e-9, work, 64, 2)
+                     | {"kind": kind} for kind, text in (sizes[:2] if quick else sizes)]}  # fmt: skip
+
+
 CASES = {
     "lorenz96": flat_cost, "fields": fields, "implicit": implicit, "particles": pairs, "chains": chains,
-    "buildings": buildings,
+    "buildings": buildings, "nets": nets,
 }  # fmt: skip
 
 
