@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from stodyn.numerics import patterns
+from stodyn.numerics import patterns, uncompiled
 from stodyn.numerics.printing import compiling, rows, scalars
 from stodyn.numerics.printing.array_traces import ArrayTraces
 from stodyn.numerics.printing.arrays import Buffer
@@ -49,6 +49,8 @@ def evaluated(function, x):
 A = np.random.default_rng(1).standard_normal((N, N))
 BAND = np.triu(np.tril(A, 1), -1)
 ORDER = np.random.default_rng(2).permutation(N)
+BONDS = np.random.default_rng(6).integers(0, (N - 1) // 2, (30, 2))
+NEAR = np.random.default_rng(7).integers(0, N, (N, 2))
 TWICE = np.repeat(np.arange(N - 3), 2)[:N]
 
 
@@ -84,6 +86,20 @@ def scattered(xp, x):
     return xp.cos(x).at[TWICE].add(xp.sin(x))
 
 
+def bonds(xp, x):
+    """Pair forces along bonds of a plane, whose rows land on those of both ends; then along a list of neighbours."""
+    q, F = x[: N - 1].reshape(-1, 2), xp.sin(x[: N - 1].reshape(-1, 2)[BONDS[:, 0]] - x[0])
+    if xp is np:
+        y, z = np.cos(q), np.ones(N)
+        np.add.at(y, BONDS[:, 0], F)
+        np.subtract.at(y, BONDS[:, 1], F)
+        np.multiply.at(z, NEAR, x[NEAR])
+        np.maximum.at(z, NEAR, x[NEAR])
+        return np.concatenate([y.ravel(), z])
+    y = xp.cos(q).at[BONDS[:, 0]].add(F).at[BONDS[:, 1]].subtract(F)
+    return xp.concatenate([y.ravel(), xp.ones(N).at[NEAR].multiply(x[NEAR]).at[NEAR].max(x[NEAR])])
+
+
 def bounded(xp, x):
     if xp is np:
         y = x * x
@@ -117,6 +133,7 @@ CASES = {
     "outer": lambda xp, x: xp.sum(xp.outer(x, x) * A, axis=0) + xp.sum(xp.outer(x, x) * A),
     "powers": lambda xp, x: xp.abs(x) ** 1.5 + x**3 - 1 / (2 + x**2),
     "scatter": scattered,
+    "bonds": bonds,
     "edges": bounded,
     "stack": lambda xp, x: xp.stack([x, -x, x * x]).sum(axis=0),
     "unstack": lambda xp, x: xp.exp(xp.unstack(x.reshape(1, N), axis=1)[3]) * x + xp.unstack(xp.stack([x, -x]))[1],
@@ -305,5 +322,10 @@ def test_operations_are_counted_by_shapes():
 
 
 def test_whatever_moves_entries_as_scalars_moves_them_in_loops():
-    """JAX gives some movements primitives of their own from time to time: large systems take them too."""
+    """JAX gives some movements primitives of their own from time to time: large systems take them too, and so do proofs
+    of patterns and NumPy."""
     assert set(scalars.MOVES) - set(VIEWS) == set()
+    scatters = {name for name in scalars.SPECIAL if name.startswith("scatter")}
+    assert scatters - set(VIEWS) == set()
+    assert scatters - {*patterns.RULES, "scatter"} == set()
+    assert scatters - set(uncompiled.LANDING) == set()

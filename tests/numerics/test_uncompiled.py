@@ -57,6 +57,28 @@ def test_more_cases_than_numpy_chooses_from():
     np.testing.assert_array_equal(uncompiled.value(function, np.array([0.0, 33.0, 69.0])), [0.0, 330.0, 690.0])
 
 
+I, J = np.random.default_rng(2).integers(-1, 7, (2, 9))
+PLACED = {
+    "rows": lambda x: x.at[I].add(x[J]).at[J].subtract(x[I] ** 2),
+    "columns": lambda x: x.at[:, I].multiply(x[:, J]).at[:, J].max(0.3).at[:, I].min(0.8),
+    "entries": lambda x: x.at[I, J].set(2.0).at[I, J].add(x[J, I]) + x[I[0], 1:3].sum(),
+    "outside": lambda x: x.at[I + 4, J].add(1.0, mode="drop") + x.at[I + 4].get(mode="clip")[:7],
+    "filled": lambda x: x.at[I + 4].get(mode="fill", fill_value=3.0)[:7] + x.at[I + 4].set(1.0, mode="clip"),
+    "windows": lambda x: jax.lax.dynamic_update_slice(x, x[:2, :2], (6, 5)) + jax.lax.dynamic_slice(x, (9, 9), (7, 7)),
+    "cumulative": lambda x: jnp.cumsum(jnp.floor(3 * x), axis=1) - jax.lax.cumsum(jnp.ceil(x), 0, reverse=True),
+    "inverse": lambda x: jnp.arcsin(x) + jnp.arccos(x) * jnp.arctan(x) - jnp.arcsinh(jax.nn.sigmoid(jnp.cbrt(x))),
+}
+
+
+@pytest.mark.parametrize("name", PLACED)
+def test_entries_are_read_and_written_where_jax_does(name):
+    x = np.random.default_rng(3).uniform(-1.0, 1.0, (2, 7, 7))
+    with jax.enable_x64(True):
+        for function, given in ((PLACED[name], x[0]), (jax.vmap(PLACED[name]), x)):
+            found = uncompiled.run(jax.make_jaxpr(function)(given), given)[0]
+            np.testing.assert_allclose(found, function(jnp.asarray(given)), rtol=1e-14, atol=1e-15)
+
+
 def test_what_numpy_has_no_word_for_is_left_to_jax():
     closed = jax.make_jaxpr(lambda x: jnp.linalg.inv(x))(np.eye(2))
     with pytest.raises(uncompiled.Compile):

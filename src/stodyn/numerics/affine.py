@@ -30,6 +30,7 @@ BY_THE_REST_FIXED = {  # affine in these operands where all others are fixed
     "pad": slice(0, 2),
     "scatter": slice(0, None, 2),
     "scatter-add": slice(0, None, 2),
+    "scatter-sub": slice(0, None, 2),
 }
 FLAT = {
     "floor", "ceil", "round", "sign", "lt", "le", "gt", "ge", "eq", "ne", "lt_to", "le_to", "is_finite", "argmax",

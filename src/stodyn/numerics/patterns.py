@@ -18,6 +18,7 @@ import scipy
 from jax.extend import core
 
 from stodyn.numerics import uncompiled
+from stodyn.numerics.places import read_places, written_places
 from stodyn.numerics.printing.scalars import ELEMENTWISE, MOVES, Unprintable
 from stodyn.numerics.printing.trace import applies_a_function, interpret
 
@@ -158,39 +159,23 @@ def _moved(equation: Any, inputs: list[Spread], move: Callable) -> list[Spread]:
 
 
 def _by_indices(equation: Any, inputs: list[Spread]) -> list[Spread]:
-    """Movement to or from places that are known."""
-    name = equation.primitive.name
+    """Movement to or from known places; what is read out of bounds depends on the nearest entry, or on none."""
+    name, params = equation.primitive.name, equation.params
     arrays = {"gather": (0,), "dynamic_slice": (0,), "dynamic_update_slice": (0, 1), "scatter": (0, 2)}[name]
     places = {k: x for k, x in enumerate(inputs) if k not in arrays}
     if applies_a_function(name, equation.params):
         raise Unprintable("a function of some entries, x.at[k].apply(f)")
     if not all(x.known.all() for x in places.values()):
         raise Unprintable(f"{name} with an index that is computed")
-    if name == "gather" and "FILL" in str(equation.params["mode"]):
-        equation = _Clipped(equation)
 
     def move(numbered: list[np.ndarray]) -> np.ndarray:
         moved = iter(numbered)
         given = [places[k].numbers if k in places else next(moved) for k in range(len(inputs))]
-        return uncompiled.apply(_OfIntegers(equation), given)[0]
+        if name == "gather":
+            return given[0].ravel()[read_places(inputs[0].shape, given[1], equation.outvars[0].aval.shape, params)[0]]
+        return uncompiled.placed(name, given, params)
 
     return _moved(equation, [inputs[k] for k in arrays], move)
-
-
-class _OfIntegers:
-    """An equation whose first result holds whole numbers."""
-
-    def __init__(self, equation: Any):
-        self.primitive, self.params = equation.primitive, equation.params
-        self.outvars = [core.Literal(0, jax.core.ShapedArray((), np.int64))]
-
-
-class _Clipped:
-    """A gather that takes the nearest place for one out of bounds: it depends on that place, or on nothing."""
-
-    def __init__(self, equation: Any):
-        self.primitive, self.outvars = equation.primitive, equation.outvars
-        self.params = equation.params | {"mode": jax.lax.GatherScatterMode.CLIP, "fill_value": None}
 
 
 def _summed(target: np.ndarray, x: Spread, equation: Any) -> Spread:
@@ -236,27 +221,18 @@ def _dot_general(equation: Any, inputs: list[Spread]) -> Spread:
     return _of(out, scipy.sparse.csr_array(total, dtype=bool))
 
 
-def _scatter_add(equation: Any, inputs: list[Spread]) -> Spread:
-    """The places where updates land are found by moving them one by one, as scatter does, without the old entries."""
+def _scattered(equation: Any, inputs: list[Spread]) -> Spread:
+    """An entry depends on what it was and on all updates that land on it."""
     x, indices, updates = inputs
-    numbers = equation.params["dimension_numbers"]
-    if not indices.known.all() or numbers.update_window_dims or numbers.operand_batching_dims:
-        raise Unprintable("a scatter of windows, or to computed places")
-    axes = numbers.scatter_dims_to_operand_dims
-    if len(axes) != len(x.shape):
-        raise Unprintable("a scatter of windows")
-    at = indices.numbers.reshape(-1, len(axes)).astype(np.int64)
-    inside: Any = ((at >= 0) & (at < np.array([x.shape[a] for a in axes]))).all(axis=1)
-    where: list[Any] = [None] * len(axes)
-    for column, axis in enumerate(axes):
-        where[axis] = np.clip(at[:, column], 0, x.shape[axis] - 1)
-    target = np.ravel_multi_index(tuple(where), x.shape)
-    landed = _summed(target, dataclasses.replace(updates, on=_masked(updates.on, inside)), equation)
-    return _of(equation.outvars[0].aval, _joined([x.on, landed.on]))
+    if not indices.known.all():
+        raise Unprintable("a scatter to computed places")
+    place, lands = written_places(x.shape, indices.numbers, updates.shape, equation.params)
+    landed = dataclasses.replace(updates, on=_masked(updates.on, lands.ravel()))
+    return _of(equation.outvars[0].aval, _joined([x.on, _summed(place.ravel(), landed, equation).on]))
 
 
 RULES: dict[str, Callable[[Any, list[Spread]], Spread]] = {
     **dict.fromkeys(("reduce_sum", "reduce_prod", "reduce_max", "reduce_min", "reduce_and", "reduce_or"), _reduction),
     "dot_general": _dot_general,
-    "scatter-add": _scatter_add,
+    **dict.fromkeys(("scatter-add", "scatter-sub", "scatter-mul", "scatter-min", "scatter-max"), _scattered),
 }

@@ -10,8 +10,9 @@ import jax
 import numpy as np
 from jax.extend import core
 
-from stodyn.numerics.printing.scalars import MOVES
-from stodyn.numerics.printing.trace import INLINED, interpret
+from stodyn.numerics.places import read_places, written_places
+from stodyn.numerics.printing.scalars import MOVES, filling
+from stodyn.numerics.printing.trace import INLINED, applies_a_function, interpret
 
 
 class Compile(Exception):
@@ -90,11 +91,25 @@ def _results(equation: Any, inputs: list[np.ndarray]) -> list[Any]:
         return [REAL[name](*inputs)]
     if name in OTHERS:
         return [OTHERS[name](*inputs, **params)]
-    if name in BY_JAX:
-        with jax.ensure_compile_time_eval():  # a step may be traced meanwhile
-            results = equation.primitive.bind(*inputs, **params)
-        return list(results) if equation.primitive.multiple_results else [results]
+    if name == "gather":
+        return [_gather(inputs[0], inputs[1], equation.outvars[0].aval.shape, params)]
+    if (name in LANDING and not applies_a_function(name, params)) or name in ("dynamic_slice", "dynamic_update_slice"):
+        return [placed(name, inputs, params)]
     raise Compile(name)
+
+
+def placed(name: str, inputs: Sequence[np.ndarray], params: Any) -> np.ndarray:
+    """The result of a scatter or of a slice by indices, whatever its entries are."""
+    if name == "dynamic_slice":
+        x, *starts = inputs
+        return _slice_at(x, starts, params["slice_sizes"])
+    if name == "dynamic_update_slice":
+        x, update, *starts = inputs
+        changed = np.array(x)
+        _slice_at(changed, starts, update.shape)[...] = update
+        return changed
+    x, indices, updates = inputs
+    return _scatter(LANDING[name], x, indices, updates, params)
 
 
 def _while(params: Any, inputs: list[np.ndarray]) -> list[np.ndarray]:
@@ -131,9 +146,28 @@ CONTROL: dict[str, Callable] = {
 }  # fmt: skip
 
 
-def _dynamic_slice(x: np.ndarray, starts: Sequence[np.ndarray], sizes: Sequence[int]) -> np.ndarray:
+def _slice_at(x: np.ndarray, starts: Sequence[np.ndarray], sizes: Sequence[int]) -> np.ndarray:
     first = [int(np.clip(start, 0, full - size)) for start, full, size in zip(starts, x.shape, sizes, strict=True)]
     return x[tuple(slice(p, p + size) for p, size in zip(first, sizes, strict=True))]
+
+
+def _gather(x: np.ndarray, indices: np.ndarray, shape: tuple[int, ...], params: Any) -> np.ndarray:
+    place, inside = read_places(x.shape, indices, shape, params)
+    found = x.ravel()[place]
+    if "FILL" not in str(params["mode"]) or inside.all():
+        return found
+    fill = filling(x.dtype) if params.get("fill_value") is None else params["fill_value"]
+    return np.where(inside, found, np.asarray(fill, x.dtype))
+
+
+def _scatter(join: np.ufunc | None, x: np.ndarray, indices: np.ndarray, updates: np.ndarray, params: Any) -> np.ndarray:
+    place, lands = written_places(x.shape, indices, updates.shape, params)
+    changed = np.array(x).ravel()
+    if join is None:
+        changed[place[lands]] = updates[lands]
+    else:
+        join.at(changed, place[lands], updates[lands])
+    return changed.reshape(x.shape)
 
 
 def _dot_general(a: np.ndarray, b: np.ndarray, *, dimension_numbers: Any, **_: Any) -> np.ndarray:
@@ -182,18 +216,22 @@ def _execute(given: np.ndarray, *fixed: np.ndarray, program: Any) -> np.ndarray:
     return np.array(numbers)
 
 
-BY_JAX = {"gather", "scatter", "scatter-add", "dynamic_update_slice"}  # of long rules, compiled in no time
+LANDING: dict[str, np.ufunc | None] = {
+    "scatter": None, "scatter-add": np.add, "scatter-sub": np.subtract, "scatter-mul": np.multiply,
+    "scatter-min": np.minimum, "scatter-max": np.maximum,
+}  # fmt: skip
 EXACT: dict[str, Callable] = {
     "add": np.add, "add_any": np.add, "sub": np.subtract, "mul": np.multiply, "neg": np.negative, "abs": np.abs,
     "max": np.maximum, "min": np.minimum, "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal,
     "gt": np.greater, "ge": np.greater_equal, "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor,
     "not": np.invert, "square": np.square, "sqrt": np.sqrt, "is_finite": np.isfinite, "copy": np.array,
-    "select_n": _chosen,
+    "floor": np.floor, "ceil": np.ceil, "select_n": _chosen,
 }  # fmt: skip
 REAL: dict[str, Callable] = {
     "div": np.divide, "exp": np.exp, "expm1": np.expm1, "log": np.log, "log1p": np.log1p, "sin": np.sin, "cos": np.cos,
     "tan": np.tan, "tanh": np.tanh, "sinh": np.sinh, "cosh": np.cosh, "atan2": np.arctan2, "sign": np.sign,
-    "pow": np.power, "rsqrt": lambda x: 1.0 / np.sqrt(x),
+    "pow": np.power, "rsqrt": lambda x: 1.0 / np.sqrt(x), "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan,
+    "asinh": np.arcsinh, "cbrt": np.cbrt, "logistic": lambda x: 1.0 / (1.0 + np.exp(-x)),
 }  # fmt: skip
 OTHERS: dict[str, Callable] = {
     "dot_general": _dot_general,
@@ -207,10 +245,12 @@ OTHERS: dict[str, Callable] = {
     "reduce_or": lambda x, *, axes, **_: np.any(x, tuple(axes)),
     "reduce_and": lambda x, *, axes, **_: np.all(x, tuple(axes)),
     "argmax": lambda x, *, axes, **_: np.argmax(x, *axes),
+    "cumsum": lambda x, *, axis, reverse: (
+        np.flip(np.cumsum(np.flip(x, axis), axis), axis) if reverse else np.cumsum(x, axis)
+    ),
     "stop_gradient": lambda x, **_: x,
     "clamp": lambda low, x, high: np.minimum(np.maximum(low, x), high),
     "rem": lambda a, b: (
         np.where(b == 0, a, np.fmod(a, np.where(b == 0, 1, b))) if a.dtype.kind in "iu" else np.fmod(a, b)
     ),
-    "dynamic_slice": lambda x, *starts, slice_sizes, **_: _dynamic_slice(x, starts, slice_sizes),
 }

@@ -9,10 +9,10 @@ import jax
 import numpy as np
 import scipy
 
-from stodyn.numerics import patterns, uncompiled
+from stodyn.numerics import patterns
 from stodyn.numerics.dependence import dependence
 from stodyn.numerics.elimination import WRITTEN_OUT
-from stodyn.numerics.printing.points import AtPoints
+from stodyn.numerics.printing.points import AtPoints, at_one
 from stodyn.numerics.printing.scalars import Unprintable
 from stodyn.numerics.sparse import MOST_FULL, Elimination, Pattern, find_pattern, ordered
 from stodyn.problems.operators import Diagonal, Sparse
@@ -111,8 +111,7 @@ def find_elimination(problem: Any) -> Elimination | None:
         pattern = Pattern.of_csr(drift.csr() + noise.csr() + scipy.sparse.eye_array(n, dtype=bool))
         if len(pattern.rows) > MOST_FULL * n * n:
             return None
-        with jax.ensure_compile_time_eval():  # this may be called while a step is traced
-            f_x = uncompiled.value(lambda x: pattern.jacobian(lambda x: problem.f(0.0, x, params), x), start)
+        f_x = at_one(lambda x: pattern.jacobian(lambda x: problem.f(0.0, x, params), x), start)
         on_diagonal = pattern.rows == pattern.columns
         slopes = np.zeros(n)
         np.maximum.at(slopes, pattern.rows, np.abs(f_x))

@@ -361,7 +361,7 @@ class Arrays:
             bounds = [b for b in (first, last, start) if isinstance(b, Node)]
             outside = frozenset().union(loops - {fold.number}, *(b.loops for b in bounds))
             moves = any(isinstance(e, Node) and e.moves for e in (entry, start, first, last))
-            waits = any(node.op == "folded" and node.attr is fold for node in reachable([entry]))
+            waits = any(node.op == "folded" and node.attr is fold for node in reachable([entry, start, first, last]))
             if waits or fold.kind not in (None, (outside, moves)):
                 continue
             fold.kind = outside, moves

@@ -101,8 +101,10 @@ def scalar_operations(closed: core.ClosedJaxpr) -> int:
             (contracted, _), _ = equation.params["dimension_numbers"]
             length = math.prod(equation.invars[0].aval.shape[k] for k in contracted)
             total += 2 * length * equation.outvars[0].aval.size
-        elif name.startswith(("reduce_", "cum", "scatter")):
+        elif name.startswith(("reduce_", "cum")):
             total += equation.invars[0].aval.size
+        elif name.startswith("scatter"):
+            total += equation.invars[2].aval.size
         elif name in ELEMENTWISE and name not in ("copy", "convert_element_type"):
             total += equation.outvars[0].aval.size
     return total

@@ -630,19 +630,19 @@ def _scatter(combine: str | None):
             update = updates[tuple(where)]
             update = update if isinstance(update, np.ndarray) else _scalar(update)
             before, limits = result, [full - size for full, size in zip(x.shape, sizes, strict=True)]
-            if min(limits, default=0) < 0:
+            inside = np.True_ if clips else _inside(graph, starts, limits)
+            if min(limits, default=0) < 0 or (is_known(inside) and not inside):
                 continue
+            is_fixed = is_known(inside) and all(value_of(start) is not None for start in starts)
 
             def at(*first):
                 place = tuple(slice(p, p + size) for p, size in zip(first, sizes, strict=True))
-                changed = before.copy()
+                changed = before if is_fixed else before.copy()
                 changed[place] = each(joined, before[place], update.reshape(before[place].shape))
                 return changed
 
             changed = self.resolve(starts, [limit + 1 for limit in limits], at, dtype)
-            if not clips:
-                changed = self.choose(_inside(graph, starts, limits), changed, before, dtype)
-            result = changed
+            result = changed if is_known(inside) else self.choose(inside, changed, before, dtype)
         return result
 
     return scatter

@@ -299,14 +299,14 @@ def _scatter(combine: str | None) -> Callable:
         if is_clipped:
             rows = np.clip(rows, 0, limits)
         sound = ((rows >= 0) & (rows <= limits)).all(axis=1)
-        if any(window.get(a, 1) != 1 for a in axes) or len(batch_shape) != 1:
+        if any(window.get(a, 1) != 1 for a in axes):
             raise Unprintable("a scatter of many windows, in a step that is printed as loops")
         lengths = tuple(x.shape[a] for a in axes)
         numbers_of_updates = np.flatnonzero(sound)
         landed = np.ravel_multi_index(tuple(rows[sound].T), lengths)
         order = np.argsort(landed, kind="stable")
         ends = np.searchsorted(landed[order], np.arange(math.prod(lengths) + 1))
-        listed = self.constant(numbers_of_updates[order])
+        listed = [self.constant(b) for b in np.unravel_index(numbers_of_updates[order], batch_shape)]
         bounds = self.constant(ends.astype(np.int64))
         most = int(np.diff(ends).max(initial=0))
         zero = {a: np.int64(0) for a in axes if a in window}
@@ -317,7 +317,7 @@ def _scatter(combine: str | None) -> Callable:
             first, last = (bounds.at((graph.whole("add", row, k),)) for k in (0, 1))
 
             def landing(k: Entry) -> Entry:
-                return update_at((_whole_index(self, listed.at((k,))),), flat, zero)
+                return update_at(tuple(_whole_index(self, b.at((k,))) for b in listed), flat, zero)
 
             old = x.at(index)
             if most <= 1 or combine is None:
@@ -471,7 +471,8 @@ VIEWS: dict[str, Callable] = {
     "stack": _stack, "unstack": _unstack, "tile": _tile, "iota": _iota, "gather": _gather,
     "dynamic_slice": _dynamic_slice,
     "dynamic_update_slice": _dynamic_update_slice, "scatter": _scatter(None), "scatter-add": _scatter("add"),
-    "scatter-mul": _scatter("mul"), "scatter-min": _scatter("min"), "scatter-max": _scatter("max"),
+    "scatter-sub": _scatter("sub"), "scatter-mul": _scatter("mul"), "scatter-min": _scatter("min"),
+    "scatter-max": _scatter("max"),
     "reduce_sum": _reduction("add"), "reduce_prod": _reduction("mul"), "reduce_max": _reduction("max"),
     "reduce_min": _reduction("min"), "reduce_and": _reduction("and"), "reduce_or": _reduction("or"),
     "dot_general": _dot_general,
