@@ -27,7 +27,8 @@ test: install
 
 checks: lint layers types docs wheel
 
-# With every case of the tests that `make test` asks in brief: some 670 more, 610 s of processor time.
+# With every case of the tests that `make test` asks in brief, some 670 more, 610 s of processor time; and with XLA's usual
+# code, which takes longer to compile than the plain code that `make test` asks for.
 test-full: install
 	STODYN_FULL=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 

@@ -1,4 +1,5 @@
-"""Every study there is runs at its tiny size, from its command to its figures, compiled as its users have it."""
+"""Every study there is runs at its tiny size, from its command to its figures, its printed programs compiled as users
+have them."""
 
 import json
 import math
