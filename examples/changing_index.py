@@ -21,8 +21,8 @@ safe, crossing = (
     miller_integrator(2.0, C1, C2, tolerance=0.1),
     miller_integrator(3.1, C1, C2, tolerance=0.1),
 )
-print(f"a = 2.0 ± 10 %: {safe.domain_index.said}")
-print(f"a = 3.1 ± 10 %: {crossing.domain_index.said}")
+print(f"a = 2.0 ± 10 %: {safe.domain_index.words}")
+print(f"a = 3.1 ± 10 %: {crossing.domain_index.words}")
 try:
     sd.simulate(crossing, "Galerkin", t=(0, 1e-6), dt=1e-8)
 except ValueError as error:

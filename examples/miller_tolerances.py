@@ -25,7 +25,7 @@ collect = st.Surrogate(every=2, quantiles=(0.05, 0.95))
 run = sd.simulate(
     circuit, sd.method("Galerkin")(degree=3), t=(0, END), dt=END / STEPS, collect=collect
 )
-print(f"before the run: {circuit.domain_index.said}")
+print(f"before the run: {circuit.domain_index.words}")
 
 out, t = run.sel(component="u3"), 1e6 * run["time"].values
 _, (upper, lower) = plt.subplots(2, 1, figsize=(6, 5), layout="constrained", sharex=True)

@@ -26,7 +26,7 @@ class DomainIndex:
     places    parameters (points, Q) and the index at each, -1 where they leave the pencil singular; `where` is the
               parameter nearest to a change, or at one
     margin    the smallest singular value kept in a decision about a rank: 0 would be a change of index
-    said      the same in words
+    words     the same in words
     """
 
     index: int | None
