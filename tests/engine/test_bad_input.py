@@ -170,6 +170,14 @@ def test_prints_that_cannot_be_are_refused_with_the_reason():
         simulate(problem, **RUN | dict(executor="printed"))
 
 
+def test_equations_that_jax_cannot_differentiate_are_refused_by_methods_that_need_it():
+    problem = SDE(lambda t, x: -x.at[0].apply(jnp.sin), lambda t, x: 0.1 * jnp.eye(2), [1.0, 2.0])
+    with pytest.raises(
+        ValueError, match=r"method: ThetaEuler takes derivatives .* x.at\[k\].apply\(f\), or take .* Heun"
+    ):
+        simulate(problem, **RUN | dict(method="ThetaEuler"))
+
+
 STEPS_OF_ONES_OWN = {
     "no report": (lambda x: x, r"method: Mine\.step must return \(state, Report\(\.\.\.\)\), but returns \w*Tracer"),
     "a list": (lambda x: [x, EXPLICIT], r"method: Mine\.step must return .* but returns list"),

@@ -399,6 +399,8 @@ def test_neither_equation_is_refused_with_the_way_out_and_compensated_on_request
         ({"noise": "frozen"}, 'noise: expected "held", "fresh", a number or a matrix'),
         ({"noise": -0.5}, r"eigenvalue -0.5, expected none below 0.*between -0.3333 and 1"),
         ({"noise": [[1, 0], [0, 1]]}, "noise: expected 4 entries, one per stage, got 2"),
+        ({"b": [0.5, np.nan]}, "b: expected finite numbers"),
+        ({"b": []}, "b: expected finite numbers"),
         ({"gamma": 0.0}, "gamma: expected a factor > 0"),
         ({"b": (1, 1, 0, 0)}, "b: the weights add up to 2, expected 1"),
         ({"A": ((1,), (0,), (0,), (0,))}, "the table must be explicit"),

@@ -220,6 +220,7 @@ def test_rattle_and_baoab_refuse_what_they_do_not_take():
         (Rattle, RIGID_BODY.problem, "takes a constant mass"),
         (ConstrainedBAOAB, JOINTED_PENDULUM(friction=0.5).problem, "noise and friction do not balance"),
         (ConstrainedBAOAB, HOISTING_CRANE.problem, "one depends on t"),
+        (ConstrainedBAOAB, RIGID_BODY.problem, "takes a constant mass"),
         (ConstrainedBAOAB, langevin(1.0, noise=np.array([[1.0, 0.5], [0.0, 1.0]])), "do not balance"),
         (ShiftedRattle15, Mechanical(
             lambda t, x, v: -x, lambda t, x, v: v[:, None], ([0.0, -1.0], [0.3, 0.0]),

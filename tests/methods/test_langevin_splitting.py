@@ -10,6 +10,7 @@ import pytest
 
 import stodyn as sd
 from stodyn.methods.langevin_splitting import BAOAB, OBABO, damping
+from stodyn.noise.increment import Increment
 
 N, GAMMA, KT = 12, 0.8, 0.6
 
@@ -103,3 +104,14 @@ def test_other_systems_are_refused():
 def test_the_exact_spread_is_claimed_of_baoab_alone():
     exact = [any("harmonic" in claim.kind for claim in method.claims) for method in (BAOAB, OBABO)]
     assert exact == [True, False]
+
+
+def test_the_two_increments_of_a_step_are_independent_and_add_up():
+    """W and Z have the covariance [[h, h²/2], [h²/2, h³/3]]; each of the two has the variance h/2."""
+    h = 0.3
+    (first, second), (third, fourth) = (
+        OBABO._increments(Increment(h, W=np.array([w]), Z=np.array([z]))) for w, z in ((1.0, 0.0), (0.0, 1.0))
+    )
+    C = np.array([[first[0], third[0]], [second[0], fourth[0]]])
+    np.testing.assert_allclose(C @ [[h, h**2 / 2], [h**2 / 2, h**3 / 3]] @ C.T, 0.5 * h * np.eye(2), atol=1e-15)
+    np.testing.assert_allclose(C.sum(axis=0), [1.0, 0.0], atol=1e-15)

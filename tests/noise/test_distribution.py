@@ -76,6 +76,12 @@ def test_recurrences_and_rules_against_exact_moments(name):
     assert law.moment(3) == pytest.approx(float(moment(3)), rel=1e-9, abs=1e-9)
 
 
+def test_heavy_tails_have_the_moments_that_exist():
+    """Student's law with 4 degrees of freedom: two polynomials need its third moment, and it has no fourth."""
+    found = d.distribution(scipy.stats.t(4), "p").recurrence(2)
+    np.testing.assert_allclose([found.alpha, found.beta], [[0.0, 0.0], [1.0, 2.0]], atol=1e-12)
+
+
 def test_truncated_normal_is_scipys():
     law = d.Truncated(scipy.stats.norm(1.0, 2.0), 0.0, 4.0)
     exact = scipy.stats.truncnorm(-0.5, 1.5, 1.0, 2.0)

@@ -66,6 +66,15 @@ def test_waves_meet_their_spectrum(gamma):
         np.testing.assert_allclose(co.pierson_moskowitz(height, period).C, noise.C)
 
 
+def test_the_peak_of_jonswap():
+    """γ^exp(-(u - 1)²/2σ²), u = ω/ω_p, σ = .07 below the peak and .09 above, beside the spectrum without a peak."""
+    height, period, gamma = 8.0, 12.0, 3.3
+    u = np.array([1.0, 0.9, 1.1, 1.3])
+    ratio = np.divide(*(co.jonswap_spectrum(2 * np.pi / period * u, height, period, γ) for γ in (gamma, 1.0)))
+    exact = gamma ** np.exp(-((u - 1.0) ** 2) / (2 * np.where(u <= 1.0, 0.07, 0.09) ** 2))
+    np.testing.assert_allclose(ratio / ratio[0], exact / gamma, rtol=1e-9)
+
+
 def test_a_road_has_the_density_of_its_class_over_length():
     U, road = 25.0, co.iso_road("C", 25.0)
     n = np.geomspace(0.05, 3.0, 9)  # cycles/m

@@ -14,7 +14,7 @@ from stodyn.models.catalogue import catalogue
 from stodyn.models.lenard_bernstein import lenard_bernstein
 from stodyn.noise.rejection import Rejection
 from stodyn.numerics.printing.points import at_one
-from stodyn.problems.hamiltonian import Hamiltonian
+from stodyn.problems.hamiltonian import Hamiltonian, _dependence_of_wholes
 from stodyn.problems.mechanical import Mechanical
 from stodyn.problems.sde import SDE
 
@@ -276,3 +276,11 @@ def test_the_starts_of_the_plasma_have_their_density():
 def test_a_system_without_noise_is_an_sde_with_one_channel_of_zeros():
     still = Hamiltonian(lambda t, q, p: 0.5 * (p @ p + q @ q), start=([1.0], [0.0])).to_sde("ito")
     assert still.m == 1 and np.array_equal(still.g(0.0, jnp.array([1.0, 0.0]), None), np.zeros((2, 1)))
+
+
+def test_products_of_positions_and_momenta_are_affine_in_each_alone():
+    """Found from whole arrays, as for many coordinates."""
+    arguments = (0.0, np.ones(3), np.ones(3))
+    product = _dependence_of_wholes(lambda t, q, p: q * p + p, arguments)
+    assert product.affine_q and product.affine_p and not product.affine
+    assert _dependence_of_wholes(lambda t, q, p: q - 2.0 * p, arguments).affine

@@ -20,7 +20,8 @@ from stodyn.engine import programs, stepping
 from stodyn.numerics import crossing, uncompiled
 from stodyn.numerics.printing import compiling
 from stodyn.problems.level import NoBridge
-from stodyn.statistics.passage import Censored
+from stodyn.statistics.moments import Summary
+from stodyn.statistics.passage import Censored, _mean
 
 PATHS = 20_000
 LATE = 0.5826  # -ζ(1/2)/√(2π): M. Broadie, P. Glasserman & S. Kou, Math. Finance 7 (1997)
@@ -332,6 +333,25 @@ def test_every_path_has_its_own_level_and_start():
     exact = np.array([0.75, *(0.5 * survival(t) + 0.25 * survival(t, 0.5) for t in (1.0, 2.0))])
     assert off(run, "passage_survival", exact) < 5
     assert run["passage_survival"][0] == 0.75
+
+
+def test_the_error_of_an_extrapolated_mean_is_that_of_the_delta_method():
+    """E τ = R + S (t₂ - t₁)/ln(late/S): its slopes by differences, against the error that is stated."""
+    marks, end, N = (0.0, 6.0, 8.0), 10.0, 400.0
+    S, R, early, late = 0.3, 7.0, 0.3 * np.exp(0.4), 0.3 * np.exp(0.2)  # hazards of .1 before and after the last mark
+    values = np.array([S, R, 0.01, 0.0, early, late, 0.0])
+    root = np.random.default_rng(3).normal(size=(7, 7)) * 0.1
+    covariance = root @ root.T
+    made = Summary(values[None], np.sqrt(covariance.diagonal() / N)[None], None, None, covariance[None])
+
+    def mean(v):
+        return v[1] + v[0] * (end - marks[2]) / np.log(v[5] / v[0])
+
+    found = _mean(made, np.array([N]), end, marks)
+    slopes = [(mean(values + e) - mean(values - e)) / 2e-6 for e in 1e-6 * np.eye(7)]
+    assert (found.kind, found.value) == ("extrapolated", pytest.approx(7.0 + S / 0.1))
+    assert found.stderr == pytest.approx(np.sqrt(slopes @ covariance @ slopes / N), rel=1e-6)
+    assert found.added == pytest.approx(S / 0.1)
 
 
 FAILING = {

@@ -196,8 +196,15 @@ def _function_traces(problem: Any) -> dict[str, TracedFunction]:
 
 
 def _traced(problem: Any, method: Method, dtype: np.dtype) -> traces.Traced:
-    with jax.enable_x64(True), underived():
-        return traces.trace(problem, method, dtype)
+    try:
+        with jax.enable_x64(True), underived():
+            return traces.trace(problem, method, dtype)
+    except NotImplementedError as error:
+        raise ValueError(
+            f"method: {method.name} takes derivatives of the equations, but JAX has none of something in them "
+            f"({error}). Write it in another way, such as jnp.where in place of x.at[k].apply(f), or take a method "
+            "that needs no derivatives, such as Heun."
+        ) from error
 
 
 def as_it_is_now(problem: Any) -> Any:
