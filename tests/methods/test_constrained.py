@@ -20,7 +20,7 @@ from stodyn.models.jointed import CRANK, FOUR_BAR, HOISTING_CRANE, JOINTED_PENDU
 from stodyn.models.rigid_body import RIGID_BODY, body_rates
 from stodyn.noise.increment import Increment
 from stodyn.numerics.newton import underived
-from stodyn.numerics.printing.points import AtPoints, at_points
+from stodyn.numerics.printing.points import AtPoints, at_one, at_points
 from stodyn.problems.mechanical import Mechanical
 from stodyn.problems.minimal import in_minimal_coordinates, placed
 
@@ -212,6 +212,22 @@ def test_constrained_baoab_keeps_the_gaussian_law_of_any_friction():
         collect=st.Observable(lambda t, x: x[2] ** 2 + x[3] ** 2, name="square", every=40),
     ).isel(time=-1)  # fmt: skip
     assert abs(run["square"] - 1.0) < 5.0 * run["square_stderr"]
+
+
+def test_kicks_that_depend_on_the_position_are_exact_along_a_line():
+    """On x₁ = 0, where the strength 1 + x₁ of the noise is 1: x' = x + h v + Z and v' = v + W."""
+    problem = Mechanical(lambda t, x, v: 0.0 * x, lambda t, x, v: jnp.stack([1.0 + x[1], 0.0 * x[1]])[:, None],
+                         ([0.2, 0.0], [0.3, 0.0]), constraints=lambda t, x: x[1:])  # fmt: skip
+    h, W, Z = 0.25, 0.7, 0.11
+
+    def step(x):
+        noise = Increment(jnp.asarray(h), W=jnp.array([W]), Z=jnp.array([Z]))
+        return RattleAlpha.read(
+            RattleAlpha.step(problem, 0.0, RattleAlpha.start(problem, 0.0, x, None), noise, None)[0]
+        )
+
+    found = at_one(step, np.array([0.2, 0.0, 0.3, 0.0]))
+    np.testing.assert_allclose(found[:4], [0.2 + h * 0.3 + Z, 0.0, 0.3 + W, 0.0], atol=1e-14)
 
 
 def test_rattle_and_baoab_refuse_what_they_do_not_take():

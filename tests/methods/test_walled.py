@@ -94,6 +94,14 @@ def test_impacts_get_a_method_that_a_wall_may_interrupt():
     assert sd.provenance(run)["method"] == "SRA1" and run["mean"][-1, 0] == pytest.approx(1.0, abs=1e-2)
 
 
+def test_the_rule_of_a_wall_is_in_the_record():
+    plain = sd.SDE(lambda t, x: -x, lambda t, x: 1.0, 0.5)
+    rules = [
+        sd.with_walls(plain, sd.Walls({"x": (0.0, None)}, draw=draw)).before_run(0.0)[-1] for draw in (True, False)
+    ]
+    assert [words.split(", ")[-1].split(";")[0] for words in rules] == ["lifted", "folded"]
+
+
 def test_walls_go_where_runs_go():
     """Replay, sweeps, parameters and passages take a problem with walls like any other."""
     problem = sd.with_walls(
