@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from stodyn.noise.sobol import Net, Sobol, increments
+from stodyn.noise.uniforms import Uniforms
 
 
 def test_every_prefix_of_every_randomisation_is_a_net():
@@ -38,3 +39,18 @@ def test_increments_are_independent_standard_normals(n):
     np.testing.assert_allclose(matrix @ matrix.T, np.eye(n), atol=1e-9)
     W = np.cumsum(np.sqrt(lengths)[:, None] * matrix, axis=0)
     assert W[:, 0] @ W[:, 0] >= (W**2).sum(axis=0).max() - 1e-12  # the first normal tells most of the path
+
+
+def test_coordinates_in_front_are_those_of_the_net_for_any_paths():
+    points = Sobol(3, [("W", 1)], np.full(2, 0.5), front=2)
+    whole = points.uniforms(0, 48)
+    np.testing.assert_array_equal(whole, Net(3, points.coordinates).points(0, 3)[:2].reshape(2, 48))
+    np.testing.assert_array_equal(points.uniforms(21, 10), whole[:, 21:31])
+
+
+def test_uniforms_are_drawn_where_no_more_are_given():
+    given = np.array([[0.1, 0.2, 0.3], [0.4, 0.5, 0.6], [0.7, 0.8, 0.9]])
+    uniforms = Uniforms(np.random.PCG64(1), given)
+    np.testing.assert_array_equal(uniforms.take(3), given[0])
+    np.testing.assert_array_equal(uniforms.take(3, (2,)), given[1:].T)
+    np.testing.assert_array_equal(uniforms.take(3, (2,)), np.random.Generator(np.random.PCG64(1)).random((3, 2)))
