@@ -107,6 +107,23 @@ def test_large_matrices_are_eliminated_along_the_diagonal_where_that_serves():
         np.testing.assert_allclose(x, np.linalg.solve(grid, b), rtol=1e-11, atol=1e-11)
 
 
+def test_fill_that_underflows_in_the_numbers_tried_is_still_eliminated():
+    """A ring of 1000 waves, whose fill does not decay, in an order found with numbers whose fill is 1e-400."""
+    n = 1000
+    ring = 0.7 * np.eye(n) - np.eye(n, k=1) - np.eye(n, k=-1)
+    ring[0, -1] = ring[-1, 0] = -1.0
+    pattern = Pattern.of(ring != 0.0)
+    values, b = ring[pattern.rows, pattern.columns], np.sin(np.arange(float(n)))
+    found = ordered(pattern, values[None])
+    known = {(p.row, p.column) for p in found.pivots}
+    known |= {
+        entry for p in found.pivots for entry in [(p.row, c) for c in p.beside] + [(r, p.column) for r in p.below]
+    }
+    assert all((r, c) in known for p in found.pivots for r in p.below for c in p.beside)
+    (x,) = uncompiled.run(jax.make_jaxpr(lambda v, b: found.factorised(v)(b))(values, b), values, b)
+    np.testing.assert_allclose(x, np.linalg.solve(ring, b), rtol=1e-9, atol=1e-9)
+
+
 def test_nets_with_sources_are_eliminated_where_the_diagonal_is_zero():
     """Conductances of a grid and voltage sources at some nodes, whose currents have no diagonal of their own."""
     side = 16

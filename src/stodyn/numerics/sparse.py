@@ -501,7 +501,7 @@ def _on_diagonal(pattern: Pattern, samples: np.ndarray, owner: np.ndarray | None
     factors = direct.factorised(generic[order][:, order], permc_spec="NATURAL", **how)
     if (factors.perm_c != np.arange(n)).any() or (factors.perm_r != np.arange(n)).any():
         return None
-    lower, upper = scipy.sparse.csc_array(factors.L), scipy.sparse.csr_array(factors.U)
+    lower, upper = _closed(factors.L != 0.0, factors.U != 0.0)
     high, wide = np.diff(lower.indptr) - 1, np.diff(upper.indptr) - 1
     if np.sum(high * wide) > n**3 / DENSE:
         return None
@@ -521,6 +521,17 @@ def _on_diagonal(pattern: Pattern, samples: np.ndarray, owner: np.ndarray | None
                     tuple(rows[lower.indptr[k] + 1 : lower.indptr[k + 1]]))
               for k, p in enumerate(order.tolist())]  # fmt: skip
     return Elimination(pattern, tuple(pivots))
+
+
+def _closed(lower: Any, upper: Any) -> tuple[Any, Any]:
+    """The entries of L by columns and of U by rows, diagonals included, with every one that elimination fills in.
+
+    Fill across a long ring or grid is a product of so many ratios that it may underflow, and SuperLU leaves out zeros.
+    """
+    known = scipy.sparse.csr_array(lower + upper)
+    while (filled := scipy.sparse.csr_array(known + lower @ upper)).nnz > known.nnz:
+        known, lower, upper = filled, scipy.sparse.tril(filled), scipy.sparse.triu(filled)
+    return scipy.sparse.csc_array(lower), scipy.sparse.csr_array(upper)
 
 
 def _choose(
