@@ -105,8 +105,8 @@ def ask(question: str, check: Callable, *subject: Any) -> Result:
     """What a check says of its subject, or what it raises."""
     try:
         return Result(question, True, check(*subject))
-    except AssertionError as found:
-        return Result(question, False, str(found))
+    except AssertionError as fault:
+        return Result(question, False, str(fault))
     except Exception as error:  # whatever a method under test may raise is an answer
         return Result(question, False, f"{type(error).__name__}: {error}")
 

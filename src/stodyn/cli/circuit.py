@@ -170,7 +170,7 @@ def show_transient_noise(
                 **result,
                 "nodes": [node._asdict() for node in nodes],
                 "measures": {name: measure._asdict() for name, measure in measures.items()},
-                "small_signal": {name: found._asdict() for name, found in densities.items() if found is not None},
+                "small_signal": {name: d._asdict() for name, d in densities.items() if d is not None},
                 "cautions": [*cautions, *([why] if why else [])],
                 "files": files,
             }

@@ -39,8 +39,8 @@ def command(
     if as_json:
         print_json(
             [
-                {"stop": stop.name, "answers": [a._asdict() for a in found.answers], "run": found.run}
-                for stop, found, _ in visits
+                {"stop": stop.name, "answers": [a._asdict() for a in findings.answers], "run": findings.run}
+                for stop, findings, _ in visits
             ]
         )
         return

@@ -145,7 +145,7 @@ class Program:
                 state, first = self.steps(first, begun, state, normals, window, members, starting=True), begun
             state = self.steps(first, last, state, normals, window, members)
             now = self.observe(state, window.t[last], window.observes[k], members)
-            return state, jax.tree.map(lambda kept, new: kept.at[k].set(new), seen, now)
+            return state, jax.tree.map(lambda rows, new: rows.at[k].set(new), seen, now)
 
         shapes = jax.eval_shape(self.observe, state, window.t[0], window.observes[0], members)
         seen = jax.tree.map(lambda s: jnp.zeros((self.intervals, *s.shape), s.dtype), shapes)

@@ -33,7 +33,7 @@ def dependence_of(closed: core.ClosedJaxpr, arguments: Sequence[Any]) -> list[np
         labels += [((name, index), (number, index)) for index in range(np.size(leaf))]
     outputs = scalarised(closed, inputs, graph)
     bits = _reached([entry for output in outputs for entry in output.reshape(-1)], [name for name, _ in labels])
-    sets = {found: frozenset(labels[k][1] for k in _ones(found)) for found in {0, *bits.values()}}
+    sets = {mask: frozenset(labels[k][1] for k in _ones(mask)) for mask in {0, *bits.values()}}
     result = []
     for output in outputs:
         labels_of_entries = np.empty(output.shape, object)

@@ -12,8 +12,8 @@ def read_places(shape: tuple[int, ...], indices: np.ndarray, out: tuple[int, ...
     whether its slice lies inside; one that does not is moved to the nearest place where it does."""
     numbers, sizes = params["dimension_numbers"], params["slice_sizes"]
     along = dict(zip(numbers.operand_batching_dims, numbers.start_indices_batching_dims, strict=True))
-    kept = [axis for axis in range(len(shape)) if axis not in numbers.collapsed_slice_dims and axis not in along]
-    in_slice = dict(zip(kept, numbers.offset_dims, strict=True))
+    remaining = [axis for axis in range(len(shape)) if axis not in numbers.collapsed_slice_dims and axis not in along]
+    in_slice = dict(zip(remaining, numbers.offset_dims, strict=True))
     return _places(shape, indices, out, in_slice, along, numbers.start_index_map, sizes)
 
 
@@ -24,8 +24,8 @@ def written_places(
     whether it lands at all: windows that are partly outside are dropped, or moved inside where the mode says so."""
     numbers = params["dimension_numbers"]
     along = dict(zip(numbers.operand_batching_dims, numbers.scatter_indices_batching_dims, strict=True))
-    kept = [axis for axis in range(len(shape)) if axis not in numbers.inserted_window_dims and axis not in along]
-    in_window = dict(zip(kept, numbers.update_window_dims, strict=True))
+    remaining = [axis for axis in range(len(shape)) if axis not in numbers.inserted_window_dims and axis not in along]
+    in_window = dict(zip(remaining, numbers.update_window_dims, strict=True))
     sizes = [updates[in_window[axis]] if axis in in_window else 1 for axis in range(len(shape))]
     axes = numbers.scatter_dims_to_operand_dims
     place, inside = _places(shape, indices, updates, in_window, along, axes, sizes)

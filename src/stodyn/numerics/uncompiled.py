@@ -153,11 +153,11 @@ def _slice_at(x: np.ndarray, starts: Sequence[np.ndarray], sizes: Sequence[int])
 
 def _gather(x: np.ndarray, indices: np.ndarray, shape: tuple[int, ...], params: Any) -> np.ndarray:
     place, inside = read_places(x.shape, indices, shape, params)
-    found = x.ravel()[place]
+    entries = x.ravel()[place]
     if "FILL" not in str(params["mode"]) or inside.all():
-        return found
+        return entries
     fill = filling(x.dtype) if params.get("fill_value") is None else params["fill_value"]
-    return np.where(inside, found, np.asarray(fill, x.dtype))
+    return np.where(inside, entries, np.asarray(fill, x.dtype))
 
 
 def _scatter(join: np.ufunc | None, x: np.ndarray, indices: np.ndarray, updates: np.ndarray, params: Any) -> np.ndarray:

@@ -613,7 +613,7 @@ class Mechanical(Problem):
         try:
             return self._as_sdae.before_run(t)
         except ValueError as error:
-            words = re.sub(r"\bf\[(\d+)\]", lambda found: self._equation(int(found[1])), str(error))
+            words = re.sub(r"\bf\[(\d+)\]", lambda match: self._equation(int(match[1])), str(error))
             raise ValueError(f"mass: has rank {self.r} of {self.N}. As an SDAE of (x, v): {words}") from error
 
     def _equation(self, row: int) -> str:
