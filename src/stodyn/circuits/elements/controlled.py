@@ -78,6 +78,8 @@ def _law(card: Card, text: str) -> tuple[Law, tuple[tuple[str, str], ...], dict[
             return np.array([numbers[name]])
 
     try:
+        if (open_ones := bare.count("(") - bare.count(")")) != 0:
+            raise BadValue(f"{bare!r}: a parenthesis is not {'closed' if open_ones > 0 else 'opened'}")
         if not pairs:
             raise BadValue("it reads neither V(...) nor I(...); write a constant as a V or I source")
         value(tuple(np.full(1, 0.1) for _ in pairs), Asked({}, 300.0), np)
