@@ -152,7 +152,8 @@ def phase_noise(
         c and c_by_source (time), period, corner (half-width of the line), L and S_phi over `offset`, density over
         `frequency` (one-sided, of the node), response v over `time`, kick = vᵀg, period_jitter, cycle_jitter (standard
         deviations), accumulated over `periods` (variance), allan over `tau` (deviation), rate_gain of 1/f sources,
-        x over `time`, multiplier. `c.attrs["error"]` is the relative change of c with twice as many steps.
+        x over `time`, multiplier. `c.attrs["error"]` is the relative error of c, from its change with twice as many
+        steps; `period.attrs["error"]` is at least that of the period.
     """
     if isinstance(problem, Cycle):
         cycle, steps = problem, problem.steps
@@ -163,12 +164,18 @@ def phase_noise(
                          "cyclostationary.spectrum for its noise")  # fmt: skip
     coarse, finer = response(cycle), response(cycle.refined)
     error, before = abs(finer.c / coarse.c - 1.0) if coarse.c else 0.0, np.inf
+    period_error = abs(cycle.refined.period / cycle.period - 1.0)
     while steps is None and error > WANTED and error < before / (SLOWLY if error > ENOUGH else CORNERS):
         if 2 * cycle.steps * (cycle.stages.shape[1] * cycle.system.n) ** 2 > MOST_NUMBERS:
             break
+        left = error * error / before if before < np.inf else error  # where it goes on falling as it did
         cycle, coarse, before = cycle.refined, finer, error
+        if left <= WANTED:
+            error = left
+            break
         finer = response(cycle.refined)
         error = abs(finer.c / coarse.c - 1.0)
+        period_error = abs(cycle.refined.period / cycle.period - 1.0)
     _check(cycle)
     i = _observed(cycle, node)
     f0 = 1.0 / cycle.period
@@ -223,7 +230,7 @@ def phase_noise(
     if lowest is not None:
         result.attrs["f_lo"] = lowest
     result["c"].attrs["error"] = error
-    result["period"].attrs["error"] = abs(cycle.refined.period / cycle.period - 1.0)
+    result["period"].attrs["error"] = period_error
     return result
 
 
