@@ -186,16 +186,16 @@ def test_transistors_in_all_regions():
         x = np.array([float(at[n]) for n in names])
         y = np.append(x, 0.0)
         n_and_p, curtice = circuit.network.groups
-        n, p = n_and_p.current(y, np).i
+        n, p = n_and_p.current(y).i
         assert n == pytest.approx(square(g - s, d - s, 2e-3, 0.7, 0.05), rel=1e-12, abs=1e-18)
         assert p == pytest.approx(-square(s - g, s - d, 2e-3, 0.6, 0.1), rel=1e-12, abs=1e-18)
         o = 0.02 * np.log1p(np.exp((s - g - 1.0) / 0.02))
         wanted = -0.5e-3 * o**2 * np.tanh(2 * (s - d)) * (1 + 0.02 * abs(s - d))
-        assert curtice.current(y, np).i[0] == pytest.approx(wanted, rel=1e-12, abs=1e-25)
+        assert curtice.current(y).i[0] == pytest.approx(wanted, rel=1e-12, abs=1e-25)
         np.testing.assert_allclose(circuit.network.slopes(x).toarray(), slopes_by_differences(circuit, x), atol=1e-8)
     assert names == ("d", "g", "s")
-    on = n_and_p.current(np.array([0.0, -3.0, 0.0, 0.0]), np)
-    assert on.noise[1] == pytest.approx(KT2 * (2e-3 * 2.4 + 2e-12 / 3), rel=1e-9)  # NLEV=3, on: 2kT g_ds
+    on = n_and_p.noise(np.array([0.0, -3.0, 0.0, 0.0]), np)
+    assert on[1] == pytest.approx(KT2 * (2e-3 * 2.4 + 2e-12 / 3), rel=1e-9)  # NLEV=3, on: 2kT g_ds
 
 
 def test_many_states_at_once():

@@ -1,6 +1,7 @@
 """The equations in numpy, which the checks before a run look at, are those of the run."""
 
 import numpy as np
+import pytest
 
 from stodyn.circuits import read
 from stodyn.problems import index
@@ -12,8 +13,14 @@ STAGE = (
 )
 
 
-def test_looking_without_a_trace():
-    circuit = read(STAGE)
+FLICKERING = (
+    "title\nV1 in 0 1\nR1 in a 1k\nD1 a 0 d\n.model d D(IS=1p CJO=1p KF=1e-13 AF=1.2)\n.options flo=300meg fhi=1g\n"
+)
+
+
+@pytest.mark.parametrize("text", [STAGE, FLICKERING])
+def test_looking_without_a_trace(text):
+    circuit = read(text)
     rng = np.random.default_rng(1)
     t = rng.uniform(0.0, 1e-7, index.STATES)
     x = circuit.operating_point.x + 0.3 * rng.standard_normal((index.STATES, circuit.n))
@@ -22,7 +29,11 @@ def test_looking_without_a_trace():
         np.testing.assert_allclose(ours, traced, rtol=1e-11, atol=1e-14 * np.abs(traced).max())
     traced = index.noise_slopes(circuit, t, x)
     np.testing.assert_allclose(circuit.noise_slopes(t, x), traced, rtol=1e-9, atol=1e-12 * np.abs(traced).max())
-    # the trace does not show that the charge of D1 grows with its voltage; nothing is known of a B source
+
+
+def test_a_proof_that_the_constraints_stay_regular():
+    """The trace does not show that the charge of D1 grows with its voltage; nothing is known of a B source."""
+    circuit = read(STAGE)
     assert circuit.has_constant_orientation and not SDAE.has_constant_orientation.func(circuit)
     other = read(STAGE + "B1 c 0 V={V(out)*V(b)}\nRC c 0 1k\n")
     assert not other.has_constant_orientation and not SDAE.has_constant_orientation.func(other)

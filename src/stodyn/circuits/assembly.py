@@ -20,12 +20,13 @@ import numpy as np
 import scipy
 
 from stodyn.circuits import topology
-from stodyn.circuits.devices import CHARGE, Current, Law, Numbers, flicker_size, thermal
+from stodyn.circuits.devices import CHARGE, FLICKER_FLOOR, Current, Law, Numbers, flicker_size, thermal
 from stodyn.circuits.element import GROUND, Element
 from stodyn.circuits.netlist import Netlist
 from stodyn.circuits.text import NetlistError
 from stodyn.circuits.waveforms import Sources
 from stodyn.noise import coloured
+from stodyn.numerics import dual
 
 SMALL = 300  # unknowns up to which dense products are quicker than the calls of sparse ones
 FILLED = 16  # the most zeros per entry with which sums are still gathered
@@ -96,15 +97,17 @@ class Group:
 
     def value(self, x: Any, xp: Any) -> Any:
         """The current of each part, or its charge over the unit capacitance in the mass matrix."""
-        found = self.law.value(self.read(x), self.numbers, xp)
+        return self.of(self.read(x), xp)
+
+    def of(self, read: tuple[Any, ...], xp: Any) -> Any:
+        """The same from what the parts read."""
+        found = self.law.value(read, self.numbers, xp)
         return found * self.numbers[OVER_UNIT] if OVER_UNIT in self.numbers.of else found
 
-    def current(self, x: Any, xp: Any) -> Current:
-        found = self.law.at(self.read(x), self.numbers, xp)
-        if OVER_UNIT not in self.numbers.of:
-            return found
-        over = self.numbers[OVER_UNIT]
-        return Current(found.i * over, tuple(slope * over for slope in found.slopes), found.noise)
+    def current(self, x: np.ndarray) -> Current:
+        """The same with its slopes."""
+        i, slopes = dual.slopes(self.of, self.read(x))
+        return Current(i, tuple(slopes))
 
     def noise(self, x: Any, xp: Any) -> Any:
         """The density S of the white noise of each part."""
@@ -188,16 +191,11 @@ class Network:
 
     @functools.cached_property
     def matrices(self) -> tuple[Any, Any]:
-        """The linear part (n, n), and the matrix that takes sources, device currents and charges to their rows."""
-        still = [rows for k, rows in enumerate(self.places) if not self._is_flicker(k)]
-        rows = np.concatenate(still)
+        """The linear part (n, n), and the matrix that takes the other terms of `rates` to their rows."""
+        rows = np.concatenate(self.places)
         spread = scipy.sparse.csr_array((np.ones(len(rows)), (rows, np.arange(len(rows)))), (self.n + 1, len(rows)))
         both = self.linear.matrix(self.n), spread[: self.n]
         return (both[0].toarray(), both[1].toarray()) if self.n <= SMALL else both
-
-    def _is_flicker(self, place: int) -> bool:
-        first = 1 + 2 * len(self.groups)
-        return first <= place < first + 2 * len(self.flickers)
 
     @functools.cached_property
     def slope_stamps(self) -> tuple[np.ndarray, np.ndarray, scipy.sparse.csr_array]:
@@ -215,6 +213,14 @@ class Network:
                         signs.append(np.full(len(row), sign))
                         slopes.append(first + np.arange(len(row)))
                 first += len(group.elements)
+        for part in self.flickers:
+            for node, side in zip(self.groups[part.group].out, (-1.0, 1.0), strict=True):
+                for column in part.states.T:
+                    rows.append(node[part.devices])
+                    columns.append(column)
+                    signs.append(np.full(len(column), side))
+                    slopes.append(first + np.arange(len(column)))
+            first += len(part.devices)
         linear = self.linear.matrix(n).tocoo()
         if not rows:
             return linear.row * n + linear.col, linear.data, scipy.sparse.csr_array((len(linear.data), 0))
@@ -229,9 +235,22 @@ class Network:
     def flickering(self, currents: list[Any], y: Any, xp: Any) -> list[Any]:
         """The currents of the flicker noise."""
         return [
-            flicker_size(currents[k][devices], self.groups[k].numbers.chosen(devices), xp) * y[states].sum(-1)
+            flicker_size(currents[k][..., devices], self.groups[k].numbers.chosen(devices), xp) * y[..., states].sum(-1)
             for k, devices, states in self.flickers
         ]
+
+    def flicker_slopes(self, currents: list[Current], y: np.ndarray) -> tuple[list[np.ndarray], list[Any]]:
+        """The slopes of the flicker currents of each part in the states of its filters, and for each group the factor
+        by which flicker noise makes its slopes larger: the current is i + k |i|^(AF/2) s."""
+        in_states, factors = [], [1.0 for _ in currents]
+        for k, devices, states in self.flickers:
+            i, numbers = currents[k].i[..., devices], self.groups[k].numbers.chosen(devices)
+            size = flicker_size(i, numbers, np)
+            factor = np.ones_like(currents[k].i)
+            factor[..., devices] += 0.5 * numbers["af"] * size * i / (i * i + FLICKER_FLOOR) * y[..., states].sum(-1)
+            in_states.append(size)
+            factors[k] = factor
+        return in_states, factors
 
     def slopes(self, x: np.ndarray, linear: Stamps | None = None) -> scipy.sparse.csr_array:
         """∂f/∂x (n, n) at x, the flicker filters at rest."""
@@ -239,7 +258,7 @@ class Network:
         y = np.append(x, 0.0)
         rows, columns, values = [linear.rows], [linear.columns], [linear.values]
         for k, group in enumerate(self.groups):
-            found = group.current(y, np)
+            found = group.current(y)
             for slope, (c, d) in zip(found.slopes, group.control, strict=True):
                 for node, side in zip(group.out, (-1.0, 1.0), strict=True):
                     rows += [node, node]
@@ -253,7 +272,7 @@ class Network:
                         columns.append(part.states.ravel())
                         values.append(side * np.repeat(size, part.states.shape[1]))
         for group in self.charges:
-            for slope, (c, d) in zip(group.current(y, np).slopes, group.control, strict=True):
+            for slope, (c, d) in zip(group.current(y).slopes, group.control, strict=True):
                 rows += [group.rows, group.rows]
                 columns += [c, d]
                 values += [-slope, slope]

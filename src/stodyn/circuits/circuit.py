@@ -20,6 +20,7 @@ from stodyn.circuits.devices import Numbers
 from stodyn.circuits.element import GROUND
 from stodyn.circuits.elements import mosfet
 from stodyn.circuits.family import Family
+from stodyn.circuits.jacobian import RestJacobian
 from stodyn.circuits.netlist import Netlist, laid_out, read_deck, warn
 from stodyn.circuits.operating_point import OperatingPoint, operating_point
 from stodyn.circuits.small_signal import Response, SmallSignal, Spectrum
@@ -31,6 +32,7 @@ from stodyn.noise.source import PerPath
 from stodyn.noise.stream import generator
 from stodyn.numerics.sparse import FOLLOWED
 from stodyn.problems.contract import Recommended
+from stodyn.problems.explicit import Explicit
 from stodyn.problems.index import STATES
 from stodyn.problems.linear import GaussianStart
 from stodyn.problems.sdae import SDAE
@@ -176,6 +178,29 @@ class Circuit(SDAE):
         return not self.network.groups and not self.network.charges
 
     @functools.cached_property
+    def explicit(self) -> Explicit | None:  # type: ignore[override]
+        """The stored charges and the filters of flicker noise; None where the circuit is linear."""
+        network = self.network
+        if self.is_affine:
+            return None
+        stored = [group.rows for group in network.charges]
+        filtered = [part.states.ravel() for part in network.flickers]
+        poles = np.diagonal(network.filters.A) if network.filters is not None else np.zeros(0)
+        rates = [np.tile(poles, len(part.states)) for part in network.flickers]
+        held, loud = (np.concatenate([np.zeros(0, int), *parts]).astype(int) for parts in (stored, filtered))
+        return Explicit(held, loud, np.concatenate([np.zeros(0), *rates]))
+
+    @functools.cached_property
+    def _rest_jacobian(self) -> RestJacobian:
+        assert self.rest is not None
+        return RestJacobian(self.network, self.split, self.rest)
+
+    def rest_matrix(self, t, x, a, params):
+        """The Jacobian of a step in the unknowns that are not explicit, from the slopes of the devices."""
+        network = self.family.at(params["devices"], jnp) if "devices" in self.params else self.network
+        return self._rest_jacobian(network, x, a)
+
+    @functools.cached_property
     def has_constant_orientation(self) -> bool:
         """Whether the stamps show that the constraints' Jacobian keeps its sign.
 
@@ -204,9 +229,7 @@ class Circuit(SDAE):
 
     @functools.cached_property
     def looking(self) -> Callable:
-        """A function for f, ∂f/∂x and g at given states; nothing is traced unless f contains flicker noise."""
-        if self.network.flickers:
-            return SDAE.looking.func(self)  # type: ignore[attr-defined]
+        """A function for f, ∂f/∂x and g at given states; nothing is traced."""
 
         def at(times, states, params):
             network, factor = self._with(params)
@@ -216,8 +239,6 @@ class Circuit(SDAE):
         return at
 
     def noise_slopes(self, times: np.ndarray, states: np.ndarray) -> np.ndarray:
-        if self.network.flickers:
-            return super().noise_slopes(times, states)
         network, factor = self._with(self.sample_params(STATES)[0])
         return points.noise_slopes(network, self.channels, times, states, factor)
 

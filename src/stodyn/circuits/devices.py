@@ -16,12 +16,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stodyn.numerics import dual
-
 BOLTZMANN, CHARGE = 1.380649e-23, 1.602176634e-19  # J/K, C (exact)
 ZERO_CELSIUS = 273.15  # K
 LARGEST = 1e9  # A: beyond it a junction's exponential continues as its tangent, so that no Newton step overflows
 REFERENCE = 300.15  # K: the reference of SPICE's temperature formulas
+FLICKER_FLOOR = 1e-30  # A²: added to i², so that flicker noise has a slope where no current flows
 EASY = 10.0  # V: the most by which a voltage that controls no junction may rise in one step of Newton's method
 
 
@@ -50,11 +49,10 @@ class Numbers:
 
 
 class Current(NamedTuple):
-    """The current of each part, its slopes in the voltages it reads (only with numpy), and its white noise."""
+    """The current of each part, or its charge, and its slopes in the voltages it reads."""
 
     i: Any
     slopes: tuple[Any, ...]
-    noise: Any
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -83,14 +81,6 @@ class Law:
     breakdown: tuple[str, str] | None = None
     monotone: bool = False
     capacitance: Callable[[tuple[Any, ...], Numbers], Any] | None = None
-
-    def at(self, read: tuple[Any, ...], p: Numbers, xp: Any) -> Current:
-        """Value, slopes (with numpy) and noise."""
-        noise = self.noise(read, p, xp) if self.noise is not None else 0.0 * p["unit"]
-        if xp is not np:
-            return Current(self.value(read, p, xp), (), noise)
-        i, slopes = dual.slopes(lambda v, module: self.value(v, p, module), read)
-        return Current(i, tuple(slopes), noise)
 
     def room(self, k: int, v: np.ndarray, p: Numbers) -> np.ndarray:
         """The most by which the k-th voltage may rise in one step of Newton's method: for a junction, to 2 N V_T beyond
@@ -132,7 +122,7 @@ def thermal(resistance: Any, kelvin: float) -> Any:
 
 def flicker_size(i: Any, p: Numbers, xp: Any) -> Any:
     """√KF |i|^(AF/2): the factor of noise with the one-sided density 1/f."""
-    return xp.sqrt(p["kf"]) * (i * i + 1e-30) ** (0.25 * p["af"])
+    return xp.sqrt(p["kf"]) * (i * i + FLICKER_FLOOR) ** (0.25 * p["af"])
 
 
 # --- junctions --------------------------------------------------------------------------------------------------------

@@ -1,7 +1,6 @@
 """The equations of a network at many states at once, in numpy: f, f_x, g and g_x, with nothing traced or compiled.
 
-They serve callers that evaluate a few states once or twice: the search for a cycle, the checks before a run. Flicker
-filters are at rest.
+They serve callers that evaluate a few states once or twice: the search for a cycle, the checks before a run.
 """
 
 from __future__ import annotations
@@ -26,7 +25,8 @@ def rates(network: Network, t: np.ndarray, x: np.ndarray) -> np.ndarray:
     y = _grounded(x)
     currents = [group.value(y, np) for group in network.groups]
     given = network.source_signs * sources_at(network, t)[:, network.source_columns]
-    values = [given, *(side * i for i in currents for side in (-1.0, 1.0)), *(-q.value(y, np) for q in network.charges)]
+    both = (side * i for i in (*currents, *network.flickering(currents, y, np)) for side in (-1.0, 1.0))
+    values = [given, *both, *(-q.value(y, np) for q in network.charges)]
     linear, spread = network.matrices
     return _times(linear, x) + _times(spread, np.concatenate(values, axis=1))
 
@@ -35,8 +35,10 @@ def slopes(network: Network, x: np.ndarray) -> np.ndarray:
     """f_x (points, n, n)."""
     y, n = _grounded(x), network.n
     places, constant, stamp = network.slope_stamps
-    groups = (*network.groups, *network.charges)
-    values = [slope for group in groups for slope in group.current(y, np).slopes]
+    currents = [group.current(y) for group in network.groups]
+    more, louder = network.flicker_slopes(currents, y)
+    values = [slope * factor for current, factor in zip(currents, louder, strict=True) for slope in current.slopes]
+    values += [slope for group in network.charges for slope in group.current(y).slopes] + more
     found = np.zeros((len(x), n * n))
     found[:, places] = constant
     if values:

@@ -261,7 +261,8 @@ def _printed(spec: Spec, seen: Watched) -> Printed:
 def source_of(spec: Spec, seen: Watched, most: int) -> Source | LoopSource:
     """A step of more than `most` operations as loops over arrays, one of fewer as scalars."""
     traced: Any = spec.traced
-    if scalar_operations(traced.step) > most and (spec.problem.n > SMALL or eliminates(spec)):
+    is_large = spec.problem.n > SMALL and not writes_out(spec)
+    if scalar_operations(traced.step) > most and (is_large or eliminates(spec)):
         if getattr(spec.problem, "joints", None) is not None:  # matrices of zeros, which scalars leave out
             with contextlib.suppress(Unprintable):
                 return scalar_source(spec, seen)
@@ -270,6 +271,12 @@ def source_of(spec: Spec, seen: Watched, most: int) -> Source | LoopSource:
         except Unprintable as error:
             return scalar_source(spec, seen, f" ({error})")
     return scalar_source(spec, seen)
+
+
+def writes_out(spec: Spec) -> bool:
+    """Whether the few unknowns that are eliminated among many are written out in an order that keeps most zeros."""
+    rest = getattr(spec.problem, "rest", None)
+    return rest is not None and rest.row_order is not None
 
 
 def eliminates(spec: Spec) -> bool:

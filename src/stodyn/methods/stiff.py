@@ -18,7 +18,7 @@ from stodyn.methods.tableau import Tabulated
 from stodyn.noise import wiener
 from stodyn.noise.increment import Recipe
 from stodyn.noise.iterated import MrongowiusRoessler
-from stodyn.numerics.elimination import WRITTEN_OUT, determinant, factorised, only_where
+from stodyn.numerics.elimination import Order, determinant, factorised, is_written_out, only_where, solved
 from stodyn.numerics.elimination import solve as eliminate
 from stodyn.numerics.newton import newton
 from stodyn.numerics.sparse import Elimination
@@ -80,6 +80,15 @@ def _touches_zero(d: Callable[[Array], Array], begin: Array, middle: Array, end:
     return touches(lax.while_loop(lambda now: (now.rounds < ROUNDS) & ~touches(now), narrowed, whole))
 
 
+class _Stage(NamedTuple):
+    """Of the unknowns z that a stage eliminates: z -> what is left of their equations, z -> Z of all unknowns, and
+    z -> the Jacobian of the residual."""
+
+    residual: Callable[[Array], Array]
+    whole: Callable[[Array], Array]
+    jacobian: Callable[[Array], Array]
+
+
 class Stepping:
     """One step of a stiff method: it solves the stages, counts Newton rounds, and watches the constraint Jacobian.
 
@@ -110,22 +119,50 @@ class Stepping:
         return self.problem.multiplier(s, self.x + Z, self.params)
 
     def residual(self, s, known: Array, a=None, b=None) -> Callable[[Array], Array]:
-        problem = self.problem
+        """Z -> what is left of the equations of a stage."""
 
         def residual(Z: Array) -> Array:
-            drift = self.rates(s, self.x + Z)
-            top = problem.momentum(Z) - known
-            if a is not None:
-                top = top - a * problem.equations(drift)
-            if b is not None:
-                top = top - problem.push(self.g(s, Z), b)
-            return top if problem.r == problem.n else jnp.concatenate([top, problem.constraints(drift)])
+            return self._defect(s, Z, self.rates(s, self.x + Z), known, a, b)
 
         return residual
 
+    def _defect(self, s, Z: Array, drift: Array, known: Array, a=None, b=None) -> Array:
+        problem = self.problem
+        top = problem.momentum(Z) - known
+        if a is not None:
+            top = top - a * problem.equations(drift)
+        if b is not None:
+            top = top - problem.push(self.g(s, Z), b)
+        return top if problem.r == problem.n else jnp.concatenate([top, problem.constraints(drift)])
+
+    def _eliminated(self, s, known: Array, a=None, b=None) -> _Stage:
+        """The equations of the unknowns that are eliminated. Stages that are implicit in the noise eliminate all."""
+        problem, rest = self.problem, self.problem.rest
+        if rest is None or b is not None:
+            all_of_them = self.residual(s, known, a, b)
+            return _Stage(all_of_them, lambda Z: Z, jax.jacfwd(all_of_them))
+        filtered = rest.filtered(self.x, known, a)
+        nothing = jnp.zeros(len(rest.explicit.stored), self.x.dtype)
+
+        def completed(z: Array) -> tuple[Array, Array]:
+            return rest.completed(lambda x: self.rates(s, x), self.x, z, filtered)
+
+        def residual(z: Array) -> Array:
+            return self._defect(s, *completed(z), known, a)[rest.rows]
+
+        def jacobian(z: Array) -> Array:
+            return problem.rest_matrix(s, self.x + rest.whole(z, nothing, filtered), a, self.params)
+
+        return _Stage(residual, lambda z: completed(z)[0], jacobian)
+
+    def _start_of(self, guess: Array | None, b=None) -> Array:
+        """Where Newton's method begins, of the unknowns that are eliminated."""
+        whole = jnp.zeros_like(self.x) if guess is None else guess
+        return whole if self.problem.rest is None or b is not None else whole[self.problem.rest.unknowns]
+
     def share(self, s, a) -> None:
         """Eliminate the matrix of the stages with this a once, at the start of the step, where that pays."""
-        if not self.problem.is_affine and self.problem.n <= WRITTEN_OUT:
+        if not self.problem.is_affine and is_written_out(self.problem.unknowns, self.problem.row_orders[0]):
             return
         self.shared = self._shared_by(s, a)
 
@@ -134,7 +171,8 @@ class Stepping:
         is eliminated once for all steps."""
         nothing, slopes = jnp.zeros_like(self.x), self.problem.constant_slopes(self.params, self.x.dtype)
         if slopes is None:
-            return self.factorised(self.residual(s, self.problem.momentum(nothing), a), nothing)
+            stage = self._eliminated(s, self.problem.momentum(nothing), a)
+            return self._factorised(stage, self._start_of(None))
 
         def linear(Z: Array) -> Array:
             drift = slopes(Z)
@@ -146,22 +184,30 @@ class Stepping:
 
     def solve(self, s, known: Array, a=None, b=None, guess: Array | None = None) -> tuple[Array, Report]:
         """Z of a stage, and the report of its solve."""
-        residual, shared = self.residual(s, known, a, b), None if a is None or b is not None else self.shared
-        start = jnp.zeros_like(self.x) if guess is None else guess
-        fresh = functools.partial(self._fresh, implicit_noise=b is not None)
+        stage = self._eliminated(s, known, a, b)
+        shared = None if a is None or b is not None else self.shared
+        start = self._start_of(guess, b)
+        fresh = functools.partial(self._fresh, stage, implicit_noise=b is not None)
         if shared is None and self._sparse(b is not None) is not None:
             is_linear = self.problem.is_affine and a is not None and b is None
-            shared = self._shared_by(s, a) if is_linear else self.factorised(residual, start, b is not None)
+            shared = self._shared_by(s, a) if is_linear else self._factorised(stage, start, b is not None)
         reused = None if shared is None else lambda residual, Z, r: shared(r)
         if self.problem.is_affine and (b is None or self.problem.has_affine_noise):
-            nothing = jnp.zeros_like(self.x)
-            Z = -(reused or fresh)(residual, nothing, residual(nothing))
+            nothing = jnp.zeros_like(start)
+            Z = -(reused or fresh)(stage.residual, nothing, stage.residual(nothing))
             ok, rounds = jnp.all(jnp.isfinite(Z)), jnp.asarray(1, jnp.int32)
-            return Z, Report(ok if b is None else ok & self._before_the_pole(residual, Z), rounds)
-        root = newton(residual, start, tol=self.method.tol, limit=self.method.limit, solve=reused or fresh,
-                      fallback=fresh if reused else None)  # fmt: skip
-        ok = root.ok if b is None else root.ok & self._before_the_pole(residual, root.x)
-        return root.x, Report(ok, root.iterations, root.rounded)
+            return stage.whole(Z), Report(ok if b is None else ok & self._before_the_pole(stage.residual, Z), rounds)
+        order = self.problem.row_orders[0]
+
+        def twice(residual, z, r):
+            return solved(stage.jacobian(z), r, order)
+
+        is_small = reused is None and b is None and self.problem.rest is not None
+        root = newton(stage.residual, start, tol=self.method.tol, limit=self.method.limit,
+                      solve=None if is_small else reused or fresh, fallback=fresh if reused else None,
+                      twice=twice if is_small else False)  # fmt: skip
+        ok = root.ok if b is None else root.ok & self._before_the_pole(stage.residual, root.x)
+        return stage.whole(root.x), Report(ok, root.iterations, root.rounded)
 
     def stage(self, s, known: Array, a=None, b=None, guess: Array | None = None) -> Array:
         """Z of a stage; the report of its solve is added to that of the step."""
@@ -201,22 +247,28 @@ class Stepping:
 
     def factorised(self, residual: Callable, Z: Array, implicit_noise: bool = False) -> Callable[[Array], Array]:
         """r -> J⁻¹ r for the Jacobian of a residual at Z."""
-        if (sparse := self._sparse(implicit_noise)) is not None:
-            return sparse.factorised(sparse.pattern.jacobian(residual, Z))
-        return factorised(jax.jacfwd(residual)(Z), self.problem.row_orders[0])
+        return self._factorised(_Stage(residual, lambda Z: Z, jax.jacfwd(residual)), Z, implicit_noise)
 
-    def _fresh(self, residual: Callable, Z: Array, r: Array, implicit_noise: bool) -> Array:
+    def _factorised(self, stage: _Stage, z: Array, implicit_noise: bool = False) -> Callable[[Array], Array]:
+        if (sparse := self._sparse(implicit_noise)) is not None:
+            return sparse.factorised(sparse.pattern.jacobian(stage.residual, z))
+        return factorised(stage.jacobian(z), self._order(implicit_noise))
+
+    def _fresh(self, stage: _Stage, residual: Callable, z: Array, r: Array, implicit_noise: bool) -> Array:
         """J⁻¹ r for a Jacobian that is used once."""
-        if self._sparse(implicit_noise) is not None:
-            return self.factorised(residual, Z, implicit_noise)(r)
-        return eliminate(jax.jacfwd(residual)(Z), r, self.problem.row_orders[0])
+        if (sparse := self._sparse(implicit_noise)) is not None:
+            return sparse.solve_at(residual, z, r)
+        return eliminate(stage.jacobian(z), r, self._order(implicit_noise))
+
+    def _order(self, implicit_noise: bool) -> Order:
+        return None if implicit_noise and self.problem.rest is not None else self.problem.row_orders[0]
 
     def _sign(self, residual: Callable, Z: Array, implicit_noise: bool = False) -> Array:
         """The sign of det J."""
         if (sparse := self._sparse(implicit_noise)) is not None:
             return sparse.determinant(sparse.pattern.jacobian(residual, Z))[0]
-        orders, units = self.problem.row_orders, self.problem.determinant_units
-        return jnp.sign(determinant(jax.jacfwd(residual)(Z), orders[0], units[0]))
+        unit = self.problem.determinant_units[0]
+        return jnp.sign(determinant(jax.jacfwd(residual)(Z), self._order(implicit_noise), unit))
 
     def _determinant_along(self, h, Z: Array) -> tuple[Array, Callable[[Any], Array]]:
         """The determinant of the constraints' Jacobian at x, and at x + u Z as a function of u.
@@ -225,22 +277,28 @@ class Stepping:
         function gives it relative to its size at x.
         """
         problem = self.problem
+
+        def at_rest(u) -> tuple[_Stage, Array]:
+            """The equations of a step of no length at x + u Z, and their unknowns."""
+            there = Stepping(self.method, problem, self.t + u * h, self.x + u * Z, self.params)
+            return there._eliminated(there.t, jnp.zeros(problem.r, self.x.dtype)), there._start_of(None)
+
         if problem.sparsity is None:
 
             def dense(u):
-                jacobian = problem.orientation(self.t + u * h, self.x + u * Z, self.params)
+                if problem.rest is None:
+                    jacobian = problem.orientation(self.t + u * h, self.x + u * Z, self.params)
+                else:
+                    stage, nothing = at_rest(u)
+                    jacobian = stage.jacobian(nothing)
                 return determinant(jacobian, problem.row_orders[1], problem.determinant_units[1])
 
             return dense(0.0), dense
         matrix = problem.sparsity.matrix
 
         def sparse(u):
-            x = self.x + u * Z
-
-            def at_rest(Z):
-                return jnp.concatenate([problem.momentum(Z), problem.constraints(self.rates(self.t + u * h, x + Z))])
-
-            return matrix.determinant(matrix.pattern.jacobian(at_rest, jnp.zeros_like(x)))
+            stage, nothing = at_rest(u)
+            return matrix.determinant(matrix.pattern.jacobian(stage.residual, nothing))
 
         first, unit = sparse(0.0)
 
@@ -786,7 +844,7 @@ simulation, J. Comput. Appl. Math. 157 (2003)"
         if not problem.noise_structure.implies("additive"):
             I = _integrals(problem, noise, self.area)
             at_rest = step.residual(t, problem.momentum(nothing))
-            along = step.factorised(at_rest, nothing)
+            along = step.factorised(at_rest, nothing, implicit_noise=problem.rest is not None)
             for j in range(problem.m):
                 v = along(jnp.concatenate([problem.kicks(g0)[j], jnp.zeros(problem.n - problem.r, x.dtype)]))
                 known = known + jax.jvp(lambda Z: problem.push(step.g(t, Z), I[j]), (nothing,), (v,))[1]

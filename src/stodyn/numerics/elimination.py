@@ -20,6 +20,7 @@ from jax.typing import ArrayLike
 
 PIVOTED = 3  # up to this size rows are always exchanged per path, by selection
 WRITTEN_OUT = 12  # up to this size elimination is written out in a fixed row order; beyond it is LAPACK's LU
+ORDERED = 32  # the same where the caller knows an order: that of a sparse system fills few places
 ELIMINATION = "_decompose"  # the function whose name in a trace shows an elimination by rows
 NOISE = 200  # a pivot below this many ε of its row's size means a singular matrix
 GROWTH = 1000  # errors of this many ε mean that the order of rows does not suit the matrix
@@ -33,7 +34,8 @@ def solve(a: ArrayLike, b: ArrayLike, order: Sequence[int] | None = None) -> Arr
     """Solve a x = b for one path, a (n, n) and b (n,), by Gaussian elimination.
 
     n <= 3    partial pivoting by selection, each row measured by its largest entry
-    n <= 12   rows in the fixed order `order` (default 0, ..., n-1; `row_order` picks one). Where a row then leaves
+    n <= 12   or up to 32 with an order: rows in the fixed `order` (default 0, ..., n-1; `row_order` picks one). Where a
+              row then leaves
               |a x - b| > 1000 ε (|a| (|x| + max|x|/100) + |b|), max|x| in units of its columns, the path is solved
               again, by partial pivoting of the matrix with columns and rows scaled
     beyond    LU with partial pivoting
@@ -48,40 +50,40 @@ def solve(a: ArrayLike, b: ArrayLike, order: Sequence[int] | None = None) -> Arr
         raise ValueError(f"solve: a and b must have the shapes (n, n) and (n,), got {a.shape} and {b.shape}")
     if order is not None and sorted(order) != list(range(n)):
         raise ValueError(f"solve: order must be a permutation of 0, ..., {n - 1}, got {tuple(order)}")
-    if n > WRITTEN_OUT:
+    if not is_written_out(n, order):
         return jnp.linalg.solve(a, b)
     if n <= PIVOTED:
         return jnp.stack(_eliminate_exchanging([[*(a[i, j] for j in range(n)), b[i]] for i in range(n)]))
     return _solution(a, b, _fixed(order))
 
 
-def solved(a: Array, b: Array) -> tuple[Array, Callable[[Array], Array]]:
+def solved(a: Array, b: Array, order: Order = None) -> tuple[Array, Callable[[Array], Array]]:
     """x with a x = b, and a function that gives it for further b from the same elimination: NaN where `solve` would
     begin again with exchanges of rows. Without derivatives."""
-    if len(b) > WRITTEN_OUT:
+    if not is_written_out(len(b), order):
         factors = jax.scipy.linalg.lu_factor(a)
         return jax.scipy.linalg.lu_solve(factors, b), lambda b: jax.scipy.linalg.lu_solve(factors, b)
     if len(b) <= PIVOTED:
         return solve(a, b), lambda b: solve(a, b)
-    b, pivots = _evaluated_once(b), _decompose(a)
-    quick = _substitute(pivots, b)
+    b, pivots = _evaluated_once(b), _decompose(_ordered(a, order))
+    quick = _substitute(pivots, _ordered(b, order))
     unsound = _is_unsound(a, quick, b)
     x = _mended(unsound, quick, lambda: _exchanging(a, b)[0])
-    return x, lambda b: jnp.where(unsound, jnp.nan, _substitute(pivots, b))
+    return x, lambda b: jnp.where(unsound, jnp.nan, _substitute(pivots, _ordered(b, order)))
 
 
 def factorised(a: ArrayLike, order: Sequence[int] | None = None) -> Callable[[ArrayLike], Array]:
     """b -> x with a x = b, the elimination of a (n, n) made once for any number of right-hand sides.
 
     n <= 3    as `solve` does it, for each of them
-    n <= 12   rows in the fixed order `order`; where that order does not suit a, which a right-hand side with equal
-              shares of every column shows, each x comes from partial pivoting as in `solve`
+    n <= 12   or up to 32 with an order: rows in the fixed `order`; where it does not suit a, which a right-hand side
+              with equal shares of every column shows, each x comes from partial pivoting as in `solve`
     beyond    LU with partial pivoting
 
     It costs n³/3 multiplications and 4 n² for the test once, and n² per right-hand side.
     """
     a = jnp.asarray(a)
-    if a.shape[0] > WRITTEN_OUT:
+    if not is_written_out(a.shape[0], order):
         factors = jax.scipy.linalg.lu_factor(a)
         return lambda b: jax.scipy.linalg.lu_solve(factors, b)
     if a.shape[0] <= PIVOTED:
@@ -94,7 +96,7 @@ def factorised(a: ArrayLike, order: Sequence[int] | None = None) -> Callable[[Ar
 
 def determinant(a: ArrayLike, order: Sequence[int] | None = None, unit: float = 1.0) -> Array:
     """The determinant of a/unit, a (n, n), for one path: expanded up to n = 3, by elimination in the given row order,
-    or where that does not serve by partial pivoting, up to 12, beyond by LU with partial pivoting. 0, about 0 or NaN
+    or where that does not serve by partial pivoting, up to 12 (with an order 32), beyond by LU. 0, about 0 or NaN
     where a is singular. A unit like the entries keeps products of n of them within the range of floats."""
     a = jnp.asarray(a) if unit == 1.0 else jnp.asarray(a) * (1.0 / unit)
     n = a.shape[0]
@@ -106,7 +108,12 @@ def determinant(a: ArrayLike, order: Sequence[int] | None = None, unit: float = 
         return a[0, 0] * a[1, 1] - a[0, 1] * a[1, 0]
     if n == 3:
         return jnp.dot(a[0], jnp.cross(a[1], a[2]))
-    return jnp.linalg.det(a) if n > WRITTEN_OUT else _determinant(a, _fixed(order))
+    return _determinant(a, _fixed(order)) if is_written_out(n, order) else jnp.linalg.det(a)
+
+
+def is_written_out(n: int, order: Sequence[int] | None) -> bool:
+    """Whether elimination of n unknowns is written out, rather than left to LAPACK."""
+    return n <= (WRITTEN_OUT if order is None else ORDERED)
 
 
 def _fixed(order: Sequence[int] | None) -> Order:

@@ -20,6 +20,7 @@ from stodyn.numerics.rarely import rarely
 from stodyn.numerics.rounding import is_rounding
 
 Solve = Callable[[Callable[[Array], Array], Array, Array], Array]  # (residual, x, r) -> J⁻¹ r
+Twice = Callable[[Callable[[Array], Array], Array, Array], tuple[Array, Callable[[Array], Array]]]  # and r -> J⁻¹ r
 QUARTER = 0.25  # of an update: a second one with the same Jacobian that is larger is not taken
 SHRINKING = 0.9  # times the last update: one above it is about as good as rounding lets it be
 
@@ -57,7 +58,7 @@ def newton(
     limit: int = 20,
     solve: Solve | None = None,
     fallback: Solve | None = None,
-    twice: bool = False,
+    twice: bool | Twice = False,
 ) -> Root:
     """Solve residual(x) = 0 from the start value x: x <- x - J⁻¹ residual(x) until max|δ| <= tol (1 + max|x|).
 
@@ -82,7 +83,9 @@ def newton(
 
     With `twice` a dense Jacobian serves two updates, the second of which is taken if it is at most a quarter as large
     as the first: where Newton's method converges, it is the test that the first would otherwise need another Jacobian
-    for. A residual whose trace shows it to be affine in x is then solved by one elimination.
+    for. A residual whose trace shows it to be affine in x is then solved by one elimination. A function
+    `twice(residual, x, r)` makes that elimination where the Jacobian is known in another way: it gives J⁻¹ r, and a
+    function for further r.
 
     Derivatives with respect to values that the residual closes over are those of the root, J dx = -∂residual, in
     forward and reverse mode.
@@ -92,6 +95,9 @@ def newton(
 
     def equations(x: Array) -> Array:
         return core.jaxpr_as_fun(traced)(x)[0]
+
+    def eliminated(residual: Callable[[Array], Array], x: Array, r: Array) -> tuple[Array, Callable[[Array], Array]]:
+        return twice(residual, x, r) if callable(twice) else solved(jax.jacfwd(residual)(x), r)
 
     if solve is None and not twice:
 
@@ -103,7 +109,7 @@ def newton(
         if solve is not None:
             after = x - solve(residual, x, residual(x))
             return after, jnp.abs(after - x)
-        first, solve_again = solved(jax.jacfwd(residual)(x), residual(x))
+        first, solve_again = eliminated(residual, x, residual(x))
         between = x - first
         second = solve_again(residual(between))
         helps = jnp.max(jnp.abs(second)) <= QUARTER * jnp.max(jnp.abs(first))
@@ -145,7 +151,7 @@ def newton(
             return carry[3]
 
         if is_linear:
-            first, solve_again = solved(jax.jacfwd(residual)(start), residual(start))
+            first, solve_again = eliminated(residual, start, residual(start))
             between = start - first
             rest = solve_again(residual(between))  # rounding, in units of a start that may be far above the root
             rest = jnp.where(jnp.isnan(rest), 0.0, rest)

@@ -416,10 +416,11 @@ def eliminated(a: Array, b: Array) -> tuple[Array, Array, Array]:
     return lax.fori_loop(0, n, substitute, jnp.zeros_like(b)), sign, size
 
 
-def ordered(pattern: Pattern, samples: np.ndarray) -> Elimination | None:
+def ordered(pattern: Pattern, samples: np.ndarray, dense: float | None = None) -> Elimination | None:
     """An order for matrices of a pattern, from the values (K, nnz) of a few of them.
 
-    None where no pivots are found, or where dense elimination would cost about as little.
+    None where no pivots are found, or where elimination takes more than `dense` products, by default a quarter of those
+    of a dense elimination.
 
     In every round the pivots are those that touch the fewest entries (H. Markowitz, Management Sci. 3 (1957)) among
     those that are not small in their columns in any of the samples, as many as do not interfere: a
@@ -445,7 +446,7 @@ def ordered(pattern: Pattern, samples: np.ndarray) -> Elimination | None:
     open_columns, work = set(range(n)), 0
     while open_columns:
         pivots = _choose(rows, columns, open_columns)
-        if not pivots or work > n**3 / DENSE:
+        if not pivots or work > (n**3 / DENSE if dense is None else dense):
             return None
         for i, j in pivots:
             beside, below = tuple(c for c in rows[i] if c != j), tuple(r for r in columns[j] if r != i)

@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +17,7 @@ from jax import Array
 from stodyn.arguments import checks_arguments
 from stodyn.numerics.affine import has_jumps
 from stodyn.numerics.dependence import dependence
-from stodyn.numerics.elimination import WRITTEN_OUT, row_order
+from stodyn.numerics.elimination import ORDERED, WRITTEN_OUT, Order, row_order
 from stodyn.numerics.elimination import solve as eliminate
 from stodyn.numerics.newton import newton
 from stodyn.numerics.printing.scalars import Unprintable
@@ -32,6 +32,7 @@ from stodyn.problems.contract import (
     check_params,
     returned_shape,
 )
+from stodyn.problems.explicit import Explicit, Rest
 from stodyn.problems.index import (
     START_LIMIT,
     START_TOLERANCE,
@@ -49,7 +50,14 @@ from stodyn.problems.index import (
 )
 from stodyn.problems.operators import Diagonal, Operator, Sparse, check_memory, returned_noise
 from stodyn.problems.sde import SDE, silent
-from stodyn.problems.sparsity import Sparsity, find_drift_pattern, find_sparsity, is_constant, noise_pattern
+from stodyn.problems.sparsity import (
+    Sparsity,
+    find_drift_pattern,
+    find_sparsity,
+    is_constant,
+    noise_pattern,
+    step_lengths,
+)
 from stodyn.problems.structure import PROVED, checked_kinds, commutes, kinds_of_operator, proved_kinds, trace_of
 
 ORDINARY = 200.0  # determinants of e^±200 are far from the ends of the range of floats
@@ -110,6 +118,7 @@ class SDAE(Problem):
     structure: str | None = None
 
     calculus = "ito"
+    explicit: ClassVar[Explicit | None] = None  # unknowns that steps need not eliminate, where a problem knows of any
 
     @property
     def unsolved(self) -> str:  # type: ignore[override]
@@ -189,7 +198,20 @@ class SDAE(Problem):
     @property
     def is_large(self) -> bool:
         """Whether the questions before a run are asked of sparse matrices."""
-        return self.n > FOLLOWED and self.drift_pattern is not None
+        return self.unknowns > FOLLOWED and self.drift_pattern is not None
+
+    @property
+    def unknowns(self) -> int:
+        """How many unknowns a step has to eliminate."""
+        return self.n if self.explicit is None else self.n - len(self.explicit.stored) - len(self.explicit.filtered)
+
+    @functools.cached_property
+    def rest(self) -> Rest | None:
+        """The unknowns that are not explicit; None where all have to be eliminated."""
+        if self.explicit is None:
+            return None
+        found = Rest(self.explicit, self.split, self.n)
+        return found.sorted(self._rest_matrices(found)) if self.unknowns <= ORDERED else found
 
     @property
     def _noise(self) -> Callable:
@@ -297,6 +319,8 @@ class SDAE(Problem):
         """The state with the same M x that satisfies the constraints at time t; NaN where Newton finds none."""
         if self.r == self.n:
             return x
+        if self.rest is not None:
+            return self._consistent_rest(self.rest, t, x, params)
         if (self.is_large or self.n - self.r > WRITTEN_OUT) and self.sparsity is not None:
             return self._consistent_by(self.sparsity.matrix, t, x, params)
         K = jnp.asarray(self._directions, x.dtype)
@@ -323,6 +347,38 @@ class SDAE(Problem):
             return x - matrix.solve_at(residual, nothing, residual(nothing))
         root = newton(residual, nothing, tol=START_TOLERANCE, limit=START_LIMIT, solve=matrix.solve_at)
         return jnp.where(root.ok, x + root.x, jnp.nan)
+
+    def _consistent_rest(self, rest: Rest, t, x: Array, params) -> Array:
+        """The same for the unknowns that are not explicit."""
+        filtered = jnp.zeros(len(rest.explicit.filtered), x.dtype)
+
+        def whole(z):
+            return rest.completed(lambda x: self.f(t, x, params), x, z, filtered)
+
+        def residual(z):
+            Z, drift = whole(z)
+            return jnp.concatenate([self.momentum(Z), self.constraints(drift)])[rest.rows]
+
+        stored = jnp.zeros(len(rest.explicit.stored), x.dtype)
+
+        def solve(residual, z, r):
+            if self.sparsity is not None:
+                return self.sparsity.matrix.solve_at(residual, z, r)
+            jacobian = self.rest_matrix(t, x + rest.whole(z, stored, filtered), None, params)
+            return eliminate(jacobian, r, self.row_orders[0])
+
+        nothing = jnp.zeros(len(rest.unknowns), x.dtype)
+        root = newton(residual, nothing, tol=START_TOLERANCE, limit=START_LIMIT, solve=solve)
+        return jnp.where(root.ok, x + whole(root.x)[0], jnp.nan)
+
+    def rest_matrix(self, t, x: Array, a: Any, params) -> Array:
+        """The Jacobian of [R M Z - a R f; N f] in the unknowns that are not explicit, at the state x; a may be None."""
+        rest = self.rest
+        assert rest is not None
+        f_x = jax.jacfwd(lambda x: self.f(t, x, params))(x)
+        top = jnp.asarray(self.mass_matrix[self.split.rows], x.dtype)
+        top = top if a is None else top - a * self.equations(f_x)
+        return rest.matrix(jnp.concatenate([top, self.constraints(f_x)]), f_x)
 
     def orientation(self, t, x: Array, params) -> Array:
         """N f_x K (n - r, n - r), the Jacobian of the constraints in the algebraic directions."""
@@ -400,7 +456,8 @@ class SDAE(Problem):
 
     @functools.cached_property
     def sparsity(self) -> Sparsity | None:
-        """Which of many unknowns stand in which equation; None where they are few, or the equations full."""
+        """Which of many unknowns stand in which equation; None where they are few, or the equations full. Its matrix is
+        that of the unknowns that are not explicit."""
         return find_sparsity(self)
 
     @functools.cached_property
@@ -434,24 +491,25 @@ class SDAE(Problem):
         return np.zeros(()), np.asarray(self.example_start(), float), self.example_params()
 
     @functools.cached_property
-    def row_orders(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    def row_orders(self) -> tuple[Order, Order]:
         """The order of rows in which the matrices of a step, and the constraint Jacobian, are eliminated.
 
         Taken once at the start, from the matrix [R M; N f_x] of an infinitely short step: circuits have zeros on their
         diagonals. At t = 0 or, where it is singular there, at a later time. Large matrices are eliminated
-        in another way and have no such order.
+        in another way and have no such order. Where unknowns are explicit both are the order of the others.
         """
-        given = tuple(range(self.n)), tuple(range(self.n - self.r))
+        if self.rest is not None:
+            return (self.rest.row_order,) * 2
         if self.n - self.r > WRITTEN_OUT or (self.is_large and self.sparsity is not None):
-            return given
+            return None, None
         RM, K = self.mass_matrix[self.split.rows], self._directions
         if self.r == self.n:
-            return given if self.n > WRITTEN_OUT else (_row_order(RM), ())
+            return None if self.n > WRITTEN_OUT else _row_order(RM), ()
         for C in self._constraint_slopes():
             with contextlib.suppress(ValueError):
-                whole = given[0] if self.n > WRITTEN_OUT else row_order(np.concatenate([RM, C]))
+                whole = None if self.n > WRITTEN_OUT else row_order(np.concatenate([RM, C]))
                 return whole, row_order(C @ K)
-        return given
+        return None, None
 
     @property
     def recommended(self) -> Recommended:
@@ -475,6 +533,8 @@ class SDAE(Problem):
         """Units in which the determinants of the same two matrices are within the range of floats: 1 where they are
         anyway, else such that they are about 1 at the start. A determinant has the n-th power of a unit of its entries.
         """
+        if self.rest is not None:
+            return (_determinant_unit(self._rest_matrices(self.rest)[0]),) * 2
         RM = self.mass_matrix[self.split.rows]
         if self.r == self.n:
             return _determinant_unit(RM), 1.0
@@ -483,8 +543,21 @@ class SDAE(Problem):
 
     def _constraint_slopes(self) -> np.ndarray:
         """N f_x at the start, at t = 0 and at later times."""
+        return self.split.N @ self._slopes_at_the_start()
+
+    def _slopes_at_the_start(self) -> np.ndarray:
         times = np.append(0.0, np.geomspace(1e-3, 1e3, STATES - 1))
-        return self.split.N @ look(self, times, np.tile(self.diagnosed().start, (STATES, 1))).f_x
+        return look(self, times, np.tile(self.diagnosed().start, (STATES, 1))).f_x
+
+    def _rest_matrices(self, rest: Rest) -> np.ndarray:
+        """Matrices in the unknowns that are not explicit: of infinitely short steps at the same times, then of longer
+        ones."""
+        rows, N, *_ = self.split
+        RM, slopes = self.mass_matrix[rows], self._slopes_at_the_start()
+        lengths = np.append(np.zeros(len(slopes)), step_lengths(RM, slopes[0][rows])[1:])
+        slopes = np.concatenate([slopes, np.broadcast_to(slopes[0], (len(lengths) - len(slopes), *slopes[0].shape))])
+        return np.array([rest.matrix(np.concatenate([RM - a * f_x[rows], N @ f_x]), f_x)
+                         for a, f_x in zip(lengths, slopes, strict=True)])  # fmt: skip
 
     @functools.cached_property
     def noise_structure(self) -> NoiseStructure:

@@ -11,10 +11,11 @@ import scipy
 
 from stodyn.numerics import patterns
 from stodyn.numerics.dependence import dependence
-from stodyn.numerics.elimination import WRITTEN_OUT
+from stodyn.numerics.elimination import ORDERED, WRITTEN_OUT
 from stodyn.numerics.printing.points import AtPoints, at_one
 from stodyn.numerics.printing.scalars import Unprintable
 from stodyn.numerics.sparse import MOST_FULL, Elimination, Pattern, find_pattern, ordered
+from stodyn.problems.explicit import Rest
 from stodyn.problems.operators import Diagonal, Sparse
 
 LATER = (0.0, 1e-3, 1.0, 1e3)  # times at which the slopes of f are evaluated, until they are regular
@@ -23,7 +24,8 @@ MOST_ENTRIES = 4_000_000  # of g: where there are more, zeros are not looked for
 
 
 class Sparsity(NamedTuple):
-    """drift: of f_x (n, n); mass: of R M (r, n), with its values; matrix: of [R M - a R f_x; N f_x], eliminated."""
+    """drift: of f_x (n, n); mass: of R M (r, n), with its values; matrix: of [R M - a R f_x; N f_x], eliminated, where
+    unknowns are explicit that of the others."""
 
     drift: Pattern
     mass: Pattern
@@ -38,6 +40,9 @@ def find_sparsity(problem: Any, implicit_noise: bool = False) -> Sparsity | None
     are those of steps of no length and of the lengths of the fastest, the middle and the slowest equation. With
     `implicit_noise` the matrix is that of a stage that is implicit in the noise too.
     """
+    rest = None if implicit_noise else problem.rest
+    if rest is not None and problem.unknowns <= ORDERED:
+        return None
     n, drift, (rows, N, *_) = problem.n, problem.drift_pattern, problem.split
     if drift is None or len(drift.rows) > MOST_FULL * n * n:
         return None
@@ -53,13 +58,14 @@ def find_sparsity(problem: Any, implicit_noise: bool = False) -> Sparsity | None
             except Unprintable:
                 return None
             top = top + noise.csr(1.0)[rows]
-        pattern = Pattern.of_csr(scipy.sparse.vstack([top, abs(N) @ held]))
+        stacked = scipy.sparse.vstack([top, abs(N) @ held], format="csr")
+        pattern = Pattern.of_csr(stacked if rest is None else abs(rest.matrix(stacked, -held)))
         pattern = dataclasses.replace(pattern, reversible=drift.reversible)
         slopes = AtPoints(lambda t: drift.jacobian(lambda x: problem.f(t, x, params), start), few=len(LATER))
         for t in LATER:
             f_x = drift.csr(slopes(np.array([t]))[0])
             if np.isfinite(f_x.data).all() and (
-                elimination := ordered(pattern, _samples(pattern, RM, f_x[rows], N @ f_x))
+                elimination := ordered(pattern, _samples(pattern, RM, f_x, rows, N, rest))
             ):
                 mass = Pattern.of_csr(RM)
                 return Sparsity(drift, mass, mass.values_of(RM), elimination)
@@ -158,12 +164,19 @@ def find_noise_places(problem: Any) -> NoisePlaces | None:
     return NoisePlaces(rows, columns, Pattern.of_csr(depends @ moves + belongs).colours[columns])
 
 
-def _samples(pattern: Pattern, RM: Any, R_f_x: Any, N_f_x: Any) -> np.ndarray:
+def _samples(pattern: Pattern, RM: Any, f_x: Any, rows: np.ndarray, N: Any, rest: Rest | None) -> np.ndarray:
     """The values (K, nnz) of the matrices of steps of several lengths."""
-    inertia, slope = (abs(part).max(axis=1).toarray().ravel() for part in (RM, R_f_x))
+    R_f_x, N_f_x = f_x[rows], N @ f_x
+    steps = step_lengths(RM, R_f_x)
+    whole = (scipy.sparse.vstack([RM - a * R_f_x, N_f_x], format="csr") for a in steps)
+    return np.array([pattern.values_of(each if rest is None else rest.matrix(each, f_x)) for each in whole])
+
+
+def step_lengths(RM: Any, R_f_x: Any) -> list[float]:
+    """No length, and those of the fastest, the middle and the slowest equation of R M dX = R f dt."""
+    inertia, slope = (np.abs(scipy.sparse.csr_array(part)).max(axis=1).toarray().ravel() for part in (RM, R_f_x))
     lengths = np.sort(inertia[slope > 0.0] / slope[slope > 0.0])
-    steps = [0.0, *(float(a) for a in (lengths[[0, len(lengths) // 2, -1]] if len(lengths) else ()))]
-    return np.array([pattern.values_of(scipy.sparse.vstack([RM - a * R_f_x, N_f_x])) for a in steps])
+    return [0.0, *(float(a) for a in (lengths[[0, len(lengths) // 2, -1]] if len(lengths) else ()))]
 
 
 def _is_reversible(problem: Any, x: Any, params: Any) -> bool:
@@ -181,7 +194,7 @@ def _is_reversible(problem: Any, x: Any, params: Any) -> bool:
 def noise_pattern(problem: Any) -> Pattern | None:
     """The places of g (n, m) that are not zero, told by itself where it is sparse, else in its trace; None where it
     cannot be taken apart or is too large."""
-    if problem.n <= WRITTEN_OUT:
+    if problem.unknowns <= (WRITTEN_OUT if problem.explicit is None else ORDERED):
         return None
     with jax.enable_x64(True):
         start, params = np.asarray(problem.example_start(), float), problem.example_params()

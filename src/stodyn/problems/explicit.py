@@ -1,0 +1,104 @@
+"""Unknowns of an SDAE that the others give in closed form, so that no step has to eliminate them.
+
+In the order (u, q, s) of the others, the stored and the filtered unknowns, the equations are
+    M_u du + M_q dq = f_u(t, u, s) dt + g_u dW,    0 = q - Q(t, u),    ds = λ s dt + g_s dW,
+f_u including constraints. A stage whose increment is Z = (z, Z_q, Z_s) has Z_q = Q(u + z) - q, and Z_s follows from
+what is known before the stage, so that Newton's method and the elimination know z alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import scipy
+from jax import Array
+
+from stodyn.numerics import sparse
+from stodyn.numerics.elimination import PIVOTED, Order, row_order
+from stodyn.problems.index import Split
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Explicit:
+    """The numbers of the unknowns that need no elimination.
+
+    stored    those with the constraints 0 = x_k - Q(t, others), read by nothing but M: charges
+    filtered  those with dx_k = rate x_k dt + noise, mass 1, which read nothing: the states of filters
+    rates     λ of the filtered
+    """
+
+    stored: np.ndarray
+    filtered: np.ndarray
+    rates: np.ndarray
+
+
+class Rest:
+    """The unknowns of an SDAE that are not explicit, and their equations.
+
+    unknowns   their numbers
+    rows       of the stacked [R v; N v]: the equations that belong to them
+    row_order  the order in which these equations are eliminated, where there is one
+    """
+
+    def __init__(self, explicit: Explicit, split: Split, n: int):
+        self.explicit = explicit
+        self.row_order: Order = None
+        is_explicit = np.zeros(n, bool)
+        is_explicit[explicit.stored], is_explicit[explicit.filtered] = True, True
+        N = scipy.sparse.csr_array(split.N)
+        moving = np.flatnonzero(~is_explicit[split.rows])
+        held = np.flatnonzero(np.diff(N[:, explicit.stored].indptr) == 0)
+        self._filters = np.searchsorted(split.rows, explicit.filtered)
+        self._take(np.flatnonzero(~is_explicit), np.concatenate([moving, len(split.rows) + held]))
+
+    def _take(self, unknowns: np.ndarray, rows: np.ndarray) -> None:
+        self.unknowns, self.rows = unknowns, rows
+        self._place = np.argsort(np.concatenate([unknowns, self.explicit.stored, self.explicit.filtered]))
+
+    def sorted(self, samples: np.ndarray) -> Rest:
+        """The same in an order of unknowns and equations in which elimination fills few places, by samples of their
+        matrix; where none is found, in an order of the equations for the first sample that is regular."""
+        found, n = copy.copy(self), len(self.unknowns)
+        holds = np.any(samples != 0.0, axis=0)
+        if np.isfinite(samples).all() and n > PIVOTED:
+            order = sparse.ordered(sparse.Pattern.of(holds), samples[:, holds], dense=n**3)
+            if order is not None:
+                columns, rows = ([pivot[k] for pivot in order.pivots] for k in (1, 0))
+                found._take(self.unknowns[columns], self.rows[rows])
+                found.row_order = tuple(range(n))
+                return found
+        for matrix in samples:
+            with contextlib.suppress(ValueError):
+                found.row_order = row_order(matrix)
+                return found
+        found.row_order = tuple(range(n))
+        return found
+
+    def filtered(self, x: Array, known: Array, a: Any) -> Array:
+        """Z_s of a stage Z_s = known + a λ (s + Z_s); `known` (r,) is that of all equations with a derivative."""
+        pushed = known[self._filters]
+        if a is None or not len(self._filters):
+            return pushed
+        decay = a * jnp.asarray(self.explicit.rates, x.dtype)
+        return (pushed + decay * x[self.explicit.filtered]) / (1.0 - decay)
+
+    def whole(self, z: Array, stored: Array, filtered: Array) -> Array:
+        """Z (n,) from its three parts."""
+        return jnp.concatenate([z, stored, filtered])[self._place]
+
+    def completed(self, rates: Callable[[Array], Array], x: Array, z: Array, filtered: Array) -> tuple[Array, Array]:
+        """Z (n,) and f(x + Z): one evaluation of f serves both, since it reads the stored unknowns nowhere else."""
+        nothing = jnp.zeros(len(self.explicit.stored), x.dtype)
+        drift = rates(x + self.whole(z, nothing, filtered))
+        return self.whole(z, -drift[self.explicit.stored], filtered), drift
+
+    def matrix(self, stacked: Any, f_x: Any) -> Any:
+        """The matrix of the equations of z, from that of all unknowns [R M - a R f_x; N f_x] and f_x."""
+        own, u, q = stacked[self.rows], self.unknowns, self.explicit.stored
+        return own[:, u] - own[:, q] @ f_x[q][:, u]
