@@ -34,6 +34,7 @@ ROUNDING = 1e-9  # of the range: where Newton may stop when it gets no better
 SMALL_SYSTEM = 16  # unknowns up to which the order 9 costs little
 SAME = 0.2  # by which the period and the ranges may differ from those that were seen
 REFINED = 1e-3  # of the error of a cycle: how exactly the derivatives of one with other steps are computed
+CACHED = 500_000  # numbers in the matrices of steps that are taken together
 TINY = 1e-14  # added to the sizes of components, some of which may be zero
 REST = 1e-6  # of its size: a cycle whose components all stay within that is an equilibrium
 
@@ -325,13 +326,27 @@ def _newton(system: System, guess: _Orbit, order: int, tol: float, refined: floa
 
 
 def _linearised(system: System, begin: float, x0: np.ndarray, X: np.ndarray, h: float, D: np.ndarray, c: np.ndarray):
-    """Of every step: ∂X/∂x_n (N, s, n, n), what Newton adds to X by itself (N, s, n), and T ∂X/∂T (N, s, n)."""
+    """Of every step: ∂X/∂x_n (N, s, n, n), what Newton adds to X by itself (N, s, n), and T ∂X/∂T (N, s, n).
+
+    Some steps are taken together, as many as the caches of a processor hold the matrices of.
+    """
+    N, s, n = X.shape
+    before = np.concatenate([x0[None], X[:-1, -1]])
+    times = begin + h * np.add.outer(np.arange(N), c)
+    flows, added, by_period = np.empty((N, s, n, n)), np.empty((N, s, n)), np.empty((N, s, n))
+    together = max(1, CACHED // (s * n) ** 2)
+    for first in range(0, N, together):
+        some = slice(first, first + together)
+        flows[some], added[some], by_period[some] = _linearised_steps(system, times[some], before[some], X[some], h, D)
+    return flows, added, by_period
+
+
+def _linearised_steps(system: System, times: np.ndarray, before: np.ndarray, X: np.ndarray, h: float, D: np.ndarray):
+    """The same of some steps, that begin in the states `before`."""
     N, s, n = X.shape
     M = system.mass
-    before = np.concatenate([x0[None], X[:-1, -1]])
-    times = (begin + h * np.add.outer(np.arange(N), c)).ravel()
-    f = system.f(times, X.reshape(-1, n)).reshape(N, s, n)
-    J = system.jacobian(times, X.reshape(-1, n)).reshape(N, s, n, n)
+    f = system.f(times.ravel(), X.reshape(-1, n)).reshape(N, s, n)
+    J = system.jacobian(times.ravel(), X.reshape(-1, n)).reshape(N, s, n, n)
     slopes = np.einsum("ij,Njn->Nin", D, X - before[:, None]) @ M.T / h
     felt = np.flatnonzero(M.any(axis=1))  # rows through which the state at the beginning of a step is seen
     right = np.zeros((N, s, n, len(felt) + 2))

@@ -55,11 +55,11 @@ class RestJacobian:
 
     def _carried(self, left: scipy.sparse.csc_array, rows: np.ndarray, columns: np.ndarray) -> scipy.sparse.csr_array:
         """(size², places): from entries of f_x at these places to those of left f_x in the unknowns."""
-        found: list[tuple[int, int, float]] = []
+        entries: list[tuple[int, int, float]] = []
         for k in np.flatnonzero(self._place[columns] >= 0):
             for at in range(left.indptr[rows[k]], left.indptr[rows[k] + 1]):
-                found.append((left.indices[at] * self.size + self._place[columns[k]], int(k), left.data[at]))
-        which, of, values = zip(*found, strict=True) if found else ((), (), ())
+                entries.append((left.indices[at] * self.size + self._place[columns[k]], int(k), left.data[at]))
+        which, of, values = zip(*entries, strict=True) if entries else ((), (), ())
         return scipy.sparse.csr_array((values, (which, of)), (self.size**2, len(rows)))
 
     def _adding(self, stamped: scipy.sparse.coo_array) -> tuple[Sums, np.ndarray, np.ndarray]:
@@ -68,8 +68,8 @@ class RestJacobian:
     def __call__(self, network: Network, x: Array, a: Any) -> Array:
         y = jnp.concatenate([x, jnp.zeros(1, x.dtype)])
         groups = enumerate((*network.groups, *network.charges))
-        found = [slope for k, group in groups for slope in _slopes(network, k, group, y)]
-        slopes = jnp.concatenate([jnp.zeros(0, x.dtype), *found])
+        each = [slope for k, group in groups for slope in _slopes(network, k, group, y)]
+        slopes = jnp.concatenate([jnp.zeros(0, x.dtype), *each])
         parts = []
         for constant, (sums, which, values) in zip(self.constant, self._added, strict=True):
             still = jnp.asarray(constant[self.holds], x.dtype)
@@ -83,17 +83,17 @@ def _slopes(network: Network, k: int, group: Group, y: Array) -> list[Array]:
     parts = [part for part in network.flickers if part.group == k]
 
     def value(*read: Array) -> Array:
-        found = group.of(read, jnp)
+        current = group.of(read, jnp)
         for part in parts:
             place = np.full(len(group.elements), len(part.devices))
             place[part.devices] = np.arange(len(part.devices))
-            size = flicker_size(found[part.devices], group.numbers.chosen(part.devices), jnp)
+            size = flicker_size(current[part.devices], group.numbers.chosen(part.devices), jnp)
             flickers = size * y[part.states].sum(-1)
-            found = found + jnp.append(flickers, jnp.zeros(1, y.dtype))[place]
-        return found
+            current = current + jnp.append(flickers, jnp.zeros(1, y.dtype))[place]
+        return current
 
     read = group.read(y)
     _, slope = jax.linearize(value, *read)
     units = jnp.eye(len(read), dtype=y.dtype)[:, :, None] * jnp.ones(len(group.elements), y.dtype)
-    found = jax.vmap(lambda unit: slope(*unit))(units)
-    return [found[j] for j in range(len(read))]
+    slopes = jax.vmap(lambda unit: slope(*unit))(units)
+    return [slopes[j] for j in range(len(read))]

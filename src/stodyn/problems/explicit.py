@@ -64,21 +64,21 @@ class Rest:
     def sorted(self, samples: np.ndarray) -> Rest:
         """The same in an order of unknowns and equations in which elimination fills few places, by samples of their
         matrix; where none is found, in an order of the equations for the first sample that is regular."""
-        found, n = copy.copy(self), len(self.unknowns)
+        other, n = copy.copy(self), len(self.unknowns)
         holds = np.any(samples != 0.0, axis=0)
         if np.isfinite(samples).all() and n > PIVOTED:
             order = sparse.ordered(sparse.Pattern.of(holds), samples[:, holds], dense=n**3)
             if order is not None:
                 columns, rows = ([pivot[k] for pivot in order.pivots] for k in (1, 0))
-                found._take(self.unknowns[columns], self.rows[rows])
-                found.row_order = tuple(range(n))
-                return found
+                other._take(self.unknowns[columns], self.rows[rows])
+                other.row_order = tuple(range(n))
+                return other
         for matrix in samples:
             with contextlib.suppress(ValueError):
-                found.row_order = row_order(matrix)
-                return found
-        found.row_order = tuple(range(n))
-        return found
+                other.row_order = row_order(matrix)
+                return other
+        other.row_order = tuple(range(n))
+        return other
 
     def filtered(self, x: Array, known: Array, a: Any) -> Array:
         """Z_s of a stage Z_s = known + a λ (s + Z_s); `known` (r,) is that of all equations with a derivative."""
