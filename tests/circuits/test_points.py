@@ -19,13 +19,15 @@ FLICKERING = (
 
 
 @pytest.mark.parametrize("text", [STAGE, FLICKERING])
-def test_looking_without_a_trace(text):
+def test_coefficients_without_a_trace(text):
     circuit = read(text)
     rng = np.random.default_rng(1)
     t = rng.uniform(0.0, 1e-7, index.STATES)
     x = circuit.operating_point.x + 0.3 * rng.standard_normal((index.STATES, circuit.n))
     params = circuit.sample_params(index.STATES)[0]
-    for ours, traced in zip(circuit.looking(t, x, params), SDAE.looking.func(circuit)(t, x, params), strict=True):
+    for ours, traced in zip(
+        circuit.coefficients_at(t, x, params), SDAE.coefficients_at.func(circuit)(t, x, params), strict=True
+    ):
         np.testing.assert_allclose(ours, traced, rtol=1e-11, atol=1e-14 * np.abs(traced).max())
     traced = index.noise_slopes(circuit, t, x)
     np.testing.assert_allclose(circuit.noise_slopes(t, x), traced, rtol=1e-9, atol=1e-12 * np.abs(traced).max())

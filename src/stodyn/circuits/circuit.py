@@ -228,7 +228,7 @@ class Circuit(SDAE):
         return network, np.broadcast_to(np.asarray(params["noise"], float), STATES)
 
     @functools.cached_property
-    def looking(self) -> Callable:
+    def coefficients_at(self) -> Callable:
         """A function for f, ∂f/∂x and g at given states; nothing is traced."""
 
         def at(times, states, params):
