@@ -97,7 +97,7 @@ def explicit_oscillator(report: Report) -> None:
     work = PATHS * steps
     contenders = [
         Contender("stodyn", stodyn_run(problem, Heun, h, steps, mean_energy), work),
-        Contender("its normals alone", rivals.normals_alone(1, PATHS, steps, 256, THREADS), work),
+        Contender("its normals alone", rivals.normals_alone(1, PATHS, steps, THREADS), work),
         Contender("Numba over slabs of NumPy normals", rivals.numba_slabs(PATHS, steps, h, THREADS), work),
         Contender(
             "Numba drawing from np.random.Generator",
