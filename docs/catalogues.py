@@ -229,7 +229,7 @@ def examples() -> dict[str, Any]:
             lambda t, x: x - x**3, lambda t, x: 0.5, 1.0
         ),
         "`sd.SDE`, linear, noise that does not depend on the state": sd.SDE(lambda t, x: -x, lambda t, x: 0.5, 1.0),
-        "`sd.SDE`, Ito, each component with noise of its own": sd.SDE(
+        "`sd.SDE`, Ito, each component with its own noise": sd.SDE(
             lambda t, x: -(x**3), lambda t, x: jnp.diag(0.3 * x), [1.0, 2.0]
         ),
         "`sd.SDE`, Stratonovich, one channel": sd.SDE(
@@ -243,14 +243,14 @@ def examples() -> dict[str, Any]:
             np.diag([1.0, 0.0]), lambda t, x: jnp.array([x[1] - x[0], x[0] + x[1] ** 3]),
             lambda t, x: jnp.array([[0.1], [0.0]]), [0.0, 0.0]
         ),
-        "`sd.SDAE`, noise of the state, one channel": sd.SDAE(
+        "`sd.SDAE`, noise that depends on the state, one channel": sd.SDAE(
             np.diag([1.0, 0.0]), lambda t, x: jnp.array([x[1] - x[0], x[0] + x[1]]),
             lambda t, x: jnp.array([[0.1 * x[0]], [0.0]]), [1.0, -1.0]
         ),
         "`sd.Mechanical`, structures and mechanisms, given forces and additive noise": sd.Mechanical(
             lambda t, x, v: -x - x**3 - 0.1 * v, lambda t, x, v: jnp.array([[0.2]]), ([0.0], [0.0])
         ),
-        "`sd.Mechanical`, noise of the velocity": sd.Mechanical(
+        "`sd.Mechanical`, noise that depends on the velocity": sd.Mechanical(
             lambda t, x, v: -x - 0.1 * v, lambda t, x, v: 0.2 * v[:, None], ([1.0], [0.0])
         ),
         "`sd.Mechanical` with joints": sd.Mechanical(
@@ -278,5 +278,5 @@ def recommendations() -> str:
         for choice in sd.recommend(problem):
             when, _, why = choice.reason.partition(": ")
             rows.append([f"`{choice.method.name}`", when, cell(why)])
-        blocks.append(f"### {words}\n\n{table(['method', 'take it', 'because'], rows)}")
+        blocks.append(f"### {words}\n\n{table(['method', 'use it', 'because'], rows)}")
     return "\n\n".join(blocks)
