@@ -188,8 +188,8 @@ STUDY = Study(
     RAJAN_RAHA,
     "section 5: strong orders of the stochastic α method",
     "The paper claims strong order 2 in the position and 1.5 in the velocity. The printed scheme has order 1 in both, "
-    "except for additive noise without damping, where it has 2: terms of size h^1.5 and mean zero are missing. With "
-    "them, the library's order=1.5 and order=2.0 have the orders in their names.",
+    "except for additive noise without damping, where it has order 2: terms of size h^1.5 and mean zero are missing. "
+    "With these terms, the library's order=1.5 and order=2.0 have the orders in their names.",
     run,
     estimate,
 )

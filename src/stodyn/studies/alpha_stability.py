@@ -112,10 +112,10 @@ STUDY = Study(
     "alpha-stability",
     RAJAN_RAHA,
     "sections 4 and 6: stability and dissipation",
-    "Without noise the method is that of Chung and Hulbert and dissipates as ρ says; entry (1, 3) of (12) has the "
+    "Without noise the method is that of Chung and Hulbert and dissipates according to ρ; entry (1, 3) of (12) has the "
     "wrong sign. Theorem 4.3 promises decay in mean square, but the noisy oscillator itself grows, and so does every "
-    "consistent method. Of the lemmas on the norm of the noise some hold and some do not, as the rows say; the "
-    "inequality for the largest step has nothing to do with the true limits.",
+    "consistent method. Some of the lemmas on the norm of the noise hold and some do not, as the table shows; the "
+    "inequality for the largest step is unrelated to the true limits.",
     run,
     estimate,
 )

@@ -91,8 +91,8 @@ STUDY = Study(
     RAJAN_RAHA,
     "Figs 1-4: an elastic beam in three channels of noise",
     "ρ decides how fast the high modes lose energy: the velocity of the end is rougher with ρ = 1 than with ρ = 0, "
-    "while the angles themselves hardly differ. The paper gives neither T, h nor seeds, so that its paths cannot be "
-    "repeated; without noise the method agrees with a tight integration to 2e-4.",
+    "while the angles themselves hardly differ. The paper does not give T, h or seeds, so its paths cannot be "
+    "repeated; without noise the method agrees with an integration to a tight tolerance to 2e-4.",
     run,
     estimate,
 )

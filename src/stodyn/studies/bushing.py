@@ -90,11 +90,11 @@ STUDY = Study(
     "bushing",
     RAJAN_RAHA,
     "Figs 13-26 and the Newton table: a bar in a stiff bushing",
-    "A step is linear to 1e-10 here, so that Newton's iteration takes one step and one that confirms it: the failures "
-    "and the counts of the paper's table belong to its iteration, not to the method. With multiplicative noise the "
-    "means lie on the motion without noise; with additive noise the mean of 40 paths, as many as the paper has, is "
-    "mostly scatter. The torque as printed follows from no potential (the model's torque='conservative' does), and "
-    "the additive noise of the paper is missing from its text; a column of (35b) stands for it.",
+    "A step is linear to 1e-10 here, so Newton's method takes one iteration and another that confirms it: the failures "
+    "and the counts in the paper's table are due to its own iteration, not to the method. With multiplicative noise "
+    "the means lie on the motion without noise; with additive noise the mean of 40 paths, as many as the paper has, is "
+    "mostly scatter. The torque as printed does not follow from a potential (the model's torque='conservative' does), "
+    "and the paper does not state its additive noise; a column of (35b) is used in its place.",
     run,
     estimate,
 )

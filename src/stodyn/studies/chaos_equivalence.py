@@ -100,10 +100,10 @@ STUDY = Study(
     "chaos-equivalence",
     PULCH,
     "section 3: when quadrature, collocation and Galerkin are the same",
-    "On full tensor spaces the three agree to rounding and keep the index, as lemmas, theorems and corollaries say. "
-    "The remark that this carries over to polynomials of total degree 1 with a rule of four nodes holds for "
-    "collocation but not for Galerkin's method, whose matrices do not commute there. At equal size Galerkin is the "
-    "more accurate.",
+    "On full tensor spaces the three methods agree to rounding and preserve the index, as the lemmas, theorems and "
+    "corollaries say. The remark that this carries over to polynomials of total degree 1 with a rule of four nodes "
+    "holds for collocation but not for Galerkin's method, whose matrices do not commute there. At equal size "
+    "Galerkin's method is more accurate.",
     run,
     lambda: 30.0,
 )

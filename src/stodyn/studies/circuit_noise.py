@@ -99,8 +99,8 @@ STUDY = Study(
     "circuit-noise",
     OWN,
     "transient noise of five netlists beside small-signal analysis and closed form",
-    "Three independent ways to the noise of a circuit, paths, the linearised equations and a formula, agree for an RC "
-    "filter, a resonant circuit, a sample-and-hold, an integrator that has not settled, and a transimpedance "
+    "Three independent ways to compute the noise of a circuit (paths, the linearised equations and a formula) agree "
+    "for an RC filter, a resonant circuit, a sample-and-hold, an integrator that has not settled, and a transimpedance "
     "amplifier.",
     run,
     lambda: 300.0,

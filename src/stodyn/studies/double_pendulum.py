@@ -78,8 +78,8 @@ STUDY = Study(
     "double-pendulum",
     RAJAN_RAHA,
     "Figs 7-12: a double pendulum with multiplicative noise",
-    "The equations are right as printed; gravity, which the paper does not give, is 9.81 here. Single paths with ρ = "
-    "1 and ρ = 0 part, but the moments at T agree within their standard errors.",
+    "The equations are right as printed; gravity, which the paper does not give, is 9.81 here. Single paths with ρ = 1 "
+    "and ρ = 0 diverge from each other, but the moments at T agree within their standard errors.",
     run,
     estimate,
 )

@@ -280,9 +280,10 @@ STUDY = Study(
     "events",
     OWN,
     "first passage, walls, impacts and probabilities down to 1e-9",
-    "Where a level is passed between two steps, Brownian bridges find it: 16 steps give the survival to within the "
-    "sampling error, while the grid alone misses it by far. Splitting estimates probabilities down to 1e-9 with a few "
-    "thousand paths: all exact values lie within the 95 % bounds, and at 1e-9 the standard errors are 17 to 24 %.",
+    "Where a path crosses a level between two steps, Brownian bridges detect it: 16 steps give the survival "
+    "probability to within the sampling error, while looking only at the ends of steps gives a result that is far off. "
+    "Splitting estimates probabilities down to 1e-9 with a few thousand paths: all exact values lie within the 95 % "
+    "bounds, and at 1e-9 the standard errors are 17 to 24 %.",
     run,
     estimate,
 )

@@ -127,8 +127,8 @@ STUDY = Study(
     "ground-motion",
     OWN,
     "a five-storey building under Kanai-Tajimi ground motion: accelerations, first passage",
-    "Accelerations and drifts reach their exact stationary values. Crossings of a limit come in clumps, so that "
-    "Rice's formula for independent crossings says that the limit is passed earlier than it is.",
+    "Accelerations and drifts reach their exact stationary values. Crossings of a limit come in clumps, so Rice's "
+    "formula for independent crossings predicts that the limit is passed earlier than it really is.",
     run,
     estimate,
 )

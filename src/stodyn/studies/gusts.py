@@ -140,8 +140,8 @@ STUDY = Study(
     "gusts",
     OWN,
     "an airliner in Dryden gusts: covariance and spectrum at an advised step",
-    "The step that keeps every variance within 1 % is computed before the run; the run then delivers what was "
-    "computed, in its variances and in its spectra.",
+    "The step that keeps every variance within 1 % is computed before the run; the variances and spectra of the run "
+    "then agree with the computed ones.",
     run,
     estimate,
 )

@@ -151,8 +151,8 @@ STUDY = Study(
     PULCH,
     "sections 3.4 and 5: systems whose index Galerkin's method changes",
     "Pulch's example has index 1 for every p and index 0 after Galerkin's method, as he says; the eigenvalue that "
-    "decides it falls below rounding at degree 8. Beyond the paper: matrices that depend on p in the simplest way, "
-    "affinely, do not protect either; here the index rises from 1 to 2 on polynomials of total degree.",
+    "decides this falls below rounding at degree 8. The study goes beyond the paper: even an affine dependence on p, "
+    "the simplest, does not protect the index; here it rises from 1 to 2 on polynomials of total degree.",
     run,
     lambda: 40.0,
 )

@@ -57,8 +57,8 @@ STUDY = Study(
     "ktc-noise",
     OWN,
     "thermal noise on an RC ladder: kT/C (H. Nyquist, Phys. Rev. 32, 1928)",
-    "The variance of the voltage of a node of an RC network is that of kT C⁻¹, whatever the resistors: from paths, "
-    "and from the covariance that a step of the method keeps.",
+    "The variance of the voltage at a node of an RC network is given by kT C⁻¹, whatever the resistors. Both the paths "
+    "and the stationary covariance of the method's step confirm this.",
     run,
     lambda: 120.0,
 )

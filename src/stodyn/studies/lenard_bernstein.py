@@ -169,10 +169,10 @@ STUDY = Study(
     KRAUS_TYRANOWSKI,
     "Figs 4.5-4.9: relaxation by the Lenard-Bernstein collision operator",
     "Particles in a periodic potential relax to the Gibbs measure with variational methods at steps of 0.05 to 0.25, "
-    "as the paper says; the energy of the limit is 0.471705 by quadrature too. Of the explicit methods at h = 0.02 "
-    "only RS2 agrees with it: Heun, R2 and RS1 settle 15 to 19 % too high, by five to seven standard errors, and E1 6 "
-    "% too low, by less than three. Not in the paper: the midpoint rule with h = 0.15 traps particles near |v| = "
-    "1/(2h), which cross one period of the force per step, and settles at too high an energy.",
+    "as the paper says; quadrature also gives 0.471705 for the energy of the limit. Of the explicit methods at h = "
+    "0.02 only RS2 agrees with it: Heun, R2 and RS1 settle 15 to 19 % too high, by five to seven standard errors, and "
+    "E1 6 % too low, by less than three. The paper does not mention that the midpoint rule with h = 0.15 traps "
+    "particles near |v| = 1/(2h), which cross one period of the force per step, and settles at too high an energy.",
     run,
     estimate,
 )

@@ -93,9 +93,9 @@ STUDY = Study(
     "lorentz",
     KRAUS_TYRANOWSKI,
     "Figs 4.10, 4.11: the energy under Lorentz collisions",
-    "Collisions turn the velocity and keep the energy. The variational methods keep it nearly, without a drift; the "
-    "explicit ones drift. This holds with f = √(2ν) (V_y, -V_x); as (4.16) is printed, with V_x and V_y exchanged, the "
-    "noise changes the energy itself.",
+    "Collisions turn the velocity but conserve the energy. The variational methods nearly conserve it, without a "
+    "drift; the explicit methods drift. This holds with f = √(2ν) (V_y, -V_x); as (4.16) is printed, with V_x and V_y "
+    "exchanged, the noise changes the energy itself.",
     run,
     estimate,
 )

@@ -115,8 +115,8 @@ STUDY = Study(
     "miller",
     PULCH,
     "section 4: the Miller integrator with random parameters, Figs 3-5 and Table 1",
-    "Table 1 is confirmed except for the current j2: no step reaches its printed errors. With 50 steps the error of "
-    "j2 is the printed one, but that of u2 is then 25 times the printed one. The index is 2, and 3 where a = 1 + "
+    "Table 1 is confirmed except for the current j2: no step size gives its printed errors. With 50 steps the error of "
+    "j2 is the printed one, but that of u2 is then 25 times as large as printed. The index is 2, or 3 where a = 1 + "
     "C1/C2.",
     run,
     lambda: 10.0,

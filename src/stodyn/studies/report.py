@@ -97,9 +97,9 @@ def index(papers: Iterable[Paper], studies: Sequence[Study], names: Collection[s
     """The first page: the papers and their studies, with links to those that are kept."""
     parts = [
         "# Published experiments, repeated",
-        "Every table and figure of five papers is computed again by this library, and its own experiments beside "
-        "them. A page for each paper sets its numbers beside ours and says where it is wrong. `stodyn reproduce NAME` "
-        "runs one study, `stodyn reproduce all --out DIR` runs all of them and writes these pages.",
+        "Every table and figure of five papers is computed again by this library, along with experiments of its own. A "
+        "page for each paper compares its numbers with ours and says where it is wrong. `stodyn reproduce NAME` runs "
+        "one study, `stodyn reproduce all --out DIR` runs all of them and writes these pages.",
     ]
     for paper in papers:
         parts.append(f"## [{escaped(paper.short)}]({paper.page}.md)")

@@ -94,7 +94,7 @@ STUDY = Study(
     "An Adams-Bashforth method that keeps noise in its history needs smaller samples. Riggs' (71) makes the variance "
     "nearly right at h = 0.005 and 5 % too large at h = 0.025; (85) is nearer. Both spoil the spectrum at low "
     "frequencies by the same factor. The spike of Fig. 13 comes from Runge-Kutta starters whose noise does not match; "
-    "with the increment outside the history there is no factor, no spike and no starter problem.",
+    "with the increment outside the history there is no factor, no spike and no problem with starters.",
     run,
     estimate,
 )

@@ -127,9 +127,9 @@ STUDY = Study(
     "riggs-factors",
     RIGGS,
     "Table 1, Figs 2-4: the factors Γ and the error functions",
-    "The factors of Table 1 are right. V(hA) is not a relative error, so that the percentages read off Figs 2 to 4 "
-    "are not those of a variance: the rows give them for one step and for the steady state. Methods whose c1 is not 1 "
-    "have an error of first order in h that (57) misses.",
+    "The factors of Table 1 are right. V(hA) is not a relative error, so the percentages read off Figs 2 to 4 are not "
+    "those of a variance: the table gives these for one step and for the steady state. Methods whose c1 is not 1 have "
+    "an error of first order in h that (57) does not account for.",
     run,
     lambda: 20.0,
 )

@@ -113,8 +113,8 @@ STUDY = Study(
     "riggs-generator",
     RIGGS,
     "Fig. 7 with his generator and seed",
-    "The same 1000 runs as Riggs made, number by number: they agree with the process within their standard error. "
-    "Sums of twelve uniforms have thinner tails than a normal, which a variance does not show.",
+    "This study repeats the 1000 runs of Riggs, number by number: they agree with the process within their standard "
+    "error. Sums of twelve uniforms have thinner tails than a normal, which a variance does not show.",
     run,
     lambda: 20.0,
 )

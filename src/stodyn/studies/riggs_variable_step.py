@@ -259,10 +259,10 @@ STUDY = Study(
     "riggs-variable-step",
     RIGGS,
     "Figs 15, 16: steps that may vary",
-    "Riggs warns that step control looks at the noise. Collatz's criterion accepts 0.55 % of the steps at any h; a "
-    "step control that draws anew after a rejected step shrinks the variance to 0.6 to 0.7 of the true one. What "
-    "works: steps planned before the run from the equations of the covariance, or halved on the same Brownian path "
-    "(dyadic refinement).",
+    "Riggs warns that step control reacts to the noise. Collatz's criterion accepts 0.55 % of the steps at any h; a "
+    "step control that draws new noise after a rejected step shrinks the variance to 0.6 to 0.7 of the true one. Two "
+    "ways work: steps planned before the run from the equations of the covariance, and steps halved on the same "
+    "Brownian path (dyadic refinement).",
     run,
     lambda: 60.0,
 )

@@ -163,8 +163,8 @@ STUDY = Study(
     "ring-oscillator",
     OWN,
     "three NMOS inverters in a ring: how jitter accumulates",
-    "The variance of the end of the k-th period grows in proportion to k, at the rate that the phase response of the "
-    "noise-free cycle gives (A. Demir, A. Mehrotra & J. Roychowdhury, IEEE Trans. Circuits Syst. I 47, 2000).",
+    "The variance of the end of the k-th period grows in proportion to k, at the rate predicted by the phase response "
+    "of the noise-free cycle (A. Demir, A. Mehrotra & J. Roychowdhury, IEEE Trans. Circuits Syst. I 47, 2000).",
     run,
     lambda: 900.0,
 )

@@ -122,9 +122,9 @@ STUDY = Study(
     "sdae-linear",
     KUPPER,
     "Fig. 5: errors on a linear SDAE of index 1",
-    "The orders are those of the paper, 1/2 for implicit Euler and the trapezoidal rule, 1 for the others, and RK1W4 "
+    "The orders are those of the paper: 1/2 for implicit Euler and the trapezoidal rule, 1 for the others; and RK1W4 "
     "has the smallest errors. RK1W2 and RK1W3 have the same errors here. The printed matrix B of the example has five "
-    "rows; the doubled one is left out.",
+    "rows; the repeated row is left out.",
     run,
     lambda: 60.0,
 )

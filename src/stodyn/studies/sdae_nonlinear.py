@@ -75,8 +75,8 @@ STUDY = Study(
     KUPPER,
     "Fig. 6: errors on a nonlinear SDAE of index 1; what areas are for",
     "The orders are those of the paper, and RK1W3 has the smallest errors. The solution printed for the example lacks "
-    "a rotation; with it the methods converge to it. Beyond the paper: two channels that do not commute, where a "
-    "method of order 1 needs Lévy areas.",
+    "a rotation; the methods converge to the solution with the rotation. The study goes beyond the paper with two "
+    "channels that do not commute, for which a method of order 1 needs Lévy areas.",
     run,
     lambda: 150.0,
 )

@@ -69,9 +69,9 @@ STUDY = Study(
     "sdae-stability",
     KUPPER,
     "Figs 1-4: mean-square stability of the methods",
-    "The regions are those of the paper's figures and none of the methods of order 1 is A-stable, as it says. In "
-    "(7.2) B32 should read B31: with the printed formula RK1W2, for one, has another region. RK1W1 and RK1W5 have "
-    "different regions for the two signs of k.",
+    "The regions are those of the paper's figures, and none of the methods of order 1 is A-stable, as the paper says. "
+    "In (7.2) B32 should read B31: with the printed formula, RK1W2, for example, has a different region. RK1W1 and "
+    "RK1W5 have different regions for the two signs of k.",
     run,
     lambda: 60.0,
 )

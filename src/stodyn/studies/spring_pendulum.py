@@ -50,9 +50,9 @@ STUDY = Study(
     "spring-pendulum",
     RAJAN_RAHA,
     "Figs 27-30 and the Newton table: a stiff spring pendulum",
-    "ρ = 0 damps the stiff spring and leaves the slow swing, ρ = 1 keeps both. Newton's iteration here starts from "
-    "the acceleration of the last step and takes fewer iterations than the paper's, whose counts suggest a start from "
-    "the last position; they grow with ρ in both.",
+    "ρ = 0 damps the stiff spring but not the slow swing; ρ = 1 damps neither. Newton's method here starts from the "
+    "acceleration of the last step and takes fewer iterations than the paper's, whose counts suggest a start from the "
+    "last position; the counts grow with ρ in both.",
     run,
     estimate,
 )

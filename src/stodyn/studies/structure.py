@@ -156,10 +156,10 @@ STUDY = Study(
     "structure",
     KRAUS_TYRANOWSKI,
     "section 3: what each method of the catalogue conserves",
-    "The variational methods of the paper keep the symplectic form without forces, also with two channels of noise, "
-    "and are quasi-symplectic where the paper says so; its explicit methods keep none of it. (RKF78 counts as "
+    "Without forces, the variational methods of the paper preserve the symplectic form, also with two channels of "
+    "noise, and they are quasi-symplectic where the paper says so; its explicit methods do neither. (RKF78 counts as "
     "symplectic only because its error in one step, 8e-14, is below the tolerance.) (3.54) to (3.58) are right with -γ "
-    "for γ. Forces orthogonal to a symmetry leave its momentum alone with variational methods.",
+    "for γ. With variational methods, forces orthogonal to a symmetry do not change its momentum.",
     run,
     estimate,
 )

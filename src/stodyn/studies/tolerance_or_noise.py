@@ -113,8 +113,8 @@ STUDY = Study(
     "tolerance-or-noise",
     OWN,
     "how much of a variance comes from tolerances, how much from noise",
-    "The variance of an oscillator's position is split into the part that uncertain parameters make and the part that "
-    "noise makes; both agree with exact moments integrated over the parameters. For the pendulum of the README the "
+    "The variance of an oscillator's position is split into the part caused by uncertain parameters and the part "
+    "caused by noise; both agree with exact moments integrated over the parameters. For the pendulum of the README the "
     "share is estimated in the same way.",
     run,
     lambda: 120.0,

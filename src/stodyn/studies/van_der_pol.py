@@ -128,9 +128,9 @@ STUDY = Study(
     "van-der-pol",
     KRAUS_TYRANOWSKI,
     "Figs 4.3, 4.4: the ergodic energy of van der Pol's oscillator",
-    "Variational methods reach the ergodic energy with h = 0.2, where explicit ones need a tenth of it: with h = 0.2 "
-    "their limits are shifted by what the scheme adds to the growth of the oscillator, to a value that can be "
-    "predicted to a few per cent. The paper's H_erg is a sampled one; a stationary Fokker-Planck equation in two "
+    "Variational methods reach the ergodic energy with h = 0.2, where explicit methods need a tenth of that step: with "
+    "h = 0.2 their limits are shifted, because the scheme adds to the growth of the oscillator, to values that can be "
+    "predicted to a few per cent. The paper's H_erg is a sampled value; a stationary Fokker-Planck equation in two "
     "dimensions gives it without sampling. At T = 5000 the mean energy has not settled yet: by the averaged equation "
     "it is 0.0017 below the limit, a little more than a standard error of the paper's million paths.",
     run,
