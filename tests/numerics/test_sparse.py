@@ -4,10 +4,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.sparse
 
 from stodyn.numerics import uncompiled
 from stodyn.numerics.printing.points import at_one
-from stodyn.numerics.sparse import Pattern, find_pattern, ordered
+from stodyn.numerics.sparse import Pattern, filled_in, find_pattern, ordered
 
 NODES, SOURCES = 20, 3
 
@@ -122,6 +123,19 @@ def test_fill_that_underflows_in_the_numbers_tried_is_still_eliminated():
     assert all((r, c) in known for p in found.pivots for r in p.below for c in p.beside)
     (x,) = uncompiled.run(jax.make_jaxpr(lambda v, b: found.factorised(v)(b))(values, b), values, b)
     np.testing.assert_allclose(x, np.linalg.solve(ring, b), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_places_that_fill_in_are_those_of_elimination(seed):
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(1, 14))
+    holds = (rng.random((n, n)) < rng.uniform(0.02, 0.4)) | np.eye(n, dtype=bool)
+    holds = holds | holds.T if seed % 3 == 0 else holds
+    beside, below = filled_in(scipy.sparse.csr_array(holds))
+    for k in range(n):
+        assert beside[k] == (k + 1 + np.flatnonzero(holds[k, k + 1 :])).tolist()
+        assert below[k] == (k + 1 + np.flatnonzero(holds[k + 1 :, k])).tolist()
+        holds[k + 1 :, k + 1 :] |= np.outer(holds[k + 1 :, k], holds[k, k + 1 :])
 
 
 def test_nets_with_sources_are_eliminated_where_the_diagonal_is_zero():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -499,12 +500,8 @@ def _on_diagonal(pattern: Pattern, samples: np.ndarray, owner: np.ndarray | None
     generic = scipy.sparse.csc_array(generic + 2.0 * np.max(holds.sum(axis=1)) * scipy.sparse.eye_array(n))
     how = {"diag_pivot_thresh": 0.0, "options": {"SymmetricMode": True, "Equil": False}}
     order = np.argsort(direct.factorised(generic, permc_spec="MMD_AT_PLUS_A", **how).perm_c)
-    factors = direct.factorised(generic[order][:, order], permc_spec="NATURAL", **how)
-    if (factors.perm_c != np.arange(n)).any() or (factors.perm_r != np.arange(n)).any():
-        return None
-    lower, upper = _closed(factors.L != 0.0, factors.U != 0.0)
-    high, wide = np.diff(lower.indptr) - 1, np.diff(upper.indptr) - 1
-    if np.sum(high * wide) > n**3 / DENSE:
+    beside, below = filled_in(holds[order][:, order])
+    if sum(len(wide) * len(high) for wide, high in zip(beside, below, strict=True)) > n**3 / DENSE:
         return None
     for values in samples:
         try:
@@ -515,24 +512,42 @@ def _on_diagonal(pattern: Pattern, samples: np.ndarray, owner: np.ndarray | None
         is_kept = (solved.perm_r == np.arange(n)).all()
         if not is_kept or not np.max(np.abs(solved.solve(a.sum(axis=1)) - 1.0)) <= TRUSTED:
             return None
-    lower.sort_indices()
-    upper.sort_indices()
-    columns, rows = order[upper.indices].tolist(), owner[order[lower.indices]].tolist()
-    pivots = [Pivot(int(owner[p]), p, tuple(columns[upper.indptr[k] + 1 : upper.indptr[k + 1]]),
-                    tuple(rows[lower.indptr[k] + 1 : lower.indptr[k + 1]]))
-              for k, p in enumerate(order.tolist())]  # fmt: skip
+    columns, rows = order.tolist(), owner[order].tolist()
+    pivots = [Pivot(rows[k], columns[k], tuple(columns[j] for j in wide), tuple(rows[i] for i in high))
+              for k, (wide, high) in enumerate(zip(beside, below, strict=True))]  # fmt: skip
     return Elimination(pattern, tuple(pivots))
 
 
-def _closed(lower: Any, upper: Any) -> tuple[Any, Any]:
-    """The entries of L by columns and of U by rows, diagonals included, with every one that elimination fills in.
+def filled_in(holds: Any) -> tuple[list[list[int]], list[list[int]]]:
+    """Of every pivot along the diagonal the columns in which U has entries beside it, and the rows in which L has
+    entries below it, both from the pattern alone: in numbers, fill across a long ring or grid underflows.
 
-    Fill across a long ring or grid is a product of so many ratios that it may underflow, and SuperLU leaves out zeros.
+    A pivot fills the places where its columns and rows cross. They wait for the next pivot that is one of its columns
+    or rows; where it is both, its own places hold all of them (S. Eisenstat, J. Liu, SIAM J. Matrix Anal. Appl. 13
+    (1992)).
     """
-    known = scipy.sparse.csr_array(lower + upper)
-    while (filled := scipy.sparse.csr_array(known + lower @ upper)).nnz > known.nnz:
-        known, lower, upper = filled, scipy.sparse.tril(filled), scipy.sparse.triu(filled)
-    return scipy.sparse.csc_array(lower), scipy.sparse.csr_array(upper)
+    upper, lower = scipy.sparse.triu(holds, 1, format="csr"), scipy.sparse.tril(holds, -1, format="csc")
+    beside, below = ([set(half.indices[a:b].tolist()) for a, b in itertools.pairwise(half.indptr.tolist())]
+                     for half in (upper, lower))  # fmt: skip
+    waiting: list[list[tuple[set[int], set[int]]]] = [[] for _ in beside]
+    for k, (wide, high) in enumerate(zip(beside, below, strict=True)):
+        for columns, rows in waiting[k]:
+            if k in rows:
+                wide |= columns
+            if k in columns:
+                high |= rows
+            if not (k in rows and k in columns):
+                _wait(waiting, columns - {k}, rows - {k})
+        waiting[k].clear()
+        wide.discard(k)
+        high.discard(k)
+        _wait(waiting, wide, high)
+    return [sorted(wide) for wide in beside], [sorted(high) for high in below]
+
+
+def _wait(waiting: list[list[tuple[set[int], set[int]]]], columns: set[int], rows: set[int]) -> None:
+    if columns and rows:
+        waiting[min(min(columns), min(rows))].append((columns, rows))
 
 
 def _choose(
