@@ -43,10 +43,10 @@ def gallery_index(entries: list[gallery.Entry]) -> str:
     lines = [
         "# Gallery",
         "",
-        "Each entry is a script of 20 to 80 lines that stands alone, with the picture it draws and what it",
+        "Each entry is a self-contained script of 20 to 80 lines, with the picture it draws and the output it",
     ]
     lines += [
-        "prints. It ends with a line of truth: the exact answer, or an independent one, beside ours with its error.",
+        "prints. It ends with a line of truth: the exact answer, or an independent one, and ours with its error.",
         "",
     ]
     for domain in gallery.DOMAINS:

@@ -1,11 +1,11 @@
 """A field of 1000 nodes in noise: phases that form, meet and vanish
 
 The Allen-Cahn equation, du = (u'' + u - u³) dt + σ dW with noise that is white in space
-and time, on a ring of 1000 nodes: it separates into phases u = ±1, whose walls wander,
-meet and annihilate, while noise makes new ones. The map shows one path. In the long run
-the field is Gibbs distributed, and because each node is coupled to its neighbours only,
-the exact mean of u² on this lattice follows from the leading eigenvector of a transfer
-matrix.
+and time, on a ring of 1000 nodes: the field separates into phases u = ±1, whose walls
+wander, meet and annihilate, while noise creates new ones. The map shows one path. In the
+long run the field has the Gibbs distribution, and because each node is coupled only to
+its neighbours, the exact mean of u² on this lattice follows from the leading eigenvector
+of a transfer matrix.
 
 Domain: large systems
 """

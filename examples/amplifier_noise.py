@@ -1,10 +1,11 @@
 """How noisy is a transistor amplifier?
 
-A common-source stage with a MOS transistor, from its netlist: thermal noise of the
-source's and the load's resistors and of the channel. Noise of microvolts moves the stage
-linearly, so that the density of `.noise`, integrated over all frequencies, is the
-variance of the output. The picture shows that density with its parts, beside the spectrum
-of simulated waveforms, into which everything beyond half the sampling rate is folded.
+A common-source stage with a MOS transistor is read from its netlist. Its noise is the
+thermal noise of the source and load resistors and of the channel. Noise of microvolts
+moves the stage linearly, so the density of `.noise`, integrated over all frequencies, is
+the variance of the output. The picture shows that density with its parts, and the
+spectrum of simulated waveforms, into which everything beyond half the sampling rate is
+folded.
 
 Domain: circuits
 """

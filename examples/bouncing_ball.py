@@ -1,10 +1,10 @@
-"""Where does a bouncing ball get to in gusty wind?
+"""How far does a bouncing ball get in gusty wind?
 
 A ball thrown sideways from one metre loses a fifth of its vertical speed at each bounce,
-y' → -0.8 y', while gusts push it along: x'' = -γ x' + σ ξ. Impacts are found within the
-steps, so that every bounce takes its energy at its own time. The picture shows six balls.
-The height follows from the bounces alone, in closed form; so does the law of the distance
-from the gusts.
+y' → -0.8 y', while gusts push it along: x'' = -γ x' + σ ξ. Impacts are located within the
+steps, so every bounce takes its energy at the right time. The picture shows six balls.
+The height follows in closed form from the bounces alone, and the law of the distance from
+the gusts alone.
 
 Domain: mechanisms
 """

@@ -1,10 +1,10 @@
 """How far does a storey drift? An answer to a stated error
 
-A storey that hardens under white ground acceleration, x'' + 2 ζ ω x' + ω² (x + a x³) = σ
-ξ. `sd.estimate` is asked for the mean square drift after 20 s to a total error: it
-chooses the method, the steps and the number of paths, and its error covers the bias of
-the steps as well as the sampling. The picture shows how its interval narrows as it goes
-on. The truth is an integral over the stationary density exp(-(x² + a x⁴/2)/2).
+The columns of a storey harden under white ground acceleration, x'' + 2 ζ ω x' + ω² (x + a
+x³) = σ ξ. `sd.estimate` is asked for the mean square drift after 20 s to a total error:
+it chooses the method, the steps and the number of paths, and its error covers the bias of
+the steps as well as the sampling error. The picture shows how its interval narrows during
+the run. The truth is an integral over the stationary density exp(-(x² + a x⁴/2)/2).
 
 Domain: vehicles and structures
 """

@@ -3,8 +3,8 @@
 The Miller integrator is a differential-algebraic equation of index 2, but of index 3
 where the gain of its amplifier is exactly a = 1 + C₁/C₂. If the tolerances of a, C₁ and
 C₂ include such a point, no polynomial of the parameters can follow the solution. stodyn
-looks for such points before a run, and refuses with the place it found. The picture shows
-where it looked for two gains; the square is the place of index 3.
+searches for such points before a run, and refuses the run with the point it has found.
+The picture shows where it searched for two gains; the square is the point of index 3.
 
 Domain: tolerances
 """

@@ -1,13 +1,13 @@
 """How noisy is a gene? The chemical Langevin equation
 
 A gene makes messengers, messengers make proteins, and both decay: four reactions, each
-with Poisson noise of its own,
+with its own Poisson noise,
 
     dX = Σ_r s_r (a_r(X) dt + √a_r(X) dW_r),    a = (k₁, γ₁ m, k₂ m, γ₂ p).
 
-All rates are linear, so that the mean and the covariance obey closed equations, the same
-as for the numbers of single molecules. The picture shows paths of the protein, their mean
-and its band of two standard deviations, beside the exact ones.
+All rates are linear, so the mean and the covariance obey closed equations, the same as
+for the numbers of single molecules. The picture shows paths of the protein, and their
+mean and its band of two standard deviations together with the exact ones.
 
 Domain: life and finance
 """

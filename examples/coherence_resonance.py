@@ -1,11 +1,11 @@
 """Coherence resonance: the right amount of noise makes a neuron regular
 
-FitzHugh and Nagumo's neuron at rest, ε dx = (x - x³/3 - y) dt, dy = (x + a) dt + D dW,
-fires only where noise kicks it. With weak noise spikes are rare and random, with strong
-noise they are erratic; in between they come almost like a clock. The picture shows three
-spike trains and the scatter of the intervals over their mean, which has a minimum (A.
-Pikovsky & J. Kurths, Phys. Rev. Lett. 78, 1997). Whatever D is, y is stationary in the
-long run, so that E x = -a.
+The FitzHugh-Nagumo neuron at rest, ε dx = (x - x³/3 - y) dt, dy = (x + a) dt + D dW,
+fires only when noise kicks it. With weak noise spikes are rare and random, with strong
+noise they are erratic; in between they come almost like clockwork. The picture shows
+three spike trains and the scatter of the intervals relative to their mean, which has a
+minimum (A. Pikovsky & J. Kurths, Phys. Rev. Lett. 78, 1997). Whatever D is, y is
+stationary in the long run, so E x = -a.
 
 Domain: nonlinear dynamics
 """

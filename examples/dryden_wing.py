@@ -1,11 +1,11 @@
 """Gusts on a wing: is noise of variance 1/dt right?
 
-A wing heaves on its spring in Dryden gusts, white noise through the filter of
-MIL-F-8785C. The folklore says: give the integrator samples of variance 1/dt. With RK4
-that is right if one sample is held over the whole step. If a new sample is drawn at each
-of the four stages, the response has only Σ b_i² = 10/36 of the true variance, at any
-step; samples of variance 3.6/dt put that right. The picture shows the rms heave from rest
-beside the exact one.
+A wing heaves on its spring in Dryden gusts, which are white noise passed through the
+filter of MIL-F-8785C. Folklore says: give the integrator samples of variance 1/dt. With
+RK4 that is right if one sample is held over the whole step. If a new sample is drawn at
+each of the four stages, the response has only Σ b_i² = 10/36 of the true variance, at any
+step; samples of variance 3.6/dt put that right. The picture shows the rms heave after a
+start at rest, and the exact one.
 
 Domain: vehicles and structures
 """

@@ -2,10 +2,10 @@
 
 A pendulum without friction in weak white noise, dp = -sin(q) dt + σ dW: by Ito's formula
 its mean energy grows by exactly σ²/2 per unit of time, whatever the amplitude. Over a
-time of 480 at the step 0.3, Heun's method adds energy of its own in every step; Störmer
-and Verlet's, which steps the structure of the equations, does not. With friction γ an
-area of phase space shrinks by exp(-γ h) in a step, and ConformalVerlet keeps that too, to
-rounding.
+time of 480 at the step 0.3, Heun's method adds spurious energy in every step; the method
+of Störmer and Verlet, which preserves the structure of the equations, does not. With
+friction γ an area of phase space shrinks by exp(-γ h) in a step, and ConformalVerlet
+reproduces that too, to rounding.
 
 Domain: particles and plasma
 """

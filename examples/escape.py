@@ -1,11 +1,11 @@
 """How long does a particle stay in its well?
 
 A particle in a double well, dx = (x - x³) dt + 0.5 dW, starts at the bottom of the left
-well, at -1. Paths stop where they reach the top of the barrier at 0, also between two
+well, at -1. Paths stop when they reach the top of the barrier at 0, even between two
 steps, and cost nothing from then on. The picture shows how many are still in the well:
 after a short delay they leave at a constant rate, as memoryless events do. The mean time
-is compared with the quadrature of exp(2 (V(y) - V(z))/σ²) over z < y that Fokker and
-Planck's equation leads to.
+is compared with a quadrature of exp(2 (V(y) - V(z))/σ²) over z < y, which follows from
+the Fokker-Planck equation.
 
 Domain: particles and plasma
 """

@@ -4,8 +4,9 @@ A pendulum starts high and swings under gravity and drag, while gusts kick it, t
 the faster it moves: d(rate) = (-g sin(angle) - drag rate) dt + gust (1 + |rate|) dW. The
 picture shows six of the paths, their mean, and the band of two standard deviations, which
 is wide because some pendulums go over the top. No closed form is known, but energy must
-balance: beside the angle and the rate each path sums what gusts bring and drag takes, and
-without this sum the mean energy at the end is that of the start.
+balance: besides the angle and the rate, each path sums the energy that the gusts bring
+and the drag takes away, and the mean energy at the end minus this sum equals the mean
+energy at the start.
 
 Domain: first steps
 """

@@ -2,9 +2,9 @@
 
 Two genes repress each other, du = (a/(1 + v²) - u) dt + σ dW₁ and the same with u and v
 exchanged: one of them is on, the other off, until noise switches them. Paths start in one
-state and stop where u = v. Their mean time is compared with the solution T of the
-backward Kolmogorov equation f·∇T + σ²/2 ΔT = -1, T = 0 where u = v, on a grid. The
-picture shows one path that switches, and the share of paths that have not switched yet.
+state and stop when u = v. The mean time is compared with the solution T of the backward
+Kolmogorov equation f·∇T + σ²/2 ΔT = -1, T = 0 where u = v, on a grid. The picture shows
+one path that switches, and the share of paths that have not switched yet.
 
 Domain: life and finance
 """

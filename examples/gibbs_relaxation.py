@@ -1,10 +1,10 @@
 """A beam in a plasma wave relaxes to the Gibbs density
 
-Particles in a wave with Lenard and Bernstein's collisions: dx = v dt, dv = (-E cos(4πx) -
-ν v) dt + √(2ν) dW on a circle. At the start a third of them is a beam at v = 4 on the
-tail of a Maxwellian. Phase space shows how the beam is sheared, slowed and mixed, until
-the density is exp(-v²/2 - E sin(4πx)/(4π)) whatever the start was, and with it the mean
-energy. ConformalVerlet treats the friction exactly.
+Particles move in a wave with Lenard-Bernstein collisions: dx = v dt, dv = (-E cos(4πx) -
+ν v) dt + √(2ν) dW on a circle. At the start a third of them form a beam at v = 4 on the
+tail of a Maxwell distribution. Phase space shows how the beam is sheared, slowed and
+mixed, until the density is exp(-v²/2 - E sin(4πx)/(4π)), whatever the start was; the mean
+energy follows from it. ConformalVerlet treats the friction exactly.
 
 Domain: particles and plasma
 """

@@ -1,8 +1,8 @@
 """How warm does a noisy rod get between cold ends?
 
 The stochastic heat equation, du = u'' dt + dW(t, x) with noise that is white in space and
-time and u = 0 at both ends, on 100 nodes. The fastest mode decays 4000 times as fast as
-the slowest, so that an explicit step would have to be below 5e-5; the trapezoidal rule
+time and u = 0 at both ends, is solved on 100 nodes. The fastest mode decays 4000 times as
+fast as the slowest, so an explicit step would have to be below 5e-5; the trapezoidal rule
 takes steps eighty times as long and gives every mode its exact stationary variance. The
 picture shows some states and the variance along the rod with the closed form x (1 - x)/2.
 

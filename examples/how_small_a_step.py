@@ -1,11 +1,11 @@
 """How small must the step be? The bias of two methods without sampling
 
 A lightly damped oscillator in white noise, x'' + 2 ζ ω x' + ω² x = σ ξ: in the long run
-its variance is σ²/(4 ζ ω³). A method at step h delivers another variance. On linear
-equations stodyn computes it exactly from the method's own step, so that nobody has to
-guess a step or run a convergence study. The picture shows the error of the variance
-against the step. For 1 %, Heun's method takes steps two hundred times as long as
-Euler-Maruyama does; the dip in its curve is where its error changes sign.
+its variance is σ²/(4 ζ ω³). A method at step h gives a different variance. For linear
+equations stodyn computes it exactly from the method's own step, so nobody has to guess a
+step or run a convergence study. The picture shows the error of the variance against the
+step. For 1 %, Heun's method can take steps two hundred times as long as Euler-Maruyama;
+the dip in its curve is where its error changes sign.
 
 Domain: first steps
 """

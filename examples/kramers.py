@@ -1,11 +1,11 @@
-"""When is Kramers' formula right? Switching times over the temperature
+"""When is Kramers' formula right? Switching times against temperature
 
 A particle in a double well in a bath of temperature T, dx = (x - x³) dt + √(2T) dW,
 switches from one bottom to the other. Kramers' formula for the mean time, √2 π exp(ΔV/T)
-with the barrier ΔV = 1/4, holds where the barrier is high beside T. The picture shows it
-over ΔV/T (an Arrhenius plot) with simulated times and with the exact ones, which are
-double integrals. The formula has the right slope, but its times are still 12 % too short
-at ΔV = 4 T.
+with the barrier ΔV = 1/4, holds where the barrier is high compared with T. The picture
+shows it against ΔV/T (an Arrhenius plot) with simulated times and with the exact ones,
+which are double integrals. The formula has the right slope, but its times are still 12 %
+too short at ΔV = 4 T.
 
 Domain: particles and plasma
 """

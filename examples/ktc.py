@@ -1,9 +1,9 @@
 """kT/C: why a capacitor's noise does not depend on the resistor
 
 The thermal noise of a resistor charges a capacitor until the mean energy of its voltage
-is kT/2: the variance is kT/C, whatever the resistor. A larger one makes more noise in a
-narrower band. The netlist is read once for each resistor; the picture shows the rms
-voltage after the switch closes at time 0, beside √(kT/C (1 - exp(-2t/RC))).
+is kT/2: the variance is kT/C, whatever the resistor. A larger resistor makes more noise
+in a narrower band. The netlist is read once for each resistor; the picture shows the rms
+voltage after the switch closes at time 0, and √(kT/C (1 - exp(-2t/RC))).
 
 Domain: circuits
 """

@@ -2,9 +2,9 @@
 
 An oscillator whose clock is noisy: dq = p dτ, dp = -q dτ with dτ = dt + β ∘ dW, as for a
 spin in a fluctuating field. Each path runs along its circle at a random pace. The
-portrait shows an ensemble that starts in one point and spreads around the circle, and the
-mean, which spirals inwards although no path does. The midpoint rule keeps the energy of
-every path to rounding, at any step; the mean is known in closed form.
+portrait shows an ensemble that starts at one point and spreads around the circle, and the
+mean, which spirals inwards although no path does. The midpoint rule conserves the energy
+of every path to rounding, at any step; the mean is known in closed form.
 
 Domain: particles and plasma
 """

@@ -1,11 +1,11 @@
 """Electrons scattered by ions: from straight flight to diffusion
 
-Heavy ions turn an electron's velocity and leave its speed alone: dx = v dt, dv = √(2ν)
-(v_y, -v_x) ∘ dW, Lorentz' collision operator in the plane. The direction is forgotten at
-the rate ν, so that the mean square distance is t² at first and 2t/ν in the long run; the
+Heavy ions turn an electron's velocity but do not change its speed: dx = v dt, dv = √(2ν)
+(v_y, -v_x) ∘ dW, the Lorentz collision operator in the plane. The direction is forgotten
+at the rate ν, so the mean square distance is t² at first and 2t/ν in the long run; the
 whole curve is 2 (t/ν - (1 - exp(-νt))/ν²). The picture shows some flights and this curve.
-The midpoint rule keeps the speed of every electron to rounding, at any step h; that it
-scatters too little by the factor 1 - ν h is what decides the step.
+The midpoint rule conserves the speed of every electron to rounding, at any step h; but it
+scatters too little, by the factor 1 - ν h, and this determines the step.
 
 Domain: particles and plasma
 """

@@ -3,9 +3,9 @@
 A mast in gusty wind, x'' + 2 ζ ω x' + ω² x = σ ξ, must not sway too far within 20 s.
 Plain simulation would need a hundred million paths to see enough failures. Splitting
 copies the paths that come nearest to the limit, again and again: it needs a few thousand,
-and shows how the mast fails. It is not hit by one gust; it swings itself up. The sway is
-Gaussian, so that the truth can be computed in another way: by paths drawn from their law
-given that they fail.
+and shows how the mast fails. It is not hit by one gust; its sway builds up over several
+periods. The sway is Gaussian, so the probability can also be computed in another way:
+from paths drawn from their law given that they fail.
 
 Domain: vehicles and structures
 """

@@ -2,8 +2,8 @@
 
 An amplifier of gain a with a capacitor C₂ around it integrates a sine wave; a, C₁ and C₂
 have tolerances of 10 %. Its equations are differential-algebraic, of index 2. Galerkin's
-method solves them once for polynomials of degree 3 in all three parameters, in place of
-thousands of samples. The picture shows the output with the band that holds 90 % of all
+method solves them once for polynomials of degree 3 in all three parameters, instead of
+thousands of samples. The picture shows the output with the band that contains 90 % of all
 circuits, and the share of each tolerance in the variance.
 
 Domain: circuits

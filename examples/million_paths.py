@@ -1,10 +1,10 @@
 """One million paths on a GPU
 
-A million particles in a quartic well in a heat bath, dq = p dt, dp = (-q - q³ - p/2) dt +
-√T dW, for 400 steps each. The call is the same on a processor and on a GPU, where the
-whole step becomes one kernel: device="auto" takes a GPU where there is one. Without one
-this script takes fewer paths and says so. The picture shows the density of q at the end
-with Gibbs' density, whose mean square is the truth.
+A million particles move in a quartic well in a heat bath, dq = p dt, dp = (-q - q³ - p/2)
+dt + √T dW, for 400 steps each. The call is the same on a processor and on a GPU, where
+the whole step becomes one kernel: device="auto" uses a GPU where there is one. Without
+one, this script runs fewer paths and says so. The picture shows the density of q at the
+end and the Gibbs density, whose mean square is the exact answer.
 
 Domain: running
 """

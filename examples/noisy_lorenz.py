@@ -1,10 +1,10 @@
-"""Lorenz' attractor in noise: where the paths are, and a balance they keep
+"""The Lorenz attractor in noise: where the paths are, and a balance they obey
 
-Lorenz' equations with white noise of strength s on every component. A single path says
+The Lorenz equations have white noise of strength s in every component. A single path says
 little about a chaotic system; the density of many does. The pictures show it in the plane
 (x, z) for weak and for strong noise, which washes out the fine leaves and fills the holes
-of the attractor. In the stationary state every moment keeps a balance: that of x²/2 is E
-x² = E x y + s²/(2 σ), with σ = 10. It is the truth here, for strong noise.
+of the attractor. In the stationary state every moment obeys a balance: that of x²/2 is E
+x² = E x y + s²/(2 σ), with σ = 10. It is the check here, for strong noise.
 
 Domain: nonlinear dynamics
 """

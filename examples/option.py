@@ -1,4 +1,4 @@
-"""What is an option worth? A call by simulation beside Black and Scholes
+"""What is an option worth? A call by simulation and by Black and Scholes
 
 A share price follows dS = r S dt + σ S dW. A call pays max(S - K, 0) after a year, and
 its price is the discounted mean of that. `sd.estimate` is asked for the prices at nine

@@ -1,11 +1,11 @@
 """The right noise for your own integrator, against the 1/dt folklore
 
 Many simulators add white noise of intensity Q as random numbers of variance Q/dt. That is
-right where one number is held over a step. A Runge-Kutta loop that draws a fresh number
-in each of its four stages averages most of it away: the variance of this oscillator comes
+right if one number is held over a step. A Runge-Kutta loop that draws a fresh number in
+each of its four stages averages most of it away: the variance of this oscillator comes
 out 72 % too small. stodyn probes your step as a black box and gives the factor Γ on Q/dt.
-The picture shows the variance by both recipes, with the exact one. The step stays yours,
-in plain NumPy.
+The picture shows the variance by both recipes, and the exact one. The step remains your
+own code, in plain NumPy.
 
 Domain: choosing a method
 """

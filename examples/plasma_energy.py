@@ -1,11 +1,11 @@
 """The mean energy of plasma particles, to an error you name
 
-Particles in a wave with Lenard and Bernstein's collisions, started as a beam on a
-Maxwellian. sd.estimate takes the error that you want and finds method, steps and number
-of paths; its error includes the bias of the step. In a field with separatrices paths at
-different steps soon part, so that multilevel sampling gains little, as the printed route
-says. The pictures show its levels and their cost. The truth is the balance dE[H]/dt = ν
-(1 - E v²), from another run.
+Particles move in a wave with Lenard-Bernstein collisions and start as a beam on a Maxwell
+distribution. sd.estimate takes the error that you want and chooses the method, the steps
+and the number of paths; its error includes the bias of the step. In a field with
+separatrices, paths with different steps soon diverge from each other, so multilevel
+sampling gains little, as the printed route says. The pictures show its levels and their
+cost. The check is the balance dE[H]/dt = ν (1 - E v²), from another run.
 
 Domain: particles and plasma
 """

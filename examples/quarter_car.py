@@ -1,10 +1,11 @@
-"""How stiff should a shock absorber be? A quarter of a car on a rough road
+"""How hard should a shock absorber be? A quarter of a car on a rough road
 
 A body on a suspension, a wheel and a tyre is driven at 25 m/s over a road of class C of
-ISO 8608, whose spectrum is white noise through a filter of first order. A soft damper
-lets body and wheel ring; a hard one passes the road on to the passengers. The picture
-shows the rms acceleration of the body and the rms load of the tyre over the damping: the
-lines solve Lyapunov's equation, the points are averages over simulated drives.
+ISO 8608, which is modelled as white noise passed through a first-order filter. A soft
+damper lets body and wheel ring; a hard one passes the road on to the passengers. The
+picture shows the rms acceleration of the body and the rms load of the tyre against the
+damping: the lines solve Lyapunov's equation, the points are averages over simulated
+drives.
 
 Domain: vehicles and structures
 """

@@ -1,10 +1,10 @@
 """How to find a probability of one in ten million
 
-A particle in a double well, dx = (x - x³) dt + σ dW, starts beside its left bottom. What
-is the chance that it reaches the right one before it falls back? The weaker the noise,
-the smaller it is: plain simulation would need billions of paths for the last point of the
-picture. Splitting copies those paths that climb highest, again and again. The exact
-probability is a ratio of integrals of exp(2V/σ²).
+A particle in a double well, dx = (x - x³) dt + σ dW, starts beside the bottom of the left
+well. What is the chance that it reaches the bottom of the right well before it falls
+back? The weaker the noise, the smaller the chance: plain simulation would need billions
+of paths for the last point of the picture. Splitting copies the paths that climb highest,
+again and again. The exact probability is a ratio of integrals of exp(2V/σ²).
 
 Domain: particles and plasma
 """

@@ -1,8 +1,8 @@
 """A run that survives kill -9, to the same bits
 
-With ledger="folder" a run writes every finished block of paths there. Here a second
-process begins a run and is killed in the middle, as by a crash or a power cut. The same
-call, made again, reads the blocks that are there and computes the rest: the result equals
+With ledger="folder" a run writes every finished block of paths to that folder. Here a
+second process begins a run and is killed in the middle, as by a crash or a power cut. The
+same call, made again, reads the finished blocks and computes the rest: the result equals
 that of an uninterrupted run bit for bit. The picture shows when each block was finished.
 
 Domain: running

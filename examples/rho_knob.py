@@ -1,11 +1,11 @@
 """The knob ρ: what the stochastic α method does to stiff modes
 
 Structures have modes that are far faster than any step. The stochastic α method damps
-them as the number ρ says, from ρ = 1 (no damping) to ρ = 0 (the most), while slow modes
-keep their variance. The picture shows the stationary variance of x'' + 2 ζ ω x' + ω² x =
-σ ξ that the method delivers, over the true one: it is computed from the step itself, and
-nothing is sampled. A ρ near 1 leaves far too much noise in stiff modes; ρ = 0 takes it
-away, but from slower modes too. The points are simulations.
+them according to the number ρ, from ρ = 1 (no damping) to ρ = 0 (most damping), while
+slow modes keep their variance. The picture shows the stationary variance of x'' + 2 ζ ω
+x' + ω² x = σ ξ that the method gives, divided by the true one: it is computed from the
+step itself, without sampling. A ρ near 1 leaves far too much noise in stiff modes; ρ = 0
+removes it, but from slower modes too. The points are simulations.
 
 Domain: mechanisms
 """

@@ -1,9 +1,9 @@
-"""Jitter of a ring oscillator: paths beside the theory of phase noise
+"""Jitter of a ring oscillator: paths and the theory of phase noise
 
 Three NMOS inverters in a ring; thermal noise of their loads and channels makes the
 periods uneven. The ends of periods wander: the variance of the k-th grows as c T k, and
-`sd.analysis.phase_noise` computes it from one noiseless cycle. The picture puts simulated
-edges beside it. The netlist's own .measure lines find them on every path.
+`sd.analysis.phase_noise` computes it from one noiseless cycle. The picture compares it
+with simulated edges, which the netlist's own .measure lines find on every path.
 
 Domain: circuits
 """

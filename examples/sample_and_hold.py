@@ -2,9 +2,9 @@
 
 A transistor connects an input of 1 V to a capacitor of 1 pF for 300 ns, then lets go.
 While it conducts, the thermal noise of its channel shakes the capacitor with the variance
-kT/C; when it opens, the value of that moment stays. The sample is wrong by √(kT/C),
-whatever the transistor: only a larger capacitor helps. The picture shows a few paths
-around their mean, and the rms over time.
+kT/C; when it opens, the value at that moment stays. The sample has an rms error of
+√(kT/C), whatever the transistor: only a larger capacitor helps. The picture shows a few
+paths around their mean, and the rms over time.
 
 Domain: circuits
 """

@@ -1,11 +1,11 @@
 """How likely is a storey to drift too far in an earthquake?
 
-Five floors on ground that shakes with the spectrum of Kanai and Tajimi: M x'' + C x' + K
-x = -M 1 a_g. The stochastic α method takes the ground's motion exactly. The picture shows
-the rms drift of each storey beside the solution of Lyapunov's equation, and the
-probability that the first storey has not yet drifted by more than 2 cm, beside
-Vanmarcke's approximation for stationary motion. Simulated buildings start from rest, so
-that they begin to fail later.
+Five floors stand on ground that shakes with the Kanai-Tajimi spectrum: M x'' + C x' + K
+x = -M 1 a_g. The stochastic α method treats the ground motion exactly. The picture shows
+the rms drift of each storey with the solution of Lyapunov's equation, and the probability
+that the first storey has not yet drifted by more than 2 cm, with Vanmarcke's
+approximation for stationary motion. Simulated buildings start from rest, so they begin to
+fail later.
 
 Domain: vehicles and structures
 """

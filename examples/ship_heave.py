@@ -3,9 +3,9 @@
 Waves of 4 m have the JONSWAP spectrum, to which `coloured.jonswap` fits a filter of white
 noise. The ship heaves as an oscillator, x'' + 2 ζ ω x' + ω² x = ω² η, with a period of 8
 s. The picture shows the densities of waves and heave: the formulas, the filter, and
-simulated heave. The first truth is exact for the filter (Lyapunov's equation). The second
-is an integral over JONSWAP's own formula, so that the error of the fit counts too; 0.2 %
-are allowed for it.
+simulated heave. The first exact value is that for the filter (Lyapunov's equation). The
+second is an integral over the JONSWAP formula itself, so the error of the fit counts too;
+0.2 % is allowed for it.
 
 Domain: vehicles and structures
 """

@@ -7,7 +7,7 @@ the mean kinetic energy obeys
     d E K/dt = -2 γ (E K - kT/2),    whatever the lengths and the masses,
 
 where the forces have the intensity 2 γ m kT. The picture shows the slider of two cranks,
-and the mean energy beside its exact value.
+and the mean energy with its exact value.
 
 Domain: mechanisms
 """

@@ -3,8 +3,8 @@
 A capacitor is charged through a resistor, R C v' = V - v, with tolerances of 10 % of R,
 20 % of C and 5 % of V. Sobol's first-order index of a part is the share of the output's
 variance that this tolerance causes alone. Galerkin's method gives all of them over time
-from one run: the capacitor at first, the supply in the end. The dashed lines are Gauss
-quadrature of the closed form V (1 - exp(-t/RC)).
+from one run: the capacitor dominates at first, the supply in the end. The dashed lines
+are Gauss quadrature of the closed form V (1 - exp(-t/RC)).
 
 Domain: tolerances
 """

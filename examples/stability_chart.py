@@ -1,10 +1,10 @@
 """Which steps are stable? A chart of three methods
 
 dy = λ y dt + μ y dW decays in mean square where μ² < -2λ. Whether a method at step Δt
-decays too depends on h = λ Δt and k² = μ² Δt alone, so that one chart says which steps
-are allowed. The shaded regions are those of three methods, computed from their own steps;
-the dashed line is the limit of the equation itself. Euler-Maruyama and Milstein are
-stable for short steps only, Milstein even less. The implicit Euler method is stable also
+decays too depends only on h = λ Δt and k² = μ² Δt, so one chart says which steps are
+allowed. The shaded regions are those of three methods, computed from their own steps; the
+dashed line is the limit of the equation itself. Euler-Maruyama is stable only for short
+steps, and Milstein only for even shorter ones. The implicit Euler method is stable even
 where the equation is not.
 
 Domain: choosing a method

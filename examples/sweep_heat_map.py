@@ -1,10 +1,10 @@
 """Which state does a noisy bit settle in? A sweep as a heat map
 
 A bit is a particle in a double well, tilted by a signal: dx = (x - x³ + tilt) dt + √(2T)
-dW. The map shows the share of particles in the right well after a long time, over the
-tilt and the temperature T, from one call that runs every pair on the same Brownian paths.
-The dashed lines are where Gibbs' density exp(-V(x)/T) puts 10, 30, 50, 70 and 90 %: the
-colder, the more sharply the bit follows its signal.
+dW. The map shows the share of particles in the right well after a long time as a function
+of the tilt and the temperature T, from one call that runs every pair of values on the
+same Brownian paths. The dashed lines are where Gibbs' density exp(-V(x)/T) puts 10, 30,
+50, 70 and 90 %: the colder, the more sharply the bit follows its signal.
 
 Domain: running
 """

@@ -1,8 +1,8 @@
 """A pendulum on a rod at temperature kT: which angles does it take?
 
-A mass on a rigid rod, in Cartesian coordinates with the joint (x² + y² - L²)/2 = 0, under
-its weight, friction -γ m v and white forces of intensity 2 γ m kT. The law of its angle
-in the long run is exp(κ cos θ)/(2π I₀(κ)), κ = m g L/kT, and that of its speed is
+A mass hangs on a rigid rod, in Cartesian coordinates with the joint (x² + y² - L²)/2 = 0,
+under its weight, friction -γ m v and white forces of intensity 2 γ m kT. The law of its
+angle in the long run is exp(κ cos θ)/(2π I₀(κ)), κ = m g L/kT, and that of its speed is
 Gaussian. ConstrainedBAOAB is made for this law; the rod keeps its length to rounding.
 
 Domain: mechanisms

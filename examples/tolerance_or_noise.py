@@ -1,10 +1,10 @@
 """Tolerance or noise: what makes the output of a circuit scatter?
 
-A tiny capacitor is charged to 0.2 V through a resistor with a tolerance of 10 %. Early,
-the output scatters from part to part, because some charge faster than others; late, only
-thermal noise is left, kT/C. `split_variance` separates the two from one set of runs, all
-on the same noise. The dashed lines are exact: v = V (1 - exp(-t/RC)) and its noise kT/C
-(1 - exp(-2t/RC)), integrated over R.
+A tiny capacitor is charged to 0.2 V through a resistor with a tolerance of 10 %. Early
+on, the output varies from part to part, because some charge faster than others; later,
+only thermal noise is left, with the variance kT/C. `split_variance` separates the two
+from one set of runs, all on the same noise. The dashed lines are exact: v = V (1 -
+exp(-t/RC)) and its noise kT/C (1 - exp(-2t/RC)), integrated over R.
 
 Domain: tolerances
 """

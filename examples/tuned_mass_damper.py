@@ -1,10 +1,10 @@
-"""A tuned mass damper: how much sway does a small mass on top take away?
+"""A tuned mass damper: how much sway does a small mass on top remove?
 
 A tower in white wind, x'' + 2 ζ ω x' + ω² x = ξ, with and without a mass of 3 % hung in
 it by a spring and a damper. The left picture shows both towers in the same wind: a seed
-stands for one Brownian path, whatever the problem. The right one shows the rms sway over
-the frequency of the damper, by Lyapunov's equation and by simulation: how well the damper
-must be tuned.
+gives the same Brownian path, whatever the problem. The right one shows the rms sway
+against the frequency of the damper, by Lyapunov's equation and by simulation: it shows
+how well the damper must be tuned.
 
 Domain: vehicles and structures
 """

@@ -1,11 +1,11 @@
 """Ito or Stratonovich? The same equation, two answers
 
 A population decays at the rate 0.1, and the rate fluctuates: dx = -0.1 x dt + 0.6 x dW.
-Noise that depends on the state must say how it is meant. In Ito's sense the mean is
-exp(-0.1 t): it decays. In Stratonovich's sense, the limit of noise with a short memory,
-it is exp((-0.1 + 0.6²/2) t): it grows. The picture shows both means, with bands of two
-standard errors, over the same Brownian paths. One word in the problem decides; methods of
-either kind solve both.
+Where noise depends on the state, one must say how the equation is meant. In Ito's sense
+the mean is exp(-0.1 t): it decays. In Stratonovich's sense, the limit of noise with a
+short memory, it is exp((-0.1 + 0.6²/2) t): it grows. The picture shows both means, with
+bands of two standard errors, over the same Brownian paths. One word in the problem
+decides; methods of either kind solve both.
 
 Domain: first steps
 """

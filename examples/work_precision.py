@@ -1,11 +1,11 @@
 """Which method is worth its cost? Error against time for six methods
 
-dx = (1 - x) dt + x/2 dW on (0, 1). All methods follow the same Brownian paths. The first
-picture shows how far they are from the true ones at the end, against the processor time
-of a path: lower left is better. Where only a mean is wanted the second picture counts,
-the error of E x², in another order. Hollow points are within their sampling error. Make
-the same pictures of a problem of your own. This one is linear, so that the error of E x²
-is known without sampling.
+The equation is dx = (1 - x) dt + x/2 dW on (0, 1). All methods follow the same Brownian
+paths. The first picture shows how far their paths are from the true ones at the end,
+against the processor time of a path: lower left is better. Where only a mean is wanted,
+the second picture counts: it shows the error of E x², in which the methods rank
+differently. Hollow points are within their sampling error. You can make the same pictures
+for your own problem. This one is linear, so the error of E x² is known without sampling.
 
 Domain: choosing a method
 """
