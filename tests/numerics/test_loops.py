@@ -11,6 +11,7 @@ from stodyn.numerics.printing.array_traces import ArrayTraces
 from stodyn.numerics.printing.arrays import Buffer
 from stodyn.numerics.printing.flat import scalar_operations
 from stodyn.numerics.printing.loops import WIDTH, Program, mapped
+from stodyn.numerics.printing.nodes import reachable
 from stodyn.numerics.printing.scalars import Unprintable
 from stodyn.numerics.printing.views import VIEWS
 from stodyn.numerics.sparse import find_pattern
@@ -295,6 +296,38 @@ def test_turns_compute_what_numpy_does(name):
     y[:, 1], y[:, 2] = 1e3, np.nan
     others = np.arange(LANES) // 3 != 0
     assert np.array_equal(evaluated(lambda x: TURNS[name](jnp, x), y)[..., others], found[..., others])
+
+
+OUTSIDE = np.array([0, N + 70, 3, -N - 60, N])
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x[jnp.floor(30 * x).astype(jnp.int32)],
+        lambda x: x[(100 * x).astype(jnp.int8)] * 2.0,
+        lambda x: x.at[(90 * jnp.abs(x)).astype(jnp.uint8)].get(mode="promise_in_bounds"),
+        lambda x: x.at[OUTSIDE].get(mode="promise_in_bounds"),
+        lambda x: jnp.asarray(A)[jnp.floor(30 * x).astype(int), np.arange(N)],
+    ],
+)
+def test_indices_outside_an_array_are_moved_inside(function):
+    """As XLA moves them: they would read numbers of other arrays, or memory that is not there."""
+    x = np.random.default_rng(3).standard_normal((N, LANES))
+    with jax.enable_x64(True):
+        expected = np.stack([function(jnp.asarray(x[:, k])) for k in range(LANES)], axis=-1)
+    assert np.array_equal(evaluated(function, x), expected)
+
+
+def test_tables_are_read_inside_where_parts_are_joined():
+    """Entries of one array, joined: the places of all parts are found for every entry, those not wanted too."""
+    arrays = ArrayTraces()
+    with jax.enable_x64(True):
+        closed = jax.make_jaxpr(lambda x: jnp.concatenate([x[ORDER[:9]], x]))(np.ones(N))
+    (y,) = arrays.run(closed, [arrays.buffered(Buffer("x", 0, (N,), np.dtype(float)))])
+    read = reachable([y.at((arrays.graph.counter()[1],))])
+    tables = [node for node in read if node.op == "load" and node.attr.name == "table"]
+    assert tables and all(node.args[0].op == "min" for node in tables)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ import numpy as np
 
 from stodyn.numerics.printing.arrays import FEW, INT64, WRITTEN_OUT, Array, Arrays, Index, broadcast
 from stodyn.numerics.printing.flat import Equation
-from stodyn.numerics.printing.nodes import BOOL, Entry, Node, is_known, value_of
+from stodyn.numerics.printing.nodes import BOOL, Entry, Node, is_known, reachable, value_of
 from stodyn.numerics.printing.scalars import Unprintable, filling
 from stodyn.numerics.printing.trace import applies_a_function
 
@@ -129,7 +129,9 @@ def _concatenate(self: Arrays, equation: Equation, inputs: list[Array]) -> Array
             return of_part(int(np.searchsorted(starts, i, side="right")) - 1, index, False)
         raw = [of_part(k, index, False) for k in range(len(parts))]
         is_one_buffer = all(isinstance(e, Node) and e.op == "load" and e.attr is raw[0].attr for e in raw)
-        entries = [e.args[0] for e in raw] if is_one_buffer else [of_part(k, index, True) for k in range(len(parts))]
+        if not is_one_buffer or any(node.op == "load" for e in raw for node in reachable(e.args)):
+            raw = [of_part(k, index, True) for k in range(len(parts))]  # what is not wanted is loaded, too
+        entries = [e.args[0] for e in raw] if is_one_buffer else raw
         entry = entries[-1]
         for k in range(len(parts) - 2, -1, -1):
             before = graph.make("lt", BOOL, i, np.int64(starts[k + 1]))
@@ -182,9 +184,8 @@ def _gather(self: Arrays, equation: Equation, inputs: list[Array]) -> Array:
     kept_axes = [a for a in range(len(x.shape)) if a not in dropped]
     limits = [full - size for full, size in zip(x.shape, sizes, strict=True)]
     batch_axes = [a for a in range(len(shape)) if a not in numbers.offset_dims]
-    mode = str(params["mode"])
-    checks = "FILL" in mode or "CLIP" in mode
-    if indices.known is not None and checks:
+    fills, checks = "FILL" in str(params["mode"]), True  # XLA moves other indices inside, promised to be there or not
+    if indices.known is not None:
         most = np.array([limits[a] for a in numbers.start_index_map])
         checks = not bool(((indices.known >= 0) & (indices.known <= most)).all())
     fill = np.asarray(filling(x.dtype) if params.get("fill_value") is None else params["fill_value"], x.dtype)[()]
@@ -204,7 +205,7 @@ def _gather(self: Arrays, equation: Equation, inputs: list[Array]) -> Array:
         for axis, a in zip(kept_axes, numbers.offset_dims, strict=True):
             where[axis] = graph.whole("add", where[axis], index[a])
         entry = x.at(tuple(where))
-        return graph.select(inside, entry, fill, x.dtype) if "FILL" in mode else entry
+        return graph.select(inside, entry, fill, x.dtype) if fills else entry
 
     return Array(shape, x.dtype, at, x.cost + indices.cost)
 
