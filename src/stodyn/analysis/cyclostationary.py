@@ -19,12 +19,14 @@ from numpy.typing import ArrayLike
 
 from stodyn.analysis.periodic import ONE, Cycle, _scheme
 from stodyn.analysis.periodic_system import StageEquations
+from stodyn.numerics.one_thread import blas_on_one_thread
 
 DOUBLINGS = 60
 SAME_ROWS = 1e-12  # of the largest singular value: below it rows of M count as dependent
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(20)
 
 
+@blas_on_one_thread
 def covariance(cycle: Cycle) -> xr.Dataset:
     """The periodic covariance `covariance(phase, component, component_)` of a driven system in its steady state.
 
@@ -41,6 +43,7 @@ def covariance(cycle: Cycle) -> xr.Dataset:
     )  # fmt: skip
 
 
+@blas_on_one_thread
 def spectrum(cycle: Cycle, node: str, frequency: ArrayLike) -> xr.Dataset:
     """The time-averaged one-sided noise `density(frequency)` of a component, and its parts by source."""
     f = _frequencies(frequency)
@@ -51,6 +54,7 @@ def spectrum(cycle: Cycle, node: str, frequency: ArrayLike) -> xr.Dataset:
     )  # fmt: skip
 
 
+@blas_on_one_thread
 def sampled(cycle: Cycle, node: str, phase: float, frequency: ArrayLike | None = None, lags: int = 64) -> xr.Dataset:
     """A component looked at once a period, at a phase from 0 to T: the stationary sequence of its samples.
 
@@ -79,6 +83,7 @@ def sampled(cycle: Cycle, node: str, phase: float, frequency: ArrayLike | None =
     return xr.Dataset(data, coords, {"node": node, "phase": k * cycle.h})
 
 
+@blas_on_one_thread
 def conversion(cycle: Cycle, node: str, frequency: ArrayLike, sidebands: int = 5) -> xr.Dataset:
     """The gains H_m `gain(frequency, sideband, source)` from the frequency f - m/T of a source of noise to f at a
     component, for each unit of the source as it stands in g; complex."""

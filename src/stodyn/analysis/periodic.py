@@ -24,6 +24,7 @@ from stodyn.analysis.periodic_start import NoOscillation
 from stodyn.analysis.periodic_system import StageEquations, System, system_of
 from stodyn.circuits import Circuit
 from stodyn.hints import is_integer
+from stodyn.numerics.one_thread import blas_on_one_thread
 from stodyn.numerics.radau import Scheme
 from stodyn.problems.contract import Problem
 
@@ -34,7 +35,7 @@ ROUNDING = 1e-9  # of the range: where Newton may stop when it gets no better
 SMALL_SYSTEM = 16  # unknowns up to which the order 9 costs little
 SAME = 0.2  # by which the period and the ranges may differ from those that were seen
 REFINED = 1e-3  # of the error of a cycle: how exactly the derivatives of one with other steps are computed
-CACHED = 500_000  # numbers in the matrices of steps that are taken together
+CACHED = 1_000_000  # numbers in the derivatives of steps that are taken together
 TINY = 1e-14  # added to the sizes of components, some of which may be zero
 REST = 1e-6  # of its size: a cycle whose components all stay within that is an equilibrium
 
@@ -166,6 +167,7 @@ class Cycle:
         return dataset
 
 
+@blas_on_one_thread
 def periodic(
     problem: Problem,
     *,
@@ -334,7 +336,7 @@ def _linearised(system: System, begin: float, x0: np.ndarray, X: np.ndarray, h: 
     before = np.concatenate([x0[None], X[:-1, -1]])
     times = begin + h * np.add.outer(np.arange(N), c)
     flows, added, by_period = np.empty((N, s, n, n)), np.empty((N, s, n)), np.empty((N, s, n))
-    together = max(1, CACHED // (s * n) ** 2)
+    together = max(1, CACHED // (s * n * n))
     for first in range(0, N, together):
         some = slice(first, first + together)
         flows[some], added[some], by_period[some] = _linearised_steps(system, times[some], before[some], X[some], h, D)

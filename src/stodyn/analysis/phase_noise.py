@@ -31,6 +31,7 @@ from stodyn.analysis.periodic import ONE, Cycle, periodic
 from stodyn.analysis.phase_noise_line import Wander
 from stodyn.circuits import Circuit
 from stodyn.noise import coloured
+from stodyn.numerics.one_thread import blas_on_one_thread
 from stodyn.problems.contract import Problem
 
 WANTED = 1e-9  # relative error of c at which steps are fine enough
@@ -113,6 +114,7 @@ def jitter(cycle: Cycle, section: np.ndarray, lags: int = LAGS) -> Jitter:
     return Jitter(np.array(R), Z, slope)
 
 
+@blas_on_one_thread
 def phase_noise(
     problem: Problem | Cycle,
     node: str | None = None,

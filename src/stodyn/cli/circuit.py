@@ -163,8 +163,8 @@ def show_transient_noise(
     measures = transient_noise.measured(circuit, run)
     cautions = transient_noise.cautions(circuit, run, chosen.name, lengths)
     densities = {} if why else {name: transient_noise.loudest(circuit, name) for name in probed}
-    files += write_results(circuit, run, probed, rest is not None, out)
     if as_json:
+        files += write_results(circuit, run, probed, rest is not None, out)
         print_json(
             {
                 **result,
@@ -200,6 +200,7 @@ def show_transient_noise(
             size = amount(density.root, f"{unit_of(circuit, name)}/√Hz")
             shares = ", ".join(f"{source} {100 * share:.3g} %" for source, share in density.shares.items())
             screen.print(f"small-signal noise of {name} at {amount(density.frequency, 'Hz')}: {size}, from {shares}")
+    files += write_results(circuit, run, probed, rest is not None, out)  # pictures take longer than the answers above
     print_files(screen, files)
 
 

@@ -1,7 +1,8 @@
 """Dual numbers over arrays: a function written for an array module gives its value and its slopes in one call.
 
-x = value + Σ_k slopes[k] ε_k with ε_j ε_k = 0. `slopes(function, *values)` hands the function dual numbers and this
-module in place of numpy, so that a function written once for numpy and JAX is also differentiated.
+x = value + Σ_k slopes[k] ε_k with ε_j ε_k = 0; a slope that is zero everywhere is None. `slopes(function, *values)`
+hands the function dual numbers and this module in place of numpy, so that a function written once for numpy and JAX is
+also differentiated.
 """
 
 from __future__ import annotations
@@ -15,15 +16,13 @@ import numpy as np
 def slopes(function: Callable[..., Any], values: Sequence[np.ndarray]) -> tuple[Any, list[np.ndarray]]:
     """function((x_1, x_2, ...), module) and its slope in each x."""
     count = len(values)
-    duals = tuple(
-        Dual(v, [np.ones_like(v) if i == k else np.zeros_like(v) for i in range(count)]) for k, v in enumerate(values)
-    )
+    duals = tuple(Dual(v, [np.ones(()) if i == k else None for i in range(count)]) for k, v in enumerate(values))
     results = _lifted(function(duals, Functions), count)
-    return results.value, [np.broadcast_to(s, np.shape(results.value)) for s in results.slopes]
+    return results.value, [np.broadcast_to(_filled(s), np.shape(results.value)) for s in results.slopes]
 
 
 class Dual:
-    """A value and its slopes."""
+    """A value and its slopes; None stands for a slope that is zero."""
 
     __array_ufunc__ = None  # so that numpy leaves array * Dual to Dual
 
@@ -31,22 +30,23 @@ class Dual:
         self.value, self.slopes = value, slopes
 
     def _through(self, value: Any, slope: Any) -> Dual:
-        return Dual(value, [slope * s for s in self.slopes])
+        return Dual(value, [None if s is None else slope * s for s in self.slopes])
 
     def __neg__(self) -> Dual:
-        return Dual(-self.value, [-s for s in self.slopes])
+        return Dual(-self.value, [None if s is None else -s for s in self.slopes])
 
     def __add__(self, other: Any) -> Dual:
         other = _lifted(other, len(self.slopes))
-        return Dual(self.value + other.value, [a + b for a, b in zip(self.slopes, other.slopes, strict=True)])
+        return Dual(self.value + other.value, list(map(_sum, self.slopes, other.slopes)))
 
     def __sub__(self, other: Any) -> Dual:
         return self + (-other)
 
     def __mul__(self, other: Any) -> Dual:
-        other = _lifted(other, len(self.slopes))
-        pairs = zip(self.slopes, other.slopes, strict=True)
-        return Dual(self.value * other.value, [a * other.value + self.value * b for a, b in pairs])
+        if not isinstance(other, Dual):
+            return self._through(self.value * other, other)
+        ours, theirs = self._through(None, other.value), other._through(None, self.value)
+        return Dual(self.value * other.value, list(map(_sum, ours.slopes, theirs.slopes)))
 
     def __truediv__(self, other: Any) -> Dual:
         if isinstance(other, Dual):
@@ -89,7 +89,16 @@ def _value(x: Any) -> Any:
 
 
 def _lifted(x: Any, count: int) -> Dual:
-    return x if isinstance(x, Dual) else Dual(np.asarray(x, float), [np.zeros(())] * count)
+    return x if isinstance(x, Dual) else Dual(np.asarray(x, float), [None] * count)
+
+
+def _sum(a: Any, b: Any) -> Any:
+    """The sum of two slopes."""
+    return b if a is None else a if b is None else a + b
+
+
+def _filled(slope: Any) -> Any:
+    return np.zeros(()) if slope is None else slope
 
 
 def _elementary(function: Callable, slope: Callable) -> Any:
@@ -128,7 +137,8 @@ class Functions:
         count = len((a if isinstance(a, Dual) else b).slopes)
         a, b = _lifted(a, count), _lifted(b, count)
         pairs = zip(a.slopes, b.slopes, strict=True)
-        return Dual(np.where(condition, a.value, b.value), [np.where(condition, s, t) for s, t in pairs])
+        slopes = [None if s is t is None else np.where(condition, _filled(s), _filled(t)) for s, t in pairs]
+        return Dual(np.where(condition, a.value, b.value), slopes)
 
     @staticmethod
     def maximum(a: Any, b: Any) -> Any:

@@ -17,6 +17,7 @@ import numpy as np
 import scipy
 
 from stodyn.numerics import direct
+from stodyn.numerics.one_thread import blas_on_one_thread
 
 NEWTON_LIMIT = 12
 EXACT = 1e-13  # of every component: where Newton stops when the steps are prescribed
@@ -339,6 +340,7 @@ class StepTooSmall(ValueError):
     """The error asked for was not reached with steps that still change the time."""
 
 
+@blas_on_one_thread
 def controlled(
     system: Linear | Nonlinear,
     grid: np.ndarray,
