@@ -309,3 +309,17 @@ def test_long_lines_are_read_in_linear_time_and_not_printed(line):
 def test_numbers_that_no_float_comes_near_are_refused(value):
     with pytest.raises(NetlistError, match=f"{value} is too (small|large) for a number"):
         read(f"{DIVIDER}.param a0=1k\nR2 out 0 {value}\n")
+
+
+def test_a_parameter_without_a_value_that_nothing_uses_is_noted():
+    text = "t\n.param bad={1+} tol={gauss(1, 0.1)}\nV1 in 0 1\nR1 in out 1k\nC1 out 0 1n\n.tran 1n 1u\n"
+    circuit = read(text)
+    (note,) = circuit.notes
+    assert note.startswith("left out a .param that nothing uses: line 2: .param bad: ")
+    assert not circuit.random
+
+
+def test_a_read_of_three_nodes_shows_the_forms_there_are():
+    text = "t\nV1 in 0 1\nR1 in out 1k\nC1 out 0 1n\nB1 x 0 V=V(in)+V(out,in,0)\nR2 x 0 1k\n.tran 1n 1u\n"
+    with pytest.raises(NetlistError, match=r"line 5: b1: v\(out,in,0\): expected V\(node\), V\(node, node\) or I"):
+        read(text)

@@ -14,6 +14,7 @@ from stodyn.circuits.blocks import Block, blocks
 from stodyn.circuits.devices import ZERO_CELSIUS
 from stodyn.circuits.directive import STAGES
 from stodyn.circuits.element import Card, Element, ElementType, near
+from stodyn.circuits.expressions import BadValue
 from stodyn.circuits.kinds import TYPES
 from stodyn.circuits.scope import Given, Scope
 from stodyn.circuits.text import DEEPEST, Line, NetlistError, Position, read_text
@@ -103,10 +104,23 @@ def laid_out(deck: Deck, values: Mapping[str, float] | None = None) -> Netlist:
         if place not in netlist.given.used and place not in deck.top.params:
             raise NetlistError(f"there is no value named {place}{near(place, _places(netlist, scope))}; a .param goes "
                                "by its name, others by names such as r1.value, m1.w, nch.vto, x1.r")  # fmt: skip
+    netlist.notes += _bad_but_unused(scope)
     if netlist.ignored:
         ignored = "; ".join(f"{model}: {', '.join(names)}" for model, names in netlist.ignored.items())
         netlist.notes.append(f"left out unknown parameters of models: {ignored}")
     return netlist
+
+
+def _bad_but_unused(scope: Scope) -> list[str]:
+    """A note on each .param that has no value and that nothing has asked for."""
+    notes, random = [], dict(scope.netlist.given.random)
+    for name in scope.block.params:
+        try:
+            scope.parameter(name)
+        except (NetlistError, BadValue) as error:
+            notes.append(f"left out a .param that nothing uses: {error}")
+    scope.netlist.given.random = random  # without those of parameters that nothing uses
+    return notes
 
 
 def warn(netlist: Netlist, stacklevel: int) -> None:

@@ -20,6 +20,7 @@ from stodyn.circuits.waveforms import Waveform
 from stodyn.circuits.words import unbraced
 
 READ = re.compile(r"(?<![\w.])([vi])\s*\(\s*([^\s(),]+)\s*(?:,\s*([^\s(),]+)\s*)?\)")
+MISREAD = re.compile(r"(?<![\w.])[vi]\s*\([^()]*\)")  # what is left where READ has been replaced
 MOST_TERMS = 20
 
 
@@ -80,6 +81,8 @@ def _law(card: Card, text: str) -> tuple[Law, tuple[tuple[str, str], ...], dict[
     try:
         if (open_ones := bare.count("(") - bare.count(")")) != 0:
             raise BadValue(f"{bare!r}: a parenthesis is not {'closed' if open_ones > 0 else 'opened'}")
+        if unread := MISREAD.search(expression):
+            raise BadValue(f"{unread[0]}: expected V(node), V(node, node) or I(source)")
         if not pairs:
             raise BadValue("it reads neither V(...) nor I(...); write a constant as a V or I source")
         value(tuple(np.full(1, 0.1) for _ in pairs), Asked({}, 300.0), np)
