@@ -67,7 +67,7 @@ def claims_in_words(method: Catalogued) -> str:
 def methods_page() -> str:
     """Tabulate which methods have the highest orders for which problem and noise, and all methods."""
     methods = catalogue()
-    lines = ["# All methods", "", "Computed from what every method claims; the tests measure each claim."]
+    lines = ["# All methods", "", "This page is computed from the claims of all methods; the tests measure each claim."]
     lines += [
         "`problem.noise_structure` says which row is yours, and",
         "`sd.recommend(problem)` ranks the methods for it.",
@@ -84,7 +84,7 @@ def methods_page() -> str:
                 names = ", ".join(linked(name) for name, value in orders.items() if value == best > 0) or "none"
                 rows.append([structure, f"{best:g}", names])
             lines += ["", f"## {accepted.__name__}: {title}", "", table(["noise", "best order", "methods"], rows)]
-    heads = ["method", "takes", "calculus", "what it is", "claims"]
+    heads = ["method", "takes", "calculus", "description", "claims"]
     rows = [
         [linked(name), m.accepts.__name__, m.calculus or "either", cell(m.summary), cell(claims_in_words(m))]
         for name, m in methods.items()
@@ -92,7 +92,7 @@ def methods_page() -> str:
     for name, kind in with_base().items():
         address = addresses()[f"stodyn.{name}"].removeprefix("reference/")
         m = kind()
-        claims = f"the noise exact at any step; the rest as `{m.base}`"
+        claims = f"exact noise at any step; otherwise as `{m.base}`"
         rows.append([f"[`{m.name}`]({address})", "SDE with coloured noise", "either", cell(m.summary), claims])
     return "\n".join([*lines, "", "## The list", "", table(heads, rows)]) + "\n"
 
@@ -107,14 +107,14 @@ def statistics_page() -> str:
             address = addresses()[f"stodyn.statistics.{name}"].removeprefix("reference/")
             words = " ".join(paragraph[0].split()).removeprefix("Variables").removeprefix("Variable").lstrip(":, ")
             rows.append([f"[`{name}`]({address})", cell(summary(getattr(statistics, name))), cell(words)])
-    heads = ["statistic", "what it keeps", "variables of the result, and their dimensions"]
+    heads = ["statistic", "what it computes", "variables of the result, and their dimensions"]
     lines = [
         "# All statistics",
         "",
         "`collect=` of a run takes one of these or a list; without it a run collects `Moments`.",
     ]
     lines += [
-        "`print(run)` lists the variables that a run has. `sd.interval` makes confidence limits of those with errors."
+        "`print(run)` lists the variables that a run has. `sd.interval` gives confidence limits of those with errors."
     ]
     return "\n".join([*lines, "", table(heads, rows)]) + "\n"
 
@@ -166,9 +166,9 @@ def models_page() -> str:
     lines = [
         "# Models",
         "",
-        "Ready-made systems. A model is made by the function of the same name, or taken as a value in",
+        "These systems are ready-made. Call the function with the name of a model, or use the value in",
     ]
-    lines += ['capitals, which knows its exact answers too: `OU.exact["mean"](t)`. `stodyn models` lists them.', ""]
+    lines += ['capitals, which also has exact answers: `OU.exact["mean"](t)`. `stodyn models` lists the models.', ""]
     rows = [[f"[`{name}`](#{name})", cell(model.summary)] for name, model in models().items()]
     lines += [table(["", "equations"], rows), ""]
     for name, model in models().items():
@@ -192,7 +192,7 @@ COMMAND_LINE = f"""# The command line
 
 `stodyn --help` lists the commands, `stodyn COMMAND --help` their options. In every command
 
-- `--json` prints the result as JSON on standard output, and nothing else there; progress and messages go to standard
+- `--json` prints only the result, as JSON, on standard output; progress and messages go to standard
   error. Numbers that are not finite are `null`.
 - rows are at most 100 columns wide.
 - {EXIT_CODES[0].lower()}{EXIT_CODES[1:]}

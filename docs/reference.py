@@ -312,20 +312,20 @@ def contract_page(title: str, module: ModuleType) -> str:
 
 PUBLIC = """# Every public name
 
-Public is what this page lists: the names of `stodyn` (conventionally `import stodyn as sd`), of its packages
-`analysis`, `circuits`, `models`, `noise` and `statistics`, of the modules `plot` and `place`, and the names without a
-leading underscore inside the modules listed here. For authors of methods, problems and statistics
-`stodyn.methods.contract`, `stodyn.problems.contract` and `stodyn.statistics.contract` are public too, and so are the
-types in `stodyn.hints` ([type hints](types.md)) and the [command line](command_line.md).
+The public names are those that this page lists: the names of `stodyn` (conventionally `import stodyn as sd`), of its
+packages `analysis`, `circuits`, `models`, `noise` and `statistics`, of the modules `plot` and `place`, and the names
+without a leading underscore inside the modules listed here. `stodyn.methods.contract`, `stodyn.problems.contract` and
+`stodyn.statistics.contract` are also public, for authors of methods, problems and statistics, and so are the types in
+`stodyn.hints` ([type hints](types.md)) and the [command line](command_line.md).
 
 Everything else is private and may change in any version: names and modules that begin with an underscore, the
 packages `numerics`, `engine`, `accuracy`, `chaos`, `cli`, `tour` and `studies`, and the modules of `methods` and
-`problems`: a method is found by `sd.method("...")`, a problem in `sd`.
+`problems`: methods are available through `sd.method("...")`, and problems as names of `sd`.
 
-**What changes when.** Until version 1.0 a minor version (0.2, 0.3, ...) may rename public things;
-[the changes](../changes.md) then begin with one table of old and new names, and an old keyword is refused with the new
-one. A patch version (0.2.1) renames nothing. From 1.0 on a public name goes in two steps: for at least one minor
-version the old name works and gives a `DeprecationWarning` that names the new one; it is gone in the next major
+**When names change.** Until version 1.0 a minor version (0.2, 0.3, ...) may rename public things;
+[the changes](../changes.md) then begin with one table of old and new names, and the error for an old keyword names the
+new one. A patch version (0.2.1) renames nothing. From 1.0 on, a public name is removed in two steps: for at least one
+minor version the old name works and gives a `DeprecationWarning` that names the new one; it is gone in the next major
 version.
 """
 
@@ -341,7 +341,7 @@ def index_page() -> str:
                     address = addresses()[named.dotted].removeprefix("reference/")
                     rows.append([f"[`{named.called}`]({address})", cell(summary(named.value))])
         lines += [f"## {section}", "", table(["", "meaning"], rows), ""]
-    lines += ["## More", "", "- [All methods](methods.md), from what they claim", "- [Models](models.md)"]
+    lines += ["## More", "", "- [All methods](methods.md), from their claims", "- [Models](models.md)"]
     lines += ["- [The command line](command_line.md)", "- [Words that mean the same everywhere](words.md)"]
     lines += [f"- [{title}]({_slug(title)}.md)" for title in CONTRACTS]
     return "\n".join(lines) + "\n"
