@@ -53,6 +53,6 @@ def test_circuits_have_rows_and_a_picture():
     rows = study.circuit_rows(case, found)
     assert [row.ours for row in rows] == [pytest.approx(400.0), pytest.approx(800.0)]
     assert "a step 0.5 x that of Trapezoidal, 1 x that of RK1A4MLevy" in rows[1].remark
-    assert "beyond what was tried" in rows[1].remark and "beyond" not in rows[0].remark
+    assert "beyond the steps tried" in rows[1].remark and "beyond" not in rows[0].remark
     (ax,) = study.drawn_circuits({case: found}).figure.axes
     assert [line.get_label() for line in ax.lines[:2]] == list(found)

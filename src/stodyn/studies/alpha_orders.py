@@ -152,8 +152,8 @@ def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
     drawing.legend(figure, columns=3)
     caption = (
         f"Strong errors of the velocity at T = 1, {paths} paths; bars are two standard errors, dotted lines have the "
-        "slopes written beside them. Left: additive noise and a force of the position alone, where every variant has "
-        "order 2. Right: noise v dW, where the printed scheme (order=1.0) has order 1, not 1.5."
+        "slopes written beside them. Left: additive noise and a force that depends only on the position, where every "
+        "variant has order 2. Right: noise v dW, where the printed scheme (order=1.0) has order 1, not 1.5."
     )
     return StudyResult(rows, {"orders": Picture(figure, caption)})
 

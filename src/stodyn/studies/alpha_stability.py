@@ -80,7 +80,7 @@ def dissipation_picture(points: int) -> Picture:
     drawing.legend(figure, columns=6)
     caption = (
         "Without noise, computed: the spectral radius of a step on x'' = -ω²x, which tends to ρ for long steps, how "
-        "much longer than the true one the period is, and the damping that the method adds."
+        "much longer the period is than the true one, and the damping that the method adds."
     )
     return Picture(figure, caption)
 

@@ -76,8 +76,9 @@ def dissipation_picture() -> Picture:
     ax.set(xlabel="angular frequency of the mode", ylabel="share of the energy left", xscale="log")
     drawing.legend(figure)
     caption = (
-        f"The share of the energy of each of the ten modes that a step of h = {H:g} leaves, for four ρ: no noise, "
-        f"computed. The fastest mode keeps {least[0.0]:.0f} % with ρ = 0 and {least[1.0]:.0f} % with ρ = 1."
+        f"The share of the energy of each of the ten modes that is left after a step of h = {H:g}, for four values of "
+        f"ρ, computed without noise. The fastest mode keeps {least[0.0]:.0f} % with ρ = 0 and {least[1.0]:.0f} % with "
+        "ρ = 1."
     )
     return Picture(figure, caption)
 

@@ -75,9 +75,9 @@ def averages(run: Any, quiet: Any, title: str) -> Picture:
     ax.set(xlabel="time [s]")
     drawing.legend(figure, columns=3)
     caption = (
-        f"{title}: the mean of {few} paths, as many as the paper has, beside that of {made['paths']} with a band of "
-        f"two standard errors, and the motion without noise{'; below, their differences from it' if coincide else ''}; "
-        f"T = {made['T']:.4g} s, h = {made['h']:.4g} s."
+        f"{title}: the mean of {few} paths, as many as in the paper, the mean of {made['paths']} with a band of two "
+        f"standard errors, and the motion without noise{'; below, their differences from it' if coincide else ''}; T = "
+        f"{made['T']:.4g} s, h = {made['h']:.4g} s."
     )
     return Picture(figure, caption)
 
@@ -92,7 +92,7 @@ STUDY = Study(
     "Figs 13-26 and the Newton table: a bar in a stiff bushing",
     "A step is linear to 1e-10 here, so Newton's method takes one iteration and another that confirms it: the failures "
     "and the counts in the paper's table are due to its own iteration, not to the method. With multiplicative noise "
-    "the means lie on the motion without noise; with additive noise the mean of 40 paths, as many as the paper has, is "
+    "the means lie on the motion without noise; with additive noise the mean of 40 paths, as many as in the paper, is "
     "mostly scatter. The torque as printed does not follow from a potential (the model's torque='conservative' does), "
     "and the paper does not state its additive noise; a column of (35b) is used in its place.",
     run,

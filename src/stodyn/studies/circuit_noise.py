@@ -89,8 +89,8 @@ def drawn(results: list[tuple[str, float, float]], paths: int) -> Picture:
     ax.set(yticks=range(len(names)), yticklabels=[name.replace("_", " ") for name in names],
            ylabel="circuit", xlabel="variance of the paths over the closed form")  # fmt: skip
     caption = (
-        f"The variance of the output of five circuits by transient noise, over the exact one: Trapezoidal, {paths} "
-        "paths, bars of two standard errors; T and h of each circuit are in the table, in seconds."
+        "The variance of the output of five circuits from transient noise, divided by the exact variance: Trapezoidal, "
+        f"{paths} paths, bars of two standard errors; T and h of each circuit are in the table, in seconds."
     )
     return Picture(figure, caption)
 

@@ -166,7 +166,7 @@ def walls(paths: int) -> list[Row]:
             0.5392,
             float(noisy["mean"].values[-1, 0]),
             float(noisy["mean_stderr"].values[-1, 0]),
-            "reference to 0.0005",
+            "reference accurate to 0.0005",
             **of_run(noisy),
         ),
     ]
@@ -244,8 +244,8 @@ def _survival_figure(result: xr.Dataset) -> Picture:
     drawing.legend(figure)
     caption = (
         f"The probability that Brownian motion with drift has not reached 1: 16 steps of h = {made['h']:g}, "
-        f"{made['paths']} paths, bars of two standard errors (smaller than the dots). Looking at the ends of steps "
-        "alone misses passages."
+        f"{made['paths']} paths, bars of two standard errors (smaller than the dots). Looking only at the ends of "
+        "steps misses passages."
     )
     return Picture(figure, caption)
 
@@ -266,8 +266,9 @@ def _figure(points: list[tuple[str, float, xr.Dataset]]) -> Picture:
     drawing.legend(figure)
     record = provenance(points[0][2])
     caption = (
-        f"Rare events by splitting over their exact probabilities: {record['runs']} runs of {record['replicas']} paths "
-        "(four times as many for the oscillator), bars of 95 % confidence, set side by side; T and h are in the table."
+        f"Estimates of rare events by splitting, divided by their exact probabilities: {record['runs']} runs of "
+        f"{record['replicas']} paths (four times as many for the oscillator), bars of 95 % confidence, drawn side by "
+        "side; T and h are in the table."
     )
     return Picture(figure, caption)
 

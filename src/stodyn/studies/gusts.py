@@ -32,7 +32,7 @@ def run(size: Size, out: Path, progress) -> StudyResult:
     h = advised_step(A, B)
     largest = largest_step(RK4, A, B, WITHIN)
     rows = [
-        Row(f"largest step with every variance within {WITHIN:.0%}, RK4 held [s]", None, largest, None, f"taken: {h:g}")
+        Row(f"largest step with every variance within {WITHIN:.0%}, RK4 held [s]", None, largest, None, f"used: {h:g}")
     ]
     rows += [Row(f"error at this step: {line.name} [%]", None, line.worst, None, "the worst variance", h=h)
              for line in advise(A, B, None, h)[:6]]  # fmt: skip
@@ -123,9 +123,9 @@ def _drawn(series, A: np.ndarray, B: np.ndarray, segment: int) -> Picture:
     caption = (
         f"Spectral densities of the airliner's motion: RK4, T = {made['T']:g} s, h = {made['h']:.4g} s, "
         f"{made['paths']} paths, segments of {segment} samples, bands of 95 % confidence. At the lowest frequencies "
-        "some densities are small beside the phugoid's peak at 0.011 Hz, and Hann's window brings part of the peak "
-        "there: this is what the exact density looks like through the window. At the highest, samples held over a step "
-        "carry no power."
+        "some densities are small compared with the phugoid's peak at 0.011 Hz, and Hann's window brings part of the "
+        "peak there: this is what the exact density looks like through the window. At the highest, samples held over a "
+        "step carry no power."
     )
     return Picture(figure, caption)
 

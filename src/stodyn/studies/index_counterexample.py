@@ -128,7 +128,8 @@ def _bumps() -> Picture:
     ax.set(xlabel="parameter p", ylabel="a₁(p), a₂(p)")
     drawing.legend(figure)
     return Picture(
-        figure, "The two entries of the leading matrix: their supports do not meet, so that one is zero for every p."
+        figure,
+        ("The two entries of the leading matrix: their supports do not overlap, so one of them is zero for every p."),
     )
 
 
@@ -140,8 +141,8 @@ def _decay(singular_values: dict[str, list[tuple[int, float]]]) -> Picture:
     ax.set(xlabel="degree of the polynomials", ylabel="smallest eigenvalue of Â₁")
     drawing.legend(figure)
     caption = (
-        "The smallest eigenvalue of the Galerkin matrix, computed: positive for every degree, so that the index falls "
-        "from 1 to 0, but soon too small for floating-point numbers to see."
+        "The smallest eigenvalue of the Galerkin matrix, computed: it is positive for every degree, so the index falls "
+        "from 1 to 0, but it is soon too small to be distinguished from zero in floating-point arithmetic."
     )
     return Picture(figure, caption)
 

@@ -97,7 +97,7 @@ def initial() -> Picture:
     drawn = ax.pcolormesh(x, v, LENARD_BERNSTEIN.exact["initial_density"](x, v), shading="auto", rasterized=True)
     figure.colorbar(drawn, label="density at the start")
     ax.set(xlabel="position x", ylabel="velocity v")
-    return Picture(figure, "The density of particles at the start, exact: a beam of fast particles beside slow ones.")
+    return Picture(figure, "The density of particles at the start, exact: a beam of fast particles and slow ones.")
 
 
 def energies(results: Runs, paths: int) -> Picture:

@@ -41,8 +41,8 @@ def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
     drawing.legend(lone)
     one = Picture(
         lone,
-        f"The energy of one path, the same Brownian path for all methods, T = {end:g}, h in the legend; "
-        "the system itself keeps H.",
+        f"The energy of one path, the same Brownian path for all methods, T = {end:g}, h in the legend; the system "
+        "itself conserves H.",
     )
     crowd, ax = drawing.canvas(size=(8.0, 4.4))
     ax.axhline(1.0, color="k", ls=":", lw=1.5, label="exact")

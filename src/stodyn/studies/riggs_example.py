@@ -77,7 +77,7 @@ def drawn(what: str, curves: Mapping[str, Curve]) -> Picture:
     one = next(iter(curves.values()))
     caption = (
         f"{what}: the variance of x' = -2x + w, T = {one.time[-1]:g}, h = {one.h:g}, {one.runs} runs. Dots with bars "
-        "of two standard errors: simulated; lines of the same colour: exactly what the integrator delivers; dashed: "
+        "of two standard errors: simulated; lines of the same colour: the exact variance of the integrator; dashed: "
         "the process."
     )
     return Picture(figure, caption)

@@ -117,7 +117,7 @@ def figures(points: int) -> dict[str, Picture]:
         drawing.legend(figure, columns=2)
         caption = (
             "V(hA), the error of the variance that a step adds, in units of Q/(2|A|), computed: zero is exact. It is "
-            "no relative error; that is V/(exp(2hA) - 1)."
+            "not a relative error, which is V/(exp(2hA) - 1)."
         )
         drawn[name] = Picture(figure, caption)
     return drawn

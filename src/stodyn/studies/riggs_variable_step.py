@@ -62,7 +62,7 @@ def run(size: Size, out: Path, progress) -> StudyResult:
     for noise in ("fresh", "held"):
         sizes = [estimate_rms(c.RKF45, noise, h) for h in (0.1, 0.05)]
         rows.append(Row(f"RKF45 estimate with {noise} samples, h = 0.1 (rms)", None, sizes[0], None,
-                        f"goes as h^{math.log2(sizes[0] / sizes[1]):.2g}", h=0.1))  # fmt: skip
+                        f"varies as h^{math.log2(sizes[0] / sizes[1]):.2g}", h=0.1))  # fmt: skip
     for tol, known in list(REDRAWN.items())[: size.of(1, 3, 3)]:
         progress(f"reject and draw again, tol = {tol:g}, {runs} runs")
         ratio, stderr, rejected = reject_and_redraw(tol, runs, seed=75)

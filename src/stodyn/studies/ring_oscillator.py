@@ -153,8 +153,8 @@ def drawn(ends: np.ndarray, jitter: float, made: dict[str, Any]) -> Picture:
     drawing.legend(figure)
     caption = (
         f"Jitter accumulates: the variance of the time at which period k ends. RK1W2M, T = {made['T']:.4g} ns, h = "
-        f"{made['h']:g} ns, {made['paths']} paths, bars of two standard errors (dependent from k to k), beside the "
-        "theory of small noise."
+        f"{made['h']:g} ns, {made['paths']} paths, bars of two standard errors (dependent from k to k), compared with "
+        "the theory of small noise."
     )
     return Picture(figure, caption)
 

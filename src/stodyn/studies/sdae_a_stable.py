@@ -199,7 +199,7 @@ def systems(count: int, dimensions: Sequence[int], methods: Sequence[Method]) ->
         for method in methods:
             one = OneStep(problem, method)
             radius = np.array([[read_map(one, h, 0.0, p, nodes=4).mean_square_radius() for h in STEPS] for p in drawn])
-            words = f"unstable of {radius.size} (systems, steps), largest radius {radius.max():.4f}"
+            words = f"unstable cases of {radius.size} (systems, steps); largest radius {radius.max():.4f}"
             rows.append(Row(f"random systems of dimension {n}: {method.name}", None, int(np.sum(radius >= 1.0)),
                             remark=words))  # fmt: skip
     return rows
@@ -272,7 +272,7 @@ def circuit_rows(case: Case, results: Mapping[str, np.ndarray]) -> list[Row]:
     for name, errors in results.items():
         seen = ", ".join(f"{error:.2g} ({n})" for n, error in zip(case.steps, errors, strict=True))
         longer = ", ".join(f"{needed[other] / needed[name]:.2g} x that of {other}" for other in list(results)[:2])
-        beyond = "" if needed[name] <= case.steps[-1] else "beyond what was tried, on the line of its last two; "
+        beyond = "" if needed[name] <= case.steps[-1] else "beyond the steps tried, extrapolated from the last two; "
         rows.append(Row(f"{case.name}, σ of {case.node} to 1 %: steps with {name}", None, needed[name],
                         remark=f"{beyond}a step {longer}; errors (steps): {seen}", T=span(case)))  # fmt: skip
     return rows
@@ -294,7 +294,7 @@ def regions(size: int) -> Picture:
         ax.label_outer()
     caption = (
         "Stable in mean square (shaded) for real h = λ Δt and k = μ √Δt > 0, computed; the equation is stable below "
-        "the dashed line k² = -2h. The methods of the paper leave a gap beside the origin, the new ones none."
+        "the dashed line k² = -2h. The methods of the paper leave a gap next to the origin, the new ones do not."
     )
     return Picture(figure, caption)
 

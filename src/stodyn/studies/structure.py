@@ -109,7 +109,7 @@ def momentum_row(name: str, steps: int) -> Row:
     balance = conservation.momentum_balance(
         rotating, _method(name), lambda q: jnp.stack([-q[1], q[0]]), dt=H, steps=steps
     )
-    verdict = "kept" if balance.drift < 1e-13 else "not kept"
+    verdict = "conserved" if balance.drift < 1e-13 else "not conserved"
     quantity = f"{name}: max |L_k - L_0| of the angular momentum"
     return Row(quantity, None, balance.drift, remark=verdict, T=H * steps, h=H, paths=1)
 
@@ -130,8 +130,9 @@ def picture(verdicts: Mapping[str, Verdict]) -> Picture:
     axes[0].set_yticks(range(len(verdicts)), list(verdicts), fontsize="x-small")
     axes[0].set(ylim=(len(verdicts) - 0.5, -0.5), ylabel="method")
     caption = (
-        "What every method of the catalogue keeps in one step of h = 0.1, one draw of its noise: a dot left of the "
-        "line is rounding, a cross right of it a defect. An empty place: the method does not take that system."
+        "What every method of the catalogue preserves in one step of h = 0.1, one draw of its noise: a dot to the left "
+        "of the line is rounding, a cross to the right of it is a defect. Where a place is empty, the method does not "
+        "take that system."
     )
     return Picture(figure, caption)
 

@@ -103,8 +103,8 @@ def _figure(panels: list[tuple[str, str, Any]], paths: int) -> Picture:
         ax.set(title=title, xlabel="time", ylabel=axis)
     drawing.legend(figure, columns=2)
     caption = (
-        f"The variance split into the part of the tolerances and that of the noise: oscillator by SRA1, T = {END:g}, h "
-        f"= 0.02; pendulum by EulerMaruyama, T = 4, h = 0.01; {paths} paths, bars of two standard errors."
+        "The variance split into the part due to tolerances and the part due to noise: oscillator by SRA1, T = "
+        f"{END:g}, h = 0.02; pendulum by EulerMaruyama, T = 4, h = 0.01; {paths} paths, bars of two standard errors."
     )
     return Picture(figure, caption)
 
