@@ -10,9 +10,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 OPTIMISED = 400  # instructions up to which LLVM's own passes are worth their time
-LEVEL_ONE = 3000  # instructions up to which registers are allocated with care
+LEVEL_ONE = 3000  # instructions up to which registers are soon allocated with care
 QUICK = {"level": 0, "passes": 0}
 PAYS = 3e8  # operations on numbers, a fraction of a second, beyond which compiling with care pays
+PAYS_LATER = 1.5e6  # the same for each instruction where there are more than LEVEL_ONE, which take seconds to compile
 
 
 class Processor(NamedTuple):
@@ -111,9 +112,7 @@ class Machine:
 
 def effort(operations: int) -> dict[str, int]:
     """How hard to try for a function of so many instructions: the passes of LLVM, and its level of code generation."""
-    if operations <= OPTIMISED:
-        return {"level": 3, "passes": 3}
-    return {"level": 1 if operations <= LEVEL_ONE else 0, "passes": 0}
+    return {"level": 3, "passes": 3} if operations <= OPTIMISED else {"level": 1, "passes": 0}
 
 
 def compiled(text: str, names: Sequence[str], level: int, passes: int = 0) -> Machine:
@@ -154,17 +153,24 @@ class Program:
         self._worked, self._choosing = 0.0, threading.Lock()
         self._quick: Machine | None = None
         self._careful: Machine | None = None
+        self._is_improving = False
 
     def machine(self, times: float) -> Machine:
         """The machine that computes a function for that many more points or steps."""
-        care = effort(self.operations)
         with self._choosing:
             self._worked += times * self.work
-            if self._worked > PAYS and care != QUICK:
-                self._careful = self._careful or compiled(self.text, self.names, **care)
+            if self._careful is not None:
                 return self._careful
-            self._quick = self._quick or compiled(self.text, self.names, **QUICK)
-            return self._quick
+            if self._is_improving or self._worked <= self._pays():
+                self._quick = self._quick or compiled(self.text, self.names, **QUICK)
+                return self._quick
+            self._is_improving = True  # in this thread; others go on with quick code
+        self._careful = compiled(self.text, self.names, **effort(self.operations))
+        return self._careful
+
+    def _pays(self) -> float:
+        """The operations after which compiling with care pays."""
+        return PAYS if self.operations <= LEVEL_ONE else PAYS_LATER * self.operations
 
 
 GPU, OLDEST = "nvptx64-nvidia-cuda", "sm_75"  # PTX for the oldest cards that are still served runs on all later ones
