@@ -30,7 +30,7 @@ def changes() -> str:
     renamed = fragments / "renamed.md"
     lines = ["# Changes", "", f"## {stodyn.__version__}", ""]
     if renamed.exists():
-        lines += [renamed.read_text().replace("# What was, what is", "### What was, what is").rstrip(), ""]
+        lines += [renamed.read_text().replace("# Old and new names", "### Old and new names").rstrip(), ""]
     for fragment in sorted(fragments.glob("*.md")):
         if fragment != renamed:
             title = fragment.stem.replace("-", " ").replace("_", " ").capitalize()
