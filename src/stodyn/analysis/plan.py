@@ -116,7 +116,6 @@ class StepPlan:
 
         n = self.problem.n
 
-        @jax.jit  # it is called some ten thousand times
         def slope(t, y):
             m, P = y[:n], y[n : n + n * n].reshape(n, n)
             F, Dg = (jax.jacfwd(lambda x, function=function: function(t, x, params))(m) for function in (ito.f, ito.g))
@@ -124,7 +123,8 @@ class StepPlan:
             noise = g @ g.T + jnp.einsum("iaj,jk,lak->il", Dg, P, Dg)
             return jnp.concatenate([ito.f(t, m, params), (grown + grown.T + noise).ravel(), F.ravel()])
 
-        return slope
+        at = AtPoints(slope, (None, 0))
+        return lambda t, y: at(t, y[None])[0]
 
     # --- the state of the method, in a row: x, and what the method remembers beside it --------------------------------
 
@@ -235,19 +235,16 @@ class _Followed:
         (m, P), n = self.initial, plan.problem.n
         self.n, self.last = n, (start, self.initial)
 
-        def slope(t, y):
-            return np.asarray(plan._slope(t, y))
-
         y = np.concatenate([m, P.ravel(), np.zeros(n * n)])
         # Absolute tolerances from the sizes that a first, rough solution shows.
         options: Any = {"method": "RK45", "dense_output": True, "max_step": (end - start) / LEAST_STEPS}
-        rough = scipy.integrate.solve_ivp(slope, (start, end), y, "RK45", rtol=1e-3, atol=1e-300)
+        rough = scipy.integrate.solve_ivp(plan._slope, (start, end), y, "RK45", rtol=1e-3, atol=1e-300)
         largest = np.abs(rough.y).max(axis=1) if np.isfinite(rough.y).all() else np.abs(y)
         root = np.sqrt(np.maximum(largest[n : n + n * n].reshape(n, n).diagonal(), 1e-300))
         sizes = np.concatenate([largest[:n] + root, np.outer(root, root).ravel(), np.ones(n * n)])
         rtol = 1e-3 * min(plan.tol, 1e-3)
         self.solution = scipy.integrate.solve_ivp(
-            slope, (start, end), y, rtol=rtol, atol=1e-3 * rtol * sizes, **options
+            plan._slope, (start, end), y, rtol=rtol, atol=1e-3 * rtol * sizes, **options
         )
         if not (self.solution.success and np.isfinite(self.solution.y).all()):
             self.require_stable(float(self.solution.t[-1]))
