@@ -68,7 +68,10 @@ class Instructions:
 
     @functools.cached_property
     def _digest(self) -> str:
-        return hashlib.sha256(b"".join(table.tobytes() for table in self.packed)).hexdigest()
+        digest = hashlib.sha256()
+        for table in self.packed:
+            digest.update(table.data)
+        return digest.hexdigest()
 
     def __repr__(self) -> str:  # traces are told apart by it
         return f"Instructions(given={self.given}, fixed={self.fixed}, {self._digest})"

@@ -7,8 +7,8 @@ import dataclasses
 import functools
 import itertools
 import math
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -31,6 +31,7 @@ MOST_FULL = 0.5  # of the places of a matrix: a fuller one is dense
 DENSE = 12  # more than n³/12 products, a quarter of a dense elimination's, are too many
 FOLLOWED = 64  # unknowns up to which patterns are found scalar by scalar
 ON_DIAGONAL = 200  # unknowns from which the diagonal is tried first, by compiled code
+AT_ONCE = 1_000_000  # places of a matrix at which its entries are looked up together
 TRUSTED = 1e-9  # error of a solution of ones up to which pivots on the diagonal are good enough
 PIVOTED = 1000  # unknowns up to which a printed program eliminates a whole matrix where the order fails
 
@@ -92,11 +93,11 @@ class Pattern:
         for row, column in zip(self.rows[short].tolist(), self.columns[short].tolist(), strict=True):
             of_row[row].append(column)
             of_column[column].append(row)
-        colours = np.full(self.shape[1], -1)
-        for column in np.argsort([-len(rows) for rows in of_column], kind="stable"):
-            taken = {int(colours[other]) for row in of_column[column] for other in of_row[row]}
-            colours[column] = next(c for c in range(self.shape[1] + 1) if c not in taken)
-        return colours
+        colours = [-1] * self.shape[1]
+        for column in np.argsort([-len(rows) for rows in of_column], kind="stable").tolist():
+            taken = {colours[other] for row in of_column[column] for other in of_row[row]}
+            colours[column] = next(c for c in itertools.count() if c not in taken)
+        return np.array(colours, int)
 
     def jacobian(self, function: Callable[[Array], Array], x: Array) -> Array:
         """The values of ∂function/∂x at x: one derivative for each colour, and one backwards for each long row."""
@@ -131,8 +132,7 @@ class Pattern:
 
     @functools.cached_property
     def _times(self) -> Callable[[Array, Array], Array]:
-        sums = Sums(list(zip(self.rows.tolist(), LED + np.arange(len(self.rows)), self.columns.tolist(), strict=True)),
-                    self.shape[0])  # fmt: skip
+        sums = Sums(self.rows, LED + np.arange(len(self.rows)), self.columns, self.shape[0])
 
         def plain(values: Array, x: Array) -> Array:
             return sums(led(values[:, None]), x[:, None])[:, 0]
@@ -171,21 +171,20 @@ def find_pattern(function: Callable, *arguments: Any) -> Pattern:
     return Pattern(rows, columns, (entries.size, np.size(arguments[0])))
 
 
-class Pivot(NamedTuple):
-    """A pivot, the columns in which U has entries beside it and the rows in which L has entries below it."""
-
-    row: int
-    column: int
-    beside: tuple[int, ...]
-    below: tuple[int, ...]
-
-
 @dataclasses.dataclass(frozen=True, eq=False)
 class Elimination:
-    """Gaussian elimination of matrices of one pattern in one order, without exchanges; `ordered` finds the order."""
+    """Gaussian elimination of matrices of one pattern in one order, without exchanges; `ordered` finds the order.
+
+    rows, columns  (n,) of the pivots, in their order
+    beside, below  of each pivot the others in whose columns U has entries beside it, and in whose rows L has entries
+                   below it
+    """
 
     pattern: Pattern
-    pivots: tuple[Pivot, ...]
+    rows: np.ndarray
+    columns: np.ndarray
+    beside: Pattern
+    below: Pattern
 
     def jacobian(self, residual: Callable[[Array], Array], x: Array) -> Array:
         """The values of the Jacobian of a residual at x, which has the pattern."""
@@ -211,7 +210,7 @@ class Elimination:
 
     @functools.cached_property
     def _plan(self) -> _Plan:
-        return _Plan(self.pattern, self.pivots)
+        return _Plan(self)
 
     def _factors(self, values: Array) -> tuple[Array, Array]:
         """The factors of a matrix, and whether they are sound."""
@@ -239,7 +238,7 @@ class Elimination:
 
     @functools.cached_property
     def _determinant(self) -> Callable[[Array], Array]:
-        swaps = _parity([p.row for p in self.pivots]) * _parity([p.column for p in self.pivots])
+        swaps = _parity(self.rows) * _parity(self.columns)
         mended = self._mended(lambda _, sign, size: jnp.stack([sign, size])[:, None])
 
         def determinant(values: Array) -> Array:
@@ -293,60 +292,68 @@ class _Plan:
     min(i, j): the diagonal, a row of U, a column of L.
     """
 
-    def __init__(self, pattern: Pattern, pivots: Sequence[Pivot]):
+    def __init__(self, elimination: Elimination):
+        pattern, beside, below = elimination.pattern, elimination.beside, elimination.below
         n = pattern.shape[0]
-        pivot_rows, pivot_columns = (np.array([p[k] for p in pivots]) for k in (0, 1))
-        of_row, of_column = np.argsort(pivot_rows), np.argsort(pivot_columns)
-        beside, below = ([np.array(p[k], np.int64) for p in pivots] for k in (2, 3))
-        on = np.arange(n)
-        wide, high = (np.array([len(those) for those in lists]) for lists in (beside, below))
-        i = np.concatenate([on, np.repeat(on, wide), of_row[np.concatenate(below)]])
-        j = np.concatenate([on, of_column[np.concatenate(beside)], np.repeat(on, high)])
-        kind = np.repeat([0, 1, 2], [n, wide.sum(), high.sum()])
-        order = np.lexsort((np.maximum(i, j), kind, np.minimum(i, j)))
-        i, j, kind = i[order], j[order], kind[order]
-        code = i * n + j
-        sorted_code = np.argsort(code)
+        of_row, of_column, on = np.argsort(elimination.rows), np.argsort(elimination.columns), np.arange(n)
+        wide, high = (np.bincount(those.rows, minlength=n) for those in (beside, below))
+        first_upper, first_lower = np.cumsum(wide) - wide, np.cumsum(high) - high
+        begin = on + first_upper + first_lower
+        upper = (begin + 1 - first_upper)[beside.rows] + np.arange(len(beside.rows))
+        lower = (begin + 1 + wide - first_lower)[below.rows] + np.arange(len(below.rows))
+        by_row = np.argsort(below.columns, kind="stable")
+        numbers = _Numbers(
+            n, np.concatenate([on, beside.rows, below.columns]), np.concatenate([on, beside.columns, below.rows]),
+            np.concatenate([begin, upper, lower]),
+        )  # fmt: skip
 
-        def entry(i: np.ndarray, j: np.ndarray) -> np.ndarray:
-            return sorted_code[np.searchsorted(code, i * n + j, sorter=sorted_code)]
+        pivot = below.rows[by_row]
+        parts = []
+        for items in np.split(by_row, _cuts(below.columns[by_row], wide[pivot])):
+            # of every entry of L, row by row, all of U beside its pivot
+            of_pivot = below.rows[items]
+            times = wide[of_pivot]
+            left = np.repeat(items, times)
+            right = np.repeat(first_upper[of_pivot] - np.cumsum(times) + times, times) + np.arange(times.sum())
+            target = numbers.of(below.columns[left], beside.columns[right])
+            order = _sort(target)
+            parts.append((target, left[order].astype(np.int32), right[order].astype(np.int32)))
+        counts = np.zeros(numbers.count, np.int64)
+        for target, _, _ in parts:
+            counts += np.bincount(target, minlength=numbers.count)
 
-        # of every pivot all L beside all U
-        lower, upper = (np.flatnonzero(kind == k) for k in (2, 1))
-        times, first_lower, first_upper = high * wide, np.cumsum(high) - high, np.cumsum(wide) - wide
-        pivot = np.repeat(on, times)
-        number = np.arange(times.sum()) - np.repeat(np.cumsum(times) - times, times)
-        left = lower[first_lower[pivot] + number // np.maximum(wide[pivot], 1)]
-        right = upper[first_upper[pivot] + number % np.maximum(wide[pivot], 1)]
-        target = entry(i[left], j[right])
-        by_target = np.argsort(target, kind="stable")
-        counts = np.bincount(target, minlength=len(i))
-
-        base = np.full(len(i), ZERO)
-        base[entry(of_row[pattern.rows], of_column[pattern.columns])] = LED + np.arange(len(pattern.rows))
-        made = (counts > 0) | (kind == 2)
-        first = LED + len(pattern.rows)
-        at = np.where(made, first + np.cumsum(made) - 1, base)
-        self.diagonal = at[kind == 0]
-        divisor = np.where(kind == 2, self.diagonal[j], ONE)
+        base, places = np.full(numbers.count, ZERO), (of_row[pattern.rows], of_column[pattern.columns])
+        in_rows = np.argsort(places[0], kind="stable")
+        base[numbers.of(places[0][in_rows], places[1][in_rows])] = LED + in_rows
+        made = counts > 0
+        made[lower] = True
+        at = np.where(made, LED + len(pattern.rows) + np.cumsum(made) - 1, base)
+        self.diagonal = at[begin]
+        divisor = np.full(numbers.count, ONE)
+        divisor[lower] = self.diagonal[below.rows]
         ends = np.append(0, np.cumsum(counts[made]))
-        self.factoring = Instructions(len(pattern.rows), base[made], divisor[made], ends, at[left][by_target],
-                                      at[right][by_target])  # fmt: skip
+        first, of_lower, of_upper = np.cumsum(counts) - counts, at[lower].astype(np.int32), at[upper].astype(np.int32)
+        lefts, rights = (np.empty(ends[-1], np.int32) for _ in range(2))
+        for target, left, right in parts:  # all products of an entry are in one part
+            begins = np.flatnonzero(np.diff(target, prepend=-1))
+            lengths = np.diff(begins, append=len(target))
+            place = np.repeat(first[target[begins]] - begins, lengths) + np.arange(len(target))
+            lefts[place], rights[place] = of_lower[left], of_upper[right]
+        self.factoring = Instructions(len(pattern.rows), base[made], divisor[made], ends, lefts, rights)
 
         # y = b less L y, then x = (y less U x)/pivot from the last one backwards
-        by_row = lower[np.argsort(i[lower], kind="stable")]
-        backwards = upper[np.argsort(-i[upper], kind="stable")]
-        y_counts, x_counts = (np.bincount(i[those], minlength=n) for those in (lower, upper))
+        backwards = np.argsort(-beside.rows, kind="stable")
+        y_counts, x_counts = np.bincount(below.columns, minlength=n), wide
         y_made = y_counts > 0
-        y = np.where(y_made, LED + n + np.cumsum(y_made) - 1, LED + pivot_rows)
+        y = np.where(y_made, LED + n + np.cumsum(y_made) - 1, LED + elimination.rows)
         x = LED + n + y_made.sum() + on[::-1]
         self.solving = Instructions(
             n,
-            np.concatenate([LED + pivot_rows[y_made], y[::-1]]),
+            np.concatenate([LED + elimination.rows[y_made], y[::-1]]),
             np.concatenate([np.full(y_made.sum(), ONE), self.diagonal[::-1]]),
             np.append(0, np.cumsum(np.concatenate([y_counts[y_made], x_counts[::-1]]))),
-            np.concatenate([at[by_row], at[backwards]]),
-            np.concatenate([y[j[by_row]], x[j[backwards]]]),
+            np.concatenate([at[lower[by_row]], at[upper[backwards]]]),
+            np.concatenate([y[pivot], x[beside.columns[backwards]]]),
             self.factoring.size,
         )
         self.unknowns = x[of_column]
@@ -356,28 +363,68 @@ class _Plan:
         return execute(self.solving, b, factors)[self.unknowns]
 
 
+def _cuts(rows: np.ndarray, work: np.ndarray) -> np.ndarray:
+    """Where to cut items, sorted by rows, into parts of whole rows with some work each."""
+    after = np.flatnonzero(np.diff(rows)) + 1  # where a row ends
+    part = np.append(0, np.cumsum(work))[after] // AT_ONCE
+    return after[np.flatnonzero(np.diff(part, prepend=0))]
+
+
+def _sort(x: np.ndarray) -> np.ndarray:
+    """Sort whole numbers below 2³² in place; returns their order, that of equal ones kept. Quicker than argsort."""
+    bits = len(x).bit_length()
+    x <<= bits
+    x |= np.arange(len(x))
+    x.sort()
+    order = x & ((1 << bits) - 1)
+    x >>= bits
+    return order
+
+
+class _Numbers:
+    """The numbers of the entries (i, j) of a sparse matrix, looked up some rows at a time."""
+
+    def __init__(self, n: int, i: np.ndarray, j: np.ndarray, numbers: np.ndarray):
+        order = np.argsort(i, kind="stable")
+        self.n, self.count, self.j, self.numbers = n, len(i), j[order], numbers[order]
+        self.i = i[order]
+
+    def of(self, i: np.ndarray, j: np.ndarray) -> np.ndarray:
+        """The numbers of entries that exist, given row by row."""
+        numbers = np.empty(len(i), np.int64)
+        rows = max(AT_ONCE // self.n, 1)
+        places = np.empty(min(rows, self.n) * self.n, np.int64)
+        firsts = np.append(np.arange(0, self.n, rows), self.n)
+        own, asked = np.searchsorted(self.i, firsts), np.searchsorted(i, firsts)
+        for k, first in enumerate(firsts[:-1]):
+            mine, those = slice(own[k], own[k + 1]), slice(asked[k], asked[k + 1])
+            if those.start == those.stop:
+                continue
+            places[(self.i[mine] - first) * self.n + self.j[mine]] = self.numbers[mine]
+            numbers[those] = places[(i[those] - first) * self.n + j[those]]
+        return numbers
+
+
 class Sums:
     """s_i = Σ a[left] b[right] over the products (i, left, right), for arrays (entries, paths); a[0] must be 0.
 
     Sums of about as many products are made together, filled up with zeros.
     """
 
-    def __init__(self, products: Sequence[tuple[int, int, int]], size: int):
-        members: list[list[tuple[int, int]]] = [[] for _ in range(size)]
-        for i, left, right in products:
-            members[i].append((left, right))
-        classes: dict[int, list[int]] = {}
-        for i, mine in enumerate(members):
-            classes.setdefault(1 << (max(len(mine), 1) - 1).bit_length(), []).append(i)
+    def __init__(self, i: np.ndarray, left: np.ndarray, right: np.ndarray, size: int):
+        by_sum, counts = np.argsort(i, kind="stable"), np.bincount(i, minlength=size)
+        firsts = np.cumsum(counts) - counts
+        widths = 2 ** np.ceil(np.log2(np.maximum(counts, 1))).astype(int)
         self.tables = []
-        for width, those in sorted(classes.items()):
+        for width in np.unique(widths):
+            those = np.flatnonzero(widths == width)
+            number, sum_ = np.nonzero(np.arange(width)[:, None] < counts[those])
+            mine = by_sum[firsts[those][sum_] + number]
             table = np.zeros((2, width, len(those)), np.int32)
-            for k, i in enumerate(those):
-                for q, pair in enumerate(members[i]):
-                    table[:, q, k] = pair
+            table[:, number, sum_] = left[mine], right[mine]
             self.tables.append(table)
-        order = [i for _, those in sorted(classes.items()) for i in those]
-        self.place = None if order == sorted(order) else np.argsort(order).astype(np.int32)
+        order = np.argsort(widths, kind="stable")
+        self.place = None if (order == np.arange(size)).all() else np.argsort(order).astype(np.int32)
 
     def __call__(self, a: Array, b: Array) -> Array:
         parts = [
@@ -443,19 +490,23 @@ def ordered(pattern: Pattern, samples: np.ndarray, dense: float | None = None) -
     for i, j, value in zip(pattern.rows.tolist(), pattern.columns.tolist(), scaled, strict=True):
         rows[i][j] = value
         columns[j].add(i)
-    order: list[Pivot] = []
+    order: list[tuple[int, int]] = []
+    beside, below = list[list[int]](), list[list[int]]()
     open_columns, work = set(range(n)), 0
     while open_columns:
         pivots = _choose(rows, columns, open_columns)
         if not pivots or work > (n**3 / DENSE if dense is None else dense):
             return None
         for i, j in pivots:
-            beside, below = tuple(c for c in rows[i] if c != j), tuple(r for r in columns[j] if r != i)
-            order.append(Pivot(i, j, beside, below))
-            work += len(beside) * len(below)
+            order.append((i, j))
+            beside.append([c for c in rows[i] if c != j])
+            below.append([r for r in columns[j] if r != i])
+            work += len(beside[-1]) * len(below[-1])
             _remove(rows, columns, i, j)
         open_columns -= {j for _, j in pivots}
-    return Elimination(pattern, tuple(order))
+    pivot_rows, pivot_columns = np.array(order).T
+    return Elimination(pattern, pivot_rows, pivot_columns, _listed(beside, np.argsort(pivot_columns)),
+                       _listed(below, np.argsort(pivot_rows)))  # fmt: skip
 
 
 def order_of(residual: Callable[[Array], Array], x: Array) -> Elimination | None:
@@ -501,7 +552,7 @@ def _on_diagonal(pattern: Pattern, samples: np.ndarray, owner: np.ndarray | None
     how = {"diag_pivot_thresh": 0.0, "options": {"SymmetricMode": True, "Equil": False}}
     order = np.argsort(direct.factorised(generic, permc_spec="MMD_AT_PLUS_A", **how).perm_c)
     beside, below = filled_in(holds[order][:, order])
-    if sum(len(wide) * len(high) for wide, high in zip(beside, below, strict=True)) > n**3 / DENSE:
+    if np.sum(np.bincount(beside.rows, minlength=n) * np.bincount(below.rows, minlength=n)) > n**3 / DENSE:
         return None
     for values in samples:
         try:
@@ -512,13 +563,10 @@ def _on_diagonal(pattern: Pattern, samples: np.ndarray, owner: np.ndarray | None
         is_kept = (solved.perm_r == np.arange(n)).all()
         if not is_kept or not np.max(np.abs(solved.solve(a.sum(axis=1)) - 1.0)) <= TRUSTED:
             return None
-    columns, rows = order.tolist(), owner[order].tolist()
-    pivots = [Pivot(rows[k], columns[k], tuple(columns[j] for j in wide), tuple(rows[i] for i in high))
-              for k, (wide, high) in enumerate(zip(beside, below, strict=True))]  # fmt: skip
-    return Elimination(pattern, tuple(pivots))
+    return Elimination(pattern, owner[order], order, beside, below)
 
 
-def filled_in(holds: Any) -> tuple[list[list[int]], list[list[int]]]:
+def filled_in(holds: Any) -> tuple[Pattern, Pattern]:
     """Of every pivot along the diagonal the columns in which U has entries beside it, and the rows in which L has
     entries below it, both from the pattern alone: in numbers, fill across a long ring or grid underflows.
 
@@ -542,7 +590,16 @@ def filled_in(holds: Any) -> tuple[list[list[int]], list[list[int]]]:
         wide.discard(k)
         high.discard(k)
         _wait(waiting, wide, high)
-    return [sorted(wide) for wide in beside], [sorted(high) for high in below]
+    return _listed(beside), _listed(below)
+
+
+def _listed(places: Sequence[Collection[int]], names: np.ndarray | None = None) -> Pattern:
+    """Lists of places as the rows of a pattern, in which place p is column p, or column names[p]."""
+    lengths = np.array([len(those) for those in places])
+    rows = np.repeat(np.arange(len(places)), lengths)
+    columns = np.fromiter(itertools.chain.from_iterable(places), np.int64, len(rows))
+    columns = columns if names is None else names[columns]
+    return Pattern(rows, columns[np.lexsort((columns, rows))], (len(places), len(places)))
 
 
 def _wait(waiting: list[list[tuple[set[int], set[int]]]], columns: set[int], rows: set[int]) -> None:
@@ -553,8 +610,10 @@ def _wait(waiting: list[list[tuple[set[int], set[int]]]], columns: set[int], row
 def _choose(
     rows: list[dict[int, np.ndarray]], columns: list[set[int]], open_columns: set[int]
 ) -> list[tuple[int, int]]:
-    """The pivots of a round."""
+    """The pivots of a round, none where a column is empty."""
     pivots = []
+    if not all(columns[j] for j in open_columns):
+        return []
     for j in open_columns:
         those = list(columns[j])
         sizes = np.abs([rows[i][j] for i in those])
@@ -596,7 +655,7 @@ def _or_one(size: np.ndarray) -> np.ndarray:
     return np.where(size != 0.0, size, 1.0)
 
 
-def _parity(permutation: Sequence[int]) -> int:
+def _parity(permutation: np.ndarray) -> int:
     """The sign of a permutation."""
     seen, sign = np.zeros(len(permutation), bool), 1
     for k in range(len(permutation)):

@@ -69,8 +69,7 @@ class Rest:
         if np.isfinite(samples).all() and n > PIVOTED:
             order = sparse.ordered(sparse.Pattern.of(holds), samples[:, holds], dense=n**3)
             if order is not None:
-                columns, rows = ([pivot[k] for pivot in order.pivots] for k in (1, 0))
-                other._take(self.unknowns[columns], self.rows[rows])
+                other._take(self.unknowns[order.columns], self.rows[order.rows])
                 other.row_order = tuple(range(n))
                 return other
         for matrix in samples:
