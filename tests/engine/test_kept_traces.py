@@ -50,6 +50,18 @@ def test_equal_calls_share_a_trace_and_others_have_their_own(traced):
     assert len(traced) == 5
 
 
+def test_structures_from_matrices_share_a_trace_where_their_matrices_are_equal(traced):
+    def beam(stiffness):
+        return sd.Mechanical.from_matrices(np.ones(3), 0.1 * np.eye(3), stiffness * np.eye(3), noise=np.ones(3))
+
+    runs = [sd.simulate(beam(k), "StochasticAlpha", **RUN) for k in (4.0, 4.0, 5.0)]
+    assert len(traced) == 2
+    assert np.array_equal(runs[0]["mean"], runs[1]["mean"]) and not np.array_equal(runs[0]["mean"], runs[2]["mean"])
+    other = dataclasses.replace(beam(4.0), force=lambda t, x, v: -4.0 * x**3)
+    sd.simulate(other, "StochasticAlpha", **RUN)
+    assert len(traced) == 3
+
+
 def test_parameters_and_starts_of_small_sdes_are_no_part_of_a_trace(traced):
     for rate, start in ((1.0, 1.0), (2.0, 3.0)):
         problem = sd.SDE(lambda t, x, p: -p["rate"] * x, None, start, {"rate": rate})

@@ -141,7 +141,8 @@ def _problem(problem: Problem, seen: Mapping[str, TracedFunction], path: str = "
         if isinstance(value, Problem):
             parts.append(_problem(value, seen, f"{path}{field.name}."))
         elif callable(value):
-            parts.append(_function(seen, path + field.name))
+            twins = (f.name for f in dataclasses.fields(problem) if getattr(problem, f.name) is value)  # type: ignore[arg-type]
+            parts.append(_function(seen, path + next((name for name in twins if path + name in seen), field.name)))
         elif isinstance(value, tuple | list):
             names = (f"{path}{field.name}[{k}]" for k in range(len(value)))
             parts += [_function(seen, n) if callable(v) else _value(v) for n, v in zip(names, value, strict=True)]
