@@ -33,7 +33,7 @@ def main() -> None:
             results, failed = error.results, True
         for result in results:
             if result.question == "coverage" or not result.ok:
-                words = result.seen.replace("), ", ")\n    ")
+                words = result.finding.replace("), ", ")\n    ")
                 print(f"{name}{'' if result.ok else ' FAILS ' + result.question}\n    {words}", flush=True)
         print(f"    {time.process_time() - began:.1f} s of processor time", flush=True)
     sys.exit(failed)

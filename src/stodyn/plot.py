@@ -250,13 +250,13 @@ def spectrum(
     """
     power, low, high = (_pick(run, name, component) for name in ("spectrum", "spectrum_low", "spectrum_high"))
     frequency = power["frequency"].values
-    seen = frequency > 0.0
-    frequency = frequency[seen]
+    positive = frequency > 0.0
+    frequency = frequency[positive]
     ax = _axes(ax)
     level = power.attrs.get("confidence")
     label = "confidence band" if level is None else f"{100 * level:g} % confidence band"
-    ax.fill_between(frequency, low.values[seen], high.values[seen], color=SKY, alpha=0.4, lw=0, label=label)
-    ax.loglog(frequency, power.values[seen], color=BLUE, lw=1.2, label="spectrum")
+    ax.fill_between(frequency, low.values[positive], high.values[positive], color=SKY, alpha=0.4, lw=0, label=label)
+    ax.loglog(frequency, power.values[positive], color=BLUE, lw=1.2, label="spectrum")
     if exact is not None:
         ax.plot(frequency, exact(frequency), color=ORANGE, lw=1.5, ls="--", label="exact")
     unit, per = _unit(run, power), _unit(run, "time")
@@ -327,9 +327,9 @@ def noise_density(
     from matplotlib.ticker import EngFormatter
 
     ax = _axes(ax)
-    for given, color, style, label in ((sampled, BLUE, "-", "paths"), (computed, ORANGE, "--", "small-signal")):
-        if given is not None:
-            ax.loglog(given[0], np.sqrt(given[1]), style, color=color, lw=1.3, label=label)
+    for density, color, style, label in ((sampled, BLUE, "-", "paths"), (computed, ORANGE, "--", "small-signal")):
+        if density is not None:
+            ax.loglog(density[0], np.sqrt(density[1]), style, color=color, lw=1.3, label=label)
     ax.xaxis.set_major_formatter(EngFormatter())
     ax.yaxis.set_major_formatter(EngFormatter())
     return _finish(ax, None, "frequency [Hz]", f"noise [{unit}/√Hz]", legend=True)
@@ -340,7 +340,7 @@ def phase_noise(result: xarray.Dataset, *, ax: Axes | None = None) -> Axes:
 
     Parameters
     ----------
-    found : Dataset
+    result : Dataset
         A result of `analysis.phase_noise`.
     ax : Axes, optional
         Axes to draw on; a new picture unless given.
@@ -371,7 +371,7 @@ def cycle(result: xarray.Dataset, node: str | None = None) -> Axes:
 
     Parameters
     ----------
-    found : Dataset
+    result : Dataset
         A result of `analysis.phase_noise`.
     node : str, optional
         The component whose waveform is drawn; the output unless given.
@@ -404,7 +404,7 @@ def jitter(result: xarray.Dataset, ends: np.ndarray | None = None, *, ax: Axes |
 
     Parameters
     ----------
-    found : Dataset
+    result : Dataset
         A result of `analysis.phase_noise`.
     ends : array (paths, periods), optional
         The times at which paths crossed the threshold, drawn with ±2 standard errors.
@@ -434,7 +434,7 @@ def cyclostationary(result: xarray.Dataset, component: str, *, ax: Axes | None =
 
     Parameters
     ----------
-    found : Dataset
+    result : Dataset
         A result of `cyclostationary.covariance`.
     component : str
         The name of the component.
@@ -667,7 +667,7 @@ def levels(result: xarray.Dataset, truth: float | None = None) -> Axes:
 
     Parameters
     ----------
-    found : Dataset
+    result : Dataset
         A result of `stodyn.estimate`.
     truth : float, optional
         The exact value, drawn where it is known.

@@ -101,23 +101,23 @@ def merged(
 def _indexed(coords: dict[str, Any]) -> xr.Coordinates | dict[str, Any]:
     """The coordinates, with indexes for those of dimensions. Making an index takes longer than the rest of a Dataset,
     so the latest indexes are reused."""
-    given, others = [], {}
+    entries, others = [], {}
     for name, (dims, values, *attrs) in coords.items():
         array = np.asarray(values)
         if dims != (name,) or array.dtype == object or array.size > LARGEST_KEPT:
             others[name] = (dims, values, *attrs)
         else:
-            given.append((name, array.dtype.str, array.tobytes(), *(tuple(a.items()) for a in attrs)))
+            entries.append((name, array.dtype.str, array.tobytes(), *(tuple(a.items()) for a in attrs)))
     try:
-        indexed = _indexes(tuple(given))
+        indexed = _indexes(tuple(entries))
     except TypeError:  # attributes that cannot be compared
         return coords
     return indexed.assign(others) if others else indexed
 
 
 @functools.lru_cache(maxsize=16)
-def _indexes(given: tuple) -> xr.Coordinates:
-    coords = {name: ((name,), np.frombuffer(data, dtype), *map(dict, attrs)) for name, dtype, data, *attrs in given}
+def _indexes(entries: tuple) -> xr.Coordinates:
+    coords = {name: ((name,), np.frombuffer(data, dtype), *map(dict, attrs)) for name, dtype, data, *attrs in entries}
     return xr.Coordinates(xr.Dataset(coords=coords).coords)
 
 

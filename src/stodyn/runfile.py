@@ -227,7 +227,7 @@ def run(described: RunFile, progress: bool | None = None) -> tuple[xr.Dataset, l
         options["ledger"] = DescribedLedger(described.ledger, f"{HOME}{described.home}\n{described.text}")
     with _modules_of(described.home), _opened(described.place) as where:
         result = described.door(described.problem, described.method, place=where, progress=progress, **options)
-    return result, list(written(result, described.outputs))
+    return result, list(write_outputs(result, described.outputs))
 
 
 class EstimateFile(NamedTuple):
@@ -273,7 +273,7 @@ def estimated(described: EstimateFile, progress: bool | None = None) -> tuple[xr
     """Estimate what a file describes and write its outputs; return the result and the files that were written."""
     with _modules_of(described.home), _opened(described.place) as where:
         result = estimate(described.problem, described.f, place=where, progress=progress, **described.options)
-    files = list(written(result, {name: file for name, file in described.outputs.items() if name != "pictures"}))
+    files = list(write_outputs(result, {name: file for name, file in described.outputs.items() if name != "pictures"}))
     if "pictures" in described.outputs:
         described.outputs["pictures"].mkdir(parents=True, exist_ok=True)
         files.append(described.outputs["pictures"] / "levels.png")
@@ -353,16 +353,16 @@ def _object(name: str, key: str) -> Any:
     return value
 
 
-def _called(function: Callable, given: Mapping[str, Any], key: str) -> Any:
+def _called(function: Callable, arguments: Mapping[str, Any], key: str) -> Any:
     try:
-        return function(**given)
+        return function(**arguments)
     except (TypeError, ValueError) as error:
         raise BadRunFile(f"{key}: {error}") from error
 
 
 def _model(table: Mapping[str, Any]) -> Any:
     _only(table, "model", ("name", "parameters"), needed=("name",))
-    name, given = _word(table["name"], "model.name"), _table(table.get("parameters", {}), "model.parameters")
+    name, parameters = _word(table["name"], "model.name"), _table(table.get("parameters", {}), "model.parameters")
     if ":" in name or not OBJECT.fullmatch(f"m:{name.replace('-', '_')}"):
         model = _object(name, "model.name")
     else:
@@ -371,17 +371,17 @@ def _model(table: Mapping[str, Any]) -> Any:
         except ValueError as error:
             raise BadRunFile(f"model.name: {error}, or give module:name") from error
     if isinstance(model, Problem):
-        if given:
+        if parameters:
             raise BadRunFile(f"model.parameters: {name} is a problem, not a function that makes one; leave them out")
         return model
     if isinstance(model, Model):
-        changed = _called(model, given, "model.parameters")
+        changed = _called(model, parameters, "model.parameters")
         return _called(lambda: changed.problem, {}, "model.parameters")
     if not callable(model):
         raise BadRunFile(
             f"model.name: {name} is a {type(model).__name__}; expected a problem or a function of parameters"
         )
-    made = _called(model, given, "model.parameters")
+    made = _called(model, parameters, "model.parameters")
     if not isinstance(made, Problem):
         raise BadRunFile(f"model.name: {name} returned a {type(made).__name__}; expected a problem such as stodyn.SDE")
     return made
@@ -403,8 +403,8 @@ def _method(table: Mapping[str, Any]) -> Any:
 
 
 def _statistic(table: Mapping[str, Any], key: str) -> Statistic:
-    given = dict(table)
-    name = _word(given.pop("statistic", None), f"{key}.statistic")
+    options = dict(table)
+    name = _word(options.pop("statistic", None), f"{key}.statistic")
     try:
         kind = _object(name, f"{key}.statistic") if ":" in name else find_statistic(name)
     except BadRunFile:
@@ -414,10 +414,10 @@ def _statistic(table: Mapping[str, Any], key: str) -> Statistic:
     if not (isinstance(kind, type) and issubclass(kind, Statistic)):
         raise BadRunFile(f"{key}.statistic: {name} is a {type(kind).__name__}; expected a class of statistics")
     known = inspect.signature(kind).parameters
-    _only(given, key, tuple(known))
-    if "function" in given:
-        given["function"] = _object(_word(given["function"], f"{key}.function"), f"{key}.function")
-    return _called(kind, given, key)
+    _only(options, key, tuple(known))
+    if "function" in options:
+        options["function"] = _object(_word(options["function"], f"{key}.function"), f"{key}.function")
+    return _called(kind, options, key)
 
 
 def _stop(tables: Any, stopped: Any) -> dict[str, Any]:
@@ -462,10 +462,10 @@ def _opened(chosen: tuple[str, Any] | None) -> Iterator[Place | None]:
     if chosen is None:
         yield None
         return
-    kind, given = chosen
+    kind, setting = chosen
     places: dict[str, Callable] = {"threads": place.threads, "processes": place.processes, "dask": place.dask}
     try:
-        made = places[kind](given)
+        made = places[kind](setting)
     except (TypeError, ValueError) as error:
         raise BadRunFile(f"place: {error}") from error
     with made if hasattr(made, "__exit__") else contextlib.nullcontext(made) as opened:
@@ -480,7 +480,7 @@ def _outputs(table: Mapping[str, Any], home: Path) -> dict[str, Path]:
     return {key: home / _word(value, f"output.{key}") for key, value in table.items()}
 
 
-def written(run: xr.Dataset, outputs: Mapping[str, Path]) -> Iterator[Path]:
+def write_outputs(run: xr.Dataset, outputs: Mapping[str, Path]) -> Iterator[Path]:
     """Write the requested outputs; yield each file."""
     if "netcdf" in outputs:
         outputs["netcdf"].parent.mkdir(parents=True, exist_ok=True)

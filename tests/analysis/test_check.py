@@ -45,24 +45,24 @@ def failures(method, problems=None):
     with pytest.raises(CheckFailed) as found:
         check_method(method, problems)
     assert method.name in str(found.value)
-    return {result.question: result.seen for result in found.value.results if not result.ok}
+    return {result.question: result.finding for result in found.value.results if not result.ok}
 
 
 def test_a_right_method_passes_every_question():
     results = check_method(EulerMaruyama)
     assert [result.question for result in results] == list(SUITE)
     assert all(result.ok for result in results)
-    seen = {result.question: result.seen for result in results}
+    seen = {result.question: result.finding for result in results}
     assert all(structure in seen["executors"] for structure in STRUCTURES)
     assert seen["report"] == "explicit" and seen["table"] == "it has none"
     assert check_method(Made(euler), LINEAR)
 
 
 def test_tables_implicit_solves_and_refusals_are_seen():
-    seen = {result.question: result.seen for result in check_method(SRA1, [ADDITIVE_NOISE.problem])}
+    seen = {result.question: result.finding for result in check_method(SRA1, [ADDITIVE_NOISE.problem])}
     assert seen["table"] == "meets its order conditions"
     assert all(structure in seen["refusal"] for structure in ("commutative", "diagonal", "general", "scalar"))
-    seen = {result.question: result.seen for result in check_method(ImplicitMidpoint, LINEAR)}
+    seen = {result.question: result.finding for result in check_method(ImplicitMidpoint, LINEAR)}
     assert seen["report"].endswith("rounds per step")
 
 

@@ -29,7 +29,7 @@ def test_every_statistic_passes(name):
 def test_errors_are_what_they_say(name):
     """Over 100 seeds with 8 and with 1000 paths; benchmarks/stated_errors.py asks all of them over more."""
     (coverage,) = (r for r in check_statistic(EXAMPLES[name], seeds=100) if r.question == "coverage")
-    assert "8 paths" in coverage.seen and "1000 paths" in coverage.seen
+    assert "8 paths" in coverage.finding and "1000 paths" in coverage.finding
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

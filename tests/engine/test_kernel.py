@@ -80,7 +80,7 @@ def test_normals_are_numbered_along_each_path_whatever_a_step_takes_and_wherever
     np.testing.assert_array_equal(whole, cut)
     key = tuple(jnp.asarray(counter.key_of(4)))
     with jax.enable_x64(True):
-        z = jax.jit(lambda: counter.drawn(key, "W", jnp.arange(5, dtype=np.uint64), 0, STEPS * channels))()
+        z = jax.jit(lambda: counter.normals(key, "W", jnp.arange(5, dtype=np.uint64), 0, STEPS * channels))()
     expected = np.cumsum(np.asarray(z).reshape(STEPS, channels, 5).sum(axis=1), axis=0) * np.sqrt(H)
     np.testing.assert_allclose(whole[:, 1:, 0], expected.T, rtol=1e-12, atol=1e-12)
 

@@ -49,7 +49,7 @@ PATHS = [
 ]
 
 
-@pytest.mark.parametrize("model", PATHS, ids=lambda model: f"{model.name} {dict(model.given)}")
+@pytest.mark.parametrize("model", PATHS, ids=lambda model: f"{model.name} {dict(model.overrides)}")
 @pytest.mark.parametrize(("t", "w"), [(0.0, 0.0), (0.4, -0.9), (2.0, 1.3)])
 def test_solutions_satisfy_ito_formula(model, t, w):
     """x = u(t, W): ∂u/∂W = g(u), and ∂u/∂t = f(u) for Stratonovich, ∂u/∂t + ½ ∂²u/∂W² = f(u) for Ito."""
@@ -63,7 +63,7 @@ def test_solutions_satisfy_ito_formula(model, t, w):
     np.testing.assert_allclose(in_time, problem.f(t, x, problem.params), rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize("model", PATHS, ids=lambda model: f"{model.name} {dict(model.given)}")
+@pytest.mark.parametrize("model", PATHS, ids=lambda model: f"{model.name} {dict(model.overrides)}")
 @pytest.mark.parametrize("t", [0.0, 0.5, 3.0])
 def test_moments_are_those_of_the_solution(model, t):
     mean = over_the_noise(lambda W: model.exact["solution"](t, W), t)
@@ -121,7 +121,7 @@ def test_ornstein_uhlenbeck_correlations():
         DOUBLE_WELL(barrier=1.0, well=0.5, sigma=0.2),
         DOUBLE_WELL(barrier=0.01, well=1.0, sigma=2.0),
     ],
-    ids=lambda model: f"{model.name} {dict(model.given)}",
+    ids=lambda model: f"{model.name} {dict(model.overrides)}",
 )
 def test_stationary_densities_solve_fokker_planck(model):
     """No flux, f ρ - ½ (g² ρ)' = 0, and ∫ ρ = 1."""

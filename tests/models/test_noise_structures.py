@@ -40,7 +40,7 @@ def test_structures(model, has, has_not):
         COMMUTATIVE_NOISE,
         COMMUTATIVE_NOISE(decay=-0.2, frequency=2.0, amplitude=0.3, phase=0.9, start=(0.5, -1.5)),
     ],
-    ids=lambda model: f"{model.name} {dict(model.given)}",
+    ids=lambda model: f"{model.name} {dict(model.overrides)}",
 )
 @pytest.mark.parametrize("seed", range(3))
 def test_solutions_satisfy_the_stratonovich_equation(model, seed):

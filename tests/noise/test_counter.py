@@ -89,12 +89,12 @@ def test_streams_seeds_and_far_paths_differ():
 
 def test_pairs_follow_each_other_along_a_path():
     key, paths = tuple(jnp.asarray(counter.key_of(9))), jnp.arange(3, 7, dtype=np.uint64)
-    z = np.asarray(jax.jit(lambda: counter.drawn(key, "Z", paths, 0, 9))())
+    z = np.asarray(jax.jit(lambda: counter.normals(key, "Z", paths, 0, 9))())
     pair = jax.jit(lambda number: counter.pair(key, STREAMS["Z"], paths, number))
     for number in range(9):
         halves = pair(np.uint64(number // 2))
         np.testing.assert_array_equal(z[number], halves[number % 2])
-    np.testing.assert_array_equal(jax.jit(lambda: counter.drawn(key, "Z", paths, 3, 4))(), z[3:7])
+    np.testing.assert_array_equal(jax.jit(lambda: counter.normals(key, "Z", paths, 3, 4))(), z[3:7])
 
 
 def test_processors_count_the_same_bits():

@@ -6,7 +6,7 @@ import pytest
 from stodyn.methods.multistep import AB4
 from stodyn.studies import riggs_adams_bashforth, riggs_factors, riggs_generator, riggs_runge_kutta
 from stodyn.studies.contract import Size, catalogue
-from stodyn.studies.riggs_example import compared, drawn, simulated
+from stodyn.studies.riggs_example import compared, simulated, variance_picture
 
 
 def quiet(words):
@@ -66,7 +66,7 @@ def test_start_of_adams_bashforth_as_riggs_saw_it():
     assert (abs(curve.variance - curve.discrete) <= 5 * curve.stderr).all()
     row = compared("P_D/P", curve)
     assert "standard errors from it" in row.remark
-    assert drawn("start", {"AB4": curve}).figure.axes[0].get_xlabel() == "time"
+    assert variance_picture("start", {"AB4": curve}).figure.axes[0].get_xlabel() == "time"
 
 
 def test_generator_study(tmp_path, monkeypatch):

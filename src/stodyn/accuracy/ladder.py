@@ -211,8 +211,8 @@ class Ladder:
     def plain_routes(self, error: np.ndarray) -> list[rules.Prediction]:
         """What plain Monte Carlo still costs, from every difference that there is."""
         levels = sorted(l for role, l in self.runs if role == "difference")
-        seen = {l: (self.known("difference", l), self.runs["difference", l].cost) for l in levels}
+        pairs = {l: (self.known("difference", l), self.runs["difference", l].cost) for l in levels}
         paths = {l: run.computed for (role, l), run in self.runs.items() if role == "base"}
         samples = [self.fine(l) for l in levels] + [self.known("base", l) for l in paths]
         variance = max(samples, key=lambda one: one.points).variance
-        return rules.plain_routes(variance, self.n(0), seen, paths, self.order, error, self.work.level)
+        return rules.plain_routes(variance, self.n(0), pairs, paths, self.order, error, self.work.level)

@@ -243,10 +243,10 @@ def _check(event: Any, dt: Any, t0: Any, replicas: Any, runs: Any, kill: Any, to
 
 def _ends(before: Any, t0: float) -> tuple[float | None, tuple[Level, ...]]:
     """The time and the levels that end paths without the event."""
-    given = list(before) if isinstance(before, (list, tuple)) else [before]
-    levels = tuple(one for one in given if isinstance(one, Level))
-    times = [one for one in given if not isinstance(one, Level)]
-    if len(times) > 1 or not all(isinstance(one, (int, float, np.number)) for one in times) or not given:
+    ends = list(before) if isinstance(before, (list, tuple)) else [before]
+    levels = tuple(one for one in ends if isinstance(one, Level))
+    times = [one for one in ends if not isinstance(one, Level)]
+    if len(times) > 1 or not all(isinstance(one, (int, float, np.number)) for one in times) or not ends:
         raise TypeError(f"before: expected a time, a stodyn.Level or a list of both, got {before!r}")
     if times and not times[0] > t0:
         raise ValueError(f"before: expected a time after t0 = {t0:g}, got {times[0]!r}")
@@ -449,14 +449,14 @@ class _Box:
     def __init__(self, spec: Spec):
         self.spec, self.executor = spec, programs.get(spec)
         self.streams = spec.traced.streams  # type: ignore[union-attr]
-        self.drawn: list[Any] = [source for source in spec.problem.param_sources if source.is_random]
+        self.random_params: list[Any] = [source for source in spec.problem.param_sources if source.is_random]
         for source, leaf, example in zip(spec.problem.param_sources, spec.param_leaves, spec.examples, strict=True):
             if source.is_random and (source.ppf is None or example.shape):
                 raise ValueError(
                     'params: by="subset" takes numbers with a frozen scipy.stats distribution of one variable, got '
                     f"{leaf!r}"
                 )
-        self.size = len(self.drawn) + spec.steps * sum(count for _, count in self.streams)
+        self.size = len(self.random_params) + spec.steps * sum(count for _, count in self.streams)
         self.start = np.asarray(spec.problem.example_start(), float)
 
     def score(self, u: np.ndarray) -> np.ndarray:
@@ -464,11 +464,11 @@ class _Box:
         spec, paths = self.spec, u.shape[1]
         lanes = programs.lanes_for(paths)
         u = np.ascontiguousarray(u[:, np.arange(lanes) % paths])
-        place, normals = len(self.drawn), {}
+        place, normals = len(self.random_params), {}
         for name, count in self.streams:
             normals[name] = u[place : place + spec.steps * count].reshape(spec.steps, count, lanes)
             place += spec.steps * count
-        values = iter(source.ppf(scipy.special.ndtr(row)) for source, row in zip(self.drawn, u, strict=False))
+        values = iter(source.ppf(scipy.special.ndtr(row)) for source, row in zip(self.random_params, u, strict=False))
         params = [
             np.ascontiguousarray(next(values) if varies else leaf, example.dtype)
             for leaf, example, varies in zip(spec.param_leaves, spec.examples, spec.varies, strict=True)
@@ -587,14 +587,14 @@ class Splits(Job):
         count, plan = len(carries), self.plan
         parts: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
         best, last, taken = np.full(count, -np.inf), carries.copy(), np.zeros(count, int)
-        for lanes, seen in self.calls(carries, numbers, plan):
-            score, end = seen[:, -2], seen[:, -1]
+        for lanes, values in self.calls(carries, numbers, plan):
+            score, end = values[:, -2], values[:, -1]
             is_record, best[lanes] = records(np.where(end == GOES_ON, score, -np.inf), best[lanes])
             step, lane = np.nonzero(is_record)
-            parts.append((lanes[lane], score[step, lane], seen[step, :, lane]))
+            parts.append((lanes[lane], score[step, lane], values[step, :, lane]))
             stays = end != GOES_ON
-            final = np.where(stays.any(axis=0), stays.argmax(axis=0), len(seen) - 1)
-            last[lanes] = seen[final, :, np.arange(lanes.size)]
+            final = np.where(stays.any(axis=0), stays.argmax(axis=0), len(values) - 1)
+            last[lanes] = values[final, :, np.arange(lanes.size)]
             taken[lanes] += final + 1
         if np.any(last[:, -1] == GOES_ON):
             raise ValueError(
@@ -612,9 +612,11 @@ class Splits(Job):
         members = Members(fill == np.arange(lanes), np.ones(lanes), np.ascontiguousarray(carries[fill].T), params)
         rows = self.program.source.rows_of[0][0].ravel()
         try:
-            for going, seen in self.program.until_stopped(self.spec, plan, members, Numbered(self.seed, numbers[fill])):
+            for going, values in self.program.until_stopped(
+                self.spec, plan, members, Numbered(self.seed, numbers[fill])
+            ):
                 paths = going < len(carries)
-                yield going[paths], seen[:, rows][:, :, paths]
+                yield going[paths], values[:, rows][:, :, paths]
         except FloatingPointError as error:
             raise PathsFailed(
                 f"{error} paths became infinite, or their equations were not solved: take a smaller dt, or another "
@@ -738,9 +740,9 @@ def paths_with_event(job: Splits, outcomes: Sequence[Outcome], most: int) -> tup
     numbers = np.array([r * 2**32 + s for r, s in wanted], np.uint64)
     carries = np.array(list(wanted.values()))
     made = [[carry[None]] for carry in carries]
-    for lanes, seen in job.calls(carries, numbers, job.plan):
+    for lanes, values in job.calls(carries, numbers, job.plan):
         for j, lane in enumerate(lanes):
-            made[lane].append(seen[:, :, j])
+            made[lane].append(values[:, :, j])
     whole = dict(zip(wanted, (np.concatenate(parts) for parts in made), strict=True))
     longest = max(int(outcomes[r].ends[k, clock]) for k, r in chosen)
     states, times = np.full((len(chosen), longest + 1, n), np.nan), np.empty(len(chosen))
@@ -787,11 +789,12 @@ def _warn(job: Splits, outcomes: Sequence[Outcome], estimate: Estimate) -> None:
         for i, ratio in enumerate(ratios)
         if ratio > DIFFERENT
     ]
-    way = ways.rarely_found(outcomes, estimate.mean, job.watched)
-    if way is not None:
+    group = ways.rarely_found(outcomes, estimate.mean, job.watched)
+    if group is not None:
         signs.append(
-            f"paths go two ways, with {names[way.component]} near {way.here:.2g} and near {way.others:.2g}, but "
-            f"{way.missing} of {len(outcomes)} runs have none on the first, which holds {100 * way.share:.2g} % of all"
+            f"paths go two ways, with {names[group.component]} near {group.here:.2g} and near {group.others:.2g}, but "
+            f"{group.missing} of {len(outcomes)} runs have none on the first, which holds "
+            f"{100 * group.share:.2g} % of all"
         )
     if extinct:
         signs.append(f"{extinct} of {len(outcomes)} runs died out")

@@ -109,9 +109,9 @@ def bias(top: LevelEstimate, below: LevelEstimate, order: Order) -> Bias:
     """A bound on the bias from the two finest differences."""
     g = order.ratio
     Y, before = top.mean, below.mean
-    seen = (np.abs(Y) > SEEN * np.sqrt(top.stderr2)) & (np.abs(before) > SEEN * np.sqrt(below.stderr2))
+    is_significant = (np.abs(Y) > SEEN * np.sqrt(top.stderr2)) & (np.abs(before) > SEEN * np.sqrt(below.stderr2))
     with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = np.where(seen, np.abs(Y / before), 0.0)
+        ratio = np.where(is_significant, np.abs(Y / before), 0.0)
     lower = ratio > 2.0 ** (SLACK - order.weak)
     r = np.minimum(ratio, STEEPEST)
     bound = np.where(lower, np.abs(Y) * r / (1 - r), np.abs(g * Y - before) / (g - 1))
@@ -127,20 +127,21 @@ def _remainder(order: Order, above: int) -> tuple[float, float]:
     return r ** (above + 1) / (1 - r), g**-above / (g - 1)
 
 
-def _seen_above(seen: Mapping[int, LevelEstimate], order: Order, base: int) -> np.ndarray:
+def _seen_above(differences: Mapping[int, LevelEstimate], order: Order, base: int) -> np.ndarray:
     """The bias of a base as far as the differences show it beyond doubt: two standard errors less than they are."""
     least = [
-        np.maximum(np.abs(Y.mean) - 2 * np.sqrt(Y.stderr2), 0) * _remainder(order, base - l)[0] for l, Y in seen.items()
+        np.maximum(np.abs(Y.mean) - 2 * np.sqrt(Y.stderr2), 0) * _remainder(order, base - l)[0]
+        for l, Y in differences.items()
     ]
     return np.max(least, axis=0)
 
 
-def bias_above(seen: Mapping[int, LevelEstimate], top: int, order: Order, base: int) -> Bias:
+def bias_above(differences: Mapping[int, LevelEstimate], top: int, order: Order, base: int) -> Bias:
     """A bound on the bias of a base from the difference of level `top`, and at least what others show beyond doubt;
     nothing is extrapolated."""
     slow, claimed = _remainder(order, base - top)
-    size, s = np.abs(seen[top].mean), np.sqrt(seen[top].stderr2)
-    bound = np.maximum(np.maximum(size * slow, (size + 2 * s) * claimed), _seen_above(seen, order, base))
+    size, s = np.abs(differences[top].mean), np.sqrt(differences[top].stderr2)
+    bound = np.maximum(np.maximum(size * slow, (size + 2 * s) * claimed), _seen_above(differences, order, base))
     return Bias(bound, s * slow, np.zeros(size.shape, bool), np.zeros(size.shape))
 
 
@@ -247,7 +248,7 @@ def predicted(
 def plain_routes(
     variance: np.ndarray,
     steps: int,
-    seen: Mapping[int, tuple[LevelEstimate, int]],
+    known: Mapping[int, tuple[LevelEstimate, int]],
     paths: Mapping[int, int],
     order: Order,
     error: np.ndarray,
@@ -257,15 +258,15 @@ def plain_routes(
     nothing where differences do not fall.
 
     variance, steps  of f, and of level 0
-    seen             level -> the difference and the cost of a pair; one level more is guessed from the finest
+    known            level -> the difference and the cost of a pair; one level more is guessed from the finest
     paths            base -> paths that are there already
     """
     q = float(scipy.stats.norm.ppf(0.5 + 0.5 * level))
-    finest = max(seen)
-    last, price = seen[finest]
+    finest = max(known)
+    last, price = known[finest]
     guessed = last._replace(points=0)
-    pairs_of = dict(seen) | {finest + 1: (guessed, 2 * price)}
-    differences, routes = {l: Y for l, (Y, _) in sorted(seen.items())}, []
+    pairs_of = dict(known) | {finest + 1: (guessed, 2 * price)}
+    differences, routes = {l: Y for l, (Y, _) in sorted(known.items())}, []
     for below, above in itertools.pairwise(differences.values()):
         doubt = 2 * np.sqrt(above.stderr2) + 2 * STEEPEST * np.sqrt(below.stderr2)
         if np.any(np.abs(above.mean) - doubt > STEEPEST * np.abs(below.mean)):

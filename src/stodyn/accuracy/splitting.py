@@ -65,7 +65,7 @@ class Outcome(NamedTuple):
     levels, shares    Z and p of the reported rounds
     means, variances  (rounds, n): those of the states at which survivors could branch
     families          the number of first paths these come from, as if all were equally frequent
-    seen              (rounds, SEEN, n): the states of some of these survivors
+    snapshots         (rounds, SEEN, n): the states of some of these survivors
     ancestors         the number of first paths that the last population comes from
     steps, reached    the number of steps that were made, and the best score
     ends              (paths, size): the last carries of the paths with the event
@@ -80,7 +80,7 @@ class Outcome(NamedTuple):
     means: np.ndarray
     variances: np.ndarray
     families: np.ndarray
-    seen: np.ndarray
+    snapshots: np.ndarray
     ancestors: int
     steps: int
     reached: float
@@ -172,7 +172,7 @@ class Splitting:
 
     def _finish(self, probability: float) -> None:
         n, reached = len(self.paths[0].last[self.states]), [path for path in self.paths if path.has_event]
-        levels, shares, means, variances, families, seen = (
+        levels, shares, means, variances, families, snapshots = (
             zip(*self.reports, strict=True) if self.reports else ((),) * 6
         )
         lineage = [(k, *part) for k, path in enumerate(reached) for part in path.lineage]
@@ -186,7 +186,7 @@ class Splitting:
             np.array(means, float).reshape(-1, n),
             np.array(variances, float).reshape(-1, n),
             np.array(families, float),
-            np.array(seen, float).reshape(-1, SEEN, n),
+            np.array(snapshots, float).reshape(-1, SEEN, n),
             len({path.lineage[0][0] for path in self.paths}),
             self.steps,
             max(path.best for path in self.paths),

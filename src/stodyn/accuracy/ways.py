@@ -46,12 +46,12 @@ def rarely_found(outcomes: Sequence[Outcome], probability: float, watched: Seque
     ways = []
     for stage in STAGES if len(runs) >= 4 else ():
         aim = stage * math.log(probability)
-        states = np.array([one.seen[int(np.argmin(np.abs(np.log(one.shares) - aim)))] for one in runs])
+        states = np.array([one.snapshots[int(np.argmin(np.abs(np.log(one.shares) - aim)))] for one in runs])
         for component in sorted({*range(states.shape[2])} - {*watched}):
-            way = _smaller_group(component, states[:, :, component])
-            if way is not None and way.share >= RARE and way.missing >= MISSING * len(runs):
-                ways.append(way)
-    return max(ways, key=lambda way: way.missing, default=None)
+            group = _smaller_group(component, states[:, :, component])
+            if group is not None and group.share >= RARE and group.missing >= MISSING * len(runs):
+                ways.append(group)
+    return max(ways, key=lambda group: group.missing, default=None)
 
 
 def _smaller_group(component: int, values: np.ndarray) -> Way | None:

@@ -40,11 +40,11 @@ LARGEST = 4  # components of the models that are tried
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """One question, whether it was passed, and what was seen."""
+    """One question, whether it was passed, and the finding in words."""
 
     question: str
     ok: bool
-    seen: str
+    finding: str
 
 
 class CheckFailed(AssertionError):
@@ -52,7 +52,7 @@ class CheckFailed(AssertionError):
 
     def __init__(self, name: str, results: Sequence[Result]):
         failed = [result for result in results if not result.ok]
-        lines = "\n".join(f"  {result.question}: {result.seen}" for result in failed)
+        lines = "\n".join(f"  {result.question}: {result.finding}" for result in failed)
         super().__init__(f"{name} fails {len(failed)} of {len(results)} checks:\n{lines}")
         self.results = list(results)
 
@@ -126,7 +126,7 @@ def _record(method: Method, problems: list[Any]) -> str:
 
 def _executors(method: Method, problems: list[Any]) -> str:
     assert problems, f"there is no model of the kind {method.accepts.__name__}; give problems="
-    seen = []
+    remarks = []
     for problem in problems:
         stepped = _stepped(problem, method)
         plain = _plain(stepped, method)
@@ -136,14 +136,14 @@ def _executors(method: Method, problems: list[Any]) -> str:
             except ValueError as refused:
                 if not isinstance(refused.__cause__, Unprintable):
                     raise
-                seen.append(f"{problem.noise_structure.kind} noise runs under vmap only ({refused.__cause__})")
+                remarks.append(f"{problem.noise_structure.kind} noise runs under vmap only ({refused.__cause__})")
                 continue
             gap = np.abs(states - plain).max() / (1.0 + np.abs(plain).max())
             assert gap <= AGREE, (
                 f"{executor} differs from the plain path by {gap:.2g} for {problem.noise_structure} noise"
             )
     structures = ", ".join(problem.noise_structure.kind for problem in problems)
-    return "; ".join([f"agree to {AGREE:g} for {structures} noise", *seen])
+    return "; ".join([f"agree to {AGREE:g} for {structures} noise", *remarks])
 
 
 def _float32(method: Method, problems: list[Any]) -> str:
@@ -163,9 +163,9 @@ def _quiet(method: Method, problems: list[Any]) -> str:
     claimed = max((float(c.order or 0) for c in method.claims if c.kind == "deterministic"), default=1.0)
     study = deterministic_order(_taken(method, PENDULUM), method, t=(0.0, 2.0))
     low, high = study.attrs["order_low"], study.attrs["order_high"]
-    seen = f"order {study.attrs['order']:.3f} in [{low:.2f}, {high:.2f}]"
-    assert high >= claimed - 0.1, f"{seen}, and {claimed:g} is claimed"
-    return seen
+    finding = f"order {study.attrs['order']:.3f} in [{low:.2f}, {high:.2f}]"
+    assert high >= claimed - 0.1, f"{finding}, and {claimed:g} is claimed"
+    return finding
 
 
 def _driftless(method: Method, problems: list[Any]) -> str:
@@ -217,9 +217,9 @@ def _consistent(method: Method, problems: list[Any]) -> str:
         mean = weight @ d
         covariance = (weight * d.T) @ d - np.outer(mean, mean)
         defects.append(max(np.abs(mean / h - drift).max(), np.abs(covariance / h - spread).max()))
-    seen = f"(E x' - x)/h and Cov x'/h are off by {defects[0]:.2g} at h = 2^-8 and {defects[1]:.2g} at 2^-12"
-    assert defects[1] <= max(defects[0] / 8.0, 1e-9), f"{seen}: they do not tend to f and g g'"
-    return seen
+    finding = f"(E x' - x)/h and Cov x'/h are off by {defects[0]:.2g} at h = 2^-8 and {defects[1]:.2g} at 2^-12"
+    assert defects[1] <= max(defects[0] / 8.0, 1e-9), f"{finding}: they do not tend to f and g g'"
+    return finding
 
 
 def _rules(method: Method, m: int) -> list[tuple[np.ndarray, np.ndarray]] | None:
@@ -404,8 +404,8 @@ def _spec(problem: Any, method: Method, dtype: np.dtype) -> Spec:
 def _printed(method: Method, problem: Any) -> np.ndarray:
     """The components (n, PATHS) after as many steps by a printed program; raises ValueError where there can be none."""
     counts = {name: count for name, count in method.needs.normals(problem.m).items() if count}
-    drawn = [_normals(counts, k) for k in range(_steps(method))]
-    normals = {name: np.stack([z[name] for z in drawn]) for name in counts}
+    draws = [_normals(counts, k) for k in range(_steps(method))]
+    normals = {name: np.stack([z[name] for z in draws]) for name in counts}
     return followed(_spec(problem, method, np.dtype(float)), PATHS, normals, states_near(problem), "printed")[-1]
 
 
@@ -426,6 +426,6 @@ def _vmapped(method: Method, problem: Any, dtype: Any) -> np.ndarray:
             carry, *_ = executor.step(carry, t, h, normals[k], params, [0] * len(params), number)
         return executor.read(carry)
 
-    drawn = [np.random.default_rng(k) for k in range(steps)]
-    normals = [[rng.standard_normal((count, PATHS)).astype(dtype) for _, count in traced.streams] for rng in drawn]
+    generators = [np.random.default_rng(k) for k in range(steps)]
+    normals = [[rng.standard_normal((count, PATHS)).astype(dtype) for _, count in traced.streams] for rng in generators]
     return np.asarray(run(carry, normals))

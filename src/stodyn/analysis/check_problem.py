@@ -89,17 +89,17 @@ def _record(problem: Any) -> str:
 
 
 def _start(problem: Any) -> str:
-    drawn = [problem.draw_start(np.random.default_rng(seed), range(2, 5)) for seed in (1, 2)]
-    for values in (*drawn, problem.example_start()[None]):
+    starts = [problem.draw_start(np.random.default_rng(seed), range(2, 5)) for seed in (1, 2)]
+    for values in (*starts, problem.example_start()[None]):
         assert values.shape[1:] == (problem.n,), f"starts have the shape {values.shape[1:]}, expected ({problem.n},)"
         assert np.isfinite(values).all(), "a start is not finite"
-    same = np.array_equal(*drawn)
+    same = np.array_equal(*starts)
     listed = all(part.is_listed or not part.is_random for part in problem.start_parts)
     if problem.has_random_start:
-        assert len(np.unique(drawn[0], axis=0)) == 3, "several paths have the same random start"
+        assert len(np.unique(starts[0], axis=0)) == 3, "several paths have the same random start"
         assert listed or not same, "a random start does not depend on the seed"
         return "random"
-    assert same and len(np.unique(np.concatenate(drawn), axis=0)) == 1, "a start said to be common to all paths is not"
+    assert same and len(np.unique(np.concatenate(starts), axis=0)) == 1, "a start said to be common to all paths is not"
     return "common to all paths"
 
 
@@ -126,7 +126,7 @@ def _rates(problem: Any, x: np.ndarray) -> np.ndarray:
 
 
 def _rows(problem: Any) -> str:
-    params, rng, seen = problem.example_params(), np.random.default_rng(3), 0
+    params, rng, count = problem.example_params(), np.random.default_rng(3), 0
     for x in _states(problem):
         G, rates = _noise(problem, x), _rates(problem, x)
         moved: list[bool] = []
@@ -149,17 +149,17 @@ def _rows(problem: Any) -> str:
             W = rng.normal(size=problem.m)
             pushed = at_one(lambda x, W: problem.noise_push(0.3, x, params, W), x, W)
             _same(G @ W, pushed, AGREE, "the noise of several channels at once")
-        seen = len(having)
+        count = len(having)
     if isinstance(problem, Around):
         inner = problem.problem
         _same(_rates(inner, _states(problem)[0][: inner.n]), _rates(problem, _states(problem)[0])[: inner.n], 0.0,
               "the drift of the problem inside")  # fmt: skip
-    return f"{seen} of {problem.n} components are those of a diffusion"
+    return f"{count} of {problem.n} components are those of a diffusion"
 
 
-def _written(problem: Any) -> str:
+def _conversions(problem: Any) -> str:
     """Drift and g g' of every component that both forms have, by its name."""
-    seen = []
+    forms = []
     for kind in (SDE, SDAE):
         own: Any = lowering.to_ito(problem) if isinstance(problem, SDE) else problem  # an SDAE is Ito's
         lowered = None if isinstance(own, kind) else own.lower(kind)
@@ -181,8 +181,8 @@ def _written(problem: Any) -> str:
             _same(f[known], there[known], AGREE, f"the drift as {kind.__name__}")
             square = np.ix_(known, known)
             _same((G @ G.T)[square], (rows @ rows.T)[square], AGREE, f"the noise as {kind.__name__}")
-        seen.append(kind.__name__)
-    return f"the same as {' and '.join(seen)}" if seen else "it is not written as another kind"
+        forms.append(kind.__name__)
+    return f"the same as {' and '.join(forms)}" if forms else "it is not written as another kind"
 
 
 def _structure(problem: Any) -> str:
@@ -260,17 +260,17 @@ def _given_start(problem: Any) -> Any:
 def _starts(problem: Any) -> str:
     if problem.has_random_start or isinstance(recommended(problem), Expansion):
         return "not asked: its start is random"
-    given = _given_start(problem)
-    parts = given if isinstance(given, tuple) and len(given) == 2 else (given,)
-    single = not isinstance(given, tuple) or len(given) != 2
+    own_start = _given_start(problem)
+    parts = own_start if isinstance(own_start, tuple) and len(own_start) == 2 else (own_start,)
+    single = not isinstance(own_start, tuple) or len(own_start) != 2
 
     def of(kind: Callable[[np.ndarray], Any]) -> Any:
         made = tuple(kind(np.asarray(part, float)) for part in parts)
         return made[0] if single else made
 
     listed = problem.changed(start=of(lambda part: PerPath(np.repeat(part[None], PATHS, axis=0))))
-    drawn = problem.changed(start=of(lambda part: lambda rng, size: np.repeat(part[None], size, axis=0)))
-    fixed, made = (p.draw_start(np.random.default_rng(1), range(2, 4)) for p in (problem, drawn))
+    by_function = problem.changed(start=of(lambda part: lambda rng, size: np.repeat(part[None], size, axis=0)))
+    fixed, made = (p.draw_start(np.random.default_rng(1), range(2, 4)) for p in (problem, by_function))
     _same(fixed, made, 0.0, "a start given by a function")
     _same(_plain_run(problem), _run(listed), AGREE, "a run whose start is given path by path")
     return "numbers, PerPath and functions agree"
@@ -328,7 +328,7 @@ SUITE: dict[str, Callable[[Any], str]] = {
     "record": _record,
     "start": _start,
     "rows": _rows,
-    "written": _written,
+    "written": _conversions,
     "structure": _structure,
     "method": _method,
     "starts": _starts,

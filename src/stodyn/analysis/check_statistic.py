@@ -141,13 +141,16 @@ def _weights(make: Make) -> str:
     ready = statistic.prepared(problem, np.linspace(0.0, 4.0, 17))
     x = np.random.default_rng(1).normal(size=(2, 4))
 
-    def seen(x, weight):
+    def observation(x, weight):
         lanes = x.shape[1]
         t, x = jnp.zeros(()), jnp.asarray(x)
         track = ready.track_start(t, x, None)
         return ready.observe(Snapshot(t, x, jnp.ones(lanes, bool), jnp.asarray(weight), None, None, 0, track))
 
-    once, often = seen(x, repeats.astype(float)), seen(np.repeat(x, repeats, axis=1), np.ones(repeats.sum()))
+    once, often = (
+        observation(x, repeats.astype(float)),
+        observation(np.repeat(x, repeats, axis=1), np.ones(repeats.sum())),
+    )
     for a, b in zip(jax.tree.leaves(once), jax.tree.leaves(often), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-12)
     return "a weight of k is k paths"
@@ -156,7 +159,7 @@ def _weights(make: Make) -> str:
 def _coverage(make: Make, seeds: int) -> str:
     few, many = (_over_seeds(make, paths, seeds) for paths in (8, 1000))
     attrs = {name: dict(variable.attrs) for name, variable in _variables(_ready(make)).items()}
-    seen, sigma = [], np.sqrt(CONFIDENCE * (1.0 - CONFIDENCE) / seeds)
+    lines, sigma = [], np.sqrt(CONFIDENCE * (1.0 - CONFIDENCE) / seeds)
     for name in [name for name in many if f"{name}_stderr" in many and f"{name}_kind" not in many]:
         truth = many[name].mean(axis=0)
         for paths, shares, lacking in ((8, few, SKEWED), (1000, many, SETTLED)):
@@ -176,14 +179,14 @@ def _coverage(make: Make, seeds: int) -> str:
             )
             covered = float(np.mean((low <= truth[asked]) & (truth[asked] <= high)))
             assert covered > CONFIDENCE - lacking - 3.0 * sigma, f"{name}: {covered:.3f} covered with {paths} paths"
-            seen.append(f"{name} {covered:.3f} ({paths} paths, {ratio:.2f})")
+            lines.append(f"{name} {covered:.3f} ({paths} paths, {ratio:.2f})")
     if "spectrum_low" in many:
         truth = many["spectrum"].mean(axis=0)
         for paths, shares, lacking in ((8, few, SKEWED), (1000, many, SETTLED)):
             covered = float(np.mean((shares["spectrum_low"] <= truth) & (truth <= shares["spectrum_high"])))
             assert covered > CONFIDENCE - lacking - 3.0 * sigma, f"spectrum: {covered:.3f} covered with {paths} paths"
-            seen.append(f"spectrum {covered:.3f} ({paths} paths)")
-    return ", ".join(seen) or "it has no errors"
+            lines.append(f"spectrum {covered:.3f} ({paths} paths)")
+    return ", ".join(lines) or "it has no errors"
 
 
 SUITE: dict[str, Callable[[Make], str]] = {
@@ -230,8 +233,8 @@ def _problem(offset: float, noise: float, start: Any) -> SDE:
 
 
 def _ready(make: Make, *, offset: float = 0.0, noise: float = 1.0, start: Any = None, **options: Any) -> Ready:
-    given: dict[str, Any] = dict(paths=PATHS, block=WIDTH, collect=make(offset)) | GRID | options
-    return prepare(_problem(offset, noise, start), "EulerMaruyama", **given)
+    arguments: dict[str, Any] = dict(paths=PATHS, block=WIDTH, collect=make(offset)) | GRID | options
+    return prepare(_problem(offset, noise, start), "EulerMaruyama", **arguments)
 
 
 def _over_seeds(make: Make, paths: int, seeds: int) -> dict[str, np.ndarray]:

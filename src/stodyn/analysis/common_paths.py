@@ -90,8 +90,8 @@ def common_paths(
         for run, stepper, function in zip(runs, steppers, of_the_path, strict=True):
             if stepper is None:
                 with jax.enable_x64(True):
-                    seen = jax.tree.map(lambda a: a[:, :sound], fine)
-                    ends = np.asarray(function(t[0], seen))  # type: ignore[misc]
+                    sound_states = jax.tree.map(lambda a: a[:, :sound], fine)
+                    ends = np.asarray(function(t[0], sound_states))  # type: ignore[misc]
                     states.append(ends.reshape(sound, 1, problem.n))
             else:
                 of_each = [stepper.ends(t[0], f * h, noise[f], normals, members) for f in run.factors]
@@ -151,14 +151,14 @@ class _Stepper:
             parts = jax.tree.leaves(_without_length(noise))
             leaves = [a.reshape(steps, lanes, math.prod(a.shape[2:])).swapaxes(1, 2) for a in parts]
             numbers = np.empty((steps, sum(leaf.shape[1] for leaf in leaves), lanes))
-            given = {"W": np.concatenate(leaves, axis=1, out=numbers)}
+            standard = {"W": np.concatenate(leaves, axis=1, out=numbers)}
         else:
             factor, counts = len(normals["W"]) // steps, self.method.needs.normals(self.m)
-            given = {name: normals[name][factor - 1 :: factor, :count] for name, count in counts.items() if count}
-            given["W"] = noise.W.swapaxes(1, 2) / np.sqrt(h)
+            standard = {name: normals[name][factor - 1 :: factor, :count] for name, count in counts.items() if count}
+            standard["W"] = noise.W.swapaxes(1, 2) / np.sqrt(h)
         with jax.enable_x64(True):
             program: Any = programs.get(self.spec(t, h, steps))
-            done = program.paths(members, 0, GivenNormals(given))
+            done = program.paths(members, 0, GivenNormals(standard))
         return done.observed[0][-1].T
 
 

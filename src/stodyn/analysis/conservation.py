@@ -247,7 +247,7 @@ class MomentumBalance(NamedTuple):
     """J_ξ after every step (steps + 1,), and what the discrete forces gave to it in each (steps,), where known."""
 
     momentum: np.ndarray
-    given: np.ndarray | None
+    impulses: np.ndarray | None
 
     @property
     def drift(self) -> float:
@@ -257,9 +257,9 @@ class MomentumBalance(NamedTuple):
     @property
     def defect(self) -> float:
         """max |J_(k+1) - J_k - what the forces gave|: the discrete Noether balance (3.14)."""
-        if self.given is None:
-            raise ValueError("given: the method has no discrete forces; only those of methods.variational do")
-        return float(np.abs(np.diff(self.momentum) - self.given).max())
+        if self.impulses is None:
+            raise ValueError("impulses: the method has no discrete forces; only those of methods.variational do")
+        return float(np.abs(np.diff(self.momentum) - self.impulses).max())
 
 
 @checks_arguments
@@ -309,14 +309,14 @@ def momentum_balance(
         return MomentumBalance(momenta, None)
     pieces = variational.discrete(problem, step).pieces
 
-    def given(t, x, x_next, noise, params):
+    def impulse(t, x, x_next, noise, params):
         q, (q_next, p_next) = problem.split(x)[0], problem.split(x_next)
         _, _, plus, minus = pieces(t, q, p_next, noise, params)
         lifted = -jax.grad(lambda q: p_next @ generator(q))(q_next)
         return minus @ generator(q) + plus @ lifted
 
     along = dt * np.arange(steps), states[:-1], states[1:], noise
-    return MomentumBalance(momenta, at_points(given, *along, params, in_axes=(0, 0, 0, 0, None)))
+    return MomentumBalance(momenta, at_points(impulse, *along, params, in_axes=(0, 0, 0, 0, None)))
 
 
 def _states(problem: Hamiltonian, method: Method, noise: Increment, params: Any) -> np.ndarray:

@@ -120,14 +120,14 @@ def _mean_of_box(box: BlackBox, rows: np.ndarray, scale: float) -> Callable[[flo
 
     derivative.m = 1  # type: ignore[attr-defined]
     size = len(rows) * (box.memory + 1)
-    _, drawn = box.once(derivative, np.ones(size), 1.0, None)
+    _, draws = box.once(derivative, np.ones(size), 1.0, None)
 
     def mean(h: float) -> np.ndarray:
         def matrix(xi: np.ndarray) -> np.ndarray:
             samples = scale * xi[:, None] / math.sqrt(h)
             return np.stack([box.once(derivative, s, h, samples)[0] for s in np.eye(size)], axis=1)
 
-        return _averaged(matrix, [gauss.hermite(FEW)] * drawn)
+        return _averaged(matrix, [gauss.hermite(FEW)] * draws)
 
     return mean
 

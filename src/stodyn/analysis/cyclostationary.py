@@ -89,11 +89,11 @@ def conversion(cycle: Cycle, node: str, frequency: ArrayLike, sidebands: int = 5
     component, for each unit of the source as it stands in g; complex."""
     f = _frequencies(frequency)
     λ = _adjoints(cycle, component(cycle, node), f)
-    seen = np.einsum("Nfn,Nnk->Nfk", λ, cycle.kicks)
+    transfer = np.einsum("Nfn,Nnk->Nfk", λ, cycle.kicks)
     m = np.arange(-sidebands, sidebands + 1)
     turned = np.exp(-2j * np.pi * np.outer((cycle.t[:-1]) / cycle.period, m)) / cycle.steps
     return xr.Dataset(
-        {"gain": (("frequency", "sideband", "source"), np.einsum("Nm,Nfk->fmk", turned, seen))},
+        {"gain": (("frequency", "sideband", "source"), np.einsum("Nm,Nfk->fmk", turned, transfer))},
         {"frequency": f, "sideband": m, "source": list(cycle.system.sources)}, {"node": node},
     )  # fmt: skip
 

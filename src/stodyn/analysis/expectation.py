@@ -107,8 +107,8 @@ def enumerated(
     def end(ξ):
         h = (t[1] - t[0]) / len(ξ)
 
-        def advance(state, given):
-            k, ξ = given
+        def advance(state, inputs):
+            k, ξ = inputs
             noise = method.needs.increment(h, dict(zip(counts, jnp.split(ξ, ends), strict=True)), problem.m)
             with underived():
                 after, report = method.numbered_step(k, stepped, t[0] + k * h, state, noise, params)

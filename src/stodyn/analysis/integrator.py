@@ -97,16 +97,16 @@ class BlackBox:
 
     def once(self, derivative: Callable, s: np.ndarray, h: float, samples: np.ndarray | None) -> tuple[np.ndarray, int]:
         """The step from s at time 0 with the given samples (k, m), and how many it drew; None: zeros of any number."""
-        drawn = 0
+        draws = 0
 
         def noise() -> np.ndarray:
-            nonlocal drawn
-            drawn += 1
+            nonlocal draws
+            draws += 1
             if samples is None:
                 return np.zeros(derivative.m)  # type: ignore[attr-defined]
-            if drawn > len(samples):
+            if draws > len(samples):
                 raise Misused(f"{self.name}: draws {len(samples)} samples in one step and more in another")
-            return samples[drawn - 1].copy()
+            return samples[draws - 1].copy()
 
         n, m = s.size // (self.memory + 1), derivative.m  # type: ignore[attr-defined]
 
@@ -135,7 +135,7 @@ class BlackBox:
         after = np.asarray(new, float)
         if after.shape != s.shape:
             raise ValueError(f"{self.name}: returned shape {after.shape} for a state of shape {s.shape}")
-        return after, drawn
+        return after, draws
 
 
 Integrator = Method | BlackBox | str | Callable  # what may be asked about; `resolved` makes one of the first two of it
@@ -148,10 +148,12 @@ def resolved(integrator: Integrator) -> Method | BlackBox:
         return method
     if callable(method) and not isinstance(method, Catalogued):
         return BlackBox(method)
-    given = f"{method.name}, which takes the whole grid at once" if isinstance(method, Catalogued) else repr(method)
+    description = (
+        f"{method.name}, which takes the whole grid at once" if isinstance(method, Catalogued) else repr(method)
+    )
     raise TypeError(
         f"integrator: expected a method that makes steps (RK4) or its name, a BlackBox, or a function "
-        f"step(f, x, t, h, noise), got {given}"
+        f"step(f, x, t, h, noise), got {description}"
     )
 
 
@@ -246,18 +248,18 @@ def _box_step(integrator: BlackBox, A: np.ndarray, B: np.ndarray, h: float) -> L
 
     derivative.m = m  # type: ignore[attr-defined]
     size = n * (integrator.memory + 1)
-    _, drawn = integrator.once(derivative, np.zeros(size), h, None)
+    _, draws = integrator.once(derivative, np.zeros(size), h, None)
 
     def evaluate(s, xi):
-        return np.stack([integrator.once(derivative, a, h, b.reshape(drawn, m) / math.sqrt(h))[0]
+        return np.stack([integrator.once(derivative, a, h, b.reshape(draws, m) / math.sqrt(h))[0]
                          for a, b in zip(s, xi, strict=True)])  # fmt: skip
 
-    probes = np.random.default_rng(2).standard_normal((1, size + drawn * m))
+    probes = np.random.default_rng(2).standard_normal((1, size + draws * m))
     if not np.array_equal(*(evaluate(probes[:, :size], probes[:, size:]) for _ in range(2))):
         raise ValueError(f"{integrator.name}: two calls with the same samples differ; draw all noise by noise()")
-    if not drawn:
+    if not draws:
         raise ValueError(f"{integrator.name}: drew no noise; call noise() for every sample and give it to f(x, t, w)")
-    M, c, G = _read_off(evaluate, size, drawn * m, integrator.name, integrator.defect)
+    M, c, G = _read_off(evaluate, size, draws * m, integrator.name, integrator.defect)
     return LinearStep(M, c, G, np.eye(n, size))
 
 

@@ -282,9 +282,9 @@ class Slopes:
     def __init__(self, sde: SDE):
         self.sde, self._states = sde, probing_states(sde.n)
         with jax.enable_x64(True):
-            given = np.zeros(()), np.zeros(sde.n), sde.params
+            point = np.zeros(()), np.zeros(sde.n), sde.params
             functions = {"drift": sde.f, "diffusion": sde.g}
-            self._unproved = [name for name, f in functions.items() if not is_proved_affine(f, given, moving=1)]
+            self._unproved = [name for name, f in functions.items() if not is_proved_affine(f, point, moving=1)]
         self._both = AtPoints(lambda t, x: (sde.f(t, x, sde.params), sde.g(t, x, sde.params).T.ravel()), (None, 0), FEW)
 
     def at(self, t: float) -> tuple[np.ndarray, np.ndarray]:

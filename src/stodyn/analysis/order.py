@@ -288,9 +288,9 @@ class Errors:
         used = np.flatnonzero([not reason for reason in self.reasons])
         if len(used) < FEWEST:
             rows = zip(h, self.error, self.stderr, self.reasons, strict=True)
-            seen = "; ".join(f"h = {a:.3g}: {b:.3g} ± {c:.1g}, {why or 'used'}" for a, b, c, why in rows)
+            table = "; ".join(f"h = {a:.3g}: {b:.3g} ± {c:.1g}, {why or 'used'}" for a, b, c, why in rows)
             raise ValueError(
-                f"steps: {len(used)} of {len(h)} errors can be used, but a slope needs {FEWEST} ({seen}). "
+                f"steps: {len(used)} of {len(h)} errors can be used, but a slope needs {FEWEST} ({table}). "
                 "Take other steps, more paths or a finer reference."
             )
         half = (len(used) + 1) // 2

@@ -276,7 +276,7 @@ def _solved_from(system: System, begin: float, guess: periodic_start.Guess, step
     try:
         return _newton(system, _Orbit(begin, guess.x, stages, guess.period), order, tol)
     except NoOscillation as error:
-        last = ", ".join(f"{p:.6g}" for p in guess.seen)
+        last = ", ".join(f"{p:.6g}" for p in guess.periods)
         raise ValueError(f"problem: no periodic solution was found from this start ({error}; the last periods seen: "
                          f"{last}). Give start= nearer to it, period=, or settle=") from None  # fmt: skip
 
@@ -336,9 +336,9 @@ def _linearised(system: System, begin: float, x0: np.ndarray, X: np.ndarray, h: 
     before = np.concatenate([x0[None], X[:-1, -1]])
     times = begin + h * np.add.outer(np.arange(N), c)
     flows, added, by_period = np.empty((N, s, n, n)), np.empty((N, s, n)), np.empty((N, s, n))
-    together = max(1, CACHED // (s * n * n))
-    for first in range(0, N, together):
-        some = slice(first, first + together)
+    batch = max(1, CACHED // (s * n * n))
+    for first in range(0, N, batch):
+        some = slice(first, first + batch)
         flows[some], added[some], by_period[some] = _linearised_steps(system, times[some], before[some], X[some], h, D)
     return flows, added, by_period
 

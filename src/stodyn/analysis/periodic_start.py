@@ -34,7 +34,7 @@ class Guess(NamedTuple):
     t: float
     x: np.ndarray
     period: float
-    seen: tuple[float, ...]
+    periods: tuple[float, ...]
     window: tuple[np.ndarray, np.ndarray] | None = None
 
     def turn(self, shares: np.ndarray) -> np.ndarray:
@@ -86,7 +86,7 @@ def autonomous(system: System, x: np.ndarray, period: float | None, settle: floa
     """A state of the oscillation and its period."""
     x = _pushed(system, x)
     t, window = 0.0, 3.0 * period if period else _first_window(system, x)
-    start_window, seen, largest = window, [], np.zeros(system.n)
+    start_window, periods, largest = window, [], np.zeros(system.n)
     known = period
     spent = 0.0
     windows: list[tuple[np.ndarray, np.ndarray]] = []
@@ -120,13 +120,13 @@ def autonomous(system: System, x: np.ndarray, period: float | None, settle: floa
         guess = _repeated(system, times, states, rises)
         if guess is not None:
             return guess
-        seen, known = np.diff(rises)[-3:].tolist(), float(rises[-1] - rises[-2])
+        periods, known = np.diff(rises)[-3:].tolist(), float(rises[-1] - rises[-2])
         if spent > 8.0 * settle:
             break
         window = max(4.5 * known, min(2.0 * window, MOST_TURNS * 3.0 * known))
     if known is None:
         raise NoOscillation("no component keeps going up and down")
-    return Guess(t, x, known, tuple(seen))
+    return Guess(t, x, known, tuple(periods))
 
 
 def sharpened(system: System, guess: Guess) -> Guess:

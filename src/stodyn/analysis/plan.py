@@ -173,9 +173,9 @@ class StepPlan:
         m, P = truth.moments(t)
         if self._state[0] == len(m):
             return m, P
-        seen, spread = self._shown_moments(*delivered)
+        mean, spread = self._shown_moments(*delivered)
         s, J = self._start(t, m)
-        return delivered[0] + s - self._start(t, seen)[0], delivered[1] + J @ (P - spread) @ J.T
+        return delivered[0] + s - self._start(t, mean)[0], delivered[1] + J @ (P - spread) @ J.T
 
     @functools.cached_property
     def _stepped(self) -> Callable:
@@ -214,8 +214,8 @@ class StepPlan:
 
         both = AtPoints(step, (None, None, 0, 0))
 
-        def of_each(t, h, *given):
-            m, P = both(t, h, *(np.stack(parts) for parts in zip(*given, strict=True)))
+        def of_each(t, h, *inputs):
+            m, P = both(t, h, *(np.stack(parts) for parts in zip(*inputs, strict=True)))
             return tuple(zip(m, P, strict=True))
 
         return of_each
@@ -365,6 +365,6 @@ def _initial(problem: Any) -> tuple[np.ndarray, np.ndarray]:
     if isinstance(start, GaussianStart):
         return start.mean, start.covariance
     if problem.has_random_start:
-        drawn = problem.draw_start(np.random.default_rng(0), range(4096))
-        return drawn.mean(axis=0), np.cov(drawn.T).reshape(problem.n, problem.n)
+        starts = problem.draw_start(np.random.default_rng(0), range(4096))
+        return starts.mean(axis=0), np.cov(starts.T).reshape(problem.n, problem.n)
     return np.asarray(problem.example_start(), float), np.zeros((problem.n, problem.n))

@@ -54,7 +54,7 @@ def small_noise(problem: Problem, t: ArrayLike, rtol: float = RTOL) -> Moments:
         A, g = jax.jacfwd(lambda y: sde.f(t, y, p))(y), sde.g(t, y, p)
         return jnp.concatenate([sde.f(t, y, p), (A @ P + P @ A.T + g @ g.T).ravel()])
 
-    def seen(t, z):
+    def moments(t, z):
         T = jax.jacfwd(lambda y: whole(t, y))(z[:r])
         return whole(t, z[:r]), T @ z[r:].reshape(r, r) @ T.T
 
@@ -73,7 +73,7 @@ def small_noise(problem: Problem, t: ArrayLike, rtol: float = RTOL) -> Moments:
             if not run.success:
                 raise RuntimeError(f"problem: the path without noise could not be followed ({run.message})")
             states = run.y.T
-    return Moments(*at_points(seen, times, states))
+    return Moments(*at_points(moments, times, states))
 
 
 def _form(problem: Problem, t: float) -> tuple[SDE, Callable[[Any, Any], Any]]:

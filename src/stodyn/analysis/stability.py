@@ -96,10 +96,10 @@ def region(method: Method | str, h: ArrayLike, k_squared: ArrayLike, sign: int =
     return mean_square(method, across, along)
 
 
-def _numbers(name: str, given: ArrayLike) -> np.ndarray:
-    numbers = np.asarray(given)
+def _numbers(name: str, value: ArrayLike) -> np.ndarray:
+    numbers = np.asarray(value)
     if numbers.dtype.kind not in "iufc" or not np.isfinite(numbers).all():
-        raise ValueError(f"{name}: expected finite numbers, got {given!r}")
+        raise ValueError(f"{name}: expected finite numbers, got {value!r}")
     return numbers
 
 

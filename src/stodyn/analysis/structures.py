@@ -356,10 +356,10 @@ def peaks(problem: Any, row: ArrayLike, duration: float) -> Peaks:
         raise ValueError(f"duration: expected a time > 0, got {duration!r}")
     A, B = _system(problem)
     c = np.zeros(len(A))
-    given = np.asarray(row, float).ravel()
-    if len(given) > len(c) or not np.isfinite(given).all():
-        raise ValueError(f"row: expected up to {len(c)} finite numbers, one for each state, got {len(given)}")
-    c[: len(given)] = given
+    weights = np.asarray(row, float).ravel()
+    if len(weights) > len(c) or not np.isfinite(weights).all():
+        raise ValueError(f"row: expected up to {len(c)} finite numbers, one for each state, got {len(weights)}")
+    c[: len(weights)] = weights
     P = stationary_covariance(problem)
     return Peaks(_moments(A, B, P, c), float(duration))
 

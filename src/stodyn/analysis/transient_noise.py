@@ -103,9 +103,9 @@ def simulated(
     count = min(SPECTRUM_PATHS, paths, max(8, MOST_KEPT // (len(times) * circuit.n)))
     collect: list[Any] = [statistics.Moments(at=_thinned(times, TIMES))]
     collect += [statistics.Paths(count, at=_thinned(times, 4096))] if keep_paths else []
-    drawn = circuit.sampled(paths, seed) if circuit.random else circuit
+    problem = circuit.sampled(paths, seed) if circuit.random else circuit
     lengths = step_lengths(circuit, chosen) if dt is None else dt
-    run = simulate(drawn, chosen, t=circuit.span, dt=lengths, paths=paths, seed=seed, collect=collect)
+    run = simulate(problem, chosen, t=circuit.span, dt=lengths, paths=paths, seed=seed, collect=collect)
     return run.sel(component=list(circuit.network.names)) if circuit.random else run
 
 

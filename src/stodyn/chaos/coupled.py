@@ -65,10 +65,10 @@ def collocation(problem: RandomDAE, basis: Basis, points: np.ndarray, times: np.
     def blocks(stack: np.ndarray) -> Any:
         return scipy.sparse.csr_array(np.einsum("li,lab->laib", C, stack).reshape(len(C) * n, -1))
 
-    given = problem.forcing(points, times)
+    forcing = problem.forcing(points, times)
 
     def values(t: np.ndarray) -> np.ndarray:
-        s = given.values(t)
+        s = forcing.values(t)
         s = np.broadcast_to(s[:, None], (len(t), len(C), n)) if s.ndim == 2 else s
         return s.reshape(len(t), -1)
 

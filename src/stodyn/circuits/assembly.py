@@ -68,9 +68,9 @@ class Sums:
         if size * longest <= FILLED * (len(rows) + size):
             order = np.argsort(rows, kind="stable")
             rank = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
-            seen = rank < longest
+            in_table = rank < longest
             self.table = np.full((size, longest), len(rows), INDEX)
-            self.table[rows[order][seen], rank[seen]] = order[seen]
+            self.table[rows[order][in_table], rank[in_table]] = order[in_table]
 
     def __call__(self, values: Any, xp: Any) -> Any:
         if xp is np:
@@ -101,8 +101,8 @@ class Group:
 
     def of(self, read: tuple[Any, ...], xp: Any) -> Any:
         """The same from what the parts read."""
-        found = self.law.value(read, self.numbers, xp)
-        return found * self.numbers[OVER_UNIT] if OVER_UNIT in self.numbers.of else found
+        value = self.law.value(read, self.numbers, xp)
+        return value * self.numbers[OVER_UNIT] if OVER_UNIT in self.numbers.of else value
 
     def current(self, x: np.ndarray) -> Current:
         """The same with its slopes."""
@@ -168,14 +168,14 @@ class Network:
         """f (n,) with the sources at the given values."""
         y = xp.concatenate([x, xp.zeros(1, x.dtype)])
         currents = [group.value(y, xp) for group in self.groups]
-        kept = self.linear if linear is None else linear
-        values = [kept.values * y[kept.columns], self.source_signs * sources[self.source_columns]]
+        stamp = self.linear if linear is None else linear
+        values = [stamp.values * y[stamp.columns], self.source_signs * sources[self.source_columns]]
         for i in (*currents, *self.flickering(currents, y, xp)):
             values += [-i, i]
         values += [-group.value(y, xp) for group in self.charges]
         if linear is None:
             return self.sums(xp.concatenate(values), xp)[: self.n]
-        return np.bincount(np.concatenate([kept.rows, *self.places]), np.concatenate(values), self.n + 1)[: self.n]
+        return np.bincount(np.concatenate([stamp.rows, *self.places]), np.concatenate(values), self.n + 1)[: self.n]
 
     @functools.cached_property
     def places(self) -> list[np.ndarray]:
@@ -258,15 +258,15 @@ class Network:
         y = np.append(x, 0.0)
         rows, columns, values = [linear.rows], [linear.columns], [linear.values]
         for k, group in enumerate(self.groups):
-            found = group.current(y)
-            for slope, (c, d) in zip(found.slopes, group.control, strict=True):
+            current = group.current(y)
+            for slope, (c, d) in zip(current.slopes, group.control, strict=True):
                 for node, side in zip(group.out, (-1.0, 1.0), strict=True):
                     rows += [node, node]
                     columns += [c, d]
                     values += [side * slope, -side * slope]
             for part in self.flickers:
                 if part.group == k:
-                    size = flicker_size(found.i[part.devices], group.numbers.chosen(part.devices), np)
+                    size = flicker_size(current.i[part.devices], group.numbers.chosen(part.devices), np)
                     for node, side in zip(group.out, (-1.0, 1.0), strict=True):
                         rows.append(np.repeat(node[part.devices], part.states.shape[1]))
                         columns.append(part.states.ravel())
@@ -403,7 +403,7 @@ def _with_ground(group: Group, n: int) -> Group:
 
 def _flickers(netlist: Netlist, groups, first: int) -> tuple[tuple[Flicker, ...], coloured.Coloured | None]:
     """The filters of flicker noise, one for each device with KF, on the band of .options flo fhi or of .tran."""
-    found: list[Flicker] = []
+    flickers: list[Flicker] = []
     filters = None
     for k, group in enumerate(groups):
         loud = [i for i, e in enumerate(group.elements) if e.value["kf"] > 0.0 and e.noisy and netlist.noisy]
@@ -416,9 +416,9 @@ def _flickers(netlist: Netlist, groups, first: int) -> tuple[tuple[Flicker, ...]
             raise NetlistError(f"flicker noise of {len(loud)} devices takes {poles} unknowns each, which makes more "
                                f"than {MOST_WITH_FLICKER:,}; narrow the band: .options flo=... fhi=...")  # fmt: skip
         states = first + np.arange(poles * len(loud), dtype=INDEX).reshape(-1, poles)
-        found.append(Flicker(k, np.array(loud, INDEX), states))
+        flickers.append(Flicker(k, np.array(loud, INDEX), states))
         first += poles * len(loud)
-    return tuple(found), filters
+    return tuple(flickers), filters
 
 
 def _band(netlist: Netlist, element: Element) -> tuple[float, float]:
@@ -506,11 +506,11 @@ def _noises(netlist: Netlist, place, resistors, driven, groups) -> tuple[Source,
     members = [*resistors, *driven, *(e for group in groups for e in group.elements)]
     index = {e.name: k for k, e in enumerate(members)}
     kinds = {"r": "thermal", "i": "shot"}
-    found = []
+    sources = []
     for e in netlist.elements:
         sort = e.law.sort if e.law is not None else kinds.get(e.kind, "")
         if sort and e.noisy and netlist.noisy:
             a, b = (place[end] for end in topology.ends(e))
             if a != b:
-                found.append(Source(e, sort, a, b, index[e.name]))
-    return tuple(found)
+                sources.append(Source(e, sort, a, b, index[e.name]))
+    return tuple(sources)

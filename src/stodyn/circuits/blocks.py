@@ -76,7 +76,7 @@ def blocks(lines: list[Line]) -> Block:
 
 
 def _subcircuit(line: Line, block: Block, depth: int) -> Block:
-    words, given = fields(line)
+    words, parameters = fields(line)
     if "params:" in words:
         words.remove("params:")
     if len(words) < 3:
@@ -88,4 +88,4 @@ def _subcircuit(line: Line, block: Block, depth: int) -> Block:
         raise NetlistError(f".subckt {name}: its nodes must all be different, and none may be the ground", line.at)
     if depth > DEEPEST:
         raise NetlistError(f".subckt {name}: definitions nested deeper than {DEEPEST}", line.at)
-    return _opened(line.at, name, tuple(nodes), given)
+    return _opened(line.at, name, tuple(nodes), parameters)

@@ -295,14 +295,14 @@ class Circuit(SDAE):
     def too_quiet(self) -> tuple[str, ...]:
         """The transistors whose noise 2kT(2/3)g_m understates by more than half, in the triode region at the operating
         point; NLEV=3 in the .model gives the right noise."""
-        y, found = np.append(self.operating_point.x, 0.0), []
+        y, names = np.append(self.operating_point.x, 0.0), []
         for group in self.network.groups:
             if group.law in (mosfet.SQUARE, mosfet.BODY):
                 numbers = Numbers({**group.numbers.of, "nlev": np.array(3.0)}, group.numbers.kelvin)
                 whole = dataclasses.replace(group, numbers=numbers).noise(y, np)
                 quiet = group.noise(y, np) < 0.5 * whole
-                found += [e.name for e, is_quiet in zip(group.elements, quiet, strict=True) if is_quiet and e.noisy]
-        return tuple(found) if self.network.netlist.noisy else ()
+                names += [e.name for e, is_quiet in zip(group.elements, quiet, strict=True) if is_quiet and e.noisy]
+        return tuple(names) if self.network.netlist.noisy else ()
 
     def noise_spectrum(self, node: str | None = None, frequency: Any = None, source: str | None = None) -> Spectrum:
         """Compute the one-sided spectral density of the output noise at a node, V²/Hz.
@@ -434,7 +434,7 @@ class Circuit(SDAE):
             If a value is not a finite number.
         """
         netlist = self.network.netlist
-        made = _built(laid_out(netlist.deck, {**netlist.given.values, **_lowered(values)}))
+        made = _built(laid_out(netlist.deck, {**netlist.overrides.values, **_lowered(values)}))
         return dataclasses.replace(made, random={name: law for name, law in self.random.items() if name not in values})
 
     def steps(self) -> Iterator[tuple[dict[str, float], Circuit]]:
@@ -449,8 +449,8 @@ class Circuit(SDAE):
         """
         steps = self.network.netlist.steps
         for values in itertools.product(*(step.values for step in reversed(steps))):
-            given = dict(zip((step.place for step in steps), reversed(values), strict=True))
-            yield given, self.valued(given)
+            setting = dict(zip((step.place for step in steps), reversed(values), strict=True))
+            yield setting, self.valued(setting)
 
     @functools.cached_property
     def family(self) -> Family:
@@ -487,7 +487,7 @@ class Circuit(SDAE):
         """
         if not isinstance(paths, int | np.integer) or paths < 1:
             raise ValueError(f"paths: expected a number of paths from 1 on, got {paths!r}")
-        data = self.family.data(self.family.drawn(int(paths), int(seed)))
+        data = self.family.data(self.family.draws(int(paths), int(seed)))
         network = self.family.network
         usual = _start(network)
         mean = usual.mean if isinstance(usual, GaussianStart) else usual
@@ -514,7 +514,7 @@ class Circuit(SDAE):
         dict
             Name of each random value -> array (paths,).
         """
-        return self.family.drawn(int(paths), int(seed))
+        return self.family.draws(int(paths), int(seed))
 
     def at(self, values: Mapping[str, float]) -> Circuit:
         """Return the circuit at chosen values of its random parameters; one program serves all of them.
@@ -580,8 +580,8 @@ class Circuit(SDAE):
             reach = sigmas * np.sqrt(law.variance)
             ends.append((max(law.mean - reach, law.low), min(law.mean + reach, law.high)))
         for values in itertools.product(*ends):
-            given = {name: float(value) for name, value in zip(names, values, strict=True)}
-            yield given, self.at(given)
+            corner = {name: float(value) for name, value in zip(names, values, strict=True)}
+            yield corner, self.at(corner)
 
 
 def read(
@@ -632,7 +632,7 @@ def read(
     laws = {name.lower(): distribution(law, f"random[{name!r}]") for name, law in (random or {}).items()}
     if laws:
         laid_out(deck, {**_lowered(values or {}), **{name: law.mean for name, law in laws.items()}})
-    return dataclasses.replace(_built(netlist), random={**netlist.given.random, **laws})
+    return dataclasses.replace(_built(netlist), random={**netlist.overrides.random, **laws})
 
 
 def _lowered(values: Mapping[str, float]) -> dict[str, float]:
@@ -733,10 +733,10 @@ def _given_voltages(netlist: Netlist) -> dict[str, float]:
         for e, initial in waiting:
             plus, minus = e.nodes
             if plus in volts and minus in volts:
-                found = volts[plus] - volts[minus]
-                if abs(found - initial) > 1e-9 * (1.0 + abs(found)):
+                voltage = volts[plus] - volts[minus]
+                if abs(voltage - initial) > 1e-9 * (1.0 + abs(voltage)):
                     raise NetlistError(f"{e.name}: ic={initial:g}, but .ic, or ic= of other capacitors, leaves "
-                                       f"{found:g} V across it", e.at)  # fmt: skip
+                                       f"{voltage:g} V across it", e.at)  # fmt: skip
             elif minus in volts:
                 volts[plus] = volts[minus] + initial
             elif plus in volts:

@@ -64,8 +64,8 @@ class Statement:
 
     def fields(self) -> tuple[list[str], dict[str, str]]:
         """The words after the directive and the name=value pairs."""
-        fields, given = words.fields(self.line)
-        return fields[1:], given
+        fields, parameters = words.fields(self.line)
+        return fields[1:], parameters
 
     def number(self, text: str, what: str = "", least: float = -float("inf"), or_equal: bool = True) -> float:
         label = f"{self.type.name} {what}".strip()

@@ -45,17 +45,17 @@ class Element(NamedTuple):
 
 
 class Model(NamedTuple):
-    """A .model: its type, its numbers with all defaults, and the names that were given."""
+    """A .model: its type, its numbers with all defaults, and the names that the line sets."""
 
     name: str
     type: str
     numbers: dict[str, float]
-    given: frozenset[str]
+    explicit: frozenset[str]
     at: Position
 
     def nominal(self, default: float) -> float:
         """TNOM in kelvin."""
-        return self.numbers["tnom"] + ZERO_CELSIUS if "tnom" in self.given else default
+        return self.numbers["tnom"] + ZERO_CELSIUS if "tnom" in self.explicit else default
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -112,7 +112,7 @@ class Card:
     """A line of the netlist: its name, its nodes, the words after them, its name=value pairs, and its surroundings.
 
     `name` is the name in the text, `full` includes the instances it lies in. A parser takes items from `rest` and
-    `given`; whatever remains in `given` is refused.
+    `parameters`; whatever remains in `parameters` is refused.
     """
 
     type: ElementType
@@ -120,7 +120,7 @@ class Card:
     full: str
     nodes: tuple[str, ...]
     rest: list[str]
-    given: dict[str, str]
+    parameters: dict[str, str]
     noisy: bool
     at: Position
     scope: Lookup
@@ -135,8 +135,8 @@ class Card:
         suffix: str = "", **more: Any,
     ) -> Element:  # fmt: skip
         """A part with a law, between two nodes, reading pairs of nodes or (i(source), ground)."""
-        seen = [node for pair in reads for node in pair if not node.startswith("i(")]
-        nodes = tuple(dict.fromkeys((*ends, *seen))) if ends[0] != ends[1] else (*ends, *dict.fromkeys(seen))
+        controls = [node for pair in reads for node in pair if not node.startswith("i(")]
+        nodes = tuple(dict.fromkeys((*ends, *controls))) if ends[0] != ends[1] else (*ends, *dict.fromkeys(controls))
         numbers = {"unit": 1.0, "kf": 0.0, "af": 1.0, **value}
         noisy = more.pop("noisy", self.noisy)
         return Element(self.full + suffix, law.name, nodes, numbers, noisy, self.at, law=law, reads=reads, **more)
@@ -151,8 +151,8 @@ class Card:
 
     def named(self, key: str, default: float, least: float = -float("inf"), or_equal: bool = True) -> float:
         """The number of key=..., or the default."""
-        text = self.given.pop(key, None)
-        if text is None and f"{self.full}.{key}" not in self.netlist.given.values:
+        text = self.parameters.pop(key, None)
+        if text is None and f"{self.full}.{key}" not in self.netlist.overrides.values:
             return default
         return self.number(text or "", key, least, or_equal)
 

@@ -304,7 +304,7 @@ class _Parser:
         if own is not None:
             return self.called(name, own, values)
         if name in RANDOM and not (name in self.functions and len(values) > 2):
-            return self.drawn(name, values)
+            return self.random_value(name, values)
         count, function = self.functions[name]
         if len(values) != count and count:
             raise BadValue(f"{name}() takes {count} value(s), got {len(values)}")
@@ -326,7 +326,7 @@ class _Parser:
         self.depth -= 1
         return value
 
-    def drawn(self, name: str, values: list[Any]) -> Any:
+    def random_value(self, name: str, values: list[Any]) -> Any:
         """The value of a random function."""
         law, most, function = RANDOM[name]
         if not 2 <= len(values) <= most:

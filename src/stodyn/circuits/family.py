@@ -58,7 +58,7 @@ class Family:
     """The circuits of a deck whose random values vary."""
 
     def __init__(self, netlist: Netlist, random: Mapping[str, Distribution]):
-        self.deck, self.fixed, self.random = netlist.deck, dict(netlist.given.values), dict(random)
+        self.deck, self.fixed, self.random = netlist.deck, dict(netlist.overrides.values), dict(random)
         self.usual = netlist
         self.varying: set[str] = set()
         probed = []
@@ -204,18 +204,18 @@ class Family:
             made[kind] = tuple(groups)
         return dataclasses.replace(self.network, **made)  # type: ignore[arg-type]
 
-    def drawn(self, paths: int, seed: int) -> dict[str, np.ndarray]:
+    def draws(self, paths: int, seed: int) -> dict[str, np.ndarray]:
         """Random values (paths,) by name: functions of the seed and the path's number."""
-        drawn = {}
+        draws = {}
         for k, (name, law) in enumerate(self.random.items()):
             parts = [law.ppf(generator(seed, part, "params", 1 + k).random(PART)) for part in range(-(-paths // PART))]
-            drawn[name] = np.concatenate(parts)[:paths]
-        return drawn
+            draws[name] = np.concatenate(parts)[:paths]
+        return draws
 
-    def data(self, drawn: Mapping[str, np.ndarray]) -> np.ndarray:
+    def data(self, draws: Mapping[str, np.ndarray]) -> np.ndarray:
         """The data (paths, ...) of values (paths,)."""
-        paths = len(next(iter(drawn.values())))
-        rows = [self.numbers({name: float(values[i]) for name, values in drawn.items()}) for i in range(paths)]
+        paths = len(next(iter(draws.values())))
+        rows = [self.numbers({name: float(values[i]) for name, values in draws.items()}) for i in range(paths)]
         return np.array(rows).reshape(paths, -1)
 
     def starts(self, data: np.ndarray, start: np.ndarray, held: Mapping[int, float] | None) -> np.ndarray:

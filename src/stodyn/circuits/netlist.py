@@ -16,7 +16,7 @@ from stodyn.circuits.directive import STAGES
 from stodyn.circuits.element import Card, Element, ElementType, near
 from stodyn.circuits.expressions import BadValue
 from stodyn.circuits.kinds import TYPES
-from stodyn.circuits.scope import Given, Scope
+from stodyn.circuits.scope import Overrides, Scope
 from stodyn.circuits.text import DEEPEST, Line, NetlistError, Position, read_text
 from stodyn.circuits.words import SWITCH, fields, is_number
 
@@ -48,7 +48,7 @@ class Netlist:
     """A circuit as flat elements, with the analyses and settings of the netlist."""
 
     deck: Deck
-    given: Given
+    overrides: Overrides
     elements: list[Element] = dataclasses.field(default_factory=list)
     initial: dict[str, tuple[float, Position]] = dataclasses.field(default_factory=dict)
     guesses: dict[str, tuple[float, Position]] = dataclasses.field(default_factory=dict)
@@ -88,20 +88,20 @@ def read_deck(source: str | Path, libraries: Sequence[str | Path] = ()) -> Deck:
 def laid_out(deck: Deck, values: Mapping[str, float] | None = None) -> Netlist:
     """The flat elements of a deck, with some values given by the caller (see scope.py); `temp` is in °C."""
     values = dict(values or {})
-    netlist = Netlist(deck, Given(values), notes=list(deck.notes), model_names=deck.top.model_names())
+    netlist = Netlist(deck, Overrides(values), notes=list(deck.notes), model_names=deck.top.model_names())
     scope = Scope(deck.top, None, {}, "", {}, {}, netlist)
     for stage in STAGES[1:]:
         for statement in deck.top.settings:
             if statement.type.stage == stage:
                 statement.type.read(dataclasses.replace(statement, netlist=netlist, scope=scope))
         if stage == "settings":
-            celsius = netlist.given.get(TEMPERATURE)
+            celsius = netlist.overrides.get(TEMPERATURE)
             netlist.kelvin = netlist.kelvin if celsius is None else celsius + ZERO_CELSIUS
             _lay_out(deck.top, scope, netlist)
     if not netlist.elements:
         raise NetlistError("the netlist has no elements", deck.at)
     for place in values:
-        if place not in netlist.given.used and place not in deck.top.params:
+        if place not in netlist.overrides.used and place not in deck.top.params:
             raise NetlistError(f"there is no value named {place}{near(place, _places(netlist, scope))}; a .param goes "
                                "by its name, others by names such as r1.value, m1.w, nch.vto, x1.r")  # fmt: skip
     netlist.notes += _bad_but_unused(scope)
@@ -113,13 +113,13 @@ def laid_out(deck: Deck, values: Mapping[str, float] | None = None) -> Netlist:
 
 def _bad_but_unused(scope: Scope) -> list[str]:
     """A note on each .param that has no value and that nothing has asked for."""
-    notes, random = [], dict(scope.netlist.given.random)
+    notes, random = [], dict(scope.netlist.overrides.random)
     for name in scope.block.params:
         try:
             scope.parameter(name)
         except (NetlistError, BadValue) as error:
             notes.append(f"left out a .param that nothing uses: {error}")
-    scope.netlist.given.random = random  # without those of parameters that nothing uses
+    scope.netlist.overrides.random = random  # without those of parameters that nothing uses
     return notes
 
 
@@ -132,7 +132,7 @@ def warn(netlist: Netlist, stacklevel: int) -> None:
 
 def _places(netlist: Netlist, scope: Scope) -> list[str]:
     """The names of values, as far as they are easily listed."""
-    return [*scope.block.params, *(f"{e.name}.value" for e in netlist.elements), *netlist.given.random]
+    return [*scope.block.params, *(f"{e.name}.value" for e in netlist.elements), *netlist.overrides.random]
 
 
 def _is_element(line: Line) -> bool:
@@ -153,7 +153,7 @@ def _lay_out(block: Block, scope: Scope, netlist: Netlist) -> None:
         letter = line.text[0].lower()
         if letter == ".":
             continue
-        words, given = _behavioural(line) if letter == "b" else fields(line)
+        words, parameters = _behavioural(line) if letter == "b" else fields(line)
         name = words[0] if words else line.text
         if letter not in TYPES and letter != "x":
             known = ", ".join(key.upper() for key in (*TYPES, "x"))
@@ -168,12 +168,12 @@ def _lay_out(block: Block, scope: Scope, netlist: Netlist) -> None:
         if len(netlist.elements) >= MOST_ELEMENTS:
             raise NetlistError(f"{name}: more than {MOST_ELEMENTS:,} elements", line.at)
         if letter == "x":
-            _instance(name, words, given, scope, netlist, line.at)
+            _instance(name, words, parameters, scope, netlist, line.at)
         else:
-            netlist.elements += _element(TYPES[letter], name, words, given, scope, netlist, line.at)
+            netlist.elements += _element(TYPES[letter], name, words, parameters, scope, netlist, line.at)
 
 
-def _instance(name, words, given, scope: Scope, netlist: Netlist, at: Position) -> None:
+def _instance(name, words, parameters, scope: Scope, netlist: Netlist, at: Position) -> None:
     words = [word for word in words if word != "params:"]
     if len(words) < 3:
         raise NetlistError(f"{name}: expected {INSTANCE}", at)
@@ -193,7 +193,7 @@ def _instance(name, words, given, scope: Scope, netlist: Netlist, at: Position) 
     if len(scope.path) > DEEPEST:
         raise NetlistError(f"{name}: subcircuits nested deeper than {DEEPEST}", at)
     numbers = {}
-    for key, text in given.items():
+    for key, text in parameters.items():
         if key not in block.defaults and key not in block.params:
             raise NetlistError(f"{name}: {kind} has no parameter {key}{near(key, block.defaults)}", at)
         numbers[key] = scope.number(text, f"{name}: {key}", at, place=f"{scope.prefix}{name}.{key}")
@@ -217,7 +217,7 @@ def _behavioural(line: Line) -> tuple[list[str], dict[str, str]]:
     return match[1].split(), {match[2]: match[3].strip()}
 
 
-def _element(kind: ElementType, name, words, given, scope: Scope, netlist: Netlist, at: Position) -> list[Element]:
+def _element(kind: ElementType, name, words, parameters, scope: Scope, netlist: Netlist, at: Position) -> list[Element]:
     """The parts of an element."""
     if len(name) < 2:
         raise NetlistError(f"{name}: an element needs a name, such as {name}1", at)
@@ -226,20 +226,20 @@ def _element(kind: ElementType, name, words, given, scope: Scope, netlist: Netli
         raise NetlistError(f"{name}: expected {kind.form}, found {len(words) - 1} word(s) after the name", at)
     noisy = bool(kind.noisy)  # off for current sources: a photocurrent has shot noise, a current mirror has none
     for key in ("noise", "noisy"):
-        if key in given:
+        if key in parameters:
             if kind.noisy is None:
                 loud = ", ".join(other.name.upper() for other in TYPES.values() if other.noisy is not None)
                 raise NetlistError(f"{name}: {key}= is for {loud}; {kind.name.upper()} has no noise", at)
-            if given[key] not in SWITCH:
-                raise NetlistError(f"{name}: {key}={given[key]}, expected on or off", at)
-            noisy = SWITCH[given.pop(key)]
+            if parameters[key] not in SWITCH:
+                raise NetlistError(f"{name}: {key}={parameters[key]}, expected on or off", at)
+            noisy = SWITCH[parameters.pop(key)]
     _check_nodes(name, nodes, at)
     places = tuple(map(scope.node, nodes))
     netlist.node_order.update(dict.fromkeys(places))
-    card = Card(kind, name, scope.prefix + name, places, rest, given, noisy, at, scope, netlist)
+    card = Card(kind, name, scope.prefix + name, places, rest, parameters, noisy, at, scope, netlist)
     parts = kind.parse(card)
-    if given:
-        raise NetlistError(f"{name}: did not expect {next(iter(given))}=; expected {kind.form}", at)
+    if parameters:
+        raise NetlistError(f"{name}: did not expect {next(iter(parameters))}=; expected {kind.form}", at)
     for part in parts:
         if part.kind in ("v", "e", "h") and part.nodes[0] == part.nodes[1]:
             raise NetlistError(f"{name}: both ends are the node {part.nodes[0]}: a voltage source that is "

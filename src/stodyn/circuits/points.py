@@ -24,9 +24,9 @@ def rates(network: Network, t: np.ndarray, x: np.ndarray) -> np.ndarray:
     """f (points, n) at times (points,) and states (points, n)."""
     y = _grounded(x)
     currents = [group.value(y, np) for group in network.groups]
-    given = network.source_signs * sources_at(network, t)[:, network.source_columns]
+    sources = network.source_signs * sources_at(network, t)[:, network.source_columns]
     both = (side * i for i in (*currents, *network.flickering(currents, y, np)) for side in (-1.0, 1.0))
-    values = [given, *both, *(-q.value(y, np) for q in network.charges)]
+    values = [sources, *both, *(-q.value(y, np) for q in network.charges)]
     linear, spread = network.matrices
     return _times(linear, x) + _times(spread, np.concatenate(values, axis=1))
 
@@ -39,11 +39,11 @@ def slopes(network: Network, x: np.ndarray) -> np.ndarray:
     more, louder = network.flicker_slopes(currents, y)
     values = [slope * factor for current, factor in zip(currents, louder, strict=True) for slope in current.slopes]
     values += [slope for group in network.charges for slope in group.current(y).slopes] + more
-    found = np.zeros((len(x), n * n))
-    found[:, places] = constant
+    matrices = np.zeros((len(x), n * n))
+    matrices[:, places] = constant
     if values:
-        found[:, places] += _times(stamp, np.concatenate(values, axis=1))
-    return found.reshape(len(x), n, n)
+        matrices[:, places] += _times(stamp, np.concatenate(values, axis=1))
+    return matrices.reshape(len(x), n, n)
 
 
 def intensities(network: Network, t: np.ndarray, x: np.ndarray) -> np.ndarray:
@@ -79,9 +79,9 @@ def noise_slopes(network: Network, channels: Channels, t: np.ndarray, x: np.ndar
     _add(power, channels.weights * intensity[:, channels.sources], channels.members)
     _add(rise, channels.weights[:, None] * rises[:, channels.sources, :n], channels.members)
     steep = factor[:, None, None] * rise / (2.0 * np.sqrt(np.where(power > 0.0, power, np.inf)))[..., None]
-    found = np.zeros((len(x), n, max(channels.total, 1), n))
-    found[:, channels.rows, channels.columns] = channels.coefficients[:, None] * steep[:, channels.columns]
-    return found
+    result = np.zeros((len(x), n, max(channels.total, 1), n))
+    result[:, channels.rows, channels.columns] = channels.coefficients[:, None] * steep[:, channels.columns]
+    return result
 
 
 def _times(matrix: Any, values: np.ndarray) -> np.ndarray:
@@ -93,6 +93,6 @@ def _grounded(x: np.ndarray) -> np.ndarray:
     return np.concatenate([x, np.zeros((len(x), 1))], axis=1)
 
 
-def _add(found: np.ndarray, values: np.ndarray, *places: np.ndarray) -> None:
+def _add(total: np.ndarray, values: np.ndarray, *places: np.ndarray) -> None:
     """Add values (points, entries) at their places in the other axes; values at the same place add up."""
-    np.add.at(found, (slice(None), *places), values)  # type: ignore[arg-type]
+    np.add.at(total, (slice(None), *places), values)  # type: ignore[arg-type]

@@ -25,7 +25,7 @@ NAME = re.compile(r"(?<![\w.])[a-z_][\w.]*+(?!\s*\()")
 CALLED = re.compile(r"(?<![\w.])([a-z_]\w*+)\s*\(")
 
 
-class Given:
+class Overrides:
     """The values given by the caller, the names of those already used, and the random values met while reading."""
 
     def __init__(self, values: Mapping[str, float]):
@@ -51,11 +51,11 @@ class Given:
 class Scope:
     """The names of one instance; parameters are computed when they are asked for."""
 
-    def __init__(self, block: Block, outer: Scope | None, given: dict[str, float], prefix: str,
+    def __init__(self, block: Block, outer: Scope | None, values: dict[str, float], prefix: str,
                  nodes: dict[str, str], path: dict[str, Position], netlist: Any):  # fmt: skip
         self.netlist = netlist
         self.block, self.outer, self.prefix, self.nodes, self.path = block, outer, prefix, nodes, path
-        self.known: dict[str, float] = dict(given)
+        self.known: dict[str, float] = dict(values)
         self.built: dict[str, Any] = {}
         self.needs: dict[str, tuple[str, ...]] = {}
         self.globals: set[str] = outer.globals if outer is not None else set()
@@ -97,12 +97,12 @@ class Scope:
     def _needed(self, text: str) -> tuple[str, ...]:
         """The names in an expression and in the functions of .func that it calls."""
         if text not in self.needs:
-            names, waiting, seen = dict[str, None](), [text], set[str]()
+            names, waiting, visited = dict[str, None](), [text], set[str]()
             while waiting:
                 this = waiting.pop()
                 names.update(dict.fromkeys(NAME.findall(this)))
-                for name in set(CALLED.findall(this)) - seen:
-                    seen.add(name)
+                for name in set(CALLED.findall(this)) - visited:
+                    visited.add(name)
                     own = self.function(name)
                     if own is not None:
                         waiting.append(own.body)
@@ -118,12 +118,12 @@ class Scope:
 
     def value(self, text: str, place: str = "") -> float:
         """The number that a word or an expression stands for; raises BadValue. `place` is the name of this value."""
-        given = self.netlist.given.get(place)
-        if given is not None:
-            return given
+        override = self.netlist.overrides.get(place)
+        if override is not None:
+            return override
         value = number(text)
         if value is None:
-            chance = None if not place else lambda name, law: self.netlist.given.chance(f"{name}({place})", law)
+            chance = None if not place else lambda name, law: self.netlist.overrides.chance(f"{name}({place})", law)
             value = evaluate(unbraced(text), Names(self.parameter, self.function, chance))
         if not math.isfinite(value):
             raise BadValue(f"{text} is not a finite number")
@@ -150,21 +150,21 @@ class Scope:
             scope = scope.outer
         if scope is None:
             raise NetlistError(f"{element}: there is no .model {name}{near(name, self.models())}", at)
-        kind, given, where = scope.block.models[name]
+        kind, parameters, where = scope.block.models[name]
         if kind not in kinds:
             raise NetlistError(f"{element}: .model {name} is a {kind}, expected {' or '.join(kinds)}", at)
         if name not in scope.built:
-            scope.built[name] = scope._built(name, kind, given, where)
+            scope.built[name] = scope._built(name, kind, parameters, where)
         return scope.built[name]
 
-    def _built(self, name: str, kind: str, given: dict[str, str], at: Position) -> Model:
+    def _built(self, name: str, kind: str, parameters: dict[str, str], at: Position) -> Model:
         """The numbers of a model, with defaults; refuses parameters that would change the answer, leaves out others."""
         known = MODELS[kind]
         numbers: dict[str, float] = {key: parameter.default for key, parameter in known.parameters.items()}
         named = set()
         places = {key: f"{self.prefix}{name}.{key}" for key in numbers}
-        outside = {key: "" for key in numbers if key not in given and places[key] in self.netlist.given.values}
-        for key, text in {**given, **outside}.items():
+        outside = {key: "" for key in numbers if key not in parameters and places[key] in self.netlist.overrides.values}
+        for key, text in {**parameters, **outside}.items():
             same = known.same.get(key, key)
             if same in known.refused:
                 value = self.number(text, f".model {name}: {key}", at)

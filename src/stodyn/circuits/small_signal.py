@@ -125,16 +125,16 @@ class SmallSignal:
         f = np.atleast_1d(np.asarray(frequency, float))
         if f.ndim != 1 or not (np.isfinite(f).all() and (f > 0.0).all()):
             raise ValueError(f"frequency: expected frequencies above 0 in Hz, got {frequency!r}")
-        seen = np.zeros(n, complex)
+        output = np.zeros(n, complex)
         for name, sign in ((node, 1.0), (reference, -1.0)):
             if name != "0":
-                seen[self.component(name)] += sign
+                output[self.component(name)] += sign
         M, J = network.small_signal(self.x)
         white = 2.0 * network.intensity(self.x, network.sources.at_rest(), np)
         flicker = self.flicker()
         transfers = np.empty((len(f), n + 1), complex)
         for k, frequency_k in enumerate(f):
-            transfers[k, :n] = direct.solved((2j * np.pi * frequency_k * M - J).T, seen)
+            transfers[k, :n] = direct.solved((2j * np.pi * frequency_k * M - J).T, output)
         transfers[:, n] = 0.0
         parts: dict[str, np.ndarray] = {}
         for loud in network.noises:

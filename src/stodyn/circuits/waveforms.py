@@ -33,7 +33,7 @@ ARGUMENTS = {
 }
 
 
-def completed(kind: str, given: Sequence[float], step: float | None, stop: float | None) -> tuple[float, ...]:
+def completed(kind: str, numbers: Sequence[float], step: float | None, stop: float | None) -> tuple[float, ...]:
     """The numbers of a waveform with SPICE's defaults for those not given; ValueError where they make no sense.
 
     sin    vo + va exp(-(t - td) theta) sin(2π freq (t - td) + phase°), before td as at td
@@ -42,25 +42,25 @@ def completed(kind: str, given: Sequence[float], step: float | None, stop: float
     pwl    straight lines through the points t1 v1 t2 v2 ..., constant before and after
     """
     if kind == "pwl":
-        if len(given) < 2 or len(given) % 2:
-            raise ValueError(f"pwl: expected pairs t1 v1 t2 v2 ..., got {len(given)} number(s)")
-        if len(given) > 2 * MOST_POINTS:
-            raise ValueError(f"pwl: {len(given) // 2:,} points, expected at most {MOST_POINTS:,}")
-        late = np.flatnonzero(np.diff(given[::2]) <= 0.0)
+        if len(numbers) < 2 or len(numbers) % 2:
+            raise ValueError(f"pwl: expected pairs t1 v1 t2 v2 ..., got {len(numbers)} number(s)")
+        if len(numbers) > 2 * MOST_POINTS:
+            raise ValueError(f"pwl: {len(numbers) // 2:,} points, expected at most {MOST_POINTS:,}")
+        late = np.flatnonzero(np.diff(numbers[::2]) <= 0.0)
         if len(late):
             k = 2 * int(late[0])
-            raise ValueError(f"pwl: times must increase, but {given[k + 2]:g} comes after {given[k]:g}")
-        return tuple(given)
+            raise ValueError(f"pwl: times must increase, but {numbers[k + 2]:g} comes after {numbers[k]:g}")
+        return tuple(numbers)
     names = ARGUMENTS[kind]
-    if not 2 <= len(given) <= len(names):
-        raise ValueError(f"{kind}: expected {' '.join(names)}, at least the first two, got {len(given)}")
+    if not 2 <= len(numbers) <= len(names):
+        raise ValueError(f"{kind}: expected {' '.join(names)}, at least the first two, got {len(numbers)}")
     missing: dict[str, float | None] = {
         "freq": None if stop is None else 1.0 / stop, "tr": step, "tf": step, "pw": stop, "per": math.inf, "tau1": step,
-        "td2": None if step is None else _at(given, 2, 0.0) + step, "tau2": step,
+        "td2": None if step is None else _at(numbers, 2, 0.0) + step, "tau2": step,
     }  # fmt: skip
     values = []
     for i, name in enumerate(names):
-        value = given[i] if i < len(given) else missing.get(name, 0.0)
+        value = numbers[i] if i < len(numbers) else missing.get(name, 0.0)
         if name in ("tr", "tf") and value == 0.0:
             value = step
         if value is None:
@@ -75,8 +75,8 @@ def completed(kind: str, given: Sequence[float], step: float | None, stop: float
     return tuple(values)
 
 
-def _at(given: Sequence[float], index: int, default: float) -> float:
-    return given[index] if index < len(given) else default
+def _at(numbers: Sequence[float], index: int, default: float) -> float:
+    return numbers[index] if index < len(numbers) else default
 
 
 class Sources:

@@ -35,7 +35,7 @@ def command(
         for a in answer.answers:
             screen.print(f"  {a.quantity}: {a.ours:.4g} ± {a.stderr:.1g}; the truth is {a.truth:.4g} (z = {a.z:+.1f})")
         screen.print(f"  {answer.run}, {seconds:.1f} s with compiling\n")
-    written = page.write(out, visits)
+    index = page.write(out, visits)
     if as_json:
         print_json(
             [
@@ -47,7 +47,7 @@ def command(
     screen.print(
         f"z is the distance from the truth in standard errors. The whole tour took {time.perf_counter() - began:.0f} s."
     )
-    screen.print(f"Open {written}: all pictures, numbers, and the code that made them.\n", soft_wrap=True)
+    screen.print(f"Open {index}: all pictures, numbers, and the code that made them.\n", soft_wrap=True)
     screen.print("Next: `stodyn methods` lists the methods; the README has twenty lines to start from.")
 
 

@@ -52,7 +52,7 @@ class Accounting(Wrapping, Method):
             B = jnp.reshape(call(own.noise, t, *self._user(own, before), params=params), (own.N, own.m))
             fed = fed + mean @ (B @ noise.W)
         if isinstance(inner, DrivenMechanical) and isinstance(self.method, Excited):
-            impulse = self.method.drawn(before, noise)[1]
+            impulse = self.method.draw(before, noise)[1]
             gamma = 0.5 * (inner.gamma(t, v, v, params) + inner.gamma(t + h, v, v, params))
             fed = fed + mean @ (gamma @ impulse)
         if own.load is not None:

@@ -80,8 +80,12 @@ def stepping(method: Any, argument: str = "method") -> Method:
         kind = type(method).__name__
         raise TypeError(f"{argument}: got a problem ({kind}). The problem comes first, then the method")
     if not isinstance(method, Method):
-        given = f"{method.name}, which takes the whole grid at once" if isinstance(method, Catalogued) else repr(method)
-        raise TypeError(f'{argument}: expected a method that makes steps, or its name, such as "Heun", got {given}')
+        description = (
+            f"{method.name}, which takes the whole grid at once" if isinstance(method, Catalogued) else repr(method)
+        )
+        raise TypeError(
+            f'{argument}: expected a method that makes steps, or its name, such as "Heun", got {description}'
+        )
     return method
 
 

@@ -67,10 +67,10 @@ class Excited(Wrapping, Method):
         y = self._output(problem, s)
         if self.is_direct:
             return self._shown(problem, t, self.method.start(problem.own, t, x[:-k], params), y, params), s
-        given = {"own": params, "noise": y}
-        return self.method.start(problem.given_y, t, x[:-k], given), s, y
+        inner_params = {"own": params, "noise": y}
+        return self.method.start(problem.given_y, t, x[:-k], inner_params), s, y
 
-    def drawn(self, state, noise):
+    def draw(self, state, noise):
         """The filter's state s after a step, and ∫y and ∫∫y over the step."""
         s = state[1]
         k, p = len(s), len(self.problem.coloured.C)
@@ -80,7 +80,7 @@ class Excited(Wrapping, Method):
 
     def step(self, problem, t, state, noise, params):
         (before, s), h = state[:2], noise.h
-        s_after, Y1, Y2 = self.drawn(state, noise)
+        s_after, Y1, Y2 = self.draw(state, noise)
         own_noise = without(noise, STREAM)
         shown = self.method.read(before)
         (y, z), v = problem.split(shown[: problem.N]), problem.split(shown[problem.N : 2 * problem.N])[0]
@@ -94,9 +94,9 @@ class Excited(Wrapping, Method):
             η_after = ((1 - αf) * at_end + αf * at_start - αm * η) / (1 - αm)
             in_x = Y2 - h**2 * ((0.5 - β) * η + β * η_after)
             in_v = Y1 - h * ((1 - γ) * η + γ * η_after)
-            given, later = ({"own": params, "noise": value} for value in (at_start, at_end))
+            inner_params, later = ({"own": params, "noise": value} for value in (at_start, at_end))
             after, report = self.method.step(
-                problem.given_y, t, before, own_noise, given, later=later, push=(b @ in_x, b @ in_v)
+                problem.given_y, t, before, own_noise, inner_params, later=later, push=(b @ in_x, b @ in_v)
             )
             now = (after, s_after, η_after)
         # Steps of another length would draw from the wrong law; runs refuse them before they begin.

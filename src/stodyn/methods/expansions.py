@@ -252,12 +252,12 @@ class _Galerkin(_Chaos):
         def at_nodes(t, weights):
             return np.einsum("kl,tln->tkn", weights, forcing.values(t).reshape(len(t), -1, n))
 
-        def given(some: slice) -> Forcing:
+        def forcing_at(some: slice) -> Forcing:
             if len(blocks) == 1 and blocks[0] == 0:  # a source without parameters is evaluated once for all nodes
                 return forcing
             return Forcing(lambda t: at_nodes(t, phi[some][:, blocks]), np.arange(n))
 
-        states = states_at(problem, grid.points, times, self.order, self.rtol, phi @ start, given)[saved]
+        states = states_at(problem, grid.points, times, self.order, self.rtol, phi @ start, forcing_at)[saved]
         record |= {"solved": f"decoupled at {grid.spelling}: mass is {record['structure']['mass']} and matrix "
                              f"{record['structure']['matrix']}, the basis a tensor product",
                    "projection_error": max(off_s, off_x)}  # fmt: skip

@@ -167,19 +167,23 @@ class _OverEqualSteps(Wrapping, Method):
 
     def start(self, problem, t, x, params):
         n = self.own.n
-        return self.base.start(self.own, t, x[:n], self._given(params, jnp.zeros(len(self.problem.noise.C)))), x[n:]
+        return self.base.start(self.own, t, x[:n], self._inner_params(params, jnp.zeros(len(self.problem.noise.C)))), x[
+            n:
+        ]
 
     def step(self, problem, t, state, noise, params):
         before, s = state
         transition, root = self.law
         k = len(s)
-        drawn = transition @ s + root @ noise.aux["coloured"]
-        after, report = self.base.step(self.own, t, before, without(noise, "coloured"), self._given(params, drawn[k:]))
+        joint = transition @ s + root @ noise.aux["coloured"]
+        after, report = self.base.step(
+            self.own, t, before, without(noise, "coloured"), self._inner_params(params, joint[k:])
+        )
         right = jnp.abs(noise.h - self.dt) <= 1e-6 * self.dt  # steps of another length have another law
-        return (after, drawn[:k]), report._replace(ok=jnp.asarray(report.ok) & right)
+        return (after, joint[:k]), report._replace(ok=jnp.asarray(report.ok) & right)
 
     def read(self, state):
         return jnp.concatenate([self.base.read(state[0]), state[1]])
 
-    def _given(self, params, y):
+    def _inner_params(self, params, y):
         return {"own": params, "noise": y}

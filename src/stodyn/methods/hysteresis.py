@@ -33,16 +33,16 @@ class Hysteresis(Wrapping, Method):
     def start(self, problem, t, x, params):
         z = x[2 * problem.N :]
         return self.method.start(
-            problem.given_z, t, x[: 2 * problem.N], self._given(params, z, jnp.zeros_like(z), 0.0)
+            problem.given_z, t, x[: 2 * problem.N], self._inner_params(params, z, jnp.zeros_like(z), 0.0)
         ), z
 
     def step(self, problem, t, state, noise, params, *, later=None, push=None):
         before, z = state
         N, h = problem.N, noise.h
         r = problem.rates(self.method.read(before)[N : 2 * N], z)
-        given = self._given(params, z, r, jnp.zeros_like(h))
-        at_end = self._given(params if later is None else later, z, r, h)
-        after, report = self.method.step(problem.given_z, t, before, noise, given, later=at_end, push=push)
+        inner_params = self._inner_params(params, z, r, jnp.zeros_like(h))
+        at_end = self._inner_params(params if later is None else later, z, r, h)
+        after, report = self.method.step(problem.given_z, t, before, noise, inner_params, later=at_end, push=push)
         v = self.method.read(after)[N : 2 * N]
         z_after = problem.after(z, r, v, h)
         off = jnp.abs(z_after - z - 0.5 * h * (r + problem.rates(v, z_after)))
@@ -54,5 +54,5 @@ class Hysteresis(Wrapping, Method):
     def read(self, state):
         return jnp.concatenate([self.method.read(state[0]), state[1]])
 
-    def _given(self, params, z, r, h):
+    def _inner_params(self, params, z, r, h):
         return {"own": params, "z": z, "r": r, "h": jnp.asarray(h, z.dtype)}

@@ -45,8 +45,8 @@ def has_diagonal_damping(problem: Hamiltonian) -> bool:
     damped = [k for k in range(problem.m + 1) if not problem.depends(k, "push").zero]
     with jax.enable_x64(True):
         _, p = problem.split(problem.example_start())
-        given = p, problem.example_params()
-        return all(is_zero_off_diagonal(functools.partial(damping_matrix, problem, k), *given) for k in damped)
+        arguments = p, problem.example_params()
+        return all(is_zero_off_diagonal(functools.partial(damping_matrix, problem, k), *arguments) for k in damped)
 
 
 def damping(problem: Hamiltonian, t: Any, p: Any, params: Any) -> Any:
@@ -132,7 +132,7 @@ sampling, Appl. Math. Res. eXpress (2013) 34-56"
     def step(self, problem, t, x, noise, params):
         h, (q, p) = noise.h, problem.split(x)
         γ = damping(problem, t + 0.5 * h, p, params)
-        drawn, passed = list(self._increments(noise)), 0.0
+        increments, passed = list(self._increments(noise)), 0.0
         for piece in self.pieces:
             c = 1.0 / self.pieces.count(piece)
             if piece == "A":
@@ -141,8 +141,8 @@ sampling, Appl. Math. Res. eXpress (2013) 34-56"
             elif piece == "B":
                 p = p + c * h * problem.pull(0, t + passed * h, q, p, params)
             else:
-                middle = t + (0.5 if c == 1.0 else 0.25 + 0.5 * (len(drawn) == 1)) * h
-                _, kick = problem.kick(middle, q, p, params, drawn.pop(0))
+                middle = t + (0.5 if c == 1.0 else 0.25 + 0.5 * (len(increments) == 1)) * h
+                _, kick = problem.kick(middle, q, p, params, increments.pop(0))
                 p = jnp.exp(-c * h * γ) * p + jnp.sqrt(mean_decay(2.0 * c * h * γ)) * kick
         return problem.wrap(jnp.concatenate([q, p])), EXPLICIT
 

@@ -265,14 +265,14 @@ class Solution:
         self.functions: dict[tuple[int, str], Callable[..., Array]] = {}
         self.report = EXPLICIT
         waiting = [node for pair in self.nodes.values() for node in pair] if unread else [*self._nodes(stages.last)]
-        seen: dict[Node, tuple[Node, ...]] = {}
+        reads: dict[Node, tuple[Node, ...]] = {}
         while waiting:
             node = waiting.pop()
-            if node not in seen:
-                seen[node] = tuple(dict.fromkeys(self._reads(node)))
-                waiting += seen[node]
-        order = {node: None for pair in self.nodes.values() for node in pair if node in seen}
-        for block in coupling.blocks({node: seen[node] for node in order}):
+            if node not in reads:
+                reads[node] = tuple(dict.fromkeys(self._reads(node)))
+                waiting += reads[node]
+        order = {node: None for pair in self.nodes.values() for node in pair if node in reads}
+        for block in coupling.blocks({node: reads[node] for node in order}):
             self._solve(block)
 
     def _nodes(self, row: Sums) -> tuple[Node, Node]:

@@ -71,14 +71,14 @@ projection, Solving Ordinary Differential Equations II (1996)"
         return self if self.area is not None else self(area=cheapest(problem, self.order, h))
 
     def start(self, problem, t, x, params):
-        seen, N = super().start(problem, t, x, params), problem.N
-        φ, λ = problem.joints.accelerated(t, seen[:N], seen[N : 2 * N], params)
-        return seen, φ, λ
+        components, N = super().start(problem, t, x, params), problem.N
+        φ, λ = problem.joints.accelerated(t, components[:N], components[N : 2 * N], params)
+        return components, φ, λ
 
     def step(self, problem, t, state, noise, params):
-        seen, φ, filtered = state
+        components, φ, filtered = state
         joints, N, h = problem.joints, problem.N, noise.h
-        q, v = seen[:N], seen[N : 2 * N]
+        q, v = components[:N], components[N : 2 * N]
         αm, αf, β, γ = StochasticAlpha(rho=self.rho).coefficients(h)
         fields = Fields(problem, q[:0], params, self.order)
         x_kick, v_kick, N_kick = noise_terms(fields, (t, q, v), noise, γ, self.order)
@@ -109,7 +109,11 @@ projection, Solving Ordinary Differential Equations II (1996)"
         elif problem.impulses:
             λ_after = joints.accelerated(t_after, q_after, v_after, params)[1]
             Λ = 0.5 * h * (λ + λ_after) + _noise_of_impulses(problem, t, q, v, noise, params)
-        return (shown(problem, t_after, q_after, v_after, impulses(problem, seen) + Λ, params), φ, filtered), report
+        return (
+            shown(problem, t_after, q_after, v_after, impulses(problem, components) + Λ, params),
+            φ,
+            filtered,
+        ), report
 
     def read(self, state):
         return state[0]

@@ -170,20 +170,23 @@ class _RattleAlpha(Constrained):
         if isinstance(problem, DrivenMechanical):
             raise TypeError(f"{self.name} cannot step a system with coloured noise as it is; take the method that "
                             "method.prepared(problem, h) returns")  # fmt: skip
-        seen = super().start(problem, t, x, params)
+        components = super().start(problem, t, x, params)
         N = problem.N
-        φ = problem.joints.free.acceleration(t, seen[:N], seen[N : 2 * N], seen[:0], params)
-        return seen, φ
+        φ = problem.joints.free.acceleration(t, components[:N], components[N : 2 * N], components[:0], params)
+        return components, φ
 
     def step(self, problem, t, state, noise, params, *, later=None, push=None):
         """A step; `later` are the parameters at its end, and `push` is added to q' and v' (methods.excited)."""
-        seen, φ = state
-        q, v = seen[: problem.N], seen[problem.N : 2 * problem.N]
-        kicks, given = self._kicks(problem, t, q, v, noise, params), (params, params if later is None else later)
+        components, φ = state
+        q, v = components[: problem.N], components[problem.N : 2 * problem.N]
+        kicks, params_at_ends = (
+            self._kicks(problem, t, q, v, noise, params),
+            (params, params if later is None else later),
+        )
         if push is not None:
             kicks = dataclasses.replace(kicks, x=kicks.x + push[0], u=kicks.u + push[1])
-        φ, q, v, Λ, report = _moved(kicks, self, problem, t, q, v, φ, given)
-        return (shown(problem, t + noise.h, q, v, impulses(problem, seen) + Λ, given[1]), φ), report
+        φ, q, v, Λ, report = _moved(kicks, self, problem, t, q, v, φ, params_at_ends)
+        return (shown(problem, t + noise.h, q, v, impulses(problem, components) + Λ, params_at_ends[1]), φ), report
 
     def read(self, state):
         return state[0]
@@ -251,12 +254,12 @@ def _shifts(problem: Mechanical) -> bool:
     return (facts.noise_on_t or facts.noise_on_x) and not facts.noise_on_v
 
 
-def _moved(kicks, method, problem, t, q, v, φ, given):
+def _moved(kicks, method, problem, t, q, v, φ, params_at_ends):
     """φ', q', v', ΔΛ and the report of the step: Newton's method finds φ' and Λ1, on which Λ2 depends linearly.
 
-    `given` are the parameters at the start and at the end of the step.
+    `params_at_ends` are the parameters at the start and at the end of the step.
     """
-    before, params = given
+    before, params = params_at_ends
     αm, αf, β, γ = _coefficients(method.rho)
     joints: Joints = problem.joints
     free, none, N, h, frame = joints.free, q[:0], problem.N, kicks.h, kicks.frame

@@ -713,9 +713,9 @@ class _ManyChannels(_Stiff):
         return step.end(h, step.stage(t + h, known, a, guess=Z))
 
     def _from_differences(self, step, s, a, early, Z, g0, J, root):
-        def channel(carry, given):
+        def channel(carry, inputs):
             total, report = carry
-            kick, row = given
+            kick, row = inputs
             H, solved = step.solve(s, early + kick, a, guess=Z)
             return (total + step.problem.push(step.g(s, H) - g0, row), report.joined(solved)), None
 
@@ -726,9 +726,9 @@ class _ManyChannels(_Stiff):
         return total
 
     def _from_pairs(self, step, s, a, early, Z, g0, J, root):
-        def channel(carry, given):
+        def channel(carry, inputs):
             total, report = carry
-            kick, unit = given
+            kick, unit = inputs
             ahead, solved_ahead = step.solve(s, early + kick, a, guess=Z)
             behind, solved_behind = step.solve(s, early - kick, a, guess=Z)
             change = 0.5 * root * step.problem.push(step.g(s, ahead) - step.g(s, behind), unit)

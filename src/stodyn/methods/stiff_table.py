@@ -185,13 +185,13 @@ class StiffTable(Table):
         return dict(zip(("f'g", "g'f", "g''(g,g)/2", "g'g'g"), map(float, errors), strict=True))
 
 
-def _rows(name: str, given: Any) -> Matrix:
+def _rows(name: str, rows: Any) -> Matrix:
     """The rows as tuples of exact numbers; a float counts as the fraction it is."""
     try:
-        return tuple(tuple(_exact(x) for x in row) for row in given)
+        return tuple(tuple(_exact(x) for x in row) for row in rows)
     except (TypeError, ValueError, OverflowError):
         raise ValueError(
-            f"{name}: expected rows of integers, fractions, surds (numerics.surd.sqrt) or finite floats, got {given!r}"
+            f"{name}: expected rows of integers, fractions, surds (numerics.surd.sqrt) or finite floats, got {rows!r}"
         ) from None
 
 

@@ -94,7 +94,7 @@ class _Striking(Wrapping, Method):
         def struck(now):
             gone, x, after, k, (share, which, _), reports = now
             begin, length = t + gone * h, jnp.maximum(1.0 - gone, LEAST) * h
-            normals = self._drawn(key, k, own.m, x.dtype)
+            normals = self._normals_at_rest(key, k, own.m, x.dtype)
             place = _place(problem, length, x, self.method.read(after), share, params, begin, normals.pop(""))
             when = begin + share * length
             hit = [problem.after(i, gauge, when, problem.onto(gauge, when, place, params), params)
@@ -125,15 +125,15 @@ class _Striking(Wrapping, Method):
         counted = counts + jnp.stack([k, at_wall.astype(np.int32)])
         return (after, counted), Report(*reports) if report.ok is not True else report
 
-    def _drawn(self, key: tuple[Array, Array], k: Array, m: int, dtype: Any) -> dict[str, Array]:
+    def _normals_at_rest(self, key: tuple[Array, Array], k: Array, m: int, dtype: Any) -> dict[str, Array]:
         """The normals of rest number k: those of its step by their streams, and under "" m for the velocity."""
         wanted = {**self.method.needs.normals(m), "": m}
         pairs = (sum(wanted.values()) + 1) // 2
         numbers = k.astype(np.uint64) * np.uint64(pairs) + jnp.arange(pairs, dtype=np.uint64)
         both = counter.pair(key, np.uint32(0), jnp.zeros_like(numbers), numbers)
-        drawn, by_stream = jnp.concatenate(both).astype(dtype), {}
+        normals, by_stream = jnp.concatenate(both).astype(dtype), {}
         for name, count in wanted.items():
-            by_stream[name], drawn = drawn[:count], drawn[count:]
+            by_stream[name], normals = normals[:count], normals[count:]
         return by_stream
 
 

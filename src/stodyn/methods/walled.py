@@ -51,7 +51,7 @@ class _Walled(Wrapping, Method):
     def step(self, problem, t, state, noise, params):
         own = without(noise, STREAM) if self.sides else noise
         after, report = self.method.step(problem.problem, t, state, own, params)
-        drawn = iter(noise.aux[STREAM]) if self.sides else iter(())
+        normals = iter(noise.aux[STREAM]) if self.sides else iter(())
         for i, velocity, low, high in problem.places:
             if velocity >= 0:
                 after = _mirrored(after, i, velocity, low, high, problem.walls.restitution)
@@ -59,17 +59,17 @@ class _Walled(Wrapping, Method):
             y = after[i]
             if self.sides:
                 (row,) = problem.problem.noise_rows(t, state, params, (i,))
-                y = _lifted(state[i], y, noise.h * jnp.sum(jnp.asarray(row, y.dtype) ** 2), low, high, drawn)
+                y = _lifted(state[i], y, noise.h * jnp.sum(jnp.asarray(row, y.dtype) ** 2), low, high, normals)
             after = after.at[i].set(folded(y, low, high))
         return after, report
 
 
-def _lifted(x: Any, y: Any, v: Any, low: float, high: float, drawn: Iterator) -> Any:
-    """y moved by the distance to which the bridge from x to y passes beyond the walls; `drawn` gives the normals."""
+def _lifted(x: Any, y: Any, v: Any, low: float, high: float, normals: Iterator) -> Any:
+    """y moved by the distance to which the bridge from x to y passes beyond the walls; `normals` gives the draws."""
 
     def largest(sign: float) -> Any:
         """The maximum of sign times the bridge."""
-        square = next(drawn) ** 2 + next(drawn) ** 2
+        square = next(normals) ** 2 + next(normals) ** 2
         return 0.5 * (sign * (x + y) + jnp.sqrt((x - y) ** 2 + v * square))
 
     up = jnp.maximum(low + largest(-1.0), 0.0) if math.isfinite(low) else 0.0

@@ -29,7 +29,7 @@ class Model:
             stationary_density(x)    numbers of any shape -> the same shape
 
         and others that the system has. They refer to a fixed start.
-    given : mapping
+    overrides : mapping
         The parameters that differ from the defaults.
 
     Examples
@@ -43,11 +43,11 @@ class Model:
 
     build: Callable[..., Any]
     answers: Mapping[str, Callable[..., Any]] = dataclasses.field(default_factory=dict)
-    given: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    overrides: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self):
         signature = inspect.signature(self.build).parameters
-        for name in self.given:
+        for name in self.overrides:
             if name not in signature:
                 raise TypeError(f"{self.name} has no parameter {name!r}; it has {', '.join(signature)}")
         for quantity, function in self.answers.items():
@@ -66,8 +66,8 @@ class Model:
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """Name -> value: the defaults, overridden by the given parameters."""
-        return {name: p.default for name, p in inspect.signature(self.build).parameters.items()} | dict(self.given)
+        """Name -> value: the defaults, replaced by `overrides`."""
+        return {name: p.default for name, p in inspect.signature(self.build).parameters.items()} | dict(self.overrides)
 
     @functools.cached_property
     def problem(self) -> Any:
@@ -95,7 +95,7 @@ class Model:
 
     def __call__(self, **parameters: Any) -> "Model":
         """The same system with other parameters."""
-        return dataclasses.replace(self, given=dict(self.given) | parameters)
+        return dataclasses.replace(self, overrides=dict(self.overrides) | parameters)
 
 
 def _keywords(function: Callable[..., Any]) -> list[str]:

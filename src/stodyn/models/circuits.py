@@ -230,8 +230,8 @@ def _ladder(nodes, capacitance, coupling):
 def equilibrium(*, nodes, capacitance, coupling, gain, kelvin):
     """The stationary covariance (n, n): kT C⁻¹ for the nodes, with the amplifier following the last node."""
     _, C = _ladder(nodes, capacitance, coupling)
-    seen = np.concatenate([np.eye(nodes), gain * np.eye(nodes)[-1:]])
-    return BOLTZMANN * kelvin / NANO * seen @ np.linalg.inv(C) @ seen.T
+    outputs = np.concatenate([np.eye(nodes), gain * np.eye(nodes)[-1:]])
+    return BOLTZMANN * kelvin / NANO * outputs @ np.linalg.inv(C) @ outputs.T
 
 
 RECTIFIER = Model(rectifier)

@@ -132,7 +132,7 @@ def _radius(u: Array) -> Array:
     return jnp.sqrt(w)
 
 
-def drawn(key: tuple[Array, Array], stream: str, paths: Array, first: int, count: int) -> Array:
+def normals(key: tuple[Array, Array], stream: str, paths: Array, first: int, count: int) -> Array:
     """The normals of some paths from number `first` on, (count, paths)."""
     pairs = jnp.asarray(first // 2, np.uint64) + jnp.arange(count // 2 + 1, dtype=np.uint64)
     halves = jax.vmap(lambda number: jnp.stack(pair(key, STREAMS[stream], paths, number)))(pairs)
@@ -143,10 +143,10 @@ def drawn(key: tuple[Array, Array], stream: str, paths: Array, first: int, count
 def _trace(words: int) -> core.ClosedJaxpr:
     word, long = jax.ShapeDtypeStruct((), np.uint32), jax.ShapeDtypeStruct((), np.uint64)
     with jax.enable_x64(True):
-        return jax.make_jaxpr(lambda *given: pair(given[:words], *given[words:]))(*[word] * (words + 1), long, long)
+        return jax.make_jaxpr(lambda *inputs: pair(inputs[:words], *inputs[words:]))(*[word] * (words + 1), long, long)
 
 
 def entries(graph: Graph, key: Sequence[Entry], stream: Entry, path: Entry, number: Entry) -> list[Entry]:
     """`pair` as two entries of a graph."""
-    given = unflatten([*key, stream, path, number], [()] * (len(key) + 3))
-    return [half[()] for half in scalarised(_trace(len(key)), given, graph)]
+    inputs = unflatten([*key, stream, path, number], [()] * (len(key) + 3))
+    return [half[()] for half in scalarised(_trace(len(key)), inputs, graph)]

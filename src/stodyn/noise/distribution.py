@@ -424,8 +424,8 @@ def distribution(source: Any, name: str) -> Distribution:
         return known[source.dist.name]()
     if source.dist.name == "lognorm" and location == 0.0:
         return LogNormal(np.log(scale), shapes[0])
-    given = ", ".join(f"{value:g}" for value in (*shapes, location, scale))
-    return _Law(source, f"{source.dist.name}({given})")
+    numbers = ", ".join(f"{value:g}" for value in (*shapes, location, scale))
+    return _Law(source, f"{source.dist.name}({numbers})")
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -13,7 +13,7 @@ from jax.extend import core
 
 from stodyn.arguments import checks_arguments
 from stodyn.noise import counter
-from stodyn.noise.source import Source, drawn
+from stodyn.noise.source import Source, checked_draws
 from stodyn.noise.stream import STREAMS
 from stodyn.noise.uniforms import normals_of
 from stodyn.numerics.printing.points import AtPoints
@@ -68,7 +68,7 @@ class FromNormals(Source):
         return self._at(normals_of(rng, size, self.normals))
 
     def draw(self, rng, paths, name):
-        return drawn(self(rng, len(paths)), len(paths), name)
+        return checked_draws(self(rng, len(paths)), len(paths), name)
 
     def of_paths(self, seed: int, first: int, last: int) -> np.ndarray:
         """The draws of the paths from `first` to `last`, from the normals that a GPU computes for them by counting."""

@@ -259,9 +259,9 @@ class Signature(Approximation):
                 words[word] = S[pattern][index]
         return dataclasses.replace(WZ.increment(h, normals, m), II=S[1, 1], words=words)
 
-    def _areas(self, d, H: Array, drawn: Array, m: int) -> Array:
+    def _areas(self, d, H: Array, normals: Array, m: int) -> Array:
         """R of every substep, (K, m, m)."""
-        η, ζ = jnp.split(drawn, [self.K * m])
+        η, ζ = jnp.split(normals, [self.K * m])
         pairs = np.triu_indices(m, 1)
         upper = jnp.zeros((self.K, m, m), H.dtype).at[:, *pairs].set(ζ.reshape(self.K, -1))
         upper = jnp.sqrt(d / 5) * _pairs(H, η.reshape(self.K, m)) + d / math.sqrt(20) * upper

@@ -47,10 +47,10 @@ def states(key: np.ndarray, paths: ArrayLike, implementation: str | None = None)
 
     Where the last group is not full, it is filled up with the paths that follow the last one.
     """
-    given = np.atleast_1d(np.asarray(paths, dtype=np.uint64))
-    more = -given.size % LANES
-    further = given[-1:] + np.arange(1, more + 1, dtype=np.uint64)
-    numbers = np.concatenate([given, further]) if more else np.ascontiguousarray(given)
+    own_numbers = np.atleast_1d(np.asarray(paths, dtype=np.uint64))
+    more = -own_numbers.size % LANES
+    further = own_numbers[-1:] + np.arange(1, more + 1, dtype=np.uint64)
+    numbers = np.concatenate([own_numbers, further]) if more else np.ascontiguousarray(own_numbers)
     if _is_compiled(implementation):
         from stodyn.noise import path_normals_code
 
@@ -90,8 +90,8 @@ def rows(
 ) -> np.ndarray:
     """The normals of consecutive paths from the first step on: [step][channel][path]."""
     numbers = range(first_path, first_path + paths)
-    drawn = fill(states(key(seed, stream), numbers, implementation), steps * channels, implementation)
-    return drawn.reshape(steps, channels, -1)[:, :, :paths]
+    normals = fill(states(key(seed, stream), numbers, implementation), steps * channels, implementation)
+    return normals.reshape(steps, channels, -1)[:, :, :paths]
 
 
 def fill_address() -> int:

@@ -35,11 +35,11 @@ class Compiled(NamedTuple):
 
 
 @compiling.once
-def compiled(way: str | None = None) -> Compiled:
-    """Both functions for this processor, compiled once in a process; `way` is chosen by the processor."""
+def compiled(layout: str | None = None) -> Compiled:
+    """Both functions for this processor, compiled once in a process; `layout` is chosen by the processor."""
     wide = compiling.processor().register == 8
     machine = compiling.compiled(
-        text(way or (VECTOR if wide else INTERLEAVED), WIDE if wide else ""), [FILL, SEED], level=2
+        text(layout or (VECTOR if wide else INTERLEAVED), WIDE if wide else ""), [FILL, SEED], level=2
     )
     fill, seed = machine.address(FILL), machine.address(SEED)
     pointer, count = ctypes.c_void_p, ctypes.c_int64
@@ -52,9 +52,9 @@ def compiled(way: str | None = None) -> Compiled:
     )
 
 
-def text(way: str, attributes: str = "") -> str:
+def text(layout: str, attributes: str = "") -> str:
     """The text of the whole module that is compiled; `attributes` are the processor's."""
-    fill = _interleaved() if way == INTERLEAVED else _vector(attributes)
+    fill = _interleaved() if layout == INTERLEAVED else _vector(attributes)
     return "\n".join([_tables(), elementary.definitions({"exp", "log1p"}, 1), _finish(), _seed(), fill])
 
 

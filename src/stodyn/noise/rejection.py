@@ -53,7 +53,7 @@ class Rejection:
 
     def __call__(self, rng: np.random.Generator, size: int) -> np.ndarray:
         lower, upper = np.atleast_1d(self.lower), np.atleast_1d(self.upper)
-        accepted, missing, drawn = [np.empty((0, len(lower)))], size, 0
+        accepted, missing, draws = [np.empty((0, len(lower)))], size, 0
         while missing > 0:
             x = lower + (upper - lower) * rng.random((max(4 * missing, 64), len(lower)))
             height = np.asarray(self.density(x), float)
@@ -63,7 +63,7 @@ class Rejection:
                 bad = height[~((height >= 0) & (height <= self.bound))][0]
                 raise ValueError(f"density: found {bad:.6g}, expected values from 0 to bound = {self.bound:.6g}")
             accepted.append(x[rng.random(len(x)) * self.bound < height][:missing])
-            missing, drawn = missing - len(accepted[-1]), drawn + len(x)
-            if drawn > 10_000_000 and missing == size:
-                raise ValueError(f"density: none of {drawn} points was accepted; the box or the bound is far too large")
+            missing, draws = missing - len(accepted[-1]), draws + len(x)
+            if draws > 10_000_000 and missing == size:
+                raise ValueError(f"density: none of {draws} points was accepted; the box or the bound is far too large")
         return np.concatenate(accepted)

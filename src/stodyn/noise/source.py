@@ -57,7 +57,7 @@ class Source(ABC):
         return (self,)
 
     @property
-    def given(self) -> Any:
+    def argument(self) -> Any:
         """The argument that gives a problem this source."""
         return self
 
@@ -80,7 +80,7 @@ class Fixed(Source):
         return self.value
 
     @property
-    def given(self):
+    def argument(self):
         return self.value
 
     def mapped(self, function):
@@ -159,11 +159,11 @@ class _FromDistribution(Source):
         arguments = (*law.args, *law.kwds.values()) if hasattr(law, "args") else ()
         own = np.broadcast_shapes(*map(np.shape, arguments))
         if isinstance(rng, Uniforms) and self.ppf is not None:
-            return drawn(np.asarray(self.ppf(rng.take(size, own)), float), size, name)
+            return checked_draws(np.asarray(self.ppf(rng.take(size, own)), float), size, name)
         values = np.asarray(law.rvs(size=(size, *own) if own else size, random_state=rng), float)
         if size == 1 and values.shape[:1] != (1,):
             values = values[None]  # scipy drops the axis of a single draw of a vector
-        return drawn(values, size, name)
+        return checked_draws(values, size, name)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -173,7 +173,7 @@ class _FromFunction(Source):
     function: Callable
 
     def draw(self, rng, paths, name):
-        return drawn(np.asarray(self.function(rng, len(paths)), float), len(paths), name)
+        return checked_draws(np.asarray(self.function(rng, len(paths)), float), len(paths), name)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -224,13 +224,13 @@ class _Joined(Source):
         return np.concatenate([column.reshape(len(paths), -1) for column in columns], axis=1)
 
 
-def source_of(given: Any) -> Source:
+def source_of(value: Any) -> Source:
     """The source of the values that a user gave for a start or a parameter."""
-    if isinstance(given, Source):
-        return given
-    if hasattr(given, "rvs"):
-        return _FromDistribution(given)
-    return _FromFunction(given) if callable(given) else Fixed(given)
+    if isinstance(value, Source):
+        return value
+    if hasattr(value, "rvs"):
+        return _FromDistribution(value)
+    return _FromFunction(value) if callable(value) else Fixed(value)
 
 
 def sources_in(tree: Any) -> Any:
@@ -247,10 +247,10 @@ def joined(sources: Sequence[Source], names: Sequence[str] = ()) -> Source:
     """The source of vectors whose parts come from several sources, side by side."""
     if any(source.is_random for source in sources):
         return _Joined(tuple(sources), tuple(names))
-    return Fixed(np.concatenate([np.ravel(source.given) for source in sources]))
+    return Fixed(np.concatenate([np.ravel(source.argument) for source in sources]))
 
 
-def drawn(values: np.ndarray, size: int, name: str) -> np.ndarray:
+def checked_draws(values: np.ndarray, size: int, name: str) -> np.ndarray:
     """The values drawn for `size` paths, after a check of their shape and that they are finite."""
     if values.shape[:1] != (size,):
         raise ValueError(

@@ -94,7 +94,7 @@ class CountedNormals:
 
 
 _counted = jax.jit(
-    lambda key, name, paths, first, count: counter.drawn((key[0], key[1]), name, paths, first, count),
+    lambda key, name, paths, first, count: counter.normals((key[0], key[1]), name, paths, first, count),
     static_argnums=(1, 4),
 )
 
@@ -160,7 +160,7 @@ def _counting() -> compiling.Machine:
     result = graph.select(is_odd, second, first, np.float64)
     row = 8 * LANES
     taken, key = (w.load(w.at("%state", k * row), "i64") for k in (1, 2))
-    given = {
+    inputs = {
         "path": w.load("%state", w.type("uint64")),
         "key0": w.value(f"trunc i64 {key} to i32"),
         "key1": w.value(f"trunc i64 {w.whole('lshr', key, 32)} to i32"),
@@ -168,12 +168,12 @@ def _counting() -> compiling.Machine:
     }
 
     def value(node: Node) -> str:
-        return given[node.attr[0]]
+        return inputs[node.attr[0]]
 
     printer = Printer(w, [result], value)
     with w.counted(0, "%rows") as k, printer.scope():
         place = w.whole("add", taken, k)
-        given |= {"number": w.whole("lshr", place, 1), "is_odd": w.value(f"trunc i64 {place} to i1")}
+        inputs |= {"number": w.whole("lshr", place, 1), "is_odd": w.value(f"trunc i64 {place} to i1")}
         w.store(printer.read(result), w.at("%out", w.whole("mul", k, "%stride"), 8), w.type("float64"))
     behind = printer.spread(w.whole("add", taken, "%rows"), "uint64")
     w.store(behind, w.at("%state", row), w.type("uint64"))

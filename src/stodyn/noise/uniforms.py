@@ -17,22 +17,22 @@ class Uniforms(np.random.Generator):
     ----------
     bits : np.random.BitGenerator
         The generator of all other draws.
-    given : array (coordinates, paths)
+    coordinates : array (coordinates, paths)
         The uniforms; beyond the last coordinate they are pseudo-random. `taken` counts them.
     places : array (paths,) or None
         Uniforms in [0, 1) that choose a path's place in all lists of values; None: path i has place i.
     """
 
-    def __init__(self, bits: np.random.BitGenerator, given: np.ndarray, places: np.ndarray | None = None):
+    def __init__(self, bits: np.random.BitGenerator, coordinates: np.ndarray, places: np.ndarray | None = None):
         super().__init__(bits)
-        self.given, self.places, self.taken = given, places, 0
+        self.coordinates, self.places, self.taken = coordinates, places, 0
 
     def take(self, paths: int, shape: tuple[int, ...] = ()) -> np.ndarray:
         """The next uniforms of each path, (paths, *shape)."""
         first, self.taken = self.taken, self.taken + int(np.prod(shape))
-        if self.taken > len(self.given):
+        if self.taken > len(self.coordinates):
             return self.random((paths, *shape))
-        return self.given[first : self.taken, :paths].T.reshape(paths, *shape)
+        return self.coordinates[first : self.taken, :paths].T.reshape(paths, *shape)
 
     def chosen(self, values: np.ndarray) -> np.ndarray:
         """The values at the places of the paths."""

@@ -44,8 +44,8 @@ def is_affine(trace: core.ClosedJaxpr, moving: Sequence[bool]) -> bool:
     def apply(equation: Any, kinds: list[int]) -> list[int]:
         return [_kind(equation, kinds)] * len(equation.outvars)
 
-    given = [AFFINE if moves else FIXED for moves in moving]
-    return OTHER not in interpret(trace, given, apply, lambda _: FIXED)
+    inputs = [AFFINE if moves else FIXED for moves in moving]
+    return OTHER not in interpret(trace, inputs, apply, lambda _: FIXED)
 
 
 def _kind(equation: Any, kinds: list[int]) -> int:

@@ -70,13 +70,13 @@ class Band:
         _, (lower, upper, inverse) = lax.scan(eliminate, ((none,) * w, none), entries)
 
         def substitute(r: Array) -> Array:
-            def forward(before, given):
-                factors, right = given
+            def forward(before, inputs):
+                factors, right = inputs
                 y = right - sum(f * b for f, b in zip(factors, before, strict=True))
                 return (*before[1:], y), y
 
-            def backward(after, given):
-                coefficients, pivot, y = given
+            def backward(after, inputs):
+                coefficients, pivot, y = inputs
                 x = (y - sum(c * a for c, a in zip(coefficients, after, strict=True))) * pivot
                 return (x, *after[:-1]), x
 

@@ -34,7 +34,7 @@ def out_of_bounds(closed: core.ClosedJaxpr) -> str | None:
     """The first index of a trace that is known and out of bounds, in words; None where there is none."""
     faults: list[str] = []
 
-    def written(numbers: Any) -> Known:
+    def literal(numbers: Any) -> Known:
         return None if isinstance(numbers, jax.core.Tracer) else lambda: np.asarray(numbers)
 
     def apply(equation: Any, values: list[Known]) -> list[Known]:
@@ -51,7 +51,7 @@ def out_of_bounds(closed: core.ClosedJaxpr) -> str | None:
 
         return [functools.partial(lambda k: computed()[k], k) for k in range(len(equation.outvars))]
 
-    interpret(closed, [None] * len(closed.jaxpr.invars), apply, written, calls=INLINED)
+    interpret(closed, [None] * len(closed.jaxpr.invars), apply, literal, calls=INLINED)
     return faults[0] if faults else None
 
 

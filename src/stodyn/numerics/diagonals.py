@@ -32,8 +32,8 @@ def diagonal(function: Callable) -> Callable:
 
     def of_arguments(*arguments: Any) -> Any:
         closed = jax.make_jaxpr(function)(*arguments)
-        given: list[_Value] = [_InputValue(a) for a in jax.tree.leaves(arguments)]
-        (result,) = interpret(closed, given, _applied, _InputValue, calls=INLINED)
+        inputs: list[_Value] = [_InputValue(a) for a in jax.tree.leaves(arguments)]
+        (result,) = interpret(closed, inputs, _applied, _InputValue, calls=INLINED)
         return jnp.asarray(result.diagonal, closed.out_avals[0].dtype)
 
     return of_arguments

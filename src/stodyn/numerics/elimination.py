@@ -136,8 +136,8 @@ def _solution(a: Array, b: Array, order: Order) -> Array:
 
 
 @_solution.defjvp
-def _solution_derivative(order: Order, given: Any, changes: Any) -> tuple[Array, Array]:
-    (a, b), (da, db) = given, changes
+def _solution_derivative(order: Order, primals: Any, changes: Any) -> tuple[Array, Array]:
+    (a, b), (da, db) = primals, changes
     b = _evaluated_once(b)
     pivots = _decompose(_ordered(lax.stop_gradient(a), order))
     unsound = _is_unsound(a, _substitute(pivots, _ordered(b, order)), b)
@@ -152,8 +152,8 @@ def _inverted(a: Array, pivots: Pivots, unsound: Array, b: Array, order: Order) 
 
 
 @_inverted.defjvp
-def _inverted_derivative(order: Order, given: Any, changes: Any) -> tuple[Array, Array]:
-    (a, pivots, unsound, b), (da, _, _, db) = given, changes
+def _inverted_derivative(order: Order, primals: Any, changes: Any) -> tuple[Array, Array]:
+    (a, pivots, unsound, b), (da, _, _, db) = primals, changes
     x = _inverted(a, pivots, unsound, b, order)
     return x, _linear(a, pivots, unsound, db - da @ x, order)
 
@@ -178,9 +178,9 @@ def _determinant(a: Array, order: Order) -> Array:
 
 
 @_determinant.defjvp
-def _determinant_derivative(order: Order, given: Any, changes: Any) -> tuple[Array, Array]:
-    determinant = _determinant(*given, order)
-    return determinant, determinant * jnp.trace(jnp.linalg.solve(*given, *changes))
+def _determinant_derivative(order: Order, primals: Any, changes: Any) -> tuple[Array, Array]:
+    determinant = _determinant(*primals, order)
+    return determinant, determinant * jnp.trace(jnp.linalg.solve(*primals, *changes))
 
 
 @jax.jit

@@ -29,14 +29,14 @@ WIDEST = 8  # sums of up to this many products are written out there
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Instructions:
-    """A program for `given` numbers.
+    """A program for `inputs` numbers.
 
     base, divisor  (count,) operands of each instruction
     ends           (count + 1,) where its products begin and end in left, right
     fixed          how many numbers the array has from which left and divisor are taken; None: from the program's own
     """
 
-    given: int
+    inputs: int
     base: np.ndarray
     divisor: np.ndarray
     ends: np.ndarray
@@ -54,7 +54,7 @@ class Instructions:
     @property
     def size(self) -> int:
         """How many numbers there are: constants, given numbers and results."""
-        return LED + self.given + self.count
+        return LED + self.inputs + self.count
 
     @property
     def operations(self) -> int:
@@ -74,35 +74,35 @@ class Instructions:
         return digest.hexdigest()
 
     def __repr__(self) -> str:  # traces are told apart by it
-        return f"Instructions(given={self.given}, fixed={self.fixed}, {self._digest})"
+        return f"Instructions(given={self.inputs}, fixed={self.fixed}, {self._digest})"
 
     @functools.cached_property
     def grouped(self) -> _Grouped:
         return _grouped(self)
 
 
-def execute(program: Instructions, given: Array, fixed: Array | None = None) -> Array:
+def execute(program: Instructions, data: Array, fixed: Array | None = None) -> Array:
     """The numbers of a program: the constants, the given numbers, and the results."""
-    return execute_p.bind(given, *(() if fixed is None else (fixed,)), program=program)
+    return execute_p.bind(data, *(() if fixed is None else (fixed,)), program=program)
 
 
 execute_p = Primitive("execute_instructions")
 
 
 @execute_p.def_abstract_eval
-def _shape(given, *fixed, program):
-    return given.update(shape=(program.size,))
+def _shape(data, *fixed, program):
+    return data.update(shape=(program.size,))
 
 
-def _for_paths(given: Array, *fixed: Array, program: Instructions) -> Array:
+def _for_paths(data: Array, *fixed: Array, program: Instructions) -> Array:
     """The numbers of a program for arrays (numbers, paths)."""
-    paths = max(x.shape[1] for x in (given, *fixed))
-    numbers = led(jnp.broadcast_to(given, (len(given), paths)))
+    paths = max(x.shape[1] for x in (data, *fixed))
+    numbers = led(jnp.broadcast_to(data, (len(data), paths)))
     return _executed(program.grouped, numbers, *fixed)
 
 
-def _of_one(given: Array, *fixed: Array, program: Instructions) -> Array:
-    return _for_paths(*(x[:, None] for x in (given, *fixed)), program=program)[:, 0]
+def _of_one(data: Array, *fixed: Array, program: Instructions) -> Array:
+    return _for_paths(*(x[:, None] for x in (data, *fixed)), program=program)[:, 0]
 
 
 def _batched(arguments: Any, axes: Any, *, program: Instructions) -> tuple[Array, int]:
@@ -133,7 +133,7 @@ class _Grouped(NamedTuple):
 
 
 def _grouped(program: Instructions) -> _Grouped:
-    first, is_fixed = LED + program.given, program.fixed is not None
+    first, is_fixed = LED + program.inputs, program.fixed is not None
     mean = len(program.left) / max(program.count, 1)
     width = min(1 << max(round(math.log2(mean + 1.0)), 1), WIDEST)  # two at the least, to add results up
     groups: list[list[tuple[int, list[tuple[int, int]], int]]] = []

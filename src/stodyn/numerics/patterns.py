@@ -54,14 +54,14 @@ def rows_of_trace(closed: core.ClosedJaxpr) -> scipy.sparse.csr_array:
     first, *others = closed.jaxpr.invars
     n = int(np.prod(first.aval.shape))
     whole = scipy.sparse.csr_array(scipy.sparse.eye_array(n, dtype=bool))
-    given = [_of(first.aval, whole), *(_unknown(v.aval, n) for v in others)]
+    spreads = [_of(first.aval, whole), *(_unknown(v.aval, n) for v in others)]
 
     def apply(equation: Any, inputs: list[Spread]) -> list[Spread]:
         if all(x.known.all() for x in inputs):
             return [_constant(x, n) for x in _computed(equation, inputs)]
         return _applied(equation, inputs)
 
-    (rows,) = interpret(closed, given, apply, lambda numbers: _constant(numbers, n))
+    (rows,) = interpret(closed, spreads, apply, lambda numbers: _constant(numbers, n))
     return rows.on
 
 
@@ -127,23 +127,24 @@ def _spread_over(x: Spread, shape: tuple[int, ...]) -> Spread:
 
 def _between_entries(equation: Any, inputs: list[Spread]) -> Spread:
     out, name = equation.outvars[0].aval, equation.primitive.name
-    given = [_spread_over(x, out.shape) for x in inputs]
-    known = np.logical_and.reduce([x.known for x in given])
-    if name == "select_n" and given[0].known.all():
-        which = np.asarray(given[0].numbers, np.intp)
-        cases = [_masked(x.on, (which == k).ravel()) for k, x in enumerate(given[1:])]
-        return Spread(np.choose(which, [x.numbers for x in given[1:]]), np.choose(which, [x.known for x in given[1:]]),
+    spreads = [_spread_over(x, out.shape) for x in inputs]
+    known = np.logical_and.reduce([x.known for x in spreads])
+    if name == "select_n" and spreads[0].known.all():
+        which = np.asarray(spreads[0].numbers, np.intp)
+        cases = [_masked(x.on, (which == k).ravel()) for k, x in enumerate(spreads[1:])]
+        options = spreads[1:]
+        return Spread(np.choose(which, [x.numbers for x in options]), np.choose(which, [x.known for x in options]),
                       _joined(cases))  # fmt: skip
     zero = np.zeros(out.shape, bool)
     if name == "mul":
-        zero = given[0].is_zero() | given[1].is_zero()
+        zero = spreads[0].is_zero() | spreads[1].is_zero()
     elif name == "div":
-        zero = given[0].is_zero()
+        zero = spreads[0].is_zero()
     numbers = np.zeros(out.shape, out.dtype)
     if known.any():
-        (computed,) = _computed(equation, [dataclasses.replace(x, numbers=np.asarray(x.numbers)) for x in given])
+        (computed,) = _computed(equation, [dataclasses.replace(x, numbers=np.asarray(x.numbers)) for x in spreads])
         numbers = np.where(known, computed, numbers)
-    on = _joined([x.on for x in given])
+    on = _joined([x.on for x in spreads])
     return Spread(np.where(zero, 0, numbers), known | zero, _masked(on, ~zero.ravel()))
 
 
@@ -170,10 +171,12 @@ def _by_indices(equation: Any, inputs: list[Spread]) -> list[Spread]:
 
     def move(numbered: list[np.ndarray]) -> np.ndarray:
         moved = iter(numbered)
-        given = [places[k].numbers if k in places else next(moved) for k in range(len(inputs))]
+        operands = [places[k].numbers if k in places else next(moved) for k in range(len(inputs))]
         if name == "gather":
-            return given[0].ravel()[read_places(inputs[0].shape, given[1], equation.outvars[0].aval.shape, params)[0]]
-        return uncompiled.placed(name, given, params)
+            return operands[0].ravel()[
+                read_places(inputs[0].shape, operands[1], equation.outvars[0].aval.shape, params)[0]
+            ]
+        return uncompiled.placed(name, operands, params)
 
     return _moved(equation, [inputs[k] for k in arrays], move)
 

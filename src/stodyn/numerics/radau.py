@@ -212,10 +212,10 @@ def _sparse_steps(system: Linear, grid, states, first, last, h, method: Scheme) 
     for begin, end in _chunks(first, last, len(columns) * (method.stages + 2)):
         s = source(np.add.outer(grid[begin:end], method.c * h).ravel())
         s = s.reshape(end - begin, method.stages, -1)
-        given = [np.einsum("i,tij->tj", e.row, s) for e in method.eigen]
+        projections = [np.einsum("i,tij->tj", e.row, s) for e in method.eigen]
         for k in range(begin, end):
             Bx, following = B @ x, x
-            for e, lu, part in zip(method.eigen, factors, given, strict=True):
+            for e, lu, part in zip(method.eigen, factors, projections, strict=True):
                 right = -e.total * Bx
                 right[columns] += part[k - begin]
                 solved = e.last * lu.solve(right)
@@ -371,10 +371,10 @@ def controlled(
     J = system.jacobian(t, x)
     first_factors = _factors(system, J, first, method, work)
     Z, solved = _newton(system, first_factors, method, _Step(t, first, x), None, None, work)
-    seen = np.where(x == 0.0, np.where(solved[:, None], np.abs(Z[-1]), 0.0), np.abs(x))
+    magnitude = np.where(x == 0.0, np.where(solved[:, None], np.abs(Z[-1]), 0.0), np.abs(x))
 
     def allowed(sizes: np.ndarray) -> np.ndarray:
-        largest = np.maximum(seen, sizes)
+        largest = np.maximum(magnitude, sizes)
         return np.maximum(atol, rtol * np.maximum(largest, 1e-10 * largest.max(initial=0.0))) + 1e-290
 
     h = _first_step(system, t, x, span, rtol)
@@ -397,7 +397,7 @@ def controlled(
             h, factors, rejected = 0.5 * h, None, True
             work.rejected += 1
             continue
-        grown = np.maximum(seen, np.abs(x + Z[-1]))
+        grown = np.maximum(magnitude, np.abs(x + Z[-1]))
         weights = (h / span) ** powers / allowed(grown)
         defect = _product(system.mass, np.tensordot(method.error, Z, 1)) / h
         error = factors[where](system.f(np.array([t]), x[None])[0] + defect)
@@ -425,7 +425,7 @@ def controlled(
             done = inside
         longer = h * factor if not 1.0 <= factor <= 1.2 else h
         last = _LastStep(h, Z, max(norm, 1e-2))
-        t, x, seen, rejected = reached, x + Z[-1], grown, False
+        t, x, magnitude, rejected = reached, x + Z[-1], grown, False
         if not isinstance(system, Linear):
             J, factors = system.jacobian(t, x), None
         elif longer != h:

@@ -74,7 +74,7 @@ def _shares(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
     return (np.where(np.cos(number) < 0.0, -0.5, 0.5) * (1.0 + np.sqrt(2.0) * number % 1.0)).astype(dtype)
 
 
-def _evaluated(equations: core.ClosedJaxpr, given: Sequence[Any], changes: Iterator[Array]) -> list[Any]:
+def _evaluated(equations: core.ClosedJaxpr, inputs: Sequence[Any], changes: Iterator[Array]) -> list[Any]:
     """The results of a trace in which everything that is rounded is changed."""
 
     def apply(equation: Any, values: list[Any]) -> list[Any]:
@@ -86,7 +86,7 @@ def _evaluated(equations: core.ClosedJaxpr, given: Sequence[Any], changes: Itera
             return [_changed(r, size, changes) for r, size in zip(results, sizes, strict=True)]
         return results
 
-    return interpret(equations, given, apply, lambda numbers: numbers, calls=INLINED)
+    return interpret(equations, inputs, apply, lambda numbers: numbers, calls=INLINED)
 
 
 def _applied(equation: Any, values: Sequence[Any]) -> list[Any]:

@@ -142,8 +142,8 @@ class Pattern:
             return -execute(self.products, x, loaded(values))[LED + self.shape[1] :]
 
         @times.defjvp
-        def derivative(given, changes):
-            (values, x), (dvalues, dx) = given, changes
+        def derivative(primals, changes):
+            (values, x), (dvalues, dx) = primals, changes
             return times(values, x), plain(dvalues, x) + plain(values, dx)
 
         return times
@@ -229,8 +229,8 @@ class Elimination:
             return mended(values, sound, b, self._plan.substituted(factors, b))
 
         @solution.defjvp
-        def derivative(given, changes):
-            values, x = given[0], solution(*given)
+        def derivative(primals, changes):
+            values, x = primals[0], solution(*primals)
             dense = self.pattern.dense
             return x, jnp.linalg.solve(dense(values), changes[-1] - dense(changes[0]) @ x)
 
@@ -267,9 +267,9 @@ class Elimination:
             return rarely(left, lambda _: dense(values, b[:, None])[:, 0], quick)
 
         @mended.def_vmap
-        def of_many(paths, batched, *given):
+        def of_many(paths, batched, *operands):
             values, sound, b, quick = (x if is_batched else jnp.broadcast_to(x, (paths, *x.shape))
-                                       for x, is_batched in zip(given, batched, strict=True))  # fmt: skip
+                                       for x, is_batched in zip(operands, batched, strict=True))  # fmt: skip
 
             def one(state):
                 solution, left = state
@@ -482,9 +482,9 @@ def ordered(pattern: Pattern, samples: np.ndarray, dense: float | None = None) -
         np.maximum.at(largest, lines, np.abs(scaled))
         scaled = scaled / _or_one(largest)[lines]
     if n >= ON_DIAGONAL and (owner := _matched(pattern, scaled)) is not None:
-        found = _on_diagonal(pattern, samples, owner)
-        if found is not None:
-            return found
+        on_diagonal = _on_diagonal(pattern, samples, owner)
+        if on_diagonal is not None:
+            return on_diagonal
     rows: list[dict[int, np.ndarray]] = [{} for _ in range(n)]
     columns: list[set[int]] = [set() for _ in range(n)]
     for i, j, value in zip(pattern.rows.tolist(), pattern.columns.tolist(), scaled, strict=True):
@@ -657,9 +657,9 @@ def _or_one(size: np.ndarray) -> np.ndarray:
 
 def _parity(permutation: np.ndarray) -> int:
     """The sign of a permutation."""
-    seen, sign = np.zeros(len(permutation), bool), 1
+    visited, sign = np.zeros(len(permutation), bool), 1
     for k in range(len(permutation)):
-        while not seen[k]:
-            seen[k] = True
-            k, sign = int(permutation[k]), -sign if not seen[permutation[k]] else sign
+        while not visited[k]:
+            visited[k] = True
+            k, sign = int(permutation[k]), -sign if not visited[permutation[k]] else sign
     return sign

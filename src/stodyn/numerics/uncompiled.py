@@ -204,8 +204,8 @@ def _converted(x: np.ndarray, *, new_dtype: Any, **_: Any) -> np.ndarray:
     return np.where(np.isnan(x), 0, whole).astype(new_dtype)
 
 
-def _execute(given: np.ndarray, *fixed: np.ndarray, program: Any) -> np.ndarray:
-    numbers = [*program.constants, *given]
+def _execute(data: np.ndarray, *fixed: np.ndarray, program: Any) -> np.ndarray:
+    numbers = [*program.constants, *data]
     others = fixed[0] if fixed else numbers
     for k, (base, divisor) in enumerate(zip(program.base, program.divisor, strict=True)):
         those = slice(program.ends[k], program.ends[k + 1])

@@ -68,7 +68,7 @@ def lyapunov(A: ArrayLike, Q: ArrayLike) -> np.ndarray:
     worst = eigenvalues[np.argmax(eigenvalues.real)]
     if worst.real >= -len(A) * np.finfo(float).eps * np.abs(eigenvalues).max():
         raise ValueError(
-            f"A: no stationary covariance, the eigenvalue {_written(worst)} does not have a negative real part. "
+            f"A: no stationary covariance, the eigenvalue {_formatted(worst)} does not have a negative real part. "
             "Add damping, or ask for the covariance at a finite time (covariance)."
         )
     return _symmetric(scipy.linalg.solve_continuous_lyapunov(A, -Q))
@@ -82,7 +82,7 @@ def discrete_lyapunov(Phi: ArrayLike, Q: ArrayLike) -> np.ndarray:
     worst = eigenvalues[np.argmax(np.abs(eigenvalues))]
     if abs(worst) >= 1.0 - len(Phi) * np.finfo(float).eps:
         raise ValueError(
-            f"Phi: no stationary covariance, the eigenvalue {_written(worst)} has the modulus {abs(worst):.6g}, "
+            f"Phi: no stationary covariance, the eigenvalue {_formatted(worst)} has the modulus {abs(worst):.6g}, "
             "expected less than 1. Add damping, or take a smaller step if this is the step of a method."
         )
     return _symmetric(scipy.linalg.solve_discrete_lyapunov(Phi, Q))
@@ -119,5 +119,5 @@ def _symmetric(P: np.ndarray) -> np.ndarray:
     return 0.5 * (P + P.T)
 
 
-def _written(value: complex) -> str:
+def _formatted(value: complex) -> str:
     return f"{value.real:.6g}" if value.imag == 0 else f"{value.real:.6g}{value.imag:+.6g}i"

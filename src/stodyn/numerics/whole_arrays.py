@@ -52,14 +52,14 @@ class Facts(NamedTuple):
 def facts_of(closed: core.ClosedJaxpr, arguments: Sequence[int], vector: int) -> list[Facts]:
     """The facts about each output of a trace; `arguments` numbers its inputs, and `vector` is the one whose entries are
     followed."""
-    given = [Facts(frozenset([a]), frozenset([0]) if a == vector and v.aval.ndim == 1 else NONE)
+    facts = [Facts(frozenset([a]), frozenset([0]) if a == vector and v.aval.ndim == 1 else NONE)
              for a, v in zip(arguments, closed.jaxpr.invars, strict=True)]  # fmt: skip
 
     def apply(equation: Any, inputs: list[Facts]) -> list[Facts]:
         rule = RULES.get(equation.primitive.name, _unknown)
         return [rule(equation, inputs, vector)] * len(equation.outvars)
 
-    return interpret(closed, given, apply, _of_constant)
+    return interpret(closed, facts, apply, _of_constant)
 
 
 def _of_constant(x: Any) -> Facts:
@@ -189,11 +189,11 @@ def _with_axes(x: Facts, to: Mapping[int, int]) -> Facts:
 
 def _moved(axes: Callable[[Any, Sequence[int], Sequence[int]], Mapping[int, int] | None]) -> Callable:
     def rule(equation: Any, inputs: Sequence[Facts], vector: int) -> Facts:
-        given, out = equation.invars[0].aval.shape, equation.outvars[0].aval.shape
-        to = axes(equation.params, given, out)
+        source, out = equation.invars[0].aval.shape, equation.outvars[0].aval.shape
+        to = axes(equation.params, source, out)
         if to is None:
             return _unknown(equation, inputs, vector)._replace(number=inputs[0].number if len(inputs) == 1 else None)
-        return _with_axes(inputs[0], {a: b for a, b in to.items() if given[a] == out[b]})
+        return _with_axes(inputs[0], {a: b for a, b in to.items() if source[a] == out[b]})
 
     return rule
 
@@ -203,10 +203,10 @@ def _kept_axes(dropped: Sequence[int], ndim: int) -> dict[int, int]:
     return {axis: place for place, axis in enumerate(remaining)}
 
 
-def _reshaped(params: Any, given: Sequence[int], out: Sequence[int]) -> Mapping[int, int] | None:
+def _reshaped(params: Any, source: Sequence[int], out: Sequence[int]) -> Mapping[int, int] | None:
     """Axes of one entry come and go."""
-    long_given, long_out = ([a for a, size in enumerate(shape) if size != 1] for shape in (given, out))
-    if [given[a] for a in long_given] != [out[a] for a in long_out]:
+    long_given, long_out = ([a for a, size in enumerate(shape) if size != 1] for shape in (source, out))
+    if [source[a] for a in long_given] != [out[a] for a in long_out]:
         return None
     return dict(zip(long_given, long_out, strict=True))
 
@@ -257,12 +257,12 @@ RULES: dict[str, Callable[[Any, Sequence[Facts], int], Facts]] = {
     "eq": _equal,
     "select_n": _select,
     "iota": lambda equation, inputs, vector: Facts(counts=equation.params["dimension"]),
-    "broadcast_in_dim": _moved(lambda params, given, out: dict(enumerate(params["broadcast_dimensions"]))),
-    "transpose": _moved(lambda params, given, out: {a: b for b, a in enumerate(params["permutation"])}),
-    "squeeze": _moved(lambda params, given, out: _kept_axes(params["dimensions"], len(given))),
+    "broadcast_in_dim": _moved(lambda params, source, out: dict(enumerate(params["broadcast_dimensions"]))),
+    "transpose": _moved(lambda params, source, out: {a: b for b, a in enumerate(params["permutation"])}),
+    "squeeze": _moved(lambda params, source, out: _kept_axes(params["dimensions"], len(source))),
     "reshape": _moved(_reshaped),
     "expand_dims": _moved(_reshaped),
-    "slice": _moved(lambda params, given, out: {a: a for a in range(len(given))} if given == out else None),
+    "slice": _moved(lambda params, source, out: {a: a for a in range(len(source))} if source == out else None),
     "pad": _pad,
     "split": _split,
     "reduce_sum": _reduce_sum,

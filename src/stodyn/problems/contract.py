@@ -155,8 +155,8 @@ class Problem(ABC):
     @property
     def param_units(self) -> dict[str, str]:
         """Parameter -> unit, of those whose units were given."""
-        given = self.units if isinstance(self.units, Mapping) else {}
-        return {name: given[name] for name in self.param_names if name in given and name not in self.components}
+        units = self.units if isinstance(self.units, Mapping) else {}
+        return {name: units[name] for name in self.param_names if name in units and name not in self.components}
 
     @functools.cached_property
     def start_source(self) -> Source:
@@ -268,7 +268,7 @@ class Problem(ABC):
         rng, sources = np.random.default_rng(0), sources_in(self.params)
 
         def sample(source: Source) -> Any:
-            return source.spread(rng, count, "params") if source.is_random else source.given
+            return source.spread(rng, count, "params") if source.is_random else source.argument
 
         return jax.tree.map(sample, sources), jax.tree.map(lambda source: 0 if source.is_random else None, sources)
 
@@ -370,11 +370,11 @@ def _which(values: np.ndarray) -> str:
     return f" for {len(bad)} of {len(values)} paths, first for path {bad[0]}"
 
 
-def checked_source(name: str, given: Any) -> Source:
+def checked_source(name: str, start: Any) -> Source:
     """The source of a start that is a number or a vector; errors begin with `name`."""
-    source = source_of(given)
+    source = source_of(start)
     if not source.is_random:
-        return Fixed(fixed_value(name, source.given))
+        return Fixed(fixed_value(name, source.argument))
     drawn_example(name, source)
     return source
 
@@ -468,9 +468,9 @@ def _warn_of_another_order(name: str, function: Callable, words: Sequence[str], 
     except (TypeError, ValueError):
         return
     places = [*words, "params"]
-    given = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)][: len(places)]
-    right = [word for word, called in zip(places, given, strict=False) if called.lower() in MEANT.get(word, ())]
-    for here, called in enumerate(given):
+    names = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)][: len(places)]
+    right = [word for word, called in zip(places, names, strict=False) if called.lower() in MEANT.get(word, ())]
+    for here, called in enumerate(names):
         known = (*places, "v") if places[here] == "params" else places
         meant = [word for word in known if word not in right and called.lower() in MEANT.get(word, ())]
         if meant and places[here] not in meant:
@@ -479,7 +479,7 @@ def _warn_of_another_order(name: str, function: Callable, words: Sequence[str], 
                 if code is not None:
                     _warned_of.add(code)
                 warnings.warn(
-                    f"{name}: it is called as {wanted}, but its arguments are named ({', '.join(given)}), so that "
+                    f"{name}: it is called as {wanted}, but its arguments are named ({', '.join(names)}), so that "
                     f"{called!r} receives {places[here]}. Change their order, or rename them.",
                     AnotherOrder,
                     stacklevel=stacklevel_of_user(),
@@ -576,8 +576,8 @@ def fixed_value(name: str, value: Any) -> np.ndarray:
             f"vmap and grad. stodyn.path, one path with given noise, works inside all of them: give it {name}="
         )
     try:
-        given = np.asarray(value)
-        x = given.astype(float) if given.dtype.kind in "biufO" else None
+        array = np.asarray(value)
+        x = array.astype(float) if array.dtype.kind in "biufO" else None
     except (TypeError, ValueError):
         x = None
     if x is None:

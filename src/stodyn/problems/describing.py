@@ -58,8 +58,8 @@ def distribution(law: Any) -> str:
     """A frozen distribution of scipy.stats with its parameters by name: norm(loc=0, scale=1)."""
     family = law.dist
     names = [*(family.shapes or "").replace(",", " ").split(), "loc", *(["scale"] if hasattr(family, "pdf") else [])]
-    given = {"loc": 0, "scale": 1} | dict(zip(names, law.args, strict=False)) | law.kwds
-    return f"{family.name}({', '.join(f'{name}={short(given[name])}' for name in names if name in given)})"
+    values = {"loc": 0, "scale": 1} | dict(zip(names, law.args, strict=False)) | law.kwds
+    return f"{family.name}({', '.join(f'{name}={short(values[name])}' for name in names if name in values)})"
 
 
 def short(value: Any) -> str:

@@ -63,15 +63,16 @@ class Driven(SDE):
             return
         rate = np.abs(np.linalg.eigvals(self.noise.A)).max()
         one_step = "Heun" if method.starting_steps else method.name
-        way = (
+        remedy = (
             f"The filter of the noise has rates up to {rate:.3g}: take smaller steps, or keep the noise exact at any "
             f"step by stodyn.ExactNoise({one_step!r}), or by VanLoan where the problem is linear."
         )
         if math.isinf(ratios[worst]):
-            raise ValueError(f"dt: {method.name} makes the coloured noise grow with steps of {h:g}. {way}")
+            raise ValueError(f"dt: {method.name} makes the coloured noise grow with steps of {h:g}. {remedy}")
         percent = f"{100.0 * abs(ratios[worst] - 1.0):.3g} % too {'large' if ratios[worst] > 1.0 else 'small'}"
         warnings.warn(
-            f"dt: with steps of {h:g} {method.name} makes the variance of {self.noise.names[worst]} {percent}. {way}",
+            f"dt: with steps of {h:g} {method.name} makes the variance of {self.noise.names[worst]} {percent}. "
+            f"{remedy}",
             NoiseNotDelivered,
             stacklevel=stacklevel_of_user(),
         )
@@ -101,11 +102,11 @@ class Driven(SDE):
         """The equations linear about the start of x without coloured noise, their own noise as it is there."""
         own, p = self.own, len(self.noise.C)
         x = np.asarray(self.example_start()[: own.n], float)
-        given = {"own": self.example_params(), "noise": np.zeros(p)}
+        inner_params = {"own": self.example_params(), "noise": np.zeros(p)}
         with jax.enable_x64(True):
-            A = uncompiled.value(jax.jacfwd(lambda x: own.f(0.0, x, given)), x)
-            G = uncompiled.value(jax.jacfwd(lambda y: own.f(0.0, x, given | {"noise": y})), np.zeros(p))
-            b = uncompiled.value(lambda x: own.g(0.0, x, given), x)
+            A = uncompiled.value(jax.jacfwd(lambda x: own.f(0.0, x, inner_params)), x)
+            G = uncompiled.value(jax.jacfwd(lambda y: own.f(0.0, x, inner_params | {"noise": y})), np.zeros(p))
+            b = uncompiled.value(lambda x: own.g(0.0, x, inner_params), x)
         linear = SDE(lambda t, x: A @ x, lambda t, x: jnp.asarray(b), np.zeros(own.n), None, self.calculus,
                      structure="additive")  # fmt: skip
         return with_noise(linear, self.noise, G)
@@ -166,13 +167,13 @@ def _delivered(method: Any, problem: SDE, h: float) -> np.ndarray | None:
         N, points = len(start), np.eye(len(start) + sum(counts.values()))
         inputs = points[:, :N], points[:, N:]
         try:
-            after, seen = uncompiled.run(jax.make_jaxpr(jax.vmap(step))(*inputs), *inputs)
+            after, shown = uncompiled.run(jax.make_jaxpr(jax.vmap(step))(*inputs), *inputs)
         except uncompiled.Compile:
             return None
     M, G = after[:N].T, after[N:].T
     if not np.abs(np.linalg.eigvals(M)).max() < 1.0:
         return np.full((problem.n, problem.n), np.inf)
-    S, R, D = van_loan.discrete_lyapunov(M, G @ G.T), seen[:N].T, seen[N:].T
+    S, R, D = van_loan.discrete_lyapunov(M, G @ G.T), shown[:N].T, shown[N:].T
     return R @ S @ R.T + D @ D.T
 
 
@@ -247,12 +248,15 @@ def with_noise(problem: Any, noise: Coloured, into: str | int | Sequence[str | i
         own = sde.g(t, z[:n], params)
         return jnp.concatenate([jnp.concatenate([own, jnp.zeros((len(A), m), z.dtype)]), filtered], axis=1)
 
-    def own_drift(t, x, given):
-        return sde.f(t, x, given["own"]) + jnp.reshape(G(t, x, given["own"]), (n, p)) @ given["noise"]
+    def own_drift(t, x, inner_params):
+        params, y = inner_params["own"], inner_params["noise"]
+        return sde.f(t, x, params) + jnp.reshape(G(t, x, params), (n, p)) @ y
 
-    given = {"own": sde.params, "noise": np.zeros(p)}
-    own = SDE(own_drift, lambda t, x, given: sde.g(t, x, given["own"]), np.zeros(n), given, sde.calculus,
-              structure=sde.structure)  # fmt: skip
+    def own_diffusion(t, x, inner_params):
+        return sde.g(t, x, inner_params["own"])
+
+    inner_params = {"own": sde.params, "noise": np.zeros(p)}
+    own = SDE(own_drift, own_diffusion, np.zeros(n), inner_params, sde.calculus, structure=sde.structure)
     structure = sde.structure if sde.structure in ("additive", "commutative", "general") else None
     names = (*(sde.components or ()), *noise.state_names)
     if len(set(names)) < len(names):

@@ -98,19 +98,19 @@ class DrivenMechanical(Mechanical):
     def given_y(self) -> Mechanical:
         """The system as one whose params are {"own": its params, "noise": y}, Γ y being part of its force."""
 
-        def force(t, x, v, given):
-            own = call(self.force, t, x, v, params=given["own"])
-            return own + jnp.reshape(self.gamma(t, x, v, given["own"]) @ given["noise"], jnp.shape(own))
+        def force(t, x, v, inner_params):
+            own = call(self.force, t, x, v, params=inner_params["own"])
+            return own + jnp.reshape(self.gamma(t, x, v, inner_params["own"]) @ inner_params["noise"], jnp.shape(own))
 
         def with_own(function: Any) -> Any:
             if not callable(function):
                 return function
-            return lambda t, x, v, given: call(function, t, x, v, params=given["own"])
+            return lambda t, x, v, inner_params: call(function, t, x, v, params=inner_params["own"])
 
-        given = {"own": self.params, "noise": np.zeros(self.outputs)}
-        changed = {"force": force, "noise": with_own(self.noise), "mass": with_own(self.mass), "params": given}
+        inner_params = {"own": self.params, "noise": np.zeros(self.outputs)}
+        changed = {"force": force, "noise": with_own(self.noise), "mass": with_own(self.mass), "params": inner_params}
         if self.constraints is not None:
-            changed["constraints"] = lambda t, x, given: call(self.constraints, t, x, params=given["own"])
+            changed["constraints"] = lambda t, x, inner_params: call(self.constraints, t, x, params=inner_params["own"])
         if getattr(self.own, "is_linear", False) and not self.pushes_by_state:
             changed["linear_force"] = force  # it is still linear
         return dataclasses.replace(self.own, **changed)
@@ -204,15 +204,15 @@ class DrivenMechanical(Mechanical):
         return tuple(self.own.noise_rows(t, x[:n], params, (i,))[0] if i < n else None for i in components)
 
     def mean_rates(self, t, x, params, components):
-        n, given = self.own.n, self._with_y(x, params)
-        return tuple(self.given_y.mean_rates(t, x[:n], given, (i,))[0] if i < n else None for i in components)
+        n, inner_params = self.own.n, self._with_y(x, params)
+        return tuple(self.given_y.mean_rates(t, x[:n], inner_params, (i,))[0] if i < n else None for i in components)
 
     def multiplier(self, t, x: Array, params: Any = None) -> Array:
         """The multipliers λ of the reactions, (c,), with the coloured forces; refused beside white noise in them."""
         if self.joints is None or self.joints.noisy_reactions:
             return super().multiplier(t, x, params)
-        N, given = self.N, self._with_y(x, params)
-        return self.given_y.joints.accelerated(t, x[:N], x[N : 2 * N], given)[1]  # type: ignore[union-attr]
+        N, inner_params = self.N, self._with_y(x, params)
+        return self.given_y.joints.accelerated(t, x[:N], x[N : 2 * N], inner_params)[1]  # type: ignore[union-attr]
 
     def lower(self, kind: type) -> tuple[Problem, str] | None:
         if self.joints is not None:
@@ -258,9 +258,9 @@ class DrivenMechanical(Mechanical):
 
     def flat_start(self, start: Any) -> Array:
         """x, v and where they are given the states of the filter, else zeros for them."""
-        given, k = jnp.ravel(jnp.asarray(start, float)), len(self.coloured.A)
-        bare = given.size in (2 * self.N, self.own.n)
-        own, s = (given, jnp.zeros(k)) if bare else (given[:-k], given[-k:])
+        flat, k = jnp.ravel(jnp.asarray(start, float)), len(self.coloured.A)
+        bare = flat.size in (2 * self.N, self.own.n)
+        own, s = (flat, jnp.zeros(k)) if bare else (flat[:-k], flat[-k:])
         return jnp.concatenate([self.own.flat_start(own), s])
 
 
@@ -330,9 +330,9 @@ def _checked_into(problem: Mechanical, noise: Coloured, into: Any, coordinates: 
     if callable(into):
         start = problem.example_start()
         x, v = start[:N], start[N : 2 * N]
-        seen = (("t", 0.0), ("x", x[0] if problem.scalar else x), ("v", v[0] if problem.scalar else v))
+        arguments = (("t", 0.0), ("x", x[0] if problem.scalar else x), ("v", v[0] if problem.scalar else v))
         with jax.enable_x64(True):
-            shape = returned_shape(problem, "into", into, *seen).shape
+            shape = returned_shape(problem, "into", into, *arguments).shape
         if shape not in [(N, p), *([(N,)] if p == 1 else []), *([()] if N == p == 1 else [])]:
             raise ValueError(
                 f"into: returned shape {shape}, expected ({N}, {p}): a row for each coordinate, a column for each "

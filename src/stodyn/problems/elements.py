@@ -372,20 +372,20 @@ class Hysteretic(Mechanical):
         """The system whose params are {"own": its params, "z", "r", "h"}: z at the start of a step of length h, and its
         rate there; the force is that at the end of such a step, or at its start where h is 0."""
 
-        def force(t, x, v, given):
-            total = jnp.atleast_1d(call(self.force, t, x, v, params=given["own"]))
-            z = self.after(given["z"], given["r"], jnp.atleast_1d(v), given["h"])
+        def force(t, x, v, inner_params):
+            total = jnp.atleast_1d(call(self.force, t, x, v, params=inner_params["own"]))
+            z = self.after(inner_params["z"], inner_params["r"], jnp.atleast_1d(v), inner_params["h"])
             return jnp.reshape(self.pulled(total, z), jnp.shape(x))
 
         def with_own(function: Any) -> Any:
             if not callable(function):
                 return function
-            return lambda t, x, v, given: call(function, t, x, v, params=given["own"])
+            return lambda t, x, v, inner_params: call(function, t, x, v, params=inner_params["own"])
 
         nothing = np.zeros(len(self.hysteresis))
-        given = {"own": self.params, "z": nothing, "r": nothing, "h": 0.0}
+        inner_params = {"own": self.params, "z": nothing, "r": nothing, "h": 0.0}
         fields: dict[str, Any] = {f.name: getattr(self, f.name) for f in dataclasses.fields(Mechanical) if f.init}
-        changed = {"force": force, "noise": with_own(self.noise), "mass": with_own(self.mass), "params": given}
+        changed = {"force": force, "noise": with_own(self.noise), "mass": with_own(self.mass), "params": inner_params}
         return Mechanical(**fields | changed)
 
     def pulled(self, force: Array, z: Array) -> Array:
@@ -426,10 +426,10 @@ class Hysteretic(Mechanical):
         return SDE(
             self.f,
             self.g if self.m else lambda t, x: jnp.zeros((2 * self.N + q, 1), x.dtype),
-            self.start_source.mapped(lambda rows: np.pad(rows, ((0, 0), (0, q)))).given,
+            self.start_source.mapped(lambda rows: np.pad(rows, ((0, 0), (0, q)))).argument,
             self.params, "ito", self.components, self.component_units,
         )  # fmt: skip
 
     def flat_start(self, start: Any) -> Array:
-        given = jnp.ravel(jnp.asarray(start, float))
-        return jnp.concatenate([given, jnp.zeros(self.n - given.size)])
+        flat = jnp.ravel(jnp.asarray(start, float))
+        return jnp.concatenate([flat, jnp.zeros(self.n - flat.size)])

@@ -252,8 +252,8 @@ class Hamiltonian(Problem):
 
     @functools.cached_property
     def _hamiltonians(self) -> tuple[Callable | None, ...]:
-        given = self._given_hamiltonians or (None,) * len(_channels("noise", self.noise))
-        return (self.H, *given)
+        functions = self._given_hamiltonians or (None,) * len(_channels("noise", self.noise))
+        return (self.H, *functions)
 
     @functools.cached_property
     def _forces(self) -> tuple[Callable | None, ...]:
@@ -343,8 +343,8 @@ class Hamiltonian(Problem):
             return dependences
 
     def _dependence(self, k: int, part: str) -> Dependence:
-        given = self._forces if part == "push" else self._hamiltonians
-        if given[k] is None:
+        functions = self._forces if part == "push" else self._hamiltonians
+        if functions[k] is None:
             return Dependence(True, False, False, True, True, True)
         function: Callable = functools.partial(getattr(self, part), k)
         q, p = self.split(np.asarray(self.example_start(), float))
@@ -403,7 +403,7 @@ class Hamiltonian(Problem):
         diffusion: Callable = self.g if self.m else lambda t, x: jnp.zeros((self.n, 1), x.dtype)
         if self.all_h is not None:
             diffusion = self._operator
-        start = self.start_source.given
+        start = self.start_source.argument
         sde = SDE(self.f, diffusion, start, self.params, "stratonovich", self.components, self.component_units)
         return lowering.to_ito(sde) if calculus == "ito" else sde
 
@@ -440,11 +440,11 @@ def _dependence_of_wholes(function: Callable, arguments: tuple[Any, ...]) -> Dep
         *rest, dq, dp = others
         return jax.jvp(lambda q, p: function(t, q, p, *rest), (q, p), (dq, dp))[1]
 
-    def along_q(*given: Any) -> Any:
-        return slope(*given, jnp.zeros_like(p))
+    def along_q(*point: Any) -> Any:
+        return slope(*point, jnp.zeros_like(p))
 
-    def along_p(*given: Any) -> Any:
-        return slope(*given[:-1], jnp.zeros_like(q), given[-1])
+    def along_p(*point: Any) -> Any:
+        return slope(*point[:-1], jnp.zeros_like(q), point[-1])
 
     here = facts(function)
     on = frozenset() if here.number is not None else here.on
@@ -457,12 +457,12 @@ def _dependence_of_wholes(function: Callable, arguments: tuple[Any, ...]) -> Dep
     return Dependence(is_zero, 1 in on, 2 in on, affine_q, affine_p, affine)
 
 
-def _channels(name: str, given: Any) -> tuple[Callable | None, ...]:
-    if not (given is None or callable(given) or isinstance(given, Sequence)):
+def _channels(name: str, value: Any) -> tuple[Callable | None, ...]:
+    if not (value is None or callable(value) or isinstance(value, Sequence)):
         raise TypeError(
-            f"{name}: expected a function of (t, q, p[, params]) or a tuple of one per channel, got {given!r}"
+            f"{name}: expected a function of (t, q, p[, params]) or a tuple of one per channel, got {value!r}"
         )
-    functions = () if given is None else (given,) if callable(given) else tuple(given)
+    functions = () if value is None else (value,) if callable(value) else tuple(value)
     for r, function in enumerate(functions):
         if function is not None and not callable(function):
             raise TypeError(f"{name}[{r}]: expected a function of (t, q, p[, params]) or None, got {function!r}")

@@ -131,10 +131,10 @@ class Joints:
 
     def mass(self, t: Any, q: Array, params: Any) -> Array:
         """M, (N, N)."""
-        given, N = self.problem.mass_matrix, self.problem.N
+        matrix, N = self.problem.mass_matrix, self.problem.N
         if callable(self.problem.mass):
-            given = call(self.problem.mass, t, q, jnp.zeros_like(q), params=params)
-        return jnp.eye(N, dtype=q.dtype) if given is None else jnp.reshape(jnp.asarray(given, q.dtype), (N, N))
+            matrix = call(self.problem.mass, t, q, jnp.zeros_like(q), params=params)
+        return jnp.eye(N, dtype=q.dtype) if matrix is None else jnp.reshape(jnp.asarray(matrix, q.dtype), (N, N))
 
     def mass_inverse(self, t: Any, q: Array, params: Any, G: Array) -> Callable[[Array], Array]:
         """right (N,) or (N, k) -> M⁻¹ right; of a singular mass (M + s GᵀG)⁻¹ right."""

@@ -94,8 +94,8 @@ def diagnose(joints: Any, t: float) -> JointsDiagnosis:
     """The constraints at the start at time t and, where they cannot be run, the reason."""
     problem = joints.problem
     N, names, look = problem.N, joints.names, values_at(joints)
-    given = np.asarray(problem.start_source.example("start"), float)
-    x, v = given[:N], given[N:]
+    example = np.asarray(problem.start_source.example("start"), float)
+    x, v = example[:N], example[N:]
     times, near = _states(t, x)
     q, solved = _onto(look, times, near)
     start, rate = x, v
@@ -257,8 +257,8 @@ def _kinked(look: Callable, times: np.ndarray, q: np.ndarray, looked: JointValue
         [np.linalg.pinv(G, rcond=DEPENDENT) @ length for G, length in zip(looked.G, lengths, strict=True)]
     )
     across /= np.maximum(np.linalg.norm(across, axis=1, keepdims=True), 1e-300)
-    way = NEAR * np.abs(q).max(axis=1, keepdims=True) * across
-    before, after = (look(times, q + side * way).G for side in (-1.0, 1.0))
+    offset = NEAR * np.abs(q).max(axis=1, keepdims=True) * across
+    before, after = (look(times, q + side * offset).G for side in (-1.0, 1.0))
     size = np.maximum(np.linalg.norm(before, axis=2), np.linalg.norm(after, axis=2))
     return np.flatnonzero(np.any(np.linalg.norm(after - before, axis=2) > 0.1 * size, axis=0))
 

@@ -39,9 +39,11 @@ def from_energies(
     reader = _Reader(sympy, q, v, t, params or {})
     T, V = reader.read("T", T), reader.read("V", V)
     R = reader.read("dissipation", 0 if dissipation is None else dissipation)
-    given = [reader.read("forces", f) for f in (forces if forces is not None else [0] * len(reader.q))]
-    if len(given) != len(reader.q):
-        raise ValueError(f"forces: expected {len(reader.q)} expressions, one for each coordinate, got {len(given)}")
+    expressions = [reader.read("forces", f) for f in (forces if forces is not None else [0] * len(reader.q))]
+    if len(expressions) != len(reader.q):
+        raise ValueError(
+            f"forces: expected {len(reader.q)} expressions, one for each coordinate, got {len(expressions)}"
+        )
     if V.has(*reader.v):
         raise ValueError("V: depends on velocities; put such terms into T, forces or dissipation")
     q_, v_ = sympy.Matrix(reader.q), sympy.Matrix(reader.v)
@@ -58,7 +60,7 @@ def from_energies(
     gradient = sympy.Matrix([sympy.diff(L, x) for x in reader.q])
     carried = p.jacobian(q_) * v_ + sympy.diff(p, reader.t)
     lost = sympy.Matrix([sympy.diff(R, u) for u in reader.v])
-    force = gradient - carried + sympy.Matrix(given) - lost
+    force = gradient - carried + sympy.Matrix(expressions) - lost
     joined = [reader.read("constraints", g) for g in constraints]
     for number, g in enumerate(joined):
         if g.has(*reader.v):
@@ -123,9 +125,9 @@ class _Reader:
         if v is None and not moving:
             raise ValueError("v: expected the symbols of the velocities, one for each coordinate")
         named = [sympy.Symbol(f"d{x}", real=True) for x in self.q]
-        given = [sympy.sympify(u) for u in (v if v is not None else rates)]
-        self.v = [n if isinstance(u, sympy.Derivative) else u for u, n in zip(given, named, strict=False)]
-        if len(given) != len(q) or not all(isinstance(u, sympy.Symbol) for u in self.v):
+        symbols = [sympy.sympify(u) for u in (v if v is not None else rates)]
+        self.v = [n if isinstance(u, sympy.Derivative) else u for u, n in zip(symbols, named, strict=False)]
+        if len(symbols) != len(q) or not all(isinstance(u, sympy.Symbol) for u in self.v):
             raise ValueError(f"v: expected {len(q)} symbols, one for each coordinate, got {v!r}")
         self.replaced = [*zip(rates, self.v, strict=True), *zip(moving, self.q, strict=True)] if moving else []
         self.symbols = [sympy.sympify(s) if not isinstance(s, str) else sympy.Symbol(s) for s in params]

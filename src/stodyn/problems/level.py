@@ -339,12 +339,14 @@ class Gauge:
             return None
 
         def look(t, x):
-            given = problem.example_params()
-            return jnp.concatenate([self.value(t, x, given)[None], self.levels(t, given), self.distances(t, x, given)])
+            params = problem.example_params()
+            return jnp.concatenate(
+                [self.value(t, x, params)[None], self.levels(t, params), self.distances(t, x, params)]
+            )
 
         with jax.enable_x64(True):
-            seen = uncompiled.value(look, np.asarray(t, float), np.asarray(problem.example_start(), float))
-        value, levels, distances = seen[0], *np.split(seen[1:], 2)
+            values = uncompiled.value(look, np.asarray(t, float), np.asarray(problem.example_start(), float))
+        value, levels, distances = values[0], *np.split(values[1:], 2)
         if np.all(distances > 0):
             return None
         reached = levels[int(np.argmin(distances))]

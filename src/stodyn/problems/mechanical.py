@@ -599,9 +599,9 @@ class Mechanical(Problem):
 
             def of_hidden_rates(w):
                 v_all = self.joined(v, w)
-                seen = (self.joined(y, z), v_all)
-                f = call(self.force, t, *seen, params=params)
-                B = jnp.zeros(0) if self.noise is None else call(self.noise, t, *seen, params=params)
+                state = (self.joined(y, z), v_all)
+                f = call(self.force, t, *state, params=params)
+                B = jnp.zeros(0) if self.noise is None else call(self.noise, t, *state, params=params)
                 return jnp.concatenate([jnp.ravel(f), jnp.ravel(B)])
 
             if np.any(at_one(jax.jacfwd(of_hidden_rates), np.zeros(np.shape(z)))):
@@ -694,7 +694,7 @@ class Mechanical(Problem):
         return SDE(
             self.f,
             self.g if self.m else lambda t, x: jnp.zeros((2 * self.N, 1), x.dtype),
-            start.given, self.params, "ito", names, units,
+            start.argument, self.params, "ito", names, units,
         )  # fmt: skip
 
     @functools.cached_property
@@ -734,7 +734,7 @@ class Mechanical(Problem):
                 B = jnp.concatenate([self.inertia.with_inertia(B), self.inertia.without(B)])
             return jnp.concatenate([jnp.zeros((r, self.m), x.dtype), B])
 
-        return SDAE(M, drift, diffusion, start.given, self.params, names, units)
+        return SDAE(M, drift, diffusion, start.argument, self.params, names, units)
 
     @functools.cached_property
     def start_source(self) -> Source:
@@ -746,8 +746,8 @@ class Mechanical(Problem):
 
     def flat_start(self, start: Any) -> Array:
         """x and v, and zeros for the accelerations where they are shown: the method computes them."""
-        given = jnp.ravel(jnp.asarray(start, float))
-        return jnp.concatenate([given, jnp.zeros(self.n - given.size)])
+        flat = jnp.ravel(jnp.asarray(start, float))
+        return jnp.concatenate([flat, jnp.zeros(self.n - flat.size)])
 
 
 def _arguments(function: Callable, *arguments: Any) -> set[int]:

@@ -69,8 +69,8 @@ def find(
 
     at returns arrays, or sparse matrices throughout. center and center + spread in any components must be allowed.
     """
-    seen = [at(p) for p in tests]
-    size = _largest([abs(value) for value in seen])
+    values = [at(p) for p in tests]
+    size = _largest([abs(value) for value in values])
     active = [i for i in range(len(center)) if _depends(at, center, tests, i)]
     for order in (0, 1, len(active)):
         if order > len(active) or (order > 1 and len(active) > MOST_ACTIVE):
@@ -80,7 +80,7 @@ def find(
         terms = {S: _cleared(F, size, float(np.prod(spread[list(S)]))) for S, F in coefficients.items()}
         terms = {S: F for S, F in terms.items() if S == () or _count(F)}
         candidate = MultiAffine(center, terms)
-        if all(_near(_combined(candidate, p), value, size) for p, value in zip(tests, seen, strict=True)):
+        if all(_near(_combined(candidate, p), value, size) for p, value in zip(tests, values, strict=True)):
             return candidate
     return None
 

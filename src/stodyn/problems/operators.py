@@ -140,8 +140,8 @@ def returned_noise(problem: Problem, function: Any, *arguments: tuple[str, Any])
     """
     operators: list[Operator] = []
 
-    def row_sums(*given):
-        operator = function(*given)
+    def row_sums(*values):
+        operator = function(*values)
         if not isinstance(operator, Operator):
             return operator
         operators.append(operator)
@@ -223,10 +223,10 @@ def sparse(rows: ArrayLike, columns: ArrayLike, values: ArrayLike, shape: tuple[
     """
     values, shape = jnp.asarray(values), (int(shape[0]), int(shape[1]))
     places = []
-    for name, given, size in zip(("rows", "columns"), (rows, columns), shape, strict=True):
-        if isinstance(given, jax.core.Tracer):
+    for name, indices, size in zip(("rows", "columns"), (rows, columns), shape, strict=True):
+        if isinstance(indices, jax.core.Tracer):
             raise TypeError(f"sparse: {name} must be known before the run, and these are computed in it")
-        entries = np.asarray(given)
+        entries = np.asarray(indices)
         if entries.dtype.kind not in "iu" or entries.shape != values.shape or entries.ndim != 1:
             raise ValueError(
                 f"sparse: {name}: expected whole numbers of shape {values.shape}, one per value, "

@@ -11,25 +11,25 @@ from stodyn.noise.source import Source, joined, source_of
 from stodyn.problems.contract import checked_source, component_names
 
 
-def pair_names(given: Any, default: Sequence[str], derived: str) -> tuple[str, ...]:
+def pair_names(value: Any, default: Sequence[str], derived: str) -> tuple[str, ...]:
     """The names of all 2N components, from those of the N coordinates or of all.
 
     Parameters
     ----------
-    given
+    value
         N names, which also name the second part with `derived` in front; 2N names; or None.
     default
         2N names, for None.
     """
     N = len(default) // 2
-    names = (given,) if isinstance(given, str) else tuple(given) if isinstance(given, Iterable) else given
+    names = (value,) if isinstance(value, str) else tuple(value) if isinstance(value, Iterable) else value
     if isinstance(names, tuple) and len(names) == N:
         names = (*names, *(f"{derived}{name}" for name in names))
     try:
         return component_names(names, default)
     except ValueError:
         raise ValueError(
-            f"names: expected {N} different names, one per coordinate, or {2 * N}, one per component, got {given!r}"
+            f"names: expected {N} different names, one per coordinate, or {2 * N}, one per component, got {value!r}"
         ) from None
 
 

@@ -59,8 +59,8 @@ class Constraint(NamedTuple):
         terms = [(c, name) for c, name in zip(self.coefficients, names, strict=True) if abs(c) > 1e-9 * size]
         factors = ["" if abs(abs(c) - 1.0) < 1e-9 else f"{abs(c):.6g} " for c, _ in terms]
         left = " ".join(f"{'+' if c > 0 else '-'} {f}{n}" for (c, n), f in zip(terms, factors, strict=True))
-        given = [f"s{chr(39) * j}" for j, w in enumerate(self.weights) if np.abs(w).max() > 0]
-        return f"{left.removeprefix('+ ')} = {'0' if not given else 'a combination of ' + ', '.join(given)}"
+        sources = [f"s{chr(39) * j}" for j, w in enumerate(self.weights) if np.abs(w).max() > 0]
+        return f"{left.removeprefix('+ ')} = {'0' if not sources else 'a combination of ' + ', '.join(sources)}"
 
 
 class Start(NamedTuple):
@@ -114,8 +114,8 @@ class Pencil:
         r, c, tau = self.scaling
         scaled = np.abs(self.response) / (c[:, None] * r) / tau ** np.arange(len(self.response))[:, None, None]
         sizes = scaled.max(axis=2) if scaled.size else np.zeros((0, len(c)))
-        seen = sizes > 1e-9 * max(sizes.max(initial=0.0), np.finfo(float).tiny)
-        return np.max(np.where(seen, 1 + np.arange(len(sizes))[:, None], 0), axis=0, initial=0)
+        is_present = sizes > 1e-9 * max(sizes.max(initial=0.0), np.finfo(float).tiny)
+        return np.max(np.where(is_present, 1 + np.arange(len(sizes))[:, None], 0), axis=0, initial=0)
 
     def start(self, x0: np.ndarray, sources: np.ndarray) -> Start:
         """The start of the system from x0: sources[j] is the j-th derivative of s at the start, j < index."""
@@ -127,8 +127,8 @@ class Pencil:
             impulses.append(step)
             step = -self.nilpotent @ step
         r, c, tau = self.scaling
-        given = np.abs(sources) * r * tau ** np.arange(len(sources))[:, None]
-        size = max(np.abs(x0 / c).max(), np.abs(jump / c).max(), given.max(), np.finfo(float).tiny)
+        forcing = np.abs(sources) * r * tau ** np.arange(len(sources))[:, None]
+        size = max(np.abs(x0 / c).max(), np.abs(jump / c).max(), forcing.max(), np.finfo(float).tiny)
         moved = np.abs(jump / c) > INCONSISTENT * size
         harmless = bool(np.abs(r * (self.A @ jump)).max() / tau <= INCONSISTENT * size)
         return Start(x0 + jump, jump, np.reshape(impulses, (-1, len(x0))), moved, harmless)

@@ -259,16 +259,16 @@ class RandomDAE(Problem):
 
     def _find_source_terms(self, times: np.ndarray) -> list[tuple[int, ...]] | None:
         """From some of the times, and then from those where another parameter shows that terms are missing: a pulse."""
-        seen = times[np.unique(np.linspace(0, len(times) - 1, SOURCE_TIMES).astype(int))]
+        sample_times = times[np.unique(np.linspace(0, len(times) - 1, SOURCE_TIMES).astype(int))]
         while True:
-            terms = self._find(functools.partial(self._sources_at, seen))
+            terms = self._find(functools.partial(self._sources_at, sample_times))
             if terms is None:
                 return None
             sets = list(terms.terms)
-            missed = np.setdiff1d(self._unlike(times, sets), seen)
+            missed = np.setdiff1d(self._unlike(times, sets), sample_times)
             if not len(missed):
                 return sets
-            seen = np.append(seen, missed[:: -(-len(missed) // SOURCE_TIMES)])
+            sample_times = np.append(sample_times, missed[:: -(-len(missed) // SOURCE_TIMES)])
 
     def _unlike(self, times: np.ndarray, sets: list[tuple[int, ...]]) -> np.ndarray:
         """The times at which the combination of the sets differs from the source at a test point."""
@@ -319,13 +319,13 @@ class RandomDAE(Problem):
         if self.linear:
             return Linear(M, -scipy.sparse.csr_array(self._matrix_at(p)), self.forcing(p[None], times))
         pattern: Any = self._drift_pattern
-        given = {name: jnp.asarray(p[i : i + 1]) for i, name in enumerate(self.parameters)}
+        params = {name: jnp.asarray(p[i : i + 1]) for i, name in enumerate(self.parameters)}
 
         def jacobian(t, x):
             with jax.enable_x64(True):
-                return pattern.csr(np.asarray(self._sparse_slopes(t, x, given))[0])
+                return pattern.csr(np.asarray(self._sparse_slopes(t, x, params))[0])
 
-        return Nonlinear(M, self._rates(given), jacobian)
+        return Nonlinear(M, self._rates(params), jacobian)
 
     def forcing(self, nodes: np.ndarray, times: np.ndarray) -> Forcing:
         """s(t, p) at the nodes; a source that does not depend on p is evaluated once for all of them."""
@@ -338,24 +338,24 @@ class RandomDAE(Problem):
         return Forcing(lambda t: np.einsum("ks,tsn->tkn", products, self.source_parts(t, sets)), columns)
 
     def _nonlinear(self, nodes: np.ndarray) -> Nonlinear:
-        given = {name: jnp.asarray(nodes[:, i]) for i, name in enumerate(self.parameters)}
+        params = {name: jnp.asarray(nodes[:, i]) for i, name in enumerate(self.parameters)}
 
         def jacobian(t, x):
             with jax.enable_x64(True):
-                return np.asarray(self._slopes(t, x, given))
+                return np.asarray(self._slopes(t, x, params))
 
-        return Nonlinear(self.masses(nodes), self._rates(given), jacobian)
+        return Nonlinear(self.masses(nodes), self._rates(params), jacobian)
 
     def _drift_of_one(self, t, x, p):
         params = None if self.params is None else {**self.params, **p}
         return jnp.asarray(call(self.drift, t, x, params=params), float)  # type: ignore[arg-type]
 
-    def _rates(self, given: Mapping[str, jax.Array]) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
+    def _rates(self, params: Mapping[str, jax.Array]) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
         """f (stages, members, n) at given parameters."""
 
         def f(t, x):
             with jax.enable_x64(True):
-                return np.asarray(self._batched_drift(t, x, given))
+                return np.asarray(self._batched_drift(t, x, params))
 
         return f
 

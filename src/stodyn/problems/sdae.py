@@ -210,8 +210,8 @@ class SDAE(Problem):
         """The unknowns that are not explicit; None where all have to be eliminated."""
         if self.explicit is None:
             return None
-        found = Rest(self.explicit, self.split, self.n)
-        return found.sorted(self._rest_matrices(found)) if self.unknowns <= ORDERED else found
+        unordered = Rest(self.explicit, self.split, self.n)
+        return unordered.sorted(self._rest_matrices(unordered)) if self.unknowns <= ORDERED else unordered
 
     @property
     def _noise(self) -> Callable:
@@ -566,12 +566,12 @@ class SDAE(Problem):
             kinds = () if self.structure == "general" else tuple(dict.fromkeys((self.structure, "commutative")))
             return NoiseStructure(kinds, "stated by the user")
         scalar = ("scalar",) if self.m == 1 else ()
-        given = self.example_start(), self.example_params()
+        example = self.example_start(), self.example_params()
         with jax.enable_x64(True):
             proved, _ = (
-                kinds_of_operator(self.multiplier, *given)
+                kinds_of_operator(self.multiplier, *example)
                 if self.is_operator
-                else proved_kinds(trace_of(self.g, *given))
+                else proved_kinds(trace_of(self.g, *example))
             )
         if "additive" in proved:
             return NoiseStructure(("additive", *scalar, "commutative"), PROVED)
@@ -695,9 +695,9 @@ class SDAE(Problem):
             return self._solved_noise(self.multiplier(t, self.state(t, y, params), params))
 
         names = components(self)[0]
-        given: Any = self.component_units or {}
-        units = {name: given[name] for name in names if name in given} or None
-        start = self.start_source.mapped(lambda rows: (self.evolving @ rows.T).T).given
+        all_units: Any = self.component_units or {}
+        units = {name: all_units[name] for name in names if name in all_units} or None
+        start = self.start_source.mapped(lambda rows: (self.evolving @ rows.T).T).argument
         sde = SDE(drift, diffusion, start, self.params, names=names, units=units, structure=self.structure)
         if self.structure is None:  # known already: do not determine it again through every Newton solve
             S, structure = self._solved_mass, self.noise_structure
@@ -718,7 +718,7 @@ class SDAE(Problem):
 
 def with_unit_mass(sde: SDE) -> SDAE:
     """An Ito SDE as the SDAE with M = 1, for methods that take SDAEs."""
-    start = sde.start_source.mapped(lambda rows: rows).given
+    start = sde.start_source.mapped(lambda rows: rows).argument
     is_large = sde.n > FOLLOWED
     mass, diffusion = (scipy.sparse.eye_array(sde.n), sde.multiplier) if is_large else (np.eye(sde.n), sde.g)
     sdae = SDAE(mass, sde.f, diffusion, start, sde.params, sde.components, sde.component_units, sde.structure)

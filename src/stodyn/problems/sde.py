@@ -239,11 +239,11 @@ class SDE(Problem):
             kinds = () if self.structure == "general" else tuple(dict.fromkeys((self.structure, "commutative")))
             return NoiseStructure(kinds, "stated by the user")
         with jax.enable_x64(True):
-            given = self.example_start(), self.example_params(), self.sample_params(CHECKED_STATES)
+            examples = self.example_start(), self.example_params(), self.sample_params(CHECKED_STATES)
             if self._is_operator:
-                return find_structure_of_operator(self.multiplier, *given)
+                return find_structure_of_operator(self.multiplier, *examples)
             return find_structure(
-                self.g, *given, traced=None if self.scalar else self.traced_functions.get("diffusion")
+                self.g, *examples, traced=None if self.scalar else self.traced_functions.get("diffusion")
             )
 
     @property

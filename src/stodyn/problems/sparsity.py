@@ -148,9 +148,9 @@ def find_noise_places(problem: Any) -> NoisePlaces | None:
         return made[-1].entries
 
     with jax.enable_x64(True):
-        given = np.asarray(problem.example_start(), float), np.zeros(()), problem.example_params()
+        point = np.asarray(problem.example_start(), float), np.zeros(()), problem.example_params()
         try:
-            depends = find_pattern(entries, *given).csr(1.0)
+            depends = find_pattern(entries, *point).csr(1.0)
         except Unprintable:
             return None
     noise = made[-1]

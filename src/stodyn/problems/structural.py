@@ -280,20 +280,20 @@ def _noise(noise: Any, N: int) -> Any:
     return _ConstantNoise(matrix)
 
 
-def _matrix(name: str, given: Any) -> scipy.sparse.csr_array:
+def _matrix(name: str, value: Any) -> scipy.sparse.csr_array:
     """A matrix given as numbers, a diagonal, a sparse array, or the name of a Matrix Market file."""
-    if isinstance(given, (str, Path)):
-        given = read_matrix_market(name, given)
-    if scipy.sparse.issparse(given):
-        matrix = scipy.sparse.csr_array(given)
+    if isinstance(value, (str, Path)):
+        value = read_matrix_market(name, value)
+    if scipy.sparse.issparse(value):
+        matrix = scipy.sparse.csr_array(value)
     else:
         try:
-            dense = np.asarray(given)
+            dense = np.asarray(value)
             dense = dense if np.iscomplexobj(dense) else np.asarray(dense, float)
         except (TypeError, ValueError) as error:
             raise TypeError(
                 f"{name}: expected a matrix (N, N), its diagonal (N,), a scipy.sparse array or the name of a Matrix "
-                f"Market file, got {type(given).__name__}"
+                f"Market file, got {type(value).__name__}"
             ) from error
         matrix = scipy.sparse.csr_array(np.diag(dense) if dense.ndim == 1 else np.atleast_2d(dense))
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or matrix.shape[0] == 0:
@@ -425,10 +425,10 @@ def _rayleigh(points: Sequence[Any]) -> tuple[float, float]:
     return float(a_M), float(a_K)
 
 
-def _ratios(given: Any, count: int) -> np.ndarray:
-    ζ = np.asarray(given, float)
+def _ratios(value: Any, count: int) -> np.ndarray:
+    ζ = np.asarray(value, float)
     if ζ.ndim > 1 or (ζ.ndim == 1 and len(ζ) != count) or not np.isfinite(ζ).all() or (ζ < 0).any():
-        raise ValueError(f"damping: expected a ratio >= 0, or {count} of them, one per mode, got {given!r}")
+        raise ValueError(f"damping: expected a ratio >= 0, or {count} of them, one per mode, got {value!r}")
     _warn_of_percents(float(ζ.max(initial=0.0)))
     return np.broadcast_to(ζ, (count,))
 

@@ -166,8 +166,8 @@ def with_walls(problem: Any, *walls: Walls | Mapping | Impact) -> Walled | Struc
         raise TypeError("walls: expected at least one; write stodyn.Walls({'x': (0.0, None)}) or stodyn.Impact(...)")
     if isinstance(walls[0], Impact) or len(walls) > 1:
         return struck(problem, walls)  # type: ignore[arg-type]
-    given = walls[0] if isinstance(walls[0], Walls) else Walls(walls[0])
-    return struck(problem, given.impacts) if given.located else _walled(problem, given)
+    bounds = walls[0] if isinstance(walls[0], Walls) else Walls(walls[0])
+    return struck(problem, bounds.impacts) if bounds.located else _walled(problem, bounds)
 
 
 def _walled(problem: Any, walls: Walls) -> Walled:

@@ -340,19 +340,19 @@ class Passage(Averaged):
         left = (
             f"{self.name}: {100 * S:.3g} % of the paths had not reached the level when the run ended at t = {end:g}. "
         )
-        way = "Run longer to know more; mean=False leaves the mean out."
+        remedy = "Run longer to know more; mean=False leaves the mean out."
         if mean.kind == "extrapolated":
             return (
                 Censored(
                     f"{left}Of the mean {mean.value:.4g}, {mean.added:.4g} is extrapolated from the hazard at the end, "
-                    f"which was constant. {way}"
+                    f"which was constant. {remedy}"
                 ),
             )
         why = "the hazard was not constant at the end, or is not known well enough to extrapolate"
         return (
             Censored(
                 f"{left}The mean {mean.value:.4g} is that of min(τ, {end:g}), a lower bound of the mean of τ: "
-                f"{'paths that failed never reach it' if any_failed else why}. {way}"
+                f"{'paths that failed never reach it' if any_failed else why}. {remedy}"
             ),
         )
 

@@ -65,7 +65,7 @@ def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
         rows.append(Row(f"{what}: paths", case.exact, sampled, stderr, f"against {case.why}{case.stepped}", **made))
         rows.append(Row(f"{what}: small-signal", case.exact, linear(circuit, case), remark=f"against {case.why}"))
         results.append((case.name, sampled / case.exact, stderr / case.exact))
-    return StudyResult(rows, {"circuit_noise": drawn(results, paths)})
+    return StudyResult(rows, {"circuit_noise": picture(results, paths)})
 
 
 def linear(circuit: Circuit, case: Case) -> float:
@@ -81,7 +81,7 @@ def linear(circuit: Circuit, case: Case) -> float:
     return settled * float(-np.expm1(-2.0 * case.time / (low / (4.0 * settled))))
 
 
-def drawn(results: list[tuple[str, float, float]], paths: int) -> Picture:
+def picture(results: list[tuple[str, float, float]], paths: int) -> Picture:
     figure, ax = drawing.canvas(size=(6.8, 3.2))
     names, ratios, errors = zip(*results, strict=True)
     ax.axvline(1.0, color=plot.ORANGE, lw=1.2)

@@ -112,7 +112,7 @@ def passages(paths: int) -> tuple[list[Row], xr.Dataset]:
     """Survival and means against closed forms; also the run that the figure shows."""
     options: dict[str, Any] = dict(paths=paths, seed=27, progress=False)
     statistics = [Passage(1.0, every=1, mean=False), Passage(1.0, every=1, mean=False, bridge=False, name="grid")]
-    seen = simulate(BROWNIAN, "EulerMaruyama", t=(0, 4), dt=0.25, collect=statistics, **options)
+    result = simulate(BROWNIAN, "EulerMaruyama", t=(0, 4), dt=0.25, collect=statistics, **options)
     two = simulate(BROWNIAN, "EulerMaruyama", t=(0, 1), dt=0.125, collect=Passage((-0.7, 1.0), at=[1.0], mean=False),
                    **options)  # fmt: skip
     moving = simulate(WIENER, "EulerMaruyama", t=(0, 1), dt=0.25,
@@ -121,21 +121,21 @@ def passages(paths: int) -> tuple[list[Row], xr.Dataset]:
     market = SDE(lambda t, x: 0.05 * x, lambda t, x: 0.3 * x, 1.0)
     gbm = simulate(market, "Milstein", t=(0, 1), dt=0.0625, collect=Passage(1.2, at=[1.0], mean=False), **options)
     rows = [
-        _passed("Brownian motion: P(τ > 4)", 0.2343156380600, seen, "passage_survival"),
-        _passed("Brownian motion: E min(τ, 4)", 2.0499028446410, seen, "passage_restricted_mean"),
+        _passed("Brownian motion: P(τ > 4)", 0.2343156380600, result, "passage_survival"),
+        _passed("Brownian motion: E min(τ, 4)", 2.0499028446410, result, "passage_restricted_mean"),
         _passed("Brownian motion out of (-0.7, 1): P(τ > 1)", 0.4150659857872, two, "passage_survival"),
         _passed("W and a level that moves: P(τ > 1)", 1 - 0.1803118185958, moving, "passage_survival"),
         _passed("Ornstein-Uhlenbeck: P(τ > 5), level 2", 1 - 0.37748468543, ou, "passage_survival"),
         _passed("geometric Brownian motion, 16 steps of Milstein: P(τ > 1)", 1 - 0.5488641627493, gbm,
                 "passage_survival"),
     ]  # fmt: skip
-    return rows, seen
+    return rows, result
 
 
 def walls(paths: int) -> list[Row]:
     """A reflected process, and a ball that bounces with noise and without."""
     reflected = with_walls(SDE(lambda t, x: -(x + 0.5), lambda t, x: 1.0, 0.5), Walls({"x": (0.0, None)}))
-    seen = simulate(reflected, "EulerMaruyama", t=(0, 1), dt=1 / 64, paths=paths, seed=27, progress=False,
+    result = simulate(reflected, "EulerMaruyama", t=(0, 1), dt=1 / 64, paths=paths, seed=27, progress=False,
                     collect=Moments(at=[1.0]))  # fmt: skip
     floor = Impact(Level(0.0, of="x", direction="down"), Restitution(0.8))
     ball = Mechanical(lambda t, x, v: -9.81 + 0.0 * x, None, (1.0, 0.0))
@@ -149,10 +149,10 @@ def walls(paths: int) -> list[Row]:
         Row(
             "reflected Ornstein-Uhlenbeck: E X(1)",
             0.41374835240,
-            float(seen["mean"].values.ravel()[-1]),
-            float(seen["mean_stderr"].values.ravel()[-1]),
+            float(result["mean"].values.ravel()[-1]),
+            float(result["mean_stderr"].values.ravel()[-1]),
             "Lépingle's rule, steps of 1/64: 0.0017 too large",
-            **of_run(seen),
+            **of_run(result),
         ),
         Row(
             "a ball after six impacts with e = 0.8: its energy",

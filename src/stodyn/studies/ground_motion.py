@@ -29,18 +29,18 @@ def run(size: Size, out: Path, progress) -> StudyResult:
     motion = shaken(paths, end)
     drifts, accelerations = SHEAR_BUILDING.exact["stationary_covariance"](), exact_acceleration_variance()
 
-    def rms(quantity: str, unit: float, seen: Iterable[float], exact: float) -> Row:
-        variance, stderr = seen
+    def rms(quantity: str, unit: float, estimate: Iterable[float], exact: float) -> Row:
+        variance, stderr = estimate
         size = unit * math.sqrt(variance)
         return Row(quantity, None, size, 0.5 * size * stderr / variance, f"exact {unit * math.sqrt(exact):.4g}", **made)
 
     made, rows = of_run(motion), []
     for i in range(STOREYS):
-        seen = (float(motion[f"acceleration_variance{word}"][-1, i]) for word in ("", "_stderr"))
-        rows.append(rms(f"rms acceleration of floor {i + 1} [m/s²]", 1.0, seen, accelerations[i]))
+        estimate = (float(motion[f"acceleration_variance{word}"][-1, i]) for word in ("", "_stderr"))
+        rows.append(rms(f"rms acceleration of floor {i + 1} [m/s²]", 1.0, estimate, accelerations[i]))
     for i in range(STOREYS):
-        seen = (float(motion[word].sel(component=f"drift{i + 1}")[-1]) for word in ("variance", "variance_stderr"))
-        rows.append(rms(f"rms drift of storey {i + 1} [mm]", 1e3, seen, drifts[i, i]))
+        estimate = (float(motion[word].sel(component=f"drift{i + 1}")[-1]) for word in ("variance", "variance_stderr"))
+        rows.append(rms(f"rms drift of storey {i + 1} [mm]", 1e3, estimate, drifts[i, i]))
     for limit in LIMITS:
         alive, stderr = (float(motion[f"{_name(limit)}_survival{word}"][-1]) for word in ("", "_stderr"))
         rice = f"{poisson_survival(limit, end):.4g} if crossings were independent (Rice)"

@@ -51,7 +51,7 @@ def run(size: Size, out: Path, progress) -> StudyResult:
     duration, paths, segment = size.of((40.0, 4, 256), SERIES, SERIES)
     series = spectra(h, duration, paths, segment)
     rows += [_density(series, name, wanted, A, B, h) for name in ("w", "q") for wanted in (0.05, 0.14, 0.5)]
-    return StudyResult(rows, {"spectra": _drawn(series, A, B, segment)})
+    return StudyResult(rows, {"spectra": _picture(series, A, B, segment)})
 
 
 def advised_step(A: np.ndarray, B: np.ndarray) -> float:
@@ -103,11 +103,11 @@ def through_window(A: np.ndarray, B: np.ndarray, h: float, segment: int) -> np.n
     return h * (2.0 * np.fft.rfft(overlap[:, None] * lags, axis=0).real - lags[0])
 
 
-def _drawn(series, A: np.ndarray, B: np.ndarray, segment: int) -> Picture:
+def _picture(series, A: np.ndarray, B: np.ndarray, segment: int) -> Picture:
     figure, axes = drawing.canvas(2, 2, size=(9.0, 6.8), sharex=True)
     f, made = series["frequency"].values[1:], of_run(series)
     exact = GUST_RESPONSE.exact["spectrum"](f)
-    seen = through_window(A, B, made["h"], segment)[1:]
+    expected = through_window(A, B, made["h"], segment)[1:]
     words = {"u": "forward speed u", "w": "vertical speed w", "q": "pitch rate q", "theta": "pitch angle θ"}
     for i, (ax, name) in enumerate(zip(axes.ravel(), NAMES, strict=True)):
         densities = [
@@ -115,7 +115,7 @@ def _drawn(series, A: np.ndarray, B: np.ndarray, segment: int) -> Picture:
         ]
         ax.fill_between(f, densities[1], densities[2], color=plot.PALETTE[0], alpha=0.3, lw=0)
         ax.loglog(f, densities[0], color=plot.PALETTE[0], lw=1.0, label="simulated")
-        ax.loglog(f, seen[:, i], color=plot.PALETTE[1], lw=1.2, label="exact for the step, through the window")
+        ax.loglog(f, expected[:, i], color=plot.PALETTE[1], lw=1.2, label="exact for the step, through the window")
         ax.loglog(f, exact[:, i, i].real, "k--", lw=1.2, label="exact for the process")
         unit = (GUST_RESPONSE.problem.component_units or {})[name]
         ax.set(title=words[name], xlabel="frequency [Hz]" if i > 1 else "", ylabel=f"density [({unit})²/Hz]")

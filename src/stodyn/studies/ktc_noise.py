@@ -36,10 +36,10 @@ def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
         rows.append(
             Row(f"Var {name}, V²: covariance of the step", exact[i, i], computed[i, i], remark="computed", h=STEP)
         )
-    return StudyResult(rows, {"ktc": drawn(model.problem.components, exact, variance, stderr, paths)})
+    return StudyResult(rows, {"ktc": picture(model.problem.components, exact, variance, stderr, paths)})
 
 
-def drawn(names: Any, exact: np.ndarray, variance: np.ndarray, stderr: np.ndarray, paths: int) -> Picture:
+def picture(names: Any, exact: np.ndarray, variance: np.ndarray, stderr: np.ndarray, paths: int) -> Picture:
     figure, ax = drawing.canvas(size=(6.8, 3.8))
     across = np.arange(len(names))
     ax.bar(across, 1e12 * np.diagonal(exact), color=plot.SKY, alpha=0.6, label="exact: kT C⁻¹")

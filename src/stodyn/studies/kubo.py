@@ -159,9 +159,9 @@ def picture(results: Mapping[str, xr.Dataset], weak: bool) -> Picture:
         above.plot(times, np.where(values < 2.6, values, np.nan), **style, label=f"{name}, h = {h:g}")
         if np.max(np.abs(values)) < 2.6:
             below.plot(times, values - exact(times), **style)
-        seen = results[name].isel(time=slice(1, None))
+        result = results[name].isel(time=slice(1, None))
         bars = {"fmt": "o", "ms": 3, "lw": 1, "color": style["color"]}
-        above.errorbar(seen["time"], seen["energy"], 2.0 * seen["energy_stderr"], **bars)
+        above.errorbar(result["time"], result["energy"], 2.0 * result["energy_stderr"], **bars)
     above.set(ylabel="E(H)", ylim=(0, 2.6))
     below.set(xlabel="time", ylabel="E(H) - exact")
     drawing.legend(figure)

@@ -94,8 +94,8 @@ def initial() -> Picture:
     """Figure 4.5: the density at the start."""
     figure, ax = drawing.canvas(size=(6.0, 4.0))
     x, v = np.meshgrid(np.linspace(0, 1, 121), np.linspace(-4, 7, 201), indexing="ij")
-    drawn = ax.pcolormesh(x, v, LENARD_BERNSTEIN.exact["initial_density"](x, v), shading="auto", rasterized=True)
-    figure.colorbar(drawn, label="density at the start")
+    mesh = ax.pcolormesh(x, v, LENARD_BERNSTEIN.exact["initial_density"](x, v), shading="auto", rasterized=True)
+    figure.colorbar(mesh, label="density at the start")
     ax.set(xlabel="position x", ylabel="velocity v")
     return Picture(figure, "The density of particles at the start, exact: a beam of fast particles and slow ones.")
 
@@ -105,8 +105,10 @@ def energies(results: Runs, paths: int) -> Picture:
     figure, ax = drawing.canvas(size=(8.0, 4.4))
     chosen = [run for run in results if run[0] in ("DIRK", "Heun", "E1") or run == TRAPPING]
     for style, (name, h) in zip(drawing.styles(), chosen, strict=False):
-        seen = results[name, h]
-        drawing.error_band(ax, seen["time"], seen["energy"], seen["energy_stderr"], **style, label=f"{name}, h = {h:g}")
+        result = results[name, h]
+        drawing.error_band(
+            ax, result["time"], result["energy"], result["energy_stderr"], **style, label=f"{name}, h = {h:g}"
+        )
     ax.axhline(LENARD_BERNSTEIN.exact["ergodic_energy"](), color="k", ls=":", lw=1.5, label="Gibbs measure")
     ax.set(xlabel="time, dimensionless", ylabel="mean energy E(H), dimensionless")
     drawing.legend(figure)

@@ -8,7 +8,7 @@ from stodyn.analysis.covariance import noise_needed, steady_ratio
 from stodyn.methods.multistep import AB4
 from stodyn.studies.contract import Row, Size, Study, StudyResult
 from stodyn.studies.papers import RIGGS
-from stodyn.studies.riggs_example import FULL, RUNS, TINY, compared, drawn, seconds, simulated
+from stodyn.studies.riggs_example import FULL, RUNS, TINY, compared, seconds, simulated, variance_picture
 
 
 def printed_share(h: float) -> float:
@@ -37,7 +37,7 @@ def run(size: Size, out: Path, progress) -> StudyResult:
             "(71)": simulated(IN_HISTORY(gamma=printed_share(h)), h, runs),
             "increment outside the history": simulated(AB4, h, runs),
         }
-        figures[name] = drawn("AB4", curves)
+        figures[name] = variance_picture("AB4", curves)
         for label, curve in curves.items():
             rows.append(
                 compared(f"AB4, h = {h}, {label}: P_D/P at t = 2", curve, "1 (agrees)" if label == "(71)" else None)
@@ -65,7 +65,7 @@ def run(size: Size, out: Path, progress) -> StudyResult:
         "increment outside the history": AB4,
     }
     curves = {name: simulated(method, 0.005, runs, end=0.1, every=1) for name, method in starters.items()}
-    figures["figure-13-starters"] = drawn("The start of AB4", curves)
+    figures["figure-13-starters"] = variance_picture("The start of AB4", curves)
     for name, curve in curves.items():
         P = curve.process[4]
         rows.append(

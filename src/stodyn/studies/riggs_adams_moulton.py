@@ -8,7 +8,7 @@ from stodyn.analysis.covariance import gamma
 from stodyn.methods.multistep import AM4
 from stodyn.studies.contract import Row, Size, Study, StudyResult
 from stodyn.studies.papers import RIGGS
-from stodyn.studies.riggs_example import FULL, RUNS, TINY, compared, drawn, seconds, simulated
+from stodyn.studies.riggs_example import FULL, RUNS, TINY, compared, seconds, simulated, variance_picture
 
 SCHEMES = (
     ("figure-17-ab-predictor", "PECE, AB4 predictor", AM4),
@@ -41,7 +41,7 @@ def run(size: Size, out: Path, progress) -> StudyResult:
                 compared(f"{label}, h = {h}, 1.8", his, "1 (agrees)", "4.5 % is the standard error of 1000 runs")
             )
             if h == STEPS[0]:
-                figures[name] = drawn(label, {"32/17 Q/h": right, "1.8 Q/h": his})
+                figures[name] = variance_picture(label, {"32/17 Q/h": right, "1.8 Q/h": his})
     return StudyResult(rows, figures)
 
 

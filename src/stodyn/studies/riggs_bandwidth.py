@@ -26,7 +26,7 @@ FILTER_ORDER = 8
 
 def run(size: Size, out: Path, progress) -> StudyResult:
     paths = size.of(64, 100_000, 400_000)
-    rows, figures = [], {"figure-1-bandwidths": _drawn()}
+    rows, figures = [], {"figure-1-bandwidths": _picture()}
     progress("exact variances")
     for ratio in RATIOS:
         rows.append(Row(f"first-order noise, bandwidths 1 : {ratio:g}, error of the variance [%]", None,
@@ -85,7 +85,7 @@ def cut_off_error(ratio: float) -> float:
     return 2.0 / math.pi * math.atan(ratio) - 1.0
 
 
-def _drawn() -> Picture:
+def _picture() -> Picture:
     figure, (above, below) = drawing.canvas(2, size=(7.6, 6.0))
     ω = np.geomspace(0.05, 2000.0, 400) * POLE
     above.loglog(ω / POLE, 1.0 / (1.0 + (ω / POLE) ** 2), color="k", label="system, squared gain")

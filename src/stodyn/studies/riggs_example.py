@@ -63,7 +63,7 @@ def compared(quantity: str, curve: Curve, paper: float | str | None = None, rema
                T=float(curve.time[-1]), h=curve.h, paths=curve.runs)  # fmt: skip
 
 
-def drawn(what: str, curves: Mapping[str, Curve]) -> Picture:
+def variance_picture(what: str, curves: Mapping[str, Curve]) -> Picture:
     """Variance over time: the runs with two standard errors, the exact discrete variance, the process."""
     figure, ax = drawing.canvas(size=(7.2, 4.4))
     for color, (name, curve) in zip(plot.PALETTE, curves.items(), strict=False):

@@ -107,7 +107,7 @@ def figures(points: int) -> dict[str, Picture]:
             "AB4 with (71), as Riggs (f = 1)": [2 * s - math.expm1(2 * s) for s in z],
         },
     }
-    drawn = {}
+    pictures = {}
     for name, lines in curves.items():
         figure, ax = drawing.canvas(size=(6.8, 4.2))
         for style, (label, values) in zip(drawing.styles(), lines.items(), strict=False):
@@ -119,8 +119,8 @@ def figures(points: int) -> dict[str, Picture]:
             "V(hA), the error of the variance that a step adds, in units of Q/(2|A|), computed: zero is exact. It is "
             "not a relative error, which is V/(exp(2hA) - 1)."
         )
-        drawn[name] = Picture(figure, caption)
-    return drawn
+        pictures[name] = Picture(figure, caption)
+    return pictures
 
 
 STUDY = Study(

@@ -18,7 +18,7 @@ from stodyn.methods.classical import RK4
 from stodyn.noise.increment import Increment
 from stodyn.studies.contract import Row, Size, Study, StudyResult
 from stodyn.studies.papers import RIGGS
-from stodyn.studies.riggs_example import END, EXAMPLE, Curve, drawn
+from stodyn.studies.riggs_example import END, EXAMPLE, Curve, variance_picture
 
 MULTIPLIER, MODULUS, SEED = 630360016, 2**31 - 1, 824064364
 STRIDE = 1 << 16
@@ -105,7 +105,12 @@ def run(size: Size, out: Path, progress) -> StudyResult:
         ),
     ]
     return StudyResult(
-        rows, {"figure-7-his-generator": drawn("RK4 with the numbers of Marse and Roberts' generator", {"RK4": curve})}
+        rows,
+        {
+            "figure-7-his-generator": variance_picture(
+                "RK4 with the numbers of Marse and Roberts' generator", {"RK4": curve}
+            )
+        },
     )
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from stodyn.methods import classical as c
 from stodyn.studies.contract import Size, Study, StudyResult
 from stodyn.studies.papers import RIGGS
-from stodyn.studies.riggs_example import FULL, RUNS, TINY, compared, drawn, seconds, simulated
+from stodyn.studies.riggs_example import FULL, RUNS, TINY, compared, seconds, simulated, variance_picture
 
 FIGURES = (
     ("figure-5-euler", c.Euler, 0.005),
@@ -32,7 +32,7 @@ def run(size: Size, out: Path, progress) -> StudyResult:
             curves[f"{method.name}, Q/h"] = naive
             away = (naive.process[-1] - naive.variance[-1]) / naive.stderr[-1]
             rows.append(compared(f"{method.name}, h = {h}, with Q/h", naive, None, f"{away:.0f} from the process"))
-        figures[name] = drawn(method.name, curves)
+        figures[name] = variance_picture(method.name, curves)
     held = simulated(c.RK4, 0.1, runs)
     rows.append(compared("RK4 held, h = 0.1: P_D/P at t = 2", held, None, "no factor needed"))
     return StudyResult(rows, figures)

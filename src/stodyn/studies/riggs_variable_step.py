@@ -41,7 +41,7 @@ def run(size: Size, out: Path, progress) -> StudyResult:
     progress("Collatz's criterion")
     for name, h in (("figure-15-collatz", 0.005), ("figure-16-collatz", 0.0005)):
         times, left = along_a_path(h, round(size.of(20 * h, 2.0, 2.0) / h))
-        figures[name] = _drawn(h, times, left)
+        figures[name] = _picture(h, times, left)
         values, accepted = collatz(h, samples)
         n = len(values)
         rows.append(
@@ -222,7 +222,7 @@ def dyadic(runs: int, seed: int) -> tuple[float, float]:
     return float(run["variance"][0, 0]) / P, float(run["variance_stderr"][0, 0]) / P
 
 
-def _drawn(h: float, times: np.ndarray, left: np.ndarray) -> Picture:
+def _picture(h: float, times: np.ndarray, left: np.ndarray) -> Picture:
     figure, ax = drawing.canvas(size=(7.2, 3.4))
     ax.plot(times, left, lw=0.5, color=plot.PALETTE[0])
     ax.axhline(0.0, color="k", lw=1.0)

@@ -139,10 +139,10 @@ def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
             **made,
         ),
     ]
-    return StudyResult(rows, {"jitter": drawn(ends, quiet.jitter, made)})
+    return StudyResult(rows, {"jitter": picture(ends, quiet.jitter, made)})
 
 
-def drawn(ends: np.ndarray, jitter: float, made: dict[str, Any]) -> Picture:
+def picture(ends: np.ndarray, jitter: float, made: dict[str, Any]) -> Picture:
     figure, ax = drawing.canvas(size=(7.2, 4.0))
     k = np.arange(ends.shape[1])
     variance = 1e6 * np.var(ends - ends[:, :1], axis=0, ddof=1)

@@ -28,8 +28,7 @@ from stodyn.problems.sde import SDE
 from stodyn.studies import drawing
 from stodyn.studies.contract import Picture, Row, Size, Study, StudyResult
 from stodyn.studies.papers import KUPPER
-from stodyn.studies.sdae_linear import END, PATHS, increments, slope, slope_error, squared_errors
-from stodyn.studies.sdae_linear import drawn as drawn_errors
+from stodyn.studies.sdae_linear import END, PATHS, error_picture, increments, slope, slope_error, squared_errors
 
 PAPER = (stiff.RK1W1, stiff.RK1W2, stiff.RK1W3, stiff.RK1W4, stiff.RK1W5)
 OURS = (stiff.RK1A3, stiff.RK1A4, stiff.RK1A4L)
@@ -55,7 +54,7 @@ def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
         squares = measured(model, methods, size.of(2, 7, 7), taken)
         rows += error_rows(name, squares)
         errors = {method: np.sqrt(square.mean(axis=1)) for method, square in squares.items()}
-        figures[name.replace(" ", "_")] = drawn_errors(errors, f"SDAE of {name}", taken)
+        figures[name.replace(" ", "_")] = error_picture(errors, f"SDAE of {name}", taken)
         figures[f"{name.replace(' ', '_')}_solves"] = drawn_solves(errors, f"SDAE of {name}", taken)
     progress("random linear systems")
     rows += systems(size.of(1, 10, 100), size.of((2,), (2, 3), (2, 3)), size.of(SYSTEMS[:1], SYSTEMS, SYSTEMS))
@@ -193,12 +192,14 @@ def systems(count: int, dimensions: Sequence[int], methods: Sequence[Method]) ->
     rows = []
     for n in dimensions:
         rng = np.random.default_rng(n)
-        drawn = [random_system(n, rng) for _ in range(count)]
-        problem = SDE(lambda t, x, p: p["A"] @ x, lambda t, x, p: (p["B"] @ x)[:, None], np.ones(n), params=drawn[0],
+        samples = [random_system(n, rng) for _ in range(count)]
+        problem = SDE(lambda t, x, p: p["A"] @ x, lambda t, x, p: (p["B"] @ x)[:, None], np.ones(n), params=samples[0],
                       structure="scalar")  # fmt: skip
         for method in methods:
             one = OneStep(problem, method)
-            radius = np.array([[read_map(one, h, 0.0, p, nodes=4).mean_square_radius() for h in STEPS] for p in drawn])
+            radius = np.array(
+                [[read_map(one, h, 0.0, p, nodes=4).mean_square_radius() for h in STEPS] for p in samples]
+            )
             words = f"unstable cases of {radius.size} (systems, steps); largest radius {radius.max():.4f}"
             rows.append(Row(f"random systems of dimension {n}: {method.name}", None, int(np.sum(radius >= 1.0)),
                             remark=words))  # fmt: skip
@@ -270,11 +271,11 @@ def circuit_rows(case: Case, results: Mapping[str, np.ndarray]) -> list[Row]:
     rows = []
     needed = {name: steps_wanted(case.steps, errors) for name, errors in results.items()}
     for name, errors in results.items():
-        seen = ", ".join(f"{error:.2g} ({n})" for n, error in zip(case.steps, errors, strict=True))
+        table = ", ".join(f"{error:.2g} ({n})" for n, error in zip(case.steps, errors, strict=True))
         longer = ", ".join(f"{needed[other] / needed[name]:.2g} x that of {other}" for other in list(results)[:2])
         beyond = "" if needed[name] <= case.steps[-1] else "beyond the steps tried, extrapolated from the last two; "
         rows.append(Row(f"{case.name}, σ of {case.node} to 1 %: steps with {name}", None, needed[name],
-                        remark=f"{beyond}a step {longer}; errors (steps): {seen}", T=span(case)))  # fmt: skip
+                        remark=f"{beyond}a step {longer}; errors (steps): {table}", T=span(case)))  # fmt: skip
     return rows
 
 

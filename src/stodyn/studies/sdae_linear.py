@@ -90,10 +90,10 @@ def convergence(model: Model, what: str, figure: str, size: Size, progress: Call
                 )
             )
     name = figure.replace(" ", "").replace(".", "").lower()
-    return StudyResult(rows, {name: drawn(results, what, len(fine))})
+    return StudyResult(rows, {name: error_picture(results, what, len(fine))})
 
 
-def drawn(results: Mapping[str, np.ndarray], what: str, paths: int) -> Picture:
+def error_picture(results: Mapping[str, np.ndarray], what: str, paths: int) -> Picture:
     """Errors against step sizes, as the paper draws them."""
     figure, ax = drawing.canvas(size=(7.6, 4.6))
     for style, (name, errors) in zip(drawing.styles(markers=True), results.items(), strict=False):

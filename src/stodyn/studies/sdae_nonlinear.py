@@ -29,7 +29,7 @@ def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
             float(study["step"].max()) * STEPS[0], f"1/{STEPS[0]} to 1/{STEPS[-1]} of T", paths)
         for name, study in studies.items()
     ]  # fmt: skip
-    return StudyResult([*result.rows, *rows], {**result.figures, "areas": drawn(studies, paths)})
+    return StudyResult([*result.rows, *rows], {**result.figures, "areas": picture(studies, paths)})
 
 
 def areas(paths: int, last: int) -> dict[str, Any]:
@@ -43,13 +43,13 @@ def areas(paths: int, last: int) -> dict[str, Any]:
         "RK1W2M with areas": (stiff.RK1W2MLevy, problem),
     }
     return {
-        name: strong_order(given, method, steps=STEPS, paths=paths, seed=11, refine=8,
+        name: strong_order(system, method, steps=STEPS, paths=paths, seed=11, refine=8,
                            reference=stiff.StiffMilsteinLevy)
-        for name, (method, given) in list(cases.items())[-last:]
+        for name, (method, system) in list(cases.items())[-last:]
     }  # fmt: skip
 
 
-def drawn(studies: Mapping[str, Any], paths: int) -> Picture:
+def picture(studies: Mapping[str, Any], paths: int) -> Picture:
     """Errors against step sizes: without areas a method of order 1 falls to order 1/2, that of implicit Euler."""
     figure, ax = drawing.canvas(size=(7.6, 4.4))
     for style, (name, study) in zip(drawing.styles(markers=True), studies.items(), strict=False):

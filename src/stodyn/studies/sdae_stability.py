@@ -42,10 +42,10 @@ def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
             right, printed = (float(stability.closed_form(method.table, -1.0, 1.0, printed=p)) for p in (False, True))
             rows.append(Row(f"{method.name}: R̂(-1, 1)", printed, right, remark="(7.2) as printed; with B31 for B32"))
     points = size.of(8, 100, 200)
-    return StudyResult(rows, {name: drawn(names, points) for name, names in FIGURES.items()})
+    return StudyResult(rows, {name: picture(names, points) for name, names in FIGURES.items()})
 
 
-def drawn(names: tuple[str, ...], points: int) -> Picture:
+def picture(names: tuple[str, ...], points: int) -> Picture:
     """The regions over (h, k²) with the equation's own boundary k² = -2h; the second sign of k in another colour."""
     figure, axes = drawing.canvas(1, len(names), size=(5.0 * len(names), 4.6), squeeze=False)
     h, squares = np.linspace(-8.0, 2.0, points), np.linspace(0.0, 20.0, points)

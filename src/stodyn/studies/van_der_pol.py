@@ -71,8 +71,10 @@ def whole(results: dict[tuple[str, float], xr.Dataset], limit: float, paths: int
     ax.axhline(limit, color="k", ls=":", lw=1, label="ergodic limit")
     chosen = [run for run in results if run[0] in ("DIRK", "Heun", "E1")]
     for style, (name, h) in zip(drawing.styles(), chosen, strict=False):
-        seen = results[name, h]
-        drawing.error_band(ax, seen["time"], seen["energy"], seen["energy_stderr"], **style, label=f"{name}, h = {h:g}")
+        result = results[name, h]
+        drawing.error_band(
+            ax, result["time"], result["energy"], result["energy_stderr"], **style, label=f"{name}, h = {h:g}"
+        )
     ax.set(xlabel="time, dimensionless", ylabel="mean energy E(H), dimensionless", ylim=(0.9, 4.0))
     drawing.legend(figure)
     caption = (

@@ -13,11 +13,11 @@ OUTPUT = re.compile(r"v\s*+\(\s*+([^\s(),]++)\s*+(?:,\s*+([^\s(),]++)\s*+)?\)\s*
 
 
 def _tran(statement: Statement) -> None:
-    words, given = statement.fields()
+    words, parameters = statement.fields()
     if statement.netlist.transient is not None:
         raise statement.error(": is given twice")
     numbers = [statement.number(word) for word in words if word != "uic"]
-    if not 2 <= len(numbers) <= 4 or given:
+    if not 2 <= len(numbers) <= 4 or parameters:
         raise statement.malformed()
     step, stop = (numbers[3] if len(numbers) == 4 else numbers[0]), numbers[1]
     if not 0.0 < step <= stop:
@@ -42,10 +42,10 @@ def _sweep(statement: Statement, words: list[str]) -> Sweep:
 
 
 def _ac(statement: Statement) -> None:
-    words, given = statement.fields()
+    words, parameters = statement.fields()
     if statement.netlist.ac is not None:
         raise statement.error(": is given twice")
-    if given or len(words) != 4:
+    if parameters or len(words) != 4:
         raise statement.malformed()
     statement.netlist.ac = _sweep(statement, words)
 

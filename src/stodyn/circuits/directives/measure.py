@@ -72,22 +72,22 @@ def _event(words: _Words, is_trigger: bool) -> Event:
         words.place += 1
         text = words.next("a level")
         level = _expression(text) if "(" in text else words.number(text, signal)
-    given = words.pairs(("val", "td", *EDGES))
+    pairs = words.pairs(("val", "td", *EDGES))
     if is_trigger:
-        if "val" not in given:
+        if "val" not in pairs:
             raise words.statement.malformed(f"val= of {signal} is missing")
-        level = words.number(given["val"], "val")
-    edges = [edge for edge in EDGES if edge in given]
+        level = words.number(pairs["val"], "val")
+    edges = [edge for edge in EDGES if edge in pairs]
     if len(edges) > 1:
         raise words.statement.error(f": {edges[0]}= and {edges[1]}= of one event; give one of them")
     count = 1
     if edges:
-        text = given[edges[0]]
+        text = pairs[edges[0]]
         number = -1.0 if text == "last" else words.number(text, edges[0])
         if number != int(number) or (number < 1 and text != "last"):
             raise words.statement.error(f": {edges[0]}={text}, expected 1, 2, ... or last")
         count = int(number)
-    after = words.number(given["td"], "td") if "td" in given else -float("inf")
+    after = words.number(pairs["td"], "td") if "td" in pairs else -float("inf")
     return Event(signal, level, edges[0] if edges else "cross", count, after)
 
 
@@ -124,8 +124,8 @@ def _read(statement: Statement) -> None:
         made = made._replace(signal=_expression(words.next("an expression")))
     elif kind in WINDOWED:
         signal = _expression(words.next("a signal"))
-        given = words.pairs(("from", "to"))
-        ends = [words.number(given[key], key) if key in given else default
+        limits = words.pairs(("from", "to"))
+        ends = [words.number(limits[key], key) if key in limits else default
                 for key, default in (("from", -float("inf")), ("to", float("inf")))]  # fmt: skip
         made = made._replace(signal=signal, window=(ends[0], ends[1]))
     else:

@@ -54,7 +54,7 @@ def _check_brackets(statement: Statement, name: str, text: str) -> None:
 
 
 def _model(statement: Statement) -> None:
-    words, given = statement.fields()
+    words, parameters = statement.fields()
     words = [word for word in words if word not in "()"]
     if len(words) < 2:
         raise statement.malformed()
@@ -66,7 +66,7 @@ def _model(statement: Statement) -> None:
         raise statement.error(f" {name}: unknown type {kind}; there are {', '.join(MODELS)}")
     if stray:
         raise statement.error(f" {name}: did not expect {stray[0]!r}; parameters are name=value")
-    models[name] = kind, given, statement.at
+    models[name] = kind, parameters, statement.at
 
 
 PARAM = Directive(".param", ".param NAME=VALUE ...", _param, "block", (".params",))

@@ -8,10 +8,10 @@ from stodyn.circuits.words import SWITCH
 
 
 def _options(statement: Statement) -> None:
-    words, given = statement.fields()
+    words, parameters = statement.fields()
     netlist, at = statement.netlist, statement.at
     low, high = netlist.flicker_band
-    for key, text in given.items():
+    for key, text in parameters.items():
         if key == "noise":
             if text not in SWITCH:
                 raise statement.error(f": noise={text}, expected on or off")

@@ -18,11 +18,11 @@ MOST = 10_000  # values of one .step
 
 
 def _step(statement: Statement) -> None:
-    words, given = statement.fields()
+    words, parameters = statement.fields()
     spacing = words.pop(0) if words[:1] and words[0] in ("dec", "oct", "lin") else "lin"
     is_parameter = words[:1] == ["param"]
     words = words[is_parameter:]
-    if len(words) < 2 or given:
+    if len(words) < 2 or parameters:
         raise statement.malformed()
     name, *texts = words
     place = name
@@ -49,8 +49,8 @@ def _step(statement: Statement) -> None:
     if place == TEMPERATURE and min(values) <= -ZERO_CELSIUS:
         raise statement.error(f" temp: expected more than {-ZERO_CELSIUS} °C, got {min(values):g}")
     if is_parameter and name not in statement.block.params:  # .step alone gives it
-        given = statement.netlist.given.get(name)
-        statement.scope.known[name] = values[0] if given is None else given
+        override = statement.netlist.overrides.get(name)
+        statement.scope.known[name] = values[0] if override is None else override
     statement.netlist.steps.append(Step(place, tuple(values), statement.at))
     statement.netlist.notes.append(f"{statement.at}: .step {name} has {len(values)} value(s): circuit.steps() gives a "
                                    "circuit for each")  # fmt: skip
@@ -77,8 +77,8 @@ def _counted(statement: Statement, name: str, steps: float) -> int:
 
 
 def _temperature(statement: Statement) -> None:
-    words, given = statement.fields()
-    if not words or given:
+    words, parameters = statement.fields()
+    if not words or parameters:
         raise statement.malformed()
     values = tuple(statement.number(word, "", -ZERO_CELSIUS, False) for word in words)
     statement.netlist.kelvin = values[0] + ZERO_CELSIUS

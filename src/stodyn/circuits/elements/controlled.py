@@ -45,8 +45,8 @@ def _law(card: Card, text: str) -> tuple[Law, tuple[tuple[str, str], ...], dict[
     bare = unbraced(text)
     pairs: dict[tuple[str, str], str] = {}
 
-    def replaced(found: re.Match) -> str:
-        letter, first, second = found.groups()
+    def replaced(match: re.Match) -> str:
+        letter, first, second = match.groups()
         if letter == "v":
             pair = card.scope.node(first), card.scope.node(second or "0")
         else:
@@ -61,11 +61,11 @@ def _law(card: Card, text: str) -> tuple[Law, tuple[tuple[str, str], ...], dict[
         def parameter(name: str) -> Any:
             if name == "time":
                 raise BadValue("time cannot be used in expressions of sources; use a waveform of V or I")
-            return read[names[name]] if name in names else _given(p, f"given {name}")
+            return read[names[name]] if name in names else _plain_number(p, f"given {name}")
 
         def function(name: str) -> Any:
             own = card.scope.function(name)
-            return own and own._replace(lookup=lambda inner: _given(p, f"given {name} {inner}"))
+            return own and own._replace(lookup=lambda inner: _plain_number(p, f"given {name} {inner}"))
 
         return evaluate_arrays(expression, Names(parameter, function), xp) + 0.0 * read[0]
 
@@ -91,10 +91,10 @@ def _law(card: Card, text: str) -> tuple[Law, tuple[tuple[str, str], ...], dict[
     return Law(f"expression {card.full}", value), tuple(pairs), numbers
 
 
-def _given(p: Numbers, name: str) -> Any:
+def _plain_number(p: Numbers, name: str) -> Any:
     """A parameter in the expression of a law with a single part: a plain number where it is known."""
-    found = p[name]
-    return float(found[0]) if isinstance(found, np.ndarray) and found.shape == (1,) else found
+    value = p[name]
+    return float(value[0]) if isinstance(value, np.ndarray) and value.shape == (1,) else value
 
 
 def _driven(card: Card, is_voltage: bool, law: Law, reads: tuple[tuple[str, str], ...], numbers: dict[str, float]):
@@ -110,8 +110,8 @@ def _driven(card: Card, is_voltage: bool, law: Law, reads: tuple[tuple[str, str]
 def _form(card: Card, is_voltage: bool, reads: tuple[tuple[str, str], ...]) -> list[Element] | None:
     """POLY(1) c0 c1 ..., VALUE={...}, TABLE {...} = (x, y) ...; None where the source is linear."""
     for key in ("value", "cur", "vol"):
-        if key in card.given:
-            return _driven(card, is_voltage, *_law(card, card.given.pop(key)))
+        if key in card.parameters:
+            return _driven(card, is_voltage, *_law(card, card.parameters.pop(key)))
     if card.rest and card.rest[0] == "poly":
         order = card.rest[2:3]
         if card.rest[1:2] != ["("] or card.rest[3:4] != [")"] or order != ["1"]:
@@ -165,10 +165,10 @@ def _polynomials(card: Card, is_voltage: bool, control: tuple[str, str], words: 
 
 
 def _behavioural(card: Card) -> list[Element]:
-    kinds = [key for key in ("v", "i") if key in card.given]
+    kinds = [key for key in ("v", "i") if key in card.parameters]
     if len(kinds) != 1 or card.rest:
         raise card.malformed()
-    return _driven(card, kinds[0] == "v", *_law(card, card.given.pop(kinds[0])))
+    return _driven(card, kinds[0] == "v", *_law(card, card.parameters.pop(kinds[0])))
 
 
 E = ElementType("e", "E n+ n- nc+ nc- gain", 2, _by_voltage)

@@ -123,13 +123,13 @@ def at_temperature(model: Model, kelvin: float, nominal: float) -> dict[str, flo
     p = dict(model.numbers)
     sign = 1.0 if model.type == "nmos" else -1.0
     oxide = OXIDE / p["tox"]
-    if "tox" in model.given and "kp" not in model.given:
+    if "tox" in model.explicit and "kp" not in model.explicit:
         p["kp"] = p["uo"] * 1e-4 * oxide
     if p["nsub"] > 0.0:
         vt = BOLTZMANN * nominal / 1.602176634e-19
-        if "phi" not in model.given:
+        if "phi" not in model.explicit:
             p["phi"] = max(2.0 * vt * math.log(p["nsub"] * 1e6 / INTRINSIC), 0.1)
-        if "gamma" not in model.given:
+        if "gamma" not in model.explicit:
             p["gamma"] = math.sqrt(2.0 * SILICON * 1.602176634e-19 * p["nsub"] * 1e6) / oxide
     if p["alpha"] > 0.0 or kelvin == nominal:
         return p
@@ -159,7 +159,7 @@ def _parse(card: Card) -> list[Element]:
     if effective <= 0.0:
         raise NetlistError(f"{card.name}: L = {length:g} is not longer than twice LD", card.at)
     drain, gate, source, bulk = card.nodes
-    has_oxide = "tox" in model.given and not p["alpha"]
+    has_oxide = "tox" in model.explicit and not p["alpha"]
     ends = (("ad", "cbd"), ("as", "cbs"))
     stored = [has_oxide or max(p["cj"] * areas[area], p[bottom]) > 0.0 for area, bottom in ends]
     series, drain = card.resistor(drain, "d", p["rd"] / many, ".rd", p["cgdo"] > 0.0 or stored[0])
@@ -190,7 +190,7 @@ def _parse(card: Card) -> list[Element]:
     for key, a, b, over in overlaps:
         if p[key] > 0.0 and a != b:
             parts.append(card.part("c", (a, b), p[key] * over * many, f".{key}"))
-    if any(key in model.given for key in JUNCTIONS):
+    if any(key in model.explicit for key in JUNCTIONS):
         for end, area, rim, bottom in ((drain, "ad", "pd", "cbd"), (source, "as", "ps", "cbs")):
             diode = (bulk, end) if sign > 0.0 else (end, bulk)
             below = p[bottom] if p[bottom] > 0.0 else p["cj"] * areas[area]

@@ -19,7 +19,7 @@ def _two_ends(card: Card) -> list[Element]:
     """The value of a part: a number, a model and a number, or a model with l= and w= (resistors); tc=, m= and scale=
     for all."""
     letter = card.type.name
-    text = card.given.pop("value", None) or card.given.pop(letter, None)
+    text = card.parameters.pop("value", None) or card.parameters.pop(letter, None)
     rest = card.rest if text is None else [*card.rest, text]
     numbers = dict.fromkeys(("tc1", "tc2"), 0.0)
     factor, nominal = 1.0, card.nominal
@@ -35,19 +35,19 @@ def _two_ends(card: Card) -> list[Element]:
                 rest = [repr(numbers["rsh"] * squares)]
         if not rest:
             raise card.malformed(f"its value is missing, and .model {named} gives none")
-    if "tc" in card.given:
-        terms = card.given.pop("tc")
+    if "tc" in card.parameters:
+        terms = card.parameters.pop("tc")
         numbers = {**numbers, "tc1": card.number(terms, "tc", place="tc1")}
         if rest and len(rest) == 2:  # tc=1m,2u: the second follows as a word
             numbers["tc2"] = card.number(rest.pop(), "tc", place="tc2")
     numbers = {**numbers, "tc1": card.named("tc1", numbers["tc1"]), "tc2": card.named("tc2", numbers["tc2"])}
     initial = None
-    if "ic" in card.given and letter != "r":
+    if "ic" in card.parameters and letter != "r":
         initial = card.named("ic", 0.0)
         if card.netlist.transient is not None and not card.netlist.transient.uic:
             card.netlist.notes.append(f"{card.at}: left out ic= of {card.full}, which matters only with .tran ... uic")
     value = factor * card.number(card.only(rest), "", 0.0, False) * card.named("scale", 1.0, 0.0, False)
-    kelvin = card.named("temp", card.kelvin - ZERO_CELSIUS) + ZERO_CELSIUS if "temp" in card.given else card.kelvin
+    kelvin = card.named("temp", card.kelvin - ZERO_CELSIUS) + ZERO_CELSIUS if "temp" in card.parameters else card.kelvin
     warmer = kelvin - nominal
     value *= 1.0 + numbers["tc1"] * warmer + numbers["tc2"] * warmer**2
     many = card.named("m", 1.0, 0.0, False)

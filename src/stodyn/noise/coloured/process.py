@@ -181,10 +181,10 @@ class Coloured:
         """The same noise in coordinates whose first states are the outputs; as it is where those are dependent."""
         p, k = self.C.shape
         scale = np.sqrt(np.diagonal(self.state_covariance))
-        seen = self.C * np.where(scale > 0, scale, 1.0)
-        if p > k or np.linalg.matrix_rank(seen) < p:
+        scaled = self.C * np.where(scale > 0, scale, 1.0)
+        if p > k or np.linalg.matrix_rank(scaled) < p:
             return self
-        order = scipy.linalg.qr(seen, mode="r", pivoting=True)[
+        order = scipy.linalg.qr(scaled, mode="r", pivoting=True)[
             1
         ]  # the outputs hold most of the first p of these states
         T = np.concatenate([self.C, np.eye(k)[np.sort(order[p:])]])

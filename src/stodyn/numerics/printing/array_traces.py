@@ -36,9 +36,9 @@ class ArrayTraces(Arrays):
 
     def run(self, closed: core.ClosedJaxpr, arguments: Sequence[Array]) -> list[Array]:
         """The outputs of a traced function, from arrays of its input shapes."""
-        given, equations, results = flattened(closed)
+        inputs, equations, results = flattened(closed)
         self.room = max(self.room, ROOM * sum(a.size for a in arguments))
-        values: dict[int, Array] = {id(v): a for v, a in zip(given, arguments, strict=True)}
+        values: dict[int, Array] = {id(v): a for v, a in zip(inputs, arguments, strict=True)}
 
         def read(value: Value) -> Array:
             if id(value) not in values:

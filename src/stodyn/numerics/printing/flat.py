@@ -37,7 +37,7 @@ def flattened(closed: core.ClosedJaxpr) -> tuple[list[Value], list[Equation], li
     """The inputs, the equations and the outputs of a trace; inner functions are opened, all branches computed."""
     equations: list[Equation] = []
 
-    def written(numbers: Any) -> Value:
+    def literal(numbers: Any) -> Value:
         numbers = np.asarray(numbers)
         return Value(jax.core.ShapedArray(numbers.shape, numbers.dtype), numbers)
 
@@ -62,10 +62,10 @@ def flattened(closed: core.ClosedJaxpr) -> tuple[list[Value], list[Equation], li
         return outputs
 
     def opened(trace: core.ClosedJaxpr, inputs: Sequence[Value]) -> list[Value]:
-        return interpret(trace, inputs, apply, written)
+        return interpret(trace, inputs, apply, literal)
 
-    given = [Value(v.aval) for v in closed.jaxpr.invars]
-    results = opened(closed, given)
+    arguments = [Value(v.aval) for v in closed.jaxpr.invars]
+    results = opened(closed, arguments)
     needed = {id(v) for v in results}
     still_needed = []
     for equation in reversed(equations):
@@ -77,7 +77,7 @@ def flattened(closed: core.ClosedJaxpr) -> tuple[list[Value], list[Equation], li
             value.readers.append(equation)
     for value in results:
         value.is_result = True
-    return given, still_needed[::-1], results
+    return arguments, still_needed[::-1], results
 
 
 def scalar_operations(closed: core.ClosedJaxpr) -> int:

@@ -23,7 +23,7 @@ def text(width: int, attributes: str) -> str:
     table = ", ".join(f"i64 {(w + 2**63) % 2**64 - 2**63}" for w in c.DIGITS_OF_TWO_OVER_PI)
     count = len(c.DIGITS_OF_TWO_OVER_PI)
     real, word = kind(REAL, width), kind(WORD, width)
-    whole, given = f"{{ {real}, {real}, {word} }}", f"{real} %x, {real} %r, {real} %low, {word} %k"
+    whole, arguments = f"{{ {real}, {real}, {word} }}", f"{real} %x, {real} %r, {real} %low, {word} %k"
     one = name_of(f"{NAME}_of_one", width)
     digits = name_of("digits", width)
     head = f"""@{digits} = internal unnamed_addr constant [{count} x i64] [{table}]
@@ -112,7 +112,7 @@ define internal {{ double, double, i64 }} @{one}(double %x) nounwind noinline co
   ret {{ double, double, i64 }} %s2
 }}
 
-define internal {whole} @{name_of(NAME, width)}({given}) nounwind noinline cold {attributes} {{
+define internal {whole} @{name_of(NAME, width)}({arguments}) nounwind noinline cold {attributes} {{
 """
     lines, last = [], ["%r", "%low", "%k"]
     for i in range(width):

@@ -109,8 +109,8 @@ class Writer:
             x = self._cast("sext" if dtype.kind == "i" else "zext", x, dtype, "int64", lane)
         self.store(x, address, self.type("int64", lane))
 
-    def _cast(self, op: str, x: str, given: Any, wanted: Any, lane: bool) -> str:
-        return self.value(f"{op} {self.type(given, lane)} {x} to {self.type(wanted, lane)}")
+    def _cast(self, op: str, x: str, source: Any, wanted: Any, lane: bool) -> str:
+        return self.value(f"{op} {self.type(source, lane)} {x} to {self.type(wanted, lane)}")
 
     @contextlib.contextmanager
     def counted(self, first: str | int, last: str | int, step: str | int = 1) -> Iterator[str]:
@@ -214,8 +214,8 @@ class Printer(Walk):
         if twin is not None:
             return self._sin_and_cos(node, twin, T, width, operands[0])
         self.w.elementary.add((node.op, width))
-        given = ", ".join(f"{T} {x}" for x in operands)
-        return self.w.value(f"call {T} @{elementary.call_name(node.op, width)}({given})")
+        arguments = ", ".join(f"{T} {x}" for x in operands)
+        return self.w.value(f"call {T} @{elementary.call_name(node.op, width)}({arguments})")
 
     def _sin_and_cos(self, node: Node, twin: Node, T: str, width: int, x: str) -> str:
         """One of them; where the other is needed too, it is printed and named as well."""
@@ -558,20 +558,20 @@ def _select(w: Writer, node: Node, which: str, yes: str, no: str) -> str:
 
 
 def _convert(w: Writer, node: Node, a: str) -> str:
-    T, given = _types(w, node)
+    T, source = _types(w, node)
     R, out = w.type(node.dtype, node.lane), node.dtype
     if T == R:
         return a
     if out == np.bool_:
-        zero = "zeroinitializer" if node.lane else "0.0" if given.kind == "f" else "0"
-        return w.value(f"{'fcmp une' if given.kind == 'f' else 'icmp ne'} {T} {a}, {zero}")
+        zero = "zeroinitializer" if node.lane else "0.0" if source.kind == "f" else "0"
+        return w.value(f"{'fcmp une' if source.kind == 'f' else 'icmp ne'} {T} {a}, {zero}")
     if out.kind == "f":
-        op = "uitofp" if given.kind in "bu" else "sitofp" if given.kind == "i" else ""
-        op = op or ("fpext" if out.itemsize > given.itemsize else "fptrunc")
-    elif given.kind == "f":  # saturating, NaN to 0: plain conversions leave both undefined
+        op = "uitofp" if source.kind in "bu" else "sitofp" if source.kind == "i" else ""
+        op = op or ("fpext" if out.itemsize > source.itemsize else "fptrunc")
+    elif source.kind == "f":  # saturating, NaN to 0: plain conversions leave both undefined
         return w.call(f"llvm.fpto{'s' if out.kind == 'i' else 'u'}i.sat.{short(R)}.{short(T)}", R, (T, a))
     else:
-        op = "trunc" if out.itemsize < given.itemsize else "zext" if given.kind in "bu" else "sext"
+        op = "trunc" if out.itemsize < source.itemsize else "zext" if source.kind in "bu" else "sext"
     return w.value(f"{op} {T} {a} to {R}")
 
 

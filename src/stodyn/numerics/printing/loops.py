@@ -65,14 +65,14 @@ def _executed_before(turns: Turns) -> tuple[list[Item], Turns]:
     fixed = [part for part in parts if not (isinstance(part, Turns) or _moves(part) or _turns_with(turns, part))]
     while True:
         others = {id(b) for b in stored([dataclasses.replace(turns, body=[p for p in parts if p not in fixed])])}
-        left = [part for part in fixed if not others & (_read(part) | _written(part))]
+        left = [part for part in fixed if not others & (_read(part) | _stored_in(part))]
         if len(left) == len(fixed):
             break
         fixed = left
     wanted: set[int] = set()
     before: list[Item] = []
     for part in reversed(fixed):
-        if isinstance(part, Executed) or wanted & _written(part):
+        if isinstance(part, Executed) or wanted & _stored_in(part):
             wanted |= _read(part)
             before.insert(0, part)
     gone = {id(store) for part in before if isinstance(part, Loop) for store in part.stores}
@@ -94,7 +94,7 @@ def _turns_with(turns: Turns, item: Item) -> bool:
     return any(isinstance(entry, Node) and turns.number in entry.loops for entry in _entries([item]))
 
 
-def _written(item: Item) -> set[int]:
+def _stored_in(item: Item) -> set[int]:
     return {id(buffer) for buffer in stored([item])}
 
 
@@ -214,13 +214,13 @@ class LoopPrinter(Printer):
 
     def _print_before(self, nodes: Sequence[Node], items: Sequence[Item], moves: bool = True) -> None:
         """Print the nodes that depend only on open loops and on nothing that the items store."""
-        written = {id(buffer) for buffer in stored(items)}
+        stored_ids = {id(buffer) for buffer in stored(items)}
         later: set[int] = set()
         folds: set[int] = set()  # with a total that comes later: all of a fold's are printed together
         while True:
             before = len(later)
             for node in nodes:
-                is_later = (node.op == "load" and id(node.attr.whole) in written) or any(
+                is_later = (node.op == "load" and id(node.attr.whole) in stored_ids) or any(
                     id(a) in later for a in node.args
                 )
                 if is_later or (node.op == "folded" and id(node.attr) in folds):
@@ -366,13 +366,13 @@ class LoopPrinter(Printer):
     def _outside(self, totals: Sequence[Total]) -> list[Node]:
         """The nodes that the turns of a fold take from outside: those that depend only on the loops around it."""
         outside: dict[int, Node] = {}
-        seen: set[int] = set()
+        visited: set[int] = set()
         stack: list[Any] = [total.after for total in totals]
         while stack:
             node = stack.pop()
-            if not isinstance(node, Node) or id(node) in seen or node.op in SKIPPED:
+            if not isinstance(node, Node) or id(node) in visited or node.op in SKIPPED:
                 continue
-            seen.add(id(node))
+            visited.add(id(node))
             if node.loops <= self._opened:
                 outside[id(node)] = node
             else:
@@ -475,10 +475,10 @@ def mapped(name: str, program: Program, frame: Sequence[str], at_rows: Sequence[
     w = Function(name, WIDTH, frame)
     memory = Memory(w, at_rows, {})
 
-    def given(node: Node) -> str:
+    def input_value(node: Node) -> str:
         return w.load_row(w.address(node.attr[0]), node.dtype, False)
 
-    printer = LoopPrinter(w, program, given, memory)
+    printer = LoopPrinter(w, program, input_value, memory)
     w.operations = program.operations
     with w.counted(w.count("first_lane"), w.count("last_lane"), WIDTH) as lane, printer.scope():
         memory.lane = lane

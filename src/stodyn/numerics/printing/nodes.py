@@ -210,13 +210,13 @@ def _same(a: Entry, b: Entry) -> bool:
 def _outside(results: Sequence[Entry], number: int) -> list[Node]:
     """The nodes outside loop `number` that are used by nodes depending on its turns, or are results of them."""
     outside: dict[int, Node] = {}
-    seen: set[int] = set()
+    visited: set[int] = set()
     stack = [r for r in results if isinstance(r, Node)]
     while stack:
         node = stack.pop()
-        if id(node) in seen:
+        if id(node) in visited:
             continue
-        seen.add(id(node))
+        visited.add(id(node))
         if number not in node.loops:
             if node.op != "literal":
                 outside[id(node)] = node

@@ -37,7 +37,7 @@ class Printed:
         self.width, self.common = width, common
         self.frame = [*WORDS, *(f"given{k}" for k in range(len(examples)))]
         self.outputs: dict[str, tuple[str, list[Any], int]] = {}
-        written: list[rows.Function] = []
+        printed: list[rows.Function] = []
         for name, function in functions.items():
             with jax.enable_x64(True):
                 closed = jax.make_jaxpr(function)(*examples)
@@ -48,10 +48,10 @@ class Printed:
             kinds = [(r.shape, v.aval.dtype) for r, v in zip(results, closed.jaxpr.outvars, strict=True)]
             flat = [entry for r in results for entry in r.reshape(-1)]
             dtypes = [dtype for r, (_, dtype) in zip(results, kinds, strict=True) for _ in range(r.size)]
-            self.outputs[name] = (f"f{len(written)}", kinds, len(flat))
-            written.append(rows.mapped(f"f{len(written)}", width, flat, dtypes, self.frame))
+            self.outputs[name] = (f"f{len(printed)}", kinds, len(flat))
+            printed.append(rows.mapped(f"f{len(printed)}", width, flat, dtypes, self.frame))
         names = [symbol for symbol, _, _ in self.outputs.values()]
-        self.machine = compiling.compiled(rows.module(written), names, level, passes)
+        self.machine = compiling.compiled(rows.module(printed), names, level, passes)
 
     def __call__(self, name: str, *arrays: Any) -> list[np.ndarray]:
         symbol, kinds, count = self.outputs[name]
@@ -82,9 +82,9 @@ def evaluate(
 
     level, passes  LLVM's effort in generating code, and in optimising before it; neither shows in the bits
     """
-    given = [np.ascontiguousarray(a, dtype=float) for a in np.broadcast_arrays(*arguments)]
-    shape, size = given[0].shape, given[0].size
-    padded = [np.resize(a, -(-size // width) * width) for a in given]
+    arrays = [np.ascontiguousarray(a, dtype=float) for a in np.broadcast_arrays(*arguments)]
+    shape, size = arrays[0].shape, arrays[0].size
+    padded = [np.resize(a, -(-size // width) * width) for a in arrays]
     out = np.empty(padded[0].size)
     run, _ = loop(name, width, level, passes, tabled)
     if size:

@@ -70,9 +70,9 @@ class AtPoints:
 
     def _axes_of(self, arguments: tuple) -> tuple[list[int | None], tuple[bool, ...]]:
         """For each leaf of the arguments the axis of its points, and whether it has one."""
-        given = self.in_axes if isinstance(self.in_axes, tuple) else (self.in_axes,) * len(arguments)
+        in_axes = self.in_axes if isinstance(self.in_axes, tuple) else (self.in_axes,) * len(arguments)
         axes: list[int | None] = []
-        jax.tree.map(lambda axis, part: axes.extend([axis] * len(jax.tree.leaves(part))), given, arguments,
+        jax.tree.map(lambda axis, part: axes.extend([axis] * len(jax.tree.leaves(part))), in_axes, arguments,
                      is_leaf=lambda axis: axis is None)  # fmt: skip
         return axes, tuple(axis is not None for axis in axes)
 

@@ -125,13 +125,13 @@ def mapped(
     stride = w.whole("mul", w.count("stride"), 8)
     lane_of: dict[str, str] = {}
 
-    def given(node: Node) -> str:
+    def input_value(node: Node) -> str:
         array, k = node.attr
         if not node.lane:
             return w.load_row(w.at(w.address(array), k, 8), node.dtype, False)
         return w.load_row(w.at(w.at(w.address(array), w.whole("mul", stride, k)), lane_of["here"], 8), node.dtype)
 
-    printer = Printer(w, results, given)
+    printer = Printer(w, results, input_value)
     w.operations = len(printer.nodes)
     for node in printer.nodes:
         if not node.lane and not node.loops and node.op not in ("literal", "carried"):

@@ -83,9 +83,9 @@ class _Scalars:
         self.graph = graph
 
     def run(self, trace: Any, arguments: Sequence[np.ndarray]) -> list[np.ndarray]:
-        return interpret(trace, arguments, self.apply, self.written)
+        return interpret(trace, arguments, self.apply, self.literal)
 
-    def written(self, numbers: Any) -> np.ndarray:
+    def literal(self, numbers: Any) -> np.ndarray:
         """Numbers written in the trace: a single one as a literal, those of an array as its structure."""
         x = np.asarray(numbers)
         if x.ndim == 0 and x.dtype.kind == "f" and x.dtype in TYPES:
@@ -158,11 +158,11 @@ class _Scalars:
         if unknown > SELECTED_POSITIONS:
             raise Unprintable(f"an index that differs between paths, over more than {SELECTED_POSITIONS} positions")
 
-        def deeper(given: tuple[int, ...]) -> np.ndarray:
-            if len(given) == len(starts):
-                return at(*given)
-            place = len(given)
-            return self.pick(starts[place], positions[place], lambda p: deeper((*given, p)), dtype)
+        def deeper(indices: tuple[int, ...]) -> np.ndarray:
+            if len(indices) == len(starts):
+                return at(*indices)
+            place = len(indices)
+            return self.pick(starts[place], positions[place], lambda p: deeper((*indices, p)), dtype)
 
         return deeper(())
 
@@ -650,9 +650,9 @@ def _scatter(combine: str | None):
 
 def _execute(self: _Scalars, equation, inputs):
     """Instructions (numerics.instructions), written out."""
-    program, given = equation.params["program"], inputs[0]
+    program, data = equation.params["program"], inputs[0]
     dtype, graph = equation.outvars[0].aval.dtype, self.graph
-    numbers = [*(as_number(c, dtype) for c in program.constants), *given]
+    numbers = [*(as_number(c, dtype) for c in program.constants), *data]
     fixed = inputs[1] if len(inputs) > 1 else numbers
     ends = program.ends.tolist()
     for k, (base, divisor) in enumerate(zip(program.base.tolist(), program.divisor.tolist(), strict=True)):

@@ -39,33 +39,33 @@ def interpret(
     trace: core.ClosedJaxpr | core.Jaxpr,
     inputs: Sequence[Of],
     apply: Callable[[Equation, list[Of]], Sequence[Of]],
-    written: Callable[[Any], Of],
+    literal: Callable[[Any], Of],
     calls: set[str] = CALLS,
 ) -> list[Of]:
     """The values of a trace's outputs for those of its inputs.
 
-    `apply` gives the values of an operation's results, `written` that of a number or captured array in the trace, and
+    `apply` gives the values of an operation's results, `literal` that of a number or captured array in the trace, and
     `calls` names the operations that are opened: the trace they hold is walked in their place.
     """
     jaxpr, captured = (trace.jaxpr, trace.consts) if isinstance(trace, core.ClosedJaxpr) else (trace, ())
     values: dict[Any, Of] = dict(zip(jaxpr.invars, inputs, strict=True))
-    values.update(zip(jaxpr.constvars, map(written, captured), strict=True))
+    values.update(zip(jaxpr.constvars, map(literal, captured), strict=True))
 
     def read(variable: Any) -> Of:
-        return written(literal_value(variable)) if isinstance(variable, core.Literal) else values[variable]
+        return literal(literal_value(variable)) if isinstance(variable, core.Literal) else values[variable]
 
     for equation in jaxpr.eqns:
-        given = [read(variable) for variable in equation.invars]
+        operands = [read(variable) for variable in equation.invars]
         name, params = equation.primitive.name, equation.params
         if name in calls:
-            results: Sequence[Of] = interpret(inner_of(equation), given, apply, written, calls)
+            results: Sequence[Of] = interpret(inner_of(equation), operands, apply, literal, calls)
         elif name == "platform_index":
-            results = [written(np.int32(_branch_for_all(params["platforms"])))]
+            results = [literal(np.int32(_branch_for_all(params["platforms"])))]
         elif name == "cond" and params.get("branches_platforms") is not None:
             branch = params["branches"][_branch_for_all(params["branches_platforms"])]
-            results = interpret(branch, given[1:], apply, written, calls)
+            results = interpret(branch, operands[1:], apply, literal, calls)
         else:
-            results = apply(equation, given)
+            results = apply(equation, operands)
         values.update(zip(equation.outvars, results, strict=True))
     return [read(variable) for variable in jaxpr.outvars]
 
@@ -93,8 +93,8 @@ def _opened(operation: Any) -> core.ClosedJaxpr:
         return jax.tree.leaves(operation.expand(*jax.tree.unflatten(operation.in_tree, arguments)))
 
     with jax.enable_x64(True):  # the trace has the dtypes it has, whatever the caller's are
-        given = (jax.ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type) for a in operation.in_avals_flat)
-        return jax.make_jaxpr(flat)(*given)
+        shapes = (jax.ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type) for a in operation.in_avals_flat)
+        return jax.make_jaxpr(flat)(*shapes)
 
 
 def applies_a_function(name: str, params: Mapping[str, Any]) -> bool:

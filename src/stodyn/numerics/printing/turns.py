@@ -150,8 +150,8 @@ def _scan(self: Any, equation: Equation, inputs: list[Array]) -> list[Array]:
 
     def turn(arrays: list[Array], counter: Entry) -> list[Array]:
         at = row(counter)
-        given = [Array(x.shape[1:], x.dtype, functools.partial(_of_row, x, at), x.cost) for x in xs]
-        return self.run(closed, [*consts, *arrays, *given])
+        slices = [Array(x.shape[1:], x.dtype, functools.partial(_of_row, x, at), x.cost) for x in xs]
+        return self.run(closed, [*consts, *arrays, *slices])
 
     changes = [not _is_handed_on(closed, n_consts, k) for k in range(n_carry)]
     return turned(self, inputs[n_consts : n_consts + n_carry], changes, turn, length=length, rows=row)
@@ -183,7 +183,7 @@ def _cumulative(op: str) -> Callable:
 
 def _execute(self: Arrays, equation: Equation, inputs: list[Array]) -> Array:
     """Instructions (numerics.instructions) on given numbers, which lie in front of the results."""
-    program, given, out = equation.params["program"], inputs[0], equation.outputs[0].aval
+    program, data, out = equation.params["program"], inputs[0], equation.outputs[0].aval
     if out.dtype != np.float64:
         raise Unprintable(f"sparse elimination of numbers of type {out.dtype}, in a step that is printed as loops")
     fixed = None
@@ -195,16 +195,16 @@ def _execute(self: Arrays, equation: Equation, inputs: list[Array]) -> Array:
     def part(lane: bool, moves: bool) -> Buffer:
         kind = _either((lane, moves), _kind(fixed))
         state.append(Buffer("scratch", 0, out.shape, out.dtype, *kind))
-        return Buffer("scratch", program.led, given.shape, out.dtype, *kind, within=state[0])
+        return Buffer("scratch", program.led, data.shape, out.dtype, *kind, within=state[0])
 
     self.close()
-    self.stored(given, part)
+    self.stored(data, part)
     constants = self.constant(np.asarray(program.constants))
     (whole,) = state
     self.stored(constants, Buffer("scratch", 0, constants.shape, out.dtype, whole.lane, whole.moves, within=whole))
     self.close()
     words, ends, products = map(self.table, program.packed)
-    self.items.append(Executed(whole, fixed or whole, program.led + given.size, program.count, words, ends, products,
+    self.items.append(Executed(whole, fixed or whole, program.led + data.size, program.count, words, ends, products,
                                program.one))  # fmt: skip
     return self.buffered(whole)
 

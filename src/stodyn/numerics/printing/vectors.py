@@ -209,9 +209,9 @@ class Code:
         return self.instruction(f"{operation} {self.type(a.element)} {a.name} to {self.type(element)}", element)
 
     def intrinsic(self, name: str, *arguments: Value) -> Value:
-        given = ", ".join(f"{self.type(a.element)} {a.name}" for a in arguments)
+        operands = ", ".join(f"{self.type(a.element)} {a.name}" for a in arguments)
         element = arguments[0].element
-        text = f"call {self.type(element)} @llvm.{name}.{mangled(element, self.width)}({given})"
+        text = f"call {self.type(element)} @llvm.{name}.{mangled(element, self.width)}({operands})"
         return self.instruction(text, element)
 
     def any(self, mask: Value) -> str:
@@ -230,11 +230,11 @@ class Code:
         condition = self.any(outside)
         types = [self.type(v.element) for v in common]
         whole = types[0] if len(types) == 1 else "{ " + ", ".join(types) + " }"
-        given = ", ".join(f"{self.type(a.element)} {a.name}" for a in arguments)
+        operands = ", ".join(f"{self.type(a.element)} {a.name}" for a in arguments)
         self.lines.append(
             f'  br i1 {condition}, label %outside, label %inside, !prof !{{!"branch_weights", i32 1, i32 2000}}'
         )
-        self.lines += ["outside:", f"  %rare = call {whole} @{name_of(cold, self.width)}({given})"]
+        self.lines += ["outside:", f"  %rare = call {whole} @{name_of(cold, self.width)}({operands})"]
         rare = ["%rare"]
         if len(types) > 1:
             rare = [f"%rare{i}" for i in range(len(types))]
@@ -249,13 +249,13 @@ class Code:
     def call(self, function: str, *arguments: Value) -> Value:
         """The value of another function of this kind."""
         self.needs.append(function)
-        given = ", ".join(f"{self.type(a.element)} {a.name}" for a in arguments)
-        return self.instruction(f"call {self.type(REAL)} @{name_of(function, self.width)}({given})", REAL)
+        operands = ", ".join(f"{self.type(a.element)} {a.name}" for a in arguments)
+        return self.instruction(f"call {self.type(REAL)} @{name_of(function, self.width)}({operands})", REAL)
 
     def text(self, results: list[Value]) -> str:
         types = [self.type(v.element) for v in results]
         whole = types[0] if len(types) == 1 else "{ " + ", ".join(types) + " }"
-        given = ", ".join(f"{self.type(REAL)} {a.name}" for a in self.arguments)
+        operands = ", ".join(f"{self.type(REAL)} {a.name}" for a in self.arguments)
         end = [f"  ret {whole} {results[0].name}"]
         if len(types) > 1:
             last, end = "poison", []
@@ -263,7 +263,7 @@ class Code:
                 end.append(f"  %r{i} = insertvalue {whole} {last}, {t} {v.name}, {i}")
                 last = f"%r{i}"
             end.append(f"  ret {whole} {last}")
-        head = f"define internal {whole} @{self.symbol}({given}) {self.attributes} {{"
+        head = f"define internal {whole} @{self.symbol}({operands}) {self.attributes} {{"
         return "\n".join([head, *self.lines, *end, "}"])
 
 

@@ -362,11 +362,11 @@ def _reduction(op: str) -> Callable:
         count = math.prod(x.shape[a] for a in axes)
 
         def at(index: Index) -> Entry:
-            def over(left: list[int], given: dict[int, Entry]) -> Entry:
+            def over(left: list[int], indices: dict[int, Entry]) -> Entry:
                 axis, *others = left
 
                 def term(k: Entry) -> Entry:
-                    now = {**given, axis: k}
+                    now = {**indices, axis: k}
                     if others:
                         return over(others, now)
                     rest = iter(index)
@@ -408,21 +408,21 @@ def _dot_general(self: Arrays, equation: Equation, inputs: list[Array]) -> Array
         batch, rows = index[: len(batch_a)], index[len(batch_a) : len(batch_a) + len(free_a)]
         columns = index[len(batch_a) + len(free_a) :]
 
-        def term(given: list[Entry]) -> Entry:
+        def term(indices: list[Entry]) -> Entry:
             left, right = ([np.int64(0)] * len(x.shape) for x in (a, b))
             for where, axes, free, of_batch, mine in (
                 (left, contract_a, free_a, batch_a, rows), (right, contract_b, free_b, batch_b, columns),
             ):  # fmt: skip
-                for axis, k in (*zip(axes, given, strict=True), *zip(free, mine, strict=True),
+                for axis, k in (*zip(axes, indices, strict=True), *zip(free, mine, strict=True),
                                 *zip(of_batch, batch, strict=True)):  # fmt: skip
                     where[axis] = k
             return graph.make("mul", dtype, a.at(tuple(left)), b.at(tuple(right)))
 
-        def over(given: list[Entry]) -> Entry:
-            if len(given) == len(lengths):
-                return term(given)
-            length = np.int64(lengths[len(given)])
-            return self.folded("add", dtype, dtype.type(0), np.int64(0), length, lambda k: over([*given, k]))
+        def over(indices: list[Entry]) -> Entry:
+            if len(indices) == len(lengths):
+                return term(indices)
+            length = np.int64(lengths[len(indices)])
+            return self.folded("add", dtype, dtype.type(0), np.int64(0), length, lambda k: over([*indices, k]))
 
         return over([])
 
