@@ -140,7 +140,7 @@ def test_histogram_shows_bins_errors_and_the_exact_density(run):
     np.testing.assert_array_equal(exact.get_ydata(), np.exp(-(exact.get_xdata() ** 2)))
     assert (ax.get_xlabel(), ax.get_ylabel(), ax.get_title()) == ("p [m/s]", "density [1/(m/s)]", "t = 8 s")
     assert plot.histogram(run, "p", time=2.0).get_title() == "t = 2 s"
-    with pytest.raises(ValueError, match="time: nothing was kept at 3; the nearest time kept is 2"):
+    with pytest.raises(ValueError, match="time: nothing was stored at 3; the nearest stored time is 2"):
         plot.histogram(run, "p", time=3.0)
 
 

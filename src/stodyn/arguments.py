@@ -1,4 +1,4 @@
-"""The arguments of what users call: unknown ones are refused with the name that is meant, missing ones with the form.
+"""Check the arguments of public calls: unknown ones are refused with the name that is meant, missing ones with a form.
 
 @checks_arguments
 def steady(problem, method, dt): ...
@@ -61,13 +61,13 @@ def check(
     Parameters
     ----------
     name : str
-        The name of what is called.
+        The name of the function or class, for the message.
     parameters : mapping
         The parameters of its signature.
     arguments, options
         The arguments by position and by name.
     form : str, optional
-        How it is called; with its needed arguments by default.
+        How it is called; by default, the name with the required arguments.
     """
     kinds = {parameter.kind for parameter in parameters.values()}
     known = tuple(word for word, p in parameters.items() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD))
@@ -93,7 +93,7 @@ def check(
 
 
 def stacklevel_of_user() -> int:
-    """The `stacklevel` with which a warning, given where this is called, points to the user's line."""
+    """Return the `stacklevel` with which a warning that the caller issues points to the user's line."""
     inside = str(Path(__file__).parent)
     frame, level = inspect.currentframe(), 0
     while frame is not None and (
@@ -105,7 +105,7 @@ def stacklevel_of_user() -> int:
 
 
 def _meant(word: str, known: Sequence[str]) -> str:
-    """What an unknown keyword is called now, or the one near it, or all of them."""
+    """Return the hint for an unknown keyword: its new name, a similar keyword, or all keywords."""
     if RENAMED.get(word) in known:
         return f". It is called {RENAMED[word]!r} now"
     near = difflib.get_close_matches(word, known, 1, 0.5 if len(word) < 4 else 0.6)  # td for dt, not paths for points

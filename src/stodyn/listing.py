@@ -1,4 +1,4 @@
-"""What a folder of the package holds, and looking a name up in it: nobody keeps a central list."""
+"""List the contents of the package's folders and look names up in them, so that no central list is needed."""
 
 import ast
 import difflib
@@ -14,13 +14,13 @@ T = TypeVar("T")
 
 
 def modules(package: ModuleType) -> Iterator[ModuleType]:
-    """The modules in a package's folder, in the order of their names."""
+    """Yield the modules in a package's folder, in the order of their names."""
     for info in sorted(pkgutil.iter_modules(package.__path__), key=lambda info: info.name):
         yield importlib.import_module(f"{package.__name__}.{info.name}")
 
 
 def values(package: ModuleType, kind: type[T]) -> dict[str, T]:
-    """name -> value, for every value of type `kind` in the package's modules.
+    """Return name -> value, for every value of type `kind` in the package's modules.
 
     Where two modules hold different values of one name, both are listed as module.name.
     """
@@ -55,7 +55,7 @@ def classes(package: ModuleType, kind: type) -> dict[str, Any]:
 
 
 def find(name: str, things: Mapping[str, T], kind: str) -> T:
-    """The value called `name`, capitals and hyphens aside, or an error with the names near it."""
+    """Return the value called `name`, ignoring capitals and hyphens; errors for unknown names list similar ones."""
     if name in things:
         return things[name]
     folded = {_folded(known): known for known in things}
@@ -77,7 +77,7 @@ def _folded(name: str) -> str:
 def on_demand(
     package: str, file: str, renamed: Mapping[str, str] | None = None
 ) -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]:
-    """The __all__, __getattr__ and __dir__ of a package whose names are imported when they are first used.
+    """Return the __all__, __getattr__ and __dir__ of a package whose names are imported when they are first used.
 
     The names are those that the package's __init__.pyi, which type checkers and editors read, imports and lists in
     __all__; so a name has one home. Modules of the package that are not listed open too.
@@ -106,7 +106,7 @@ def on_demand(
 
 
 def modules_on_demand(package: str) -> Callable[[str], Any]:
-    """The __getattr__ of a package whose modules are imported when they are first used."""
+    """Return the __getattr__ of a package whose modules are imported when they are first used."""
 
     def get(name: str) -> Any:
         value = _module(f"{package}.{name}")
@@ -118,7 +118,7 @@ def modules_on_demand(package: str) -> Callable[[str], Any]:
 
 
 def _module(name: str) -> ModuleType | None:
-    """The module of that name; None where there is none."""
+    """Return the module of that name, or None if there is none."""
     if name.rpartition(".")[2].startswith("__"):
         return None
     try:

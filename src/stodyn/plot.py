@@ -40,17 +40,17 @@ def save(ax: Axes, file: str | Path) -> None:
 
 @checks_arguments
 def band(run: xarray.Dataset, component: str | None = None, *, ax: Axes | None = None) -> Axes:
-    """Draw the mean of a component and the ±2σ band that its paths fill, with the paths that were kept, if any.
+    """Draw the mean of a component and the ±2σ band of its paths, with stored paths if there are any.
 
     Parameters
     ----------
     run : Dataset
-        A run that collected statistics.Moments, or an expansion in random parameters; paths are drawn if it collected
-        statistics.Paths too.
+        A run that collected statistics.Moments, or an expansion in random parameters; paths are drawn if it also
+        collected statistics.Paths.
     component : str, optional
         The name of the component; needed only where there are several.
     ax : Axes, optional
-        Axes to draw on; a new picture unless given.
+        Axes to draw on; by default those of a new figure.
 
     Returns
     -------
@@ -80,7 +80,7 @@ def band(run: xarray.Dataset, component: str | None = None, *, ax: Axes | None =
 
 @checks_arguments
 def paths(run: xarray.Dataset, component: str | None = None, *, ax: Axes | None = None) -> Axes:
-    """Draw the paths of a component that statistics.Paths kept.
+    """Draw the paths of a component that statistics.Paths stored.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ def paths(run: xarray.Dataset, component: str | None = None, *, ax: Axes | None 
     component : str, optional
         The name of the component; needed only where there are several.
     ax : Axes, optional
-        Axes to draw on; a new picture unless given.
+        Axes to draw on; by default those of a new figure.
 
     Returns
     -------
@@ -121,7 +121,7 @@ def observable(
     exact : callable, optional
         exact(t), drawn beside it.
     ax : Axes, optional
-        Axes to draw on; a new picture unless given.
+        Axes to draw on; by default those of a new figure.
 
     Returns
     -------
@@ -159,11 +159,11 @@ def histogram(
     component : str, optional
         The name of the component; needed only where there are several.
     time : float, optional
-        One of the times kept; the last one unless given.
+        One of the stored times; the last one by default.
     exact : callable, optional
         exact(x), drawn over it.
     ax : Axes, optional
-        Axes to draw on; a new picture unless given.
+        Axes to draw on; by default those of a new figure.
 
     Returns
     -------
@@ -191,7 +191,7 @@ def histogram(
 
 @checks_arguments
 def phase(run: xarray.Dataset, a: str, b: str, *, ax: Axes | None = None) -> Axes:
-    """Draw component b against component a: the kept paths, and the mean if statistics.Moments kept it.
+    """Draw component b against component a: the stored paths, and the mean if statistics.Moments was collected.
 
     Parameters
     ----------
@@ -200,7 +200,7 @@ def phase(run: xarray.Dataset, a: str, b: str, *, ax: Axes | None = None) -> Axe
     a, b : str
         The names of the components along the horizontal and the vertical axis.
     ax : Axes, optional
-        Axes to draw on; a new picture unless given.
+        Axes to draw on; by default those of a new figure.
 
     Returns
     -------
@@ -241,7 +241,7 @@ def spectrum(
     exact : callable, optional
         exact(frequency), drawn over it.
     ax : Axes, optional
-        Axes to draw on; a new picture unless given.
+        Axes to draw on; by default those of a new figure.
 
     Returns
     -------
@@ -266,7 +266,9 @@ def spectrum(
 
 
 def transient_noise(run: xarray.Dataset, component: str) -> Axes:
-    """Draw a waveform with its ±2σ band, and below it σ over time with ±2 standard errors: noise is often far smaller.
+    """Draw a waveform with its ±2σ band and, below it, σ over time with ±2 standard errors.
+
+    The noise is often so much smaller than the signal that the band alone would not show it.
 
     Parameters
     ----------
@@ -308,7 +310,7 @@ def noise_density(
     unit: str = "V",
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw output noise as circuit designers read it: the root of the one-sided density over frequency, logarithmic.
+    """Draw output noise as circuit designers read it: the root of the one-sided density over frequency, on log axes.
 
     Parameters
     ----------
@@ -317,7 +319,7 @@ def noise_density(
     unit : str
         The unit of the output: the vertical axis is in unit/√Hz.
     ax : Axes, optional
-        Axes to draw on; a new picture unless given.
+        Axes to draw on; by default those of a new figure.
 
     Returns
     -------
@@ -336,14 +338,14 @@ def noise_density(
 
 
 def phase_noise(result: xarray.Dataset, *, ax: Axes | None = None) -> Axes:
-    """Draw L(f) of an oscillator in dBc/Hz over the offset from the carrier, with the corner of its line marked.
+    """Draw L(f) of an oscillator in dBc/Hz over the offset from the carrier, with the half-width of its line marked.
 
     Parameters
     ----------
     result : Dataset
         A result of `analysis.phase_noise`.
     ax : Axes, optional
-        Axes to draw on; a new picture unless given.
+        Axes to draw on; by default those of a new figure.
 
     Returns
     -------
@@ -367,14 +369,14 @@ def phase_noise(result: xarray.Dataset, *, ax: Axes | None = None) -> Axes:
 
 
 def cycle(result: xarray.Dataset, node: str | None = None) -> Axes:
-    """Draw one period of an oscillator: a waveform, and below it where noise moves the phase, the kick² of each source.
+    """Draw one period of an oscillator: a waveform and, below it, the squared effect of each noise source on the phase.
 
     Parameters
     ----------
     result : Dataset
         A result of `analysis.phase_noise`.
     node : str, optional
-        The component whose waveform is drawn; the output unless given.
+        The component whose waveform is drawn; the output by default.
 
     Returns
     -------
@@ -409,7 +411,7 @@ def jitter(result: xarray.Dataset, ends: np.ndarray | None = None, *, ax: Axes |
     ends : array (paths, periods), optional
         The times at which paths crossed the threshold, drawn with ±2 standard errors.
     ax : Axes, optional
-        Axes to draw on; a new picture unless given.
+        Axes to draw on; by default those of a new figure.
 
     Returns
     -------
@@ -439,7 +441,7 @@ def cyclostationary(result: xarray.Dataset, component: str, *, ax: Axes | None =
     component : str
         The name of the component.
     ax : Axes, optional
-        Axes to draw on; a new picture unless given.
+        Axes to draw on; by default those of a new figure.
 
     Returns
     -------
@@ -463,7 +465,7 @@ def order(study: xarray.Dataset, *, ax: Axes | None = None) -> Axes:
         A result of `analysis.order`: the variables error, error_stderr and used (whether the fit used the point) over
         the dimension step; the attributes order and order_stderr (the slope), and kind, method and model where known.
     ax : Axes, optional
-        Axes to draw on; a new picture unless given.
+        Axes to draw on; by default those of a new figure.
 
     Returns
     -------
@@ -505,7 +507,7 @@ def comparison(study: xarray.Dataset, *, ax: Axes | None = None) -> Axes:
     study : Dataset
         A result of `sd.compare`: error, error_stderr, cost and settled over integrator and dt.
     ax : Axes, optional
-        Axes to draw on; a new picture unless given.
+        Axes to draw on; by default those of a new figure.
 
     Returns
     -------
@@ -550,7 +552,7 @@ def shares(split: xarray.Dataset, component: str, *, ax: Axes | None = None) -> 
     component : str
         The name of the component.
     ax : Axes, optional
-        Axes to draw on; a new picture unless given.
+        Axes to draw on; by default those of a new figure.
 
     Returns
     -------
@@ -594,9 +596,9 @@ def sweep(
     component : str, optional
         The name of the component; needed only where there are several.
     time : float, optional
-        One of the times kept; the last one unless given.
+        One of the stored times; the last one by default.
     ax : Axes, optional
-        Axes to draw on; a new picture unless given.
+        Axes to draw on; by default those of a new figure.
 
     Returns
     -------
@@ -741,7 +743,7 @@ def region(
     label, color : str
         The entry in the legend, if any, and the colour.
     ax : Axes, optional
-        Axes to draw on; a new picture unless given.
+        Axes to draw on; by default those of a new figure.
 
     Returns
     -------
@@ -781,7 +783,7 @@ def spy(matrix: Any, *, ax: Axes | None = None) -> Axes:
     matrix : array or scipy.sparse matrix
         The matrix.
     ax : Axes, optional
-        Axes to draw on; a new picture unless given.
+        Axes to draw on; by default those of a new figure.
 
     Returns
     -------
@@ -829,7 +831,7 @@ def _variable(run: xarray.Dataset, name: str) -> xarray.DataArray:
 
 
 def _pick(run: xarray.Dataset, name: str, component: str | None) -> xarray.DataArray:
-    """A variable of the run for one component."""
+    """Return a variable of the run for one component."""
     variable = _variable(run, name)
     swept = _swept(run)
     if swept:
@@ -850,7 +852,7 @@ def _component_number(run: xarray.Dataset, component: str | None) -> int:
 
 
 def _time_name(variable: xarray.DataArray) -> str:
-    """`time`, or `time_path` and the like where a statistic has times of its own."""
+    """Return `time`, or `time_path` and the like where a statistic has times of its own."""
     return next(str(name) for name in (*variable.dims, *variable.coords) if str(name).startswith("time"))
 
 
@@ -862,7 +864,7 @@ def _at(variable: xarray.DataArray, time: float | None) -> xarray.DataArray:
     times = _time(variable)
     nearest = -1 if time is None else int(np.argmin(np.abs(times - time)))
     if time is not None and abs(times[nearest] - time) > 1e-9 * max(1.0, abs(time)):
-        raise ValueError(f"time: nothing was kept at {time:g}; the nearest time kept is {times[nearest]:g}")
+        raise ValueError(f"time: nothing was stored at {time:g}; the nearest stored time is {times[nearest]:g}")
     return variable.isel({_time_name(variable): nearest})
 
 
@@ -872,7 +874,7 @@ def _rows(paths: xarray.DataArray) -> np.ndarray:
 
 
 def _unit(run: xarray.Dataset | None, what: xarray.DataArray | str) -> str:
-    """The unit in the attribute `units` of the run or the variable, which may be component -> unit, also as JSON."""
+    """Return the unit in the attribute `units` of the run or variable: a unit, or component -> unit, also as JSON."""
     if run is None:
         return ""
     variable = (run[what] if what in run.variables else None) if isinstance(what, str) else what

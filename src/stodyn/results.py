@@ -24,7 +24,7 @@ LARGEST_KEPT = 100_000  # most numbers of a coordinate whose index is reused fro
 def dataset(
     labelled: Sequence[tuple[Statistic, Labelled, Labels]], extra: Mapping[str, Any], provenance: Mapping[str, Any]
 ) -> xr.Dataset:
-    """Return one Dataset of everything that was collected.
+    """Return all collected statistics as one Dataset.
 
     The first grid of times is the dimension `time`; a statistic with another grid has its own, `time_` and its name
     in small letters.
@@ -38,8 +38,8 @@ def dataset(
 def attributes(record: Mapping[str, Any]) -> dict[str, str]:
     """Return the attributes of a Dataset: how it was made in words a person reads, and the whole record as JSON.
 
-    The words are what `print` and a notebook show of a run: the problem with the structure of its noise and how that is
-    known, and the method with its steps and paths.
+    The words are those that `print` and a notebook show of a run: the problem, the structure of its noise and how that
+    structure is known, and the method with its steps and paths.
     """
     words = {}
     if "problem" in record and "noise" in record:
@@ -99,8 +99,10 @@ def merged(
 
 
 def _indexed(coords: dict[str, Any]) -> xr.Coordinates | dict[str, Any]:
-    """The coordinates, with indexes for those of dimensions. Making an index takes longer than the rest of a Dataset,
-    so the latest indexes are reused."""
+    """Return the coordinates, with indexes for those of dimensions.
+
+    Building an index takes longer than the rest of a Dataset, so the latest indexes are reused.
+    """
     entries, others = [], {}
     for name, (dims, values, *attrs) in coords.items():
         array = np.asarray(values)

@@ -189,7 +189,7 @@ def parsed(text: str, home: Path) -> RunFile:
 
 
 def _rare(content: Mapping[str, Any], text: str, home: Path) -> RunFile:
-    """The checked contents of a file with a table [rare]."""
+    """Return the checked contents of a file with a table [rare]."""
     names = ("model", "method", "rare", "place", "output")
     _only(content, "", names, needed=("model", "rare"))
     table = {name: _table(content.get(name, {}), name) for name in names}
@@ -208,7 +208,7 @@ def _rare(content: Mapping[str, Any], text: str, home: Path) -> RunFile:
 
 
 def run(described: RunFile, progress: bool | None = None) -> tuple[xr.Dataset, list[Path]]:
-    """Run what a file describes and write its outputs.
+    """Carry out the run that a file describes and write its outputs.
 
     Parameters
     ----------
@@ -421,7 +421,7 @@ def _statistic(table: Mapping[str, Any], key: str) -> Statistic:
 
 
 def _stop(tables: Any, stopped: Any) -> dict[str, Any]:
-    """The option `stop` of simulate, if there are levels."""
+    """Return the option `stop` of simulate, if there are levels."""
     if not isinstance(tables, list):
         raise BadRunFile(f"stop: expected tables, [[stop]], got {tables!r}")
     if not tables:

@@ -1,4 +1,4 @@
-"""Print what a netlist asks for beside its transient: .op, .ac, .noise and .step."""
+"""Print the results of a netlist's analyses other than the transient: .op, .ac, .noise and .step."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -42,8 +42,8 @@ def show_at_rest(screen: Console, circuit: Circuit, nodes: list[str], out: Path)
 def show_steps(
     screen: Console, circuit: Circuit, nodes: list[str], run: Callable[[Circuit], xarray.Dataset] | None
 ) -> list[dict[str, Any]]:
-    """Print a row for each value of .step, as soon as it is known: the operating point of the nodes, .measure, and with
-    .tran mean and σ at the end of the `run` of each circuit."""
+    """Print a row for each value of .step as soon as it is known: the operating point of the nodes, .measure and, with
+    .tran, mean and σ at the end of the `run` of each circuit."""
     rows: list[dict[str, Any]] = []
     for values, one, result in stepped(circuit, nodes):
         row: dict[str, Any] = {"values": values, **_plain(result)}

@@ -64,7 +64,7 @@ def print_files(screen: Console, files: list[Path]) -> None:
 
 @contextlib.contextmanager
 def errors_as_messages() -> Iterator[None]:
-    """Turn errors in what the user gave, and failures of a run, into one message and an exit code."""
+    """Turn errors in the user's input and failures of a run into one message and an exit code."""
     try:
         yield
     except (ValueError, TypeError, OSError, MemoryError, ImportError) as error:

@@ -1,4 +1,4 @@
-"""stodyn circuit: what a netlist asks for, first of all the transient noise of every node."""
+"""stodyn circuit: the analyses of a netlist, above all the transient noise of every node."""
 
 import difflib
 import math
@@ -58,11 +58,11 @@ def command(
 ) -> None:
     """Simulate the transient noise of a SPICE netlist: statistics of every node, waveforms with ±2σ, noise spectra.
 
-    .op, .ac and .noise are answered first, and .step with a line for each of its values; without .tran, that is all.
+    .op, .ac and .noise come first, and .step with a line for each of its values; without .tran nothing else is done.
     The run is that of .tran, with shorter steps where a source has a corner or the circuit is fast; the noise is that
     of the elements: thermal, shot, channel and flicker. The small-signal analysis at the operating point is printed
     beside it. Random values of the netlist are drawn for each path; .measure tran is printed with its standard
-    deviation over the paths kept.
+    deviation over the stored paths.
 
     With --phase-noise NODE nothing is sampled: the cycle of the oscillator, its phase noise, its jitter, their causes.
     """
@@ -113,7 +113,7 @@ def file_name(node: str) -> str:
 def show_transient_noise(
     circuit: Circuit, path: Path, method: str, paths: int, seed: int, asked: list[str], out: Path | None, as_json: bool
 ) -> None:
-    """Run a circuit, and print what the run says of each node and what stands beside it."""
+    """Run a circuit, and print the statistics of each node with the small-signal analysis beside them."""
     chosen: Any = looked_up(find, method)
     if chosen.accepts is not SDAE:
         fit = ", ".join(name for name, known in catalogue().items() if known.accepts is SDAE)

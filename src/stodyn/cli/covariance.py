@@ -38,7 +38,7 @@ def command(
 
 
 def read_system(file: Path) -> dict[str, Any]:
-    """Read A, B and, where it is given, Q."""
+    """Read A, B and, if the file has it, Q."""
     if not file.is_file():
         raise typer.BadParameter(f"--file: {file} does not exist")
     try:

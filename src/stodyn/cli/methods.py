@@ -25,7 +25,7 @@ def command(
     ] = 0.0,
     as_json: AsJson = False,
 ) -> None:
-    """List the methods by the kind of problem they take, with the orders they promise and what they are."""
+    """List the methods by the kind of problem they take, with the orders they promise and a description of each."""
     composed = {name: kind() for name, kind in with_base().items()}
     methods = chosen(catalogue() | composed, problem, noise, order)
     if as_json:

@@ -26,7 +26,7 @@ def command(
     out: Annotated[Path | None, typer.Option(metavar="FILE.png", help="Draw the region to a file.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print how much noise a method bears on dy = λ y dt + μ y dW, h = λ Δt and k = μ √Δt, and whether it is A-stable.
+    """Print how much noise a method tolerates on dy = λ y dt + μ y dW, h = λ Δt, k = μ √Δt, and whether it is A-stable.
 
     The equation itself is stable in mean square where k² < -2h. Verdicts on methods with a table for SDAEs are proved.
     """

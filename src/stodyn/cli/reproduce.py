@@ -45,8 +45,8 @@ def command(
     """Run a paper's experiment and print its numbers beside ours.
 
     The figures and a record of the numbers (result.json) are written. With all, every study is run into a folder of its
-    own and a report is written: a page in Markdown for each paper, and index.md. What is being computed is printed to
-    standard error, with the time since the start.
+    own and a report is written: a page in Markdown for each paper, and index.md. Progress is printed to standard error,
+    with the time since the start.
     """
     studies = catalogue()
     if list_:

@@ -15,7 +15,7 @@ def command(
     file: Annotated[Path, typer.Argument(metavar="FILE.toml", help="What to run; the reference shows an example.")],
     as_json: AsJson = False,
 ) -> None:
-    """Run what a TOML file describes and write the outputs it asks for.
+    """Carry out the run that a TOML file describes and write the outputs it asks for.
 
     Where the file names a ledger, the same command continues a run that was interrupted.
     """
@@ -24,7 +24,7 @@ def command(
 
 
 def show(described: runfile.RunFile, as_json: bool) -> None:
-    """Run what a file describes, and print what was done."""
+    """Carry out the run that a file describes, and print a summary."""
     run, files = runfile.run(described)
     if as_json:
         numbers = {name: variable.item() for name, variable in run.data_vars.items() if not variable.dims}

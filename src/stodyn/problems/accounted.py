@@ -38,13 +38,13 @@ class Accounted(Measured):
         return 0.5 * v @ M(v), 0.5 * x @ K(x)
 
     def losses(self, v: Any) -> Any:
-        """The power that dampers take up at a velocity."""
+        """The power that dampers dissipate at a velocity."""
         C = self.structure.matrices.C
         return v @ Product(C)(v) if C.nnz else jnp.zeros((), v.dtype)
 
 
 def with_energy(problem: Mechanical) -> Accounted:
-    """The structure with its energies as components: "kinetic", "strain", "dissipated", "input" and "residual".
+    """Return a structure with its energies as components: "kinetic", "strain", "dissipated", "input" and "residual".
 
     The methods of the α family keep the account. Dissipation is integrated by the trapezoidal rule; the input is the
     impulse of each step times the mean of the velocities at its ends, which for white noise is Stratonovich's product

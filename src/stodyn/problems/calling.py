@@ -1,4 +1,4 @@
-"""How a user's function is called: with params behind its other arguments where its signature has a place for them.
+"""How a user's function is called: with params after its other arguments where its signature has a place for them.
 
 lambda t, x: ...            without params, whether the problem has any or not
 lambda t, x, p: ...         with params; with an empty dict where the problem has none
@@ -35,7 +35,7 @@ def call(function: Callable, *arguments: Any, params: Any) -> Any:
 
 
 def takes_params(function: Callable, count: int, params: Any) -> bool:
-    """Whether a function is given params behind `count` other arguments."""
+    """Whether a function is passed params after `count` other arguments."""
     counts = _counts(function)
     if counts is None:
         return _is_given(params)

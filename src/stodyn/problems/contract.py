@@ -59,7 +59,7 @@ def anew(function: Callable) -> Callable[..., tuple[core.ClosedJaxpr, Any]]:
 
 @dataclasses.dataclass(frozen=True)
 class NoiseStructure:
-    """What is true of a problem's noise, and how it is known.
+    """The structure of a problem's noise, and how it is known.
 
     additive     g does not depend on x
     diagonal     n = m, g is diagonal and g_ii depends on x_i alone
@@ -96,7 +96,7 @@ class Problem(ABC):
 
     n, m     components of the state and channels of the noise
     names    names of the components and units, as given; `components` and `component_units` are derived from them
-    params   a pytree given to those functions that have a place for it behind their other arguments (problems.calling)
+    params   a pytree, passed to those functions that have a place for it after their other arguments (problems.calling)
     """
 
     n: int
@@ -123,10 +123,10 @@ class Problem(ABC):
     @property
     @abstractmethod
     def noise_structure(self) -> NoiseStructure:
-        """What is true of the noise, and how it is known."""
+        """The structure of the noise, and how it is known."""
 
     def derive(self, *names: str) -> None:
-        """Compute these derived facts now, so that wrong arguments are refused where the problem is made."""
+        """Compute these derived facts now, so that wrong arguments are refused when the problem is made."""
         for name in names:
             getattr(self, name)
 
@@ -164,12 +164,12 @@ class Problem(ABC):
         return checked_source("start", self.start)
 
     def draw_start(self, rng: np.random.Generator, paths: range) -> np.ndarray:
-        """The initial values of the given paths, (len(paths), n)."""
+        """The initial values of these paths, (len(paths), n)."""
         return self.start_source.draw(rng, paths, "start").reshape(len(paths), self.n)
 
     @property
     def start_parts(self) -> tuple[Source, ...]:
-        """What a start is made of, part by part."""
+        """The sources of a start, part by part."""
         return self.start_source.parts
 
     @property
@@ -194,7 +194,7 @@ class Problem(ABC):
 
     @property
     def differs_from_path_to_path(self) -> bool:
-        """Whether starts or parameters do."""
+        """Whether starts or parameters differ from path to path."""
         return self.has_random_start or self.has_random_params
 
     @property
@@ -221,7 +221,7 @@ class Problem(ABC):
         return dataclasses.replace(self, **changes)  # type: ignore[type-var]
 
     def lower(self, kind: type) -> tuple[Problem, str] | None:
-        """This problem as one of another class with the same law, and what was done in words; None if there is none."""
+        """This problem as one of another class with the same law, and the conversion in words; None if impossible."""
         return None
 
     def written_as(self, kind: type) -> Any:
@@ -232,7 +232,7 @@ class Problem(ABC):
         return None if lowered is None else lowered[0]
 
     def before_run(self, t: float) -> tuple[str, ...]:
-        """What the record of a run from time t should say; raises ValueError where no run is possible."""
+        """Remarks for the record of a run from time t; raises ValueError where no run is possible."""
         return ()
 
     @functools.cached_property
@@ -249,7 +249,7 @@ class Problem(ABC):
         return self.f, self.g  # type: ignore[attr-defined]
 
     def check_step(self, method: Any, h: float) -> None:  # noqa: B027
-        """Warn of what a method does to this problem with steps up to h, or raise ValueError where it cannot work."""
+        """Warn where a method distorts this problem with steps up to h; raise ValueError where it cannot work."""
 
     def example_start(self) -> np.ndarray:
         """One initial value, (n,)."""
@@ -275,8 +275,8 @@ class Problem(ABC):
     # --- how the components that a run shows move: dx_i = mean_rates_i dt + noise_rows_i dW ---------------------------
 
     def noise_rows(self, t, x: jax.Array, params, components: Sequence[int]) -> tuple[jax.Array | None, ...]:
-        """How noise reaches each of these components: what the channels do to it, a vector whose zeros may be left
-        out, or None where it is not a component of a diffusion (an acceleration, an algebraic component)."""
+        """How noise reaches each of these components: the coefficients of the channels, a vector whose zeros may be
+        left out, or None where it is not a component of a diffusion (an acceleration, an algebraic component)."""
         return (None,) * len(components)
 
     def mean_rates(self, t, x: jax.Array, params, components: Sequence[int]) -> tuple[jax.Array | None, ...]:
@@ -402,7 +402,7 @@ def expect_problem(problem: Any) -> None:
 def returned_shape(
     problem: Problem, name: str, function: Callable, *arguments: tuple[str, Any]
 ) -> jax.ShapeDtypeStruct:
-    """The shape of what a user's function returns, or an error in the user's terms.
+    """The shape of the value that a user's function returns, or an error in the user's terms.
 
     `arguments` are (name, example) pairs; params are added as problems.calling says. The trace of a function that
     stands in a field of the problem is kept among its `traced_functions`.
@@ -496,7 +496,7 @@ def _is_of_operators(error: BaseException) -> bool:
 
 
 def first_line(error: BaseException) -> str:
-    """The kind of an error and the first line of what it says."""
+    """The kind of an error and the first line of its message."""
     return ": ".join([type(error).__name__, *str(error).splitlines()[:1]])
 
 
@@ -535,7 +535,7 @@ def machine_memory() -> float:
 
 
 def component_names(names: Any, default: Sequence[str]) -> tuple[str, ...]:
-    """The given names, or the default ones, checked."""
+    """The names after a check, or the default ones."""
     components = tuple(default) if names is None else _listed(names)
     if (
         len(components) != len(default)

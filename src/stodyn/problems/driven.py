@@ -78,7 +78,7 @@ class Driven(SDE):
         )
 
     def check_response(self, method: Any, h: float) -> None:
-        """Warn where the method's own step gives what the noise drives, linear about the start, another variance."""
+        """Warn where the method's own step gives driven components, linearised about the start, a wrong variance."""
         linear = self.about_the_start()
         exact = linear.stationary_variance()
         delivered = None if exact is None else linear.delivered(method, h)
@@ -92,14 +92,14 @@ class Driven(SDE):
         percent = f"{100.0 * abs(ratios[worst] - 1.0):.3g} % too {'large' if ratios[worst] > 1.0 else 'small'}"
         name = self.components[worst]
         warnings.warn(
-            f"dt: with steps of {h:g} {method.name} makes the variance of {name} in the long run {percent}, as the "
-            "equations are about their start. Take smaller steps, or VanLoan where the problem is linear.",
+            f"dt: with steps of {h:g} {method.name} makes the variance of {name} in the long run {percent}, by the "
+            "equations linearised about their start. Take smaller steps, or VanLoan where the problem is linear.",
             ResponseNotDelivered,
             stacklevel=stacklevel_of_user(),
         )
 
     def about_the_start(self) -> Driven:
-        """The equations linear about the start of x without coloured noise, their own noise as it is there."""
+        """The equations linearised about the start of x without coloured noise, with their own noise as it is there."""
         own, p = self.own, len(self.noise.C)
         x = np.asarray(self.example_start()[: own.n], float)
         inner_params = {"own": self.example_params(), "noise": np.zeros(p)}
@@ -284,7 +284,7 @@ def _as_sde(problem: Any) -> SDE:
     expect_problem(problem)
     lowered = problem.written_as(SDE)
     if not isinstance(lowered, SDE):
-        raise TypeError(f"problem: a {type(problem).__name__} cannot be written as an SDE, which coloured noise needs")
+        raise TypeError(f"problem: a {type(problem).__name__} cannot be written as an SDE, as coloured noise requires")
     return lowered
 
 

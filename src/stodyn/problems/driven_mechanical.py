@@ -39,7 +39,7 @@ class DrivenMechanical(Mechanical):
 
     The components of a run are those of the system and then the states of the filter, the outputs first. Methods of the
     α family step it as it is, with the exact integrals of y (methods.excited), and so does RattleAlpha where it has
-    constraints; all others take `lower(SDE)`, which there is without constraints.
+    constraints; all others take `lower(SDE)`, which exists only without constraints.
     """
 
     system: Any = None
@@ -121,7 +121,7 @@ class DrivenMechanical(Mechanical):
         return jnp.reshape(jnp.asarray(gain, jnp.asarray(x).dtype), (self.N, self.outputs))
 
     def push(self, t, y: Array, v: Array, z: Array, params) -> Array:
-        """M⁻¹ Γ (r, outputs): what a unit of impulse of each output does to v, without the reactions of joints."""
+        """M⁻¹ Γ (r, outputs): the change of v per unit impulse of each output, without the reactions of joints."""
         x, v_all = self._in_users_form(y, v, z)
         matrix = self.gamma(t, x, v_all, params)
         if self.joints is not None:
@@ -184,7 +184,7 @@ class DrivenMechanical(Mechanical):
         )
 
     def g(self, t, x, params):
-        """What the channels of white noise do, (n, m): nothing to the filter, which is drawn beside them."""
+        """The diffusion matrix of the white noise, (n, m): zero for the filter, which is drawn separately."""
         own = super().g(t, x, params)
         return jnp.concatenate([own, jnp.zeros((self.n - len(own), self.m), x.dtype)])
 
@@ -195,7 +195,7 @@ class DrivenMechanical(Mechanical):
         return rates, self.g
 
     def _with_y(self, x: Array, params: Any) -> dict[str, Any]:
-        """The parameters of `given_y`: one's own, and the noise y that the filter's states in x give."""
+        """The parameters of `given_y`: the problem's own, and the noise y that the filter's states in x give."""
         return {"own": params, "noise": jnp.asarray(self.coloured.C, x.dtype) @ x[self.own.n :]}
 
     def noise_rows(self, t, x, params, components):

@@ -196,7 +196,7 @@ class Hamiltonian(Problem):
         return shape[0] if shape else 0
 
     def __getstate__(self):
-        """As it travels: without functions made here, which pickle cannot find by their names."""
+        """The state that is pickled: without functions made here, which pickle cannot find by their names."""
         return {name: value for name, value in super().__getstate__().items() if name != "_given_hamiltonians"}
 
     @functools.cached_property
@@ -235,7 +235,7 @@ class Hamiltonian(Problem):
         return jnp.reshape(jnp.asarray(call(function, t, *self._in_users_form(q, p), params=params), p.dtype), p.shape)
 
     def kick(self, t, q: Array, p: Array, params, W: Array) -> tuple[Array, Array]:
-        """What an increment of the noise does to q and p: Σ_r h_r,p W_r and Σ_r (-h_r,q + f_r) W_r."""
+        """The change of q and p by an increment of the noise: Σ_r h_r,p W_r and Σ_r (-h_r,q + f_r) W_r."""
         if self.all_h is None or any(force is not None for force in self._forces[1:]):
             terms = [(self.velocity(r, t, q, p, params), self.pull(r, t, q, p, params) + self.push(r, t, q, p, params))
                      for r in range(1, self.m + 1)]  # fmt: skip

@@ -101,7 +101,7 @@ class Impact:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Struck(Measured):
-    """A mechanical system with impacts; made by `with_walls`. Beside its components it shows how many impacts a path
+    """A mechanical system with impacts; made by `with_walls`. Besides its components it shows how many impacts a path
     has had, and in how many steps it was at rest at a wall.
 
     own  the system itself, where a method takes it in another form

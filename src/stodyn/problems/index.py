@@ -27,7 +27,7 @@ START_LIMIT = 400  # rounds of Newton for a consistent start: an exponential com
 class Split(NamedTuple):
     """The equations R M dX = R f dt + R g dW and the constraints 0 = N f, with M K = 0 and N M = 0.
 
-    rows       (r,) the equations that are kept: R picks these rows of M, f and g
+    rows       (r,) the equations that remain: R picks these rows of M, f and g
     N          (n - r, n) cancels M from the left: one constraint per row
     K          (n, n - r) the directions that M does not see
     columns    (r,) components that, with the constraints, determine all others
@@ -182,7 +182,7 @@ def noise_in_a_constraint(noisy: tuple[int, int], constraints: Sequence[str]) ->
 
 
 def singular_at_the_start(constraints: Sequence[str], algebraic: Sequence[str]) -> str:
-    """Why a system that is of index 1 beside its start cannot be run."""
+    """Why a system that is of index 1 only away from its start cannot be run."""
     return (
         f"the Jacobian of the constraints {listed(constraints)} in {listed(algebraic)} is singular at "
         "the start. Near the start it is regular: the index is lost at this state alone, start elsewhere"

@@ -220,7 +220,7 @@ class Joints:
         return q - C @ root.x, root
 
     def consistent(self, t: Any, q: Array, v: Array, params: Any) -> tuple[Array, Array]:
-        """A start moved onto the constraints, the velocity onto their tangent; NaN where q is farther than FAR |q|."""
+        """A start moved onto the constraints, the velocity onto their tangent; NaN where q moves more than FAR |q|."""
         on, root = self.moved_onto(t, q, params, 1e-14, START_LIMIT)
         near = jnp.sqrt(jnp.sum((on - q) ** 2)) <= FAR * jnp.sqrt(jnp.sum(on**2))
         on = jnp.where(root.ok & near, on, jnp.nan)

@@ -25,7 +25,7 @@ ROUNDS = 60  # of Newton onto the constraints
 DEPENDENT = 1e-10  # σ below this share of the largest everywhere: a constraint follows from others
 BRANCHING = 1e-6  # σ below this at the start alone: the motion may branch
 FAR = 0.1  # a start is not moved farther than this share of |x|
-NEAR = 1e-9  # share of |x| by which one looks across a constraint
+NEAR = 1e-9  # share of |x| by which states on either side of a constraint are displaced from it
 WARNED_OF = 1e-6  # a start that moves by more than this share of its size causes a warning
 
 
@@ -121,8 +121,8 @@ def diagnose(joints: Any, t: float) -> JointsDiagnosis:
     kinked = _kinked(look, times[usable], q[usable], JointValues(*(part[usable] for part in looked)))
     if len(kinked):
         return answer(
-            f"constraints: {_listed(names[i] for i in kinked)} has a kink where it holds: its gradient is another one "
-            "on either side, as that of |x - a|; write it so that it is smooth there (x - a)"
+            f"constraints: {_listed(names[i] for i in kinked)} has a kink where it holds: its gradient differs on "
+            "either side, as that of |x - a| does; write it so that it is smooth there (x - a)"
         )
     bad = _without_inertia(looked.M[0], looked.G[0], problem.coordinates)
     if bad:

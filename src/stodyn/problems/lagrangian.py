@@ -64,7 +64,7 @@ def from_energies(
     joined = [reader.read("constraints", g) for g in constraints]
     for number, g in enumerate(joined):
         if g.has(*reader.v):
-            raise ValueError(f"constraints: number {number}, {g}, holds a velocity; only g(t, q) = 0 is taken")
+            raise ValueError(f"constraints: number {number}, {g}, contains a velocity; only g(t, q) = 0 is supported")
     columns = _columns(sympy, reader, noise)
     scalar = np.ndim(start[0]) == 0 if isinstance(start, (tuple, list)) else False
     if scalar and len(reader.q) != 1:
@@ -150,11 +150,11 @@ class _Reader:
         left = formula.atoms(sympy.Derivative)
         if left:
             raise ValueError(
-                f"{name}: holds {', '.join(map(str, left))}; only first derivatives of coordinates are taken"
+                f"{name}: contains {', '.join(map(str, left))}; only first derivatives of coordinates are supported"
             )
         unknown = formula.atoms(sympy.core.function.AppliedUndef)
         if unknown:
-            raise ValueError(f"{name}: holds functions that are not known: {', '.join(map(str, unknown))}")
+            raise ValueError(f"{name}: contains unknown functions: {', '.join(map(str, unknown))}")
         free = formula.free_symbols - {self.t, *self.q, *self.v, *self.free}
         if free:
             words = ", ".join(sorted(map(str, free)))

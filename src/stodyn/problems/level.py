@@ -49,8 +49,8 @@ class Level:
         A number; a function level(t[, params]); or a pair of these, (low, high): then leaving the strip is the event.
     of : str, int or function
         The quantity that reaches it: a component by its name or number, or a function of(t, x[, params]) -> number,
-        written for one path with jax.numpy. x is a vector, also where the problem is scalar. As for drift, params are
-        given where the problem has them.
+        written for one path with jax.numpy. x is a vector even where the problem is scalar. As for drift, params are
+        passed where the problem has them.
     direction : "up" or "down"
         Whether the level is reached from below (the default) or from above. A pair has no direction.
 
@@ -125,7 +125,7 @@ class Level:
 
 
 class NoBridge(UserWarning):
-    """A level whose crossings are seen only at the ends of steps."""
+    """A level whose crossings are detected only at the ends of steps."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -168,7 +168,7 @@ class Gauge:
     # --- rates --------------------------------------------------------------------------------------------------------
 
     def noise(self, t, x: Array, params) -> Array:
-        """∇f · g, (m,): what each channel does to the function."""
+        """∇f · g, (m,): the coefficient of each channel in the function."""
         row = self.problem.noise_along(t, x, params, self.gradient(t, x, params), self.components)
         return jnp.asarray(row, x.dtype)
 
@@ -278,7 +278,7 @@ class Gauge:
             return BRIDGE, "noise may enter the function: its trace cannot be taken apart"
         if isinstance(rate[()], frozenset) or rate[()] != 0:
             return BRIDGE, "noise enters the function"
-        return CUBIC, "noise does not enter the function, but its rate at most: proved from the trace"
+        return CUBIC, "noise does not enter the function, at most its rate: proved from the trace"
 
     @functools.cached_property
     def has_constant_rate(self) -> bool:
@@ -332,8 +332,8 @@ class Gauge:
             )
 
     def reached_at_start(self, t: float) -> str | None:
-        """In words, that every path is at or beyond the level when the run begins at time t; None where that is false
-        or unknown: where starts or parameters are random, or the start is not that of a component."""
+        """A sentence saying that every path is at or beyond the level when the run begins at time t; None where that is
+        false or unknown: where starts or parameters are random, or the start is not that of a component."""
         problem = self.problem
         if problem.differs_from_path_to_path or any(row is None for row in self._rows()):
             return None

@@ -32,7 +32,7 @@ def linear(
     Parameters
     ----------
     A : array (n, n) or function of t
-        The system matrix; a number serves for one component.
+        The system matrix; for one component it may be a number.
     B : array (n, channels)
         The noise input matrix.
     Q : array (channels, channels) or function of t, optional

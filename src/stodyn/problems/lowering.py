@@ -1,4 +1,4 @@
-"""Exact conversions of one problem into a plainer or another one of the same law."""
+"""Exact conversions of a problem into a simpler or different one with the same law."""
 
 import dataclasses
 

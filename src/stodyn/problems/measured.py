@@ -69,7 +69,7 @@ def with_measurement(problem: Any, H: ArrayLike, R: ArrayLike, names: Sequence[s
     Parameters
     ----------
     problem : Problem
-        Any problem; every method of the problem serves.
+        Any problem; every method for the problem can be used.
     H : array (p, n)
         The measurement matrix.
     R : array (p, p)

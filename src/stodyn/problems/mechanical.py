@@ -43,7 +43,7 @@ CORRECTIONS = 2  # Newton steps after which a constraint's solution has its firs
 
 
 class Facts(NamedTuple):
-    """What the acceleration a = M⁻¹ force and the kicks b = M⁻¹ noise depend on, proved from their traces."""
+    """The arguments on which the acceleration M⁻¹ force and the kicks M⁻¹ noise depend, proved from their traces."""
 
     noise_on_t: bool
     noise_on_x: bool
@@ -61,7 +61,8 @@ class Facts(NamedTuple):
 class Mechanical(Problem):
     """M x'' = force(t, x, v) + noise(t, x, v) ξ in Ito's sense: dx = v dt, M dv = force dt + noise dW.
 
-    What the functions depend on is proved from their traces: it decides which random numbers a step needs.
+    The arguments on which the functions depend are proved from their traces: they decide which random numbers a step
+    needs.
 
     Parameters
     ----------
@@ -88,7 +89,7 @@ class Mechanical(Problem):
         Whether a run also shows the acceleration φ of the integrator, as "dd" + names; with constraints, the
         acceleration along them without its noise.
     constraints : function constraints(t, x[, params]) -> (c,), optional
-        Holonomic constraints: g(t, x) = 0 holds along every path, with reactions -Gᵀ dΛ, G = ∂g/∂x, beside the forces.
+        Holonomic constraints: g(t, x) = 0 holds along every path, with reactions -Gᵀ dΛ, G = ∂g/∂x, besides the forces.
         A start off the constraints is moved onto them, with a warning.
     constraint_names : sequence of str, optional
         One per constraint; "g0", "g1", ... by default.
@@ -397,7 +398,7 @@ class Mechanical(Problem):
         return self._solved(t, y, v, z, params, self.balance(t, y, v, z, params)[0])
 
     def kicks(self, t, y: Array, v: Array, z: Array, params) -> Array:
-        """b with M b = noise, (r, m): what a unit of each channel does to v; with joints the part along them."""
+        """b with M b = noise, (r, m): the change of v per unit of each channel; with joints, the part along them."""
         if self.joints is not None:
             return self.joints.kicks(t, y, v, params)
         if self.noise is None:
@@ -487,7 +488,7 @@ class Mechanical(Problem):
 
     @functools.cached_property
     def facts(self) -> Facts:
-        """What acceleration and kicks depend on; everything, where their traces cannot be taken apart."""
+        """The arguments on which acceleration and kicks depend; all, where their traces cannot be taken apart."""
         with jax.enable_x64(True):
             y, v, z = self.example_coordinates()
             t, params = np.zeros(()), self.example_params()
@@ -563,7 +564,7 @@ class Mechanical(Problem):
         return NoiseStructure(kinds, structure.known)
 
     def diagnose(self, t: float = 0.0) -> JointsDiagnosis:
-        """What the constraints do at the start at time t: rank, how far the start is moved, what noise they take up."""
+        """Diagnose the constraints at the start at time t: their rank, the shift of the start, noise in reactions."""
         if self.joints is None:
             raise ValueError("constraints: the problem has none, so there is nothing to diagnose; give constraints=g")
         return self.joints.diagnose(t)

@@ -24,8 +24,8 @@ def in_minimal_coordinates(
 ) -> Mechanical:
     """The problem without its constraints, in coordinates u with x = embedding(t, u[, params]), from start (u0, w0).
 
-    The mass is JᵀMJ, a function of (t, u); `placed` takes its states back. The embedding is the user's: where it leaves
-    the constraints the result is another system, which `placed` and the constraints show.
+    The mass is JᵀMJ, a function of (t, u); `placed` converts its states back. The embedding is the user's: where it
+    violates the constraints the result is a different system, which the constraints at `placed` states reveal.
     """
     joints = problem.joints
     if joints is None:

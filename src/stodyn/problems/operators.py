@@ -134,9 +134,9 @@ class Product(Operator):
 
 
 def returned_noise(problem: Problem, function: Any, *arguments: tuple[str, Any]) -> tuple[tuple[int, ...], bool]:
-    """The shape of what the diffusion of a problem returns, and whether that is an operator; as `returned_shape`.
+    """The shape of the value that a problem's diffusion returns, and whether it is an operator; as `returned_shape`.
 
-    The trace kept of an operator is that of its row sums, which holds the places of its entries, not only their values.
+    The stored trace of an operator is that of its row sums, which holds the places of its entries beside their values.
     """
     operators: list[Operator] = []
 
@@ -225,7 +225,7 @@ def sparse(rows: ArrayLike, columns: ArrayLike, values: ArrayLike, shape: tuple[
     places = []
     for name, indices, size in zip(("rows", "columns"), (rows, columns), shape, strict=True):
         if isinstance(indices, jax.core.Tracer):
-            raise TypeError(f"sparse: {name} must be known before the run, and these are computed in it")
+            raise TypeError(f"sparse: {name} must be known before the run, but these are computed in it")
         entries = np.asarray(indices)
         if entries.dtype.kind not in "iu" or entries.shape != values.shape or entries.ndim != 1:
             raise ValueError(

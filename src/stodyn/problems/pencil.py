@@ -4,8 +4,8 @@ Two independent algorithms look at (A, B) after rows, columns and time have been
 
     shuffle     compress the rows of A; the rows B₂ beside its zero rows are constraints, B₂ x = s₂; put their
                 derivatives B₂ x' = s₂' in place of the zero rows; repeat until A is regular. Count the rounds.
-    nilpotency  M = (λA + B)⁻¹ A for a λ that makes λA + B regular; peel its kernel off by orthogonal steps, until what
-                is left is regular. Count the steps: the size of the largest Jordan block of M at 0.
+    nilpotency  M = (λA + B)⁻¹ A for a λ that makes λA + B regular; peel its kernel off by orthogonal steps, until the
+                remainder is regular. Count the steps: the size of the largest Jordan block of M at 0.
 """
 
 from __future__ import annotations
@@ -261,7 +261,7 @@ def _shuffle(E, H, tolerance) -> tuple[int, int, list[tuple[np.ndarray, np.ndarr
 
 
 def _staircase(M: np.ndarray, tolerance: float) -> tuple[int, np.ndarray, np.ndarray, list[Decision]]:
-    """The number of steps, an orthonormal basis of the kernel of M^steps, what is left of M, and the decisions."""
+    """The number of steps, an orthonormal basis of the kernel of M^steps, the remainder of M, and the decisions."""
     n, V, kernel = len(M), np.eye(len(M)), []
     decisions: list[Decision] = []
     whole = float(np.linalg.norm(M, 2))
@@ -288,7 +288,7 @@ def _decide(stage: str, S: np.ndarray, tolerance: float, whole: float, decisions
 
 
 def _reduced(by_round: list[tuple[np.ndarray, np.ndarray, bool]], scaling: Scaling) -> tuple[Constraint, ...]:
-    """The constraints in the units given, those of one kind eliminated among themselves to few components each."""
+    """The constraints in the user's units, those of one kind eliminated among themselves to few components each."""
     r, c, tau = scaling
     constraints: list[Constraint] = []
     for hidden in (False, True):
@@ -307,7 +307,7 @@ def _reduced(by_round: list[tuple[np.ndarray, np.ndarray, bool]], scaling: Scali
 
 
 def _echelon(C: np.ndarray, W: np.ndarray) -> tuple[np.ndarray, np.ndarray, list[int]]:
-    """Reduced rows of [C | W] and the columns of their pivots, where C is largest; what rounding leaves is cleared."""
+    """Reduced rows of [C | W] and the columns of their pivots, where C is largest; rounding errors are set to 0."""
     C, W = C.copy(), W.copy()
     free, pivots = list(range(C.shape[1])), list[int]()
     for k in range(len(C)):

@@ -351,7 +351,7 @@ class RandomDAE(Problem):
         return jnp.asarray(call(self.drift, t, x, params=params), float)  # type: ignore[arg-type]
 
     def _rates(self, params: Mapping[str, jax.Array]) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
-        """f (stages, members, n) at given parameters."""
+        """f (stages, members, n) at these parameters."""
 
         def f(t, x):
             with jax.enable_x64(True):
@@ -415,7 +415,7 @@ class RandomDAE(Problem):
     # --- index and start ------------------------------------------------------------------------------------------
 
     def pencil_at(self, p: np.ndarray | None = None, t: float = 0.0, scaling: Any = None) -> pencil.Pencil:
-        """The pencil at one parameter (the means unless given); of a nonlinear system, linearised at its start."""
+        """The pencil at one parameter (by default the means); of a nonlinear system, linearised at its start."""
         p = self.center if p is None else np.asarray(p, float)
         if self.linear:
             return pencil.analyse(self._mass_at(p), -_array(self._matrix_at(p)), scaling=scaling, names=self.components)

@@ -32,14 +32,14 @@ class Jumped:
 
 
 def start_report(problem: RandomDAE, p: np.ndarray, t: float, dt: float) -> pencil.Start:
-    """What the start of a linear system does at one parameter: consistent value, jump and impulses."""
+    """The effect of the start of a linear system at one parameter: consistent value, jump and impulses."""
     report = problem.pencil_at(p)
     sources = derivatives(lambda s: problem._source_at(s, p), t, 4.0 * dt, report.index)
     return report.start(problem._start_at(p), sources)
 
 
 def check_start(problem: RandomDAE, t: float, dt: float) -> str:
-    """In words how the start fits the constraints at the mean parameters; refuses one that would cause an impulse."""
+    """Describe how the start fits the constraints at the mean parameters; refuse one that would cause an impulse."""
     if problem.n > INDEX_LIMIT:
         return f"not checked: {problem.n} components are too many"
     if not problem.linear:

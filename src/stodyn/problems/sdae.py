@@ -68,7 +68,7 @@ CHECKED_IN_DIRECTIONS = f"checked in random directions at {sparse_index.DIRECTIO
 @checks_arguments
 @dataclasses.dataclass(frozen=True, eq=False)
 class SDAE(Problem):
-    """M dX = drift(t, X) dt + diffusion(t, X) dW (Ito), M constant and possibly singular: circuits, mechanisms.
+    """M dX = drift(t, X) dt + diffusion(t, X) dW (Ito) with a constant, possibly singular M: circuits, mechanisms.
 
     The index is 1 where the constraints determine the algebraic components. `diagnose(t)` tells whether they do and, if
     not, why; `simulate` asks before a run, and every step watches the Jacobian of the constraints, whose determinant
@@ -98,7 +98,7 @@ class SDAE(Problem):
 
     Examples
     --------
-    A capacitor behind a resistor: the second equation, 0 = 1 - x[0] - x[1], is a constraint.
+    A capacitor in series with a resistor: the second equation, 0 = 1 - x[0] - x[1], is a constraint.
 
     >>> import jax.numpy as jnp
     >>> import stodyn as sd
@@ -283,7 +283,7 @@ class SDAE(Problem):
         return self.split.K.toarray() if self.is_large else self.split.K
 
     def momentum(self, x: Array) -> Array:
-        """R M x (r,): what the equations with a derivative change."""
+        """R M x (r,): the quantities that the equations with a derivative change."""
         if self.sparsity is not None:
             return self.sparsity.mass.times(jnp.asarray(self.sparsity.mass_values, x.dtype), x)
         return jnp.asarray(self.mass_matrix[self.split.rows], x.dtype) @ x
@@ -561,7 +561,7 @@ class SDAE(Problem):
 
     @functools.cached_property
     def noise_structure(self) -> NoiseStructure:
-        """What is true of the noise of the state-space form, and how it is known."""
+        """The structure of the noise in the state-space form, and how it is known."""
         if self.structure is not None:
             kinds = () if self.structure == "general" else tuple(dict.fromkeys((self.structure, "commutative")))
             return NoiseStructure(kinds, "stated by the user")

@@ -38,7 +38,7 @@ from stodyn.problems.structure import (
 
 
 def silent(t, x):
-    """One channel that does nothing."""
+    """One channel of zeros."""
     return jnp.zeros((*jnp.shape(x), 1) if jnp.ndim(x) else ())
 
 
@@ -234,7 +234,7 @@ class SDE(Problem):
 
     @functools.cached_property
     def noise_structure(self) -> NoiseStructure:
-        """What is true of the noise (additive, diagonal, scalar, commutative, general), and how it is known."""
+        """The structure of the noise (additive, diagonal, scalar, commutative, general), and how it is known."""
         if self.structure is not None:
             kinds = () if self.structure == "general" else tuple(dict.fromkeys((self.structure, "commutative")))
             return NoiseStructure(kinds, "stated by the user")
@@ -284,7 +284,7 @@ class SDE(Problem):
 
     @property
     def failure_advice(self) -> str:  # type: ignore[override]
-        """Which functions of its equations are NaN for some numbers, which paths that fail may have met."""
+        """Name the functions in its equations that are NaN for some arguments, which failed paths may have reached."""
         with jax.enable_x64(True):
             arguments = jnp.zeros(()), jnp.asarray(self.example_start(), float), self.example_params()
             advice = {

@@ -1,8 +1,8 @@
 """The questions of problems.index about large SDAEs, asked of sparse matrices: constraints, consistent start, index.
 
-A mass matrix falls into blocks of rows and columns that hang together. A block of one entry is an equation with a
+A mass matrix falls into connected blocks of rows and columns. A block of one entry is an equation with a
 derivative, an empty row a constraint; small blocks are split as dense matrices are, and a large one is regular, or its
-rows add up to zero, as those of capacitors without a way to ground do.
+rows add up to zero, as those of capacitors without a path to ground do.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from stodyn.problems import index
 from stodyn.problems.index import CANCELLED, RANK, SINGULAR, START_LIMIT, START_TOLERANCE, STATES, Diagnosis, Split
 
 DENSE = 1000  # rows of a block, or constraints, up to which a singular matrix is examined as a dense one
-DIRECTIONS = 8  # in which noise is asked whether it commutes
+DIRECTIONS = 8  # in which noise is tested for commuting
 Matrix = Any  # a scipy.sparse.csr_array
 
 
@@ -60,7 +60,7 @@ def _units(places: np.ndarray, n: int) -> Matrix:
 
 
 def _of_block(M: Matrix) -> tuple[np.ndarray, Any]:
-    """`_independent_rows` of rows that hang together."""
+    """`_independent_rows` of connected rows."""
     n = M.shape[0]
     if M.shape[0] == M.shape[1] and n > direct.SMALL:
         if not 1.0 / _condition(_scaled_to_one(M)) < RANK:
@@ -71,8 +71,8 @@ def _of_block(M: Matrix) -> tuple[np.ndarray, Any]:
             return np.arange(n - 1), np.ones((1, n))
     if n > DENSE:
         raise ValueError(
-            f"mass: {n} of its rows hang together and depend on each other in a way that is looked for among up to "
-            f"{DENSE} rows only; state the equations so that constraints are rows of zeros"
+            f"mass: {n} of its rows are connected and depend on each other in a way that is searched for only in "
+            f"blocks of up to {DENSE} rows; state the equations so that constraints are rows of zeros"
         )
     return index.independent_rows(M.toarray())
 

@@ -87,7 +87,7 @@ def find_drift_pattern(problem: Any) -> Pattern | None:
 
 
 def is_constant(function: Any, x: np.ndarray, params: Any) -> bool:
-    """Whether the large array function(t, x, params) depends on neither time nor state; False where nobody can tell."""
+    """Whether the large array function(t, x, params) depends on neither time nor state; False where that is unknown."""
     with jax.enable_x64(True):
         try:
             on_state = patterns.rows_of(lambda x, t, p: function(t, x, p), np.asarray(x, float), np.zeros(()), params)
@@ -130,7 +130,7 @@ class NoisePlaces(NamedTuple):
     """Of the entries of noise that is never a matrix: their rows, their columns, and a group for each.
 
     The channels of a group do not disturb each other: an entry of one of them depends on no component that another
-    one moves. So the derivatives of all of them along their own noise are found together.
+    one moves. So the derivatives of all of them along their own noise are computed in one pass.
     """
 
     rows: np.ndarray
@@ -192,7 +192,7 @@ def _is_reversible(problem: Any, x: Any, params: Any) -> bool:
 
 
 def noise_pattern(problem: Any) -> Pattern | None:
-    """The places of g (n, m) that are not zero, told by itself where it is sparse, else in its trace; None where it
+    """The places of g (n, m) that are not zero, from g itself where it is sparse, else from its trace; None where it
     cannot be taken apart or is too large."""
     if problem.unknowns <= (WRITTEN_OUT if problem.explicit is None else ORDERED):
         return None
@@ -213,7 +213,7 @@ def noise_pattern(problem: Any) -> Pattern | None:
 
 
 def _places_of(noise: Any) -> Pattern | None:
-    """The places of an operator's entries, in the order of Sparse.sorted_entries; None where it does not tell them."""
+    """The places of an operator's entries, in the order of Sparse.sorted_entries; None where they are not known."""
     if isinstance(noise, Diagonal):
         own = np.arange(noise.shape[0])
         return Pattern(own, own, noise.shape)

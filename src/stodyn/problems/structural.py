@@ -36,7 +36,7 @@ UNEVEN = 4  # rows that are this many times longer than the mean are not filled 
 
 
 class Overdamped(UserWarning):
-    """A ratio of damping is beyond 1, as one given in percent would be."""
+    """A damping ratio is above 1, as one stated in percent would be."""
 
 
 class Product:
@@ -77,7 +77,7 @@ class Matrices(NamedTuple):
 
 
 class Reduction(NamedTuple):
-    """What modal reduction kept: shapes Φ (N, r) with Φ' M Φ = 1, frequencies ω (r,), and the structure it is of."""
+    """A modal reduction: shapes Φ (N, r) with Φ' M Φ = 1, frequencies ω (r,), and the structure that was reduced."""
 
     shapes: np.ndarray
     frequencies: np.ndarray
@@ -434,7 +434,7 @@ def _ratios(value: Any, count: int) -> np.ndarray:
 
 
 def _warn_of_percents(ζ: float) -> None:
-    """Warn where a ratio of damping is beyond 1, as a percentage would be."""
+    """Warn where a damping ratio is above 1, as a percentage would be."""
     if ζ > 1.0:
         warnings.warn(
             f"damping: the ratio {ζ:g} is {100.0 * ζ:g} % of critical damping, so that its mode creeps back and does "
@@ -511,9 +511,9 @@ def reduced(whole: Structure, count: int) -> Structure:
 def base_excited(
     problem: Mechanical, noise: Any, direction: Any = None, envelope: Callable | None = None
 ) -> DrivenMechanical:
-    """The structure on ground that shakes: M x'' + C x' + K x = -M ι e(t) a_g(t), x relative to the ground.
+    """Return a structure on shaking ground: M x'' + C x' + K x = -M ι e(t) a_g(t), x relative to the ground.
 
-    A ground that accelerates to the right pushes what stands on it to the left: hence the sign. The absolute
+    Ground that accelerates to the right pushes the structure on it to the left: hence the sign. The absolute
     acceleration is x'' + ι a_g, for a linear structure -M⁻¹ (C x' + K x); see `responses`.
 
     Parameters

@@ -1,4 +1,4 @@
-"""What is true of a problem's noise: additive, diagonal, scalar, commutative; and whether time enters its equations."""
+"""The structure of a problem's noise: additive, diagonal, scalar, commutative; whether time enters its equations."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def find_structure(
 
     Additive, diagonal and scalar are proved from the trace of g, seen as whole arrays, and entry by entry where these
     are few; where nothing can be proved, and for commutativity, g is evaluated in random states around x, each at a
-    time of its own, and with the parameters of another path where these differ: `sampled` is what
-    Problem.sample_params(CHECKED_STATES) gives.
+    time of its own, and with the parameters of another path where these differ: `sampled` is the result of
+    Problem.sample_params(CHECKED_STATES).
     """
     traced = traced or trace_of(g, x, params)
     (kinds, is_settled), known, sampled = proved_kinds(traced), PROVED, sampled or (params, None)
@@ -203,7 +203,7 @@ def _sampled_noise(g: Diffusion, x: Array, sampled: tuple[Any, Any]) -> tuple[np
 def _answers(question: Callable, x: Array, sampled: tuple[Any, Any]) -> np.ndarray:
     """The answers (states, k) of question(t, x, other x, p, z) in state after state; z (2, n) are normals.
 
-    The last answer is whether all was finite; the others are kept where it was.
+    The last answer is whether everything was finite; the others are used only where it was.
     """
     times, states = _random_states(x)
     rng, (params, axes) = np.random.default_rng(2025), sampled

@@ -1,4 +1,4 @@
-"""The time in which the equations of a problem change things, whatever unit time is counted in."""
+"""The time scale of a problem's equations, in whatever unit its time is measured."""
 
 from __future__ import annotations
 

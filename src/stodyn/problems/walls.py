@@ -70,7 +70,7 @@ class Walls:
         check_restitution(self.restitution)
         if self.kind == "reflect" and self.restitution != 1:
             raise ValueError(
-                'restitution: belongs to impacts; reflection loses nothing. Give kind="impact", or leave it'
+                'restitution: belongs to impacts; reflection loses nothing. Give kind="impact", or leave it out'
             )
         for name in ("draw", "located"):
             if not isinstance(getattr(self, name), bool):
@@ -101,7 +101,7 @@ class Walled(Measured):
 
     @property
     def recommended(self) -> Recommended:
-        """That of the equations of first order: a state that a wall has moved fits no acceleration kept before."""
+        """The method for the equations of first order: a state that a wall has moved fits no earlier acceleration."""
         return self.problem.lower(SDE)[0].recommended if self.walls.kind == "impact" else super().recommended
 
     def draw_start(self, rng: np.random.Generator, paths: range) -> np.ndarray:
@@ -133,7 +133,7 @@ class Walled(Measured):
 
 @checks_arguments
 def with_walls(problem: Any, *walls: Walls | Mapping | Impact) -> Walled | Struck:
-    """The problem with walls that components of its state cannot pass.
+    """Return a problem with walls that components of its state cannot pass.
 
     Parameters
     ----------
