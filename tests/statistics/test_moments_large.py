@@ -18,7 +18,7 @@ def test_variances_are_the_same_with_and_without_covariance():
     assert "covariance" in with_it
     for without in found[1:]:
         assert "covariance" not in without
-        assert without.variance.attrs["covariance"].startswith("left out of 3 components")
+        assert without.variance.attrs["covariance"].startswith("left out, as there are 3 components")
         for name in ("mean", "mean_stderr", "variance", "variance_stderr"):
             np.testing.assert_allclose(without[name], with_it[name], rtol=1e-12, atol=1e-15)
 

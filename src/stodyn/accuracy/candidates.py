@@ -1,6 +1,6 @@
 """The candidate methods of an estimate, with their coarsest grids and orders.
 
-linear      exact steps where coefficients are constant and the noise is additive; for these nothing else is tried
+linear      exact steps where coefficients are constant and the noise is additive; nothing else is tried there
 SDEs        PlatenWeak2, of weak order 2 and, where the noise commutes, of strong order 1
 + general   Milstein's step without areas on antithetic pairs, whose differences fall faster where channels do not
             commute
@@ -8,8 +8,8 @@ SDEs        PlatenWeak2, of weak order 2 and, where the noise commutes, of stron
 + long      a method of weak order 2 that keeps the structure of Hamiltonian systems over many periods, where other
             explicit steps heat or damp them; the recommended one where none fits
 + steep     TamedEuler where the drift grows faster than linearly: explicit steps are watched there, and it is tried
-            when a path runs away by them; those below weak order 2 are not taken, and not trusted where they are
-            asked for
+            when a path runs away with them; those below weak order 2 are not used, and not trusted where the user
+            asks for them
 others      the recommended method of the problem
 
 The coarsest grid has about one step per time constant of the linearised system, more where explicit steps would heat
@@ -51,7 +51,7 @@ from stodyn.statistics.functional import End, Functional, Integral
 STIFF = 64.0  # decay times in the interval beyond which implicit methods are tried
 LONG = 64.0  # time constants in the interval beyond which structure-preserving methods are tried
 FEWEST, MOST_FIRST = 2, 4096  # steps of the coarsest level
-STARTS = 64  # random starts at which forces are looked at
+STARTS = 64  # random starts at which forces are evaluated
 RANDOM_TIMES = 512  # random times at which coefficients are evaluated
 CLOCK_LOOKS, CLOCKED = 8, 64  # times at which clocks are looked for, and components up to which
 KEEPING = (ShiftedConformalVerlet, ShiftedVerlet, ShiftedMidpoint)  # keep structure; the cheapest first
@@ -63,9 +63,9 @@ class Candidate(NamedTuple):
     """A method and the problem in the form that it takes.
 
     watched  whether to look for paths that run away
-    leaves   whether paths must be expected to run away on coarse grids, even if none has been seen to
+    leaves   whether paths must be expected to run away on coarse grids, even if none has done so yet
     fast     the modes whose noise an implicit method may damp out
-    waits    whether the method is for paths that run away by other methods, and not to be tried before they do
+    waits    whether the method is for paths that run away with other methods, and not to be tried before they do
     """
 
     problem: Any

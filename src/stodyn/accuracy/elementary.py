@@ -8,7 +8,7 @@ P_k/Σ P, f_k from its law beyond the level, then the whole path given f_k. If i
 
 without bias, with a scatter of about 1 for single paths however small p is (S. Au & J. Beck, First excursion
 probabilities for linear systems by very efficient importance sampling, Prob. Eng. Mech. 16, 2001). Steps are exact.
-The event is looked for only at the times, not between them.
+The event is detected only at these times, not between them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import scipy
 from stodyn.accuracy.scores import LinearParts, ahead
 from stodyn.numerics import van_loan
 
-MOST_BYTES = 2**28  # memory of the paths that are drawn together
+MOST_BYTES = 2**28  # memory of the paths that are drawn at once
 
 
 class Elementary(NamedTuple):

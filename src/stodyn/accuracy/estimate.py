@@ -4,7 +4,7 @@ pilot    differences of levels 1 and 2 of each candidate method, 256 points each
 predict  the cost of every base and top, from the pilot's variances and bias (rules.predicted)
 loop     half = q s + D; stop when it is small enough. Add a level where D is too large and significant; otherwise add
          points where they help most
-check    kurtosis, order, finite paths; whatever fails is given as a reason not to trust the result
+check    kurtosis, order, finite paths; every check that fails is reported as a reason not to trust the result
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from stodyn.statistics.functional import Controlled, End, Functional, PairWithCo
 
 POINTS = ("auto", "sobol", "random")
 GROWTH = {"sobol": 2.0, "random": 1.25}
-LEAP, NEARLY = 16, 0.9  # times the points of a level that plain Monte Carlo takes at most next; share that will do
+LEAP, NEARLY = 16, 0.9  # largest factor by which plain Monte Carlo next multiplies its points; share that suffices
 WORTH = 1.5  # gain of Sobol points on a level below which the next levels take pseudo-random ones
 HOPELESS = 100.0  # times the budget, beyond which an estimate is refused: predictions are up to twelve times too high
 FURTHER_LOOKS = 4  # doublings of a level whose kurtosis is too large
@@ -100,7 +100,8 @@ def estimate(
         (c, E c): a function or functional of the same paths that is correlated with f, and its exact expectation. The
         estimate is then that of f - β (c - E c), with β from a pilot of its own. "linear": f on the problem linearised
         along its own Gaussian law, beside each path; for additive noise, up to four components and End, Integral or
-        TimeAverage. "auto": the same where it lowers the variance by at least 2.5, which is what the second path costs.
+        TimeAverage. "auto": the same where it lowers the variance by a factor of at least 2.5, the cost of the second
+        path.
     most
         The largest number of path-steps.
     ledger
@@ -126,14 +127,14 @@ def estimate(
     -----
     The interval relies on a variance that can be estimated and on a bias that shrinks from level to level as observed;
     both are checked, and `trusted` is 1 where no check failed. A bias that is zero on the measured levels but not on
-    finer ones cannot be seen by anyone, and neither can values rarer than one in the number of points.
+    finer ones cannot be detected, and neither can values rarer than one in the number of points.
 
     Examples
     --------
     >>> import stodyn as sd
     >>> decay = sd.SDE(lambda t, x: -x, lambda t, x: 0.1, start=2.0)
-    >>> found = sd.estimate(decay, lambda t, x: x[0], t=(0, 1), error=0.01, seed=1)
-    >>> bool(abs(found["value"] - 0.7358) < 0.02), found.attrs["trusted"]
+    >>> result = sd.estimate(decay, lambda t, x: x[0], t=(0, 1), error=0.01, seed=1)
+    >>> bool(abs(result["value"] - 0.7358) < 0.02), result.attrs["trusted"]
     (True, 1)
     """
     _check_wishes(error, level, most, seed)
@@ -163,7 +164,7 @@ class Estimator:
         self.questions = self._questions(self.problem, self.functional)
 
     def _questions(self, problem, functional, beside: Functional | None = None) -> list[tuple[Candidate, Question]]:
-        """The candidate methods, the coarsest first; `beside` replaces the functional where it is given."""
+        """The candidate methods, the coarsest first; `beside`, if any, replaces the functional."""
         methods = sorted(candidates(problem, functional, self.method, self.span), key=lambda method: method.steps)
         return [(method, self._question(method, beside or functional)) for method in methods]
 
@@ -172,7 +173,7 @@ class Estimator:
         return Question(candidate.problem, candidate.method, watched, self.span, self.where, self.devices)
 
     def _controlled(self, error: float, seed: int) -> tuple[list[tuple[Candidate, Question]], WithControl]:
-        """The questions with the control that was given, and what is known of that control."""
+        """The questions with the user's control, and the facts known about that control."""
         none = WithControl(None, 0, 1.0, None)
         if self.control is None:
             return self.questions, none
@@ -283,7 +284,7 @@ def _with_control(f, control, asked: Question, candidate: Candidate, seed: int, 
         if off > REFUTED:
             raise ValueError(
                 f"control: its mean over {FINER * SLOPE_POINTS} paths of {FINER * steps} steps is {mean:.4g}, "
-                f"{off:.0f} standard errors from the expectation given, {known:.4g}. Give its exact expectation."
+                f"{off:.0f} standard errors from the stated expectation, {known:.4g}. Give its exact expectation."
             )
     slope = second[:-1, -1] / second[-1, -1]
     own = np.diagonal(second)[:-1]
@@ -293,7 +294,7 @@ def _with_control(f, control, asked: Question, candidate: Candidate, seed: int, 
 
 
 def _off(run: LevelRun, known: float) -> tuple[float, float]:
-    """The mean of the control, and its distance from the given expectation in standard errors."""
+    """The mean of the control, and its distance from the stated expectation in standard errors."""
     sums = run.sums[1]
     count, mean = float(np.asarray(sums.weight).ravel()[0]), float(np.asarray(sums.mean)[0, -1])
     variance = float(np.asarray(sums.second)[0, -1, -1]) / (count - 1)

@@ -23,7 +23,7 @@ from stodyn.statistics.functional import Functional, Integral, Maximum, Probabil
 FLOW = 16  # implicit Euler steps along which the equations are linearised
 OBSERVED_AFTER = (0, 8, 16)  # after which of them
 STATES = 4  # at each look: one on the path of the mean, the others spread around it
-MOST_STEPS = 2**15  # that may be asked for
+MOST_STEPS = 2**15  # the most that steps_for asks for
 SHARE = 0.2  # of the error that may be damped out; it counts as bias
 APART = 1e-10  # |w* M v| / (|w| |M v|) below which modes cannot be separated
 DENSITY = 0.4  # the largest density of a standard normal
@@ -40,7 +40,7 @@ class LinearisedAt(NamedTuple):
 
 
 class Shift(NamedTuple):
-    """What fast modes add to the means of f and of the drift, and to the deviation of f, which is given whole too."""
+    """The shifts by fast modes of the means of f and of the drift and of the deviation of f; the whole deviation."""
 
     of_f: float
     of_drift: np.ndarray

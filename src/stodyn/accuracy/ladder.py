@@ -1,4 +1,4 @@
-"""The levels of one method in an estimate: which runs there are, what they cost, and what they say.
+"""The levels of one method in an estimate: their runs, costs and results.
 
 A ladder is used in one of two ways. With levels: a base, differences up to the top, and the top extrapolated. Plainly,
 where fine and coarse paths lose each other: a base alone, which may lie above the top, the level on which its bias is
@@ -154,12 +154,12 @@ class Ladder:
         return rules.guarded(levels, self.order, span)
 
     def take(self, route: rules.Prediction) -> None:
-        """Go the way of a prediction. Its top is taken one lower, since the bias of a pilot is mostly noise."""
+        """Take the route of a prediction. Its top is taken one lower, since the bias of a pilot is mostly noise."""
         self.expected, self.is_plain = route.cost, route.is_plain
         self.base, self.top = route.base, route.top if route.is_plain else max(route.top - 1, route.base, 2)
 
     def bias(self, levels: Sequence[rules.Level]) -> rules.Bias:
-        """A bound on the bias, with what implicit steps damp out."""
+        """A bound on the bias, including the part of E f that implicit steps damp out."""
         by = {one.level: one.known for one in levels if one.role != "base"}
         if self.is_plain:
             others = {l: self.known("difference", l) for role, l in self.runs if role != "base"}
@@ -195,7 +195,7 @@ class Ladder:
 
     @property
     def loses_paths(self) -> bool:
-        """Whether fine and coarse paths lose each other, and plain Monte Carlo of weak order 2 is worth a thought."""
+        """Whether fine and coarse paths lose each other, so that plain Monte Carlo of weak order 2 is considered."""
         may = self.work.chooses or self.work.points == "random"
         if not may or self.candidate.kind != "pair" or self.order.weak < 2 or isinstance(self.functional, Probability):
             return False
@@ -203,13 +203,13 @@ class Ladder:
         return bool(np.any(self.known("difference", finest).variance > LOST * self.fine(finest).variance))
 
     def plain_route(self, error: np.ndarray) -> rules.Prediction:
-        """The cheapest way to go on plainly; the next finer difference where no base is fine enough."""
+        """The cheapest plain route from here; the next finer difference where no base is fine enough."""
         routes = self.plain_routes(np.maximum(error, TINY))
         further = rules.Prediction(self.base + 1, self.top + 1, math.inf, 1.0)
         return min(routes, key=lambda route: route.cost, default=further)
 
     def plain_routes(self, error: np.ndarray) -> list[rules.Prediction]:
-        """What plain Monte Carlo still costs, from every difference that there is."""
+        """The remaining costs of plain Monte Carlo, for each of the differences."""
         levels = sorted(l for role, l in self.runs if role == "difference")
         pairs = {l: (self.known("difference", l), self.runs["difference", l].cost) for l in levels}
         paths = {l: run.computed for (role, l), run in self.runs.items() if role == "base"}

@@ -96,7 +96,7 @@ class LevelSums(Randomised):
 
 @dataclasses.dataclass(frozen=True)
 class Question:
-    """What all levels of an estimate share: the problem in the form its method takes, the functional, where it runs."""
+    """The question that all levels share: the problem as the method takes it, the functional, and where it runs."""
 
     problem: Any
     method: Any

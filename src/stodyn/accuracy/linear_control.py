@@ -75,7 +75,7 @@ def _checked(problem: Any, functional: Functional) -> SDE:
     if sde is None:
         raise NoControl(f"control: a {type(problem).__name__} cannot be linearised; it must be an SDE, or lower to one")
     if not sde.noise_structure.implies("additive"):
-        raise NoControl("control: the noise depends on the state, and the linearised problem would not be Gaussian")
+        raise NoControl("control: the noise depends on the state, so that the linearised problem would not be Gaussian")
     if sde.differs_from_path_to_path:
         raise NoControl("control: start or params are random, so that the linearised problem is not Gaussian")
     if sde.n > MOST:

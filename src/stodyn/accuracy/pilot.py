@@ -1,4 +1,4 @@
-"""The pilots of an estimate: differences of levels 1 and 2 of each candidate method, on the coarsest grid that does."""
+"""The pilots of an estimate: differences of levels 1 and 2 of each candidate, on the coarsest sufficient grid."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ class Pilots:
     need fewer. Methods whose pilot would cost more than CHEAP, and more than a small share of the whole, are left out,
     and so are those that wait for others to fail.
 
-    ladders   the methods that serve
-    failures  why others do not
+    ladders   the methods that can be used
+    failures  the reasons why others cannot
     spare     attempts that were left out
     lost      path-steps of grids that were too coarse
     """
@@ -155,7 +155,7 @@ class Pilots:
 def _too_fast() -> str:
     return (
         f"problem: its coefficients, or the integrand, change in time faster than {MOST_FIRST} steps can follow: "
-        "coarse levels would not see what happens between their steps. Give steps= for a coarsest level that follows "
+        "coarse levels would miss changes between their steps. Give steps= for a coarsest level that follows "
         "them, or a shorter t"
     )
 

@@ -54,7 +54,7 @@ from stodyn.problems.sde import SDE
 from stodyn.statistics.contract import is_whole
 from stodyn.statistics.moments import Valued
 
-LONGEST = 200_000  # steps that a path may take where no time is given
+LONGEST = 200_000  # steps that a path may take where `before` has no time
 RUNS_PER_BLOCK = 4  # runs per block, whose segments are made together
 SKEWED = 0.7  # c.o.v. of single runs beyond which their mean is too low most of the time
 FEW_ANCESTORS, FAR_FROM_IDEAL, DIFFERENT = 5, 2.0, 3.0  # limits beyond which a result is called doubtful
@@ -68,7 +68,7 @@ class Skewed(UserWarning):
 
 
 class MissedWays(UserWarning):
-    """There are signs that the runs have not seen all ways to the event."""
+    """There are signs that the runs have missed some ways to the event."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -171,8 +171,8 @@ def rare(
     --------
     >>> import stodyn as sd
     >>> problem = sd.SDE(lambda t, x: -x, lambda t, x: 1.0, 0.0)
-    >>> found = sd.rare(problem, event=sd.Level(3.0), before=1.0, dt=0.1, seed=1, by="elementary", runs=4)
-    >>> bool(found["probability_low"] < found["probability"] < found["probability_high"])
+    >>> result = sd.rare(problem, event=sd.Level(3.0), before=1.0, dt=0.1, seed=1, by="elementary", runs=4)
+    >>> bool(result["probability_low"] < result["probability"] < result["probability_high"])
     True
     """
     began = time.perf_counter()
@@ -262,7 +262,7 @@ def _check_start(problem: Any, event: Level, others: tuple[Level, ...], t0: floa
 
 
 def _refuse(reason: str, **arguments: Any) -> None:
-    """Refuse arguments that are given but would not be used."""
+    """Refuse arguments that would not be used."""
     for name, value in arguments.items():
         if value is not None:
             raise ValueError(f"{name}: {reason}")
@@ -393,13 +393,13 @@ def _repeated(estimate: Callable[[int], float], effort: Effort) -> list[float]:
 
 
 def _record(question: Question, effort: Effort, runs: int) -> dict[str, Any]:
-    """What the provenance of a result says of its question and its effort."""
+    """The part of a result's provenance that describes its question and its effort."""
     return {"event": str(question.event), "runs": runs, "replicas": effort.replicas, "seed": effort.seed,
             "dt": question.dt, "t0": question.t0}  # fmt: skip
 
 
 def _labelled(estimates: list[float], record: dict[str, Any]) -> xr.Dataset:
-    """The result of runs of which only the estimates are kept."""
+    """The result of runs of which only the estimates are stored."""
     variables = {**Estimate.of(np.array(estimates)).variables(), "estimate": (("run",), np.array(estimates))}
     return xr.Dataset(variables, attrs={"provenance": json.dumps(record)})
 
@@ -756,7 +756,7 @@ def paths_with_event(job: Splits, outcomes: Sequence[Outcome], most: int) -> tup
 
 
 def _warn(job: Splits, outcomes: Sequence[Outcome], estimate: Estimate) -> None:
-    """Warn of what is doubtful, and name the way out."""
+    """Warn of doubtful results, and suggest a remedy."""
     extinct = sum(one.probability == 0 for one in outcomes)
     best = max(one.reached for one in outcomes)
     if extinct == len(outcomes):

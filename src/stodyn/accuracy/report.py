@@ -16,7 +16,7 @@ ALL = 1e12  # factor of a control beyond which the variance that is left is roun
 
 
 class Account(NamedTuple):
-    """What the choice of a method and the runs have cost, and what was noticed on the way."""
+    """The costs of the choice of a method and of the runs, and the failures on the way."""
 
     doubts: list[str]
     other_costs: list[float]  # predicted for the methods that were not taken, the lowest first
@@ -77,7 +77,7 @@ def dataset(ladder: Any, work: Any, control: Any, account: Account) -> xr.Datase
         "seed": work.seed,
         "bias": "the last change of the extrapolated value"
         if np.all(bias.extrapolated)
-        else f"what is left of the difference between {ladder.n(ladder.top - 1)} and {ladder.n(ladder.top)} steps, "
+        else f"the remainder of the difference between {ladder.n(ladder.top - 1)} and {ladder.n(ladder.top)} steps, "
         "should it fall by an order less than claimed; nothing is extrapolated"
         if ladder.is_plain
         else "from the ratio of the last two differences: the observed order is lower than claimed, and nothing is "

@@ -21,7 +21,7 @@ cost more than the estimate. Then E = P_b with b = L + k ≥ L, and with s the s
 
     D = max(|Y_L| r^(k+1)/(1 - r), (|Y_L| + 2 s) g^-k/(g - 1)),          r = 2^(1 - a), a ≥ 2:
 
-what is left of differences that fall by an order less than claimed, and, with its noise, of those that fall as claimed.
+the remainders of differences that fall by an order less than claimed, and, with their noise, that fall as claimed.
 A base some levels above L costs more for each path, but its bias needs r^-2k times fewer pairs.
 """
 
@@ -39,7 +39,7 @@ import scipy
 from stodyn.accuracy.levels import LevelEstimate
 from stodyn.noise.sobol import RANDOMISATIONS
 
-SEEN, STEEPEST = 3.0, 0.9  # standard errors beyond which a difference is seen; the largest ratio of differences
+SEEN, STEEPEST = 3.0, 0.9  # standard errors beyond which a difference is significant; the largest ratio of differences
 SLACK = 0.4  # shortfall of the order that is tolerated: half an order less is detected
 FEWEST_PATHS = 30  # the fewest whose scatter means anything
 FEW_DIFFERENT = 5  # the fewest different means of randomisations whose scatter means anything
@@ -122,7 +122,7 @@ def bias(top: LevelEstimate, below: LevelEstimate, order: Order) -> Bias:
 
 
 def _remainder(order: Order, above: int) -> tuple[float, float]:
-    """What is left of a difference of 1 from `above` levels higher on: an order less than claimed, and as claimed."""
+    """The remainder of a difference of 1 from `above` levels higher on: at one order less than claimed, and at it."""
     r, g = 2.0 ** (1.0 - order.weak), order.ratio
     return r ** (above + 1) / (1 - r), g**-above / (g - 1)
 
@@ -137,7 +137,7 @@ def _seen_above(differences: Mapping[int, LevelEstimate], order: Order, base: in
 
 
 def bias_above(differences: Mapping[int, LevelEstimate], top: int, order: Order, base: int) -> Bias:
-    """A bound on the bias of a base from the difference of level `top`, and at least what others show beyond doubt;
+    """A bound on the bias of a base from the difference of level `top`, no less than others show beyond doubt;
     nothing is extrapolated."""
     slow, claimed = _remainder(order, base - top)
     size, s = np.abs(differences[top].mean), np.sqrt(differences[top].stderr2)
@@ -254,12 +254,12 @@ def plain_routes(
     error: np.ndarray,
     level: float,
 ) -> list[Prediction]:
-    """What plain Monte Carlo still costs, for every difference that may measure its bias and every base above it;
-    nothing where differences do not fall.
+    """The remaining costs of plain Monte Carlo, for every difference that may measure its bias and every base above it;
+    empty where differences do not fall.
 
     variance, steps  of f, and of level 0
     known            level -> the difference and the cost of a pair; one level more is guessed from the finest
-    paths            base -> paths that are there already
+    paths            base -> the number of its paths so far
     """
     q = float(scipy.stats.norm.ppf(0.5 + 0.5 * level))
     finest = max(known)

@@ -38,7 +38,7 @@ def distance(t: Any, y: Any, closest: Any, params: Any) -> Any:
 
 
 def from_function(function: Callable, problem: Any) -> Callable:
-    """The score from a function of (t, x[, params]) that the user gave."""
+    """The score from the user's function of (t, x[, params])."""
     check_call("score", function, ("t", "x"), problem.params)
 
     def score(t, y, closest, params):
@@ -68,7 +68,7 @@ def linear_parts(gauge: Gauge) -> LinearParts:
     if any(map(callable, gauge.level.bounds)):
         raise NotLinear("the level moves in time")
     if problem.n > LARGE:
-        raise NotLinear(f"the problem has {problem.n} components; at most {LARGE} are taken")
+        raise NotLinear(f"the problem has {problem.n} components; at most {LARGE} are possible")
     if not problem.noise_structure.implies("additive"):
         raise NotLinear("the noise is not additive")
     try:

@@ -12,7 +12,7 @@ matter: copies begin at a step that scores strictly more than Z, and all paths t
 
 A segment is the part of a path between two branchings. Segments of a run are numbered in the order in which they begin,
 and each has normals of its own, those of path run·2³² + number. Only steps that beat all before them can be branched
-from, so only these records are kept.
+from, so only these records are stored.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import NamedTuple
 import numpy as np
 
 REPORT_AT = 0.5  # share of the last reported p at which states are reported again
-SEEN = 32  # survivors whose states are kept from such a round
+SEEN = 32  # survivors whose states are stored from such a round
 SEGMENTS = 2**32  # most segments of a run
 
 
@@ -160,7 +160,7 @@ class Splitting:
             number += 1
 
     def _report(self, level: float, survivors: np.ndarray) -> None:
-        """Keep where the survivors first were above the level, for the search for missed ways."""
+        """Store where the survivors first were above the level, for the search for missed ways."""
         states = []
         for i in survivors:
             path, k = self.paths[i], self.paths[i].first_above(level)
@@ -197,7 +197,7 @@ class Splitting:
 
 
 def run_together(runs: Sequence[Splitting], simulate: Simulate) -> Iterator[int]:
-    """Take all runs to their ends, making their segments together; yield the number of steps of each round."""
+    """Take all runs to their ends, computing their segments in batches; yield the number of steps of each round."""
     while going := [run for run in runs if run.waiting]:
         wanted = [run.wanted() for run in going]
         carries, numbers = (np.concatenate(part) for part in zip(*wanted, strict=True))

@@ -58,22 +58,35 @@ class CheckFailed(AssertionError):
 
 
 def check_method(method: Method | str, problems: Sequence[Any] | None = None) -> list[Result]:
-    """Put a method, given by itself or by its name, to the suite; returns what each question found.
-
-    Raises CheckFailed if any failed.
+    """Put a method to the suite that every method must pass.
 
     record      it is a frozen, hashable value with lawful claims
     executors   print, vmap and the plain path agree to 1e-12 after a step, on a problem of every noise it takes
     float32     single precision stays single, is finite and agrees with double
     quiet       without noise it has the deterministic order it claims, on a nonlinear equation with time in it
-    driftless   without drift constant noise is integrated exactly
+    driftless   without drift, constant noise is integrated exactly
     consistent  as h -> 0 a step has the mean h f and the covariance h g g' of the equation it claims to solve
     refusal     noise of another structure, and anything that is not a problem of its kind, is refused in words
     table       where it has a table, the table meets its order conditions
     report      where it solves equations, it says how many rounds it took, and when it failed
 
-    problems  what it is tried on; default: of the models of the kind it accepts, one of each structure of noise.
-              `quiet` and `driftless` use equations of their own and are asked of methods for SDEs
+    Parameters
+    ----------
+    method : Method or str
+        The method, or its name.
+    problems : sequence of Problem, optional
+        The problems on which it is tried; by default, of the models of the kind it accepts, one of each structure of
+        noise. `quiet` and `driftless` use equations of their own and are asked of methods for SDEs.
+
+    Returns
+    -------
+    list of Result
+        One for each question.
+
+    Raises
+    ------
+    CheckFailed
+        If any check fails; its `results` hold all answers.
     """
     method = stepping(method)
     with jax.enable_x64(True):
@@ -85,7 +98,18 @@ def check_method(method: Method | str, problems: Sequence[Any] | None = None) ->
 
 
 def examples(method: Method) -> list[Any]:
-    """Of the models of the kind a method accepts and takes, the one with most channels of each structure of noise."""
+    """Choose models to try a method on: for each structure of noise that it takes, the one with the most channels.
+
+    Parameters
+    ----------
+    method : Method
+        The method.
+
+    Returns
+    -------
+    list of Problem
+        Problems of the kind that the method accepts.
+    """
     largest: dict[str, Any] = {}
     for problem in _small_problems(method):
         kind = problem.noise_structure.kind
@@ -102,7 +126,22 @@ def _small_problems(method: Method) -> Iterator[Any]:
 
 
 def ask(question: str, check: Callable, *subject: Any) -> Result:
-    """What a check says of its subject, or what it raises."""
+    """Run a check on its subject, and turn its outcome into a Result.
+
+    Parameters
+    ----------
+    question : str
+        The name of the check.
+    check : callable
+        check(*subject) -> str, the finding in words; it raises AssertionError where the subject fails.
+    *subject
+        The arguments of the check.
+
+    Returns
+    -------
+    Result
+        The finding, or the error that the check raised.
+    """
     try:
         return Result(question, True, check(*subject))
     except AssertionError as fault:
@@ -320,7 +359,18 @@ def _stepped(problem: Any, method: Method) -> Any:
 
 
 def states_near(problem: Any) -> np.ndarray:
-    """States (n, PATHS) near the start."""
+    """Draw some states near the start of a problem, on its constraints.
+
+    Parameters
+    ----------
+    problem : Problem
+        The problem.
+
+    Returns
+    -------
+    array (n, PATHS)
+        One state per column.
+    """
     offsets = np.random.default_rng(1).standard_normal((problem.n, PATHS))
     return _on_joints(problem, np.reshape(problem.example_start(), (problem.n, 1)) + 0.1 * offsets)
 

@@ -32,17 +32,17 @@ STEP, STEPS, PATHS = 2.0**-7, 3, 4  # of the runs that are compared
 
 
 def check_problem(problem: Any, runs: bool = True) -> list[Result]:
-    """Put a problem to the suite; returns what each question found. Raises CheckFailed if any failed.
+    """Put a problem to the suite that every kind of problem must pass.
 
-    record     it is a frozen record of its arguments as they were given, with a name for each component, and units of
-               these; a copy is the same problem, and takes other units
-    start      draws are finite, and of the shape (paths, n); those of a path are not those of another
-    rows       noise_rows, noise_push and noise_along say the same of the noise, and mean_rates has the same gaps
+    record     it is a frozen record of its arguments as the user passed them, with a name for each component, and units
+               of these; a copy is the same problem, and takes other units
+    start      draws are finite and of the shape (paths, n); paths have different ones
+    rows       noise_rows, noise_push and noise_along describe the same noise, and mean_rates has the same gaps
     written    written as an SDE or SDAE it has the same drift and the same noise, in the same components
-    structure  the noise is what it is said to be: additive, diagonal, scalar, commutative
+    structure  the noise has the structure that is claimed for it: additive, diagonal, scalar, commutative
     method     the method that is recommended takes it, and the run shows its components
-    starts     a start given as numbers, path by path, and by a function is the same start
-    params     parameters given as numbers and path by path are the same; NaN is refused
+    starts     numbers, values path by path and a function give the same start
+    params     numbers and values path by path give the same parameters; NaN is refused
     float32    a run in single precision agrees with one in double precision to three digits
     named      a function that cannot be called is named in the error
 
@@ -52,6 +52,16 @@ def check_problem(problem: Any, runs: bool = True) -> list[Result]:
         Of any kind. Runs take three steps of 2^-7 from t = 0.
     runs : bool
         Whether `method`, `starts`, `params` and `float32` are asked, which compile and run programs.
+
+    Returns
+    -------
+    list of Result
+        One for each question.
+
+    Raises
+    ------
+    CheckFailed
+        If any check fails; its `results` hold all answers.
     """
     expect_problem(problem)
     with jax.enable_x64(True), underived():

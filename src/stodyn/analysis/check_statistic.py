@@ -29,25 +29,37 @@ Make = Callable[[float], Statistic]
 
 
 def check_statistic(statistic: Statistic | Make, seeds: int = 0) -> list[Result]:
-    """Put a statistic to the suite; returns what each question found.
-
-    Raises CheckFailed if any failed. It looks at an Ornstein-Uhlenbeck process of two components, dX = -X dt + dW.
+    """Put a statistic to the suite that every statistic must pass, on dX = -X dt + dW with two components.
 
     record    it is a frozen, hashable value
-    merge     blocks may be merged in pairs from either end, and give what one block gives
+    merge     blocks may be merged in pairs from either end, with the result of a single block
     one       a single path has finite numbers, errors and variances apart
-    failed    paths that failed leave no trace, also where they are a whole block, unless the statistic counts them
+    failed    paths that failed leave no trace, even where they are a whole block, unless the statistic counts them
     offset    states moved by 1e9 give the same numbers, or numbers moved by 1e9
     float32   states in single precision give the same numbers to three digits, summed up in double precision
     weights   where it averages over paths, a path of weight 2 counts as two paths
     coverage  each NAME_stderr is the scatter of NAME over the seeds, with 8 paths and with 1000, and the interval of
-              95 % that NAME names (`results.interval`; Student's where it names none) covers the truth as often, but
-              for what the skewness of means takes (3 % with 8 paths, 1 % with 1000). A variable whose NAME_kind says
-              that it may be a bound of what is meant is not asked
+              95 % that NAME names (`results.interval`; Student's where it names none) covers the truth as often, apart
+              from the effect of skewness (3 % with 8 paths, 1 % with 1000). A variable whose NAME_kind says that it may
+              be only a bound is not asked
 
-    statistic  the statistic, or a function of the offset that gives the one for states moved by it, as a level or
-               edges have to move with them: lambda offset: Histogram(edges + offset)
-    seeds      for how many seeds coverage is measured, 300 or more for a firm answer; 0: it is not asked
+    Parameters
+    ----------
+    statistic : Statistic or callable
+        The statistic, or a function of the offset that gives the one for states moved by it, since a level or edges
+        have to move with them: lambda offset: Histogram(edges + offset).
+    seeds : int
+        The number of seeds with which coverage is measured, 300 or more for a firm answer; 0: it is not measured.
+
+    Returns
+    -------
+    list of Result
+        One for each question.
+
+    Raises
+    ------
+    CheckFailed
+        If any check fails; its `results` hold all answers.
     """
     make: Make = (lambda offset: statistic) if isinstance(statistic, Statistic) else statistic
     checks = dict(SUITE)

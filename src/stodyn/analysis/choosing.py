@@ -54,24 +54,29 @@ class Choices(tuple[Choice, ...]):
 
 @checks_arguments
 def recommend(problem: Any, want: str | None = None, most: int = 5) -> Choices:
-    """Methods for a problem, the best first, each with the reason to take it.
+    """List methods for a problem, the best first, each with the reason to take it.
 
     Parameters
     ----------
     problem : Problem
-        What is to be solved. Its noise is looked at, and methods made for such problems are listed; those for the kinds
-        that it can be converted to may still be named (an SDE's for a Hamiltonian).
+        The problem. Its noise is examined, and methods made for such problems are listed; those for the kinds to which
+        it can be converted may still be named (an SDE's for a Hamiltonian).
     want : {"strong", "weak", "long", "fast"}, optional
         "strong": paths close to the true ones. "weak": means, variances, probabilities. "long": long times and
         stationary statistics. "fast": the cheapest step that converges. Left out: the method that `simulate` takes when
         none is named, then the best one for each of these.
     most : int
-        How many are listed.
+        The largest number of methods to list.
 
     Returns
     -------
     Choices
         A tuple of choices, each with a `method` and a `reason`; it prints as a table.
+
+    Raises
+    ------
+    ValueError
+        If `want` is unknown, or `most` is not a positive whole number.
 
     Examples
     --------

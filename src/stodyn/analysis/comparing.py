@@ -49,14 +49,14 @@ def compare(
     paths: Integer = 1000,
     seed: Integer = 0,
 ) -> xr.Dataset:
-    """Error against cost of several methods on one problem: which method and which step for the accuracy wanted.
+    """Compare error and cost of several methods on one problem: which method, and which step, for a wanted accuracy?
 
     Parameters
     ----------
     problem : Problem
         Your problem.
     methods : sequence of methods or their names
-        Those that are compared; `sd.recommend(problem)` has candidates.
+        The methods to compare; `sd.recommend(problem)` has candidates.
     quantity : "paths" or function
         "paths": how far the paths are from the true ones at the end. A function f(t, x), or f(t, x, params), of the
         state at the end, a number or a vector: how far its mean is from the true one.
@@ -65,13 +65,20 @@ def compare(
     dt : sequence of float
         The steps. Each is made to divide the interval, and each is a whole multiple of the finest one.
     paths, seed : int
-        How many paths, and which.
+        The number of paths, and the seed of their noise.
 
     Returns
     -------
     xarray.Dataset
         error, error_stderr and cost (seconds of processor time for one path) over integrator and dt; `settled`, whether
         the error is clear of sampling and of the reference's own error. `sd.plot.comparison` draws it.
+
+    Raises
+    ------
+    ValueError
+        If steps do not divide each other, or a method with discrete draws is compared path by path.
+    TypeError
+        If a method makes no steps, or `quantity` is neither "paths" nor a function.
 
     Examples
     --------

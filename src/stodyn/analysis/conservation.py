@@ -31,9 +31,24 @@ TOLERANCE = 1e-12  # a defect of a 64-bit step below it is rounding
 
 @checks_arguments
 def draw_increment(method: Method | str, m: int, dt: float, seed: int = 0) -> Increment:
-    """One increment of the noise a method asks for, over a step dt, that moves every channel.
+    """Draw one increment of the noise that a method needs, over a step dt, that moves every channel.
 
     A three-point draw is zero two times in three, and a step without noise would show nothing: such draws are skipped.
+
+    Parameters
+    ----------
+    method : Method or str
+        A method that makes steps, or its name.
+    m : int
+        The number of channels.
+    dt : float
+        The length of the step.
+    seed : int
+        The seed of the draw.
+
+    Returns
+    -------
+    Increment
     """
     rng, needs = np.random.default_rng(seed), stepping(method).needs
     while True:
@@ -45,20 +60,24 @@ def draw_increment(method: Method | str, m: int, dt: float, seed: int = 0) -> In
 
 @checks_arguments
 def jacobian(problem: Any, method: Method | str, x: Any, noise: Increment, t: float = 0.0) -> np.ndarray:
-    """∂(q', p')/∂(q, p) of one step by autodiff through the step itself, (2N, 2N).
+    """Compute ∂(q', p')/∂(q, p) of one step by automatic differentiation through the step itself.
 
     Parameters
     ----------
-    problem
+    problem : Hamiltonian or another problem of (q, p)
         It is lowered as in a run.
-    method
+    method : Method or str
         A method that makes steps, or its name.
-    x
+    x : array (2N,)
         The state (2N,) at which the step begins.
-    noise
+    noise : Increment
         The increment of the step, as `draw_increment` makes one.
-    t
+    t : float
         The time at which it begins.
+
+    Returns
+    -------
+    array (2N, 2N)
     """
     return jacobians(problem, method, np.asarray(x, float)[None], noise, t)[0]
 
@@ -67,7 +86,24 @@ def jacobian(problem: Any, method: Method | str, x: Any, noise: Increment, t: fl
 def jacobians(
     problem: Any, method: Method | str, x: np.ndarray, noise: Increment, t: float = 0.0, of_noises: bool = False
 ) -> np.ndarray:
-    """Jacobians at several states (states, 2N); with `of_noises` at one state, for increments with a leading axis."""
+    """Compute the Jacobians of a step at several states, or at one state for several increments.
+
+    Parameters
+    ----------
+    problem, method, t
+        As in `jacobian`.
+    x : array (states, 2N)
+        The states at which the step begins; with `of_noises`, one state (2N,).
+    noise : Increment
+        The increment of the step; with `of_noises`, increments with a leading axis.
+    of_noises : bool
+        Whether the increments vary, not the states.
+
+    Returns
+    -------
+    array (states, 2N, 2N)
+        With `of_noises`, the increments come first instead.
+    """
     step, problem = stepping(method), as_it_is_now(problem)
     stepped, _ = matched(problem, step)
     params = problem.example_params()
@@ -80,13 +116,33 @@ def jacobians(
 
 
 def symplectic_form(N: int) -> np.ndarray:
-    """Ω of (q, p), (2N, 2N)."""
+    """Return Ω, the symplectic form of (q, p).
+
+    Parameters
+    ----------
+    N : int
+        The number of coordinates.
+
+    Returns
+    -------
+    array (2N, 2N)
+    """
     return np.kron([[0.0, 1.0], [-1.0, 0.0]], np.eye(N))
 
 
 @checks_arguments
 def symplecticity_defect(problem: Any, method: Method | str, x: Any, noise: Increment, t: float = 0.0) -> float:
-    """max |Jᵀ Ω J - Ω| of one step: rounding for a symplectic one."""
+    """Compute max |Jᵀ Ω J - Ω| of one step, which is only rounding for a symplectic one.
+
+    Parameters
+    ----------
+    problem, method, x, noise, t
+        As in `jacobian`.
+
+    Returns
+    -------
+    float
+    """
     J, Ω = jacobian(problem, method, x, noise, t), symplectic_form(problem.n // 2)
     return float(np.abs(J.T @ Ω @ J - Ω).max())
 
@@ -101,9 +157,26 @@ class Conformal(NamedTuple):
 
 @checks_arguments
 def conformal_factor(problem: Hamiltonian, method: Method | str, x: Any, noise: Increment, t: float = 0.0) -> Conformal:
-    """The conformal factor of one step against exp(-ν_0 h - Σ ν_r W_r) of the flow, forces -ν_k p.
+    """Compare the conformal factor of one step with exp(-ν_0 h - Σ ν_r W_r) of the flow, where forces are -ν_k p.
 
     Theorem 2.4 of Kraus & Tyranowski (2021).
+
+    Parameters
+    ----------
+    problem : Hamiltonian
+        A system with friction -ν p, ν a number for each channel.
+    method, x, noise, t
+        As in `jacobian`.
+
+    Returns
+    -------
+    Conformal
+        The factor, the defect, and the factor of the exact flow.
+
+    Raises
+    ------
+    ValueError
+        If a force is not -ν p.
     """
     friction = frictions(problem)
     N = problem.n // 2
@@ -126,9 +199,21 @@ class Volume(NamedTuple):
 
 @checks_arguments
 def volume_factor(problem: Hamiltonian, method: Method | str, x: Any, noise: Increment, t: float = 0.0) -> Volume:
-    """By what a step changes phase-space volume where the forces are -Γ_k p: γ = h Γ_0 + Σ W_r Γ_r.
+    """Compute the factor by which a step changes phase-space volume where forces are -Γ_k p: γ = h Γ_0 + Σ W_r Γ_r.
 
     (2.43) of Kraus & Tyranowski (2021), and their (3.54) with the sign of γ corrected.
+
+    Parameters
+    ----------
+    problem : Hamiltonian
+        A system with friction -Γ p, Γ a constant matrix for each channel.
+    method, x, noise, t
+        As in `jacobian`.
+
+    Returns
+    -------
+    Volume
+        The factors of the step, of the exact flow and of Störmer-Verlet.
     """
     friction = frictions(problem)
     γ = np.tensordot(_drivers(noise), friction, axes=1)
@@ -139,7 +224,24 @@ def volume_factor(problem: Hamiltonian, method: Method | str, x: Any, noise: Inc
 
 
 def frictions(problem: Hamiltonian) -> list[np.ndarray]:
-    """The matrices Γ_k of forces -Γ_k p, channel 0 being time; a problem with other forces is refused."""
+    """Return the matrices Γ_k of forces -Γ_k p, channel 0 being time.
+
+    Parameters
+    ----------
+    problem : Hamiltonian
+        The system.
+
+    Returns
+    -------
+    list of array (N, N)
+
+    Raises
+    ------
+    TypeError
+        If the problem is not a Hamiltonian.
+    ValueError
+        If a force is not of this form.
+    """
     if not isinstance(problem, Hamiltonian):
         raise TypeError(f"problem: expected a Hamiltonian, got {type(problem).__name__}")
     matrices = []
@@ -186,7 +288,17 @@ class Verdict(NamedTuple):
 
 @functools.cache
 def langevin_system(friction: float) -> Hamiltonian:
-    """(3.50) with two coordinates, a quartic potential and friction -Γ p, Γ = friction [[1, .3], [-.2, .8]]."""
+    """Make (3.50) with two coordinates, a quartic potential and friction -Γ p, Γ = friction [[1, .3], [-.2, .8]].
+
+    Parameters
+    ----------
+    friction : float
+        The factor of the friction matrix.
+
+    Returns
+    -------
+    Hamiltonian
+    """
     Γ = friction * np.array([[1.0, 0.3], [-0.2, 0.8]])
     return Hamiltonian(
         lambda t, q, p: 0.5 * p @ p + 0.25 * jnp.sum(q**4) + 0.3 * q[0] * q[1],
@@ -198,7 +310,12 @@ def langevin_system(friction: float) -> Hamiltonian:
 
 @functools.cache
 def entangled_system() -> Hamiltonian:
-    """A system of two coordinates without forces in which nothing is separable."""
+    """Make a system of two coordinates without forces in which nothing is separable.
+
+    Returns
+    -------
+    Hamiltonian
+    """
     return Hamiltonian(
         lambda t, q, p: 0.5 * p @ p + 0.25 * (q @ q) ** 2 + 0.1 * p[0] * q[1] ** 2,
         lambda t, q, p: 0.2 * jnp.sin(q[0]) * p[1] + 0.1 * q[1] * p[0] ** 2,
@@ -208,7 +325,19 @@ def entangled_system() -> Hamiltonian:
 
 @checks_arguments
 def verdict(method: Method | str, dt: float = 0.1) -> Verdict:
-    """What a method of the catalogue keeps, measured at one draw of its noise and, for QS2, at four states."""
+    """Measure the properties that a method preserves, at one draw of its noise and, for QS2, at four states.
+
+    Parameters
+    ----------
+    method : Method or str
+        A method that makes steps, or its name.
+    dt : float
+        The length of the step.
+
+    Returns
+    -------
+    Verdict
+    """
     step = stepping(method)
 
     def measure(problem: Hamiltonian, ask: Callable[[Hamiltonian], float]) -> float | None:
@@ -230,7 +359,20 @@ def verdict(method: Method | str, dt: float = 0.1) -> Verdict:
 
 @checks_arguments
 def verdicts(dt: float = 0.1, names: Sequence[str] | None = None) -> dict[str, Verdict]:
-    """Method name -> verdict, for every stepping method of the catalogue (or the named ones) that takes the system."""
+    """Measure `verdict` for the methods of the catalogue that take the systems.
+
+    Parameters
+    ----------
+    dt : float
+        The length of the step.
+    names : sequence of str, optional
+        The names of the methods; by default all that make steps.
+
+    Returns
+    -------
+    dict
+        Method name -> Verdict.
+    """
     by_method = {}
     for name, method in catalogue().items():
         if isinstance(method, Method) and (names is None or name in names):
@@ -273,18 +415,33 @@ def momentum_balance(
     seed: int = 0,
     params: Any = None,
 ) -> MomentumBalance:
-    """The momentum map J_ξ = p · ξ(q) of a symmetry along a path, beside F⁻ · ξ(q_k) + F⁺ · ξ^p(q_(k+1), p_(k+1)).
+    """Follow the momentum map J_ξ = p · ξ(q) of a symmetry, and F⁻ · ξ(q_k) + F⁺ · ξ^p(q_(k+1), p_(k+1)), along a path.
 
     Parameters
     ----------
-    problem, method
-        A Hamiltonian system, and a method that makes steps or its name.
-    generator
-        ξ(q) -> (N,): how an infinitesimal transformation of the symmetry moves q, e.g. (-q_y, q_x) for rotations.
-    dt, steps, seed
-        The path: its step, the number of steps, and the seed of its noise.
-    params
+    problem : Hamiltonian
+        The system.
+    method : Method or str
+        A method that makes steps, or its name.
+    generator : function ξ(q) -> (N,)
+        How an infinitesimal transformation of the symmetry moves q, e.g. (-q_y, q_x) for rotations.
+    dt : float
+        The length of the steps.
+    steps, seed : int
+        The number of steps, and the seed of the path's noise.
+    params : pytree, optional
         Numbers in place of the problem's own params.
+
+    Returns
+    -------
+    MomentumBalance
+
+    Raises
+    ------
+    TypeError
+        If the generator is not a function.
+    ValueError
+        If the generator does not return a vector of the shape of q.
     """
     if not callable(generator):
         raise TypeError(f"generator: expected a function ξ(q), got {generator!r}. For a matrix A: lambda q: A @ q")
@@ -347,7 +504,17 @@ def _states(problem: Hamiltonian, method: Method, noise: Increment, params: Any)
 
 
 def energy_of(problem: Hamiltonian) -> Callable[..., Array]:
-    """H as a function of (t, x[, params]), for statistics."""
+    """Return H as a function of (t, x[, params]), for statistics.
+
+    Parameters
+    ----------
+    problem : Hamiltonian
+        The system.
+
+    Returns
+    -------
+    callable
+    """
     return lambda t, x, params: problem.energy(0, t, *problem.split(x), params)
 
 
@@ -361,10 +528,21 @@ def energy_drift(
     seed: Integer,
     saves: Integer = 50,
 ) -> xr.Dataset:
-    """How far the energy has moved over a long run: the means of H(t) and of H(t) - H(0) over the paths, with errors.
+    """Measure how far the energy moves over a long run: the means of H(t) and of H(t) - H(0) over the paths.
 
-    Parameters are those of `simulate`; `saves` is the number of times that are kept. Variables over time: energy,
-    energy_stderr, drift, drift_stderr, drift_rms (of H(t) - H(0)) and drift_rms_stderr.
+    Parameters
+    ----------
+    problem : Hamiltonian
+        The system.
+    method, t, dt, paths, seed
+        As in `simulate`.
+    saves : int
+        The number of times that are stored.
+
+    Returns
+    -------
+    xarray.Dataset
+        Over time: energy, energy_stderr, drift, drift_stderr, drift_rms (of H(t) - H(0)) and drift_rms_stderr.
     """
     energy = energy_of(problem)
     steps = round((float(t[1]) - float(t[0])) / dt)

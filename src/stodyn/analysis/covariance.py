@@ -51,17 +51,26 @@ FEW = 5  # nodes per normal for means at small steps: they are right to h⁴
 
 
 def gamma(integrator: Integrator, driven: ArrayLike = 1.0) -> float:
-    """Γ: samples of covariance ΓQ/h give the covariance of the continuous process as h -> 0.
+    """Compute Γ: samples of covariance ΓQ/h give the covariance of the continuous process as h -> 0.
 
     It is 1 / Σ (total weight of a sample, over all later steps that reuse it)², from the step on x' = w.
 
     Parameters
     ----------
-    integrator
+    integrator : Method, str, BlackBox or function
         A method or its name, a BlackBox, or a function step(f, x, t, h, noise) of your own.
-    driven
-        B (n, m), for a step that is made for several components, such as a position and its velocity: it is asked
-        x' = B w.
+    driven : array (n, m)
+        B, for a step that is made for several components, such as a position and its velocity: the step is then taken
+        on x' = B w.
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    ValueError
+        If the samples of the step leave no trace in x.
     """
     B = np.asarray(driven, float)
     B = B.reshape(1, 1) if B.ndim == 0 else B
@@ -73,8 +82,9 @@ def gamma(integrator: Integrator, driven: ArrayLike = 1.0) -> float:
 
 
 def kappa(integrator: Integrator, driven: ArrayLike = 1.0) -> float:
-    """κ of the equation dx = (f + κ Σ (∂g_k/∂x) g_k) dt + g dW that the integrator solves: 0 Ito, 1/2 Stratonovich.
+    """Compute κ of the equation dx = (f + κ Σ (∂g_k/∂x) g_k) dt + g dW that an integrator solves.
 
+    It is 0 for Ito's equation and 1/2 for Stratonovich's.
     The mean of x' = x w grows as 1 + κh + O(h²) in a step: κ is the limit of (λ - 1)/h, λ the eigenvalue near 1 of the
     mean of the step's matrix, which for a method with a history is larger than (1, 1).
 
@@ -82,6 +92,10 @@ def kappa(integrator: Integrator, driven: ArrayLike = 1.0) -> float:
     ----------
     integrator, driven
         As in `gamma`; in components that `driven` leaves alone there is no noise.
+
+    Returns
+    -------
+    float
     """
     integrator, rows = resolved(integrator), np.atleast_2d(np.asarray(driven, float)).any(axis=1).astype(float)
     scale = math.sqrt(gamma(integrator, driven)) if isinstance(integrator, BlackBox) else 1.0
@@ -142,7 +156,20 @@ def _averaged(matrix: Callable[[np.ndarray], np.ndarray], rules: list[gauss.Rule
 
 
 def require_consistent(box: BlackBox, A: np.ndarray, B: np.ndarray) -> None:
-    """Refuse a step that does not solve x' = A x + B w: one that moves x = 0, or has another rate."""
+    """Refuse a step that does not solve x' = A x + B w: one that moves x = 0, or has another rate.
+
+    Parameters
+    ----------
+    box : BlackBox
+        The step.
+    A, B : arrays (n, n) and (n, m)
+        The system.
+
+    Raises
+    ------
+    ValueError
+        If the step is not consistent.
+    """
     h = 1e-3 / max(float(np.abs(np.linalg.eigvals(A)).max()), 1e-300)
     step = system_step(box, A, B, h)
     if np.abs(step.c).max() > 1e-2 * h:
@@ -161,7 +188,24 @@ def require_consistent(box: BlackBox, A: np.ndarray, B: np.ndarray) -> None:
 
 
 def local_factor(integrator: Integrator, z: float) -> float:
-    """f(z): a step of a one-step method adds the variance h Q f(hA); (exp(2z) - 1)/(2z) is exact."""
+    """Compute f(z): a step of a one-step method adds the variance h Q f(hA); (exp(2z) - 1)/(2z) is exact.
+
+    Parameters
+    ----------
+    integrator
+        As in `gamma`.
+    z : float
+        The step times the pole, hA.
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    ValueError
+        If the method has several steps, which share samples.
+    """
     step = system_step(integrator, z, 1.0, 1.0)
     if step.M.shape != (1, 1):
         raise ValueError("f(z): asked of a multistep method, whose steps share samples; ask for steady_ratio")
@@ -169,12 +213,39 @@ def local_factor(integrator: Integrator, z: float) -> float:
 
 
 def error_function(integrator: Integrator, z: float) -> float:
-    """V(z) = 2 z f(z) - exp(2z) + 1, Riggs' (88): an absolute number; over exp(2z) - 1 it is the error of one step."""
+    """Compute V(z) = 2 z f(z) - exp(2z) + 1, Riggs' (88); over exp(2z) - 1 it is the relative error of one step.
+
+    Parameters
+    ----------
+    integrator, z
+        As in `local_factor`.
+
+    Returns
+    -------
+    float
+    """
     return 2.0 * z * local_factor(integrator, z) - math.expm1(2.0 * z)
 
 
 def steady_ratio(integrator: Integrator, z: float) -> float:
-    """P_D/P: the variance delivered in the steady state of x' = A x + w, hA = z < 0, over that of the process."""
+    """Compute P_D/P: the variance delivered in the steady state of x' = A x + w, hA = z < 0, over that of the process.
+
+    Parameters
+    ----------
+    integrator
+        As in `gamma`.
+    z : float
+        The step times the pole, hA, below 0.
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    ValueError
+        If z is not below 0.
+    """
     if not (math.isfinite(z) and z < 0):
         raise ValueError(f"z: expected h times a pole A < 0, got {z!r}")
     return float(2.0 * steady(integrator, -1.0, 1.0, -z)[0, 0])
@@ -193,25 +264,30 @@ def delivered(
     covariance: ArrayLike | None = None,
     t0: float = 0.0,
 ) -> Moments:
-    """The mean and covariance that a method delivers after every step, starting steps included; nothing is sampled.
+    """Compute the mean and covariance that a method delivers after every step, including starting steps.
 
     Parameters
     ----------
-    problem
+    problem : Problem
         Linear with additive noise; its coefficients may depend on time.
-    method
+    method : Method or str
         A method that makes steps, or its name.
-    dt, steps
+    dt, steps : float or array, and int
         The step and the number of steps, or in `dt` alone the lengths of all steps.
-    mean, covariance
+    mean, covariance : arrays (n,) and (n, n), optional
         Of the state at the start; by default those of the problem.
-    t0
+    t0 : float
         The time of the start.
 
     Returns
     -------
     Moments
         Mean (steps + 1, n) and covariance (steps + 1, n, n).
+
+    Raises
+    ------
+    ValueError
+        If `dt` and `steps` do not describe steps, or a multistep method gets steps of different lengths.
     """
     expect_problem(problem)
     n, method, t = problem.n, stepping(method), t0
@@ -251,20 +327,20 @@ def delivered(
 def exact(
     problem: Any, t: ArrayLike, mean: ArrayLike | None = None, covariance: ArrayLike | None = None, t0: float = 0.0
 ) -> Moments:
-    """The mean and covariance of the continuous process at the times t, Riggs' (13)-(16).
+    """Compute the mean and covariance of the continuous process at the times t, Riggs' (13)-(16).
 
     By `linear.exact_moments`: the matrix exponential where the coefficients are constant, otherwise an integration to
-    12 digits; here the moments at `t0` are those of the problem's start unless they are given.
+    12 digits. By default the moments at `t0` are those of the problem's start.
 
     Parameters
     ----------
-    problem
+    problem : Problem
         A linear problem.
-    t
+    t : float or array
         A time or an array of times, none before `t0`.
-    mean, covariance
+    mean, covariance : arrays (n,) and (n, n), optional
         Of the state at time `t0`; by default those of the problem's start.
-    t0
+    t0 : float
         The time of the start.
 
     Returns
@@ -278,16 +354,22 @@ def exact(
 
 @checks_arguments
 def steady(integrator: Integrator, A: ArrayLike, B: ArrayLike, dt: float, Q: ArrayLike | None = None) -> np.ndarray:
-    """The covariance (n, n) that an integrator delivers in the steady state of x' = A x + B w.
+    """Compute the covariance that an integrator delivers in the steady state of x' = A x + B w.
 
     Parameters
     ----------
     integrator
         As in `gamma`.
-    A, B, Q
-        The system, and the intensity of w (by default 1 per channel).
-    dt
+    A, B : arrays (n, n) and (n, m)
+        The system.
+    dt : float
         The step.
+    Q : array (m, m), optional
+        The intensity of w; by default 1 per channel.
+
+    Returns
+    -------
+    array (n, n)
 
     Examples
     --------
@@ -308,9 +390,20 @@ def steady(integrator: Integrator, A: ArrayLike, B: ArrayLike, dt: float, Q: Arr
 def spectrum(
     integrator: Integrator, A: ArrayLike, B: ArrayLike, dt: float, frequency: ArrayLike, Q: ArrayLike | None = None
 ) -> np.ndarray:
-    """The two-sided spectral density (..., n, n) of the discrete state at frequencies in cycles per unit of time.
+    """Compute the two-sided spectral density of the discrete state; `exact_spectrum` is that of the process.
 
-    h Σ_k Cov(x_j, x_(j+k)) exp(-2πi f k h) = h T T*, T = R (exp(2πi f h) - M)^-1 G. exact_spectrum: of the process.
+    h Σ_k Cov(x_j, x_(j+k)) exp(-2πi f k h) = h T T*, T = R (exp(2πi f h) - M)^-1 G.
+
+    Parameters
+    ----------
+    integrator, A, B, dt, Q
+        As in `steady`.
+    frequency : array
+        In cycles per unit of time.
+
+    Returns
+    -------
+    array (..., n, n)
     """
     A, B = _system(A, B, Q)
     step = system_step(integrator, A, B, dt)
@@ -325,7 +418,19 @@ def spectrum(
 
 
 def exact_spectrum(A: ArrayLike, B: ArrayLike, frequency: ArrayLike, Q: ArrayLike | None = None) -> np.ndarray:
-    """The two-sided spectral density (..., n, n) of x' = A x + B w at frequencies in cycles per unit of time."""
+    """Compute the two-sided spectral density of x' = A x + B w.
+
+    Parameters
+    ----------
+    A, B, Q
+        As in `steady`.
+    frequency : array
+        In cycles per unit of time.
+
+    Returns
+    -------
+    array (..., n, n)
+    """
     A, B = _system(A, B, Q)
     frequencies = np.asarray(frequency, float)
     result = np.empty((*frequencies.shape, len(A), len(A)), complex)
@@ -336,7 +441,25 @@ def exact_spectrum(A: ArrayLike, B: ArrayLike, frequency: ArrayLike, Q: ArrayLik
 
 
 def stability_limit(integrator: Integrator, A: ArrayLike = -1.0) -> float:
-    """The step up to which the integrator is stable on x' = A x: |z| for the default; inf where it always is."""
+    """Compute the step up to which an integrator is stable on x' = A x.
+
+    Parameters
+    ----------
+    integrator
+        As in `gamma`.
+    A : array (n, n)
+        The system; with the default -1 the limit is that of |z|.
+
+    Returns
+    -------
+    float
+        inf where it is always stable.
+
+    Raises
+    ------
+    ValueError
+        If the system itself is not stable.
+    """
     A = square(A)
     eigenvalues = np.linalg.eigvals(A)
     if eigenvalues.real.max() >= 0:
@@ -379,7 +502,24 @@ def _boundary(beyond: Callable[[float], bool], size: float) -> float:
 def largest_step(
     integrator: Integrator, A: ArrayLike, B: ArrayLike, within: float, Q: ArrayLike | None = None
 ) -> float:
-    """The step up to which every steady-state variance of x' = A x + B w is right to the relative error `within`."""
+    """Compute the step up to which all steady-state variances of x' = A x + B w have relative errors below `within`.
+
+    Parameters
+    ----------
+    integrator, A, B, Q
+        As in `steady`.
+    within : float
+        The relative error, > 0.
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    ValueError
+        If `within` is not above 0.
+    """
     if not (math.isfinite(within) and within > 0):
         raise ValueError(f"within: expected a relative error > 0, got {within!r}")
     A, driven = _system(A, B, Q)
@@ -451,14 +591,23 @@ def _in_a_line(matrix: np.ndarray) -> str:
 def noise_needed(
     integrator: Integrator, A: ArrayLike, B: ArrayLike, dt: float, Q: ArrayLike | None = None, match: str = "steady"
 ) -> NoiseNeeded:
-    """Which samples give exactly the covariance of the continuous process: in the steady state, or in every step.
+    """Compute the samples that give the exact covariance of the process, in the steady state or in every step.
 
     Parameters
     ----------
     integrator, A, B, dt, Q
         As in `steady`.
-    match
-        "steady", or "local" (one-step methods): every step adds ∫ exp(As) BQB' exp(A's) ds.
+    match : "steady" or "local"
+        "local", for one-step methods: every step adds ∫ exp(As) BQB' exp(A's) ds.
+
+    Returns
+    -------
+    NoiseNeeded
+
+    Raises
+    ------
+    ValueError
+        If `match` is unknown, or "local" is asked of a multistep method.
     """
     if match not in ("steady", "local"):
         raise ValueError(f'match: expected "steady" or "local", got {match!r}')
@@ -553,17 +702,21 @@ def probe(
     dt: float = 0.1,
     memory: int = 0,
 ) -> Probe:
-    """Γ, κ, the noise needed and the stability limit of an integrator of the user's own, as a black box.
+    """Measure Γ, κ, the noise needed and the stability limit of an integrator of your own, as a black box.
 
     Parameters
     ----------
-    step
+    step : function
         step(f, x, t, h, noise) -> x, in Python or NumPy, with f(x, t, w) the derivative and noise() a sample; see
         BlackBox.
     A, B, Q, dt
-        The system x' = A x + B w and the step for which the noise is asked.
-    memory
+        The system x' = A x + B w and the step for which the noise is computed, as in `steady`.
+    memory : int
         How many pieces of history the step carries.
+
+    Returns
+    -------
+    Probe
     """
     box, (A, driven) = BlackBox(step, memory), _system(A, B, Q)
     require_consistent(box, A, driven)
@@ -607,7 +760,7 @@ def advise(
     step: Callable | None = None,
     memory: int = 0,
 ) -> list[Advice]:
-    """How far every method's steady-state variances are off for x' = A x + B w with the step dt, the best first.
+    """Rank all methods by the errors of their steady-state variances for x' = A x + B w with the step dt.
 
     The exact discretisation has no error and leads. The others are ranked by their largest error with dt and with dt/2.
     Methods that are unstable with this step come last, with the step up to which they are stable.
@@ -622,6 +775,11 @@ def advise(
     Returns
     -------
     list of Advice
+
+    Raises
+    ------
+    ValueError
+        If `dt` is not above 0.
     """
     if not (math.isfinite(dt) and dt > 0):
         raise ValueError(f"dt: expected a step > 0, got {dt!r}")
@@ -660,7 +818,12 @@ def advise(
 
 
 def candidates() -> Iterator[tuple[str, Method, str]]:
-    """The integrators that `advise` compares: name, method, remark."""
+    """List the integrators that `advise` compares.
+
+    Yields
+    ------
+    name, method, remark : str, Method, str
+    """
     tables = sorted((value for value in vars(classical).values() if isinstance(value, classical.ExplicitRungeKutta)),
                     key=lambda table: table.name)  # fmt: skip
     for table in tables:

@@ -28,9 +28,19 @@ NODES, WEIGHTS = np.polynomial.legendre.leggauss(20)
 
 @blas_on_one_thread
 def covariance(cycle: Cycle) -> xr.Dataset:
-    """The periodic covariance `covariance(phase, component, component_)` of a driven system in its steady state.
+    """Compute the periodic covariance of a driven system in its steady state.
 
     The charge that a source has delivered wanders: its variance is infinite.
+
+    Parameters
+    ----------
+    cycle : Cycle
+        The periodic solution, from `analysis.periodic`.
+
+    Returns
+    -------
+    xarray.Dataset
+        covariance (phase, component, component_) and deviation (phase, component).
     """
     _refuse_free_phase(cycle)
     K = _covariances(cycle)
@@ -45,7 +55,22 @@ def covariance(cycle: Cycle) -> xr.Dataset:
 
 @blas_on_one_thread
 def spectrum(cycle: Cycle, node: str, frequency: ArrayLike) -> xr.Dataset:
-    """The time-averaged one-sided noise `density(frequency)` of a component, and its parts by source."""
+    """Compute the time-averaged one-sided noise density of a component, and its parts by source.
+
+    Parameters
+    ----------
+    cycle : Cycle
+        The periodic solution, from `analysis.periodic`.
+    node : str
+        The name of the component.
+    frequency : array
+        In cycles per unit of time.
+
+    Returns
+    -------
+    xarray.Dataset
+        density (frequency) and part (frequency, source).
+    """
     f = _frequencies(frequency)
     parts = 2.0 * averaged_densities(cycle, component(cycle, node), f)
     return xr.Dataset(
@@ -56,10 +81,26 @@ def spectrum(cycle: Cycle, node: str, frequency: ArrayLike) -> xr.Dataset:
 
 @blas_on_one_thread
 def sampled(cycle: Cycle, node: str, phase: float, frequency: ArrayLike | None = None, lags: int = 64) -> xr.Dataset:
-    """A component looked at once a period, at a phase from 0 to T: the stationary sequence of its samples.
+    """Describe a component observed once per period, at one phase: the stationary sequence of its samples.
 
-    `autocovariance(lag)` is eᵀ Φ^l K e with Φ and K of the node nearest to that phase; `density(frequency)` is
-    one-sided, of the sequence at 1/T, for frequencies up to 1/(2T).
+    Parameters
+    ----------
+    cycle : Cycle
+        The periodic solution, from `analysis.periodic`.
+    node : str
+        The name of the component.
+    phase : float
+        The time within the period, from 0 to T; the nearest node of the cycle is taken.
+    frequency : array, optional
+        Frequencies up to 1/(2T), for the density.
+    lags : int
+        The number of lags, in periods.
+
+    Returns
+    -------
+    xarray.Dataset
+        autocovariance (lag), which is eᵀ Φ^l K e; with frequencies, density (frequency), one-sided, of the sequence at
+        the rate 1/T.
     """
     _refuse_free_phase(cycle)
     k, i = round(phase / cycle.h) % cycle.steps, component(cycle, node)
@@ -85,8 +126,24 @@ def sampled(cycle: Cycle, node: str, phase: float, frequency: ArrayLike | None =
 
 @blas_on_one_thread
 def conversion(cycle: Cycle, node: str, frequency: ArrayLike, sidebands: int = 5) -> xr.Dataset:
-    """The gains H_m `gain(frequency, sideband, source)` from the frequency f - m/T of a source of noise to f at a
-    component, for each unit of the source as it stands in g; complex."""
+    """Compute the complex gains H_m from the frequency f - m/T of a source of noise to f at a component.
+
+    Parameters
+    ----------
+    cycle : Cycle
+        The periodic solution, from `analysis.periodic`.
+    node : str
+        The name of the component.
+    frequency : array
+        In cycles per unit of time.
+    sidebands : int
+        The largest |m|.
+
+    Returns
+    -------
+    xarray.Dataset
+        gain (frequency, sideband, source), per unit of the source as it stands in g.
+    """
     f = _frequencies(frequency)
     λ = _adjoints(cycle, component(cycle, node), f)
     transfer = np.einsum("Nfn,Nnk->Nfk", λ, cycle.kicks)
@@ -102,17 +159,43 @@ def conversion(cycle: Cycle, node: str, frequency: ArrayLike, sidebands: int = 5
 
 
 def component(cycle: Cycle, node: str) -> int:
-    """The number of a component by its name."""
+    """Return the number of a component.
+
+    Parameters
+    ----------
+    cycle : Cycle
+        The periodic solution.
+    node : str
+        The name of the component.
+
+    Returns
+    -------
+    int
+
+    Raises
+    ------
+    ValueError
+        If there is no such component.
+    """
     if node not in cycle.names:
         raise ValueError(f"node: there is no {node!r}; there are {', '.join(cycle.names[:20])}")
     return cycle.names.index(node)
 
 
 def added(cycle: Cycle) -> np.ndarray:
-    """Q_n (N, n, n), the covariance that the noise adds in each step.
+    """Compute Q_n, the covariance that the noise adds in each step of a cycle.
 
     An impulse of the noise at stage i is felt at the end of the step by (L⁻¹)_si / (h b_i), L the matrix of the stage
     equations: the quadrature of the method itself.
+
+    Parameters
+    ----------
+    cycle : Cycle
+        The periodic solution.
+
+    Returns
+    -------
+    array (N, n, n)
     """
     method = _scheme(cycle.order)
     N, s, n = cycle.stages.shape
@@ -128,7 +211,17 @@ def added(cycle: Cycle) -> np.ndarray:
 
 
 def after_a_period(cycle: Cycle) -> np.ndarray:
-    """Q (n, n): the covariance that one period adds."""
+    """Compute the covariance that one period adds.
+
+    Parameters
+    ----------
+    cycle : Cycle
+        The periodic solution.
+
+    Returns
+    -------
+    array (n, n)
+    """
     total = np.zeros((cycle.system.n, cycle.system.n))
     for A, Q in zip(cycle.A, added(cycle), strict=True):
         total = A @ total @ A.T + Q
@@ -138,7 +231,17 @@ def after_a_period(cycle: Cycle) -> np.ndarray:
 
 
 def stationary(F: np.ndarray, Q: np.ndarray) -> np.ndarray:
-    """Σ_k F^k Q (F^k)ᵀ of a contraction F, by doubling: nothing cancels, whatever the units of the components."""
+    """Compute Σ_k F^k Q (F^k)ᵀ of a contraction F, by doubling: nothing cancels, whatever the units of the components.
+
+    Parameters
+    ----------
+    F, Q : arrays (n, n)
+        The contraction, and the covariance that each step adds.
+
+    Returns
+    -------
+    array (n, n)
+    """
     total = Q
     for _ in range(DOUBLINGS):
         more = F @ total @ F.T
@@ -150,7 +253,21 @@ def stationary(F: np.ndarray, Q: np.ndarray) -> np.ndarray:
 
 
 def averaged_densities(cycle: Cycle, i: int, f: np.ndarray) -> np.ndarray:
-    """S (frequencies, sources), two-sided."""
+    """Compute the time-averaged two-sided densities of a component by source.
+
+    Parameters
+    ----------
+    cycle : Cycle
+        The periodic solution.
+    i : int
+        The number of the component.
+    f : array
+        Frequencies, in cycles per unit of time.
+
+    Returns
+    -------
+    array (frequencies, sources)
+    """
     densities = np.empty((len(f), len(cycle.system.sources)))
     for first in range(0, len(f), 64):
         some = slice(first, first + 64)

@@ -31,15 +31,25 @@ class Average(NamedTuple):
 
 
 def time_average(series: ArrayLike) -> Average:
-    """The mean of a stationary series and its standard error √(τ var/n), τ = 1 + 2 Σ ρ_k the autocorrelation time.
+    """Compute the mean of a stationary series and its standard error √(τ var/n).
 
+    τ = 1 + 2 Σ ρ_k is the autocorrelation time.
     The sum over k ends where k >= 5 τ(k) (A. Sokal, Monte Carlo methods in statistical mechanics, 1989). A series
     shorter than 50 τ is refused: its error could not be estimated.
 
     Parameters
     ----------
-    series
-        (n,), or (paths, n): independent series of one length, whose autocorrelations are averaged.
+    series : array (n,) or (paths, n)
+        One series, or independent series of one length, whose autocorrelations are averaged.
+
+    Returns
+    -------
+    Average
+
+    Raises
+    ------
+    ValueError
+        If numbers are not finite, or the series is too short for its autocorrelation time.
     """
     x = np.atleast_2d(np.asarray(series, float))
     if x.ndim != 2 or x.shape[1] < 2 or not np.isfinite(x).all():
@@ -64,7 +74,22 @@ def time_average(series: ArrayLike) -> Average:
 
 
 def ensemble_average(values: ArrayLike) -> Average:
-    """The mean over paths of each path's own mean, values (paths, times): paths are independent, times need not be."""
+    """Compute the mean over paths of each path's own mean: paths are independent, times need not be.
+
+    Parameters
+    ----------
+    values : array (paths, times)
+        The values of at least two paths.
+
+    Returns
+    -------
+    Average
+
+    Raises
+    ------
+    ValueError
+        If numbers are not finite, or there are fewer than two paths.
+    """
     x = np.asarray(values, float)
     if x.ndim != 2 or len(x) < 2 or not np.isfinite(x).all():
         raise ValueError(f"values: expected finite numbers (paths, times) of at least two paths, got shape {x.shape}")
@@ -86,7 +111,7 @@ def long_run(
     skip: float = 0.1,
     every: Integer = 1,
 ) -> Average:
-    """The long-run average of function(t, x[, params]) from a run.
+    """Compute the long-run average of function(t, x[, params]) from a run.
 
     Over few paths the error is that of the series in time (time_average), over 32 or more that of the paths' own means
     (ensemble_average).
@@ -95,12 +120,21 @@ def long_run(
     ----------
     problem, method, t, dt, seed, paths
         As in `simulate`.
-    function
+    function : callable
         function(t, x[, params]) -> number.
-    skip
+    skip : float
         The fraction of the run that is left out at its beginning.
-    every
-        How many steps lie between two values of the series.
+    every : int
+        The number of steps between two values of the series.
+
+    Returns
+    -------
+    Average
+
+    Raises
+    ------
+    ValueError
+        If `skip` is not a fraction below 1, or the run is too short for its autocorrelation time.
     """
     if not 0 <= skip < 1:
         raise ValueError(f"skip: expected a fraction 0 <= skip < 1, got {skip!r}")
@@ -134,9 +168,29 @@ def gibbs_average(
     upper: Sequence[float],
     nodes: int = 64,
 ) -> float:
-    """∫ function exp(-beta energy) / ∫ exp(-beta energy) over a box by Gauss-Legendre; both take points (k, d) -> (k,).
+    """Compute ∫ function exp(-beta energy) / ∫ exp(-beta energy) over a box by Gauss-Legendre.
 
-    Costs nodes^d evaluations; twice as many nodes must not change what you rely on.
+    Costs nodes^d evaluations; check that twice as many nodes do not change the digits you rely on.
+
+    Parameters
+    ----------
+    energy, function : callable
+        Both take points (k, d) -> (k,).
+    beta : float
+        The inverse temperature.
+    lower, upper : sequences of float (d,)
+        The corners of the box.
+    nodes : int
+        The number of nodes per dimension.
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    ValueError
+        If `lower` and `upper` are not the corners of a box.
     """
     a, b = np.asarray(lower, float), np.asarray(upper, float)
     if a.shape != b.shape or a.ndim != 1 or not (a < b).all():
@@ -218,11 +272,29 @@ class Stationary:
 
 
 def stationary(problem: Any, first: Hermite | Fourier, second: Hermite | Fourier, t: float = 0.0) -> Stationary:
-    """The stationary density of a problem of two components by Galerkin's method: ∫ (Lφ) ρ = 0 for all functions φ.
+    """Compute the stationary density of a problem of two components by Galerkin's method: ∫ (Lφ) ρ = 0 for all φ.
 
     L = f·∇ + ½ Σ (g gᵀ)_ij ∂_i∂_j is the generator of the Ito form. Two Hermite axes share a total degree. Errors fall
     faster than any power of the degree where the density is smooth and Gaussian or thinner in the tails; compare two
     degrees. Costs (functions)³: 1000 functions take seconds.
+
+    Parameters
+    ----------
+    problem : Problem
+        A problem of two components, an SDE or one that can be written as an SDE.
+    first, second : Hermite or Fourier
+        The functions along each component.
+    t : float
+        The time at which the coefficients are taken.
+
+    Returns
+    -------
+    Stationary
+
+    Raises
+    ------
+    ValueError
+        If the problem does not have two components, or cannot be written as an SDE.
     """
     sde = problem.written_as(SDE)
     if sde is None or sde.n != 2:

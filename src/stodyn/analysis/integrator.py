@@ -64,8 +64,21 @@ class LinearStep(NamedTuple):
 
 
 def principal(M: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Of a step on n equations that hardly move: the n eigenvalues nearest 1, the others, and the projection (N, N)
-    onto the invariant subspace of the first along that of the others.
+    """Separate the eigenvalues of a step on n equations that hardly move: the n nearest 1, and the others.
+
+    Parameters
+    ----------
+    M : array (N, N)
+        The matrix of the step.
+    n : int
+        The number of equations.
+
+    Returns
+    -------
+    own, others : arrays
+        The n eigenvalues nearest 1, and the others.
+    projection : array (N, N)
+        Onto the invariant subspace of the first along that of the others.
     """
     eigenvalues = np.linalg.eigvals(M)
     order = np.argsort(np.abs(eigenvalues - 1.0))
@@ -142,7 +155,22 @@ Integrator = Method | BlackBox | str | Callable  # what may be asked about; `res
 
 
 def resolved(integrator: Integrator) -> Method | BlackBox:
-    """A step to look at: from a method or its name, or from step(f, x, t, h, noise) of the user's own."""
+    """Return an integrator as a Method or a BlackBox.
+
+    Parameters
+    ----------
+    integrator : Method, str, BlackBox or function
+        A method or its name, a BlackBox, or a function step(f, x, t, h, noise) of the user's own.
+
+    Returns
+    -------
+    Method or BlackBox
+
+    Raises
+    ------
+    TypeError
+        If the argument is none of these, or a method that takes the whole grid at once.
+    """
     method = named(integrator)
     if isinstance(method, Method | BlackBox):
         return method
@@ -163,21 +191,41 @@ def resolved(integrator: Integrator) -> Method | BlackBox:
 def linear_step(
     problem: Any, method: Method | str, dt: float, t: float = 0.0, *, starting: int | None = None, params: Any = None
 ) -> LinearStep:
-    """The shipped step of a method on a linear problem with additive noise, as matrices.
+    """Return the step of a method on a linear problem with additive noise, as matrices.
 
     Parameters
     ----------
     problem, method, dt, t, params
         As in `linear.step_map`.
-    starting
+    starting : int, optional
         The number of a starting step of a multistep method, in place of its ordinary step.
+
+    Returns
+    -------
+    LinearStep
     """
     one = OneStep(problem, for_step(problem, stepping(method), dt), starting is not None, often=False)
     return read_step(one, dt, t, problem.params if params is None else params, starting or 0)
 
 
 def read_step(one: OneStep, h: float, t: float, params: Any, k: int = 0) -> LinearStep:
-    """The matrices of a OneStep; k is the number of a starting step."""
+    """Read the matrices of a OneStep off its values.
+
+    Parameters
+    ----------
+    one : OneStep
+        The step.
+    h, t : float
+        The length of the step, and the time at which it begins.
+    params : pytree
+        The parameters of the problem.
+    k : int
+        The number of a starting step.
+
+    Returns
+    -------
+    LinearStep
+    """
 
     def evaluate(s: np.ndarray, xi: np.ndarray) -> np.ndarray:
         return one.after(t, h, params, s, xi, k)
@@ -188,7 +236,19 @@ def read_step(one: OneStep, h: float, t: float, params: Any, k: int = 0) -> Line
 
 
 def beginning(one: OneStep, t: float) -> tuple[np.ndarray, np.ndarray]:
-    """S and c: the method's state is S x + c at the start x, time t."""
+    """Return the method's state at the start as an affine function S x + c of the start x.
+
+    Parameters
+    ----------
+    one : OneStep
+        The step.
+    t : float
+        The time of the start.
+
+    Returns
+    -------
+    S, c : arrays (N, n) and (N,)
+    """
     start, _ = one.start(t, one.problem.example_params())
     return start[:, :-1], start[:, -1]
 
@@ -223,12 +283,43 @@ def _held(method: Method, n: int, m: int) -> OneStep:
 
 
 def system_step(integrator: Integrator, A: ArrayLike, B: ArrayLike, h: float) -> LinearStep:
-    """The step of an integrator on x' = A x + B w, w of intensity 1 per channel; h > 0."""
+    """Return the step of an integrator on x' = A x + B w, with w of intensity 1 per channel.
+
+    Parameters
+    ----------
+    integrator
+        As in `resolved`.
+    A, B : arrays (n, n) and (n, m)
+        The system.
+    h : float
+        The length of the step, > 0.
+
+    Returns
+    -------
+    LinearStep
+    """
     return system_steps(integrator, A, B, h)[0]
 
 
 def system_steps(integrator: Integrator, A: ArrayLike, B: ArrayLike, *lengths: float) -> list[LinearStep]:
-    """The same for steps of several lengths."""
+    """Return the steps of several lengths of an integrator on x' = A x + B w.
+
+    Parameters
+    ----------
+    integrator, A, B
+        As in `system_step`.
+    *lengths : float
+        The lengths of the steps, > 0.
+
+    Returns
+    -------
+    list of LinearStep
+
+    Raises
+    ------
+    ValueError
+        If a length is not above 0.
+    """
     A, B = square(A), np.atleast_2d(np.asarray(B, float))
     for h in lengths:
         if not (math.isfinite(h) and h > 0):
@@ -264,7 +355,17 @@ def _box_step(integrator: BlackBox, A: np.ndarray, B: np.ndarray, h: float) -> L
 
 
 def unscaled(integrator: Integrator) -> Method | BlackBox:
-    """The same integrator with samples of covariance Q/h, whatever its Γ."""
+    """Return the same integrator with samples of covariance Q/h, whatever its Γ.
+
+    Parameters
+    ----------
+    integrator
+        As in `resolved`.
+
+    Returns
+    -------
+    Method or BlackBox
+    """
     integrator = resolved(integrator)
     if isinstance(integrator, BlackBox) or not hasattr(integrator, "gamma"):
         return integrator
@@ -274,6 +375,22 @@ def unscaled(integrator: Integrator) -> Method | BlackBox:
 
 
 def square(A: ArrayLike) -> np.ndarray:
+    """Return a finite square matrix; a number becomes a matrix of one entry.
+
+    Parameters
+    ----------
+    A : array
+        The matrix.
+
+    Returns
+    -------
+    array (n, n)
+
+    Raises
+    ------
+    ValueError
+        If it is not square or not finite.
+    """
     matrix = np.asarray(A, float)
     matrix = matrix.reshape(1, 1) if matrix.ndim == 0 else matrix
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not np.isfinite(matrix).all():

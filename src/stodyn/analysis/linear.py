@@ -176,7 +176,7 @@ def step_map(
     params: Any = None,
     nodes: int | Mapping[str, int] = NODES,
 ) -> StepMap:
-    """The shipped step of a method on a linear problem dx = (A x + a) dt + Σ_k (B_k x + b_k) dW_k, with its moments.
+    """Return the step of a method on a linear problem dx = (A x + a) dt + Σ_k (B_k x + b_k) dW_k, with its moments.
 
     The step is read off by unit vectors, M(ξ) e_i = step(e_i) - step(0) and c(ξ) = step(0), at the nodes of a
     Gauss-Hermite rule over its normals ξ; a step that is not affine in the state is refused. A problem in the other
@@ -185,17 +185,17 @@ def step_map(
 
     Parameters
     ----------
-    problem
+    problem : Problem
         A linear problem.
-    method
+    method : Method or str
         A method that makes steps, or its name.
-    dt
+    dt : float
         The step.
-    t
+    t : float
         The time at which it begins.
-    params
+    params : pytree, optional
         Numbers in place of the problem's own params.
-    nodes
+    nodes : int or mapping
         How many per normal, for all streams or as {stream: how many}. n nodes are exact where the step has degree n - 1
         or less in that normal; the cost is their product over all normals.
 
@@ -204,6 +204,11 @@ def step_map(
     StepMap
         The moments of the step's matrix, which give mean and covariance after any number of steps, their stationary
         values, and mean-square stability.
+
+    Raises
+    ------
+    ValueError
+        If the step is not affine in the state, `dt` is not above 0, or parameters are random.
 
     Examples
     --------
@@ -228,7 +233,21 @@ def step_map(
 
 
 def for_step(problem: Problem, method: Method, dt: float) -> Method:
-    """The method with the law of its noise over steps of length dt, where that noise is coloured and drawn exactly."""
+    """Return the method with the law of its noise over steps dt, where that noise is coloured and drawn exactly.
+
+    Parameters
+    ----------
+    problem : Problem
+        The problem.
+    method : Method
+        The method.
+    dt : float
+        The length of the steps.
+
+    Returns
+    -------
+    Method
+    """
     if isinstance(problem, DrivenMechanical) and isinstance(problem, method.accepts):
         return method.prepared(problem, dt)
     return method.for_steps(matched(problem, method)[0], dt) if isinstance(method, ExactNoise) else method
@@ -237,7 +256,25 @@ def for_step(problem: Problem, method: Method, dt: float) -> Method:
 def read_map(
     one: OneStep, h: float, t: float, params: Any, nodes: int | Mapping[str, int] = NODES, k: int = 0
 ) -> StepMap:
-    """The map of a OneStep; k is the number of a starting step."""
+    """Return the map of a OneStep.
+
+    Parameters
+    ----------
+    one : OneStep
+        The step.
+    h, t : float
+        The length of the step, and the time at which it begins.
+    params : pytree
+        The parameters of the problem.
+    nodes
+        As in `step_map`.
+    k : int
+        The number of a starting step.
+
+    Returns
+    -------
+    StepMap
+    """
     name, recipe, m = f"{one.method.name} with dt = {h:g}", one.method.needs, one.problem.m
     states = probing_states(one.size)
 
@@ -270,7 +307,19 @@ class Coefficients(NamedTuple):
 
 
 def coefficients(problem: Problem, t: float = 0.0) -> Coefficients:
-    """The coefficients of a linear SDE in its own calculus at time t; a problem that is not linear is refused."""
+    """Return the coefficients of a linear SDE in its own calculus; a problem that is not linear is refused.
+
+    Parameters
+    ----------
+    problem : Problem
+        An SDE, or a problem that can be written as one.
+    t : float
+        The time.
+
+    Returns
+    -------
+    Coefficients
+    """
     sde = _as_sde(as_it_is_now(problem))
     f, g = Slopes(sde).at(t)
     return Coefficients(f[:, :-1], f[:, -1], g[..., :-1], g[..., -1])
@@ -302,14 +351,28 @@ class Slopes:
 
 @checks_arguments
 def exact_moments(problem: Problem, t: ArrayLike, mean: ArrayLike, covariance: ArrayLike, t0: float = 0.0) -> Moments:
-    """The exact mean and covariance of a linear SDE at the times t (a number or an array), from those at time t0.
+    """Compute the exact mean and covariance of a linear SDE at the times t, from those at time t0.
 
     `covariance.exact` takes them from the problem's start by default.
 
     For the Ito form, m' = A m + a and P' = A P + P A' + Σ_k [B_k P B_k' + (B_k m + b_k)(B_k m + b_k)']. With the outer
     product U = m m' this is one linear system for (1, m, U, P), solved by its matrix exponential of size 1 + n + 2n²;
-    P is never the difference of two second moments. Where the coefficients depend on time it is integrated to 12
-    digits. A Stratonovich problem is converted first.
+
+    Parameters
+    ----------
+    problem : Problem
+        A linear SDE, or a problem that can be written as one.
+    t : float or array
+        The times, none before `t0`.
+    mean, covariance : arrays (n,) and (n, n)
+        Of the state at time `t0`.
+    t0 : float
+        The time of the start.
+
+    Returns
+    -------
+    Moments
+        Mean (..., n) and covariance (..., n, n), with the axes of `t` in front.
     """
     ito = lowering.to_ito(_as_sde(as_it_is_now(problem)))
     n = ito.n
@@ -375,7 +438,29 @@ def _as_sde(problem: Problem) -> SDE:
 
 
 def axes(recipe: Recipe, m: int, nodes: int | Mapping[str, int], extra: int = 0) -> list[gauss.Rule]:
-    """(values, weights) for each normal of a step."""
+    """Return the quadrature rule of each normal of a step.
+
+    Parameters
+    ----------
+    recipe : Recipe
+        The noise of the step.
+    m : int
+        The number of channels.
+    nodes
+        As in `step_map`.
+    extra : int
+        The number of nodes per normal beyond these.
+
+    Returns
+    -------
+    list of gauss.Rule
+        Values and weights for each normal.
+
+    Raises
+    ------
+    ValueError
+        If `nodes` does not fit the streams, or there would be too many nodes.
+    """
     if hasattr(recipe, "nodes"):
         return [gauss.Rule(np.array(values, float), np.array(weights, float)) for values, weights in recipe.nodes(m)]
     counts = recipe.normals(m)

@@ -56,34 +56,34 @@ def strong_order(
     refine: int = 8,
     level: float = LEVEL,
 ) -> xr.Dataset:
-    """The strong order: the slope of log √E|x_h(T) - x(T)|² against log h, all step sizes on the same Brownian paths.
+    """Measure the strong order: the slope of log √E|x_h(T) - x(T)|² against log h, on the same Brownian paths.
 
-    The noise is drawn once at the finest step, with everything the method and the reference ask for, and composed by
+    The noise is drawn once at the finest step, with everything the method and the reference need, and composed by
     Chen's relation. Points spoilt by rounding, sampling, the reference's own error (taken as its difference from the
     reference at twice the step) or failed paths are left out; with fewer than three left there is an error.
 
     Parameters
     ----------
-    problem
+    problem : Problem or Model
         A problem, or a Model, whose exact solution is used where it has one.
-    method
+    method : Method or str
         A method that makes steps, or its name.
-    t
+    t : (start, end)
         The interval.
-    steps
+    steps : sequence of int
         The numbers of steps over the interval, one for each point; every one divides the largest.
-    paths, seed
+    paths, seed : int
         How many Brownian paths are drawn, and from which seed.
-    exact
+    exact : function, optional
         exact(T, W) -> x: the solution (paths, n) from the W(T) (paths, m) of each path.
-    reference
+    reference : Method, str or function, optional
         Where there is no exact solution: a method, or its name, that runs `refine` times finer than the finest point
         (default: the one of highest strong order in the catalogue, `method` itself only if no other has it); or a
         function reference(t0, noise) -> x (n,) of the stacked fine increments of one path. A function that reads more
         than W names a recipe in its attribute `needs`.
-    refine
+    refine : int
         How many steps of the reference make one of the finest point.
-    level
+    level : float
         The confidence level of the interval (order_low, order_high).
 
     Returns
@@ -98,6 +98,11 @@ def strong_order(
         - order_low, order_high, level: order ± (z order_stderr + 2 order_bend + order_doubt), an interval that reaches
           p where the error is C h^p (1 + D h);
         - kind, method, model, reference: what was measured, and against what.
+
+    Raises
+    ------
+    ValueError
+        If fewer than three points can be used, or the method draws from discrete laws and so has no strong order.
     """
     method = stepping(method)
     study = Study.of(problem, method, t, steps, exact, reference, refine)
@@ -135,7 +140,7 @@ def weak_order(
     refine: int = 8,
     level: float = LEVEL,
 ) -> xr.Dataset:
-    """The weak order: the slope of log |E φ(x_h(T)) - E φ(x(T))| against log h, |.| the Euclidean norm.
+    """Measure the weak order: the slope of log |E φ(x_h(T)) - E φ(x(T))| against log h, |.| the Euclidean norm.
 
     Nothing is sampled where both expectations can be computed. On a linear problem, for the default φ and without
     `exact` and `reference`, they are moments of the step (analysis.linear). For weak draws and an exact solution all
@@ -147,13 +152,18 @@ def weak_order(
     ----------
     problem, method, t, steps, paths, seed, exact, reference, refine, level
         As in `strong_order`.
-    function
+    function : function φ(x) -> array, optional
         φ(x) -> array; by default all x_i and x_i x_j.
 
     Returns
     -------
     xarray.Dataset
         As in `strong_order`; the attribute `how` says how the expectations were computed.
+
+    Raises
+    ------
+    ValueError
+        If fewer than three points can be used.
     """
     method = stepping(method)
     study = Study.of(problem, method, t, steps, exact, reference, refine)
@@ -193,7 +203,7 @@ def deterministic_order(
     steps: Sequence[int] = DOUBLINGS,
     finest: int = FEWEST,
 ) -> xr.Dataset:
-    """The order without noise: the slope of log |x_h(T) - x(T)| against log h with the noise set to zero.
+    """Measure the order without noise: the slope of log |x_h(T) - x(T)| against log h with the noise set to zero.
 
     x(T) is that of scipy's DOP853 at a tolerance of 1e-13. Nothing is sampled.
 
@@ -201,13 +211,18 @@ def deterministic_order(
     ----------
     problem, method, t, steps
         As in `strong_order`.
-    finest
+    finest : int
         How many points are used: those next to the rounding plateau, so that one list of steps serves every order.
 
     Returns
     -------
     xarray.Dataset
         As in `strong_order`.
+
+    Raises
+    ------
+    ValueError
+        If fewer than three points can be used, or `finest` asks for fewer.
     """
     if finest < FEWEST:
         raise ValueError(f"finest: expected at least {FEWEST} points for a slope and its bend, got {finest}")
@@ -236,7 +251,17 @@ def deterministic_order(
 
 
 def first_and_second(x: Array) -> Array:
-    """All x_i, and x_i x_j for i <= j."""
+    """Return all x_i, and x_i x_j for i <= j.
+
+    Parameters
+    ----------
+    x : array (n,)
+        The state.
+
+    Returns
+    -------
+    array
+    """
     return jnp.concatenate([x, jnp.outer(x, x)[np.triu_indices(len(x))]])
 
 
@@ -451,20 +476,60 @@ class Study:
 
 
 def unpacked(problem: Any) -> tuple[Any, str, Solution | None]:
-    """The problem of a Model, its name and its exact solution; a problem itself has neither."""
+    """Return the problem of a Model, its name and its exact solution; a problem itself has neither.
+
+    Parameters
+    ----------
+    problem : Problem or Model
+        The problem.
+
+    Returns
+    -------
+    problem, name, solution : Problem, str, function or None
+    """
     if isinstance(problem, Model):
         return problem.problem, problem.name, problem.exact.get("solution")
     return problem, "", None
 
 
 def shown(problem: Any, method: Method) -> int:
-    """How many components of a problem a method shows: of an SDAE all, or those of its state-space form."""
+    """Return how many components of a problem a method shows: of an SDAE all, or those of its state-space form.
+
+    Parameters
+    ----------
+    problem : Problem
+        The problem.
+    method : Method
+        The method.
+
+    Returns
+    -------
+    int
+    """
     return matched(problem, method)[0].n
 
 
 def best_reference(problem: Any, method: Method) -> Method:
-    """The method of highest claimed strong order for this problem that shows the same components, one made for its kind
-    before one that converts it; `method` itself only if no other reaches it."""
+    """Choose the method of highest claimed strong order for a problem that shows the same components as a given method.
+
+    A method made for its kind comes before one that converts it; `method` itself is taken only if no other reaches it.
+
+    Parameters
+    ----------
+    problem : Problem
+        The problem.
+    method : Method
+        The method to be measured.
+
+    Returns
+    -------
+    Method
+
+    Raises
+    ------
+    ValueError
+        If no method with a strong order takes the problem.
+    """
     components = shown(problem, method)
 
     def fits(other: Method) -> bool:

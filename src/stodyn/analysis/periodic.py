@@ -178,29 +178,35 @@ def periodic(
     settle: float = 20.0,
     tol: float = 1e-12,
 ) -> Cycle:
-    """The periodic solution of a problem without its noise.
+    """Find the periodic solution of a problem without its noise.
 
     Parameters
     ----------
-    problem
+    problem : Problem
         An SDE, an SDAE or a circuit. Noise is left out, and with it the question of Ito or Stratonovich.
-    period
+    period : float, optional
         Of a system that depends on time, the period that is sought; circuits know that of their sources. For an
-        oscillator a first guess, which is found where it is not given.
-    start
-        A state near the solution; the start of the problem unless given.
-    steps, order
-        Equal steps over the period, and the order of the Radau IIA method: 3, 5, 7 or 9. The order is 9 up to 16
-        unknowns and 5 beyond unless given.
-    settle
-        How many periods the system is followed before Newton begins.
-    tol
-        The relative change of every component and of the period at which Newton stops.
+        oscillator, a first guess, which is searched for by default.
+    start : array (n,), optional
+        A state near the solution; by default the start of the problem.
+    steps : int
+        The number of equal steps over the period.
+    order : {3, 5, 7, 9}, optional
+        The order of the Radau IIA method; by default 9 up to 16 unknowns and 5 beyond.
+    settle : float
+        The number of periods for which the system is followed before Newton's method begins.
+    tol : float
+        The relative change of every component and of the period at which Newton's method stops.
 
     Returns
     -------
     Cycle
         The solution, its period, its multipliers and the derivatives of its steps.
+
+    Raises
+    ------
+    ValueError
+        If an argument is impossible, the period of a driven system is missing, or no periodic solution is found.
     """
     system = system_of(problem)
     order = (9 if system.n <= SMALL_SYSTEM else 5) if order is None else order

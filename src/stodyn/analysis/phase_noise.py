@@ -127,26 +127,26 @@ def phase_noise(
     steps: int | None = None,
     f_lo: float | None = None,
 ) -> xr.Dataset:
-    """Phase noise, jitter and Allan deviation of an oscillator.
+    """Compute phase noise, jitter and Allan deviation of an oscillator.
 
     Parameters
     ----------
-    problem
+    problem : Problem or Cycle
         An oscillator (SDE, SDAE, circuit), or its `Cycle`.
-    node
-        The component whose spectrum and threshold crossings are asked for; the first that moves unless given.
-    offsets
-        Distances from the carrier in cycles per unit of time; eight decades below the frequency of the oscillator,
-        ten for each, unless given.
-    harmonic
-        Which line of the spectrum.
-    level
-        Threshold at which periods are counted; the middle of the range unless given.
+    node : str, optional
+        The component whose spectrum and threshold crossings are computed; by default the first that moves.
+    offsets : array, optional
+        Distances from the carrier in cycles per unit of time; by default eight decades below the frequency of the
+        oscillator, ten points in each.
+    harmonic : int
+        The number of the line in the spectrum.
+    level : float, optional
+        The threshold at which periods are counted; by default the middle of the range.
     period, start, steps
-        As for `periodic`. Steps that are not given are doubled until c is right to 1e-9, or
-        until that helps no more, as where devices have corners.
-    f_lo
-        Lowest frequency of 1/f noise; .options flo, or the lowest offset, unless given.
+        As for `periodic`. By default steps are doubled until c is right to 1e-9, or until that no longer helps, as
+        where devices have corners.
+    f_lo : float, optional
+        The lowest frequency of 1/f noise; by default .options flo, or the lowest offset.
 
     Returns
     -------
@@ -156,6 +156,11 @@ def phase_noise(
         deviations), accumulated over `periods` (variance), allan over `tau` (deviation), rate_gain of 1/f sources,
         x over `time`, multiplier. `c.attrs["error"]` is the relative error of c, from its change with twice as many
         steps; `period.attrs["error"]` is at least that of the period.
+
+    Raises
+    ------
+    ValueError
+        If the problem depends on time, or the node lacks the harmonic.
     """
     if isinstance(problem, Cycle):
         cycle, steps = problem, problem.steps

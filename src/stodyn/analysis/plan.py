@@ -297,33 +297,40 @@ class _Followed:
 
 @checks_arguments
 def plan(problem: Any, method: Method | str, tol: float = 1e-3, at: Reals = ()) -> StepPlan:
-    """Steps that keep a method's covariance right to `tol`, the same for all paths: simulate(..., dt=plan(...)).
+    """Plan steps that keep a method's covariance right to `tol`, the same for all paths: simulate(..., dt=plan(...)).
 
-    The mean and the covariance are followed along m' = f(m), P' = F P + P F' + g g' + Σ_k Dg_k P Dg_k', with the
-    drift f and diffusion g of the Ito equation and their slopes F and Dg_k at m; beside them those that the steps
-    deliver, by the step's own linear map from one to the next. Steps are made as long as these stay within tol of the
-    former over the whole run, every variance and mean relative to itself: no unit matters. (Until a variance has
-    reached a tenth of its largest value it is compared with that tenth; a mean with the size that it still comes to and
+    The mean and the covariance are followed along m' = f(m), P' = F P + P F' + g g' + Σ_k Dg_k P Dg_k', with the drift
+    f and diffusion g of the Ito equation and their slopes F and Dg_k at m; beside them those that the steps deliver, by
+    the step's own linear map from one to the next. Steps are made as long as these stay within tol of the former over
+    the whole run, every variance and mean relative to itself, so that units do not matter. (Until a variance has
+    reached a tenth of its largest value it is compared with that tenth; a mean with the size that it later reaches and
     the standard deviation.) A step h is followed by 0.9 h (τ/error)^(1/3), and the error τ allowed to one is scaled
-    until the run meets tol. No path is looked at and nothing is drawn, so that the statistics stay as they are. Exact
+    until the run meets tol. No path is observed and nothing is drawn, so that the statistics are not affected. Exact
     for linear problems; others are linearised along the mean, and a mean that is unstable is refused.
 
     Parameters
     ----------
-    problem
-        With fixed parameters.
-    method
-        A one-step method with normal increments, or its name. What an α method remembers from one step to the next, its
-        acceleration φ, is followed with its covariance too.
-    tol
+    problem : Problem
+        A problem with fixed parameters.
+    method : Method or str
+        A one-step method with normal increments, or its name. The acceleration φ that an α method carries from one step
+        to the next is followed with its covariance too.
+    tol : float
         The relative error of every mean and variance.
-    at
-        Times that steps must meet, so that statistics can be taken there.
+    at : sequence of float
+        Times that steps must meet, so that statistics can be observed there.
 
     Returns
     -------
     StepPlan
         For `dt`; called with an interval, plan(...)((0, 2)), it gives the lengths of the steps.
+
+    Raises
+    ------
+    TypeError
+        If the problem has constraints, along which no covariance is followed.
+    ValueError
+        If the method needs equal steps or draws that a plan cannot follow, or parameters are random.
     """
     if isinstance(problem, SDAE):
         raise TypeError(f"problem: a {type(problem).__name__} has constraints, along which no covariance is followed; "

@@ -177,18 +177,22 @@ def _alpha(method: GeneralisedAlpha | str) -> GeneralisedAlpha:
 def amplification(
     method: GeneralisedAlpha | str, omega: float, dt: float, eta: ArrayLike = 0.0, chi: ArrayLike = 0.0
 ) -> Amplification:
-    """The step of an α method on the test equation, as matrices.
+    """Return the step of an α method on the test equation, as matrices.
 
     Parameters
     ----------
-    method
+    method : GeneralisedAlpha or str
         An α method, or its name.
-    omega
+    omega : float
         The frequency ω; 0 gives A_0.
-    dt
+    dt : float
         The step.
-    eta, chi
+    eta, chi : float or array
         The noise of the velocity and of the position: numbers, or one per channel.
+
+    Returns
+    -------
+    Amplification
     """
     η, χ = np.broadcast_arrays(np.atleast_1d(np.asarray(eta, float)), np.atleast_1d(np.asarray(chi, float)))
     words = _words(len(η))
@@ -202,7 +206,17 @@ def amplification(
 
 @checks_arguments
 def stiff_limit(method: GeneralisedAlpha | str, dt: float, eta: ArrayLike = 0.0, chi: ArrayLike = 0.0) -> Amplification:
-    """A_stiff: the limit of the step for ω → ∞, to a dozen digits."""
+    """Return A_stiff, the limit of the step for ω → ∞, to a dozen digits.
+
+    Parameters
+    ----------
+    method, dt, eta, chi
+        As in `amplification`.
+
+    Returns
+    -------
+    Amplification
+    """
     return amplification(method, STIFF / dt, dt, eta, chi)
 
 
@@ -273,9 +287,19 @@ class Dissipation(NamedTuple):
 
 
 def dissipation(method: GeneralisedAlpha | str, Omega: ArrayLike) -> Dissipation:
-    """Spectral radius, period elongation and algorithmic damping of an α method, or of its name, over Ω = ω dt.
+    """Compute spectral radius, period elongation and algorithmic damping of an α method over Ω = ω dt.
 
-    The last two are NaN where no pair of complex eigenvalues is left.
+    Parameters
+    ----------
+    method : GeneralisedAlpha or str
+        An α method, or its name.
+    Omega : array
+        Ω.
+
+    Returns
+    -------
+    Dissipation
+        The last two are NaN where no pair of complex eigenvalues is left.
     """
     Ω, method = np.asarray(Omega, float), _alpha(method)
     A = np.stack([amplification(method, frequency, 1.0).deterministic for frequency in Ω.ravel()])
@@ -293,7 +317,17 @@ def dissipation(method: GeneralisedAlpha | str, Omega: ArrayLike) -> Dissipation
 
 
 def closed_amplification(rho: float, Omega: float) -> np.ndarray:
-    """A_d of Chung & Hulbert's coefficients: (12) of the paper with the sign of its entry (1, 3) corrected."""
+    """Return A_d of Chung & Hulbert's coefficients: (12) of the paper with the sign of its entry (1, 3) corrected.
+
+    Parameters
+    ----------
+    rho, Omega : float
+        The spectral radius at infinity, and Ω = ω dt.
+
+    Returns
+    -------
+    array (3, 3)
+    """
     ρ, Ω2 = rho, Omega**2
     D = -(ρ**3) + 3 * ρ + Ω2 + 2
     A22 = -2 * ρ**3 + 6 * ρ + Ω2 * ((ρ - 2) * ρ - 1) + 4
@@ -307,7 +341,17 @@ def closed_amplification(rho: float, Omega: float) -> np.ndarray:
 
 
 def closed_eigenvalues(rho: float, Omega: float) -> np.ndarray:
-    """The eigenvalues of closed_amplification by Cardano's formula: (13) with its brackets restored."""
+    """Return the eigenvalues of closed_amplification by Cardano's formula: (13) with its brackets restored.
+
+    Parameters
+    ----------
+    rho, Omega
+        As in `closed_amplification`.
+
+    Returns
+    -------
+    array (3,)
+    """
     ρ, Ω2 = rho, complex(Omega) ** 2
     D, s = -(ρ**3) + 3 * ρ + Ω2 + 2, ρ + 1
     inner = (27 * (ρ - 1) * Ω2**2 + 2 * s**4 + 9 * s**2 * (3 * (ρ - 3) * ρ + 8) * Ω2) * s**5
@@ -319,7 +363,21 @@ def closed_eigenvalues(rho: float, Omega: float) -> np.ndarray:
 
 
 def stiff_eigenvalues(c: Coefficients, h: float, W: float, Z: float, S: float, X: float) -> np.ndarray:
-    """The two eigenvalues of A_stiff beside -ρ for W_v = W, Z_v = Z, S_v = S, X_v = X: (14)."""
+    """Return the two eigenvalues of A_stiff besides -ρ for W_v = W, Z_v = Z, S_v = S, X_v = X: (14).
+
+    Parameters
+    ----------
+    c : Coefficients
+        The coefficients of the method.
+    h : float
+        The step.
+    W, Z, S, X : float
+        The noise of the step.
+
+    Returns
+    -------
+    array (2,)
+    """
     β, γ = c.beta, c.gamma
     θ1 = (4 * β * h - 2 * γ * h + 2 * β * (S + W) * h - h - 2 * γ * (X + Z)) / (4 * β * h)
     θ2 = (h * (2 * γ - 2 * β * (S + W + 2) + 1) + 2 * γ * (X + Z)) ** 2
@@ -329,7 +387,17 @@ def stiff_eigenvalues(c: Coefficients, h: float, W: float, Z: float, S: float, X
 
 
 def series_coefficients(rho: float, y: float) -> tuple[float, float]:
-    """β and γ of stochastic_coefficients to ρ⁴ and first order in y; the paper's (16b) repeats its (16a)."""
+    """Return β and γ of stochastic_coefficients to ρ⁴ and first order in y; the paper's (16b) repeats its (16a).
+
+    Parameters
+    ----------
+    rho, y : float
+        The arguments of the series.
+
+    Returns
+    -------
+    beta, gamma : float
+    """
     powers = rho ** np.arange(5)
     β = np.array([1, -2, 3, -4, 5]) + y * np.array([-1 / 16, 1 / 4, -17 / 24, 5 / 3, -27 / 8])
     γ = np.array([1.5, -2, 2, -2, 2]) + y * np.array([-1 / 8, 3 / 8, -11 / 12, 23 / 12, -41 / 12])
@@ -353,12 +421,30 @@ class Lemma(NamedTuple):
 def lemmas(
     method: GeneralisedAlpha, omega: float, dt: float, eta: float, chi: float, rho: float, count: int = 200_000
 ) -> list[Lemma]:
-    """Lemmas 4.1, 4.3/4.4 and 4.5, Theorems 4.1 to 4.3 of Rajan & Raha at given numbers, each with its verdict.
+    """Check Lemmas 4.1, 4.3/4.4 and 4.5 and Theorems 4.1 to 4.3 of Rajan & Raha at some numbers.
 
     4.1 printed: √(7/3) η √h (+ its second term), or χ h^1.5/√3 for η = 0; true: E‖A_s‖_F. 4.4 printed: the radius of
     A_d plus max(θ, θ^(1/3)), θ = E‖A_s‖_F (1 + ‖N‖ + ‖N‖²), N the strict upper part of the Schur form of A_d; true:
-    E max|λ|. Theorem 4.1: the exponent is negative; 4.2, 4.3: the radii of the mean and the mean square are below 1.
-    Expectations are taken over `count` draws.
+
+    Parameters
+    ----------
+    method : GeneralisedAlpha
+        An α method.
+    omega, dt, eta, chi : float
+        The frequency, the step, and the noise of the velocity and of the position.
+    rho : float
+        The spectral radius at infinity.
+    count : int
+        The number of draws over which expectations are taken.
+
+    Returns
+    -------
+    list of Lemma
+        Each with its verdict.
+
+    Examples
+    --------
+    max|λ|. Theorem 4.1: the exponent is negative; 4.2, 4.3: the radii of the mean and the mean square are below 1.
     """
     step = amplification(method, omega, dt, eta, chi)
     norm, radius, exponent = step.noise_norm(count), step.mean_radius(count), step.lyapunov()
@@ -380,7 +466,17 @@ def lemmas(
 
 
 def schur_sum(A: np.ndarray) -> float:
-    """1 + ‖N‖ + ‖N‖², N the strictly upper part of the Schur form of A."""
+    """Compute 1 + ‖N‖ + ‖N‖², N the strictly upper part of the Schur form of A.
+
+    Parameters
+    ----------
+    A : array (n, n)
+        The matrix.
+
+    Returns
+    -------
+    float
+    """
     T, _ = scipy.linalg.schur(A, output="complex")
     size = np.linalg.norm(np.triu(T, 1), 2)
     return float(1.0 + size + size**2)
@@ -416,10 +512,33 @@ def largest_step(
     simulate: bool = True,
     seed: int = 1,
 ) -> LargestStep:
-    """The largest stable step of StochasticAlpha(rho), or of another α method, beside the paper's inequality.
+    """Compute the largest stable step of StochasticAlpha(rho), or another α method, and that of the paper's inequality.
 
-    eta and chi are numbers, or one per channel. Steps from 1e-3/ω to 1e3/ω are tried, 12 per decade (4 where the
-    exponent is simulated), and the ends are bisected.
+    Steps from 1e-3/ω to 1e3/ω are tried, 12 per decade (4 where the exponent is simulated), and the ends are bisected.
+
+    Parameters
+    ----------
+    omega : float
+        The frequency ω, > 0.
+    eta, chi : float or array
+        The noise of the velocity and of the position: numbers, or one per channel.
+    rho : float
+        The spectral radius at infinity.
+    method : GeneralisedAlpha or str, optional
+        The method; by default StochasticAlpha(rho).
+    simulate : bool
+        Whether the Lyapunov exponent, which decides almost sure stability, is simulated.
+    seed : int
+        The seed of that simulation.
+
+    Returns
+    -------
+    LargestStep
+
+    Raises
+    ------
+    ValueError
+        If `omega` is not above 0.
     """
     if not (math.isfinite(omega) and omega > 0):
         raise ValueError(f"omega: expected a frequency > 0, in units of which steps are long or short, got {omega!r}")

@@ -28,20 +28,32 @@ RTOL = 1e-11
 
 @checks_arguments
 def small_noise(problem: Problem, t: ArrayLike, rtol: float = RTOL) -> Moments:
-    """Mean (times, n) and covariance (times, n, n) at the times t, to leading order in the noise.
+    """Compute mean and covariance at the times t, to leading order in the noise.
 
     The mean is the path without noise, x' = f(t, x), and the covariance solves P' = A P + P A' + g g' along it with
-    A = ∂f/∂x: what a circuit simulator calls transient noise. An SDAE is taken in its state-space form. Exact for
-    linear drifts with additive noise; else the relative error is of the size of the noise.
+    A = ∂f/∂x: circuit simulators call this transient noise. An SDAE is taken in its state-space form. Exact for
+    linear drifts with additive noise; otherwise the relative error is of the size of the noise.
 
     Parameters
     ----------
-    problem
+    problem : Problem
         An SDE, or one that lowers to it.
-    t
+    t : array (times,)
         Increasing times, the first being that of the start.
-    rtol
+    rtol : float
         The relative error of the integration in time.
+
+    Returns
+    -------
+    Moments
+        Mean (times, n) and covariance (times, n, n).
+
+    Raises
+    ------
+    ValueError
+        If the times do not increase.
+    RuntimeError
+        If the path without noise cannot be followed to the end.
     """
     times = np.atleast_1d(np.asarray(t, float))
     if len(times) < 1 or np.any(np.diff(times) <= 0.0) or not np.isfinite(times).all():
@@ -103,26 +115,33 @@ def delivered_small_noise(
 def delivered_small_noise(
     problem: Problem, method: Method | str, t: tuple[float, float], steps: int | Sequence[int]
 ) -> Moments | list[Moments]:
-    """Mean and covariance of small noise as a method delivers them with equal steps; `small_noise` has the exact ones.
+    """Compute mean and covariance of small noise as a method delivers them with equal steps; see `small_noise`.
 
     The mean path is stepped without noise, x' = Φ(x, 0), and the covariance with the derivatives of the step along it,
     P' = Φ_x P Φ_x' + Φ_ξ Φ_ξ', ξ all normals of a step.
 
     Parameters
     ----------
-    problem
+    problem : Problem
         A problem that the method takes.
-    method
+    method : Method or str
         A one-step method with normal increments whose state is that of the problem, or its name.
-    t
+    t : (start, end)
         The interval.
-    steps
+    steps : int or sequence of int
         The number of steps, or several such numbers.
 
     Returns
     -------
     Moments
         Mean (steps + 1, n) and covariance (steps + 1, n, n); for several numbers of steps a list of these.
+
+    Raises
+    ------
+    ValueError
+        If `steps` or `t` is impossible.
+    RuntimeError
+        If the method fails along the path without noise.
     """
     method, counts = stepping(method), np.atleast_1d(np.asarray(steps))
     if counts.ndim != 1 or not len(counts) or counts.dtype.kind not in "iu" or counts.min() < 1:

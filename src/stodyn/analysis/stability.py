@@ -31,16 +31,16 @@ ROUNDING = 1e-11
 
 
 def mean_square(method: Method | str, h: ArrayLike, k: ArrayLike) -> np.ndarray:
-    """R̂(h, k) = E|R|² where y' = R y is a step of the method on dy = λ y dt + μ y dW (Ito), h = λ Δt, k = μ √Δt.
+    """Compute R̂(h, k) = E|R|² of a step y' = R y on dy = λ y dt + μ y dW (Ito), h = λ Δt, k = μ √Δt.
 
-    It is the shipped step, taken at the Gauss-Hermite nodes of its noise: exact for steps that are polynomials in it.
-    The method is stable in mean square where R̂ < 1, the equation where 2 Re h + |k|² < 0.
+    It is the method's own step, taken at the Gauss-Hermite nodes of its noise: exact for steps that are polynomials in
+    it. The method is stable in mean square where R̂ < 1, the equation where 2 Re h + |k|² < 0.
 
     Parameters
     ----------
-    method
+    method : Method or str
         A one-step method, or its name.
-    h, k
+    h, k : arrays
         Real or complex, of shapes that broadcast; complex ones are run as 2 x 2 real systems. h is not the step but
         λ times it.
 
@@ -61,10 +61,30 @@ def mean_square(method: Method | str, h: ArrayLike, k: ArrayLike) -> np.ndarray:
 
 
 def largest_noise(method: Method | str, h: float, sign: int = 1, most: float = 1e4) -> float:
-    """The largest k² up to which the method is stable at h < 0, going up from k = 0 with k of the given sign.
+    """Compute the largest k² up to which a method is stable at h < 0, going up from k = 0.
 
-    For the equation it is -2h. 0 where the method is unstable without noise, inf where it is stable up to `most`.
-    Some methods (RK1W1, RK1W5) are not even in k: ask for both signs.
+    For the equation it is -2h. Some methods (RK1W1, RK1W5) are not even in k: ask for both signs.
+
+    Parameters
+    ----------
+    method : Method or str
+        A one-step method, or its name.
+    h : float
+        λ Δt, below 0.
+    sign : 1 or -1
+        The sign of k.
+    most : float
+        The largest k² that is tried.
+
+    Returns
+    -------
+    float
+        0 where the method is unstable without noise, inf where it is stable up to `most`.
+
+    Raises
+    ------
+    ValueError
+        If `h` is not a real number.
     """
     _check_sign(sign)
     if np.ndim(h) or np.iscomplexobj(h):
@@ -85,7 +105,26 @@ def largest_noise(method: Method | str, h: float, sign: int = 1, most: float = 1
 
 
 def region(method: Method | str, h: ArrayLike, k_squared: ArrayLike, sign: int = 1) -> np.ndarray:
-    """R̂ over the plane (h, k²), shape (len(k_squared), len(h)), for plot.region: stable where it is below 1."""
+    """Compute R̂ over the plane (h, k²), for plot.region: the method is stable where it is below 1.
+
+    Parameters
+    ----------
+    method : Method or str
+        A one-step method, or its name.
+    h, k_squared : arrays
+        The grid; real, k_squared >= 0.
+    sign : 1 or -1
+        The sign of k.
+
+    Returns
+    -------
+    array (len(k_squared), len(h))
+
+    Raises
+    ------
+    ValueError
+        If `h` is not real, or `k_squared` is negative somewhere.
+    """
     _check_sign(sign)
     real, squares = _numbers("h", h), _numbers("k_squared", k_squared)
     if np.iscomplexobj(real):
@@ -141,7 +180,7 @@ class Verdict(NamedTuple):
 
 
 def a_stability(method: Method | str | StiffTable, complex_arguments: bool = False) -> Verdict:
-    """Whether a method is stable in mean square wherever the equation is, for real λ and μ or for complex ones.
+    """Decide whether a method is stable in mean square wherever the equation is, for real λ and μ or for complex ones.
 
     For a method with a StiffTable the answer is computed in exact arithmetic (analysis.stability_function): "no" where
     R̂ grows along the boundary k² = -2h near 0 (origin), has a pole where the equation is stable (poles), or exceeds 1
@@ -150,6 +189,22 @@ def a_stability(method: Method | str | StiffTable, complex_arguments: bool = Fal
     of R. Other tables and methods are tried at points, -Re h from 1e-3 to 1000, k² up to the equation's own limit
     -2 Re h with both signs of k, with complex arguments also over phases of h and k; where none fails they are
     undecided.
+
+    Parameters
+    ----------
+    method : Method, str or StiffTable
+        A one-step method, its name, or a table.
+    complex_arguments : bool
+        Whether λ and μ may be complex.
+
+    Returns
+    -------
+    Verdict
+
+    Raises
+    ------
+    TypeError
+        If `complex_arguments` is not a truth value.
     """
     if not isinstance(complex_arguments, bool):
         raise TypeError(f"complex_arguments: expected True or False, got {complex_arguments!r}")
@@ -183,10 +238,24 @@ def a_stability(method: Method | str | StiffTable, complex_arguments: bool = Fal
 
 
 def origin(method: Method | str | StiffTable) -> Number:
-    """κ = lim (R̂ - 1)/h² for h -> 0 on the equation's boundary k² = -2h, exactly; unstable at small steps where κ > 0.
+    """Compute κ = lim (R̂ - 1)/h² for h -> 0 on the equation's boundary k² = -2h, exactly.
 
-    For tables of strong order 1 it is 3 + 2q - 4p + 8r - 4m₁ + 8m₂ with q = α A e, p = α B1 e + β1 A e and the
-    coefficients r of k³ in E ξR, m₁ of hk² and m₂ of k⁴ in E R.
+    The method is unstable at small steps where κ > 0. For tables of strong order 1 it is 3 + 2q - 4p + 8r - 4m₁ + 8m₂
+    with q = α A e, p = α B1 e + β1 A e and the coefficients r of k³ in E ξR, m₁ of hk² and m₂ of k⁴ in E R.
+
+    Parameters
+    ----------
+    method
+        As in `a_stability`.
+
+    Returns
+    -------
+    Fraction or surd
+
+    Raises
+    ------
+    ValueError
+        If R̂ - 1 begins with a lower power, so that there is no κ.
     """
     origin_of_method = _required_function(method).origin()
     lower = [n for n in origin_of_method if n < 4]
@@ -196,8 +265,22 @@ def origin(method: Method | str | StiffTable) -> Number:
 
 
 def boundary_polynomial(method: Method | str | StiffTable) -> Polynomial:
-    """F(x, Y) = |D|² (1 - R̂) on the boundary |k|² = 2x, h = -x ± i√Y, exactly; ValueError naming the term of R that is
-    not of the normal form of analysis.stability_function."""
+    """Compute F(x, Y) = |D|² (1 - R̂) on the boundary |k|² = 2x, h = -x ± i√Y, exactly.
+
+    Parameters
+    ----------
+    method
+        As in `a_stability`.
+
+    Returns
+    -------
+    Polynomial
+
+    Raises
+    ------
+    ValueError
+        If a term of R, which the error names, is not of the normal form of analysis.stability_function.
+    """
     return _required_function(method).boundary_polynomial
 
 
@@ -287,10 +370,30 @@ def _required_function(method: Method | str | StiffTable) -> StabilityFunction:
 
 
 def closed_form(table: StiffTable, h: ArrayLike, k: ArrayLike, printed: bool = False) -> np.ndarray:
-    """R̂ of a table of three stages by the formulas (7.1)-(7.7) of Küpper, Kværnø & Rößler, for real or complex h, k.
+    """Compute R̂ of a table of three stages by the formulas (7.1)-(7.7) of Küpper, Kværnø & Rößler.
 
-    In (7.2), after A22 h, the paper prints B32 of B2 where B31 belongs; printed=True keeps that. For complex arguments
-    squares are read as squared moduli, and products as real parts of one times the conjugate of the other.
+    In (7.2), after A22 h, the paper prints B32 of B2 where B31 belongs. For complex arguments squares are read as
+    squared moduli, and products as real parts of one times the conjugate of the other.
+
+    Parameters
+    ----------
+    table : StiffTable
+        A table of three stages.
+    h, k : arrays
+        Real or complex.
+    printed : bool
+        Whether to use (7.2) as it is printed.
+
+    Returns
+    -------
+    array
+
+    Raises
+    ------
+    TypeError
+        If `table` is not a StiffTable.
+    ValueError
+        If it does not have three stages.
     """
     if not isinstance(table, StiffTable):
         raise TypeError(f"table: expected a StiffTable, such as sd.method('RK1W2').table, got {table!r}")

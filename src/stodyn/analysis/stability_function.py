@@ -164,7 +164,17 @@ class StabilityFunction:
 
 @functools.lru_cache(maxsize=256)
 def stability_function(table: StiffTable) -> StabilityFunction:
-    """R of a table, exactly."""
+    """Compute R of a table, exactly.
+
+    Parameters
+    ----------
+    table : StiffTable
+        The table.
+
+    Returns
+    -------
+    StabilityFunction
+    """
     A, B1 = (*table.A, table.α), (*table.B1, table.β1)
     B2, B3 = (*table.B2, table.β2), (*table.B3, table.β3)
     square = (_XI * _XI - 1) * Fraction(1, 2)

@@ -249,7 +249,7 @@ def _units(A: np.ndarray) -> np.ndarray:
 
 
 def reduction_error(whole: Any, reduced: Any, rows: str = "drifts", static: bool = False) -> np.ndarray:
-    """The relative errors of stationary variances of responses by modal reduction, exact: reduced/whole - 1.
+    """Compute the relative errors of stationary variances of responses by modal reduction, exactly: reduced/whole - 1.
 
     Parameters
     ----------
@@ -263,6 +263,11 @@ def reduction_error(whole: Any, reduced: Any, rows: str = "drifts", static: bool
     Returns
     -------
     array, one for each response
+
+    Raises
+    ------
+    TypeError
+        If `reduced` was not made with modes=r.
     """
     if _linear(reduced).reduction is None:
         raise TypeError("reduced: expected a structure made with modes=r")
@@ -334,10 +339,10 @@ class Peaks:
 
 @checks_arguments
 def peaks(problem: Any, row: ArrayLike, duration: float) -> Peaks:
-    """The law of the largest |q| of a response q = row · (x, v[, s]) over a time, from the stationary start on.
+    """Return the law of the largest |q| of a response q = row · (x, v[, s]) over a time, from the stationary start on.
 
     Vanmarcke's formula (J. Appl. Mech. 42, 1975) is an approximation, good to some per cent of the mean for structures:
-    put it beside a sampled `Passage`, not in its place.
+    use it beside a sampled `Passage`, not instead of one.
 
     Parameters
     ----------
@@ -346,11 +351,16 @@ def peaks(problem: Any, row: ArrayLike, duration: float) -> Peaks:
     row : array
         c, as the rows of `responses`.
     duration : float
-        T.
+        T, > 0.
 
     Returns
     -------
     Peaks
+
+    Raises
+    ------
+    ValueError
+        If `row` does not fit the state, or `duration` is not above 0.
     """
     if not (math.isfinite(duration) and duration > 0):
         raise ValueError(f"duration: expected a time > 0, got {duration!r}")
@@ -391,7 +401,7 @@ def _moments(A: np.ndarray, B: np.ndarray, P: np.ndarray, c: np.ndarray) -> tupl
 def response_spectrum(
     ground: Coloured, periods: ArrayLike, damping: float = 0.05, duration: float = 10.0, kind: str = "acceleration"
 ) -> np.ndarray:
-    """The expected peak response of single oscillators on ground of a given spectrum, over their periods.
+    """Compute the expected peak response of single oscillators on ground with a known spectrum, over their periods.
 
     x'' + 2 ζ ω x' + ω² x = -a_g: σ exact by Lyapunov's equation, the peak factor over `duration` by Vanmarcke.
 
@@ -411,6 +421,11 @@ def response_spectrum(
     Returns
     -------
     array like periods
+
+    Raises
+    ------
+    ValueError
+        If an argument is not above 0, `kind` is unknown, or the ground has several outputs.
     """
     powers = {"displacement": 0, "velocity": 1, "acceleration": 2}
     if kind not in powers:
@@ -432,5 +447,15 @@ def response_spectrum(
 
 
 def structure_of_one(omega: float, zeta: float) -> Any:
-    """The oscillator x'' + 2 ζ ω x' + ω² x = 0."""
+    """Make the oscillator x'' + 2 ζ ω x' + ω² x = 0.
+
+    Parameters
+    ----------
+    omega, zeta : float
+        ω and ζ.
+
+    Returns
+    -------
+    Mechanical
+    """
     return Structure.from_matrices([[1.0]], [[2.0 * zeta * omega]], [[omega**2]])

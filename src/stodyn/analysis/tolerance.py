@@ -43,22 +43,23 @@ def split_variance(
     every: Integer | None = None,
     at: float | Reals | None = None,
 ) -> xr.Dataset:
-    """The variance of a problem with noise and random parameters, split, each part with its standard error.
+    """Split the variance of a problem with noise and random parameters, each part with its standard error.
 
     Parameters
     ----------
     problem, method, t, dt, seed, every, at
         As in `simulate` and its statistics.
-    random
-        Name -> distribution, for entries of problem.params (a mapping), or for random values of a circuit. None takes
+    random : mapping, optional
+        Name -> distribution, for entries of problem.params (a mapping), or for random values of a circuit. By default
         every entry that has a distribution in params, or in the netlist.
-    paths, batches
-        How many paths run at each node, in how many independent batches; the standard errors are taken from these.
-    degree, basis
+    paths, batches : int
+        The number of paths at each node, and of the independent batches in which they run; the standard errors are
+        taken from these.
+    degree, basis : int, str
         Of the polynomials of the parameters, as in the expansions.
-    route
+    route : {"quadrature", "smolyak", "collocation"}
         "quadrature" over the tensor Gauss grid of degree + 1 nodes per parameter, "smolyak" of that level, or
-        "collocation" at as many points as the basis has terms; every node sees the same noise.
+        "collocation" at as many points as the basis has terms; every node has the same noise.
 
     Returns
     -------
@@ -67,6 +68,13 @@ def split_variance(
         variance_first (from it alone) and variance_total (with its interactions); each with _stderr, by the jackknife
         over the batches. Squares of sampled coefficients are unbiased: products of different batches. truncation is
         the estimated root mean square that the basis leaves out of E[x | p].
+
+    Raises
+    ------
+    TypeError
+        If the params of the problem are not a mapping.
+    ValueError
+        If nothing is random, a name is unknown, or batches are too small.
     """
     is_circuit = isinstance(problem, Circuit)
     if not is_circuit and not isinstance(problem.params, Mapping):

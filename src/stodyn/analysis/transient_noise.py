@@ -62,8 +62,22 @@ class Density(NamedTuple):
 def probes(circuit: Circuit, asked: Sequence[str] = ()) -> list[str]:
     """Choose the components worth drawing.
 
-    They are those asked for (out, v(out), or several with commas between them); else the output of .noise; else up to
-    four nodes that no source holds, those inside subcircuits last.
+    Parameters
+    ----------
+    circuit : Circuit
+        The circuit.
+    asked : sequence of str
+        The components that the user wants (out, v(out), or several with commas between them). By default the output of
+        .noise; without that, up to four nodes that no source holds, those inside subcircuits last.
+
+    Returns
+    -------
+    list of str
+
+    Raises
+    ------
+    ValueError
+        If there is no such node.
     """
     if asked:
         names = [name.strip().lower() for word in asked for name in word.split(",")]
@@ -80,7 +94,19 @@ def probes(circuit: Circuit, asked: Sequence[str] = ()) -> list[str]:
 
 
 def step_lengths(circuit: Circuit, method: Catalogued) -> np.ndarray:
-    """Return the steps of .tran as `Circuit.time_steps` plans them; equal ones for methods that need them."""
+    """Return the steps of .tran as `Circuit.time_steps` plans them; equal ones for methods that need them.
+
+    Parameters
+    ----------
+    circuit : Circuit
+        The circuit.
+    method : Method
+        The method of the run.
+
+    Returns
+    -------
+    array (steps,)
+    """
     if getattr(method, "starting_steps", 0):
         return np.diff(circuit.times)
     return circuit.time_steps()
@@ -95,9 +121,25 @@ def simulated(
     keep_paths: bool = True,
     dt: np.ndarray | None = None,
 ) -> xarray.Dataset:
-    """Run a circuit over the time of its .tran, random values drawn for each path, and keep moments and some paths.
+    """Run a circuit over the time of its .tran, with random values drawn for each path.
 
-    Statistics look at times of .tran, whatever the steps `dt`; these are planned unless given.
+    Parameters
+    ----------
+    circuit : Circuit
+        The circuit.
+    method : Method or str
+        The method, or its name.
+    paths, seed : int
+        As in `simulate`.
+    keep_paths : bool
+        Whether some paths are stored beside the moments.
+    dt : array, optional
+        The lengths of the steps; by default they are planned. Statistics are observed at times of .tran in any case.
+
+    Returns
+    -------
+    xarray.Dataset
+        Moments and, with `keep_paths`, some paths.
     """
     times, chosen = circuit.times, named(method)
     count = min(SPECTRUM_PATHS, paths, max(8, MOST_KEPT // (len(times) * circuit.n)))
@@ -118,9 +160,22 @@ def _thinned(times: np.ndarray, count: int) -> list[float]:
 def component_noise(
     circuit: Circuit, run: xarray.Dataset, rest: np.ndarray | None, names: Sequence[str]
 ) -> list[ComponentNoise]:
-    """Read mean and deviation of components off a run; what rounding alone makes counts as 0.
+    """Read mean and deviation of components off a run; deviations that are only rounding count as 0.
 
-    `rest` are the deviations of `stationary`, if there are any.
+    Parameters
+    ----------
+    circuit : Circuit
+        The circuit.
+    run : xarray.Dataset
+        A result of `simulated`.
+    rest : array or None
+        The deviations of `stationary`, if there are any.
+    names : sequence of str
+        The names of the components.
+
+    Returns
+    -------
+    list of ComponentNoise
     """
     times, end = run["time"].values, run.isel(time=-1)
     least = 0.0 if rest is None else 1e-12 * float(np.max(rest[: len(circuit.nodes)], initial=0.0))
@@ -152,7 +207,20 @@ def component_noise(
 
 
 def measured(circuit: Circuit, run: xarray.Dataset) -> dict[str, MeasuredOverPaths]:
-    """Evaluate every .measure of the netlist, those of transients over the paths kept."""
+    """Evaluate every .measure of the netlist, those of transients over the stored paths.
+
+    Parameters
+    ----------
+    circuit : Circuit
+        The circuit.
+    run : xarray.Dataset
+        A result of `simulated`.
+
+    Returns
+    -------
+    dict
+        Name -> MeasuredOverPaths.
+    """
     measures = {}
     for analysis in dict.fromkeys(measure.analysis for measure in circuit.network.netlist.measures):
         for name, values in circuit.measured(analysis, run).items():
@@ -164,9 +232,22 @@ def measured(circuit: Circuit, run: xarray.Dataset) -> dict[str, MeasuredOverPat
 
 
 def cautions(circuit: Circuit, run: xarray.Dataset, method: str, lengths: np.ndarray | None = None) -> list[str]:
-    """Say what a designer must know about a run: a step too long for the circuit, transistors with too little noise.
+    """List what a designer must know about a run: a step too long for the circuit, transistors with too little noise.
 
-    `lengths` are the steps of the run, those of .tran unless given.
+    Parameters
+    ----------
+    circuit : Circuit
+        The circuit.
+    run : xarray.Dataset
+        A result of `simulated`.
+    method : str
+        The name of the method.
+    lengths : array, optional
+        The lengths of the steps of the run; by default those of .tran.
+
+    Returns
+    -------
+    list of str
     """
     warnings_in_words = []
     rate, time, step = fastest(circuit, run, np.diff(circuit.times) if lengths is None else lengths)
@@ -195,7 +276,20 @@ def cautions(circuit: Circuit, run: xarray.Dataset, method: str, lengths: np.nda
 
 
 def loudest(circuit: Circuit, node: str) -> Density | None:
-    """Find the small-signal density of a node in the middle of its band, and what makes it; None without noise."""
+    """Find the small-signal density of a node in the middle of its band, and its largest sources.
+
+    Parameters
+    ----------
+    circuit : Circuit
+        The circuit.
+    node : str
+        The name of the node.
+
+    Returns
+    -------
+    Density or None
+        None where there is no noise.
+    """
     low, high = band(circuit)
     spectrum = circuit.small_signal.spectrum(node, [math.sqrt(low * high)])
     whole = float(spectrum.density[0])
@@ -207,7 +301,17 @@ def loudest(circuit: Circuit, node: str) -> Density | None:
 
 
 def stationary(circuit: Circuit) -> tuple[np.ndarray | None, str]:
-    """Return the standard deviations of the small-signal analysis, or why there are none."""
+    """Return the standard deviations of the small-signal analysis, or why there are none.
+
+    Parameters
+    ----------
+    circuit : Circuit
+        The circuit.
+
+    Returns
+    -------
+    deviations, reason : array or None, str
+    """
     if circuit.n > LARGEST:
         return None, f"no small-signal deviations: more than {LARGEST} unknowns"
     try:
@@ -222,9 +326,22 @@ def stationary(circuit: Circuit) -> tuple[np.ndarray | None, str]:
 
 
 def fastest(circuit: Circuit, run: xarray.Dataset, lengths: np.ndarray) -> tuple[float, float, float]:
-    """Return the rate (1/s) that is fastest beside the step taken, when, and that step.
+    """Return the rate (1/s) that is fastest relative to the step there, its time, and that step.
 
     Rates are those of the circuit linearised along its mean waveform.
+
+    Parameters
+    ----------
+    circuit : Circuit
+        The circuit.
+    run : xarray.Dataset
+        A result of `simulated`.
+    lengths : array
+        The lengths of the steps of the run.
+
+    Returns
+    -------
+    rate, time, step : float
     """
     times, means = run["time"].values, run["mean"].values
     places = np.linspace(0, len(times) - 1, int(np.clip(EIGENVALUES / circuit.n**3, 2, len(times)))).astype(int)
@@ -247,7 +364,17 @@ def fastest(circuit: Circuit, run: xarray.Dataset, lengths: np.ndarray) -> tuple
 
 
 def band(circuit: Circuit) -> tuple[float, float]:
-    """Return the frequencies worth drawing: those of .noise, else what the run resolves."""
+    """Return the frequencies worth drawing: those of .noise, else those that the run resolves.
+
+    Parameters
+    ----------
+    circuit : Circuit
+        The circuit.
+
+    Returns
+    -------
+    lowest, highest : float
+    """
     asked = circuit.network.netlist.noise
     if asked is not None:
         return asked.sweep.first, asked.sweep.last
@@ -255,7 +382,19 @@ def band(circuit: Circuit) -> tuple[float, float]:
 
 
 def deviation_spectrum(run: xarray.Dataset, name: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return the one-sided density of the kept paths' deviations from their mean, over the second half of the run."""
+    """Return the one-sided density of the stored paths' deviations from their mean, over the second half of the run.
+
+    Parameters
+    ----------
+    run : xarray.Dataset
+        A result of `simulated`.
+    name : str
+        The name of the component.
+
+    Returns
+    -------
+    frequency, density : arrays
+    """
     paths = run["path"].sel(component=name)
     values, times = paths.values, paths[next(str(d) for d in paths.dims if str(d).startswith("time"))].values
     values = values if values.shape[-1] == len(times) else values.T

@@ -1,4 +1,4 @@
-"""Statistics: what to keep of a run."""
+"""Statistics to collect from a run."""
 
 from stodyn import listing
 

@@ -26,7 +26,7 @@ class Change(Averaged):
     name : str
         The name under which the variables appear in the result.
     every, at : int, sequence of numbers, optional
-        When to look: after every `every` steps, or `at` these times; by default where the run's grid says.
+        When to observe: after every `every` steps, or `at` these times; by default on the run's own grid.
 
     Notes
     -----

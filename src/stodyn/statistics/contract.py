@@ -128,7 +128,7 @@ def is_whole(value: Any) -> bool:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Statistic(ABC):
-    """A frozen record of what to keep of a run.
+    """A frozen record of a statistic to collect from a run.
 
     `every` counts steps and `at` gives times; with neither, the statistic uses the run's own grid.
 
@@ -143,9 +143,9 @@ class Statistic(ABC):
     at: float | Reals | None = None
 
     collected_by_users: ClassVar[bool] = True  # False: runs collect it for themselves
-    own_times: ClassVar[int] = 0  # about how many times it uses where none are given; 0: those of the run
+    own_times: ClassVar[int] = 0  # about how many times it uses without every= and at=; 0: those of the run
     counts_iterations = False  # whether the run must count Newton iterations for it
-    counts_failed = False  # whether paths that failed count, too; what it gathers of them must stay finite
+    counts_failed = False  # whether failed paths count, too; the numbers gathered from them must stay finite
     refuses_stops: ClassVar[str] = ""  # why it cannot be collected in a run that stops paths, in words
 
     def __post_init__(self):

@@ -4,7 +4,7 @@
     TimeAverage(f)    ∫ f dt/T, by the trapezoidal rule (weak order 2);  Integral(f): ∫ f dt
     Maximum(f)        the largest value of f, between the steps too: f is followed as a Brownian bridge of its variance
                       rate (weak order 1), or as a cubic where no noise acts on it (order 1.5);  Minimum(f)
-    Probability(phi)  P(phi > 0) at the end, with the Gaussian law of the last step: smooth in what went before
+    Probability(phi)  P(phi > 0) at the end, with the Gaussian law of the last step: smooth in the path before it
 
 Functions take (t, x[, params]) for one path. A functional gathers numbers step by step, by `move` over a step, or by
 `halved` over a long step whose two half increments are known, so that fine and coarse paths that share their noise
@@ -286,7 +286,7 @@ class Probability(Functional):
     """The probability that a function of the state is positive at the end of the path.
 
     It is Φ(m/s), with the mean m and the variance s² of the linearised function after the last step, given the path
-    before it: smooth in what went before.
+    before it, and so is smooth in that path.
 
     Parameters
     ----------

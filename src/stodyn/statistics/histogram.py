@@ -17,14 +17,14 @@ from stodyn.statistics.contract import Labelled, Statistic, Variable
 @checks_arguments
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Histogram(Statistic):
-    """The density of every component on bins with the given edges.
+    """The density of every component on fixed bins.
 
     Parameters
     ----------
     edges : sequence of numbers
         The edges of the bins, increasing; the same for every component.
     every, at : int, sequence of numbers, optional
-        When to look: after every `every` steps, or `at` these times; by default where the run's grid says.
+        When to observe: after every `every` steps, or `at` these times; by default on the run's own grid.
 
     Notes
     -----

@@ -9,7 +9,7 @@
     hazard       a hazard λ over an interval Δ: from the limits of the probability 1 - exp(-λ Δ) among the paths that
                  enter it
 
-The last four never leave the range of what they estimate. They cover the truth at least as often as they claim for
+The last four never leave the range of possible values. They cover the truth at least as often as they claim for
 normal numbers and for counts; chi-square covers it less often where a few paths of a heavy tail decide a variance.
 """
 
@@ -37,7 +37,7 @@ def attributes(kind: str, paths: Any, width: Any = None) -> dict[str, Any]:
 
 
 def limits(value: Any, stderr: Any, attrs: Mapping[str, Any], confidence: float = 0.95) -> Limits:
-    """The lower and the upper limit of an estimate with the given attributes, in which `paths` stands as numbers."""
+    """The lower and the upper limit of an estimate with these attributes, in which `paths` stands as numbers."""
     value, stderr = np.asarray(value, float), np.asarray(stderr, float)
     paths = np.asarray(attrs["paths"], float)
     paths = paths.reshape(paths.shape + (1,) * (value.ndim - paths.ndim)) if paths.ndim else paths

@@ -20,7 +20,7 @@ class Iterations(Statistic):
     Parameters
     ----------
     every, at : int, sequence of numbers, optional
-        When to look: after every `every` steps, or `at` these times; by default where the run's grid says.
+        When to observe: after every `every` steps, or `at` these times; by default on the run's own grid.
 
     Notes
     -----

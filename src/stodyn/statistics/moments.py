@@ -24,7 +24,7 @@ class Sums(NamedTuple):
     fourth: Any  # (n,)
 
 
-FEW_ENTRIES = 100  # up to which all products are kept, where nothing else is asked for
+FEW_ENTRIES = 100  # up to which all products are stored by default
 WIDE, FEW = 2**16, 6  # lanes of a block on a GPU; components for which sums one by one beat a product of matrices
 
 
@@ -169,10 +169,10 @@ class Moments(Averaged):
     Parameters
     ----------
     covariance : bool, optional
-        Whether the covariance is kept. By default it is kept for at most 100 components; where it is left out, the
+        Whether the covariance is stored. By default it is, for at most 100 components; where it is left out, the
         attributes of `variance` say so.
     every, at : int, sequence of numbers, optional
-        When to look: after every `every` steps, or `at` these times; by default where the run's grid says.
+        When to observe: after every `every` steps, or `at` these times; by default on the run's own grid.
 
     Notes
     -----
@@ -205,7 +205,7 @@ class Moments(Averaged):
     def label(self, result, labels):
         s = summarise(result)
         by_component = ("time", "component")
-        left_out = f"left out of {s.mean.shape[1]} components; Moments(covariance=True) keeps it"
+        left_out = f"left out, as there are {s.mean.shape[1]} components; Moments(covariance=True) stores it"
         note = {} if s.covariance is not None else {"covariance": left_out}
         variables = {
             "mean": Variable(by_component, s.mean, intervals.attributes(intervals.STUDENT, result.weight)),

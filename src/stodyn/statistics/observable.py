@@ -26,14 +26,14 @@ class Observable(Averaged):
     ----------
     function : callable
         function(t, x[, params]), written for one path with jax.numpy. It may take params or not, whether the problem
-        has any or not; x is a vector (n,), also where the problem is scalar.
+        has any or not; x is a vector (n,) even where the problem is scalar.
     name : str, optional
-        The name under which the variables appear in the result: the function's own unless given, "observable" for a
+        The name under which the variables appear in the result; by default the function's own, "observable" for a
         lambda.
     units : str, optional
         The units of the values, for labels.
     every, at : int, sequence of numbers, optional
-        When to look: after every `every` steps, or `at` these times; by default where the run's grid says.
+        When to observe: after every `every` steps, or `at` these times; by default on the run's own grid.
 
     Notes
     -----

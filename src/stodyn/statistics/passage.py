@@ -7,7 +7,7 @@ integral; s falls in a step by the chance of a crossing within it (problems.leve
     density E d/Δ;         hazard ln(S_before/S)/Δ;               errors from sums over paths of s, d, ∫ s and products
     E τ = E min(τ, T) + S(T)/λ, where the hazard λ is constant at the end (λ over the last fifth of the time)
 
-A path that fails keeps its s: what it had reached before counts, and beyond that it never reaches the level.
+A path that fails keeps its s: a level reached before the failure counts, and after it the level is never reached.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from stodyn.statistics.contract import Labelled, Variable
 from stodyn.statistics.moments import Averaged, Summary, summarise
 
 COMPLETE = 1e-3  # survival at the end, up to which a mean is complete
-EARLY, LATE = 0.6, 0.8  # shares of the time at which survival is kept, for the hazard between and after them
+EARLY, LATE = 0.6, 0.8  # shares of the time at which survival is stored, for the hazard between and after them
 FAR = 3.0  # standard deviations of a step; where both ends are farther off, the chance of a crossing is below 2e-8
-FEW_COMPONENTS, FEW_HALVINGS = 8, 12  # components up to which loops serve rare cases; halvings of a root without them
+FEW_COMPONENTS, FEW_HALVINGS = 8, 12  # components up to which rare cases take loops; halvings of a root without them
 FEW = 16  # observation times that are compared one by one
 SURVIVAL, TIME, FALL, FAILED, AT_EARLY, AT_LATE, VALUE = range(7)  # values per path; the last three serve the mean
 
@@ -47,7 +47,7 @@ class Track(NamedTuple):
     survival  the probability s that the level has not been reached
     time      the integral of s up to the time `when`, where the latest such step ended
     last      s at the beginning of the observation interval that holds `when`
-    early, late  s at the two marks near the end; None where no mean is asked for
+    early, late  s at the two marks near the end; None where no mean is wanted
     """
 
     survival: Array
@@ -65,7 +65,7 @@ class Passage(Averaged):
 
     A path may reach the level and come back between two steps. Where noise enters the function, the chance of that is
     taken from the Brownian bridge between its two values, measured in units of noise; where noise enters only its rate
-    (positions), from Hermite's cubic through values and rates; where neither is known, crossings are seen only at the
+    (positions), from Hermite's cubic through values and rates; where neither is known, crossings are detected only at
     grid points, and τ comes out late by O(√h), with a warning. P(τ > t) has weak order 1 with the bridge, 2 for
     additive noise and a method of weak order 2, and ½ on the grid alone. Nothing is drawn. Crossings whose chance in a
     step is below 2e-8 may not be counted; that changes the hazard by at most 2e-8 of itself.
@@ -80,13 +80,13 @@ class Passage(Averaged):
     direction : "up" or "down"
         Whether the level is reached from below (the default) or from above.
     bridge : bool
-        False: crossings are seen only at the times of the steps.
+        False: crossings are detected only at the times of the steps.
     mean : bool
         False: E τ is not estimated, and there is no warning where the run was too short for it.
     name : str
         The name under which the variables appear in the result.
     every, at : int, sequence of numbers, optional
-        When to look: after every `every` steps, or `at` these times; by default where the run's grid says.
+        When to observe: after every `every` steps, or `at` these times; by default on the run's own grid.
 
     Notes
     -----
@@ -308,7 +308,7 @@ class Passage(Averaged):
         }
 
     def _failed(self, summary: Summary, count: float, end: float) -> tuple[Warning, ...]:
-        """The warning that paths call for which failed before they had reached the level."""
+        """The warning about paths that failed before they had reached the level."""
         S, failed = summary.mean[-1, SURVIVAL], summary.mean[-1, FAILED]
         if failed <= 0.0:
             return ()
@@ -408,7 +408,7 @@ Law = Callable[[], tuple[Array, Array]]  # the probability that it was, and that
 
 @dataclasses.dataclass(frozen=True)
 class _SeenAfterStep:
-    """Crossings seen only after the step; they are taken to be in its middle."""
+    """Crossings detected only after the step; they are taken to be in its middle."""
 
     gauge: Gauge
 
@@ -461,8 +461,8 @@ class _Bridged(_SeenAfterStep):
         return ~is_far, law
 
     def _is_far(self, t, h, before, after, params, ends: tuple[Array, Array], reach: Array) -> Array:
-        """Whether both ends are farther than `reach` from each level. This is asked after every step: of a fixed level
-        with one comparison of the value that is nearest to it."""
+        """Whether both ends are farther than `reach` from each level. This is checked after every step: for a fixed
+        level, with one comparison of the value that is nearest to it."""
         gauge, far = self.gauge, jnp.asarray(True)
         values = gauge.value(t, before, params), gauge.value(t + h, after, params)
         reaches = jnp.broadcast_to(reach, ends[0].shape)

@@ -21,9 +21,8 @@ class Paths(Statistic):
     count : int
         How many paths: numbers 0 to count - 1.
     every, at : int, sequence of numbers, optional
-        When to look: after every `every` steps, or `at` these times. Unless one of them is given, every step is kept,
-        or about 1000 of them if the run has more than 2000: a grid fine enough for drawing, whatever the other
-        statistics use.
+        When to observe: after every `every` steps, or `at` these times. With neither, every step is stored, or about
+        1000 of them if the run has more than 2000: a grid fine enough for drawing, whatever the other statistics use.
 
     Notes
     -----

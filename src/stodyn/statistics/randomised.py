@@ -14,7 +14,7 @@ from stodyn.statistics.moments import Averaged, Sums, Valued, merge_sums
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Randomised(Valued):
-    """A statistic of averages, kept for each randomisation by itself: path p belongs to randomisation p % R.
+    """A statistic of averages, stored for each randomisation by itself: path p belongs to randomisation p % R.
 
     The points of a randomisation are not independent of each other, so the scatter of its paths says nothing about
     the error of their mean, but the scatter of the R means does. The variables are those of the statistic `of`, with
@@ -100,7 +100,7 @@ def randomised(statistic: Any) -> Randomised:
     """Return the statistic with its errors taken from randomisations; refuse one that is not made of averages."""
     if not isinstance(statistic, Averaged):
         raise ValueError(
-            f'points: "sobol" serves averages (Moments, Observable, Passage), but {type(statistic).__name__} is not '
+            f'points: "sobol" is for averages (Moments, Observable, Passage), but {type(statistic).__name__} is not '
             'made of them; collect it in a run with points="random"'
         )
     return Randomised(statistic, every=statistic.every, at=statistic.at)

@@ -37,7 +37,7 @@ class Reaction(Averaged):
     time : float
         The length Δ of the windows, over which reactions are averaged.
     every, at : int, sequence of numbers, optional
-        When to look: after every `every` steps, or `at` these times; by default where the run's grid says.
+        When to observe: after every `every` steps, or `at` these times; by default on the run's own grid.
 
     Notes
     -----

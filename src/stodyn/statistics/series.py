@@ -109,7 +109,7 @@ class _Series(Statistic):
         return self.summed(self.estimate(series), level, level + series.mean(axis=(0, 2)))
 
     def summed(self, forms: np.ndarray, level: np.ndarray, mean: np.ndarray) -> Sums:
-        """The sums over paths with these forms (paths, n, entries, forms) about a level, x having the given mean."""
+        """The sums over paths with these forms (paths, n, entries, forms) about a level, x having this mean."""
         about = forms - forms.mean(axis=0)
         products = np.einsum("pnea,pneb->neab", about, about)
         each = forms if len(forms) <= FEW else forms[:0]
@@ -176,9 +176,9 @@ class Spectrum(_Series):
     paths : int
         How many paths, from the first, are averaged over.
     after : float, optional
-        The time from which on a path is used, for example after a transient.
+        The time after which a path is used, for example that of a transient.
     every, at : int, sequence of numbers, optional
-        When to look: after every `every` steps, or `at` these equally spaced times; by default after every step.
+        When to observe: after every `every` steps, or `at` these equally spaced times; by default after every step.
 
     Notes
     -----
@@ -188,7 +188,7 @@ class Spectrum(_Series):
     process.
 
     Variables: spectrum, spectrum_low, spectrum_high (frequency, component), and spectrum_too_low (frequency): whether
-    the mean that was subtracted is more than a twentieth of what is measured. The window smooths over about 2/(segment
+    the subtracted mean is more than a twentieth of the estimate. The window smooths over about 2/(segment
     · spacing) in frequency, and frequencies beyond 1/(2 · spacing) are folded back: both are biases that more paths do
     not cure.
 
@@ -282,10 +282,10 @@ class Autocorrelation(_Series):
     paths : int
         How many paths, from the first, are averaged over.
     after : float, optional
-        The time from which on a path is used, for example after a transient.
+        The time after which a path is used, for example that of a transient.
     every, at : int, sequence of numbers, optional
-        When to look: after every `every` steps, or `at` these equally spaced times; by default where the run's grid
-        says.
+        When to observe: after every `every` steps, or `at` these equally spaced times; by default on the run's own
+        grid.
 
     Notes
     -----

@@ -11,7 +11,7 @@ import numpy as np
 from stodyn.statistics.contract import Labelled, Variable
 from stodyn.statistics.moments import Averaged, Valued
 
-KEPT_STATES = 2**24  # most numbers that are kept of the states of stopped paths
+KEPT_STATES = 2**24  # most numbers that are stored of the states of stopped paths
 
 
 class Stops(NamedTuple):

@@ -14,7 +14,7 @@ from stodyn.statistics.contract import Labelled, Statistic, Variable, is_count
 @checks_arguments
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Surrogate(Statistic):
-    """The expansion of Quadrature, Sampling, Collocation or Galerkin at some times, with what follows from it.
+    """The expansion of Quadrature, Sampling, Collocation or Galerkin at some times, with statistics derived from it.
 
     Parameters
     ----------
@@ -23,7 +23,7 @@ class Surrogate(Statistic):
     density : int
         The number of bins of the densities; 0 for no densities.
     every, at : int, sequence of numbers, optional
-        When to look: after every `every` steps, or `at` these times; by default where the run's grid says.
+        When to observe: after every `every` steps, or `at` these times; by default on the run's own grid.
 
     Notes
     -----
