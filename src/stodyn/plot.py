@@ -58,6 +58,11 @@ def band(run: xarray.Dataset, component: str | None = None, *, ax: Axes | None =
         The Axes drawn on. The dark band around the mean is its error, ±2 standard errors: with many paths it is
         thinner than the line.
 
+    Raises
+    ------
+    ValueError
+        If the run has no moments, or those of a single time.
+
     Examples
     --------
     >>> import stodyn as sd
@@ -127,6 +132,11 @@ def observable(
     -------
     Axes
         The Axes drawn on.
+
+    Raises
+    ------
+    ValueError
+        If the run lacks the Observable, or it is a vector.
     """
     mean, stderr = _variable(run, name), _variable(run, f"{name}_stderr")
     if mean.ndim != 1:
@@ -206,6 +216,11 @@ def phase(run: xarray.Dataset, a: str, b: str, *, ax: Axes | None = None) -> Axe
     -------
     Axes
         The Axes drawn on.
+
+    Raises
+    ------
+    ValueError
+        If the run has neither paths nor moments.
     """
     names = [name for name in ("path", "mean") if name in run.variables]
     if not names:

@@ -76,40 +76,40 @@ def estimate(
 
     Parameters
     ----------
-    problem
+    problem : Problem
         An SDE, a problem that has an SDE with the same law (Hamiltonian, Mechanical, coloured noise), or an SDAE.
         Starts and parameters may be random.
-    f
+    f : function or Functional
         A function (t, x[, params]) of the end state that returns a number or a vector, or one of
         stodyn.statistics.functional: End, TimeAverage, Integral, Maximum, Minimum, Probability.
-    t
-        (start, end).
-    error
+    t : (start, end)
+        The interval.
+    error : float
         The half-width of the interval, for every entry of f; with relative=True as a share of |E f|.
-    seed
+    seed : int
         A whole number; the same seed gives the same result.
-    level
+    level : float
         The confidence level of the interval of each entry by itself.
-    relative
+    relative : bool
         Whether `error` is a share of |E f|.
-    method, steps
+    method, steps : Method or str, and int, optional
         Fix the method, and the number of steps of the coarsest level.
-    points
-        "sobol", "random", or "auto": Sobol points where they pay.
-    control
+    points : {"auto", "sobol", "random"}
+        "auto" takes Sobol points where they pay.
+    control : (c, E c), "linear" or "auto", optional
         (c, E c): a function or functional of the same paths that is correlated with f, and its exact expectation. The
         estimate is then that of f - β (c - E c), with β from a pilot of its own. "linear": f on the problem linearised
         along its own Gaussian law, beside each path; for additive noise, up to four components and End, Integral or
         TimeAverage. "auto": the same where it lowers the variance by a factor of at least 2.5, the cost of the second
         path.
-    most
+    most : float
         The largest number of path-steps.
-    ledger
-        A folder that keeps the blocks of every level, so that a further call continues from them.
+    ledger : str or Path, optional
+        A folder that stores the blocks of every level, so that a further call continues from them.
     place, device
-        Where blocks run, as for stodyn.simulate.
-    progress
-        Whether to show the error as it falls; None: on a terminal or in a notebook.
+        As for stodyn.simulate: where blocks run.
+    progress : bool, optional
+        Whether to show the error as it falls; by default on a terminal or in a notebook.
 
     Returns
     -------

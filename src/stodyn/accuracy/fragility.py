@@ -28,14 +28,14 @@ def fragility(
 
     Parameters
     ----------
-    problem
+    problem : Problem, model or function
         A problem, whose `params` are changed; or a model or a function of the swept name that returns one.
     method
         As in `rare`.
     over : mapping
         One name and its values, as in `sweep`.
     **options
-        Those of `rare`: event, before, dt, seed and others. Every point has the same seed.
+        As in `rare`: event, before, dt, seed and others. Every point has the same seed.
 
     Returns
     -------

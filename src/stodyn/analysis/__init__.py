@@ -1,4 +1,4 @@
-"""Questions about methods and problems."""
+"""Analyses of methods and problems."""
 
 from stodyn import listing
 from stodyn.analysis.periodic import periodic as periodic  # not on demand: their modules have the same names

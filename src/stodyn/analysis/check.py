@@ -1,4 +1,4 @@
-"""One suite that every method must pass, whoever wrote it: what the engine and the claims rely on."""
+"""One suite that every method must pass, whoever wrote it: the properties on which the engine and the claims rely."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Result:
 
 
 class CheckFailed(AssertionError):
-    """What failed some of its suite; `results` holds all of it."""
+    """A method, statistic or problem failed part of its suite; `results` holds all answers."""
 
     def __init__(self, name: str, results: Sequence[Result]):
         failed = [result for result in results if not result.ok]
@@ -146,7 +146,7 @@ def ask(question: str, check: Callable, *subject: Any) -> Result:
         return Result(question, True, check(*subject))
     except AssertionError as fault:
         return Result(question, False, str(fault))
-    except Exception as error:  # whatever a method under test may raise is an answer
+    except Exception as error:  # any error of a method under test is an answer
         return Result(question, False, f"{type(error).__name__}: {error}")
 
 

@@ -1,4 +1,4 @@
-"""One suite that every kind of problem must pass: what methods, statistics and the engine rely on."""
+"""One suite that every kind of problem must pass: the properties on which methods, statistics and the engine rely."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def _start(problem: Any) -> str:
 
 
 def _noise(problem: Any, x: np.ndarray) -> np.ndarray:
-    """What unit increments of the channels do to the components, (n, m)."""
+    """The effect of unit increments of the channels on the components, (n, m)."""
     if not problem.m:
         return np.zeros((problem.n, 0))
     params, units = problem.example_params(), np.eye(problem.m)

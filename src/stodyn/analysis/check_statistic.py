@@ -1,4 +1,4 @@
-"""One suite that every statistic must pass, whoever wrote it: what the engine needs, and what its errors promise."""
+"""One suite that every statistic must pass, whoever wrote it: the needs of the engine, the promises of its errors."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ GRID: dict[str, Any] = dict(t=(0.0, 4.0), dt=0.25)
 FAR = 1e9
 AGREE, MOVED, SINGLE = 1e-9, 1e-5, 1e-3  # relative: between ways to merge, after a move by FAR, in float32
 CONFIDENCE = 0.95
-SKEWED, SETTLED = 0.03, 0.01  # what coverage may lack with 8 and with 1000 paths, because estimates are not normal
+SKEWED, SETTLED = 0.03, 0.01  # the coverage that may be missing with 8 and 1000 paths, as estimates are not normal
 Make = Callable[[float], Statistic]
 
 
@@ -145,7 +145,7 @@ def _float32(make: Make) -> str:
 
 
 def _weights(make: Make) -> str:
-    """Weights 1, 2, 3 against paths that stand there once, twice, three times."""
+    """Weights 1, 2, 3 against paths that occur once, twice, three times."""
     statistic = make(0.0)
     if not isinstance(statistic, Averaged):
         return "not asked: it is not made of averages"

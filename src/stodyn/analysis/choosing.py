@@ -1,8 +1,8 @@
-"""Methods for a problem, ranked by what is wanted of them.
+"""Methods for a problem, ranked for a purpose.
 
 strong  paths close to the true ones: the highest strong order, then the fewest operations
 weak    means, variances, probabilities: the highest weak order, then the fewest operations
-long    long times and stationary statistics: what keeps the structure or is stable, then the highest weak order
+long    long times and stationary statistics: methods that keep the structure or are stable, then the highest weak order
 fast    the fewest operations per step of those that converge
 """
 
@@ -32,7 +32,7 @@ WANTS = {"strong": "close paths", "weak": "statistics", "long": "long times", "f
 EXACT = "exact in law"
 PRESERVED = (EXACT, "invariant measure", "symplectic", "constraints", "A-stable")  # over long times, the best first
 LOOKED_AT = 12  # methods of the best orders whose operations are counted
-SHORT = 0.01  # of the time in which the equations change things: a step for which methods are made ready
+SHORT = 0.01  # of the time scale of the equations: a step for which methods are made ready
 SMALL = 12  # components up to which they are: steps of larger problems take long to trace
 
 
@@ -163,7 +163,7 @@ class _Candidate:
 
     @property
     def preserved(self) -> list[str]:
-        """What it keeps over long times, from PRESERVED."""
+        """The properties that it preserves over long times, from PRESERVED."""
         held = {c.kind for c in self.method.claims if not c.when or any(map(self.noise.implies, c.when))}
         return [kind for kind in PRESERVED if kind in held]
 

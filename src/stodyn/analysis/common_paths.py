@@ -1,4 +1,4 @@
-"""Several methods at several step sizes on the same Brownian paths: drawn fine once, composed to every coarser step."""
+"""Several methods at several step sizes on the same Brownian paths: drawn once, composed to every coarser step."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ CHUNK = 4_000_000  # numbers of fine noise held at once
 
 @dataclasses.dataclass(frozen=True)
 class PathRun:
-    """What is run along each path: a method with steps of factor · h for each factor, or a function of the path.
+    """A run along each path: a method with steps of factor · h for each factor, or a function of the path.
 
     by  a Method, or by(t0, noise) -> x (n,), noise the fine increments of one path with a leading axis of steps; a
         function that reads more than W of them says so in its attribute `needs`, a recipe
@@ -50,7 +50,7 @@ def common_paths(
 ) -> Iterator[tuple[np.ndarray, list[np.ndarray]]]:
     """Block by block W(T) (paths, m), and of each run the states at the end (paths, factors, n), NaN where it failed.
 
-    Every path is drawn at h = (T - t0)/steps with everything that the runs ask for. Noise that does not compose
+    Every path is drawn at h = (T - t0)/steps with everything that the runs need. Noise that does not compose
     (weak draws, samples of stages) is made by its own recipe in every longer step, from the W of that step and other
     normals.
     """
@@ -120,7 +120,7 @@ def _joined(noise: Increment, factor: int, join: Callable) -> Increment:
 
 
 class _Stepper:
-    """A method on a problem along given increments, by the engine's programs."""
+    """A method on a problem along known increments, by the engine's programs."""
 
     def __init__(self, problem: Any, stepped: Any, method: Method, recipe: Recipe):
         """`stepped` is the problem as the method takes it."""
@@ -137,7 +137,7 @@ class _Stepper:
         self.described = dataclasses.replace(spec, traced=traced)
 
     def spec(self, t: float, h: float, steps: int) -> Spec:
-        """What is run with `steps` steps of length h, of which the last state is looked at."""
+        """The run with `steps` steps of length h, of which only the last state is observed."""
         times, lengths = t + h * np.arange(steps + 1), np.full(steps, h)
         return dataclasses.replace(self.described, times=times, lengths=lengths, saves=(np.array([steps]),))
 
@@ -164,7 +164,7 @@ class _Stepper:
 
 @dataclasses.dataclass(frozen=True)
 class _AsGiven(Recipe):
-    """The numbers of an increment themselves, W, Z, ..., in place of normals that it would be made of."""
+    """The numbers of an increment themselves, W, Z, ..., in place of the normals that make it."""
 
     recipe: Recipe
 
@@ -215,10 +215,10 @@ class _Along(Method):
 
 
 def shared_recipe(recipes: Sequence[Recipe], m: int) -> Recipe:
-    """The cheapest recipe that composes and holds everything that the given ones hold, of those that compose.
+    """The cheapest recipe that composes and holds everything that these recipes hold, of those that compose.
 
-    The coarse increments are made of many fine ones, so the coarsest approximation of the areas will do: what it leaves
-    out is left out of the path that every method sees.
+    The coarse increments are made of many fine ones, so the coarsest approximation of the areas will do: the part that
+    it omits is missing from the path of every method alike.
     """
     wanted = set().union(*(_held(recipe, m) for recipe in recipes if composes(recipe, m)))
     known = (wiener.W, wiener.WZ, iterated.SineSeries(1), iterated.MrongowiusRoessler(1), iterated.Substeps(1),
@@ -244,7 +244,7 @@ def follows_path(recipe: Recipe, m: int) -> bool:
 
 @functools.lru_cache(maxsize=256)
 def example(recipe: Recipe, m: int) -> Increment:
-    """The shapes of what a recipe makes."""
+    """The shapes of the increments that a recipe makes."""
     normals = {name: jax.ShapeDtypeStruct((count,), np.float32) for name, count in recipe.normals(m).items()}
     return jax.eval_shape(lambda h, normals: recipe.increment(h, normals, m), 1.0, normals)
 

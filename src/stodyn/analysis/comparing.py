@@ -35,7 +35,7 @@ from stodyn.statistics.moments import Moments
 
 REFINE = 4  # how many times finer than the finest step the reference is
 TIMED = 200_000  # path-steps that are timed
-ALONE = 2  # an error is told apart from the reference's own where it is this many times as large
+ALONE = 2  # an error is distinguished from the reference's own where it is this many times as large
 
 
 @checks_arguments

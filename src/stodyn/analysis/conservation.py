@@ -1,4 +1,4 @@
-"""What a step keeps: symplectic form, phase-space volume, momentum maps, energy; measured on the shipped step."""
+"""Quantities that a step preserves, measured on the step: symplectic form, phase-space volume, momentum maps, energy."""
 
 from __future__ import annotations
 
@@ -267,7 +267,7 @@ def _drivers(noise: Increment) -> list[float]:
 
 
 class Verdict(NamedTuple):
-    """What one method keeps, as the defects that were measured; None where the method does not take the problem.
+    """The measured defects of one method; None where the method does not take the problem.
 
     symplectic  max |Jᵀ Ω J - Ω| without forces (nonseparable where the method takes it)
     qs1         the same on the Langevin system without friction
@@ -386,7 +386,7 @@ def verdicts(dt: float = 0.1, names: Sequence[str] | None = None) -> dict[str, V
 
 
 class MomentumBalance(NamedTuple):
-    """J_ξ after every step (steps + 1,), and what the discrete forces gave to it in each (steps,), where known."""
+    """J_ξ after every step (steps + 1,), and the impulses of the discrete forces in each (steps,), where known."""
 
     momentum: np.ndarray
     impulses: np.ndarray | None
@@ -398,7 +398,7 @@ class MomentumBalance(NamedTuple):
 
     @property
     def defect(self) -> float:
-        """max |J_(k+1) - J_k - what the forces gave|: the discrete Noether balance (3.14)."""
+        """max |J_(k+1) - J_k - impulse of the forces|: the discrete Noether balance (3.14)."""
         if self.impulses is None:
             raise ValueError("impulses: the method has no discrete forces; only those of methods.variational do")
         return float(np.abs(np.diff(self.momentum) - self.impulses).max())

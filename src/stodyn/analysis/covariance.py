@@ -42,8 +42,8 @@ from stodyn.problems.contract import expect_problem
 from stodyn.problems.linear import GaussianStart, intensity
 from stodyn.problems.sde import SDE
 
-REACH = (1e-3, 1e3)  # steps looked at for the stability limit, times the largest |eigenvalue| of A
-TINY = 1e-6  # a step at which only what noise drives directly is seen
+REACH = (1e-3, 1e3)  # steps tried for the stability limit, times the largest |eigenvalue| of A
+TINY = 1e-6  # a step at which only components that noise drives directly are affected
 FEW = 5  # nodes per normal for means at small steps: they are right to h⁴
 
 
@@ -74,7 +74,7 @@ def gamma(integrator: Integrator, driven: ArrayLike = 1.0) -> float:
     """
     B = np.asarray(driven, float)
     B = B.reshape(1, 1) if B.ndim == 0 else B
-    h = 1.0 if len(B) == 1 else TINY  # what noise adds to components beside those that it drives vanishes with h
+    h = 1.0 if len(B) == 1 else TINY  # the noise of components that it does not drive directly vanishes with h
     weights = float(np.sum(system_step(unscaled(integrator), np.zeros((len(B), len(B))), B, h).total ** 2)) / h
     if not weights:
         raise ValueError(f"{resolved(integrator).name}: its samples leave no trace in x; pass them to f(x, t, w)")
@@ -114,7 +114,7 @@ def _mean_of_method(method: Method) -> Callable[[float], np.ndarray]:
         lowered = problem.lower(method.accepts)
         if lowered is None:
             kind = method.accepts.__name__
-            raise TypeError(f"integrator: {method.name} steps {kind} problems alone, and κ is asked of dx = x dW")
+            raise TypeError(f"integrator: {method.name} steps only {kind} problems, but κ is that of dx = x dW")
         problem = lowered[0]
     one, rules = OneStep(problem, method, convert=False), axes(method.needs, 1, FEW)
 
@@ -174,8 +174,8 @@ def require_consistent(box: BlackBox, A: np.ndarray, B: np.ndarray) -> None:
     step = system_step(box, A, B, h)
     if np.abs(step.c).max() > 1e-2 * h:
         raise ValueError(
-            f"{box.name}: takes x = 0 of x' = A x to {_in_a_line(step.R @ step.c)}; expected 0. It adds something of "
-            "its own, which does not belong to the equation"
+            f"{box.name}: takes x = 0 of x' = A x to {_in_a_line(step.R @ step.c)}; expected 0. It adds a term "
+            "that does not belong to the equation"
         )
     rates = (principal(step.M, len(A))[0] - 1.0) / h
     wanted = np.linalg.eigvals(A)
@@ -735,7 +735,7 @@ def probe(
 
 
 class Advice(NamedTuple):
-    """One line of `advise`: an integrator, the percent by which each variance is wrong, and what there is to say."""
+    """One line of `advise`: an integrator, the percent by which each variance is wrong, and a remark."""
 
     name: str
     method: Any  # for `simulate`; None for solvers of other libraries and for a step of the user's own
@@ -888,7 +888,7 @@ def _require_stable(integrator: Integrator, A: np.ndarray, B: np.ndarray, dt: fl
 
 
 def _initial(problem: Any, mean: ArrayLike | None, covariance: ArrayLike | None) -> tuple[np.ndarray, np.ndarray]:
-    """The mean and covariance at the start: as given, else the problem's own."""
+    """The mean and covariance at the start: the user's, or else the problem's own."""
     n, start = problem.n, problem.start
     if isinstance(start, GaussianStart):
         known = start.mean, start.covariance

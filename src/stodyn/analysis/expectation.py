@@ -1,4 +1,4 @@
-"""What a method expects, without sampling: by the moments of linear steps, and by every outcome of weak draws."""
+"""Expectations of a method, without sampling: by the moments of linear steps, and by every outcome of weak draws."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def linear_moments(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
     """E x_i and E x_i x_j, i <= j, at the end: of the method (points, ...), of the equation, and the former's error.
 
-    None where they cannot be had: the problem is not linear or has random parameters, or the noise of a step has too
-    many normals for a quadrature of three nodes each.
+    None where they cannot be computed: the problem is not linear or has random parameters, or the noise of a step has
+    too many normals for a quadrature of three nodes each.
     """
     nodes, n = quadrature_nodes(method, problem.m), problem.n
     if problem.differs_from_path_to_path:

@@ -109,7 +109,7 @@ class BlackBox:
     defect: float = dataclasses.field(default=AFFINE, init=False, repr=False)  # that its rounding may leave, relative
 
     def once(self, derivative: Callable, s: np.ndarray, h: float, samples: np.ndarray | None) -> tuple[np.ndarray, int]:
-        """The step from s at time 0 with the given samples (k, m), and how many it drew; None: zeros of any number."""
+        """The step from s at time 0 with these samples (k, m), and how many it drew; None: zeros of any number."""
         draws = 0
 
         def noise() -> np.ndarray:
@@ -151,7 +151,7 @@ class BlackBox:
         return after, draws
 
 
-Integrator = Method | BlackBox | str | Callable  # what may be asked about; `resolved` makes one of the first two of it
+Integrator = Method | BlackBox | str | Callable  # as users pass it; `resolved` makes one of the first two of it
 
 
 def resolved(integrator: Integrator) -> Method | BlackBox:
@@ -256,7 +256,7 @@ def beginning(one: OneStep, t: float) -> tuple[np.ndarray, np.ndarray]:
 def _read_off(
     evaluate: Callable, size: int, normals: int, name: str, allowed: float = AFFINE
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """M, c and G of evaluate(s, ξ) = M s + c + G ξ, given for many points at once, from unit vectors."""
+    """M, c and G of evaluate(s, ξ) = M s + c + G ξ, which takes many points at once, from unit vectors."""
     points = probing_states(size + normals)
     values = evaluate(points[:, :size], points[:, size:])
     if not np.isfinite(values).all():
@@ -276,7 +276,7 @@ def _read_off(
 
 @functools.lru_cache(maxsize=64)
 def _held(method: Method, n: int, m: int) -> OneStep:
-    """The step of a method on dx = A x dt + B dW with the matrices as parameters: one trace serves all of a size."""
+    """The step of a method on dx = A x dt + B dW with the matrices as parameters: one trace for all of a size."""
     system = SDE(lambda t, x, p: p["A"] @ x, lambda t, x, p: p["B"] + jnp.zeros((n, m)), np.zeros(n),
                  params={"A": np.zeros((n, n)), "B": np.ones((n, m))}, structure="additive")  # fmt: skip
     return OneStep(system, method, often=False)

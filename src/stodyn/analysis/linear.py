@@ -33,7 +33,7 @@ from stodyn.problems.structure import is_autonomous
 NODES = 12  # per normal: exact for polynomials of degree 23 in it
 MOST_NODES = 2_000_000
 CHUNK = 4096  # nodes evaluated at a time
-LEAST_STEPS = 100  # steps at the least over an interval in which coefficients change: a pulse is seen
+LEAST_STEPS = 100  # at least this many steps over an interval in which coefficients change, so that no pulse is missed
 
 
 class Moments(NamedTuple):
@@ -115,7 +115,7 @@ class StepMap:
         return self._shown_moments(means, covariances)
 
     def stationary(self) -> Moments:
-        """The mean and covariance that a step leaves as they are."""
+        """The mean and covariance that a step does not change."""
         self._require_autonomous("stationary")
         N = len(self.first)
         if not self.is_mean_square_stable:

@@ -1,4 +1,4 @@
-"""What a netlist asks for beside its transient: .op, .ac, .noise, and each of them at every value of .step."""
+"""The analyses of a netlist other than its transient: .op, .ac, .noise, and each of them at every value of .step."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Answers(NamedTuple):
 
 
 def answers(circuit: Circuit, nodes: Sequence[str]) -> Answers:
-    """Compute what a netlist asks for at its operating point.
+    """Compute the analyses of a netlist at its operating point.
 
     Parameters
     ----------

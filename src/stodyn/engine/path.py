@@ -20,7 +20,7 @@ from stodyn.noise.source import differs
 
 @checks_arguments
 def draw_increments(key: Array, recipe: Recipe, channels: int, dt: Array) -> Increment:
-    """The increments of one path, with a leading axis of steps.
+    """Draw the increments of one path, with a leading axis of steps.
 
     Parameters
     ----------
@@ -37,6 +37,11 @@ def draw_increments(key: Array, recipe: Recipe, channels: int, dt: Array) -> Inc
     -------
     Increment
         For `noise` of `path`.
+
+    Raises
+    ------
+    ValueError
+        If `channels` or `dt` is impossible.
 
     Examples
     --------
@@ -63,7 +68,7 @@ def draw_increments(key: Array, recipe: Recipe, channels: int, dt: Array) -> Inc
 
 @checks_arguments
 def increments(recipe: Recipe, channels: int, dt: Array, normals: Mapping[str, Array]) -> Increment:
-    """The increments that a recipe makes from given normals, with a leading axis of steps.
+    """Make the increments of a recipe from normals, with a leading axis of steps.
 
     Parameters
     ----------
@@ -90,7 +95,7 @@ def _expect_recipe(recipe: Any) -> None:
 def path(
     problem: Any, method: Method | str, t: float, noise: Increment, *, start: Any = None, params: Any = None
 ) -> tuple[Array, Array]:
-    """One path with given noise, in pure JAX.
+    """Compute one path with known noise, in pure JAX.
 
     It can be differentiated with respect to start, params and noise, and through any function of them that made the
     problem. It is computed in JAX's default precision, float32, unless the caller works under jax.enable_x64(True).
@@ -114,6 +119,11 @@ def path(
         The components at the beginning and after every step.
     ok : array (steps,)
         Whether each step succeeded.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the method makes no steps or does not take the problem, or a start or params of one path are missing.
 
     Examples
     --------

@@ -45,13 +45,23 @@ def prepare(
 ) -> Ready:
     """Check, trace and compile a run once: ready(seed=2) then takes about the time of its steps.
 
-    The arguments are those of simulate. The problem's functions are traced now and not again, so values that they read
-    from outside stay as they are now. Expansions make no paths and cannot be prepared.
+    The problem's functions are traced now and not again, so values that they read from outside stay as they are now.
+    Expansions make no paths and cannot be prepared.
+
+    Parameters
+    ----------
+    problem, method, t, dt, paths, collect, on_failure, dtype, device, executor, block, threads, place, stop
+        As in `simulate`.
 
     Returns
     -------
     Ready
-        Called with a seed and, if wanted, other params or another start, it returns what simulate would.
+        Called with a seed and, if wanted, other params or another start, it returns the Dataset of `simulate`.
+
+    Raises
+    ------
+    ValueError
+        If the method makes no paths.
 
     Examples
     --------

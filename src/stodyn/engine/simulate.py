@@ -425,11 +425,11 @@ def _expand(problem, method: Expansion, times, paths, seed, collect, began: floa
 def replay(
     problem, method: Catalogued | str | None, run: xr.Dataset, path: Integer, *, stop: Stop | None = None
 ) -> xr.Dataset:
-    """Run one path of an earlier run again, and keep it at every step.
+    """Run one path of an earlier run again, and store it at every step.
 
     Parameters
     ----------
-    problem, method
+    problem, method : Problem, and Method or str
         Those that the run was made with.
     run : xarray.Dataset
         The result of simulate.
@@ -441,8 +441,13 @@ def replay(
     Returns
     -------
     xarray.Dataset
-        path (time, component): the bits that the run saw. A run on a GPU is repeated by the processor, bit for bit
-        where it ran as a kernel.
+        path (time, component), with the same bits as in the run. A run on a GPU is repeated by the processor, bit for
+        bit where it ran as a kernel.
+
+    Raises
+    ------
+    ValueError
+        If the run was made with another problem, method or stop, or has no such path.
     """
     record = results.provenance(run)
     if "paths" not in record:

@@ -74,8 +74,7 @@ def sweep(
 ) -> xr.Dataset:
     """Run a problem at every point of a grid of parameters and return one Dataset with a dimension for each of them.
 
-    Arguments that are not listed here are those of `simulate`. Expansions in random parameters have no paths here
-    either. A block of a ledger holds all points.
+    Expansions in random parameters have no paths here either. A block of a ledger holds all points.
 
     Parameters
     ----------
@@ -89,16 +88,25 @@ def sweep(
         Whether all points have the same Brownian paths, starts and random parameters (common random numbers), which
         makes differences between points far more exact than the points themselves. Otherwise each has its own.
     differences : bool
-        Whether to keep the numbers that stodyn.difference needs: for Moments and Observables the covariance, from
+        Whether to store the numbers that stodyn.difference needs: for Moments and Observables the covariance, from
         point to point, of the errors of mean and variance, as NAME_error_covariance_DIMENSION. It is taken over pairs
         of single paths, not over batches. With P points along the dimension it costs 3 P operations per path, time,
         component and point, and memory for the values of one block at all times and points.
+    method, t, dt, paths, seed, collect, on_failure, dtype, device, executor, block, threads
+        As in `simulate`.
+    place, ledger, progress, stop
+        As in `simulate`.
 
     Returns
     -------
     xarray.Dataset
         The result of simulate with the swept dimensions in front. With on_failure="record", `failures` counts the
         failed paths of each point.
+
+    Raises
+    ------
+    ValueError
+        If a swept name is unknown, values have the wrong form, or an argument of `simulate` is impossible.
     """
     began = time.perf_counter()
     axes, problems = points(problem, over)
@@ -171,10 +179,10 @@ def _with_values_last(spec: Spec) -> Spec:
 
 @checks_arguments
 def difference(run: xr.Dataset, along: str, reference: Any = None) -> xr.Dataset:
-    """Differences between the points of a sweep along one of its dimensions, with their standard errors.
+    """Compute differences between the points of a sweep along one of its dimensions, with their standard errors.
 
     On common random numbers the error of a difference is √(C_pp + C_qq - 2 C_pq), C being the covariance of the errors,
-    which the sweep has kept; on separate random numbers it is √(C_pp + C_qq).
+    which the sweep has stored; on separate random numbers it is √(C_pp + C_qq).
 
     Parameters
     ----------
@@ -190,6 +198,11 @@ def difference(run: xr.Dataset, along: str, reference: Any = None) -> xr.Dataset
     -------
     xarray.Dataset
         mean and variance, and NAME and NAME_variance of every Observable, each with its _stderr.
+
+    Raises
+    ------
+    ValueError
+        If `run` is not a sweep or has not stored these covariances, or `along` or `reference` is unknown.
     """
     record = results.provenance(run)
     if "sweep" not in record:

@@ -63,28 +63,28 @@ def until(
     most: Integer = MOST,
     seconds: float | None = None,
 ) -> Until:
-    """For `paths=` of simulate: as many paths as it takes to know the collected numbers to a tolerance.
+    """Ask `paths=` of simulate for as many paths as it takes to know the collected numbers to a tolerance.
 
     Parameters
     ----------
-    stderr
+    stderr : float or mapping, optional
         The tolerance: the half-width of each number's interval at `level`, that is q times its standard error. Give one
         tolerance for all variables of the result that have a standard error (NAME with NAME_stderr), or tolerances
         by name. The worst of a variable's components and times counts.
-    relative
+    relative : float or mapping, optional
         The same as a share of the number's own size. A number whose interval contains zero never meets it.
-    level
+    level : float
         The confidence level of each interval by itself.
-    at
+    at : float or sequence of float, optional
         The times that count; by default all times at which the statistics look.
-    most, seconds
+    most, seconds : int, and float, optional
         The largest number of paths, and roughly the longest time. If one of them ends the run before the tolerance is
         met, the result says so. With `seconds` the number of paths depends on the machine.
 
     Returns
     -------
     Until
-        What `paths=` of simulate takes.
+        The value for `paths=` of simulate.
 
     Notes
     -----

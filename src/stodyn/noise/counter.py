@@ -55,7 +55,7 @@ def philox(key: Sequence[Array], counter: Sequence[Array]) -> tuple[Array, Array
 
 
 def schedule(k0: Any, k1: Any) -> list[Any]:
-    """The two words of each round, one behind the other."""
+    """The two words of each round, one after the other."""
     words = [k0, k1]
     for _ in range(ROUNDS - 1):
         words += [words[-2] + np.uint32(WEYL[0]), words[-1] + np.uint32(WEYL[1])]
@@ -120,7 +120,7 @@ def _radius(u: Array) -> Array:
     """√(-2 ln u) for 0 < u < 1 to 3e-16.
 
     u = 2ᵉ m with m from √½ to √2, and ln m = 2 artanh s = 2 s + s³ A(s²) of s = (m - 1)/(m + 1). A library's logarithm
-    serves any number, and takes a GPU longer.
+    takes any number, and takes a GPU longer.
     """
     bits = lax.bitcast_convert_type(u, np.int64)
     e = (bits - ROOT_OF_HALF) >> np.int64(52)

@@ -25,7 +25,7 @@ class ThreePoint(Recipe):
 
     The moments of W_j up to the fifth are those of N(0, h) (0, h, 0, 3h², 0): enough for weak order 2. The draw is
     the normal of the stream "W" cut at its quantiles 1/6 and 5/6, so it has the sign of the W of the same seed. It is
-    not a piece of a Brownian path: two of them do not compose, and no strong order is meant.
+    not a piece of a Brownian path: two of them do not compose, and there is no strong order.
     Kloeden & Platen (1992), section 14.2.
     """
 
@@ -50,7 +50,7 @@ class WeakPairs(Recipe):
 
     From both a weak second-order Runge-Kutta method makes substitutes for its mixed integrals: W_j two_k for j > k and
     -W_k two_j for j < k (Stratonovich); half of W_j W_k plus these in place of I_(j,k) (Ito, see tableau.DRITable for
-    why not the pairs with √h that are also found). Does not compose.
+    why not the pairs with √h that are also in use). Does not compose.
     A. Rößler, Second order Runge-Kutta methods for Stratonovich SDEs, BIT 47 (2007); K. Debrabant & A. Rößler, Families
     of efficient second order Runge-Kutta methods for the weak approximation of Ito SDEs, Appl. Numer. Math. 59 (2009).
     """

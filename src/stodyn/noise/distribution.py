@@ -21,7 +21,7 @@ TAIL = 1e-60  # the probability beyond the outermost quantile that is integrated
 
 
 class Distribution(ABC):
-    """A random number with a density: what polynomial chaos needs to know about it, and what a run draws.
+    """A random number with a density, as polynomial chaos expands it and as a run draws it.
 
     low, high  the ends of its support, possibly infinite
     """

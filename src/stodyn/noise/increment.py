@@ -39,7 +39,7 @@ class Increment:
     def word(self, word: Word) -> Array:
         """I_word, channels counted from 1 and 0 for time, the innermost integrator first: word((1, 2, 0)).
 
-        Other integrals are computed from those that are held by Ito's product rule, e.g. I_(0,j) = h W_j - I_(j,0),
+        Other integrals are computed by Ito's product rule from the stored ones, e.g. I_(0,j) = h W_j - I_(j,0),
         I_(j,j) = (W_j² - h)/2, I_(1,0,1) = W I_(1,0) - 2 I_(1,1,0) - h²/2.
         """
         m = self.W.shape[-1]
@@ -47,7 +47,7 @@ class Increment:
             raise ValueError(f"word: {word} has a letter outside 0..{m}; this increment has {m} channel(s)")
         polynomial = express(word, self._held)
         if polynomial is None:
-            raise ValueError(f"word: I_{word} does not follow from what this increment holds. {_source(word, m)}")
+            raise ValueError(f"word: I_{word} does not follow from the integrals of this increment. {_source(word, m)}")
         terms = (math.prod(map(self._read, monomial), start=float(c)) for monomial, c in polynomial.items())
         return jnp.asarray(sum(terms), self.W.dtype)
 
@@ -76,9 +76,9 @@ class Increment:
 class Recipe(ABC):
     """How an Increment is made from independent standard normals; concrete ones are frozen dataclasses.
 
-    A recipe only says how many normals it wants from which stream, and what it makes of them, for ONE step of ONE
+    A recipe only says how many normals it wants from which stream, and how it combines them, for ONE step of ONE
     path, in plain JAX. The engine draws the normals and batches the rest. Streams are named, so that every recipe
-    takes W from the same numbers and two methods run with one seed see the same Brownian path.
+    takes W from the same numbers and two methods run with one seed have the same Brownian path.
     """
 
     @abstractmethod
@@ -87,7 +87,7 @@ class Recipe(ABC):
 
     @abstractmethod
     def increment(self, h: ArrayLike, normals: Mapping[str, Array], m: int) -> Increment:
-        """The increment over a step h; normals[name] has the shape (count,) that `normals` asked for."""
+        """The increment over a step h; normals[name] has the shape (count,) stated by `normals`."""
 
     def join(self, first: Increment, second: Increment) -> Increment:
         """The increment over two adjacent steps, made of theirs."""
@@ -102,7 +102,7 @@ def compose(first: Increment, second: Increment) -> Increment:
     if first.aux is not None or second.aux is not None:
         raise ValueError(
             "compose: weak (discrete) draws do not add up to the draw of a longer step. "
-            "Use a Gaussian recipe (wiener.W, wiener.WZ, iterated.*) where one path must serve several step sizes."
+            "Use a Gaussian recipe (wiener.W, wiener.WZ, iterated.*) where one path is used with several step sizes."
         )
     h = jnp.asarray(first.h) + second.h
     W = first.W + second.W
@@ -120,7 +120,7 @@ def compose(first: Increment, second: Increment) -> Increment:
 def compose_all(increments: Increment, factor: int | None = None) -> Increment:
     """Steps joined by `factor`: an Increment stacked along a leading axis, (steps, ...) -> (steps/factor, ...).
 
-    Without a factor all steps become one, without the leading axis. One fine path so serves every coarser step.
+    Without a factor all steps become one, without the leading axis. So one fine path gives those of every coarser step.
     """
     steps = increments.W.shape[0]
     size = steps if factor is None else factor

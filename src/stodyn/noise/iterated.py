@@ -48,8 +48,8 @@ class Approximation(Recipe):
     def for_order(cls, order: float, h: float, m: int = 2, unit: float = 1.0) -> Self:
         """The cheapest of these recipes that a method of strong order `order` may use at step h.
 
-        A local error of mean zero and size h^(order + 1/2) keeps the order (Milstein's theorem), h counted in the time
-        `unit` in which the problem changes things: that is what `error` must stay below.
+        A local error of mean zero and size h^(order + 1/2) keeps the order (Milstein's theorem), with h measured in
+        `unit`, the time scale of the problem: `error` must stay below that.
         """
         size, step = 1, 1
         while not cls(step).is_enough(order, h, m, unit):  # type: ignore[call-arg]
@@ -78,8 +78,8 @@ class ResolutionWarning(UserWarning):
 def check_resolution(recipe: Recipe, h: float, order: float, m: int = 2, unit: float = 1.0) -> None:
     """Warn where a recipe's error at step h costs a method its strong order; exact recipes pass.
 
-    unit  the time in which the problem changes things: a step is counted in it, so that the unit in which the problem
-          is written makes no difference
+    unit  the time scale of the problem: steps are measured in it, so that the unit in which the problem is written
+          makes no difference
     """
     if isinstance(recipe, Approximation) and not recipe.is_enough(order, h, m, unit):
         scaled, counted = h / unit, f"h = {h:g}" if unit == 1.0 else f"h = {h:g}, {h / unit:.2g} of the time {unit:.2g}"
@@ -222,8 +222,8 @@ class Signature(Approximation):
     channels have their means given W and H and their regression on H R. So all means up to weight 4, all second moments
     up to weight 2, and all identities between words are exact.
 
-    Errors are those of the best coupling of the drawn integrals with true ones for the same W and H: that is what a
-    strong order asks of integrals that are drawn. Given H, R is symmetric, so that its sum over the substeps differs in
+    Errors are those of the best coupling of the drawn integrals with true ones for the same W and H, as a strong order
+    requires of drawn integrals. Given H, R is symmetric, so that its sum over the substeps differs in
     law from the true one only from the fourth cumulant on, by h⁴/(200 K³); √6/24 of that over the cube of the standard
     deviation is the rms error of I_(j,k), 0.0212 h K^(-3/2). A bracket of three channels lacks 0.115 h^(3/2)/K, 0.155
     where they all differ. So orders 1.5 and 2 need K like h^(-2/3) and 1/h, 2 and 12 at h = 0.01. In one channel only
@@ -362,7 +362,7 @@ def _log_signature(d, W: Array, H: Array, R: Array) -> Series:
 
 
 def _exp(L: Series) -> Series:
-    """1 + L (1 + L/2 (1 + L/3 (1 + L/4))); what stands in n brackets is needed up to weight 4 - n."""
+    """1 + L (1 + L/2 (1 + L/3 (1 + L/4))); a factor inside n brackets is needed up to weight 4 - n."""
     one: Series = {(): jnp.ones((), L[1,].dtype)}
     E = one
     for n in (4, 3, 2, 1):
@@ -414,7 +414,7 @@ def _conditioned(known: Array, others: Array, c) -> Array:
 
 
 def _orthogonal(x: Array, *columns: np.ndarray) -> Array:
-    """x (m, n) under an orthogonal map of R^n with the given first columns, by Householder reflections: O(n)."""
+    """x (m, n) under an orthogonal map of R^n with these first columns, by Householder reflections: O(n)."""
     reflectors: list[np.ndarray] = []
     for i, c in enumerate(columns):
         for v in reflectors:

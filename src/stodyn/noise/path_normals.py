@@ -5,7 +5,7 @@ and within a step channel by channel:
 
     k0, k1, k2 = SeedSequence(seed, spawn_key=(number of the stream,)).generate_state(3, uint64)
     a, b, c    = mix(k0 + (p + 1) G), mix(k1 + (p + 1) G), mix(k2 + (p + 1) G)     modulo 2^64, G = 0x9E3779B97F4A7C15
-    generator  = SFC64 from the words a, b, c and the counter 1, its first 12 words thrown away
+    generator  = SFC64 from the words a, b, c and the counter 1, its first 12 words discarded
     normals    = NumPy's ziggurat of 256 layers (noise.ziggurat), with exp and log1p of numerics.printing.elementary
 
 mix is SplitMix64's (G. Steele, D. Lea & C. Flood, Fast splittable pseudorandom number generators, OOPSLA 2014), SFC64
@@ -33,7 +33,7 @@ U64 = np.uint64
 
 
 def _is_compiled(implementation: str | None) -> bool:
-    """Whether a draw is compiled: as asked, or where it can be."""
+    """Whether a draw is compiled: as the argument says, or where it can be."""
     return compiling.unavailable() is None if implementation is None else implementation == COMPILED
 
 
@@ -43,7 +43,7 @@ def key(seed: int, stream: str) -> np.ndarray:
 
 
 def states(key: np.ndarray, paths: ArrayLike, implementation: str | None = None) -> np.ndarray:
-    """The generators of the given paths before their first draw, uint64[group][4][8]: path number i in lane i % 8.
+    """The generators of these paths before their first draw, uint64[group][4][8]: path number i in lane i % 8.
 
     Where the last group is not full, it is filled up with the paths that follow the last one.
     """
@@ -97,7 +97,7 @@ def rows(
 def fill_address() -> int:
     """The address of void fill(uint64_t state[4][8], double *out, int64_t rows, int64_t stride).
 
-    It writes out[row * stride + lane]. Eight paths go forward by `rows` normals each; a row is a channel of a step.
+    It writes out[row * stride + lane]. Eight paths advance by `rows` normals each; a row is a channel of a step.
     The state is advanced in place. It touches nothing else, so any number of threads may call it, each with states
     of its own.
     """

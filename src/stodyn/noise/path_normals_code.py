@@ -1,8 +1,8 @@
 """The generators of paths (path_normals) as LLVM text: seeding, and filling rows of eight normals.
 
-Two ways to fill, with the same numbers. *Interleaved*: the lanes in turn, a few at a time in scalar registers, whose
-work then overlaps. *Vector*: all eight in vectors, the layers gathered from the table. On Neoverse-N1 the first takes
-2.6 ns per normal and the second 3.9; with AVX-512, where gathers are instructions, the second is the better.
+There are two layouts, with the same numbers. *Interleaved*: the lanes in turn, a few at a time in scalar registers,
+whose work then overlaps. *Vector*: all eight in vectors, the layers gathered from the table. On Neoverse-N1 the first
+takes 2.6 ns per normal and the second 3.9; with AVX-512, where gathers are instructions, the second is better.
 A number that falls outside its layer's rectangle, one in 84, is finished lane by lane in a function of its own.
 """
 
@@ -25,7 +25,7 @@ WORD_VECTOR, REAL_VECTOR, MASK_VECTOR = (f"<{LANES} x {t}>" for t in ("i64", "do
 
 
 class Compiled(NamedTuple):
-    """The functions' addresses, the same as Python callables, and what must live as long as they do."""
+    """The functions' addresses, the same as Python callables, and the objects that must live as long as they do."""
 
     fill_address: int
     seed_address: int
@@ -90,7 +90,7 @@ def _next(tag: str, kind: str = "i64") -> str:
 
 
 def _places(tag: str = "", lane: int = 0) -> str:
-    """Where in the state the words of a lane stand."""
+    """The places of a lane's words in the state."""
     return "".join(
         f"  %{word}at{tag} = getelementptr i64, ptr %state, i64 {LANES * k + lane}\n" for k, word in enumerate("abcw")
     )

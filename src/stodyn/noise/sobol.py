@@ -66,8 +66,8 @@ class Net:
         return self._scrambled[bit]
 
     def points(self, first: int, count: int, coordinates: int | None = None) -> np.ndarray:
-        """Uniforms (coordinates, count, randomisations) of the points from `first` on; of the first coordinates alone
-        where their number is given."""
+        """Uniforms (coordinates, count, randomisations) of the points from `first` on; `coordinates`, if any, limits
+        them to the first ones."""
         if first + count > 2**BITS:
             raise ValueError(f"points: a randomisation has {2**BITS} points, asked for {first + count}")
         wanted = slice(0, self.coordinates if coordinates is None else coordinates)

@@ -6,7 +6,7 @@
     source_of(draw)                    drawn by a function, draw(rng, size) -> (size, ...)
     source_of(from_normals(f, 2))      a traced function of normal numbers (noise/from_normals.py)
 
-The arguments of users are converted once, by `source_of`; all other code asks the source.
+The arguments of users are converted once, by `source_of`; all other code uses the source.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Source(ABC):
 
     @property
     def argument(self) -> Any:
-        """The argument that gives a problem this source."""
+        """The argument from which a problem makes this source."""
         return self
 
     def mapped(self, function: Callable[[np.ndarray], np.ndarray]) -> Source:
@@ -201,7 +201,7 @@ class _Mapped(Source):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Joined(Source):
-    """Several sources side by side, drawn one after the other; names: what each is called in errors."""
+    """Several sources side by side, drawn one after the other; names: that of each in errors."""
 
     sources: tuple[Source, ...]
     names: tuple[str, ...]
@@ -225,7 +225,7 @@ class _Joined(Source):
 
 
 def source_of(value: Any) -> Source:
-    """The source of the values that a user gave for a start or a parameter."""
+    """The source of a user's values for a start or a parameter."""
     if isinstance(value, Source):
         return value
     if hasattr(value, "rvs"):

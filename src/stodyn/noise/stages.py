@@ -1,4 +1,4 @@
-"""Several correlated samples of one white noise within a step, their weighted sum being the W of every other recipe."""
+"""Several correlated samples of one white noise within a step, whose weighted sum is the W of every other recipe."""
 
 import dataclasses
 import math

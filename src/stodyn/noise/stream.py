@@ -1,4 +1,4 @@
-"""Which random numbers belong to a block of paths: a function of (seed, block, stream) alone."""
+"""The random numbers that belong to a block of paths: a function of (seed, block, stream) alone."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Where the normals of a run come from: drawn from the generators of its paths, counted as on a GPU, or given."""
+"""Where the normals of a run come from: drawn by the generators of its paths, counted as on a GPU, or supplied."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class DrawnNormals:
         self.seed = seed
 
     def states(self, stream: str, first_path: int, paths: int) -> np.ndarray:
-        """Where a stream of some paths begins: uint64[group][4][8], which the function at `address` moves on."""
+        """Where a stream of some paths begins: uint64[group][4][8], which the function at `address` advances."""
         return path_normals.states(path_normals.key(self.seed, stream), first_path + np.arange(paths))
 
     @property
@@ -81,7 +81,7 @@ class CountedNormals:
         return _counting().address("sd_count")
 
     def feed(self, streams: Streams, first_path: int, paths: int) -> Callable[[int], list[Any]]:
-        """As `Drawn.feed`, in JAX arrays."""
+        """As `DrawnNormals.feed`, in JAX arrays."""
         taken, numbers = 0, np.uint64(first_path) + np.arange(paths, dtype=np.uint64)
 
         def feed(steps: int) -> list[Any]:
@@ -100,7 +100,7 @@ _counted = jax.jit(
 
 
 class GivenNormals:
-    """Normals brought along, from the first step on: of each stream (steps, count, paths), paths a multiple of 8."""
+    """Normals that the caller supplies, from the first step on: of each stream (steps, count, paths), 8 k paths."""
 
     name = "given"
 

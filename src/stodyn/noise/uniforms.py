@@ -1,6 +1,6 @@
-"""A generator whose first uniforms are given, such as coordinates of Sobol points.
+"""A generator whose first uniforms are prescribed, such as coordinates of Sobol points.
 
-A source that knows its quantiles takes one given uniform for each of its numbers; a source that draws in
+A source that knows its quantiles takes one prescribed uniform for each of its numbers; a source that draws in
 its own way takes pseudo-random numbers, as from any generator.
 """
 
@@ -40,7 +40,7 @@ class Uniforms(np.random.Generator):
 
 
 def normals_of(rng: np.random.Generator, paths: int, count: int) -> np.ndarray:
-    """Standard normals (paths, count): quantiles of given uniforms where there are such."""
+    """Standard normals (paths, count): quantiles of prescribed uniforms where there are any."""
     if isinstance(rng, Uniforms):
         return scipy.special.ndtri(rng.take(paths, (count,)))
     return rng.standard_normal((paths, count))

@@ -52,8 +52,19 @@ class TracedFunction:
 
 
 def anew(function: Callable) -> Callable[..., tuple[core.ClosedJaxpr, Any]]:
-    """A new trace of a function and the shape of its result: JAX keeps the traces of functions that it has seen before,
-    but the values that they read may have changed since."""
+    """Return a function that traces `function` afresh, and returns the trace and the shape of the result.
+
+    JAX reuses the traces of functions that it has traced before, but the values that they read may have changed since.
+
+    Parameters
+    ----------
+    function : callable
+        The function to trace.
+
+    Returns
+    -------
+    callable
+    """
     return jax.make_jaxpr(functools.wraps(function)(lambda *arguments: function(*arguments)), return_shape=True)
 
 
@@ -347,7 +358,18 @@ class Around(Problem):
 
 
 def check_params(params: Any) -> None:
-    """Refuse parameters that are not numbers, and NaN among them (infinity may be meant: a wall, a switch)."""
+    """Refuse parameters that are not numbers, and NaN among them (infinity may be meant: a wall, a switch).
+
+    Parameters
+    ----------
+    params : pytree
+        The parameters of a problem.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a leaf is not a number, or is NaN.
+    """
     for place, leaf in jax.tree_util.tree_flatten_with_path(params)[0]:
         name, source = f"params{jax.tree_util.keystr(place)}", source_of(leaf)
         if isinstance(leaf, jax.core.Tracer):
@@ -371,7 +393,19 @@ def _which(values: np.ndarray) -> str:
 
 
 def checked_source(name: str, start: Any) -> Source:
-    """The source of a start that is a number or a vector; errors begin with `name`."""
+    """Return the source of a start that is a number or a vector.
+
+    Parameters
+    ----------
+    name : str
+        The name with which errors begin.
+    start : number, array, distribution, function or PerPath
+        The user's argument.
+
+    Returns
+    -------
+    Source
+    """
     source = source_of(start)
     if not source.is_random:
         return Fixed(fixed_value(name, source.argument))
@@ -380,7 +414,24 @@ def checked_source(name: str, start: Any) -> Source:
 
 
 def drawn_example(name: str, source: Source) -> np.ndarray:
-    """The first draw of what differs from path to path; listed values are all checked."""
+    """Return the first draw of a start that differs from path to path; listed values are all checked.
+
+    Parameters
+    ----------
+    name : str
+        The name with which errors begin.
+    source : Source
+        Where the values come from.
+
+    Returns
+    -------
+    array
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a draw fails, or a listed value is not finite.
+    """
     for part in source.parts:
         if isinstance(part, PerPath) and not np.all(np.isfinite(part.values)):
             raise ValueError(f"{name}: not finite{_which(part.values)}. Give finite values.")
@@ -391,7 +442,18 @@ def drawn_example(name: str, source: Source) -> np.ndarray:
 
 
 def expect_problem(problem: Any) -> None:
-    """Refuse an argument that is not a problem."""
+    """Refuse an argument that is not a problem.
+
+    Parameters
+    ----------
+    problem
+        The user's argument.
+
+    Raises
+    ------
+    TypeError
+        If it is not a problem.
+    """
     if not isinstance(problem, Problem):
         hint = ". Write equations as a problem: stodyn.SDE(drift, diffusion, start)" if callable(problem) else ""
         if isinstance(problem, str) or hasattr(problem, "accepts"):
@@ -402,10 +464,29 @@ def expect_problem(problem: Any) -> None:
 def returned_shape(
     problem: Problem, name: str, function: Callable, *arguments: tuple[str, Any]
 ) -> jax.ShapeDtypeStruct:
-    """The shape of the value that a user's function returns, or an error in the user's terms.
+    """Return the shape of the value that a user's function returns; errors are in the user's terms.
 
-    `arguments` are (name, example) pairs; params are added as problems.calling says. The trace of a function that
-    stands in a field of the problem is kept among its `traced_functions`.
+    The trace of a function that stands in a field of the problem is stored among its `traced_functions`.
+
+    Parameters
+    ----------
+    problem : Problem
+        The problem that the function belongs to.
+    name : str
+        The name of the function, with which errors begin.
+    function : callable
+        The user's function.
+    *arguments : (str, array)
+        The names and examples of its arguments; params are added as problems.calling says.
+
+    Returns
+    -------
+    jax.ShapeDtypeStruct
+
+    Raises
+    ------
+    TypeError, MemoryError
+        If the function cannot be traced, does not return one real array, or needs too much memory.
     """
     words = [word for word, _ in arguments]
     if not callable(function):
@@ -496,7 +577,17 @@ def _is_of_operators(error: BaseException) -> bool:
 
 
 def first_line(error: BaseException) -> str:
-    """The kind of an error and the first line of its message."""
+    """Return the kind of an error and the first line of its message.
+
+    Parameters
+    ----------
+    error : BaseException
+        The error.
+
+    Returns
+    -------
+    str
+    """
     return ": ".join([type(error).__name__, *str(error).splitlines()[:1]])
 
 
@@ -518,7 +609,12 @@ def _advice(error: Exception, arguments: tuple[tuple[str, Any], ...], examples: 
 
 
 def machine_memory() -> float:
-    """Bytes of memory that this machine has, or that this process may still take where it is limited (ulimit -v)."""
+    """Return the bytes of memory that this machine has, or that this process may still take under ulimit -v.
+
+    Returns
+    -------
+    float
+    """
     if not hasattr(os, "sysconf"):
         return np.inf
     page = os.sysconf("SC_PAGE_SIZE")
@@ -535,7 +631,24 @@ def machine_memory() -> float:
 
 
 def component_names(names: Any, default: Sequence[str]) -> tuple[str, ...]:
-    """The names after a check, or the default ones."""
+    """Return the user's names after a check, or the default ones.
+
+    Parameters
+    ----------
+    names : sequence of str or None
+        The user's argument.
+    default : sequence of str
+        The names without that argument, one per component.
+
+    Returns
+    -------
+    tuple of str
+
+    Raises
+    ------
+    ValueError
+        If there is not one name for each component, or two are equal.
+    """
     components = tuple(default) if names is None else _listed(names)
     if (
         len(components) != len(default)
@@ -547,7 +660,24 @@ def component_names(names: Any, default: Sequence[str]) -> tuple[str, ...]:
 
 
 def component_units(units: Any, names: Sequence[str], params: Sequence[str] = ()) -> dict[str, str] | None:
-    """Component -> unit, from a mapping, which may have units of parameters too, or one entry per component."""
+    """Return component -> unit, from a mapping, which may have units of parameters too, or one entry per component.
+
+    Parameters
+    ----------
+    units : mapping, sequence or None
+        The user's argument.
+    names, params : sequences of str
+        The names of the components and of the parameters.
+
+    Returns
+    -------
+    dict or None
+
+    Raises
+    ------
+    ValueError
+        If a component is unknown, entries are missing, or a unit is not a word.
+    """
     if units is None:
         return None
     if not isinstance(units, Mapping):
@@ -569,7 +699,24 @@ def component_units(units: Any, names: Sequence[str], params: Sequence[str] = ()
 
 
 def fixed_value(name: str, value: Any) -> np.ndarray:
-    """A number or a vector of finite numbers."""
+    """Return a number or a vector of finite numbers as an array.
+
+    Parameters
+    ----------
+    name : str
+        The name with which errors begin.
+    value : number or array
+        The user's argument.
+
+    Returns
+    -------
+    array () or (n,)
+
+    Raises
+    ------
+    TypeError, ValueError
+        If it is neither, or not finite.
+    """
     if isinstance(value, jax.core.Tracer):
         raise TypeError(
             f"{name}: is a value that JAX is tracing, but has to be a number here: problems are made outside of jit, "

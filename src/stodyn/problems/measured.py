@@ -83,12 +83,17 @@ def with_measurement(problem: Any, H: ArrayLike, R: ArrayLike, names: Sequence[s
     Measured
         The components of a run are those of the problem, then z; `covariance` gives the exact covariance of z.
 
+    Raises
+    ------
+    TypeError, ValueError
+        If the problem already has further components, or H, R or names do not fit.
+
     Examples
     --------
     >>> import stodyn as sd
     >>> motion = sd.linear([[0.0, 1.0], [-1.0, -0.2]], [[0.0], [1.0]], names=["x", "v"])
-    >>> seen = sd.with_measurement(motion, H=[[1.0, 0.0]], R=[[0.01]], names=["z"])
-    >>> seen.components
+    >>> measured = sd.with_measurement(motion, H=[[1.0, 0.0]], R=[[0.01]], names=["z"])
+    >>> measured.components
     ('x', 'v', 'z')
     """
     expect_problem(problem)

@@ -256,6 +256,11 @@ def product(apply: Callable[[Any], Any], channels: int) -> Operator:
     Operator
         To be returned by `diffusion`.
 
+    Raises
+    ------
+    ValueError
+        If `channels` is not a whole number >= 1.
+
     Examples
     --------
     >>> import jax.numpy as jnp

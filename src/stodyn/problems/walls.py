@@ -151,6 +151,11 @@ def with_walls(problem: Any, *walls: Walls | Mapping | Impact) -> Walled | Struc
         SRA1. At most weak order 1. With impacts a run shows two components more: how many `impacts` a path has had, and
         in how many steps it was at rest at a wall (`rests`).
 
+    Raises
+    ------
+    TypeError, ValueError
+        If a wall does not fit the problem, or the problem already has further components.
+
     Examples
     --------
     >>> import stodyn as sd

@@ -26,7 +26,19 @@ class Stops(NamedTuple):
 
 
 def parted(shown: Any, n: int, levels: int) -> tuple[Any, Stops | None]:
-    """Split the rows that a method shows into the components and, if it may stop paths, their stops."""
+    """Split the rows that a method shows into the components and, if it may stop paths, their stops.
+
+    Parameters
+    ----------
+    shown : array
+        The rows that a method shows, (rows, lanes).
+    n, levels : int
+        The number of components, and of levels at which paths stop; 0 where they do not.
+
+    Returns
+    -------
+    components, stops : array, and Stops or None
+    """
     if not levels:
         return shown, None
     time, closest, place, by = shown[n], shown[n + 1 : n + 1 + levels], shown[n + 1 + levels : -1], shown[-1]
@@ -115,12 +127,32 @@ class Labelled(NamedTuple):
 
 
 def is_count(value: Any) -> bool:
-    """Whether a value is a whole number >= 1."""
+    """Tell whether a value is a whole number >= 1.
+
+    Parameters
+    ----------
+    value
+        The user's argument.
+
+    Returns
+    -------
+    bool
+    """
     return is_integer(value)
 
 
 def is_whole(value: Any) -> bool:
-    """Whether a value is a whole number >= 1, written as an integer or as a float: 1e5 paths."""
+    """Tell whether a value is a whole number >= 1, written as an integer or as a float: 1e5 paths.
+
+    Parameters
+    ----------
+    value
+        The user's argument.
+
+    Returns
+    -------
+    bool
+    """
     if isinstance(value, (float, np.floating)):
         return float(value).is_integer() and bool(value >= 1)
     return is_count(value)

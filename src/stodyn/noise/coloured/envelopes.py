@@ -1,6 +1,6 @@
-"""How strong a passing load is over time: factors e(t) between 0 and 1 for the `into` of with_noise.
+"""The strength of a passing load over time: factors e(t) between 0 and 1 for the `into` of with_noise.
 
-A noise e(t) y(t) has the variance e(t)² σ²: it is stationary noise that is let in and out, not one that changes colour.
+A noise e(t) y(t) has the variance e(t)² σ²: it is stationary noise that fades in and out but does not change colour.
 """
 
 from __future__ import annotations
@@ -27,6 +27,11 @@ def jennings(rise: float, end: float, decay: float) -> Callable[[Any], Any]:
     Returns
     -------
     function of t
+
+    Raises
+    ------
+    ValueError
+        If `end` is before `rise`, or a number is not above 0.
 
     References
     ----------
@@ -61,6 +66,11 @@ def shinozuka_sato(a: float, b: float) -> Callable[[Any], Any]:
     Returns
     -------
     function of t
+
+    Raises
+    ------
+    ValueError
+        If not 0 < a < b.
 
     References
     ----------

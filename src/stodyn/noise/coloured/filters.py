@@ -90,6 +90,11 @@ def kanai_tajimi(
     Coloured
         With two states.
 
+    Raises
+    ------
+    ValueError
+        If not exactly one of `sigma` and `S0` is passed, or a number is not above 0.
+
     References
     ----------
     K. Kanai (1957); H. Tajimi, Proc. 2nd World Conf. Earthquake Engineering (1960).
@@ -108,7 +113,7 @@ def kanai_tajimi(
         check_positive(sigma=sigma)
         S0 = sigma**2 * 2.0 * zeta / (math.pi * omega * (1.0 + 4.0 * zeta**2))  # type: ignore[operator]
     check_positive(S0=S0)
-    # The states are the layer's displacement and velocity; the ground's acceleration is what spring and damper give.
+    # The states are the layer's displacement and velocity; the ground's acceleration is that by its spring and damper.
     A = [[0.0, 1.0], [-(omega**2), -2.0 * zeta * omega]]
     return Coloured(A, [[0.0], [math.sqrt(2.0 * math.pi * S0)]], [[omega**2, 2.0 * zeta * omega]], name)
 
@@ -136,6 +141,11 @@ def flicker(K: float, band: tuple[float, float], poles_per_decade: int = 2, name
     Returns
     -------
     Coloured
+
+    Raises
+    ------
+    ValueError
+        If the band is empty, or `poles_per_decade` is not a whole number >= 1.
 
     Examples
     --------

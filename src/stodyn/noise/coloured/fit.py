@@ -1,4 +1,4 @@
-"""A filter for a spectrum given as samples, with the error of the fit."""
+"""A filter for a spectrum known by samples, with the error of the fit."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ DAMPING = (1e-4, 1e2)  # of the sections of a fit
 BEYOND = 30.0  # sections may lie this factor beyond the band
 WORTHWHILE = 0.97  # two poles more must bring the root mean square error below this share of what it was
 EXACT = 1e-6  # dB
-SPILL = 1.5  # times the variance of the samples: the total variance of a filter above which a warning is given
+SPILL = 1.5  # times the variance of the samples: the total variance of a filter above which there is a warning
 FAINT, FADING = 1e-6, 0.25  # densities below this share of the largest count by its ratio to this power
 GUARD, GUARDED, BELOW, ABOVE = 3.0, 60, 2.0, 1.5  # weight and points outside the band; bounds there, see below
 
 
 class SpectrumNotMet(UserWarning):
-    """No filter of the orders allowed meets the samples to the tolerance."""
+    """No filter of an allowed order meets the samples to the tolerance."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Fit:
-    """How well a filter meets the samples to which it was fitted; densities are one-sided, as given.
+    """How well a filter meets the samples to which it was fitted; densities are one-sided, as the samples are.
 
-    order     the number of its poles error_db  the largest |10 log10(filter/samples)|, at the samples and halfway
-    between them. There the spectrum is taken
+    order     the number of its poles
+    error_db  the largest |10 log10(filter/samples)|, at the samples and halfway between them. There the spectrum is taken
               from a smooth curve through the logarithms of the samples, and the error is reduced by the difference
               between this curve and straight lines, the doubt about the spectrum; it is 0 where the samples are met
               exactly
@@ -96,6 +96,11 @@ def fitted(
     Returns
     -------
     Coloured
+
+    Raises
+    ------
+    ValueError
+        If the samples are not a density over increasing frequencies, or `dt` is not above 0.
 
     Examples
     --------

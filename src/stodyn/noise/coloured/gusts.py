@@ -170,8 +170,8 @@ def turbulence_scales(
     """Return the lengths and intensities of u, v, w at a height above ground, by the standard's formulas.
 
     10 to 1000 ft: L_w = h, L_u = L_v = h/(0.177 + 0.000823 h)^1.2, σ_w = 0.1 wind, σ_u = σ_v = σ_w/(0.177 + 0.000823
-    h)^0.4. Above 2000 ft: L = 1750 ft (Dryden) or 2500 ft (von Karman), and the intensity given. In between, linear in
-    h. In MIL-HDBK-1797 L_v and L_w are half of these, but L_u is not.
+    h)^0.4. Above 2000 ft: L = 1750 ft (Dryden) or 2500 ft (von Karman), and the intensity `sigma`. In between, linear
+    in h. In MIL-HDBK-1797 L_v and L_w are half of these, but L_u is not.
 
     Parameters
     ----------
@@ -191,6 +191,11 @@ def turbulence_scales(
     Returns
     -------
     Scales
+
+    Raises
+    ------
+    ValueError
+        If `height` is below 10 ft, or the `wind` or `sigma` needed at this height is missing.
 
     Examples
     --------

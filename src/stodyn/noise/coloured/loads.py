@@ -42,7 +42,7 @@ def clough_penzien(
     S0: float | None = None,
     name: str = "ground",
 ) -> Coloured:
-    """Ground acceleration of an earthquake whose ground comes to rest: Kanai-Tajimi's through a high-pass filter.
+    """Make the ground acceleration of an earthquake after which the ground rests: Kanai-Tajimi's, high-pass filtered.
 
     Kanai and Tajimi's spectrum has an acceleration at ω = 0, and the ground runs away; the second filter removes it:
 
@@ -65,6 +65,11 @@ def clough_penzien(
     Coloured
         With four states.
 
+    Raises
+    ------
+    ValueError
+        If not exactly one of `sigma` and `S0` is passed, or a number is not above 0.
+
     References
     ----------
     R. W. Clough & J. Penzien, Dynamics of Structures (1975).
@@ -81,7 +86,7 @@ def clough_penzien(
         raise ValueError(f"sigma, S0: expected one of the two, got sigma={sigma!r} and S0={S0!r}")
     soil, rest = omega * np.array([1.0, 2.0 * zeta]), omega_f * np.array([1.0, 2.0 * zeta_f])
     # States: ω x and x' of the layer, and of an oscillator that the layer's acceleration drives; the acceleration of
-    # that oscillator is what its spring and damper leave of the layer's.
+    # that oscillator is the layer's less the forces of its spring and damper.
     A = np.zeros((4, 4))
     A[0, 1], A[2, 3] = omega, omega_f
     A[1, :2], A[3, :2], A[3, 2:] = -soil, soil, -rest
@@ -134,7 +139,7 @@ def von_karman_wind_spectrum(frequency: ArrayLike, speed: float, sigma: float, L
 
 
 def kaimal(speed: float, sigma: float, L: float, name: str = "wind") -> Coloured:
-    """Turbulence of the wind at a point with Kaimal's spectrum, as IEC 61400-1 writes it: `kaimal_spectrum`.
+    """Make the turbulence of the wind at a point with Kaimal's spectrum, as IEC 61400-1 writes it: `kaimal_spectrum`.
 
     A sum of first-order processes that meets the density to 0.05 dB for f L/U from 0.001 to 100 and falls off faster
     beyond; `fit` tells how well. Its variance is therefore 0.3 % below σ². The form f G/u*² = 105 n/(1 +
@@ -158,10 +163,10 @@ def kaimal(speed: float, sigma: float, L: float, name: str = "wind") -> Coloured
 
 
 def von_karman_wind(speed: float, sigma: float, L: float, name: str = "wind") -> Coloured:
-    """Turbulence along the mean wind at a point with von Kármán's spectrum: `von_karman_wind_spectrum`.
+    """Make the turbulence along the mean wind at a point with von Kármán's spectrum: `von_karman_wind_spectrum`.
 
-    A filter like that of `kaimal`, with the same accuracy. For aircraft, and for components
-    across the wind, see `von_karman`.
+    A filter like that of `kaimal`, with the same accuracy. For aircraft, and for components across the wind, see
+    `von_karman`.
 
     Parameters
     ----------
@@ -209,7 +214,7 @@ def jonswap_spectrum(omega: ArrayLike, height: float, period: float, gamma: floa
 
 
 def jonswap(height: float, period: float, gamma: float = 3.3, name: str = "wave") -> Coloured:
-    """The elevation of the sea at a point with the JONSWAP spectrum: `jonswap_spectrum`.
+    """Make the elevation of the sea at a point with the JONSWAP spectrum: `jonswap_spectrum`.
 
     A filter fitted to the density by `fitted`, to 0.5 dB for ω/ω_p from 0.6 to 2.5, which holds 97 % of the variance;
     `fit` tells how well. Its total variance is up to 5 % above height²/16, owing to its part outside that band.
@@ -229,6 +234,11 @@ def jonswap(height: float, period: float, gamma: float = 3.3, name: str = "wave"
     -------
     Coloured
 
+    Raises
+    ------
+    ValueError
+        If `gamma` is not between 1 and 7, or a number is not above 0.
+
     References
     ----------
     K. Hasselmann et al., Measurements of wind-wave growth and swell decay during the Joint North Sea Wave Project,
@@ -241,7 +251,7 @@ def jonswap(height: float, period: float, gamma: float = 3.3, name: str = "wave"
 
 
 def pierson_moskowitz(height: float, period: float, name: str = "wave") -> Coloured:
-    """The elevation of a fully developed sea: `jonswap` with gamma = 1, whose density has no further factor.
+    """Make the elevation of a fully developed sea: `jonswap` with gamma = 1, whose density has no peak factor.
 
     Parameters
     ----------
@@ -288,15 +298,15 @@ def _sea_filter(gamma: float) -> Coloured:
 
 
 def iso_road(grade: str | float, speed: float, longest: float = 100.0, name: str = "road") -> Coloured:
-    """The height of a road under a wheel at a steady speed, with the spectrum of ISO 8608: a first-order filter.
+    """Make the height of a road under a wheel at a steady speed, with the spectrum of ISO 8608: a first-order filter.
 
     Over the spatial frequency n the standard's density, one-sided, is G(n) = G_0 (n/n_0)⁻², n_0 = 0.1 cycles/m. Its
-    variance is infinite, as slopes without an end are; the filter levels off at wavelengths beyond `longest`,
+    variance is infinite, as that of slopes without an end is; the filter levels off at wavelengths beyond `longest`,
 
         G(n) = G_0 n_0²/(n² + n_c²),   n_c = 1/longest,        z' = -2π n_c U z + 2π n_0 √(G_0 U/2) w,
 
-    which is the standard's to 0.5 % at a tenth of that length. The height of the road has no rate: it is not
-    differentiable, and neither is what a stiff damper feels of it.
+    which is the standard's to 0.5 % at a tenth of that length. The height of the road is not differentiable, and
+    neither is the force of a stiff damper on it.
 
     Parameters
     ----------
@@ -313,6 +323,11 @@ def iso_road(grade: str | float, speed: float, longest: float = 100.0, name: str
     -------
     Coloured
         With one state; its variance is π G_0 n_0² longest/2, in m².
+
+    Raises
+    ------
+    ValueError
+        If the grade is unknown, or a number is not above 0.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Noise at several points: coherent at low frequencies and near by, as wind on a bridge or ground under its piers.
+"""Noise at several points: coherent at low frequencies and short distances, as wind on a bridge or the ground below it.
 
 A sum of densities with coefficients >= 0 is a density whatever they are, and so is one of products with exp(-d/ℓ),
 which is a correlation of points at distances d for every length ℓ. So a cross density is fitted by non-negative least
@@ -33,9 +33,9 @@ UNCORRELATED = 1e-9  # a length so short that points are independent
 
 
 def relaxing(frequency: ArrayLike, psd: ArrayLike, name: str = "y", per_decade: int = PER_DECADE) -> Coloured:
-    """A sum of first-order processes whose one-sided density meets that of samples, for densities that only fall.
+    """Make a sum of first-order processes whose one-sided density meets that of samples, for densities that only fall.
 
-    There are `per_decade` corners per decade of the band of the samples; the weights, all >= 0, are found by least
+    There are `per_decade` corners per decade of the band of the samples; the weights, all >= 0, are determined by least
     squares of relative errors. `fit` tells how well the filter meets the samples; where the density rises
     anywhere, take `fitted`.
 
@@ -69,7 +69,7 @@ def relaxing(frequency: ArrayLike, psd: ArrayLike, name: str = "y", per_decade: 
 
 
 def correlated(noise: Coloured, correlation: ArrayLike, names: Sequence[str] | None = None) -> Coloured:
-    """One noise at several points, with the same correlation of each pair at all frequencies: S_ij(f) = R_ij S(f).
+    """Make one noise at several points, with the same correlation of each pair at all frequencies: S_ij(f) = R_ij S(f).
 
     Parameters
     ----------
@@ -83,6 +83,11 @@ def correlated(noise: Coloured, correlation: ArrayLike, names: Sequence[str] | N
     Returns
     -------
     Coloured
+
+    Raises
+    ------
+    ValueError
+        If the noise has several outputs, or `correlation` is not a correlation of any noises.
 
     Examples
     --------
@@ -115,7 +120,7 @@ def at_points(
     names: Sequence[str] | None = None,
     tolerance: float = 0.1,
 ) -> Coloured:
-    """Noise of one density at several points, with a coherence that depends on frequency and distance.
+    """Make noise of one density at several points, with a coherence that depends on frequency and distance.
 
     The cross density of points i and j is psd(f) coherence(f, d_ij), without a phase: the points lie across the wind.
 
@@ -131,12 +136,17 @@ def at_points(
     names : sequence of str, optional
         The names of the outputs.
     tolerance : float
-        The error of the cross densities at the samples, relative to the density, above which a warning is given.
+        The error of the cross densities at the samples, relative to the density, above which there is a warning.
 
     Returns
     -------
     Coloured
         Its `fit` is that of the density at each point.
+
+    Raises
+    ------
+    ValueError
+        If positions are not finite, or `coherence` is negative or not 1 at the distance 0.
     """
     f, G = _samples(frequency, psd)
     where = np.asarray(positions, float)

@@ -178,7 +178,7 @@ class Coloured:
         return tuple(named.get(i, f"{self.names[0]}.{i}") for i in range(len(self.A)))
 
     def with_outputs_first(self) -> Coloured:
-        """The same noise in coordinates whose first states are the outputs; as it is where those are dependent."""
+        """The same noise in coordinates whose first states are the outputs; unchanged where those are dependent."""
         p, k = self.C.shape
         scale = np.sqrt(np.diagonal(self.state_covariance))
         scaled = self.C * np.where(scale > 0, scale, 1.0)
@@ -208,7 +208,7 @@ class Coloured:
         return dataclasses.replace(self, names=names)
 
     def __getitem__(self, names: str | tuple[str, ...]) -> Coloured:
-        """The outputs of these names alone: noise["w_g"], noise["u_g", "w_g"]."""
+        """Only the outputs of these names: noise["w_g"], noise["u_g", "w_g"]."""
         wanted = (names,) if isinstance(names, str) else tuple(names)
         for name in wanted:
             if name not in self.names:
@@ -250,6 +250,11 @@ def summed(*noises: Coloured) -> Coloured:
     Returns
     -------
     Coloured
+
+    Raises
+    ------
+    ValueError
+        If the outputs have different names.
 
     Examples
     --------
