@@ -454,7 +454,7 @@ def test_probe_of_a_position_and_its_velocity():
     assert not found.noise.exists and "takes no noise in some of the components" in str(found)
     with pytest.raises(ValueError, match=r"raised ValueError .* for x of 1 component. .* give the system"):
         cv.probe(position_and_velocity)
-    with pytest.raises(TypeError, match="StoermerVerlet steps Hamiltonian problems alone"):
+    with pytest.raises(TypeError, match="StoermerVerlet steps only Hamiltonian problems"):
         cv.kappa("StoermerVerlet")
 
 

@@ -1,4 +1,4 @@
-"""Quantities that a step preserves, measured on the step: symplectic form, phase-space volume, momentum maps, energy."""
+"""Quantities that a step may preserve: symplectic form, phase-space volume, momentum maps, energy; all measured."""
 
 from __future__ import annotations
 

@@ -18,24 +18,24 @@ from stodyn.numerics.printing.points import AtPoints
 from stodyn.problems.structure import is_autonomous
 
 AFFINE = 1e-8  # relative defect that Newton's tolerance may leave
-OTHERS = 3  # random states at which it is asked whether a map is affine
+OTHERS = 3  # random states at which a map is tested for being affine
 FEW = 300  # readings that NumPy does in less time than it takes to compile them
 
 
 class OneStep:
     """s' = step(s, ξ): s the method's state in a row, x and for multistep methods the history; ξ its standard normals.
 
-    It is made for one question and held as long as that takes: the functions of the problem are traced once.
+    It is made for one analysis and lives as long as that takes: the functions of the problem are traced once.
 
     Parameters
     ----------
-    problem, method
-        What is stepped, and by which method.
-    starting
+    problem, method : Problem, Method
+        The problem, and the method that steps it.
+    starting : bool
         Whether it is a starting step of a multistep method, number `k` of `after`, instead of its ordinary step.
-    often
+    often : bool
         Whether it is evaluated so often that compiling pays from the start.
-    convert
+    convert : bool
         Whether the problem is converted as in a run, and refused where the method does not take it.
     """
 
@@ -89,19 +89,19 @@ class OneStep:
 
 
 def affine(function: Callable[[np.ndarray], np.ndarray], size: int) -> tuple[np.ndarray, float]:
-    """[M | c] of function(s) = M s + c, given at many points at once, and how far it is from that, relative."""
+    """[M | c] of function(s) = M s + c, which takes many points at once, and how far it is from that, relative."""
     return of_one(function(probing_states(size)), size)
 
 
 def of_one(values: np.ndarray, size: int) -> tuple[np.ndarray, float]:
-    """[M | c] of a map from its values (points, out) at the states `asked`, and how far it is from being affine."""
+    """[M | c] of a map from its values (points, out) at `probing_states`, and how far it is from being affine."""
     matrices, defects = of_values(values[None], size)
     return matrices[0], float(defects[0])
 
 
 @functools.lru_cache(maxsize=64)
 def probing_states(size: int) -> np.ndarray:
-    """The states at which an affine map shows its matrix, zero and unit vectors, and others that tell if it is one."""
+    """The states at which an affine map shows its matrix, zero and unit vectors, and others that test if it is one."""
     others = np.random.default_rng(1).standard_normal((OTHERS, size))
     states = np.concatenate([np.zeros((1, size)), np.eye(size), others])
     states.flags.writeable = False
@@ -109,7 +109,7 @@ def probing_states(size: int) -> np.ndarray:
 
 
 def of_values(values: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
-    """[M | c] (maps, out, size + 1) of some maps from their values (maps, points, out) at the states `asked`, and how
+    """[M | c] (maps, out, size + 1) of some maps from their values (maps, points, out) at `probing_states`, and how
     far each is from being affine, relative to its largest value; NaN where a value is not finite."""
     c = values[:, 0]
     M = (values[:, 1 : size + 1] - c[:, None]).swapaxes(1, 2)

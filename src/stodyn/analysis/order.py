@@ -94,10 +94,10 @@ def strong_order(
         - order, order_stderr: the slope and its sampling error, with the correlation of the points in it;
         - order_bend: the difference between the slopes of the coarser and the finer half of the points, which more
           paths do not reduce;
-        - order_doubt: what rounding and the reference's own error may do to the slope;
+        - order_doubt: by how much rounding and the reference's own error may change the slope;
         - order_low, order_high, level: order ± (z order_stderr + 2 order_bend + order_doubt), an interval that reaches
           p where the error is C h^p (1 + D h);
-        - kind, method, model, reference: what was measured, and against what.
+        - kind, method, model, reference: the quantity that was measured, and its reference.
 
     Raises
     ------
@@ -112,7 +112,7 @@ def strong_order(
             "is no strong order to measure. Ask for weak_order, or take a method that needs W itself."
         )
     square, own, size = [], [], 0.0
-    with np.errstate(all="ignore"):  # what left the floats is counted below
+    with np.errstate(all="ignore"):  # numbers that are not finite are counted below
         for ends, target, other in study.pairs(paths, seed):
             square.append(np.sum((ends - target[:, None]) ** 2, axis=2))
             own.append(np.sum((target - other) ** 2, axis=1))
@@ -178,7 +178,7 @@ def weak_order(
         if values is not None and truth is not None:
             return study.dataset("weak", study.computed(values, truth, 0.0), level, how="enumerated")
     differences, own, size = [], [], 0.0
-    with jax.enable_x64(True), np.errstate(all="ignore"):  # what left the floats is counted below
+    with jax.enable_x64(True), np.errstate(all="ignore"):  # numbers that are not finite are counted below
         for ends, target, other in study.pairs(paths, seed):
             value = np.asarray(φ(target))
             differences.append(np.stack([φ(ends[:, k]) - value for k in range(len(study.h))], axis=1))
@@ -212,7 +212,7 @@ def deterministic_order(
     problem, method, t, steps
         As in `strong_order`.
     finest : int
-        How many points are used: those next to the rounding plateau, so that one list of steps serves every order.
+        The number of points in use: those next to the rounding plateau, so that one list of steps fits every order.
 
     Returns
     -------
@@ -270,14 +270,14 @@ def first_and_second(x: Array) -> Array:
 
 @dataclasses.dataclass(frozen=True)
 class Errors:
-    """What was measured at each step size, the coarsest first.
+    """The measurements at each step size, the coarsest first.
 
     error      (points,)
-    doubts     what else may have moved it -> by how much, (points,)
+    doubts     another cause of an error -> its size, (points,)
     failed     (points,): how many paths failed
     influence  (paths, points): how far each path moves log(error) from its mean, times the number of paths; None where
                nothing was sampled
-    noise      (points,): what sampling alone would give for the error, where that is more than its standard error
+    noise      (points,): the error due to sampling alone, where that is more than its standard error
     coarse     points before this one are not wanted
     """
 
@@ -335,7 +335,7 @@ class Errors:
         }
 
     def slope(self, h: np.ndarray, points: np.ndarray) -> tuple[float, float, float]:
-        """The least-squares slope of log error against log h, its standard error, and what the doubts may do to it.
+        """The least-squares slope of log error against log h, its standard error, and the effect of the doubts.
 
         A point weighs by the inverse square of its relative standard error. Points that share paths are correlated: the
         standard error is that of the sum over the points of each path's influences.
@@ -368,10 +368,10 @@ class Study:
 
     @classmethod
     def of(cls, problem, method, t, steps, exact, reference, refine, model="") -> Study:
-        """Checked and made ready."""
+        """Return the study after a check of its arguments."""
         reference = stepping(reference, "reference") if isinstance(reference, str) else reference
         if exact is not None and reference is not None:
-            raise ValueError("exact, reference: both were given; give one, the errors are measured against it")
+            raise ValueError("exact, reference: expected one of the two, got both; errors are measured against it")
         problem, name, solution = unpacked(problem)
         problem = as_it_is_now(problem)
         exact = solution if exact is None and reference is None else exact
@@ -381,7 +381,7 @@ class Study:
             raise ValueError(f"steps: expected at least {FEWEST} different numbers of steps, got {tuple(steps)}")
         odd = [k for k in counts if counts[-1] % k]
         if odd:
-            raise ValueError(f"steps: {odd[0]} does not divide {counts[-1]}; one fine path must serve every step size")
+            raise ValueError(f"steps: {odd[0]} does not divide {counts[-1]}; all step sizes share one fine path")
         if not is_integer(refine):
             raise ValueError(f"refine: expected a whole number >= 1, got {refine!r}")
         begin, end = (float(time) for time in step_times(t, float(t[1]) - float(t[0]))[0])
@@ -399,7 +399,7 @@ class Study:
 
     @functools.cached_property
     def against(self) -> Method | Pathwise | None:
-        """What runs beside the method: the reference, where there is no exact solution."""
+        """The reference that runs beside the method, where there is no exact solution."""
         if self.exact is not None or self.reference is not None:
             return self.reference
         return best_reference(self.problem, self.method)
@@ -433,12 +433,12 @@ class Study:
                 yield states[0], reference[:, 0], reference[:, -1]
 
     def _shown(self, x: np.ndarray) -> np.ndarray:
-        """Of whole states (..., n) what the method shows: where it runs the state-space form of an SDAE, that."""
+        """The components of whole states (..., n) that the method shows: of an SDAE maybe its state-space form."""
         whole = shown(self.problem, self.method) == self.problem.n
         return x if whole else x @ self.problem.evolving.T
 
     def doubts(self, size: float, own: float = 0.0) -> dict[str, np.ndarray]:
-        """What rounding of numbers of that size, and the reference's own error, can do to an error."""
+        """The effects on an error of rounding of numbers of that size, and of the reference's own error."""
         rounding = np.finfo(float).eps * size * np.array(self.steps)
         return {"rounding": rounding, "the reference's own error": np.full(len(self.steps), own)}
 

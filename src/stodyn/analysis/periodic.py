@@ -33,9 +33,9 @@ HALVINGS = 8
 ONE = 1e-6  # multipliers nearer to 1 count as 1
 ROUNDING = 1e-9  # of the range: where Newton may stop when it gets no better
 SMALL_SYSTEM = 16  # unknowns up to which the order 9 costs little
-SAME = 0.2  # by which the period and the ranges may differ from those that were seen
+SAME = 0.2  # by which the period and the ranges may differ from those that were observed
 REFINED = 1e-3  # of the error of a cycle: how exactly the derivatives of one with other steps are computed
-CACHED = 1_000_000  # numbers in the derivatives of steps that are taken together
+CACHED = 1_000_000  # numbers in the derivatives of the steps of one batch
 TINY = 1e-14  # added to the sizes of components, some of which may be zero
 REST = 1e-6  # of its size: a cycle whose components all stay within that is an equilibrium
 
@@ -94,7 +94,7 @@ class Cycle:
 
     @functools.cached_property
     def others(self) -> np.ndarray:
-        """The multipliers but the one that belongs to the phase of an oscillator."""
+        """The multipliers except the one that belongs to the phase of an oscillator."""
         if self.driven:
             return self.multipliers
         return np.delete(self.multipliers, np.argmin(np.abs(self.multipliers - 1.0)))
@@ -240,8 +240,7 @@ def periodic(
 
 
 def _from_turn(system: System, guess: periodic_start.Guess, steps: int, order: int, tol: float) -> Cycle | None:
-    """The stable cycle to which Newton comes from the period that was seen last, followed roughly; None where it comes
-    to none."""
+    """The stable cycle to which Newton's method converges from the last observed period; None where it does not."""
     if guess.window is None:
         return None
     shares = np.add.outer(np.arange(steps), _scheme(order).c) / steps
@@ -334,9 +333,9 @@ def _newton(system: System, guess: _Orbit, order: int, tol: float, refined: floa
 
 
 def _linearised(system: System, begin: float, x0: np.ndarray, X: np.ndarray, h: float, D: np.ndarray, c: np.ndarray):
-    """Of every step: ∂X/∂x_n (N, s, n, n), what Newton adds to X by itself (N, s, n), and T ∂X/∂T (N, s, n).
+    """Of every step: ∂X/∂x_n (N, s, n, n), Newton's own correction of X (N, s, n), and T ∂X/∂T (N, s, n).
 
-    Some steps are taken together, as many as the caches of a processor hold the matrices of.
+    Steps are taken in batches whose matrices fit into the caches of a processor.
     """
     N, s, n = X.shape
     before = np.concatenate([x0[None], X[:-1, -1]])
@@ -350,13 +349,13 @@ def _linearised(system: System, begin: float, x0: np.ndarray, X: np.ndarray, h: 
 
 
 def _linearised_steps(system: System, times: np.ndarray, before: np.ndarray, X: np.ndarray, h: float, D: np.ndarray):
-    """The same of some steps, that begin in the states `before`."""
+    """The same of some steps, which begin in the states `before`."""
     N, s, n = X.shape
     M = system.mass
     f = system.f(times.ravel(), X.reshape(-1, n)).reshape(N, s, n)
     J = system.jacobian(times.ravel(), X.reshape(-1, n)).reshape(N, s, n, n)
     slopes = np.einsum("ij,Njn->Nin", D, X - before[:, None]) @ M.T / h
-    felt = np.flatnonzero(M.any(axis=1))  # rows through which the state at the beginning of a step is seen
+    felt = np.flatnonzero(M.any(axis=1))  # rows through which the state at the beginning of a step acts
     right = np.zeros((N, s, n, len(felt) + 2))
     right[:, :, felt, np.arange(len(felt))] = D.sum(axis=1)[:, None] / h
     right[..., -2] = f - slopes

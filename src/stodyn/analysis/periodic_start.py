@@ -1,7 +1,7 @@
 """A first guess of a periodic solution: follow the system without noise until it repeats itself.
 
 The length of the first window is taken from the fastest rate at the start and doubled until some component has gone up
-and down several times, in the last window or in the last three together. From there on windows of a few periods follow
+and down several times, in the last window or in the last three joined. From there on windows of a few periods follow
 until three successive periods agree to 1 % and the states at their ends to 5 % of their range; Newton does the rest,
 however slowly the amplitude settles.
 """
@@ -22,14 +22,14 @@ SMALL, SMALL_IN_UNIT = 1e-3, 0.1  # of the largest component, and of the largest
 WINDOW_POINTS = 800  # points of a window
 DOUBLINGS = 60
 MOST_TURNS = 8  # rises of one component within a period
-JOINED = 3  # windows that are looked at together where the last one shows too few periods
-RISES = 3  # seen in a window before anybody believes in a period
+JOINED = 3  # windows that are joined where the last one shows too few periods
+RISES = 3  # the fewest in a window from which a period is inferred
 REST = 1e-6  # of the size of a component: a range below it is none
 
 
 class Guess(NamedTuple):
-    """A state near the periodic solution at time t, its period, and the periods seen last; where whole periods were
-    seen, the times and states of the last window."""
+    """A state near the periodic solution at time t, its period, and the periods observed last; where whole periods were
+    observed, the times and states of the last window."""
 
     t: float
     x: np.ndarray
@@ -38,7 +38,7 @@ class Guess(NamedTuple):
     window: tuple[np.ndarray, np.ndarray] | None = None
 
     def turn(self, shares: np.ndarray) -> np.ndarray:
-        """The states (shares, n) at such shares of the last period seen, which ended at t."""
+        """The states (shares, n) at these fractions of the last observed period, which ended at t."""
         assert self.window is not None
         times, states = self.window
         when = self.t + self.period * (shares - 1.0)
@@ -46,7 +46,7 @@ class Guess(NamedTuple):
 
 
 class NoOscillation(ValueError):
-    """Nothing was found that repeats itself."""
+    """No solution was found that repeats itself."""
 
 
 def followed(system: System, times: np.ndarray, x: np.ndarray, rtol: float = RTOL) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""A problem as `periodic` sees it: M x' = f(t, x) with noise g and slopes J = f_x, at many points in one call.
+"""A problem as `periodic` uses it: M x' = f(t, x) with noise g and slopes J = f_x, at many points in one call.
 
 Two kinds of unknowns of a circuit need care. The states of flicker filters are left out: without noise they rest at
 zero, and their multipliers lie so near 1 that they would be mistaken for the phase. The charge that a source has
@@ -137,7 +137,7 @@ class System:
 
     @functools.cached_property
     def is_driven(self) -> bool:
-        """Whether f or g depends on time: from the trace, or else by looking at some times."""
+        """Whether f or g depends on time: from the trace, or else from values at some times."""
         if self.network is not None:
             return bool(self.network.sources.moving) or self.network.sources.points is not None
         with jax.enable_x64(True):
@@ -208,7 +208,7 @@ class System:
 
 
 def system_of(problem: Problem) -> System:
-    """The equations of an SDE, an SDAE, a circuit, or of what can be written as an SDE."""
+    """The equations of an SDE, an SDAE, a circuit, or a problem that can be written as an SDE."""
     if not isinstance(problem, SDE | SDAE):
         lowered = problem.lower(SDE) if isinstance(problem, Problem) else None
         if lowered is None:
@@ -276,7 +276,7 @@ class StageEquations:
         return solution
 
     def kicks_at_the_end(self) -> np.ndarray:
-        """(steps, s, n, n): what an impulse in the rows of stage i does to the last stage; charges receive none."""
+        """(steps, s, n, n): the effect on the last stage of an impulse in the rows of stage i; charges receive none."""
         u, q = self.system.implicit, self.system.explicit
         N, size, _ = self.matrix.shape
         s, last = size // len(u), np.zeros((N, size, len(u)))

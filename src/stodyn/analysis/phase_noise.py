@@ -60,7 +60,7 @@ class Response(NamedTuple):
 
 
 def response(cycle: Cycle) -> Response:
-    """The phase response of a cycle, and what each source of white noise does to the phase."""
+    """The phase response of a cycle, and the effect of each source of white noise on the phase."""
     system = cycle.system
     size = np.where(np.ptp(cycle.x, axis=0) > 0.0, np.ptp(cycle.x, axis=0), 1.0)
     left = np.linalg.svd(cycle.Phi * size / size[:, None] - np.eye(system.n))[0][:, -1] / size
@@ -242,7 +242,7 @@ def phase_noise(
 
 
 def _check(cycle: Cycle) -> None:
-    """Refuse what has no phase noise; warn where its amplitude lasts."""
+    """Refuse a cycle that has no phase noise; warn where its amplitude noise lasts."""
     largest = float(np.abs(cycle.others[:1]).max(initial=0.0))
     if largest > 1.0 + ONE:
         raise ValueError(f"problem: the cycle that was found is unstable (a multiplier of {largest:.6g}); give a "

@@ -33,10 +33,10 @@ SAFETY, SHORTER, LONGER = 0.9, 0.1, 2.0
 FIRST = 1e-3  # of the interval: the first step that is tried
 SHORTEST = 1e-9  # of the interval
 GROWTH = 2.0  # by which a disturbance of the mean may grow over the interval
-LEAST_STEPS = 400  # steps at the least with which the moments are followed over the interval: a pulse is seen
+LEAST_STEPS = 400  # fewest steps with which the moments are followed over the interval, so that no pulse is missed
 GROWN = 0.1  # of its largest value: from there on a variance is compared with itself
 MOST_NODES = 3000  # of that quadrature
-SHORT = 0.01  # of the time in which the equations change things: a step for which the noise of a method is chosen
+SHORT = 0.01  # of the time scale of the equations: a step for which the noise of a method is chosen
 ROUNDS = 12  # plans that are tried for the error of the whole run
 
 
@@ -55,7 +55,7 @@ class StepPlan:
             return self._planned(_Followed(self, start, end))
 
     def _planned(self, truth: _Followed) -> np.ndarray:
-        """The fewest steps found whose delivered moments stay within tol: the error that a single step may make is
+        """The fewest steps whose delivered moments stay within tol: the error that a single step may make is
         scaled until they do.
         """
         local, best, too_much = 0.1 * self.tol, None, math.inf
@@ -126,7 +126,7 @@ class StepPlan:
         at = AtPoints(slope, (None, 0))
         return lambda t, y: at(t, y[None])[0]
 
-    # --- the state of the method, in a row: x, and what the method remembers beside it --------------------------------
+    # --- the state of the method, in a row: x, and the numbers that the method carries beside it ----------------------
 
     @functools.cached_property
     def _stepped_problem(self) -> Any:
@@ -169,7 +169,7 @@ class StepPlan:
         return R @ m, R @ P @ R.T
 
     def _true_state(self, t: float, truth: _Followed, delivered: tuple) -> tuple[np.ndarray, np.ndarray]:
-        """The state with the true moments of x, and with the delivered ones of what is remembered beside start(x)."""
+        """The state with the true moments of x, and the delivered ones of the numbers carried beside start(x)."""
         m, P = truth.moments(t)
         if self._state[0] == len(m):
             return m, P
@@ -222,11 +222,11 @@ class StepPlan:
 
 
 class _Followed:
-    """The mean and the covariance of a problem over an interval, and what errors in them are relative to.
+    """The mean and the covariance of a problem over an interval, and the sizes to which errors in them are relative.
 
     m' = f(m), P' = F P + P F' + g g' + Σ_k Dg_k P Dg_k'. A variance is compared with itself from the time on when it
-    has reached a tenth of its largest value, and before with that tenth; a mean with the largest size that it still
-    comes to and the standard deviation beside it. So no unit matters.
+    has reached a tenth of its largest value, and before with that tenth; a mean with the largest size that it later
+    reaches and the standard deviation beside it. So units do not matter.
     """
 
     def __init__(self, plan: StepPlan, start: float, end: float):
@@ -289,8 +289,8 @@ class _Followed:
         if rate * length > math.log(GROWTH):
             raise ValueError(
                 f"plan: the mean is unstable, a small disturbance of it has grown by the factor "
-                f"{math.exp(min(rate * length, 700.0)):.3g} at t = {now:.6g}, and what is planned along the mean says "
-                "nothing of the paths. Give dt as a number, or let every path refine its own steps with the method "
+                f"{math.exp(min(rate * length, 700.0)):.3g} at t = {now:.6g}, so that steps planned along the mean "
+                "need not suit the paths. Give dt as a number, or let every path refine its own steps with the method "
                 "Dyadic."
             )
 
@@ -343,7 +343,7 @@ def plan(problem: Any, method: Method | str, tol: float = 1e-3, at: Reals = ()) 
         raise TypeError("problem: has constraints, along which no covariance is followed; give dt as a number, or the "
                         "problem in minimal coordinates (problems.minimal)")  # fmt: skip
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what there is to warn of at the planned steps the run says
+        warnings.simplefilter("ignore")  # the run itself warns about the planned steps
         method = stepping(method.prepared(taken, SHORT * min(time_scale(taken), 1e300)))
     if method.takes_equal_steps:
         raise ValueError(f"method: {method.name} {method.takes_equal_steps}, so that its steps cannot differ; "

@@ -164,7 +164,7 @@ class Amplification:
 
 
 def _alpha(method: GeneralisedAlpha | str) -> GeneralisedAlpha:
-    """An α method given by itself or by its name."""
+    """Return an α method, from itself or its name."""
     resolved = named(method)
     if not isinstance(resolved, GeneralisedAlpha):
         raise TypeError(
@@ -274,7 +274,7 @@ def _estimate(values: np.ndarray) -> Estimate:
 
 
 class Dissipation(NamedTuple):
-    """What a method does to a free oscillation, for each Ω = ω h.
+    """The effect of a method on a free oscillation, for each Ω = ω h.
 
     radius             the spectral radius of A_d
     period_elongation  (T_numerical - T)/T
@@ -408,7 +408,7 @@ def series_coefficients(rho: float, y: float) -> tuple[float, float]:
 
 
 class Lemma(NamedTuple):
-    """A statement of the paper at given numbers: the printed value, the true one, and whether they agree."""
+    """A statement of the paper at some numbers: the printed value, the true one, and whether they agree."""
 
     name: str
     printed: float
@@ -483,7 +483,7 @@ def schur_sum(A: np.ndarray) -> float:
 
 
 class LargestStep(NamedTuple):
-    """Up to which step an α method is stable on the test equation, in several senses.
+    """The largest step with which an α method is stable on the test equation, in several senses.
 
     mean          up to which E Ξ does not grow: inf for every rho, 2/ω for Newmark's explicit method; 0 where it
                   grows at every step

@@ -161,7 +161,7 @@ class Verdict(NamedTuple):
     a_stable    True (proved), False, or None: undecided
     worst       the largest R̂ found where the equation is stable or on the edge of being so, at (h, k)
     l_stable    whether it is A-stable and R̂ -> 0 for |h| -> ∞ there; None: undecided
-    conditions  what was asked: "origin", "poles", "infinity", "boundary"; "sampled" where no proof was possible
+    conditions  the questions: "origin", "poles", "infinity", "boundary"; "sampled" where no proof was possible
     """
 
     a_stable: bool | None

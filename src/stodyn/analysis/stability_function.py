@@ -1,4 +1,4 @@
-"""Stability functions of stiff tables in exact arithmetic: what R is, near 0, at infinity, and whether R̂ <= 1.
+"""Stability functions of stiff tables in exact arithmetic: R itself, near 0 and at infinity, and whether R̂ <= 1.
 
 On dy = λ y dt + μ y dW a step is y' = R y, with h = λ Δt, k = μ √Δt and ξ = W/√Δt
 
@@ -113,7 +113,7 @@ class StabilityFunction:
 
     @functools.cached_property
     def normal_form(self) -> dict[int, tuple[int, Polynomial]]:
-        """j -> (e_j, S_j); ValueError naming what is not of that form."""
+        """j -> (e_j, S_j); a ValueError names a term that is not of that form."""
         for a, r in self.factors:
             if r:
                 raise ValueError(
@@ -131,7 +131,7 @@ class StabilityFunction:
 
     @functools.cached_property
     def boundary_polynomial(self) -> Polynomial:
-        """F(x, Y); ValueError where the table has not the normal form."""
+        """F(x, Y); ValueError where the table does not have the normal form."""
         x, _ = variables(2)
         squares = (math.factorial(j) * (2 * x) ** e * _modulus(S) for j, (e, S) in self.normal_form.items())
         return sum((-square for square in squares), _modulus(self.denominator))

@@ -1,4 +1,4 @@
-"""What an engineer reads of a structure: drifts, base shear, accelerations, stationary laws, peaks, response spectra.
+"""Results that engineers read of a structure: drifts, base shear, accelerations, stationary laws, peaks, spectra.
 
 Exact where the structure is linear: with z = (x, v, s) of structure and filter, dz = A z dt + B dW, the covariance P
 solves A P + P A' + B B' = 0, and for a response q = c z the spectral moments of its one-sided density are
@@ -43,7 +43,7 @@ __all__ = [
     "with_energy",
 ]
 
-LOGARITHM = 1e-8  # relative: what exp(log(-A)) may be off by
+LOGARITHM = 1e-8  # relative: the largest error of exp(log(-A))
 SMOOTH = 1e-9  # relative: white noise in a response below this share of its rate is rounding
 
 
@@ -73,7 +73,7 @@ class Responses(NamedTuple):
 def responses(
     problem: Any, direction: ArrayLike | None = None, drifts: ArrayLike | None = None, static: bool = False
 ) -> Responses:
-    """The responses of a linear structure from matrices, as rows that multiply its state.
+    """Return the responses of a linear structure from matrices, as rows that multiply its state.
 
     Accelerations are absolute, x'' + ι a_g for the ground of `base_excited`: -M⁻¹(K x + C v), and with other coloured
     forces Γ y also M⁻¹Γ y. They are without white noise, which has no value at a time. The base shear ι'(K x + C v) is
@@ -90,7 +90,7 @@ def responses(
         Which differences of displacements are drifts; by default x_0, x_1 - x_0, x_2 - x_1, ..., as for floors that are
         numbered upwards.
     static : bool
-        Of a modal reduction: add what the modes that were left out would do if they followed the coloured load at once,
+        Of a modal reduction: add the static response of the omitted modes to the coloured load,
         x ≈ Φ z + (K⁻¹ - Φ diag(ω⁻²) Φ') load. It need not improve every response: see `reduction_error`.
 
     Returns
@@ -170,7 +170,7 @@ def _with_forces(problem: DrivenMechanical, own: Structure, rows: np.ndarray, st
 
 
 def _left_out(problem: Any, reduction: Any) -> np.ndarray:
-    """The displacements of the modes that were left out, at rest under the ground's load, by the filter's states."""
+    """The displacements of the omitted modes, at rest under the ground's load, by the filter's states."""
     Φ, ω = reduction.shapes, reduction.frequencies
     known = isinstance(problem, DrivenMechanical) and problem.at_nodes is not None and not callable(problem.into)
     if not known or not np.allclose(Φ.T @ problem.at_nodes, problem.into, rtol=1e-9, atol=0.0):
@@ -225,7 +225,7 @@ def _system(problem: Any) -> tuple[np.ndarray, np.ndarray]:
 
 
 def stationary_covariance(problem: Any) -> np.ndarray:
-    """The exact covariance of (x, v) and the states of the filter in the long run, of a linear structure.
+    """Compute the exact covariance of (x, v) and the states of the filter in the long run, of a linear structure.
 
     Parameters
     ----------
@@ -388,7 +388,7 @@ def _moments(A: np.ndarray, B: np.ndarray, P: np.ndarray, c: np.ndarray) -> tupl
     unit = _units(A)
     scaled = A * unit / unit[:, None]
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # of an error that is looked at here
+        warnings.simplefilter("ignore", RuntimeWarning)  # its error is checked here
         log = np.real(scipy.linalg.logm(-scaled))
     if np.abs(scipy.linalg.expm(log) + scaled).max() > LOGARITHM * np.abs(scaled).max():
         raise ValueError("problem: its frequencies are so far apart that the logarithm of its matrix is not accurate")

@@ -1,4 +1,4 @@
-"""What a netlist asks for: analyses, values to step through, and measurements."""
+"""The requests of a netlist: analyses, values to step through, and measurements."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from stodyn.circuits.text import Position
 
-TEMPERATURE = "temp"  # the name of the circuit's temperature among values given from outside, °C
+TEMPERATURE = "temp"  # the name of the circuit's temperature among the caller's values, °C
 
 
 class Transient(NamedTuple):
@@ -57,7 +57,7 @@ class Step(NamedTuple):
 
 
 class Event(NamedTuple):
-    """When a signal meets a level, `v(out)=0.5 rise=2 td=1n`; or, with `at`, a given place on the axis.
+    """When a signal meets a level, `v(out)=0.5 rise=2 td=1n`; or, with `at`, a fixed place on the axis.
 
     level  a number, or the expression of another signal
     edge   rise, fall or cross; `occurrence` says which of them, -1 for the last

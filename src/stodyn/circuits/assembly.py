@@ -165,7 +165,7 @@ class Network:
         return len(self.names)
 
     def rates(self, x: Any, sources: Any, xp: Any, linear: Stamps | None = None) -> Any:
-        """f (n,) with the sources at the given values."""
+        """f (n,) with the sources at these values."""
         y = xp.concatenate([x, xp.zeros(1, x.dtype)])
         currents = [group.value(y, xp) for group in self.groups]
         stamp = self.linear if linear is None else linear

@@ -1,4 +1,4 @@
-"""A netlist as a stochastic differential-algebraic equation: `read` is the front door of this room."""
+"""A netlist as a stochastic differential-algebraic equation, made by `read`."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Circuit(SDAE):
     ----------
     random : mapping of str to Distribution
         The distributions of the random values of the netlist: the ξ of every random function, such as gauss(r1), and
-        those given to `read`. A circuit just read has its nominal values, ξ = 0; see `sampled` and `corners`.
+        those passed to `read`. A circuit just read has its nominal values, ξ = 0; see `sampled` and `corners`.
     of_family : Family or None
         The family this circuit belongs to where `params["devices"]` holds the numbers of its devices.
     """
@@ -229,7 +229,7 @@ class Circuit(SDAE):
 
     @functools.cached_property
     def coefficients_at(self) -> Callable:
-        """A function for f, ∂f/∂x and g at given states; nothing is traced."""
+        """A function for f, ∂f/∂x and g at any states; nothing is traced."""
 
         def at(times, states, params):
             network, factor = self._with(params)
@@ -465,7 +465,7 @@ class Circuit(SDAE):
         return Family(self.network.netlist, self.random)
 
     def sampled(self, paths: Integer, seed: Integer) -> Circuit:
-        """Draw the random values anew for each path; each path starts at its own operating point.
+        """Draw new random values for each path; each path starts at its own operating point.
 
         Parameters
         ----------

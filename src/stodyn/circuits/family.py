@@ -80,7 +80,7 @@ class Family:
         return {p.name: p for e, usual in pairs if e.name in self.varying for p in self._lifted(e, usual) if p.law}
 
     def elements(self, values: Mapping[str, float]) -> list[Element]:
-        """The parts of the netlist at given values, after a check that its structure is the same."""
+        """The parts of the netlist at these values, after a check that its structure is the same."""
         elements = laid_out(self.deck, {**self.fixed, **values}).elements
         pairs = zip(elements, self.usual.elements, strict=False)
         odd = next((e for e, usual in pairs if not _same_structure(e, usual)), None)
@@ -104,7 +104,7 @@ class Family:
         coupled = {name for e in self.usual.elements if e.kind == "k" for name in e.source.split()}
         wrong = next((e for e in self.usual.elements if e.kind == "l" and e.name in self.varying & coupled), None)
         if wrong is not None:
-            raise NetlistError(f"{wrong.name}: is coupled by K and may not be random; scale what it drives", wrong.at)
+            raise NetlistError(f"{wrong.name}: is coupled by K and may not be random; scale its load instead", wrong.at)
         network = assemble(dataclasses.replace(self.usual, elements=parts))
         charges = tuple(
             dataclasses.replace(g, numbers=Numbers({**g.numbers.of, OVER_UNIT: np.ones(len(g.elements))},
@@ -157,7 +157,7 @@ class Family:
         return places
 
     def numbers(self, values: Mapping[str, float]) -> np.ndarray:
-        """The data of a run at given values."""
+        """The data of a run at these values."""
         own = self.elements(values)
         parts = self._parts(own)
         odd = self._differing(own) - self.varying

@@ -86,7 +86,7 @@ def read_deck(source: str | Path, libraries: Sequence[str | Path] = ()) -> Deck:
 
 
 def laid_out(deck: Deck, values: Mapping[str, float] | None = None) -> Netlist:
-    """The flat elements of a deck, with some values given by the caller (see scope.py); `temp` is in °C."""
+    """The flat elements of a deck, with some values from the caller (see scope.py); `temp` is in °C."""
     values = dict(values or {})
     netlist = Netlist(deck, Overrides(values), notes=list(deck.notes), model_names=deck.top.model_names())
     scope = Scope(deck.top, None, {}, "", {}, {}, netlist)

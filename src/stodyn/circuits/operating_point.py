@@ -29,7 +29,7 @@ class OperatingPoint(NamedTuple):
 
 
 def operating_point(network: Network, sources: np.ndarray, held: dict[int, float] | None = None) -> OperatingPoint:
-    """Voltages and currents at rest with the sources at the given values and the nodes of `held` at theirs (.ic).
+    """Voltages and currents at rest with the sources at these values and the nodes of `held` at theirs (.ic).
 
     Capacitors are open, inductors short. The unknown of a source in a loop with capacitors is its current, not its
     charge. The search begins with the nodes of .nodeset held at their voltages, so that of several operating points

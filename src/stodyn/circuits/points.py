@@ -1,6 +1,6 @@
 """The equations of a network at many states at once, in numpy: f, f_x, g and g_x, with nothing traced or compiled.
 
-They serve callers that evaluate a few states once or twice: the search for a cycle, the checks before a run.
+They are for callers that evaluate a few states once or twice: the search for a cycle, the checks before a run.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ CALLED = re.compile(r"(?<![\w.])([a-z_]\w*+)\s*\(")
 
 
 class Overrides:
-    """The values given by the caller, the names of those already used, and the random values met while reading."""
+    """The caller's values, the names of those already used, and the random values met while reading."""
 
     def __init__(self, values: Mapping[str, float]):
         self.values, self.used = values, set[str]()
@@ -39,7 +39,7 @@ class Overrides:
         return float(self.values[place])
 
     def chance(self, place: str, law: str) -> float:
-        """ξ of the next random function at a place: 0 unless it is given."""
+        """ξ of the next random function at a place: the caller's value, or 0."""
         name, k = place, 1
         while name in self.random:
             k += 1
@@ -131,7 +131,7 @@ class Scope:
 
     def number(self, text: str, what: str, at: Position, least: float = -math.inf, or_equal: bool = True,
                form: str = "", place: str = "") -> float:  # fmt: skip
-        """A number of at least a given size; its errors name `what` and the position, and show the `form` expected."""
+        """A number >= `least`; its errors name `what` and the position, and show the expected `form`."""
         try:
             value = self.value(text, place)
         except BadValue as error:

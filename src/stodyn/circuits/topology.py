@@ -47,7 +47,7 @@ def check(netlist: Netlist, nodes: dict[str, int]) -> frozenset[str]:
     if len(loose):
         names, here = list(nodes), [e for e in elements if nodes[e.nodes[0]] in set(loose.tolist())]
         at = here[0] if here else next(e for e in elements if names[loose[0]] in e.nodes)
-        raise NetlistError(f"{_listed(names[i] for i in loose)}: no connection to ground (node 0), seen from {at.name}",
+        raise NetlistError(f"{_listed(names[i] for i in loose)}: no connection to ground (node 0), as at {at.name}",
                            at.at)  # fmt: skip
     short = _first_loop(nodes, [e for e in elements if e.kind in VOLTAGES])
     if short:

@@ -16,7 +16,7 @@ SETTLED = 40.0  # time constants after which an EXP is constant
 
 
 class Waveform(NamedTuple):
-    """A source: its DC value (None where none was given), a waveform with its numbers, "" where it is constant, and
+    """A source: its DC value (None where it has none), a waveform with its numbers, "" where it is constant, and
     the size and phase (degrees) of its small signal."""
 
     dc: float | None
@@ -34,7 +34,7 @@ ARGUMENTS = {
 
 
 def completed(kind: str, numbers: Sequence[float], step: float | None, stop: float | None) -> tuple[float, ...]:
-    """The numbers of a waveform with SPICE's defaults for those not given; ValueError where they make no sense.
+    """The numbers of a waveform with SPICE's defaults for missing ones; ValueError where they make no sense.
 
     sin    vo + va exp(-(t - td) theta) sin(2π freq (t - td) + phase°), before td as at td
     pulse  v1, from td in tr to v2, stays pw, in tf back; repeated every per

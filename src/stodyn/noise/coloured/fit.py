@@ -32,10 +32,10 @@ class Fit:
     """How well a filter meets the samples to which it was fitted; densities are one-sided, as the samples are.
 
     order     the number of its poles
-    error_db  the largest |10 log10(filter/samples)|, at the samples and halfway between them. There the spectrum is taken
-              from a smooth curve through the logarithms of the samples, and the error is reduced by the difference
-              between this curve and straight lines, the doubt about the spectrum; it is 0 where the samples are met
-              exactly
+    error_db  the largest |10 log10(filter/samples)|, at the samples and halfway between them. There the spectrum is
+              taken from a smooth curve through the logarithms of the samples, and the error is reduced by the
+              difference between this curve and straight lines, the doubt about the spectrum; it is 0 where the samples
+              are met exactly
     rms_db    the root mean square of the same at the samples
     variance  of the samples by the trapezoidal rule over the band; variance_in_band and variance_in_all: of the filter
     """
