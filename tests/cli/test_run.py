@@ -192,7 +192,7 @@ def test_a_method_around_another_is_named_with_it(folder):
     for name, said in {
         "ExactNoise(Hein)": "method.name: method: there is no 'Hein'. Near it: Heun",
         "ExactNoise(AB2)": "method.name: base: expected a one-step method such as RK4, got AB2",
-        "ThetaEuler(theta=0.5)": "method.name: method: 'ThetaEuler(theta=0.5)' is not a name. Options are given to",
+        "ThetaEuler(theta=0.5)": "method.name: method: 'ThetaEuler(theta=0.5)' is not a name. Options are passed to",
     }.items():
         with pytest.raises(runfile.BadRunFile, match=re.escape(said)):
             method(name)

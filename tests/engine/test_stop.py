@@ -163,7 +163,7 @@ def test_a_failure_is_not_a_stop():
 
 
 WRONG = {
-    "no levels": (lambda: sd.Stop(), "stop: no level was given"),
+    "no levels": (lambda: sd.Stop(), "stop: has no level"),
     "a number": (lambda: sd.Stop(1.0), "stop: expected levels such as"),
     "another kind": (lambda: sd.Stop(sd.Level(1.0), stopped="dead"), 'stopped: expected "frozen" or "alive"'),
     "a level for a stop": (

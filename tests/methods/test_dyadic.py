@@ -70,7 +70,7 @@ def test_what_cannot_be_resolved_is_a_failure_not_a_number():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Dyadic(base=c.RK4(noise="fresh")), "base: expected a one-step method for SDEs that asks for W"),
+        (lambda: Dyadic(base=c.RK4(noise="fresh")), "base: expected a one-step method for SDEs that needs W alone"),
         (lambda: Dyadic(base=0.5), "base: expected a one-step method"),
         (lambda: Dyadic(base=sd.method("StoermerVerlet")), "base: expected a one-step method for SDEs"),
         (lambda: Dyadic(tol=0.0), "tol: expected a number > 0"),

@@ -1,4 +1,4 @@
-"""Methods: one value in one file describes a step and what it promises.
+"""Methods: one value in one file describes a step and its claims.
 
 Of its modules only `contract`, for authors, is public; `sd.method(name)` finds a method.
 """

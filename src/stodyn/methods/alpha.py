@@ -39,7 +39,7 @@ CHUNG_HULBERT = "J. Chung & G. M. Hulbert, A time integration algorithm for stru
 numerical dissipation: the generalized-α method, J. Appl. Mech. 60 (1993)"
 MEASURED = "measured; Rajan & Raha claim strong order 2 for x and 3/2 for v"
 ORDERS = (1.0, 1.5, 2.0)
-MOST_SUBSTEPS = 64  # that are taken unasked for iterated integrals
+MOST_SUBSTEPS = 64  # that are taken by default for iterated integrals
 LARGE_OMEGA = 2.0  # beyond it the explicit terms of orders 1.5 and 2.0 amplify noise
 
 

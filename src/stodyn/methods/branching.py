@@ -37,7 +37,7 @@ class Branched(Around):
 
     @property
     def start_parts(self) -> tuple[Source, ...]:
-        return (Fixed(np.zeros(self.n)),)  # where a path begins is given to each run of a block
+        return (Fixed(np.zeros(self.n)),)  # each run of a block gets the starts of its paths
 
     @property
     def params(self) -> Any:

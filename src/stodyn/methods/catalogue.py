@@ -25,7 +25,7 @@ def with_base() -> dict[str, type[WithBase]]:
 
 @checks_arguments
 def find(name: str) -> Catalogued:
-    """The method with the given name.
+    """Return the method with a name.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ def find(name: str) -> Catalogued:
         return method
     if not isinstance(method, WithBase) or not inside.rstrip().endswith(")"):
         raise TypeError(
-            f"method: {name!r} is not a name. Options are given to the method that is found: "
+            f"method: {name!r} is not a name. Options are passed to the method of that name: "
             f'sd.method("{method.name}")(option=value); in a run file by method.options'
         )
     return method(base=find(inside.rstrip()[:-1].strip()))

@@ -50,22 +50,22 @@ class ExplicitRungeKutta(Method):
 
     Parameters
     ----------
-    A, b
-        The table. Entries may be ints, fractions.Fraction or surds, which are kept exact, or floats.
-    noise
+    A, b : sequences
+        The table. Entries may be ints, fractions.Fraction or surds, which stay exact, or floats.
+    noise : str, number or matrix
         "held" (the default): one sample per step, C_ij = 1; needs W alone, Γ = 1, Stratonovich for tables of order 2
         and more. "fresh": a new sample per stage, C = I; Γ = 1/Σ b_i², Ito. A number ρ: C_ij = ρ between different
         stages. Or the matrix C itself.
-    gamma
-        Used in place of Γ, to show what a wrong scaling does.
-    compensate
+    gamma : float, optional
+        Used in place of Γ, to show the effect of a wrong scaling.
+    compensate : bool
         Subtract κ Σ_k (∂g_k/∂x) g_k from the drift, so that the scheme solves the Ito equation whatever its κ.
-    embedded
+    embedded : sequence, optional
         A second row of weights; `estimate` gives the difference of the two results.
-    variances
+    variances : sequence, optional
         The variances of the samples of the stages relative to Γ/h, for a table made for "fresh" noise; 1 by default.
-    name, citation, what
-        What to call the method, where it is from, and a few words on what it is.
+    name, citation, what : str
+        The name of the method, its source, and a few words on what it is.
 
     References
     ----------

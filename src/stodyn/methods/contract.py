@@ -1,4 +1,4 @@
-"""The contract of all methods: Method (a step), Solver (a whole grid) and Expansion (no paths), and what they claim."""
+"""The contract of all methods: Method (a step), Solver (a whole grid) and Expansion (no paths), and their claims."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class Report(NamedTuple):
 
     Parameters
     ----------
-    ok
+    ok : bool
         False where the equations of the step were not solved.
-    iterations
-        How many Newton rounds (or the like) the step took.
-    rounded
+    iterations : int
+        The number of Newton rounds (or the like) that the step took.
+    rounded : bool
         True where rounding, not `tol`, limited the solution (see newton.Root).
     """
 
@@ -50,13 +50,13 @@ class Claim:
 
     Parameters
     ----------
-    kind
+    kind : str
         "strong", "weak" or "deterministic" (orders), or the name of a property ("A-stable", "symplectic", ...).
-    order
+    order : float, optional
         The order, where `kind` is a kind of order.
-    when
-        The noise structures the claim holds for, from problems.sde.STRUCTURES; () means all that the method takes.
-    source
+    when : tuple of str
+        The noise structures the claim holds for, from problems.sde.STRUCTURES; () means every structure it takes.
+    source : str
         Where the claim is proved.
     """
 
@@ -93,12 +93,12 @@ class Catalogued(ABC):
     @property
     @abstractmethod
     def claims(self) -> tuple[Claim, ...]:
-        """What the method promises."""
+        """The claims of the method."""
 
     @property
     @abstractmethod
     def citation(self) -> str:
-        """Where the method is from: authors, title, journal, year."""
+        """The source of the method: authors, title, journal, year."""
 
     @property
     def summary(self) -> str:
@@ -200,7 +200,7 @@ class Method(Catalogued):
     @property
     @abstractmethod
     def needs(self) -> Recipe:
-        """The noise a step asks for."""
+        """The noise that a step needs."""
 
     def start(self, problem, t, x, params) -> Any:
         """The method's state at the initial value x (a pytree of arrays); most methods carry x alone."""
@@ -259,7 +259,7 @@ class Method(Catalogued):
         )
 
     def read(self, state) -> jax.Array:
-        """The vector of the problem's components in the method's state, which is the part a user sees."""
+        """The vector of the problem's components in the method's state, which is the part that a run shows."""
         return state
 
 
@@ -335,7 +335,7 @@ class Expansion(Catalogued):
             A problem of the class `accepts`.
         times : array
             The ends of the steps, from the start on.
-        kept : array of int
+        saved : array of int
             The indices of the times at which the expansion is wanted.
         seed : int
             The seed, for expansions that draw.
@@ -343,5 +343,5 @@ class Expansion(Catalogued):
         Returns
         -------
         Expanded
-            The expansion at times[kept].
+            The expansion at times[saved].
         """

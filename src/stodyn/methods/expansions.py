@@ -267,7 +267,7 @@ class _Galerkin(_Chaos):
 
 
 def _solve(method: _Chaos, problem: RandomDAE, points: np.ndarray, times: np.ndarray, saved: np.ndarray) -> np.ndarray:
-    """The states at the kept times, (times, points, n)."""
+    """The states at the saved times, (times, points, n)."""
     refuse_too_large(2.0 * len(points) * problem.n * len(times), f"nodes: {len(points)} of {problem.n} components over "
                      f"{len(times)} times", "Take fewer nodes, or longer steps.")  # fmt: skip
     states = states_at(problem, points, times, method.order, method.rtol)[saved]

@@ -22,7 +22,7 @@ from stodyn.problems.driven import Driven
 @checks_arguments
 @dataclasses.dataclass(frozen=True)
 class ExactNoise(WithBase):
-    """A method beside coloured noise that is exact at any step.
+    """A method combined with coloured noise that is exact at any step.
 
     In each step the filter's state and the average of the noise over the step are drawn from their joint law (Van
     Loan), and the base method steps the problem's own equations with this average as a constant noise. The noise
@@ -32,7 +32,7 @@ class ExactNoise(WithBase):
 
     Parameters
     ----------
-    base
+    base : Method or str
         A one-step method for SDEs, or its name; RK4 by default. The problem, made by `with_noise`, and dt come from
         the run.
 

@@ -261,7 +261,7 @@ class _ConformalVerlet(Method):
 def _exponential(A):
     """exp(A) of a small matrix by 12 terms of the series for A/2^9 and nine squarings; NaN where |A| is above 2^8.
 
-    What is squared is exp - 1, which keeps the digits that 1 would cost.
+    Squaring acts on exp - 1, which keeps the digits that 1 would cost.
     """
     if A.shape == (1, 1):
         return jnp.exp(A)

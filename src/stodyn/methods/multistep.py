@@ -217,7 +217,7 @@ class AdamsMoulton(Method):
         one sample for all evaluations at the new time; Γ = 1, and κ is α(1-α) for one correction, α for more. This is
         neither Ito nor Stratonovich and takes additive noise alone, unless it is compensated.
     gamma : float, optional
-        Used in place of Γ, to show what a wrong scaling does.
+        Used in place of Γ, to show the effect of a wrong scaling.
     compensate : bool
         Subtract κ Σ_k (∂g_k/∂x) g_k from the drift, so that the scheme solves the Ito equation.
     tol, limit

@@ -105,7 +105,7 @@ class _PlatenWeak2(Method):
         return x + change, EXPLICIT
 
     def _diagonal(self, problem, t, x, h, f, W, params) -> jax.Array:
-        """The noise terms of diagonal problems, in which no channel sees the others."""
+        """The noise terms of diagonal problems, in which no channel depends on the others."""
         G, root = problem.diagonal(t, x, params), jnp.sqrt(h)
         up, down = (problem.diagonal(t + h, x + h * f + sign * root * G, params) for sign in (1.0, -1.0))
         return 0.25 * ((up + down + 2.0 * G) * W + (up - down) * (W * W - h) / root)

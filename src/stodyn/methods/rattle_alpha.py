@@ -15,7 +15,7 @@ constraints are added. E = N = 0 gives order 1; order 1.5 takes
 
 where the last sum corrects the mean of I_(k,0,k) given W and Z, for which the two impulses give h (W²/4 - H²). If B
 depends on v, β_k = M⁻¹B_k is frozen over the step, so that the last sum is (b_k · ∂_q) of the part of β_k along the
-constraints, and E also has what β_k changes by,
+constraints, and E also has the change of β_k,
 
     Σ (L⁰ β_k) I_(0,k) + Σ (L^i L^l β_k) I_(i,l,k),   L^l = b_l · ∂_v,  L⁰ = ∂_t + v · ∂_q + a · ∂_v + ½ Σ (b_l · ∂_v)²,
 
@@ -314,7 +314,7 @@ def _correction(problem, t, q, v, noise, b, γ, params) -> tuple[Array, Array]:
 
 
 def _growth(problem, t, q, v, noise, params) -> Array:
-    """Σ (L⁰ β_k) I_(0,k) + Σ (L^i L^l β_k) I_(i,l,k): by what M⁻¹B that depends on v changes within a step."""
+    """Σ (L⁰ β_k) I_(0,k) + Σ (L^i L^l β_k) I_(i,l,k): the change within a step of an M⁻¹B that depends on v."""
     fields, free = Fields(problem, q[:0], params, 1.5), problem.joints.free
 
     def β(t, q, v):

@@ -1,4 +1,4 @@
-"""The method that a problem gets when none is named, and the others that promise most."""
+"""The method that a problem gets when none is named, and the others of the highest orders."""
 
 from __future__ import annotations
 

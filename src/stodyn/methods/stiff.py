@@ -27,7 +27,7 @@ from stodyn.problems.sdae import SDAE
 
 _PAPER = "D. Küpper, A. Kværnø & A. Rößler, A Runge-Kutta method for index 1 stochastic differential-algebraic \
 equations with scalar noise, BIT 52 (2012), NTNU preprint 6/2010"
-_STABLE = f"stodyn, in the class of {_PAPER}, who ask for A-stable methods of order 1; such methods may be in \
+_STABLE = f"stodyn, in the class of {_PAPER}, who call for A-stable methods of order 1; such methods may be in \
 their Stability analysis and classification of Runge-Kutta methods for index 1 stochastic differential-algebraic \
 equations with scalar noise, Appl. Numer. Math. 96 (2015)"
 _MANY = f"stodyn; the stages of {_PAPER}, with the I_(j,k) as in E. Platen's and A. Rößler's schemes"
@@ -81,7 +81,7 @@ def _touches_zero(d: Callable[[Array], Array], begin: Array, middle: Array, end:
 
 
 class _Stage(NamedTuple):
-    """Of the unknowns z that a stage eliminates: z -> what is left of their equations, z -> Z of all unknowns, and
+    """Of the unknowns z that a stage eliminates: z -> the residual of their equations, z -> Z of all unknowns, and
     z -> the Jacobian of the residual."""
 
     residual: Callable[[Array], Array]
@@ -119,7 +119,7 @@ class Stepping:
         return self.problem.multiplier(s, self.x + Z, self.params)
 
     def residual(self, s, known: Array, a=None, b=None) -> Callable[[Array], Array]:
-        """Z -> what is left of the equations of a stage."""
+        """Z -> the residual of the equations of a stage."""
 
         def residual(Z: Array) -> Array:
             return self._defect(s, Z, self.rates(s, self.x + Z), known, a, b)

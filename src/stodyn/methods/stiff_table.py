@@ -23,7 +23,7 @@ class StiffTable(Table):
     M H_i = M x + h Σ A_ij f(t + c_j h, H_j) + Σ (B1_ij I + B2_ij I_(1,1)/√h + B3_ij √h) g(t + c_j h, H_j)
     M x'  = M x + h Σ α_i f(H_i) + Σ (β1_i I + β2_i I_(1,1)/√h + β3_i √h) g(H_i),      c = A e
 
-    α, β1, β2, β3 are the last rows of A, B1, B2, B3 unless they are given, so that x' = H_s: the table is then stiffly
+    α, β1, β2, β3 are by default the last rows of A, B1, B2, B3, so that x' = H_s: the table is then stiffly
     accurate, and x' satisfies the constraints wherever M is singular. This requires that A is regular, or that the
     first stage is x itself and the rest of A regular.
 
@@ -93,7 +93,7 @@ class StiffTable(Table):
 
     @property
     def uses_W_alone(self) -> bool:
-        """Whether neither I_(1,1) nor √h enters, so that the table is good for any number of channels."""
+        """Whether neither I_(1,1) nor √h enters, so that the table applies to any number of channels."""
         matrices: tuple = (self.B2, self.B3, (self.β2, self.β3))
         return not any(number for matrix in matrices for row in matrix for number in row)
 

@@ -12,7 +12,7 @@ The decision takes two normals z of the stream "event": E = |z|²/2 is exponenti
 E > 2 a b. In this case E - 2 a b is again exponential and independent of the direction of z, so that z, shortened to
 |z|² - 4 a b, is a fresh pair of normals, from which the share is drawn.
 
-The state of a stopped path does not change any more. The last entry of the method's state is the number of the level
+The state of a stopped path no longer changes. The last entry of the method's state is the number of the level
 that stopped the path, counted from 1, and 0 while the path goes on.
 """
 
@@ -34,7 +34,7 @@ from stodyn.numerics.rarely import rarely
 from stodyn.problems.level import BRIDGE, CUBIC, GRID, Gauge, Level
 
 STREAM = "event"
-SMALL = 16  # components up to which what only a crossing needs is computed in a loop that runs where there is one
+SMALL = 16  # components up to which the work for a crossing is done in a loop that runs only where there is one
 ONTO = 4  # how many moves bring a chord that is close to the level onto it, up to rounding
 KINDS = ("frozen", "alive")
 
@@ -49,7 +49,7 @@ class Stop:
     *levels : Level
         The first level that a path reaches stops it.
     stopped : "frozen" or "alive"
-        The paths that statistics at a later time see: "frozen" (the default), all paths, where stopped paths stay at
+        The paths that later statistics include: "frozen" (the default), all paths, where stopped paths stay at
         the place of their stop (the stopped process); "alive", only paths that have not been stopped.
 
     Examples
@@ -63,7 +63,7 @@ class Stop:
 
     def __init__(self, *levels: Level, stopped: str = "frozen"):
         if not levels:
-            raise ValueError("stop: no level was given; write stop=stodyn.Stop(stodyn.Level(1.0, of=...))")
+            raise ValueError("stop: has no level; write stop=stodyn.Stop(stodyn.Level(1.0, of=...))")
         for level in levels:
             if not isinstance(level, Level):
                 raise TypeError(f"stop: expected levels such as stodyn.Level(1.0, of=...), got {level!r}")

@@ -30,9 +30,9 @@ class Table(ABC):
     ----------
     name, claims, source
         The name, the claims and the citation of the method.
-    what
+    what : str
         One line on what the method is.
-    proved
+    proved : bool
         True where the claims are known to hold: tests prove the tables of this package, so that imports need not.
     """
 
