@@ -110,6 +110,6 @@ def test_starts_and_parameters_are_drawn_from_streams_of_their_own():
     normal = scipy.stats.norm()
     problem = SDE(lambda t, x, p: -p["a"] * x + p["b"], lambda t, x, p: 1.0, normal, params={"a": normal, "b": normal})
     spec = describe(problem, EulerMaruyama, (0.0, 1.0), 0.5, None, "float64")
-    start, a, b = (np.ravel(drawn) for drawn in Layout(spec, 1024, 3, 512).drawn(0, 1024))
+    start, a, b = (np.ravel(drawn) for drawn in Layout(spec, 1024, 3, 512).draw(0, 1024))
     correlations = np.corrcoef([start, a, b])[np.triu_indices(3, 1)]
     assert np.abs(correlations).max() < 5.1 / 32

@@ -138,26 +138,28 @@ class Program:
         starting_steps = self.run.traced.starting_steps
 
         def interval(k, carry):
-            state, seen = carry
+            state, observations = carry
             first, last = window.bounds[k], window.bounds[k + 1]
             if starting_steps:
                 begun = jnp.clip(starting_steps - window.first, first, last)
                 state, first = self.steps(first, begun, state, normals, window, members, starting=True), begun
             state = self.steps(first, last, state, normals, window, members)
             now = self.observe(state, window.t[last], window.observes[k], members)
-            return state, jax.tree.map(lambda rows, new: rows.at[k].set(new), seen, now)
+            return state, jax.tree.map(lambda rows, new: rows.at[k].set(new), observations, now)
 
         shapes = jax.eval_shape(self.observe, state, window.t[0], window.observes[0], members)
-        seen = jax.tree.map(lambda s: jnp.zeros((self.intervals, *s.shape), s.dtype), shapes)
-        state, seen = lax.fori_loop(0, window.intervals, interval, (state, seen))
+        observations = jax.tree.map(lambda s: jnp.zeros((self.intervals, *s.shape), s.dtype), shapes)
+        state, observations = lax.fori_loop(0, window.intervals, interval, (state, observations))
         bad = self.bad(state, members)
-        return state, seen, jnp.any(bad), bad
+        return state, observations, jnp.any(bad), bad
 
     def steps(self, first, last, state: State, normals, window: Window, members: Members, starting=False) -> State:
         """The state after the steps of a window from `first` to `last`, as starting steps where they are."""
 
-        def one(i, drawn, state):
-            return self.step(state, window.t[i], window.h[i], drawn, members, window.first + i if starting else None)[0]
+        def one(i, step_normals, state):
+            return self.step(
+                state, window.t[i], window.h[i], step_normals, members, window.first + i if starting else None
+            )[0]
 
         return lax.fori_loop(first, last, lambda i, state: one(i, [z[i] for z in normals], state), state)
 
@@ -166,10 +168,10 @@ class Program:
 
         def one(i, carry):
             state, step, unsolved = carry
-            drawn = [z[i] for z in normals]
+            step_normals = [z[i] for z in normals]
 
             def now(k=None):
-                return self.step(state, window.t[i], window.h[i], drawn, members, k)
+                return self.step(state, window.t[i], window.h[i], step_normals, members, k)
 
             number = window.first + i
             starting = self.run.traced.starting_steps
@@ -208,14 +210,14 @@ class Program:
         def look(k, statistic):
             counted = members.member if statistic.counts_failed else sound
 
-            def seen(track):
+            def observation(track):
                 return statistic.observe(snapshot._replace(track=track, sound=counted))
 
             if self.always[k]:
-                return seen(state.tracks[k])
-            shapes = jax.eval_shape(seen, state.tracks[k])
+                return observation(state.tracks[k])
+            shapes = jax.eval_shape(observation, state.tracks[k])
             nothing = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)
-            return lax.cond(is_observed[k], seen, lambda track: nothing, state.tracks[k])
+            return lax.cond(is_observed[k], observation, lambda track: nothing, state.tracks[k])
 
         return tuple(look(k, statistic) for k, statistic in enumerate(self.statistics))
 
@@ -246,8 +248,8 @@ class Program:
             params = self.run.traced.params_tree.unflatten(flat_params)
             begun = statistic.track_start(t, x, params)
             track = statistic.track(begun, Move(t, h, x, x, params, self.axes))
-            seen = statistic.observe(Snapshot(t, x, sound, weight, params, self.axes, iterations, track))
-            return begun, track, seen
+            observation = statistic.observe(Snapshot(t, x, sound, weight, params, self.axes, iterations, track))
+            return begun, track, observation
 
         number, lanes_of = jax.ShapeDtypeStruct((), self.dtype), (self.run.paths,)
         return jax.make_jaxpr(watch)(
@@ -398,16 +400,16 @@ class BlockRunner:
             return z
         return (np if isinstance(z, np.ndarray) else jnp).concatenate([z, np.zeros((missing, *z.shape[1:]))])
 
-    def _observe_start(self, gathered: Gathered, seen: Any, bad: Any) -> None:
-        observed, any_bad = seen
+    def _observe_start(self, gathered: Gathered, outcome: Any, bad: Any) -> None:
+        observed, any_bad = outcome
         if self.plan.saves[0] == 0:
             gathered.keep([jax.tree.map(lambda x: np.asarray(x)[None], one) if look[0] else None
                            for one, look in zip(observed, self.plan.observes, strict=True)])  # fmt: skip
         if any_bad:
             gathered.begun_badly(np.asarray(bad))
 
-    def _went(self, gathered: Gathered, first: int, last: int, seen: Any, bad: Any, diagnose) -> None:
-        observed, any_bad = seen
+    def _went(self, gathered: Gathered, first: int, last: int, outcome: Any, bad: Any, diagnose) -> None:
+        observed, any_bad = outcome
         inside = self.plan.saves_in(first, last)
         is_observed = [look[inside] for look in self.plan.observes]
         if inside.start < inside.stop:

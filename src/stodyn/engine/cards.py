@@ -114,16 +114,16 @@ class Program:
         return f"{self.operations} scalar operations per step, one thread for each path"
 
 
-def _source(spec: Spec, seen: Watched) -> Source | LoopSource:
+def _source(spec: Spec, watch: Watched) -> Source | LoopSource:
     """The source from which the kernels of a run are printed; raises Unprintable."""
-    source = programs.source_of(spec, seen, LOOPED)
+    source = programs.source_of(spec, watch, LOOPED)
     if isinstance(source, LoopSource):
         parts = [source.begun, source.see, source.stepped, *([source.starting[0]] if source.starting else [])]
         if not all(map(has_loops_alone, parts)):
             reason = "kernels have loops over arrays, but no iterations such as Newton's"
             if programs.eliminates(spec):
                 raise Unprintable(f"a large sparse system is eliminated in every step, and {reason}")
-            return programs.scalar_source(spec, seen, f" ({reason})")
+            return programs.scalar_source(spec, watch, f" ({reason})")
     return source
 
 
@@ -140,7 +140,7 @@ class OnCards(Executor):
         self.spec, self.plan, self.devices, self._width = spec, plan_of(spec), devices, width
         target = f"kernels {[averages_itself(statistic) for statistic in spec.statistics]}"
         self.program: Program = programs.kept_program(
-            spec, target, lambda spec, seen: Program(_source(spec, seen), spec.statistics)
+            spec, target, lambda spec, watch: Program(_source(spec, watch), spec.statistics)
         )
         self.reason = self.program.description
         # Of statistics that look at all paths of a block together: for each, its device, lanes and slots.
@@ -196,7 +196,7 @@ class _Work(Work):
         bytes_of_a_save = 8 * (self.lanes * results.rows + results.values * self.blocks)
         self.slots = int(np.clip(SEEN_BYTES // max(bytes_of_a_save, 1), 1, len(self.plan.saves)))
         self.state, self.after = (card.memory(name, len(source.layout.dtypes), self.lanes) for name in ("one", "other"))
-        self.seen = card.memory("seen", self.slots, results.rows, self.lanes) if results.rows else None
+        self.saved = card.memory("seen", self.slots, results.rows, self.lanes) if results.rows else None
         partials = card.memory("partials", self.slots, results.values, self.blocks) if results.summed else None
         self.totals = card.memory("totals", WORDS + self.slots * results.values)
         self.last_totals, self._rounded = np.empty(0), 0  # the totals of the last call
@@ -207,7 +207,7 @@ class _Work(Work):
             self._give_rows(source)
         first = layout.first_path(block)
         self.frame.set(
-            partials=partials.address if partials else 0, seen=self.seen.address if self.seen else 0,
+            partials=partials.address if partials else 0, seen=self.saved.address if self.saved else 0,
             totals=self.totals.at(WORDS), flag=self.totals.at(0), rounded=self.totals.at(1), blocks=self.blocks,
             stride=self.lanes, paths=self.paths, first_path=first,
         )  # fmt: skip
@@ -231,14 +231,14 @@ class _Work(Work):
         known.put(tables)
         self.frame.set(entries=entries.address, normals=normals.address, tables=known.address)
 
-    def _give_numbers(self, starts: np.ndarray, drawn: Sequence[np.ndarray]) -> None:
+    def _give_numbers(self, starts: np.ndarray, own_values: Sequence[np.ndarray]) -> None:
         """Copy times, parameters and starts: numbers that all paths share in one piece, those of single paths in rows.
 
         Where no starts are given, their rows are left to be written on the card."""
         spec, plan, card = self.spec, self.plan, self.card
         with np.errstate(over="ignore"):  # a start beyond float32 is a failure at the first time
             starts = starts.astype(spec.dtype).astype(float)
-        rest = iter(drawn)
+        rest = iter(own_values)
         own, common = [], []
         for leaf, example, varies in zip(spec.param_leaves, spec.examples, spec.varies, strict=True):
             if varies:
@@ -361,14 +361,14 @@ class _Work(Work):
 
     def _wide_sums(self, numbers: np.ndarray, saves: int, products: bool) -> np.ndarray:
         """The sums of rows at the saves of the last call."""
-        assert self.seen is not None
+        assert self.saved is not None
         card, count = self.card, len(numbers)
         seconds = count * (count + 1) // 2 if products else count
         size = 1 + 3 * count + seconds
         rows, totals = card.memory("wide rows", count), card.memory("wide totals", self.slots * size)
         rows.put(numbers.astype(np.int64))
         frame = Frame(FRAME)
-        frame.set(seen=self.seen.address, rows=rows.address, count=count, totals=totals.address, stride=self.lanes,
+        frame.set(seen=self.saved.address, rows=rows.address, count=count, totals=totals.address, stride=self.lanes,
                   blocks=self.program.launch.rows, paths=self.paths, seconds=seconds)  # fmt: skip
         launch = wide_sums.loaded(card)
         launch("means", saves * count, card.joining, frame)
@@ -381,12 +381,12 @@ class _Work(Work):
         """The observation of a statistic that looks at all paths of a block together, computed by JAX on the card."""
         spec, source, lanes = self.spec, self.program.source, self.lanes
 
-        def observe(seen, slot, t, paths, own, common):
-            rows = seen[slot]
+        def observe(saved, slot, t, paths, own, common):
+            rows = saved[slot]
             x = rows[: spec.problem.n].astype(spec.dtype)
             sound = jnp.arange(lanes) < paths if statistic.counts_failed else rows[-1] > 0
             weight = jnp.ones(lanes, spec.dtype)
-            taken = [_typed(rows[numbers], source.seen_dtypes[numbers.flat[0]]) for numbers in source.rows_of[k]]
+            taken = [_typed(rows[numbers], source.saved_dtypes[numbers.flat[0]]) for numbers in source.rows_of[k]]
             if gives_values(statistic):
                 values = taken[0].reshape(-1, lanes)
                 if not averages_itself(statistic):
@@ -403,13 +403,13 @@ class _Work(Work):
             if not varies
         ]
         own = self.own.array if self.own is not None else np.zeros(1)
-        given = (self.seen.array, np.int32(slot), spec.dtype.type(t), np.int32(self.paths), own, common)  # type: ignore[union-attr]
+        inputs = (self.saved.array, np.int32(slot), spec.dtype.type(t), np.int32(self.paths), own, common)  # type: ignore[union-attr]
         with jax.enable_x64(True), jax.default_device(self.card.device):
             asked = (k, self.card.device, self.lanes, self.slots)
             if asked not in self._observing:
-                key = fingerprint(jax.make_jaxpr(observe)(*given)) + type(statistic).__name__
-                self._observing[asked] = compiled(key, observe, *given).run
-            return self._observing[asked](*given)
+                key = fingerprint(jax.make_jaxpr(observe)(*inputs)) + type(statistic).__name__
+                self._observing[asked] = compiled(key, observe, *inputs).run
+            return self._observing[asked](*inputs)
 
     def _params(self, own: Array, common: Sequence[Any]) -> list[Any]:
         params, row, shared = [], 0, iter(common)

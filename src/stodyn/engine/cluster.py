@@ -213,9 +213,9 @@ def keep_memory(keep: bool) -> None:
     Dask's nannies set MALLOC_TRIM_THRESHOLD_, and with it every buffer of a call is new memory that the system has to
     clear: up to 20 % more time. The sizes kept are those up to which glibc goes by itself where that is not set.
     """
-    given, libc = os.environ.get("MALLOC_TRIM_THRESHOLD_", ""), ctypes.CDLL(None)
-    if given.isdecimal() and hasattr(libc, "mallopt"):
-        libc.mallopt(M_TRIM_THRESHOLD, 64 * 2**20 if keep else int(given))
+    threshold, libc = os.environ.get("MALLOC_TRIM_THRESHOLD_", ""), ctypes.CDLL(None)
+    if threshold.isdecimal() and hasattr(libc, "mallopt"):
+        libc.mallopt(M_TRIM_THRESHOLD, 64 * 2**20 if keep else int(threshold))
         libc.mallopt(M_MMAP_THRESHOLD, 32 * 2**20 if keep else 128 * 2**10)
         if not keep:
             libc.malloc_trim(0)

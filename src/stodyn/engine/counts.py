@@ -13,20 +13,20 @@ FRAME = ("seen", "sound", "lanes", "stride", "rows", "edges", "groups", "counted
 
 
 def below(
-    seen: np.ndarray, n: int, sound: np.ndarray, look: np.ndarray, edges: np.ndarray
+    saved: np.ndarray, n: int, sound: np.ndarray, look: np.ndarray, edges: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Of the first n rows of seen (saves, rows, lanes), at the saves numbered `look`, how many of the lanes that are
+    """Of the first n rows of `saved` (saves, rows, lanes), at the saves numbered `look`, how many of the lanes that are
     sound (saves, lanes) lie below each edge: (saves, n, edges), and how many are sound: (saves,)."""
-    lanes, count = seen.shape[2], len(edges)
+    lanes, count = saved.shape[2], len(edges)
     padded = np.append(np.asarray(edges, float), np.full(-count % EDGES_AT_ONCE, np.inf))
     counts = np.empty((len(look), n, padded.size), np.int64)
     frame, run = Frame(FRAME), _machine()["counts"]
     frame.set(edges=padded, groups=padded.size // EDGES_AT_ONCE, rows=n, lanes=lanes, stride=lanes,
               counted=np.empty(lanes))  # fmt: skip
-    here, into = address(seen), address(counts)
+    here, into = address(saved), address(counts)
     for k, save in enumerate(look.tolist()):
         frame.set(
-            seen=here + save * seen.strides[0], sound=sound[save].astype(float), found=into + k * counts.strides[0]
+            seen=here + save * saved.strides[0], sound=sound[save].astype(float), found=into + k * counts.strides[0]
         )
         run(frame.address)
     return np.ascontiguousarray(counts[:, :, :count]), sound[look].sum(axis=1)
@@ -34,10 +34,10 @@ def below(
 
 @compiling.once
 def _machine() -> compiling.Machine:
-    return compiling.compiled(rows.module([_written()]), ["counts"], **compiling.effort(0))
+    return compiling.compiled(rows.module([_function()]), ["counts"], **compiling.effort(0))
 
 
-def _written() -> Function:
+def _function() -> Function:
     """Write the program; lanes that are not sound count as infinite, below no edge."""
     w = Function("counts", PARTIAL, FRAME)
     vector, mask, whole = w.type("float64"), w.type("bool"), w.type("int64")

@@ -1,4 +1,4 @@
-"""The states of a few paths at every save, with the noise of a run or with given normals."""
+"""The states of a few paths at every save, with the noise of a run or with supplied normals."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class States(Statistic):
 def followed(
     spec: Spec, paths: int, normals: Mapping[str, Any], start: Any = None, executor: str = "auto"
 ) -> np.ndarray:
-    """The states (times, n, paths) of paths whose normals are given, (steps, count, paths) for each stream; the spec
+    """The states (times, n, paths) of paths with supplied normals, (steps, count, paths) for each stream; the spec
     has States as its only statistic.
 
     start  (n, paths); default the problem's own for all of them. Paths that failed are NaN from then on.

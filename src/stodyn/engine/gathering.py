@@ -1,4 +1,4 @@
-"""Where the statistics of a run look, and the results of a block so far: what they saw, and which paths failed."""
+"""When the statistics of a run are observed, and the results of a block so far: observations, and failed paths."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class Failures(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """The steps of a run, and where its statistics look: save k lies after step saves[k], and observes[s][k] is whether
-    statistic s looks there."""
+    """The steps of a run, and when its statistics are observed: save k lies after step saves[k], and observes[s][k] is
+    whether statistic s is observed there."""
 
     t: np.ndarray  # (steps + 1,)
     h: np.ndarray  # (steps,)
@@ -45,8 +45,8 @@ class Plan:
 
 
 class Went(NamedTuple):
-    """How a block went: what each statistic saw over its times (a leading axis), the failures by lane, and how many
-    steps were solved no better than rounding allows."""
+    """The outcome of a block: the observations of each statistic over its times (a leading axis), the failures by lane,
+    and how many steps were solved no better than rounding allows."""
 
     observed: list[Any]
     failures: Failures
@@ -57,13 +57,13 @@ class Gathered:
     """The observations of a block's statistics so far, and the lanes that have gone bad."""
 
     def __init__(self, plan: Plan):
-        self.seen: list[list[Any]] = [[] for _ in plan.observes]
+        self.observations: list[list[Any]] = [[] for _ in plan.observes]
         self.failures: list[Failures] = [Failures(np.empty(0, int), np.empty(0, int), np.empty(0, bool))]
         self.rounded = 0  # steps that were solved no better than rounding allows
 
     def keep(self, observed: Sequence[Any]) -> None:
-        """Take in what each statistic saw at the next saves, a leading axis; None where it did not look."""
-        for parts, one in zip(self.seen, observed, strict=True):
+        """Take in the observations of each statistic at the next saves, a leading axis; None where there are none."""
+        for parts, one in zip(self.observations, observed, strict=True):
             if one is not None:
                 parts.append(one)
 
@@ -83,7 +83,7 @@ class Gathered:
     def result(self) -> Went:
         failures = Failures(*map(np.concatenate, zip(*self.failures, strict=True)))
         order = np.argsort(failures.lane)
-        observations = [jax.tree.map(lambda *xs: np.concatenate(xs), *parts) for parts in self.seen]
+        observations = [jax.tree.map(lambda *xs: np.concatenate(xs), *parts) for parts in self.observations]
         return Went(observations, Failures(*(part[order] for part in failures)), self.rounded)
 
 
@@ -120,7 +120,7 @@ class Work(ABC):
 
 
 def gone_through(work: Work, plan: Plan, tell: Callable[[int], None]) -> Went:
-    """How paths went; tell(steps) is called after every call and may raise to end the run."""
+    """The outcome of paths; tell(steps) is called after every call and may raise to end the run."""
     gathered, first, steps = Gathered(plan), 0, len(plan.h)
     bad = work.begin()
     if plan.saves[0] == 0:

@@ -13,7 +13,7 @@ from stodyn.statistics.contract import Statistic
 
 TOLERANCE = 1e-9  # relative to the interval: how closely dt must divide it and times must lie on the grid
 DEFAULT_SAVES = 100
-MOST_STEPS = 10**8  # of a run: their times are kept
+MOST_STEPS = 10**8  # of a run: their times are stored
 LEAST_SPACINGS = 8  # of floating-point numbers in a step
 
 
@@ -49,7 +49,7 @@ def step_times(t: Reals, dt: ArrayLike | Callable[..., Any]) -> tuple[np.ndarray
         )
     if lengths.ndim == 1:
         if abs(lengths.sum() - span) > TOLERANCE * span:
-            raise ValueError(f"dt: the given steps add up to {lengths.sum()}, but the interval is {span} long")
+            raise ValueError(f"dt: the steps add up to {lengths.sum()}, but the interval is {span} long")
         return np.concatenate([[start], start + np.cumsum(lengths)]), lengths
     steps = max(round(span / float(lengths)), 1)
     if abs(steps * float(lengths) - span) > TOLERANCE * span:

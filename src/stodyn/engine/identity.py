@@ -82,8 +82,8 @@ def _equations(spec: Any) -> str:
     return digest(*map(fingerprint, traces_found))
 
 
-def given(layout: Any) -> str:
-    """A digest of the starts and parameters: those of the first paths, and all values given path by path."""
+def members_in_brief(layout: Any) -> str:
+    """A digest of the starts and parameters: those of the first paths, and all values listed path by path."""
     first = layout.members_from(0, 1, 1)
     problem = layout.spec.problem
     sources = (*problem.start_parts, *problem.param_sources)
@@ -91,8 +91,8 @@ def given(layout: Any) -> str:
 
 
 def _start(layout: Any) -> Any:
-    """The start of all paths, or those of the first few; with values given path by path, that of the first."""
-    starts = layout.drawn(0, 1 if layout.spec.problem.has_listed_start else SHORT)[0]
+    """The start of all paths, or those of the first few; with values listed path by path, that of the first."""
+    starts = layout.draw(0, 1 if layout.spec.problem.has_listed_start else SHORT)[0]
     return in_brief(starts[0]) if len(starts) == 1 else f"drawn: {digest(starts)}"
 
 
@@ -131,8 +131,8 @@ def _watching(spec: Any, statistic: Statistic) -> core.ClosedJaxpr:
         x, stops = parted(x, spec.problem.n, spec.levels)
         begun = statistic.track_start(t, x, params)
         track = statistic.track(begun, Move(t, h, x, x, params, spec.axes))
-        seen = statistic.observe(Snapshot(t, x, sound, weight, params, spec.axes, iterations, track, stops))
-        return begun, track, seen
+        observation = statistic.observe(Snapshot(t, x, sound, weight, params, spec.axes, iterations, track, stops))
+        return begun, track, observation
 
     def lanes(*shape: int, dtype: Any = spec.dtype) -> jax.ShapeDtypeStruct:
         return jax.ShapeDtypeStruct(shape, dtype)

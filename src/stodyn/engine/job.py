@@ -1,4 +1,4 @@
-"""A run as places and ledgers see it: numbered blocks, each computed by itself, and the identity of the run."""
+"""A run as places and ledgers use it: numbered blocks, each computed by itself, and the identity of the run."""
 
 from __future__ import annotations
 

@@ -39,21 +39,23 @@ _changing = threading.Lock()
 
 
 class NoDigest(Exception):
-    """Raised where a value has no digest, because it does not say what it does."""
+    """Raised where a value has no digest, because its behaviour cannot be read off it."""
 
 
-def of_step(problem: Problem, seen: Mapping[str, TracedFunction], method: Any, make: Callable[[], Traced]) -> Traced:
-    """The traces of a method's step on a problem; `seen`: those of its functions as they are now."""
-    return _reused(lambda: (_problem(problem, seen), _value(method)), make)
+def of_step(
+    problem: Problem, functions: Mapping[str, TracedFunction], method: Any, make: Callable[[], Traced]
+) -> Traced:
+    """The traces of a method's step on a problem; `functions`: those of its functions as they are now."""
+    return _reused(lambda: (_problem(problem, functions), _value(method)), make)
 
 
 def of_values(values: Sequence[Any], make: Callable[[], Of]) -> Of:
-    """Traces that depend on these values alone, such as those of what statistics look at."""
+    """Traces that depend on these values alone, such as those of the numbers that statistics observe."""
     return _reused(lambda: _value(values), make)
 
 
 def _reused(words: Callable[[], Any], make: Callable[[], Of]) -> Of:
-    """The traces that make() gives, kept under a digest of what words() gives."""
+    """The traces of make(), stored under a digest of the value of words()."""
     try:
         key = _digest(words())
     except NoDigest:
@@ -65,14 +67,14 @@ def _reused(words: Callable[[], Any], make: Callable[[], Of]) -> Of:
     return traces
 
 
-def recall_facts(problem: Problem, seen: Mapping[str, TracedFunction]) -> str | None:
+def recall_facts(problem: Problem, functions: Mapping[str, TracedFunction]) -> str | None:
     """Give a problem the facts known about one with the same functions and values (the structure of its noise, the
     index of its equations); returns the digest under which facts are kept, None where there is none."""
     if any(source.is_random or source.is_listed for source in (*problem.start_parts, *problem.param_sources)):
-        return None  # one example does not say what the others are
+        return None  # one example does not determine the others
     try:
         values = [_array(np.asarray(x)) for x in (problem.example_start(), *jax.tree.leaves(problem.params))]
-        key = _digest((_problem(problem, seen), values))
+        key = _digest((_problem(problem, functions), values))
     except NoDigest:
         return None
     own = vars(problem)
@@ -120,7 +122,7 @@ def forget() -> None:
         _facts.clear()
 
 
-def _problem(problem: Problem, seen: Mapping[str, TracedFunction], path: str = "") -> list[Any]:
+def _problem(problem: Problem, functions: Mapping[str, TracedFunction], path: str = "") -> list[Any]:
     """All arguments of a problem; starts and parameters of small SDEs by shape, since their steps know no values."""
     if not _is_ours(problem):
         raise NoDigest(type(problem))
@@ -139,30 +141,32 @@ def _problem(problem: Problem, seen: Mapping[str, TracedFunction], path: str = "
             continue
         parts.append(field.name)
         if isinstance(value, Problem):
-            parts.append(_problem(value, seen, f"{path}{field.name}."))
+            parts.append(_problem(value, functions, f"{path}{field.name}."))
         elif callable(value):
             twins = (f.name for f in dataclasses.fields(problem) if getattr(problem, f.name) is value)  # type: ignore[arg-type]
-            parts.append(_function(seen, path + next((name for name in twins if path + name in seen), field.name)))
+            parts.append(
+                _function(functions, path + next((name for name in twins if path + name in functions), field.name))
+            )
         elif isinstance(value, tuple | list):
             names = (f"{path}{field.name}[{k}]" for k in range(len(value)))
-            parts += [_function(seen, n) if callable(v) else _value(v) for n, v in zip(names, value, strict=True)]
+            parts += [_function(functions, n) if callable(v) else _value(v) for n, v in zip(names, value, strict=True)]
         else:
             parts.append(_value(value))
     return parts
 
 
-def _function(seen: Mapping[str, TracedFunction], name: str) -> str:
-    if name not in seen or not says_all(seen[name].trace):
+def _function(functions: Mapping[str, TracedFunction], name: str) -> str:
+    if name not in functions or not says_all(functions[name].trace):
         raise NoDigest(name)
-    return seen[name].digest
+    return functions[name].digest
 
 
 def _gauge(gauge: Gauge) -> Any:
     """A level on the problem that is stepped, by a trace of the distances from it as they are now."""
     problem = gauge.problem
     with jax.enable_x64(True):
-        given = np.zeros(()), np.asarray(problem.example_start(), float), problem.example_params()
-        trace = jax.make_jaxpr(gauge.distances)(*given)
+        point = np.zeros(()), np.asarray(problem.example_start(), float), problem.example_params()
+        trace = jax.make_jaxpr(gauge.distances)(*point)
     if not says_all(trace):
         raise NoDigest("a level")
     return fingerprint(trace), gauge.level.direction, callable(gauge.of) or gauge.of

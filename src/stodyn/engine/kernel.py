@@ -70,7 +70,7 @@ class LaunchResults:
             if isinstance(source, Source) and averages_itself(statistic) and source.rows_of[k][0].size <= FEW
         }
         self.counting_failed = {k for k in self.summed if statistics[k].counts_failed}
-        self.rows = len(source.seen) + 1 if len(self.summed) < len(statistics) else 0
+        self.rows = len(source.saved) + 1 if len(self.summed) < len(statistics) else 0
         self.places, place = {}, 0
         for k, numbers in self.summed.items():
             self.places[k] = place
@@ -91,11 +91,11 @@ def text(
     """The kernels begin, run, starting (where the method has it) and join<k> of each summed statistic, as LLVM text."""
     functions: list[Function] = []
     if not diagnosing:
-        functions.append(_Begin(source, results, group).written())
+        functions.append(_Begin(source, results, group).function())
         functions += [joined(f"join{k}", results, k, joining) for k in results.summed]
-    functions.append(_Advance("run", source, results, source.stepped, source.ok, diagnosing, group).written())
+    functions.append(_Advance("run", source, results, source.stepped, source.ok, diagnosing, group).function())
     if source.starting is not None:
-        functions.append(_Advance("starting", source, results, *source.starting, diagnosing, group).written())
+        functions.append(_Advance("starting", source, results, *source.starting, diagnosing, group).function())
     return "\n".join([normal_pair_function(), module(functions, results.most)])
 
 
@@ -282,8 +282,8 @@ def normal_pair_function() -> str:
     first, second = map(printer.read, halves)
     both = w.value(f"insertvalue {whole} poison, double {first}, 0")
     w.emit(f"ret {whole} {w.value(f'insertvalue {whole} {both}, double {second}, 1')}")
-    given = ", ".join(f"{w.type(np.dtype(dtype))} %{name}" for name, dtype in names.items())
-    return w.text(f"internal {whole} @sd_pair({given}) alwaysinline")
+    arguments = ", ".join(f"{w.type(np.dtype(dtype))} %{name}" for name, dtype in names.items())
+    return w.text(f"internal {whole} @sd_pair({arguments}) alwaysinline")
 
 
 def normal_pair(w: Kernel, stream: str, path: str, number: str) -> tuple[str, str]:
@@ -310,7 +310,7 @@ class _OfPaths:
         w = self.w
         return w.at(w.at(w.address(array), w.whole("mul", self.stride, k)), self.lane, 8)
 
-    def given(self, node: Node) -> str:
+    def input_value(self, node: Node) -> str:
         w, (array, k) = self.w, node.attr
         if array in ("t", "h"):
             step = 0 if array == "h" and self.source.equal_steps else self.place["step"]
@@ -328,27 +328,27 @@ class _OfPaths:
         """Keep the numbers of the path at a save, number `slot` of the launch."""
         w, source, results = self.w, self.source, self.launch
 
-        def given(node: Node) -> str:
+        def input_value(node: Node) -> str:
             array, k = node.attr
             if array == "state":
                 return state[k]
             if array == "t":
                 return w.load_row(w.at(w.address("t"), step, 8), node.dtype, False)
-            return self.given(node)
+            return self.input_value(node)
 
-        printer = Printer(w, source.seen, given)
-        values = list(map(printer.read, source.seen))
+        printer = Printer(w, source.saved, input_value)
+        values = list(map(printer.read, source.saved))
         n = source.traced.start.jaxpr.invars[1].aval.shape[0]
-        sound = self.finite(values[:n], source.seen_dtypes[:n], self.is_path)
+        sound = self.finite(values[:n], source.saved_dtypes[:n], self.is_path)
         if results.rows:
             base = w.whole("mul", slot, results.rows)
-            for k, (x, dtype) in enumerate(zip(values, source.seen_dtypes, strict=True)):
+            for k, (x, dtype) in enumerate(zip(values, source.saved_dtypes, strict=True)):
                 w.store_row(x, self.row("seen", w.whole("add", base, k)), dtype)
             one = w.value(f"select i1 {sound}, double 1.0, double 0.0")
             w.store(one, self.row("seen", w.whole("add", base, results.rows - 1)), "double")
         for k, numbers in results.summed.items():
             counted = self.is_path if k in results.counting_failed else sound
-            self._sum(k, [self._real(values[i], source.seen_dtypes[i]) for i in numbers], counted, slot)
+            self._sum(k, [self._real(values[i], source.saved_dtypes[i]) for i in numbers], counted, slot)
 
     def _real(self, x: str, dtype: np.dtype) -> str:
         w = self.w
@@ -396,10 +396,10 @@ class _Begin(_OfPaths):
     def __init__(self, source: Source, results: LaunchResults, group: int):
         super().__init__("begin", source, results, group)
 
-    def written(self) -> Function:
+    def function(self) -> Function:
         w, source = self.w, self.source
         self.place["step"] = "0"
-        printer = Printer(w, source.begun, self.given)
+        printer = Printer(w, source.begun, self.input_value)
         w.operations = len(printer.nodes)
         state = list(map(printer.read, source.begun))
         self.see(state, "0", "0")
@@ -423,9 +423,9 @@ class _Advance(_OfPaths):
         super().__init__(name, source, launch, group)
         self.results, self.ok, self.diagnosing = results, ok, diagnosing
 
-    def written(self) -> Function:
+    def function(self) -> Function:
         w, dtypes = self.w, self.source.layout.dtypes
-        printer = Printer(w, [*self.results, self.ok] if self.diagnosing else self.results, self.given)
+        printer = Printer(w, [*self.results, self.ok] if self.diagnosing else self.results, self.input_value)
         w.operations = len(printer.nodes)
         w.blocks_at_once = blocks_together(w.operations, len(dtypes))
         for node in printer.nodes:  # nodes that are the same in all steps
@@ -450,8 +450,8 @@ class _Advance(_OfPaths):
             for k, name in enumerate(names):
                 if ("state", k) in by_name:
                     printer.name(by_name["state", k], name)
-            drawn, new_spares = self._drawn(i, kept_spares)
-            for k, z in enumerate(drawn):
+            normals, new_spares = self._normals(i, kept_spares)
+            for k, z in enumerate(normals):
                 if ("normals", k) in by_name:
                     printer.name(by_name["normals", k], z)
             after = list(map(printer.read, self.results))
@@ -495,13 +495,13 @@ class _Advance(_OfPaths):
                 spares[number] = w.load(f"%spare_of_{number}", "double")
         return spares
 
-    def _drawn(self, step: str, spares: dict[int, str]) -> tuple[list[str], dict[int, str]]:
+    def _normals(self, step: str, spares: dict[int, str]) -> tuple[list[str], dict[int, str]]:
         """The normals of a step through all streams, and the normal left over from each odd one.
 
         Normal k of a step is number step·count + k of its stream; numbers 2j and 2j + 1 are pair j. Before an odd step
         of an odd stream one normal is left over, so that its other pairs begin one number later.
         """
-        w, drawn, left = self.w, [], {}
+        w, normals, left = self.w, [], {}
         for number, (stream, count) in enumerate(self.source.traced.streams):
             taken = w.whole("mul", step, count)
             base = w.whole("lshr", w.whole("add", taken, 1), 1)
@@ -523,8 +523,8 @@ class _Advance(_OfPaths):
                     w.value(f"select i1 {is_odd}, double {a}, double {b}")
                     for a, b in zip(late, [*common, last], strict=True)
                 ]
-            drawn += common
-        return drawn, left
+            normals += common
+        return normals, left
 
     def _pairs(self, stream: str, base: str, count: int) -> list[str]:
         """2 count normals, from pair number `base` on."""

@@ -81,8 +81,8 @@ class Layout:
     def members_from(self, first: int, count: int, lanes: int) -> Members:
         spec = self.spec
         fill = np.arange(lanes) % count
-        start, *drawn = self.drawn(first, first + count)
-        rest, params = iter(drawn), []
+        start, *values = self.draw(first, first + count)
+        rest, params = iter(values), []
         for leaf, example, varies in zip(spec.param_leaves, spec.examples, spec.varies, strict=True):
             own = np.moveaxis(next(rest)[fill], 0, -1) if varies else leaf
             params.append(np.ascontiguousarray(own, example.dtype) if varies else np.asarray(own, example.dtype))
@@ -92,7 +92,7 @@ class Layout:
             )
         return Members(np.arange(lanes) < count, np.ones(lanes), start, params)
 
-    def drawn(self, first: int, last: int) -> list[np.ndarray]:
+    def draw(self, first: int, last: int) -> list[np.ndarray]:
         """The starts of the paths from `first` to `last`, and their values of each parameter that varies: a leading
         axis of paths, of length 1 for a start that all have in common."""
         return [self.starts(first, last), *self.own_params(first, last)]
@@ -151,8 +151,8 @@ class Layout:
         places = stream.generator(self.seed, part, "place").random(PART) if self._draws_places else None
         if self.points == "random":
             return np.random.Generator(bits) if places is None else Uniforms(bits, np.empty((0, PART)), places)
-        given = self.net.uniforms(part * PART, PART)
-        return Uniforms(bits, given[self.in_front[number] :], given[0] if self._draws_places else None)
+        uniforms = self.net.uniforms(part * PART, PART)
+        return Uniforms(bits, uniforms[self.in_front[number] :], uniforms[0] if self._draws_places else None)
 
 
 def _in_parts(first: int, last: int, is_listed: bool, draw_part: Callable[[int, range], np.ndarray]) -> np.ndarray:

@@ -77,7 +77,7 @@ class Ledger:
         try:
             (self.folder / BLOCKS).mkdir(parents=True, exist_ok=True)
             known = _manifest(self.folder)
-            ours = _written(Manifest(job.identity, job.paths))
+            ours = _packed(Manifest(job.identity, job.paths))
             if known is None:
                 self._check_blocks()
                 is_damaged = (self.folder / MANIFEST).exists() and _manifest(self.folder) is None
@@ -228,7 +228,7 @@ def _check_folder(folder: Path) -> None:
         )
 
 
-def _written(manifest: Manifest) -> bytes:
+def _packed(manifest: Manifest) -> bytes:
     content = manifest._asdict()
     return json.dumps({**content, "checksum": _checksum(content)}, indent=1).encode()
 

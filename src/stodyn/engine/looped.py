@@ -37,7 +37,7 @@ class LoopSource(OfOnePath):
         self.begun = self._beginning()
         self.stepped, self.ok = self._stepped(None)
         self.starting = self._stepped("k") if self.traced.starting is not None else None
-        self.see, self.seen, self.seen_dtypes, self.rows_of = self._saved_rows()
+        self.see, self.saved, self.saved_dtypes, self.rows_of = self._saved_rows()
         steps = [self.stepped, *([self.starting[0]] if self.starting else [])]
         self.scratch = max(self.begun.scratch, self.see.scratch + max(program.scratch for program in steps))
 
@@ -112,8 +112,8 @@ class LoopSource(OfOnePath):
         method, gathered = leaves[: layout.method], leaves[layout.method : layout.method + layout.gathered]
         normals = []
         for number, (_, count) in enumerate(self.traced.streams):
-            drawn = arrays.buffered(Buffer(f"normals {number}", 0, (count,), np.dtype(float)))
-            normals.append(drawn if self.dtype == np.float64 else _converted(arrays, drawn, self.dtype))
+            standard = arrays.buffered(Buffer(f"normals {number}", 0, (count,), np.dtype(float)))
+            normals.append(standard if self.dtype == np.float64 else _converted(arrays, standard, self.dtype))
         common = [t, h] if k is None else [self._number(arrays, "k", INT32), t, h]
         trace = self.traced.step if k is None else self.traced.starting
         *after, ok, iterations, rounded = arrays.run(trace, [*common, *method, *normals, *self._params(arrays)])
@@ -156,7 +156,7 @@ class LoopSource(OfOnePath):
             dtypes += [array.dtype] * array.size
             total += array.size
         rest = iter(numbers)
-        rows_of = [[next(rest) for _ in range(count)] for count in watched.seen]
+        rows_of = [[next(rest) for _ in range(count)] for count in watched.row_counts]
         return Program(arrays), range(total), dtypes, rows_of
 
 
@@ -186,10 +186,10 @@ def printed(source: LoopSource, diagnosing: bool = False) -> compiling.Program:
     functions = [
         mapped("begin", source.begun, FRAME, ROWS),
         mapped("look", source.see, FRAME, ROWS),
-        _Advance("run", source, source.stepped, source.ok, diagnosing).written(),
+        _Advance("run", source, source.stepped, source.ok, diagnosing).function(),
     ]
     if source.starting is not None:
-        functions.append(_Advance("starting", source, *source.starting, diagnosing).written())
+        functions.append(_Advance("starting", source, *source.starting, diagnosing).function())
     operations = max(function.operations for function in functions)
     return compiling.Program(rows.module(functions), [f.name for f in functions], operations, source.operations())
 
@@ -203,12 +203,12 @@ class _Advance:
         self.place: dict[str, str] = {}
         self.entries = len(source.layout.dtypes)
 
-    def written(self) -> Function:
+    def function(self) -> Function:
         w = self.w
         names = ["now", "then", "scratch", *(f"normals {k}" for k in range(len(self.source.traced.streams)))]
         bases: dict[str, Callable[[], str]] = {name: functools.partial(self.place.__getitem__, name) for name in names}
         self.memory = memory = Memory(w, ("own_params",), bases)
-        self.printer = LoopPrinter(w, self.program, self.given, memory)
+        self.printer = LoopPrinter(w, self.program, self.input_value, memory)
         w.operations = self.program.operations
         states = w.address("scratch")
         size = 8 * WIDTH
@@ -242,7 +242,7 @@ class _Advance:
             self.copy(lane, then, inwards=False)
         return w
 
-    def given(self, node: Node) -> str:
+    def input_value(self, node: Node) -> str:
         w, (name, _) = self.w, node.attr
         if name == "k":
             return w.value(f"trunc i64 {w.whole('add', self.place['step'], w.count('first_step'))} to i32")
@@ -273,8 +273,8 @@ class _Advance:
         for number, ((_, count), out) in enumerate(zip(self.source.traced.streams, bases, strict=True)):
             place = w.whole("add", group, w.whole("mul", w.count("groups"), number))
             generators = w.at(w.address("generators"), place, GENERATORS)
-            drawn = w.whole("mul", steps, count)
-            w.emit(f"call void {w.address('fill')}(ptr {generators}, ptr {out}, i64 {drawn}, i64 {GROUP})")
+            total = w.whole("mul", steps, count)
+            w.emit(f"call void {w.address('fill')}(ptr {generators}, ptr {out}, i64 {total}, i64 {GROUP})")
         w.jump(on)
         w.open(on)
         for number, ((_, count), base) in enumerate(zip(self.source.traced.streams, bases, strict=True)):
@@ -288,19 +288,19 @@ class _Advance:
         reached = w.block
         w.branch(w.value(f"icmp eq i64 {following}, {due}"), saving, on)
         w.open(saving)
-        first = w.whole("mul", w.whole("mul", q, len(source.seen)), self.memory.stride)
-        seen = w.at(w.address("seen"), first)
+        first = w.whole("mul", w.whole("mul", q, len(source.saved)), self.memory.stride)
+        rows = w.at(w.address("seen"), first)
         behind = w.at(self.place["scratch"], self.program.scratch, 8 * WIDTH)
         bases: dict[str, Callable[[], str]] = {
-            "state": lambda: then, "seen": lambda: seen, "scratch": lambda: behind
+            "state": lambda: then, "seen": lambda: rows, "scratch": lambda: behind
         }  # fmt: skip
         memory = Memory(w, ("seen", "own_params"), bases)
         memory.lane = lane
 
-        def given(node: Node) -> str:
+        def input_value(node: Node) -> str:
             return w.load_row(w.at(w.address("t"), following, 8), node.dtype, False)
 
-        printer = LoopPrinter(w, source.see, given, memory)
+        printer = LoopPrinter(w, source.see, input_value, memory)
         printer.before_steps()
         printer.step()
         next_q = w.value(f"add nsw i64 {q}, 1")

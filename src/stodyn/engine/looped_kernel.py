@@ -48,11 +48,11 @@ def names(source: LoopSource) -> list[str]:
 def text(source: LoopSource, results: LaunchResults, diagnosing: bool, threads: int) -> str:
     """The kernels begin, run and, where the method has it, starting, as LLVM text."""
     functions: list[Function] = [
-        _Begin("begin", source, results, threads).written(),
-        _Advance("run", source, results, source.stepped, source.ok, diagnosing, threads).written(),
+        _Begin("begin", source, results, threads).function(),
+        _Advance("run", source, results, source.stepped, source.ok, diagnosing, threads).function(),
     ]
     if source.starting is not None:
-        functions.append(_Advance("starting", source, results, *source.starting, diagnosing, threads).written())
+        functions.append(_Advance("starting", source, results, *source.starting, diagnosing, threads).function())
     return "\n".join([normal_pair_function(), module(functions, 1)])
 
 
@@ -60,8 +60,8 @@ class _SharedLoops(LoopPrinter):
     """Prints loops of which each thread takes its share, with a barrier behind each; one that is written out is the
     first thread's of a path."""
 
-    def __init__(self, of: _OfPaths, program: Program, given: Callable[[Node], str], rows: _Rows):
-        super().__init__(of.w, program, given, rows)  # type: ignore[arg-type]
+    def __init__(self, of: _OfPaths, program: Program, input_value: Callable[[Node], str], rows: _Rows):
+        super().__init__(of.w, program, input_value, rows)  # type: ignore[arg-type]
         self.of, self._shared = of, NOBODY
 
     def _loop(self, loop: Loop) -> None:
@@ -165,7 +165,7 @@ class _OfPaths:
         wide = [w.value(f"zext i32 {word} to i64") for word in (short, stride or self.stride)]
         return w.at(base, w.whole("mul", *wide))
 
-    def given(self, node: Node, step: str) -> str:
+    def input_value(self, node: Node, step: str) -> str:
         """A number that all paths have in common at a step."""
         w, (name, _) = self.w, node.attr
         if name == "k":
@@ -175,7 +175,7 @@ class _OfPaths:
 
     def printed(self, program: Program, step: str, rows: _Rows) -> None:
         """A program from its beginning to its end."""
-        printer = _SharedLoops(self, program, lambda node: self.given(node, step), rows)
+        printer = _SharedLoops(self, program, lambda node: self.input_value(node, step), rows)
         with printer.scope():
             printer.before_steps()
             printer.step()
@@ -184,14 +184,14 @@ class _OfPaths:
         """The rows of a save, number `slot` of the launch; the last is 1 where a path is sound."""
         w, results = self.w, self.launch
         n = self.source.traced.start.jaxpr.invars[1].aval.shape[0]
-        seen = w.at(self.here("seen"), w.whole("mul", w.whole("mul", slot, results.rows), w.count("stride")), 8)
-        sound = self.row(seen, results.rows - 1)
+        rows = w.at(self.here("seen"), w.whole("mul", w.whole("mul", slot, results.rows), w.count("stride")), 8)
+        sound = self.row(rows, results.rows - 1)
         one = w.value(f"select i1 {self.is_path}, double 1.0, double 0.0")
         w.when(self.is_first, lambda: w.store(one, sound, "double"))
         scratch = self.row(self.here("entries"), _scratch(behind)[1])
-        bases = {"state": state, "seen": seen, "scratch": scratch, "own_params": self.here("own_params")}
+        bases = {"state": state, "seen": rows, "scratch": scratch, "own_params": self.here("own_params")}
         self.printed(self.source.see, step, _Rows(self, self.source.see, bases))
-        self.finite(seen, 0, n, lambda: w.store("0.0", sound, "double"))
+        self.finite(rows, 0, n, lambda: w.store("0.0", sound, "double"))
 
     def finite(self, base: str, first: int, count: int, otherwise: Callable[[], None]) -> None:
         """Call `otherwise` where a number in this thread's share of some rows is not finite."""
@@ -231,7 +231,7 @@ class _OfPaths:
 
 
 class _Begin(_OfPaths):
-    def written(self) -> Function:
+    def function(self) -> Function:
         w, source = self.w, self.source
         state, own = self.here("after"), self.here("own_params")
         start = w.at(w.address("start"), w.whole("mul", w.count("start_lane"), self.lane))
@@ -261,13 +261,13 @@ class _Advance(_OfPaths):
         super().__init__(name, source, results, threads)
         self.program, self.ok, self.diagnosing = program, ok, diagnosing
 
-    def written(self) -> Function:
+    def function(self) -> Function:
         w = self.w
         w.operations = self.program.operations
         bases = {"scratch": self.here("entries"), "own_params": self.here("own_params")}
         self.step = w.count("first")  # no number that changes between steps is read here
         rows = _Rows(self, self.program, bases)
-        printer = _SharedLoops(self, self.program, lambda node: self.given(node, self.step), rows)
+        printer = _SharedLoops(self, self.program, lambda node: self.input_value(node, self.step), rows)
         self.path = w.whole("add", w.count("first_path"), self.lane)
         normals = self.here("normals")
         listed = w.load(w.at(w.address("saves"), w.count("first_save"), 8), "i64")

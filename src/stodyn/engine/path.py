@@ -1,4 +1,4 @@
-"""One path, pure JAX: jit, vmap and grad go through it. It follows the caller's precision."""
+"""One path in pure JAX, for jit, vmap and grad, in the caller's precision."""
 
 from __future__ import annotations
 
@@ -167,8 +167,8 @@ def path(
     begins = t + jnp.concatenate([jnp.zeros(1, lengths.dtype), jnp.cumsum(lengths)[:-1]])
     first = method.start(problem, begins[0], x, params)
 
-    def step(state, given):
-        k, time, increment = given
+    def step(state, inputs):
+        k, time, increment = inputs
         after, report = method.numbered_step(k, problem, time, state, increment, params)
         return after, (method.read(after), jnp.asarray(report.ok))
 

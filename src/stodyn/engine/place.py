@@ -50,9 +50,9 @@ def on_processor(function: Callable) -> Callable:
     """`function` with the processor as JAX's device, where a GPU would be: tracing on one waits at every number."""
 
     @functools.wraps(function)
-    def placed(*given, **options):
+    def placed(*arguments, **options):
         with jax.default_device(jax.devices("cpu")[0]):
-            return function(*given, **options)
+            return function(*arguments, **options)
 
     return placed
 
@@ -75,18 +75,18 @@ def front_door(function: F) -> F:
     parameters, name = inspect.signature(function).parameters, function.__name__
     way_out = (
         f"{name} runs on the host, outside JAX's transformations: call it with plain numbers, outside jit, vmap and "
-        "grad. stodyn.path, one path with given noise, works inside all of them."
+        "grad. stodyn.path, one path with known noise, works inside all of them."
     )
 
     @functools.wraps(function)
-    def called(*given, **options):
-        arguments.check(name, parameters, given, options)
+    def called(*positional, **options):
+        arguments.check(name, parameters, positional, options)
         if isinstance(jnp.zeros(()) + 0.0, jax.core.Tracer):
             raise TypeError(f"{name}: called while JAX traces a function. {way_out}")
         note_run()
         try:
             with jax.default_device(jax.devices("cpu")[0]):
-                return function(*given, **options)
+                return function(*positional, **options)
         except TRACED as error:
             raise TypeError(
                 f"{name}: this must be a number, but it is a value that JAX is tracing. {way_out}"
@@ -106,7 +106,7 @@ def find_devices(device: Any) -> tuple[tuple[Any, ...], str]:
             if device == "auto":
                 return (), "no GPU that JAX can use"
             raise ValueError(
-                'device: JAX finds no GPU here. Install what a GPU needs (pip install "stodyn[cuda]"), or use '
+                'device: JAX finds no GPU here. Install the support for GPUs (pip install "stodyn[cuda]"), or use '
                 'device="auto" to run on the processor where there is no GPU.'
             ) from error
     devices = tuple(device) if isinstance(device, (list, tuple)) else (device,)
@@ -144,7 +144,7 @@ def threads(count: Integer | None = None) -> Threads:
     Returns
     -------
     Threads
-        For `place=` of simulate and its kin.
+        For `place=` of simulate and similar functions.
     """
     return Threads(count)
 
@@ -152,7 +152,7 @@ def threads(count: Integer | None = None) -> Threads:
 def processes(count: Integer | None = None) -> Processes:
     """Run blocks in processes of this machine: for functions that hold Python's lock.
 
-    They start when they are first needed, which takes some seconds, and serve later runs too;
+    They start when they are first needed, which takes some seconds, and are used by later runs too;
     `with place.processes(2) as there:` ends them. Functions, lambdas and closures travel by cloudpickle; a script needs
     no `if __name__ == "__main__"`.
 
@@ -164,7 +164,7 @@ def processes(count: Integer | None = None) -> Processes:
     Returns
     -------
     Processes
-        For `place=` of simulate and its kin.
+        For `place=` of simulate and similar functions.
     """
     from stodyn.engine.processes import Processes
 
@@ -185,7 +185,7 @@ def dask(client: Any) -> Dask:
     Returns
     -------
     Dask
-        For `place=` of simulate and its kin.
+        For `place=` of simulate and similar functions.
     """
     from stodyn.engine.cluster import Dask
 
@@ -202,7 +202,7 @@ def count_of(count: Integer | None, name: str) -> int:
 class Bundles:
     """The blocks of a run in bundles of neighbours that take about SECONDS to compute: one way there and back for each.
 
-    A bundle is a list of (block, what the ledger has of it); `took` is called with the seconds that the others took.
+    A bundle is a list of (block, its part from the ledger or None); `took` receives the seconds that the others took.
     """
 
     def __init__(self, job: Job, ledger: Ledger | None, workers: int):

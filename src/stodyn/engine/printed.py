@@ -48,9 +48,9 @@ class Printed:
         self.operations = source.operations()
         self.code = source.compiled(self.width)
         self.streams = source.traced.streams
-        self.drawn = sum(count for _, count in self.streams)
+        self.normals_per_step = sum(count for _, count in self.streams)
         self.looped = isinstance(source, LoopSource)
-        self.slab = max(SLAB_BYTES // (8 * max(self.drawn, 1) * self.chunk), 1 if self.looped else 8)
+        self.slab = max(SLAB_BYTES // (8 * max(self.normals_per_step, 1) * self.chunk), 1 if self.looped else 8)
         self.scratch = (2 * len(source.layout.dtypes) + source.scratch) * self.chunk if self.looped else 1
         tables = [np.zeros(1, np.int64), *source.tables]
         self.tables = np.concatenate(tables[1:] or tables)
@@ -77,7 +77,7 @@ class Printed:
             if not work.going.size:
                 return
             bad = work.move(first, last, plan.saves_in(first, last))
-            yield work.going, work.seen[: last - first][:, :, work.going]
+            yield work.going, work.saved[: last - first][:, :, work.going]
             first = last
         if bad is not None:
             raise FloatingPointError(f"{np.count_nonzero(bad)} of {np.count_nonzero(members.member)}")
@@ -131,11 +131,11 @@ class _Work(Work):
         self.observing: dict[int, Callable] = {}  # of statistics that look at all paths together
         count = int(np.count_nonzero(members.member))
         self.used = -(-count // program.chunk) * program.chunk
-        most = max(SEEN_BYTES // (8 * self.lanes * len(program.source.seen)), 1)
+        most = max(SEEN_BYTES // (8 * self.lanes * len(program.source.saved)), 1)
         source = program.source
         self.state = _memory("state", len(source.layout.dtypes), self.lanes)
-        self.seen = _memory("seen", min(most, len(plan.saves)), len(source.seen), self.lanes)
-        normals = _memory("normals", program.drawn * program.slab * program.chunk + 1)
+        self.saved = _memory("seen", min(most, len(plan.saves)), len(source.saved), self.lanes)
+        normals = _memory("normals", program.normals_per_step * program.slab * program.chunk + 1)
         states = [supply.states(name, first_path, self.lanes) for name, _ in program.streams]
         self.generators = np.concatenate(states) if states else np.zeros((1, 4, GROUP), np.uint64)
         self.moving = self.state, self.generators  # the memory that a call changes
@@ -149,7 +149,7 @@ class _Work(Work):
         self.failed, self.unsolved = np.zeros(self.lanes, np.int64), np.zeros(self.lanes, np.int64)
         self.frame = Frame(FRAME)
         self.frame.set(
-            start=np.ascontiguousarray(members.start, float), state=self.state, seen=self.seen,
+            start=np.ascontiguousarray(members.start, float), state=self.state, seen=self.saved,
             own_params=self.own_params,
             common_params=np.concatenate(common) if common else np.zeros(1),
             t=self.t, h=self.h, stride=self.lanes, first_lane=0, last_lane=self.used, normals=normals,
@@ -169,7 +169,7 @@ class _Work(Work):
         program = self.program
         seconds, unknown = (LONGER, 1) if program.looped else (SECONDS, FIRST_STEPS)
         steps = max(int(seconds * program.rate / self.lanes), 1) if program.rate else unknown
-        most = max(SEEN_BYTES // (8 * self.lanes * len(program.source.seen)), 1)
+        most = max(SEEN_BYTES // (8 * self.lanes * len(program.source.saved)), 1)
         return self.plan.call_end(first, steps, most, program.source.traced.starting_steps)
 
     def advance(self, first: int, last: int, inside: slice) -> np.ndarray | None:
@@ -209,8 +209,8 @@ class _Work(Work):
 
     def observed(self, inside: slice) -> list[Any]:
         times, source = self.plan.t[self.plan.saves[inside]], self.program.source
-        seen, n = self.seen[: len(times)], self.spec.problem.n
-        finite = np.isfinite(seen[:, :n]).all(axis=1) & self.members.member
+        saved, n = self.saved[: len(times)], self.spec.problem.n
+        finite = np.isfinite(saved[:, :n]).all(axis=1) & self.members.member
         weight_of_finite = np.where(finite, self.members.weight, 0.0)
         entries: list[Any] = []
         for k, statistic in enumerate(self.spec.statistics):
@@ -224,23 +224,23 @@ class _Work(Work):
             elif averages_itself(statistic):
                 rows: Any = source.rows_of[k][0].ravel()
                 products = statistic.products(len(rows))  # type: ignore[attr-defined]
-                entries.append(sums.central_sums(seen, rows, weight, look, products))
+                entries.append(sums.central_sums(saved, rows, weight, look, products))
             elif counts_below(statistic):
                 edges = np.asarray(statistic.edges, self.spec.dtype).astype(float)  # type: ignore[attr-defined]
-                entries.append(counts.below(seen, n, sound, look, edges))
+                entries.append(counts.below(saved, n, sound, look, edges))
             elif gives_values(statistic):
-                entries.append((seen[look][:, source.rows_of[k][0].ravel()], sound[look]))
+                entries.append((saved[look][:, source.rows_of[k][0].ravel()], sound[look]))
             else:
-                observed = [self._by_jax(k, statistic, seen[j], sound[j], times[j]) for j in look]
+                observed = [self._by_jax(k, statistic, saved[j], sound[j], times[j]) for j in look]
                 entries.append(jax.tree.map(lambda *parts: np.stack(parts), *observed))
         return entries
 
-    def _by_jax(self, k: int, statistic: Statistic, seen, sound, t) -> Any:
+    def _by_jax(self, k: int, statistic: Statistic, saved, sound, t) -> Any:
         """The observation of a statistic that looks at all paths of a block together, in JAX."""
         spec, source = self.spec, self.program.source
         with np.errstate(over="ignore", invalid="ignore"):  # lanes that are not paths may hold any bits
-            own = [typed(seen[rows], source.seen_dtypes[rows.flat[0]]) for rows in source.rows_of[k]]
-            x = seen[: spec.problem.n].astype(spec.dtype)
+            own = [typed(saved[rows], source.saved_dtypes[rows.flat[0]]) for rows in source.rows_of[k]]
+            x = saved[: spec.problem.n].astype(spec.dtype)
         iterations = own.pop(0) if statistic.counts_iterations else None
         track = jax.tree.unflatten(source.watched.trees[k], own)
 
@@ -248,7 +248,7 @@ class _Work(Work):
             tree = jax.tree.unflatten(spec.params_tree, params)
             return statistic.observe(Snapshot(t, x, sound, weight, tree, spec.axes, iterations, track))
 
-        given = (
+        inputs = (
             t.astype(spec.dtype),
             x,
             sound,
@@ -258,8 +258,8 @@ class _Work(Work):
             track,
         )
         if k not in self.observing:
-            self.observing[k] = _observing(observe, given, type(statistic).__name__)
-        return jax.tree.map(np.asarray, self.observing[k](*given))
+            self.observing[k] = _observing(observe, inputs, type(statistic).__name__)
+        return jax.tree.map(np.asarray, self.observing[k](*inputs))
 
 
 class _Packing(_Work):
@@ -275,7 +275,7 @@ class _Packing(_Work):
         super().__init__(program, spec, members, first_path, supply, plan)
         self.everyone, self.going = self.frame, np.arange(self.used)
         self.few = {
-            "state": self.state, "generators": self.generators, "own_params": self.own_params, "seen": self.seen
+            "state": self.state, "generators": self.generators, "own_params": self.own_params, "seen": self.saved
         }  # fmt: skip
         self.stopped_by = self.state[program.source.layout.of_method - 1].view(np.int64)
 
@@ -298,7 +298,7 @@ class _Packing(_Work):
         self.few = {
             **{name: np.ascontiguousarray(self.few[name][:, lanes]) for name in ("state", "own_params")},
             "generators": _of_lanes(self.few["generators"], len(self.program.streams), lanes),
-            "seen": np.empty((*self.seen.shape[:2], lanes.size)),
+            "seen": np.empty((*self.saved.shape[:2], lanes.size)),
         }
         self.moving = self.few["state"], self.few["generators"]
         self.frame = self.everyone.copy()
@@ -307,9 +307,9 @@ class _Packing(_Work):
     def advance(self, first: int, last: int, inside: slice) -> np.ndarray | None:
         if not self.going.size or self.is_packed:
             for k, save in enumerate(self.plan.saves[inside]):  # of those that stand still
-                self.everyone.set(t=self.t[save:], seen=self.seen[k])
+                self.everyone.set(t=self.t[save:], seen=self.saved[k])
                 self.machine["look"](self.everyone.address)
-            self.everyone.set(seen=self.seen)
+            self.everyone.set(seen=self.saved)
         return self.move(first, last, inside)
 
     def move(self, first: int, last: int, inside: slice) -> np.ndarray | None:
@@ -319,7 +319,7 @@ class _Packing(_Work):
         if self.going.size:
             self.step(self.machine, first, last, self.plan.saves[inside])
             count, saves = self.going.size, inside.stop - inside.start
-            self.seen[:saves, :, self.going] = self.few["seen"][:saves, :, :count]
+            self.saved[:saves, :, self.going] = self.few["seen"][:saves, :, :count]
             self.state[:, self.going] = self.few["state"][:, :count]
         return self.bad()
 
@@ -336,11 +336,11 @@ def _of_lanes(generators: np.ndarray, streams: int, lanes: np.ndarray) -> np.nda
     return np.ascontiguousarray(by_lane.reshape(streams, 4, -1, GROUP).swapaxes(1, 2)).reshape(-1, 4, GROUP)
 
 
-def _observing(observe: Callable, given: tuple, name: str) -> Callable:
+def _observing(observe: Callable, inputs: tuple, name: str) -> Callable:
     """The observation of a statistic, compiled; by NumPy where it only picks numbers out."""
     with jax.enable_x64(True):
-        trace, shape = jax.make_jaxpr(observe, return_shape=True)(*given)
+        trace, shape = jax.make_jaxpr(observe, return_shape=True)(*inputs)
         if all(equation.primitive.name in scalars.MOVES for equation in trace.eqns):
             tree = jax.tree.structure(shape)
-            return lambda *given: jax.tree.unflatten(tree, uncompiled.run(trace, *jax.tree.leaves(given)))
-        return compiled(fingerprint(trace) + name, observe, *given).run
+            return lambda *inputs: jax.tree.unflatten(tree, uncompiled.run(trace, *jax.tree.leaves(inputs)))
+        return compiled(fingerprint(trace) + name, observe, *inputs).run

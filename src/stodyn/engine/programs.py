@@ -240,13 +240,13 @@ def kept_program(spec: Spec, target: str, make: Callable[[Spec, Watched], Any]) 
     traced: Any = spec.traced
     if traced.unprintable is not None:
         raise Unprintable(traced.unprintable)
-    seen = watched(spec)
-    key = _key(spec, seen, target)
+    watch = watched(spec)
+    key = _key(spec, watch, target)
     with _changing:
         making = _making.setdefault(key, threading.Lock())
     with making:
         if key not in _programs:
-            made = make(spec, seen)
+            made = make(spec, watch)
             with _changing:
                 while len(_programs) >= MOST_PROGRAMS:
                     del _programs[next(iter(_programs))]
@@ -254,23 +254,23 @@ def kept_program(spec: Spec, target: str, make: Callable[[Spec, Watched], Any]) 
         return _programs[key]
 
 
-def _printed(spec: Spec, seen: Watched) -> Printed:
-    return Printed(source_of(spec, seen, LOOPED))
+def _printed(spec: Spec, watch: Watched) -> Printed:
+    return Printed(source_of(spec, watch, LOOPED))
 
 
-def source_of(spec: Spec, seen: Watched, most: int) -> Source | LoopSource:
+def source_of(spec: Spec, watch: Watched, most: int) -> Source | LoopSource:
     """A step of more than `most` operations as loops over arrays, one of fewer as scalars."""
     traced: Any = spec.traced
     is_large = spec.problem.n > SMALL and not writes_out(spec)
     if scalar_operations(traced.step) > most and (is_large or eliminates(spec)):
         if getattr(spec.problem, "joints", None) is not None:  # matrices of zeros, which scalars leave out
             with contextlib.suppress(Unprintable):
-                return scalar_source(spec, seen)
+                return scalar_source(spec, watch)
         try:
-            return LoopSource(spec, seen)
+            return LoopSource(spec, watch)
         except Unprintable as error:
-            return scalar_source(spec, seen, f" ({error})")
-    return scalar_source(spec, seen)
+            return scalar_source(spec, watch, f" ({error})")
+    return scalar_source(spec, watch)
 
 
 def writes_out(spec: Spec) -> bool:
@@ -285,7 +285,7 @@ def eliminates(spec: Spec) -> bool:
     return holds(spec.traced.step, "execute_instructions")  # type: ignore[union-attr]
 
 
-def scalar_source(spec: Spec, seen: Watched, no_loops: str = "") -> Source:
+def scalar_source(spec: Spec, watch: Watched, no_loops: str = "") -> Source:
     """A step as scalars, where they are not too many; `no_loops` says why it is not printed as loops."""
     traced: Any = spec.traced
     count = scalar_operations(traced.step)
@@ -293,19 +293,19 @@ def scalar_source(spec: Spec, seen: Watched, no_loops: str = "") -> Source:
         raise Unprintable(
             f"about {count} scalar operations per step, more than {MOST_TRACED}, and it has no loops{no_loops}"
         )
-    source = Source(spec, seen)
+    source = Source(spec, watch)
     if source.operations() > MOST_OPERATIONS:
         raise Unprintable(f"{source.operations()} scalar operations per step, more than {MOST_OPERATIONS}{no_loops}")
     return source
 
 
-def _key(spec: Spec, seen: Watched, target: str) -> str:
+def _key(spec: Spec, watch: Watched, target: str) -> str:
     """A digest of everything that the text of a program depends on."""
     assert spec.traced is not None
-    inside = (*spec.traced.fingerprints, *seen.fingerprints)
+    inside = (*spec.traced.fingerprints, *watch.fingerprints)
     shapes = [(e.shape, e.dtype.str, v) for e, v in zip(spec.examples, spec.varies, strict=True)]
-    words = (inside, shapes, spec.dtype.str, spec.has_equal_steps, seen.seen, seen.counts_iterations,
-             list(map(str, seen.trees)), spec.traced.streams, target)  # fmt: skip
+    words = (inside, shapes, spec.dtype.str, spec.has_equal_steps, watch.row_counts, watch.counts_iterations,
+             list(map(str, watch.trees)), spec.traced.streams, target)  # fmt: skip
     return hashlib.sha256(repr(words).encode()).hexdigest()
 
 
@@ -351,14 +351,14 @@ class Vmapped(Stepping, SingleSteps):
         members = layout.members_from(0, 1, lanes)
         runner = self._runner(members, lanes)
         fills = [np.minimum(first + np.arange(lanes), count - 1) for first in range(0, count, lanes)]
-        given = [[runner.padded(normals[name][None, :, fill]) for name, _ in traced.streams] for fill in fills]
+        padded = [[runner.padded(normals[name][None, :, fill]) for name, _ in traced.streams] for fill in fills]
         with jax.enable_x64(True):
             one = runner.stepper(members)
 
         def step(states, t, h):
             with jax.enable_x64(True):
                 parts = [
-                    _rows(one(_leaves(states[:, fill], traced), t, h, z)) for fill, z in zip(fills, given, strict=True)
+                    _rows(one(_leaves(states[:, fill], traced), t, h, z)) for fill, z in zip(fills, padded, strict=True)
                 ]
             return np.concatenate(parts, axis=1)[:, :count]
 
@@ -461,15 +461,15 @@ class Hosted(Executor):
 
         def look(statistic: Statistic, follows: tuple[Callable, Callable], saves: np.ndarray) -> Any:
             tracked, observed = follows
-            seen, wanted, counted = [], set(saves.tolist()), finite | statistic.counts_failed
+            observations, wanted, counted = [], set(saves.tolist()), finite | statistic.counts_failed
             track = statistic.track_start(times[0], states[0].T, params)
             for k, t in enumerate(times):
                 if k and track is not None:
                     track = tracked(track, times[k - 1], spec.lengths[k - 1], states[k - 1].T, states[k].T, params)
                 if k in wanted:
                     idle = np.zeros(width, np.int32)
-                    seen.append(observed(t, states[k].T, counted[k], members.weight, params, idle, track))
-            return jax.tree.map(lambda *xs: np.stack(xs), *seen)
+                    observations.append(observed(t, states[k].T, counted[k], members.weight, params, idle, track))
+            return jax.tree.map(lambda *xs: np.stack(xs), *observations)
 
         observed = [look(*each) for each in zip(spec.statistics, self.observers, spec.saves, strict=True)]
         lanes = np.flatnonzero(~finite.all(axis=0))

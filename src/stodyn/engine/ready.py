@@ -107,7 +107,7 @@ class Ready:
         return dataset(self._tally(seed, params, start), self.where, {}, began)
 
     def arrays(self, *, seed: Integer, params: Any = None, start: Any = None) -> dict[str, np.ndarray]:
-        """The same numbers as plain arrays by name, without coordinates or record: the cheapest call there is."""
+        """The same numbers as plain arrays by name, without coordinates or record: the cheapest call."""
         tally = self._tally(seed, params, start)
         arrays: dict[str, np.ndarray] = {}
         for _, labelled, _ in tally.labelled():

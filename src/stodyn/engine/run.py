@@ -44,7 +44,7 @@ class Run(Job):
         """The same run with that many paths, of which those of this one's whole blocks are done."""
         layout = dataclasses.replace(self.layout, paths=paths)
         more = dataclasses.replace(self, layout=layout, first_block=self.layout.whole_blocks)
-        if "identity" in self.__dict__:  # which does not say how many paths there are, and takes time to find
+        if "identity" in self.__dict__:  # which does not depend on the number of paths, and takes time to compute
             more.__dict__["identity"] = self.identity
         return more
 
@@ -82,8 +82,8 @@ class Run(Job):
         return identity.of_run(self)
 
     def members_digest(self, block: int) -> str:
-        drawn = self.layout.drawn(self.layout.first_path(block), self.layout.first_path(block) + self.paths_in(block))
-        return identity.digest(*drawn)
+        values = self.layout.draw(self.layout.first_path(block), self.layout.first_path(block) + self.paths_in(block))
+        return identity.digest(*values)
 
     def owners(self) -> Iterable[type]:
         return (*map(type, self.spec.statistics), Part)
@@ -109,7 +109,7 @@ class Run(Job):
             "seed": layout.seed,
             "dtype": str(spec.dtype),
             "block": layout.width,
-            "given": identity.given(layout),
+            "given": identity.members_in_brief(layout),
             "executor": executor.name,
             "executor_reason": executor.reason,
         }
@@ -152,7 +152,7 @@ class Tally:
             raise self.log.error(looked_at, problem.failure_advice, problem.unsolved, spec.implicit)
         if not self.merged:
             self.merged = folded
-            if run.blocks > 1:  # what cannot stand together is refused here, not at the end
+            if run.blocks > 1:  # results that contradict each other are refused here, not at the end
                 results.merged(self.labelled(), {})
         else:
             pairs = zip(run.spec.statistics, self.merged, folded, strict=True)

@@ -1,8 +1,8 @@
 """Whether a GPU gives the right numbers: a test with known ones, before the first run of a process on it.
 
-One run of dx = -x dt + dW by Heun's method from x = X: what every class of operations makes of X, then the mean and the
-variance after STEPS steps, which follow from x' = (1 - h + h²/2) x + (1 - h/2) ΔW. JAX, which looks at rows for some
-statistics and runs what cannot be printed, is asked for the same numbers.
+One run of dx = -x dt + dW by Heun's method from x = X: the results of every class of operations on X, then the mean and
+the variance after STEPS steps, which follow from x' = (1 - h + h²/2) x + (1 - h/2) ΔW. JAX, which looks at rows for
+some statistics and runs steps that cannot be printed, computes the same numbers.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from stodyn.statistics.moments import Moments
 from stodyn.statistics.observable import Observable
 
 X, STEPS, PATHS, SEED = 0.7, 8, 2**21, 1
-ROUNDED = 1e-11  # what sums of many equal numbers may lose
+ROUNDED = 1e-11  # the relative error of sums of many equal numbers
 FAR = 6.0  # standard errors; the seed is fixed, so that a sound card passes always or never
 KNOWN = {
     "sqrt": (lambda x: jnp.sqrt(512.0 * x), math.sqrt(512.0 * X)),
@@ -69,8 +69,8 @@ def faults(device: Any, paths: int = PATHS) -> list[str]:
     run = Run(spec, Layout(spec, paths, SEED, paths), cards.get(spec, "printed", (device,), paths))
     tally = Tally(run, "raise")
     tally.take(0, run.compute(0, lambda steps: None))
-    (_, seen, _), (_, moments, _) = tally.labelled()
-    values = np.asarray(seen.variables["known"].values)[0]
+    (_, observable, _), (_, moments, _) = tally.labelled()
+    values = np.asarray(observable.variables["known"].values)[0]
     messages = [
         f"{name} gives {value!r} for {expected!r}"
         for (name, (_, expected)), value in zip(KNOWN.items(), values.tolist(), strict=True)

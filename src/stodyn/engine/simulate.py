@@ -108,9 +108,9 @@ def simulate(
         Path k has the same noise, start and parameters whatever the method and the number of paths, and the result is
         the same on any number of threads. Of the expansions only Sampling needs a seed.
     collect : statistic or sequence of them, optional
-        From stodyn.statistics: Moments (the default), Histogram, Paths, Observable, ... Each looks after every
-        `every` steps or `at` given times. One that says neither looks where the first one that does looks or, if none
-        does, at about 100 times.
+        From stodyn.statistics: Moments (the default), Histogram, Paths, Observable, ... Each is observed after every
+        `every` steps, or `at` listed times. One with neither is observed when the first one that has either is or, if
+        none has, at about 100 times.
     on_failure : "raise" or "record"
         "raise" stops with PathsFailed. "record" continues without the failed paths and returns failed_path,
         failure_time and failure_cause along the dimension `failure`; `sound` counts the paths that are left.
@@ -130,7 +130,7 @@ def simulate(
     place : place, optional
         Where blocks run: stodyn.place.threads(n), processes(n) or dask(client). The bits are the same anywhere.
     ledger : path, optional
-        A folder that keeps every finished block. The same call continues where an earlier one ended, and with more
+        A folder that stores every finished block. The same call continues where an earlier one ended, and with more
         paths it adds blocks to those already there; stodyn.load(ledger) returns the result again.
     progress : bool, optional
         Whether to show a bar; by default on a terminal and in a notebook.
@@ -166,8 +166,8 @@ def simulate(
     problem = as_it_is_now(problem)
     chosen = chosen_method(problem, method)
     if isinstance(chosen, Expansion):
-        for name, given in (("place", place), ("ledger", ledger)):
-            if given is not None:
+        for name, value in (("place", place), ("ledger", ledger)):
+            if value is not None:
                 raise ValueError(f"{name}: {chosen.name} makes no paths, so there are no blocks; leave it out")
         return _expand(problem, chosen, grid.step_times(t, dt)[0], paths, seed, collect, began)
     if points != "random":

@@ -43,9 +43,9 @@ class Spec:
     times       of the steps, (steps + 1,); lengths: (steps,)
     statistics  made ready, each with the steps after which it looks in `saves`
     traced      of a Method its traces; None for a Solver
-    record      what the record of the run says about problem and method
+    record      the entries of the run's record about problem and method
     levels      how many levels stop a path (methods.stopping); 0 where every path runs to the end
-    implicit    the names of implicit methods for the problem as it was given
+    implicit    the names of implicit methods for the problem as the user wrote it
     """
 
     problem: Any
@@ -114,8 +114,8 @@ def describe(
     expect_problem(problem)
     if dtype not in ("float64", "float32"):
         raise ValueError(f'dtype: expected "float64" or "float32", got {dtype!r}')
-    seen = _function_traces(problem)
-    facts_key = kept_traces.recall_facts(problem, seen)
+    functions = _function_traces(problem)
+    facts_key = kept_traces.recall_facts(problem, functions)
     method = chosen_method(problem, method)
     times, lengths = grid.step_times(t, dt)
     stepped, conversions = matched(problem, method)
@@ -130,7 +130,7 @@ def describe(
             _check_resolution(ready.needs, strong, stepped, times, float(lengths.min()))
         if ready.takes_equal_steps and np.ptp(lengths) > grid.TOLERANCE * lengths[0]:
             raise ValueError(
-                f"dt: {method.name} {ready.takes_equal_steps}, but the given steps differ. "
+                f"dt: {method.name} {ready.takes_equal_steps}, but these steps differ. "
                 "Give one number, or a one-step method such as RK4."
             )
     measured = measuring(ready, stepped)
@@ -151,7 +151,7 @@ def describe(
     traced = None
     if isinstance(measured, Method):
         make = functools.partial(_traced, stepped, measured, np.dtype(dtype))
-        traced = kept_traces.of_step(problem, seen, measured, make) if dtype == "float64" else make()
+        traced = kept_traces.of_step(problem, functions, measured, make) if dtype == "float64" else make()
     implicit = tuple(other.name for other in stable_methods(problem) if other.name != method.name)
     levels = 0 if stop is None else len(stop.levels)
     kept_traces.note_facts(problem, facts_key)
@@ -213,14 +213,14 @@ def as_it_is_now(problem: Any) -> Any:
     A problem caches facts about its functions, such as the structure of its noise, but these functions may read values
     that have changed since. A model gives its problem.
     """
-    given = problem.problem if isinstance(problem, Model) else problem
-    expect_problem(given)
-    if not dataclasses.is_dataclass(given):
-        return given
-    fields = {field.name: getattr(given, field.name) for field in dataclasses.fields(given) if field.init}
-    kind: Any = type(given)
+    original = problem.problem if isinstance(problem, Model) else problem
+    expect_problem(original)
+    if not dataclasses.is_dataclass(original):
+        return original
+    fields = {field.name: getattr(original, field.name) for field in dataclasses.fields(original) if field.init}
+    kind: Any = type(original)
     rebuilt = kind(**{name: as_it_is_now(v) if isinstance(v, Problem) else v for name, v in fields.items()})
-    earlier: dict[str, TracedFunction] = vars(given).get("traced_functions", {})
+    earlier: dict[str, TracedFunction] = vars(original).get("traced_functions", {})
     for name, look in rebuilt.traced_functions.items():
         rebuilt.traced_functions[name] = dataclasses.replace(look, earlier=earlier.get(name))
     return rebuilt
@@ -298,7 +298,7 @@ def _prepared_statistics(
 
 
 def check_paths(spec: Spec, paths: int) -> None:
-    """Refuse results that do not fit into memory, and values given path by path that do not reach to the last one."""
+    """Refuse results that do not fit into memory, and values listed path by path that do not reach the last one."""
     for statistic, saves in zip(spec.statistics, spec.saves, strict=True):
         needed = statistic.memory(len(saves), paths, spec.problem.n)
         most = MEMORY_SHARE * machine_memory()
@@ -316,7 +316,7 @@ def check_paths(spec: Spec, paths: int) -> None:
 
 
 def values_given(spec: Spec) -> float:
-    """How many paths there can be where starts or parameters are given path by path; infinity where none are."""
+    """How many paths there can be where starts or parameters are listed path by path; infinity where none are."""
     return min((source.count for source in (*spec.problem.start_parts, *spec.problem.param_sources)), default=np.inf)
 
 

@@ -187,7 +187,7 @@ def _states(spec: Spec, layout: Layout, executor: programs.SingleSteps) -> Itera
     starting = spec.traced.starting_steps  # type: ignore[union-attr]
     if not starting:
         yield float(spec.times[0]), executor.states_after(layout, 1, 0)[:, 0]
-    saves = np.unique(np.concatenate([given[:3] for given in spec.saves]))
+    saves = np.unique(np.concatenate([saved_steps[:3] for saved_steps in spec.saves]))
     limit = int(PILOT * layout.paths * spec.steps / executor.lane_multiple)
     steps = sorted({min(int(k), limit) for k in saves if k > starting} - set(range(starting + 1)))[:SAVES]
     paths = min(layout.paths, executor.lane_multiple)

@@ -96,7 +96,7 @@ class Source(OfOnePath):
         self.begun = self._beginning()
         self.stepped, self.ok = self._stepped(None)
         self.starting = self._stepped("k") if self.traced.starting is not None else None
-        self.seen, self.seen_dtypes, self.rows_of = self._saved_rows()
+        self.saved, self.saved_dtypes, self.rows_of = self._saved_rows()
 
     def _params(self, graph: Graph, lane_axis: bool = False) -> list[np.ndarray]:
         return params_inputs(graph, self.examples, self.varies, lane_axis)
@@ -124,8 +124,8 @@ class Source(OfOnePath):
         method, gathered = leaves[: layout.method], leaves[layout.method : layout.method + layout.gathered]
         normals, place = [], 0
         for _, count in self.traced.streams:
-            drawn = [graph.convert(graph.input(("normals", place + j), np.float64), self.dtype) for j in range(count)]
-            normals += scalars.unflatten(drawn, [(count,)])
+            entries = [graph.convert(graph.input(("normals", place + j), np.float64), self.dtype) for j in range(count)]
+            normals += scalars.unflatten(entries, [(count,)])
             place += count
         common = [t, h] if k is None else [_one(graph.input(("k", 0), INT32, lane=False)), t, h]
         trace = self.traced.step if k is None else self.traced.starting
@@ -170,7 +170,7 @@ class Source(OfOnePath):
 
         numbers = [np.array([place(e) for e in _flat([array])]).reshape(array.shape[:-1]) for array in values]
         rest = iter(numbers)
-        rows_of = [[next(rest) for _ in range(count)] for count in watched.seen]
+        rows_of = [[next(rest) for _ in range(count)] for count in watched.row_counts]
         return entries, [e.dtype for e in entries], rows_of
 
     scratch = 0  # numbers that a vector of paths needs beside its state
@@ -226,11 +226,11 @@ def printed(source: Source, width: int, diagnosing: bool = False) -> compiling.P
     layout = source.layout
     functions = [
         rows.mapped("begin", width, source.begun, layout.dtypes, FRAME, "state"),
-        rows.mapped("look", width, source.seen, source.seen_dtypes, FRAME, "seen"),
-        _Advance("run", width, source, source.stepped, source.ok, diagnosing).written(),
+        rows.mapped("look", width, source.saved, source.saved_dtypes, FRAME, "seen"),
+        _Advance("run", width, source, source.stepped, source.ok, diagnosing).function(),
     ]
     if source.starting is not None:
-        functions.append(_Advance("starting", width, source, *source.starting, diagnosing).written())
+        functions.append(_Advance("starting", width, source, *source.starting, diagnosing).function())
     operations = max(function.operations for function in functions)
     names = [function.name for function in functions]
     return compiling.Program(rows.module(functions), names, operations, source.operations())
@@ -267,10 +267,10 @@ class _Advance:
         self.in_memory = (len(layout.dtypes) - len(self.in_branches)) * max(width // here.register, 1) > room
         self.place: dict[str, str] = {}
 
-    def written(self) -> Function:
+    def function(self) -> Function:
         w, source = self.w, self.source
         wanted = [*self.results, self.ok] if self.diagnosing else self.results
-        self.printer = Printer(w, wanted, self.given)
+        self.printer = Printer(w, wanted, self.input_value)
         w.operations = len(self.printer.nodes)
         self.stride = w.whole("mul", w.count("stride"), 8)
         w.head.append("  %next_save = alloca i64, align 8")
@@ -304,12 +304,12 @@ class _Advance:
         for number, (_, count) in enumerate(self.source.traced.streams):
             slab, group = self.stream_at(number), w.whole("sdiv", lane, GROUP)
             first = w.whole("add", group, w.whole("mul", w.count("groups"), number))
-            drawn = w.whole("mul", steps, count)
+            total = w.whole("mul", steps, count)
             apart = w.whole("mul", w.count("slab"), count * GROUP * 8)
             for k in range(self.chunk // GROUP):
                 generators = w.at(w.address("generators"), w.whole("add", first, k), GENERATORS)
                 out = w.at(slab, w.whole("mul", apart, k))
-                w.emit(f"call void {w.address('fill')}(ptr {generators}, ptr {out}, i64 {drawn}, i64 {GROUP})")
+                w.emit(f"call void {w.address('fill')}(ptr {generators}, ptr {out}, i64 {total}, i64 {GROUP})")
 
     def normal(self, place: int) -> str:
         """Normal number `place` of a step, counted through the streams, for the paths of the vector."""
@@ -337,7 +337,7 @@ class _Advance:
 
     # --- inputs -------------------------------------------------------------------------------------------------------
 
-    def given(self, node: Node) -> str:
+    def input_value(self, node: Node) -> str:
         w, (array, k) = self.w, node.attr
         if array == "normals":
             return self.normal(k)
@@ -421,7 +421,7 @@ class _Advance:
         """Write the rows that are seen after a step."""
         w, source = self.w, self.source
 
-        def given(node: Node) -> str:
+        def input_value(node: Node) -> str:
             array, k = node.attr
             if array == "state" and k in self.in_branches:
                 return w.load_row(self.state_at(k, lane), node.dtype)
@@ -429,12 +429,12 @@ class _Advance:
                 return w.load_row(w.at(then, k * self.width, 8), node.dtype) if self.in_memory else after[k]
             if array == "t":
                 return w.load_row(w.at(w.address("t"), following, 8), node.dtype, False)
-            return self.given(node)
+            return self.input_value(node)
 
-        printer = Printer(w, source.seen, given)
-        first = w.whole("mul", w.whole("mul", save, len(source.seen)), self.stride)
+        printer = Printer(w, source.saved, input_value)
+        first = w.whole("mul", w.whole("mul", save, len(source.saved)), self.stride)
         base = w.at(w.address("seen"), first)
-        for k, (result, dtype) in enumerate(zip(source.seen, source.seen_dtypes, strict=True)):
+        for k, (result, dtype) in enumerate(zip(source.saved, source.saved_dtypes, strict=True)):
             x = printer.read(result)
             w.store_row(x, w.at(w.at(base, w.whole("mul", self.stride, k)), lane, 8), dtype)
 

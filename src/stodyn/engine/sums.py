@@ -17,24 +17,24 @@ FRAME = (*MOVING, "rows", "count", "lanes", "stride", "deviations", "pairs", "ap
 
 
 def central_sums(
-    seen: np.ndarray, wanted: np.ndarray, weight: np.ndarray, look: np.ndarray, products: bool = True
+    saved: np.ndarray, wanted: np.ndarray, weight: np.ndarray, look: np.ndarray, products: bool = True
 ) -> Sums:
-    """Of rows of seen (saves, rows, lanes), those numbered `wanted`, with the weights (saves, lanes) of the paths, at
-    the saves numbered `look`.
+    """Of rows of `saved` (saves, rows, lanes), those numbered `wanted`, with the weights (saves, lanes) of the paths,
+    at the saves numbered `look`.
 
     Lanes of weight 0 are left out whatever they hold. Two passes: the means, then Σ w (x - mean)^k. Means are
     taken about the first lane, where it counts, so that equal numbers have no variance. Without `products` those of
     different rows are left out.
     """
-    lanes, saves, n = seen.shape[2], len(look), len(wanted)
+    lanes, saves, n = saved.shape[2], len(look), len(wanted)
     shapes = {"total": (), "first": (n,), "second": (n, n) if products else (n,), "third": (n,), "fourth": (n,)}
     sizes = [math.prod(shape) for shape in shapes.values()]
     sums = [np.zeros((saves, *shape)) for shape in shapes.values()]
     frame, run = Frame(FRAME), _machine()["sums"]
     frame.set(rows=np.ascontiguousarray(wanted, np.int64), count=n, lanes=lanes, stride=lanes,
               deviations=np.empty((n, lanes)), pairs=int(products), apart=n + 1 if products else 1)  # fmt: skip
-    here = np.array([address(array) for array in (seen, weight, *sums)])
-    places = np.array([seen.strides[0], weight.strides[0]]) * look[:, None]
+    here = np.array([address(array) for array in (saved, weight, *sums)])
+    places = np.array([saved.strides[0], weight.strides[0]]) * look[:, None]
     results = 8 * np.array(sizes) * np.arange(saves)[:, None]
     for moving in here + np.hstack([places, results]):
         frame.words[: len(MOVING)] = moving
@@ -44,7 +44,7 @@ def central_sums(
 
 @compiling.once
 def _machine() -> compiling.Machine:
-    function = _written()
+    function = _function()
     return compiling.compiled(rows.module([function]), ["sums"], **compiling.effort(0))
 
 
@@ -78,7 +78,7 @@ def spread(w: Function, x: str) -> str:
     return w.value(f"shufflevector {vector} {one}, {vector} poison, <{PARTIAL} x i32> zeroinitializer")
 
 
-def _written() -> Function:
+def _function() -> Function:
     w = Function("sums", PARTIAL, FRAME)
     vector, mask = w.type("float64"), w.type("bool")
     stride = w.whole("mul", w.count("stride"), 8)

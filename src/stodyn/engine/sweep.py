@@ -112,8 +112,8 @@ def sweep(
     axes, problems = points(problem, over)
     method = chosen_method(problems[0], method)
     if isinstance(method, Expansion):
-        for name, given in (("place", place), ("ledger", ledger)):
-            if given is not None:
+        for name, value in (("place", place), ("ledger", ledger)):
+            if value is not None:
                 raise ValueError(f"{name}: {method.name} makes no paths, so there are no blocks; leave it out")
         return _expansions(axes, problems, method, began, t=t, dt=dt, paths=paths, seed=seed, collect=collect)
     check_options(paths, seed, on_failure)
@@ -420,14 +420,14 @@ class Sweep(Job):
         return sum(run.path_steps(block) for run in self.runs)
 
     def compute(self, block: int, tell: Tell) -> tuple[list[Any], list[Comparison]]:
-        parts, seen = [], []
+        parts, observed = [], []
         for run in self.runs:
             part = run.compute(block, tell)
             folded, plain = part.folded, len(part.folded) - self.watched
             parts.append(part._replace(folded=folded[:plain]))
             count = self.paths_in(block)
-            seen.append([(x[..., :count], sound[..., :count]) for x, sound in folded[plain:]])
-        by_statistic = [zip(*entries, strict=True) for entries in zip(*seen, strict=True)]
+            observed.append([(x[..., :count], sound[..., :count]) for x, sound in folded[plain:]])
+        by_statistic = [zip(*entries, strict=True) for entries in zip(*observed, strict=True)]
         return parts, [comparison.compared(x, sound, self.grid) for x, sound in by_statistic]
 
     def run(
@@ -438,13 +438,17 @@ class Sweep(Job):
         compared: list[Comparison] = []
         closing = contextlib.closing(place.parts(self, ledger, tell))  # type: ignore[type-var]
         with ledger or contextlib.nullcontext(), closing as parts:
-            for block, (points, seen) in enumerate(parts):
+            for block, (points, block_sums) in enumerate(parts):
                 for k, (tally, part) in enumerate(zip(tallies, points, strict=True)):
                     try:
                         tally.take(block, part)
                     except PathsFailed as error:
                         raise PathsFailed(f"at {self.words(k)}: {error}", error.paths, error.times) from None
-                compared = [comparison.merged(a, b) for a, b in zip(compared, seen, strict=True)] if block else seen
+                compared = (
+                    [comparison.merged(a, b) for a, b in zip(compared, block_sums, strict=True)]
+                    if block
+                    else block_sums
+                )
         return tallies, compared
 
     def _reported(self, run: Run) -> Run:

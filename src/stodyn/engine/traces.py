@@ -169,7 +169,7 @@ def was_rounded(x: Any) -> bool:
 
 
 def traced_functions_of(problem: Any, path: str = "") -> dict[str, TracedFunction]:
-    """The traces of the functions that a problem was given, by the names of its fields; "problem.drift" is the drift of
+    """The traces of the functions of a problem, by the names of its fields; "problem.drift" is the drift of
     the problem that another is made of. For problems that keep no traces of their own, f and g."""
     traced_functions = {path + name: look for name, look in problem.traced_functions.items()}
     for field in dataclasses.fields(problem) if dataclasses.is_dataclass(problem) else ():

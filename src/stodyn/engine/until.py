@@ -76,7 +76,7 @@ def until(
     level : float
         The confidence level of each interval by itself.
     at : float or sequence of float, optional
-        The times that count; by default all times at which the statistics look.
+        The times that count; by default all times at which the statistics are observed.
     most, seconds : int, and float, optional
         The largest number of paths, and roughly the longest time. If one of them ends the run before the tolerance is
         met, the result says so. With `seconds` the number of paths depends on the machine.
@@ -89,7 +89,7 @@ def until(
     Notes
     -----
     Only the number of paths is chosen: the bias of dt is neither in the standard errors nor in the tolerance.
-    stodyn.provenance(run)["until"] says what was asked, what was reached, and how far to trust it.
+    stodyn.provenance(run)["until"] states the request, the accuracy that was reached, and how far to trust it.
 
     Examples
     --------
@@ -102,18 +102,18 @@ def until(
     return Until(_tolerances("stderr", stderr), _tolerances("relative", relative), level, at, most, seconds)
 
 
-def _tolerances(name: str, given: Any) -> Any:
+def _tolerances(name: str, tolerances: Any) -> Any:
     """One tolerance, or tolerances by name, checked."""
-    if given is None:
+    if tolerances is None:
         return None
-    values = given if isinstance(given, Mapping) else {"": given}
+    values = tolerances if isinstance(tolerances, Mapping) else {"": tolerances}
     for key, value in values.items():
         place = f"{name}[{key!r}]" if key else name
         if isinstance(value, bool) or not isinstance(value, (int, float, np.number)) or not 0 < value < math.inf:
             raise ValueError(f"until: {place} must be a number > 0, got {value!r}")
     if not values:
         raise ValueError(f"until: {name} does not name a variable; give a number, or a dict such as {{'mean': 1e-3}}")
-    return dict(values) if isinstance(given, Mapping) else float(given)
+    return dict(values) if isinstance(tolerances, Mapping) else float(tolerances)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -282,13 +282,14 @@ class Watch:
     def _tolerance(self, name: str) -> tuple[float | None, float | None] | None:
         """The absolute and the relative tolerance of a variable; None where it has neither."""
         pair = tuple(
-            given.get(name) if isinstance(given, dict) else given for given in (self.rule.stderr, self.rule.relative)
+            tolerance.get(name) if isinstance(tolerance, dict) else tolerance
+            for tolerance in (self.rule.stderr, self.rule.relative)
         )
         return None if pair == (None, None) else pair  # type: ignore[return-value]
 
     def _check_names(self, names: list[str]) -> None:
-        for given in (self.rule.stderr, self.rule.relative):
-            strangers = [name for name in given if name not in names] if isinstance(given, dict) else []
+        for tolerance in (self.rule.stderr, self.rule.relative):
+            strangers = [name for name in tolerance if name not in names] if isinstance(tolerance, dict) else []
             if strangers or not names:
                 there = ", ".join(names) or "none: collect Moments, Observable, Histogram or Passage"
                 raise ValueError(

@@ -1,4 +1,4 @@
-"""What the statistics of a run need from one path, as traces: at every step (gathered) and at a save (seen)."""
+"""The numbers that the statistics of a run need from one path, as traces: gathered at every step, and saved."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from stodyn.statistics.moments import Averaged, Valued
 class Watched:
     """Traces over arrays with one lane, flat in and out.
 
-    begin   (t, x, *params) -> what is gathered, at the start
-    track   (t, h, before, after, *gathered, *params) -> what is gathered after a step
-    see     (t, x, iterations, *gathered, *params) -> the numbers of one path at a save: of each statistic its own
-    shapes  of what each statistic gathers; trees: the structure of its leaves
-    seen    how many of the results of `see` belong to each statistic
+    begin       (t, x, *params) -> the numbers gathered at the start
+    track       (t, h, before, after, *gathered, *params) -> those gathered after a step
+    see         (t, x, iterations, *gathered, *params) -> the numbers of one path at a save: of each statistic its own
+    trees       the structure of the numbers that each statistic gathers
+    row_counts  how many of the results of `see` belong to each statistic
     """
 
     begin: Any
     track: Any
     see: Any
     trees: tuple[Any, ...]
-    seen: tuple[int, ...]
+    row_counts: tuple[int, ...]
     counts_iterations: bool
 
     @functools.cached_property
@@ -115,7 +115,7 @@ def _watched(spec: Spec, shown: int) -> Watched:
         numbers = [jax.numpy.asarray(a, b.dtype) for a, b in zip(jax.tree.leaves(tracked), leaves, strict=True)]
         return numbers if goes_on is None else frozen(goes_on, numbers, jax.tree.leaves(gathered))
 
-    seen: list[int] = []
+    row_counts: list[int] = []
 
     def see(t, x, iterations, *flat):
         gathered, tree = apart(flat)
@@ -130,7 +130,7 @@ def _watched(spec: Spec, shown: int) -> Watched:
                 wanted = [jax.numpy.asarray(values, float)]
             elif statistic.counts_iterations:
                 wanted = [iterations, *wanted]
-            seen.append(len(wanted))
+            row_counts.append(len(wanted))
             rows.append(wanted)
         return jax.tree.leaves(rows)
 
@@ -139,6 +139,6 @@ def _watched(spec: Spec, shown: int) -> Watched:
         jax.make_jaxpr(track)(number, number, x, x, *leaves, *params),
         jax.make_jaxpr(see)(number, x, count, *leaves, *params),
         trees,
-        tuple(seen),
+        tuple(row_counts),
         any(s.counts_iterations for s in statistics),
     )

@@ -65,8 +65,7 @@ class _Dyadic(Solver):
             object.__setattr__(self, "base", named(self.base))
         if not takes_halves(self.base):
             raise ValueError(
-                "base: expected a one-step method for SDEs that needs W alone, such as RK4 or Heun, got "
-                f"{self.base!r}"
+                f"base: expected a one-step method for SDEs that needs W alone, such as RK4 or Heun, got {self.base!r}"
             )
         for name in ("tol", "floor"):
             value = getattr(self, name)

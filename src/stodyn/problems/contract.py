@@ -720,7 +720,7 @@ def fixed_value(name: str, value: Any) -> np.ndarray:
     if isinstance(value, jax.core.Tracer):
         raise TypeError(
             f"{name}: is a value that JAX is tracing, but has to be a number here: problems are made outside of jit, "
-            f"vmap and grad. stodyn.path, one path with given noise, works inside all of them: give it {name}="
+            f"vmap and grad. stodyn.path, one path with known noise, works inside all of them: give it {name}="
         )
     try:
         array = np.asarray(value)

@@ -213,7 +213,7 @@ class Arrays:
         self._folds: dict[Any, list[Fold]] = {}
         self._context: tuple[int, ...] = ()
         self._tabled: dict[Any, Buffer] = {}
-        self._seen: dict[int, tuple[np.ndarray, Buffer]] = {}  # arrays, held so that no other has their identity
+        self._tables_by_id: dict[int, tuple[np.ndarray, Buffer]] = {}  # arrays, held so that no other has their id
 
     # --- leaves -------------------------------------------------------------------------------------------------------
 
@@ -268,15 +268,15 @@ class Arrays:
 
     def table(self, x: np.ndarray) -> Buffer:
         """A known array in the memory of tables: reals as doubles, whole numbers as 64-bit integers."""
-        if id(x) in self._seen:
-            return self._seen[id(x)][1]
+        if id(x) in self._tables_by_id:
+            return self._tables_by_id[id(x)][1]
         words = np.ascontiguousarray(x.astype(np.float64 if x.dtype.kind == "f" else INT64, copy=False).reshape(-1))
         key = (words.dtype.str, hashlib.sha256(words.data).digest())
         if key not in self._tabled:
             first = sum(t.size for t in self.tables)
             self._tabled[key] = Buffer("table", first, (words.size,), words.dtype, lane=False, moves=False)
             self.tables.append(words.view(np.int64))
-        self._seen[id(x)] = x, self._tabled[key]
+        self._tables_by_id[id(x)] = x, self._tabled[key]
         return self._tabled[key]
 
     # --- arrays in memory ---------------------------------------------------------------------------------------------
