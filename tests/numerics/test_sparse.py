@@ -8,7 +8,7 @@ import scipy.sparse
 
 from stodyn.numerics import uncompiled
 from stodyn.numerics.printing.points import at_one
-from stodyn.numerics.sparse import Pattern, filled_in, find_pattern, ordered
+from stodyn.numerics.sparse import Pattern, filled_in, find_order, find_pattern
 
 NODES, SOURCES = 20, 3
 
@@ -46,7 +46,7 @@ def test_the_pattern_and_the_jacobian_are_those_of_the_dense_one():
 @pytest.fixture(scope="module")
 def elimination():
     pattern = Pattern.of(net(1) != 0.0)
-    return ordered(pattern, net(1)[None, pattern.rows, pattern.columns])
+    return find_order(pattern, net(1)[None, pattern.rows, pattern.columns])
 
 
 def products(elimination):
@@ -107,7 +107,7 @@ def test_large_matrices_are_eliminated_along_the_diagonal_where_that_serves():
         grid[0, 0] = corner
         pattern = Pattern.of((grid != 0.0) | np.eye(225, dtype=bool))
         values = grid[pattern.rows, pattern.columns]
-        found = ordered(pattern, values[None])
+        found = find_order(pattern, values[None])
         assert np.array_equal(found.rows, found.columns) == is_symmetric
         assert products(found) < 225**3 / 300  # a hundredth of dense
         b = np.sin(np.arange(225.0))
@@ -122,7 +122,7 @@ def test_fill_that_underflows_in_the_numbers_tried_is_still_eliminated():
     ring[0, -1] = ring[-1, 0] = -1.0
     pattern = Pattern.of(ring != 0.0)
     values, b = ring[pattern.rows, pattern.columns], np.sin(np.arange(float(n)))
-    found = ordered(pattern, values[None])
+    found = find_order(pattern, values[None])
     upper, lower = found.beside.csr().toarray(), found.below.csr().toarray().T
     known = upper | lower | np.eye(n, dtype=bool)
     assert not np.any(lower.astype(float) @ upper.astype(float) * ~known)
@@ -152,7 +152,7 @@ def test_nets_with_sources_are_eliminated_where_the_diagonal_is_zero():
     a = np.block([[nodes, at.T], [at, np.zeros((3, 3))]])
     pattern = Pattern.of(a != 0.0)
     samples = np.array([a, a + 0.1 * np.diag(np.arange(n + 3) < n)])
-    found = ordered(pattern, samples[:, pattern.rows, pattern.columns])
+    found = find_order(pattern, samples[:, pattern.rows, pattern.columns])
     assert not np.array_equal(found.rows, found.columns)
     assert products(found) < 40 * n * np.log2(n)
     with jax.enable_x64(True):
@@ -167,11 +167,11 @@ def test_work_grows_with_the_net_and_not_with_its_square():
     for n in (50, 199):
         ladder = 3.0 * np.eye(n) - np.eye(n, k=1) - np.eye(n, k=-1)
         pattern = Pattern.of(ladder != 0.0)
-        found = ordered(pattern, ladder[None, pattern.rows, pattern.columns])
+        found = find_order(pattern, ladder[None, pattern.rows, pattern.columns])
         assert n + len(found.beside.rows) + len(found.below.rows) <= 5 * n
         assert len(found._plan.factoring.grouped.base) <= 5 * n / 32 + 2.5 * np.log2(n)
     full = Pattern.of(np.ones((30, 30)))
-    assert ordered(full, np.random.default_rng(1).standard_normal((1, 900))) is None
-    assert ordered(pattern, np.zeros((1, len(pattern.rows)))) is None
+    assert find_order(full, np.random.default_rng(1).standard_normal((1, 900))) is None
+    assert find_order(pattern, np.zeros((1, len(pattern.rows)))) is None
     nowhere = np.diag([1.0, 0.0, 1.0]) + np.eye(3, k=-2)
-    assert ordered(Pattern.of(nowhere), np.ones((1, 3))) is None
+    assert find_order(Pattern.of(nowhere), np.ones((1, 3))) is None

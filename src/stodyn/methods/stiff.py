@@ -89,6 +89,11 @@ class _Stage(NamedTuple):
     jacobian: Callable[[Array], Array]
 
 
+def _of_all_unknowns(residual: Callable[[Array], Array]) -> _Stage:
+    """A stage that eliminates every unknown."""
+    return _Stage(residual, lambda Z: Z, jax.jacfwd(residual))
+
+
 class Stepping:
     """One step of a stiff method: it solves the stages, counts Newton rounds, and watches the constraint Jacobian.
 
@@ -139,8 +144,7 @@ class Stepping:
         """The equations of the unknowns that are eliminated. Stages that are implicit in the noise eliminate all."""
         problem, rest = self.problem, self.problem.rest
         if rest is None or b is not None:
-            all_of_them = self.residual(s, known, a, b)
-            return _Stage(all_of_them, lambda Z: Z, jax.jacfwd(all_of_them))
+            return _of_all_unknowns(self.residual(s, known, a, b))
         filtered = rest.filtered(self.x, known, a)
         nothing = jnp.zeros(len(rest.explicit.stored), self.x.dtype)
 
@@ -180,7 +184,13 @@ class Stepping:
             is_whole = self.problem.r == self.problem.n
             return top if is_whole else jnp.concatenate([top, self.problem.constraints(drift)])
 
-        return self.factorised(linear, nothing)
+        return self._factorised(_of_all_unknowns(linear), nothing)
+
+    def along_constraints(self, s) -> Callable[[Array], Array]:
+        """r -> v with [R M; N f_x] v = r at x, where v has all unknowns, explicit ones among them."""
+        nothing = jnp.zeros_like(self.x)
+        stage = _of_all_unknowns(self.residual(s, self.problem.momentum(nothing)))
+        return self._factorised(stage, nothing, implicit_noise=self.problem.rest is not None)
 
     def solve(self, s, known: Array, a=None, b=None, guess: Array | None = None) -> tuple[Array, Report]:
         """Z of a stage, and the report of its solve."""
@@ -245,11 +255,8 @@ class Stepping:
         sparsity = self.problem.noisy_sparsity if implicit_noise else self.problem.sparsity
         return None if sparsity is None else sparsity.matrix
 
-    def factorised(self, residual: Callable, Z: Array, implicit_noise: bool = False) -> Callable[[Array], Array]:
-        """r -> J⁻¹ r for the Jacobian of a residual at Z."""
-        return self._factorised(_Stage(residual, lambda Z: Z, jax.jacfwd(residual)), Z, implicit_noise)
-
     def _factorised(self, stage: _Stage, z: Array, implicit_noise: bool = False) -> Callable[[Array], Array]:
+        """r -> J⁻¹ r for the Jacobian of a stage at z."""
         if (sparse := self._sparse(implicit_noise)) is not None:
             return sparse.factorised(sparse.pattern.jacobian(stage.residual, z))
         return factorised(stage.jacobian(z), self._order(implicit_noise))
@@ -843,8 +850,7 @@ simulation, J. Comput. Appl. Math. 157 (2003)"
         known = problem.push(g0, noise.W)
         if not problem.noise_structure.implies("additive"):
             I = _integrals(problem, noise, self.area)
-            at_rest = step.residual(t, problem.momentum(nothing))
-            along = step.factorised(at_rest, nothing, implicit_noise=problem.rest is not None)
+            along = step.along_constraints(t)
             for j in range(problem.m):
                 v = along(jnp.concatenate([problem.kicks(g0)[j], jnp.zeros(problem.n - problem.r, x.dtype)]))
                 known = known + jax.jvp(lambda Z: problem.push(step.g(t, Z), I[j]), (nothing,), (v,))[1]

@@ -96,8 +96,12 @@ def newton(
     def equations(x: Array) -> Array:
         return core.jaxpr_as_fun(traced)(x)[0]
 
-    def eliminated(residual: Callable[[Array], Array], x: Array, r: Array) -> tuple[Array, Callable[[Array], Array]]:
-        return twice(residual, x, r) if callable(twice) else solved(jax.jacfwd(residual)(x), r)
+    def two_updates(residual: Callable[[Array], Array], x: Array) -> tuple[Array, Array, Array]:
+        """Two updates with the Jacobian at x: the first, x after it, and the second."""
+        r = residual(x)
+        first, solve_again = twice(residual, x, r) if callable(twice) else solved(jax.jacfwd(residual)(x), r)
+        between = x - first
+        return first, between, solve_again(residual(between))
 
     if solve is None and not twice:
 
@@ -109,9 +113,7 @@ def newton(
         if solve is not None:
             after = x - solve(residual, x, residual(x))
             return after, jnp.abs(after - x)
-        first, solve_again = eliminated(residual, x, residual(x))
-        between = x - first
-        second = solve_again(residual(between))
+        first, between, second = two_updates(residual, x)
         helps = jnp.max(jnp.abs(second)) <= QUARTER * jnp.max(jnp.abs(first))
         after = jnp.where(helps, between - second, between)
         return after, jnp.abs(jnp.where(helps, after - between, after - x))
@@ -151,9 +153,8 @@ def newton(
             return carry[3]
 
         if is_linear:
-            first, solve_again = eliminated(residual, start, residual(start))
-            between = start - first
-            rest = solve_again(residual(between))  # rounding, in units of a start that may be far above the root
+            # The second update is rounding, in units of a start that may be far above the root.
+            first, between, rest = two_updates(residual, start)
             rest = jnp.where(jnp.isnan(rest), 0.0, rest)
             root, most = between - rest, jnp.max(jnp.abs(rest))
             is_rest = (most <= QUARTER * jnp.max(jnp.abs(first))) | (most <= tol * (1.0 + jnp.max(jnp.abs(root))))

@@ -173,7 +173,7 @@ def find_pattern(function: Callable, *arguments: Any) -> Pattern:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Elimination:
-    """Gaussian elimination of matrices of one pattern in one order, without exchanges; `ordered` finds the order.
+    """Gaussian elimination of matrices of one pattern in one order, without exchanges; `find_order` gives the order.
 
     rows, columns  (n,) of the pivots, in their order
     beside, below  of each pivot the others in whose columns U has entries beside it, and in whose rows L has entries
@@ -464,10 +464,10 @@ def eliminated(a: Array, b: Array) -> tuple[Array, Array, Array]:
     return lax.fori_loop(0, n, substitute, jnp.zeros_like(b)), sign, size
 
 
-def ordered(pattern: Pattern, samples: np.ndarray, dense: float | None = None) -> Elimination | None:
+def find_order(pattern: Pattern, samples: np.ndarray, most: float | None = None) -> Elimination | None:
     """An order for matrices of a pattern, from the values (K, nnz) of a few of them.
 
-    None where no pivots are found, or where elimination takes more than `dense` products, by default a quarter of those
+    None where there are no pivots, or where elimination takes more than `most` products, by default a quarter of those
     of a dense elimination.
 
     In every round the pivots are those that touch the fewest entries (H. Markowitz, Management Sci. 3 (1957)) among
@@ -475,14 +475,15 @@ def ordered(pattern: Pattern, samples: np.ndarray, dense: float | None = None) -
     ladder of n nodes takes log₂ n rounds, and its factors about 5n numbers.
     """
     n, scaled = pattern.shape[0], samples.T
-    if n >= ON_DIAGONAL and (elimination := _on_diagonal(pattern, samples)) is not None:
+    most = _few_products(n) if most is None else most
+    if n >= ON_DIAGONAL and (elimination := _on_diagonal(pattern, samples, most)) is not None:
         return elimination
     for lines in (pattern.rows, pattern.columns):
         largest = np.zeros((n, len(samples)))
         np.maximum.at(largest, lines, np.abs(scaled))
         scaled = scaled / _or_one(largest)[lines]
     if n >= ON_DIAGONAL and (owner := _matched(pattern, scaled)) is not None:
-        on_diagonal = _on_diagonal(pattern, samples, owner)
+        on_diagonal = _on_diagonal(pattern, samples, most, owner)
         if on_diagonal is not None:
             return on_diagonal
     rows: list[dict[int, np.ndarray]] = [{} for _ in range(n)]
@@ -495,7 +496,7 @@ def ordered(pattern: Pattern, samples: np.ndarray, dense: float | None = None) -
     open_columns, work = set(range(n)), 0
     while open_columns:
         pivots = _choose(rows, columns, open_columns)
-        if not pivots or work > (n**3 / DENSE if dense is None else dense):
+        if not pivots or work > most:
             return None
         for i, j in pivots:
             order.append((i, j))
@@ -522,7 +523,13 @@ def order_of(residual: Callable[[Array], Array], x: Array) -> Elimination | None
     except Unprintable:
         return None
     pattern = Pattern.of_csr(rows + scipy.sparse.eye_array(n, dtype=bool))
-    return _on_diagonal(pattern, np.zeros((0, len(pattern.rows)))) if len(pattern.rows) <= MOST_FULL * n * n else None
+    no_samples = np.zeros((0, len(pattern.rows)))
+    return _on_diagonal(pattern, no_samples, _few_products(n)) if len(pattern.rows) <= MOST_FULL * n * n else None
+
+
+def _few_products(n: int) -> float:
+    """The most products with which elimination still pays beside a dense one."""
+    return n**3 / DENSE
 
 
 def _matched(pattern: Pattern, scaled: np.ndarray) -> np.ndarray | None:
@@ -540,9 +547,12 @@ def _matched(pattern: Pattern, scaled: np.ndarray) -> np.ndarray | None:
         return None
 
 
-def _on_diagonal(pattern: Pattern, samples: np.ndarray, owner: np.ndarray | None = None) -> Elimination | None:
+def _on_diagonal(
+    pattern: Pattern, samples: np.ndarray, most: float, owner: np.ndarray | None = None
+) -> Elimination | None:
     """With the diagonal as pivots in an order of least degree, by SuperLU, where that is good enough for all
-    samples; with `owner`, the entry of column j in row owner[j] stands for its diagonal."""
+    samples and takes at most `most` products; with `owner`, the entry of column j in row owner[j] stands for its
+    diagonal."""
     n = pattern.shape[0]
     owner = np.arange(n) if owner is None else owner
     holds = scipy.sparse.csr_array(pattern.csr(1.0)[owner] + scipy.sparse.eye_array(n))
@@ -552,7 +562,7 @@ def _on_diagonal(pattern: Pattern, samples: np.ndarray, owner: np.ndarray | None
     how = {"diag_pivot_thresh": 0.0, "options": {"SymmetricMode": True, "Equil": False}}
     order = np.argsort(direct.factorised(generic, permc_spec="MMD_AT_PLUS_A", **how).perm_c)
     beside, below = filled_in(holds[order][:, order])
-    if np.sum(np.bincount(beside.rows, minlength=n) * np.bincount(below.rows, minlength=n)) > n**3 / DENSE:
+    if np.sum(np.bincount(beside.rows, minlength=n) * np.bincount(below.rows, minlength=n)) > most:
         return None
     for values in samples:
         try:

@@ -67,7 +67,7 @@ class Rest:
         other, n = copy.copy(self), len(self.unknowns)
         holds = np.any(samples != 0.0, axis=0)
         if np.isfinite(samples).all() and n > PIVOTED:
-            order = sparse.ordered(sparse.Pattern.of(holds), samples[:, holds], dense=n**3)
+            order = sparse.find_order(sparse.Pattern.of(holds), samples[:, holds], most=n**3)
             if order is not None:
                 other._take(self.unknowns[order.columns], self.rows[order.rows])
                 other.row_order = tuple(range(n))

@@ -431,7 +431,7 @@ class SDAE(Problem):
     @functools.cached_property
     def is_affine(self) -> bool:
         """Whether f is affine in x and ∂f/∂x does not depend on time, so that a step is linear: proved by traces."""
-        return self._is_affine(self.f)
+        return self._has_constant_derivative(self.f)
 
     def _has_constant_slopes(self, chosen: Any) -> bool:
         """Whether the entries of ∂f/∂x at chosen places of its pattern depend on neither time nor state."""
@@ -447,7 +447,7 @@ class SDAE(Problem):
         """The same for g."""
         if self.noise_structure.implies("additive"):
             return True
-        return not (self.is_operator and self.is_large) and self._is_affine(self.g)
+        return not (self.is_operator and self.is_large) and self._has_constant_derivative(self.g)
 
     @functools.cached_property
     def drift_pattern(self) -> Pattern | None:
@@ -470,7 +470,8 @@ class SDAE(Problem):
         """Where g of many unknowns is not zero; None where that is everywhere."""
         return noise_pattern(self)
 
-    def _is_affine(self, function: Callable) -> bool:
+    def _has_constant_derivative(self, function: Callable) -> bool:
+        """Whether a function of (t, x, params) is affine in x with a slope that does not depend on time either."""
         with jax.enable_x64(True):
             if has_jumps(function, self._example(), moving=(1,)):
                 return False

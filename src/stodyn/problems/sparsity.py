@@ -14,7 +14,7 @@ from stodyn.numerics.dependence import dependence
 from stodyn.numerics.elimination import ORDERED, WRITTEN_OUT
 from stodyn.numerics.printing.points import AtPoints, at_one
 from stodyn.numerics.printing.scalars import Unprintable
-from stodyn.numerics.sparse import MOST_FULL, Elimination, Pattern, find_pattern, ordered
+from stodyn.numerics.sparse import MOST_FULL, Elimination, Pattern, find_order, find_pattern
 from stodyn.problems.explicit import Rest
 from stodyn.problems.operators import Diagonal, Sparse
 
@@ -65,7 +65,7 @@ def find_sparsity(problem: Any, implicit_noise: bool = False) -> Sparsity | None
         for t in LATER:
             f_x = drift.csr(slopes(np.array([t]))[0])
             if np.isfinite(f_x.data).all() and (
-                elimination := ordered(pattern, _samples(pattern, RM, f_x, rows, N, rest))
+                elimination := find_order(pattern, _samples(pattern, RM, f_x, rows, N, rest))
             ):
                 mass = Pattern.of_csr(RM)
                 return Sparsity(drift, mass, mass.values_of(RM), elimination)
@@ -123,7 +123,7 @@ def find_elimination(problem: Any) -> Elimination | None:
         np.maximum.at(slopes, pattern.rows, np.abs(f_x))
         lengths = np.sort(LENGTHS / slopes[slopes > 0.0])
         steps = [0.0, *(lengths[[0, len(lengths) // 2, -1]] if len(lengths) else ())]
-        return ordered(pattern, np.array([on_diagonal - a * f_x for a in steps])) if np.isfinite(f_x).all() else None
+        return find_order(pattern, np.array([on_diagonal - a * f_x for a in steps])) if np.isfinite(f_x).all() else None
 
 
 class NoisePlaces(NamedTuple):

@@ -21,7 +21,7 @@ from jax import Array
 
 from stodyn.arguments import checks_arguments, stacklevel_of_user
 from stodyn.numerics.elimination import WRITTEN_OUT
-from stodyn.numerics.sparse import Elimination, Pattern, ordered
+from stodyn.numerics.sparse import Elimination, Pattern, find_order
 from stodyn.problems.calling import call
 from stodyn.problems.contract import NoiseStructure
 from stodyn.problems.driven_mechanical import DrivenMechanical, driven_mechanical
@@ -152,7 +152,7 @@ class Structure(Mechanical):
         entries = [np.asarray(A[rows, columns]).ravel() for A in self.matrices]
         stiff = abs(entries[0]).max() / max(abs(entries[2]).max(), 1e-300)
         samples = np.array([entries[0] + a * stiff * entries[2] for a in (1e-3, 1.0, 1e3)])
-        elimination = ordered(Pattern(rows, columns, (self.N, self.N)), samples)
+        elimination = find_order(Pattern(rows, columns, (self.N, self.N)), samples)
         return None if elimination is None else (elimination, entries[0], entries[1], entries[2])
 
 
@@ -185,7 +185,7 @@ class _SparseInertia(Inertia):
     def _elimination(self) -> Elimination | None:
         sparse = self.sparse  # type: ignore[attr-defined]
         rows = np.repeat(np.arange(len(self.M)), np.diff(sparse.indptr))
-        return ordered(Pattern(rows, sparse.indices, sparse.shape), sparse.data[None])
+        return find_order(Pattern(rows, sparse.indices, sparse.shape), sparse.data[None])
 
 
 # --- from matrices ----------------------------------------------------------------------------------------------------
