@@ -39,7 +39,7 @@ FLAT = {
 
 
 def is_affine(trace: core.ClosedJaxpr, moving: Sequence[bool]) -> bool:
-    """Whether all results are affine in the inputs that move, the others held fixed; False where that is not seen."""
+    """Whether all results are affine in the inputs that move, the others held fixed; False where it is not proved."""
 
     def apply(equation: Any, kinds: list[int]) -> list[int]:
         return [_kind(equation, kinds)] * len(equation.outvars)
@@ -88,8 +88,8 @@ def _is_flat(equation: Any) -> bool:
 
 
 def has_jumps(function: Callable, arguments: Sequence[Any], moving: Sequence[int]) -> bool:
-    """Whether something in a function of `arguments` has no slope in the `moving` ones and may still change with them,
-    such as a sign: then its derivatives do not tell how it depends on them."""
+    """Whether some operation in a function of `arguments` has no slope in the `moving` ones but may still change with
+    them, such as a sign: then its derivatives do not show how it depends on them."""
     return _jumps(*_traced(function, arguments, moving))
 
 

@@ -6,7 +6,7 @@ PREFIXES = "afpnµm kMGT"
 
 
 def amount(value: float, unit: str, digits: int = 3) -> str:
-    """Format a number to the given number of digits, with an SI prefix before its unit."""
+    """Format a number to `digits` digits, with an SI prefix before its unit."""
     if value == 0.0 or not math.isfinite(value):
         return f"{value:g} {unit}"
     rounded = float(f"{value:.{digits - 1}e}")

@@ -2,8 +2,8 @@
 
 XLA takes log(exp(x)) for x, exp(x) exp(y) for exp(x + y), exp(x)/exp(y) for exp(x - y) and exp(x)^y for exp(x y). Where
 an exponential overflows or underflows these differ: log(exp(800)) is ∞ in IEEE's arithmetic and in printed programs.
-XLA also takes (x > 0) y for a choice between y and 0, which differs where y is not finite. A barrier in front of what
-reads such an exponential or truth value keeps it. It costs some speed, so that other traces stay as they are.
+XLA also takes (x > 0) y for a choice between y and 0, which differs where y is not finite. A barrier in front of the
+reader of such an exponential or truth value keeps it. It costs some speed, so that other traces stay unchanged.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from jax.extend import core
 from stodyn.numerics.printing.trace import INLINED, equations_of, interpret
 
 EXPONENTIALS = {"exp", "exp2"}
-SHAPED = {"broadcast_in_dim", "reshape", "squeeze", "neg", "transpose"}  # what XLA looks through, or moves elsewhere
-MERGED = {"log": 1, "pow": 1, "mul": 2, "div": 2}  # what XLA rewrites, and with how many exponentials
+SHAPED = {"broadcast_in_dim", "reshape", "squeeze", "neg", "transpose"}  # operations that XLA looks through, or moves
+MERGED = {"log": 1, "pow": 1, "mul": 2, "div": 2}  # operations that XLA rewrites, and with how many exponentials
 OPENED = INLINED - {"custom_vmap_call"}  # whose own rule says how it is mapped
 LOOPS = {"while", "scan", "cond"}
 
 
 def as_written(trace: core.ClosedJaxpr) -> core.ClosedJaxpr:
-    """The trace with barriers behind the exponentials and truth values that XLA would merge with what reads them."""
+    """The trace with barriers behind the exponentials and truth values that XLA would merge with their readers."""
     if not any(map(_is_merged, equations_of(trace.jaxpr))):
         return trace
     exponentials: dict[int, Any] = {}  # by identity; held, so that no other value takes it
@@ -66,7 +66,7 @@ def _is_of_truth(equation: Any) -> bool:
 
 
 def _is_merged(equation: Any) -> bool:
-    """Whether XLA may merge the result of an operation with what reads it."""
+    """Whether XLA may merge the result of an operation with its readers."""
     return equation.primitive.name in EXPONENTIALS or _is_of_truth(equation)
 
 

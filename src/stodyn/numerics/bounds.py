@@ -20,7 +20,7 @@ PREPARING = {  # operations by which JAX prepares an index
     "squeeze", "iota", "clamp", "max", "min", "rem",
 }  # fmt: skip
 
-Known = Callable[[], np.ndarray] | None  # computes the numbers when they are asked for; None where nobody knows them
+Known = Callable[[], np.ndarray] | None  # computes the numbers when they are needed; None where they are not known
 
 
 def check_bounds(closed: core.ClosedJaxpr, who: str) -> None:

@@ -1,4 +1,4 @@
-"""In which order coupled unknowns are computed: which follow from others, and which must be solved for together."""
+"""The order in which coupled unknowns are computed: which follow from others, and which must be solved for at once."""
 
 from __future__ import annotations
 

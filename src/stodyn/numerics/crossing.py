@@ -1,14 +1,14 @@
 """Whether a path reached a level between two states that are both on this side of it, and when.
 
-Distances to the level are positive on this side. A *bridge* is a Brownian path with its ends given; its distances a, b
-are counted in standard deviations of the step, so that its variance is 1:
+Distances to the level are positive on this side. A *bridge* is a Brownian path with fixed ends; its distances a, b
+are measured in standard deviations of the step, so that its variance is 1:
 
     one level    P(reached) = exp(-2 a b)
     two levels   P(neither) = Σ_k exp(-2 k l (k l + b - a)) - exp(-2 (k l + a)(k l + b)), l apart, a, b from the lower
     when         given a crossing, the share of the step before it is s/(1 + s), s inverse Gaussian of mean a/|b| and
                  shape a²
 
-A *cubic* (Hermite's) has its values and slopes at both ends given: the mean of an integrated Brownian path.
+A *cubic* (Hermite's) is fixed by its values and slopes at both ends: the mean of an integrated Brownian path.
 """
 
 from __future__ import annotations

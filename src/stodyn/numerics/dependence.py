@@ -18,8 +18,8 @@ def dependence(function: Callable, *arguments: Any) -> list[np.ndarray]:
     """For each output array of `function`, an object array whose entries are the number itself where it is a constant,
     or else the frozenset of (argument, flat index) pairs it may depend on.
 
-    The trace is taken apart scalar by scalar, so that a zero of a Jacobian or of a diagonal matrix is seen as one, and
-    0·x as well. Raises printing.scalars.Unprintable where the trace cannot be taken apart.
+    The trace is taken apart scalar by scalar, so that a zero of a Jacobian or of a diagonal matrix is known to be one,
+    and so is 0·x. Raises printing.scalars.Unprintable where the trace cannot be taken apart.
     """
     return dependence_of(jax.make_jaxpr(function)(*arguments), arguments)
 
@@ -57,7 +57,7 @@ class _Structure(Graph):
 
 
 def _reached(results: Sequence[Entry], names: Sequence[Any]) -> dict[int, int]:
-    """The inputs each node depends on, as the bits of a number; results of a loop depend on all that it uses."""
+    """The inputs each node depends on, as the bits of a number; results of a loop depend on every input it uses."""
     place = {name: 1 << k for k, name in enumerate(names)}
     bits: dict[int, int] = {}
     for node in reachable(results):

@@ -95,8 +95,8 @@ def factorised(a: ArrayLike, order: Sequence[int] | None = None) -> Callable[[Ar
 
 
 def determinant(a: ArrayLike, order: Sequence[int] | None = None, unit: float = 1.0) -> Array:
-    """The determinant of a/unit, a (n, n), for one path: expanded up to n = 3, by elimination in the given row order,
-    or where that does not serve by partial pivoting, up to 12 (with an order 32), beyond by LU. 0, about 0 or NaN
+    """The determinant of a/unit, a (n, n), for one path: expanded up to n = 3; up to 12 (with an order 32) by
+    elimination in the row order or, where that does not suit a, by partial pivoting; beyond by LU. 0, about 0 or NaN
     where a is singular. A unit like the entries keeps products of n of them within the range of floats."""
     a = jnp.asarray(a) if unit == 1.0 else jnp.asarray(a) * (1.0 / unit)
     n = a.shape[0]
@@ -338,7 +338,7 @@ def _eliminate_exchanging(rows: list[list[Array]]) -> list[Array]:
 def row_order(a: np.ndarray) -> tuple[int, ...]:
     """The order of the rows of a known matrix for `solve`: partial pivoting, each row measured by its largest entry.
 
-    A block of paths takes it once, at a typical state; it serves every matrix near enough for its pivots to stay.
+    A block of paths takes it once, at a typical state; it suits every matrix near enough for its pivots to stay.
     """
     a = np.asarray(a, dtype=float)
     if a.ndim != 2 or a.shape[0] != a.shape[1] or not np.isfinite(a).all():

@@ -1,8 +1,8 @@
 """Tables of the instruction z = (base - Σ left right)/divisor, executed one after another: the steps of an elimination.
 
-    numbers  0, 1, -1, then the given numbers, then the results in their order
+    numbers  0, 1, -1, then the inputs, then the results in their order
 
-An instruction names its operands by their numbers; it reads given numbers and results before its own. `left` and
+An instruction names its operands by their numbers; it reads inputs and results before its own. `left` and
 `divisor` may be taken from another array, that of a program executed before: then they are numbers of its operands. As
 data a program is as long as the work; as text it is one loop, in machine code (printing/turns.py) and in XLA, where
 instructions that do not wait for each other are executed together, for all paths at once.
@@ -53,7 +53,7 @@ class Instructions:
 
     @property
     def size(self) -> int:
-        """How many numbers there are: constants, given numbers and results."""
+        """How many numbers there are: constants, inputs and results."""
         return LED + self.inputs + self.count
 
     @property
@@ -73,7 +73,7 @@ class Instructions:
             digest.update(table.data)
         return digest.hexdigest()
 
-    def __repr__(self) -> str:  # traces are told apart by it
+    def __repr__(self) -> str:  # which distinguishes traces
         return f"Instructions(given={self.inputs}, fixed={self.fixed}, {self._digest})"
 
     @functools.cached_property
@@ -82,7 +82,7 @@ class Instructions:
 
 
 def execute(program: Instructions, data: Array, fixed: Array | None = None) -> Array:
-    """The numbers of a program: the constants, the given numbers, and the results."""
+    """The numbers of a program: the constants, the inputs, and the results."""
     return execute_p.bind(data, *(() if fixed is None else (fixed,)), program=program)
 
 
@@ -192,7 +192,7 @@ def _executed(groups: _Grouped, numbers: Array, fixed: Array | None = None) -> A
 
 
 def rows_of(a: Array, at: Any) -> Array:
-    """The rows of a (entries, paths) at given places, which are there."""
+    """The rows of a (entries, paths) at these places, which must exist."""
     return a.at[at].get(mode="promise_in_bounds")
 
 

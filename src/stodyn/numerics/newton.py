@@ -69,28 +69,28 @@ def newton(
     16 ε of the precision of x is taken as 16 ε; a root more than (1 + max|x|)/(200 ε) away does not count. One
     evaluation of the residual and its Jacobian per iteration.
 
-    That alone would not see unknowns far below tol, such as lengths of 1e-9 m. So a path also goes on while an update
+    That alone would ignore unknowns far below tol, such as lengths of 1e-9 m. So a path also goes on while an update
     is above √tol |x_i| + tol max|x|, as long as the updates shrink by at least a tenth; otherwise it ends as converged.
 
     Stiff forces and differences of large numbers may leave residuals whose rounding alone keeps δ above tol. So a path
     also ends when δ no longer shrinks below √ε (1 + max|x|), where Newton's method squares it in every iteration. A
-    path that has not converged is ok if every equation is solved to rounding: |residual| is at most twice what changes
-    by 32 ε of its data (x and all that the residual closes over) and of every sum, product and function in it make of
-    it.
+    path that has not converged is ok if every equation is solved to rounding: |residual| is at most twice its change
+    under changes by 32 ε of its data (x and every value that the residual closes over) and of every sum, product and
+    function in it.
 
     Where `solve` is only near J⁻¹ (a Jacobian taken elsewhere: simplified Newton), `fallback` gives a better one:
     paths that have not converged with `solve` begin again with `fallback`; the others do not pay for it.
 
-    With `twice` a dense Jacobian serves two updates, the second of which is taken if it is at most a quarter as large
-    as the first: where Newton's method converges, it is the test that the first would otherwise need another Jacobian
-    for. A residual whose trace shows it to be affine in x is then solved by one elimination. A function
+    With `twice` a dense Jacobian is used for two updates, the second of which is taken if it is at most a quarter as
+    large as the first: where Newton's method converges, it is the test that the first would otherwise need another
+    Jacobian for. A residual whose trace shows it to be affine in x is then solved by one elimination. A function
     `twice(residual, x, r)` makes that elimination where the Jacobian is known in another way: it gives J⁻¹ r, and a
     function for further r.
 
     Derivatives with respect to values that the residual closes over are those of the root, J dx = -∂residual, in
     forward and reverse mode.
     """
-    # One trace of the residual serves the loop, its Jacobian and the derivatives of the root.
+    # One trace of the residual is used for the loop, its Jacobian and the derivatives of the root.
     traced = jax.make_jaxpr(residual)(x)
 
     def equations(x: Array) -> Array:

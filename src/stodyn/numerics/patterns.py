@@ -2,8 +2,8 @@
 
 Besides its shape an array has a sparse matrix of truth values, a row for each of its entries and a column for each of
 the vector's, and the numbers of those entries that are known. Operations between entries unite rows, data movement
-moves them, sums add them up; a known zero times anything depends on nothing. So a proof costs what the operations cost,
-where dependence.py, which follows every scalar, would take minutes.
+moves them, sums add them up; a known zero times anything depends on nothing. So a proof costs as much as the
+operations, where dependence.py, which follows every scalar, would take minutes.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def rows_of(function: Callable, *arguments: Any) -> scipy.sparse.csr_array:
 
 
 def rows_of_trace(closed: core.ClosedJaxpr) -> scipy.sparse.csr_array:
-    """The same of a trace; what it has captured of another one that is being made does not depend on x."""
+    """The same of a trace; values captured from another one that is being made do not depend on x."""
     first, *others = closed.jaxpr.invars
     n = int(np.prod(first.aval.shape))
     whole = scipy.sparse.csr_array(scipy.sparse.eye_array(n, dtype=bool))
@@ -160,7 +160,7 @@ def _moved(equation: Any, inputs: list[Spread], move: Callable) -> list[Spread]:
 
 
 def _by_indices(equation: Any, inputs: list[Spread]) -> list[Spread]:
-    """Movement to or from known places; what is read out of bounds depends on the nearest entry, or on none."""
+    """Movement to or from known places; a read out of bounds depends on the nearest entry, or on none."""
     name, params = equation.primitive.name, equation.params
     arrays = {"gather": (0,), "dynamic_slice": (0,), "dynamic_update_slice": (0, 1), "scatter": (0, 2)}[name]
     places = {k: x for k, x in enumerate(inputs) if k not in arrays}
@@ -225,7 +225,7 @@ def _dot_general(equation: Any, inputs: list[Spread]) -> Spread:
 
 
 def _scattered(equation: Any, inputs: list[Spread]) -> Spread:
-    """An entry depends on what it was and on all updates that land on it."""
+    """An entry depends on its old value and on all updates that land on it."""
     x, indices, updates = inputs
     if not indices.known.all():
         raise Unprintable("a scatter to computed places")

@@ -35,7 +35,7 @@ class Shifted(Exception):
 class Buffer:
     """Entries in memory, one after another.
 
-    name    what memory it is in: "scratch", "table", or the inputs' own; first: its first entry there
+    name    the memory it is in: "scratch", "table", or the inputs' own; first: its first entry there
     lane    whether each path has its own numbers; moves: whether they may change from step to step
     within  the buffer of which this is the part that begins at its entry `first`
     """

@@ -35,7 +35,7 @@ class Processor(NamedTuple):
 
 @functools.cache
 def llvm() -> Any:
-    """llvmlite's module of LLVM, opened when the first program is asked for; None where it is not installed."""
+    """llvmlite's module of LLVM, opened when the first program is needed; None where it is not installed."""
     try:
         import llvmlite.binding
     except ImportError:  # it comes with Numba; without it nothing is printed
@@ -70,7 +70,7 @@ def _initialised() -> None:
     llvm().initialize_native_asmprinter()
 
 
-_compiling = threading.Lock()  # LLVM's global context serves one thread at a time
+_compiling = threading.Lock()  # LLVM's global context may be used by one thread at a time
 
 
 def once(function: Callable) -> Callable:
@@ -173,7 +173,7 @@ class Program:
         return PAYS if self.operations <= LEVEL_ONE else PAYS_LATER * self.operations
 
 
-GPU, OLDEST = "nvptx64-nvidia-cuda", "sm_75"  # PTX for the oldest cards that are still served runs on all later ones
+GPU, OLDEST = "nvptx64-nvidia-cuda", "sm_75"  # PTX for the oldest supported cards runs on all later ones
 
 
 def ptx(text: str) -> str:

@@ -15,7 +15,7 @@ from jax.extend import core
 from stodyn.numerics.printing.trace import WHOLE, equations_of, literal_value, opened
 
 LARGE = 100_000  # bytes of a constant that is not kept beside the others
-MESH = "ctx_mesh"  # of compiled functions: the devices of the session, which is callable but says nothing
+MESH = "ctx_mesh"  # of compiled functions: the devices of the session, callable but without meaning for the digest
 
 _host_functions: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
 _unweak_functions: dict[int, tuple[Any, int]] = {}  # those that Python cannot refer to weakly, such as NumPy's
@@ -96,10 +96,10 @@ def fingerprint(closed: core.ClosedJaxpr) -> str:
         elif isinstance(value, (tuple, list)):
             for entry in value:
                 parameter("", entry)
-        elif name == "callback":  # the trace does not say what a host function does: its identity stands for it
+        elif name == "callback":  # the trace does not show what a host function does: its identity stands for it
             take(f"({_host_number(getattr(value, 'callback_func', value))},)")
         elif not callable(value) or isinstance(value, type):
-            take(f"({value!r},)")  # other callables (derivative rules) are not run; what is run is in the traces
+            take(f"({value!r},)")  # other callables (derivative rules) are not run; those that run are in the traces
 
     walk(closed.jaxpr, closed.consts)
     digest.update(b"".join(parts))

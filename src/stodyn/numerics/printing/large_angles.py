@@ -16,7 +16,7 @@ NAME = "far_turn"
 
 
 def text(width: int, attributes: str) -> str:
-    """The function (x, r, low, k) -> (r, low, k): as given where |x| < 2^30, computed again lane by lane beyond.
+    """The function (x, r, low, k) -> (r, low, k): unchanged where |x| < 2^30, computed again lane by lane beyond.
 
     r + low is the angle in two parts; the last two bits of k count the quarters.
     """
