@@ -134,7 +134,7 @@ def ask(question: str, check: Callable, *subject: Any) -> Result:
         The name of the check.
     check : callable
         check(*subject) -> str, the finding in words; it raises AssertionError where the subject fails.
-    *subject
+    *subject : object
         The arguments of the check.
 
     Returns

@@ -709,8 +709,10 @@ def probe(
     step : function
         step(f, x, t, h, noise) -> x, in Python or NumPy, with f(x, t, w) the derivative and noise() a sample; see
         BlackBox.
-    A, B, Q, dt
-        The system x' = A x + B w and the step for which the noise is computed, as in `steady`.
+    A, B, Q : array, array and array, optional
+        The system x' = A x + B w, as in `steady`.
+    dt : float
+        The step for which the noise is computed.
     memory : int
         How many pieces of history the step carries.
 
@@ -769,8 +771,10 @@ def advise(
     ----------
     A, B, Q, dt
         As in `steady`.
-    step, memory
+    step : function, optional
         An integrator of your own, as in `probe`, to be ranked among the others with samples of covariance ΓQ/h.
+    memory : int
+        As in `probe`.
 
     Returns
     -------

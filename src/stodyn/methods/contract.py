@@ -304,13 +304,13 @@ class Expanded(NamedTuple):
 
     Parameters
     ----------
-    parameters
+    parameters : tuple of str
         The names of the random parameters.
-    series
-        The solution in polynomials of the parameters (chaos.expansion.Series).
-    record
+    series : chaos.expansion.Series
+        The solution in polynomials of the parameters.
+    record : dict
         How the series was made.
-    left_out
+    left_out : array, optional
         The error at samples left out of a fit, (times, n); None where nothing was fitted.
     """
 
@@ -331,7 +331,7 @@ class Expansion(Catalogued):
 
         Parameters
         ----------
-        problem
+        problem : Problem
             A problem of the class `accepts`.
         times : array
             The ends of the steps, from the start on.

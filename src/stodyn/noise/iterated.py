@@ -28,7 +28,17 @@ LARGEST = 2**60  # number of terms that is tried
 
 
 def zeta(s: float, a: float) -> float:
-    """Hurwitz' zeta function Σ (a + k)^-s, k = 0, 1, ..."""
+    """Return Hurwitz' zeta function Σ (a + k)^-s, k = 0, 1, ...
+
+    Parameters
+    ----------
+    s, a : float
+        The exponent, above 1, and the first base.
+
+    Returns
+    -------
+    float
+    """
     return float(scipy.special.zeta(s, a))
 
 
@@ -78,8 +88,19 @@ class ResolutionWarning(UserWarning):
 def check_resolution(recipe: Recipe, h: float, order: float, m: int = 2, unit: float = 1.0) -> None:
     """Warn where a recipe's error at step h costs a method its strong order; exact recipes pass.
 
-    unit  the time scale of the problem: steps are measured in it, so that the unit in which the problem is written
-          makes no difference
+    Parameters
+    ----------
+    recipe : Recipe
+        How the iterated integrals are drawn.
+    h : float
+        The step.
+    order : float
+        The strong order of the method.
+    m : int
+        The number of channels of the noise.
+    unit : float
+        The time scale of the problem: steps are measured in it, so that the unit in which the problem is written makes
+        no difference.
     """
     if isinstance(recipe, Approximation) and not recipe.is_enough(order, h, m, unit):
         scaled, counted = h / unit, f"h = {h:g}" if unit == 1.0 else f"h = {h:g}, {h / unit:.2g} of the time {unit:.2g}"

@@ -62,6 +62,14 @@ def with_energy(problem: Mechanical) -> Accounted:
     -------
     Accounted
         The components of a run are those of the structure, then the five energies.
+
+    Raises
+    ------
+    TypeError
+        If the problem is not such a structure.
+    ValueError
+        If energy enters that is not accounted for: by white noise or a coloured force that depends on the state, by a
+        constraint that moves, or in coordinates without inertia; and if components have the names of the energies.
     """
     own = problem.own if isinstance(problem, DrivenMechanical) else problem
     if not isinstance(own, Structure) or not own.is_linear:

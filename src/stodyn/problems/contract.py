@@ -446,7 +446,7 @@ def expect_problem(problem: Any) -> None:
 
     Parameters
     ----------
-    problem
+    problem : object
         The user's argument.
 
     Raises

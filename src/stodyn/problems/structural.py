@@ -460,7 +460,17 @@ def _equal(ω: np.ndarray) -> np.ndarray:
 
 
 def frequencies(problem: Mechanical) -> np.ndarray:
-    """The natural frequencies ω of a structure from matrices, in radians per unit of time, ascending."""
+    """Return the natural frequencies ω of a structure from matrices, in radians per unit of time, ascending.
+
+    Parameters
+    ----------
+    problem : Mechanical
+        A structure of `Mechanical.from_matrices`, with or without coloured loads.
+
+    Returns
+    -------
+    array, (N,)
+    """
     matrices = _known(problem)
     return _modes(matrices.M, matrices.K)[0]
 

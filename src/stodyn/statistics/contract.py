@@ -131,7 +131,7 @@ def is_count(value: Any) -> bool:
 
     Parameters
     ----------
-    value
+    value : object
         The user's argument.
 
     Returns
@@ -146,7 +146,7 @@ def is_whole(value: Any) -> bool:
 
     Parameters
     ----------
-    value
+    value : object
         The user's argument.
 
     Returns
