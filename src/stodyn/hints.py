@@ -18,3 +18,17 @@ Reals: TypeAlias = Sequence[float] | np.ndarray[Any, Any]
 def is_integer(value: Any, least: int = 1) -> bool:
     """Whether a value is an integer, of Python or NumPy, that is not less than `least`; True and False are not."""
     return isinstance(value, int | np.integer) and not isinstance(value, bool) and int(value) >= least
+
+
+def is_whole(value: Any, least: int = 1) -> bool:
+    """Whether a value is a Count that is not less than `least`: an integer, or a float with a whole value."""
+    if isinstance(value, (float, np.floating)):
+        return float(value).is_integer() and bool(value >= least)
+    return is_integer(value, least)
+
+
+def whole(name: str, value: Any, least: int = 1) -> int:
+    """Return a Count as an int; other values raise a ValueError that begins with the name of the argument."""
+    if not is_whole(value, least):
+        raise ValueError(f"{name}: expected a whole number >= {least}, got {value!r}")
+    return int(value)

@@ -457,7 +457,7 @@ def test_samples_from_zero_frequency_on():
         (lambda: co.fitted([1, 2, np.inf, 4], [1, 1, 1, 1]), "frequency: 1 of 4 values are missing"),
         (lambda: co.fitted([1, 3, 2, 4], [1, 1, 1, 1]), "frequency: expected increasing"),
         (lambda: co.fitted([1, 2, 3], [1, 1, 1]), "expected two lists of one length, 4 or more"),
-        (lambda: co.gauss_markov(1.0, 1.0).sample(0.1, 2.5, seed=1), "steps: expected a whole number, got 2.5"),
+        (lambda: co.gauss_markov(1.0, 1.0).sample(0.1, 2.5, seed=1), "steps: expected a whole number >= 0, got 2.5"),
         (lambda: co.gauss_markov(1.0, 1.0).sample(0.1, seed=1), "dt, steps: expected a step length and the number"),
         (lambda: co.gauss_markov(1.0, 1.0).sample([0.1, -1.0], seed=1), "dt: expected positive"),
         (lambda: co.gauss_markov(1.0, 1.0).mixed([[1.0, 2.0]]), r"matrix: expected \(outputs, 1\)"),

@@ -25,7 +25,7 @@ from stodyn.arguments import checks_arguments
 from stodyn.engine.grid import step_times
 from stodyn.engine.ready import prepare
 from stodyn.engine.spec import as_it_is_now, matched
-from stodyn.hints import Integer, Reals, is_integer
+from stodyn.hints import Count, Integer, Reals, is_integer, whole
 from stodyn.methods.catalogue import named
 from stodyn.methods.contract import Method
 from stodyn.numerics.printing.points import AtPoints
@@ -46,7 +46,7 @@ def compare(
     *,
     t: Reals,
     dt: Reals,
-    paths: Integer = 1000,
+    paths: Count = 1000,
     seed: Integer = 0,
 ) -> xr.Dataset:
     """Compare error and cost of several methods on one problem: which method, and which step, for a wanted accuracy?
@@ -94,9 +94,9 @@ def compare(
     compared = _checked_methods(problem, methods)
     (begin, end), steps = _checked_steps(t, dt)
     f = _checked_quantity(problem, quantity, compared[0])
-    for name, value, least in (("paths", paths, 2), ("seed", seed, 0)):
-        if not is_integer(value, least):
-            raise ValueError(f"{name}: expected a whole number >= {least}, got {value!r}")
+    paths = whole("paths", paths, 2)
+    if not is_integer(seed, 0):
+        raise ValueError(f"seed: expected a whole number >= 0, got {seed!r}")
     weak_draws = [m.name for m in compared if not follows_path(m.needs, problem.m)]
     if f is None and weak_draws:
         raise ValueError(
@@ -109,7 +109,7 @@ def compare(
     runs = [*(PathRun(method, factors) for method in compared), PathRun(reference, (1, 2))]
     apart: list[np.ndarray] = []  # (paths, methods + 1, steps, values): from the reference; the last is its own
     with jax.enable_x64(True), np.errstate(all="ignore"):
-        for _, states in common_paths(problem, runs, (begin, end), fine, int(paths), int(seed)):
+        for _, states in common_paths(problem, runs, (begin, end), fine, paths, int(seed)):
             values = [x if f is None else _values_of(f, end, x) for x in states]
             truth = values[-1][:, :1]
             own = np.broadcast_to(values[-1][:, 1:] - truth, values[0].shape)

@@ -15,7 +15,7 @@ from jax import Array
 from stodyn.arguments import checks_arguments
 from stodyn.engine.simulate import simulate
 from stodyn.engine.spec import as_it_is_now, matched
-from stodyn.hints import Integer, Reals
+from stodyn.hints import Count, Integer, Reals, whole
 from stodyn.methods import variational
 from stodyn.methods.catalogue import catalogue, stepping
 from stodyn.methods.contract import Method
@@ -524,9 +524,9 @@ def energy_drift(
     *,
     t: Reals,
     dt: float,
-    paths: Integer,
+    paths: Count,
     seed: Integer,
-    saves: Integer = 50,
+    saves: Count = 50,
 ) -> xr.Dataset:
     """Measure how far the energy moves over a long run: the means of H(t) and of H(t) - H(0) over the paths.
 
@@ -546,6 +546,6 @@ def energy_drift(
     """
     energy = energy_of(problem)
     steps = round((float(t[1]) - float(t[0])) / dt)
-    every = max(steps // saves, 1)
+    every = max(steps // whole("saves", saves), 1)
     collected = [Observable(energy, name="energy", every=every), Change(energy, name="drift", every=every)]
     return simulate(problem, method, t=t, dt=dt, paths=paths, seed=seed, collect=collected)

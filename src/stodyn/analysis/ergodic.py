@@ -14,7 +14,7 @@ import xarray as xr
 from numpy.typing import ArrayLike
 
 from stodyn.engine.simulate import simulate
-from stodyn.hints import Integer, Reals
+from stodyn.hints import Count, Integer, Reals, whole
 from stodyn.numerics import gauss
 from stodyn.problems import lowering
 from stodyn.problems.sde import SDE
@@ -107,7 +107,7 @@ def long_run(
     t: Reals,
     dt: float,
     seed: Integer,
-    paths: Integer = 1,
+    paths: Count = 1,
     skip: float = 0.1,
     every: Integer = 1,
 ) -> Average:
@@ -134,10 +134,12 @@ def long_run(
     Raises
     ------
     ValueError
-        If `skip` is not a fraction below 1, or the run is too short for its autocorrelation time.
+        If `paths` is not a whole number >= 1, `skip` is not a fraction below 1, or the run is too short for its
+        autocorrelation time.
     """
     if not 0 <= skip < 1:
         raise ValueError(f"skip: expected a fraction 0 <= skip < 1, got {skip!r}")
+    paths = whole("paths", paths)
     collect = _Values(paths, every=every, function=function)
     run: xr.Dataset = simulate(problem, method, t=t, dt=dt, paths=paths, seed=seed, collect=collect)
     values = run["path"].values[:, run["time"].values >= t[0] + skip * (t[1] - t[0])]

@@ -20,7 +20,7 @@ from stodyn.analysis.expectation import enumerated, integrated, linear_moments
 from stodyn.arguments import checks_arguments
 from stodyn.engine.grid import step_times
 from stodyn.engine.spec import as_it_is_now, matched
-from stodyn.hints import Integer, Reals, is_integer
+from stodyn.hints import Count, Integer, Reals, is_integer, whole
 from stodyn.methods.catalogue import catalogue, stepping
 from stodyn.methods.contract import Method
 from stodyn.models.catalogue import Model
@@ -49,7 +49,7 @@ def strong_order(
     *,
     t: Reals = (0.0, 1.0),
     steps: Sequence[int] = STEPS,
-    paths: Integer = 1000,
+    paths: Count = 1000,
     seed: Integer = 0,
     exact: Solution | None = None,
     reference: Method | Pathwise | str | None = None,
@@ -132,7 +132,7 @@ def weak_order(
     *,
     t: Reals = (0.0, 1.0),
     steps: Sequence[int] = STEPS,
-    paths: Integer = 100_000,
+    paths: Count = 100_000,
     seed: Integer = 0,
     function: Callable[[Array], Array] | None = None,
     exact: Solution | None = None,
@@ -413,18 +413,18 @@ class Study:
         """Whether starts or parameters differ from path to path."""
         return self.problem.differs_from_path_to_path
 
-    def pairs(self, paths: Integer, seed: Integer) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    def pairs(self, paths: Count, seed: Integer) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
         """Block by block: x_h (paths, points, n), the solution (paths, n), and the reference at twice its step."""
-        for name, value, least in (("paths", paths, 1), ("seed", seed, 0)):
-            if not is_integer(value, least):
-                raise ValueError(f"{name}: expected a whole number >= {least}, got {value!r}")
+        paths = whole("paths", paths)
+        if not is_integer(seed, 0):
+            raise ValueError(f"seed: expected a whole number >= 0, got {seed!r}")
         fine = self.steps[-1] * (self.refine if self.exact is None else 1)
         runs = [PathRun(self.method, tuple(fine // k for k in self.steps))]
         if isinstance(self.against, Method):
             runs.append(PathRun(self.against, (1, 2) if fine % 2 == 0 else (1, 1)))
         elif self.against is not None:
             runs.append(PathRun(self.against))
-        for W, states in common_paths(self.problem, runs, self.t, fine, int(paths), int(seed)):
+        for W, states in common_paths(self.problem, runs, self.t, fine, paths, int(seed)):
             if self.exact is not None:
                 target = self._shown(np.asarray(self.exact(self.t[1], W), float).reshape(len(W), self.problem.n))
                 yield states[0], target, target

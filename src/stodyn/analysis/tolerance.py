@@ -18,11 +18,11 @@ from stodyn.chaos import coupled, nodes
 from stodyn.chaos.expansion import Series
 from stodyn.circuits.circuit import Circuit
 from stodyn.engine.simulate import simulate
-from stodyn.hints import Integer, Reals
+from stodyn.hints import Count, Integer, Reals
 from stodyn.noise.distribution import distribution
 from stodyn.results import provenance
 from stodyn.statistics.batches import Batches
-from stodyn.statistics.contract import is_count
+from stodyn.statistics.contract import is_whole
 
 ROUTES = ("quadrature", "smolyak", "collocation")
 
@@ -34,12 +34,12 @@ def split_variance(
     random: Mapping[str, Any] | None = None,
     t: Reals,
     dt: float | Sequence[float],
-    paths: Integer,
+    paths: Count,
     seed: Integer,
     degree: Integer = 2,
     basis: str = "total",
     route: str = "quadrature",
-    batches: int = 32,
+    batches: Count = 32,
     every: Integer | None = None,
     at: float | Reals | None = None,
 ) -> xr.Dataset:
@@ -88,11 +88,13 @@ def split_variance(
     missing = [name for name in random if name not in there]
     if missing:
         raise ValueError(f"random: {missing[0]!r} is not one of the {what}, {list(there)}")
-    if not is_count(batches) or batches < 4 or paths % batches or paths < 2 * batches:
+    path_count, batch_count = (int(count) if is_whole(count) else 0 for count in (paths, batches))
+    if batch_count < 4 or path_count % batch_count or path_count < 2 * batch_count:
         raise ValueError(
             f"paths, batches: expected at least 4 batches of at least 2 paths each, got {paths!r} paths in {batches!r} "
             f"batches; take a multiple of {batches!r} paths, or other batches"
         )
+    paths, batches = path_count, batch_count
     laws = [distribution(law, f"random[{name!r}]") for name, law in random.items()]
     chosen = bases.make(basis, laws, int(degree))
     points, weights = _rule(chosen, route)

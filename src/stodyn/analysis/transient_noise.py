@@ -12,6 +12,7 @@ import xarray
 from stodyn import statistics
 from stodyn.circuits import Circuit, NetlistError
 from stodyn.engine.simulate import simulate
+from stodyn.hints import Count, whole
 from stodyn.methods.catalogue import named
 from stodyn.methods.contract import Catalogued
 from stodyn.numerics.amounts import amount
@@ -116,7 +117,7 @@ def simulated(
     circuit: Circuit,
     method: Catalogued | str,
     *,
-    paths: int,
+    paths: Count,
     seed: int,
     keep_paths: bool = True,
     dt: np.ndarray | None = None,
@@ -142,6 +143,7 @@ def simulated(
         Moments and, with `keep_paths`, some paths.
     """
     times, chosen = circuit.times, named(method)
+    paths = whole("paths", paths)
     count = min(SPECTRUM_PATHS, paths, max(8, MOST_KEPT // (len(times) * circuit.n)))
     collect: list[Any] = [statistics.Moments(at=_thinned(times, TIMES))]
     collect += [statistics.Paths(count, at=_thinned(times, 4096))] if keep_paths else []

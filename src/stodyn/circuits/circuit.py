@@ -26,7 +26,7 @@ from stodyn.circuits.operating_point import OperatingPoint, operating_point
 from stodyn.circuits.small_signal import Response, SmallSignal, Spectrum
 from stodyn.circuits.text import NetlistError
 from stodyn.circuits.time_steps import noiseless, time_steps
-from stodyn.hints import Integer
+from stodyn.hints import Count, Integer, whole
 from stodyn.noise.distribution import Distribution, distribution
 from stodyn.noise.source import PerPath
 from stodyn.noise.stream import generator
@@ -464,7 +464,7 @@ class Circuit(SDAE):
             )
         return Family(self.network.netlist, self.random)
 
-    def sampled(self, paths: Integer, seed: Integer) -> Circuit:
+    def sampled(self, paths: Count, seed: Integer) -> Circuit:
         """Draw new random values for each path; each path starts at its own operating point.
 
         Parameters
@@ -483,11 +483,9 @@ class Circuit(SDAE):
         Raises
         ------
         ValueError
-            If `paths` is not a positive integer, or nothing in the circuit is random.
+            If `paths` is not a whole number >= 1, or nothing in the circuit is random.
         """
-        if not isinstance(paths, int | np.integer) or paths < 1:
-            raise ValueError(f"paths: expected a number of paths from 1 on, got {paths!r}")
-        data = self.family.data(self.family.draws(int(paths), int(seed)))
+        data = self.family.data(self.sampled_values(paths, seed))
         network = self.family.network
         usual = _start(network)
         mean = usual.mean if isinstance(usual, GaussianStart) else usual
@@ -501,7 +499,7 @@ class Circuit(SDAE):
                     )
         return _of_family(self, network, PerPath(data), PerPath(start))
 
-    def sampled_values(self, paths: Integer, seed: Integer) -> dict[str, np.ndarray]:
+    def sampled_values(self, paths: Count, seed: Integer) -> dict[str, np.ndarray]:
         """Return the random values that `sampled` draws.
 
         Parameters
@@ -514,7 +512,7 @@ class Circuit(SDAE):
         dict
             Name of each random value -> array (paths,).
         """
-        return self.family.draws(int(paths), int(seed))
+        return self.family.draws(whole("paths", paths), int(seed))
 
     def at(self, values: Mapping[str, float]) -> Circuit:
         """Return the circuit at chosen values of its random parameters; one program serves all of them.

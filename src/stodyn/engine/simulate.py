@@ -49,7 +49,7 @@ from stodyn.methods.recommend import advice
 from stodyn.methods.stopping import Stop
 from stodyn.noise.sobol import RANDOMISATIONS
 from stodyn.noise.supply import CountedNormals, DrawnNormals
-from stodyn.statistics.contract import Statistic, is_count, is_whole
+from stodyn.statistics.contract import Statistic, is_whole
 from stodyn.statistics.moments import Moments
 from stodyn.statistics.randomised import randomised
 from stodyn.statistics.stopping import Stopped
@@ -508,7 +508,8 @@ def check_points(points: Any, method: Catalogued, paths: Any, device: Any, colle
         )
     if not (isinstance(device, str) and device == "cpu"):
         raise ValueError('points: Sobol points are made on the processor; give device="cpu", or points="random"')
-    if not is_count(paths) or paths % RANDOMISATIONS or (paths // RANDOMISATIONS) & (paths // RANDOMISATIONS - 1):
+    each, rest = divmod(int(paths), RANDOMISATIONS) if is_whole(paths) else (0, 1)
+    if rest or each & (each - 1):
         raise ValueError(
             f"paths: Sobol points come in {RANDOMISATIONS} randomisations, each a power of two; expected a number such "
             f"as {RANDOMISATIONS * 256}, got {paths!r}"

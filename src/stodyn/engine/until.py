@@ -31,9 +31,9 @@ import numpy as np
 import scipy
 
 from stodyn.arguments import checks_arguments, stacklevel_of_user
-from stodyn.hints import Integer, Reals
+from stodyn.hints import Count, Reals
 from stodyn.noise.sobol import RANDOMISATIONS
-from stodyn.statistics.contract import Labelled, Labels, Statistic, is_count
+from stodyn.statistics.contract import Labelled, Labels, Statistic, is_whole
 from stodyn.statistics.histogram import Histogram
 from stodyn.statistics.moments import Averaged, Sums, variances
 from stodyn.statistics.observable import Observable
@@ -60,7 +60,7 @@ def until(
     relative: float | Mapping[str, float] | None = None,
     level: float = 0.95,
     at: float | Reals | None = None,
-    most: Integer = MOST,
+    most: Count = MOST,
     seconds: float | None = None,
 ) -> Until:
     """Ask `paths=` of simulate for as many paths as it takes to know the collected numbers to a tolerance.
@@ -124,7 +124,7 @@ class Until:
     relative: float | dict[str, float] | None = None
     level: float = 0.95
     at: Any = None
-    most: Integer = MOST
+    most: Count = MOST
     seconds: float | None = None
 
     def __post_init__(self):
@@ -132,8 +132,9 @@ class Until:
             raise ValueError("until: give stderr= or relative=, a number or numbers by the names of variables")
         if not isinstance(self.level, (int, float)) or not 0.5 <= self.level < 1:
             raise ValueError(f"until: level must be a number from 0.5 to 1, such as 0.95, got {self.level!r}")
-        if not is_count(self.most):
+        if not is_whole(self.most):
             raise ValueError(f"until: most counts paths and must be a whole number >= 1, got {self.most!r}")
+        object.__setattr__(self, "most", int(self.most))
         if self.seconds is not None and not (isinstance(self.seconds, (int, float)) and self.seconds > 0):
             raise ValueError(f"until: seconds must be a number > 0, got {self.seconds!r}")
 

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from stodyn import hints
 from stodyn.hints import Integer, Reals, is_integer
 from stodyn.problems.calling import call, check_call, takes_params
 
@@ -153,9 +154,7 @@ def is_whole(value: Any) -> bool:
     -------
     bool
     """
-    if isinstance(value, (float, np.floating)):
-        return float(value).is_integer() and bool(value >= 1)
-    return is_count(value)
+    return hints.is_whole(value)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -7,8 +7,8 @@ import dataclasses
 import numpy as np
 
 from stodyn.arguments import checks_arguments
-from stodyn.hints import Integer
-from stodyn.statistics.contract import Labelled, Statistic, Variable, is_count
+from stodyn.hints import Count
+from stodyn.statistics.contract import Labelled, Statistic, Variable, is_whole
 
 
 @checks_arguments
@@ -37,12 +37,13 @@ class Paths(Statistic):
 
     own_times = 1000
 
-    count: Integer = dataclasses.field(kw_only=False, default=1)
+    count: Count = dataclasses.field(kw_only=False, default=1)
 
     def __post_init__(self):
         super().__post_init__()
-        if not is_count(self.count):
+        if not is_whole(self.count):
             raise ValueError(f"Paths: count must be a whole number >= 1, got {self.count!r}")
+        object.__setattr__(self, "count", int(self.count))
 
     def observe(self, snapshot):
         return snapshot.x[:, : self.count]

@@ -18,8 +18,8 @@ import numpy as np
 import scipy
 
 from stodyn.arguments import checks_arguments
-from stodyn.hints import Integer
-from stodyn.statistics.contract import Labelled, Statistic, Variable, is_count
+from stodyn.hints import Count, Integer
+from stodyn.statistics.contract import Labelled, Statistic, Variable, is_count, is_whole
 
 
 class Sums(NamedTuple):
@@ -49,7 +49,7 @@ class _Series(Statistic):
 
     refuses_stops = "needs records that go on to the end"
 
-    paths: Integer = 1024
+    paths: Count = 1024
     after: float | None = None
     first: int = dataclasses.field(default=0, init=False, repr=False)
     length: int = dataclasses.field(default=0, init=False, repr=False)
@@ -58,9 +58,10 @@ class _Series(Statistic):
     def __post_init__(self):
         super().__post_init__()
         kind = type(self).__name__
-        for name in ("paths", "segment", "lags"):
-            if not is_count(value := getattr(self, name, 1)):
+        for name, is_right in (("paths", is_whole), ("segment", is_count), ("lags", is_count)):
+            if not is_right(value := getattr(self, name, 1)):
                 raise ValueError(f"{kind}: {name} must be a whole number >= 1, got {value!r}")
+        object.__setattr__(self, "paths", int(self.paths))
         for name in ("after", "confidence"):
             value = getattr(self, name, None)
             is_number = isinstance(value, int | float | np.number) and not isinstance(value, bool)

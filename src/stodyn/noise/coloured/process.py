@@ -11,7 +11,7 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
-from stodyn.hints import Integer
+from stodyn.hints import Count, Integer, whole
 from stodyn.noise import stream
 from stodyn.numerics import van_loan
 
@@ -121,7 +121,7 @@ class Coloured:
         """Phi and Qd of s(t + dt) = Phi s(t) + w, w ~ N(0, Qd): exact for any dt."""
         return van_loan.discretise(self.A, self.B, np.eye(self.B.shape[1]), dt)
 
-    def sample(self, dt: ArrayLike, steps: Integer | None = None, *, paths: Integer = 1, seed: Integer) -> np.ndarray:
+    def sample(self, dt: ArrayLike, steps: Count | None = None, *, paths: Count = 1, seed: Integer) -> np.ndarray:
         """Time series (paths, steps + 1, p) of the noise at 0, dt, 2 dt, ...: stationary, and exact in law at any dt.
 
         Parameters
@@ -145,9 +145,8 @@ class Coloured:
                 "dt, steps: expected a step length and the number of steps, or the lengths of all steps, got "
                 f"{dt!r}, {steps!r}"
             )
-        if steps is not None and (not isinstance(steps, (int, np.integer)) or steps < 0):
-            raise ValueError(f"steps: expected a whole number, got {steps!r}")
-        lengths = np.full(steps, dt, float) if steps is not None else np.asarray(dt, float)
+        paths = whole("paths", paths)
+        lengths = np.full(whole("steps", steps, 0), dt, float) if steps is not None else np.asarray(dt, float)
         if lengths.ndim != 1 or not (np.isfinite(lengths).all() and (lengths > 0).all()):
             raise ValueError(f"dt: expected positive step lengths, got {dt!r}")
         rng = stream.generator(int(seed), 0, "coloured")
