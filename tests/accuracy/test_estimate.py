@@ -9,7 +9,7 @@ import pytest
 import scipy.stats
 
 import stodyn as sd
-from stodyn.accuracy.estimate import Estimator, NotToBeHad
+from stodyn.accuracy.estimate import Estimator, Unattainable
 from stodyn.models.ornstein_uhlenbeck import ornstein_uhlenbeck
 from stodyn.statistics import functional
 
@@ -86,7 +86,7 @@ def test_probabilities_and_what_is_rare():
     mean, exact = 2 * np.exp(-2), 0.5
     smooth = sd.estimate(OU, functional.Probability(lambda t, x: x[0] - mean), t=(0, 2), error=0.01, seed=1)
     assert abs(float(smooth.value) - exact) < 0.03
-    with pytest.raises(NotToBeHad, match="rare events need splitting"):
+    with pytest.raises(Unattainable, match="rare events need splitting"):
         sd.estimate(OU, functional.Probability(lambda t, x: x[0] - 3.5), t=(0, 2), error=0.01, seed=1)
     never = sd.estimate(OU, lambda t, x: x[0] > 20.0, t=(0, 2), error=0.01, seed=1)
     assert not never.attrs["trusted"] and "had one value on all" in never.attrs["reasons"]
@@ -96,7 +96,7 @@ def test_the_ledger_and_budgets(tmp_path):
     one = sd.estimate(OU, square, t=(0, 2), error=0.02, seed=3, ledger=tmp_path)
     again = sd.estimate(OU, square, t=(0, 2), error=0.02, seed=3, ledger=tmp_path)
     assert float(one.value) == float(again.value) and len(list(tmp_path.iterdir())) >= 3
-    with pytest.raises(NotToBeHad, match=r"error: 1e-07 needs about .* path-steps .* most=1e\+06 reaches about"):
+    with pytest.raises(Unattainable, match=r"error: 1e-07 needs about .* path-steps .* most=1e\+06 reaches about"):
         sd.estimate(OU, square, t=(0, 2), error=1e-7, seed=3, most=1e6, points="random")
     spent = sd.estimate(OU, square, t=(0, 2), error=0.004, seed=3, most=1e5, points="random")
     assert not spent.attrs["trusted"] and "path-steps is spent" in spent.attrs["reasons"]

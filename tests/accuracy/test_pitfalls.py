@@ -7,7 +7,7 @@ import scipy.linalg
 
 import stodyn as sd
 from stodyn.accuracy import rules
-from stodyn.accuracy.estimate import Ladder, NotToBeHad
+from stodyn.accuracy.estimate import Ladder, Unattainable
 from stodyn.accuracy.fast_modes import FastModes
 from stodyn.models.lenard_bernstein import ergodic_energy
 from stodyn.statistics import functional
@@ -44,7 +44,7 @@ def test_noise_and_loads_that_vanish_on_coarse_grids():
 
 def test_coefficients_too_fast_for_any_coarse_grid():
     fast = sd.SDE(lambda t, x: -x, lambda t, x: jnp.sin(1e6 * t), 1.0)
-    with pytest.raises(NotToBeHad, match=r"problem: its coefficients.*change in time faster than 4096 steps"):
+    with pytest.raises(Unattainable, match=r"problem: its coefficients.*change in time faster than 4096 steps"):
         ask(fast, lambda t, x: x[0])
 
 
@@ -74,20 +74,20 @@ def test_tails_that_points_do_not_mend():
 
 
 def test_an_indicator_of_a_rare_event():
-    with pytest.raises(NotToBeHad, match="rare events need splitting"):
+    with pytest.raises(Unattainable, match="rare events need splitting"):
         ask(BROWNIAN, lambda t, x: x[0] > 3.719016, error=0.1, relative=True)
 
 
 def test_paths_that_explode():
     """x' = x³ from 1 ends at t = 1/2."""
     problem = sd.SDE(lambda t, x: x**3, lambda t, x: 0.1, 1.0)
-    with pytest.raises(NotToBeHad, match=r"no method gives levels that converge|differences do not fall"):
+    with pytest.raises(Unattainable, match=r"no method gives levels that converge|differences do not fall"):
         ask(problem, lambda t, x: x[0])
 
 
 def test_paths_that_fail():
     problem = sd.SDE(lambda t, x: -jnp.sqrt(x), lambda t, x: 1.0, 0.1)
-    with pytest.raises(NotToBeHad, match=r"no method gives levels that converge. PlatenWeak2: .* paths .* failed"):
+    with pytest.raises(Unattainable, match=r"no method gives levels that converge. PlatenWeak2: .* paths .* failed"):
         ask(problem, lambda t, x: x[0])
 
 
@@ -124,7 +124,7 @@ def test_options_that_cannot_be_met(options, words):
 
 
 def test_an_error_below_what_a_budget_reaches():
-    with pytest.raises(NotToBeHad, match=r"needs about \de\+\d+ path-steps .* most=1e\+10 reaches about"):
+    with pytest.raises(Unattainable, match=r"needs about \de\+\d+ path-steps .* most=1e\+10 reaches about"):
         ask(OU, lambda t, x: x[0] ** 2, error=1e-14)
 
 
@@ -228,7 +228,7 @@ def test_noise_that_implicit_steps_damp_out():
     quiet = sd.SDE(lambda t, x: 1e4 * (1 - x), lambda t, x: 1.0, 0.0)
     found = ask(quiet, lambda t, x: x[0] ** 2, error=1e-3, method="ImplicitMilstein")
     assert found.steps.max() <= 64 and float(found.bias) >= 4.9e-5
-    with pytest.raises(NotToBeHad, match="noise reaches modes that decay within one of 32768 steps"):
+    with pytest.raises(Unattainable, match="noise reaches modes that decay within one of 32768 steps"):
         ask(sd.SDE(lambda t, x: -1e6 * x, lambda t, x: 1e3, 0.0), lambda t, x: x[0] ** 2, method="ImplicitMilstein")
 
 

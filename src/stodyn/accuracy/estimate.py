@@ -24,7 +24,7 @@ import xarray as xr
 
 from stodyn.accuracy import rules
 from stodyn.accuracy.candidates import Candidate, candidates
-from stodyn.accuracy.ladder import Diverged, Ladder, NotToBeHad, Work
+from stodyn.accuracy.ladder import Diverged, Ladder, Unattainable, Work
 from stodyn.accuracy.levels import LevelRun, Question
 from stodyn.accuracy.linear_control import Linearised, NoControl, linearised
 from stodyn.accuracy.pilot import MOST_DOUBLED, MOST_STEPS, RARE, TELLING, Pilots, rare
@@ -120,7 +120,7 @@ def estimate(
 
     Raises
     ------
-    NotToBeHad
+    Unattainable
         If the expectation cannot be estimated as asked: too few path-steps, a rare event, levels that do not converge.
 
     Notes
@@ -202,14 +202,14 @@ class Estimator:
             pilots = Pilots(questions, work, self.steps, bar)
             failures = pilots.failures
             if not pilots.ladders:
-                raise NotToBeHad(f"f: no method gives levels that converge. {' | '.join(failures)}")
+                raise Unattainable(f"f: no method gives levels that converge. {' | '.join(failures)}")
             pilot = control.spent + pilots.spent
             left, reasons = list(pilots.ladders), None
             while reasons is None:
                 choices = [(prediction, ladder) for ladder in left for prediction in ladder.predicted()]
                 best, ladder = min(choices, key=lambda choice: choice[0].cost)
                 if best.cost > HOPELESS * work.most:
-                    raise NotToBeHad(_too_dear(best, ladder, work))
+                    raise Unattainable(_too_dear(best, ladder, work))
                 ladder.take(best)
                 try:
                     reasons = _loop(ladder, work, bar, pilots.spent - ladder.spent)
@@ -572,4 +572,4 @@ def _check_rare(ladder: Ladder, most: np.ndarray) -> None:
     interval, _, levels, *_ = ladder.result
     is_probability = isinstance(ladder.functional, Probability) | (np.abs(ladder.fine(1).span - 1) < 1e-9)
     if np.any(is_probability & (most < RARE) & (levels[0].known.variance > 0)):
-        raise NotToBeHad(rare(float(np.min(interval.value)), ladder.work.error))
+        raise Unattainable(rare(float(np.min(interval.value)), ladder.work.error))

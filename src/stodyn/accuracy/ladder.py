@@ -25,11 +25,11 @@ FAR = 10.0  # times the reach of the finest paths, beyond which a path has run a
 LOST = 0.125  # share of the variance of f beyond which differences are of little use
 
 
-class NotToBeHad(ValueError):
+class Unattainable(ValueError):
     """Raised where an expectation cannot be estimated as asked; the message says why."""
 
 
-class Diverged(NotToBeHad):
+class Diverged(Unattainable):
     """Raised where the levels of a method are of no use: paths run away because the drift grows faster than linearly,
     or differences do not fall."""
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from stodyn.accuracy import fast_modes
 from stodyn.accuracy.candidates import MOST_FIRST, Candidate
-from stodyn.accuracy.ladder import TINY, Diverged, Ladder, NotToBeHad, Work
+from stodyn.accuracy.ladder import TINY, Diverged, Ladder, Unattainable, Work
 from stodyn.accuracy.levels import CHEAP, PILOT, Question, pilot_points
 from stodyn.engine.failure import PathsFailed
 from stodyn.engine.progress import Progress
@@ -63,7 +63,7 @@ class Pilots:
         self._waiting: list[Attempt] = []
         self._has_run_away = False
         if steps is None and any(candidate.steps > MOST_FIRST for candidate, _ in questions):
-            raise NotToBeHad(_too_fast())
+            raise Unattainable(_too_fast())
         for candidate, question in questions:
             if steps is None:
                 candidate = candidate.following(work.error, work.relative)
@@ -98,7 +98,7 @@ class Pilots:
                 continue
             try:
                 self._try(attempt)
-            except (PathsFailed, NotToBeHad) as reason:
+            except (PathsFailed, Unattainable) as reason:
                 self.failures.append(f"{attempt.name}: {reason}")
 
     def _turn(self, attempt: Attempt) -> tuple[bool, int, bool]:
@@ -134,7 +134,7 @@ class Pilots:
             return
         self.lost += ladder.spent
         if self.fixed or 2 * n > MOST_STEPS or n >= MOST_DOUBLED * attempt.candidate.steps:
-            raise NotToBeHad(str(reason or f"differences of {n} and {2 * n} steps vary more than f itself"))
+            raise Unattainable(str(reason or f"differences of {n} and {2 * n} steps vary more than f itself"))
         self._waiting.append(attempt._replace(steps=2 * n, before=ratio))
 
     def _serves(self, ladder: Ladder, before: float) -> tuple[bool, float]:
@@ -142,7 +142,7 @@ class Pilots:
         fine = ladder.fine(2)
         is_small = np.any(fine.mean + 5 * np.sqrt(fine.stderr2) < RARE) and fine.points >= TELLING
         if isinstance(ladder.functional, Probability) and is_small:
-            raise NotToBeHad(rare(float(np.min(fine.mean)), self.work.error))
+            raise Unattainable(rare(float(np.min(fine.mean)), self.work.error))
         first, whole = ladder.known("difference", 1).variance, fine.variance
         if not (np.all(np.isfinite(first)) and np.all(np.isfinite(whole))):
             raise ValueError("f: it is NaN or infinite on some paths; make it finite for every state that occurs")
