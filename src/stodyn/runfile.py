@@ -480,18 +480,18 @@ def _outputs(table: Mapping[str, Any], home: Path) -> dict[str, Path]:
     return {key: home / _word(value, f"output.{key}") for key, value in table.items()}
 
 
-def write_outputs(run: xr.Dataset, outputs: Mapping[str, Path]) -> Iterator[Path]:
+def write_outputs(result: xr.Dataset, outputs: Mapping[str, Path]) -> Iterator[Path]:
     """Write the requested outputs; yield each file."""
     if "netcdf" in outputs:
         outputs["netcdf"].parent.mkdir(parents=True, exist_ok=True)
-        results.save(run, outputs["netcdf"])
+        results.save(result, outputs["netcdf"])
         yield outputs["netcdf"]
     if "csv" in outputs:
         outputs["csv"].mkdir(parents=True, exist_ok=True)
-        for dims in dict.fromkeys(run[name].dims for name in run.data_vars):
-            names = [name for name in run.data_vars if run[name].dims == dims]
+        for dims in dict.fromkeys(result[name].dims for name in result.data_vars):
+            names = [name for name in result.data_vars if result[name].dims == dims]
             file = outputs["csv"] / f"{'_'.join(map(str, dims)) or 'numbers'}.csv"
-            table = run[names].reset_coords(drop=True)
+            table = result[names].reset_coords(drop=True)
             if dims:
                 table.to_dataframe(dim_order=list(dims)).to_csv(file)
             else:
@@ -499,19 +499,19 @@ def write_outputs(run: xr.Dataset, outputs: Mapping[str, Path]) -> Iterator[Path
             yield file
     if "pictures" in outputs:
         outputs["pictures"].mkdir(parents=True, exist_ok=True)
-        for name, axes in _pictures(run):
+        for name, axes in _pictures(result):
             file = outputs["pictures"] / f"{name}.png"
             plot.save(axes, file)
             yield file
 
 
-def _pictures(run: xr.Dataset) -> Iterator[tuple[str, Any]]:
+def _pictures(result: xr.Dataset) -> Iterator[tuple[str, Any]]:
     """Yield the pictures of a run, one per component, each with its name."""
     drawings = {"mean": plot.band, "path": plot.paths, "density": plot.histogram, "spectrum": plot.spectrum}
     for variable, draw in drawings.items():
-        if variable in run and (variable != "path" or "mean" not in run):
-            for component in map(str, np.atleast_1d(run["component"].values)):
-                yield f"{draw.__name__}_{component}", draw(run, component)
-    for name in map(str, run.data_vars):
-        if run[name].dims == ("time",) and f"{name}_stderr" in run and f"{name}_variance" in run:
-            yield f"observable_{name}", plot.observable(run, name)
+        if variable in result and (variable != "path" or "mean" not in result):
+            for component in map(str, np.atleast_1d(result["component"].values)):
+                yield f"{draw.__name__}_{component}", draw(result, component)
+    for name in map(str, result.data_vars):
+        if result[name].dims == ("time",) and f"{name}_stderr" in result and f"{name}_variance" in result:
+            yield f"observable_{name}", plot.observable(result, name)

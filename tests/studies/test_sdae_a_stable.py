@@ -54,5 +54,5 @@ def test_circuits_have_rows_and_a_picture():
     assert [row.ours for row in rows] == [pytest.approx(400.0), pytest.approx(800.0)]
     assert "a step 0.5 x that of Trapezoidal, 1 x that of RK1A4MLevy" in rows[1].remark
     assert "beyond the steps tried" in rows[1].remark and "beyond" not in rows[0].remark
-    (ax,) = study.drawn_circuits({case: found}).figure.axes
+    (ax,) = study.circuits_picture({case: found}).figure.axes
     assert [line.get_label() for line in ax.lines[:2]] == list(found)

@@ -366,8 +366,10 @@ def _by_elementary(question: Question, effort: Effort, began: float) -> xr.Datas
             "underflows to 0"
         )
 
-    def estimate(run: int) -> float:
-        return float(sampled_estimates(events, effort.replicas, stream.generator(effort.seed, run, "selection")).mean())
+    def estimate(number: int) -> float:
+        return float(
+            sampled_estimates(events, effort.replicas, stream.generator(effort.seed, number, "selection")).mean()
+        )
 
     estimates = _repeated(estimate, effort)
     record = {
@@ -381,11 +383,11 @@ def _by_elementary(question: Question, effort: Effort, began: float) -> xr.Datas
 
 
 def _repeated(estimate: Callable[[int], float], effort: Effort) -> list[float]:
-    """The values of estimate(run) for as many runs as the tolerance takes."""
+    """The values of estimate(number) for as many runs as the tolerance takes."""
     estimates: list[float] = []
     runs, tol = effort.runs, effort.tol
     while True:
-        estimates += [estimate(run) for run in range(len(estimates), runs)]
+        estimates += [estimate(number) for number in range(len(estimates), runs)]
         relative = Estimate.of(np.array(estimates)).relative
         if tol is None or relative <= tol or runs >= MOST_RUNS:
             return estimates
@@ -419,8 +421,8 @@ def _by_subset(question: Question, method: Any, effort: Effort, began: float) ->
     box = _Box(dataclasses.replace(spec, statistics=spec.statistics[-1:], saves=spec.saves[-1:]))
     runs: list[Any] = []
 
-    def estimate(run: int) -> float:
-        runs.append(subset(box.score, box.size, effort.replicas, stream.generator(effort.seed, run, "selection")))
+    def estimate(number: int) -> float:
+        runs.append(subset(box.score, box.size, effort.replicas, stream.generator(effort.seed, number, "selection")))
         return runs[-1].probability
 
     with jax.enable_x64(True):
@@ -551,14 +553,14 @@ class Splits(Job):
             tell(steps)
         return [run.outcome for run in runs]  # type: ignore[misc]
 
-    def starts(self, run: int) -> np.ndarray:
-        """The first carries of a run."""
+    def starts(self, number: int) -> np.ndarray:
+        """The first carries of a run, by its number."""
         branched: Any = self.spec.problem
         paths = range(self.replicas)
-        columns = [branched.problem.draw_start(stream.generator(self.seed, run, "start"), paths)]
+        columns = [branched.problem.draw_start(stream.generator(self.seed, number, "start"), paths)]
         for k, source in enumerate(self.drawn_from):
             if source.is_random:
-                values = source.draw(stream.generator(self.seed, run, "params", k), paths, "params")
+                values = source.draw(stream.generator(self.seed, number, "params", k), paths, "params")
                 columns.append(values.reshape(len(paths), -1))
         distinct, where = np.unique(np.concatenate(columns, axis=1), axis=0, return_inverse=True)
         return self.begun(distinct)[where.ravel()]

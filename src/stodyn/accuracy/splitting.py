@@ -11,8 +11,8 @@ and score (C.-E. Bréhier, M. Gazeau, L. Goudenège, T. Lelièvre & M. Rousset, 
 matter: copies begin at a step that scores strictly more than Z, and all paths that tie with Z are killed.
 
 A segment is the part of a path between two branchings. Segments of a run are numbered in the order in which they begin,
-and each has normals of its own, those of path run·2³² + number. Only steps that beat all before them can be branched
-from, so only these records are stored.
+and each has normals of its own, in run k those of path k·2³² + number. Only steps that beat all before them can be
+branched from, so only these records are stored.
 """
 
 from __future__ import annotations
@@ -95,8 +95,10 @@ Simulate = Callable[[np.ndarray, np.ndarray], Sequence[Segment]]  # (carries, nu
 class Splitting:
     """One run: `wanted` gives the segments to make next, `take` receives their results; `outcome` is set at the end."""
 
-    def __init__(self, run: int, starts: np.ndarray, kill: float, rng: np.random.Generator, states: slice, clock: int):
-        self.run, self.kill, self.rng, self.states, self.clock = run, kill, rng, states, clock
+    def __init__(
+        self, run_number: int, starts: np.ndarray, kill: float, rng: np.random.Generator, states: slice, clock: int
+    ):
+        self.run_number, self.kill, self.rng, self.states, self.clock = run_number, kill, rng, states, clock
         self.N, self.share, self.steps = len(starts), 1.0, 0
         self.begins: dict[int, np.ndarray] = dict(enumerate(starts))
         empty = np.empty(0), np.empty((0, starts.shape[1]))
@@ -113,7 +115,7 @@ class Splitting:
     def wanted(self) -> tuple[np.ndarray, np.ndarray]:
         """The carries and numbers of the segments to be made."""
         numbers = [self.paths[i].lineage[-1][0] for i in self.waiting]
-        return np.array([self.begins[s] for s in numbers]), self.run * SEGMENTS + np.array(numbers, np.uint64)
+        return np.array([self.begins[s] for s in numbers]), self.run_number * SEGMENTS + np.array(numbers, np.uint64)
 
     def take(self, segments: Sequence[Segment]) -> None:
         for i, segment in zip(self.waiting, segments, strict=True):

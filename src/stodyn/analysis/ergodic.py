@@ -158,7 +158,7 @@ class _Values(Paths):
             raise ValueError(f"long_run: the function returns shape {values.shape[:-1]}, expected a number")
         return values[None, : self.count]
 
-    def label(self, result, run):
+    def label(self, result, labels):
         return Labelled({"path": Variable(("number", "time"), np.concatenate(result)[..., 0])})
 
 

@@ -237,8 +237,8 @@ def deterministic_order(
         def f(s, x):
             return many(np.asarray(s, float), x[None])[0]
 
-        run = scipy.integrate.solve_ivp(f, (t[0], T), followed.example_start(), "DOP853", rtol=1e-13, atol=1e-15)
-        end = run.y[:, -1]
+        trajectory = scipy.integrate.solve_ivp(f, (t[0], T), followed.example_start(), "DOP853", rtol=1e-13, atol=1e-15)
+        end = trajectory.y[:, -1]
         return (at_one(lambda x: quiet.state(T, x, quiet.params), end) if isinstance(quiet, SDAE) else end)[None]
 
     study = Study.of(quiet, method, t, steps, solution, None, 1, model)

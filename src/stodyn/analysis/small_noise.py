@@ -78,13 +78,13 @@ def small_noise(problem: Problem, t: ArrayLike, rtol: float = RTOL) -> Moments:
         size = np.concatenate([1.0 + np.abs(start[:r]), np.full(r * r, np.abs(noise @ noise.T).max() * span + 1e-300)])
         states = start[None]
         if len(times) > 1:
-            run = scipy.integrate.solve_ivp(
+            solution = scipy.integrate.solve_ivp(
                 lambda t, z: slope_at(t, z[None])[0], (times[0], times[-1]), start, "LSODA", times, rtol=rtol,
                 atol=1e-3 * rtol * size, max_step=span / 50,
             )  # fmt: skip
-            if not run.success:
-                raise RuntimeError(f"problem: the path without noise could not be followed ({run.message})")
-            states = run.y.T
+            if not solution.success:
+                raise RuntimeError(f"problem: the path without noise could not be followed ({solution.message})")
+            states = solution.y.T
     return Moments(*at_points(moments, times, states))
 
 

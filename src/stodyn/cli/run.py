@@ -25,24 +25,24 @@ def command(
 
 def show(described: runfile.RunFile, as_json: bool) -> None:
     """Carry out the run that a file describes, and print a summary."""
-    run, files = runfile.run(described)
+    result, files = runfile.run(described)
     if as_json:
-        numbers = {name: variable.item() for name, variable in run.data_vars.items() if not variable.dims}
-        print_json({"provenance": provenance(run), "numbers": numbers, "files": files})
+        numbers = {name: variable.item() for name, variable in result.data_vars.items() if not variable.dims}
+        print_json({"provenance": provenance(result), "numbers": numbers, "files": files})
         return
     screen = console()
-    for line in in_words(run, described.ledger is not None):
+    for line in in_words(result, described.ledger is not None):
         screen.print(line)
     print_files(screen, files)
 
 
-def in_words(run: xarray.Dataset, has_ledger: bool) -> list[str]:
+def in_words(result: xarray.Dataset, has_ledger: bool) -> list[str]:
     """Describe a run in lines for a person."""
-    record = provenance(run)
-    if "probability" in run:
-        low, high = float(run["probability_low"]), float(run["probability_high"])
+    record = provenance(result)
+    if "probability" in result:
+        low, high = float(result["probability_low"]), float(result["probability_high"])
         return [
-            f"{record['event']}: {float(run['probability']):.4g}, 95 %: {low:.3g} to {high:.3g}",
+            f"{record['event']}: {float(result['probability']):.4g}, 95 %: {low:.3g} to {high:.3g}",
             f"{record['runs']} runs, {record['path_steps']:,} path-steps in {record['seconds']:.1f} s",
         ]
     paths = f"{record['paths']:,} paths × " if "paths" in record else ""
@@ -50,7 +50,7 @@ def in_words(run: xarray.Dataset, has_ledger: bool) -> list[str]:
     if has_ledger:
         read, blocks = record["blocks_read"], -(-record["paths"] // record["block"])
         lines.append(f"{read} of {blocks} blocks were read from the ledger, {blocks - read} were computed")
-    if "stop_time" in run:
-        stopped = int((run["stopped_by"] >= 0).sum())
-        lines.append(f"{stopped:,} paths were stopped, at {float(run['stop_time'].mean()):.4g} on average")
+    if "stop_time" in result:
+        stopped = int((result["stopped_by"] >= 0).sum())
+        lines.append(f"{stopped:,} paths were stopped, at {float(result['stop_time'].mean()):.4g} on average")
     return lines

@@ -34,12 +34,12 @@ def command(
         visits.append((stop, answer, seconds))
         for a in answer.answers:
             screen.print(f"  {a.quantity}: {a.ours:.4g} ± {a.stderr:.1g}; the truth is {a.truth:.4g} (z = {a.z:+.1f})")
-        screen.print(f"  {answer.run}, {seconds:.1f} s with compiling\n")
+        screen.print(f"  {answer.words}, {seconds:.1f} s with compiling\n")
     index = page.write(out, visits)
     if as_json:
         print_json(
             [
-                {"stop": stop.name, "answers": [a._asdict() for a in findings.answers], "run": findings.run}
+                {"stop": stop.name, "answers": [a._asdict() for a in findings.answers], "run": findings.words}
                 for stop, findings, _ in visits
             ]
         )

@@ -20,7 +20,7 @@ def below(
     lanes, count = saved.shape[2], len(edges)
     padded = np.append(np.asarray(edges, float), np.full(-count % EDGES_AT_ONCE, np.inf))
     counts = np.empty((len(look), n, padded.size), np.int64)
-    frame, run = Frame(FRAME), _machine()["counts"]
+    frame, function = Frame(FRAME), _machine()["counts"]
     frame.set(edges=padded, groups=padded.size // EDGES_AT_ONCE, rows=n, lanes=lanes, stride=lanes,
               counted=np.empty(lanes))  # fmt: skip
     here, into = address(saved), address(counts)
@@ -28,7 +28,7 @@ def below(
         frame.set(
             seen=here + save * saved.strides[0], sound=sound[save].astype(float), found=into + k * counts.strides[0]
         )
-        run(frame.address)
+        function(frame.address)
     return np.ascontiguousarray(counts[:, :, :count]), sound[look].sum(axis=1)
 
 

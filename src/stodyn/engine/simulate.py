@@ -286,13 +286,13 @@ def _warn_of_unmet_stops(tally: Tally) -> None:
             )
 
 
-def _warn_of_the_unbelievable(run: xr.Dataset, spec: Spec) -> None:
+def _warn_of_the_unbelievable(result: xr.Dataset, spec: Spec) -> None:
     """Warn where a mean is not finite or beyond 1e100, although no path has failed."""
     for statistic in spec.statistics:
         name, *_ = getattr(statistic, "averages", ("",))
-        if name not in run:
+        if name not in result:
             continue
-        mean = run[name]
+        mean = result[name]
         bad = ~(np.abs(mean.values) < BELIEVABLE).reshape(len(mean), -1).all(axis=1)
         if bad.any():
             first = float(mean[mean.dims[0]][int(np.argmax(bad))])

@@ -30,7 +30,7 @@ def central_sums(
     shapes = {"total": (), "first": (n,), "second": (n, n) if products else (n,), "third": (n,), "fourth": (n,)}
     sizes = [math.prod(shape) for shape in shapes.values()]
     sums = [np.zeros((saves, *shape)) for shape in shapes.values()]
-    frame, run = Frame(FRAME), _machine()["sums"]
+    frame, function = Frame(FRAME), _machine()["sums"]
     frame.set(rows=np.ascontiguousarray(wanted, np.int64), count=n, lanes=lanes, stride=lanes,
               deviations=np.empty((n, lanes)), pairs=int(products), apart=n + 1 if products else 1)  # fmt: skip
     here = np.array([address(array) for array in (saved, weight, *sums)])
@@ -38,7 +38,7 @@ def central_sums(
     results = 8 * np.array(sizes) * np.arange(saves)[:, None]
     for moving in here + np.hstack([places, results]):
         frame.words[: len(MOVING)] = moving
-        run(frame.address)
+        function(frame.address)
     return Sums(*sums)
 
 

@@ -148,10 +148,10 @@ def sweep(
         **({} if kept_in is None else {"blocks_read": kept_in.read_blocks}),
         **_versions_and_seconds(began),
     }
-    run = _dataset(axes, tallies, watched, compared, on_failure == "record", record)
+    result = _dataset(axes, tallies, watched, compared, on_failure == "record", record)
     if kept_in is not None:
-        kept_in.finish(run)
-    return run
+        kept_in.finish(result)
+    return result
 
 
 def _expansions(axes, problems: Sequence[Any], method: Expansion, began: float, **options: Any) -> xr.Dataset:

@@ -74,9 +74,9 @@ def fill(states: np.ndarray, rows: int, implementation: str | None = None) -> np
     if _is_compiled(implementation):
         from stodyn.noise import path_normals_code
 
-        run, first, place = path_normals_code.compiled().fill, states.ctypes.data, out.ctypes.data
+        fill_group, first, place = path_normals_code.compiled().fill, states.ctypes.data, out.ctypes.data
         for group in range(len(states)):
-            run(first + 32 * LANES * group, place + 8 * LANES * group, rows, count)
+            fill_group(first + 32 * LANES * group, place + 8 * LANES * group, rows, count)
         return out
     state = states.swapaxes(0, 1).reshape(4, -1)
     for row in out:

@@ -57,12 +57,12 @@ def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
     return StudyResult(rows, figures)
 
 
-def averages(run: Any, quiet: Any, title: str) -> Picture:
+def averages(result: Any, quiet: Any, title: str) -> Picture:
     """Means of few and of many paths beside the motion without noise and, where they lie on it, their differences."""
-    made, t, few = of_run(run), run["time"], run.sizes["number"]
+    made, t, few = of_run(result), result["time"], result.sizes["number"]
     still = quiet["path"].sel(number=0, component="th").values
-    of_few = run["path"].sel(component="th").mean("number").values
-    mean, stderr = (run[name].sel(component="th").values for name in ("mean", "mean_stderr"))
+    of_few = result["path"].sel(component="th").mean("number").values
+    mean, stderr = (result[name].sel(component="th").values for name in ("mean", "mean_stderr"))
     coincide = bool(np.max(np.abs(of_few - still)) < 0.1 * np.max(np.abs(still)))
     figure, axes = drawing.canvas(1 + coincide, size=(7.6, 5.0 if coincide else 3.8), sharex=True)
     for ax, less in zip(np.ravel(axes), (0.0, still), strict=False):

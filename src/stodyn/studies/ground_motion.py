@@ -45,7 +45,7 @@ def run(size: Size, out: Path, progress) -> StudyResult:
         alive, stderr = (float(motion[f"{_name(limit)}_survival{word}"][-1]) for word in ("", "_stderr"))
         rice = f"{poisson_survival(limit, end):.4g} if crossings were independent (Rice)"
         rows.append(Row(f"P(drift of storey 1 below {limit:g} σ for {end:g} s)", None, alive, stderr, rice, **made))
-    return StudyResult(rows, {"accelerations": _drawn_accelerations(motion), "passages": _drawn_passages(motion)})
+    return StudyResult(rows, {"accelerations": _accelerations_picture(motion), "passages": _passages_picture(motion)})
 
 
 def shaken(paths: int, end: float = END, seed: int = 1940):
@@ -83,11 +83,11 @@ def _name(limit: float) -> str:
     return f"limit_{10 * limit:g}"
 
 
-def _drawn_accelerations(run) -> Picture:
+def _accelerations_picture(result) -> Picture:
     figure, ax = drawing.canvas(size=(7.6, 4.0))
-    t, made = run["time"].values, of_run(run)
+    t, made = result["time"].values, of_run(result)
     for i, (color, exact) in enumerate(zip(plot.PALETTE, exact_acceleration_variance(), strict=False)):
-        variance, stderr = (run[f"acceleration_variance{word}"][:, i].values for word in ("", "_stderr"))
+        variance, stderr = (result[f"acceleration_variance{word}"][:, i].values for word in ("", "_stderr"))
         rms = np.sqrt(variance)
         drawing.error_band(ax, t, rms, 0.5 * stderr / np.maximum(rms, 1e-12), color=color, label=f"floor {i + 1}")
         ax.axhline(math.sqrt(exact), color=color, lw=0.8, ls="--")
@@ -100,11 +100,11 @@ def _drawn_accelerations(run) -> Picture:
     return Picture(figure, caption)
 
 
-def _drawn_passages(run) -> Picture:
+def _passages_picture(result) -> Picture:
     figure, ax = drawing.canvas(size=(7.6, 4.0))
-    t, made = run["time"].values, of_run(run)
+    t, made = result["time"].values, of_run(result)
     for color, limit in zip(plot.PALETTE, LIMITS, strict=False):
-        alive, stderr = (run[f"{_name(limit)}_survival{word}"] for word in ("", "_stderr"))
+        alive, stderr = (result[f"{_name(limit)}_survival{word}"] for word in ("", "_stderr"))
         drawing.error_band(ax, t, alive, stderr, color=color, label=f"{limit:g} σ")
         ax.plot(t, [poisson_survival(limit, s) for s in t], color=color, lw=0.8, ls="--")
     ax.plot([], [], color=plot.GREY, lw=0.8, ls="--", label="Rice")

@@ -60,24 +60,24 @@ def path_of_each(runs: Mapping[str, Any], component: str, axis: str, what: str, 
     return Picture(figure, caption)
 
 
-def several_paths(run: Any, component: str, axis: str, what: str, clock: str = "time") -> Picture:
+def several_paths(result: Any, component: str, axis: str, what: str, clock: str = "time") -> Picture:
     """The recorded paths of one run over time, and the mean of all."""
     figure, ax = drawing.canvas(size=(7.6, 3.8))
-    for one in run["path"].sel(component=component):
-        ax.plot(run["time"], one, lw=0.7, alpha=0.8)
-    ax.plot(run["time"], run["mean"].sel(component=component), color="k", lw=1.8, label="mean of all paths")
+    for one in result["path"].sel(component=component):
+        ax.plot(result["time"], one, lw=0.7, alpha=0.8)
+    ax.plot(result["time"], result["mean"].sel(component=component), color="k", lw=1.8, label="mean of all paths")
     ax.set(xlabel=clock, ylabel=axis)
     drawing.legend(figure, columns=2)
-    made = of_run(run)
+    made = of_run(result)
     caption = (
-        f"{what}: {run.sizes['number']} paths (thin) and the mean of {made['paths']}, T = {made['T']:g}, "
+        f"{what}: {result.sizes['number']} paths (thin) and the mean of {made['paths']}, T = {made['T']:g}, "
         f"h = {made['h']:g}."
     )
     return Picture(figure, caption)
 
 
-def moments_at_end(label: str, run: Any, components: Sequence[str]) -> list[Row]:
-    last, made = run.isel(time=-1), of_run(run)
+def moments_at_end(label: str, result: Any, components: Sequence[str]) -> list[Row]:
+    last, made = result.isel(time=-1), of_run(result)
     rows = []
     for name in components:
         mean, variance = (last[kind].sel(component=name) for kind in ("mean", "variance"))
@@ -89,10 +89,10 @@ def moments_at_end(label: str, run: Any, components: Sequence[str]) -> list[Row]
     return rows
 
 
-def newton_row(label: str, run: Any, steps: int, paper: float | str | None, remark: str = "") -> Row:
+def newton_row(label: str, result: Any, steps: int, paper: float | str | None, remark: str = "") -> Row:
     """The mean number of Newton iterations per path over all steps."""
-    total, error = (steps * float(run[name].values[-1]) for name in ("iterations", "iterations_stderr"))
-    return Row(f"{label}: Newton iterations", paper, total, error, remark, **of_run(run))
+    total, error = (steps * float(result[name].values[-1]) for name in ("iterations", "iterations_stderr"))
+    return Row(f"{label}: Newton iterations", paper, total, error, remark, **of_run(result))
 
 
 def pace(problem: Mechanical, paths: int, steps: int, T: float) -> float:

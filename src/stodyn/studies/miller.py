@@ -69,15 +69,15 @@ def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
     return StudyResult(rows, figures(galerkin, whole, END / steps))
 
 
-def figures(run: Any, whole: coupled.Coupled, h: float) -> dict[str, Picture]:
+def figures(result: Any, whole: coupled.Coupled, h: float) -> dict[str, Picture]:
     """Means and standard deviations, the coefficients of the output, the sparse matrices."""
-    t = run["time"].values / PERIOD
+    t = result["time"].values / PERIOD
     made = f"Galerkin's method on M_3, t from 0 to 4 T with T = {PERIOD:g} s, h = {h:g} s"
     moments, axes = drawing.canvas(5, 2, size=(8.0, 8.4), sharex=True)
-    for row, name in zip(axes, run["component"].values, strict=True):
+    for row, name in zip(axes, result["component"].values, strict=True):
         unit = "A" if str(name).startswith("j") else "V"
-        row[0].plot(t, run["mean"].sel(component=name), color=BLUE)
-        row[1].plot(t, run["std"].sel(component=name), color=ORANGE)
+        row[0].plot(t, result["mean"].sel(component=name), color=BLUE)
+        row[1].plot(t, result["std"].sel(component=name), color=ORANGE)
         row[0].set_ylabel(f"{name} [{unit}]")
         row[1].set_ylabel(f"σ of {name} [{unit}]")
     axes[0, 0].set_title("mean")
@@ -85,11 +85,11 @@ def figures(run: Any, whole: coupled.Coupled, h: float) -> dict[str, Picture]:
     for ax in axes[-1]:
         ax.set_xlabel("time over period, t/T")
     decay, panels = drawing.canvas(2, 2, size=(10.0, 6.0), sharex=True)
-    orders = run["degree_in"].values
+    orders = result["degree_in"].values
     for degree, ax in enumerate(panels.ravel()):
         for style, k in zip(drawing.styles(), np.flatnonzero(orders.sum(axis=1) == degree), strict=False):
             label = "(" + ",".join(map(str, orders[k])) + ")"
-            ax.plot(t, run["coefficient"].sel(component="u3").values[:, k], **style, label=label)
+            ax.plot(t, result["coefficient"].sel(component="u3").values[:, k], **style, label=label)
         ax.set_title(f"degree {degree}", fontsize="medium")
         ax.set(ylabel="coefficient of u3 [V]", xlabel="time over period, t/T" if degree > 1 else "")
         drawing.legend_beside(ax, title="degrees in\n(a, C1, C2)" if degree == 0 else None)

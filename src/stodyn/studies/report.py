@@ -149,8 +149,8 @@ def cells_of(row: Row) -> tuple[str, ...]:
     """A row in words, in the order of HEADS."""
     stderr = number(row.stderr)
     error = "" if stderr is None else f"{stderr:.2g}"
-    run = (printed(row.T), row.h if isinstance(row.h, str) else printed(row.h), printed(row.paths))
-    return (row.quantity, printed(row.paper), printed(row.ours, row.stderr), error, *run, row.remark)
+    setting = (printed(row.T), row.h if isinstance(row.h, str) else printed(row.h), printed(row.paths))
+    return (row.quantity, printed(row.paper), printed(row.ours, row.stderr), error, *setting, row.remark)
 
 
 def number(value: Any) -> float | None:

@@ -77,7 +77,7 @@ def run(size: Size, out: Path, progress) -> StudyResult:
             rows.append(Row(f"RK4 {label}, plan with tol = {tol:g}: max |P_D/P - 1|", None, planned, None,
                             f"{len(lengths)} steps; {uniform:.2g} with as many equal steps", 2.0,
                             f"{lengths.min():.2g} to {lengths.max():.2g}"))  # fmt: skip
-    figures["plan"] = _drawn_plan(tolerances)
+    figures["plan"] = _plan_picture(tolerances)
     progress(f"dyadic refinement, {runs} runs")
     ratio, stderr = dyadic(runs, seed=76)
     rows.append(Row("P_D/P with dyadic refinement, nothing drawn again", None, ratio, stderr, "exact: 1", 1.04,
@@ -234,7 +234,7 @@ def _picture(h: float, times: np.ndarray, left: np.ndarray) -> Picture:
     return Picture(figure, caption)
 
 
-def _drawn_plan(tolerances: tuple[float, ...]) -> Picture:
+def _plan_picture(tolerances: tuple[float, ...]) -> Picture:
     figure, (above, below) = drawing.canvas(2, size=(8.0, 5.2), sharex=True)
     for color, tol in zip(plot.PALETTE, tolerances, strict=False):
         _, lengths = worst_ratio(FRESH, tol)

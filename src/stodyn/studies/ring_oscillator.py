@@ -61,13 +61,13 @@ def cycle(problem: Any, guess: float = 3.3, rtol: float = 1e-10) -> Cycle:
     period, state = settled.t_events[0][-1] - settled.t_events[0][-2], settled.y_events[0][-1]
     start = np.concatenate([state, np.eye(n).ravel()])
     times = np.linspace(0.0, period, 2001)
-    run = scipy.integrate.solve_ivp(lambda t, z: slope(z[None])[0], (0.0, period), start, t_eval=times, **options)
-    flows = run.y[n:].T.reshape(-1, n, n)
+    solution = scipy.integrate.solve_ivp(lambda t, z: slope(z[None])[0], (0.0, period), start, t_eval=times, **options)
+    flows = solution.y[n:].T.reshape(-1, n, n)
     values, vectors = np.linalg.eig(flows[-1].T)
     left = vectors[:, np.argmin(np.abs(values - 1.0))].real
     responses = np.linalg.solve(flows.transpose(0, 2, 1), left[:, None])[..., 0]
     responses /= left @ drift(state[None])[0]
-    noise = at_points(lambda y: sde.g(0.0, y, params), run.y[:n].T)
+    noise = at_points(lambda y: sde.g(0.0, y, params), solution.y[:n].T)
     kicks = np.einsum("tn,tnm->tm", responses, noise)
     return Cycle(float(period), state, float(scipy.integrate.simpson(np.sum(kicks**2, axis=1), times)))
 

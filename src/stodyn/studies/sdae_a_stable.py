@@ -55,7 +55,7 @@ def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
         rows += error_rows(name, squares)
         errors = {method: np.sqrt(square.mean(axis=1)) for method, square in squares.items()}
         figures[name.replace(" ", "_")] = error_picture(errors, f"SDAE of {name}", taken)
-        figures[f"{name.replace(' ', '_')}_solves"] = drawn_solves(errors, f"SDAE of {name}", taken)
+        figures[f"{name.replace(' ', '_')}_solves"] = solves_picture(errors, f"SDAE of {name}", taken)
     progress("random linear systems")
     rows += systems(size.of(1, 10, 100), size.of((2,), (2, 3), (2, 3)), size.of(SYSTEMS[:1], SYSTEMS, SYSTEMS))
     if size is Size.TINY:  # the rest takes a minute to compile; its parts are tested one by one
@@ -67,7 +67,7 @@ def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
         progress(f"transient noise: {case.name}")
         results[case] = transient_noise(case)
         rows += circuit_rows(case, results[case])
-    figures["circuits"] = drawn_circuits(results)
+    figures["circuits"] = circuits_picture(results)
     return StudyResult(rows, figures)
 
 
@@ -336,7 +336,7 @@ def plane(size: int) -> Picture:
     return Picture(figure, caption)
 
 
-def drawn_solves(results: Mapping[str, np.ndarray], what: str, paths: int) -> Picture:
+def solves_picture(results: Mapping[str, np.ndarray], what: str, paths: int) -> Picture:
     """Errors against the number of systems solved."""
     figure, ax = drawing.canvas(size=(7.6, 4.4))
     for style, (name, errors) in zip(drawing.styles(markers=True), results.items(), strict=False):
@@ -350,7 +350,7 @@ def drawn_solves(results: Mapping[str, np.ndarray], what: str, paths: int) -> Pi
     return Picture(figure, caption)
 
 
-def drawn_circuits(results: Mapping[Case, Mapping[str, np.ndarray]]) -> Picture:
+def circuits_picture(results: Mapping[Case, Mapping[str, np.ndarray]]) -> Picture:
     """Errors of σ against the number of steps, one panel per circuit."""
     figure, axes = drawing.canvas(1, len(results), size=(3.4 * len(results) + 1.0, 4.2), squeeze=False)
     for ax, (case, errors_of) in zip(axes[0], results.items(), strict=True):

@@ -30,7 +30,7 @@ class Findings(NamedTuple):
 
     answers: Sequence[Answer]
     picture: Any
-    run: str
+    words: str
 
 
 @dataclasses.dataclass(frozen=True)

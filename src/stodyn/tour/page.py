@@ -31,7 +31,7 @@ def write(out: Path, visits: Sequence[tuple[Stop, Findings, float]]) -> Path:
             numbers = (f"{a.ours:.4g}", f"{a.stderr:.1g}", f"{a.truth:.4g}", f"{a.z:+.1f}")
             cells = "".join(f"<td>{number}</td>" for number in numbers)
             parts.append(f"<tr><td>{html.escape(a.quantity)}</td>{cells}</tr>")
-        parts.append(f"</table><p class=run>{html.escape(answer.run)}, {seconds:.1f} s with compiling. The truth: ")
+        parts.append(f"</table><p class=run>{html.escape(answer.words)}, {seconds:.1f} s with compiling. The truth: ")
         image = f"<img src='{stop.name}.png' alt='{html.escape(stop.question)}'>"
         parts.append(f"{html.escape(stop.truth)}.</p><p>{image}</p>")
         source = inspect.getsource(inspect.getmodule(stop.visit) or stop.visit)

@@ -64,8 +64,8 @@ class Loop:
 
     first, after  of each carried entry its start, and its value after a turn (that of a done path is the old one)
     carried       the nodes that stand for the carried entries inside a turn
-    active        the node that stands for "this path goes on" inside a turn; `enters` and `again` are its values
-                  before the first turn and after each
+    active        the node that stands for "this path goes on" inside a turn; `enters` and `goes_on` are its
+                  values before the first turn and after each
     outside       the nodes that the turns take from outside the loop
     """
 

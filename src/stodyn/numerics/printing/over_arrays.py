@@ -86,9 +86,9 @@ def evaluate(
     shape, size = arrays[0].shape, arrays[0].size
     padded = [np.resize(a, -(-size // width) * width) for a in arrays]
     out = np.empty(padded[0].size)
-    run, _ = loop(name, width, level, passes, tabled)
+    function, _ = loop(name, width, level, passes, tabled)
     if size:
-        run(*(a.ctypes.data for a in padded), out.ctypes.data, out.size)
+        function(*(a.ctypes.data for a in padded), out.ctypes.data, out.size)
     return out[:size].reshape(shape)
 
 

@@ -89,9 +89,9 @@ class AtPoints:
             else:
                 trace = jax.make_jaxpr(_mapped(closed, differs))(*arrays)
                 self._cache[key] = functools.partial(uncompiled.run, trace), shape
-        run, shape = self._cache[key]
+        function, shape = self._cache[key]
         with jax.ensure_compile_time_eval():
-            return jax.tree.unflatten(shape, run(*arrays))
+            return jax.tree.unflatten(shape, function(*arrays))
 
     def _traced(self, tree: Any, shapes: Sequence[tuple]) -> tuple[core.ClosedJaxpr, Any]:
         """The trace at one point, made once, and the structure of its results."""
