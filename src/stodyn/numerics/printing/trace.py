@@ -2,7 +2,7 @@
 
 Whoever asks something of a trace gives the answer for one operation and for one number written in it:
 
-    results = interpret(closed, inputs, apply, written)      # apply(equation, values) -> a value for each result
+    results = interpret(closed, inputs, apply, literal)      # apply(equation, values) -> a value for each result
 
 A value may be anything: an array, a node of a graph, what is known of an array. Functions that a trace calls are
 opened.
