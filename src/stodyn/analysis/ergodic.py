@@ -269,7 +269,17 @@ class Stationary:
     weights: np.ndarray  # of the density itself: Σ weights f(points) = E f
 
     def average(self, function: Callable[[np.ndarray], np.ndarray]) -> float:
-        """E function in the stationary state; function takes points (k, 2) -> (k,)."""
+        """Compute the mean of a function in the stationary state.
+
+        Parameters
+        ----------
+        function : callable
+            function(points) -> values: (k, 2) -> (k,).
+
+        Returns
+        -------
+        float
+        """
         return float(self.weights @ np.asarray(function(self.points), float))
 
 

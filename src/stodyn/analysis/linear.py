@@ -100,9 +100,23 @@ class StepMap:
         return self.M @ m + self.c, self.M @ P @ self.M.T + self._spread(m, P)
 
     def moments(self, mean: ArrayLike, covariance: ArrayLike, steps: int) -> Moments:
-        """Mean (steps+1, n) and covariance (steps+1, n, n) of x after 0, 1, ..., steps steps from those of its start.
+        """Compute the mean and covariance of x after 0, 1, ..., steps steps from those of its start.
 
-        Exact but for `error`; O(N⁴) operations per step.
+        They are exact but for `error`, at O(N⁴) operations per step.
+
+        Parameters
+        ----------
+        mean : array (n,)
+            The mean of the start.
+        covariance : array (n, n)
+            The covariance of the start.
+        steps : int
+            The number of steps.
+
+        Returns
+        -------
+        Moments
+            mean (steps + 1, n) and covariance (steps + 1, n, n).
         """
         self._require_autonomous("moments")
         S, R = self.start, self.read

@@ -125,7 +125,7 @@ class Amplification:
             excess *= 10.0
 
     def contracts_in_mean_square(self, P: ArrayLike | None = None) -> float:
-        """The largest E‖A Ξ‖²_P / ‖Ξ‖²_P over all Ξ, exact; at most 1 means contractive in the 2nd mean. P: norm, 1."""
+        """The largest E‖A Ξ‖²_P / ‖Ξ‖²_P over all Ξ, exact, in the norm P (default: 1); contractive where <= 1."""
         P = np.eye(3) if P is None else np.asarray(P, float)
         square = (P.ravel() @ self.mean_square).reshape(3, 3)
         return float(scipy.linalg.eigh(0.5 * (square + square.T), P, eigvals_only=True)[-1])
@@ -133,7 +133,7 @@ class Amplification:
     def contracts_in_mean(
         self, P: ArrayLike | None = None, p: float = 1.0, count: int = 20_000, seed: int = 1
     ) -> Estimate:
-        """The largest E‖A Ξ‖ᵖ_P / ‖Ξ‖ᵖ_P over 400 directions Ξ, sampled; contractive in the p-th mean: at most 1."""
+        """The largest E‖A Ξ‖ᵖ_P / ‖Ξ‖ᵖ_P over 400 directions Ξ, sampled; contractive in the p-th mean where <= 1."""
         R = np.linalg.cholesky(np.eye(3) if P is None else np.asarray(P, float)).T
         directions = np.random.default_rng(0).standard_normal((400, 3))
         directions = np.linalg.solve(R, (directions / np.linalg.norm(directions, axis=1, keepdims=True)).T)

@@ -59,7 +59,17 @@ class Responses(NamedTuple):
     accelerations: np.ndarray
 
     def observables(self, **options: Any) -> list[Observable]:
-        """Each as a statistic for `collect`, named "drift", "base_shear" and "acceleration"."""
+        """Return each response as a statistic for `collect`, named "drift", "base_shear" and "acceleration".
+
+        Parameters
+        ----------
+        **options : optional
+            Options of `statistics.Observable`, such as `every`.
+
+        Returns
+        -------
+        list of Observable
+        """
 
         def of(rows: np.ndarray, name: str) -> Observable:
             width = rows.shape[1]
@@ -308,7 +318,17 @@ class Peaks:
         return math.sqrt(max(1.0 - λ1**2 / (λ0 * λ2), 0.0))
 
     def survival(self, factor: ArrayLike) -> np.ndarray:
-        """P(|q| < r σ for the whole time), r = factor."""
+        """Compute the probability P(|q| < r σ) that a response stays below a level for the whole time.
+
+        Parameters
+        ----------
+        factor : float or array
+            r, the level in standard deviations.
+
+        Returns
+        -------
+        array
+        """
         r = np.asarray(factor, float)
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             grouped = -np.expm1(-math.sqrt(0.5 * math.pi) * self.bandwidth**1.2 * r)

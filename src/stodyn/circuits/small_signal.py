@@ -156,7 +156,22 @@ class SmallSignal:
         return push
 
     def response(self, frequency: ArrayLike) -> np.ndarray:
-        """The complex amplitudes (frequencies, n) of all unknowns for the AC amplitudes of the sources, as in .ac."""
+        """Compute the complex amplitudes of all unknowns for the AC amplitudes of the sources, as in .ac.
+
+        Parameters
+        ----------
+        frequency : float or array
+            Frequencies in Hz.
+
+        Returns
+        -------
+        array (frequencies, n)
+
+        Raises
+        ------
+        ValueError
+            If a frequency is negative or not finite.
+        """
         network, n = self.network, self.network.n
         f = np.atleast_1d(np.asarray(frequency, float))
         if f.ndim != 1 or not (np.isfinite(f).all() and (f >= 0.0).all()):

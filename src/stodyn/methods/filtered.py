@@ -84,7 +84,19 @@ class ExactNoise(WithBase):
         return ready
 
     def for_steps(self, problem: Driven, dt: float) -> Method:
-        """The method with the law of the noise of a problem over steps of length dt."""
+        """Return the method with the law of the noise of a problem over equal steps.
+
+        Parameters
+        ----------
+        problem : Driven
+            The problem.
+        dt : float
+            The length of the steps.
+
+        Returns
+        -------
+        Method
+        """
         return _OverEqualSteps(self, stepping(self.base), problem, float(dt))
 
     @property

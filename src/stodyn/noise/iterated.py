@@ -52,14 +52,46 @@ class Approximation(Recipe):
 
     @abstractmethod
     def error(self, h: float, m: int = 2) -> float:
-        """The rms error of the least exact integral over a step h with m channels."""
+        """Return the rms error of the least exact integral over a step.
+
+        Parameters
+        ----------
+        h : float
+            The step.
+        m : int
+            The number of channels of the noise.
+
+        Returns
+        -------
+        float
+        """
 
     @classmethod
     def for_order(cls, order: float, h: float, m: int = 2, unit: float = 1.0) -> Self:
-        """The cheapest of these recipes that a method of strong order `order` may use at step h.
+        """Return the cheapest of these recipes that a method of a strong order may use.
 
-        A local error of mean zero and size h^(order + 1/2) keeps the order (Milstein's theorem), with h measured in
-        `unit`, the time scale of the problem: `error` must stay below that.
+        A local error of mean zero and size h^(order + 1/2) keeps the order (Milstein's theorem): `error` must stay
+        below that.
+
+        Parameters
+        ----------
+        order : float
+            The strong order of the method.
+        h : float
+            The step.
+        m : int
+            The number of channels of the noise.
+        unit : float
+            The time scale of the problem, in which h is measured.
+
+        Returns
+        -------
+        Approximation
+
+        Raises
+        ------
+        ValueError
+            If no recipe of this kind is enough.
         """
         size, step = 1, 1
         while not cls(step).is_enough(order, h, m, unit):  # type: ignore[call-arg]

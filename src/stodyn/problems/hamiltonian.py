@@ -392,10 +392,24 @@ class Hamiltonian(Problem):
     # --- as an SDE -----------------------------------------------------------------------------------------------
 
     def to_sde(self, calculus: str = "stratonovich") -> SDE:
-        """The same system as a plain SDE of x = (q, p), Stratonovich or Ito.
+        """Return the same system as a plain SDE of x = (q, p), Stratonovich or Ito.
 
         The Ito drift of p is -H_q + F + ½ Σ_r [(h_r,qp - f_r,p)(h_r,q - f_r) - (h_r,qq - f_r,q) h_r,p].
         An SDE has no periods: its q is not wrapped. A system without noise gets a channel of zeros.
+
+        Parameters
+        ----------
+        calculus : "stratonovich" or "ito"
+            The calculus of the SDE.
+
+        Returns
+        -------
+        SDE
+
+        Raises
+        ------
+        ValueError
+            If the calculus is unknown.
         """
         if calculus not in CALCULI:
             raise ValueError(f"calculus: expected one of {CALCULI}, got {calculus!r}")

@@ -564,15 +564,47 @@ class Mechanical(Problem):
         return NoiseStructure(kinds, structure.known)
 
     def diagnose(self, t: float = 0.0) -> JointsDiagnosis:
-        """Diagnose the constraints at the start at time t: their rank, the shift of the start, noise in reactions."""
+        """Diagnose the constraints at the start: their rank, the shift of the start, noise in reactions.
+
+        Parameters
+        ----------
+        t : float
+            The time of the start.
+
+        Returns
+        -------
+        JointsDiagnosis
+
+        Raises
+        ------
+        ValueError
+            If the problem has no constraints.
+        """
         if self.joints is None:
             raise ValueError("constraints: the problem has none, so there is nothing to diagnose; give constraints=g")
         return self.joints.diagnose(t)
 
     def multiplier(self, t, x: Array, params: Any = None) -> Array:
-        """The multipliers λ of the reactions -Gᵀ λ, (c,), at a state x of a run: a function for Observable.
+        """Return the multipliers λ of the reactions -Gᵀ λ at a state of a run: a function for Observable.
 
-        An error where noise has a part along a reaction, which is then not a function of time but contains white noise.
+        Parameters
+        ----------
+        t : float
+            The time.
+        x : array
+            A state of a run: positions, then velocities.
+        params : object, optional
+            The parameters of the path.
+
+        Returns
+        -------
+        array (c,)
+
+        Raises
+        ------
+        ValueError
+            If the problem has no constraints, or noise has a part along a reaction, which then contains white noise and
+            is not a function of time.
         """
         if self.joints is None:
             raise ValueError("multiplier: without constraints there are no reactions; give constraints=g")

@@ -415,7 +415,21 @@ class RandomDAE(Problem):
     # --- index and start ------------------------------------------------------------------------------------------
 
     def pencil_at(self, p: np.ndarray | None = None, t: float = 0.0, scaling: Any = None) -> pencil.Pencil:
-        """The pencil at one parameter (by default the means); of a nonlinear system, linearised at its start."""
+        """Analyse the pencil at one parameter; that of a nonlinear system is linearised at its start.
+
+        Parameters
+        ----------
+        p : array (Q,), optional
+            The parameter; by default the means.
+        t : float
+            The time at which a nonlinear system is linearised.
+        scaling : pencil.Scaling, optional
+            The scaling of rows, columns and time; by default it is computed.
+
+        Returns
+        -------
+        pencil.Pencil
+        """
         p = self.center if p is None else np.asarray(p, float)
         if self.linear:
             return pencil.analyse(self._mass_at(p), -_array(self._matrix_at(p)), scaling=scaling, names=self.components)

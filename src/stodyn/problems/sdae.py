@@ -388,7 +388,17 @@ class SDAE(Problem):
     # --- before a run -----------------------------------------------------------------------------------------------
 
     def diagnose(self, t: float = 0.0) -> Diagnosis:
-        """Whether the system is of index 1 at its start at time t and, if not, why: see problems.index.Diagnosis."""
+        """Diagnose whether the system is of index 1 at its start and, if not, why.
+
+        Parameters
+        ----------
+        t : float
+            The time of the start.
+
+        Returns
+        -------
+        problems.index.Diagnosis
+        """
         return dataclasses.replace(self).diagnosed(float(t))
 
     def diagnosed(self, t: float = 0.0) -> Diagnosis:

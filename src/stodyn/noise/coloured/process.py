@@ -93,7 +93,17 @@ class Coloured:
         return np.diagonal(self.covariance).copy()
 
     def autocovariance(self, lag: ArrayLike) -> np.ndarray:
-        """E y(t + lag) y(t)' (..., p, p): C exp(A lag) P C' for lag >= 0, its transpose at -lag below."""
+        """Return E y(t + lag) y(t)': C exp(A lag) P C' for lag >= 0, and its transpose at -lag for lag < 0.
+
+        Parameters
+        ----------
+        lag : float or array (...)
+            The lags, in units of time.
+
+        Returns
+        -------
+        array (..., p, p)
+        """
         lags = np.asarray(lag, float)
         covariances = np.empty((*lags.shape, len(self.C), len(self.C)))
         for index, τ in np.ndenumerate(lags):
@@ -102,11 +112,21 @@ class Coloured:
         return covariances
 
     def spectrum(self, frequency: ArrayLike, dt: float | None = None) -> np.ndarray:
-        """The density (..., p, p) at frequencies in cycles per unit of time, two-sided: ∫ S df is the covariance.
+        """Return the two-sided density S(f) = H H*, H = C (2πi f - A)^-1 B, whose integral over f is the covariance.
 
-        S(f) = H H*, H = C (2πi f - A)^-1 B. With dt it is the density of samples dt apart, which includes everything
-        that is folded back from beyond 1/(2 dt). One-sided densities are twice this; in radians per unit of time, 1/π
-        times this at ω/2π.
+        One-sided densities are twice this; in radians per unit of time, 1/π times this at ω/2π.
+
+        Parameters
+        ----------
+        frequency : float or array (...)
+            Frequencies in cycles per unit of time.
+        dt : float, optional
+            Gives the density of samples that are dt apart, which includes everything that is folded back from beyond
+            1/(2 dt).
+
+        Returns
+        -------
+        array (..., p, p)
         """
         f = np.asarray(frequency, float)[..., None, None]
         one = np.eye(len(self.A))
@@ -118,11 +138,21 @@ class Coloured:
         return dt * H @ Qd @ np.conj(np.swapaxes(H, -1, -2))
 
     def discretise(self, dt: float) -> tuple[np.ndarray, np.ndarray]:
-        """Phi and Qd of s(t + dt) = Phi s(t) + w, w ~ N(0, Qd): exact for any dt."""
+        """Return Phi and Qd of s(t + dt) = Phi s(t) + w, w ~ N(0, Qd), which are exact for any dt.
+
+        Parameters
+        ----------
+        dt : float
+            The time between two samples.
+
+        Returns
+        -------
+        tuple of two arrays (k, k)
+        """
         return van_loan.discretise(self.A, self.B, np.eye(self.B.shape[1]), dt)
 
     def sample(self, dt: ArrayLike, steps: Count | None = None, *, paths: Count = 1, seed: Integer) -> np.ndarray:
-        """Time series (paths, steps + 1, p) of the noise at 0, dt, 2 dt, ...: stationary, and exact in law at any dt.
+        """Draw time series of the noise at 0, dt, 2 dt, ...: stationary, and exact in law at any dt.
 
         Parameters
         ----------
@@ -191,7 +221,24 @@ class Coloured:
         return dataclasses.replace(self, A=T @ self.A @ back, B=T @ self.B, C=np.eye(p, k))
 
     def mixed(self, matrix: ArrayLike, names: Sequence[str] | None = None) -> Coloured:
-        """The noise K y: sums, differences and multiples of the outputs; a number multiplies all of them."""
+        """Return the noise K y: sums, differences and multiples of the outputs.
+
+        Parameters
+        ----------
+        matrix : float or array (outputs, p)
+            K; a number multiplies all outputs.
+        names : sequence of str, optional
+            Names of the new outputs; by default the old ones where there are as many, else y0, y1, ...
+
+        Returns
+        -------
+        Coloured
+
+        Raises
+        ------
+        ValueError
+            If the matrix does not have one column for each output.
+        """
         K = np.asarray(matrix, float)
         if K.ndim == 0:
             return dataclasses.replace(self, C=K * self.C)
@@ -203,7 +250,17 @@ class Coloured:
         return dataclasses.replace(self, C=K @ self.C, names=default if names is None else names)
 
     def named(self, *names: str) -> Coloured:
-        """The same noise with other names of its outputs."""
+        """Return the same noise with other names of its outputs.
+
+        Parameters
+        ----------
+        *names : str
+            One for each output.
+
+        Returns
+        -------
+        Coloured
+        """
         return dataclasses.replace(self, names=names)
 
     def __getitem__(self, names: str | tuple[str, ...]) -> Coloured:
