@@ -214,6 +214,21 @@ def test_dropped_constraints_leave_the_motion_alone():
         pendulum(lambda t, x: jnp.stack([x @ x - 1.0, x @ x - 1.05]), redundant="drop")
 
 
+def test_constraints_that_contradict_each_other_do_so_at_any_size():
+    """Rods of 0.1 mm that differ by 0.1 nm, 1e-6 of their length: each of them is half of that away."""
+    short = 1e-4
+    with pytest.raises(ValueError, match=r"constraints: 'g1' and 'g0' contradict each other by 5e-11: no state"):
+        pendulum(
+            lambda t, x: jnp.stack([x @ x - short**2, x @ x - short**2 * (1.0 + 2e-6)]), (short * ON, ALONG),
+            redundant="drop",
+        )  # fmt: skip
+
+
+def test_a_constraint_that_never_holds_is_not_one_to_drop():
+    problem = pendulum(lambda t, x: (x @ x + 1.0)[None], redundant="drop")
+    refused("start: Newton finds no state near", problem)
+
+
 def test_a_singular_mass_gets_the_method_that_takes_it():
     assert recommended(rigid_body(stiffening=0.0)).name == "ProjectedAlpha"
     assert recommended(RIGID_BODY.problem).name == "RattleAlpha"

@@ -131,7 +131,7 @@ def diagnose(joints: Any, t: float) -> JointsDiagnosis:
     σ = float(spectra[0, -1])
     rows = _independent(looked, usable)
     if len(rows) < joints.c:
-        return answer(_redundant(joints, looked, rows), σ)
+        return answer(_redundant(joints, looked, rows, np.abs([q[0], x]).max()), σ)
     if joints.c >= N:
         return answer(
             f"constraints: {joints.c} independent ones on {N} coordinates, so that nothing can move; leave one out"
@@ -180,8 +180,9 @@ def independent_rows(joints: Any) -> tuple[int, ...]:
     q, _ = _onto(look, times, near)
     looked = look(times, q)
     rows = _independent(looked, np.isfinite(q).all(axis=1) & np.isfinite(looked.G).all(axis=(1, 2)))
-    if rows and len(rows) < joints.c and np.isfinite(q[0]).all() and _distance(looked)[0] > 1e-9 * np.abs(q[0]).max():
-        raise ValueError(f"{_redundant(joints, looked, rows)}.")
+    size = np.abs([q[0], near[0]]).max()
+    if rows and len(rows) < joints.c and np.isfinite(size) and _distance(looked)[0] > 1e-9 * size:
+        raise ValueError(f"{_redundant(joints, looked, rows, size)}.")
     return rows or tuple(range(joints.c))
 
 
@@ -293,14 +294,14 @@ def _independent(looked: JointValues, usable: np.ndarray) -> tuple[int, ...]:
     return tuple(rows)
 
 
-def _redundant(joints: Any, looked: JointValues, rows: tuple[int, ...]) -> str:
-    """Which constraint follows from which, or contradicts them, in words."""
+def _redundant(joints: Any, looked: JointValues, rows: tuple[int, ...], size: float) -> str:
+    """Which constraint follows from which, or contradicts them, in words; size is that of the coordinates."""
     dropped = next(i for i in range(joints.c) if i not in rows)
     X, name = _scaled(looked.G[0], looked.M[0]), joints.names[dropped]
     share = np.linalg.lstsq(X[list(rows)].T, X[dropped], rcond=None)[0]
     others = _listed(joints.names[i] for i, s in zip(rows, share, strict=True) if abs(s) > 1e-8)
     apart = float(_distance(JointValues(*(part[:1] for part in looked)))[0])
-    if apart > 1e-9 * (1.0 + np.abs(looked.g[0]).max()):
+    if apart > 1e-9 * size:
         return f"constraints: {name!r} and {others} contradict each other by {apart:.3g}: no state satisfies them all"
     return (
         f'constraints: {name!r} follows from {others}; leave it out, or give redundant="drop". The motion is the '
