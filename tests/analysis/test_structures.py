@@ -12,6 +12,7 @@ import scipy.sparse
 import stodyn as sd
 from stodyn.methods.alpha import Newmark, StochasticAlpha
 from stodyn.noise import coloured as co
+from stodyn.problems import structural
 from stodyn.problems.structural import Overdamped
 
 m, k = 1e5 * np.array([1.0, 1.0, 0.8]), 1e7 * np.array([8.0, 6.5, 5.0])
@@ -289,16 +290,53 @@ def twin(**options):
         (lambda: sd.Mechanical.from_matrices(-m, None, K, damping=("modal", 0.1)), "M: is negative in 3 direction"),
         (lambda: sd.Mechanical.from_matrices(m, None, -K, damping=("modal", 0.1)), "K: is negative in 3 direction"),
         (lambda: sd.Mechanical.from_matrices(m, -0.1 * K, K), "C: is negative in 3 direction"),
+        (
+            lambda: sd.Mechanical.from_matrices(np.ones(3), None, np.array([5.0, -1.0, -2.0]), damping=("modal", 0.1)),
+            r"K: is negative in 2 direction\(s\): its lowest eigenvalue is -2, and coordinate 2 moves most",
+        ),
+        (
+            lambda: sd.Mechanical.from_matrices(np.ones(2), None, np.array([1e6, -1e-3]), damping=("modal", 0.1)),
+            r"K: is negative in 1 direction\(s\): its lowest eigenvalue is -0.001, and coordinate 1",
+        ),
+        (
+            lambda: sd.Mechanical.from_matrices(np.ones(3), None, np.array([1e6, -2e-4, -5e5]), damping=("modal", 0.1)),
+            r"K: is negative in 1 direction\(s\): its lowest eigenvalue is -5e\+05, and coordinate 2",
+        ),
+        (
+            lambda: sd.Mechanical.from_matrices(np.ones(2), None, np.array([1e-6, -5e-7]), damping=("modal", 0.1)),
+            r"K: is negative in 1 direction\(s\): its lowest eigenvalue is -5e-07",
+        ),
         (lambda: sd.Mechanical.from_matrices(m[:2], None, K, damping=("modal", 0.1)), r"K: has shape \(3, 3\), but M"),
         (lambda: sd.Mechanical.from_matrices(m, K[:2, :2], K), r"C: has shape \(2, 2\), but M"),
         (lambda: sd.Mechanical.from_matrices(m, None, K), "C, damping: expected one of the two"),
         (lambda: sd.Mechanical.from_matrices(m, K, K, damping=("modal", 0.1)), "C, damping: expected one of the two"),
         (lambda: sd.Mechanical.from_matrices(m, None, K, damping=("viscous", 0.1)), "damping: expected"),
+        *(
+            (
+                lambda d=d: sd.Mechanical.from_matrices(m, None, K, damping=d),
+                r"damping: expected \('rayleigh', \(ω1, ζ1\)",
+            )
+            for d in (0.05, (), ("rayleigh", (10.0, 0.1)), ("modal", (1.0, 0.1), (2.0, 0.1)), ("modal",))
+        ),
+        *(
+            (
+                lambda d=d: sd.Mechanical.from_matrices(m, None, K, damping=("rayleigh", *d)),
+                "damping: expected two different frequencies > 0 with ratios >= 0",
+            )
+            for d in (
+                ((0.0, 0.1), (2.0, 0.1)),
+                ((2.0, 0.1), (0.0, 0.1)),
+                ((2.0, 0.1), (2.0, 0.1)),
+                ((1.0, -0.1), (2.0, 0.1)),
+                ((1.0, 0.1), (2.0, -0.1)),
+                ((1.0, 0.1), (np.inf, 0.1)),
+            )
+        ),
         (lambda: sd.base_excited(frame().own, GROUND, envelope=2.0), "envelope: expected a function of t"),
         (lambda: sd.Mechanical.from_matrices(m, None, K, damping=("modal", [0.1, 0.2])), "damping: expected a ratio"),
         (
             lambda: sd.Mechanical.from_matrices(m, None, K, damping=("rayleigh", (14.0, 0.01), (16.0, 0.2))),
-            "damping: the ratio at ω",
+            "damping: the ratio at ω = 12.51, a frequency of the structure, would be -",
         ),
         (lambda: sd.Mechanical.from_matrices(m, K, K, modes=4), "modes: expected a whole number from 1 to 3"),
         (lambda: sd.Mechanical.from_matrices(m, K, K, noise=np.ones((2, 1))), r"noise: expected a finite matrix \(3"),
@@ -373,3 +411,52 @@ def test_files_of_another_kind_and_responses_without_a_rate(tmp_path):
         sd.structures.with_energy(sd.Mechanical(lambda t, x, v: -x, None, (1.0, 0.0)))
     with pytest.raises(TypeError, match="method: RK4 does not keep the account"):
         sd.simulate(sd.structures.with_energy(frame()), "RK4", t=(0, 0.1), dt=0.01, paths=2, seed=1)
+
+
+@pytest.mark.parametrize("points", [((0.5, 0.0), (0.25, 0.05)), ((0.5, 0.05), (0.25, 0.0))])
+def test_rayleigh_damping_has_the_ratios_at_its_frequencies(points):
+    """C = 2 ζ ω M at both, of which one may have none; they need not be ordered, nor larger than 1."""
+    ω, ζ = np.array(points).T
+    built = sd.Mechanical.from_matrices(np.ones(2), None, ω**2, damping=("rayleigh", *points))
+    np.testing.assert_allclose(built.matrices.C.toarray(), np.diag(2.0 * ζ * ω), atol=1e-15)
+
+
+@pytest.mark.parametrize("size", [1e-6, 1e6])
+def test_stiffness_that_is_negative_by_rounding_alone_is_taken(size):
+    """An eigenvalue of -1.5e-10 of the largest entry, of two coordinates."""
+    built = sd.Mechanical.from_matrices(np.ones(2), np.zeros((2, 2)), size * np.array([1.0, -1.5e-10]))
+    assert built.N == 2
+
+
+def test_the_elimination_of_a_step_is_ordered_for_long_and_for_short_steps(monkeypatch):
+    """The samples are M + c K with c > 0: nearly M, nearly K in proportion, and between."""
+    seen = []
+    monkeypatch.setattr(structural, "ordered", lambda pattern, samples: seen.append((pattern, samples)))
+    built = tall(14, consistent=True)
+    assert built.step_matrices is None
+    ((pattern, samples),) = seen
+    M, _, K = (matrix.toarray()[pattern.rows, pattern.columns] for matrix in built.matrices)
+    ratio = np.abs(M).max() / np.abs(K).max()
+    np.testing.assert_allclose(samples[0], M, atol=1e-2 * np.abs(M).max())
+    np.testing.assert_allclose(samples[-1], 1e3 * ratio * K, rtol=1e-2, atol=2.0 * np.abs(M).max())
+    for sample in samples:
+        whole = np.zeros((14, 14))
+        whole[pattern.rows, pattern.columns] = sample
+        assert np.linalg.eigvalsh(whole)[0] > 0.0
+
+
+@pytest.mark.parametrize(("M", "C", "K"), [(1.0, 1.0, 0.0), (1.0, 0.5, 1.5), (0.0, 0.5, 0.5)])
+def test_the_matrix_of_a_step_has_the_places_of_all_three(monkeypatch, M, C, K):
+    """Off the diagonal the matrices have equal entries, or one is the sum of the others; on it their sum is 1."""
+    patterns, off = [], np.eye(13, k=1) + np.eye(13, k=-1)
+    monkeypatch.setattr(structural, "ordered", lambda pattern, samples: patterns.append(pattern))
+    built = sd.Mechanical.from_matrices(*(f * np.eye(13) + 0.1 * a * off for f, a in ((0.4, M), (0.3, C), (0.3, K))))
+    assert built.step_matrices is None
+    places = np.argwhere(np.eye(13) + off)
+    np.testing.assert_array_equal(np.stack([patterns[0].rows, patterns[0].columns], axis=1), places)
+
+
+def test_small_structures_and_others_with_a_force_have_no_matrix_of_a_step():
+    built = [tall(storeys) for storeys in (12, 13)]
+    other = dataclasses.replace(built[1], force=lambda t, x, v: -(x**3))
+    assert [one.step_matrices is None for one in (*built, other)] == [True, False, True]

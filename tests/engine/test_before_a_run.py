@@ -158,6 +158,8 @@ def test_the_unit_of_time_makes_no_difference_to_the_warning_of_coarse_areas(sec
         lambda: SDE(lambda x, t: -x, one, 1.0),
         lambda: SDE(lambda t, x: -x, lambda state, time: 1.0, 1.0),
         lambda: SDE(lambda t, params, x: -x, lambda t, x, p: 1.0, 1.0, params=2.0),
+        lambda: SDE(lambda t, params, s: -s, lambda t, x, p: 1.0, 1.0, params=2.0),
+        lambda: SDE(lambda t, x, v: -x, lambda t, x, p: 1.0, 1.0, params=2.0),
         lambda: Mechanical(lambda t, v, x: -x, None, start=(1.0, 0.0)),
         lambda: Hamiltonian(lambda t, p, q: 0.5 * p**2, h=lambda t, q, p: q, start=(1.0, 0.0)),
     ],

@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 
 import stodyn as sd
-from stodyn.engine import programs
+from stodyn.engine import programs, stepping
 from stodyn.engine.spec import describe
 from stodyn.methods.implicit import ImplicitMidpoint
+from stodyn.numerics.printing import compiling
+from stodyn.numerics.printing.nodes import Graph
 from stodyn.statistics import Moments, Observable, Paths
 
 A = -2.0 * np.eye(10) + 0.1 * np.ones((10, 10))
@@ -85,3 +87,23 @@ def test_statistics_see_parameters_under_vmap():
     problem = sd.SDE(lambda t, x, p: p["common"] * p["own"] + 0.0 * x, lambda t, x, p: 0.0 * x, 0.0, params)
     run = sd.simulate(problem, "EulerMaruyama", executor="vmap", collect=seen, **RUN | {"paths": 4})
     np.testing.assert_allclose(run["seen"], 1.5, rtol=1e-14)
+
+
+def summed(chains, length):
+    """A step of additions: so many chains side by side, each of so many one after the other."""
+    graph, source = Graph(), object.__new__(stepping.Source)
+    source.stepped = [graph.input(("state", k), np.float64) for k in range(chains)]
+    for k in range(length):
+        one = graph.input(("state", chains + k), np.float64)
+        source.stepped = [graph.make("add", np.float64, x, one) for x in source.stepped]
+    return source
+
+
+@pytest.mark.parametrize(
+    ("chains", "length", "registers"),
+    [(59, 1, 4), (60, 1, 1), (1, 60, 4), (1, 149, 4), (1, 150, 2), (4, 30, 4), (5, 20, 2), (8, 9, 2), (9, 8, 1)],
+)
+def test_steps_that_wait_or_are_small_take_more_paths_together(chains, length, registers):
+    source = summed(chains, length)
+    assert source._size == (chains * length, length + 1) and source.operations() == chains * length
+    assert source.width() == registers * compiling.processor().register

@@ -1,11 +1,13 @@
 """Steps are traced once for all calls that say the same, and anew for those that do not or cannot be told."""
 
 import dataclasses
+from fractions import Fraction
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.sparse
 
 import stodyn as sd
 from stodyn import statistics as st
@@ -228,3 +230,16 @@ def test_the_places_of_sparse_noise_belong_to_what_is_kept():
     assert moved(lambda t, x: sd.sparse([2, 1, 1], [0, 1, 2], jnp.asarray(values), (3, 3))) == [1, 2]
     assert moved(lambda t, x: sd.sparse([2, 0, 1], [0, 0, 2], jnp.asarray(values), (3, 3))) == [0, 2]
     assert moved(lambda t, x: sd.diagonal(jnp.asarray(values))) == [0, 1]
+
+
+def test_values_that_differ_have_different_words():
+    sparse = scipy.sparse.csr_array(np.diag([1.0, 2.0]))
+    values = [
+        None, 0, 0.0, -0.0, False, "0", np.float32(0.0), Fraction(1, 2), 0.5, (), [], {}, (1, 2), (2, 1), [1, 2],
+        ("a", "b"), ("ab",), (1.0, 2.0), (1.0, "a"), (1.0, "b"), {"a": 1.0}, {"a": 2.0}, {"b": 1.0}, np.arange(2.0),
+        np.arange(2), np.arange(2.0)[None], sparse, 2.0 * sparse, sparse[:, ::-1].copy(), sparse[:1],
+        ThetaEuler(theta=0.5), ThetaEuler(theta=0.75),
+    ]  # fmt: skip
+    assert len({repr(kept_traces._value(value)) for value in values}) == len(values)
+    with pytest.raises(kept_traces.NoDigest):
+        kept_traces._value(object())

@@ -94,6 +94,8 @@ def test_lists_builders_and_ledgers(tmp_path):
     np.testing.assert_array_equal(run["mean"][:, 0, 0, 0], [2.0, 3.0])
     built = sweep(lambda rate, start, sigma: ornstein_uhlenbeck(rate, sigma, start), Heun, **options)
     assert built.drop_attrs().identical(run.drop_attrs())
+    names = {"time", "component", "rate_start", "rate", "start"}
+    assert set(difference(run, "sigma").coords) == names | {"sigma", "sigma_before"}
     folder = tmp_path / "run"
     for read in (0, 3):
         kept = sweep(ORNSTEIN_UHLENBECK, Heun, ledger=folder, place=place.threads(1), **options)

@@ -5,6 +5,7 @@ import warnings
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.stats
 
 import stodyn as sd
 from stodyn import statistics as st
@@ -51,6 +52,19 @@ def test_coverage(law):
     found = [stopped(draw, tolerance) for _ in range(200)]
     assert sum(abs(value - mean) <= tolerance for value, _ in found) >= 170
     assert np.mean([paths for _, paths in found]) < 2.0 * 4096
+
+
+def test_blocks_that_differ_more_than_paths_do_widen_the_interval():
+    """16 blocks of equal paths, whose means are 1, 4, ..., 256: the standard error is theirs, with 15 degrees of
+    freedom."""
+    number, means = st.Observable(lambda t, x: x, name="value"), np.arange(1.0, 17.0) ** 2
+    watch = Watch(sd.until(stderr={"value": 1.0}), [number], [Labels(np.ones(1), ("x",), {}, np.ones(1, int))])
+    parts = [sums(np.full(4, mean)) for mean in means]
+    for part in parts:
+        watch.take([part])
+    verdict = watch.look([sums(np.repeat(means, 4))], 64)
+    expected = scipy.stats.t.ppf(0.975, 15) * means.std(ddof=1) / 4.0
+    np.testing.assert_allclose([verdict.half, verdict.share], expected, rtol=1e-12)
 
 
 def test_the_end_and_the_bits_are_the_same_everywhere(tmp_path):

@@ -185,3 +185,14 @@ def test_methods_deliver_what_the_analysis_says_of_them():
 def test_bad_input(make, message):
     with pytest.raises((ValueError, TypeError), match=message):
         make()
+
+
+def test_where_noise_enters_may_depend_on_numbers_and_on_velocities_behind_joints():
+    """A function `into` sees x and v in the user's form: numbers where the start is a pair of numbers."""
+    one = sd.Mechanical(lambda t, x, v: -x, None, (1.0, 0.5))
+    colour = co.gauss_markov(1.0, 2.0)
+    assert sd.with_noise(one, colour, lambda t, x, v: jnp.array([[x * v]])).n == 3
+    rod = sd.Mechanical(
+        lambda t, x, v: -x, None, ([1.0, 0.0], [0.0, 0.5]), constraints=lambda t, x: (x @ x - 1.0)[None], impulses=True
+    )
+    assert sd.with_noise(rod, colour, lambda t, x, v: (x + v)[:, None]).n == 6

@@ -78,3 +78,17 @@ def test_errors(change, message):
     given |= {name: make(S) for name, make in change.items()}
     with pytest.raises(ValueError, match=message):
         sd.Mechanical.from_lagrangian(**given)
+
+
+def test_one_coordinate_and_time_need_no_list_and_no_symbol():
+    """x'' = -x + t from T = u²/2, V = x²/2; t is the symbol of that name."""
+    x, u, t = sympy.symbols("x u t")
+    made = sd.Mechanical.from_lagrangian(u**2 / 2, x**2 / 2, x, [u], forces=[t], start=([1.0], [0.0]))
+    np.testing.assert_allclose(made.f(3.0, np.array([0.5, 0.25]), None), [0.25, 2.5], rtol=1e-14)
+
+
+def test_symbols_and_functions_of_time_are_not_mixed():
+    t, y = sympy.symbols("t y")
+    x = sympy.Function("x")(t)
+    with pytest.raises(ValueError, match="q: expected all symbols, or all functions of time"):
+        sd.Mechanical.from_lagrangian(x.diff(t) ** 2, x**2, [x, y], start=([1.0, 0.0], [0.0, 0.0]))

@@ -201,10 +201,32 @@ def test_what_functions_depend_on_is_proved():
     assert not structure.implies(CONSTANT_UNDAMPED)
     facts, structure = of(lambda t, x, v: -x - v**3, lambda t, x, v: jnp.diag(v))
     assert facts.noise_on_v and not facts.linear_damping and structure.implies("commutative")
+    assert of(lambda t, x, v: -x, lambda t, x, v: jnp.diag(x))[0] == (False, True, False, False, True)
+    assert of(lambda t, x, v: -v, lambda t, x, v: t * jnp.eye(2))[0] == (True, False, False, True, True)
     facts, structure = of(spring, kick, mass=M)
     assert facts.noise_on_v and facts.linear_damping and structure.kind == "general"
     quiet = Mechanical(spring, None, START)
     assert quiet.m == 0 and quiet.noise_structure.implies(ADDITIVE_LINEAR)
+
+
+def test_what_a_trace_does_not_show_is_taken_to_be_there():
+    """A callback may read anything; without noise there is none that could depend on anything."""
+
+    def force(t, x, v):
+        return jax.pure_callback(np.negative, jax.ShapeDtypeStruct((2,), x.dtype), x, vmap_method="broadcast_all")
+
+    assert Mechanical(force, lambda t, x, v: jnp.ones((2, 1)), START).facts == (True, True, True, True, False)
+    assert Mechanical(force, None, START).facts == (False, False, False, True, False)
+
+
+def test_damping_through_a_coordinate_without_inertia_is_not_linear():
+    """x'' = -z x' with 0 = z - x' is x'' = -x'²; with 0 = z - x the damping is linear in x'."""
+    for follows, is_linear in ((lambda x, v: v[0], False), (lambda x, v: x[0], True)):
+        problem = Mechanical(
+            lambda t, x, v, f=follows: jnp.stack([-x[1] * v[0], x[1] - f(x, v)]), None, ((1.0, 1.0), (1.0, 0.0)),
+            mass=[1.0, 0.0],
+        )  # fmt: skip
+        assert problem.facts.linear_damping is is_linear
 
 
 def test_random_starts_and_parameters():

@@ -14,6 +14,7 @@ from stodyn.methods.radau import states_at
 from stodyn.models.miller_integrator import MILLER_INTEGRATOR
 from stodyn.noise.distribution import Normal, Uniform
 from stodyn.noise.source import PerPath
+from stodyn.problems import domain_index, multiaffine
 from stodyn.problems.random_dae import RandomDAE
 from stodyn.problems.random_start import check_start, derivatives
 from stodyn.statistics.surrogate import Surrogate
@@ -208,3 +209,35 @@ def test_an_index_that_changes_inside_the_domain_is_found_whatever_its_order(pow
     problem = with_matrices(np.diag([1.0, 0.0]), matrix, lambda t, p: jnp.zeros(2), {"c": scipy.stats.uniform(-1, 2)})
     found = problem.domain_index
     assert found.index is None and found.where["c"] == pytest.approx(0.3127, abs=1e-2)
+
+
+def test_the_surface_between_two_places_is_found_by_bisection():
+    """Where 0 = -x₁ + (c - 0.3127) x₂ loses its index, between c = -0.9 and c = 0.8."""
+
+    def matrix(p):
+        return np.array([[-1.0, 0.0], [1.0, 0.3127 - p["c"]]])
+
+    problem = with_matrices(np.diag([1.0, 0.0]), matrix, params={"c": Uniform(-1.0, 1.0)})
+    scaling = problem.pencil_at().scaling
+    leading = problem.pencil_at(np.array([-0.9]), scaling=scaling).leading
+    found = domain_index._surface(problem, scaling, np.array([-0.9]), np.array([0.8]), leading)
+    np.testing.assert_allclose(found, [0.3127], rtol=1e-9)
+
+
+@pytest.mark.parametrize("form", [np.asarray, scipy.sparse.csr_array])
+def test_parameters_that_change_nothing_are_left_out(form):
+    """One entry of the matrix changes with the first of two parameters; a zero stays a zero."""
+    tests = np.array([[1.0, 5.0], [-1.0, 4.0], [3.0, -4.0]])
+
+    def at(p):
+        return form(np.array([[p[0], 7.0], [0.0, 2.0]]))
+
+    depends = [multiaffine._depends(at, np.array([2.0, 0.5]), tests, i) for i in (0, 1)]
+    assert depends == [True, False]
+
+
+def test_small_matrices_are_not_taken_for_affine_ones():
+    """The curvature of 0.01 p² is beyond rounding, however small its values are beside 1."""
+    problem = with_matrices(np.eye(2), lambda p: 0.01 * np.array([[p["p"] ** 2, p["q"]], [1.0, 1.0]]))
+    assert problem.structure["matrix"] == "general"
+    assert multiaffine._near(np.zeros((0, 2)), np.zeros((0, 2)), np.zeros((0, 2)))
