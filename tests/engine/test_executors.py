@@ -63,6 +63,30 @@ def test_what_cannot_be_printed_runs_under_vmap():
     assert np.all(np.isfinite(run["mean"]))
 
 
+@pytest.mark.parametrize("n", [5, 400])
+def test_a_function_of_an_observable_that_cannot_be_printed_leaves_the_step_printed(n):
+    """Those of complex numbers, spectra and medians go through XLA at the saves, with the numbers that vmap gives."""
+
+    def seen(t, x, p):
+        return jnp.stack([jnp.abs(jnp.mean(jnp.exp(1j * p * x))), jnp.abs(jnp.fft.rfft(x))[1], jnp.median(x)])
+
+    ring = sd.SDE(lambda t, x, p: p * (jnp.roll(x, 1) - x**3 + jnp.tanh(x) * jnp.cos(x)),
+                  lambda t, x: sd.diagonal(0.1 * x), np.linspace(-1.0, 1.0, n),
+                  sd.PerPath(np.linspace(0.5, 1.0, 9)))  # fmt: skip
+    collect = [sd.statistics.Moments(every=2), sd.statistics.Observable(seen, every=3),
+               sd.statistics.Observable(lambda t, x: x @ x, name="energy", every=2)]  # fmt: skip
+    run, other = (
+        sd.simulate(ring, "Heun", t=(0, 0.6), dt=0.1, paths=9, seed=1, block=8, executor=e, collect=collect)
+        for e in ("auto", "vmap")
+    )
+    record = sd.provenance(run)
+    assert record["executor"] == "printed"
+    assert record["executor_reason"].endswith("; functions of Observables by XLA: convert_element_type " + (
+        "gives numbers of type complex128" if n == 5 else "of numbers of type complex128"))  # fmt: skip
+    for name in run.data_vars:
+        np.testing.assert_allclose(run[name], other[name], rtol=1e-9, atol=1e-12, err_msg=name)
+
+
 def test_very_long_steps_run_under_vmap(monkeypatch):
     monkeypatch.setattr(programs, "MOST_OPERATIONS", 10)
     way = way_of(coupled(3))

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from stodyn.engine.spec import Spec
-from stodyn.engine.stepping import FRAME, GENERATORS, GROUP, OfOnePath
+from stodyn.engine.stepping import FRAME, GENERATORS, GROUP, OfOnePath, of_statistics
 from stodyn.engine.watching import Watched
 from stodyn.numerics.printing import compiling, rows
 from stodyn.numerics.printing.array_traces import ArrayTraces
@@ -34,10 +34,11 @@ class LoopSource(OfOnePath):
     def __init__(self, spec: Spec, watched: Watched):
         super().__init__(spec, watched)
         self.tables: list[np.ndarray] = []
+        with of_statistics():
+            self.see, self.saved, self.saved_dtypes, self.rows_of = self._saved_rows()
         self.begun = self._beginning()
         self.stepped, self.ok = self._stepped(None)
         self.starting = self._stepped("k") if self.traced.starting is not None else None
-        self.see, self.saved, self.saved_dtypes, self.rows_of = self._saved_rows()
         steps = [self.stepped, *([self.starting[0]] if self.starting else [])]
         self.scratch = max(self.begun.scratch, self.see.scratch + max(program.scratch for program in steps))
 

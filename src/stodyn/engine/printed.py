@@ -221,6 +221,8 @@ class _Work(Work):
                 weight = np.where(sound, self.members.weight, 0.0)
             if not look.size:
                 entries.append(None)
+            elif source.watched.apart[k]:
+                entries.append(self._looked(k, statistic, saved, sound, look, times))
             elif averages_itself(statistic):
                 rows: Any = source.rows_of[k][0].ravel()
                 products = statistic.products(len(rows))  # type: ignore[attr-defined]
@@ -231,9 +233,12 @@ class _Work(Work):
             elif gives_values(statistic):
                 entries.append((saved[look][:, source.rows_of[k][0].ravel()], sound[look]))
             else:
-                observed = [self._by_jax(k, statistic, saved[j], sound[j], times[j]) for j in look]
-                entries.append(jax.tree.map(lambda *parts: np.stack(parts), *observed))
+                entries.append(self._looked(k, statistic, saved, sound, look, times))
         return entries
+
+    def _looked(self, k: int, statistic: Statistic, saved, sound, look, times) -> Any:
+        observed = [self._by_jax(k, statistic, saved[j], sound[j], times[j]) for j in look]
+        return jax.tree.map(lambda *parts: np.stack(parts), *observed)
 
     def _by_jax(self, k: int, statistic: Statistic, saved, sound, t) -> Any:
         """The observation of a statistic that looks at all paths of a block together, in JAX."""

@@ -25,7 +25,7 @@ from stodyn.engine.layout import Layout, Members
 from stodyn.engine.looped import LoopSource
 from stodyn.engine.printed import Printed
 from stodyn.engine.spec import Spec
-from stodyn.engine.stepping import Source
+from stodyn.engine.stepping import Source, UnprintableValues
 from stodyn.engine.watching import Watched, watched
 from stodyn.methods.contract import Method
 from stodyn.noise import stream
@@ -199,8 +199,13 @@ class ByPrint(Stepping, SingleSteps):
         reason = compiling.unavailable()
         if reason is not None:
             raise Unprintable(reason)
-        self.program: Printed = kept_program(spec, str(compiling.processor()), _printed)
-        self.reason = self.program.source.description
+        target, left_out = str(compiling.processor()), ""
+        try:
+            self.program: Printed = kept_program(spec, target, _printed)
+        except UnprintableValues as error:
+            self.program = kept_program(spec, target, _printed, values_apart=True)
+            left_out = f"; functions of Observables by XLA: {error}"
+        self.reason = self.program.source.description + left_out
         self.lane_multiple = FEWEST if self.program.looped else LANE_MULTIPLE
 
     def on_grid(self, spec: Spec) -> ByPrint:
@@ -235,12 +240,12 @@ class ByPrint(Stepping, SingleSteps):
         return lambda states, t, h: step(states[:, fill], t, h)[:, :count]
 
 
-def kept_program(spec: Spec, target: str, make: Callable[[Spec, Watched], Any]) -> Any:
+def kept_program(spec: Spec, target: str, make: Callable[[Spec, Watched], Any], values_apart: bool = False) -> Any:
     """The program of a run for a kind of machine, made if it does not exist yet; raises Unprintable."""
     traced: Any = spec.traced
     if traced.unprintable is not None:
         raise Unprintable(traced.unprintable)
-    watch = watched(spec)
+    watch = watched(spec, values_apart)
     key = _key(spec, watch, target)
     with _changing:
         making = _making.setdefault(key, threading.Lock())
@@ -268,6 +273,8 @@ def source_of(spec: Spec, watch: Watched, most: int) -> Source | LoopSource:
                 return scalar_source(spec, watch)
         try:
             return LoopSource(spec, watch)
+        except UnprintableValues:
+            raise
         except Unprintable as error:
             return scalar_source(spec, watch, f" ({error})")
     return scalar_source(spec, watch)
@@ -304,8 +311,8 @@ def _key(spec: Spec, watch: Watched, target: str) -> str:
     assert spec.traced is not None
     inside = (*spec.traced.fingerprints, *watch.fingerprints)
     shapes = [(e.shape, e.dtype.str, v) for e, v in zip(spec.examples, spec.varies, strict=True)]
-    words = (inside, shapes, spec.dtype.str, spec.has_equal_steps, watch.row_counts, watch.counts_iterations,
-             list(map(str, watch.trees)), spec.traced.streams, target)  # fmt: skip
+    words = (inside, watch.apart, shapes, spec.dtype.str, spec.has_equal_steps, watch.row_counts,
+             watch.counts_iterations, list(map(str, watch.trees)), spec.traced.streams, target)  # fmt: skip
     return hashlib.sha256(repr(words).encode()).hexdigest()
 
 

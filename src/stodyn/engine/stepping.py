@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from stodyn.numerics.printing import compiling, rows, scalars
 from stodyn.numerics.printing.llvm import Printer
 from stodyn.numerics.printing.nodes import INT32, Entry, Graph, Node, is_known, reachable
 from stodyn.numerics.printing.rows import Function
+from stodyn.numerics.printing.scalars import Unprintable
 from stodyn.numerics.printing.walk import readers_of
 
 GROUP = path_normals.LANES  # paths whose generators lie side by side
@@ -76,6 +78,19 @@ def _one(node: Entry) -> np.ndarray:
     return scalars.unflatten([node], [()])[0]
 
 
+class UnprintableValues(Unprintable):
+    """Raised where the values that statistics compute of a path cannot be taken apart: the step may be."""
+
+
+@contextlib.contextmanager
+def of_statistics() -> Iterator[None]:
+    """While the values of statistics are taken apart."""
+    try:
+        yield
+    except Unprintable as error:
+        raise UnprintableValues(str(error)) from error
+
+
 class OfOnePath:
     """The source of a program: the traces of a run, and how the state of a path is laid out."""
 
@@ -93,10 +108,11 @@ class Source(OfOnePath):
 
     def __init__(self, spec: Spec, watched: Watched):
         super().__init__(spec, watched)
+        with of_statistics():
+            self.saved, self.saved_dtypes, self.rows_of = self._saved_rows()
         self.begun = self._beginning()
         self.stepped, self.ok = self._stepped(None)
         self.starting = self._stepped("k") if self.traced.starting is not None else None
-        self.saved, self.saved_dtypes, self.rows_of = self._saved_rows()
 
     def _params(self, graph: Graph, lane_axis: bool = False) -> list[np.ndarray]:
         return params_inputs(graph, self.examples, self.varies, lane_axis)

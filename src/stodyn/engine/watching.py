@@ -16,6 +16,7 @@ from stodyn.numerics.printing.fingerprints import fingerprint
 from stodyn.statistics.contract import Move, Snapshot, Statistic, parted
 from stodyn.statistics.histogram import Histogram
 from stodyn.statistics.moments import Averaged, Valued
+from stodyn.statistics.observable import Observable
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,6 +28,7 @@ class Watched:
     see         (t, x, iterations, *gathered, *params) -> the numbers of one path at a save: of each statistic its own
     trees       the structure of the numbers that each statistic gathers
     row_counts  how many of the results of `see` belong to each statistic
+    apart       whether the values of each statistic are left to JAX, since they cannot be printed
     """
 
     begin: Any
@@ -35,6 +37,7 @@ class Watched:
     trees: tuple[Any, ...]
     row_counts: tuple[int, ...]
     counts_iterations: bool
+    apart: tuple[bool, ...]
 
     @functools.cached_property
     def fingerprints(self) -> tuple[str, ...]:
@@ -69,24 +72,32 @@ def frozen(goes_on: Any, after: list[Any], before: list[Any]) -> list[Any]:
     return [jnp.where(goes_on, a, b) for a, b in zip(after, before, strict=True)]
 
 
-def watched(spec: Spec) -> Watched:
-    """The traces of a run's statistics, in the precision of the run whatever the session's is."""
+def has_function(statistic: Statistic) -> bool:
+    """Whether a statistic looks at numbers that a user's function makes of a path."""
+    return averages_itself(statistic) and isinstance(statistic, Observable)
+
+
+def watched(spec: Spec, values_apart: bool = False) -> Watched:
+    """The traces of a run's statistics, in the precision of the run whatever the session's is; on request without the
+    values of users' functions."""
     assert spec.traced is not None
     shown = spec.traced.read.out_avals[0].shape[0]
     params = [(e.shape, e.dtype.str, v) for e, v in zip(spec.examples, spec.varies, strict=True)]
     made_of = (
         spec.statistics, spec.problem.n, shown, spec.dtype.str, spec.levels, params, str(spec.params_tree),
+        values_apart,
     )  # fmt: skip
 
     def make() -> Watched:
         with jax.enable_x64(True):
-            return _watched(spec, shown)
+            return _watched(spec, shown, values_apart)
 
     return kept_traces.of_values(made_of, make)
 
 
-def _watched(spec: Spec, shown: int) -> Watched:
+def _watched(spec: Spec, shown: int, values_apart: bool) -> Watched:
     n, dtype, statistics, levels = spec.problem.n, spec.dtype, spec.statistics, spec.levels
+    apart = tuple(values_apart and has_function(statistic) for statistic in statistics)
     number, x = jax.ShapeDtypeStruct((), dtype), jax.ShapeDtypeStruct((shown, 1), dtype)
     params = [jax.ShapeDtypeStruct((*e.shape, 1) if v else e.shape, e.dtype)
               for e, v in zip(spec.examples, spec.varies, strict=True)]  # fmt: skip
@@ -100,7 +111,7 @@ def _watched(spec: Spec, shown: int) -> Watched:
     trees: tuple[Any, ...] = tuple(jax.tree.structure(shape) for shape in shapes)
     leaves = jax.tree.leaves(shapes)
 
-    def apart(flat):
+    def sorted_out(flat):
         """The numbers that each statistic gathers, and the parameters."""
         gathered, rest = [], list(flat)
         for tree in trees:
@@ -109,7 +120,7 @@ def _watched(spec: Spec, shown: int) -> Watched:
         return gathered, jax.tree.unflatten(spec.params_tree, rest)
 
     def track(t, h, before, after, *flat):
-        gathered, tree = apart(flat)
+        gathered, tree = sorted_out(flat)
         move, goes_on = moved(t, h, before, after, tree, spec.axes, n, levels)
         tracked = [s.track(g, move) for s, g in zip(statistics, gathered, strict=True)]
         numbers = [jax.numpy.asarray(a, b.dtype) for a, b in zip(jax.tree.leaves(tracked), leaves, strict=True)]
@@ -118,14 +129,14 @@ def _watched(spec: Spec, shown: int) -> Watched:
     row_counts: list[int] = []
 
     def see(t, x, iterations, *flat):
-        gathered, tree = apart(flat)
+        gathered, tree = sorted_out(flat)
         sound, weight = np.ones(1, bool), np.ones(1)
         x, stops = parted(x, n, levels)
         snapshot = Snapshot(t, x, sound, weight, tree, spec.axes, iterations, None, stops)
         rows = []
-        for statistic, own in zip(statistics, gathered, strict=True):
+        for statistic, own, is_apart in zip(statistics, gathered, apart, strict=True):
             wanted = jax.tree.leaves(own)
-            if gives_values(statistic):
+            if gives_values(statistic) and not is_apart:
                 values = statistic.values(snapshot._replace(track=own))  # type: ignore[attr-defined]
                 wanted = [jax.numpy.asarray(values, float)]
             elif statistic.counts_iterations:
@@ -141,4 +152,5 @@ def _watched(spec: Spec, shown: int) -> Watched:
         trees,
         tuple(row_counts),
         any(s.counts_iterations for s in statistics),
+        apart,
     )
