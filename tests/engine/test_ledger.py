@@ -15,9 +15,10 @@ import scipy.stats
 
 from stodyn import SDE, PathsFailed, PerPath, load, provenance, simulate, sweep
 from stodyn import statistics as st
+from stodyn.engine import identity, plain
 from stodyn.engine import ledger as ledger_module
-from stodyn.engine import plain
 from stodyn.engine.ledger import status
+from stodyn.engine.spec import describe
 from stodyn.methods.explicit import EulerMaruyama, Heun
 from stodyn.models.kubo import kubo
 from stodyn.models.ornstein_uhlenbeck import ornstein_uhlenbeck
@@ -377,3 +378,22 @@ def test_a_block_of_another_run_in_its_place_is_computed_again(tmp_path, unbroke
     run = simulate(kubo(), Heun, paths=PATHS, ledger=ours, **RUN)
     assert_same_bits(run, unbroken)
     assert provenance(run)["blocks_read"] == 15
+
+
+def test_what_a_statistic_computes_belongs_to_the_identity():
+    """Observables of one name, of a parameter that is drawn for each path: their results count, not their names."""
+
+    def product(t, x, p):
+        return (p * x[0], p + x[0])[0]
+
+    def again(t, x, p):
+        return (p * x[0], p + x[0])[0]
+
+    def other(t, x, p):
+        return (p * x[0], p + x[0])[1]
+
+    problem = SDE(lambda t, x, p: -p * x, lambda t, x, p: 1.0, 1.0, params=scipy.stats.uniform(1.0, 1.0))
+    collect = [st.Observable(function, name="y") for function in (product, again, other)]
+    spec = describe(problem, Heun, (0.0, 1.0), 0.5, collect[0], "float64")
+    found = [identity._collected(spec, statistic) for statistic in collect]
+    assert found[0] == found[1] and found[0] != found[2]
