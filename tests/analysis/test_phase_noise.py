@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import stodyn as sd
-from stodyn.analysis import cyclostationary
+from stodyn.analysis import cyclostationary, periodic_start
 from stodyn.analysis.periodic import periodic
 from stodyn.analysis.periodic_system import StageEquations, system_of
 from stodyn.analysis.phase_noise import jitter, phase_noise, response
@@ -226,3 +226,44 @@ def test_stage_equations_without_stored_charges_are_those_with_them():
     last = np.linalg.inv(whole)[:, n:].reshape(3, n, 2, n).transpose(0, 2, 1, 3)
     rows = system.implicit
     np.testing.assert_allclose(stages.kicks_at_the_end()[..., rows], last[..., rows], rtol=1e-9, atol=1e-9)
+
+
+COLPITTS = """A Colpitts oscillator whose bias moves by 3 V over a thousand periods
+VCC vcc 0 9
+R1 vcc b 22k
+R2 b 0 10k
+CB b 0 100n
+RE e 0 1k
+Q1 c b e qn
+L1 vcc c 10u
+C1 c e 1n
+C2 e 0 1n
+.model qn NPN(IS=1e-15 BF=150 VAF=80 CJE=5p CJC=3p TF=0.3n)
+.tran 5n 20u
+"""
+
+
+@pytest.mark.long(instead="test_a_slow_drift_is_not_waited_for")
+def test_a_bias_that_drifts_is_solved_for():
+    """ngspice 39 (trapezoidal, 5 ns, after 3 ms): period 0.4442 µs, mean of v(b) -0.558 V."""
+    cycle = periodic(read(COLPITTS), steps=64)
+    assert cycle.stable and cycle.period == pytest.approx(0.4442e-6, rel=3e-3)
+    assert cycle.x[:-1, cycle.names.index("b")].mean() == pytest.approx(-0.558, abs=0.03)
+
+
+def test_a_slow_drift_is_not_waited_for(monkeypatch):
+    """Van der Pol's oscillator with b for its parameter and b' = ε (2 - x²): b comes to about 1 in 1/ε = 100 000."""
+    times = []
+    followed = periodic_start.followed
+    monkeypatch.setattr(periodic_start, "followed", lambda s, t, x, *o: times.append(t[-1]) or followed(s, t, x, *o))
+
+    def drift(t, x):
+        return jnp.array([x[1], (x[2] - x[0] ** 2) * x[1] - x[0], 1e-5 * (2.0 - x[0] ** 2)])
+
+    cycle = periodic(sd.SDE(drift, lambda t, x: sd.diagonal(0.1 * jnp.ones(3)), start=[0.5, 0.0, 2.0]), steps=32)
+    assert max(times) < 1000.0 and cycle.stable
+    assert np.trapezoid(cycle.x[:, 0] ** 2, cycle.t) / cycle.period == pytest.approx(2.0, rel=1e-4)
+
+
+def test_a_circuit_at_rest_takes_the_steps_of_tran():
+    assert len(read(COLPITTS).time_steps()) == 4000

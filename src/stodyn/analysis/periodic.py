@@ -37,6 +37,11 @@ SAME = 0.2  # by which the period and the ranges may differ from those that were
 REFINED = 1e-3  # of the error of a cycle: how exactly the derivatives of one with other steps are computed
 CACHED = 1_000_000  # numbers in the derivatives of the steps of one batch
 TINY = 1e-14  # added to the sizes of components, some of which may be zero
+SHOTS = 30  # rounds of Newton where some components drift
+FAR, CLOSE = (
+    0.1,
+    1e-2,
+)  # of the largest component in its unit: by which they may be moved at once, and how near they come
 REST = 1e-6  # of its size: a cycle whose components all stay within that is an equilibrium
 
 
@@ -227,10 +232,11 @@ def periodic(
         begin = guess.t
     else:
         try:
-            guess = periodic_start.autonomous(system, x, period, settle)
-            at_once = _from_turn(system, guess, steps, order, tol)
-            if at_once is not None:
-                return _shortest(at_once, tol)
+            for guess in periodic_start.autonomous(system, x, period, settle):
+                for from_there in (_from_drifting,) if guess.drifts else (_from_turn, _from_drifting):
+                    at_once = from_there(system, guess, steps, order, tol)
+                    if at_once is not None:
+                        return _shortest(at_once, tol)
             guess = periodic_start.sharpened(system, guess)
         except NoOscillation as error:
             raise ValueError(f"problem: no periodic solution was found from this start: {error}. Give start= nearer to "
@@ -253,6 +259,36 @@ def _from_turn(system: System, guess: periodic_start.Guess, steps: int, order: i
         np.abs(np.ptp(cycle.x, axis=0) - np.ptp(guess.turn(shares.ravel()), axis=0)) <= SAME * np.ptp(cycle.x, axis=0)
     )
     return cycle if near and cycle.stable else None
+
+
+def _from_drifting(system: System, guess: periodic_start.Guess, steps: int, order: int, tol: float) -> Cycle | None:
+    """The stable cycle to which Newton comes while some components may drift; None where it comes to none.
+
+    They may lie further from it than their range, so every round follows one period from its start: stages that moved
+    along with the start would leave the laws of the devices behind.
+    """
+    if guess.window is None:
+        return None
+    x, T, method = guess.turn(np.zeros(1))[0], guess.period, _scheme(order)
+    D, others = np.linalg.inv(method.A), np.setdiff1d(np.arange(system.n), system.wandering)
+    for _ in range(SHOTS):
+        times = T / steps * np.add.outer(np.arange(steps), method.c)
+        X = periodic_start.followed(system, np.append(0.0, times.ravel()), x)[1:].reshape(*times.shape, system.n)
+        linear = _linearised(system, 0.0, x, X, T / steps, D, method.c)
+        far = np.ptp(X, axis=(0, 1)) + FAR * system.largest_alike(np.abs(X).max(axis=(0, 1))) + TINY
+        delta, delta_T, _ = _correction(system, linear, x, X, T, False, far)
+        moved = float((np.abs(delta) / far)[others].max())
+        if not math.isfinite(moved):
+            return None
+        share = min(1.0, 0.1 * T / abs(delta_T) if delta_T else 1.0, 1.0 / moved if moved > 1.0 else 1.0)
+        x, T = x + share * delta, T + share * delta_T
+        if moved < CLOSE:
+            try:
+                cycle = _solved_from(system, 0.0, periodic_start.Guess(0.0, x, T, (T,)), steps, order, tol)
+            except ValueError:
+                return None
+            return cycle if cycle.stable else None
+    return None
 
 
 def _shortest(cycle: Cycle, tol: float) -> Cycle:
@@ -364,8 +400,11 @@ def _linearised_steps(system: System, times: np.ndarray, before: np.ndarray, X: 
     return solution[..., :-2] @ M[felt], solution[..., -2], solution[..., -1]
 
 
-def _correction(system: System, linear, x0: np.ndarray, X: np.ndarray, T: float, driven: bool):
-    """δx_0, δT and the changes of all stages."""
+def _correction(
+    system: System, linear, x0: np.ndarray, X: np.ndarray, T: float, driven: bool, reach: np.ndarray | None = None
+):
+    """δx_0, δT and the changes of all stages. At the start of an oscillation the component is held that moves fastest
+    by its range, or by its `reach`."""
     flows, added, by_period = linear
     n = system.n
     held = np.ones(n)
@@ -379,7 +418,7 @@ def _correction(system: System, linear, x0: np.ndarray, X: np.ndarray, T: float,
     if driven:
         delta, relative = np.linalg.solve(matrix, miss), 0.0
     else:
-        span = np.ptp(X[:, -1], axis=0)
+        span = np.ptp(X[:, -1], axis=0) if reach is None else reach
         speed = np.abs(X[0, -1] - x0) / np.where(span > 0.0, span, np.inf)
         speed[system.wandering] = 0.0
         row = np.eye(n)[np.argmax(speed)]

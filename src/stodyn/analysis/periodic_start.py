@@ -3,12 +3,14 @@
 The length of the first window is taken from the fastest rate at the start and doubled until some component has gone up
 and down several times, in the last window or in the last three joined. From there on windows of a few periods follow
 until three successive periods agree to 1 % and the states at their ends to 5 % of their range; Newton does the rest,
-however slowly the amplitude settles.
+however slowly the amplitude settles. Where one component still drifts and others have gone round regularly meanwhile,
+as the bias of an oscillator does on its bypass capacitor, Newton may try from there before the next window.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -24,18 +26,20 @@ DOUBLINGS = 60
 MOST_TURNS = 8  # rises of one component within a period
 JOINED = 3  # windows that are joined where the last one shows too few periods
 RISES = 3  # the fewest in a window from which a period is inferred
+REGULAR = 10  # the fewest in a window while another component drifts
 REST = 1e-6  # of the size of a component: a range below it is none
 
 
 class Guess(NamedTuple):
     """A state near the periodic solution at time t, its period, and the periods observed last; where whole periods were
-    observed, the times and states of the last window."""
+    observed, the times and states of the last window, and whether some components still drift there."""
 
     t: float
     x: np.ndarray
     period: float
     periods: tuple[float, ...]
     window: tuple[np.ndarray, np.ndarray] | None = None
+    drifts: bool = False
 
     def turn(self, shares: np.ndarray) -> np.ndarray:
         """The states (shares, n) at these fractions of the last observed period, which ended at t."""
@@ -82,8 +86,9 @@ def driven(system: System, t: float, x: np.ndarray, period: float, settle: float
     return Guess(t, x, period, (period,))
 
 
-def autonomous(system: System, x: np.ndarray, period: float | None, settle: float) -> Guess:
-    """A state of the oscillation and its period."""
+def autonomous(system: System, x: np.ndarray, period: float | None, settle: float) -> Iterator[Guess]:
+    """States of the oscillation and their periods, the last one where it repeats itself or had the time to; those
+    before it while some components drift."""
     x = _pushed(system, x)
     t, window = 0.0, 3.0 * period if period else _first_window(system, x)
     start_window, periods, largest = window, [], np.zeros(system.n)
@@ -100,11 +105,16 @@ def autonomous(system: System, x: np.ndarray, period: float | None, settle: floa
         t, x = times[-1], states[-1]
         rises = _rises(system, times, states)
         windows = [*windows[1 - JOINED :], (times[1:], states[1:])]
+        guess = _repeated(system, times, states, rises)
         if rises is None and len(windows) == JOINED:
             joined = np.concatenate([part[0] for part in windows]), np.concatenate([part[1] for part in windows])
-            at_once = _repeated(system, *joined, _rises(system, *joined))
-            if at_once is not None:
-                return at_once
+            guess = _repeated(system, *joined, _rises(system, *joined))
+        if guess is not None:
+            yield guess
+            return
+        drifting = _drifting(system, times, states)
+        if drifting is not None:
+            yield drifting
         if rises is None:
             if known is not None:
                 spent += window / known
@@ -117,16 +127,13 @@ def autonomous(system: System, x: np.ndarray, period: float | None, settle: floa
             window *= 2.0
             continue
         spent += window / (known or window)
-        guess = _repeated(system, times, states, rises)
-        if guess is not None:
-            return guess
         periods, known = np.diff(rises)[-3:].tolist(), float(rises[-1] - rises[-2])
         if spent > 8.0 * settle:
             break
         window = max(4.5 * known, min(2.0 * window, MOST_TURNS * 3.0 * known))
     if known is None:
         raise NoOscillation("no component keeps going up and down")
-    return Guess(t, x, known, tuple(periods))
+    yield Guess(t, x, known, tuple(periods))
 
 
 def sharpened(system: System, guess: Guess) -> Guess:
@@ -204,9 +211,27 @@ def _turns(system: System, times: np.ndarray, states: np.ndarray, rises: np.ndar
 def _rises(system: System, times: np.ndarray, states: np.ndarray) -> np.ndarray | None:
     """When a component rises through the middle of its range, for the component that does so least often.
 
-    None where one does so at all, but fewer than RISES times. Ripple of less than 40 % of the range is passed over.
+    None where one does so at all, but fewer than RISES times: the period may be longer than this window shows.
     """
-    best = None
+    rises = [some for some in _rises_of_each(system, times, states) if len(some)]
+    least = min(rises, key=len, default=None)
+    return None if least is None or len(least) < RISES else least
+
+
+def _drifting(system: System, times: np.ndarray, states: np.ndarray) -> Guess | None:
+    """The last turn of the components that go round at least REGULAR times in a window, in equal times and without
+    much change from one to the next; None where none does."""
+    rises = min((some for some in _rises_of_each(system, times, states) if len(some) >= REGULAR), key=len, default=None)
+    if rises is None or _turns(system, times, states, rises) != 1:
+        return None
+    periods = np.diff(rises)
+    return Guess(float(rises[-1]), _between(times, states, rises[-1]), float(periods[-1]), tuple(periods[-3:]),
+                 (times, states), True)  # fmt: skip
+
+
+def _rises_of_each(system: System, times: np.ndarray, states: np.ndarray) -> Iterator[np.ndarray]:
+    """When each component rises through the middle of its range. Ripple of less than 40 % of the range is passed over.
+    Components that do not move are left out."""
     for i in np.setdiff1d(np.arange(system.n), system.wandering):
         values = states[:, i]
         low, high = values.min(), values.max()
@@ -222,11 +247,7 @@ def _rises(system: System, times: np.ndarray, states: np.ndarray) -> np.ndarray 
                 share = -z[before - 1] / (z[before] - z[before - 1])
                 rises.append(times[before - 1] + share * (times[before] - times[before - 1]))
                 last = k + 1
-        if 0 < len(rises) < RISES:  # the period may be longer than this window shows
-            return None
-        if rises and (best is None or len(rises) < len(best)):
-            best = np.array(rises)
-    return best
+        yield np.array(rises)
 
 
 def _between(times: np.ndarray, states: np.ndarray, when: float) -> np.ndarray:

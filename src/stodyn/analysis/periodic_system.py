@@ -85,6 +85,11 @@ class System:
             return slopes if self.n == self.problem.n else slopes[:, self.unknowns][:, :, self.unknowns]
         return self._programs["J"](t, x)
 
+    def largest_alike(self, size: np.ndarray) -> np.ndarray:
+        """Of each component the largest size of all in its unit, from the sizes (n,) of all."""
+        units = np.array([self.units.get(name, "") for name in self.names])
+        return np.array([size[units == unit].max() if unit else own for unit, own in zip(units, size, strict=True)])
+
     def drifting(self, t: np.ndarray, x: np.ndarray) -> np.ndarray:
         """∂f/∂t (points, n)."""
         if not self.is_driven:

@@ -207,7 +207,7 @@ def phase_noise(
     ρ = float(np.sqrt(np.max(np.diagonal(jit.Z)[reach > 0.0] / reach[reach > 0.0] ** 2)))
     if ρ > LOUD:
         warnings.warn(f"noise is not small: σ/range = {ρ:.2g} across the cycle; c is off by about {4 * ρ * ρ:.1%}",
-                      stacklevel=2)  # fmt: skip
+                      stacklevel=3)  # fmt: skip
     tau = cycle.period * np.geomspace(1.0, 1e8, 81)
     D, D2 = wander.variance(tau), wander.variance(2.0 * tau)
     unit = cycle.system.units.get("time", "")
@@ -252,7 +252,7 @@ def _check(cycle: Cycle) -> None:
                          "is defined for one; are there two oscillators, or a charge that nothing holds?")  # fmt: skip
     if largest > SLOW:
         warnings.warn(f"amplitude noise lasts {1.0 / (1.0 - largest):.0f} periods: jitter over fewer is not c t",
-                      stacklevel=3)  # fmt: skip
+                      stacklevel=4)  # fmt: skip
 
 
 def _observed(cycle: Cycle, node: str | None) -> int:
