@@ -120,6 +120,14 @@ def test_a_step_that_becomes_unstable_on_the_way_is_seen_at_the_first_saves():
     assert "about the state at t = 0 " not in message
 
 
+def test_a_run_of_one_step_is_looked_at_too():
+    """x' = -100 x, which a step of 1 multiplies by -99. Of 16 and of 32 steps in its place the rates nearly agree,
+    16 ln 5.25 = 26.5 and 32 ln 2.125 = 24.1, although both are unstable."""
+    decaying = SDE(lambda t, x: -100.0 * x, one, 1.0)
+    (message,) = warned(simulate, decaying, "EulerMaruyama", t=(0.0, 1.0), dt=1.0, paths=4)
+    assert "steps of 1 are unstable" in message
+
+
 def test_a_kink_is_no_instability():
     friction = SDE(lambda t, x: -jnp.sign(x), one, start=0.0)
     assert not warned(simulate, friction, "EulerMaruyama", t=(0.0, 10.0), dt=0.01)

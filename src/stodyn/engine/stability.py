@@ -143,15 +143,19 @@ def _is_unstable(rate: float, own: float, h: float, T: float) -> bool:
 
 
 def _own_growth(look: Look, h: float, T: float) -> Growth | None:
-    """The rates of the equations: those of steps so short that they have settled."""
-    before = None
+    """The rates of the equations: those of steps so short that two halvings leave them as they are, since those of two
+    unstable steps may agree by chance."""
+    before, was_near = None, False
     for halvings in range(4, FINEST):
         now = look(h / 2**halvings)
         if now is None:
             return None
-        if before is not None and all(abs(a - b) <= 0.1 * (abs(a) + 1.0 / T) for a, b in zip(now, before, strict=True)):
+        is_near = before is not None and all(
+            abs(a - b) <= 0.1 * (abs(a) + 1.0 / T) for a, b in zip(now, before, strict=True)
+        )
+        if is_near and was_near:
             return now
-        before = now
+        before, was_near = now, is_near
     return None
 
 
