@@ -5,6 +5,7 @@ import dataclasses
 import errno
 import json
 import os
+import platform
 from typing import NamedTuple
 
 import jax
@@ -397,3 +398,12 @@ def test_what_a_statistic_computes_belongs_to_the_identity():
     spec = describe(problem, Heun, (0.0, 1.0), 0.5, collect[0], "float64")
     found = [identity._collected(spec, statistic) for statistic in collect]
     assert found[0] == found[1] and found[0] != found[2]
+
+
+@pytest.mark.parametrize("line", ["model name\t: Fast 9000", "CPU part\t: 0xd4f"])
+def test_a_run_names_its_processor(line, tmp_path, monkeypatch):
+    (tmp_path / "cpuinfo").write_text(f"processor\t: 0\n{line}\n\nprocessor\t: 1\n{line}\n")
+    monkeypatch.setattr(identity, "Path", lambda name: tmp_path / "cpuinfo")
+    assert identity._processor() == f"{platform.machine()} {line.partition(': ')[2]}"
+    (tmp_path / "cpuinfo").unlink()
+    assert identity._processor() == f"{platform.machine()} {platform.processor()}".strip()

@@ -127,3 +127,7 @@ def test_blocks_hold_as_many_paths_as_keep_a_card_busy():
     assert [looped_kernel.paths_of_a_block(lanes) for lanes in (128, 512, 1024, 100_352)] == [4, 4, 8, 8]
     spec = describe(lorenz(), find("Heun"), (0.0, 1.0), 0.1, st.Moments(every=5), "float64")
     assert looped_kernel.threads_of_a_block(LoopSource(spec, watched(spec))) == 1024
+
+
+def test_normals_take_whole_pairs_of_rows_wherever_they_begin():
+    assert looped_kernel.rows_of_normals((("W", 3), ("Z", 4), ("U", 1))) == 4 + 6 + 2

@@ -9,6 +9,7 @@ import scipy.stats
 
 import stodyn as sd
 from stodyn import statistics as st
+from stodyn.engine import progress
 from stodyn.engine.until import HeavyTailed, OneValue, Watch
 from stodyn.models.ornstein_uhlenbeck import ornstein_uhlenbeck
 from stodyn.statistics.contract import Labels
@@ -83,6 +84,23 @@ def test_the_end_and_the_bits_are_the_same_everywhere(tmp_path):
     said = sd.provenance(tightened)["until"]
     assert said["reached"] and said["last"] == "mean of x at time 1" and said["half_width"] <= 0.01
     assert said["looks"][:2] == [4096, 6144] and 2 < said["kurtosis"] < 4
+
+
+def test_the_bar_counts_path_steps(monkeypatch):
+    """At first those of the 4096 paths of the first look; in the end all of them are done."""
+    totals, done = [], []
+
+    class Bar(progress.Progress):
+        def __enter__(self):
+            totals.append(self.total)
+            return self
+
+        def advance(self, path_steps):
+            done.append(path_steps)
+
+    monkeypatch.setattr("stodyn.engine.simulate.Progress", Bar)
+    run = sd.simulate(ornstein_uhlenbeck(), paths=sd.until(stderr={"mean": 0.02}), **RUN, **END)
+    assert totals == [4096 * 8] and sum(done) == 8 * sd.provenance(run)["paths"]
 
 
 def test_what_cannot_be_reached_is_said():

@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 
 import stodyn as sd
+from stodyn.methods import langevin
 from stodyn.methods.langevin_splitting import BAOAB, OBABO, damping
 from stodyn.noise.increment import Increment
+from stodyn.numerics import uncompiled
 
 N, GAMMA, KT = 12, 0.8, 0.6
 
@@ -115,3 +117,19 @@ def test_the_two_increments_of_a_step_are_independent_and_add_up():
     C = np.array([[first[0], third[0]], [second[0], fourth[0]]])
     np.testing.assert_allclose(C @ [[h, h**2 / 2], [h**2 / 2, h**3 / 3]] @ C.T, 0.5 * h * np.eye(2), atol=1e-15)
     np.testing.assert_allclose(C.sum(axis=0), [1.0, 0.0], atol=1e-15)
+
+
+def test_integrals_of_noise_that_is_linear_in_time_are_exact():
+    """σ(t) = 2 + 3 t on the momentum: ∫ σ dW = σ(t + h) W - 3 Z, by parts; a constant σ keeps W and Z."""
+    noise = Increment(0.5, W=np.array([0.7]), Z=np.array([0.2]))
+    for slope in (3.0, 0.0):
+        problem = sd.Hamiltonian(
+            lambda t, q, p: 0.5 * (p**2 + q**2), h=lambda t, q, p, s=slope: -(2.0 + s * t) * q, start=(0.3, -0.1)
+        )
+
+        def both(x, problem=problem):
+            return jnp.concatenate(langevin.integrals(problem, 1.0, x, noise, None))
+
+        found = uncompiled.value(both, np.array([0.3, -0.1]))
+        once, twice = (2.0 + 1.5 * slope) * 0.7 - slope * 0.2, (2.0 + 1.25 * slope) * 0.2
+        np.testing.assert_allclose(found, [0.0, once, 0.0, twice], rtol=1e-14)

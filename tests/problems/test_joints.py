@@ -23,7 +23,7 @@ from stodyn.models.rigid_body import RIGID_BODY, rigid_body
 from stodyn.noise import coloured
 from stodyn.noise.source import PerPath
 from stodyn.numerics import uncompiled
-from stodyn.problems.joints import Drifting
+from stodyn.problems.joints import Drifting, drifting
 from stodyn.problems.joints_diagnosis import StartMoved
 from stodyn.problems.mechanical import Mechanical
 
@@ -227,6 +227,11 @@ def test_constraints_that_contradict_each_other_do_so_at_any_size():
 def test_a_constraint_that_never_holds_is_not_one_to_drop():
     problem = pendulum(lambda t, x: (x @ x + 1.0)[None], redundant="drop")
     refused("start: Newton finds no state near", problem)
+
+
+def test_as_an_sde_a_problem_without_noise_has_an_idle_channel():
+    sde, _ = drifting(dataclasses.replace(pendulum(), noise=None))
+    np.testing.assert_array_equal(sde.g(0.0, np.concatenate([ON, ALONG]), None), np.zeros((4, 1)))
 
 
 def test_a_singular_mass_gets_the_method_that_takes_it():

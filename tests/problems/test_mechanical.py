@@ -322,3 +322,8 @@ def test_the_equations_of_a_massless_coordinate_are_named_as_they_were_written()
     with pytest.raises(ValueError, match=r"rank 2 of 3.* 0 = force\[2\] do not determine x2") as refused:
         problem.before_run(0.0)
     assert " f[" not in str(refused.value)
+
+
+def test_a_mass_of_one_coordinate_that_is_not_a_number_is_refused():
+    with pytest.raises(ValueError, match="mass: expected 1 finite number"):
+        Mechanical(lambda t, x, v: -x, None, (1.0, 0.0), mass="heavy")

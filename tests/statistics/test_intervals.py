@@ -86,3 +86,12 @@ def test_bad_requests():
         results.interval(run, "covariance")
     with pytest.raises(ValueError, match="confidence: expected a number between 0 and 1, got 95"):
         results.interval(run, "mean", 95)
+
+
+def test_hazards_have_the_limits_of_their_probabilities():
+    """p = 1 - exp(-λ w) of a bin of width w, and dp/dλ = w (1 - p)."""
+    p, stderr, width = 0.3, 0.05, 0.4
+    of_p = np.array(intervals.limits(p, stderr, {"interval": "binomial", "paths": 80}))
+    hazard = {"interval": "hazard", "paths": 80, "width": width}
+    found = intervals.limits(-np.log1p(-p) / width, stderr / (width * (1.0 - p)), hazard)
+    np.testing.assert_allclose(found, -np.log1p(-of_p) / width, rtol=1e-13)

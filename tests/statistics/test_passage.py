@@ -354,6 +354,29 @@ def test_the_error_of_an_extrapolated_mean_is_that_of_the_delta_method():
     assert found.added == pytest.approx(S / 0.1)
 
 
+@pytest.mark.parametrize(("early", "of", "limit"), [(0.42, "change", 0.01), (0.4, "hazard", 0.1)])
+def test_a_mean_is_extrapolated_where_the_hazard_is_known_and_constant(early, of, limit):
+    """λ of the last fifth and the one before differ by less than two standard errors of that, and λ by more from 0.
+    Slopes by differences; the covariance is scaled so that the limit is 1.9 or 2.1 standard errors."""
+    marks, end, N = (0.0, 6.0, 8.0), 10.0, 400.0
+    values = np.array([0.3, 7.0, 0.01, 0.0, 0.3 * np.exp(early), 0.3 * np.exp(0.2), 0.0])
+    root = np.random.default_rng(3).normal(size=(7, 7))
+
+    def measured(v):
+        last, before = np.log(v[5] / v[0]) / 2.0, np.log(v[4] / v[5]) / 2.0
+        return last if of == "hazard" else last - before
+
+    slopes = np.array([(measured(values + e) - measured(values - e)) / 2e-6 for e in 1e-6 * np.eye(7)])
+    assert abs(measured(values)) == pytest.approx(limit)
+    kinds = []
+    for errors in (1.9, 2.1):
+        scale = limit / errors / np.sqrt(np.sum((slopes @ root) ** 2) / N)
+        covariance = scale**2 * root @ root.T
+        made = Summary(values[None], np.sqrt(covariance.diagonal() / N)[None], None, None, covariance[None])
+        kinds.append(_mean(made, np.array([N]), end, marks).kind)
+    assert kinds == (["extrapolated", "bound"] if of == "change" else ["bound", "extrapolated"])
+
+
 FAILING = {
     "v": sd.PerPath(np.array([1.0, 0.5, 0.25, 0.1])),
     "wall": sd.PerPath(np.array([1.5, 0.4, 9.0, 9.0])),
