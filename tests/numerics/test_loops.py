@@ -192,6 +192,20 @@ def test_the_program_is_as_long_as_the_trace_whatever_the_size():
     assert len(texts[0]) < 10_000
 
 
+def test_long_chains_of_operations_are_cut():
+    """Sums over many channels: rules that call each other a thousand times would end in Python's limit."""
+
+    def function(xp, x):
+        y = x
+        for k in range(1000):
+            y = xp.roll(y, 1) * 0.5 + x[k % N]
+        return y
+
+    x = np.random.default_rng(3).standard_normal((N, LANES))
+    expected = np.stack([function(np, x[:, k]) for k in range(LANES)], axis=-1)
+    np.testing.assert_allclose(evaluated(lambda x: function(jnp, x), x), expected, rtol=1e-13)
+
+
 def test_arrays_of_pairs_are_not_kept():
     program, _, _ = program_of(lambda x: CASES["pair forces"](jnp, x), (N,))
     assert program.scratch <= 2 * N

@@ -198,6 +198,11 @@ def test_names_count_coordinates_or_components():
         ({"h": (lambda t, q, p: jnp.ones(3) * q,)}, ValueError, r"h\[0\]: returned shape \(3,\), expected one number"),
         ({"noise": (lambda t, q, p: q, None)}, ValueError, "noise: 2 functions were given, but h has 1"),
         ({"force": lambda t, q, p: jnp.ones(2)}, ValueError, r"force: returned shape \(2,\), expected \(\)"),
+        (
+            {"h": (), "noise": lambda t, q, p: sd.diagonal(jnp.ones(1))},
+            TypeError,
+            r"return an array here\. A Ham.* h=lambda",
+        ),
         ({"start": (1.0, [0.5, 0.2])}, ValueError, "two numbers or two vectors of one length"),
         ({"start": None}, ValueError, "start: missing"),
         ({"start": (1.0, 2.0, 3.0)}, ValueError, r"expected \(q0, p0\), got 3 entries"),

@@ -600,6 +600,11 @@ def _advice(error: Exception, arguments: tuple[tuple[str, Any], ...], examples: 
         return "The problem has no params, so the function gets an empty dict: give params=, or leave the argument out."
     if "scipy.sparse" in str(error):
         return "For a sparse matrix return sd.sparse(A.row, A.col, A.data, A.shape), with A in SciPy's COO format."
+    if "stodyn.problems.operators" in str(error):
+        return (
+            "sd.diagonal, sd.sparse and sd.product are for the noise matrix of an SDE or SDAE; return an array here. "
+            "A Hamiltonian with a bath on each coordinate takes h=lambda t, q, p: -sigma * q."
+        )
     if isinstance(error, KeyError):
         return "It reads an entry of params that does not exist."
     if isinstance(error, (IndexError, ValueError)) and not isinstance(error, jax.errors.JAXTypeError):

@@ -14,7 +14,7 @@ import numpy as np
 from jax.extend import core
 
 from stodyn.numerics.printing import elementary
-from stodyn.numerics.printing.arrays import FEW, Array, Arrays, Index, broadcast
+from stodyn.numerics.printing.arrays import FEW, Array, Arrays, Index, Stored, broadcast
 from stodyn.numerics.printing.flat import Equation, Value, flattened
 from stodyn.numerics.printing.nodes import BOOL, FOLDS, Entry
 from stodyn.numerics.printing.scalars import ELEMENTWISE, MOVES, TYPES, Unprintable
@@ -24,6 +24,7 @@ from stodyn.numerics.printing.views import VIEWS
 CHEAP = 3  # operations of an entry below which it is computed again wherever it is read
 FUNCTION = 10  # operations that an elementary function counts for
 AT_ONCE = 4_000_000  # entries of a known array that is computed beforehand
+DEEP = 120  # rules, one inside another, up to which they are followed: they call each other
 ROOM = 4  # times the entries of the inputs: larger arrays (of pairs) are not kept
 FREE = {"copy", "copy_p", "convert_element_type", "stop_gradient", "reduce_precision", "real"}
 EXACT = ("add", "sub", "mul", "neg", "eq", "ne", "lt", "le", "gt", "ge", "and", "or", "xor", "not")
@@ -47,8 +48,11 @@ class ArrayTraces(Arrays):
             return values[id(value)]
 
         for equation in equations:
-            outputs = self.apply(equation, [read(v) for v in equation.inputs])
+            operands = [read(v) for v in equation.inputs]
+            outputs = self.apply(equation, operands)
             for value, array in zip(equation.outputs, outputs, strict=True):
+                if array.known is None and not isinstance(array, Stored):
+                    array.depth = max(array.depth, 1 + max((x.depth for x in operands), default=0))
                 values[id(value)] = self.in_memory(array) if self._is_kept(value, array) else array
         return [read(v) for v in results]
 
@@ -58,7 +62,7 @@ class ArrayTraces(Arrays):
         times, spread = _read(value)
         if x.size > self.room:
             return False
-        return (x.cost >= CHEAP and times > 1) or (x.cost > 1 and spread)
+        return (x.cost >= CHEAP and times > 1) or (x.cost > 1 and spread) or x.depth > DEEP
 
     def apply(self, equation: Equation, inputs: list[Array]) -> list[Array]:
         name = equation.name

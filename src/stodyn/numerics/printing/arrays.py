@@ -64,9 +64,11 @@ class Buffer:
 
 
 class Array:
-    """at(index) is the node of an entry; cost: operations that it takes, from arrays in memory."""
+    """at(index) is the node of an entry; cost: operations that it takes, from arrays in memory; depth: how many rules,
+    one inside another, give it."""
 
     known: np.ndarray | None = None
+    depth = 0
 
     def __init__(self, shape: Sequence[int], dtype: Any, at: Callable[[Index], Entry], cost: int = 0):
         self.shape, self.dtype, self.cost = tuple(shape), np.dtype(dtype), cost
