@@ -77,16 +77,16 @@ def check(
         for word in options:
             if word not in known:
                 raise TypeError(f"{name}() got an unexpected keyword argument {word!r}{_meant(word, known)}")
-    taken = by_place[: len(arguments)]
+    positional = by_place[: len(arguments)]
     if len(arguments) > len(by_place) and inspect.Parameter.VAR_POSITIONAL not in kinds:
         order = f": {', '.join(by_place)}" if by_place else ""
         rest = [word for word in known if word not in by_place]
         hint = f". Give {', '.join(rest)} by name" if rest else ""
         raise TypeError(f"{name}() takes {len(by_place)} arguments by position{order}; got {len(arguments)}{hint}")
-    for word in taken:
+    for word in positional:
         if word in options:
             raise TypeError(f"{name}() got {word} twice, by position and by name; its order is {', '.join(by_place)}")
-    missing = [word for word in needed if word not in options and word not in taken]
+    missing = [word for word in needed if word not in options and word not in positional]
     if missing:
         usual = f"{name}({', '.join(word if word in by_place else f'{word}=...' for word in needed)})"
         raise TypeError(f"{name}() needs {' and '.join(missing)}; call it as {form or usual}")

@@ -381,10 +381,12 @@ def _model(table: Mapping[str, Any]) -> Any:
         raise BadRunFile(
             f"model.name: {name} is a {type(model).__name__}; expected a problem or a function of parameters"
         )
-    made = _called(model, parameters, "model.parameters")
-    if not isinstance(made, Problem):
-        raise BadRunFile(f"model.name: {name} returned a {type(made).__name__}; expected a problem such as stodyn.SDE")
-    return made
+    problem = _called(model, parameters, "model.parameters")
+    if not isinstance(problem, Problem):
+        raise BadRunFile(
+            f"model.name: {name} returned a {type(problem).__name__}; expected a problem such as stodyn.SDE"
+        )
+    return problem
 
 
 def _method(table: Mapping[str, Any]) -> Any:
@@ -465,10 +467,10 @@ def _opened(chosen: tuple[str, Any] | None) -> Iterator[Place | None]:
     kind, setting = chosen
     places: dict[str, Callable] = {"threads": place.threads, "processes": place.processes, "dask": place.dask}
     try:
-        made = places[kind](setting)
+        where = places[kind](setting)
     except (TypeError, ValueError) as error:
         raise BadRunFile(f"place: {error}") from error
-    with made if hasattr(made, "__exit__") else contextlib.nullcontext(made) as opened:
+    with where if hasattr(where, "__exit__") else contextlib.nullcontext(where) as opened:
         yield opened
 
 

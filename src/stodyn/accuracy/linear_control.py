@@ -146,9 +146,9 @@ class _Polynomials:
 
     @classmethod
     def of(cls, coefficients: np.ndarray, shape: tuple[int, ...], t: tuple[float, float]) -> _Polynomials:
-        made = cls.__new__(cls)
-        made.coefficients, made.shape, made.t = coefficients, shape, t
-        return made
+        polynomials = cls.__new__(cls)
+        polynomials.coefficients, polynomials.shape, polynomials.t = coefficients, shape, t
+        return polynomials
 
     def __call__(self, s: float) -> np.ndarray:
         return chebyshev.chebval(self._at(s), self.coefficients).reshape(self.shape)

@@ -588,7 +588,7 @@ class Splits(Job):
         """How segments go on from their carries, each with the normals of its number."""
         count, plan = len(carries), self.plan
         parts: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
-        best, last, taken = np.full(count, -np.inf), carries.copy(), np.zeros(count, int)
+        best, last, step_counts = np.full(count, -np.inf), carries.copy(), np.zeros(count, int)
         for lanes, values in self.calls(carries, numbers, plan):
             score, end = values[:, -2], values[:, -1]
             is_record, best[lanes] = records(np.where(end == GOES_ON, score, -np.inf), best[lanes])
@@ -597,13 +597,13 @@ class Splits(Job):
             stays = end != GOES_ON
             final = np.where(stays.any(axis=0), stays.argmax(axis=0), len(values) - 1)
             last[lanes] = values[final, :, np.arange(lanes.size)]
-            taken[lanes] += final + 1
+            step_counts[lanes] += final + 1
         if np.any(last[:, -1] == GOES_ON):
             raise ValueError(
                 f"before: after {self.steps} steps of dt = {self.dt:g} some paths had reached neither level; give a "
                 "time too: before=[time, level]"
             )
-        return _parted(parts, last, taken, count, carries.shape[1])
+        return _parted(parts, last, step_counts, count, carries.shape[1])
 
     def calls(self, carries: np.ndarray, numbers: np.ndarray, plan: Plan) -> Iterable[tuple[np.ndarray, np.ndarray]]:
         """The lanes that go on and their carries (steps, size, lanes) after each step, call by call."""
@@ -654,7 +654,7 @@ def _arrived(spec: Spec, fields: dict[str, Any]) -> Splits:
     return Splits(spec.traced_anew(), **fields)
 
 
-def _parted(parts: list, last: np.ndarray, taken: np.ndarray, count: int, size: int) -> list[Segment]:
+def _parted(parts: list, last: np.ndarray, step_counts: np.ndarray, count: int, size: int) -> list[Segment]:
     """The records of all lanes, in the order of the steps, lane by lane."""
     lane = np.concatenate([np.empty(0, int), *(part[0] for part in parts)])
     score = np.concatenate([np.empty(0), *(part[1] for part in parts)])
@@ -662,7 +662,7 @@ def _parted(parts: list, last: np.ndarray, taken: np.ndarray, count: int, size: 
     order = np.argsort(lane, kind="stable")
     bounds = np.searchsorted(lane[order], np.arange(count + 1))
     return [
-        Segment(score[order[a:b]], carry[order[a:b]], last[k], int(taken[k]), bool(last[k, -1] == EVENT))
+        Segment(score[order[a:b]], carry[order[a:b]], last[k], int(step_counts[k]), bool(last[k, -1] == EVENT))
         for k, (a, b) in enumerate(itertools.pairwise(bounds))
     ]
 
@@ -741,11 +741,11 @@ def paths_with_event(job: Splits, outcomes: Sequence[Outcome], most: int) -> tup
                 wanted[r, int(segment)] = begins[int(segment)]
     numbers = np.array([r * 2**32 + s for r, s in wanted], np.uint64)
     carries = np.array(list(wanted.values()))
-    made = [[carry[None]] for carry in carries]
+    pieces = [[carry[None]] for carry in carries]
     for lanes, values in job.calls(carries, numbers, job.plan):
         for j, lane in enumerate(lanes):
-            made[lane].append(values[:, :, j])
-    whole = dict(zip(wanted, (np.concatenate(parts) for parts in made), strict=True))
+            pieces[lane].append(values[:, :, j])
+    whole = dict(zip(wanted, (np.concatenate(parts) for parts in pieces), strict=True))
     longest = max(int(outcomes[r].ends[k, clock]) for k, r in chosen)
     states, times = np.full((len(chosen), longest + 1, n), np.nan), np.empty(len(chosen))
     for number, (k, r) in enumerate(chosen):

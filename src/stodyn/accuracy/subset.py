@@ -38,26 +38,26 @@ class SubsetRun(NamedTuple):
 def subset(score: Score, size: int, count: int, rng: np.random.Generator) -> SubsetRun:
     """One run with `count` paths at each level; paths are functions of `size` normals."""
     u = rng.standard_normal((size, count))
-    scores, share, made = score(u), 1.0, count
+    scores, share, evaluations = score(u), 1.0, count
     seeds = max(round(SEEDS * count), 1)
     for levels in range(MOST_LEVELS):
         with_event = np.isposinf(scores)
         if with_event.sum() >= seeds:
-            return SubsetRun(share * float(with_event.mean()), levels, made, math.inf)
+            return SubsetRun(share * float(with_event.mean()), levels, evaluations, math.inf)
         level = float(np.sort(scores)[-seeds - 1])
         above = np.flatnonzero(scores > level)
         if not above.size:  # all of the best paths share one score
-            return SubsetRun(0.0, levels, made, float(scores.max()))
+            return SubsetRun(0.0, levels, evaluations, float(scores.max()))
         share *= above.size / count
         u, scores = u[:, above], scores[above]
         samples, kept_scores = [u], [scores]
         while sum(len(one) for one in kept_scores) < count:
             moved = STAYS * u + math.sqrt(1.0 - STAYS**2) * rng.standard_normal(u.shape)
             tried = score(moved)
-            made += len(tried)
-            taken = tried > level
-            u, scores = np.where(taken, moved, u), np.where(taken, tried, scores)
+            evaluations += len(tried)
+            is_accepted = tried > level
+            u, scores = np.where(is_accepted, moved, u), np.where(is_accepted, tried, scores)
             samples.append(u)
             kept_scores.append(scores)
         u, scores = np.concatenate(samples, axis=1)[:, :count], np.concatenate(kept_scores)[:count]
-    return SubsetRun(0.0, MOST_LEVELS, made, float(scores.max()))
+    return SubsetRun(0.0, MOST_LEVELS, evaluations, float(scores.max()))

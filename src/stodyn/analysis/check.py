@@ -200,7 +200,7 @@ def _quiet(method: Method, problems: list[Any]) -> str:
     if not issubclass(SDE, method.accepts):
         return "not asked: it takes no SDE"
     claimed = max((float(c.order or 0) for c in method.claims if c.kind == "deterministic"), default=1.0)
-    study = deterministic_order(_taken(method, PENDULUM), method, t=(0.0, 2.0))
+    study = deterministic_order(_first_accepted(method, PENDULUM), method, t=(0.0, 2.0))
     low, high = study.attrs["order_low"], study.attrs["order_high"]
     finding = f"order {study.attrs['order']:.3f} in [{low:.2f}, {high:.2f}]"
     assert high >= claimed - 0.1, f"{finding}, and {claimed:g} is claimed"
@@ -210,7 +210,7 @@ def _quiet(method: Method, problems: list[Any]) -> str:
 def _driftless(method: Method, problems: list[Any]) -> str:
     if not issubclass(SDE, method.accepts):
         return "not asked: it takes no SDE"
-    problem = _stepped(_taken(method, FREE), method)
+    problem = _stepped(_first_accepted(method, FREE), method)
     G = at_one(lambda x: problem.g(0.0, x, None), np.zeros(problem.n))
     path = np.asarray(_plain(problem, method))
     W = sum(
@@ -224,11 +224,11 @@ def _driftless(method: Method, problems: list[Any]) -> str:
 
 
 def _consistent(method: Method, problems: list[Any]) -> str:
-    asked: list[Any] = [(p, p.written_as(SDE)) for p in problems]
-    asked = [pair for pair in asked if pair[1] is not None]
-    if not asked or method.starting_steps:
+    pairs: list[Any] = [(p, p.written_as(SDE)) for p in problems]
+    pairs = [pair for pair in pairs if pair[1] is not None]
+    if not pairs or method.starting_steps:
         return "not asked: nothing that is tried is an SDE, or a step needs a history"
-    problem, sde = max(asked, key=lambda pair: STRUCTURES.index(pair[0].noise_structure.kind))
+    problem, sde = max(pairs, key=lambda pair: STRUCTURES.index(pair[0].noise_structure.kind))
     rules = _rules(method, problem.m)
     if rules is None:
         return "not asked: a step has too many normals for a quadrature"
@@ -348,7 +348,7 @@ FREE = {2: SDE(_still, lambda t, x: jnp.array([[0.7, 0.2], [-0.3, 0.5]]), (0.5, 
         0: SDE(_still, lambda t, x: jnp.diag(jnp.array([0.7, 0.5])), (0.5, 0.2))}  # fmt: skip
 
 
-def _taken(method: Method, candidates: dict[int, SDE]) -> SDE:
+def _first_accepted(method: Method, candidates: dict[int, SDE]) -> SDE:
     return next(problem for problem in candidates.values() if method.refusal(problem) is None)
 
 

@@ -65,8 +65,8 @@ def check_problem(problem: Any, runs: bool = True) -> list[Result]:
     """
     expect_problem(problem)
     with jax.enable_x64(True), underived():
-        asked = SUITE if runs else {question: SUITE[question] for question in SUITE if question not in OF_RUNS}
-        results = [ask(question, check, problem) for question, check in asked.items()]
+        suite = SUITE if runs else {question: SUITE[question] for question in SUITE if question not in OF_RUNS}
+        results = [ask(question, check, problem) for question, check in suite.items()]
     if not all(result.ok for result in results):
         raise CheckFailed(type(problem).__name__, results)
     return results
@@ -275,13 +275,13 @@ def _starts(problem: Any) -> str:
     single = not isinstance(own_start, tuple) or len(own_start) != 2
 
     def of(kind: Callable[[np.ndarray], Any]) -> Any:
-        made = tuple(kind(np.asarray(part, float)) for part in parts)
-        return made[0] if single else made
+        values = tuple(kind(np.asarray(part, float)) for part in parts)
+        return values[0] if single else values
 
     listed = problem.changed(start=of(lambda part: PerPath(np.repeat(part[None], PATHS, axis=0))))
     by_function = problem.changed(start=of(lambda part: lambda rng, size: np.repeat(part[None], size, axis=0)))
-    fixed, made = (p.draw_start(np.random.default_rng(1), range(2, 4)) for p in (problem, by_function))
-    _same(fixed, made, 0.0, "a start given by a function")
+    fixed, by_call = (p.draw_start(np.random.default_rng(1), range(2, 4)) for p in (problem, by_function))
+    _same(fixed, by_call, 0.0, "a start given by a function")
     _same(_plain_run(problem), _run(listed), AGREE, "a run whose start is given path by path")
     return "numbers, PerPath and functions agree"
 
@@ -313,7 +313,7 @@ def _float32(problem: Any) -> str:
 def _named(problem: Any) -> str:
     while isinstance(problem, Around):
         problem = problem.problem
-    asked = []
+    names = []
     for field in dataclasses.fields(problem):
         if not (field.init and field.name in USERS and callable(getattr(problem, field.name))):
             continue
@@ -323,8 +323,8 @@ def _named(problem: Any) -> str:
             assert str(error).startswith(field.name), f"where {field.name} cannot be called, the error says: {error}"
         else:
             raise AssertionError(f"{field.name} that cannot be called is taken")
-        asked.append(field.name)
-    return ", ".join(asked) or "it is made of numbers"
+        names.append(field.name)
+    return ", ".join(names) or "it is made of numbers"
 
 
 USERS = ("drift", "diffusion", "force", "noise", "mass", "matrix", "source", "constraints", "H")

@@ -176,10 +176,10 @@ def _coverage(make: Make, seeds: int) -> str:
         truth = many[name].mean(axis=0)
         for paths, shares, lacking in ((8, few, SKEWED), (1000, many, SETTLED)):
             values, stderr = shares[name], shares[f"{name}_stderr"]
-            asked = (many[name].std(axis=0) > 1e-9 * (1.0 + np.abs(truth))) & np.isfinite(stderr).all(axis=0)
-            if not asked.any():
+            is_random = (many[name].std(axis=0) > 1e-9 * (1.0 + np.abs(truth))) & np.isfinite(stderr).all(axis=0)
+            if not is_random.any():
                 continue
-            values, stderr = values[:, asked], stderr[:, asked]
+            values, stderr = values[:, is_random], stderr[:, is_random]
             ratio = float(np.mean(stderr**2) / np.mean(values.var(axis=0, ddof=1)))
             spread = 5.0 * np.sqrt(3.0 / seeds) + lacking
             assert abs(ratio - 1.0) < spread, f"{name}_stderr² is {ratio:.3g} of its scatter with {paths} paths"
@@ -187,9 +187,9 @@ def _coverage(make: Make, seeds: int) -> str:
             known: dict[str, Any] = {"interval": intervals.STUDENT} | attrs[name]
             known["paths"] = shares[counted] if isinstance(counted, str) else paths
             low, high = (
-                x[:, asked] for x in intervals.limits(shares[name], shares[f"{name}_stderr"], known, CONFIDENCE)
+                x[:, is_random] for x in intervals.limits(shares[name], shares[f"{name}_stderr"], known, CONFIDENCE)
             )
-            covered = float(np.mean((low <= truth[asked]) & (truth[asked] <= high)))
+            covered = float(np.mean((low <= truth[is_random]) & (truth[is_random] <= high)))
             assert covered > CONFIDENCE - lacking - 3.0 * sigma, f"{name}: {covered:.3f} covered with {paths} paths"
             lines.append(f"{name} {covered:.3f} ({paths} paths, {ratio:.2f})")
     if "spectrum_low" in many:

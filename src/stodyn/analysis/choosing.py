@@ -210,6 +210,6 @@ def _candidates(problem: Any) -> Iterator[_Candidate]:
         form = method.accepts, method.calculus
         if form not in forms:
             forms[form] = matched(problem, method)
-        taken, conversions = forms[form]
+        converted, conversions = forms[form]
         stable = name in problem.stable_methods
-        yield _Candidate(method, problem.noise_structure, taken, tuple(conversions), stable, short)
+        yield _Candidate(method, problem.noise_structure, converted, tuple(conversions), stable, short)

@@ -72,7 +72,7 @@ def common_paths(
     of_the_path = [None if isinstance(run.by, Method) else jax.jit(jax.vmap(run.by, in_axes=(None, 1))) for run in runs]
     spec = next(stepper for stepper in steppers if stepper is not None).spec(t[0], h, steps)
     crowd = Layout(spec, paths, seed, width)
-    made = AtPoints(lambda h, normals: recipe.increment(h, normals, m), (None, 0))
+    increments = AtPoints(lambda h, normals: recipe.increment(h, normals, m), (None, 0))
     join = AtPoints(compose)
     for block in range(crowd.blocks):
         lanes, sound = lanes_of(crowd, block), crowd.paths_in(block)
@@ -80,8 +80,8 @@ def common_paths(
         slab = [z[..., :lanes] for z in DrawnNormals(seed).feed(streams, first, lanes)(steps)]
         normals = {name: np.zeros((steps, count, lanes)) for name, count in counts.items() if not count}
         normals |= {name: array for (name, _), array in zip(streams, slab, strict=True)}
-        taken = {name: _points(normals[name][:, :count]) for name, count in recipe.normals(m).items()}
-        fine = jax.tree.map(lambda a: a.reshape(steps, lanes, *a.shape[1:]), made(h, taken))
+        own_normals = {name: _points(normals[name][:, :count]) for name, count in recipe.normals(m).items()}
+        fine = jax.tree.map(lambda a: a.reshape(steps, lanes, *a.shape[1:]), increments(h, own_normals))
         noise = {1: fine}
         for factor in sorted({factor for run in runs for factor in run.factors} - {1}):
             divisor = max(k for k in noise if factor % k == 0)
@@ -238,8 +238,8 @@ def composes(recipe: Recipe, m: int) -> bool:
 def follows_path(recipe: Recipe, m: int) -> bool:
     """Whether its W is the increment of the Brownian path, and not a draw that shares some moments with it."""
     normals = {name: np.linspace(0.1, 0.7, count)[None] for name, count in recipe.normals(m).items()}
-    made = AtPoints(lambda normals: recipe.increment(1.0, normals, m).W, few=1)(normals)
-    return bool(np.allclose(made, normals["W"], rtol=1e-9))
+    W = AtPoints(lambda normals: recipe.increment(1.0, normals, m).W, few=1)(normals)
+    return bool(np.allclose(W, normals["W"], rtol=1e-9))
 
 
 @functools.lru_cache(maxsize=256)

@@ -137,8 +137,8 @@ class System:
 
             return jax.vmap(along, out_axes=1)(directions)
 
-        made = {"f": f, "J": jax.jacfwd(f, argnums=1), "f_t": slope, "g": self._g, "b": flickering}
-        return {name: AtPoints(function) for name, function in made.items()}
+        functions = {"f": f, "J": jax.jacfwd(f, argnums=1), "f_t": slope, "g": self._g, "b": flickering}
+        return {name: AtPoints(function) for name, function in functions.items()}
 
     @functools.cached_property
     def is_driven(self) -> bool:

@@ -338,18 +338,18 @@ def plan(problem: Any, method: Method | str, tol: float = 1e-3, at: Reals = ()) 
     method = stepping(method)
     if method.starting_steps:
         raise ValueError(f"method: {method.name} takes its history at equal steps; take a one-step method such as RK4")
-    taken, _ = matched(problem.problem if isinstance(problem, Measured) else problem, method)
-    if getattr(taken, "joints", None) is not None:
+    converted, _ = matched(problem.problem if isinstance(problem, Measured) else problem, method)
+    if getattr(converted, "joints", None) is not None:
         raise TypeError("problem: has constraints, along which no covariance is followed; give dt as a number, or the "
                         "problem in minimal coordinates (problems.minimal)")  # fmt: skip
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the run itself warns about the planned steps
-        method = stepping(method.prepared(taken, SHORT * min(time_scale(taken), 1e300)))
+        method = stepping(method.prepared(converted, SHORT * min(time_scale(converted), 1e300)))
     if method.takes_equal_steps:
         raise ValueError(f"method: {method.name} {method.takes_equal_steps}, so that its steps cannot differ; "
                          "give dt as a number")  # fmt: skip
-    normals = sum(method.needs.normals(taken.m).values())
-    if not taken.noise_structure.implies("additive") and 2**normals > MOST_NODES:
+    normals = sum(method.needs.normals(converted.m).values())
+    if not converted.noise_structure.implies("additive") and 2**normals > MOST_NODES:
         raise ValueError(
             f"method: a step of {method.name} takes {normals} normals here, too many to plan with where the noise "
             "depends on the state; take one with W alone, such as RK4 or Heun"

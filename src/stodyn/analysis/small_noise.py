@@ -174,19 +174,19 @@ def delivered_small_noise(
 def _linearised(problem: Problem, method: Method, begin: float) -> tuple[np.ndarray, AtPoints]:
     """The method's start, and (t, h, x) -> Φ_x, Φ_ξ and Φ of a step without noise, at many points; NaN where its
     equations were not solved."""
-    taken, p = matched(problem, method)[0], problem.example_params()
+    converted, p = matched(problem, method)[0], problem.example_params()
     if method.starting_steps:
         raise ValueError(f"method: {method.name} needs a history, so that a step is not a function of the state alone")
     if hasattr(method.needs, "nodes"):
         raise ValueError(f"method: {method.name} draws from a few points, but a step has no derivative by such a draw")
-    taken.before_run(begin)
-    start = method.start(taken, jnp.asarray(begin), jnp.asarray(taken.example_start()), p)
-    if not isinstance(start, jax.Array) or start.shape != (taken.n,):
+    converted.before_run(begin)
+    start = method.start(converted, jnp.asarray(begin), jnp.asarray(converted.example_start()), p)
+    if not isinstance(start, jax.Array) or start.shape != (converted.n,):
         raise ValueError(f"method: {method.name} carries more than the state: a step is not a function of it alone")
-    increment, silence, felt = _increments(method, taken.m)
+    increment, silence, felt = _increments(method, converted.m)
 
     def after(t, h, x, ξ):
-        reached, report = method.step(taken, t, x, increment(h, silence.at[felt].set(ξ)), p)
+        reached, report = method.step(converted, t, x, increment(h, silence.at[felt].set(ξ)), p)
         return reached, jnp.where(report.ok, reached, jnp.nan)
 
     def step(t, h, x):

@@ -214,26 +214,28 @@ def a_stability(method: Method | str | StiffTable, complex_arguments: bool = Fal
         return _sampled(mean_square(method, h, k), h, k)  # type: ignore[arg-type]
     R = stability_function(table)
     tried = _sampled(R.mean_square(h, k), h, k)
-    asked = [_origin_condition(R), _poles_condition(R)]
+    conditions = [_origin_condition(R), _poles_condition(R)]
     try:
         limit, beyond = R.at_infinity(), R.beyond_boundary(complex_arguments)
     except ValueError as reason:
-        asked.append(Condition("boundary", None, f"no proof is known for such a table ({str(reason)[7:]})"))
+        conditions.append(Condition("boundary", None, f"no proof is known for such a table ({str(reason)[7:]})"))
         if tried.a_stable is False and not complex_arguments:
             tried = tried._replace(conditions=(_at_a_point(R, tried),))
-        asked += tried.conditions
+        conditions += tried.conditions
     else:
         far = "∞" if limit is None else f"{float(limit):.6g}"
-        asked.append(Condition("infinity", limit is not None and limit <= 1, f"R̂ -> {far} for h -> -∞ with k² = -2h"))
+        conditions.append(
+            Condition("infinity", limit is not None and limit <= 1, f"R̂ -> {far} for h -> -∞ with k² = -2h")
+        )
         place = None if beyond is None else _worst_on_boundary(R, beyond, complex_arguments)
-        asked.append(_boundary_condition(R, place, complex_arguments))
+        conditions.append(_boundary_condition(R, place, complex_arguments))
         if place is not None and (there := 1.0 + float(R.excess(*place))) > tried.worst:
             h_there, k_there = complex(-place[0], math.sqrt(place[1])), complex(math.sqrt(2.0 * place[0]))
             tried = tried._replace(worst=there, h=h_there, k=k_there)
-    answers = {condition.holds for condition in asked}
+    answers = {condition.holds for condition in conditions}
     answer = False if False in answers else None if None in answers else True
     return tried._replace(
-        a_stable=answer, l_stable=answer and R.vanishes_at_infinity, conditions=tuple(asked)
+        a_stable=answer, l_stable=answer and R.vanishes_at_infinity, conditions=tuple(conditions)
     )  # fmt: skip
 
 

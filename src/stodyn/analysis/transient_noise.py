@@ -358,11 +358,11 @@ def fastest(circuit: Circuit, run: xarray.Dataset, lengths: np.ndarray) -> tuple
         except (np.linalg.LinAlgError, IndexError):  # no linearisation there, or nothing that moves
             rates.append(0.0)
     ends = circuit.span[0] + np.cumsum(lengths)
-    taken = lengths[np.searchsorted(ends, times[places]).clip(max=len(lengths) - 1)]
+    step = lengths[np.searchsorted(ends, times[places]).clip(max=len(lengths) - 1)]
     if circuit.is_affine:
-        taken = lengths.max(keepdims=True)
-    most = int(np.argmax(rates * taken))
-    return float(rates[most]), float(times[places[most]]), float(taken[most])
+        step = lengths.max(keepdims=True)
+    most = int(np.argmax(rates * step))
+    return float(rates[most]), float(times[places[most]]), float(step[most])
 
 
 def band(circuit: Circuit) -> tuple[float, float]:
@@ -377,9 +377,9 @@ def band(circuit: Circuit) -> tuple[float, float]:
     -------
     lowest, highest : float
     """
-    asked = circuit.network.netlist.noise
-    if asked is not None:
-        return asked.sweep.first, asked.sweep.last
+    directive = circuit.network.netlist.noise
+    if directive is not None:
+        return directive.sweep.first, directive.sweep.last
     return 1.0 / circuit.span[1], 0.5 / circuit.step
 
 

@@ -334,16 +334,16 @@ class Circuit(SDAE):
         >>> print(f"{circuit.noise_spectrum('a', 1.0).density[0]:.2e}")  # 4kTR
         1.66e-17
         """
-        asked = self.network.netlist.noise
-        if asked is None and (node is None or frequency is None):
+        directive = self.network.netlist.noise
+        if directive is None and (node is None or frequency is None):
             raise ValueError("node, frequency: there is no .noise in the netlist; give both")
         reference = "0"
-        if asked is not None and source is None:
-            source = asked.source
+        if directive is not None and source is None:
+            source = directive.source
         if node is None:
-            node, reference = asked.node, asked.reference
+            node, reference = directive.node, directive.reference
         if frequency is None:
-            frequency = asked.sweep.frequencies
+            frequency = directive.sweep.frequencies
         return self.small_signal.spectrum(node, frequency, reference, None if source is None else source.lower())
 
     def response(self, frequency: Any = None) -> Response:
@@ -364,11 +364,11 @@ class Circuit(SDAE):
         ValueError
             If the netlist has no .ac and `frequency` is missing.
         """
-        asked = self.network.netlist.ac
+        directive = self.network.netlist.ac
         if frequency is None:
-            if asked is None:
+            if directive is None:
                 raise ValueError("frequency: there is no .ac in the netlist; give frequencies in Hz")
-            frequency = asked.frequencies
+            frequency = directive.frequencies
         amplitudes = self.small_signal.response(frequency)
         return Response(np.atleast_1d(np.asarray(frequency, float)), amplitudes, self.network.names)
 
@@ -393,14 +393,14 @@ class Circuit(SDAE):
             If the analysis is unknown, or "tran" is asked for without paths.
         """
         netlist = self.network.netlist
-        asked = [measure for measure in netlist.measures if measure.analysis == analysis]
+        wanted = [measure for measure in netlist.measures if measure.analysis == analysis]
         if analysis == "ac":
             ac = self.response()
-            return measures.measured(asked, measures.Waveforms(ac.frequency, ac.__getitem__, ac.names))
+            return measures.measured(wanted, measures.Waveforms(ac.frequency, ac.__getitem__, ac.names))
         if analysis == "noise":
             noise = self.noise_spectrum()
             more = {"onoise": np.sqrt(noise.density), "inoise": np.sqrt(noise.input_density)}
-            return measures.measured(asked, measures.Waveforms(noise.frequency, lambda name: more[name], (), more))
+            return measures.measured(wanted, measures.Waveforms(noise.frequency, lambda name: more[name], (), more))
         if analysis != "tran":
             raise ValueError(f"analysis: expected tran, ac or noise, got {analysis!r}")
         if run is None or "path" not in run:
@@ -408,7 +408,8 @@ class Circuit(SDAE):
         paths, names = run["path"], list(self.network.names)
         times = paths[next(str(dim) for dim in paths.dims if str(dim).startswith("time"))].values
         return measures.measured(
-            asked, measures.Waveforms(times, lambda name: paths.values[:, :, names.index(name)], self.network.names)
+            wanted,
+            measures.Waveforms(times, lambda name: paths.values[:, :, names.index(name)], self.network.names),
         )
 
     def valued(self, values: Mapping[str, float]) -> Circuit:
@@ -434,8 +435,10 @@ class Circuit(SDAE):
             If a value is not a finite number.
         """
         netlist = self.network.netlist
-        made = _built(laid_out(netlist.deck, {**netlist.overrides.values, **_lowered(values)}))
-        return dataclasses.replace(made, random={name: law for name, law in self.random.items() if name not in values})
+        circuit = _built(laid_out(netlist.deck, {**netlist.overrides.values, **_lowered(values)}))
+        return dataclasses.replace(
+            circuit, random={name: law for name, law in self.random.items() if name not in values}
+        )
 
     def steps(self) -> Iterator[tuple[dict[str, float], Circuit]]:
         """Iterate over all combinations of the values of .step and .temp, the first .step innermost.
@@ -649,8 +652,8 @@ def _built(netlist: Netlist) -> Circuit:
 def _of_family(circuit: Circuit, network: Network, data: Any, start: Any) -> Circuit:
     """A member of a family with the numbers `data`; analyses at rest use `network`."""
     family = circuit.family
-    made = _problem(network, lambda params: family.at(params["devices"], jnp), {"noise": 1.0, "devices": data}, start)
-    return dataclasses.replace(made, random=circuit.random, of_family=family)
+    member = _problem(network, lambda params: family.at(params["devices"], jnp), {"noise": 1.0, "devices": data}, start)
+    return dataclasses.replace(member, random=circuit.random, of_family=family)
 
 
 def _problem(network: Network, of: Callable[[Any], Network], params: dict[str, Any], start: Any) -> Circuit:

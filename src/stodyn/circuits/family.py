@@ -193,7 +193,7 @@ class Family:
             else:
                 whole = xp.asarray(usual).at[which].set(some)
             changed.setdefault((kind, k), {})[key] = whole
-        made = {}
+        parts = {}
         for kind in ("groups", "charges"):
             groups = list(getattr(self.network, kind))
             for k, group in enumerate(groups):
@@ -201,8 +201,8 @@ class Family:
                     of = {**group.numbers.of, **changed[kind, k]}
                     numbers = Numbers(of, group.numbers.kelvin, group.numbers.of)
                     groups[k] = dataclasses.replace(group, numbers=numbers)
-            made[kind] = tuple(groups)
-        return dataclasses.replace(self.network, **made)  # type: ignore[arg-type]
+            parts[kind] = tuple(groups)
+        return dataclasses.replace(self.network, **parts)  # type: ignore[arg-type]
 
     def draws(self, paths: int, seed: int) -> dict[str, np.ndarray]:
         """Random values (paths,) by name: functions of the seed and the path's number."""

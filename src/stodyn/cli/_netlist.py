@@ -76,13 +76,13 @@ def _show_response(screen: Console, response: xarray.Dataset) -> None:
 
 
 def _show_noise(screen: Console, circuit: Circuit, noise: xarray.Dataset) -> None:
-    asked = circuit.network.netlist.noise
-    assert asked is not None
-    unit = "V" if asked.source.split(".")[-1].startswith("v") else "A"
+    directive = circuit.network.netlist.noise
+    assert directive is not None
+    unit = "V" if directive.source.split(".")[-1].startswith("v") else "A"
     low, high = (amount(float(noise["frequency"][k]), "Hz") for k in (0, -1))
     screen.print(
-        f"noise of {asked.node} from {low} to {high}: {amount(float(noise['output']), 'V')}; referred to "
-        f"{asked.source} {amount(float(noise['input']), unit)}"
+        f"noise of {directive.node} from {low} to {high}: {amount(float(noise['output']), 'V')}; referred to "
+        f"{directive.source} {amount(float(noise['input']), unit)}"
     )
 
 

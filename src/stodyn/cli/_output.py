@@ -50,10 +50,10 @@ def console(stderr: bool = False) -> Console:
 
 def table(*heads: str, right: tuple[str, ...] = ()) -> Table:
     """Return an empty table without lines; columns named in `right` hold numbers."""
-    made = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
+    empty = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
     for head in heads:
-        made.add_column(head, justify="right" if head in right else "left", no_wrap=head in right)
-    return made
+        empty.add_column(head, justify="right" if head in right else "left", no_wrap=head in right)
+    return empty
 
 
 def print_files(screen: Console, files: list[Path]) -> None:

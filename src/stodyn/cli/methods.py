@@ -74,8 +74,8 @@ def takes(method: Catalogued, noise: str) -> bool:
 
 def promised(method: Catalogued, kind: str, noise: str) -> float:
     """Return the order that a method promises for a structure of noise, or the highest for any if none is given."""
-    asked = (noise,) if noise else STRUCTURES
-    return max((method.promised(kind, structure(each)) for each in asked if takes(method, each)), default=0.0)
+    structures = (noise,) if noise else STRUCTURES
+    return max((method.promised(kind, structure(each)) for each in structures if takes(method, each)), default=0.0)
 
 
 def orders(method: Catalogued, noise: str) -> str:

@@ -146,8 +146,8 @@ def branching(
         begun = jax.eval_shape(lambda x: beginning(method, problem, first_time, x, own, varies), jnp.zeros(problem.n))
     leaves, tree = jax.tree.flatten(begun)
     size = problem.n + 1 + sum(int(np.prod(leaf.shape)) for leaf in leaves)
-    made = Branching(method, score, first_time, steps, tree, tuple(leaves), varies)
-    return Branched(problem, size, tuple(f"s{k}" for k in range(size))), made
+    branching = Branching(method, score, first_time, steps, tree, tuple(leaves), varies)
+    return Branched(problem, size, tuple(f"s{k}" for k in range(size))), branching
 
 
 def beginning(

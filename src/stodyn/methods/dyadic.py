@@ -156,14 +156,16 @@ def follows_the_path(base: Method) -> bool:
             break
     else:
         return False
-    taken = lowering.to_ito(problem) if base.calculus == "ito" else problem
+    converted = lowering.to_ito(problem) if base.calculus == "ito" else problem
     spin = np.einsum("kij,k->ij", G, W[: len(G)])
     roots = np.array([1e-2, 5e-3])
 
     def step(root):
-        state = base.start(taken, jnp.zeros(()), jnp.asarray(x), None)
+        state = base.start(converted, jnp.zeros(()), jnp.asarray(x), None)
         with underived():
-            return base.read(base.step(taken, jnp.zeros(()), state, Increment(root**2, root * W[: len(G)]), None)[0])
+            return base.read(
+                base.step(converted, jnp.zeros(()), state, Increment(root**2, root * W[: len(G)]), None)[0]
+            )
 
     exact = [x + root * spin @ x + 0.5 * root**2 * spin @ spin @ x for root in roots]
     misses = np.abs(AtPoints(step, few=1)(roots) - exact).max(axis=1) / roots**2

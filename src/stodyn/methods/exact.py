@@ -54,17 +54,17 @@ class _VanLoan(Solver):
         states = np.empty((len(grid), len(start), n))
         states[0] = start
         lengths = np.diff(grid)
-        made: dict[float, tuple[np.ndarray, np.ndarray, np.ndarray]] = {}
+        discretised: dict[float, tuple[np.ndarray, np.ndarray, np.ndarray]] = {}
         rule = gauss.legendre(INPUT_NODES)
         places = 0.5 * (1.0 + rule.nodes)
         for k, h in enumerate(lengths):
-            near = next((known for known in made if abs(known - h) <= 1e-12 * h), float(h))
-            if near not in made:
+            near = next((known for known in discretised if abs(known - h) <= 1e-12 * h), float(h))
+            if near not in discretised:
                 Phi, Qd = van_loan.discretise(A, B, np.eye(B.shape[1]), near)
                 pairs = zip(places, rule.weights, strict=True)
                 spread = [w * near * scipy.linalg.expm(A * near * (1.0 - c)) for c, w in pairs]
-                made[near] = Phi, van_loan.root(Qd), np.stack(spread)
-            Phi, root, weights = made[near]
+                discretised[near] = Phi, van_loan.root(Qd), np.stack(spread)
+            Phi, root, weights = discretised[near]
             if constant is not None:
                 inputs = np.tile(constant, (len(places), 1))
             else:

@@ -127,8 +127,8 @@ class _AndFilter(Recipe):
 
     def increment(self, h, normals, m):
         own = {name: z for name, z in normals.items() if name != "coloured"}
-        made = self.recipe.increment(h, own, self.channels)
-        return dataclasses.replace(made, aux={**(made.aux or {}), "coloured": normals["coloured"]})
+        own_increment = self.recipe.increment(h, own, self.channels)
+        return dataclasses.replace(own_increment, aux={**(own_increment.aux or {}), "coloured": normals["coloured"]})
 
 
 @dataclasses.dataclass(frozen=True)

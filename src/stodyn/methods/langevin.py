@@ -80,10 +80,12 @@ arXiv 2101.03446 (2021); the step: {PAPER}"
 
     def step(self, problem, t, x, noise, params):
         once, twice = integrals(problem, t, x, noise, params)
-        taken = once  # the step's own approximation of ∫ σ dW
+        approximate = once  # the step's own approximation of ∫ σ dW
         if noise_depends_on_time(problem):
-            taken = sum(w * problem.g(t + c * noise.h, x, params) for c, w in kick_weights(self.base).items()) @ noise.W
-        before, after = twice / noise.h - 0.5 * taken, once - 0.5 * taken - twice / noise.h
+            approximate = (
+                sum(w * problem.g(t + c * noise.h, x, params) for c, w in kick_weights(self.base).items()) @ noise.W
+            )
+        before, after = twice / noise.h - 0.5 * approximate, once - 0.5 * approximate - twice / noise.h
         on_momenta = np.arange(problem.n) >= problem.n // 2
         stepped, report = self.base.step(problem, t, x + jnp.where(on_momenta, before, 0.0), noise, params)
         return stepped + jnp.where(on_momenta, after, 0.0), report

@@ -197,18 +197,18 @@ class Stopping(Wrapping, Method):
 
     def _stopped(self, problem, t, noise, x, y, params, goes_on):
         """Whether a path is stopped in a step from x to y, after which share of the step, by which level, and where."""
-        h, tests, taken = noise.h, [], 0
+        h, tests, used = noise.h, [], 0
         normals = noise.aux[STREAM] if self.bridges else jnp.zeros(0, x.dtype)
         for gauge in self.gauges:
-            tests.append(_Test(gauge, self, t, h, x, y, params, normals[taken : taken + 2]))
-            taken += 2 * (gauge.known[0] == BRIDGE)
+            tests.append(_Test(gauge, self, t, h, x, y, params, normals[used : used + 2]))
+            used += 2 * (gauge.known[0] == BRIDGE)
         possible = goes_on & jnp.any(jnp.stack([test.is_possible() for test in tests]))
 
         def once(_):
             reached, share, by, place = jnp.asarray(False), jnp.ones_like(x[0]), jnp.asarray(0, np.int32), y
             for number, test in enumerate(tests, 1):
                 crosses, when, side = test.crossing()
-                where = test.place(when.astype(x.dtype), side, normals[taken:])
+                where = test.place(when.astype(x.dtype), side, normals[used:])
                 is_first = crosses & (~reached | (when < share))
                 share, by = jnp.where(is_first, when, share), jnp.where(is_first, np.int32(number), by)
                 reached, place = reached | crosses, jnp.where(is_first, where, place)

@@ -247,13 +247,13 @@ def _examined(a: Array, pivots: Pivots, order: Order) -> tuple[Array, Array]:
 # --- with exchanges, path by path -------------------------------------------------------------------------------------
 
 
-def only_where(asked: Array, answer: Callable[[], Array]) -> Array:
-    """`asked` and answer(): a loop, because the paths of a block run one only while one of them needs it."""
+def only_where(is_needed: Array, answer: Callable[[], Array]) -> Array:
+    """`is_needed` and answer(): a loop, because the paths of a block run one only while one of them needs it."""
 
     def once(state: tuple[Array, Array]) -> tuple[Array, Array]:
         return jnp.zeros_like(state[0]), answer()
 
-    return lax.while_loop(lambda state: state[0], once, (asked, jnp.zeros_like(asked)))[1]
+    return lax.while_loop(lambda state: state[0], once, (is_needed, jnp.zeros_like(is_needed)))[1]
 
 
 def _mended(unsound: Array, quick: Array, slow: Callable[[], Array]) -> Array:

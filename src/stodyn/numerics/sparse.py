@@ -95,8 +95,8 @@ class Pattern:
             of_column[column].append(row)
         colours = [-1] * self.shape[1]
         for column in np.argsort([-len(rows) for rows in of_column], kind="stable").tolist():
-            taken = {colours[other] for row in of_column[column] for other in of_row[row]}
-            colours[column] = next(c for c in itertools.count() if c not in taken)
+            neighbours = {colours[other] for row in of_column[column] for other in of_row[row]}
+            colours[column] = next(c for c in itertools.count() if c not in neighbours)
         return np.array(colours, int)
 
     def jacobian(self, function: Callable[[Array], Array], x: Array) -> Array:
@@ -325,13 +325,13 @@ class _Plan:
         base, places = np.full(numbers.count, ZERO), (of_row[pattern.rows], of_column[pattern.columns])
         in_rows = np.argsort(places[0], kind="stable")
         base[numbers.of(places[0][in_rows], places[1][in_rows])] = LED + in_rows
-        made = counts > 0
-        made[lower] = True
-        at = np.where(made, LED + len(pattern.rows) + np.cumsum(made) - 1, base)
+        is_computed = counts > 0
+        is_computed[lower] = True
+        at = np.where(is_computed, LED + len(pattern.rows) + np.cumsum(is_computed) - 1, base)
         self.diagonal = at[begin]
         divisor = np.full(numbers.count, ONE)
         divisor[lower] = self.diagonal[below.rows]
-        ends = np.append(0, np.cumsum(counts[made]))
+        ends = np.append(0, np.cumsum(counts[is_computed]))
         first, of_lower, of_upper = np.cumsum(counts) - counts, at[lower].astype(np.int32), at[upper].astype(np.int32)
         lefts, rights = (np.empty(ends[-1], np.int32) for _ in range(2))
         for target, left, right in parts:  # all products of an entry are in one part
@@ -339,7 +339,7 @@ class _Plan:
             lengths = np.diff(begins, append=len(target))
             place = np.repeat(first[target[begins]] - begins, lengths) + np.arange(len(target))
             lefts[place], rights[place] = of_lower[left], of_upper[right]
-        self.factoring = Instructions(len(pattern.rows), base[made], divisor[made], ends, lefts, rights)
+        self.factoring = Instructions(len(pattern.rows), base[is_computed], divisor[is_computed], ends, lefts, rights)
 
         # y = b less L y, then x = (y less U x)/pivot from the last one backwards
         backwards = np.argsort(-beside.rows, kind="stable")

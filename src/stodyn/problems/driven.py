@@ -160,8 +160,8 @@ def _delivered(method: Any, problem: SDE, h: float) -> np.ndarray | None:
 
         def step(s, xi):
             normals = dict(zip(counts, jnp.split(xi, ends), strict=True))
-            made = method.needs.increment(jnp.asarray(h), normals, problem.m)
-            after = method.step(problem, jnp.zeros(()), state(s), made, None)[0]
+            increment = method.needs.increment(jnp.asarray(h), normals, problem.m)
+            after = method.step(problem, jnp.zeros(()), state(s), increment, None)[0]
             return ravel_pytree(after)[0], method.read(after)
 
         N, points = len(start), np.eye(len(start) + sum(counts.values()))

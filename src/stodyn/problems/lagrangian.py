@@ -70,7 +70,7 @@ def from_energies(
     if scalar and len(reader.q) != 1:
         raise ValueError(f"start: expected two vectors of {len(reader.q)} entries, one for each coordinate")
     is_constant = not M.free_symbols
-    made = {
+    arguments = {
         "force": reader.function(list(force), (len(reader.q),), scalar),
         "noise": None if columns is None else reader.function(list(columns), columns.shape, scalar),
         "mass": np.array(M.tolist(), float) if is_constant else reader.function(list(M), M.shape, scalar),
@@ -78,8 +78,8 @@ def from_energies(
         "names": options.pop("names", tuple(str(x) for x in reader.q)),
     }
     if joined:
-        made["constraints"] = reader.constraint_function(joined)
-    return Mechanical(start=start, **made, **options)
+        arguments["constraints"] = reader.constraint_function(joined)
+    return Mechanical(start=start, **arguments, **options)
 
 
 def _sympy() -> Any:

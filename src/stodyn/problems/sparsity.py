@@ -141,11 +141,11 @@ class NoisePlaces(NamedTuple):
 def find_noise_places(problem: Any) -> NoisePlaces | None:
     """The places of an SDE's noise, from the trace of its entries; None where it is a matrix, is known by its products
     alone, or cannot be followed."""
-    made: list[Any] = []
+    operators: list[Any] = []
 
     def entries(x, t, params):
-        made.append(problem.multiplier(t, x, params))
-        return made[-1].entries
+        operators.append(problem.multiplier(t, x, params))
+        return operators[-1].entries
 
     with jax.enable_x64(True):
         point = np.asarray(problem.example_start(), float), np.zeros(()), problem.example_params()
@@ -153,7 +153,7 @@ def find_noise_places(problem: Any) -> NoisePlaces | None:
             depends = find_pattern(entries, *point).csr(1.0)
         except Unprintable:
             return None
-    noise = made[-1]
+    noise = operators[-1]
     if not isinstance(noise, Diagonal | Sparse):
         return None
     count, (n, m) = noise.entries.size, noise.shape
@@ -199,9 +199,9 @@ def noise_pattern(problem: Any) -> Pattern | None:
     with jax.enable_x64(True):
         start, params = np.asarray(problem.example_start(), float), problem.example_params()
         if problem.is_operator:
-            made: list[Any] = []
-            jax.eval_shape(lambda t, x, p: made.append(problem.multiplier(t, x, p)), np.zeros(()), start, params)
-            return _places_of(made[0])
+            operators: list[Any] = []
+            jax.eval_shape(lambda t, x, p: operators.append(problem.multiplier(t, x, p)), np.zeros(()), start, params)
+            return _places_of(operators[0])
         if problem.n * problem.m > MOST_ENTRIES:
             return None
         try:

@@ -77,14 +77,14 @@ def kinds_of_operator(
 ) -> tuple[list[str], tuple[int, int]]:
     """Which of "additive" and "diagonal" are proved of noise that is never a matrix, and its shape."""
     arguments = (np.zeros(()), x, params)
-    made: list[Operator] = []
+    operators: list[Operator] = []
 
     def entries(t, x, p):
-        made.append(operator(t, x, p))
-        return made[-1].entries
+        operators.append(operator(t, x, p))
+        return operators[-1].entries
 
     facts = _facts(jax.make_jaxpr(entries)(*arguments), arguments)
-    kinds, noise = [] if 1 in facts.on else ["additive"], made[-1]
+    kinds, noise = [] if 1 in facts.on else ["additive"], operators[-1]
     is_diagonal = isinstance(noise, Diagonal)
     if isinstance(noise, Sparse) and noise.shape[0] == noise.shape[1] and np.array_equal(noise.rows, noise.columns):
         is_diagonal = kinds == ["additive"] or np.array_equal(noise.rows, np.arange(noise.shape[0]))

@@ -47,8 +47,10 @@ def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
         for lemma in second_order.lemmas(StochasticAlpha(rho=0.8), omega, h, eta, chi, 0.8, draws):
             verdict = "holds" if lemma.holds else "does not hold"
             T, paths = (4000 * h, 400) if "exponent" in lemma.name else (h, draws)
-            made: dict[str, Any] = {"T": T, "h": h, "paths": paths} if lemma.stderr else {"h": h}
-            rows.append(Row(f"{where}: {lemma.name}", lemma.printed, lemma.true, lemma.stderr or None, verdict, **made))
+            setting: dict[str, Any] = {"T": T, "h": h, "paths": paths} if lemma.stderr else {"h": h}
+            rows.append(
+                Row(f"{where}: {lemma.name}", lemma.printed, lemma.true, lemma.stderr or None, verdict, **setting)
+            )
     for omega, eta, rho in ((30.0, 0.5, 0.8), (30.0, 0.5, 0.0))[: size.of(1, 1, 2)]:
         progress(f"largest stable step at ω = {omega:g}, η = {eta:g}, ρ = {rho:g}")
         limit = largest_step(omega, eta, 0.0, rho, simulate=size is Size.FULL)

@@ -59,7 +59,7 @@ def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
 
 def averages(result: Any, quiet: Any, title: str) -> Picture:
     """Means of few and of many paths beside the motion without noise and, where they lie on it, their differences."""
-    made, t, few = of_run(result), result["time"], result.sizes["number"]
+    setting, t, few = of_run(result), result["time"], result.sizes["number"]
     still = quiet["path"].sel(number=0, component="th").values
     of_few = result["path"].sel(component="th").mean("number").values
     mean, stderr = (result[name].sel(component="th").values for name in ("mean", "mean_stderr"))
@@ -68,16 +68,16 @@ def averages(result: Any, quiet: Any, title: str) -> Picture:
     for ax, less in zip(np.ravel(axes), (0.0, still), strict=False):
         ax.plot(t, still - less, color="k", lw=1, label="no noise")
         ax.plot(t, of_few - less, color=BLUE, lw=1, label=f"{few} paths")
-        drawing.error_band(ax, t, mean - less, stderr, color=ORANGE, lw=1, label=f"{made['paths']} paths")
+        drawing.error_band(ax, t, mean - less, stderr, color=ORANGE, lw=1, label=f"{setting['paths']} paths")
         ax.set(ylabel="mean angle E θ [rad]")
     if coincide:
         ax.set(ylabel="difference from\nno noise [rad]")
     ax.set(xlabel="time [s]")
     drawing.legend(figure, columns=3)
     caption = (
-        f"{title}: the mean of {few} paths, as many as in the paper, the mean of {made['paths']} with a band of two "
+        f"{title}: the mean of {few} paths, as many as in the paper, the mean of {setting['paths']} with a band of two "
         f"standard errors, and the motion without noise{'; below, their differences from it' if coincide else ''}; T = "
-        f"{made['T']:.4g} s, h = {made['h']:.4g} s."
+        f"{setting['T']:.4g} s, h = {setting['h']:.4g} s."
     )
     return Picture(figure, caption)
 

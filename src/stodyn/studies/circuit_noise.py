@@ -58,11 +58,11 @@ def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
         circuit = read(examples()[case.name])
         simulated = stodyn.simulate(circuit, "Trapezoidal", t=circuit.span, dt=circuit.step, paths=paths, seed=1,
                                     progress=False, collect=statistics.Moments(at=[case.time]))  # fmt: skip
-        end, made = simulated.isel(time=-1), of_run(simulated) | {"T": case.time}
+        end, setting = simulated.isel(time=-1), of_run(simulated) | {"T": case.time}
         sampled = float(end["variance"].sel(component=case.node))
         stderr = float(end["variance_stderr"].sel(component=case.node))
         what = f"{case.name}, Var v({case.node}), V²"
-        rows.append(Row(f"{what}: paths", case.exact, sampled, stderr, f"against {case.why}{case.stepped}", **made))
+        rows.append(Row(f"{what}: paths", case.exact, sampled, stderr, f"against {case.why}{case.stepped}", **setting))
         rows.append(Row(f"{what}: small-signal", case.exact, linear(circuit, case), remark=f"against {case.why}"))
         results.append((case.name, sampled / case.exact, stderr / case.exact))
     return StudyResult(rows, {"circuit_noise": picture(results, paths)})

@@ -65,8 +65,8 @@ def phase_plane(result, label: str) -> Picture:
                 label=f"path {number + 1}")  # fmt: skip
     ax.set(xlabel="rate of the upper angle [rad/s]", ylabel="rate of the lower angle [rad/s]")
     drawing.legend(figure, columns=2)
-    made = of_run(result)
-    caption = f"Double pendulum, {label}: the rates of two paths, T = {made['T']:g} s, h = {made['h']:g} s."
+    setting = of_run(result)
+    caption = f"Double pendulum, {label}: the rates of two paths, T = {setting['T']:g} s, h = {setting['h']:g} s."
     return Picture(figure, caption)
 
 

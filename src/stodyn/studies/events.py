@@ -180,14 +180,14 @@ def _passed(quantity: str, exact: float, result: xr.Dataset, name: str) -> Row:
 
 def _rare_row(quantity: str, exact: float, error: float, result: xr.Dataset, ends: float | None) -> Row:
     ours, own, record = float(result["probability"]), float(result["probability_stderr"]), provenance(result)
-    made: dict[str, Any] = {"T": ends, "h": record["dt"], "paths": record["runs"] * record["replicas"]}
+    setting: dict[str, Any] = {"T": ends, "h": record["dt"], "paths": record["runs"] * record["replicas"]}
     if not ours:
-        return Row(quantity, exact, ours, own, "no path reached it", **made)
+        return Row(quantity, exact, ours, own, "no path reached it", **setting)
     low, high = float(result["probability_low"]), float(result["probability_high"])
     steps = record["path_steps"] * (own / ours / 0.1) ** 2
     z = (ours - exact) / np.hypot(own, error)
     remark = f"{low:.2g} to {high:.2g}; {z:+.1f} standard errors; {steps:.1e} path-steps for 10 %"
-    return Row(quantity, exact, ours, own, remark, **made)
+    return Row(quantity, exact, ours, own, remark, **setting)
 
 
 # --- rare events ------------------------------------------------------------------------------------------------------
@@ -234,7 +234,7 @@ ENDS = {"Brownian motion": 1.0, "Ornstein-Uhlenbeck": 10.0, "linear oscillator":
 
 def _survival_figure(result: xr.Dataset) -> Picture:
     figure, ax = drawing.canvas(size=(7.2, 4.0))
-    t, made = np.linspace(1e-3, 4, 200), of_run(result)
+    t, setting = np.linspace(1e-3, 4, 200), of_run(result)
     ax.plot(t, survival(t), color="k", label="exact")
     curves = (("passage", "steps and bridges"), ("grid", "steps alone"))
     for colour, (name, words) in zip(plot.PALETTE, curves, strict=False):
@@ -243,8 +243,8 @@ def _survival_figure(result: xr.Dataset) -> Picture:
     ax.set(xlabel="time t, dimensionless", ylabel="probability P(τ > t)", ylim=(0.0, None))
     drawing.legend(figure)
     caption = (
-        f"The probability that Brownian motion with drift has not reached 1: 16 steps of h = {made['h']:g}, "
-        f"{made['paths']} paths, bars of two standard errors (smaller than the dots). Looking only at the ends of "
+        f"The probability that Brownian motion with drift has not reached 1: 16 steps of h = {setting['h']:g}, "
+        f"{setting['paths']} paths, bars of two standard errors (smaller than the dots). Looking only at the ends of "
         "steps misses passages."
     )
     return Picture(figure, caption)

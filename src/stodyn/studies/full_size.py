@@ -20,9 +20,9 @@ def affordable(problem: Any, name: str, h: float, end: float, paths: int) -> int
     return paths if paths <= most else max(int(float(f"{most:.1e}")), 1)
 
 
-def remark(taken: int, paths: int) -> str:
+def remark(count: int, paths: int) -> str:
     """The remark in a row whose run takes only part of the paper's paths."""
-    return "" if taken == paths else f"{taken:.2g} of the paper's {paths:.0g} paths, for 20 minutes"
+    return "" if count == paths else f"{count:.2g} of the paper's {paths:.0g} paths, for 20 minutes"
 
 
 def seconds(problem: Any, runs: Sequence[tuple[str, float]], paths: int, end: float) -> float:

@@ -32,9 +32,11 @@ def run(size: Size, out: Path, progress) -> StudyResult:
     def rms(quantity: str, unit: float, estimate: Iterable[float], exact: float) -> Row:
         variance, stderr = estimate
         size = unit * math.sqrt(variance)
-        return Row(quantity, None, size, 0.5 * size * stderr / variance, f"exact {unit * math.sqrt(exact):.4g}", **made)
+        return Row(
+            quantity, None, size, 0.5 * size * stderr / variance, f"exact {unit * math.sqrt(exact):.4g}", **setting
+        )
 
-    made, rows = of_run(motion), []
+    setting, rows = of_run(motion), []
     for i in range(STOREYS):
         estimate = (float(motion[f"acceleration_variance{word}"][-1, i]) for word in ("", "_stderr"))
         rows.append(rms(f"rms acceleration of floor {i + 1} [m/s²]", 1.0, estimate, accelerations[i]))
@@ -44,7 +46,7 @@ def run(size: Size, out: Path, progress) -> StudyResult:
     for limit in LIMITS:
         alive, stderr = (float(motion[f"{_name(limit)}_survival{word}"][-1]) for word in ("", "_stderr"))
         rice = f"{poisson_survival(limit, end):.4g} if crossings were independent (Rice)"
-        rows.append(Row(f"P(drift of storey 1 below {limit:g} σ for {end:g} s)", None, alive, stderr, rice, **made))
+        rows.append(Row(f"P(drift of storey 1 below {limit:g} σ for {end:g} s)", None, alive, stderr, rice, **setting))
     return StudyResult(rows, {"accelerations": _accelerations_picture(motion), "passages": _passages_picture(motion)})
 
 
@@ -85,7 +87,7 @@ def _name(limit: float) -> str:
 
 def _accelerations_picture(result) -> Picture:
     figure, ax = drawing.canvas(size=(7.6, 4.0))
-    t, made = result["time"].values, of_run(result)
+    t, setting = result["time"].values, of_run(result)
     for i, (color, exact) in enumerate(zip(plot.PALETTE, exact_acceleration_variance(), strict=False)):
         variance, stderr = (result[f"acceleration_variance{word}"][:, i].values for word in ("", "_stderr"))
         rms = np.sqrt(variance)
@@ -94,15 +96,15 @@ def _accelerations_picture(result) -> Picture:
     ax.set(xlabel="time [s]", ylabel="rms acceleration [m/s²]")
     drawing.legend(figure)
     caption = (
-        f"Accelerations of the five floors after a start at rest: RK4, T = {made['T']:g} s, h = {made['h']:g} s, "
-        f"{made['paths']} paths, bands of two standard errors; dashed, the exact values in the long run."
+        f"Accelerations of the five floors after a start at rest: RK4, T = {setting['T']:g} s, h = {setting['h']:g} s, "
+        f"{setting['paths']} paths, bands of two standard errors; dashed, the exact values in the long run."
     )
     return Picture(figure, caption)
 
 
 def _passages_picture(result) -> Picture:
     figure, ax = drawing.canvas(size=(7.6, 4.0))
-    t, made = result["time"].values, of_run(result)
+    t, setting = result["time"].values, of_run(result)
     for color, limit in zip(plot.PALETTE, LIMITS, strict=False):
         alive, stderr = (result[f"{_name(limit)}_survival{word}"] for word in ("", "_stderr"))
         drawing.error_band(ax, t, alive, stderr, color=color, label=f"{limit:g} σ")
@@ -111,8 +113,8 @@ def _passages_picture(result) -> Picture:
     ax.set(xlabel="time [s]", ylabel="probability not yet passed")
     drawing.legend(figure)
     caption = (
-        f"The drift of the first storey and its limits, in standard deviations: RK4, h = {made['h']:g} s, "
-        f"{made['paths']} paths, bands of two standard errors; dashed, as if crossings were independent (Rice)."
+        f"The drift of the first storey and its limits, in standard deviations: RK4, h = {setting['h']:g} s, "
+        f"{setting['paths']} paths, bands of two standard errors; dashed, as if crossings were independent (Rice)."
     )
     return Picture(figure, caption)
 

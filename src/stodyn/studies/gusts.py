@@ -81,9 +81,9 @@ def _density(series, name: str, wanted: float, A: np.ndarray, B: np.ndarray, h: 
     density, low, high = (
         float(series[word].sel(component=name, frequency=f)) for word in ("spectrum", "spectrum_low", "spectrum_high")
     )
-    exact, made = (float(S[k, k].real) for S in (GUST_RESPONSE.exact["spectrum"](f), spectrum(RK4, A, B, h, f)))
+    exact, delivered = (float(S[k, k].real) for S in (GUST_RESPONSE.exact["spectrum"](f), spectrum(RK4, A, B, h, f)))
     stderr = (high - low) / (2.0 * 1.96)
-    remark = f"the step delivers {made / exact:.5f}"
+    remark = f"the step delivers {delivered / exact:.5f}"
     return Row(f"density of {name} at {f:.3g} Hz in the runs over the exact one", None, density / exact, stderr / exact,
                remark, **of_run(series))  # fmt: skip
 
@@ -105,9 +105,9 @@ def through_window(A: np.ndarray, B: np.ndarray, h: float, segment: int) -> np.n
 
 def _picture(series, A: np.ndarray, B: np.ndarray, segment: int) -> Picture:
     figure, axes = drawing.canvas(2, 2, size=(9.0, 6.8), sharex=True)
-    f, made = series["frequency"].values[1:], of_run(series)
+    f, setting = series["frequency"].values[1:], of_run(series)
     exact = GUST_RESPONSE.exact["spectrum"](f)
-    expected = through_window(A, B, made["h"], segment)[1:]
+    expected = through_window(A, B, setting["h"], segment)[1:]
     words = {"u": "forward speed u", "w": "vertical speed w", "q": "pitch rate q", "theta": "pitch angle θ"}
     for i, (ax, name) in enumerate(zip(axes.ravel(), NAMES, strict=True)):
         densities = [
@@ -121,8 +121,8 @@ def _picture(series, A: np.ndarray, B: np.ndarray, segment: int) -> Picture:
         ax.set(title=words[name], xlabel="frequency [Hz]" if i > 1 else "", ylabel=f"density [({unit})²/Hz]")
     drawing.legend(figure, columns=3)
     caption = (
-        f"Spectral densities of the airliner's motion: RK4, T = {made['T']:g} s, h = {made['h']:.4g} s, "
-        f"{made['paths']} paths, segments of {segment} samples, bands of 95 % confidence. At the lowest frequencies "
+        f"Spectral densities of the airliner's motion: RK4, T = {setting['T']:g} s, h = {setting['h']:.4g} s, "
+        f"{setting['paths']} paths, segments of {segment} samples, bands of 95 % confidence. At the lowest frequencies "
         "some densities are small compared with the phugoid's peak at 0.011 Hz, and Hann's window brings part of the "
         "peak there: this is what the exact density looks like through the window. At the highest, samples held over a "
         "step carry no power."

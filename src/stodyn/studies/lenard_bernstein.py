@@ -37,24 +37,24 @@ def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
     full, results, T = size is Size.FULL, {}, size.of(15.0, END, END)
     square, weak = size.of(((), WEAK[3:4]), (SQUARE, WEAK), (SQUARE, WEAK))
     for name, h in (*square, *weak, TRAPPING):
-        taken = (
+        paths = (
             full_size.affordable(LENARD_BERNSTEIN.problem, name, h, END, PATHS) if full else size.of(64, SMALL, PATHS)
         )
-        progress(f"{name}, h = {h:g}, {taken} paths")
-        results[name, h] = sampled(name, h, T, taken, block=None if full else taken // 2)  # one block per core, of two
+        progress(f"{name}, h = {h:g}, {paths} paths")
+        results[name, h] = sampled(name, h, T, paths, block=None if full else paths // 2)  # one block per core, of two
         late = results[name, h].sel(time=slice(0.5 * T, None))
         mean, stderr = float(late["energy"].mean()), float(late["energy_stderr"].max())
-        part = full_size.remark(taken, PATHS) if full else ""
+        part = full_size.remark(paths, PATHS) if full else ""
         remark = "; ".join(filter(None, (part, "the standard error is that of a single time")))
         rows.append(Row(f"{name}, h = {h:g}: E(H), mean over T/2..T", PAPER, mean, stderr, remark, T=T, h=h,
-                        paths=taken))  # fmt: skip
-    rows.append(trapped(results[TRAPPING], TRAPPING[1], T, taken))
+                        paths=paths))  # fmt: skip
+    rows.append(trapped(results[TRAPPING], TRAPPING[1], T, paths))
     figures = {
         "fig4-5": initial(),
-        "fig4-6": energies(results, taken),
-        "fig4-7": late_energies(results, T, taken, square, weak),
-        "fig4-8": densities(results, T, taken, square),
-        "fig4-9": densities(results, T, taken, weak),
+        "fig4-6": energies(results, paths),
+        "fig4-7": late_energies(results, T, paths, square, weak),
+        "fig4-8": densities(results, T, paths, square),
+        "fig4-9": densities(results, T, paths, weak),
     }
     return StudyResult(rows, figures)
 

@@ -52,10 +52,11 @@ def path_of_each(runs: Mapping[str, Any], component: str, axis: str, what: str, 
     above.set(ylabel=axis)
     below.set(xlabel=clock, ylabel=f"difference from\n{reference} {axis[axis.find('[') :]}")
     drawing.legend(figure)
-    made = of_run(last)
+    setting = of_run(last)
     differ = f"below, their differences from {reference}" if others else "below, nothing to compare with"
     caption = (
-        f"{what}: one Brownian path for all methods, T = {made['T']:g}, h = {made['h']:g}. Above, the paths; {differ}."
+        f"{what}: one Brownian path for all methods, T = {setting['T']:g}, h = {setting['h']:g}. Above, the paths; "
+        f"{differ}."
     )
     return Picture(figure, caption)
 
@@ -68,24 +69,24 @@ def several_paths(result: Any, component: str, axis: str, what: str, clock: str 
     ax.plot(result["time"], result["mean"].sel(component=component), color="k", lw=1.8, label="mean of all paths")
     ax.set(xlabel=clock, ylabel=axis)
     drawing.legend(figure, columns=2)
-    made = of_run(result)
+    setting = of_run(result)
     caption = (
-        f"{what}: {result.sizes['number']} paths (thin) and the mean of {made['paths']}, T = {made['T']:g}, "
-        f"h = {made['h']:g}."
+        f"{what}: {result.sizes['number']} paths (thin) and the mean of {setting['paths']}, T = {setting['T']:g}, "
+        f"h = {setting['h']:g}."
     )
     return Picture(figure, caption)
 
 
 def moments_at_end(label: str, result: Any, components: Sequence[str]) -> list[Row]:
-    last, made = result.isel(time=-1), of_run(result)
+    last, setting = result.isel(time=-1), of_run(result)
     rows = []
     for name in components:
         mean, variance = (last[kind].sel(component=name) for kind in ("mean", "variance"))
         stderr = float(last["mean_stderr"].sel(component=name))
-        rows.append(Row(f"{label}: E {name}(T)", None, float(mean), stderr, **made))
+        rows.append(Row(f"{label}: E {name}(T)", None, float(mean), stderr, **setting))
         spread = float(np.sqrt(variance))
         error = float(last["variance_stderr"].sel(component=name)) / (2.0 * spread) if spread > 0 else None
-        rows.append(Row(f"{label}: standard deviation of {name}(T)", None, spread, error, **made))
+        rows.append(Row(f"{label}: standard deviation of {name}(T)", None, spread, error, **setting))
     return rows
 
 

@@ -43,12 +43,12 @@ def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
     quadrature = simulate(problem, Quadrature(degree=3, nodes=4), t=(0.0, END), dt=END / steps, collect=every)
     exact = exact_coefficients(galerkin["time"].values, 3, count)
     rows: list[Row] = []
-    made: dict[str, Any] = {"T": END, "h": END / steps}
+    setting: dict[str, Any] = {"T": END, "h": END / steps}
     for label, result in (("Galerkin", galerkin), ("quadrature", quadrature)):
         errors = np.abs(result["coefficient"].values - exact).max(axis=(0, 2))
         for name, printed, ours in zip(names, TABLE_1[label], errors, strict=True):
             remark = J2 if name == "j2" else f"{steps} steps; against the closed form"
-            rows.append(Row(f"Table 1, {label}, {name}", printed, float(ours), remark=remark, **made))
+            rows.append(Row(f"Table 1, {label}, {name}", printed, float(ours), remark=remark, **setting))
     at = {name: galerkin.sel(component=name).isel(time=steps // 4) for name in names[1:]}
     for name, one in at.items():
         v = exact[steps // 4, names.index(name)]
@@ -72,7 +72,7 @@ def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
 def figures(result: Any, whole: coupled.Coupled, h: float) -> dict[str, Picture]:
     """Means and standard deviations, the coefficients of the output, the sparse matrices."""
     t = result["time"].values / PERIOD
-    made = f"Galerkin's method on M_3, t from 0 to 4 T with T = {PERIOD:g} s, h = {h:g} s"
+    setting = f"Galerkin's method on M_3, t from 0 to 4 T with T = {PERIOD:g} s, h = {h:g} s"
     moments, axes = drawing.canvas(5, 2, size=(8.0, 8.4), sharex=True)
     for row, name in zip(axes, result["component"].values, strict=True):
         unit = "A" if str(name).startswith("j") else "V"
@@ -101,11 +101,11 @@ def figures(result: Any, whole: coupled.Coupled, h: float) -> dict[str, Picture]
         ax.set(xlabel="column", ylabel="row")
         ax.set_title(f"{name}, {matrix.nnz} non-zeros", fontsize="medium")
     return {
-        "fig3": Picture(moments, f"Means and standard deviations of voltages and current: {made}."),
+        "fig3": Picture(moments, f"Means and standard deviations of voltages and current: {setting}."),
         "fig4": Picture(
             decay,
             f"The coefficients of the output voltage u3, by degree; a curve is named by its degrees in the "
-            f"three parameters. {made}.",
+            f"three parameters. {setting}.",
         ),
         "fig5": Picture(spy, "The non-zero entries of the matrices of the Galerkin system on M_3."),
     }

@@ -162,9 +162,9 @@ def reject_and_redraw(tol: float, runs: int, seed: int, end: float = 2.0) -> tup
         normals = {name: rng.standard_normal((runs, count)) for name, count in counts.items()}
         after, error = _tried(method)(x, length, normals)
         size = np.abs(error[:, 0])
-        taken = going & (size <= tol)
-        tried, rejected = tried + going.sum(), rejected + (going & ~taken).sum()
-        x, t = np.where(taken[:, None], after, x), np.where(taken, t + h, t)
+        is_accepted = going & (size <= tol)
+        tried, rejected = tried + going.sum(), rejected + (going & ~is_accepted).sum()
+        x, t = np.where(is_accepted[:, None], after, x), np.where(is_accepted, t + h, t)
         factor = 0.9 * (tol / np.maximum(size, 1e-300)) ** 0.2
         h = np.where(going, np.minimum(h * np.clip(factor, 0.2, 5.0), LONGEST), h)
     P = float(EXAMPLE.exact["variance"](end)[0])

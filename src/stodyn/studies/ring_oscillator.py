@@ -111,7 +111,7 @@ def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
     ends = crossings(sampled["time"].values, u, periods + 1)
     slope, stderr = growth(ends)
     first = np.diff(ends, axis=1)
-    made = of_run(sampled)
+    setting = of_run(sampled)
     rows = [
         Row("noise-free period, ns", None, quiet.period),
         Row(
@@ -120,7 +120,7 @@ def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
             float(first.mean()),
             float(first.std() / np.sqrt(first.size)),
             f"against the noise-free one; the step {STEP} ns adds its own error of order 2",
-            **made,
+            **setting,
         ),
         Row(
             "growth of the variance per period, ns²",
@@ -128,7 +128,7 @@ def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
             slope,
             stderr,
             "against small noise (Floquet)",
-            **made,
+            **setting,
         ),
         Row(
             "jitter of one period, ps",
@@ -136,13 +136,13 @@ def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
             1e3 * np.sqrt(slope),
             500 * stderr / np.sqrt(slope),
             "T and h in ns",
-            **made,
+            **setting,
         ),
     ]
-    return StudyResult(rows, {"jitter": picture(ends, quiet.jitter, made)})
+    return StudyResult(rows, {"jitter": picture(ends, quiet.jitter, setting)})
 
 
-def picture(ends: np.ndarray, jitter: float, made: dict[str, Any]) -> Picture:
+def picture(ends: np.ndarray, jitter: float, setting: dict[str, Any]) -> Picture:
     figure, ax = drawing.canvas(size=(7.2, 4.0))
     k = np.arange(ends.shape[1])
     variance = 1e6 * np.var(ends - ends[:, :1], axis=0, ddof=1)
@@ -152,9 +152,9 @@ def picture(ends: np.ndarray, jitter: float, made: dict[str, Any]) -> Picture:
     ax.set(xlabel="period k", ylabel="variance of the end of period k [ps²]")
     drawing.legend(figure)
     caption = (
-        f"Jitter accumulates: the variance of the time at which period k ends. RK1W2M, T = {made['T']:.4g} ns, h = "
-        f"{made['h']:g} ns, {made['paths']} paths, bars of two standard errors (dependent from k to k), compared with "
-        "the theory of small noise."
+        f"Jitter accumulates: the variance of the time at which period k ends. RK1W2M, T = {setting['T']:.4g} ns, h = "
+        f"{setting['h']:g} ns, {setting['paths']} paths, bars of two standard errors (dependent from k to k), compared "
+        "with the theory of small noise."
     )
     return Picture(figure, caption)
 

@@ -47,15 +47,15 @@ def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
     rows = [*verdicts(), *largest_steps()]
     points = size.of(8, 60, 160)
     figures = {"regions": regions(points), "boundary": boundary(), "plane": plane(points)}
-    taken = size.of(40, PATHS, PATHS)
+    paths = size.of(40, PATHS, PATHS)
     methods = size.of((stiff.RK1W3, stiff.RK1A4), (*PAPER[2:4], *OURS), (*PAPER, *OURS, stiff.RK1A4M))
     for model, name in ((LINEAR_DAE, "example 1"), (NONLINEAR_DAE, "example 2"))[: size.of(1, 2, 2)]:
         progress(f"errors on {name}")
-        squares = measured(model, methods, size.of(2, 7, 7), taken)
+        squares = measured(model, methods, size.of(2, 7, 7), paths)
         rows += error_rows(name, squares)
         errors = {method: np.sqrt(square.mean(axis=1)) for method, square in squares.items()}
-        figures[name.replace(" ", "_")] = error_picture(errors, f"SDAE of {name}", taken)
-        figures[f"{name.replace(' ', '_')}_solves"] = solves_picture(errors, f"SDAE of {name}", taken)
+        figures[name.replace(" ", "_")] = error_picture(errors, f"SDAE of {name}", paths)
+        figures[f"{name.replace(' ', '_')}_solves"] = solves_picture(errors, f"SDAE of {name}", paths)
     progress("random linear systems")
     rows += systems(size.of(1, 10, 100), size.of((2,), (2, 3), (2, 3)), size.of(SYSTEMS[:1], SYSTEMS, SYSTEMS))
     if size is Size.TINY:  # the rest takes a minute to compile; its parts are tested one by one

@@ -30,9 +30,9 @@ def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
     rows, figures = [], {"fig5": path_of_each(runs, "q1", axis, "Middle of the connecting rod", clock)}
     for label, result in runs.items():
         rows += moments_at_end(label, result, ("q1",))
-        made = of_run(result)
+        setting = of_run(result)
         rows.append(
-            Row(f"{label}: rms rate of q4 (longitudinal), m/s", None, *ringing(result), "high frequencies", **made)
+            Row(f"{label}: rms rate of q4 (longitudinal), m/s", None, *ringing(result), "high frequencies", **setting)
         )
         rows.append(
             Row(
@@ -41,7 +41,7 @@ def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
                 drift(result),
                 None,
                 "largest over paths and times",
-                **made,
+                **setting,
             )
         )
     if size is Size.FULL:

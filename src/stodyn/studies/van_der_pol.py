@@ -39,9 +39,9 @@ def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
     full, results, T = size is Size.FULL, {}, size.of(50.0, END, END)
     square, weak, too_long = size.of((SQUARE[3:4], WEAK[2:3], TOO_LONG[1:2]), *[(SQUARE, WEAK, TOO_LONG)] * 2)
     for name, h in (*square, *weak, *too_long):
-        taken = full_size.affordable(VAN_DER_POL.problem, name, h, END, PATHS) if full else size.of(64, SMALL, PATHS)
-        progress(f"{name}, h = {h:g}, {taken} paths")
-        results[name, h] = sampled(name, h, T, taken, block=None if full else taken // 2)  # one block per core, of two
+        paths = full_size.affordable(VAN_DER_POL.problem, name, h, END, PATHS) if full else size.of(64, SMALL, PATHS)
+        progress(f"{name}, h = {h:g}, {paths} paths")
+        results[name, h] = sampled(name, h, T, paths, block=None if full else paths // 2)  # one block per core, of two
         for t in AT if name == "DIRK" and T == END else (T,):
             mean, stderr = (
                 float(results[name, h][v].sel(time=t, method="nearest")) for v in ("energy", "energy_stderr")
@@ -49,11 +49,11 @@ def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
             distance = f"{(mean - float(averaged(t))) / stderr:+.1f} standard errors from the averaged equation"
             if (name, h) in too_long:
                 distance = f"too long a step: the limit is shifted to about {predicted(name, h):.3g}"
-            part = full_size.remark(taken, PATHS) if full else ""
+            part = full_size.remark(paths, PATHS) if full else ""
             rows.append(Row(f"{name}, h = {h:g}: E(H)({t:g})", None, mean, stderr,
-                            "; ".join(filter(None, (distance, part))), T=t, h=h, paths=taken))  # fmt: skip
+                            "; ".join(filter(None, (distance, part))), T=t, h=h, paths=paths))  # fmt: skip
     return StudyResult(
-        rows, {"fig4-3": whole(results, limit, taken), "fig4-4": end(results, limit, taken, square, weak)}
+        rows, {"fig4-3": whole(results, limit, paths), "fig4-4": end(results, limit, paths, square, weak)}
     )
 
 

@@ -100,40 +100,40 @@ def _read(statement: Statement) -> None:
         raise statement.error(f" {name}: a name has letters, digits and _, a letter first")
     if any(other.name == name and other.analysis == analysis for other in statement.netlist.measures):
         raise statement.error(f" {name}: is given already")
-    made = Measure(analysis, name, WINDOWED.get(kind, kind), statement.at)
+    measure = Measure(analysis, name, WINDOWED.get(kind, kind), statement.at)
     if kind == "trig":
         trigger = _event(words, True)
         if words.next("targ") != "targ":
             raise statement.malformed("targ is missing")
-        made = made._replace(kind="delay", trigger=trigger, target=_event(words, True))
+        measure = measure._replace(kind="delay", trigger=trigger, target=_event(words, True))
     elif kind == "when":
-        made = made._replace(target=_event(words, False))
+        measure = measure._replace(target=_event(words, False))
     elif kind in ("find", "deriv"):
-        made = made._replace(signal=_expression(words.next("a signal")))
+        measure = measure._replace(signal=_expression(words.next("a signal")))
         if words.peek() == "when":
             words.place += 1
-            made = made._replace(target=_event(words, False))
+            measure = measure._replace(target=_event(words, False))
         elif words.peek() == "at":
-            made = made._replace(target=_event(words, True))
+            measure = measure._replace(target=_event(words, True))
         else:
             raise statement.malformed("at= or when is missing")
     elif kind == "param":
         if words.peek() != "=":
             raise statement.malformed("= is missing")
         words.place += 1
-        made = made._replace(signal=_expression(words.next("an expression")))
+        measure = measure._replace(signal=_expression(words.next("an expression")))
     elif kind in WINDOWED:
         signal = _expression(words.next("a signal"))
         limits = words.pairs(("from", "to"))
         ends = [words.number(limits[key], key) if key in limits else default
                 for key, default in (("from", -float("inf")), ("to", float("inf")))]  # fmt: skip
-        made = made._replace(signal=signal, window=(ends[0], ends[1]))
+        measure = measure._replace(signal=signal, window=(ends[0], ends[1]))
     else:
         raise statement.error(f" {name}: {kind} is not known; there are trig, when, find, deriv, param, "
                               f"{', '.join(WINDOWED)}")  # fmt: skip
     if words.peek():
         raise statement.error(f" {name}: did not expect {words.peek()!r}")
-    statement.netlist.measures.append(made)
+    statement.netlist.measures.append(measure)
 
 
 MEASURE = Directive(

@@ -35,7 +35,7 @@ def noise(read: tuple[Any, ...], p: Numbers, xp: Any) -> Any:
 SWITCH = Law("switch", current, noise, "thermal")
 
 
-def _made(card: Card, model: Any, middle: str, reach: str, control: tuple[str, str]) -> list[Element]:
+def _switch(card: Card, model: Any, middle: str, reach: str, control: tuple[str, str]) -> list[Element]:
     p = model.numbers
     smallest = max(0.01 * abs(p[middle]), 0.01 if middle == "vt" else 1e-6)
     numbers = {"ron": p["ron"], "roff": p["roff"], "middle": p[middle], "reach": max(p[reach], smallest)}
@@ -46,7 +46,7 @@ def _made(card: Card, model: Any, middle: str, reach: str, control: tuple[str, s
 def _by_voltage(card: Card) -> list[Element]:
     if card.rest[-1:] in (["on"], ["off"]):
         card.rest.pop()
-    return _made(card, card.model(), "vt", "vh", (card.nodes[2], card.nodes[3]))
+    return _switch(card, card.model(), "vt", "vh", (card.nodes[2], card.nodes[3]))
 
 
 def _by_current(card: Card) -> list[Element]:
@@ -55,7 +55,7 @@ def _by_current(card: Card) -> list[Element]:
     if len(card.rest) != 2:
         raise card.malformed()
     source = card.scope.prefix + card.rest.pop(0)
-    return _made(card, card.model(), "it", "ih", (f"i({source})", GROUND))
+    return _switch(card, card.model(), "it", "ih", (f"i({source})", GROUND))
 
 
 S = ElementType("s", "S n+ n- nc+ nc- model [on|off]", 4, _by_voltage, {"sw": VOLTAGE}, noisy=True)

@@ -184,12 +184,12 @@ class Coloured:
         s = rng.standard_normal((paths, k)) @ van_loan.root(self.state_covariance).T
         series = np.empty((paths, len(lengths) + 1, len(self.C)))
         series[:, 0] = s @ self.C.T
-        made: dict[float, tuple[np.ndarray, np.ndarray]] = {}
+        discretised: dict[float, tuple[np.ndarray, np.ndarray]] = {}
         for n, h in enumerate(lengths):
-            if h not in made:
+            if h not in discretised:
                 Phi, Qd = self.discretise(h)
-                made[h] = Phi.T, van_loan.root(Qd).T
-            Phi_t, root_t = made[h]
+                discretised[h] = Phi.T, van_loan.root(Qd).T
+            Phi_t, root_t = discretised[h]
             s = s @ Phi_t + rng.standard_normal((paths, k)) @ root_t
             series[:, n + 1] = s @ self.C.T
         return series

@@ -78,16 +78,16 @@ def once(function: Callable) -> Callable:
 
     functools.cache would let two threads compile the same code, and one copy would be freed while it is in use.
     """
-    made: dict[tuple, Any] = {}
+    results: dict[tuple, Any] = {}
     making = threading.RLock()
 
     @functools.wraps(function)
     def call(*arguments, **options):
         key = (arguments, tuple(sorted(options.items())))
         with making:
-            if key not in made:
-                made[key] = function(*arguments, **options)
-            return made[key]
+            if key not in results:
+                results[key] = function(*arguments, **options)
+            return results[key]
 
     return call
 

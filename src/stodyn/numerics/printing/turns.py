@@ -54,12 +54,12 @@ def turned(
         before, self.items = self.items, []
         number, counter = self.graph.counter()
         arrays = [self.buffered(buffer) if moves else x for x, buffer, moves in zip(start, begun, changes, strict=True)]
-        asked = None if goes_on is None else self.entry(goes_on(arrays))
+        condition_entry = None if goes_on is None else self.entry(goes_on(arrays))
         self.close()
         condition, self.items = self.items, []
-        active = Node("carried", BOOL, (), (number, -1), *_kind(asked), frozenset([number]))
-        turns = Turns(number, counter, active, length, asked, condition)
-        wanted = [_either(kind, _kind(asked)) for kind in kinds]
+        active = Node("carried", BOOL, (), (number, -1), *_kind(condition_entry), frozenset([number]))
+        turns = Turns(number, counter, active, length, condition_entry, condition)
+        wanted = [_either(kind, _kind(condition_entry)) for kind in kinds]
         if wanted == kinds:
             series = _turn(self, turns, turn, arrays, begun, changes, wanted, rows)
             if wanted == kinds:
@@ -85,21 +85,21 @@ def _turn(self, turns, turn, arrays, begun, changes, wanted, rows) -> list[Buffe
     """Fill in a turn; `wanted` is set to the kinds that the values it hands on turn out to have."""
     outer, self._context = self._context, (*self._context, turns.number)
     after = list(turn(arrays, turns.counter))
-    made = []
+    handed_on = []
     for k, (x, changed) in enumerate(zip(after[: len(arrays)], changes, strict=True)):
         if changed:
             is_made_here = (
                 isinstance(x, Stored) and x.buffer.name == "scratch" and not any(x.buffer is b for b in begun)
             )
-            made.append((begun[k], x.buffer if is_made_here else self.stored(x)))
-            wanted[k] = _either(wanted[k], _kind(made[-1][1]))
+            handed_on.append((begun[k], x.buffer if is_made_here else self.stored(x)))
+            wanted[k] = _either(wanted[k], _kind(handed_on[-1][1]))
     series: list[Buffer] = []
     for x in after[len(arrays) :]:
         whole = functools.partial(Buffer, "scratch", 0, (turns.length, *x.shape), x.dtype)
         series.append(self.stored(x, whole, rows(turns.counter)))
     self.close()
     turns.body, self.items = self.items, []
-    for carried, new in made:
+    for carried, new in handed_on:
         old, fresh = self.buffered(carried), self.buffered(new)
 
         def chosen(index: Index, old: Array = old, fresh: Array = fresh) -> Entry:
