@@ -131,3 +131,10 @@ def test_blocks_hold_as_many_paths_as_keep_a_card_busy():
 
 def test_normals_take_whole_pairs_of_rows_wherever_they_begin():
     assert looped_kernel.rows_of_normals((("W", 3), ("Z", 4), ("U", 1))) == 4 + 6 + 2
+
+
+def test_components_that_statistics_observe_are_saved_once():
+    """Moments read the components, which are saved anyway; only the cubes are saved beside them."""
+    collect = [st.Moments(every=5), st.Observable(lambda t, x, p: x[:3] ** 3, name="cube")]
+    spec = describe(lorenz(), find("Heun"), (0.0, 1.0), 0.1, collect, "float64")
+    assert len(LoopSource(spec, watched(spec)).saved) == N + 3

@@ -289,3 +289,18 @@ def test_products_of_positions_and_momenta_are_affine_in_each_alone():
     product = _dependence_of_wholes(lambda t, q, p: q * p + p, arguments)
     assert product.affine_q and product.affine_p and not product.affine
     assert _dependence_of_wholes(lambda t, q, p: q - 2.0 * p, arguments).affine
+
+
+@pytest.mark.parametrize(
+    ("function", "expected"),
+    [
+        (lambda t, q, p: q**2, (False, True, False, False, True, False)),
+        (lambda t, q, p: jnp.sin(p), (False, False, True, True, False, False)),
+        (lambda t, q, p: 2.0 * q + t, (False, True, False, True, True, True)),
+        (lambda t, q, p: 0.0 * q, (True, False, False, True, True, True)),
+        (lambda t, q, p: p * q**2, (False, True, True, False, True, False)),
+    ],
+)
+def test_dependence_from_whole_arrays(function, expected):
+    """Zero, on q, on p, affine in q, in p, in both."""
+    assert tuple(_dependence_of_wholes(function, (0.0, np.ones(3), np.ones(3)))) == expected
