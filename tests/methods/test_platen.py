@@ -1,10 +1,11 @@
 """A step of Platen's weak scheme of order 2 by its formula: Kloeden & Platen (1992), (15.1.1) and (15.1.3)."""
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import stodyn as sd
-from stodyn.methods.platen import PlatenWeak2
+from stodyn.methods.platen import PlatenWeak2, PlatenWeak2Pairs
 from stodyn.noise.increment import Increment
 from stodyn.numerics import uncompiled
 
@@ -30,4 +31,34 @@ def test_a_step_is_the_formula(channels):
     exact = START + 0.5 * H * (f + drift(T + H, START + H * f + b * dW))
     exact += 0.25 * (above + below + 2.0 * b) * dW + 0.25 * (above - below) * (dW**2 - H) / np.sqrt(H)
     found = uncompiled.value(lambda x: PlatenWeak2.step(problem, T, x, Increment(H, W=dW), None)[0], START)
+    np.testing.assert_allclose(found, exact, rtol=1e-14)
+
+
+def test_a_step_with_additive_noise_takes_the_mean_of_its_ends():
+    problem = sd.SDE(drift, lambda t, x: sd.diagonal((1.0 + t) * np.array([0.3, 0.2])), START)
+    f, b, b_end = drift(T, START), (1.0 + T) * np.array([0.3, 0.2]), (1.0 + T + H) * np.array([0.3, 0.2])
+    exact = START + 0.5 * H * (f + drift(T + H, START + H * f + b * W)) + 0.5 * (b + b_end) * W
+    found = uncompiled.value(lambda x: PlatenWeak2.step(problem, T, x, Increment(H, W=W), None)[0], START)
+    np.testing.assert_allclose(found, exact, rtol=1e-14)
+
+
+def test_a_step_with_two_channels_is_the_formula():
+    """Each column changes with both components, so that no pair of channels commutes; the draws of a pair are given."""
+    A = np.array([[[0.3, 0.1], [-0.2, 0.4]], [[0.2, -0.5], [0.1, 0.3]]])
+    V = np.array([[-H, 0.07], [-0.07, -H]])
+
+    def columns(x):
+        return [A[j] @ (x + 0.5 * x**2) for j in (0, 1)]
+
+    problem = sd.SDE(drift, lambda t, x: jnp.stack(columns(x), axis=1), START)
+    f, b, root = drift(T, START), columns(START), np.sqrt(H)
+    exact = START + 0.5 * H * (f + drift(T + H, START + H * f + b[0] * W[0] + b[1] * W[1]))
+    for j, r in ((0, 1), (1, 0)):
+        above, below = (columns(START + H * f + sign * root * b[j])[j] for sign in (1.0, -1.0))
+        beside_above, beside_below = (columns(START + sign * root * b[r])[j] for sign in (1.0, -1.0))
+        exact += 0.25 * (above + below + 2.0 * b[j] + beside_above + beside_below - 2.0 * b[j]) * W[j]
+        exact += 0.25 * (above - below) * (W[j] ** 2 - H) / root
+        exact += 0.25 * (beside_above - beside_below) * (W[j] * W[r] + V[r, j]) / root
+    noise = Increment(H, W=W, aux={"pairs": V})
+    found = uncompiled.value(lambda x: PlatenWeak2Pairs.step(problem, T, x, noise, None)[0], START)
     np.testing.assert_allclose(found, exact, rtol=1e-14)

@@ -298,6 +298,7 @@ def test_products_of_positions_and_momenta_are_affine_in_each_alone():
         (lambda t, q, p: jnp.sin(p), (False, False, True, True, False, False)),
         (lambda t, q, p: 2.0 * q + t, (False, True, False, True, True, True)),
         (lambda t, q, p: 0.0 * q, (True, False, False, True, True, True)),
+        (lambda t, q, p: jnp.full(3, 2.0), (False, False, False, True, True, True)),
         (lambda t, q, p: p * q**2, (False, True, True, False, True, False)),
     ],
 )
