@@ -299,6 +299,23 @@ TURNS = {
 }  # fmt: skip
 
 
+@pytest.mark.parametrize("config", [(0, 0, 1), (2, 1, 2), (-1, 3, 1), (1, -2, 3), (-3, -2, 2)])
+def test_entries_are_spread_apart(config):
+    """As the derivatives of strided slices are."""
+    x = np.random.default_rng(3).standard_normal((N, LANES))
+
+    def spread(x):
+        return jax.lax.pad(jnp.sin(x), 0.5, [config])
+
+    def force(x):
+        return jax.grad(lambda x: jnp.sum(x[::2] ** 3) + jnp.sum(x[1::3][:7] * x[2::3]))(x)
+
+    for function in (spread, force):
+        with jax.enable_x64(True):
+            expected = jax.vmap(function, in_axes=-1, out_axes=-1)(jnp.asarray(x))
+        np.testing.assert_allclose(evaluated(function, x), expected, rtol=1e-14)
+
+
 @pytest.mark.parametrize("name", TURNS)
 def test_turns_compute_what_numpy_does(name):
     """Each of the paths ends by itself; what another one still does changes none of its bits."""

@@ -143,17 +143,19 @@ def _concatenate(self: Arrays, equation: Equation, inputs: list[Array]) -> Array
 
 def _pad(self: Arrays, equation: Equation, inputs: list[Array]) -> Array:
     (x, filling), graph, config = inputs, self.graph, equation.params["padding_config"]
-    if any(gap for _, _, gap in config):
-        raise Unprintable("pad between entries is not among the operations that are printed as loops")
-    if all(low == high == 0 for low, high, _ in config):
+    if not any(map(any, config)):
         return x
 
     def at(index: Index) -> Entry:
         inside, where = np.True_, []
-        for i, size, (low, high, _) in zip(index, x.shape, config, strict=True):
+        for i, size, (low, high, gap) in zip(index, x.shape, config, strict=True):
+            place = graph.whole("sub", i, low)
             if low > 0 or high > 0:
-                inside = graph.make("and", BOOL, inside, graph.inside(i, low, low + size))
-            where.append(graph.clamped(graph.whole("sub", i, low), size))
+                inside = graph.make("and", BOOL, inside, graph.inside(i, low, low + (size - 1) * (gap + 1) + 1))
+            if gap:
+                here = graph.make("eq", BOOL, graph.whole("rem", place, gap + 1), np.int64(0))
+                inside, place = graph.make("and", BOOL, inside, here), graph.whole("div", place, gap + 1)
+            where.append(graph.clamped(place, size))
         fill = filling.at(())
         if value_of(fill) is not None:
             fill = value_of(fill)
