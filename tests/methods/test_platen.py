@@ -42,10 +42,13 @@ def test_a_step_with_additive_noise_takes_the_mean_of_its_ends():
     np.testing.assert_allclose(found, exact, rtol=1e-14)
 
 
-def test_a_step_with_two_channels_is_the_formula():
-    """Each column changes with both components, so that no pair of channels commutes; the draws of a pair are given."""
+@pytest.mark.parametrize("method", [PlatenWeak2Pairs, PlatenWeak2])
+def test_a_step_with_two_channels_is_the_formula(method):
+    """The columns do not commute, and the draws of the pair are given; or one is twice the other, without such draws."""
     A = np.array([[[0.3, 0.1], [-0.2, 0.4]], [[0.2, -0.5], [0.1, 0.3]]])
     V = np.array([[-H, 0.07], [-0.07, -H]])
+    if not method.pairs:
+        A[1], V = 2.0 * A[0], np.zeros((2, 2))
 
     def columns(x):
         return [A[j] @ (x + 0.5 * x**2) for j in (0, 1)]
@@ -59,6 +62,6 @@ def test_a_step_with_two_channels_is_the_formula():
         exact += 0.25 * (above + below + 2.0 * b[j] + beside_above + beside_below - 2.0 * b[j]) * W[j]
         exact += 0.25 * (above - below) * (W[j] ** 2 - H) / root
         exact += 0.25 * (beside_above - beside_below) * (W[j] * W[r] + V[r, j]) / root
-    noise = Increment(H, W=W, aux={"pairs": V})
-    found = uncompiled.value(lambda x: PlatenWeak2Pairs.step(problem, T, x, noise, None)[0], START)
+    noise = Increment(H, W=W, aux={"pairs": V} if method.pairs else None)
+    found = uncompiled.value(lambda x: method.step(problem, T, x, noise, None)[0], START)
     np.testing.assert_allclose(found, exact, rtol=1e-14)
