@@ -44,7 +44,7 @@ def test_a_step_with_additive_noise_takes_the_mean_of_its_ends():
 
 @pytest.mark.parametrize("method", [PlatenWeak2Pairs, PlatenWeak2])
 def test_a_step_with_two_channels_is_the_formula(method):
-    """The columns do not commute, and the draws of the pair are given; or one is twice the other, without such draws."""
+    """The columns do not commute, and the draws of their pair are given; or one is twice the other, without draws."""
     A = np.array([[[0.3, 0.1], [-0.2, 0.4]], [[0.2, -0.5], [0.1, 0.3]]])
     V = np.array([[-H, 0.07], [-0.07, -H]])
     if not method.pairs:
