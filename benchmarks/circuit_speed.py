@@ -45,17 +45,17 @@ def beside_ngspice(paths: int) -> None:
     circuit = sd.circuits.read(text)
     steps, nodes = circuit.time_steps(), len(circuit.nodes)
 
-    def run(count: int) -> None:
-        sd.simulate(circuit, "Trapezoidal", t=circuit.span, dt=steps, paths=count, seed=1, progress=False,
-                    collect=st.Moments(at=[circuit.span[1]]))  # fmt: skip
-
-    first, costs = used(lambda: run(1)), {}
+    began = time.process_time()
+    costs = {}
     for count in (1, paths):
-        costs[count] = (used(functools.partial(run, 8 * count)) - used(functools.partial(run, count))) / (7 * count)
-        print(f"20 transistors, {nodes} nodes, {len(steps)} steps, each of {count} to {8 * count} paths: "
-              f"{costs[count] * 1e3:.2f} ms, {costs[count] / len(steps) / nodes * 1e9:.0f} ns per step and node",
-              flush=True)  # fmt: skip
-    print(f"the first path: {first:.1f} s")
+        ready = sd.prepare(circuit, "Trapezoidal", t=circuit.span, dt=steps, paths=count, threads=1,
+                           collect=st.Moments(at=[circuit.span[1]]))  # fmt: skip
+        ready.arrays(seed=1)
+        if count == 1:
+            print(f"the first path: {time.process_time() - began:.1f} s")
+        costs[count] = min(used(functools.partial(ready.arrays, seed=2 + k)) for k in range(3)) / count
+        print(f"20 transistors, {nodes} nodes, {len(steps)} steps, {number_of(count)}: {costs[count] * 1e3:.2f} ms "
+              f"each, {costs[count] / len(steps) / nodes * 1e9:.0f} ns per step and node", flush=True)  # fmt: skip
     if shutil.which("ngspice") is None:
         print("ngspice is not installed")
         return
@@ -63,6 +63,10 @@ def beside_ngspice(paths: int) -> None:
     print(f"ngspice without noise: {whole * 1e3:.1f} ms with its start, as much as {whole / costs[paths]:.0f} of our "
           f"paths with noise; its transient {seconds * 1e3:.1f} ms, as much as {seconds / costs[paths]:.0f}: "
           f"{accepted} points, {seconds / accepted / nodes * 1e9:.0f} ns per point and node")  # fmt: skip
+
+
+def number_of(paths: int) -> str:
+    return "one path" if paths == 1 else f"{paths} paths"
 
 
 def of_ngspice(text: str) -> tuple[float, float, int]:

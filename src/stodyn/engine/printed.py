@@ -130,7 +130,7 @@ class _Work(Work):
         self.machine = program.code.machine(self.lanes * len(plan.h))
         self.observing: dict[int, Callable] = {}  # of statistics that look at all paths together
         count = int(np.count_nonzero(members.member))
-        self.used = -(-count // program.chunk) * program.chunk
+        self.used = -(-count // program.width) * program.width
         most = max(SEEN_BYTES // (8 * self.lanes * len(program.source.saved)), 1)
         source = program.source
         self.state = _memory("state", len(source.layout.dtypes), self.lanes)

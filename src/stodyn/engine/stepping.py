@@ -304,9 +304,16 @@ class _Advance:
                 steps = w.value(f"select i1 {is_short}, i64 {left}, i64 {w.count('slab')}")
                 self.draw(lane, steps)
                 save = w.load("%next_save", "i64")
-                with w.counted(0, self.chunk, self.width) as part, self.printer.scope():
+                with w.counted(0, self.lanes_left(lane), self.width) as part, self.printer.scope():
                     self.vector(w.whole("add", lane, part), part, first, steps, save)
         return w
+
+    def lanes_left(self, lane: str) -> str | int:
+        """How many lanes of the chunk that begins at `lane` are computed: the last one may hold few paths."""
+        if self.chunk == self.width:
+            return self.chunk
+        left = self.w.whole("sub", self.w.count("last_lane"), lane)
+        return self.w.value(f"call i64 @llvm.smin.i64(i64 {left}, i64 {self.chunk})")
 
     # --- normals ------------------------------------------------------------------------------------------------------
 
