@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import jax
-import jax.numpy as jnp
+from jax.extend.core import get_opaque_trace_state
 
 from stodyn import arguments
 from stodyn.engine.failure import Stopped
@@ -66,6 +66,16 @@ TRACED = (
 )
 
 
+@functools.cache
+def _outside_of_traces() -> Any:
+    """JAX's state outside all of its transformations: that of a new thread."""
+    states: list[Any] = []
+    thread = threading.Thread(target=lambda: states.append(get_opaque_trace_state()))
+    thread.start()
+    thread.join()
+    return states[0]
+
+
 def front_door(function: F) -> F:
     """Return `function`, which users call, on the processor.
 
@@ -81,7 +91,7 @@ def front_door(function: F) -> F:
     @functools.wraps(function)
     def called(*positional, **options):
         arguments.check(name, parameters, positional, options)
-        if isinstance(jnp.zeros(()) + 0.0, jax.core.Tracer):
+        if get_opaque_trace_state() != _outside_of_traces():
             raise TypeError(f"{name}: called while JAX traces a function. {way_out}")
         note_run()
         try:
