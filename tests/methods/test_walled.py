@@ -10,6 +10,8 @@ from scipy import stats as laws
 
 import stodyn as sd
 from stodyn import statistics as st
+from stodyn.methods import walled
+from stodyn.numerics import uncompiled
 
 FREE = sd.SDE(lambda t, x: -(x + 0.5), lambda t, x: 1.0, 0.5)
 OSCILLATOR = sd.Mechanical(lambda t, x, v: -x - 0.1 * v, lambda t, x, v: 0.5, (1.0, 0.0))
@@ -152,3 +154,10 @@ def test_a_component_without_noise_is_struck_not_reflected():
     pair = sd.SDE(lambda t, x: jnp.stack([x[1], -x[0]]), lambda t, x: jnp.array([[0.0], [1.0]]), [1.0, 0.0])
     with pytest.raises(ValueError, match="noise does not enter x0"):
         sd.with_walls(pair, {"x0": (0.0, None)})
+
+
+def test_a_state_beyond_a_wall_is_mirrored():
+    """e = 0.5 between 1 and 2: 0.3 beyond the upper wall becomes 0.15 below it, 0.2 beyond the lower one 0.1 above."""
+    for x, v, back in ((2.3, 2.0, 1.85), (0.8, -2.0, 1.1), (1.5, 1.0, 1.5)):
+        found = uncompiled.value(lambda state: walled._mirrored(state, 0, 1, 1.0, 2.0, 0.5), np.array([x, v]))
+        np.testing.assert_allclose(found, [back, v if x == back else -0.5 * v], rtol=1e-14)

@@ -327,3 +327,8 @@ def test_the_equations_of_a_massless_coordinate_are_named_as_they_were_written()
 def test_a_mass_of_one_coordinate_that_is_not_a_number_is_refused():
     with pytest.raises(ValueError, match="mass: expected 1 finite number"):
         Mechanical(lambda t, x, v: -x, None, (1.0, 0.0), mass="heavy")
+
+
+def test_without_noise_there_are_no_kicks():
+    problem = Mechanical(spring, None, START)
+    assert problem.kicks(0.0, *problem.example_coordinates(), None).shape == (2, 0)

@@ -22,7 +22,7 @@ from stodyn.models.differential_algebraic import (
 )
 from stodyn.numerics import uncompiled
 from stodyn.numerics.printing.points import at_one
-from stodyn.problems.index import split
+from stodyn.problems.index import rank_of, split
 from stodyn.problems.sdae import SDAE
 from stodyn.problems.sde import SDE
 
@@ -420,3 +420,9 @@ def test_poles_of_large_systems_are_seen():
 
     trace = jax.make_jaxpr(is_regular)(0.01, 0.1 * x)
     assert [bool(uncompiled.run(trace, p, 0.1 * x)[0]) for p in (0.0, 1e-4, 0.01)] == [False, True, True]
+
+
+def test_a_jacobian_that_is_not_finite_has_no_rank():
+    parts = split(np.diag([1.0, 0.0]))
+    assert rank_of(parts, np.array([[0.0, 0.0], [1.0, np.inf]]), np.ones(2)) == (0, np.inf)
+    assert rank_of(parts, np.array([[0.0, 0.0], [1.0, 2.0]]), np.ones(2)) == (1, 1.0)

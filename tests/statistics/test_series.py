@@ -249,3 +249,8 @@ def test_autocovariance_of_constants_is_their_unbiased_variance(paths):
     x = np.random.default_rng(15).normal(size=paths)
     found = folded(st.Autocorrelation(lags=3), np.broadcast_to(x[:, None, None], (paths, 1, 20)))
     np.testing.assert_allclose(found["autocovariance"], x.var(ddof=1), rtol=1e-12)
+
+
+def test_merging_with_nothing_gives_what_there_is():
+    one, some = st.Autocorrelation(lags=1), object()
+    assert one.merge(None, some) is some and one.merge(some, None) is some and one.merge(None, None) is None
