@@ -424,5 +424,5 @@ def test_poles_of_large_systems_are_seen():
 
 def test_a_jacobian_that_is_not_finite_has_no_rank():
     parts = split(np.diag([1.0, 0.0]))
-    assert rank_of(parts, np.array([[0.0, 0.0], [1.0, np.inf]]), np.ones(2)) == (0, np.inf)
+    assert rank_of(parts, np.array([[0.0, 0.0], [1.0, np.nan]]), np.ones(2)) == (0, np.inf)
     assert rank_of(parts, np.array([[0.0, 0.0], [1.0, 2.0]]), np.ones(2)) == (1, 1.0)
