@@ -431,7 +431,7 @@ def test_stiffness_that_is_negative_by_rounding_alone_is_taken(size):
 def test_the_elimination_of_a_step_is_ordered_for_long_and_for_short_steps(monkeypatch):
     """The samples are M + c K with c > 0: nearly M, nearly K in proportion, and between."""
     seen = []
-    monkeypatch.setattr(structural, "ordered", lambda pattern, samples: seen.append((pattern, samples)))
+    monkeypatch.setattr(structural, "find_order", lambda pattern, samples: seen.append((pattern, samples)))
     built = tall(14, consistent=True)
     assert built.step_matrices is None
     ((pattern, samples),) = seen
@@ -449,7 +449,7 @@ def test_the_elimination_of_a_step_is_ordered_for_long_and_for_short_steps(monke
 def test_the_matrix_of_a_step_has_the_places_of_all_three(monkeypatch, M, C, K):
     """Off the diagonal the matrices have equal entries, or one is the sum of the others; on it their sum is 1."""
     patterns, off = [], np.eye(13, k=1) + np.eye(13, k=-1)
-    monkeypatch.setattr(structural, "ordered", lambda pattern, samples: patterns.append(pattern))
+    monkeypatch.setattr(structural, "find_order", lambda pattern, samples: patterns.append(pattern))
     built = sd.Mechanical.from_matrices(*(f * np.eye(13) + 0.1 * a * off for f, a in ((0.4, M), (0.3, C), (0.3, K))))
     assert built.step_matrices is None
     places = np.argwhere(np.eye(13) + off)

@@ -18,9 +18,13 @@ SLIDER_CRANK = pytest.mark.long(
     "has its methods, runs and figure"
 )
 
+# These run at a larger size there; of their kind tolerance-or-noise is run from its command here.
+CHAOS = pytest.mark.long("tests/studies/test_chaos_studies.py asks their numbers and figures")
+LONG = {"slider-crank": SLIDER_CRANK, "miller": CHAOS, "index-counterexample": CHAOS, "chaos-equivalence": CHAOS}
+
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=SLIDER_CRANK) if name == "slider-crank" else name for name in catalogue()]
+    "name", [pytest.param(name, marks=LONG[name]) if name in LONG else name for name in catalogue()]
 )
 def test_it_runs(name, tmp_path, monkeypatch):
     """Each row has a finite value and error, or words in place of them, and tells the run behind it; each figure has
