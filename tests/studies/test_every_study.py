@@ -19,7 +19,7 @@ SLIDER_CRANK = pytest.mark.long(
 )
 
 # These run at a larger size there; of their kind tolerance-or-noise is run from its command here.
-CHAOS = pytest.mark.long("tests/studies/test_chaos_studies.py asks their numbers and figures")
+CHAOS = pytest.mark.long("tests/studies/test_chaos_studies.py asks their numbers")
 LONG = {"slider-crank": SLIDER_CRANK, "miller": CHAOS, "index-counterexample": CHAOS, "chaos-equivalence": CHAOS}
 
 
