@@ -38,10 +38,8 @@ REFINED = 1e-3  # of the error of a cycle: how exactly the derivatives of one wi
 CACHED = 1_000_000  # numbers in the derivatives of the steps of one batch
 TINY = 1e-14  # added to the sizes of components, some of which may be zero
 SHOTS = 30  # rounds of Newton where some components drift
-FAR, CLOSE = (
-    0.1,
-    1e-2,
-)  # of the largest component in its unit: by which they may be moved at once, and how near they come
+FAR = 0.1  # of the largest component in its unit: by which those that drift may be moved at once, beyond their range
+CLOSE = 1e-2  # of that: a change after which Newton goes on from the stages
 REST = 1e-6  # of its size: a cycle whose components all stay within that is an equilibrium
 
 
@@ -275,7 +273,8 @@ def _from_drifting(system: System, guess: periodic_start.Guess, steps: int, orde
         times = T / steps * np.add.outer(np.arange(steps), method.c)
         X = periodic_start.followed(system, np.append(0.0, times.ravel()), x)[1:].reshape(*times.shape, system.n)
         linear = _linearised(system, 0.0, x, X, T / steps, D, method.c)
-        far = np.ptp(X, axis=(0, 1)) + FAR * system.largest_alike(np.abs(X).max(axis=(0, 1))) + TINY
+        size = np.abs(X).max(axis=(0, 1))
+        far = np.ptp(X, axis=(0, 1)) + FAR * np.maximum(size, system.largest_alike(size)) + TINY
         delta, delta_T, _ = _correction(system, linear, x, X, T, False, far)
         moved = float((np.abs(delta) / far)[others].max())
         if not math.isfinite(moved):

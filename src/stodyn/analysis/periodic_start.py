@@ -65,12 +65,8 @@ def followed(system: System, times: np.ndarray, x: np.ndarray, rtol: float = RTO
 
 def _floors(system: System, x: np.ndarray) -> np.ndarray:
     """Sizes below which components need not be followed: shares of the largest of all, and of all in their unit."""
-    sizes, units = np.abs(x), np.array([system.units.get(name, "") for name in system.names])
-    floors = np.full(system.n, SMALL * (sizes.max() + 1e-12))
-    for unit in set(units) - {""}:
-        same = units == unit
-        floors[same] = np.maximum(floors[same], SMALL_IN_UNIT * sizes[same].max())
-    return floors
+    sizes = np.abs(x)
+    return np.maximum(SMALL * (sizes.max() + 1e-12), SMALL_IN_UNIT * system.largest_alike(sizes))
 
 
 def driven(system: System, t: float, x: np.ndarray, period: float, settle: float) -> Guess:

@@ -86,9 +86,9 @@ class System:
         return self._programs["J"](t, x)
 
     def largest_alike(self, size: np.ndarray) -> np.ndarray:
-        """Of each component the largest size of all in its unit, from the sizes (n,) of all."""
+        """Of each component the largest size of all in its unit, from the sizes (n,) of all; 0 where it has no unit."""
         units = np.array([self.units.get(name, "") for name in self.names])
-        return np.array([size[units == unit].max() if unit else own for unit, own in zip(units, size, strict=True)])
+        return np.array([size[units == unit].max() if unit else 0.0 for unit in units])
 
     def drifting(self, t: np.ndarray, x: np.ndarray) -> np.ndarray:
         """∂f/∂t (points, n)."""
