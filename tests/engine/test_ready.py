@@ -1,5 +1,7 @@
 """A run made ready gives what simulate gives, for any seed, and with other values what they would give."""
 
+import concurrent.futures
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -23,6 +25,19 @@ def test_it_gives_what_simulate_gives():
         assert set(arrays) == set(plain.data_vars)
         np.testing.assert_array_equal(arrays["variance"], plain["variance"])
         assert sd.provenance(run)["seed"] == seed
+
+
+def test_calls_in_turn_and_from_threads_do_not_disturb_each_other():
+    """Every thread has its own memory, which the runs that it computes share; here with paths that stop and without."""
+    problem, level = sd.SDE(lambda t, x: 0.3 - x, lambda t, x: 0.8, sd.noise.Normal(0.0, 0.3)), sd.Level(0.7)
+    free = sd.prepare(problem, "Heun", collect=st.Paths(100, every=1), **RUN)
+    stopped = sd.prepare(problem, "Heun", stop=sd.Stop(level), **RUN)
+    alone = [(free.arrays(seed=seed)["path"], stopped.arrays(seed=seed)["stop_time"]) for seed in range(4)]
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        pairs = [(pool.submit(free.arrays, seed=k % 4), pool.submit(stopped.arrays, seed=k % 4)) for k in range(24)]
+        for k, (paths, times) in enumerate(pairs):
+            np.testing.assert_array_equal(paths.result()["path"], alone[k % 4][0])
+            np.testing.assert_array_equal(times.result()["stop_time"], alone[k % 4][1])
 
 
 def test_nothing_is_looked_at_again_for_another_seed(monkeypatch):

@@ -186,6 +186,8 @@ def get(spec: Spec, executor: str, devices: tuple[Any, ...], width: int) -> Exec
 class _Work(Work):
     """The paths of a block on a card."""
 
+    observes_start_apart = True
+
     def __init__(self, executor: OnCards, layout: Layout, block: int, card: Card):
         self.program, self.spec, self.plan, self.card = executor.program, executor.spec, executor.plan, card
         self.launch, self.paths = self.program.on(card), layout.paths_in(block)

@@ -39,9 +39,13 @@ class Plan:
             last = min(last, int(self.saves[place + saves]) - 1)
         return min(last, starting) if first < starting else last
 
+    def saves_before(self, last: int) -> int:
+        """How many saves lie not after step `last`."""
+        return int(np.searchsorted(self.saves, last, side="right"))
+
     def saves_in(self, first: int, last: int) -> slice:
         """Which saves lie after step `first` and not after step `last`."""
-        return slice(*np.searchsorted(self.saves, (first, last), side="right"))
+        return slice(self.saves_before(first), self.saves_before(last))
 
 
 class Went(NamedTuple):
@@ -81,14 +85,22 @@ class Gathered:
             self.failures.append(Failures(fresh, first + step[fresh] + 1, unsolved[fresh]))
 
     def result(self) -> Went:
-        failures = Failures(*map(np.concatenate, zip(*self.failures, strict=True)))
-        order = np.argsort(failures.lane)
-        observations = [jax.tree.map(lambda *xs: np.concatenate(xs), *parts) for parts in self.observations]
-        return Went(observations, Failures(*(part[order] for part in failures)), self.rounded)
+        observations = [
+            parts[0] if len(parts) == 1 else jax.tree.map(lambda *xs: np.concatenate(xs), *parts)
+            for parts in self.observations
+        ]
+        failures = self.failures[0]
+        if len(self.failures) > 1:
+            failures = Failures(*map(np.concatenate, zip(*self.failures, strict=True)))
+            order = np.argsort(failures.lane)
+            failures = Failures(*(part[order] for part in failures))
+        return Went(observations, failures, self.rounded)
 
 
 class Work(ABC):
     """Paths on their way through printed programs, wherever these run."""
+
+    observes_start_apart: bool  # whether the save at the start is observed before the first call, not with its saves
 
     @abstractmethod
     def begin(self) -> np.ndarray | None:
@@ -100,7 +112,8 @@ class Work(ABC):
 
     @abstractmethod
     def advance(self, first: int, last: int, inside: slice) -> np.ndarray | None:
-        """Take the steps of a call, looking at the saves `inside`; returns which lanes are bad after it."""
+        """Take the steps of a call, looking at the saves `inside`, of which the one at the start has been seen; returns
+        which lanes are bad after it."""
 
     @abstractmethod
     def observed(self, inside: slice) -> list[Any]:
@@ -122,18 +135,20 @@ class Work(ABC):
 def gone_through(work: Work, plan: Plan, tell: Callable[[int], None]) -> Went:
     """The outcome of paths; tell(steps) is called after every call and may raise to end the run."""
     gathered, first, steps = Gathered(plan), 0, len(plan.h)
-    bad = work.begin()
-    if plan.saves[0] == 0:
+    bad, first_save = work.begin(), 0  # the first save that has not been observed
+    if plan.saves[0] == 0 and work.observes_start_apart:
         gathered.keep(work.observed(slice(0, 1)))
+        first_save = 1
     if bad is not None:
         gathered.begun_badly(bad)
     tell(0)
     while first < steps:
         last, before = work.end(first), work.snapshot()
-        inside = plan.saves_in(first, last)
+        inside = slice(first_save, plan.saves_before(last))
         bad = work.advance(first, last, inside)
         if inside.start < inside.stop:
             gathered.keep(work.observed(inside))
+            first_save = inside.stop
         if bad is not None:
             gathered.gone_bad(first, bad, functools.partial(work.diagnose, before, first, last))
         tell(last - first)

@@ -79,18 +79,17 @@ class Layout:
         return self.members_from(self.first_path(block), self.paths_in(block), lanes or self.width)
 
     def members_from(self, first: int, count: int, lanes: int) -> Members:
-        spec = self.spec
-        fill = np.arange(lanes) % count
+        spec, lane = self.spec, np.arange(lanes)
+        fill = lane % count
         start, *values = self.draw(first, first + count)
         rest, params = iter(values), []
         for leaf, example, varies in zip(spec.param_leaves, spec.examples, spec.varies, strict=True):
             own = np.moveaxis(next(rest)[fill], 0, -1) if varies else leaf
             params.append(np.ascontiguousarray(own, example.dtype) if varies else np.asarray(own, example.dtype))
+        starts = np.empty((start.shape[1], lanes), spec.dtype)
         with np.errstate(over="ignore"):  # a start beyond float32 is a failure at the first time
-            start = np.ascontiguousarray(
-                (start[fill] if len(start) > 1 else np.repeat(start, lanes, axis=0)).T, spec.dtype
-            )
-        return Members(np.arange(lanes) < count, np.ones(lanes), start, params)
+            starts[:] = start[fill].T if len(start) > 1 else start.T
+        return Members(lane < count, np.ones(lanes), starts, params)
 
     def draw(self, first: int, last: int) -> list[np.ndarray]:
         """The starts of the paths from `first` to `last`, and their values of each parameter that varies: a leading

@@ -20,7 +20,7 @@ from stodyn.engine.looped import LoopSource
 from stodyn.engine.spec import Spec
 from stodyn.engine.stepping import FRAME, GROUP, Source
 from stodyn.engine.watching import averages_itself, counts_below, gives_values
-from stodyn.noise.supply import GivenNormals, Supply
+from stodyn.noise.supply import Supply
 from stodyn.numerics import uncompiled
 from stodyn.numerics.printing import compiling, scalars
 from stodyn.numerics.printing.fingerprints import fingerprint
@@ -48,6 +48,8 @@ class Printed:
         self.operations = source.operations()
         self.code = source.compiled(self.width)
         self.streams = source.traced.streams
+        real = source.layout.real
+        self.real_rows: Any = slice(0, len(real)) if real.all() else np.flatnonzero(real)
         self.normals_per_step = sum(count for _, count in self.streams)
         self.looped = isinstance(source, LoopSource)
         self.slab = max(SLAB_BYTES // (8 * max(self.normals_per_step, 1) * self.chunk), 1 if self.looped else 8)
@@ -60,17 +62,17 @@ class Printed:
     def diagnosing(self) -> compiling.Program:
         return self.source.compiled(self.width, diagnosing=True)
 
-    def work(self, spec: Spec, plan: Plan, members: Members, first_path: int, supply: Supply) -> Work:
-        """The paths from first_path on, on their way through the program."""
-        kind = _Packing if spec.method.stops and not isinstance(supply, GivenNormals) else _Work
-        return kind(self, spec, members, first_path, supply, plan)
+    def work(self, spec: Spec, plan: Plan, lanes: int, packs: bool) -> _Work:
+        """Memory for paths on their way through the program; `packs` where some may be stopped before others."""
+        return (_Packing if packs else _Work)(self, spec, plan, lanes)
 
     def until_stopped(
         self, spec: Spec, plan: Plan, members: Members, supply: Supply
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Call by call, until every path stands still: the lanes that go on, and their rows after each step,
         (steps, rows, lanes); raises FloatingPointError where paths fail."""
-        work, first = _Packing(self, spec, members, 0, supply, plan), 0
+        work, first = _Packing(self, spec, plan, members.start.shape[1]), 0
+        work.take(members, 0, supply)
         bad = work.begin()
         while bad is None and first < len(plan.h):
             last = work.end(first)
@@ -84,7 +86,8 @@ class Printed:
 
     def states_after(self, spec: Spec, plan: Plan, members: Members, supply: Supply, steps: int) -> np.ndarray:
         """The method's states of the first paths after that many steps."""
-        work = _Work(self, spec, members, 0, supply, plan)
+        work = _Work(self, spec, plan, members.start.shape[1])
+        work.take(members, 0, supply)
         work.begin()
         starting = min(self.source.traced.starting_steps, steps)
         for first, last in ((0, starting), (starting, steps)):
@@ -96,7 +99,9 @@ class Printed:
         self, spec: Spec, members: Members, normals: Supply
     ) -> Callable[[np.ndarray, float, float], np.ndarray]:
         """step(states, t, h) gives the states after one step, which is not one of the starting ones, from any."""
-        work = _Work(self, spec, members, 0, normals, Plan(np.zeros(2), np.zeros(1), np.ones(1, int), ()))
+        plan = Plan(np.zeros(2), np.zeros(1), np.ones(1, int), ())
+        work = _Work(self, spec, plan, members.start.shape[1])
+        work.take(members, 0, normals)
         begun, of_method = work.generators.copy(), self.source.layout.of_method
         work.frame.set(steps=1, first_step=self.source.traced.starting_steps, saves=np.array([-1]))
 
@@ -121,41 +126,46 @@ def _memory(name: str, *shape: int) -> np.ndarray:
 
 
 class _Work(Work):
-    """The memory that the program works on."""
+    """The memory that the program works on; it takes paths, block after block, and moves them."""
 
-    def __init__(self, program: Printed, spec: Spec, members: Members, first_path: int, supply: Supply, plan: Plan):
-        self.program, self.spec, self.members, self.plan = program, spec, members, plan
-        self.supply = supply  # which the generators point into
-        self.lanes = members.start.shape[1]
-        self.machine = program.code.machine(self.lanes * len(plan.h))
+    observes_start_apart = False
+
+    def __init__(self, program: Printed, spec: Spec, plan: Plan, lanes: int):
+        self.program, self.spec, self.plan, self.lanes = program, spec, plan, lanes
         self.observing: dict[int, Callable] = {}  # of statistics that look at all paths together
-        count = int(np.count_nonzero(members.member))
-        self.used = -(-count // program.width) * program.width
-        most = max(SEEN_BYTES // (8 * self.lanes * len(program.source.saved)), 1)
         source = program.source
-        self.state = _memory("state", len(source.layout.dtypes), self.lanes)
-        self.saved = _memory("seen", min(most, len(plan.saves)), len(source.saved), self.lanes)
-        normals = _memory("normals", program.normals_per_step * program.slab * program.chunk + 1)
-        states = [supply.states(name, first_path, self.lanes) for name, _ in program.streams]
-        self.generators = np.concatenate(states) if states else np.zeros((1, 4, GROUP), np.uint64)
-        self.moving = self.state, self.generators  # the memory that a call changes
-        own: list[np.ndarray] = [np.empty((0, self.lanes))]
-        common: list[np.ndarray] = []
-        for values, varies in zip(members.params, spec.varies, strict=True):
-            leaves = own if varies else common
-            leaves.append(words(values).reshape(-1, self.lanes) if varies else words(values).ravel())
+        self.most_saves = max(SEEN_BYTES // (8 * lanes * len(source.saved)), 1)  # of a call, beside the start
+        self.state = _memory("state", len(source.layout.dtypes), lanes)
+        self.saved = _memory("seen", min(self.most_saves + 1, len(plan.saves)), len(source.saved), lanes)
         self.t, self.h = (np.ascontiguousarray(x, float) for x in (plan.t, plan.h))
-        self.own_params = np.concatenate(own)
-        self.failed, self.unsolved = np.zeros(self.lanes, np.int64), np.zeros(self.lanes, np.int64)
+        self.failed, self.unsolved = np.zeros(lanes, np.int64), np.zeros(lanes, np.int64)
         self.frame = Frame(FRAME)
         self.frame.set(
-            start=np.ascontiguousarray(members.start, float), state=self.state, seen=self.saved,
-            own_params=self.own_params,
-            common_params=np.concatenate(common) if common else np.zeros(1),
-            t=self.t, h=self.h, stride=self.lanes, first_lane=0, last_lane=self.used, normals=normals,
-            slab=program.slab, generators=self.generators, groups=self.lanes // GROUP, fill=supply.address,
+            h=self.h, state=self.state, stride=lanes, first_lane=0, slab=program.slab, groups=lanes // GROUP,
+            normals=_memory("normals", program.normals_per_step * program.slab * program.chunk + 1),
             failed=self.failed, unsolved=self.unsolved, tables=program.tables,
             scratch=_memory("scratch", program.scratch),
+        )  # fmt: skip
+
+    def take(self, members: Members, first_path: int, supply: Supply) -> None:
+        """The paths to move, from first_path on."""
+        program, lanes, self.members = self.program, self.lanes, members
+        self.supply = supply  # which the generators point into
+        self.machine = program.code.machine(lanes * len(self.plan.h))
+        self.used = -(-int(np.count_nonzero(members.member)) // program.width) * program.width
+        states = [supply.states(name, first_path, lanes) for name, _ in program.streams]
+        self.generators = np.concatenate(states) if states else np.zeros((1, 4, GROUP), np.uint64)
+        self.moving, self.seen = (self.state, self.generators), self.saved  # the memory that a call changes
+        own: list[np.ndarray] = [np.empty((0, lanes))]
+        common: list[np.ndarray] = [np.zeros(1)]
+        for values, varies in zip(members.params, self.spec.varies, strict=True):
+            leaves = own if varies else common
+            leaves.append(words(values).reshape(-1, lanes) if varies else words(values).ravel())
+        self.own_params = np.concatenate(own) if len(own) > 1 else own[0]
+        self.frame.set(
+            start=np.ascontiguousarray(members.start, float), own_params=self.own_params,
+            common_params=np.concatenate(common[1:] or common), t=self.t, last_lane=self.used, seen=self.saved,
+            generators=self.generators, fill=supply.address,
         )  # fmt: skip
 
     def begin(self) -> np.ndarray | None:
@@ -169,8 +179,7 @@ class _Work(Work):
         program = self.program
         seconds, unknown = (LONGER, 1) if program.looped else (SECONDS, FIRST_STEPS)
         steps = max(int(seconds * program.rate / self.lanes), 1) if program.rate else unknown
-        most = max(SEEN_BYTES // (8 * self.lanes * len(program.source.saved)), 1)
-        return self.plan.call_end(first, steps, most, program.source.traced.starting_steps)
+        return self.plan.call_end(first, steps, self.most_saves, program.source.traced.starting_steps)
 
     def advance(self, first: int, last: int, inside: slice) -> np.ndarray | None:
         began = time.perf_counter()
@@ -179,15 +188,20 @@ class _Work(Work):
         return self.bad()
 
     def step(self, machine: compiling.Machine, first: int, last: int, saves: np.ndarray) -> None:
-        listed = np.append(saves - first, -1).astype(np.int64)
+        begun = _begun(first, saves)
+        listed = np.append(saves[begun:] - first, -1)
         starting = first < self.program.source.traced.starting_steps
-        self.frame.set(t=self.t[first:], h=self.h[first:], steps=last - first, first_step=first, saves=listed)
+        self.frame.set(
+            t=self.t[first:], h=self.h[first:], steps=last - first, first_step=first, saves=listed,
+            seen=self.seen[begun:],
+        )  # fmt: skip
         machine["starting" if starting else "run"](self.frame.address)
 
     def bad(self) -> np.ndarray | None:
-        layout = self.program.source.layout
-        real = slice(0, layout.of_method) if layout.real.all() else np.flatnonzero(layout.real)
-        bad = ~np.isfinite(self.state[real]).all(axis=0) & self.members.member
+        finite = np.isfinite(self.state[self.program.real_rows])
+        if finite[:, : self.used].all():
+            return None
+        bad = ~finite.all(axis=0) & self.members.member
         return bad if bad.any() else None
 
     def rounded(self) -> int:
@@ -276,13 +290,18 @@ class _Packing(_Work):
     paths are taken in their places: packing changes no bit.
     """
 
-    def __init__(self, program: Printed, spec: Spec, members: Members, first_path: int, supply: Supply, plan: Plan):
-        super().__init__(program, spec, members, first_path, supply, plan)
-        self.everyone, self.going = self.frame, np.arange(self.used)
+    def __init__(self, program: Printed, spec: Spec, plan: Plan, lanes: int):
+        super().__init__(program, spec, plan, lanes)
+        self.everyone = self.frame
+        self.stopped_by = self.state[program.source.layout.of_method - 1].view(np.int64)
+
+    def take(self, members: Members, first_path: int, supply: Supply) -> None:
+        self.frame = self.everyone
+        super().take(members, first_path, supply)
+        self.going = np.arange(self.used)
         self.few = {
             "state": self.state, "generators": self.generators, "own_params": self.own_params, "seen": self.saved
         }  # fmt: skip
-        self.stopped_by = self.state[program.source.layout.of_method - 1].view(np.int64)
 
     @property
     def is_packed(self) -> bool:
@@ -305,7 +324,7 @@ class _Packing(_Work):
             "generators": _of_lanes(self.few["generators"], len(self.program.streams), lanes),
             "seen": np.empty((*self.saved.shape[:2], lanes.size)),
         }
-        self.moving = self.few["state"], self.few["generators"]
+        self.moving, self.seen = (self.few["state"], self.few["generators"]), self.few["seen"]
         self.frame = self.everyone.copy()
         self.frame.set(**self.few, stride=lanes.size, last_lane=lanes.size, groups=lanes.size // GROUP)
 
@@ -314,7 +333,6 @@ class _Packing(_Work):
             for k, save in enumerate(self.plan.saves[inside]):  # of those that stand still
                 self.everyone.set(t=self.t[save:], seen=self.saved[k])
                 self.machine["look"](self.everyone.address)
-            self.everyone.set(seen=self.saved)
         return self.move(first, last, inside)
 
     def move(self, first: int, last: int, inside: slice) -> np.ndarray | None:
@@ -322,9 +340,10 @@ class _Packing(_Work):
         if not self.is_packed and self.going.size:
             return super().advance(first, last, inside)
         if self.going.size:
-            self.step(self.machine, first, last, self.plan.saves[inside])
-            count, saves = self.going.size, inside.stop - inside.start
-            self.saved[:saves, :, self.going] = self.few["seen"][:saves, :, :count]
+            saves = self.plan.saves[inside]
+            self.step(self.machine, first, last, saves)
+            count, fresh = self.going.size, slice(_begun(first, saves), saves.size)
+            self.saved[fresh, :, self.going] = self.few["seen"][fresh, :, :count]
             self.state[:, self.going] = self.few["state"][:, :count]
         return self.bad()
 
@@ -333,6 +352,11 @@ class _Packing(_Work):
         step, unsolved = np.full(self.lanes, -1), np.zeros(self.lanes, bool)
         step[self.going], unsolved[self.going] = (part[: self.going.size] for part in diagnosis)
         return step, unsolved
+
+
+def _begun(first: int, saves: np.ndarray) -> int:
+    """How many of the saves of a call are the start, whose rows are there before the first step."""
+    return int(saves.size > 0 and saves[0] == first)
 
 
 def _of_lanes(generators: np.ndarray, streams: int, lanes: np.ndarray) -> np.ndarray:

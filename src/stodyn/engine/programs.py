@@ -196,6 +196,7 @@ class ByPrint(Stepping, SingleSteps):
 
     def __init__(self, spec: Spec, supply: type[DrawnNormals] | type[CountedNormals] = DrawnNormals):
         self.spec, self.plan, self.supply = spec, plan_of(spec), supply
+        self._of_thread = threading.local()
         reason = compiling.unavailable()
         if reason is not None:
             raise Unprintable(reason)
@@ -211,7 +212,7 @@ class ByPrint(Stepping, SingleSteps):
     def on_grid(self, spec: Spec) -> ByPrint:
         """The same program for a run that differs only in its times, without tracing it again."""
         program = copy.copy(self)
-        program.spec, program.plan = spec, plan_of(spec)
+        program.spec, program.plan, program._of_thread = spec, plan_of(spec), threading.local()
         return program
 
     @property
@@ -225,7 +226,17 @@ class ByPrint(Stepping, SingleSteps):
         return width
 
     def paths(self, members: Members, first_path: int, supply: Supply, tell: Tell = lambda steps: None) -> Went:
-        return gone_through(self.program.work(self.spec, self.plan, members, first_path, supply), self.plan, tell)
+        kind = members.start.shape[1], self.spec.method.stops and not isinstance(supply, GivenNormals)
+        if kind not in self._works:
+            self._works[kind] = self.program.work(self.spec, self.plan, *kind)
+        work = self._works[kind]
+        work.take(members, first_path, supply)
+        return gone_through(work, self.plan, tell)
+
+    @property
+    def _works(self) -> dict[tuple[int, bool], Any]:
+        """The memory of this thread by its number of lanes, and by whether they are packed."""
+        return self._of_thread.__dict__.setdefault("works", {})
 
     def states_after(self, layout, paths, steps):
         members = layout.members_from(0, paths, lanes_for(paths, self.lane_multiple))

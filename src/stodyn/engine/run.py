@@ -67,10 +67,9 @@ class Run(Job):
         where = Block(self.layout.first_path(block), self.paths_in(block))
         folded = [s.fold(o, where) for s, o in zip(self.spec.statistics, observed, strict=True)]
         # Laid out in memory as they are when read from a record, so that later sums add in the same order.
-        folded_arrays = jax.tree.map(
-            lambda x: np.asarray(x, order="C") if isinstance(x, (np.ndarray, jax.Array)) else x, folded
-        )
-        return Part(folded_arrays, *failures, rounded)
+        leaves, tree = jax.tree.flatten(folded)
+        ordered = [np.asarray(x, order="C") if isinstance(x, (np.ndarray, jax.Array)) else x for x in leaves]
+        return Part(jax.tree.unflatten(tree, ordered), *failures, rounded)
 
     def __reduce__(self) -> tuple:
         """Pickled without programs and traces, which are made again on arrival."""

@@ -33,11 +33,11 @@ def central_sums(
     frame, function = Frame(FRAME), _machine()["sums"]
     frame.set(rows=np.ascontiguousarray(wanted, np.int64), count=n, lanes=lanes, stride=lanes,
               deviations=np.empty((n, lanes)), pairs=int(products), apart=n + 1 if products else 1)  # fmt: skip
-    here = np.array([address(array) for array in (saved, weight, *sums)])
-    places = np.array([saved.strides[0], weight.strides[0]]) * look[:, None]
-    results = 8 * np.array(sizes) * np.arange(saves)[:, None]
-    for moving in here + np.hstack([places, results]):
-        frame.words[: len(MOVING)] = moving
+    here = [address(array) for array in (saved, weight, *sums)]
+    per_save = (saved.strides[0], weight.strides[0]), [8 * size for size in sizes]
+    for k, save in enumerate(look.tolist()):
+        places = [save * stride for stride in per_save[0]] + [k * stride for stride in per_save[1]]
+        frame.words[: len(MOVING)] = [base + place for base, place in zip(here, places, strict=True)]
         function(frame.address)
     return Sums(*sums)
 

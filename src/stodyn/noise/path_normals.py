@@ -15,6 +15,8 @@ generator for eight paths in common, measured beside it, is not faster (Neoverse
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -37,6 +39,7 @@ def _is_compiled(implementation: str | None) -> bool:
     return compiling.unavailable() is None if implementation is None else implementation == COMPILED
 
 
+@functools.lru_cache(64)
 def key(seed: int, stream: str) -> np.ndarray:
     """The three words that all paths of a stream share."""
     return np.random.SeedSequence(seed, spawn_key=(STREAMS[stream],)).generate_state(3, np.uint64)
@@ -47,10 +50,10 @@ def states(key: np.ndarray, paths: ArrayLike, implementation: str | None = None)
 
     Where the last group is not full, it is filled up with the paths that follow the last one.
     """
-    own_numbers = np.atleast_1d(np.asarray(paths, dtype=np.uint64))
-    more = -own_numbers.size % LANES
-    further = own_numbers[-1:] + np.arange(1, more + 1, dtype=np.uint64)
-    numbers = np.concatenate([own_numbers, further]) if more else np.ascontiguousarray(own_numbers)
+    numbers = np.ascontiguousarray(paths, np.uint64).reshape(-1)
+    more = -numbers.size % LANES
+    if more:
+        numbers = np.concatenate([numbers, numbers[-1:] + np.arange(1, more + 1, dtype=np.uint64)])
     if _is_compiled(implementation):
         from stodyn.noise import path_normals_code
 

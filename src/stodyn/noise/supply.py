@@ -28,7 +28,9 @@ class DrawnNormals:
 
     def states(self, stream: str, first_path: int, paths: int) -> np.ndarray:
         """Where a stream of some paths begins: uint64[group][4][8], which the function at `address` advances."""
-        return path_normals.states(path_normals.key(self.seed, stream), first_path + np.arange(paths))
+        return path_normals.states(
+            path_normals.key(self.seed, stream), np.arange(first_path, first_path + paths, dtype=np.uint64)
+        )
 
     @property
     def address(self) -> int:

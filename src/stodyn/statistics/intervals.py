@@ -31,8 +31,8 @@ def attributes(kind: str, paths: Any, width: Any = None) -> dict[str, Any]:
     widths = {} if width is None else {"width": np.asarray(width).tolist()}
     if isinstance(paths, str):
         return {"interval": kind, "paths": paths} | widths
-    count = np.atleast_1d(np.rint(np.asarray(paths, float))).astype(int)
-    known: Any = int(count[0]) if np.all(count == count[0]) else count.tolist()
+    counts = np.rint(np.asarray(paths, float)).astype(int).reshape(-1).tolist()
+    known: Any = counts[0] if counts.count(counts[0]) == len(counts) else counts
     return {"interval": kind, "paths": known} | widths
 
 

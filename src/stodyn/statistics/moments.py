@@ -114,18 +114,16 @@ def summarise(sums: Sums) -> Summary:
     estimates the fourth cumulant κ₄, which is taken to be zero for N < 4, as it is for normal numbers."""
     sums = Sums(*(np.asarray(part, float) for part in sums))
     count = sums.weight[:, None]
+    less = np.where(count > 1, count - 1, np.nan)  # degrees of freedom
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        variance = np.where(count > 1, variances(sums) / (count - 1), np.nan)
-        covariance = None
-        if sums.second.ndim == 3:
-            covariance = np.where(count[:, :, None] > 1, sums.second / (count[:, :, None] - 1), np.nan)
-        k4 = count * (count + 1) * sums.fourth - 3 * (count - 1) * variances(sums) ** 2
-        k4 = np.where(count > 3, k4 / ((count - 1) * (count - 2) * (count - 3)), 0.0)
-        spread = (2 * variance**2 + (count - 1) / count * k4) / (count + 1)
+        squares = variances(sums)
+        variance = squares / less
+        covariance = sums.second / less[:, :, None] if sums.second.ndim == 3 else None
+        k4 = count * (count + 1) * sums.fourth - 3 * less * squares**2
+        k4 = np.where(count > 3, k4 / (less * (count - 2) * (count - 3)), 0.0)
+        spread = (2 * variance**2 + less / count * k4) / (count + 1)
         mean = np.where(count > 0, sums.mean, np.nan)
-        stderr = np.sqrt(variance / count)
-        variance_stderr = np.sqrt(np.maximum(spread, 0.0))
-    return Summary(mean, stderr, variance, np.where(np.isnan(variance), np.nan, variance_stderr), covariance)
+        return Summary(mean, np.sqrt(variance / count), variance, np.sqrt(np.maximum(spread, 0.0)), covariance)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -207,12 +205,11 @@ class Moments(Averaged):
         by_component = ("time", "component")
         left_out = f"left out, as there are {s.mean.shape[1]} components; Moments(covariance=True) stores it"
         note = {} if s.covariance is not None else {"covariance": left_out}
+        student = intervals.attributes(intervals.STUDENT, result.weight)
         variables = {
-            "mean": Variable(by_component, s.mean, intervals.attributes(intervals.STUDENT, result.weight)),
+            "mean": Variable(by_component, s.mean, student),
             "mean_stderr": Variable(by_component, s.mean_stderr),
-            "variance": Variable(
-                by_component, s.variance, note | intervals.attributes(intervals.CHI_SQUARE, result.weight)
-            ),
+            "variance": Variable(by_component, s.variance, note | student | {"interval": intervals.CHI_SQUARE}),
             "variance_stderr": Variable(by_component, s.variance_stderr),
             "sound": Variable(("time",), np.rint(result.weight).astype(int)),
         }
