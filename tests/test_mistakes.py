@@ -10,6 +10,7 @@ import re
 import sys
 import warnings
 from pathlib import Path
+from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -50,6 +51,10 @@ def sweep(over, problem=KUBO.problem):
     return sd.sweep(problem, "Heun", over=over, t=(0, 1), dt=0.1, paths=8, seed=1)
 
 
+class Pendulum(NamedTuple):
+    gravity: float
+
+
 def in_place(t, x):
     x[0] = 0.0
     return x
@@ -65,10 +70,14 @@ MISTAKES = {
     "drift is a list": (lambda: run(sde(lambda t, x: [x[1], -x[0]])), "drift", "jnp.array([...])"),
     "drift returns nothing": (lambda: run(sde(lambda t, x: None)), "drift", "expected one array"),
     "diffusion is a vector": (lambda: run(sde(drift, lambda t, x: 0.1 * x)), "diffusion", "write [:, None]"),
-    "diffusion is a number": (lambda: run(sde(drift, lambda t, x: 0.1)), "diffusion", "write [:, None]"),
-    "diffusion transposed": (
-        lambda: run(sde(drift, lambda t, x: 0.1 * x[None])),
-        "diffusion", "expected (2, channels)"),
+    "diffusion is a number": (
+        lambda: run(sde(drift, lambda t, x: 0.1)), "diffusion", "jnp.full((2, 1), g) for one channel"),
+    "noise of a vector of one": (
+        lambda: run(sde(lambda t, x: -x, lambda t, x: 0.1, [1.0])), "diffusion", "jnp.array([[g]]), or give numbers"),
+    "a constant as diffusion": (
+        lambda: run(sde(lambda t, x: -x, 0.1, [1.0])), "diffusion", "lambda t, x: jnp.array([[0.1]])"),
+    "a constant for a number": (lambda: run(sde(lambda t, x: -x, 0.1, 1.0)), "diffusion", "lambda t, x: 0.1"),
+    "diffusion transposed": (lambda: run(sde(drift, lambda t, x: 0.1 * x[None])), "diffusion", "write .T"),
     "places of sparse noise": (
         lambda: run(sde(drift, lambda t, x: sd.sparse([0, 2], [0, 1], [0.1, 0.1], (2, 2)))),
         "diffusion: sparse: rows", "expected numbers from 0 to 1"),
@@ -87,18 +96,29 @@ MISTAKES = {
     "a word among params": (
         lambda: run(damped(lambda t, x, p: -x, params={"a": "fast"})),
         "params['a']", "expected numbers"),
+    "a deviation below 0": (lambda: run(sde(drift, start=scipy.stats.norm([0, 0], -1))), "start", "scale must be > 0"),
+    "a shape below 0": (
+        lambda: run(damped(lambda t, x, p: -x, params={"a": scipy.stats.gamma(-1)})), "params['a']", "the range of a"),
+    "a random parameter that is none": (
+        lambda: sd.RandomDAE([[1.0]], lambda t, x, p: -p["a"] * x, [1.0], {"a": scipy.stats.norm(0, -1)}),
+        "params['a']", "scale must be > 0"),
     "half precision": (lambda: run(dtype="float16"), "dtype", '"float64" or "float32"'),
     # NumPy and Python inside of functions
-    "np.sin": (lambda: run(sde(lambda t, x: -np.sin(x))), "drift", "Write it with jax.numpy"),
+    "np.sin": (lambda: run(sde(lambda t, x: -np.sin(x))), "drift", "jnp.sin for np.sin"),
+    "np.linalg.norm": (lambda: run(sde(lambda t, x: x * np.linalg.norm(x))), "drift", "jnp.linalg.norm for np.linalg"),
+    "a function of SciPy": (
+        lambda: run(sde(lambda t, x: scipy.special.erf(x))), "drift", "jax.scipy.special.erf for scipy.special.erf"),
+    "float of x": (lambda: run(sde(lambda t, x: x * float(x[0]))), "`float(x[0])`", "leave float() out"),
+    "max of x": (lambda: run(sde(lambda t, x: max(x[0], 0.0) * x)), "`max(x[0], 0.0)`", "jnp.maximum for max"),
     "math.sin": (lambda: run(sde(lambda t, x: x * math.sin(x[0]))), "drift", "jnp.sin for math.sin"),
     "a random number inside": (
         lambda: run(sde(lambda t, x: -x + np.random.default_rng().normal())), "drift", "Put randomness into"),
-    "assignment in place": (lambda: run(sde(in_place)), "drift", "x.at[idx].set(y)"),
-    "if on x": (lambda: run(sde(lambda t, x: -x if x[0] > 0 else x)), "drift", "jnp.where or lax.cond"),
+    "assignment in place": (lambda: run(sde(in_place)), "drift", "x = x.at[0].set(value)"),
+    "if on x": (lambda: run(sde(lambda t, x: -x if x[0] > 0 else x)), "`x[0] > 0`, line", "jnp.where or lax.cond"),
     "if on params": (
         lambda: run(damped(lambda t, x, p: -x if p["a"] > 0 else x, params={"a": 1.0})),
         "drift", "jnp.where or lax.cond"),
-    "range of x": (lambda: run(sde(lambda t, x: sum(x for _ in range(int(x[0]))))), "drift", "Write it with jax.numpy"),
+    "range of x": (lambda: run(sde(lambda t, x: sum(x for _ in range(int(x[0]))))), "`int(x[0])`", "lax.fori_loop"),
     "and in an Observable": (
         lambda: run(collect=st.Observable(lambda t, x: x[0] > 0 and x[1] > 0, name="e")),
         "Observable e", "& for `and`"),
@@ -111,7 +131,20 @@ MISTAKES = {
     "a keyword misspelt": (lambda: run(n_paths=8), "n_paths", "did you mean 'paths'?"),
     "a component misspelt": (lambda: run(stop=sd.Stop(sd.Level(1.0, of="angle"))), "of", "the components are q, p"),
     "an entry of params misspelt": (
-        lambda: run(damped(lambda t, x, p: -p["gravty"] * x, params={"gravity": 9.81})), "params", "gravty"),
+        lambda: run(damped(lambda t, x, p: -p["gravty"] * x, params={"gravity": 9.81})),
+        "params", "did you mean 'gravity'?"),
+    "an entry among entries misspelt": (
+        lambda: run(damped(lambda t, x, p: -p["body"]["mas"] * x, params={"body": {"mass": 1.0}})),
+        "params", "p['body'] has no entry 'mas'. It has 'mass'; did you mean 'mass'?"),
+    "an entry of params as an attribute": (
+        lambda: run(damped(lambda t, x, p: -p.gravity * x, params={"gravity": 9.81})), "params", "params['gravity']"),
+    "a field of params misspelt": (
+        lambda: run(damped(lambda t, x, p: -p.gravty * x, params=Pendulum(9.81))), "params", "did you mean 'gravity'?"),
+    "an entry that a quantity misspells": (
+        lambda: run(damped(lambda t, x, p: -x, params={"a": 1.0}),
+                    collect=st.Observable(lambda t, x, p: p["b"], name="e")),
+        "Observable e", "It has 'a'"),
+    "a component of a picture misspelt": (lambda: sd.plot.band(run(), "Q"), "component", "the components are q, p"),
     "a swept name misspelt": (lambda: sweep({"rate": [1.0]}), "over", "beta, nu"),
     "a parameter of a model": (lambda: KUBO(nope=1.0), "nope", "it has beta, nu"),
     "an option of a method": (lambda: sd.method("ThetaEuler")(thetta=0.5), "thetta", "theta"),
@@ -124,6 +157,12 @@ MISTAKES = {
     "problem and method swapped": (lambda: run("Heun", OSCILLATOR), "problem", "The problem comes first"),
     "a function as problem": (lambda: run(drift), "problem", "stodyn.SDE(drift, diffusion, start)"),
     "no dt": (lambda: sd.simulate(OSCILLATOR, "Heun", t=(0, 1), paths=8, seed=1), "dt", "call it as simulate(problem"),
+    "no paths": (
+        lambda: sd.simulate(OSCILLATOR, "Heun", t=(0, 1), dt=0.1),
+        "simulate() needs paths and seed", "paths=..., seed=...)"),
+    "no paths of a sweep": (
+        lambda: sd.sweep(KUBO.problem, over={"nu": [1.0]}, t=(0, 1), dt=0.1, seed=1),
+        "sweep() needs paths", "paths=..., seed=...)"),
     "no start": (lambda: sd.SDE(drift, kick), "start", "call it as SDE(drift, diffusion, start)"),
     "nothing but a name": (lambda: sd.Hamiltonian(names=["q"]), "H", "call it as Hamiltonian(H, h, start=(q0, p0))"),
     "an old keyword": (lambda: sd.RandomDAE([[1.0]], random={"a": 1.0}), "random", "It is called 'params' now"),
@@ -132,7 +171,8 @@ MISTAKES = {
     "a start twice": (lambda: sd.SDE(drift, kick, [1.0, 0.0], start=[1.0, 0.0]), "start", "by position and by name"),
     "too many in a row": (
         lambda: sd.simulate(OSCILLATOR, "Heun", (0, 1), 0.1), "problem, method; got 4", "Give t, dt"),
-    "no seed": (lambda: run(seed=None), "seed", "such as seed=1"),
+    "no seed": (lambda: run(seed=None), "simulate() needs seed", "paths=..., seed=..."),
+    "a seed below 0": (lambda: run(seed=-1), "seed", "such as seed=1"),
     "t is a number": (lambda: run(t=8), "t", "such as t=(0, 8)"),
     "t goes backwards": (lambda: run(t=(8, 0)), "t", "start < end"),
     "dt does not divide": (lambda: run(dt=0.3), "dt", "the nearest that do are 0.25"),

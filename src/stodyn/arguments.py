@@ -12,7 +12,7 @@ import dataclasses
 import difflib
 import functools
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -102,6 +102,12 @@ def stacklevel_of_user() -> int:
     ):
         frame, level = frame.f_back, level + 1
     return level
+
+
+def suggestion(word: Any, known: Iterable[Any]) -> str:
+    """Return the last sentence of an error about an unknown name, which suggests a similar one; "" if there is none."""
+    near = difflib.get_close_matches(str(word), map(str, known), 1)
+    return f". Did you mean {near[0]!r}?" if near else ""
 
 
 def _meant(word: str, known: Sequence[str]) -> str:

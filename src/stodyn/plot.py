@@ -11,7 +11,7 @@ import numpy as np
 import scipy
 import xarray
 
-from stodyn.arguments import checks_arguments
+from stodyn.arguments import checks_arguments, suggestion
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -404,7 +404,7 @@ def cycle(result: xarray.Dataset, node: str | None = None) -> Axes:
     node = result.attrs["node"] if node is None else node
     _, (upper, lower) = pyplot.subplots(2, sharex=True, figsize=(6.4, 5.2), layout="constrained")
     t, unit = result["time"].values, result.attrs["time_unit"]
-    upper.plot(t, result["x"].sel(component=node).values, color=BLUE, lw=1.6)
+    upper.plot(t, result["x"].isel(component=_component_number(result, node, "node")).values, color=BLUE, lw=1.6)
     _finish(upper, None, "", node)
     strength = result["kick"].values ** 2
     loudest = np.argsort(-strength.mean(axis=0))[: len(PALETTE)]
@@ -465,7 +465,7 @@ def cyclostationary(result: xarray.Dataset, component: str, *, ax: Axes | None =
     """
     ax = _axes(ax)
     t, x, σ = (result[name].values for name in ("phase", "x", "deviation"))
-    i = result["component"].values.tolist().index(component)
+    i = _component_number(result, component)
     ax.fill_between(t, x[:, i] - 2.0 * σ[:, i], x[:, i] + 2.0 * σ[:, i], color=SKY, alpha=0.4, lw=0, label="±2σ")
     ax.plot(t, x[:, i], color=BLUE, lw=1.5, label=component)
     return _finish(ax, None, "phase", component, legend=True)
@@ -857,12 +857,15 @@ def _pick(run: xarray.Dataset, name: str, component: str | None) -> xarray.DataA
     return variable.isel(component=_component_number(run, component))
 
 
-def _component_number(run: xarray.Dataset, component: str | None) -> int:
+def _component_number(run: xarray.Dataset, component: str | None, argument: str = "component") -> int:
     known = [str(c) for c in np.atleast_1d(run["component"].values)]
     if component is None and len(known) > 1:
-        raise ValueError(f"component: choose one of {', '.join(known)}")
+        raise ValueError(f"{argument}: choose one of {', '.join(known)}")
     if component is not None and component not in known:
-        raise ValueError(f"component: unknown component {component!r}; the components are {', '.join(known)}")
+        raise ValueError(
+            f"{argument}: unknown component {component!r}; the components are {', '.join(known)}"
+            f"{suggestion(component, known)}"
+        )
     return 0 if component is None else known.index(component)
 
 

@@ -28,7 +28,7 @@ REFUSED = {
     "paths true": (dict(paths=True), ValueError, "paths: expected a whole number >= 1, got True"),
     "seed negative": (dict(seed=-1), ValueError, "seed: expected a whole number >= 0, such as seed=1, got -1"),
     "seed float": (dict(seed=1.0), ValueError, "seed: expected a whole number >= 0, such as seed=1, got 1.0"),
-    "seed none": (dict(seed=None), ValueError, "seed: expected a whole number >= 0, such as seed=1, got None"),
+    "seed none": (dict(seed=None), TypeError, r"simulate\(\) needs seed; call it as simulate\(problem, t=\.\.\., dt"),
     "on_failure": (dict(on_failure="ignore"), ValueError, 'on_failure: expected "raise" or "record", got \'ignore\''),
     "dtype": (dict(dtype="float16"), ValueError, 'dtype: expected "float64" or "float32", got \'float16\''),
     "dtype a class": (dict(dtype=float), ValueError, 'dtype: expected "float64" or "float32", got <class'),

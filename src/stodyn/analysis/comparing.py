@@ -29,6 +29,7 @@ from stodyn.hints import Count, Integer, Reals, is_integer, whole
 from stodyn.methods.catalogue import named
 from stodyn.methods.contract import Method
 from stodyn.numerics.printing.points import AtPoints
+from stodyn.numerics.tracing_errors import in_words, missing_entry, way_out
 from stodyn.problems.calling import call, check_call, takes_params
 from stodyn.problems.contract import expect_problem
 from stodyn.statistics.moments import Moments
@@ -194,7 +195,8 @@ def _checked_quantity(problem: Any, quantity: Any, method: Method) -> Callable |
         shape = jax.eval_shape(f, 0.0, jax.ShapeDtypeStruct((n,), np.dtype(float)))
     except Exception as error:
         raise TypeError(
-            f"quantity: f(t, x{', params' if takes else ''}) could not be traced by JAX with x of shape ({n},): {error}"
+            f"quantity: f(t, x{', params' if takes else ''}) could not be traced by JAX with x of shape ({n},) "
+            f"({in_words(error)}). {missing_entry(error, params) or way_out(error)}"
         ) from error
     if not jnp.issubdtype(shape.dtype, jnp.floating):
         raise TypeError(f"quantity: f returned {shape.dtype} values, expected real numbers")

@@ -17,7 +17,7 @@ from stodyn.engine import identity, worker
 from stodyn.engine.job import Job, Tell
 from stodyn.engine.place import Bundles, Place, parts_of
 from stodyn.engine.worker import forget, receive
-from stodyn.problems.contract import first_line
+from stodyn.numerics.tracing_errors import first_line
 
 try:
     import distributed

@@ -83,6 +83,7 @@ def front_door(function: F) -> F:
     inside JAX's transformations, which would freeze the numbers of a run, are always refused.
     """
     parameters, name = inspect.signature(function).parameters, function.__name__
+    form = call_form(function)
     way_out = (
         f"{name} runs on the host, outside JAX's transformations: call it with plain numbers, outside jit, vmap and "
         "grad. stodyn.path, one path with known noise, works inside all of them."
@@ -90,7 +91,7 @@ def front_door(function: F) -> F:
 
     @functools.wraps(function)
     def called(*positional, **options):
-        arguments.check(name, parameters, positional, options)
+        arguments.check(name, parameters, positional, options, form)
         if get_opaque_trace_state() != _outside_of_traces():
             raise TypeError(f"{name}: called while JAX traces a function. {way_out}")
         note_run()
@@ -103,6 +104,17 @@ def front_door(function: F) -> F:
             ) from error
 
     return cast(F, called)
+
+
+def call_form(function: Callable) -> str:
+    """How a function that makes paths is called: with the arguments it needs, and with paths and seed.
+
+    These two have defaults where expansions, which have no paths, are run by the same function.
+    """
+    parameters = inspect.signature(function).parameters.values()
+    needed = [p for p in parameters if p.default is p.empty or p.name in ("paths", "seed")]
+    words = (p.name if p.kind is not p.KEYWORD_ONLY else f"{p.name}=..." for p in needed)
+    return f"{function.__name__}({', '.join(words)})"
 
 
 def find_devices(device: Any) -> tuple[tuple[Any, ...], str]:

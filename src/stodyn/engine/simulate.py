@@ -25,7 +25,7 @@ from stodyn.engine.follow import States
 from stodyn.engine.kernel import GROUP
 from stodyn.engine.layout import Layout
 from stodyn.engine.ledger import Ledger
-from stodyn.engine.place import Place, Threads, find_devices, front_door
+from stodyn.engine.place import Place, Threads, call_form, find_devices, front_door
 from stodyn.engine.progress import Progress
 from stodyn.engine.run import Run, Tally
 from stodyn.engine.spec import (
@@ -178,6 +178,7 @@ def simulate(
         collect = check_points(points, chosen, paths, device, collect)
     rule = paths if isinstance(paths, Until) else None
     first = FIRST_PATHS if rule is not None else paths
+    check_needed(simulate, paths=paths, seed=seed)
     check_options(first, seed, on_failure)
     where, devices, reason = whereabouts(place, threads, device)
     spec = described(problem, chosen, t, dt, collect, dtype, 1 if rule is not None else paths, stop)
@@ -515,6 +516,13 @@ def check_points(points: Any, method: Catalogued, paths: Any, device: Any, colle
             f"as {RANDOMISATIONS * 256}, got {paths!r}"
         )
     return [randomised(statistic) for statistic in statistics_of(collect)]
+
+
+def check_needed(function: Callable, **values: Any) -> None:
+    """Refuse a run of paths without paths or seed, which only expansions do without."""
+    missing = [name for name, value in values.items() if value is None]
+    if missing:
+        raise TypeError(f"{function.__name__}() needs {' and '.join(missing)}; call it as {call_form(function)}")
 
 
 def check_options(paths, seed, on_failure) -> None:

@@ -26,7 +26,7 @@ from stodyn.engine.ledger import Ledger
 from stodyn.engine.place import Place, front_door
 from stodyn.engine.progress import Progress
 from stodyn.engine.run import Run, Tally
-from stodyn.engine.simulate import check_options, run_of, simulate, whereabouts
+from stodyn.engine.simulate import check_needed, check_options, run_of, simulate, whereabouts
 from stodyn.engine.spec import (
     MEMORY_SHARE,
     Spec,
@@ -116,6 +116,7 @@ def sweep(
             if value is not None:
                 raise ValueError(f"{name}: {method.name} makes no paths, so there are no blocks; leave it out")
         return _expansions(axes, problems, method, began, t=t, dt=dt, paths=paths, seed=seed, collect=collect)
+    check_needed(sweep, paths=paths, seed=seed)
     check_options(paths, seed, on_failure)
     assert paths is not None and seed is not None
     where, devices, reason = whereabouts(place, threads, device)

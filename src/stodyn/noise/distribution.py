@@ -12,6 +12,7 @@ import numpy as np
 import scipy
 
 from stodyn.arguments import checks_arguments
+from stodyn.noise.source import check_law
 from stodyn.numerics import gauss, orthogonal
 from stodyn.numerics.orthogonal import Recurrence
 
@@ -407,6 +408,7 @@ def distribution(source: Any, name: str) -> Distribution:
         )
     if not hasattr(source, "rvs"):
         raise TypeError(f"{name}: expected a distribution such as Uniform(0.9, 1.1), got {source!r}")
+    check_law(source, name)
     shapes, location, scale = source.dist._parse_args(*source.args, **source.kwds)
     if np.ndim(location) or np.ndim(scale) or any(map(np.ndim, shapes)):
         raise TypeError(f"{name}: this is a distribution of vectors; give one distribution per parameter")

@@ -17,6 +17,7 @@ from stodyn.noise.source import Source, checked_draws
 from stodyn.noise.stream import STREAMS
 from stodyn.noise.uniforms import normals_of
 from stodyn.numerics.printing.points import AtPoints
+from stodyn.numerics.tracing_errors import in_words, way_out
 
 STREAM = "start"
 
@@ -40,8 +41,8 @@ class FromNormals(Source):
             except Exception as error:
                 raise TypeError(
                     f"from_normals: function(z) with z of shape ({normals},) could not be traced by JAX "
-                    f"({type(error).__name__}: {str(error).partition(chr(10))[0]}). Write it with jax.numpy; let "
-                    "it return one array; jax.scipy.special.ndtr(z) turns normal numbers into uniform ones."
+                    f"({in_words(error)}). {way_out(error)} Let it return one array; jax.scipy.special.ndtr(z) turns "
+                    "normal numbers into uniform ones."
                 ) from error
         self._at = AtPoints(self._value)
         self._of_path = AtPoints(self._counted, in_axes=(0, None))

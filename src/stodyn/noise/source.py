@@ -156,6 +156,7 @@ class _FromDistribution(Source):
             raise TypeError(
                 f"{name}: {law.name} is a family of distributions; give its parameters: scipy.stats.{law.name}(...)"
             )
+        check_law(law, name)
         arguments = (*law.args, *law.kwds.values()) if hasattr(law, "args") else ()
         own = np.broadcast_shapes(*map(np.shape, arguments))
         if isinstance(rng, Uniforms) and self.ppf is not None:
@@ -248,6 +249,25 @@ def joined(sources: Sequence[Source], names: Sequence[str] = ()) -> Source:
     if any(source.is_random for source in sources):
         return _Joined(tuple(sources), tuple(names))
     return Fixed(np.concatenate([np.ravel(source.argument) for source in sources]))
+
+
+def check_law(law: Any, name: str) -> None:
+    """Refuse a frozen distribution of scipy.stats whose parameters are not those of a distribution."""
+    family = getattr(law, "dist", None)
+    if not isinstance(family, (scipy.stats.rv_continuous, scipy.stats.rv_discrete)):
+        return
+    shapes, location, scale = family._parse_args(*law.args, **law.kwds)
+    named = dict(zip((family.shapes or "").replace(",", " ").split(), shapes, strict=False))
+    if not np.all(np.asarray(scale) > 0):
+        raise ValueError(f"{name}: scipy.stats.{family.name} has scale={scale}; the scale must be > 0")
+    if not np.all(np.isfinite(location)):
+        raise ValueError(f"{name}: scipy.stats.{family.name} has loc={location}; the location must be finite")
+    if not np.all(family._argcheck(*shapes)):
+        words = ", ".join(f"{shape}={value}" for shape, value in named.items())
+        raise ValueError(
+            f"{name}: scipy.stats.{family.name} is not defined for {words}; see the documentation of "
+            f"scipy.stats.{family.name} for the range of {'its parameters' if len(named) > 1 else next(iter(named))}"
+        )
 
 
 def checked_draws(values: np.ndarray, size: int, name: str) -> np.ndarray:

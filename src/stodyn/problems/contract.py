@@ -24,6 +24,7 @@ from stodyn.noise.from_normals import FromNormals
 from stodyn.noise.source import Fixed, PerPath, Source, source_of, sources_in
 from stodyn.numerics.bounds import check_bounds
 from stodyn.numerics.printing.fingerprints import fingerprint
+from stodyn.numerics.tracing_errors import first_line, in_words, missing_entry, way_out
 from stodyn.problems import describing
 from stodyn.problems.calling import PARAMS_NAMES, check_call, takes_params
 
@@ -490,7 +491,10 @@ def returned_shape(
     """
     words = [word for word, _ in arguments]
     if not callable(function):
-        raise TypeError(f"{name}: expected a function {name}({', '.join(words)}[, params]), got {function!r}")
+        raise TypeError(
+            f"{name}: expected a function {name}({', '.join(words)}[, params]), got {function!r}"
+            f"{_as_function(name, function, arguments)}"
+        )
     check_call(name, function, words, problem.params)
     examples: list[Any] = [np.asarray(example) for _, example in arguments]
     if takes_params(function, len(words), problem.params):
@@ -508,7 +512,7 @@ def returned_shape(
         if _is_of_operators(error):
             raise TypeError(f"{name}: {error}") from error
         raise TypeError(
-            f"{name}: {wanted} could not be traced by JAX ({first_line(error)}). {_advice(error, arguments, examples)}"
+            f"{name}: {wanted} could not be traced by JAX ({in_words(error)}). {_advice(error, arguments, examples)}"
         ) from error
     check_bounds(trace, f"{name}: {wanted}")
     if not isinstance(result, jax.ShapeDtypeStruct):
@@ -520,6 +524,48 @@ def returned_shape(
     if dataclasses.is_dataclass(problem) and name.partition("[")[0] in {f.name for f in dataclasses.fields(problem)}:
         problem.traced_functions[name] = TracedFunction(function, tuple(examples), trace)
     return result
+
+
+def _as_function(name: str, constant: Any, arguments: Sequence[tuple[str, Any]]) -> str:
+    """Return how to write a function that returns a constant, as a hint; "" where it is not a number."""
+    if isinstance(constant, bool) or not isinstance(constant, (int, float, np.number)):
+        return ""
+    shape, value = np.shape(arguments[-1][1]), f"{constant:g}"
+    if shape and name in ("diffusion", "noise"):
+        value = f"jnp.array([[{value}]])" if shape == (1,) else f"jnp.full(({shape[0]}, 1), {value})"
+    return f". Write it as a function: lambda {', '.join(word for word, _ in arguments)}: {value}"
+
+
+def noise_hint(shape: tuple[int, ...], n: int, diagonal: str = "sd.diagonal", number: str = "start=1.0") -> str:
+    """Return how to write noise of n rows, for a user's function that returned noise of another shape.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        The shape that it returned.
+    n : int
+        The number of rows that it should have.
+    diagonal : str
+        The function that makes a diagonal matrix.
+    number : str
+        How to write a start for which the function may return a number; "" where there is none.
+
+    Returns
+    -------
+    str
+    """
+    if n == 1 and shape in ((), (1,)):
+        value = "g" if shape == () else "g[0]"
+        scalar = f", or give numbers as start, such as {number}" if number else ""
+        return f": for the value g write jnp.array([[{value}]]){scalar}"
+    if shape == ():
+        return (
+            f": for the value g write jnp.full(({n}, 1), g) for one channel that acts on all rows, "
+            f"{diagonal}(jnp.full({n}, g)) for one channel per row"
+        )
+    if shape == (n,):
+        return f": write [:, None] for one channel, {diagonal}(...) for one channel per row"
+    return ": write .T" if len(shape) == 2 and shape[1] == n else ""
 
 
 MEANT = {
@@ -576,21 +622,6 @@ def _is_of_operators(error: BaseException) -> bool:
     return trace is not None and trace.tb_frame.f_globals.get("__name__") == "stodyn.problems.operators"
 
 
-def first_line(error: BaseException) -> str:
-    """Return the kind of an error and the first line of its message.
-
-    Parameters
-    ----------
-    error : BaseException
-        The error.
-
-    Returns
-    -------
-    str
-    """
-    return ": ".join([type(error).__name__, *str(error).splitlines()[:1]])
-
-
 def _listed(words: Any) -> tuple:
     return tuple(words) if isinstance(words, Iterable) and not isinstance(words, str) else (words,)
 
@@ -605,12 +636,12 @@ def _advice(error: Exception, arguments: tuple[tuple[str, Any], ...], examples: 
             "sd.diagonal, sd.sparse and sd.product are for the noise matrix of an SDE or SDAE; return an array here. "
             "A Hamiltonian with a bath on each coordinate takes h=lambda t, q, p: -sigma * q."
         )
-    if isinstance(error, KeyError):
-        return "It reads an entry of params that does not exist."
+    if len(examples) > len(arguments) and (hint := missing_entry(error, examples[-1])):
+        return hint
     if isinstance(error, (IndexError, ValueError)) and not isinstance(error, jax.errors.JAXTypeError):
         shapes = ", ".join(f"{word} has shape {np.shape(example)}" for word, example in arguments if word != "t")
         return f"It was called with the arguments of a run: {shapes}; x is a number where start is one."
-    return "Write it with jax.numpy on arrays: jnp.sin for math.sin, jnp.where or lax.cond for `if` on x."
+    return way_out(error)
 
 
 def machine_memory() -> float:

@@ -14,7 +14,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from numpy.typing import ArrayLike
 
-from stodyn.arguments import checks_arguments, stacklevel_of_user
+from stodyn.arguments import checks_arguments, stacklevel_of_user, suggestion
 from stodyn.noise.coloured import Coloured
 from stodyn.noise.source import joined, source_of
 from stodyn.numerics import uncompiled, van_loan
@@ -323,7 +323,10 @@ def _input(sde: SDE, noise: Coloured, into: Any) -> Callable:
 def _component(sde: SDE, place: str | int) -> int:
     if isinstance(place, str):
         if place not in sde.components:
-            raise ValueError(f"into: there is no component {place!r}; the components are {', '.join(sde.components)}")
+            raise ValueError(
+                f"into: there is no component {place!r}; the components are {', '.join(sde.components)}"
+                f"{suggestion(place, sde.components)}"
+            )
         return sde.components.index(place)
     if not 0 <= place < sde.n:
         raise ValueError(f"into: there is no component {place}; there are {sde.n}, counted from 0")

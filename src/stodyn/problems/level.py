@@ -27,7 +27,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from stodyn.arguments import checks_arguments, stacklevel_of_user
+from stodyn.arguments import checks_arguments, stacklevel_of_user, suggestion
 from stodyn.numerics import uncompiled
 from stodyn.numerics.dependence import dependence
 from stodyn.numerics.printing.scalars import Unprintable
@@ -105,7 +105,9 @@ class Level:
         of = self.of
         if isinstance(of, str):
             if of not in names:
-                raise ValueError(f"of: there is no component {of!r}; the components are {', '.join(names)}")
+                raise ValueError(
+                    f"of: there is no component {of!r}; the components are {', '.join(names)}{suggestion(of, names)}"
+                )
             of = names.index(of)
         if not callable(of) and not 0 <= of < problem.n:
             raise ValueError(f"of: there is no component {of}; there are {problem.n}, counted from 0")

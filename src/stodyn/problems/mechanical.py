@@ -28,6 +28,7 @@ from stodyn.problems.contract import (
     Recommended,
     check_params,
     component_names,
+    noise_hint,
     returned_shape,
 )
 from stodyn.problems.index import combination
@@ -207,8 +208,8 @@ class Mechanical(Problem):
             return 1
         if len(returned) != 2 or returned[0] != self.N or returned[1] == 0:
             raise ValueError(
-                f"noise: returned shape {returned}, expected ({self.N}, channels), one row per coordinate: write "
-                "[:, None] for one channel, jnp.diag(...) for one channel per coordinate."
+                f"noise: returned shape {returned}, expected ({self.N}, channels), one row per coordinate and "
+                f"one column per channel{noise_hint(returned, self.N, 'jnp.diag', 'start=(1.0, 0.0)')}."
             )
         return returned[1]
 

@@ -18,6 +18,7 @@ from stodyn.noise.source import Fixed, Source, source_of
 from stodyn.numerics.printing.scalars import Unprintable
 from stodyn.numerics.radau import Forcing, Linear, Nonlinear
 from stodyn.numerics.sparse import MOST_FULL, Pattern, find_pattern
+from stodyn.numerics.tracing_errors import in_words, missing_entry
 from stodyn.problems import domain_index, multiaffine, pencil
 from stodyn.problems.calling import call, check_call
 from stodyn.problems.contract import (
@@ -25,7 +26,6 @@ from stodyn.problems.contract import (
     Problem,
     Recommended,
     check_params,
-    first_line,
     fixed_value,
     returned_shape,
 )
@@ -463,8 +463,11 @@ def _try_call(name: str, function: Callable, words: tuple[str, ...], params: dic
         call(function, *[0.0] * len(words), params=params)
     except (AttributeError, IndexError, KeyError, TypeError) as error:
         wanted = f"{name}({', '.join([*words, 'p'] if params else words)})"
-        holds = f" p is a mapping with the entries {', '.join(map(repr, params))}." if params else ""
-        raise TypeError(f"{name}: {wanted} failed at the mean parameters ({first_line(error)}).{holds}") from error
+        hint = missing_entry(error, params) if params else ""
+        holds = f"p is a mapping with the entries {', '.join(map(repr, params))}." if params else ""
+        raise TypeError(
+            f"{name}: {wanted} failed at the mean parameters ({in_words(error)}). {hint or holds}".rstrip()
+        ) from error
 
 
 def _square(name: str, matrix: Any) -> Any:

@@ -30,6 +30,7 @@ from stodyn.problems.contract import (
     Problem,
     Recommended,
     check_params,
+    noise_hint,
     returned_shape,
 )
 from stodyn.problems.explicit import Explicit, Rest
@@ -181,8 +182,8 @@ class SDAE(Problem):
             raise ValueError(f"drift: returned shape {drift.shape}, expected ({self.n},), the shape of start")
         if len(shape) != 2 or shape[0] != self.n or shape[1] == 0:
             raise ValueError(
-                f"diffusion: returned shape {shape}, expected ({self.n}, channels): one row per equation; "
-                "write [:, None] for one channel."
+                f"diffusion: returned shape {shape}, expected ({self.n}, channels), one row per equation and "
+                f"one column per channel{noise_hint(shape, self.n, number='')}."
             )
         return shape[1], is_operator
 

@@ -24,6 +24,7 @@ from stodyn.problems.contract import (
     Problem,
     Recommended,
     check_params,
+    noise_hint,
     returned_shape,
 )
 from stodyn.problems.operators import Diagonal, Operator, check_memory, returned_noise
@@ -168,13 +169,11 @@ class SDE(Problem):
                     "For several channels give start as a vector: start=[...]."
                 )
             return _Shape(True, 1, 1, False)
-        if len(shape) != 2:
+        if len(shape) != 2 or shape[0] != n or shape[1] == 0:
             raise ValueError(
-                f"diffusion: returned shape {shape}, expected ({n}, channels): write [:, None] for one "
-                "channel, sd.diagonal(...) for one channel per component."
+                f"diffusion: returned shape {shape}, expected ({n}, channels), one row per component and "
+                f"one column per channel{noise_hint(shape, n)}."
             )
-        if shape[0] != n or shape[1] == 0:
-            raise ValueError(f"diffusion: returned shape {shape}, expected ({n}, channels): one row per component.")
         return _Shape(False, n, shape[1], is_operator)
 
     def _check_memory(self) -> None:

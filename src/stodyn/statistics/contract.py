@@ -14,6 +14,7 @@ from jax import Array
 
 from stodyn import hints
 from stodyn.hints import Integer, Reals, is_integer
+from stodyn.numerics.tracing_errors import in_words, missing_entry, way_out
 from stodyn.problems.calling import call, check_call, takes_params
 
 
@@ -72,9 +73,8 @@ class Snapshot(NamedTuple):
         except Exception as error:
             wanted = "(t, x, params)" if takes_params(function, 2, self.params) else "(t, x)"
             raise TypeError(
-                f"{name}: function{wanted} could not be traced by JAX ({type(error).__name__}: "
-                f"{str(error).partition(chr(10))[0]}). Write it for one path with jax.numpy, a "
-                "number or a vector of x: jnp.where for `if`, & for `and`, jnp.sin for np.sin."
+                f"{name}: function{wanted} could not be traced by JAX ({in_words(error)}). It is a function of one "
+                f"path, with x a number or a vector. {missing_entry(error, self.params) or way_out(error)}"
             ) from error
         if values.ndim > 2 or values.size == 0 or jnp.iscomplexobj(values):
             raise ValueError(
