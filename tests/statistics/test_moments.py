@@ -10,6 +10,7 @@ import scipy.stats
 
 from stodyn import SDE, PerPath, simulate
 from stodyn import statistics as st
+from stodyn.engine.sums import central_sums as printed_sums
 from stodyn.methods.explicit import EulerMaruyama, Heun
 from stodyn.models.kubo import kubo
 from stodyn.statistics.moments import WIDE, Sums, central_sums, merge_sums, summarise
@@ -198,3 +199,29 @@ def test_wide_blocks_give_the_same_sums():
     expected = (w.sum(), mean, (w * d) @ d.T, d**3 @ w, d**4 @ w)
     for found, true in zip(wide, expected, strict=True):
         np.testing.assert_allclose(found, true, rtol=1e-11, atol=1e-9)
+
+
+@pytest.mark.parametrize("products", [True, False])
+def test_sums_without_weights_are_those_with_weights_of_one(products):
+    rng = np.random.default_rng(3)
+    x = rng.normal(size=(4, 3, 200)) * rng.choice([1e-3, 1.0, 1e9], (4, 3, 1)) + 5.0
+    x[1], x[2, 0] = 7.25, -0.0
+    rows, look = np.array([0, 2]), np.array([0, 1, 2])
+    weighted = printed_sums(x, rows, np.ones((4, 200)), look, products)
+    for found, expected in zip(printed_sums(x, rows, None, look, products), weighted, strict=True):
+        np.testing.assert_array_equal(found.view(np.uint64), expected.view(np.uint64))
+
+
+def test_a_path_that_fails_in_another_component_is_left_out():
+    """The sums of one component over paths of which some have failed in the other."""
+    problem = SDE(lambda t, x: jnp.stack([-x[0], x[1] ** 3]), lambda t, x: jnp.eye(2), [1.0, 0.0])
+    collect = st.Observable(lambda t, x: x[0], name="first", every=2)
+    run = simulate(
+        problem, EulerMaruyama, t=(0, 8), dt=0.25, paths=64, seed=1, on_failure="record",
+        collect=[collect, st.Paths(64, every=2)],
+    )  # fmt: skip
+    paths = run["path"].values
+    assert 0 < np.sum(~np.isfinite(paths[:, -1]).all(axis=1)) < 64
+    sound = np.isfinite(paths).all(axis=2)
+    expected = [np.mean(paths[sound[:, k], k, 0]) for k in range(paths.shape[1])]
+    np.testing.assert_allclose(run["first"].values.ravel(), expected, rtol=1e-12)

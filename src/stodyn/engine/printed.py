@@ -151,6 +151,7 @@ class _Work(Work):
         """The paths to move, from first_path on."""
         program, lanes, self.members = self.program, self.lanes, members
         self.supply = supply  # which the generators point into
+        self.is_full = bool(members.member.all() and (members.weight == 1.0).all())
         self.machine = program.code.machine(lanes * len(self.plan.h))
         self.used = -(-int(np.count_nonzero(members.member)) // program.width) * program.width
         states = [supply.states(name, first_path, lanes) for name, _ in program.streams]
@@ -224,13 +225,17 @@ class _Work(Work):
     def observed(self, inside: slice) -> list[Any]:
         times, source = self.plan.t[self.plan.saves[inside]], self.program.source
         saved, n = self.saved[: len(times)], self.spec.problem.n
-        finite = np.isfinite(saved[:, :n]).all(axis=1) & self.members.member
-        weight_of_finite = np.where(finite, self.members.weight, 0.0)
+        finite = np.isfinite(saved[:, :n])
+        if self.is_full and finite.all():
+            finite, weight_of_finite = np.ones((len(times), self.lanes), bool), None  # no weights: all are one
+        else:
+            finite = finite.all(axis=1) & self.members.member
+            weight_of_finite = np.where(finite, self.members.weight, 0.0)
         entries: list[Any] = []
         for k, statistic in enumerate(self.spec.statistics):
             look = np.flatnonzero(self.plan.observes[k][inside])
             sound, weight = finite, weight_of_finite
-            if statistic.counts_failed:
+            if statistic.counts_failed and weight is not None:
                 sound = np.broadcast_to(self.members.member, finite.shape)
                 weight = np.where(sound, self.members.weight, 0.0)
             if not look.size:

@@ -17,10 +17,10 @@ FRAME = (*MOVING, "rows", "count", "lanes", "stride", "deviations", "pairs", "ap
 
 
 def central_sums(
-    saved: np.ndarray, wanted: np.ndarray, weight: np.ndarray, look: np.ndarray, products: bool = True
+    saved: np.ndarray, wanted: np.ndarray, weight: np.ndarray | None, look: np.ndarray, products: bool = True
 ) -> Sums:
     """Of rows of `saved` (saves, rows, lanes), those numbered `wanted`, with the weights (saves, lanes) of the paths,
-    at the saves numbered `look`.
+    at the saves numbered `look`. No weights are weights of one, to the bit, and take half the time.
 
     Lanes of weight 0 are left out whatever they hold. Two passes: the means, then Σ w (x - mean)^k. Means are
     taken about the first lane, where it counts, so that equal numbers have no variance. Without `products` those of
@@ -30,11 +30,11 @@ def central_sums(
     shapes = {"total": (), "first": (n,), "second": (n, n) if products else (n,), "third": (n,), "fourth": (n,)}
     sizes = [math.prod(shape) for shape in shapes.values()]
     sums = [np.zeros((saves, *shape)) for shape in shapes.values()]
-    frame, function = Frame(FRAME), _machine()["sums"]
+    frame, function = Frame(FRAME), _machine(weight is not None)["sums"]
     frame.set(rows=np.ascontiguousarray(wanted, np.int64), count=n, lanes=lanes, stride=lanes,
               deviations=np.empty((n, lanes)), pairs=int(products), apart=n + 1 if products else 1)  # fmt: skip
-    here = [address(array) for array in (saved, weight, *sums)]
-    per_save = (saved.strides[0], weight.strides[0]), [8 * size for size in sizes]
+    here = [address(array) for array in (saved, saved if weight is None else weight, *sums)]
+    per_save = (saved.strides[0], 0 if weight is None else weight.strides[0]), [8 * size for size in sizes]
     for k, save in enumerate(look.tolist()):
         places = [save * stride for stride in per_save[0]] + [k * stride for stride in per_save[1]]
         frame.words[: len(MOVING)] = [base + place for base, place in zip(here, places, strict=True)]
@@ -43,9 +43,8 @@ def central_sums(
 
 
 @compiling.once
-def _machine() -> compiling.Machine:
-    function = _function()
-    return compiling.compiled(rows.module([function]), ["sums"], **compiling.effort(0))
+def _machine(weighted: bool) -> compiling.Machine:
+    return compiling.compiled(rows.module([_function(weighted)]), ["sums"], **compiling.effort(0))
 
 
 def over_lanes(w: Function, terms: Callable[[str], list[str]], count: int, dtype: str = "float64") -> list[str]:
@@ -78,7 +77,7 @@ def spread(w: Function, x: str) -> str:
     return w.value(f"shufflevector {vector} {one}, {vector} poison, <{PARTIAL} x i32> zeroinitializer")
 
 
-def _function() -> Function:
+def _function(weighted: bool) -> Function:
     w = Function("sums", PARTIAL, FRAME)
     vector, mask = w.type("float64"), w.type("bool")
     stride = w.whole("mul", w.count("stride"), 8)
@@ -86,42 +85,50 @@ def _function() -> Function:
     def summed(terms: Callable[[str], list[str]], count: int) -> list[str]:
         return over_lanes(w, terms, count)
 
-    def weight(lane: str) -> tuple[str, str]:
-        x = w.load(w.at(w.address("weight"), lane, 8), vector)
-        return x, w.value(f"fcmp ogt {vector} {x}, zeroinitializer")
+    def weight(lane: str) -> str:
+        return w.load(w.at(w.address("weight"), lane, 8), vector)
+
+    def times_weight(lane: str, x: str) -> str:
+        return w.value(f"fmul {vector} {weight(lane)}, {x}") if weighted else x
+
+    def counted(lane: str, x: str) -> str:
+        """x where the lane counts, 0 where it does not."""
+        if not weighted:
+            return x
+        counts = w.value(f"fcmp ogt {vector} {weight(lane)}, zeroinitializer")
+        return w.value(f"select {mask} {counts}, {vector} {x}, {vector} zeroinitializer")
 
     def row(number: str) -> str:
         return w.at(w.address("seen"), w.whole("mul", w.load(w.at(w.address("rows"), number, 8), "i64"), stride))
 
-    (total,) = summed(lambda lane: [weight(lane)[0]], 1)
+    if weighted:
+        (total,) = summed(lambda lane: [weight(lane)], 1)
+        first_counts = w.value(f"fcmp ogt double {w.load(w.address('weight'), 'double')}, 0.0")
+    else:
+        total, first_counts = w.value(f"sitofp i64 {w.count('lanes')} to double"), "true"
     w.store(total, w.address("total"), "double")
     least = f"0x{np.finfo(float).tiny.view(np.uint64):016X}"
     share = w.value(f"call double @llvm.maxnum.f64(double {total}, double {least})")
-    first_counts = w.value(f"fcmp ogt double {w.load(w.address('weight'), 'double')}, 0.0")
     with w.counted(0, w.count("count")) as i:
         here, deviations = row(i), w.at(w.address("deviations"), w.whole("mul", i, stride))
 
         origin = w.value(f"select i1 {first_counts}, double {w.load(here, 'double')}, double 0.0")
         origins = spread(w, origin)
 
-        def weighted(lane: str) -> list[str]:
-            part, counts = weight(lane)
+        def from_origin(lane: str) -> list[str]:
             x = w.value(f"fsub {vector} {w.load(w.at(here, lane, 8), vector)}, {origins}")
-            product = w.value(f"fmul {vector} {part}, {x}")
-            return [w.value(f"select {mask} {counts}, {vector} {product}, {vector} zeroinitializer")]
+            return [counted(lane, times_weight(lane, x))]
 
-        (first,) = summed(weighted, 1)
+        (first,) = summed(from_origin, 1)
         mean = w.value(f"fadd double {origin}, {w.value(f'fdiv double {first}, {share}')}")
         w.store(mean, w.at(w.address("first"), i, 8), "double")
         level = spread(w, mean)
 
         def powers(lane: str) -> list[str]:
-            part, counts = weight(lane)
-            apart = w.value(f"fsub {vector} {w.load(w.at(here, lane, 8), vector)}, {level}")
-            d = w.value(f"select {mask} {counts}, {vector} {apart}, {vector} zeroinitializer")
+            d = counted(lane, w.value(f"fsub {vector} {w.load(w.at(here, lane, 8), vector)}, {level}"))
             w.store(d, w.at(deviations, lane, 8), vector)
             square = w.value(f"fmul {vector} {d}, {d}")
-            second = w.value(f"fmul {vector} {part}, {square}")
+            second = times_weight(lane, square)
             return [second, w.value(f"fmul {vector} {second}, {d}"), w.value(f"fmul {vector} {second}, {square}")]
 
         second, third, fourth = summed(powers, 3)
@@ -133,9 +140,8 @@ def _function() -> Function:
             other = w.at(w.address("deviations"), w.whole("mul", j, stride))
 
             def products(lane: str) -> list[str]:
-                part, _ = weight(lane)
                 a, b = (w.load(w.at(base, lane, 8), vector) for base in (deviations, other))
-                return [w.value(f"fmul {vector} {part}, {w.value(f'fmul {vector} {a}, {b}')}")]
+                return [times_weight(lane, w.value(f"fmul {vector} {a}, {b}"))]
 
             (both,) = summed(products, 1)
             for row_number, column in ((i, j), (j, i)):
