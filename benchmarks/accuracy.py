@@ -189,7 +189,7 @@ def until(calls: int, paths: int, block: int = 1024) -> None:
         rng, tolerance = np.random.default_rng(1), 1.959964 * deviation / np.sqrt(paths)
         covers, taken = 0, 0
         for _ in range(calls):
-            rule = sd.until(stderr={"value": tolerance})
+            rule = sd.until(error={"value": tolerance})
             watch = Watch(rule, [number], [Labels(np.ones(1), ("x",), {}, np.ones(1, int))])
             done, goal, whole = 0, rule.first_look(block), None
             while True:

@@ -213,7 +213,8 @@ def command_line_page() -> str:
             flags = value if given else ", ".join(option.opts) + ("" if option.is_flag else f" {value}")
             default = "" if given or option.is_flag or option.default in (None, "", 0.0) else f"`{option.default}`"
             rows.append([f"`{flags}`", default, cell(option.help or "")])
-        lines += [f"## stodyn {name} {{#{name}}}", "", docstrings.prose(inspect.cleandoc(command.help or "")), ""]
+        words = inspect.cleandoc(command.help or "").replace("\b\n", "")  # \b keeps the lines of a paragraph apart
+        lines += [f"## stodyn {name} {{#{name}}}", "", docstrings.prose(words), ""]
         lines += [table(["", "default", "meaning"], rows), ""] if rows else []
     return "\n".join(lines)
 

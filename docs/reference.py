@@ -16,7 +16,6 @@ import docstrings
 from docstrings import cell, summary, table
 
 import stodyn
-from stodyn.engine import place
 from stodyn.methods import contract as method_contract
 from stodyn.problems import contract as problem_contract
 from stodyn.statistics import contract as statistic_contract
@@ -137,8 +136,6 @@ def pages() -> tuple[Page, ...]:
 def public_functions(module: ModuleType) -> list[str]:
     """Return the public functions, classes and modules of a module: those it lists, or else those it defines."""
     listed = getattr(module, "__all__", None)
-    if module is place:
-        return ["threads", "processes", "dask"]
     if listed is not None:
         return list(listed)
     return [

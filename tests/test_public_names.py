@@ -23,12 +23,39 @@ def test_every_listed_name_opens_and_says_what_it_is(package):
         assert not inspect.ismodule(value) or value.__name__.endswith(name)
 
 
+def public_modules(module, known):
+    """Yield a public module and the public modules inside it, each once."""
+    if module not in known:
+        known.add(module)
+        yield module
+        for name in dir(module):
+            if inspect.ismodule(value := getattr(module, name, None)):
+                yield from public_modules(value, known)
+
+
+CONTRACTS = (sd.methods.contract, sd.problems.contract, sd.statistics.contract)
+MODULES = [module for start in (sd, *CONTRACTS) for module in public_modules(start, set())]
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
+def test_dir_shows_what_a_public_module_is_for_and_none_of_its_imports(module):
+    """A name is one of __all__; elsewhere it belongs to a function, a class or a model of the module itself."""
+    names = dir(module)
+    assert names == sorted(names)
+    assert names
+    for name in names:
+        value = getattr(module, name)
+        if not hasattr(module, "__all__"):
+            own = value if inspect.isfunction(value) or inspect.isclass(value) else type(value)
+            assert own.__module__ == module.__name__ or isinstance(value, sd.models.catalogue.Model), name
+
+
 def test_few_enough_names_to_read():
     assert len(dir(sd)) <= 60
 
 
 def test_every_model_is_listed():
-    assert set(models.__all__) == {m.__name__.rpartition(".")[2] for m in listing.modules(models)} - {"catalogue"}
+    assert set(models.__all__) == {m.__name__.rpartition(".")[2] for m in listing.modules(models)}
 
 
 def test_an_unknown_name_is_told_with_those_near_it():

@@ -29,6 +29,7 @@ RENAMED = {
     "noise_force": "noise",
     "random": "params",
     "start": "t0",
+    "stderr": "error",
     "step": "dt",
 }  # keywords that version 0.2 renamed; they are looked up where a call takes the new one and not the old
 

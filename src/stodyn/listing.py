@@ -117,6 +117,26 @@ def modules_on_demand(package: str) -> Callable[[str], Any]:
     return get
 
 
+def names_of(module: str) -> Callable[[], list[str]]:
+    """Return the __dir__ of a public module: the names in its __all__, or else those that it defines itself.
+
+    These are its functions, its classes, and named values of classes of its package, such as models; imports and
+    constants are left out.
+    """
+
+    def is_own(value: Any) -> bool:
+        if inspect.isfunction(value) or inspect.isclass(value):
+            return bool(value.__module__ == module)
+        return hasattr(value, "name") and type(value).__module__.rpartition(".")[0] == module.rpartition(".")[0]
+
+    def names() -> list[str]:
+        room = vars(importlib.import_module(module))
+        own = [name for name, value in room.items() if not name.startswith("_") and is_own(value)]
+        return sorted(room.get("__all__", own))
+
+    return names
+
+
 def _module(name: str) -> ModuleType | None:
     """Return the module of that name, or None if there is none."""
     if name.rpartition(".")[2].startswith("__"):

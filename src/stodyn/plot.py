@@ -11,10 +11,13 @@ import numpy as np
 import scipy
 import xarray
 
+from stodyn import listing
 from stodyn.arguments import checks_arguments, suggestion
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+__dir__ = listing.names_of(__name__)
 
 # The colour-blind safe palette of M. Okabe & K. Ito, Color universal design (2008).
 BLUE, ORANGE, GREEN, SKY, PURPLE, GREY = "#0072B2", "#D55E00", "#009E73", "#56B4E9", "#CC79A7", "#7F7F7F"

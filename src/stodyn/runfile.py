@@ -13,7 +13,7 @@
     dt = 0.01
 
     [run]
-    paths = 100000                       # or {until = {stderr = 1e-3}}: as many as it takes, see stodyn.until
+    paths = 100000                       # or {until = {error = 1e-3}}: as many as it takes, see stodyn.until
     seed = 1
     ledger = "runs/ou"                   # left out: nothing is kept until the end
 

@@ -12,6 +12,8 @@ from typer.testing import CliRunner
 from stodyn import load, runfile, simulate, until
 from stodyn import statistics as st
 from stodyn.cli import application
+from stodyn.cli.estimate import command as estimate_command
+from stodyn.cli.run import command as run_command
 from stodyn.cli.status import in_words
 from stodyn.engine.ledger import Status
 from stodyn.models.ornstein_uhlenbeck import ornstein_uhlenbeck
@@ -53,6 +55,7 @@ netcdf = "out/ou.nc"
 csv = "out/tables"
 pictures = "out/pictures"
 """
+EXAMPLE = r"\x08\n(.*?)\n\n"  # in the help of a command
 UNWRITTEN = RUN[: RUN.index("[output]")]
 MODULE = """
 import jax.numpy as jnp
@@ -233,7 +236,17 @@ def test_status_in_words():
 
 
 def test_as_many_paths_as_it_takes(folder):
-    described = runfile.parsed(RUN.replace("paths = 200", "paths = {until = {stderr = 0.1, most = 5000}}"), folder)
-    assert described.options["paths"] == until(stderr=0.1, most=5000)
-    with pytest.raises(runfile.BadRunFile, match=r"run\.paths\.until: until: stderr must be a number > 0"):
-        runfile.parsed(RUN.replace("paths = 200", "paths = {until = {stderr = 0.0}}"), folder)
+    described = runfile.parsed(RUN.replace("paths = 200", "paths = {until = {error = 0.1, most = 5000}}"), folder)
+    assert described.options["paths"] == until(error=0.1, most=5000)
+    with pytest.raises(runfile.BadRunFile, match=r"run\.paths\.until: until: error must be a number > 0"):
+        runfile.parsed(RUN.replace("paths = 200", "paths = {until = {error = 0.0}}"), folder)
+
+
+def test_the_examples_of_the_help_are_run_files(tmp_path):
+    (tmp_path / "my.py").write_text("def energy(t, x):\n    return x[0] ** 2\n")
+    text = re.search(EXAMPLE, run_command.__doc__, re.DOTALL)[1]
+    described = runfile.parsed(textwrap.dedent(text), tmp_path)
+    assert (described.options["paths"], described.outputs) == (100_000, {"netcdf": tmp_path / "ou.nc"})
+    text = re.search(EXAMPLE, estimate_command.__doc__, re.DOTALL)[1]
+    (tmp_path / "file.toml").write_text(textwrap.dedent(text))
+    assert runfile.read_estimate(tmp_path / "file.toml").options["error"] == 1e-3

@@ -45,7 +45,7 @@ def test_the_same_bits_in_any_blocks_of_one_width(tmp_path):
     [
         ({"points": "halton"}, 'points: expected "random" or "sobol"'),
         ({"paths": 1000}, "paths: Sobol points come in 16 randomisations"),
-        ({"paths": sd.until(stderr=1.0)}, "paths: Sobol points come in 16 randomisations"),
+        ({"paths": sd.until(error=1.0)}, "paths: Sobol points come in 16 randomisations"),
         ({"collect": st.Paths(3)}, 'points: "sobol" is for averages'),
         ({"device": "auto"}, "points: Sobol points are made on the processor"),
     ],

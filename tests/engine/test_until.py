@@ -27,7 +27,7 @@ def sums(x: np.ndarray) -> Sums:
 
 def stopped(draw, tolerance: float) -> tuple[float, int]:
     """The mean and the number of draws at which blocks of 1024 draws end."""
-    rule = sd.until(stderr={"value": tolerance})
+    rule = sd.until(error={"value": tolerance})
     number = st.Observable(lambda t, x: x, name="value")
     watch = Watch(rule, [number], [Labels(np.ones(1), ("x",), {}, np.ones(1, int))])
     paths, goal, whole = 0, rule.first_look(1024), None
@@ -59,7 +59,7 @@ def test_blocks_that_differ_more_than_paths_do_widen_the_interval():
     """16 blocks of equal paths, whose means are 1, 4, ..., 256: the standard error is theirs, with 15 degrees of
     freedom."""
     number, means = st.Observable(lambda t, x: x, name="value"), np.arange(1.0, 17.0) ** 2
-    watch = Watch(sd.until(stderr={"value": 1.0}), [number], [Labels(np.ones(1), ("x",), {}, np.ones(1, int))])
+    watch = Watch(sd.until(error={"value": 1.0}), [number], [Labels(np.ones(1), ("x",), {}, np.ones(1, int))])
     parts = [sums(np.full(4, mean)) for mean in means]
     for part in parts:
         watch.take([part])
@@ -69,9 +69,9 @@ def test_blocks_that_differ_more_than_paths_do_widen_the_interval():
 
 
 def test_the_end_and_the_bits_are_the_same_everywhere(tmp_path):
-    rule = sd.until(stderr={"mean": 0.01})
+    rule = sd.until(error={"mean": 0.01})
     runs = [sd.simulate(ornstein_uhlenbeck(), threads=n, paths=rule, **RUN, **END) for n in (1, 3)]
-    first = sd.simulate(ornstein_uhlenbeck(), paths=sd.until(stderr={"mean": 0.02}), ledger=tmp_path, **RUN, **END)
+    first = sd.simulate(ornstein_uhlenbeck(), paths=sd.until(error={"mean": 0.02}), ledger=tmp_path, **RUN, **END)
     tightened = sd.simulate(ornstein_uhlenbeck(), paths=rule, ledger=tmp_path, **RUN, **END)
     paths = sd.provenance(runs[0])["paths"]
     assert sd.provenance(first)["paths"] < paths
@@ -99,7 +99,7 @@ def test_the_bar_counts_path_steps(monkeypatch):
             done.append(path_steps)
 
     monkeypatch.setattr("stodyn.engine.simulate.Progress", Bar)
-    run = sd.simulate(ornstein_uhlenbeck(), paths=sd.until(stderr={"mean": 0.02}), **RUN, **END)
+    run = sd.simulate(ornstein_uhlenbeck(), paths=sd.until(error={"mean": 0.02}), **RUN, **END)
     assert totals == [4096 * 8] and sum(done) == 8 * sd.provenance(run)["paths"]
 
 
@@ -109,14 +109,14 @@ def test_what_cannot_be_reached_is_said():
     said = sd.provenance(sd.simulate(ornstein_uhlenbeck(start=0.0), paths=rule, **RUN, **END))["until"]
     assert not said["reached"] and said["ended_by"] == "most" and said["looks"] == [4096, 5000]
     few = ornstein_uhlenbeck(start=sd.PerPath(np.linspace(0.0, 1.0, 1500)))
-    run = sd.simulate(few, paths=sd.until(stderr=1e-9), **RUN, **END)
+    run = sd.simulate(few, paths=sd.until(error=1e-9), **RUN, **END)
     assert sd.provenance(run)["paths"] == 1500 and not sd.provenance(run)["until"]["reached"]
 
 
 def test_no_event_is_not_a_standard_error_of_zero_and_heavy_tails_are_said():
     never = st.Observable(lambda t, x, p: x[0] > 30.0, name="never", at=1.0)
     with pytest.warns(OneValue, match="never had one value"):
-        run = sd.simulate(ornstein_uhlenbeck(), collect=never, paths=sd.until(stderr={"never": 2e-4}), **RUN)
+        run = sd.simulate(ornstein_uhlenbeck(), collect=never, paths=sd.until(error={"never": 2e-4}), **RUN)
     assert sd.provenance(run)["paths"] == 19 * 1024  # q √2/n = 2e-4 at n = 13 859: looks at 13 and 19 blocks
     wild = st.Observable(lambda t, x, p: jnp.exp(6.0 * x[0]), name="wild", at=1.0)
     with warnings.catch_warnings(record=True) as heard:
@@ -127,19 +127,19 @@ def test_no_event_is_not_a_standard_error_of_zero_and_heavy_tails_are_said():
 
 def test_only_the_named_times_count():
     looks = dict(collect=st.Moments(at=[0.125, 1.0]))
-    early = sd.simulate(ornstein_uhlenbeck(start=0.0), paths=sd.until(stderr={"mean": 0.01}, at=0.125), **RUN, **looks)
+    early = sd.simulate(ornstein_uhlenbeck(start=0.0), paths=sd.until(error={"mean": 0.01}, at=0.125), **RUN, **looks)
     assert sd.provenance(early)["until"]["last"] == "mean of x at time 0.125"
     with pytest.raises(ValueError, match=r"at = 0\.5 is not a time"):
-        sd.simulate(ornstein_uhlenbeck(), paths=sd.until(stderr=0.01, at=0.5), **RUN, **looks)
+        sd.simulate(ornstein_uhlenbeck(), paths=sd.until(error=0.01, at=0.5), **RUN, **looks)
 
 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({}, "give stderr= or relative="),
-        ({"stderr": 0.0}, "stderr must be a number > 0"),
-        ({"stderr": {"mean": True}}, r"stderr\['mean'\] must be a number"),
-        ({"stderr": {}}, "does not name a variable"),
+        ({}, "give error= or relative="),
+        ({"error": 0.0}, "error must be a number > 0"),
+        ({"error": {"mean": True}}, r"error\['mean'\] must be a number"),
+        ({"error": {}}, "does not name a variable"),
         ({"relative": 0.1, "level": 1.0}, "level must be"),
         ({"relative": 0.1, "most": 0}, "most counts paths"),
         ({"relative": 0.1, "seconds": -1}, "seconds must be"),
@@ -152,9 +152,9 @@ def test_refused(options, words):
 
 def test_variables_that_are_not_there_are_named():
     with pytest.raises(ValueError, match="no variable 'energy' with a standard error; there are mean, variance"):
-        sd.simulate(ornstein_uhlenbeck(), paths=sd.until(stderr={"energy": 1.0}), **RUN, **END)
+        sd.simulate(ornstein_uhlenbeck(), paths=sd.until(error={"energy": 1.0}), **RUN, **END)
     with pytest.raises(ValueError, match="paths: expected a whole number"):
-        sd.prepare(ornstein_uhlenbeck(), t=(0, 1), dt=0.1, paths=sd.until(stderr=1.0))
+        sd.prepare(ornstein_uhlenbeck(), t=(0, 1), dt=0.1, paths=sd.until(error=1.0))
 
 
 def test_one_value_on_all_paths_is_said():
@@ -163,6 +163,6 @@ def test_one_value_on_all_paths_is_said():
     lottery = st.Observable(lambda t, x: 1e5 * (x[0] > 4.26489), name="prize", at=[1.0])
     with pytest.warns(OneValue, match="prize had one value on all 16384 paths"):
         run = sd.simulate(
-            problem, "EulerMaruyama", t=(0, 1), dt=0.5, seed=0, paths=sd.until(stderr=0.1), collect=[lottery]
+            problem, "EulerMaruyama", t=(0, 1), dt=0.5, seed=0, paths=sd.until(error=0.1), collect=[lottery]
         )
     assert sd.provenance(run)["until"]["one_value"] == ["prize"]

@@ -45,6 +45,22 @@ def test_values_are_told_in_words_without_addresses(value, words):
     assert describing.short(value) == words
 
 
+def test_coloured_noise_in_the_forces_is_noise():
+    still = sd.Mechanical.from_matrices([1.0, 1.0], np.zeros((2, 2)), [[2.0, -1.0], [-1.0, 1.0]])
+    ground = sd.noise.coloured.kanai_tajimi(15.0, 0.6, S0=1.0)
+    assert repr(still).splitlines()[0] == "Structure with 4 components and no noise"
+    lines = repr(sd.base_excited(still, ground)).splitlines()
+    assert lines[0] == "DrivenMechanical with 6 components and coloured noise"
+    assert lines[2].split() == ["noise", "coloured:", "ground"]
+    kicked = sd.Mechanical(lambda t, x, v: -x, noise=lambda t, x, v: 0.1, start=(1.0, 0.0))
+    both = sd.with_noise(kicked, sd.noise.coloured.gauss_markov(1.0, 1.0), into="x")
+    assert repr(both).splitlines()[0].endswith("and 1 channel of noise and coloured noise")
+
+
+def test_the_noise_of_a_circuit_is_known_from_its_elements():
+    assert "additive (from its elements), ito" in repr(sd.circuits.read("rc\nr1 a 0 1k\nc1 a 0 1n\n.end"))
+
+
 def test_many_components_are_counted_and_html_is_escaped():
     chain = sd.SDE(
         lambda t, x: -x, lambda t, x: sd.diagonal(0.1 + 0 * x), np.zeros(40), names=[f"<{i}>" for i in range(40)]

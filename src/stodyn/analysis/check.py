@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend import core
 
+from stodyn import listing
 from stodyn.analysis.expectation import quadrature_nodes
 from stodyn.analysis.order import deterministic_order
 from stodyn.engine.batch import Vmap
@@ -29,6 +30,8 @@ from stodyn.problems import lowering
 from stodyn.problems.contract import STRUCTURES
 from stodyn.problems.sdae import SDAE
 from stodyn.problems.sde import SDE
+
+__dir__ = listing.names_of(__name__)
 
 ORDERS = ("strong", "weak", "deterministic")
 PATHS = 4

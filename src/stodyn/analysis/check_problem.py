@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import stodyn.statistics as st
+from stodyn import listing
 from stodyn.analysis.check import CheckFailed, Result, ask, states_near
 from stodyn.engine.ready import prepare
 from stodyn.engine.simulate import simulate
@@ -25,6 +26,8 @@ from stodyn.problems.contract import CALCULI, Around, expect_problem
 from stodyn.problems.mechanical import Mechanical
 from stodyn.problems.sdae import SDAE
 from stodyn.problems.sde import SDE
+
+__dir__ = listing.names_of(__name__)
 
 AGREE = 1e-10  # relative: between two ways to write the same equations
 SINGLE = 1e-3  # between runs in float32 and in float64

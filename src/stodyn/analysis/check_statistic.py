@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from stodyn import listing
 from stodyn import statistics as st
 from stodyn.analysis.check import CheckFailed, Result, ask
 from stodyn.engine.ready import Ready, prepare
@@ -18,6 +19,8 @@ from stodyn.problems.sde import SDE
 from stodyn.statistics import intervals
 from stodyn.statistics.contract import Snapshot, Statistic
 from stodyn.statistics.moments import Averaged
+
+__dir__ = listing.names_of(__name__)
 
 PATHS, WIDTH = 24, 8  # of the runs that are compared
 GRID: dict[str, Any] = dict(t=(0.0, 4.0), dt=0.25)

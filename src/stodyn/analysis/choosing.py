@@ -17,6 +17,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from stodyn import listing
 from stodyn.arguments import checks_arguments
 from stodyn.engine.spec import matched
 from stodyn.hints import is_integer
@@ -27,6 +28,8 @@ from stodyn.numerics.printing.fingerprints import holds
 from stodyn.numerics.printing.flat import scalar_operations
 from stodyn.problems.contract import NoiseStructure, expect_problem
 from stodyn.problems.time_scale import time_scale
+
+__dir__ = listing.names_of(__name__)
 
 WANTS = {"strong": "close paths", "weak": "statistics", "long": "long times", "fast": "cheap steps"}
 EXACT = "exact in law"

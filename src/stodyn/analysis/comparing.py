@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 import xarray as xr
 
+from stodyn import listing
 from stodyn.analysis.common_paths import PathRun, common_paths, follows_path
 from stodyn.analysis.order import best_reference, shown
 from stodyn.arguments import checks_arguments
@@ -33,6 +34,8 @@ from stodyn.numerics.tracing_errors import in_words, missing_entry, way_out
 from stodyn.problems.calling import call, check_call, takes_params
 from stodyn.problems.contract import expect_problem
 from stodyn.statistics.moments import Moments
+
+__dir__ = listing.names_of(__name__)
 
 REFINE = 4  # how many times finer than the finest step the reference is
 TIMED = 200_000  # path-steps that are timed

@@ -12,6 +12,7 @@ import numpy as np
 import xarray as xr
 from jax import Array
 
+from stodyn import listing
 from stodyn.arguments import checks_arguments
 from stodyn.engine.simulate import simulate
 from stodyn.engine.spec import as_it_is_now, matched
@@ -25,6 +26,8 @@ from stodyn.numerics.printing.points import AtPoints, at_one, at_points
 from stodyn.problems.hamiltonian import Hamiltonian
 from stodyn.statistics.change import Change
 from stodyn.statistics.observable import Observable
+
+__dir__ = listing.names_of(__name__)
 
 TOLERANCE = 1e-12  # a defect of a 64-bit step below it is rounding
 

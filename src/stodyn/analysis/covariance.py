@@ -15,6 +15,7 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
+from stodyn import listing
 from stodyn.analysis.integrator import (
     SINGLE,
     BlackBox,
@@ -41,6 +42,8 @@ from stodyn.numerics import gauss, van_loan
 from stodyn.problems.contract import expect_problem
 from stodyn.problems.linear import GaussianStart, intensity
 from stodyn.problems.sde import SDE
+
+__dir__ = listing.names_of(__name__)
 
 REACH = (1e-3, 1e3)  # steps tried for the stability limit, times the largest |eigenvalue| of A
 TINY = 1e-6  # a step at which only components that noise drives directly are affected

@@ -17,9 +17,12 @@ import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike
 
+from stodyn import listing
 from stodyn.analysis.periodic import ONE, Cycle, _scheme
 from stodyn.analysis.periodic_system import StageEquations
 from stodyn.numerics.one_thread import blas_on_one_thread
+
+__dir__ = listing.names_of(__name__)
 
 DOUBLINGS = 60
 SAME_ROWS = 1e-12  # of the largest singular value: below it rows of M count as dependent

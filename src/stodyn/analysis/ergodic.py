@@ -13,6 +13,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike
 
+from stodyn import listing
 from stodyn.engine.simulate import simulate
 from stodyn.hints import Count, Integer, Reals, whole
 from stodyn.numerics import gauss
@@ -20,6 +21,8 @@ from stodyn.problems import lowering
 from stodyn.problems.sde import SDE
 from stodyn.statistics.contract import Labelled, Variable
 from stodyn.statistics.paths import Paths
+
+__dir__ = listing.names_of(__name__)
 
 
 class Average(NamedTuple):

@@ -16,11 +16,14 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
+from stodyn import listing
 from stodyn.analysis.linear import for_step
 from stodyn.analysis.one_step import AFFINE, OneStep, of_values, probing_states
 from stodyn.methods.catalogue import named, stepping
 from stodyn.methods.contract import Catalogued, Method
 from stodyn.problems.sde import SDE
+
+__dir__ = listing.names_of(__name__)
 
 SINGLE = 1e-4  # relative defect that a step in float32 may leave
 

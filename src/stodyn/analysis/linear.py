@@ -13,6 +13,7 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
+from stodyn import listing
 from stodyn.analysis.one_step import AFFINE, FEW, OneStep, of_one, of_values, probing_states
 from stodyn.arguments import checks_arguments
 from stodyn.engine.spec import as_it_is_now, matched
@@ -29,6 +30,8 @@ from stodyn.problems.contract import Problem, expect_problem
 from stodyn.problems.driven_mechanical import DrivenMechanical
 from stodyn.problems.sde import SDE
 from stodyn.problems.structure import is_autonomous
+
+__dir__ = listing.names_of(__name__)
 
 NODES = 12  # per normal: exact for polynomials of degree 23 in it
 MOST_NODES = 2_000_000

@@ -15,6 +15,7 @@ import scipy
 import xarray as xr
 from jax import Array
 
+from stodyn import listing
 from stodyn.analysis.common_paths import PathRun, common_paths, follows_path
 from stodyn.analysis.expectation import enumerated, integrated, linear_moments
 from stodyn.arguments import checks_arguments
@@ -29,6 +30,8 @@ from stodyn.numerics.printing.points import AtPoints, at_one
 from stodyn.problems.contract import expect_problem
 from stodyn.problems.sdae import SDAE
 from stodyn.problems.sde import SDE
+
+__dir__ = listing.names_of(__name__)
 
 STEPS = (8, 16, 32, 64, 128)
 DOUBLINGS = (4, 8, 16, 32, 64, 128, 256, 512)

@@ -15,6 +15,7 @@ import numpy as np
 import scipy
 from jax.flatten_util import ravel_pytree
 
+from stodyn import listing
 from stodyn.arguments import checks_arguments
 from stodyn.engine.spec import matched
 from stodyn.hints import Reals
@@ -28,6 +29,8 @@ from stodyn.problems.measured import Measured
 from stodyn.problems.sdae import SDAE
 from stodyn.problems.sde import SDE
 from stodyn.problems.time_scale import time_scale
+
+__dir__ = listing.names_of(__name__)
 
 SAFETY, SHORTER, LONGER = 0.9, 0.1, 2.0
 FIRST = 1e-3  # of the interval: the first step that is tried

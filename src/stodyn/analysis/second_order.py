@@ -17,6 +17,7 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
+from stodyn import listing
 from stodyn.arguments import checks_arguments
 from stodyn.methods import signature
 from stodyn.methods.alpha import Coefficients, GeneralisedAlpha, StochasticAlpha
@@ -27,6 +28,8 @@ from stodyn.noise.iterated import Words
 from stodyn.noise.words import Word, up_to_weight, weight
 from stodyn.numerics.newton import underived
 from stodyn.numerics.printing.points import AtPoints
+
+__dir__ = listing.names_of(__name__)
 
 RESOLVED = Words(p=12, K=24)  # the integrals where they are sampled: rms errors of 1e-3 and 6e-2 of a step's
 ROUNDING = 1e-9  # by which a radius of 1 may be missed

@@ -12,6 +12,7 @@ import scipy
 from jax.flatten_util import ravel_pytree
 from numpy.typing import ArrayLike
 
+from stodyn import listing
 from stodyn.analysis.linear import Moments
 from stodyn.arguments import checks_arguments
 from stodyn.engine.spec import as_it_is_now, matched
@@ -22,6 +23,8 @@ from stodyn.numerics.printing.points import AtPoints, at_points
 from stodyn.problems.contract import Problem
 from stodyn.problems.sdae import SDAE
 from stodyn.problems.sde import SDE
+
+__dir__ = listing.names_of(__name__)
 
 RTOL = 1e-11
 

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
+from stodyn import listing
 from stodyn.analysis.linear import NODES, axes
 from stodyn.analysis.second_order import largest_step  # noqa: F401  (of mechanics, which has a file of its own)
 from stodyn.analysis.stability_function import StabilityFunction, stability_function
@@ -24,6 +25,8 @@ from stodyn.numerics.polynomial import Polynomial
 from stodyn.numerics.printing.points import AtPoints
 from stodyn.numerics.surd import Number, sign
 from stodyn.problems.sde import SDE
+
+__dir__ = listing.names_of(__name__)
 
 CHUNK = 4096  # points per batch
 RANGE = 1000.0  # of -h, in verdicts

@@ -27,9 +27,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from stodyn import listing
 from stodyn.methods.stiff_table import StiffTable
 from stodyn.numerics.polynomial import Polynomial, negative_on_half_line, negative_on_quadrant, variables
 from stodyn.numerics.surd import Number, Surd, sign
+
+__dir__ = listing.names_of(__name__)
 
 _H, _K, _XI = variables(3)
 Factor = tuple[Number, Number]  # (a, r) of 1 - a h - r k

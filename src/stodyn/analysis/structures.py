@@ -20,6 +20,7 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
+from stodyn import listing
 from stodyn.arguments import checks_arguments, stacklevel_of_user
 from stodyn.noise.coloured import Coloured
 from stodyn.numerics import van_loan
@@ -42,6 +43,7 @@ __all__ = [
     "stationary_covariance",
     "with_energy",
 ]
+__dir__ = listing.names_of(__name__)
 
 LOGARITHM = 1e-8  # relative: the largest error of exp(log(-A))
 SMOOTH = 1e-9  # relative: white noise in a response below this share of its rate is rounding

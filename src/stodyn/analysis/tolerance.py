@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from stodyn import listing
 from stodyn.chaos import basis as bases
 from stodyn.chaos import coupled, nodes
 from stodyn.chaos.expansion import Series
@@ -23,6 +24,8 @@ from stodyn.noise.distribution import distribution
 from stodyn.results import provenance
 from stodyn.statistics.batches import Batches
 from stodyn.statistics.contract import is_whole
+
+__dir__ = listing.names_of(__name__)
 
 ROUTES = ("quadrature", "smolyak", "collocation")
 

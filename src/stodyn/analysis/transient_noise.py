@@ -9,13 +9,15 @@ from typing import Any, NamedTuple
 import numpy as np
 import xarray
 
-from stodyn import statistics
+from stodyn import listing, statistics
 from stodyn.circuits import Circuit, NetlistError
 from stodyn.engine.simulate import simulate
 from stodyn.hints import Count, whole
 from stodyn.methods.catalogue import named
 from stodyn.methods.contract import Catalogued
 from stodyn.numerics.amounts import amount
+
+__dir__ = listing.names_of(__name__)
 
 LARGEST = 600  # unknowns up to which the stationary covariance is computed
 EIGENVALUES = 2e7  # n³ of all the linearisations along the mean waveform together

@@ -2,11 +2,13 @@
 
 from pathlib import Path
 
+from stodyn import listing
 from stodyn.circuits.circuit import Circuit, read
 from stodyn.circuits.small_signal import Response, SmallSignal, Spectrum
 from stodyn.circuits.text import NetlistError
 
 __all__ = ["Circuit", "NetlistError", "Response", "SmallSignal", "Spectrum", "examples", "read"]
+__dir__ = listing.names_of(__name__)
 
 
 def examples() -> dict[str, Path]:

@@ -70,6 +70,11 @@ class Circuit(SDAE):
         return Recommended("Trapezoidal", "the noise of circuits is small, and kT/C is right at any step")
 
     @property
+    def structure_source(self) -> str:  # type: ignore[override]
+        """How `structure` is known, where it is."""
+        return "from its elements" if self.structure == "additive" else "not examined: the circuit is large"
+
+    @property
     def title(self) -> str:
         """The title of the netlist."""
         return self.network.netlist.title

@@ -12,12 +12,22 @@ from stodyn.results import provenance
 
 
 def command(
-    file: Annotated[Path, typer.Argument(metavar="FILE.toml", help="What to run; the reference shows an example.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE.toml", help="What to run, as above.")],
     as_json: AsJson = False,
 ) -> None:
     """Carry out the run that a TOML file describes and write the outputs it asks for.
 
-    Where the file names a ledger, the same command continues a run that was interrupted.
+    Where the file names a ledger, the same command continues a run that was interrupted. An example:
+
+    \b
+        model = {name = "ornstein_uhlenbeck", parameters = {rate = 2.0}}
+        grid = {t = [0, 5], dt = 0.01}
+        run = {paths = 100000, seed = 1, ledger = "runs/ou"}
+        collect = [{statistic = "Moments", every = 10}]
+        output = {netcdf = "ou.nc"}
+
+    The name is one of `stodyn models`, or module:problem for a problem in a module beside the file.
+    `python -m pydoc stodyn.runfile` explains all tables and keys.
     """
     with errors_as_messages():
         show(runfile.read(file), as_json)

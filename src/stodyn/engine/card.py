@@ -32,7 +32,7 @@ PER_THREAD = 2  # CU_STREAM_PER_THREAD
 
 def unavailable() -> str | None:
     """Why kernels cannot be launched here, in words; None where they can."""
-    return "cuda-bindings is not installed: pip install 'stodyn[cuda]'" if driver is None else None
+    return "cuda-bindings is not installed; in a clone of stodyn: pip install '.[cuda]'" if driver is None else None
 
 
 def _checked(result: tuple[Any, ...]) -> Any:

@@ -22,7 +22,9 @@ from stodyn.numerics.tracing_errors import first_line
 try:
     import distributed
 except ImportError as missing:
-    raise ImportError("place: dask.distributed is not installed; pip install 'stodyn[cluster]'") from missing
+    raise ImportError(
+        "place: dask.distributed is not installed; in a clone of stodyn: pip install '.[cluster]'"
+    ) from missing
 
 PATIENCE = 15.0  # seconds to wait for a scheduler
 DEATHS = 5  # times that Dask may give up a block, each after several workers died on it

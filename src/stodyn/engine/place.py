@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import jax
 from jax.extend.core import get_opaque_trace_state
 
-from stodyn import arguments
+from stodyn import arguments, listing
 from stodyn.engine.failure import Stopped
 from stodyn.engine.forked import note_run
 from stodyn.hints import Integer, is_integer
@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from stodyn.engine.job import Job, Tell
     from stodyn.engine.ledger import Ledger
     from stodyn.engine.processes import Processes
+
+__all__ = ["dask", "processes", "threads"]
+__dir__ = listing.names_of(__name__)
 
 
 def available_cores() -> int:
@@ -128,8 +131,8 @@ def find_devices(device: Any) -> tuple[tuple[Any, ...], str]:
             if device == "auto":
                 return (), "no GPU that JAX can use"
             raise ValueError(
-                'device: JAX finds no GPU here. Install the support for GPUs (pip install "stodyn[cuda]"), or use '
-                'device="auto" to run on the processor where there is no GPU.'
+                "device: JAX finds no GPU here. Install the support for GPUs (in a clone of stodyn: pip install "
+                '".[cuda]"), or use device="auto" to run on the processor where there is no GPU.'
             ) from error
     devices = tuple(device) if isinstance(device, (list, tuple)) else (device,)
     if not devices or not all(isinstance(one, jax.Device) for one in devices):
@@ -194,7 +197,7 @@ def processes(count: Integer | None = None) -> Processes:
 
 
 def dask(client: Any) -> Dask:
-    """Run blocks on the workers of a Dask cluster; needs the extra `stodyn[cluster]`.
+    """Run blocks on the workers of a Dask cluster; needs the extra `cluster`.
 
     Workers must have the same versions and the same kind of processor, since the result has the same bits as anywhere
     else; others are refused by name. Workers may die, leave and join.

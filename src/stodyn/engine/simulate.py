@@ -102,7 +102,7 @@ def simulate(
     dt : number, sequence or function
         The step, which divides the interval; the lengths of all steps; or stodyn.plan(...).
     paths : int or stodyn.until(...)
-        How many; or, with stodyn.until(stderr=...), as many as the tolerance of the collected numbers takes. Expansions
+        How many; or, with stodyn.until(error=...), as many as the tolerance of the collected numbers takes. Expansions
         in random parameters (Quadrature, Sampling, Collocation, Galerkin) have no paths.
     seed : int
         Path k has the same noise, start and parameters whatever the method and the number of paths, and the result is

@@ -56,7 +56,7 @@ class OneValue(UserWarning):
 @checks_arguments
 def until(
     *,
-    stderr: float | Mapping[str, float] | None = None,
+    error: float | Mapping[str, float] | None = None,
     relative: float | Mapping[str, float] | None = None,
     level: float = 0.95,
     at: float | Reals | None = None,
@@ -67,10 +67,10 @@ def until(
 
     Parameters
     ----------
-    stderr : float or mapping, optional
-        The tolerance: the half-width of each number's interval at `level`, that is q times its standard error. Give one
-        tolerance for all variables of the result that have a standard error (NAME with NAME_stderr), or tolerances
-        by name. The worst of a variable's components and times counts.
+    error : float or mapping, optional
+        The tolerance, as in `estimate`: the half-width of each number's interval at `level`, at 0.95 about two standard
+        errors. Give one tolerance for all variables of the result that have a standard error (NAME with NAME_stderr),
+        or tolerances by name. The worst of a variable's components and times counts.
     relative : float or mapping, optional
         The same as a share of the number's own size. A number whose interval contains zero never meets it.
     level : float
@@ -95,11 +95,11 @@ def until(
     --------
     >>> import stodyn as sd
     >>> decay = sd.SDE(lambda t, x: -x, lambda t, x: 0.1, start=1.0)
-    >>> run = sd.simulate(decay, "Heun", t=(0, 1), dt=0.1, seed=1, paths=sd.until(stderr={"mean": 0.01}, at=1.0))
+    >>> run = sd.simulate(decay, "Heun", t=(0, 1), dt=0.1, seed=1, paths=sd.until(error={"mean": 0.01}, at=1.0))
     >>> sd.provenance(run)["until"]["reached"]
     True
     """
-    return Until(_tolerances("stderr", stderr), _tolerances("relative", relative), level, at, most, seconds)
+    return Until(_tolerances("error", error), _tolerances("relative", relative), level, at, most, seconds)
 
 
 def _tolerances(name: str, tolerances: Any) -> Any:
@@ -120,7 +120,7 @@ def _tolerances(name: str, tolerances: Any) -> Any:
 class Until:
     """The result of `until`, which a run takes as its number of paths."""
 
-    stderr: float | dict[str, float] | None = None
+    error: float | dict[str, float] | None = None
     relative: float | dict[str, float] | None = None
     level: float = 0.95
     at: Any = None
@@ -128,8 +128,8 @@ class Until:
     seconds: float | None = None
 
     def __post_init__(self):
-        if self.stderr is None and self.relative is None:
-            raise ValueError("until: give stderr= or relative=, a number or numbers by the names of variables")
+        if self.error is None and self.relative is None:
+            raise ValueError("until: give error= or relative=, a number or numbers by the names of variables")
         if not isinstance(self.level, (int, float)) or not 0.5 <= self.level < 1:
             raise ValueError(f"until: level must be a number from 0.5 to 1, such as 0.95, got {self.level!r}")
         if not is_whole(self.most):
@@ -156,7 +156,7 @@ class Until:
 
     def asked(self) -> dict[str, Any]:
         """The request, in the words of `until`."""
-        wanted = ((name, getattr(self, name)) for name in ("stderr", "relative", "at", "seconds"))
+        wanted = ((name, getattr(self, name)) for name in ("error", "relative", "at", "seconds"))
         at = {"at": np.atleast_1d(self.at).tolist()} if self.at is not None else {}
         return {name: v for name, v in wanted if v is not None} | at | {"level": self.level, "most": int(self.most)}
 
@@ -284,12 +284,12 @@ class Watch:
         """The absolute and the relative tolerance of a variable; None where it has neither."""
         pair = tuple(
             tolerance.get(name) if isinstance(tolerance, dict) else tolerance
-            for tolerance in (self.rule.stderr, self.rule.relative)
+            for tolerance in (self.rule.error, self.rule.relative)
         )
         return None if pair == (None, None) else pair  # type: ignore[return-value]
 
     def _check_names(self, names: list[str]) -> None:
-        for tolerance in (self.rule.stderr, self.rule.relative):
+        for tolerance in (self.rule.error, self.rule.relative):
             strangers = [name for name in tolerance if name not in names] if isinstance(tolerance, dict) else []
             if strangers or not names:
                 there = ", ".join(names) or "none: collect Moments, Observable, Histogram or Passage"

@@ -14,9 +14,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from stodyn import listing
 from stodyn.noise.increment import Increment, Recipe
 from stodyn.problems import describing
 from stodyn.problems.contract import NoiseStructure
+
+__dir__ = listing.names_of(__name__)
 
 
 class Report(NamedTuple):

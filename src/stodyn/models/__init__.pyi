@@ -1,6 +1,7 @@
 from stodyn.models import (
     beam,
     bushing,
+    catalogue,
     circuits,
     damped_kubo,
     differential_algebraic,
@@ -28,6 +29,7 @@ from stodyn.models import (
 __all__ = [
     "beam",
     "bushing",
+    "catalogue",
     "circuits",
     "damped_kubo",
     "differential_algebraic",

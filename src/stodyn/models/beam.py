@@ -4,9 +4,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from stodyn import listing
 from stodyn.hints import is_integer
 from stodyn.models.catalogue import Model
 from stodyn.problems.mechanical import Mechanical
+
+__dir__ = listing.names_of(__name__)
 
 PULL_ENDS = np.pi  # the force is 1.5 sin² t until then
 

@@ -3,8 +3,11 @@
 import jax.numpy as jnp
 import numpy as np
 
+from stodyn import listing
 from stodyn.models.catalogue import Model
 from stodyn.problems.mechanical import Mechanical
+
+__dir__ = listing.names_of(__name__)
 
 NOISES = {
     "multiplicative": ((0.012, 0.005, -0.017), None),

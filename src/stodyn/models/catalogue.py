@@ -9,6 +9,8 @@ from typing import Any
 from stodyn import listing, models
 from stodyn.problems import describing
 
+__dir__ = listing.names_of(__name__)
+
 
 @dataclasses.dataclass(frozen=True)
 class Model:

@@ -4,9 +4,12 @@ import jax.numpy as jnp
 import numpy as np
 import scipy
 
+from stodyn import listing
 from stodyn.circuits.devices import BOLTZMANN, CHARGE
 from stodyn.models.catalogue import Model
 from stodyn.problems.sdae import SDAE
+
+__dir__ = listing.names_of(__name__)
 
 KELVIN = 300.0
 THERMAL_VOLTAGE = BOLTZMANN * KELVIN / CHARGE  # V

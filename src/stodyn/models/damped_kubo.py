@@ -1,8 +1,11 @@
 """The damped Kubo oscillator as a forced Hamiltonian system."""
 
+from stodyn import listing
 from stodyn.models.catalogue import Model
 from stodyn.models.kubo import energy, mean, solution, variance
 from stodyn.problems.hamiltonian import Hamiltonian
+
+__dir__ = listing.names_of(__name__)
 
 
 def damped_kubo(beta=0.5, nu=0.001, start=(2.0, 0.0)) -> Hamiltonian:

@@ -4,8 +4,11 @@ import jax.numpy as jnp
 import numpy as np
 import scipy
 
+from stodyn import listing
 from stodyn.models.catalogue import Model
 from stodyn.problems.sdae import SDAE
+
+__dir__ = listing.names_of(__name__)
 
 M = np.array([[-0.1, -2.4, 0.9, 0.1], [1.5, 3.0, 0.0, -1.5], [-1.5, -7.5, 4.5, 1.5], [0.0, 0.0, 0.0, 0.0]])
 B = np.array([[1.0, 1.0, -1.0, -1.0], [1.0, 0.0, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 0.0, 1.0]])

@@ -3,8 +3,11 @@
 import numpy as np
 from scipy.integrate import quad
 
+from stodyn import listing
 from stodyn.models.catalogue import Model
 from stodyn.problems.sde import SDE
+
+__dir__ = listing.names_of(__name__)
 
 
 def double_well(barrier=0.25, well=1.0, sigma=0.5, start=1.0) -> SDE:

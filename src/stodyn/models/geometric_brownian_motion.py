@@ -2,8 +2,11 @@
 
 import numpy as np
 
+from stodyn import listing
 from stodyn.models.catalogue import Model
 from stodyn.problems.sde import SDE
+
+__dir__ = listing.names_of(__name__)
 
 
 def geometric_brownian_motion(growth=0.5, volatility=0.4, start=1.0) -> SDE:

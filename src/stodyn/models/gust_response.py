@@ -5,12 +5,15 @@ import dataclasses
 import jax.numpy as jnp
 import numpy as np
 
+from stodyn import listing
 from stodyn.models.catalogue import Model
 from stodyn.noise.coloured import dryden
 from stodyn.numerics import van_loan
 from stodyn.problems.driven import with_noise
 from stodyn.problems.linear import GaussianStart
 from stodyn.problems.sde import SDE
+
+__dir__ = listing.names_of(__name__)
 
 # A Boeing 747-100 at 40 000 ft, Mach 0.8: x' = A x of speed u [ft/s], heave w [ft/s], pitch rate q [rad/s] and pitch
 # angle θ [rad]. B. Etkin & L. D. Reid, Dynamics of Flight, 3rd ed. (1996), section 6.2.

@@ -3,8 +3,11 @@
 import numpy as np
 import scipy
 
+from stodyn import listing
 from stodyn.models.catalogue import Model
 from stodyn.problems.hamiltonian import Hamiltonian
+
+__dir__ = listing.names_of(__name__)
 
 
 def harmonic_langevin(friction=0.1, sigma=0.5, start=(1.0, 0.0)) -> Hamiltonian:

@@ -11,10 +11,13 @@ import jax.numpy as jnp
 import numpy as np
 import scipy
 
+from stodyn import listing
 from stodyn.models.catalogue import Model
 from stodyn.numerics import uncompiled
 from stodyn.problems.mechanical import Mechanical
 from stodyn.problems.minimal import in_minimal_coordinates, placed
+
+__dir__ = listing.names_of(__name__)
 
 
 def _start(embedding, angles, rates):

@@ -3,8 +3,11 @@
 import jax.numpy as jnp
 import numpy as np
 
+from stodyn import listing
 from stodyn.models.catalogue import Model
 from stodyn.problems.sde import SDE
+
+__dir__ = listing.names_of(__name__)
 
 
 def kubo(beta=0.5, nu=0.001, start=(2.0, 0.0)) -> SDE:

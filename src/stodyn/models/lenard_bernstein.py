@@ -5,9 +5,12 @@ import numpy as np
 import scipy
 from jax.scipy.special import ndtr
 
+from stodyn import listing
 from stodyn.models.catalogue import Model
 from stodyn.noise.from_normals import from_normals
 from stodyn.problems.hamiltonian import Hamiltonian
+
+__dir__ = listing.names_of(__name__)
 
 
 def lenard_bernstein(nu=0.01, mu=1.0, D=2.0**0.5, E0=3.0, eps=0.25, a=0.5, v0=4.0, width=0.5) -> Hamiltonian:

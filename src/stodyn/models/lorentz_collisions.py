@@ -3,9 +3,12 @@
 import jax.numpy as jnp
 import numpy as np
 
+from stodyn import listing
 from stodyn.models.catalogue import Model
 from stodyn.noise.rejection import Rejection
 from stodyn.problems.hamiltonian import Hamiltonian
+
+__dir__ = listing.names_of(__name__)
 
 
 def lorentz_collisions(nu=0.005, E0=3.0, eps=0.25) -> Hamiltonian:

@@ -2,8 +2,11 @@
 
 import jax.numpy as jnp
 
+from stodyn import listing
 from stodyn.models.catalogue import Model
 from stodyn.problems.sde import SDE
+
+__dir__ = listing.names_of(__name__)
 
 
 def lorenz(prandtl=10.0, rayleigh=28.0, ratio=8.0 / 3.0, strength=0.3, noise="multiplicative", start=(1.0, 1.0, 1.0)):

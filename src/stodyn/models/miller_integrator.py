@@ -2,9 +2,12 @@
 
 import numpy as np
 
+from stodyn import listing
 from stodyn.models.catalogue import Model
 from stodyn.noise.distribution import Uniform
 from stodyn.problems.random_dae import RandomDAE
+
+__dir__ = listing.names_of(__name__)
 
 
 def miller_integrator(

@@ -3,8 +3,11 @@
 import jax.numpy as jnp
 import numpy as np
 
+from stodyn import listing
 from stodyn.models.catalogue import Model
 from stodyn.problems.sde import SDE
+
+__dir__ = listing.names_of(__name__)
 
 
 def additive_noise(sigma=0.8, start=(0.4, -0.2)) -> SDE:

@@ -2,8 +2,11 @@
 
 import numpy as np
 
+from stodyn import listing
 from stodyn.models.catalogue import Model
 from stodyn.problems.sde import SDE
+
+__dir__ = listing.names_of(__name__)
 
 
 def ornstein_uhlenbeck(rate=1.0, sigma=0.5, start=1.0) -> SDE:

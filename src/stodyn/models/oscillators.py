@@ -4,8 +4,11 @@ import jax.numpy as jnp
 import numpy as np
 import scipy
 
+from stodyn import listing
 from stodyn.models.catalogue import Model
 from stodyn.problems.mechanical import Mechanical
+
+__dir__ = listing.names_of(__name__)
 
 
 def noisy_oscillator(omega=3.0, eta=0.5, chi=1.0, start=(1.0, 0.0)) -> Mechanical:

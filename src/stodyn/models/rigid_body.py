@@ -8,9 +8,12 @@ J dω = (Jω)×ω dt + σ dW.
 import jax.numpy as jnp
 import numpy as np
 
+from stodyn import listing
 from stodyn.models.catalogue import Model
 from stodyn.problems.mechanical import Mechanical
 from stodyn.problems.minimal import in_minimal_coordinates
+
+__dir__ = listing.names_of(__name__)
 
 
 def rates_matrix(q, xp=jnp):

@@ -3,11 +3,14 @@
 import jax.numpy as jnp
 import numpy as np
 
+from stodyn import listing
 from stodyn.models.catalogue import Model
 from stodyn.noise.coloured import kanai_tajimi
 from stodyn.numerics import van_loan
 from stodyn.problems.driven import with_noise
 from stodyn.problems.sde import SDE
+
+__dir__ = listing.names_of(__name__)
 
 
 def shear_building(storeys=5, mass=2.0e5, stiffness=2.5e8, damping=0.05, omega_g=15.6, zeta_g=0.6, sigma_g=1.0) -> SDE:

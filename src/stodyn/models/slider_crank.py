@@ -6,10 +6,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from stodyn import listing
 from stodyn.hints import is_integer
 from stodyn.models.catalogue import Model
 from stodyn.numerics import elimination, gauss
 from stodyn.problems.mechanical import Mechanical
+
+__dir__ = listing.names_of(__name__)
 
 M2, M3, L1, L2, J1, J2 = 0.151104, 0.075552, 0.15, 0.30, 0.002727, 0.0045339259
 YOUNG, AREA, HEIGHT, DENSITY = 0.2e12, 0.008 * 0.008, 0.008, 7870.0

@@ -4,8 +4,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from stodyn import listing
 from stodyn.models.catalogue import Model
 from stodyn.problems.mechanical import Mechanical
+
+__dir__ = listing.names_of(__name__)
 
 
 def spring_pendulum(stiffness=2000.0, gravity=1.0, noise=(0.2, 0.4), start=((0.9, 0.0), (0.0, 0.0))) -> Mechanical:

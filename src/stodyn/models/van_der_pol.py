@@ -2,8 +2,11 @@
 
 import numpy as np
 
+from stodyn import listing
 from stodyn.models.catalogue import Model
 from stodyn.problems.hamiltonian import Hamiltonian
+
+__dir__ = listing.names_of(__name__)
 
 DEGREE = 28  # of the polynomials in the energy
 NODES = 400

@@ -6,7 +6,10 @@ from statistics import NormalDist
 
 import jax.numpy as jnp
 
+from stodyn import listing
 from stodyn.noise.increment import Increment, Recipe
+
+__dir__ = listing.names_of(__name__)
 
 # P(U > THIRD) = 1/6 for a standard normal U.
 THIRD = NormalDist().inv_cdf(5 / 6)

@@ -19,10 +19,13 @@ import numpy as np
 import scipy
 from jax import Array, lax
 
+from stodyn import listing
 from stodyn.arguments import stacklevel_of_user
 from stodyn.noise.increment import Increment, Recipe
 from stodyn.noise.wiener import WZ
 from stodyn.noise.words import Word, up_to_weight
+
+__dir__ = listing.names_of(__name__)
 
 LARGEST = 2**60  # number of terms that is tried
 

@@ -7,6 +7,10 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from stodyn import listing
+
+__dir__ = listing.names_of(__name__)
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Rejection:

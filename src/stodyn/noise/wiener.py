@@ -5,7 +5,10 @@ import math
 
 import jax.numpy as jnp
 
+from stodyn import listing
 from stodyn.noise.increment import Increment, Recipe
+
+__dir__ = listing.names_of(__name__)
 
 
 @dataclasses.dataclass(frozen=True)

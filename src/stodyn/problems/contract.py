@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend import core
 
+from stodyn import listing
 from stodyn.arguments import stacklevel_of_user
 from stodyn.noise.from_normals import FromNormals
 from stodyn.noise.source import Fixed, PerPath, Source, source_of, sources_in
@@ -27,6 +28,8 @@ from stodyn.numerics.printing.fingerprints import fingerprint
 from stodyn.numerics.tracing_errors import first_line, in_words, missing_entry, way_out
 from stodyn.problems import describing
 from stodyn.problems.calling import PARAMS_NAMES, check_call, takes_params
+
+__dir__ = listing.names_of(__name__)
 
 STRUCTURES = ("additive", "diagonal", "scalar", "commutative", "general")
 CALCULI = ("ito", "stratonovich")

@@ -31,11 +31,15 @@ def as_html(title: str, lines: Lines) -> str:
 
 def of_problem(problem: Any) -> tuple[str, Lines]:
     """The lines of a problem: components, channels, structure of its noise, start, parameters, method."""
-    channels = f"{problem.m} channel{'s' * (problem.m != 1)} of noise" if problem.m else "no noise"
-    title = f"{type(problem).__name__} with {problem.n} component{'s' * (problem.n != 1)} and {channels}"
+    white = f"{problem.m} channel{'s' * (problem.m != 1)} of noise" if problem.m else ""
+    coloured = problem.coloured.names if hasattr(problem, "coloured") else ()
+    noise = " and ".join([*([white] if white else []), *(["coloured noise"] if coloured else [])]) or "no noise"
+    title = f"{type(problem).__name__} with {problem.n} component{'s' * (problem.n != 1)} and {noise}"
     lines = [("components", _few(map(str, problem.components)))]
     if problem.m:
         lines.append(("noise", f"{problem.noise_structure}, {problem.calculus}"))
+    elif coloured:
+        lines.append(("noise", f"coloured: {_few(coloured)}"))
     if hasattr(problem, "start"):
         lines.append(("start", short(problem.start)))
     if isinstance(problem.params, Mapping):

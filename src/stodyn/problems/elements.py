@@ -22,12 +22,15 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from stodyn import listing
 from stodyn.arguments import checks_arguments
 from stodyn.problems.calling import call
 from stodyn.problems.contract import Problem, component_names
 from stodyn.problems.driven_mechanical import synchronised
 from stodyn.problems.mechanical import Mechanical
 from stodyn.problems.sde import SDE
+
+__dir__ = listing.names_of(__name__)
 
 ROUNDS = 6  # of Newton's method for z at the end of a step: it is piecewise linear for n = 1
 

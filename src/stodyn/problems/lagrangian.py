@@ -1,4 +1,4 @@
-"""Mechanical systems from their energies, by SymPy (the extra `stodyn[sympy]`).
+"""Mechanical systems from their energies, by SymPy (the extra `sympy`).
 
 With L = T - V, p = ∂L/∂v and Rayleigh's dissipation function R, Lagrange's equations are
 
@@ -86,7 +86,7 @@ def _sympy() -> Any:
     try:
         import sympy
     except ImportError as error:
-        raise ImportError("from_lagrangian needs SymPy: pip install 'stodyn[sympy]'") from error
+        raise ImportError("from_lagrangian needs SymPy; in a clone of stodyn: pip install '.[sympy]'") from error
     return sympy
 
 

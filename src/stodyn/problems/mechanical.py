@@ -302,7 +302,7 @@ class Mechanical(Problem):
 
     @classmethod
     def from_lagrangian(cls, T: Any, V: Any, q: Any, v: Any = None, **options: Any) -> Mechanical:
-        """The system of a kinetic energy T(t, q, v) and a potential energy V(t, q), by SymPy (`stodyn[sympy]`).
+        """The system of a kinetic energy T(t, q, v) and a potential energy V(t, q), by SymPy (the extra `sympy`).
 
         Parameters
         ----------

@@ -119,6 +119,7 @@ class SDAE(Problem):
     structure: str | None = None
 
     calculus = "ito"
+    structure_source: ClassVar[str] = "stated by the user"  # how `structure` is known, where it is
     explicit: ClassVar[Explicit | None] = None  # unknowns that steps need not eliminate, where a problem knows of any
 
     @property
@@ -576,7 +577,7 @@ class SDAE(Problem):
         """The structure of the noise in the state-space form, and how it is known."""
         if self.structure is not None:
             kinds = () if self.structure == "general" else tuple(dict.fromkeys((self.structure, "commutative")))
-            return NoiseStructure(kinds, "stated by the user")
+            return NoiseStructure(kinds, self.structure_source)
         scalar = ("scalar",) if self.m == 1 else ()
         example = self.example_start(), self.example_params()
         with jax.enable_x64(True):

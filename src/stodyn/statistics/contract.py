@@ -12,10 +12,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from stodyn import hints
+from stodyn import hints, listing
 from stodyn.hints import Integer, Reals, is_integer
 from stodyn.numerics.tracing_errors import in_words, missing_entry, way_out
 from stodyn.problems.calling import call, check_call, takes_params
+
+__dir__ = listing.names_of(__name__)
 
 
 class Stops(NamedTuple):
@@ -73,8 +75,8 @@ class Snapshot(NamedTuple):
         except Exception as error:
             wanted = "(t, x, params)" if takes_params(function, 2, self.params) else "(t, x)"
             raise TypeError(
-                f"{name}: function{wanted} could not be traced by JAX ({in_words(error)}). It is a function of one "
-                f"path, with x a number or a vector. {missing_entry(error, self.params) or way_out(error)}"
+                f"{name}: function{wanted} could not be traced by JAX ({in_words(error)}). It is called for one path, "
+                f"with x the vector of its components. {missing_entry(error, self.params) or way_out(error)}"
             ) from error
         if values.ndim > 2 or values.size == 0 or jnp.iscomplexobj(values):
             raise ValueError(

@@ -23,12 +23,15 @@ import jax.numpy as jnp
 import jax.scipy.special
 import numpy as np
 
+from stodyn import listing
 from stodyn.arguments import checks_arguments
 from stodyn.methods.coupled import Step
 from stodyn.numerics.printing.points import AtPoints
 from stodyn.problems.calling import call
 from stodyn.problems.sdae import SDAE
 from stodyn.problems.sde import SDE
+
+__dir__ = listing.names_of(__name__)
 
 NOISE_SAMPLES = 8  # times and states at which to look for noise
 

@@ -1,5 +1,6 @@
 """Noise with a spectrum: gusts, ground motion, flicker, any filter or measured density, exact at any step."""
 
+from stodyn import listing
 from stodyn.noise.coloured import envelopes
 from stodyn.noise.coloured.filters import flicker, gauss_markov, gauss_markov2, kanai_tajimi, through
 from stodyn.noise.coloured.fit import Fit, SpectrumNotMet, fitted
@@ -49,3 +50,4 @@ __all__ = [
     "von_karman_wind",
     "von_karman_wind_spectrum",
 ]
+__dir__ = listing.names_of(__name__)

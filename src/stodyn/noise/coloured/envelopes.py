@@ -11,7 +11,10 @@ from typing import Any
 
 import jax.numpy as jnp
 
+from stodyn import listing
 from stodyn.noise.coloured.filters import check_positive
+
+__dir__ = listing.names_of(__name__)
 
 
 def jennings(rise: float, end: float, decay: float) -> Callable[[Any], Any]:
