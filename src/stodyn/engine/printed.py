@@ -156,7 +156,7 @@ class _Work(Work):
         self.used = -(-int(np.count_nonzero(members.member)) // program.width) * program.width
         states = [supply.states(name, first_path, lanes) for name, _ in program.streams]
         self.generators = np.concatenate(states) if states else np.zeros((1, 4, GROUP), np.uint64)
-        self.moving, self.seen = (self.state, self.generators), self.saved  # the memory that a call changes
+        self.moving, self.saved_rows = (self.state, self.generators), self.saved  # the memory that a call changes
         own: list[np.ndarray] = [np.empty((0, lanes))]
         common: list[np.ndarray] = [np.zeros(1)]
         for values, varies in zip(members.params, self.spec.varies, strict=True):
@@ -194,7 +194,7 @@ class _Work(Work):
         starting = first < self.program.source.traced.starting_steps
         self.frame.set(
             t=self.t[first:], h=self.h[first:], steps=last - first, first_step=first, saves=listed,
-            seen=self.seen[begun:],
+            seen=self.saved_rows[begun:],
         )  # fmt: skip
         machine["starting" if starting else "run"](self.frame.address)
 
@@ -329,7 +329,7 @@ class _Packing(_Work):
             "generators": _of_lanes(self.few["generators"], len(self.program.streams), lanes),
             "seen": np.empty((*self.saved.shape[:2], lanes.size)),
         }
-        self.moving, self.seen = (self.few["state"], self.few["generators"]), self.few["seen"]
+        self.moving, self.saved_rows = (self.few["state"], self.few["generators"]), self.few["seen"]
         self.frame = self.everyone.copy()
         self.frame.set(**self.few, stride=lanes.size, last_lane=lanes.size, groups=lanes.size // GROUP)
 
