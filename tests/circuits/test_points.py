@@ -34,8 +34,10 @@ def test_coefficients_without_a_trace(text):
 
 
 def test_a_proof_that_the_constraints_stay_regular():
-    """The trace does not show that the charge of D1 grows with its voltage; nothing is known of a B source."""
+    """The trace does not show that the charge of D1 grows with its voltage; nothing is known of a B source, which does
+    not matter where no equation but its own contains its voltage."""
     circuit = read(STAGE)
     assert circuit.has_constant_orientation and not SDAE.has_constant_orientation.func(circuit)
-    other = read(STAGE + "B1 c 0 V={V(out)*V(b)}\nRC c 0 1k\n")
+    assert read(STAGE + "B1 c 0 V={V(out)*V(b)}\nRC c 0 1k\n").has_constant_orientation
+    other = read(STAGE + "B1 c 0 I={V(c)*V(b)}\nRC c 0 1k noise=off\n")
     assert not other.has_constant_orientation and not SDAE.has_constant_orientation.func(other)

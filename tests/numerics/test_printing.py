@@ -103,6 +103,11 @@ REAL = {
     "sub": (lax.sub, np.subtract),
     "mul": (lax.mul, np.multiply),
     "div": (lax.div, np.divide),
+    "div by 2 or 1": (lambda x, y: x / jnp.where(y > 0, 2.0, 1.0), lambda x, y: x / np.where(y > 0, 2.0, 1.0)),
+    "div by powers of two": (
+        lambda x, y: x / jnp.where(y > 0, 2.0**1023, -0.25),  # the inverse of the first is not a normal number
+        lambda x, y: x / np.where(y > 0, 2.0**1023, -0.25),
+    ),
     "rem": (lax.rem, np.fmod),
     "max": (lax.max, larger),
     "min": (lax.min, lambda x, y: -larger(-x, -y)),

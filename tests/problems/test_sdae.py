@@ -361,6 +361,24 @@ def test_a_path_that_leaves_its_branch_of_the_constraint_is_reported():
     assert jax.numpy.sign(falling.orientation(0.0, jnp.array([0.0, 1.0]), None))[0, 0] == 1.0
 
 
+@pytest.mark.parametrize("copies", [1, 60])
+def test_slopes_outside_the_determinant_leave_it_constant(copies):
+    """A supply u(t) = v, and its current i = x² v + v³: i acts on nothing. Where i acts on v, the determinant moves."""
+
+    def problem(feedback, varying=0.0):
+        def drift(t, x):
+            x, v, i = x.reshape(3, copies)
+            return jnp.concatenate([v - x, v - 1.0 - feedback * i, i * (1.0 + varying * x**2) - x**2 * v - v**3])
+
+        mass = np.diag(np.repeat([1.0, 0.0, 0.0], copies))
+        push = np.concatenate([np.eye(copies)[:, :1], np.zeros((2 * copies, 1))])
+        return SDAE(mass, drift, lambda t, x: push + 0.0 * x[0], np.repeat([0.0, 1.0, 1.0], copies))
+
+    assert problem(0.0).has_constant_orientation
+    assert not problem(0.1).has_constant_orientation
+    assert not problem(0.0, 1.0).has_constant_orientation
+
+
 def _vanishing(of_time, copies=1):
     """0 = of_time(t) z - x, so many times: singular where of_time vanishes, at t = .51."""
 

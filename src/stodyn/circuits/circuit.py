@@ -30,6 +30,7 @@ from stodyn.hints import Count, Integer, whole
 from stodyn.noise.distribution import Distribution, distribution
 from stodyn.noise.source import PerPath
 from stodyn.noise.stream import generator
+from stodyn.numerics.block_triangular import determining
 from stodyn.numerics.sparse import FOLLOWED
 from stodyn.problems.contract import Recommended
 from stodyn.problems.explicit import Explicit
@@ -209,21 +210,25 @@ class Circuit(SDAE):
     def has_constant_orientation(self) -> bool:
         """Whether the stamps show that the constraints' Jacobian keeps its sign.
 
-        No nonlinear part that acts on a constraint may read an algebraic direction. Charges that grow with their own
-        voltage may, without controlled sources: the determinant is then a sum over trees of the network, in which
+        No nonlinear part may have a slope in an entry that its determinant depends on. Charges that grow with their
+        own voltage may, without controlled sources: the determinant is then a sum over trees of the network, in which
         every slope of a charge has a positive factor, as a capacitance has.
         """
         _, N, K, _ = self.split
         is_reciprocal = not any(e.kind in CONTROLLED for e in self.network.netlist.elements)
+        acting, reading = abs(scipy.sparse.csr_array(N)), abs(scipy.sparse.csr_array(K))
+        linear = scipy.sparse.coo_array(acting @ abs(self.network.linear.matrix(self.n)) @ reading)
+        places, changes = [linear.coords], [np.zeros(linear.nnz, bool)]
         ends = scipy.sparse.csr_array(N).T, scipy.sparse.csr_array(K)  # a row for each unknown
         N, K = (scipy.sparse.vstack([rows, scipy.sparse.csr_array((1, rows.shape[1]))], format="csr") for rows in ends)
         for group in (*self.network.groups, *self.network.charges):
-            if group.law.monotone and is_reciprocal:
-                continue
-            acting = _any_in_rows(N[group.rows] if group.law.stores else N[group.out[0]] - N[group.out[1]])
-            if any(np.any(acting & _any_in_rows(K[c] - K[d])) for c, d in group.control):
-                return False
-        return True
+            out = N[group.rows] if group.law.stores else N[group.out[0]] - N[group.out[1]]
+            for c, d in group.control:
+                pairs = _pairs_in_rows(out, K[c] - K[d])
+                places.append(pairs)
+                changes.append(np.full(len(pairs[0]), not (group.law.monotone and is_reciprocal)))
+        rows, columns = np.concatenate(places, axis=1)
+        return not np.any(np.concatenate(changes) & determining(rows, columns, acting.shape[0]))
 
     def _with(self, params: Any) -> tuple[Network, np.ndarray]:
         """The network with the numbers of STATES sampled parameters, and the factor of its white noise."""
@@ -685,10 +690,11 @@ def _problem(network: Network, of: Callable[[Any], Network], params: dict[str, A
     return Circuit(mass, drift, diffusion, start, params, network.names, units, structure, network, noise)
 
 
-def _any_in_rows(matrix: scipy.sparse.csr_array) -> np.ndarray:
-    """Which rows hold a number other than zero."""
-    matrix.eliminate_zeros()
-    return np.diff(matrix.indptr) > 0
+def _pairs_in_rows(a: scipy.sparse.csr_array, b: scipy.sparse.csr_array) -> tuple[np.ndarray, np.ndarray]:
+    """For each row, its columns where `a` is not zero, with each of those where `b` is not."""
+    for matrix in (a, b):
+        matrix.eliminate_zeros()
+    return scipy.sparse.coo_array((a != 0).astype(int).T @ (b != 0).astype(int)).coords
 
 
 def _held(network: Network) -> dict[int, float] | None:

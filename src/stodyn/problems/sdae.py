@@ -16,6 +16,7 @@ from jax import Array
 
 from stodyn.arguments import checks_arguments
 from stodyn.numerics.affine import has_jumps
+from stodyn.numerics.block_triangular import determining
 from stodyn.numerics.dependence import dependence
 from stodyn.numerics.elimination import ORDERED, WRITTEN_OUT, Order, row_order
 from stodyn.numerics.elimination import solve as eliminate
@@ -430,15 +431,23 @@ class SDAE(Problem):
 
     @functools.cached_property
     def has_constant_orientation(self) -> bool:
-        """Whether the Jacobian of the constraints depends on neither time nor state: proved from the trace."""
+        """Whether the determinant of the constraints' Jacobian depends on neither time nor state: proved from the
+        trace, entry by entry of those that it depends on."""
         if self.r == self.n:
             return True
         if not self.is_large:
-            return self._is_constant(self.orientation)
+            return self._has_constant_determinant(self.orientation)
         pattern: Any = self.drift_pattern
         _, N, K, _ = self.split
-        acting, moving = (np.diff(part.tocsc().indptr) > 0 for part in (N, scipy.sparse.csr_array(K.T)))
-        return self._has_constant_slopes(np.flatnonzero(acting[pattern.rows] & moving[pattern.columns]))
+        acting, moving = ((scipy.sparse.csr_array(part) != 0).astype(int) for part in (N, K))
+        of_drift = scipy.sparse.csr_array(
+            (np.ones(len(pattern.rows), int), (pattern.rows, pattern.columns)), [self.n] * 2
+        )
+        of_constraints = scipy.sparse.coo_array(acting @ of_drift @ moving)
+        counts = determining(of_constraints.row, of_constraints.col, self.n - self.r)
+        decisive = scipy.sparse.csr_array((counts.astype(int), of_constraints.coords), of_constraints.shape)
+        reached = scipy.sparse.csr_array(acting.T @ decisive @ moving.T)
+        return self._has_constant_slopes(np.flatnonzero(reached[pattern.rows, pattern.columns]))
 
     @functools.cached_property
     def is_affine(self) -> bool:
@@ -491,13 +500,29 @@ class SDAE(Problem):
             return self._has_constant_slopes(slice(None))
         return self._is_constant(jax.jacfwd(function, argnums=1))
 
-    def _is_constant(self, function: Callable) -> bool:
+    def _varying(self, function: Callable) -> tuple[np.ndarray, np.ndarray] | None:
+        """Which entries of a function's result may differ from zero, and which of them may depend on time or state;
+        None where the trace does not show it."""
         with jax.enable_x64(True):
             try:
                 (entries,) = dependence(function, *self._example())
             except Unprintable:
-                return False
-        return not any(a in (0, 1) for e in entries.ravel() if isinstance(e, frozenset) for a, _ in e)
+                return None
+        holds = np.array([isinstance(e, frozenset) or e != 0 for e in entries.ravel()], bool)
+        varies = [isinstance(e, frozenset) and any(a in (0, 1) for a, _ in e) for e in entries.ravel()]
+        return holds.reshape(entries.shape), np.array(varies, bool).reshape(entries.shape)
+
+    def _is_constant(self, function: Callable) -> bool:
+        entries = self._varying(function)
+        return entries is not None and not entries[1].any()
+
+    def _has_constant_determinant(self, matrix: Callable) -> bool:
+        entries = self._varying(matrix)
+        if entries is None:
+            return False
+        holds, varies = entries
+        places = np.nonzero(holds)
+        return not np.any(varies[places] & determining(places[0], places[1], len(holds)))
 
     def _example(self) -> tuple[np.ndarray, np.ndarray, Any]:
         """t, x and params to trace functions with."""

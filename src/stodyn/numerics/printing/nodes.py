@@ -309,7 +309,25 @@ def _is_lane(entry: Entry) -> bool:
 def _div(graph, dtype, a, b):
     if _is_number(b, 1):
         return a
-    return _zero(dtype) if dtype.kind == "f" and _is(a, 0) and not is_known(b) else None
+    if dtype.kind != "f":
+        return None
+    if _is(a, 0) and not is_known(b):
+        return _zero(dtype)
+    if isinstance(b, Node) and b.op == "select":  # the derivatives of max and min are divided by 1, or by 2 at a tie
+        inverses = [_exact_inverse(entry, dtype) for entry in b.args[1:]]
+        if None not in inverses:
+            return graph.make("mul", dtype, a, graph.make("select", dtype, b.args[0], *inverses))
+    return None
+
+
+def _exact_inverse(entry: Entry, dtype: np.dtype) -> np.generic | None:
+    """1/x of a literal power of two, by which multiplying gives the bits of dividing by x; None of any other entry."""
+    value = value_of(entry)
+    if value is None or not np.isfinite(value) or abs(np.frexp(value)[0]) != 0.5:
+        return None
+    inverse = dtype.type(1) / value
+    limits = np.finfo(dtype)
+    return inverse if limits.smallest_normal <= abs(inverse) <= limits.max else None
 
 
 def _neg(graph, dtype, a):
