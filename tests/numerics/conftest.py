@@ -1,10 +1,16 @@
-"""Everyday constructs of users' functions: a test that takes `construct` is asked for each of them by name."""
+"""Everyday constructs of users' functions: a test that takes `construct` is asked for each of them by name. Functions
+printed as loops over arrays."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax
+
+from stodyn.numerics.printing import compiling, rows
+from stodyn.numerics.printing.array_traces import ArrayTraces
+from stodyn.numerics.printing.arrays import Buffer
+from stodyn.numerics.printing.loops import WIDTH, Program, mapped
 
 N = 4
 TABLE = np.linspace(-3.0, 3.0, 9)
@@ -238,3 +244,44 @@ def pytest_generate_tests(metafunc):
 def everyday():
     """name -> function of x (4,) and a scalar s common to all paths."""
     return EVERYDAY
+
+
+FRAME = ("x", "y", "scratch", "tables", "stride", "first_lane", "last_lane")
+
+
+def _program_of(function, shape, dtype=float):
+    """The loops of function(x), its table, and what it stores."""
+    with jax.enable_x64(True):
+        closed = jax.make_jaxpr(function)(jax.ShapeDtypeStruct(shape, dtype))
+    arrays = ArrayTraces()
+    (y,) = arrays.run(closed, [arrays.buffered(Buffer("x", 0, shape, np.dtype(dtype)))])
+    arrays.in_memory(y, Buffer("y", 0, y.shape, y.dtype))
+    return Program(arrays), arrays, y
+
+
+def _evaluated(function, x):
+    """function of every path of x (*shape, lanes) by loops."""
+    *shape, lanes = x.shape
+    program, arrays, y = _program_of(function, tuple(shape))
+    written = mapped("run", program, FRAME, ("x", "y"))
+    machine = compiling.compiled(rows.module([written]), ["run"], **compiling.effort(written.operations))
+    found = np.empty((max(y.size, 1), lanes))
+    given = np.ascontiguousarray(x.reshape(-1, lanes))
+    frame = rows.Frame(FRAME)
+    frame.set(x=given, y=found, scratch=np.empty(program.scratch * WIDTH + 1), stride=lanes, last_lane=lanes,
+              tables=np.concatenate([*arrays.tables, np.zeros(1, np.int64)]))  # fmt: skip
+    machine["run"](frame.address)
+    values = found if y.dtype.kind == "f" else found.view(np.int64)
+    return values.astype(y.dtype).reshape(*y.shape, lanes)
+
+
+@pytest.fixture(scope="session")
+def program_of():
+    """program_of(function, shape, dtype): its loops, their arrays, and the array that they store."""
+    return _program_of
+
+
+@pytest.fixture(scope="session")
+def evaluated():
+    """evaluated(function, x): function of every path of x, by loops; the last axis counts a multiple of 8 paths."""
+    return _evaluated

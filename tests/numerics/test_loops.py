@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from stodyn.numerics import patterns, uncompiled
-from stodyn.numerics.printing import compiling, rows, scalars
+from stodyn.numerics.printing import scalars
 from stodyn.numerics.printing.array_traces import ArrayTraces
 from stodyn.numerics.printing.arrays import Buffer
 from stodyn.numerics.printing.flat import scalar_operations
-from stodyn.numerics.printing.loops import WIDTH, Program, mapped
+from stodyn.numerics.printing.loops import mapped
 from stodyn.numerics.printing.nodes import reachable
 from stodyn.numerics.printing.scalars import Unprintable
 from stodyn.numerics.printing.views import VIEWS
@@ -19,32 +19,6 @@ from stodyn.numerics.sparse import find_pattern
 FRAME = ("x", "y", "scratch", "tables", "stride", "first_lane", "last_lane")
 LANES = 16
 N = 23
-
-
-def program_of(function, shape, dtype=float):
-    """The loops of function(x), its table, and what it stores."""
-    with jax.enable_x64(True):
-        closed = jax.make_jaxpr(function)(jax.ShapeDtypeStruct(shape, dtype))
-    arrays = ArrayTraces()
-    (y,) = arrays.run(closed, [arrays.buffered(Buffer("x", 0, shape, np.dtype(dtype)))])
-    arrays.in_memory(y, Buffer("y", 0, y.shape, y.dtype))
-    return Program(arrays), arrays, y
-
-
-def evaluated(function, x):
-    """function of every path of x (*shape, LANES) by loops."""
-    shape = x.shape[:-1]
-    program, arrays, y = program_of(function, shape)
-    written = mapped("run", program, FRAME, ("x", "y"))
-    machine = compiling.compiled(rows.module([written]), ["run"], **compiling.effort(written.operations))
-    found = np.empty((max(y.size, 1), LANES))
-    given = np.ascontiguousarray(x.reshape(-1, LANES))
-    frame = rows.Frame(FRAME)
-    frame.set(x=given, y=found, scratch=np.empty(program.scratch * WIDTH + 1), stride=LANES, last_lane=LANES,
-              tables=np.concatenate([*arrays.tables, np.zeros(1, np.int64)]))  # fmt: skip
-    machine["run"](frame.address)
-    values = found if y.dtype.kind == "f" else found.view(np.int64)
-    return values.astype(y.dtype).reshape(*y.shape, LANES)
 
 
 A = np.random.default_rng(1).standard_normal((N, N))
@@ -146,7 +120,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_loops_compute_what_numpy_does(name):
+def test_loops_compute_what_numpy_does(name, evaluated):
     x = np.random.default_rng(3).standard_normal((N, LANES))
     expected = np.stack([CASES[name](np, x[:, k].copy()) for k in range(LANES)], axis=-1)
     found = evaluated(lambda x: CASES[name](jnp, x), x)
@@ -164,20 +138,20 @@ def test_patterns_of_whole_arrays_are_those_of_scalars(name):
         assert np.array_equal(found.toarray(), find_pattern(function, np.ones(N)).csr().toarray())
 
 
-def test_whole_numbers_and_truth_values():
+def test_whole_numbers_and_truth_values(evaluated):
     x = np.random.default_rng(4).standard_normal((N, LANES))
     found = evaluated(lambda x: jnp.sum(x > 0) + jnp.floor(x).astype(jnp.int32), x)
     assert np.array_equal(found, (x > 0).sum(axis=0) + np.floor(x).astype(int))
     assert np.array_equal(evaluated(lambda x: jnp.roll(x > 0, 1) & (x < 1), x), np.roll(x > 0, 1, axis=0) & (x < 1))
 
 
-def test_branches_are_selected():
+def test_branches_are_selected(evaluated):
     x = np.random.default_rng(5).standard_normal((N, LANES))
     found = evaluated(lambda x: jax.lax.cond(x[0] > 0, jnp.sin, lambda x: -x, x), x)
     np.testing.assert_allclose(found, np.where(x[0] > 0, np.sin(x), -x), rtol=1e-15)
 
 
-def test_the_program_is_as_long_as_the_trace_whatever_the_size():
+def test_the_program_is_as_long_as_the_trace_whatever_the_size(program_of):
     def step(x):
         y = x + 0.1 * CASES["Lorenz-96"](jnp, x)
         return x + 0.05 * (CASES["Lorenz-96"](jnp, x) + CASES["Lorenz-96"](jnp, y))
@@ -192,7 +166,7 @@ def test_the_program_is_as_long_as_the_trace_whatever_the_size():
     assert len(texts[0]) < 10_000
 
 
-def test_long_chains_of_operations_are_cut():
+def test_long_chains_of_operations_are_cut(evaluated):
     """Sums over many channels: rules that call each other a thousand times would end in Python's limit."""
 
     def function(xp, x):
@@ -206,7 +180,7 @@ def test_long_chains_of_operations_are_cut():
     np.testing.assert_allclose(evaluated(lambda x: function(jnp, x), x), expected, rtol=1e-13)
 
 
-def test_arrays_of_pairs_are_not_kept():
+def test_arrays_of_pairs_are_not_kept(program_of):
     program, _, _ = program_of(lambda x: CASES["pair forces"](jnp, x), (N,))
     assert program.scratch <= 2 * N
 
@@ -300,7 +274,7 @@ TURNS = {
 
 
 @pytest.mark.parametrize("config", [(0, 0, 1), (2, 1, 2), (-1, 3, 1), (1, -2, 3), (-3, -2, 2)])
-def test_entries_are_spread_apart(config):
+def test_entries_are_spread_apart(config, evaluated):
     """As the derivatives of strided slices are."""
     x = np.random.default_rng(3).standard_normal((N, LANES))
 
@@ -317,7 +291,7 @@ def test_entries_are_spread_apart(config):
 
 
 @pytest.mark.parametrize("name", TURNS)
-def test_turns_compute_what_numpy_does(name):
+def test_turns_compute_what_numpy_does(name, evaluated):
     """Each of the paths ends by itself; what another one still does changes none of its bits."""
     x = np.random.default_rng(3).standard_normal((N, LANES))
     expected = np.stack([TURNS[name](np, x[:, k].copy()) for k in range(LANES)], axis=-1)
@@ -342,7 +316,7 @@ OUTSIDE = np.array([0, N + 70, 3, -N - 60, N])
         lambda x: jnp.asarray(A)[jnp.floor(30 * x).astype(int), np.arange(N)],
     ],
 )
-def test_indices_outside_an_array_are_moved_inside(function):
+def test_indices_outside_an_array_are_moved_inside(function, evaluated):
     """As XLA moves them: they would read numbers of other arrays, or memory that is not there."""
     x = np.random.default_rng(3).standard_normal((N, LANES))
     with jax.enable_x64(True):
@@ -374,7 +348,7 @@ def test_tables_are_read_inside_where_parts_are_joined():
         (lambda x: x.at[1].apply(jnp.cos), r"a function of some entries, x.at\[k\].apply"),
     ],
 )
-def test_what_cannot_be_a_loop_is_refused_with_the_reason(function, words):
+def test_what_cannot_be_a_loop_is_refused_with_the_reason(function, words, program_of):
     with pytest.raises(Unprintable, match=words):
         program_of(function, (N,))
 

@@ -10,6 +10,7 @@ from jax.extend import core
 
 from stodyn.engine.traces import Traced
 from stodyn.numerics.as_written import as_written
+from stodyn.numerics.exact_zeros import exact_zeros
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,7 +25,8 @@ class Vmap:
         common, traced = ((t, h), self.traced.step) if k is None else ((k, t, h), self.traced.starting)
         assert traced is not None  # only steps that start a method are numbered
         axes = (*(None for _ in common), *(-1 for _ in (*carry, *normals)), *(-1 if v else None for v in varies))
-        function = jax.vmap(core.jaxpr_as_fun(as_written(traced)), in_axes=axes, out_axes=-1, axis_size=self.paths)
+        one = core.jaxpr_as_fun(as_written(exact_zeros(traced)))
+        function = jax.vmap(one, in_axes=axes, out_axes=-1, axis_size=self.paths)
         *after, ok, iterations, rounded = function(*common, *carry, *normals, *params)
         return tuple(after), ok, iterations, rounded
 

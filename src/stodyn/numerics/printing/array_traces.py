@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from jax.extend import core
 
+from stodyn.numerics.exact_zeros import Operation, follow
 from stodyn.numerics.printing import elementary
 from stodyn.numerics.printing.arrays import FEW, Array, Arrays, Index, Stored, broadcast
 from stodyn.numerics.printing.flat import Equation, Value, flattened
@@ -27,6 +28,7 @@ AT_ONCE = 4_000_000  # entries of a known array that is computed beforehand
 DEEP = 120  # rules, one inside another, up to which they are followed: they call each other
 ROOM = 4  # times the entries of the inputs: larger arrays (of pairs) are not kept
 FREE = {"copy", "copy_p", "convert_element_type", "stop_gradient", "reduce_precision", "real"}
+FACTORS = {"mul": 2, "div": 1}  # operands whose zeros in arrays make a result zero
 EXACT = ("add", "sub", "mul", "neg", "eq", "ne", "lt", "le", "gt", "ge", "and", "or", "xor", "not")
 
 
@@ -50,10 +52,13 @@ class ArrayTraces(Arrays):
         for equation in equations:
             operands = [read(v) for v in equation.inputs]
             outputs = self.apply(equation, operands)
-            for value, array in zip(equation.outputs, outputs, strict=True):
+            shapes, avals = [x.shape for x in operands], [v.aval for v in equation.outputs]
+            facts = follow(Operation(equation.name, equation.params, shapes, avals), [x.fact for x in operands])
+            for value, array, fact in zip(equation.outputs, outputs, facts, strict=True):
                 if array.known is None and not isinstance(array, Stored):
                     array.depth = max(array.depth, 1 + max((x.depth for x in operands), default=0))
                 values[id(value)] = self.in_memory(array) if self._is_kept(value, array) else array
+                values[id(value)].fact = fact
         return [read(v) for v in results]
 
     def _is_kept(self, value: Value, x: Array) -> bool:
@@ -109,11 +114,26 @@ class ArrayTraces(Arrays):
     def elementwise(self, equation: Equation, inputs: list[Array]) -> Array:
         rule, out, graph, params = ELEMENTWISE[equation.name], equation.outputs[0].aval, self.graph, equation.params
         price = FUNCTION if equation.name in elementary.NAMES else equation.name not in FREE
+        factors = inputs[: FACTORS.get(equation.name, 0)]
+        zeros = [(x, is_zero) for x, is_zero in zip(factors, self.zeros_of(inputs), strict=False) if is_zero]
+        is_choice = equation.name == "mul" and len(zeros) == 1 and _is_of_truths(zeros[0][0])
 
         def at(index: Index) -> Entry:
-            return rule(graph, out.dtype, params, *(x.at(broadcast(x.shape, index)) for x in inputs))
+            entries = [x.at(broadcast(x.shape, index)) for x in inputs]
+            if is_choice:  # a product with zeros and ones
+                (entry,) = [e for e, x in zip(entries, inputs, strict=True) if x is not zeros[0][0]]
+            else:
+                entry = rule(graph, out.dtype, params, *entries)
+            for x, is_zero in zeros:
+                entry = graph.select(is_zero(broadcast(x.shape, index)), out.dtype.type(0), entry, out.dtype)
+            return entry
 
         return Array(out.shape, out.dtype, at, price + sum(x.cost for x in inputs))
+
+
+def _is_of_truths(x: Array) -> bool:
+    """Whether all entries are known to be 0 or 1."""
+    return x.known is not None and bool(((x.known == 0) | (x.known == 1)).all())
 
 
 TRANSPARENT = {"reshape", "squeeze", "expand_dims", "convert_element_type", "copy", "copy_p"}

@@ -9,6 +9,7 @@ loops themselves; the values they carry from one to the next are in memory.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import itertools
 import math
@@ -17,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from stodyn.numerics.exact_zeros import Fact, written
 from stodyn.numerics.printing.nodes import BOOL, NOWHERE, Entry, Graph, Node, is_known, reachable
 from stodyn.numerics.printing.scalars import TYPES, Unprintable
 
@@ -65,9 +67,10 @@ class Buffer:
 
 class Array:
     """at(index) is the node of an entry; cost: operations that it takes, from arrays in memory; depth: how many rules,
-    one inside another, give it."""
+    one inside another, give it; fact: which entries are known."""
 
     known: np.ndarray | None = None
+    fact: Fact = None
     depth = 0
 
     def __init__(self, shape: Sequence[int], dtype: Any, at: Callable[[Index], Entry], cost: int = 0):
@@ -257,8 +260,26 @@ class Arrays:
             array = Array(x.shape, x.dtype, lambda index: first[0])
         else:
             array = Array(x.shape, x.dtype, lambda index: self._entry_of_table(x, index))
-        array.known = x
+        array.known, array.fact = x, written(x)
         return array
+
+    def zeros_of(self, operands: Sequence[Array]) -> list[Callable[[Index], Entry] | None]:
+        """Of each factor of a product, is_zero(index): whether an entry is exactly zero, so that the product is; None
+        where no entry is, or where the other factor is known and finite."""
+        zeros: list[Callable[[Index], Entry] | None] = []
+        for k, x in enumerate(operands):
+            others = [other for j, other in enumerate(operands) if j != k]
+            is_finite = all(other.known is not None and np.isfinite(other.known).all() for other in others)
+            if x.dtype.kind != "f" or x.fact is None or is_finite or not x.fact.zero.any():
+                zeros.append(None)
+            elif x.known is None:
+                zeros.append(self.constant(x.fact.zero).at)
+            else:
+                zeros.append(functools.partial(self._is_zero, x))
+        return zeros
+
+    def _is_zero(self, x: Array, index: Index) -> Entry:
+        return self.graph.make("eq", BOOL, x.at(index), x.dtype.type(0))
 
     def _entry_of_table(self, x: np.ndarray, index: Index) -> Entry:
         if all(map(is_known, index)):

@@ -113,7 +113,11 @@ def _turn(self, turns, turn, arrays, begun, changes, wanted, rows) -> list[Buffe
 
 def _held(self: Arrays, x: Array, room: int) -> Array:
     """The values that turns take from outside, computed once."""
-    return self.in_memory(x) if x.cost > 0 and x.known is None and x.size <= max(room, 1) else x
+    if x.cost == 0 or x.known is not None or x.size > max(room, 1):
+        return x
+    held = self.in_memory(x)
+    held.fact = x.fact
+    return held
 
 
 def _is_handed_on(closed: Any, consts: int, k: int) -> bool:

@@ -388,7 +388,9 @@ def _converted(self: Arrays, x: Array, dtype: np.dtype) -> Array:
         return x
     if x.known is not None:
         return self.constant(x.known.astype(dtype))
-    return Array(x.shape, dtype, lambda index: self.graph.convert(x.at(index), dtype), x.cost)
+    converted = Array(x.shape, dtype, lambda index: self.graph.convert(x.at(index), dtype), x.cost)
+    converted.fact = x.fact
+    return converted
 
 
 def _dot_general(self: Arrays, equation: Equation, inputs: list[Array]) -> Array:
@@ -406,6 +408,8 @@ def _dot_general(self: Arrays, equation: Equation, inputs: list[Array]) -> Array
             if np.count_nonzero(matrix) <= FULL * matrix.size and min(matrix.shape) > WRITTEN_OUT:
                 return _sparse_product(self, equation, matrix, inputs[1 - place], place)
 
+    zeros = self.zeros_of(inputs)
+
     def at(index: Index) -> Entry:
         batch, rows = index[: len(batch_a)], index[len(batch_a) : len(batch_a) + len(free_a)]
         columns = index[len(batch_a) + len(free_a) :]
@@ -418,7 +422,11 @@ def _dot_general(self: Arrays, equation: Equation, inputs: list[Array]) -> Array
                 for axis, k in (*zip(axes, indices, strict=True), *zip(free, mine, strict=True),
                                 *zip(of_batch, batch, strict=True)):  # fmt: skip
                     where[axis] = k
-            return graph.make("mul", dtype, a.at(tuple(left)), b.at(tuple(right)))
+            product = graph.make("mul", dtype, a.at(tuple(left)), b.at(tuple(right)))
+            for is_zero, where in zip(zeros, (left, right), strict=True):
+                if is_zero is not None:
+                    product = graph.select(is_zero(tuple(where)), dtype.type(0), product, dtype)
+            return product
 
         def over(indices: list[Entry]) -> Entry:
             if len(indices) == len(lengths):
