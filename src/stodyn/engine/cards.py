@@ -15,6 +15,7 @@ from jax import Array, lax
 from stodyn.engine import card_starts, kernel, looped_kernel, programs, wide_sums
 from stodyn.engine.block import compiled
 from stodyn.engine.card import Card, Memory, card_of, unavailable
+from stodyn.engine.collector import without_collection
 from stodyn.engine.gathering import Went, Work, gone_through
 from stodyn.engine.kernel import ALONE, FRAME, GROUP, LaunchResults
 from stodyn.engine.layout import Layout
@@ -176,6 +177,7 @@ class VmappedOnCards(Executor):
             return self._vmapped.block(layout, block, tell)
 
 
+@without_collection
 def get(spec: Spec, executor: str, devices: tuple[Any, ...], width: int) -> Executor:
     """The way to compute a run on GPUs."""
     return printed_or_vmapped(

@@ -20,6 +20,7 @@ import numpy as np
 from stodyn.engine import batch
 from stodyn.engine.block import BlockRunner, Windows
 from stodyn.engine.block import Program as VmapProgram
+from stodyn.engine.collector import without_collection
 from stodyn.engine.gathering import Failures, Plan, Went, gone_through
 from stodyn.engine.layout import Layout, Members
 from stodyn.engine.looped import LoopSource
@@ -150,6 +151,7 @@ def plan_of(spec: Spec) -> Plan:
     return Plan(spec.times, spec.lengths, saves, tuple(np.isin(saves, one) for one in spec.saves))
 
 
+@without_collection
 def get(
     spec: Spec, executor: str = "auto", supply: type[DrawnNormals] | type[CountedNormals] = DrawnNormals
 ) -> Executor:

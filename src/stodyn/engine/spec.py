@@ -11,6 +11,7 @@ import jax
 import numpy as np
 
 from stodyn.engine import grid, kept_traces, traces
+from stodyn.engine.collector import without_collection
 from stodyn.methods.catalogue import named
 from stodyn.methods.contract import Catalogued, Method
 from stodyn.methods.measured import measuring
@@ -107,6 +108,7 @@ class Spec:
         return dataclasses.replace(self, traced=traced)
 
 
+@without_collection
 def describe(
     problem: Any, method: Catalogued | str | None, t: Any, dt: Any, collect: Any, dtype: str, stop: Stop | None = None
 ) -> Spec:
