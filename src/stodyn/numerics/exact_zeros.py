@@ -59,7 +59,7 @@ class Operation(NamedTuple):
     outs: list[Any]
 
 
-def written(numbers: Any) -> Fact:
+def fact_about(numbers: Any) -> Fact:
     """The fact about numbers that a trace holds."""
     if isinstance(numbers, jax.core.Tracer):
         return None
@@ -238,7 +238,7 @@ def exact_zeros(trace: core.ClosedJaxpr, facts: Sequence[Fact] | None = None) ->
         return trace
 
     def walked(*inputs: Any) -> list[Any]:
-        values = interpret(trace, list(zip(inputs, facts, strict=True)), _apply, lambda x: (x, written(x)), OPENED)
+        values = interpret(trace, list(zip(inputs, facts, strict=True)), _apply, lambda x: (x, fact_about(x)), OPENED)
         return [value for value, _ in values]
 
     shapes = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype, weak_type=v.aval.weak_type) for v in trace.jaxpr.invars]
@@ -246,17 +246,17 @@ def exact_zeros(trace: core.ClosedJaxpr, facts: Sequence[Fact] | None = None) ->
 
 
 def _needs_a_change(trace: core.ClosedJaxpr, facts: list[Fact]) -> bool:
-    found = False
+    changes = False
 
     def apply(equation: Any, facts: list[Fact]) -> list[Fact]:
-        nonlocal found
+        nonlocal changes
         operation = _operation(equation)
         inside = _inside(operation, facts)
-        found = found or any(_needs_a_change(inner, own) for inner, own in inside) or _is_changed(operation, facts)
+        changes = changes or any(_needs_a_change(inner, own) for inner, own in inside) or _is_changed(operation, facts)
         return [None] * len(operation.outs) if inside else follow(operation, facts)
 
-    interpret(trace, facts, apply, written, OPENED)
-    return found
+    interpret(trace, facts, apply, fact_about, OPENED)
+    return changes
 
 
 def _operation(equation: Any) -> Operation:

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from stodyn.numerics.exact_zeros import Fact, written
+from stodyn.numerics.exact_zeros import Fact, fact_about
 from stodyn.numerics.printing.nodes import BOOL, NOWHERE, Entry, Graph, Node, is_known, reachable
 from stodyn.numerics.printing.scalars import TYPES, Unprintable
 
@@ -260,7 +260,7 @@ class Arrays:
             array = Array(x.shape, x.dtype, lambda index: first[0])
         else:
             array = Array(x.shape, x.dtype, lambda index: self._entry_of_table(x, index))
-        array.known, array.fact = x, written(x)
+        array.known, array.fact = x, fact_about(x)
         return array
 
     def zeros_of(self, operands: Sequence[Array]) -> list[Callable[[Index], Entry] | None]:
