@@ -164,13 +164,16 @@ class Printer(Walk):
         value = value_of(entry)
         if value is not None:
             return self.number(value, lane)
-        self.need(entry)
-        text = self.known_as(key_of(entry))
+        key = key_of(entry)
+        text = self.known_as(key)
+        if text is None:
+            self.need(entry)
+            text = self.known_as(key)
         assert text is not None
         if lane and not entry.lane:
-            spread = self.known_as((key_of(entry), "spread"))
+            spread = self.known_as((key, "spread"))
             if spread is None:
-                spread = self.scopes[-1][key_of(entry), "spread"] = self.spread(text, entry.dtype)
+                spread = self.scopes[-1][key, "spread"] = self.spread(text, entry.dtype)
             return spread
         return text
 

@@ -140,5 +140,6 @@ def readers_of(nodes: Sequence[Node], results: Sequence[Entry]) -> Counter[int]:
         readers.update(map(id, (loop.enters, *loop.first, *loop.after, loop.goes_on)))
     for node in nodes:
         if node.op != "result":
-            readers.update(map(id, node.args))
+            for argument in node.args:
+                readers[id(argument)] += 1
     return readers
