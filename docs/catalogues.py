@@ -3,6 +3,7 @@
 import dataclasses
 import importlib
 import inspect
+import math
 import re
 from typing import Any
 
@@ -15,6 +16,7 @@ from typer.main import get_command
 
 import stodyn as sd
 from stodyn import statistics
+from stodyn.circuits.kinds import TYPES as netlist_elements
 from stodyn.cli import EXIT_CODES, application
 from stodyn.cli.methods import in_words
 from stodyn.methods.catalogue import catalogue, with_base
@@ -188,6 +190,41 @@ def models_page() -> str:
     return "\n".join(lines)
 
 
+def netlist_models_page() -> str:
+    """Return the parameters of every type of .model that netlists may contain."""
+    lines = [
+        "# Models of netlists",
+        "",
+        'The parameters of `.model` lines. A parameter under "refused" would change the',
+    ]
+    lines += [
+        "answer but is not implemented: it may only have the value at which it has no effect. Parameters that are not"
+    ]
+    lines += ["listed are skipped with a warning.", ""]
+    for letter, kind in netlist_elements.items():
+        types: dict[int, list[str]] = {}
+        for name, model in kind.models.items():
+            types.setdefault(id(model), []).append(name)
+        for names in types.values():
+            model = kind.models[names[0]]
+            title = " and ".join(f"`{name.upper()}`" for name in names)
+            also = {name: [old.upper() for old, new in model.same.items() if new == name] for name in model.parameters}
+            rows = [
+                [f"`{name.upper()}`", ", ".join(f"`{word}`" for word in also[name]), _default_of(parameter.default),
+                 parameter.unit]
+                for name, parameter in model.parameters.items()
+            ]  # fmt: skip
+            lines += [f"## {title}, of element {letter.upper()}", "", table(["", "also", "default", "unit"], rows), ""]
+            if model.refused:
+                words = ", ".join(f"`{name.upper()}` ({value:g})" for name, value in model.refused.items())
+                lines += [f"Refused, but for the value in brackets: {words}.", ""]
+    return "\n".join(lines)
+
+
+def _default_of(value: float) -> str:
+    return "" if math.isnan(value) else "∞" if math.isinf(value) else f"{value:g}"
+
+
 COMMAND_LINE = f"""# The command line
 
 `stodyn --help` lists the commands, `stodyn COMMAND --help` their options. In every command
@@ -240,7 +277,8 @@ def examples() -> dict[str, Any]:
             calculus="stratonovich",
         ),
         "`sd.SDE`, Ito, channels that do not commute": sd.SDE(lambda t, x: -(x**3), spiral, [1.0, 2.0]),
-        "`sd.SDAE`, circuits and other equations with constraints, additive noise": sd.SDAE(
+        "`sd.circuits.read`, a netlist": sd.circuits.read("low pass\nv1 in 0 1\nr1 in out 1k\nc1 out 0 1n\n.end"),
+        "`sd.SDAE`, other equations with constraints, additive noise": sd.SDAE(
             np.diag([1.0, 0.0]), lambda t, x: jnp.array([x[1] - x[0], x[0] + x[1] ** 3]),
             lambda t, x: jnp.array([[0.1], [0.0]]), [0.0, 0.0]
         ),

@@ -96,6 +96,7 @@ def generated() -> Iterator[tuple[str, str]]:
     for module, names in catalogues.families().items():
         yield catalogues.family_address(module), catalogues.family_page(module, names, used)
     yield "reference/models.md", catalogues.models_page()
+    yield "reference/netlist_models.md", catalogues.netlist_models_page()
     yield "reference/command_line.md", catalogues.command_line_page()
     entries = [entry for entry in gallery.entries() if entry.stored]
     if entries:
@@ -124,6 +125,7 @@ def reference_nav() -> list:
     families = [{catalogues.family_title(m): catalogues.family_address(m)} for m in catalogues.families()]
     nav.append({"Methods": [{"All methods": "reference/methods.md"}, *families]})
     nav.append({"Models": "reference/models.md"})
+    nav.append({"Models of netlists": "reference/netlist_models.md"})
     nav.append({"Your own": [{title: reference.contract_address(title)} for title in reference.CONTRACTS]})
     nav.append({"Command line": "reference/command_line.md"})
     return nav

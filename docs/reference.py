@@ -339,6 +339,7 @@ def index_page() -> str:
                     rows.append([f"[`{named.called}`]({address})", cell(summary(named.value))])
         lines += [f"## {section}", "", table(["", "meaning"], rows), ""]
     lines += ["## More", "", "- [All methods](methods.md), from their claims", "- [Models](models.md)"]
+    lines += ["- [Models of netlists](netlist_models.md): the parameters of `.model` lines"]
     lines += ["- [The command line](command_line.md)", "- [Words that mean the same everywhere](words.md)"]
     lines += [f"- [{title}]({_slug(title)}.md)" for title in CONTRACTS]
     return "\n".join(lines) + "\n"

@@ -35,6 +35,9 @@ def kick(t, x):
 OSCILLATOR = sd.SDE(drift, kick, [1.0, 0.0], names=("q", "p"))
 
 
+FRAME = sd.Mechanical.from_matrices([1.0], [0.1], [[1.0]])
+
+
 def sde(f, g=kick, start=(1.0, 0.0), **options):
     return sd.SDE(f, g, start, **options)
 
@@ -92,6 +95,8 @@ MISTAKES = {
     "complex start": (lambda: sde(drift, start=[1j, 0.0]), "start", "expected a number, a vector"),
     "start of words": (lambda: sde(drift, start=["a", "b"]), "start", "expected a number, a vector"),
     "start is not finite": (lambda: run(sde(drift, start=[np.nan, 0.0])), "start", "Give finite values"),
+    "a distribution of another kind": (
+        lambda: run(sde(drift, start=scipy.stats.Normal(mu=0.0, sigma=1.0))), "start", "scipy.stats.norm(0, 1)"),
     "a family of distributions": (lambda: run(sde(drift, start=scipy.stats.norm)), "start", "scipy.stats.norm(...)"),
     "a word among params": (
         lambda: run(damped(lambda t, x, p: -x, params={"a": "fast"})),
@@ -108,6 +113,10 @@ MISTAKES = {
     "np.linalg.norm": (lambda: run(sde(lambda t, x: x * np.linalg.norm(x))), "drift", "jnp.linalg.norm for np.linalg"),
     "a function of SciPy": (
         lambda: run(sde(lambda t, x: scipy.special.erf(x))), "drift", "jax.scipy.special.erf for scipy.special.erf"),
+    "a name of nothing": (lambda: run(sde(lambda t, x: stiffness * x)), "`stiffness`", "pass its value in params"),  # noqa: F821
+    "a list by x": (lambda: run(sde(lambda t, x: [1.0, 2.0][x[0]] * x)), "`[1.0, 2.0][x[0]]`", "jnp.array(values)[i]"),
+    "a dict of results": (
+        lambda: run(collect=st.Observable(lambda t, x: {"a": x[0]}, name="e")), "Observable e", "Return one array"),
     "float of x": (lambda: run(sde(lambda t, x: x * float(x[0]))), "`float(x[0])`", "leave float() out"),
     "max of x": (lambda: run(sde(lambda t, x: max(x[0], 0.0) * x)), "`max(x[0], 0.0)`", "jnp.maximum for max"),
     "math.sin": (lambda: run(sde(lambda t, x: x * math.sin(x[0]))), "drift", "jnp.sin for math.sin"),
@@ -186,7 +195,29 @@ MISTAKES = {
     "too many paths to keep": (
         lambda: run(paths=10**12, collect=st.Paths(10**12)), "Paths", "Keep fewer paths or components"),
     "too many steps": (lambda: run(dt=1e-13), "dt", "Take longer steps"),
+    # arguments of another kind
+    "a variable in place of a run": (lambda: sd.plot.band(run()["mean"], "q"), "run", "give the whole Dataset"),
+    "a dict in place of a run": (lambda: sd.interval({}, "mean"), "run", "stodyn.simulate(...)"),
+    "file before run": (lambda: sd.save("run.nc", run()), "run", "a Dataset such as that of stodyn.simulate"),
+    "file before picture": (lambda: sd.plot.save("a.png", sd.plot.band(run(), "q")), "ax", "stodyn.plot.band(run)"),
+    "a picture of no known kind": (lambda: sd.plot.save(sd.plot.band(run(), "q"), "a.xyz"), "file", "png"),
+    "start first": (lambda: sd.SDE([1.0, 0.0], drift, kick), "drift", "SDE(drift, diffusion, start)"),
+    "no mass": (lambda: sd.SDAE(np.eye(2), kick(0, 0), kick, [1.0, 0.0]), "drift", "SDAE(mass, drift, diffusion"),
+    "noise before problem": (
+        lambda: sd.with_noise(sd.noise.coloured.gauss_markov(1.0, 1.0), OSCILLATOR, "p"),
+        "noise", "with_noise(problem, noise, into)"),
+    "white noise as ground motion": (lambda: sd.base_excited(FRAME, 1.0), "noise", "kanai_tajimi(15, 0.6, sigma=1)"),
+    "a damping ratio as matrix": (
+        lambda: sd.Mechanical.from_matrices([1.0], ("modal", 0.05), [[1.0]]), "C", "as damping=, with C=None"),
+    "a sample without seed": (
+        lambda: sd.noise.coloured.gauss_markov(1.0, 1.0).sample(0.1, 10), "seed", "call it as sample(dt, seed=...)"),
     # wrong kinds of problem
+    "a model's module": (lambda: run(sd.models.kubo), "problem", "sd.models.kubo.kubo()"),
+    "a model's function": (lambda: run(sd.models.kubo.kubo), "problem", "sd.models.kubo.kubo()"),
+    "several problems": (lambda: run([OSCILLATOR, OSCILLATOR]), "problem", "stodyn.sweep"),
+    "energy of an SDE": (
+        lambda: sd.analysis.conservation.energy_drift(OSCILLATOR, "Heun", t=(0, 1), dt=0.1, paths=8, seed=1),
+        "problem", "statistics.Change(energy)"),
     "a method for another kind": (lambda: run(method="StochasticAlpha"), "method", "Those that fit best: SRA1"),
     "a method for other noise": (
         lambda: run(sde(drift, lambda t, x: 0.1 * x[:, None]), "SRA1"), "method", "Those that fit best: SRIW1"),
@@ -221,12 +252,20 @@ def test_paths_that_blow_up_are_told_with_a_way_out():
         run(blown, t=(0, 50))
 
 
+ANALYSES = [getattr(sd.analysis, name) for name in sd.analysis.__all__]
 SPOKEN = [
     (package.__name__, name)
     for package in (sd, st, sd.noise, st.functional, sd.elements)
     for name in getattr(package, "__all__", ("End", "Maximum", "Probability", "Gap", "BoucWen"))
     if callable(getattr(package, name, None)) and not name.startswith("Paths") and name != "Distribution"
 ]  # PathsFailed is raised, not made; Distribution is what distributions have in common
+SPOKEN += [
+    (package.__name__, name)
+    for package in (sd.analysis, *filter(inspect.ismodule, ANALYSES), sd.circuits, sd.noise.coloured,
+                    sd.noise.coloured.envelopes, sd.place, sd.plot)
+    for name in dir(package)
+    if inspect.isfunction(getattr(package, name))
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("package", "name"), SPOKEN)

@@ -35,18 +35,24 @@ RENAMED = {
 
 
 def checks_arguments(called: T) -> T:
-    """Return a function or a class whose calls are refused by `check` where they do not fit its signature.
+    """Return a function, a method or a class whose calls are refused by `check` where they do not fit its signature.
 
     A class may say in `call_form` how it is called, where its signature needs less than its equations do.
     """
     own = cast(Any, called).__init__ if isinstance(called, type) else called
-    parameters = inspect.signature(called).parameters
-    name, skipped = called.__name__, int(own is not called)  # __init__ has self before its arguments
 
     @functools.wraps(own)
     def checked(*arguments: Any, **options: Any) -> Any:
-        check(name, parameters, arguments[skipped:], options, getattr(called, "call_form", ""))
-        return own(*arguments, **options)
+        try:
+            return own(*arguments, **options)
+        except TypeError:  # where the call does not fit, the error of `check` says more than that of Python
+            parameters = {word: p for word, p in inspect.signature(own).parameters.items() if word != "self"}
+            skipped = len(inspect.signature(own).parameters) - len(parameters)
+            try:
+                check(called.__name__, parameters, arguments[skipped:], options, getattr(called, "call_form", ""))
+            except TypeError as refusal:
+                raise refusal from None
+            raise
 
     if not isinstance(called, type):
         return cast(T, checked)
@@ -103,6 +109,13 @@ def stacklevel_of_user() -> int:
     ):
         frame, level = frame.f_back, level + 1
     return level
+
+
+def expect_dataset(value: Any, name: str, maker: str = "stodyn.simulate") -> None:
+    """Refuse an argument that is not an xarray.Dataset, such as one variable of it, or arguments in another order."""
+    if not hasattr(value, "data_vars"):
+        hint = "; give the whole Dataset, not one of its variables" if hasattr(value, "dims") else ""
+        raise TypeError(f"{name}: expected a Dataset such as that of {maker}(...), got {type(value).__name__}{hint}")
 
 
 def suggestion(word: Any, known: Iterable[Any]) -> str:

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 import scipy
 import xarray
 
 from stodyn import listing
-from stodyn.arguments import checks_arguments, suggestion
+from stodyn.arguments import checks_arguments, expect_dataset, suggestion
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+T = TypeVar("T", bound=Callable[..., Any])
 __dir__ = listing.names_of(__name__)
 
 # The colour-blind safe palette of M. Okabe & K. Ito, Color universal design (2008).
@@ -26,6 +29,23 @@ PALETTE = (BLUE, ORANGE, GREEN, PURPLE, SKY, AMBER)
 LEGEND_COLUMNS = 4
 
 
+MAKERS = {"result": "stodyn.analysis.phase_noise", "study": "stodyn.compare", "runs": "stodyn.sweep"}
+
+
+def _of_dataset(function: T) -> T:
+    """Return a function that draws a Dataset, its first argument, after a check of that and of its other arguments."""
+    name = next(iter(inspect.signature(function).parameters))
+
+    @functools.wraps(function)
+    def drawing(*arguments: Any, **options: Any) -> Any:
+        if arguments or name in options:
+            expect_dataset(arguments[0] if arguments else options[name], name, MAKERS.get(name, "stodyn.simulate"))
+        return function(*arguments, **options)
+
+    return checks_arguments(cast(T, drawing))
+
+
+@checks_arguments
 def save(ax: Axes, file: str | Path) -> None:
     """Write the picture that `ax` belongs to.
 
@@ -35,13 +55,24 @@ def save(ax: Axes, file: str | Path) -> None:
         Axes that a function of this module returned.
     file : str or Path
         Where to write it; the ending of the name (.png, .pdf, .svg) decides the format.
+
+    Raises
+    ------
+    TypeError
+        If `ax` is not Axes.
+    ValueError
+        If no picture can be written in the format of the file.
     """
+    _expect_axes(ax)
     figure = ax.get_figure(root=True)
     assert figure is not None
+    ending, known = Path(file).suffix.removeprefix("."), figure.canvas.get_supported_filetypes()
+    if ending and ending.lower() not in known:
+        raise ValueError(f"file: no picture can be written as .{ending}; its ending may be {', '.join(sorted(known))}")
     figure.savefig(file, dpi=150, bbox_inches="tight")
 
 
-@checks_arguments
+@_of_dataset
 def band(run: xarray.Dataset, component: str | None = None, *, ax: Axes | None = None) -> Axes:
     """Draw the mean of a component and the ±2σ band of its paths, with stored paths if there are any.
 
@@ -86,7 +117,7 @@ def band(run: xarray.Dataset, component: str | None = None, *, ax: Axes | None =
     return _finish(ax, run, "time", mean, legend=True)
 
 
-@checks_arguments
+@_of_dataset
 def paths(run: xarray.Dataset, component: str | None = None, *, ax: Axes | None = None) -> Axes:
     """Draw the paths of a component that statistics.Paths stored.
 
@@ -110,7 +141,7 @@ def paths(run: xarray.Dataset, component: str | None = None, *, ax: Axes | None 
     return _finish(ax, run, "time", shown)
 
 
-@checks_arguments
+@_of_dataset
 def observable(
     run: xarray.Dataset,
     name: str,
@@ -154,7 +185,7 @@ def observable(
     return _finish(ax, run, "time", mean, legend=True)
 
 
-@checks_arguments
+@_of_dataset
 def histogram(
     run: xarray.Dataset,
     component: str | None = None,
@@ -202,7 +233,7 @@ def histogram(
     return _finish(ax, run, density, along, legend=exact is not None, title=when)
 
 
-@checks_arguments
+@_of_dataset
 def phase(run: xarray.Dataset, a: str, b: str, *, ax: Axes | None = None) -> Axes:
     """Draw component b against component a: the stored paths, and the mean if statistics.Moments was collected.
 
@@ -240,7 +271,7 @@ def phase(run: xarray.Dataset, a: str, b: str, *, ax: Axes | None = None) -> Axe
     return _finish(ax, run, across, along, legend=True)
 
 
-@checks_arguments
+@_of_dataset
 def spectrum(
     run: xarray.Dataset,
     component: str | None = None,
@@ -283,6 +314,7 @@ def spectrum(
     return _finish(ax, run, across, along, legend=True)
 
 
+@_of_dataset
 def transient_noise(run: xarray.Dataset, component: str) -> Axes:
     """Draw a waveform with its ±2σ band and, below it, σ over time with ±2 standard errors.
 
@@ -321,6 +353,7 @@ def transient_noise(run: xarray.Dataset, component: str) -> Axes:
     return upper
 
 
+@checks_arguments
 def noise_density(
     sampled: tuple[np.ndarray, np.ndarray] | None = None,
     computed: tuple[np.ndarray, np.ndarray] | None = None,
@@ -355,6 +388,7 @@ def noise_density(
     return _finish(ax, None, "frequency [Hz]", f"noise [{unit}/√Hz]", legend=True)
 
 
+@_of_dataset
 def phase_noise(result: xarray.Dataset, *, ax: Axes | None = None) -> Axes:
     """Draw L(f) of an oscillator in dBc/Hz over the offset from the carrier, with the half-width of its line marked.
 
@@ -386,6 +420,7 @@ def phase_noise(result: xarray.Dataset, *, ax: Axes | None = None) -> Axes:
     return _finish(ax, None, "offset [Hz]", "phase noise [dBc/Hz]", legend=True)
 
 
+@_of_dataset
 def cycle(result: xarray.Dataset, node: str | None = None) -> Axes:
     """Draw one period of an oscillator: a waveform and, below it, the squared effect of each noise source on the phase.
 
@@ -419,6 +454,7 @@ def cycle(result: xarray.Dataset, node: str | None = None) -> Axes:
     return upper
 
 
+@_of_dataset
 def jitter(result: xarray.Dataset, ends: np.ndarray | None = None, *, ax: Axes | None = None) -> Axes:
     """Draw how the variance of the end of the k-th period grows with k, and c T k beside it.
 
@@ -449,6 +485,7 @@ def jitter(result: xarray.Dataset, ends: np.ndarray | None = None, *, ax: Axes |
     return _finish(ax, None, "period k", f"variance of its end [{unit}²]" if unit else "variance of its end", True)
 
 
+@_of_dataset
 def cyclostationary(result: xarray.Dataset, component: str, *, ax: Axes | None = None) -> Axes:
     """Draw a waveform of a driven system over its period with the ±2σ band of its noise.
 
@@ -474,6 +511,7 @@ def cyclostationary(result: xarray.Dataset, component: str, *, ax: Axes | None =
     return _finish(ax, None, "phase", component, legend=True)
 
 
+@_of_dataset
 def order(study: xarray.Dataset, *, ax: Axes | None = None) -> Axes:
     """Draw error against step size with ±2 standard errors and the fitted line, both axes logarithmic.
 
@@ -517,6 +555,7 @@ def order(study: xarray.Dataset, *, ax: Axes | None = None) -> Axes:
     return _finish(ax, study, "step size h", along, legend=True, title=str(study.attrs.get("model", "")))
 
 
+@_of_dataset
 def comparison(study: xarray.Dataset, *, ax: Axes | None = None) -> Axes:
     """Draw error against cost of several methods, both axes logarithmic; points that are not settled are hollow.
 
@@ -560,6 +599,7 @@ def _steps(study: xarray.Dataset) -> str:
     return f"{float(study['dt'].max()):g} to {float(study['dt'].min()):g}"
 
 
+@_of_dataset
 def shares(split: xarray.Dataset, component: str, *, ax: Axes | None = None) -> Axes:
     """Draw the variance of a component over time, split into the parts due to parameters and to noise, stacked.
 
@@ -594,7 +634,7 @@ def shares(split: xarray.Dataset, component: str, *, ax: Axes | None = None) -> 
     return _finish(ax, split, "time", along, legend=True)
 
 
-@checks_arguments
+@_of_dataset
 def sweep(
     runs: xarray.Dataset,
     name: str = "mean",
@@ -678,6 +718,7 @@ def _one_number(
     return variable
 
 
+@_of_dataset
 def levels(result: xarray.Dataset, truth: float | None = None) -> Axes:
     """Draw an estimate in four pictures: the levels, their points, the error against the cost, and the value.
 
@@ -732,6 +773,7 @@ def levels(result: xarray.Dataset, truth: float | None = None) -> Axes:
     return means
 
 
+@checks_arguments
 def region(
     x: np.ndarray,
     y: np.ndarray,
@@ -793,6 +835,7 @@ def region(
     return _finish(ax, None, labels[0], labels[1], legend=label is not None)
 
 
+@checks_arguments
 def spy(matrix: Any, *, ax: Axes | None = None) -> Axes:
     """Draw where a matrix is not zero.
 
@@ -943,7 +986,13 @@ def _axes(ax: Axes | None) -> Axes:
         from matplotlib import pyplot  # takes half a second to import; needs no display until a window is shown
 
         ax = pyplot.subplots(figsize=(6.4, 4.0), layout="constrained")[1]
+    _expect_axes(ax)
     return ax
+
+
+def _expect_axes(ax: Any) -> None:
+    if not hasattr(ax, "get_figure") or not hasattr(ax, "plot"):
+        raise TypeError(f"ax: expected Axes, such as stodyn.plot.band(run) returns, got {type(ax).__name__}")
 
 
 def _title(run: xarray.Dataset | None, begun: str) -> str:

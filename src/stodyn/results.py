@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from stodyn.arguments import checks_arguments, stacklevel_of_user
+from stodyn.arguments import checks_arguments, expect_dataset, stacklevel_of_user
 from stodyn.statistics import intervals
 from stodyn.statistics.contract import Labelled, Labels, Statistic
 
@@ -161,6 +161,7 @@ def provenance(run: xr.Dataset) -> dict[str, Any]:
     >>> sd.provenance(run)["paths"]
     8
     """
+    expect_dataset(run, "run")
     try:
         return json.loads(run.attrs["provenance"])
     except KeyError:
@@ -187,6 +188,7 @@ def save(run: xr.Dataset, file: str | Path) -> None:
     OSError
         If the file cannot be written.
     """
+    expect_dataset(run, "run")
     file = Path(file).absolute()
     if not file.parent.is_dir():
         raise FileNotFoundError(f"save: there is no folder {file.parent}; make it first")
@@ -264,6 +266,7 @@ def interval(run: xr.Dataset, name: str, confidence: float = 0.95) -> xr.Dataset
     >>> bool((sd.interval(run, "variance").low <= run.variance).all())
     True
     """
+    expect_dataset(run, "run")
     if isinstance(confidence, bool) or not isinstance(confidence, (int, float, np.number)) or not 0 < confidence < 1:
         raise ValueError(f"confidence: expected a number between 0 and 1, got {confidence!r}")
     known = [v for v in run.data_vars if "interval" in run[v].attrs and f"{v}_stderr" in run]
@@ -317,6 +320,7 @@ def quantile(run: xr.Dataset, q: float) -> xr.Dataset:
     """
     if not isinstance(q, (int, float, np.number)) or not 0 < q < 1:
         raise ValueError(f"q: expected a number between 0 and 1, got {q}")
+    expect_dataset(run, "run")
     if "cumulative" not in run:
         ask = "Surrogate(quantiles=(...))" if "coefficient" in run else "Histogram(edges)"
         raise ValueError(f"run: no histogram was collected; add statistics.{ask} to collect=")

@@ -157,7 +157,7 @@ def parsed(text: str, home: Path) -> RunFile:
     try:
         content = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise BadRunFile(f"not TOML: {error}") from error
+        raise BadRunFile(f"the file is not TOML: {error}") from error
     if "rare" in content:
         return _rare(content, text, home)
     _only(
@@ -249,7 +249,7 @@ def read_estimate(file: str | Path) -> EstimateFile:
     except (OSError, UnicodeDecodeError) as error:
         raise BadRunFile(f"{path}: cannot be read ({error})") from error
     except tomllib.TOMLDecodeError as error:
-        raise BadRunFile(f"not TOML: {error}") from error
+        raise BadRunFile(f"the file is not TOML: {error}") from error
     home = path.resolve().parent
     _only(content, "", ("model", "method", "estimate", "place", "output"), needed=("model", "estimate"))
     table = {name: _table(content.get(name, {}), name) for name in ("model", "method", "estimate", "place", "output")}
@@ -311,7 +311,8 @@ def _only(table: Mapping[str, Any], name: str, known: tuple[str, ...], needed: t
             raise BadRunFile(f"{dot}{key}: there is no such key; {hint}")
     for key in needed:
         if key not in table:
-            raise BadRunFile(f"{dot}{key}: missing")
+            example = {"seed": ", such as seed = 1", "paths": ", such as paths = 1000"}.get(key, "")
+            raise BadRunFile(f"{dot}{key}: missing; add it{f' to the table [{name}]' if name else ''}{example}")
 
 
 def _word(value: Any, key: str) -> str:

@@ -15,6 +15,7 @@ from jax.extend import core
 from stodyn import listing
 from stodyn.analysis.expectation import quadrature_nodes
 from stodyn.analysis.order import deterministic_order
+from stodyn.arguments import checks_arguments
 from stodyn.engine.batch import Vmap
 from stodyn.engine.follow import States, followed
 from stodyn.engine.spec import Spec, matched
@@ -60,6 +61,7 @@ class CheckFailed(AssertionError):
         self.results = list(results)
 
 
+@checks_arguments
 def check_method(method: Method | str, problems: Sequence[Any] | None = None) -> list[Result]:
     """Put a method to the suite that every method must pass.
 
@@ -100,6 +102,7 @@ def check_method(method: Method | str, problems: Sequence[Any] | None = None) ->
     return results
 
 
+@checks_arguments
 def examples(method: Method) -> list[Any]:
     """Choose models to try a method on: for each structure of noise that it takes, the one with the most channels.
 
@@ -128,6 +131,7 @@ def _small_problems(method: Method) -> Iterator[Any]:
             yield model.problem
 
 
+@checks_arguments
 def ask(question: str, check: Callable, *subject: Any) -> Result:
     """Run a check on its subject, and turn its outcome into a Result.
 
@@ -361,6 +365,7 @@ def _stepped(problem: Any, method: Method) -> Any:
     return matched(problem, method)[0]
 
 
+@checks_arguments
 def states_near(problem: Any) -> np.ndarray:
     """Draw some states near the start of a problem, on its constraints.
 

@@ -14,6 +14,7 @@ import numpy as np
 import stodyn.statistics as st
 from stodyn import listing
 from stodyn.analysis.check import CheckFailed, Result, ask, states_near
+from stodyn.arguments import checks_arguments
 from stodyn.engine.ready import prepare
 from stodyn.engine.simulate import simulate
 from stodyn.methods.contract import Expansion
@@ -34,6 +35,7 @@ SINGLE = 1e-3  # between runs in float32 and in float64
 STEP, STEPS, PATHS = 2.0**-7, 3, 4  # of the runs that are compared
 
 
+@checks_arguments
 def check_problem(problem: Any, runs: bool = True) -> list[Result]:
     """Put a problem to the suite that every kind of problem must pass.
 

@@ -13,6 +13,7 @@ import numpy as np
 from stodyn import listing
 from stodyn import statistics as st
 from stodyn.analysis.check import CheckFailed, Result, ask
+from stodyn.arguments import checks_arguments
 from stodyn.engine.ready import Ready, prepare
 from stodyn.noise.source import PerPath
 from stodyn.problems.sde import SDE
@@ -31,6 +32,7 @@ SKEWED, SETTLED = 0.03, 0.01  # the coverage that may be missing with 8 and 1000
 Make = Callable[[float], Statistic]
 
 
+@checks_arguments
 def check_statistic(statistic: Statistic | Make, seeds: int = 0) -> list[Result]:
     """Put a statistic to the suite that every statistic must pass, on dX = -X dt + dW with two components.
 

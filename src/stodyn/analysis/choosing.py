@@ -103,7 +103,8 @@ def recommend(problem: Any, want: str | None = None, most: int = 5) -> Choices:
             best.setdefault(c.method.name, []).append(words)
             reasons[c.method.name] = c.reason
     own = Choice(recommended(problem), f"taken when none is named: {problem.recommended.reason}")
-    others = [Choice(find(name), f"for {', '.join(best[name])}: {reasons[name]}") for name in best]
+    purposes = {name: ", ".join(words) if len(words) < len(WANTS) else "any purpose" for name, words in best.items()}
+    others = [Choice(find(name), f"for {purposes[name]}: {reasons[name]}") for name in best]
     return Choices([own, *others][:most])
 
 

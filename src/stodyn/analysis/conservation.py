@@ -118,6 +118,7 @@ def jacobians(
     return at_points(jax.jacfwd(after, argnums=1), np.asarray(t, float), x, noise, in_axes=along)
 
 
+@checks_arguments
 def symplectic_form(N: int) -> np.ndarray:
     """Return Ω, the symplectic form of (q, p).
 
@@ -226,6 +227,7 @@ def volume_factor(problem: Hamiltonian, method: Method | str, x: Any, noise: Inc
     return Volume(float(ours), float(np.exp(-np.trace(γ))), float(verlet))
 
 
+@checks_arguments
 def frictions(problem: Hamiltonian) -> list[np.ndarray]:
     """Return the matrices Γ_k of forces -Γ_k p, channel 0 being time.
 
@@ -506,6 +508,7 @@ def _states(problem: Hamiltonian, method: Method, noise: Increment, params: Any)
 # --- energy ----------------------------------------------------------------------------------------------------------
 
 
+@checks_arguments
 def energy_of(problem: Hamiltonian) -> Callable[..., Array]:
     """Return H as a function of (t, x[, params]), for statistics.
 
@@ -517,10 +520,21 @@ def energy_of(problem: Hamiltonian) -> Callable[..., Array]:
     Returns
     -------
     callable
+
+    Raises
+    ------
+    TypeError
+        If the problem is not a Hamiltonian.
     """
+    if not isinstance(problem, Hamiltonian):
+        raise TypeError(
+            f"problem: expected a Hamiltonian, whose energy is known, got {type(problem).__name__}. Of another "
+            "problem, collect statistics.Change(energy), with its energy as a function of (t, x[, params])"
+        )
     return lambda t, x, params: problem.energy(0, t, *problem.split(x), params)
 
 
+@checks_arguments
 def energy_drift(
     problem: Hamiltonian,
     method: Method | str,

@@ -53,6 +53,7 @@ FEW = 5  # nodes per normal for means at small steps: they are right to h⁴
 # --- scalar questions: x' = A x + w, z = hA -------------------------------------------------------------------------
 
 
+@checks_arguments
 def gamma(integrator: Integrator, driven: ArrayLike = 1.0) -> float:
     """Compute Γ: samples of covariance ΓQ/h give the covariance of the continuous process as h -> 0.
 
@@ -84,6 +85,7 @@ def gamma(integrator: Integrator, driven: ArrayLike = 1.0) -> float:
     return float(np.sum(B**2)) / weights
 
 
+@checks_arguments
 def kappa(integrator: Integrator, driven: ArrayLike = 1.0) -> float:
     """Compute κ of the equation dx = (f + κ Σ (∂g_k/∂x) g_k) dt + g dW that an integrator solves.
 
@@ -158,6 +160,7 @@ def _averaged(matrix: Callable[[np.ndarray], np.ndarray], rules: list[gauss.Rule
     return total
 
 
+@checks_arguments
 def require_consistent(box: BlackBox, A: np.ndarray, B: np.ndarray) -> None:
     """Refuse a step that does not solve x' = A x + B w: one that moves x = 0, or has another rate.
 
@@ -190,6 +193,7 @@ def require_consistent(box: BlackBox, A: np.ndarray, B: np.ndarray) -> None:
         )
 
 
+@checks_arguments
 def local_factor(integrator: Integrator, z: float) -> float:
     """Compute f(z): a step of a one-step method adds the variance h Q f(hA); (exp(2z) - 1)/(2z) is exact.
 
@@ -215,6 +219,7 @@ def local_factor(integrator: Integrator, z: float) -> float:
     return float(np.sum(step.G**2))
 
 
+@checks_arguments
 def error_function(integrator: Integrator, z: float) -> float:
     """Compute V(z) = 2 z f(z) - exp(2z) + 1, Riggs' (88); over exp(2z) - 1 it is the relative error of one step.
 
@@ -230,6 +235,7 @@ def error_function(integrator: Integrator, z: float) -> float:
     return 2.0 * z * local_factor(integrator, z) - math.expm1(2.0 * z)
 
 
+@checks_arguments
 def steady_ratio(integrator: Integrator, z: float) -> float:
     """Compute P_D/P: the variance delivered in the steady state of x' = A x + w, hA = z < 0, over that of the process.
 
@@ -420,6 +426,7 @@ def spectrum(
     return result
 
 
+@checks_arguments
 def exact_spectrum(A: ArrayLike, B: ArrayLike, frequency: ArrayLike, Q: ArrayLike | None = None) -> np.ndarray:
     """Compute the two-sided spectral density of x' = A x + B w.
 
@@ -443,6 +450,7 @@ def exact_spectrum(A: ArrayLike, B: ArrayLike, frequency: ArrayLike, Q: ArrayLik
     return result
 
 
+@checks_arguments
 def stability_limit(integrator: Integrator, A: ArrayLike = -1.0) -> float:
     """Compute the step up to which an integrator is stable on x' = A x.
 
@@ -502,6 +510,7 @@ def _boundary(beyond: Callable[[float], bool], size: float) -> float:
     return float(high)
 
 
+@checks_arguments
 def largest_step(
     integrator: Integrator, A: ArrayLike, B: ArrayLike, within: float, Q: ArrayLike | None = None
 ) -> float:
@@ -824,6 +833,7 @@ def advise(
     return [exact_row, *rows]
 
 
+@checks_arguments
 def candidates() -> Iterator[tuple[str, Method, str]]:
     """List the integrators that `advise` compares.
 

@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike
 from stodyn import listing
 from stodyn.analysis.periodic import ONE, Cycle, _scheme
 from stodyn.analysis.periodic_system import StageEquations
+from stodyn.arguments import checks_arguments
 from stodyn.numerics.one_thread import blas_on_one_thread
 
 __dir__ = listing.names_of(__name__)
@@ -29,6 +30,7 @@ SAME_ROWS = 1e-12  # of the largest singular value: below it rows of M count as 
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(20)
 
 
+@checks_arguments
 @blas_on_one_thread
 def covariance(cycle: Cycle) -> xr.Dataset:
     """Compute the periodic covariance of a driven system in its steady state.
@@ -56,6 +58,7 @@ def covariance(cycle: Cycle) -> xr.Dataset:
     )  # fmt: skip
 
 
+@checks_arguments
 @blas_on_one_thread
 def spectrum(cycle: Cycle, node: str, frequency: ArrayLike) -> xr.Dataset:
     """Compute the time-averaged one-sided noise density of a component, and its parts by source.
@@ -82,6 +85,7 @@ def spectrum(cycle: Cycle, node: str, frequency: ArrayLike) -> xr.Dataset:
     )  # fmt: skip
 
 
+@checks_arguments
 @blas_on_one_thread
 def sampled(cycle: Cycle, node: str, phase: float, frequency: ArrayLike | None = None, lags: int = 64) -> xr.Dataset:
     """Describe a component observed once per period, at one phase: the stationary sequence of its samples.
@@ -127,6 +131,7 @@ def sampled(cycle: Cycle, node: str, phase: float, frequency: ArrayLike | None =
     return xr.Dataset(data, coords, {"node": node, "phase": k * cycle.h})
 
 
+@checks_arguments
 @blas_on_one_thread
 def conversion(cycle: Cycle, node: str, frequency: ArrayLike, sidebands: int = 5) -> xr.Dataset:
     """Compute the complex gains H_m from the frequency f - m/T of a source of noise to f at a component.
@@ -161,6 +166,7 @@ def conversion(cycle: Cycle, node: str, frequency: ArrayLike, sidebands: int = 5
 # --- what phase noise uses too ----------------------------------------------------------------------------------------
 
 
+@checks_arguments
 def component(cycle: Cycle, node: str) -> int:
     """Return the number of a component.
 
@@ -185,6 +191,7 @@ def component(cycle: Cycle, node: str) -> int:
     return cycle.names.index(node)
 
 
+@checks_arguments
 def added(cycle: Cycle) -> np.ndarray:
     """Compute Q_n, the covariance that the noise adds in each step of a cycle.
 
@@ -213,6 +220,7 @@ def added(cycle: Cycle) -> np.ndarray:
     return felt @ felt.mT
 
 
+@checks_arguments
 def after_a_period(cycle: Cycle) -> np.ndarray:
     """Compute the covariance that one period adds.
 
@@ -233,6 +241,7 @@ def after_a_period(cycle: Cycle) -> np.ndarray:
     return total
 
 
+@checks_arguments
 def stationary(F: np.ndarray, Q: np.ndarray) -> np.ndarray:
     """Compute Σ_k F^k Q (F^k)ᵀ of a contraction F, by doubling: nothing cancels, whatever the units of the components.
 
@@ -255,6 +264,7 @@ def stationary(F: np.ndarray, Q: np.ndarray) -> np.ndarray:
     return 0.5 * (total + total.T)
 
 
+@checks_arguments
 def averaged_densities(cycle: Cycle, i: int, f: np.ndarray) -> np.ndarray:
     """Compute the time-averaged two-sided densities of a component by source.
 

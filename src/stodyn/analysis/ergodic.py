@@ -14,6 +14,7 @@ import xarray as xr
 from numpy.typing import ArrayLike
 
 from stodyn import listing
+from stodyn.arguments import checks_arguments
 from stodyn.engine.simulate import simulate
 from stodyn.hints import Count, Integer, Reals, whole
 from stodyn.numerics import gauss
@@ -33,6 +34,7 @@ class Average(NamedTuple):
     correlation_time: float
 
 
+@checks_arguments
 def time_average(series: ArrayLike) -> Average:
     """Compute the mean of a stationary series and its standard error √(τ var/n).
 
@@ -76,6 +78,7 @@ def time_average(series: ArrayLike) -> Average:
     return Average(float(mean), float(np.sqrt(covariance[0] * time / (n * paths))), time)
 
 
+@checks_arguments
 def ensemble_average(values: ArrayLike) -> Average:
     """Compute the mean over paths of each path's own mean: paths are independent, times need not be.
 
@@ -102,6 +105,7 @@ def ensemble_average(values: ArrayLike) -> Average:
     return Average(float(means.mean()), float(stderr), float((stderr / alone) ** 2) if alone > 0 else 1.0)
 
 
+@checks_arguments
 def long_run(
     problem: Any,
     method: Any,
@@ -165,6 +169,7 @@ class _Values(Paths):
         return Labelled({"path": Variable(("number", "time"), np.concatenate(result)[..., 0])})
 
 
+@checks_arguments
 def gibbs_average(
     energy: Callable[[np.ndarray], np.ndarray],
     function: Callable[[np.ndarray], np.ndarray],
@@ -286,6 +291,7 @@ class Stationary:
         return float(self.weights @ np.asarray(function(self.points), float))
 
 
+@checks_arguments
 def stationary(problem: Any, first: Hermite | Fourier, second: Hermite | Fourier, t: float = 0.0) -> Stationary:
     """Compute the stationary density of a problem of two components by Galerkin's method: ∫ (Lφ) ρ = 0 for all φ.
 

@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike
 from stodyn import listing
 from stodyn.analysis.linear import for_step
 from stodyn.analysis.one_step import AFFINE, OneStep, of_values, probing_states
+from stodyn.arguments import checks_arguments
 from stodyn.methods.catalogue import named, stepping
 from stodyn.methods.contract import Catalogued, Method
 from stodyn.problems.sde import SDE
@@ -66,6 +67,7 @@ class LinearStep(NamedTuple):
         return self.R @ projection @ self.G
 
 
+@checks_arguments
 def principal(M: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Separate the eigenvalues of a step on n equations that hardly move: the n nearest 1, and the others.
 
@@ -157,6 +159,7 @@ class BlackBox:
 Integrator = Method | BlackBox | str | Callable  # as users pass it; `resolved` makes one of the first two of it
 
 
+@checks_arguments
 def resolved(integrator: Integrator) -> Method | BlackBox:
     """Return an integrator as a Method or a BlackBox.
 
@@ -191,6 +194,7 @@ def resolved(integrator: Integrator) -> Method | BlackBox:
 # --- reading a step off ---------------------------------------------------------------------------------------------
 
 
+@checks_arguments
 def linear_step(
     problem: Any, method: Method | str, dt: float, t: float = 0.0, *, starting: int | None = None, params: Any = None
 ) -> LinearStep:
@@ -211,6 +215,7 @@ def linear_step(
     return read_step(one, dt, t, problem.params if params is None else params, starting or 0)
 
 
+@checks_arguments
 def read_step(one: OneStep, h: float, t: float, params: Any, k: int = 0) -> LinearStep:
     """Read the matrices of a OneStep off its values.
 
@@ -238,6 +243,7 @@ def read_step(one: OneStep, h: float, t: float, params: Any, k: int = 0) -> Line
     )
 
 
+@checks_arguments
 def beginning(one: OneStep, t: float) -> tuple[np.ndarray, np.ndarray]:
     """Return the method's state at the start as an affine function S x + c of the start x.
 
@@ -285,6 +291,7 @@ def _held(method: Method, n: int, m: int) -> OneStep:
     return OneStep(system, method, often=False)
 
 
+@checks_arguments
 def system_step(integrator: Integrator, A: ArrayLike, B: ArrayLike, h: float) -> LinearStep:
     """Return the step of an integrator on x' = A x + B w, with w of intensity 1 per channel.
 
@@ -304,6 +311,7 @@ def system_step(integrator: Integrator, A: ArrayLike, B: ArrayLike, h: float) ->
     return system_steps(integrator, A, B, h)[0]
 
 
+@checks_arguments
 def system_steps(integrator: Integrator, A: ArrayLike, B: ArrayLike, *lengths: float) -> list[LinearStep]:
     """Return the steps of several lengths of an integrator on x' = A x + B w.
 
@@ -357,6 +365,7 @@ def _box_step(integrator: BlackBox, A: np.ndarray, B: np.ndarray, h: float) -> L
     return LinearStep(M, c, G, np.eye(n, size))
 
 
+@checks_arguments
 def unscaled(integrator: Integrator) -> Method | BlackBox:
     """Return the same integrator with samples of covariance Q/h, whatever its Γ.
 
@@ -377,6 +386,7 @@ def unscaled(integrator: Integrator) -> Method | BlackBox:
     return integrator(gamma=1.0)
 
 
+@checks_arguments
 def square(A: ArrayLike) -> np.ndarray:
     """Return a finite square matrix; a number becomes a matrix of one entry.
 

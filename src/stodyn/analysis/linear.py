@@ -249,6 +249,7 @@ def step_map(
     return read_map(OneStep(problem, for_step(problem, method, dt)), dt, t, params, nodes)
 
 
+@checks_arguments
 def for_step(problem: Problem, method: Method, dt: float) -> Method:
     """Return the method with the law of its noise over steps dt, where that noise is coloured and drawn exactly.
 
@@ -270,6 +271,7 @@ def for_step(problem: Problem, method: Method, dt: float) -> Method:
     return method.for_steps(matched(problem, method)[0], dt) if isinstance(method, ExactNoise) else method
 
 
+@checks_arguments
 def read_map(
     one: OneStep, h: float, t: float, params: Any, nodes: int | Mapping[str, int] = NODES, k: int = 0
 ) -> StepMap:
@@ -323,6 +325,7 @@ class Coefficients(NamedTuple):
     b: np.ndarray
 
 
+@checks_arguments
 def coefficients(problem: Problem, t: float = 0.0) -> Coefficients:
     """Return the coefficients of a linear SDE in its own calculus; a problem that is not linear is refused.
 
@@ -454,6 +457,7 @@ def _as_sde(problem: Problem) -> SDE:
     return lowered
 
 
+@checks_arguments
 def axes(recipe: Recipe, m: int, nodes: int | Mapping[str, int], extra: int = 0) -> list[gauss.Rule]:
     """Return the quadrature rule of each normal of a step.
 

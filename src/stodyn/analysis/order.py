@@ -253,6 +253,7 @@ def deterministic_order(
     return study.dataset("deterministic", dataclasses.replace(errors, coarse=coarse), LEVEL, reference="scipy DOP853")
 
 
+@checks_arguments
 def first_and_second(x: Array) -> Array:
     """Return all x_i, and x_i x_j for i <= j.
 
@@ -478,6 +479,7 @@ class Study:
         return getattr(self.against, "__name__", "function of the path")
 
 
+@checks_arguments
 def unpacked(problem: Any) -> tuple[Any, str, Solution | None]:
     """Return the problem of a Model, its name and its exact solution; a problem itself has neither.
 
@@ -495,6 +497,7 @@ def unpacked(problem: Any) -> tuple[Any, str, Solution | None]:
     return problem, "", None
 
 
+@checks_arguments
 def shown(problem: Any, method: Method) -> int:
     """Return how many components of a problem a method shows: of an SDAE all, or those of its state-space form.
 
@@ -512,6 +515,7 @@ def shown(problem: Any, method: Method) -> int:
     return matched(problem, method)[0].n
 
 
+@checks_arguments
 def best_reference(problem: Any, method: Method) -> Method:
     """Choose the method of highest claimed strong order for a problem that shows the same components as a given method.
 

@@ -22,6 +22,7 @@ import numpy as np
 from stodyn.analysis import periodic_start
 from stodyn.analysis.periodic_start import NoOscillation
 from stodyn.analysis.periodic_system import StageEquations, System, system_of
+from stodyn.arguments import checks_arguments
 from stodyn.circuits import Circuit
 from stodyn.hints import is_integer
 from stodyn.numerics.one_thread import blas_on_one_thread
@@ -170,6 +171,7 @@ class Cycle:
         return dataset
 
 
+@checks_arguments
 @blas_on_one_thread
 def periodic(
     problem: Problem,

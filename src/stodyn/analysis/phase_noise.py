@@ -29,6 +29,7 @@ from stodyn.analysis import cyclostationary
 from stodyn.analysis.cyclostationary import component
 from stodyn.analysis.periodic import ONE, Cycle, periodic
 from stodyn.analysis.phase_noise_line import Wander
+from stodyn.arguments import checks_arguments
 from stodyn.circuits import Circuit
 from stodyn.noise import coloured
 from stodyn.numerics.one_thread import blas_on_one_thread
@@ -114,6 +115,7 @@ def jitter(cycle: Cycle, section: np.ndarray, lags: int = LAGS) -> Jitter:
     return Jitter(np.array(R), Z, slope)
 
 
+@checks_arguments
 @blas_on_one_thread
 def phase_noise(
     problem: Problem | Cycle,

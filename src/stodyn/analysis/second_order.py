@@ -289,6 +289,7 @@ class Dissipation(NamedTuple):
     damping: np.ndarray
 
 
+@checks_arguments
 def dissipation(method: GeneralisedAlpha | str, Omega: ArrayLike) -> Dissipation:
     """Compute spectral radius, period elongation and algorithmic damping of an α method over Ω = ω dt.
 
@@ -319,6 +320,7 @@ def dissipation(method: GeneralisedAlpha | str, Omega: ArrayLike) -> Dissipation
 # --- closed forms, corrected, against which the matrices above are checked --------------------------------------------
 
 
+@checks_arguments
 def closed_amplification(rho: float, Omega: float) -> np.ndarray:
     """Return A_d of Chung & Hulbert's coefficients: (12) of the paper with the sign of its entry (1, 3) corrected.
 
@@ -343,6 +345,7 @@ def closed_amplification(rho: float, Omega: float) -> np.ndarray:
     ])  # fmt: skip
 
 
+@checks_arguments
 def closed_eigenvalues(rho: float, Omega: float) -> np.ndarray:
     """Return the eigenvalues of closed_amplification by Cardano's formula: (13) with its brackets restored.
 
@@ -365,6 +368,7 @@ def closed_eigenvalues(rho: float, Omega: float) -> np.ndarray:
     return 2 ** (1 / 3) * L / (3 * P * turns) - P * turns / (3 * 2 ** (1 / 3)) + Q
 
 
+@checks_arguments
 def stiff_eigenvalues(c: Coefficients, h: float, W: float, Z: float, S: float, X: float) -> np.ndarray:
     """Return the two eigenvalues of A_stiff besides -ρ for W_v = W, Z_v = Z, S_v = S, X_v = X: (14).
 
@@ -389,6 +393,7 @@ def stiff_eigenvalues(c: Coefficients, h: float, W: float, Z: float, S: float, X
     return np.array([θ1 + root, θ1 - root])
 
 
+@checks_arguments
 def series_coefficients(rho: float, y: float) -> tuple[float, float]:
     """Return β and γ of stochastic_coefficients to ρ⁴ and first order in y; the paper's (16b) repeats its (16a).
 
@@ -468,6 +473,7 @@ def lemmas(
     ]
 
 
+@checks_arguments
 def schur_sum(A: np.ndarray) -> float:
     """Compute 1 + ‖N‖ + ‖N‖², N the strictly upper part of the Schur form of A.
 
@@ -505,6 +511,7 @@ class LargestStep(NamedTuple):
     exact_exponent: float
 
 
+@checks_arguments
 def largest_step(
     omega: float,
     eta: ArrayLike,

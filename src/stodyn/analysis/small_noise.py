@@ -115,6 +115,7 @@ def delivered_small_noise(
 ) -> list[Moments]: ...
 
 
+@checks_arguments
 def delivered_small_noise(
     problem: Problem, method: Method | str, t: tuple[float, float], steps: int | Sequence[int]
 ) -> Moments | list[Moments]:

@@ -16,6 +16,7 @@ from stodyn import listing
 from stodyn.analysis.linear import NODES, axes
 from stodyn.analysis.second_order import largest_step  # noqa: F401  (of mechanics, which has a file of its own)
 from stodyn.analysis.stability_function import StabilityFunction, stability_function
+from stodyn.arguments import checks_arguments
 from stodyn.engine.spec import matched
 from stodyn.methods.catalogue import stepping
 from stodyn.methods.contract import Method
@@ -33,6 +34,7 @@ RANGE = 1000.0  # of -h, in verdicts
 ROUNDING = 1e-11
 
 
+@checks_arguments
 def mean_square(method: Method | str, h: ArrayLike, k: ArrayLike) -> np.ndarray:
     """Compute R̂(h, k) = E|R|² of a step y' = R y on dy = λ y dt + μ y dW (Ito), h = λ Δt, k = μ √Δt.
 
@@ -63,6 +65,7 @@ def mean_square(method: Method | str, h: ArrayLike, k: ArrayLike) -> np.ndarray:
     return np.where(np.isfinite(radii), radii, np.inf).reshape(h.shape)
 
 
+@checks_arguments
 def largest_noise(method: Method | str, h: float, sign: int = 1, most: float = 1e4) -> float:
     """Compute the largest k² up to which a method is stable at h < 0, going up from k = 0.
 
@@ -107,6 +110,7 @@ def largest_noise(method: Method | str, h: float, sign: int = 1, most: float = 1
     return float((0.5 * (low + high)) ** 2)
 
 
+@checks_arguments
 def region(method: Method | str, h: ArrayLike, k_squared: ArrayLike, sign: int = 1) -> np.ndarray:
     """Compute R̂ over the plane (h, k²), for plot.region: the method is stable where it is below 1.
 
@@ -182,6 +186,7 @@ class Verdict(NamedTuple):
         return f"not A-stable: {'; '.join(f'{c.name}: {c.statement}' for c in self.conditions if c.holds is False)}"
 
 
+@checks_arguments
 def a_stability(method: Method | str | StiffTable, complex_arguments: bool = False) -> Verdict:
     """Decide whether a method is stable in mean square wherever the equation is, for real λ and μ or for complex ones.
 
@@ -242,6 +247,7 @@ def a_stability(method: Method | str | StiffTable, complex_arguments: bool = Fal
     )  # fmt: skip
 
 
+@checks_arguments
 def origin(method: Method | str | StiffTable) -> Number:
     """Compute κ = lim (R̂ - 1)/h² for h -> 0 on the equation's boundary k² = -2h, exactly.
 
@@ -269,6 +275,7 @@ def origin(method: Method | str | StiffTable) -> Number:
     return 4 * origin_of_method[4]
 
 
+@checks_arguments
 def boundary_polynomial(method: Method | str | StiffTable) -> Polynomial:
     """Compute F(x, Y) = |D|² (1 - R̂) on the boundary |k|² = 2x, h = -x ± i√Y, exactly.
 
@@ -374,6 +381,7 @@ def _required_function(method: Method | str | StiffTable) -> StabilityFunction:
     return stability_function(table)
 
 
+@checks_arguments
 def closed_form(table: StiffTable, h: ArrayLike, k: ArrayLike, printed: bool = False) -> np.ndarray:
     """Compute R̂ of a table of three stages by the formulas (7.1)-(7.7) of Küpper, Kværnø & Rößler.
 

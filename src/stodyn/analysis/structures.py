@@ -236,6 +236,7 @@ def _system(problem: Any) -> tuple[np.ndarray, np.ndarray]:
     )
 
 
+@checks_arguments
 def stationary_covariance(problem: Any) -> np.ndarray:
     """Compute the exact covariance of (x, v) and the states of the filter in the long run, of a linear structure.
 
@@ -260,6 +261,7 @@ def _units(A: np.ndarray) -> np.ndarray:
     return scale
 
 
+@checks_arguments
 def reduction_error(whole: Any, reduced: Any, rows: str = "drifts", static: bool = False) -> np.ndarray:
     """Compute the relative errors of stationary variances of responses by modal reduction, exactly: reduced/whole - 1.
 

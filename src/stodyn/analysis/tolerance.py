@@ -14,6 +14,7 @@ import numpy as np
 import xarray as xr
 
 from stodyn import listing
+from stodyn.arguments import checks_arguments
 from stodyn.chaos import basis as bases
 from stodyn.chaos import coupled, nodes
 from stodyn.chaos.expansion import Series
@@ -30,6 +31,7 @@ __dir__ = listing.names_of(__name__)
 ROUTES = ("quadrature", "smolyak", "collocation")
 
 
+@checks_arguments
 def split_variance(
     problem: Any,
     method: Any = None,

@@ -10,6 +10,7 @@ import numpy as np
 import xarray
 
 from stodyn import listing, statistics
+from stodyn.arguments import checks_arguments
 from stodyn.circuits import Circuit, NetlistError
 from stodyn.engine.simulate import simulate
 from stodyn.hints import Count, whole
@@ -62,6 +63,7 @@ class Density(NamedTuple):
     shares: dict[str, float]
 
 
+@checks_arguments
 def probes(circuit: Circuit, asked: Sequence[str] = ()) -> list[str]:
     """Choose the components worth drawing.
 
@@ -96,6 +98,7 @@ def probes(circuit: Circuit, asked: Sequence[str] = ()) -> list[str]:
     return sorted((node for node in circuit.nodes if node not in held), key=lambda node: "." in node)[:4]
 
 
+@checks_arguments
 def step_lengths(circuit: Circuit, method: Catalogued) -> np.ndarray:
     """Return the steps of .tran as `Circuit.time_steps` plans them; equal ones for methods that need them.
 
@@ -115,6 +118,7 @@ def step_lengths(circuit: Circuit, method: Catalogued) -> np.ndarray:
     return circuit.time_steps()
 
 
+@checks_arguments
 def simulated(
     circuit: Circuit,
     method: Catalogued | str,
@@ -161,6 +165,7 @@ def _thinned(times: np.ndarray, count: int) -> list[float]:
     return some.tolist() if some[-1] == times[-1] else [*some.tolist(), float(times[-1])]
 
 
+@checks_arguments
 def component_noise(
     circuit: Circuit, run: xarray.Dataset, rest: np.ndarray | None, names: Sequence[str]
 ) -> list[ComponentNoise]:
@@ -210,6 +215,7 @@ def component_noise(
     return loudness
 
 
+@checks_arguments
 def measured(circuit: Circuit, run: xarray.Dataset) -> dict[str, MeasuredOverPaths]:
     """Evaluate every .measure of the netlist, those of transients over the stored paths.
 
@@ -235,6 +241,7 @@ def measured(circuit: Circuit, run: xarray.Dataset) -> dict[str, MeasuredOverPat
     return measures
 
 
+@checks_arguments
 def cautions(circuit: Circuit, run: xarray.Dataset, method: str, lengths: np.ndarray | None = None) -> list[str]:
     """List what a designer must know about a run: a step too long for the circuit, transistors with too little noise.
 
@@ -279,6 +286,7 @@ def cautions(circuit: Circuit, run: xarray.Dataset, method: str, lengths: np.nda
     return warnings_in_words
 
 
+@checks_arguments
 def loudest(circuit: Circuit, node: str) -> Density | None:
     """Find the small-signal density of a node in the middle of its band, and its largest sources.
 
@@ -304,6 +312,7 @@ def loudest(circuit: Circuit, node: str) -> Density | None:
     return Density(float(spectrum.frequency[0]), math.sqrt(whole), listed)
 
 
+@checks_arguments
 def stationary(circuit: Circuit) -> tuple[np.ndarray | None, str]:
     """Return the standard deviations of the small-signal analysis, or why there are none.
 
@@ -329,6 +338,7 @@ def stationary(circuit: Circuit) -> tuple[np.ndarray | None, str]:
         return None, f"no small-signal deviations: {why} at the operating point"
 
 
+@checks_arguments
 def fastest(circuit: Circuit, run: xarray.Dataset, lengths: np.ndarray) -> tuple[float, float, float]:
     """Return the rate (1/s) that is fastest relative to the step there, its time, and that step.
 
@@ -367,6 +377,7 @@ def fastest(circuit: Circuit, run: xarray.Dataset, lengths: np.ndarray) -> tuple
     return float(rates[most]), float(times[places[most]]), float(step[most])
 
 
+@checks_arguments
 def band(circuit: Circuit) -> tuple[float, float]:
     """Return the frequencies worth drawing: those of .noise, else those that the run resolves.
 
@@ -385,6 +396,7 @@ def band(circuit: Circuit) -> tuple[float, float]:
     return 1.0 / circuit.span[1], 0.5 / circuit.step
 
 
+@checks_arguments
 def deviation_spectrum(run: xarray.Dataset, name: str) -> tuple[np.ndarray, np.ndarray]:
     """Return the one-sided density of the stored paths' deviations from their mean, over the second half of the run.
 

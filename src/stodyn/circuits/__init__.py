@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from stodyn import listing
+from stodyn.arguments import checks_arguments
 from stodyn.circuits.circuit import Circuit, read
 from stodyn.circuits.small_signal import Response, SmallSignal, Spectrum
 from stodyn.circuits.text import NetlistError
@@ -11,6 +12,7 @@ __all__ = ["Circuit", "NetlistError", "Response", "SmallSignal", "Spectrum", "ex
 __dir__ = listing.names_of(__name__)
 
 
+@checks_arguments
 def examples() -> dict[str, Path]:
     """Return the netlists that come with the library.
 

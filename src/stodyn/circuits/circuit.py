@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import scipy
 
+from stodyn.arguments import checks_arguments
 from stodyn.circuits import measures, points
 from stodyn.circuits.assembly import Network, assemble
 from stodyn.circuits.channels import channels
@@ -595,6 +596,7 @@ class Circuit(SDAE):
             yield corner, self.at(corner)
 
 
+@checks_arguments
 def read(
     source: str | Path,
     values: Mapping[str, float] | None = None,

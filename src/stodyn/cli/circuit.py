@@ -89,12 +89,12 @@ def located(file: str) -> Path:
     return examples()[file]
 
 
-def probes(circuit: Circuit, asked: list[str]) -> list[str]:
+def probes(circuit: Circuit, asked: list[str], option: str = "--probe") -> list[str]:
     """Return the components to draw."""
     try:
         return transient_noise.probes(circuit, asked)
     except ValueError as error:
-        raise typer.BadParameter(f"--probe: {error}") from None
+        raise typer.BadParameter(f"{option}: {error}") from None
 
 
 def number_of(count: int, what: str) -> str:
@@ -260,7 +260,7 @@ def show_phase_noise(
     from stodyn.analysis.phase_noise import phase_noise
 
     f = None if offsets is None else asked_offsets(offsets)
-    name = probes(circuit, [node])[0]
+    name = probes(circuit, [node], "--phase-noise")[0]
     result = phase_noise(circuit, name, offsets=f, level=level)
     out = check_folder("--out", out or Path("circuits") / path.stem)
     files = []

@@ -23,6 +23,7 @@ import jax
 from jax.extend.core import get_opaque_trace_state
 
 from stodyn import arguments, listing
+from stodyn.arguments import checks_arguments
 from stodyn.engine.failure import Stopped
 from stodyn.engine.forked import note_run
 from stodyn.hints import Integer, is_integer
@@ -158,6 +159,7 @@ class Place(ABC):
         """The parts of all blocks in order: read from the ledger, or computed and written to it."""
 
 
+@checks_arguments
 def threads(count: Integer | None = None) -> Threads:
     """Run blocks in threads of this process, which is the default.
 
@@ -174,6 +176,7 @@ def threads(count: Integer | None = None) -> Threads:
     return Threads(count)
 
 
+@checks_arguments
 def processes(count: Integer | None = None) -> Processes:
     """Run blocks in processes of this machine: for functions that hold Python's lock.
 
@@ -196,6 +199,7 @@ def processes(count: Integer | None = None) -> Processes:
     return Processes(count)
 
 
+@checks_arguments
 def dask(client: Any) -> Dask:
     """Run blocks on the workers of a Dask cluster; needs the extra `cluster`.
 

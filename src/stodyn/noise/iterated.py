@@ -20,7 +20,7 @@ import scipy
 from jax import Array, lax
 
 from stodyn import listing
-from stodyn.arguments import stacklevel_of_user
+from stodyn.arguments import checks_arguments, stacklevel_of_user
 from stodyn.noise.increment import Increment, Recipe
 from stodyn.noise.wiener import WZ
 from stodyn.noise.words import Word, up_to_weight
@@ -30,6 +30,7 @@ __dir__ = listing.names_of(__name__)
 LARGEST = 2**60  # number of terms that is tried
 
 
+@checks_arguments
 def zeta(s: float, a: float) -> float:
     """Return Hurwitz' zeta function Σ (a + k)^-s, k = 0, 1, ...
 
@@ -120,6 +121,7 @@ class ResolutionWarning(UserWarning):
     """The iterated integrals are too coarse for the order of the method that uses them."""
 
 
+@checks_arguments
 def check_resolution(recipe: Recipe, h: float, order: float, m: int = 2, unit: float = 1.0) -> None:
     """Warn where a recipe's error at step h costs a method its strong order; exact recipes pass.
 

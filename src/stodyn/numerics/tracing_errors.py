@@ -90,6 +90,12 @@ def way_out(error: BaseException) -> str:
     if "immutable" in str(error) and place is not None and isinstance(node := _parsed(place.expression), ast.Subscript):
         array, index = ast.unparse(node.value), ast.unparse(node.slice)
         return f"{ARRAYS}: {array} = {array}.at[{index}].set(value) for {array}[{index}] = value."
+    if isinstance(error, NameError):
+        return "Define that name before the problem is made, or pass its value in params."
+    if "scalar index" in str(error):
+        return f"{ARRAYS}: lax.fori_loop for range(x), jnp.array(values)[i] with a whole number i for a list."
+    if "not a valid JAX" in str(error):
+        return "Return one array: jnp.array([...])."
     if isinstance(error, jax.errors.TracerBoolConversionError):
         return f"{ARRAYS}: {BRANCHES}."
     return f"{ARRAYS}: jnp.array for np.array, {BRANCHES}."

@@ -11,6 +11,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from stodyn.arguments import checks_arguments
 from stodyn.problems.driven_mechanical import DrivenMechanical
 from stodyn.problems.measured import Measured
 from stodyn.problems.mechanical import Mechanical
@@ -43,6 +44,7 @@ class Accounted(Measured):
         return v @ Product(C)(v) if C.nnz else jnp.zeros((), v.dtype)
 
 
+@checks_arguments
 def with_energy(problem: Mechanical) -> Accounted:
     """Return a structure with its energies as components: "kinetic", "strain", "dissipated", "input" and "residual".
 

@@ -459,9 +459,16 @@ def expect_problem(problem: Any) -> None:
         If it is not a problem.
     """
     if not isinstance(problem, Problem):
-        hint = ". Write equations as a problem: stodyn.SDE(drift, diffusion, start)" if callable(problem) else ""
+        hint, home = "", getattr(problem, "__module__", getattr(problem, "__name__", "")) or ""
         if isinstance(problem, str) or hasattr(problem, "accepts"):
             hint = ". The problem comes first, then the method"
+        elif home.startswith("stodyn.models."):
+            name = home.rpartition(".")[2] if inspect.ismodule(problem) else problem.__name__
+            hint = f". Call the function that makes it: {home.replace('stodyn', 'sd', 1)}.{name}()"
+        elif callable(problem):
+            hint = ". Write equations as a problem: stodyn.SDE(drift, diffusion, start)"
+        elif isinstance(problem, (list, tuple)):
+            hint = ". Give one problem; stodyn.sweep runs one for several values of its params"
         raise TypeError(f"problem: expected a problem such as stodyn.SDE, got {problem!r}{hint}")
 
 
@@ -769,6 +776,7 @@ def fixed_value(name: str, value: Any) -> np.ndarray:
     if x is None:
         raise TypeError(
             f"{name}: expected a number, a vector, a distribution, {name}(rng, size) or PerPath(values), got {value!r}"
+            f"{'. Give a frozen distribution, such as scipy.stats.norm(0, 1)' if hasattr(value, 'icdf') else ''}"
         )
     if x.ndim > 1:
         raise ValueError(

@@ -223,7 +223,8 @@ def with_noise(problem: Any, noise: Coloured, into: str | int | Sequence[str | i
     """
     if not isinstance(noise, Coloured):
         raise TypeError(
-            f"noise: expected coloured noise such as stodyn.noise.coloured.gauss_markov(1, 2), got {noise!r}"
+            "noise: expected coloured noise such as stodyn.noise.coloured.gauss_markov(1, 2), got "
+            f"{type(noise).__name__}; the order of the arguments is with_noise(problem, noise, into)"
         )
     if isinstance(problem, Mechanical):
         from stodyn.problems.driven_mechanical import driven_mechanical  # which is written as a Driven in turn

@@ -143,6 +143,11 @@ class SDAE(Problem):
     def __post_init__(self):
         if self.structure is not None and self.structure not in STRUCTURES:
             raise ValueError(f"structure: expected one of {STRUCTURES}, got {self.structure!r}")
+        if not callable(self.drift):
+            raise TypeError(
+                f"drift: expected a function drift(t, x[, params]), got {self.drift!r}; the order of the arguments is "
+                "SDAE(mass, drift, diffusion, start)"
+            )
         check_params(self.params)
         self.derive("sparse_mass", "_noise_shape", "component_units")
         if not self.is_operator:

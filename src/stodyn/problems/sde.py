@@ -149,6 +149,11 @@ class SDE(Problem):
     @functools.cached_property
     def _shape(self) -> _Shape:
         """The sizes of start, drift and diffusion, after their shapes have been checked."""
+        if not callable(self.drift):
+            raise TypeError(
+                f"drift: expected a function drift(t, x[, params]), got {self.drift!r}; the order of the arguments is "
+                "SDE(drift, diffusion, start)"
+            )
         example = np.asarray(self.start_source.example("start"))
         if example.ndim > 1 or example.size == 0:
             raise ValueError(f"start: expected a number or a vector per path, got shape {example.shape}")

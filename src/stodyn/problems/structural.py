@@ -20,6 +20,7 @@ import scipy
 from jax import Array
 
 from stodyn.arguments import checks_arguments, stacklevel_of_user
+from stodyn.noise.coloured import Coloured
 from stodyn.numerics.elimination import WRITTEN_OUT
 from stodyn.numerics.sparse import Elimination, Pattern, find_order
 from stodyn.problems.calling import call
@@ -294,6 +295,7 @@ def _matrix(name: str, value: Any) -> scipy.sparse.csr_array:
             raise TypeError(
                 f"{name}: expected a matrix (N, N), its diagonal (N,), a scipy.sparse array or the name of a Matrix "
                 f"Market file, got {type(value).__name__}"
+                f"{'; give rayleigh or modal damping as damping=, with C=None' if name == 'C' else ''}"
             ) from error
         matrix = scipy.sparse.csr_array(np.diag(dense) if dense.ndim == 1 else np.atleast_2d(dense))
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or matrix.shape[0] == 0:
@@ -459,6 +461,7 @@ def _equal(ω: np.ndarray) -> np.ndarray:
     return np.diff(ω) <= SAME * ω[1:]
 
 
+@checks_arguments
 def frequencies(problem: Mechanical) -> np.ndarray:
     """Return the natural frequencies ω of a structure from matrices, in radians per unit of time, ascending.
 
@@ -556,6 +559,11 @@ def base_excited(
     """
     if not isinstance(problem, Mechanical):
         raise TypeError(f"problem: expected a mechanical system, got {type(problem).__name__}")
+    if not isinstance(noise, Coloured):
+        raise TypeError(
+            "noise: expected coloured noise such as stodyn.noise.coloured.kanai_tajimi(15, 0.6, sigma=1), got "
+            f"{type(noise).__name__}"
+        )
     if callable(problem.mass):
         raise ValueError("problem: its mass depends on the state; write the force of the moving base into `into`")
     if envelope is not None and not callable(envelope):
@@ -611,6 +619,7 @@ def _inertia_of(problem: Mechanical) -> tuple[Callable, int]:
     return lambda ι: M @ ι, problem.N
 
 
+@checks_arguments
 def effective_masses(problem: Mechanical, direction: Any = None) -> np.ndarray:
     """The share of the mass ι'Mι that each mode moves in a direction, (r,): (Φ'Mι)²/(ι'Mι); all modes sum to 1.
 

@@ -12,11 +12,13 @@ from typing import Any
 import jax.numpy as jnp
 
 from stodyn import listing
+from stodyn.arguments import checks_arguments
 from stodyn.noise.coloured.filters import check_positive
 
 __dir__ = listing.names_of(__name__)
 
 
+@checks_arguments
 def jennings(rise: float, end: float, decay: float) -> Callable[[Any], Any]:
     """Make Jennings's envelope: (t/rise)² until `rise`, 1 until `end`, then exp(-decay (t - end)).
 
@@ -58,6 +60,7 @@ def jennings(rise: float, end: float, decay: float) -> Callable[[Any], Any]:
     return envelope
 
 
+@checks_arguments
 def shinozuka_sato(a: float, b: float) -> Callable[[Any], Any]:
     """Make Shinozuka and Sato's envelope: (exp(-a t) - exp(-b t)) over its largest value, 0 < a < b.
 

@@ -9,12 +9,14 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
+from stodyn.arguments import checks_arguments
 from stodyn.hints import is_integer
 from stodyn.noise.coloured.process import Coloured, summed
 
 PROPER = 1e-12  # relative: below it a leading coefficient or a direct term counts as rounding
 
 
+@checks_arguments
 def gauss_markov(sigma: float, tau: float, name: str = "y") -> Coloured:
     """Make a first-order Gauss-Markov process: y' = -y/tau + sigma √(2/tau) w.
 
@@ -39,6 +41,7 @@ def gauss_markov(sigma: float, tau: float, name: str = "y") -> Coloured:
     return Coloured([[-1.0 / tau]], [[sigma * math.sqrt(2.0 / tau)]], [[1.0]], name)
 
 
+@checks_arguments
 def gauss_markov2(sigma: float, omega: float, zeta: float, name: str = "y") -> Coloured:
     """Make a second-order Gauss-Markov process: y'' + 2 zeta omega y' + omega² y = 2 sigma omega √(zeta omega) w.
 
@@ -67,6 +70,7 @@ def gauss_markov2(sigma: float, omega: float, zeta: float, name: str = "y") -> C
     return Coloured(A, [[0.0], [2.0 * sigma * omega * math.sqrt(zeta * omega)]], [[1.0, 0.0]], name)
 
 
+@checks_arguments
 def kanai_tajimi(
     omega: float, zeta: float, *, sigma: float | None = None, S0: float | None = None, name: str = "ground"
 ) -> Coloured:
@@ -118,6 +122,7 @@ def kanai_tajimi(
     return Coloured(A, [[0.0], [math.sqrt(2.0 * math.pi * S0)]], [[omega**2, 2.0 * zeta * omega]], name)
 
 
+@checks_arguments
 def flicker(K: float, band: tuple[float, float], poles_per_decade: int = 2, name: str = "y") -> Coloured:
     """Make flicker noise of the one-sided density K/f on a band of frequencies.
 
@@ -168,6 +173,7 @@ def flicker(K: float, band: tuple[float, float], poles_per_decade: int = 2, name
     return summed(*(gauss_markov(sigma, 10.0**e, name) for e in exponents))
 
 
+@checks_arguments
 def through(system: Any, intensity: float = 1.0, name: str = "y") -> Coloured:
     """Pass white noise through a rational filter, which must be stable and strictly proper.
 

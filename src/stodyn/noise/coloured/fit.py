@@ -11,6 +11,7 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
+from stodyn.arguments import checks_arguments
 from stodyn.noise.coloured.filters import through
 
 DECIBEL = 10.0 / math.log(10.0)
@@ -59,6 +60,7 @@ class Fit:
         )
 
 
+@checks_arguments
 def fitted(
     frequency: ArrayLike,
     psd: ArrayLike,

@@ -10,6 +10,7 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
+from stodyn.arguments import checks_arguments
 from stodyn.noise.coloured.filters import gauss_markov, through
 from stodyn.noise.coloured.process import Coloured
 
@@ -27,6 +28,7 @@ class Scales(NamedTuple):
     sigma: tuple[float, float, float]
 
 
+@checks_arguments
 def dryden(
     V: float,
     sigma: float | Sequence[float],
@@ -84,6 +86,7 @@ def dryden(
     return _assembled(V, b, components, signs, gusts, roll_gain=σ_w * L_w ** (-1.0 / 3.0))
 
 
+@checks_arguments
 def von_karman(
     V: float,
     sigma: float | Sequence[float],
@@ -135,6 +138,7 @@ def von_karman(
     return _assembled(V, b, components, signs, gusts, roll_gain=σ_w * L_w ** (-1.0 / 3.0))
 
 
+@checks_arguments
 def von_karman_spectrum(frequency: ArrayLike, sigma: float, T: float, component: str = "u") -> np.ndarray:
     """Return the density that `von_karman` approximates, two-sided in cycles per unit of time.
 
@@ -159,6 +163,7 @@ def von_karman_spectrum(frequency: ArrayLike, sigma: float, T: float, component:
     return sigma**2 * T * (1.0 + 8.0 / 3.0 * x) / (1.0 + x) ** (11.0 / 6.0)
 
 
+@checks_arguments
 def turbulence_scales(
     height: float,
     wind: float | None = None,

@@ -17,6 +17,7 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
+from stodyn.arguments import checks_arguments
 from stodyn.noise.coloured.filters import check_positive, gauss_markov
 from stodyn.noise.coloured.fit import SpectrumNotMet, fitted
 from stodyn.noise.coloured.points import relaxing
@@ -32,6 +33,7 @@ WAVE_TOLERANCE = 0.5  # dB
 # --- earthquakes ------------------------------------------------------------------------------------------------------
 
 
+@checks_arguments
 def clough_penzien(
     omega: float,
     zeta: float,
@@ -102,6 +104,7 @@ def clough_penzien(
 # --- wind -------------------------------------------------------------------------------------------------------------
 
 
+@checks_arguments
 def kaimal_spectrum(frequency: ArrayLike, speed: float, sigma: float, L: float) -> np.ndarray:
     """Return Kaimal's density G(f) = 4 σ² (L/U)/(1 + 6 f L/U)^(5/3), one-sided in cycles (IEC 61400-1).
 
@@ -120,6 +123,7 @@ def kaimal_spectrum(frequency: ArrayLike, speed: float, sigma: float, L: float) 
     return 4.0 * sigma**2 * T / (1.0 + 6.0 * T * np.asarray(frequency, float)) ** (5.0 / 3.0)
 
 
+@checks_arguments
 def von_karman_wind_spectrum(frequency: ArrayLike, speed: float, sigma: float, L: float) -> np.ndarray:
     """Return von Kármán's density along the wind, G(f) = 4 σ² (L/U)/(1 + 70.8 (f L/U)²)^(5/6), one-sided in cycles.
 
@@ -138,6 +142,7 @@ def von_karman_wind_spectrum(frequency: ArrayLike, speed: float, sigma: float, L
     return 4.0 * sigma**2 * T / (1.0 + 70.8 * (T * np.asarray(frequency, float)) ** 2) ** (5.0 / 6.0)
 
 
+@checks_arguments
 def kaimal(speed: float, sigma: float, L: float, name: str = "wind") -> Coloured:
     """Make the turbulence of the wind at a point with Kaimal's spectrum, as IEC 61400-1 writes it: `kaimal_spectrum`.
 
@@ -162,6 +167,7 @@ def kaimal(speed: float, sigma: float, L: float, name: str = "wind") -> Coloured
     return _in_units(_wind("kaimal"), L / speed, sigma, name)
 
 
+@checks_arguments
 def von_karman_wind(speed: float, sigma: float, L: float, name: str = "wind") -> Coloured:
     """Make the turbulence along the mean wind at a point with von Kármán's spectrum: `von_karman_wind_spectrum`.
 
@@ -192,6 +198,7 @@ def _wind(kind: str) -> Coloured:
 # --- waves ------------------------------------------------------------------------------------------------------------
 
 
+@checks_arguments
 def jonswap_spectrum(omega: ArrayLike, height: float, period: float, gamma: float = 3.3) -> np.ndarray:
     """Return the density of a sea's elevation, one-sided in radians per unit of time, of the variance height²/16.
 
@@ -213,6 +220,7 @@ def jonswap_spectrum(omega: ArrayLike, height: float, period: float, gamma: floa
     return height**2 / (16.0 * peak) * _sea(u, gamma) / _sea_variance(gamma)
 
 
+@checks_arguments
 def jonswap(height: float, period: float, gamma: float = 3.3, name: str = "wave") -> Coloured:
     """Make the elevation of the sea at a point with the JONSWAP spectrum: `jonswap_spectrum`.
 
@@ -250,6 +258,7 @@ def jonswap(height: float, period: float, gamma: float = 3.3, name: str = "wave"
     return _in_units(_sea_filter(float(gamma)), period, height, name)
 
 
+@checks_arguments
 def pierson_moskowitz(height: float, period: float, name: str = "wave") -> Coloured:
     """Make the elevation of a fully developed sea: `jonswap` with gamma = 1, whose density has no peak factor.
 
@@ -297,6 +306,7 @@ def _sea_filter(gamma: float) -> Coloured:
 # --- roads ------------------------------------------------------------------------------------------------------------
 
 
+@checks_arguments
 def iso_road(grade: str | float, speed: float, longest: float = 100.0, name: str = "road") -> Coloured:
     """Make the height of a road under a wheel at a steady speed, with the spectrum of ISO 8608: a first-order filter.
 

@@ -21,6 +21,7 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
+from stodyn.arguments import checks_arguments
 from stodyn.noise.coloured.fit import DECIBEL, Fit, SpectrumNotMet, check_samples
 from stodyn.noise.coloured.process import Coloured, stacked
 from stodyn.numerics import van_loan
@@ -32,6 +33,7 @@ NEGLIGIBLE = 1e-9  # a weight against the largest
 UNCORRELATED = 1e-9  # a length so short that points are independent
 
 
+@checks_arguments
 def relaxing(frequency: ArrayLike, psd: ArrayLike, name: str = "y", per_decade: int = PER_DECADE) -> Coloured:
     """Make a sum of first-order processes whose one-sided density meets that of samples, for densities that only fall.
 
@@ -68,6 +70,7 @@ def relaxing(frequency: ArrayLike, psd: ArrayLike, name: str = "y", per_decade: 
     return dataclasses.replace(noise, fit=fit)
 
 
+@checks_arguments
 def correlated(noise: Coloured, correlation: ArrayLike, names: Sequence[str] | None = None) -> Coloured:
     """Make one noise at several points, with the same correlation of each pair at all frequencies: S_ij(f) = R_ij S(f).
 
@@ -112,6 +115,7 @@ def correlated(noise: Coloured, correlation: ArrayLike, names: Sequence[str] | N
     return copies.mixed(van_loan.root(R), called)
 
 
+@checks_arguments
 def at_points(
     frequency: ArrayLike,
     psd: ArrayLike,

@@ -11,6 +11,7 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
+from stodyn.arguments import checks_arguments
 from stodyn.hints import Count, Integer, whole
 from stodyn.noise import stream
 from stodyn.numerics import van_loan
@@ -111,6 +112,7 @@ class Coloured:
             covariances[index] = one if τ >= 0 else one.T
         return covariances
 
+    @checks_arguments
     def spectrum(self, frequency: ArrayLike, dt: float | None = None) -> np.ndarray:
         """Return the two-sided density S(f) = H H*, H = C (2πi f - A)^-1 B, whose integral over f is the covariance.
 
@@ -137,6 +139,7 @@ class Coloured:
         H = self.C @ np.linalg.inv(np.exp(2j * np.pi * f * dt) * one - Phi)
         return dt * H @ Qd @ np.conj(np.swapaxes(H, -1, -2))
 
+    @checks_arguments
     def discretise(self, dt: float) -> tuple[np.ndarray, np.ndarray]:
         """Return Phi and Qd of s(t + dt) = Phi s(t) + w, w ~ N(0, Qd), which are exact for any dt.
 
@@ -151,6 +154,7 @@ class Coloured:
         """
         return van_loan.discretise(self.A, self.B, np.eye(self.B.shape[1]), dt)
 
+    @checks_arguments
     def sample(self, dt: ArrayLike, steps: Count | None = None, *, paths: Count = 1, seed: Integer) -> np.ndarray:
         """Draw time series of the noise at 0, dt, 2 dt, ...: stationary, and exact in law at any dt.
 
@@ -272,6 +276,7 @@ class Coloured:
         return dataclasses.replace(self, C=self.C[[self.names.index(name) for name in wanted]], names=wanted)
 
 
+@checks_arguments
 def stacked(*noises: Coloured) -> Coloured:
     """Put independent noises side by side as one noise.
 
@@ -295,6 +300,7 @@ def stacked(*noises: Coloured) -> Coloured:
     return Coloured(*_side_by_side(noises), C, tuple(name for noise in noises for name in noise.names))
 
 
+@checks_arguments
 def summed(*noises: Coloured) -> Coloured:
     """Add up independent noises with the same outputs.
 
