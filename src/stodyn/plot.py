@@ -18,6 +18,7 @@ from stodyn.arguments import checks_arguments, expect_dataset, suggestion
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 T = TypeVar("T", bound=Callable[..., Any])
 __dir__ = listing.names_of(__name__)
@@ -46,24 +47,25 @@ def _of_dataset(function: T) -> T:
 
 
 @checks_arguments
-def save(ax: Axes, file: str | Path) -> None:
+def save(ax: Axes | Figure, file: str | Path) -> None:
     """Write the picture that `ax` belongs to.
 
     Parameters
     ----------
-    ax : Axes
-        Axes that a function of this module returned.
+    ax : Axes or Figure
+        Axes that a function of this module returned, or the whole figure.
     file : str or Path
         Where to write it; the ending of the name (.png, .pdf, .svg) decides the format.
 
     Raises
     ------
     TypeError
-        If `ax` is not Axes.
+        If `ax` is neither Axes nor a figure.
     ValueError
         If no picture can be written in the format of the file.
     """
-    _expect_axes(ax)
+    if not hasattr(ax, "get_figure"):
+        raise TypeError(f"ax: expected Axes, such as stodyn.plot.band(run) returns, got {type(ax).__name__}")
     figure = ax.get_figure(root=True)
     assert figure is not None
     ending, known = Path(file).suffix.removeprefix("."), figure.canvas.get_supported_filetypes()
@@ -986,13 +988,9 @@ def _axes(ax: Axes | None) -> Axes:
         from matplotlib import pyplot  # takes half a second to import; needs no display until a window is shown
 
         ax = pyplot.subplots(figsize=(6.4, 4.0), layout="constrained")[1]
-    _expect_axes(ax)
+    if not hasattr(ax, "plot"):
+        raise TypeError(f"ax: expected Axes, such as matplotlib.pyplot.subplots()[1], got {type(ax).__name__}")
     return ax
-
-
-def _expect_axes(ax: Any) -> None:
-    if not hasattr(ax, "get_figure") or not hasattr(ax, "plot"):
-        raise TypeError(f"ax: expected Axes, such as stodyn.plot.band(run) returns, got {type(ax).__name__}")
 
 
 def _title(run: xarray.Dataset | None, begun: str) -> str:
