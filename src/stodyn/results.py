@@ -90,10 +90,10 @@ def merged(
             variables[name] = (dims, variable.values, attrs)
             if "component" in dims:
                 coords["component"] = (("component",), np.array(run.names))
-    taken = set(variables) & (set(coords) | {dim for dims, *_ in variables.values() for dim in dims} - {"path"})
-    if taken:
+    clashes = set(variables) & (set(coords) | {dim for dims, *_ in variables.values() for dim in dims} - {"path"})
+    if clashes:
         raise ValueError(
-            f"collect: {sorted(taken)[0]!r} is a dimension of the result; give the Observable another name="
+            f"collect: {sorted(clashes)[0]!r} is a dimension of the result; give the Observable another name="
         )
     return variables, coords
 

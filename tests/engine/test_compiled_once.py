@@ -101,7 +101,7 @@ def test_old_programs_make_room(monkeypatch):
         block.compiled(key, double, 1.0)
     assert [key for key, *_ in block._compiled] == ["b", "c"]
     assert block.compiled("a", double, 1.0) is not first
-    assert first.run(3.0) == 6.0
+    assert first.call(3.0) == 6.0
 
 
 def test_jax_arrays_and_numpy_arrays_say_the_same():

@@ -25,4 +25,4 @@ def test_ten_frames_from_the_door_to_the_compiled_function(monkeypatch):
         kubo(), "Heun", t=(0, 1), dt=0.1, paths=8, seed=1, threads=1, progress=False, collect=st.Moments(at=[1])
     )
     ways = {tuple(stack[: stack.index("simulate")]) for stack in stacks}  # `step` above is not in the package
-    assert ways == {("advance", "gone_through", "paths", "block", "compute", "one", "map", "merged", "_run")}
+    assert ways == {("advance", "gone_through", "paths", "block", "compute", "one", "map", "merged", "_carry_out")}

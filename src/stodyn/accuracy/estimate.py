@@ -250,7 +250,7 @@ def _linearised(problem, functional, span, error, control) -> Linearised | None:
         return None
 
 
-def _with_control(f, control, asked: Question, candidate: Candidate, seed: int, is_own: bool) -> WithControl:
+def _with_control(f, control, original: Question, candidate: Candidate, seed: int, is_own: bool) -> WithControl:
     """f with its control, whose slope a pilot of its own determines."""
     try:
         c, known = control
@@ -262,7 +262,7 @@ def _with_control(f, control, asked: Question, candidate: Candidate, seed: int, 
     both = PairWithControl(f, _functional(c), 0.0, known)
     streams = np.random.SeedSequence(seed, spawn_key=(0,)).generate_state(2, np.uint64) >> np.uint64(1)
     stream = int(streams[0])
-    question, steps, spent = dataclasses.replace(asked, functional=both), 2 * candidate.steps, 0
+    question, steps, spent = dataclasses.replace(original, functional=both), 2 * candidate.steps, 0
     while True:
         run = LevelRun(question, "single", steps, stream, "random")
         spent += SLOPE_POINTS * run.cost

@@ -141,9 +141,9 @@ def split_variance(
         variables[name], variables[f"{name}_stderr"] = (dims, value, units), (dims, stderr, units)
     variables["truncation"] = (by, Series(chosen, c.mean(axis=0)).truncation(), run["batch_mean"].attrs)
     coords = {"time": run["time"].variable, "component": run["component"].values, "parameter": list(random)}
-    made = provenance(run)
+    of_run = provenance(run)
     record: dict[str, Any] = {
-        **{name: made[name] for name in ("method", "dt", "steps") if name in made},
+        **{name: of_run[name] for name in ("method", "dt", "steps") if name in of_run},
         "random": {name: repr(law) for name, law in zip(random, laws, strict=True)},
         "route": route,
         "nodes": len(points),

@@ -64,14 +64,14 @@ class Density(NamedTuple):
 
 
 @checks_arguments
-def probes(circuit: Circuit, asked: Sequence[str] = ()) -> list[str]:
+def probes(circuit: Circuit, wanted: Sequence[str] = ()) -> list[str]:
     """Choose the components worth drawing.
 
     Parameters
     ----------
     circuit : Circuit
         The circuit.
-    asked : sequence of str
+    wanted : sequence of str
         The components that the user wants (out, v(out), or several with commas between them). By default the output of
         .noise; without that, up to four nodes that no source holds, those inside subcircuits last.
 
@@ -84,8 +84,8 @@ def probes(circuit: Circuit, asked: Sequence[str] = ()) -> list[str]:
     ValueError
         If there is no such node.
     """
-    if asked:
-        names = [name.strip().lower() for word in asked for name in word.split(",")]
+    if wanted:
+        names = [name.strip().lower() for word in wanted for name in word.split(",")]
         names = [name[2:-1] if name.startswith("v(") and name.endswith(")") else name for name in names]
         for name in names:
             if name not in circuit.network.names:

@@ -23,8 +23,8 @@ def application() -> typer.Typer:
 
     app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
-    def print_version(asked: bool) -> None:
-        if asked:
+    def print_version(wanted: bool) -> None:
+        if wanted:
             typer.echo(f"stodyn {stodyn.__version__}")
             raise typer.Exit
 

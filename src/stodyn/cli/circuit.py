@@ -89,10 +89,10 @@ def located(file: str) -> Path:
     return examples()[file]
 
 
-def probes(circuit: Circuit, asked: list[str], option: str = "--probe") -> list[str]:
+def probes(circuit: Circuit, wanted: list[str], option: str = "--probe") -> list[str]:
     """Return the components to draw."""
     try:
-        return transient_noise.probes(circuit, asked)
+        return transient_noise.probes(circuit, wanted)
     except ValueError as error:
         raise typer.BadParameter(f"{option}: {error}") from None
 
@@ -111,7 +111,7 @@ def file_name(node: str) -> str:
 
 
 def show_transient_noise(
-    circuit: Circuit, path: Path, method: str, paths: int, seed: int, asked: list[str], out: Path | None, as_json: bool
+    circuit: Circuit, path: Path, method: str, paths: int, seed: int, wanted: list[str], out: Path | None, as_json: bool
 ) -> None:
     """Run a circuit, and print the statistics of each node with the small-signal analysis beside them."""
     chosen: Any = looked_up(find, method)
@@ -122,7 +122,7 @@ def show_transient_noise(
     if netlist.transient is None and not asks_at_rest(circuit):
         raise NetlistError(f"{path.name}: there is no .tran; add .tran STEP STOP, such as .tran 1n 1u, or ask for .op, "
                            ".ac, .noise or .step")  # fmt: skip
-    probed = probes(circuit, asked)
+    probed = probes(circuit, wanted)
     out = check_folder("--out", out or Path("circuits") / path.stem)
     screen = console(stderr=as_json)
     screen.print(circuit.title or path.name, style="bold")

@@ -106,7 +106,7 @@ class Program:
     levels  how many levels stop a path
     """
 
-    run: Vmap
+    batch: Vmap
     statistics: tuple[Statistic, ...]
     intervals: int
     varies: tuple[int, ...]
@@ -115,19 +115,19 @@ class Program:
 
     @property
     def dtype(self) -> Any:
-        return self.run.traced.read.out_avals[0].dtype
+        return self.batch.traced.read.out_avals[0].dtype
 
     def begin(self, t, members: Members):
         """The state at the start, the observations of the statistics there, whether a lane is already bad, and
         which."""
         axes = (None, -1, *(-1 if v else None for v in self.varies))
-        start = jax.vmap(jaxpr_as_fun(self.run.traced.start), in_axes=axes, out_axes=-1, axis_size=self.run.paths)
+        start = jax.vmap(jaxpr_as_fun(self.batch.traced.start), in_axes=axes, out_axes=-1, axis_size=self.batch.paths)
         carry = tuple(start(t, members.start, *members.params))
-        here, params = parted(self.run.read(carry), len(members.start), self.levels)[0], self.params(members)
+        here, params = parted(self.batch.read(carry), len(members.start), self.levels)[0], self.params(members)
         tracks = tuple(s.track_start(t, here, params) for s in self.statistics)
         counts = any(s.counts_iterations for s in self.statistics)
-        none = jnp.zeros(self.run.paths, np.int32)
-        rounded = none if self.run.traced.may_round else None
+        none = jnp.zeros(self.batch.paths, np.int32)
+        rounded = none if self.batch.traced.may_round else None
         state = State(carry, none if counts else None, rounded, tracks)
         everyone = jnp.ones(len(self.statistics), bool)
         bad = self.bad(state, members)
@@ -135,7 +135,7 @@ class Program:
 
     def advance(self, state: State, normals, window: Window, members: Members):
         """From bound to bound, the statistics looking at the end of each interval; then which lanes have gone bad."""
-        starting_steps = self.run.traced.starting_steps
+        starting_steps = self.batch.traced.starting_steps
 
         def interval(k, carry):
             state, observations = carry
@@ -174,23 +174,23 @@ class Program:
                 return self.step(state, window.t[i], window.h[i], step_normals, members, k)
 
             number = window.first + i
-            starting = self.run.traced.starting_steps
+            starting = self.batch.traced.starting_steps
             after, ok = lax.cond(number < starting, lambda: now(number), now) if starting else now()
             fresh = self.bad(after, members) & (step < 0)
             return after, jnp.where(fresh, i, step), jnp.where(fresh, ~ok, unsolved)
 
-        nowhere = jnp.full(self.run.paths, -1, np.int32)
-        start = (state, nowhere, jnp.zeros(self.run.paths, bool))
+        nowhere = jnp.full(self.batch.paths, -1, np.int32)
+        start = (state, nowhere, jnp.zeros(self.batch.paths, bool))
         return lax.fori_loop(0, window.bounds[-1], one, start)[1:]
 
     def step(self, state: State, t, h, normals, members: Members, k: Any = None):
         normals = [z.astype(self.dtype) for z in normals]
-        after, ok, iterations, edge = self.run.step(state.method, t, h, normals, members.params, self.varies, k)
+        after, ok, iterations, edge = self.batch.step(state.method, t, h, normals, members.params, self.varies, k)
         count = None if state.iterations is None else state.iterations + jnp.asarray(iterations, np.int32)
         rounded = None if state.rounded is None else state.rounded + jnp.asarray(edge, np.int32)
         tracks = state.tracks
         if jax.tree.leaves(tracks):
-            shown = self.run.read(state.method), self.run.read(after)
+            shown = self.batch.read(state.method), self.batch.read(after)
             move, goes_on = moved(t, h, *shown, self.params(members), self.axes, len(members.start), self.levels)
             before, tracks = (
                 tracks,
@@ -203,7 +203,7 @@ class Program:
         return State(after, count, rounded, tracks), ok
 
     def observe(self, state: State, t, is_observed, members: Members):
-        x, stops = parted(self.run.read(state.method), len(members.start), self.levels)
+        x, stops = parted(self.batch.read(state.method), len(members.start), self.levels)
         sound = members.member & jnp.all(jnp.isfinite(x), axis=0)
         snapshot = Snapshot(t, x, sound, members.weight, self.params(members), self.axes, state.iterations, None, stops)
 
@@ -222,7 +222,7 @@ class Program:
         return tuple(look(k, statistic) for k, statistic in enumerate(self.statistics))
 
     def bad(self, state: State, members: Members):
-        sound = jnp.ones(self.run.paths, bool)
+        sound = jnp.ones(self.batch.paths, bool)
         for x in state.method:
             if jnp.issubdtype(x.dtype, jnp.inexact):
                 sound &= jnp.all(jnp.isfinite(x), axis=tuple(range(x.ndim - 1)))
@@ -230,11 +230,11 @@ class Program:
 
     def key(self, longest: int, members: Members) -> str:
         """A name for the computation itself: equal for functions that compute the same, wherever they were written."""
-        parts = list(self.run.traced.fingerprints)
+        parts = list(self.batch.traced.fingerprints)
         parts += [self.says(s, members) for s in self.statistics]
         parts += [type(s).__name__ for s in self.statistics]
         sizes = (members.start.shape, *((p.shape, p.dtype) for p in members.params))
-        return repr((self.run.paths, longest, self.intervals, self.varies, self.always, sizes, *parts))
+        return repr((self.batch.paths, longest, self.intervals, self.varies, self.always, sizes, *parts))
 
     def says(self, statistic: Statistic, members: Members) -> str:
         """A description of a statistic: its fields, or a digest of its trace where it holds functions or is not
@@ -245,13 +245,13 @@ class Program:
         """Everything that a statistic computes, as a trace."""
 
         def watch(t, h, x, sound, weight, iterations, flat_params):
-            params = self.run.traced.params_tree.unflatten(flat_params)
+            params = self.batch.traced.params_tree.unflatten(flat_params)
             begun = statistic.track_start(t, x, params)
             track = statistic.track(begun, Move(t, h, x, x, params, self.axes))
             observation = statistic.observe(Snapshot(t, x, sound, weight, params, self.axes, iterations, track))
             return begun, track, observation
 
-        number, lanes_of = jax.ShapeDtypeStruct((), self.dtype), (self.run.paths,)
+        number, lanes_of = jax.ShapeDtypeStruct((), self.dtype), (self.batch.paths,)
         return jax.make_jaxpr(watch)(
             number, number, jax.ShapeDtypeStruct((members.start.shape[0], *lanes_of), self.dtype),
             jax.ShapeDtypeStruct(lanes_of, bool), jax.ShapeDtypeStruct(lanes_of, self.dtype),
@@ -259,11 +259,11 @@ class Program:
         )  # fmt: skip
 
     def params(self, members: Members) -> Any:
-        return self.run.traced.params_tree.unflatten(members.params)
+        return self.batch.traced.params_tree.unflatten(members.params)
 
     @property
     def axes(self) -> Any:
-        return self.run.traced.params_tree.unflatten([-1 if v else None for v in self.varies])
+        return self.batch.traced.params_tree.unflatten([-1 if v else None for v in self.varies])
 
 
 def _fields(statistic: Statistic) -> str | None:
@@ -280,9 +280,9 @@ _in_library = threading.Semaphore(max(available_cores() - 1, 1))
 
 
 class Compiled(NamedTuple):
-    """A program that can run, and the shapes of its results."""
+    """A compiled function, and the shapes of its results."""
 
-    run: Callable
+    call: Callable
     shapes: Any
 
 
@@ -295,14 +295,14 @@ def compiled(key: str, function: Callable, *arguments: Any) -> Compiled:
             while len(_compiled) >= COMPILED_LIMIT:
                 del _compiled[next(iter(_compiled))]
             lowered = jax.jit(function).lower(*arguments)
-            run: Any = lowered.compile()
-            run = _leaving_a_thread(run) if "lapack" in lowered.as_text() else run
-            _compiled[name] = Compiled(run, lowered.out_info)
+            call: Any = lowered.compile()
+            call = _leaving_a_thread(call) if "lapack" in lowered.as_text() else call
+            _compiled[name] = Compiled(call, lowered.out_info)
         return _compiled[name]
 
 
-def _leaving_a_thread(run: Callable) -> Callable:
-    """`run`, which calls LAPACK, such that one thread of XLA's pool stays free.
+def _leaving_a_thread(call: Callable) -> Callable:
+    """`call`, which uses LAPACK, such that one thread of XLA's pool stays free.
 
     A LAPACK call on a batch occupies a thread of the pool and waits for others to work on parts of the batch: once
     all threads wait in this way, none is left to do the work, and the computation never ends (seen with jaxlib 0.10.2).
@@ -310,7 +310,7 @@ def _leaving_a_thread(run: Callable) -> Callable:
 
     def one(*arguments):
         with _in_library:
-            return jax.block_until_ready(run(*arguments))
+            return jax.block_until_ready(call(*arguments))
 
     return one
 
@@ -333,16 +333,16 @@ class BlockRunner:
         """The shapes of the arguments of a call: state, normals, window and members."""
         program, plan = self.program, self.plan
         normals = [
-            jax.ShapeDtypeStruct((plan.longest, k, program.run.paths), np.float64)
-            for _, k in program.run.traced.streams
+            jax.ShapeDtypeStruct((plan.longest, k, program.batch.paths), np.float64)
+            for _, k in program.batch.traced.streams
         ]
         return self.beginning.shapes[0], normals, plan.window(0, 0, program.dtype), self.example
 
     @functools.cached_property
     def advance(self) -> Callable:
-        return compiled(self.key, self.program.advance, *self.shapes).run
+        return compiled(self.key, self.program.advance, *self.shapes).call
 
-    def run(self, feed: Callable[[int], Any], members: Members, on_call: Callable[[int], None]) -> Went:
+    def compute(self, feed: Callable[[int], Any], members: Members, on_call: Callable[[int], None]) -> Went:
         """How a block went.
 
         feed     feed(steps) gives the next normals: of each stream (steps, count, lanes)
@@ -361,8 +361,8 @@ class BlockRunner:
                 on_call(0)
             once_more = functools.partial(self.diagnose, state, normals, window, members)
             self._went(gathered, first, last, jax.device_get(under_way), bad, once_more)
-            state, first, taken = after, last, last - first
-            on_call(taken)
+            state, first, count = after, last, last - first
+            on_call(count)
         if state.rounded is not None:
             gathered.rounded = int(np.sum(np.asarray(state.rounded)[np.asarray(members.member)]))
         return gathered.result()
@@ -383,7 +383,7 @@ class BlockRunner:
         bounds = np.ones(plan.intervals + 1, np.int32)
         bounds[0] = 0
         is_observed = np.zeros((plan.intervals, len(plan.observes)), bool)
-        begun = np.asarray(self.program.run.traced.starting_steps, np.int32)
+        begun = np.asarray(self.program.batch.traced.starting_steps, np.int32)
         state = self.begin(members)[0]
 
         def step(leaves: list[Array], t: float, h: float, normals: list[np.ndarray]) -> tuple[Array, ...]:
@@ -419,7 +419,7 @@ class BlockRunner:
             gathered.gone_bad(first, np.asarray(bad), diagnose)
 
     def begin(self, members: Members):
-        return self.beginning.run(np.asarray(self.plan.t[0], self.program.dtype), members)
+        return self.beginning.call(np.asarray(self.plan.t[0], self.program.dtype), members)
 
     def diagnose(self, *arguments):
-        return compiled(self.key, self.program.diagnose, *self.shapes).run(*arguments)
+        return compiled(self.key, self.program.diagnose, *self.shapes).call(*arguments)

@@ -390,14 +390,14 @@ class _Work(Work):
             x = rows[: spec.problem.n].astype(spec.dtype)
             sound = jnp.arange(lanes) < paths if statistic.counts_failed else rows[-1] > 0
             weight = jnp.ones(lanes, spec.dtype)
-            taken = [_typed(rows[numbers], source.saved_dtypes[numbers.flat[0]]) for numbers in source.rows_of[k]]
+            columns = [_typed(rows[numbers], source.saved_dtypes[numbers.flat[0]]) for numbers in source.rows_of[k]]
             if gives_values(statistic):
-                values = taken[0].reshape(-1, lanes)
+                values = columns[0].reshape(-1, lanes)
                 if not averages_itself(statistic):
                     return values, sound
                 return central_sums(values, sound, weight, statistic.products(len(values)))  # type: ignore[attr-defined]
-            iterations = taken.pop(0) if statistic.counts_iterations else None
-            track = jax.tree.unflatten(source.watched.trees[k], taken)
+            iterations = columns.pop(0) if statistic.counts_iterations else None
+            track = jax.tree.unflatten(source.watched.trees[k], columns)
             params = jax.tree.unflatten(spec.params_tree, self._params(own, common))
             return statistic.observe(Snapshot(t, x, sound, weight, params, spec.axes, iterations, track))
 
@@ -409,11 +409,11 @@ class _Work(Work):
         own = self.own.array if self.own is not None else np.zeros(1)
         inputs = (self.saved.array, np.int32(slot), spec.dtype.type(t), np.int32(self.paths), own, common)  # type: ignore[union-attr]
         with jax.enable_x64(True), jax.default_device(self.card.device):
-            asked = (k, self.card.device, self.lanes, self.slots)
-            if asked not in self._observing:
+            kind = (k, self.card.device, self.lanes, self.slots)
+            if kind not in self._observing:
                 key = fingerprint(jax.make_jaxpr(observe)(*inputs)) + type(statistic).__name__
-                self._observing[asked] = compiled(key, observe, *inputs).run
-            return self._observing[asked](*inputs)
+                self._observing[kind] = compiled(key, observe, *inputs).call
+            return self._observing[kind](*inputs)
 
     def _params(self, own: Array, common: Sequence[Any]) -> list[Any]:
         params, row, shared = [], 0, iter(common)

@@ -122,7 +122,7 @@ class Dask(Place):
         """The parts of all blocks in their order; each is written to the ledger as soon as it arrives."""
         bundles = Bundles(job, ledger, workers=1)
         upcoming, arrived = enumerate(bundles), queue.SimpleQueue[tuple[int, Any]]()
-        asked: dict[int, list[tuple[int, Any]]] = {}  # by number: bundles that are being computed
+        bundle_of: dict[int, list[tuple[int, Any]]] = {}  # by number: bundles that are being computed
         ready: dict[int, list[Any]] = {}
         waiting: dict[int, Any] = {}
         deaths: dict[int, int] = {}
@@ -130,7 +130,7 @@ class Dask(Place):
         manned, is_said = time.monotonic(), False
 
         def submit(number: int) -> None:
-            blocks = [block for block, stored in asked[number] if stored is None]
+            blocks = [block for block, stored in bundle_of[number] if stored is None]
             key = f"{name}-{blocks[0]}-{deaths.get(number, 0)}"
             waiting[number] = self.client.submit(worker.work, name, blocks, pure=False, key=key)
             waiting[number].add_done_callback(lambda done: arrived.put((number, done)))
@@ -152,7 +152,7 @@ class Dask(Place):
                     number, bundle = next(upcoming, (-1, []))
                     more = number >= 0
                     if any(stored is None for _, stored in bundle):
-                        asked[number] = bundle
+                        bundle_of[number] = bundle
                         submit(number)
                     elif more:
                         ready[number] = parts_of(bundle, [], job, ledger, tell)
@@ -171,7 +171,7 @@ class Dask(Place):
                 except distributed.scheduler.KilledWorker as error:
                     deaths[number] = deaths.get(number, 0) + 1
                     if deaths[number] == DEATHS:
-                        first, last = asked[number][0][0], asked[number][-1][0]
+                        first, last = bundle_of[number][0][0], bundle_of[number][-1][0]
                         raise worker.WorkersDied(
                             f"place: workers keep dying on blocks {first} to {last} ({first_line(error)}). "
                             "Look at their logs; give them more memory, or the run a smaller block=."
@@ -181,7 +181,7 @@ class Dask(Place):
                     raise ConnectionError(_LOST) from error
                 else:
                     bundles.took(seconds, len(records))
-                    ready[number] = parts_of(asked.pop(number), records, job, ledger, tell)
+                    ready[number] = parts_of(bundle_of.pop(number), records, job, ledger, tell)
         finally:
             if waiting and self.client.status == "running":
                 self.client.cancel(list(waiting.values()), force=True)

@@ -483,13 +483,13 @@ class _Advance(_OfPaths):
         w, spares = self.w, {}
         for number, (stream, count) in enumerate(self.source.traced.streams):
             if count % 2:
-                taken = w.whole("mul", w.count("first"), count)
+                offset = w.whole("mul", w.count("first"), count)
                 w.head.append(f"  %spare_of_{number} = alloca double, align 8")
                 w.store("0.0", f"%spare_of_{number}", "double")
-                is_odd = w.value(f"trunc i64 {taken} to i1")
+                is_odd = w.value(f"trunc i64 {offset} to i1")
 
-                def keep(stream=stream, taken=taken, number=number):
-                    w.store(self._pair(stream, w.whole("lshr", taken, 1))[1], f"%spare_of_{number}", "double")
+                def keep(stream=stream, offset=offset, number=number):
+                    w.store(self._pair(stream, w.whole("lshr", offset, 1))[1], f"%spare_of_{number}", "double")
 
                 w.when(is_odd, keep)
                 spares[number] = w.load(f"%spare_of_{number}", "double")
@@ -503,11 +503,11 @@ class _Advance(_OfPaths):
         """
         w, normals, left = self.w, [], {}
         for number, (stream, count) in enumerate(self.source.traced.streams):
-            taken = w.whole("mul", step, count)
-            base = w.whole("lshr", w.whole("add", taken, 1), 1)
+            offset = w.whole("mul", step, count)
+            base = w.whole("lshr", w.whole("add", offset, 1), 1)
             common = self._pairs(stream, base, count // 2)
             if count % 2:
-                is_odd = w.value(f"trunc i64 {taken} to i1")
+                is_odd = w.value(f"trunc i64 {offset} to i1")
                 inside, end, before = w.fresh("pair"), w.fresh("end"), w.block
                 w.branch(is_odd, end, inside)
                 w.open(inside)

@@ -136,7 +136,7 @@ class Layout:
         draws += [functools.partial(source.draw, rng, range(1), "params") for source in self._own_sources]
         for draw in draws:
             draw()
-            counts.append(counts[0] + rng.taken)
+            counts.append(counts[0] + rng.position)
         return counts
 
     @property

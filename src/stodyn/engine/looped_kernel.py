@@ -309,8 +309,8 @@ class _Advance(_OfPaths):
         pair j holds 2j and 2j + 1, so that a step may begin with the second of a pair."""
         w, first = self.w, 0
         for number, (stream, count) in enumerate(self.source.traced.streams):
-            taken = w.whole("mul", step, count)
-            pair, late = w.whole("lshr", taken, 1), w.whole("and", taken, 1)
+            offset = w.whole("mul", step, count)
+            pair, late = w.whole("lshr", offset, 1), w.whole("and", offset, 1)
             begin = self.row(rows, first)
             with w.counted(self.share, pairs_of(count), self.shares) as k:
                 halves = normal_pair(w, stream, self.path, w.whole("add", pair, k))

@@ -254,10 +254,10 @@ SECONDS, LARGEST = 0.5, 256  # of a bundle, and blocks in it
 
 def parts_of(bundle: Sequence[tuple[int, Any]], records: Sequence[bytes], job: Job, ledger: Ledger | None, tell: Tell):
     """The part of each block of a bundle: read earlier, or unpacked from its record, which goes to the ledger."""
-    made, parts = iter(records), []
+    upcoming, parts = iter(records), []
     for block, part in bundle:
         if part is None:
-            data = next(made)
+            data = next(upcoming)
             part = job.unpack(data)
             if ledger is not None:
                 ledger.write(block, data)

@@ -377,4 +377,4 @@ def _observing(observe: Callable, inputs: tuple, name: str) -> Callable:
         if all(equation.primitive.name in scalars.MOVES for equation in trace.eqns):
             tree = jax.tree.structure(shape)
             return lambda *inputs: jax.tree.unflatten(tree, uncompiled.run(trace, *jax.tree.leaves(inputs)))
-        return compiled(fingerprint(trace) + name, observe, *inputs).run
+        return compiled(fingerprint(trace) + name, observe, *inputs).call

@@ -264,11 +264,11 @@ def kept_program(spec: Spec, target: str, make: Callable[[Spec, Watched], Any], 
         making = _making.setdefault(key, threading.Lock())
     with making:
         if key not in _programs:
-            made = make(spec, watch)
+            program = make(spec, watch)
             with _changing:
                 while len(_programs) >= MOST_PROGRAMS:
                     del _programs[next(iter(_programs))]
-                _programs[key] = made
+                _programs[key] = program
         return _programs[key]
 
 
@@ -355,7 +355,7 @@ class Vmapped(Stepping, SingleSteps):
         lanes = members.start.shape[1]
         feed = supply.feed(traced.streams, first_path, lanes)
         with _in_float64_everywhere() if calls_host(traced.step) else contextlib.nullcontext():
-            return self._runner(members, lanes).run(feed, members, tell)
+            return self._runner(members, lanes).compute(feed, members, tell)
 
     def states_after(self, layout, paths, steps):
         traced: Any = self.spec.traced

@@ -187,10 +187,10 @@ def simulate(
         run = dataclasses.replace(run, layout=dataclasses.replace(run.layout, points=points))
     warn_of_unstable_steps(run, problem, stacklevel=4)
     if rule is None:
-        tally, open_ledger = _run(run, where, ledger, progress, on_failure)
+        tally, open_ledger = _carry_out(run, where, ledger, progress, on_failure)
         reached: dict[str, Any] = {}
     else:
-        tally, open_ledger, reached = _run_until(rule, run, where, ledger, progress, on_failure, began)
+        tally, open_ledger, reached = _carry_out_until(rule, run, where, ledger, progress, on_failure, began)
     if points != "random":
         reached |= of_randomisations(spec.statistics, tally.merged, run.labels())
     further = {
@@ -319,7 +319,9 @@ def chosen_place(place: Place | None, threads: Integer | None) -> Place:
     return place
 
 
-def _run(run: Run, place: Place, folder: Any, progress: bool | None, on_failure: str) -> tuple[Tally, Ledger | None]:
+def _carry_out(
+    run: Run, place: Place, folder: Any, progress: bool | None, on_failure: str
+) -> tuple[Tally, Ledger | None]:
     """The merged blocks, and the ledger if there is one; a device that is too small gets smaller blocks."""
     while True:
         try:
@@ -369,7 +371,7 @@ def merged(
     return tally
 
 
-def _run_until(
+def _carry_out_until(
     rule: Until, run: Run, place: Place, folder: Any, progress: bool | None, on_failure: str, began: float
 ) -> tuple[Tally, Ledger | None, dict[str, Any]]:
     """Run blocks until the merged numbers meet the tolerance; also returns how it ended, for the record."""

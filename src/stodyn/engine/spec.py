@@ -247,20 +247,20 @@ def matched(problem: Any, method: Any) -> tuple[Any, list[str]]:
         inner, changes = matched(problem.problem, method)
         return dataclasses.replace(problem, problem=inner), changes
     accepts: Any = method.accepts
-    asked, changes = problem, []
+    original, changes = problem, []
     if not isinstance(problem, accepts):
         lowered = problem.lower(accepts)
         if lowered is None:
             kind = type(problem).__name__
             raise TypeError(
                 f"method: {method.name} takes {accepts.__name__} problems, but the problem is of type {kind}. "
-                f"{best_fitting(asked)}"
+                f"{best_fitting(original)}"
             )
         problem, change = lowered
         changes.append(change)
     reason = method.refusal(problem)
     if reason is not None:
-        raise ValueError(f"method: {reason}. {best_fitting(asked, method.name)}")
+        raise ValueError(f"method: {reason}. {best_fitting(original, method.name)}")
     if method.calculus not in (None, problem.calculus):
         if problem.noise_structure.implies("additive"):
             changes.append(f"{problem.calculus} = {method.calculus} for additive noise")
@@ -286,16 +286,16 @@ def statistics_of(collect: Statistic | Sequence[Statistic] | None) -> tuple[Stat
 
 
 def _prepared_statistics(
-    asked: tuple[Statistic, ...], problem: Any, method: Any, times: np.ndarray
+    statistics: tuple[Statistic, ...], problem: Any, method: Any, times: np.ndarray
 ) -> tuple[tuple[Statistic, ...], tuple[np.ndarray, ...]]:
     """Return the prepared statistics, and the steps after which each looks.
 
     One that names none takes those of the first that does, unless it has its own.
     """
-    explicit = [s for s in asked if s.every is not None or s.at is not None]
+    explicit = [s for s in statistics if s.every is not None or s.at is not None]
     fallback = grid.save_steps(explicit[0], times, None) if explicit else None
-    saves = tuple(grid.save_steps(s, times, None if s.own_times else fallback) for s in asked)
-    ready = (s.prepared(problem, times[g]) for s, g in zip(asked, saves, strict=True))
+    saves = tuple(grid.save_steps(s, times, None if s.own_times else fallback) for s in statistics)
+    ready = (s.prepared(problem, times[g]) for s, g in zip(statistics, saves, strict=True))
     return tuple(statistic.stepped_by(method, times) for statistic in ready), saves
 
 

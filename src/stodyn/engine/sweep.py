@@ -120,12 +120,12 @@ def sweep(
     check_options(paths, seed, on_failure)
     assert paths is not None and seed is not None
     where, devices, reason = whereabouts(place, threads, device)
-    asked = statistics_of(collect)
-    watched = [s for s in asked if hasattr(s, "averages")] if differences and common else []
+    statistics = statistics_of(collect)
+    watched = [s for s in statistics if hasattr(s, "averages")] if differences and common else []
     seeds = [int(seed)] * len(problems)
     if not common:
         seeds = [int(np.random.SeedSequence([int(seed), k]).generate_state(1)[0]) for k in range(len(problems))]
-    collected = [*asked, *(Values(s, every=s.every, at=s.at) for s in watched)]
+    collected = [*statistics, *(Values(s, every=s.every, at=s.at) for s in watched)]
     runs = []
     for number, point in zip(seeds, problems, strict=True):
         spec = _with_values_last(describe(point, method, t, dt, collected, dtype, stop))
@@ -327,10 +327,10 @@ def _at(problem: Any, values: Mapping[str, Any]) -> Any:
     if isinstance(problem, Problem):
         return problem.changed(params=_changed(problem.params, values))
     if callable(problem):
-        made = problem(**values)
-        if not isinstance(made, Problem):
-            raise TypeError(f"problem: expected a function that returns a problem such as stodyn.SDE, got {made!r}")
-        return made
+        result = problem(**values)
+        if not isinstance(result, Problem):
+            raise TypeError(f"problem: expected a function that returns a problem such as stodyn.SDE, got {result!r}")
+        return result
     raise TypeError(f"problem: expected a problem, a model, or a function that returns a problem, got {problem!r}")
 
 

@@ -154,7 +154,7 @@ class Until:
     def quantile(self, freedom: float) -> float:
         return float(scipy.stats.t.ppf(0.5 + 0.5 * self.level, freedom))
 
-    def asked(self) -> dict[str, Any]:
+    def request(self) -> dict[str, Any]:
         """The request, in the words of `until`."""
         wanted = ((name, getattr(self, name)) for name in ("error", "relative", "at", "seconds"))
         at = {"at": np.atleast_1d(self.at).tolist()} if self.at is not None else {}
@@ -370,7 +370,7 @@ class Watch:
                 stacklevel=stacklevel_of_user(),
             )
         return {
-            "asked": rule.asked(),
+            "asked": rule.request(),
             "reached": bool(verdict.share <= 1),
             "ended_by": ended_by,
             "looks": self.checked_at,

@@ -85,7 +85,7 @@ class _OfSaves(Kernel):
                 self.store(self.value(f"fadd double {self.load(slot, 'double')}, {term}"), slot, "double")
         return [self.load(slot, "double") for slot in slots]
 
-    def taken(self, row: str, is_sound: str, lane: str, mean: str = "0.0") -> str:
+    def distance(self, row: str, is_sound: str, lane: str, mean: str = "0.0") -> str:
         """A path's distance from the mean, 0 where it is not sound."""
         apart = self.value(f"fsub double {self.load(self.at(row, lane, 8), 'double')}, {mean}")
         return self.value(f"select i1 {is_sound}, double {apart}, double 0.0")
@@ -100,7 +100,7 @@ def _means(threads: int) -> Function:
     row, sound = w.numbered(save, i), w.sound(save)
 
     def terms(lane: str) -> list[str]:
-        return [w.load(w.at(sound, lane, 8), "double"), w.taken(row, w.is_sound(sound, lane), lane)]
+        return [w.load(w.at(sound, lane, 8), "double"), w.distance(row, w.is_sound(sound, lane), lane)]
 
     count, first = w.block_sums(w.over_paths(2, terms))
     w.means(
@@ -118,7 +118,7 @@ def _powers(threads: int) -> Function:
     row, sound, mean = w.numbered(save, i), w.sound(save), w.mean(save, i)
 
     def terms(lane: str) -> list[str]:
-        d = w.taken(row, w.is_sound(sound, lane), lane, mean)
+        d = w.distance(row, w.is_sound(sound, lane), lane, mean)
         square = w.value(f"fmul double {d}, {d}")
         return [square, w.value(f"fmul double {square}, {d}"), w.value(f"fmul double {square}, {square}")]
 
@@ -156,7 +156,7 @@ def _products(threads: int) -> Function:
 
         def terms(lane: str) -> list[str]:
             here = w.is_sound(sound, lane)
-            left, right = ([w.taken(row, here, lane, mean) for row, mean in rows] for rows in sides)
+            left, right = ([w.distance(row, here, lane, mean) for row, mean in rows] for rows in sides)
             return [w.value(f"fmul double {a}, {b}") for a in left for b in right]
 
         def leave(k: str, total: str) -> None:

@@ -84,11 +84,11 @@ class CountedNormals:
 
     def feed(self, streams: Streams, first_path: int, paths: int) -> Callable[[int], list[Any]]:
         """As `DrawnNormals.feed`, in JAX arrays."""
-        taken, numbers = 0, np.uint64(first_path) + np.arange(paths, dtype=np.uint64)
+        next_step, numbers = 0, np.uint64(first_path) + np.arange(paths, dtype=np.uint64)
 
         def feed(steps: int) -> list[Any]:
-            nonlocal taken
-            first, taken = taken, taken + steps
+            nonlocal next_step
+            first, next_step = next_step, next_step + steps
             return [_counted(self.key, name, numbers, np.uint64(first * count), steps * count).reshape(steps, count, -1)
                     for name, count in streams]  # fmt: skip
 
@@ -122,12 +122,12 @@ class GivenNormals:
         return _copying().address("sd_copy")
 
     def feed(self, streams: Streams, first_path: int, paths: int) -> Callable[[int], list[np.ndarray]]:
-        taken = 0
+        next_step = 0
 
         def feed(steps: int) -> list[np.ndarray]:
-            nonlocal taken
-            first, taken = taken, taken + steps
-            return [self.normals[name][first:taken, :, first_path : first_path + paths] for name, _ in streams]
+            nonlocal next_step
+            first, next_step = next_step, next_step + steps
+            return [self.normals[name][first:next_step, :, first_path : first_path + paths] for name, _ in streams]
 
         return feed
 
@@ -161,7 +161,7 @@ def _counting() -> compiling.Machine:
     is_odd = graph.input(("is_odd", 0), bool, lane=False)
     result = graph.select(is_odd, second, first, np.float64)
     row = 8 * LANES
-    taken, key = (w.load(w.at("%state", k * row), "i64") for k in (1, 2))
+    offset, key = (w.load(w.at("%state", k * row), "i64") for k in (1, 2))
     inputs = {
         "path": w.load("%state", w.type("uint64")),
         "key0": w.value(f"trunc i64 {key} to i32"),
@@ -174,10 +174,10 @@ def _counting() -> compiling.Machine:
 
     printer = Printer(w, [result], value)
     with w.counted(0, "%rows") as k, printer.scope():
-        place = w.whole("add", taken, k)
+        place = w.whole("add", offset, k)
         inputs |= {"number": w.whole("lshr", place, 1), "is_odd": w.value(f"trunc i64 {place} to i1")}
         w.store(printer.read(result), w.at("%out", w.whole("mul", k, "%stride"), 8), w.type("float64"))
-    behind = printer.spread(w.whole("add", taken, "%rows"), "uint64")
+    behind = printer.spread(w.whole("add", offset, "%rows"), "uint64")
     w.store(behind, w.at("%state", row), w.type("uint64"))
     w.emit("ret void")
     text = w.text("void @sd_count(ptr %state, ptr %out, i64 %rows, i64 %stride)")

@@ -18,21 +18,21 @@ class Uniforms(np.random.Generator):
     bits : np.random.BitGenerator
         The generator of all other draws.
     coordinates : array (coordinates, paths)
-        The uniforms; beyond the last coordinate they are pseudo-random. `taken` counts them.
+        The uniforms; beyond the last coordinate they are pseudo-random. `position` counts them.
     places : array (paths,) or None
         Uniforms in [0, 1) that choose a path's place in all lists of values; None: path i has place i.
     """
 
     def __init__(self, bits: np.random.BitGenerator, coordinates: np.ndarray, places: np.ndarray | None = None):
         super().__init__(bits)
-        self.coordinates, self.places, self.taken = coordinates, places, 0
+        self.coordinates, self.places, self.position = coordinates, places, 0
 
     def take(self, paths: int, shape: tuple[int, ...] = ()) -> np.ndarray:
         """The next uniforms of each path, (paths, *shape)."""
-        first, self.taken = self.taken, self.taken + int(np.prod(shape))
-        if self.taken > len(self.coordinates):
+        first, self.position = self.position, self.position + int(np.prod(shape))
+        if self.position > len(self.coordinates):
             return self.random((paths, *shape))
-        return self.coordinates[first : self.taken, :paths].T.reshape(paths, *shape)
+        return self.coordinates[first : self.position, :paths].T.reshape(paths, *shape)
 
     def chosen(self, values: np.ndarray) -> np.ndarray:
         """The values at the places of the paths."""

@@ -395,9 +395,9 @@ class _Numbers:
         rows = max(AT_ONCE // self.n, 1)
         places = np.empty(min(rows, self.n) * self.n, np.int64)
         firsts = np.append(np.arange(0, self.n, rows), self.n)
-        own, asked = np.searchsorted(self.i, firsts), np.searchsorted(i, firsts)
+        own, theirs = np.searchsorted(self.i, firsts), np.searchsorted(i, firsts)
         for k, first in enumerate(firsts[:-1]):
-            mine, those = slice(own[k], own[k + 1]), slice(asked[k], asked[k + 1])
+            mine, those = slice(own[k], own[k + 1]), slice(theirs[k], theirs[k + 1])
             if those.start == those.stop:
                 continue
             places[(self.i[mine] - first) * self.n + self.j[mine]] = self.numbers[mine]

@@ -94,9 +94,9 @@ def with_energy(problem: Mechanical) -> Accounted:
         raise ValueError(
             "problem: the coloured force depends on the state; the energy that it feeds in is not accounted for"
         )
-    taken = sorted(set(NAMES) & set(problem.components or ()))
-    if taken:
-        raise ValueError(f"problem: already has components called {taken}; give it other names")
+    clashes = sorted(set(NAMES) & set(problem.components or ()))
+    if clashes:
+        raise ValueError(f"problem: already has components called {clashes}; give it other names")
     names = (*(problem.components or ()), *NAMES)
     zeros = np.zeros((len(NAMES), problem.n))
     return Accounted(problem, zeros, np.eye(len(NAMES)), names, problem.component_units)

@@ -670,8 +670,8 @@ def machine_memory() -> float:
 
         limit = resource.getrlimit(resource.RLIMIT_AS)[0]
         if limit != resource.RLIM_INFINITY:
-            taken = page * int(Path("/proc/self/statm").read_text().split()[0])
-            there = min(there, float(max(limit - taken, 0)))
+            in_use = page * int(Path("/proc/self/statm").read_text().split()[0])
+            there = min(there, float(max(limit - in_use, 0)))
         there = min(there, float(Path("/sys/fs/cgroup/memory.max").read_text()))  # "max" where there is no limit
     return there
 

@@ -261,9 +261,9 @@ def with_noise(problem: Any, noise: Coloured, into: str | int | Sequence[str | i
     structure = sde.structure if sde.structure in ("additive", "commutative", "general") else None
     names = (*(sde.components or ()), *noise.state_names)
     if len(set(names)) < len(names):
-        taken = sorted(set(sde.components or ()) & set(noise.state_names))
+        clashes = sorted(set(sde.components or ()) & set(noise.state_names))
         raise ValueError(
-            f"noise: the problem already has components called {taken}; rename the outputs with noise.named(...)"
+            f"noise: the problem already has components called {clashes}; rename the outputs with noise.named(...)"
         )
     return Driven(
         drift,

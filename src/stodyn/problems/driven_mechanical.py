@@ -279,10 +279,10 @@ def driven_mechanical(
     if isinstance(problem, DrivenMechanical):
         return _driven_again(problem, noise, into)
     noise = noise.with_outputs_first()
-    coordinates, taken = problem.coordinates, sorted(set(problem.components) & set(noise.state_names))
-    if taken:
+    coordinates, clashes = problem.coordinates, sorted(set(problem.components) & set(noise.state_names))
+    if clashes:
         raise ValueError(
-            f"noise: the problem already has components called {taken}; rename the outputs with noise.named(...)"
+            f"noise: the problem already has components called {clashes}; rename the outputs with noise.named(...)"
         )
     fields = {f.name: getattr(problem, f.name) for f in dataclasses.fields(Mechanical)}
     at_nodes = _checked_nodes(problem, noise, into)

@@ -394,9 +394,9 @@ class Printer(Walk):
         value = first_of(key, self.scopes[: part.floor])
         if value is None or key not in part.lanes:
             return value
-        return self._taken(key, value)
+        return self._part_of(key, value)
 
-    def _taken(self, key: Any, whole: str) -> str:
+    def _part_of(self, key: Any, whole: str) -> str:
         """A part of a value known outside, by way of memory."""
         w, part = self.w, self._part
         assert part is not None and part.lane is not None
