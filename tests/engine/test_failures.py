@@ -240,10 +240,8 @@ def test_many_failures_are_cut_short_in_words():
 
 def test_a_mean_that_cannot_be_is_said():
     stiff = SDE(lambda t, x: -1000.0 * x, lambda t, x: 0.1, 1.0)
-    with (
-        pytest.warns(UnstableSteps, match="steps of 0.01 are unstable"),
-        pytest.warns(Unbelievable, match=r"mean: not finite or beyond 1e100 from t = 1\.\d+ on.*smaller dt"),
-    ):
+    words = r"mean: not finite or beyond 1e100 from t = 1\.\d+ on.*smaller dt, or an implicit method \(.*Midpoint"
+    with pytest.warns(UnstableSteps, match="steps of 0.01 are unstable"), pytest.warns(Unbelievable, match=words):
         simulate(stiff, "EulerMaruyama", t=(0, 2), dt=0.01, paths=4, seed=1)
     noise = SDE(lambda t, x: 0.0 * x, lambda t, x: 1.0, 0.0)
     root = st.Observable(lambda t, x: jnp.sqrt(x[0]), name="root")

@@ -23,7 +23,7 @@ from stodyn.models.rigid_body import RIGID_BODY, rigid_body
 from stodyn.noise import coloured
 from stodyn.noise.source import PerPath
 from stodyn.numerics import uncompiled
-from stodyn.problems.joints import Drifting, drifting
+from stodyn.problems.joints import Drifting, Frame, drifting
 from stodyn.problems.joints_diagnosis import StartMoved
 from stodyn.problems.mechanical import Mechanical
 
@@ -280,3 +280,20 @@ def test_methods_that_know_no_constraints_refuse_them_or_warn():
         run = sd.simulate(pendulum(), "EulerMaruyama", t=(0.0, 0.02), dt=0.01, paths=2, seed=0)
     assert "positions drift off" in run.attrs["provenance"]
     refused("RattleAlpha is made for constraints", pendulum(constraints=None), method="RattleAlpha")
+
+
+@pytest.mark.parametrize("scale", [1e-4, 1.0, 1e4])
+@pytest.mark.parametrize("masses", [None, [1.0, 1e6, 3.0]])
+def test_constraints_are_independent_whatever_their_units_until_they_are_parallel(scale, masses):
+    """Two planes through the origin, of which the second is turned by an angle and written in another unit."""
+
+    def is_regular(angle):
+        def planes(t, x):
+            return jnp.stack([x[0], scale * (jnp.cos(angle) * x[0] + jnp.sin(angle) * x[2])])
+
+        system = sd.Mechanical(lambda t, x, v: -x, None, (np.zeros(3), np.zeros(3)), mass=masses, constraints=planes)
+        return bool(Frame(system.joints, 0.0, jnp.zeros(3), None).is_regular)
+
+    with jax.enable_x64(True):
+        assert is_regular(1e-4) and is_regular(1.0)
+        assert not is_regular(1e-8)

@@ -41,7 +41,7 @@ def check_problem(problem: Any, runs: bool = True) -> list[Result]:
 
     record     it is a frozen record of its arguments as the user passed them, with a name for each component, and units
                of these; a copy is the same problem, and takes other units
-    start      draws are finite and of the shape (paths, n); paths have different ones
+    start      draws are finite and of the shape (paths, n); paths have different ones; each is taken as a start again
     rows       noise_rows, noise_push and noise_along describe the same noise, and mean_rates has the same gaps
     written    written as an SDE or SDAE it has the same drift and the same noise, in the same components
     structure  the noise has the structure that is claimed for it: additive, diagonal, scalar, commutative
@@ -108,6 +108,7 @@ def _start(problem: Any) -> str:
     for values in (*starts, problem.example_start()[None]):
         assert values.shape[1:] == (problem.n,), f"starts have the shape {values.shape[1:]}, expected ({problem.n},)"
         assert np.isfinite(values).all(), "a start is not finite"
+    _same(problem.example_start(), np.asarray(problem.flat_start(problem.example_start())), 0.0, "a start as a vector")
     same = np.array_equal(*starts)
     listed = all(part.is_listed or not part.is_random for part in problem.start_parts)
     if problem.has_random_start:

@@ -36,7 +36,7 @@ Make = Callable[[float], Statistic]
 def check_statistic(statistic: Statistic | Make, seeds: int = 0) -> list[Result]:
     """Put a statistic to the suite that every statistic must pass, on dX = -X dt + dW with two components.
 
-    record    it is a frozen, hashable value
+    record    it is a frozen, hashable value, and claims no less memory for a longer run or for more paths
     merge     blocks may be merged in pairs from either end, with the result of a single block
     one       a single path has finite numbers, errors and variances apart
     failed    paths that failed leave no trace, even where they are a whole block, unless the statistic counts them
@@ -82,6 +82,9 @@ def _record(make: Make) -> str:
     assert isinstance(statistic, Statistic), f"{statistic!r} is not a Statistic"
     assert getattr(getattr(statistic, "__dataclass_params__", None), "frozen", False), "it is not a frozen dataclass"
     hash(statistic)
+    few, many = (statistic.memory(times, paths, n) for times, paths, n in ((4, 3, 2), (400, 3000, 5)))
+    more = [statistic.memory(8, 3, 2), statistic.memory(4, 6, 2), statistic.memory(4, 3, 4)]
+    assert 0 <= few <= min(more) and max(more) <= many, f"its memory is {few}, {more} and {many} for ever larger runs"
     return repr(statistic)
 
 

@@ -236,7 +236,8 @@ class _Followed:
         self.start, self.end = start, end
         self.initial: tuple[np.ndarray, np.ndarray] = tuple(np.asarray(x, float) for x in _initial(plan.problem))  # type: ignore[assignment]
         (m, P), n = self.initial, plan.problem.n
-        self.n, self.last = n, (start, self.initial)
+        self.n = n
+        self.last: tuple[float, Any] = (math.nan, ())
 
         y = np.concatenate([m, P.ravel(), np.zeros(n * n)])
         # Absolute tolerances from the sizes that a first, rough solution shows.
@@ -264,35 +265,48 @@ class _Followed:
         self.still = np.maximum.accumulate(np.abs(self.solution.y[:n, ::-1]), axis=1)[:, ::-1]
 
     def moments(self, t: float) -> tuple[np.ndarray, np.ndarray]:
-        if t != self.last[0]:
-            y, n = self.solution.sol(t), self.n
-            self.last = t, (y[:n], y[n : n + n * n].reshape(n, n))
-        return self.last[1]
+        return self._at(t)[:2]
 
     def error(self, t: float, m: Any, P: Any) -> float:
         """The largest relative error of a mean and a covariance at time t."""
-        mean, covariance = self.moments(t)
-        variance = covariance.diagonal()
-        spread = np.sqrt(np.where(t >= self.grown, np.maximum(variance, 0.0), np.maximum(variance, self.least)))
-        size = self.still[:, np.searchsorted(self.times, t).clip(max=len(self.times) - 1)]
-        size = np.where(spread > 0.0, size + spread, np.maximum(size, 0.01 * self.still[:, 0]))
-        of_mean = np.abs(np.asarray(m) - mean) / np.maximum(size, 1e-300)
-        both = np.outer(spread, spread)
-        of_covariance = np.where(both > 0.0, np.abs(np.asarray(P) - covariance) / np.maximum(both, 1e-300), 0.0)
-        worst = np.maximum(of_mean.max(), of_covariance.max())  # NaN stays NaN
-        return float(worst)
+        mean, covariance, of_mean, of_covariance = self._at(t)
+        worst = (np.abs(m - mean) * of_mean).max(), (np.abs(P - covariance) * of_covariance).max()
+        return float(np.maximum(*worst))  # NaN stays NaN
+
+    def _at(self, t: float) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """The mean and the covariance at a time, and the factors of errors in them; a time is often asked for twice."""
+        if t != self.last[0]:
+            y, n = self.solution.sol(t), self.n
+            mean, covariance = y[:n], y[n : n + n * n].reshape(n, n)
+            variance = covariance.diagonal()
+            spread = np.sqrt(np.where(t >= self.grown, np.maximum(variance, 0.0), np.maximum(variance, self.least)))
+            size = self.still[:, min(int(np.searchsorted(self.times, t)), len(self.times) - 1)]
+            size = np.where(spread > 0.0, size + spread, np.maximum(size, 0.01 * self.still[:, 0]))
+            both = spread[:, None] * spread
+            of_covariance = (both > 0.0) / np.maximum(both, 1e-300)
+            self.last = t, (mean, covariance, 1.0 / np.maximum(size, 1e-300), of_covariance)
+        return self.last[1]
+
+    @functools.cached_property
+    def _growth(self) -> tuple[float, float]:
+        """The first time at which a disturbance of the mean has grown by more than GROWTH, by the eigenvalues of the
+        average linearisation up to it, and the logarithm of its growth; (∞, 0) where there is none."""
+        n, slopes = self.n, self.solution.y[self.n + self.n**2 :].T
+        rates = np.full(len(slopes), -np.inf)
+        known = np.isfinite(slopes).all(axis=1) & (self.solution.t > self.start)
+        rates[known] = np.linalg.eigvals(slopes[known].reshape(-1, n, n)).real.max(axis=1)
+        if not (rates > math.log(GROWTH)).any():
+            return math.inf, 0.0
+        first = int(np.argmax(rates > math.log(GROWTH)))
+        return float(self.solution.t[first]), float(rates[first])
 
     def require_stable(self, now: float) -> None:
-        """Refuse a mean whose disturbances grow: by the eigenvalues of the average linearisation up to now."""
-        length = now - self.start
-        slopes = self.solution.sol(now)[self.n + self.n**2 :].reshape(self.n, self.n)
-        if length <= 0 or not np.isfinite(slopes).all():
-            return
-        rate = np.linalg.eigvals(slopes / length).real.max()
-        if rate * length > math.log(GROWTH):
+        """Refuse a mean whose disturbances have grown at a time up to now."""
+        since, growth = self._growth
+        if now >= since:
             raise ValueError(
                 f"plan: the mean is unstable, a small disturbance of it has grown by the factor "
-                f"{math.exp(min(rate * length, 700.0)):.3g} at t = {now:.6g}, so that steps planned along the mean "
+                f"{math.exp(min(growth, 700.0)):.3g} at t = {since:.6g}, so that steps planned along the mean "
                 "need not suit the paths. Give dt as a number, or let every path refine its own steps with the method "
                 "Dyadic."
             )

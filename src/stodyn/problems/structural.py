@@ -391,7 +391,7 @@ def damping_matrix(M: scipy.sparse.csr_array, K: scipy.sparse.csr_array, damping
         if min(a_M, a_K) < 0.0:
             ω = _modes(M, K)[0]
             ζ = 0.5 * a_M / np.maximum(ω, 1e-300) + 0.5 * a_K * ω
-            if ζ.min() < 0.0:
+            if ζ.min() < -1e-12 * ζ.max():  # a ratio of 0 at a frequency of the structure is 0 but for rounding
                 raise ValueError(
                     f"damping: the ratio at ω = {ω[np.argmin(ζ)]:.4g}, a frequency of the structure, would be "
                     f"{ζ.min():.4g}. Give the ratios at frequencies that enclose the structure's, or modal damping"
