@@ -80,6 +80,7 @@ MISTAKES = {
     "a constant as diffusion": (
         lambda: run(sde(lambda t, x: -x, 0.1, [1.0])), "diffusion", "lambda t, x: jnp.array([[0.1]])"),
     "a constant for a number": (lambda: run(sde(lambda t, x: -x, 0.1, 1.0)), "diffusion", "lambda t, x: 0.1"),
+    "an array as diffusion": (lambda: run(sde(drift, np.eye(2))), "diffusion", "lambda t, x: array"),
     "diffusion transposed": (lambda: run(sde(drift, lambda t, x: 0.1 * x[None])), "diffusion", "write .T"),
     "places of sparse noise": (
         lambda: run(sde(drift, lambda t, x: sd.sparse([0, 2], [0, 1], [0.1, 0.1], (2, 2)))),
@@ -154,6 +155,13 @@ MISTAKES = {
                     collect=st.Observable(lambda t, x, p: p["b"], name="e")),
         "Observable e", "It has 'a'"),
     "a component of a picture misspelt": (lambda: sd.plot.band(run(), "Q"), "component", "the components are q, p"),
+    "a list among params": (
+        lambda: run(damped(lambda t, x, p: -p["a"] * x, params={"a": [1.0, 2.0]})),
+        "drift", "numpy.array([...])"),
+    "a variable of a run misspelt": (lambda: sd.interval(run(), "varience"), "name", "Did you mean 'variance'?"),
+    "a coordinate misspelt": (
+        lambda: sd.with_elements(FRAME, sd.elements.Gap(at="x", stiffness=1.0, gap=0.1)), "at", "Did you mean 'x0'?"),
+    "a swept name nearly right": (lambda: sweep({"bta": [1.0]}), "over", "Did you mean 'beta'?"),
     "a swept name misspelt": (lambda: sweep({"rate": [1.0]}), "over", "beta, nu"),
     "a parameter of a model": (lambda: KUBO(nope=1.0), "nope", "it has beta, nu"),
     "an option of a method": (lambda: sd.method("ThetaEuler")(thetta=0.5), "thetta", "theta"),

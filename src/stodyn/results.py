@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from stodyn.arguments import checks_arguments, expect_dataset, stacklevel_of_user
+from stodyn.arguments import checks_arguments, expect_dataset, stacklevel_of_user, suggestion
 from stodyn.statistics import intervals
 from stodyn.statistics.contract import Labelled, Labels, Statistic
 
@@ -273,6 +273,7 @@ def interval(run: xr.Dataset, name: str, confidence: float = 0.95) -> xr.Dataset
     if name not in known:
         raise ValueError(
             f"name: {name!r} has no interval in this run; these have: {', '.join(map(repr, known)) or 'none'}"
+            f"{suggestion(name, known)}"
         )
     variable, stderr = run[name], run[f"{name}_stderr"].values
     paths = variable.attrs["paths"]

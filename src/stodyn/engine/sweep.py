@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 
 import stodyn
 from stodyn import results
-from stodyn.arguments import checks_arguments
+from stodyn.arguments import checks_arguments, suggestion
 from stodyn.engine import identity
 from stodyn.engine.failure import PathsFailed
 from stodyn.engine.job import Job, Tell
@@ -341,7 +341,9 @@ def _changed(params: Any, values: Mapping[str, Any]) -> Any:
     unknown = [name for name in values if name not in names]
     if unknown:
         have = f"they are {', '.join(names)}" if names else "it has none"
-        raise ValueError(f"over: {unknown[0]!r} is not among the problem's params; {have}")
+        raise ValueError(
+            f"over: {unknown[0]!r} is not among the problem's params; {have}{suggestion(unknown[0], names)}"
+        )
     leaves = [values.get(name, leaf) for name, (_, leaf) in zip(names, places, strict=True)]
     for name, leaf, (_, before) in zip(names, leaves, places, strict=True):
         if name in values and not differs((leaf, before)) and np.shape(leaf) != np.shape(before):

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from stodyn import listing
+from stodyn.arguments import suggestion
 from stodyn.noise.increment import Increment, Recipe
 from stodyn.problems import describing
 from stodyn.problems.contract import NoiseStructure
@@ -187,6 +188,7 @@ class Catalogued(ABC):
         if unknown:
             raise TypeError(
                 f"{self.name} has no option {unknown[0]!r}; it has {', '.join(names) if names else 'no options'}"
+                f"{suggestion(unknown[0], names)}"
             )
         return dataclasses.replace(self, **options)  # type: ignore[type-var]
 

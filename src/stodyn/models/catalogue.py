@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from stodyn import listing, models
+from stodyn.arguments import suggestion
 from stodyn.problems import describing
 
 __dir__ = listing.names_of(__name__)
@@ -51,7 +52,9 @@ class Model:
         signature = inspect.signature(self.build).parameters
         for name in self.overrides:
             if name not in signature:
-                raise TypeError(f"{self.name} has no parameter {name!r}; it has {', '.join(signature)}")
+                raise TypeError(
+                    f"{self.name} has no parameter {name!r}; it has {', '.join(signature)}{suggestion(name, signature)}"
+                )
         for quantity, function in self.answers.items():
             for name in _keywords(function):
                 if name not in signature:

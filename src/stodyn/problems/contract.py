@@ -538,6 +538,8 @@ def returned_shape(
 
 def _as_function(name: str, constant: Any, arguments: Sequence[tuple[str, Any]]) -> str:
     """Return how to write a function that returns a constant, as a hint; "" where it is not a number."""
+    if isinstance(constant, (np.ndarray, jax.Array)) and constant.ndim:
+        return f". Write it as a function: lambda {', '.join(word for word, _ in arguments)}: array"
     if isinstance(constant, bool) or not isinstance(constant, (int, float, np.number)):
         return ""
     shape, value = np.shape(arguments[-1][1]), f"{constant:g}"
@@ -648,10 +650,21 @@ def _advice(error: Exception, arguments: tuple[tuple[str, Any], ...], examples: 
         )
     if len(examples) > len(arguments) and (hint := missing_entry(error, examples[-1])):
         return hint
+    lists = [name for name, value in _entries(examples[len(arguments) :]) if isinstance(value, list)]
+    if lists and isinstance(error, TypeError) and "list" in str(error):
+        return (
+            f"params[{lists[0]!r}] is a list: give numpy.array([...]) for a vector, or stodyn.PerPath([...]) for one "
+            "value per path."
+        )
     if isinstance(error, (IndexError, ValueError)) and not isinstance(error, jax.errors.JAXTypeError):
         shapes = ", ".join(f"{word} has shape {np.shape(example)}" for word, example in arguments if word != "t")
         return f"It was called with the arguments of a run: {shapes}; x is a number where start is one."
     return way_out(error)
+
+
+def _entries(params: Sequence[Any]) -> Iterable[tuple[str, Any]]:
+    """The entries of params, where they are a mapping."""
+    return params[0].items() if params and isinstance(params[0], Mapping) else ()
 
 
 def machine_memory() -> float:

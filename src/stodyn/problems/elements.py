@@ -23,7 +23,7 @@ import numpy as np
 from jax import Array
 
 from stodyn import listing
-from stodyn.arguments import checks_arguments
+from stodyn.arguments import checks_arguments, suggestion
 from stodyn.problems.calling import call
 from stodyn.problems.contract import Problem, component_names
 from stodyn.problems.driven_mechanical import synchronised
@@ -295,6 +295,7 @@ def _place(problem: Mechanical, element: Element) -> tuple[int, int | None]:
                 kind = type(element).__name__
                 raise ValueError(
                     f"{kind}: {name}: there is no coordinate {place!r}; the coordinates are {', '.join(coordinates)}"
+                    f"{suggestion(place, coordinates)}"
                 )
             return coordinates.index(place)
         if isinstance(place, bool) or not isinstance(place, (int, np.integer)) or not 0 <= place < problem.N:
