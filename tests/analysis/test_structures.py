@@ -4,6 +4,7 @@ import dataclasses
 import functools
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.io
@@ -460,3 +461,13 @@ def test_small_structures_and_others_with_a_force_have_no_matrix_of_a_step():
     built = [tall(storeys) for storeys in (12, 13)]
     other = dataclasses.replace(built[1], force=lambda t, x, v: -(x**3))
     assert [one.step_matrices is None for one in (*built, other)] == [True, False, True]
+
+
+def test_a_load_feeds_in_its_work():
+    """x'' + x = cos 2t from rest, x = (cos t - cos 2t)/3: the work of the load is the energy at the end."""
+    problem = sd.Mechanical.from_matrices([[1.0]], [[0.0]], [[1.0]], load=lambda t: jnp.cos(2.0 * t)[None])
+    run = sd.simulate(sd.structures.with_energy(problem), "Newmark", t=(0.0, 1.0), dt=2.0**-8, paths=1, seed=1)
+    at = dict(zip(run["component"].values, run["mean"].values[-1], strict=True))
+    x, v = (np.cos(1.0) - np.cos(2.0)) / 3, (2 * np.sin(2.0) - np.sin(1.0)) / 3
+    assert at["input"] == pytest.approx(0.5 * (x * x + v * v), rel=1e-3)
+    assert at["residual"] == pytest.approx(0.0, abs=1e-4)

@@ -166,3 +166,16 @@ def test_one_value_on_all_paths_is_said():
             problem, "EulerMaruyama", t=(0, 1), dt=0.5, seed=0, paths=sd.until(error=0.1), collect=[lottery]
         )
     assert sd.provenance(run)["until"]["one_value"] == ["prize"]
+
+
+def test_looks_come_later_and_later_but_not_after_the_time_allowed():
+    rule = sd.until(error=1e-3, seconds=10.0, most=100_000)
+    plain = sd.until(error=1e-3, most=100_000)
+    first = plain.first_look(64)
+    assert first % 64 == 0 and first == rule.first_look(64)
+    later = plain.next_look(first, 64, 1.0)
+    assert first < later <= 100_000 and later % 64 == 0
+    assert rule.next_look(first, 64, 1.0) == min(later, 10 * first)
+    assert rule.next_look(first, 64, 8.0) == first * 10 // 8 // 64 * 64
+    assert rule.next_look(first, 64, 20.0) == first
+    assert plain.next_look(99_990, 64, 1.0) == 100_000

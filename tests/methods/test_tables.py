@@ -6,6 +6,7 @@ import pytest
 
 from stodyn.methods.burrage import BurrageTable
 from stodyn.methods.catalogue import catalogue
+from stodyn.methods.partitioned import MeanSquareTable
 from stodyn.methods.tableau import DRITable, RSTable, SRATable, SRITable, Table
 
 PROVED = {name: m.table for name, m in catalogue().items() if getattr(getattr(m, "table", None), "proved", False)}
@@ -57,3 +58,16 @@ def test_e1_meets_all_conditions_up_to_order_three_halves_but_those_of_means():
 
 def test_there_are_such_tables():
     assert len(PROVED) >= 12
+
+
+MEAN_SQUARE = {name: table for name, table in TABLES.items() if isinstance(table, MeanSquareTable)}
+
+
+@pytest.mark.parametrize("table", MEAN_SQUARE.values(), ids=MEAN_SQUARE)
+def test_conditions_of_mean_square_order_name_what_is_violated(table):
+    assert table.order_conditions() == ()
+    weights = dataclasses.replace(table, β_hat=tuple(2 * w for w in table.β_hat), proved=True).order_conditions()
+    assert any("Σ β̂_i = 2, expected 1" in words for words in weights)
+    doubled = tuple(tuple(2 * entry for entry in row) for row in table.b_bar)
+    stages = dataclasses.replace(table, b_bar=doubled, proved=True).order_conditions()
+    assert "Σ β_i b̄_ij = 1, expected 1/2" in stages and not any("b̂" in words for words in stages)

@@ -138,3 +138,14 @@ BAD = [
 def test_bad_distributions(make, words):
     with pytest.raises((ValueError, TypeError), match=words):
         make()
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_densities_over_half_a_line(sign):
+    """2 exp(-3|x - sign|) beyond sign: 1/3 wide, and twice as many as it should be is divided out."""
+    low, high = (1.0, np.inf) if sign > 0 else (-np.inf, -1.0)
+    law = d.Density(lambda x: 2.0 * np.exp(-3.0 * np.abs(x - sign)), low, high)
+    assert law.mean == pytest.approx(sign * 4 / 3, rel=1e-10)
+    assert law.variance == pytest.approx(1 / 9, rel=1e-9)
+    x = sign * np.array([1.0, 1.5, 3.0])
+    np.testing.assert_allclose(law.pdf(x), 3.0 * np.exp(-3.0 * np.abs(x - sign)), rtol=1e-9)

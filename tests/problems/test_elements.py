@@ -133,3 +133,10 @@ def test_a_structure_with_elements_is_no_longer_taken_as_linear_and_may_be_drive
 def test_errors(make, message):
     with pytest.raises((ValueError, TypeError), match=message):
         make()
+
+
+@pytest.mark.parametrize("exponent", [1.0, 1.5, 2.0])
+def test_a_damper_that_is_not_smoothed_is_the_plain_power(exponent):
+    rates = np.array([-2.0, -0.3, 0.0, 0.7])
+    force = sd.elements.PowerDamper(at=0, c=3.0, exponent=exponent, smooth=0.0).force(0.0, rates)
+    np.testing.assert_allclose(force, 3.0 * np.sign(rates) * np.abs(rates) ** exponent, rtol=1e-6)

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.sparse
 import scipy.stats
 
 import stodyn as sd
@@ -18,6 +19,7 @@ from stodyn.numerics.printing.points import AtPoints, at_one, at_points
 from stodyn.problems.mechanical import ADDITIVE_LINEAR, CONSTANT_UNDAMPED, Mechanical
 from stodyn.problems.sdae import SDAE
 from stodyn.problems.sde import SDE
+from stodyn.problems.structural import Product
 
 M = np.array([[2.0, 0.3], [0.3, 1.0]])
 K = np.array([[3.0, -1.0], [-1.0, 2.0]])
@@ -332,3 +334,15 @@ def test_a_mass_of_one_coordinate_that_is_not_a_number_is_refused():
 def test_without_noise_there_are_no_kicks():
     problem = Mechanical(spring, None, START)
     assert problem.kicks(0.0, *problem.example_coordinates(), None).shape == (2, 0)
+
+
+@pytest.mark.parametrize("kind", ["full", "a band", "one long row"])
+def test_products_with_matrices_in_every_form(kind):
+    n = 40
+    full = np.random.default_rng(1).normal(size=(n, n))
+    i, j = np.indices((n, n))
+    matrix = {"full": full, "a band": full * (np.abs(i - j) < 2), "one long row": full * ((i == j) | (i == 3))}[kind]
+    product = Product(scipy.sparse.csr_array(matrix))
+    assert (product.dense is not None, product.columns is not None) == (kind == "full", kind == "a band")
+    with jax.enable_x64(True):
+        np.testing.assert_allclose(product(jnp.asarray(full[0])), matrix @ full[0], rtol=1e-12, atol=1e-12)

@@ -125,3 +125,19 @@ def test_bad_operators_are_refused():
         sd.sparse([0, 1], [0.0, 0.5], [1.0, 1.0], (2, 1))
     with pytest.raises(ValueError, match=r"product: channels: expected a whole number"):
         sd.product(lambda w: w, 0)
+
+
+def test_differences_of_noise_are_those_of_its_matrices():
+    first, second = np.array([0.3, -1.0, 2.0, 0.5]), np.array([1.1, 0.4, -0.2, 0.7])
+    W = np.array([0.3, -1.1, 0.8])
+    kinds = (
+        lambda x: sd.diagonal(jnp.asarray(x[:3])),
+        lambda x: sd.sparse(ROWS, COLUMNS, jnp.asarray(x), (3, 3)),
+        lambda x: sd.product(lambda w: jnp.outer(jnp.asarray(x[:3]), jnp.asarray(x[1:])) @ w, 3),
+    )
+    with jax.enable_x64(True):
+        for kind in kinds:
+            apart = kind(first) - kind(second)
+            expected = kind(first).dense() - kind(second).dense()
+            np.testing.assert_allclose(apart.dense(), expected, rtol=1e-13)
+            np.testing.assert_allclose(apart @ W, expected @ W, rtol=1e-13)

@@ -95,3 +95,15 @@ def test_hazards_have_the_limits_of_their_probabilities():
     hazard = {"interval": "hazard", "paths": 80, "width": width}
     found = intervals.limits(-np.log1p(-p) / width, stderr / (width * (1.0 - p)), hazard)
     np.testing.assert_allclose(found, -np.log1p(-of_p) / width, rtol=1e-13)
+
+
+@pytest.mark.parametrize("kind", ["Student", "chi-square", "rms", "binomial"])
+def test_limits_at_many_times_are_those_at_each(kind):
+    """Paths that differ from time to time, of values with a further axis."""
+    value, stderr = np.array([[0.2, 0.3], [0.4, 0.25], [0.1, 0.6]]), np.full((3, 2), 0.02)
+    paths = np.array([5, 40, 3000])
+    low, high = intervals.limits(value, stderr, {"interval": kind, "paths": paths}, 0.9)
+    for k, count in enumerate(paths):
+        each = intervals.limits(value[k], stderr[k], {"interval": kind, "paths": count}, 0.9)
+        np.testing.assert_array_equal((low[k], high[k]), each)
+    assert np.all(low < value) and np.all(value < high)
