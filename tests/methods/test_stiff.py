@@ -60,6 +60,25 @@ def test_every_single_change_of_a_coefficient_breaks_a_condition():
                 assert any(broken.conditions().values()) == (broken.order("strong", "scalar", 1, 1).order < 1)
 
 
+def test_conditions_of_means_are_expectations():
+    """With z = β1 ξ + β2 (ξ² - 1)/2 + β3 and Z likewise, those of a table of any numbers are E α Z e, E z A e,
+    E z (Z e)² and E z Z Z e; so is that of order 1/2, E z Z e."""
+    rng = np.random.default_rng(1)
+    wide = [np.tril(rng.integers(-9, 9, (4, 4)), below) for below in (0, -1, -1, -1)]
+    A, *B = (tuple(tuple(Q(int(k), 4) for k in row) for row in matrix) for matrix in wide)
+    α, *β = (tuple(Q(int(k), 4) for k in rng.integers(-9, 9, 4)) for _ in range(4))
+    table = StiffTable(name="any", source="", claims=(), A=A, B1=B[0], B2=B[1], B3=B[2], α=α, β1=β[0], β2=β[1], β3=β[2])
+    nodes, weights = np.polynomial.hermite_e.hermegauss(8)
+    means = np.zeros(5)
+    for ξ, weight in zip(nodes, weights / np.sqrt(2 * np.pi), strict=True):
+        factors = (ξ, (ξ**2 - 1) / 2, 1.0)
+        z, Z = (sum(f * np.array(part, float) for f, part in zip(factors, parts, strict=True)) for parts in (β, B))
+        Ze, Ae = Z.sum(axis=1), np.array(A, float).sum(axis=1)
+        means += weight * np.array([np.array(α, float) @ Ze, z @ Ae, z @ Ze**2, z @ Z @ Ze, z @ Ze])
+    found = [table.conditions()[k] for k in (8, 12, 13, 14)]
+    np.testing.assert_allclose([*map(float, found), float(table.half_order_condition())], means, rtol=1e-12)
+
+
 def test_which_conditions_see_a_change_of_rk1a4():
     """A_21 is seen by condition 12 alone, B1_21 by 6, 7, 9 and 13."""
     table, last = stiff.RK1A4.table, {"α": (), "β1": (), "β2": (), "β3": ()}

@@ -71,3 +71,12 @@ def test_conditions_of_mean_square_order_name_what_is_violated(table):
     doubled = tuple(tuple(2 * entry for entry in row) for row in table.b_bar)
     stages = dataclasses.replace(table, b_bar=doubled, proved=True).order_conditions()
     assert "Σ β_i b̄_ij = 1, expected 1/2" in stages and not any("b̂" in words for words in stages)
+
+
+@pytest.mark.parametrize("name", ["b", "b_bar", "b_hat"])
+def test_each_part_of_a_partitioned_table_counts_in_its_order(name):
+    """Midpoint has one matrix for all parts; with twice as much in one of them strong order 1 is lost."""
+    table = catalogue()["Midpoint"].table
+    assert table.order("strong", "commutative", 2, 1).order == 1
+    doubled = tuple(tuple(2 * entry for entry in row) for row in getattr(table, name))
+    assert dataclasses.replace(table, **{name: doubled}, proved=True).order("strong", "commutative", 2, 1).order < 1
