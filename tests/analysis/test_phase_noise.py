@@ -219,7 +219,7 @@ def test_stage_equations_without_stored_charges_are_those_with_them():
     assert len(system.explicit) == 2
     J = system.jacobian(np.zeros(6), 0.3 * rng.standard_normal((6, n))).reshape(3, 2, n, n)
     whole = np.einsum("ij,kl->ikjl", D, system.mass / h) - np.einsum("ij,Nikl->Nikjl", np.eye(2), J)
-    stages, whole = StageEquations(system, J, D, h), whole.reshape(3, 2 * n, 2 * n)
+    stages, whole = StageEquations(system, J, D, np.full(3, h)), whole.reshape(3, 2 * n, 2 * n)
     right = rng.standard_normal((3, 2, n, 4))
     found = stages.solved(right).reshape(3, 2 * n, 4)
     np.testing.assert_allclose(whole @ found, right.reshape(3, 2 * n, 4), atol=1e-11)

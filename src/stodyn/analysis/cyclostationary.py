@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike
 
 from stodyn import listing
 from stodyn.analysis.periodic import ONE, Cycle, _scheme
+from stodyn.analysis.periodic_corners import before_corners
 from stodyn.analysis.periodic_system import StageEquations
 from stodyn.arguments import checks_arguments
 from stodyn.numerics.one_thread import blas_on_one_thread
@@ -110,7 +111,8 @@ def sampled(cycle: Cycle, node: str, phase: float, frequency: ArrayLike | None =
         the rate 1/T.
     """
     _refuse_free_phase(cycle)
-    k, i = round(phase / cycle.h) % cycle.steps, component(cycle, node)
+    apart = np.abs(np.mod(cycle.mesh.shares[:-1] - phase / cycle.period + 0.5, 1.0) - 0.5)
+    k, i = int(np.argmin(apart)), component(cycle, node)
     Phi = np.eye(cycle.system.n)
     for A in (*cycle.A[k:], *cycle.A[:k]):
         Phi = A @ Phi
@@ -128,7 +130,7 @@ def sampled(cycle: Cycle, node: str, phase: float, frequency: ArrayLike | None =
         turns = np.cos(2.0 * np.pi * np.outer(f * cycle.period, np.arange(1, lags + 1)))
         data["density"] = (("frequency",), 2.0 * cycle.period * (r[0] + 2.0 * turns @ r[1:]))
         coords["frequency"] = f
-    return xr.Dataset(data, coords, {"node": node, "phase": k * cycle.h})
+    return xr.Dataset(data, coords, {"node": node, "phase": float(cycle.t[k] - cycle.t[0])})
 
 
 @checks_arguments
@@ -156,7 +158,7 @@ def conversion(cycle: Cycle, node: str, frequency: ArrayLike, sidebands: int = 5
     λ = _adjoints(cycle, component(cycle, node), f)
     transfer = np.einsum("Nfn,Nnk->Nfk", λ, cycle.kicks)
     m = np.arange(-sidebands, sidebands + 1)
-    turned = np.exp(-2j * np.pi * np.outer((cycle.t[:-1]) / cycle.period, m)) / cycle.steps
+    turned = cycle.weights[:, None] * np.exp(-2j * np.pi * np.outer((cycle.t[:-1]) / cycle.period, m))
     return xr.Dataset(
         {"gain": (("frequency", "sideband", "source"), np.einsum("Nm,Nfk->fmk", turned, transfer))},
         {"frequency": f, "sideband": m, "source": list(cycle.system.sources)}, {"node": node},
@@ -207,17 +209,43 @@ def added(cycle: Cycle) -> np.ndarray:
     -------
     array (N, n, n)
     """
+    equations, g, weights = _at_stages(cycle)
+    felt = equations.kicks_at_the_end() @ g / np.sqrt(weights)[:, :, None, None]
+    felt = felt.transpose(0, 2, 1, 3).reshape(cycle.steps, cycle.system.n, -1)
+    return felt @ felt.mT
+
+
+def squared_gains(cycle: Cycle, w: np.ndarray) -> np.ndarray:
+    """Compute the mean over the period of the square of the effect of each source on wᵀx at the end of its step.
+
+    The quadrature is that of the method itself: nothing is lost where steps end at corners.
+
+    Parameters
+    ----------
+    cycle : Cycle
+        The periodic solution.
+    w : array (N, n)
+        At the ends of the steps.
+
+    Returns
+    -------
+    array (sources,)
+    """
+    equations, g, weights = _at_stages(cycle)
+    effects = np.einsum("Nsn,Nsnk->Nsk", equations.gains_at_the_end(w), g)
+    return np.einsum("Nsk,Ns->k", effects**2, 1.0 / weights) / cycle.period
+
+
+def _at_stages(cycle: Cycle) -> tuple[StageEquations, np.ndarray, np.ndarray]:
+    """The stage equations of all steps, g (N, s, n, sources) at the stages, and their weights h b (N, s)."""
     method = _scheme(cycle.order)
     N, s, n = cycle.stages.shape
-    h, b = cycle.h, method.A[-1]
-    times = (cycle.t[:-1, None] + h * method.c).ravel()
-    states = cycle.stages.reshape(-1, n)
+    c = method.c
+    places, states = before_corners(cycle.mesh, c[-1] - c[-2], cycle.mesh.places(c), cycle.stages)
+    times, states = cycle.t[0] + cycle.period * places.ravel(), states.reshape(-1, n)
     J = cycle.system.jacobian(times, states).reshape(N, s, n, n)
     g = cycle.system.g(times, states).reshape(N, s, n, -1)
-    kicks = StageEquations(cycle.system, J, np.linalg.inv(method.A), h).kicks_at_the_end()
-    felt = kicks @ g / np.sqrt(h * b)[None, :, None, None]
-    felt = felt.transpose(0, 2, 1, 3).reshape(N, n, -1)
-    return felt @ felt.mT
+    return StageEquations(cycle.system, J, np.linalg.inv(method.A), cycle.h), g, np.outer(cycle.h, method.A[-1])
 
 
 @checks_arguments
@@ -285,7 +313,8 @@ def averaged_densities(cycle: Cycle, i: int, f: np.ndarray) -> np.ndarray:
     for first in range(0, len(f), 64):
         some = slice(first, first + 64)
         λ = _adjoints(cycle, i, f[some])
-        densities[some] = np.mean((λ.real @ cycle.kicks) ** 2 + (λ.imag @ cycle.kicks) ** 2, axis=0)
+        squares = (λ.real @ cycle.kicks) ** 2 + (λ.imag @ cycle.kicks) ** 2
+        densities[some] = np.tensordot(cycle.weights, squares, 1)
     return densities
 
 
@@ -295,15 +324,19 @@ def _adjoints(cycle: Cycle, i: int, f: np.ndarray) -> np.ndarray:
     A step sees the state before it only through M x: A = F Vᵀ, V an orthonormal basis of the rows of M. F and V are
     real, so that real and imaginary parts, one below the other, are multiplied by them.
     """
-    N, n, h = cycle.steps, cycle.system.n, cycle.h
-    ω = 2.0 * np.pi * f
+    N, n = cycle.steps, cycle.system.n
+    ω, e = 2.0 * np.pi * f, np.eye(n)[i]
     places = 0.5 + 0.5 * NODES
-    turns = 0.5 * WEIGHTS * np.exp(-1j * np.outer(ω * h, places))  # (f, nodes)
-    weights = turns @ _scheme(cycle.order).interpolation(places)  # (f, s)
-    e = np.eye(n)[i]
+    interpolation = _scheme(cycle.order).interpolation(places)
     moved = cycle.flows[:, :, i, :] - e  # (N, s, n): eᵀ of the flow to each stage, less that of none
-    source = h * (turns.sum(axis=1)[:, None] * e + weights.real @ moved + 1j * (weights.imag @ moved))
-    turn = np.exp(-1j * ω * h)[:, None]
+    source, turn = np.empty((N, len(f), n), complex), np.empty((N, len(f), 1), complex)
+    lengths, which = np.unique(np.round(cycle.h / cycle.period, 13), return_inverse=True)
+    for k, h in enumerate(cycle.period * lengths):
+        turns = 0.5 * WEIGHTS * np.exp(-1j * np.outer(ω * h, places))  # (f, nodes)
+        weights, some = turns @ interpolation, which == k  # (f, s)
+        parts = weights.real @ moved[some] + 1j * (weights.imag @ moved[some])
+        source[some] = h * (turns.sum(axis=1)[:, None] * e + parts)
+        turn[some] = np.exp(-1j * ω * h)[:, None]
     V = _row_space(cycle.system.mass)
     F = cycle.A @ V
 
@@ -311,7 +344,7 @@ def _adjoints(cycle: Cycle, i: int, f: np.ndarray) -> np.ndarray:
         all_of_them = np.empty((N, len(f), n), complex)
         for k in range(N - 1, -1, -1):
             parts = (np.concatenate([λ.real, λ.imag]) @ F[k]) @ V.T
-            λ = source[k] + turn * (parts[: len(f)] + 1j * parts[len(f) :])
+            λ = source[k] + turn[k] * (parts[: len(f)] + 1j * parts[len(f) :])
             all_of_them[k] = λ
         return all_of_them
 

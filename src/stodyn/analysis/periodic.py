@@ -1,6 +1,7 @@
 """Periodic solutions of M x' = f(t, x): limit cycles of oscillators, steady states of driven systems, multipliers.
 
-N steps of length h = T/N by the collocation of Radau IIA, stages X_i at t + c_i h, D the inverse of its matrix:
+N steps of length h = T/N, or of other lengths where the equations have corners (periodic_corners.py), by the
+collocation of Radau IIA, stages X_i at t + c_i h, D the inverse of its matrix:
     M Σ_j D_ij (X_j - x_n)/h = f(t_n + c_i h, X_i),   x_{n+1} = X_s,   x_N = x_0.
 Newton solves for all stages, x_0 and, where f does not depend on time, T. The derivatives of every step
     δx_{n+1} = A_n δx_n + b_n δT,    Φ = A_{N-1} … A_0,
@@ -19,7 +20,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stodyn.analysis import periodic_start
+from stodyn.analysis import periodic_corners, periodic_start
+from stodyn.analysis.periodic_corners import Mesh, mesh
 from stodyn.analysis.periodic_start import NoOscillation
 from stodyn.analysis.periodic_system import StageEquations, System, system_of
 from stodyn.arguments import checks_arguments
@@ -33,7 +35,7 @@ ROUNDS = 40
 HALVINGS = 8
 ONE = 1e-6  # multipliers nearer to 1 count as 1
 ROUNDING = 1e-9  # of the range: where Newton may stop when it gets no better
-SMALL_SYSTEM = 16  # unknowns up to which the order 9 costs little
+SMALL_SYSTEM = 32  # unknowns up to which the order 9 costs little
 SAME = 0.2  # by which the period and the ranges may differ from those that were observed
 REFINED = 1e-3  # of the error of a cycle: how exactly the derivatives of one with other steps are computed
 CACHED = 1_000_000  # numbers in the derivatives of the steps of one batch
@@ -41,6 +43,9 @@ TINY = 1e-14  # added to the sizes of components, some of which may be zero
 SHOTS = 30  # rounds of Newton where some components drift
 FAR = 0.1  # of the largest component in its unit: by which those that drift may be moved at once, beyond their range
 CLOSE = 1e-2  # of that: a change after which Newton goes on from the stages
+PLACINGS = 20  # rounds in which steps are made to end at corners
+SEARCHES = 2  # of them in which all corners are searched for; later ones follow those that are known
+ROUGH = 1e-3  # of the range: a change of Newton's that is small enough to place corners again
 REST = 1e-6  # of its size: a cycle whose components all stay within that is an equilibrium
 
 
@@ -51,8 +56,9 @@ def _scheme(order: int) -> Scheme:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Cycle:
-    """A periodic solution at N + 1 equally spaced times, and the derivatives of its N steps.
+    """A periodic solution at N + 1 times, equally spaced where f has no corners, and the derivatives of its N steps.
 
+    mesh         its times as shares of the period
     t, x         (N + 1,) and (N + 1, n): times from `begin` on, states; x[N] = x[0]
     period       T
     driven       whether the system depends on time: then there is no phase that is free
@@ -63,6 +69,7 @@ class Cycle:
     """
 
     system: System
+    mesh: Mesh
     t: np.ndarray
     x: np.ndarray
     period: float
@@ -84,8 +91,19 @@ class Cycle:
         return len(self.t) - 1
 
     @property
-    def h(self) -> float:
-        return self.period / self.steps
+    def h(self) -> np.ndarray:
+        """The lengths (N,) of the steps."""
+        return self.period * self.mesh.lengths
+
+    @property
+    def c(self) -> np.ndarray:
+        """The places of the stages within a step, as shares of it."""
+        return _scheme(self.order).c
+
+    @functools.cached_property
+    def weights(self) -> np.ndarray:
+        """(N,): those of the nodes in a mean over the period."""
+        return self.mesh.weights()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -137,26 +155,35 @@ class Cycle:
 
     def at(self, t: Any) -> np.ndarray:
         """The states at any times, from the collocation polynomials."""
-        times = np.asarray(t, float)
-        place = np.mod((times - self.t[0]) / self.h, self.steps)
-        step = np.minimum(place.astype(int), self.steps - 1)
-        weights = _scheme(self.order).interpolation(place - step)
+        return self.on(np.mod((np.asarray(t, float) - self.t[0]) / self.period, 1.0))
+
+    def on(self, shares: np.ndarray) -> np.ndarray:
+        """The states at shares of the period, from 0 to 1."""
+        nodes = self.mesh.shares
+        step = np.clip(np.searchsorted(nodes, shares, side="right") - 1, 0, self.steps - 1)
+        weights = _scheme(self.order).interpolation((shares - nodes[step]) / self.mesh.lengths[step])
         x = self.x[step]
         return x + np.einsum("...s,...sn->...n", weights, self.stages[step] - x[..., None, :])
 
     @functools.cached_property
     def refined(self) -> Cycle:
         """The same cycle with twice as many steps: the difference is the error of this one."""
-        c = _scheme(self.order).c
-        nodes = self.t[0] + self.period * np.arange(2 * self.steps) / (2 * self.steps)
-        stages = self.at(np.add.outer(nodes, 0.5 * self.h * c))
-        return _newton(self.system, _Orbit(self.t[0], self.x[0], stages, self.period), self.order, 1e-12, REFINED)
+        return _at_corners(self._with(mesh(2 * self.mesh.density, self.mesh.corners)))
+
+    @functools.cached_property
+    def coarsened(self) -> Cycle:
+        """The same cycle with half as many steps between corners: the difference is more than the error of this one."""
+        return self._with(mesh(max(self.mesh.density // 2, 1), self.mesh.corners))
 
     def shifted(self, begin: float) -> Cycle:
         """The same cycle, beginning elsewhere on it; of an oscillator only."""
-        nodes = begin + self.h * np.arange(self.steps)
-        stages = self.at(np.add.outer(nodes, self.h * _scheme(self.order).c))
-        return _newton(self.system, _Orbit(begin, self.at(begin), stages, self.period), self.order, 1e-12, REFINED)
+        return self._with(self.mesh.shifted((begin - self.t[0]) / self.period), begin)
+
+    def _with(self, other: Mesh, begin: float | None = None) -> Cycle:
+        """The same cycle with other steps."""
+        begin = self.t[0] if begin is None else begin
+        orbit = _Orbit(begin, self.at(begin), self.at(begin + self.period * other.places(self.c)), self.period, other)
+        return _newton(self.system, orbit, self.order, 1e-12, REFINED)
 
     def to_dataset(self) -> Any:
         """t, x and the multipliers as an xarray.Dataset."""
@@ -195,9 +222,10 @@ def periodic(
     start : array (n,), optional
         A state near the solution; by default the start of the problem.
     steps : int
-        The number of equal steps over the period.
+        The number of steps over the period, all equal where the equations have no corners. Where they do, as those of
+        transistors that switch off or saturate, steps end there, and there are a few more.
     order : {3, 5, 7, 9}, optional
-        The order of the Radau IIA method; by default 9 up to 16 unknowns and 5 beyond.
+        The order of the Radau IIA method; by default 9 up to 32 unknowns, not counting stored charges, and 5 beyond.
     settle : float
         The number of periods for which the system is followed before Newton's method begins.
     tol : float
@@ -214,7 +242,7 @@ def periodic(
         If an argument is impossible, the period of a driven system is missing, or no periodic solution is found.
     """
     system = system_of(problem)
-    order = (9 if system.n <= SMALL_SYSTEM else 5) if order is None else order
+    order = (9 if len(system.implicit) <= SMALL_SYSTEM else 5) if order is None else order
     if order not in (3, 5, 7, 9):
         raise ValueError(f"order: expected 3, 5, 7 or 9, got {order!r}")
     if not is_integer(steps, 8):
@@ -236,23 +264,60 @@ def periodic(
                 for from_there in (_from_drifting,) if guess.drifts else (_from_turn, _from_drifting):
                     at_once = from_there(system, guess, steps, order, tol)
                     if at_once is not None:
-                        return _shortest(at_once, tol)
+                        return _at_corners(_shortest(at_once, tol), tol)
             guess = periodic_start.sharpened(system, guess)
         except NoOscillation as error:
             raise ValueError(f"problem: no periodic solution was found from this start: {error}. Give start= nearer to "
                              "it, period=, or settle=") from None  # fmt: skip
     cycle = _solved_from(system, begin, guess, steps, order, tol)
-    return cycle if cycle.driven else _shortest(cycle, tol)
+    return _at_corners(cycle if cycle.driven else _shortest(cycle, tol), tol)
+
+
+def _at_corners(cycle: Cycle, tol: float = 1e-12) -> Cycle:
+    """The cycle with steps that end where its equations have corners; NoOscillation where a guess leads to none."""
+    before = np.inf
+    for placing in range(PLACINGS):
+        known = cycle.mesh.corners
+        placed = mesh(cycle.mesh.density, periodic_corners.corners_of(cycle, placing >= SEARCHES and len(known) > 0))
+        if len(known) == len(placed.corners):
+            moved = np.max(np.abs(placed.corners - known), initial=0.0)
+            if moved <= periodic_corners.PLACED or (moved <= periodic_corners.SAME and moved > 0.5 * before):
+                break
+            before = moved
+        orbit = _Orbit(cycle.t[0], cycle.x[0], cycle.on(placed.places(cycle.c)), cycle.period, placed)
+        try:
+            cycle = _newton(cycle.system, orbit, cycle.order, tol, rough=ROUGH)
+        except (NoOscillation, np.linalg.LinAlgError):
+            if cycle.residual > ROUNDING:
+                raise
+            break
+    if cycle.residual > ROUNDING and cycle.mesh.at_corner.any():
+        orbit = _Orbit(cycle.t[0], cycle.x[0], cycle.stages, cycle.period, cycle.mesh)
+        cycle = _newton(cycle.system, orbit, cycle.order, max(tol, ROUNDING))
+    return cycle
+
+
+def _solved(system: System, guess: _Orbit, order: int, tol: float) -> Cycle:
+    """The solution near a guess: with equal steps, or where slopes that jump keep Newton from it, at corners."""
+    try:
+        return _newton(system, guess, order, tol)
+    except NoOscillation:
+        N, s, n = guess.stages.shape
+        sketch = _cycle(system, guess, order, np.zeros((N, s, n, n)), np.inf, 0)
+        if not len(periodic_corners.corners_of(sketch)):
+            raise
+        return _at_corners(sketch, tol)
 
 
 def _from_turn(system: System, guess: periodic_start.Guess, steps: int, order: int, tol: float) -> Cycle | None:
     """The stable cycle to which Newton's method converges from the last observed period; None where it does not."""
     if guess.window is None:
         return None
-    shares = np.add.outer(np.arange(steps), _scheme(order).c) / steps
+    nodes = mesh(steps)
+    shares = nodes.places(_scheme(order).c)
     stages = guess.turn(shares.ravel()).reshape(steps, -1, system.n)
     try:
-        cycle = _newton(system, _Orbit(0.0, guess.turn(np.zeros(1))[0], stages, guess.period), order, tol)
+        cycle = _solved(system, _Orbit(0.0, guess.turn(np.zeros(1))[0], stages, guess.period, nodes), order, tol)
     except (NoOscillation, np.linalg.LinAlgError):
         return None
     near = abs(cycle.period / guess.period - 1.0) <= SAME and np.all(
@@ -270,11 +335,11 @@ def _from_drifting(system: System, guess: periodic_start.Guess, steps: int, orde
     if guess.window is None:
         return None
     x, T, method = guess.turn(np.zeros(1))[0], guess.period, _scheme(order)
-    D, others = np.linalg.inv(method.A), np.setdiff1d(np.arange(system.n), system.wandering)
+    nodes, others = mesh(steps), np.setdiff1d(np.arange(system.n), system.wandering)
     for _ in range(SHOTS):
-        times = T / steps * np.add.outer(np.arange(steps), method.c)
+        times = T * nodes.places(method.c)
         X = periodic_start.followed(system, np.append(0.0, times.ravel()), x)[1:].reshape(*times.shape, system.n)
-        linear = _linearised(system, 0.0, x, X, T / steps, D, method.c)
+        linear = _linearised(system, _Orbit(0.0, x, X, T, nodes), method)
         size = np.abs(X).max(axis=(0, 1))
         far = np.ptp(X, axis=(0, 1)) + FAR * np.maximum(size, system.largest_alike(size)) + TINY
         delta, delta_T, _ = _correction(system, linear, x, X, T, False, far)
@@ -297,7 +362,7 @@ def _shortest(cycle: Cycle, tol: float) -> Cycle:
     for part in (5, 3, 2):
         if _repeats(cycle, part):
             shorter = periodic_start.Guess(0.0, cycle.x[0], cycle.period / part, (cycle.period,))
-            cycle = _solved_from(cycle.system, 0.0, shorter, cycle.steps, cycle.order, tol)
+            cycle = _solved_from(cycle.system, 0.0, shorter, cycle.mesh.density, cycle.order, tol)
     return cycle
 
 
@@ -311,12 +376,12 @@ def _given_start(system: System, start: Any) -> np.ndarray:
 
 
 def _solved_from(system: System, begin: float, guess: periodic_start.Guess, steps: int, order: int, tol: float):
-    c, h = _scheme(order).c, guess.period / steps
-    times = begin + h * np.add.outer(np.arange(steps), c)
+    nodes = mesh(steps)
+    times = begin + guess.period * nodes.places(_scheme(order).c)
     states = periodic_start.followed(system, np.append(begin, times.ravel()), guess.x, periodic_start.FINE)
-    stages = states[1:].reshape(steps, len(c), system.n)
+    stages = states[1:].reshape(*times.shape, system.n)
     try:
-        return _newton(system, _Orbit(begin, guess.x, stages, guess.period), order, tol)
+        return _solved(system, _Orbit(begin, guess.x, stages, guess.period, nodes), order, tol)
     except NoOscillation as error:
         last = ", ".join(f"{p:.6g}" for p in guess.periods)
         raise ValueError(f"problem: no periodic solution was found from this start ({error}; the last periods seen: "
@@ -324,26 +389,28 @@ def _solved_from(system: System, begin: float, guess: periodic_start.Guess, step
 
 
 class _Orbit(NamedTuple):
-    """A solution, or a guess at one: its first time and state, its stages (N, s, n) and its period."""
+    """A solution, or a guess at one: its first time and state, its stages (N, s, n), its period and its mesh."""
 
     begin: float
     x0: np.ndarray
     stages: np.ndarray
     period: float
+    mesh: Mesh
 
 
-def _newton(system: System, guess: _Orbit, order: int, tol: float, refined: float = 0.0) -> Cycle:
+def _newton(
+    system: System, guess: _Orbit, order: int, tol: float, refined: float = 0.0, rough: float = 0.0
+) -> Cycle:  # fmt: skip
     """The solution near a guess; its derivatives are right to `tol`, or to the share `refined` of the first change:
-    where the stages come from a solution with other steps, that is the error of those."""
-    begin, x0, X, T = guess
-    N, _, n = X.shape
+    where the stages come from a solution with other steps, that is the error of those. A change up to `rough` is
+    enough as well."""
+    begin, x0, X, T, nodes = guess
+    n = system.n
     driven = system.is_driven
     method = _scheme(order)
-    D = np.linalg.inv(method.A)
     best = None
     for rounds in range(1, ROUNDS + 1):
-        h = T / N
-        linear = _linearised(system, begin, x0, X, h, D, method.c)
+        linear = _linearised(system, _Orbit(begin, x0, X, T, nodes), method)
         span = np.ptp(np.concatenate([x0[None], X.reshape(-1, n)]), axis=0)
         size = np.abs(X).reshape(-1, n).max(axis=0)
         scale = np.where(span > REST * size, span, size) + TINY
@@ -362,42 +429,56 @@ def _newton(system: System, guess: _Orbit, order: int, tol: float, refined: floa
         done = measure <= tol
         stuck = best is not None and measure <= ROUNDING and measure > 0.3 * best
         best = measure if best is None else min(best, measure)
-        if done or stuck:
+        if done or stuck or measure <= rough:
             if not done:
-                linear = _linearised(system, begin, x0, X, T / N, D, method.c)
-            return _cycle(system, _Orbit(begin, x0, X, T), order, linear[0], measure, rounds)
+                linear = _linearised(system, _Orbit(begin, x0, X, T, nodes), method)
+            return _cycle(system, _Orbit(begin, x0, X, T, nodes), order, linear[0], measure, rounds)
     raise NoOscillation(f"Newton did not converge in {ROUNDS} rounds, the last change {measure:.1e} of the range")
 
 
-def _linearised(system: System, begin: float, x0: np.ndarray, X: np.ndarray, h: float, D: np.ndarray, c: np.ndarray):
+def _linearised(system: System, orbit: _Orbit, method: Scheme):
     """Of every step: ∂X/∂x_n (N, s, n, n), Newton's own correction of X (N, s, n), and T ∂X/∂T (N, s, n).
 
     Steps are taken in batches whose matrices fit into the caches of a processor.
     """
+    begin, x0, X, T, nodes = orbit
     N, s, n = X.shape
-    before = np.concatenate([x0[None], X[:-1, -1]])
-    times = begin + h * np.add.outer(np.arange(N), c)
+    before, D = np.concatenate([x0[None], X[:-1, -1]]), np.linalg.inv(method.A)
+    places, points = periodic_corners.before_corners(nodes, method.c[-1] - method.c[-2], nodes.places(method.c), X)
+    times, h = begin + T * places, T * nodes.lengths
     flows, added, by_period = np.empty((N, s, n, n)), np.empty((N, s, n)), np.empty((N, s, n))
     batch = max(1, CACHED // (s * n * n))
     for first in range(0, N, batch):
         some = slice(first, first + batch)
-        flows[some], added[some], by_period[some] = _linearised_steps(system, times[some], before[some], X[some], h, D)
+        f = system.f(times[some].ravel(), points[some].reshape(-1, n)).reshape(-1, s, n)
+        J = system.jacobian(times[some].ravel(), points[some].reshape(-1, n)).reshape(-1, s, n, n)
+        f += _up_to_corners(system, J, (times[some], points[some]), (begin + T * nodes.shares[1:][some], X[some]))
+        slopes = np.einsum("ij,Njn->Nin", D, X[some] - before[some, None]) @ system.mass.T / h[some, None, None]
+        flows[some], added[some], by_period[some] = _solved_steps(StageEquations(system, J, D, h[some]), f, slopes)
     return flows, added, by_period
 
 
-def _linearised_steps(system: System, times: np.ndarray, before: np.ndarray, X: np.ndarray, h: float, D: np.ndarray):
-    """The same of some steps, which begin in the states `before`."""
-    N, s, n = X.shape
-    M = system.mass
-    f = system.f(times.ravel(), X.reshape(-1, n)).reshape(N, s, n)
-    J = system.jacobian(times.ravel(), X.reshape(-1, n)).reshape(N, s, n, n)
-    slopes = np.einsum("ij,Njn->Nin", D, X - before[:, None]) @ M.T / h
+def _up_to_corners(system: System, J: np.ndarray, evaluated: tuple, ends: tuple) -> np.ndarray:
+    """(N, s, n): what f grows by from the points at which it was evaluated to the stages, by its slopes there. Only the
+    last stages of steps that end at corners lie elsewhere."""
+    (times, points), (t, X) = evaluated, ends
+    more = np.zeros_like(X)
+    k = np.flatnonzero(np.any(points[:, -1] != X[:, -1], axis=1) | (times[:, -1] < t - 1e-13 * np.abs(t)))
+    if len(k):
+        more[k, -1] = np.einsum("pij,pj->pi", J[k, -1], X[k, -1] - points[k, -1])
+        more[k, -1] += system.drifting(times[k, -1], points[k, -1]) * (t[k] - times[k, -1])[:, None]
+    return more
+
+
+def _solved_steps(equations: StageEquations, f: np.ndarray, slopes: np.ndarray):
+    """The same of some steps, from f and M x' at their stages."""
+    M, (N, s, n) = equations.system.mass, f.shape
     felt = np.flatnonzero(M.any(axis=1))  # rows through which the state at the beginning of a step acts
     right = np.zeros((N, s, n, len(felt) + 2))
-    right[:, :, felt, np.arange(len(felt))] = D.sum(axis=1)[:, None] / h
+    right[:, :, felt, np.arange(len(felt))] = equations.D.sum(axis=2)[:, :, None]
     right[..., -2] = f - slopes
     right[..., -1] = slopes
-    solution = StageEquations(system, J, D, h).solved(right)
+    solution = equations.solved(right)
     return solution[..., :-2] @ M[felt], solution[..., -2], solution[..., -1]
 
 
@@ -435,14 +516,13 @@ def _correction(
 
 
 def _cycle(system: System, orbit: _Orbit, order: int, flows: np.ndarray, residual: float, rounds: int) -> Cycle:
-    begin, x0, X, T = orbit
+    begin, x0, X, T, nodes = orbit
     A = np.ascontiguousarray(flows[:, -1])
     Phi = functools.reduce(lambda total, step: step @ total, A)
     Phi[system.wandering] = 0.0
-    N = len(X)
     x = np.concatenate([x0[None], X[:, -1]])
-    t = begin + T * np.arange(N + 1) / N
-    return Cycle(system, t, x, float(T), system.is_driven, order, A, Phi, X, flows, residual, rounds)
+    t = begin + T * nodes.shares
+    return Cycle(system, nodes, t, x, float(T), system.is_driven, order, A, Phi, X, flows, residual, rounds)
 
 
 def _repeats(cycle: Cycle, part: int) -> bool:

@@ -20,11 +20,13 @@ from stodyn.circuits import Circuit, points
 from stodyn.numerics.dependence import dependence
 from stodyn.numerics.printing.points import AtPoints
 from stodyn.numerics.printing.scalars import Unprintable
+from stodyn.numerics.regions import region
 from stodyn.problems.contract import Problem
 from stodyn.problems.index import Split, split
 from stodyn.problems.sdae import SDAE
 from stodyn.problems.sde import SDE
 
+FEW = 10_000  # calls for which NumPy takes less time than LLVM for compiling
 CONSISTENT = 1e-13  # relative change at which constraints count as satisfied
 
 
@@ -85,6 +87,14 @@ class System:
             return slopes if self.n == self.problem.n else slopes[:, self.unknowns][:, :, self.unknowns]
         return self._programs["J"](t, x)
 
+    def region(self, t: np.ndarray, x: np.ndarray) -> np.ndarray:
+        """(points, decisions): on which smooth piece f and g are; equal rows are on the same one."""
+        if self.network is not None:
+            return points.decisions(self.network, t, self._filled(x))
+        count = len(t)
+        more = 2 ** max(count - 1, 1).bit_length() - count  # few different numbers of points: each is traced by itself
+        return self._region(np.append(t, np.tile(t[:1], more)), np.append(x, np.tile(x[:1], (more, 1)), axis=0))[:count]
+
     def largest_alike(self, size: np.ndarray) -> np.ndarray:
         """Of each component the largest size of all in its unit, from the sizes (n,) of all; 0 where it has no unit."""
         units = np.array([self.units.get(name, "") for name in self.names])
@@ -139,6 +149,10 @@ class System:
 
         functions = {"f": f, "J": jax.jacfwd(f, argnums=1), "f_t": slope, "g": self._g, "b": flickering}
         return {name: AtPoints(function) for name, function in functions.items()}
+
+    @functools.cached_property
+    def _region(self) -> Callable:
+        return AtPoints(region(lambda t, x: (self._f(t, x), self._g(t, x))), few=FEW)
 
     @functools.cached_property
     def is_driven(self) -> bool:
@@ -250,20 +264,21 @@ def _solved(matrices: np.ndarray, right: np.ndarray) -> np.ndarray:
 
 
 class StageEquations:
-    """Σ_j D_ij M δX_j/h - J_i δX_i = r_i of the stages of many steps, J (steps, s, n, n).
+    """Σ_j D_ij M δX_j/h - J_i δX_i = r_i of the stages of many steps, J (steps, s, n, n), h (steps,).
 
     The explicit unknowns, δq = -r_q - J_q δu, are substituted into the other equations, whose mass at each stage is
     then M_u - M_q J_q. With two stored charges in every transistor this removes two thirds of the unknowns.
     """
 
-    def __init__(self, system: System, J: np.ndarray, D: np.ndarray, h: float):
+    def __init__(self, system: System, J: np.ndarray, D: np.ndarray, h: np.ndarray):
         u, q = system.implicit, system.explicit
-        self.system, self.D, self.h = system, D, h
+        self.system, self.D = system, D / h[:, None, None]
         self.slopes = J[:, :, q][..., u]  # of the charges
         self.stored = system.mass[np.ix_(u, q)]
         masses = system.mass[np.ix_(u, u)] - self.stored @ self.slopes
         N, s = J.shape[:2]
-        matrix = (D / h)[:, None, :, None] * np.broadcast_to(masses, (N, s, len(u), len(u))).swapaxes(1, 2)[:, None]
+        masses = np.broadcast_to(masses, (N, s, len(u), len(u))).swapaxes(1, 2)
+        matrix = self.D[:, :, None, :, None] * masses[:, None]
         for i in range(s):
             matrix[:, i, :, i] -= J[:, i][:, u][..., u]
         self.matrix = matrix.reshape(N, s * len(u), s * len(u))
@@ -274,11 +289,20 @@ class StageEquations:
         N, s, _, columns = right.shape
         moved = right[:, :, u]
         if len(q) and right[:, :, q].any():
-            moved = moved + np.tensordot(self.stored @ right[:, :, q], self.D / self.h, (1, 1)).transpose(0, 3, 1, 2)
+            moved = moved + np.einsum("Nij,Njuk->Niuk", self.D, self.stored @ right[:, :, q])
         solution = np.empty_like(right)
         solution[:, :, u] = _solved(self.matrix, moved.reshape(N, -1, columns)).reshape(N, s, len(u), columns)
         solution[:, :, q] = -right[:, :, q] - self.slopes @ solution[:, :, u]
         return solution
+
+    def gains_at_the_end(self, w: np.ndarray) -> np.ndarray:
+        """(steps, s, n): the effect on wᵀ times the last stage, w (steps, n), of an impulse in the rows of stage i."""
+        u, q = self.system.implicit, self.system.explicit
+        N, size, _ = self.matrix.shape
+        right, gains = np.zeros((N, size, 1)), np.zeros((N, size // len(u), self.system.n))
+        right[:, -len(u) :, 0] = w[:, u] - np.einsum("Nq,Nqu->Nu", w[:, q], self.slopes[:, -1])
+        gains[:, :, u] = _solved(self.matrix.mT, right).reshape(N, -1, len(u))
+        return gains
 
     def kicks_at_the_end(self) -> np.ndarray:
         """(steps, s, n, n): the effect on the last stage of an impulse in the rows of stage i; charges receive none."""

@@ -36,24 +36,23 @@ from stodyn.numerics.one_thread import blas_on_one_thread
 from stodyn.problems.contract import Problem
 
 WANTED = 1e-9  # relative error of c at which steps are fine enough
-SLOWLY = 8.0  # where twice the steps do not divide the error by it (devices with corners), they are doubled no more
+WANTED_BETWEEN_CORNERS = 5e-7  # change of c from half as many steps at which they are; the error is far smaller
+SLOWLY = 8.0  # where twice the steps do not divide the error by it, they are doubled no more
 ENOUGH, CORNERS = 1e-3, 24.0  # below this error they have to divide it by that, as they do where devices are smooth
-MOST_NUMBERS = 30_000_000  # in the stage equations of all steps: no finer steps beyond it
+MOST_NUMBERS = 40_000_000  # in the stage equations of all steps, or in their derivatives: no finer steps beyond it
+JUMP = 1e-3  # by which no multiplier may differ from 1 where f is continuous
 LAGS = 64  # periods over which jitter is followed
 SLOW = 0.99  # a multiplier above it makes amplitude noise that lasts for hundreds of periods
 LOUD = 0.05  # deviation across the cycle, relative to its range, from which small noise is not small
 
 
 class Response(NamedTuple):
-    """v (N, n) at the nodes, vᵀ g (N, sources), and by how much wᵀ x' differs from 1."""
+    """v (N, n) at the nodes, vᵀ g (N, sources), the mean of its square, and by how much wᵀ x' differs from 1."""
 
     v: np.ndarray
     kick: np.ndarray
+    c_by_source: np.ndarray
     normalisation: float
-
-    @property
-    def c_by_source(self) -> np.ndarray:
-        return np.mean(self.kick**2, axis=0)
 
     @property
     def c(self) -> float:
@@ -70,7 +69,8 @@ def response(cycle: Cycle) -> Response:
     w[-1] = left
     for k in range(cycle.steps - 1, -1, -1):
         w[k] = w[k + 1] @ cycle.A[k]
-    w = w[:-1] / (w[0] @ cycle.velocity[0])
+    w /= w[0] @ cycle.velocity[0]
+    w, after = w[:-1], w[1:]
     rows, N, K, _ = system.split
     J = cycle.jacobians
     a = np.einsum("pn,pnr->pr", w, cycle.impulses)
@@ -80,7 +80,9 @@ def response(cycle: Cycle) -> Response:
         pulled = np.einsum("pr,prn->pn", a, J[:, rows]) @ K
         v += np.linalg.solve((N @ J @ K).mT, -pulled[..., None])[..., 0] @ N
     kick = np.einsum("pr,prk->pk", a, cycle.noise[:, rows])
-    return Response(v, kick, float(np.abs(np.einsum("pn,pn->p", w, cycle.velocity) - 1.0).max()))
+    at_corners = cycle.mesh.at_corner.any()
+    squares = cyclostationary.squared_gains(cycle, after) if at_corners else np.mean(kick**2, axis=0)
+    return Response(v, kick, squares, float(np.abs(np.einsum("pn,pn->p", w, cycle.velocity) - 1.0).max()))
 
 
 class Jitter(NamedTuple):
@@ -145,8 +147,8 @@ def phase_noise(
     level : float, optional
         The threshold at which periods are counted; by default the middle of the range.
     period, start, steps
-        As for `periodic`. By default steps are doubled until c is right to 1e-9, or until that no longer helps, as
-        where devices have corners.
+        As for `periodic`. By default steps are doubled until c is right to 1e-9, or until that no longer helps; where
+        devices have corners, until c changes by less than 5e-7.
     f_lo : float, optional
         The lowest frequency of 1/f noise; by default .options flo, or the lowest offset.
 
@@ -157,7 +159,8 @@ def phase_noise(
         `frequency` (one-sided, of the node), response v over `time`, kick = vᵀg, period_jitter, cycle_jitter (standard
         deviations), accumulated over `periods` (variance), allan over `tau` (deviation), rate_gain of 1/f sources,
         x over `time`, multiplier. `c.attrs["error"]` is the relative error of c, from its change with twice as many
-        steps; `period.attrs["error"]` is at least that of the period.
+        steps, or an upper bound where devices have corners: its change from half as many steps.
+        `period.attrs["error"]` is at least that of the period.
 
     Raises
     ------
@@ -171,36 +174,23 @@ def phase_noise(
     if cycle.driven:
         raise ValueError("problem: depends on time, and a driven system has no free phase; ask "
                          "cyclostationary.spectrum for its noise")  # fmt: skip
-    coarse, finer = response(cycle), response(cycle.refined)
-    error, before = abs(finer.c / coarse.c - 1.0) if coarse.c else 0.0, np.inf
-    period_error = abs(cycle.refined.period / cycle.period - 1.0)
-    while steps is None and error > WANTED and error < before / (SLOWLY if error > ENOUGH else CORNERS):
-        if 2 * cycle.steps * (cycle.stages.shape[1] * cycle.system.n) ** 2 > MOST_NUMBERS:
-            break
-        left = error * error / before if before < np.inf else error  # where it goes on falling as it did
-        cycle, coarse, before = cycle.refined, finer, error
-        if left <= WANTED:
-            error = left
-            break
-        finer = response(cycle.refined)
-        error = abs(finer.c / coarse.c - 1.0)
-        period_error = abs(cycle.refined.period / cycle.period - 1.0)
+    cycle, phase, error, period_error = _resolved(cycle, steps is None)
     _check(cycle)
     i = _observed(cycle, node)
     f0 = 1.0 / cycle.period
     f = f0 * np.geomspace(1e-8, 1.0, 81) if offsets is None else np.atleast_1d(np.asarray(offsets, float))
     if f.ndim != 1 or not (np.isfinite(f).all() and (f > 0.0).all()):
         raise ValueError(f"offsets: expected frequencies above 0, got {offsets!r}")
-    X = np.fft.fft(cycle.x[:-1], axis=0) / cycle.steps
+    X = np.fft.fft(cycle.on(np.arange(cycle.steps) / cycle.steps), axis=0) / cycle.steps
     if not abs(X[harmonic, i]) > 1e-9 * np.ptp(cycle.x[:, i]):
         raise ValueError(f"node: {cycle.names[i]} has no {harmonic}-th harmonic (|X| = {abs(X[harmonic, i]):.2g}); "
                          "take another node or harmonic")  # fmt: skip
-    wander, gains, lowest = _wander(cycle, coarse, f, f_lo)
-    white = Wander(coarse.c, np.zeros(0), np.zeros(0))
+    wander, gains, lowest = _wander(cycle, phase, f, f_lo)
+    white = Wander(phase.c, np.zeros(0), np.zeros(0))
     angular = 2.0 * np.pi * f0 * harmonic
     L = wander.line(f, angular)
-    S_phi = 2.0 * (harmonic * f0 / f) ** 2 * (coarse.c + wander.slow_density(f))
-    density = _composite(cycle, i, harmonic * f0 + f, X[:, i], coarse.c)
+    S_phi = 2.0 * (harmonic * f0 / f) ** 2 * (phase.c + wander.slow_density(f))
+    density = _composite(cycle, i, harmonic * f0 + f, X[:, i], phase.c)
     if len(wander.times):
         density = density + 2.0 * abs(X[harmonic, i]) ** 2 * (L - white.line(f, angular))
     counted = _at_level(cycle, i, level)
@@ -215,10 +205,10 @@ def phase_noise(
     unit = cycle.system.units.get("time", "")
     result = xr.Dataset(
         {
-            "c": ((), coarse.c), "c_by_source": (("source",), coarse.c_by_source),
-            "period": ((), cycle.period), "frequency0": ((), f0), "corner": ((), np.pi * f0**2 * coarse.c),
+            "c": ((), phase.c), "c_by_source": (("source",), phase.c_by_source),
+            "period": ((), cycle.period), "frequency0": ((), f0), "corner": ((), np.pi * f0**2 * phase.c),
             "L": (("offset",), L), "S_phi": (("offset",), S_phi), "density": (("offset",), density),
-            "response": (("time", "component"), coarse.v), "kick": (("time", "source"), coarse.kick),
+            "response": (("time", "component"), phase.v), "kick": (("time", "source"), phase.kick),
             "x": (("time", "component"), cycle.x[:-1]), "multiplier": (("mode",), np.abs(cycle.multipliers)),
             "period_jitter": ((), np.sqrt(jit.R[0])), "cycle_jitter": ((), np.sqrt(2.0 * (jit.R[0] - jit.R[1]))),
             "autocovariance": (("lag",), jit.R), "accumulated": (("periods",), jit.accumulated),
@@ -232,8 +222,8 @@ def phase_noise(
         },
         {
             "node": cycle.names[i], "harmonic": harmonic, "level": float(counted.x[0, i]), "steps": cycle.steps,
-            "order": cycle.order, "normalisation": coarse.normalisation, "residual": cycle.residual,
-            "across": ρ, "time_unit": unit, "level_slope": jit.slope,
+            "corners": int(cycle.mesh.at_corner.sum()), "order": cycle.order, "normalisation": phase.normalisation,
+            "residual": cycle.residual, "across": ρ, "time_unit": unit, "level_slope": jit.slope,
         },
     )  # fmt: skip
     if lowest is not None:
@@ -243,8 +233,40 @@ def phase_noise(
     return result
 
 
+def _resolved(cycle: Cycle, finer: bool) -> tuple[Cycle, Response, float, float]:
+    """The cycle with steps that are fine enough for c, where finer ones are allowed; its response, and the relative
+    errors of c and of the period."""
+    has_corners = bool(cycle.mesh.at_corner.any())  # then steps are of high order: half as many tell the error
+    coarse, fine = (cycle.coarsened, cycle) if has_corners else (cycle, cycle.refined)
+    before, one, two = np.inf, response(coarse), response(fine)
+    error = _change(one.c, two.c)
+    wanted = WANTED_BETWEEN_CORNERS if has_corners else WANTED
+    while finer and error > wanted and error < before / (SLOWLY if error > ENOUGH else CORNERS):
+        stages, n, u = fine.stages.shape[1], fine.system.n, len(fine.system.implicit)
+        if (1 + has_corners) * fine.steps * stages * max(stages * u**2, n**2) > MOST_NUMBERS:
+            break
+        left = error * error / before if before < np.inf else error  # where it goes on falling as it did
+        if left <= WANTED and not has_corners:
+            return fine, two, left, _change(coarse.period, fine.period)
+        coarse, fine, one, before = fine, fine.refined, two, error
+        two = response(fine)
+        error = _change(one.c, two.c)
+    cycle, phase = (fine, two) if has_corners else (coarse, one)
+    return cycle, phase, error, _change(coarse.period, fine.period)
+
+
+def _change(one: float, two: float) -> float:
+    return abs(two / one - 1.0) if one else 0.0
+
+
 def _check(cycle: Cycle) -> None:
     """Refuse a cycle that has no phase noise; warn where its amplitude noise lasts."""
+    cycles = (cycle.coarsened, cycle) if cycle.mesh.at_corner.any() else ()
+    misses = [np.abs(one.multipliers - 1.0).min() for one in cycles]
+    if misses and misses[1] > max(JUMP, 0.5 * misses[0]):
+        raise ValueError("problem: no multiplier of its cycle is 1, since its equations jump: a function in them, such "
+                         "as sign(x) or where(x > 0, 1, 0), is not continuous. Make it steep instead, as tanh(x/width) "
+                         "is")  # fmt: skip
     largest = float(np.abs(cycle.others[:1]).max(initial=0.0))
     if largest > 1.0 + ONE:
         raise ValueError(f"problem: the cycle that was found is unstable (a multiplier of {largest:.6g}); give a "
@@ -292,7 +314,7 @@ def _wander(
     if not cycle.system.flickers:
         return Wander(result.c, np.zeros(0), np.zeros(0)), np.zeros(0), None
     slopes = cycle.system.flickering(cycle.t[:-1], cycle.x[:-1])
-    gains = np.einsum("pn,pnk->k", result.v, slopes) / cycle.steps
+    gains = np.einsum("p,pn,pnk->k", cycle.weights, result.v, slopes)
     problem = cycle.problem
     assert isinstance(problem, Circuit)
     lowest = f_lo or problem.network.netlist.flicker_band[0] or 0.1 * float(f.min())

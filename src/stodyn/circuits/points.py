@@ -13,6 +13,7 @@ from stodyn.circuits.assembly import Network
 from stodyn.circuits.channels import Channels
 from stodyn.circuits.devices import CHARGE, thermal
 from stodyn.numerics import dual
+from stodyn.numerics.regions import watched
 
 
 def sources_at(network: Network, t: np.ndarray) -> np.ndarray:
@@ -52,6 +53,19 @@ def intensities(network: Network, t: np.ndarray, x: np.ndarray) -> np.ndarray:
     quiet = np.tile(thermal(network.resistances, network.netlist.kelvin), (len(x), 1))
     devices = [np.broadcast_to(group.noise(y, np), (len(x), len(group.elements))) for group in network.groups]
     return np.concatenate([quiet, CHARGE * np.abs(sources_at(network, t)), *devices], axis=1)
+
+
+def decisions(network: Network, t: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """(points, decisions): on which pieces the laws of all devices and the sources are; equal rows are on the same."""
+    noted: list[np.ndarray] = []
+    y = watched(_grounded(x), noted)
+    for group in network.groups:
+        group.value(y, np)
+        group.noise(y, np)
+    for group in network.charges:
+        group.value(y, np)
+    passed = np.searchsorted(network.sources.corners(0.0, float(t.max())), t, side="right")
+    return np.concatenate([passed[:, None], *(np.broadcast_to(d, (len(x), d.shape[-1])) for d in noted)], axis=1)
 
 
 def noise(network: Network, channels: Channels, t: np.ndarray, x: np.ndarray, factor: np.ndarray) -> np.ndarray:

@@ -1,0 +1,170 @@
+"""Steps that end where the equations have corners: a transistor changes its region, a source its slope.
+
+Across a corner the derivatives of a solution jump, and a method loses its order on every step that contains one. The
+decisions in the trace of f and g (numerics/regions.py) say between which points of a cycle there may be one, bisection
+says when, and the values of f and g on both sides say whether there is: from either side polynomials through six points
+are extrapolated to the corner, at several distances. Where all derivatives agree they differ by the sixth power of the
+distance, otherwise by a lower one.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from stodyn.analysis.periodic import Cycle
+
+HALVINGS = 40  # of the distance between two stages: to 1e-14 of the period or less
+SAME = 1e-9  # of the period: corners that are nearer to each other are one
+PLACED = 1e-11  # of the period: how near to a corner a step has to end
+SIDE = 1e-10  # of the period: how far before a corner the equations of the stage that lies on it are evaluated
+NEAR = 1.0 / 8.0, 1.0 / 64.0, 1.0 / 512.0  # of the mean step: distances between the points next to a corner
+POINTS = 6  # on either side
+TOGETHER = 1e-2  # of the mean step: changes of decisions that are nearer to each other are judged together
+STILL = 1e-2  # of the mean step: a change so near to a known corner is that corner
+SMOOTH = (NEAR[0] / NEAR[1]) ** (POINTS - 1.5)  # ratio of successive differences from which f counts as smooth
+ROUNDING = 1e-13  # of the terms in f: differences below it are rounding, or of no consequence
+MOST = 20_000  # changes of decisions: beyond, they flicker with rounding
+CHUNK = 1_000_000  # numbers of f and g² at the points next to corners
+
+
+class Mesh(NamedTuple):
+    """The nodes of a cycle as shares of the period (N + 1,), from 0 to 1; which steps end at a corner (N,); and the
+    number of steps per period, without those that corners add."""
+
+    shares: np.ndarray
+    at_corner: np.ndarray
+    density: int
+
+    @property
+    def lengths(self) -> np.ndarray:
+        return np.diff(self.shares)
+
+    @property
+    def corners(self) -> np.ndarray:
+        return self.shares[1:][self.at_corner]
+
+    def places(self, c: np.ndarray) -> np.ndarray:
+        """(N, s): the shares at which the stages lie."""
+        return self.shares[:-1, None] + np.outer(self.lengths, c)
+
+    def shifted(self, share: float) -> Mesh:
+        """The mesh that begins at another place of the same cycle."""
+        return mesh(self.density, self.corners - share)
+
+    def weights(self) -> np.ndarray:
+        """(N,): the weights of the nodes in a mean over the period; between corners, those of Newton and Cotes."""
+        if not self.at_corner.any():
+            return np.full(len(self.at_corner), 1.0 / len(self.at_corner))
+        weights = np.zeros(len(self.shares))
+        ends = np.flatnonzero(np.append(self.at_corner[:-1], True)) + 1
+        for first, last in zip(np.append(0, ends[:-1]), ends, strict=True):
+            cuts = np.linspace(first, last, 1 - (first - last) // 6).round().astype(int)
+            for begin, end in itertools.pairwise(cuts):
+                weights[begin : end + 1] += _newton_cotes(end - begin) * (self.shares[end] - self.shares[begin])
+        return np.append(weights[0] + weights[-1], weights[1:-1])
+
+
+def _newton_cotes(intervals: int) -> np.ndarray:
+    """Weights of intervals + 1 equally spaced points in a mean."""
+    powers = np.arange(intervals + 1)
+    return np.linalg.solve((powers / intervals) ** powers[:, None], 1.0 / (powers + 1.0))
+
+
+def mesh(steps: int, corners: np.ndarray | None = None) -> Mesh:
+    """At least `steps` steps, equal between corners, whose shares are taken modulo 1."""
+    shares = np.mod(np.zeros(0) if corners is None else corners, 1.0)
+    at_end = bool(np.any((shares <= SAME) | (shares >= 1.0 - SAME)))
+    shares = np.sort(shares[(shares > SAME) & (shares < 1.0 - SAME)])
+    shares = shares[np.diff(shares, prepend=-1.0) > SAME]
+    ends = np.concatenate([[0.0], shares, [1.0]])
+    counts = np.maximum(np.ceil(steps * np.diff(ends) - SAME), 1.0).astype(int)
+    nodes = [first + (last - first) * np.arange(count) / count
+             for first, last, count in zip(ends[:-1], ends[1:], counts, strict=True)]  # fmt: skip
+    at_corner = np.zeros(counts.sum(), bool)
+    at_corner[np.cumsum(counts)[:-1] - 1] = True
+    at_corner[-1] = at_end
+    return Mesh(np.append(np.concatenate(nodes), 1.0), at_corner, steps)
+
+
+def before_corners(mesh: Mesh, gap: float, places: np.ndarray, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The places (N, s) and states (N, s, n) at which the stages' equations are evaluated.
+
+    The last stage of a step that ends at a corner is moved back a little, to the near side of it. `gap` is the distance
+    between the last two stages, as a share of the step.
+    """
+    if not mesh.at_corner.any():
+        return places, X
+    places, X = places.copy(), X.copy()
+    k = np.flatnonzero(mesh.at_corner)
+    back = np.minimum(SIDE / (gap * mesh.lengths[k]), 0.01)
+    places[k, -1] += back * (places[k, -2] - places[k, -1])
+    X[k, -1] += back[:, None] * (X[k, -2] - X[k, -1])
+    return places, X
+
+
+def corners_of(cycle: Cycle, known_only: bool = False) -> np.ndarray:
+    """The shares of the period at which f or g has a corner along a cycle, in increasing order; or only where those at
+    which steps end already lie now."""
+    shares = np.unique(np.concatenate([cycle.mesh.shares, cycle.mesh.places(cycle.c).ravel()]))
+    regions = _regions(cycle, shares)
+    step, which = np.nonzero(regions[1:] != regions[:-1])
+    if not 0 < len(step) <= MOST:
+        return np.zeros(0)
+    before, low, high = regions[step, which], shares[step], shares[step + 1]
+    for _ in range(HALVINGS):
+        middle = 0.5 * (low + high)
+        points, place = np.unique(middle, return_inverse=True)  # several decisions may change at one corner
+        same = _regions(cycle, points)[place, which] == before
+        low, high = np.where(same, middle, low), np.where(same, high, middle)
+    changes = np.unique(high)
+    changes = changes[np.diff(changes, prepend=-1.0) > SAME]
+    known, length = cycle.mesh.corners, 1.0 / cycle.mesh.density
+    is_corner = np.min(np.abs(np.subtract.outer(changes, known)), axis=1, initial=np.inf) < STILL * length
+    if known_only:
+        return changes[is_corner]
+    apart = np.abs(np.subtract.outer(changes, changes))
+    apart = np.where(apart > TOGETHER * length, apart, np.inf).min(axis=1)
+    reach = np.minimum(length, apart / (NEAR[0] * POINTS))  # the points do not go beyond the next change
+    is_corner[~is_corner] = _are_corners(cycle, changes[~is_corner], reach[~is_corner])
+    return changes[is_corner]
+
+
+def _regions(cycle: Cycle, shares: np.ndarray) -> np.ndarray:
+    return cycle.system.region(cycle.t[0] + cycle.period * shares, cycle.on(shares))
+
+
+def _are_corners(cycle: Cycle, shares: np.ndarray, reach: np.ndarray) -> np.ndarray:
+    """Whether f or the density of a source has a jump in one of its first derivatives at these shares of the period,
+    along the cycle's direction; `reach` bounds the distances there."""
+    system = cycle.system
+    times, x = cycle.t[0] + cycle.period * shares, cycle.on(shares)
+    direction = system.velocity(times, x, system.jacobian(times, x))
+    terms = np.abs(cycle.jacobians) @ np.abs(cycle.x[:-1, :, None])
+    sizes = np.concatenate([terms.max(axis=(0, 2)), np.sum(cycle.noise**2, axis=1).max(axis=0)])
+    sizes = np.where(sizes > 0.0, sizes, np.inf)
+    places = np.arange(POINTS) + 0.5
+    places = np.concatenate([-places, places])
+    extrapolated = np.linalg.inv(np.vander(places[POINTS:], increasing=True))[: POINTS - 1]  # δ^k f^(k)/k! at 0
+    signs = (-1.0) ** np.arange(POINTS - 1)[:, None]
+    result = np.zeros(len(shares), bool)
+    batch = max(1, CHUNK // (2 * POINTS * len(sizes)))
+    for first in range(0, len(shares), batch):
+        some = slice(first, first + batch)
+        differences = []
+        for near in NEAR:
+            ahead = np.outer(near * cycle.period * reach[some], places)
+            t, y = times[some, None] + ahead, x[some, None] + ahead[..., None] * direction[some, None]
+            f = system.f(t.ravel(), y.reshape(-1, system.n))
+            g = system.g(t.ravel(), y.reshape(-1, system.n))
+            values = np.concatenate([f, np.sum(g * g, axis=1)], axis=1).reshape(*t.shape, -1) / sizes
+            left, right = extrapolated @ values[:, :POINTS], extrapolated @ values[:, POINTS:]
+            differences.append(np.abs(signs * left - right).max(axis=1))
+        far, near, nearest = differences
+        rough = (near > ROUNDING) & (near < SMOOTH * nearest)
+        rough &= (nearest > ROUNDING) | (far < SMOOTH * near)  # where the nearest are rounding, the others decide
+        result[some] = rough.any(axis=1)
+    return result
