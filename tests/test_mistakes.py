@@ -35,6 +35,7 @@ def kick(t, x):
 OSCILLATOR = sd.SDE(drift, kick, [1.0, 0.0], names=("q", "p"))
 
 
+RC = sd.circuits.read("low pass\nv1 in 0 1\nr1 in a 1k\nc1 a 0 1n\n.end")
 FRAME = sd.Mechanical.from_matrices([1.0], [0.1], [[1.0]])
 
 
@@ -189,6 +190,14 @@ MISTAKES = {
     "too many in a row": (
         lambda: sd.simulate(OSCILLATOR, "Heun", (0, 1), 0.1), "problem, method; got 4", "Give t, dt"),
     "no seed": (lambda: run(seed=None), "simulate() needs seed", "paths=..., seed=..."),
+    "no seed for a prepared run": (
+        lambda: sd.prepare(OSCILLATOR, t=(0, 1), dt=0.1, paths=8)(),
+        "ready() needs seed", "call it as ready(seed=...)"),
+    "a seed by position": (
+        lambda: sd.prepare(OSCILLATOR, t=(0, 1), dt=0.1, paths=8)(2),
+        "ready() takes 0", "Give seed, params, start by name"),
+    "an option of a circuit": (
+        lambda: RC.noise_spectrum("a", freq=[1e3]), "freq", "did you mean 'frequency'?"),
     "a seed below 0": (lambda: run(seed=-1), "seed", "such as seed=1"),
     "t is a number": (lambda: run(t=8), "t", "such as t=(0, 8)"),
     "t goes backwards": (lambda: run(t=(8, 0)), "t", "start < end"),

@@ -40,6 +40,8 @@ def checks_arguments(called: T) -> T:
     A class may say in `call_form` how it is called, where its signature needs less than its equations do.
     """
     own = cast(Any, called).__init__ if isinstance(called, type) else called
+    is_call = called.__name__ == "__call__"  # of an object, which is called by a name of the user's
+    name = called.__qualname__.partition(".")[0].lower() if is_call else called.__name__
 
     @functools.wraps(own)
     def checked(*arguments: Any, **options: Any) -> Any:
@@ -49,7 +51,7 @@ def checks_arguments(called: T) -> T:
             parameters = {word: p for word, p in inspect.signature(own).parameters.items() if word != "self"}
             skipped = len(inspect.signature(own).parameters) - len(parameters)
             try:
-                check(called.__name__, parameters, arguments[skipped:], options, getattr(called, "call_form", ""))
+                check(name, parameters, arguments[skipped:], options, getattr(called, "call_form", ""))
             except TypeError as refusal:
                 raise refusal from None
             raise

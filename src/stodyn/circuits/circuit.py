@@ -107,6 +107,7 @@ class Circuit(SDAE):
         """The times of .tran, `step` apart, s."""
         return np.linspace(*self.span, round(self.span[1] / self.step) + 1)
 
+    @checks_arguments
     def time_steps(self, tol: float = 1e-4) -> np.ndarray:
         """Plan the steps of .tran, shorter where corners of the sources or the circuit itself require it.
 
@@ -287,6 +288,7 @@ class Circuit(SDAE):
         """The circuit linearised at its operating point: .spectrum(node, frequency), .covariance(), .rates."""
         return self.linearised(self.operating_point.x)
 
+    @checks_arguments
     def linearised(self, x: np.ndarray) -> SmallSignal:
         """Linearise the circuit at a state.
 
@@ -315,6 +317,7 @@ class Circuit(SDAE):
                 names += [e.name for e, is_quiet in zip(group.elements, quiet, strict=True) if is_quiet and e.noisy]
         return tuple(names) if self.network.netlist.noisy else ()
 
+    @checks_arguments
     def noise_spectrum(self, node: str | None = None, frequency: Any = None, source: str | None = None) -> Spectrum:
         """Compute the one-sided spectral density of the output noise at a node, V²/Hz.
 
@@ -357,6 +360,7 @@ class Circuit(SDAE):
             frequency = directive.sweep.frequencies
         return self.small_signal.spectrum(node, frequency, reference, None if source is None else source.lower())
 
+    @checks_arguments
     def response(self, frequency: Any = None) -> Response:
         """Compute the complex amplitudes of all unknowns for the AC amplitudes of the sources, as .ac does.
 
@@ -383,6 +387,7 @@ class Circuit(SDAE):
         amplitudes = self.small_signal.response(frequency)
         return Response(np.atleast_1d(np.asarray(frequency, float)), amplitudes, self.network.names)
 
+    @checks_arguments
     def measured(self, analysis: str, run: Any = None) -> dict[str, np.ndarray]:
         """Evaluate the .measure lines of an analysis.
 
@@ -423,6 +428,7 @@ class Circuit(SDAE):
             measures.Waveforms(times, lambda name: paths.values[:, :, names.index(name)], self.network.names),
         )
 
+    @checks_arguments
     def valued(self, values: Mapping[str, float]) -> Circuit:
         """Build the circuit of the same netlist with other values.
 
@@ -451,6 +457,7 @@ class Circuit(SDAE):
             circuit, random={name: law for name, law in self.random.items() if name not in values}
         )
 
+    @checks_arguments
     def steps(self) -> Iterator[tuple[dict[str, float], Circuit]]:
         """Iterate over all combinations of the values of .step and .temp, the first .step innermost.
 
@@ -478,6 +485,7 @@ class Circuit(SDAE):
             )
         return Family(self.network.netlist, self.random)
 
+    @checks_arguments
     def sampled(self, paths: Count, seed: Integer) -> Circuit:
         """Draw new random values for each path; each path starts at its own operating point.
 
@@ -552,6 +560,7 @@ class Circuit(SDAE):
         network = self.family.at(data, np)
         return _of_family(self, network, data, _start(network))
 
+    @checks_arguments
     def corners(
         self, sigmas: float = 3.0, of: Sequence[str] | None = None
     ) -> Iterator[tuple[dict[str, float], Circuit]]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from stodyn.arguments import checks_arguments
 from stodyn.circuits.assembly import Network
 from stodyn.circuits.devices import flicker_size
 from stodyn.numerics import direct, van_loan
@@ -100,6 +101,7 @@ class SmallSignal:
             has = ", ".join(key for key in dir(type(self)) if not key.startswith("_"))
             raise AttributeError(f"a small-signal analysis has no {name!r}; it has {has}")
 
+    @checks_arguments
     def spectrum(self, node: str, frequency: ArrayLike, reference: str = "0", source: str | None = None) -> Spectrum:
         """Compute the noise of v(node) - v(reference): flicker noise as exactly 1/f, white noise at all frequencies.
 
@@ -155,6 +157,7 @@ class SmallSignal:
         np.add.at(push, network.source_rows[mine], network.source_signs[mine])
         return push
 
+    @checks_arguments
     def response(self, frequency: ArrayLike) -> np.ndarray:
         """Compute the complex amplitudes of all unknowns for the AC amplitudes of the sources, as in .ac.
 
@@ -223,6 +226,7 @@ class SmallSignal:
         eigenvalues = np.linalg.eigvals(self.state_space[0])
         return eigenvalues[np.argsort(-np.abs(eigenvalues))]
 
+    @checks_arguments
     def covariance(self) -> np.ndarray:
         """(n, n): T P T' with A P + P A' + W'R g g'R'W = 0.
 

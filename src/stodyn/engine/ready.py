@@ -12,6 +12,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike
 
+from stodyn.arguments import checks_arguments
 from stodyn.engine.layout import Layout
 from stodyn.engine.place import Place, front_door
 from stodyn.engine.progress import Progress
@@ -97,6 +98,7 @@ class Ready:
     where: Place
     options: dict[str, Any]
 
+    @checks_arguments
     def __call__(self, *, seed: Integer, params: Any = None, start: Any = None) -> xr.Dataset:
         """The Dataset that simulate would give.
 
@@ -106,6 +108,7 @@ class Ready:
         began = time.perf_counter()
         return dataset(self._tally(seed, params, start), self.where, {}, began)
 
+    @checks_arguments
     def arrays(self, *, seed: Integer, params: Any = None, start: Any = None) -> dict[str, np.ndarray]:
         """The same numbers as plain arrays by name, without coordinates or record: the cheapest call."""
         tally = self._tally(seed, params, start)

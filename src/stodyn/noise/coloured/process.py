@@ -93,6 +93,7 @@ class Coloured:
         """The variances (p,) of the outputs."""
         return np.diagonal(self.covariance).copy()
 
+    @checks_arguments
     def autocovariance(self, lag: ArrayLike) -> np.ndarray:
         """Return E y(t + lag) y(t)': C exp(A lag) P C' for lag >= 0, and its transpose at -lag for lag < 0.
 
@@ -224,6 +225,7 @@ class Coloured:
         back = np.linalg.inv(T)
         return dataclasses.replace(self, A=T @ self.A @ back, B=T @ self.B, C=np.eye(p, k))
 
+    @checks_arguments
     def mixed(self, matrix: ArrayLike, names: Sequence[str] | None = None) -> Coloured:
         """Return the noise K y: sums, differences and multiples of the outputs.
 
@@ -253,6 +255,7 @@ class Coloured:
         default = self.names if len(K) == len(self.names) else tuple(f"y{i}" for i in range(len(K)))
         return dataclasses.replace(self, C=K @ self.C, names=default if names is None else names)
 
+    @checks_arguments
     def named(self, *names: str) -> Coloured:
         """Return the same noise with other names of its outputs.
 
