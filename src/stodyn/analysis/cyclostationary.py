@@ -215,6 +215,7 @@ def added(cycle: Cycle) -> np.ndarray:
     return felt @ felt.mT
 
 
+@checks_arguments
 def squared_gains(cycle: Cycle, w: np.ndarray) -> np.ndarray:
     """Compute the mean over the period of the square of the effect of each source on wᵀx at the end of its step.
 
