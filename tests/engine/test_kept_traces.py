@@ -243,3 +243,44 @@ def test_values_that_differ_have_different_words():
     assert len({repr(kept_traces._value(value)) for value in values}) == len(values)
     with pytest.raises(kept_traces.NoDigest):
         kept_traces._value(object())
+
+
+TOLERANT = """an amplifier whose load varies
+VDD vdd 0 5
+VIN in 0 SIN(1.2 0.1 1meg)
+M1 out in 0 0 nn W=10u L=1u
+R1 vdd out {gauss(10k,0.1,3)}
+C1 out 0 {gauss(1p,0.1,3)}
+.model nn NMOS(KP=100u VTO=0.7 LAMBDA=0.05)
+.tran 10n 0.2u
+"""
+
+
+def test_members_of_a_family_of_circuits_share_a_trace(traced):
+    """Values of parameters are inputs: each has its own answer, with the bits of a run that nothing came before."""
+    circuit = sd.circuits.read(TOLERANT)
+    run = dict(t=circuit.span, dt=circuit.step, paths=4, seed=1, collect=st.Moments(at=[0.2e-6]))
+    members = [
+        circuit.at({"gauss(r1.value)": r, "gauss(c1.value)": c}) for r, c in ((0.0, 0.0), (1.5, 0.0), (0.0, -2.0))
+    ]
+    means = [sd.simulate(member, **run)["mean"].values for member in members]
+    assert len(traced) == 1
+    assert len({mean.tobytes() for mean in means}) == 3
+    for member, mean in zip(members, means, strict=True):
+        kept_traces.forget()
+        np.testing.assert_array_equal(sd.simulate(member, **run)["mean"].values, mean)
+    assert len(traced) == 4
+    other = sd.circuits.read(TOLERANT.replace("KP=100u", "KP=120u")).at({"gauss(r1.value)": 0.0})
+    assert not np.array_equal(sd.simulate(other, **run)["mean"].values, means[0])
+    assert len(traced) == 5
+
+
+def test_steps_that_take_more_than_their_facts_are_kept_by_their_values(traced, monkeypatch):
+    from stodyn.circuits import Circuit
+
+    monkeypatch.setattr(Circuit, "step_takes_more", property(lambda self: True))
+    circuit = sd.circuits.read(TOLERANT)
+    run = dict(t=circuit.span, dt=circuit.step, paths=4, seed=1, collect=st.Moments(at=[0.2e-6]))
+    for shift in (0.0, 1.5, 0.0, 1.5):
+        sd.simulate(circuit.at({"gauss(r1.value)": shift}), **run)
+    assert len(traced) == 2

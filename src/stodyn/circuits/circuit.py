@@ -32,6 +32,7 @@ from stodyn.noise.distribution import Distribution, distribution
 from stodyn.noise.source import PerPath
 from stodyn.noise.stream import generator
 from stodyn.numerics.block_triangular import determining
+from stodyn.numerics.elimination import ORDERED
 from stodyn.numerics.sparse import FOLLOWED
 from stodyn.problems.contract import Recommended
 from stodyn.problems.explicit import Explicit
@@ -64,7 +65,7 @@ class Circuit(SDAE):
     names: Sequence[str] = ()
     network: Any = None
     channels: Any = None
-    random: Mapping[str, Distribution] = dataclasses.field(default_factory=dict)
+    random: Mapping[str, Distribution] = dataclasses.field(default_factory=dict, metadata={"in_steps": False})
     of_family: Family | None = None
 
     @property
@@ -202,6 +203,22 @@ class Circuit(SDAE):
     def _rest_jacobian(self) -> RestJacobian:
         assert self.rest is not None
         return RestJacobian(self.network, self.split, self.rest)
+
+    @property
+    def step_facts(self) -> Any:
+        """The order of elimination and the constants of its matrix: all that steps of a small circuit take from the
+        values of its start and params, besides its functions."""
+        if self.rest is None or self.unknowns > ORDERED:
+            return None
+        rest, matrix = self.rest, self._rest_jacobian
+        stamps = [(part.indptr, part.indices, part.data) for part in matrix.stamps]
+        return (rest.unknowns, rest.rows, rest.row_order, self.determinant_units, self.noise_structure.kinds,
+                matrix.constant, stamps)  # fmt: skip
+
+    @property
+    def step_takes_more(self) -> bool:
+        """Whether a step has taken another order, that of stages which are implicit in the noise."""
+        return vars(self).get("noisy_sparsity") is not None
 
     def rest_matrix(self, t, x, a, params):
         """The Jacobian of a step in the unknowns that are not explicit, from the slopes of the devices."""
@@ -673,11 +690,14 @@ def _built(netlist: Netlist) -> Circuit:
 def _of_family(circuit: Circuit, network: Network, data: Any, start: Any) -> Circuit:
     """A member of a family with the numbers `data`; analyses at rest use `network`."""
     family = circuit.family
-    member = _problem(network, lambda params: family.at(params["devices"], jnp), {"noise": 1.0, "devices": data}, start)
-    return dataclasses.replace(member, random=circuit.random, of_family=family)
+    params = {"noise": 1.0, "devices": data}
+    return _problem(network, lambda params: family.at(params["devices"], jnp), params, start, circuit.random, family)
 
 
-def _problem(network: Network, of: Callable[[Any], Network], params: dict[str, Any], start: Any) -> Circuit:
+def _problem(
+    network: Network, of: Callable[[Any], Network], params: dict[str, Any], start: Any,
+    random: Mapping[str, Distribution] | None = None, family: Family | None = None,
+) -> Circuit:  # fmt: skip
     """The SDAE of a network; `of` returns the network with the numbers in the parameters of a run."""
     noise = channels(network)
     n, m = network.n, max(noise.total, 1)
@@ -698,7 +718,8 @@ def _problem(network: Network, of: Callable[[Any], Network], params: dict[str, A
         mass = mass.toarray()
         mass.flags.writeable = False
     units = dict(zip(network.names, network.units, strict=True)) | {"time": "s"}
-    return Circuit(mass, drift, diffusion, start, params, network.names, units, structure, network, noise)
+    return Circuit(mass, drift, diffusion, start, params, network.names, units, structure, network, noise,
+                   random or {}, family)  # fmt: skip
 
 
 def _pairs_in_rows(a: scipy.sparse.csr_array, b: scipy.sparse.csr_array) -> tuple[np.ndarray, np.ndarray]:

@@ -43,10 +43,29 @@ class NoDigest(Exception):
 
 
 def of_step(
-    problem: Problem, functions: Mapping[str, TracedFunction], method: Any, make: Callable[[], Traced]
-) -> Traced:
-    """The traces of a method's step on a problem; `functions`: those of its functions as they are now."""
-    return _reused(lambda: (_problem(problem, functions), _value(method)), make)
+    problem: Problem, functions: Mapping[str, TracedFunction], method: Any, make: Callable[[], Traced],
+    is_converted: bool = False,
+) -> Traced:  # fmt: skip
+    """The traces of a method's step on a problem; `functions`: those of its functions as they are now.
+
+    Where the problem lists what a step takes from its values, and is not converted before it is stepped, that list
+    stands for the values in the digest.
+    """
+
+    is_made = []
+
+    def noted() -> Traced:
+        is_made.append(True)
+        return make()
+
+    def by_values() -> Traced:
+        return _reused(lambda: (_problem(problem, functions), _value(method)), noted)
+
+    facts = None if is_converted else problem.step_facts
+    if facts is None:
+        return by_values()
+    words = functools.partial(_problem, problem, functions, facts=facts)
+    return _reused(lambda: (words(), _value(method)), by_values, lambda: bool(is_made) and not problem.step_takes_more)
 
 
 def of_values(values: Sequence[Any], make: Callable[[], Of]) -> Of:
@@ -54,8 +73,8 @@ def of_values(values: Sequence[Any], make: Callable[[], Of]) -> Of:
     return _reused(lambda: _value(values), make)
 
 
-def _reused(words: Callable[[], Any], make: Callable[[], Of]) -> Of:
-    """The traces of make(), stored under a digest of the value of words()."""
+def _reused(words: Callable[[], Any], make: Callable[[], Of], may_be: Callable[[], bool] = lambda: True) -> Of:
+    """The traces of make(), stored under a digest of the value of words(), where they may be once they are made."""
     try:
         key = _digest(words())
     except NoDigest:
@@ -63,7 +82,8 @@ def _reused(words: Callable[[], Any], make: Callable[[], Of]) -> Of:
     traces = _traces.get(key)
     if traces is None:
         traces = make()
-        _keep(_traces, key, traces)
+        if may_be():
+            _keep(_traces, key, traces)
     return traces
 
 
@@ -122,22 +142,25 @@ def forget() -> None:
         _facts.clear()
 
 
-def _problem(problem: Problem, functions: Mapping[str, TracedFunction], path: str = "") -> list[Any]:
-    """All arguments of a problem; starts and parameters of small SDEs by shape, since their steps know no values."""
+def _problem(
+    problem: Problem, functions: Mapping[str, TracedFunction], path: str = "", facts: Any = None
+) -> list[Any]:  # fmt: skip
+    """All arguments of a problem; starts and parameters of small SDEs by shape, since their steps know no values, and
+    those of problems whose steps take no more than `facts` from them."""
     if not _is_ours(problem):
         raise NoDigest(type(problem))
     if problem.has_random_params:
         raise NoDigest("parameters that are drawn")
     values = [np.asarray(x) for x in (problem.example_start(), *jax.tree.leaves(problem.params))]
-    if type(problem) is SDE and problem.n <= WRITTEN_OUT:
-        parts: list[Any] = [(x.shape, x.dtype.str) for x in values]
+    if (type(problem) is SDE and problem.n <= WRITTEN_OUT) or facts is not None:
+        parts: list[Any] = [*((x.shape, x.dtype.str) for x in values), _value(facts)]
     else:
         parts = [*map(_array, values)]
     parts += [type(problem).__module__, type(problem).__qualname__, problem.n, problem.m]
     parts.append(jax.tree.structure(problem.params))
     for field in dataclasses.fields(problem):  # type: ignore[arg-type]
         value = getattr(problem, field.name)
-        if not field.init or field.name in ("start", "params"):
+        if not field.init or field.name in ("start", "params") or not field.metadata.get("in_steps", True):
             continue
         parts.append(field.name)
         if isinstance(value, Problem):

@@ -153,7 +153,8 @@ def describe(
     traced = None
     if isinstance(measured, Method):
         make = functools.partial(_traced, stepped, measured, np.dtype(dtype))
-        traced = kept_traces.of_step(problem, functions, measured, make) if dtype == "float64" else make()
+        keep = functools.partial(kept_traces.of_step, problem, functions, measured, make, stepped is not problem)
+        traced = keep() if dtype == "float64" else make()
     implicit = tuple(other.name for other in stable_methods(problem) if other.name != method.name)
     levels = 0 if stop is None else len(stop.levels)
     kept_traces.note_facts(problem, facts_key)

@@ -263,6 +263,16 @@ class Problem(ABC):
         """The functions of (t, x, params) through which time may enter the equations."""
         return self.f, self.g  # type: ignore[attr-defined]
 
+    @property
+    def step_facts(self) -> Any:
+        """What a step takes from the values of start and params, as plain values; None where that is not listed."""
+        return None
+
+    @property
+    def step_takes_more(self) -> bool:
+        """Whether a step that has been traced took more than `step_facts` lists."""
+        return False
+
     def check_step(self, method: Any, h: float) -> None:  # noqa: B027
         """Warn where a method distorts this problem with steps up to h; raise ValueError where it cannot work."""
 
