@@ -36,6 +36,7 @@ OSCILLATOR = sd.SDE(drift, kick, [1.0, 0.0], names=("q", "p"))
 
 
 RC = sd.circuits.read("low pass\nv1 in 0 1\nr1 in a 1k\nc1 a 0 1n\n.end")
+LATE = sd.Level(9.0, of="q")
 FRAME = sd.Mechanical.from_matrices([1.0], [0.1], [[1.0]])
 
 
@@ -112,6 +113,15 @@ MISTAKES = {
     "half precision": (lambda: run(dtype="float16"), "dtype", '"float64" or "float32"'),
     # NumPy and Python inside of functions
     "np.sin": (lambda: run(sde(lambda t, x: -np.sin(x))), "drift", "jnp.sin for np.sin"),
+    "np.abs": (lambda: run(sde(lambda t, x: -np.abs(x))), "drift", "jnp.abs for np.abs"),
+    "np in a score": (
+        lambda: sd.rare(OSCILLATOR, event=LATE, before=1.0, dt=0.1, seed=1, score=lambda t, x: np.sin(x[0])),
+        "score", "jnp.sin for np.sin"),
+    "a score of two numbers": (
+        lambda: sd.rare(OSCILLATOR, event=LATE, before=1.0, dt=0.1, seed=1, score=lambda t, x: x),
+        "score", "expected one number"),
+    "a measurement as a function": (
+        lambda: sd.with_measurement(OSCILLATOR, lambda t, x: x[0], [[0.1]]), "H", "statistics.Observable"),
     "np.linalg.norm": (lambda: run(sde(lambda t, x: x * np.linalg.norm(x))), "drift", "jnp.linalg.norm for np.linalg"),
     "a function of SciPy": (
         lambda: run(sde(lambda t, x: scipy.special.erf(x))), "drift", "jax.scipy.special.erf for scipy.special.erf"),

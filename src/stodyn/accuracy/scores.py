@@ -22,7 +22,8 @@ import scipy
 from stodyn.analysis.linear import coefficients
 from stodyn.methods.branching import LEAST
 from stodyn.numerics import van_loan
-from stodyn.problems.calling import call, check_call
+from stodyn.problems.calling import call
+from stodyn.problems.contract import returned_shape
 from stodyn.problems.level import SIDES, Gauge
 from stodyn.problems.structure import is_autonomous
 
@@ -39,7 +40,10 @@ def distance(t: Any, y: Any, closest: Any, params: Any) -> Any:
 
 def from_function(function: Callable, problem: Any) -> Callable:
     """The score from the user's function of (t, x[, params])."""
-    check_call("score", function, ("t", "x"), problem.params)
+    with jax.enable_x64(True):
+        shape = returned_shape(problem, "score", function, ("t", 0.0), ("x", np.asarray(problem.example_start()))).shape
+    if shape != ():
+        raise ValueError(f"score: returned shape {shape}, expected one number, the larger the nearer to the event")
 
     def score(t, y, closest, params):
         return jnp.asarray(call(function, t, y, params=params), y.dtype)

@@ -183,7 +183,7 @@ def _replacement(place: Place) -> tuple[str, str]:
     if isinstance(function, np.ufunc) or package.partition(".")[0] in ("numpy", "math", "scipy"):
         inner = package.partition(".")[2].split(".")
         for prefix, module in (("jnp", jnp), ("jax.scipy.special", jax.scipy.special), ("jax.scipy", jax.scipy)):
-            for path in ([*inner[:1], name], [name]):
+            for path in ([*inner[:1], name], [called.rpartition(".")[2]], [name]):
                 if _attribute(module, path) is not None:
                     return called, ".".join([prefix, *path])
     return called, ""

@@ -101,6 +101,11 @@ def with_measurement(problem: Any, H: ArrayLike, R: ArrayLike, names: Sequence[s
         raise TypeError(
             f"problem: a {type(problem).__name__} already has measurements, energies or walls, which cannot be combined"
         )
+    if callable(H):
+        raise TypeError(
+            "H: expected a matrix, one row per measurement, got a function. For measurements that are not linear, "
+            "collect statistics.Observable"
+        )
     matrix = np.atleast_2d(np.asarray(H, float))
     if matrix.ndim != 2 or matrix.shape[1] != problem.n or not np.isfinite(matrix).all():
         raise ValueError(f"H: expected a finite matrix with {problem.n} columns, one per component, got {matrix.shape}")
