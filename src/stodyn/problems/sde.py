@@ -80,8 +80,9 @@ class SDE(Problem):
         One unit per component, or name -> unit, where "time" and the entries of params may have one too. Names and
         units appear in results and plots.
     structure : str, optional
-        Overrides the structure of the noise that is otherwise determined from `diffusion`: one of STRUCTURES (see
-        `noise_structure`).
+        Overrides the structure of the noise that is otherwise determined from `diffusion`: one of "additive",
+        "diagonal", "scalar", "commutative" and "general" (see `noise_structure`). It is believed, not checked: a method
+        made for additive noise gives wrong results for noise that depends on x.
 
     Raises
     ------
