@@ -60,6 +60,8 @@ def test_modal_reduction_says_what_it_leaves_out():
     np.testing.assert_allclose(sd.structures.reduction_error(frame(), frame(3)), 0.0, atol=1e-11)
     shares = np.cumsum(sd.structures.effective_masses(frame(3).own))
     np.testing.assert_allclose(shares, [0.8813, 0.9733, 1.0], atol=5e-5)
+    assert len(sd.structures.effective_masses(frame(2).own)) == 2
+    np.testing.assert_allclose(sd.structures.effective_masses(frame().own), np.diff(shares, prepend=0.0), atol=1e-12)
     assert frame(2).components[:2] == ("mode1", "mode2")
 
 

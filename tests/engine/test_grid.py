@@ -115,6 +115,8 @@ def test_at_gives_times():
     [
         (dict(at=[0.25]), r"Moments: at=0.25 is not a time of the grid; the two nearest are 0.2 and 0.3\. Nothing is"),
         (dict(at=[0.3, 0.7001]), "at=0.7001 is not a time of the grid; the two nearest are 0.7 and 0.8"),
+        (dict(at=[0.04]), "at=0.04 is not a time of the grid; the two nearest are 0 and 0.1"),
+        (dict(at=[0.96]), "at=0.96 is not a time of the grid; the two nearest are 0.9 and 1"),
         (dict(at=[-0.1]), r"at=-0.1 is outside the run, which goes from 0 to 1\. Give times inside it"),
         (dict(at=[1.1]), "at=1.1 is outside the run, which goes from 0 to 1"),
         (dict(at=[]), "Moments: at= is empty"),

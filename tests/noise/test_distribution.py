@@ -149,3 +149,6 @@ def test_densities_over_half_a_line(sign):
     assert law.variance == pytest.approx(1 / 9, rel=1e-9)
     x = sign * np.array([1.0, 1.5, 3.0])
     np.testing.assert_allclose(law.pdf(x), 3.0 * np.exp(-3.0 * np.abs(x - sign)), rtol=1e-9)
+    u = np.array([0.01, 0.3, 0.9])
+    expected = 1.0 - np.log1p(-u) / 3.0 if sign > 0 else -1.0 + np.log(u) / 3.0
+    np.testing.assert_allclose(law.ppf(u), expected, rtol=1e-8)

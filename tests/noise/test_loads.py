@@ -93,6 +93,9 @@ def test_points_share_what_their_coherence_says():
     assert np.abs(S - np.exp(-10.0 * f[:, None, None] * distances / 20.0)).max() < 0.1
     decibel = 10.0 * np.log10(S[:, 0, 0])
     assert [noise.fit.error_db, noise.fit.rms_db] == pytest.approx([abs(decibel).max(), np.sqrt(np.mean(decibel**2))])
+    in_band = np.trapezoid(2.0 * noise.spectrum(f)[:, 0, 0].real, f)
+    stated = [noise.fit.variance, noise.fit.variance_in_band, noise.fit.variance_in_all]
+    assert stated == pytest.approx([np.trapezoid(G, f), in_band, noise.variance[0]])
     R = np.array([[1.0, 0.6], [0.6, 1.0]])
     pair = co.correlated(co.gauss_markov(2.0, 3.0, "g"), R)
     np.testing.assert_allclose(pair.spectrum(0.1), R * co.gauss_markov(2.0, 3.0).spectrum(0.1), rtol=1e-12)

@@ -197,6 +197,8 @@ def test_names_count_coordinates_or_components():
         ({"H": lambda t, q, p: jnp.stack([q, p])}, ValueError, r"H: returned shape \(2,\), expected one number"),
         ({"h": (lambda t, q, p: jnp.ones(3) * q,)}, ValueError, r"h\[0\]: returned shape \(3,\), expected one number"),
         ({"noise": (lambda t, q, p: q, None)}, ValueError, "noise: 2 functions were given, but h has 1"),
+        ({"noise": lambda t, q, p: jnp.ones(2)}, ValueError, r"^noise: returned shape \(2,\), expected \(\)"),
+        ({"noise": (lambda t, q, p: jnp.ones(2),)}, ValueError, r"^noise\[0\]: returned shape \(2,\), expected \(\)"),
         ({"force": lambda t, q, p: jnp.ones(2)}, ValueError, r"force: returned shape \(2,\), expected \(\)"),
         (
             {"h": (), "noise": lambda t, q, p: sd.diagonal(jnp.ones(1))},

@@ -1,6 +1,7 @@
 """Moments are NumPy's moments of all the paths at once, however the paths are cut into blocks."""
 
 import warnings
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +15,7 @@ from stodyn.engine.sums import central_sums as printed_sums
 from stodyn.methods.explicit import EulerMaruyama, Heun
 from stodyn.models.kubo import kubo
 from stodyn.statistics.moments import WIDE, Sums, central_sums, merge_sums, summarise
+from stodyn.statistics.randomised import Randomised
 
 RUN = dict(t=(0.0, 1.0), dt=0.05, seed=11)
 
@@ -225,3 +227,25 @@ def test_a_path_that_fails_in_another_component_is_left_out():
     sound = np.isfinite(paths).all(axis=2)
     expected = [np.mean(paths[sound[:, k], k, 0]) for k in range(paths.shape[1])]
     np.testing.assert_allclose(run["first"].values.ravel(), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("covariance", [True, False])
+def test_sums_of_each_randomisation_are_those_of_its_sound_paths(covariance):
+    """Path p belongs to randomisation p % 16; at the second time some paths have failed, of one randomisation all."""
+    rng = np.random.default_rng(1)
+    x, sound = rng.normal(3.0, 1.0, (2, 2, 64)), np.ones((2, 64), bool)
+    sound[1, [3, 5, 21, 40]] = sound[1, 7::16] = False
+    x[1][:, ~sound[1]] = np.nan
+    for failed in (sound, np.ones_like(sound)):
+        values = np.where(failed[:, None], np.nan_to_num(x), np.nan)
+        sums = Randomised(st.Moments(covariance=covariance)).fold((values, failed), SimpleNamespace(paths=64))
+        for r, t in np.ndindex(16, 2):
+            own = values[t][:, r::16][:, failed[t, r::16]]
+            d = own - (own.mean(axis=1, keepdims=True) if own.size else 0.0)
+            k = 2 * r + t
+            assert sums.weight[k] == own.shape[1]
+            np.testing.assert_allclose(sums.mean[k], own.mean(axis=1) if own.size else 0.0, rtol=1e-12)
+            second = d @ d.T if covariance else (d**2).sum(axis=1)
+            for found, expected in ((sums.second[k], second), (sums.third[k], (d**3).sum(axis=1)),
+                                    (sums.fourth[k], (d**4).sum(axis=1))):  # fmt: skip
+                np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-12)
