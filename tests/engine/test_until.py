@@ -10,7 +10,7 @@ import scipy.stats
 import stodyn as sd
 from stodyn import statistics as st
 from stodyn.engine import progress
-from stodyn.engine.until import HeavyTailed, OneValue, Watch
+from stodyn.engine.until import HeavyTailed, OneValue, Quantity, Watch, _of_sums
 from stodyn.models.ornstein_uhlenbeck import ornstein_uhlenbeck
 from stodyn.statistics.contract import Labels
 from stodyn.statistics.moments import Sums
@@ -179,3 +179,20 @@ def test_looks_come_later_and_later_but_not_after_the_time_allowed():
     assert rule.next_look(first, 64, 8.0) == first * 10 // 8 // 64 * 64
     assert rule.next_look(first, 64, 20.0) == first
     assert plain.next_look(99_990, 64, 1.0) == 100_000
+
+
+def test_columns_of_zeros_and_ones_are_found_and_no_others():
+    """From sums alone; those of zeros and ones have the error of a share, with two of each added."""
+    rng = np.random.default_rng(1)
+    columns = [rng.integers(0, 2, 400), rng.integers(0, 3, 400) / 2, 2 * rng.integers(0, 2, 400) - 1, rng.random(400),
+               np.zeros(400), np.ones(400), np.full(400, 0.5), 3 + rng.integers(0, 2, 400)]  # fmt: skip
+    x = np.array(columns, float)
+    d = x - x.mean(axis=1, keepdims=True)
+    sums = Sums(np.array([400.0]), x.mean(axis=1)[None], *((d**k).sum(axis=1)[None] for k in (2, 3, 4)))
+    found = _of_sums(Quantity(("time", "x"), x.mean(axis=1)[None], np.full((1, 8), 0.7)), sums, slice(None))
+    share = (x.sum(axis=1).clip(0, 400) + 2) / 404
+    is_share = np.array([True, False, False, False, True, True, False, False])
+    np.testing.assert_allclose(found.stderr[0], np.where(is_share, np.sqrt(share * (1 - share) / 400), 0.7))
+    np.testing.assert_array_equal(found.ones[0], np.where(is_share, x.sum(axis=1), np.inf))
+    np.testing.assert_array_equal(found.same[0], [False] * 4 + [True] * 3 + [False])
+    np.testing.assert_allclose(found.kurtosis[0, :4], [scipy.stats.kurtosis(row, fisher=False) for row in x[:4]])

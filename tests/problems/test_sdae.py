@@ -22,7 +22,7 @@ from stodyn.models.differential_algebraic import (
 )
 from stodyn.numerics import uncompiled
 from stodyn.numerics.printing.points import at_one
-from stodyn.problems.index import rank_of, split
+from stodyn.problems.index import independent_rows, rank_of, split
 from stodyn.problems.sdae import SDAE
 from stodyn.problems.sde import SDE
 
@@ -444,3 +444,17 @@ def test_a_jacobian_that_is_not_finite_has_no_rank():
     parts = split(np.diag([1.0, 0.0]))
     assert rank_of(parts, np.array([[0.0, 0.0], [1.0, np.nan]]), np.ones(2)) == (0, np.inf)
     assert rank_of(parts, np.array([[0.0, 0.0], [1.0, 2.0]]), np.ones(2)) == (1, 1.0)
+
+
+@pytest.mark.parametrize("rank", [0, 1, 3, 4, 6])
+def test_rows_that_span_the_others_whatever_their_units(rank):
+    rng = np.random.default_rng(rank)
+    matrix = rng.normal(size=(6, rank)) @ rng.normal(size=(rank, 5 if rank < 6 else 6))
+    matrix *= 10.0 ** rng.integers(-6, 7, (6, 1))
+    rows, vanishing = independent_rows(matrix)
+    assert len(rows) == rank and vanishing.shape == (6 - rank, 6)
+    size = np.abs(matrix).max(axis=1)
+    assert np.linalg.matrix_rank(matrix[rows] / size[rows, None], tol=1e-9) == rank
+    np.testing.assert_allclose(vanishing @ matrix, 0.0, atol=1e-9 * (np.abs(vanishing) @ size).max(initial=0.0))
+    np.testing.assert_allclose(np.abs(vanishing).max(axis=1), 1.0)
+    assert np.linalg.matrix_rank(vanishing) == 6 - rank
