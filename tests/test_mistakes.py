@@ -65,6 +65,12 @@ def in_place(t, x):
     return x
 
 
+def entry_by_entry(t, x):
+    rates = np.zeros(2)
+    rates[0] = x[1]
+    return rates
+
+
 # what was done: (call, the argument the message names, the way out it offers)
 MISTAKES = {
     # shapes
@@ -129,6 +135,11 @@ MISTAKES = {
     "a list by x": (lambda: run(sde(lambda t, x: [1.0, 2.0][x[0]] * x)), "`[1.0, 2.0][x[0]]`", "jnp.array(values)[i]"),
     "a dict of results": (
         lambda: run(collect=st.Observable(lambda t, x: {"a": x[0]}, name="e")), "Observable e", "Return one array"),
+    "entries of an array of NumPy": (lambda: run(sde(entry_by_entry)), "`rates[0]`", "jnp.array([...]) of all entries"),
+    "a product that does not fit": (
+        lambda: run(sde(lambda t, x: jnp.eye(3) @ x)), "`jnp.eye(3) @ x`", "x has shape (2,)"),
+    "np.sin without params": (
+        lambda: run(sde(lambda t, x, p: -np.sin(x), lambda t, x: jnp.eye(2))), "drift", "jnp.sin for np.sin"),
     "float of x": (lambda: run(sde(lambda t, x: x * float(x[0]))), "`float(x[0])`", "leave float() out"),
     "max of x": (lambda: run(sde(lambda t, x: max(x[0], 0.0) * x)), "`max(x[0], 0.0)`", "jnp.maximum for max"),
     "math.sin": (lambda: run(sde(lambda t, x: x * math.sin(x[0]))), "drift", "jnp.sin for math.sin"),

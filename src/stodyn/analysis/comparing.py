@@ -197,9 +197,10 @@ def _checked_quantity(problem: Any, quantity: Any, method: Method) -> Callable |
     try:
         shape = jax.eval_shape(f, 0.0, jax.ShapeDtypeStruct((n,), np.dtype(float)))
     except Exception as error:
+        hint = missing_entry(error, params) or way_out(error)
         raise TypeError(
             f"quantity: f(t, x{', params' if takes else ''}) could not be traced by JAX with x of shape ({n},) "
-            f"({in_words(error)}). {missing_entry(error, params) or way_out(error)}"
+            f"({in_words(error)}).{hint and ' '}{hint}"
         ) from error
     if not jnp.issubdtype(shape.dtype, jnp.floating):
         raise TypeError(f"quantity: f returned {shape.dtype} values, expected real numbers")

@@ -39,10 +39,11 @@ class FromNormals(Source):
             try:
                 self.trace = jax.make_jaxpr(self._real)(examples)
             except Exception as error:
+                hint = way_out(error)
                 raise TypeError(
                     f"from_normals: function(z) with z of shape ({normals},) could not be traced by JAX "
-                    f"({in_words(error)}). {way_out(error)} Let it return one array; jax.scipy.special.ndtr(z) turns "
-                    "normal numbers into uniform ones."
+                    f"({in_words(error)}).{hint and ' '}{hint} Let it return one array; jax.scipy.special.ndtr(z) "
+                    "turns normal numbers into uniform ones."
                 ) from error
         self._at = AtPoints(self._value)
         self._of_path = AtPoints(self._counted, in_axes=(0, None))

@@ -77,7 +77,7 @@ def in_words(error: BaseException) -> str:
 
 
 def way_out(error: BaseException) -> str:
-    """Return how to write the user's line so that JAX can trace it."""
+    """Return how to write the user's line so that JAX can trace it; "" where the error is not one of tracing."""
     place = user_place(error)
     name, replacement = ("", "") if place is None else _replacement(place)
     if replacement:
@@ -90,6 +90,8 @@ def way_out(error: BaseException) -> str:
     if "immutable" in str(error) and place is not None and isinstance(node := _parsed(place.expression), ast.Subscript):
         array, index = ast.unparse(node.value), ast.unparse(node.slice)
         return f"{ARRAYS}: {array} = {array}.at[{index}].set(value) for {array}[{index}] = value."
+    if "setting an array element" in str(error):
+        return f"{ARRAYS}: jnp.array([...]) of all entries, or array = array.at[i].set(value) on jnp.zeros(n)."
     if isinstance(error, NameError):
         return "Define that name before the problem is made, or pass its value in params."
     if "scalar index" in str(error):
@@ -98,7 +100,9 @@ def way_out(error: BaseException) -> str:
         return "Return one array: jnp.array([...])."
     if isinstance(error, jax.errors.TracerBoolConversionError):
         return f"{ARRAYS}: {BRANCHES}."
-    return f"{ARRAYS}: jnp.array for np.array, {BRANCHES}."
+    if isinstance(error, jax.errors.JAXTypeError):
+        return f"{ARRAYS}: jnp in place of np and math, {BRANCHES}."
+    return ""
 
 
 def missing_entry(error: BaseException, params: Any) -> str:

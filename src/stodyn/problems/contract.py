@@ -649,7 +649,8 @@ def _listed(words: Any) -> tuple:
 
 
 def _advice(error: Exception, arguments: tuple[tuple[str, Any], ...], examples: Sequence[Any]) -> str:
-    if len(examples) > len(arguments) and isinstance(examples[-1], dict) and not examples[-1]:
+    is_about_params = isinstance(error, (KeyError, AttributeError)) or "dict" in str(error)
+    if len(examples) > len(arguments) and isinstance(examples[-1], dict) and not examples[-1] and is_about_params:
         return "The problem has no params, so the function gets an empty dict: give params=, or leave the argument out."
     if "scipy.sparse" in str(error):
         return "For a sparse matrix return sd.sparse(A.row, A.col, A.data, A.shape), with A in SciPy's COO format."
@@ -666,10 +667,8 @@ def _advice(error: Exception, arguments: tuple[tuple[str, Any], ...], examples: 
             f"params[{lists[0]!r}] is a list: give numpy.array([...]) for a vector, or stodyn.PerPath([...]) for one "
             "value per path."
         )
-    if isinstance(error, (IndexError, ValueError)) and not isinstance(error, jax.errors.JAXTypeError):
-        shapes = ", ".join(f"{word} has shape {np.shape(example)}" for word, example in arguments if word != "t")
-        return f"It was called with the arguments of a run: {shapes}; x is a number where start is one."
-    return way_out(error)
+    shapes = ", ".join(f"{word} has shape {np.shape(example)}" for word, example in arguments if word != "t")
+    return way_out(error) or f"It was called with the arguments of a run: {shapes}; x is a number where start is one."
 
 
 def _entries(params: Sequence[Any]) -> Iterable[tuple[str, Any]]:

@@ -74,9 +74,10 @@ class Snapshot(NamedTuple):
             values = one(self.x, self.params)
         except Exception as error:
             wanted = "(t, x, params)" if takes_params(function, 2, self.params) else "(t, x)"
+            hint = missing_entry(error, self.params) or way_out(error)
             raise TypeError(
                 f"{name}: function{wanted} could not be traced by JAX ({in_words(error)}). It is called for one path, "
-                f"with x the vector of its components. {missing_entry(error, self.params) or way_out(error)}"
+                f"with x the vector of its components.{hint and ' '}{hint}"
             ) from error
         if values.ndim > 2 or values.size == 0 or jnp.iscomplexobj(values):
             raise ValueError(
