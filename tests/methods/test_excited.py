@@ -9,9 +9,11 @@ import scipy.linalg
 
 import stodyn as sd
 from stodyn.analysis.one_step import OneStep
+from stodyn.methods import excited
 from stodyn.methods.alpha import HHT, Newmark, StochasticAlpha
 from stodyn.noise import coloured as co
 from stodyn.numerics import van_loan
+from stodyn.problems.driven import ResponseNotDelivered
 from stodyn.problems.driven_mechanical import DrivenMechanical
 from stodyn.problems.structure import is_autonomous
 
@@ -200,7 +202,7 @@ def test_accelerations_that_are_shown_hold_the_coloured_force():
             "methods of the α family keep the noise of a mechanical system exact by themselves",
         ),
         (
-            lambda: sd.simulate(FRAME, t=(0.0, 0.3), dt=[0.1, 0.2], paths=2, seed=1),
+            lambda: sd.simulate(FRAME, t=(0.0, 0.03), dt=[0.01, 0.02], paths=2, seed=1),
             "dt: StochasticAlpha draws coloured noise from its law over one length of step",
         ),
     ],
@@ -222,3 +224,21 @@ def test_an_envelope_makes_the_equations_depend_on_time():
     ground = co.kanai_tajimi(15.0, 0.6, sigma=1.0)
     assert is_autonomous(sd.base_excited(structure, ground))
     assert not is_autonomous(sd.base_excited(structure, ground, envelope=co.envelopes.jennings(2.0, 6.0, 0.3)))
+
+
+@pytest.mark.parametrize("name", ["StochasticAlpha", "GeneralisedAlpha", "Newmark"])
+def test_steps_that_distort_the_response_are_told_with_its_size(name):
+    """x'' = -400 x - 2 x' + y: the predicted variances are those of a run, |z| < 4.5; what a warning names is right."""
+    problem = sd.with_noise(sd.Mechanical(lambda t, x, v: -400.0 * x - 2.0 * v, None, (0.0, 0.0)),
+                            co.gauss_markov(1.0, 0.2), "x")  # fmt: skip
+    driven, method = problem.lower(sd.SDE)[0], sd.method(name)
+    A, G, _ = driven.slopes_at_the_start()
+    exact = driven.about_the_start().stationary_variance()[:2]
+    step, kick = excited.linear_step(method, problem, 0.1, A[1:], G[1:])
+    predicted = np.diagonal(excited._settled(step, kick))[:2]
+    with pytest.warns(ResponseNotDelivered) as told:
+        run = sd.simulate(problem, name, t=(0, 10), dt=0.1, paths=4000, seed=1, collect=sd.statistics.Moments(at=[10]))
+    z = (run["variance"].values[-1, :2] - predicted) / run["variance_stderr"].values[-1, :2]
+    assert np.abs(z).max() < 4.5
+    assert f"{100.0 * (predicted / exact - 1.0).max():.3g} % too large" in str(told[0].message)
+    sd.simulate(problem, name, t=(0, 0.1), dt=0.01, paths=2, seed=1)  # without a warning

@@ -16,7 +16,7 @@ from jax import Array
 
 from stodyn.arguments import stacklevel_of_user
 from stodyn.methods.contract import Claim, Method, Report
-from stodyn.methods.excited import Excited
+from stodyn.methods.excited import Excited, check_response
 from stodyn.methods.hysteresis import Hysteresis
 from stodyn.noise import wiener
 from stodyn.noise.increment import Increment, Recipe
@@ -155,6 +155,8 @@ class GeneralisedAlpha(Method):
                     "where the motion turns; take order=1.0"
                 )
             ready = Hysteresis(ready)
+        elif isinstance(problem, DrivenMechanical):
+            check_response(self, problem, h)
         return Excited(ready, problem, h) if isinstance(problem, DrivenMechanical) else ready
 
     def start(self, problem, t, x, params):

@@ -24,9 +24,74 @@ import numpy as np
 
 from stodyn.methods.contract import Method
 from stodyn.methods.wrapping import AndNormals, Wrapping, without
+from stodyn.numerics import van_loan
+from stodyn.problems.driven import SLOW, Driven
 from stodyn.problems.driven_mechanical import DrivenMechanical
 
 STREAM = "coloured"
+
+
+MOST_STATES = 200  # of a structure and its filter, whose covariances are compared before a run
+
+
+def check_response(method: Any, problem: DrivenMechanical, h: float) -> None:
+    """Warn where the step gives x or v, linearised about the start, a wrong variance in the long run.
+
+    White noise beside the coloured one counts as exact.
+    """
+    N, k = problem.N, len(problem.coloured.A)
+    if problem.joints is not None or not problem.is_regular or 3 * N + k > MOST_STATES:
+        return
+    lowered = problem.lower(Driven)
+    assert lowered is not None
+    driven: Any = lowered[0]
+    A, G, b = driven.slopes_at_the_start()
+    whole = np.block([[A, G @ problem.coloured.C], [np.zeros((k, 2 * N)), problem.coloured.A]])
+    rates = np.linalg.eigvals(A)
+    if not np.isfinite(whole).all() or rates.real.max() >= -SLOW * np.abs(rates).max():
+        return
+    step, kick = linear_step(method, problem, h, A[N:], G[N:])
+    if not np.abs(np.linalg.eigvals(step)).max() < 1.0:
+        return
+    of_noise = np.concatenate([np.zeros((2 * N, problem.coloured.B.shape[1])), problem.coloured.B])
+    exact, white, delivered = (
+        np.diagonal(covariance)[: 2 * N]
+        for covariance in (
+            van_loan.lyapunov(whole, of_noise @ of_noise.T), van_loan.lyapunov(A, b @ b.T), _settled(step, kick)
+        )
+    )  # fmt: skip
+    driven.warn_of_response(method, h, delivered + white, exact + white)
+
+
+def _settled(step: np.ndarray, kick: np.ndarray) -> np.ndarray:
+    """Σ step^j kick kick' step'^j over 2^40 steps, by doubling: no unit of a component is too small for it."""
+    covariance = kick @ kick.T
+    for _ in range(40):
+        covariance, step = covariance + step @ covariance @ step.T, step @ step
+    return covariance
+
+
+def linear_step(method: Any, problem: DrivenMechanical, h: float, A: np.ndarray, b: np.ndarray) -> tuple:
+    """The step of (x, v, φ, s) without white noise for x'' = A (x, v) + b y: its matrix, and that of its normals."""
+    αm, αf, β, γ = method.coefficients(h)
+    transition, root = problem.integrals(h)
+    N, k, p = problem.N, len(problem.coloured.A), problem.outputs
+    x, v, φ, s = np.split(np.eye(3 * N + k), [N, 2 * N, 3 * N])
+    nothing = np.zeros((N, root.shape[1]))
+
+    def joined(rows: np.ndarray, of_normals: np.ndarray) -> np.ndarray:
+        return np.concatenate([rows, of_normals], axis=1)
+
+    x, v, φ = (joined(rows, nothing) for rows in (x, v, φ))
+    drawn = joined(transition @ s, root)
+    s_after, Y1, Y2 = drawn[:k], drawn[k : k + p], drawn[k + p :]
+    x_known = x + h * v + h**2 * (0.5 - β) * φ + b @ Y2
+    v_known = v + h * (1.0 - γ) * φ + b @ Y1
+    right = (1.0 - αf) * A @ np.concatenate([x_known, v_known]) - αm * φ + αf * A @ np.concatenate([x, v])
+    left = (1.0 - αm) * np.eye(N) - (1.0 - αf) * (β * h**2 * A[:, :N] + γ * h * A[:, N:])
+    φ = np.linalg.solve(left, right)
+    after = np.concatenate([x_known + β * h**2 * φ, v_known + γ * h * φ, φ, s_after])
+    return after[:, : 3 * N + k], after[:, 3 * N + k :]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -85,7 +85,11 @@ class Driven(SDE):
         if exact is None or delivered is None:
             return
         n = linear.own.n
-        ratios = np.divide(delivered[:n], exact[:n], out=np.ones(n), where=exact[:n] > 0)
+        self.warn_of_response(method, h, delivered[:n], exact[:n])
+
+    def warn_of_response(self, method: Any, h: float, delivered: np.ndarray, exact: np.ndarray) -> None:
+        """Warn where variances in the long run, as a method delivers them, are wrong."""
+        ratios = np.divide(delivered, exact, out=np.ones(len(exact)), where=exact > 0)
         worst = int(np.argmax(np.abs(ratios - 1.0)))
         if abs(ratios[worst] - 1.0) <= NOTABLE_RESPONSE:
             return
@@ -100,6 +104,13 @@ class Driven(SDE):
 
     def about_the_start(self) -> Driven:
         """The equations linearised about the start of x without coloured noise, with their own noise as it is there."""
+        A, G, b = self.slopes_at_the_start()
+        linear = SDE(lambda t, x: A @ x, lambda t, x: jnp.asarray(b), np.zeros(len(A)), None, self.calculus,
+                     structure="additive")  # fmt: skip
+        return with_noise(linear, self.noise, G)
+
+    def slopes_at_the_start(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """A, G and b of dx = (A x + G y) dt + b dW, the equations linearised about the start without coloured noise."""
         own, p = self.own, len(self.noise.C)
         x = np.asarray(self.example_start()[: own.n], float)
         inner_params = {"own": self.example_params(), "noise": np.zeros(p)}
@@ -107,9 +118,7 @@ class Driven(SDE):
             A = uncompiled.value(jax.jacfwd(lambda x: own.f(0.0, x, inner_params)), x)
             G = uncompiled.value(jax.jacfwd(lambda y: own.f(0.0, x, inner_params | {"noise": y})), np.zeros(p))
             b = uncompiled.value(lambda x: own.g(0.0, x, inner_params), x)
-        linear = SDE(lambda t, x: A @ x, lambda t, x: jnp.asarray(b), np.zeros(own.n), None, self.calculus,
-                     structure="additive")  # fmt: skip
-        return with_noise(linear, self.noise, G)
+        return A, G, b
 
     def stationary_variance(self) -> np.ndarray | None:
         """Of a linear problem the variance of each component in the long run; None where it keeps growing."""
