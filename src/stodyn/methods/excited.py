@@ -83,8 +83,8 @@ def linear_step(method: Any, problem: DrivenMechanical, h: float, A: np.ndarray,
         return np.concatenate([rows, of_normals], axis=1)
 
     x, v, φ = (joined(rows, nothing) for rows in (x, v, φ))
-    drawn = joined(transition @ s, root)
-    s_after, Y1, Y2 = drawn[:k], drawn[k : k + p], drawn[k + p :]
+    joint = joined(transition @ s, root)
+    s_after, Y1, Y2 = joint[:k], joint[k : k + p], joint[k + p :]
     x_known = x + h * v + h**2 * (0.5 - β) * φ + b @ Y2
     v_known = v + h * (1.0 - γ) * φ + b @ Y1
     right = (1.0 - αf) * A @ np.concatenate([x_known, v_known]) - αm * φ + αf * A @ np.concatenate([x, v])
