@@ -1,5 +1,7 @@
 """What could make an interval silently wrong, through the public door: each is avoided, or said."""
 
+import warnings
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -9,6 +11,7 @@ import stodyn as sd
 from stodyn.accuracy import rules
 from stodyn.accuracy.estimate import Ladder, Unattainable
 from stodyn.accuracy.fast_modes import FastModes
+from stodyn.accuracy.ladder import Untrusted
 from stodyn.models.lenard_bernstein import ergodic_energy
 from stodyn.statistics import functional
 
@@ -17,7 +20,13 @@ OU = sd.SDE(lambda t, x: -x, lambda t, x: 1.0, 2.0)
 
 
 def ask(problem, f, **options):
-    return sd.estimate(problem, f, **({"t": (0, 1), "error": 0.01, "seed": 1} | options))
+    """An estimate, which warns if and only if it is not trusted."""
+    with warnings.catch_warnings(record=True) as messages:
+        warnings.filterwarnings("always", category=Untrusted)
+        result = sd.estimate(problem, f, **({"t": (0, 1), "error": 0.01, "seed": 1} | options))
+    assert len(messages) == (not result.attrs["trusted"])
+    assert all(result.attrs["reasons"] in str(message.message) for message in messages)
+    return result
 
 
 def test_a_base_above_the_levels_of_the_pilot(monkeypatch):

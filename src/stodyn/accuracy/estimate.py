@@ -13,6 +13,7 @@ import dataclasses
 import itertools
 import math
 import time
+import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -24,11 +25,12 @@ import xarray as xr
 
 from stodyn.accuracy import rules
 from stodyn.accuracy.candidates import Candidate, candidates
-from stodyn.accuracy.ladder import Diverged, Ladder, Unattainable, Work
+from stodyn.accuracy.ladder import Diverged, Ladder, Unattainable, Untrusted, Work
 from stodyn.accuracy.levels import LevelRun, Question
 from stodyn.accuracy.linear_control import Linearised, NoControl, linearised
 from stodyn.accuracy.pilot import MOST_DOUBLED, MOST_STEPS, RARE, TELLING, Pilots, rare
 from stodyn.accuracy.report import Account, dataset
+from stodyn.arguments import stacklevel_of_user
 from stodyn.engine.failure import PathsFailed
 from stodyn.engine.place import Place, front_door
 from stodyn.engine.progress import Progress
@@ -126,8 +128,9 @@ def estimate(
     Notes
     -----
     The interval relies on a variance that can be estimated and on a bias that shrinks from level to level as observed;
-    both are checked, and `trusted` is 1 where no check failed. A bias that is zero on the measured levels but not on
-    finer ones cannot be detected, and neither can values rarer than one in the number of points.
+    both are checked, and `trusted` is 1 where no check failed; where one did, there is a warning too. A bias that is
+    zero on the measured levels but not on finer ones cannot be detected, and neither can values rarer than one in the
+    number of points.
 
     Examples
     --------
@@ -140,7 +143,14 @@ def estimate(
     _check_wishes(error, level, most, seed)
     where = whereabouts(place, None, device)
     estimator = Estimator(problem, f, t, method=method, steps=steps, points=points, control=control, where=where)
-    return estimator.answer(error, seed, level=level, relative=relative, most=most, ledger=ledger, progress=progress)
+    result = estimator.answer(error, seed, level=level, relative=relative, most=most, ledger=ledger, progress=progress)
+    if not result.attrs["trusted"]:
+        warnings.warn(
+            f"estimate: do not trust this interval: {result.attrs['reasons']}",
+            Untrusted,
+            stacklevel=stacklevel_of_user(),
+        )
+    return result
 
 
 class Estimator:

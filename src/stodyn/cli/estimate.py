@@ -1,5 +1,6 @@
 """stodyn estimate: an expectation to a stated error, described in a TOML file."""
 
+import warnings
 from pathlib import Path
 from typing import Annotated
 
@@ -7,6 +8,7 @@ import numpy as np
 import typer
 
 from stodyn import runfile
+from stodyn.accuracy.ladder import Untrusted
 from stodyn.cli._output import AsJson, console, errors_as_messages, print_files, print_json
 
 
@@ -25,7 +27,8 @@ def command(
     The name is one of `stodyn models`, or module:problem for a problem in a module beside the file.
     `python -m pydoc stodyn.runfile` explains all tables and keys.
     """
-    with errors_as_messages():
+    with errors_as_messages(), warnings.catch_warnings():
+        warnings.simplefilter("ignore", Untrusted)  # said below
         described = runfile.read_estimate(file)
         result, files = runfile.estimated(described)
     if as_json:
