@@ -1,5 +1,6 @@
 """The gate of a MOS transistor with TOX: Meyer's capacitances for small signals, and charges that are conserved."""
 
+import jax
 import numpy as np
 import pytest
 
@@ -77,3 +78,37 @@ def test_a_gate_behind_a_resistor_has_thermal_noise_kt_over_its_capacitance():
     oxide = 3.9 * 8.854214871e-12 / 20e-9 * 10e-12
     variance = circuit.small_signal.covariance()[circuit.names.index("g"), circuit.names.index("g")]
     assert variance == pytest.approx(BOLTZMANN * 300.15 / ((2.0 / 3.0 + 2 * meyer.LEAST) * oxide), rel=1e-9)
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_without_body_effect_charges_couple_nodes_as_capacitors_do(sign):
+    """∂q/∂v of gate, drain, source and bulk: columns add up to 0, and no entry off the diagonal is positive."""
+    rng = np.random.default_rng(3)
+    volts = np.concatenate([rng.uniform(-3.0, 3.0, (4000, 3)), rng.uniform(-0.5, 1.5, (4000, 3))])
+    volts[::7, 1] = 0.0
+    p = Numbers({key: np.full(len(volts), value[0]) for key, value in numbers(sign=sign).of.items()}, 300.0)
+    assert all(law.couples(p) for law in (meyer.SOURCE, meyer.DRAIN, meyer.BULK))
+    assert not meyer.SOURCE.couples(numbers(gamma=0.4))
+    C = np.zeros((len(volts), 4, 4))
+    for law, end in ((meyer.SOURCE, 2), (meyer.DRAIN, 1), (meyer.BULK, 3)):
+        by_gs, by_ds, by_bs = dual.slopes(lambda v, xp, law=law: law.value(v, p, xp), tuple(volts.T))[1]
+        slope = np.stack([by_gs, by_ds, -by_gs - by_ds - by_bs, by_bs], axis=1)
+        C[:, 0] += slope
+        C[:, end] -= slope
+    off = C[:, ~np.eye(4, dtype=bool)]
+    assert off.max() <= 1e-12 and np.all(C[:, range(3), range(3)] >= meyer.LEAST * 0.999)
+    np.testing.assert_allclose(C.sum(axis=1), 0.0, atol=1e-12)
+
+
+def test_the_orientation_of_a_circuit_of_such_transistors_is_known():
+    text = ("stage\nVDD vdd 0 2\nVIN in 0 1\nRG in g 1k\nM1 d g s 0 n W=9u L=1u\nRL vdd d 5k\nRS s 0 1k\nCL d 0 1f\n"
+            "{more}.model n NMOS(KP=99u VTO=0.5 TOX=9n {body})\n")  # fmt: skip
+    plain = read(text.format(more="", body=""))
+    assert plain.has_constant_orientation
+    assert not read(text.format(more="", body="GAMMA=0.4")).has_constant_orientation
+    assert not read(text.format(more="E1 e 0 d 0 2\nCE e g 1f\n", body="")).has_constant_orientation
+    rng = np.random.default_rng(5)
+    states = rng.uniform(-3.0, 3.0, (400, plain.n))
+    with jax.enable_x64(True):
+        matrices = [np.asarray(plain.orientation(0.0, x, plain.example_params())) for x in states]
+    assert len({np.linalg.slogdet(matrix)[0] for matrix in matrices}) == 1

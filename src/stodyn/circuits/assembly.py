@@ -104,6 +104,11 @@ class Group:
         value = self.law.value(read, self.numbers, xp)
         return value * self.numbers[OVER_UNIT] if OVER_UNIT in self.numbers.of else value
 
+    @property
+    def couples(self) -> bool:
+        """Whether the parts are charges that change as those of capacitors between their nodes do."""
+        return self.law.monotone or (self.law.couples is not None and self.law.couples(self.numbers))
+
     def current(self, x: np.ndarray) -> Current:
         """The same with its slopes."""
         i, slopes = dual.slopes(self.of, self.read(x))

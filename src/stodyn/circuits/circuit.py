@@ -34,6 +34,7 @@ from stodyn.noise.stream import generator
 from stodyn.numerics.block_triangular import determining
 from stodyn.numerics.elimination import ORDERED
 from stodyn.numerics.sparse import FOLLOWED
+from stodyn.numerics.traced_once import TracedOnce
 from stodyn.problems.contract import Recommended
 from stodyn.problems.explicit import Explicit
 from stodyn.problems.index import STATES
@@ -222,16 +223,24 @@ class Circuit(SDAE):
 
     def rest_matrix(self, t, x, a, params):
         """The Jacobian of a step in the unknowns that are not explicit, from the slopes of the devices."""
-        network = self.family.at(params["devices"], jnp) if "devices" in self.params else self.network
-        return self._rest_jacobian(network, x, a)
+        return self._traced_rest_matrix(x, a, params)
+
+    @functools.cached_property
+    def _traced_rest_matrix(self) -> TracedOnce:
+        def matrix(x, a, params):
+            network = self.family.at(params["devices"], jnp) if "devices" in self.params else self.network
+            return self._rest_jacobian(network, x, a)
+
+        return TracedOnce(matrix)
 
     @functools.cached_property
     def has_constant_orientation(self) -> bool:
         """Whether the stamps show that the constraints' Jacobian keeps its sign.
 
-        No nonlinear part may have a slope in an entry that its determinant depends on. Charges that grow with their
-        own voltage may, without controlled sources: the determinant is then a sum over trees of the network, in which
-        every slope of a charge has a positive factor, as a capacitance has.
+        No nonlinear part may have a slope in an entry that its determinant depends on. Charges that grow with the
+        voltage of their own node and fall with those of others may, without controlled sources: the determinant is then
+        a sum over directed trees of the network (W. T. Tutte's theorem), in which every slope has a positive factor, as
+        a capacitance has.
         """
         _, N, K, _ = self.split
         is_reciprocal = not any(e.kind in CONTROLLED for e in self.network.netlist.elements)
@@ -245,7 +254,7 @@ class Circuit(SDAE):
             for c, d in group.control:
                 pairs = _pairs_in_rows(out, K[c] - K[d])
                 places.append(pairs)
-                changes.append(np.full(len(pairs[0]), not (group.law.monotone and is_reciprocal)))
+                changes.append(np.full(len(pairs[0]), not (group.couples and is_reciprocal)))
         rows, columns = np.concatenate(places, axis=1)
         return not np.any(np.concatenate(changes) & determining(rows, columns, acting.shape[0]))
 
@@ -704,8 +713,12 @@ def _problem(
     additive = network.has_additive_noise
     structure = "additive" if additive else "general" if n * n * m > LOOKED_AT else None
 
-    def drift(t, x, params):
+    @TracedOnce
+    def rates(t, x, params):
         return of(params).rates(x, network.sources.values(t, jnp), jnp)
+
+    def drift(t, x, params):
+        return rates(t, x, params)
 
     def diffusion(t, x, params):
         intensity = of(params).intensity(x, network.sources.values(t, jnp), jnp)

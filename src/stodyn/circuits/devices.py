@@ -67,6 +67,9 @@ class Law:
     conducts     whether it makes a path for direct current
     breakdown    (name of BV, name of NBV) where the junction conducts backwards as well
     monotone     whether `value` is a charge that grows with the voltage between the ends and depends on nothing else
+    couples      (numbers) -> whether `value` is a charge of a device whose charges, taken together, change as those of
+                 capacitors between its nodes do: the charge at a node grows with the voltage of that node, and falls
+                 with that of any other
     capacitance  (read, numbers) -> the capacitance over `unit` that small signals see between the ends of a charge,
                  where it is not the slope of that charge
     """
@@ -80,6 +83,7 @@ class Law:
     conducts: bool = True
     breakdown: tuple[str, str] | None = None
     monotone: bool = False
+    couples: Callable[[Numbers], bool] | None = None
     capacitance: Callable[[tuple[Any, ...], Numbers], Any] | None = None
 
     def room(self, k: int, v: np.ndarray, p: Numbers) -> np.ndarray:

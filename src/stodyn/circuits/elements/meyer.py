@@ -12,11 +12,14 @@ v_gd, and with white noise v' does not exist. So a run uses charges, whose sum i
 In saturation, and with bulk at the source also below threshold, they have Meyer's capacitances. Between saturation,
 which they leave smoothly over PHI/2, and v_ds = 0 the charge that Meyer's model loses flows from source to drain: there
 is one more current, at v_ds = 0 that of a capacitance C/6 between them. Where V_TH follows v_bs, bulk takes from the
-source what the channel loses.
+source what the channel loses. Where it does not (GAMMA = 0), every charge falls with the voltages of other nodes: with
+s = u + w and slopes over 2/3 C, ∂Q_gs/∂w = -2u²w/s³, ∂Q_gs/∂u + ∂Q_gs/∂w = u(u² + uw + 4w²)/s³ and
+∂(Q_gs + Q_gd)/∂w = w(w + 2u)/s².
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -25,6 +28,7 @@ from stodyn.circuits.devices import Law, Numbers
 from stodyn.circuits.element import Card, Element
 
 LEAST_SATURATION = 0.025  # V: the least v_dsat in Meyer's capacitances
+SMALLEST = 1e-30  # V: in place of 0 in a quotient
 LEAST = 1e-3  # of C: the least of Q_gs' and Q_gd', so that no node loses its charge where the channel is pinched off
 
 
@@ -51,7 +55,7 @@ def _rounded(x: Any, p: Numbers, xp: Any) -> Any:
 
 
 def _at_end(u: Any, w: Any, xp: Any) -> Any:
-    whole = xp.maximum(u + w, 1e-9)
+    whole = xp.maximum(u + w, SMALLEST)
     return (2.0 / 3.0) * u * u * (u + 2.0 * w) / (whole * whole)
 
 
@@ -94,14 +98,19 @@ def capacitances(read: tuple[Any, ...], p: Numbers) -> tuple[np.ndarray, np.ndar
     return np.where(back, far, near), np.where(back, near, far), np.clip(-over / p["phi"], 0.0, 1.0)
 
 
-SOURCE = Law("charge from gate to source", source, stores=True, conducts=False,
-             capacitance=lambda read, p: capacitances(read, p)[0])  # fmt: skip
-DRAIN = Law("charge from gate to drain", drain, stores=True, conducts=False,
-            capacitance=lambda read, p: capacitances(read, p)[1])  # fmt: skip
-BULK = Law("charge from gate to bulk", bulk, stores=True, conducts=False,
-           capacitance=lambda read, p: capacitances(read, p)[2])  # fmt: skip
-SOURCE_AND_BULK = Law("charge from gate to source and bulk", source_and_bulk, stores=True, conducts=False,
-                      capacitance=lambda read, p: sum(capacitances(read, p)[::2]))  # fmt: skip
+def _couples(p: Numbers) -> bool:
+    return not p.known("gamma").any()
+
+
+def _charge(name: str, value: Callable, capacitance: Callable) -> Law:
+    return Law(name, value, stores=True, conducts=False, couples=_couples, capacitance=capacitance)
+
+
+SOURCE = _charge("charge from gate to source", source, lambda read, p: capacitances(read, p)[0])
+DRAIN = _charge("charge from gate to drain", drain, lambda read, p: capacitances(read, p)[1])
+BULK = _charge("charge from gate to bulk", bulk, lambda read, p: capacitances(read, p)[2])
+SOURCE_AND_BULK = _charge("charge from gate to source and bulk", source_and_bulk,
+                          lambda read, p: sum(capacitances(read, p)[::2]))  # fmt: skip
 
 
 def gate(card: Card, nodes: tuple[str, str, str, str], oxide: float, numbers: dict[str, float]) -> list[Element]:
