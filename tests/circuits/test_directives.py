@@ -174,3 +174,17 @@ def test_every_directive_says_what_it_looks_like():
     assert {".param", ".func", ".model", ".step", ".temp", ".ic", ".nodeset", ".measure", ".ac", ".op", ".tran",
             ".noise", ".options", ".global"} <= set(LISTED)  # fmt: skip
     assert all(isinstance(d, Directive) and d.form.startswith(d.name) for d in LISTED.values())
+
+
+@pytest.mark.parametrize("title", ["RC low pass 1k", "Circuit for exercise 3", "Inverter chain rev 3", "Lab 2 3 4"])
+def test_titles_that_look_like_elements(title):
+    """An element has nodes that other lines name; a first line that is one is part of the circuit."""
+    body = "V1 in 0 1\nRA in out 1k\nC1 out 0 1n\n"
+    assert len(read(f"{title}\n{body}").network.netlist.elements) == 3
+    whole = read(body)
+    assert len(whole.network.netlist.elements) == 3 and "there is no title" in whole.notes[0]
+
+
+def test_a_response_to_nothing_is_refused():
+    with pytest.raises(ValueError, match="no source has an AC amplitude; write one as in V1 in 0 DC 0 AC 1"):
+        read("title\nV1 in 0 1\nRA in out 1k\nC1 out 0 1n\n").response([1e3])

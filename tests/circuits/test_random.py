@@ -7,6 +7,7 @@ import stodyn
 from stodyn import statistics as st
 from stodyn.analysis.tolerance import split_variance
 from stodyn.circuits import NetlistError, read
+from stodyn.circuits.circuit import NominalValues
 from stodyn.noise.distribution import Normal, Uniform
 
 EVERYTHING = """every kind of part
@@ -155,3 +156,12 @@ def test_a_run_has_the_values_of_its_paths():
                           collect=st.Paths(50, every=10))  # fmt: skip
     r = 1e3 * (1.0 + 0.05 * circuit.sampled_values(50, 3)["gauss(r1.value)"])
     np.testing.assert_allclose(run["path"].sel(component="out").values[:, -1], 1e3 / (1e3 + r), rtol=1e-9)
+
+
+def test_a_run_at_nominal_values_says_so():
+    circuit = read("title\nV1 in 0 1\nR1 in out {unif(1k, 0.1)}\nC1 out 0 1n\n.tran 10n 100n\n")
+    run = dict(t=circuit.span, dt=circuit.step, paths=4, seed=1)
+    with pytest.warns(NominalValues, match=r"circuit.sampled\(paths, seed\)"):
+        stodyn.simulate(circuit, **run)
+    stodyn.simulate(circuit.at({}), **run)
+    stodyn.simulate(circuit.sampled(4, 1), **run)

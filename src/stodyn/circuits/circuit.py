@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 import scipy
 
-from stodyn.arguments import checks_arguments
+from stodyn.arguments import checks_arguments, stacklevel_of_user
 from stodyn.circuits import measures, points
 from stodyn.circuits.assembly import Network, assemble
 from stodyn.circuits.channels import channels
@@ -44,6 +45,10 @@ from stodyn.problems.sdae import SDAE
 CONTROLLED = frozenset("efgh")
 MOST_CORNERS = 12  # the most random values for which all corners are computed
 LOOKED_AT = 1_000_000  # n² m: larger systems are not checked for commutative noise
+
+
+class NominalValues(UserWarning):
+    """Warns of a run in which random values of a netlist have their nominal values on all paths."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -233,6 +238,17 @@ class Circuit(SDAE):
 
         return TracedOnce(matrix)
 
+    def check_step(self, method, h):
+        if self.random and "devices" not in self.params:
+            warnings.warn(
+                f"problem: its random values ({', '.join(self.random)}) are at their nominal ones. To draw them for "
+                "each path, simulate(circuit.sampled(paths, seed), paths=paths, ...); circuit.at({}) is the nominal "
+                "circuit without this warning",
+                NominalValues,
+                stacklevel=stacklevel_of_user(),
+            )
+        super().check_step(method, h)
+
     @functools.cached_property
     def has_constant_orientation(self) -> bool:
         """Whether the stamps show that the constraints' Jacobian keeps its sign.
@@ -403,7 +419,7 @@ class Circuit(SDAE):
         Raises
         ------
         ValueError
-            If the netlist has no .ac and `frequency` is missing.
+            If the netlist has no .ac and `frequency` is missing, or no source has an AC amplitude.
         """
         directive = self.network.netlist.ac
         if frequency is None:
@@ -411,6 +427,8 @@ class Circuit(SDAE):
                 raise ValueError("frequency: there is no .ac in the netlist; give frequencies in Hz")
             frequency = directive.frequencies
         amplitudes = self.small_signal.response(frequency)
+        if not np.any(amplitudes):
+            raise ValueError("response: no source has an AC amplitude; write one as in V1 in 0 DC 0 AC 1")
         return Response(np.atleast_1d(np.asarray(frequency, float)), amplitudes, self.network.names)
 
     @checks_arguments
@@ -525,8 +543,8 @@ class Circuit(SDAE):
         Returns
         -------
         Circuit
-            A circuit whose `params["devices"]` holds the numbers of the devices on each path; `sampled_values` gives
-            the values drawn.
+            A circuit whose `params["devices"]` holds the numbers of the devices on each path; `sampled_values`, called
+            with the same paths and seed, gives the values drawn.
 
         Raises
         ------
@@ -548,7 +566,10 @@ class Circuit(SDAE):
         return _of_family(self, network, PerPath(data), PerPath(start))
 
     def sampled_values(self, paths: Count, seed: Integer) -> dict[str, np.ndarray]:
-        """Return the random values that `sampled` draws.
+        """Return the random values that `sampled` draws, by the names in `random`, which `at` takes too.
+
+        A random function of the netlist such as unif(r1.value, 0.1) goes by its ξ, a uniform number from -1 to 1 or a
+        standard normal one, not by the value that it gives.
 
         Parameters
         ----------

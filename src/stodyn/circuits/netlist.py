@@ -76,7 +76,7 @@ def read_deck(source: str | Path, libraries: Sequence[str | Path] = ()) -> Deck:
     """The blocks of a netlist; see `text.read_text` for the kinds of source."""
     text = read_text(source, libraries)
     title, lines, name, notes = text.title, text.lines, text.title.text.lstrip("* "), list(text.notes)
-    if title.text.startswith(".") or _is_element(title):
+    if title.text.startswith(".") or _is_element(title, lines):
         lines, name = [title, *lines], ""
         notes.append(f"{title.at}: there is no title; the first line is read as part of the circuit")
     top = blocks(lines)
@@ -135,13 +135,16 @@ def _places(netlist: Netlist, scope: Scope) -> list[str]:
     return [*scope.block.params, *(f"{e.name}.value" for e in netlist.elements), *netlist.overrides.random]
 
 
-def _is_element(line: Line) -> bool:
-    """Whether the first line is a complete element with a number, which no title is."""
+def _is_element(line: Line, others: Sequence[Line]) -> bool:
+    """Whether the first line is a complete element with a number, at nodes that other lines name, which no title is."""
     words = line.text.lower().split()
     if not words or words[0][0] not in FIRST_VALUE or len(words) < 2:
         return False
     last = FIRST_VALUE[words[0][0]] + (words[0][0] in "vi" and len(words) > 3 and words[3] == "dc")
-    return len(words) > last and len(words[0]) > 1 and is_number(words[last])
+    if not (len(words) > last and len(words[0]) > 1 and is_number(words[last])):
+        return False
+    named = {"0", "gnd"}.union(*(re.split(r"[\s(),=]+", other.text.lower())[1:] for other in others))
+    return named.issuperset(words[1:3])
 
 
 # --- elements ---------------------------------------------------------------------------------------------------------
