@@ -329,8 +329,9 @@ def test_the_same_seed_gives_the_same_series():
 @pytest.mark.parametrize(
     "noise",
     [co.dryden(10.0, 2.0, 20.0, 3.0, "uvwpqr"), co.flicker(1.0, (0.01, 100.0)), co.gauss_markov2(1.0, 3.0, 0.2),
-     co.von_karman(10.0, 2.0, 20.0, 3.0, "wq"), co.kanai_tajimi(15.0, 0.6, sigma=1.0)],
-    ids=["dryden", "flicker", "second order", "von karman", "ground"],
+     co.von_karman(10.0, 2.0, 20.0, 3.0, "wq"), co.kanai_tajimi(15.0, 0.6, sigma=1.0),
+     co.Coloured([[-1.0, 0.5], [0.0, -2.0]], np.eye(2), [[2.0, 1.0], [0.0, 3.0]], ("a", "b"))],
+    ids=["dryden", "flicker", "second order", "von karman", "ground", "as many outputs as states"],
 )  # fmt: skip
 def test_outputs_can_be_made_states(noise):
     other = noise.with_outputs_first()
