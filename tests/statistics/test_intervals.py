@@ -107,3 +107,12 @@ def test_limits_at_many_times_are_those_at_each(kind):
         each = intervals.limits(value[k], stderr[k], {"interval": kind, "paths": count}, 0.9)
         np.testing.assert_array_equal((low[k], high[k]), each)
     assert np.all(low < value) and np.all(value < high)
+
+
+@pytest.mark.parametrize("freedom", [3, 20, 200])
+def test_a_root_mean_square_of_normals_has_the_interval_of_chi_square(freedom):
+    """Its standard error says how many normals are behind it: value²/(2 stderr²)."""
+    value = np.array([0.5, 2.0])
+    found = intervals.limits(value, value / np.sqrt(2 * freedom), {"interval": "rms", "paths": 1000}, 0.9)
+    for limit, level in zip(found, (0.95, 0.05), strict=True):
+        np.testing.assert_allclose(limit, value * np.sqrt(freedom / laws.chi2.ppf(level, freedom)), rtol=1e-9)
