@@ -8,7 +8,7 @@ import scipy.signal
 import stodyn
 from stodyn import statistics as st
 from stodyn.circuits import examples, read
-from stodyn.circuits.devices import BOLTZMANN, CHARGE
+from stodyn.circuits.devices import BOLTZMANN, CHARGE, Numbers, flicker_size, flicker_slope
 from stodyn.methods.stiff import Trapezoidal
 from stodyn.noise.increment import Increment
 from stodyn.numerics.printing.points import AtPoints
@@ -160,3 +160,19 @@ def test_sampled_flicker():
     at = run.sel(component="d").isel(time=-1)
     assert abs(float(at["variance"]) - sizes(circuit)["d"]) <= 4.0 * float(at["variance_stderr"])
     assert sizes(circuit)["d"] > 1.5 * KT / 200e-12
+
+
+def test_flicker_noise_of_transistors_that_switch():
+    """Transistors that are on and carry no current: noise that went as √|i| there had an infinite slope."""
+    circuit = read("inverter\nVDD vdd 0 2.5\nVIN a 0 PULSE(0 2.5 1n 0.2n 0.2n 4n 10n)\nMN b a 0 0 nm W=2u L=0.5u\n"
+                   "MP b a vdd vdd pm W=5u L=0.5u\nC1 b 0 50f\n.model nm NMOS(KP=100u VTO=0.6 KF=1e-29)\n"
+                   ".model pm PMOS(KP=40u VTO=-0.6 KF=1e-29)\n.tran 20p 4n\n")  # fmt: skip
+    run = stodyn.simulate(circuit, t=circuit.span, dt=circuit.time_steps(), paths=8, seed=1, progress=False)
+    assert np.isfinite(run["mean"].values).all()
+    p = Numbers({"kf": np.array([1e-10]), "af": np.array([1.0])}, 300.0)
+    i = np.array([-1e-3, -3e-8, 0.0, 1e-9, 3e-8, 1e-6])
+    d = 1e-4 * np.abs(i) + 1e-14
+    by_difference = (flicker_size(i + d, p, np) - flicker_size(i - d, p, np)) / (2.0 * d)
+    np.testing.assert_allclose(flicker_slope(i, p, np), by_difference, rtol=1e-6)
+    assert flicker_slope(i, p, np).max() <= 0.1 + 1e-12 and flicker_size(i, p, np)[2] == 0.0
+    np.testing.assert_allclose(flicker_size(i[[0, -1]], p, np), [-np.sqrt(1e-13), np.sqrt(1e-16)], rtol=1e-4)

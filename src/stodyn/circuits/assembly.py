@@ -20,7 +20,7 @@ import numpy as np
 import scipy
 
 from stodyn.circuits import topology
-from stodyn.circuits.devices import CHARGE, FLICKER_FLOOR, Current, Law, Numbers, flicker_size, thermal
+from stodyn.circuits.devices import CHARGE, Current, Law, Numbers, flicker_size, flicker_slope, thermal
 from stodyn.circuits.element import GROUND, Element
 from stodyn.circuits.netlist import Netlist
 from stodyn.circuits.text import NetlistError
@@ -252,7 +252,7 @@ class Network:
             i, numbers = currents[k].i[..., devices], self.groups[k].numbers.chosen(devices)
             size = flicker_size(i, numbers, np)
             factor = np.ones_like(currents[k].i)
-            factor[..., devices] += 0.5 * numbers["af"] * size * i / (i * i + FLICKER_FLOOR) * y[..., states].sum(-1)
+            factor[..., devices] += flicker_slope(i, numbers, np) * y[..., states].sum(-1)
             in_states.append(size)
             factors[k] = factor
         return in_states, factors

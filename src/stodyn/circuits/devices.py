@@ -20,7 +20,8 @@ BOLTZMANN, CHARGE = 1.380649e-23, 1.602176634e-19  # J/K, C (exact)
 ZERO_CELSIUS = 273.15  # K
 LARGEST = 1e9  # A: beyond it a junction's exponential continues as its tangent, so that no Newton step overflows
 REFERENCE = 300.15  # K: the reference of SPICE's temperature formulas
-FLICKER_FLOOR = 1e-30  # A²: added to i², so that flicker noise has a slope where no current flows
+FLICKER_FLOOR = 1e-30  # A²: the least i0², so that flicker noise has a slope where no current flows
+STEADY = 100.0  # (current / flicker noise)² from which the formula of the latter holds
 EASY = 10.0  # V: the most by which a voltage that controls no junction may rise in one step of Newton's method
 
 
@@ -125,8 +126,23 @@ def thermal(resistance: Any, kelvin: float) -> Any:
 
 
 def flicker_size(i: Any, p: Numbers, xp: Any) -> Any:
-    """√KF |i|^(AF/2): the factor of noise with the one-sided density 1/f."""
-    return xp.sqrt(p["kf"]) * (i * i + FLICKER_FLOOR) ** (0.25 * p["af"])
+    """√KF |i|^(AF/2), with the sign of i: the factor of noise with the one-sided density 1/f.
+
+    Below the current i0 at which this would be a tenth of the current, i0^(2 - AF) = 100 KF, it is proportional to i:
+    i √KF (i² + i0²)^((AF - 2)/4). The slope of a transistor that is on without a current would be infinite.
+    """
+    return xp.sqrt(p["kf"]) * i * (i * i + _least_square(p, xp)) ** (0.25 * p["af"] - 0.5)
+
+
+def flicker_slope(i: Any, p: Numbers, xp: Any) -> Any:
+    """Its derivative in i."""
+    least = _least_square(p, xp)
+    return xp.sqrt(p["kf"]) * (0.5 * p["af"] * i * i + least) * (i * i + least) ** (0.25 * p["af"] - 1.5)
+
+
+def _least_square(p: Numbers, xp: Any) -> Any:
+    """i0²."""
+    return (STEADY * p["kf"]) ** (2.0 / xp.maximum(2.0 - p["af"], 0.5)) + FLICKER_FLOOR
 
 
 # --- junctions --------------------------------------------------------------------------------------------------------
