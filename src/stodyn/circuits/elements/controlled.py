@@ -1,4 +1,4 @@
-"""E, G, F, H: sources controlled by a voltage or by the current of a V source, linear, POLY(1), VALUE={...} or TABLE;
+"""E, G, F, H: sources controlled by a voltage or by the current of a V source, linear, POLY(1) or VALUE={...};
 and B: any expression of V(...) and I(...).
 
 A voltage source with a nonlinear law is a branch with the equation u+ - u- = value.
@@ -108,7 +108,7 @@ def _driven(card: Card, is_voltage: bool, law: Law, reads: tuple[tuple[str, str]
 
 
 def _form(card: Card, is_voltage: bool, reads: tuple[tuple[str, str], ...]) -> list[Element] | None:
-    """POLY(1) c0 c1 ..., VALUE={...}, TABLE {...} = (x, y) ...; None where the source is linear."""
+    """VALUE={...}; None where the source is linear or POLY(1)."""
     for key in ("value", "cur", "vol"):
         if key in card.parameters:
             return _driven(card, is_voltage, *_law(card, card.parameters.pop(key)))
