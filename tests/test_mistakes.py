@@ -79,7 +79,31 @@ MISTAKES = {
     "start is a matrix": (lambda: run(sde(drift, start=np.ones((8, 2)))), "start", "PerPath(values)"),
     "drift too short": (lambda: run(sde(lambda t, x: x[:1])), "drift", "expected (2,), the shape of start"),
     "drift is a list": (lambda: run(sde(lambda t, x: [x[1], -x[0]])), "drift", "jnp.array([...])"),
-    "drift returns nothing": (lambda: run(sde(lambda t, x: None)), "drift", "expected one array"),
+    "drift returns nothing": (lambda: run(sde(lambda t, x: None)), "drift", "expected one array. Is its `return`"),
+    "a component by its name": (
+        lambda: run(sde(lambda t, x: jnp.array([x["p"], -x[0]]), names=("q", "p"))), "drift", "write x[1]."),
+    "a component as an attribute": (
+        lambda: run(sde(lambda t, x: jnp.array([x.speed, -x[0]]), names=("q", "p"))),
+        "drift", "write x[0] for the first; the components are q, p"),
+    "Observable of a name": (
+        lambda: run(collect=st.Observable(lambda t, x: x["q"], name="e")), "Observable e", "write x[0] for the first"),
+    "a Level collected": (lambda: run(collect=LATE), "collect", "statistics.Passage(level)"),
+    "noise where there is none": (
+        lambda: run(method=sd.ExactNoise("RK4")), "method", "make one with stodyn.with_noise(sde, noise, into)"),
+    "an expansion of an SDE": (
+        lambda: run(method="Galerkin"), "method", "takes RandomDAE problems, but the problem is of type SDE"),
+    "nothing to expand": (
+        lambda: sd.simulate(sd.RandomDAE([[1.0]], lambda t, x, p: -x, [1.0], {"a": 1.0}), t=(0, 1), dt=0.1),
+        "params", "Give distributions in params"),
+    "a sweep of another argument": (
+        lambda: sweep({"damper": [1.0]}, lambda d: OSCILLATOR), "over", "but it is function(d)"),
+    "lags by default": (
+        lambda: run(collect=st.Autocorrelation()), "Autocorrelation", "lags=50 (the default), expected from 1 to 10"),
+    "one step": (lambda: run(dt=0.7), "dt", "and 1 (1 step)"),
+    "phase noise of a run": (lambda: sd.plot.phase_noise(run()), "result", "expected a result of analysis.phase_noise"),
+    "jitter of a run": (lambda: sd.plot.jitter(run()), "result", "expected a result of analysis.phase_noise"),
+    "cycle of a run": (lambda: sd.plot.cycle(run()), "result", "expected a result of analysis.phase_noise"),
+    "noise density of a run": (lambda: sd.plot.noise_density(run()), "sampled", "a pair (frequency, density)"),
     "diffusion is a vector": (lambda: run(sde(drift, lambda t, x: 0.1 * x)), "diffusion", "write [:, None]"),
     "diffusion is a number": (
         lambda: run(sde(drift, lambda t, x: 0.1)), "diffusion", "jnp.full((2, 1), g) for one channel"),
@@ -169,7 +193,7 @@ MISTAKES = {
         lambda: run(damped(lambda t, x, p: -p["body"]["mas"] * x, params={"body": {"mass": 1.0}})),
         "params", "p['body'] has no entry 'mas'. It has 'mass'; did you mean 'mass'?"),
     "an entry of params as an attribute": (
-        lambda: run(damped(lambda t, x, p: -p.gravity * x, params={"gravity": 9.81})), "params", "params['gravity']"),
+        lambda: run(damped(lambda t, x, p: -p.gravity * x, params={"gravity": 9.81})), "params", "write p['gravity']"),
     "a field of params misspelt": (
         lambda: run(damped(lambda t, x, p: -p.gravty * x, params=Pendulum(9.81))), "params", "did you mean 'gravity'?"),
     "an entry that a quantity misspells": (
@@ -190,8 +214,8 @@ MISTAKES = {
     "calculus by another word": (lambda: sde(drift, calculus="strat"), "calculus", "'ito', 'stratonovich'"),
     "one name for two components": (lambda: sde(drift, names=("q",)), "names", "expected 2 different names"),
     # units
-    "a unit of nothing": (lambda: sde(drift, names=("q", "p"), units={"y": "m"}), "units", "('q', 'p', 'time')"),
-    "too few units": (lambda: sde(drift, names=("q", "p"), units=("m",)), "units", "expected 2 entries"),
+    "a unit of nothing": (lambda: sde(drift, names=("q", "p"), units={"y": "m"}), "units", "are q, p; 'time' may"),
+    "too few units": (lambda: sde(drift, names=("q", "p"), units=("m",)), "units", "one per component, 2 in all"),
     # missing, swapped and impossible arguments
     "problem and method swapped": (lambda: run("Heun", OSCILLATOR), "problem", "The problem comes first"),
     "a function as problem": (lambda: run(drift), "problem", "stodyn.SDE(drift, diffusion, start)"),
@@ -274,6 +298,24 @@ def test_it_says_what_where_and_how_to_fix_it(name):
     message = str(raised.value)
     assert argument in message.partition(". ")[0], message
     assert way_out in message, message
+
+
+@pytest.mark.parametrize(
+    ("name", "written"),
+    [
+        ("Moments", "stodyn.statistics.Moments"),
+        ("Normal", "stodyn.noise.Normal"),
+        ("EulerMaruyama", "stodyn.method('EulerMaruyama')"),
+    ],
+)
+def test_a_name_of_another_part_of_the_library_is_shown_as_it_is_written(name, written):
+    with pytest.raises(AttributeError, match=re.escape(f"no attribute {name!r}. Write {written}")):
+        getattr(sd, name)
+
+
+def test_an_unknown_example_is_told_with_similar_ones():
+    with pytest.raises(KeyError, match=r"there is no 'ring'\. Near it: ring_oscillator"):
+        sd.circuits.examples()["ring"]
 
 
 def test_arguments_in_another_order_are_warned_of():

@@ -75,19 +75,20 @@ def _folded(name: str) -> str:
 
 
 def on_demand(
-    package: str, file: str, renamed: Mapping[str, str] | None = None
+    package: str,
+    file: str,
+    renamed: Mapping[str, str] | None = None,
+    elsewhere: Callable[[str], str] | None = None,
 ) -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]:
     """Return the __all__, __getattr__ and __dir__ of a package whose names are imported when they are first used.
 
     The names are those that the package's __init__.pyi, which type checkers and editors read, imports and lists in
     __all__; so a name has one home. Modules of the package that are not listed open too.
 
-    renamed  old name -> what it is called now, for the error of those who still type it
+    renamed    old name -> what it is called now, for the error of those who still type it
+    elsewhere  a name -> how it is written, where it is a name of another part of the library; otherwise ""
     """
-    homes: dict[str, tuple[str, str]] = {}
-    for statement in ast.parse(Path(file).with_suffix(".pyi").read_text()).body:
-        if isinstance(statement, ast.ImportFrom):
-            homes |= {alias.asname or alias.name: (str(statement.module), alias.name) for alias in statement.names}
+    homes = _homes(Path(file).with_suffix(".pyi"))
 
     def get(name: str) -> Any:
         home, called = homes.get(name, (package, name))
@@ -97,12 +98,31 @@ def on_demand(
         if value is None:
             near = difflib.get_close_matches(name, homes, n=3)
             hint = f". Near it: {', '.join(near)}" if near else ""
+            there = elsewhere(name) if elsewhere is not None else ""
+            hint = f". Write {there}" if there else hint
             hint = f". It is called {renamed[name]} now" if renamed and name in renamed else hint
             raise AttributeError(f"module {package!r} has no attribute {name!r}{hint}", name=name)
         setattr(importlib.import_module(package), name, value)
         return value
 
     return sorted(homes), get, lambda: sorted(homes)
+
+
+def below(file: str, name: str) -> str:
+    """Return package.name for the first package beside `file` whose __init__.pyi lists the name; "" for none."""
+    for stub in sorted(Path(file).parent.glob("*/__init__.pyi")):
+        if name in _homes(stub):
+            return f"{Path(file).parent.name}.{stub.parent.name}.{name}"
+    return ""
+
+
+def _homes(stub: Path) -> dict[str, tuple[str, str]]:
+    """Return name -> (module, name there), for the names that a stub imports."""
+    homes: dict[str, tuple[str, str]] = {}
+    for statement in ast.parse(stub.read_text()).body:
+        if isinstance(statement, ast.ImportFrom):
+            homes |= {alias.asname or alias.name: (str(statement.module), alias.name) for alias in statement.names}
+    return homes
 
 
 def modules_on_demand(package: str) -> Callable[[str], Any]:

@@ -378,9 +378,20 @@ def noise_density(
     -------
     Axes
         The Axes drawn on.
+
+    Raises
+    ------
+    TypeError
+        If `sampled` or `computed` is not a pair.
     """
     from matplotlib.ticker import EngFormatter
 
+    for name, pair in (("sampled", sampled), ("computed", computed)):
+        if pair is not None and (not isinstance(pair, (tuple, list, np.ndarray)) or len(pair) != 2):
+            raise TypeError(
+                f"{name}: expected a pair (frequency, density) of arrays, got a {type(pair).__name__}; for example "
+                "(noise.frequency, noise.density) with noise = circuit.noise_spectrum(node, frequencies)"
+            )
     ax = _axes(ax)
     for density, color, style, label in ((sampled, BLUE, "-", "paths"), (computed, ORANGE, "--", "small-signal")):
         if density is not None:
@@ -408,6 +419,7 @@ def phase_noise(result: xarray.Dataset, *, ax: Axes | None = None) -> Axes:
     """
     from matplotlib.ticker import EngFormatter
 
+    _expect_phase_noise(result)
     ax = _axes(ax)
     f, L = result["offset"].values, 10.0 * np.log10(result["L"].values)
     corner, f0 = float(result["corner"]), result.attrs["harmonic"] * float(result["frequency0"])
@@ -441,6 +453,7 @@ def cycle(result: xarray.Dataset, node: str | None = None) -> Axes:
     from matplotlib import pyplot
     from matplotlib.ticker import EngFormatter
 
+    _expect_phase_noise(result)
     node = result.attrs["node"] if node is None else node
     _, (upper, lower) = pyplot.subplots(2, sharex=True, figsize=(6.4, 5.2), layout="constrained")
     t, unit = result["time"].values, result.attrs["time_unit"]
@@ -474,6 +487,7 @@ def jitter(result: xarray.Dataset, ends: np.ndarray | None = None, *, ax: Axes |
     Axes
         The Axes drawn on.
     """
+    _expect_phase_noise(result)
     ax = _axes(ax)
     k, variance = result["periods"].values, result["accumulated"].values
     shown = len(k) if ends is None else min(len(k), ends.shape[1] - 1)
@@ -903,6 +917,15 @@ def _pick(run: xarray.Dataset, name: str, component: str | None) -> xarray.DataA
             f"run.isel({swept[0]}=0)"
         )
     return variable.isel(component=_component_number(run, component))
+
+
+def _expect_phase_noise(result: Any) -> None:
+    """Refuse what is not a result of analysis.phase_noise."""
+    if not all(name in getattr(result, "variables", ()) for name in ("offset", "L", "c", "periods", "accumulated")):
+        raise ValueError(
+            "result: expected a result of analysis.phase_noise(problem, node, ...), got another "
+            f"{type(result).__name__}"
+        )
 
 
 def _component_number(run: xarray.Dataset, component: str | None, argument: str = "component") -> int:

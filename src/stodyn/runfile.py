@@ -67,6 +67,7 @@ import contextlib
 import difflib
 import importlib
 import inspect
+import json
 import re
 import sys
 import tomllib
@@ -169,7 +170,9 @@ def parsed(text: str, home: Path) -> RunFile:
     table = {name: content.get(name, {}) for name in ("model", "method", "grid", "run", "place", "output")}
     for name, value in table.items():
         if not isinstance(value, dict):
-            raise BadRunFile(f"{name}: expected a table, [{name}], got {value!r}")
+            named = f"; write {name} = {{name = {json.dumps(value)}}}" if isinstance(value, str) else ""
+            named = named if name in ("model", "method") else ""
+            raise BadRunFile(f"{name}: expected a table, [{name}], got {value!r}{named}")
     _only(table["grid"], "grid", ("t", "dt"), needed=("t", "dt"))
     _only(table["run"], "run", SIMULATE, needed=("paths", "seed"))
     options = {**table["grid"], **table["run"]}
@@ -370,7 +373,7 @@ def _model(table: Mapping[str, Any]) -> Any:
         try:
             model = find_model(name)
         except ValueError as error:
-            raise BadRunFile(f"model.name: {error}, or give module:name") from error
+            raise BadRunFile(f"model.name: {error} Or give module:name.") from error
     if isinstance(model, Problem):
         if parameters:
             raise BadRunFile(f"model.parameters: {name} is a problem, not a function that makes one; leave them out")

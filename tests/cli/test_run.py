@@ -150,7 +150,7 @@ MISTAKES = {
     "paths = 200": ("path = 200", "run.path: there is no such key; did you mean run.paths?"),
     "seed = 1\n": ("", "run.seed: missing"),
     "[grid]\n": ("[grids]\n", "grids: there is no such key; did you mean grid?"),
-    'name = "ornstein_uhlenbeck"': ('name = "ornstein"', "model.name: model: there is no 'ornstein'"),
+    'name = "ornstein_uhlenbeck"': ('name = "ornstein"', "Near it: ornstein_uhlenbeck. Or give module:name."),
     "{rate = 2.0}": ("{mass = 2.0}", "model.parameters: ornstein_uhlenbeck has no parameter 'mass'"),
     'name = "Heun"': ('name = "Hein"', "method.name: method: there is no 'Hein'. Near it: Heun"),
     'statistic = "Moments"': ('statistic = "Moment"', "collect[0].statistic: there is no 'Moment'"),
@@ -173,6 +173,13 @@ def test_mistakes_are_named_by_their_key(old, invoke, folder):
     result = invoke("run", folder / "run.toml")
     assert result.exit_code != 0 and said in " ".join(result.output.split()), result.output
     assert not (folder / "runs").exists()
+
+
+def test_a_method_that_is_a_word_is_told_as_a_table(folder):
+    text = 'method = "Heunn"\n' + RUN.replace('[method]\nname = "Heun"\n', "")
+    (folder / "run.toml").write_text(text)
+    with pytest.raises(runfile.BadRunFile, match=r'method: expected a table.*write method = \{name = "Heunn"\}'):
+        runfile.read(folder / "run.toml")
 
 
 @pytest.mark.parametrize(

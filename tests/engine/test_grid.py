@@ -72,7 +72,7 @@ REFUSED = {
         r"dt: 0.3 does not divide the interval \(0.0, 1.0\); the nearest that do are 0.25 \(4 steps\) and "
         r"0.333333333333 \(3 steps\)",
     ),
-    "too long": ((0, 1), 1.7, r"the nearest that do are 0.5 \(2 steps\) and 1 \(1 steps\)"),
+    "too long": ((0, 1), 1.7, r"the nearest that do are 0.5 \(2 steps\) and 1 \(1 step\)"),
     "wrong sum": ((0, 1), [0.5, 0.25], "dt: the steps add up to 0.75, but the interval is 1.0 long"),
     "no steps": ((0, 1), [], "dt: the steps add up to 0.0, but the interval is 1.0 long"),
     "t backwards": ((1, 0), 0.1, r"t: expected a finite interval \(start, end\) with start < end, got \(1, 0\)"),

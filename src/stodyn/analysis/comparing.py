@@ -30,7 +30,7 @@ from stodyn.hints import Count, Integer, Reals, is_integer, whole
 from stodyn.methods.catalogue import named
 from stodyn.methods.contract import Method
 from stodyn.numerics.printing.points import AtPoints
-from stodyn.numerics.tracing_errors import in_words, missing_entry, way_out
+from stodyn.numerics.tracing_errors import in_words, missing_entry, unnamed_entry, way_out
 from stodyn.problems.calling import call, check_call, takes_params
 from stodyn.problems.contract import expect_problem
 from stodyn.statistics.moments import Moments
@@ -197,7 +197,7 @@ def _checked_quantity(problem: Any, quantity: Any, method: Method) -> Callable |
     try:
         shape = jax.eval_shape(f, 0.0, jax.ShapeDtypeStruct((n,), np.dtype(float)))
     except Exception as error:
-        hint = missing_entry(error, params) or way_out(error)
+        hint = unnamed_entry(error) or missing_entry(error, params) or way_out(error)
         raise TypeError(
             f"quantity: f(t, x{', params' if takes else ''}) could not be traced by JAX with x of shape ({n},) "
             f"({in_words(error)}).{hint and ' '}{hint}"

@@ -12,6 +12,16 @@ __all__ = ["Circuit", "NetlistError", "Response", "SmallSignal", "Spectrum", "ex
 __dir__ = listing.names_of(__name__)
 
 
+class _Examples(dict[str, Path]):
+    """Name -> file, with an error for other names that lists similar ones."""
+
+    def __missing__(self, name: str) -> Path:
+        try:
+            return listing.find(name, self, "examples")
+        except ValueError as error:
+            raise KeyError(str(error)) from None
+
+
 @checks_arguments
 def examples() -> dict[str, Path]:
     """Return the netlists that come with the library.
@@ -21,4 +31,4 @@ def examples() -> dict[str, Path]:
     dict
         Name of each netlist -> path of its file, which `read` takes.
     """
-    return {path.stem: path for path in sorted((Path(__file__).parent / "examples").glob("*.cir"))}
+    return _Examples((path.stem, path) for path in sorted((Path(__file__).parent / "examples").glob("*.cir")))

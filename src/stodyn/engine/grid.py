@@ -54,9 +54,10 @@ def step_times(t: Reals, dt: ArrayLike | Callable[..., Any]) -> tuple[np.ndarray
     steps = max(round(span / float(lengths)), 1)
     if abs(steps * float(lengths) - span) > TOLERANCE * span:
         fewer = max(int(span / float(lengths)), 1)
+        counted = f"{fewer} steps" if fewer > 1 else "1 step"
         raise ValueError(
             f"dt: {float(lengths)} does not divide the interval ({start}, {end}); the nearest that do are "
-            f"{span / (fewer + 1):.12g} ({fewer + 1} steps) and {span / fewer:.12g} ({fewer} steps)"
+            f"{span / (fewer + 1):.12g} ({fewer + 1} steps) and {span / fewer:.12g} ({counted})"
         )
     times, size = np.linspace(start, end, steps + 1), max(abs(start), abs(end))
     # A decimal within the rounding is taken, so that 0.3 is not stored as 0.30000000000000004: run.sel(time=0.3) finds

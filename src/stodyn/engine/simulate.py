@@ -178,6 +178,8 @@ def simulate(
         collect = check_points(points, chosen, paths, device, collect)
     rule = paths if isinstance(paths, Until) else None
     first = FIRST_PATHS if rule is not None else paths
+    if paths is None and method is None:
+        _expect_paths_of(problem)
     check_needed(simulate, paths=paths, seed=seed)
     check_options(first, seed, on_failure)
     where, devices, reason = whereabouts(place, threads, device)
@@ -407,12 +409,12 @@ def _carry_out_until(
 
 def _expand(problem, method: Expansion, times, paths, seed, collect, began: float) -> xr.Dataset:
     """Run a method that has no paths."""
+    expandable, _ = matched(problem, method)
     if paths is not None:
         raise ValueError(f"paths: {method.name} expands in the random parameters and makes no paths; leave it out")
     if seed is None and method.draws:
         raise ValueError(f"seed: {method.name} draws its points; give a whole number")
     check_options(1, 0 if seed is None else seed, "raise")
-    expandable, _ = matched(problem, method)
     labelled, record = expanded(expandable, method, times, collect, 0 if seed is None else int(seed))
     record = {
         "problem": type(problem).__name__,
@@ -518,6 +520,17 @@ def check_points(points: Any, method: Catalogued, paths: Any, device: Any, colle
             f"as {RANDOMISATIONS * 256}, got {paths!r}"
         )
     return [randomised(statistic) for statistic in statistics_of(collect)]
+
+
+def _expect_paths_of(problem: Any) -> None:
+    """Refuse a RandomDAE without random parameters, which would otherwise be expanded without paths."""
+    from stodyn.problems.random_dae import RandomDAE
+
+    if isinstance(problem, RandomDAE) and not problem.parameters:
+        raise TypeError(
+            "params: none of them is random, so there is nothing to expand. Give distributions in params, or paths=1 "
+            "and seed=1 for the one solution"
+        )
 
 
 def check_needed(function: Callable, **values: Any) -> None:

@@ -23,6 +23,7 @@ from stodyn.numerics.newton import underived
 from stodyn.numerics.printing.fingerprints import calls_host, fingerprint
 from stodyn.problems import lowering
 from stodyn.problems.contract import Problem, TracedFunction, expect_problem, machine_memory
+from stodyn.problems.level import Level
 from stodyn.problems.measured import Measured
 from stodyn.problems.time_scale import time_scale
 from stodyn.statistics.contract import Statistic
@@ -253,8 +254,10 @@ def matched(problem: Any, method: Any) -> tuple[Any, list[str]]:
         lowered = problem.lower(accepts)
         if lowered is None:
             kind = type(problem).__name__
+            call = getattr(accepts, "made_by", "")
+            remedy = f"; make one with {call}" if call else ""
             raise TypeError(
-                f"method: {method.name} takes {accepts.__name__} problems, but the problem is of type {kind}. "
+                f"method: {method.name} takes {accepts.__name__} problems, but the problem is of type {kind}{remedy}. "
                 f"{best_fitting(original)}"
             )
         problem, change = lowered
@@ -278,6 +281,8 @@ def statistics_of(collect: Statistic | Sequence[Statistic] | None) -> tuple[Stat
     for statistic in statistics:
         if not isinstance(statistic, Statistic):
             hint = f"; call it: {statistic.__name__}()" if isinstance(statistic, type) else ""
+            if isinstance(statistic, Level):
+                hint = "; for the law of the time at which it is reached give statistics.Passage(level)"
             raise TypeError(
                 f"collect: expected statistics such as statistics.Moments(every=10), got {statistic!r}{hint}"
             )

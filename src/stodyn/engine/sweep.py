@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import inspect
 import itertools
 import os
 import time
@@ -327,11 +328,27 @@ def _at(problem: Any, values: Mapping[str, Any]) -> Any:
     if isinstance(problem, Problem):
         return problem.changed(params=_changed(problem.params, values))
     if callable(problem):
+        _expect_arguments(problem, values)
         result = problem(**values)
         if not isinstance(result, Problem):
             raise TypeError(f"problem: expected a function that returns a problem such as stodyn.SDE, got {result!r}")
         return result
     raise TypeError(f"problem: expected a problem, a model, or a function that returns a problem, got {problem!r}")
+
+
+def _expect_arguments(function: Callable, values: Mapping[str, Any]) -> None:
+    """Refuse names that a function of the swept values does not take, and values that it needs and are not swept."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # some functions written in C have none
+        return
+    try:
+        signature.bind(**values)
+    except TypeError as error:
+        raise TypeError(
+            f"over: the function that makes the problem is called with {', '.join(f'{name}=...' for name in values)}, "
+            f"but it is function{signature} ({error}). Give its arguments the names in over."
+        ) from None
 
 
 def _changed(params: Any, values: Mapping[str, Any]) -> Any:

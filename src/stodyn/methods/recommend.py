@@ -49,11 +49,15 @@ def of_highest_order(problem, names: list[str], than: Catalogued | None = None, 
 
     An order is left out where it is not higher than that of the method `than`.
     """
-    noise, leaders = problem.noise_structure, []
+    noise, orders_of = problem.noise_structure, dict[str, list[str]]()
     for kind in ("strong", "weak"):
         orders = {name: catalogue()[name].promised(kind, noise) for name in names}
         best = max(orders.values(), default=0.0)
         if best > (0.0 if than is None else than.promised(kind, noise)):
             holders = [name for name, order in orders.items() if order == best]
-            leaders.append(f"{', '.join(holders[:most])} ({kind} {best:g})")
-    return leaders
+            for name in holders[:most]:
+                orders_of.setdefault(name, []).append(f"{kind} {best:g}")
+    alike: dict[str, list[str]] = {}
+    for name, words in orders_of.items():
+        alike.setdefault(" and ".join(words), []).append(name)
+    return [f"{', '.join(holders)} ({words})" for words, holders in alike.items()]

@@ -17,7 +17,7 @@ import difflib
 import functools
 import itertools
 import linecache
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, NamedTuple
@@ -105,6 +105,31 @@ def way_out(error: BaseException) -> str:
     return ""
 
 
+def unnamed_entry(error: BaseException, names: Sequence[str] = ()) -> str:
+    """Return how to read an entry of an array that a function reads by its name; "" for other errors.
+
+    names  those of the components, as far as they are known
+    """
+    place = user_place(error)
+    match None if place is None else _parsed(place.expression):
+        case ast.Subscript(value=owner, slice=ast.Constant(value=str(name))) | ast.Attribute(value=owner, attr=name):
+            array = _value(owner, place.frame)  # type: ignore[union-attr]
+        case _:
+            return ""
+    is_by_name = isinstance(error, AttributeError) or "string index" in str(error)
+    if not is_by_name or not isinstance(array, jax.core.Tracer):
+        return ""
+    called, shape = ast.unparse(owner), array.shape
+    if not shape:
+        return f"{called} is a number, without entries."
+    if name in names:
+        return (
+            f"{called} is an array, whose entries have numbers: write {called}[{list(names).index(name) % shape[0]}]."
+        )
+    known = f"; the components are {', '.join(names)}" if names else ", in the order of start"
+    return f"{called} is an array, whose entries have numbers: write {called}[0] for the first{known}."
+
+
 def missing_entry(error: BaseException, params: Any) -> str:
     """Return which entry of params a function must mean that reads one that is not there; "" for other errors."""
     if isinstance(error, KeyError) and error.args:
@@ -115,6 +140,10 @@ def missing_entry(error: BaseException, params: Any) -> str:
             owner, called = mapping, ast.unparse(node.value)
     elif isinstance(error, AttributeError) and isinstance(error.obj, (Mapping, type(params))):
         name, owner, called = error.name, error.obj, "params"
+        place = user_place(error)
+        node = None if place is None else _parsed(place.expression)
+        if isinstance(node, ast.Attribute) and node.attr == name:
+            called = ast.unparse(node.value)
         if isinstance(owner, Mapping) and name in owner:
             return f"{called} is a dict: write {called}[{name!r}]."
     else:

@@ -25,7 +25,7 @@ from stodyn.noise.from_normals import FromNormals
 from stodyn.noise.source import Fixed, PerPath, Source, source_of, sources_in
 from stodyn.numerics.bounds import check_bounds
 from stodyn.numerics.printing.fingerprints import fingerprint
-from stodyn.numerics.tracing_errors import first_line, in_words, missing_entry, way_out
+from stodyn.numerics.tracing_errors import first_line, in_words, missing_entry, unnamed_entry, way_out
 from stodyn.problems import describing
 from stodyn.problems.calling import PARAMS_NAMES, check_call, takes_params
 
@@ -121,6 +121,7 @@ class Problem(ABC):
     params: Any
     start: Any
     calculus: str
+    made_by: ClassVar[str] = ""  # the call that makes such a problem from others, where it is not its class
     further_structures: ClassVar[tuple[str, ...]] = ()  # the kinds that its noise_structure may have beyond STRUCTURES
     unsolved: ClassVar[str] = "whose implicit equations Newton did not solve"  # why paths stopped, in words
     failure_advice: ClassVar[str] = ""  # further reasons why paths of such a problem may fail, in words
@@ -532,10 +533,13 @@ def returned_shape(
         if _is_of_operators(error):
             raise TypeError(f"{name}: {error}") from error
         raise TypeError(
-            f"{name}: {wanted} could not be traced by JAX ({in_words(error)}). {_advice(error, arguments, examples)}"
+            f"{name}: {wanted} could not be traced by JAX ({in_words(error)}). "
+            f"{_advice(error, arguments, examples, getattr(problem, 'names', None) or ())}"
         ) from error
     check_bounds(trace, f"{name}: {wanted}")
     if not isinstance(result, jax.ShapeDtypeStruct):
+        if result is None:
+            raise TypeError(f"{name}: {wanted} returned None, expected one array. Is its `return` missing?")
         raise TypeError(
             f"{name}: {wanted} returned a {type(result).__name__}, expected one array. Wrap it: jnp.array([...])."
         )
@@ -648,7 +652,11 @@ def _listed(words: Any) -> tuple:
     return tuple(words) if isinstance(words, Iterable) and not isinstance(words, str) else (words,)
 
 
-def _advice(error: Exception, arguments: tuple[tuple[str, Any], ...], examples: Sequence[Any]) -> str:
+def _advice(
+    error: Exception, arguments: tuple[tuple[str, Any], ...], examples: Sequence[Any], names: Sequence[str]
+) -> str:
+    if by_number := unnamed_entry(error, names):
+        return by_number
     is_about_params = isinstance(error, (KeyError, AttributeError)) or "dict" in str(error)
     if len(examples) > len(arguments) and isinstance(examples[-1], dict) and not examples[-1] and is_about_params:
         return "The problem has no params, so the function gets an empty dict: give params=, or leave the argument out."
@@ -751,15 +759,15 @@ def component_units(units: Any, names: Sequence[str], params: Sequence[str] = ()
     if not isinstance(units, Mapping):
         units = _listed(units)
         if len(units) != len(names):
-            raise ValueError(f"units: expected {len(names)} entries, one per component, got {units!r}")
+            raise ValueError(f"units: expected one per component, {len(names)} in all, got {units!r}")
         units = dict(zip(names, units, strict=True))
     shown = {*names, "time"}
     strangers = sorted(set(units) - shown - {*params})
     if strangers:
-        others = f", the params {tuple(params)}" if params else ""
+        others = f", the params {', '.join(params)}" if params else ""
         raise ValueError(
             f"units: unknown component(s) {', '.join(map(repr, strangers))}; "
-            f"the components are {(*names, 'time')}{others}"
+            f"the components are {', '.join(names)}{others}; 'time' may have a unit too"
         )
     if not all(isinstance(unit, str) for unit in units.values()):
         raise ValueError(f"units: expected words such as 'm/s', got {dict(units)}")

@@ -51,6 +51,8 @@ class Driven(SDE):
     own: Any = None
     noise: Any = None
 
+    made_by = "stodyn.with_noise(sde, noise, into)"
+
     def check_step(self, method: Any, h: float) -> None:
         """Warn where the method's own step gives the noise another variance; refuse where it makes it grow."""
         delivered = delivered_variance(method, self.noise, h)

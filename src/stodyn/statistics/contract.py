@@ -14,7 +14,7 @@ from jax import Array
 
 from stodyn import hints, listing
 from stodyn.hints import Integer, Reals, is_integer
-from stodyn.numerics.tracing_errors import in_words, missing_entry, way_out
+from stodyn.numerics.tracing_errors import in_words, missing_entry, unnamed_entry, way_out
 from stodyn.problems.calling import call, check_call, takes_params
 
 __dir__ = listing.names_of(__name__)
@@ -74,7 +74,7 @@ class Snapshot(NamedTuple):
             values = one(self.x, self.params)
         except Exception as error:
             wanted = "(t, x, params)" if takes_params(function, 2, self.params) else "(t, x)"
-            hint = missing_entry(error, self.params) or way_out(error)
+            hint = unnamed_entry(error) or missing_entry(error, self.params) or way_out(error)
             raise TypeError(
                 f"{name}: function{wanted} could not be traced by JAX ({in_words(error)}). It is called for one path, "
                 f"with x the vector of its components.{hint and ' '}{hint}"

@@ -308,8 +308,10 @@ class Autocorrelation(_Series):
 
     def check_length(self, length):
         if not 1 <= self.lags < length:
+            default = " (the default)" if self.lags == type(self).lags else ""
             raise ValueError(
-                f"Autocorrelation: lags={self.lags}, expected from 1 to {length - 1}, less than the number of times"
+                f"Autocorrelation: lags={self.lags}{default}, expected from 1 to {length - 1}, less than the number of "
+                "times"
             )
 
     def estimate(self, series):
