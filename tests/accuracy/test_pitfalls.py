@@ -107,7 +107,7 @@ def test_paths_that_fail():
         (lambda t, x: jnp.ones((2, 2)), r"got an array of shape \(2, 2\)"),
         (functional.Maximum(lambda t, x: jnp.stack([x[0], 2 * x[0]])), r"expected a number .*\(2,\) .* Maximum"),
         (functional.Probability(lambda t, x: jnp.stack([x[0], x[0]])), "expected a number for each path"),
-        (lambda t, x: None, r"f: f\(t, x\) returned a NoneType"),
+        (lambda t, x: None, r"f: f\(t, x\) returned None, expected one array. Is its `return` missing"),
         (lambda x: x[0], r"f: must take f\(t, x\) or f\(t, x, params\), got lambda\(x\)"),
         (lambda t, x: jnp.sqrt(x[0] + 2.5), "f: it is NaN or infinite on some paths"),
     ],

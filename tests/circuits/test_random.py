@@ -165,3 +165,11 @@ def test_a_run_at_nominal_values_says_so():
         stodyn.simulate(circuit, **run)
     stodyn.simulate(circuit.at({}), **run)
     stodyn.simulate(circuit.sampled(4, 1), **run)
+
+
+def test_a_value_that_replaces_a_random_one_is_no_longer_random():
+    text = "title\nV1 in 0 1\nR1 in out {unif(10k, 0.1)}\nR2 out 0 {gauss(20k, 0.05)}\nC1 out 0 1n\n.tran 1n 10u\n"
+    changed = read(text).valued({"r1.value": 2e4})
+    assert list(changed.random) == ["gauss(r2.value)"]
+    changed.sampled(2, 1)
+    assert list(read(text).valued({"temp": 50.0}).random) == ["unif(r1.value)", "gauss(r2.value)"]

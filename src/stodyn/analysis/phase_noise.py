@@ -28,8 +28,9 @@ from numpy.typing import ArrayLike
 from stodyn.analysis import cyclostationary
 from stodyn.analysis.cyclostationary import component
 from stodyn.analysis.periodic import ONE, Cycle, periodic
+from stodyn.analysis.periodic_start import NoOscillation
 from stodyn.analysis.phase_noise_line import Wander
-from stodyn.arguments import checks_arguments
+from stodyn.arguments import checks_arguments, stacklevel_of_user
 from stodyn.circuits import Circuit
 from stodyn.noise import coloured
 from stodyn.numerics.one_thread import blas_on_one_thread
@@ -39,6 +40,8 @@ WANTED = 1e-9  # relative error of c at which steps are fine enough
 WANTED_BETWEEN_CORNERS = 5e-7  # change of c from half as many steps at which they are; the error is far smaller
 SLOWLY = 8.0  # where twice the steps do not divide the error by it, they are doubled no more
 ENOUGH, CORNERS = 1e-3, 24.0  # below this error they have to divide it by that, as they do where devices are smooth
+FIRST_STEPS = 256, 1024, 4096  # with which cycles are searched for
+MANY = 4000  # steps up to which they are doubled whatever comes of it while the error is larger than that
 MOST_NUMBERS = 40_000_000  # in the stage equations of all steps, or in their derivatives: no finer steps beyond it
 JUMP = 1e-3  # by which no multiplier may differ from 1 where f is continuous
 LAGS = 64  # periods over which jitter is followed
@@ -117,6 +120,10 @@ def jitter(cycle: Cycle, section: np.ndarray, lags: int = LAGS) -> Jitter:
     return Jitter(np.array(R), Z, slope)
 
 
+class Unresolved(UserWarning):
+    """Warns of a cycle whose steps are too long for its phase noise."""
+
+
 @checks_arguments
 @blas_on_one_thread
 def phase_noise(
@@ -168,14 +175,17 @@ def phase_noise(
         If the problem depends on time, or the node lacks the harmonic.
     """
     if isinstance(problem, Cycle):
-        cycle, steps = problem, problem.steps
+        cycle, phase, error, period_error = _resolved(problem, False)
     else:
-        cycle = periodic(problem, period=period, start=start, steps=steps or 256)
-    if cycle.driven:
-        raise ValueError("problem: depends on time, and a driven system has no free phase; ask "
-                         "cyclostationary.spectrum for its noise")  # fmt: skip
-    cycle, phase, error, period_error = _resolved(cycle, steps is None)
+        cycle, phase, error, period_error = _cycle_of(problem, period, start, steps)
     _check(cycle)
+    if error > ENOUGH:
+        warnings.warn(
+            f"c is not known well: with {cycle.steps} steps per period it differs by {error:.2g} of itself from that "
+            f"of half or twice as many. Edges are too steep for these steps; give steps={4 * cycle.steps} or more.",
+            Unresolved,
+            stacklevel=stacklevel_of_user(),
+        )
     i = _observed(cycle, node)
     f0 = 1.0 / cycle.period
     f = f0 * np.geomspace(1e-8, 1.0, 81) if offsets is None else np.atleast_1d(np.asarray(offsets, float))
@@ -233,15 +243,38 @@ def phase_noise(
     return result
 
 
+def _cycle_of(problem: Problem, period: Any, start: Any, steps: int | None) -> tuple[Cycle, Response, float, float]:
+    """The cycle of an oscillator as `_resolved` gives it, searched for with more steps where edges are too steep for
+    few: then Newton finds no cycle with other steps beside the first."""
+    failure: Exception | None = None
+    for count in FIRST_STEPS if steps is None else (steps,):
+        cycle = periodic(problem, period=period, start=start, steps=count)
+        try:
+            return _resolved(cycle, steps is None)
+        except NoOscillation as error:
+            failure = error
+    raise NoOscillation(
+        f"problem: a cycle was found with {count} steps per period, but none with other steps beside it ({failure}). "
+        f"Its edges are too steep for these steps; give steps={4 * count} or more"
+    ) from failure
+
+
 def _resolved(cycle: Cycle, finer: bool) -> tuple[Cycle, Response, float, float]:
     """The cycle with steps that are fine enough for c, where finer ones are allowed; its response, and the relative
     errors of c and of the period."""
+    if cycle.driven:
+        raise ValueError("problem: depends on time, and a driven system has no free phase; ask "
+                         "cyclostationary.spectrum for its noise")  # fmt: skip
     has_corners = bool(cycle.mesh.at_corner.any())  # then steps are of high order: half as many tell the error
     coarse, fine = (cycle.coarsened, cycle) if has_corners else (cycle, cycle.refined)
     before, one, two = np.inf, response(coarse), response(fine)
     error = _change(one.c, two.c)
     wanted = WANTED_BETWEEN_CORNERS if has_corners else WANTED
-    while finer and error > wanted and error < before / (SLOWLY if error > ENOUGH else CORNERS):
+    while (
+        finer
+        and error > wanted
+        and ((error > ENOUGH and fine.steps < MANY) or error < before / (SLOWLY if error > ENOUGH else CORNERS))
+    ):
         stages, n, u = fine.stages.shape[1], fine.system.n, len(fine.system.implicit)
         if (1 + has_corners) * fine.steps * stages * max(stages * u**2, n**2) > MOST_NUMBERS:
             break

@@ -497,9 +497,8 @@ class Circuit(SDAE):
         """
         netlist = self.network.netlist
         circuit = _built(laid_out(netlist.deck, {**netlist.overrides.values, **_lowered(values)}))
-        return dataclasses.replace(
-            circuit, random={name: law for name, law in self.random.items() if name not in values}
-        )
+        gone = {*_lowered(values), *netlist.overrides.random} - {*circuit.network.netlist.overrides.random}
+        return dataclasses.replace(circuit, random={name: law for name, law in self.random.items() if name not in gone})
 
     @checks_arguments
     def steps(self) -> Iterator[tuple[dict[str, float], Circuit]]:

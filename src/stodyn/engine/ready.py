@@ -128,7 +128,7 @@ class Ready:
                 with jax.enable_x64(True), Progress(0, False) as bar:
                     return merged(dataclasses.replace(run, layout=layout), self.where, bar, self.options["on_failure"])
             except RuntimeError as error:
-                run = halved(run, error, stacklevel=4)
+                run = halved(run, error)
                 if not changes:
                     self.run = run
 

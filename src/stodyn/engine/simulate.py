@@ -334,10 +334,10 @@ def _carry_out(
         except RuntimeError as error:
             if folder is not None:
                 raise
-            run = halved(run, error, stacklevel=5)
+            run = halved(run, error)
 
 
-def halved(run: Run, error: RuntimeError, stacklevel: int) -> Run:
+def halved(run: Run, error: RuntimeError) -> Run:
     """The run in blocks of half as many paths, where a device ran out of memory; any other error is raised."""
     width, devices = run.layout.width, getattr(run.executor, "devices", ())
     if not (devices and is_out_of_memory(error) and width > GROUP):
@@ -347,7 +347,7 @@ def halved(run: Run, error: RuntimeError, stacklevel: int) -> Run:
         f"a block of {width} paths does not fit into the device's memory: continuing with {smaller} "
         f"(to start that way, give block={smaller})",
         BlockHalved,
-        stacklevel=stacklevel,
+        stacklevel=stacklevel_of_user(),
     )
     return run_of(run.spec, run.paths, run.layout.seed, run.executor.name, devices, smaller)
 
