@@ -31,6 +31,10 @@ from stodyn.numerics.one_thread import blas_on_one_thread
 from stodyn.numerics.radau import Scheme
 from stodyn.problems.contract import Problem
 
+ADVICE = (
+    "Give period=, or start= nearer to it, such as the last state of a long run without noise; or find it by "
+    "analysis.periodic with settle=, whose Cycle the other analyses take"
+)
 ROUNDS = 40
 HALVINGS = 8
 ONE = 1e-6  # multipliers nearer to 1 count as 1
@@ -267,8 +271,7 @@ def periodic(
                         return _at_corners(_shortest(at_once, tol), tol)
             guess = periodic_start.sharpened(system, guess)
         except NoOscillation as error:
-            raise ValueError(f"problem: no periodic solution was found from this start: {error}. Give start= nearer to "
-                             "it, period=, or settle=") from None  # fmt: skip
+            raise ValueError(f"problem: no periodic solution was found from this start: {error}. {ADVICE}") from None
     cycle = _solved_from(system, begin, guess, steps, order, tol)
     return _at_corners(cycle if cycle.driven else _shortest(cycle, tol), tol)
 
@@ -385,7 +388,7 @@ def _solved_from(system: System, begin: float, guess: periodic_start.Guess, step
     except NoOscillation as error:
         last = ", ".join(f"{p:.6g}" for p in guess.periods)
         raise ValueError(f"problem: no periodic solution was found from this start ({error}; the last periods seen: "
-                         f"{last}). Give start= nearer to it, period=, or settle=") from None  # fmt: skip
+                         f"{last}). {ADVICE}") from None  # fmt: skip
 
 
 class _Orbit(NamedTuple):
