@@ -166,7 +166,7 @@ def phase_noise(
         `frequency` (one-sided, of the node), response v over `time`, kick = vᵀg, period_jitter, cycle_jitter (standard
         deviations), accumulated over `periods` (variance), allan over `tau` (deviation), rate_gain of 1/f sources,
         x over `time`, multiplier. `c.attrs["error"]` is the relative error of c, from its change with twice as many
-        steps, or an upper bound where devices have corners: its change from half as many steps.
+        steps, or, where devices have corners, its change from half as many steps: corners not found do not show in it.
         `period.attrs["error"]` is at least that of the period.
 
     Raises

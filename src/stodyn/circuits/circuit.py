@@ -258,12 +258,11 @@ class Circuit(SDAE):
         a sum over directed trees of the network (W. T. Tutte's theorem), in which every slope has a positive factor, as
         a capacitance has.
         """
-        _, N, K, _ = self.split
+        N, K = (scipy.sparse.csr_array(matrix) for matrix in (self.split.N, self.split.K))
         is_reciprocal = not any(e.kind in CONTROLLED for e in self.network.netlist.elements)
-        acting, reading = abs(scipy.sparse.csr_array(N)), abs(scipy.sparse.csr_array(K))
-        linear = scipy.sparse.coo_array(acting @ abs(self.network.linear.matrix(self.n)) @ reading)
+        linear = scipy.sparse.coo_array(abs(N) @ abs(self.network.linear.matrix(self.n)) @ abs(K))
         places, changes = [linear.coords], [np.zeros(linear.nnz, bool)]
-        ends = scipy.sparse.csr_array(N).T, scipy.sparse.csr_array(K)  # a row for each unknown
+        ends = N.T, K  # a row for each unknown
         N, K = (scipy.sparse.vstack([rows, scipy.sparse.csr_array((1, rows.shape[1]))], format="csr") for rows in ends)
         for group in (*self.network.groups, *self.network.charges):
             out = N[group.rows] if group.law.stores else N[group.out[0]] - N[group.out[1]]
@@ -272,7 +271,7 @@ class Circuit(SDAE):
                 places.append(pairs)
                 changes.append(np.full(len(pairs[0]), not (group.couples and is_reciprocal)))
         rows, columns = np.concatenate(places, axis=1)
-        return not np.any(np.concatenate(changes) & determining(rows, columns, acting.shape[0]))
+        return not np.any(np.concatenate(changes) & determining(rows, columns, K.shape[1]))
 
     def _with(self, params: Any) -> tuple[Network, np.ndarray]:
         """The network with the numbers of STATES sampled parameters, and the factor of its white noise."""
