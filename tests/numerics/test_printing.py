@@ -13,7 +13,7 @@ from jax.extend.core import primitives
 
 from stodyn.numerics.printing import compiling, rows, scalars, trace
 from stodyn.numerics.printing.llvm import OPERATIONS
-from stodyn.numerics.printing.nodes import FOLDS, Graph
+from stodyn.numerics.printing.nodes import FOLDS, Graph, Node, reachable
 from stodyn.numerics.printing.over_arrays import WORDS, Printed
 from stodyn.numerics.printing.points import QUICK
 from stodyn.numerics.printing.scalars import Unprintable
@@ -343,6 +343,95 @@ def test_a_product_and_an_addition_are_rounded_once():
 
     same(Printed({"f": of_a_loop}, [np.zeros(())] * 3)("f", a, b, c)[1], a * b + c)
     assert not np.array_equal(exact(a, b, c), a * b + c), "the numbers tell one rounding from two"
+
+
+# --- drift and noise with a common factor -----------------------------------------------------------------------------
+
+
+def exactly(entry, values):
+    """The number of a sum of products, without rounding."""
+    if not isinstance(entry, Node):
+        return Fraction(float(entry))
+    if entry.op in ("input", "literal"):
+        return values[entry.attr] if entry.op == "input" else Fraction(float(entry.attr))
+    a, *b = (exactly(argument, values) for argument in entry.args)
+    return {"neg": lambda: -a, "add": lambda: a + b[0], "sub": lambda: a - b[0], "mul": lambda: a * b[0]}[entry.op]()
+
+
+def entered(form, noise=True):
+    """A form as nodes, its value by the nodes, and its value by the form itself; noise is z and w."""
+    graph = Graph()
+    nodes = {name: graph.input(name, "float64", noise=noise and name in "zw") for name in "xypzw"}
+    nodes |= {name: graph.input(name, "float64", lane=False) for name in "hb"}
+    values = {name: Fraction(k * k + 3, 7 + k) for k, name in enumerate(nodes)}
+
+    class Symbol:
+        def __init__(self, entry):
+            self.entry = entry
+
+        def __mul__(self, other):
+            return Symbol(graph.make("mul", "float64", self.entry, other.entry))
+
+        def __add__(self, other):
+            return Symbol(graph.make("add", "float64", self.entry, other.entry))
+
+        def __neg__(self):
+            return Symbol(graph.make("neg", "float64", self.entry))
+
+    entry = form(**{name: Symbol(node) for name, node in nodes.items()}).entry
+    return entry, exactly(entry, values), form(**values)
+
+
+PROPORTIONAL = {
+    "drift before noise": lambda x, h, b, z, **_: h * x + (b * x) * z,
+    "noise before drift": lambda x, h, b, z, **_: z * (x * b) + x * h,
+    "negative": lambda x, h, b, z, **_: h * -x + (b * -x) * z,
+    "drift negative": lambda x, h, b, z, **_: -(h * x) + z * (b * x),
+    "noise negative": lambda x, h, b, z, **_: h * x + -(z * (b * x)),
+    "noise with two signs": lambda x, h, b, z, **_: h * x + -(-z * (b * x)),
+    "a scaled normal": lambda x, h, b, z, **_: h * x + (b * x) * (h * z),
+    "noise alone": lambda x, b, z, w, **_: (b * x) * z + x * w,
+    "two channels": lambda x, h, b, z, w, **_: (h * x + (b * x) * z) + x * w,
+}
+APART = {
+    "other factors": lambda x, y, h, b, z, **_: h * x + (b * y) * z,
+    "no noise": lambda x, h, b, p, **_: h * x + (b * x) * p,
+    "two factors": lambda x, y, h, b, z, **_: (h * x) * y + (x * y) * (b * z),
+    "no factor": lambda h, b, z, w, **_: h * z + b * w,
+    "no product": lambda x, b, z, **_: x + (b * x) * z,
+}
+
+
+@pytest.mark.parametrize("name", PROPORTIONAL)
+def test_a_common_factor_of_drift_and_noise_is_taken_out(name):
+    entry, value, wanted = entered(PROPORTIONAL[name])
+    assert value == wanted
+    assert entry.op == "mul" and any(a.op == "input" and a.attr == "x" for a in entry.args)
+    assert {"x"}.isdisjoint(n.attr for a in entry.args if a.op != "input" for n in reachable([a]))
+
+
+@pytest.mark.parametrize("name", APART)
+def test_other_sums_stay_as_they_are_written(name):
+    entry, value, wanted = entered(APART[name])
+    assert value == wanted and entry.op == "add"
+    entry, value, wanted = entered(PROPORTIONAL["drift before noise"], noise=False)
+    assert value == wanted and entry.op == "add"
+
+
+def test_stages_share_the_sum_of_step_and_noise():
+    """Heun on an oscillator with a fluctuating clock, both components added up to have one result."""
+
+    def heun(x, y, h, b, z, **_):
+        def pushed(u):
+            return h * u + (b * u) * z
+
+        ahead = x + pushed(y), y + -pushed(x)
+        return (pushed(y) + pushed(ahead[1])) + -(pushed(x) + pushed(ahead[0]))
+
+    entry, value, wanted = entered(heun)
+    assert value == wanted
+    products = [node for node in reachable([entry]) if node.op == "mul" and node.lane]
+    assert len(products) == 1 + 4  # b z, and one of each component and stage
 
 
 # --- the same bits ----------------------------------------------------------------------------------------------------

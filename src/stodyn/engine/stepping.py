@@ -140,8 +140,8 @@ class Source(OfOnePath):
         method, gathered = leaves[: layout.method], leaves[layout.method : layout.method + layout.gathered]
         normals, place = [], 0
         for _, count in self.traced.streams:
-            entries = [graph.convert(graph.input(("normals", place + j), np.float64), self.dtype) for j in range(count)]
-            normals += scalars.unflatten(entries, [(count,)])
+            entries = [graph.input(("normals", place + j), np.float64, noise=True) for j in range(count)]
+            normals += scalars.unflatten([graph.convert(entry, self.dtype) for entry in entries], [(count,)])
             place += count
         common = [t, h] if k is None else [_one(graph.input(("k", 0), INT32, lane=False)), t, h]
         trace = self.traced.step if k is None else self.traced.starting

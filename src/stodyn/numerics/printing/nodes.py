@@ -13,10 +13,11 @@ Nodes are made by `make` alone, which folds known numbers and gives one node to 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -29,14 +30,15 @@ class Node:
     lane   whether it may differ from path to path; otherwise one number serves all paths
     moves  whether it may change from step to step
     loops  the numbers of the loops on whose turns it depends
+    noise  whether it differs from path to path by normals alone
     """
 
-    __slots__ = ("args", "attr", "dtype", "lane", "loops", "moves", "op")
+    __slots__ = ("args", "attr", "dtype", "lane", "loops", "moves", "noise", "op")
 
     def __init__(self, op: str, dtype: np.dtype, args: tuple[Entry, ...], attr: Any, lane: bool, moves: bool,
-                 loops: frozenset[int]):  # fmt: skip
+                 loops: frozenset[int], noise: bool = False):  # fmt: skip
         self.op, self.dtype, self.args, self.attr = op, dtype, args, attr
-        self.lane, self.moves, self.loops = lane, moves, loops
+        self.lane, self.moves, self.loops, self.noise = lane, moves, loops, noise
 
     def __repr__(self) -> str:
         return f"{self.op}({', '.join(a.op if isinstance(a, Node) else str(a) for a in self.args)})"
@@ -94,11 +96,11 @@ class Graph:
 
     # --- leaves -------------------------------------------------------------------------------------------------------
 
-    def input(self, name: Any, dtype: Any, lane: bool = True, moves: bool = True) -> Node:
+    def input(self, name: Any, dtype: Any, lane: bool = True, moves: bool = True, noise: bool = False) -> Node:
         """An input of the program: one node for each name."""
         key = ("input", name)
         if key not in self._cache:
-            self._cache[key] = Node("input", np.dtype(dtype), (), name, lane, moves, NOWHERE)
+            self._cache[key] = Node("input", np.dtype(dtype), (), name, lane, moves, NOWHERE, noise)
         return self._cache[key]
 
     def literal(self, number: Any) -> Node:
@@ -129,13 +131,13 @@ class Graph:
         key = (op, dtype.num, names, attr)
         node = self._cache.get(key)
         if node is None:
-            lane, moves, loops = False, False, NOWHERE
+            lane, moves, loops, noise = False, False, NOWHERE, True
             for a in args:
                 if isinstance(a, Node):
-                    lane, moves = lane or a.lane, moves or a.moves
+                    lane, moves, noise = lane or a.lane, moves or a.moves, noise and a.noise >= a.lane
                     if a.loops is not loops and a.loops:
                         loops = loops | a.loops if loops else a.loops
-            node = self._cache[key] = Node(op, dtype, args, attr, lane, moves, loops)
+            node = self._cache[key] = Node(op, dtype, args, attr, lane, moves, loops, lane and noise)
         return node
 
     def convert(self, entry: Entry, dtype: Any) -> Entry:
@@ -148,6 +150,9 @@ class Graph:
             return self.intern("convert", dtype, (entry,))
         number = converted(value, dtype)
         return number if is_known(entry) else self.literal(number)
+
+    def product(self, dtype: Any, factors: Sequence[Entry]) -> Entry:
+        return functools.reduce(lambda a, b: self.make("mul", dtype, a, b), factors)
 
     def select(self, which: Entry, yes: Entry, no: Entry, dtype: Any) -> Entry:
         return self.make("select", dtype, which, yes, no)
@@ -276,13 +281,59 @@ def _zero(dtype: np.dtype) -> np.generic:
 def _add(graph, dtype, a, b):
     if _is(a, 0) or (dtype.kind != "f" and _is_number(a, 0)):
         return b
-    return a if _is(b, 0) or (dtype.kind != "f" and _is_number(b, 0)) else None
+    if _is(b, 0) or (dtype.kind != "f" and _is_number(b, 0)):
+        return a
+    return _with_noise_as_factor(graph, dtype, a, b)
 
 
 def _sub(graph, dtype, a, b):
     if _is(b, 0) or _is_number(b, 0.0):
         return a
     return graph.make("neg", dtype, b) if _is(a, 0) and dtype.kind == "f" else None
+
+
+def _with_noise_as_factor(graph, dtype, a, b):
+    """h s + W (β s) as s (h + β W): a drift and a noise with a common factor s, as a fluctuating rate gives them. The
+    sum of step and noise then serves all components and stages."""
+    one, other = _noisy_term(a), _noisy_term(b)
+    if one is None or other is None or one.factor is not other.factor or not (one.noise or other.noise):
+        return None
+    if len(one.noise) > len(other.noise):
+        one, other = other, one
+    sums = "add" if one.is_negative == other.is_negative else "sub"
+    total = graph.make(sums, dtype, *(graph.product(dtype, [*term.uniform, *term.noise]) for term in (one, other)))
+    return graph.make("mul", dtype, graph.make("neg", dtype, total) if one.is_negative else total, one.factor)
+
+
+class _NoisyTerm(NamedTuple):
+    """A product of one factor that depends on the state, numbers that all paths share, and noise."""
+
+    factor: Node
+    uniform: list[Entry]
+    noise: list[Entry]
+    is_negative: bool
+
+
+def _noisy_term(entry: Entry) -> _NoisyTerm | None:
+    if not (_is_lane(entry) and entry.op in ("mul", "neg") and entry.dtype.kind == "f"):
+        return None
+    uniform, noise, others, negative, stack = list[Entry](), list[Entry](), list[Node](), False, [entry]
+    while stack:
+        part = stack.pop()
+        if isinstance(part, Node) and part.op == "neg":
+            negative = not negative
+            stack.append(part.args[0])
+        elif not _is_lane(part):
+            uniform.append(part)
+        elif part.op == "mul":
+            stack += part.args[::-1]
+        elif part.noise:
+            noise.append(part)
+        elif others:
+            return None
+        else:
+            others.append(part)
+    return _NoisyTerm(others[0], uniform, noise, negative) if others and (uniform or noise) else None
 
 
 def _mul(graph, dtype, a, b):
