@@ -1,13 +1,16 @@
 """Steps planned from the equations of mean and covariance, and what they save."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.integrate
 import scipy.stats
 
 import stodyn as sd
 from stodyn.analysis import covariance
 from stodyn.analysis.linear import step_map
+from stodyn.analysis.plan import _Followed, _InOneCall
 from stodyn.methods import classical as c
 from stodyn.methods.multistep import AB4
 from stodyn.models.jointed import JOINTED_PENDULUM
@@ -180,3 +183,36 @@ def test_neutral_means_are_not():
 def test_bad_input(make, message):
     with pytest.raises((ValueError, TypeError), match=message):
         make()
+
+
+@pytest.mark.parametrize("tolerance", [1e-3, 1e-8], ids=["rough", "fine"])
+def test_moments_are_followed_by_the_steps_of_scipy(tolerance):
+    """Around a pulse, so that steps are refused; and what is read between steps is what SciPy reads there."""
+    plan = sd.plan(PULSE, FRESH, tol=1e-2)
+    with jax.enable_x64(True), np.errstate(all="ignore"):
+        truth = _Followed(plan, 0.0, 2.0)
+        y, options = np.array([1.0, 0.0, 0.0]), {"rtol": tolerance, "atol": 1e-3 * tolerance}
+        theirs, ours = (
+            scipy.integrate.solve_ivp(plan._slope_at, (0.0, 2.0), y, dense_output=True, **options, **how)
+            for how in ({"method": "RK45"}, {"method": _InOneCall, "stages": plan._stages_at})
+        )
+        assert theirs.nfev > 6 * len(theirs.t)  # some were refused
+        np.testing.assert_allclose(ours.t, theirs.t, rtol=1e-9)
+        np.testing.assert_allclose(ours.y, theirs.y, rtol=1e-9)
+        between = np.linspace(0.0, 2.0, 97)
+        np.testing.assert_allclose(ours.sol(between), theirs.sol(between), rtol=1e-9)
+        for t in (0.0, 0.004, 0.97, 2.0):
+            read = np.concatenate([part.ravel() for part in truth.moments(t)])
+            np.testing.assert_allclose(read, truth.solution.sol(t)[:2], rtol=1e-12, atol=1e-15)
+
+
+def test_equations_that_cannot_be_followed_end_as_with_scipy():
+    """A mean that explodes at t = 1: both solvers stop there because no step is short enough."""
+    plan = sd.plan(sd.SDE(lambda t, x: x * x, lambda t, x: 0.0 * x, 1.0), "Heun", tol=1e-2)
+    with jax.enable_x64(True), np.errstate(all="ignore"):
+        theirs, ours = (
+            scipy.integrate.solve_ivp(plan._slope_at, (0.0, 2.0), np.array([1.0, 0.0, 0.0]), **how)
+            for how in ({"method": "RK45"}, {"method": _InOneCall, "stages": plan._stages_at})
+        )
+    assert (ours.success, ours.message) == (theirs.success, theirs.message) and not ours.success
+    assert ours.t[-1] == pytest.approx(theirs.t[-1], rel=1e-9)

@@ -37,6 +37,8 @@ FIRST = 1e-3  # of the interval: the first step that is tried
 SHORTEST = 1e-9  # of the interval
 GROWTH = 2.0  # by which a disturbance of the mean may grow over the interval
 LEAST_STEPS = 400  # fewest steps with which the moments are followed over the interval, so that no pulse is missed
+SMALL = 8  # components of a problem whose moments are followed by one call per step: of more it takes long to compile
+LONGEST = 10.0  # by which a step with which the moments are followed may be longer than the one before
 GROWN = 0.1  # of its largest value: from there on a variance is compared with itself
 MOST_NODES = 3000  # of that quadrature
 SHORT = 0.01  # of the time scale of the equations: a step for which the noise of a method is chosen
@@ -86,12 +88,13 @@ class StepPlan:
         """Steps each of which makes an error of at most `local` by itself, and the largest error over the whole run."""
         start, end = truth.start, truth.end
         now, span, delivered = start, end - start, self._first_moments(start, *truth.initial)
+        true = self._true_state(start, truth, delivered)
         h, lengths, worst = FIRST * span, [], 0.0
         stops = [time for time in self.at if start + SHORTEST * span < time < end - SHORTEST * span] + [end]
         while end - now > SHORTEST * span:
             stop = next(time for time in stops if time - now > SHORTEST * span)
             wanted, h = h, min(h, stop - now)
-            one, delivered_after = self._stepped(now, h, self._true_state(now, truth, delivered), delivered)
+            one, delivered_after = self._stepped(now, h, true, delivered)
             error = truth.error(now + h, *self._shown_moments(*one))
             change = SAFETY * (local / max(error, 1e-300)) ** (1.0 / 3.0) if math.isfinite(error) else SHORTER
             if error <= local:
@@ -102,6 +105,7 @@ class StepPlan:
                 if worst == math.inf:
                     return np.array(lengths), worst
                 truth.require_stable(now)
+                true = self._true_state(now, truth, delivered)
             elif h <= SHORTEST * span:
                 raise ValueError(
                     f"plan: no step at t = {now:.6g} is short enough for tol = {self.tol:g} with {self.method.name}; "
@@ -126,8 +130,32 @@ class StepPlan:
             noise = g @ g.T + jnp.einsum("iaj,jk,lak->il", Dg, P, Dg)
             return jnp.concatenate([ito.f(t, m, params), (grown + grown.T + noise).ravel(), F.ravel()])
 
-        at = AtPoints(slope, (None, 0))
+        return slope
+
+    @functools.cached_property
+    def _slope_at(self) -> Callable:
+        """The same, compiled."""
+        at = AtPoints(self._slope, (None, 0))
         return lambda t, y: at(t, y[None])[0]
+
+    @functools.cached_property
+    def _stages_at(self) -> Callable:
+        """(t, y, dy/dt, h) -> the slopes at all stages of a step of RK45 and the y after it, in one call."""
+        solver = scipy.integrate.RK45
+        rows = np.vstack([np.pad(solver.A[1:], ((0, 0), (0, 1))), solver.B])
+
+        def stages(t, y, slope, h):
+            def stage(K, own):
+                row, c, place = own
+                after = y + h * (row @ K[:-1])
+                return K + jnp.outer(place, self._slope(t + c * h, after)), after
+
+            first = jnp.zeros((len(rows) + 1, y.size)).at[0].set(slope)
+            K, after = jax.lax.scan(stage, first, (rows, np.append(solver.C[1:], 1.0), np.eye(len(rows) + 1)[1:]))
+            return K, after[-1]
+
+        at = AtPoints(stages, (None, 0, 0, None))
+        return lambda t, y, slope, h: tuple(part[0] for part in at(t, y[None], slope[None], h))
 
     # --- the state of the method, in a row: x, and the numbers that the method carries beside it ----------------------
 
@@ -149,13 +177,12 @@ class StepPlan:
 
     @functools.cached_property
     def _start(self) -> Callable:
-        """(t, x) -> the state with which the method starts at x, and its slope by x."""
+        """(t, x) -> the states with which the method starts at each x, and their slopes by x."""
 
         def start(t, x):
             return ravel_pytree(self.method.start(self._stepped_problem, t, x, self.problem.example_params()))[0]
 
-        at = AtPoints(lambda t, x: (start(t, x), jax.jacfwd(start, argnums=1)(t, x)), (None, 0))
-        return lambda t, x: tuple(part[0] for part in at(t, x[None]))
+        return AtPoints(lambda t, x: (start(t, x), jax.jacfwd(start, argnums=1)(t, x)), (None, 0))
 
     @functools.cached_property
     def _reading(self) -> np.ndarray:
@@ -164,7 +191,7 @@ class StepPlan:
         return np.asarray(jax.jacfwd(lambda s: self.method.read(unravel(s)))(np.zeros(size)))
 
     def _first_moments(self, t: float, m: np.ndarray, P: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        s, J = self._start(t, m)
+        (s,), (J,) = self._start(t, m[None])
         return s, J @ P @ J.T
 
     def _shown_moments(self, m: np.ndarray, P: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -177,8 +204,8 @@ class StepPlan:
         if self._state[0] == len(m):
             return m, P
         mean, spread = self._shown_moments(*delivered)
-        s, J = self._start(t, m)
-        return delivered[0] + s - self._start(t, mean)[0], delivered[1] + J @ (P - spread) @ J.T
+        (s, shown), (J, _) = self._start(t, np.array([m, mean]))
+        return delivered[0] + s - shown, delivered[1] + J @ (P - spread) @ J.T
 
     @functools.cached_property
     def _stepped(self) -> Callable:
@@ -218,10 +245,40 @@ class StepPlan:
         both = AtPoints(step, (None, None, 0, 0))
 
         def of_each(t, h, *inputs):
-            m, P = both(t, h, *(np.stack(parts) for parts in zip(*inputs, strict=True)))
+            m, P = both(t, h, *(np.array(parts) for parts in zip(*inputs, strict=True)))
             return tuple(zip(m, P, strict=True))
 
         return of_each
+
+
+class _InOneCall(scipy.integrate.RK45):
+    """SciPy's RK45 with the same steps, each of them computed in one call of `stages`."""
+
+    t: float
+    y: np.ndarray
+    f: np.ndarray
+    h_abs: float
+
+    def __init__(self, slope: Callable, start: float, y: np.ndarray, end: float, stages: Callable, **options: Any):
+        super().__init__(slope, start, y, end, **options)
+        self.stages = stages
+
+    def _step_impl(self) -> tuple[bool, str | None]:
+        shortest, longest = 10.0 * (np.nextafter(self.t, np.inf) - self.t), LONGEST
+        h = min(max(self.h_abs, shortest), self.max_step)
+        while h >= shortest:
+            t = min(self.t + h, self.t_bound)
+            h = t - self.t
+            self.K, y = self.stages(self.t, self.y, self.f, h)
+            scale = self.atol + np.maximum(np.abs(self.y), np.abs(y)) * self.rtol
+            relative = h * (self.E @ self.K) / scale
+            error = math.sqrt(relative @ relative / len(y))
+            change = 0.9 * error**self.error_exponent if error > 0.0 else longest
+            if error < 1.0:
+                self.y_old, self.t, self.y, self.f, self.h_abs = self.y, t, y, self.K[-1], h * min(change, longest)
+                return True, None
+            h, longest = h * (max(change, 0.2) if math.isfinite(error) else 0.2), 1.0
+        return False, self.TOO_SMALL_STEP
 
 
 class _Followed:
@@ -241,14 +298,15 @@ class _Followed:
 
         y = np.concatenate([m, P.ravel(), np.zeros(n * n)])
         # Absolute tolerances from the sizes that a first, rough solution shows.
-        options: Any = {"method": "RK45", "dense_output": True, "max_step": (end - start) / LEAST_STEPS}
-        rough = scipy.integrate.solve_ivp(plan._slope, (start, end), y, "RK45", rtol=1e-3, atol=1e-300)
+        how: dict[str, Any] = {"method": _InOneCall, "stages": plan._stages_at} if n <= SMALL else {"method": "RK45"}
+        solved = functools.partial(scipy.integrate.solve_ivp, plan._slope_at, (start, end), y, **how)
+        rough = solved(rtol=1e-3, atol=1e-300)
         largest = np.abs(rough.y).max(axis=1) if np.isfinite(rough.y).all() else np.abs(y)
         root = np.sqrt(np.maximum(largest[n : n + n * n].reshape(n, n).diagonal(), 1e-300))
         sizes = np.concatenate([largest[:n] + root, np.outer(root, root).ravel(), np.ones(n * n)])
         rtol = 1e-3 * min(plan.tol, 1e-3)
-        self.solution = scipy.integrate.solve_ivp(
-            plan._slope, (start, end), y, rtol=rtol, atol=1e-3 * rtol * sizes, **options
+        self.solution = solved(
+            rtol=rtol, atol=1e-3 * rtol * sizes, dense_output=True, max_step=(end - start) / LEAST_STEPS
         )
         if not (self.solution.success and np.isfinite(self.solution.y).all()):
             self.require_stable(float(self.solution.t[-1]))
@@ -276,11 +334,14 @@ class _Followed:
     def _at(self, t: float) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """The mean and the covariance at a time, and the factors of errors in them; a time is often asked for twice."""
         if t != self.last[0]:
-            y, n = self.solution.sol(t), self.n
+            after, n = min(int(np.searchsorted(self.times, t)), len(self.times) - 1), self.n
+            piece = self.solution.sol.interpolants[max(after, 1) - 1]  # sol(t) itself takes three times as long
+            x = (t - piece.t_old) / piece.h
+            y = piece.y_old + piece.h * (piece.Q @ np.array([x, x**2, x**3, x**4]))
             mean, covariance = y[:n], y[n : n + n * n].reshape(n, n)
             variance = covariance.diagonal()
             spread = np.sqrt(np.where(t >= self.grown, np.maximum(variance, 0.0), np.maximum(variance, self.least)))
-            size = self.still[:, min(int(np.searchsorted(self.times, t)), len(self.times) - 1)]
+            size = self.still[:, after]
             size = np.where(spread > 0.0, size + spread, np.maximum(size, 0.01 * self.still[:, 0]))
             both = spread[:, None] * spread
             of_covariance = (both > 0.0) / np.maximum(both, 1e-300)
