@@ -9,6 +9,7 @@ import pytest
 
 import stodyn as sd
 from stodyn import statistics as st
+from stodyn.analysis.linear import step_map
 from stodyn.methods import alpha
 from stodyn.methods.alpha import Fields, StochasticAlpha, cheapest, largest_y, stochastic_coefficients
 from stodyn.models.beam import BEAM
@@ -75,6 +76,13 @@ def test_stochastic_coefficients_tend_to_the_deterministic_ones_and_end_where_th
     within = StochasticAlpha(rho=0.8, parameters="stochastic", eta=(3.0, 4.0))
     assert np.all(np.isfinite(within.coefficients(5.06 / 25.0)))
     np.testing.assert_allclose(within.coefficients(0.04)[2:], COEFFICIENTS[1.0][2], rtol=1e-13)
+
+
+@pytest.mark.parametrize("method", [StochasticAlpha, alpha.HHT, alpha.WBZ], ids=repr)
+def test_rho_is_what_a_step_leaves_of_an_oscillation_that_is_much_too_fast(method):
+    assert method(rho=0.6).coefficients(0.1).is_second_order
+    stiff = Mechanical(lambda t, x, v: -1e12 * x, lambda t, x, v: 1.0, (1.0, 0.0))
+    assert step_map(stiff, method(rho=0.6), 1.0).spectral_radius() == pytest.approx(0.6, abs=1e-3)
 
 
 # --- prescribed noise -------------------------------------------------------------------------------------------------

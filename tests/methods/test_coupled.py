@@ -3,6 +3,7 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.stats
 
 import stodyn as sd
 from stodyn.accuracy.candidates import _WithoutAreas
@@ -10,9 +11,9 @@ from stodyn.accuracy.levels import LevelRun, Question
 from stodyn.engine.place import Threads
 from stodyn.engine.progress import Progress
 from stodyn.engine.spec import matched
-from stodyn.methods.coupled import refusal
+from stodyn.methods.coupled import FINE, Level, Levelled, refusal
 from stodyn.methods.platen import PlatenWeak2, PlatenWeak2Pairs, WienerPairs
-from stodyn.numerics.printing.points import at_points
+from stodyn.numerics.printing.points import at_one, at_points
 from stodyn.statistics import functional
 
 BAR = Progress(0, False)
@@ -119,3 +120,58 @@ def test_pairs_of_a_longer_step_have_the_variance_of_its_length():
     nothing, *weights = at_points(joined, np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]]))
     np.testing.assert_allclose(nothing, [0.0, 2 * h, 2 * np.sqrt(h), 2 * np.sqrt(h)], rtol=1e-14)
     assert sum(row[0] ** 2 for row in weights) == pytest.approx((2 * h) ** 2)
+
+
+@pytest.mark.parametrize("kind", ["single", "pair", "antithetic"])
+def test_a_level_makes_the_steps_of_its_base(kind):
+    """Of Euler's method with f = t + x and g = 1: two fine steps with the halves of the noise, in either order, beside
+    the long one with their sum; and the trapezoidal rule over each step."""
+    problem, t, h, x = sd.SDE(lambda t, x: t + x, lambda t, x: 1.0, 0.5), 2.0, 0.2, 0.5
+    function = functional.Integral(lambda t, x: t * x[0])
+    levelled, method = Levelled(problem, function, kind, 1), Level(sd.method("EulerMaruyama"), kind, function)
+
+    def end(normals):
+        noise = method.needs.increment(jnp.asarray(h), {"W": normals}, 1)
+        start = jnp.tile(jnp.array([x, 0.0]), levelled.copies)
+        state, report = method.step(levelled, t, method.start(levelled, t, start, None), noise, None)
+        return method.read(state), report.ok
+
+    def walked(*W):
+        own, gathered, now, long = x, 0.0, t, h / len(W)
+        for w in W:
+            after = own + long * (now + own) + w
+            gathered += 0.5 * long * (now * own + (now + long) * after)
+            own, now = after, now + long
+        return [own, gathered]
+
+    ξ = np.array([0.3, -1.1])[: 1 if kind == "single" else 2]
+    W = np.sqrt(h / len(ξ)) * ξ
+    fine = [walked(*W), walked(*W[::-1])][: FINE[kind]]
+    found, ok = at_one(end, ξ)
+    assert ok and method.needs.normals(1) == {"W": len(ξ)}
+    np.testing.assert_allclose(found, np.ravel(fine + [walked(W.sum())][: len(ξ) - 1]), rtol=1e-14)
+
+
+def test_normals_of_a_functional_go_with_the_half_whose_noise_they_join():
+    """The maximum over two fine steps of W, by bridges with a normal each, in either order."""
+    function, h, x = functional.Maximum(lambda t, x: x[0]), 0.2, 0.5
+    levelled = Levelled(sd.SDE(lambda t, x: 0.0 * x, lambda t, x: 1.0, x), function, "antithetic", 1)
+    method = Level(sd.method("EulerMaruyama"), "antithetic", function)
+
+    def end(ξ, u):
+        noise = method.needs.increment(jnp.asarray(h), {"W": ξ, "extreme": u}, 1)
+        start = jnp.tile(jnp.array([x, 0.0]), 3)
+        return method.read(method.step(levelled, 0.0, method.start(levelled, 0.0, start, None), noise, None)[0])
+
+    def highest(*halves):
+        own, most = x, x
+        for w, u in halves:
+            most = max(most, own + 0.5 * (w + np.sqrt(w * w - h * scipy.stats.norm.logcdf(u))))
+            own += w
+        return [own, most]
+
+    ξ, u = np.array([0.3, 0.8]), np.array([-1.0, 0.5])
+    halves = list(zip(np.sqrt(0.5 * h) * ξ, u, strict=True))
+    expected = [highest(*halves), highest(*halves[::-1]), highest(*halves)]  # the long step is told its middle
+    assert method.needs.normals(1) == {"W": 2, "extreme": 2}
+    np.testing.assert_allclose(at_one(end, ξ, u), np.ravel(expected), rtol=1e-12)

@@ -6,6 +6,7 @@ import pytest
 
 from stodyn.methods.burrage import BurrageTable
 from stodyn.methods.catalogue import catalogue
+from stodyn.methods.contract import Claim
 from stodyn.methods.partitioned import MeanSquareTable
 from stodyn.methods.tableau import DRITable, RSTable, SRATable, SRITable, Table
 
@@ -80,3 +81,12 @@ def test_each_part_of_a_partitioned_table_counts_in_its_order(name):
     assert table.order("strong", "commutative", 2, 1).order == 1
     doubled = tuple(tuple(2 * entry for entry in row) for row in getattr(table, name))
     assert dataclasses.replace(table, **{name: doubled}, proved=True).order("strong", "commutative", 2, 1).order < 1
+
+
+def test_making_a_table_tries_one_channel_and_missed_tries_two():
+    """Milstein's order without areas: 1 for a single channel only."""
+    table = dataclasses.replace(TABLES["SRIW1"], claims=(Claim("strong", 1.0),), proved=False)
+    (words,) = table.missed()
+    assert "has order 1/2 with 2 channel(s)" in words and table.missed(channels=(1,)) == ()
+    with pytest.raises(ValueError, match=r"^table SRIW1 claims strong order 2.0 .* has order 3/2 with 1 channel"):
+        dataclasses.replace(table, claims=(Claim("strong", 2.0),))

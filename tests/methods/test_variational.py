@@ -350,6 +350,11 @@ def test_refusals_of_the_special_steps():
     )
     assert "separable" in langevin.ConformalVerlet.refusal(pendulum())
     assert "constant matrices" in langevin.ConformalVerlet.refusal(VAN_DER_POL.problem)
+    for force in (lambda t, q, p: -q * p, lambda t, q, p: -jnp.sin(p), lambda t, q, p: 1.0 - p):
+        problem = Hamiltonian(lambda t, q, p: 0.5 * p**2 + q**4, lambda t, q, p: -q, force, start=(1.0, 0.5))
+        assert "that of channel 0 is not one" in langevin.ConformalVerlet.refusal(problem)
+    damped = Hamiltonian(lambda t, q, p: 0.5 * p**2, lambda t, q, p: -q, lambda t, q, p: -3.0 * p, start=(1.0, 0.5))
+    assert langevin.ConformalVerlet.refusal(damped) is None
     assert "additive" in langevin.ShiftedVerlet.refusal(two_channels())
     with pytest.raises(ValueError, match="lam: expected a number"):
         DIRK(float("nan"))

@@ -10,7 +10,7 @@ import scipy.integrate
 import scipy.signal
 
 from stodyn.noise import coloured as co
-from stodyn.noise.coloured import fit
+from stodyn.noise.coloured import fit, points
 
 STEPS = (1e-3, 0.05, 0.7, 20.0)
 F = np.array([0.0, 0.003, 0.05, 0.4, 3.0])  # cycles a unit of time
@@ -467,6 +467,14 @@ def test_samples_from_zero_frequency_on():
         (lambda: co.gauss_markov(1.0, 1.0)["w"], "there is no output 'w'"),
         (lambda: co.summed(co.gauss_markov(1, 1, "a"), co.gauss_markov(1, 1, "b")), "expected the same outputs"),
         (lambda: co.Coloured([[-1.0]], [[1.0]], [[1.0, 2.0]]), r"A, B, C: expected shapes"),
+        (lambda: co.Coloured([[-1.0, 0.0]], [[1.0]], [[1.0]]), r"A, B, C: expected shapes"),
+        (lambda: co.Coloured(np.zeros((0, 0)), np.zeros((0, 1)), np.zeros((1, 0))), r"A, B, C: expected shapes"),
+        (lambda: co.Coloured([[-1.0]], [1.0], [[1.0]]), r"A, B, C: expected shapes"),
+        (lambda: co.Coloured([[-1.0]], [[1.0], [1.0]], [[1.0]]), r"A, B, C: expected shapes"),
+        (lambda: co.Coloured([[-1.0]], [[1.0]], [1.0]), r"A, B, C: expected shapes"),
+        (lambda: co.Coloured([[-1.0]], [[1.0]], [[np.inf]]), "A, B, C: expected finite numbers"),
+        (lambda: co.Coloured([[0.0]], [[1.0]], [[1.0]]), "a pole has the real part 0"),
+        (lambda: co.Coloured([[-1.0]], [[1.0]], [[1.0], [2.0]], ("a", "a")), "names: expected 2 different names"),
         (lambda: co.Coloured([[-np.inf]], [[1.0]], [[1.0]]), "A, B, C: expected finite"),
     ],
 )  # fmt: skip
@@ -544,3 +552,17 @@ def test_the_fit_of_a_wind_is_told_in_its_units():
     assert (large.order, large.error_db, large.rms_db) == (small.order, small.error_db, small.rms_db)
     for name in ("variance", "variance_in_band", "variance_in_all"):
         assert getattr(large, name) == pytest.approx(9.0 * getattr(small, name)) and getattr(large, name) > 4.0
+
+
+def test_corners_and_lengths_know_no_units():
+    """Noise at points is a sum over corners and lengths of correlation, as many per decade in every unit."""
+    f, d = np.geomspace(0.02, 3.0, 30), np.array([0.0, 4.0, 10.0, 50.0])
+    corners, lengths = points._corners(f, 4), points._lengths(d)
+    for unit in (1e-3, 3.0, 1e4):
+        np.testing.assert_allclose(points._corners(unit * f, 4), unit * corners, rtol=1e-12)
+        np.testing.assert_allclose(points._lengths(unit * d), unit * lengths, rtol=1e-12)
+    assert (corners[0], corners[-1], len(corners)) == (pytest.approx(0.02), pytest.approx(3.0), 10)
+    assert (lengths[1], lengths[-1]) == (pytest.approx(0.4), pytest.approx(5000.0)) and lengths[0] < 0.1 * lengths[1]
+    per_decade = (len(lengths) - 2) / np.log10(lengths[-1] / lengths[1])
+    assert per_decade == pytest.approx(points.LENGTHS_PER_DECADE, rel=0.05)
+    np.testing.assert_array_equal(points._lengths(np.zeros(1)), [1.0])

@@ -152,3 +152,8 @@ def test_densities_over_half_a_line(sign):
     u = np.array([0.01, 0.3, 0.9])
     expected = 1.0 - np.log1p(-u) / 3.0 if sign > 0 else -1.0 + np.log(u) / 3.0
     np.testing.assert_allclose(law.ppf(u), expected, rtol=1e-8)
+
+
+def test_a_density_of_infinite_mass_is_refused():
+    with np.errstate(over="ignore"), pytest.raises(ValueError, match=r"integrates to inf over \(0, 3\)"):
+        d.Density(lambda x: np.full_like(x, 1.2e308), 0.0, 3.0)

@@ -91,3 +91,26 @@ def test_integrals_and_averages_are_by_the_trapezoidal_rule():
         for step in steps:
             gathered = f.move(problem, gathered, step, None)
         np.testing.assert_allclose(f.finish(problem, 2.75, gathered, None, None), [exact / divisor], rtol=1e-14)
+
+
+FACTS = {  # weak order, roots of h in the error, normals per step, needs f and g, gathers in time, numbers only
+    "End": (np.inf, False, 0, False, False, False),
+    "Integral": (np.inf, False, 0, False, True, False),
+    "TimeAverage": (np.inf, False, 0, False, True, False),
+    "Maximum": (1.0, True, 1, True, True, True),
+    "Minimum": (1.0, True, 1, True, True, True),
+    "_Smooth": (1.5, True, 0, True, True, True),
+    "Probability": (np.inf, False, 0, True, False, True),
+}
+
+
+@pytest.mark.parametrize("name", FACTS)
+def test_what_functionals_say_of_themselves(name):
+    one = getattr(functional, name)(lambda t, x: x[0])
+    said = (one.weak_order, one.has_roots, one.normals, one.diffuses, one.gathers_in_time, one.of_numbers)
+    assert said == FACTS[name] and not one.watches
+    watching = functional.Watching(one)
+    assert (watching.weak_order, watching.normals, watching.diffuses) == (*said[:1], *said[2:4]) and watching.watches
+    controlled = functional.Controlled(functional.End(lambda t, x: x), one, 1.0, 0.0) if not one.normals else None
+    if controlled is not None:
+        assert (controlled.weak_order, controlled.normals, controlled.diffuses) == (one.weak_order, 0, one.diffuses)

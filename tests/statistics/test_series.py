@@ -254,3 +254,14 @@ def test_autocovariance_of_constants_is_their_unbiased_variance(paths):
 def test_merging_with_nothing_gives_what_there_is():
     one, some = st.Autocorrelation(lags=1), object()
     assert one.merge(None, some) is some and one.merge(some, None) is some and one.merge(None, None) is None
+
+
+def test_errors_of_autocorrelations_are_those_of_leaving_out_one_path_after_another():
+    """To first order in the scatter of 60 paths, with a correlation of either sign: within a fifth."""
+    rng, times = np.random.default_rng(16), np.arange(40)
+    x = rng.normal(size=(60, 1, 1)) + 0.5 * np.cos(0.9 * times + rng.uniform(0, 2 * np.pi, (60, 1, 1)))
+    x += 0.3 * rng.normal(size=(60, 1, 40))
+    one = st.Autocorrelation(lags=4)
+    found = folded(one, x)
+    without = np.array([folded(one, np.delete(x, i, axis=0))["autocorrelation"][:, 0] for i in range(60)])
+    np.testing.assert_allclose(found["autocorrelation_stderr"][1:, 0], np.sqrt(59 * without.var(axis=0))[1:], rtol=0.2)
