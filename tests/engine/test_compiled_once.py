@@ -1,5 +1,7 @@
 """What is compiled is found again: by what a function says, not by which function it is."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -65,6 +67,28 @@ def test_statistics_are_told_apart_by_what_they_do():
     assert compiled_by(ornstein_uhlenbeck(), EulerMaruyama, collect=watched(3.0)) == 0
     assert compiled_by(ornstein_uhlenbeck(), EulerMaruyama, collect=st.Histogram([0.0, 1.0])) == 1
     assert compiled_by(ornstein_uhlenbeck(), EulerMaruyama, collect=st.Histogram([0.0, 2.0])) == 0  # edges are inputs
+
+
+@pytest.mark.usefixtures("quick_compiling")
+def test_own_statistics_of_one_name_are_told_apart():
+    """Classes that a user writes again, with the same fields: what they compute is in their functions."""
+
+    def made(factor):
+        @dataclasses.dataclass(frozen=True, kw_only=True)
+        class Scaled(st.Moments):
+            def values(self, snapshot):
+                return factor * snapshot.x
+
+        return Scaled(at=[1.0])
+
+    ends = [
+        simulate(pulled(0.375), EulerMaruyama, executor="vmap", collect=made(factor), **RUN)["mean"].values
+        for factor in (1.0, 3.0)
+    ]
+    np.testing.assert_allclose(ends[1], 3.0 * ends[0], rtol=1e-14)
+    compiled_by(pulled(0.375), EulerMaruyama, executor="vmap", collect=st.Observable(lambda t, x: x[0], name="end"))
+    again = st.Observable(lambda t, x: x[0], name="end")
+    assert compiled_by(pulled(0.375), EulerMaruyama, executor="vmap", collect=again) == 0
 
 
 @pytest.mark.usefixtures("quick_compiling")

@@ -125,6 +125,27 @@ def test_every_kind_of_statistic(method):
         np.testing.assert_allclose(run[name], plain[name], rtol=1e-8, atol=1e-10, err_msg=name)
 
 
+def test_the_sums_of_a_kernel_are_those_of_its_paths():
+    """Two skewed components: sums of threads are joined to those of blocks, and these to those of the run."""
+    problem = sd.SDE(lambda t, x: 0.0 * x, lambda t, x: jnp.array([[1.5, 0.0], [0.5, -1.0]]) * x[:, None], [1.0, 2.0])
+    run = on_a_card(
+        problem, "EulerMaruyama", collect=[st.Moments(every=6), st.Paths(600, every=6)], paths=600, block=384
+    )
+    assert_moments_are_those_of_the_paths(run)
+
+
+def assert_moments_are_those_of_the_paths(run):
+    """Means, covariances and the standard errors of variances, from which all sums up to the fourth can be seen."""
+    x = run["path"].values
+    paths = len(x)
+    np.testing.assert_allclose(run["mean"], x.mean(axis=0), rtol=1e-12)
+    for k in range(1, x.shape[1]):
+        np.testing.assert_allclose(run["covariance"][k], np.cov(x[:, k].T), rtol=1e-10, atol=1e-14)
+        fourth = scipy.stats.kstat(x[:, k] - x[:, k].mean(axis=0), 4, axis=0)
+        spread = (2 * np.var(x[:, k], axis=0, ddof=1) ** 2 + (paths - 1) / paths * fourth) / (paths + 1)
+        np.testing.assert_allclose(run["variance_stderr"][k], np.sqrt(spread), rtol=1e-10)
+
+
 def test_a_statistic_that_jax_observes_is_traced_once_for_all_blocks(monkeypatch):
     traced = []
     monkeypatch.setattr(cards, "fingerprint", lambda trace: traced.append(trace) or fingerprint(trace))
@@ -137,13 +158,7 @@ def test_the_sums_of_more_numbers_than_a_kernel_adds_up():
     n = 20
     problem = sd.SDE(lambda t, x: -x, lambda t, x: 0.3 * jnp.eye(n), np.linspace(1.0, 2.0, n))
     run = on_a_card(problem, "Heun", collect=[st.Moments(every=6), st.Paths(200, every=6)])
-    x = run["path"].values
-    np.testing.assert_allclose(run["mean"], x.mean(axis=0), rtol=1e-12)
-    for k in (1, 2):
-        np.testing.assert_allclose(run["covariance"][k], np.cov(x[:, k].T), rtol=1e-10, atol=1e-14)
-    centred = x[:, 1] - x[:, 1].mean(axis=0)
-    spread = (2 * np.var(x[:, 1], axis=0, ddof=1) ** 2 + 199 / 200 * scipy.stats.kstat(centred, 4, axis=0)) / 201
-    np.testing.assert_allclose(run["variance_stderr"][1], np.sqrt(spread), rtol=1e-10)
+    assert_moments_are_those_of_the_paths(run)
 
 
 def test_what_cannot_be_printed_goes_to_vmap_with_the_reason():

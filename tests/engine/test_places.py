@@ -111,6 +111,8 @@ def test_dask(alone, tmp_path, monkeypatch, dask_client):
     assert (tmp_path / "killed").exists()
     assert_same_bits(run, alone)
     assert provenance(run)["place"].startswith("dask at tcp://")
+    there_still = dask_client.run_on_scheduler(lambda dask_scheduler: list(dask_scheduler.worker_plugins))
+    assert not [name for name in there_still if name.startswith("stodyn-")]
     over = dict(over={"rate": [1.0, 2.0]}, collect=st.Moments(every=16), **RUN | dict(paths=200))
     with monkeypatch.context() as patched:
         register, deaths = dask_client.register_plugin, iter([OSError("a worker died while it was told of the run")])

@@ -48,6 +48,7 @@ def test_every_statistic_sees_it():
         st.Iterations(),
         st.Passage(2.5, bridge=False, mean=False),
         st.Autocorrelation(lags=1, every=1),
+        st.Change(lambda t, x, p: (1.0 + t) * x[0], name="grown", every=2),
     ]
     run = simulate(MODEL.problem, ExactOU(), paths=2500, block=1250, collect=collect, **RUN)
     t = run["time"].values
@@ -58,6 +59,8 @@ def test_every_statistic_sees_it():
     np.testing.assert_allclose(run["mean"], x.mean(axis=0), rtol=1e-12)
     np.testing.assert_allclose(run["square"], (x[..., 0] ** 2).mean(axis=0) + 0.8, rtol=1e-12)
     np.testing.assert_allclose(run["cumulative"][:, 0, 1], (x[..., 0] < 0).mean(axis=0), rtol=1e-12)
+    grown = (1.0 + t) * x[..., 0] - x[:, :1, 0]
+    np.testing.assert_allclose(run["grown_rms"], np.sqrt((grown**2).mean(axis=0)), rtol=1e-12, atol=1e-14)
     np.testing.assert_array_equal(run["iterations"], [np.nan, 0.0, 0.0])
     np.testing.assert_array_equal(run["sound"], 2500)
     collect = st.Paths(2500, every=1)

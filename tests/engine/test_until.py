@@ -10,7 +10,7 @@ import scipy.stats
 import stodyn as sd
 from stodyn import statistics as st
 from stodyn.engine import progress
-from stodyn.engine.until import HeavyTailed, OneValue, Quantity, Watch, _of_sums
+from stodyn.engine.until import HeavyTailed, OneValue, Quantity, Verdict, Watch, _of_sums
 from stodyn.models.ornstein_uhlenbeck import ornstein_uhlenbeck
 from stodyn.statistics.contract import Labels
 from stodyn.statistics.moments import Sums
@@ -66,6 +66,16 @@ def test_blocks_that_differ_more_than_paths_do_widen_the_interval():
     verdict = watch.look([sums(np.repeat(means, 4))], 64)
     expected = scipy.stats.t.ppf(0.975, 15) * means.std(ddof=1) / 4.0
     np.testing.assert_allclose([verdict.half, verdict.share], expected, rtol=1e-12)
+
+
+def test_the_coverage_that_is_lost_to_an_uncertain_variance():
+    """Against the mean of 2 Φ(q √(1 + e)) - 1 over normal errors e of the variance, of which it is the second order."""
+    watch = Watch(sd.until(error=1.0, level=0.9), [], [])
+    said = watch.report(Verdict(0.5, "mean", 0.5, 1.0, kurtosis=5.0, paths=4e4), "tolerance")
+    assert said["variance_error"] == pytest.approx(0.01, rel=1e-14)
+    e, weights = np.polynomial.hermite_e.hermegauss(20)
+    covered = 2 * scipy.stats.norm.cdf(scipy.stats.norm.ppf(0.95) * np.sqrt(1 + 0.01 * e)) - 1
+    assert said["coverage_lost"] == pytest.approx(0.9 - weights @ covered / weights.sum(), rel=1e-3)
 
 
 def test_the_end_and_the_bits_are_the_same_everywhere(tmp_path):

@@ -14,7 +14,7 @@ from stodyn.models.catalogue import catalogue
 from stodyn.models.lenard_bernstein import lenard_bernstein
 from stodyn.noise.rejection import Rejection
 from stodyn.numerics.printing.points import at_one
-from stodyn.problems.hamiltonian import Hamiltonian, _dependence_of_wholes
+from stodyn.problems.hamiltonian import Dependence, Hamiltonian, _dependence_of_wholes
 from stodyn.problems.mechanical import Mechanical
 from stodyn.problems.sde import SDE
 
@@ -81,7 +81,8 @@ def test_dependence_is_proved_from_the_trace():
     assert problem.depends(0, "pull").on_q and not problem.depends(0, "pull").affine_q
     assert problem.depends(1, "pull").is_affine(in_q=False, in_p=True)
     assert not problem.depends(1, "pull").is_affine(in_q=True, in_p=True)
-    assert pendulum(force=None).depends(0, "push").zero
+    nothing = Dependence(zero=True, on_q=False, on_p=False, affine_q=True, affine_p=True, affine=True)
+    assert pendulum(force=None).depends(0, "push") == pendulum(h=(None,)).depends(1, "pull") == nothing
     assert pendulum(force=lambda t, q, p: (1 - q**2) * p).depends(0, "push").affine_p
     assert not pendulum(force=lambda t, q, p: -(p**3)).depends(0, "push").affine_p
 
@@ -89,6 +90,27 @@ def test_dependence_is_proved_from_the_trace():
 def test_what_a_trace_cannot_show_is_taken_as_general():
     problem = pendulum(force=lambda t, q, p: -jnp.linalg.inv(jnp.array([[1.0 + q * q]]))[0, 0] * p)
     assert problem.depends(0, "push").on_q and not problem.depends(0, "push").affine
+
+
+def test_channels_of_one_function_are_those_of_as_many_functions_and_one_program():
+    """Also where forces stand beside them; the program does not grow with the number of channels."""
+
+    def alike(m, forces=()):
+        def h(t, q, p):
+            return jnp.sin(jnp.arange(1.0, m + 1) * q[0]) * p[1] + q[1] * p[0] ** 2
+
+        def energy(t, q, p):
+            return 0.5 * p @ p
+
+        split = tuple(lambda t, q, p, r=r: h(t, q, p)[r] for r in range(m))
+        return (Hamiltonian(energy, one, noise=forces, start=([0.4, -0.2], [0.7, 0.3])) for one in (h, split))
+
+    x = np.array([0.3, -0.8, 0.5, 1.1])
+    for forces in ((), (None, lambda t, q, p: q * p[0], lambda t, q, p: -p)):
+        whole, split = (at_one(lambda x: one.g(0.0, x, None), x) for one in alike(3, forces))
+        np.testing.assert_allclose(whole, split, rtol=1e-13, atol=1e-15)
+    few, many = (len(jax.make_jaxpr(lambda x: next(alike(m)).g(0.0, x, None))(x).eqns) for m in (3, 40))
+    assert many == few
 
 
 def brackets(problem, x):

@@ -66,7 +66,14 @@ def test_parameters_of_each_path_and_constraints():
         ({"forces": lambda s: [1, 2]}, "forces: expected 1 expressions"),
         ({"constraints": lambda s: [s.v[0] - 1]}, "constraints: number 0, .* contains a velocity"),
         ({"noise": lambda s: [1, 2]}, "noise: expected 1 expressions"),
+        ({"noise": lambda s: [[1, 2], [3, 4]]}, "noise: expected 1 expressions"),
+        ({"noise": lambda s: [[]]}, "noise: expected 1 expressions"),
         ({"v": lambda s: None}, "v: expected the symbols of the velocities"),
+        ({"v": lambda s: [*s.v, sympy.Symbol("w")]}, "v: expected 1 symbols, one for each coordinate"),
+        ({"v": lambda s: [2 * s.v[0]]}, "v: expected 1 symbols, one for each coordinate"),
+        ({"params": lambda s: {"k": 1.0, sympy.Symbol("k"): 2.0}}, "params: expected different names"),
+        ({"q": lambda s: []}, r"q: expected symbols of SymPy, got \[\]"),
+        ({"q": lambda s: [2 * s.q[0]]}, "q: expected symbols of SymPy"),
     ],
 )
 def test_errors(change, message):
@@ -76,7 +83,7 @@ def test_errors(change, message):
 
     given = {"T": S.v[0] ** 2 / 2, "V": S.q[0] ** 2, "q": S.q, "v": S.v, "start": ([1.0], [0.0])}
     given |= {name: make(S) for name, make in change.items()}
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises((ValueError, TypeError), match=message):
         sd.Mechanical.from_lagrangian(**given)
 
 
@@ -92,3 +99,42 @@ def test_symbols_and_functions_of_time_are_not_mixed():
     x = sympy.Function("x")(t)
     with pytest.raises(ValueError, match="q: expected all symbols, or all functions of time"):
         sd.Mechanical.from_lagrangian(x.diff(t) ** 2, x**2, [x, y], start=([1.0, 0.0], [0.0, 0.0]))
+
+
+def test_a_mass_that_grows_in_time_and_parameters_by_name():
+    """d((1 + s²) x')/ds = -k x: (1 + s²) x'' = -k x - 2 s x', with the time called s."""
+    x, u, s = sympy.symbols("x u s")
+    k = sympy.Symbol("k")
+    made = sd.Mechanical.from_lagrangian(
+        (1 + s**2) * u**2 / 2, k * x**2 / 2, x, [u], t=s, params={"k": 3.0}, start=(1, 0)
+    )
+    expected = (-3.0 * 0.5 - 2 * 2.0 * 0.25) / 5.0
+    np.testing.assert_allclose(made.f(2.0, np.array([0.5, 0.25]), None), [0.25, expected], rtol=1e-14)
+
+
+@pytest.mark.parametrize("form", ["lists", "matrix", "functions of time"])
+def test_several_channels_and_random_starts(form):
+    """Two coordinates, three channels; a start that is drawn whole."""
+    (x, y), t = sympy.symbols("x y", real=True), sympy.Symbol("t")
+    u, w = sympy.symbols("u w", real=True)
+    if form == "functions of time":
+        x, y = (sympy.Function(name)(t) for name in "xy")
+        u, w = x.diff(t), y.diff(t)
+    noise = [[1, x, 0], [u, 2, t]]
+    made = sd.Mechanical.from_lagrangian(
+        (u**2 + w**2) / 2, x * y, [x, y], [u, w], noise=sympy.Matrix(noise) if form == "matrix" else noise,
+        start=lambda rng, size: rng.normal(size=(size, 4)),
+    )  # fmt: skip
+    entries = made.noise(4.0, np.array([0.5, 0.25]), np.array([3.0, 7.0]), None)
+    np.testing.assert_allclose(entries, [[1.0, 0.5, 0.0], [3.0, 2.0, 4.0]], rtol=1e-15)
+    assert made.components == ("x", "y", "dx", "dy") and made.m == 3
+
+
+def test_starts_that_do_not_fit_and_second_derivatives_are_refused():
+    t = sympy.Symbol("t")
+    x, y = (sympy.Function(name)(t) for name in "xy")
+    T = (x.diff(t) ** 2 + y.diff(t) ** 2) / 2
+    with pytest.raises(ValueError, match="start: expected two vectors of 2 entries"):
+        sd.Mechanical.from_lagrangian(T, x * y, [x, y], start=(1.0, 0.0))
+    with pytest.raises(ValueError, match=r"V: contains .*only first derivatives of coordinates"):
+        sd.Mechanical.from_lagrangian(T, x.diff(t, 2), [x, y], start=([1.0, 0.0], [0.0, 0.0]))

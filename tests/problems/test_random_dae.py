@@ -150,6 +150,21 @@ def test_the_integrator_shows_the_impulse():
         simulate(charged, "Radau5", t=(0.0, 4e-6), dt=1e-8, paths=2, seed=0)
 
 
+def test_sparse_and_dense_systems_of_a_nonlinear_drift_are_the_same():
+    """At any time, state and parameters; fixed ones stand beside random ones."""
+
+    def drift(t, x, p):
+        return p["a"] * jnp.roll(x, 1).at[0].set(t) ** 2 - p["b"] * x * jnp.cos(t)
+
+    problem = RandomDAE(np.diag(np.arange(1.0, 7.0)), drift, np.zeros(6), {"a": Uniform(0.5, 2.0), "b": 3.0})
+    node, times, x = np.array([1.7]), np.linspace(0.0, 1.0, 3), np.linspace(-1.0, 2.0, 6)[None]
+    sparse, dense = problem.sparse_system(node, times), problem.system(node[None], times)
+    slopes = np.diag(-3.0 * np.cos(0.8) * np.ones(6)) + np.diag(2 * 1.7 * x[0, :-1], -1)
+    np.testing.assert_allclose(sparse.jacobian(0.8, x).toarray(), slopes, rtol=1e-14)
+    np.testing.assert_allclose(dense.jacobian(0.8, x), slopes[None], rtol=1e-14, atol=1e-15)
+    assert sparse.jacobian(0.8, x).nnz == 11 and not problem.is_sparse
+
+
 def test_derivatives_from_values():
     found = derivatives(lambda t: np.array([np.sin(3.0 * t), np.exp(t)]), 0.5, 0.2, 3)
     exact = [[np.sin(1.5), np.exp(0.5)], [3 * np.cos(1.5), np.exp(0.5)], [-9 * np.sin(1.5), np.exp(0.5)]]

@@ -11,6 +11,7 @@ import scipy.stats
 
 from stodyn import SDE, PathsFailed, PerPath, simulate
 from stodyn.problems.lowering import to_stratonovich
+from stodyn.problems.sparsity import find_elimination
 from stodyn.problems.structure import commutes_in_directions, directed_kinds, find_structure
 
 L = np.array([[1.0, 0.0], [0.5, 1.0]])
@@ -377,3 +378,16 @@ def test_drift_corrections_of_diagonal_noise_are_those_of_any_noise():
 def test_a_start_that_jax_traces_is_refused_with_the_way_out():
     with pytest.raises(TypeError, match=r"start: is a value that JAX is tracing.*stodyn\.path"):
         jax.grad(lambda start: SDE(lambda t, x: -x, lambda t, x: 1.0, start).example_start()[0])(1.0)
+
+
+def test_the_order_of_elimination_suits_steps_of_all_lengths():
+    """Pairs x' = K y, y' = -K (x + y) beside slow components: at slow steps the pivot 1 of x loses all digits to K."""
+
+    def drift(t, x):
+        pairs = x[:12].reshape(6, 2)
+        return jnp.concatenate([1e12 * jnp.stack([pairs[:, 1], -pairs.sum(axis=1)], axis=1).ravel(), -x[12:]])
+
+    elimination = find_elimination(SDE(drift, None, np.ones(16)))
+    place = np.argsort(elimination.rows)
+    assert np.all(place[1:12:2] < place[0:12:2])
+    assert find_elimination(SDE(decay, None, np.ones(12))) is None  # written out

@@ -298,8 +298,6 @@ def rank_of(parts: Split, jacobian: np.ndarray, x: np.ndarray) -> tuple[int, flo
     scaled = _scaled(parts, jacobian, x)
     if not scaled.size:
         return 0, 1.0
-    if not np.isfinite(scaled).all():
-        return 0, np.inf
     size = np.linalg.svd(scaled, compute_uv=False)
     rank = int(np.sum(size > SINGULAR * max(size[0], 1e-300)))
     return rank, float(size[0] / size[-1]) if size[-1] > 0 else np.inf
