@@ -2,6 +2,7 @@
 
 import math
 import re
+import types
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +15,7 @@ from stodyn import statistics as st
 from stodyn.engine import cards, kernel, programs, self_test
 from stodyn.engine import ready as readied
 from stodyn.engine import simulate as front
+from stodyn.engine.card import card_of
 from stodyn.engine.cards import BlockHalved, block_width
 from stodyn.engine.spec import describe, matched
 from stodyn.engine.stepping import Source
@@ -23,6 +25,7 @@ from stodyn.models import catalogue as models
 from stodyn.noise import counter
 from stodyn.numerics.printing import compiling
 from stodyn.numerics.printing.fingerprints import fingerprint
+from stodyn.numerics.printing.rows import Frame
 
 pytestmark = pytest.mark.usefixtures("quick_compiling")
 STEPS, H = 12, 0.05
@@ -132,6 +135,26 @@ def test_the_sums_of_a_kernel_are_those_of_its_paths():
         problem, "EulerMaruyama", collect=[st.Moments(every=6), st.Paths(600, every=6)], paths=600, block=384
     )
     assert_moments_are_those_of_the_paths(run)
+
+
+def central(x):
+    """The sums of rows of draws (n, size) as a kernel leaves them: count, means, second, third and fourth powers."""
+    mean = x.mean(axis=1) if x.size else np.zeros(len(x))
+    d = x - mean[:, None]
+    return np.concatenate([[x.shape[1]], mean, (d @ d.T)[np.tril_indices(len(x))], (d**3).sum(1), (d**4).sum(1)])
+
+
+def test_sums_of_blocks_of_many_paths_are_joined():
+    """As on a GPU, where a block has 128 threads: two saves, five blocks, one of them without paths, a number ahead."""
+    draws = np.random.default_rng(1).exponential(size=(2, 3, 60))
+    parts = [np.split(x, [10, 13, 13, 40], axis=1) for x in draws]
+    results = types.SimpleNamespace(summed={4: np.arange(3)}, places={4: 1}, values=1 + kernel.sums_of(3), most=19)
+    partials = np.array([[[0.0] * 5, *np.transpose([central(part) for part in save])] for save in parts])
+    totals, frame = np.zeros((2, results.values)), Frame(kernel.FRAME)
+    frame.set(partials=partials.ctypes.data, totals=totals.ctypes.data, blocks=5)
+    text = kernel.module([kernel.joined("join4", results, 4, kernel.ALONE)], results.most)
+    card_of(jax.devices("cpu")[0]).loaded(text, ["join4"])("join4", 2, 1, frame)
+    np.testing.assert_allclose(totals[:, 1:], [central(x) for x in draws], rtol=1e-12)
 
 
 def assert_moments_are_those_of_the_paths(run):
