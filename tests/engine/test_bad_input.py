@@ -8,6 +8,8 @@ import pytest
 
 from stodyn import SDE, PerPath, provenance, simulate
 from stodyn import statistics as st
+from stodyn.engine import spec
+from stodyn.engine.spec import describe
 from stodyn.methods.contract import EXPLICIT
 from stodyn.methods.explicit import EulerMaruyama, Heun
 from stodyn.methods.implicit import ImplicitMidpoint, ThetaEuler
@@ -17,6 +19,7 @@ from stodyn.models.kubo import kubo
 from stodyn.models.noise_structures import ADDITIVE_NOISE, GENERAL_NOISE
 from stodyn.models.ornstein_uhlenbeck import ornstein_uhlenbeck
 from stodyn.numerics.printing import compiling
+from stodyn.problems import operators
 
 RUN = dict(method=EulerMaruyama, t=(0.0, 1.0), dt=0.1, paths=4, seed=1)
 
@@ -176,6 +179,28 @@ def test_equations_that_jax_cannot_differentiate_are_refused_by_methods_that_nee
         ValueError, match=r"method: ThetaEuler takes derivatives .* x.at\[k\].apply\(f\), or take .* Heun"
     ):
         simulate(problem, **RUN | dict(method="ThetaEuler"))
+
+
+def five_paths():
+    return describe(kubo(), EulerMaruyama, (0.0, 1.0), 0.1, st.Paths(5, every=5), "float64")
+
+
+# name -> (the bytes needed, the module that looks the memory up, the check, its words)
+LIMITS = {
+    "paths kept": (8 * 3 * 5 * 2, spec, lambda: spec.check_paths(five_paths(), 7), "Paths: would keep"),
+    "a block": (8 * 7 * (3 * 2 + 1 + 4), spec, lambda: spec.check_block(five_paths(), 7), "block: 7 paths at a time"),
+    "a matrix of noise": (8 * 3 * 4, operators, lambda: operators.check_memory(3, 4), r"its matrix \(3, 4\) takes"),
+}
+
+
+@pytest.mark.parametrize("name", LIMITS)
+def test_the_last_byte_of_memory_may_be_taken(name, monkeypatch):
+    needed, module, check, said = LIMITS[name]
+    monkeypatch.setattr(module, "machine_memory", lambda: needed / module.MEMORY_SHARE)
+    check()
+    monkeypatch.setattr(module, "machine_memory", lambda: (needed - 1) / module.MEMORY_SHARE)
+    with pytest.raises(MemoryError, match=said):
+        check()
 
 
 STEPS_OF_ONES_OWN = {

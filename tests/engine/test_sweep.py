@@ -9,6 +9,7 @@ import scipy.stats
 
 from stodyn import SDE, PathsFailed, difference, load, place, plot, provenance, simulate, sweep
 from stodyn import statistics as st
+from stodyn.engine.sweep import MEMORY_SHARE
 from stodyn.methods.explicit import EulerMaruyama, Heun
 from stodyn.models.ornstein_uhlenbeck import ORNSTEIN_UHLENBECK, ornstein_uhlenbeck
 
@@ -132,6 +133,28 @@ def test_failures_of_points_are_counted():
 def test_bad_input(change, said):
     with pytest.raises(ValueError, match=said):
         sweep(ornstein_uhlenbeck(), Heun, **RUN | dict(over={"rate": [1.0]}) | change)
+
+
+def test_points_that_cannot_stand_in_one_result_are_refused():
+    for over, said in (
+        ({"size": [1, 2]}, "components must be the same at every point, got 1 and 2"),
+        ({"name": ["x", "y"]}, r"names must be the same at every point, got \('x',\) and \('y',\)"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            sweep(
+                lambda size=1, name=None: SDE(lambda t, x: -x, None, np.ones(size), names=name), Heun, over=over, **RUN
+            )
+
+
+def test_values_of_a_block_at_all_points_must_fit_into_memory(monkeypatch):
+    """Four numbers of eight bytes for each of 3 times, 128 paths and 2 points; those of one time less fit."""
+    monkeypatch.setattr("stodyn.engine.sweep.machine_memory", lambda: 32 * 3 * 128 * 2 / MEMORY_SHARE)
+    options = RUN | dict(over={"rate": [1.0, 2.0]}, collect=st.Moments(every=16))
+    sweep(ornstein_uhlenbeck(), EulerMaruyama, **options)
+    monkeypatch.setattr("stodyn.engine.sweep.machine_memory", lambda: (32 * 3 * 128 * 2 - 1) / MEMORY_SHARE)
+    with pytest.raises(MemoryError, match="differences: the values of one block at all points take"):
+        sweep(ornstein_uhlenbeck(), EulerMaruyama, **options)
+    sweep(ornstein_uhlenbeck(), EulerMaruyama, differences=False, **options)
 
 
 def test_bad_differences(swept):
