@@ -36,6 +36,7 @@ from stodyn.numerics.printing.compiling import processor as compiling_for
 from stodyn.statistics import Moments
 
 PATHS = 16_384
+IN_A_ROW = 20
 THREADS = available_cores()
 WIDE = compiling_for().register == 8  # AVX-512: goals differ where the processor does
 PEERS = ("diffrax", "torchsde", "sdeint")
@@ -264,14 +265,19 @@ def scaling(report: Report) -> None:
     report.goal("cost of a path-step, most steps / a decade fewer", "<=", 1.25, costs[last] / costs[last - 1])
     ready = sd.prepare(problem, Heun, t=(0.0, 25 * h), dt=h, paths=1, collect=Moments(every=25))
     seeds = itertools.count(1)
-    calls = [
-        Contender("simulate, method named", stodyn_run(problem, Heun, h, 25, mean_energy, 1), 1),
-        Contender("simulate, method left out", stodyn_run(problem, None, h, 25, mean_energy, 1), 1),
-        Contender("ready(seed=...)", lambda: float(ready(seed=next(seeds))["mean"][-1, 0]), 1),
-        Contender("ready.arrays(seed=...)", lambda: float(ready.arrays(seed=next(seeds))["mean"][-1, 0]), 1),
-    ]
+    ways = {
+        "simulate, method named": stodyn_run(problem, Heun, h, 25, mean_energy, 1),
+        "simulate, method left out": stodyn_run(problem, None, h, 25, mean_energy, 1),
+        "ready(seed=...)": lambda: float(ready(seed=next(seeds))["mean"][-1, 0]),
+        "ready.arrays(seed=...)": lambda: float(ready.arrays(seed=next(seeds))["mean"][-1, 0]),
+    }
+    calls = [Contender(name, in_a_row(call), IN_A_ROW) for name, call in ways.items()]
     race(calls, rounds=9, patience=1.0)
-    report.table("A call, 1 path x 25 steps", ("call", "milliseconds"), [(c.name, c.ns / 1e6) for c in calls])
+    report.table(
+        f"A call, 1 path x 25 steps, {IN_A_ROW} in a row",
+        ("call", "milliseconds"),
+        [(c.name, c.ns / 1e6) for c in calls],
+    )
     for call, asked in zip(calls, (25.0, 25.0, 2.0, 0.5), strict=True):
         report.goal(f"{call.name} (ms)", "<=", asked, call.ns / 1e6)
     many, long = (100_000, 100) if report.quick else (1_000_000, 1_000)
@@ -281,6 +287,11 @@ def scaling(report: Report) -> None:
         [(many, long, before, peak, seconds)],
     )  # fmt: skip
     report.goal(f"peak memory of {many} paths x {long} steps (MB)", "<=", 600.0, peak)
+
+
+def in_a_row(call: Callable[[], float]) -> Callable[[], float]:
+    """The call again and again, as an optimiser or a loop over seeds makes it; the last answer."""
+    return lambda: [call() for _ in range(IN_A_ROW)][-1]
 
 
 def memory_of(paths: int, steps: int) -> tuple[float, float, float]:

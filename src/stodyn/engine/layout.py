@@ -79,6 +79,14 @@ class Layout:
         return self.members_from(self.first_path(block), self.paths_in(block), lanes or self.width)
 
     def members_from(self, first: int, count: int, lanes: int) -> Members:
+        if not self.has_common_start or any(self.spec.varies):
+            return self._drawn_members(first, count, lanes)
+        alike = self.spec.members_alike
+        if (count, lanes) not in alike:
+            alike[count, lanes] = self._drawn_members(first, count, lanes)
+        return alike[count, lanes]
+
+    def _drawn_members(self, first: int, count: int, lanes: int) -> Members:
         spec, lane = self.spec, np.arange(lanes)
         fill = lane % count
         start, *values = self.draw(first, first + count)

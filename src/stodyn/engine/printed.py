@@ -133,6 +133,7 @@ class _Work(Work):
     def __init__(self, program: Printed, spec: Spec, plan: Plan, lanes: int):
         self.program, self.spec, self.plan, self.lanes = program, spec, plan, lanes
         self.observing: dict[int, Callable] = {}  # of statistics that look at all paths together
+        self.members: Any = None
         source = program.source
         self.most_saves = max(SEEN_BYTES // (8 * lanes * len(source.saved)), 1)  # of a call, beside the start
         self.state = _memory("state", len(source.layout.dtypes), lanes)
@@ -149,14 +150,20 @@ class _Work(Work):
 
     def take(self, members: Members, first_path: int, supply: Supply) -> None:
         """The paths to move, from first_path on."""
-        program, lanes, self.members = self.program, self.lanes, members
-        self.supply = supply  # which the generators point into
-        self.is_full = bool(members.member.all() and (members.weight == 1.0).all())
+        program, lanes = self.program, self.lanes
+        if members is not self.members:
+            self._take_members(members)
         self.machine = program.code.machine(lanes * len(self.plan.h))
-        self.used = -(-int(np.count_nonzero(members.member)) // program.width) * program.width
+        self.supply = supply  # which the generators point into
         states = [supply.states(name, first_path, lanes) for name, _ in program.streams]
         self.generators = np.concatenate(states) if states else np.zeros((1, 4, GROUP), np.uint64)
         self.moving, self.saved_rows = (self.state, self.generators), self.saved  # the memory that a call changes
+        self.frame.set(t=self.t, seen=self.saved, generators=self.generators, fill=supply.address)
+
+    def _take_members(self, members: Members) -> None:
+        self.members, lanes, width = members, self.lanes, self.program.width
+        self.is_full = bool(members.member.all() and (members.weight == 1.0).all())
+        self.used = -(-int(np.count_nonzero(members.member)) // width) * width
         own: list[np.ndarray] = [np.empty((0, lanes))]
         common: list[np.ndarray] = [np.zeros(1)]
         for values, varies in zip(members.params, self.spec.varies, strict=True):
@@ -165,8 +172,7 @@ class _Work(Work):
         self.own_params = np.concatenate(own) if len(own) > 1 else own[0]
         self.frame.set(
             start=np.ascontiguousarray(members.start, float), own_params=self.own_params,
-            common_params=np.concatenate(common[1:] or common), t=self.t, last_lane=self.used, seen=self.saved,
-            generators=self.generators, fill=supply.address,
+            common_params=np.concatenate(common[1:] or common), last_lane=self.used,
         )  # fmt: skip
 
     def begin(self) -> np.ndarray | None:

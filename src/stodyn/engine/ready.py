@@ -126,7 +126,7 @@ class Ready:
             layout = Layout(run.spec, run.paths, int(seed), run.layout.width)
             try:
                 with jax.enable_x64(True), Progress(0, False) as bar:
-                    return merged(dataclasses.replace(run, layout=layout), self.where, bar, self.options["on_failure"])
+                    return merged(Run(run.spec, layout, run.executor), self.where, bar, self.options["on_failure"])
             except RuntimeError as error:
                 run = halved(run, error)
                 if not changes:

@@ -92,6 +92,12 @@ class Spec:
         return None if problem.has_random_start else problem.draw_start(np.random.default_rng(0), range(1))
 
     @functools.cached_property
+    def members_alike(self) -> dict[tuple[int, int], Any]:
+        """Where all paths have the same start and parameters: the members of a block that was met, by its numbers of
+        paths and lanes."""
+        return {}
+
+    @functools.cached_property
     def params_tree(self) -> Any:
         return jax.tree.structure(self.problem.example_params())
 

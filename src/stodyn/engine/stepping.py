@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,6 @@ from stodyn.numerics.printing.llvm import Printer
 from stodyn.numerics.printing.nodes import INT32, Entry, Graph, Node, is_known, reachable
 from stodyn.numerics.printing.rows import Function
 from stodyn.numerics.printing.scalars import Unprintable
-from stodyn.numerics.printing.walk import readers_of
 
 GROUP = path_normals.LANES  # paths whose generators lie side by side
 GENERATORS = 8 * 4 * GROUP  # bytes of them
@@ -207,7 +206,7 @@ class Source(OfOnePath):
         """Operations of a step, and the longest chain of them, without those that few paths need."""
         nodes, depth = reachable(self.stepped, rare=False), dict[int, int]()
         for node in nodes:
-            depth[id(node)] = 1 + max((depth[id(a)] for a in node.args if id(a) in depth), default=0)
+            depth[id(node)] = 1 + max([depth.get(id(a), 0) for a in node.args], default=0)
         return rows.operations(nodes), max(depth.values(), default=0)
 
     def operations(self) -> int:
@@ -252,10 +251,12 @@ def printed(source: Source, width: int, diagnosing: bool = False) -> compiling.P
     return compiling.Program(rows.module(functions), names, operations, source.operations())
 
 
-def _changed_by_branches(results: Sequence[Entry], numbers: Sequence[int]) -> dict[int, tuple[int, int]]:
+def _changed_by_branches(
+    results: Sequence[Entry], readers: Mapping[int, int], numbers: Sequence[int]
+) -> dict[int, tuple[int, int]]:
     """Which of these numbers of the state only a branch reads and changes, so that they stay in their rows while no
     path enters it: of each, the branch and its place there."""
-    readers, changed = readers_of(reachable(results), results), {}
+    changed = {}
     for k in numbers:
         if isinstance(results[k], Node) and results[k].op == "result" and readers[id(results[k])] == 1:
             loop, place = results[k].attr
@@ -278,16 +279,16 @@ class _Advance:
         self.source, self.results, self.ok, self.diagnosing = source, results, ok, diagnosing
         self.width, self.chunk = width, max(width, GROUP)
         layout, here = source.layout, compiling.processor()
-        self.in_branches = _changed_by_branches(results, range(layout.of_method, len(layout.dtypes)))
+        self.printer = Printer(self.w, [*results, ok] if diagnosing else results, self.input_value)
+        self.w.operations = len(self.printer.nodes)
+        more = range(layout.of_method, len(layout.dtypes))
+        self.in_branches = _changed_by_branches(results, self.printer.readers, more)
         room = 24 if here.registers >= 32 else 10
         self.in_memory = (len(layout.dtypes) - len(self.in_branches)) * max(width // here.register, 1) > room
         self.place: dict[str, str] = {}
 
     def function(self) -> Function:
         w, source = self.w, self.source
-        wanted = [*self.results, self.ok] if self.diagnosing else self.results
-        self.printer = Printer(w, wanted, self.input_value)
-        w.operations = len(self.printer.nodes)
         self.stride = w.whole("mul", w.count("stride"), 8)
         w.head.append("  %next_save = alloca i64, align 8")
         if self.in_memory:

@@ -7,6 +7,7 @@ with it as one fused operation; no flag leaves the compiler a choice, so that bi
 
 from __future__ import annotations
 
+import bisect
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
@@ -154,6 +155,10 @@ class Printer(Walk):
         self.w = writer
         self.homes: dict[tuple[int, int], str] = {}
         self._part: _Part | None = None
+        self.wanted: dict[int, list[int]] = {}  # the entries of each loop that are read after it
+        for node in self.nodes:
+            if node.op == "result":
+                bisect.insort(self.wanted.setdefault(node.attr[0].number, []), node.attr[1])
         turns = {(node.op, id(node.args[0])): node for node in self.nodes if node.op in TWINS}
         self.twins = {id(node): turns.get((TWINS[op], of)) for (op, of), node in turns.items()}
 
@@ -283,7 +288,7 @@ class Printer(Walk):
     def _branch(self, loop: Loop) -> None:
         """Computes the entries where a path needs it. Entries with a home are read and written there alone."""
         w = self.w
-        wanted = sorted({node.attr[1] for node in self.nodes if node.op == "result" and node.attr[0] is loop})
+        wanted = self.wanted[loop.number]
         passed_on = [k for k in wanted if (loop.number, k) not in self.homes]
         first, enters = {k: self.read(loop.first[k]) for k in passed_on}, self.read(loop.enters)
         outside, inside, end = w.block, w.fresh("enter"), w.fresh("left")
@@ -322,9 +327,8 @@ class Printer(Walk):
         """The entries after the turn."""
         w = self.w
         self.name(loop.active, enters if w.width > 1 else "true")
-        is_read = {id(node) for node in self.nodes}
         for k, node in enumerate(loop.carried):
-            if id(node) in is_read:
+            if id(node) in self.readers:
                 home = self.homes.get((loop.number, k))
                 known = first[k] if k in first else w.load_row(home, node.dtype) if home else self.read(loop.first[k])
                 self.name(node, known)

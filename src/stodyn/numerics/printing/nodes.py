@@ -45,6 +45,7 @@ class Node:
 
 
 NOWHERE: frozenset[int] = frozenset()
+SIGNED_PRODUCTS = ("mul", "neg")
 BOOL, INT32 = np.dtype(bool), np.dtype(np.int32)
 
 
@@ -127,8 +128,8 @@ class Graph:
         return self.intern(op, dtype, args, attr)
 
     def intern(self, op: str, dtype: np.dtype, args: tuple[Entry, ...], attr: Any = None) -> Node:
-        names = tuple((a.dtype.num, a.tobytes()) if isinstance(a, np.generic) else id(a) for a in args)
-        key = (op, dtype.num, names, attr)
+        names = [id(a) if isinstance(a, Node) else (a.dtype.num, a.tobytes()) for a in args]
+        key = (op, dtype.num, *names, attr)
         node = self._cache.get(key)
         if node is None:
             lane, moves, loops, noise = False, False, NOWHERE, True
@@ -283,7 +284,7 @@ def _add(graph, dtype, a, b):
         return b
     if _is(b, 0) or (dtype.kind != "f" and _is_number(b, 0)):
         return a
-    return _with_noise_as_factor(graph, dtype, a, b)
+    return _with_noise_as_factor(graph, dtype, a, b) if dtype.kind == "f" else None
 
 
 def _sub(graph, dtype, a, b):
@@ -295,6 +296,8 @@ def _sub(graph, dtype, a, b):
 def _with_noise_as_factor(graph, dtype, a, b):
     """h s + W (β s) as s (h + β W): a drift and a noise with a common factor s, as a fluctuating rate gives them. The
     sum of step and noise then serves all components and stages."""
+    if not (_is_lane(a) and _is_lane(b) and a.op in SIGNED_PRODUCTS and b.op in SIGNED_PRODUCTS):
+        return None
     one, other = _noisy_term(a), _noisy_term(b)
     if one is None or other is None or one.factor is not other.factor or not (one.noise or other.noise):
         return None
@@ -314,9 +317,7 @@ class _NoisyTerm(NamedTuple):
     is_negative: bool
 
 
-def _noisy_term(entry: Entry) -> _NoisyTerm | None:
-    if not (_is_lane(entry) and entry.op in ("mul", "neg") and entry.dtype.kind == "f"):
-        return None
+def _noisy_term(entry: Node) -> _NoisyTerm | None:
     uniform, noise, others, negative, stack = list[Entry](), list[Entry](), list[Node](), False, [entry]
     while stack:
         part = stack.pop()

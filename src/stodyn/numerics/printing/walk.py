@@ -24,7 +24,8 @@ class Walk(ABC):
     def __init__(self, results: Sequence[Entry], inputs: Callable[[Node], str]):
         self.inputs = inputs
         self.nodes = reachable(results)
-        self.fused = fusions(self.nodes, results)
+        self.readers = readers_of(self.nodes, results)
+        self.fused = fusions(self.nodes, self.readers)
         self.scopes: list[dict[Any, str]] = [{}]
 
     @abstractmethod
@@ -49,7 +50,10 @@ class Walk(ABC):
         self.scopes.pop()
 
     def known_as(self, key: Any) -> str | None:
-        return first_of(key, self.scopes)
+        for scope in reversed(self.scopes):  # the same as first_of, but for the time of a call
+            if key in scope:
+                return scope[key]
+        return None
 
     def name(self, node: Node, text: str) -> None:
         self.scopes[-1][key_of(node)] = text
@@ -58,18 +62,19 @@ class Walk(ABC):
 
     def need(self, node: Node) -> None:
         """Print the node, and before it the nodes it needs that are not yet visible here."""
-        stack = [node]
+        stack = [(node, False)]
         while stack:
-            node = stack[-1]
+            node, has_operands = stack.pop()
             if self.known_as(key_of(node)) is not None:
-                stack.pop()
                 continue
-            missing = [a for a in self.operands(node) if value_of(a) is None and self.known_as(key_of(a)) is None]
+            missing = []
+            if not has_operands:
+                missing = [a for a in self.operands(node) if value_of(a) is None and self.known_as(key_of(a)) is None]
             if missing:
-                stack.extend(reversed(missing))
-                continue
-            self._print(node)
-            stack.pop()
+                stack.append((node, True))
+                stack.extend((a, False) for a in reversed(missing))
+            else:
+                self._print(node)
 
     def operands(self, node: Node) -> list[Entry]:
         """The nodes that must be printed before a node."""
@@ -113,9 +118,8 @@ class Fusion:
         self.operands, self.minus_product, self.minus_rest = operands, minus_product, minus_rest
 
 
-def fusions(nodes: Sequence[Node], results: Sequence[Entry]) -> dict[int, Fusion]:
+def fusions(nodes: Sequence[Node], readers: Counter[int]) -> dict[int, Fusion]:
     """The additions that take a product with them: one that nobody else reads, computed in the same place."""
-    readers = readers_of(nodes, results)
     fused: dict[int, Fusion] = {}
     for node in nodes:
         if node.op not in ("add", "sub") or node.dtype.kind != "f":
