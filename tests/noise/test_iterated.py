@@ -531,3 +531,15 @@ def test_an_increment_without_areas_says_who_gives_them():
     plain: Increment = step(wiener.WZ, 0.1, jnp.ones(4), 2)
     with pytest.raises(ValueError, match=r"I_\(1, 2\) does not follow.*iterated\.MrongowiusRoessler"):
         plain.word((1, 2))
+
+
+def test_exponentials_hold_the_patterns_up_to_weight_four():
+    """Of W alone, exp(W) = Σ W^k/k!; no pattern beyond is computed."""
+    W = jnp.array([0.3, -1.2])
+    found = iterated._exp({(1,): W})
+    assert set(found) == {(1,) * k for k in range(5)}
+    for k in range(5):
+        power = functools.reduce(lambda a, b: jnp.tensordot(a, b, 0), [W] * k, jnp.ones(()))
+        np.testing.assert_allclose(found[(1,) * k], power / math.factorial(k), rtol=1e-6)
+    both = iterated._exp({(0,): jnp.asarray(0.1), (1,): W})
+    assert set(both) == {()} | set(up_to_weight(4, 1))
