@@ -112,3 +112,24 @@ def test_channels_that_do_not_commute():
     run = sd.simulate(problem, Dyadic(tol=1e-2), t=(0, 1), dt=0.25, paths=8000, seed=5, collect=collect)
     found, stderr = run["second"].values[-1], run["second_stderr"].values[-1]
     assert np.all(np.abs(found - exact[[0, 0, 1], [0, 1, 1]]) < 5 * stderr)
+
+
+def test_pieces_of_a_step_tile_it_and_their_noise_adds_up():
+    """Each path is refined to its own depth; the second never is fine, and is given up after 30 halvings."""
+    depth, h, start = np.array([2, 99, 0]), 0.5, 4.0
+    W, walked = np.array([[0.3, 1.0], [-0.2, 0.4], [0.7, 0.1]]), []
+
+    def steps(t, length, x, W, first, params):
+        level = np.rint(np.log2(h / length)).astype(int)
+        walked.append((t, length, W.copy(), level, level >= depth))
+        return x + W, x + W + np.where(level < depth, 1.0, 0.0)[:, None]
+
+    x = Dyadic(tol=1e-3)._refined(steps, start, h, np.zeros((3, 2)), W, None, np.random.default_rng(1))
+    np.testing.assert_allclose(x[[0, 2]], W[[0, 2]], rtol=1e-14)
+    assert np.isnan(x[1]).all()
+    t, length, noise, level, fine = (np.array(part) for part in zip(*walked, strict=True))
+    assert level[:, 1].max() == 30 and len(level) == 31
+    own = np.flatnonzero(fine[:, 0])[:4]
+    np.testing.assert_array_equal(t[own, 0], start + h * np.arange(4) / 4)
+    np.testing.assert_allclose(noise[own, 0].sum(axis=0), W[0], rtol=1e-14)
+    assert np.ptp(noise[own, 0], axis=0).min() > 0

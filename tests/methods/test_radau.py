@@ -95,7 +95,7 @@ def test_miller_is_order_five_in_every_component():
     assert np.all(np.log2(np.array(errors[:-1]) / errors[1:]) > 4.85)
 
 
-def test_a_batch_equals_its_members_and_sparse_equals_dense():
+def test_a_batch_equals_its_members_and_sparse_equals_dense(monkeypatch):
     problem = MILLER_INTEGRATOR.problem
     rng, grid = np.random.default_rng(1), np.linspace(0.0, 1e-6, 41)
     nodes = np.stack([law.rvs(size=7, random_state=rng) for law in problem.distributions], axis=1)
@@ -110,6 +110,10 @@ def test_a_batch_equals_its_members_and_sparse_equals_dense():
     two = states_at(problem, nodes, uneven)
     np.testing.assert_allclose(two[:21], batch[:21], rtol=1e-11, atol=1e-18)
     assert np.abs(two[-1] - batch[-1]).max() < 1e-5
+    monkeypatch.setattr(RandomDAE, "is_sparse", True)
+    monkeypatch.setattr(RandomDAE, "system", None)  # a problem with sparse matrices makes no dense ones
+    found = states_at(problem, nodes[:3], grid)
+    assert np.abs((found - batch[:, :3]) / np.abs(batch[:, :3]).max(axis=0)).max() < 1e-12
 
 
 def van_der_pol(x):
