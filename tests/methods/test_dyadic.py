@@ -127,7 +127,7 @@ def test_pieces_of_a_step_tile_it_and_their_noise_adds_up():
     x = Dyadic(tol=1e-3)._refined(steps, start, h, np.zeros((3, 2)), W, None, np.random.default_rng(1))
     np.testing.assert_allclose(x[[0, 2]], W[[0, 2]], rtol=1e-14)
     assert np.isnan(x[1]).all()
-    t, length, noise, level, fine = (np.array(part) for part in zip(*walked, strict=True))
+    t, _, noise, level, fine = (np.array(part) for part in zip(*walked, strict=True))
     assert level[:, 1].max() == 30 and len(level) == 31
     own = np.flatnonzero(fine[:, 0])[:4]
     np.testing.assert_array_equal(t[own, 0], start + h * np.arange(4) / 4)
