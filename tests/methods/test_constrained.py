@@ -311,3 +311,13 @@ def test_strong_orders_against_the_angle_on_the_same_paths(noise, expected):
     rms = [np.sqrt(np.mean(np.sum((x[:, :, :4] - right[:, None]) ** 2, axis=2), axis=0)) for x in ends]
     orders = [0.5 * np.log2(errors[0] / errors[-1]) for errors in rms]
     np.testing.assert_allclose(orders, expected, atol=0.2)
+
+
+@pytest.mark.parametrize("method", [ProjectedAlpha(order=2.0), ShiftedRattle], ids=repr)
+def test_impulses_are_what_holds_a_path_against_its_forces(method):
+    """x0 = 0 under the force t + 1/2 and the noise 0.7 W across the joint: impulses of T²/2 + T/2 + 0.7 W."""
+    problem = Mechanical(lambda t, x, v: jnp.stack([t + 0.5, -x[1]]), lambda t, x, v: jnp.array([[0.7], [0.3]]),
+                         ([0.0, 1.0], [0.0, 0.5]), constraints=lambda t, x: x[:1], impulses=True)  # fmt: skip
+    T, W = 3 * H, sum(increments(n)[0] for n in range(3))
+    found = walk(problem, method, steps=3)
+    np.testing.assert_allclose(found[[0, 2, 4]], [0.0, 0.0, 0.5 * T**2 + 0.5 * T + 0.7 * W], atol=1e-13)

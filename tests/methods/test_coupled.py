@@ -105,7 +105,10 @@ def test_blocks_may_be_cut_anywhere():
 
 def test_what_cannot_be_coupled():
     assert "not a Brownian path" in refusal(sd.method("RS1"), 1)
-    assert refusal(sd.method("Heun"), 2) is None
+    assert refusal(sd.method("Heun"), 2) is None and refusal(sd.method("ShiftedVerlet"), 1) is None
+    assert refusal(sd.method("VanLoan"), 1) == "VanLoan makes whole paths at once"
+    assert refusal(sd.method("AB2"), 1) == "AB2 is a multistep method, whose history does not couple"
+    assert "chooses or fixes its steps by itself" in refusal(sd.method("ExactNoise(Heun)"), 1)
 
 
 def test_pairs_of_a_longer_step_have_the_variance_of_its_length():

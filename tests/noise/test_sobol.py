@@ -2,9 +2,11 @@
 
 import numpy as np
 import pytest
+import scipy.special
 
+from stodyn.noise import sobol
 from stodyn.noise.sobol import Net, Sobol, increments
-from stodyn.noise.uniforms import Uniforms
+from stodyn.noise.uniforms import Uniforms, normals_of
 
 
 def test_every_prefix_of_every_randomisation_is_a_net():
@@ -54,3 +56,30 @@ def test_uniforms_are_drawn_where_no_more_are_given():
     np.testing.assert_array_equal(uniforms.take(3), given[0])
     np.testing.assert_array_equal(uniforms.take(3, (2,)), given[1:].T)
     np.testing.assert_array_equal(uniforms.take(3, (2,)), np.random.Generator(np.random.PCG64(1)).random((3, 2)))
+
+
+def test_beyond_the_coordinates_of_nets_normals_are_drawn(monkeypatch):
+    """Behind eight coordinates of a net, with a generator for every block of paths."""
+    lengths = np.full(6, 0.5)
+    monkeypatch.setattr(sobol, "MOST", 8)
+    some, later = (Sobol(3, [("aux", 2)], lengths).normals(first, 32, 32)["aux"].reshape(12, 32) for first in (0, 32))
+    np.testing.assert_array_equal(some[:8], scipy.special.ndtri(Net(3, 8).points(0, 2).reshape(8, 32)))
+    np.testing.assert_array_equal(some[8:], np.random.default_rng((3, 0)).standard_normal((4, 32)))
+    np.testing.assert_array_equal(later[8:], np.random.default_rng((3, 32)).standard_normal((4, 32)))
+
+
+def test_many_times_that_cannot_be_halved_keep_their_order(monkeypatch):
+    """Odd numbers of them, where they are more than four times those that have principal components."""
+    monkeypatch.setattr(sobol, "COMPONENTS", 4)
+    z = np.random.default_rng(1).normal(size=(17, 2))
+    assert increments(z, np.full(17, 0.1)) is z
+    assert not np.array_equal(increments(z[:15], np.full(15, 0.1)), z[:15])
+
+
+def test_normals_are_quantiles_of_prescribed_uniforms():
+    given = np.array([[0.1, 0.5], [0.975, 0.2]])
+    found = normals_of(Uniforms(np.random.PCG64(1), given), 2, 2)
+    np.testing.assert_allclose(found, scipy.special.ndtri(given.T))
+    np.testing.assert_array_equal(
+        normals_of(np.random.default_rng(1), 2, 3), np.random.default_rng(1).standard_normal((2, 3))
+    )

@@ -6,7 +6,9 @@ import pytest
 import scipy.stats
 
 import stodyn as sd
+from stodyn.noise import rejection
 from stodyn.noise.source import Fixed, PerPath, differs, joined, source_of
+from stodyn.noise.supply import GivenNormals
 
 LISTED = np.arange(12.0).reshape(6, 2)
 KINDS = {
@@ -50,3 +52,26 @@ def test_sources_side_by_side_are_drawn_one_after_the_other():
 def test_a_tree_differs_where_one_of_its_leaves_does():
     assert not differs({"a": 1.0, "b": [2.0, np.ones(3)], "c": None})
     assert all(differs({"a": 1.0, "b": [KINDS[kind]]}) for kind in KINDS if kind != "fixed")
+
+
+def test_what_is_known_of_a_source_is_known_of_functions_of_it():
+    for value in KINDS.values():
+        source = source_of(value)
+        mapped = source.mapped(lambda rows: rows)
+        assert (mapped.is_listed, mapped.count) == (source.is_listed, source.count)
+
+
+def test_normals_that_are_supplied_are_read_on_step_by_step():
+    normals = {"W": np.arange(4 * 2 * 16.0).reshape(4, 2, 16), "aux": -np.arange(4 * 1 * 16.0).reshape(4, 1, 16)}
+    feed = GivenNormals(normals).feed((("W", 2), ("aux", 1)), 8, 8)
+    for steps in (slice(0, 1), slice(1, 4)):
+        for found, name in zip(feed(steps.stop - steps.start), ("W", "aux"), strict=True):
+            np.testing.assert_array_equal(found, normals[name][steps, :, 8:])
+
+
+def test_a_density_beyond_its_bound_is_refused():
+    for density, words in ((lambda x: 2.0 + 0.0 * x[:, 0], "found 2, expected"), (lambda x: -x[:, 0], "found -0.")):
+        with pytest.raises(ValueError, match=words):
+            rejection.Rejection(density, 0.0, 1.0, 1.5)(np.random.default_rng(1), 5)
+    even = rejection.Rejection(lambda x: 1.5 + 0.0 * x[:, 0], 0.0, 1.0, 1.5)(np.random.default_rng(1), 70)
+    assert even.shape == (70, 1) and np.all((even >= 0.0) & (even < 1.0))

@@ -19,6 +19,7 @@ from stodyn.analysis.order import Errors
 from stodyn.engine import programs, stepping
 from stodyn.numerics import crossing, uncompiled
 from stodyn.numerics.printing import compiling
+from stodyn.numerics.printing.points import at_points
 from stodyn.problems.level import NoBridge
 from stodyn.statistics.moments import Summary
 from stodyn.statistics.passage import Censored, _mean
@@ -477,3 +478,22 @@ def test_random_starts_may_lie_beyond_the_level():
     run = passed(problem, "EulerMaruyama", st.Passage(1.0, every=1, mean=False))
     beyond = norm.sf(1.0)
     assert abs(1 - run["passage_survival"][0] - beyond) < 5 * run["passage_survival_stderr"][0]
+
+
+@pytest.mark.parametrize(
+    "points",
+    [np.linspace(0.0, 2.0, 9), np.array([0.0, 0.3, 0.5, 2.0]), np.cumsum(np.linspace(0.01, 0.2, 30)),
+     np.array([0.5, 1.0])],
+    ids=["even", "few", "many", "two"],
+)  # fmt: skip
+def test_intervals_between_looks_are_counted_alike_however_many_there_are(points):
+    """Two times lie in one interval where as many looks are behind them."""
+    passage = st.Passage(1.0)._with(observed_at=points)
+    times = np.concatenate([points, points[:-1] + 0.4 * np.diff(points), [points[0] - 0.1, points[-1] + 1e-3]]) + 1e-7
+    found = at_points(passage._interval, times)
+    behind = np.searchsorted(points, times, side="right")
+    np.testing.assert_array_equal(found[:, None] == found, behind[:, None] == behind)
+
+
+def test_means_of_a_passage_are_named_after_it():
+    assert st.Passage(1.0, name="late").means() == {"late_survival": slice(0, 1), "late_restricted_mean": slice(1, 2)}

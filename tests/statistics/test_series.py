@@ -274,3 +274,16 @@ def test_errors_of_autocorrelations_are_those_of_leaving_out_one_path_after_anot
         np.testing.assert_allclose(found, jackknifed(one, x[:paths]), rtol=rtol)
     of_25 = folded(one, x[:25])["autocorrelation_stderr"][1:, 0]
     assert np.all(np.abs(of_25 / jackknifed(one, x[:25]) - 1) > 1e-4)
+
+
+@pytest.mark.parametrize("statistic", [st.Autocorrelation(lags=3), st.Spectrum(segment=8)], ids=["R", "S"])
+def test_series_of_which_every_path_failed_have_no_estimate(statistic):
+    found = folded(statistic, np.full((3, 1, 20), np.nan))
+    shape = (4, 1) if isinstance(statistic, st.Autocorrelation) else (5, 1)
+    numbers = [values for values in found.values() if values.dtype == float]
+    assert len(numbers) >= 3 and all(values.shape == shape and np.isnan(values).all() for values in numbers)
+
+
+def test_one_path_alone_has_an_autocovariance_without_an_error():
+    found = folded(st.Autocorrelation(lags=3), stationary_series(1, 40, seed=17))
+    assert np.isfinite(found["autocovariance"]).all() and np.isnan(found["autocovariance_stderr"]).all()
