@@ -1,7 +1,7 @@
-"""The defaults of everything public are those of tests/defaults.json: they belong to the interface as much as names.
+"""The defaults of everything public, and what the catalogue says of each method, are those of tests/defaults.json.
 
-A default that changes changes the results of whoever relied on it. Where that is meant, write down the new ones by
-`python tests/test_defaults.py`, and a fragment in changes/.
+They belong to the interface as much as names: a default that changes changes the results of whoever relied on it. Where
+that is meant, write down the new ones by `python tests/test_defaults.py`, and a fragment in changes/.
 """
 
 import inspect
@@ -9,6 +9,9 @@ import json
 import numbers
 import sys
 from pathlib import Path
+
+from stodyn.methods.catalogue import catalogue, with_base
+from stodyn.methods.contract import _in_words
 
 HOME = Path(__file__).resolve().parent.parent
 STORED = HOME / "tests" / "defaults.json"
@@ -31,10 +34,16 @@ def defaults_of(function):
     return {name: repr(value) for name, value in found.items() if plain(value) and value is not None}
 
 
+def entry_of(method):
+    """What the catalogue says of a method."""
+    claims = "; ".join(f"{claim.kind}: {_in_words(claim)}" for claim in method.claims)
+    calculus, structures = method.calculus or "either", ", ".join(method.structures) or "any"
+    takes = f"{method.accepts.__name__}, {calculus}, noise: {structures}"
+    return {"spelling": method.spelling, "summary": method.summary, "takes": takes, "claims": claims}
+
+
 def all_defaults():
     import reference  # of docs/
-
-    from stodyn.methods.catalogue import catalogue, with_base
 
     found = {}
     for name in reference.addresses():
@@ -46,14 +55,14 @@ def all_defaults():
                 if not own.startswith("_"):
                     found[f"{name}.{own}"] = defaults_of(member)
     for name, method in {**catalogue(), **with_base()}.items():
-        found[f"method {name}"] = {"spelling": method.spelling} if not inspect.isclass(method) else defaults_of(method)
+        found[f"method {name}"] = defaults_of(method) if inspect.isclass(method) else entry_of(method)
     return {name: of for name, of in sorted(found.items()) if of}
 
 
-def test_defaults_are_those_written_down():
+def test_defaults_and_claims_are_those_written_down():
     stored, found = json.loads(STORED.read_text()), all_defaults()
     for name in stored.keys() | found.keys():
-        assert found.get(name) == stored.get(name), f"{name}: defaults that are not those of tests/defaults.json"
+        assert found.get(name) == stored.get(name), f"{name}: not as in tests/defaults.json"
 
 
 if __name__ == "__main__":
