@@ -238,6 +238,9 @@ def test_rattle_and_baoab_refuse_what_they_do_not_take():
         (ConstrainedBAOAB, HOISTING_CRANE.problem, "one depends on t"),
         (ConstrainedBAOAB, RIGID_BODY.problem, "takes a constant mass"),
         (ConstrainedBAOAB, langevin(1.0, noise=np.array([[1.0, 0.5], [0.0, 1.0]])), "do not balance"),
+        (ConstrainedBAOAB, Mechanical(
+            lambda t, x, v: -jnp.array([[1.0, 0.5], [-0.5, 1.0]]) @ v, lambda t, x, v: jnp.eye(2),
+            ([0.0, -1.0], [0.3, 0.0]), constraints=lambda t, x: (x @ x - 1.0)[None]), "it is not symmetric"),
         (ShiftedRattle15, Mechanical(
             lambda t, x, v: -x, lambda t, x, v: v[:, None], ([0.0, -1.0], [0.3, 0.0]),
             constraints=lambda t, x: (x @ x - 1.0)[None]), "takes noise that does not depend on v"),

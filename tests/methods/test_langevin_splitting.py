@@ -89,6 +89,12 @@ def test_frictions_may_differ_where_the_noise_does_not_mix_them():
     mixed = chain(friction=different, h=lambda t, q, p, c: jnp.array([jnp.sum(q), q[0]]))
     assert "noise of its own" in BAOAB.refusal(mixed)
     assert BAOAB.refusal(chain(h=lambda t, q, p, c: jnp.array([jnp.sum(q), q[0]]))) is None
+    for share, refused in ((0.0, False), (1e-6, True)):  # of noise that is small in its units
+        pair = sd.Hamiltonian(
+            lambda t, q, p: 0.5 * p @ p, lambda t, q, p, c: 1e-8 * jnp.stack([q[0] + c * q[1], q[1]]),
+            lambda t, q, p: -jnp.array([0.5, 1.5]) * p, start=([0.5, 0.1], [0.2, 0.3]), params=share,
+        )  # fmt: skip
+        assert (BAOAB.refusal(pair) is not None) == refused
 
 
 def test_other_systems_are_refused():

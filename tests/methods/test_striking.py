@@ -5,12 +5,14 @@ Sampled tests allow 5 standard errors (a false alarm in 6e-7 for each number) an
 
 import dataclasses
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import stodyn as sd
 from stodyn import statistics as st
+from stodyn.methods import striking
 from stodyn.methods.contract import EXPLICIT, Method
 from stodyn.noise import wiener
 from stodyn.numerics import van_loan
@@ -227,3 +229,14 @@ def impact(*arguments, **options):
 def test_bad_impacts(make, error, words):
     with pytest.raises(error, match=words):
         make()
+
+
+def test_keys_are_the_bits_of_their_normals():
+    """Of both words of a double, or the one of a float."""
+    z = np.array([0.3, -1.7])
+    wide = z.view(np.uint64)
+    folded = (wide ^ (wide >> np.uint64(32))).astype(np.uint32)
+    with jax.enable_x64(True):
+        np.testing.assert_array_equal(striking._key(jnp.asarray(z)), folded)
+        narrow = jnp.asarray(z, np.float32)
+        np.testing.assert_array_equal(striking._key(narrow), np.asarray(narrow).view(np.uint32))

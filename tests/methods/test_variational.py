@@ -478,3 +478,18 @@ def test_a_friction_too_large_for_its_exponential_is_not_computed_wrong():
     """Of -γ/2 = -1e4 in both directions the series would give large numbers: NaN fails the path instead."""
     with jax.enable_x64(True):
         assert np.isnan(langevin._exponential(-1e4 * jnp.array([[1.0, 0.5], [0.5, 1.0]]))).all()
+
+
+def test_conformal_verlet_takes_a_friction_for_each_momentum():
+    """Free particles with the forces -γ_i p_i and noisy ones -σ_i p_i: p' = exp(-γ h - σ W) p."""
+    γ, σ, h, W, p = np.array([1.0, 30.0, 0.2]), np.array([0.5, 0.0, 0.1]), 0.25, -0.4, np.array([1.0, -2.0, 0.5])
+    problem = Hamiltonian(lambda t, q, p: 0.5 * p @ p, lambda t, q, p: 0.0 * q[0], lambda t, q, p: -γ * p,
+                          lambda t, q, p: -σ * p, start=(np.zeros(3), p))  # fmt: skip
+
+    def step(x):
+        return langevin.ConformalVerlet.step(problem, 0.0, x, Increment(h=jnp.asarray(h), W=jnp.array([W])), None)[0]
+
+    half = np.exp(-0.5 * (γ * h + σ * W))
+    np.testing.assert_allclose(
+        at_one(step, np.concatenate([np.zeros(3), p])), [*(h * half * p), *(half**2 * p)], rtol=1e-13
+    )

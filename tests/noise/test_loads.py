@@ -35,11 +35,13 @@ def test_clough_penzien_is_its_formula_in_either_scale():
     ],
 )
 def test_wind_meets_its_spectrum(noise, density):
+    """By eleven states over five decades."""
     f = np.geomspace(1e-3, 90.0, 300) * 12.0 / 340.0
     off = LN * np.log(one_sided(noise, f) / density(f, 12.0, 1.8, 340.0))
     assert np.abs(off).max() < 0.05
     np.testing.assert_allclose(noise.variance, 1.8**2, rtol=5e-3)
     assert noise.fit.error_db < 0.05 and noise.fit.variance_in_all == pytest.approx(noise.variance[0])
+    assert len(noise.A) == 11
 
 
 def test_kaimal_is_also_the_form_with_height_and_friction_velocity():
@@ -106,7 +108,11 @@ def test_envelopes_rise_to_one_and_fade():
     t = np.linspace(0.0, 40.0, 4001)
     jennings = np.asarray(co.envelopes.jennings(3.0, 10.0, 0.2)(t))
     np.testing.assert_allclose(jennings[[150, 700, 2000]], [0.25, 1.0, math.exp(-2.0)], rtol=1e-12)
-    assert co.envelopes.shinozuka_sato(0.1, 0.6)(t).max() == pytest.approx(1.0, rel=1e-5)
+    shinozuka = np.asarray(co.envelopes.shinozuka_sato(0.1, 0.6)(t))
+    formula = np.exp(-0.1 * t) - np.exp(-0.6 * t)
+    np.testing.assert_allclose(shinozuka, formula / formula.max(), rtol=1e-4, atol=1e-6)
+    for envelope in (co.envelopes.jennings(3.0, 10.0, 0.2), co.envelopes.shinozuka_sato(0.1, 0.6)):
+        assert float(envelope(-2.0)) == float(envelope(0.0)) == 0.0
 
 
 @pytest.mark.parametrize(

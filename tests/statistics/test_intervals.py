@@ -116,3 +116,14 @@ def test_a_root_mean_square_of_normals_has_the_interval_of_chi_square(freedom):
     found = intervals.limits(value, value / np.sqrt(2 * freedom), {"interval": "rms", "paths": 1000}, 0.9)
     for limit, level in zip(found, (0.95, 0.05), strict=True):
         np.testing.assert_allclose(limit, value * np.sqrt(freedom / laws.chi2.ppf(level, freedom)), rtol=1e-9)
+
+
+@pytest.mark.parametrize("scale", [1e-9, 1.0, 1e9])
+def test_scatter_that_leaves_nothing_known_counts_as_one_degree_of_freedom(scale):
+    """A few paths of a heavy tail decide the estimate: its error is as large as itself."""
+    law = laws.chi2(1)
+    low, high = 1.0 / law.ppf(0.975), 1.0 / law.ppf(0.025)
+    of_variance = intervals.limits(scale, 2.0 * scale, {"interval": "chi-square", "paths": 50})
+    np.testing.assert_allclose(of_variance, (scale * low, scale * high), rtol=1e-9)
+    of_rms = intervals.limits(scale, 2.0 * scale, {"interval": "rms", "paths": 50})
+    np.testing.assert_allclose(of_rms, scale * np.sqrt([low, high]), rtol=1e-9)

@@ -131,7 +131,8 @@ class Excited(Wrapping, Method):
         s = x[-k:]
         y = self._output(problem, s)
         if self.is_direct:
-            return self._shown(problem, t, self.method.start(problem.own, t, x[:-k], params), y, params), s
+            begun = self.method.start(problem.own, t, x[:-k], params)
+            return self._shown(problem, begun, self._push(problem, t, begun, params) @ y), s
         inner_params = {"own": params, "noise": y}
         return self.method.start(problem.given_y, t, x[:-k], inner_params), s, y
 
@@ -147,12 +148,10 @@ class Excited(Wrapping, Method):
         (before, s), h = state[:2], noise.h
         s_after, Y1, Y2 = self.draw(state, noise)
         own_noise = without(noise, STREAM)
-        shown = self.method.read(before)
-        (y, z), v = problem.split(shown[: problem.N]), problem.split(shown[problem.N : 2 * problem.N])[0]
-        b = problem.push(t, y, v, z, params)
-        if self.is_direct:
+        b = self._push(problem, t, before, params)
+        if self.is_direct:  # with the same b at all times and in all states
             after, report = self.method.step(problem.own, t, before, own_noise, params, push=(b @ Y2, b @ Y1))
-            now: tuple = (self._shown(problem, t + h, after, self._output(problem, s_after), params), s_after)
+            now: tuple = (self._shown(problem, after, b @ self._output(problem, s_after)), s_after)
         else:
             αm, αf, β, γ = self.method.coefficients(h)
             η, at_start, at_end = state[2], self._output(problem, s), self._output(problem, s_after)
@@ -174,11 +173,15 @@ class Excited(Wrapping, Method):
     def _output(self, problem, s):
         return jnp.asarray(problem.coloured.C, s.dtype) @ s
 
-    def _shown(self, problem, t, state, y, params):
+    def _push(self, problem, t, state, params):
+        """The change of v per unit impulse of each output."""
+        shown = self.method.read(state)
+        (y, z), v = problem.split(shown[: problem.N]), problem.split(shown[problem.N : 2 * problem.N])[0]
+        return problem.push(t, y, v, z, params)
+
+    def _shown(self, problem, state, push):
         """The method's state, with the coloured force in the accelerations that are shown."""
         if not problem.accelerations:
             return state
         shown, φ = state
-        N = problem.N
-        push = problem.push(t, shown[:N], shown[N : 2 * N], shown[:0], params) @ y
-        return jnp.concatenate([shown[: 2 * N], φ + push]), φ
+        return jnp.concatenate([shown[: 2 * problem.N], φ + push]), φ
