@@ -143,8 +143,9 @@ def test_number_of_rooted_trees():
      (c.DOPRI5, 0.65)],
 )  # fmt: skip
 def test_warning_where_fresh_noise_leaves_an_error_of_order_h(table, c1):
-    with pytest.warns(c.CovarianceError, match="c1"):
+    with pytest.warns(c.CovarianceError, match="c1") as caught:
         method = table(noise="fresh")
+    assert caught[0].filename == __file__
     assert float(method.c1) == pytest.approx(c1, abs=5e-3)
 
 

@@ -19,6 +19,7 @@ from stodyn.methods.rattle_alpha import RattleAlpha, RattleAlpha15
 from stodyn.models.jointed import CRANK, FOUR_BAR, HOISTING_CRANE, JOINTED_PENDULUM, PENDULUM_CHAIN, SPHERICAL_PENDULUM
 from stodyn.models.rigid_body import RIGID_BODY, body_rates
 from stodyn.noise.increment import Increment
+from stodyn.noise.iterated import SecondMoments, Words
 from stodyn.numerics.newton import underived
 from stodyn.numerics.printing.points import AtPoints, at_one, at_points
 from stodyn.problems.mechanical import Mechanical
@@ -322,5 +323,7 @@ def test_impulses_are_what_holds_a_path_against_its_forces(method):
     problem = Mechanical(lambda t, x, v: jnp.stack([t + 0.5, -x[1]]), lambda t, x, v: jnp.array([[0.7], [0.3]]),
                          ([0.0, 1.0], [0.0, 0.5]), constraints=lambda t, x: x[:1], impulses=True)  # fmt: skip
     T, W = 3 * H, sum(increments(n)[0] for n in range(3))
+    if isinstance(method, type(ProjectedAlpha)):
+        assert method.needs == Words() and method(order=1.0).needs == SecondMoments(4)
     found = walk(problem, method, steps=3)
     np.testing.assert_allclose(found[[0, 2, 4]], [0.0, 0.0, 0.5 * T**2 + 0.5 * T + 0.7 * W], atol=1e-13)

@@ -26,8 +26,11 @@ EXPLICIT = {name: m.table for name, m in catalogue().items() if isinstance(getat
 @pytest.mark.parametrize("table", EXPLICIT.values(), ids=EXPLICIT)
 def test_a_stage_of_an_explicit_table_reads_earlier_ones_at_their_times(table):
     """No step would read an entry on the diagonal or above it, and no condition of order would see it."""
-    for name in {"A", "A0", "A1", "B", "B0", "B1"} & vars(table).keys():
-        matrix = getattr(table, name)
+    matrices = {name: value for name, value in vars(table).items() if name[0] in "AB" and isinstance(value, tuple)}
+    assert len(matrices) >= 2
+    if isinstance(table, DRITable):
+        matrices.pop("B2")  # of stages that are computed behind the others
+    for name, matrix in matrices.items():
         assert not any(entry for i, row in enumerate(matrix) for entry in row[i:]), name
     for time, matrix in (("c0", "A0"), ("c1", "A1")):
         if hasattr(table, matrix):

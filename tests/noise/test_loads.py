@@ -1,11 +1,14 @@
 """Spectra of loads on structures, against their formulas; units, sides and what has no finite variance."""
 
 import math
+import warnings
 
 import numpy as np
 import pytest
+import scipy.integrate
 
 from stodyn.noise import coloured as co
+from stodyn.noise.coloured import fit
 
 LN = 10.0 / math.log(10.0)
 
@@ -136,3 +139,60 @@ def test_envelopes_rise_to_one_and_fade():
 def test_errors(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+@pytest.mark.parametrize("make", [co.fitted, co.relaxing])
+def test_a_fit_states_what_its_filter_has(make):
+    f = np.geomspace(0.01, 4.0, 60)
+    G = 3.0 / (1.0 + (f / 0.3) ** 2) + 0.2 / (1.0 + (f / 2.0) ** 2)
+    noise = make(f, G)
+    density = one_sided(noise, f)
+    off = 10.0 * np.log10(density / G)
+    assert noise.fit.order == len(noise.A) and noise.fit.rms_db == pytest.approx(np.sqrt(np.mean(off**2)), abs=1e-6)
+    assert np.abs(off).max() - 1e-6 <= noise.fit.error_db <= 1.2 * np.abs(off).max() + 1e-6
+    assert [noise.fit.variance, noise.fit.variance_in_all] == pytest.approx([np.trapezoid(G, f), noise.variance[0]])
+    in_band = scipy.integrate.quad(lambda f: one_sided(noise, [f])[0], f[0], f[-1])[0]
+    assert noise.fit.variance_in_band == pytest.approx(in_band, rel=2e-3)
+
+
+def test_a_coherence_that_is_not_met_says_where():
+    """One that rises with the frequency, in a plane: the largest error, relative to the density, is the one stated."""
+    f, places = np.geomspace(0.01, 1.0, 12), np.array([[0.0, 0.0], [3.0, 4.0]])
+    G = 1.0 / (1.0 + (f / 0.1) ** 2)
+
+    def rising(f, d):
+        return np.where(d > 0.0, 0.2 + 0.7 * np.log10(f / 0.01) / 2.0, 1.0)
+
+    with pytest.warns(co.SpectrumNotMet) as caught:
+        noise = co.at_points(f, G, places, rising)
+    S = 2.0 * noise.spectrum(f).real / G[:, None, None]
+    off = np.stack([S[:, 0, 0] - 1.0, S[:, 0, 1] - rising(f, 5.0)], axis=1)
+    i, j = np.unravel_index(np.argmax(np.abs(off)), off.shape)
+    worst = np.abs(off).max()
+    words = f"met to {worst:.2g} of the density only, at f = {f[i]:.3g} and the distance {[0, 5][j]:.3g}, with"
+    assert words in str(caught[0].message) and noise.names == ("y0", "y1") and caught[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", co.SpectrumNotMet)
+        co.at_points(f, G, places, rising, tolerance=1.01 * worst)
+    with pytest.warns(co.SpectrumNotMet) as caught:
+        co.fitted(f, G * (1.0 + 0.5 * np.sin(9.0 * f)), highest_order=1)
+    assert caught[0].filename == __file__
+
+
+def test_outside_the_band_a_fit_may_have_what_continues_its_ends():
+    """From a 300th of the band to 300 times it: twice the first density below, a fall as f^-1.5 above; a thousandth of
+    the variance does not matter anywhere."""
+    f = np.linspace(0.5, 2.0, 40)
+    S = np.exp(-f)
+    ω, allowed = fit._guards(f, S)
+    outside = ω / (2 * np.pi)
+    low, high = outside < f[0], outside > f[-1]
+    assert (low.sum(), high.sum(), len(ω)) == (60, 60, 120)
+    np.testing.assert_allclose([outside[0], outside[59], outside[60], outside[-1]], [0.5 / 300, 0.485, 2.06, 600.0])
+    np.testing.assert_allclose(np.exp(allowed[low]), 2.0 * S[0], rtol=1e-12)
+    np.testing.assert_allclose(np.exp(allowed[high]), S[-1] * (outside[high] / 2.0) ** -1.5, rtol=1e-12)
+    tiny = np.where(f < 1.9, np.where(f > 0.6, S, 1e-12), 1e-12)
+    little = 1e-3 * np.trapezoid(tiny, f)
+    allowed = np.exp(fit._guards(f, tiny)[1])
+    np.testing.assert_allclose(allowed[[0, 60]], [little / 0.5, little / 2.0 * 1.03**-1.5], rtol=1e-9)
+    assert len(fit._guards(f - 0.5, S)[0]) == 60

@@ -497,3 +497,14 @@ def test_intervals_between_looks_are_counted_alike_however_many_there_are(points
 
 def test_means_of_a_passage_are_named_after_it():
     assert st.Passage(1.0, name="late").means() == {"late_survival": slice(0, 1), "late_restricted_mean": slice(1, 2)}
+
+
+def test_a_second_level_far_away_changes_nothing():
+    """The survival and the times of paths with one level, which some of them pass within a step."""
+    near, both = (
+        passed(BROWNIAN, "EulerMaruyama", st.Passage(level, every=1, mean=False), t=(0, 1), dt=0.5, paths=64)
+        for level in (1.0, (-50.0, 1.0))
+    )
+    for name in ("passage_survival", "passage_restricted_mean"):
+        np.testing.assert_allclose(both[name], near[name], rtol=1e-6)
+    assert 0.1 < near["passage_survival"][-1] < 0.95

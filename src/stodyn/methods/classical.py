@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from stodyn.arguments import stacklevel_of_user
 from stodyn.methods.contract import EXPLICIT, Claim, Method
 from stodyn.noise import wiener
 from stodyn.noise.increment import Recipe
@@ -114,7 +115,7 @@ class ExplicitRungeKutta(Method):
                 f"{self.name}: with this noise the covariance has an error of order h, c1 = 2 b'aCb/b'Cb = "
                 f"{float(self.c1):.6g} is not 1. Hold the sample (noise='held'), or take RK4 or RK2 for fresh noise.",
                 CovarianceError,
-                stacklevel=2,
+                stacklevel=stacklevel_of_user(),
             )
 
     @property

@@ -11,7 +11,7 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
-from stodyn.arguments import checks_arguments
+from stodyn.arguments import checks_arguments, stacklevel_of_user
 from stodyn.noise.coloured.filters import through
 
 DECIBEL = 10.0 / math.log(10.0)
@@ -143,7 +143,7 @@ def fitted(
             "more of them or raise tolerance_db; where the spectrum bends, take more of them, or a higher order"
         )
     if complaints:
-        warnings.warn(f"{fit}; {'; '.join(complaints)}.", SpectrumNotMet, stacklevel=2)
+        warnings.warn(f"{fit}; {'; '.join(complaints)}.", SpectrumNotMet, stacklevel=stacklevel_of_user())
     return dataclasses.replace(noise, fit=fit)
 
 

@@ -21,7 +21,7 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
-from stodyn.arguments import checks_arguments
+from stodyn.arguments import checks_arguments, stacklevel_of_user
 from stodyn.noise.coloured.fit import DECIBEL, Fit, SpectrumNotMet, check_samples
 from stodyn.noise.coloured.process import Coloured, stacked
 from stodyn.numerics import van_loan
@@ -173,7 +173,7 @@ def at_points(
             f"coherence: met to {np.abs(off).max():.2g} of the density only, at f = {f[i]:.3g} and the distance "
             f"{d[j]:.3g}, with tolerance {tolerance:g}",
             SpectrumNotMet,
-            stacklevel=2,
+            stacklevel=stacklevel_of_user(),
         )
     weights = weights.reshape(len(corners), len(lengths))
     p, A, B = len(where), [], []
