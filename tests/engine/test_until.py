@@ -128,11 +128,13 @@ def test_no_event_is_not_a_standard_error_of_zero_and_heavy_tails_are_said():
     with pytest.warns(OneValue, match="never had one value"):
         run = sd.simulate(ornstein_uhlenbeck(), collect=never, paths=sd.until(error={"never": 2e-4}), **RUN)
     assert sd.provenance(run)["paths"] == 19 * 1024  # q √2/n = 2e-4 at n = 13 859: looks at 13 and 19 blocks
-    wild = st.Observable(lambda t, x, p: jnp.exp(6.0 * x[0]), name="wild", at=1.0)
+    wild = st.Observable(lambda t, x, p: jnp.exp(6.0 * x[0]), name="wild", at=[0.0, 1.0])  # one value at the start
     with warnings.catch_warnings(record=True) as heard:
         warnings.simplefilter("always")
-        sd.simulate(ornstein_uhlenbeck(), collect=wild, paths=sd.until(relative={"wild": 3.0}), **RUN)
+        run = sd.simulate(ornstein_uhlenbeck(), collect=wild, paths=sd.until(relative={"wild": 3.0}), **RUN)
     assert any(issubclass(w.category, HeavyTailed) and "wild at time 1" in str(w.message) for w in heard)
+    assert not any(issubclass(w.category, OneValue) for w in heard)
+    assert "one_value" not in sd.provenance(run)["until"]
 
 
 def test_only_the_named_times_count():
