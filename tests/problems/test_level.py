@@ -1,5 +1,6 @@
 """Levels, and how a problem says that noise reaches its components."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -173,6 +174,64 @@ def test_which_way_is_taken():
     assert sd.Level(1.0, of="ddx0").on(masses).known[0] == GRID
     mixed = sd.Level(1.0, of=lambda t, x: x[0] + x[4]).on(masses)
     assert mixed.known[0] == GRID and "ddx0" in mixed.known[1]
+
+
+def test_both_ends_of_a_step_are_taken_at_their_times():
+    """Noise (a, b) of two components and the level grow in time; a path reaches the level at x + d (1, b/a)."""
+    t, h, x, y = 0.5, 0.25, np.array([0.3, 0.4]), np.array([0.7, -0.2])
+
+    def numbers(function):
+        return computed(lambda x, y: jnp.concatenate([jnp.ravel(a) for a in jax.tree.leaves(function(x, y))]), x, y)
+
+    def found(a, frozen):
+        problem = sd.SDE(lambda t, x: -x, lambda t, x: jnp.stack([a(t, x), 3.0 * (1.0 + t)])[:, None], [0.0, 0.0])
+        gauge = sd.Level(lambda t: 2.0 + t).on(problem)
+        ends = numbers(lambda x, y: gauge.ends_and_deviations(t, h, x, y, None, frozen))
+        shares = numbers(lambda x, y: gauge.in_deviations(t, h, x, y, None, frozen))
+        np.testing.assert_allclose(shares, ends[:2] / ends[2:], rtol=1e-14)
+        np.testing.assert_allclose(ends[:2], [2.5 - 0.3, 2.75 - 0.7], rtol=1e-14)
+        return ends[2:] / np.sqrt(h)
+
+    def varying(t, x):
+        return (1.0 + t) * (1.0 + x[0] ** 2 + x[1] ** 2)
+
+    def with_the_level(t, x, distance):
+        there = x + distance * np.array([1.0, 3.0 * (1.0 + t) / varying(t, x)])
+        return np.sqrt(varying(t, x) * varying(t, there))
+
+    np.testing.assert_allclose(found(lambda t, x: 1.0 + t, frozen=False), [1.5, 1.75], rtol=1e-13)
+    np.testing.assert_allclose(found(varying, frozen=True), [varying(t, x)] * 2, rtol=1e-13)
+    expected = [with_the_level(t, x, 2.2), with_the_level(t + h, y, 2.05)]
+    np.testing.assert_allclose(found(varying, frozen=False), expected, rtol=1e-13)
+    mass = sd.Mechanical(lambda t, x, v: -x, lambda t, x, v: 1.0, (0.0, 0.0))
+    gauge = sd.Level((-3.0, lambda t: 2.0 + t**2)).on(mass)
+    ends_and_slopes = numbers(lambda x, y: gauge.ends_and_slopes(t, h, x, y, None)).reshape(2, 2, 2)
+    np.testing.assert_allclose(ends_and_slopes[0], [[3.3, 2.25 - 0.3], [3.7, 2.5625 - 0.7]], rtol=1e-14)
+    np.testing.assert_allclose(ends_and_slopes[1], [[h * 0.4, h * 0.6], [h * -0.2, h * 1.7]], rtol=1e-13)
+
+
+def test_where_noise_does_not_reach_the_function_nothing_moves_it():
+    still = sd.Level(1.0).on(sd.SDE(lambda t, x: -x, lambda t, x: x, 0.5))
+    assert [computed(lambda x: still.toward(0.0, x, None), [x]) for x in (0.0, 0.5)] == [0.0, 1.0]
+    deviations = computed(lambda x: still.in_deviations(0.0, 0.1, x, x, None, True)[0], [0.0])
+    assert np.isfinite(deviations) and deviations > 1e20
+
+
+def test_a_step_with_an_impact_in_it_has_the_slope_of_its_chord():
+    """The counter of impacts shows it; a velocity that noise enters then reaches no level between the ends."""
+    ball = sd.Mechanical(lambda t, x, v: -9.81, lambda t, x, v: 1.0, (1.0, 0.0))
+    struck = sd.with_walls(ball, sd.Impact(sd.Level(0.0, of="x", direction="down"), sd.Restitution(0.8)))
+    height, speed = (sd.Level(2.0, of=of).on(struck) for of in ("x", "dx"))
+    before, h = np.array([0.3, -1.0, 0.0, 0.0]), 0.25
+    for hits, slopes, deviation in ((0.0, [h, -0.5 * h], np.sqrt(h)), (1.0, [-0.1, -0.1], None)):
+        after = np.array([0.4, 0.5, hits, 0.0])
+        found = computed(lambda x, y: jnp.stack(height.ends_and_slopes(0.0, h, x, y, None)[1]), before, after)
+        np.testing.assert_allclose(found[:, 0], slopes, rtol=1e-13)
+        ends = computed(lambda x, y: jnp.stack(speed.in_deviations(0.0, h, x, y, None, False)), before, after)
+        if deviation is None:
+            assert np.all(ends > 1e20)
+        else:
+            np.testing.assert_allclose(ends[:, 0], np.array([3.0, 1.5]) / deviation, rtol=1e-13)
 
 
 def test_a_coordinate_that_is_wrapped_jumps():

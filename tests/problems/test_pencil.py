@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from stodyn.problems.pencil import SingularPencil, analyse
+from stodyn.problems.pencil import SingularPencil, analyse, scaled
 
 NAMES = ("u1", "u2", "u3", "j1", "j2")
 
@@ -46,6 +46,18 @@ def test_constructed_pencils_in_bad_units(blocks, dynamic):
     assert len(found.constraints) == sum(blocks)
     assert np.linalg.matrix_rank(found.projector * columns[:, None] / columns, tol=1e-6) == dynamic
     assert all(d.largest_dropped < 1e-12 < 1e-4 < d.smallest_kept for d in found.decisions)
+
+
+def test_entries_that_are_rounding_beside_their_row_or_column_have_no_say_in_the_scaling():
+    A, B = np.diag([1.0, 2.0, 4.0]), np.diag([3.0, 1.0, 0.5])
+    A[0, 1] = 1e20
+    for place in ((1, 1), (0, 0)):  # in the column of 1e20, and in its row
+        without = A.copy()
+        without[place] = 0.0
+        for one, other in ((A, without), (A.T, without.T)):
+            for found, expected in zip(scaled(one, B), scaled(other, B), strict=True):
+                np.testing.assert_array_equal(found, expected)
+    assert [np.ndim(part) for part in scaled(np.zeros((2, 2)), np.zeros((2, 2)))] == [1, 1, 0]
 
 
 def test_miller_in_raw_si_units():

@@ -339,6 +339,8 @@ DIRECTED = {
     "full and constant": (lambda t, x: jnp.ones((2, 2)), ["additive"], True),
     "two fields, one direction": (lambda t, x: jnp.stack([x, -2 * x], axis=1), [], True),
     "clock and gate": (lambda t, x: jnp.array([[1.0, 0.0], [0.0, x[0]]]), [], False),
+    "one column": (lambda t, x: jnp.stack([x[:1], jnp.zeros(1)]), [], True),
+    "three columns": (lambda t, x: jnp.concatenate([jnp.diag(x), jnp.zeros((2, 1))], axis=1), [], True),
 }
 
 
