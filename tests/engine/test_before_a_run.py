@@ -5,6 +5,7 @@ second moment of dx = λ x dt + μ x dW.
 """
 
 import dataclasses
+import itertools
 import re
 import warnings
 
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 
 from stodyn import SDE, Hamiltonian, Mechanical, PathsFailed, diagonal, prepare, simulate
+from stodyn.engine import stability
 from stodyn.engine.spec import describe
 from stodyn.engine.stability import UnstableSteps
 from stodyn.methods.explicit import Heun
@@ -52,6 +54,21 @@ def warned(call, *arguments, **options):
         warnings.simplefilter("always")
         call(*arguments, **dict(paths=40, seed=1, on_failure="record") | options)
     return [str(w.message) for w in found if isinstance(w.message, UnstableSteps)]
+
+
+def test_the_growth_of_the_equations_is_that_of_steps_which_two_halvings_do_not_change():
+    """The first two agree by chance; the growth in mean square settles a halving later than that in the mean."""
+    asked, rates = [], iter([(9.0, 5.0), (9.0, 5.0), (1.0, 3.0), (1.05, 2.0), (1.06, 2.1), (1.0, 2.05), (0.0, 0.0)])
+
+    def look(h):
+        asked.append(h)
+        return stability.Growth(*next(rates))
+
+    assert stability._own_growth(look, 1.0, 10.0) == (1.0, 2.05)
+    assert asked == [2.0**-k for k in range(4, 10)]
+    assert stability._own_growth(lambda h: None, 1.0, 10.0) is None
+    doubled = itertools.count()
+    assert stability._own_growth(lambda h: stability.Growth(*[2.0 ** next(doubled)] * 2), 1.0, 10.0) is None
 
 
 @pytest.mark.usefixtures("quick_compiling")

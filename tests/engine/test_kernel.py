@@ -12,7 +12,7 @@ import scipy.stats
 
 import stodyn as sd
 from stodyn import statistics as st
-from stodyn.engine import cards, kernel, programs, self_test
+from stodyn.engine import cards, kernel, programs, self_test, wide_sums
 from stodyn.engine import ready as readied
 from stodyn.engine import simulate as front
 from stodyn.engine.card import card_of
@@ -86,6 +86,23 @@ def test_normals_are_numbered_along_each_path_whatever_a_step_takes_and_wherever
         z = jax.jit(lambda: counter.normals(key, "W", jnp.arange(5, dtype=np.uint64), 0, STEPS * channels))()
     expected = np.cumsum(np.asarray(z).reshape(STEPS, channels, 5).sum(axis=1), axis=0) * np.sqrt(H)
     np.testing.assert_allclose(whole[:, 1:, 0], expected.T, rtol=1e-12, atol=1e-12)
+
+
+def test_a_history_is_begun_by_a_kernel_of_its_own():
+    """Without noise the steps are those of a processor, bit for bit."""
+    problem = sd.SDE(lambda t, x: jnp.stack([x[1], -x[0] - 0.1 * x[1] ** 3]), None, [1.0, 0.0])
+    found, record = paths_of(problem, "AB3")
+    alone = sd.simulate(problem, "AB3", paths=1, collect=st.Paths(1, every=1), **RUN)
+    assert record["executor"] == "printed"
+    np.testing.assert_array_equal(found[:1], alone["path"])
+
+
+def test_kernels_of_many_sums_share_room_for_all_of_a_tile():
+    """Two halves, each of 8 x 8 sums of 256/32 warps."""
+    texts = []
+    card = types.SimpleNamespace(joining=kernel.JOINING, loaded=lambda text, names: texts.append(text))
+    wide_sums.loaded.__wrapped__(card)
+    assert f"[{2 * 64 * 8} x double]" in texts[0]
 
 
 def test_an_odd_number_of_steps_between_saves_and_windows_changes_nothing():

@@ -68,6 +68,17 @@ def test_blocks_that_differ_more_than_paths_do_widen_the_interval():
     np.testing.assert_allclose([verdict.half, verdict.share], expected, rtol=1e-12)
 
 
+def test_the_first_look_takes_a_relative_tolerance_of_the_least_that_the_mean_may_be():
+    """Of the mean less its half-width; later looks take the mean. A share above 1 is not reached."""
+    number, x = st.Observable(lambda t, x: x, name="value"), np.arange(100.0)
+    watch = Watch(sd.until(relative={"value": 0.1}), [number], [Labels(np.ones(1), ("x",), {}, np.ones(1, int))])
+    half = scipy.stats.t.ppf(0.975, 99) * x.std(ddof=1) / 10.0
+    for size in (49.5 - half, 49.5):
+        verdict = watch.look([sums(x)], 100)
+        np.testing.assert_allclose([verdict.half, verdict.tolerance], [half, 0.1 * size], rtol=1e-12)
+    assert 1 < verdict.share < 2 and not watch.report(verdict, "most")["reached"]
+
+
 def test_the_coverage_that_is_lost_to_an_uncertain_variance():
     """Against the mean of 2 Φ(q √(1 + e)) - 1 over normal errors e of the variance, of which it is the second order."""
     watch = Watch(sd.until(error=1.0, level=0.9), [], [])

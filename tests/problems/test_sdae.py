@@ -261,6 +261,7 @@ def test_noise_that_cancels_in_a_constraint_is_none():
         ({"diffusion": lambda t, x: x}, ValueError, r"diffusion: returned shape \(2,\), expected \(2, channels\)"),
         ({"structure": "calm"}, ValueError, "structure: expected one of"),
         ({"structure": "diagonal", "diffusion": lambda t, x: jnp.zeros((2, 2))}, ValueError, "is impossible"),
+        ({"structure": "scalar", "diffusion": lambda t, x: jnp.zeros((2, 2))}, ValueError, "is impossible"),
     ],
 )
 def test_bad_input(changed, error, words):

@@ -89,3 +89,16 @@ def test_one_path_needs_the_state_of_its_filter():
 def test_a_subset_has_one_start():
     with pytest.raises(ValueError, match="one start for all paths"):
         sd.rare(DRIVEN["Mechanical"][0], event=sd.Level(3.0, "x"), before=1.0, dt=0.1, by="subset", seed=1)
+
+
+def test_a_start_at_a_wall_is_on_this_side_of_it():
+    """Just beyond it is refused by the path's number."""
+    ball = sd.Mechanical(lambda t, x, v: -9.81 + 0.0 * x, None, (1.0, 0.0))
+    walled = sd.with_walls(
+        ball, sd.Impact(sd.Level(0.0, of="x", direction="down")), sd.Impact(sd.Level(3.0, of="x", direction="up"))
+    )
+    for height, beyond in ((0.0, -1e-9), (3.0, 3.0 + 1e-9)):
+        drawn = walled.changed(start=(height, 0.0)).draw_start(np.random.default_rng(1), range(1))
+        np.testing.assert_array_equal(drawn[0, :2], [height, 0.0])
+        with pytest.raises(ValueError, match=r"start: x = .* of path 1 is beyond the wall"):
+            walled.changed(start=(sd.PerPath([height, beyond]), 0.0)).draw_start(np.random.default_rng(1), range(2))
