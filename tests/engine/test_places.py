@@ -64,6 +64,22 @@ def test_two_threads(alone):
     assert_same_bits(simulate(problem(), Heun, place=place.threads(2), collect=collected(), **RUN), alone)
 
 
+def test_after_an_error_blocks_under_way_are_waited_for_and_others_not_begun():
+    """Blocks 1 and 2 end a while after the error of block 0; block 3 waits for a thread in vain."""
+    began, ended, error_seen = [], [], threading.Event()
+
+    def one(block):
+        began.append(block)
+        if block == 0:
+            raise ValueError("block 0")
+        if error_seen.wait(10.0):
+            ended.append(block)
+
+    with pytest.raises(ValueError, match="block 0"):
+        list(place.threads(2).map(one, range(8), lambda: threading.Timer(0.1, error_seen.set).start()))
+    assert set(began) <= {0, 1, 2} and set(ended) == set(began) - {0}
+
+
 def test_two_processes(alone, tmp_path, monkeypatch):
     """One of them is killed in the middle of a block; what cannot travel is refused; none of them is left.
 
