@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import types
 from fractions import Fraction as Q
 
 import jax.numpy as jnp
@@ -322,3 +323,29 @@ def test_which_is_recommended():
 def test_claims_of_a_table_are_claims():
     with pytest.raises(TypeError, match=r"claims: expected a tuple of Claim\(kind, order\), .* got 'strong 1'"):
         StiffTable(name="Mine", A=((1,),), B1=((0,),), claims="strong 1", source="here")
+
+
+DETERMINANTS = {  # along a step -> whether it keeps its sign and does not touch zero
+    "constant": (lambda u: 0.0 * u + 1.0, True),
+    "falls": (lambda u: 1.0 - 0.9 * u, True),
+    "changes its sign": (lambda u: 1.0 - 1.1 * u, False),
+    "touches zero early": (lambda u: (u - 0.2) ** 2, False),
+    "touches zero late": (lambda u: 3.0 * (u - 0.9) ** 2, False),
+    "dips below zero": (lambda u: (u - 0.4) ** 2 - 0.01, False),
+    "dips": (lambda u: (u - 0.4) ** 2 + 0.02, True),
+    "dips deeply": (lambda u: (u - 0.3) ** 2 + 0.002, True),
+    "touches zero beyond": (lambda u: (u - 1.2) ** 2, True),
+    "touches zero before": (lambda u: (u + 0.2) ** 2, True),
+    "fourth power": (lambda u: (u - 0.55) ** 4, False),
+    "turns back": (lambda u: 1.0 + u - u**2, True),
+}
+
+
+@pytest.mark.parametrize("size", [-1e-7, 1e7])
+def test_constraints_stay_regular_where_their_determinant_keeps_its_sign(size):
+    """For determinants of either sign and any size."""
+    found = {}
+    for name, (d, _) in DETERMINANTS.items():
+        along = types.SimpleNamespace(_determinant_along=lambda h, z, d=d: (size * d(z), lambda u: size * d(u + z)))
+        found[name] = bool(at_one(lambda z, along=along: stiff.Stepping._stays_regular(along, 0.1, z), np.zeros(())))
+    assert found == {name: stays for name, (_, stays) in DETERMINANTS.items()}

@@ -543,3 +543,11 @@ def test_exponentials_hold_the_patterns_up_to_weight_four():
         np.testing.assert_allclose(found[(1,) * k], power / math.factorial(k), rtol=1e-6)
     both = iterated._exp({(0,): jnp.asarray(0.1), (1,): W})
     assert set(both) == {()} | set(up_to_weight(4, 1))
+
+
+def test_a_single_channel_has_no_area_to_be_wrong_about():
+    """Recipes of areas alone are exact for one channel; of others, I_(1,1,0) has an error."""
+    for p in (1, 4):
+        assert Fourier(p).error(0.5, 1) == MrongowiusRoessler(p).error(0.5, 1) == 0.0
+        assert min(Fourier(p).error(0.5), MrongowiusRoessler(p).error(0.5), SineSeries(p).error(0.5, 1)) > 0.0
+    assert MrongowiusRoessler.for_order(1.5, 1e-4, 1) == MrongowiusRoessler(1)
