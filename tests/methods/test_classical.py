@@ -437,3 +437,23 @@ def test_the_noise_depends_on_time_at_the_times_of_the_stages():
     G = linear_step(problem, fresh(c.RK4), 0.5, t=1.0).G
     # Γ h Σ b_i² Q(t + c_i h): 3.6 · 0.5 (2/36 + (2/9) 2.25 + 2.5/36)
     assert np.sum(G**2) == pytest.approx(1.8 * (2 / 36 + 2 / 9 * 2.25 + 2.5 / 36), rel=1e-12)
+
+
+def test_correlations_of_stages_are_checked_up_to_rounding():
+    """Symmetric, and no eigenvalue below zero; samples that are equal up to rounding are drawn once."""
+    s = len(c.RK2.b)
+    for off, refused in ((1e-14, False), (1e-10, True)):
+        for matrix, words in (
+            (np.eye(s) + off * np.eye(s, k=1), "symmetric"),
+            (np.full((s, s), 1.0 + off) - off * np.eye(s), "eigenvalue"),
+        ):
+            noise = tuple(map(tuple, matrix.tolist()))
+            if refused:
+                with pytest.raises(ValueError, match=words):
+                    c.RK2(noise=noise)
+            else:
+                assert c.RK2(noise=noise).needs.normals(1)["W"] == 1
+    held = c.RK2(noise=((1.0, 1.0), (1.0, 1.0)))
+    assert sum(held.needs.normals(1).values()) == 1 and sum(c.RK2(noise=0.5).needs.normals(1).values()) == 2
+    with pytest.raises(ValueError, match="expected 2 entries"):
+        c.RK2(noise=((1.0,),))

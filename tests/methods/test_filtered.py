@@ -9,8 +9,10 @@ import pytest
 import stodyn as sd
 from stodyn.analysis.integrator import linear_step
 from stodyn.analysis.linear import coefficients
+from stodyn.engine.spec import matched
 from stodyn.noise import coloured as co
 from stodyn.numerics import van_loan
+from stodyn.numerics.printing.points import at_points
 from stodyn.problems.driven import NoiseNotDelivered
 
 pytestmark = pytest.mark.usefixtures("quick_compiling")
@@ -108,3 +110,21 @@ def test_methods_for_other_problems_are_refused():
     driven = sd.with_noise(oscillator, co.gauss_markov(1.0, 2.0), 1)
     with pytest.raises(ValueError, match="StochasticAlpha steps Mechanical problems"):
         sd.simulate(driven, sd.ExactNoise("StochasticAlpha"), t=(0, 1), dt=0.1, paths=4, seed=1)
+
+
+@pytest.mark.parametrize("method", ["ExactNoise(Heun)", "StochasticAlpha"])
+def test_a_step_of_another_length_than_the_law_of_its_noise_is_not_sound(method):
+    """Up to rounding in single precision it is the same."""
+    spring = sd.Mechanical(lambda t, x, v: -x - 0.1 * v, None, (0.0, 0.0))
+    problem = sd.with_noise(spring, co.gauss_markov(1.0, 1.0), [1.0])
+    stepped = matched(problem, sd.method(method))[0]
+    ready = sd.method(method).prepared(stepped, 0.2)
+    counts = ready.needs.normals(stepped.m)
+
+    def is_sound(h):
+        noise = ready.needs.increment(h, {name: np.zeros(count) for name, count in counts.items()}, stepped.m)
+        state = ready.start(stepped, 0.0, jnp.asarray(stepped.example_start()), stepped.params)
+        return ready.step(stepped, 0.0, state, noise, stepped.params)[1].ok
+
+    off = np.array([0.0, 1e-7, -1e-7, 1e-5, -1e-5])
+    np.testing.assert_array_equal(at_points(is_sound, 0.2 * (1.0 + off)), np.abs(off) < 1e-6)

@@ -196,3 +196,22 @@ def test_outside_the_band_a_fit_may_have_what_continues_its_ends():
     allowed = np.exp(fit._guards(f, tiny)[1])
     np.testing.assert_allclose(allowed[[0, 60]], [little / 0.5, little / 2.0 * 1.03**-1.5], rtol=1e-9)
     assert len(fit._guards(f - 0.5, S)[0]) == 60
+
+
+def test_correlations_of_points_are_checked_up_to_rounding():
+    noise = co.gauss_markov(2.0, 3.0, "g")
+    for off, refused in ((1e-12, False), (1e-7, True)):
+        for R, words in (
+            ([[1.0, 0.5], [0.5 + off, 1.0]], "symmetric"),
+            ([[1.0, 1.0 + off], [1.0 + off, 1.0]], "negative"),
+        ):
+            if refused:
+                with pytest.raises(ValueError, match=words):
+                    co.correlated(noise, R)
+            else:
+                assert co.correlated(noise, R).names == ("g0", "g1")
+    for R in ([[1.0, 0.5]], [[1.0, np.nan], [np.nan, 1.0]]):
+        with pytest.raises(ValueError, match="expected a finite symmetric matrix"):
+            co.correlated(noise, R)
+    with pytest.raises(ValueError, match="expected one output"):
+        co.correlated(co.correlated(noise, np.eye(2)), np.eye(2))

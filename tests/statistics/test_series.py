@@ -287,3 +287,19 @@ def test_series_of_which_every_path_failed_have_no_estimate(statistic):
 def test_one_path_alone_has_an_autocovariance_without_an_error():
     found = folded(st.Autocorrelation(lags=3), stationary_series(1, 40, seed=17))
     assert np.isfinite(found["autocovariance"]).all() and np.isnan(found["autocovariance_stderr"]).all()
+
+
+@pytest.mark.parametrize("unit", [1e-6, 1.0, 1e6])
+def test_equal_spacing_is_checked_up_to_rounding_in_any_unit(unit):
+    """`after` is reached by a time that is as late up to rounding; a last step that is shorter is left out."""
+    times = unit * 0.1 * np.arange(21)
+    one = st.Autocorrelation(lags=2, after=unit * 0.5)
+    ready = one.prepared(None, times * (1.0 - 1e-13))
+    assert (ready.first, ready.length, ready.spacing) == (5, 16, pytest.approx(0.1 * unit))
+    assert one.prepared(None, np.append(times, times[-1] + 0.05 * unit)).length == 16
+    jitter = np.where(np.arange(21) == 9, 0.1 * unit, 0.0)
+    assert one.prepared(None, times + 1e-8 * jitter).length == 16
+    with pytest.raises(ValueError, match="equally spaced"):
+        one.prepared(None, times + 1e-5 * jitter)
+    with pytest.raises(ValueError, match="at least two"):
+        one.prepared(None, times[:6])
