@@ -447,6 +447,12 @@ def test_samples_from_zero_frequency_on():
         (lambda: co.dryden(60.0, 1.0, 300.0, components="x"), "components: expected different letters"),
         (lambda: co.dryden(60.0, 1.0, 300.0, components="uq"), "b: the rates q need the span"),
         (lambda: co.dryden(0.0, 1.0, 300.0), "V: expected a speed > 0"),
+        (lambda: co.dryden(np.inf, 1.0, 300.0), "V: expected a speed > 0"),
+        (lambda: co.dryden(60.0, 1.0, 300.0, components=""), "components: expected different letters"),
+        (lambda: co.dryden(60.0, 1.0, 300.0, components="uu"), "components: expected different letters"),
+        (lambda: co.dryden(60.0, 1.0, 300.0, b=0.0, components="wp"), "b: the rates p need the span"),
+        (lambda: co.dryden(60.0, 1.0, (300.0, 200.0, 0.0)), "L: expected a number > 0, or three"),
+        (lambda: co.dryden(60.0, (1.0, np.inf, 1.0), 300.0), "sigma: expected a number > 0, or three"),
         (lambda: co.dryden(60.0, (1.0, 2.0), 300.0), "sigma: expected a number > 0, or three"),
         (lambda: co.dryden(60.0, 1.0, 300.0, standard="MIL"), "standard: expected one of"),
         (lambda: co.turbulence_scales(5.0, wind=1.0), "height: expected at least 10 ft"),
@@ -566,3 +572,13 @@ def test_corners_and_lengths_know_no_units():
     per_decade = (len(lengths) - 2) / np.log10(lengths[-1] / lengths[1])
     assert per_decade == pytest.approx(points.LENGTHS_PER_DECADE, rel=0.05)
     np.testing.assert_array_equal(points._lengths(np.zeros(1)), [1.0])
+
+
+@pytest.mark.parametrize("make", [co.dryden, co.von_karman])
+def test_gusts_may_have_a_strength_and_a_length_each(make):
+    strengths, lengths = (1.0, 2.0, 3.0), (100.0, 250.0, 40.0)
+    each = make(60.0, strengths, lengths, components="uvw")
+    for k, letter in enumerate("uvw"):
+        alone = make(60.0, strengths[k], lengths[k], components=letter)
+        np.testing.assert_allclose(density(each, output=k), density(alone), rtol=1e-9)
+        assert each.variance[k] == pytest.approx(alone.variance[0])
