@@ -227,3 +227,14 @@ def test_precision_and_batches_are_kept():
     step = Increment(0.5, jnp.ones((3, 2), jnp.float32), jnp.ones((3, 2), jnp.float32))
     assert step.word((0, 1)).shape == (3,) and step.word((0, 1)).dtype == jnp.float32
     assert dataclasses.replace(step, h=jnp.full(3, 0.5)).word((2, 2)).shape == (3,)
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_words_of_either_piece_are_composed(order):
+    """Of I_(1,0) one piece holds the word, the other Z, from which it is known."""
+    h, W, Z = 0.5, jnp.array([0.3]), jnp.array([0.1])
+    pieces = [Increment(h, W, Z), Increment(h, 2 * W, 3 * Z, words={(1, 0): 3 * Z[0]})][::order]
+    joined = compose(*pieces)
+    assert set(joined.words) == {(1, 0)}
+    expected = 4 * 0.1 + h * float(pieces[0].W[0])
+    assert (float(joined.words[1, 0]), float(joined.Z[0])) == pytest.approx((expected, expected))

@@ -297,6 +297,7 @@ def test_equal_spacing_is_checked_up_to_rounding_in_any_unit(unit):
     ready = one.prepared(None, times * (1.0 - 1e-13))
     assert (ready.first, ready.length, ready.spacing) == (5, 16, pytest.approx(0.1 * unit))
     assert one.prepared(None, np.append(times, times[-1] + 0.05 * unit)).length == 16
+    assert st.Autocorrelation(lags=1).prepared(None, unit * np.array([0.0, 0.1, 0.15])).length == 2
     jitter = np.where(np.arange(21) == 9, 0.1 * unit, 0.0)
     assert one.prepared(None, times + 1e-8 * jitter).length == 16
     with pytest.raises(ValueError, match="equally spaced"):
