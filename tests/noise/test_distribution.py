@@ -157,3 +157,36 @@ def test_densities_over_half_a_line(sign):
 def test_a_density_of_infinite_mass_is_refused():
     with np.errstate(over="ignore"), pytest.raises(ValueError, match=r"integrates to inf over \(0, 3\)"):
         d.Density(lambda x: np.full_like(x, 1.2e308), 0.0, 3.0)
+
+
+LAWS = {
+    "Uniform": (d.Uniform(-1.0, 3.0), scipy.stats.uniform(-1.0, 4.0)),
+    "Normal": (d.Normal(2.0, 0.5), scipy.stats.norm(2.0, 0.5)),
+    "Beta": (d.Beta(2.0, 3.5, -1.0, 4.0), scipy.stats.beta(2.0, 3.5, -1.0, 5.0)),
+    "Gamma": (d.Gamma(2.5, 0.7, 1.0), scipy.stats.gamma(2.5, 1.0, 0.7)),
+    "Exponential": (d.Exponential(0.4, -2.0), scipy.stats.expon(-2.0, 0.4)),
+    "LogNormal": (d.LogNormal(0.3, 0.6), scipy.stats.lognorm(0.6, 0.0, math.exp(0.3))),
+    "Truncated": (d.Truncated(d.Normal(1.0, 2.0), -1.0, 2.0), scipy.stats.truncnorm(-1.0, 0.5, 1.0, 2.0)),
+    "Truncated tail": (d.Truncated(d.Exponential(2.0), 1.0, np.inf), scipy.stats.expon(1.0, 2.0)),
+    "Density": (d.Density(lambda x: 3.0 * (1.0 - x**2), -1.0, 1.0), scipy.stats.beta(2.0, 2.0, -1.0, 2.0)),
+    "Truncated below": (d.Truncated(d.Normal(1.0, 2.0), -np.inf, 0.5), scipy.stats.truncnorm(-np.inf, -0.25, 1.0, 2.0)),
+    "far tail": (d.Truncated(d.Normal(0.0, 1.0), 8.0, np.inf), scipy.stats.truncnorm(8.0, np.inf)),
+    "far left tail": (d.Truncated(d.Normal(0.0, 1.0), -np.inf, -8.0), scipy.stats.truncnorm(-np.inf, -8.0)),
+    "line": (d.Density(lambda x: np.exp(-0.5 * (x - 3.0) ** 2), -np.inf, np.inf), scipy.stats.norm(3.0, 1.0)),
+}
+
+
+@pytest.mark.parametrize("name", LAWS)
+def test_every_law_is_that_of_scipy(name):
+    law, exact = LAWS[name]
+    u = np.array([1e-6, 0.03, 0.5, 0.9, 1.0 - 1e-6])
+    np.testing.assert_allclose(law.ppf(u), exact.ppf(u), rtol=1e-8, atol=1e-9)
+    x = np.concatenate([exact.ppf([0.02, 0.5, 0.97]), [exact.ppf(0.0) - 0.5, exact.ppf(1.0) + 0.5]])
+    inside = x[:3] if isinstance(law, d.Density) else x[np.isfinite(x)]
+    np.testing.assert_allclose(law.pdf(inside), exact.pdf(inside), rtol=1e-8)
+    assert (law.mean, law.variance) == (pytest.approx(exact.mean(), abs=1e-9), pytest.approx(exact.var(), rel=1e-8))
+    rule, z = law.rule(4), (law.rule(4).nodes - exact.mean()) / exact.std()
+    skewness, kurtosis = exact.stats("sk")
+    assert [rule.weights @ z**k for k in (3, 4)] == pytest.approx([skewness, kurtosis + 3.0], rel=1e-6, abs=1e-7)
+    drawn = law.rvs(size=(2, 3), random_state=np.random.default_rng(4))
+    assert drawn.shape == (2, 3) and np.all(np.abs(drawn - exact.mean()) < 9 * exact.std())

@@ -144,24 +144,39 @@ class Truncated(Distribution):
         if not (self.low < self.high and self._between > 0.0):
             raise ValueError(f"Truncated: {self.base} has no mass in [{self.low}, {self.high}]; expected low < high")
 
+    @functools.cached_property
+    def _share(self) -> tuple[Callable, float, float]:
+        """The quantiles of the base, and the probabilities at low and high from which they are taken: those of larger
+        numbers where both lie in the upper half, so that no digits are lost in that tail."""
+        law = self.base.law
+        if law.cdf(self.low) > 0.5:
+            return law.isf, float(law.sf(self.low)), float(law.sf(self.high))
+        return law.ppf, float(law.cdf(self.low)), float(law.cdf(self.high))
+
     @property
     def _between(self) -> float:
-        return float(self.base.law.cdf(self.high) - self.base.law.cdf(self.low))
+        return abs(self._share[2] - self._share[1])
 
     def pdf(self, x):
         return np.where((x >= self.low) & (x <= self.high), self.base.pdf(x) / self._between, 0.0)
 
     def ppf(self, u):
-        return np.clip(self.base.ppf(self.base.law.cdf(self.low) + u * self._between), self.low, self.high)
+        quantile, at_low, at_high = self._share
+        return np.clip(quantile(at_low + u * (at_high - at_low)), self.low, self.high)
 
     def recurrence(self, n):
         return _discretised(self._points, n, repr(self))
 
     @functools.cached_property
     def _points(self) -> _Points:
-        u = np.concatenate([10.0 ** np.arange(np.log10(TAIL), 0.0), [0.25, 0.5, 0.75, 1.0]])
-        inner = np.concatenate([self.ppf(u), [max(self.low, self.base.low), min(self.high, self.base.high)]])
-        return _integrated(self.pdf, np.unique(inner[np.isfinite(inner)]), repr(self))
+        share, law = (
+            self._between * np.concatenate([10.0 ** np.arange(np.log10(TAIL), 0.0), [0.25, 0.5]]),
+            self.base.law,
+        )
+        inner = np.concatenate([law.ppf(law.cdf(self.low) + share), law.isf(law.sf(self.high) + share)])
+        ends = max(self.low, self.base.low), min(self.high, self.base.high)
+        edges = np.concatenate([np.clip(inner, self.low, self.high), ends])
+        return _integrated(self.pdf, np.unique(edges[np.isfinite(edges)]), repr(self))
 
 
 @checks_arguments
