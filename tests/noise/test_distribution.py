@@ -128,13 +128,23 @@ BAD = [
     (lambda: d.distribution(3.0, "p"), r"p: expected a distribution such as Uniform"),
     (lambda: d.Uniform(2.0, 1.0), "low < high, got 2.0 and 1.0"),
     (lambda: d.Normal(0.0, 0.0), "std > 0"),
+    (lambda: d.Uniform(1.0, 1.0), "low < high, got 1.0 and 1.0"),
+    (lambda: d.Density(lambda x: 1.0 + 0.0 * x, 1.0, 1.0), "low < high, got 1.0 and 1.0"),
+    (lambda: d.Truncated(d.Normal(0.0, 1.0), 1.0, 1.0), "expected low < high"),
+    (lambda: d.Beta(0.0, 1.0), "a, b > 0 and low < high"),
+    (lambda: d.Beta(1.0, 0.0), "a, b > 0 and low < high"),
+    (lambda: d.Beta(1.0, 1.0, 2.0, 2.0), "a, b > 0 and low < high"),
+    (lambda: d.Gamma(0.0), "shape, scale > 0"),
+    (lambda: d.Gamma(1.0, 0.0), "shape, scale > 0"),
+    (lambda: d.Exponential(0.0), "scale > 0"),
+    (lambda: d.LogNormal(0.0, 0.0), "sigma > 0"),
     (lambda: d.Truncated(scipy.stats.norm(), 50.0, 60.0), "no mass in"),
     (lambda: d.Density(lambda x: np.exp(-0.5 * ((x - 1e-10) / 1e-16) ** 2), -np.inf, np.inf), "integrates to"),
     (lambda: d.Density(lambda x: x, -1.0, 1.0), "one finite number >= 0"),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("make", "words"), BAD, ids=[words for _, words in BAD])
+@pytest.mark.parametrize(("make", "words"), BAD, ids=[f"{k} {words}" for k, (_, words) in enumerate(BAD)])
 def test_bad_distributions(make, words):
     with pytest.raises((ValueError, TypeError), match=words):
         make()
