@@ -6,28 +6,36 @@ covariance Q_n that the noise adds in one,
 and the time-averaged two-sided density of y = e·x is
     S(ω) = (1/T) ∫ |λᵀ g|² dt,   λ_n = ∫_0^h Φ(t_n + s, t_n)ᵀ e e^{-iωs} ds + e^{-iωh} A_nᵀ λ_{n+1},   λ_N = λ_0:
 one periodic adjoint solution for each frequency, all sources at once, no harmonics left out. Spectra handed out are
-one-sided.
+one-sided. Where f or g jumps in time, steps end there, and the mean takes the values of g on both sides.
+
+Every result states its own error, attrs["error"]: its relative change from half as many steps, which is more than the
+error of one whose steps are short enough.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import warnings
+from collections.abc import Callable
 
 import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike
 
 from stodyn import listing
-from stodyn.analysis.periodic import ONE, Cycle, _scheme
+from stodyn.analysis.periodic import ONE, Cycle, Unresolved, _scheme
 from stodyn.analysis.periodic_corners import before_corners
+from stodyn.analysis.periodic_start import NoOscillation
 from stodyn.analysis.periodic_system import StageEquations
-from stodyn.arguments import checks_arguments
+from stodyn.arguments import checks_arguments, stacklevel_of_user
 from stodyn.numerics.one_thread import blas_on_one_thread
 
 __dir__ = listing.names_of(__name__)
 
 DOUBLINGS = 60
 SAME_ROWS = 1e-12  # of the largest singular value: below it rows of M count as dependent
+ENOUGH = 1e-3  # a change from half as many steps above which a result is not known well
+SAME = 1e-12  # of the period: nodes of two meshes that are nearer to each other are one
+NONE = 1e-12  # of the largest: deviations and gains below it are rounding
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(20)
 
 
@@ -46,16 +54,25 @@ def covariance(cycle: Cycle) -> xr.Dataset:
     Returns
     -------
     xarray.Dataset
-        covariance (phase, component, component_) and deviation (phase, component).
+        covariance (phase, component, component_) and deviation (phase, component). `attrs["error"]` is the largest
+        change of a variance from half as many steps, relative to the largest variance of that component.
     """
     _refuse_free_phase(cycle)
     K = _covariances(cycle)
+
+    def change(coarse: Cycle) -> float:
+        ours, theirs = _common(cycle, coarse)
+        held = np.setdiff1d(np.arange(cycle.system.n), cycle.system.wandering)
+        one, two = (np.diagonal(some, axis1=1, axis2=2)[:, held] for some in (K, _covariances(coarse)))
+        sizes = one.max(axis=0)
+        return _largest(np.abs(two[theirs] - one[ours]).max(axis=0), sizes, NONE**2 * sizes.max(initial=0.0))
+
     return xr.Dataset(
         {"covariance": (("phase", "component", "component_"), K),
          "deviation": (("phase", "component"), np.sqrt(np.maximum(np.diagonal(K, axis1=1, axis2=2), 0.0))),
          "x": (("phase", "component"), cycle.x[:-1])},
         {"phase": cycle.t[:-1] - cycle.t[0], "component": list(cycle.names), "component_": list(cycle.names)},
-        {"period": cycle.period},
+        {"period": cycle.period, "error": _stated(cycle, change)},
     )  # fmt: skip
 
 
@@ -76,13 +93,20 @@ def spectrum(cycle: Cycle, node: str, frequency: ArrayLike) -> xr.Dataset:
     Returns
     -------
     xarray.Dataset
-        density (frequency) and part (frequency, source).
+        density (frequency) and part (frequency, source). `attrs["error"]` is the largest relative change of the density
+        from half as many steps.
     """
-    f = _frequencies(frequency)
-    parts = 2.0 * averaged_densities(cycle, component(cycle, node), f)
+    f, i = _frequencies(frequency), component(cycle, node)
+    parts = 2.0 * averaged_densities(cycle, i, f)
+    density = parts.sum(axis=1)
+
+    def change(coarse: Cycle) -> float:
+        return _largest(np.abs(2.0 * _averaged(coarse, i, f).sum(axis=1) - density), density)
+
     return xr.Dataset(
-        {"density": (("frequency",), parts.sum(axis=1)), "part": (("frequency", "source"), parts)},
-        {"frequency": f, "source": list(cycle.system.sources)}, {"node": node, "sides": "one"},
+        {"density": (("frequency",), density), "part": (("frequency", "source"), parts)},
+        {"frequency": f, "source": list(cycle.system.sources)},
+        {"node": node, "sides": "one", "error": _stated(cycle, change)},
     )  # fmt: skip
 
 
@@ -108,29 +132,45 @@ def sampled(cycle: Cycle, node: str, phase: float, frequency: ArrayLike | None =
     -------
     xarray.Dataset
         autocovariance (lag), which is eᵀ Φ^l K e; with frequencies, density (frequency), one-sided, of the sequence at
-        the rate 1/T.
+        the rate 1/T, whatever the number of lags. `attrs["error"]` is the largest change of either from half as many
+        steps, relative to the variance and to the density, at the nearest phase that both have.
     """
     _refuse_free_phase(cycle)
+    i, f = component(cycle, node), None if frequency is None else _frequencies(frequency)
     apart = np.abs(np.mod(cycle.mesh.shares[:-1] - phase / cycle.period + 0.5, 1.0) - 0.5)
-    k, i = int(np.argmin(apart)), component(cycle, node)
-    Phi = np.eye(cycle.system.n)
+    k = int(np.argmin(apart))
+    r, density = _sequence(cycle, k, i, lags, f)
+
+    def change(coarse: Cycle) -> float:
+        ours, theirs = _common(cycle, coarse)
+        nearest = np.argmin(apart[ours])
+        one, two = (_sequence(*at, i, lags, f) for at in ((cycle, ours[nearest]), (coarse, theirs[nearest])))
+        return max(_largest(np.abs(two[0] - one[0]), one[0][:1]), _largest(np.abs(two[1] - one[1]), one[1]))
+
+    data, coords = {"autocovariance": (("lag",), r)}, {"lag": np.arange(lags + 1)}
+    if f is not None:
+        data["density"], coords["frequency"] = (("frequency",), density), f
+    attributes = {"node": node, "phase": float(cycle.t[k] - cycle.t[0]), "error": _stated(cycle, change)}
+    return xr.Dataset(data, coords, attributes)
+
+
+def _sequence(cycle: Cycle, k: int, i: int, lags: int, f: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    """The autocovariances (lags + 1,) of component i at node k, and the one-sided densities at frequencies f."""
+    n = cycle.system.n
+    Phi = np.eye(n)
     for A in (*cycle.A[k:], *cycle.A[:k]):
         Phi = A @ Phi
-    Phi[cycle.system.wandering] = 0.0
+    wandering = cycle.system.wandering
+    Phi[wandering] = 0.0
     column = _covariances(cycle)[k][:, i]
-    samples = [column[i]]
+    column[wandering[wandering != i]] = 0.0  # nothing reads it
+    samples = [column]
     for _ in range(lags):
-        column = Phi @ column
-        samples.append(column[i])
-    r = np.array(samples)
-    data = {"autocovariance": (("lag",), r)}
-    coords: dict[str, Any] = {"lag": np.arange(lags + 1)}
-    if frequency is not None:
-        f = _frequencies(frequency)
-        turns = np.cos(2.0 * np.pi * np.outer(f * cycle.period, np.arange(1, lags + 1)))
-        data["density"] = (("frequency",), 2.0 * cycle.period * (r[0] + 2.0 * turns @ r[1:]))
-        coords["frequency"] = f
-    return xr.Dataset(data, coords, {"node": node, "phase": float(cycle.t[k] - cycle.t[0])})
+        samples.append(Phi @ samples[-1])
+    r = np.array(samples)[:, i]
+    turns = np.exp(-2j * np.pi * cycle.period * (np.zeros(0) if f is None else f))[:, None, None]
+    later = np.linalg.solve(np.eye(n) - turns * Phi, turns * (Phi @ column)[:, None])
+    return r, 2.0 * cycle.period * (r[0] + 2.0 * later[:, i, 0].real)
 
 
 @checks_arguments
@@ -152,17 +192,64 @@ def conversion(cycle: Cycle, node: str, frequency: ArrayLike, sidebands: int = 5
     Returns
     -------
     xarray.Dataset
-        gain (frequency, sideband, source), per unit of the source as it stands in g.
+        gain (frequency, sideband, source), per unit of the source as it stands in g. `attrs["error"]` is the largest
+        change of a gain from half as many steps, relative to the largest of that source at that frequency.
     """
-    f = _frequencies(frequency)
-    λ = _adjoints(cycle, component(cycle, node), f)
-    transfer = np.einsum("Nfn,Nnk->Nfk", λ, cycle.kicks)
-    m = np.arange(-sidebands, sidebands + 1)
-    turned = cycle.weights[:, None] * np.exp(-2j * np.pi * np.outer((cycle.t[:-1]) / cycle.period, m))
+    f, i, m = _frequencies(frequency), component(cycle, node), np.arange(-sidebands, sidebands + 1)
+    gains = _gains(cycle.averaging, i, f, m)
+
+    def change(coarse: Cycle) -> float:
+        sizes = np.abs(gains).max(axis=1)
+        return _largest(np.abs(_gains(coarse, i, f, m) - gains).max(axis=1), sizes, NONE * sizes.max(initial=0.0))
+
     return xr.Dataset(
-        {"gain": (("frequency", "sideband", "source"), np.einsum("Nm,Nfk->fmk", turned, transfer))},
-        {"frequency": f, "sideband": m, "source": list(cycle.system.sources)}, {"node": node},
+        {"gain": (("frequency", "sideband", "source"), gains)},
+        {"frequency": f, "sideband": m, "source": list(cycle.system.sources)},
+        {"node": node, "error": _stated(cycle, change)},
     )  # fmt: skip
+
+
+def _gains(cycle: Cycle, i: int, f: np.ndarray, m: np.ndarray) -> np.ndarray:
+    """(frequencies, sidebands, sources)."""
+    nodes, weights, sizes = cycle.kicks
+    transfer = np.einsum("Nfn,Nnk->Nfk", _adjoints(cycle, i, f)[nodes], sizes)
+    turned = weights[:, None] * np.exp(-2j * np.pi * np.outer(cycle.t[:-1][nodes] / cycle.period, m))
+    return np.einsum("Nm,Nfk->fmk", turned, transfer)
+
+
+# --- the errors of these ----------------------------------------------------------------------------------------------
+
+
+def _common(one: Cycle, two: Cycle) -> tuple[np.ndarray, np.ndarray]:
+    """The numbers of the nodes that two meshes of a cycle have in common, among which is the first, in either."""
+    ours, theirs = one.mesh.shares[:-1], two.mesh.shares[:-1]
+    k = np.minimum(np.searchsorted(theirs, ours - SAME), len(theirs) - 1)
+    common = np.flatnonzero(np.abs(theirs[k] - ours) <= SAME)
+    return common, k[common]
+
+
+def _stated(cycle: Cycle, change: Callable[[Cycle], float]) -> float:
+    """The relative change of a result from half as many steps; warns where it is large, or there is no such cycle."""
+    try:
+        error = change(cycle.halved)
+    except (NoOscillation, np.linalg.LinAlgError):
+        error = np.inf
+    if not error <= ENOUGH:
+        other = f"it differs by {error:.2g} of itself from that of half as many" if error < np.inf else (
+            "a solution was found, but none with half as many")  # fmt: skip
+        warnings.warn(
+            f"the noise of this cycle is not known well: with {cycle.steps} steps per period {other}. Give "
+            f"analysis.periodic steps={4 * cycle.mesh.density} or more.",
+            Unresolved,
+            stacklevel=stacklevel_of_user(),
+        )
+    return error
+
+
+def _largest(changes: np.ndarray, sizes: np.ndarray, least: float = 0.0) -> float:
+    """The largest of the changes as shares of their sizes, where these are more than `least`."""
+    known = (sizes > least) & np.isfinite(sizes)
+    return float(np.max(np.where(known, changes / np.where(known, sizes, 1.0), 0.0), initial=0.0))
 
 
 # --- what phase noise uses too ----------------------------------------------------------------------------------------
@@ -310,12 +397,18 @@ def averaged_densities(cycle: Cycle, i: int, f: np.ndarray) -> np.ndarray:
     -------
     array (frequencies, sources)
     """
+    return _averaged(cycle.averaging, i, f)
+
+
+def _averaged(cycle: Cycle, i: int, f: np.ndarray) -> np.ndarray:
+    """The same of a cycle with enough steps between corners."""
+    nodes, weights, sizes = cycle.kicks
     densities = np.empty((len(f), len(cycle.system.sources)))
     for first in range(0, len(f), 64):
         some = slice(first, first + 64)
-        λ = _adjoints(cycle, i, f[some])
-        squares = (λ.real @ cycle.kicks) ** 2 + (λ.imag @ cycle.kicks) ** 2
-        densities[some] = np.tensordot(cycle.weights, squares, 1)
+        λ = _adjoints(cycle, i, f[some])[nodes]
+        squares = (λ.real @ sizes) ** 2 + (λ.imag @ sizes) ** 2
+        densities[some] = np.tensordot(weights, squares, 1)
     return densities
 
 

@@ -50,12 +50,26 @@ CLOSE = 1e-2  # of that: a change after which Newton goes on from the stages
 PLACINGS = 20  # rounds in which steps are made to end at corners
 SEARCHES = 2  # of them in which all corners are searched for; later ones follow those that are known
 ROUGH = 1e-3  # of the range: a change of Newton's that is small enough to place corners again
+FEWEST = 6  # steps between two corners from which means over the period are taken
 REST = 1e-6  # of its size: a cycle whose components all stay within that is an equilibrium
 
 
 @functools.cache
 def _scheme(order: int) -> Scheme:
     return Scheme((order + 1) // 2)
+
+
+class Unresolved(UserWarning):
+    """Warns of a cycle whose steps are too long for its noise."""
+
+
+class Kicks(NamedTuple):
+    """By how much noise moves the state, for each unit of dW (p, n, sources), at which nodes, and their weights (p,) in
+    a mean over the period."""
+
+    nodes: np.ndarray | slice
+    weights: np.ndarray
+    sizes: np.ndarray
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -153,9 +167,21 @@ class Cycle:
         return self.system.g(self.t[:-1], self.x[:-1])
 
     @functools.cached_property
-    def kicks(self) -> np.ndarray:
-        """(N, n, sources): by how much the noise at a node moves the state, for each unit of dW."""
-        return self.impulses @ self.noise[:, self.system.split.rows]
+    def kicks(self) -> Kicks:
+        """By how much the noise at the nodes moves the state, on both sides of those that lie at corners."""
+        before, weights = self.mesh.weights_of_sides()
+        system, k = self.system, np.flatnonzero(self.mesh.after_corner)
+        rows = system.split.rows
+        if not len(k):
+            return Kicks(slice(None), weights, self.impulses @ self.noise[:, rows])
+        shares = np.mod(self.mesh.shares[k] + periodic_corners.SIDE * np.array([[-1.0], [1.0]]), 1.0)
+        t, x = self.t[0] + self.period * shares, self.on(shares)
+        earlier, later = system.g(t.ravel(), x.reshape(-1, system.n)).reshape(2, len(k), *self.noise.shape[1:])
+        nodes, impulses, noise = np.append(np.arange(self.steps), k), self.impulses.copy(), self.noise.copy()
+        impulses[k] = system.kicked(system.jacobian(t[1], x[1]))  # what comes just before a corner is felt after it
+        noise[k] = later
+        sizes = impulses[nodes] @ np.concatenate([noise, earlier])[:, rows]
+        return Kicks(nodes, np.append(weights, before[k]), sizes)
 
     def at(self, t: Any) -> np.ndarray:
         """The states at any times, from the collocation polynomials."""
@@ -178,6 +204,18 @@ class Cycle:
     def coarsened(self) -> Cycle:
         """The same cycle with half as many steps between corners: the difference is more than the error of this one."""
         return self._with(mesh(max(self.mesh.density // 2, 1), self.mesh.corners))
+
+    @functools.cached_property
+    def averaging(self) -> Cycle:
+        """The same cycle with so many steps between any two corners that means over the period are right."""
+        nodes = mesh(self.mesh.density, self.mesh.corners, FEWEST)
+        return self if len(nodes.at_corner) == self.steps else self._with(nodes)
+
+    @functools.cached_property
+    def halved(self) -> Cycle:
+        """The same cycle with about half as many steps. Where corners are near each other, this one has more: a
+        difference shows either way."""
+        return self._with(mesh(max(self.mesh.density // 2, 1), self.mesh.corners, FEWEST // 2))
 
     def shifted(self, begin: float) -> Cycle:
         """The same cycle, beginning elsewhere on it; of an oscillator only."""
@@ -455,7 +493,7 @@ def _linearised(system: System, orbit: _Orbit, method: Scheme):
         some = slice(first, first + batch)
         f = system.f(times[some].ravel(), points[some].reshape(-1, n)).reshape(-1, s, n)
         J = system.jacobian(times[some].ravel(), points[some].reshape(-1, n)).reshape(-1, s, n, n)
-        f += _up_to_corners(system, J, (times[some], points[some]), (begin + T * nodes.shares[1:][some], X[some]))
+        f = f + _up_to_corners(system, J, (times[some], points[some]), (begin + T * nodes.shares[1:][some], X[some]))
         slopes = np.einsum("ij,Njn->Nin", D, X[some] - before[some, None]) @ system.mass.T / h[some, None, None]
         flows[some], added[some], by_period[some] = _solved_steps(StageEquations(system, J, D, h[some]), f, slopes)
     return flows, added, by_period

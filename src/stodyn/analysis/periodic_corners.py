@@ -57,15 +57,30 @@ class Mesh(NamedTuple):
 
     def weights(self) -> np.ndarray:
         """(N,): the weights of the nodes in a mean over the period; between corners, those of Newton and Cotes."""
+        return np.sum(self.weights_of_sides(), axis=0)
+
+    def weights_of_sides(self) -> tuple[np.ndarray, np.ndarray]:
+        """The same as two parts (N,), of the values just before the nodes and just after them: what jumps at a corner
+        has two values there. Where there is no corner, the first is 0."""
+        N = len(self.at_corner)
         if not self.at_corner.any():
-            return np.full(len(self.at_corner), 1.0 / len(self.at_corner))
-        weights = np.zeros(len(self.shares))
+            return np.zeros(N), np.full(N, 1.0 / N)
+        before, after = np.zeros(N + 1), np.zeros(N + 1)
         ends = np.flatnonzero(np.append(self.at_corner[:-1], True)) + 1
         for first, last in zip(np.append(0, ends[:-1]), ends, strict=True):
             cuts = np.linspace(first, last, 1 - (first - last) // 6).round().astype(int)
             for begin, end in itertools.pairwise(cuts):
-                weights[begin : end + 1] += _newton_cotes(end - begin) * (self.shares[end] - self.shares[begin])
-        return np.append(weights[0] + weights[-1], weights[1:-1])
+                weights = _newton_cotes(end - begin) * (self.shares[end] - self.shares[begin])
+                after[begin:end] += weights[:-1]
+                (before if end == last else after)[end] += weights[-1]
+        before, after = np.append(before[-1], before[1:-1]), after[:-1]
+        at_corner = self.after_corner
+        return np.where(at_corner, before, 0.0), np.where(at_corner, after, after + before)
+
+    @property
+    def after_corner(self) -> np.ndarray:
+        """Which steps begin at a corner (N,)."""
+        return np.roll(self.at_corner, 1)
 
 
 def _newton_cotes(intervals: int) -> np.ndarray:
@@ -74,14 +89,14 @@ def _newton_cotes(intervals: int) -> np.ndarray:
     return np.linalg.solve((powers / intervals) ** powers[:, None], 1.0 / (powers + 1.0))
 
 
-def mesh(steps: int, corners: np.ndarray | None = None) -> Mesh:
-    """At least `steps` steps, equal between corners, whose shares are taken modulo 1."""
+def mesh(steps: int, corners: np.ndarray | None = None, fewest: int = 1) -> Mesh:
+    """At least `steps` steps, equal between corners, whose shares are taken modulo 1; at least `fewest` between two."""
     shares = np.mod(np.zeros(0) if corners is None else corners, 1.0)
     at_end = bool(np.any((shares <= SAME) | (shares >= 1.0 - SAME)))
     shares = np.sort(shares[(shares > SAME) & (shares < 1.0 - SAME)])
     shares = shares[np.diff(shares, prepend=-1.0) > SAME]
     ends = np.concatenate([[0.0], shares, [1.0]])
-    counts = np.maximum(np.ceil(steps * np.diff(ends) - SAME), 1.0).astype(int)
+    counts = np.maximum(np.ceil(steps * np.diff(ends) - SAME), fewest).astype(int)
     nodes = [first + (last - first) * np.arange(count) / count
              for first, last, count in zip(ends[:-1], ends[1:], counts, strict=True)]  # fmt: skip
     at_corner = np.zeros(counts.sum(), bool)

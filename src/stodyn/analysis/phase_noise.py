@@ -27,7 +27,7 @@ from numpy.typing import ArrayLike
 
 from stodyn.analysis import cyclostationary
 from stodyn.analysis.cyclostationary import component
-from stodyn.analysis.periodic import ONE, Cycle, periodic
+from stodyn.analysis.periodic import ONE, Cycle, Unresolved, periodic
 from stodyn.analysis.periodic_start import NoOscillation
 from stodyn.analysis.phase_noise_line import Wander
 from stodyn.arguments import checks_arguments, stacklevel_of_user
@@ -118,10 +118,6 @@ def jitter(cycle: Cycle, section: np.ndarray, lags: int = LAGS) -> Jitter:
         R.append(ahead @ Phi @ column)
         column = F @ column
     return Jitter(np.array(R), Z, slope)
-
-
-class Unresolved(UserWarning):
-    """Warns of a cycle whose steps are too long for its phase noise."""
 
 
 @checks_arguments
