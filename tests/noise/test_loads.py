@@ -6,6 +6,7 @@ import warnings
 import numpy as np
 import pytest
 import scipy.integrate
+import scipy.interpolate
 
 from stodyn.noise import coloured as co
 from stodyn.noise.coloured import fit
@@ -215,3 +216,22 @@ def test_correlations_of_points_are_checked_up_to_rounding():
             co.correlated(noise, R)
     with pytest.raises(ValueError, match="expected one output"):
         co.correlated(co.correlated(noise, np.eye(2)), np.eye(2))
+
+
+@pytest.mark.parametrize(("seed", "order"), [(2, 4), (3, 2)])
+def test_the_error_between_samples_is_what_exceeds_the_doubt_about_them(seed, order):
+    """Of samples that scatter, halfway in arsinh(f/f_1): a smooth curve through their logarithms against straight
+    lines. Between them the error is larger than at them, and without the doubt it would be larger still."""
+    rng = np.random.default_rng(seed)
+    f = np.sort(np.append(rng.uniform(0.2, 4.0, 9), 0.0 if seed == 3 else 0.1))
+    S = np.exp(rng.normal(size=10))
+    with pytest.warns(co.SpectrumNotMet):
+        noise = co.fitted(f, S, highest_order=order)
+    first = f[f > 0][0]
+    u = np.arcsinh(f / first)
+    middle = 0.5 * (u[1:] + u[:-1])
+    smooth = scipy.interpolate.PchipInterpolator(u, np.log(S))(middle)
+    between = LN * np.abs(np.log(one_sided(noise, first * np.sinh(middle))) - smooth)
+    doubt = LN * np.abs(smooth - np.interp(middle, u, np.log(S)))
+    assert noise.fit.error_db == pytest.approx((between - doubt).max())
+    assert LN * np.abs(np.log(one_sided(noise, f) / S)).max() < noise.fit.error_db < between.max() - 0.1
