@@ -218,15 +218,14 @@ def test_correlations_of_points_are_checked_up_to_rounding():
         co.correlated(co.correlated(noise, np.eye(2)), np.eye(2))
 
 
-@pytest.mark.parametrize(("seed", "order"), [(2, 4), (3, 2)])
-def test_the_error_between_samples_is_what_exceeds_the_doubt_about_them(seed, order):
+def test_the_error_between_samples_is_what_exceeds_the_doubt_about_them():
     """Of samples that scatter, halfway in arsinh(f/f_1): a smooth curve through their logarithms against straight
     lines. Between them the error is larger than at them, and without the doubt it would be larger still."""
-    rng = np.random.default_rng(seed)
-    f = np.sort(np.append(rng.uniform(0.2, 4.0, 9), 0.0 if seed == 3 else 0.1))
+    rng = np.random.default_rng(3)
+    f = np.sort(np.append(0.0, rng.uniform(0.2, 4.0, 9)))
     S = np.exp(rng.normal(size=10))
     with pytest.warns(co.SpectrumNotMet):
-        noise = co.fitted(f, S, highest_order=order)
+        noise = co.fitted(f, S, highest_order=2)
     first = f[f > 0][0]
     u = np.arcsinh(f / first)
     middle = 0.5 * (u[1:] + u[:-1])
