@@ -508,3 +508,22 @@ def test_a_second_level_far_away_changes_nothing():
     for name in ("passage_survival", "passage_restricted_mean"):
         np.testing.assert_allclose(both[name], near[name], rtol=1e-6)
     assert 0.1 < near["passage_survival"][-1] < 0.95
+
+
+@pytest.mark.parametrize(
+    ("S", "failed", "early", "late", "kind"),
+    [
+        (0.0, 0.0, 0.2, 0.1, "complete"),  # all have arrived
+        (1e-3, 0.0, 2e-3, 1.5e-3, "complete"),  # all but a thousandth
+        (2e-3, 0.0, 9e-3, 3e-3, "bound"),  # more than that, with a hazard that moves
+        (1e-3, 1e-6, 2e-3, 1.5e-3, "bound"),  # some never will
+        (1e-3, 0.0, 2e-3, 1e-3, "bound"),  # none in the last fifth
+    ],
+)
+def test_when_a_mean_is_complete(S, failed, early, late, kind):
+    """R and S/λ with the hazard λ = ln(late/S)/2 of the last fifth; none is added where all have arrived."""
+    values = np.array([S, 7.0, 0.01, failed, early, late, 0.0])
+    made = Summary(values[None], np.full((1, 7), 0.1), None, None, 1e-12 * np.eye(7)[None])
+    found = _mean(made, np.array([400.0]), 10.0, (0.0, 6.0, 8.0))
+    added = 2.0 * S / np.log(late / S) if kind == "complete" and S > 0.0 else 0.0
+    assert (found.kind, found.value, found.added) == (kind, pytest.approx(7.0 + added), pytest.approx(added))

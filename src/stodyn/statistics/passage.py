@@ -378,7 +378,7 @@ def _mean(summary: Summary, count: np.ndarray, end: float, marks: tuple[float, .
     covariance = summary.covariance[-1] / count[-1]  # type: ignore[index]
     bound = _Mean(R, float(summary.mean_stderr[-1, TIME]), "bound", 0.0)
     if S <= 0.0:
-        return bound._replace(kind="complete" if S == 0.0 else "bound")
+        return bound._replace(kind="complete")
     last, before = end - marks[2], marks[2] - marks[1]
     if summary.mean[-1, FAILED] > 0.0 or not (last > 0 and before > 0 and late > S and early > 0):
         return bound
