@@ -8,6 +8,7 @@ import dataclasses
 import functools
 import itertools
 import math
+import re
 import warnings
 
 import jax
@@ -551,3 +552,21 @@ def test_a_single_channel_has_no_area_to_be_wrong_about():
         assert Fourier(p).error(0.5, 1) == MrongowiusRoessler(p).error(0.5, 1) == 0.0
         assert min(Fourier(p).error(0.5), MrongowiusRoessler(p).error(0.5), SineSeries(p).error(0.5, 1)) > 0.0
     assert MrongowiusRoessler.for_order(1.5, 1e-4, 1) == MrongowiusRoessler(1)
+
+
+@pytest.mark.parametrize(("unit", "counted"), [(1.0, "h = 0.01"), (0.5, "h = 0.01, 0.02 of the time 0.5")])
+def test_what_is_too_coarse_is_told_in_the_units_of_the_problem(unit, counted):
+    """Fourier(1) at h/unit: its error against (h/unit)^1.5, and the recipe that is enough, which passes."""
+    scaled = 0.01 / unit
+    enough = Fourier.for_order(1.0, 0.01, 2, unit)
+    words = (
+        f"has an rms error of {Fourier(1).error(scaled):.2g} at {counted} with 2 channel(s); strong order 1 needs "
+        f"at most h^1.5 = {scaled**1.5:.2g}. Take {enough}, or a longer step."
+    )
+    with pytest.warns(iterated.ResolutionWarning, match=re.escape(words)) as caught:
+        iterated.check_resolution(Fourier(1), 0.01, 1.0, 2, unit)
+    assert caught[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        iterated.check_resolution(enough, 0.01, 1.0, 2, unit)
+        iterated.check_resolution(wiener.WZ, 0.01, 1.0, 2, unit)
