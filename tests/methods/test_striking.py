@@ -4,11 +4,13 @@ Sampled tests allow 5 standard errors (a false alarm in 6e-7 for each number) an
 """
 
 import dataclasses
+import types
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.interpolate
 
 import stodyn as sd
 from stodyn import statistics as st
@@ -16,6 +18,7 @@ from stodyn.methods import striking
 from stodyn.methods.contract import EXPLICIT, Method
 from stodyn.noise import wiener
 from stodyn.numerics import van_loan
+from stodyn.numerics.printing.points import at_one
 from stodyn.problems.mechanical import Mechanical
 
 G = 9.81
@@ -240,3 +243,15 @@ def test_keys_are_the_bits_of_their_normals():
         np.testing.assert_array_equal(striking._key(jnp.asarray(z)), folded)
         narrow = jnp.asarray(z, np.float32)
         np.testing.assert_array_equal(striking._key(narrow), np.asarray(narrow).view(np.uint32))
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
+def test_a_path_lies_on_a_cubic_where_it_strikes_and_its_velocity_scatters_about_it(share):
+    """Hermite's, and half the standard deviation of a bridge for v, which the ends of the step fix."""
+    h, x, y, z = 0.2, np.array([0.5, -1.0, 2.0, 0.3]), np.array([0.1, -0.8, 1.0, 1.5]), np.array([0.7, -1.2])
+    B = np.array([[0.8, 0.0], [0.3, 1.1]])
+    problem = types.SimpleNamespace(own=types.SimpleNamespace(N=2, m=2, kicks=lambda t, x, v, none, params: B))
+    found = at_one(lambda u: striking._place(problem, h, x, y, u, None, 0.0, z), np.array(share))
+    cubic = scipy.interpolate.CubicHermiteSpline([0.0, h], [x[:2], y[:2]], [x[2:], y[2:]])
+    velocity = cubic(share * h, 1) + 0.5 * np.sqrt(h * share * (1.0 - share)) * B @ z
+    np.testing.assert_allclose(found, np.concatenate([cubic(share * h), velocity]), rtol=1e-12, atol=1e-14)
