@@ -225,6 +225,12 @@ def test_float32():
     np.testing.assert_allclose(single, double, rtol=1e-4, atol=1e-5)
 
 
+def test_sums_of_float32_are_taken_in_float64():
+    collect = [st.Moments(every=6), st.Paths(200, every=6)]
+    run = on_a_card(oscillator(), "EulerMaruyama", dtype="float32", collect=collect)
+    np.testing.assert_allclose(run["mean"], run["path"].values.astype(float).mean(axis=0), rtol=1e-12, atol=1e-15)
+
+
 def test_want_of_memory_halves_the_blocks(monkeypatch):
     merged = front.merged
 

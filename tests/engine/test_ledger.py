@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import platform
+import time
 from typing import NamedTuple
 
 import jax
@@ -407,3 +408,31 @@ def test_a_run_names_its_processor(line, tmp_path, monkeypatch):
     assert identity._processor() == f"{platform.machine()} {line.partition(': ')[2]}"
     (tmp_path / "cpuinfo").unlink()
     assert identity._processor() == f"{platform.machine()} {platform.processor()}".strip()
+
+
+@pytest.mark.parametrize(
+    ("times", "rate"),
+    [
+        ((0, 1, 2, 3, 4), 1.0),
+        ((0, 1, 2, 102, 104), 0.5),  # a pause is not part of the rate
+        ((0, 100, 200, 300, 400), 0.01),  # slow blocks are no pauses
+        ((0, 1, 2, 3, 50), 4 / 50),  # nor is a short wait
+    ],
+)
+def test_the_rate_is_that_since_the_last_pause(tmp_path, times, rate):
+    simulate(kubo(), Heun, paths=300, ledger=tmp_path, **RUN)
+    for file, seconds in zip(finished_blocks_of(tmp_path), times, strict=True):
+        os.utime(file, (1e9 + seconds, 1e9 + seconds))
+    found = status(tmp_path)
+    assert found.rate == pytest.approx(rate) and found.left == 0.0 and found.complete
+    assert found.idle == pytest.approx(time.time() - 1e9 - times[-1], abs=60.0)
+
+
+def test_unfinished_files_of_processes_that_have_ended_are_cleared_away(tmp_path):
+    simulate(kubo(), Heun, paths=64, ledger=tmp_path, **RUN)
+    old, new = (tmp_path / f"{ledger_module.UNFINISHED}{name}" for name in ("old", "new"))
+    for file, age in ((old, ledger_module.ABANDONED + 60.0), (new, ledger_module.ABANDONED - 60.0)):
+        file.write_bytes(b"part of a block")
+        os.utime(file, (time.time() - age, time.time() - age))
+    simulate(kubo(), Heun, paths=64, ledger=tmp_path, **RUN)
+    assert new.exists() and not old.exists()

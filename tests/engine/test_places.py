@@ -6,6 +6,7 @@ import signal
 import threading
 import time
 
+import cloudpickle
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,7 +14,9 @@ import pytest
 
 from stodyn import SDE, place, provenance, simulate, sweep
 from stodyn import statistics as st
-from stodyn.engine import identity
+from stodyn.engine import identity, worker
+from stodyn.engine.simulate import run_of
+from stodyn.engine.spec import describe
 from stodyn.engine.worker import WorkerDiffers
 from stodyn.methods.explicit import EulerMaruyama, Heun
 
@@ -181,3 +184,31 @@ def test_bad_places():
         simulate(problem(), Heun, place=place.threads(2), threads=2, **short)
     with pytest.raises(ValueError, match="processes: expected a whole number >= 1, got 0"):
         place.processes(0)
+
+
+def test_a_worker_computes_what_it_has_received_until_it_is_to_forget_it():
+    """In this process; a run whose functions differ there is refused."""
+    with jax.enable_x64(True):
+        spec = describe(problem(), Heun, (0, 1), 1 / 64, st.Moments(every=32), "float64")
+        job = run_of(spec, 100, 3, "auto", (), 64)
+        expected = [job.pack(block, job.compute(block, lambda steps: None)) for block in (1, 0)]
+    worker.receive("a run", worker.packed_job(job))
+    for _ in range(2):
+        records, seconds = worker.work("a run", [1, 0])
+        assert records == expected and seconds > 0.0
+    assert "a run" in worker._jobs
+    worker.forget("a run")
+    worker.forget("a run")
+    with pytest.raises(KeyError):
+        worker.work("a run", [0])
+    worker.receive("another", cloudpickle.dumps((job, job.identity | {"seed": 4})))
+    with pytest.raises(WorkerDiffers, match=r"differs from the sender .*seed was 4 and is 3"):
+        worker.work("another", [0])
+    worker.forget("another")
+
+
+@pytest.mark.parametrize(("quota", "cores"), [("max 100000", 4), ("150000 100000", 2), ("1000 100000", 1), ("odd", 4)])
+def test_cores_are_those_of_the_affinity_and_of_the_quota(monkeypatch, quota, cores):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 1, 2, 3})
+    monkeypatch.setattr("pathlib.Path.read_text", lambda path: quota)
+    assert place.available_cores() == cores

@@ -10,7 +10,7 @@ import scipy.stats
 import stodyn as sd
 from stodyn import statistics as st
 from stodyn.engine import progress
-from stodyn.engine.until import HeavyTailed, OneValue, Quantity, Verdict, Watch, _of_sums
+from stodyn.engine.until import HeavyTailed, OneValue, Quantity, Verdict, Watch, _of_counts, _of_sums
 from stodyn.models.ornstein_uhlenbeck import ornstein_uhlenbeck
 from stodyn.statistics.contract import Labels
 from stodyn.statistics.moments import Sums
@@ -77,6 +77,14 @@ def test_the_first_look_takes_a_relative_tolerance_of_the_least_that_the_mean_ma
         verdict = watch.look([sums(x)], 100)
         np.testing.assert_allclose([verdict.half, verdict.tolerance], [half, 0.1 * size], rtol=1e-12)
     assert 1 < verdict.share < 2 and not watch.report(verdict, "most")["reached"]
+
+
+def test_bins_have_the_errors_of_shares_of_which_two_are_added_to_each_side():
+    quantity = Quantity(("time", "component", "bin"), np.ones((1, 1, 2)), np.ones((1, 1, 2)))
+    found = _of_counts(quantity, np.array([[[3, 3, 10]]]), np.array([16]), np.array([0.0, 0.5, 2.5]))
+    p = np.array([2.0, 9.0]) / 20.0
+    np.testing.assert_allclose(found.stderr[0, 0], np.sqrt(p * (1 - p) / 16) / [0.5, 2.0], rtol=1e-14)
+    np.testing.assert_array_equal([found.ones[0, 0], found.paths[0, 0]], [[0, 7], [16, 16]])
 
 
 def test_the_coverage_that_is_lost_to_an_uncertain_variance():

@@ -24,7 +24,7 @@ from stodyn.noise import coloured
 from stodyn.noise.source import PerPath
 from stodyn.numerics import uncompiled
 from stodyn.problems.joints import Drifting, Frame, drifting
-from stodyn.problems.joints_diagnosis import StartMoved
+from stodyn.problems.joints_diagnosis import JointsDiagnosis, StartMoved
 from stodyn.problems.mechanical import Mechanical
 
 θ = 1.0
@@ -297,3 +297,27 @@ def test_constraints_are_independent_whatever_their_units_until_they_are_paralle
     with jax.enable_x64(True):
         assert is_regular(1e-4) and is_regular(1.0)
         assert not is_regular(1e-8)
+
+
+def test_a_diagnosis_in_words():
+    given = dict(reason="", names=("a", "b"), degrees=3, sigma=0.25, noisy=(), start=np.zeros(2), moved={"x": 0.0})
+    assert str(JointsDiagnosis(**given)) == "2 constraint(s) a, b, 3 degree(s) of freedom; lowest singular value 0.25"
+    moved = str(JointsDiagnosis(**given | {"noisy": ("b",), "moved": {"x": 0.5}}))
+    assert moved.endswith(
+        "0.25; white noise in the reaction of b; the start did not satisfy the constraints and was moved: x by +0.5"
+    )
+    assert (
+        str(JointsDiagnosis(**given | {"reason": "constraints: two are one"}))
+        == "cannot be run: constraints: two are one"
+    )
+
+
+def test_a_force_that_cannot_be_taken_apart_may_depend_on_everything():
+    def pendulum(force):
+        start = ([0.6, -0.8], [0.0, 0.0])
+        return sd.Mechanical(force, None, start, constraints=lambda t, x: x @ x - 1.0).joints
+
+    weight = jnp.array([0.0, -9.81])
+    assert pendulum(lambda t, x, v: weight).force_is_free_of_state
+    assert not pendulum(lambda t, x, v: weight - 0.1 * v).force_is_free_of_state
+    assert not pendulum(lambda t, x, v: jnp.linalg.solve((1.0 + t) * jnp.eye(2), weight)).force_is_free_of_state

@@ -8,7 +8,7 @@ import pytest
 import stodyn as sd
 from stodyn.analysis import covariance
 from stodyn.analysis.linear import coefficients
-from stodyn.problems.linear import linear
+from stodyn.problems.linear import GaussianStart, linear
 from stodyn.problems.measured import with_measurement
 
 pytestmark = pytest.mark.usefixtures("quick_compiling")
@@ -113,3 +113,17 @@ def test_starts_made_by_numbers_alone_trace_in_either_precision():
     with jax.enable_x64(False):
         run = sd.simulate(linear(-1.0, 1.0), "RK4", t=(0, 1), dt=0.5, paths=4, seed=1, dtype="float32")
     assert run["mean"].shape == (3, 1)
+
+
+@pytest.mark.parametrize("covariance", [np.eye(3), np.diag([1.0, -1e-6]), np.ones((2, 1))])
+def test_covariances_that_no_start_has_are_refused(covariance):
+    with pytest.raises(
+        ValueError, match=r"covariance: expected a matrix of shape \(2, 2\) without negative eigenvalues"
+    ):
+        GaussianStart(np.zeros(2), covariance)
+
+
+def test_a_singular_covariance_moves_its_directions_alone():
+    drawn = GaussianStart(np.array([1.0, 2.0]), np.ones((2, 2)))(np.random.default_rng(1), 50)
+    np.testing.assert_allclose(drawn[:, 0] - 1.0, drawn[:, 1] - 2.0, atol=1e-7)
+    assert 0.5 < drawn[:, 0].std() < 1.5

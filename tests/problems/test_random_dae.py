@@ -256,3 +256,28 @@ def test_small_matrices_are_not_taken_for_affine_ones():
     problem = with_matrices(np.eye(2), lambda p: 0.01 * np.array([[p["p"] ** 2, p["q"]], [1.0, 1.0]]))
     assert problem.structure["matrix"] == "general"
     assert multiaffine._near(np.zeros((0, 2)), np.zeros((0, 2)), np.zeros((0, 2)))
+
+
+def test_corners_of_many_parameters_are_taken_one_at_a_time():
+    """Of up to four all of them, after the means; ends of infinite supports at probability 1e-3."""
+    for count in (2, 5):
+        laws = {f"p{i}": Uniform(0.0, i + 1.0) if i else Normal(0.0, 1.0) for i in range(count)}
+        problem = with_matrices([[1.0]], lambda p: [[p["p0"]]], params=laws, start=[0.0])
+        ends = [
+            (scipy.stats.norm.ppf(1e-3), scipy.stats.norm.ppf(1.0 - 1e-3)),
+            *((0.0, i + 1.0) for i in range(1, count)),
+        ]
+        found = domain_index._domain(problem, 8)
+        assert len(found) == 1 + (4 if count == 2 else 10) + 7
+        np.testing.assert_allclose(found[0], problem.center)
+        corners = [[a, b] for a in ends[0] for b in ends[1]] if count == 2 else np.tile(problem.center, (10, 1))
+        for i, pair in enumerate(ends if count == 5 else ()):
+            corners[2 * i : 2 * i + 2, i] = pair
+        np.testing.assert_allclose(found[1 : 1 + len(corners)], corners, rtol=1e-12)
+
+
+@pytest.mark.parametrize(("count", "name"), [(0, "Radau5"), (1, "Quadrature"), (4, "Quadrature"), (5, "Sampling")])
+def test_the_method_for_nonlinear_equations_follows_from_the_number_of_parameters(count, name):
+    laws = {f"p{i}": Uniform(0.5, 1.0) for i in range(count)} or None
+    problem = RandomDAE([[1.0]], lambda t, x, *p: -(x**2), [1.0], laws)
+    assert problem.recommended.method == name

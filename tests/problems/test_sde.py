@@ -12,7 +12,7 @@ import scipy.stats
 from stodyn import SDE, PathsFailed, PerPath, simulate
 from stodyn.problems.lowering import to_stratonovich
 from stodyn.problems.sparsity import find_elimination
-from stodyn.problems.structure import commutes_in_directions, directed_kinds, find_structure
+from stodyn.problems.structure import commutes_in_directions, depends_on_time, directed_kinds, find_structure
 
 L = np.array([[1.0, 0.0], [0.5, 1.0]])
 
@@ -393,3 +393,16 @@ def test_the_order_of_elimination_suits_steps_of_all_lengths():
     place = np.argsort(elimination.rows)
     assert np.all(place[1:12:2] < place[0:12:2])
     assert find_elimination(SDE(decay, None, np.ones(12))) is None  # written out
+
+
+@pytest.mark.parametrize(
+    ("function", "depends"),
+    [
+        (lambda t, x, p: solved(jnp.eye(2) * (1.0 + t), x), True),
+        (lambda t, x, p: solved(jnp.eye(2) * jnp.where(t >= 0.0, 1.0, 2.0 + t), x), False),
+        (lambda t, x, p: solved(jnp.eye(2), x), False),
+        (lambda t, x, p: x * t, True),
+    ],
+)
+def test_dependence_on_time_is_looked_for_where_it_cannot_be_proved(function, depends):
+    assert depends_on_time(function, np.array([1.0, 2.0]), None) is depends
