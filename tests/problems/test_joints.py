@@ -321,3 +321,17 @@ def test_a_force_that_cannot_be_taken_apart_may_depend_on_everything():
     assert pendulum(lambda t, x, v: weight).force_is_free_of_state
     assert not pendulum(lambda t, x, v: weight - 0.1 * v).force_is_free_of_state
     assert not pendulum(lambda t, x, v: jnp.linalg.solve((1.0 + t) * jnp.eye(2), weight)).force_is_free_of_state
+
+
+def test_many_constraints_of_a_chain_are_solved_in_its_band():
+    """G M⁻¹ Gᵀ of 14 rods joins each with the next; of 12 it is written out."""
+    bend = np.linspace(0.2, 1.0, 14)
+    chain = PENDULUM_CHAIN(masses=(1.0,) * 14, lengths=(1.0,) * 14, angles=bend, rates=0.0 * bend).problem.joints
+    A = np.diag(np.arange(3.0, 17.0)) + np.diag(np.linspace(-1.0, 1.0, 13), 1) + np.diag(np.linspace(0.5, 1.0, 13), -1)
+    right = np.linspace(1.0, 2.0, 14)
+    solved = uncompiled.value(lambda A, right: chain.factorised(A)(right), A, right)
+    np.testing.assert_allclose(solved, np.linalg.solve(A, right), rtol=1e-12)
+    newton = uncompiled.value(lambda u: chain.solver["solve"](lambda u: A @ u, u, jnp.asarray(right)), right)
+    np.testing.assert_allclose(newton, solved, rtol=1e-12)
+    short = PENDULUM_CHAIN(masses=(1.0,) * 12, lengths=(1.0,) * 12, angles=bend[:12], rates=0.0 * bend[:12])
+    assert chain.band is not None and short.problem.joints.band is None and short.problem.joints.solver == {}
