@@ -59,3 +59,31 @@ def test_nothing_is_shown_of_short_runs_or_where_it_is_not_wanted(notebook, caps
     with Progress(100, None) as bar:
         bar.advance(100)
     assert notebook.shown == [] and capsys.readouterr() == ("", "")
+
+
+def test_it_is_drawn_after_a_pause_with_the_time_left_at_this_rate(notebook, monkeypatch):
+    clock = types.SimpleNamespace(now=100.0)
+    monkeypatch.setattr(progress, "time", types.SimpleNamespace(monotonic=lambda: clock.now))
+    with Progress(8, True) as bar:
+        for clock.now, steps in (
+            (100.0 + 0.9 * progress.PAUSE, 1),
+            (110.0, 1),
+            (110.0 + 0.9 * progress.PAUSE, 1),
+            (130.0, 1),
+        ):
+            bar.advance(steps)
+        quarter, half = notebook.shown
+        assert "25%, 30 s left" in quarter and "50%, 30 s left" in half
+    with Progress(1, True) as bar:
+        clock.now = 200.0
+        bar.advance(1)
+        assert "100%, 0 s left" in notebook.shown[-1]
+        clock.now = 300.0
+        bar.advance(1)
+        assert "100%, 0 s left" in notebook.shown[-1]
+
+
+def test_a_run_of_no_steps_has_a_bar_too(notebook):
+    with Progress(0, True) as bar:
+        bar.advance(0)
+    assert "0%" in notebook.shown[0]

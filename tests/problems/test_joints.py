@@ -335,3 +335,11 @@ def test_many_constraints_of_a_chain_are_solved_in_its_band():
     np.testing.assert_allclose(newton, solved, rtol=1e-12)
     short = PENDULUM_CHAIN(masses=(1.0,) * 12, lengths=(1.0,) * 12, angles=bend[:12], rates=0.0 * bend[:12])
     assert chain.band is not None and short.problem.joints.band is None and short.problem.joints.solver == {}
+
+
+def test_a_singular_mass_is_stiffened_by_constraints_of_its_size():
+    """s = tr M / tr GᵀG: 2/10 for masses 2 and 0 joined by x1 = 3 x0; 0 for a regular mass."""
+    for mass, expected in (([2.0, 0.0], 0.2), ([2.0, 1.0], 0.0)):
+        problem = sd.Mechanical(lambda t, x, v: -x, None, ([1.0, 3.0], [0.0, 0.0]), mass=mass,
+                                constraints=lambda t, x: x[1] - 3.0 * x[0])  # fmt: skip
+        assert problem.joints.stiffening == pytest.approx(expected, rel=1e-14)
