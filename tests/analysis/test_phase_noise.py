@@ -8,7 +8,7 @@ import pytest
 
 import stodyn as sd
 from stodyn.analysis import cyclostationary, periodic_start
-from stodyn.analysis.periodic import periodic
+from stodyn.analysis.periodic import _is_stable, mesh, periodic
 from stodyn.analysis.periodic_system import StageEquations, system_of
 from stodyn.analysis.phase_noise import Unresolved, jitter, phase_noise, response
 from stodyn.analysis.phase_noise_line import Wander
@@ -176,6 +176,9 @@ def test_refusals(ring, rectifier):
     decaying = sd.SDE(lambda t, x: -x + jnp.array([x[1], -x[0]]), lambda t, x: jnp.eye(2), [1.0, 0.0])
     with pytest.raises(ValueError, match="no periodic solution was found"):
         periodic(decaying)
+    for grows, period in ((lambda t, x: x**2, None), (lambda t, x: x**2 + jnp.cos(t), 6.28)):
+        with pytest.raises(ValueError, match=r"could not be followed from t = 0 to .* Give period=, start="):
+            periodic(sd.SDE(grows, lambda t, x: jnp.ones((1, 1)), [1.0]), period=period)
     with pytest.raises(ValueError, match="period: the problem depends on time"):
         periodic(sd.SDE(lambda t, x: -x + jnp.sin(t), lambda t, x: jnp.ones((1, 1)), [0.0]))
     with pytest.raises(ValueError, match="has no free phase"):
@@ -244,11 +247,25 @@ C2 e 0 1n
 
 
 @pytest.mark.long(instead="test_a_slow_drift_is_not_waited_for")
-def test_a_bias_that_drifts_is_solved_for():
-    """ngspice 39 (trapezoidal, 5 ns, after 3 ms): period 0.4442 µs, mean of v(b) -0.558 V."""
-    cycle = periodic(read(COLPITTS), steps=64)
+@pytest.mark.parametrize(("celsius", "bias"), [(27, -0.558), (127, -0.653)])
+def test_a_bias_that_drifts_is_solved_for(celsius, bias):
+    """ngspice 39 (trapezoidal, 5 ns, after 3 ms): period 0.4442 µs and 0.4443 µs, means of v(b)."""
+    cycle = periodic(read(f"{COLPITTS}.temp {celsius}\n"), steps=64)
     assert cycle.stable and cycle.period == pytest.approx(0.4442e-6, rel=3e-3)
-    assert cycle.x[:-1, cycle.names.index("b")].mean() == pytest.approx(-0.558, abs=0.03)
+    assert cycle.x[:-1, cycle.names.index("b")].mean() == pytest.approx(bias, abs=0.03)
+
+
+def test_few_steps_do_not_make_a_cycle_unstable():
+    """Van der Pol's oscillator and a slow mean of it: with 16 steps the multiplier of the phase is further from 1."""
+
+    def drift(t, x):
+        return jnp.array([x[1], 3.0 * (1.0 - x[0] ** 2) * x[1] - x[0], 0.1 * x[0] - 2e-3 * x[2]])
+
+    cycle = periodic(sd.SDE(drift, lambda t, x: 1e-3 * jnp.eye(3), [2.0, 0.0, 0.0]), steps=64)
+    few = cycle._with(mesh(16))
+    assert cycle.stable and not few.stable and _is_stable(few)
+    with pytest.raises(ValueError, match=r"unstable .* 16 steps are too few for its edges: give steps=64"):
+        phase_noise(few, "x0")
 
 
 def test_a_slow_drift_is_not_waited_for(monkeypatch):

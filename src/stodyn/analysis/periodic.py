@@ -32,8 +32,8 @@ from stodyn.numerics.radau import Scheme
 from stodyn.problems.contract import Problem
 
 ADVICE = (
-    "Give period=, or start= nearer to it, such as the last state of a long run without noise; or find it by "
-    "analysis.periodic with settle=, whose Cycle the other analyses take"
+    "Give period=, start= nearer to it, such as the last state of a long run without noise, or more steps= where edges "
+    "are steep; or find it by analysis.periodic with settle=, whose Cycle the other analyses take"
 )
 ROUNDS = 40
 HALVINGS = 8
@@ -51,6 +51,8 @@ PLACINGS = 20  # rounds in which steps are made to end at corners
 SEARCHES = 2  # of them in which all corners are searched for; later ones follow those that are known
 ROUGH = 1e-3  # of the range: a change of Newton's that is small enough to place corners again
 FEWEST = 6  # steps between two corners from which means over the period are taken
+KNOWN = 1e-4  # a multiplier of an oscillator so near to 1 is that of its phase
+CLOSER = 2  # times that steps are doubled to see whether a cycle is stable
 REST = 1e-6  # of its size: a cycle whose components all stay within that is an equilibrium
 
 
@@ -298,7 +300,10 @@ def periodic(
         if period is None:
             raise ValueError("period: the problem depends on time; expected its period. Give period=..., or periodic "
                              "sources")  # fmt: skip
-        guess = periodic_start.driven(system, begin, x, period, settle)
+        try:
+            guess = periodic_start.driven(system, begin, x, period, settle)
+        except NoOscillation as error:
+            raise ValueError(f"problem: no periodic solution was found from this start: {error}. {ADVICE}") from None
         begin = guess.t
     else:
         try:
@@ -364,7 +369,19 @@ def _from_turn(system: System, guess: periodic_start.Guess, steps: int, order: i
     near = abs(cycle.period / guess.period - 1.0) <= SAME and np.all(
         np.abs(np.ptp(cycle.x, axis=0) - np.ptp(guess.turn(shares.ravel()), axis=0)) <= SAME * np.ptp(cycle.x, axis=0)
     )
-    return cycle if near and cycle.stable else None
+    return cycle if near and _is_stable(cycle) else None
+
+
+def _is_stable(cycle: Cycle) -> bool:
+    """Whether it is, by its own steps, or by more where none of its multipliers is near 1: they are not known then."""
+    for _ in range(CLOSER):
+        if cycle.stable or np.abs(cycle.multipliers - 1.0).min() < KNOWN:
+            break
+        try:
+            cycle = cycle.refined
+        except (NoOscillation, np.linalg.LinAlgError):
+            return False
+    return cycle.stable
 
 
 def _from_drifting(system: System, guess: periodic_start.Guess, steps: int, order: int, tol: float) -> Cycle | None:
@@ -379,7 +396,10 @@ def _from_drifting(system: System, guess: periodic_start.Guess, steps: int, orde
     nodes, others = mesh(steps), np.setdiff1d(np.arange(system.n), system.wandering)
     for _ in range(SHOTS):
         times = T * nodes.places(method.c)
-        X = periodic_start.followed(system, np.append(0.0, times.ravel()), x)[1:].reshape(*times.shape, system.n)
+        try:
+            X = periodic_start.followed(system, np.append(0.0, times.ravel()), x)[1:].reshape(*times.shape, system.n)
+        except NoOscillation:
+            return None
         linear = _linearised(system, _Orbit(0.0, x, X, T, nodes), method)
         size = np.abs(X).max(axis=(0, 1))
         far = np.ptp(X, axis=(0, 1)) + FAR * np.maximum(size, system.largest_alike(size)) + TINY
@@ -394,7 +414,7 @@ def _from_drifting(system: System, guess: periodic_start.Guess, steps: int, orde
                 cycle = _solved_from(system, 0.0, periodic_start.Guess(0.0, x, T, (T,)), steps, order, tol)
             except ValueError:
                 return None
-            return cycle if cycle.stable else None
+            return cycle if _is_stable(cycle) else None
     return None
 
 
@@ -419,9 +439,9 @@ def _given_start(system: System, start: Any) -> np.ndarray:
 def _solved_from(system: System, begin: float, guess: periodic_start.Guess, steps: int, order: int, tol: float):
     nodes = mesh(steps)
     times = begin + guess.period * nodes.places(_scheme(order).c)
-    states = periodic_start.followed(system, np.append(begin, times.ravel()), guess.x, periodic_start.FINE)
-    stages = states[1:].reshape(*times.shape, system.n)
     try:
+        states = periodic_start.followed(system, np.append(begin, times.ravel()), guess.x, periodic_start.FINE)
+        stages = states[1:].reshape(*times.shape, system.n)
         return _solved(system, _Orbit(begin, guess.x, stages, guess.period, nodes), order, tol)
     except NoOscillation as error:
         last = ", ".join(f"{p:.6g}" for p in guess.periods)

@@ -54,13 +54,17 @@ class NoOscillation(ValueError):
 
 
 def followed(system: System, times: np.ndarray, x: np.ndarray, rtol: float = RTOL) -> np.ndarray:
-    """The states (times, n) of the noise-free system from x at the first time."""
+    """The states (times, n) of the noise-free system from x at the first time; NoOscillation where there are none."""
     equations = radau.Nonlinear(
         system.mass[None],
         lambda t, y: system.f(t, y[:, 0])[:, None],
         lambda t, y: system.jacobian(np.array([t]), y),
     )
-    return radau.controlled(equations, times, x[None], 5, rtol, atol=rtol * _floors(system, x))[0][:, 0]
+    try:
+        return radau.controlled(equations, times, x[None], 5, rtol, atol=rtol * _floors(system, x))[0][:, 0]
+    except radau.StepTooSmall:
+        raise NoOscillation(f"the noise-free system could not be followed from t = {times[0]:.4g} to {times[-1]:.4g}: "
+                            "it jumps or has a singularity there") from None  # fmt: skip
 
 
 def _floors(system: System, x: np.ndarray) -> np.ndarray:

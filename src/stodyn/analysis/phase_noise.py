@@ -174,7 +174,7 @@ def phase_noise(
         cycle, phase, error, period_error = _resolved(problem, False)
     else:
         cycle, phase, error, period_error = _cycle_of(problem, period, start, steps)
-    _check(cycle)
+    _check(cycle, error)
     if error > ENOUGH:
         warnings.warn(
             f"c is not known well: with {cycle.steps} steps per period it differs by {error:.2g} of itself from that "
@@ -205,7 +205,7 @@ def phase_noise(
     ρ = float(np.sqrt(np.max(np.diagonal(jit.Z)[reach > 0.0] / reach[reach > 0.0] ** 2)))
     if ρ > LOUD:
         warnings.warn(f"noise is not small: σ/range = {ρ:.2g} across the cycle; c is off by about {4 * ρ * ρ:.1%}",
-                      stacklevel=3)  # fmt: skip
+                      stacklevel=stacklevel_of_user())  # fmt: skip
     tau = cycle.period * np.geomspace(1.0, 1e8, 81)
     D, D2 = wander.variance(tau), wander.variance(2.0 * tau)
     unit = cycle.system.units.get("time", "")
@@ -288,8 +288,8 @@ def _change(one: float, two: float) -> float:
     return abs(two / one - 1.0) if one else 0.0
 
 
-def _check(cycle: Cycle) -> None:
-    """Refuse a cycle that has no phase noise; warn where its amplitude noise lasts."""
+def _check(cycle: Cycle, error: float) -> None:
+    """Refuse a cycle that has no phase noise, its c known to `error`; warn where its amplitude noise lasts."""
     cycles = (cycle.coarsened, cycle) if cycle.mesh.at_corner.any() else ()
     misses = [np.abs(one.multipliers - 1.0).min() for one in cycles]
     if misses and misses[1] > max(JUMP, 0.5 * misses[0]):
@@ -298,14 +298,16 @@ def _check(cycle: Cycle) -> None:
                          "is")  # fmt: skip
     largest = float(np.abs(cycle.others[:1]).max(initial=0.0))
     if largest > 1.0 + ONE:
-        raise ValueError(f"problem: the cycle that was found is unstable (a multiplier of {largest:.6g}); give a "
-                         "start= near the stable one")  # fmt: skip
+        advice = "give a start= near the stable one"
+        if error > ENOUGH:
+            advice = f"or {cycle.steps} steps are too few for its edges: give steps={4 * cycle.steps} or more"
+        raise ValueError(f"problem: the cycle that was found is unstable (a multiplier of {largest:.6g}); {advice}")
     if largest > 1.0 - ONE:
         raise ValueError(f"problem: another multiplier lies within {ONE:g} of 1: {cycle.multipliers[:3]}. Phase noise "
                          "is defined for one; are there two oscillators, or a charge that nothing holds?")  # fmt: skip
     if largest > SLOW:
         warnings.warn(f"amplitude noise lasts {1.0 / (1.0 - largest):.0f} periods: jitter over fewer is not c t",
-                      stacklevel=4)  # fmt: skip
+                      stacklevel=stacklevel_of_user())  # fmt: skip
 
 
 def _observed(cycle: Cycle, node: str | None) -> int:
