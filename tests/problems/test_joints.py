@@ -320,7 +320,10 @@ def test_a_force_that_cannot_be_taken_apart_may_depend_on_everything():
     weight = jnp.array([0.0, -9.81])
     assert pendulum(lambda t, x, v: weight).force_is_free_of_state
     assert not pendulum(lambda t, x, v: weight - 0.1 * v).force_is_free_of_state
-    assert not pendulum(lambda t, x, v: jnp.linalg.solve((1.0 + t) * jnp.eye(2), weight)).force_is_free_of_state
+    opaque = pendulum(lambda t, x, v: jnp.linalg.solve((1.0 + t) * jnp.eye(2), weight))
+    assert not opaque.force_is_free_of_state
+    assert opaque._reached(lambda t, q, v, p: jnp.linalg.solve((1.0 + t) * jnp.eye(2), weight)) == {0, 1, 2, 3}
+    assert opaque._reached(lambda t, q, v, p: q * t) == {0, 1}
 
 
 def test_many_constraints_of_a_chain_are_solved_in_its_band():
