@@ -281,3 +281,10 @@ def test_the_method_for_nonlinear_equations_follows_from_the_number_of_parameter
     laws = {f"p{i}": Uniform(0.5, 1.0) for i in range(count)} or None
     problem = RandomDAE([[1.0]], lambda t, x, *p: -(x**2), [1.0], laws)
     assert problem.recommended.method == name
+
+
+@pytest.mark.parametrize("form", [np.asarray, scipy.sparse.csr_array])
+def test_the_size_of_entries_is_the_largest_of_all_values(form):
+    values = np.random.default_rng(1).uniform(size=(3, 2, 2))
+    found = multiaffine._largest([form(value) for value in values])
+    np.testing.assert_array_equal(found.toarray() if form is not np.asarray else found, values.max(axis=0))

@@ -459,3 +459,16 @@ def test_rows_that_span_the_others_whatever_their_units(rank):
     np.testing.assert_allclose(vanishing @ matrix, 0.0, atol=1e-9 * (np.abs(vanishing) @ size).max(initial=0.0))
     np.testing.assert_allclose(np.abs(vanishing).max(axis=1), 1.0)
     assert np.linalg.matrix_rank(vanishing) == 6 - rank
+
+
+def test_the_rank_that_is_told_is_the_one_at_the_start():
+    """0 = y² twice: nothing at y = 0, one combination beside it."""
+    problem = SDAE(
+        np.diag([1.0, 0.0, 0.0]),
+        lambda t, x: jnp.stack([-x[0], x[1] ** 2, x[1] ** 2]),
+        lambda t, x: jnp.array([[1.0], [0.0], [0.0]]),
+        [1.0, 0.0, 0.0],
+    )
+    found = problem.diagnose()
+    assert found.index is None and found.rank == 0 and "has rank 0 of 2" in found.reason
+    assert "no algebraic component stands in 0 = f[1], 0 = f[2]; no constraint contains x1, x2" in found.reason
