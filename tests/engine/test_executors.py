@@ -63,6 +63,7 @@ def test_what_cannot_be_printed_runs_under_vmap():
     assert np.all(np.isfinite(run["mean"]))
 
 
+@pytest.mark.usefixtures("quick_compiling")
 @pytest.mark.parametrize("n", [5, 400])
 def test_a_function_of_an_observable_that_cannot_be_printed_leaves_the_step_printed(n):
     """Those of complex numbers, spectra and medians go through XLA at the saves, with the numbers that vmap gives."""
