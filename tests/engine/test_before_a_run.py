@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from stodyn import SDE, Hamiltonian, Mechanical, PathsFailed, diagonal, prepare, simulate
+from stodyn import SDE, Hamiltonian, Mechanical, PathsFailed, PerPath, diagonal, prepare, simulate
 from stodyn.engine import stability
 from stodyn.engine.spec import describe
 from stodyn.engine.stability import UnstableSteps
@@ -255,3 +255,11 @@ def test_names_that_say_nothing_of_the_order_are_taken():
         SDE(lambda time, state: -state, lambda s, w: 1.0, 1.0)
         SDE(lambda t, x, p: -p * x, lambda t, x, theta: 1.0, 1.0, params=2.0)
         Mechanical(lambda t, q, qdot: -q, None, start=(1.0, 0.0))
+
+
+@pytest.mark.usefixtures("quick_compiling")
+def test_steps_are_examined_with_the_parameters_of_the_first_path():
+    """The others are so slow that no step is unstable for them; by both executors the same."""
+    problem = SDE(lambda t, x, rate: -rate * x, lambda t, x, rate: jnp.ones_like(x), 1.0, PerPath([30.0, *[0.1] * 39]))
+    heard = [warned(simulate, problem, "Heun", t=(0, 10), dt=0.1, executor=way) for way in ("printed", "vmap")]
+    assert len(heard[0]) == 1 and heard[0] == heard[1] and "grow by 2.5 per step" in heard[0][0]

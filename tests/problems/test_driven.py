@@ -13,6 +13,7 @@ from stodyn.analysis.integrator import linear_step
 from stodyn.analysis.linear import coefficients
 from stodyn.noise import coloured as co
 from stodyn.numerics import van_loan
+from stodyn.numerics.uncompiled import value
 from stodyn.problems.driven import NoiseNotDelivered, ResponseNotDelivered, delivered_variance
 from stodyn.problems.linear import linear
 
@@ -196,3 +197,15 @@ def test_where_noise_enters_may_depend_on_numbers_and_on_velocities_behind_joint
         lambda t, x, v: -x, None, ([1.0, 0.0], [0.0, 0.5]), constraints=lambda t, x: (x @ x - 1.0)[None], impulses=True
     )
     assert sd.with_noise(rod, colour, lambda t, x, v: (x + v)[:, None]).n == 6
+
+
+def test_a_mechanical_system_with_its_filter_has_the_same_equations_as_an_sde_and_as_an_sdae():
+    mass = sd.Mechanical(lambda t, x, v: -(x**3) - 0.1 * v + jnp.sin(t), None, (1.0, 0.0))
+    problem = sd.with_noise(mass, co.gauss_markov(2.0, 0.5), into="x")
+    (plain, in_words), (algebraic, longer) = (problem.lower(kind) for kind in (sd.SDE, sd.SDAE))
+    x = np.linspace(0.2, 0.9, plain.n)
+    np.testing.assert_array_equal(algebraic.mass_matrix, np.eye(plain.n))
+    for one, other in ((plain.f, algebraic.f), (plain.g, algebraic.g)):
+        np.testing.assert_array_equal(*(value(lambda t, x: part(t, x, None), 0.7, x) for part in (one, other)))
+    assert in_words.startswith("Mechanical -> SDE") and longer.endswith("the filter; SDE -> SDAE with M = 1")
+    assert problem.lower(int) is None
