@@ -242,6 +242,9 @@ def test_rattle_and_baoab_refuse_what_they_do_not_take():
         (ConstrainedBAOAB, Mechanical(
             lambda t, x, v: -jnp.array([[1.0, 0.5], [-0.5, 1.0]]) @ v, lambda t, x, v: jnp.eye(2),
             ([0.0, -1.0], [0.3, 0.0]), constraints=lambda t, x: (x @ x - 1.0)[None]), "it is not symmetric"),
+        (ConstrainedBAOAB, Mechanical(  # they balance at the start, where x1 = -1
+            lambda t, x, v: -(x[1] ** 2) * v, lambda t, x, v: jnp.eye(2), ([0.0, -1.0], [0.3, 0.0]),
+            constraints=lambda t, x: (x @ x - 1.0)[None]), "do not balance"),
         (ShiftedRattle15, Mechanical(
             lambda t, x, v: -x, lambda t, x, v: v[:, None], ([0.0, -1.0], [0.3, 0.0]),
             constraints=lambda t, x: (x @ x - 1.0)[None]), "takes noise that does not depend on v"),
