@@ -320,13 +320,18 @@ def test_strong_orders_against_the_angle_on_the_same_paths(noise, expected):
     np.testing.assert_allclose(orders, expected, atol=0.2)
 
 
-@pytest.mark.parametrize("method", [ProjectedAlpha(order=2.0), ShiftedRattle], ids=repr)
-def test_impulses_are_what_holds_a_path_against_its_forces(method):
-    """x0 = 0 under the force t + 1/2 and the noise 0.7 W across the joint: impulses of T²/2 + T/2 + 0.7 W."""
-    problem = Mechanical(lambda t, x, v: jnp.stack([t + 0.5, -x[1]]), lambda t, x, v: jnp.array([[0.7], [0.3]]),
-                         ([0.0, 1.0], [0.0, 0.5]), constraints=lambda t, x: x[:1], impulses=True)  # fmt: skip
+@pytest.mark.parametrize(
+    ("method", "error"), [(ProjectedAlpha(order=2.0), 1e-13), (ShiftedRattle, 1e-13), (RattleAlpha, 1e-4)], ids=repr
+)
+def test_impulses_are_what_holds_a_path_against_its_forces(method, error):
+    """x0 = 0 under the force t + 1/2 and the noise 0.7 W across the joint: impulses of T²/2 + T/2 + 0.7 W. The
+    acceleration along the joint is the force at the end of the step."""
+    problem = Mechanical(lambda t, x, v: jnp.stack([t + 0.5, 3.0 * t - x[1]]),
+                         lambda t, x, v: jnp.array([[0.7], [0.3]]), ([0.0, 1.0], [0.0, 0.5]),
+                         constraints=lambda t, x: x[:1], impulses=True, accelerations=True)  # fmt: skip
     T, W = 3 * H, sum(increments(n)[0] for n in range(3))
     if isinstance(method, type(ProjectedAlpha)):
         assert method.needs == Words() and method(order=1.0).needs == SecondMoments(4)
-    found = walk(problem, method, steps=3)
-    np.testing.assert_allclose(found[[0, 2, 4]], [0.0, 0.0, 0.5 * T**2 + 0.5 * T + 0.7 * W], atol=1e-13)
+    x0, x1, v0, _, a0, a1, Λ = walk(problem, method, steps=3)
+    np.testing.assert_allclose([x0, v0, a0, a1], [0.0, 0.0, 0.0, 3.0 * T - x1], atol=1e-13)
+    assert pytest.approx(0.5 * T**2 + 0.5 * T + 0.7 * W, abs=error) == Λ
