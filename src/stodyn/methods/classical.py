@@ -154,7 +154,7 @@ class ExplicitRungeKutta(Method):
     @functools.cached_property
     def Gamma(self) -> Number:
         """Γ = 1/(b'Cb): samples of covariance ΓQ/h give white noise of intensity Q as h -> 0."""
-        return _quotient(1, self._form(self.b, self.b))
+        return _reciprocal(self._form(self.b, self.b))
 
     @functools.cached_property
     def kappa(self) -> Number:
@@ -384,11 +384,11 @@ def _product(*factors: Number) -> Number:
     return math.prod(map(float, factors)) if any(isinstance(x, float) for x in factors) else math.prod(factors)
 
 
-def _quotient(p: Number, q: Number) -> Number:
-    p, q = _plain(p), _plain(q)
+def _reciprocal(q: Number) -> Number:
+    """1/q, which is exact if q is."""
     if float(q) == 0.0:
         raise ValueError("noise: b'Cb is 0, so the samples of a step cancel; choose another correlation")
-    return p / q if isinstance(q, Fraction) and isinstance(p, EXACT) else float(p) / float(q)
+    return 1 / _plain(q)
 
 
 def _equal(x: Number, y: Number) -> bool:
