@@ -100,3 +100,17 @@ def test_samples_where_the_charge_of_a_source_wanders():
     text = "low-pass\nV1 in 0 SIN(0 1 1meg)\nC0 in 0 1n\nR1 in out 1k\nC1 out 0 1n\n.tran 10n 3u\n"
     samples = cyclostationary.sampled(periodic(read(text), steps=16), "out", 0.0, lags=3)["autocovariance"]
     np.testing.assert_allclose(samples, 1.380649e-23 * 300.15 / 1e-9 * np.exp(-np.arange(4)), rtol=1e-9)
+
+
+def test_jumps_that_noise_moves_are_refused():
+    """The multiplier would be that of -x alone; slopes that jump with the state are no obstacle, nor jumps of g."""
+
+    def driven(more, noise):
+        return periodic(sd.SDE(lambda t, x: -x + more(x) + 6.0 * jnp.sin(2.0 * jnp.pi * t), noise, [0.0]), period=1.0,
+                        steps=32)  # fmt: skip
+
+    relay = driven(lambda x: jnp.where(x > 0.1, -0.5, 0.0), lambda t, x: jnp.ones((1, 1)))
+    with pytest.raises(ValueError, match="cycle: its equations jump where the state crosses a threshold"):
+        cyclostationary.covariance(relay)
+    bent = driven(lambda x: -jnp.maximum(x - 0.1, 0.0), lambda t, x: jnp.where(x > 0.1, 2.0, 1.0)[:, None])
+    assert len(bent.mesh.corners) == 2 and cyclostationary.spectrum(bent, "x0", [0.3]).attrs["error"] < 1e-3

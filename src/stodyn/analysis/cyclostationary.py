@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike
 
 from stodyn import listing
 from stodyn.analysis.periodic import ONE, Cycle, Unresolved, _scheme
-from stodyn.analysis.periodic_corners import before_corners
+from stodyn.analysis.periodic_corners import before_corners, jumps_with_the_state
 from stodyn.analysis.periodic_start import NoOscillation
 from stodyn.analysis.periodic_system import StageEquations
 from stodyn.arguments import checks_arguments, stacklevel_of_user
@@ -229,7 +229,12 @@ def _common(one: Cycle, two: Cycle) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _stated(cycle: Cycle, change: Callable[[Cycle], float]) -> float:
-    """The relative change of a result from half as many steps; warns where it is large, or there is no such cycle."""
+    """The relative change of a result from half as many steps; warns where it is large, or there is no such cycle.
+    Jumps whose time depends on the state are refused: both would leave out that noise moves them."""
+    if jumps_with_the_state(cycle):
+        raise ValueError("cycle: its equations jump where the state crosses a threshold, and noise moves the time at "
+                         "which it does: a function in them, such as sign(x) or where(x > 0, 1, 0), is not continuous. "
+                         "Make it steep instead, as tanh(x/width) is")  # fmt: skip
     try:
         error = change(cycle.halved)
     except (NoOscillation, np.linalg.LinAlgError):

@@ -27,6 +27,8 @@ TOGETHER = 1e-2  # of the mean step: changes of decisions that are nearer to eac
 STILL = 1e-2  # of the mean step: a change so near to a known corner is that corner
 SMOOTH = (NEAR[0] / NEAR[1]) ** (POINTS - 1.5)  # ratio of successive differences from which f counts as smooth
 ROUNDING = 1e-13  # of the terms in f: differences below it are rounding, or of no consequence
+JUMP = 1e-6  # of the terms in f: smaller jumps are of no consequence
+AWAY = 1e-5  # of the range: by which the state is moved to see whether the time of a jump depends on it
 MOST = 20_000  # changes of decisions: beyond, they flicker with rounding
 CHUNK = 1_000_000  # numbers of f and g² at the points next to corners
 
@@ -148,8 +150,38 @@ def corners_of(cycle: Cycle, known_only: bool = False) -> np.ndarray:
     return changes[is_corner]
 
 
+def jumps_with_the_state(cycle: Cycle) -> bool:
+    """Whether f jumps at a corner whose time depends on the state: the derivatives of the steps do not know that."""
+    system, shares = cycle.system, cycle.mesh.corners
+    if not len(shares):
+        return False
+    sizes = _sizes_of_terms(cycle)
+    both = []
+    for near in (SIDE, 8.0 * SIDE):
+        f = [system.f(*_at(cycle, np.mod(shares + way * near, 1.0))) for way in (-1.0, 1.0)]
+        both.append(np.abs(f[1] - f[0]) / np.where(sizes > 0.0, sizes, np.inf))
+    jumps = np.any((both[0] > JUMP) & (both[0] > 0.5 * both[1]), axis=1)
+    if not jumps.any():
+        return False
+    t, x = _at(cycle, np.mod(shares[jumps] - SIDE, 1.0))
+    before = system.region(t, x)
+    changed = _regions(cycle, np.mod(shares[jumps] + SIDE, 1.0)) != before
+    moves = AWAY * np.diag(np.ptp(cycle.x, axis=0))
+    return any(bool(np.any(changed & (system.region(t, x + move) != before))) for move in (*moves, *-moves))
+
+
+def _at(cycle: Cycle, shares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Times and states at shares of the period."""
+    return cycle.t[0] + cycle.period * shares, cycle.on(shares)
+
+
+def _sizes_of_terms(cycle: Cycle) -> np.ndarray:
+    """(n,): of those in the rows of f."""
+    return (np.abs(cycle.jacobians) @ np.abs(cycle.x[:-1, :, None])).max(axis=(0, 2))
+
+
 def _regions(cycle: Cycle, shares: np.ndarray) -> np.ndarray:
-    return cycle.system.region(cycle.t[0] + cycle.period * shares, cycle.on(shares))
+    return cycle.system.region(*_at(cycle, shares))
 
 
 def _are_corners(cycle: Cycle, shares: np.ndarray, reach: np.ndarray) -> np.ndarray:
@@ -158,8 +190,7 @@ def _are_corners(cycle: Cycle, shares: np.ndarray, reach: np.ndarray) -> np.ndar
     system = cycle.system
     times, x = cycle.t[0] + cycle.period * shares, cycle.on(shares)
     direction = system.velocity(times, x, system.jacobian(times, x))
-    terms = np.abs(cycle.jacobians) @ np.abs(cycle.x[:-1, :, None])
-    sizes = np.concatenate([terms.max(axis=(0, 2)), np.sum(cycle.noise**2, axis=1).max(axis=0)])
+    sizes = np.concatenate([_sizes_of_terms(cycle), np.sum(cycle.noise**2, axis=1).max(axis=0)])
     sizes = np.where(sizes > 0.0, sizes, np.inf)
     places = np.arange(POINTS) + 0.5
     places = np.concatenate([-places, places])
