@@ -1,6 +1,7 @@
 """What is compiled is found again: by what a function says, not by which function it is."""
 
 import dataclasses
+import threading
 
 import jax
 import jax.numpy as jnp
@@ -111,6 +112,33 @@ def test_host_functions_are_told_apart():
         run = simulate(called(function), EulerMaruyama, collect=st.Moments(at=[1.0]), **RUN)
         np.testing.assert_allclose(run["mean"], factor**10, rtol=1e-12)
     assert compiled_by(called(halve), EulerMaruyama, collect=st.Moments(at=[1.0])) == 0
+
+
+@pytest.mark.parametrize("session", [False, True])
+@pytest.mark.usefixtures("quick_compiling")
+def test_host_functions_leave_the_precision_of_the_session_as_it_was(session):
+    """New threads have that of the session; those of XLA that call the host compute in float64 during the run."""
+
+    def of_a_new_thread(answers):
+        asking = threading.Thread(target=lambda: answers.append(jax.config.jax_enable_x64))
+        asking.start()
+        asking.join()
+        return answers
+
+    def drift(t, x):
+        return jax.pure_callback(seen, jax.ShapeDtypeStruct((), x.dtype), x, vmap_method="broadcast_all")
+
+    def seen(x):
+        of_a_new_thread(during)
+        return -np.asarray(x)
+
+    (before,), during = of_a_new_thread([]), []
+    jax.config.update("jax_enable_x64", session)
+    try:
+        simulate(SDE(drift, None, 1.0), EulerMaruyama, **RUN)
+        assert during[-1] and of_a_new_thread([]) == [session]
+    finally:
+        jax.config.update("jax_enable_x64", before)
 
 
 def test_old_programs_make_room(monkeypatch):
