@@ -11,6 +11,7 @@ from stodyn.engine.layout import Layout
 from stodyn.engine.spec import describe
 from stodyn.methods.explicit import EulerMaruyama
 from stodyn.models.ornstein_uhlenbeck import ornstein_uhlenbeck
+from stodyn.statistics.contract import Labelled, Variable
 
 RUN = dict(t=(0.0, 1.0), dt=0.1, seed=7)
 
@@ -113,3 +114,32 @@ def test_starts_and_parameters_are_drawn_from_streams_of_their_own():
     start, a, b = (np.ravel(drawn) for drawn in Layout(spec, 1024, 3, 512).draw(0, 1024))
     correlations = np.corrcoef([start, a, b])[np.triu_indices(3, 1)]
     assert np.abs(correlations).max() < 5.1 / 32
+
+
+class Extent(st.Moments):
+    """A statistic that asks for no mask: the range of everything it is shown."""
+
+    def observe(self, snapshot):
+        return jnp.stack([jnp.min(snapshot.x), jnp.max(snapshot.x)])
+
+    def fold(self, observed, block):
+        return observed
+
+    def merge(self, a, b):
+        return np.stack([np.minimum(a[..., 0], b[..., 0]), np.maximum(a[..., 1], b[..., 1])], axis=-1)
+
+    def label(self, result, labels):
+        return Labelled({"extent": Variable(("time", "end"), np.asarray(result))})
+
+
+@pytest.mark.parametrize("paths", [1, 3])
+def test_lanes_without_a_path_show_the_first_one(paths):
+    """Lanes are computed by whole vectors: the others must not show paths that nobody asked for, or another run."""
+    extents = []
+    for before in (-1e6, 1e6):
+        simulate(ornstein_uhlenbeck(start=before), EulerMaruyama, paths=8, collect=st.Paths(8), **RUN)
+        run = simulate(ornstein_uhlenbeck(), EulerMaruyama, paths=paths, collect=[Extent(), st.Paths(paths)], **RUN)
+        extents.append(run["extent"].values)
+        lowest = run["path"].min(dim=["number", "component"])
+        np.testing.assert_array_equal(extents[-1][:, 0], lowest)
+    np.testing.assert_array_equal(*extents)

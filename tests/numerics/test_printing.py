@@ -1,6 +1,7 @@
 """Printed functions: what every operation means, the same bits at every width and effort, and loops path by path."""
 
 import time
+from collections import Counter
 from fractions import Fraction
 
 import jax
@@ -406,6 +407,7 @@ APART = {
 def test_a_common_factor_of_drift_and_noise_is_taken_out(name):
     entry, value, wanted = entered(PROPORTIONAL[name])
     assert value == wanted
+    entry = entry.args[0] if entry.op == "neg" else entry
     assert entry.op == "mul" and any(a.op == "input" and a.attr == "x" for a in entry.args)
     assert {"x"}.isdisjoint(n.attr for a in entry.args if a.op != "input" for n in reachable([a]))
 
@@ -430,8 +432,23 @@ def test_stages_share_the_sum_of_step_and_noise():
 
     entry, value, wanted = entered(heun)
     assert value == wanted
-    products = [node for node in reachable([entry]) if node.op == "mul" and node.lane]
-    assert len(products) == 1 + 4  # b z, and one of each component and stage
+    operations = Counter(node.op for node in reachable([entry]) if node.lane)
+    assert operations["mul"] == 1 + 4  # b z, and one of each component and stage
+    assert operations["neg"] == 0
+
+
+@pytest.mark.parametrize("first", [False, True])
+@pytest.mark.parametrize("second", [False, True])
+def test_signs_of_noise_go_to_what_it_is_added_to(first, second):
+    """Whichever of two terms with noise, and whatever else, is negative: no sign of theirs is left but that of all."""
+
+    def form(x, y, p, h, b, z, **_):
+        one, other = h * x + (b * x) * z, h * y + (b * y) * z
+        return (p + (-one if first else one)) + ((-one if first else one) + (-other if second else other)) * p
+
+    entry, value, wanted = entered(form)
+    assert value == wanted
+    assert sum(node.op == "neg" for node in reachable([entry])) == (first and second)
 
 
 # --- the same bits ----------------------------------------------------------------------------------------------------

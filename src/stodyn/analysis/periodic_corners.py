@@ -158,7 +158,7 @@ def jumps_with_the_state(cycle: Cycle) -> bool:
     sizes = _sizes_of_terms(cycle)
     both = []
     for near in (SIDE, 8.0 * SIDE):
-        f = [system.f(*_at(cycle, np.mod(shares + way * near, 1.0))) for way in (-1.0, 1.0)]
+        f = [system.f(*_at(cycle, np.mod(shares + side * near, 1.0))) for side in (-1.0, 1.0)]
         both.append(np.abs(f[1] - f[0]) / np.where(sizes > 0.0, sizes, np.inf))
     jumps = np.any((both[0] > JUMP) & (both[0] > 0.5 * both[1]), axis=1)
     if not jumps.any():

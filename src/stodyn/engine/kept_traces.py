@@ -179,7 +179,7 @@ def _problem(
 
 
 def _function(functions: Mapping[str, TracedFunction], name: str) -> str:
-    if name not in functions or not says_all(functions[name].trace):
+    if name not in functions or not functions[name].has_full_digest:
         raise NoDigest(name)
     return functions[name].digest
 

@@ -20,7 +20,6 @@ from stodyn.engine.watching import Watched
 from stodyn.numerics.printing import compiling, rows
 from stodyn.numerics.printing.array_traces import ArrayTraces
 from stodyn.numerics.printing.arrays import Array, Buffer
-from stodyn.numerics.printing.flat import scalar_operations
 from stodyn.numerics.printing.loops import WIDTH, LoopPrinter, Memory, Program, mapped
 from stodyn.numerics.printing.nodes import INT32, Entry, Node
 from stodyn.numerics.printing.rows import Function
@@ -44,7 +43,7 @@ class LoopSource(OfOnePath):
 
     def operations(self) -> int:
         """Operations of a step for each path, by the shapes of its trace."""
-        return scalar_operations(self.traced.step)
+        return self.traced.operations
 
     def width(self) -> int:
         return WIDTH

@@ -247,7 +247,7 @@ class _Work(Work):
             if not look.size:
                 entries.append(None)
             elif source.watched.apart[k]:
-                entries.append(self._looked(k, statistic, saved, sound, look, times))
+                entries.append(self._looked(k, statistic, self._filled(saved), sound, look, times))
             elif averages_itself(statistic):
                 rows: Any = source.rows_of[k][0].ravel()
                 products = statistic.products(len(rows))  # type: ignore[attr-defined]
@@ -256,10 +256,17 @@ class _Work(Work):
                 edges = np.asarray(statistic.edges, self.spec.dtype).astype(float)  # type: ignore[attr-defined]
                 entries.append(counts.below(saved, n, sound, look, edges))
             elif gives_values(statistic):
-                entries.append((saved[look][:, source.rows_of[k][0].ravel()], sound[look]))
+                entries.append((self._filled(saved)[look][:, source.rows_of[k][0].ravel()], sound[look]))
             else:
-                entries.append(self._looked(k, statistic, saved, sound, look, times))
+                entries.append(self._looked(k, statistic, self._filled(saved), sound, look, times))
         return entries
+
+    def _filled(self, saved: np.ndarray) -> np.ndarray:
+        """The rows with the first path in the lanes that are none, for statistics that see every lane."""
+        member = self.members.member
+        if not member.all():
+            saved[:, :, ~member] = saved[:, :, [np.argmax(member)]]
+        return saved
 
     def _looked(self, k: int, statistic: Statistic, saved, sound, look, times) -> Any:
         observed = [self._by_jax(k, statistic, saved[j], sound[j], times[j]) for j in look]
@@ -268,7 +275,7 @@ class _Work(Work):
     def _by_jax(self, k: int, statistic: Statistic, saved, sound, t) -> Any:
         """The observation of a statistic that looks at all paths of a block together, in JAX."""
         spec, source = self.spec, self.program.source
-        with np.errstate(over="ignore", invalid="ignore"):  # lanes that are not paths may hold any bits
+        with np.errstate(over="ignore", invalid="ignore"):  # numbers of failed paths
             own = [typed(saved[rows], source.saved_dtypes[rows.flat[0]]) for rows in source.rows_of[k]]
             x = saved[: spec.problem.n].astype(spec.dtype)
         iterations = own.pop(0) if statistic.counts_iterations else None

@@ -33,7 +33,6 @@ from stodyn.noise import stream
 from stodyn.noise.supply import CountedNormals, DrawnNormals, GivenNormals, Supply
 from stodyn.numerics.printing import compiling
 from stodyn.numerics.printing.fingerprints import calls_host, holds
-from stodyn.numerics.printing.flat import scalar_operations
 from stodyn.numerics.printing.scalars import Unprintable
 from stodyn.numerics.uncompiled import Uncompiled
 from stodyn.statistics.contract import Move, Snapshot, Statistic
@@ -280,7 +279,7 @@ def source_of(spec: Spec, watch: Watched, most: int) -> Source | LoopSource:
     """A step of more than `most` operations as loops over arrays, one of fewer as scalars."""
     traced: Any = spec.traced
     is_large = spec.problem.n > SMALL and not writes_out(spec)
-    if scalar_operations(traced.step) > most and (is_large or eliminates(spec)):
+    if traced.operations > most and (is_large or eliminates(spec)):
         if getattr(spec.problem, "joints", None) is not None:  # matrices of zeros, which scalars leave out
             with contextlib.suppress(Unprintable):
                 return scalar_source(spec, watch)
@@ -308,7 +307,7 @@ def eliminates(spec: Spec) -> bool:
 def scalar_source(spec: Spec, watch: Watched, no_loops: str = "") -> Source:
     """A step as scalars, where they are not too many; `no_loops` says why it is not printed as loops."""
     traced: Any = spec.traced
-    count = scalar_operations(traced.step)
+    count = traced.operations
     if count > MOST_TRACED:
         raise Unprintable(
             f"about {count} scalar operations per step, more than {MOST_TRACED}, and it has no loops{no_loops}"

@@ -22,7 +22,6 @@ from stodyn.engine import programs
 from stodyn.engine.layout import Layout
 from stodyn.engine.spec import Spec, describe
 from stodyn.methods.recommend import stable_methods
-from stodyn.numerics.printing.flat import scalar_operations
 
 GROWTH = math.log(10.0)  # of differences over the whole run, beyond what the equations do, that a run warns of
 NOTICED = 1e-3  # growth in a step that is not a matter of rounding
@@ -216,7 +215,7 @@ class _Steps:
             self.normals[name] = np.repeat(nodes[first : first + count], self.shifts.shape[1], axis=1)
             first += count
         lanes = programs.lanes_for(min(layout.paths, layout.width), executor.lane_multiple)
-        operations = max(scalar_operations(spec.traced.step), 1)  # type: ignore[union-attr]
+        operations = max(spec.traced.operations, 1)  # type: ignore[union-attr]
         affordable = max(SHARE * lanes * spec.steps, CHEAP / operations) / (2 * DIRECTIONS)
         self.turns = int(np.clip(affordable, FEWEST_TURNS, TURNS))
         self.step = executor.stepper(layout, self.normals, len(self.weights) * self.shifts.shape[1])

@@ -15,6 +15,7 @@ from jax.interpreters import partial_eval
 
 from stodyn.methods.contract import Method, Report
 from stodyn.numerics.printing.fingerprints import fingerprint, holds
+from stodyn.numerics.printing.flat import scalar_operations
 from stodyn.numerics.printing.trace import inner_traces
 from stodyn.problems.contract import Problem, TracedFunction
 
@@ -55,6 +56,11 @@ class Traced:
         if holds(self.step, "lu"):
             return "primitive lu: a linear solve that is not written out goes to LAPACK"
         return None
+
+    @functools.cached_property
+    def operations(self) -> int:
+        """The operations of a step on scalars, by the shapes in its trace."""
+        return scalar_operations(self.step)
 
     @property
     def may_round(self) -> bool:

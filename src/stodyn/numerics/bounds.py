@@ -12,7 +12,7 @@ import numpy as np
 from jax.extend import core
 
 from stodyn.numerics import uncompiled
-from stodyn.numerics.printing.trace import INLINED, interpret
+from stodyn.numerics.printing.trace import INLINED, equations_of, interpret
 
 LARGEST = 10_000_000  # numbers of an array of indices that is computed
 PREPARING = {  # operations by which JAX prepares an index
@@ -32,6 +32,8 @@ def check_bounds(closed: core.ClosedJaxpr, who: str) -> None:
 
 def out_of_bounds(closed: core.ClosedJaxpr) -> str | None:
     """The first index of a trace that is known and out of bounds, in words; None where there is none."""
+    if not any(map(_has_index, equations_of(closed.jaxpr))):
+        return None
     faults: list[str] = []
 
     def literal(numbers: Any) -> Known:
@@ -53,6 +55,10 @@ def out_of_bounds(closed: core.ClosedJaxpr) -> str | None:
 
     interpret(closed, [None] * len(closed.jaxpr.invars), apply, literal, calls=INLINED)
     return faults[0] if faults else None
+
+
+def _has_index(equation: Any) -> bool:
+    return equation.primitive.name.startswith(("dynamic_slice", "gather", "scatter"))
 
 
 def _prepares(equation: Any) -> bool:

@@ -58,18 +58,19 @@ def check_call(name: str, function: Callable, words: Sequence[str], params: Any)
     places = _places(function)
     if places is None:
         return
-    count, shown = len(words), f"{_called(function)}{inspect.signature(function)}"
+    count = len(words)
     if places.most < count or places.required > count + 1 or places.keywords:
         raise TypeError(
             f"{name}: must take {name}({', '.join(words)}) or {name}({', '.join((*words, 'params'))}), "
-            f"got {shown}. {_way_out(places, count)}"
+            f"got {_shown(function)}. {_way_out(places, count)}"
         )
     if _is_given(params) and places.required <= count < len(places.parameters):
         optional = places.parameters[count]
         if optional.default is not None and optional.name not in PARAMS_NAMES:
             raise TypeError(
-                f"{name}: the problem has params, but {shown} has {optional.name}={optional.default!r} where params "
-                f"would stand. Write `*, {optional.name}=...` to keep its value, or name it params to be given them."
+                f"{name}: the problem has params, but {_shown(function)} has {optional.name}={optional.default!r} "
+                f"where params would stand. Write `*, {optional.name}=...` to keep its value, or name it params to be "
+                "given them."
             )
 
 
@@ -109,6 +110,10 @@ def _places(function: Callable) -> _Places | None:
 
 def _is_given(params: Any) -> bool:
     return params is not None and not (isinstance(params, Mapping) and not params)
+
+
+def _shown(function: Callable) -> str:
+    return f"{_called(function)}{inspect.signature(function)}"
 
 
 def _called(function: Callable) -> str:

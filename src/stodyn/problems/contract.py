@@ -24,7 +24,7 @@ from stodyn.arguments import stacklevel_of_user
 from stodyn.noise.from_normals import FromNormals
 from stodyn.noise.source import Fixed, PerPath, Source, source_of, sources_in
 from stodyn.numerics.bounds import check_bounds
-from stodyn.numerics.printing.fingerprints import fingerprint
+from stodyn.numerics.printing.fingerprints import fingerprint, says_all
 from stodyn.numerics.tracing_errors import first_line, in_words, missing_entry, unnamed_entry, way_out
 from stodyn.problems import describing
 from stodyn.problems.calling import PARAMS_NAMES, check_call, takes_params
@@ -48,6 +48,11 @@ class TracedFunction:
     @functools.cached_property
     def digest(self) -> str:
         return fingerprint(self.trace)
+
+    @functools.cached_property
+    def has_full_digest(self) -> bool:
+        """Whether the digest determines its derivatives too."""
+        return says_all(self.trace)
 
     def trace_again(self) -> core.ClosedJaxpr:
         """The trace of the function as it is now."""
@@ -702,7 +707,8 @@ def machine_memory() -> float:
         if limit != resource.RLIM_INFINITY:
             in_use = page * int(Path("/proc/self/statm").read_text().split()[0])
             there = min(there, float(max(limit - in_use, 0)))
-        there = min(there, float(Path("/sys/fs/cgroup/memory.max").read_text()))  # "max" where there is no limit
+        with open("/sys/fs/cgroup/memory.max") as limit_of_group:
+            there = min(there, float(limit_of_group.read()))  # "max" where there is no limit
     return there
 
 

@@ -108,18 +108,26 @@ def fingerprint(closed: core.ClosedJaxpr) -> str:
 
 def says_all(closed: core.ClosedJaxpr) -> bool:
     """Whether the digest of a trace determines its derivatives too: not if it calls the host or has its own rules."""
-    return not any(map(_has_rules, equations_of(closed.jaxpr))) and not calls_host(closed)
+    return not any(_has_rules(equation) or _is_callback(equation) for equation in equations_of(closed.jaxpr))
 
 
 def _has_rules(equation: Any) -> bool:
-    named, name = equation.params.items(), equation.primitive.name
-    has_functions = any(callable(value) and not isinstance(value, type) and key != MESH for key, value in named)
-    return has_functions or name.startswith("custom_") or name == WHOLE
+    name = equation.primitive.name
+    if name.startswith("custom_") or name == WHOLE:
+        return True
+    for key, value in equation.params.items():
+        if callable(value) and not isinstance(value, type) and key != MESH:
+            return True
+    return False
+
+
+def _is_callback(equation: Any) -> bool:
+    return "callback" in equation.primitive.name
 
 
 def calls_host(closed: core.ClosedJaxpr) -> bool:
     """Whether a trace calls back to Python."""
-    return any("callback" in equation.primitive.name for equation in equations_of(closed.jaxpr))
+    return any(map(_is_callback, equations_of(closed.jaxpr)))
 
 
 def holds(closed: core.ClosedJaxpr, name: str) -> bool:

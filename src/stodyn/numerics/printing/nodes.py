@@ -295,17 +295,33 @@ def _sub(graph, dtype, a, b):
 
 def _with_noise_as_factor(graph, dtype, a, b):
     """h s + W (β s) as s (h + β W): a drift and a noise with a common factor s, as a fluctuating rate gives them. The
-    sum of step and noise then serves all components and stages."""
-    if not (_is_lane(a) and _is_lane(b) and a.op in SIGNED_PRODUCTS and b.op in SIGNED_PRODUCTS):
-        return None
-    one, other = _noisy_term(a), _noisy_term(b)
-    if one is None or other is None or one.factor is not other.factor or not (one.noise or other.noise):
-        return None
-    if len(one.noise) > len(other.noise):
-        one, other = other, one
+    sum of step and noise then serves all components and stages. A sign of such terms goes to what they are added to."""
+    if _is_lane(a) and _is_lane(b) and a.op in SIGNED_PRODUCTS and b.op in SIGNED_PRODUCTS:
+        one, other = _noisy_term(a), _noisy_term(b)
+        if one is not None and other is not None and one.factor is other.factor and (one.noise or other.noise):
+            return _product_with_noise(graph, dtype, *sorted((one, other), key=lambda term: len(term.noise)))
+    if not _is_negative_noise(b):
+        return graph.make("sub", dtype, b, a.args[0]) if _is_negative_noise(a) else None
+    if not _is_negative_noise(a):
+        return graph.make("sub", dtype, a, b.args[0])
+    return graph.make("neg", dtype, graph.make("add", dtype, a.args[0], b.args[0]))
+
+
+def _product_with_noise(graph, dtype, one: _NoisyTerm, other: _NoisyTerm):
     sums = "add" if one.is_negative == other.is_negative else "sub"
     total = graph.make(sums, dtype, *(graph.product(dtype, [*term.uniform, *term.noise]) for term in (one, other)))
-    return graph.make("mul", dtype, graph.make("neg", dtype, total) if one.is_negative else total, one.factor)
+    product = graph.make("mul", dtype, total, one.factor)
+    return graph.make("neg", dtype, product) if one.is_negative else product
+
+
+def _is_negative_noise(entry: Entry) -> bool:
+    """Whether an entry is the negative of a sum of products with noise."""
+    if not (isinstance(entry, Node) and entry.op == "neg"):
+        return False
+    term = entry.args[0]
+    while isinstance(term, Node) and term.op == "add":
+        term = term.args[0]
+    return _is_lane(term) and term.op == "mul" and _is_lane(term.args[0]) and term.args[0].noise
 
 
 class _NoisyTerm(NamedTuple):
