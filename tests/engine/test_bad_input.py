@@ -28,6 +28,7 @@ REFUSED = {
     "paths negative": (dict(paths=-1), ValueError, "paths: expected a whole number >= 1, got -1"),
     "paths half": (dict(paths=1.5), ValueError, "paths: expected a whole number >= 1, got 1.5"),
     "paths infinite": (dict(paths=np.inf), ValueError, "paths: expected a whole number >= 1, got inf"),
+    "paths beyond counting": (dict(paths=10**33), ValueError, r"paths: .* up to 4.61e\+18, got 1e\+33; take fewer"),
     "paths true": (dict(paths=True), ValueError, "paths: expected a whole number >= 1, got True"),
     "seed negative": (dict(seed=-1), ValueError, "seed: expected a whole number >= 0, such as seed=1, got -1"),
     "seed float": (dict(seed=1.0), ValueError, "seed: expected a whole number >= 0, such as seed=1, got 1.0"),

@@ -334,15 +334,15 @@ def test_bad_input_is_named():
         row_order(np.ones((2, 3)))
 
 
-@pytest.mark.parametrize("n", [1, 3, 6, 16])
+@pytest.mark.parametrize("n", [1, 3, 6, 13])
 def test_a_matrix_eliminated_once_serves_many_right_hand_sides(n):
     rng = np.random.default_rng(n)
-    a, b = rng.standard_normal((n, n)), rng.standard_normal((n, 3))
+    a, b = rng.standard_normal((n, n)), rng.standard_normal((n, 2))
     order = row_order(a)
 
     def both(a, b):
         inverse = factorised(a, order)
-        return jnp.stack([inverse(b[:, k]) for k in range(3)], axis=1), determinant(a, order)
+        return jnp.stack([inverse(b[:, k]) for k in range(2)], axis=1), determinant(a, order)
 
     x, found = at_one(both, a, b)
     np.testing.assert_allclose(a @ x, b, atol=1e-10)

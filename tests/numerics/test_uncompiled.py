@@ -50,6 +50,13 @@ def test_numbers_without_a_whole_one_are_converted_as_xla_does(dtype):
     np.testing.assert_array_equal(found, jax.lax.convert_element_type(x, dtype))
 
 
+def test_the_sign_of_a_zero_is_that_zero():
+    x = np.array([-0.0, 0.0, -2.0, 3.0, np.nan])
+    found = uncompiled.value(jnp.sign, x)
+    np.testing.assert_array_equal(found, [0.0, 0.0, -1.0, 1.0, np.nan])
+    np.testing.assert_array_equal(np.signbit(found[:4]), [True, False, True, False])
+
+
 def test_more_cases_than_numpy_chooses_from():
     def function(x):
         return jax.lax.select_n(x.astype(np.int32), *(jnp.full(3, 10.0 * k) for k in range(70)))

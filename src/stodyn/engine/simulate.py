@@ -54,6 +54,7 @@ from stodyn.statistics.moments import Moments
 from stodyn.statistics.randomised import randomised
 from stodyn.statistics.stopping import Stopped
 
+MOST_PATHS = 2**62  # numbers of paths and of their blocks fit into 64 bits
 BELIEVABLE = 1e100
 FIRST_PATHS = 2**16  # for which a run that is to go on `until` takes the width of its blocks on a GPU
 
@@ -543,6 +544,8 @@ def check_needed(function: Callable, **values: Any) -> None:
 def check_options(paths, seed, on_failure) -> None:
     if not is_whole(paths):
         raise ValueError(f"paths: expected a whole number >= 1, got {paths!r}")
+    if paths > MOST_PATHS:
+        raise ValueError(f"paths: paths are numbered up to {MOST_PATHS:.3g}, got {paths:.3g}; take fewer")
     if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
         raise ValueError(f"seed: expected a whole number >= 0, such as seed=1, got {seed!r}")
     if on_failure not in ("raise", "record"):

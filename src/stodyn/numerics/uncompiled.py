@@ -229,7 +229,8 @@ EXACT: dict[str, Callable] = {
 }  # fmt: skip
 REAL: dict[str, Callable] = {
     "div": np.divide, "exp": np.exp, "expm1": np.expm1, "log": np.log, "log1p": np.log1p, "sin": np.sin, "cos": np.cos,
-    "tan": np.tan, "tanh": np.tanh, "sinh": np.sinh, "cosh": np.cosh, "atan2": np.arctan2, "sign": np.sign,
+    "tan": np.tan, "tanh": np.tanh, "sinh": np.sinh, "cosh": np.cosh, "atan2": np.arctan2,
+    "sign": lambda x: np.where(x == 0, x, np.sign(x)),  # which keeps the sign of a zero
     "pow": np.power, "rsqrt": lambda x: 1.0 / np.sqrt(x), "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan,
     "asinh": np.arcsinh, "cbrt": np.cbrt, "logistic": lambda x: 1.0 / (1.0 + np.exp(-x)),
 }  # fmt: skip
