@@ -17,12 +17,13 @@ from scipy.optimize import brentq
 import stodyn as sd
 from stodyn.analysis import cyclostationary
 from stodyn.analysis.periodic import periodic
-from stodyn.analysis.periodic_corners import mesh
+from stodyn.analysis.periodic_corners import corners_of, mesh
 from stodyn.analysis.periodic_system import system_of
 from stodyn.analysis.phase_noise import phase_noise, response
 from stodyn.circuits import examples, points, read
 from stodyn.numerics.regions import region
 
+NUMBERS = np.random.default_rng
 BOLTZMANN, KELVIN = 1.380649e-23, 300.15
 
 
@@ -237,6 +238,31 @@ def test_smooth_laws_keep_equal_steps():
         lambda t, x: jnp.array([[0.0], [1.0]]), [2.0, 0.0]), steps=128)  # fmt: skip
     assert not cycle.mesh.at_corner.any()
     assert response(cycle).c == pytest.approx(0.163071746801840454, rel=1e-9)
+
+
+def test_another_library_of_linear_algebra_finds_no_corners(monkeypatch):
+    """Its inverses are those of matrices a few units in the last place away: an extrapolation by the inverse of
+    Vandermonde's matrix sees jumps of 1e-13 in a constant."""
+    cycle, inverse, rng = periodic(read(examples()["ring_oscillator"]), steps=64), np.linalg.inv, NUMBERS(1)
+    monkeypatch.setattr(np.linalg, "inv", lambda a: inverse(a * (1.0 + 2.0**-52 * rng.integers(-4, 5, np.shape(a)))))
+    for _ in range(5):
+        assert not len(corners_of(cycle))
+
+
+def test_corners_of_terms_far_above_the_state():
+    """1e4 (cos(x/1000) - 1) is -x²/200 with the rounding of 1e4: they make no corners, and |x| does."""
+
+    def found(force):
+        def f(t, x):
+            return jnp.array([x[1], (1.0 - x[0] ** 2) * x[1] - x[0] + force(x[0])])
+
+        return periodic(sd.SDE(f, lambda t, x: jnp.array([[0.0], [1.0]]), [2.0, 0.0]), steps=64).mesh.at_corner.sum()
+
+    def cancelling(x):
+        return 1e4 * (jnp.cos(1e-3 * jnp.maximum(x, 0.0)) + jnp.cos(1e-3 * jnp.minimum(x, 0.0)) - 2.0)
+
+    assert found(cancelling) == 0
+    assert found(lambda x: cancelling(x) + 1e-3 * jnp.abs(x)) == 2
 
 
 def test_equations_that_jump_are_refused():

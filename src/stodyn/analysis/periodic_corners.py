@@ -4,7 +4,8 @@ Across a corner the derivatives of a solution jump, and a method loses its order
 decisions in the trace of f and g (numerics/regions.py) say between which points of a cycle there may be one, bisection
 says when, and the values of f and g on both sides say whether there is: from either side polynomials through six points
 are extrapolated to the corner, at several distances. Where all derivatives agree they differ by the sixth power of the
-distance, otherwise by a lower one.
+distance, otherwise by a lower one. Differences that the rounding of f and g explains, which the weights of the
+extrapolation multiply, say nothing: processors round differently, and may not find different corners.
 """
 
 from __future__ import annotations
@@ -26,7 +27,6 @@ POINTS = 6  # on either side
 TOGETHER = 1e-2  # of the mean step: changes of decisions that are nearer to each other are judged together
 STILL = 1e-2  # of the mean step: a change so near to a known corner is that corner
 SMOOTH = (NEAR[0] / NEAR[1]) ** (POINTS - 1.5)  # ratio of successive differences from which f counts as smooth
-ROUNDING = 1e-13  # of the terms in f: differences below it are rounding, or of no consequence
 JUMP = 1e-6  # of the terms in f: smaller jumps are of no consequence
 AWAY = 1e-5  # of the range: by which the state is moved to see whether the time of a jump depends on it
 MOST = 20_000  # changes of decisions: beyond, they flicker with rounding
@@ -184,6 +184,16 @@ def _regions(cycle: Cycle, shares: np.ndarray) -> np.ndarray:
     return cycle.system.region(*_at(cycle, shares))
 
 
+def _taylor(places: np.ndarray) -> np.ndarray:
+    """Weights (k, points) of values at these places in the k-th coefficient at 0 of the polynomial through them.
+
+    They are correctly rounded: products of such places are exact. The inverse of Vandermonde's matrix has errors a
+    thousand times as large, others with every processor, and a constant then seems to have slopes.
+    """
+    others = [np.delete(places, k) for k in range(len(places))]
+    return np.stack([np.poly(o)[::-1] / np.prod(p - o) for p, o in zip(places, others, strict=True)], axis=1)
+
+
 def _are_corners(cycle: Cycle, shares: np.ndarray, reach: np.ndarray) -> np.ndarray:
     """Whether f or the density of a source has a jump in one of its first derivatives at these shares of the period,
     along the cycle's direction; `reach` bounds the distances there."""
@@ -191,26 +201,30 @@ def _are_corners(cycle: Cycle, shares: np.ndarray, reach: np.ndarray) -> np.ndar
     times, x = cycle.t[0] + cycle.period * shares, cycle.on(shares)
     direction = system.velocity(times, x, system.jacobian(times, x))
     sizes = np.concatenate([_sizes_of_terms(cycle), np.sum(cycle.noise**2, axis=1).max(axis=0)])
-    sizes = np.where(sizes > 0.0, sizes, np.inf)
     places = np.arange(POINTS) + 0.5
-    places = np.concatenate([-places, places])
-    extrapolated = np.linalg.inv(np.vander(places[POINTS:], increasing=True))[: POINTS - 1]  # δ^k f^(k)/k! at 0
+    extrapolated = _taylor(places)[: POINTS - 1]
+    extrapolated /= np.sum(np.abs(extrapolated), axis=1, keepdims=True)  # results are no less exact than the values
     signs = (-1.0) ** np.arange(POINTS - 1)[:, None]
+    places = np.concatenate([-places, places])
     result = np.zeros(len(shares), bool)
     batch = max(1, CHUNK // (2 * POINTS * len(sizes)))
     for first in range(0, len(shares), batch):
         some = slice(first, first + batch)
-        differences = []
+        differences, rounding = [], np.zeros(0)
         for near in NEAR:
             ahead = np.outer(near * cycle.period * reach[some], places)
             t, y = times[some, None] + ahead, x[some, None] + ahead[..., None] * direction[some, None]
-            f = system.f(t.ravel(), y.reshape(-1, system.n))
-            g = system.g(t.ravel(), y.reshape(-1, system.n))
-            values = np.concatenate([f, np.sum(g * g, axis=1)], axis=1).reshape(*t.shape, -1) / sizes
+            at = t.ravel(), y.reshape(-1, system.n)
+            values = np.concatenate([system.f(*at), np.sum(system.g(*at) ** 2, axis=1)], axis=1)
+            values = values.reshape(*t.shape, -1)
             left, right = extrapolated @ values[:, :POINTS], extrapolated @ values[:, POINTS:]
             differences.append(np.abs(signs * left - right).max(axis=1))
+            if near == NEAR[0]:
+                summed = POINTS * np.finfo(float).eps * np.maximum(np.abs(values).max(axis=1), sizes)
+                rounding = summed + system.rounding(*at).reshape(values.shape).max(axis=1)
         far, near, nearest = differences
-        rough = (near > ROUNDING) & (near < SMOOTH * nearest)
-        rough &= (nearest > ROUNDING) | (far < SMOOTH * near)  # where the nearest are rounding, the others decide
+        both = 2.0 * rounding  # of the values on the left and on the right
+        rough = (near > both) & (near < SMOOTH * np.maximum(nearest, both))
+        rough &= (nearest > both) | (far < SMOOTH * near)  # where the nearest are rounding, the others decide
         result[some] = rough.any(axis=1)
     return result

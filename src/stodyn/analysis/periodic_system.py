@@ -21,6 +21,7 @@ from stodyn.numerics.dependence import dependence
 from stodyn.numerics.printing.points import AtPoints
 from stodyn.numerics.printing.scalars import Unprintable
 from stodyn.numerics.regions import region
+from stodyn.numerics.rounding import Amounts
 from stodyn.problems.contract import Problem
 from stodyn.problems.index import Split, split
 from stodyn.problems.sdae import SDAE
@@ -95,6 +96,10 @@ class System:
         more = 2 ** max(count - 1, 1).bit_length() - count  # few different numbers of points: each is traced by itself
         return self._region(np.append(t, np.tile(t[:1], more)), np.append(x, np.tile(x[:1], (more, 1)), axis=0))[:count]
 
+    def rounding(self, t: np.ndarray, x: np.ndarray) -> np.ndarray:
+        """(points, n + sources): how much of f, and of the density Σ g² of each source, may be rounding."""
+        return np.concatenate(self._rounding(t, x), axis=1)
+
     def largest_alike(self, size: np.ndarray) -> np.ndarray:
         """Of each component the largest size of all in its unit, from the sizes (n,) of all; 0 where it has no unit."""
         units = np.array([self.units.get(name, "") for name in self.names])
@@ -110,12 +115,26 @@ class System:
         """(points, n, sources); in circuits a column for each element, also where several push in one direction."""
         if self.network is None:
             return self._programs["g"](t, x)
+        members, directions = self._directions
+        power = points.intensities(self.network, t, self._filled(x))[:, members]
+        return directions * np.sqrt(power)[:, None, :]
+
+    @functools.cached_property
+    def _directions(self) -> tuple[np.ndarray, np.ndarray]:
+        """Of the sources of a circuit: their numbers among all, and g (n, sources) where their densities are 1."""
         channels = self.problem.channels  # type: ignore[attr-defined]
         directions = np.zeros((self.problem.n, max(channels.total, 1)))
         directions[channels.rows, channels.columns] = channels.coefficients
         directions = directions[np.ix_(self.unknowns, channels.members)]
-        power = points.intensities(self.network, t, self._filled(x))[:, channels.sources]
-        return directions * (self._params["noise"] * np.sqrt(channels.weights * power))[:, None, :]
+        return channels.sources, directions * (self._params["noise"] * np.sqrt(channels.weights))
+
+    def _density(self, t: Any, x: Any) -> Any:
+        """Σ g² (sources,) over the rows at one point."""
+        if self.network is None:
+            return jnp.sum(self._g(t, x) ** 2, axis=0)
+        members, directions = self._directions
+        power = self.network.intensity(self._whole(x), self.network.sources.values(t, jnp), jnp)[members]
+        return np.sum(directions**2, axis=0) * power
 
     @property
     def network(self) -> Any:
@@ -153,6 +172,10 @@ class System:
     @functools.cached_property
     def _region(self) -> Callable:
         return AtPoints(region(lambda t, x: (self._f(t, x), self._g(t, x))), few=FEW)
+
+    @functools.cached_property
+    def _rounding(self) -> Callable:
+        return Amounts(lambda t, x: (self._f(t, x), self._density(t, x)))
 
     @functools.cached_property
     def is_driven(self) -> bool:

@@ -3,13 +3,17 @@
 Changed data alone do not show it. In sin(y + h x) - sin(y) with a small h the sum loses digits of h x: the same ones
 for all floats y next to each other, and changes of y cancel. In cosh(x) - 1 with a small x the cosine loses them, and
 changes of x are too small to be seen. In x·0.1·10 - x the products do.
+
+Processors and compilers differ by such changes: functions of libraries by a unit or two in the last place, a product
+that is fused with a sum by half of one. A verdict on values of a function that comes from differences of them takes its
+threshold from `amounts`, never from what one processor gives.
 """
 
 from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -18,14 +22,17 @@ import numpy as np
 from jax import Array, lax
 from jax.extend import core
 
+from stodyn.numerics import uncompiled
 from stodyn.numerics.printing.elementary import NAMES as FUNCTIONS
 from stodyn.numerics.printing.trace import INLINED, WHOLE, interpret
 
 CHANGE, SAMPLES = 32, 8  # changes are up to this many ε, and made this many times
+UNITS = 4  # ε: what processors may differ by in one operation, and more
 SUMS = {"add", "add_any", "sub"}
 SUMS_OF_MANY = {"reduce_sum", "dot_general", "cumsum", "scatter-add", "scatter_add", "execute_instructions"}
 WITH_TRACES = {"cond", "while", "scan", "custom_linear_solve", WHOLE}  # taken as one operation
-ROUNDED = SUMS | FUNCTIONS | WITH_TRACES | {"mul", "div"}
+POWERS = {"sqrt", "rsqrt", "square", "integer_pow"}
+ROUNDED = SUMS | FUNCTIONS | POWERS | WITH_TRACES | {"mul", "div"}
 
 
 def is_rounding(equations: core.ClosedJaxpr, x: Array) -> Array:
@@ -36,13 +43,57 @@ def is_rounding(equations: core.ClosedJaxpr, x: Array) -> Array:
     def sample(state: tuple[Array, Array]) -> tuple[Array, Array]:
         k, largest = state
         changes = _changes(k)
-        captured = [_changed(c, c, changes) if isinstance(c, jax.core.Tracer) else c for c in equations.consts]
-        (moved,) = _evaluated(core.ClosedJaxpr(equations.jaxpr, captured), [_changed(x, x, changes)], changes)
+
+        def changed(value: Array, size: Array) -> Array:
+            return _changed(value, size, changes)
+
+        captured = [changed(c, c) if isinstance(c, jax.core.Tracer) else c for c in equations.consts]
+        (moved,) = _evaluated(core.ClosedJaxpr(equations.jaxpr, captured), [changed(x, x)], changed)
         return k + 1.0, jnp.maximum(largest, jnp.abs(moved - size))
 
     first = jnp.ones((), size.dtype)
     _, largest = lax.while_loop(lambda s: s[0] <= SAMPLES, sample, (first, jnp.zeros_like(size)))
     return jnp.all(jnp.abs(size) <= 2.0 * largest)
+
+
+class Amounts:
+    """How much of the results of a function at many points may be rounding.
+
+    Called with arguments that have the points first, it returns an array of the shape of each result: by how much it
+    changes where the arguments and every rounded result of the function's operations change by up to UNITS ε, at each
+    point by different ones. One point shows less than the most that can happen; take the largest of several.
+    """
+
+    def __init__(self, function: Callable):
+        self.function = function
+        self._traces: dict[Any, core.ClosedJaxpr] = {}
+
+    def __call__(self, *arguments: np.ndarray) -> list[np.ndarray]:
+        shapes = tuple(a.shape for a in arguments)
+        units = np.random.default_rng(0)
+
+        def changed(value: Any, size: Any) -> Any:
+            if not jnp.issubdtype(value.dtype, jnp.inexact):
+                return value
+            change = UNITS * float(np.finfo(value.dtype).eps) * units.uniform(-1.0, 1.0, value.shape)
+            return value + (change * size).astype(value.dtype)
+
+        with jax.enable_x64(True), np.errstate(all="ignore"):
+            if shapes not in self._traces:
+                self._traces[shapes] = jax.make_jaxpr(jax.vmap(self.function))(*arguments)
+            trace = self._traces[shapes]
+            plain = interpret(trace, arguments, _computed, np.asarray, calls=INLINED)
+            moved = _evaluated(trace, [changed(a, a) for a in arguments], changed, _computed, np.asarray)
+        return [np.abs(np.asarray(b, float) - np.asarray(a, float)) for a, b in zip(plain, moved, strict=True)]
+
+
+def _computed(equation: Any, values: Sequence[Any]) -> list[Any]:
+    """The results of an operation by NumPy, or by JAX where NumPy does not know how."""
+    try:
+        return uncompiled.apply(equation, list(values))
+    except uncompiled.Compile:
+        with jax.ensure_compile_time_eval():
+            return list(map(np.asarray, _applied(equation, values)))
 
 
 def _changes(k: Array) -> Iterator[Array]:
@@ -74,21 +125,27 @@ def _shares(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
     return (np.where(np.cos(number) < 0.0, -0.5, 0.5) * (1.0 + np.sqrt(2.0) * number % 1.0)).astype(dtype)
 
 
-def _evaluated(equations: core.ClosedJaxpr, inputs: Sequence[Any], changes: Iterator[Array]) -> list[Any]:
-    """The results of a trace in which everything that is rounded is changed."""
-
-    def apply(equation: Any, values: list[Any]) -> list[Any]:
-        name, results = equation.primitive.name, _applied(equation, values)
-        if name in ROUNDED:
-            return [_changed(result, result, changes) for result in results]
-        if name in SUMS_OF_MANY:
-            sizes = _applied(equation, [jnp.abs(v) if jnp.issubdtype(v.dtype, jnp.inexact) else v for v in values])
-            return [_changed(r, size, changes) for r, size in zip(results, sizes, strict=True)]
-        return results
-
-    return interpret(equations, inputs, apply, lambda numbers: numbers, calls=INLINED)
-
-
 def _applied(equation: Any, values: Sequence[Any]) -> list[Any]:
     results = equation.primitive.bind(*values, **equation.params)
     return list(results) if equation.primitive.multiple_results else [results]
+
+
+def _evaluated(
+    equations: core.ClosedJaxpr,
+    inputs: Sequence[Any],
+    changed: Callable[[Any, Any], Any],
+    applied: Callable[[Any, Sequence[Any]], list[Any]] = _applied,
+    literal: Callable[[Any], Any] = lambda numbers: numbers,
+) -> list[Any]:
+    """The results of a trace in which everything that is rounded is changed: changed(value, size of the rounding)."""
+
+    def apply(equation: Any, values: list[Any]) -> list[Any]:
+        name, results = equation.primitive.name, applied(equation, values)
+        if name in ROUNDED:
+            return [changed(result, result) for result in results]
+        if name in SUMS_OF_MANY:
+            sizes = applied(equation, [abs(v) if jnp.issubdtype(v.dtype, jnp.inexact) else v for v in values])
+            return [changed(r, size) for r, size in zip(results, sizes, strict=True)]
+        return results
+
+    return interpret(equations, inputs, apply, literal, calls=INLINED)
