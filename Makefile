@@ -6,7 +6,7 @@ INSTALL := $(BIN)/uv pip install --quiet --constraint constraints.txt
 # uv leaves the packages uncompiled: every process would compile JAX again, in 3 seconds, if none could keep its bytecode.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: install tour test test-full checks lint types layers tests wheel docs site changelog fuzz studies
+.PHONY: install tour test test-full checks lint types layers tests wheel docs site changelog fuzz studies models
 
 install: .venv/installed
 
@@ -53,6 +53,10 @@ fuzz: install
 # Every study at its small size (20 to 25 minutes of processor time); says at the end which failed.
 studies: install
 	$(BIN)/stodyn reproduce --all
+
+# Every model at its default size with one method of each family that takes it (some minutes).
+models: install
+	STODYN_FULL=1 $(BIN)/python -m pytest -n 2 tests/models/test_default_sizes.py
 
 # The site, from the outputs that are stored beside the examples and in the pages; then every link inside it.
 docs: install

@@ -8,6 +8,7 @@ steady(problem, "Heun", td=0.1)  steady() got an unexpected keyword argument 'td
 steady(problem)                  steady() needs method and dt; call it as steady(problem, method, dt)
 """
 
+import contextlib
 import dataclasses
 import difflib
 import functools
@@ -107,7 +108,7 @@ def stacklevel_of_user() -> int:
     frame, level = inspect.currentframe(), 0
     while frame is not None and (
         frame.f_code.co_filename.startswith(inside)
-        or frame.f_code.co_filename in ("<string>", dataclasses.__file__, functools.__file__)
+        or frame.f_code.co_filename in ("<string>", contextlib.__file__, dataclasses.__file__, functools.__file__)
     ):
         frame, level = frame.f_back, level + 1
     return level

@@ -11,6 +11,7 @@ from stodyn.engine.spec import describe
 from stodyn.methods.implicit import ImplicitMidpoint
 from stodyn.numerics.printing import compiling
 from stodyn.numerics.printing.nodes import Graph
+from stodyn.numerics.printing.scalars import PrinterFault
 from stodyn.statistics import Moments, Observable, Paths
 
 A = -2.0 * np.eye(10) + 0.1 * np.ones((10, 10))
@@ -132,3 +133,39 @@ def test_steps_that_wait_or_are_small_take_more_paths_together(chains, length, r
     source = summed(chains, length)
     assert source._size == (chains * length, length + 1) and source.operations() == chains * length
     assert source.width() == registers * compiling.processor().register
+
+
+def test_a_fault_of_the_printer_is_reported_and_the_run_goes_on(monkeypatch):
+    """Whatever error ends the printing becomes the reason for vmap, and a warning names it."""
+
+    class Unforeseen(Exception):
+        pass
+
+    def broken(*arguments):
+        raise Unforeseen("no such entry")
+
+    problem = sd.SDE(lambda t, x: -3.25 * x, lambda t, x: jnp.eye(1), [1.0])
+    expected = sd.simulate(problem, "EulerMaruyama", executor="vmap", **RUN)["mean"]
+    monkeypatch.setattr(programs, "scalar_source", broken)
+    with pytest.warns(PrinterFault, match="the printer failed with Unforeseen: no such entry") as given:
+        run = sd.simulate(problem, "EulerMaruyama", **RUN)
+    assert given[0].filename == __file__
+    assert sd.provenance(run)["executor"] == "vmap" and "Unforeseen" in sd.provenance(run)["executor_reason"]
+    np.testing.assert_array_equal(run["mean"], expected)
+    with (
+        pytest.warns(PrinterFault),
+        pytest.raises(ValueError, match=r'executor="printed" is not possible .* Unforeseen'),
+    ):
+        sd.simulate(problem, "EulerMaruyama", executor="printed", **RUN)
+
+
+def test_loops_that_fail_are_printed_as_scalars(monkeypatch):
+    def broken(self):
+        raise KeyError("num_consts")
+
+    monkeypatch.setattr(programs, "LOOPED", 0)
+    monkeypatch.setattr(programs.LoopSource, "_beginning", broken)
+    problem = sd.SDE(lambda t, x: -x * jnp.roll(x, 1), lambda t, x: jnp.eye(20), np.ones(20))
+    with pytest.warns(PrinterFault, match="KeyError: 'num_consts'"):
+        run = sd.simulate(problem, "EulerMaruyama", **RUN)
+    assert "scalar operations" in sd.provenance(run)["executor_reason"]

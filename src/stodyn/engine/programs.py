@@ -33,7 +33,7 @@ from stodyn.noise import stream
 from stodyn.noise.supply import CountedNormals, DrawnNormals, GivenNormals, Supply
 from stodyn.numerics.printing import compiling
 from stodyn.numerics.printing.fingerprints import calls_host, holds
-from stodyn.numerics.printing.scalars import Unprintable
+from stodyn.numerics.printing.scalars import Unprintable, or_unprintable
 from stodyn.numerics.uncompiled import Uncompiled
 from stodyn.statistics.contract import Move, Snapshot, Statistic
 
@@ -263,7 +263,8 @@ def kept_program(spec: Spec, target: str, make: Callable[[Spec, Watched], Any], 
         making = _making.setdefault(key, threading.Lock())
     with making:
         if key not in _programs:
-            program = make(spec, watch)
+            with or_unprintable():
+                program = make(spec, watch)
             with _changing:
                 while len(_programs) >= MOST_PROGRAMS:
                     del _programs[next(iter(_programs))]
@@ -284,7 +285,8 @@ def source_of(spec: Spec, watch: Watched, most: int) -> Source | LoopSource:
             with contextlib.suppress(Unprintable):
                 return scalar_source(spec, watch)
         try:
-            return LoopSource(spec, watch)
+            with or_unprintable():
+                return LoopSource(spec, watch)
         except UnprintableValues:
             raise
         except Unprintable as error:

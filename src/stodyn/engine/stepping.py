@@ -16,7 +16,7 @@ from stodyn.numerics.printing import compiling, rows, scalars
 from stodyn.numerics.printing.llvm import Printer
 from stodyn.numerics.printing.nodes import INT32, Entry, Graph, Node, is_known, reachable
 from stodyn.numerics.printing.rows import Function
-from stodyn.numerics.printing.scalars import Unprintable
+from stodyn.numerics.printing.scalars import Unprintable, or_unprintable
 
 GROUP = path_normals.LANES  # paths whose generators lie side by side
 GENERATORS = 8 * 4 * GROUP  # bytes of them
@@ -85,7 +85,8 @@ class UnprintableValues(Unprintable):
 def of_statistics() -> Iterator[None]:
     """While the values of statistics are taken apart."""
     try:
-        yield
+        with or_unprintable():
+            yield
     except Unprintable as error:
         raise UnprintableValues(str(error)) from error
 

@@ -19,7 +19,7 @@ from jax.extend import core
 
 from stodyn.numerics import uncompiled
 from stodyn.numerics.places import read_places, written_places
-from stodyn.numerics.printing.scalars import ELEMENTWISE, MOVES, Unprintable
+from stodyn.numerics.printing.scalars import ELEMENTWISE, MOVES, Unprintable, or_unprintable
 from stodyn.numerics.printing.trace import applies_a_function, interpret
 
 LARGEST, COLUMNS = 20_000_000, 64  # products of entries that are followed one by one; columns of a product
@@ -49,6 +49,7 @@ def rows_of(function: Callable, *arguments: Any) -> scipy.sparse.csr_array:
     return rows_of_trace(jax.make_jaxpr(function)(*arguments))
 
 
+@or_unprintable()
 def rows_of_trace(closed: core.ClosedJaxpr) -> scipy.sparse.csr_array:
     """The same of a trace; values captured from another one that is being made do not depend on x."""
     first, *others = closed.jaxpr.invars

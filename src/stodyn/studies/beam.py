@@ -25,13 +25,12 @@ EXACT = {"th10": 0.5117546299, "dth10": 1.500762978}
 def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
     T, paths = size.of((0.1, 8), (2.0, 256), (5.0, 10_000))
     steps = round(T / H)
-    n = size.of(2, ELEMENTS, ELEMENTS)
-    middle, last = f"th{n // 2}", f"th{n}"
+    middle, last = f"th{ELEMENTS // 2}", f"th{ELEMENTS}"
     progress("without noise")
-    rows = without_noise() if n == ELEMENTS else []
+    rows = without_noise()
     progress(f"{paths} paths to T = {T:g}, with several ρ on the same Brownian paths")
     rhos = (0.0, 0.5, 1.0)[: size.of(1, 3, 3)]
-    runs = same_paths(BEAM(n=n).problem, by_rho(*rhos), T, steps, paths, 6, seed=7)
+    runs = same_paths(BEAM(n=ELEMENTS).problem, by_rho(*rhos), T, steps, paths, 6, seed=7)
     for label, result in runs.items():
         rows += moments_at_end(label, result, (middle, last))
         rows.append(Row(f"{label}: roughness of the rate of the last angle", None, roughness(result, last), None,

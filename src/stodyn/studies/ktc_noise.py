@@ -20,7 +20,7 @@ METHOD, STEP, SETTLED = "Trapezoidal", 0.05, 20.0  # us
 
 
 def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
-    paths, nodes = size.of((64, 2), (40_000, 3), (1_000_000, 5))
+    paths, nodes = size.of((64, 5), (40_000, 3), (1_000_000, 5))
     model = RC_LADDER(nodes=nodes)
     exact = model.exact["equilibrium"]()
     progress("covariance analysis")

@@ -21,7 +21,7 @@ from stodyn.numerics import uncompiled
 from stodyn.numerics.printing import compiling, rows, scalars
 from stodyn.numerics.printing.fingerprints import calls_host, fingerprint, holds
 from stodyn.numerics.printing.nodes import Entry, Graph, reachable
-from stodyn.numerics.printing.scalars import Unprintable
+from stodyn.numerics.printing.scalars import Unprintable, or_unprintable
 
 FRAME = ("own", "common", "results", "first_lane", "last_lane", "stride")
 MOST_OPERATIONS = 30_000  # of a function: beyond, text and code grow too long
@@ -163,7 +163,8 @@ def _printed(closed: core.ClosedJaxpr, differs: Sequence[bool]) -> _Loop:
         if key not in _loops:
             while len(_loops) >= MOST_FUNCTIONS:
                 del _loops[next(iter(_loops))]
-            _loops[key] = _Loop(closed, differs)
+            with or_unprintable():
+                _loops[key] = _Loop(closed, differs)
         return _loops[key]
 
 

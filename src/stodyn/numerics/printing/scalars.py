@@ -10,9 +10,11 @@ evaluation stops with Unprintable and the reason, and the caller falls back to j
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -20,6 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend import core
 
+from stodyn.arguments import stacklevel_of_user
 from stodyn.numerics.printing import elementary
 from stodyn.numerics.printing.nodes import BOOL, INT32, Entry, Graph, as_number, is_known, value_of
 from stodyn.numerics.printing.trace import Equation, count_operations, interpret
@@ -34,6 +37,33 @@ class Unprintable(Exception):
     """Raised with the reason why a trace cannot be taken apart into scalars."""
 
 
+class PrinterFault(UserWarning):
+    """Printing a program ended in an error that the printer does not know: another way computes the same numbers."""
+
+
+@contextlib.contextmanager
+def or_unprintable() -> Iterator[None]:
+    """Any error while a program is printed means that it cannot be printed, and becomes the reason.
+
+    The traces are made before, so that no error of a user's function passes here: an unforeseen one is a fault of the
+    printer. Nobody's run has to end because of it, but it is reported.
+    """
+    try:
+        yield
+    except Unprintable:
+        raise
+    except Exception as error:
+        reason = f"the printer failed with {type(error).__name__}" + (f": {error}" if str(error) else "")
+        warnings.warn(
+            f"{reason}. The run goes on without a printed program, with the same results but more slowly. This is a "
+            "fault of stodyn: please report it with the functions of the problem.",
+            PrinterFault,
+            stacklevel=stacklevel_of_user(),
+        )
+        raise Unprintable(reason) from error
+
+
+@or_unprintable()
 def scalarised(closed: core.ClosedJaxpr, arguments: Sequence[np.ndarray], graph: Graph) -> list[np.ndarray]:
     """The outputs of a traced function as object arrays of entries, from such arrays of its input shapes."""
     return _Scalars(graph).run(closed, list(arguments))

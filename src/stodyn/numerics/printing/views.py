@@ -37,7 +37,7 @@ def _out(equation: Equation) -> tuple[int, ...]:
 def _broadcast_in_dim(self: Arrays, equation: Equation, inputs: list[Array]) -> Array:
     (x, *_), axes = inputs, equation.params["broadcast_dimensions"]
     if not x.shape:
-        entry = x.at(())
+        entry = self.entry(x)
         value = value_of(entry)  # a number spread over an array is the array's structure
         return Array(_out(equation), x.dtype, lambda index: entry if value is None else value)
     return _moved(x, _out(equation), lambda index: broadcast(x.shape, tuple(index[a] for a in axes)))
