@@ -330,7 +330,7 @@ def read_matrix_market(name: str, path: str | Path) -> scipy.sparse.csr_array:
         raise ValueError(f"{name}: {str(path)!r} holds a {symmetry} matrix, expected a symmetric one")
     if rows != columns:
         raise ValueError(f"{name}: {str(path)!r} holds a matrix of shape ({rows}, {columns}), expected a square one")
-    return scipy.sparse.csr_array(scipy.io.mmread(str(path)))
+    return scipy.sparse.csr_array(scipy.io.mmread(str(path), spmatrix=False))
 
 
 def _check_symmetric(name: str, matrix: scipy.sparse.csr_array) -> None:
