@@ -57,21 +57,24 @@
     function = "my_module:energy"        # of the state, (t, x[, params])
     functional = "TimeAverage"           # any of stodyn.statistics.functional; left out: End
 
-Paths are relative to the folder of the file, and modules are looked for there first. Nothing in it is executed but what
-module:name points to.
+Paths are relative to the folder of the file. A run file may come from somebody else: what module:name points to runs
+only if it is admitted by --allow, or by an entry point of an installed package (stodyn.admission), and so it is with
+files outside that folder and with the address of a scheduler. The folder of the file is not searched for modules, and
+nothing else in it is executed.
 """
 
 from __future__ import annotations
 
 import contextlib
 import difflib
-import importlib
 import inspect
 import json
+import os
 import re
-import sys
+import shlex
+import stat
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -81,6 +84,7 @@ import xarray as xr
 from stodyn import plot, results
 from stodyn.accuracy.estimate import estimate
 from stodyn.accuracy.rare import rare
+from stodyn.admission import MODULE, OBJECT, Admission, BadRunFile, Wanted
 from stodyn.engine import place
 from stodyn.engine.ledger import RUN_FILE, DescribedLedger
 from stodyn.engine.place import Place
@@ -96,7 +100,6 @@ from stodyn.statistics import functional
 from stodyn.statistics.catalogue import find as find_statistic
 from stodyn.statistics.contract import Statistic
 
-OBJECT = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 HOME = "# from "  # the first line of the copy in a ledger: the folder of the run file
 FUNCTIONALS = ("End", "TimeAverage", "Integral", "Maximum", "Minimum", "Probability")
 ESTIMATE = ("t", "error", "seed", "function", "functional", "level", "relative", "steps", "points", "most", "device",
@@ -104,10 +107,12 @@ ESTIMATE = ("t", "error", "seed", "function", "functional", "level", "relative",
 SIMULATE = ("paths", "seed", "on_failure", "dtype", "device", "executor", "block", "ledger", "points", "stopped")
 RARE = ("event", "before", "dt", "seed", "t0", "replicas", "runs", "kill", "score", "tol", "by", "ledger")
 WORDS_FOR_SCORES = ("index", "distance", "amplitude")
-
-
-class BadRunFile(ValueError):
-    """A run file with an unknown key or an impossible value."""
+LOOKED_UP = ("statistic", "function", "level", "of", "score")  # keys that may say module:name, beside those below
+NAMES_LOOKED_UP = ("model.name", "method.name")
+FREE = ("model.parameters", "method.options")  # whose keys are somebody else's
+DOORS = ("run", "rare", "estimate")  # tables that may name a ledger
+MOST_BYTES = 1_000_000  # of a run file
+MOST_WORKERS_PER_CORE = 16
 
 
 class RunFile(NamedTuple):
@@ -127,13 +132,16 @@ class RunFile(NamedTuple):
         return self.options.get("ledger")
 
 
-def read(file: str | Path) -> RunFile:
+def read(file: str | Path, allow: Iterable[str | Path] = ()) -> RunFile:
     """Read a run file and check every key.
 
     Parameters
     ----------
     file : str or Path
         A TOML file with the tables described above.
+    allow : iterable of str or Path
+        What the file may use beside the names of stodyn: Python files, modules, folders to write into, addresses, as
+        `stodyn run --allow` takes them (see stodyn.admission).
 
     Returns
     -------
@@ -146,21 +154,48 @@ def read(file: str | Path) -> RunFile:
         If the file cannot be read or a key is wrong; the error names the key.
     """
     path = Path(file)
+    return parsed(_text(path), path.resolve().parent, allow, _command("run", path))
+
+
+def _command(name: str, path: Path) -> str:
+    return f"stodyn {name} {shlex.quote(str(path))}"
+
+
+def _text(path: Path) -> str:
+    """The text of a file of reasonable size."""
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        if not stat.S_ISREG(path.stat().st_mode):  # a pipe would never end
+            raise BadRunFile(f"{path}: cannot be read (it is not a file)")
+        if path.stat().st_size > MOST_BYTES:
+            raise BadRunFile(f"{path}: has {path.stat().st_size:,} bytes; a run file has at most {MOST_BYTES:,}")
+        return path.read_text(encoding="utf-8")
+    except BadRunFile:
+        raise
+    except (OSError, ValueError) as error:  # also a zero byte in the name, and what is not UTF-8
         raise BadRunFile(f"{path}: cannot be read ({error})") from error
-    return parsed(text, path.resolve().parent)
 
 
-def parsed(text: str, home: Path) -> RunFile:
-    """Return the checked contents of a run file, given its text and the folder its file names are relative to."""
+def parsed(text: str, home: Path, allow: Iterable[str | Path] = (), command: str = "stodyn run FILE.toml") -> RunFile:
+    """Return the checked contents of a run file, given its text and the folder its file names are relative to.
+
+    `allow` is as in `read`; `command` is what errors repeat where something is not admitted.
+    """
+    return _described(_content(text), text, home, Admission(allow, command, [home]))
+
+
+def _content(text: str) -> dict[str, Any]:
+    """The tables of a file."""
     try:
-        content = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as error:  # numbers of thousands of digits, brackets within brackets
         raise BadRunFile(f"the file is not TOML: {error}") from error
+
+
+def _described(content: dict[str, Any], text: str, home: Path, admission: Admission) -> RunFile:
+    """The checked contents of a run file; first of all, everything it names outside itself must be admitted."""
+    _check_admitted(content, home, admission)
     if "rare" in content:
-        return _rare(content, text, home)
+        return _rare(content, text, home, admission)
     _only(
         content,
         "",
@@ -184,14 +219,13 @@ def parsed(text: str, home: Path) -> RunFile:
     collect = content.get("collect", [])
     if not isinstance(collect, list) or not all(isinstance(entry, dict) for entry in collect):
         raise BadRunFile(f"collect: expected tables, [[collect]], got {collect!r}")
-    with _modules_of(home):
-        options["collect"] = [_statistic(entry, f"collect[{k}]") for k, entry in enumerate(collect)] or None
-        options |= _stop(content.get("stop", []), options.pop("stopped", None))
-        problem, method = _model(table["model"]), _method(table["method"])
+    options["collect"] = [_statistic(entry, f"collect[{k}]", admission) for k, entry in enumerate(collect)] or None
+    options |= _stop(content.get("stop", []), options.pop("stopped", None), admission)
+    problem, method = _model(table["model"], admission), _method(table["method"], admission)
     return RunFile(home, text, problem, method, options, _place(table["place"]), _outputs(table["output"], home))
 
 
-def _rare(content: Mapping[str, Any], text: str, home: Path) -> RunFile:
+def _rare(content: Mapping[str, Any], text: str, home: Path, admission: Admission) -> RunFile:
     """Return the checked contents of a file with a table [rare]."""
     names = ("model", "method", "rare", "place", "output")
     _only(content, "", names, needed=("model", "rare"))
@@ -200,13 +234,12 @@ def _rare(content: Mapping[str, Any], text: str, home: Path) -> RunFile:
     _only(options, "rare", RARE, needed=("event", "before", "dt", "seed"))
     if "ledger" in options:
         options["ledger"] = home / _word(options["ledger"], "rare.ledger")
-    with _modules_of(home):
-        options["event"] = _level(options["event"], "rare.event")
-        ends = options["before"] if isinstance(options["before"], list) else [options["before"]]
-        options["before"] = [_level(end, "rare.before") if isinstance(end, dict) else end for end in ends]
-        if "score" in options and options["score"] not in WORDS_FOR_SCORES:
-            options["score"] = _object(_word(options["score"], "rare.score"), "rare.score")
-        problem, method = _model(table["model"]), _method(table["method"])
+    options["event"] = _level(options["event"], "rare.event", admission)
+    ends = options["before"] if isinstance(options["before"], list) else [options["before"]]
+    options["before"] = [_level(end, "rare.before", admission) if isinstance(end, dict) else end for end in ends]
+    if "score" in options and options["score"] not in WORDS_FOR_SCORES:
+        options["score"] = _object(_word(options["score"], "rare.score"), "rare.score", admission)
+    problem, method = _model(table["model"], admission), _method(table["method"], admission)
     return RunFile(home, text, problem, method, options, _place(table["place"]), _outputs(table["output"], home), rare)
 
 
@@ -228,7 +261,7 @@ def run(described: RunFile, progress: bool | None = None) -> tuple[xr.Dataset, l
     options = dict(described.options)
     if described.ledger is not None:
         options["ledger"] = DescribedLedger(described.ledger, f"{HOME}{described.home}\n{described.text}")
-    with _modules_of(described.home), _opened(described.place) as where:
+    with _opened(described.place) as where:
         result = described.door(described.problem, described.method, place=where, progress=progress, **options)
     return result, list(write_outputs(result, described.outputs))
 
@@ -244,16 +277,15 @@ class EstimateFile(NamedTuple):
     outputs: dict[str, Path]
 
 
-def read_estimate(file: str | Path) -> EstimateFile:
-    """Read a file with a table [estimate] and check every key; raise BadRunFile, which names the wrong key."""
+def read_estimate(file: str | Path, allow: Iterable[str | Path] = ()) -> EstimateFile:
+    """Read a file with a table [estimate] and check every key; raise BadRunFile, which names the wrong key.
+
+    `allow` is as in `read`.
+    """
     path = Path(file)
-    try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadRunFile(f"{path}: cannot be read ({error})") from error
-    except tomllib.TOMLDecodeError as error:
-        raise BadRunFile(f"the file is not TOML: {error}") from error
-    home = path.resolve().parent
+    home, content = path.resolve().parent, _content(_text(path))
+    admission = Admission(allow, _command("estimate", path), [home])
+    _check_admitted(content, home, admission)
     _only(content, "", ("model", "method", "estimate", "place", "output"), needed=("model", "estimate"))
     table = {name: _table(content.get(name, {}), name) for name in ("model", "method", "estimate", "place", "output")}
     options = dict(table["estimate"])
@@ -264,9 +296,8 @@ def read_estimate(file: str | Path) -> EstimateFile:
     kind = getattr(functional, name, None) if name in FUNCTIONALS else None
     if kind is None:
         raise BadRunFile(f"estimate.functional: unknown functional {name!r}; expected one of {', '.join(FUNCTIONALS)}")
-    with _modules_of(home):
-        function = _object(_word(options.pop("function"), "estimate.function"), "estimate.function")
-        problem, method = _model(table["model"]), _method(table["method"])
+    function = _object(_word(options.pop("function"), "estimate.function"), "estimate.function", admission)
+    problem, method = _model(table["model"], admission), _method(table["method"], admission)
     options["method"] = method
     outputs = _outputs(table["output"], home)
     return EstimateFile(home, problem, kind(function), options, _place(table["place"]), outputs)
@@ -274,18 +305,22 @@ def read_estimate(file: str | Path) -> EstimateFile:
 
 def estimated(described: EstimateFile, progress: bool | None = None) -> tuple[xr.Dataset, list[Path]]:
     """Estimate what a file describes and write its outputs; return the result and the files that were written."""
-    with _modules_of(described.home), _opened(described.place) as where:
+    with _opened(described.place) as where:
         result = estimate(described.problem, described.f, place=where, progress=progress, **described.options)
     files = list(write_outputs(result, {name: file for name, file in described.outputs.items() if name != "pictures"}))
     if "pictures" in described.outputs:
         described.outputs["pictures"].mkdir(parents=True, exist_ok=True)
-        files.append(described.outputs["pictures"] / "levels.png")
+        files.append(_fresh(described.outputs["pictures"], "levels.png"))
         plot.save(plot.levels(result), files[-1])
     return result, files
 
 
-def resumed(folder: str | Path) -> RunFile:
-    """Return the run file that the ledger of a `stodyn run` was made from."""
+def resumed(folder: str | Path, allow: Iterable[str | Path] = ()) -> RunFile:
+    """Return the run file that the ledger of a `stodyn run` was made from; `allow` is as in `read`.
+
+    Where that file stood is the word of the ledger, which may be a stranger's. It is believed where the ledger lies
+    just where the file says; otherwise, outputs outside the ledger have to be admitted.
+    """
     path = Path(folder)
     if not path.is_dir():
         raise BadRunFile(f"{path}: there is no such folder")
@@ -294,11 +329,79 @@ def resumed(folder: str | Path) -> RunFile:
             f"{path}: holds no {RUN_FILE}, so it was not made by `stodyn run`. A run made by simulate goes on when the "
             "program calls simulate with the same arguments again."
         )
-    first, _, text = (path / RUN_FILE).read_text(encoding="utf-8").partition("\n")
+    first, _, text = _text(path / RUN_FILE).partition("\n")
     if not first.startswith(HOME):
         raise BadRunFile(f"{path / RUN_FILE}: its first line, which names the folder of the run file, is missing")
-    described = parsed(text, Path(first.removeprefix(HOME)))
+    content, home = _content(text), Path(first.removeprefix(HOME))
+    folders = [path, home] if _is_in_place(path, content, home) else [path]
+    for name in DOORS:
+        if isinstance(content.get(name), dict):
+            content[name]["ledger"] = str(path.resolve())
+    described = _described(content, text, home, Admission(allow, _command("resume", path), folders))
     return described._replace(options=described.options | {"ledger": path})
+
+
+def _is_in_place(folder: Path, content: Mapping[str, Any], home: Path) -> bool:
+    """Whether a ledger lies where its run file says, which one that was sent here cannot know beforehand.
+
+    The folder of the run file is written without links: /proc/self/cwd would fit everywhere.
+    """
+    places = [home / wanted.text for wanted in _folders(content, home) if wanted.key.endswith(".ledger")]
+    return home.is_absolute() and home == home.resolve() and [each.resolve() for each in places] == [folder.resolve()]
+
+
+# --- what a file names outside itself ---------------------------------------------------------------------------------
+
+
+def _check_admitted(content: Mapping[str, Any], home: Path, admission: Admission) -> None:
+    """Refuse all that is not admitted at once, before anything is imported."""
+    try:
+        names = [_wanted(text, key, home) for key, text in _names(content, "")]
+    except RecursionError as error:
+        raise BadRunFile("the file has tables within tables, too many to follow") from error
+    admission.check([*names, *_folders(content, home), *_addresses(content)])
+
+
+def _wanted(text: str, key: str, home: Path) -> Wanted:
+    """module:name; what admits it is the file of that name beside the run file, if there is one, or else the module."""
+    module = text.partition(":")[0]
+    beside = home / f"{module}.py"
+    return Wanted(key, text, str(beside) if "." not in module and os.path.isfile(beside) else module)
+
+
+def _names(table: Any, key: str) -> Iterator[tuple[str, str]]:
+    """Yield key and value wherever module:name stands for something that is looked up."""
+    if isinstance(table, list):
+        for k, entry in enumerate(table):
+            yield from _names(entry, f"{key}[{k}]")
+    for name, value in table.items() if isinstance(table, dict) else ():
+        inner = f"{key}.{name}" if key else name
+        if isinstance(value, str) and (name in LOOKED_UP or inner in NAMES_LOOKED_UP) and OBJECT.fullmatch(value):
+            yield inner, value
+        elif inner not in FREE:
+            yield from _names(value, inner)
+
+
+def _folders(content: Mapping[str, Any], home: Path) -> Iterator[Wanted]:
+    """Yield the folders that would be written into, links followed."""
+    tables = {name: table for name, table in content.items() if isinstance(table, dict)}
+    named = {f"{door}.ledger": tables.get(door, {}).get("ledger") for door in DOORS}
+    named |= {f"output.{key}": value for key, value in tables.get("output", {}).items()}
+    for key, value in named.items():
+        if isinstance(value, str) and value:
+            try:
+                folder = (home / value).parent.resolve() if key == "output.netcdf" else (home / value).resolve()
+            except (OSError, ValueError, RuntimeError) as error:  # a zero byte, a circle of links
+                raise BadRunFile(f"{key}: {value!r} cannot be the name of a file ({error})") from error
+            yield Wanted(key, value, os.path.join(folder, ""))
+
+
+def _addresses(content: Mapping[str, Any]) -> Iterator[Wanted]:
+    """Yield the address of a scheduler, which may send code to those who call it."""
+    table = content.get("place")
+    address = table.get("address") if isinstance(table, dict) and table.get("kind") == "dask" else None
+    if isinstance(address, str):
+        yield Wanted("place.address", address, address if "://" in address else f"tcp://{address}")
 
 
 # --- the keys ---------------------------------------------------------------------------------------------------------
@@ -330,31 +433,9 @@ def _table(value: Any, key: str) -> dict[str, Any]:
     return value
 
 
-@contextlib.contextmanager
-def _modules_of(home: Path) -> Iterator[None]:
-    """Look for modules beside the run file first."""
-    sys.path.insert(0, str(home))
-    try:
-        yield
-    finally:
-        with contextlib.suppress(ValueError):
-            sys.path.remove(str(home))
-
-
-def _object(name: str, key: str) -> Any:
+def _object(text: str, key: str, admission: Admission) -> Any:
     """Return the object that module:name points to."""
-    if not OBJECT.fullmatch(name):
-        raise BadRunFile(
-            f"{key}: expected module:name, such as my_model:problem, got {name!r}. Expressions are not evaluated."
-        )
-    module, _, inside = name.partition(":")
-    try:
-        value = importlib.import_module(module)
-        for attribute in inside.split("."):
-            value = getattr(value, attribute)
-    except Exception as error:  # a module may fail in any way while it is imported
-        raise BadRunFile(f"{key}: {name} cannot be imported ({type(error).__name__}: {error})") from error
-    return value
+    return admission.value_of(Wanted(key, text, text.partition(":")[0]))
 
 
 def _called(function: Callable, arguments: Mapping[str, Any], key: str) -> Any:
@@ -364,11 +445,11 @@ def _called(function: Callable, arguments: Mapping[str, Any], key: str) -> Any:
         raise BadRunFile(f"{key}: {error}") from error
 
 
-def _model(table: Mapping[str, Any]) -> Any:
+def _model(table: Mapping[str, Any], admission: Admission) -> Any:
     _only(table, "model", ("name", "parameters"), needed=("name",))
     name, parameters = _word(table["name"], "model.name"), _table(table.get("parameters", {}), "model.parameters")
-    if ":" in name or not OBJECT.fullmatch(f"m:{name.replace('-', '_')}"):
-        model = _object(name, "model.name")
+    if ":" in name or not MODULE.fullmatch(name.replace("-", "_")):
+        model = _object(name, "model.name", admission)
     else:
         try:
             model = find_model(name)
@@ -393,13 +474,13 @@ def _model(table: Mapping[str, Any]) -> Any:
     return problem
 
 
-def _method(table: Mapping[str, Any]) -> Any:
+def _method(table: Mapping[str, Any], admission: Admission) -> Any:
     _only(table, "method", ("name", "options"), needed=("name",) if table else ())
     if not table:
         return None
     name = _word(table["name"], "method.name")
     try:
-        method = _object(name, "method.name") if ":" in name else find_method(name)
+        method = _object(name, "method.name", admission) if ":" in name else find_method(name)
     except BadRunFile:
         raise
     except (TypeError, ValueError) as error:
@@ -408,11 +489,11 @@ def _method(table: Mapping[str, Any]) -> Any:
     return _called(method, options, "method.options") if options else method
 
 
-def _statistic(table: Mapping[str, Any], key: str) -> Statistic:
+def _statistic(table: Mapping[str, Any], key: str, admission: Admission) -> Statistic:
     options = dict(table)
     name = _word(options.pop("statistic", None), f"{key}.statistic")
     try:
-        kind = _object(name, f"{key}.statistic") if ":" in name else find_statistic(name)
+        kind = _object(name, f"{key}.statistic", admission) if ":" in name else find_statistic(name)
     except BadRunFile:
         raise
     except ValueError as error:
@@ -422,11 +503,11 @@ def _statistic(table: Mapping[str, Any], key: str) -> Statistic:
     known = inspect.signature(kind).parameters
     _only(options, key, tuple(known))
     if "function" in options:
-        options["function"] = _object(_word(options["function"], f"{key}.function"), f"{key}.function")
+        options["function"] = _object(_word(options["function"], f"{key}.function"), f"{key}.function", admission)
     return _called(kind, options, key)
 
 
-def _stop(tables: Any, stopped: Any) -> dict[str, Any]:
+def _stop(tables: Any, stopped: Any, admission: Admission) -> dict[str, Any]:
     """Return the option `stop` of simulate, if there are levels."""
     if not isinstance(tables, list):
         raise BadRunFile(f"stop: expected tables, [[stop]], got {tables!r}")
@@ -434,18 +515,18 @@ def _stop(tables: Any, stopped: Any) -> dict[str, Any]:
         if stopped is not None:
             raise BadRunFile("run.stopped: there is no table [[stop]], so no path is stopped; leave it out")
         return {}
-    levels = [_level(entry, f"stop[{k}]") for k, entry in enumerate(tables)]
+    levels = [_level(entry, f"stop[{k}]", admission) for k, entry in enumerate(tables)]
     return {"stop": _called(lambda **kind: Stop(*levels, **kind), {} if stopped is None else {"stopped": stopped},
                             "run.stopped")}  # fmt: skip
 
 
-def _level(value: Any, key: str) -> Level:
+def _level(value: Any, key: str, admission: Admission) -> Level:
     table = dict(_table(value, key))
     _only(table, key, ("level", "of", "direction"), needed=("level",))
     if isinstance(table["level"], str):
-        table["level"] = _object(table["level"], f"{key}.level")
+        table["level"] = _object(table["level"], f"{key}.level", admission)
     if isinstance(table.get("of"), str) and ":" in table["of"]:
-        table["of"] = _object(table["of"], f"{key}.of")
+        table["of"] = _object(table["of"], f"{key}.of", admission)
     return _called(Level, table, key)
 
 
@@ -460,6 +541,9 @@ def _place(table: Mapping[str, Any]) -> tuple[str, Any] | None:
     _only({key: value for key, value in table.items() if key != "kind"}, "place", (kinds[kind],))
     if kind == "dask" and "address" not in table:
         raise BadRunFile("place.address: missing; give the address of a scheduler, such as tcp://host:8786")
+    most, workers = MOST_WORKERS_PER_CORE * place.available_cores(), table.get("workers")
+    if isinstance(workers, int) and workers > most:
+        raise BadRunFile(f"place.workers: {workers} are more than a file may ask for here, {most}")
     return kind, table.get(kinds[kind])
 
 
@@ -483,6 +567,8 @@ def _opened(chosen: tuple[str, Any] | None) -> Iterator[Place | None]:
 
 def _outputs(table: Mapping[str, Any], home: Path) -> dict[str, Path]:
     _only(table, "output", ("netcdf", "csv", "pictures"))
+    if "netcdf" in table and not _word(table["netcdf"], "output.netcdf").endswith(".nc"):
+        raise BadRunFile(f"output.netcdf: expected a name that ends in .nc, got {table['netcdf']!r}")
     return {key: home / _word(value, f"output.{key}") for key, value in table.items()}
 
 
@@ -496,7 +582,7 @@ def write_outputs(result: xr.Dataset, outputs: Mapping[str, Path]) -> Iterator[P
         outputs["csv"].mkdir(parents=True, exist_ok=True)
         for dims in dict.fromkeys(result[name].dims for name in result.data_vars):
             names = [name for name in result.data_vars if result[name].dims == dims]
-            file = outputs["csv"] / f"{'_'.join(map(str, dims)) or 'numbers'}.csv"
+            file = _fresh(outputs["csv"], f"{'_'.join(map(str, dims)) or 'numbers'}.csv")
             table = result[names].reset_coords(drop=True)
             if dims:
                 table.to_dataframe(dim_order=list(dims)).to_csv(file)
@@ -506,9 +592,17 @@ def write_outputs(result: xr.Dataset, outputs: Mapping[str, Path]) -> Iterator[P
     if "pictures" in outputs:
         outputs["pictures"].mkdir(parents=True, exist_ok=True)
         for name, axes in _pictures(result):
-            file = outputs["pictures"] / f"{name}.png"
+            file = _fresh(outputs["pictures"], f"{name}.png")
             plot.save(axes, file)
             yield file
+
+
+def _fresh(folder: Path, name: str) -> Path:
+    """A file in the folder: names in a run may hold slashes, and a link left there would lead elsewhere."""
+    file = folder / re.sub(r"[^\w.+ -]", "_", name)
+    if file.is_symlink():
+        file.unlink()
+    return file
 
 
 def _pictures(result: xr.Dataset) -> Iterator[tuple[str, Any]]:

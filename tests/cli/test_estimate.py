@@ -34,7 +34,8 @@ def invoke(tmp_path):
 
     def call(text):
         (tmp_path / "file.toml").write_text(text)
-        return CliRunner().invoke(application(), ["estimate", str(tmp_path / "file.toml")])
+        allow = ["--allow", str(tmp_path / "my_estimate_model.py")]
+        return CliRunner().invoke(application(), ["estimate", str(tmp_path / "file.toml"), *allow])
 
     return call
 

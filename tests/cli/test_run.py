@@ -86,8 +86,16 @@ def folder(tmp_path):
     sys.modules.pop("my_run_model", None)
 
 
+def admitted(folder):
+    return "--allow", folder / "my_run_model.py"
+
+
+def parsed(text, folder):
+    return runfile.parsed(text, folder, [folder / "my_run_model.py"])
+
+
 def test_run_status_resume_and_what_is_written(invoke, folder):
-    result = invoke("run", folder / "run.toml")
+    result = invoke("run", folder / "run.toml", *admitted(folder))
     assert result.exit_code == 0, result.output
     assert "200 paths × 16 steps of Heun" in result.output
     assert "0 of 4 blocks were read from the ledger, 4 were computed" in result.output
@@ -108,22 +116,23 @@ def test_run_status_resume_and_what_is_written(invoke, folder):
     (folder / "runs" / "ou" / "blocks" / "000" / "002-64").unlink()
     assert "3 of 4 blocks done (75 %)" in invoke("status", folder / "runs" / "ou").output
     (folder / "run.toml").unlink()  # the ledger has its own copy
-    result = invoke("resume", folder / "runs" / "ou")
+    result = invoke("resume", folder / "runs" / "ou", *admitted(folder))
     assert "3 of 4 blocks were read from the ledger, 1 were computed" in result.output, result.output
 
 
 def test_more_paths_and_another_run(invoke, folder):
     file = folder / "run.toml"
     file.write_text(UNWRITTEN)
-    assert invoke("run", file).exit_code == 0
+    allow = admitted(folder)
+    assert invoke("run", file, *allow).exit_code == 0
     file.write_text(UNWRITTEN.replace("paths = 200", "paths = 256"))
-    assert "3 of 4 blocks were read from the ledger, 1 were computed" in invoke("run", file).output
-    longer = json.loads(invoke("resume", folder / "runs" / "ou", "--json").stdout)
+    assert "3 of 4 blocks were read from the ledger, 1 were computed" in invoke("run", file, *allow).output
+    longer = json.loads(invoke("resume", folder / "runs" / "ou", *allow, "--json").stdout)
     assert (longer["provenance"]["paths"], longer["provenance"]["blocks_read"]) == (256, 4)
     file.write_text(UNWRITTEN.replace("seed = 1", "seed = 2"))
-    result = invoke("run", file)
+    result = invoke("run", file, *allow)
     assert result.exit_code != 0 and "holds another run: seed was 1 and is 2" in result.output
-    assert "4 of 4 blocks were read from the ledger" in invoke("resume", folder / "runs" / "ou").output
+    assert "4 of 4 blocks were read from the ledger" in invoke("resume", folder / "runs" / "ou", *allow).output
 
 
 def test_a_killed_run_is_gone_on_with(invoke, folder, forked):
@@ -131,7 +140,7 @@ def test_a_killed_run_is_gone_on_with(invoke, folder, forked):
     text = UNWRITTEN.replace("dt = 0.0625", "dt = 0.0001220703125").replace("paths = 200", "paths = 4000")
     (folder / "run.toml").write_text(text.replace("every = 8", "every = 4096"))
     ledger = folder / "runs" / "ou"
-    arguments = ["stodyn", "run", str(folder / "run.toml")]
+    arguments = ["stodyn", "run", str(folder / "run.toml"), *map(str, admitted(folder))]
     child = forked(f"import sys; sys.argv = {arguments!r}; stodyn.cli.main()")
     child.wait(until=lambda: len(list(ledger.glob("blocks/*/[0-9]*"))) >= 9)
     child.kill()
@@ -139,10 +148,10 @@ def test_a_killed_run_is_gone_on_with(invoke, folder, forked):
     said = invoke("status", ledger).output
     assert 9 <= done < 63 and f"{done} of 63 blocks done" in said and "complete" not in said, said
     assert "blocks per second" in said
-    result = invoke("resume", ledger)
+    result = invoke("resume", ledger, *admitted(folder))
     assert f"{done} of 63 blocks were read from the ledger, {63 - done} were computed" in result.output, result.output
     (folder / "run.toml").write_text((folder / "run.toml").read_text().replace("runs/ou", "runs/unbroken"))
-    assert invoke("run", folder / "run.toml").exit_code == 0
+    assert invoke("run", folder / "run.toml", *admitted(folder)).exit_code == 0
     assert load(ledger).drop_attrs().identical(load(folder / "runs" / "unbroken").drop_attrs())
 
 
@@ -156,7 +165,8 @@ MISTAKES = {
     'statistic = "Moments"': ('statistic = "Moment"', "collect[0].statistic: there is no 'Moment'"),
     "every = 8": ("evry = 8", "collect[0].evry: there is no such key; did you mean collect[0].every?"),
     "my_run_model:energy": ("lambda t, x: x", "collect[1].function: expected module:name"),
-    "my_run_model:": ("no_such_module_anywhere:", "cannot be imported (ModuleNotFoundError"),
+    "my_run_model:": ("my_run_model:_", "collect[1].function: expected module:name"),
+    ":energy": (":no_energy", "cannot be imported (AttributeError"),
     'kind = "threads"': ('kind = "cloud"', "place.kind: expected one of threads, processes, dask, got 'cloud'"),
     "workers = 2": ('address = "tcp://x:1"', "place.address: there is no such key"),
     "netcdf =": ("netcfd =", "output.netcfd: there is no such key; did you mean output.netcdf?"),
@@ -170,7 +180,7 @@ MISTAKES = {
 def test_mistakes_are_named_by_their_key(old, invoke, folder):
     new, said = MISTAKES[old]
     (folder / "run.toml").write_text(RUN.replace(old, new))
-    result = invoke("run", folder / "run.toml")
+    result = invoke("run", folder / "run.toml", *admitted(folder))
     assert result.exit_code != 0 and said in " ".join(result.output.split()), result.output
     assert not (folder / "runs").exists()
 
@@ -179,7 +189,7 @@ def test_a_method_that_is_a_word_is_told_as_a_table(folder):
     text = 'method = "Heunn"\n' + RUN.replace('[method]\nname = "Heun"\n', "")
     (folder / "run.toml").write_text(text)
     with pytest.raises(runfile.BadRunFile, match=r'method: expected a table.*write method = \{name = "Heunn"\}'):
-        runfile.read(folder / "run.toml")
+        runfile.read(folder / "run.toml", [folder / "my_run_model.py"])
 
 
 @pytest.mark.parametrize(
@@ -189,13 +199,13 @@ def test_nothing_in_the_file_is_executed(name, folder, monkeypatch):
     monkeypatch.chdir(folder)
     for old in ('"ornstein_uhlenbeck"', '"Heun"', '"my_run_model:energy"'):
         with pytest.raises(runfile.BadRunFile):
-            runfile.parsed(RUN.replace(old, f'"{name}"'), folder)
+            parsed(RUN.replace(old, f'"{name}"'), folder)
     assert not (folder / "owned").exists()
 
 
 def test_a_method_around_another_is_named_with_it(folder):
     def method(name, options=""):
-        return runfile.parsed(RUN.replace('name = "Heun"', f'name = "{name}"\n{options}'), folder).method
+        return parsed(RUN.replace('name = "Heun"', f'name = "{name}"\n{options}'), folder).method
 
     assert method("ExactNoise(Heun)").name == "ExactNoise(Heun)"
     assert method("ExactNoise", 'options = {base = "Heun"}').name == "ExactNoise(Heun)"
@@ -211,7 +221,7 @@ def test_a_method_around_another_is_named_with_it(folder):
 def test_models_of_the_users_own(folder):
     def problem(name, parameters=""):
         text = RUN.replace('"ornstein_uhlenbeck"', f'"my_run_model:{name}"')
-        return runfile.parsed(text.replace("parameters = {rate = 2.0}", parameters), folder).problem
+        return parsed(text.replace("parameters = {rate = 2.0}", parameters), folder).problem
 
     assert problem("ready").n == 1
     assert problem("made", "parameters = {strength = 0.25}").diffusion(0.0, 1.0, 1.0) == 0.25
@@ -243,10 +253,10 @@ def test_status_in_words():
 
 
 def test_as_many_paths_as_it_takes(folder):
-    described = runfile.parsed(RUN.replace("paths = 200", "paths = {until = {error = 0.1, most = 5000}}"), folder)
+    described = parsed(RUN.replace("paths = 200", "paths = {until = {error = 0.1, most = 5000}}"), folder)
     assert described.options["paths"] == until(error=0.1, most=5000)
     with pytest.raises(runfile.BadRunFile, match=r"run\.paths\.until: until: error must be a number > 0"):
-        runfile.parsed(RUN.replace("paths = 200", "paths = {until = {error = 0.0}}"), folder)
+        parsed(RUN.replace("paths = 200", "paths = {until = {error = 0.0}}"), folder)
 
 
 def test_the_examples_of_the_help_are_run_files(tmp_path):
@@ -256,4 +266,4 @@ def test_the_examples_of_the_help_are_run_files(tmp_path):
     assert (described.options["paths"], described.outputs) == (100_000, {"netcdf": tmp_path / "ou.nc"})
     text = re.search(EXAMPLE, estimate_command.__doc__, re.DOTALL)[1]
     (tmp_path / "file.toml").write_text(textwrap.dedent(text))
-    assert runfile.read_estimate(tmp_path / "file.toml").options["error"] == 1e-3
+    assert runfile.read_estimate(tmp_path / "file.toml", [tmp_path / "my.py"]).options["error"] == 1e-3

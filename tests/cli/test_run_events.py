@@ -83,7 +83,7 @@ def brownian():
 
 def test_a_run_that_stops_its_paths(folder):
     (folder / "run.toml").write_text(STOPPED)
-    told = CliRunner().invoke(application(), ["run", str(folder / "run.toml")])
+    told = CliRunner().invoke(application(), ["run", str(folder / "run.toml"), "--allow", str(folder / "my_events.py")])
     assert told.exit_code == 0 and "paths were stopped, at" in told.output
     stop = sd.Stop(sd.Level(1.0, of=lambda t, x: 2.0 * x[0]), sd.Level(-1.5, direction="down"), stopped="alive")
     run = sd.simulate(brownian(), "EulerMaruyama", t=(0, 1), dt=0.125, paths=64, seed=1, stop=stop)
@@ -96,9 +96,12 @@ def test_a_run_that_stops_its_paths(folder):
 @pytest.mark.filterwarnings("ignore:rare:UserWarning")
 def test_a_rare_event(folder):
     (folder / "run.toml").write_text(RARE)
-    told = CliRunner().invoke(application(), ["run", str(folder / "run.toml")])
+    told = CliRunner().invoke(application(), ["run", str(folder / "run.toml"), "--allow", str(folder / "my_events.py")])
     assert told.exit_code == 0 and "Level(3.0" in told.output and "95 %" in told.output
-    again = CliRunner().invoke(application(), ["resume", str(folder / "kept")])
+    again = CliRunner().invoke(
+        application(),
+        ["resume", str(folder / "kept"), "--allow", str(folder / "my_events.py")],
+    )
     assert again.exit_code == 0
     found = sd.rare(brownian(), "EulerMaruyama", event=sd.Level(3.0), before=[1.0, sd.Level(-2.0, direction="down")],
                     dt=0.125, seed=1, runs=4, replicas=16, score="distance")  # fmt: skip
@@ -113,6 +116,6 @@ def test_a_rare_event(folder):
 ])  # fmt: skip
 def test_mistakes_are_named_by_their_key(old, new, words, folder):
     with pytest.raises(runfile.BadRunFile, match=words):
-        runfile.parsed(STOPPED.replace(old, new), folder)
+        runfile.parsed(STOPPED.replace(old, new), folder, [folder / "my_events.py"])
     with pytest.raises(runfile.BadRunFile, match=r"rare.event: missing"):
-        runfile.parsed(RARE.replace("event = {level = 3.0}", ""), folder)
+        runfile.parsed(RARE.replace("event = {level = 3.0}", ""), folder, [folder / "my_events.py"])

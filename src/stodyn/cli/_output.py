@@ -13,6 +13,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from stodyn.admission import NotAdmitted
 from stodyn.engine.failure import PathsFailed
 from stodyn.engine.worker import WorkerDiffers, WorkersDied
 
@@ -21,6 +22,16 @@ WIDEST = 100  # columns
 
 AsJson = Annotated[
     bool, typer.Option("--json", help="Print the result as JSON on standard output, and nothing else there.")
+]
+
+Allow = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--allow",
+        metavar="FILE_OR_MODULE",
+        help="What the file may use: a Python file or a module that it names as module:name, a folder (with a slash at "
+        "its end) outside its own to write into, the address of a Dask scheduler. May be given several times.",
+    ),
 ]
 
 
@@ -67,6 +78,9 @@ def errors_as_messages() -> Iterator[None]:
     """Turn errors in the user's input and failures of a run into one message and an exit code."""
     try:
         yield
+    except NotAdmitted as error:  # in plain lines, so that the command in it can be copied
+        typer.echo(f"Error: {error}", err=True)
+        raise typer.Exit(2) from error
     except (ValueError, TypeError, OSError, MemoryError, ImportError) as error:
         raise typer.BadParameter(str(error)) from error
     except (PathsFailed, WorkerDiffers, WorkersDied) as error:

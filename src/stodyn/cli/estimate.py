@@ -9,27 +9,29 @@ import typer
 
 from stodyn import runfile
 from stodyn.accuracy.ladder import Untrusted
-from stodyn.cli._output import AsJson, console, errors_as_messages, print_files, print_json
+from stodyn.cli._output import Allow, AsJson, console, errors_as_messages, print_files, print_json
 
 
 def command(
     file: Annotated[Path, typer.Argument(metavar="FILE.toml", help="What to estimate, as above.")],
+    allow: Allow = None,
     as_json: AsJson = False,
 ) -> None:
     """Estimate an expectation to a stated total error, and print how it was done.
 
-    With this file, and the function energy(t, x) in my.py beside it, this is the mean energy at time 5 to ±0.001:
+    With this file, the function energy(t, x) in my.py, and `--allow my.py`, which admits it, this is the mean energy at
+    time 5 to ±0.001:
 
     \b
         model = {name = "ornstein_uhlenbeck"}
         estimate = {t = [0, 5], error = 1e-3, seed = 1, function = "my:energy"}
 
-    The name is one of `stodyn models`, or module:problem for a problem in a module beside the file.
+    The name is one of `stodyn models`, or my:problem for a problem in my.py.
     `python -m pydoc stodyn.runfile` explains all tables and keys.
     """
     with errors_as_messages(), warnings.catch_warnings():
         warnings.simplefilter("ignore", Untrusted)  # said below
-        described = runfile.read_estimate(file)
+        described = runfile.read_estimate(file, allow or ())
         result, files = runfile.estimated(described)
     if as_json:
         print_json({"value": result["value"].values, "error": result["error"].values, **result.attrs, "files": files})

@@ -6,14 +6,19 @@ from typing import Annotated
 import typer
 
 from stodyn import runfile
-from stodyn.cli._output import AsJson, errors_as_messages
+from stodyn.cli._output import Allow, AsJson, errors_as_messages
 from stodyn.cli.run import show
 
 
 def command(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="The ledger of a `stodyn run`.")],
+    allow: Allow = None,
     as_json: AsJson = False,
 ) -> None:
-    """Continue a run from its ledger; the result has the same bits as that of a run without interruption."""
+    """Continue a run from its ledger; the result has the same bits as that of a run without interruption.
+
+    What the run file names must be admitted as in `stodyn run`; if the ledger has been moved, so must the folders that
+    the outputs go to.
+    """
     with errors_as_messages():
-        show(runfile.resumed(folder), as_json)
+        show(runfile.resumed(folder, allow or ()), as_json)

@@ -7,12 +7,13 @@ import typer
 import xarray
 
 from stodyn import runfile
-from stodyn.cli._output import AsJson, console, errors_as_messages, print_files, print_json
+from stodyn.cli._output import Allow, AsJson, console, errors_as_messages, print_files, print_json
 from stodyn.results import provenance
 
 
 def command(
     file: Annotated[Path, typer.Argument(metavar="FILE.toml", help="What to run, as above.")],
+    allow: Allow = None,
     as_json: AsJson = False,
 ) -> None:
     """Carry out the run that a TOML file describes and write the outputs it asks for.
@@ -26,11 +27,12 @@ def command(
         collect = [{statistic = "Moments", every = 10}]
         output = {netcdf = "ou.nc"}
 
-    The name is one of `stodyn models`, or module:problem for a problem in a module beside the file.
+    The name is one of `stodyn models`, or my_model:problem for a problem in my_model.py, which `--allow my_model.py`
+    admits: no file has code run that you have not admitted.
     `python -m pydoc stodyn.runfile` explains all tables and keys.
     """
     with errors_as_messages():
-        show(runfile.read(file), as_json)
+        show(runfile.read(file, allow or ()), as_json)
 
 
 def show(described: runfile.RunFile, as_json: bool) -> None:
