@@ -473,3 +473,33 @@ def test_a_load_feeds_in_its_work():
     x, v = (np.cos(1.0) - np.cos(2.0)) / 3, (2 * np.sin(2.0) - np.sin(1.0)) / 3
     assert at["input"] == pytest.approx(0.5 * (x * x + v * v), rel=1e-3)
     assert at["residual"] == pytest.approx(0.0, abs=1e-4)
+
+
+def chain(N, **options):
+    """A chain of rods with consistent masses, as a finite-element program exports it."""
+    beside = np.ones(N - 1)
+    M = np.diag(np.full(N, 4.0)) + np.diag(beside, 1) + np.diag(beside, -1)
+    K = np.diag(np.full(N, 2.0)) - np.diag(beside, 1) - np.diag(beside, -1)
+    damping = ("rayleigh", (0.3, 0.02), (1.0, 0.02))
+    return sd.Mechanical.from_matrices(M / 6.0, None, K, damping=damping, **options)
+
+
+@pytest.mark.parametrize("N", [4, 24])
+def test_coloured_loads_on_consistent_masses_in_a_session_of_float32(N):
+    """Large masses are eliminated as sparse matrices, and every load enters with all of its digits."""
+    with jax.enable_x64(False):
+        problem = sd.with_noise(chain(N), co.gauss_markov(1.0, 2.0), into=1)
+        driven, _ = problem.lower(sd.SDE)
+        A, G, _ = driven.slopes_at_the_start()
+        assert sd.method("VanLoan").refusal(driven) is None
+        assert StochasticAlpha.prepared(problem, 0.01) is not None
+    M, C, K = (matrix.toarray() for matrix in problem.own.matrices)
+    np.testing.assert_allclose(G[N:, 0], np.linalg.inv(M)[:, 1], rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(A[N:], -np.linalg.solve(M, np.concatenate([K, C], axis=1)), rtol=1e-12, atol=1e-13)
+
+
+def test_white_noise_has_all_its_digits_in_a_session_of_float32():
+    noisy = chain(3, noise=np.array([0.1, 0.2, 0.3]))
+    with jax.enable_x64(False):
+        covariance = sd.structures.stationary_covariance(noisy)
+    np.testing.assert_array_equal(covariance, sd.structures.stationary_covariance(noisy))

@@ -46,3 +46,13 @@ def test_a_pivot_that_vanishes_gives_nan():
     band = Band(np.arange(8), 1)
     diagonals = np.ones((3, 8)) * np.array([[1.0], [0.0], [1.0]])
     assert np.all(np.isnan(at_one(lambda diagonals: band.factorised(diagonals)(jnp.ones(8)), diagonals)))
+
+
+def test_unknowns_that_do_not_touch_each_other_are_divided():
+    band = find_band(lambda x, a: a * x, jnp.ones(24), jnp.ones(24))
+    assert band.width == 0
+    a, right = np.random.default_rng(4).standard_normal((2, 24))
+    diagonals = at_one(lambda x, a: band.jacobian(lambda x: a * x, x), np.ones(24), a)
+    np.testing.assert_array_equal(diagonals, a[None, band.order])
+    solution = at_one(lambda diagonals, right: band.factorised(diagonals)(right), diagonals, right)
+    np.testing.assert_allclose(solution, right / a, rtol=1e-15)

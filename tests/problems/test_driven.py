@@ -2,6 +2,7 @@
 
 import warnings
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -209,3 +210,10 @@ def test_a_mechanical_system_with_its_filter_has_the_same_equations_as_an_sde_an
         np.testing.assert_array_equal(*(value(lambda t, x: part(t, x, None), 0.7, x) for part in (one, other)))
     assert in_words.startswith("Mechanical -> SDE") and longer.endswith("the filter; SDE -> SDAE with M = 1")
     assert problem.lower(int) is None
+
+
+def test_white_noise_too_small_for_single_precision_is_kept():
+    """In a session of float32 1e-60 would be a zero, and the problem one without noise of its own."""
+    with jax.enable_x64(False):
+        faint = sd.SDE(lambda t, x: -x, lambda t, x: jnp.array([[1e-60]]), [0.0])
+        assert sd.with_noise(faint, co.gauss_markov(1.0, 2.0), into=0).m == 2

@@ -127,3 +127,9 @@ def test_a_singular_covariance_moves_its_directions_alone():
     drawn = GaussianStart(np.array([1.0, 2.0]), np.ones((2, 2)))(np.random.default_rng(1), 50)
     np.testing.assert_allclose(drawn[:, 0] - 1.0, drawn[:, 1] - 2.0, atol=1e-7)
     assert 0.5 < drawn[:, 0].std() < 1.5
+
+
+def test_an_intensity_given_as_a_function_is_looked_at_in_float64():
+    """Rounded to float32 it would be singular."""
+    with jax.enable_x64(False):
+        assert linear(-np.eye(2), np.eye(2), lambda t: jnp.array([[1.0, 1.0], [1.0, 1.0 + 1e-10]])).m == 2

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -288,3 +289,23 @@ def test_the_size_of_entries_is_the_largest_of_all_values(form):
     values = np.random.default_rng(1).uniform(size=(3, 2, 2))
     found = multiaffine._largest([form(value) for value in values])
     np.testing.assert_array_equal(found.toarray() if form is not np.asarray else found, values.max(axis=0))
+
+
+def test_functions_written_with_jax_give_all_digits_in_a_session_of_float32():
+    def matrix(p):
+        return jnp.array([[-p["p"] / 3.0, 0.0], [0.1, -p["q"] - 4.0]])
+
+    with jax.enable_x64(False):
+        problem = with_matrices(
+            lambda p: jnp.eye(2) / 3.0,
+            matrix,
+            lambda t, p: jnp.array([t / 3.0, 0.1]),
+            start=lambda p: p["p"] * jnp.ones(2) / 7.0,
+        )
+        at, times = np.array([[2.1, 0.3]]), np.array([0.1, 0.7])
+        values = problem.masses(at), problem.matrices(at), problem.starts(at), problem.forcing(at, times).values(times)
+        assert problem.structure == {"mass": "constant", "matrix": "affine"}
+    np.testing.assert_allclose(values[0][0], np.eye(2) / 3.0, rtol=1e-15)
+    np.testing.assert_allclose(values[1][0], [[-0.7, 0.0], [0.1, -4.3]], rtol=1e-15)
+    np.testing.assert_allclose(values[2][0], [0.3, 0.3], rtol=1e-15)
+    np.testing.assert_allclose(np.reshape(values[3], (2, 2)), [[0.1 / 3.0, 0.1], [0.7 / 3.0, 0.1]], rtol=1e-15)

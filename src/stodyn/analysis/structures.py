@@ -24,6 +24,7 @@ from stodyn import listing
 from stodyn.arguments import checks_arguments, stacklevel_of_user
 from stodyn.noise.coloured import Coloured
 from stodyn.numerics import van_loan
+from stodyn.numerics.printing.points import at_one
 from stodyn.problems.accounted import Accounted, with_energy
 from stodyn.problems.calling import call
 from stodyn.problems.driven_mechanical import DrivenMechanical
@@ -219,9 +220,8 @@ def _system(problem: Any) -> tuple[np.ndarray, np.ndarray]:
     if own.noise is not None:
         if not own.facts.additive or own.facts.noise_on_t:
             raise ValueError("problem: its white noise is not constant, so that it has no stationary law")
-        pushed = np.asarray(call(own.noise, 0.0, np.zeros(N), np.zeros(N), params=own.example_params())).reshape(
-            N, own.m
-        )
+        params = own.example_params()
+        pushed = at_one(lambda x: call(own.noise, 0.0, x, x, params=params), np.zeros(N)).reshape(N, own.m)
     A = np.block([[np.zeros((N, N)), np.eye(N)], [-np.linalg.solve(M, np.concatenate([K, C], axis=1))]])
     B = np.concatenate([np.zeros_like(pushed), np.linalg.solve(M, pushed)])
     if not isinstance(problem, DrivenMechanical):

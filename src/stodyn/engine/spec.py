@@ -307,8 +307,9 @@ def _prepared_statistics(
     explicit = [s for s in statistics if s.every is not None or s.at is not None]
     fallback = grid.save_steps(explicit[0], times, None) if explicit else None
     saves = tuple(grid.save_steps(s, times, None if s.own_times else fallback) for s in statistics)
-    ready = (s.prepared(problem, times[g]) for s, g in zip(statistics, saves, strict=True))
-    return tuple(statistic.stepped_by(method, times) for statistic in ready), saves
+    with jax.enable_x64(True):
+        ready = (s.prepared(problem, times[g]) for s, g in zip(statistics, saves, strict=True))
+        return tuple(statistic.stepped_by(method, times) for statistic in ready), saves
 
 
 def check_paths(spec: Spec, paths: int) -> None:

@@ -23,6 +23,7 @@ SUMS = {
 BILINEAR = {"mul", "dot_general"}
 BY_THE_REST_FIXED = {  # affine in these operands where all others are fixed
     "div": slice(0, 1),
+    "execute_instructions": slice(0, 1),  # those whose factors and divisors are given beside the data
     "select_n": slice(1, None),
     "gather": slice(0, 1),
     "dynamic_slice": slice(0, 1),
@@ -60,6 +61,8 @@ def _kind(equation: Any, kinds: list[int]) -> int:
         return AFFINE if FIXED in kinds else OTHER
     if name == "custom_linear_solve":  # its matrix stands first, in several forms
         return OTHER if AFFINE in kinds[: sum(equation.params["const_lengths"])] else AFFINE
+    if name == "execute_instructions" and len(kinds) == 1:  # it multiplies the data by themselves
+        return OTHER
     if name in BY_THE_REST_FIXED and not applies_a_function(name, equation.params):
         free = set(range(len(kinds))[BY_THE_REST_FIXED[name]])
         return AFFINE if all(kind == FIXED or k in free for k, kind in enumerate(kinds)) else OTHER

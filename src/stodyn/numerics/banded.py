@@ -62,7 +62,7 @@ class Band:
                 for j in range(w):
                     row[k + 1 + j] = row[k + 1 + j] - row[k] * upper[k][j]
             pivot, right = 1.0 / row[w], tuple(row[w + 1 :])
-            return ((*upper[1:], right), (*inverse[1:], pivot)), (tuple(row[:w]), right, pivot)
+            return ((*upper, right)[1:], (*inverse, pivot)[1:]), (tuple(row[:w]), right, pivot)
 
         zero = jnp.zeros((), diagonals.dtype)
         none = (zero,) * w
@@ -73,12 +73,12 @@ class Band:
             def forward(before, inputs):
                 factors, right = inputs
                 y = right - sum(f * b for f, b in zip(factors, before, strict=True))
-                return (*before[1:], y), y
+                return (*before, y)[1:], y
 
             def backward(after, inputs):
                 coefficients, pivot, y = inputs
                 x = (y - sum(c * a for c, a in zip(coefficients, after, strict=True))) * pivot
-                return (x, *after[:-1]), x
+                return (x, *after)[:w], x
 
             _, y = lax.scan(forward, none, (lower, r))
             return lax.scan(backward, none, (upper, inverse, y), reverse=True)[1]

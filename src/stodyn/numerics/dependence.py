@@ -20,8 +20,11 @@ def dependence(function: Callable, *arguments: Any) -> list[np.ndarray]:
 
     The trace is taken apart scalar by scalar, so that a zero of a Jacobian or of a diagonal matrix is known to be one,
     and so is 0·x. Raises printing.scalars.Unprintable where the trace cannot be taken apart.
+
+    The trace is in double precision: single precision has zeros where the function has numbers below 1e-45.
     """
-    return dependence_of(jax.make_jaxpr(function)(*arguments), arguments)
+    with jax.enable_x64(True):
+        return dependence_of(jax.make_jaxpr(function)(*arguments), arguments)
 
 
 def dependence_of(closed: core.ClosedJaxpr, arguments: Sequence[Any]) -> list[np.ndarray]:

@@ -23,6 +23,7 @@ from stodyn.numerics.elimination import WRITTEN_OUT
 from stodyn.numerics.instructions import LED, ONE, WIDEST, ZERO, Instructions, execute, led, rows_of
 from stodyn.numerics.printing.scalars import Unprintable
 from stodyn.numerics.rarely import rarely
+from stodyn.numerics.uncompiled import Uncompiled
 
 REVERSE_COST = 2  # of a derivative backwards, in derivatives forwards
 SMALL_PIVOT = 0.1  # a pivot below this share of its column waits until there is no other
@@ -202,6 +203,22 @@ class Elimination:
         """
         factors, sound = self._factors(lax.stop_gradient(values))
         return lambda b: self._solution(values, factors, sound, b)
+
+    def factorised_once(self, values: np.ndarray) -> Callable[[Array], Array] | None:
+        """b -> x with a x = b for one matrix of numbers; None where a pivot is too small for it.
+
+        Nothing but substitution is left to a step, and x is proved to be linear in b (numerics.affine).
+        """
+        factors, sound = Uncompiled(self._factors)(np.asarray(values, float))
+        if not sound:
+            return None
+
+        @jax.custom_jvp
+        def solution(b):
+            return self._plan.substituted(jnp.asarray(factors, b.dtype), b)
+
+        solution.defjvp(lambda b, change: (solution(*b), solution(*change)))
+        return solution
 
     def determinant(self, values: Array) -> tuple[Array, Array]:
         """The sign of det a and log |det a|, found in the same two ways; 0 or NaN and -∞ or NaN where a is singular."""

@@ -26,12 +26,13 @@ def run(closed: core.ClosedJaxpr, *arguments: Any) -> list[np.ndarray]:
 
 
 def value(function: Callable, *arguments: Any) -> np.ndarray:
-    """function(*arguments), one array, of arrays: by NumPy where it knows how, else compiled."""
-    trace = jax.make_jaxpr(function)(*arguments)
-    try:
-        return run(trace, *arguments)[0]
-    except Compile:
-        return np.asarray(jax.jit(function)(*arguments))
+    """function(*arguments), one array, of arrays, in double precision: by NumPy where it knows how, else compiled."""
+    with jax.enable_x64(True):
+        trace = jax.make_jaxpr(function)(*arguments)
+        try:
+            return run(trace, *arguments)[0]
+        except Compile:
+            return np.asarray(jax.jit(function)(*arguments))
 
 
 class Uncompiled:

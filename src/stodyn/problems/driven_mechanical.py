@@ -16,6 +16,7 @@ from stodyn.noise.coloured import Coloured, stacked
 from stodyn.noise.source import Source, source_of
 from stodyn.numerics import van_loan
 from stodyn.numerics.dependence import dependence
+from stodyn.numerics.printing.points import at_one
 from stodyn.numerics.printing.scalars import Unprintable
 from stodyn.problems.calling import call
 from stodyn.problems.contract import NoiseStructure, Problem, component_names, returned_shape
@@ -240,7 +241,7 @@ class DrivenMechanical(Mechanical):
             return jnp.concatenate([jnp.zeros((N, p), x.dtype), self.push(t, x[:N], x[N:], x[:0], params)])
 
         constant = self.has_constant_push and self.params is None
-        matrix = np.asarray(into(0.0, jnp.asarray(own.example_start()[: 2 * N], float), None)) if constant else None
+        matrix = at_one(lambda x: into(0.0, x, None), own.example_start()[: 2 * N]) if constant else None
         return with_noise(lowered[0], self.coloured, into if matrix is None else matrix)
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
@@ -64,10 +65,10 @@ def linear(
     """
     B = _matrix("B", B)
     n, m = B.shape
-    A0 = _matrix("A", A(0.0) if callable(A) else A)
+    A0 = _matrix("A", _at_zero(A))
     if A0.shape != (n, n):
         raise ValueError(f"A: expected shape ({n}, {n}) for a B of shape {B.shape}, got {A0.shape}")
-    Q0 = np.eye(m) if Q is None else intensity(Q(0.0) if callable(Q) else Q, m)
+    Q0 = np.eye(m) if Q is None else intensity(_at_zero(Q), m)
     root = np.linalg.cholesky(Q0)
     m0 = np.zeros(n) if mean is None else np.asarray(mean, float).reshape(n)
     if Bu is not None and u is None:
@@ -87,6 +88,14 @@ def linear(
 
     start = m0 if covariance is None else GaussianStart(m0, _matrix("covariance", covariance))
     return SDE(drift, diffusion, start, names=names, units=units)
+
+
+def _at_zero(matrix: ArrayLike | Callable) -> ArrayLike:
+    """A matrix, or the value of a function at t = 0, in double precision."""
+    if not callable(matrix):
+        return matrix
+    with jax.enable_x64(True):
+        return matrix(0.0)
 
 
 def intensity(Q: ArrayLike, m: int) -> np.ndarray:

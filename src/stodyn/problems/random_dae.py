@@ -176,21 +176,24 @@ class RandomDAE(Problem):
             return None
         return {**self.params, **{name: float(v) for name, v in zip(self.parameters, p, strict=True)}}
 
+    def _value_at(self, p: np.ndarray, function: Any, *arguments: float) -> Any:
+        """The value of a function of the parameters, or what stands in its place; those of JAX in double precision."""
+        if not callable(function):
+            return function
+        with jax.enable_x64(True):
+            return call(function, *arguments, params=self._params_at(p))
+
     def _mass_at(self, p: np.ndarray) -> Any:
-        return call(self.mass, params=self._params_at(p)) if callable(self.mass) else self.mass
+        return self._value_at(p, self.mass)
 
     def _matrix_at(self, p: np.ndarray) -> Any:
-        return call(self.matrix, params=self._params_at(p)) if callable(self.matrix) else self.matrix
+        return self._value_at(p, self.matrix)
 
     def _start_at(self, p: np.ndarray) -> np.ndarray:
-        start = call(self.start, params=self._params_at(p)) if callable(self.start) else self.start
-        return fixed_value("start", start)
+        return fixed_value("start", self._value_at(p, self.start))
 
     def _source_at(self, t: float, p: np.ndarray) -> np.ndarray:
-        if self.source is None:
-            return np.zeros(self.n)
-        source = call(self.source, t, params=self._params_at(p)) if callable(self.source) else self.source
-        return np.asarray(source, float)
+        return np.zeros(self.n) if self.source is None else np.asarray(self._value_at(p, self.source, t), float)
 
     def _sources_at(self, times: np.ndarray, p: np.ndarray) -> np.ndarray:
         return np.stack([self._source_at(t, p) for t in times])
@@ -292,8 +295,7 @@ class RandomDAE(Problem):
     def source_parts(self, times: np.ndarray, sets: list[tuple[int, ...]]) -> np.ndarray:
         """The coefficients of the source for each set, (times, sets, n)."""
         if sets == [()] and callable(self.source):
-            params = self._params_at(self.center)
-            return np.array([call(self.source, t, params=params) for t in times.tolist()], float)[:, None]
+            return np.array([self._source_at(t, self.center) for t in times.tolist()])[:, None]
         rows = []
         for t in times:
             parts = multiaffine.interpolated(functools.partial(self._source_at, t), self.center, self._spread, sets)
@@ -319,7 +321,7 @@ class RandomDAE(Problem):
         if self.linear:
             return Linear(M, -scipy.sparse.csr_array(self._matrix_at(p)), self.forcing(p[None], times))
         pattern: Any = self._drift_pattern
-        params = {name: jnp.asarray(p[i : i + 1]) for i, name in enumerate(self.parameters)}
+        params = {name: p[i : i + 1] for i, name in enumerate(self.parameters)}
 
         def jacobian(t, x):
             with jax.enable_x64(True):
@@ -338,7 +340,7 @@ class RandomDAE(Problem):
         return Forcing(lambda t: np.einsum("ks,tsn->tkn", products, self.source_parts(t, sets)), columns)
 
     def _nonlinear(self, nodes: np.ndarray) -> Nonlinear:
-        params = {name: jnp.asarray(nodes[:, i]) for i, name in enumerate(self.parameters)}
+        params = {name: nodes[:, i] for i, name in enumerate(self.parameters)}
 
         def jacobian(t, x):
             with jax.enable_x64(True):
@@ -350,7 +352,7 @@ class RandomDAE(Problem):
         params = None if self.params is None else {**self.params, **p}
         return jnp.asarray(call(self.drift, t, x, params=params), float)  # type: ignore[arg-type]
 
-    def _rates(self, params: Mapping[str, jax.Array]) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
+    def _rates(self, params: Mapping[str, np.ndarray]) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
         """f (stages, members, n) at these parameters."""
 
         def f(t, x):
@@ -372,8 +374,8 @@ class RandomDAE(Problem):
     @functools.cached_property
     def _drift_pattern(self) -> Pattern | None:
         """Where the Jacobian of the drift may differ from zero; None where it is full or cannot be followed."""
-        p = {name: jnp.asarray(value) for name, value in zip(self.parameters, self.center, strict=True)}
         with jax.enable_x64(True):
+            p = {name: jnp.asarray(value) for name, value in zip(self.parameters, self.center, strict=True)}
             start = np.asarray(self._start_at(self.center), float)
             try:
                 pattern = find_pattern(lambda x, t: self._drift_of_one(t, x, p), start, np.zeros(()))
@@ -460,7 +462,8 @@ def _try_call(name: str, function: Callable, words: tuple[str, ...], params: dic
     """An error in the user's terms where a function of the parameters cannot be called at their means, time 0."""
     check_call(name, function, words, params)
     try:
-        call(function, *[0.0] * len(words), params=params)
+        with jax.enable_x64(True):
+            call(function, *[0.0] * len(words), params=params)
     except (AttributeError, IndexError, KeyError, TypeError) as error:
         wanted = f"{name}({', '.join([*words, 'p'] if params else words)})"
         hint = missing_entry(error, params) if params else ""

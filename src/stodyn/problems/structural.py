@@ -177,16 +177,17 @@ class _SparseInertia(Inertia):
         return super().times(a) if self.diagonal is not None else self.product(a)  # type: ignore[attr-defined]
 
     def solve(self, right: Array) -> Array:
-        if self.diagonal is not None or len(self.M) <= WRITTEN_OUT or self._elimination is None:
+        if self.diagonal is not None or len(self.M) <= WRITTEN_OUT or self._sparse_solve is None:
             return super().solve(right)
-        solve = self._elimination.factorised(jnp.asarray(self.sparse.data, right.dtype))  # type: ignore[attr-defined]
+        solve = self._sparse_solve
         return solve(right) if right.ndim == 1 else jnp.stack([solve(column) for column in right.T], axis=1)
 
     @functools.cached_property
-    def _elimination(self) -> Elimination | None:
+    def _sparse_solve(self) -> Callable[[Array], Array] | None:
         sparse = self.sparse  # type: ignore[attr-defined]
         rows = np.repeat(np.arange(len(self.M)), np.diff(sparse.indptr))
-        return find_order(Pattern(rows, sparse.indices, sparse.shape), sparse.data[None])
+        elimination = find_order(Pattern(rows, sparse.indices, sparse.shape), sparse.data[None])
+        return None if elimination is None else elimination.factorised_once(sparse.data)
 
 
 # --- from matrices ----------------------------------------------------------------------------------------------------
