@@ -3,6 +3,7 @@
 import contextlib
 import gc
 import json
+import mmap
 import os
 import signal
 import subprocess
@@ -18,22 +19,36 @@ os.environ.setdefault("MKL_NUM_THREADS", "1")
 # What one worker has compiled the others read.
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1] / "build" / "compiled"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
-# XLA's plain code, in one piece, compiles in a fifth of the time of its usual code: 0.5 s in place of 2.5 for an
-# implicit step under vmap. `make test-full` takes the usual one.
-os.environ.setdefault(
-    "XLA_FLAGS",
-    "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
-    if not os.environ.get("STODYN_FULL")
-    else "",
-)
 
 import jax
+import jaxlib
 import pytest
 
 # Tests make graphs of hundreds of thousands of objects: looking for cycles among all of them as often as Python does
 # takes a fifteenth of the time.
 gc.set_threshold(100_000, 50, 100)
 FULL = bool(os.environ.get("STODYN_FULL"))  # make test-full
+# XLA's plain code, in one piece, compiles in a fifth of the time of its usual code: 0.5 s in place of 2.5 for an
+# implicit step under vmap. `make test-full` takes the usual one. JAX 0.11 and later have no plain code.
+PLAIN_CODE = {"xla_cpu_use_fusion_emitters": "false", "xla_cpu_parallel_codegen_split_count": "1"}
+
+
+def known_to_xla(flag: str) -> bool:
+    """Whether the installed XLA parses a flag; it aborts on one that it does not know.
+
+    Then its library holds the name as a string, with zeros around it, as nothing else that says the name has.
+    """
+    libraries = Path(jaxlib.__file__).parent.glob("*jax_common.*")
+    return any(_holds(library, b"\0%s\0" % flag.encode()) for library in libraries)
+
+
+def _holds(path: Path, text: bytes) -> bool:
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        return content.find(text) >= 0
+
+
+if "XLA_FLAGS" not in os.environ and not FULL:  # which XLA reads when it first compiles
+    os.environ["XLA_FLAGS"] = " ".join(f"--{name}={value}" for name, value in PLAIN_CODE.items() if known_to_xla(name))
 
 
 def pytest_configure(config):
