@@ -47,7 +47,7 @@ def test_loops_and_branches_at_one_point_and_at_many():
 def test_numbers_without_a_whole_one_are_converted_as_xla_does(dtype):
     x = np.array([np.nan, np.inf, -np.inf, 1e300, -3.7, 2.5, 2.0**31, -0.0])
     found = uncompiled.value(lambda x: x.astype(dtype), x)
-    np.testing.assert_array_equal(found, jax.lax.convert_element_type(x, dtype))
+    np.testing.assert_array_equal(found, jax.lax.convert_element_type(jnp.asarray(x), dtype))
 
 
 def test_the_sign_of_a_zero_is_that_zero():

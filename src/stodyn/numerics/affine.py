@@ -59,6 +59,9 @@ def _kind(equation: Any, kinds: list[int]) -> int:
         return AFFINE
     if name in BILINEAR:
         return AFFINE if FIXED in kinds else OTHER
+    if name == "polynomial":  # a_0 + a_1 x and more: affine in its coefficients, and in x where there are two
+        x, _, *slopes = kinds
+        return AFFINE if x == FIXED or slopes == [FIXED] else OTHER
     if name == "custom_linear_solve":  # its matrix stands first, in several forms
         return OTHER if AFFINE in kinds[: sum(equation.params["const_lengths"])] else AFFINE
     if name == "execute_instructions" and len(kinds) == 1:  # it multiplies the data by themselves

@@ -14,12 +14,12 @@ import jax
 from jax import lax
 from jax.extend import core
 
-from stodyn.numerics.printing.trace import INLINED, equations_of, interpret
+from stodyn.numerics.printing.trace import CALLS, equations_of, interpret
 
 EXPONENTIALS = {"exp", "exp2"}
 SHAPED = {"broadcast_in_dim", "reshape", "squeeze", "neg", "transpose"}  # operations that XLA looks through, or moves
-MERGED = {"log": 1, "pow": 1, "mul": 2, "div": 2}  # operations that XLA rewrites, and with how many exponentials
-OPENED = INLINED - {"custom_vmap_call"}  # whose own rule says how it is mapped
+MERGED = {"log": 1, "log2": 1, "pow": 1, "mul": 2, "div": 2}  # what XLA rewrites, and with how many exponentials
+OPENED = CALLS - {"custom_vmap_call"}  # whose own rule says how it is mapped
 LOOPS = {"while", "scan", "cond"}
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from jax.extend import core
 
 from stodyn.numerics import uncompiled
-from stodyn.numerics.printing.trace import INLINED, equations_of, interpret
+from stodyn.numerics.printing.trace import equations_of, interpret
 
 LARGEST = 10_000_000  # numbers of an array of indices that is computed
 PREPARING = {  # operations by which JAX prepares an index
@@ -53,7 +53,7 @@ def out_of_bounds(closed: core.ClosedJaxpr) -> str | None:
 
         return [functools.partial(lambda k: computed()[k], k) for k in range(len(equation.outvars))]
 
-    interpret(closed, [None] * len(closed.jaxpr.invars), apply, literal, calls=INLINED)
+    interpret(closed, [None] * len(closed.jaxpr.invars), apply, literal)
     return faults[0] if faults else None
 
 

@@ -22,12 +22,12 @@ from jax.extend import core
 
 from stodyn.numerics import uncompiled
 from stodyn.numerics.places import read_places, written_places
-from stodyn.numerics.printing.scalars import ELEMENTWISE, MOVES, scan_sizes
-from stodyn.numerics.printing.trace import INLINED, applies_a_function, interpret
+from stodyn.numerics.printing.scalars import ELEMENTWISE, MOVES
+from stodyn.numerics.printing.trace import CALLS, applies_a_function, interpret, scan_sizes
 
 LARGEST, PRODUCTS = 300_000, 4_000_000  # entries of arrays that are followed, and products of entries
 FULL = 0.5  # of the longest row of a known matrix: a fuller one is multiplied entry by entry
-OPENED = INLINED - {"custom_vmap_call"}  # whose own rule says how it is mapped
+OPENED = CALLS - {"custom_vmap_call"}  # whose own rule says how it is mapped
 REDUCTIONS = ("reduce_sum", "reduce_prod", "reduce_max", "reduce_min", "reduce_and", "reduce_or")
 UNFOLLOWED = ("while", "scan", "cond", "execute_instructions")  # of known numbers, too: their turns may be many
 ARRAYS = {"gather": (0,), "dynamic_slice": (0,), "dynamic_update_slice": (0, 1), "scatter": (0, 2)}

@@ -29,10 +29,12 @@ from stodyn.numerics.printing.trace import INLINED, WHOLE, interpret
 CHANGE, SAMPLES = 32, 8  # changes are up to this many ε, and made this many times
 UNITS = 4  # ε: what processors may differ by in one operation, and more
 SUMS = {"add", "add_any", "sub"}
-SUMS_OF_MANY = {"reduce_sum", "dot_general", "cumsum", "scatter-add", "scatter_add", "execute_instructions"}
+SUMS_OF_MANY = {
+    "reduce_sum", "dot_general", "cumsum", "scatter-add", "scatter_add", "execute_instructions", "polynomial",
+}  # fmt: skip
 WITH_TRACES = {"cond", "while", "scan", "custom_linear_solve", WHOLE}  # taken as one operation
 POWERS = {"sqrt", "rsqrt", "square", "integer_pow"}
-ROUNDED = SUMS | FUNCTIONS | POWERS | WITH_TRACES | {"mul", "div"}
+ROUNDED = SUMS | FUNCTIONS | POWERS | WITH_TRACES | {"mul", "div", "log2", "one_minus_square"}
 
 
 def is_rounding(equations: core.ClosedJaxpr, x: Array) -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import string
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -12,7 +13,7 @@ from jax.extend import core
 
 from stodyn.numerics.places import read_places, written_places
 from stodyn.numerics.printing.scalars import MOVES, filling
-from stodyn.numerics.printing.trace import INLINED, applies_a_function, interpret
+from stodyn.numerics.printing.trace import applies_a_function, interpret, scan_sizes
 
 
 class Compile(Exception):
@@ -22,7 +23,7 @@ class Compile(Exception):
 def run(closed: core.ClosedJaxpr, *arguments: Any) -> list[np.ndarray]:
     """The outputs of a trace for arguments of its input shapes; raises Compile where NumPy does not know how."""
     with np.errstate(all="ignore"):
-        return interpret(closed, [np.asarray(a) for a in arguments], apply, np.asarray, calls=INLINED)
+        return interpret(closed, [np.asarray(a) for a in arguments], apply, np.asarray)
 
 
 def value(function: Callable, *arguments: Any) -> np.ndarray:
@@ -131,7 +132,7 @@ def _cond(params: Any, inputs: list[np.ndarray]) -> list[np.ndarray]:
 
 
 def _scan(params: Any, inputs: list[np.ndarray]) -> list[np.ndarray]:
-    length, fixed, carried = params["length"], params["num_consts"], params["num_carry"]
+    length, (fixed, carried) = params["length"], scan_sizes(params, len(inputs))
     consts, carry, xs = inputs[:fixed], inputs[fixed : fixed + carried], inputs[fixed + carried :]
     ys: list[Any] = [np.empty((length, *aval.shape), aval.dtype) for aval in params["jaxpr"].out_avals[carried:]]
     for k in reversed(range(length)) if params["reverse"] else range(length):
@@ -186,6 +187,13 @@ def _dot_general(a: np.ndarray, b: np.ndarray, *, dimension_numbers: Any, **_: A
     return np.einsum(f"{''.join(axes_a)},{''.join(axes_b)}->{''.join(batch + free)}", a, b)
 
 
+def _polynomial(x: np.ndarray, *coefficients: np.ndarray, **_: Any) -> np.ndarray:
+    *others, value = coefficients
+    for coefficient in reversed(others):
+        value = value * x + coefficient
+    return value
+
+
 def _chosen(which: np.ndarray, *cases: np.ndarray) -> np.ndarray:
     """Of each entry the case that `which` numbers; np.choose takes few cases alone."""
     chosen = cases[0]
@@ -203,6 +211,14 @@ def _converted(x: np.ndarray, *, new_dtype: Any, **_: Any) -> np.ndarray:
         whole = x.astype(new_dtype)
     whole = np.where(x >= float(limits.max), limits.max, np.where(x <= float(limits.min), limits.min, whole))
     return np.where(np.isnan(x), 0, whole).astype(new_dtype)
+
+
+def _round(x: np.ndarray, *, rounding_method: Any) -> np.ndarray:
+    """To the nearest whole number, halves to the even one or away from zero."""
+    if int(rounding_method):
+        return np.rint(x)
+    whole = np.trunc(x)
+    return np.where(np.abs(x - whole) >= 0.5, whole + np.copysign(1.0, x), whole)
 
 
 def _execute(data: np.ndarray, *fixed: np.ndarray, program: Any) -> np.ndarray:
@@ -226,7 +242,7 @@ EXACT: dict[str, Callable] = {
     "max": np.maximum, "min": np.minimum, "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal,
     "gt": np.greater, "ge": np.greater_equal, "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor,
     "not": np.invert, "square": np.square, "sqrt": np.sqrt, "is_finite": np.isfinite, "copy": np.array,
-    "floor": np.floor, "ceil": np.ceil, "select_n": _chosen,
+    "floor": np.floor, "ceil": np.ceil, "select_n": _chosen, "one_minus_square": lambda x: (1 + x) * (1 - x),
 }  # fmt: skip
 REAL: dict[str, Callable] = {
     "div": np.divide, "exp": np.exp, "expm1": np.expm1, "log": np.log, "log1p": np.log1p, "sin": np.sin, "cos": np.cos,
@@ -234,10 +250,13 @@ REAL: dict[str, Callable] = {
     "sign": lambda x: np.where(x == 0, x, np.sign(x)),  # which keeps the sign of a zero
     "pow": np.power, "rsqrt": lambda x: 1.0 / np.sqrt(x), "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan,
     "asinh": np.arcsinh, "cbrt": np.cbrt, "logistic": lambda x: 1.0 / (1.0 + np.exp(-x)),
+    "log2": lambda x: np.log(x) / math.log(2.0),
 }  # fmt: skip
 OTHERS: dict[str, Callable] = {
     "dot_general": _dot_general,
     "execute_instructions": _execute,
+    "polynomial": _polynomial,
+    "round": _round,
     "convert_element_type": _converted,
     "integer_pow": lambda x, *, y: x**y,
     "reduce_sum": lambda x, *, axes, **_: np.sum(x, tuple(axes)),

@@ -88,8 +88,9 @@ KEEP_ZERO = {
 }  # fmt: skip
 COPIES = {"convert_element_type", "copy", "copy_p"}
 MAY_BE_ZERO = {
-    "exp", "exp2", "log", "logistic", "cos", "acos", "cosh", "acosh", "erfc", "erf_inv", "lgamma", "digamma", "rsqrt",
-    "is_finite", "atan2", "rem", "clamp", "not", "lt", "le", "gt", "ge", "ne", "nextafter",
+    "exp", "exp2", "log", "log2", "logistic", "cos", "acos", "cosh", "acosh", "erfc", "erf_inv", "lgamma", "digamma",
+    "rsqrt", "is_finite", "atan2", "rem", "clamp", "not", "lt", "le", "gt", "ge", "ne", "nextafter", "one_minus_square",
+    "polynomial",
 }  # fmt: skip
 
 

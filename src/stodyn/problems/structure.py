@@ -163,9 +163,9 @@ def depends_on_time(function: Callable[[Any, Array, Any], Array], x: Any, params
         return not np.array_equal(now, then, equal_nan=True)
 
 
-PARTIAL = {"sqrt": "a square root", "rsqrt": "a square root", "log": "a logarithm", "log1p": "a logarithm",
-           "pow": "a power", "acos": "an arc cosine", "asin": "an arc sine", "acosh": "an inverse hyperbolic cosine",
-           "atanh": "an inverse hyperbolic tangent"}  # fmt: skip
+PARTIAL = {"sqrt": "a square root", "rsqrt": "a square root", "log": "a logarithm", "log2": "a logarithm",
+           "log1p": "a logarithm", "pow": "a power", "acos": "an arc cosine", "asin": "an arc sine",
+           "acosh": "an inverse hyperbolic cosine", "atanh": "an inverse hyperbolic tangent"}  # fmt: skip
 
 
 def partial_functions(trace: Any) -> tuple[str, ...]:

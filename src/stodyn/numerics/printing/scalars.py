@@ -25,7 +25,7 @@ from jax.extend import core
 from stodyn.arguments import stacklevel_of_user
 from stodyn.numerics.printing import elementary
 from stodyn.numerics.printing.nodes import BOOL, INT32, Entry, Graph, as_number, is_known, value_of
-from stodyn.numerics.printing.trace import Equation, count_operations, interpret
+from stodyn.numerics.printing.trace import Equation, count_operations, interpret, scan_sizes
 
 TYPES = {np.dtype(t) for t in ("float64", "float32", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32",
                                "uint64", "bool")}  # fmt: skip
@@ -261,8 +261,17 @@ def _integer_pow(graph, dtype, params, x):
 
 
 def _one_minus_square(graph, dtype, params, x):
-    """1 - x², of JAX 0.11: the derivative of tanh at artanh x."""
-    return graph.make("sub", dtype, dtype.type(1), graph.make("mul", dtype, x, x))
+    """1 - x² near x = ±1 too, from JAX 0.11 on: the derivative of tanh at artanh x."""
+    one = dtype.type(1)
+    return graph.make("mul", dtype, graph.make("add", dtype, one, x), graph.make("sub", dtype, one, x))
+
+
+def _polynomial(graph, dtype, params, x, *coefficients):
+    """Σ c_k x^k by Horner's rule, from JAX 0.12 on; before, polyval was written out, or a scan."""
+    *others, value = coefficients
+    for coefficient in reversed(others):
+        value = graph.make("add", dtype, graph.make("mul", dtype, value, x), coefficient)
+    return value
 
 
 def _pow(graph, dtype, params, x, y):
@@ -284,6 +293,12 @@ def _function(name: str) -> Callable:
         return graph.convert(graph.make(name, np.float64, *wide), dtype)
 
     return rule
+
+
+def _log2(graph, dtype, params, x):
+    """From JAX 0.11 on; before, it was written as this quotient."""
+    logarithm = graph.make("log", np.float64, graph.convert(x, np.float64))
+    return graph.convert(graph.make("div", np.float64, logarithm, np.float64(math.log(2.0))), dtype)
 
 
 def _select_n(graph, dtype, params, which, *cases):
@@ -368,6 +383,8 @@ ELEMENTWISE: dict[str, Callable] = {
     "integer_pow": _integer_pow,
     "square": lambda graph, dtype, params, x: graph.make("mul", dtype, x, x),
     "one_minus_square": _one_minus_square,
+    "polynomial": _polynomial,
+    "log2": _log2,
     "rsqrt": lambda graph, dtype, params, x: graph.make("div", dtype, dtype.type(1), graph.make("sqrt", dtype, x)),
     "select_n": _select_n,
     "is_finite": _is_finite,
@@ -781,14 +798,6 @@ def _guessed(begun: np.ndarray, is_handed_on: bool) -> list[bool]:
     entries = list(begun.flat)
     is_begun_alike = begun.ndim <= 1 and all(map(is_known, entries)) and len({e.tobytes() for e in entries}) == 1
     return [not is_handed_on and (is_begun_alike or not is_known(entry)) for entry in entries]
-
-
-def scan_sizes(params: dict[str, Any], inputs: int) -> tuple[int, int]:
-    """How many of a scan's inputs are constants, and how many it carries."""
-    if "num_consts" in params:
-        return params["num_consts"], params["num_carry"]
-    consts, carry, _ = params["ft_in"].update(range(inputs)).unpack()  # JAX 0.11
-    return len(list(consts)), len(list(carry))
 
 
 def _scan(self: _Scalars, equation, inputs):

@@ -22,7 +22,7 @@ from jax.extend import core
 Equation = Any  # jax.extend.core.JaxprEqn
 Of = TypeVar("Of")
 
-WHOLE = "call_hi_primitive"  # of JAX 0.11, which so keeps custom_root in a trace
+WHOLE = "call_hi_primitive"  # from JAX 0.11 on, which so keeps custom_root in a trace, and from 0.12 on searchsorted
 INLINED = {
     "jit", "pjit", "closed_call", "core_call", "custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr",
     "custom_vmap_call", "checkpoint", "remat2", "eval_jaxpr",
@@ -84,22 +84,33 @@ def inner_of(equation: Equation) -> Any:
 
 def opened(equation: Equation) -> core.ClosedJaxpr:
     """The trace of an operation that a trace holds as a whole."""
-    return _opened(equation.params["_prim"])
+    operation = equation.params["_prim"]
+    return _opened(operation, tuple(operation.in_avals_flat))
 
 
 @functools.lru_cache(maxsize=256)
-def _opened(operation: Any) -> core.ClosedJaxpr:
+def _opened(operation: Any, operands: tuple) -> core.ClosedJaxpr:
+    """Two such operations are equal whatever the shapes and types of their operands are: these tell them apart."""
+
     def flat(*arguments):
         return jax.tree.leaves(operation.expand(*jax.tree.unflatten(operation.in_tree, arguments)))
 
     with jax.enable_x64(True):  # the trace has the dtypes it has, whatever the caller's are
-        shapes = (jax.ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type) for a in operation.in_avals_flat)
+        shapes = (jax.ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type) for a in operands)
         return jax.make_jaxpr(flat)(*shapes)
 
 
 def applies_a_function(name: str, params: Mapping[str, Any]) -> bool:
     """Whether an operation is a scatter that puts a function of the old entries in their places: x.at[k].apply(f)."""
     return name == "scatter" and params.get("update_jaxpr") is not None
+
+
+def scan_sizes(params: Mapping[str, Any], inputs: int) -> tuple[int, int]:
+    """How many of a scan's inputs are constants, and how many it carries."""
+    if "num_consts" in params:  # before JAX 0.11
+        return params["num_consts"], params["num_carry"]
+    consts, carry, _ = params["ft_in"].update(range(inputs)).unpack()
+    return len(list(consts)), len(list(carry))
 
 
 def traces_inside(equation: Equation) -> list[core.ClosedJaxpr]:

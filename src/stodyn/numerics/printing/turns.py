@@ -15,7 +15,8 @@ import numpy as np
 from stodyn.numerics.printing.arrays import Array, Arrays, Buffer, Executed, Index, Stored, Turns
 from stodyn.numerics.printing.flat import Equation
 from stodyn.numerics.printing.nodes import BOOL, Entry, Node
-from stodyn.numerics.printing.scalars import Unprintable, scan_sizes
+from stodyn.numerics.printing.scalars import Unprintable
+from stodyn.numerics.printing.trace import scan_sizes
 from stodyn.numerics.printing.views import NEUTRAL
 
 Kind = tuple[bool, bool]  # whether numbers differ between paths, and whether they change from step to step
