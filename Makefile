@@ -6,7 +6,7 @@ INSTALL := $(BIN)/uv pip install --quiet --constraint constraints.txt
 # uv leaves the packages uncompiled: every process would compile JAX again, in 3 seconds, if none could keep its bytecode.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: install tour test test-full checks lint types layers tests wheel docs site changelog fuzz studies models
+.PHONY: install tour test test-full test-jax checks lint types layers tests wheel docs site changelog fuzz studies models
 
 install: .venv/installed
 
@@ -31,6 +31,11 @@ checks: lint layers types docs wheel
 # code, which takes longer to compile than the plain code that `make test` asks for.
 test-full: install
 	STODYN_FULL=1 $(BIN)/python -m pytest -n 2 --dist worksteal
+
+# The tests with another JAX: `make test-jax JAX=0.12` on every Python that it is tried with, PYTHON=3.13 (or a path) on
+# one; without JAX= all of them. TESTS= names some tests.
+test-jax: install
+	$(BIN)/python .ci/test_jax.py $(JAX) $(if $(filter file,$(origin PYTHON)),,--python $(PYTHON)) $(TESTS)
 
 lint: install
 	$(BIN)/ruff check .
