@@ -234,7 +234,7 @@ def test_steps_that_distort_the_response_are_told_with_its_size(name):
     driven, method = problem.lower(sd.SDE)[0], sd.method(name)
     A, G, _ = driven.slopes_at_the_start()
     exact = driven.about_the_start().stationary_variance()[:2]
-    step, kick = excited.linear_step(method, problem, 0.1, A[1:], G[1:])
+    step, kick = excited.linear_step(method, problem, 0.1, A[1:], G[1:], np.zeros((1, 0)))
     predicted = np.diagonal(excited._settled(step, kick))[:2]
     with pytest.warns(ResponseNotDelivered) as told:
         run = sd.simulate(problem, name, t=(0, 10), dt=0.1, paths=4000, seed=1, collect=sd.statistics.Moments(at=[10]))

@@ -155,7 +155,7 @@ class GeneralisedAlpha(Method):
                     "where the motion turns; take order=1.0"
                 )
             ready = Hysteresis(ready)
-        elif isinstance(problem, DrivenMechanical):
+        else:
             check_response(self, problem, h)
         return Excited(ready, problem, h) if isinstance(problem, DrivenMechanical) else ready
 

@@ -17,16 +17,19 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
+import scipy
 
 from stodyn.methods.contract import Method
 from stodyn.methods.wrapping import AndNormals, Wrapping, without
 from stodyn.numerics import van_loan
-from stodyn.problems.driven import SLOW, Driven
+from stodyn.problems.driven import SLOW, Driven, warn_of_response
 from stodyn.problems.driven_mechanical import DrivenMechanical
+from stodyn.problems.mechanical import Mechanical
 
 STREAM = "coloured"
 
@@ -34,33 +37,46 @@ STREAM = "coloured"
 MOST_STATES = 200  # of a structure and its filter, whose covariances are compared before a run
 
 
-def check_response(method: Any, problem: DrivenMechanical, h: float) -> None:
-    """Warn where the step gives x or v, linearised about the start, a wrong variance in the long run.
-
-    White noise beside the coloured one counts as exact.
-    """
-    N, k = problem.N, len(problem.coloured.A)
+def check_response(method: Any, problem: Mechanical, h: float) -> None:
+    """Warn where the step gives x or v a wrong variance in the long run: with coloured noise by the equations
+    linearised about the start, with white noise alone where they are linear."""
+    is_driven = isinstance(problem, DrivenMechanical)
+    k = len(problem.coloured.A) if isinstance(problem, DrivenMechanical) else 0
+    N = problem.N
     if problem.joints is not None or not problem.is_regular or 3 * N + k > MOST_STATES:
         return
+    if not is_driven and not (problem.m and problem.facts.is_constant_noise and problem.has_constant_slopes):
+        return
+    A, G, b = _slopes(problem)
+    rates = np.linalg.eigvals(A)
+    if not all(np.isfinite(part).all() for part in (A, G, b)) or rates.real.max() >= -SLOW * np.abs(rates).max():
+        return
+    step, kick = linear_step(method, problem, h, A[N:], G[N:], b[N:])
+    if not np.abs(np.linalg.eigvals(step)).max() < 1.0:
+        return
+    exact = van_loan.lyapunov(*_with_filter(problem, A, G, b))
+    parts = (np.diagonal(covariance)[: 2 * N] for covariance in (_settled(step, kick), exact))
+    warn_of_response(method, h, *parts, problem.components)
+
+
+def _slopes(problem: Mechanical) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """A, G and b of d(x, v) = (A (x, v) + G y) dt + b dW about the start; without coloured noise G has no columns."""
+    if not isinstance(problem, DrivenMechanical):
+        A, b = problem.slopes_at_the_start
+        return A, np.zeros((len(A), 0)), b
     lowered = problem.lower(Driven)
     assert lowered is not None
     driven: Any = lowered[0]
-    A, G, b = driven.slopes_at_the_start()
-    whole = np.block([[A, G @ problem.coloured.C], [np.zeros((k, 2 * N)), problem.coloured.A]])
-    rates = np.linalg.eigvals(A)
-    if not np.isfinite(whole).all() or rates.real.max() >= -SLOW * np.abs(rates).max():
-        return
-    step, kick = linear_step(method, problem, h, A[N:], G[N:])
-    if not np.abs(np.linalg.eigvals(step)).max() < 1.0:
-        return
-    of_noise = np.concatenate([np.zeros((2 * N, problem.coloured.B.shape[1])), problem.coloured.B])
-    exact, white, delivered = (
-        np.diagonal(covariance)[: 2 * N]
-        for covariance in (
-            van_loan.lyapunov(whole, of_noise @ of_noise.T), van_loan.lyapunov(A, b @ b.T), _settled(step, kick)
-        )
-    )  # fmt: skip
-    driven.warn_of_response(method, h, delivered + white, exact + white)
+    return driven.slopes_at_the_start()
+
+
+def _with_filter(problem: Mechanical, A: np.ndarray, G: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The matrix of (x, v, s), and the intensity of its noise."""
+    if not isinstance(problem, DrivenMechanical):
+        return A, b @ b.T
+    noise, n = problem.coloured, len(A)
+    whole = np.block([[A, G @ noise.C], [np.zeros((len(noise.A), n)), noise.A]])
+    return whole, scipy.linalg.block_diag(b @ b.T, noise.B @ noise.B.T)
 
 
 def _settled(step: np.ndarray, kick: np.ndarray) -> np.ndarray:
@@ -71,27 +87,33 @@ def _settled(step: np.ndarray, kick: np.ndarray) -> np.ndarray:
     return covariance
 
 
-def linear_step(method: Any, problem: DrivenMechanical, h: float, A: np.ndarray, b: np.ndarray) -> tuple:
-    """The step of (x, v, φ, s) without white noise for x'' = A (x, v) + b y: its matrix, and that of its normals."""
+def linear_step(method: Any, problem: Mechanical, h: float, A: np.ndarray, G: np.ndarray, b: np.ndarray) -> tuple:
+    """The step of (x, v, φ, s) for x'' = A (x, v) + G y + b ξ: its matrix, and that of its normals."""
     αm, αf, β, γ = method.coefficients(h)
-    transition, root = problem.integrals(h)
-    N, k, p = problem.N, len(problem.coloured.A), problem.outputs
-    x, v, φ, s = np.split(np.eye(3 * N + k), [N, 2 * N, 3 * N])
-    nothing = np.zeros((N, root.shape[1]))
-
-    def joined(rows: np.ndarray, of_normals: np.ndarray) -> np.ndarray:
-        return np.concatenate([rows, of_normals], axis=1)
-
-    x, v, φ = (joined(rows, nothing) for rows in (x, v, φ))
-    joint = joined(transition @ s, root)
+    N, p, m = len(A), G.shape[1], b.shape[1]
+    nothing = np.zeros((0, 0)), np.zeros((0, 0))
+    transition, root = problem.integrals(h) if isinstance(problem, DrivenMechanical) else nothing
+    k = transition.shape[1]
+    n = 3 * N + k
+    x, v, φ, s, drawn, W, other = np.split(
+        np.eye(n + root.shape[1] + 2 * m), np.cumsum([N, N, N, k, root.shape[1], m])
+    )
+    joint = transition @ s + root @ drawn
     s_after, Y1, Y2 = joint[:k], joint[k : k + p], joint[k + p :]
-    x_known = x + h * v + h**2 * (0.5 - β) * φ + b @ Y2
-    v_known = v + h * (1.0 - γ) * φ + b @ Y1
-    right = (1.0 - αf) * A @ np.concatenate([x_known, v_known]) - αm * φ + αf * A @ np.concatenate([x, v])
+    W = math.sqrt(h) * W
+    Z = 0.5 * h * W + math.sqrt(h**3 / 12.0) * other
+    x_known = x + h * v + h**2 * (0.5 - β) * φ + G @ Y2 + b @ Z
+    v_known = v + h * (1.0 - γ) * φ + G @ Y1 + b @ W
+    right = -αm * φ + αf * A @ np.concatenate([x, v])
+    if method.order != 1.0:  # its terms of the noise in the force, see methods.alpha.taylor_terms
+        slope = A[:, N:] @ b
+        v_known = v_known + slope @ (Z - γ * h * W)
+        right = right + (αf - αm) * slope @ W
+    right = right + (1.0 - αf) * A @ np.concatenate([x_known, v_known])
     left = (1.0 - αm) * np.eye(N) - (1.0 - αf) * (β * h**2 * A[:, :N] + γ * h * A[:, N:])
     φ = np.linalg.solve(left, right)
     after = np.concatenate([x_known + β * h**2 * φ, v_known + γ * h * φ, φ, s_after])
-    return after[:, : 3 * N + k], after[:, 3 * N + k :]
+    return after[:, :n], after[:, n:]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -28,7 +28,7 @@ from stodyn.problems.mechanical import Mechanical
 from stodyn.problems.sde import SDE
 
 NOTABLE = 0.02  # relative error of the noise's variance above which a run warns
-NOTABLE_RESPONSE = 0.05  # the same for the variance of the driven components
+NOTABLE_RESPONSE = 0.05  # the same for the variance of what noise drives
 SLOW = 1e-6  # a rate of decay, relative to the fastest, that counts as zero
 
 
@@ -37,7 +37,7 @@ class NoiseNotDelivered(UserWarning):
 
 
 class ResponseNotDelivered(UserWarning):
-    """The steps of a run are too long for what the coloured noise drives."""
+    """The steps of a run are too long for what noise drives."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -54,7 +54,8 @@ class Driven(SDE):
     made_by = "stodyn.with_noise(sde, noise, into)"
 
     def check_step(self, method: Any, h: float) -> None:
-        """Warn where the method's own step gives the noise another variance; refuse where it makes it grow."""
+        """Warn where the method's own step gives the noise, or what it drives, another variance; refuse where it makes
+        the noise grow."""
         delivered = delivered_variance(method, self.noise, h)
         if delivered is None:
             return
@@ -71,38 +72,29 @@ class Driven(SDE):
         )
         if math.isinf(ratios[worst]):
             raise ValueError(f"dt: {method.name} makes the coloured noise grow with steps of {h:g}. {remedy}")
-        percent = f"{100.0 * abs(ratios[worst] - 1.0):.3g} % too {'large' if ratios[worst] > 1.0 else 'small'}"
+        response = self._response_in_words(method, h)
+        also = "" if response is None else f", and that of {response}, by the equations linearised about their start"
         warnings.warn(
-            f"dt: with steps of {h:g} {method.name} makes the variance of {self.noise.names[worst]} {percent}. "
-            f"{remedy}",
+            f"dt: with steps of {h:g} {method.name} makes the variance of {self.noise.names[worst]} "
+            f"{_percent(ratios[worst])}{also}. {remedy}",
             NoiseNotDelivered,
             stacklevel=stacklevel_of_user(),
         )
 
     def check_response(self, method: Any, h: float) -> None:
         """Warn where the method's own step gives driven components, linearised about the start, a wrong variance."""
+        words = self._response_in_words(method, h)
+        if words is not None:
+            _warn(method, h, words)
+
+    def _response_in_words(self, method: Any, h: float) -> str | None:
         linear = self.about_the_start()
         exact = linear.stationary_variance()
         delivered = None if exact is None else linear.delivered(method, h)
         if exact is None or delivered is None:
-            return
+            return None
         n = linear.own.n
-        self.warn_of_response(method, h, delivered[:n], exact[:n])
-
-    def warn_of_response(self, method: Any, h: float, delivered: np.ndarray, exact: np.ndarray) -> None:
-        """Warn where variances in the long run, as a method delivers them, are wrong."""
-        ratios = np.divide(delivered, exact, out=np.ones(len(exact)), where=exact > 0)
-        worst = int(np.argmax(np.abs(ratios - 1.0)))
-        if abs(ratios[worst] - 1.0) <= NOTABLE_RESPONSE:
-            return
-        percent = f"{100.0 * abs(ratios[worst] - 1.0):.3g} % too {'large' if ratios[worst] > 1.0 else 'small'}"
-        name = self.components[worst]
-        warnings.warn(
-            f"dt: with steps of {h:g} {method.name} makes the variance of {name} in the long run {percent}, by the "
-            "equations linearised about their start. Take smaller steps, or VanLoan where the problem is linear.",
-            ResponseNotDelivered,
-            stacklevel=stacklevel_of_user(),
-        )
+        return response_in_words(delivered[:n], exact[:n], self.components)
 
     def about_the_start(self) -> Driven:
         """The equations linearised about the start of x without coloured noise, with their own noise as it is there."""
@@ -140,6 +132,41 @@ class Driven(SDE):
         grows or is not known."""
         covariance = _delivered(method.on(self) if hasattr(method, "on") else method, self, h)
         return None if covariance is None or not np.isfinite(covariance).all() else np.diagonal(covariance)
+
+
+def warn_of_response(
+    method: Any, h: float, delivered: np.ndarray, exact: np.ndarray, components: Sequence[str]
+) -> None:
+    """Warn where variances in the long run, as a method delivers them, are wrong."""
+    words = response_in_words(delivered, exact, components)
+    if words is not None:
+        _warn(method, h, words)
+
+
+def response_in_words(delivered: np.ndarray, exact: np.ndarray, components: Sequence[str]) -> str | None:
+    """The component whose variance in the long run is most wrong, and by how much; None where none is notably wrong.
+
+    A component that noise does not move has a variance of rounding alone, relative to the largest, and counts as right.
+    """
+    moves = exact > len(exact) * np.finfo(float).eps * exact.max(initial=0.0)
+    ratios = np.divide(delivered, exact, out=np.ones(len(exact)), where=moves)
+    worst = int(np.argmax(np.abs(ratios - 1.0)))
+    if abs(ratios[worst] - 1.0) <= NOTABLE_RESPONSE:
+        return None
+    return f"{components[worst]} in the long run {_percent(ratios[worst])}"
+
+
+def _percent(ratio: float) -> str:
+    return f"{100.0 * abs(ratio - 1.0):.3g} % too {'large' if ratio > 1.0 else 'small'}"
+
+
+def _warn(method: Any, h: float, response: str) -> None:
+    warnings.warn(
+        f"dt: with steps of {h:g} {method.name} makes the variance of {response}, by the equations linearised about "
+        "their start. Take smaller steps, or VanLoan where the problem is linear.",
+        ResponseNotDelivered,
+        stacklevel=stacklevel_of_user(),
+    )
 
 
 def delivered_variance(method: Any, noise: Coloured, h: float) -> np.ndarray | None:

@@ -15,7 +15,8 @@ from jax import Array
 
 from stodyn.arguments import checks_arguments
 from stodyn.noise.source import Source
-from stodyn.numerics import elimination
+from stodyn.numerics import elimination, uncompiled
+from stodyn.numerics.affine import has_jumps
 from stodyn.numerics.banded import Band, find_band
 from stodyn.numerics.dependence import dependence
 from stodyn.numerics.printing.points import at_one, at_points
@@ -55,6 +56,10 @@ class Facts(NamedTuple):
     @property
     def additive(self) -> bool:
         return not (self.noise_on_x or self.noise_on_v)
+
+    @property
+    def is_constant_noise(self) -> bool:
+        return self.additive and not self.noise_on_t
 
 
 @checks_arguments
@@ -504,6 +509,31 @@ class Mechanical(Problem):
         if 3 in bent:
             bent |= self._reached(lambda *args: self.balance(*args)[1])
         return Facts(0 in noise, 1 in noise, 2 in noise, 2 in force, 2 not in bent)
+
+    @functools.cached_property
+    def has_constant_slopes(self) -> bool:
+        """Whether the acceleration is affine in x and v with slopes that do not depend on time, proved from its trace;
+        for systems all of whose coordinates have inertia and are free."""
+        if not self.facts.linear_damping:
+            return False
+        with jax.enable_x64(True):
+            arguments = np.zeros(()), np.asarray(self.example_start()[: 2 * self.N], float), self.example_params()
+            try:
+                return not has_jumps(self.f, arguments, (1,)) and not {0, 1} & _arguments(
+                    lambda t, s, params: jax.jvp(lambda s: self.f(t, s, params), (s,), (jnp.ones_like(s),))[1],
+                    *arguments,
+                )
+            except (Unprintable, NotImplementedError):  # JAX differentiates most operations, but not all
+                return False
+
+    @functools.cached_property
+    def slopes_at_the_start(self) -> tuple[np.ndarray, np.ndarray]:
+        """A and b of d(x, v) = A (x, v) dt + b dW, the equations linearised about the start."""
+        start, params = np.asarray(self.example_start()[: 2 * self.N], float), self.example_params()
+        with jax.enable_x64(True):
+            A = uncompiled.value(jax.jacfwd(lambda s: self.f(0.0, s, params)), start)
+            b = uncompiled.value(lambda s: self.g(0.0, s, params), start)
+        return A, b
 
     @functools.cached_property
     def noise_follows_constraints(self) -> bool:

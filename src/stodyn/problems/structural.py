@@ -132,6 +132,10 @@ class Structure(Mechanical):
         return Facts(False, False, False, self.matrices.C.nnz > 0, True)
 
     @functools.cached_property
+    def has_constant_slopes(self) -> bool:
+        return self.is_linear or super().has_constant_slopes
+
+    @functools.cached_property
     def noise_structure(self) -> NoiseStructure:
         if self.m == 0 or getattr(self.noise, "matrix", None) is None or not self.is_regular:
             return super().noise_structure
