@@ -1,6 +1,7 @@
 """α methods on structures with coloured noise: exact integrals of the noise, strong order 2, stationary laws."""
 
 import functools
+import warnings
 
 import jax.numpy as jnp
 import numpy as np
@@ -8,12 +9,14 @@ import pytest
 import scipy.linalg
 
 import stodyn as sd
+from stodyn.analysis.linear import step_map
 from stodyn.analysis.one_step import OneStep
 from stodyn.methods import excited
 from stodyn.methods.alpha import HHT, Newmark, StochasticAlpha
 from stodyn.noise import coloured as co
+from stodyn.noise import wiener
 from stodyn.numerics import van_loan
-from stodyn.problems.driven import ResponseNotDelivered
+from stodyn.problems.driven import ResponseNotDelivered, response_in_words
 from stodyn.problems.driven_mechanical import DrivenMechanical
 from stodyn.problems.structure import is_autonomous
 
@@ -242,3 +245,41 @@ def test_steps_that_distort_the_response_are_told_with_its_size(name):
     assert np.abs(z).max() < 4.5
     assert f"{100.0 * (predicted / exact - 1.0).max():.3g} % too large" in str(told[0].message)
     sd.simulate(problem, name, t=(0, 0.1), dt=0.01, paths=2, seed=1)  # without a warning
+
+
+@pytest.mark.parametrize("method", [StochasticAlpha, StochasticAlpha(rho=0.3, order=1.5), Newmark(order=2.0)])
+def test_steps_that_distort_the_response_to_white_noise_are_told_with_its_size(method):
+    """x'' = -x - 0.1 x' + ξ, whose variances are 5: the warning names the largest error of the method's own step."""
+    mode = sd.Mechanical(lambda t, x, v: -x - 0.1 * v, lambda t, x, v: 1.0, (0.0, 0.0))
+    for h in (0.5, 2.0, 5.0):
+        ratios = np.diagonal(step_map(mode, method(area=wiener.WZ), h).stationary().covariance)[:2] / 5.0
+        worst = ratios[np.argmax(np.abs(ratios - 1.0))]
+        words = f"{100.0 * abs(worst - 1.0):.3g} % too {'large' if worst > 1 else 'small'}"
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            excited.check_response(method, mode, h)
+        assert [words in str(w.message) for w in told] == [True] * int(abs(worst - 1.0) > 0.05), (h, ratios)
+
+
+@pytest.mark.parametrize(
+    "mode",
+    [
+        sd.Mechanical(lambda t, x, v: -x - x**3 - 0.1 * v, lambda t, x, v: 1.0, (0.0, 0.0)),
+        sd.Mechanical(lambda t, x, v: -x * (2.0 + jnp.sin(t)) - 0.1 * v, lambda t, x, v: 1.0, (0.0, 0.0)),
+        sd.Mechanical(lambda t, x, v: -x - 0.1 * v, lambda t, x, v: jnp.exp(-t), (0.0, 0.0)),
+        sd.Mechanical(lambda t, x, v: -x, lambda t, x, v: 1.0, (0.0, 0.0)),
+        sd.Mechanical(lambda t, x, v: -x - 0.1 * v, None, (1.0, 0.0)),
+    ],
+    ids=["a cubic spring", "a spring that changes", "noise that fades", "no damping", "no noise"],
+)
+def test_nothing_is_told_of_systems_without_a_known_law(mode):
+    StochasticAlpha.prepared(mode, 2.0)
+
+
+def test_a_coordinate_that_does_not_move_is_not_compared():
+    """Coupled to the one that noise drives by rounding alone, it has a variance of 1e-33."""
+    stiffness = np.array([[100.0, 1e-13], [1e-13, 1e6]])
+    frame = sd.Mechanical(lambda t, x, v: -stiffness @ x - 2.0 * v, None, (np.zeros(2), np.zeros(2)))
+    StochasticAlpha.prepared(sd.with_noise(frame, co.gauss_markov(1.0, 0.2), "x0"), 0.02)
+    assert response_in_words(np.array([1.01, 0.0]), np.array([1.0, 7e-31]), ("x0", "x1")) is None
+    assert response_in_words(np.array([1.01, 0.0]), np.array([1.0, 7e-13]), ("x0", "x1")) is not None

@@ -75,6 +75,18 @@ def test_steps_too_long_for_what_the_noise_drives_are_told():
     sd.method("RK4").prepared(sd.with_noise(integrating, co.gauss_markov(1.0, 5.0, "gust"), "v"), 0.5)
 
 
+def test_the_error_of_the_response_is_named_beside_that_of_the_noise():
+    """EulerMaruyama makes the noise 4 % too strong, and the oscillator more than twice."""
+    swinging = sd.SDE(lambda t, x: jnp.stack([x[1], -x[0] - 0.2 * x[1]]), None, [0.0, 0.0], names=("x", "v"))
+    problem, euler = sd.with_noise(swinging, co.gauss_markov(1.0, 1.25, "gust"), "v"), sd.method("EulerMaruyama")
+    step, exact = linear_step(problem, euler, 0.1), coefficients(problem)
+    delivered = np.diagonal(van_loan.discrete_lyapunov(step.M, step.G @ step.G.T))
+    ratios = delivered / np.diagonal(van_loan.lyapunov(exact.A, exact.b.T @ exact.b))
+    words = rf"variance of gust {100 * (ratios[2] - 1):.3g} % too large, and that of \w in the long run "
+    with pytest.warns(NoiseNotDelivered, match=f"{words}{100 * (ratios[:2].max() - 1):.3g} % too large"):
+        euler.prepared(problem, 0.1)
+
+
 def test_problems_without_white_noise():
     quiet = sd.SDE(STILL.drift, None, [0.0, 0.0])
     assert quiet.m == 1 and not np.any(quiet.g(0.0, jnp.ones(2), None))
