@@ -95,9 +95,7 @@ def linear_step(method: Any, problem: Mechanical, h: float, A: np.ndarray, G: np
     transition, root = problem.integrals(h) if isinstance(problem, DrivenMechanical) else nothing
     k = transition.shape[1]
     n = 3 * N + k
-    x, v, φ, s, drawn, W, other = np.split(
-        np.eye(n + root.shape[1] + 2 * m), np.cumsum([N, N, N, k, root.shape[1], m])
-    )
+    x, v, φ, s, drawn, W, other = np.split(np.eye(n + root.shape[1] + 2 * m), np.cumsum([N, N, N, k, root.shape[1], m]))
     joint = transition @ s + root @ drawn
     s_after, Y1, Y2 = joint[:k], joint[k : k + p], joint[k + p :]
     W = math.sqrt(h) * W
