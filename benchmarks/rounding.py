@@ -3,6 +3,7 @@
     python benchmarks/rounding.py                 all of them
     python benchmarks/rounding.py beam lorenz     these
     python benchmarks/rounding.py --quick         the models of QUICK and every study (or those named), printed only
+    python benchmarks/rounding.py --verdicts      what is decided about every model and case (or those named), no runs
 
 Rounded otherwise are: products fused with sums or not (the printer is told to fuse none, and XLA without optimising
 fuses none; both are asked in every process before they are believed), printed or vmap, one path or the same path among
@@ -10,15 +11,23 @@ many. Models run STEPS steps with the longest of some step lengths that works; s
 lists how far anything moved: states relative to the largest of their component, rows relative to their value and in
 standard errors. What moved by more than FAR, has failed in one way of rounding only, or says other words, is listed
 again at the end, and the exit status is 1.
+
+Verdicts are taken with every operation of the users' functions changed by a few units in the last place
+(numerics.rounding.otherwise_rounded), with each of the SEEDS, and with inverses and solutions of NumPy as those of
+matrices that are changed so: the structure of noise, index, rank and constraints, the recommended method and those that
+fit, whether time enters, corners of cycles, orders, and refusals in their words. Each must stay
+the same.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
 import json
 import math
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -31,6 +40,7 @@ LENGTHS = (1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
 NOTHING = 1e-12  # a row that is smaller than this in both is rounding itself
 FUSED = {"fused": "", "not fused": "--xla_backend_optimization_level=0"}
 EXECUTORS = ("auto", "vmap")
+SEEDS = (1, 2, 3)
 QUICK = ("bushing", "constrained_pendulum", "lorenz", "slider_crank", "two_diodes")
 
 
@@ -38,6 +48,8 @@ def main(names: list[str]) -> int:
     from stodyn.models.catalogue import catalogue as models
     from stodyn.studies.contract import catalogue as studies
 
+    if "--verdicts" in names:
+        return compare_verdicts([name for name in names if name != "--verdicts"])
     quick = "--quick" in names
     executors = EXECUTORS[:1] if quick else EXECUTORS
     names = [name for name in names if name != "--quick"] or [*(QUICK if quick else models()), *studies()]
@@ -141,6 +153,140 @@ def study(name: str, way: tuple) -> dict:
         words = row.ours if isinstance(row.ours, str) else ""
         found[row.quantity] = [float(number), float(row.stderr or abs(number)), words]
     return {"rows": found}
+
+
+def compare_verdicts(names: list[str]) -> int:
+    """Print whatever is decided otherwise with another rounding; 1 where there is any."""
+    from stodyn.models.catalogue import catalogue as models
+    from stodyn.problems.random_dae import RandomDAE
+
+    warnings.simplefilter("ignore")
+    asked = {name: functools.partial(verdicts_on_a_model, name) for name, model in models().items()
+             if not isinstance(model.problem, RandomDAE)} | CASES  # fmt: skip
+    suspects = []
+    for name in names or asked:
+        plain = in_words(asked[name])
+        for seed in SEEDS:
+            with rounded_otherwise(seed):
+                other = in_words(asked[name])
+            differ = [f"{key}: {value} | {other.get(key)}" for key, value in plain.items() if value != other.get(key)]
+            suspects += [f"{name}, seed {seed}: {words}" for words in differ]
+        print(f"{name:32s} {len(plain)} verdicts, {len(SEEDS)} roundings", flush=True)
+    print(f"\n{len(suspects)} verdicts differ", *suspects, sep="\n  ")
+    return bool(suspects)
+
+
+def in_words(verdicts: Any) -> dict[str, str]:
+    """Every verdict as text without digits that rounding may change; a refusal by what it says."""
+    try:
+        return {key: str(value) for key, value in verdicts().items()}
+    except Exception as error:
+        return {"refused": f"{type(error).__name__}: {re.sub('[0-9.e+-]+', '#', str(error))}"}
+
+
+@contextlib.contextmanager
+def rounded_otherwise(seed: int) -> Any:
+    """Call the functions of users, and NumPy's linear algebra, with another rounding."""
+    import numpy as np
+
+    from stodyn.numerics.rounding import UNITS, otherwise_rounded
+    from stodyn.problems import calling
+
+    call, rng, patched = calling.call, np.random.default_rng(seed), contextlib.ExitStack()
+
+    def other(function: Any, *arguments: Any, params: Any) -> Any:
+        return otherwise_rounded(lambda p, *a: call(function, *a, params=p), seed)(params, *arguments)
+
+    def changed(a: Any) -> Any:
+        return np.asarray(a) * (1.0 + 2.0**-52 * rng.integers(-UNITS, UNITS + 1, np.shape(a)))
+
+    def replace(owner: Any, name: str, value: Any) -> None:
+        patched.callback(setattr, owner, name, getattr(owner, name))
+        setattr(owner, name, value)
+
+    with patched:
+        for module in [m for name, m in sys.modules.items() if name.startswith("stodyn.problems")]:
+            if getattr(module, "call", None) is call:
+                replace(module, "call", other)
+        inverse, solve = np.linalg.inv, np.linalg.solve
+        replace(np.linalg, "inv", lambda a: inverse(changed(a)))
+        replace(np.linalg, "solve", lambda a, b: solve(changed(a), b))
+        yield
+
+
+def verdicts_on_a_model(name: str) -> dict[str, Any]:
+    from stodyn.methods.catalogue import fitting
+    from stodyn.models.catalogue import find
+    from stodyn.problems.structure import is_autonomous
+
+    problem = find(name)().problem  # made anew: verdicts are kept
+    found = {"fitting": sorted(fitting(problem)), "recommended": problem.recommended[0]}
+    if hasattr(problem, "noise_structure"):
+        found["structure"] = problem.noise_structure
+    if hasattr(problem, "diagnosed"):
+        diagnosis = problem.diagnosed()
+        found |= {key: getattr(diagnosis, key) for key in ("index", "rank", "noisy", "constraints", "algebraic")}
+    if hasattr(problem, "rates_and_noise"):
+        found["autonomous"] = is_autonomous(problem)
+    return found
+
+
+def corners(drift: Any) -> dict[str, Any]:
+    import jax.numpy as jnp
+
+    import stodyn as sd
+    from stodyn.analysis.periodic import periodic
+
+    cycle = periodic(sd.SDE(drift, lambda t, x: jnp.array([[0.0], [0.1]]), [2.0, 0.0]), steps=64)
+    return {"corners": cycle.mesh.at_corner.sum(), "places": cycle.mesh.corners.round(6)}
+
+
+def van_der_pol(force: Any) -> Any:
+    import jax.numpy as jnp
+
+    return lambda t, x: jnp.array([x[1], (1.0 - x[0] ** 2) * x[1] - x[0] + force(jnp, x[0])])
+
+
+def corners_of_a_netlist(name: str) -> dict[str, Any]:
+    from stodyn.analysis.periodic import periodic
+    from stodyn.circuits import examples, read
+
+    cycle = periodic(read(examples()[name]), steps=64)
+    return {"corners": cycle.mesh.at_corner.sum(), "places": cycle.mesh.corners.round(6)}
+
+
+def index_two() -> dict[str, Any]:
+    import jax.numpy as jnp
+
+    import stodyn as sd
+
+    def drift(t, x):
+        return jnp.array([-x[0] + x[2], -0.3 * x[1] + x[2], 0.1 * x[0] + 0.7 * x[1] + 0.1 * x[2] - 0.3 * x[2] / 3.0])
+
+    noise = jnp.array([[0.1], [0.2], [0.0]])
+    sd.simulate(
+        sd.SDAE([[1, 0, 0], [0, 1, 0], [0, 0, 0]], drift, lambda t, x: noise, [0.0, 0.0, 0.0]), t=(0, 1), dt=0.1
+    )
+    return {}
+
+
+def order() -> dict[str, Any]:
+    from stodyn.analysis.order import strong_order
+    from stodyn.models.catalogue import find
+
+    found = strong_order(find("geometric_brownian_motion")().problem, "Milstein", steps=(4, 8, 16), paths=200, seed=3)
+    return {"order": f"{float(found['order']):.6g}"}
+
+
+CASES = {
+    "corner of the slope": lambda: corners(van_der_pol(lambda xp, x: -0.1 * xp.abs(x))),
+    "corner of the third derivative": lambda: corners(van_der_pol(lambda xp, x: 1e-3 * xp.maximum(x - 1.0, 0.0) ** 3)),
+    "no corner": lambda: corners(van_der_pol(lambda xp, x: 0.1 * xp.maximum(x, 0.0) - 0.1 * xp.maximum(-x, 0.0))),
+    "a jump": lambda: corners(van_der_pol(lambda xp, x: xp.where(x > 0.1, 0.2, -0.2))),
+    "ring oscillator": functools.partial(corners_of_a_netlist, "ring_oscillator"),
+    "index 2": index_two,
+    "order": order,
+}
 
 
 def compared(base: dict, other: dict) -> tuple[str, bool]:

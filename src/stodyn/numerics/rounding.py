@@ -28,6 +28,7 @@ from stodyn.numerics.printing.trace import INLINED, WHOLE, interpret
 
 CHANGE, SAMPLES = 32, 8  # changes are up to this many ε, and made this many times
 UNITS = 4  # ε: what processors may differ by in one operation, and more
+HALF = 2.0**27 + 1.0  # times a number, it separates the upper half of the number's digits from the lower
 SUMS = {"add", "add_any", "sub"}
 SUMS_OF_MANY = {
     "reduce_sum", "dot_general", "cumsum", "scatter-add", "scatter_add", "execute_instructions", "polynomial",
@@ -87,6 +88,36 @@ class Amounts:
             plain = interpret(trace, arguments, _computed, np.asarray, calls=INLINED)
             moved = _evaluated(trace, [changed(a, a) for a in arguments], changed, _computed, np.asarray)
         return [np.abs(np.asarray(b, float) - np.asarray(a, float)) for a, b in zip(plain, moved, strict=True)]
+
+
+def otherwise_rounded(function: Callable, seed: int = 1) -> Callable:
+    """The function as another processor might compute it.
+
+    The result of every operation of its trace that is rounded, and every term of a sum of many, changes by up to
+    UNITS ε. The change is the lower half of its own digits, or of those of a multiple that the seed selects, so that
+    the function stays a function; it has no slope, decides nothing, and leaves what is affine, or zero, as it is.
+    """
+    multiple = 1.0 + np.sqrt(seed + 1.0) % 1.0
+
+    def changed(value: Any, _: Any = None) -> Any:
+        if not jnp.issubdtype(value.dtype, jnp.floating):
+            return value
+        other = lax.mul(value, np.full(value.shape, multiple, value.dtype))
+        large = lax.mul(other, np.full(value.shape, HALF, value.dtype))
+        lower = lax.sub(other, lax.sub(large, lax.sub(large, other)))
+        units = UNITS * 2.0**26 * float(jnp.finfo(value.dtype).eps) / multiple
+        return lax.add(value, lax.mul(lower, np.full(value.shape, units, value.dtype)))
+
+    def applied(equation: Any, values: Sequence[Any]) -> list[Any]:
+        many = equation.primitive.name in SUMS_OF_MANY
+        return _applied(equation, [changed(jnp.asarray(v)) for v in values] if many else values)
+
+    def rounded(*arguments: Any) -> Any:
+        trace, shape = jax.make_jaxpr(function, return_shape=True)(*arguments)
+        results = _evaluated(trace, list(map(jnp.asarray, jax.tree.leaves(arguments))), changed, applied, jnp.asarray)
+        return jax.tree.unflatten(jax.tree.structure(shape), results)
+
+    return rounded
 
 
 def _computed(equation: Any, values: Sequence[Any]) -> list[Any]:

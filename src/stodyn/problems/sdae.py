@@ -36,6 +36,7 @@ from stodyn.problems.contract import (
 )
 from stodyn.problems.explicit import Explicit, Rest
 from stodyn.problems.index import (
+    CANCELLED,
     START_LIMIT,
     START_TOLERANCE,
     STATES,
@@ -641,11 +642,16 @@ class SDAE(Problem):
             [np.broadcast_to(self.mass_matrix[rows], (STATES, self.r, self.n)), N @ looked.f_x], axis=1
         )
         sound = np.isfinite(matrices).all((1, 2)) & (np.linalg.cond(np.nan_to_num(matrices)) < 1e14)
-        along = np.linalg.solve(np.where(sound[:, None, None], matrices, np.eye(self.n)), np.eye(self.n, self.r))
+        matrices = np.where(sound[:, None, None], matrices, np.eye(self.n))
+        size = np.abs(matrices).max(axis=2, keepdims=True)
+        inverse = np.linalg.inv(matrices / size) / size.mT
+        along = inverse[..., : self.r]
+        # elimination gives the inverse of a matrix A + δA, |δA| <= 3 n ε |A|, which differs by A⁻¹ δA A⁻¹
+        doubt = 3.0 * self.n * np.finfo(float).eps * np.abs(inverse) @ np.abs(matrices) @ np.abs(along)
         g_x = self.noise_slopes(times, states)[:, rows]
         values, slopes = looked.g[:, rows], np.einsum("skmn,snr->skmr", g_x, along)
-        rounding = np.einsum("skmn,snr->skmr", np.abs(g_x), np.abs(along))
-        slopes = np.where(np.abs(slopes) > 1e-11 * rounding, slopes, 0.0)
+        rounding = np.einsum("skmn,snr->skmr", np.abs(g_x), CANCELLED * np.abs(along) + doubt)
+        slopes = np.where(np.abs(slopes) > rounding, slopes, 0.0)
         values[~sound] = np.nan
         finite = np.isfinite(values).all((1, 2)) & np.isfinite(slopes).all((1, 2, 3))
         return values[finite], slopes[finite]
