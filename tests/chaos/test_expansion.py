@@ -1,15 +1,18 @@
 """Sobol indices, quantiles and densities against closed forms; nonlinear systems; sources and starts with p."""
 
+import warnings
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy
 
 from stodyn import provenance, simulate
 from stodyn import statistics as st
 from stodyn.chaos import basis, nodes
 from stodyn.chaos.expansion import Series
 from stodyn.methods.expansions import Collocation, Galerkin, Quadrature, Sampling
-from stodyn.noise.distribution import Normal, Uniform
+from stodyn.noise.distribution import Density, Gamma, Normal, Truncated, Uniform
 from stodyn.problems.random_dae import RandomDAE
 
 AT_ONE = st.Surrogate(at=[1.0])
@@ -183,3 +186,111 @@ def test_truncation_where_even_or_odd_terms_vanish(function, degrees):
         assert left / 3.0 < series.truncation()[0, 0] < 10.0 * left
     growing = Series(basis.make("total", laws, 4), np.array([[[0.0, 0.0, 0.1, 0.0, 0.2]]]))
     assert np.isinf(growing.truncation()[0, 0])
+
+
+@pytest.mark.parametrize(("law", "mean"), [
+    (Uniform(-1.0, 1.0), 0.545),
+    (Normal(0.0, 1.0), 0.3 * (2.0 * scipy.stats.norm.cdf(0.3) - 1.0) + 2.0 * scipy.stats.norm.pdf(0.3)),
+    (Truncated(Normal(0.0, 1.0), -0.5, 1.5), None),
+    (Density(lambda x: 1.0 + x, -1.0, 1.0), None),
+], ids=repr)  # fmt: skip
+def test_kinks_split_the_integrals(law, mean):
+    """|p - 0.3|: with its kink named, the mean of Quadrature and Galerkin is exact, and both are the same."""
+    if mean is None:
+        mean = scipy.integrate.quad(lambda x: abs(x - 0.3) * law.pdf(x), law.low, law.high, points=[0.3])[0]
+    kinked = RandomDAE([[0.0]], matrix=[[-1.0]], source=lambda t, p: [abs(p["p"] - 0.3)], start=[0.0],
+                       params={"p": law}, kinks={"p": [0.3]})  # fmt: skip
+    for method in (Quadrature, Quadrature(grid="smolyak"), Galerkin):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of the slow decay of the terms
+            found = simulate(kinked, method(degree=2, diagnose=False), t=(0, 1), dt=1.0, collect=AT_ONE)
+        assert float(found["mean"][0, 0]) == pytest.approx(mean, rel=1e-12)
+
+
+def test_kinks_in_a_nonlinear_drift():
+    """0 = |p| - x by its drift: Galerkin's integrals are split as well."""
+    problem = RandomDAE([[0.0]], lambda t, x, p: jnp.abs(p["p"]) - x, lambda p: [abs(p["p"])],
+                        {"p": Uniform(-0.5, 1.0)}, kinks={"p": [0.0]})  # fmt: skip
+    found = simulate(problem, Galerkin(degree=4), t=(0, 1), dt=1.0, collect=AT_ONE)
+    assert float(found["mean"][0, 0]) == pytest.approx((0.125 + 0.5) / 1.5, rel=1e-12)
+
+
+@pytest.mark.parametrize("method", [Collocation(degree=1), Sampling(degree=1, samples=16)], ids=lambda m: m.name)
+def test_methods_without_integrals_say_that_kinks_change_nothing(method):
+    problem = RandomDAE([[0.0]], matrix=[[-1.0]], source=lambda t, p: [p["p"]], start=[0.0],
+                        params={"p": Uniform(-1.0, 1.0)}, kinks={"p": [0.3]})  # fmt: skip
+    with pytest.warns(UserWarning, match=f"kinks: {method.name} takes no integrals .* Quadrature and Galerkin split"):
+        simulate(problem, method, t=(0, 1), dt=1.0, seed=1)
+
+
+def test_a_kink_near_an_end_is_not_taken_for_affine():
+    """Between its kinks a matrix is affine; no test point of the whole domain lies beyond the last one."""
+    problem = RandomDAE([[1.0]], matrix=lambda p: [[-max(p["p"], 0.999)]], start=[1.0],
+                        params={"p": Uniform(0.0, 1.0)}, kinks={"p": [0.999]})  # fmt: skip
+    assert problem.structure["matrix"] == "general"
+
+
+def growth(spread):
+    return linear([[1.0]], lambda p: [[p["a"]]], None, {"a": Normal(0.0, spread)}, [1.0])
+
+
+@pytest.mark.parametrize(("method", "spread", "words"), [
+    (Quadrature(degree=3), 2.4, "of x0 at t = .* has terms that do not decay"),
+    (Galerkin(degree=3), 2.4, "do not decay with their degree.*moments are not to be trusted"),
+    (Quadrature(degree=4, nodes=14), 1.5, "leaves out about 10.*, more than the standard deviation of 8.5.* that it"),
+    (Sampling(degree=1, samples=64), 2.4, "leaves out about .*quantiles, densities and Sobol indices"),
+], ids=lambda value: getattr(value, "name", None))  # fmt: skip
+def test_expansions_that_leave_out_more_than_they_hold_warn(method, spread, words):
+    """x' = a x, a normal: E x(1) = exp(spread²/2), which is 17.8 where degree 3 gives 2.4."""
+    with pytest.warns(UserWarning, match=f"degree: the expansion of degree .*{words}"):
+        simulate(growth(spread), method, t=(0, 1), dt=0.1, seed=1)
+
+
+@pytest.mark.filterwarnings("error")
+def test_expansions_that_decay_do_not_warn():
+    for method in (Quadrature(degree=3), Galerkin(degree=3), Sampling(degree=3), Quadrature(degree=1)):
+        simulate(growth(0.5), method, t=(0, 1), dt=0.1, seed=1)
+
+
+@pytest.mark.parametrize("points", ["sobol", "random"])
+@pytest.mark.parametrize("fit", ["projection", "regression"])
+def test_sampling_has_the_standard_deviation_of_the_samples(fit, points):
+    """p³, p uniform on (-1, 1): 1/√7, of which a line holds √(3/25). Within 5 standard errors (6e-7)."""
+    problem = algebraic(lambda t, p: [p["p"] ** 3], {"p": Uniform(-1.0, 1.0)})
+    found = simulate(problem, Sampling(degree=1, samples=4096, fit=fit, points=points), t=(0, 1), dt=1.0, seed=2,
+                     collect=AT_ONE).isel(time=0, component=0)  # fmt: skip
+    std, stderr = float(found["std"]), float(found["std_stderr"])
+    assert abs(std - 7.0**-0.5) < 5.0 * stderr < 0.03
+    assert abs(float(found["mean"])) < 5.0 * float(found["mean_stderr"]) < 0.03
+    assert float(found["variance_stderr"]) == pytest.approx(2.0 * std * stderr)
+    assert float(found["truncation"]) == float(found["left_out"]) == pytest.approx((1 / 7 - 3 / 25) ** 0.5, rel=0.05)
+
+
+def test_moments_of_a_good_fit_are_better_than_those_of_its_samples():
+    """exp p, p uniform on (0, 1), from 32 random samples: their mean is off by 1 %."""
+    problem = algebraic(lambda t, p: [np.exp(p["p"])], {"p": Uniform(0.0, 1.0)})
+    found = simulate(problem, Sampling(degree=6, samples=32, fit="regression", points="random"), t=(0, 1), dt=1.0,
+                     seed=2, collect=AT_ONE).isel(time=0, component=0)  # fmt: skip
+    mean, square = np.e - 1.0, 0.5 * (np.e**2 - 1.0)
+    assert float(found["mean"]) == pytest.approx(mean, abs=1e-6)
+    assert float(found["variance"]) == pytest.approx(square - mean**2, abs=1e-6)
+    assert 0.0 < float(found["mean_stderr"]) < 1e-6
+
+
+@pytest.mark.parametrize(("mass", "matrix", "params"), [
+    (lambda p: [[p["R"]]], [[-1.0]], {"R": Gamma(3.0, 1.0)}),
+    ([[1.0]], lambda p: [[-1.0 / p["R"]]], {"R": Gamma(3.0, 1.0)}),
+    (lambda p: [[p["R"] + p["C"]]], [[-1.0]], {"R": Gamma(1.5, 1.0), "C": Gamma(1.5, 1.0)}),
+    ([[1.0]], lambda p: [[-1.0 / (p["R"] + p["C"])]], {"R": Gamma(1.5, 1.0), "C": Gamma(1.5, 1.0)}),
+])  # fmt: skip
+def test_laws_that_reach_zero_only_with_probability_zero(mass, matrix, params):
+    """x(1) = exp(-1/R) with R, or a sum, of the gamma distribution of shape 3: E x is K₃(2), a Bessel function."""
+    found = simulate(RandomDAE(mass, matrix=matrix, start=[1.0], params=params), Quadrature(degree=6), t=(0, 1),
+                     dt=0.05, collect=AT_ONE)  # fmt: skip
+    assert float(found["mean"][0, 0]) == pytest.approx(scipy.special.kv(3, 2.0), rel=2e-3)
+
+
+def test_a_mass_that_vanishes_inside_is_still_refused():
+    problem = RandomDAE(lambda p: [[p["m"]]], matrix=[[-1.0]], start=[1.0], params={"m": Uniform(-1e-5, 1.0)})
+    with pytest.raises(ValueError, match="the index of the system changes inside the domain"):
+        simulate(problem, Quadrature(degree=2), t=(0, 1), dt=0.1)

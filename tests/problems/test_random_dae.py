@@ -101,7 +101,8 @@ def test_a_source_with_parameters_in_a_short_pulse_alone(method):
     assert problem.source_terms(np.linspace(0.0, 1.0, 51)) is None
     assert problem.source_terms(np.linspace(0.0, 0.2, 51)) == [(), (0, 1)]
     method = sd.method(method)(degree=2)  # the solution is a polynomial of degree two
-    run = simulate(problem, method, t=(0.0, 1.0), dt=0.02, collect=Surrogate(every=50))
+    with pytest.warns(UserWarning, match="do not decay"):  # that there is no degree three cannot be known
+        run = simulate(problem, method, t=(0.0, 1.0), dt=0.02, collect=Surrogate(every=50))
     np.testing.assert_allclose(run["mean"].values[-1], 0.1 / 3.0, rtol=1e-11)
     np.testing.assert_allclose(run["variance"].values[-1], 1.0 / 9.0 + 0.01 * 4.0 / 45.0, rtol=1e-11)
     early = simulate(problem, method, t=(0.0, 0.2), dt=0.02, collect=Surrogate(every=10))
@@ -204,6 +205,12 @@ BAD = [
     (lambda: RandomDAE(np.eye(2), lambda t, x: x[:1], [0, 0]), "drift: returned shape"),
     (lambda: RandomDAE(np.eye(1), lambda t, x: x, [0], source=[1.0]), "source: belongs to the linear form"),
     (lambda: RandomDAE(np.eye(1), matrix=np.eye(1), start=[0], kinks={"p": [0.0]}), "kinks: 'p' is not a random par"),
+    (lambda: RandomDAE(np.eye(1), matrix=np.eye(1), start=[0], params={"p": Uniform(0, 1)}, kinks={"p": [2.0]}),
+     r"kinks\['p'\]: 2 lies outside the values of p, from 0 to 1"),
+    (lambda: RandomDAE(np.eye(1), matrix=np.eye(1), start=[0], params={"p": Uniform(0, 1)}, kinks={"p": 0.5}),
+     r"kinks\['p'\]: expected a list of numbers, got 0.5"),
+    (lambda: RandomDAE(np.eye(1), matrix=lambda p: [[1.0 / p["p"]]], start=[0], params={"p": Normal(0, 1)}),
+     "matrix: ZeroDivisionError: .* at the mean parameters p = 0.0"),
     (lambda: check_start(RandomDAE(np.diag([1.0, 0]), unfulfilled, [0, 0]), 0.0, 1.0),
      "start: the algebraic equations have the residuals"),
 ]  # fmt: skip

@@ -142,14 +142,17 @@ def _projected(problem: RandomDAE, basis: Basis, terms: MultiAffine | None, at: 
 
 def quadratures(problem: RandomDAE, basis: Basis) -> tuple[grids.Nodes, grids.Nodes]:
     """Two grids for integrals that are not known in closed form; their difference tells the error of the coarser."""
-    most = int(MOST_NODES ** (1.0 / len(basis.laws)) + 1e-9)
+    laws = split_laws(problem)
+    most = int((MOST_NODES / grids.piece_count(laws)) ** (1.0 / len(laws)) + 1e-9)
     fine = min(2 * basis.degree + 2 * FINER, most)
-    if fine < basis.degree + 2 and not problem.kinks:
-        return grids.smolyak(basis.laws, basis.degree + 2), grids.smolyak(basis.laws, basis.degree + 1)
-    if problem.kinks:
-        names, kinks = problem.parameters, problem.kinks
-        return tuple(grids.piecewise(basis.laws, names, kinks, count) for count in (fine, fine - 1))  # type: ignore[return-value]
-    return grids.tensor(basis.laws, fine), grids.tensor(basis.laws, fine - 1)
+    if fine < basis.degree + 2:
+        return grids.smolyak(laws, basis.degree + 2), grids.smolyak(laws, basis.degree + 1)
+    return grids.tensor(laws, fine), grids.tensor(laws, fine - 1)
+
+
+def split_laws(problem: RandomDAE) -> list[Any]:
+    """The distributions of the parameters as integrals are taken over them: split at the kinks."""
+    return grids.split(problem.distributions, problem.parameters, problem.kinks)
 
 
 def projected_forcing(problem: RandomDAE, basis: Basis, times: np.ndarray) -> tuple[Forcing, float]:
@@ -198,7 +201,7 @@ def _nonlinear_galerkin(problem: RandomDAE, basis: Basis) -> Coupled:
     """M V' = <f(t, Σ v_i Φ_i, p) Φ_l> by the Gauss rule with two more nodes per parameter than the degree."""
     n, P = problem.n, len(basis)
     refuse_too_large(4.0 * (P * n) ** 2, f"Galerkin: the dense Jacobian of size {P * n}", "Take a lower degree.")
-    grid = grids.tensor(basis.laws, basis.degree + 2)
+    grid = grids.tensor(split_laws(problem), basis.degree + 2)
     phi = basis.evaluate(grid.points)
     weighted = phi * grid.weights[:, None]
     inner = problem.system(grid.points, np.zeros(1))

@@ -11,10 +11,17 @@ import numpy as np
 
 from stodyn.chaos import nodes as grids
 from stodyn.chaos.basis import Basis
+from stodyn.chaos.sampled import Sampled
 
 SCRAMBLES = 8  # independent scramblings of the Sobol points: their spread is the standard error
 POINTS = 2**11
 NOTHING = 1e-13  # of the largest value of a component: a smaller standard deviation is rounding
+
+BAD_MOMENTS = (
+    "Its moments are not to be trusted. Take a higher degree, a narrower distribution or a shorter run, or Sampling, "
+    "whose mean and standard deviation are those of the samples."
+)
+BAD_SHAPE = "Its quantiles, densities and Sobol indices are not to be trusted. Take a higher degree, or more samples."
 
 
 class Quantiles(NamedTuple):
@@ -34,22 +41,29 @@ class Densities(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Series:
-    """coefficients (times, n, terms) in a basis."""
+    """coefficients (times, n, terms) in a basis; `sampled` holds what the samples tell where there were any."""
 
     basis: Basis
     coefficients: np.ndarray
+    sampled: Sampled | None = None
 
     @property
     def mean(self) -> np.ndarray:
-        return self.coefficients[..., 0]
+        return self.coefficients[..., 0] if self.sampled is None else self.sampled.mean
+
+    @property
+    def variance(self) -> np.ndarray:
+        return self.explained if self.sampled is None else self.sampled.variance
 
     @functools.cached_property
-    def variance(self) -> np.ndarray:
-        """Σ_(i >= 1) v_i²."""
+    def explained(self) -> np.ndarray:
+        """The variance of the expansion, Σ_(i >= 1) v_i²."""
         return np.sum(self.coefficients[..., 1:] ** 2, axis=-1)
 
     def first_order(self) -> np.ndarray:
-        """Sobol indices: the share of the variance from each parameter alone, (times, n, Q); NaN without variance."""
+        """Sobol indices: the share of the expansion's variance from each parameter alone, (times, n, Q); NaN without
+        variance.
+        """
         alone = (self.basis.indices > 0).sum(axis=1) == 1
         return self._shares((self.basis.indices > 0) & alone[:, None])
 
@@ -60,9 +74,9 @@ class Series:
     def _shares(self, counted: np.ndarray) -> np.ndarray:
         parts = self.coefficients**2 @ counted.astype(float)
         size = np.abs(self.coefficients).max(axis=(0, 2))[None]
-        real = np.sqrt(self.variance) > NOTHING * size
+        real = np.sqrt(self.explained) > NOTHING * size
         with np.errstate(invalid="ignore", divide="ignore"):
-            return np.where(real[..., None], parts / self.variance[..., None], np.nan)
+            return np.where(real[..., None], parts / self.explained[..., None], np.nan)
 
     def by_degree(self) -> np.ndarray:
         """√Σ v_i² over the terms of each total degree, (times, n, degrees)."""
@@ -71,8 +85,8 @@ class Series:
         return np.sqrt(self.coefficients**2 @ counted.astype(float))
 
     def truncation(self) -> np.ndarray:
-        """An estimate of the root mean square of what the expansion leaves out, (times, n), from the decay of its
-        coefficients.
+        """An estimate of the root mean square of what the expansion leaves out, (times, n): its error at samples left
+        out where there are samples, else from the decay of its coefficients.
 
         With the ratio r of the last two degrees, taken over all times, the rest of a geometric series is
         (last) r / √(1 - r²). Even and odd degrees also decay by themselves, since either may be missing (sin p has no
@@ -82,6 +96,8 @@ class Series:
         Where there is no degree two below, ρ is r² of degrees 2 and 1, so that degree 2 cannot tell an odd function
         from a linear one. Infinite where a kind does not decay; NaN for bases of degree below 2.
         """
+        if self.sampled is not None:
+            return self.sampled.left_out
         sizes, degree = self.by_degree()[..., : self.basis.degree + 1], self.basis.degree
         if degree < 2:
             return np.full(sizes.shape[:2], np.nan)
@@ -98,6 +114,26 @@ class Series:
                      for k in (degree, degree - 1)]  # fmt: skip
             by_degree = rest(degree, tops[:, -1] / tops[:, -2])
         return np.maximum(np.hypot(*kinds), np.where(np.isfinite(by_degree), by_degree, 0.0))
+
+    def shortness(self, times: np.ndarray, components: Sequence[str]) -> str | None:
+        """In words, where the expansion leaves out more than it holds or its terms do not decay; else None."""
+        left_out, std = np.nan_to_num(self.truncation(), posinf=np.inf), np.sqrt(self.explained)
+        real = np.sqrt(self.variance) > NOTHING * np.abs(self.coefficients).max(axis=(0, 2))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            share = np.where(real, left_out / std, 0.0)
+        at, component = np.unravel_index(np.argmax(share), share.shape)
+        if not share[at, component] > 1.0:
+            return None
+        size = left_out[at, component]
+        finding = (
+            f"leaves out about {size:.3g}, more than the standard deviation of {std[at, component]:.3g} that it holds"
+            if np.isfinite(size)
+            else "has terms that do not decay with their degree, so that what it leaves out is not known"
+        )
+        return (
+            f"degree: the expansion of degree {self.basis.degree} of {components[component]} at t = {times[at]:.6g} "
+            f"{finding}. {BAD_MOMENTS if self.sampled is None else BAD_SHAPE}"
+        )
 
     def evaluate(self, points: np.ndarray) -> np.ndarray:
         """The surrogate at parameters (K, Q): (K, times, n)."""

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy
 
 from stodyn.chaos.memory import refuse_too_large
-from stodyn.noise.distribution import Distribution
+from stodyn.noise.distribution import Distribution, Piece
 from stodyn.numerics import gauss
 
 SEEN_ALIKE = 1e-12
@@ -25,34 +26,47 @@ class Nodes(NamedTuple):
     spelling: str
 
 
-def tensor(laws: Sequence[Distribution], count: int) -> Nodes:
-    """The Gauss rule with `count` nodes for each parameter: exact for degree 2 count - 1 in each."""
-    refuse_too_large(float(count) ** len(laws) * (len(laws) + 1), f"nodes: the tensor grid {count}^{len(laws)}",
+@dataclasses.dataclass(frozen=True, eq=False)
+class Split:
+    """A distribution whose integrals are split at kinks: its rules have n nodes on every smooth piece."""
+
+    law: Distribution
+    pieces: Sequence[Piece]
+
+    @property
+    def mean(self) -> float:
+        return self.law.mean
+
+    @property
+    def variance(self) -> float:
+        return self.law.variance
+
+    def rule(self, n: int) -> gauss.Rule:
+        rules = [piece.law.rule(n) for piece in self.pieces]
+        weights = [rule.weights * piece.probability for rule, piece in zip(rules, self.pieces, strict=True)]
+        return gauss.Rule(np.concatenate([rule.nodes for rule in rules]), np.concatenate(weights))
+
+
+def split(laws: Sequence[Distribution], names: Sequence[str], kinks: Mapping[str, Sequence[float]]) -> list[Any]:
+    """The laws, those of parameters with kinks split there."""
+    return [Split(law, law.split(kinks[name])) if name in kinks else law for name, law in zip(names, laws, strict=True)]
+
+
+def tensor(laws: Sequence[Any], count: int) -> Nodes:
+    """The Gauss rule with `count` nodes for each parameter and piece: exact for degree 2 count - 1 in each."""
+    cells = piece_count(laws)
+    refuse_too_large(float(count) ** len(laws) * cells * (len(laws) + 1), f"nodes: the tensor grid {count}^{len(laws)}",
                      'Take grid="smolyak", or Sampling.')  # fmt: skip
-    return _product([law.rule(count) for law in laws], f"{count}^{len(laws)} Gauss nodes")
+    on_pieces = f" on each of {cells} smooth pieces" if cells > 1 else ""
+    return _product([law.rule(count) for law in laws], f"{count}^{len(laws)} Gauss nodes{on_pieces}")
 
 
-def piecewise(
-    laws: Sequence[Distribution], names: Sequence[str], kinks: Mapping[str, Sequence[float]], count: int
-) -> Nodes:
-    """The Gauss rule, and for parameters with kinks Gauss-Legendre rules between them weighted by the density."""
-    rules = []
-    for name, law in zip(names, laws, strict=True):
-        if name not in kinks:
-            rules.append(law.rule(count))
-            continue
-        low, high = (
-            end if np.isfinite(end) else float(law.ppf(q)) for end, q in ((law.low, 1e-16), (law.high, 1 - 1e-16))
-        )
-        edges = np.unique(np.clip([low, *kinks[name], high], low, high))
-        x, w = gauss.legendre(count)
-        half, middle = 0.5 * np.diff(edges)[:, None], 0.5 * (edges[1:] + edges[:-1])[:, None]
-        points = (half * x + middle).ravel()
-        rules.append(gauss.Rule(points, (2.0 * half * w).ravel() * law.pdf(points)))
-    return _product(rules, f"{count} nodes per parameter and smooth piece")
+def piece_count(laws: Sequence[Any]) -> int:
+    """Of how many pieces the domain of the parameters consists."""
+    return math.prod(len(law.pieces) for law in laws if isinstance(law, Split))
 
 
-def smolyak(laws: Sequence[Distribution], level: int) -> Nodes:
+def smolyak(laws: Sequence[Any], level: int) -> Nodes:
     """Smolyak's sparse grid of Gauss rules with 1, 2, ..., level + 1 nodes: exact for total degree 2 level + 1.
 
     Some weights are negative.

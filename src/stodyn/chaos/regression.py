@@ -1,4 +1,4 @@
-"""Expansions by least squares from samples, with the error on samples that were left out."""
+"""Expansions from samples, by least squares or by projection, with the error at samples that were left out."""
 
 from __future__ import annotations
 
@@ -11,11 +11,16 @@ from stodyn.chaos.basis import Basis, make
 
 
 class Fit(NamedTuple):
-    """Coefficients (terms, ...) and the root mean square error of samples left out one at a time, (...)."""
+    """Coefficients (terms, ...), and the error at each sample had it been left out, (K, ...)."""
 
     basis: Basis
     coefficients: np.ndarray
-    left_out: np.ndarray
+    off: np.ndarray
+
+    @property
+    def left_out(self) -> np.ndarray:
+        """The root mean square of these errors, (...)."""
+        return np.sqrt(np.mean(self.off**2, axis=0))
 
 
 def fitted(basis: Basis, points: np.ndarray, values: np.ndarray) -> Fit:
@@ -31,8 +36,17 @@ def fitted(basis: Basis, points: np.ndarray, values: np.ndarray) -> Fit:
     coefficients = scipy.linalg.solve_triangular(R, Q.T @ flat)
     rest = 1.0 - np.sum(Q**2, axis=1)
     off = (flat - Q @ (Q.T @ flat)) / np.maximum(rest, np.finfo(float).eps)[:, None]
-    left_out = np.sqrt(np.mean(off**2, axis=0))
-    return Fit(basis, coefficients.reshape(-1, *values.shape[1:]), left_out.reshape(values.shape[1:]))
+    return Fit(basis, coefficients.reshape(-1, *values.shape[1:]), off.reshape(values.shape))
+
+
+def projected(basis: Basis, points: np.ndarray, values: np.ndarray) -> Fit:
+    """The expansion whose coefficients are the means of x Φ_i over the samples; without sample k, its error there is
+    x_k - (K fit_k - x_k Σ_i Φ_i²) / (K - 1).
+    """
+    phi, flat, K = basis.evaluate(points), values.reshape(len(points), -1), len(points)
+    coefficients = phi.T @ flat / K
+    without = (K * (phi @ coefficients) - flat * np.sum(phi**2, axis=1)[:, None]) / (K - 1)
+    return Fit(basis, coefficients.reshape(-1, *values.shape[1:]), (flat - without).reshape(values.shape))
 
 
 def selected(kind: str, laws, most: int, points: np.ndarray, values: np.ndarray) -> Fit:

@@ -315,14 +315,11 @@ class Expanded(NamedTuple):
         The solution in polynomials of the parameters.
     record : dict
         How the series was made.
-    left_out : array, optional
-        The error at samples left out of a fit, (times, n); None where nothing was fitted.
     """
 
     parameters: tuple[str, ...]
     series: Any
     record: dict[str, Any]
-    left_out: np.ndarray | None = None
 
 
 class Expansion(Catalogued):

@@ -9,12 +9,14 @@ Galerkin     a residual orthogonal to every term: one large sparse system for al
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+import warnings
+from typing import Any, ClassVar
 
 import numpy as np
 
+from stodyn.arguments import stacklevel_of_user
 from stodyn.chaos import basis as bases
-from stodyn.chaos import coupled, nodes, regression
+from stodyn.chaos import coupled, nodes, regression, sampled
 from stodyn.chaos.basis import Basis
 from stodyn.chaos.expansion import Series
 from stodyn.chaos.memory import refuse_too_large
@@ -43,6 +45,7 @@ class _Chaos(Expansion):
     diagnose: bool = True
 
     accepts = RandomDAE
+    splits_at_kinks: ClassVar[bool] = True  # whether integrals over the parameters are taken piece by piece
     calculus = None
     citation = CITATION
     claims = ()
@@ -59,6 +62,12 @@ class _Chaos(Expansion):
             f"collect: {len(basis)} terms of {problem.n} components at {len(saved)} times",
             "Keep fewer times, or a lower degree.",
         )
+        if problem.kinks and not self.splits_at_kinks:
+            warnings.warn(
+                f"kinks: {self.name} takes no integrals that could be split at the kinks of "
+                f"{', '.join(problem.kinks)}, which change nothing here. Quadrature and Galerkin split theirs.",
+                stacklevel=stacklevel_of_user(),
+            )
         record: dict[str, Any] = {"basis": basis.spelling, "structure": problem.structure}
         if self.diagnose:
             record["index"] = self._checked_index(problem)
@@ -91,7 +100,8 @@ class _Quadrature(_Chaos):
     degree, basis, order, rtol, diagnose
         As for Galerkin.
     nodes : int, optional
-        The number of Gauss nodes per parameter (degree + 1 by default), or the level of Smolyak's grid.
+        The number of Gauss nodes per parameter, and per piece between its kinks (degree + 1 by default), or the level
+        of Smolyak's grid.
     grid : "tensor" or "smolyak"
         The tensor product of Gauss rules, or Smolyak's sparse grid.
     """
@@ -105,10 +115,11 @@ class _Quadrature(_Chaos):
         count = self.nodes
         if count is not None and not is_integer(count):
             raise ValueError(f"nodes: expected a whole number >= 1, got {count!r}")
+        laws = coupled.split_laws(problem)
         if self.grid == "tensor":
-            grid = nodes.tensor(problem.distributions, count or self.degree + 1)
+            grid = nodes.tensor(laws, count or self.degree + 1)
         elif self.grid == "smolyak":
-            grid = nodes.smolyak(problem.distributions, self.degree if count is None else count)
+            grid = nodes.smolyak(laws, self.degree if count is None else count)
         else:
             raise ValueError(f'grid: expected "tensor" or "smolyak", got {self.grid!r}')
         states = _solve(self, problem, grid.points, times, saved)
@@ -130,8 +141,14 @@ class _Sampling(_Chaos):
         Quasi-random or random points.
     fit : "projection" or "regression"
         "projection": v_i is the mean of x Φ_i, for any number of samples. "regression": least squares, for smooth
-        dependence on many parameters; it chooses the degree, at most `degree`, that best predicts samples left out. The
-        result then holds `left_out`, the root mean square error at samples left out one at a time.
+        dependence on many parameters; it chooses the degree, at most `degree`, that best predicts samples left out.
+
+    Notes
+    -----
+    The mean and the standard deviation of the result are not those of the expansion, which leaves out terms, but of the
+    samples: with "projection" simply theirs, with "regression" those of the fit plus what it misses at samples left out
+    one at a time, which is more accurate where the fit is good. Their standard errors are those of independent samples;
+    the errors of quasi-random ones are smaller as a rule.
     """
 
     samples: int = 1024
@@ -139,6 +156,7 @@ class _Sampling(_Chaos):
     fit: str = "projection"
     name = "Sampling"
     draws = True
+    splits_at_kinks = False
 
     def expand(self, problem, times, saved, seed):
         if self.points not in ("sobol", "random") or self.fit not in ("projection", "regression"):
@@ -156,12 +174,15 @@ class _Sampling(_Chaos):
             grid = nodes.random(laws, self.samples, np.random.default_rng(seed))
         states = _solve(self, problem, grid.points, times, saved)
         record |= {"nodes": grid.spelling, "seed": seed}
+        values = np.moveaxis(states, 1, 0)
         if self.fit == "projection":
-            return Expanded(problem.parameters, Series(basis, _projected(basis, grid, states)), record)
-        fit = regression.selected(self.basis, laws, self.degree, grid.points, np.moveaxis(states, 1, 0))
-        record["basis"] = f"{fit.basis.spelling}, chosen by cross-validation"
-        series = Series(fit.basis, _terms_last(fit.coefficients))
-        return Expanded(problem.parameters, series, record, fit.left_out)
+            fit = regression.projected(basis, grid.points, values)
+            moments = sampled.of_samples(values, fit.left_out)
+        else:
+            fit = regression.selected(self.basis, laws, self.degree, grid.points, values)
+            moments = sampled.with_control(values, fit.coefficients, fit.off)
+            record["basis"] = f"{fit.basis.spelling}, chosen by cross-validation"
+        return Expanded(problem.parameters, Series(fit.basis, _terms_last(fit.coefficients), moments), record)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -184,6 +205,7 @@ class _Collocation(_Chaos):
     points: Any = None
     coupled: bool = False
     name = "Collocation"
+    splits_at_kinks = False
 
     def expand(self, problem, times, saved, seed):
         basis, record = self._begin(problem, times, saved)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy
@@ -18,7 +19,15 @@ from stodyn.numerics.orthogonal import Recurrence
 
 RESOLVED = 1e-14  # relative to the whole mass: how well the integral of a density over a panel is known
 NEGLIGIBLE = 1e-8  # the share of a moment that may come from the outermost panels before it is called infinite
+NOTHING = 1e-15  # the probability beyond a kink below which nothing lies there
 TAIL = 1e-60  # the probability beyond the outermost quantile that is integrated to
+
+
+class Piece(NamedTuple):
+    """A part of a distribution, normalised, and its probability."""
+
+    law: Distribution
+    probability: float
 
 
 class Distribution(ABC):
@@ -59,6 +68,17 @@ class Distribution(ABC):
     def variance(self) -> float:
         return float(self.recurrence(2).beta[1])
 
+    def between(self, low: float, high: float) -> Piece:
+        """This distribution on [low, high], and the probability of that interval."""
+        part = Density(self.pdf, max(low, self.low), min(high, self.high))
+        return Piece(part, part._points.mass)
+
+    def split(self, kinks: Sequence[float]) -> list[Piece]:
+        """This distribution between neighbours of the kinks; one with nothing on one of its sides divides nothing."""
+        outermost = self.ppf(np.array([NOTHING, 1.0 - NOTHING]))
+        inner = [kink for kink in np.unique(kinks) if outermost[0] < kink < outermost[1]]
+        return [self.between(*ends) for ends in itertools.pairwise([self.low, *inner, self.high])]
+
     def rvs(self, size: Any = None, random_state: np.random.Generator | None = None) -> np.ndarray:
         """Draws, by quantiles of uniform numbers."""
         rng = np.random.default_rng() if random_state is None else random_state
@@ -91,6 +111,10 @@ class _Law(Distribution):
 
     def rvs(self, size=None, random_state=None):
         return self.law.rvs(size=size, random_state=random_state)
+
+    def between(self, low, high):
+        part = Truncated(self, low, high)
+        return Piece(part, part._between)
 
     def recurrence(self, n):
         if self.closed is not None:
@@ -162,7 +186,11 @@ class Truncated(Distribution):
 
     def ppf(self, u):
         quantile, at_low, at_high = self._share
-        return np.clip(quantile(at_low + u * (at_high - at_low)), self.low, self.high)
+        return np.clip(quantile(at_low + np.asarray(u) * (at_high - at_low)), self.low, self.high)
+
+    def between(self, low, high):
+        part = Truncated(self.base, max(low, self.low), min(high, self.high))
+        return Piece(part, part._between / self._between)
 
     def recurrence(self, n):
         return _discretised(self._points, n, repr(self))
@@ -219,6 +247,11 @@ class Density(Distribution):
 
     def ppf(self, u):
         return self.mean + np.sqrt(self.variance) * self._standard.ppf(u)
+
+    def between(self, low, high):
+        low, high = max(low, self.low), min(high, self.high)
+        part = Density(self.density, low, high, tuple(x for x in self.breaks if low < x < high))
+        return Piece(part, part._points.mass / self._points.mass)
 
     def recurrence(self, n):
         return _discretised(self._points, n, repr(self))

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from stodyn.problems.random_dae import RandomDAE
 
 DOMAIN_POINTS = 32
+INWARD = (1e-9, 1e-6, 1e-3)  # probabilities from the ends at which to look where an end itself has another index
 STARTS, EVALUATIONS = 2, 40  # starts of the search for the least clear place, and evaluations per parameter
 
 
@@ -41,9 +42,13 @@ def over_domain(problem: RandomDAE, points: int = DOMAIN_POINTS) -> DomainIndex:
     """The index at the means, at the ends of the parameters and at points of a Sobol sequence; where the leading
     coefficient of det(λM - A) has another sign at one of them, also at the surface on the way there; and where the
     margin is least, found by minimising it: an index may change without a change of sign.
+
+    An end of a support is a value of probability zero. Where the index is another there (a mass that is zero, a
+    resistance in a denominator), values next to the end decide.
     """
-    places = _domain(problem, points)
     scaling = problem.pencil_at().scaling
+    inward = _inward(problem, scaling)
+    places = _domain(problem, points, inward)
     answers = [_pencil_at(problem, p, scaling) for p in places]
 
     def alike() -> bool:
@@ -55,7 +60,7 @@ def over_domain(problem: RandomDAE, points: int = DOMAIN_POINTS) -> DomainIndex:
         places, answers = np.vstack([places, surface]), [*answers, _pencil_at(problem, surface, scaling)]
     for start in np.argsort([one.margin for one in answers])[:STARTS] if problem.parameters else ():
         if alike():
-            place = _least_clear(problem, scaling, places[start], answers[start])
+            place = _least_clear(problem, scaling, places[start], answers[start], inward)
             places, answers = np.vstack([places, place]), [*answers, _pencil_at(problem, place, scaling)]
     indices = np.array([one.index for one in answers])
     same = bool(np.all(indices == indices[0]) and all(one.agree for one in answers))
@@ -71,50 +76,72 @@ def over_domain(problem: RandomDAE, points: int = DOMAIN_POINTS) -> DomainIndex:
 
 @dataclasses.dataclass(frozen=True)
 class _Singular:
-    """Parameters at which the equations do not determine the solution at all: no index."""
+    """Parameters at which the equations do not determine the solution at all, or cannot be written down: no index."""
 
+    words: str = "the pencil being singular"
     index = -1
     leading = 0.0
     margin = 0.0
     agree = False
 
     def __str__(self) -> str:
-        return "none, the pencil being singular,"
+        return f"none, {self.words},"
 
 
 def _pencil_at(problem: RandomDAE, p: np.ndarray, scaling: Any) -> Any:
     """The pencil at parameters, or _Singular."""
     try:
-        return problem.pencil_at(p, scaling=scaling)
+        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+            return problem.pencil_at(p, scaling=scaling)
     except pencil.SingularPencil:
         return _Singular()
+    except (ArithmeticError, pencil.NotFinite) as error:
+        return _Singular(f"mass or matrix having no value there ({error})")
 
 
-def _domain(problem: RandomDAE, points: int) -> np.ndarray:
-    """The means first; ends of infinite supports are taken at probability 1e-3."""
+def _domain(problem: RandomDAE, points: int, inward: float = 0.0) -> np.ndarray:
+    """The means first, then corners, points between kinks, and points all over."""
     laws = problem.distributions
     if not laws:
         return problem.center[None]
     u = scipy.stats.qmc.Sobol(len(laws), scramble=False).random(points)[1:]
     inner = np.stack([law.ppf(u[:, i]) for i, law in enumerate(laws)], axis=1)
-    ends = np.array([_ends(law) for law in laws])
-    if len(laws) <= 4:
-        corners = np.stack(np.meshgrid(*ends, indexing="ij"), axis=-1).reshape(-1, len(laws))
-    else:
-        corners = np.tile(problem.center, (2 * len(laws), 1))
-        for i, pair in enumerate(ends):
-            corners[2 * i : 2 * i + 2, i] = pair
-    return np.vstack([problem.center, corners, inner])
+    return np.vstack([problem.center, _corners(problem, inward), problem.between_kinks, inner])
 
 
-def _ends(law: Any) -> np.ndarray:
-    """The ends of a support; infinite ones at probability 1e-3."""
-    return np.asarray(law.ppf([1e-3 * np.isinf(law.low), 1.0 - 1e-3 * np.isinf(law.high)]), float)
+def _corners(problem: RandomDAE, inward: float) -> np.ndarray:
+    """All combinations of ends of up to four parameters; of more, each end with the others at their means."""
+    ends = np.array([_ends(law, inward) for law in problem.distributions])
+    if len(ends) <= 4:
+        return np.stack(np.meshgrid(*ends, indexing="ij"), axis=-1).reshape(-1, len(ends))
+    corners = np.tile(problem.center, (2 * len(ends), 1))
+    for i, pair in enumerate(ends):
+        corners[2 * i : 2 * i + 2, i] = pair
+    return corners
 
 
-def _least_clear(problem: RandomDAE, scaling, start: np.ndarray, answer: Any) -> np.ndarray:
+def _inward(problem: RandomDAE, scaling: Any) -> float:
+    """The probability between the ends of supports and the corners: the least at which the index is that at the means,
+    0 where it is so at the ends themselves or nowhere.
+    """
+    if not problem.parameters:
+        return 0.0
+    index = _pencil_at(problem, problem.center, scaling).index
+    for inward in (0.0, *INWARD):
+        if all(_pencil_at(problem, p, scaling).index == index for p in _corners(problem, inward)):
+            return inward
+    return 0.0
+
+
+def _ends(law: Any, inward: float) -> np.ndarray:
+    """The ends of a support, or the values at this probability from them; those of infinite ones at 1e-3."""
+    low, high = (max(inward, 1e-3 * np.isinf(end)) for end in (law.low, law.high))
+    return np.asarray(law.ppf([low, 1.0 - high]), float)
+
+
+def _least_clear(problem: RandomDAE, scaling, start: np.ndarray, answer: Any, inward: float) -> np.ndarray:
     """Where the margin is least between the ends of the parameters, downhill from a place, or the index changes."""
-    low, high = np.array([_ends(law) for law in problem.distributions]).T
+    low, high = np.array([_ends(law, inward) for law in problem.distributions]).T
     width = np.where(high > low, high - low, 1.0)
     best = [answer.margin, start]
 

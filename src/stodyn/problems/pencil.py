@@ -29,6 +29,10 @@ class SingularPencil(ValueError):
     """det(λA + B) = 0 for every λ: the equations do not determine the solution."""
 
 
+class NotFinite(ValueError):
+    """A matrix with entries that are not finite, or none at all."""
+
+
 class Decision(NamedTuple):
     """One decision about a rank, with the singular values on both sides of it relative to the largest."""
 
@@ -208,7 +212,7 @@ def dense(name: str, matrix: Any) -> np.ndarray:
     """A matrix as a dense array of finite numbers."""
     entries = np.asarray(matrix.todense() if scipy.sparse.issparse(matrix) else matrix, float)
     if entries.ndim != 2 or not np.isfinite(entries).all():
-        raise ValueError(f"{name}: expected a finite matrix, got shape {entries.shape}")
+        raise NotFinite(f"{name}: expected a finite matrix, got shape {entries.shape}")
     return entries
 
 

@@ -63,7 +63,8 @@ class RandomDAE(Problem):
     source : array (n,) or function source(t, p) -> (n,), optional
         s of the linear form; zero by default.
     kinks : mapping, optional
-        Name -> values of that random parameter at which the functions are not smooth; integrals are split there.
+        Name -> values of that random parameter at which the functions are not smooth. Quadrature and Galerkin split
+        their integrals there; Collocation and Sampling take none, and warn.
 
     Examples
     --------
@@ -128,6 +129,8 @@ class RandomDAE(Problem):
         unknown = sorted(set(self.kinks) - set(self.parameters))
         if unknown:
             raise ValueError(f"kinks: {unknown[0]!r} is not a random parameter; they are {list(self.parameters)}")
+        for name, values in self.kinks.items():
+            _check_kinks(name, values, self._laws[name])
         self.derive("component_units")
 
     @functools.cached_property
@@ -222,7 +225,20 @@ class RandomDAE(Problem):
     @functools.cached_property
     def _tests(self) -> np.ndarray:
         u = np.random.default_rng(20).uniform(0.02, 0.98, (TESTS, len(self.distributions)))
-        return np.stack([law.ppf(u[:, i]) for i, law in enumerate(self.distributions)], axis=1) if u.size else u
+        if not u.size:
+            return u
+        anywhere = np.stack([law.ppf(u[:, i]) for i, law in enumerate(self.distributions)], axis=1)
+        return np.vstack([anywhere, self.between_kinks])
+
+    @functools.cached_property
+    def between_kinks(self) -> np.ndarray:
+        """The medians of the pieces between kinks, the other parameters at their means, (pieces, Q)."""
+        places = []
+        for i, name in enumerate(self.parameters):
+            for piece in self._laws[name].split(self.kinks[name]) if name in self.kinks else ():
+                places.append(self.center.copy())
+                places[-1][i] = piece.law.ppf(0.5)
+        return np.array(places).reshape(-1, len(self.parameters))
 
     @functools.cached_property
     def _spread(self) -> np.ndarray:
@@ -464,6 +480,12 @@ def _try_call(name: str, function: Callable, words: tuple[str, ...], params: dic
     try:
         with jax.enable_x64(True):
             call(function, *[0.0] * len(words), params=params)
+    except ArithmeticError as error:
+        where = ", ".join(f"{key} = {value!r}" for key, value in (params or {}).items())
+        raise ValueError(
+            f"{name}: {in_words(error)} at the mean parameters {where}. Take other distributions, or functions "
+            "that are defined there."
+        ) from error
     except (AttributeError, IndexError, KeyError, TypeError) as error:
         wanted = f"{name}({', '.join([*words, 'p'] if params else words)})"
         hint = missing_entry(error, params) if params else ""
@@ -471,6 +493,17 @@ def _try_call(name: str, function: Callable, words: tuple[str, ...], params: dic
         raise TypeError(
             f"{name}: {wanted} failed at the mean parameters ({in_words(error)}). {hint or holds}".rstrip()
         ) from error
+
+
+def _check_kinks(name: str, values: Any, law: Distribution) -> None:
+    kinks = np.asarray(values, float)
+    if kinks.ndim != 1:
+        raise TypeError(f"kinks[{name!r}]: expected a list of numbers, got {values!r}")
+    outside = kinks[~((kinks >= law.low) & (kinks <= law.high))]
+    if len(outside):
+        raise ValueError(
+            f"kinks[{name!r}]: {outside[0]:g} lies outside the values of {name}, from {law.low:g} to {law.high:g}"
+        )
 
 
 def _square(name: str, matrix: Any) -> Any:

@@ -28,11 +28,16 @@ class Surrogate(Statistic):
     Notes
     -----
     Variables by time and component: mean, variance, std, and truncation (the root mean square of the terms left out,
-    estimated from the decay of the coefficients; inf where they do not decay yet); coefficient (also by term),
-    norm_by_degree (by degree), sobol_first and sobol_total (by parameter). On request, from the surrogate at scrambled
-    Sobol points: quantile and quantile_stderr (by level), density and density_stderr (by bin), density_edge (by edge).
-    quantile_stderr includes the truncation where that is known; density_stderr is the scatter of the points alone.
-    degree_in (term, parameter) holds the degrees of each term; left_out, the cross-validated error of a regression.
+    estimated from the decay of the coefficients; inf where they do not decay yet, with a warning); coefficient (also by
+    term), norm_by_degree (by degree), sobol_first and sobol_total (by parameter), shares of the variance of the
+    expansion. On request, from the surrogate at scrambled Sobol points: quantile and quantile_stderr (by level),
+    density and density_stderr (by bin), density_edge (by edge). quantile_stderr includes the truncation where that is
+    known; density_stderr is the scatter of the points alone. degree_in (term, parameter) holds the degrees of each
+    term.
+
+    Moments are those of the expansion, except with Sampling: there they are those of the samples, with the standard
+    errors mean_stderr, variance_stderr and std_stderr, and truncation is left_out, the root mean square error of the
+    expansion at samples left out one at a time.
 
     Examples
     --------
@@ -82,8 +87,11 @@ class Surrogate(Statistic):
             "term": Variable(("term",), np.array([",".join(map(str, index)) for index in basis.indices])),
             "parameter": Variable(("parameter",), np.array(result.parameters)),
         }
-        if result.left_out is not None:
-            variables["left_out"] = Variable(by, result.left_out)
+        if series.sampled is not None:
+            variables["mean_stderr"] = Variable(by, series.sampled.mean_stderr)
+            variables["variance_stderr"] = Variable(by, series.sampled.variance_stderr)
+            variables["std_stderr"] = Variable(by, series.sampled.std_stderr)
+            variables["left_out"] = Variable(by, series.sampled.left_out)
         if self.quantiles:
             quantiles = series.quantiles(self.quantiles)
             variables["quantile"] = Variable((*by, "level"), quantiles.values)
@@ -94,4 +102,5 @@ class Surrogate(Statistic):
             variables["density"] = Variable((*by, "bin"), bins.values)
             variables["density_stderr"] = Variable((*by, "bin"), bins.stderr)
             variables["density_edge"] = Variable((*by, "edge"), bins.edges)
-        return Labelled(variables, coords)
+        shortness = series.shortness(labels.times, labels.names)
+        return Labelled(variables, coords, () if shortness is None else (UserWarning(shortness),))

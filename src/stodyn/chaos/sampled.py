@@ -1,0 +1,47 @@
+"""Moments from samples of a solution, with an expansion fitted to them as control variate, and their errors."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+
+class Sampled(NamedTuple):
+    """Mean and variance with their standard errors, and the root mean square error of the expansion at samples left out
+    one at a time; each (times, n).
+    """
+
+    mean: np.ndarray
+    variance: np.ndarray
+    mean_stderr: np.ndarray
+    variance_stderr: np.ndarray
+    left_out: np.ndarray
+
+    @property
+    def std_stderr(self) -> np.ndarray:
+        """The standard error of the square root of the variance; 0 where nothing varies."""
+        return self.variance_stderr / np.where(self.variance > 0.0, 2.0 * np.sqrt(np.maximum(self.variance, 0.0)), 1.0)
+
+
+def of_samples(values: np.ndarray, left_out: np.ndarray) -> Sampled:
+    """The moments of the samples (K, times, n) themselves."""
+    off = values - values.mean(axis=0)
+    variance = np.sum(off**2, axis=0) / (len(values) - 1)
+    return Sampled(values.mean(axis=0), variance, _stderr(values), _stderr(off**2), left_out)
+
+
+def with_control(values: np.ndarray, coefficients: np.ndarray, off: np.ndarray) -> Sampled:
+    """The moments of the samples with the fit as control variate.
+
+    Those of the fit are known from its coefficients (terms, times, n); from the samples comes only what it misses, its
+    errors `off` at samples left out. They are orthogonal to the fit, so that their squares add to its variance.
+    """
+    fitted = values - off - coefficients[0]
+    missed = np.mean(off**2, axis=0)
+    variance = np.sum(coefficients[1:] ** 2, axis=0) + missed
+    return Sampled(coefficients[0], variance, _stderr(off), _stderr((fitted + off) ** 2 - fitted**2), np.sqrt(missed))
+
+
+def _stderr(values: np.ndarray) -> np.ndarray:
+    return values.std(axis=0, ddof=1) / np.sqrt(len(values))
