@@ -133,6 +133,7 @@ def test_theorems_and_corollaries():
     assert difference(*both) < 1e-13
 
 
+@pytest.mark.filterwarnings("ignore:degree")  # of the short expansion of a rough system
 def test_theorem_two_needs_its_hypothesis():
     """A random multi-affine pencil: Galerkin = quadrature on N_R; with a p² term they differ."""
     rng = np.random.default_rng(6)
@@ -199,7 +200,7 @@ def test_every_method_agrees_and_returns_the_same_variables():
         found = simulate(PROBLEM, method, t=(0, T), dt=T / 50, seed=1, collect=st.Surrogate(at=[T]))
         off = np.abs(found["coefficient"].values[0] - exact) / np.abs(exact).max(axis=1, keepdims=True)
         assert off[1:].max() < slack, method.spelling
-        names = set(found.variables) - {"left_out"}
+        names = set(found.variables) - {"left_out", "mean_stderr", "variance_stderr", "std_stderr"}
         assert sizes in (None, names)
         sizes = names
     assert simulate(PROBLEM, t=(0, T), dt=T / 50).attrs["provenance"].count("Galerkin(")
