@@ -150,7 +150,7 @@ def switch_regions(gate, drain):
 
 SWITCH_RING = "ring of switches\nVDD vdd 0 5\n" + "".join(
     f"R{k} vdd o{k} 1k\nC{k} o{k} 0 1p\nS{k} o{(k + 1) % 3} 0 o{k} 0 sw\n" for k in range(3)
-) + (".model sw SW(VT=2.5 VH=1.5 RON=100 ROFF=1meg)\n.ic v(o0)=5 v(o1)=0.5 v(o2)=3 v(vdd)=5\n"
+) + (".model sw SW(VT=2.5 SMOOTH=1.5 RON=100 ROFF=1meg)\n.ic v(o0)=5 v(o1)=0.5 v(o2)=3 v(vdd)=5\n"
      ".tran 10p 100n uic\n")  # fmt: skip
 
 

@@ -176,13 +176,26 @@ def test_every_directive_says_what_it_looks_like():
     assert all(isinstance(d, Directive) and d.form.startswith(d.name) for d in LISTED.values())
 
 
-@pytest.mark.parametrize("title", ["RC low pass 1k", "Circuit for exercise 3", "Inverter chain rev 3", "Lab 2 3 4"])
-def test_titles_that_look_like_elements(title):
-    """An element has nodes that other lines name; a first line that is one is part of the circuit."""
-    body = "V1 in 0 1\nRA in out 1k\nC1 out 0 1n\n"
-    assert len(read(f"{title}\n{body}").network.netlist.elements) == 3
-    whole = read(body)
-    assert len(whole.network.netlist.elements) == 3 and "there is no title" in whole.notes[0]
+BODY = "V1 in 0 1\nRA in out 1k\nC1 out 0 1n\n"
+
+
+@pytest.mark.parametrize("title", ["RC low pass 1k", "Circuit for exercise 3", "Inverter chain rev 3", "Lab 2 3 4", ""])
+def test_the_first_line_is_the_title(title):
+    circuit = read(f"{title}\n{BODY}")
+    assert len(circuit.network.netlist.elements) == 3 and not circuit.notes
+
+
+@pytest.mark.parametrize("title", ["Rload in out 100", "Version out 0 3", ".param c=1n", "RB in 0 1k"])
+def test_a_first_line_that_looks_like_a_part_of_the_circuit_is_a_title_too(title):
+    """As in SPICE, and a warning shows it."""
+    with pytest.warns(UserWarning, match=f"line 1: the first line is the title, .* not read: '{title}'.* put a title"):
+        circuit = read(f"{title}\n{BODY}")
+    assert [e.name for e in circuit.network.netlist.elements] == ["v1", "ra", "c1"]
+
+
+def test_the_warning_of_a_lost_line_comes_before_the_error_it_causes():
+    with pytest.warns(UserWarning, match="first line is the title"), pytest.raises(NetlistError):
+        read("V1 in 0 1\nR1 in out 1k\nC1 out 0 1n\n.ic v(in)=1\n.measure tran x find i(v1) at=1\n")
 
 
 def test_a_response_to_nothing_is_refused():

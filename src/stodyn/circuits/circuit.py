@@ -694,8 +694,9 @@ def read(
     ('a',)
     """
     deck = read_deck(source, libraries)
+    warn(deck.notes)  # before an error that a lost first line may cause
     netlist = laid_out(deck, _lowered(values or {}))
-    warn(netlist, 2)
+    warn(netlist.notes[len(deck.notes) :])
     laws = {name.lower(): distribution(law, f"random[{name!r}]") for name, law in (random or {}).items()}
     if laws:
         laid_out(deck, {**_lowered(values or {}), **{name: law.mean for name, law in laws.items()}})

@@ -5,10 +5,11 @@ from __future__ import annotations
 import dataclasses
 import re
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from stodyn.arguments import stacklevel_of_user
 from stodyn.circuits.asked import TEMPERATURE, Measure, NoiseAnalysis, Step, Sweep, Transient
 from stodyn.circuits.blocks import Block, blocks
 from stodyn.circuits.devices import ZERO_CELSIUS
@@ -30,6 +31,7 @@ NOT_HERE = {
     "z": "MESFETs are not supported; J is a junction transistor", "a": "code models are not supported",
     "n": "compiled Verilog-A models are not supported",
 }  # fmt: skip
+FIRST_LINE = "the first line is the title"
 BEHAVIOURAL = re.compile(r"(\S+\s+\S+\s+\S+)\s+([vi])\s*=\s*(.*)")
 
 
@@ -77,8 +79,10 @@ def read_deck(source: str | Path, libraries: Sequence[str | Path] = ()) -> Deck:
     text = read_text(source, libraries)
     title, lines, name, notes = text.title, text.lines, text.title.text.lstrip("* "), list(text.notes)
     if title.text.startswith(".") or _is_element(title, lines):
-        lines, name = [title, *lines], ""
-        notes.append(f"{title.at}: there is no title; the first line is read as part of the circuit")
+        notes.append(
+            f"{title.at}: {FIRST_LINE}, as in SPICE, and is not read: {title.text!r}. If it belongs to the circuit, "
+            "put a title before it"
+        )
     top = blocks(lines)
     if not top.lines and not top.subcircuits:
         raise NetlistError("the netlist has no elements", title.at)
@@ -123,11 +127,11 @@ def _bad_but_unused(scope: Scope) -> list[str]:
     return notes
 
 
-def warn(netlist: Netlist, stacklevel: int) -> None:
+def warn(notes: Iterable[str]) -> None:
     """Warn of the parts of the netlist that were left out and may matter."""
-    for note in netlist.notes:
-        if note.startswith("left out unknown parameters"):
-            warnings.warn(note, stacklevel=stacklevel + 1)
+    for note in notes:
+        if note.startswith("left out unknown parameters") or FIRST_LINE in note:
+            warnings.warn(note, stacklevel=stacklevel_of_user())
 
 
 def _places(netlist: Netlist, scope: Scope) -> list[str]:
@@ -136,7 +140,7 @@ def _places(netlist: Netlist, scope: Scope) -> list[str]:
 
 
 def _is_element(line: Line, others: Sequence[Line]) -> bool:
-    """Whether the first line is a complete element with a number, at nodes that other lines name, which no title is."""
+    """Whether the first line looks like an element: with a number, at nodes that other lines name."""
     words = line.text.lower().split()
     if not words or words[0][0] not in FIRST_VALUE or len(words) < 2:
         return False

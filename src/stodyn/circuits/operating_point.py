@@ -15,6 +15,7 @@ from stodyn.numerics import direct
 
 ROUNDS = 200
 SETTLED = 1e-12  # relative to the voltages: after a last move this small only rounding errors are left
+ROUGHLY = 1e-6  # relative to the voltages: from moves this small on, they are compared with rounding errors
 GMIN = 10.0 ** np.arange(-2.0, -13.0, -1.0)  # S, from every node to ground
 STEPS = 1e-6  # the shortest step of source stepping, as a share of the sources
 CAPS = ((120, 0.1), (40, 0.5))  # iterations of Newton's method, and the longest step of a voltage from then on, V
@@ -113,15 +114,21 @@ class _Solver:
             f = network.rates(x, share * self.sources, np, network.at_dc) - grounded * x
             for row, value in self.held.items():
                 f[row] = x[row] - value
-            move = self.solved(self.jacobian(x, grounded), f)
+            J = self.jacobian(x, grounded)
+            move = self.solved(J, f)
             if move is None:
                 return None
             step = self.limited(x, -move) * shortened(turn, np.abs(move[: self.count]).max(initial=0.0))
             x = x + step
-            voltages = np.abs(x[: self.count]).max(initial=0.0)
-            if np.abs(move[: self.count]).max(initial=0.0) <= SETTLED * (1.0 + voltages):
+            last, size = np.abs(move[: self.count]).max(initial=0.0), 1.0 + np.abs(x[: self.count]).max(initial=0.0)
+            if last <= SETTLED * size or (last <= ROUGHLY * size and last <= self.rounding(J, x)):
                 return x if np.isfinite(x).all() else None
         return None
+
+    def rounding(self, J: Any, x: np.ndarray) -> float:
+        """The most by which rounding in the currents moves a voltage: with 0.1 Ω beside 100 kΩ far more than 1e-12."""
+        move = self.solved(J, np.finfo(float).eps * (abs(J) @ np.abs(x)))
+        return 0.0 if move is None else float(np.abs(move[: self.count]).max(initial=0.0))
 
     def jacobian(self, x: np.ndarray, grounded: np.ndarray) -> Any:
         """f_x, an array where the network is small; each held node has the row of its own voltage."""

@@ -5,6 +5,7 @@
     collector to emitter (i_f - i_r)/q_b;  base to emitter i_f/BF + ISE (exp(v_be/(NE V_T)) - 1);  base to collector
     i_r/BR + ISC (exp(v_bc/(NC V_T)) - 1)
     charges TF i_f/q_b + CJE depletion(v_be),  TR i_r + CJC depletion(v_bc), of which 1 - XCJC at the outer base
+    CJS to the substrate, at the collector (SUBS=1, vertical: the default of NPN) or the base (SUBS=-1, lateral: of PNP)
 Shot noise q|i_c| and q|i_b|, thermal noise of RB, RC and RE, flicker KF |i_b|^AF/f.
 """
 
@@ -39,7 +40,8 @@ MODEL = ModelType(
         "re": Parameter(0.0, "Ω"), "cje": Parameter(0.0, "F"), "vje": Parameter(0.75, "V", 0.0, False),
         "mje": Parameter(0.33), "cjc": Parameter(0.0, "F"), "vjc": Parameter(0.75, "V", 0.0, False),
         "mjc": Parameter(0.33), "xcjc": Parameter(1.0), "fc": Parameter(0.5), "tf": Parameter(0.0, "s"),
-        "tr": Parameter(0.0, "s"), "cjs": Parameter(0.0, "F"), "eg": Parameter(1.11, "eV", 0.0, False),
+        "tr": Parameter(0.0, "s"), "cjs": Parameter(0.0, "F"), "subs": Parameter(math.nan, "", -math.inf),
+        "eg": Parameter(1.11, "eV", 0.0, False),
         "xti": Parameter(3.0), "xtb": Parameter(0.0, "", -math.inf), "level": Parameter(1.0), **FLICKER, **TEMPERATURE,
     },
     same={"va": "vaf", "vb": "var", "ik": "ikf", "pe": "vje", "me": "mje", "pc": "vjc", "mc": "mjc", "ccs": "cjs",
@@ -136,6 +138,8 @@ def _parse(card: Card) -> list[Element]:
     for key in ("vaf", "var", "ikf", "ikr"):
         p[f"one_over_{key}"] = 1.0 / p[key] if p[key] > 0.0 else 0.0
     p["sign"] = sign = 1.0 if model.type == "npn" else -1.0
+    if "subs" not in model.explicit:
+        p["subs"] = sign
     c, outer, e = card.nodes
     at_collector, c_inner = card.resistor(c, "c", p["rc"] / area, ".rc", p["cjc"] + p["cjs"] + p["tr"] > 0.0)
     at_base, b = card.resistor(outer, "b", p["rb"] / area, ".rb", p["cje"] + p["cjc"] + p["tf"] > 0.0)
@@ -161,9 +165,9 @@ def _parse(card: Card) -> list[Element]:
         unit = p["cjc"] * (1.0 - p["xcjc"])
         value = {**quiet, "tr": 0.0, "unit": unit, "share": 1.0, "vj": p["vjc"], "m": p["mjc"]}
         parts.append(card.nonlinear(COLLECTOR_CHARGE, (outer, c), ((outer, c),), value, ".qx", noisy=False))
-    if p["cjs"] > 0.0 and c != substrate:
-        ends = (c, substrate) if sign > 0.0 else (substrate, c)
-        parts.append(card.part("c", ends, p["cjs"], ".cs"))
+    side = c if p["subs"] > 0.0 else b
+    if p["cjs"] > 0.0 and side != substrate:
+        parts.append(card.part("c", (side, substrate), p["cjs"], ".cs"))
     return [part for part in parts if part.nodes[0] != part.nodes[1]]
 
 

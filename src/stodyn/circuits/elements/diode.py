@@ -1,5 +1,5 @@
-"""D: a junction diode, i = IS (exp(v/(N V_T)) - 1) with breakdown at BV, RS in series, and the charge
-Q = CJO depletion(v) + TT i.
+"""D: a junction diode, i = IS (exp(v/(N V_T)) - 1), RS in series, and the charge Q = CJO depletion(v) + TT i. In its
+breakdown at BV the current grows with NBV V_T; NBV is N where it is left out.
 
 Shot noise of both currents of the junction, S = q (i + 2 IS): at v = 0 and N = 1 that is the thermal noise 2kT i'(0),
 as it must be. Thermal noise of RS, and flicker KF |i|^AF/f. IS, VJ and CJO follow the temperature as in SPICE.
@@ -32,7 +32,7 @@ MODEL = ModelType(
         "is": Parameter(1e-14, "A", 0.0, False), "n": Parameter(1.0, "", 0.0, False), "rs": Parameter(0.0, "Ω"),
         "cjo": Parameter(0.0, "F"), "vj": Parameter(1.0, "V", 0.0, False), "m": Parameter(0.5), "fc": Parameter(0.5),
         "tt": Parameter(0.0, "s"), "bv": Parameter(math.inf, "V", 0.0, False), "ibv": Parameter(1e-3, "A", 0.0, False),
-        "nbv": Parameter(1.0, "", 0.0, False), "eg": Parameter(1.11, "eV", 0.0, False), "xti": Parameter(3.0),
+        "nbv": Parameter(math.nan, "", 0.0, False), "eg": Parameter(1.11, "eV", 0.0, False), "xti": Parameter(3.0),
         "level": Parameter(1.0), **FLICKER, **TEMPERATURE,
     },
     same={"cj0": "cjo", "cj": "cjo", "js": "is", "pb": "vj", "mj": "m", "tref": "tnom"},
@@ -58,7 +58,7 @@ def charge(read: tuple[Any, ...], p: Numbers, xp: Any) -> Any:
     layer = p["share"] * depletion(v, p["vj"], p["m"], p["fc"], xp, bool(np.all(p.known("m") == 0.5)))
     if not p.known("tt").any():
         return layer
-    return layer + p["tt"] * exponential(v, p["is"], p["n"] * p.thermal_voltage, xp) / p["unit"]
+    return layer + p["tt"] * current(read, p, xp) / p["unit"]
 
 
 JUNCTION = Law("diode", current, noise, "shot", (("is", "n"),), breakdown=("bv", "nbv"))
@@ -108,7 +108,9 @@ def _parse(card: Card) -> list[Element]:
     area = card.number(card.rest[1], "area", 0.0, False) if len(card.rest) == 2 else card.named("area", 1.0, 0.0, False)
     area *= card.named("m", 1.0, 0.0, False)
     numbers = at_temperature(model.numbers, card.kelvin, model.nominal(card.nominal))
-    for key in ("is", "cjo", "ibv"):
+    if "nbv" not in model.explicit:
+        numbers["nbv"] = numbers["n"]
+    for key in ("is", "cjo"):
         numbers[key] *= area
     series, anode = card.resistor(card.nodes[0], "a", numbers["rs"] / area, ".rs", numbers["cjo"] + numbers["tt"] > 0.0)
     return [*junction(card, (anode, card.nodes[1]), numbers), *series]

@@ -5,8 +5,12 @@
 White noise of the channel: NLEV=2 S = 2kT (2/3)(g_m + GFLOOR), right in saturation; NLEV=3
 S = 2kT (2/3)(β o (1 + a + a²)/(1 + a) GDSNOI + GFLOOR), a = 1 - v_ds/o, which in the triode region goes to 2kT g_ds, as
 a switch that is on must have. Flicker: KF |i|^AF/(W L Cox² f), with the oxide of 0.1 µm where TOX is not given.
-Also: the charges of the gate where TOX is given (meyer.py), overlap capacitances CGSO, CGDO, CGBO, RD and RS, junctions
-of drain and source to bulk if one of their parameters is given, M= transistors in parallel.
+Also: the charges of the gate where TOX is given (meyer.py), overlap capacitances CGSO, CGDO, CGBO, RD and RS or RSH NRD
+and RSH NRS, junctions of drain and source to bulk if one of their parameters is given, M= transistors in parallel.
+
+Where TOX is given, what the card leaves out follows from it as in SPICE: KP = UO ε/TOX, and with NSUB also
+    PHI = 2 V_T log(NSUB/n_i),  GAMMA = √(2 q ε_Si NSUB) TOX/ε,  VTO = V_FB ± (GAMMA √PHI + PHI)
+    V_FB = Φ(TPG) ∓ PHI/2 - q NSS TOX/ε    upper signs: N-channel; Φ: gate against undoped silicon
 
 ALPHA selects W. R. Curtice's law instead, smooth in v_ds: i = (β/2) s(o)² tanh(ALPHA v_ds)(1 + LAMBDA |v_ds|), the
 threshold rounded by s(o) = SMOOTH log(1 + exp(o/SMOOTH)).
@@ -20,6 +24,7 @@ from typing import Any
 from stodyn.circuits.devices import (
     ANY,
     BOLTZMANN,
+    CHARGE,
     FLICKER,
     TEMPERATURE,
     Law,
@@ -39,6 +44,8 @@ OXIDE = 3.9 * 8.854214871e-12  # F/m
 SILICON = 11.7 * 8.854214871e-12
 THICK = 1e-7  # m: the thickness of the oxide for flicker noise where none is given
 INTRINSIC = 1.45e16  # carriers per m³
+LEAST_PHI = 0.1  # V
+ALUMINIUM = 3.2 - 3.25  # V: its work function less the electron affinity of silicon, as SPICE has them
 JUNCTIONS = ("is", "js", "cbd", "cbs", "cj", "cjsw")
 
 
@@ -47,6 +54,10 @@ def _check(numbers) -> None:
         raise ValueError(f"level = {numbers['level']:g}, but only level 1 is implemented")
     if numbers["nlev"] not in (2.0, 3.0):
         raise ValueError(f"nlev = {numbers['nlev']:g}, expected 2 or 3")
+    if numbers["tpg"] not in (-1.0, 0.0, 1.0):
+        raise ValueError(f"tpg = {numbers['tpg']:g}, expected -1, 0 or 1")
+    if 0.0 < numbers["nsub"] * 1e6 <= INTRINSIC:
+        raise ValueError(f"nsub = {numbers['nsub']:g}, expected more than the {INTRINSIC * 1e-6:g} of pure silicon")
     if numbers["nlev"] == 3.0 and numbers["alpha"] > 0.0:
         raise ValueError("nlev=3 needs the square law, but alpha selects another")
 
@@ -56,7 +67,8 @@ MODEL = ModelType(
         "level": Parameter(1.0), "kp": Parameter(2e-5, "A/V²", 0.0, False), "vto": Parameter(0.0, "V", ANY),
         "lambda": Parameter(0.0, "1/V"), "gamma": Parameter(0.0, "√V"), "phi": Parameter(0.6, "V", 0.0, False),
         "tox": Parameter(THICK, "m", 0.0, False), "uo": Parameter(600.0, "cm²/Vs", 0.0, False),
-        "nsub": Parameter(0.0, "1/cm³"), "ld": Parameter(0.0, "m"), "rd": Parameter(0.0, "Ω"),
+        "nsub": Parameter(0.0, "1/cm³"), "nss": Parameter(0.0, "1/cm²", ANY), "tpg": Parameter(1.0, "", ANY),
+        "rsh": Parameter(0.0, "Ω/□"), "ld": Parameter(0.0, "m"), "rd": Parameter(0.0, "Ω"),
         "rs": Parameter(0.0, "Ω"), "cgso": Parameter(0.0, "F/m"), "cgdo": Parameter(0.0, "F/m"),
         "cgbo": Parameter(0.0, "F/m"), "is": Parameter(1e-14, "A", 0.0, False), "js": Parameter(0.0, "A/m²"),
         "cbd": Parameter(0.0, "F"), "cbs": Parameter(0.0, "F"), "cj": Parameter(0.0, "F/m²"),
@@ -65,7 +77,7 @@ MODEL = ModelType(
         "smooth": Parameter(0.02, "V", 0.0, False), "gfloor": Parameter(1e-12, "S", 0.0, False),
         "nlev": Parameter(2.0), "gdsnoi": Parameter(1.0), **FLICKER, **TEMPERATURE,
     },
-    same={"vt0": "vto", "u0": "uo"}, refused={"rsh": 0.0, "nss": 0.0, "tpg": 1.0}, check=_check,
+    same={"vt0": "vto", "u0": "uo"}, check=_check,
 )  # fmt: skip
 
 
@@ -118,19 +130,34 @@ BODY = Law("transistor with body", square, square_noise, "channel")
 SMOOTH = Law("smooth_transistor", smooth, smooth_noise, "channel")
 
 
-def at_temperature(model: Model, kelvin: float, nominal: float) -> dict[str, float]:
-    """The model's numbers at the temperature of the circuit, including those that follow from TOX and NSUB."""
+def _derived(model: Model, nominal: float) -> dict[str, float]:
+    """The numbers of a model with those that follow from TOX, NSUB, TPG and NSS where they are left out."""
     p = dict(model.numbers)
-    sign = 1.0 if model.type == "nmos" else -1.0
-    oxide = OXIDE / p["tox"]
-    if "tox" in model.explicit and "kp" not in model.explicit:
-        p["kp"] = p["uo"] * 1e-4 * oxide
+    if "tox" not in model.explicit:
+        return p
+    oxide, sign = OXIDE / p["tox"], 1.0 if model.type == "nmos" else -1.0
+    follows = {"kp": p["uo"] * 1e-4 * oxide}
     if p["nsub"] > 0.0:
-        vt = BOLTZMANN * nominal / 1.602176634e-19
-        if "phi" not in model.explicit:
-            p["phi"] = max(2.0 * vt * math.log(p["nsub"] * 1e6 / INTRINSIC), 0.1)
-        if "gamma" not in model.explicit:
-            p["gamma"] = math.sqrt(2.0 * SILICON * 1.602176634e-19 * p["nsub"] * 1e6) / oxide
+        phi = max(2.0 * BOLTZMANN * nominal / CHARGE * math.log(p["nsub"] * 1e6 / INTRINSIC), LEAST_PHI)
+        phi = p["phi"] if "phi" in model.explicit else phi
+        gamma = math.sqrt(2.0 * SILICON * CHARGE * p["nsub"] * 1e6) / oxide
+        gamma = p["gamma"] if "gamma" in model.explicit else gamma
+        flat_band = _work_function(p["tpg"], sign, nominal) - 0.5 * sign * phi - p["nss"] * 1e4 * CHARGE / oxide
+        follows |= {"phi": phi, "gamma": gamma, "vto": flat_band + sign * (gamma * math.sqrt(phi) + phi)}
+    return p | {key: value for key, value in follows.items() if key not in model.explicit}
+
+
+def _work_function(tpg: float, sign: float, nominal: float) -> float:
+    """That of the gate less that of undoped silicon, V: aluminium (TPG=0), or silicon of the substrate's type (-1) or
+    of the other (1).
+    """
+    return ALUMINIUM - 0.5 * gap(nominal) if tpg == 0.0 else -0.5 * sign * tpg * gap(nominal)
+
+
+def at_temperature(model: Model, kelvin: float, nominal: float) -> dict[str, float]:
+    """The model's numbers at the temperature of the circuit."""
+    p = _derived(model, nominal)
+    sign = 1.0 if model.type == "nmos" else -1.0
     if p["alpha"] > 0.0 or kelvin == nominal:
         return p
     ratio = kelvin / nominal
@@ -153,8 +180,8 @@ def _parse(card: Card) -> list[Element]:
     many = card.named("m", 1.0, 0.0, False)
     w, length = card.named("w", 1e-4, 0.0, False), card.named("l", 1e-4, 0.0, False)
     areas = {key: card.named(key, 0.0, 0.0) for key in ("ad", "as", "pd", "ps")}
-    for key in ("nrd", "nrs"):
-        card.named(key, 1.0, 0.0)
+    squares = {key: card.named(key, 1.0, 0.0) for key in ("nrd", "nrs")}
+    resistances = [p[key] if key in model.explicit else p["rsh"] * squares[f"nr{key[1]}"] for key in ("rd", "rs")]
     effective = length - 2.0 * p["ld"]
     if effective <= 0.0:
         raise NetlistError(f"{card.name}: L = {length:g} is not longer than twice LD", card.at)
@@ -162,8 +189,8 @@ def _parse(card: Card) -> list[Element]:
     has_oxide = "tox" in model.explicit and not p["alpha"]
     ends = (("ad", "cbd"), ("as", "cbs"))
     stored = [has_oxide or max(p["cj"] * areas[area], p[bottom]) > 0.0 for area, bottom in ends]
-    series, drain = card.resistor(drain, "d", p["rd"] / many, ".rd", p["cgdo"] > 0.0 or stored[0])
-    more, source = card.resistor(source, "s", p["rs"] / many, ".rs", p["cgso"] > 0.0 or stored[1])
+    series, drain = card.resistor(drain, "d", resistances[0] / many, ".rd", p["cgdo"] > 0.0 or stored[0])
+    more, source = card.resistor(source, "s", resistances[1] / many, ".rs", p["cgso"] > 0.0 or stored[1])
     sign = 1.0 if model.type == "nmos" else -1.0
     flicker = p["kf"] / (w * many * effective * (OXIDE / p["tox"]) ** 2)
     value = {

@@ -1,0 +1,139 @@
+"""Random model cards beside ngspice: parameters of diodes, bipolar and MOS transistors of level 1, each given or not.
+
+python benchmarks/cards.py [--count 200] [--seed 1] [--kind d|q|m]
+
+All devices of a kind stand in one netlist, each with its own card and its own resistors, and ngspice must be installed.
+Printed are the largest differences of the operating point and of .ac, and the cards that have them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import tempfile
+import warnings
+from pathlib import Path
+
+import numpy as np
+
+from stodyn.circuits import read
+
+SHOWN = 8  # the worst cards of each comparison
+FREQUENCIES = (1e3, 1e5, 1e7)
+CARDS = {
+    "d": {
+        "is": (1e-16, 1e-10), "n": (1.0, 2.0), "rs": (0.1, 100.0), "cjo": (1e-13, 1e-10), "vj": (0.5, 1.0),
+        "m": (0.2, 0.6), "tt": (1e-10, 1e-8), "bv": (3.0, 30.0), "ibv": (1e-6, 1e-2), "nbv": (1.0, 3.0),
+        "fc": (0.2, 0.8), "eg": (0.7, 1.3), "xti": (2.0, 4.0), "tnom": (0.0, 60.0),
+    },
+    "q": {
+        "is": (1e-17, 1e-13), "bf": (20.0, 400.0), "br": (0.5, 10.0), "nf": (0.95, 1.1), "nr": (0.95, 1.1),
+        "vaf": (20.0, 200.0), "var": (5.0, 50.0), "ikf": (1e-3, 0.3), "ikr": (1e-3, 0.3), "ise": (1e-16, 1e-13),
+        "ne": (1.3, 2.0), "isc": (1e-16, 1e-13), "nc": (1.3, 2.0), "rb": (1.0, 300.0), "rc": (0.1, 30.0),
+        "re": (0.1, 3.0), "cje": (1e-13, 1e-11), "vje": (0.5, 0.9), "mje": (0.2, 0.5), "cjc": (1e-13, 1e-11),
+        "vjc": (0.5, 0.9), "mjc": (0.2, 0.5), "xcjc": (0.1, 1.0), "fc": (0.2, 0.8), "tf": (1e-11, 1e-9),
+        "tr": (1e-9, 1e-7), "cjs": (1e-13, 1e-11), "eg": (1.0, 1.3), "xti": (2.0, 4.0), "xtb": (0.0, 2.0),
+        "tnom": (0.0, 60.0),
+    },
+    "m": {
+        "kp": (1e-5, 2e-4), "vto": (0.3, 1.2), "lambda": (0.005, 0.1), "gamma": (0.1, 1.0), "phi": (0.4, 0.8),
+        "tox": (1e-8, 1e-7), "uo": (200.0, 800.0), "nsub": (1e14, 1e17), "tpg": (-1.0, 1.0), "nss": (1e9, 1e11),
+        "ld": (1e-8, 2e-7), "rd": (1.0, 100.0), "rs": (1.0, 100.0), "rsh": (1.0, 50.0), "cgso": (1e-11, 1e-9),
+        "cgdo": (1e-11, 1e-9), "cgbo": (1e-11, 1e-9), "js": (1e-9, 1e-6), "cbd": (1e-15, 1e-13),
+        "cbs": (1e-15, 1e-13), "cj": (1e-5, 1e-3), "mj": (0.3, 0.6), "cjsw": (1e-11, 1e-9), "mjsw": (0.2, 0.5),
+        "pb": (0.5, 1.0), "fc": (0.2, 0.8), "tnom": (0.0, 60.0),
+    },
+}  # fmt: skip
+WHOLE = {"tpg"}  # parameters that are -1, 0 or 1
+TYPES = {"d": ("d",), "q": ("npn", "pnp"), "m": ("nmos", "pmos")}
+
+
+def card(kind: str, k: int, rng: np.random.Generator) -> tuple[str, str]:
+    """The .model of the k-th device and the lines of the device with its resistors, observed at the node o<k>."""
+    model, sign = rng.choice(TYPES[kind]), 1.0
+    chosen = [name for name in CARDS[kind] if rng.random() < 0.5]
+    if model in ("pnp", "pmos"):
+        sign = -1.0
+    numbers = {}
+    for name in chosen:
+        low, high = CARDS[kind][name]
+        value = float(rng.integers(-1, 2)) if name in WHOLE else low + (high - low) * rng.random()
+        if low > 0.0 and high / low > 20.0:
+            value = float(low * (high / low) ** rng.random())
+        numbers[name] = sign * value if name == "vto" else value
+    text = f".model card{k} {model} {' '.join(f'{name}={value:.6g}' for name, value in numbers.items())}\n"
+    supply = {1.0: "pos", -1.0: "neg"}[sign]
+    bias = 10.0 ** rng.uniform(3.5, 5.0)
+    if kind == "d":
+        ends = rng.choice(["pos", "neg"])  # forward, or into the breakdown
+        return text, f"R{k} {ends} o{k} {bias:.6g}\nD{k} o{k} 0 card{k} {rng.choice(['', 'area=2.5'])}\n"
+    if kind == "q":
+        lines = f"RB{k} {supply} b{k} {20 * bias:.6g}\nCB{k} in b{k} 1u\nRC{k} {supply} o{k} {bias / 10:.6g}\n"
+        return text, lines + f"Q{k} o{k} b{k} 0 card{k} {rng.choice(['', 'm=3'])}\n"
+    gate = {1.0: "gp", -1.0: "gn"}[sign]
+    body = {1.0: "neg", -1.0: "pos"}[sign] if rng.random() < 0.5 else "0"
+    sizes = "W=20u L=2u AD=100p AS=80p PD=50u PS=40u NRD=2 NRS=3"
+    lines = f"RD{k} {supply} o{k} {bias:.6g}\nM{k} o{k} {gate} 0 {body} card{k} {sizes}\n"
+    return text, lines
+
+
+def netlist(kind: str, count: int, seed: int) -> tuple[str, list[str], list[str]]:
+    """The netlist, the nodes that are compared, and the cards."""
+    rng = np.random.default_rng(seed)
+    pairs = [card(kind, k, rng) for k in range(count)]
+    head = "Random cards\nVP pos 0 12 AC 1\nVN neg 0 -12 AC 1\nVG gp 0 2.5 AC 1\nVH gn 0 -2.5 AC 1\nVI in 0 0 AC 1\n"
+    text = head + "".join(model + lines for model, lines in pairs) + ".temp 27\n"
+    return text, [f"o{k}" for k in range(count)], [model.strip() for model, _ in pairs]
+
+
+def peer(text: str, nodes: list[str]) -> tuple[np.ndarray, np.ndarray]:
+    """The operating point and .ac (frequencies, nodes) by ngspice."""
+    with tempfile.TemporaryDirectory() as folder:
+        file, lines = Path(folder) / "cards.cir", []
+        for k, f in enumerate(FREQUENCIES):
+            lines.append(f"ac lin 1 {f:g} {f:g}\nwrdata ac{k}.data {' '.join(f'v({n})' for n in nodes)}")
+        asked = "op\nwrdata op.data " + " ".join(f"v({n})" for n in nodes)
+        control = "\n".join(["set wr_singlescale", "set numdgt=12", asked, *lines])
+        file.write_text(f"{text}.options reltol=1e-9 abstol=1e-16 vntol=1e-12 gmin=1e-15\n.control\n{control}\nquit\n"
+                        ".endc\n.end\n")  # fmt: skip
+        done = subprocess.run(["ngspice", "-b", str(file)], cwd=folder, capture_output=True, text=True, timeout=600)
+        if not (Path(folder) / "ac0.data").exists():
+            raise SystemExit(done.stdout[-3000:] + done.stderr[-3000:])
+        point = np.loadtxt(Path(folder) / "op.data").ravel()[1:]
+        swept = [np.loadtxt(Path(folder) / f"ac{k}.data").ravel()[1:] for k in range(len(FREQUENCIES))]
+    return point, np.array([row[::2] + 1j * row[1::2] for row in swept])
+
+
+def ours(text: str, nodes: list[str]) -> tuple[np.ndarray, np.ndarray]:
+    circuit = read(text + ".options noise=off\n")
+    place = [circuit.names.index(node) for node in nodes]
+    response = circuit.response(np.array(FREQUENCIES))
+    return circuit.operating_point.x[place], np.array([response[node] for node in nodes]).T
+
+
+def show(title: str, off: np.ndarray, cards: list[str], theirs: np.ndarray, own: np.ndarray) -> None:
+    order = np.argsort(off)[::-1]
+    print(f"{title}: median {np.median(off):.1e}, largest {off[order[0]]:.1e}, {np.sum(off > 1e-5)} above 1e-5")
+    for k in order[:SHOWN]:
+        if off[k] > 1e-6:
+            print(f"   {off[k]:.1e}  ngspice {theirs[k]:.8g}  stodyn {own[k]:.8g}  {cards[k]}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--count", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--kind", choices=sorted(CARDS))
+    asked = parser.parse_args()
+    warnings.simplefilter("ignore")
+    for kind in CARDS if asked.kind is None else asked.kind:
+        text, nodes, cards = netlist(kind, asked.count, asked.seed)
+        (point, swept), (own, own_swept) = peer(text, nodes), ours(text, nodes)
+        show(f"{kind}, operating point", np.abs(own - point) / np.maximum(np.abs(point), 0.1), cards, point, own)
+        off = np.abs(own_swept - swept) / np.maximum(np.abs(swept), 1e-3)
+        worst = np.argmax(off, axis=0), np.arange(len(nodes))
+        show(f"{kind}, .ac", off.max(axis=0), cards, np.abs(swept)[worst], np.abs(own_swept)[worst])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,112 @@
+"""Numbers that a model card leaves out follow from others as in SPICE; the references are those of ngspice 39.
+
+benchmarks/cards.py compares random cards with ngspice itself.
+"""
+
+import math
+
+import numpy as np
+import pytest
+
+from stodyn.circuits import NetlistError, read
+
+THERMAL = 8.617333262145179e-05 * 300.15  # V
+
+
+def point(text):
+    circuit = read(f"title\n{text}CX far 0 1p\nRX far 0 1k\n.options noise=off\n")
+    return dict(zip(circuit.names, circuit.operating_point.x.tolist(), strict=True))
+
+
+TRANSISTORS = [
+    ("nmos", "nsub=1e16", 1.5),  # without TOX nothing follows
+    ("nmos", "nsub=1e16 tox=50n", 0.84584260956),
+    ("nmos", "nsub=1e16 tox=50n vto=.5", 0.85523828387),
+    ("nmos", "nsub=1e16 tox=50n nss=1e11", 0.72187683064),
+    ("nmos", "nsub=1e16 tox=50n tpg=-1", 8.6508434462),
+    ("nmos", "nsub=1e16 tox=50n tpg=0", 0.81462011107),
+    ("nmos", "nsub=1e16 tox=50n phi=.5", 0.73463390536),
+    ("nmos", "nsub=1e16 tox=50n gamma=.2", 0.61446190024),
+    ("pmos", "nsub=1e16 tox=50n nss=1e11", -1.051506119),
+    ("pmos", "nsub=2e15 tox=20n tpg=-1 nss=3e10 uo=450", -0.6196333566),
+    ("pmos", "nsub=5e15 tox=40n gamma=.3 tpg=0", -2.988381476),
+    ("nmos", "kp=1e-4 rsh=50", 0.39874749722),
+    ("nmos", "kp=1e-4 rsh=50 rd=10", 0.34816301323),
+]
+
+
+@pytest.mark.parametrize(("kind", "card", "volts"), TRANSISTORS, ids=[f"{k} {c}" for k, c, _ in TRANSISTORS])
+def test_transistors(kind, card, volts):
+    sign = 1.0 if kind == "nmos" else -1.0
+    found = point(f"VP pos 0 {12 * sign}\nVG g 0 {2.5 * sign}\nRD pos o 20k\nM1 o g 0 0 c W=20u L=2u NRD=2 NRS=3\n"
+                  f".model c {kind} {card}\n")  # fmt: skip
+    assert found["o"] == pytest.approx(volts, rel=1e-6)
+
+
+def test_vto_in_closed_form():
+    """The textbook: flat band voltage, twice the Fermi potential and the charge of the depletion layer over C."""
+    circuit = read("title\nVG g 0 1\nM1 g g 0 0 c\nC1 g 0 1p\n.model c nmos nsub=1e16 tox=50n nss=1e11\n")
+    found = next(e.value for e in circuit.network.netlist.elements if e.name == "m1")
+    q, oxide = 1.602176634e-19, 3.9 * 8.854214871e-12 / 50e-9
+    fermi = THERMAL * math.log(1e22 / 1.45e16)
+    gap = 1.16 - 7.02e-4 * 300.15**2 / (300.15 + 1108.0)
+    depleted = math.sqrt(2.0 * 11.7 * 8.854214871e-12 * q * 1e22 * 2.0 * fermi) / oxide
+    assert found["vto"] == pytest.approx(-0.5 * gap - fermi - 1e15 * q / oxide + 2.0 * fermi + depleted, rel=1e-12)
+    assert found["phi"] == pytest.approx(2.0 * fermi) and found["gamma"] == pytest.approx(depleted / (2 * fermi) ** 0.5)
+
+
+@pytest.mark.parametrize(("card", "words"), [("tpg=2", "tpg = 2, expected -1, 0 or 1"), ("nsub=1e8", "nsub = 1e.08")])
+def test_bad_transistors(card, words):
+    with pytest.raises(NetlistError, match=words):
+        point(f"VG g 0 1\nM1 g g 0 0 c\n.model c nmos tox=50n {card}\n")
+
+
+@pytest.mark.parametrize(("card", "amperes", "volts"), [
+    ("bv=5 ibv=1u n=2", "1m", 5.3573368373), ("bv=5 ibv=1u n=2 nbv=1.2", "1m", 5.2144021114),
+    ("bv=7 is=1e-12 rs=3 area=4", "2m", 7.0194281242),
+])  # fmt: skip
+def test_breakdown(card, amperes, volts):
+    """NBV is N where it is left out; IBV flows at BV whatever the area is."""
+    *card, last = card.split()
+    area = last if last.startswith("area") else ""
+    found = point(f"I1 0 a {amperes}\nRA a 0 1g\nD1 0 a d {area}\n.model d d {' '.join(card)} {'' if area else last}\n")
+    assert found["a"] == pytest.approx(volts, rel=1e-6)
+
+
+def test_breakdown_grows_with_n():
+    """From 1 mA to 10 mA by N V_T log 10."""
+    text = "I1 0 a 1m\nD1 0 a d\nI2 0 b 10m\nD2 0 b d\n.model d d bv=6 n=1.7\n"
+    found = point(text)
+    assert found["b"] - found["a"] == pytest.approx(1.7 * THERMAL * math.log(10.0), rel=1e-6)
+
+
+def test_the_transit_time_counts_in_breakdown():
+    """At 1 mA the junction has the capacitance TT i/(NBV V_T), and the response falls accordingly."""
+    circuit = read("title\nI1 0 a 1m AC 1\nD1 0 a d\n.model d d bv=6 tt=10n\n.options noise=off\n")
+    g, f = 1e-3 / THERMAL, 20e6
+    expected = 1.0 / abs(g * (1.0 + 2j * np.pi * f * 10e-9))
+    assert abs(circuit.response([f])["a"][0]) == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("card", "amplitude"), [("", -157.6372539 + 18.224698711j), ("subs=1", -14.69727609 + 46.17081877j)]
+)
+def test_the_substrate_of_pnp_is_at_the_base(card, amplitude):
+    """A lateral transistor, the default of PNP, has CJS at its base; a vertical one at its collector."""
+    circuit = read("title\nVP pos 0 -12\nVI in 0 0 AC 1\nCB in b 1u\nRB pos b 1meg\nRC pos o 5k\nQ1 o b 0 q\n"
+                   f".model q pnp bf=80 cjs=20p rb=200 {card}\n.options noise=off\n")  # fmt: skip
+    assert circuit.response([5e6])["o"][0] == pytest.approx(amplitude, rel=2e-5)
+
+
+def test_an_operating_point_between_small_and_large_resistances():
+    """0.16 Ω beside 34 kΩ: rounding alone moves the node by more than 1e-12 V."""
+    found = point("VN neg 0 -12\nR1 neg o 34430.5\nD1 o 0 d area=2.5\n.model d d is=6.2e-13 n=1.38 rs=0.409 bv=14.5\n")
+    assert found["o"] == pytest.approx(-12.0, abs=1e-6)
+
+
+@pytest.mark.parametrize(("line", "model", "name"), [("S1 a 0 b 0 s", "sw", "vh"), ("W1 a 0 V1 s", "csw", "ih")])
+def test_hysteresis_of_switches_is_refused(line, model, name):
+    text = f"title\nV1 b 0 1\nR1 b a 1k\nC1 a 0 1p\n{line}\n.model s {model} {name[0]}t=0.5 {{}}\n.options noise=off\n"
+    read(text.format(f"{name}=0"))
+    with pytest.raises(NetlistError, match=rf"\.model s: {name} = 0.1 is a hysteresis, but switches have no memory"):
+        read(text.format(f"{name}=0.1"))
