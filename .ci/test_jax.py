@@ -59,13 +59,14 @@ def tried(jax: str, python: str, pytest: list[str], outcomes: dict[tuple[str, st
 
 def made(environment: Path, python: str) -> bool:
     """Whether there is a fresh environment of that Python."""
-    return uv("venv", "--quiet", "--clear", "--python", python, str(environment)) == 0
+    return uv("venv", "--quiet", "--clear", "--python", python, str(environment)).returncode == 0
 
 
-def uv(*words: str) -> int:
+def uv(*words: str) -> subprocess.CompletedProcess:
     beside = Path(sys.executable).with_name("uv")
     program = str(beside) if beside.exists() else shutil.which("uv") or "uv"
-    return subprocess.run([program, *words], cwd=ROOT, env=os.environ | {"UV_HTTP_TIMEOUT": "30"}).returncode
+    patient = os.environ | {"UV_HTTP_TIMEOUT": "30"}
+    return subprocess.run([program, *words], cwd=ROOT, env=patient, capture_output=True, text=True)
 
 
 def newest_for(jax: str) -> str | None:
@@ -90,8 +91,9 @@ def tests_with(interpreter: Path, jax: str, pytest: list[str]) -> str:
     lines = (ROOT / "constraints.txt").read_text().splitlines()
     others.write_text("\n".join(line for line in lines if re.split("[=; ]", line)[0] not in OWN_PINS))
     wanted = ["--constraint", str(others), "--editable", ".[dev]", f"jax=={jax}.*"]
-    if uv("pip", "install", "--quiet", "--python", str(interpreter), *wanted):
-        return "not run: the packages could not be installed"
+    installed = uv("pip", "install", "--quiet", "--python", str(interpreter), *wanted)
+    if installed.returncode:
+        return f"not run: the packages could not be installed\n{installed.stderr}"
     subprocess.run([interpreter, ".ci/machine.py"], cwd=ROOT)
     parallel = [] if pytest else ["-n", "2", "--dist", "worksteal"]
     ended = subprocess.run([interpreter, "-m", "pytest", *parallel, *pytest], cwd=ROOT).returncode

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import lax
 
 import stodyn as sd
 from stodyn import statistics as st
@@ -205,3 +206,12 @@ def test_a_level_that_no_path_reaches_is_told_with_how_close_they_came():
         run = stopped(BROWNIAN, sd.Level(50.0), t=1.0, dt=0.1, paths=64)
     assert told[0].filename == __file__
     assert np.all(run["alive"].values == 64)
+
+
+def test_a_scan_in_the_function_of_a_level():
+    """The level of a sum of squares is that of its scan."""
+    scanned = sd.Level(1.0, of=lambda t, x: lax.scan(lambda s, y: (s + y * y, None), 0.0, x)[0])
+    written = sd.Level(1.0, of=lambda t, x: x[0] * x[0] + x[1] * x[1])
+    found = [stopped(PLANE, level, t=1.0, dt=0.25, paths=64)["stop_time"].values for level in (scanned, written)]
+    np.testing.assert_allclose(*found, rtol=1e-9)
+    assert np.isfinite(found[0]).sum() > 9

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import scipy.integrate
 import scipy.sparse
+from jax import lax
 
 from stodyn import simulate
 from stodyn import statistics as st
@@ -198,6 +199,14 @@ def test_many_nonlinear_equations_are_solved_with_sparse_matrices():
         np.testing.assert_allclose(x, np.concatenate([exact, exact**3]), rtol=2e-6)
     (chosen,) = states_at(problem, np.ones((1, 1)), np.array([0.0, 1.0]), 5, 1e-8)[-1]
     np.testing.assert_allclose(chosen[:n], a / np.sqrt(1.0 + 2.0 * a**2), rtol=1e-7)
+
+
+def test_a_scan_in_what_is_observed():
+    """It is computed by NumPy, which reads a scan's sizes from its trace: JAX calls them anew from time to time."""
+    problem = RandomDAE([[1.0, 0.0], [0.0, 1.0]], matrix=-np.eye(2), start=[1.0, 2.0], params={"p": Uniform(0.0, 1.0)})
+    total = st.Observable(lambda t, x: lax.scan(lambda s, y: (s + y, None), 0.0, x)[0], name="total", at=[1.0])
+    run = simulate(problem, "Radau5", t=(0.0, 1.0), dt=0.1, paths=2, seed=1, collect=total)
+    np.testing.assert_allclose(run["total"].values, 3.0 * np.exp(-1.0), rtol=1e-8)
 
 
 def test_monte_carlo_over_the_parameters_through_simulate():

@@ -192,6 +192,7 @@ EVERYDAY = {
     "whole parts": lambda x, s: jnp.trunc(x) + jnp.modf(x)[0] + jnp.fmod(x, 0.7) + jnp.rint(2 * x),
     "whole numbers": lambda x, s: jnp.int32(9 * x) // 4 + jnp.int32(9 * x) % 4 - jnp.int32(3 * x) ** 2,
     "bits": lambda x, s: (jnp.int32(99 * x) & 12) | (jnp.int32(9 * x) << 2) ^ (jnp.int32(9 * x) >> 1),
+    "not yet filled": lambda x, s: lax.empty((N,), float).at[1:].set(x[1:]) + x,
     "logarithms": lambda x, s: jnp.log2(1 + x * x) - jnp.log10(2 + x * x),
     "slope of log2": lambda x, s: jax.grad(lambda y: jnp.sum(jnp.log2(1 + y * y)))(x),
     "slope of tanh": lambda x, s: jax.hessian(lambda y: jnp.sum(jnp.tanh(y)))(x),

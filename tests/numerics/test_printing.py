@@ -1,5 +1,7 @@
 """Printed functions: what every operation means, the same bits at every width and effort, and loops path by path."""
 
+import fnmatch
+import sys
 import time
 from collections import Counter
 from fractions import Fraction
@@ -625,7 +627,9 @@ def test_what_cannot_be_printed_is_named(function, said):
 
 
 class Doubled:
-    """An operation that is equal to itself of other operands, as those are that JAX keeps whole in a trace."""
+    """An operation that is equal to itself of other operands and has no hash, as some are that JAX keeps whole."""
+
+    __hash__ = None
 
     def __init__(self, shape):
         self.in_avals_flat = [jax.core.ShapedArray(shape, np.dtype(float))]
@@ -636,9 +640,6 @@ class Doubled:
 
     def __eq__(self, other):
         return isinstance(other, Doubled)
-
-    def __hash__(self):
-        return 0
 
 
 def test_an_operation_kept_whole_is_opened_for_its_own_operands():
@@ -675,15 +676,16 @@ ELSEWHERE = {
     "copy_p",
     "core_call",
     "custom_vjp_call_jaxpr",
-    "eval_jaxpr",
     "expand_dims",
     "pjit",
 }
-# The primitives of all versions of JAX that have been tried which make a function fall back, by the reason.
+# The primitives of all versions of JAX that have been tried which make a function fall back, by the reason; any letters
+# may take the place of a *.
 NOT_PRINTED = {
     "complex numbers": "complex conj imag fft",
-    "matrices taken apart or solved by LAPACK": "cholesky cholesky_update eig eigh hessenberg householder_product lu "
-    "lu_pivots_to_permutation ormqr qr schur svd symmetric_product triangular_solve tridiagonal tridiagonal_solve",
+    "matrices taken apart or solved by LAPACK": "cholesky cholesky_update eig eigh hessenberg geqp3 geqrf "
+    "householder_product lu lu_pivots_to_permutation ormqr qr schur svd symmetric_product triangular_solve "
+    "tridiagonal tridiagonal_solve",
     "special functions without code of ours": "bessel_i0e bessel_i1e igamma igamma_grad_a igammac polygamma "
     "random_gamma regularized_incomplete_beta zeta",
     "order among entries": "approx_top_k sort top_k",
@@ -692,26 +694,31 @@ NOT_PRINTED = {
     "reductions other than sums, products and extremes": "cumlogsumexp reduce",
     "random numbers that a method did not draw": "random_bits random_fold_in random_seed random_split "
     "rng_bit_generator rng_uniform threefry2x32",
-    "words of whole numbers": "mulhi nextafter",
-    "several devices, and places of arrays": "all_gather all_to_all axis_index device_put pmax pmin ppermute psum "
-    "ragged_all_to_all sharding_constraint",
-    "effects, and memory that is written to": "after_all create_token dce_sink empty2 get swap",
-    "inside JAX's transformations only": "call custom_lin name stage",
+    "words of whole numbers, and numbers of few bits": "mulhi nextafter ragged_dot_general scaled_dot *_edtype",
+    "several devices, and places of arrays": "all_gather* all_to_all* axis_index device_put pbroadcast* pmax pmin "
+    "ppermute* precv preduced psend psum* ragged_all_to_all reduce_scatter* sharding_constraint unreduced_* "
+    "vary_unreduced_cast*",
+    "effects, and memory that is written to": "after_all create_token dce_sink empty2 get program_order swap tie",
+    "for JAX's transformations and other compilers": "call composite custom_lin name stage",
 }
 
 
 def primitives_of_jax():
-    homes = (primitives, lax, lax.linalg)
+    """The names of those that JAX offers, and of those that its operations on arrays have for themselves."""
+    own = [module for name, module in sys.modules.items() if name.startswith("jax._src.lax.")]
+    homes = (primitives, lax, lax.linalg, *own)
     return {p.name for home in homes for p in vars(home).values() if isinstance(p, core.Primitive)}
 
 
 def test_every_primitive_of_this_jax_is_printed_or_is_known_not_to_be():
     """What a new version of JAX brings is to be written into a table of the printer, or above with the reason."""
     printed = trace.CALLS.union(scalars.ELEMENTWISE, scalars.MOVES, scalars.SPECIAL, scalars.CONTROL)
-    refused = set(" ".join(NOT_PRINTED.values()).split())
-    new = sorted(primitives_of_jax() - printed - refused)
+    chosen = {"platform_index"}  # read by the walk through a trace
+    refused = " ".join(NOT_PRINTED.values()).split()
+    others = sorted(primitives_of_jax() - printed - chosen)
+    new = [name for name in others if not any(fnmatch.fnmatchcase(name, pattern) for pattern in refused)]
     assert not new, f"JAX {jax.__version__} has primitives that are neither printed nor in NOT_PRINTED: {new}"
-    assert not printed & refused
+    assert not printed.intersection(refused)
 
 
 def test_every_name_in_the_tables_is_one_of_this_jax():

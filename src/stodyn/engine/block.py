@@ -290,7 +290,7 @@ def compiled(key: str, function: Callable, *arguments: Any) -> Compiled:
     """`function` compiled for arguments of these shapes, or the function compiled earlier under the same key."""
     require_threads()
     with _compiling:
-        name = (key, function.__name__, str(jax.config.jax_default_device))  # type: ignore[attr-defined]
+        name = (key, function.__name__, str(jax.config.jax_default_device))  # type: ignore[attr-defined, unused-ignore]
         if name not in _compiled:
             while len(_compiled) >= COMPILED_LIMIT:
                 del _compiled[next(iter(_compiled))]

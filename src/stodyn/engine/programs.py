@@ -387,7 +387,7 @@ class Vmapped(Stepping, SingleSteps):
 
     def _runner(self, members, lanes: int) -> BlockRunner:
         traced: Any = self.spec.traced
-        key = lanes, str(jax.config.jax_default_device)  # type: ignore[attr-defined]
+        key = lanes, str(jax.config.jax_default_device)  # type: ignore[attr-defined, unused-ignore]
         with self._making:
             if key not in self._runners:
                 normals = sum(count for _, count in traced.streams)
@@ -420,7 +420,7 @@ _in_float64: list[bool] = []
 def _in_float64_everywhere() -> Iterator[None]:
     """float64 in all threads: XLA calls functions of the host from threads of its own, which follow the session."""
     answers: list[bool] = []
-    asking = threading.Thread(target=lambda: answers.append(jax.config.jax_enable_x64))  # type: ignore[attr-defined]
+    asking = threading.Thread(target=lambda: answers.append(jax.config.jax_enable_x64))  # type: ignore[attr-defined, unused-ignore]
     with _changing:
         asking.start()  # a new thread has the session's setting, not that of the thread we are in
         asking.join()

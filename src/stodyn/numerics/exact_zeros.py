@@ -28,6 +28,7 @@ from stodyn.numerics.printing.trace import CALLS, applies_a_function, interpret,
 LARGEST, PRODUCTS = 300_000, 4_000_000  # entries of arrays that are followed, and products of entries
 FULL = 0.5  # of the longest row of a known matrix: a fuller one is multiplied entry by entry
 OPENED = CALLS - {"custom_vmap_call"}  # whose own rule says how it is mapped
+MADE = ("iota", "empty")  # arrays of known numbers from nothing
 REDUCTIONS = ("reduce_sum", "reduce_prod", "reduce_max", "reduce_min", "reduce_and", "reduce_or")
 UNFOLLOWED = ("while", "scan", "cond", "execute_instructions")  # of known numbers, too: their turns may be many
 ARRAYS = {"gather": (0,), "dynamic_slice": (0,), "dynamic_update_slice": (0, 1), "scatter": (0, 2)}
@@ -71,7 +72,7 @@ def follow(operation: Operation, facts: Sequence[Fact]) -> list[Fact]:
     """The facts about the results of an operation."""
     name, params, _, outs = operation
     nothing: list[Fact] = [None] * len(outs)
-    if (not any(facts) and name != "iota") or name in UNFOLLOWED or any(out.size > LARGEST for out in outs):
+    if (not any(facts) and name not in MADE) or name in UNFOLLOWED or any(out.size > LARGEST for out in outs):
         return nothing
     if all(fact is not None and fact.known.all() for fact in facts):
         results = _computed(operation, [fact.numbers for fact in facts if fact is not None])

@@ -40,7 +40,7 @@ class Printed:
         printed: list[rows.Function] = []
         for name, function in functions.items():
             with jax.enable_x64(True):
-                closed = jax.make_jaxpr(function)(*examples)
+                closed: Any = jax.make_jaxpr(function)(*examples)
             graph = Graph()
             inputs = [scalars.inputs_of(graph, f"given{k}", np.shape(x), np.asarray(x).dtype, lane=k not in common)
                       for k, x in enumerate(examples)]  # fmt: skip

@@ -84,19 +84,31 @@ def inner_of(equation: Equation) -> Any:
 
 def opened(equation: Equation) -> core.ClosedJaxpr:
     """The trace of an operation that a trace holds as a whole."""
-    operation = equation.params["_prim"]
-    return _opened(operation, tuple(operation.in_avals_flat))
+    return _opened(_Itself(equation.params["_prim"]))
+
+
+class _Itself:
+    """An operation that is equal to itself alone: to JAX it is equal to that of other operands, or has no hash."""
+
+    def __init__(self, operation: Any):
+        self.operation = operation
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Itself) and self.operation is other.operation
+
+    def __hash__(self) -> int:
+        return id(self.operation)
 
 
 @functools.lru_cache(maxsize=256)
-def _opened(operation: Any, operands: tuple) -> core.ClosedJaxpr:
-    """Two such operations are equal whatever the shapes and types of their operands are: these tell them apart."""
+def _opened(itself: _Itself) -> core.ClosedJaxpr:
+    operation = itself.operation
 
     def flat(*arguments):
         return jax.tree.leaves(operation.expand(*jax.tree.unflatten(operation.in_tree, arguments)))
 
     with jax.enable_x64(True):  # the trace has the dtypes it has, whatever the caller's are
-        shapes = (jax.ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type) for a in operands)
+        shapes = (jax.ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type) for a in operation.in_avals_flat)
         return jax.make_jaxpr(flat)(*shapes)
 
 
