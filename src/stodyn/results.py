@@ -166,6 +166,8 @@ def provenance(run: xr.Dataset) -> dict[str, Any]:
         return json.loads(run.attrs["provenance"])
     except KeyError:
         raise ValueError("run: this Dataset has no provenance; it was not made by simulate") from None
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ValueError("run: the provenance of this Dataset is not the record that simulate writes") from error
 
 
 @checks_arguments

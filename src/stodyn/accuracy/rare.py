@@ -10,6 +10,7 @@ The interval is taken on the logarithmic scale, since estimates are skewed to th
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import itertools
@@ -199,8 +200,9 @@ def rare(
     with jax.enable_x64(True), Progress(0, progress, "splitting", where.link) as bar:
         while True:
             open_ledger = None if ledger is None else Ledger(ledger, job)
-            for part in where.parts(job, open_ledger, bar.advance):
-                outcomes += part
+            for block, part in enumerate(where.parts(job, open_ledger, bar.advance), job.first_block):
+                with contextlib.nullcontext() if open_ledger is None else open_ledger.fitting(block):
+                    outcomes += [Outcome(*outcome) for outcome in part]
             estimate = Estimate.of(np.array([outcome.probability for outcome in outcomes]))
             enough = tol is None or estimate.relative <= tol or len(outcomes) >= MOST_RUNS
             if enough:

@@ -7,6 +7,9 @@
 
 Every file is written under another name, flushed and renamed, and carries a checksum: a file is whole or absent, and
 one that was altered is computed again. Two processes may work in one folder: they write the same bytes.
+
+A ledger may be somebody else's: it holds no code, links in it are not followed, and records that were made up are
+computed again or refused.
 """
 
 from __future__ import annotations
@@ -17,10 +20,12 @@ import dataclasses
 import errno
 import json
 import os
+import re
+import stat
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,11 +36,16 @@ from stodyn import results
 from stodyn.arguments import checks_arguments
 from stodyn.engine import identity, plain
 from stodyn.engine.job import Job
+from stodyn.problems.contract import machine_memory
 
 MANIFEST, RESULT, BLOCKS, RUN_FILE = "manifest.json", "result.record", "blocks", "run.toml"
 BLOCKS_PER_FOLDER = 1000  # blocks in a folder
 UNFINISHED = ".unfinished-"
 WRITERS, WAITING = 4, 64  # threads that write, and blocks that may wait for them
+BLOCK = re.compile(r"(\d+)/(\d+)-(\d+)")  # the names of a block's folder and file
+LONGEST_NAME = 100  # characters of the names of a block's folder and file
+SMALL = 100_000_000  # bytes of a file that are read without asking how much memory there is
+NO_WRITING = (errno.EROFS, errno.EACCES, errno.EPERM)
 ABANDONED = 3600.0  # seconds after which an unfinished file belongs to a process that has ended
 
 
@@ -48,6 +58,12 @@ class Manifest(NamedTuple):
     @property
     def width(self) -> int:
         return self.identity["block"]
+
+    @property
+    def is_possible(self) -> bool:
+        """Whether it can be that of a run: anybody can compute a checksum."""
+        numbers = (self.paths, self.identity.get("block") if isinstance(self.identity, dict) else None)
+        return all(type(number) is int and number >= 1 for number in numbers)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,6 +89,7 @@ class Ledger:
         self._failure: BaseException | None = None
         described = getattr(folder, "run_file", None)
         self.read_blocks = 0
+        self._read: set[int] = set()
         _check_folder(self.folder)
         try:
             (self.folder / BLOCKS).mkdir(parents=True, exist_ok=True)
@@ -94,10 +111,17 @@ class Ledger:
             raise ValueError(f"ledger: no permission to read and write in {self.folder}") from error
         except (FileNotFoundError, NotADirectoryError) as error:
             raise ValueError(f"ledger: cannot make the folder {self.folder} ({error.strerror})") from error
+        except OSError as error:
+            if error.errno == errno.EROFS:
+                raise OSError(error.errno, self._no_writing(error)) from error
+            raise
 
     def _check(self, known: Manifest) -> None:
         """Refuse a folder that holds another run."""
-        differences = identity.differences(known.identity, self.job.identity)
+        try:
+            differences = identity.differences(known.identity, self.job.identity)
+        except RecursionError:
+            differences = ["its manifest is not one that stodyn writes"]
         if not differences:
             return
         was, now = ("sweep" in one for one in (known.identity, self.job.identity))
@@ -121,7 +145,7 @@ class Ledger:
         """Without a manifest the blocks say which run they belong to: a whole one of another run is refused."""
         for file in _block_files(self.folder):
             with contextlib.suppress(plain.Damaged, OSError):
-                if plain.about(file.read_bytes())["run"] != self.job.key:
+                if plain.about(_contents(file)).get("run") != self.job.key:
                     raise ValueError(
                         f"ledger: {self.folder} has lost its manifest, and its blocks belong to another run. Give "
                         "that run to continue it, or another folder."
@@ -141,20 +165,38 @@ class Ledger:
     def read(self, block: int) -> Any | None:
         """The result of a block, or None where it is not known: no file, a damaged one, or one of another run."""
         try:
-            data = self.file(block).read_bytes()
+            data = _contents(self.file(block))
             about = plain.about(data)
         except (FileNotFoundError, plain.Damaged):
             return None
         wanted = self.job.about(block)
-        if about["run"] == wanted["run"] and about["block"] == block and about["members"] != wanted["members"]:
+        if about != wanted and {**about, "members": wanted["members"]} == wanted:
             raise ValueError(
                 f"ledger: {self.folder} holds block {block} computed with other starts or params of its paths "
                 f"({block * self.job.identity['block']}, ...). Give the same run to continue it, or another folder."
             )
         if about != wanted:
             return None
+        try:
+            part = self.job.unpack(data)
+        except plain.Damaged:
+            return None
         self.read_blocks += 1
-        return self.job.unpack(data)
+        self._read.add(block)
+        return part
+
+    @contextlib.contextmanager
+    def fitting(self, block: int) -> Iterator[None]:
+        """Refuse a record that was read and that cannot be merged: it is not one that this run has written."""
+        try:
+            yield
+        except plain.FAULTS as error:
+            if block not in self._read:
+                raise
+            raise ValueError(
+                f"ledger: the record of block {block} in {self.folder} was not written by this run "
+                f"({type(error).__name__}: {error}). Remove {self.file(block)}, and it is computed again."
+            ) from error
 
     def write(self, block: int, data: bytes) -> None:
         """Write a packed block in the background, so that the computation does not wait for the disk."""
@@ -167,6 +209,7 @@ class Ledger:
         try:
             file = self.file(block)
             file.parent.mkdir(exist_ok=True)
+            _check_links([file.parent])
             self._replace(file, data)
         except BaseException as error:
             self._failure = self._failure or error
@@ -210,7 +253,15 @@ class Ledger:
                     f"{len(list(_block_files(self.folder)))} blocks already written are kept: make room and give the "
                     "same run again",
                 ) from error
+            if isinstance(error, OSError) and error.errno in NO_WRITING:
+                raise OSError(error.errno, self._no_writing(error)) from error
             raise
+
+    def _no_writing(self, error: OSError) -> str:
+        return (
+            f"ledger: nothing can be written in {self.folder} ({error.strerror}). stodyn.load reads the result of a "
+            "run that is complete; to continue one, copy the folder to where it can be written"
+        )
 
 
 def _check_folder(folder: Path) -> None:
@@ -226,6 +277,27 @@ def _check_folder(folder: Path) -> None:
             f"ledger: {folder} holds other files ({', '.join(sorted(names)[:3])}{', ...' if len(names) > 3 else ''}) "
             "but not a ledger. Give a folder of its own."
         )
+    if (folder / BLOCKS).is_dir():
+        _check_links([folder / BLOCKS, *(folder / BLOCKS).iterdir()])
+
+
+def _check_links(folders: Iterable[Path]) -> None:
+    """Refuse links in the place of folders: blocks would be read and written wherever they lead."""
+    for folder in folders:
+        if folder.is_symlink():
+            raise ValueError(
+                f"ledger: {folder} is a link, and the files of a ledger lie in its own folder. Copy them there"
+            )
+
+
+def _contents(file: Path) -> bytes:
+    """The bytes of a file of a ledger, neither a link nor a pipe, if there is memory for them; raises Damaged."""
+    about = file.lstat()
+    if not stat.S_ISREG(about.st_mode):
+        raise plain.Damaged(f"{file} is not a file")
+    if about.st_size > SMALL and about.st_size > machine_memory():
+        raise plain.Damaged(f"{file} has {about.st_size:,} bytes, more than there is memory for")
+    return file.read_bytes()
 
 
 def _packed(manifest: Manifest) -> bytes:
@@ -240,10 +312,11 @@ def _checksum(content: dict[str, Any]) -> str:
 def _manifest(folder: Path) -> Manifest | None:
     """The manifest, or None where there is none or it is damaged."""
     try:
-        content = json.loads((folder / MANIFEST).read_bytes())
+        content = json.loads(_contents(folder / MANIFEST))
         checksum = content.pop("checksum")
-        return Manifest(**content) if _checksum(content) == checksum else None
-    except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
+        known = Manifest(**content)
+        return known if known.is_possible and _checksum(content) == checksum else None
+    except (FileNotFoundError, *plain.FAULTS):
         return None
 
 
@@ -287,13 +360,13 @@ def status(folder: str | os.PathLike) -> Status:
     known = _known(folder)
     blocks = -(-known.paths // known.width)
     last = known.paths - (blocks - 1) * known.width
-    counts = {number: last if number == blocks - 1 else known.width for number in range(blocks)}
     times = []
     for file in _block_files(folder):
-        place, _, paths = file.name.partition("-")
-        number = BLOCKS_PER_FOLDER * int(file.parent.name) + int(place)
-        if counts.get(number) == int(paths):
-            times.append(file.stat().st_mtime)
+        name = BLOCK.fullmatch(f"{file.parent.name}/{file.name}")
+        if name is not None and len(name[0]) < LONGEST_NAME:
+            number, paths = BLOCKS_PER_FOLDER * int(name[1]) + int(name[2]), int(name[3])
+            if number < blocks and paths == (last if number == blocks - 1 else known.width):
+                times.append(file.lstat().st_mtime)
     recent = np.sort(times)[-RECENT:]
     apart = np.diff(recent)
     if len(apart) > 2:  # a pause, such as the time between a kill and a resume, is not part of the rate
@@ -350,18 +423,25 @@ def load(file: str | os.PathLike) -> xr.Dataset:
         return results.load(folder)
     known = _known(folder)
     try:
-        result = plain.unpacked((folder / RESULT).read_bytes()).value
+        data = _contents(folder / RESULT)
+        content = plain.unpacked(data).value
+        result, paths = _dataset(content), json.loads(content["attrs"]["provenance"])["paths"]
     except FileNotFoundError:
-        result = {}
-    except plain.Damaged as error:
+        result, paths = None, None
+    except Exception as error:  # xarray refuses what is not a Dataset in many ways
         raise ValueError(
             f"ledger: the result in {folder} is damaged. Give the same run again: its blocks are still there"
         ) from error
-    if not result or json.loads(result["attrs"]["provenance"])["paths"] != known.paths:
+    if result is None or paths != known.paths:
         state = status(folder)
         raise ValueError(
             f"ledger: the run in {folder} is not complete: {state.done} of {state.blocks} blocks are done. Give the "
             "same run again (simulate with the same arguments, or `stodyn resume`): it continues where it stopped"
         )
-    variables, coords = ({name: tuple(v) for name, v in result[kind].items()} for kind in ("variables", "coords"))
-    return xr.Dataset(variables, coords, result["attrs"])
+    return result
+
+
+def _dataset(content: dict[str, Any]) -> xr.Dataset:
+    """The Dataset that `_plain_dataset` described."""
+    variables, coords = ({name: tuple(v) for name, v in content[kind].items()} for kind in ("variables", "coords"))
+    return xr.Dataset(variables, coords, content["attrs"])

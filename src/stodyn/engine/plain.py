@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 import sys
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
@@ -19,10 +20,16 @@ import numpy as np
 MAGIC = b"stodyn record 1\n"
 DIGEST = hashlib.sha256().digest_size
 KINDS = "biufcSU"  # NumPy's kinds of numbers and words, which hold no objects
+DTYPE = re.compile(rf"[<>|=][{KINDS}][1-9]\d{{0,8}}")
+FAULTS = (ArithmeticError, AttributeError, LookupError, RecursionError, StopIteration, TypeError, ValueError)
 
 
 class Damaged(ValueError):
     """Bytes that are not a whole record: they were cut short, altered, or never one."""
+
+
+class UnknownTuple(TypeError):
+    """A record holds a named tuple that is not at hand."""
 
 
 class Record(NamedTuple):
@@ -45,13 +52,26 @@ def packed(value: Any, about: Mapping[str, Any], what: str = "value") -> bytes:
 def unpacked(data: bytes, classes: Mapping[str, type] | None = None) -> Record:
     """The record; `classes` are the named tuples that may occur in it (`named_tuples`). Raises Damaged."""
     header, place = _header(data)
+    try:
+        arrays = _arrays(header["arrays"], data, place)
+        return Record(header["about"], _built(header["structure"], arrays, classes or {}))
+    except UnknownTuple:
+        raise
+    except FAULTS as error:  # the checksum is right, so that somebody has made it so
+        raise Damaged("a record whose header does not describe what follows it") from error
+
+
+def _arrays(described: list[Any], data: bytes, place: int) -> list[np.ndarray]:
+    """The arrays that follow a header, no larger together than the record."""
     arrays = []
-    for name, shape in header["arrays"]:
+    for name, shape in described:
+        if not DTYPE.fullmatch(name) or not all(type(length) is int and length >= 0 for length in shape):
+            raise Damaged(f"an array of {name!r} and shape {shape!r}")
         dtype = np.dtype(name)
         size = math.prod(shape) * dtype.itemsize
         arrays.append(np.frombuffer(data[place : place + size], dtype).reshape(shape).copy())
         place += size
-    return Record(header["about"], _built(header["structure"], arrays, classes or {}))
+    return arrays
 
 
 def about(data: bytes) -> dict[str, Any]:
@@ -66,7 +86,13 @@ def _header(data: bytes) -> tuple[dict[str, Any], int]:
         raise Damaged("not a whole record: cut short or altered")
     begin = len(MAGIC) + 8
     end = begin + int.from_bytes(body[len(MAGIC) : begin], "little")
-    return json.loads(bytes(body[begin:end])), end
+    try:
+        header = json.loads(bytes(body[begin:end]))
+    except (ValueError, RecursionError) as error:
+        raise Damaged("a record without a header") from error
+    if not isinstance(header, dict) or not isinstance(header.get("about"), dict):
+        raise Damaged("a record without a description")
+    return header, end
 
 
 def _described(value: Any, arrays: list[np.ndarray], what: str) -> Any:
@@ -108,7 +134,7 @@ def _built(structure: dict[str, Any], arrays: list[np.ndarray], classes: Mapping
         return {key: _built(entry, arrays, classes) for key, entry in content.items()}
     if kind == "named":
         if content not in classes:
-            raise TypeError(
+            raise UnknownTuple(
                 f"collect: a statistic keeps a named tuple {content}, which does not exist in the module of the "
                 "statistic's class; define it there, at the top, or import it"
             )

@@ -202,7 +202,8 @@ def simulate(
         **({} if reason == "asked for" else {"device": f"{'GPU' if devices else 'processor'}: {reason}"}),
         **({} if open_ledger is None else {"blocks_read": open_ledger.read_blocks}),
     }
-    result = dataset(tally, where, further, began)
+    with contextlib.nullcontext() if open_ledger is None else open_ledger.fitting(0):
+        result = dataset(tally, where, further, began)
     if open_ledger is not None:
         open_ledger.finish(result)
     return result
@@ -368,9 +369,10 @@ def merged(
     closing = contextlib.closing(place.parts(run, ledger, bar.advance))  # type: ignore[type-var]
     with ledger or contextlib.nullcontext(), closing as parts:
         for block, part in enumerate(parts, run.first_block):
-            tally.take(block, part)
-            if watch is not None and run.paths_in(block) == run.layout.width:
-                watch.take(part.folded)
+            with contextlib.nullcontext() if ledger is None else ledger.fitting(block):
+                tally.take(block, part)
+                if watch is not None and run.paths_in(block) == run.layout.width:
+                    watch.take(part.folded)
     return tally
 
 

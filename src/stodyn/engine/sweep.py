@@ -458,18 +458,22 @@ class Sweep(Job):
         compared: list[Comparison] = []
         closing = contextlib.closing(place.parts(self, ledger, tell))  # type: ignore[type-var]
         with ledger or contextlib.nullcontext(), closing as parts:
-            for block, (points, block_sums) in enumerate(parts):
-                for k, (tally, part) in enumerate(zip(tallies, points, strict=True)):
-                    try:
-                        tally.take(block, part)
-                    except PathsFailed as error:
-                        raise PathsFailed(f"at {self.words(k)}: {error}", error.paths, error.times) from None
-                compared = (
-                    [comparison.merged(a, b) for a, b in zip(compared, block_sums, strict=True)]
-                    if block
-                    else block_sums
-                )
+            for block, part in enumerate(parts):
+                with contextlib.nullcontext() if ledger is None else ledger.fitting(block):
+                    compared = self._with_block(block, part, tallies, compared)
         return tallies, compared
+
+    def _with_block(self, block: int, part: Any, tallies: list[Tally], compared: list[Comparison]) -> list[Comparison]:
+        """Give the part of a block to every tally; returns the comparisons with it."""
+        points, block_sums = part
+        for k, (tally, one) in enumerate(zip(tallies, points, strict=True)):
+            try:
+                tally.take(block, one)
+            except PathsFailed as error:
+                raise PathsFailed(f"at {self.words(k)}: {error}", error.paths, error.times) from None
+        if not block:
+            return block_sums
+        return [comparison.merged(a, b) for a, b in zip(compared, block_sums, strict=True)]
 
     def _reported(self, run: Run) -> Run:
         """The run without the statistics that serve the comparison alone."""
