@@ -13,6 +13,7 @@ import numpy as np
 from stodyn.engine import grid, kept_traces, traces
 from stodyn.engine.collector import without_collection
 from stodyn.methods.catalogue import named
+from stodyn.methods.contacts import check_contacts
 from stodyn.methods.contract import Catalogued, Method
 from stodyn.methods.measured import measuring
 from stodyn.methods.recommend import best_fitting, recommended, stable_methods
@@ -133,6 +134,8 @@ def describe(
     if reason is not None:
         raise ValueError(f"dt: {reason}")
     ready = prepared(method, stepped, lengths)
+    if conversions:
+        check_contacts(method, problem, float(lengths.max()))
     if isinstance(ready, Method):
         strong = max((float(c.order or 0) for c in ready.claims if c.kind == "strong" and not c.when), default=0.0)
         if isinstance(ready.needs, Approximation):

@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
+from jax import Array, lax
 
 from stodyn.arguments import stacklevel_of_user
+from stodyn.methods.contacts import check_contacts
 from stodyn.methods.contract import Claim, Method, Report
 from stodyn.methods.excited import Excited, check_response
 from stodyn.methods.hysteresis import Hysteresis
@@ -29,6 +30,7 @@ from stodyn.numerics.sparse import Elimination, order_of
 from stodyn.problems.driven_mechanical import DrivenMechanical
 from stodyn.problems.elements import Hysteretic
 from stodyn.problems.mechanical import ADDITIVE_LINEAR, CONSTANT_UNDAMPED, Mechanical
+from stodyn.problems.stops import Contacts, parted
 from stodyn.problems.time_scale import time_scale
 
 NARROW = 3  # of a band: the text of a wider one is longer than that of sparse elimination
@@ -40,6 +42,8 @@ numerical dissipation: the generalized-α method, J. Appl. Mech. 60 (1993)"
 MEASURED = "measured; Rajan & Raha claim strong order 2 for x and 3/2 for v"
 ORDERS = (1.0, 1.5, 2.0)
 MOST_SUBSTEPS = 64  # that are taken by default for iterated integrals
+SHORT = 0.5  # h √(k/m) of the parts of a step in which stops are met
+MOST_PARTS = 16  # of such a step
 LARGE_OMEGA = 2.0  # beyond it the explicit terms of orders 1.5 and 2.0 amplify noise
 
 
@@ -147,6 +151,8 @@ class GeneralisedAlpha(Method):
                     StiffWarning,
                     stacklevel=stacklevel_of_user(),
                 )
+        if not self.keeps_contacts(problem):
+            check_contacts(self, problem, h)
         ready: Any = self if self.area is not None else self(area=cheapest(problem, self.order, h))
         if isinstance(problem.own if isinstance(problem, DrivenMechanical) else problem, Hysteretic):
             if self.order != 1.0:
@@ -170,46 +176,111 @@ class GeneralisedAlpha(Method):
         if len(z):
             root = newton(lambda z: problem.balance(t, y, v, z, params)[1], z, tol=self.tol, limit=100)
             z = jnp.where(root.ok, root.x, jnp.nan)
-        φ = problem.acceleration(t, y, v, z, params)
-        return _state(problem, y, v, z, jnp.zeros_like(z), φ)
+        φ = self._without_contacts(problem).acceleration(t, y, v, z, params)
+        return self._state(problem, t, (y, v, z, φ), jnp.zeros_like(z), params)
 
     def step(self, problem, t, state, noise, params, *, later=None, push=None):
         """A step; `later` are the parameters at its end, and `push` is added to x' and v' (methods.excited)."""
         shown, φ = state
-        N, r, h = problem.N, problem.r, noise.h
+        N = problem.N
         y, z = problem.split(shown[:N])
         v = problem.split(shown[N : 2 * N])[0]
-        αm, αf, β, γ = self.coefficients(h)
-        fields = Fields(problem, z, params, self.order)
-        x_kick, v_kick, N_kick = noise_terms(fields, (t, y, v), noise, γ, self.order)
+        γ = self.coefficients(noise.h).gamma
+        kicks = noise_terms(Fields(problem, z, params, self.order), (t, y, v), noise, γ, self.order)
         if push is not None:
-            x_kick, v_kick = x_kick + push[0], v_kick + push[1]
-        a = problem.acceleration(t, y, v, z, params)
-        at_end = params if later is None else later
+            kicks = kicks[0] + push[0], kicks[1] + push[1], kicks[2]
+        ends = params, params if later is None else later
+        advance = self._met if self.keeps_contacts(problem) else self._moved
+        (y, v, after, φ), root = advance(problem, (t, noise.h), (y, v, z, φ), kicks, ends)
+        rate = (after - z) / noise.h
+        return self._state(problem, t + noise.h, (y, v, after, φ), rate, ends[1]), Report(*root)
+
+    def _moved(self, problem, when, now, kicks, ends, contacts=None):
+        """y, v, z and φ after a step, and the outcome of the solve.
+
+        With contacts, whose mean accelerations p over the step are added to v' as h p and to y' as h² p/2, the
+        equations are solved for β φ' + p/2 instead of φ', so that p is a function of the unknown.
+        """
+        (t, h), (y, v, z, φ), (x_kick, v_kick, N_kick), r = when, now, kicks, problem.r
+        αm, αf, β, γ = self.coefficients(h)
+        a = problem.acceleration(t, y, v, z, ends[0])
         y_known = y + h * v + h**2 * (0.5 - β) * φ + x_kick
         v_known = v + h * (1.0 - γ) * φ + v_kick
         known = αm * φ - αf * a
         if self.order != 1.0:
             known = known - (αf - αm) * N_kick
 
+        def at_end(u):
+            if contacts is None:
+                return u, y_known + β * h**2 * u, v_known + γ * h * u
+            y_after = y_known + h**2 * u
+            p = contacts.mean_acceleration(y, y_after)
+            φ = (u - 0.5 * p) / β
+            return φ, y_after, v_known + γ * h * φ + h * p
+
         def residual(u):
-            φ, z = u[:r], u[r:]
-            now = t + h, y_known + β * h**2 * φ, v_known + γ * h * φ, z, at_end
+            φ, y, v = at_end(u[:r])
+            now = t + h, y, v, u[r:], ends[1]
             force, vanishing = problem.balance(*now)
             left = problem.mass_times((1.0 - αm) * φ + known, *now)
             return jnp.concatenate([left - (1.0 - αf) * force, vanishing])
 
-        guess = jnp.concatenate([φ, z])
-        linear = getattr(problem, "step_matrices", None)
+        guess = jnp.concatenate([φ if contacts is None else β * φ, z])
+        linear = getattr(problem, "step_matrices", None) if contacts is None else None
         if linear is None:
-            root = newton(residual, guess, tol=self.tol, limit=self.limit, **_solver(problem, residual, guess))
+            solver = _solver(problem if contacts is None else contacts.problem, residual, guess)
+            root = newton(residual, guess, tol=self.tol, limit=self.limit, **solver)
         else:
             order, (M, C, K) = linear[0], (jnp.asarray(entries, φ.dtype) for entries in linear[1:])
             matrix = (1.0 - αm) * M + (1.0 - αf) * (β * h**2 * K + γ * h * C)
             root = affine_root(residual, guess, order.factorised(matrix))
-        φ, after = root.x[:r], root.x[r:]
-        y, v = y_known + β * h**2 * φ, v_known + γ * h * φ
-        return _state(problem, y, v, after, (after - z) / h, φ), Report(*root[1:])
+        φ, y, v = at_end(root.x[:r])
+        return (y, v, root.x[r:], φ), root[1:]
+
+    # --- stops --------------------------------------------------------------------------------------------------------
+
+    def keeps_contacts(self, problem: Mechanical) -> bool:
+        """Whether a step takes the mean forces of the problem's stops, which keep their energy."""
+        has_stops = bool(parted(problem.force)[1]) and problem.joints is None and problem.is_regular
+        return has_stops and self.order == 1.0 and self.coefficients(0.0).beta > 0
+
+    def _without_contacts(self, problem: Mechanical) -> Mechanical:
+        return problem.without_stops if self.keeps_contacts(problem) else problem
+
+    def _met(self, problem, when, now, kicks, ends):
+        """A step with stops. Where one is met, in short steps: the damping of a body that turns round within a step
+        would be lost in the mean of its velocities. The noise then comes in two independent halves, before and after:
+        noise in the midst of a contact would be reflected by it, and lose a part of its energy.
+        """
+        (t, h), (y, v, z, φ), (x_kick, v_kick, N_kick) = when, now, kicks
+        contacts = Contacts(problem, t, y, v, ends[0])
+        is_met = contacts.are_near(y, y + h * v + 0.5 * h**2 * φ)
+        first = 0.5 * v_kick + math.sqrt(0.75) * (2.0 / h * x_kick - v_kick)
+        count = jnp.where(is_met, jnp.clip(jnp.ceil(h * contacts.rate / SHORT), 1.0, MOST_PARTS), 1.0)
+        kicks = jnp.where(is_met, 0.0, x_kick), jnp.where(is_met, 0.0, v_kick), N_kick
+
+        def params_after(k):
+            return jax.tree.map(lambda a, b: a if a is b else a + k / count * (b - a), *ends)
+
+        def advance(so_far):
+            k, now, outcome = so_far
+            part, between = (t + k * h / count, h / count), (params_after(k), params_after(k + 1.0))
+            now, new = self._moved(problem.without_stops, part, now, kicks, between, contacts)
+            return k + 1.0, now, outcome.joined(Report(*new))
+
+        none = Report(jnp.asarray(True), jnp.asarray(0, jnp.int32), jnp.asarray(False))
+        begin = jnp.zeros_like(count), (y, jnp.where(is_met, v + first, v), z, φ), none
+        _, (y, v, z, φ), outcome = lax.while_loop(lambda so_far: so_far[0] < count, advance, begin)
+        return (y, jnp.where(is_met, v + v_kick - first, v), z, φ), outcome
+
+    def _state(self, problem, t, now, rate, params):
+        """The components that a run shows, (x, v) or (x, v, acceleration), and φ."""
+        y, v, z, φ = now
+        parts = [problem.joined(y, z), problem.joined(v, rate)]
+        if problem.accelerations:
+            a = φ + Contacts(problem, t, y, v, params).acceleration(y) if self.keeps_contacts(problem) else φ
+            parts.append(problem.joined(a, jnp.zeros_like(z)))
+        return jnp.concatenate(parts), φ
 
     def read(self, state):
         return state[0]
@@ -219,14 +290,6 @@ def affine_root(residual: Callable, guess: Array, solve: Callable) -> Root:
     """The root of an affine residual, by one solve with its matrix."""
     root = guess - solve(residual(guess))
     return Root(root, jnp.all(jnp.isfinite(root)), jnp.asarray(1, jnp.int32), jnp.asarray(False))
-
-
-def _state(problem: Mechanical, y: Array, v: Array, z: Array, rate: Array, φ: Array) -> tuple[Array, Array]:
-    """The components that a run shows, (x, v) or (x, v, φ), and φ."""
-    parts = [problem.joined(y, z), problem.joined(v, rate)]
-    if problem.accelerations:
-        parts.append(problem.joined(φ, jnp.zeros_like(z)))
-    return jnp.concatenate(parts), φ
 
 
 def _solver(problem: Mechanical, residual: Callable, start: Array) -> dict[str, Any]:

@@ -204,4 +204,4 @@ class Excited(Wrapping, Method):
         if not problem.accelerations:
             return state
         shown, φ = state
-        return jnp.concatenate([shown[: 2 * problem.N], φ + push]), φ
+        return shown.at[2 * problem.N :].add(push), φ

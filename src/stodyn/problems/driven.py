@@ -187,7 +187,21 @@ def delivered_variance(method: Any, noise: Coloured, h: float) -> np.ndarray | N
 def _delivered(method: Any, problem: SDE, h: float) -> np.ndarray | None:
     """The covariance (n, n) in the long run of a linear problem with additive noise, start 0, as a method steps it.
 
-    Infinite where it grows; None where the method makes no steps, or steps that NumPy cannot compute.
+    Infinite where it grows; None where its step is not known.
+    """
+    matrices = step_matrices(method, problem, h)
+    if matrices is None:
+        return None
+    M, G, R, D = matrices
+    if not np.abs(np.linalg.eigvals(M)).max() < 1.0:
+        return np.full((problem.n, problem.n), np.inf)
+    S = van_loan.discrete_lyapunov(M, G @ G.T)
+    return R @ S @ R.T + D @ D.T
+
+
+def step_matrices(method: Any, problem: SDE, h: float) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray] | None:
+    """M, G, R and D of a method's step of a linear problem with additive noise, start 0: state' = M state + G ξ, which
+    is read as R state + D ξ. None where the method makes no steps, or steps that NumPy cannot compute.
     """
     if not hasattr(method, "needs") or method.refusal(problem):
         return None
@@ -208,11 +222,7 @@ def _delivered(method: Any, problem: SDE, h: float) -> np.ndarray | None:
             after, shown = uncompiled.run(jax.make_jaxpr(jax.vmap(step))(*inputs), *inputs)
         except uncompiled.Compile:
             return None
-    M, G = after[:N].T, after[N:].T
-    if not np.abs(np.linalg.eigvals(M)).max() < 1.0:
-        return np.full((problem.n, problem.n), np.inf)
-    S, R, D = van_loan.discrete_lyapunov(M, G @ G.T), shown[:N].T, shown[N:].T
-    return R @ S @ R.T + D @ D.T
+    return after[:N].T, after[N:].T, shown[:N].T, shown[N:].T
 
 
 @checks_arguments

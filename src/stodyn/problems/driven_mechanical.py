@@ -25,6 +25,7 @@ from stodyn.problems.linear import GaussianStart
 from stodyn.problems.mechanical import Mechanical
 from stodyn.problems.sdae import SDAE
 from stodyn.problems.sde import SDE
+from stodyn.problems.stops import parted, with_stops
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -99,8 +100,10 @@ class DrivenMechanical(Mechanical):
     def given_y(self) -> Mechanical:
         """The system as one whose params are {"own": its params, "noise": y}, Γ y being part of its force."""
 
-        def force(t, x, v, inner_params):
-            own = call(self.force, t, x, v, params=inner_params["own"])
+        system, stops = parted(self.force)
+
+        def rest(t, x, v, inner_params):
+            own = call(system, t, x, v, params=inner_params["own"])
             return own + jnp.reshape(self.gamma(t, x, v, inner_params["own"]) @ inner_params["noise"], jnp.shape(own))
 
         def with_own(function: Any) -> Any:
@@ -109,6 +112,7 @@ class DrivenMechanical(Mechanical):
             return lambda t, x, v, inner_params: call(function, t, x, v, params=inner_params["own"])
 
         inner_params = {"own": self.params, "noise": np.zeros(self.outputs)}
+        force = with_stops(rest, stops)
         changed = {"force": force, "noise": with_own(self.noise), "mass": with_own(self.mass), "params": inner_params}
         if self.constraints is not None:
             changed["constraints"] = lambda t, x, inner_params: call(self.constraints, t, x, params=inner_params["own"])

@@ -29,6 +29,7 @@ from stodyn.problems.contract import Problem, component_names
 from stodyn.problems.driven_mechanical import synchronised
 from stodyn.problems.mechanical import Mechanical
 from stodyn.problems.sde import SDE
+from stodyn.problems.stops import Stop, parted, with_stops
 
 __dir__ = listing.names_of(__name__)
 
@@ -57,6 +58,9 @@ class Element:
 class Gap(Element):
     """A stop: a spring that acts where the stretch d = x_at - x_to exceeds a gap.
 
+    Methods of the α family with order=1.0 keep the energy of a body that meets it, however stiff it is. Others warn
+    where their steps are too long for it, and are refused where they would multiply the energy.
+
     Parameters
     ----------
     at, to : str, int or None
@@ -81,8 +85,10 @@ class Gap(Element):
             )
 
     def force(self, d, w):
-        met = jnp.maximum(d - self.gap, 0.0)
-        return self.stiffness * (met - jnp.maximum(-d - self.gap, 0.0) if self.both else met)
+        return self._between(0, None).force(d)
+
+    def _between(self, at: int, to: int | None) -> Stop:
+        return Stop(self.stiffness, self.gap, self.both, at, to)
 
 
 @checks_arguments
@@ -261,18 +267,21 @@ def with_elements(problem: Mechanical, *elements: Element, names: Sequence[str] 
         raise ValueError(
             "problem: its coordinates are modes, but elements act at nodes; take the structure without modes="
         )
-    places = [_place(problem, element) for element in elements]
+    placed = [(element, _place(problem, element)) for element in elements]
+    own, stops = parted(problem.force)
+    stops += tuple(element._between(*place) for element, place in placed if isinstance(element, Gap))
+    smooth = [(element, place) for element, place in placed if not isinstance(element, Gap)]
 
-    def force(t, x, v, params=None):
-        total = jnp.atleast_1d(call(problem.force, t, x, v, params=params))
+    def rest(t, x, v, params=None):
+        total = jnp.atleast_1d(call(own, t, x, v, params=params))
         xs, vs = jnp.atleast_1d(x), jnp.atleast_1d(v)
-        for element, (at, to) in zip(elements, places, strict=True):
+        for element, (at, to) in smooth:
             d, w = (u[at] - (0.0 if to is None else u[to]) for u in (xs, vs))
             total = _pulled(total, at, to, element.force(d, w))
         return jnp.reshape(total, jnp.shape(x))
 
-    system = dataclasses.replace(problem, force=force)
-    hysteretic = [(e, p) for e, p in zip(elements, places, strict=True) if isinstance(e, BoucWen)]
+    system = dataclasses.replace(problem, force=with_stops(rest if smooth else own, stops))
+    hysteretic = [(element, place) for element, place in placed if isinstance(element, BoucWen)]
     if not hysteretic:
         return system
     default = ("z",) if len(hysteretic) == 1 else tuple(f"z{i}" for i in range(len(hysteretic)))
@@ -376,8 +385,10 @@ class Hysteretic(Mechanical):
         """The system whose params are {"own": its params, "z", "r", "h"}: z at the start of a step of length h, and its
         rate there; the force is that at the end of such a step, or at its start where h is 0."""
 
-        def force(t, x, v, inner_params):
-            total = jnp.atleast_1d(call(self.force, t, x, v, params=inner_params["own"]))
+        own, stops = parted(self.force)
+
+        def rest(t, x, v, inner_params):
+            total = jnp.atleast_1d(call(own, t, x, v, params=inner_params["own"]))
             z = self.after(inner_params["z"], inner_params["r"], jnp.atleast_1d(v), inner_params["h"])
             return jnp.reshape(self.pulled(total, z), jnp.shape(x))
 
@@ -389,7 +400,8 @@ class Hysteretic(Mechanical):
         nothing = np.zeros(len(self.hysteresis))
         inner_params = {"own": self.params, "z": nothing, "r": nothing, "h": 0.0}
         fields: dict[str, Any] = {f.name: getattr(self, f.name) for f in dataclasses.fields(Mechanical) if f.init}
-        changed = {"force": force, "noise": with_own(self.noise), "mass": with_own(self.mass), "params": inner_params}
+        force, noise, mass = with_stops(rest, stops), with_own(self.noise), with_own(self.mass)
+        changed = {"force": force, "noise": noise, "mass": mass, "params": inner_params}
         return Mechanical(**fields | changed)
 
     def pulled(self, force: Array, z: Array) -> Array:

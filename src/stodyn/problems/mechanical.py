@@ -37,6 +37,7 @@ from stodyn.problems.inertia import Inertia
 from stodyn.problems.joints import Joints, JointsDiagnosis, drifting, joints_of
 from stodyn.problems.sdae import SDAE
 from stodyn.problems.sde import SDE
+from stodyn.problems.stops import Contacts, parted
 from stodyn.problems.structure import CHECKED_STATES, find_structure
 
 CONSTANT_UNDAMPED = "constant noise, undamped"
@@ -357,6 +358,11 @@ class Mechanical(Problem):
 
         return from_energies(T, V, q, v, **options)
 
+    @functools.cached_property
+    def without_stops(self) -> Mechanical:
+        """The system without the stops among its elements."""
+        return dataclasses.replace(self, force=parted(self.force)[0])
+
     # --- coordinates: those with inertia (y) and those without (z) ----------------------------------------------------
 
     @functools.cached_property
@@ -450,10 +456,15 @@ class Mechanical(Problem):
 
     @functools.cached_property
     def band(self) -> Band | None:
-        """The order in which the equations of an implicit step are banded, if there is one."""
+        """The order in which the equations of an implicit step are banded, if there is one.
+
+        The mean forces of stops enter such a step by y and v.
+        """
+        has_stops = bool(parted(self.force)[1]) and self.is_regular
 
         def residual(u, t, params):
             y, z = u[: self.r], u[self.r :]
+            y = y + Contacts(self, t, y, y, params).acceleration(y) if has_stops else y
             force, vanishing = self.balance(t, y, y, z, params)
             return jnp.concatenate([self.mass_times(y, t, y, y, z, params) - force, vanishing])
 

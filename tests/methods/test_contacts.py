@@ -1,0 +1,183 @@
+"""Stops: what a step keeps of the energy of a body that meets one, and the steps that are told or refused."""
+
+import warnings
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import stodyn as sd
+from stodyn.analysis.one_step import OneStep
+from stodyn.methods.alpha import HHT, WBZ, Newmark, StochasticAlpha, StochasticAlpha20
+from stodyn.methods.contacts import StopsNotResolved, change_of_energy
+from stodyn.noise import coloured as co
+from stodyn.numerics import gauss
+from stodyn.numerics.printing.points import at_points
+from stodyn.problems.elements import BoucWen, Gap
+from stodyn.problems.stops import Stop, stiffest_stop
+
+STIFFNESS, GAP = 1e4, 0.1
+STOPS = Gap(at=0, stiffness=STIFFNESS, gap=GAP, both=True)
+FREE = sd.with_elements(sd.Mechanical(lambda t, x, v: 0.0 * x, None, (0.0, 1.0)), STOPS)
+NOISY = sd.with_elements(sd.Mechanical(lambda t, x, v: 0.0 * x, lambda t, x, v: 2.0, (0.0, 1.0)), STOPS)
+
+
+def energies(x, v):
+    return 0.5 * v**2 + 0.5 * STIFFNESS * np.maximum(np.abs(x) - GAP, 0.0) ** 2
+
+
+def stepped(problem, method, h, state, steps=1, normals=None):
+    """States (points, size) after some steps."""
+    one = OneStep(problem, method.prepared(problem, h))
+    for k in range(steps):
+        ξ = np.zeros((len(state), one.normals)) if normals is None else normals
+        state = one.after(k * h, h, None, state, ξ)
+    return state
+
+
+def bodies(count, speed=1.0):
+    """Bodies on their way, a few of them in the stops; φ is 0."""
+    x = np.linspace(-1.1 * GAP, 1.1 * GAP, count)
+    return np.stack([x, np.full(count, speed), np.zeros(count)], axis=1)
+
+
+def test_the_mean_force_of_a_stop_does_the_work_of_its_energy():
+    stop, k, g = Stop(3.0, 0.5, True, 0, None), 3.0, 0.5
+    d = np.array([-2.0, -0.6, -0.5, 0.0, 0.4, 0.5, 0.5 + 1e-9, 0.7, 1.5])
+    before, after = (pairs.ravel() for pairs in np.meshgrid(d, d))
+    found = at_points(stop.mean_force, before, after)
+    U = 0.5 * k * np.maximum(np.abs(d) - g, 0.0) ** 2
+    lost, gone = (pairs.ravel() for pairs in np.meshgrid(U, U))
+    np.testing.assert_allclose(found * (after - before), gone - lost, atol=1e-14)
+    still = before == after
+    np.testing.assert_allclose(found[still], at_points(stop.force, before[still]), rtol=1e-14)
+
+
+@pytest.mark.brief("StochasticAlpha")
+@pytest.mark.parametrize(
+    "method",
+    [StochasticAlpha, StochasticAlpha(rho=0.0), Newmark, HHT, WBZ],
+    ids=["StochasticAlpha", "rho=0", "Newmark", "HHT", "WBZ"],
+)
+def test_no_step_invents_energy_at_a_stop(method):
+    """Forty steps between stops, from many places; 10 is h √(k/m) with steps as long as the way between them."""
+    for Ω in (0.3, 3.0, 10.0):
+        begun = bodies(9)
+        ended = stepped(FREE, method, Ω / np.sqrt(STIFFNESS), begun, steps=40)
+        assert (np.sign(ended[:, 1]) < 0).any(), "some are on their way back"
+        np.testing.assert_allclose(energies(*ended.T[:2]), energies(*begun.T[:2]), rtol=1e-11)
+
+
+def test_a_chain_keeps_its_energy_at_a_stop_between_its_ends():
+    """Newmark's method keeps that of the springs; the stop couples coordinates that are far apart in the band."""
+    N, stop = 14, Gap(at=13, to=0, stiffness=500.0, gap=0.1)
+    K = 50.0 * (2.0 * np.eye(N) - np.eye(N, k=1) - np.eye(N, k=-1))
+    chain = sd.Mechanical.from_matrices(np.linspace(1.0, 2.0, N), np.zeros((N, N)), K)
+    problem = sd.with_elements(chain, stop)
+    state = np.zeros((1, 3 * N))
+    state[0, N] = -1.5
+
+    def energy_and_overlap():
+        x, v = state[0, :N], state[0, N : 2 * N]
+        overlap = max(x[13] - x[0] - stop.gap, 0.0)
+        return 0.5 * (v**2 @ chain.mass_matrix.diagonal() + x @ K @ x + stop.stiffness * overlap**2), overlap
+
+    one, found = OneStep(problem, Newmark(tol=1e-13).prepared(problem, 0.13)), [energy_and_overlap()]
+    for k in range(12):
+        state = one.after(k * 0.13, 0.13, None, state, np.zeros((1, one.normals)))
+        found.append(energy_and_overlap())
+    energies, overlaps = np.transpose(found)
+    assert overlaps.max() > 0.0
+    np.testing.assert_allclose(energies, energies[0], rtol=1e-10)
+
+
+def test_noise_gives_a_body_at_a_stop_all_of_its_energy():
+    """The mean over the noise of one step, by quadrature in its two independent halves, is b² h/2."""
+    h, b = 3.0 / np.sqrt(STIFFNESS), 2.0
+    rule = gauss.hermite(12)
+    first, second = (nodes.ravel() for nodes in np.meshgrid(rule.nodes, rule.nodes))
+    weights = np.outer(rule.weights, rule.weights).ravel()
+    ξ = np.stack([first + second, first - second], axis=1) / np.sqrt(2.0)
+    for x in (0.09, 0.1, 0.12):
+        begun = np.tile([x, 1.0, 0.0], (len(ξ), 1))
+        ended = stepped(NOISY, StochasticAlpha, h, begun, normals=ξ)
+        gained = weights @ energies(*ended.T[:2]) - energies(x, 1.0)
+        np.testing.assert_allclose(gained, 0.5 * b**2 * h, rtol=1e-9)
+
+
+def test_damping_acts_on_a_body_that_turns_round_within_a_step():
+    """Of what fine steps lose by damping on the way to a stop and back, steps with h √(k/m) = 3 lose 96 to 104 %."""
+    damped = sd.with_elements(sd.Mechanical(lambda t, x, v: -0.1 * v, None, (0.0, 1.0)), STOPS)
+    h, begun = 3.0 / np.sqrt(STIFFNESS), bodies(25)
+    begun[:, 2] = -0.1
+    coarse, fine = (
+        energies(*stepped(damped, StochasticAlpha, h / n, begun, steps=8 * n).T[:2]) for n in (1, 32)
+    )  # fmt: skip
+    lost, truly = energies(*begun.T[:2]) - coarse, energies(*begun.T[:2]) - fine
+    assert abs(lost.mean() / truly.mean() - 1.0) < 0.04
+
+
+def test_stops_among_other_elements_and_coloured_loads():
+    """A load that depends on the state and an element that yields change within a step that is cut up."""
+    frame = sd.Mechanical(lambda t, x, v: -x - 0.1 * v, None, (np.zeros(2), np.array([0.0, 1.0])), accelerations=False)
+    stop = Gap(at=1, stiffness=400.0, gap=0.02)
+    load = co.gauss_markov(0.5, 1.0)
+
+    def into(t, x, v):
+        return jnp.stack([1.0 + 0.1 * jnp.sin(x[0]), 0.0])
+
+    for problem, tolerance in (
+        (sd.with_noise(sd.with_elements(frame, stop, BoucWen(at=0, stiffness=1.0, alpha=0.1)), load, into), 0.02),
+        (sd.with_noise(sd.with_elements(frame, stop), load, into), 0.02),
+    ):
+        ends = []
+        for n in (1, 16):
+            h = 0.1 / n
+            one = OneStep(problem, StochasticAlpha.prepared(problem, h))
+            state = one.start(0.0, None)[0] @ np.append(problem.example_start(), 1.0)
+            state = state[None]
+            for k in range(4 * n):
+                state = one.after(k * h, h, None, state, np.zeros((1, one.normals)))
+            ends.append(state[0, :4])
+        assert np.abs(ends[0] - ends[1]).max() < tolerance * np.abs(ends[1]).max(), ends
+
+
+def test_accelerations_show_the_forces_of_stops():
+    shown = sd.with_elements(sd.Mechanical(lambda t, x, v: -x, None, (0.0, 1.0), accelerations=True), STOPS)
+    run = sd.simulate(shown, t=(0.0, 0.2), dt=0.01, paths=1, seed=1, progress=False, collect=sd.statistics.Paths())
+    x, _, a = np.moveaxis(run["path"].values.reshape(-1, 3), -1, 0)
+    pressed = x > GAP
+    assert pressed.any()
+    np.testing.assert_allclose(a[pressed], -STIFFNESS * (x - GAP)[pressed], atol=1.0)
+
+
+def test_the_stiffest_stop():
+    """Between two masses the effective mass is m M/(m + M); the damping is that of the rest."""
+    pair = sd.Mechanical(lambda t, x, v: -0.6 * v, None, (np.zeros(2), np.zeros(2)), mass=[2.0, 3.0])
+    problem = sd.with_elements(pair, Gap(at=0, stiffness=1.0), Gap(at=0, to=1, stiffness=30.0))
+    rate, damping = stiffest_stop(problem)
+    np.testing.assert_allclose([rate, damping], [5.0, (0.6 / 4 + 0.6 / 9) / (1 / 2 + 1 / 3)], rtol=1e-12)
+    assert stiffest_stop(pair) is None
+
+
+def test_methods_that_take_forces_at_points_in_time_are_told_or_refused():
+    """With h √(k/m) of 0.1, 0.2 and 2: Heun's growth in half a period is exp(π Ω³/4), EulerMaruyama's exp(π Ω)."""
+    np.testing.assert_allclose(change_of_energy(sd.method("Heun"), 0.1), np.expm1(np.pi * 0.1**3 / 4), rtol=1e-2)
+    np.testing.assert_allclose(change_of_energy(sd.method("EulerMaruyama"), 0.01), np.expm1(np.pi * 0.01), rtol=1e-2)
+    body = sd.Mechanical(lambda t, x, v: -x - 0.1 * v, lambda t, x, v: 1.0, (0.0, 0.0))
+    problem = sd.with_elements(body, STOPS)
+
+    def run(method, Ω, problem=problem):
+        sd.simulate(problem, method, t=(0.0, 2 * Ω / 100), dt=Ω / 100, paths=2, seed=1, progress=False)
+
+    for method, silent, told, refused in (("Heun", 0.05, 0.15, 0.5), (StochasticAlpha20, 0.2, 0.7, 2.0)):
+        run(method, silent)
+        with pytest.warns(StopsNotResolved, match=r"changes the energy of a body that meets a stop.*steps of"):
+            run(method, told)
+        with pytest.raises(ValueError, match=r"dt: .* multiplies the energy .* h √\(k/m\) is .* Take steps of"):
+            run(method, refused)
+    with pytest.raises(ValueError, match="EulerMaruyama multiplies the energy"):
+        run("EulerMaruyama", 0.1, sd.with_noise(problem, co.gauss_markov(1.0, 1.0), "x"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        run("StochasticAlpha", 3.0)
