@@ -1,6 +1,6 @@
 """An α method for a structure or mechanism with coloured noise, whose exact integrals enter each step.
 
-With b = M⁻¹Γ at the start of the step, y and y' the noise at its ends, Y1 = ∫y and Y2 = ∫∫y over it (drawn from their
+With b = M⁻¹Γ at the start of the step, y and y' the noise at its ends, Y1 = ∫y and Y2 = ∫∫y over it (normals from their
 joint law with the filter's state), and η the noise as the recursion for φ follows it,
 
     (1 - αm) η' + αm η = (1 - αf) y' + αf y,             η = y at the start of a path,
@@ -87,7 +87,7 @@ def _settled(step: np.ndarray, kick: np.ndarray) -> np.ndarray:
     return covariance
 
 
-def linear_step(method: Any, problem: Mechanical, h: float, A: np.ndarray, G: np.ndarray, b: np.ndarray) -> tuple:
+def linear_step(method: Any, problem: Any, h: float, A: np.ndarray, G: np.ndarray, b: np.ndarray) -> tuple:
     """The step of (x, v, φ, s) for x'' = A (x, v) + G y + b ξ: its matrix, and that of its normals."""
     αm, αf, β, γ = method.coefficients(h)
     N, p, m = len(A), G.shape[1], b.shape[1]
@@ -95,8 +95,10 @@ def linear_step(method: Any, problem: Mechanical, h: float, A: np.ndarray, G: np
     transition, root = problem.integrals(h) if isinstance(problem, DrivenMechanical) else nothing
     k = transition.shape[1]
     n = 3 * N + k
-    x, v, φ, s, drawn, W, other = np.split(np.eye(n + root.shape[1] + 2 * m), np.cumsum([N, N, N, k, root.shape[1], m]))
-    joint = transition @ s + root @ drawn
+    x, v, φ, s, normals, W, other = np.split(
+        np.eye(n + root.shape[1] + 2 * m), np.cumsum([N, N, N, k, root.shape[1], m])
+    )
+    joint = transition @ s + root @ normals
     s_after, Y1, Y2 = joint[:k], joint[k : k + p], joint[k + p :]
     W = math.sqrt(h) * W
     Z = 0.5 * h * W + math.sqrt(h**3 / 12.0) * other

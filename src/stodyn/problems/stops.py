@@ -68,8 +68,8 @@ def _mean_pressed(a: Array, b: Array) -> Array:
     """(max(b, 0)² - max(a, 0)²) / (2 (b - a)), without cancellation."""
     is_crossed = (a > 0) != (b > 0)
     inside, outside = jnp.maximum(a, b), jnp.minimum(a, b)
-    way = jnp.where(is_crossed, inside - outside, 1.0)
-    return jnp.where(is_crossed, 0.5 * inside**2 / way, 0.5 * (jnp.maximum(a, 0.0) + jnp.maximum(b, 0.0)))
+    distance = jnp.where(is_crossed, inside - outside, 1.0)
+    return jnp.where(is_crossed, 0.5 * inside**2 / distance, 0.5 * (jnp.maximum(a, 0.0) + jnp.maximum(b, 0.0)))
 
 
 def with_stops(rest: Callable, stops: Sequence[Stop]) -> Callable:
