@@ -1,6 +1,6 @@
 """An α method for a structure or mechanism with coloured noise, whose exact integrals enter each step.
 
-With b = M⁻¹Γ at the start of the step, y and y' the noise at its ends, Y1 = ∫y and Y2 = ∫∫y over it (normals from their
+With b = M⁻¹Γ at the start of the step, y and y' the noise at its ends, Y1 = ∫y and Y2 = ∫∫y over it (drawn from their
 joint law with the filter's state), and η the noise as the recursion for φ follows it,
 
     (1 - αm) η' + αm η = (1 - αf) y' + αf y,             η = y at the start of a path,
@@ -55,8 +55,8 @@ def check_response(method: Any, problem: Mechanical, h: float) -> None:
     if not np.abs(np.linalg.eigvals(step)).max() < 1.0:
         return
     exact = van_loan.lyapunov(*_with_filter(problem, A, G, b))
-    parts = (np.diagonal(covariance)[: 2 * N] for covariance in (_settled(step, kick), exact))
-    warn_of_response(method, h, *parts, problem.components)
+    delivered, exact = (np.diagonal(covariance)[: 2 * N] for covariance in (_settled(step, kick), exact))
+    warn_of_response(method, h, delivered, exact, problem.components)
 
 
 def _slopes(problem: Mechanical) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
