@@ -345,8 +345,6 @@ def assemble(netlist: Netlist) -> Network:
     place[GROUND] = n
     currents, charges = (tuple(_with_ground(group, n) for group in some) for some in (currents, charges))
     mass, linear, at_dc = _stamps(netlist, place, branches, charged, charges, flickers, filters)
-    if not len(mass.values):
-        raise NetlistError("there is neither a capacitor nor an inductor: nothing in this circuit takes time")
     driven = [e for e in elements if e.kind in "vi"]
     sources = Sources([e.value for e in driven])
     driven = [driven[i] for i in sources.order]
@@ -407,33 +405,37 @@ def _with_ground(group: Group, n: int) -> Group:
 
 
 def _flickers(netlist: Netlist, groups, first: int) -> tuple[tuple[Flicker, ...], coloured.Coloured | None]:
-    """The filters of flicker noise, one for each device with KF, on the band of .options flo fhi or of .tran."""
+    """The filters of flicker noise, one for each device with KF, on the band of .options flo fhi or of .tran; without
+    a band they have no states, and noise in time is refused (channels.py).
+    """
     flickers: list[Flicker] = []
     filters = None
     for k, group in enumerate(groups):
         loud = [i for i, e in enumerate(group.elements) if e.value["kf"] > 0.0 and e.noisy and netlist.noisy]
         if not loud:
             continue
-        if filters is None:
-            filters = coloured.flicker(1.0, _band(netlist, group.elements[loud[0]]))
-        poles = len(filters.A)
+        if filters is None and (band := _band(netlist)) is not None:
+            filters = coloured.flicker(1.0, band)
+        poles = 0 if filters is None else len(filters.A)
         if first + poles * len(loud) > MOST_WITH_FLICKER:
             raise NetlistError(f"flicker noise of {len(loud)} devices takes {poles} unknowns each, which makes more "
                                f"than {MOST_WITH_FLICKER:,}; narrow the band: .options flo=... fhi=...")  # fmt: skip
-        states = first + np.arange(poles * len(loud), dtype=INDEX).reshape(-1, poles)
+        states = first + np.arange(poles * len(loud), dtype=INDEX).reshape(len(loud), poles)
         flickers.append(Flicker(k, np.array(loud, INDEX), states))
         first += poles * len(loud)
     return tuple(flickers), filters
 
 
-def _band(netlist: Netlist, element: Element) -> tuple[float, float]:
+def _band(netlist: Netlist) -> tuple[float, float] | None:
     low, high = netlist.flicker_band
     if netlist.transient is not None:
         low = low or 1.0 / netlist.transient.stop
         high = high or 0.5 / netlist.transient.step
-    if low is None or high is None or not low < high:
-        raise NetlistError(f"{element.name}: its flicker noise needs a band, from .tran or .options flo=... fhi=..., "
-                           "and flo < fhi", element.at)  # fmt: skip
+    if low is None or high is None:
+        return None
+    if not low < high:
+        raise NetlistError(f"the band of flicker noise, from .tran or .options flo=... fhi=..., runs from {low:g} to "
+                           f"{high:g} Hz; expected flo < fhi")  # fmt: skip
     return low, high
 
 
@@ -481,7 +483,7 @@ def _stamps(netlist, place, branches, charged, charges, flickers, filters) -> tu
         for a, b, row, unit in zip(*group.out, group.rows, group.numbers["unit"], strict=True):
             mass += [(a, row, unit), (b, row, -unit)]
             linear.append((row, row, 1.0))
-    for part in flickers:
+    for part in flickers if filters is not None else ():
         for states in part.states:
             mass += [(s, s, 1.0) for s in states]
             only_run += [(s, s, value) for s, value in zip(states, np.diagonal(filters.A), strict=True)]

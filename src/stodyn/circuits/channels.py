@@ -9,6 +9,9 @@ the noise out of it: f(x̃ + Δ ξ) = f(x̃) + f_x Δ ξ, and
 For a resistor at a voltage source this is the Norton form: the source takes up the noise, Δ is its current. For one in
 series with an inductor it is the Thévenin form. The unknowns that move are reported without their white part, whose
 variance is infinite.
+
+Where that cannot be done, the circuit has its analyses without noise and those in the frequency domain; whatever asks
+for its noise in time is refused.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ import scipy
 from stodyn.circuits import topology
 from stodyn.circuits.assembly import INDEX, Network, Source, Stamps, Sums
 from stodyn.circuits.element import GROUND
-from stodyn.circuits.text import NetlistError
+from stodyn.circuits.text import NetlistError, Position
 from stodyn.numerics import direct
 from stodyn.problems import operators
 
@@ -73,13 +76,36 @@ class Channels(NamedTuple):
         return xp.where(is_white, factor * xp.sqrt(xp.where(is_white, power, 1.0)), 1.0)
 
 
-def channels(network: Network) -> Channels:
+class Unplaced:
+    """In place of the channels of a circuit whose noise has no place in time: an error in words for all who ask."""
+
+    def __init__(self, words: str, at: Position):
+        self._words, self._at = words, at
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise NetlistError(self._words, self._at)
+
+
+class Refused(NamedTuple):
+    """A source of white noise in a constraint, and the names of the nodes that it would drive infinitely hard."""
+
+    source: Source
+    nodes: tuple[str, ...]
+
+
+def channels(network: Network) -> Channels | Unplaced:
     """The columns of g; sources that push in the same direction become one channel of strength √(Σ S)."""
     numbers: dict[tuple, int] = {}
     labels: list[list[str]] = []
     entries: list[tuple[int, int, float]] = []
     members: list[tuple[int, int, float]] = []
-    columns_of_g, moved = resolved(network)
+    columns_of_g, moved, refused = resolved(network)
+    if refused:
+        return Unplaced(_refusal(refused), refused[0].source.element.at)
+    if network.flickers and network.filters is None:
+        return _without_band(network)
     for source, (rows, values) in zip(network.noises, columns_of_g, strict=True):
         if not len(rows):  # a voltage source absorbs this noise
             continue
@@ -119,8 +145,10 @@ def _arrays(entries: list[tuple[int, int, float]]) -> tuple[np.ndarray, np.ndarr
     return np.array(a, INDEX), np.array(b, INDEX), np.array(c, float)
 
 
-def resolved(network: Network) -> tuple[list[tuple[np.ndarray, np.ndarray]], np.ndarray]:
-    """Rows and values of the column of each source in `network.noises`, none in a constraint; the unknowns moved."""
+def resolved(network: Network) -> tuple[list[tuple[np.ndarray, np.ndarray]], np.ndarray, list[Refused]]:
+    """Rows and values of the column of each source in `network.noises`, none in a constraint; the unknowns moved; and
+    the sources that cannot be moved out of one.
+    """
     n = network.n
     columns = []
     for source in network.noises:
@@ -133,10 +161,10 @@ def resolved(network: Network) -> tuple[list[tuple[np.ndarray, np.ndarray]], np.
     pieces = int(piece.max(initial=-1)) + 1
     nothing = np.zeros(0, int)
     if not pieces:
-        return columns, nothing
+        return columns, nothing, []
     stuck = [k for k, source in enumerate(network.noises) if piece[source.a] != piece[source.b]]
     if not stuck:
-        return columns, nothing
+        return columns, nothing, []
     N = _constraints(network, piece, pieces)
     f_x, stand_ins = network.linear.matrix(n), _stand_ins(network)
     g = scipy.sparse.lil_array((n, len(stuck)))
@@ -150,16 +178,17 @@ def resolved(network: Network) -> tuple[list[tuple[np.ndarray, np.ndarray]], np.
     held = [network.branches[name] for name in network.charged]
     left = np.abs(np.concatenate([N @ clean, clean[held], stand_ins @ moves])).max(axis=0, initial=0.0)
     size = np.abs(clean).max(axis=0, initial=0.0) + 1.0
+    refused = []
     for column, k in enumerate(stuck):
         if not left[column] <= ROUNDING * size[column]:
-            raise NetlistError(
-                _refusal(network, network.noises[k], piece, moves[:, column]), network.noises[k].element.at
-            )
+            refused.append(_refused(network, network.noises[k], piece, moves[:, column]))
+            continue
         values = clean[:, column]
         values[np.abs(values) <= 1e-13 * np.abs(values).max()] = 0.0
         rows = np.flatnonzero(values)
         columns[k] = rows, values[rows]
-    return columns, np.flatnonzero(np.abs(moves).max(axis=1, initial=0.0) > 1e-13 * np.abs(moves).max(initial=0.0))
+    moved = np.flatnonzero(np.abs(moves).max(axis=1, initial=0.0) > 1e-13 * np.abs(moves).max(initial=0.0))
+    return columns, moved, refused
 
 
 def _supernodes(network: Network) -> np.ndarray:
@@ -201,12 +230,27 @@ def _stand_ins(network: Network) -> scipy.sparse.csr_array:
     return Stamps(np.concatenate(rows), np.concatenate(columns), np.concatenate(values)).matrix(network.n)
 
 
-def _refusal(network: Network, source: Source, piece: np.ndarray, move: np.ndarray) -> str:
+def _without_band(network: Network) -> Unplaced:
+    devices = [network.groups[part.group].elements[k] for part in network.flickers for k in part.devices]
+    names = ", ".join(device.name for device in devices)
+    return Unplaced(f"{names}: flicker noise in time needs a band, from .tran or .options flo=... fhi=...; .noise and "
+                    ".ac need none", devices[0].at)  # fmt: skip
+
+
+def _refused(network: Network, source: Source, piece: np.ndarray, move: np.ndarray) -> Refused:
     names = list(network.nodes)
-    at = [end for end in (source.a, source.b) if piece[end] >= 0 and move[end] != 0.0]
-    where = " and ".join(f"node {names[i]}" for i in at)
+    return Refused(source, tuple(names[i] for i in (source.a, source.b) if piece[i] >= 0 and move[i] != 0.0))
+
+
+def _refusal(refused: list[Refused]) -> str:
+    """All the sources at once, and the ways out."""
+    elements = list(dict.fromkeys(one.source.element.name for one in refused))
+    nodes = list(dict.fromkeys(node for one in refused for node in one.nodes))
+    kinds = " and ".join(dict.fromkeys(one.source.kind for one in refused))
+    own, verb = ("its", "it") if len(elements) == 1 else ("their", "they")
     return (
-        f"{source.element.name}: its {source.kind} noise is white but there is no capacitor from {where} to ground, so "
-        "that it would drive a constraint or a nonlinear device infinitely hard. Put a capacitor there (every real "
-        f"node has one), or switch this noise off: {source.element.name} ... noise=off"
+        f"{', '.join(elements)}: {own} {kinds} noise is white but there is no capacitor from {', '.join(nodes)} to "
+        f"ground, so that in time {verb} would drive a constraint or a nonlinear device infinitely hard. Put a "
+        "capacitor at each of these nodes (every real node has one), or switch this noise off: noise=off on the lines "
+        "of these elements, or .options noise=off. .op, .ac, .noise and the transient without noise need neither"
     )

@@ -17,7 +17,7 @@ import scipy
 from stodyn.arguments import checks_arguments, stacklevel_of_user
 from stodyn.circuits import measures, points
 from stodyn.circuits.assembly import Network, assemble
-from stodyn.circuits.channels import channels
+from stodyn.circuits.channels import Unplaced, channels
 from stodyn.circuits.devices import Numbers
 from stodyn.circuits.element import GROUND
 from stodyn.circuits.elements import mosfet
@@ -149,6 +149,7 @@ class Circuit(SDAE):
         """
         if not (np.isfinite(tol) and 0.0 < tol < 1.0):
             raise ValueError(f"tol: expected an error relative to the range, between 0 and 1, got {tol!r}")
+        self._check_time()
         return time_steps(self.network, self._usual_start, self.times, tol)
 
     def noiseless(self, rtol: float = 1e-6) -> np.ndarray:
@@ -169,6 +170,7 @@ class Circuit(SDAE):
         NetlistError
             If the netlist has no .tran.
         """
+        self._check_time()
         return noiseless(self.network, self._usual_start, self.times, rtol)
 
     @property
@@ -238,7 +240,30 @@ class Circuit(SDAE):
 
         return TracedOnce(matrix)
 
+    @functools.cached_property
+    def _given_mass(self) -> Any:
+        return super()._given_mass if self._takes_time else self.mass
+
+    @property
+    def _takes_time(self) -> bool:
+        """Whether there is a capacitor or an inductor; without one, `_check_time` refuses steps."""
+        return bool(len(self.network.mass.values))
+
+    def multiplier(self, t, x, params):
+        _ = self.channels.total  # an error in words where the noise cannot be placed
+        return super().multiplier(t, x, params)
+
+    def _check_time(self) -> None:
+        """Refuse whatever happens in time where nothing takes time."""
+        if not self._takes_time:
+            raise NetlistError(
+                "there is neither a capacitor nor an inductor: nothing in this circuit takes time. .op, .ac and .noise "
+                "work; for a transient, add a capacitor"
+            )
+
     def check_step(self, method, h):
+        self._check_time()
+        _ = self.channels.total
         if self.random and "devices" not in self.params:
             warnings.warn(
                 f"problem: its random values ({', '.join(self.random)}) are at their nominal ones. To draw them for "
@@ -729,7 +754,7 @@ def _problem(
 ) -> Circuit:  # fmt: skip
     """The SDAE of a network; `of` returns the network with the numbers in the parameters of a run."""
     noise = channels(network)
-    n, m = network.n, max(noise.total, 1)
+    n, m = network.n, 1 if isinstance(noise, Unplaced) else max(noise.total, 1)
     additive = network.has_additive_noise
     structure = "additive" if additive else "general" if n * n * m > LOOKED_AT else None
 
@@ -741,6 +766,8 @@ def _problem(
         return rates(t, x, params)
 
     def diffusion(t, x, params):
+        if isinstance(noise, Unplaced):  # Circuit.multiplier refuses to use it
+            return jnp.zeros((n, 1))
         intensity = of(params).intensity(x, network.sources.values(t, jnp), jnp)
         if n > FOLLOWED:
             return noise.operator(n, intensity, params["noise"])

@@ -32,6 +32,7 @@ NOT_HERE = {
     "n": "compiled Verilog-A models are not supported",
 }  # fmt: skip
 FIRST_LINE = "the first line is the title"
+MILLI = re.compile(r"(?<=\s)(\d+(?:\.\d*)?)M(?=\s|$)")  # a capital M: nine times of ten a million is meant
 BEHAVIOURAL = re.compile(r"(\S+\s+\S+\s+\S+)\s+([vi])\s*=\s*(.*)")
 
 
@@ -174,6 +175,10 @@ def _lay_out(block: Block, scope: Scope, netlist: Netlist) -> None:
         names[name] = line.at
         if len(netlist.elements) >= MOST_ELEMENTS:
             raise NetlistError(f"{name}: more than {MOST_ELEMENTS:,} elements", line.at)
+        if letter == "r" and (value := MILLI.search(line.text)):
+            netlist.notes.append(
+                f"{line.at}: {name}: {value[0]} is {value[1]} milliohm, as in SPICE; write {value[1]}MEG for megohms"
+            )
         if letter == "x":
             _instance(name, words, parameters, scope, netlist, line.at)
         else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,8 +18,12 @@ ROUNDS = 200
 SETTLED = 1e-12  # relative to the voltages: after a last move this small only rounding errors are left
 ROUGHLY = 1e-6  # relative to the voltages: from moves this small on, they are compared with rounding errors
 GMIN = 10.0 ** np.arange(-2.0, -13.0, -1.0)  # S, from every node to ground
+NEAR, BEGINNINGS = 0.1, 20  # V, and tries: how far from its first guess the search begins where that has no value
+HALVINGS = 60  # of a step that leads to where an expression has no value
 STEPS = 1e-6  # the shortest step of source stepping, as a share of the sources
 CAPS = ((120, 0.1), (40, 0.5))  # iterations of Newton's method, and the longest step of a voltage from then on, V
+
+Residual = Callable[[np.ndarray], np.ndarray]
 
 
 class OperatingPoint(NamedTuple):
@@ -107,23 +112,53 @@ class _Solver:
 
     def newton(self, x: np.ndarray, gmin: float = 0.0, share: float = 1.0) -> np.ndarray | None:
         network, n = self.network, self.network.n
-        x = x.copy()
         grounded = np.where(np.arange(n) < self.count, gmin, 0.0)
-        for turn in range(ROUNDS):
-            self.rounds += 1
-            f = network.rates(x, share * self.sources, np, network.at_dc) - grounded * x
+
+        def residual(x: np.ndarray) -> np.ndarray:
+            with np.errstate(all="ignore"):
+                f = network.rates(x, share * self.sources, np, network.at_dc) - grounded * x
             for row, value in self.held.items():
                 f[row] = x[row] - value
-            J = self.jacobian(x, grounded)
+            return f
+
+        x, f = self.beginning(x, residual)
+        for turn in range(ROUNDS if np.isfinite(f).all() else 0):
+            self.rounds += 1
+            with np.errstate(all="ignore"):
+                J = self.jacobian(x, grounded)
             move = self.solved(J, f)
             if move is None:
                 return None
             step = self.limited(x, -move) * shortened(turn, np.abs(move[: self.count]).max(initial=0.0))
-            x = x + step
+            x, f = self.advanced(x, step, residual)
             last, size = np.abs(move[: self.count]).max(initial=0.0), 1.0 + np.abs(x[: self.count]).max(initial=0.0)
             if last <= SETTLED * size or (last <= ROUGHLY * size and last <= self.rounding(J, x)):
                 return x if np.isfinite(x).all() else None
         return None
+
+    def beginning(self, x: np.ndarray, residual: Residual) -> tuple[np.ndarray, np.ndarray]:
+        """x, or a place near it where all expressions have a value, and the residual: log(V(a)) has none at 0."""
+        rng = np.random.default_rng(1)
+        shifts = [np.zeros(self.count), np.full(self.count, NEAR), np.full(self.count, -NEAR)]
+        shifts += list(NEAR * rng.standard_normal((BEGINNINGS, self.count)))
+        for shift in shifts:
+            place = x.copy()
+            place[: self.count] += shift
+            f = residual(place)
+            if np.isfinite(f).all():
+                return place, f
+        self.trouble = f" (an expression has no value at any of {len(shifts)} places where the search could begin)"
+        return x, residual(x)
+
+    @staticmethod
+    def advanced(x: np.ndarray, step: np.ndarray, residual: Residual) -> tuple[np.ndarray, np.ndarray]:
+        """The state after a step, halved until all expressions have a value, and the residual there."""
+        for _ in range(HALVINGS):
+            f = residual(x + step)
+            if np.isfinite(f).all():
+                break
+            step = 0.5 * step
+        return x + step, f
 
     def rounding(self, J: Any, x: np.ndarray) -> float:
         """The most by which rounding in the currents moves a voltage: with 0.1 Ω beside 100 kΩ far more than 1e-12."""
@@ -144,6 +179,9 @@ class _Solver:
 
     def solved(self, J: Any, f: np.ndarray) -> np.ndarray | None:
         J, f = direct.of_one_size(J, f)
+        if not np.isfinite(J.data if scipy.sparse.issparse(J) else J).all():
+            self.trouble = " (an expression has an infinite slope where the search passed)"
+            return None
         try:
             solution = direct.solved(J, f)
         except np.linalg.LinAlgError:

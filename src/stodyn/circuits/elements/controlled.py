@@ -21,6 +21,7 @@ from stodyn.circuits.words import unbraced
 
 READ = re.compile(r"(?<![\w.])([vi])\s*\(\s*([^\s(),]+)\s*(?:,\s*([^\s(),]+)\s*)?\)")
 MISREAD = re.compile(r"(?<![\w.])[vi]\s*\([^()]*\)")  # what is left where READ has been replaced
+POWER = re.compile(r"(?:\^|\*\*)\s*(\d+)(?![\d.])|\bpow\s*\([^()]*,\s*(\d+)\s*\)")  # whole powers
 MOST_TERMS = 20
 
 
@@ -85,9 +86,14 @@ def _law(card: Card, text: str) -> tuple[Law, tuple[tuple[str, str], ...], dict[
             raise BadValue(f"{unread[0]}: expected V(node), V(node, node) or I(source)")
         if not pairs:
             raise BadValue("it reads neither V(...) nor I(...); write a constant as a V or I source")
-        value(tuple(np.full(1, 0.1) for _ in pairs), Asked({}, 300.0), np)
+        with np.errstate(all="ignore"):  # an expression need not have a value here
+            value(tuple(np.full(1, 0.1) for _ in pairs), Asked({}, 300.0), np)
     except BadValue as error:
         raise NetlistError(f"{card.name}: {error}", card.at) from None
+    if any(int(odd or other) % 2 for odd, other in POWER.findall(expression)):
+        card.netlist.notes.append(
+            f"{card.at}: {card.full}: an odd power of a negative number is negative; ngspice has that of the magnitude"
+        )
     return Law(f"expression {card.full}", value), tuple(pairs), numbers
 
 

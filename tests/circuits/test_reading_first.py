@@ -1,0 +1,97 @@
+"""A circuit is read and analysed without noise before its noise is placed in time; what cannot be placed is named."""
+
+import numpy as np
+import pytest
+
+import stodyn as sd
+from stodyn.circuits import NetlistError, read
+
+BARE = """Two diodes at nodes without capacitors
+V1 a 0 1 AC 1
+R1 a b 1k
+D1 b 0 d
+R2 b c 1k
+D2 c 0 d
+C1 a 0 1p
+.model d d
+.tran 1n 10n
+"""
+NAMED = "r1, d1, r2, d2: their thermal and shot noise is white but there is no capacitor from b, c to ground"
+
+
+def test_noise_that_cannot_be_placed_leaves_the_other_analyses():
+    """.op, .ac, .noise and the transient without noise are those of the same circuit with its noise off, or with
+    capacitors so small that they do not matter.
+    """
+    circuit, quiet = read(BARE), read(f"{BARE}.options noise=off\n")
+    with_capacitors = read(f"{BARE}CB b 0 1e-18\nCC c 0 1e-18\n")
+    np.testing.assert_allclose(circuit.operating_point.x, quiet.operating_point.x, rtol=1e-12)
+    np.testing.assert_allclose(circuit.response([1e3])["c"], quiet.response([1e3])["c"], rtol=1e-12)
+    np.testing.assert_allclose(circuit.noiseless()[-1], quiet.noiseless()[-1], rtol=1e-12)
+    np.testing.assert_allclose(
+        circuit.noise_spectrum("c", [1e3]).density, with_capacitors.noise_spectrum("c", [1e3]).density, rtol=1e-9
+    )
+
+
+@pytest.mark.parametrize("ask", [
+    lambda circuit: sd.simulate(circuit, t=(0, 1e-9), dt=1e-10, paths=2, seed=1),
+    lambda circuit: circuit.small_signal.covariance(),
+    lambda circuit: circuit.noise_structure,
+    lambda circuit: circuit.channels.labels,
+], ids=["simulate", "covariance", "structure", "channels"])  # fmt: skip
+def test_whatever_asks_for_that_noise_in_time_is_refused_with_all_elements(ask):
+    with pytest.raises(NetlistError, match=f"line 3: {NAMED}, so that in time they .*noise=off on the lines"):
+        ask(read(BARE))
+
+
+def test_circuits_without_capacitors_and_inductors():
+    """A divider: its gain, and the thermal noise 4kT R of its two resistors in parallel."""
+    circuit = read("title\nV1 a 0 2 AC 1\nR1 a b 1k\nR2 b 0 3k\n.tran 1n 10n\n")
+    assert dict(zip(circuit.names, circuit.operating_point.x, strict=True))["b"] == pytest.approx(1.5)
+    assert circuit.response([1e3])["b"][0] == pytest.approx(0.75)
+    expected = 4.0 * 1.380649e-23 * 300.15 * 750.0
+    assert circuit.noise_spectrum("b", [1e3]).density[0] == pytest.approx(expected, rel=1e-12)
+    for ask in (circuit.noiseless, circuit.time_steps):
+        with pytest.raises(NetlistError, match=r"neither a capacitor nor an inductor.*\.op, \.ac and \.noise work"):
+            ask()
+    with pytest.raises(NetlistError, match="neither a capacitor nor an inductor"):
+        sd.simulate(circuit, t=(0, 1e-9), dt=1e-10, paths=2, seed=1)
+
+
+FLICKER = "title\nV1 a 0 1 AC 1\nR1 a b 1k\nD1 b 0 d\nC1 b 0 1p\n.model d d kf=1e-14\n"
+
+
+def test_flicker_noise_needs_a_band_only_in_time():
+    circuit, banded = read(FLICKER), read(f"{FLICKER}.options flo=1 fhi=1k\n")
+    f = [1.0, 100.0]
+    np.testing.assert_allclose(circuit.noise_spectrum("b", f).density, banded.noise_spectrum("b", f).density, rtol=1e-9)
+    with pytest.raises(NetlistError, match=r"line 4: d1: flicker noise in time needs a band, from \.tran or \.options"):
+        sd.simulate(circuit, t=(0, 1e-9), dt=1e-10, paths=2, seed=1)
+    with pytest.raises(NetlistError, match="runs from 1000 to 1 Hz; expected flo < fhi"):
+        read(f"{FLICKER}.options flo=1k fhi=1\n")
+
+
+@pytest.mark.parametrize(("expression", "volts"), [
+    ("log(V(a))", np.log(2.0)), ("log(V(a)-V(c))", 0.0), ("1/V(a)", 0.5), ("log10(V(a)/V(c))", np.log10(2.0)),
+    ("sqrt(V(c)) + ln(V(c)*V(c))", 1.0),
+])  # fmt: skip
+def test_expressions_without_a_value_at_the_first_guess(expression, volts):
+    circuit = read(f"title\nV1 a 0 2\nR2 a c 1k\nR3 c 0 1k\nC1 c 0 1p\nB1 b 0 V={expression}\nR1 b 0 1k\n")
+    assert dict(zip(circuit.names, circuit.operating_point.x, strict=True))["b"] == pytest.approx(volts, abs=1e-9)
+
+
+def test_an_expression_without_a_value_where_the_circuit_is_names_the_reason():
+    with pytest.raises(NetlistError, match="no DC operating point was found"):
+        read("title\nV1 a 0 2\nC1 a 0 1p\nB1 b 0 V=log(-V(a))\nR1 b 0 1k\n")
+
+
+@pytest.mark.parametrize(("line", "words"), [
+    ("B1 b 0 V=V(a)^3", "line 2: b1: an odd power of a negative number is negative; ngspice has"),
+    ("B1 b 0 V=pow(V(a), 5)", "line 2: b1: an odd power"),
+    ("B1 b 0 V=V(a)**2", None),
+    ("RM a b 1M", "line 2: rm: 1M is 1 milliohm, as in SPICE; write 1MEG for megohms"),
+    ("RM a b 5m", None),
+])  # fmt: skip
+def test_notes(line, words):
+    notes = read(f"title\n{line}\nV1 a 0 1\nR1 b 0 1k\nR2 a c 1k\nC1 c 0 1p\n").notes
+    assert notes == () if words is None else any(note.startswith(words) for note in notes)
