@@ -165,7 +165,10 @@ class Card:
         return rest[0]
 
     def model(self, most: int = 1) -> Model:
-        """The .model named by the first word after the nodes; at most `most` words may follow the nodes."""
+        """The .model named by the first word after the nodes; at most `most` words may follow the nodes, besides OFF,
+        which is a first guess for the operating point and not needed here.
+        """
+        self.rest = [*self.rest[:1], *(word for word in self.rest[1:] if word != "off")]
         if not self.rest or len(self.rest) > most:
             raise self.malformed()
         return self.scope.model(self.rest[0], tuple(self.type.models), self.name, self.at)

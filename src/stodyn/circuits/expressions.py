@@ -12,7 +12,7 @@ atom      = number | name | function "(" choice {"," choice} ")" | "(" choice ")
 
 Functions are the ones below, those of .func, and the random ones. With a ξ drawn for each place in which one stands,
     gauss(x, r[, s]) = x + x r/s ξ    agauss(x, a[, s]) = x + a/s ξ       ξ normal, of variance 1
-    unif(x, r) = x + x r ξ            aunif(x, a) = x + a ξ               ξ uniform between -1 and 1
+    unif(x, r) = x + x r ξ = mc(x, r)            aunif(x, a) = x + a ξ               ξ uniform between -1 and 1
     limit(x, a) = x + a sign(ξ)                                           ξ as for unif
 """
 
@@ -43,6 +43,7 @@ FUNCTIONS: dict[str, tuple[int, Callable[..., float]]] = {
     "sinh": (1, math.sinh), "cosh": (1, math.cosh), "tanh": (1, math.tanh), "pow": (2, math.pow), "min": (2, min),
     "max": (2, max), "int": (1, math.trunc), "floor": (1, math.floor), "ceil": (1, math.ceil),
     "sgn": (1, lambda x: float((x > 0) - (x < 0))), "limit": (3, lambda x, a, b: min(max(x, min(a, b)), max(a, b))),
+    "if": (3, lambda condition, a, b: a if condition > 0.5 else b),
 }  # fmt: skip
 CONSTANTS = {"pi": math.pi}
 LONGEST, DEEPEST = 2000, 50
@@ -51,6 +52,7 @@ NORMAL, UNIFORM = "normal", "uniform"
 RANDOM: dict[str, tuple[str, int, Callable[..., float]]] = {
     "gauss": (NORMAL, 3, lambda ξ, x, r, s=1.0: x + x * r / s * ξ),
     "agauss": (NORMAL, 3, lambda ξ, x, a, s=1.0: x + a / s * ξ),
+    "mc": (UNIFORM, 2, lambda ξ, x, r: x + x * r * ξ),
     "unif": (UNIFORM, 2, lambda ξ, x, r: x + x * r * ξ),
     "aunif": (UNIFORM, 2, lambda ξ, x, a: x + a * ξ),
     "limit": (UNIFORM, 2, lambda ξ, x, a: x + a * float((ξ > 0) - (ξ < 0))),
@@ -83,6 +85,7 @@ def array_functions(xp: Any) -> dict[str, tuple[int, Callable[..., Any]]]:
         "tanh": (1, xp.tanh), "pow": (2, lambda x, p: raised(x, p, xp)), "min": (2, xp.minimum),
         "max": (2, xp.maximum), "sgn": (1, xp.sign), "limit": (3, lambda x, a, b: xp.minimum(xp.maximum(x, a), b)),
         "u": (1, lambda x: xp.where(x > 0.0, 1.0, 0.0)), "uramp": (1, lambda x: xp.maximum(x, 0.0)),
+        "if": (3, lambda condition, a, b: xp.where(condition > 0.5, a, b)),
         "pwr": (2, lambda x, p: xp.sign(x) * xp.abs(x) ** p),
         "table": (0, lambda *points: interpolated(*points, xp=xp)),
     }  # fmt: skip

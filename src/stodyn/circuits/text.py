@@ -18,7 +18,7 @@ DEEPEST = 20  # includes within includes, subcircuits within subcircuits
 INCLUDE = re.compile(r"(\.inc(?:lude)?|\.lib)\b\s*(.*)", re.IGNORECASE)
 FILE = re.compile(r"""("[^"]*+"|'[^']*+'|[^\s"']++)\s*+(\S++)?""")
 UNPRINTABLE = re.compile(r"[\x00-\x08\x0e-\x19\x1b-\x1f]")
-COMMENT = re.compile(r";|(?<!\S)\$(?!\S)")
+COMMENT = re.compile(r";|(?<!\S)\$(?!\S)|(?<!\S)//")
 LONG_WORD, SHOWN, MOST_SHOWN = re.compile(r"\S{200,}"), 60, 3000  # characters of words and messages that are shown
 
 
@@ -60,11 +60,11 @@ class Text(NamedTuple):
 def read_text(source: str | Path, libraries: Sequence[str | Path] = ()) -> Text:
     """The lines of a netlist: a path, or the text itself, which has more than one line.
 
-    As in SPICE the first line is the title and .end the end; `*` begins a comment line, `;` or a lone `$` a comment at
-    the end of one; `+` continues the line before; the lines between .control and .endc are left out. Included files
-    must lie in the netlist's folder, in one of the folders `libraries`, or below, links followed; a netlist given as
-    text has no folder of its own. Files are in UTF-8, UTF-16 with its mark, or Latin-1, in which older programs
-    write µ.
+    As in SPICE the first line is the title and .end the end; `*` begins a comment line, `;`, a lone `$` or `//` a
+    comment at the end of one; `+` continues the line before; the lines between .control and .endc are left out.
+    Included files must lie in the netlist's folder, in one of the folders `libraries`, or below, links followed; a
+    netlist given as text has no folder of its own. Files are in UTF-8, UTF-16 with its mark, or Latin-1, in which older
+    programs write µ.
     """
     folders = [_folder(library) for library in libraries]
     if isinstance(source, str) and "\n" in source:
@@ -142,10 +142,10 @@ class _Reader:
                 continue
             elif word.split()[0] == ".end":
                 break
-            elif text[0] == "+":
+            elif text[0] == "+" or text == ")":  # a parenthesis alone closes the .model before
                 if len(self.lines) == begun:
                     raise NetlistError("a line that begins with + continues the one before, but there is none", at)
-                parts.append(_uncommented(text[1:]))
+                parts.append(_uncommented(text.removeprefix("+")))
             elif text := _uncommented(text):
                 self._continued(begun, parts)
                 if word.startswith((".inc", ".lib")):

@@ -9,6 +9,7 @@ from stodyn.circuits.directive import Directive, Statement
 
 SPACINGS = ("dec", "oct", "lin")
 MOST_POINTS = 100_000
+USUAL_STEPS = 50  # of .tran where the step is left out or 0: SPICE's own longest step is a 50th of the time
 OUTPUT = re.compile(r"v\s*+\(\s*+([^\s(),]++)\s*+(?:,\s*+([^\s(),]++)\s*+)?\)\s*+(.*+)")
 
 
@@ -16,10 +17,16 @@ def _tran(statement: Statement) -> None:
     words, parameters = statement.fields()
     if statement.netlist.transient is not None:
         raise statement.error(": is given twice")
+    if "startup" in words:
+        raise statement.error(": startup, which ramps the sources up, is not implemented; write PULSE or PWL sources")
     numbers = [statement.number(word) for word in words if word != "uic"]
+    numbers = [0.0, *numbers] if len(numbers) == 1 else numbers
     if not 2 <= len(numbers) <= 4 or parameters:
         raise statement.malformed()
     step, stop = (numbers[3] if len(numbers) == 4 else numbers[0]), numbers[1]
+    if step == 0.0 and stop > 0.0:
+        step = stop / USUAL_STEPS
+        statement.netlist.notes.append(f"{statement.at}: .tran without a step: it is {step:g} s, STOP/{USUAL_STEPS}")
     if not 0.0 < step <= stop:
         raise statement.error(f": expected 0 < step <= stop, got {step:g} and {stop:g}")
     if stop / step > 1e8:

@@ -14,6 +14,7 @@ from stodyn.circuits.directive import Directive, Statement
 from stodyn.circuits.words import NAME, unbraced
 
 ANALYSES = ("tran", "ac", "noise")
+SKIPPED = ("dc", "op", "tf", "four", "sp")  # analyses that are left out
 WINDOWED = {"max": "max", "min": "min", "pp": "pp", "avg": "avg", "rms": "rms", "integ": "integ", "integral": "integ"}
 EDGES = ("rise", "fall", "cross")
 WORD = re.compile(
@@ -94,6 +95,9 @@ def _event(words: _Words, is_trigger: bool) -> Event:
 def _read(statement: Statement) -> None:
     words = _Words(statement)
     analysis, name, kind = words.next("the analysis"), words.next("a name"), words.next("what is measured")
+    if analysis in SKIPPED:
+        statement.netlist.notes.append(f"{statement.at}: left out .measure {analysis} {name}")
+        return
     if analysis not in ANALYSES:
         raise statement.error(f": {analysis} is not known; there are {', '.join(ANALYSES)}")
     if not NAME.fullmatch(name):

@@ -44,5 +44,6 @@ OPTIONS = Directive(".options", ".options name=value ...", _options, also=(".opt
 GLOBAL = Directive(".global", ".global NODE ...", _global)
 LEFT_OUT = Directive(
     ".print", ".print ...", _left_out,
-    also=(".plot", ".probe", ".save", ".width", ".title", ".dc", ".four", ".tf", ".sens", ".pz", ".disto", ".backanno"),
+    also=(".plot", ".probe", ".save", ".width", ".title", ".dc", ".four", ".tf", ".sens", ".pz", ".disto", ".backanno",
+          ".csparam"),
 )  # fmt: skip

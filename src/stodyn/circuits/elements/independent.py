@@ -14,6 +14,9 @@ def _source(card: Card) -> list[Element]:
     small_signal: tuple[float, float] | None = None
     kind, numbers = "", tuple[float, ...]()
     words = list(card.rest)
+    for key in ("dc", "ac"):  # DC=2 AC=1
+        if key in card.parameters:
+            words += [key, card.parameters.pop(key)]
     while words:
         word = words.pop(0)
         if word in waveforms.ARGUMENTS or word == "pwl":
@@ -45,8 +48,6 @@ def _source(card: Card) -> list[Element]:
             raise NetlistError(f"{card.name}: did not expect {word!r}; a source is [DC value] and one of SIN, PULSE, "
                                "EXP, PWL", card.at)  # fmt: skip
     if dc is None and not kind:
-        if small_signal is None:
-            raise NetlistError(f"{card.name}: has neither a value nor a waveform", card.at)
         dc = 0.0
     return [card.part(card.type.name, card.nodes, Waveform(dc, kind, numbers, small_signal or (0.0, 0.0)))]
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 from stodyn.circuits.devices import ANY, TEMPERATURE, ZERO_CELSIUS, Parameter
 from stodyn.circuits.element import Card, Element, ElementType, ModelType
 
+SHORT = 1e-3  # Ω
 RESISTOR = ModelType({"r": Parameter(1.0), "rsh": Parameter(0.0, "Ω/□"), "defw": Parameter(1e-6, "m", 0.0, False),
                       "narrow": Parameter(0.0, "m"), "tc1": Parameter(0.0, "1/K", ANY),
                       "tc2": Parameter(0.0, "1/K²", ANY), **TEMPERATURE},
@@ -46,15 +49,27 @@ def _two_ends(card: Card) -> list[Element]:
         initial = card.named("ic", 0.0)
         if card.netlist.transient is not None and not card.netlist.transient.uic:
             card.netlist.notes.append(f"{card.at}: left out ic= of {card.full}, which matters only with .tran ... uic")
-    value = factor * card.number(card.only(rest), "", 0.0, False) * card.named("scale", 1.0, 0.0, False)
+    least = -math.inf if letter == "r" else 0.0
+    value = factor * card.number(card.only(rest), "", least, False) * card.named("scale", 1.0, 0.0, False)
     kelvin = card.named("temp", card.kelvin - ZERO_CELSIUS) + ZERO_CELSIUS if "temp" in card.parameters else card.kelvin
     warmer = kelvin - nominal
     value *= 1.0 + numbers["tc1"] * warmer + numbers["tc2"] * warmer**2
     many = card.named("m", 1.0, 0.0, False)
     value = value * many if letter == "c" else value / many
+    if letter == "r" and value <= 0.0:
+        return [_odd_resistor(card, value)]
     if not value > 0.0:
         raise card.malformed(f"is {value:g} at this temperature")
     return [card.part(letter, card.nodes, value, initial=initial)]
+
+
+def _odd_resistor(card: Card, ohms: float) -> Element:
+    """One of 0 Ω, which is 1 mΩ as in ngspice, or a negative one, which has no temperature and so no noise."""
+    if ohms == 0.0:
+        card.netlist.notes.append(f"{card.at}: {card.full} = 0 is taken as {SHORT:g} ohm, as in ngspice")
+        return card.part("r", card.nodes, SHORT)
+    card.netlist.notes.append(f"{card.at}: {card.full} is negative; it has no noise here")
+    return card.part("r", card.nodes, ohms, noisy=False)
 
 
 def _coupling(card: Card) -> list[Element]:
