@@ -169,6 +169,11 @@ def _iota(self: Arrays, equation: Equation, inputs: list[Array]) -> Array:
     return Array(out.shape, out.dtype, lambda index: self.graph.convert(index[axis], out.dtype))
 
 
+def _empty(self: Arrays, equation: Equation, inputs: list[Array]) -> Array:
+    out = equation.outputs[0].aval
+    return self.constant(np.zeros(out.shape, out.dtype))
+
+
 # --- by tables of indices ---------------------------------------------------------------------------------------------
 
 
@@ -479,7 +484,7 @@ def _stack(self: Arrays, equation: Equation, inputs: list[Array]) -> Array:
 VIEWS: dict[str, Callable] = {
     "reshape": _reshape, "squeeze": _reshape, "expand_dims": _reshape, "broadcast_in_dim": _broadcast_in_dim,
     "transpose": _transpose, "rev": _rev, "slice": _slice, "split": _split, "concatenate": _concatenate, "pad": _pad,
-    "stack": _stack, "unstack": _unstack, "tile": _tile, "iota": _iota, "gather": _gather,
+    "stack": _stack, "unstack": _unstack, "tile": _tile, "iota": _iota, "empty": _empty, "gather": _gather,
     "dynamic_slice": _dynamic_slice,
     "dynamic_update_slice": _dynamic_update_slice, "scatter": _scatter(None), "scatter-add": _scatter("add"),
     "scatter-sub": _scatter("sub"), "scatter-mul": _scatter("mul"), "scatter-min": _scatter("min"),
