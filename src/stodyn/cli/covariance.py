@@ -19,7 +19,8 @@ def command(
     ] = None,
     dt: Annotated[float, typer.Option(metavar="H", help="The step.")] = 0.1,
     file: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="A, B and Q of x' = A x + B w, from a .json or .npz file.")
+        Path | None,
+        typer.Option("--file", metavar="FILE", help="A, B and Q of x' = A x + B w, from a .json or .npz file."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:

@@ -57,7 +57,7 @@ def _linear_start():
 def linear_solution(t, W, *, channels):
     """Y = exp((L⁻¹ - ½ Σ (L⁻¹ B_k)²) t + Σ L⁻¹ B_k W_k) Y(0): the matrices have common eigenvectors."""
     t, W = np.broadcast_arrays(np.asarray(t, float)[..., None], np.asarray(W, float))
-    rate, vectors = np.linalg.eig(np.linalg.inv(L))
+    rate, vectors = (np.real(part) for part in np.linalg.eig(np.linalg.inv(L)))  # complex since NumPy 2.5
     modes = np.linalg.inv(vectors)
     noise = [np.diagonal(modes @ np.linalg.inv(L) @ part @ vectors) for part in (FIRST, SECOND)[:channels]]
     exponent = t[..., :1] * (rate - 0.5 * sum(μ**2 for μ in noise)) + sum(
