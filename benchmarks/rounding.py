@@ -40,7 +40,7 @@ LENGTHS = (1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
 NOTHING = 1e-12  # a row that is smaller than this in both is rounding itself
 FUSED = {"fused": "", "not fused": "--xla_backend_optimization_level=0"}
 EXECUTORS = ("auto", "vmap")
-SEEDS = (1, 2, 3)
+SEEDS = (1, 2)
 QUICK = ("bushing", "constrained_pendulum", "lorenz", "slider_crank", "two_diodes")
 
 
@@ -231,13 +231,16 @@ def verdicts_on_a_model(name: str) -> dict[str, Any]:
     return found
 
 
-def corners(drift: Any) -> dict[str, Any]:
+def corners(drift: Any, phase_noise: bool = False) -> dict[str, Any]:
     import jax.numpy as jnp
 
     import stodyn as sd
     from stodyn.analysis.periodic import periodic
 
-    cycle = periodic(sd.SDE(drift, lambda t, x: jnp.array([[0.0], [0.1]]), [2.0, 0.0]), steps=64)
+    problem = sd.SDE(drift, lambda t, x: jnp.array([[0.0], [0.1]]), [2.0, 0.0])
+    cycle = periodic(problem, steps=64)
+    if phase_noise:
+        sd.analysis.phase_noise(cycle)
     return {"corners": cycle.mesh.at_corner.sum(), "places": cycle.mesh.corners.round(6)}
 
 
@@ -282,7 +285,7 @@ CASES = {
     "corner of the slope": lambda: corners(van_der_pol(lambda xp, x: -0.1 * xp.abs(x))),
     "corner of the third derivative": lambda: corners(van_der_pol(lambda xp, x: 1e-3 * xp.maximum(x - 1.0, 0.0) ** 3)),
     "no corner": lambda: corners(van_der_pol(lambda xp, x: 0.1 * xp.maximum(x, 0.0) - 0.1 * xp.maximum(-x, 0.0))),
-    "a jump": lambda: corners(van_der_pol(lambda xp, x: xp.where(x > 0.1, 0.2, -0.2))),
+    "a jump": lambda: corners(van_der_pol(lambda xp, x: xp.where(x > 0.1, 0.2, -0.2)), phase_noise=True),
     "ring oscillator": functools.partial(corners_of_a_netlist, "ring_oscillator"),
     "index 2": index_two,
     "order": order,

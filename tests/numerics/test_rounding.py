@@ -13,6 +13,7 @@ from stodyn.numerics.dependence import dependence
 from stodyn.numerics.printing.points import AtPoints, at_points
 from stodyn.numerics.regions import region
 from stodyn.numerics.rounding import UNITS, Amounts, otherwise_rounded
+from stodyn.problems.index import independent_rows
 
 EPS = 2.0**-52
 SEEDS = (1, 2)
@@ -106,6 +107,7 @@ CONSTRAINTS = {
     "1": (lambda x: x[2] - x[0] * jnp.cos(x[1]), 0.0),
     "2": (lambda x: 0.1 * x[0] + 0.7 * x[1] + 1e-3 * x[0] * x[1], 0.0),
     "noise": (lambda x: x[2] - x[0], 0.1),
+    "cancelling far above": (lambda x: 1e4 * (0.3 * x[2]) - 3e3 * x[2] + x[0], 0.0),
     "cancelling": (lambda x: 0.1 * (x[2] + x[0]) - 0.3 * x[2] / 3.0 - 0.2 * x[1], 0.0),
 }
 
@@ -128,3 +130,14 @@ def test_indices(name):
     assert plain[0] == (1 if name == "1" else None)
     for seed in SEEDS:
         assert diagnosed(otherwise_rounded(drift, seed)) == plain
+
+
+def test_components_of_an_ill_conditioned_mass():
+    """Its third column is the first, and its third row the second, whatever an elimination of a matrix of the
+    condition 1e7 leaves of the zeros."""
+    for a, b, c in 0.3 + np.random.default_rng(1).random((4, 3)):
+        mass = np.array([[a, b, a], [c, c * b / a * (1.0 + 1e-7), c], [c, c * b / a * (1.0 + 1e-7), c]])
+        rows, N = independent_rows(mass)
+        assert len(rows) == 2 and np.count_nonzero(N) == 2
+        problem = sd.SDAE(mass, lambda t, x: -x, lambda t, x: jnp.zeros((3, 1)), [0.0, 0.0, 0.0])
+        assert np.count_nonzero(problem.evolving) == 3

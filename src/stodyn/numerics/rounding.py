@@ -59,6 +59,14 @@ def is_rounding(equations: core.ClosedJaxpr, x: Array) -> Array:
     return jnp.all(jnp.abs(size) <= 2.0 * largest)
 
 
+def of_solution(A: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """How much of x in A x = b may be rounding, by columns (..., 1, columns): elimination and orthogonal factors solve
+    with a matrix A + δA, |δA| <= 3 n ε |A|, whose rows have been brought to one size."""
+    rows = np.abs(A).max(axis=-1, keepdims=True)
+    condition = np.linalg.cond(A / np.where(rows > 0.0, rows, 1.0))[..., None, None]
+    return 3.0 * max(A.shape[-2:]) * np.finfo(float).eps * condition * np.abs(x).max(axis=-2, keepdims=True)
+
+
 class Amounts:
     """How much of the results of a function at many points may be rounding.
 

@@ -13,10 +13,13 @@ import scipy
 from stodyn.numerics.dependence import dependence
 from stodyn.numerics.printing.points import AtPoints, at_points
 from stodyn.numerics.printing.scalars import Unprintable
+from stodyn.numerics.rounding import Amounts, of_solution
 
 RANK = 1e-12  # a singular value of the scaled mass matrix below this share of the largest is zero
 SINGULAR = 1e-10  # the same of the scaled constraint Jacobian
 CANCELLED = 1e-11  # a sum this much smaller than its terms is zero
+DOUBTFUL = 1e-8  # of the largest slope of an equation: smaller ones may be what a cancellation within f has left
+SAMPLES = 8  # of the rounding of a slope
 STATES = 64  # in which the equations are evaluated
 FEW = 12  # evaluations by NumPy: an index needs some, but compiling the equations of a beam takes ten seconds
 LISTED = 20  # constraints, or components, that a message names
@@ -66,7 +69,8 @@ def independent_rows(M: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     vanishing[np.arange(n - rank), others] = 1.0
     if rank and len(others):
         share = np.linalg.lstsq(scaled[independent].T, scaled[others].T, rcond=None)[0].T
-        vanishing[:, independent] = -np.where(np.abs(share) > 1e-13, share, 0.0)
+        rounding = of_solution(scaled[independent].T, share.T).T
+        vanishing[:, independent] = -np.where(np.abs(share) > rounding, share, 0.0)
     vanishing = vanishing * scale
     return independent, vanishing / np.abs(vanishing).max(axis=1, keepdims=True, initial=1e-300)
 
@@ -140,13 +144,17 @@ def diagnose(problem: Any, t: float = 0.0) -> Diagnosis:
     offsets[0] = 0.0
     looked = look(problem, np.full(STATES, t), start + offsets)
     noisy = _noisy(problem, parts.N, t, start)
-    ranks, conditions = zip(*(rank_of(parts, jacobian, start) for jacobian in looked.f_x), strict=True)
+    rounding = _rounding(problem, parts, t, start, start + offsets, looked.f_x)
+    ranks, conditions = zip(
+        *(rank_of(parts, jacobian, start, r) for jacobian, r in zip(looked.f_x, rounding, strict=True)), strict=True
+    )
     count = len(parts.N)
     reason = ""
     if noisy:
         reason = noise_in_a_constraint(noisy[0], constraints)
     elif ranks[0] < count:
-        reason = why_singular(parts, looked.f_x[0], start, ranks[0], constraints, algebraic)
+        slopes = np.where(np.abs(looked.f_x[0]) > rounding[0], looked.f_x[0], 0.0)
+        reason = why_singular(parts, slopes, start, ranks[0], constraints, algebraic)
         if repaired and max(ranks) == count:
             reason = singular_at_the_start(constraints, algebraic)
     elif not repaired:
@@ -293,9 +301,24 @@ def _noisy(problem: Any, N: np.ndarray, t: float, x: np.ndarray):
     return tuple((int(i), int(k)) for i, k in suspects if present[i, k])
 
 
-def rank_of(parts: Split, jacobian: np.ndarray, x: np.ndarray) -> tuple[int, float]:
-    """The rank and the condition number of N f_x K, rows and columns scaled."""
-    scaled = _scaled(parts, jacobian, x)
+def _rounding(problem: Any, parts: Split, t: float, x: np.ndarray, states: np.ndarray, f_x: np.ndarray) -> np.ndarray:
+    """How much of f_x (S, n, n) in these states may be rounding; 0 where the rank at the first, x, does not hang on it.
+
+    A component that cancels within an equation, as in 1e4 (0.3 x) - 3e3 x, leaves a slope of 5e-13 or none, which
+    depends on the processor.
+    """
+    doubtful = DOUBTFUL * np.abs(f_x[0]).max(axis=1, keepdims=True, initial=0.0) * np.ones(len(x))
+    if rank_of(parts, f_x[0], x)[0] == rank_of(parts, f_x[0], x, doubtful)[0]:
+        return np.zeros_like(f_x)
+    params = problem.example_params()
+    slopes = Amounts(jax.jacfwd(lambda x: problem.f(np.asarray(t), x, params)))
+    (amounts,) = slopes(np.tile(states, (SAMPLES, 1)))
+    return amounts.reshape(SAMPLES, *f_x.shape).max(axis=0)
+
+
+def rank_of(parts: Split, jacobian: np.ndarray, x: np.ndarray, rounding: Any = 0.0) -> tuple[int, float]:
+    """The rank and the condition number of N f_x K, rows and columns scaled; slopes that may be rounding are zero."""
+    scaled = _scaled(parts, np.where(np.abs(jacobian) > rounding, jacobian, 0.0), x)
     if not scaled.size:
         return 0, 1.0
     size = np.linalg.svd(scaled, compute_uv=False)

@@ -13,7 +13,7 @@ import numpy as np
 import scipy
 
 EXACT = 1e-11  # of the largest value of an entry: error of an interpolant that rounding may cause
-ROUNDING = 1e-13  # of it: rounding that a zero coefficient may be left with
+ROUNDING = 64 * np.finfo(float).eps  # of it: the rounding of one value; a coefficient of k parameters has that of 2^k
 MOST_ACTIVE = 12  # parameters up to which all subsets are tried
 
 
@@ -77,7 +77,7 @@ def find(
             continue
         sets = subsets(active, order)
         coefficients = interpolated(at, center, spread, sets)
-        terms = {S: _cleared(F, size, float(np.prod(spread[list(S)]))) for S, F in coefficients.items()}
+        terms = {S: _cleared(F, size, float(np.prod(0.5 * spread[list(S)]))) for S, F in coefficients.items()}
         terms = {S: F for S, F in terms.items() if S == () or _count(F)}
         candidate = MultiAffine(center, terms)
         if all(_near(_combined(candidate, p), value, size) for p, value in zip(tests, values, strict=True)):
@@ -122,7 +122,8 @@ def _count(F: Any) -> int:
 
 
 def _cleared(F: Any, size: Any, step: float) -> Any:
-    """The matrix without the entries that are only rounding."""
+    """The matrix without the entries that are only rounding: `step` is that of the difference by the number of values
+    in it."""
     if scipy.sparse.issparse(F):
         return F.multiply(abs(F) * abs(step) > ROUNDING * size).tocsr()
     return np.where(np.abs(F) * abs(step) > ROUNDING * size, F, 0.0)

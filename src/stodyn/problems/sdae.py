@@ -22,6 +22,7 @@ from stodyn.numerics.elimination import ORDERED, WRITTEN_OUT, Order, row_order
 from stodyn.numerics.elimination import solve as eliminate
 from stodyn.numerics.newton import newton
 from stodyn.numerics.printing.scalars import Unprintable
+from stodyn.numerics.rounding import of_solution
 from stodyn.numerics.sparse import FOLLOWED, Elimination, Pattern
 from stodyn.problems import sparse_index
 from stodyn.problems.calling import call
@@ -666,7 +667,8 @@ class SDAE(Problem):
             return sparse_index.evolving(self.sparse_mass, self.split)
         RM = self.mass_matrix[self.split.rows]
         directions = np.linalg.solve(RM[:, self.split.columns], RM) if self.r else RM
-        directions[np.abs(directions) < 1e-13] = 0.0
+        if self.r:
+            directions[np.abs(directions) <= of_solution(RM[:, self.split.columns], directions)] = 0.0
         directions[:, self.split.columns] = np.eye(self.r)
         return directions
 
