@@ -109,7 +109,7 @@ def momentum_row(name: str, steps: int) -> Row:
     balance = conservation.momentum_balance(
         rotating, _method(name), lambda q: jnp.stack([-q[1], q[0]]), dt=H, steps=steps
     )
-    verdict = "conserved" if balance.drift < 1e-13 else "not conserved"
+    verdict = "conserved" if balance.drift < conservation.TOLERANCE else "not conserved"
     quantity = f"{name}: max |L_k - L_0| of the angular momentum"
     return Row(quantity, None, balance.drift, remark=verdict, T=H * steps, h=H, paths=1)
 
