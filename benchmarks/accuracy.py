@@ -64,6 +64,9 @@ def stiff(t, x):
 KUBO = sd.SDE(lambda t, x: J @ x, lambda t, x: 0.5 * (J @ x)[:, None], [2.0, 0.0], calculus="stratonovich")
 HESTON = sd.SDE(lambda t, x: jnp.stack([R * x[0], 5.0 * (0.04 - x[1])]), heston_noise, [100.0, 0.04])
 STIFF = sd.SDE(stiff, lambda t, x: diagonal(0.4 * x[0], 0.2 * np.sqrt(1000.0) * x[1]), [1.0, 1.0])
+CIR = sd.SDE(lambda t, r: 0.5 * (0.04 - r), lambda t, r: 0.5 * jnp.sqrt(jnp.maximum(r, 0.0)), 0.04)  # touches zero
+CUBED = sd.SDE(lambda t, x: 0.0 * x, lambda t, x: 0.8 * x, 1.0)
+BROWNIAN = sd.SDE(lambda t, x: 0.0 * x, lambda t, x: 1.0, 0.0)
 CLARK_CAMERON = sd.SDE(lambda t, x: 0.0 * x, lambda t, x: diagonal(1.0 + 0.0 * x[0], x[0]), [0.0, 0.0])
 
 # problem, f, end, errors from loose to tight (the middle one for coverage), truth
@@ -83,6 +86,12 @@ PROBLEMS = {
     "Heston": (HESTON, lambda t, x: call(x[0]), 1.0, (0.1, 0.05, 0.01), 10.4596716646),
     "stiff": (STIFF, lambda t, x: x[0] ** 2, 1.0, (0.002, 0.0005, 0.0001), 0.158557136005),
     "Clark-Cameron": (CLARK_CAMERON, lambda t, x: jnp.cos(x[1]), 0.5, (0.01, 0.002, 0.0004), 0.9417106158),
+    "CIR, floor": (CIR, lambda t, r: jnp.maximum(0.01 - jnp.maximum(r[0], 0.0), 0.0), 2.0, (1e-3, 5e-4, 1e-4),
+                   0.00542074),
+    "CIR, transform": (CIR, lambda t, r: jnp.exp(-100.0 * jnp.maximum(r[0], 0.0)), 2.0, (0.1, 0.03, 0.005),
+                       0.583317),
+    "cubed price": (CUBED, lambda t, x: x[0] ** 3, 1.0, (1.0, 0.3, 0.1), float(np.exp(1.92))),
+    "index 2.5": (BROWNIAN, lambda t, x: jnp.exp(0.2 * x[0] ** 2), 1.0, (0.1, 0.02, 0.005), float(0.6**-0.5)),
 }  # fmt: skip
 
 

@@ -9,6 +9,7 @@ import scipy.linalg
 
 import stodyn as sd
 from stodyn.accuracy import rules
+from stodyn.accuracy.candidates import has_rough_coefficients
 from stodyn.accuracy.estimate import Ladder, Unattainable
 from stodyn.accuracy.fast_modes import FastModes
 from stodyn.accuracy.ladder import Untrusted
@@ -311,3 +312,46 @@ def test_fast_modes_of_constraints():
     problem = sd.SDAE(np.diag([1.0, 0.0]), drift, lambda t, x: jnp.array([[np.sqrt(2e3)], [0.0]]), [0.0, 0.0])
     modes = FastModes(problem, functional.End(lambda t, x: x[1] ** 2), (0.0, 1.0))
     assert modes.unseen(8) == pytest.approx(4.0, rel=1e-6) and modes.unseen(1024) == 0.0
+
+
+def square_root(rate, level, volatility, start):
+    return sd.SDE(lambda t, r: rate * (level - r), lambda t, r: volatility * jnp.sqrt(jnp.maximum(r, 0.0)), start)
+
+
+def test_a_diffusion_that_touches_zero():
+    """E exp(-100 r⁺) = 0.583317 by its transform. Paths of 2 and 4 steps agree to 0.004 by accident and are 0.05 off:
+    their difference was taken for the bias."""
+    f = lambda t, r: jnp.exp(-100.0 * jnp.maximum(r[0], 0.0))  # noqa: E731
+    found = ask(square_root(0.5, 0.04, 0.5, 0.04), f, t=(0, 2), error=0.06)
+    assert found.steps[0] >= 64 and abs(float(found.value) - 0.583317) < 0.06
+
+
+@pytest.mark.parametrize(
+    ("drift", "diffusion", "is_rough"),
+    [
+        (lambda t, x: -x, lambda t, x: jnp.sqrt(jnp.maximum(x, 0.0)), True),
+        (lambda t, x: -jnp.abs(x), lambda t, x: 1.0, True),
+        (lambda t, x: jnp.where(x > 0, -x, -2 * x), lambda t, x: 1.0, True),
+        (lambda t, x: -jnp.sqrt(2.0) * x**3, lambda t, x: jnp.abs(t) * x, False),
+    ],
+)
+def test_rough_coefficients_are_found_in_the_trace(drift, diffusion, is_rough):
+    assert has_rough_coefficients(sd.SDE(drift, diffusion, 1.0), 0.0) == is_rough
+
+
+def test_a_wrong_expectation_of_a_control_that_its_pilot_does_not_see():
+    """E S = 100 e^0.05 of a price, stated 1 too high: 512 paths may miss that, and the points of the estimate do
+    not."""
+    problem = sd.SDE(lambda t, x: 0.05 * x, lambda t, x: 0.2 * x, 100.0)
+    asked = dict(error=5e-4, control=(lambda t, x: x[0], 100 * np.exp(0.05) + 1.0))
+    with pytest.raises(ValueError, match=r"control: its expectation is 105\.\d+ ± .* but 106\.127 was stated"):
+        ask(problem, lambda t, x: jnp.exp(-x[0] / 100), **asked)
+
+
+def test_a_tail_index_below_four_is_not_trusted():
+    """exp(W²/5) has the tail index 2.5 and a finite variance, but an interval from its sample covers too seldom; W²,
+    whose tail looks alike to a small sample, is trusted."""
+    found = ask(BROWNIAN, lambda t, x: jnp.exp(0.2 * x[0] ** 2), error=0.005, steps=2)
+    assert not found.attrs["trusted"]
+    assert "tail index" in found.attrs["reasons"] or "kurtosis" in found.attrs["reasons"]
+    assert ask(BROWNIAN, lambda t, x: x[0] ** 2, error=0.005, steps=2).attrs["trusted"]

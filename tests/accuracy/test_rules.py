@@ -162,3 +162,32 @@ def test_plain_routes():
     levels = {l: (np.full(1, 4.0), 6 * 2**l) for l in (1, 2)}
     other = rules.predicted(singles, levels, np.zeros(1), order, error, 0.95, loses_paths=True)
     assert far.cost < min(route.cost for route in other)
+
+
+ROUGH = Order(2.0, 2.0, is_rough=True)
+
+
+@pytest.mark.parametrize("stderr", [1e-6, 1e-2])
+def test_the_bias_of_rough_coefficients(stderr):
+    """E exp(-100 r⁺) of a square-root diffusion that touches zero, with 16 to 128 steps of a method that claims order
+    2, by quadrature: the differences fall by 0.7 and 0.5, and the bias at 128, 256, ... steps, which halves, is covered
+    whether that is seen or hidden by noise."""
+    finest = [known(Y, stderr) for Y in (0.00281, 0.00587, 0.0110)]
+    for above in range(4):
+        bound, bias = rules.bias_seen_above(finest, ROUGH, above).bound[0], 0.00207 * 0.5**above
+        assert bias < bound and (stderr > 1e-3 or bound < 4 * bias * 1.5**above)
+    b = rules.bias_seen(finest, ROUGH)
+    assert b.bound[0] > 0.00207 - (0.00281 / 3 if b.extrapolated[0] else 0.0)
+
+
+def test_a_difference_of_rough_coefficients_that_vanishes_by_accident():
+    """Between 2, 4 and 8 steps the same differences change their sign: a small one says nothing of those after it."""
+    finest = [known(Y, 1e-6) for Y in (1e-4, 0.0116, -0.0041)]
+    assert rules.bias_seen_above(finest, ROUGH, 0).bound[0] > 0.004
+    assert rules.bias_seen(finest, ROUGH).bound[0] > 0.004
+
+
+def test_plain_routes_of_rough_coefficients_measure_their_bias_by_three_differences():
+    seen = {l: (known(0.0, 0.05, 400, 4.0), 12 * 2 ** (l - 1)) for l in (1, 2)}
+    routes = rules.plain_routes(np.ones(1), 4, seen, {}, ROUGH, np.full(1, 0.01), 0.95)
+    assert routes and all(route.top >= 3 for route in routes)

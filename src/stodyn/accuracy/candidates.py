@@ -39,6 +39,7 @@ from stodyn.methods.milstein import _Milstein
 from stodyn.methods.platen import PlatenWeak2, PlatenWeak2Pairs
 from stodyn.methods.recommend import recommended
 from stodyn.methods.tamed import TamedEuler
+from stodyn.numerics.affine import is_rough
 from stodyn.numerics.printing.points import AtPoints, at_points
 from stodyn.problems.hamiltonian import Hamiltonian
 from stodyn.problems.measured import Measured
@@ -52,6 +53,7 @@ STIFF = 64.0  # decay times in the interval beyond which implicit methods are tr
 LONG = 64.0  # time constants in the interval beyond which structure-preserving methods are tried
 FEWEST, MOST_FIRST = 2, 4096  # steps of the coarsest level
 STARTS = 64  # random starts at which forces are evaluated
+MOST_RESOLVING = 64  # steps of the coarsest level that resolve the noise at the start
 RANDOM_TIMES = 512  # random times at which coefficients are evaluated
 CLOCK_LOOKS, CLOCKED = 8, 64  # times at which clocks are looked for, and components up to which
 KEEPING = (ShiftedConformalVerlet, ShiftedVerlet, ShiftedMidpoint)  # keep structure; the cheapest first
@@ -133,8 +135,11 @@ def candidates(problem: Any, functional: Functional, method: Any, t: tuple[float
             while one in HEATING and steps < MOST_FIRST and growth.heated(t[1] - t[0], steps):
                 steps *= 2
         steps = max(steps, _steps_in_time(stepped, functional, t))
+        rough = has_rough_coefficients(stepped, t[0])
+        if rough:
+            steps = max(steps, _steps_that_resolve_noise(stepped, t))
         watched = isinstance(stepped, SDE) and one is not TamedEuler and not is_implicit and superlinear(stepped)
-        order = Order(min(own, functional.weak_order), 2.0 if strong >= 1 else 1.0, functional.has_roots)
+        order = Order(min(own, functional.weak_order), 2.0 if strong >= 1 else 1.0, functional.has_roots, rough)
         damps = is_implicit or isinstance(stepped, SDAE)
         fast = FastModes(stepped, functional, t) if damps else None
         waits = one is TamedEuler and len(chosen) > 1
@@ -280,6 +285,29 @@ def _clocks(problem: Any, params: Any, states: np.ndarray, times: np.ndarray) ->
     )
     still = (np.ptp(f, axis=0) == 0) & (f[0] != 0) & ~np.any(g, axis=(0, 2))
     return {int(i): float(f[0, i]) for i in np.flatnonzero(still)}
+
+
+def has_rough_coefficients(problem: Any, t: float) -> bool:
+    """Whether the trace of the drift or of the diffusion holds a root, |·|, a maximum or the like of the state, so that
+    the order of a method is not known until it is seen."""
+    with jax.enable_x64(True):
+        arguments = np.asarray(t, float), np.asarray(problem.example_start(), float), problem.example_params()
+        return any(is_rough(function, arguments, moving=1) for function in (problem.f, problem.g))
+
+
+def _steps_that_resolve_noise(problem: Any, t: tuple[float, float]) -> int:
+    """The fewest steps in which noise of one deviation leaves at least half of the diffusion at the start as it is: in
+    longer steps paths reach places that the true ones do not, such as negative prices."""
+    params, x = problem.example_params(), np.asarray(problem.example_start(), float)
+    diffusion = AtPoints(lambda x: problem.g(t[0], x, params))
+    here, n = np.asarray(diffusion(x[None]))[0], FEWEST
+    while n < MOST_RESOLVING:
+        moves = math.sqrt((t[1] - t[0]) / n) * here.T
+        there = np.asarray(diffusion(np.concatenate([x + moves, x - moves])))
+        if np.all(np.linalg.norm(there - here, axis=1) <= 0.5 * np.linalg.norm(here, axis=0)):
+            break
+        n *= 2
+    return n
 
 
 def superlinear(problem: Any) -> bool:

@@ -23,7 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 import xarray as xr
 
-from stodyn.accuracy import rules
+from stodyn.accuracy import rules, tails
 from stodyn.accuracy.candidates import Candidate, candidates
 from stodyn.accuracy.ladder import Diverged, Ladder, Unattainable, Untrusted, Work
 from stodyn.accuracy.levels import LevelRun, Question
@@ -47,6 +47,7 @@ LEAP, NEARLY = 16, 0.9  # largest factor by which plain Monte Carlo next multipl
 WORTH = 1.5  # gain of Sobol points on a level below which the next levels take pseudo-random ones
 HOPELESS = 100.0  # times the budget, beyond which an estimate is refused: predictions are up to twelve times too high
 FURTHER_LOOKS = 4  # doublings of a level whose kurtosis is too large
+SURELY, ROUNDED = 1 - 1e-6, 1e-9  # confidence with which a control is refused, and what may be rounding of its mean
 SLOPE_POINTS = 512  # paths that determine the slope of a control
 DOUBTED, REFUTED, FINER = 2.5, 6.0, 8  # standard errors of a control's mean; factor of the steps and paths that decide
 PAYS = 2.5  # reduction of the variance that pays for a second path beside each
@@ -229,6 +230,7 @@ class Estimator:
                     left = left or pilots.further()
                     if not left:
                         raise
+        _check_control(ladder, control)
         costs = {id(other): math.inf for other in left if other is not ladder}
         for prediction, other in choices:
             if other is not ladder:
@@ -236,6 +238,20 @@ class Estimator:
         spent, seconds = control.spent + pilots.spent, time.perf_counter() - began
         account = Account(reasons, sorted(costs.values()), failures, pilot, spent, seconds)
         return dataset(ladder, work, control, account)
+
+
+def _check_control(ladder: Ladder, control: WithControl) -> None:
+    """Refuse a stated expectation that the points of the estimate contradict: once in a million where it is right."""
+    if control.functional is None:
+        return
+    known, measured = control.functional.known, ladder.of_control(SURELY)
+    off, half = abs(float(measured.value[0]) - known), float(measured.half[0])
+    if off > half + ROUNDED * abs(known):
+        raise ValueError(
+            f"control: its expectation is {float(measured.value[0]):.6g} ± {half:.2g} on the paths of the estimate "
+            f"(bias and sampling, at {SURELY:g}), but {known:.6g} was stated, which moves the value by "
+            f"{np.max(np.abs(control.functional.slope)) * off:.2g}. Give its exact expectation, or leave it out"
+        )
 
 
 class WithControl(NamedTuple):
@@ -432,7 +448,9 @@ def _loop(ladder: Ladder, work: Work, bar: Progress, elsewhere: int) -> list[str
         heavy = _heavy(levels, ladder, counted, error, work.level)
         constant = levels[0] if np.any(levels[0].known.variance == 0) and not ladder.is_controlled else None
         hidden = levels[0] if constant is not None or ladder.question.has_corners else None
-        doubted = [*heavy, *([hidden] if hidden is not None and hidden.known.points < SURE else [])]
+        suspected = _with_tails(levels, ladder, counted, error, work.level, tails.MAYBE)
+        few = [one for one in suspected if one.known.points < tails.TELLING_POINTS]
+        doubted = [*heavy, *few, *([hidden] if hidden is not None and hidden.known.points < SURE else [])]
         unsure = next((one for one in doubted if visits[one.role, one.level] < FURTHER_LOOKS), None)
         if share[worst] <= 1 and unsure is None:
             return _reasons(ladder, heavy)
@@ -460,7 +478,7 @@ def _loop(ladder: Ladder, work: Work, bar: Progress, elsewhere: int) -> list[str
                 ladder.take(route)
                 has_moved = True
                 continue
-            base, pair = levels
+            base, pair = levels[0], by["difference", ladder.top]
             if not moves and pair.known.points < NEARLY * route.pairs:
                 where, planned = pair, int(route.pairs)
             elif not moves and base.known.points < NEARLY * route.paths:
@@ -488,9 +506,7 @@ def _loop(ladder: Ladder, work: Work, bar: Progress, elsewhere: int) -> list[str
         run = ladder.runs[where.role, where.level]
         growth = GROWTH[run.points] if share[worst] < 2 else max(GROWTH[run.points], 2.0)
         wanted = min(planned, LEAP * run.computed) if planned else int(growth * run.computed)
-        wanted = max(wanted, run.computed + 1)
-        if run.points == "sobol" or wanted < run.run.layout.width:
-            wanted = ladder.least * 2 ** math.ceil(math.log2(wanted / ladder.least))
+        wanted = ladder.rounded(run, max(wanted, run.computed + 1))
         if spent + (wanted - run.computed) * run.cost > work.most:
             reached = f"{interval.half[worst]:.2g} was reached, not {error[worst]:.2g}"
             return [*_reasons(ladder, heavy), f"the budget most = {work.most:g} path-steps is spent: {reached}"]
@@ -506,14 +522,54 @@ def _helps(one: rules.Level, weight: float, entry: int) -> float:
 def _heavy(
     levels: Sequence[rules.Level], ladder: Ladder, counted: Sequence[np.ndarray], error: np.ndarray, level: float
 ) -> list[rules.Level]:
-    """The levels whose variances cannot be believed, the worst first; not those whose variance, three standard errors
-    larger, would still be small enough beside the others for the error."""
-    spread = np.atleast_1d(ladder.fine(1).span <= 0)  # the mean of a two-valued entry gives its variance
-    bound = ladder.bias(levels).bound
+    """The levels whose variances cannot be believed for their kurtosis, the worst first, where they matter."""
+    spread = _is_spread(ladder)
 
     def looseness(one: rules.Level) -> float:
         loose = np.atleast_1d((one.known.kurtosis - 1) / one.known.points)
         return float(np.max(loose, where=spread, initial=0.0))
+
+    heavy = [one for one in levels if looseness(one) > rules.LOOSE]
+    return sorted(_mattering(heavy, levels, ladder, counted, error, level), key=looseness, reverse=True)
+
+
+def _with_tails(
+    levels: Sequence[rules.Level],
+    ladder: Ladder,
+    counted: Sequence[np.ndarray],
+    error: np.ndarray,
+    level: float,
+    surely: float,
+) -> list[rules.Level]:
+    """The levels whose tail index is below four by `surely` standard errors, the heaviest first, where they matter."""
+    if ladder.is_controlled or isinstance(ladder.functional, Probability):  # what is left of f; and what is bounded
+        return []
+    spread = _is_spread(ladder)
+
+    def is_heavy(one: rules.Level) -> bool:
+        known = one.known
+        return bool(np.any(spread & tails.is_heavy(known.heaviness, known.heaviness_stderr, known.points, surely)))
+
+    heavy = _mattering([one for one in levels if is_heavy(one)], levels, ladder, counted, error, level)
+    return sorted(heavy, key=lambda one: float(np.max(one.known.heaviness)), reverse=True)
+
+
+def _is_spread(ladder: Ladder) -> np.ndarray:
+    """The entries with more than two values: the mean of a two-valued one gives its variance."""
+    return np.atleast_1d(ladder.fine(1).span <= 0)
+
+
+def _mattering(
+    doubted: Sequence[rules.Level],
+    levels: Sequence[rules.Level],
+    ladder: Ladder,
+    counted: Sequence[np.ndarray],
+    error: np.ndarray,
+    level: float,
+) -> list[rules.Level]:
+    """Those of some levels whose variance, three standard errors larger, would be too large beside the others for the
+    error."""
+    bound = ladder.bias(levels).bound
 
     def matters(one: rules.Level) -> bool:
         if one.role == "base" or not np.all(np.isfinite(one.known.kurtosis)):
@@ -524,8 +580,7 @@ def _heavy(
         ]
         return bool(np.any(rules.interval(raised, counted, bound, level).half > error))
 
-    heavy = [one for one in levels if looseness(one) > rules.LOOSE and matters(one)]
-    return sorted(heavy, key=looseness, reverse=True)
+    return [one for one in doubted if matters(one)]
 
 
 def _is_better_plain(ladder: Ladder, levels: Sequence[rules.Level], aim: np.ndarray, share: float) -> bool:
@@ -554,7 +609,7 @@ def _does_not_converge(ladder: Ladder) -> bool:
 
 
 def _reasons(ladder: Ladder, heavy: Sequence[rules.Level]) -> list[str]:
-    interval, _, levels, *_ = ladder.result
+    interval, _, levels, counted, error = ladder.result
     reasons = []
     if ladder.candidate.leaves:
         reasons.append(
@@ -573,8 +628,22 @@ def _reasons(ladder: Ladder, heavy: Sequence[rules.Level]) -> list[str]:
             f"kurtosis {worst:.3g} at {ladder.n(one.level)} steps with {one.known.points} points: neither the "
             "variance nor the interval can be believed"
         )
+    if not reasons:
+        for one in _with_tails(levels, ladder, counted, error, ladder.work.level, tails.SURE)[:1]:
+            reasons.append(_tail_in_words(one, ladder.n(one.level)))
     _check_rare(ladder, interval.value)
     return reasons
+
+
+def _tail_in_words(one: rules.Level, steps: int) -> str:
+    index = 1 / float(np.max(one.known.heaviness))
+    error = index * one.known.heaviness_stderr
+    return (
+        f"the tail index of what is averaged at {steps} steps is {index:.2g} ± {error:.1g} "
+        f"(Hill, {one.known.points} points): below {tails.LEAST_INDEX:g}, rare large values that may not have occurred "
+        "decide the variance, and the interval covers too seldom. Average the logarithm or a bounded function, or "
+        "sample the large values more often (stodyn.rare)"
+    )
 
 
 def _check_rare(ladder: Ladder, most: np.ndarray) -> None:

@@ -143,13 +143,14 @@ class Ladder:
 
     def fine(self, level: int) -> Any:
         """P of the fine path of a difference."""
-        k = self.question_entries
-        return self.runs["difference", level].known(slice(k, 2 * k))
+        k, tells = self.question_entries, self.question.functional.tells
+        return self.runs["difference", level].known(slice(k + tells, 2 * k + tells))
 
     @property
     def used(self) -> list[tuple[str, int]]:
         """The means of the estimate and of its bias."""
-        differences = range(self.top if self.is_plain else min(self.base + 1, self.top - 1), self.top + 1)
+        needed = self.top + 1 - (1 if self.is_plain and not self.order.is_rough else self.order.differences)
+        differences = range(needed if self.is_plain else min(self.base + 1, needed), self.top + 1)
         return [("base", self.base), *(("difference", l) for l in differences if l >= 1)]
 
     def levels(self) -> list[rules.Level]:
@@ -159,27 +160,56 @@ class Ladder:
 
     def take(self, route: rules.Prediction) -> None:
         """Take the route of a prediction. Its top is taken one lower, since the bias of a pilot is mostly noise."""
-        self.expected, self.is_plain = route.cost, route.is_plain
-        self.base, self.top = route.base, route.top if route.is_plain else max(route.top - 1, route.base, 2)
+        self.expected, self.is_plain, least = route.cost, route.is_plain, self.order.differences
+        self.base, self.top = route.base, route.top if route.is_plain else max(route.top - 1, route.base, least)
 
-    def bias(self, levels: Sequence[rules.Level]) -> rules.Bias:
+    def of_control(self, level: float) -> rules.Interval:
+        """The expectation of the control from the points of the estimate, and its interval."""
+        k = self.question_entries
+        levels = [one._replace(known=self.runs[one.role, one.level].known(slice(k, k + 1))) for one in self.levels()]
+        b = self.bias(levels, of_f=False)
+        counted = rules.weights(levels, self.base, self.top, self.order, b.extrapolated)
+        return rules.interval(levels, counted, b.bound, level)
+
+    def bias(self, levels: Sequence[rules.Level], of_f: bool = True) -> rules.Bias:
         """A bound on the bias, including the part of E f that implicit steps damp out."""
         by = {one.level: one.known for one in levels if one.role != "base"}
-        if self.is_plain:
-            others = {l: self.known("difference", l) for role, l in self.runs if role != "base"}
+        finest = [by[self.top - k] for k in range(self.order.differences)] if self.order.is_rough else []
+        if finest and self.is_plain:
+            bias = rules.bias_seen_above(finest, self.order, self.base - self.top)
+        elif self.is_plain:
+            others = {l: self.known("difference", l) for role, l in self.runs if role != "base" and of_f}
             bias = rules.bias_above(others | by, self.top, self.order, self.base)
+        elif self.order.is_rough:
+            bias = rules.bias_seen(finest, self.order)
         else:
             bias = rules.bias(by[self.top], by[self.top - 1], self.order)
         return bias._replace(bound=bias.bound + self.unseen)
 
     def grow(self, role: str, level: int, points: int, bar: Progress) -> None:
+        """Add points to a level, and to the differences that are compared with it."""
+        for l in range(level, level - self.order.differences, -1) if self._compares(role, level) else (level,):
+            self._grow_one(role, l, points, bar)
+
+    def _compares(self, role: str, level: int) -> bool:
+        return self.is_plain and self.order.is_rough and (role, level) == ("difference", self.top)
+
+    def _grow_one(self, role: str, level: int, points: int, bar: Progress) -> None:
         """Add points to a level. A pilot's Sobol points make way for pseudo-random ones on the plain route."""
         run = self.run(role, level)
+        points = self.rounded(run, points)
         if self.is_plain and run.points == "sobol" and self.work.chooses and points > run.computed:
             self.dropped += run.spent
             del self.runs[role, level]
             run = self.run(role, level)
         run.grow(points, bar)
+
+    def rounded(self, run: LevelRun, points: int) -> int:
+        """A number of points that a run can have: any beyond a block, else and of Sobol points a power of two times
+        those of the pilot."""
+        if run.points == "sobol" or points < run.run.layout.width:
+            return self.least * 2 ** math.ceil(math.log2(points / self.least))
+        return points
 
     def predicted(self) -> list[rules.Prediction]:
         finest = max(l for role, l in self.runs if role == "difference")
@@ -209,7 +239,8 @@ class Ladder:
     def plain_route(self, error: np.ndarray) -> rules.Prediction:
         """The cheapest plain route from here; the next finer difference where no base is fine enough."""
         routes = self.plain_routes(np.maximum(error, TINY))
-        further = rules.Prediction(self.base + 1, self.top + 1, math.inf, 1.0)
+        top = max(self.top + 1, self.order.differences)
+        further = rules.Prediction(max(self.base + 1, top), top, math.inf, 1.0)
         return min(routes, key=lambda route: route.cost, default=further)
 
     def plain_routes(self, error: np.ndarray) -> list[rules.Prediction]:
@@ -219,4 +250,4 @@ class Ladder:
         paths = {l: run.computed for (role, l), run in self.runs.items() if role == "base"}
         samples = [self.fine(l) for l in levels] + [self.known("base", l) for l in paths]
         variance = max(samples, key=lambda one: one.points).variance
-        return rules.plain_routes(variance, self.n(0), pairs, paths, self.order, error, self.work.level)
+        return rules.plain_routes(variance, self.n(0), pairs, paths, self.order.planned, error, self.work.level)

@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from stodyn.accuracy import tails
 from stodyn.engine import grid, programs
 from stodyn.engine.layout import Layout
 from stodyn.engine.ledger import Ledger
@@ -53,6 +54,7 @@ class LevelEstimate(NamedTuple):
     mean, stderr2  the mean and the square of its standard error; freedom: degrees of freedom of stderr2
     variance, kurtosis  of a single point; span: the distance of its values where there are only two, else 0
     different      how many of the means of the randomisations differ
+    heaviness      1/α, α the tail index of a point, and its relative standard error
     """
 
     points: int
@@ -63,6 +65,8 @@ class LevelEstimate(NamedTuple):
     kurtosis: np.ndarray
     span: np.ndarray
     different: int
+    heaviness: np.ndarray | float = 0.0
+    heaviness_stderr: float = math.inf
 
     @property
     def gain(self) -> np.ndarray:
@@ -72,10 +76,11 @@ class LevelEstimate(NamedTuple):
 
 
 class LevelTotals(NamedTuple):
-    """Sums over the paths of a level for each randomisation, and the largest size of each number."""
+    """Sums over the paths of a level for each randomisation, the largest size of each number, and its extremes."""
 
     sums: Sums
     largest: np.ndarray
+    extremes: np.ndarray
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -85,10 +90,11 @@ class LevelSums(Randomised):
     def fold(self, observed, block):
         values = np.asarray(observed[0])[0, :, : block.paths]
         with np.errstate(over="ignore", invalid="ignore"):
-            return LevelTotals(super().fold(observed, block), np.abs(values).max(axis=1))
+            return LevelTotals(super().fold(observed, block), np.abs(values).max(axis=1), tails.extremes(values))
 
     def merge(self, a, b):
-        return LevelTotals(super().merge(a.sums, b.sums), np.maximum(a.largest, b.largest))
+        extremes = tails.most_extreme(a.extremes, b.extremes)
+        return LevelTotals(super().merge(a.sums, b.sums), np.maximum(a.largest, b.largest), extremes)
 
     def label(self, result, run):
         return super().label(result.sums, run)
@@ -230,7 +236,8 @@ class LevelRun:
     def entries(self) -> int:
         """How many numbers f has."""
         watched = self.copies if self.functional.watches else 0
-        return (self.tally.merged[0].largest.size - watched) // (1 if self.kind == "single" else 2)
+        each = (self.tally.merged[0].largest.size - watched) // (1 if self.kind == "single" else 2)
+        return each - self.functional.tells
 
     @property
     def largest(self) -> np.ndarray:
@@ -271,7 +278,9 @@ class LevelRun:
             stderr2, freedom = variance / N, N - 1
         different = min(len(np.unique(column)) for column in means.T)
         span = self._span(whole, entries)
-        return LevelEstimate(int(N), means.mean(axis=0), stderr2, freedom, variance, kurtosis, span, different)
+        mean, extremes = means.mean(axis=0), self.tally.merged[0].extremes[:, entries]
+        heavy = tails.heaviness(extremes, mean, int(N))
+        return LevelEstimate(int(N), mean, stderr2, freedom, variance, kurtosis, span, different, *heavy)
 
     @staticmethod
     def _span(whole: Sums, entries: slice) -> np.ndarray:

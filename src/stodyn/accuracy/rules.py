@@ -16,6 +16,9 @@ D = |Y_L| ρ/(1 - ρ).
 Errors in powers of √h, such as those of extremes, leave no such safety: D is then hardly larger than the remaining
 error, and a D that is small by chance would end the sampling. Its standard error is therefore added.
 
+Coefficients with roots or corners leave the order open until it is seen: three differences are compared (bias_seen,
+bias_seen_above).
+
 Where fine and coarse paths lose each other (chaos, phase mixing), Y varies as f does, and both g Y_L and the noise of D
 cost more than the estimate. Then E = P_b with b = L + k ≥ L, and with s the standard error of Y_L the bias is at most
 
@@ -40,6 +43,7 @@ from stodyn.accuracy.levels import LevelEstimate
 from stodyn.noise.sobol import RANDOMISATIONS
 
 SEEN, STEEPEST = 3.0, 0.9  # standard errors beyond which a difference is significant; the largest ratio of differences
+SLOWER = 2.0**0.25  # times the slowest fall seen from difference to difference: a quarter of an order less
 SLACK = 0.4  # shortfall of the order that is tolerated: half an order less is detected
 FEWEST_PATHS = 30  # the fewest whose scatter means anything
 FEW_DIFFERENT = 5  # the fewest different means of randomisations whose scatter means anything
@@ -54,15 +58,27 @@ class Order(NamedTuple):
     """The weak order of f with a method, and the power of h with which the variance of its differences falls.
 
     has_roots  whether its error is a series in powers of √h, not of h
+    is_rough   whether the coefficients have corners or roots, so that the order holds only where it is seen
     """
 
     weak: float
     decay: float
     has_roots: bool = False
+    is_rough: bool = False
+
+    @property
+    def differences(self) -> int:
+        """How many differences it takes to bound the bias."""
+        return 3 if self.is_rough else 2
 
     @property
     def ratio(self) -> float:
         return 2.0**self.weak
+
+    @property
+    def planned(self) -> Order:
+        """The order to plan with: of rough coefficients one whose differences fall by √2 an order below it."""
+        return self._replace(weak=1.5) if self.is_rough else self
 
 
 class Bias(NamedTuple):
@@ -119,6 +135,27 @@ def bias(top: LevelEstimate, below: LevelEstimate, order: Order) -> Bias:
     if order.has_roots:
         bound = bound + stderr
     return Bias(bound, stderr, ~lower, ratio)
+
+
+def bias_seen(finest: Sequence[LevelEstimate], order: Order) -> Bias:
+    """A bound on the bias of the top from the three finest differences, the finest first, of an order that may be lower
+    than claimed: no less than each of them shows at order 1 beyond doubt."""
+    claimed = bias(*finest[:2], order)
+    shown = [np.maximum(np.abs(Y.mean) - 2 * np.sqrt(Y.stderr2), 0) * 0.5**k for k, Y in enumerate(finest)]
+    return claimed._replace(bound=np.maximum(claimed.bound, np.max(shown, axis=0)))
+
+
+def bias_seen_above(finest: Sequence[LevelEstimate], order: Order, above: int) -> Bias:
+    """A bound on the bias of a base `above` levels higher than the finest of three differences: the largest of their
+    remainders, should they all fall by the factor r that they show, or by √2 where they do not show it."""
+    Y, s = np.abs([one.mean for one in finest]), np.sqrt([one.stderr2 for one in finest])
+    is_seen = np.all(SEEN * s < Y, axis=0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        slowest = np.where(is_seen, np.max(Y[:-1] / Y[1:], axis=0), 1.0)
+    r = np.where(is_seen, np.clip(SLOWER * slowest, 0.5, STEEPEST), math.sqrt(0.5))
+    remainders = [size * r ** (k + above + 1) / (1 - r) for k, size in enumerate(Y)]
+    stderr = s[0] * r ** (above + 1) / (1 - r)
+    return Bias(np.max(remainders, axis=0) + stderr, stderr, np.zeros(r.shape, bool), np.zeros(r.shape))
 
 
 def _remainder(order: Order, above: int) -> tuple[float, float]:
@@ -267,6 +304,7 @@ def plain_routes(
     guessed = last._replace(points=0)
     pairs_of = dict(known) | {finest + 1: (guessed, 2 * price)}
     differences, routes = {l: Y for l, (Y, _) in sorted(known.items())}, []
+    lowest = order.differences if order.is_rough else 1
     for below, above in itertools.pairwise(differences.values()):
         doubt = 2 * np.sqrt(above.stderr2) + 2 * STEEPEST * np.sqrt(below.stderr2)
         if np.any(np.abs(above.mean) - doubt > STEEPEST * np.abs(below.mean)):
@@ -276,7 +314,7 @@ def plain_routes(
         wanted = max(float(np.max(variance * (q / (share * error)) ** 2)), FEWEST_PATHS)
         missing = max(wanted - paths.get(base, 0), 0.0) * steps * 2.0**base
         for top, (Y, cost) in pairs_of.items():
-            if top <= base and np.all(room > 0):
+            if lowest <= top <= base and np.all(room > 0):
                 pairs = max(float(np.max(Y.variance * _remainder(order, base - top)[0] ** 2 / room)), FEWEST_PATHS)
                 total = missing + max(pairs - Y.points, 0.0) * cost
                 routes.append(Prediction(base, top, total, wanted, pairs))

@@ -49,6 +49,10 @@ class HeavyTailed(UserWarning):
     """Warns of a standard error that is itself poorly known, because rare large values dominate it."""
 
 
+class NotReached(UserWarning):
+    """Warns of a run that ended before its numbers were known to the tolerance."""
+
+
 class OneValue(UserWarning):
     """Warns of a quantity that had one value on every path: no standard error accounts for rare other values."""
 
@@ -79,7 +83,7 @@ def until(
         The times that count; by default all times at which the statistics are observed.
     most, seconds : int, and float, optional
         The largest number of paths, and roughly the longest time. If one of them ends the run before the tolerance is
-        met, the result says so. With `seconds` the number of paths depends on the machine.
+        met, a warning and the result say so. With `seconds` the number of paths depends on the machine.
 
     Returns
     -------
@@ -343,7 +347,7 @@ class Watch:
         return np.where((apart <= near).any(axis=1).reshape(shape), share, 0.0)
 
     def report(self, verdict: Verdict, ended_by: str) -> dict[str, Any]:
-        """The entry in the run's record; warns where the standard error itself is poorly known."""
+        """The entry in the run's record; warns where the tolerance is not met, or the standard error poorly known."""
         rule, q = self.rule, self.rule.quantile(math.inf)
         loose = math.sqrt(max(verdict.kurtosis - 1, 0.0) / verdict.paths) if verdict.kurtosis > 0 else math.nan
         density = math.exp(-0.5 * q * q) / math.sqrt(2 * math.pi)
@@ -369,6 +373,7 @@ class Watch:
                 OneValue,
                 stacklevel=stacklevel_of_user(),
             )
+        self._warn_of_the_end(verdict, ended_by)
         return {
             "asked": rule.request(),
             "reached": bool(verdict.share <= 1),
@@ -381,6 +386,20 @@ class Watch:
             **({"one_value": self.same} if self.same else {}),
             "says": f"each number by itself at {rule.level:g}, sampling only: the bias of the step is not in it",
         }
+
+    def _warn_of_the_end(self, verdict: Verdict, ended_by: str) -> None:
+        """Warn where something else than the tolerance ended the run."""
+        if verdict.share <= 1:
+            return
+        limit = {"most": f"most = {self.checked_at[-1]} paths", "seconds": f"seconds = {self.rule.seconds}"}
+        needed = self.checked_at[-1] * verdict.share**2
+        paths = f"; about {needed:.1g} paths would reach it" if math.isfinite(needed) else ""
+        warnings.warn(
+            f"until: {limit.get(ended_by, ended_by)} ended the run before the tolerance was met: the half-width of "
+            f"{verdict.where} is {verdict.half:.2g}, and {verdict.tolerance:.2g} was asked for{paths}",
+            NotReached,
+            stacklevel=stacklevel_of_user(),
+        )
 
 
 def _is_same(quantity: Quantity) -> bool:

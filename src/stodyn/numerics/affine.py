@@ -38,6 +38,8 @@ FLAT = {
     "argmin", "rem", "nextafter", "stop_gradient",
 }  # fmt: skip
 
+ROUGH = FLAT | {"sqrt", "rsqrt", "cbrt", "pow", "abs", "max", "min", "clamp", "reduce_max", "reduce_min", "sort"}
+
 
 def is_affine(trace: core.ClosedJaxpr, moving: Sequence[bool]) -> bool:
     """Whether all results are affine in the inputs that move, the others held fixed; False where it is not proved."""
@@ -99,6 +101,13 @@ def has_jumps(function: Callable, arguments: Sequence[Any], moving: Sequence[int
     return _jumps(*_traced(function, arguments, moving))
 
 
+def is_rough(function: Callable, arguments: Sequence[Any], moving: int) -> bool:
+    """Whether a function of `arguments` applies, to what depends on its argument number `moving`, an operation that is
+    not smooth everywhere: a root, a power, an absolute value, a maximum, a comparison."""
+    trace, moves = _traced(function, arguments, (moving,))
+    return _meets(trace, moves, lambda equation: equation.primitive.name in ROUGH)
+
+
 def _traced(function: Callable, arguments: Sequence[Any], moving: Sequence[int]) -> tuple[core.ClosedJaxpr, list[bool]]:
     """The trace of a function, and which of its inputs move."""
     moves = [k in moving for k, argument in enumerate(arguments) for _ in jax.tree.leaves(argument)]
@@ -106,13 +115,18 @@ def _traced(function: Callable, arguments: Sequence[Any], moving: Sequence[int])
 
 
 def _jumps(trace: core.ClosedJaxpr, moves: Sequence[bool]) -> bool:
-    jumps = []
+    return _meets(trace, moves, _is_flat)
+
+
+def _meets(trace: core.ClosedJaxpr, moves: Sequence[bool], kind: Callable[[Any], bool]) -> bool:
+    """Whether an operation of some kind is applied to what depends on the inputs that move."""
+    met = []
 
     def apply(equation: Any, inputs: list[bool]) -> list[bool]:
         is_moved = any(inputs)
         inside = (other for inner in traces_inside(equation) for other in equations_of(inner.jaxpr))
-        jumps.append(is_moved and any(map(_is_flat, (equation, *inside))))
+        met.append(is_moved and any(map(kind, (equation, *inside))))
         return [is_moved] * len(equation.outvars)
 
     interpret(trace, moves, apply, lambda _: False)
-    return any(jumps)
+    return any(met)

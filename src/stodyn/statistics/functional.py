@@ -45,6 +45,7 @@ class Functional:
     normals          how many normals it draws for each fine step
     diffuses         whether it needs f and g of an SDE
     watches          whether the last number it gathers is how far a path went
+    tells            how many numbers follow its own in its value: a control beside what it controls
     gathers_in_time  whether the function is needed along the path, not only at its end
     of_numbers       whether the value of the function must be a number
     """
@@ -56,6 +57,7 @@ class Functional:
     normals: ClassVar[int] = 0
     diffuses: ClassVar[bool] = False
     watches: ClassVar[bool] = False
+    tells: ClassVar[int] = 0
     gathers_in_time: ClassVar[bool] = False
     of_numbers: ClassVar[bool] = False
 
@@ -328,6 +330,8 @@ class Probability(Functional):
 class Controlled(Functional):
     """f - β (c - E c): it has the expectation of f, with less variance where c correlates with f and E c is known.
 
+    c follows in its value, so that the stated E c can be compared with the mean of the same paths.
+
     f, c     functionals of the path; slope: β, a number for each entry of f; known: E c
     """
 
@@ -335,6 +339,8 @@ class Controlled(Functional):
     control: Functional
     slope: Any
     known: float
+
+    tells = 1
 
     def __post_init__(self):
         both = (self.function, self.control)
@@ -366,13 +372,16 @@ class Controlled(Functional):
 
     def finish(self, problem, t, gathered, x, params):
         own, other = self._parted(problem, gathered, t, x, params)
-        off = self.control.finish(problem, t, other, x, params)[0] - self.known
-        return self.function.finish(problem, t, own, x, params) - jnp.asarray(self.slope) * off
+        c = self.control.finish(problem, t, other, x, params)[:1]
+        less = jnp.asarray(self.slope, c.dtype) * (c[0] - self.known)
+        return jnp.concatenate([self.function.finish(problem, t, own, x, params) - less, c])
 
 
 @dataclasses.dataclass(frozen=True)
 class PairWithControl(Controlled):
     """f and c beside each other, to find β."""
+
+    tells = 0
 
     def finish(self, problem, t, gathered, x, params):
         own, other = self._parted(problem, gathered, t, x, params)
@@ -389,7 +398,7 @@ class Watching(Functional):
     watches = True
 
     def __post_init__(self):
-        for name in ("weak_order", "normals", "diffuses"):
+        for name in ("weak_order", "normals", "diffuses", "tells"):
             object.__setattr__(self, name, getattr(self.function, name))
 
     def begin(self, problem, t, x, params):
