@@ -121,7 +121,7 @@ class Series:
         real = np.sqrt(self.variance) > NOTHING * np.abs(self.coefficients).max(axis=(0, 2))
         with np.errstate(divide="ignore", invalid="ignore"):
             share = np.where(real, left_out / std, 0.0)
-        at, component = np.unravel_index(np.argmax(share), share.shape)
+        at, component = map(int, np.unravel_index(np.argmax(share), share.shape))
         if not share[at, component] > 1.0:
             return None
         size = left_out[at, component]
