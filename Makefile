@@ -50,8 +50,8 @@ layers: install
 tests: install
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
-# More than 10 000 generated calls, and some hundreds of generated functions by all executors, other ones every time (some
-# minutes); CI makes a few hundred and a dozen.
+# More than 10 000 generated calls, some hundreds of generated functions by all executors, and 100 000 mutated files of
+# every kind that stodyn reads itself, other ones every time; CI makes a few hundred, a dozen, and 1000.
 fuzz: install
 	STODYN_FUZZ=1 $(BIN)/python -m pytest tests/fuzz
 

@@ -19,6 +19,7 @@ imports: `from os import system` in a module of yours gives nobody else a shell.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.machinery
 import importlib.metadata
@@ -27,7 +28,7 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any, NamedTuple
@@ -127,7 +128,7 @@ class Admission:
         module = wanted.text.partition(":")[0]
         if module in self.files or module in self.modules:
             return True
-        return any(point.value in (wanted.text, module) for point in _entry_points())
+        return not {wanted.text, module}.isdisjoint(_entry_points())
 
     # --- what is admitted ---------------------------------------------------------------------------------------------
 
@@ -163,12 +164,17 @@ class Admission:
         return self._opened[name]
 
 
-def _entry_points() -> Iterator[importlib.metadata.EntryPoint]:
-    """Yield what installed packages declare; a folder that happens to be the current one installs nothing."""
+def _entry_points() -> tuple[str, ...]:
+    """What installed packages declare; a folder that happens to be the current one installs nothing."""
     here = Path.cwd()
-    path = [folder for folder in sys.path if folder and Path(folder).resolve() != here]
-    for distribution in importlib.metadata.distributions(path=path):
-        yield from distribution.entry_points.select(group=GROUP)
+    return _declared(tuple(folder for folder in sys.path if folder and Path(folder).resolve() != here))
+
+
+@functools.lru_cache(maxsize=8)
+def _declared(path: tuple[str, ...]) -> tuple[str, ...]:
+    """The entry points of the packages in these folders, whose search takes some milliseconds."""
+    packages = importlib.metadata.distributions(path=list(path))
+    return tuple(point.value for package in packages for point in package.entry_points.select(group=GROUP))
 
 
 def _is_own(value: Any, module: ModuleType, name: str) -> bool:

@@ -19,6 +19,7 @@ from stodyn.statistics import intervals
 from stodyn.statistics.contract import Labelled, Labels, Statistic
 
 LARGEST_KEPT = 100_000  # most numbers of a coordinate whose index is reused from result to result
+EXPANSION, SMALL = 1000, 64 * 2**20  # times the bytes of a NetCDF file that are read from it, at least 64 MiB
 
 
 def dataset(
@@ -223,13 +224,19 @@ def load(file: str | Path) -> xr.Dataset:
     Raises
     ------
     ValueError
-        If the file cannot be read as NetCDF.
+        If the file cannot be read as NetCDF, or holds more numbers than a file of its size can.
     """
+    if not Path(file).is_file():  # a pipe would never end
+        raise ValueError(f"load: {file} is not a NetCDF file that can be read (it is not a file)")
+    most = max(EXPANSION * Path(file).stat().st_size, SMALL)
     try:
         with xr.open_dataset(file, engine="netcdf4", decode_times=False) as opened:  # times in seconds are not dates
-            return opened.load()
-    except OSError as error:
+            size = opened.nbytes
+            if size <= most:
+                return opened.load()
+    except Exception as error:  # the library and xarray refuse damaged files in many ways
         raise ValueError(f"load: {file} is not a NetCDF file that can be read ({error})") from error
+    raise ValueError(f"load: {file} would take {size:.3g} bytes of memory, which a file of its size cannot hold")
 
 
 @checks_arguments

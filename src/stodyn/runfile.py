@@ -332,6 +332,8 @@ def resumed(folder: str | Path, allow: Iterable[str | Path] = ()) -> RunFile:
     first, _, text = _text(path / RUN_FILE).partition("\n")
     if not first.startswith(HOME):
         raise BadRunFile(f"{path / RUN_FILE}: its first line, which names the folder of the run file, is missing")
+    if not first.isprintable():
+        raise BadRunFile(f"{path / RUN_FILE}: its first line is not the name of a folder: {first[:100]!r}")
     content, home = _content(text), Path(first.removeprefix(HOME))
     folders = [path, home] if _is_in_place(path, content, home) else [path]
     for name in DOORS:

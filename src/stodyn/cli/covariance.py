@@ -1,6 +1,7 @@
 """stodyn covariance: how well each integrator delivers the variance of a linear system with white noise."""
 
 import json
+import zipfile
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,6 +12,8 @@ from rich.table import Table
 from stodyn.analysis.covariance import Advice, advise
 from stodyn.cli import _output
 from stodyn.cli._output import AsJson, console, errors_as_messages, print_json
+
+MOST_BYTES = 100_000_000  # of a file of matrices, also unpacked
 
 
 def command(
@@ -42,13 +45,24 @@ def read_system(file: Path) -> dict[str, Any]:
     """Read A, B and, if the file has it, Q."""
     if not file.is_file():
         raise typer.BadParameter(f"--file: {file} does not exist")
+    if file.stat().st_size > MOST_BYTES:
+        raise typer.BadParameter(f"--file: {file} has {file.stat().st_size:,} bytes, expected at most {MOST_BYTES:,}")
     try:
-        matrices = dict(np.load(file)) if file.suffix == ".npz" else json.loads(file.read_text())
-    except ValueError as error:
+        matrices = _from_archive(file) if file.suffix == ".npz" else json.loads(file.read_text())
+    except Exception as error:  # archives and arrays are refused in many ways
         raise typer.BadParameter(f"--file: {file} could not be read ({error}); expected .json or .npz") from error
     if not isinstance(matrices, dict) or not {"A", "B"} <= set(matrices) <= {"A", "B", "Q"}:
         raise typer.BadParameter(f"--file: expected the matrices A, B and optionally Q in {file}")
     return matrices
+
+
+def _from_archive(file: Path) -> dict[str, Any]:
+    """Read the arrays of an .npz file, none of which is larger than the whole may be."""
+    with zipfile.ZipFile(file) as archive:
+        size = sum(member.file_size for member in archive.infolist())
+        if size > MOST_BYTES:
+            raise ValueError(f"it unpacks to {size:,} bytes, expected at most {MOST_BYTES:,}")
+    return dict(np.load(file))
 
 
 def table(rows: list[Advice]) -> Table:
