@@ -359,6 +359,16 @@ def test_a_sweep_over_two_parameters_is_a_heat_map(swept):
     assert [other.get_ylabel() for other in ax.figure.axes if other is not ax] == ["mean of x [m]"]
 
 
+def test_a_number_without_time_is_drawn_over_a_sweep(swept):
+    ends = swept.isel(time=1, component=0, drop=True)
+    ax = plot.sweep(ends.sel(sigma=0.1))
+    np.testing.assert_allclose(line(ax, "mean").get_ydata(), [1.5, 2.0, 3.0])
+    assert not ax.get_title().startswith("t =")
+    assert plot.sweep(ends).get_title().startswith("largest standard error 0.05")
+    with pytest.raises(ValueError, match="time: mean is one number for a whole run; leave time out"):
+        plot.sweep(ends, time=8.0)
+
+
 def test_what_cannot_be_drawn_of_a_sweep(swept, run):
     with pytest.raises(ValueError, match=r"runs: not a sweep; make one with stodyn.sweep"):
         plot.sweep(run)

@@ -670,7 +670,7 @@ def sweep(
     component : str, optional
         The name of the component; needed only where there are several.
     time : float, optional
-        One of the stored times; the last one by default.
+        One of the stored times; the last one by default. Leave it out for a variable without times.
     ax : Axes, optional
         Axes to draw on; by default those of a new figure.
 
@@ -691,7 +691,7 @@ def sweep(
     if len(dims) > 2:
         raise ValueError(f"runs: swept over {', '.join(dims)}; choose all but two first: runs.sel({dims[0]}=...)")
     values, errors = (_one_number(runs, which, component, time, dims) for which in (name, f"{name}_stderr"))
-    when = f"t = {float(_time(values)):g} {_unit(runs, 'time')}".rstrip()
+    when = f"t = {float(_time(values)):g} {_unit(runs, 'time')}".rstrip() if _has_time(values) else ""
     label = name if _name(values) == name else f"{name} of {_label(runs, values) if name == 'mean' else _name(values)}"
     ax = _axes(ax)
     if len(dims) == 1:
@@ -709,7 +709,8 @@ def sweep(
     assert figure is not None
     figure.colorbar(picture, ax=ax, label=label)
     error = f"largest standard error {float(errors.max()):.2g}"
-    _finish(ax, runs, _label(runs, dims[0]), _label(runs, dims[1]), title=f"{when}, {error}")
+    title = f"{when}, {error}" if when else error
+    _finish(ax, runs, _label(runs, dims[0]), _label(runs, dims[1]), title=title)
     ax.grid(False)
     return ax
 
@@ -940,6 +941,10 @@ def _component_number(run: xarray.Dataset, component: str | None, argument: str 
     return 0 if component is None else known.index(component)
 
 
+def _has_time(variable: xarray.DataArray) -> bool:
+    return any(str(name).startswith("time") for name in (*variable.dims, *variable.coords))
+
+
 def _time_name(variable: xarray.DataArray) -> str:
     """Return `time`, or `time_path` and the like where a statistic has times of its own."""
     return next(str(name) for name in (*variable.dims, *variable.coords) if str(name).startswith("time"))
@@ -950,6 +955,10 @@ def _time(variable: xarray.DataArray) -> np.ndarray:
 
 
 def _at(variable: xarray.DataArray, time: float | None) -> xarray.DataArray:
+    if not _has_time(variable):
+        if time is not None:
+            raise ValueError(f"time: {variable.name} is one number for a whole run; leave time out")
+        return variable
     times = _time(variable)
     nearest = -1 if time is None else int(np.argmin(np.abs(times - time)))
     if time is not None and abs(times[nearest] - time) > 1e-9 * max(1.0, abs(time)):

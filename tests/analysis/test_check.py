@@ -55,6 +55,9 @@ def test_a_right_method_passes_every_question():
     seen = {result.question: result.finding for result in results}
     assert all(structure in seen["executors"] for structure in STRUCTURES)
     assert seen["report"] == "explicit" and seen["table"] == "it has none"
+    assert seen["claims"].startswith(
+        "deterministic order 1 is measured by `quiet`; NOT measured here: strong order 0.5"
+    )
     assert check_method(Made(euler), LINEAR)
 
 

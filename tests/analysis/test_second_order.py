@@ -246,6 +246,24 @@ def test_almost_sure_exponents(η, χ, expected):
     assert abs(found.value - expected) < 4 * found.stderr + 0.05 * abs(expected)
 
 
+def test_exponents_of_many_steps_are_those_of_products_of_matrices():
+    """All steps with the same integrals, a hundred of them between two sizes."""
+    steps = [amplification(READ(0.8), 3.0, h, 0.5, 0.2) for h in (0.01, 0.1, 1.0)]
+    words = tuple(dict.fromkeys(w for step in steps for w in step.terms))
+    exponents = second_order._exponents(steps, second_order._Integrals(words, 100, 6, 1))
+    for step, of_paths in zip(steps, exponents, strict=True):
+        P = step.adapted_norm()
+        first = np.array([1.0, 0.3 * step.dt, -((step.omega * step.dt) ** 2)])
+        for path in range(6):
+            states = [first]
+            for number in (0, 100):
+                drawn = step.sample(600, 1_000_003 + number).reshape(100, 6, 3, 3)[:, path]
+                last = functools.reduce(lambda Ξ, A: A @ Ξ, drawn, states[-1])
+                size = math.sqrt(last @ P @ last)
+                states.append(last / size)
+            assert of_paths[path] == pytest.approx(math.log(size) / (100 * step.dt), rel=1e-9, abs=1e-10)
+
+
 def test_largest_step():
     found = largest_step(30.0, 0.5, 0.0, 0.8, simulate=False)
     low, high = found.mean_square

@@ -465,6 +465,7 @@ def test_samples_from_zero_frequency_on():
         (lambda: co.fitted([1, 2, np.inf, 4], [1, 1, 1, 1]), "frequency: 1 of 4 values are missing"),
         (lambda: co.fitted([1, 3, 2, 4], [1, 1, 1, 1]), "frequency: expected increasing"),
         (lambda: co.fitted([1, 2, 3], [1, 1, 1]), "expected two lists of one length, 4 or more"),
+        (lambda: co.flicker(1e-3, 0.1, 1000.0), r"band: expected a pair .*write flicker\(K, \(f1, f2\)\)"),
         (lambda: co.gauss_markov(1.0, 1.0).sample(0.1, 2.5, seed=1), "steps: expected a whole number >= 0, got 2.5"),
         (lambda: co.gauss_markov(1.0, 1.0).sample(0.1, seed=1), "dt, steps: expected a step length and the number"),
         (lambda: co.gauss_markov(1.0, 1.0).sample([0.1, -1.0], seed=1), "dt: expected positive"),
@@ -520,7 +521,12 @@ def test_what_will_be_folded_back_is_warned_of():
     with pytest.warns(co.SpectrumNotMet, match=r"sampled at dt = 0.01, .* of its variance lies beyond 1/\(2 dt\) = 50"):
         noise = co.fitted(f, np.ones(100), dt=0.01)
     assert noise.variance[0] < 1.5 * 49.5
-    sampled = noise.sample(0.01, 40_000, seed=1)
+    with pytest.warns(
+        co.SpectrumFolded, match=r"dt: .* % of the variance of y lies beyond 1/\(2 dt\) = 50 and is"
+    ) as told:
+        sampled = noise.sample(0.01, 40_000, seed=1)
+    near = noise.spectrum(45.0, 0.01)[0, 0].real / noise.spectrum(45.0)[0, 0].real
+    assert f"{near:.3g} times the density of the fit at 45" in str(told[0].message) and told[0].filename == __file__
     assert np.var(np.asarray(sampled)) < 1.6 * 49.5
     with pytest.raises(ValueError, match="dt: expected a step > 0"):
         co.fitted(f, np.ones(100), dt=0.0)

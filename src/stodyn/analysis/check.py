@@ -20,7 +20,7 @@ from stodyn.engine.batch import Vmap
 from stodyn.engine.follow import States, followed
 from stodyn.engine.spec import Spec, matched
 from stodyn.methods.catalogue import stepping
-from stodyn.methods.contract import Method
+from stodyn.methods.contract import Method, in_words
 from stodyn.models.catalogue import catalogue
 from stodyn.numerics import gauss
 from stodyn.numerics.newton import underived
@@ -66,6 +66,8 @@ def check_method(method: Method | str, problems: Sequence[Any] | None = None) ->
     """Put a method to the suite that every method must pass.
 
     record      it is a frozen, hashable value with lawful claims
+    claims      no question, but a list: which of its claims this suite measures, and which it does not. Strong and weak
+                orders are measured by `analysis.order.strong_order` and `weak_order`
     executors   print, vmap and the plain path agree to 1e-12 after a step, on a problem of every noise it takes
     float32     single precision stays single, is finite and agrees with double
     quiet       without noise it has the deterministic order it claims, on a nonlinear equation with time in it
@@ -168,6 +170,15 @@ def _record(method: Method, problems: list[Any]) -> str:
         assert not strange, f"the claim {claim} names {strange[0]!r}, expected structures of {known}"
         assert claim.kind not in ORDERS or (claim.order or 0) > 0, f"the claim {claim} has no order"
     return f"{len(method.claims)} claims"
+
+
+def _claims(method: Method, problems: list[Any]) -> str:
+    """Which claims the other questions measure, and which are left to whoever makes them."""
+    by_quiet = [c for c in method.claims if c.kind == "deterministic" and issubclass(SDE, method.accepts)]
+    left = [f"{c.kind} {in_words(c)}" for c in method.claims if c not in by_quiet]
+    measured = "; ".join(f"deterministic {in_words(c)} is measured by `quiet`" for c in by_quiet)
+    unmeasured = f"NOT measured here: {', '.join(left)}; measure orders with analysis.order" if left else ""
+    return "; ".join(words for words in (measured, unmeasured) if words) or "it makes none"
 
 
 def _executors(method: Method, problems: list[Any]) -> str:
@@ -325,6 +336,7 @@ def _report(method: Method, problems: list[Any]) -> str:
 
 SUITE: dict[str, Callable[[Method, list[Any]], str]] = {
     "record": _record,
+    "claims": _claims,
     "executors": _executors,
     "float32": _float32,
     "quiet": _quiet,

@@ -6,10 +6,11 @@ shipped step, by unit vectors and unit integrals; the moments of the integrals a
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -33,6 +34,9 @@ __dir__ = listing.names_of(__name__)
 
 RESOLVED = Words(p=12, K=24)  # the integrals where they are sampled: rms errors of 1e-3 and 6e-2 of a step's
 ROUNDING = 1e-9  # by which a radius of 1 may be missed
+TOGETHER = 100  # steps between which the size of a state is taken out of it
+IN_CACHE = 2500  # paths whose matrices the processor's cache holds
+CLEAR = 8.0  # standard errors of an exponent from which on its sign is certain
 STIFF = 1e7  # ω h that stands for ∞, with an error of the order of its inverse square
 
 
@@ -152,18 +156,7 @@ class Amplification:
 
     def lyapunov(self, steps: int = 4000, paths: int = 400, seed: int = 1) -> Estimate:
         """The almost-sure exponent lim log‖Ξ_n‖ / (n h), by simulation: below 0 means almost surely stable."""
-        Ξ, logs = np.tile([1.0, 0.3 * self.dt, -((self.omega * self.dt) ** 2)], (paths, 1)), np.zeros(paths)
-        P = self.adapted_norm()  # near the energy for slow oscillations: any other norm would show their phase
-        begun = steps // 10
-        for first in range(0, steps + begun, 100):
-            matrices = self.sample(100 * paths, seed * 1_000_003 + first).reshape(100, paths, 3, 3)
-            for A in matrices:
-                Ξ = np.einsum("pij,pj->pi", A, Ξ)
-            size = np.sqrt(np.einsum("pi,ij,pj->p", Ξ, P, Ξ))
-            logs += np.log(size) if first >= begun else 0.0
-            Ξ /= size[:, None]
-        counted = 100 * sum(first >= begun for first in range(0, steps + begun, 100))
-        return _estimate(logs / (counted * self.dt))
+        return _estimate(_exponents([self], _Integrals(tuple(self.terms), steps, paths, seed))[0])
 
 
 def _alpha(method: GeneralisedAlpha | str) -> GeneralisedAlpha:
@@ -258,6 +251,84 @@ def _draws(m: int, words: tuple[Word, ...], count: int, seed: int) -> np.ndarray
     rng = np.random.default_rng(seed)
     normals = {name: rng.standard_normal((count, k)) for name, k in RESOLVED.normals(m).items()}
     return _sampler(m, words)(normals)
+
+
+class _Integrals:
+    """The integrals of many steps h = 1 of some paths, drawn once for any number of methods and lengths of steps.
+
+    words   the integrals that are drawn
+    begun   steps before those that count
+    chunks  arrays (TOGETHER, 1 + words, paths), one for so many steps; ones, and the integrals
+    """
+
+    def __init__(self, words: tuple[Word, ...], steps: int, paths: int, seed: int):
+        self.words, self.paths, self.begun = words, paths, steps // 10
+        m = max((max(w) for w in words), default=1)
+        seeds = (seed * 1_000_003 + first for first in range(0, steps + self.begun, TOGETHER))
+        draws = (_draws(m, words, TOGETHER * paths, seed) for seed in seeds)
+        self.chunks: list[np.ndarray] = [
+            _after_ones(np.moveaxis(values.reshape(TOGETHER, paths, -1), 1, 2)) for values in draws
+        ]
+
+    def of_some(self, paths: int) -> _Integrals:
+        """Those of the first paths."""
+        some = copy.copy(self)
+        some.paths, some.chunks = paths, [np.ascontiguousarray(chunk[:, :, :paths]) for chunk in self.chunks]
+        return some
+
+
+def _after_ones(values: np.ndarray) -> np.ndarray:
+    return np.concatenate([np.ones((len(values), 1, values.shape[2])), values], axis=1)
+
+
+def _exponents(amplifications: Sequence[Amplification], integrals: _Integrals) -> np.ndarray:
+    """log‖Ξ_n‖ / (n h) of each amplification and path, (amplifications, paths), all with the same integrals."""
+    count = max(IN_CACHE // integrals.paths, 1)
+    parts = (amplifications[k : k + count] for k in range(0, len(amplifications), count))
+    with np.errstate(all="ignore"):  # states may grow beyond all numbers
+        return np.concatenate([_exponents_of_few(part, integrals) for part in parts])
+
+
+def _mean_exponents(amplifications: Sequence[Amplification], integrals: _Integrals) -> np.ndarray:
+    """The means over the paths, over a quarter of them where these leave no doubt about the sign."""
+    first = [_estimate(values) for values in _exponents(amplifications, integrals.of_some(integrals.paths // 4))]
+    means = np.array([estimate.value for estimate in first])
+    unclear = np.flatnonzero([not abs(estimate.value) > CLEAR * estimate.stderr for estimate in first])
+    if unclear.size:
+        means[unclear] = _exponents([amplifications[k] for k in unclear], integrals).mean(axis=1)
+    return means
+
+
+def _exponents_of_few(amplifications: Sequence[Amplification], integrals: _Integrals) -> np.ndarray:
+    """Components first, and in the same memory: a step is a few products of long rows."""
+    shape = (len(amplifications), integrals.paths)
+    omega, dt = (np.array([getattr(a, name) for a in amplifications])[:, None] for name in ("omega", "dt"))
+    terms = np.stack([_scaled(a, integrals.words).swapaxes(0, 1) for a in amplifications], axis=2)
+    terms = terms.reshape(9 * shape[0], -1)
+    # Near the energy for slow oscillations: any other norm would show their phase.
+    norms = np.stack([a.adapted_norm() for a in amplifications], axis=-1)
+    Ξ = np.stack([np.broadcast_to(row, shape) for row in (1.0, 0.3 * dt, -((omega * dt) ** 2))])
+    A, after, part = np.empty((3, 3, *shape)), np.empty_like(Ξ), np.empty_like(Ξ)
+    logs, counted = np.zeros(shape), 0
+    for number, chunk in enumerate(integrals.chunks):
+        for values in chunk:
+            np.matmul(terms, values, out=A.reshape(len(terms), -1))
+            np.multiply(A[0], Ξ[0], out=after)
+            for j in (1, 2):
+                after += np.multiply(A[j], Ξ[j], out=part)
+            Ξ, after = after, Ξ
+        size = np.sqrt(np.einsum("ihp,ijh,jhp->hp", Ξ, norms, Ξ, optimize=True))
+        Ξ /= size
+        if number * TOGETHER >= integrals.begun:
+            logs, counted = logs + np.log(size), counted + TOGETHER
+    return logs / (counted * dt)
+
+
+def _scaled(amplification: Amplification, words: tuple[Word, ...]) -> np.ndarray:
+    """A_d, and A_w for integrals over a step h = 1, (3, 3, 1 + words)."""
+    none = np.zeros((3, 3))
+    parts = [amplification.dt ** (weight(w) / 2) * amplification.terms.get(w, none) for w in words]
+    return np.stack([amplification.deterministic, *parts], axis=-1)
 
 
 @functools.lru_cache(maxsize=16)
@@ -555,8 +626,12 @@ def largest_step(
     method = StochasticAlpha(rho=rho) if method is None else _alpha(method)
     η2, χ2 = (float(np.sum(np.square(np.asarray(value, float)))) for value in (eta, chi))
 
+    @functools.cache
     def at(h: float) -> Amplification:
         return amplification(method, omega, h, eta, chi)
+
+    def excess(h: float) -> float:
+        return at(h).spectral_radius - 1.0 - ROUNDING
 
     def inequality(h: float) -> float:
         step = at(h)
@@ -565,17 +640,15 @@ def largest_step(
         return max(θ, θ ** (1 / 3)) - (1 - radius**2) / (2 * radius)
 
     fine, coarse = (np.geomspace(1e-3 / omega, 1e3 / omega, count) for count in (73, 25))
-
-    def excess(h: float) -> float:
-        return at(h).spectral_radius - 1.0 - ROUNDING
-
     ends = next((k for k, h in enumerate(fine) if excess(h) >= 0.0), len(fine))
-    mean = _stable(excess, fine[: ends + 1])
-    mean_square = _stable(lambda h: at(h).mean_square_radius - 1.0, fine)
-    is_stable = _stable(inequality, fine)
+    mean = _stable(_of_each(excess), fine[: ends + 1])
+    mean_square = _stable(_of_each(lambda h: at(h).mean_square_radius - 1.0), fine)
+    is_stable = _stable(_of_each(inequality), fine)
     almost = None
     if simulate:
-        almost = _stable(lambda h: at(h).lyapunov(2000, 400, seed).value, coarse, rounds=5)
+        words = tuple(dict.fromkeys(w for h in coarse for w in at(h).terms))
+        integrals = _Integrals(words, 2000, 400, seed)
+        almost = _stable(lambda steps: _mean_exponents([at(h) for h in steps], integrals), coarse, rounds=5)
         if almost is not None and almost[0] == coarse[0]:
             almost = (0.0, almost[1])
     return LargestStep(
@@ -588,22 +661,27 @@ def largest_step(
     )
 
 
-def _stable(excess: Callable[[float], float], grid: np.ndarray, rounds: int = 60) -> tuple[float, float] | None:
+def _of_each(excess: Callable[[float], float]) -> Callable[[np.ndarray], np.ndarray]:
+    return lambda steps: np.array([excess(h) for h in steps])
+
+
+def _stable(
+    excess: Callable[[np.ndarray], np.ndarray], grid: np.ndarray, rounds: int = 60
+) -> tuple[float, float] | None:
     """The ends of the last stretch of the grid on which excess < 0, bisected (on a logarithmic scale)."""
-    negative = [excess(float(h)) < 0.0 for h in grid]
-    if not any(negative):
+    is_negative = excess(grid) < 0.0
+    if not is_negative.any():
         return None
-    last = max(k for k, stable in enumerate(negative) if stable)
-    first = next((k + 1 for k in reversed(range(last)) if not negative[k]), 0)
-
-    def edge(inside: float, outside: float) -> float:
-        for _ in range(rounds):
-            middle = math.sqrt(inside * outside)
-            if abs(math.log(outside / inside)) < 1e-10:
-                break
-            inside, outside = (middle, outside) if excess(middle) < 0.0 else (inside, middle)
-        return inside
-
-    low = float(grid[0]) if first == 0 else edge(float(grid[first]), float(grid[first - 1]))
-    high = math.inf if last == len(grid) - 1 else edge(float(grid[last]), float(grid[last + 1]))
-    return low, high
+    last = int(np.flatnonzero(is_negative)[-1])
+    first = int(np.flatnonzero(np.append(True, ~is_negative[:last]))[-1])
+    inside, outside = grid[[first, last]], np.append(grid, grid[-1])[[max(first - 1, 0), last + 1]]
+    for _ in range(rounds):
+        is_open = np.abs(np.log(outside / inside)) >= 1e-10
+        if not is_open.any():
+            break
+        middle = np.sqrt(inside[is_open] * outside[is_open])
+        is_stable = excess(middle) < 0.0
+        inside[is_open] = np.where(is_stable, middle, inside[is_open])
+        outside[is_open] = np.where(is_stable, outside[is_open], middle)
+    low, high = inside.tolist()
+    return low, math.inf if last == len(grid) - 1 else high

@@ -70,7 +70,8 @@ class Claim:
     source: str = ""
 
 
-def _in_words(claim: Claim) -> str:
+def in_words(claim: Claim) -> str:
+    """The order of a claim and the noise for which it holds."""
     order = "" if claim.order is None else f"order {float(claim.order):g}"
     noise = f"for {', '.join(claim.when)} noise" if claim.when else ""
     return " ".join(word for word in (order, noise) if word) or "yes"
@@ -173,7 +174,7 @@ class Catalogued(ABC):
         return self.spelling
 
     def _repr_html_(self) -> str:
-        claims = [(claim.kind, _in_words(claim)) for claim in self.claims]
+        claims = [(claim.kind, in_words(claim)) for claim in self.claims]
         takes = f"{self.accepts.__name__}, {self.calculus or 'either calculus'}"
         lines = [("", self.summary), ("takes", takes), *claims, ("from", self.citation)]
         return describing.as_html(self.spelling, lines)

@@ -17,12 +17,13 @@ from stodyn.noise.coloured.loads import (
     von_karman_wind_spectrum,
 )
 from stodyn.noise.coloured.points import at_points, correlated, relaxing
-from stodyn.noise.coloured.process import Coloured, stacked, summed
+from stodyn.noise.coloured.process import Coloured, SpectrumFolded, stacked, summed
 
 __all__ = [
     "Coloured",
     "Fit",
     "Scales",
+    "SpectrumFolded",
     "SpectrumNotMet",
     "at_points",
     "clough_penzien",

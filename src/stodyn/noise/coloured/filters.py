@@ -159,6 +159,8 @@ def flicker(K: float, band: tuple[float, float], poles_per_decade: int = 2, name
     >>> bool(abs(2.0 * noise.spectrum(10.0)[0, 0] / 1e-4 - 1.0) < 0.01)
     True
     """
+    if np.shape(band) != (2,):
+        raise TypeError(f"band: expected a pair of frequencies (f1, f2), got {band!r}; write flicker(K, (f1, f2))")
     f1, f2 = band
     check_positive(K=K, f1=f1, f2=f2)
     if not f1 < f2:

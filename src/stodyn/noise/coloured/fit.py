@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 
 from stodyn.arguments import checks_arguments, stacklevel_of_user
 from stodyn.noise.coloured.filters import through
+from stodyn.noise.coloured.process import NOTABLY_FOLDED
 
 DECIBEL = 10.0 / math.log(10.0)
 DAMPING = (1e-4, 1e2)  # of the sections of a fit
@@ -166,9 +167,8 @@ def _variances(noise, fit: Fit, dt: float | None) -> list[str]:
             "lies outside the band, where the samples say nothing. Give samples up to where the spectrum has fallen off"
         )
     if dt is not None:
-        fine = np.linspace(0.0, 0.5 / dt, 20_001)
-        folded = fit.variance_in_all - float(np.trapezoid(2.0 * noise.spectrum(fine)[:, 0, 0].real, fine))
-        if folded > 0.1 * fit.variance:
+        folded = float(noise.folded_variance(dt)[0])
+        if folded > NOTABLY_FOLDED * fit.variance:
             complaints.append(
                 f"sampled at dt = {dt:g}, {folded:.4g} of its variance lies beyond 1/(2 dt) = {0.5 / dt:g} and is "
                 f"folded back onto the band, whose samples have {fit.variance:.4g}. Take a shorter dt"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,10 +12,16 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
-from stodyn.arguments import checks_arguments
+from stodyn.arguments import checks_arguments, stacklevel_of_user
 from stodyn.hints import Count, Integer, whole
 from stodyn.noise import stream
 from stodyn.numerics import van_loan
+
+NOTABLY_FOLDED = 0.1  # of a variance
+
+
+class SpectrumFolded(UserWarning):
+    """Samples of a noise fitted to a spectrum are too far apart to have it."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -174,6 +181,12 @@ class Coloured:
         -------
         array (paths, steps + 1, p)
             At a cost of k² operations per sample.
+
+        Warns
+        -----
+        SpectrumFolded
+            If the noise was fitted to a spectrum, and more than a tenth of its variance lies beyond 1/(2 dt). It is
+            folded back: these samples have the spectrum `spectrum(f, dt)`, which is not the one of the fit.
         """
         if (np.ndim(dt) == 0) == (steps is None):
             raise ValueError(
@@ -184,6 +197,8 @@ class Coloured:
         lengths = np.full(whole("steps", steps, 0), dt, float) if steps is not None else np.asarray(dt, float)
         if lengths.ndim != 1 or not (np.isfinite(lengths).all() and (lengths > 0).all()):
             raise ValueError(f"dt: expected positive step lengths, got {dt!r}")
+        if self.fit is not None and len(lengths):
+            self._check_folding(float(lengths.max()))
         rng = stream.generator(int(seed), 0, "coloured")
         k = len(self.A)
         s = rng.standard_normal((paths, k)) @ van_loan.root(self.state_covariance).T
@@ -198,6 +213,29 @@ class Coloured:
             s = s @ Phi_t + rng.standard_normal((paths, k)) @ root_t
             series[:, n + 1] = s @ self.C.T
         return series
+
+    def folded_variance(self, dt: float) -> np.ndarray:
+        """The part of the variance of each output (p,) beyond 1/(2 dt), which samples dt apart fold back."""
+        f = np.linspace(0.0, 0.5 / dt, 20_001)
+        density = 2.0 * np.diagonal(self.spectrum(f), axis1=1, axis2=2).real
+        return self.variance - np.trapezoid(density, f, axis=0)
+
+    def _check_folding(self, dt: float) -> None:
+        share = self.folded_variance(dt) / self.variance
+        worst = int(np.argmax(share))
+        if share[worst] <= NOTABLY_FOLDED:
+            return
+        end = 0.5 / dt
+        near = 0.9 * end
+        density, folded = (self.spectrum(near, step)[worst, worst].real for step in (None, dt))
+        warnings.warn(
+            f"dt: {100.0 * share[worst]:.3g} % of the variance of {self.names[worst]} lies beyond 1/(2 dt) = {end:g} "
+            f"and is folded back: samples {dt:g} apart have {folded / density:.3g} times the density of the fit at "
+            f"{near:g}. "
+            "Take a shorter dt, and where samples further apart are needed filter these before leaving any out.",
+            SpectrumFolded,
+            stacklevel=stacklevel_of_user(),
+        )
 
     # --- other outputs of the same filter -----------------------------------------------------------------------------
 
