@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from stodyn.methods.catalogue import catalogue, with_base
-from stodyn.methods.contract import _in_words
+from stodyn.methods.contract import in_words
 
 HOME = Path(__file__).resolve().parent.parent
 STORED = HOME / "tests" / "defaults.json"
@@ -36,7 +36,7 @@ def defaults_of(function):
 
 def entry_of(method):
     """What the catalogue says of a method."""
-    claims = "; ".join(f"{claim.kind}: {_in_words(claim)}" for claim in method.claims)
+    claims = "; ".join(f"{claim.kind}: {in_words(claim)}" for claim in method.claims)
     calculus, structures = method.calculus or "either", ", ".join(method.structures) or "any"
     takes = f"{method.accepts.__name__}, {calculus}, noise: {structures}"
     return {"spelling": method.spelling, "summary": method.summary, "takes": takes, "claims": claims}

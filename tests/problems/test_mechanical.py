@@ -16,6 +16,7 @@ from stodyn.methods.alpha import StochasticAlpha
 from stodyn.noise.increment import Increment
 from stodyn.noise.source import PerPath
 from stodyn.numerics.printing.points import AtPoints, at_one, at_points
+from stodyn.problems.inertia import is_positive_definite
 from stodyn.problems.mechanical import ADDITIVE_LINEAR, CONSTANT_UNDAMPED, Mechanical
 from stodyn.problems.sdae import SDAE
 from stodyn.problems.sde import SDE
@@ -350,3 +351,38 @@ def test_products_with_matrices_in_every_form(kind):
     assert (product.dense is not None, product.columns is not None) == (kind == "full", kind == "a band")
     with jax.enable_x64(True):
         np.testing.assert_allclose(product(jnp.asarray(full[0])), matrix @ full[0], rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("method", "words"), [("StochasticAlpha", "mass.* became singular, negative or unsymmetric"), ("Heun", "NaN")]
+)
+@pytest.mark.parametrize(
+    "mass",
+    [lambda t, x, v: (0.2 - t) * jnp.eye(2), lambda t, x, v: jnp.eye(2) + t * jnp.array([[0.0, 1.0], [0.0, 0.0]]),
+     lambda t, x, v: jnp.array([[1.0, 10.0 * t], [10.0 * t, 1.0]])],
+    ids=["through zero", "unsymmetric", "indefinite"],
+)  # fmt: skip
+def test_paths_end_where_a_mass_is_no_mass(mass, method, words):
+    moving = sd.Mechanical(lambda t, x, v: -x, None, ([1.0, 0.0], [0.0, 0.0]), mass=mass)
+    with pytest.raises(sd.PathsFailed, match=words):
+        sd.simulate(moving, method, t=(0.0, 0.5), dt=0.05, paths=2, seed=1)
+
+
+@pytest.mark.parametrize(
+    ("matrix", "words"),
+    [([[1.0, 0.5], [0.0, 1.0]], r"at the start and t = 0 is not symmetric, entry \(0, 1\) is 0.5"),
+     ([[1.0, 0.0], [0.0, -1.0]], r"at the start and t = 0 is negative in some direction")],
+)  # fmt: skip
+def test_a_mass_given_as_a_function_is_checked_at_the_start(matrix, words):
+    moving = sd.Mechanical(lambda t, x, v: -x, None, ([1.0, 0.0], [0.0, 0.0]), mass=lambda t, x, v: jnp.array(matrix))
+    with pytest.raises(ValueError, match=words):
+        moving.before_run(0.0)
+
+
+@pytest.mark.parametrize("n", [1, 3, 14])
+def test_masses_are_positive_definite_by_their_pivots(n):
+    root = np.random.default_rng(n).standard_normal((n, n))
+    M = root @ root.T + 0.1 * np.eye(n)
+    least = np.linalg.eigvalsh(M)[0]
+    for shift, expected in ((0.0, True), (-0.99 * least, True), (-1.01 * least, False)):
+        assert bool(is_positive_definite(jnp.asarray(M + shift * np.eye(n)))) is expected

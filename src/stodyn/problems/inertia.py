@@ -14,6 +14,8 @@ from jax import Array
 from stodyn.numerics import elimination
 from stodyn.problems.index import split
 
+ASYMMETRIC = 1e-9  # relative: the asymmetry, and the negative part, of a mass that are rounding
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Inertia:
@@ -96,6 +98,19 @@ class Inertia:
             known = (-float(U[i, j]) * rows[j] for j in range(i + 1, len(A)) if U[i, j])
             rows[i] = sum(known, rows[i]) / float(U[i, i])
         return jnp.stack(rows)
+
+
+def is_positive_definite(M: Array) -> Array:
+    """Whether a mass (N, N) is symmetric and all its pivots are above 0, as those of a positive definite matrix are."""
+    asymmetric = max(ASYMMETRIC, 100.0 * float(jnp.finfo(M.dtype).eps))
+    is_symmetric = jnp.max(jnp.abs(M - M.T)) <= asymmetric * jnp.max(jnp.abs(M))
+    if len(M) > elimination.WRITTEN_OUT:
+        return is_symmetric & jnp.all(jnp.isfinite(jnp.linalg.cholesky(M, symmetrize_input=False)))
+    is_positive = M[0, 0] > 0.0
+    while len(M) > 1:
+        M = M[1:, 1:] - M[1:, :1] * M[:1, 1:] / M[0, 0]
+        is_positive = is_positive & (M[0, 0] > 0.0)
+    return is_symmetric & is_positive
 
 
 def _times(matrix: np.ndarray, values: Array) -> Array:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
+from jax import Array, lax
 
 from stodyn.arguments import checks_arguments
 from stodyn.noise.source import Source
@@ -33,7 +33,7 @@ from stodyn.problems.contract import (
     returned_shape,
 )
 from stodyn.problems.index import combination
-from stodyn.problems.inertia import Inertia
+from stodyn.problems.inertia import ASYMMETRIC, Inertia, is_positive_definite
 from stodyn.problems.joints import Joints, JointsDiagnosis, drifting, joints_of
 from stodyn.problems.sdae import SDAE
 from stodyn.problems.sde import SDE
@@ -137,7 +137,10 @@ class Mechanical(Problem):
     @property
     def failure_advice(self) -> str:  # type: ignore[override]
         """Further reasons why paths may fail."""
-        singular = "It may be that the mass, which depends on the state, became singular there. "
+        singular = (
+            "It may be that the mass, which depends on time or state, became singular, negative or unsymmetric there: "
+            "such paths end. "
+        )
         rounded = "A force of stiffness k is rounded to 1e-16 k |x|: where that is above Newton's tol, raise tol."
         held = "" if self.joints is None else f" {self.joints.failure_advice}"
         return (singular if callable(self.mass) else "") + rounded + held
@@ -243,19 +246,7 @@ class Mechanical(Problem):
             )
         if not M.any():
             raise ValueError("mass: is zero, so nothing has inertia; write the equations as stodyn.SDE or SDAE")
-        size = np.abs(M).max()
-        if np.abs(M - M.T).max() > 1e-9 * size:
-            i, j = np.unravel_index(np.argmax(np.abs(M - M.T)), M.shape)
-            raise ValueError(
-                f"mass: is not symmetric, entry ({i}, {j}) is {M[i, j]:g} and ({j}, {i}) is {M[j, i]:g}; a mass matrix "
-                "is symmetric, since only its symmetric part enters the energy v'Mv/2. Equations "
-                "multiplied by another matrix are written as stodyn.SDAE"
-            )
-        if (least := np.linalg.eigvalsh(M)[0]) < -1e-9 * size:
-            raise ValueError(
-                f"mass: is negative in some direction (its lowest eigenvalue is {least:g}), so that a body pushed one "
-                "way is accelerated the other way, and paths run away. Give masses >= 0"
-            )
+        _check_mass(M, "is")
         return M
 
     @classmethod
@@ -407,7 +398,11 @@ class Mechanical(Problem):
         """a with M a = force, (r,); with joints that of the paths, tangent to the constraints."""
         if self.joints is not None:
             return self.joints.acceleration(t, y, v, params)
-        return self._solved(t, y, v, z, params, self.balance(t, y, v, z, params)[0])
+        a = self._solved(t, y, v, z, params, self.balance(t, y, v, z, params)[0])
+        if not callable(self.mass):
+            return a
+        # A path fails where its mass is no mass: every step of every method begins with an acceleration.
+        return jnp.where(is_positive_definite(lax.stop_gradient(self._mass(t, y, v, z, params))), a, jnp.nan)
 
     def kicks(self, t, y: Array, v: Array, z: Array, params) -> Array:
         """b with M b = noise, (r, m): the change of v per unit of each channel; with joints, the part along them."""
@@ -666,6 +661,7 @@ class Mechanical(Problem):
                     "inertia. A mass that depends on the state must be regular: start elsewhere, or write the "
                     "equations as stodyn.SDAE"
                 )
+            _check_mass(M, f"at the start and t = {t:g} is")
         if self.is_regular:
             return ()
         with jax.enable_x64(True):
@@ -823,6 +819,23 @@ class Mechanical(Problem):
         """x and v, and zeros for the accelerations where they are shown: the method computes them."""
         flat = jnp.ravel(jnp.asarray(start, float))
         return jnp.concatenate([flat, jnp.zeros(self.n - flat.size)])
+
+
+def _check_mass(M: np.ndarray, which: str) -> None:
+    """Refuse a mass that is not symmetric, or negative in some direction; `which` begins what is said of it."""
+    size = np.abs(M).max()
+    if np.abs(M - M.T).max() > ASYMMETRIC * size:
+        i, j = np.unravel_index(np.argmax(np.abs(M - M.T)), M.shape)
+        raise ValueError(
+            f"mass: {which} not symmetric, entry ({i}, {j}) is {M[i, j]:g} and ({j}, {i}) is {M[j, i]:g}; a mass "
+            "matrix is symmetric, since only its symmetric part enters the energy v'Mv/2. Equations "
+            "multiplied by another matrix are written as stodyn.SDAE"
+        )
+    if (least := np.linalg.eigvalsh(M)[0]) < -ASYMMETRIC * size:
+        raise ValueError(
+            f"mass: {which} negative in some direction (its lowest eigenvalue is {least:g}), so that a body pushed one "
+            "way is accelerated the other way, and paths run away. Give masses >= 0"
+        )
 
 
 def _arguments(function: Callable, *arguments: Any) -> set[int]:
