@@ -71,7 +71,17 @@ class Claim:
 
 
 def in_words(claim: Claim) -> str:
-    """The order of a claim and the noise for which it holds."""
+    """Describe the order of a claim and the noise for which it holds.
+
+    Parameters
+    ----------
+    claim : Claim
+        The claim.
+
+    Returns
+    -------
+    str
+    """
     order = "" if claim.order is None else f"order {float(claim.order):g}"
     noise = f"for {', '.join(claim.when)} noise" if claim.when else ""
     return " ".join(word for word in (order, noise) if word) or "yes"
