@@ -295,7 +295,7 @@ def _mean_exponents(amplifications: Sequence[Amplification], integrals: _Integra
     means = np.array([estimate.value for estimate in first])
     unclear = np.flatnonzero([not abs(estimate.value) > CLEAR * estimate.stderr for estimate in first])
     if unclear.size:
-        means[unclear] = _exponents([amplifications[k] for k in unclear], integrals).mean(axis=1)
+        means[unclear] = _exponents([amplifications[k] for k in unclear.tolist()], integrals).mean(axis=1)
     return means
 
 

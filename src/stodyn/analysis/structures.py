@@ -220,8 +220,8 @@ def _system(problem: Any) -> tuple[np.ndarray, np.ndarray]:
     if own.noise is not None:
         if not own.facts.additive or own.facts.noise_on_t:
             raise ValueError("problem: its white noise is not constant, so that it has no stationary law")
-        params = own.example_params()
-        pushed = at_one(lambda x: call(own.noise, 0.0, x, x, params=params), np.zeros(N)).reshape(N, own.m)
+        noise, params = own.noise, own.example_params()
+        pushed = at_one(lambda x: call(noise, 0.0, x, x, params=params), np.zeros(N)).reshape(N, own.m)
     A = np.block([[np.zeros((N, N)), np.eye(N)], [-np.linalg.solve(M, np.concatenate([K, C], axis=1))]])
     B = np.concatenate([np.zeros_like(pushed), np.linalg.solve(M, pushed)])
     if not isinstance(problem, DrivenMechanical):
