@@ -1,5 +1,6 @@
 """Stability of α methods: matrices read off the step against closed forms, moments without sampling, sampled truths."""
 
+import dataclasses
 import functools
 import math
 
@@ -247,9 +248,11 @@ def test_almost_sure_exponents(η, χ, expected):
 
 
 def test_exponents_of_many_steps_are_those_of_products_of_matrices():
-    """All steps with the same integrals, a hundred of them between two sizes."""
+    """All steps with the same integrals, a hundred of them between two sizes; the noise of the last has full rank."""
     steps = [amplification(READ(0.8), 3.0, h, 0.5, 0.2) for h in (0.01, 0.1, 1.0)]
     words = tuple(dict.fromkeys(w for step in steps for w in step.terms))
+    terms = dict(zip(words, np.random.default_rng(0).standard_normal((len(words), 3, 3)), strict=True))
+    steps.append(dataclasses.replace(steps[1], terms=terms))
     exponents = second_order._exponents(steps, second_order._Integrals(words, 100, 6, 1))
     for step, of_paths in zip(steps, exponents, strict=True):
         P = step.adapted_norm()
@@ -273,6 +276,11 @@ def test_largest_step():
     assert found.exact_exponent == pytest.approx(-0.03125) and found.almost_surely is None
     assert largest_step(3.0, 0.5, 1.0, 1.0, simulate=False).mean_square is None
     assert stability.largest_step is largest_step
+
+
+def test_paths_die_out_where_second_moments_do():
+    """Too slowly for a simulation to show it where steps are short."""
+    assert largest_step(3.0, 0.0, 0.0, 0.8).almost_surely == (0.0, math.inf)
 
 
 @pytest.mark.brief("method1-3.4641016151377544", "Newmark-inf", "method4-0.0")

@@ -68,11 +68,10 @@ class Amplification:
     @functools.cached_property
     def mean_square(self) -> np.ndarray:
         """E[A ⊗ A] (9, 9) = A_d ⊗ A_d + Σ_uw E[I_u I_w] A_u ⊗ A_w; for the paper's scheme the sum has rank one."""
-        total = np.kron(self.deterministic, self.deterministic)
-        for u, A in self.terms.items():
-            for w, B in self.terms.items():
-                total = total + self.dt ** ((weight(u) + weight(w)) / 2) * _product_mean(u, w) * np.kron(A, B)
-        return total
+        words = tuple(self.terms)
+        terms = _scaled(self, words).reshape(9, -1)
+        products = np.outer(self.deterministic, self.deterministic) + terms @ _product_means(words) @ terms.T
+        return products.reshape(3, 3, 3, 3).swapaxes(1, 2).reshape(9, 9)
 
     @property
     def mean_square_radius(self) -> float:
@@ -246,6 +245,12 @@ def _product_mean(u: Word, w: Word) -> float:
     return float(signature.mean(signature.integral(*u) * signature.integral(*w)))
 
 
+@functools.lru_cache(maxsize=64)
+def _product_means(words: tuple[Word, ...]) -> np.ndarray:
+    """Those of every two words, (words, words)."""
+    return np.array([_product_mean(u, w) for u in words for w in words]).reshape(len(words), len(words))
+
+
 def _draws(m: int, words: tuple[Word, ...], count: int, seed: int) -> np.ndarray:
     """Samples of the integrals over a step h = 1, (count, words)."""
     rng = np.random.default_rng(seed)
@@ -258,7 +263,7 @@ class _Integrals:
 
     words   the integrals that are drawn
     begun   steps before those that count
-    chunks  arrays (TOGETHER, 1 + words, paths), one for so many steps; ones, and the integrals
+    chunks  arrays (TOGETHER, words, paths), one for so many steps
     """
 
     def __init__(self, words: tuple[Word, ...], steps: int, paths: int, seed: int):
@@ -267,68 +272,88 @@ class _Integrals:
         seeds = (seed * 1_000_003 + first for first in range(0, steps + self.begun, TOGETHER))
         draws = (_draws(m, words, TOGETHER * paths, seed) for seed in seeds)
         self.chunks: list[np.ndarray] = [
-            _after_ones(np.moveaxis(values.reshape(TOGETHER, paths, -1), 1, 2)) for values in draws
+            np.moveaxis(values.reshape(TOGETHER, paths, len(words)), 1, 2) for values in draws
         ]
 
-    def of_some(self, paths: int) -> _Integrals:
-        """Those of the first paths."""
+    def split(self, paths: int) -> tuple[_Integrals, _Integrals]:
+        """Those of the first paths, and of the others."""
+        return self._of(slice(paths)), self._of(slice(paths, None))
+
+    def _of(self, paths: slice) -> _Integrals:
         some = copy.copy(self)
-        some.paths, some.chunks = paths, [np.ascontiguousarray(chunk[:, :, :paths]) for chunk in self.chunks]
+        some.chunks = [np.ascontiguousarray(chunk[:, :, paths]) for chunk in self.chunks]
+        some.paths = some.chunks[0].shape[2]
         return some
-
-
-def _after_ones(values: np.ndarray) -> np.ndarray:
-    return np.concatenate([np.ones((len(values), 1, values.shape[2])), values], axis=1)
 
 
 def _exponents(amplifications: Sequence[Amplification], integrals: _Integrals) -> np.ndarray:
     """log‖Ξ_n‖ / (n h) of each amplification and path, (amplifications, paths), all with the same integrals."""
+    if not amplifications:
+        return np.empty((0, integrals.paths))
     count = max(IN_CACHE // integrals.paths, 1)
     parts = (amplifications[k : k + count] for k in range(0, len(amplifications), count))
     with np.errstate(all="ignore"):  # states may grow beyond all numbers
         return np.concatenate([_exponents_of_few(part, integrals) for part in parts])
 
 
-def _mean_exponents(amplifications: Sequence[Amplification], integrals: _Integrals) -> np.ndarray:
-    """The means over the paths, over a quarter of them where these leave no doubt about the sign."""
-    first = [_estimate(values) for values in _exponents(amplifications, integrals.of_some(integrals.paths // 4))]
-    means = np.array([estimate.value for estimate in first])
-    unclear = np.flatnonzero([not abs(estimate.value) > CLEAR * estimate.stderr for estimate in first])
-    if unclear.size:
-        means[unclear] = _exponents([amplifications[k] for k in unclear.tolist()], integrals).mean(axis=1)
-    return means
+def _mean_exponents(amplifications: Sequence[Amplification], first: _Integrals, others: _Integrals) -> np.ndarray:
+    """The means over the paths, over the first of them where these leave no doubt about the sign."""
+    values = list(_exponents(amplifications, first))
+    estimates = [_estimate(own) for own in values]
+    unclear = [k for k, estimate in enumerate(estimates) if not abs(estimate.value) > CLEAR * estimate.stderr]
+    for k, more in zip(unclear, _exponents([amplifications[k] for k in unclear], others), strict=True):
+        values[k] = np.concatenate([values[k], more])
+    return np.array([own.mean() for own in values])
 
 
 def _exponents_of_few(amplifications: Sequence[Amplification], integrals: _Integrals) -> np.ndarray:
-    """Components first, and in the same memory: a step is a few products of long rows."""
-    shape = (len(amplifications), integrals.paths)
+    """States are (amplifications, 3, paths), always in the same memory: a step is a few products of long rows."""
+    count, paths = len(amplifications), integrals.paths
     omega, dt = (np.array([getattr(a, name) for a in amplifications])[:, None] for name in ("omega", "dt"))
-    terms = np.stack([_scaled(a, integrals.words).swapaxes(0, 1) for a in amplifications], axis=2)
-    terms = terms.reshape(9 * shape[0], -1)
+    linear, noise = _factors(amplifications, integrals.words)
     # Near the energy for slow oscillations: any other norm would show their phase.
-    norms = np.stack([a.adapted_norm() for a in amplifications], axis=-1)
-    Ξ = np.stack([np.broadcast_to(row, shape) for row in (1.0, 0.3 * dt, -((omega * dt) ** 2))])
-    A, after, part = np.empty((3, 3, *shape)), np.empty_like(Ξ), np.empty_like(Ξ)
-    logs, counted = np.zeros(shape), 0
+    norms = np.stack([a.adapted_norm() for a in amplifications])
+    Ξ = np.stack([np.broadcast_to(row, (count, paths)) for row in (1.0, 0.3 * dt, -((omega * dt) ** 2))], axis=1)
+    images, rows = np.empty((count, linear.shape[1], paths)), np.empty((len(noise), paths))
+    drifted, entries = images[:, :3], images[:, 3:].swapaxes(0, 1)[:, :, None]
+    kicks = rows.reshape(len(entries), count, 3, paths)
+    logs, counted = np.zeros((count, paths)), 0
     for number, chunk in enumerate(integrals.chunks):
         for values in chunk:
-            np.matmul(terms, values, out=A.reshape(len(terms), -1))
-            np.multiply(A[0], Ξ[0], out=after)
-            for j in (1, 2):
-                after += np.multiply(A[j], Ξ[j], out=part)
-            Ξ, after = after, Ξ
-        size = np.sqrt(np.einsum("ihp,ijh,jhp->hp", Ξ, norms, Ξ, optimize=True))
-        Ξ /= size
+            np.matmul(linear, Ξ, out=images)
+            np.matmul(noise, values, out=rows)
+            np.multiply(kicks, entries, out=kicks)
+            Ξ[...] = drifted
+            for kick in kicks:
+                Ξ += kick
+        size = np.sqrt(np.sum(Ξ * (norms @ Ξ), axis=1))
+        Ξ /= size[:, None]
         if number * TOGETHER >= integrals.begun:
             logs, counted = logs + np.log(size), counted + TOGETHER
     return logs / (counted * dt)
 
 
+def _factors(amplifications: Sequence[Amplification], words: tuple[Word, ...]) -> tuple[np.ndarray, np.ndarray]:
+    """A_d above R (amplifications, 3 + rank, 3), and B (rank · amplifications · 3, words) with A_w = Σ_k B_kw R_k.
+
+    Noise enters by few combinations R Ξ of the state, at most one for each channel: B is smaller than all A_w.
+    """
+    terms = np.stack([_scaled(a, words) for a in amplifications])  # (amplifications, 3, 3, words)
+    columns = terms.swapaxes(1, 2).reshape(len(terms), 3, -1)
+    left, sizes, _ = np.linalg.svd(columns, full_matrices=False)
+    rank = int(np.max(np.sum(sizes > 1e-14 * sizes[:, :1], axis=1), initial=0))
+    R = left[:, :, :rank].swapaxes(1, 2)
+    B = (R @ columns).swapaxes(0, 1).reshape(rank * len(terms) * 3, len(words))
+    deterministic = np.stack([a.deterministic for a in amplifications])
+    return np.concatenate([deterministic, R], axis=1), B
+
+
 def _scaled(amplification: Amplification, words: tuple[Word, ...]) -> np.ndarray:
-    """A_d, and A_w for integrals over a step h = 1, (3, 3, 1 + words)."""
-    none = np.zeros((3, 3))
-    parts = [amplification.dt ** (weight(w) / 2) * amplification.terms.get(w, none) for w in words]
-    return np.stack([amplification.deterministic, *parts], axis=-1)
+    """A_w for integrals over a step h = 1, (3, 3, words)."""
+    none, scaled = np.zeros((3, 3)), np.empty((3, 3, len(words)))
+    for k, w in enumerate(words):
+        scaled[:, :, k] = amplification.dt ** (weight(w) / 2) * amplification.terms.get(w, none)
+    return scaled
 
 
 @functools.lru_cache(maxsize=16)
@@ -569,7 +594,7 @@ class LargestStep(NamedTuple):
                   grows at every step
     mean_square   (h_low, h_high), the steps at which second moments die out; None where there are none. The equation
                   itself is unstable in mean square, at the rate `exact_growth`: small steps show it, larger hide it
-    almost_surely (h_low, h_high) by simulation; h_low = 0 where small steps are stable
+    almost_surely (h_low, h_high), simulated where second moments do not die out; h_low = 0 where small steps are stable
     paper         the largest step that satisfies the inequality of the paper's Theorem 4.3; 0 where none does
     exact_growth  d/dt log E x²; exact_exponent: the almost-sure one for small noise, -η²/8 + χ²/(8 ω²)
     """
@@ -647,8 +672,15 @@ def largest_step(
     almost = None
     if simulate:
         words = tuple(dict.fromkeys(w for h in coarse for w in at(h).terms))
-        integrals = _Integrals(words, 2000, 400, seed)
-        almost = _stable(lambda steps: _mean_exponents([at(h) for h in steps], integrals), coarse, rounds=5)
+        integrals = _Integrals(words, 2000, 400, seed).split(100)
+
+        def exponents(steps: np.ndarray) -> np.ndarray:
+            """Their signs: below 0 where second moments die out, and every path with them, else simulated."""
+            signs, growing = np.full(len(steps), -1.0), [not at(h).is_mean_square_stable for h in steps]
+            signs[growing] = _mean_exponents([at(h) for h in steps[growing]], *integrals)
+            return signs
+
+        almost = _stable(exponents, coarse, rounds=5)
         if almost is not None and almost[0] == coarse[0]:
             almost = (0.0, almost[1])
     return LargestStep(
