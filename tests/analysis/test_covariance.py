@@ -15,7 +15,7 @@ from stodyn.methods import classical as c
 from stodyn.methods import explicit, implicit, srk
 from stodyn.methods.exact import VanLoan
 from stodyn.methods.multistep import AB2, AB3, AB4, AM4
-from stodyn.numerics import van_loan
+from stodyn.numerics import lyapunov, van_loan
 from stodyn.problems.linear import linear
 
 RK2F, RK3F, RK4F, GILLF, BUTCHERF = (t(noise="fresh") for t in (c.RK2, c.RK3, c.RK4, c.Gill, c.RK56Butcher))
@@ -277,7 +277,7 @@ def test_samples_that_are_needed_deliver_the_covariance(method, match):
             step.G @ step.G.T, van_loan.discretise(OSCILLATOR, FORCED, [[1.0]], h)[1], atol=1e-13
         )
     else:
-        P = van_loan.discrete_lyapunov(step.M, step.G @ step.G.T)
+        P = lyapunov.discrete(step.M, step.G @ step.G.T)
         np.testing.assert_allclose(P, 1.25 * np.eye(2), atol=1e-10)
 
 

@@ -17,7 +17,7 @@ from stodyn.methods.contract import EXPLICIT, Method
 from stodyn.methods.explicit import EulerMaruyama, Heun
 from stodyn.methods.implicit import ImplicitMidpoint, ThetaEuler
 from stodyn.noise import discrete, wiener
-from stodyn.numerics import gauss, van_loan
+from stodyn.numerics import gauss, lyapunov, van_loan
 from stodyn.numerics.printing.points import AtPoints
 from stodyn.problems.contract import Problem
 from stodyn.problems.sde import SDE
@@ -192,7 +192,7 @@ def test_stationary_energy_of_the_langevin_oscillator(h, heun):
     mean, covariance = step_map(LANGEVIN, Heun, h).stationary()
     drift = np.array([[0.0, 1.0], [-1.0, -0.1]])
     M, g = np.eye(2) + h * drift + h * h / 2 * drift @ drift, (np.eye(2) + h / 2 * drift) @ [0.0, 0.5]
-    np.testing.assert_allclose(covariance, van_loan.discrete_lyapunov(M, h * np.outer(g, g)), rtol=1e-11, atol=1e-12)
+    np.testing.assert_allclose(covariance, lyapunov.discrete(M, h * np.outer(g, g)), rtol=1e-11, atol=1e-12)
     assert abs(energy(mean, covariance) - heun) < 1e-6
 
 
@@ -293,7 +293,7 @@ def test_a_state_larger_than_x():
     variances = [0.3, (1 - z) ** 2 * 0.3 + fresh, on_start**2 * 0.3 + ((1 - 1.5 * z) ** 2 + 1) * fresh]
     np.testing.assert_allclose(run.covariance[:, 0, 0], variances, rtol=1e-13)
     companion = np.array([[1 - 1.5 * z, z / 2], [1.0, 0.0]])
-    exact = van_loan.discrete_lyapunov(companion, np.diag([fresh, 0.0]))
+    exact = lyapunov.discrete(companion, np.diag([fresh, 0.0]))
     np.testing.assert_allclose(step.stationary().covariance, exact[:1, :1], rtol=1e-12)
 
 

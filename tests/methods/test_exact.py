@@ -8,7 +8,7 @@ import scipy.stats
 import stodyn as sd
 from stodyn.analysis import covariance
 from stodyn.methods.exact import VanLoan, linear_coefficients
-from stodyn.numerics import van_loan
+from stodyn.numerics import lyapunov, van_loan
 from stodyn.problems.linear import linear
 
 pytestmark = pytest.mark.usefixtures("quick_compiling")
@@ -125,7 +125,7 @@ def test_integrators_on_the_dryden_filter():
     from stodyn.methods.classical import RK4, Euler
 
     A, B, C = np.array([[0, 1], [-1, -2.0]]), np.array([[0], [1.0]]), np.array([1, np.sqrt(3.0)])
-    exact = C @ van_loan.lyapunov(A, B @ B.T) @ C
+    exact = C @ lyapunov.continuous(A, B @ B.T) @ C
     for h, fresh, held, euler in ((0.1, -0.14, -0.19, 8.8), (0.5, -1.98, -4.8, 63)):
         found = [100 * (C @ covariance.steady(m, A, B, h) @ C / exact - 1) for m in (RK4(noise="fresh"), RK4, Euler)]
         assert found == pytest.approx([fresh, held, euler], rel=0.03)

@@ -15,7 +15,7 @@ from stodyn.methods import excited
 from stodyn.methods.alpha import HHT, Newmark, StochasticAlpha
 from stodyn.noise import coloured as co
 from stodyn.noise import wiener
-from stodyn.numerics import van_loan
+from stodyn.numerics import lyapunov, van_loan
 from stodyn.problems.driven import ResponseNotDelivered, response_in_words
 from stodyn.problems.driven_mechanical import DrivenMechanical
 from stodyn.problems.structure import is_autonomous
@@ -119,7 +119,7 @@ def test_other_members_of_the_family_take_it(method):
     """With the variance of a step of 5 ms, which is of second order."""
     _, M, G, _, read = one_step(0.005, method)
     A, B = exact_system()
-    np.testing.assert_allclose(np.diag(stationary(M, G, read)), np.diag(van_loan.lyapunov(A, B @ B.T)), rtol=8e-3)
+    np.testing.assert_allclose(np.diag(stationary(M, G, read)), np.diag(lyapunov.continuous(A, B @ B.T)), rtol=8e-3)
 
 
 def test_noise_that_multiplies_the_state_keeps_order_two():
@@ -238,7 +238,7 @@ def test_steps_that_distort_the_response_are_told_with_its_size(name):
     A, G, _ = driven.slopes_at_the_start()
     exact = driven.about_the_start().stationary_variance()[:2]
     step, kick = excited.linear_step(method, problem, 0.1, A[1:], G[1:], np.zeros((1, 0)))
-    predicted = np.diagonal(excited._settled(step, kick))[:2]
+    predicted = np.diagonal(lyapunov.discrete(step, kick @ kick.T))[:2]
     with pytest.warns(ResponseNotDelivered) as told:
         run = sd.simulate(problem, name, t=(0, 10), dt=0.1, paths=4000, seed=1, collect=sd.statistics.Moments(at=[10]))
     z = (run["variance"].values[-1, :2] - predicted) / run["variance_stderr"].values[-1, :2]

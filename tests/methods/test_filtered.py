@@ -11,7 +11,7 @@ from stodyn.analysis.integrator import linear_step
 from stodyn.analysis.linear import coefficients
 from stodyn.engine.spec import matched
 from stodyn.noise import coloured as co
-from stodyn.numerics import van_loan
+from stodyn.numerics import lyapunov
 from stodyn.numerics.printing.points import at_points
 from stodyn.problems.driven import NoiseNotDelivered
 
@@ -24,7 +24,7 @@ GUST = sd.with_noise(STILL, co.dryden(1.0, 1.0, 1.0, components="w"), "v")
 
 def steady(problem, dt, method="RK4"):
     step = linear_step(problem, sd.ExactNoise(method), dt)
-    return van_loan.discrete_lyapunov(step.M, step.G @ step.G.T)
+    return lyapunov.discrete(step.M, step.G @ step.G.T)
 
 
 @pytest.mark.parametrize("dt", [0.01, 0.5, 0.9])
@@ -38,7 +38,7 @@ def test_noise_is_exact_at_any_step_and_with_any_method(dt):
 
 def test_response_has_an_error_of_second_order():
     found = coefficients(GUST)
-    exact = np.diagonal(van_loan.lyapunov(found.A, found.b.T @ found.b))[:2]
+    exact = np.diagonal(lyapunov.continuous(found.A, found.b.T @ found.b))[:2]
     errors = [np.diagonal(steady(GUST, dt))[:2] / exact - 1 for dt in (0.2, 0.1, 0.05)]
     assert (np.abs(errors[0]) < 0.03).all()
     np.testing.assert_allclose(errors[1] / errors[2], [4.0, 4.0], rtol=0.1)
@@ -56,7 +56,7 @@ def test_white_noise_of_the_problem_stays():
     own = sd.SDE(lambda t, x: -2.0 * x, lambda t, x: 0.3 + 0.0 * x, 0.0)
     problem = sd.with_noise(own, co.gauss_markov(0.5, 0.7), "x")
     found = coefficients(problem)
-    exact = van_loan.lyapunov(found.A, found.b.T @ found.b)
+    exact = lyapunov.continuous(found.A, found.b.T @ found.b)
     np.testing.assert_allclose(steady(problem, 0.02), exact, rtol=2e-3)
 
 

@@ -12,7 +12,7 @@ from stodyn.methods.stiff import RK1W3
 from stodyn.models.circuits import BOLTZMANN, NANO, RC_LADDER, RECTIFIER, RING_OSCILLATOR, TWO_DIODES
 from stodyn.models.differential_algebraic import CONSTRAINED_PENDULUM
 from stodyn.noise.increment import Increment
-from stodyn.numerics.van_loan import lyapunov
+from stodyn.numerics.lyapunov import continuous
 from stodyn.studies.ring_oscillator import crossings, cycle, growth
 
 pytestmark = pytest.mark.usefixtures("quick_compiling")
@@ -68,7 +68,7 @@ def test_kt_over_c_by_covariance_analysis():
     C = model.problem.mass[:3, :3]
     np.testing.assert_allclose(exact[:3, :3], BOLTZMANN * 300.0 / NANO * np.linalg.inv(C), rtol=1e-14)
     A, _, _, b = coefficients(model.problem)
-    np.testing.assert_allclose(lyapunov(A, b.T @ b), exact[:3, :3], rtol=1e-8)
+    np.testing.assert_allclose(continuous(A, b.T @ b), exact[:3, :3], rtol=1e-8)
     np.testing.assert_allclose(
         step_map(model.problem, "Trapezoidal", 0.2, nodes=3).stationary().covariance, exact, rtol=1e-8
     )

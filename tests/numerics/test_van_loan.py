@@ -6,7 +6,8 @@ import mpmath
 import numpy as np
 import pytest
 
-from stodyn.numerics.van_loan import covariance, discrete_lyapunov, discretise, lyapunov
+from stodyn.numerics.lyapunov import continuous
+from stodyn.numerics.van_loan import covariance, discretise
 
 rng = np.random.default_rng(11)
 MATRIX = rng.normal(size=(4, 4)) - 1.5 * np.eye(4)
@@ -100,47 +101,6 @@ def test_covariance_joins_start_and_stationary_state():
     np.testing.assert_allclose(slope, A @ P0 + P0 @ A.T + 0.25 * np.diag([0, 1]), atol=1e-5)
 
 
-def test_lyapunov_closed_forms():
-    omega, damping, strength = 3.0, 0.2, 0.7
-    A = np.array([[0, 1], [-(omega**2), -2 * damping]])
-    P = lyapunov(A, np.diag([0, strength**2]))
-    np.testing.assert_allclose(P, strength**2 / (4 * damping) * np.diag([1 / omega**2, 1]), rtol=1e-13, atol=1e-16)
-    S = SPREAD @ COLOUR @ SPREAD.T
-    A = MATRIX - 2 * np.eye(4)
-    P = lyapunov(A, S)
-    np.testing.assert_allclose(P, covariance(A, SPREAD, COLOUR, np.zeros((4, 4)), 200.0), rtol=1e-12)
-    assert np.abs(A @ P + P @ A.T + S).max() < 1e-14 * np.abs(S).max() * 10
-
-
-@pytest.mark.parametrize("n", [1, 3, 12])
-def test_discrete_lyapunov_is_the_sum_of_all_powers(n):
-    generator = np.random.default_rng(n)
-    Phi = generator.normal(size=(n, n))
-    Phi *= 0.8 / np.abs(np.linalg.eigvals(Phi)).max()
-    root = generator.normal(size=(n, n))
-    Q = root @ root.T
-    total, power = np.zeros((n, n)), np.eye(n)
-    for _ in range(400):
-        total, power = total + power @ Q @ power.T, Phi @ power
-    np.testing.assert_allclose(discrete_lyapunov(Phi, Q), total, rtol=1e-11, atol=1e-13 * np.abs(total).max())
-    assert math.isclose(discrete_lyapunov([[0.5]], [[3.0]])[0, 0], 4.0, rel_tol=1e-15)
-
-
-def test_sampling_a_stationary_process_leaves_it_stationary():
-    A = MATRIX - 2 * np.eye(4)
-    Phi, Qd = discretise(A, SPREAD, COLOUR, 0.3)
-    np.testing.assert_allclose(discrete_lyapunov(Phi, Qd), lyapunov(A, SPREAD @ COLOUR @ SPREAD.T), rtol=1e-12)
-
-
-def test_unstable_systems_are_named_by_their_eigenvalue():
-    with pytest.raises(ValueError, match=r"eigenvalue 0\.25 does not have a negative real part"):
-        lyapunov(np.diag([-1.0, 0.25]), np.eye(2))
-    with pytest.raises(ValueError, match=r"eigenvalue 0[+-]2i"):
-        lyapunov([[0.0, 1.0], [-4.0, 0.0]], np.eye(2))
-    with pytest.raises(ValueError, match=r"eigenvalue -1\.5 has the modulus 1\.5"):
-        discrete_lyapunov(np.diag([0.2, -1.5]), np.eye(2))
-
-
 def test_bad_input_is_named():
     with pytest.raises(ValueError, match="A: expected a finite square matrix, got shape"):
         discretise(np.ones((2, 3)), np.eye(2), np.eye(2), 1.0)
@@ -153,4 +113,4 @@ def test_bad_input_is_named():
     with pytest.raises(ValueError, match="P0: expected"):
         covariance(np.eye(2), np.ones((2, 1)), np.eye(1), np.eye(3), 1.0)
     with pytest.raises(ValueError, match="A: expected a finite square matrix"):
-        lyapunov(np.full((2, 2), np.nan), np.eye(2))
+        continuous(np.full((2, 2), np.nan), np.eye(2))

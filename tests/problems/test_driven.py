@@ -13,7 +13,7 @@ from stodyn.analysis import covariance
 from stodyn.analysis.integrator import linear_step
 from stodyn.analysis.linear import coefficients
 from stodyn.noise import coloured as co
-from stodyn.numerics import van_loan
+from stodyn.numerics import lyapunov
 from stodyn.numerics.uncompiled import value
 from stodyn.problems.driven import NoiseNotDelivered, ResponseNotDelivered, delivered_variance
 from stodyn.problems.linear import linear
@@ -58,11 +58,11 @@ def test_steps_too_long_for_the_noise_are_told():
 def test_steps_too_long_for_what_the_noise_drives_are_told():
     """The noise is right at any step with ExactNoise; of the oscillator the exact covariance is known."""
     problem = sd.with_noise(STILL, co.dryden(1.0, 1.0, 1.0, components="w"), "v")
-    exact = van_loan.lyapunov(coefficients(problem).A, coefficients(problem).b.T @ coefficients(problem).b)[1, 1]
+    exact = lyapunov.continuous(coefficients(problem).A, coefficients(problem).b.T @ coefficients(problem).b)[1, 1]
     for dt, is_told in ((0.5, True), (0.05, False)):
         method = sd.ExactNoise("RK4")
         step = linear_step(problem, method, dt)
-        lost = 1 - van_loan.discrete_lyapunov(step.M, step.G @ step.G.T)[1, 1] / exact
+        lost = 1 - lyapunov.discrete(step.M, step.G @ step.G.T)[1, 1] / exact
         assert (lost > 0.05) == is_told
         with warnings.catch_warnings(record=True) as found:
             warnings.simplefilter("always")
@@ -80,8 +80,8 @@ def test_the_error_of_the_response_is_named_beside_that_of_the_noise():
     swinging = sd.SDE(lambda t, x: jnp.stack([x[1], -x[0] - 0.2 * x[1]]), None, [0.0, 0.0], names=("x", "v"))
     problem, euler = sd.with_noise(swinging, co.gauss_markov(1.0, 1.25, "gust"), "v"), sd.method("EulerMaruyama")
     step, exact = linear_step(problem, euler, 0.1), coefficients(problem)
-    delivered = np.diagonal(van_loan.discrete_lyapunov(step.M, step.G @ step.G.T))
-    ratios = delivered / np.diagonal(van_loan.lyapunov(exact.A, exact.b.T @ exact.b))
+    delivered = np.diagonal(lyapunov.discrete(step.M, step.G @ step.G.T))
+    ratios = delivered / np.diagonal(lyapunov.continuous(exact.A, exact.b.T @ exact.b))
     words = rf"variance of gust {100 * (ratios[2] - 1):.3g} % too large, and that of \w in the long run "
     with pytest.warns(NoiseNotDelivered, match=f"{words}{100 * (ratios[:2].max() - 1):.3g} % too large"):
         euler.prepared(problem, 0.1)
@@ -161,7 +161,7 @@ def test_the_exact_discretisation_is_exact_for_a_driven_linear_problem_at_a_larg
         problem, "VanLoan", t=(0, 30), dt=3.0, paths=40_960, seed=2, collect=sd.statistics.Moments(at=[30.0])
     )
     found = coefficients(problem)
-    exact = van_loan.lyapunov(found.A, found.b.T @ found.b)
+    exact = lyapunov.continuous(found.A, found.b.T @ found.b)
     spread = np.sqrt((np.outer(np.diagonal(exact), np.diagonal(exact)) + exact**2) / 40_960)
     # Four standard errors of 15 different entries: a false alarm in one of a thousand.
     assert (abs(run["covariance"].values[0] - exact) <= 4 * spread + 1e-4 * abs(exact)).all()

@@ -38,7 +38,7 @@ from stodyn.methods import classical, multistep
 from stodyn.methods.catalogue import stepping
 from stodyn.methods.contract import Method
 from stodyn.methods.exact import VanLoan
-from stodyn.numerics import gauss, van_loan
+from stodyn.numerics import gauss, lyapunov, van_loan
 from stodyn.problems.contract import expect_problem
 from stodyn.problems.linear import GaussianStart, intensity
 from stodyn.problems.sde import SDE
@@ -391,8 +391,7 @@ def steady(integrator: Integrator, A: ArrayLike, B: ArrayLike, dt: float, Q: Arr
     A, B = _system(A, B, Q)
     step = system_step(integrator, A, B, dt)
     _require_stable(integrator, A, B, dt, step)
-    P = van_loan.discrete_lyapunov(step.M, step.G @ step.G.T)
-    return step.R @ P @ step.R.T
+    return lyapunov.discrete(step.M, step.G @ step.G.T, step.R)
 
 
 @checks_arguments
@@ -535,7 +534,7 @@ def largest_step(
     if not (math.isfinite(within) and within > 0):
         raise ValueError(f"within: expected a relative error > 0, got {within!r}")
     A, driven = _system(A, B, Q)
-    target = np.diagonal(van_loan.lyapunov(A, driven @ driven.T))
+    target = np.diagonal(lyapunov.continuous(A, driven @ driven.T))
     size = np.abs(np.linalg.eigvals(A)).max()
 
     def off(h: float) -> bool:
@@ -545,7 +544,7 @@ def largest_step(
             return True
         if not step.radius < 1.0 - 1e-12:
             return True
-        P = step.R @ van_loan.discrete_lyapunov(step.M, step.G @ step.G.T) @ step.R.T
+        P = lyapunov.discrete(step.M, step.G @ step.G.T, step.R)
         return bool(np.any(np.abs(np.diagonal(P) - target) > within * target))
 
     return _boundary(off, size)
@@ -630,27 +629,26 @@ def noise_needed(
     step = system_step(unscaled(integrator), A, np.eye(n), dt)
     pieces = np.moveaxis(step.G.reshape(len(step.G), -1, n), 1, 0)  # one piece for each sample: (N, n)
     if match == "steady":
-        target = van_loan.lyapunov(A, driven @ driven.T)
-        mine = van_loan.discrete_lyapunov(own.M, own.G @ own.G.T)
+        target = lyapunov.continuous(A, driven @ driven.T)
+        mine = lyapunov.discrete(own.M, own.G @ own.G.T, own.R)
     else:
         if len(step.M) != n:
             raise ValueError("match: a step of a multistep method shares its samples with others; take match='steady'")
         target = van_loan.discretise(A, driven, np.eye(driven.shape[1]), dt)[1]
-        mine = own.G @ own.G.T
-    mine = own.R @ mine @ own.R.T
+        mine = own.R @ own.G @ own.G.T @ own.R.T
 
     def delivered_by(W: np.ndarray) -> np.ndarray:
         added = sum(piece @ W @ piece.T for piece in pieces)
         if match == "steady":
-            added = scipy.linalg.solve_discrete_lyapunov(step.M, added)
+            return lyapunov.discrete(step.M, added, step.R)
         return step.R @ added @ step.R.T
 
     rows, columns = np.tril_indices(n)
     basis = []
     for i, j in zip(rows, columns, strict=True):
-        E = np.zeros((n, n))
-        E[i, j] = E[j, i] = 1.0
-        basis.append(E)
+        e = np.zeros(n)
+        e[[i, j]] = 1.0
+        basis.append(np.outer(e, e))  # covariances, of which all symmetric matrices are sums
     system = np.stack([delivered_by(E)[rows, columns] for E in basis], axis=1)
     wanted, *_ = np.linalg.lstsq(system, target[rows, columns], rcond=None)
     reached = np.allclose(system @ wanted, target[rows, columns], rtol=0, atol=1e-9 * np.abs(target).max())
@@ -737,7 +735,7 @@ def probe(
     alone = 1.0 if len(A) == 1 else driven
     factor = gamma(box, alone)
     own = factor * steady(box, A, driven, dt)
-    target = van_loan.lyapunov(A, driven @ driven.T)
+    target = lyapunov.continuous(A, driven @ driven.T)
     needed = noise_needed(box, A, B, dt, Q)
     scale, residual = needed.scale / factor, needed.residual
     needed = dataclasses.replace(needed, scale=scale, residual=residual)
@@ -800,16 +798,16 @@ def advise(
     if not (math.isfinite(dt) and dt > 0):
         raise ValueError(f"dt: expected a step > 0, got {dt!r}")
     A, driven = _system(A, B, Q)
-    target = van_loan.lyapunov(A, driven @ driven.T)
+    target = lyapunov.continuous(A, driven @ driven.T)
 
     def off(step: LinearStep, factor: float = 1.0) -> np.ndarray:
-        P = step.R @ van_loan.discrete_lyapunov(step.M, step.G @ step.G.T) @ step.R.T
+        P = lyapunov.discrete(step.M, step.G @ step.G.T, step.R)
         return _percent(factor * P, target)
 
     def exactly_with_held(h: float) -> np.ndarray:
         Phi = scipy.linalg.expm(h * A)
         held = np.linalg.solve(A, Phi - np.eye(len(A))) @ driven / math.sqrt(h)
-        return _percent(van_loan.discrete_lyapunov(Phi, held @ held.T), target)
+        return _percent(lyapunov.discrete(Phi, held @ held.T), target)
 
     rows = [Advice("exact ODE solver, held noise Q/h", None, exactly_with_held(dt),
                    "any solver of another library, one sample per step", exactly_with_held(0.5 * dt))]  # fmt: skip

@@ -27,11 +27,11 @@ from stodyn.analysis.periodic_corners import before_corners, jumps_with_the_stat
 from stodyn.analysis.periodic_start import NoOscillation
 from stodyn.analysis.periodic_system import StageEquations
 from stodyn.arguments import checks_arguments, stacklevel_of_user
+from stodyn.numerics import lyapunov
 from stodyn.numerics.one_thread import blas_on_one_thread
 
 __dir__ = listing.names_of(__name__)
 
-DOUBLINGS = 60
 SAME_ROWS = 1e-12  # of the largest singular value: below it rows of M count as dependent
 ENOUGH = 1e-3  # a change from half as many steps above which a result is not known well
 SAME = 1e-12  # of the period: nodes of two meshes that are nearer to each other are one
@@ -363,26 +363,24 @@ def after_a_period(cycle: Cycle) -> np.ndarray:
 
 
 @checks_arguments
-def stationary(F: np.ndarray, Q: np.ndarray) -> np.ndarray:
-    """Compute Σ_k F^k Q (F^k)ᵀ of a contraction F, by doubling: nothing cancels, whatever the units of the components.
+def stationary(cycle: Cycle, F: np.ndarray, Q: np.ndarray) -> np.ndarray:
+    """Compute Σ_k F^k Q (F^k)ᵀ of the components that do not wander; it is 0 for those that do.
 
     Parameters
     ----------
+    cycle : Cycle
+        The periodic solution.
     F, Q : arrays (n, n)
-        The contraction, and the covariance that each step adds.
+        What a period makes of a deviation, a contraction, and the covariance that each period adds.
 
     Returns
     -------
     array (n, n)
     """
-    total = Q
-    for _ in range(DOUBLINGS):
-        more = F @ total @ F.T
-        total = total + more
-        F = F @ F
-        if np.all(np.abs(more) <= 1e-16 * np.abs(total)):
-            break
-    return 0.5 * (total + total.T)
+    held = np.ix_(*2 * [np.setdiff1d(np.arange(len(F)), cycle.system.wandering)])
+    total = np.zeros_like(F)
+    total[held] = lyapunov.discrete(F[held], Q[held])
+    return total
 
 
 @checks_arguments
@@ -466,7 +464,7 @@ def _row_space(M: np.ndarray) -> np.ndarray:
 def _covariances(cycle: Cycle) -> np.ndarray:
     """K (N, n, n) at the nodes."""
     Q = added(cycle)
-    K = stationary(cycle.Phi, after_a_period(cycle))
+    K = stationary(cycle, cycle.Phi, after_a_period(cycle))
     covariances = np.empty_like(cycle.A)
     for k, A in enumerate(cycle.A):
         covariances[k] = K

@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike
 from stodyn import listing
 from stodyn.arguments import checks_arguments, stacklevel_of_user
 from stodyn.noise.coloured import Coloured
-from stodyn.numerics import van_loan
+from stodyn.numerics import lyapunov
 from stodyn.numerics.printing.points import at_one
 from stodyn.problems.accounted import Accounted, with_energy
 from stodyn.problems.calling import call
@@ -250,9 +250,7 @@ def stationary_covariance(problem: Any) -> np.ndarray:
     array (n, n)
     """
     A, B = _system(problem)
-    unit = _units(A)
-    P = van_loan.lyapunov(A * unit / unit[:, None], (B / unit[:, None]) @ (B / unit[:, None]).T)
-    return P * np.outer(unit, unit)
+    return lyapunov.continuous(A, B @ B.T)
 
 
 def _units(A: np.ndarray) -> np.ndarray:

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from stodyn.arguments import checks_arguments
 from stodyn.circuits.assembly import Network
 from stodyn.circuits.devices import flicker_size
-from stodyn.numerics import direct, van_loan
+from stodyn.numerics import direct, lyapunov
 
 STANDARD = 290.0  # K: the temperature of the source in a noise figure
 
@@ -235,7 +235,7 @@ class SmallSignal:
         """
         A, T, W = self.state_space
         g = W.T @ self.problem.noise_matrix(self.x)[self.problem.split.rows]
-        covariance, wandering = T @ van_loan.lyapunov(A, g @ g.T) @ T.T, self.wandering
+        covariance, wandering = lyapunov.continuous(A, g @ g.T, T), self.wandering
         covariance[wandering], covariance[:, wandering] = np.nan, np.nan
         covariance[wandering, wandering] = np.inf
         return covariance

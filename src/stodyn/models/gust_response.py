@@ -8,7 +8,7 @@ import numpy as np
 from stodyn import listing
 from stodyn.models.catalogue import Model
 from stodyn.noise.coloured import dryden
-from stodyn.numerics import van_loan
+from stodyn.numerics import lyapunov
 from stodyn.problems.driven import with_noise
 from stodyn.problems.linear import GaussianStart
 from stodyn.problems.sde import SDE
@@ -75,7 +75,7 @@ def system(*, sigma, L):
 def stationary_covariance(*, sigma, L):
     """The covariance of all states in the long run."""
     A, B = system(sigma=sigma, L=L)
-    return van_loan.lyapunov(A, B @ B.T)
+    return lyapunov.continuous(A, B @ B.T)
 
 
 def spectrum(frequency, *, sigma, L):

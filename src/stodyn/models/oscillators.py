@@ -6,6 +6,7 @@ import scipy
 
 from stodyn import listing
 from stodyn.models.catalogue import Model
+from stodyn.numerics import lyapunov
 from stodyn.problems.mechanical import Mechanical
 
 __dir__ = listing.names_of(__name__)
@@ -105,7 +106,7 @@ def stationary_covariance(*, count, stiffness, damping, noise):
     ])  # fmt: skip
     Q = np.zeros_like(A)
     Q[count:, count:] = noise**2 * np.eye(count)
-    return scipy.linalg.solve_continuous_lyapunov(A, -Q)
+    return lyapunov.continuous(A, Q)
 
 
 NOISY_OSCILLATOR = Model(noisy_oscillator, {"second_moments": second_moments, "growth": growth})

@@ -6,7 +6,7 @@ import numpy as np
 from stodyn import listing
 from stodyn.models.catalogue import Model
 from stodyn.noise.coloured import kanai_tajimi
-from stodyn.numerics import van_loan
+from stodyn.numerics import lyapunov
 from stodyn.problems.driven import with_noise
 from stodyn.problems.sde import SDE
 
@@ -78,7 +78,7 @@ def stationary_covariance(*, storeys, mass, stiffness, damping, omega_g, zeta_g,
     A[:n, n : 2 * n], A[n : 2 * n, :n], A[n : 2 * n, n : 2 * n] = np.eye(n), -K, -D
     A[n, 2 * n :], A[2 * n :, 2 * n :] = -ground.C[0], ground.A
     B = np.concatenate([np.zeros((2 * n, 1)), ground.B])
-    return van_loan.lyapunov(A, B @ B.T)
+    return lyapunov.continuous(A, B @ B.T)
 
 
 SHEAR_BUILDING = Model(

@@ -1,4 +1,7 @@
-"""Exact discretisation and covariance of linear systems dx = A x dt + B dW, Cov dW = Q dt."""
+"""Exact discretisation and covariance of linear systems dx = A x dt + B dW, Cov dW = Q dt.
+
+The covariance in the long run is that of `lyapunov`.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,8 @@ import math
 import numpy as np
 import scipy
 from numpy.typing import ArrayLike
+
+from stodyn.numerics.lyapunov import square, symmetric
 
 BLOCK_LIMIT = 1.0  # norm of h A up to which one block exponential is used
 
@@ -37,55 +42,27 @@ def discretise(A: ArrayLike, B: ArrayLike, Q: ArrayLike, h: float) -> tuple[np.n
     step = h / 2.0**doublings
     strength = np.abs(S).max() or 1.0  # brings the entries of the block to one size, whatever the units of the noise
     blocks = scipy.linalg.expm(step * np.block([[-A, S / strength], [np.zeros((n, n)), A.T]]))
-    Qd = _symmetric(strength * blocks[n:, n:].T @ blocks[:n, n:])
+    Qd = symmetric(strength * blocks[n:, n:].T @ blocks[:n, n:])
     if doublings == 0:
         return blocks[n:, n:].T, Qd
     integral = scipy.linalg.expm(step * np.block([[A, np.eye(n)], [np.zeros((n, 2 * n))]]))[:n, n:]
     E = A @ integral
     for _ in range(doublings):
         half = Qd + E @ Qd  # Phi Qd
-        Qd = _symmetric(Qd + half + half @ E.T)
+        Qd = symmetric(Qd + half + half @ E.T)
         E = 2.0 * E + E @ E
     return np.eye(n) + E, Qd
 
 
 def covariance(A: ArrayLike, B: ArrayLike, Q: ArrayLike, P0: ArrayLike, t: ArrayLike) -> np.ndarray:
     """The covariance of x at the times t (a number or an array), from P0 at time 0: P' = A P + P A' + B Q B'."""
-    P0 = _square("P0", P0, np.shape(A)[0])
+    P0 = square("P0", P0, np.shape(A)[0])
     times = np.asarray(t, dtype=float)
     result = np.empty((*times.shape, *P0.shape))
     for index, time in np.ndenumerate(times):
         Phi, Qd = discretise(A, B, Q, float(time))
-        result[index] = _symmetric(Phi @ P0 @ Phi.T) + Qd
+        result[index] = symmetric(Phi @ P0 @ Phi.T) + Qd
     return result
-
-
-def lyapunov(A: ArrayLike, Q: ArrayLike) -> np.ndarray:
-    """The stationary covariance P of dx = A x dt + dW, Cov dW = Q dt: A P + P A' + Q = 0. A must be stable."""
-    A = _square("A", A)
-    Q = _square("Q", Q, len(A))
-    eigenvalues = np.linalg.eigvals(A)
-    worst = eigenvalues[np.argmax(eigenvalues.real)]
-    if worst.real >= -len(A) * np.finfo(float).eps * np.abs(eigenvalues).max():
-        raise ValueError(
-            f"A: no stationary covariance, the eigenvalue {_formatted(worst)} does not have a negative real part. "
-            "Add damping, or ask for the covariance at a finite time (covariance)."
-        )
-    return _symmetric(scipy.linalg.solve_continuous_lyapunov(A, -Q))
-
-
-def discrete_lyapunov(Phi: ArrayLike, Q: ArrayLike) -> np.ndarray:
-    """The stationary covariance P of x' = Phi x + w, Cov w = Q: P = Phi P Phi' + Q. Phi must be a contraction."""
-    Phi = _square("Phi", Phi)
-    Q = _square("Q", Q, len(Phi))
-    eigenvalues = np.linalg.eigvals(Phi)
-    worst = eigenvalues[np.argmax(np.abs(eigenvalues))]
-    if abs(worst) >= 1.0 - len(Phi) * np.finfo(float).eps:
-        raise ValueError(
-            f"Phi: no stationary covariance, the eigenvalue {_formatted(worst)} has the modulus {abs(worst):.6g}, "
-            "expected less than 1. Add damping, or take a smaller step if this is the step of a method."
-        )
-    return _symmetric(scipy.linalg.solve_discrete_lyapunov(Phi, Q))
 
 
 def root(P: ArrayLike) -> np.ndarray:
@@ -98,26 +75,9 @@ def root(P: ArrayLike) -> np.ndarray:
 
 
 def _system(A: ArrayLike, B: ArrayLike, Q: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-    A = _square("A", A)
+    A = square("A", A)
     B = np.asarray(B, dtype=float)
     if B.ndim != 2 or len(B) != len(A) or not np.isfinite(B).all():
         raise ValueError(f"B: expected a finite matrix of shape ({len(A)}, channels), got shape {B.shape}:\n{B}")
-    Q = _square("Q", Q, B.shape[1])
-    return A, _symmetric(B @ Q @ B.T)
-
-
-def _square(name: str, value: ArrayLike, size: int | None = None) -> np.ndarray:
-    matrix = np.asarray(value, dtype=float)
-    n = matrix.shape[0] if size is None and matrix.ndim else size
-    if matrix.shape != (n, n) or not np.isfinite(matrix).all():
-        wanted = "a finite square matrix" if size is None else f"a finite matrix of shape ({size}, {size})"
-        raise ValueError(f"{name}: expected {wanted}, got shape {matrix.shape}:\n{matrix}")
-    return matrix
-
-
-def _symmetric(P: np.ndarray) -> np.ndarray:
-    return 0.5 * (P + P.T)
-
-
-def _formatted(value: complex) -> str:
-    return f"{value.real:.6g}" if value.imag == 0 else f"{value.real:.6g}{value.imag:+.6g}i"
+    Q = square("Q", Q, B.shape[1])
+    return A, symmetric(B @ Q @ B.T)

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 from stodyn.arguments import checks_arguments, stacklevel_of_user, suggestion
 from stodyn.noise.coloured import Coloured
 from stodyn.noise.source import joined, source_of
-from stodyn.numerics import uncompiled, van_loan
+from stodyn.numerics import lyapunov, uncompiled
 from stodyn.numerics.dependence import dependence
 from stodyn.numerics.printing.scalars import Unprintable
 from stodyn.problems.calling import call
@@ -125,7 +125,7 @@ class Driven(SDE):
         rates = np.linalg.eigvals(A)
         if not np.isfinite(A).all() or rates.real.max() >= -SLOW * np.abs(rates).max():
             return None
-        return np.diagonal(van_loan.lyapunov(A, B @ B.T))
+        return np.diagonal(lyapunov.continuous(A, B @ B.T))
 
     def delivered(self, method: Any, h: float) -> np.ndarray | None:
         """Of a linear problem the variance of each component in the long run, as a method steps it; None where that
@@ -195,8 +195,7 @@ def _delivered(method: Any, problem: SDE, h: float) -> np.ndarray | None:
     M, G, R, D = matrices
     if not np.abs(np.linalg.eigvals(M)).max() < 1.0:
         return np.full((problem.n, problem.n), np.inf)
-    S = van_loan.discrete_lyapunov(M, G @ G.T)
-    return R @ S @ R.T + D @ D.T
+    return lyapunov.discrete(M, G @ G.T, R) + D @ D.T
 
 
 def step_matrices(method: Any, problem: SDE, h: float) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray] | None:

@@ -14,6 +14,7 @@ from stodyn.analysis.covariance import advise, delivered, largest_step, spectrum
 from stodyn.analysis.integrator import system_step
 from stodyn.methods.classical import RK4
 from stodyn.models.gust_response import GUST_RESPONSE
+from stodyn.numerics import lyapunov
 from stodyn.statistics import Moments, Spectrum
 from stodyn.studies import drawing
 from stodyn.studies.contract import Picture, Row, Size, Study, StudyResult, of_run
@@ -93,7 +94,7 @@ def through_window(A: np.ndarray, B: np.ndarray, h: float, segment: int) -> np.n
     those of Hann's window, transformed. Where a density is low beside a peak, the window brings part of the peak there.
     """
     step = system_step(RK4, A, B, h)
-    now = scipy.linalg.solve_discrete_lyapunov(step.M, step.G @ step.G.T)
+    now = lyapunov.discrete(step.M, step.G @ step.G.T)
     lags = np.empty((segment, len(step.R)))
     for k in range(segment):
         lags[k] = np.diagonal(step.R @ now @ step.R.T)

@@ -12,7 +12,7 @@ import stodyn as sd
 from stodyn import plot
 from stodyn.analysis.linear import coefficients
 from stodyn.noise.coloured import Coloured, gauss_markov, through
-from stodyn.numerics import van_loan
+from stodyn.numerics import lyapunov
 from stodyn.problems.driven import with_noise
 from stodyn.problems.sde import SDE
 from stodyn.studies import drawing
@@ -71,7 +71,7 @@ def driven(noise: Coloured) -> SDE:
 def variance_error(noise: Coloured) -> float:
     """The relative error of the stationary variance against white noise, from the Lyapunov equation."""
     linear = coefficients(driven(noise))
-    P = van_loan.lyapunov(linear.A, linear.b.T @ linear.b)
+    P = lyapunov.continuous(linear.A, linear.b.T @ linear.b)
     return float(2.0 * POLE * P[0, 0] - 1.0)
 
 

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from stodyn.arguments import checks_arguments, stacklevel_of_user
 from stodyn.hints import Count, Integer, whole
 from stodyn.noise import stream
-from stodyn.numerics import van_loan
+from stodyn.numerics import lyapunov, van_loan
 
 NOTABLY_FOLDED = 0.1  # of a variance
 
@@ -88,12 +88,12 @@ class Coloured:
     @functools.cached_property
     def state_covariance(self) -> np.ndarray:
         """P (k, k), the covariance of the filter's state."""
-        return van_loan.lyapunov(self.A, self.B @ self.B.T)
+        return lyapunov.continuous(self.A, self.B @ self.B.T)
 
-    @property
+    @functools.cached_property
     def covariance(self) -> np.ndarray:
         """C P C' (p, p), the covariance of the outputs."""
-        return self.C @ self.state_covariance @ self.C.T
+        return lyapunov.continuous(self.A, self.B @ self.B.T, self.C)
 
     @property
     def variance(self) -> np.ndarray:
