@@ -47,7 +47,7 @@ for k, ρ in enumerate((0.9, 0.7, 0.5, 0.0)):
         CURVE, [delivered(ω, ρ) for ω in CURVE], f"C{k}", lw=1.2, label=f"ρ = {ρ:g}"
     )
 for ω in SAMPLED:
-    with warnings.catch_warnings():  # that the step distorts the variance: the subject here
+    with warnings.catch_warnings():  # of distorted variances: the subject
         warnings.simplefilter("ignore", sd.problems.driven.ResponseNotDelivered)
         run = sd.simulate(
             mode(ω), sd.method("StochasticAlpha")(rho=0.5), t=(0, 400), dt=STEP,
