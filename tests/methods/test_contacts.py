@@ -8,6 +8,7 @@ import pytest
 
 import stodyn as sd
 from stodyn.analysis.one_step import OneStep
+from stodyn.analysis.order import best_reference
 from stodyn.methods.alpha import HHT, WBZ, Newmark, StochasticAlpha, StochasticAlpha20
 from stodyn.methods.contacts import StopsNotResolved, change_of_energy
 from stodyn.noise import coloured as co
@@ -15,6 +16,7 @@ from stodyn.numerics import gauss
 from stodyn.numerics.printing.points import at_points
 from stodyn.problems.elements import BoucWen, Gap
 from stodyn.problems.stops import Stop, stiffest_stop
+from stodyn.problems.time_scale import time_scale
 
 STIFFNESS, GAP = 1e4, 0.1
 STOPS = Gap(at=0, stiffness=STIFFNESS, gap=GAP, both=True)
@@ -170,7 +172,7 @@ def test_methods_that_take_forces_at_points_in_time_are_told_or_refused():
     def run(method, Ω, problem=problem):
         sd.simulate(problem, method, t=(0.0, 2 * Ω / 100), dt=Ω / 100, paths=2, seed=1, progress=False)
 
-    for method, silent, told, refused in (("Heun", 0.05, 0.15, 0.5), (StochasticAlpha20, 0.2, 0.7, 2.0)):
+    for method, silent, told, refused in (("Heun", 0.05, 0.12, 0.2), (StochasticAlpha20, 0.2, 0.7, 1.0)):
         run(method, silent)
         with pytest.warns(StopsNotResolved, match=r"changes the energy of a body that meets a stop.*steps of"):
             run(method, told)
@@ -181,3 +183,23 @@ def test_methods_that_take_forces_at_points_in_time_are_told_or_refused():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         run("StochasticAlpha", 3.0)
+
+
+def test_stops_beside_coordinates_without_inertia_are_resolved_or_refused():
+    """x₀ with m = 2 between stops, on a spring to x₁ without mass: the forces there are those at points in time."""
+    pair = sd.Mechanical(lambda t, x, v: jnp.stack([x[1] - x[0], x[0] - 3.0 * x[1]]), None,
+                         (np.zeros(2), np.array([1.0, 0.0])), mass=np.array([2.0, 0.0]))  # fmt: skip
+    problem = sd.with_elements(pair, STOPS)
+    assert stiffest_stop(problem).rate == pytest.approx(np.sqrt(STIFFNESS / 2.0))
+    with pytest.raises(ValueError, match="multiplies the energy of a body that meets a stop"):
+        sd.simulate(problem, t=(0.0, 0.1), dt=0.05, paths=2, seed=1, progress=False)
+
+
+def test_tools_that_choose_methods_and_steps_know_of_stops():
+    """A reference keeps their energy, and methods are made ready with steps that resolve them."""
+    body = sd.Mechanical(lambda t, x, v: -x - 0.1 * v, lambda t, x, v: 1.0, (0.0, 0.0))
+    problem = sd.with_elements(body, STOPS)
+    assert best_reference(body, sd.method("Heun")).order > 1.0
+    assert best_reference(problem, sd.method("Heun")).keeps_contacts(problem)
+    assert time_scale(problem) == pytest.approx(1.0 / np.sqrt(STIFFNESS))
+    assert sd.recommend(problem)

@@ -23,6 +23,7 @@ from stodyn.engine.grid import step_times
 from stodyn.engine.spec import as_it_is_now, matched
 from stodyn.hints import Count, Integer, Reals, is_integer, whole
 from stodyn.methods.catalogue import catalogue, stepping
+from stodyn.methods.contacts import keeps_stops
 from stodyn.methods.contract import Method
 from stodyn.models.catalogue import Model
 from stodyn.noise.increment import Increment
@@ -519,7 +520,8 @@ def shown(problem: Any, method: Method) -> int:
 def best_reference(problem: Any, method: Method) -> Method:
     """Choose the method of highest claimed strong order for a problem that shows the same components as a given method.
 
-    A method made for its kind comes before one that converts it; `method` itself is taken only if no other reaches it.
+    A method that keeps the energy of stops comes first where there are any, and one made for the problem's kind before
+    one that converts it; `method` itself is taken only if no other reaches it.
 
     Parameters
     ----------
@@ -552,4 +554,8 @@ def best_reference(problem: Any, method: Method) -> Method:
         raise ValueError("reference: no method with a strong order takes this problem; give exact= or reference=")
     noise = problem.noise_structure
     own: Any = type(problem)
-    return max(fitting, key=lambda m: (m.promised("strong", noise), m.accepts is own, m.name != method.name))
+
+    def merits(m: Method) -> tuple:
+        return keeps_stops(m, problem), m.promised("strong", noise), m.accepts is own, m.name != method.name
+
+    return max(fitting, key=merits)

@@ -176,7 +176,9 @@ def _stable_method(problem: Any, spec: Spec, layout: Layout) -> str | None:
     """The name of an implicit method whose steps of the same length are stable, tried as this one was."""
     for method in stable_methods(problem) if problem.n <= SMALL else ():
         try:
-            other = describe(problem, method, (spec.times[0], spec.times[-1]), spec.lengths, None, "float64")
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of a method that is not the user's
+                other = describe(problem, method, (spec.times[0], spec.times[-1]), spec.lengths, None, "float64")
             executor = programs.get(other)
         except (TypeError, ValueError):  # it takes no such problem
             continue

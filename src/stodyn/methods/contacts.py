@@ -20,10 +20,10 @@ from stodyn.methods.excited import linear_step
 from stodyn.problems.driven import step_matrices
 from stodyn.problems.mechanical import Mechanical
 from stodyn.problems.sde import SDE
-from stodyn.problems.stops import stiffest_stop
+from stodyn.problems.stops import parted, stiffest_stop
 
 NOTABLE = 0.3, 0.02  # h √(k/m), and the error of E v², above which a run warns
-REFUSED = 1.0, 0.5  # above which it is refused
+REFUSED = 0.7, 0.1  # above which it is refused
 CONTACTS = 55  # at most, in the time in which the energy decays
 MOST_HALVINGS = 16  # of the step, in search of one that is short enough
 
@@ -54,6 +54,13 @@ def check_contacts(method: Any, problem: Any, h: float) -> None:
         f"dt: with steps of {h:g} {method.name} changes the energy {words}", StopsNotResolved,
         stacklevel=stacklevel_of_user(),
     )  # fmt: skip
+
+
+def keeps_stops(method: Any, problem: Any) -> bool:
+    """Whether a method keeps the energy of a problem's stops, or there are none."""
+    if not isinstance(problem, Mechanical) or not parted(problem.force)[1]:
+        return True
+    return hasattr(method, "keeps_contacts") and method.keeps_contacts(problem)
 
 
 def _is_within(limits: tuple[float, float], method: Any, Ω: float, damping: float) -> bool:

@@ -149,10 +149,18 @@ class Stiffest(NamedTuple):
 
 
 def stiffest_stop(problem: Any) -> Stiffest | None:
-    """At the start; None where there is no stop, or a coordinate without inertia."""
+    """At the start; None where there is no stop, or where stops act on no inertia.
+
+    Beside coordinates without inertia its damping is not looked for, and a mass that is a function is not asked.
+    """
     stops = parted(problem.force)[1]
-    if not stops or not problem.is_regular:
+    if not stops or (not problem.is_regular and callable(problem.mass)):
         return None
+    if not problem.is_regular:
+        rows = np.stack([stop.row(problem.N) for stop in stops])
+        yielding = np.sum(rows * (rows @ np.linalg.pinv(problem.mass_matrix)), axis=1)
+        rate = float(np.sqrt(np.max([stop.stiffness for stop in stops] * yielding)))
+        return Stiffest(rate, 0.0) if rate > 0.0 else None
     with jax.enable_x64(True):
         y, v, z = problem.example_coordinates()
         params = problem.example_params()
