@@ -15,7 +15,7 @@
     [run]
     paths = 100000                       # or {until = {error = 1e-3}}: as many as it takes, see stodyn.until
     seed = 1
-    ledger = "runs/ou"                   # left out: nothing is kept until the end
+    ledger = "ou"                        # left out: nothing is kept until the end
 
     [[collect]]
     statistic = "Moments"                # any of stodyn.statistics, with its options
@@ -46,7 +46,7 @@
     before = 10.0                        # or {level = -1.0, direction = "down"}, or a list of both
     dt = 0.01
     seed = 1                             # and any other option of stodyn.rare: t0, replicas, runs, kill, score, tol, by
-    ledger = "runs/rare"
+    ledger = "rare"
 
 `stodyn estimate` takes a table [estimate] instead of [grid], [run] and [[collect]]:
 
@@ -318,8 +318,9 @@ def estimated(described: EstimateFile, progress: bool | None = None) -> tuple[xr
 def resumed(folder: str | Path, allow: Iterable[str | Path] = ()) -> RunFile:
     """Return the run file that the ledger of a `stodyn run` was made from; `allow` is as in `read`.
 
-    Where that file stood is the word of the ledger, which may be a stranger's. It is believed where the ledger lies
-    just where the file says; otherwise, outputs outside the ledger have to be admitted.
+    Where that file stood is the word of the ledger, which may be a stranger's and may say "/". Outputs are written in
+    the folder that holds the ledger, or below, where the ledger lies just where the file says; in a ledger that was
+    moved, only inside the ledger. Others have to be admitted.
     """
     path = Path(folder)
     if not path.is_dir():
@@ -335,7 +336,7 @@ def resumed(folder: str | Path, allow: Iterable[str | Path] = ()) -> RunFile:
     if not first.isprintable():
         raise BadRunFile(f"{path / RUN_FILE}: its first line is not the name of a folder: {first[:100]!r}")
     content, home = _content(text), Path(first.removeprefix(HOME))
-    folders = [path, home] if _is_in_place(path, content, home) else [path]
+    folders = [path.resolve().parent if _is_in_place(path, content, home) else path]
     for name in DOORS:
         if isinstance(content.get(name), dict):
             content[name]["ledger"] = str(path.resolve())

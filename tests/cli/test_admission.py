@@ -272,6 +272,21 @@ def test_a_ledger_that_lies_elsewhere_writes_nothing_outside(folder, monkeypatch
     assert other.ledger == folder / "ledger"
 
 
+@pytest.mark.parametrize("table", ["csv = '{}'", "pictures = '{}'", "netcdf = '{}/run.nc'"])
+def test_a_ledger_writes_beside_itself_whatever_folder_it_names(table, folder):
+    """A stranger who guesses where the ledger will lie may name any folder above it, also the root."""
+    run, key = OURS.replace("seed = 1}", "seed = 1, ledger = 'LEDGER'}"), table.split()[0]
+    for home in (folder, *folder.parents):
+        ledger, beside, outside = (os.path.relpath(folder / each, home) for each in ("ledger", "mine", "../victim"))
+        text = run.replace("LEDGER", ledger) + "output = {OUTPUT}\n"
+        where = stored(folder, text.replace("OUTPUT", table.format(beside)), home)
+        assert runfile.resumed(where).outputs[key].is_relative_to(folder)
+        where = stored(folder, text.replace("OUTPUT", table.format(outside)), home)
+        with pytest.raises(NotAdmitted, match=f"output.{key}: .*not admitted") as refusal:
+            runfile.resumed(where)
+        assert runfile.resumed(where, [shlex.split(str(refusal.value).splitlines()[-1])[-1]]).home == home
+
+
 def test_the_current_folder_is_not_searched(folder, monkeypatch):
     """`python -m stodyn` is the command stodyn, though Python puts the current folder first."""
     searched = []

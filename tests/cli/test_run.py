@@ -116,7 +116,7 @@ def test_run_status_resume_and_what_is_written(invoke, folder):
     (folder / "runs" / "ou" / "blocks" / "000" / "002-64").unlink()
     assert "3 of 4 blocks done (75 %)" in invoke("status", folder / "runs" / "ou").output
     (folder / "run.toml").unlink()  # the ledger has its own copy
-    result = invoke("resume", folder / "runs" / "ou", *admitted(folder))
+    result = invoke("resume", folder / "runs" / "ou", *admitted(folder), "--allow", f"{folder / 'out'}/")
     assert "3 of 4 blocks were read from the ledger, 1 were computed" in result.output, result.output
 
 
@@ -148,7 +148,7 @@ def test_a_killed_run_is_gone_on_with(invoke, folder, forked):
     said = invoke("status", ledger).output
     assert 9 <= done < 63 and f"{done} of 63 blocks done" in said and "complete" not in said, said
     assert "blocks per second" in said
-    result = invoke("resume", ledger, *admitted(folder))
+    result = invoke("resume", ledger, *admitted(folder), "--allow", f"{folder / 'out'}/")
     assert f"{done} of 63 blocks were read from the ledger, {63 - done} were computed" in result.output, result.output
     (folder / "run.toml").write_text((folder / "run.toml").read_text().replace("runs/ou", "runs/unbroken"))
     assert invoke("run", folder / "run.toml", *admitted(folder)).exit_code == 0

@@ -17,8 +17,8 @@ def command(
 ) -> None:
     """Continue a run from its ledger; the result has the same bits as that of a run without interruption.
 
-    What the run file names must be admitted as in `stodyn run`; if the ledger has been moved, so must the folders that
-    the outputs go to.
+    What the run file names must be admitted as in `stodyn run`, and so must the folders of outputs that do not lie
+    beside the ledger or below; if the ledger has been moved, of all outputs outside it.
     """
     with errors_as_messages():
         show(runfile.resumed(folder, allow or ()), as_json)

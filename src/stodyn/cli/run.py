@@ -23,7 +23,7 @@ def command(
     \b
         model = {name = "ornstein_uhlenbeck", parameters = {rate = 2.0}}
         grid = {t = [0, 5], dt = 0.01}
-        run = {paths = 100000, seed = 1, ledger = "runs/ou"}
+        run = {paths = 100000, seed = 1, ledger = "ou"}
         collect = [{statistic = "Moments", every = 10}]
         output = {netcdf = "ou.nc"}
 
