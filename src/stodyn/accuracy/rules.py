@@ -140,7 +140,7 @@ def bias(top: LevelEstimate, below: LevelEstimate, order: Order) -> Bias:
 def bias_seen(finest: Sequence[LevelEstimate], order: Order) -> Bias:
     """A bound on the bias of the top from the three finest differences, the finest first, of an order that may be lower
     than claimed: no less than each of them shows at order 1 beyond doubt."""
-    claimed = bias(*finest[:2], order)
+    claimed = bias(finest[0], finest[1], order)
     shown = [np.maximum(np.abs(Y.mean) - 2 * np.sqrt(Y.stderr2), 0) * 0.5**k for k, Y in enumerate(finest)]
     return claimed._replace(bound=np.maximum(claimed.bound, np.max(shown, axis=0)))
 

@@ -19,7 +19,7 @@ import numpy as np
 KEPT = 64  # of the largest and of the smallest values
 FEWEST_KEPT, FEWEST_POINTS, SURE_POINTS = 16, 256, 1024
 TELLING_POINTS = 2**14  # up to which points are added where a tail may be heavy
-SURE, MAYBE = 2.0, 0.5  # standard errors beyond which a tail is heavy, and from which it may be
+SURE, MAYBE = 2.5, 1.0  # standard errors beyond which a tail is heavy, and from which it may be
 LEAST_INDEX = 4.0
 
 
@@ -36,7 +36,7 @@ def most_extreme(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return np.partition(np.concatenate([a, b], axis=-1), KEPT, axis=-1)[..., KEPT:]
 
 
-def is_heavy(heaviness: np.ndarray, stderr: float, points: int, surely: float) -> np.ndarray:
+def is_heavy(heaviness: np.ndarray | float, stderr: float, points: int, surely: float) -> np.ndarray:
     """Whether the tail index is below four, by `surely` standard errors."""
     if points < (SURE_POINTS if surely >= SURE else FEWEST_POINTS):
         return np.zeros(np.shape(heaviness), bool)
