@@ -1,5 +1,7 @@
 """What directives mean, against closed forms of RC circuits and against numbers worked out by hand."""
 
+import warnings
+
 import numpy as np
 import pytest
 import xarray as xr
@@ -191,6 +193,62 @@ def test_a_first_line_that_looks_like_a_part_of_the_circuit_is_a_title_too(title
     with pytest.warns(UserWarning, match=f"line 1: the first line is the title, .* not read: '{title}'.* put a title"):
         circuit = read(f"{title}\n{BODY}")
     assert [e.name for e in circuit.network.netlist.elements] == ["v1", "ra", "c1"]
+
+
+EVERY = """V1 in 0 1
+RA in out 1k
+L1 out m 1u
+L2 m 0 1u
+C1 out 0 1n
+C2 m 0 1p
+.param r=1k
+.model dm d
+.model nm nmos
+.model qm npn
+.model sm sw vt=0.5
+.subckt part a b
+R1 a b 1k
+.ends
+"""
+
+
+@pytest.mark.parametrize("title", ["R2 out 0 {r}", "R2 out 0 r", "R2 out 0 '2*r' ; load", "R2 out 0 R=1k",
+    "R2 out 0 {q}",
+    "C2 out 0 C={r*1p}", "D1 out 0 dm", "D1 out 0 dm 2", "M1 out in 0 0 nm", "M1 out in 0 0 nm W=2u L=1u",
+    "M1 out in 0 bulk nm", "Q1 out in 0 qm", "S1 out 0 in 0 sm", "X1 in out part", "K1 L1 L2 0.9", "F1 out 0 V1 2",
+    "E1 out 0 in 0 2", "B1 out 0 I=V(in)*1m", "I1 out 0 SIN(0 1 1k)", "I1 out 0 AC 1", "I1 out 0 DC {r}", ".tran 1n 1u",
+    ".model dx d"])  # fmt: skip
+def test_every_kind_of_part_in_the_first_line_is_warned_of(title):
+    with pytest.warns(UserWarning, match="first line is the title"):
+        circuit = read(f"{title}\n{EVERY}")
+    assert len(circuit.network.netlist.elements) == 6
+
+
+@pytest.mark.parametrize("title", ["RC low pass 1k", "Diode in the dm model", "Ring in out stage 3",
+    "Mixer in out 0 0 3",
+    "Don't read me", "X marks in out", "Lab 1 1k 3", "Q out", "K", "... dots", "Filter in {braces}", "x"])  # fmt: skip
+def test_ordinary_titles_are_not_warned_of(title):
+    assert not any("first line" in note for note in read(f"{title}\n{EVERY}").notes)
+
+
+@pytest.mark.parametrize(("text", "words"), [
+    (".param r=1k\nV1 in 0 1\nR1 in out {r}\nC1 out 0 1n\n", "line 3: .*"),
+    (".subckt part a b\nR1 a b 1k\n.ends\nV1 in 0 1\nC1 in 0 1n\n", "line 3: .ends without .subckt"),
+    (".model dm d\nV1 in 0 1\nR1 in out 1k\nD1 out 0 dm\nC1 out 0 1n\n", "line 4: .*dm"),
+    ("V1 in 0 DC {v}\nR1 in out 1k\nC1 out 0 1n\nF1 out 0 V1 2\n.param v=1\n", "line 4: .*v1"),
+])  # fmt: skip
+def test_an_error_says_that_the_first_line_was_taken_as_the_title(text, words):
+    lost = text.splitlines()[0].replace("{", r"\{")
+    with warnings.catch_warnings(), pytest.raises(NetlistError, match=f"{words}.*line 1: the first line .*'{lost}'"):
+        warnings.simplefilter("ignore")
+        read(text)
+
+
+def test_a_title_is_not_continued():
+    with pytest.raises(
+        NetlistError, match=r"line 2: .* begins with \+ .* but there is none; the first line is the title"
+    ):
+        read("V1 in 0 PWL(0 0\n+ 1 1)\nR1 in out 1k\nC1 out 0 1n\n")
 
 
 def test_the_warning_of_a_lost_line_comes_before_the_error_it_causes():

@@ -23,7 +23,7 @@ from stodyn.circuits.element import GROUND
 from stodyn.circuits.elements import mosfet
 from stodyn.circuits.family import Family
 from stodyn.circuits.jacobian import RestJacobian
-from stodyn.circuits.netlist import Netlist, laid_out, read_deck, warn
+from stodyn.circuits.netlist import Netlist, laid_out, lost_line_in_errors, read_deck, warn
 from stodyn.circuits.operating_point import OperatingPoint, operating_point
 from stodyn.circuits.small_signal import Response, SmallSignal, Spectrum
 from stodyn.circuits.text import NetlistError
@@ -720,12 +720,13 @@ def read(
     """
     deck = read_deck(source, libraries)
     warn(deck.notes)  # before an error that a lost first line may cause
-    netlist = laid_out(deck, _lowered(values or {}))
-    warn(netlist.notes[len(deck.notes) :])
-    laws = {name.lower(): distribution(law, f"random[{name!r}]") for name, law in (random or {}).items()}
-    if laws:
-        laid_out(deck, {**_lowered(values or {}), **{name: law.mean for name, law in laws.items()}})
-    return dataclasses.replace(_built(netlist), random={**netlist.overrides.random, **laws})
+    with lost_line_in_errors(deck.notes):
+        netlist = laid_out(deck, _lowered(values or {}))
+        warn(netlist.notes[len(deck.notes) :])
+        laws = {name.lower(): distribution(law, f"random[{name!r}]") for name, law in (random or {}).items()}
+        if laws:
+            laid_out(deck, {**_lowered(values or {}), **{name: law.mean for name, law in laws.items()}})
+        return dataclasses.replace(_built(netlist), random={**netlist.overrides.random, **laws})
 
 
 def _lowered(values: Mapping[str, float]) -> dict[str, float]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import re
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,16 +15,15 @@ from stodyn.circuits.asked import TEMPERATURE, Measure, NoiseAnalysis, Step, Swe
 from stodyn.circuits.blocks import Block, blocks
 from stodyn.circuits.devices import ZERO_CELSIUS
 from stodyn.circuits.directive import STAGES
-from stodyn.circuits.element import Card, Element, ElementType, near
+from stodyn.circuits.element import GROUND, Card, Element, ElementType, near
 from stodyn.circuits.expressions import BadValue
 from stodyn.circuits.kinds import TYPES
 from stodyn.circuits.scope import Overrides, Scope
-from stodyn.circuits.text import DEEPEST, Line, NetlistError, Position, read_text
+from stodyn.circuits.text import DEEPEST, Line, NetlistError, Position, read_text, uncommented
 from stodyn.circuits.words import SWITCH, fields, is_number
 
 MOST_ELEMENTS = 100_000
 INSTANCE = "X node ... subcircuit [name=value ...]"
-FIRST_VALUE = {"r": 3, "c": 3, "l": 3, "v": 3, "i": 3, "e": 5, "g": 5, "f": 4, "h": 4, "d": 3, "m": 5}
 NOT_HERE = {
     "t": "transmission lines are not supported; write one as a ladder of about ten L and C sections per wavelength",
     "o": "lossy lines are not supported; write one as a ladder of R, L and C",
@@ -32,6 +32,9 @@ NOT_HERE = {
     "n": "compiled Verilog-A models are not supported",
 }  # fmt: skip
 FIRST_LINE = "the first line is the title"
+DIRECTIVE = re.compile(r"\.[A-Za-z]")
+VOLTAGE = re.compile(r"\bv\(([^()]*)\)")
+CONTROLLED = "eg"  # two nodes more, at which nothing else than the control may hang
 MILLI = re.compile(r"(?<=\s)(\d+(?:\.\d*)?)M(?=\s|$)")  # a capital M: nine times of ten a million is meant
 BEHAVIOURAL = re.compile(r"(\S+\s+\S+\s+\S+)\s+([vi])\s*=\s*(.*)")
 
@@ -79,15 +82,18 @@ def read_deck(source: str | Path, libraries: Sequence[str | Path] = ()) -> Deck:
     """The blocks of a netlist; see `text.read_text` for the kinds of source."""
     text = read_text(source, libraries)
     title, lines, name, notes = text.title, text.lines, text.title.text.lstrip("* "), list(text.notes)
-    if title.text.startswith(".") or _is_element(title, lines):
-        notes.append(
-            f"{title.at}: {FIRST_LINE}, as in SPICE, and is not read: {title.text!r}. If it belongs to the circuit, "
-            "put a title before it"
-        )
-    top = blocks(lines)
-    if not top.lines and not top.subcircuits:
-        raise NetlistError("the netlist has no elements", title.at)
-    return Deck(name, title.at.file, title.at, top, tuple(notes))
+    lost = (
+        f"{title.at}: {FIRST_LINE}, as in SPICE, and is not read: {title.text!r}. If it belongs to the circuit, put a "
+        "title before it"
+    )
+    if DIRECTIVE.match(title.text):
+        notes.append(lost)
+    with lost_line_in_errors(notes):
+        top = blocks(lines)
+        if not top.lines and not top.subcircuits:
+            raise NetlistError("the netlist has no elements", title.at)
+    deck = Deck(name, title.at.file, title.at, top, tuple(notes))
+    return deck._replace(notes=(*notes, lost)) if _is_element(title, deck) else deck
 
 
 def laid_out(deck: Deck, values: Mapping[str, float] | None = None) -> Netlist:
@@ -140,16 +146,58 @@ def _places(netlist: Netlist, scope: Scope) -> list[str]:
     return [*scope.block.params, *(f"{e.name}.value" for e in netlist.elements), *netlist.overrides.random]
 
 
-def _is_element(line: Line, others: Sequence[Line]) -> bool:
-    """Whether the first line looks like an element: with a number, at nodes that other lines name."""
-    words = line.text.lower().split()
-    if not words or words[0][0] not in FIRST_VALUE or len(words) < 2:
+@contextlib.contextmanager
+def lost_line_in_errors(notes: Iterable[str]) -> Iterator[None]:
+    """Add the note on a first line that looks like a part of the circuit to errors, which it may have caused."""
+    try:
+        yield
+    except NetlistError as error:
+        lost = [note for note in notes if FIRST_LINE in note]
+        error.args = (". ".join([str(error).rstrip("."), *lost]),)
+        raise
+
+
+# --- a first line that looks like an element --------------------------------------------------------------------------
+
+
+def _is_element(title: Line, deck: Deck) -> bool:
+    """Whether the first line could be read as an element, at nodes that other lines name."""
+    line = title._replace(text=uncommented(title.text))
+    letter = line.text[:1].lower()
+    if letter not in TYPES and letter != "x":
         return False
-    last = FIRST_VALUE[words[0][0]] + (words[0][0] in "vi" and len(words) > 3 and words[3] == "dc")
-    if not (len(words) > last and len(words[0]) > 1 and is_number(words[last])):
-        return False
-    named = {"0", "gnd"}.union(*(re.split(r"[\s(),=]+", other.text.lower())[1:] for other in others))
-    return named.issuperset(words[1:3])
+    named = {GROUND, "gnd"}.union(*map(_named, [*deck.top.lines, *(setting.line for setting in deck.top.settings)]))
+    shared = [node for node in _nodes(line.text.lower().split()) if node in named]
+    return len(shared) >= 2 and _is_readable(line, deck)
+
+
+def _is_readable(line: Line, deck: Deck) -> bool:
+    """Whether a line alone is an element of the netlist; one with an expression was meant as one in any case."""
+    netlist = Netlist(deck, Overrides({}), model_names=deck.top.model_names())
+    scope = Scope(deck.top, None, {}, "", {}, {}, netlist)
+    try:
+        _lay_out(deck.top._replace(lines=[line]), scope, netlist)
+    except (NetlistError, BadValue):
+        return "{" in line.text
+    return True
+
+
+def _named(line: Line) -> set[str]:
+    """The names in a line that may be those of nodes or elements, without its values."""
+    words = re.split(r"[\s(),=]+", line.text.lower())
+    others = {word for word in words if not is_number(word)}
+    in_voltages = {node.strip() for pair in VOLTAGE.findall(line.text.lower()) for node in pair.split(",")}
+    return others | in_voltages | set(_nodes(words))
+
+
+def _nodes(words: Sequence[str]) -> Sequence[str]:
+    """The words of an element that stand where nodes do, or the inductors of a coupling."""
+    letter = words[0][:1]
+    if letter == "x":
+        return words[1:]
+    if letter not in TYPES:
+        return ()
+    return words[1 : 1 + (4 if letter in CONTROLLED else TYPES[letter].nodes or 2)]
 
 
 # --- elements ---------------------------------------------------------------------------------------------------------

@@ -93,7 +93,7 @@ def _folder(library: str | Path) -> Path:
     return path.resolve()
 
 
-def _uncommented(text: str) -> str:
+def uncommented(text: str) -> str:
     """A line without the comment at its end."""
     match = COMMENT.search(text)
     return text if match is None else text[: match.start()].rstrip()
@@ -144,9 +144,12 @@ class _Reader:
                 break
             elif text[0] == "+" or text == ")":  # a parenthesis alone closes the .model before
                 if len(self.lines) == begun:
-                    raise NetlistError("a line that begins with + continues the one before, but there is none", at)
-                parts.append(_uncommented(text.removeprefix("+")))
-            elif text := _uncommented(text):
+                    title = "; the first line is the title" if number == first == 2 else ""
+                    raise NetlistError(
+                        f"a line that begins with + continues the one before, but there is none{title}", at
+                    )
+                parts.append(uncommented(text.removeprefix("+")))
+            elif text := uncommented(text):
                 self._continued(begun, parts)
                 if word.startswith((".inc", ".lib")):
                     self.include(text, at)
@@ -241,7 +244,7 @@ def _sections(rows: list[str]) -> dict[int, str]:
     for k, row in enumerate(rows):
         word = row.lstrip()[:5].lower()
         if word == ".lib" or (word.startswith(".lib") and word[4:].isspace()):
-            words = _uncommented(row).split()
+            words = uncommented(row).split()
             if len(words) == 2:
                 last = k, words[1].lower()
         elif word == ".endl" and last is not None:
