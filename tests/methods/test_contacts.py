@@ -107,6 +107,56 @@ def test_noise_gives_a_body_at_a_stop_all_of_its_energy():
         np.testing.assert_allclose(gained, 0.5 * b**2 * h, rtol=1e-9)
 
 
+def responses(problem, at, h):
+    """Of x and v, around a state, to state and noise."""
+    one = OneStep(problem, StochasticAlpha.prepared(problem, h))
+    n = len(at)
+    moves = np.eye(n + one.normals)
+    states = at + np.concatenate([np.zeros((1, n)), moves[:, :n]])
+    ended = one.after(0.0, h, None, states, np.concatenate([np.zeros((1, one.normals)), moves[:, n:]]))
+    return ended[1:] - ended[0]
+
+
+@pytest.mark.filterwarnings("ignore::stodyn.problems.driven.ResponseNotDelivered")
+@pytest.mark.parametrize("h", [0.02, 0.1, 0.5])
+def test_a_body_that_rests_on_a_stop_is_moved_as_by_a_spring(h):
+    """Up to a constant, φ is there that of the spring and k x: it leaves out the acceleration of the stop."""
+    k, c = 100.0, 20.0
+
+    def noise(t, x, v):
+        return 1.0
+
+    spring = sd.Mechanical(lambda t, x, v: -c * v - k * x, noise, (0.0, 0.0))
+    pressed = sd.Mechanical(lambda t, x, v: -c * v + 50.0 * k, noise, (0.0, 0.0))
+    pressed = sd.with_elements(pressed, Gap(at=0, stiffness=k, gap=-50.0))
+    found, expected = (responses(problem, np.zeros(3), h) for problem in (pressed, spring))
+    S = np.array([[1.0, 0.0, k], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
+    expected = expected @ S
+    expected[:3] = np.linalg.inv(S) @ expected[:3]
+    np.testing.assert_allclose(found, expected, atol=1e-8)
+
+
+@pytest.mark.parametrize("place", [-49.5, 0.0], ids=["rests", "leaves later"])
+def test_a_contact_that_lasts_changes_nothing_elsewhere(place):
+    """The response of a body beside one that is in its stop for all of the step."""
+
+    def force(t, x, v):
+        return jnp.stack([-20.0 * v[0] - 100.0 * x[0], -x[1] - v[1]])
+
+    pair = sd.Mechanical(force, lambda t, x, v: jnp.eye(2), (np.zeros(2), np.zeros(2)))
+    state = np.array([0.0, place, 0.0, 0.0, 0.0, 0.0])
+    found, expected = (
+        responses(sd.with_elements(pair, Gap(at=1, stiffness=100.0, gap=gap)), state, 0.1)[:, ::2]
+        for gap in (-50.0, 99.0)
+    )
+    np.testing.assert_allclose(found, expected, atol=1e-12)
+
+
+def test_stops_in_single_precision():
+    run = sd.simulate(NOISY, t=(0.0, 0.3), dt=0.03, paths=4, seed=1, dtype="float32", progress=False)
+    assert np.isfinite(run["mean"].values).all()
+
+
 def test_damping_acts_on_a_body_that_turns_round_within_a_step():
     """Of what fine steps lose by damping on the way to a stop and back, steps with h √(k/m) = 3 lose 96 to 104 %."""
     damped = sd.with_elements(sd.Mechanical(lambda t, x, v: -0.1 * v, None, (0.0, 1.0)), STOPS)

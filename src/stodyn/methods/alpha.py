@@ -43,6 +43,7 @@ MEASURED = "measured; Rajan & Raha claim strong order 2 for x and 3/2 for v"
 ORDERS = (1.0, 1.5, 2.0)
 MOST_SUBSTEPS = 64  # that are taken by default for iterated integrals
 SHORT = 0.5  # h √(k/m) of the parts of a step in which stops are met
+STAYING = 1.25  # h √(k/m) up to which a body that stays in a stop is moved in one part
 MOST_PARTS = 16  # of such a step
 LARGE_OMEGA = 2.0  # beyond it the explicit terms of orders 1.5 and 2.0 amplify noise
 
@@ -195,15 +196,19 @@ class GeneralisedAlpha(Method):
         rate = (after - z) / noise.h
         return self._state(problem, t + noise.h, (y, v, after, φ), rate, ends[1]), Report(*root)
 
-    def _moved(self, problem, when, now, kicks, ends, contacts=None):
+    def _moved(self, problem, when, now, kicks, ends, contacts=None, rests=()):
         """y, v, z and φ after a step, and the outcome of the solve.
 
         With contacts, whose mean accelerations p over the step are added to v' as h p and to y' as h² p/2, the
-        equations are solved for β φ' + p/2 instead of φ', so that p is a function of the unknown.
+        equations are solved for β φ' + p/2 instead of φ', so that p is a function of the unknown. The forces of stops
+        on which a body rests are ordinary ones: s is their acceleration, which a and φ have as well during the step.
         """
         (t, h), (y, v, z, φ), (x_kick, v_kick, N_kick), r = when, now, kicks, problem.r
         αm, αf, β, γ = self.coefficients(h)
         a = problem.acceleration(t, y, v, z, ends[0])
+        if contacts is not None:
+            s = contacts.acceleration(y, rests)
+            a, φ = a + s, φ + s
         y_known = y + h * v + h**2 * (0.5 - β) * φ + x_kick
         v_known = v + h * (1.0 - γ) * φ + v_kick
         known = αm * φ - αf * a
@@ -214,7 +219,7 @@ class GeneralisedAlpha(Method):
             if contacts is None:
                 return u, y_known + β * h**2 * u, v_known + γ * h * u
             y_after = y_known + h**2 * u
-            p = contacts.mean_acceleration(y, y_after)
+            p = contacts.mean_acceleration(y, y_after, [~is_resting for is_resting in rests])
             φ = (u - 0.5 * p) / β
             return φ, y_after, v_known + γ * h * φ + h * p
 
@@ -222,7 +227,10 @@ class GeneralisedAlpha(Method):
             φ, y, v = at_end(u[:r])
             now = t + h, y, v, u[r:], ends[1]
             force, vanishing = problem.balance(*now)
-            left = problem.mass_times((1.0 - αm) * φ + known, *now)
+            inertial = (1.0 - αm) * φ + known
+            if contacts is not None:
+                inertial = inertial - (1.0 - αf) * contacts.acceleration(y, rests)
+            left = problem.mass_times(inertial, *now)
             return jnp.concatenate([left - (1.0 - αf) * force, vanishing])
 
         guess = jnp.concatenate([φ if contacts is None else β * φ, z])
@@ -235,7 +243,7 @@ class GeneralisedAlpha(Method):
             matrix = (1.0 - αm) * M + (1.0 - αf) * (β * h**2 * K + γ * h * C)
             root = affine_root(residual, guess, order.factorised(matrix))
         φ, y, v = at_end(root.x[:r])
-        return (y, v, root.x[r:], φ), root[1:]
+        return (y, v, root.x[r:], φ if contacts is None else φ - contacts.acceleration(y, rests)), root[1:]
 
     # --- stops --------------------------------------------------------------------------------------------------------
 
@@ -248,13 +256,14 @@ class GeneralisedAlpha(Method):
         return problem.without_stops if self.keeps_contacts(problem) else problem
 
     def _met(self, problem, when, now, kicks, ends):
-        """A step with stops. Where one is met, in short steps: the damping of a body that turns round within a step
-        would be lost in the mean of its velocities. The noise then comes in two independent halves, before and after:
-        noise in the midst of a contact would be reflected by it, and lose a part of its energy.
+        """A step with stops. Where a contact begins or ends, in short steps: the damping of a body that turns round
+        within a step would be lost in the mean of its velocities. The noise then comes in two independent halves,
+        before and after: noise in the midst of a contact would be reflected by it, and lose a part of its energy.
         """
         (t, h), (y, v, z, φ), (x_kick, v_kick, N_kick) = when, now, kicks
         contacts = Contacts(problem, t, y, v, ends[0])
-        is_met = contacts.are_near(y, y + h * v + 0.5 * h**2 * φ)
+        a = problem.without_stops.acceleration(t, y, v, z, ends[0]) + contacts.acceleration(y)
+        is_met, rests = contacts.outlook(h, y, v, y + h * v + 0.5 * h**2 * φ, a, STAYING)
         first = 0.5 * v_kick + math.sqrt(0.75) * (2.0 / h * x_kick - v_kick)
         count = jnp.where(is_met, jnp.clip(jnp.ceil(h * contacts.rate / SHORT), 1.0, MOST_PARTS), 1.0)
         kicks = jnp.where(is_met, 0.0, x_kick), jnp.where(is_met, 0.0, v_kick), N_kick
@@ -265,7 +274,7 @@ class GeneralisedAlpha(Method):
         def advance(so_far):
             k, now, outcome = so_far
             part, between = (t + k * h / count, h / count), (params_after(k), params_after(k + 1.0))
-            now, new = self._moved(problem.without_stops, part, now, kicks, between, contacts)
+            now, new = self._moved(problem.without_stops, part, now, kicks, between, contacts, rests)
             return k + 1.0, now, outcome.joined(Report(*new))
 
         none = Report(jnp.asarray(True), jnp.asarray(0, jnp.int32), jnp.asarray(False))

@@ -48,6 +48,10 @@ class Stop(NamedTuple):
         """How far each of its springs is pressed at a stretch d, below 0 where it is not."""
         return [d - self.gap, -d - self.gap] if self.both else [d - self.gap]
 
+    def side(self, d: Array) -> Any:
+        """1 where it is at stretches above d or at d, -1 where it is below."""
+        return jnp.where(d < 0, -1.0, 1.0).astype(d.dtype) if self.both else 1.0
+
     def reaches(self, d: Array) -> Array:
         """Whether it acts at a stretch d."""
         pressed = jnp.abs(d) if self.both else d
@@ -94,6 +98,13 @@ def parted(force: Callable) -> tuple[Callable, tuple[Stop, ...]]:
     return getattr(force, "rest", force), getattr(force, "stops", ())
 
 
+class Outlook(NamedTuple):
+    """Whether a contact begins or ends in a step, and for each stop whether a body rests on it meanwhile."""
+
+    changes: Array
+    rests: list[Array]
+
+
 class Contacts:
     """The stops of a system all of whose coordinates have inertia and are free, at a state (t, y, v)."""
 
@@ -111,27 +122,50 @@ class Contacts:
                 else self.rows.T / diagonal[:, None]
             )
 
+        stiffness = np.array([[stop.stiffness] for stop in self.stops])
+        self.squares = jnp.asarray(
+            stiffness * self.rows @ self.pushes, y.dtype
+        )  # k/m: of each stop by the forces of all
+
     @property
     def rate(self) -> Array:
         """√(k/m) of the stiffest stop: an upper bound where several act together."""
-        stiffness = np.array([[stop.stiffness] for stop in self.stops])
-        return jnp.sqrt(jnp.max(jnp.sum(jnp.abs(stiffness * self.rows @ self.pushes), axis=1)))
+        return jnp.sqrt(jnp.max(jnp.sum(jnp.abs(self.squares), axis=1)))
 
-    def are_near(self, y: Array, ahead: Array) -> Array:
-        """Whether a stop acts at y or at the place `ahead`."""
-        places = [stop.reaches(stop.stretch(x)) for stop in self.stops for x in (y, ahead)]
-        return jnp.any(jnp.stack(places))
+    def outlook(self, h: Any, y: Array, v: Array, ahead: Array, a: Array, short: float) -> Outlook:
+        """What becomes of the contacts in a step, by what is known at its start: its noise has no part in the choice.
 
-    def acceleration(self, y: Array) -> Array:
-        """Of the stops' forces at y."""
-        return self._pushed([stop.force(stop.stretch(y)) for stop in self.stops], y)
+        A body at y with the velocity v and the acceleration a rests on a stop if it would swing there for ever without
+        leaving it. One that swings further stays for this step if its way is resolved, h √(k/m) <= short, and ends in
+        the stop. A stop that does not act is not met if it does not act at the place `ahead` either.
+        """
+        changes, rests = [], []
+        for i, stop in enumerate(self.stops):
+            square = self.squares[i, i]
+            side = stop.side(stop.stretch(y))
+            depth, speed, pull = (side * stop.stretch(u) for u in (y, v, a))
+            depth = depth - stop.gap
+            middle = depth + pull / square
+            is_resting = (depth > 0) & (middle > 0) & ((pull / square) ** 2 + speed**2 / square < middle**2)
+            is_staying = (h**2 * square <= short**2) & (depth + h * speed + 0.5 * h**2 * pull > 0)
+            is_missed = ~stop.reaches(stop.stretch(ahead))
+            changes.append(jnp.where(depth > 0, ~(is_resting | is_staying), ~is_missed))
+            rests.append(is_resting)
+        begin_or_end = jnp.any(jnp.stack(changes))
+        return Outlook(begin_or_end, [is_resting & ~begin_or_end for is_resting in rests])
 
-    def mean_acceleration(self, y: Array, after: Array) -> Array:
-        """Of the stops' mean forces over a step between two places."""
-        return self._pushed([stop.mean_force(stop.stretch(y), stop.stretch(after)) for stop in self.stops], y)
+    def acceleration(self, y: Array, of: Sequence[Array] | None = None) -> Array:
+        """Of the stops' forces at y; `of` picks stops."""
+        return self._pushed([stop.force(stop.stretch(y)) for stop in self.stops], y, of)
 
-    def _pushed(self, forces: list[Array], y: Array) -> Array:
+    def mean_acceleration(self, y: Array, after: Array, of: Sequence[Array] | None = None) -> Array:
+        """Of the stops' mean forces over a step between two places; `of` picks stops."""
+        return self._pushed([stop.mean_force(stop.stretch(y), stop.stretch(after)) for stop in self.stops], y, of)
+
+    def _pushed(self, forces: list[Array], y: Array, of: Sequence[Array] | None) -> Array:
         """-M⁻¹ ∂d/∂x forces; nothing is added where a push is known to be zero, so that Jacobians stay sparse."""
+        if of is not None:
+            forces = [jnp.where(is_picked, force, 0.0) for is_picked, force in zip(of, forces, strict=True)]
         if not isinstance(self.pushes, np.ndarray):
             return -self.pushes @ jnp.stack(forces)
         total = jnp.zeros_like(y)
