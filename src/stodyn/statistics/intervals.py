@@ -4,10 +4,13 @@
     chi-square   a variance v: (v ν/χ²_upper, v ν/χ²_lower), with ν = 2 v²/s² - 2 degrees of freedom, N - 1 at most. For
                  normal numbers ν is about N - 1; with heavy tails it is smaller
     rms          a root mean square r: the square roots of the limits of r², with ν = r²/(2 s²), N at most
-    binomial     a probability p: the limits of Clopper and Pearson for N trials, or for p(1 - p)/s² trials where
-                 that is more, as for paths that carry probabilities instead of yes or no
+    binomial     a probability p: the limits of Clopper and Pearson for N trials, or for more where paths carry
+                 probabilities instead of yes or no and scatter less: N (N p(1 - p) + 1)/(N² s² + 1) trials
     hazard       a hazard λ over an interval Δ: from the limits of the probability 1 - exp(-λ Δ) among the paths that
                  enter it
+
+p(1 - p)/s² trials would have the scatter s, but N paths show s only where N p(1 - p) is large: the few that carry the
+event may all be missing. The ones above stand for one further path as uncertain as yes or no, and vanish with N.
 
 The last four never leave the range of possible values. They cover the truth at least as often as they claim for
 normal numbers and for counts; chi-square covers it less often where a few paths of a heavy tail decide a variance.
@@ -76,7 +79,7 @@ def _scaled(value: np.ndarray, freedom: np.ndarray, tail: float) -> Limits:
 
 def _binomial(p: np.ndarray, stderr: np.ndarray, paths: np.ndarray, tail: float) -> Limits:
     p = np.clip(p, 0.0, 1.0)
-    trials = np.where(stderr > 0, np.fmax(paths, p * (1.0 - p) / stderr**2), paths)
+    trials = np.fmax(paths, paths * (paths * p * (1.0 - p) + 1.0) / ((paths * stderr) ** 2 + 1.0))
     hits = p * trials
     low = np.where(hits > 0, scipy.special.betaincinv(hits, trials - hits + 1.0, tail), 0.0)
     high = np.where(hits < trials, scipy.special.betaincinv(hits + 1.0, trials - hits, 1.0 - tail), 1.0)
