@@ -12,6 +12,10 @@ The decision takes two normals z of the stream "event": E = |z|²/2 is exponenti
 E > 2 a b. In this case E - 2 a b is again exponential and independent of the direction of z, so that z, shortened to
 |z|² - 4 a b, is a fresh pair of normals, from which the share is drawn.
 
+Where several levels have bridges, the state at the stop is also one from which no other level was reached before: its
+distance from each of them is that of a bridge kept from the level until it reaches it, or to the end of the step
+(crossing.distance_before). This is exact where the noises of the functions are independent.
+
 The state of a stopped path no longer changes. The last entry of the method's state is the number of the level
 that stopped the path, counted from 1, and 0 while the path goes on.
 """
@@ -36,6 +40,8 @@ from stodyn.problems.level import BRIDGE, CUBIC, GRID, Gauge, Level
 STREAM = "event"
 SMALL = 16  # components up to which the work for a crossing is done in a loop that runs only where there is one
 ONTO = 4  # how many moves bring a chord that is close to the level onto it, up to rounding
+FAR = 15.0  # a b from which a bridge that keeps from a level is any bridge: exp(-2 a b) < 1e-13
+LEAST_SLOPE = 1e-3  # 1 - ρ² of two functions' noises, below which a place cannot be moved along one for the other
 KINDS = ("frozen", "alive")
 
 
@@ -143,7 +149,8 @@ class Stopping(Wrapping, Method):
     def needs(self):
         if not self.bridges:
             return self.method.needs
-        return AndNormals(self.method.needs, STREAM, 2 * self.bridges + (self.m if self.m > 1 else 0))
+        places = self.m + 2 * (self.bridges - 1) if self.m > 1 else 0
+        return AndNormals(self.method.needs, STREAM, 2 * self.bridges + places)
 
     @property
     def starting_steps(self):
@@ -206,9 +213,14 @@ class Stopping(Wrapping, Method):
 
         def once(_):
             reached, share, by, place = jnp.asarray(False), jnp.ones_like(x[0]), jnp.asarray(0, np.int32), y
-            for number, test in enumerate(tests, 1):
-                crosses, when, side = test.crossing()
-                where = test.place(when.astype(x.dtype), side, normals[used:])
+            crossings = [test.crossing() for test in tests]
+            for number, (test, (crosses, when, side)) in enumerate(zip(tests, crossings, strict=True), 1):
+                when = when.astype(x.dtype)
+                where = test.place(when, side, normals[used : used + self.m])
+                if self.m > 1 and test.kind == BRIDGE:
+                    others = [(other, *its_crossing) for other, its_crossing in zip(tests, crossings, strict=True)
+                              if other is not test and other.kind == BRIDGE]  # fmt: skip
+                    where = test.before_others(where, when, side, others, normals[used + self.m :])
                 is_first = crosses & (~reached | (when < share))
                 share, by = jnp.where(is_first, when, share), jnp.where(is_first, np.int32(number), by)
                 reached, place = reached | crosses, jnp.where(is_first, where, place)
@@ -237,7 +249,8 @@ class _Test:
         else:
             self.ends = gauge.distances(t, x, params), gauge.distances(t + h, y, params)
         if self.kind == BRIDGE:
-            self.units = gauge.in_deviations(t, h, x, y, params, method.method.freezes_noise(gauge.problem))
+            self.frozen = method.method.freezes_noise(gauge.problem)
+            self.units = gauge.in_deviations(t, h, x, y, params, self.frozen)
             self.energy = 0.5 * jnp.sum(z**2)
 
     def is_possible(self) -> Array:
@@ -272,7 +285,7 @@ class _Test:
         if len(a) == 1:
             left = self.energy - 2.0 * a[0] * b[0]
             return left > 0, jnp.maximum(left, 0.0), jnp.zeros((), int)
-        chance = crossing.bridge_chance_of_two((a[0], b[0]), (a[1], b[1]))
+        chance = self._chance(a, b)
         low, high = crossing.bridge_chance(a[0], b[0]), crossing.bridge_chance(a[1], b[1])
         uniform, share = jnp.exp(-self.energy) / chance, low / (low + high)
         is_low = uniform < share
@@ -293,8 +306,65 @@ class _Test:
         if len(normals):
             push = jnp.sqrt(h * share * (1.0 - share)) * problem.noise_push(t, x, params, normals)
             chord = chord + push - self.gauge.toward(t, chord, params) * (self.gauge.gradient(t, chord, params) @ push)
-        when = t + share * h
         for _ in range(ONTO):
-            off = (self.gauge.signs(x) * self.gauge.distances(when, chord, params))[side]
-            chord = chord + off * self.gauge.toward(when, chord, params)
+            chord = self._onto(chord, t + share * h, side)
         return chord
+
+    def _onto(self, place: Array, when: Array, side: Array) -> Array:
+        """The place moved to the level, in the direction in which noise moves the function."""
+        off = (self.gauge.signs(place) * self.gauge.distances(when, place, self.params))[side]
+        return place + off * self.gauge.toward(when, place, self.params)
+
+    def before_others(self, place: Array, share: Array, side: Array, others: list, normals: Array) -> Array:
+        """The place, moved along this level so that no other one was reached before; others are tests with their
+        crossings, and there are two normals for each."""
+        when = self.t + share * self.h
+        pairs = normals.reshape(-1, 2)
+        aims = [other.distance_before(place, share, its_crossing, pair)
+                for (other, *its_crossing), pair in zip(others, pairs, strict=True)]  # fmt: skip
+        for _ in range(ONTO if others else 0):
+            for (other, *_crossing), (aim, near) in zip(others, aims, strict=True):
+                place = place + self._along(other.gauge, place, when, aim, near)
+            place = self._onto(place, when, side)
+        return place
+
+    def _along(self, other: Gauge, place: Array, when: Array, aim: Array, near: Array) -> Array:
+        """The move along this level to the distance `aim` from a side of another; none where noise has no such way."""
+        here = when, place, self.params
+        toward = other.toward(*here)
+        direction = toward - self.gauge.toward(*here) * (self.gauge.gradient(*here) @ toward)
+        slope = other.gradient(*here) @ direction
+        off = (other.signs(place) * (other.distances(*here) - aim))[near]
+        return jnp.where(slope > LEAST_SLOPE, off / jnp.maximum(slope, LEAST_SLOPE), 0.0) * direction
+
+    def distance_before(self, place: Array, share: Array, its_crossing: list, normals: Array) -> tuple[Array, Array]:
+        """How far from this level, and from which side of it, a path is that is stopped by another level at a place
+        drawn without regard to this one."""
+        crosses, crossed_at, side = its_crossing
+        a, b = (jnp.maximum(x, 0.0) for x in self.units)
+        near = jnp.where(crosses, side, jnp.argmin(a * b))
+        scale = self._deviation(share, near)
+        free = self.gauge.distances(self.t + share * self.h, place, self.params)
+        first, last = (x[near] for x in self.units)
+        off = free[near] / scale - (first + share * (last - first))
+        uniform = -jnp.expm1(-self.energy) / jnp.maximum(1.0 - self._chance(a, b), jnp.finfo(place.dtype).tiny)
+        until = jnp.where(crosses, crossed_at, 1.0)
+        distance = crossing.distance_before((a[near], b[near]), share, until, crosses, off, uniform, normals) * scale
+        if len(a) == 2:
+            width = jnp.sum(free)
+            distance = width - jnp.abs(width - jnp.mod(distance, 2.0 * width))
+        is_far = ~crosses & (jnp.min(a * b) > FAR)
+        return jnp.where(is_far, free[near], distance).astype(place.dtype), near
+
+    def _deviation(self, share: Array, side: Array) -> Array:
+        """The standard deviation of the step, between those at its ends."""
+        first, _, *both = self.gauge.ends_and_deviations(self.t, self.h, self.x, self.y, self.params, self.frozen)
+        one, other = (jnp.broadcast_to(deviation, first.shape)[side] for deviation in both)
+        return one + share * (other - one)
+
+    @staticmethod
+    def _chance(a: Array, b: Array) -> Array:
+        """The probability that the level, or one of the two, was reached."""
+        if len(a) == 1:
+            return crossing.bridge_chance(a[0], b[0])
+        return crossing.bridge_chance_of_two((a[0], b[0]), (a[1], b[1]))

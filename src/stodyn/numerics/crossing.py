@@ -7,6 +7,9 @@ are measured in standard deviations of the step, so that its variance is 1:
     two levels   P(neither) = Σ_k exp(-2 k l (k l + b - a)) - exp(-2 (k l + a)(k l + b)), l apart, a, b from the lower
     when         given a crossing, the share of the step before it is s/(1 + s), s inverse Gaussian of mean a/|b| and
                  shape a²
+    before       a bridge that has not reached the level is the length of a bridge in space (Bessel's process of
+                 dimension 3): to the origin at the time of the crossing, or, without one, to a point at the distance b
+                 in a direction of density ∝ exp(a b cos θ)
 
 A *cubic* (Hermite's) is fixed by its values and slopes at both ends: the mean of an integrated Brownian path.
 """
@@ -51,6 +54,27 @@ def _waves(a: Array, b: Array, apart: Array) -> Array:
         for k in (1, 2, 3)
     )
     return 2.0 * math.sqrt(2.0 * math.pi) / apart * total
+
+
+def distance_before(
+    ends: tuple[Array, Array], share: Array, until: Array, crosses: Array, off: Array, uniform: Array, normals: Array
+) -> Array:
+    """The distance at a share of the step of a bridge that first reaches the level at the share `until`, or not at all.
+
+    `off` is how far the bridge is from its chord there when it does not heed the level, √(share (1 - share)) times a
+    normal; `uniform` and two normals are fresh.
+    """
+    (a, b), tiny = ends, jnp.finfo(share.dtype).tiny
+    until = jnp.maximum(until, tiny)
+    part, left = jnp.minimum(share / until, 1.0), jnp.maximum(until - share, 0.0)
+    pull = jnp.maximum(a * b, 1e-6)
+    cosine = jnp.clip(1.0 + jnp.log1p((1.0 - uniform) * jnp.expm1(-2.0 * pull)) / pull, -1.0, 1.0)
+    along = jnp.where(crosses, 0.0, part * b * cosine)
+    across = jnp.where(crosses, 0.0, part * b * jnp.sqrt(1.0 - cosine**2))
+    shrunk = jnp.where(crosses, jnp.sqrt(left / jnp.maximum(until * (1.0 - share), tiny)), 1.0)
+    spread = jnp.sqrt(part * left)
+    x, y, z = a * (1.0 - part) + along + shrunk * off, across + spread * normals[0], spread * normals[1]
+    return jnp.sqrt(x**2 + y**2 + z**2)
 
 
 def share_after_crossing(a: Array, b: Array) -> Array:
