@@ -21,7 +21,10 @@ MODELS = models.catalogue()
 STEPS, SMALL = 3, 4
 
 # (model, method) -> the reason; all others are printed, but for methods that make whole paths by the host's code.
-BY_VMAP = {("ring_oscillator", "RK1A4MLevy"): "a scan of 6 turns over series"}
+BY_VMAP = {
+    ("ring_oscillator", "RK1A4MLevy"): "a scan of 6 turns over series",
+    ("slider_crank", "ImplicitMidpoint"): "primitive lu",
+}
 
 
 def families(problem):
