@@ -46,7 +46,7 @@ def check_contacts(method: Any, problem: Any, h: float) -> None:
     shorter = "" if share is None else f"steps of {share * h:.2g} or "
     words = (
         f"of a body that meets a stop (Gap): h √(k/m) is {Ω:.3g} for the stiffest one. Take {shorter}a method of the α "
-        "family with order=1.0, such as StochasticAlpha, which keeps the energy of stops at any step."
+        "family with order=1.0, such as StochasticAlpha, which takes the mean force of a stop over the step."
     )
     if not _is_within(REFUSED, method, Ω, damping):
         raise ValueError(f"dt: with steps of {h:g} {method.name} multiplies the energy {words}")
