@@ -2,6 +2,7 @@
 
 import warnings
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -253,3 +254,18 @@ def test_tools_that_choose_methods_and_steps_know_of_stops():
     assert best_reference(problem, sd.method("Heun")).keeps_contacts(problem)
     assert time_scale(problem) == pytest.approx(1.0 / np.sqrt(STIFFNESS))
     assert sd.recommend(problem)
+
+
+def test_paths_that_meet_a_stop_have_gradients():
+    """In reverse as in forward; one step, cut into two parts."""
+    body = sd.Mechanical(lambda t, x, v, p: -p * x, lambda t, x, v: 1.0, (0.05, 1.0), params=1.0)
+    problem = sd.with_elements(body, Gap(at=0, stiffness=100.0, gap=0.1))
+    method = StochasticAlpha.prepared(problem, 0.1)
+    noise = sd.draw_increments(jax.random.key(1), method.needs, 1, jnp.full(1, 0.1))
+
+    def end(p):
+        return sd.path(problem, method, 0.0, noise, params=p)[0][-1, 0]
+
+    forward = jax.jvp(end, (1.0,), (1.0,))[1]
+    assert forward != 0.0
+    np.testing.assert_allclose(jax.grad(end)(1.0), forward, rtol=1e-5)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array, lax
+from jax import Array
 
 from stodyn.arguments import stacklevel_of_user
 from stodyn.methods.contacts import check_contacts
@@ -27,6 +27,7 @@ from stodyn.numerics.banded import Band
 from stodyn.numerics.newton import Root, newton
 from stodyn.numerics.printing.points import at_points
 from stodyn.numerics.sparse import Elimination, order_of
+from stodyn.numerics.turns import turns
 from stodyn.problems.driven_mechanical import DrivenMechanical
 from stodyn.problems.elements import Hysteretic
 from stodyn.problems.mechanical import ADDITIVE_LINEAR, CONSTANT_UNDAMPED, Mechanical
@@ -271,15 +272,15 @@ class GeneralisedAlpha(Method):
         def params_after(k):
             return jax.tree.map(lambda a, b: a if a is b else a + k / count * (b - a), *ends)
 
-        def advance(so_far):
-            k, now, outcome = so_far
+        def advance(k, so_far):
+            now, outcome = so_far
             part, between = (t + k * h / count, h / count), (params_after(k), params_after(k + 1.0))
             now, new = self._moved(problem.without_stops, part, now, kicks, between, contacts, rests)
-            return k + 1.0, now, outcome.joined(Report(*new))
+            return now, outcome.joined(Report(*new))
 
         none = Report(jnp.asarray(True), jnp.asarray(0, jnp.int32), jnp.asarray(False))
-        begin = jnp.zeros_like(count), (y, jnp.where(is_met, v + first, v), z, φ), none
-        _, (y, v, z, φ), outcome = lax.while_loop(lambda so_far: so_far[0] < count, advance, begin)
+        begin = (y, jnp.where(is_met, v + first, v), z, φ), none
+        (y, v, z, φ), outcome = turns(count, MOST_PARTS, advance, begin)
         return (y, jnp.where(is_met, v + v_kick - first, v), z, φ), outcome
 
     def _state(self, problem, t, now, rate, params):
