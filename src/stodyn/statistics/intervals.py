@@ -6,13 +6,14 @@
     rms          a root mean square r: the square roots of the limits of r², with ν = r²/(2 s²), N at most
     binomial     a probability p: the limits of Clopper and Pearson for N trials, or for more where paths carry
                  probabilities instead of yes or no and scatter less: N (N p(1 - p) + 1)/(N² s² + 1) trials
+    bounded      a mean r of numbers from 0 to Δ: Δ times the limits of r/Δ, taken as a probability that paths carry
     hazard       a hazard λ over an interval Δ: from the limits of the probability 1 - exp(-λ Δ) among the paths that
                  enter it
 
 p(1 - p)/s² trials would have the scatter s, but N paths show s only where N p(1 - p) is large: the few that carry the
 event may all be missing. The ones above stand for one further path as uncertain as yes or no, and vanish with N.
 
-The last four never leave the range of possible values. They cover the truth at least as often as they claim for
+The last five never leave the range of possible values. They cover the truth at least as often as they claim for
 normal numbers and for counts; chi-square covers it less often where a few paths of a heavy tail decide a variance.
 """
 
@@ -25,12 +26,14 @@ import numpy as np
 import scipy
 
 STUDENT, CHI_SQUARE, RMS, BINOMIAL, HAZARD = "Student", "chi-square", "rms", "binomial", "hazard"
+BOUNDED = "bounded"
 Limits = tuple[np.ndarray, np.ndarray]
 
 
 def attributes(kind: str, paths: Any, width: Any = None) -> dict[str, Any]:
     """The attributes that describe the interval of a variable: its kind, the number of paths (one number, one for each
-    time, or the name of the variable that holds them) and, for a density or a hazard, the widths of its bins."""
+    time, or the name of the variable that holds them) and, for a density or a hazard, the widths of its bins; for a
+    mean of bounded numbers the largest that they can be."""
     widths = {} if width is None else {"width": np.asarray(width).tolist()}
     if isinstance(paths, str):
         return {"interval": kind, "paths": paths} | widths
@@ -50,6 +53,9 @@ def limits(value: Any, stderr: Any, attrs: Mapping[str, Any], confidence: float 
         if attrs["interval"] == BINOMIAL:
             low, high = _binomial(value * width, stderr * width, paths, tail)
             return low / width, high / width
+        if attrs["interval"] == BOUNDED:
+            low, high = _binomial(*(np.where(width > 0, v / width, 0.0) for v in (value, stderr)), paths, tail)
+            return low * width, high * width
         if attrs["interval"] == HAZARD:
             stays = np.exp(-value * width)
             low, high = _binomial(1.0 - stays, stays * stderr * width, paths, tail)

@@ -96,7 +96,7 @@ class Passage(Averaged):
     says what that number is: "complete" (at most one path in a thousand is left, and its share S/λ is added),
     "extrapolated" (the hazard was constant over the last two fifths of the time, and S/λ is added), or "bound"
     (E min(τ, T), a lower bound). For the last two a warning `Censored` says what is missing.
-    Intervals of survival, density and hazard: `results.interval`.
+    Intervals of survival, restricted mean, density and hazard: `results.interval`.
 
     Where paths fail (on_failure="record"), one that had reached the level before counts as any other; one that had not
     counts as a path that never reaches it. NAME_failed (time) is the part of the survival that such paths make up,
@@ -267,7 +267,9 @@ class Passage(Averaged):
             ),
             "survival_stderr": Variable(("time",), summary.mean_stderr[:, SURVIVAL]),
             "restricted_mean": Variable(
-                ("time",), summary.mean[:, TIME], intervals.attributes(intervals.STUDENT, count)
+                ("time",),
+                summary.mean[:, TIME],
+                intervals.attributes(intervals.BOUNDED, count, labels.times - self.marks[0]),
             ),
             "restricted_mean_stderr": Variable(("time",), summary.mean_stderr[:, TIME]),
             "failed": Variable(("time",), summary.mean[:, FAILED]),
