@@ -13,8 +13,10 @@ from stodyn.accuracy.candidates import has_rough_coefficients
 from stodyn.accuracy.estimate import Ladder, Unattainable
 from stodyn.accuracy.fast_modes import FastModes
 from stodyn.accuracy.ladder import Untrusted
+from stodyn.accuracy.levels import LevelRun
 from stodyn.models.lenard_bernstein import ergodic_energy
 from stodyn.statistics import functional
+from stodyn.statistics.moments import Sums
 
 BROWNIAN = sd.SDE(lambda t, x: 0.0 * x, lambda t, x: 1.0, 0.0)
 OU = sd.SDE(lambda t, x: -x, lambda t, x: 1.0, 2.0)
@@ -312,6 +314,34 @@ def test_fast_modes_of_constraints():
     problem = sd.SDAE(np.diag([1.0, 0.0]), drift, lambda t, x: jnp.array([[np.sqrt(2e3)], [0.0]]), [0.0, 0.0])
     modes = FastModes(problem, functional.End(lambda t, x: x[1] ** 2), (0.0, 1.0))
     assert modes.unseen(8) == pytest.approx(4.0, rel=1e-6) and modes.unseen(1024) == 0.0
+
+
+@pytest.mark.parametrize("unit", [1.0, 1e9, 1e18])
+def test_fast_modes_in_any_units(unit):
+    """y of variance 1 and rate 10^4 that moves x, which is counted in other units."""
+
+    def drift(t, x):
+        return jnp.stack([unit * x[1] - x[0], -x[0] / unit - 1e4 * x[1]])
+
+    problem = sd.SDE(drift, lambda t, x: jnp.array([[0.0], [np.sqrt(2e4)]]), [0.0, 0.0])
+    modes = FastModes(problem, functional.End(lambda t, x: x[1] ** 2), (0.0, 1.0))
+    assert modes.unseen(16) == pytest.approx(1.0, rel=1e-6)
+
+
+@pytest.mark.parametrize("mean", [0.0, 1e8, -1e10])
+def test_two_values_far_from_zero(mean):
+    """Their moments lose the digits of the mean; a third value, which one point in 1024 has, is told all the same."""
+    values = mean + 3.5 * np.r_[np.zeros(925), np.ones(99)]
+    assert LevelRun._span(central_sums_of(values), slice(1)) == pytest.approx(3.5, rel=1e-5)
+    values[0] = mean + 1.0
+    assert LevelRun._span(central_sums_of(values), slice(1)) == 0.0
+
+
+def central_sums_of(values):
+    """About a mean that is off by its last digit."""
+    mean = np.nextafter(values.mean(), np.inf)
+    sums = (np.sum((values - mean) ** k) for k in (2, 3, 4))
+    return Sums(*(np.reshape(part, (1, -1)) for part in (values.size, mean, *sums)))
 
 
 def square_root(rate, level, volatility, start):

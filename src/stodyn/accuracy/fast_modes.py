@@ -25,7 +25,7 @@ OBSERVED_AFTER = (0, 8, 16)  # after which of them
 STATES = 4  # at each look: one on the path of the mean, the others spread around it
 MOST_STEPS = 2**15  # the most that steps_for asks for
 SHARE = 0.2  # of the error that may be damped out; it counts as bias
-APART = 1e-10  # |w* M v| / (|w| |M v|) below which modes cannot be separated
+EPSILON = float(np.finfo(float).eps)
 DENSITY = 0.4  # the largest density of a standard normal
 
 
@@ -123,14 +123,17 @@ class FastModes:
         n = len(look.state)
         if not np.all(np.isfinite(look.A)):
             return np.zeros((n, n))
-        rates, left, right = scipy.linalg.eig(look.A, self.mass, left=True)
-        own = np.einsum("ik,ij,jk->k", left.conj(), self.mass, right)
-        size = np.linalg.norm(left, axis=0) * np.linalg.norm(self.mass @ right, axis=0)
-        fast = np.isfinite(rates) & (rates.real < -rate) & (np.abs(own) > APART * size)
+        rows, columns = _units(np.abs(look.A) + rate * np.abs(self.mass))
+        A, M, g = rows[:, None] * look.A * columns, rows[:, None] * self.mass * columns, rows[:, None] * look.g
+        rates, left, right = scipy.linalg.eig(A, M, left=True)
+        own = np.einsum("ik,ij,jk->k", left.conj(), M, right)
+        sizes = np.linalg.norm(left, axis=0) * np.linalg.norm(right, axis=0)
+        known = np.abs(rates * own) > _rounding(A, M, rates) * sizes
+        fast = np.isfinite(rates) & (rates.real < -rate) & known
         if not fast.any():
             return np.zeros((n, n))
-        rates, right = rates[fast], right[:, fast]
-        driven = left[:, fast].conj().T @ look.g / own[fast][:, None]
+        rates, right = rates[fast], columns[:, None] * right[:, fast]
+        driven = left[:, fast].conj().T @ g / own[fast][:, None]
         modes = -(driven @ driven.conj().T) / (rates[:, None] + rates.conj())
         covariance = (right @ modes @ right.conj().T).real
         return _root(covariance)
@@ -181,7 +184,27 @@ class FastModes:
         return float(max(np.abs(self._values(look.time, look.state[None])).max() for look in self._linearisations))
 
 
+def _units(sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Powers of two that bring rows and columns to one size."""
+
+    def inverse(size: np.ndarray) -> np.ndarray:
+        return np.exp2(-np.rint(np.log2(np.where(size > 0.0, size, 1.0))))
+
+    rows, columns = np.ones(len(sizes)), np.ones(len(sizes))
+    for _ in range(3):
+        rows = inverse((sizes * columns).max(axis=1))
+        columns = inverse((rows[:, None] * sizes).max(axis=0))
+    return rows, columns
+
+
+def _rounding(A: np.ndarray, M: np.ndarray, rates: np.ndarray) -> np.ndarray:
+    """The most that rounding makes of λ w* M v, |w| = |v| = 1: the modes found are those of A + δA and M + δM,
+    |δA| <= n ε |A| and |δM| <= n ε |M|, so that λ is off by w* (δA - λ δM) v/(w* M v)."""
+    return len(A) * EPSILON * (np.linalg.norm(A) + np.abs(rates) * np.linalg.norm(M))
+
+
 def _root(covariance: np.ndarray) -> np.ndarray:
     """R with R Rᵀ = covariance, which may be singular; columns of rounding are zero."""
     values, vectors = np.linalg.eigh(0.5 * (covariance + covariance.T))
-    return vectors * np.sqrt(np.where(values > 1e-14 * np.abs(values).max(initial=0.0), values, 0.0))
+    rounding = len(values) * EPSILON * np.abs(values).max(initial=0.0)
+    return vectors * np.sqrt(np.where(values > rounding, values, 0.0))

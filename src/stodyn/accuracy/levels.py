@@ -286,10 +286,13 @@ class LevelRun:
     def _span(whole: Sums, entries: slice) -> np.ndarray:
         """The distance of the two values of what has only two, √(4 μ2 + (μ3/μ2)²); 0 for anything else.
 
-        A law has two values where μ4 μ2 = μ3² + μ2³: here in units of its deviation, for f may be tiny."""
+        A law has two values where μ4 μ2 = μ3² + μ2³: here in units of its deviation σ, for f may be tiny. Sums of N
+        terms are right to N ε, and terms of distances from a mean that is off by ε |mean| to ε |mean|/σ times the power
+        that they are raised to; kurtosis and skewness² consist of ten such factors."""
         N = whole.weight[0]
         m2, m3, m4 = (s / N for s in (variances(whole)[0], whole.third[0], whole.fourth[0]))
         with np.errstate(all="ignore"):
             kurtosis, skewness = m4 / m2 / m2, m3 / m2 / np.sqrt(m2)
             off = np.abs(kurtosis - skewness**2 - 1.0) / kurtosis
-            return np.where((off < 1e-9) & (m2 > 0), np.sqrt(m2 * (4 + skewness**2)), 0.0)[entries]
+            rounding = 10.0 * np.finfo(float).eps * (N + np.abs(whole.mean[0]) / np.sqrt(m2))
+            return np.where((off <= rounding) & (m2 > 0), np.sqrt(m2 * (4 + skewness**2)), 0.0)[entries]

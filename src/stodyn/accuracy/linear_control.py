@@ -32,6 +32,7 @@ COARSE = {1: 15, 2: 9, 3: 7, 4: 5}  # Gauss points per component for the lineari
 FINE = {1: (48, 64), 2: (28, 36), 3: (16, 20), 4: (10, 12)}  # the same for E f, by two rules that must agree
 DEGREES = (8, 16, 32, 48)  # of the polynomials tried for A and b
 ROUGH = 1e-3  # error of these polynomials, relative to the largest coefficient
+LEFT_OUT = 1e-9  # their coefficients below this share of the largest: the expectation is that of what is left
 INSTANTS = 24, 32  # Gauss points in time for an integral
 AGREE = 1e-3  # largest difference of the two rules, relative to the error asked for
 ROUGH_OPERATIONS = ("gt", "ge", "lt", "le", "eq", "ne", "max", "min", "abs", "sign", "clamp", "floor", "ceil", "round")
@@ -141,7 +142,7 @@ class _Polynomials:
     def __init__(self, values: np.ndarray, t: tuple[float, float]):
         s = chebyshev.chebpts1(len(values))
         coefficients = np.linalg.solve(chebyshev.chebvander(s, len(values) - 1), values)
-        coefficients[np.abs(coefficients) < 1e-9 * np.abs(values).max()] = 0.0
+        coefficients[np.abs(coefficients) < LEFT_OUT * np.abs(values).max()] = 0.0
         self.coefficients, self.shape, self.t = coefficients, values.shape[1:], t
 
     @classmethod

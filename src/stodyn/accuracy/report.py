@@ -12,7 +12,7 @@ import xarray as xr
 from stodyn.accuracy import rules
 from stodyn.noise.from_normals import FromNormals
 
-ALL = 1e12  # factor of a control beyond which the variance that is left is rounding
+ALL = 1e12  # factor of a control from which on it is said to take all the variance: of the deviation, 1e-6 is left
 
 
 class Account(NamedTuple):
