@@ -1,6 +1,8 @@
 """When code is compiled again with care: once it has run long enough for that to pay, by one thread."""
 
+import mmap
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -47,3 +49,26 @@ def test_other_threads_compute_with_quick_code_meanwhile(made, monkeypatch):
     may_end.set()
     improving.join()
     assert program.machine(1) == "careful"
+
+
+def memory_in_use() -> int:
+    """Bytes of this process, without those of files."""
+    resident, of_files = map(int, Path("/proc/self/statm").read_text().split()[1:3])
+    return (resident - of_files) * mmap.PAGESIZE
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="the system does not tell what a process uses")
+def test_constants_of_programs_that_are_gone_are_gone():
+    """LLVM's global context would keep the 4 MB of each."""
+
+    def compile_with_table(number: int) -> None:
+        table = f"{number:08}" * 500_000
+        text = f'@table = constant [4000000 x i8] c"{table}"\ndefine void @run(ptr %p) {{\n  ret void\n}}\n'
+        machine = compiling.compiled(text, ["run"], **compiling.QUICK)
+        machine["run"](None)
+
+    compile_with_table(0)
+    before = memory_in_use()
+    for number in range(1, 7):
+        compile_with_table(number)
+    assert memory_in_use() - before < 12_000_000

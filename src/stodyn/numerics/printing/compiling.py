@@ -97,14 +97,15 @@ class Machine:
 
     def __init__(self, engine: Any, names: Sequence[str]):
         self._engine = engine
+        self._addresses = {name: engine.get_function_address(name) for name in names}
         of_a_pointer = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
-        self._functions = {name: of_a_pointer(engine.get_function_address(name)) for name in names}
+        self._functions = {name: of_a_pointer(address) for name, address in self._addresses.items()}
 
     def __getitem__(self, name: str) -> Any:
         return self._functions[name]
 
     def address(self, name: str) -> int:
-        return self._engine.get_function_address(name)
+        return self._addresses[name]
 
     def __contains__(self, name: str) -> bool:
         return name in self._functions
@@ -116,11 +117,15 @@ def effort(operations: int) -> dict[str, int]:
 
 
 def compiled(text: str, names: Sequence[str], level: int, passes: int = 0) -> Machine:
-    """The functions `names` of a module."""
+    """The functions `names` of a module.
+
+    It has a context of its own, since LLVM's global one keeps every constant that it has ever seen; and once there is
+    code, the module itself, which is larger, goes.
+    """
     with _compiling:
         _initialised()
         here = processor()
-        module = llvm().parse_assembly(text)
+        module = llvm().parse_assembly(text, llvm().create_context())
         module.verify()
         target = (
             llvm()
@@ -135,6 +140,8 @@ def compiled(text: str, names: Sequence[str], level: int, passes: int = 0) -> Ma
             builder.getModulePassManager().run(module, builder)
         engine = llvm().create_mcjit_compiler(module, target)
         engine.finalize_object()
+        engine.remove_module(module)
+        module.close()
         return Machine(engine, names)
 
 
