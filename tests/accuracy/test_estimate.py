@@ -22,7 +22,7 @@ def square(t, x):
     return x[0] ** 2
 
 
-def test_coverage():
+def test_intervals_cover_the_exact_value_as_often_as_they_say():
     """Fewer than 6 of 12 intervals that cover with 95 %: once in two million. All within three errors."""
     estimator = Estimator(OU, square, (0, 2), method="PlatenWeak2")
     found = [estimator.answer(0.02, seed) for seed in range(12)]
@@ -120,13 +120,13 @@ def test_the_ledger_and_budgets(tmp_path):
         ({"steps": 0}, ValueError, "steps: expected"),
     ],
 )
-def test_refused(options, kind, words):
+def test_wrong_arguments_are_named_with_what_is_expected(options, kind, words):
     asked = {"f": square, "t": (0, 2), "error": 0.1, "seed": 1} | options
     with pytest.raises(kind, match=words):
         sd.estimate(OU, asked.pop("f"), **asked)
 
 
-def test_relative_errors():
+def test_a_relative_error_is_one_of_the_value():
     one = sd.estimate(ornstein_uhlenbeck(2.0), lambda t, x, p: x[0], t=(0, 1), error=0.01, relative=True, seed=1)
     assert 0 < float(one.error) <= 0.01 * abs(float(one.value))
 

@@ -39,14 +39,14 @@ def test_unbiased_with_few_replicas(many):
     assert "index" in sd.provenance(many)["score"]
 
 
-def test_either_side(many):
+def test_a_level_on_either_side_is_reached_twice_as_often(many):
     """P(|W| reaches the level before 1) is twice that of one side but for paths that reach both, below 10⁻⁹."""
     found = rarely(runs=32, event=sd.Level((-LEVEL, LEVEL)))
     assert abs(found["probability"] - 2 * P) < 5 * found["probability_stderr"]
     assert "index" in sd.provenance(found)["score"]
 
 
-def test_random_starts():
+def test_random_starts_are_averaged_over():
     """From a normal law of variance 1/4: P = ∫ 2 Φ(-(level - x)) φ(2 x) 2 dx, by quadrature. |z| < 5."""
     spread = sd.SDE(lambda t, x: 0.0 * x, lambda t, x: 1.0, norm(0.0, 0.5))
     found = rarely(spread, runs=32, event=sd.Level(4.0))
@@ -132,7 +132,7 @@ def test_splitting_by_itself():
     assert abs(np.mean(estimates) - 2.0**-6) < 5 * np.std(estimates) / 20
 
 
-def test_records():
+def test_records_are_scores_above_all_before_them():
     scores = np.array([[1.0, 0.0], [0.5, 3.0], [2.0, 3.0]])
     which, best = records(scores, np.array([0.9, 1.0]))
     assert which.tolist() == [[True, False], [False, True], [True, False]] and best.tolist() == [2.0, 3.0]
@@ -158,7 +158,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_bad_input(case):
+def test_wrong_arguments_are_named_with_what_is_expected(case):
     options, words = WRONG[case]
     with pytest.raises((ValueError, TypeError), match=words):
         rarely(**options)

@@ -72,7 +72,7 @@ def test_differences_that_were_never_seen_are_not_zero():
     assert two[0].known.stderr2[0] == max(0.01**2, (16 / 4096) ** 2 / 64)
 
 
-def test_predictions():
+def test_the_cheapest_base_is_predicted_from_variances_and_costs():
     """A cheap base and differences whose variance falls by 4 make the coarsest base the best, at a cost of error^-2;
     differences that vary as f does make plain Monte Carlo the best."""
     order, n = Order(2.0, 2.0), 4
@@ -144,7 +144,7 @@ def test_what_other_differences_show_beyond_doubt_counts_in_the_bias_of_plain_mo
     assert rules.bias_above(seen, 1, Order(2.0, 2.0), 2).bound[0] == pytest.approx(0.48)
 
 
-def test_plain_routes():
+def test_plain_monte_carlo_is_taken_where_levels_do_not_pay():
     """Pairs that vary as f does: plain Monte Carlo is cheaper than levels, with a base above the bias it measures where
     pairs are dear; paths that are there cost nothing, and differences that grow leave no route."""
     order, error = Order(2.0, 2.0), np.full(1, 0.01)

@@ -17,7 +17,7 @@ def found(values):
 
 @pytest.mark.parametrize("index", [1.5, 2.5, 3.5])
 @pytest.mark.parametrize("sign", [1.0, -1.0])
-def test_pareto(index, sign):
+def test_the_index_of_a_pareto_tail_is_found(index, sign):
     """At the quantiles of Pareto's law, far from the mean: to three of the errors of as many random numbers."""
     values = sign * (1 - (np.arange(2**16) + 0.5) / 2**16) ** (-1 / index)
     heaviness, stderr = found(values)
