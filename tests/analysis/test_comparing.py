@@ -56,7 +56,7 @@ def test_the_error_of_a_mean(growth):
     assert bool((found.error.sel(integrator="DRI1") < found.error.sel(integrator="EulerMaruyama")).all())
 
 
-def test_a_picture(study):
+def test_the_picture_names_methods_and_paths(study):
     ax = sd.plot.comparison(study)
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["EulerMaruyama", "Milstein"]
     assert "2,000 paths" in ax.get_title()

@@ -218,7 +218,7 @@ def test_a_constraint_with_a_corner():
     assert c[1] == pytest.approx(c[0], rel=1e-10)
 
 
-def test_behavioural_sources():
+def test_cycles_with_behavioural_sources_converge_with_few_steps():
     """Newton does not converge with equal steps: slopes jump within them."""
     text = "ring\nVDD vdd 0 5\n" + "".join(
         f"R{k} vdd o{k} 1k\nC{k} o{k} 0 1p\nB{k} o{j} 0 I={{4m*max(0,min(V(o{k})-1,2))*min(abs(V(o{j}))/0.5,1)}}\n"
@@ -295,7 +295,7 @@ def test_driven_by_a_square_wave():
     np.testing.assert_allclose(deviation**2, BOLTZMANN * KELVIN / 1e-9, rtol=1e-10)
 
 
-def test_meshes():
+def test_meshes_meet_their_corners_and_integrate_kinks():
     even = mesh(8)
     np.testing.assert_allclose(even.shares, np.arange(9) / 8)
     np.testing.assert_allclose(even.weights(), 1.0 / 8.0)

@@ -38,7 +38,7 @@ FORCED = np.array([[0.0], [1.0]])
         (BUTCHERF, (2.660150e-5, 2.101696e-4, 1.637718e-3)),
     ],
 )
-def test_error_functions(method, values):
+def test_error_functions_have_the_published_values(method, values):
     found = [cv.error_function(method, z) for z in (-0.05, -0.1, -0.2)]
     assert found == pytest.approx(values, rel=1e-6)
 
@@ -118,7 +118,7 @@ TABLE = {  # percent, at |z| = .05, .1, .2, .3, .4, .5
 
 
 @pytest.mark.parametrize("name", TABLE)
-def test_practical_table(name):
+def test_steady_variances_are_those_of_the_practical_table(name):
     method, values = TABLE[name]
     for size, value in zip((0.05, 0.1, 0.2, 0.3, 0.4, 0.5), values, strict=True):
         digits = len(f"{value}".partition(".")[2])
@@ -139,7 +139,7 @@ def test_increment_outside_the_history():
      (AM4(corrections=2), 1.054, 1e-3), (AM4(corrections=4), 1.431, 1e-3), (AM4(mode="PEC"), 3 / 19, 1e-10),
      (c.Euler, 2.0, 1e-10)],
 )  # fmt: skip
-def test_stability_limits(method, limit, tolerance):
+def test_stability_limits_are_the_published_ones(method, limit, tolerance):
     assert cv.stability_limit(method) == pytest.approx(limit, abs=tolerance)
 
 
@@ -538,7 +538,7 @@ def test_unstable_steps_name_the_limit():
     [([[1, 1], [1, 1]], "Q: singular"), ([[1, 2], [2, 1]], "Q: indefinite"), ([[1.0]], "Q: expected a symmetric"),
      ([[1, 0.5], [0, 1]], "Q: expected a symmetric matrix")],
 )  # fmt: skip
-def test_bad_intensities(Q, message):
+def test_intensities_that_are_no_covariance_are_refused(Q, message):
     for ask in (lambda: linear(-np.eye(2), np.eye(2), Q), lambda: cv.steady(c.RK4, -np.eye(2), np.eye(2), 0.1, Q)):
         with pytest.raises(ValueError, match=message):
             ask()

@@ -45,7 +45,7 @@ def test_independent_samples_have_correlation_time_one():
     )
 
 
-def test_ensemble_average():
+def test_the_error_of_an_ensemble_average_is_that_between_paths():
     x = ar1(0.99, (400, 500), 3)
     found = ergodic.ensemble_average(x)
     assert found.stderr == pytest.approx(x.mean(axis=1).std(ddof=1) / 20) and found.correlation_time > 10
@@ -63,7 +63,7 @@ def test_what_cannot_be_judged_is_refused():
         ergodic.long_run(HARMONIC_LANGEVIN.problem, Midpoint, lambda t, x, p: x[0], t=(0, 1), dt=0.1, seed=0, skip=2.0)
 
 
-def test_constant_series():
+def test_a_constant_series_has_no_error():
     assert ergodic.time_average(np.ones(100)) == (1.0, 0.0, 1.0)
 
 

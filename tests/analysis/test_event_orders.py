@@ -107,7 +107,7 @@ def test_survival_on_the_grid_alone():
     assert holds(found, 0.5) and found.attrs["order_high"] < 0.8
 
 
-def test_stopping_times():
+def test_mean_stopping_times_converge_with_order_one():
     """E min(τ, 1), by the clock of a path that is stopped."""
     stop = stopping.stopping(catalogue()["EulerMaruyama"], CLOCKED, sd.Stop(sd.Level(LEVEL)), 0.0)
     found = weak_order(
@@ -123,7 +123,7 @@ def test_stopping_times():
 
 
 @pytest.mark.parametrize(("draw", "errors"), [(True, [0.0196, 0.0111, 0.00614]), (False, [0.0789, 0.0381, 0.0189])])
-def test_reflection(draw, errors):
+def test_means_of_reflected_paths_converge_with_order_one(draw, errors):
     """E X(1) of dX = -(X + ½) dt + dW, X >= 0, from ½; the errors are those of the rules' own kernels."""
     walled = sd.with_walls(REFLECTED, sd.Walls({"x": (0.0, None)}, draw=draw))
     found = weak_order(

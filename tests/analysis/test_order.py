@@ -331,7 +331,7 @@ def test_failed_paths_spoil_their_point():
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
-def test_bad_input(change, error, message):
+def test_wrong_arguments_are_named_with_what_is_expected(change, error, message):
     options = {"method": Heun, "problem": KUBO, "steps": (2, 4, 8), "paths": 10} | change
     with pytest.raises(error, match=message):
         strong_order(options.pop("problem"), options.pop("method"), **options)

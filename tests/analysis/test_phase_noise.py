@@ -73,7 +73,7 @@ def test_jitter_of_van_der_pol():
     assert R[0] + 2.0 * R[1:].sum() == pytest.approx(float(found["c"] * found["period"]), rel=1e-12)
 
 
-def test_stuart_landau():
+def test_phase_noise_of_the_stuart_landau_oscillator_is_the_closed_form():
     """c = σ²(1 + β²)/(λΩ²), the closed form of R_0, and the spectrum next to the exact one of Fokker and Planck."""
     cycle = periodic(stuart_landau(0.1), steps=64)
     Ω, T = 1.5, 2.0 * np.pi / 1.5
@@ -91,7 +91,7 @@ def test_stuart_landau():
     )
 
 
-def test_ring_oscillator(ring):
+def test_the_ring_oscillator_has_the_reference_period_and_jitter(ring):
     """The netlist of the ring: period, c, shares, jitter at 2 V, and the foot of its line."""
     assert float(ring["period"]) == pytest.approx(3.3433892550147e-9, rel=1e-12)
     assert float(ring["c"]) == pytest.approx(1.02028966797e-17, rel=1e-10)
@@ -106,7 +106,7 @@ def test_ring_oscillator(ring):
     assert np.all(ring["response"].sel(component="u1") != 0.0)
 
 
-def test_lines():
+def test_lines_are_kubos_near_the_carrier_and_follow_the_offset_law_far_from_it():
     """Kubo's line of one pole, and the offset law far from it."""
     found = Wander(1e-4, np.array([1e-5]), np.array([30.0])).line(np.array([0.05]), 2.0 * np.pi)
     assert found[0] == pytest.approx(0.0432542, rel=2e-6)
@@ -127,7 +127,7 @@ def test_flicker_goes_by_the_mean_gain():
     assert slow[0] > float(found["c"]) and found.sizes["flicker"] == 3
 
 
-def test_rectifier(rectifier):
+def test_the_driven_rectifier_has_the_reference_cycle_and_spectrum(rectifier):
     """Driven: steady state, covariance over the period, spectrum."""
     assert rectifier.period == pytest.approx(1e-6)
     x = dict(zip(rectifier.names, rectifier.x[0], strict=True))
@@ -172,7 +172,7 @@ def test_noise_in_either_calculus_and_its_size():
     assert c[0] == pytest.approx(0.25 * 0.01 / 1.5**2, rel=1e-11) and c[1] == pytest.approx(c[0], rel=1e-13)
 
 
-def test_refusals(ring, rectifier):
+def test_what_has_no_cycle_or_phase_is_refused_with_a_way_out(ring, rectifier):
     decaying = sd.SDE(lambda t, x: -x + jnp.array([x[1], -x[0]]), lambda t, x: jnp.eye(2), [1.0, 0.0])
     with pytest.raises(ValueError, match="no periodic solution was found"):
         periodic(decaying)
@@ -198,7 +198,7 @@ def test_refusals(ring, rectifier):
         phase_noise(periodic(stuart_landau(0.5), steps=64), "x0")
 
 
-def test_pictures(ring, rectifier):
+def test_pictures_show_the_numbers_of_the_analyses(ring, rectifier):
     import matplotlib
 
     matplotlib.use("Agg")

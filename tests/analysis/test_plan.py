@@ -180,7 +180,7 @@ def test_neutral_means_are_not():
         (lambda: sd.plan(GUSTY, "Newmark"), "method: Newmark draws coloured noise .* steps cannot differ"),
     ],
 )  # fmt: skip
-def test_bad_input(make, message):
+def test_methods_and_problems_without_a_plan_are_refused(make, message):
     with pytest.raises((ValueError, TypeError), match=message):
         make()
 

@@ -267,7 +267,7 @@ def test_exponents_of_many_steps_are_those_of_products_of_matrices():
             assert of_paths[path] == pytest.approx(math.log(size) / (100 * step.dt), rel=1e-9, abs=1e-10)
 
 
-def test_largest_step():
+def test_the_largest_step_is_where_stability_ends():
     found = largest_step(30.0, 0.5, 0.0, 0.8, simulate=False)
     low, high = found.mean_square
     for h, stable in ((0.99 * low, False), (1.01 * low, True), (0.99 * high, True), (1.01 * high, False)):

@@ -49,7 +49,7 @@ def test_steps_that_cannot_be_solved_are_named():
         delivered_small_noise(problem, stiff.ImplicitEuler, (0.0, 0.5), (10, 1))
 
 
-def test_refusals():
+def test_methods_and_times_that_cannot_be_analysed_are_refused():
     problem = RC_LADDER(nodes=2).problem
     for t in ((1.0, 0.0), (0.0, np.inf), (0.0, np.nan), 1.0):
         with pytest.raises(ValueError, match=r"t: expected \(begin, end\), begin before end"):

@@ -38,7 +38,7 @@ def test_the_shipped_step_has_the_reference_values(method):
         np.testing.assert_allclose(closed_form(method.table, h, k), found, rtol=1e-12)
 
 
-def test_complex_arguments():
+def test_mean_square_growth_for_complex_arguments_is_the_closed_form():
     """|R|² of implicit Euler is (1 + |k|²)/|1 - h|²; of the others the closed form, read with conjugates."""
     rng = np.random.default_rng(3)
     h = -rng.uniform(0.1, 4.0, 20) + 1j * rng.standard_normal(20)
@@ -87,7 +87,7 @@ LARGEST = {
 
 
 @pytest.mark.parametrize(("name", "sign"), LARGEST)
-def test_largest_noise(name, sign):
+def test_the_largest_stable_noise_is_the_tabulated_one(name, sign):
     for h, expected in zip(STEPS, LARGEST[name, sign], strict=True):
         found = largest_noise(name, float(h), sign)
         if expected == ">400":
@@ -96,7 +96,7 @@ def test_largest_noise(name, sign):
             assert found == pytest.approx(expected, rel=1e-6)
 
 
-def test_verdicts():
+def test_a_stability_is_decided_as_the_theorems_say():
     """Implicit Euler and the trapezoidal rule are A-stable, for complex arguments too; no method of order 1 is."""
     for name in ("ImplicitEuler", "Trapezoidal"):
         assert a_stability(name).a_stable and a_stability(name, complex_arguments=True).a_stable
@@ -124,7 +124,7 @@ def test_regions_and_stratonovich_methods():
     assert mean_square("Heun", h, k) == pytest.approx(exact, rel=1e-12)
 
 
-def test_refusals():
+def test_methods_without_a_stability_function_are_refused():
     with pytest.raises(ValueError, match=r"BDF2Maruyama needs a history.*mean_square_radius"):
         mean_square("BDF2Maruyama", -1.0, 0.0)
     with pytest.raises(ValueError, match="SRA1 is made for additive noise"):

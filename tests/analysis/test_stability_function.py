@@ -61,7 +61,7 @@ def test_the_shipped_step_and_the_exact_function_have_the_reference_values(name)
     np.testing.assert_allclose(stability_function(getattr(stiff, name).table).mean_square(h, k), expected, rtol=5e-12)
 
 
-def test_rational_values():
+def test_stability_functions_have_their_exact_rational_values():
     exact = {
         "RK1A4": (Q(6033, 14641), Q(793, 2401), Q(89, 121), Q(-37, 98)),
         "RK1A4L": (Q(61088, 153125), Q(39097, 142884), Q(128, 175), Q(-107, 378)),
@@ -90,7 +90,7 @@ def test_exact_function_of_any_table(name):
     np.testing.assert_allclose(found, mean_square(name, h, k), rtol=1e-10)
 
 
-def test_largest_noise():
+def test_the_largest_stable_noise_of_a_stable_tables_is_the_published_one():
     steps = (-0.1, -0.5, -1.0, -5.0, -20.0)
     largest = {
         "RK1A3": (0.20248615, 1.1842492, 3.0448673, 69.78647, None),
@@ -130,7 +130,7 @@ def test_on_the_boundary():
 # --- the origin, poles, F ---------------------------------------------------------------------------------------------
 
 
-def test_origin():
+def test_growth_at_the_origin_is_exact_for_every_table():
     """κ of all tables, exactly: every method of the paper is unstable at arbitrarily small steps."""
     assert {name: origin(name) for name in PAPER} == {
         "RK1W1": 2, "RK1W2": 4 * sqrt(2) - 4, "RK1W3": 4 * sqrt(2) - 4, "RK1W4": 4 + 2 * sqrt(2), "RK1W5": 2,
@@ -145,7 +145,7 @@ def test_origin():
         origin("StiffMilstein")
 
 
-def test_poles():
+def test_poles_are_told_to_be_inside_or_outside():
     """Those of RK1W4 are where the equation is stable; of RK1W5 one touches the boundary, and the other is outside."""
     inside = stability_function(stiff.RK1W4.table).poles
     assert len(inside) == 2 and all("inside" in words for words in inside)
@@ -159,7 +159,7 @@ def test_poles():
         assert stability_function(getattr(stiff, name).table).poles == ()
 
 
-def test_boundary_polynomials():
+def test_boundary_polynomials_are_the_published_ones():
     """F of the A-stable tables as published here, coefficient by coefficient."""
     size = x * x + Y  # |h|²
     assert boundary_polynomial("RK1A4") == size * (x * Q(1, 32) + size * Q(1, 128))

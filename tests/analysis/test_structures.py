@@ -379,7 +379,7 @@ def twin(**options):
         ),
     ],
 )
-def test_errors(make, message):
+def test_matrices_that_are_no_structure_are_refused_by_name(make, message):
     with pytest.raises((ValueError, TypeError, FileNotFoundError), match=message):
         make()
 

@@ -26,7 +26,7 @@ def exact(t):
 
 @pytest.mark.brief("smolyak", "collocation")
 @pytest.mark.parametrize("route", ["quadrature", "smolyak", "collocation"])
-def test_ornstein_uhlenbeck(route):
+def test_the_parts_of_an_ornstein_uhlenbeck_process_are_the_exact_ones(route):
     """Within 5 standard errors (6e-7 each) of the exact parts; nothing of the mean comes from sigma."""
     found = split_variance(ornstein_uhlenbeck(), "SRA1", random=RANDOM, route=route, degree=3, **RUN)
     for k, t in enumerate((0.5, 1.0)):
@@ -55,7 +55,7 @@ def test_common_noise_makes_small_parameter_parts_visible():
     assert float(found["variance_parameters"]) == pytest.approx(value, rel=0.2)
 
 
-def test_hamiltonian_problems():
+def test_the_part_of_a_stiffness_is_exact_for_a_hamiltonian_problem():
     """q'' = -k q + σ w from rest at q = 1: E q = cos(√k t), the part of k within 5 standard errors (6e-7)."""
     problem = Hamiltonian(lambda t, q, p, c: 0.5 * (p**2 + c["k"] * q**2), lambda t, q, p, c: -0.2 * q,
                           start=(1.0, 0.0), params={"k": 1.0})  # fmt: skip
@@ -69,7 +69,7 @@ def test_hamiltonian_problems():
         split_variance(ornstein_uhlenbeck_without(), random=RANDOM, **RUN)
 
 
-def test_sdae_problems():
+def test_the_parts_of_an_sdae_are_those_of_its_sde():
     """The same process with its rate times x as an algebraic component: within 5 standard errors (6e-7)."""
     problem = SDAE(np.diag([1.0, 0.0]), lambda t, x, p: jnp.stack([-x[1], x[1] - p["rate"] * x[0]]),
                    lambda t, x, p: jnp.array([[0.5], [0.0]]), [1.0, 1.0], {"rate": 1.0}, names=("x", "z"))  # fmt: skip
@@ -81,7 +81,7 @@ def test_sdae_problems():
         assert abs(float(one[name]) - value) < 5.0 * float(one[f"{name}_stderr"]) + 2e-5, name
 
 
-def test_mechanical_problems():
+def test_the_parts_of_a_mechanical_problem_are_the_exact_ones():
     """x'' = -k x + 0.2 ξ from rest at x = 1: the part of k as above, that of the noise 0.04 ∫ sin²(√k s)/k ds."""
     problem = Mechanical(lambda t, x, v, c: -c["k"] * x, lambda t, x, v, c: 0.2, (1.0, 0.0), params={"k": 1.0})
     one = split_variance(problem, "StochasticAlpha", random={"k": Uniform(0.8, 1.2)}, degree=3, **RUN).isel(time=1)
@@ -96,7 +96,7 @@ def ornstein_uhlenbeck_without():
     return SDE(lambda t, x: -x, lambda t, x: 0.5, 1.0)
 
 
-def test_bad_input():
+def test_wrong_arguments_are_named_with_what_is_expected():
     for options, words in [
         ({"random": {"speed": Uniform(0, 1)}}, r"random: 'speed' is not one of the entries of params, \['rate', 'sig"),
         ({"random": {}}, "random: nothing is random; give distributions for some of the entries of params"),
