@@ -119,7 +119,7 @@ def test_what_is_too_large_says_so_before_it_is_made():
         nodes.tensor(laws, 4)
 
 
-def test_bad_bases():
+def test_bases_that_do_not_exist_are_refused():
     for call, words in [
         (lambda: bases.make("full", LAWS, 2), "basis: expected one of"),
         (lambda: bases.make("total", LAWS, -1), "degree: expected a whole number >= 0, got -1"),

@@ -32,7 +32,7 @@ def algebraic(function, params):
     return linear([[0.0]], [[-1.0]], function, params, [0.0])
 
 
-def test_ishigami():
+def test_variance_and_sobol_indices_of_the_ishigami_function_are_the_known_ones():
     """Its variance and Sobol indices are known; degree 14 leaves out about 1e-5."""
     found = simulate(algebraic(ishigami, SQUARE), Quadrature(degree=14, nodes=15, diagnose=False), t=(0, 1), dt=1.0,
                      collect=st.Surrogate(at=[1.0])).isel(time=0, component=0)  # fmt: skip
@@ -121,7 +121,7 @@ def test_rc_filter_sobol_indices():
     assert 1e-9 < float(many["left_out"]) < 1e-3
 
 
-def test_nonlinear_systems():
+def test_moments_of_a_nonlinear_dae_are_those_of_its_closed_form():
     """x' = -z, 0 = z - p x³: x = 1/√(1 + 2pt); moments from the closed form."""
     problem = RandomDAE(np.diag([1.0, 0.0]), lambda t, x, p: jnp.stack([-x[1], x[1] - p["p"] * x[0] ** 3]),
                         lambda p: [1.0, p["p"]], {"p": Uniform(0.5, 1.5)})  # fmt: skip
@@ -164,7 +164,7 @@ def test_sources_and_starts_that_depend_on_parameters():
         assert float(found["variance"]) == pytest.approx(variance, rel=1e-4 if method.basis == "cross" else 1e-7)
 
 
-def test_bad_quantiles():
+def test_levels_and_numbers_of_bins_that_cannot_be_are_refused():
     for levels in ((0.5, 1.0), (0.0, 0.5)):
         with pytest.raises(ValueError, match="quantiles are levels between 0 and 1"):
             st.Surrogate(quantiles=levels)

@@ -236,6 +236,6 @@ BAD = [
 
 
 @pytest.mark.parametrize(("problem", "method", "options", "words"), BAD, ids=[words[:30] for *_, words in BAD])
-def test_bad_input(problem, method, options, words):
+def test_wrong_arguments_are_named_with_what_is_expected(problem, method, options, words):
     with pytest.raises((ValueError, TypeError), match=words):
         simulate(problem, method, t=(0, T), dt=T / 10, **options)
