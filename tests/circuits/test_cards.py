@@ -36,7 +36,7 @@ TRANSISTORS = [
 
 
 @pytest.mark.parametrize(("kind", "card", "volts"), TRANSISTORS, ids=[f"{k} {c}" for k, c, _ in TRANSISTORS])
-def test_transistors(kind, card, volts):
+def test_model_cards_of_transistors_give_the_reference_voltages(kind, card, volts):
     sign = 1.0 if kind == "nmos" else -1.0
     found = point(f"VP pos 0 {12 * sign}\nVG g 0 {2.5 * sign}\nRD pos o 20k\nM1 o g 0 0 c W=20u L=2u NRD=2 NRS=3\n"
                   f".model c {kind} {card}\n")  # fmt: skip
@@ -56,7 +56,7 @@ def test_vto_in_closed_form():
 
 
 @pytest.mark.parametrize(("card", "words"), [("tpg=2", "tpg = 2, expected -1, 0 or 1"), ("nsub=1e8", "nsub = 1e.08")])
-def test_bad_transistors(card, words):
+def test_values_that_no_transistor_has_are_refused(card, words):
     with pytest.raises(NetlistError, match=words):
         point(f"VG g 0 1\nM1 g g 0 0 c\n.model c nmos tox=50n {card}\n")
 
@@ -65,7 +65,7 @@ def test_bad_transistors(card, words):
     ("bv=5 ibv=1u n=2", "1m", 5.3573368373), ("bv=5 ibv=1u n=2 nbv=1.2", "1m", 5.2144021114),
     ("bv=7 is=1e-12 rs=3 area=4", "2m", 7.0194281242),
 ])  # fmt: skip
-def test_breakdown(card, amperes, volts):
+def test_diodes_break_down_at_the_reference_voltages(card, amperes, volts):
     """NBV is N where it is left out; IBV flows at BV whatever the area is."""
     *card, last = card.split()
     area = last if last.startswith("area") else ""

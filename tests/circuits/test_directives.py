@@ -34,7 +34,7 @@ def resistance(line, expression):
         (".param a={gauss(100, 0.1)+agauss(10, 1, 3)+unif(1, 0.1)+aunif(2, 1)}", "a", 113.0),
     ],
 )
-def test_expressions(line, expression, value):
+def test_functions_and_parameters_have_their_values(line, expression, value):
     """Random functions are at their nominal values unless they are given others."""
     assert resistance(line, expression) == pytest.approx(value, rel=1e-14)
 

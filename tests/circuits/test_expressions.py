@@ -16,7 +16,7 @@ from stodyn.circuits.expressions import BadValue, Names, evaluate, number
         ("1ma", 1e-3), ("10ns", 1e-8), ("50hz", 50.0), ("1khz", 1e3), ("3a", 3.0),
     ],
 )  # fmt: skip
-def test_numbers(text, value):
+def test_numbers_are_read_with_their_suffixes_and_units(text, value):
     assert number(text) == pytest.approx(value, rel=1e-15)
 
 
@@ -33,7 +33,7 @@ def test_what_is_no_number(text):
         ("2*pi", 2 * math.pi), ("ln(exp(2))", 2.0), ("1/(2*pi*10k*1n)", 1 / (2 * math.pi * 1e-5)), (" 1 + 2 ", 3.0),
     ],
 )  # fmt: skip
-def test_arithmetic(text, value):
+def test_expressions_have_the_values_of_ordinary_arithmetic(text, value):
     assert evaluate(text, Names({"a": 2.0}.__getitem__)) == pytest.approx(value, rel=1e-14)
 
 
@@ -48,7 +48,7 @@ def test_arithmetic(text, value):
         ("9[0]", "not a number"),
     ],
 )  # fmt: skip
-def test_bad_expressions(text, said):
+def test_expressions_without_a_value_say_why(text, said):
     def unknown(name):
         raise BadValue(f"there is no parameter {name}")
 

@@ -182,7 +182,7 @@ def test_what_is_wrong_with_the_whole(said, text):
         read(text)
 
 
-def test_absurd_sizes(monkeypatch):
+def test_netlists_of_absurd_size_are_refused_before_they_fill_the_memory(monkeypatch):
     def doubling(levels):
         pairs = "".join(f".subckt s{i} a b\nX1 a m s{i + 1}\nX2 m b s{i + 1}\n.ends\n" for i in range(levels))
         return f"title\nX1 in 0 s0\n{pairs}.subckt s{levels} a b\nR1 a b 1\nC1 b 0 1p\n.ends\n"
@@ -265,7 +265,7 @@ def test_sections_of_libraries(tmp_path):
         made("", (tmp_path / "nowhere",))
 
 
-def test_encodings(tmp_path):
+def test_files_in_every_usual_encoding_are_read(tmp_path):
     """UTF-8 with and without its mark, UTF-16, and Latin-1, in which older programs write µ; and what is no text."""
     text = "title\nV1 in 0 1\nR1 in out 1k\nC1 out 0 3µ\n"
     file = tmp_path / "a.cir"

@@ -120,7 +120,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_matrices(name):
+def test_every_element_stamps_the_matrices_written_by_hand(name):
     text, names, M, J, b, g = CASES[name]
     circuit = read(f"title\n{text}\n")
     network = circuit.network
@@ -142,7 +142,7 @@ def test_matrices(name):
     assert np.abs(N @ circuit.noise_matrix(np.zeros(circuit.n))).max(initial=0.0) < 1e-20
 
 
-def test_nested_names():
+def test_elements_of_subcircuits_are_named_by_their_path():
     circuit = read(f"title\n{CASES['subcircuits and parameters'][0]}\n")
     assert [e.name for e in circuit.network.netlist.elements][1:4] == ["x1.r1", "x1.r2", "x1.c1"]
     slopes = circuit.network.slopes(np.zeros(circuit.n)).toarray()
@@ -157,7 +157,7 @@ def slopes_by_differences(circuit, x, h=1e-6):
     return np.array(columns).T
 
 
-def test_a_diode():
+def test_a_diode_has_its_current_conductance_and_shot_noise():
     circuit = read("title\nI1 0 a 1m\nD1 a 0 d 2\nC1 a 0 1n\n.model d D(IS=0.5p CJO=1p M=0)\n")
     x = np.array([0.5])
     assert circuit.mass[0, 0] == pytest.approx(1e-9 + 2e-12, rel=1e-14)  # the area multiplies IS and CJO
@@ -217,7 +217,7 @@ def test_many_states_at_once():
     np.testing.assert_allclose(points.intensities(network, t, x), S, rtol=1e-12)
 
 
-def test_waveforms():
+def test_waveforms_of_sources_have_the_values_of_their_formulas():
     text = "title\nR1 a 0 1\nC1 a 0 1\nI1 0 a SIN(1 2 1k 1m 100 30)\nI2 0 a PULSE(0 5 1m 1m 2m 3m 10m)\n"
     text += "I3 0 a EXP(1 3 1m 2m 5m 1m)\nI4 0 a PWL(1m 0 2m 4 3m 4 5m -2)\nI5 0 a 7\nI6 0 a PULSE(0 1)\n.tran 1m 20m\n"
     network = read(text).network

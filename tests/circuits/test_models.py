@@ -85,7 +85,7 @@ def test_two_diodes_with_given_increments():
     np.testing.assert_allclose(found, (0.461450760779, 0.456854432191, 0.409475810327), rtol=3e-12)
 
 
-def test_starts():
+def test_starts_are_consistent_to_the_digits_printed():
     """The start of the two diodes to the digits printed, and one behind constraints that need pivoting."""
     start = dict(zip(("u1", "u2", "u3"), read(examples()["two_diodes"]).start, strict=True))
     assert start == pytest.approx({"u1": 0.4557096, "u2": 0.45699813, "u3": 0.40817382}, abs=5e-8)

@@ -117,7 +117,7 @@ def test_waveforms_without_noise(name, tmp_path):
 
 
 @pytest.mark.parametrize("name", NOISE)
-def test_noise_spectra(name, tmp_path):
+def test_noise_spectra_are_those_of_ngspice(name, tmp_path):
     text, node = NOISE[name]
     asked = f"title\n{text}.noise v({node}) V1 dec 5 100 100meg\n"
     ours = read(asked).noise_spectrum()
@@ -126,7 +126,7 @@ def test_noise_spectra(name, tmp_path):
     np.testing.assert_allclose(np.sqrt(ours.density), theirs[:, 1], rtol=0.005)  # 1 % of the density
 
 
-def test_operating_points(tmp_path):
+def test_operating_points_are_those_of_ngspice(tmp_path):
     for text, node in (NOISE["diode with flicker"], NOISE["common source"]):
         circuit = read(f"title\n{text}")
         found = dict(zip(circuit.names, circuit.operating_point.x, strict=True))

@@ -24,7 +24,7 @@ def sizes(circuit):
     return dict(zip(circuit.names, np.diagonal(circuit.small_signal.covariance()), strict=True))
 
 
-def test_equipartition():
+def test_capacitors_hold_kT_by_C_and_inductors_kT_by_L():
     """kT/C on a capacitor and kT/L in an inductor, whatever the rest; and temperature counts."""
     assert sizes(read(RC))["out"] == pytest.approx(KT / 100e-12, rel=1e-10)
     found = sizes(read(RLC))
@@ -37,7 +37,7 @@ def test_equipartition():
     np.testing.assert_allclose(mesh.small_signal.covariance(), KT * np.linalg.inv(mesh.mass), rtol=1e-9, atol=1e-20)
 
 
-def test_thermal_spectrum():
+def test_the_spectrum_of_a_resistor_is_the_closed_form():
     """4kTR/(1 + (ωRC)²) to 1e-10, split by elements, and between two nodes."""
     f = np.geomspace(1.0, 1e9, 30)
     found = read(RC).noise_spectrum("out", f)
@@ -51,7 +51,7 @@ def test_thermal_spectrum():
     np.testing.assert_allclose(asked.frequency, np.geomspace(1e3, 1e6, 16))
 
 
-def test_shot_noise():
+def test_currents_have_the_noise_of_their_charges():
     """2qI in a diode and in a photocurrent; the node of a diode with its capacitor has kT/2C."""
     circuit = read(SHOT)
     conductance = 1e-5 / (KT / CHARGE)
@@ -130,7 +130,7 @@ def expected_periodogram(correlation, L):
 
 
 @pytest.mark.usefixtures("quick_compiling")
-def test_sampled():
+def test_sampled_noise_has_the_variance_and_spectrum_of_the_equations():
     """Variances and spectra of a resistor's and a diode's noise from one run, at 4 standard errors: right ones fail at
     one seed in 200. The trapezoidal rule has the variance of the equations, and the correlation ρ^k between steps."""
     circuit = read(RC + SHOT.replace("title\n", ""))
@@ -152,7 +152,7 @@ def test_sampled():
 
 
 @pytest.mark.usefixtures("quick_compiling")
-def test_sampled_flicker():
+def test_sampled_flicker_noise_has_its_variance():
     """Shot and flicker noise together, the filter started in its stationary law: 4 standard errors, one in 15 000."""
     circuit = read(SHOT.replace("1e-15)", "1e-15 KF=1e-13)") + ".options flo=200k fhi=300k\n.tran 50n 2u\n")
     run = stodyn.simulate(circuit, "Trapezoidal", t=circuit.span, dt=circuit.step, paths=4096, seed=3,

@@ -92,6 +92,6 @@ def test_an_expression_without_a_value_where_the_circuit_is_names_the_reason():
     ("RM a b 1M", "line 2: rm: 1M is 1 milliohm, as in SPICE; write 1MEG for megohms"),
     ("RM a b 5m", None),
 ])  # fmt: skip
-def test_notes(line, words):
+def test_values_that_other_programs_read_differently_are_noted(line, words):
     notes = read(f"title\n{line}\nV1 a 0 1\nR1 b 0 1k\nR2 a c 1k\nC1 c 0 1p\n").notes
     assert notes == () if words is None else any(note.startswith(words) for note in notes)

@@ -157,7 +157,7 @@ def peer(folder, text, commands):
 
 @pytest.mark.brief(*CIRCUITS, "two-stage Miller amplifier as buffer", "bipolar differential pair with mirror")
 @pytest.mark.parametrize("name", [*CIRCUITS, *TEXTBOOK])
-def test_small_signals(name, tmp_path):
+def test_small_signals_and_noise_are_those_of_ngspice(name, tmp_path):
     text, node, is_noise_right = CIRCUITS[name] if name in CIRCUITS else (*TEXTBOOK[name], True)
     source = "I1" if text.startswith("I1") else "V1"
     circuit = read(f"title\n{text}.options flo=1 fhi=1g\n.noise v({node}) {source} dec 2 100 1g\n")
@@ -180,7 +180,7 @@ def test_small_signals(name, tmp_path):
 
 @pytest.mark.brief("diode", "hot PNP", "CMOS inverter", "twin-T notch")
 @pytest.mark.parametrize("name", [*CIRCUITS, *TEXTBOOK])
-def test_transients(name, tmp_path):
+def test_transients_are_those_of_ngspice(name, tmp_path):
     """The source steps by 0.1 V (or a tenth of its current) in 10 ns, and back: without noise, beside ngspice's .tran
     with steps of at most 0.5 ns."""
     text, node = (CIRCUITS[name] if name in CIRCUITS else TEXTBOOK[name])[:2]
@@ -198,7 +198,9 @@ def test_transients(name, tmp_path):
     assert np.abs(ours - wanted).max() <= 3e-3 * np.ptp(wanted)
 
 
-@pytest.mark.long("test_small_signals has their charges, tests/circuits/test_ngspice.py waveforms")
+@pytest.mark.long(
+    "test_small_signals_and_noise_are_those_of_ngspice has their charges, tests/circuits/test_ngspice.py waveforms"
+)
 def test_waveforms_of_devices_with_charges(tmp_path):
     """A rectifying diode that stores charge, a bipolar and a MOS inverter with their capacitances, a transformer."""
     text = (

@@ -26,7 +26,7 @@ def at(text, node="b"):
     ("V2 d 0 DC=3 AC=1\nR3 d b 1k\n", 5.0 / 3.0),
     ("R3 b 0 {mc(1k, 0.1)}\n", 2.0 / 3.0),
 ])  # fmt: skip
-def test_operating_points(lines, volts):
+def test_every_form_of_a_line_gives_its_operating_point(lines, volts):
     assert at(BODY + lines)[0] == pytest.approx(volts, rel=3e-6)
 
 
