@@ -179,7 +179,7 @@ def asked():
         for case in asked()
     ],
 )
-def test_claims(method, claim, structure):
+def test_a_method_has_the_order_or_property_that_it_claims(method, claim, structure):
     assert method.accepts in CASES, (
         f"no problems for {method.accepts.__name__}: add a problems_<kind>.py to this folder"
     )
