@@ -22,7 +22,7 @@ def invoke(monkeypatch):
 
 
 @pytest.mark.usefixtures("quick_compiling", "coarse_pictures")
-def test_an_example(invoke, tmp_path):
+def test_an_example_is_simulated_and_its_files_written(invoke, tmp_path):
     result = invoke("circuit", "rc_lowpass", "--paths", 200, "--probe", "V(out),IN,i(v1)", "--out", tmp_path / "rc")
     assert result.exit_code == 0, result.output
     said = " ".join(result.output.split())
@@ -37,7 +37,7 @@ def test_an_example(invoke, tmp_path):
 
 
 @pytest.mark.usefixtures("quick_compiling", "coarse_pictures")
-def test_phase_noise(invoke, tmp_path):
+def test_phase_noise_prints_period_and_jitter_and_writes_pictures(invoke, tmp_path):
     result = invoke("circuit", "ring_oscillator", "--phase-noise", "V(u1)", "--offsets", "1,100meg", "--level", 2,
                     "--out", tmp_path)  # fmt: skip
     assert result.exit_code == 0, result.output
@@ -62,7 +62,7 @@ def test_phase_noise(invoke, tmp_path):
         (("rc_lowpass", "--paths", 1), "2"),
     ],
 )
-def test_bad_arguments(invoke, arguments, message):
+def test_wrong_arguments_are_answered_with_what_is_there(invoke, arguments, message):
     result = invoke("circuit", *arguments)
     assert result.exit_code == 2
     assert message in " ".join(result.output.replace("│", " ").split())
@@ -73,7 +73,7 @@ def test_bad_arguments(invoke, arguments, message):
     ("text", "message"),
     [("title\nR1 a\n", "bad.cir, line 2: r1"), ("title\nR1 a 0 1k\nC1 a 0 1n\n", "there is no .tran")],
 )
-def test_bad_netlists(invoke, tmp_path, text, message):
+def test_mistakes_in_netlists_are_told_with_their_line(invoke, tmp_path, text, message):
     (tmp_path / "bad.cir").write_text(text)
     result = invoke("circuit", tmp_path / "bad.cir")
     assert result.exit_code == 2 and message in " ".join(result.output.replace("│", " ").split())
@@ -120,7 +120,7 @@ def test_every_example_can_be_read():
         assert circuit.operating_point.x.size == circuit.n
 
 
-def test_probes():
+def test_probes_are_the_free_nodes_or_those_asked_for():
     """Nodes that no source holds, those of the designer before those of subcircuits; and what .noise asks for."""
     text = "title\n.subckt rc a b\nR1 a m 1k\nC1 m 0 1n\nR2 m b 1k\nC2 b 0 1n\n.ends\nV1 in 0 1\nX1 in out rc\n"
     assert probes(read(text)) == ["out", "x1.m"]
@@ -128,7 +128,7 @@ def test_probes():
     assert probes(read(text), ["V(OUT),i(v1)", "x1.m"]) == ["out", "i(v1)", "x1.m"]
 
 
-def test_amounts():
+def test_amounts_are_written_with_prefixes_and_the_digits_that_count():
     assert [amount(x, "V") for x in (6.4374e-6, -1.25e-3, 0.0, 999.9, 1e-18)] == [
         "6.44 µV", "-1.25 mV", "0 V", "1.00 kV", "1.00 aV",
     ]  # fmt: skip
@@ -136,7 +136,7 @@ def test_amounts():
     assert with_error(0.450493, 2.1e-7, "V") == "450.49300 mV ± 210 nV"
 
 
-def test_cautions():
+def test_steps_that_are_too_long_and_switches_without_noise_are_cautioned():
     """A step far beyond R C, where devices switch and where nothing does; and a switch whose noise by g_m is none."""
     switch = "title\nV1 in 0 1\nVG g 0 5\nM1 in g out 0 n\nR1 out 0 1meg\nC1 out 0 1p\n.model n NMOS(KP=1m {})\n"
     linear = "title\nV1 in 0 1\nR1 in out 1\nC1 out 0 1p\n.tran 1n 1u\n"

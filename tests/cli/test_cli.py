@@ -103,7 +103,7 @@ def test_json_and_exit_codes_mean_the_same_everywhere(invoke):
     ("error", "code"),
     [(ValueError("dt: too long"), 2), (OSError("no such file"), 2), (PathsFailed("path 3 failed", [3], [0.5]), 1)],
 )
-def test_exit_codes(error, code):
+def test_mistakes_and_failures_have_different_exit_codes(error, code):
     """Mistakes in what was given and failures of a run are told apart by the exit code."""
     with pytest.raises((typer.BadParameter, typer.Exit)) as raised, errors_as_messages():
         raise error
@@ -166,7 +166,7 @@ def test_methods_in_json(invoke):
     assert euler["citation"] == catalogue()["EulerMaruyama"].citation
 
 
-def test_cite(invoke):
+def test_cite_prints_the_citation_and_the_sources_of_claims(invoke):
     result = invoke("cite", "Heun")
     assert result.exit_code == 0
     assert words(result.output).startswith(f"Heun: {catalogue()['Heun'].citation} ")
@@ -312,7 +312,7 @@ def test_values_are_printed_to_their_error(value, stderr, text):
     assert printed(value, stderr) == text
 
 
-def test_durations():
+def test_durations_are_written_in_the_unit_that_fits():
     assert [duration(s) for s in (0.04, 61.0, 150.0, 7100.0, 7500.0)] == [
         "0.0 s",
         "61.0 s",

@@ -51,17 +51,17 @@ def test_matrices_from_files_as_json(invoke, tmp_path, monkeypatch):
         (("--file", "nowhere.json"), "does not exist"),
     ],
 )
-def test_bad_arguments(invoke, arguments, message):
+def test_wrong_arguments_are_answered_with_what_is_expected(invoke, arguments, message):
     result = invoke("covariance", *arguments)
     assert result.exit_code == 2
     assert message in " ".join(result.output.replace("│", " ").split())
 
 
-def test_bad_files(invoke, tmp_path):
+def test_files_without_the_matrices_are_refused(invoke, tmp_path):
     for name, text in (("a.json", "{"), ("b.json", '{"A": [[1]]}')):
         (tmp_path / name).write_text(text)
         assert invoke("covariance", "--file", tmp_path / name).exit_code == 2
 
 
-def test_percent():
+def test_percent_has_a_sign_and_three_digits():
     assert [percent(x) for x in (0.0, 0.0138, -2.579, 446.6)] == ["0", "+0.0138", "-2.58", "+447"]

@@ -48,7 +48,7 @@ def test_weak_orders_of_linear_models_are_not_sampled(invoke):
     assert "0.25" in result.output  # T/8
 
 
-def test_deterministic_orders(invoke):
+def test_the_deterministic_order_is_printed_with_its_reference(invoke):
     result = invoke("Heun", "diagonal_noise", "--kind", "deterministic", "--steps", "16,32,64")
     assert result.exit_code == 0, result.output
     assert "deterministic order 2.0" in words(result.output)

@@ -33,7 +33,7 @@ def test_verdicts_are_said(invoke):
     assert "undecided: sampled: R̂ <= 1 at all" in invoke("SplitStepEuler").output
 
 
-def test_mistakes(invoke, tmp_path):
+def test_mistakes_are_answered_with_a_way_out(invoke, tmp_path):
     assert "Near it: ImplicitEuler" in invoke("implicit-eular").output
     assert "needs a history" in " ".join(invoke("BDF2Maruyama").output.split())
     assert "does not exist" in " ".join(invoke("ImplicitEuler", "--out", tmp_path / "no" / "x.png").output.split())
