@@ -65,7 +65,7 @@ def ends(problem, method, paths, steps=1):
 
 
 @pytest.mark.parametrize("n, method", [(3, "ThetaEuler"), (4, "ImplicitMilstein"), (9, "ThetaEuler")])
-def test_sdes(n, method):
+def test_implicit_steps_of_sdes_solve_any_regular_matrix(n, method):
     """(1 - h A) x' = x with any matrix on the left: x' solves it as well as a change of its entries by some ε does."""
     B = matrices(n)
     A = (np.eye(n) - B) / H
@@ -80,7 +80,7 @@ def test_sdes(n, method):
 
 @pytest.mark.brief("RK1W4")
 @pytest.mark.parametrize("method", ["ImplicitEuler", "RK1W4"])
-def test_sdaes(method):
+def test_constraints_of_sdaes_may_have_any_regular_matrix(method):
     """0 = C a + B b with any matrix B at the unknowns b without a derivative."""
     k = 4
     B = matrices(k)
@@ -103,7 +103,7 @@ def test_sdaes(method):
     assert (np.abs(a @ C.T + np.einsum("pij,pj->pi", B, b)) <= 1e4 * EPS * size).all()
 
 
-def test_mechanical_systems():
+def test_trapezoidal_steps_solve_any_regular_matrix():
     """x'' = -K x, with 1 + h² K/4 any matrix in a step of the trapezoidal rule."""
     n = 4
     B = matrices(n)
@@ -113,7 +113,7 @@ def test_mechanical_systems():
     assert np.isfinite(ends(problem, "Newmark", len(B))).all()
 
 
-def test_hamiltonian_systems():
+def test_midpoint_steps_solve_any_regular_matrix():
     """H = p²/2 + q K q/2, with 1 + h² K/4 = [0 B; Bᵀ 0] in a step of the midpoint rule."""
     n = 6
     B = matrices(3)

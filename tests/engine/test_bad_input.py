@@ -70,7 +70,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_refused(name):
+def test_wrong_arguments_are_named_with_what_is_expected(name):
     options, kind, words = REFUSED[name]
     with pytest.raises(kind, match=words):
         simulate(**(dict(problem=ornstein_uhlenbeck()) | RUN | options))

@@ -222,7 +222,7 @@ def test_a_failed_path_can_be_looked_at(expected):
     np.testing.assert_allclose(first * H, expected[number], rtol=1e-12)
 
 
-def test_nothing_failed():
+def test_a_run_without_failures_records_none():
     problem = SDE(lambda t, x: -x, lambda t, x: 1.0, 0.0)
     run = simulate(problem, EulerMaruyama, paths=3, on_failure="record", **RUN)
     assert run.sizes["failure"] == 0

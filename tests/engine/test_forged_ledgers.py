@@ -110,7 +110,7 @@ def test_a_record_that_is_the_only_one(tmp_path):
         asked(tmp_path / "one", paths=8)
 
 
-def test_a_sweep(tmp_path):
+def test_forged_blocks_of_a_sweep_are_noticed(tmp_path):
     options = dict(over={"rate": [1.0, 2.0]}, ledger=tmp_path / "sweep", threads=1, **RUN)
     sweep(ornstein_uhlenbeck, EulerMaruyama, **options)
     forge(tmp_path / "sweep" / BLOCK, content([[], []]))

@@ -218,7 +218,7 @@ def test_failures_are_found_at_their_step():
     assert run["sound"].values[-1] == 19
 
 
-def test_float32():
+def test_a_kernel_in_single_precision_has_the_paths_to_single_precision():
     single, record = paths_of(oscillator(), "Heun", dtype="float32")
     double, _ = paths_of(oscillator(), "Heun")
     assert record["dtype"] == "float32" and single.dtype == np.float32
@@ -268,7 +268,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_refused(case):
+def test_what_a_card_cannot_do_is_refused_with_the_reason(case):
     if case == "no GPU" and any(device.platform == "gpu" for device in jax.devices()):
         pytest.skip("there is one")
     options, words = REFUSED[case]

@@ -63,7 +63,7 @@ def alone(quick_compiling_everywhere):
         return simulate(problem(), Heun, threads=1, collect=collected(), **RUN)
 
 
-def test_two_threads(alone):
+def test_two_threads_give_the_same_bits(alone):
     assert_same_bits(simulate(problem(), Heun, place=place.threads(2), collect=collected(), **RUN), alone)
 
 
@@ -83,7 +83,7 @@ def test_after_an_error_blocks_under_way_are_waited_for_and_others_not_begun():
     assert set(began) <= {0, 1, 2} and set(ended) == set(began) - {0}
 
 
-def test_two_processes(alone, tmp_path, monkeypatch):
+def test_two_processes_give_the_same_bits_though_one_is_killed(alone, tmp_path, monkeypatch):
     """One of them is killed in the middle of a block; what cannot travel is refused; none of them is left.
 
     A module of the user's with the name of one of Python's does not keep them from starting."""
@@ -121,7 +121,7 @@ def dask_client(quick_compiling_everywhere):
             yield client
 
 
-def test_dask(alone, tmp_path, monkeypatch, dask_client):
+def test_a_dask_cluster_gives_the_same_bits_though_a_worker_is_killed(alone, tmp_path, monkeypatch, dask_client):
     """Two workers, one killed in the middle of a block; a sweep; workers that differ; no workers for a while."""
     from stodyn.engine import cluster
 
@@ -176,7 +176,7 @@ def test_a_cluster_that_is_not_there(monkeypatch):
         place.dask(3)
 
 
-def test_bad_places():
+def test_what_is_no_place_is_refused():
     short = dict(t=(0, 1), dt=0.5, paths=8, seed=1)
     with pytest.raises(TypeError, match=r"place: expected stodyn.place.threads\(n\)"):
         simulate(problem(), Heun, place="dask", **short)

@@ -78,7 +78,7 @@ def test_lanes_that_are_not_paths_may_hold_any_bits(statistic, monkeypatch):
     ("problem", "method", "executor"),
     [(kubo(), Heun, "printed"), (kubo(), EulerMaruyama, "vmap"), (double_well(), ThetaEuler, "printed")],
 )
-def test_float32_runs(problem, method, executor):
+def test_float32_runs_have_the_same_paths_to_single_precision(problem, method, executor):
     """The same paths to single precision, in single precision; what is averaged over them is float64."""
     collect = [st.Paths(8, every=5), st.Moments()]
     wide, narrow = (

@@ -70,7 +70,7 @@ def test_what_hung_on_the_old_values_is_proved_again():
         ready(seed=1, params=1.0)
 
 
-def test_refused():
+def test_wrong_calls_of_a_prepared_run_are_named():
     ready = sd.prepare(ornstein_uhlenbeck(), "Heun", **RUN)
     with pytest.raises(ValueError, match="params: expected the structure"):
         ready(seed=1, params=[1.0])

@@ -74,7 +74,7 @@ CHILD = """
 """
 
 
-def test_processes(forked, tmp_path):
+def test_a_process_with_one_core_gives_the_same_bits(forked, tmp_path):
     """Here, and in another process that may use a single core only, where XLA's own pool is smaller, too."""
     run = simulate(kubo(), Heun, t=(0, 1), dt=0.05, paths=3000, seed=3, collect=[st.Moments(every=5), st.Paths(9)])
     here = bits(run, "path", "mean", "variance", "covariance", "variance_stderr")

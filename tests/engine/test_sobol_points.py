@@ -50,7 +50,7 @@ def test_the_same_bits_in_any_blocks_of_one_width(tmp_path):
         ({"device": "auto"}, "points: Sobol points are made on the processor"),
     ],
 )
-def test_refused(options, words):
+def test_what_sobol_points_cannot_do_is_refused(options, words):
     with pytest.raises(ValueError, match=words):
         sd.simulate(ornstein_uhlenbeck(), **(RUN | {"points": "sobol"} | options))
 

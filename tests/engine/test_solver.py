@@ -92,7 +92,7 @@ def test_starts_and_parameters_of_each_path():
     np.testing.assert_allclose(end, start * np.exp(-2.0 * rates), rtol=1e-12)
 
 
-def test_replay():
+def test_paths_of_a_solver_are_replayed():
     run = simulate(MODEL.problem, ExactOU(), paths=20, block=8, collect=st.Paths(20, every=1), **RUN)
     again = replay(MODEL.problem, ExactOU(), run, 19)
     np.testing.assert_array_equal(again["path"], run["path"][19])

@@ -130,7 +130,7 @@ def test_failures_of_points_are_counted():
         (dict(paths=0), "paths: expected a whole number >= 1"),
     ],
 )
-def test_bad_input(change, said):
+def test_wrong_arguments_are_named_with_what_is_expected(change, said):
     with pytest.raises(ValueError, match=said):
         sweep(ornstein_uhlenbeck(), Heun, **RUN | dict(over={"rate": [1.0]}) | change)
 
@@ -157,7 +157,7 @@ def test_values_of_a_block_at_all_points_must_fit_into_memory(monkeypatch):
     sweep(ornstein_uhlenbeck(), EulerMaruyama, differences=False, **options)
 
 
-def test_bad_differences(swept):
+def test_differences_along_or_from_what_is_not_there_are_refused(swept):
     for arguments, said in (
         (("time",), "along: expected one of rate, sigma, got 'time'"),
         (("rate", 7.0), r"reference: rate has no 7.0; it has \[0.5, 1.0, 2.0\]"),

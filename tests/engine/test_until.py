@@ -43,7 +43,7 @@ def stopped(draw, tolerance: float) -> tuple[float, int]:
 
 @pytest.mark.brief("rare event")
 @pytest.mark.parametrize("law", ["exponential", "rare event"])
-def test_coverage(law):
+def test_runs_that_stop_at_an_error_cover_as_often_as_they_say(law):
     """N = 4096 draws would do, were the variance known; 200 runs, of which 95 % cover. Stopping at the first small
     standard error covers in 63 % for events of probability 1/1000. Fewer than 170: once in a million."""
     rng, p = np.random.default_rng(5), 0.001
@@ -179,7 +179,7 @@ def test_only_the_named_times_count():
         ({"relative": 0.1, "seconds": -1}, "seconds must be"),
     ],
 )
-def test_refused(options, words):
+def test_wrong_options_of_until_are_named(options, words):
     with pytest.raises(ValueError, match=words):
         sd.until(**options)
 
