@@ -118,7 +118,7 @@ simulated = make.fixed_dictionaries(
 
 @calls(70, 5000)
 @hypothesis.given(options=simulated)
-def test_simulate(options):
+def test_any_call_of_simulate_is_answered_or_refused_in_words(options):
     run = attempted(simulate, **options)
     if run is None:
         return
@@ -185,7 +185,7 @@ problems = make.sampled_from(list(PROBLEMS)).flatmap(
 
 @calls(120, 2500)
 @hypothesis.given(drawn=problems)
-def test_problems(drawn):
+def test_any_problem_is_made_or_refused_in_words(drawn):
     import inspect
 
     kind, options = drawn
@@ -222,7 +222,7 @@ statistics = make.sampled_from(list(STATISTICS)).flatmap(
 
 @calls(25, 2000)
 @hypothesis.given(drawn=statistics, problem=make.sampled_from([PAIR, PAIR, PAIR, DECAY]))
-def test_statistics(drawn, problem):
+def test_any_statistic_is_computed_or_refused_in_words(drawn, problem):
     kind, options = drawn
     statistic = attempted(kind, **options)
     if statistic is None:
@@ -248,7 +248,7 @@ overs = make.one_of(
     over=overs, common=mostly(True, False), differences=mostly(True, False), paths=mostly(5, 8, 17),
     problem=mostly(DECAY, DECAY, DECAY, lambda rate: DECAY, lambda rate: 3, PAIR),
 )  # fmt: skip
-def test_sweeps(over, common, differences, paths, problem):
+def test_any_sweep_is_computed_or_refused_in_words(over, common, differences, paths, problem):
     options = dict(t=(0, 1), dt=0.25, paths=paths, seed=1, block=8, collect=st.Moments(at=[1.0]))
     run = attempted(sweep, problem, "EulerMaruyama", over=over, common=common, differences=differences, **options)
     if run is None:
@@ -295,7 +295,7 @@ def toml(value):
 
 @calls(100, 2500)
 @hypothesis.given(changes=edits, cut=make.one_of(make.none(), make.none(), make.none(), make.integers(0, 300)))
-def test_run_files(changes, cut):
+def test_any_run_file_is_run_or_refused_in_words(changes, cut):
     content = {name: dict(table) if isinstance(table, dict) else list(table) for name, table in WHOLE.items()}
     for table, key, value in changes:
         target = content.setdefault(table, {}) if table else content

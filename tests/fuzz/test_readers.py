@@ -154,7 +154,7 @@ def complete(tmp_path_factory):
     return folder, run
 
 
-def test_netlists(tmp_path):
+def test_mutated_netlists_are_read_or_refused_in_words(tmp_path):
     seeds = [path.read_bytes() for _, path in sorted(circuits.examples().items())][:8]
     seeds.append(
         b"t\n.include /etc/passwd\n.func f(x) {x*x}\n.param a={f(2)+gauss(1,.1)}\nR1 a 0 {a}\nV1 a 0 1\n.end\n"
@@ -168,7 +168,7 @@ def test_netlists(tmp_path):
     fuzz(tmp_path, seeds, read)
 
 
-def test_run_files(tmp_path):
+def test_mutated_run_files_are_read_or_refused_and_import_nothing(tmp_path):
     (tmp_path / "stranger.py").write_text("raise SystemExit('imported')")
     seeds = [RUN.encode(), RUN.replace("stranger:problem", "ornstein_uhlenbeck").encode(), RARE.encode()]
     seeds.append(b'model = {name = "kubo"}\ngrid = {t = [0, 1], dt = 0.25}\nrun = {paths = 5, seed = 1}\n')
@@ -197,7 +197,7 @@ def sealed_record(data):
 @pytest.mark.parametrize(("name", "sealed"), [
     ("manifest.json", sealed_manifest), ("result.record", sealed_record), ("run.toml", bytes),
 ])  # fmt: skip
-def test_ledgers(name, sealed, complete):
+def test_mutated_ledgers_are_read_or_refused_in_words(name, sealed, complete):
     """Their checksums fit: those that do not are noticed at once."""
     folder, _ = complete
     whole = (folder / name).read_bytes()
@@ -216,7 +216,7 @@ def test_ledgers(name, sealed, complete):
         (folder / name).write_bytes(whole)
 
 
-def test_matrices(tmp_path):
+def test_mutated_matrices_are_read_or_refused_in_words(tmp_path):
     np.savez(tmp_path / "seed.npz", A=np.eye(2), B=np.ones((2, 1)))
     np.savez_compressed(tmp_path / "small.npz", A=np.eye(2), B=np.ones((2, 1)))
     archives = [(tmp_path / name).read_bytes() for name in ("seed.npz", "small.npz")]
