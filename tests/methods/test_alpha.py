@@ -62,7 +62,7 @@ COEFFICIENTS = {  # y = h Σ η²: (β, γ) for each of RHOS
 
 
 @pytest.mark.parametrize("y", COEFFICIENTS)
-def test_stochastic_coefficients(y):
+def test_stochastic_coefficients_are_the_tabulated_ones(y):
     np.testing.assert_allclose([stochastic_coefficients(ρ, y) for ρ in RHOS], COEFFICIENTS[y], rtol=1e-13)
 
 
@@ -298,12 +298,12 @@ def test_one_seed_is_one_path_for_every_rho():
         ({"parameters": "stochastic", "eta": np.nan}, "eta: expected finite numbers"),
     ],
 )
-def test_bad_options(options, message):
+def test_options_out_of_range_are_named(options, message):
     with pytest.raises(ValueError, match=message):
         StochasticAlpha(**options)
 
 
-def test_bad_coefficients():
+def test_coefficients_without_a_method_or_its_order_are_refused():
     with pytest.raises(ValueError, match=r"alpha_m, alpha_f: expected less than 1.*Newmark's method has 1 and 1"):
         alpha.General(1.0, 1.0)
     with pytest.raises(ValueError, match=r"order: 2.0 needs γ = 1/2 \+ αf - αm, but here γ is 0.6"):

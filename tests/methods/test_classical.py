@@ -92,7 +92,7 @@ def test_lawson_differs_from_butcher_in_the_third_coefficient():
     assert fresh(c.RK56Lawson).f[:4] == (1, 1, Q(128, 229), Q(2259, 9160))
 
 
-def test_stability_functions():
+def test_stability_functions_are_the_exact_polynomials():
     taylor = (1, 1, Q(1, 2), Q(1, 6), Q(1, 24))
     assert c.RK4.R == c.ThreeEighths.R == c.Gill.R == taylor
     assert (*taylor, Q(1, 120), Q(1, 640)) == c.RK56Butcher.R
@@ -172,7 +172,7 @@ def test_weak_order_two_is_claimed_by_the_trapezoidal_table_held_alone():
 
 
 @pytest.mark.parametrize("table", TABLES)
-def test_calculus(table):
+def test_fresh_noise_is_of_ito_and_held_noise_of_stratonovich(table):
     assert fresh(table).kappa == 0 and fresh(table).calculus == "ito"
     held = table(noise="held")
     assert held.calculus == ("ito" if table is c.Euler else "stratonovich")

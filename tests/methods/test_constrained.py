@@ -116,7 +116,7 @@ WHOLE_TABLE = {
 
 
 @pytest.mark.parametrize("name", [*TABLE, *(WHOLE_TABLE if os.environ.get("STODYN_FULL") else ())])
-def test_tabulated_paths(name):
+def test_paths_are_those_of_a_code_without_a_line_in_common(name):
     """To the digits of a code without any line in common: x, v, impulses after 32 steps. `make test-full` asks all."""
     model, method, expected = (TABLE | WHOLE_TABLE)[name]
     expected = np.array(expected.split(), float)

@@ -175,7 +175,7 @@ def rotation(q):
 
 @pytest.mark.brief("StoermerVerlet")
 @named("method", METHODS[:5])  # SRKw2Coupled is SRKw2 where there is one channel
-def test_angular_momentum(method):
+def test_angular_momentum_is_kept_until_forces_turn_it(method):
     """Kept to 1e-13 over 199 steps while forces are orthogonal to rotations; from then on (3.14): what it loses is what
     the discrete forces take."""
     found = conservation.momentum_balance(rotating(), method, rotation, dt=STEP, steps=2 * CALM)

@@ -77,7 +77,7 @@ def test_what_cannot_be_resolved_is_a_failure_not_a_number():
         (lambda: Dyadic(floor=-1.0), "floor: expected a number > 0"),
     ],
 )
-def test_bad_options(make, message):
+def test_bases_and_options_that_cannot_be_are_named(make, message):
     with pytest.raises(ValueError, match=message):
         make()
 

@@ -111,7 +111,7 @@ def test_second_order_gauss_markov():
     assert upper == pytest.approx([0.037163140005831034, 0.26331962457058156, 2.6445314674704585], rel=1e-12)
 
 
-def test_dryden_gusts():
+def test_dryden_gusts_are_discretised_exactly():
     T = 5.334
     Phi, Qd = van_loan.discretise([[0, 1], [-1 / T**2, -2 / T]], [[0], [1]], [[1.0]], 0.1)
     np.testing.assert_allclose(

@@ -210,7 +210,7 @@ def test_accelerations_that_are_shown_hold_the_coloured_force():
         ),
     ],
 )
-def test_errors(make, message):
+def test_noise_into_what_is_not_there_is_refused(make, message):
     with pytest.raises((ValueError, TypeError), match=message):
         make()
 

@@ -91,7 +91,7 @@ def test_what_is_advised_for_steps_that_are_too_long_can_be_done():
         assert named == expected and sd.ExactNoise(named).for_steps(GUST, 0.1).own.n == 2
 
 
-def test_bad_input():
+def test_problems_and_bases_that_do_not_fit_are_refused():
     run = {"t": (0, 1), "dt": 0.1, "paths": 4, "seed": 1}
     with pytest.raises(TypeError, match=r"ExactNoise\(RK4\) takes Driven problems, but the problem is of type SDE"):
         sd.simulate(STILL, sd.ExactNoise("RK4"), **run)

@@ -213,7 +213,7 @@ def test_reused_samples_are_refused_for_noise_that_depends_on_the_state():
         (lambda: AM4(predictor="euler"), "predictor: expected one of"),
     ],
 )
-def test_bad_options(make, message):
+def test_options_that_cannot_be_are_named(make, message):
     with pytest.raises(ValueError, match=message):
         make()
 

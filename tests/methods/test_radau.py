@@ -33,7 +33,7 @@ def linear(mass, minus_matrix, source, start):
     return RandomDAE(np.array(mass, float), matrix=-np.array(minus_matrix, float), source=source, start=start)
 
 
-def test_coefficients():
+def test_coefficients_satisfy_the_order_conditions():
     """Row sums are the nodes; the quadrature has order 2s - 1; the stages order s."""
     for order, s in ((3, 2), (5, 3)):
         method = radau.scheme(order)

@@ -197,7 +197,7 @@ REFERENCE = {
 
 @pytest.mark.brief("RK1W4", "RK1A4")
 @pytest.mark.parametrize("name", REFERENCE)
-def test_fixed_increments(name):
+def test_fixed_increments_give_the_reference_steps(name):
     """Computed independently, with stages solved for H - x in the original equations; agreement to 1e-11."""
     linear, nonlinear = REFERENCE[name]
     method = getattr(stiff, name)
@@ -205,7 +205,7 @@ def test_fixed_increments(name):
     np.testing.assert_allclose(end(NONLINEAR_DAE.problem, method, FIXED), nonlinear, atol=1e-11)
 
 
-def test_exact_solutions():
+def test_exact_solutions_of_the_models_are_the_reference_values():
     W = FIXED.sum(axis=0)
     linear = (0.169164408717213, 0.498299842697338, 1.409804670223861, -0.062459317842380)
     np.testing.assert_allclose(LINEAR_DAE.exact["solution"](1 / 16, W), linear, atol=1e-14)
@@ -216,7 +216,9 @@ def test_exact_solutions():
 PAIRS = np.array([(0.02, -0.03), (0.01, 0.04), (-0.05, 0.02), (0.03, -0.01)])
 
 
-@pytest.mark.long("test_fixed_increments, and tests/claims measures orders with several channels")
+@pytest.mark.long(
+    "test_fixed_increments_give_the_reference_steps, and tests/claims measures orders with several channels"
+)
 def test_fixed_increments_in_two_channels():
     def commutative(h):
         return np.array([(np.outer(w, w) - h * np.eye(2)) / 2 for w in PAIRS])
@@ -301,7 +303,7 @@ CONSTANTS = {
 
 
 @pytest.mark.parametrize("name", CONSTANTS)
-def test_error_constants(name):
+def test_error_constants_are_the_exact_ones(name):
     """By polynomials in ξ and the moments of the normal distribution, in rational numbers with roots of 2 and 10."""
     found = getattr(stiff, name).table.error_constants()
     np.testing.assert_allclose(list(found.values()), list(map(float, CONSTANTS[name])), rtol=1e-13)

@@ -116,7 +116,7 @@ def test_a_slope_in_the_metric_of_the_mass():
     np.testing.assert_allclose(momentum, momentum[0], rtol=1e-12)
 
 
-def test_any_map():
+def test_any_map_may_be_applied_at_an_impact():
     """Where it reaches the floor the ball begins anew at 1, with its speed: uniform acceleration, folded in x."""
     problem = sd.with_walls(BALL, sd.Impact(FLOOR, lambda t, x: x.at[0].set(1.0)))
     path = path_of(problem, t=1.0)
@@ -229,7 +229,7 @@ def impact(*arguments, **options):
         (lambda: path_of(impact(FLOOR), "AB2"), ValueError, "an impact cuts a step in two"),
     ],
 )
-def test_bad_impacts(make, error, words):
+def test_impacts_that_cannot_be_are_named(make, error, words):
     with pytest.raises(error, match=words):
         make()
 

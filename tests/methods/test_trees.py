@@ -136,7 +136,7 @@ def test_moments_of_normals():
         (GAUSS2, 4),
     ],
 )
-def test_deterministic_orders(tableau, order):
+def test_deterministic_orders_of_tableaus_are_the_known_ones(tableau, order):
     assert deterministic_order(runge_kutta(*tableau, "ito", 1), limit=5).order == order
 
 

@@ -287,7 +287,7 @@ def test_srkw2_is_refused_for_several_multiplicative_channels():
         sd.simulate(two_channels(), SRKw2, t=(0, 1), dt=0.1, paths=4, seed=0)
 
 
-def test_truncation():
+def test_increments_are_cut_at_their_bound_and_nowhere_else():
     """W is cut at √(2 k |ln h| h); in the middle nothing changes; h >= 1 is refused."""
     h, k = 0.25, 2.0
     bound = np.sqrt(2 * k * abs(np.log(h)) * h)
@@ -310,7 +310,7 @@ def test_truncation():
 @pytest.mark.parametrize(
     ("strength", "h", "mean", "failed"), [(0.3, 0.5, 4.1, 0), (1.0, 0.5, 4.6, 82), (1.0, 0.2, 4.3, 0)]
 )
-def test_newton_rounds(strength, h, mean, failed):
+def test_newton_takes_the_reference_number_of_rounds(strength, h, mean, failed):
     """One midpoint step of the free pendulum for 200 000 draws, to 1e-12: rounds in the mean, and how many fail.
 
     The failures are draws without a solution in reach, found within 4 standard deviations of a Poisson number; with

@@ -145,7 +145,7 @@ def test_walls_go_where_runs_go():
          ValueError, "Start all paths inside"),
     ],
 )  # fmt: skip
-def test_bad_walls(make, error, words):
+def test_walls_that_cannot_be_are_named(make, error, words):
     with pytest.raises(error, match=words):
         make()
 
