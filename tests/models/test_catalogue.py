@@ -37,7 +37,7 @@ def test_changed_parameters_reach_problem_and_answers():
     assert ORNSTEIN_UHLENBECK.parameters["rate"] == 1.0
 
 
-def test_bad_names():
+def test_unknown_names_are_answered_with_those_near_them():
     with pytest.raises(TypeError, match="ornstein_uhlenbeck has no parameter 'speed'; it has rate, sigma, start"):
         ORNSTEIN_UHLENBECK(speed=1.0)
     with pytest.raises(ValueError, match=r"model: there is no 'ornstein-ulenbeck'\. Near it: ornstein_uhlenbeck"):

@@ -154,7 +154,7 @@ def test_double_well_rests_at_its_wells_and_its_barrier():
 
 
 @pytest.mark.parametrize("noise", ["additive", "multiplicative"])
-def test_lorenz(noise):
+def test_the_lorenz_system_has_its_rests_contraction_and_noise(noise):
     """Its three rests, its constant contraction of volume, and its noise."""
     model = LORENZ(strength=0.4, noise=noise)
     problem = model.problem

@@ -31,7 +31,7 @@ def integrated(problem, times, rtol=1e-12, atol=1e-14):
     return run.y.T
 
 
-def test_double_pendulum():
+def test_the_double_pendulum_moves_as_the_reference_does():
     found = integrated(DOUBLE_PENDULUM.problem, [0.5, 1.0, 2.0])
     expected = [
         (0.671171451853, 1.142460862682, -2.030860877526, -3.508742797637),
@@ -45,7 +45,7 @@ def test_double_pendulum():
     np.testing.assert_allclose(lighter[:, 0], (-0.78843052627, -0.16380045964), rtol=1e-9)
 
 
-def test_spring_pendulum():
+def test_the_spring_pendulum_moves_as_the_reference_does():
     found = integrated(SPRING_PENDULUM.problem, [0.1, 1.0, 2.0, 4.0])
     expected = [
         (1.02379012986, 0.00455273984, -4.34392959611, 0.08048034782),
@@ -58,7 +58,7 @@ def test_spring_pendulum():
     np.testing.assert_allclose(energies, energies[0], rtol=1e-9)
 
 
-def test_beam():
+def test_the_beam_moves_as_the_reference_does():
     problem = BEAM(position=0.0, velocity=0.0, additive=0.0, form="dense").problem
     found = integrated(problem, [1.0, 2.5], rtol=1e-11, atol=1e-13)[:, [0, 4, 9, 19]]
     expected = [
@@ -88,7 +88,7 @@ def test_both_forms_of_the_beam_are_one_system():
     assert BEAM.problem.band.width == 5
 
 
-def test_bushing():
+def test_the_bushing_moves_as_the_reference_does():
     for torque, expected in {
         "printed": {
             2: (-0.190049990920, -1.105829891308, -1.202279313649, -0.853891467976),
@@ -107,7 +107,7 @@ def test_bushing():
         assert np.abs(Q[:, 0]).max() < 1e-6
 
 
-def test_slider_crank():
+def test_the_slider_crank_moves_as_the_reference_does():
     found = integrated(SLIDER_CRANK.problem, [0.01], rtol=1e-11)[0]
     expected = (-0.5221639691885, 0.2706282471161, 8.319205130e-4, 4.738752653e-5, -3.49773078e-6, -5.66227147e-6)
     np.testing.assert_allclose(found[1:7], expected, rtol=2e-8)
@@ -144,7 +144,7 @@ def test_the_chain_is_at_rest_in_its_stationary_law():
     np.testing.assert_allclose(P[:10, 10:], 0.0, atol=1e-12)
 
 
-def test_bad_parameters():
+def test_parameters_that_no_model_has_are_named():
     with pytest.raises(ValueError, match="torque, noise: expected 'printed' or 'conservative'"):
         BUSHING(torque="other").problem  # noqa: B018
     with pytest.raises(ValueError, match="form: expected 'banded' or 'dense'"):

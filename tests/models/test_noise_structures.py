@@ -26,7 +26,7 @@ from stodyn.problems.lowering import to_stratonovich
     ],
     ids=lambda value: value.name if hasattr(value, "name") else "",
 )
-def test_structures(model, has, has_not):
+def test_models_have_the_noise_structures_of_their_names(model, has, has_not):
     structure = model.problem.noise_structure
     assert all(map(structure.implies, has))
     assert not any(map(structure.implies, has_not))
