@@ -38,7 +38,7 @@ def assert_stationary_at_any_step(noise):
 
 
 @pytest.mark.parametrize(("sigma", "tau"), [(2.0, 3.0), (0.1, 1e-4), (30.0, 5e3)])
-def test_first_order(sigma, tau):
+def test_gauss_markov_noise_has_its_variance_and_density(sigma, tau):
     noise = co.gauss_markov(sigma, tau)
     assert noise.variance == pytest.approx([sigma**2], rel=1e-10)
     np.testing.assert_allclose(density(noise), 2 * sigma**2 * tau / (1 + (OMEGA * tau) ** 2), rtol=1e-10)
@@ -57,7 +57,7 @@ def test_first_order_at_the_printed_step():
 
 
 @pytest.mark.parametrize(("sigma", "omega", "zeta"), [(2.0, 1.5, 0.3), (0.5, 40.0, 1.0), (1.0, 0.2, 2.5)])
-def test_second_order(sigma, omega, zeta):
+def test_second_order_gauss_markov_noise_has_its_covariance_and_density(sigma, omega, zeta):
     noise = co.gauss_markov2(sigma, omega, zeta)
     np.testing.assert_allclose(
         noise.state_covariance, np.diag([sigma**2, (sigma * omega) ** 2]), rtol=1e-10, atol=1e-12
@@ -108,7 +108,7 @@ def test_dryden_at_the_printed_step():
     assert found == pytest.approx([3.240986423060468e-4, 4.815994660704667e-3, 0.09633128445899768], rel=1e-11)
 
 
-def test_rates():
+def test_angular_rates_of_dryden_gusts_have_their_densities():
     V, sigma, L, b = 60.0, (2.0, 1.7, 1.1), (300.0, 280.0, 90.0), 12.0
     noise = co.dryden(V, sigma, L, b, "uvwpqr", signs=(-1.0, 1.0))
     p, q, r = (one_sided_in_omega(noise, k) for k in (3, 4, 5))
@@ -167,7 +167,7 @@ def test_von_karman_spectrum_has_the_stated_variance():
         assert total == pytest.approx(1.0, rel=2e-3)  # 1.339 is rounded
 
 
-def test_low_altitude():
+def test_turbulence_near_the_ground_has_the_standards_scales():
     h, W20 = 500.0, 30.0
     scales = co.turbulence_scales(h, wind=W20)
     shape = 0.177 + 0.000823 * h
@@ -193,7 +193,7 @@ def test_high_altitude_and_between():
 # --- ground motion, flicker -----------------------------------------------------------------------------------------
 
 
-def test_kanai_tajimi():
+def test_ground_motion_has_the_density_of_kanai_and_tajimi():
     ω, ζ, S0 = 15.6, 0.6, 0.03
     noise = co.kanai_tajimi(ω, ζ, S0=S0)
     two_sided = density(noise) / (2 * np.pi)
@@ -485,7 +485,7 @@ def test_samples_from_zero_frequency_on():
         (lambda: co.Coloured([[-np.inf]], [[1.0]], [[1.0]]), "A, B, C: expected finite"),
     ],
 )  # fmt: skip
-def test_bad_input(make, message):
+def test_wrong_arguments_are_named_with_what_is_expected(make, message):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", scipy.signal.BadCoefficients)
         with pytest.raises((ValueError, TypeError, KeyError), match=message):

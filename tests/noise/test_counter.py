@@ -25,7 +25,7 @@ ANSWERS = [
 
 
 @pytest.mark.parametrize(("at", "key", "answer"), ANSWERS)
-def test_published_answers(at, key, answer):
+def test_philox_gives_the_published_answers(at, key, answer):
     words = [np.asarray([w], np.uint32) for w in at]
     found = counter.philox(tuple(jnp.asarray(key, np.uint32)), tuple(map(jnp.asarray, words)))
     assert [int(word[0]) for word in found] == list(answer)

@@ -145,7 +145,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("make", "words"), BAD, ids=[f"{k} {words}" for k, (_, words) in enumerate(BAD)])
-def test_bad_distributions(make, words):
+def test_what_is_no_distribution_is_refused(make, words):
     with pytest.raises((ValueError, TypeError), match=words):
         make()
 

@@ -22,7 +22,7 @@ def problem(start):
     return sd.SDE(lambda t, x: -x, lambda t, x: 0.1 * jnp.eye(2), start)
 
 
-def test_their_law():
+def test_values_made_of_normals_have_their_law():
     """Kolmogorov-Smirnov at a false-alarm rate of 1e-4 each, and no correlation between normals or paths (4 errors)."""
     uniform = np.asarray(sd.from_normals(ndtr, 3).of_paths(5, 0, 20_000))
     for column in uniform.T:
@@ -56,7 +56,7 @@ def test_hamiltonian_starts_and_float32():
         np.testing.assert_array_equal(run["path"].isel(time=0).transpose("number", "component"), expected)
 
 
-def test_it_travels():
+def test_a_pickled_source_gives_the_same_values():
     start = pickle.loads(pickle.dumps(sd.from_normals(curved, 3)))
     np.testing.assert_array_equal(start.of_paths(1, 0, 4), sd.from_normals(curved, 3).of_paths(1, 0, 4))
 

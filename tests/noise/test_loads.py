@@ -137,7 +137,7 @@ def test_envelopes_rise_to_one_and_fade():
         (lambda: co.through(([1.0, 0.0, 0.0], [1.0, 1.0, 1.0])), "system: not strictly proper"),
     ],
 )
-def test_errors(make, message):
+def test_wrong_arguments_are_named_with_what_is_expected(make, message):
     with pytest.raises(ValueError, match=message):
         make()
 

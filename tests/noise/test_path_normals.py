@@ -140,7 +140,7 @@ def test_moments_and_tails(normals):
             assert abs(z) < LIMIT, (side * bound, z)
 
 
-def test_evenly_spread(normals):
+def test_normals_fill_cells_of_equal_probability_evenly(normals):
     """Φ of the normals in 4096 cells: χ², as the normal number of the same probability."""
     counts = np.histogram(scipy.stats.norm.cdf(normals.ravel()), 4096, (0, 1))[0]
     mean = normals.size / 4096

@@ -25,7 +25,7 @@ def drawn(source, paths):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_kind(kind):
+def test_every_kind_of_source_has_its_shape_and_functions(kind):
     """Its shape, whether paths differ, that a source is its own source, and functions of its values."""
     source = source_of(KINDS[kind])
     assert source_of(source) is source
