@@ -38,12 +38,12 @@ RIGHT = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_found(name):
+def test_indices_that_may_lie_outside_are_found(name):
     assert "index" in out_of_bounds(jax.make_jaxpr(WRONG[name])(jnp.zeros(2)))
 
 
 @pytest.mark.parametrize("name", RIGHT)
-def test_not_found(name):
+def test_indices_that_lie_inside_are_not_suspected(name):
     assert out_of_bounds(jax.make_jaxpr(RIGHT[name])(jnp.zeros(2))) is None
 
 

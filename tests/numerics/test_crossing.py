@@ -20,7 +20,7 @@ def survivors(l, a, b, v):
     [(1.0, 0.3, 0.7, 0.5), (1.0, 0.2, 0.5, 0.1), (1.0, 0.5, 0.5, 1.0), (1.0, 0.5, 0.4, 1.9), (1, 0.9, 0.2, 2.1),
      (1.0, 0.3, 0.6, 4.0), (1.0, 0.01, 0.02, 1e-3)],
 )  # fmt: skip
-def test_two_levels(l, a, b, v):
+def test_the_chance_of_crossing_either_of_two_levels_is_the_series(l, a, b, v):
     s = np.sqrt(v)
     found = 1.0 - crossing.bridge_chance_of_two((a / s, b / s), ((l - a) / s, (l - b) / s))
     assert found == pytest.approx(survivors(l, a, b, v), abs=1e-9)

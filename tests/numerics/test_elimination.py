@@ -297,7 +297,7 @@ def test_falls_apart_into_scalar_operations_up_to_twelve_unknowns(n):
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 13])
-def test_differentiates(n):
+def test_derivatives_of_solutions_are_those_of_the_inverse(n):
     (a, *_), (b, *_) = random_systems(n)
     a = a + 3 * n * np.eye(n)
     inverse = np.linalg.inv(a)
@@ -308,7 +308,7 @@ def test_differentiates(n):
 @pytest.mark.usefixtures("quick_compiling")
 @pytest.mark.brief("3", "5")
 @pytest.mark.parametrize("n", [3, 5, 13])
-def test_keeps_float32(n):
+def test_solutions_in_single_precision_stay_in_it(n):
     """Under vmap as XLA compiles it."""
     a, b = random_systems(n)
     a += 3 * n * np.eye(n)

@@ -42,7 +42,7 @@ def test_exact_up_to_degree_2n_minus_1_and_no_further(name, n):
         assert abs(math.fsum(w * y ** (2 * n)) - float(moment(2 * n))) > 1e-6 * float(moment(2 * n))
 
 
-def test_closed_forms():
+def test_rules_of_few_nodes_are_the_closed_forms():
     x, w = gauss.legendre(2)
     np.testing.assert_allclose(x, [-1 / math.sqrt(3), 1 / math.sqrt(3)], rtol=1e-15)
     np.testing.assert_allclose(w, [0.5, 0.5], rtol=1e-15)

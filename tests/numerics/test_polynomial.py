@@ -18,7 +18,7 @@ from stodyn.numerics.surd import sqrt
 x, y = variables(2)
 
 
-def test_arithmetic():
+def test_polynomials_are_added_multiplied_and_evaluated_exactly():
     p = (x + 2 * y - 1) ** 2
     assert p == x * x + 4 * x * y + 4 * y * y - 2 * x - 4 * y + 1
     assert p(Q(1, 2), Q(1, 3)) == Q(1, 36) and p - p == 0 and not p - p
@@ -41,7 +41,7 @@ def test_one_point_between_any_two_roots():
     assert len(list(between_roots([Q(0), Q(0), Q(1)]))) == 1  # a root at 0 is none between
 
 
-def test_half_line():
+def test_signs_on_the_half_line_are_decided_exactly():
     assert negative_on_half_line([4, -4, 1]) is None  # (t - 2)²
     assert negative_on_half_line([0, 0, 4, -4, 1]) is None
     just = negative_on_half_line([4 - Q(1, 10**20), -4, 1])
@@ -52,7 +52,7 @@ def test_half_line():
     assert negative_on_half_line([-1, 0, 0]) is not None
 
 
-def test_conjugates():
+def test_rational_multiples_have_the_conjugates_as_roots():
     """√2 is a root of t² - 2, √2 + √3 of t⁴ - 10 t² + 1."""
     assert rational_multiple([-sqrt(2), 1]) == [-2, 0, 1]
     assert rational_multiple([-sqrt(2) - sqrt(3), 1]) == [1, 0, -10, 0, 1]
@@ -70,7 +70,7 @@ TOUCHING = {
 
 
 @pytest.mark.parametrize("name", TOUCHING)
-def test_quadrant(name):
+def test_signs_on_the_quadrant_are_decided_where_zero_is_touched(name):
     """Polynomials that touch 0 are told from those that pass it by 1e-12 or less."""
     F = TOUCHING[name]
     assert negative_on_quadrant(F) is None

@@ -19,7 +19,7 @@ EPS = 2.0**-52
 SEEDS = (1, 2)
 
 
-def test_amounts():
+def test_amounts_of_rounding_are_those_of_the_largest_term():
     """In cosh x - 1 it is that of 1, in x - 3 that of 3 or x, and in a number that is read none."""
     x = np.full(64, 1e-3)
     cosh, difference, read = Amounts(lambda x: (jnp.cosh(x) - 1.0, x - 3.0, jnp.ones(())))(x)
@@ -71,11 +71,11 @@ def cycle_of(force, seed):
     ],
     ids=["slope", "third derivative", "none"],
 )
-def test_corners(force, corners):
+def test_corners_are_told_from_rounding(force, corners):
     assert periodic(cycle_of(force, 1), steps=48).mesh.at_corner.sum() == corners
 
 
-def test_a_refusal():
+def test_cycles_of_equations_that_jump_are_refused():
     """Equations that jump where the state crosses a threshold."""
     with pytest.raises(ValueError, match="its equations jump"):
         phase_noise(cycle_of(lambda x: jnp.where(x > 0.1, 0.2, -0.2), 1), steps=48)
@@ -113,7 +113,7 @@ CONSTRAINTS = {
 
 
 @pytest.mark.parametrize("name", CONSTRAINTS)
-def test_indices(name):
+def test_the_index_does_not_depend_on_rounding(name):
     """Index 1; 2; noise in a constraint; a component that stands in a constraint but for rounding does not."""
     constraint, noise = CONSTRAINTS[name]
 

@@ -22,7 +22,7 @@ def test_equal_numbers_written_differently():
     assert hash(sqrt(8)) == hash(2 * sqrt(2))
 
 
-def test_field_identities():
+def test_surds_obey_the_identities_of_a_field():
     a, b = 1 - sqrt(2) / 2, (3 + 2 * sqrt(6)) / 5
     assert (a + b) * (a - b) == a * a - b * b
     assert 2 * a * a == 4 * a - 1  # 1 - √2/2 is a root of 2x² - 4x + 1
@@ -50,7 +50,7 @@ def test_signs_and_order():
     assert sorted([sqrt(5), 2, sqrt(3)]) == [sqrt(3), 2, sqrt(5)]
 
 
-def test_division():
+def test_division_by_surds_is_exact():
     x = 1 - sqrt(2) / 2 + 3 * sqrt(15) - sqrt(Q(6, 7))
     assert x / x == 1 and 1 / x * x == 1 and (2 + x) / x == 1 + 2 / x
     assert float(1 / x) == pytest.approx(1 / float(x), rel=1e-14)

@@ -44,7 +44,7 @@ def test_dense_system_at_every_step_size(h):
 
 @pytest.mark.parametrize("h", [1e-9, 1e-3, 1.0, 50.0])
 @pytest.mark.parametrize("a", [1e-8, 1.0, 1e6])
-def test_ornstein_uhlenbeck(a, h):
+def test_an_ornstein_uhlenbeck_process_is_discretised_exactly(a, h):
     Phi, Qd = discretise([[-a]], [[0.7]], [[2.0]], h)
     assert math.isclose(Phi[0, 0], math.exp(-a * h), rel_tol=1e-14, abs_tol=1e-15)
     assert math.isclose(Qd[0, 0], -(0.7**2) * math.expm1(-2 * a * h) / a, rel_tol=1e-13)
