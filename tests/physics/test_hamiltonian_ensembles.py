@@ -94,7 +94,7 @@ SMALL_ENOUGH = {("DIRK", 0.15), ("Midpoint", 0.05), ("StoermerVerlet", 0.05)}
 
 @pytest.mark.brief("DIRK")
 @pytest.mark.parametrize("name", LENARD_BERNSTEIN_RUNS)
-def test_lenard_bernstein(name):
+def test_lenard_bernstein_particles_have_the_reference_energies(name):
     """Also within 4 standard errors of the Gibbs measure's .4717 where the step is small enough; the others are not."""
     problem, limit = LENARD_BERNSTEIN.problem, LENARD_BERNSTEIN.exact["ergodic_energy"]()
     for h, expected in LENARD_BERNSTEIN_RUNS[name].items():
