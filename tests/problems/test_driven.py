@@ -196,7 +196,7 @@ def test_methods_deliver_what_the_analysis_says_of_them():
         (lambda: sd.with_noise(STILL, WIND, lambda t: jnp.ones((2, 2))), r"into: must take into\(t, x\)"),
     ],
 )  # fmt: skip
-def test_bad_input(make, message):
+def test_noise_into_what_is_not_there_is_refused(make, message):
     with pytest.raises((ValueError, TypeError), match=message):
         make()
 

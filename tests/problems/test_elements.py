@@ -130,7 +130,7 @@ def test_a_structure_with_elements_is_no_longer_taken_as_linear_and_may_be_drive
         (lambda: sd.with_elements(sd.with_noise(PLAIN, co.gauss_markov(1, 1), "x"), SPRING), "before it is driven"),
     ],
 )
-def test_errors(make, message):
+def test_elements_that_do_not_fit_are_named(make, message):
     with pytest.raises((ValueError, TypeError), match=message):
         make()
 

@@ -174,7 +174,7 @@ def test_a_system_without_noise_runs():
         np.testing.assert_allclose(run["mean"].values[-1], [np.cos(1.0), -np.sin(1.0)], atol=1e-4)
 
 
-def test_random_starts():
+def test_random_starts_have_their_law_and_shape():
     rng = np.random.default_rng(1)
     normal = scipy.stats.norm(2.0, 0.5)
     problem = pendulum(start=(normal, 0.5))
@@ -242,7 +242,7 @@ def test_names_count_coordinates_or_components():
         ),
     ],
 )
-def test_bad_input(changes, error, words):
+def test_functions_of_wrong_shape_are_named(changes, error, words):
     with pytest.raises(error, match=words):
         pendulum(**changes)
 

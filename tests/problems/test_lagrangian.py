@@ -76,7 +76,7 @@ def test_parameters_of_each_path_and_constraints():
         ({"q": lambda s: [2 * s.q[0]]}, "q: expected symbols of SymPy"),
     ],
 )
-def test_errors(change, message):
+def test_energies_that_are_no_lagrangian_are_named(change, message):
     class S:
         q = sympy.symbols("x,", real=True)
         v = sympy.symbols("u,", real=True)

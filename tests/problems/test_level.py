@@ -274,7 +274,7 @@ def test_a_level_reached_at_the_start_is_said():
         (lambda: sd.Level((lambda t: t, 1.0)).on(OU, 2.0), ValueError, r"at t = 2 the pair \(low, high\) is \(2, 1\)"),
     ],
 )  # fmt: skip
-def test_bad_levels(make, error, words):
+def test_what_is_no_level_is_refused(make, error, words):
     with pytest.raises(error, match=words):
         make()
 

@@ -59,7 +59,7 @@ def test_start_is_drawn_with_its_covariance_even_where_it_is_singular():
         (lambda: with_measurement(A, [[1.0, 0.0]], 1.0), "problem: expected a problem"),
     ],
 )
-def test_bad_matrices(make, message):
+def test_matrices_that_do_not_fit_are_named(make, message):
     with pytest.raises((ValueError, TypeError), match=message):
         make()
 

@@ -287,7 +287,7 @@ def test_one_path_with_accelerations():
         ({"names": ("a",)}, ValueError, "names: expected 2 different names"),
     ],
 )
-def test_bad_input(change, kind, message):
+def test_functions_and_starts_that_do_not_fit_are_named(change, kind, message):
     options = {"force": spring, "noise": kick, "start": START} | change
     with pytest.raises(kind, match=message):
         Mechanical(**options)

@@ -132,7 +132,7 @@ def test_impulses_of_an_index_three_chain():
     np.testing.assert_allclose(start.impulses, [[0.0, 1.0, 0.0], [-1.0, 0.0, 0.0]], atol=1e-13)
 
 
-def test_bad_pencils():
+def test_singular_pencils_name_what_they_do_not_determine():
     with pytest.raises(
         SingularPencil, match=r"do not determine components \[1, 2\] .* a node without a path to ground"
     ):

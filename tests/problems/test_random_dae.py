@@ -73,7 +73,7 @@ def test_interactions_of_three_parameters_around_zero_are_found():
     assert set(problem.matrix_terms.terms) == {(), (0, 1, 2)}
 
 
-def test_sources():
+def test_sources_are_expanded_in_the_parameters_they_depend_on():
     times = np.linspace(0.0, 1.0, 11)
     nodes = np.array([[1.0, 0.5], [2.0, -1.0]])
     for source, sets in [
@@ -121,7 +121,7 @@ def test_the_index_over_the_domain_and_the_surface_where_it_changes():
     assert across.indices.max() == 3
 
 
-def test_starts():
+def test_starts_are_consistent_corrected_or_refused():
     """Consistent ones pass; one that the first step corrects is told; one with an impulse is refused."""
     problem = MILLER_INTEGRATOR.problem
     assert check_start(problem, 0.0, 1e-8) == "consistent"
@@ -217,7 +217,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("make", "words"), BAD, ids=[words[:30] for _, words in BAD])
-def test_bad_input(make, words):
+def test_arguments_that_do_not_fit_are_named(make, words):
     with pytest.raises((ValueError, TypeError), match=words):
         make()
 

@@ -264,7 +264,7 @@ def test_noise_that_cancels_in_a_constraint_is_none():
         ({"structure": "scalar", "diffusion": lambda t, x: jnp.zeros((2, 2))}, ValueError, "is impossible"),
     ],
 )
-def test_bad_input(changed, error, words):
+def test_arguments_that_do_not_fit_are_named(changed, error, words):
     given = {
         "mass": ONE,
         "drift": lambda t, x: jnp.stack([-x[0], x[1] - x[0]]),

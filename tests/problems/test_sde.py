@@ -301,7 +301,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_refused(name):
+def test_arguments_that_do_not_fit_are_named(name):
     options, kind, words = REFUSED[name]
     with pytest.raises(kind, match=words):
         SDE(**(dict(drift=decay, diffusion=ones, start=[1.0, 2.0]) | options))
