@@ -56,7 +56,7 @@ def test_the_interval_of_a_fraction_stays_between_0_and_1(brownian):
 
 
 @pytest.mark.parametrize("q", [0.05, 0.3, 0.5, 0.77, 0.95])
-def test_quantiles(brownian, q):
+def test_quantiles_lie_within_a_bin_of_the_samples_own(brownian, q):
     """Within one bin of the sample's own quantile, and of the exact one also by 6 standard errors (2e-9)."""
     found = sd.quantile(brownian, q)
     assert found["quantile"].dims == ("time", "component")

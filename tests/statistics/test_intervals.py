@@ -123,7 +123,7 @@ def test_a_run_gives_the_interval_of_each_of_its_variables(tmp_path):
     assert float(start.low.item()) == float(start.high.item()) == 0.0  # a fixed start has no scatter
 
 
-def test_bad_requests():
+def test_intervals_that_a_run_does_not_have_are_refused():
     run = sd.simulate(BROWNIAN, "EulerMaruyama", t=(0, 1), dt=0.5, paths=PATHS, seed=1)
     with pytest.raises(ValueError, match="name: 'covariance' has no interval in this run; these have: 'mean', 'var"):
         results.interval(run, "covariance")

@@ -179,7 +179,7 @@ def test_states_whose_fourth_powers_overflow():
         (dict(at="end"), "Moments: at must be a list of finite times, got 'end'"),
     ],
 )
-def test_refused(options, words):
+def test_wrong_options_are_named_with_what_is_expected(options, words):
     with pytest.raises(ValueError, match=words):
         st.Moments(**options)
 

@@ -32,7 +32,7 @@ def run():
     return simulate(kubo(), Heun, paths=200, block=128, collect=collect, **RUN)
 
 
-def test_numbers(run):
+def test_observables_have_mean_variance_and_error_of_their_paths(run):
     x = run["path"].values
     H = 0.5 * (x**2).sum(axis=-1)
     np.testing.assert_allclose(run["energy"], H.mean(axis=0), rtol=1e-12)
@@ -42,7 +42,7 @@ def test_numbers(run):
     assert run["energy"].attrs["units"] == "J"
 
 
-def test_vectors(run):
+def test_observables_of_several_entries_have_each_entrys_mean(run):
     x = run["path"].values
     assert run["triple"].dims == ("time", "triple_entry")
     np.testing.assert_allclose(run["triple"][:, 0], run["time"], rtol=1e-15)

@@ -434,7 +434,7 @@ def test_a_function_without_a_value_does_not_count_as_passed():
     np.testing.assert_array_equal(run["passage_failed"], [0.0, 0.0, 1.0])
 
 
-def test_single_precision():
+def test_passages_are_counted_in_single_precision_too():
     problem = sd.SDE(lambda t, x: DRIFT + 0.0 * x, lambda t, x: SIGMA + 0.0 * x, 0.0)
     run = passed(problem, "EulerMaruyama", st.Passage(1.0, every=1, mean=False), dtype="float32", executor="printed")
     assert off(run, "passage_survival", [1.0, *survival(np.array([1.0, 2.0]))]) < 5
@@ -468,7 +468,7 @@ def test_steps_that_are_too_long_for_two_levels_are_refused():
         ({"of": lambda t, x: x}, r"Passage: of: returned shape \(1,\)"),
     ],
 )
-def test_bad_requests(options, words):
+def test_levels_and_components_that_are_not_there_are_refused(options, words):
     with pytest.raises(ValueError, match=words):
         passed(BROWNIAN, "Heun", st.Passage(**{"level": 1.0} | options), paths=8)
 
