@@ -15,7 +15,7 @@ def test_the_studies_are_found():
     assert {"miller", "chaos-equivalence", "index-counterexample", "tolerance-or-noise"} <= set(catalogue())
 
 
-def test_miller(tmp_path):
+def test_the_miller_integrator_repeats_the_papers_table(tmp_path):
     result = miller.run(Size.SMALL, tmp_path, said)
     rows = {row.quantity: row for row in result.rows}
     assert set(result.figures) == {"fig3", "fig4", "fig5"}
@@ -26,7 +26,7 @@ def test_miller(tmp_path):
     assert rows["index at a = 1 + C1/C2 = 3"].ours == 3
 
 
-def test_chaos_equivalence(tmp_path):
+def test_what_the_theorems_say_is_zero_is_zero(tmp_path):
     """What the theorems say is zero is below 1e-13; the hypothesis of Theorem 2 is needed on M_1."""
     rows = {row.quantity: row for row in chaos_equivalence.run(Size.SMALL, tmp_path, said).rows}
     for name, row in rows.items():
@@ -55,7 +55,7 @@ def test_smallest_eigenvalues_of_the_counterexample():
     assert abs(index_counterexample.smallest(problem, 8)[0]) < 1e-13
 
 
-def test_index_counterexample(tmp_path):
+def test_the_index_of_an_expansion_may_be_higher_on_one_subspace_alone(tmp_path):
     """Affine matrices, index 1 for every p: 2 on M_R where c is the norm of the commutator, 1 for 0.9 c and on N_R."""
     rows = {row.quantity: row for row in index_counterexample.run(Size.SMALL, tmp_path, said).rows}
     assert rows["M_1: ‖T₁T₂ - T₂T₁‖"].ours == pytest.approx(1.0 / 3.0, rel=1e-12)

@@ -72,7 +72,7 @@ def test_error_of_band_limited_noise():
 
 
 @pytest.mark.long("test_every_study.py runs it at its tiny size")
-def test_bandwidth_study(tmp_path, monkeypatch):
+def test_the_bandwidth_study_has_the_exact_variances(tmp_path, monkeypatch):
     result = riggs_bandwidth.run(Size.SMALL, tmp_path, quiet)
     for row in result.rows:
         if row.stderr is not None:

@@ -26,7 +26,7 @@ LONG = {"slider-crank": SLIDER_CRANK, "miller": CHAOS, "index-counterexample": C
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=LONG[name]) if name in LONG else name for name in catalogue()]
 )
-def test_it_runs(name, tmp_path, monkeypatch):
+def test_every_study_runs_at_its_tiny_size(name, tmp_path, monkeypatch):
     """Each row has a finite value and error, or words in place of them, and tells the run behind it; each figure has
     something drawn in it, names on its axes and a caption."""
     save, results, savefig = report.save, [], Figure.savefig

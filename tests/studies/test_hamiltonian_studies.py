@@ -15,7 +15,7 @@ def test_the_studies_are_found():
     assert {"kubo", "van-der-pol", "lenard-bernstein", "lorentz", "structure"} <= set(catalogue())
 
 
-def test_kubo_curves():
+def test_curves_of_kubos_oscillator_pass_through_the_reference_values():
     """The curves of the figures pass through the reference values of the recursion."""
     np.testing.assert_allclose(
         kubo.exact_of_scheme("DIRK", 0.5, np.array([1000.0, 5000.0])), [0.76346771, 0.016211864], rtol=1e-7
@@ -40,7 +40,7 @@ def test_shifted_limits_of_explicit_schemes_on_van_der_pol():
 
 
 @pytest.mark.long("tests/analysis/test_conservation.py gives verdicts, and test_every_study.py runs the study")
-def test_structure(tmp_path, monkeypatch):
+def test_the_study_of_structure_gives_the_verdicts(tmp_path, monkeypatch):
     monkeypatch.setattr(structure, "PAPERS", ())
     monkeypatch.setattr(structure, "TINY", ("StoermerVerlet", "Heun"))
     rows = {row.quantity: row for row in structure.run(Size.TINY, tmp_path, said).rows}
@@ -49,7 +49,7 @@ def test_structure(tmp_path, monkeypatch):
     assert structure.two_channel_defect("StoermerVerlet") < 1e-14 < 1e-6 < structure.two_channel_defect("Heun")
 
 
-def test_lorentz(tmp_path, monkeypatch):
+def test_collisions_keep_the_mean_energy(tmp_path, monkeypatch):
     """E(H) is kept within 5 standard errors (6e-7)."""
     monkeypatch.setattr(lorentz, "STRONG", (("StoermerVerlet", 0.05),))
     monkeypatch.setattr(lorentz, "WEAK", ())
@@ -60,7 +60,7 @@ def test_lorentz(tmp_path, monkeypatch):
         assert abs(row.ours) < 5 * row.stderr
 
 
-def test_lenard_bernstein(tmp_path, monkeypatch):
+def test_the_midpoint_rule_is_too_hot_beyond_its_step(tmp_path, monkeypatch):
     """Trapping at |v| = 1/(2h): the midpoint rule at h = .15 is too hot."""
     monkeypatch.setattr(lenard_bernstein, "SQUARE", ())
     monkeypatch.setattr(lenard_bernstein, "WEAK", ())

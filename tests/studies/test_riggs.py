@@ -33,7 +33,7 @@ def test_generator_jumps_as_it_steps():
     assert riggs_generator.states(len(stepped)).tolist() == stepped
 
 
-def test_factors(tmp_path):
+def test_noise_factors_are_the_papers(tmp_path):
     result = riggs_factors.run(Size.SMALL, tmp_path, quiet)
     rows = {row.quantity: row for row in result.rows}
     for name in ("RK2", "RK3", "RK4", "Gill", "RK(5,6)"):
@@ -69,7 +69,7 @@ def test_start_of_adams_bashforth_as_riggs_saw_it():
     assert variance_picture("start", {"AB4": curve}).figure.axes[0].get_xlabel() == "time"
 
 
-def test_generator_study(tmp_path, monkeypatch):
+def test_the_generator_study_repeats_the_papers_ratio(tmp_path, monkeypatch):
     monkeypatch.setattr(riggs_generator, "RUNS", 100)
     monkeypatch.setattr(riggs_generator, "H", 0.05)
     result = riggs_generator.run(Size.SMALL, tmp_path, quiet)
