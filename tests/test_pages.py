@@ -46,7 +46,7 @@ def test_a_digest_is_that_of_the_program_not_of_its_layout():
     assert digest(one) != digest(one.replace("x, []", "x, [1]"))
 
 
-def test_sizes():
+def test_pages_run_small_in_tests_and_whole_on_the_site():
     assert list(outputs(PAGE, "page", small)) == ["2\n", ""]
     assert list(outputs(PAGE, "page", shown)) == ["5\n", ""]
     assert "small" not in shown(PAGE) and "N = 2\n" in small(PAGE)

@@ -73,7 +73,7 @@ def test_units_are_attributes(run):
     assert run["time"].attrs["units"] == "s"
 
 
-def test_provenance(run):
+def test_provenance_records_everything_that_makes_the_run_again(run):
     record = sd.provenance(run)
     assert record["problem"] == "SDE"
     assert record["method"] == "EulerMaruyama"

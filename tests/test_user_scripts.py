@@ -17,7 +17,7 @@ def test_there_are_twelve():
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.stem)
-def test_it_runs(script, tmp_path, monkeypatch, capsys):
+def test_a_users_script_prints_its_answer(script, tmp_path, monkeypatch, capsys):
     """It prints its answer; a warning would be an error here."""
     monkeypatch.chdir(tmp_path)
     with jax.enable_x64(False):
