@@ -1,6 +1,7 @@
 """Tests compute in float64 unless they say otherwise, and what one of them has compiled the others read."""
 
 import contextlib
+import ctypes
 import gc
 import json
 import mmap
@@ -9,7 +10,9 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 # Before NumPy and JAX are imported, and for the processes that tests start. Threads of BLAS wait for each other by
 # spinning, which costs more than it brings where matrices are small and other workers want the processor.
@@ -92,18 +95,57 @@ def pytest_sessionfinish(session):
     gc.freeze()
 
 
-def with_room(function, *arguments):
-    """function(*arguments), its frames and those of all that it calls in one piece of memory.
+def memory_in_use() -> int:
+    """Bytes of this process, without those of files; 0 where the system does not tell."""
+    told = Path("/proc/self/statm")
+    if not told.exists():
+        return 0
+    resident, of_files = map(int, told.read_text().split()[1:3])
+    return (resident - of_files) * mmap.PAGESIZE
+
+
+def forget_what_is_compiled() -> None:
+    """Drop the programs of XLA, a megabyte each, of which JAX keeps thousands, and the printed ones, and the traces."""
+    from stodyn.engine import block, kept_traces, programs
+    from stodyn.numerics.printing import points
+
+    jax.clear_caches()
+    programs.forget()
+    kept_traces.forget()
+    block._compiled.clear()
+    points._loops.clear()
+    if hasattr(C_LIBRARY, "malloc_trim"):
+        C_LIBRARY.malloc_trim(0)
+
+
+C_LIBRARY = ctypes.CDLL(None)
+ROOM = 900_000_000  # bytes that compiled programs may take until they are dropped
+limit = ROOM + 250_000_000  # which a worker takes before it has compiled anything
+
+
+def pytest_runtest_logfinish():
+    """A worker would grow to several gigabytes: few of the programs that one file compiles are for the others too."""
+    global limit
+    if memory_in_use() > limit:
+        forget_what_is_compiled()
+        limit = memory_in_use() + ROOM
+
+
+def roomy() -> Callable:
+    """with_room(function, *arguments): its frames and those of all that it calls in one piece of memory.
 
     CPython keeps frames in chunks of 16 kB, and gives a chunk back to the system whenever a call returns over its edge.
     JAX traces at a depth of more than a hundred frames, and an operation in every few crosses such an edge back and
-    forth: two thirds of all pages that tests asked the system for, and half of their time in it. This frame asks for
-    so many places that the rest of its chunk, half a megabyte, holds all frames above it.
+    forth: most of the time that tests spend in the system. A frame with places for so many local variables has a
+    chunk of a megabyte, and what is left of it, half a megabyte, holds all frames above it.
     """
-    return function(*arguments)
+    places = " = ".join(f"place_{k}" for k in range(70_000))
+    defined: dict[str, Any] = {}
+    exec(f"def with_room(function, *arguments):\n if 0: {places} = 0\n return function(*arguments)", defined)
+    return defined["with_room"]
 
 
-with_room.__code__ = with_room.__code__.replace(co_stacksize=70_000)
+with_room = roomy()
 
 
 @pytest.hookimpl(tryfirst=True)
