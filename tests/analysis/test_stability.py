@@ -1,14 +1,21 @@
 """Mean-square stability: reference values, the paper's closed form and its erratum, regions, verdicts."""
 
+import dataclasses
 import math
+from fractions import Fraction
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from stodyn.analysis import stability
 from stodyn.analysis.stability import a_stability, closed_form, largest_noise, mean_square, region
+from stodyn.analysis.stability_function import stability_function
 from stodyn.methods import stiff
+from stodyn.methods.contract import EXPLICIT, Method
+from stodyn.methods.explicit import EulerMaruyama
+from stodyn.problems.sde import SDE
 from stodyn.studies.sdae_linear import METHODS
 
 POINTS = [(-1, 0.5), (-1, 1), (-1, -1), (-2, 1.5), (-5, 2), (-5, -2), (-20, 4), (-0.1, 0.3), (0.5, 0.5)]
@@ -148,3 +155,32 @@ def test_methods_without_a_stability_function_are_refused():
     with pytest.raises(TypeError, match="complex_arguments: expected True or False, got 'real'"):
         a_stability("RK1A4", "real")
     assert stability.largest_noise("EulerMaruyama", -3.0) == 0.0
+
+
+@dataclasses.dataclass(frozen=True)
+class _Growing(Method):
+    """A step with R̂ = e^(2h + k²) (1 + 2e-12)², which is below 1 wherever the equation is far from its boundary."""
+
+    accepts, calculus, name, needs, claims, citation = SDE, "ito", "Growing", EulerMaruyama.needs, (), ""
+
+    def step(self, problem, t, x, noise, params):
+        rate, size = problem.f(t, x, params) / x, problem.g(t, x, params)[:, 0] / x
+        return x * jnp.exp(noise.h * (rate + 0.5 * size**2)) * (1.0 + 2e-12), EXPLICIT
+
+
+def test_growth_is_told_from_rounding():
+    verdict = a_stability(_Growing())
+    assert verdict.a_stable is False and 1e-12 < verdict.worst - 1.0 < 3e-12
+
+
+@pytest.mark.parametrize("name", ["RK1W2", "RK1A4"])
+def test_the_rounding_of_growth(name):
+    """That of the table's formula and that of the step: above the errors, which are 1e-14 and less."""
+    R, rng = stability_function(getattr(stiff, name).table), np.random.default_rng(0)
+    h = -(10.0 ** rng.uniform(-3.0, 3.0, 8))
+    k = np.sqrt(-2.0 * h * rng.uniform(0.0, 1.0, 8))
+    exact = [R.exact_mean_square(Fraction(a), Fraction(b)) for a, b in zip(h, k, strict=True)]
+    own = stability._rounding(stability._one_step(name), h, k)
+    for found, rounding in ((R.mean_square(h, k), R.rounding(h, k)), (mean_square(name, h, k), own)):
+        errors = [abs(float(Fraction(float(a)) - b)) for a, b in zip(found, exact, strict=True)]
+        assert np.all(errors <= rounding) and rounding.max() < 1e-13

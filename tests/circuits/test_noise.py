@@ -7,7 +7,7 @@ import scipy.signal
 
 import stodyn
 from stodyn import statistics as st
-from stodyn.circuits import examples, read
+from stodyn.circuits import channels, examples, read
 from stodyn.circuits.devices import BOLTZMANN, CHARGE, Numbers, flicker_size, flicker_slope
 from stodyn.methods.stiff import Trapezoidal
 from stodyn.noise.increment import Increment
@@ -176,3 +176,15 @@ def test_flicker_noise_of_transistors_that_switch():
     np.testing.assert_allclose(flicker_slope(i, p, np), by_difference, rtol=1e-6)
     assert flicker_slope(i, p, np).max() <= 0.1 + 1e-12 and flicker_size(i, p, np)[2] == 0.0
     np.testing.assert_allclose(flicker_size(i[[0, -1]], p, np), [-np.sqrt(1e-13), np.sqrt(1e-16)], rtol=1e-4)
+
+
+@pytest.mark.parametrize(("large", "small"), [("1k", "1k"), ("1meg", "1m"), ("1k", "1u")])
+def test_noise_moves_out_of_constraints_beside_resistors_of_any_size(large, small):
+    """Nodes a and b have no capacitor, so that the noise of all resistors flows into c, by the rules of dividers."""
+    text = f"Dividers\nV1 in 0 1\nR1 in a {large}\nR2 a b {small}\nR3 b c {large}\nC1 c 0 1n\n.tran 1u 1m\n"
+    network = read(text).network
+    columns, moved, refused = channels.resolved(network)
+    assert not refused and [network.names[i] for i in moved] == ["a", "b", "i(v1)"]
+    R = [source.element.value for source in network.noises]
+    assert [rows.tolist() for rows, _ in columns] == [[network.nodes["c"]]] * 3
+    np.testing.assert_allclose([abs(values[0]) for _, values in columns], np.array(R) / sum(R), rtol=1e-6)

@@ -124,6 +124,17 @@ def test_rows_that_hang_together():
         assert sparse.N.shape == dense.N.shape
 
 
+@pytest.mark.parametrize(("share", "left"), [([1e6, 0.0, 0.3], 2), ([1e-14, 2e-15, 0.0], 2), ([0.0, 3.0, 0.0], 1)])
+def test_components_beside_what_rounding_leaves_of_zeros(share, left):
+    """The fourth column is a combination of the others, whose zeros are zeros in any units, and nothing else is."""
+    columns = np.array([[0.1, 0.2, 0.3], [0.4, 0.5, 0.7], [0.7, 0.8, 0.1]])
+    rows = np.column_stack([columns, columns @ share])
+    M = scipy.sparse.csr_array(np.vstack([rows, rows.sum(axis=0)]))
+    found = sparse_index.evolving(M, sparse_index.Split(np.arange(3), None, None, np.arange(3))).toarray()
+    np.testing.assert_allclose(found[:, 3], share, rtol=1e-9)
+    assert np.count_nonzero(found[:, 3]) == left
+
+
 def test_superlu_gets_no_matrix_that_is_singular_by_its_pattern():
     with pytest.raises(np.linalg.LinAlgError, match="Singular"):
         direct.factorised(scipy.sparse.diags_array(np.arange(300.0)))

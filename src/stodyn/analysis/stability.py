@@ -24,6 +24,7 @@ from stodyn.methods.stiff_table import StiffTable
 from stodyn.numerics.newton import underived
 from stodyn.numerics.polynomial import Polynomial
 from stodyn.numerics.printing.points import AtPoints
+from stodyn.numerics.rounding import Amounts
 from stodyn.numerics.surd import Number, sign
 from stodyn.problems.sde import SDE
 
@@ -31,7 +32,7 @@ __dir__ = listing.names_of(__name__)
 
 CHUNK = 4096  # points per batch
 RANGE = 1000.0  # of -h, in verdicts
-ROUNDING = 1e-11
+SAMPLES = 8  # of the rounding at a point
 
 
 @checks_arguments
@@ -57,11 +58,10 @@ def mean_square(method: Method | str, h: ArrayLike, k: ArrayLike) -> np.ndarray:
     stepper = _one_step(method)
     h, k = np.broadcast_arrays(_numbers("h", h), _numbers("k", k))
     is_complex = bool(np.iscomplexobj(h) or np.iscomplexobj(k))
-    points = np.stack([h.real.ravel(), h.imag.ravel(), k.real.ravel(), k.imag.ravel()], axis=1).astype(float)
+    points, squares = _as_points(h, k), _squares(stepper, is_complex)
     radii = np.empty(len(points))
-    growth = _growth(stepper, is_complex)
     for begin in range(0, len(points), CHUNK):
-        radii[begin : begin + CHUNK] = growth(points[begin : begin + CHUNK])
+        radii[begin : begin + CHUNK] = _growth(squares, points[begin : begin + CHUNK], squares.at_points)
     return np.where(np.isfinite(radii), radii, np.inf).reshape(h.shape)
 
 
@@ -219,9 +219,10 @@ def a_stability(method: Method | str | StiffTable, complex_arguments: bool = Fal
     h, k = _points(complex_arguments)
     table = _table(method)
     if table is None:
-        return _sampled(mean_square(method, h, k), h, k)  # type: ignore[arg-type]
+        stepper = _one_step(method)  # type: ignore[arg-type]
+        return _sampled(mean_square(stepper, h, k), functools.partial(_rounding, stepper), h, k)
     R = stability_function(table)
-    tried = _sampled(R.mean_square(h, k), h, k)
+    tried = _sampled(R.mean_square(h, k), R.rounding, h, k)
     conditions = [_origin_condition(R), _poles_condition(R)]
     try:
         limit, beyond = R.at_infinity(), R.beyond_boundary(complex_arguments)
@@ -354,10 +355,18 @@ def _points(complex_arguments: bool) -> tuple[np.ndarray, np.ndarray]:
     return h, k
 
 
-def _sampled(growth: np.ndarray, h: np.ndarray, k: np.ndarray) -> Verdict:
-    index = np.unravel_index(np.argmax(growth), growth.shape)
+def _sampled(growth: np.ndarray, rounding: Callable, h: np.ndarray, k: np.ndarray) -> Verdict:
+    """The verdict by R̂ at points; rounding(h, k) is how much of it there may be rounding."""
+    beyond = np.argwhere(growth > 1.0)
+    beyond = beyond[np.argsort(-growth[tuple(beyond.T)])]
+    for some in (beyond[:1], beyond[1:]):  # the largest decides, unless it may be rounding
+        at = tuple(some.T)
+        certain = some[~(growth[at] - 1.0 <= rounding(h[at], k[at]))] if len(some) else some
+        if len(certain):
+            break
+    index = tuple(certain[0]) if len(certain) else np.unravel_index(np.argmax(growth), growth.shape)
     worst, h_worst, k_worst = float(growth[index]), complex(h[index]), complex(k[index])
-    if worst <= 1.0 + ROUNDING:
+    if not len(certain):
         statement = f"R̂ <= 1 at all {growth.size} points tried, with -Re h from 0.001 to {RANGE:g}"
         return Verdict(None, worst, h_worst, k_worst, conditions=(Condition("sampled", None, statement),))
     place = (
@@ -479,9 +488,17 @@ REAL = SDE(_line, _noise, (1.0,), params=np.zeros(4), structure="scalar")
 COMPLEX = SDE(_plane, _plane_noise, (1.0, 0.0), params=np.zeros(4), structure="scalar")
 
 
+class _Squares(NamedTuple):
+    """|R|² at points of (Re h, Im h, Re k, Im k) for the normals ξ, as a function of one; and the quadrature."""
+
+    one: Callable
+    at_points: AtPoints
+    ξ: np.ndarray
+    weight: np.ndarray
+
+
 @functools.lru_cache(maxsize=64)
-def _growth(method: Method, is_complex: bool):
-    """points (..., 4) of (Re h, Im h, Re k, Im k) -> R̂."""
+def _squares(method: Method, is_complex: bool) -> _Squares:
     problem = matched(COMPLEX if is_complex else REAL, method)[0]
     counts = method.needs.normals(1)
     ends = np.cumsum(list(counts.values()))[:-1]
@@ -496,14 +513,30 @@ def _growth(method: Method, is_complex: bool):
     squares = AtPoints(one)
     rules = axes(method.needs, 1, {name: NODES if _matters(squares, counts, name) else 1 for name in counts})
     ξ = np.stack([v.ravel() for v in np.meshgrid(*(r[0] for r in rules), indexing="ij")], axis=-1)
-    weight = functools.reduce(np.multiply.outer, [r[1] for r in rules]).ravel()
+    return _Squares(one, squares, ξ, functools.reduce(np.multiply.outer, [r[1] for r in rules]).ravel())
 
-    def growth(points):
-        squares_at_points = squares(np.repeat(points, len(ξ), axis=0), np.tile(ξ, (len(points), 1)))
-        with np.errstate(all="ignore"):
-            return squares_at_points.reshape(len(points), len(ξ)) @ weight
 
-    return growth
+def _growth(squares: _Squares, points: np.ndarray, at_points: Callable) -> np.ndarray:
+    """The mean of at_points(points, normals): R̂ where these are the squares."""
+    values = at_points(np.repeat(points, len(squares.ξ), axis=0), np.tile(squares.ξ, (len(points), 1)))
+    with np.errstate(all="ignore"):
+        return values.reshape(len(points), len(squares.ξ)) @ squares.weight
+
+
+def _rounding(method: Method, h: np.ndarray, k: np.ndarray) -> np.ndarray:
+    """How much of R̂ at points (h, k) may be rounding: of the step at each node, and of the sum over the nodes."""
+    squares, points = _squares(method, np.iscomplexobj(h)), _as_points(h, k)
+    amounts, steps = Amounts(squares.one), []
+    for begin in range(0, len(points), CHUNK // SAMPLES):
+        some = np.tile(points[begin : begin + CHUNK // SAMPLES], (SAMPLES, 1))  # changed otherwise each time
+        each = _growth(squares, some, lambda x, ξ: amounts(x, ξ)[0])
+        steps.append(each.reshape(SAMPLES, -1).max(axis=0))
+    sums = len(squares.ξ) * np.finfo(float).eps * _growth(squares, points, squares.at_points)
+    return np.concatenate(steps) + sums
+
+
+def _as_points(h: np.ndarray, k: np.ndarray) -> np.ndarray:
+    return np.stack([h.real.ravel(), h.imag.ravel(), k.real.ravel(), k.imag.ravel()], axis=1).astype(float)
 
 
 def _matters(squares: Callable, counts: Mapping[str, int], stream: str) -> bool:

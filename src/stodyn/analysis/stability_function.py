@@ -59,6 +59,21 @@ class StabilityFunction:
             square = sum(math.factorial(j) * np.abs(C.floats()(h, k, 1.0) / D) ** 2 for j, C in self.parts.items())
         return np.broadcast_to(np.where(np.isfinite(square), square, np.inf), h.shape)
 
+    def rounding(self, h: np.ndarray, k: np.ndarray) -> np.ndarray:
+        """How much of mean_square(h, k) may be rounding: of C_j/D by the relative errors of both, squared."""
+        with np.errstate(all="ignore"):
+            D, off = np.ones(np.shape(h)), 4.0
+            for (a, r), n in self.factors.items():
+                factor = np.abs(1.0 - float(a) * h - float(r) * k)
+                D = D * factor**n
+                off = off + 10.0 * n * (1.0 + abs(float(a)) * np.abs(h) + abs(float(r)) * np.abs(k)) / factor
+            values = {j: np.abs(C.floats()(h, k, 1.0)) for j, C in self.parts.items()}
+            squares = (
+                math.factorial(j) * value * (off * value + 2.0 * _sizes_of_terms(self.parts[j], h, k)) / D**2
+                for j, value in values.items()
+            )
+            return np.finfo(float).eps * sum(squares, np.zeros(np.shape(h)))
+
     def exact_mean_square(self, h: Fraction, k: Fraction) -> Number:
         """R̂ at a real point, exactly."""
         D, values = self.denominator(h, k, 1), {j: C(h, k, 1) for j, C in self.parts.items()}
@@ -201,6 +216,12 @@ def stability_function(table: StiffTable) -> StabilityFunction:
         while factors[factor] and (fewer := _without(parts, factor)):
             parts, factors[factor] = fewer, factors[factor] - 1
     return StabilityFunction(table.name, parts, {key: n for key, n in factors.items() if n})
+
+
+def _sizes_of_terms(C: Polynomial, h: np.ndarray, k: np.ndarray) -> np.ndarray:
+    """The error of the sum C(h, k) in units of ε: that of n terms of the degree d is 2 (n + d) of their sizes."""
+    sizes = Polynomial({e: abs(float(c)) for e, c in C.terms.items()}, C.count)
+    return 2.0 * (len(C.terms) + max(map(sum, C.terms))) * np.asarray(sizes(np.abs(h), np.abs(k), 1.0))
 
 
 def _factor(key: Factor) -> Polynomial:

@@ -27,9 +27,11 @@ from stodyn.circuits.assembly import INDEX, Network, Source, Stamps, Sums
 from stodyn.circuits.element import GROUND
 from stodyn.circuits.text import NetlistError, Position
 from stodyn.numerics import direct
+from stodyn.numerics.rounding import otherwise_solved
 from stodyn.problems import operators
 
-ROUNDING = 1e-9
+NEGLECTED = 1e-9  # of the noise of a source: what may be left of it in a constraint, where it has no effect
+UNCERTAIN = 1e-6  # of it: what may be left where that is rounding
 
 
 class Channels(NamedTuple):
@@ -170,25 +172,36 @@ def resolved(network: Network) -> tuple[list[tuple[np.ndarray, np.ndarray]], np.
     g = scipy.sparse.lil_array((n, len(stuck)))
     for column, k in enumerate(stuck):
         g[columns[k][0], column] = columns[k][1]
-    try:
-        moves = N.T @ direct.solved(N @ (f_x + stand_ins) @ N.T, -(N @ g).toarray())
-    except np.linalg.LinAlgError:
-        moves = np.full(g.shape, np.nan)
+    moves, others = _moves(N, N @ (f_x + stand_ins) @ N.T, -(N @ g).toarray())
+
+    def rounding(matrix: scipy.sparse.csr_array) -> np.ndarray:
+        solved = 2.0 * np.max([np.abs(matrix @ (other - moves)) for other in others], axis=0)
+        return solved + n * np.finfo(float).eps * (abs(matrix) @ np.abs(moves))
+
     clean = g.toarray() + f_x @ moves
     held = [network.branches[name] for name in network.charged]
-    left = np.abs(np.concatenate([N @ clean, clean[held], stand_ins @ moves])).max(axis=0, initial=0.0)
+    left = np.abs(np.concatenate([N @ clean, clean[held], stand_ins @ moves]))
+    within, of_clean = rounding(scipy.sparse.vstack([N @ f_x, f_x[held], stand_ins])), rounding(f_x)
     size = np.abs(clean).max(axis=0, initial=0.0) + 1.0
+    settled = np.all(left <= np.clip(within, NEGLECTED * size, UNCERTAIN * size), axis=0)
     refused = []
     for column, k in enumerate(stuck):
-        if not left[column] <= ROUNDING * size[column]:
+        if not settled[column]:
             refused.append(_refused(network, network.noises[k], piece, moves[:, column]))
             continue
         values = clean[:, column]
-        values[np.abs(values) <= 1e-13 * np.abs(values).max()] = 0.0
-        rows = np.flatnonzero(values)
+        rows = np.flatnonzero(np.abs(values) > of_clean[:, column])
         columns[k] = rows, values[rows]
-    moved = np.flatnonzero(np.abs(moves).max(axis=1, initial=0.0) > 1e-13 * np.abs(moves).max(initial=0.0))
-    return columns, moved, refused
+    return columns, np.flatnonzero(np.any(np.abs(moves) > rounding(scipy.sparse.eye_array(n)), axis=1)), refused
+
+
+def _moves(N: scipy.sparse.csr_array, C: scipy.sparse.csr_array, right: np.ndarray) -> tuple[np.ndarray, list]:
+    """N' y with C y = right, and as other roundings give it; not a number where C is singular."""
+    try:
+        return N.T @ direct.solved(C, right), [N.T @ y for y in otherwise_solved(C, right)]
+    except np.linalg.LinAlgError:
+        nothing = np.full((N.shape[1], right.shape[1]), np.nan)
+        return nothing, [nothing]
 
 
 def _supernodes(network: Network) -> np.ndarray:

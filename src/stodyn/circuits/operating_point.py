@@ -13,12 +13,14 @@ from stodyn.circuits import points
 from stodyn.circuits.assembly import Network
 from stodyn.circuits.text import NetlistError
 from stodyn.numerics import direct
+from stodyn.numerics.rounding import UNITS
 
 ROUNDS = 200
-SETTLED = 1e-12  # relative to the voltages: after a last move this small only rounding errors are left
+SETTLED = 1e-12  # relative to the voltages: the error after a last move this small is of the order of its square
 ROUGHLY = 1e-6  # relative to the voltages: from moves this small on, they are compared with rounding errors
 GMIN = 10.0 ** np.arange(-2.0, -13.0, -1.0)  # S, from every node to ground
 NEAR, BEGINNINGS = 0.1, 20  # V, and tries: how far from its first guess the search begins where that has no value
+SIGNS = 4  # combinations of signs of rounding errors that are tried
 HALVINGS = 60  # of a step that leads to where an expression has no value
 STEPS = 1e-6  # the shortest step of source stepping, as a share of the sources
 CAPS = ((120, 0.1), (40, 0.5))  # iterations of Newton's method, and the longest step of a voltage from then on, V
@@ -161,9 +163,12 @@ class _Solver:
         return x + step, f
 
     def rounding(self, J: Any, x: np.ndarray) -> float:
-        """The most by which rounding in the currents moves a voltage: with 0.1 Ω beside 100 kΩ far more than 1e-12."""
-        move = self.solved(J, np.finfo(float).eps * (abs(J) @ np.abs(x)))
-        return 0.0 if move is None else float(np.abs(move[: self.count]).max(initial=0.0))
+        """The most by which rounding in the currents moves a voltage: with 0.1 Ω beside 100 kΩ far more than 1e-12.
+
+        It is that of every term by UNITS ε. Which signs of it move voltages most is found by trying some."""
+        rounding, signs = UNITS * np.finfo(float).eps * (abs(J) @ np.abs(x)), np.random.default_rng(1)
+        moves = [self.solved(J, signs.choice([-1.0, 1.0], len(x)) * rounding) for _ in range(SIGNS)]
+        return max(0.0 if move is None else float(np.abs(move[: self.count]).max(initial=0.0)) for move in moves)
 
     def jacobian(self, x: np.ndarray, grounded: np.ndarray) -> Any:
         """f_x, an array where the network is small; each held node has the row of its own voltage."""

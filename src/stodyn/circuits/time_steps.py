@@ -21,7 +21,7 @@ from stodyn.numerics import radau
 
 ACCURACY = 1e-4  # the relative accuracy of the solution without noise
 SMALLEST = 1e-4  # smaller ranges count as this share of the largest range in the same unit
-ROUNDING = 1e-9  # of the largest in the same unit: a circuit at rest moves by less
+STILL = 1e-9  # of the largest in the same unit: what moves by less is at rest, and steps need not resolve it
 MERGED = 1e-6  # as a share of a step: a corner nearer than this to a time of .tran is merged with it
 FEWEST, MOST_PARTS = 8, 512  # the parts of a step with which its error is first estimated, and the most it is cut into
 CHUNK = 2_000_000  # the most numbers processed in one batch
@@ -93,7 +93,7 @@ class _Followed:
         whole = np.concatenate([self.x, (self.x[:, None] + self.Z).reshape(-1, self.x.shape[1])])
         reach, units = np.ptp(whole, axis=0), np.array(network.units)[stored]
         for alike in (units == unit for unit in set(units)):
-            least = max(SMALLEST * reach[alike].max(), ROUNDING * np.abs(whole[:, alike]).max())
+            least = max(SMALLEST * reach[alike].max(), STILL * np.abs(whole[:, alike]).max())
             reach[alike] = np.maximum(reach[alike], least)
         self.range = np.where(reach > 0.0, reach, np.inf)
 

@@ -22,7 +22,7 @@ import numpy as np
 from jax import Array, lax
 from jax.extend import core
 
-from stodyn.numerics import uncompiled
+from stodyn.numerics import direct, uncompiled
 from stodyn.numerics.printing.elementary import NAMES as FUNCTIONS
 from stodyn.numerics.printing.trace import INLINED, WHOLE, interpret
 
@@ -65,6 +65,25 @@ def of_solution(A: np.ndarray, x: np.ndarray) -> np.ndarray:
     rows = np.abs(A).max(axis=-1, keepdims=True)
     condition = np.linalg.cond(A / np.where(rows > 0.0, rows, 1.0))[..., None, None]
     return 3.0 * max(A.shape[-2:]) * np.finfo(float).eps * condition * np.abs(x).max(axis=-2, keepdims=True)
+
+
+def of_sparse_solution(A: Any, b: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """How much of each entry of x in A x = b may be rounding, A sparse: twice the most that other roundings change it.
+    Of the inverse of a large matrix no more is known than solutions show."""
+    return 2.0 * np.max([np.abs(other - x) for other in otherwise_solved(A, b)], axis=0)
+
+
+def otherwise_solved(A: Any, b: np.ndarray) -> Iterator[np.ndarray]:
+    """Solutions x of A x = b, A sparse, where entries of A and b change by up to UNITS ε."""
+    rng = np.random.default_rng(0)
+
+    def changed(values: np.ndarray) -> np.ndarray:
+        return values * (1.0 + UNITS * np.finfo(float).eps * rng.uniform(-1.0, 1.0, values.shape))
+
+    for _ in range(SAMPLES // 2):
+        other = A.copy()
+        other.data = changed(A.data)
+        yield direct.solved(other, changed(b))
 
 
 class Amounts:

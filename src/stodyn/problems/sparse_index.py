@@ -17,6 +17,7 @@ import scipy
 
 from stodyn.numerics import direct
 from stodyn.numerics.printing.points import AtPoints
+from stodyn.numerics.rounding import of_sparse_solution
 from stodyn.problems import index
 from stodyn.problems.index import CANCELLED, RANK, SINGULAR, START_LIMIT, START_TOLERANCE, STATES, Diagnosis, Split
 
@@ -261,8 +262,9 @@ def evolving(M: Matrix, parts: Split) -> Matrix:
     directions = _units(columns, M.shape[0])
     if not len(others):
         return directions
-    share = direct.solved(RM[:, columns], RM[:, others].toarray())
-    share[np.abs(share) < 1e-13] = 0.0
+    whole, right = RM[:, columns], RM[:, others].toarray()
+    share = direct.solved(whole, right)
+    share[np.abs(share) <= of_sparse_solution(whole, right, share)] = 0.0
     entries = scipy.sparse.coo_array(share)
     return scipy.sparse.csr_array(
         directions + scipy.sparse.csr_array((entries.data, (entries.row, others[entries.col])), directions.shape)
