@@ -4,6 +4,7 @@
     python benchmarks/rounding.py beam lorenz     these
     python benchmarks/rounding.py --quick         the models of QUICK and every study (or those named), printed only
     python benchmarks/rounding.py --verdicts      what is decided about every model and case (or those named), no runs
+    python benchmarks/rounding.py --verdicts stability     the stability of every method, and nothing else
 
 Rounded otherwise are: products fused with sums or not (the printer is told to fuse none, and XLA without optimising
 fuses none; both are asked in every process before they are believed), printed or vmap, one path or the same path among
@@ -15,8 +16,9 @@ again at the end, and the exit status is 1.
 Verdicts are taken with every operation of the users' functions changed by a few units in the last place
 (numerics.rounding.otherwise_rounded), with each of the SEEDS, and with inverses and solutions of NumPy as those of
 matrices that are changed so: the structure of noise, index, rank and constraints, the recommended method and those that
-fit, whether time enters, corners of cycles, orders, and refusals in their words. Each must stay
-the same.
+fit, whether time enters, corners of cycles, orders, and refusals in their words. Of methods: verdicts on A-stability,
+which points of a grid lie in the region of stability, and the largest noise, with every operation of their steps, and
+the arguments of their stability functions, changed likewise. Each must stay the same.
 """
 
 from __future__ import annotations
@@ -163,8 +165,9 @@ def compare_verdicts(names: list[str]) -> int:
     warnings.simplefilter("ignore")
     asked = {name: functools.partial(verdicts_on_a_model, name) for name, model in models().items()
              if not isinstance(model.problem, RandomDAE)} | CASES  # fmt: skip
-    suspects = []
-    for name in names or asked:
+    stability = {f"stability of {name}": functools.partial(stability_of, name) for name in methods_of_scalar_noise()}
+    asked, groups, suspects = asked | stability, {"stability": list(stability)}, []
+    for name in [one for named in names or asked for one in groups.get(named, [named])]:
         plain = in_words(asked[name])
         for seed in SEEDS:
             with rounded_otherwise(seed):
@@ -189,6 +192,8 @@ def rounded_otherwise(seed: int) -> Any:
     """Call the functions of users, and NumPy's linear algebra, with another rounding."""
     import numpy as np
 
+    from stodyn.analysis import stability
+    from stodyn.analysis.stability_function import StabilityFunction
     from stodyn.numerics.rounding import UNITS, otherwise_rounded
     from stodyn.problems import calling
 
@@ -211,6 +216,11 @@ def rounded_otherwise(seed: int) -> Any:
         inverse, solve = np.linalg.inv, np.linalg.solve
         replace(np.linalg, "inv", lambda a: inverse(changed(a)))
         replace(np.linalg, "solve", lambda a, b: solve(changed(a), b))
+        of_table, at_points = StabilityFunction.mean_square, stability.AtPoints
+        replace(StabilityFunction, "mean_square", lambda R, h, k: of_table(R, changed(h), changed(k)))
+        replace(stability, "AtPoints", lambda step: at_points(otherwise_rounded(step, seed)))
+        stability._squares.cache_clear()
+        patched.callback(stability._squares.cache_clear)
         yield
 
 
@@ -278,6 +288,38 @@ def order() -> dict[str, Any]:
 
     found = strong_order(find("geometric_brownian_motion")().problem, "Milstein", steps=(4, 8, 16), paths=200, seed=3)
     return {"order": f"{found.attrs['order']:.6g}"}
+
+
+def methods_of_scalar_noise() -> list[str]:
+    """Those whose step is a function of y alone on dy = λ y dt + μ y dW."""
+    from stodyn.analysis import stability
+    from stodyn.engine.spec import matched
+    from stodyn.methods.catalogue import catalogue
+
+    found = []
+    for name in catalogue():
+        with contextlib.suppress(TypeError, ValueError):
+            matched(stability.REAL, stability._one_step(name))
+            found.append(name)
+    return found
+
+
+def stability_of(name: str) -> dict[str, Any]:
+    import numpy as np
+
+    from stodyn.analysis import stability
+
+    h, share = -np.geomspace(0.0137, 97.0, 12), np.array([0.0, 0.31, 0.73, 0.97, 1.13, 1.7])
+    k = np.sqrt(-2.0 * h * share[:, None]) * np.array([1.0, -1.0])[:, None, None]
+    is_stable = stability.mean_square(name, np.broadcast_to(h, k.shape), k) < 1.0
+    verdict = stability.a_stability(name)
+    return {
+        "region": "/".join("".join(".#"[one] for one in row) for row in is_stable.reshape(-1, len(h)).astype(int)),
+        "A-stable": verdict.a_stable,
+        "L-stable": verdict.l_stable,
+        "conditions": [(condition.name, condition.holds) for condition in verdict.conditions],
+        "largest noise": [f"{stability.largest_noise(name, x):.6g}" for x in (-0.37, -2.3)],
+    }
 
 
 CASES = {
