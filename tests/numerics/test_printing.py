@@ -15,7 +15,7 @@ from jax import lax
 from jax.extend import core
 from jax.extend.core import primitives
 
-from stodyn.numerics.printing import compiling, rows, scalars, trace
+from stodyn.numerics.printing import compiling, operations, rows, scalars
 from stodyn.numerics.printing.llvm import OPERATIONS
 from stodyn.numerics.printing.nodes import FOLDS, Graph, Node, reachable
 from stodyn.numerics.printing.over_arrays import WORDS, Printed
@@ -645,7 +645,7 @@ class Doubled:
 def test_an_operation_kept_whole_is_opened_for_its_own_operands():
     for shape in ((3,), ()):
         equation = SimpleNamespace(params={"_prim": Doubled(shape)})
-        assert trace.opened(equation).out_avals[0].shape == shape
+        assert operations.opened(equation).out_avals[0].shape == shape
 
 
 def written_out(name, *numbers):
@@ -712,7 +712,7 @@ def primitives_of_jax():
 
 def test_every_primitive_of_this_jax_is_printed_or_is_known_not_to_be():
     """What a new version of JAX brings is to be written into a table of the printer, or above with the reason."""
-    printed = trace.CALLS.union(scalars.ELEMENTWISE, scalars.MOVES, scalars.SPECIAL, scalars.CONTROL)
+    printed = operations.CALLS.union(scalars.ELEMENTWISE, scalars.MOVES, scalars.SPECIAL, scalars.CONTROL)
     chosen = {"platform_index"}  # read by the walk through a trace
     refused = " ".join(NOT_PRINTED.values()).split()
     others = sorted(primitives_of_jax() - printed - chosen)
@@ -733,9 +733,9 @@ def test_every_name_in_the_tables_is_one_of_this_jax():
     named = primitives_of_jax()
 
     for example in examples:
-        named |= {e.primitive.name for e in trace.equations_of(jax.make_jaxpr(example)(np.zeros(4)).jaxpr)}
+        named |= {e.primitive.name for e in operations.equations_of(jax.make_jaxpr(example)(np.zeros(4)).jaxpr)}
     tables = (scalars.ELEMENTWISE, scalars.MOVES, scalars.SPECIAL, scalars.CONTROL, scalars.RANDOM)
-    ours = trace.CALLS.union(*tables)
+    ours = operations.CALLS.union(*tables)
     assert sorted(ours - named - ELSEWHERE) == []
 
 

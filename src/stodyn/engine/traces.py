@@ -16,7 +16,7 @@ from jax.interpreters import partial_eval
 from stodyn.methods.contract import Method, Report
 from stodyn.numerics.printing.fingerprints import fingerprint, holds
 from stodyn.numerics.printing.flat import scalar_operations
-from stodyn.numerics.printing.trace import inner_traces
+from stodyn.numerics.printing.operations import inner_traces
 from stodyn.problems.contract import Problem, TracedFunction
 
 

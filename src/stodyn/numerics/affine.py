@@ -13,8 +13,9 @@ import jax.numpy as jnp
 from jax.extend import core
 
 from stodyn.numerics.dependence import dependence
+from stodyn.numerics.printing.operations import Operation, equations_of, operation_of
 from stodyn.numerics.printing.scalars import MOVES, Unprintable
-from stodyn.numerics.printing.trace import applies_a_function, equations_of, interpret, traces_inside
+from stodyn.numerics.printing.trace import interpret
 
 FIXED, AFFINE, OTHER = range(3)
 SUMS = {
@@ -44,18 +45,18 @@ ROUGH = FLAT | {"sqrt", "rsqrt", "cbrt", "pow", "abs", "max", "min", "clamp", "r
 def is_affine(trace: core.ClosedJaxpr, moving: Sequence[bool]) -> bool:
     """Whether all results are affine in the inputs that move, the others held fixed; False where it is not proved."""
 
-    def apply(equation: Any, kinds: list[int]) -> list[int]:
-        return [_kind(equation, kinds)] * len(equation.outvars)
+    def apply(operation: Operation, kinds: list[int]) -> list[int]:
+        return [_kind(operation, kinds)] * len(operation.outs)
 
     inputs = [AFFINE if moves else FIXED for moves in moving]
     return OTHER not in interpret(trace, inputs, apply, lambda _: FIXED)
 
 
-def _kind(equation: Any, kinds: list[int]) -> int:
-    name, worst = equation.primitive.name, max(kinds, default=FIXED)
+def _kind(operation: Operation, kinds: list[int]) -> int:
+    name, how, worst = operation.name, operation.how, max(kinds, default=FIXED)
     if worst != AFFINE:
         return worst
-    if name == "convert_element_type" and jnp.issubdtype(equation.params["new_dtype"], jnp.inexact):
+    if name == "convert_element_type" and jnp.issubdtype(how, jnp.inexact):
         return AFFINE
     if name in SUMS or name in MOVES:
         return AFFINE
@@ -65,10 +66,12 @@ def _kind(equation: Any, kinds: list[int]) -> int:
         x, _, *slopes = kinds
         return AFFINE if x == FIXED or slopes == [FIXED] else OTHER
     if name == "custom_linear_solve":  # its matrix stands first, in several forms
-        return OTHER if AFFINE in kinds[: sum(equation.params["const_lengths"])] else AFFINE
+        return OTHER if AFFINE in kinds[: how.rest] else AFFINE
     if name == "execute_instructions" and len(kinds) == 1:  # it multiplies the data by themselves
         return OTHER
-    if name in BY_THE_REST_FIXED and not applies_a_function(name, equation.params):
+    if name == "scatter" and how.function is not None:
+        return OTHER
+    if name in BY_THE_REST_FIXED:
         free = set(range(len(kinds))[BY_THE_REST_FIXED[name]])
         return AFFINE if all(kind == FIXED or k in free for k, kind in enumerate(kinds)) else OTHER
     return OTHER
@@ -89,10 +92,9 @@ def is_proved_affine(function: Callable, arguments: Sequence[Any], moving: int) 
     return not any(a == moving for e in entries.ravel() if isinstance(e, frozenset) for a, _ in e)
 
 
-def _is_flat(equation: Any) -> bool:
-    name = equation.primitive.name
-    to_whole = name == "convert_element_type" and not jnp.issubdtype(equation.params["new_dtype"], jnp.inexact)
-    return name in FLAT or to_whole
+def _is_flat(operation: Operation) -> bool:
+    to_whole = operation.name == "convert_element_type" and not jnp.issubdtype(operation.how, jnp.inexact)
+    return operation.name in FLAT or to_whole
 
 
 def has_jumps(function: Callable, arguments: Sequence[Any], moving: Sequence[int]) -> bool:
@@ -105,7 +107,7 @@ def is_rough(function: Callable, arguments: Sequence[Any], moving: int) -> bool:
     """Whether a function of `arguments` applies, to what depends on its argument number `moving`, an operation that is
     not smooth everywhere: a root, a power, an absolute value, a maximum, a comparison."""
     trace, moves = _traced(function, arguments, (moving,))
-    return _meets(trace, moves, lambda equation: equation.primitive.name in ROUGH)
+    return _meets(trace, moves, lambda operation: operation.name in ROUGH)
 
 
 def _traced(function: Callable, arguments: Sequence[Any], moving: Sequence[int]) -> tuple[core.ClosedJaxpr, list[bool]]:
@@ -118,15 +120,15 @@ def _jumps(trace: core.ClosedJaxpr, moves: Sequence[bool]) -> bool:
     return _meets(trace, moves, _is_flat)
 
 
-def _meets(trace: core.ClosedJaxpr, moves: Sequence[bool], kind: Callable[[Any], bool]) -> bool:
+def _meets(trace: core.ClosedJaxpr, moves: Sequence[bool], kind: Callable[[Operation], bool]) -> bool:
     """Whether an operation of some kind is applied to what depends on the inputs that move."""
     met = []
 
-    def apply(equation: Any, inputs: list[bool]) -> list[bool]:
+    def apply(operation: Operation, inputs: list[bool]) -> list[bool]:
         is_moved = any(inputs)
-        inside = (other for inner in traces_inside(equation) for other in equations_of(inner.jaxpr))
-        met.append(is_moved and any(map(kind, (equation, *inside))))
-        return [is_moved] * len(equation.outvars)
+        inside = (operation_of(other) for inner in operation.traces for other in equations_of(inner.jaxpr))
+        met.append(is_moved and any(map(kind, (operation, *inside))))
+        return [is_moved] * len(operation.outs)
 
     interpret(trace, moves, apply, lambda _: False)
     return any(met)

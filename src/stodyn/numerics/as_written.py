@@ -8,13 +8,15 @@ reader of such an exponential or truth value keeps it. It costs some speed, so t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import jax
 from jax import lax
 from jax.extend import core
 
-from stodyn.numerics.printing.trace import CALLS, equations_of, interpret
+from stodyn.numerics.printing.operations import CALLS, Equation, Operation, equations_of
+from stodyn.numerics.printing.trace import interpret
 
 EXPONENTIALS = {"exp", "exp2"}
 SHAPED = {"broadcast_in_dim", "reshape", "squeeze", "neg", "transpose"}  # operations that XLA looks through, or moves
@@ -31,9 +33,9 @@ def as_written(trace: core.ClosedJaxpr) -> core.ClosedJaxpr:
     truths: dict[int, Any] = {}
     changed = False
 
-    def apply(equation: Any, values: list[Any]) -> list[Any]:
+    def apply(operation: Operation, values: list[Any]) -> list[Any]:
         nonlocal changed
-        name, params = equation.primitive.name, equation.params
+        name = operation.name
         among = [id(value) in exponentials for value in values]
         held = among if sum(among) >= MERGED.get(name, len(values) + 1) else [False] * len(values)
         if name == "mul":
@@ -41,13 +43,10 @@ def as_written(trace: core.ClosedJaxpr) -> core.ClosedJaxpr:
         if any(held):
             values = [lax.optimization_barrier(v) if is_one else v for v, is_one in zip(values, held, strict=True)]
             changed = True
-        if name in LOOPS:
-            inside = {key: _inside(value) for key, value in params.items()}
-            changed |= any(inside[key] is not value for key, value in params.items())
-            params = inside
-        results = equation.primitive.bind(*values, **params)
-        results = results if equation.primitive.multiple_results else [results]
-        for those, is_one in ((exponentials, name in EXPONENTIALS), (truths, _is_of_truth(equation))):
+        guarded = operation.rewritten(as_written) if name in LOOPS else operation
+        changed |= guarded is not operation
+        results = guarded.bind(*values)
+        for those, is_one in ((exponentials, name in EXPONENTIALS), (truths, _is_of_truth(name, operation.ins))):
             if is_one or (name in SHAPED and id(values[0]) in those):
                 those[id(results[0])] = results[0]
         return results
@@ -60,21 +59,12 @@ def as_written(trace: core.ClosedJaxpr) -> core.ClosedJaxpr:
     return rewritten if changed else trace
 
 
-def _is_of_truth(equation: Any) -> bool:
+def _is_of_truth(name: str, operands: Sequence[Any]) -> bool:
     """Whether an operation makes a number of a truth value."""
-    return equation.primitive.name == "convert_element_type" and equation.invars[0].aval.dtype == bool
+    return name == "convert_element_type" and operands[0].dtype == bool
 
 
-def _is_merged(equation: Any) -> bool:
+def _is_merged(equation: Equation) -> bool:
     """Whether XLA may merge the result of an operation with its readers."""
-    return equation.primitive.name in EXPONENTIALS or _is_of_truth(equation)
-
-
-def _inside(value: Any) -> Any:
-    """A parameter of a loop or a branch: its traces as they are written."""
-    if isinstance(value, core.ClosedJaxpr):
-        return as_written(value)
-    if isinstance(value, tuple) and value and all(isinstance(part, core.ClosedJaxpr) for part in value):
-        rewritten = tuple(map(as_written, value))
-        return value if all(new is old for new, old in zip(rewritten, value, strict=True)) else rewritten
-    return value
+    name = equation.primitive.name
+    return name in EXPONENTIALS or _is_of_truth(name, [v.aval for v in equation.invars])

@@ -12,7 +12,8 @@ import numpy as np
 from jax.extend import core
 
 from stodyn.numerics import uncompiled
-from stodyn.numerics.printing.trace import equations_of, interpret
+from stodyn.numerics.printing.operations import Gather, Operation, Scatter, equations_of
+from stodyn.numerics.printing.trace import interpret
 
 LARGEST = 10_000_000  # numbers of an array of indices that is computed
 PREPARING = {  # operations by which JAX prepares an index
@@ -39,19 +40,19 @@ def out_of_bounds(closed: core.ClosedJaxpr) -> str | None:
     def literal(numbers: Any) -> Known:
         return None if isinstance(numbers, jax.core.Tracer) else lambda: np.asarray(numbers)
 
-    def apply(equation: Any, values: list[Known]) -> list[Known]:
-        outside = _refused(equation, values)
+    def apply(operation: Operation, values: list[Known]) -> list[Known]:
+        outside = _refused(operation, values)
         if outside is not None:
             faults.append(outside)
-        if not values or None in values or not _prepares(equation):
-            return [None] * len(equation.outvars)
+        if not values or None in values or not _prepares(operation):
+            return [None] * len(operation.outs)
 
         @functools.cache
         def computed() -> list[np.ndarray]:
             with np.errstate(all="ignore"):
-                return uncompiled.apply(equation, [value() for value in values if value is not None])
+                return uncompiled.apply(operation, [value() for value in values if value is not None])
 
-        return [functools.partial(lambda k: computed()[k], k) for k in range(len(equation.outvars))]
+        return [functools.partial(lambda k: computed()[k], k) for k in range(len(operation.outs))]
 
     interpret(closed, [None] * len(closed.jaxpr.invars), apply, literal)
     return faults[0] if faults else None
@@ -61,27 +62,25 @@ def _has_index(equation: Any) -> bool:
     return equation.primitive.name.startswith(("dynamic_slice", "gather", "scatter"))
 
 
-def _prepares(equation: Any) -> bool:
-    """Whether an equation may prepare an index."""
-    plain = all(math.prod(v.aval.shape) <= LARGEST and isinstance(v.aval.dtype, np.dtype) for v in equation.outvars)
-    return plain and equation.primitive.name in PREPARING and not equation.effects
+def _prepares(operation: Operation) -> bool:
+    """Whether an operation may prepare an index."""
+    plain = all(math.prod(out.shape) <= LARGEST and isinstance(out.dtype, np.dtype) for out in operation.outs)
+    return plain and operation.name in PREPARING and not operation.has_effects
 
 
-def _refused(equation: Any, values: list[Known]) -> str | None:
+def _refused(operation: Operation, values: list[Known]) -> str | None:
     """The first index out of bounds in a slice, a gather or a scatter whose indices are known."""
-    name, params = equation.primitive.name, equation.params
-    sizes = equation.invars[0].aval.shape if equation.invars else ()
+    name, how = operation.name, operation.how
+    sizes = operation.ins[0].shape if operation.ins else ()
     if name == "dynamic_slice":
-        for axis, (start, length) in enumerate(zip(values[1:], params["slice_sizes"], strict=True)):
+        for axis, (start, length) in enumerate(zip(values[1:], how, strict=True)):
             if start is not None and not 0 <= int(start()) <= sizes[axis] - length:
                 return _read(int(start()), axis, sizes)
-    if (name == "gather" or name.startswith("scatter")) and values[1] is not None:
-        numbers, indices = params["dimension_numbers"], values[1]()
-        is_read = name == "gather"
-        axes = numbers.start_index_map if is_read else numbers.scatter_dims_to_operand_dims
-        for place, axis in enumerate(axes):
+    if isinstance(how, Gather | Scatter) and values[1] is not None:
+        indices, is_read = values[1](), isinstance(how, Gather)
+        for place, axis in enumerate(how.axes):
             here = indices[..., place].ravel()
-            last = sizes[axis] - (params["slice_sizes"][axis] if is_read else 1)
+            last = sizes[axis] - (how.sizes[axis] if isinstance(how, Gather) else 1)
             outside = (here < 0) | (here > last)
             if outside.any():
                 return (_read if is_read else _write)(int(here[np.argmax(outside)]), axis, sizes)

@@ -16,8 +16,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from stodyn.numerics.printing.operations import INLINED, Operation
 from stodyn.numerics.printing.scalars import ELEMENTWISE
-from stodyn.numerics.printing.trace import INLINED, interpret
+from stodyn.numerics.printing.trace import interpret
 
 # Operations on counters and truth values, which are done at once: a mask is true everywhere on the diagonal.
 NUMPY: dict[str, Callable] = {
@@ -80,32 +81,31 @@ class _Followed(_ComputedValue):
         return self.along()
 
 
-def _applied(equation: Any, inputs: Sequence[_Value]) -> list[_Value]:
-    shape = equation.outvars[0].aval.shape
+def _applied(operation: Operation, inputs: Sequence[_Value]) -> list[_Value]:
+    shape = operation.outs[0].shape
 
     @functools.cache
     def compute() -> Sequence[Any]:
-        value = equation.primitive.bind(*(x.whole for x in inputs), **equation.params)
-        return value if equation.primitive.multiple_results else [value]
+        return operation.bind(*(x.whole for x in inputs))
 
-    along = _along(equation, inputs) if len(shape) == 2 and shape[0] == shape[1] else None
+    along = _along(operation, inputs) if len(shape) == 2 and shape[0] == shape[1] else None
     if along is not None:
         return [_Followed(compute, along)]
-    return [_ComputedValue(compute, place) for place in range(len(equation.outvars))]
+    return [_ComputedValue(compute, place) for place in range(len(operation.outs))]
 
 
-def _along(equation: Any, inputs: Sequence[_Value]) -> Callable[[], Any] | None:
+def _along(operation: Operation, inputs: Sequence[_Value]) -> Callable[[], Any] | None:
     """How the diagonal of an equation's result is computed, where it follows from the operands."""
-    name, params, n = equation.primitive.name, equation.params, equation.outvars[0].aval.shape[0]
+    name, n = operation.name, operation.outs[0].shape[0]
     if name == "iota":
-        return lambda: np.arange(n).astype(params["dtype"])
-    if name == "transpose" or (name in ("split", "reshape") and equation.invars[0].aval.shape == (n, n)):
+        return lambda: np.arange(n).astype(operation.how.dtype)
+    if name == "transpose" or (name in ("split", "reshape") and operation.ins[0].shape == (n, n)):
         return lambda: inputs[0].diagonal
     if name == "broadcast_in_dim":
-        return lambda: _spread(_part_read(inputs[0], equation.invars[0].aval.shape, n), n)
+        return lambda: _spread(_part_read(inputs[0], operation.ins[0].shape, n), n)
     if name in ELEMENTWISE:
-        shapes = [v.aval.shape for v in equation.invars]
-        return lambda: _between(equation, [_part_read(x, s, n) for x, s in zip(inputs, shapes, strict=True)], n)
+        shapes = [like.shape for like in operation.ins]
+        return lambda: _between(operation, [_part_read(x, s, n) for x, s in zip(inputs, shapes, strict=True)], n)
     return None
 
 
@@ -116,14 +116,14 @@ def _part_read(x: _Value, shape: tuple[int, ...], n: int) -> Any:
     return x.whole if len(shape) < 2 else x.whole.reshape(-1)
 
 
-def _between(equation: Any, operands: Sequence[Any], n: int) -> Any:
+def _between(operation: Operation, operands: Sequence[Any], n: int) -> Any:
     """An element-wise equation on the diagonals of its operands."""
-    name = equation.primitive.name
+    name = operation.name
     if all(isinstance(x, np.ndarray | np.generic) for x in operands):
         if name in NUMPY:
             return NUMPY[name](*operands)
         if name == "convert_element_type":
-            return np.asarray(operands[0]).astype(equation.params["new_dtype"])
+            return np.asarray(operands[0]).astype(operation.how)
     which = operands[0]
     if (
         name == "select_n"
@@ -133,7 +133,7 @@ def _between(equation: Any, operands: Sequence[Any], n: int) -> Any:
     ):
         return operands[1 + int(which.all())]
     shaped = [x if np.ndim(x) == 0 else _spread(x, n) for x in operands]
-    return equation.primitive.bind(*map(jnp.asarray, shaped), **equation.params)
+    return operation.bind(*map(jnp.asarray, shaped))[0]
 
 
 def _spread(x: Any, n: int) -> Any:

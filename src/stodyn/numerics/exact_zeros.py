@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import types
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -22,8 +21,9 @@ from jax.extend import core
 
 from stodyn.numerics import uncompiled
 from stodyn.numerics.places import read_places, written_places
+from stodyn.numerics.printing.operations import CALLS, Dot, Operation, Scan, While
 from stodyn.numerics.printing.scalars import ELEMENTWISE, MOVES
-from stodyn.numerics.printing.trace import CALLS, applies_a_function, interpret, scan_sizes
+from stodyn.numerics.printing.trace import interpret
 
 LARGEST, PRODUCTS = 300_000, 4_000_000  # entries of arrays that are followed, and products of entries
 FULL = 0.5  # of the longest row of a known matrix: a fuller one is multiplied entry by entry
@@ -51,15 +51,6 @@ class Known:
 Fact = Known | None  # None: no entry is known
 
 
-class Operation(NamedTuple):
-    """An operation of a trace: the shapes of its operands, and the shapes and types of its results."""
-
-    name: str
-    params: Any
-    shapes: list[tuple[int, ...]]
-    outs: list[Any]
-
-
 def fact_about(numbers: Any) -> Fact:
     """The fact about numbers that a trace holds."""
     if isinstance(numbers, jax.core.Tracer):
@@ -70,7 +61,7 @@ def fact_about(numbers: Any) -> Fact:
 
 def follow(operation: Operation, facts: Sequence[Fact]) -> list[Fact]:
     """The facts about the results of an operation."""
-    name, params, _, outs = operation
+    name, outs = operation.name, operation.outs
     nothing: list[Fact] = [None] * len(outs)
     if (not any(facts) and name not in MADE) or name in UNFOLLOWED or any(out.size > LARGEST for out in outs):
         return nothing
@@ -83,7 +74,7 @@ def follow(operation: Operation, facts: Sequence[Fact]) -> list[Fact]:
     if name in MOVES or name in ARRAYS:
         return _moved(operation, facts) or nothing
     if name in REDUCTIONS:
-        (x,), axes = facts, tuple(params["axes"])
+        (x,), axes = facts, tuple(operation.how)
         assert x is not None
         (numbers,) = _computed(operation, [x.numbers]) or [np.zeros(outs[0].shape, outs[0].dtype)]
         return [_if_any(numbers, np.asarray(x.known.all(axes)))]
@@ -91,7 +82,7 @@ def follow(operation: Operation, facts: Sequence[Fact]) -> list[Fact]:
         zeros = products_of_zeros(operation, facts)
         numbers = np.zeros(outs[0].shape, outs[0].dtype)
         return nothing if zeros is None else [_if_any(numbers, _summed(operation, zeros))]
-    if name in uncompiled.LANDING and not applies_a_function(name, params):
+    if uncompiled.lands(operation):
         return [_landed(operation, facts)]
     return [_between_entries(operation, facts)] if name in ELEMENTWISE else nothing
 
@@ -114,18 +105,18 @@ def products_of_zeros(operation: Operation, facts: Sequence[Fact]) -> np.ndarray
     place of rows or columns where they are all alike; None where none of them is, or where they are too many."""
     if len(facts) != 2 or not any(fact is not None and fact.zero.any() for fact in facts):
         return None
-    sizes = zip(facts, operation.shapes, strict=True)
-    a, b = (np.zeros(shape, bool) if fact is None else fact.zero for fact, shape in sizes)
-    left, right = arranged(a, b, operation.params["dimension_numbers"])
+    sizes = zip(facts, operation.ins, strict=True)
+    a, b = (np.zeros(like.shape, bool) if fact is None else fact.zero for fact, like in sizes)
+    left, right = arranged(operation.how, a, b)
     left, right = left[:, :, None, :], right[:, None, :, :]
     if not left.any() or not right.any():
         return left if left.any() else right
     return None if left.shape[1] * right.size > PRODUCTS else left | right
 
 
-def arranged(a: Any, b: Any, dimension_numbers: Any) -> tuple[Any, Any]:
+def arranged(how: Dot, a: Any, b: Any) -> tuple[Any, Any]:
     """The operands of dot_general as (batch, rows, products) and (batch, columns, products)."""
-    (contract_a, contract_b), (batch_a, batch_b) = dimension_numbers
+    (contract_a, contract_b), (batch_a, batch_b) = how
 
     def of(x: Any, contracted: Sequence[int], batch: Sequence[int]) -> Any:
         free = [k for k in range(x.ndim) if k not in (*contracted, *batch)]
@@ -148,32 +139,29 @@ def _if_any(numbers: np.ndarray, known: np.ndarray) -> Fact:
 
 def _summed(operation: Operation, zeros: np.ndarray) -> np.ndarray:
     """Which sums of products hold no other products."""
-    left, right = map(np.empty, operation.shapes)
-    a, b = arranged(left, right, operation.params["dimension_numbers"])
+    a, b = arranged(operation.how, *(np.empty(like.shape) for like in operation.ins))
     return np.broadcast_to(zeros.all(-1), (*a.shape[:2], b.shape[1])).reshape(operation.outs[0].shape)
 
 
 def _computed(operation: Operation, numbers: Sequence[np.ndarray]) -> list[np.ndarray] | None:
     """The numbers of the results; None where NumPy does not know how to compute them."""
-    results = [types.SimpleNamespace(aval=out) for out in operation.outs]
-    primitive = types.SimpleNamespace(name=operation.name)
-    equation = types.SimpleNamespace(primitive=primitive, params=operation.params, outvars=results)
     try:
         with np.errstate(all="ignore"):
-            return uncompiled.apply(equation, list(numbers))
+            return uncompiled.apply(operation, list(numbers))
     except uncompiled.Compile:
         return None
 
 
 def _moved(operation: Operation, facts: Sequence[Fact]) -> list[Fact] | None:
     """Data movement: the numbers of the entries, counted through all arrays, are moved instead."""
-    name, params, shapes, outs = operation
+    name, outs = operation.name, operation.outs
     arrays = ARRAYS.get(name, range(len(facts)))
     places = {k: fact for k, fact in enumerate(facts) if k not in arrays}
-    if not any(facts[k] for k in arrays) or applies_a_function(name, params):
+    if not any(facts[k] for k in arrays) or (name == "scatter" and not uncompiled.lands(operation)):
         return None
     if any(fact is None or not fact.known.all() for fact in places.values()):
         return None
+    shapes = [like.shape for like in operation.ins]
     those = [facts[k] or Known(np.zeros(shapes[k]), np.zeros(shapes[k], bool)) for k in arrays]
     firsts = np.cumsum([0, *(x.numbers.size for x in those)])
     numbered = {k: np.arange(f, f + x.numbers.size).reshape(x.numbers.shape)
@@ -181,13 +169,13 @@ def _moved(operation: Operation, facts: Sequence[Fact]) -> list[Fact] | None:
     operands = [numbered[k] if fact is None or k in numbered else fact.numbers for k, fact in enumerate(facts)]
     inside: Any = np.True_
     if name == "gather":
-        at, inside = read_places(shapes[0], operands[1], outs[0].shape, params)
-        inside = inside if "FILL" in str(params["mode"]) else np.True_
+        at, inside = read_places(operation.how, shapes[0], operands[1], outs[0].shape)
+        inside = inside if operation.how.fills else np.True_
         moved: Any = operands[0].ravel()[at]
     elif name in ARRAYS:
-        moved = uncompiled.placed(name, operands, params)
+        moved = uncompiled.placed(operation, operands)
     else:
-        moved = MOVES[name](*operands, **params)
+        moved = MOVES[name](operation.how, *operands)
     numbers, known = (np.concatenate([np.ravel(getattr(x, part)) for x in those]) for part in ("numbers", "known"))
     results = map(np.asarray, moved if isinstance(moved, list) else [moved])
     return [_if_any(numbers[at].astype(out.dtype), known[at] & inside) for at, out in zip(results, outs, strict=True)]
@@ -195,16 +183,16 @@ def _moved(operation: Operation, facts: Sequence[Fact]) -> list[Fact] | None:
 
 def _landed(operation: Operation, facts: Sequence[Fact]) -> Fact:
     """An entry is known where it was and where only known updates land on it."""
-    params, shape = operation.params, operation.shapes[2]
+    shape = operation.ins[2].shape
     x, indices, updates = facts
     if x is None or indices is None or not indices.known.all():
         return None
     updates = updates or Known(np.zeros(shape, x.numbers.dtype), np.zeros(shape, bool))
-    at, lands = written_places(x.numbers.shape, indices.numbers, shape, params)
+    at, lands = written_places(operation.how, x.numbers.shape, indices.numbers, shape)
     known = x.known.ravel().copy()
     known[at[lands & ~updates.known]] = False
     with np.errstate(all="ignore"):
-        numbers = uncompiled.placed(operation.name, [x.numbers, indices.numbers, updates.numbers], params)
+        numbers = uncompiled.placed(operation, [x.numbers, indices.numbers, updates.numbers])
     return _if_any(numbers, known.reshape(x.known.shape))
 
 
@@ -249,20 +237,14 @@ def exact_zeros(trace: core.ClosedJaxpr, facts: Sequence[Fact] | None = None) ->
 def _needs_a_change(trace: core.ClosedJaxpr, facts: list[Fact]) -> bool:
     changes = False
 
-    def apply(equation: Any, facts: list[Fact]) -> list[Fact]:
+    def apply(operation: Operation, facts: list[Fact]) -> list[Fact]:
         nonlocal changes
-        operation = _operation(equation)
         inside = _inside(operation, facts)
         changes = changes or any(_needs_a_change(inner, own) for inner, own in inside) or _is_changed(operation, facts)
         return [None] * len(operation.outs) if inside else follow(operation, facts)
 
     interpret(trace, facts, apply, fact_about, OPENED)
     return changes
-
-
-def _operation(equation: Any) -> Operation:
-    outs, shapes = [v.aval for v in equation.outvars], [v.aval.shape for v in equation.invars]
-    return Operation(equation.primitive.name, equation.params, shapes, outs)
 
 
 def _is_changed(operation: Operation, facts: Sequence[Fact]) -> bool:
@@ -275,30 +257,27 @@ def _is_changed(operation: Operation, facts: Sequence[Fact]) -> bool:
 
 def _inside(operation: Operation, facts: list[Fact]) -> list[tuple[core.ClosedJaxpr, list[Fact]]]:
     """The traces of a loop or of branches, each with the facts about its inputs: nothing about the values of turns."""
-    name, params = operation.name, operation.params
+    name, how = operation.name, operation.how
     if name == "cond":
-        return [(branch, facts[1:]) for branch in params["branches"]]
+        return [(branch, facts[1:]) for branch in how.branches]
     if name == "while":
-        tested, fixed = params["cond_nconsts"], params["cond_nconsts"] + params["body_nconsts"]
+        tested, fixed, condition, turn = how
         carried: list[Fact] = [None] * (len(facts) - fixed)
-        condition, turn = params["cond_jaxpr"], params["body_jaxpr"]
         return [(condition, [*facts[:tested], *carried]), (turn, [*facts[tested:fixed], *carried])]
     if name == "scan":
-        fixed, _ = scan_sizes(params, len(facts))
-        return [(params["jaxpr"], [*facts[:fixed], *([None] * (len(facts) - fixed))])]
+        return [(how.body, [*facts[: how.consts], *([None] * (len(facts) - how.consts))])]
     return []
 
 
-def _apply(equation: Any, inputs: list[Any]) -> list[Any]:
-    operation, values, facts = _operation(equation), [value for value, _ in inputs], [fact for _, fact in inputs]
+def _apply(operation: Operation, inputs: list[Any]) -> list[Any]:
+    values, facts = [value for value, _ in inputs], [fact for _, fact in inputs]
     inside = _inside(operation, facts)
     if any(_needs_a_change(inner, own) for inner, own in inside):
-        return [(value, None) for value in RESTAGED[operation.name](operation.params, values, inside)]
+        return [(value, None) for value in RESTAGED[operation.name](operation.how, values, inside)]
     if operation.name == "dot_general" and _is_changed(operation, facts):
         results: Any = [_product(operation, values, facts)]
     else:
-        results = equation.primitive.bind(*values, **equation.params)
-        results = list(results) if equation.primitive.multiple_results else [results]
+        results = operation.bind(*values)
         zero = masked(operation, facts)
         if zero is not None:
             results = [jnp.where(zero, np.zeros((), results[0].dtype), results[0])]
@@ -312,7 +291,7 @@ def _product(operation: Operation, values: list[Any], facts: list[Fact]) -> Any:
     zeros = products_of_zeros(operation, facts)
     assert zeros is not None
     left, right = (jnp.asarray(value, out.dtype) for value in values)
-    a, b = arranged(left, right, operation.params["dimension_numbers"])
+    a, b = arranged(operation.how, left, right)
     live = ~zeros
     longest = int(live.sum(-1).max(initial=0))
     if longest <= FULL * zeros.shape[-1]:
@@ -329,12 +308,12 @@ def _called(inner: core.ClosedJaxpr, facts: list[Fact]) -> Callable:
     return core.jaxpr_as_fun(exact_zeros(inner, facts))
 
 
-def _cond(params: Any, values: list[Any], inside: list[Any]) -> list[Any]:
+def _cond(how: Any, values: list[Any], inside: list[Any]) -> list[Any]:
     return lax.switch(values[0], [_called(*branch) for branch in inside], *values[1:])
 
 
-def _while(params: Any, values: list[Any], inside: list[Any]) -> list[Any]:
-    tested, fixed = params["cond_nconsts"], params["cond_nconsts"] + params["body_nconsts"]
+def _while(how: While, values: list[Any], inside: list[Any]) -> list[Any]:
+    tested, fixed = how.tested, how.fixed
     goes_on, turn = (_called(*each) for each in inside)
     return lax.while_loop(
         lambda carry: goes_on(*values[:tested], *carry)[0], lambda carry: turn(*values[tested:fixed], *carry),
@@ -342,16 +321,16 @@ def _while(params: Any, values: list[Any], inside: list[Any]) -> list[Any]:
     )  # fmt: skip
 
 
-def _scan(params: Any, values: list[Any], inside: list[Any]) -> list[Any]:
-    fixed, carried = scan_sizes(params, len(values))
+def _scan(how: Scan, values: list[Any], inside: list[Any]) -> list[Any]:
+    fixed, carried = how.consts, how.carry
     turn = _called(*inside[0])
 
     def step(carry: Any, row: Any) -> Any:
         results = turn(*values[:fixed], *carry, *row)
         return results[:carried], results[carried:]
 
-    carry, rows = lax.scan(step, values[fixed : fixed + carried], values[fixed + carried :], params["length"],
-                           params["reverse"], params["unroll"])  # fmt: skip
+    carry, rows = lax.scan(step, values[fixed : fixed + carried], values[fixed + carried :], how.length,
+                           how.is_reverse, how.unroll)  # fmt: skip
     return [*carry, *rows]
 
 

@@ -19,8 +19,9 @@ from jax.extend import core
 
 from stodyn.numerics import uncompiled
 from stodyn.numerics.places import read_places, written_places
+from stodyn.numerics.printing.operations import Operation
 from stodyn.numerics.printing.scalars import ELEMENTWISE, MOVES, Unprintable, or_unprintable
-from stodyn.numerics.printing.trace import applies_a_function, interpret
+from stodyn.numerics.printing.trace import interpret
 
 LARGEST, COLUMNS = 20_000_000, 64  # products of entries that are followed one by one; columns of a product
 
@@ -57,10 +58,10 @@ def rows_of_trace(closed: core.ClosedJaxpr) -> scipy.sparse.csr_array:
     whole = scipy.sparse.csr_array(scipy.sparse.eye_array(n, dtype=bool))
     spreads = [_of(first.aval, whole), *(_unknown(v.aval, n) for v in others)]
 
-    def apply(equation: Any, inputs: list[Spread]) -> list[Spread]:
+    def apply(operation: Operation, inputs: list[Spread]) -> list[Spread]:
         if all(x.known.all() for x in inputs):
-            return [_constant(x, n) for x in _computed(equation, inputs)]
-        return _applied(equation, inputs)
+            return [_constant(x, n) for x in _computed(operation, inputs)]
+        return _applied(operation, inputs)
 
     (rows,) = interpret(closed, spreads, apply, lambda numbers: _constant(numbers, n))
     return rows.on
@@ -81,24 +82,24 @@ def _constant(x: Any, n: int) -> Spread:
     return Spread(x, np.ones(x.shape, bool), scipy.sparse.csr_array((x.size, n), dtype=bool))
 
 
-def _computed(equation: Any, inputs: Sequence[Spread]) -> list[np.ndarray]:
+def _computed(operation: Operation, inputs: Sequence[Spread]) -> list[np.ndarray]:
     try:
         with np.errstate(all="ignore"):
-            return uncompiled.apply(equation, [x.numbers for x in inputs])
+            return uncompiled.apply(operation, [x.numbers for x in inputs])
     except uncompiled.Compile as error:
         raise Unprintable(f"primitive {error} of known numbers") from None
 
 
-def _applied(equation: Any, inputs: list[Spread]) -> list[Spread]:
-    name = equation.primitive.name
+def _applied(operation: Operation, inputs: list[Spread]) -> list[Spread]:
+    name = operation.name
     if name in MOVES:
-        return _moved(equation, inputs, lambda numbered: MOVES[name](*numbered, **equation.params))
+        return _moved(operation, inputs, lambda numbered: MOVES[name](operation.how, *numbered))
     if name in ("gather", "dynamic_slice", "dynamic_update_slice", "scatter"):
-        return _by_indices(equation, inputs)
+        return _by_indices(operation, inputs)
     if name in RULES:
-        return [RULES[name](equation, inputs)]
+        return [RULES[name](operation, inputs)]
     if name in ELEMENTWISE:
-        return [_between_entries(equation, inputs)]
+        return [_between_entries(operation, inputs)]
     raise Unprintable(f"primitive {name} is not among the operations whose pattern can be followed")
 
 
@@ -126,8 +127,8 @@ def _spread_over(x: Spread, shape: tuple[int, ...]) -> Spread:
     return Spread(np.broadcast_to(x.numbers, shape), np.broadcast_to(x.known, shape), x.on[numbered])
 
 
-def _between_entries(equation: Any, inputs: list[Spread]) -> Spread:
-    out, name = equation.outvars[0].aval, equation.primitive.name
+def _between_entries(operation: Operation, inputs: list[Spread]) -> Spread:
+    out, name = operation.outs[0], operation.name
     spreads = [_spread_over(x, out.shape) for x in inputs]
     known = np.logical_and.reduce([x.known for x in spreads])
     if name == "select_n" and spreads[0].known.all():
@@ -143,13 +144,13 @@ def _between_entries(equation: Any, inputs: list[Spread]) -> Spread:
         zero = spreads[0].is_zero()
     numbers = np.zeros(out.shape, out.dtype)
     if known.any():
-        (computed,) = _computed(equation, [dataclasses.replace(x, numbers=np.asarray(x.numbers)) for x in spreads])
+        (computed,) = _computed(operation, [dataclasses.replace(x, numbers=np.asarray(x.numbers)) for x in spreads])
         numbers = np.where(known, computed, numbers)
     on = _joined([x.on for x in spreads])
     return Spread(np.where(zero, 0, numbers), known | zero, _masked(on, ~zero.ravel()))
 
 
-def _moved(equation: Any, inputs: list[Spread], move: Callable) -> list[Spread]:
+def _moved(operation: Operation, inputs: list[Spread], move: Callable) -> list[Spread]:
     """Data movement: the numbers of the entries, counted through all inputs, are moved instead."""
     firsts = np.cumsum([0, *(x.numbers.size for x in inputs)])
     numbered = [np.arange(f, f + x.numbers.size).reshape(x.shape) for f, x in zip(firsts, inputs, strict=False)]
@@ -160,12 +161,12 @@ def _moved(equation: Any, inputs: list[Spread], move: Callable) -> list[Spread]:
     return [Spread(numbers[at], known[at], on[np.ravel(at)]) for at in map(np.asarray, results)]
 
 
-def _by_indices(equation: Any, inputs: list[Spread]) -> list[Spread]:
+def _by_indices(operation: Operation, inputs: list[Spread]) -> list[Spread]:
     """Movement to or from known places; a read out of bounds depends on the nearest entry, or on none."""
-    name, params = equation.primitive.name, equation.params
+    name = operation.name
     arrays = {"gather": (0,), "dynamic_slice": (0,), "dynamic_update_slice": (0, 1), "scatter": (0, 2)}[name]
     places = {k: x for k, x in enumerate(inputs) if k not in arrays}
-    if applies_a_function(name, equation.params):
+    if name == "scatter" and not uncompiled.lands(operation):
         raise Unprintable("a function of some entries, x.at[k].apply(f)")
     if not all(x.known.all() for x in places.values()):
         raise Unprintable(f"{name} with an index that is computed")
@@ -174,35 +175,34 @@ def _by_indices(equation: Any, inputs: list[Spread]) -> list[Spread]:
         moved = iter(numbered)
         operands = [places[k].numbers if k in places else next(moved) for k in range(len(inputs))]
         if name == "gather":
-            return operands[0].ravel()[
-                read_places(inputs[0].shape, operands[1], equation.outvars[0].aval.shape, params)[0]
-            ]
-        return uncompiled.placed(name, operands, params)
+            places_read, _ = read_places(operation.how, inputs[0].shape, operands[1], operation.outs[0].shape)
+            return operands[0].ravel()[places_read]
+        return uncompiled.placed(operation, operands)
 
-    return _moved(equation, [inputs[k] for k in arrays], move)
+    return _moved(operation, [inputs[k] for k in arrays], move)
 
 
-def _summed(target: np.ndarray, x: Spread, equation: Any) -> Spread:
+def _summed(target: np.ndarray, x: Spread, operation: Operation) -> Spread:
     """Rows summed: entry k of x goes to entry target[k]."""
-    aval = equation.outvars[0].aval
+    aval = operation.outs[0]
     ones = np.ones(target.size, bool)
     collect = scipy.sparse.csr_array((ones, (target, np.arange(target.size))), (aval.size, target.size))
     return _of(aval, scipy.sparse.csr_array(collect @ x.on, dtype=bool))
 
 
-def _reduction(equation: Any, inputs: list[Spread]) -> Spread:
-    (x,), axes = inputs, equation.params["axes"]
+def _reduction(operation: Operation, inputs: list[Spread]) -> Spread:
+    (x,), axes = inputs, operation.how
     remaining = [a for a in range(len(x.shape)) if a not in axes]
     target = np.arange(int(np.prod([x.shape[a] for a in remaining]))).reshape([x.shape[a] for a in remaining])
     wide = np.broadcast_to(np.expand_dims(target, tuple(axes)), x.shape)
-    return _summed(wide.ravel(), x, equation)
+    return _summed(wide.ravel(), x, operation)
 
 
-def _dot_general(equation: Any, inputs: list[Spread]) -> Spread:
+def _dot_general(operation: Operation, inputs: list[Spread]) -> Spread:
     """Σ_k a b, of the products that are not zero."""
     a, b = inputs
-    (contract_a, contract_b), (batch_a, _) = equation.params["dimension_numbers"]
-    out = equation.outvars[0].aval
+    (contract_a, contract_b), (batch_a, _) = operation.how
+    out = operation.outs[0]
     length = int(np.prod([a.shape[k] for k in contract_a]))
     if batch_a or len(contract_a) != 1:
         raise Unprintable("dot_general over several axes")
@@ -225,14 +225,14 @@ def _dot_general(equation: Any, inputs: list[Spread]) -> Spread:
     return _of(out, scipy.sparse.csr_array(total, dtype=bool))
 
 
-def _scattered(equation: Any, inputs: list[Spread]) -> Spread:
+def _scattered(operation: Operation, inputs: list[Spread]) -> Spread:
     """An entry depends on its old value and on all updates that land on it."""
     x, indices, updates = inputs
     if not indices.known.all():
         raise Unprintable("a scatter to computed places")
-    place, lands = written_places(x.shape, indices.numbers, updates.shape, equation.params)
+    place, lands = written_places(operation.how, x.shape, indices.numbers, updates.shape)
     landed = dataclasses.replace(updates, on=_masked(updates.on, lands.ravel()))
-    return _of(equation.outvars[0].aval, _joined([x.on, _summed(place.ravel(), landed, equation).on]))
+    return _of(operation.outs[0], _joined([x.on, _summed(place.ravel(), landed, operation).on]))
 
 
 RULES: dict[str, Callable[[Any, list[Spread]], Spread]] = {

@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend import core
 
+from stodyn.numerics.printing.operations import Operation
 from stodyn.numerics.printing.trace import interpret
 
 STEPS = {"floor", "ceil", "round"}  # their results are whole numbers
@@ -37,22 +38,21 @@ def region(function: Callable) -> Callable:
 
 
 def _walk(trace: core.ClosedJaxpr, inputs: list[Any], decisions: list[Any]) -> None:
-    def apply(equation: Any, values: list[Any]) -> list[Any]:
-        if equation.primitive.name == "cond":
-            for branch in equation.params["branches"]:
+    def apply(operation: Operation, values: list[Any]) -> list[Any]:
+        if operation.name == "cond":
+            for branch in operation.how.branches:
                 _walk(branch, values[1:], decisions)
-        results = equation.primitive.bind(*values, **equation.params)
-        results = results if equation.primitive.multiple_results else [results]
+        results = operation.bind(*values)
         if any(jnp.issubdtype(jnp.result_type(value), jnp.floating) for value in values):
-            decisions.extend(_decisions(equation, values, results))
+            decisions.extend(_decisions(operation, values, results))
         return results
 
     interpret(trace, inputs, apply, jnp.asarray)
 
 
-def _decisions(equation: Any, values: list[Any], results: list[Any]) -> list[Any]:
+def _decisions(operation: Operation, values: list[Any], results: list[Any]) -> list[Any]:
     """What an operation decides from numbers that are not whole."""
-    name = equation.primitive.name
+    name = operation.name
     if name in ("max", "min"):
         return [values[0] > values[1]]
     if name in ("abs", "sign"):
@@ -63,7 +63,7 @@ def _decisions(equation: Any, values: list[Any], results: list[Any]) -> list[Any
     if name == "rem":
         return [jnp.floor(values[0] / values[1])]
     if name in EXTREMES:
-        axes, whole = equation.params["axes"], values[0]
+        axes, whole = operation.how, values[0]
         others = tuple(k for k in range(whole.ndim) if k not in axes)
         flat = jnp.transpose(whole, (*others, *axes)).reshape(*(whole.shape[k] for k in others), -1)
         return [EXTREMES[name](flat, flat.ndim - 1, jnp.int32)]

@@ -24,7 +24,8 @@ from jax.extend import core
 
 from stodyn.numerics import direct, uncompiled
 from stodyn.numerics.printing.elementary import NAMES as FUNCTIONS
-from stodyn.numerics.printing.trace import INLINED, WHOLE, interpret
+from stodyn.numerics.printing.operations import INLINED, WHOLE, Operation
+from stodyn.numerics.printing.trace import interpret
 
 CHANGE, SAMPLES = 32, 8  # changes are up to this many ε, and made this many times
 UNITS = 4  # ε: what processors may differ by in one operation, and more
@@ -135,9 +136,9 @@ def otherwise_rounded(function: Callable, seed: int = 1) -> Callable:
         units = UNITS * 2.0**26 * float(jnp.finfo(value.dtype).eps) / multiple
         return lax.add(value, lax.mul(lower, np.full(value.shape, units, value.dtype)))
 
-    def applied(equation: Any, values: Sequence[Any]) -> list[Any]:
-        many = equation.primitive.name in SUMS_OF_MANY
-        return _applied(equation, [changed(jnp.asarray(v)) for v in values] if many else values)
+    def applied(operation: Operation, values: Sequence[Any]) -> list[Any]:
+        many = operation.name in SUMS_OF_MANY
+        return _applied(operation, [changed(jnp.asarray(v)) for v in values] if many else values)
 
     def rounded(*arguments: Any) -> Any:
         trace, shape = jax.make_jaxpr(function, return_shape=True)(*arguments)
@@ -147,13 +148,13 @@ def otherwise_rounded(function: Callable, seed: int = 1) -> Callable:
     return rounded
 
 
-def _computed(equation: Any, values: Sequence[Any]) -> list[Any]:
+def _computed(operation: Operation, values: Sequence[Any]) -> list[Any]:
     """The results of an operation by NumPy, or by JAX where NumPy does not know how."""
     try:
-        return uncompiled.apply(equation, list(values))
+        return uncompiled.apply(operation, list(values))
     except uncompiled.Compile:
         with jax.ensure_compile_time_eval():
-            return list(map(np.asarray, _applied(equation, values)))
+            return list(map(np.asarray, _applied(operation, values)))
 
 
 def _changes(k: Array) -> Iterator[Array]:
@@ -185,26 +186,25 @@ def _shares(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
     return (np.where(np.cos(number) < 0.0, -0.5, 0.5) * (1.0 + np.sqrt(2.0) * number % 1.0)).astype(dtype)
 
 
-def _applied(equation: Any, values: Sequence[Any]) -> list[Any]:
-    results = equation.primitive.bind(*values, **equation.params)
-    return list(results) if equation.primitive.multiple_results else [results]
+def _applied(operation: Operation, values: Sequence[Any]) -> list[Any]:
+    return operation.bind(*values)
 
 
 def _evaluated(
     equations: core.ClosedJaxpr,
     inputs: Sequence[Any],
     changed: Callable[[Any, Any], Any],
-    applied: Callable[[Any, Sequence[Any]], list[Any]] = _applied,
+    applied: Callable[[Operation, Sequence[Any]], list[Any]] = _applied,
     literal: Callable[[Any], Any] = lambda numbers: numbers,
 ) -> list[Any]:
     """The results of a trace in which everything that is rounded is changed: changed(value, size of the rounding)."""
 
-    def apply(equation: Any, values: list[Any]) -> list[Any]:
-        name, results = equation.primitive.name, applied(equation, values)
+    def apply(operation: Operation, values: list[Any]) -> list[Any]:
+        name, results = operation.name, applied(operation, values)
         if name in ROUNDED:
             return [changed(result, result) for result in results]
         if name in SUMS_OF_MANY:
-            sizes = applied(equation, [abs(v) if jnp.issubdtype(v.dtype, jnp.inexact) else v for v in values])
+            sizes = applied(operation, [abs(v) if jnp.issubdtype(v.dtype, jnp.inexact) else v for v in values])
             return [changed(r, size) for r, size in zip(results, sizes, strict=True)]
         return results
 

@@ -12,8 +12,9 @@ import numpy as np
 from jax.extend import core
 
 from stodyn.numerics.places import read_places, written_places
+from stodyn.numerics.printing.operations import Cond, Cumulated, Dot, Gather, Operation, Scan, Scatter, While
 from stodyn.numerics.printing.scalars import MOVES, filling
-from stodyn.numerics.printing.trace import applies_a_function, interpret, scan_sizes
+from stodyn.numerics.printing.trace import interpret
 
 
 class Compile(Exception):
@@ -72,53 +73,55 @@ class Uncompiled:
         return trace, jax.tree.structure(shape), None
 
 
-def apply(equation: Any, inputs: list[np.ndarray]) -> list[np.ndarray]:
+def apply(operation: Operation, inputs: list[np.ndarray]) -> list[np.ndarray]:
     """The results of one operation of a trace."""
-    results = _results(equation, inputs)
-    return [np.asarray(r, v.aval.dtype) for r, v in zip(results, equation.outvars, strict=True)]
+    results = _results(operation, inputs)
+    return [np.asarray(r, out.dtype) for r, out in zip(results, operation.outs, strict=True)]
 
 
-def _results(equation: Any, inputs: list[np.ndarray]) -> list[Any]:
-    name, params = equation.primitive.name, equation.params
-    if name == "optimization_barrier":
-        return inputs
+def _results(operation: Operation, inputs: list[np.ndarray]) -> list[Any]:
+    name, how = operation.name, operation.how
     if name in CONTROL:
-        return CONTROL[name](params, inputs)
+        return CONTROL[name](how, inputs)
     if name in EXACT:
         return [EXACT[name](*inputs)]
     if name in MOVES:
-        moved = MOVES[name](*inputs, **params)
+        moved = MOVES[name](how, *inputs)
         return moved if isinstance(moved, list) else [moved]
     if name in REAL and all(np.issubdtype(x.dtype, np.floating) for x in inputs):
         return [REAL[name](*inputs)]
     if name in OTHERS:
-        return [OTHERS[name](*inputs, **params)]
+        return [OTHERS[name](how, *inputs)]
     if name == "gather":
-        return [_gather(inputs[0], inputs[1], equation.outvars[0].aval.shape, params)]
-    if (name in LANDING and not applies_a_function(name, params)) or name in ("dynamic_slice", "dynamic_update_slice"):
-        return [placed(name, inputs, params)]
+        return [_gather(how, inputs[0], inputs[1], operation.outs[0].shape)]
+    if lands(operation) or name in ("dynamic_slice", "dynamic_update_slice"):
+        return [placed(operation, inputs)]
     raise Compile(name)
 
 
-def placed(name: str, inputs: Sequence[np.ndarray], params: Any) -> np.ndarray:
+def lands(operation: Operation) -> bool:
+    """Whether an operation is a scatter without a function of its own, as x.at[k].apply(f) has."""
+    return operation.name in LANDING and operation.how.function is None
+
+
+def placed(operation: Operation, inputs: Sequence[np.ndarray]) -> np.ndarray:
     """The result of a scatter or of a slice by indices, whatever its entries are."""
-    if name == "dynamic_slice":
+    if operation.name == "dynamic_slice":
         x, *starts = inputs
-        return _slice_at(x, starts, params["slice_sizes"])
-    if name == "dynamic_update_slice":
+        return _slice_at(x, starts, operation.how)
+    if operation.name == "dynamic_update_slice":
         x, update, *starts = inputs
         changed = np.array(x)
         _slice_at(changed, starts, update.shape)[...] = update
         return changed
     x, indices, updates = inputs
-    return _scatter(LANDING[name], x, indices, updates, params)
+    return _scatter(operation.how, LANDING[operation.name], x, indices, updates)
 
 
-def _while(params: Any, inputs: list[np.ndarray]) -> list[np.ndarray]:
-    tested, turned = params["cond_nconsts"], params["body_nconsts"]
-    test, body, carry = inputs[:tested], inputs[tested : tested + turned], inputs[tested + turned :]
-    while (goes_on := run(params["cond_jaxpr"], *test, *carry)[0]).any():
-        turn = run(params["body_jaxpr"], *body, *carry)
+def _while(how: While, inputs: list[np.ndarray]) -> list[np.ndarray]:
+    test, body, carry = inputs[: how.tested], inputs[how.tested : how.fixed], inputs[how.fixed :]
+    while (goes_on := run(how.condition, *test, *carry)[0]).any():
+        turn = run(how.body, *body, *carry)
         if goes_on.ndim:  # under vmap each path keeps its values once it is done
             wide = [goes_on.reshape(goes_on.shape + (1,) * (new.ndim - goes_on.ndim)) for new in turn]
             turn = [np.where(on, new, old) for on, new, old in zip(wide, turn, carry, strict=True)]
@@ -126,17 +129,16 @@ def _while(params: Any, inputs: list[np.ndarray]) -> list[np.ndarray]:
     return carry
 
 
-def _cond(params: Any, inputs: list[np.ndarray]) -> list[np.ndarray]:
-    branches = params["branches"]
-    return run(branches[int(np.clip(inputs[0], 0, len(branches) - 1))], *inputs[1:])
+def _cond(how: Cond, inputs: list[np.ndarray]) -> list[np.ndarray]:
+    return run(how.branches[int(np.clip(inputs[0], 0, len(how.branches) - 1))], *inputs[1:])
 
 
-def _scan(params: Any, inputs: list[np.ndarray]) -> list[np.ndarray]:
-    length, (fixed, carried) = params["length"], scan_sizes(params, len(inputs))
+def _scan(how: Scan, inputs: list[np.ndarray]) -> list[np.ndarray]:
+    fixed, carried, length, is_reverse, _, body = how
     consts, carry, xs = inputs[:fixed], inputs[fixed : fixed + carried], inputs[fixed + carried :]
-    ys: list[Any] = [np.empty((length, *aval.shape), aval.dtype) for aval in params["jaxpr"].out_avals[carried:]]
-    for k in reversed(range(length)) if params["reverse"] else range(length):
-        results = run(params["jaxpr"], *consts, *carry, *(x[k] for x in xs))
+    ys: list[Any] = [np.empty((length, *aval.shape), aval.dtype) for aval in body.out_avals[carried:]]
+    for k in reversed(range(length)) if is_reverse else range(length):
+        results = run(body, *consts, *carry, *(x[k] for x in xs))
         carry = results[:carried]
         for y, value in zip(ys, results[carried:], strict=True):
             y[k] = value
@@ -144,7 +146,7 @@ def _scan(params: Any, inputs: list[np.ndarray]) -> list[np.ndarray]:
 
 
 CONTROL: dict[str, Callable] = {
-    "while": _while, "cond": _cond, "scan": _scan, "optimization_barrier": lambda params, inputs: inputs,
+    "while": _while, "cond": _cond, "scan": _scan, "optimization_barrier": lambda how, inputs: inputs,
 }  # fmt: skip
 
 
@@ -153,27 +155,29 @@ def _slice_at(x: np.ndarray, starts: Sequence[np.ndarray], sizes: Sequence[int])
     return x[tuple(slice(p, p + size) for p, size in zip(first, sizes, strict=True))]
 
 
-def _gather(x: np.ndarray, indices: np.ndarray, shape: tuple[int, ...], params: Any) -> np.ndarray:
-    place, inside = read_places(x.shape, indices, shape, params)
+def _gather(how: Gather, x: np.ndarray, indices: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    place, inside = read_places(how, x.shape, indices, shape)
     entries = x.ravel()[place]
-    if "FILL" not in str(params["mode"]) or inside.all():
+    if not how.fills or inside.all():
         return entries
-    fill = filling(x.dtype) if params.get("fill_value") is None else params["fill_value"]
+    fill = filling(x.dtype) if how.fill is None else how.fill
     return np.where(inside, entries, np.asarray(fill, x.dtype))
 
 
-def _scatter(join: np.ufunc | None, x: np.ndarray, indices: np.ndarray, updates: np.ndarray, params: Any) -> np.ndarray:
-    place, lands = written_places(x.shape, indices, updates.shape, params)
+def _scatter(
+    how: Scatter, join: np.ufunc | None, x: np.ndarray, indices: np.ndarray, updates: np.ndarray
+) -> np.ndarray:
+    place, landing = written_places(how, x.shape, indices, updates.shape)
     changed = np.array(x).ravel()
     if join is None:
-        changed[place[lands]] = updates[lands]
+        changed[place[landing]] = updates[landing]
     else:
-        join.at(changed, place[lands], updates[lands])
+        join.at(changed, place[landing], updates[landing])
     return changed.reshape(x.shape)
 
 
-def _dot_general(a: np.ndarray, b: np.ndarray, *, dimension_numbers: Any, **_: Any) -> np.ndarray:
-    (contract_a, contract_b), (batch_a, batch_b) = dimension_numbers
+def _dot_general(how: Dot, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    (contract_a, contract_b), (batch_a, batch_b) = how
     letters = iter(string.ascii_letters)
     axes_a, axes_b = [""] * a.ndim, [""] * b.ndim
     batch = []
@@ -187,7 +191,7 @@ def _dot_general(a: np.ndarray, b: np.ndarray, *, dimension_numbers: Any, **_: A
     return np.einsum(f"{''.join(axes_a)},{''.join(axes_b)}->{''.join(batch + free)}", a, b)
 
 
-def _polynomial(x: np.ndarray, *coefficients: np.ndarray, **_: Any) -> np.ndarray:
+def _polynomial(_: None, x: np.ndarray, *coefficients: np.ndarray) -> np.ndarray:
     *others, value = coefficients
     for coefficient in reversed(others):
         value = value * x + coefficient
@@ -202,7 +206,7 @@ def _chosen(which: np.ndarray, *cases: np.ndarray) -> np.ndarray:
     return chosen
 
 
-def _converted(x: np.ndarray, *, new_dtype: Any, **_: Any) -> np.ndarray:
+def _converted(new_dtype: Any, x: np.ndarray) -> np.ndarray:
     """As XLA converts: NaN becomes the whole number 0, and what is too large for a type its largest number."""
     if x.dtype.kind != "f" or np.dtype(new_dtype).kind not in "iu":
         return np.asarray(x, new_dtype)
@@ -213,15 +217,15 @@ def _converted(x: np.ndarray, *, new_dtype: Any, **_: Any) -> np.ndarray:
     return np.where(np.isnan(x), 0, whole).astype(new_dtype)
 
 
-def _round(x: np.ndarray, *, rounding_method: Any) -> np.ndarray:
+def _round(is_away: bool, x: np.ndarray) -> np.ndarray:
     """To the nearest whole number, halves to the even one or away from zero."""
-    if int(rounding_method):
+    if not is_away:
         return np.rint(x)
     whole = np.trunc(x)
     return np.where(np.abs(x - whole) >= 0.5, whole + np.copysign(1.0, x), whole)
 
 
-def _execute(data: np.ndarray, *fixed: np.ndarray, program: Any) -> np.ndarray:
+def _execute(program: Any, data: np.ndarray, *fixed: np.ndarray) -> np.ndarray:
     numbers = [*program.constants, *data]
     others = fixed[0] if fixed else numbers
     for k, (base, divisor) in enumerate(zip(program.base, program.divisor, strict=True)):
@@ -231,6 +235,11 @@ def _execute(data: np.ndarray, *fixed: np.ndarray, program: Any) -> np.ndarray:
             z = z - others[left] * numbers[right]
         numbers.append(z if divisor == program.one else z / others[divisor])
     return np.array(numbers)
+
+
+def _cumsum(how: Cumulated, x: np.ndarray) -> np.ndarray:
+    axis = how.axis
+    return np.flip(np.cumsum(np.flip(x, axis), axis), axis) if how.is_reverse else np.cumsum(x, axis)
 
 
 LANDING: dict[str, np.ufunc | None] = {
@@ -258,20 +267,18 @@ OTHERS: dict[str, Callable] = {
     "polynomial": _polynomial,
     "round": _round,
     "convert_element_type": _converted,
-    "integer_pow": lambda x, *, y: x**y,
-    "reduce_sum": lambda x, *, axes, **_: np.sum(x, tuple(axes)),
-    "reduce_max": lambda x, *, axes, **_: np.max(x, tuple(axes)),
-    "reduce_min": lambda x, *, axes, **_: np.min(x, tuple(axes)),
-    "reduce_prod": lambda x, *, axes, **_: np.prod(x, tuple(axes)),
-    "reduce_or": lambda x, *, axes, **_: np.any(x, tuple(axes)),
-    "reduce_and": lambda x, *, axes, **_: np.all(x, tuple(axes)),
-    "argmax": lambda x, *, axes, **_: np.argmax(x, *axes),
-    "cumsum": lambda x, *, axis, reverse: (
-        np.flip(np.cumsum(np.flip(x, axis), axis), axis) if reverse else np.cumsum(x, axis)
-    ),
-    "stop_gradient": lambda x, **_: x,
-    "clamp": lambda low, x, high: np.minimum(np.maximum(low, x), high),
-    "rem": lambda a, b: (
+    "integer_pow": lambda y, x: x**y,
+    "reduce_sum": lambda axes, x: np.sum(x, tuple(axes)),
+    "reduce_max": lambda axes, x: np.max(x, tuple(axes)),
+    "reduce_min": lambda axes, x: np.min(x, tuple(axes)),
+    "reduce_prod": lambda axes, x: np.prod(x, tuple(axes)),
+    "reduce_or": lambda axes, x: np.any(x, tuple(axes)),
+    "reduce_and": lambda axes, x: np.all(x, tuple(axes)),
+    "argmax": lambda axes, x: np.argmax(x, *axes),
+    "cumsum": _cumsum,
+    "stop_gradient": lambda _, x: x,
+    "clamp": lambda _, low, x, high: np.minimum(np.maximum(low, x), high),
+    "rem": lambda _, a, b: (
         np.where(b == 0, a, np.fmod(a, np.where(b == 0, 1, b))) if a.dtype.kind in "iu" else np.fmod(a, b)
     ),
 }

@@ -16,6 +16,7 @@ import numpy as np
 from jax.extend import core
 
 from stodyn.numerics.printing.nodes import FOLDS
+from stodyn.numerics.printing.operations import Operation
 from stodyn.numerics.printing.trace import interpret
 
 Pairs = frozenset[tuple[int, int]]
@@ -55,9 +56,9 @@ def facts_of(closed: core.ClosedJaxpr, arguments: Sequence[int], vector: int) ->
     facts = [Facts(frozenset([a]), frozenset([0]) if a == vector and v.aval.ndim == 1 else NONE)
              for a, v in zip(arguments, closed.jaxpr.invars, strict=True)]  # fmt: skip
 
-    def apply(equation: Any, inputs: list[Facts]) -> list[Facts]:
-        rule = RULES.get(equation.primitive.name, _unknown)
-        return [rule(equation, inputs, vector)] * len(equation.outvars)
+    def apply(operation: Operation, inputs: list[Facts]) -> list[Facts]:
+        rule = RULES.get(operation.name, _unknown)
+        return [rule(operation, inputs, vector)] * len(operation.outs)
 
     return interpret(closed, facts, apply, _of_constant)
 
@@ -71,7 +72,7 @@ def _of_constant(x: Any) -> Facts:
     return Facts()
 
 
-def _unknown(equation: Any, inputs: Sequence[Facts], vector: int) -> Facts:
+def _unknown(operation: Operation, inputs: Sequence[Facts], vector: int) -> Facts:
     """Only that an array depends on whatever its inputs depend on."""
     return Facts(_all_on(inputs))
 
@@ -95,77 +96,77 @@ MAY_BE_ZERO = {
 
 
 def _entrywise(
-    equation: Any, inputs: Sequence[Facts], vector: int, zero: Callable[[tuple[int, int]], bool] | None = None
+    operation: Operation, inputs: Sequence[Facts], vector: int, zero: Callable[[tuple[int, int]], bool] | None = None
 ) -> Facts:
     """The facts about an operation between entries at the same place; `zero` says which pairs of axes are zero."""
-    ndim = equation.outvars[0].aval.ndim
+    ndim = operation.outs[0].ndim
     along = frozenset(axis for axis in range(ndim) if all(x.takes_along(vector, axis) for x in inputs))
     pairs = NONE if zero is None else frozenset((a, b) for b in range(ndim) for a in range(b) if zero((a, b)))
-    if all(x.number is not None for x in inputs) and equation.primitive.name in FOLDS:
+    if all(x.number is not None for x in inputs) and operation.name in FOLDS:
         with np.errstate(all="ignore"):
-            number = FOLDS[equation.primitive.name](*(x.number for x in inputs))
-        return Facts(number=np.asarray(number, equation.outvars[0].aval.dtype)[()])
+            number = FOLDS[operation.name](*(x.number for x in inputs))
+        return Facts(number=np.asarray(number, operation.outs[0].dtype)[()])
     return Facts(_all_on(inputs), along, pairs)
 
 
-def _unary(equation: Any, inputs: Sequence[Facts], vector: int) -> Facts:
+def _unary(operation: Operation, inputs: Sequence[Facts], vector: int) -> Facts:
     (x,) = inputs
-    if x.number is not None and equation.primitive.name in COPIES:
-        return x._replace(number=np.asarray(x.number).astype(equation.outvars[0].aval.dtype)[()])
-    result, dtype = _entrywise(equation, inputs, vector, x.is_zero), equation.outvars[0].aval.dtype
-    still_counts = equation.primitive.name in COPIES and dtype.kind in "iu" and dtype.itemsize >= 4
+    if x.number is not None and operation.name in COPIES:
+        return x._replace(number=np.asarray(x.number).astype(operation.outs[0].dtype)[()])
+    result, dtype = _entrywise(operation, inputs, vector, x.is_zero), operation.outs[0].dtype
+    still_counts = operation.name in COPIES and dtype.kind in "iu" and dtype.itemsize >= 4
     return result._replace(counts=x.counts) if still_counts else result
 
 
-def _product(equation: Any, inputs: Sequence[Facts], vector: int) -> Facts:
+def _product(operation: Operation, inputs: Sequence[Facts], vector: int) -> Facts:
     a, b = inputs
     if any(x.number is not None and x.number == 0 for x in inputs):
-        return Facts(number=equation.outvars[0].aval.dtype.type(0))
-    return _entrywise(equation, inputs, vector, lambda pair: a.is_zero(pair) or b.is_zero(pair))
+        return Facts(number=operation.outs[0].dtype.type(0))
+    return _entrywise(operation, inputs, vector, lambda pair: a.is_zero(pair) or b.is_zero(pair))
 
 
-def _sum(equation: Any, inputs: Sequence[Facts], vector: int) -> Facts:
+def _sum(operation: Operation, inputs: Sequence[Facts], vector: int) -> Facts:
     a, b = inputs
     for x, other in ((a, b), (b, a)):
-        if other.number is not None and other.number == 0 and (x is a or equation.primitive.name != "sub"):
+        if other.number is not None and other.number == 0 and (x is a or operation.name != "sub"):
             return x
-    return _zero_of_zeros(equation, inputs, vector)
+    return _zero_of_zeros(operation, inputs, vector)
 
 
-def _zero_of_zeros(equation: Any, inputs: Sequence[Facts], vector: int) -> Facts:
-    return _entrywise(equation, inputs, vector, lambda pair: all(x.is_zero(pair) for x in inputs))
+def _zero_of_zeros(operation: Operation, inputs: Sequence[Facts], vector: int) -> Facts:
+    return _entrywise(operation, inputs, vector, lambda pair: all(x.is_zero(pair) for x in inputs))
 
 
-def _quotient(equation: Any, inputs: Sequence[Facts], vector: int) -> Facts:
+def _quotient(operation: Operation, inputs: Sequence[Facts], vector: int) -> Facts:
     a, b = inputs
     sound = b.number != 0 if b.number is not None else bool(b.on) and not b.zero
-    return _entrywise(equation, inputs, vector, a.is_zero if sound else None)
+    return _entrywise(operation, inputs, vector, a.is_zero if sound else None)
 
 
-def _power(equation: Any, inputs: Sequence[Facts], vector: int) -> Facts:
-    power = equation.params["y"] if len(inputs) == 1 else inputs[1].number
-    return _entrywise(equation, inputs, vector, inputs[0].is_zero if power is not None and power > 0 else None)
+def _power(operation: Operation, inputs: Sequence[Facts], vector: int) -> Facts:
+    power = operation.how if len(inputs) == 1 else inputs[1].number
+    return _entrywise(operation, inputs, vector, inputs[0].is_zero if power is not None and power > 0 else None)
 
 
-def _equal(equation: Any, inputs: Sequence[Facts], vector: int) -> Facts:
+def _equal(operation: Operation, inputs: Sequence[Facts], vector: int) -> Facts:
     a, b = inputs
     if a.counts is not None and b.counts is not None and a.counts != b.counts:
         return Facts(zero=frozenset([(min(a.counts, b.counts), max(a.counts, b.counts))]))
-    return _entrywise(equation, inputs, vector)
+    return _entrywise(operation, inputs, vector)
 
 
-def _select(equation: Any, inputs: Sequence[Facts], vector: int) -> Facts:
+def _select(operation: Operation, inputs: Sequence[Facts], vector: int) -> Facts:
     """The first case where `which` is false, and so off its diagonal."""
     which, first, *others = inputs
     if which.number is not None:
         return inputs[1 + int(which.number)]
-    if equation.invars[0].aval.ndim == 0 and equation.outvars[0].aval.ndim:
+    if operation.ins[0].ndim == 0 and operation.outs[0].ndim:
         which = Facts(which.on)
 
     def zero(pair):
         return first.is_zero(pair) and (which.is_zero(pair) or all(x.is_zero(pair) for x in others))
 
-    result = _entrywise(equation, inputs, vector, zero)
+    result = _entrywise(operation, inputs, vector, zero)
     hidden = [x for x in others if vector in x.on]  # of these only the diagonal is seen
     if hidden and not any(vector in x.on for x in (which, first)):
         more = {
@@ -189,11 +190,11 @@ def _with_axes(x: Facts, to: Mapping[int, int]) -> Facts:
 
 
 def _moved(axes: Callable[[Any, Sequence[int], Sequence[int]], Mapping[int, int] | None]) -> Callable:
-    def rule(equation: Any, inputs: Sequence[Facts], vector: int) -> Facts:
-        source, out = equation.invars[0].aval.shape, equation.outvars[0].aval.shape
-        to = axes(equation.params, source, out)
+    def rule(operation: Operation, inputs: Sequence[Facts], vector: int) -> Facts:
+        source, out = operation.ins[0].shape, operation.outs[0].shape
+        to = axes(operation.how, source, out)
         if to is None:
-            return _unknown(equation, inputs, vector)._replace(number=inputs[0].number if len(inputs) == 1 else None)
+            return _unknown(operation, inputs, vector)._replace(number=inputs[0].number if len(inputs) == 1 else None)
         return _with_axes(inputs[0], {a: b for a, b in to.items() if source[a] == out[b]})
 
     return rule
@@ -204,7 +205,7 @@ def _kept_axes(dropped: Sequence[int], ndim: int) -> dict[int, int]:
     return {axis: place for place, axis in enumerate(remaining)}
 
 
-def _reshaped(params: Any, source: Sequence[int], out: Sequence[int]) -> Mapping[int, int] | None:
+def _reshaped(how: Any, source: Sequence[int], out: Sequence[int]) -> Mapping[int, int] | None:
     """Axes of one entry come and go."""
     long_given, long_out = ([a for a, size in enumerate(shape) if size != 1] for shape in (source, out))
     if [source[a] for a in long_given] != [out[a] for a in long_out]:
@@ -212,28 +213,28 @@ def _reshaped(params: Any, source: Sequence[int], out: Sequence[int]) -> Mapping
     return dict(zip(long_given, long_out, strict=True))
 
 
-def _pad(equation: Any, inputs: Sequence[Facts], vector: int) -> Facts:
-    plain = all(wide == (0, 0, 0) for wide in equation.params["padding_config"])
-    return inputs[0] if plain else _unknown(equation, inputs, vector)
+def _pad(operation: Operation, inputs: Sequence[Facts], vector: int) -> Facts:
+    plain = all(wide == (0, 0, 0) for wide in operation.how)
+    return inputs[0] if plain else _unknown(operation, inputs, vector)
 
 
-def _split(equation: Any, inputs: Sequence[Facts], vector: int) -> Facts:
-    return inputs[0] if len(equation.outvars) == 1 else _unknown(equation, inputs, vector)
+def _split(operation: Operation, inputs: Sequence[Facts], vector: int) -> Facts:
+    return inputs[0] if len(operation.outs) == 1 else _unknown(operation, inputs, vector)
 
 
-def _reduce_sum(equation: Any, inputs: Sequence[Facts], vector: int) -> Facts:
-    (x,), axes, ndim = inputs, equation.params["axes"], equation.invars[0].aval.ndim
+def _reduce_sum(operation: Operation, inputs: Sequence[Facts], vector: int) -> Facts:
+    (x,), axes, ndim = inputs, operation.how, operation.ins[0].ndim
     along = frozenset(axis for axis in range(ndim) if x.takes_along(vector, axis))
     return _with_axes(Facts(x.on, along, x.zero), _kept_axes(axes, ndim))
 
 
-def _dot_general(equation: Any, inputs: Sequence[Facts], vector: int) -> Facts:
+def _dot_general(operation: Operation, inputs: Sequence[Facts], vector: int) -> Facts:
     """(A B)_ij = Σ_k A_ik B_kj, for matrices and vectors."""
-    (contract_a, contract_b), batch = equation.params["dimension_numbers"]
-    if any(batch) or len(contract_a) != 1 or any(v.aval.ndim > 2 for v in equation.invars):
-        return _unknown(equation, inputs, vector)
-    free = [[axis for axis in range(v.aval.ndim) if axis not in c]
-            for v, c in zip(equation.invars, (contract_a, contract_b), strict=True)]  # fmt: skip
+    (contract_a, contract_b), batch = operation.how
+    if any(batch) or len(contract_a) != 1 or any(x.ndim > 2 for x in operation.ins):
+        return _unknown(operation, inputs, vector)
+    free = [[axis for axis in range(x.ndim) if axis not in c]
+            for x, c in zip(operation.ins, (contract_a, contract_b), strict=True)]  # fmt: skip
     along, diagonal = set(), []
     for place in (0, 1):
         x, y = inputs[place], inputs[1 - place]
@@ -257,13 +258,13 @@ RULES: dict[str, Callable[[Any, Sequence[Facts], int], Facts]] = {
     **dict.fromkeys(("pow", "integer_pow"), _power),
     "eq": _equal,
     "select_n": _select,
-    "iota": lambda equation, inputs, vector: Facts(counts=equation.params["dimension"]),
-    "broadcast_in_dim": _moved(lambda params, source, out: dict(enumerate(params["broadcast_dimensions"]))),
-    "transpose": _moved(lambda params, source, out: {a: b for b, a in enumerate(params["permutation"])}),
-    "squeeze": _moved(lambda params, source, out: _kept_axes(params["dimensions"], len(source))),
+    "iota": lambda operation, inputs, vector: Facts(counts=operation.how.axis),
+    "broadcast_in_dim": _moved(lambda how, source, out: dict(enumerate(how.axes))),
+    "transpose": _moved(lambda order, source, out: {a: b for b, a in enumerate(order)}),
+    "squeeze": _moved(lambda dropped, source, out: _kept_axes(dropped, len(source))),
     "reshape": _moved(_reshaped),
     "expand_dims": _moved(_reshaped),
-    "slice": _moved(lambda params, source, out: {a: a for a in range(len(source))} if source == out else None),
+    "slice": _moved(lambda how, source, out: {a: a for a in range(len(source))} if source == out else None),
     "pad": _pad,
     "split": _split,
     "reduce_sum": _reduce_sum,

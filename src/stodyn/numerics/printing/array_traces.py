@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from jax.extend import core
 
-from stodyn.numerics.exact_zeros import Operation, follow
+from stodyn.numerics.exact_zeros import follow
 from stodyn.numerics.printing import elementary
 from stodyn.numerics.printing.arrays import FEW, Array, Arrays, Index, Stored, broadcast
 from stodyn.numerics.printing.flat import Equation, Value, flattened
@@ -52,8 +52,7 @@ class ArrayTraces(Arrays):
         for equation in equations:
             operands = [read(v) for v in equation.inputs]
             outputs = self.apply(equation, operands)
-            shapes, avals = [x.shape for x in operands], [v.aval for v in equation.outputs]
-            facts = follow(Operation(equation.name, equation.params, shapes, avals), [x.fact for x in operands])
+            facts = follow(equation.operation, [x.fact for x in operands])
             for value, array, fact in zip(equation.outputs, outputs, facts, strict=True):
                 if array.known is None and not isinstance(array, Stored):
                     array.depth = max(array.depth, 1 + max((x.depth for x in operands), default=0))
@@ -92,7 +91,7 @@ class ArrayTraces(Arrays):
             return None
         arrays: list[Any] = [x.known for x in inputs]
         if name == "iota":
-            shape, axis = equation.params["shape"], equation.params["dimension"]
+            shape, _, axis = equation.how
             along = (
                 np.arange(shape[axis]).astype(out.dtype).reshape([-1 if k == axis else 1 for k in range(len(shape))])
             )
@@ -100,7 +99,7 @@ class ArrayTraces(Arrays):
         if not out.shape or not inputs:
             return None
         if name in MOVES:
-            moved = MOVES[name](*arrays, **equation.params)
+            moved = MOVES[name](equation.how, *arrays)
             return self.constant(np.asarray(moved[0] if name == "split" else moved, out.dtype))
         if name == "convert_element_type" and out.dtype.kind in "iub" and arrays[0].dtype.kind in "iub":
             return self.constant(arrays[0].astype(out.dtype))
@@ -112,7 +111,7 @@ class ArrayTraces(Arrays):
         return None
 
     def elementwise(self, equation: Equation, inputs: list[Array]) -> Array:
-        rule, out, graph, params = ELEMENTWISE[equation.name], equation.outputs[0].aval, self.graph, equation.params
+        rule, out, graph, how = ELEMENTWISE[equation.name], equation.outputs[0].aval, self.graph, equation.how
         price = FUNCTION if equation.name in elementary.NAMES else equation.name not in FREE
         factors = inputs[: FACTORS.get(equation.name, 0)]
         zeros = [(x, is_zero) for x, is_zero in zip(factors, self.zeros_of(inputs), strict=False) if is_zero]
@@ -123,7 +122,7 @@ class ArrayTraces(Arrays):
             if is_choice:  # a product with zeros and ones
                 (entry,) = [e for e, x in zip(entries, inputs, strict=True) if x is not zeros[0][0]]
             else:
-                entry = rule(graph, out.dtype, params, *entries)
+                entry = rule(graph, out.dtype, how, *entries)
             for x, is_zero in zeros:
                 entry = graph.select(is_zero(broadcast(x.shape, index)), out.dtype.type(0), entry, out.dtype)
             return entry

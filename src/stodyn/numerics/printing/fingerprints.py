@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 from jax.extend import core
 
-from stodyn.numerics.printing.trace import WHOLE, equations_of, literal_value, opened
+from stodyn.numerics.printing.operations import WHOLE, equations_of, function_name, opened, parameters_of
+from stodyn.numerics.printing.trace import literal_value
 
 LARGE = 100_000  # bytes of a constant that is not kept beside the others
 MESH = "ctx_mesh"  # of compiled functions: the devices of the session, callable but without meaning for the digest
@@ -78,7 +79,7 @@ def fingerprint(closed: core.ClosedJaxpr) -> str:
                 whole = opened(equation)
                 walk(whole.jaxpr, whole.consts)
             else:
-                for key, value in sorted(equation.params.items()):
+                for key, value in parameters_of(equation):
                     parameter(key, value)
             for variable in equation.outvars:
                 defined(variable)
@@ -115,7 +116,7 @@ def _has_rules(equation: Any) -> bool:
     name = equation.primitive.name
     if name.startswith("custom_") or name == WHOLE:
         return True
-    for key, value in equation.params.items():
+    for key, value in parameters_of(equation):
         if callable(value) and not isinstance(value, type) and key != MESH:
             return True
     return False
@@ -132,4 +133,4 @@ def calls_host(closed: core.ClosedJaxpr) -> bool:
 
 def holds(closed: core.ClosedJaxpr, name: str) -> bool:
     """Whether there is a primitive or a compiled function of that name in a trace."""
-    return any(name in (e.primitive.name, e.params.get("name")) for e in equations_of(closed.jaxpr))
+    return any(name in (e.primitive.name, function_name(e)) for e in equations_of(closed.jaxpr))

@@ -11,8 +11,9 @@ import jax
 import numpy as np
 from jax.extend import core
 
+from stodyn.numerics.printing.operations import CALLS, Operation, called_by, operation_of, traces_inside
 from stodyn.numerics.printing.scalars import ELEMENTWISE, Unprintable
-from stodyn.numerics.printing.trace import CALLS, inner_of, interpret, traces_inside
+from stodyn.numerics.printing.trace import interpret
 
 
 @dataclasses.dataclass(eq=False)
@@ -27,10 +28,17 @@ class Value:
 
 @dataclasses.dataclass(eq=False)
 class Equation:
-    name: str
-    params: dict[str, Any]
+    operation: Operation
     inputs: list[Value]
     outputs: list[Value]
+
+    @property
+    def name(self) -> str:
+        return self.operation.name
+
+    @property
+    def how(self) -> Any:
+        return self.operation.how
 
 
 def flattened(closed: core.ClosedJaxpr) -> tuple[list[Value], list[Equation], list[Value]]:
@@ -41,24 +49,22 @@ def flattened(closed: core.ClosedJaxpr) -> tuple[list[Value], list[Equation], li
         numbers = np.asarray(numbers)
         return Value(jax.core.ShapedArray(numbers.shape, numbers.dtype), numbers)
 
-    def apply(equation: Any, inputs: list[Value]) -> list[Value]:
-        name = equation.primitive.name
+    def apply(operation: Operation, inputs: list[Value]) -> list[Value]:
+        name, how, outputs = operation.name, operation.how, list(map(Value, operation.outs))
         if name == "optimization_barrier":
             return inputs
         if name == "custom_linear_solve":  # the solution alone: the other functions are for derivatives
-            lengths, functions = equation.params["const_lengths"], equation.params["jaxprs"]
-            before = lengths.matvec + lengths.vecmat
-            return opened(functions.solve, [*inputs[before : before + lengths.solve], *inputs[sum(lengths) :]])
+            return opened(how.solve, [*inputs[how.of], *inputs[how.rest :]])
         if name == "cond":
-            branches = [opened(branch, inputs[1:]) for branch in equation.params["branches"]]
-            chosen = [Value(v.aval) for v in equation.outvars]
-            for value, *cases in zip(chosen, *branches, strict=True):
-                equations.append(Equation("select_n", {}, [inputs[0], *cases], [value]))
-            return chosen
-        if equation.effects:
+            branches = [opened(branch, inputs[1:]) for branch in how.branches]
+            for value, *cases in zip(outputs, *branches, strict=True):
+                among = [inputs[0], *cases]
+                choice = Operation("select_n", None, [v.aval for v in among], [value.aval])
+                equations.append(Equation(choice, among, [value]))
+            return outputs
+        if operation.has_effects:
             raise Unprintable(f"{name} has a side effect")
-        outputs = [Value(v.aval) for v in equation.outvars]
-        equations.append(Equation(name, equation.params, inputs, outputs))
+        equations.append(Equation(operation, inputs, outputs))
         return outputs
 
     def opened(trace: core.ClosedJaxpr, inputs: Sequence[Value]) -> list[Value]:
@@ -85,26 +91,28 @@ def scalar_operations(closed: core.ClosedJaxpr) -> int:
 
     Every turn of a scan counts, and one of a while loop.
     """
-    total = 0
-    for equation in closed.jaxpr.eqns:
-        name = equation.primitive.name
-        if name in CALLS:
-            inner = inner_of(equation)
-            total += scalar_operations(inner if isinstance(inner, core.ClosedJaxpr) else core.ClosedJaxpr(inner, ()))
-        elif name in ("while", "cond", "scan"):
-            total += equation.params.get("length", 1) * sum(map(scalar_operations, traces_inside(equation)))
-        elif name == "custom_linear_solve":
-            total += scalar_operations(equation.params["jaxprs"].solve)
-        elif name == "execute_instructions":
-            total += equation.params["program"].operations
-        elif name == "dot_general":
-            (contracted, _), _ = equation.params["dimension_numbers"]
-            length = math.prod(equation.invars[0].aval.shape[k] for k in contracted)
-            total += 2 * length * equation.outvars[0].aval.size
-        elif name.startswith(("reduce_", "cum")):
-            total += equation.invars[0].aval.size
-        elif name.startswith("scatter"):
-            total += equation.invars[2].aval.size
-        elif name in ELEMENTWISE and name not in ("copy", "convert_element_type"):
-            total += equation.outvars[0].aval.size
-    return total
+    return sum(map(_scalar_operations, closed.jaxpr.eqns))
+
+
+def _scalar_operations(equation: Any) -> int:
+    called = called_by(equation) if equation.primitive.name in CALLS else None
+    if called is not None:
+        return scalar_operations(called if isinstance(called, core.ClosedJaxpr) else core.ClosedJaxpr(called, ()))
+    operation = operation_of(equation)
+    name, how = operation.name, operation.how
+    if name in ("while", "cond", "scan"):
+        turns = how.length if name == "scan" else 1
+        return turns * sum(map(scalar_operations, traces_inside(equation)))
+    if name == "custom_linear_solve":
+        return scalar_operations(how.solve)
+    if name == "execute_instructions":
+        return how.operations
+    if name == "dot_general":
+        length = math.prod(operation.ins[0].shape[k] for k in how.contracted[0])
+        return 2 * length * operation.outs[0].size
+    if name.startswith(("reduce_", "cum")):
+        return operation.ins[0].size
+    if name.startswith("scatter"):
+        return operation.ins[2].size
+    is_counted = name in ELEMENTWISE and name not in ("copy", "convert_element_type")
+    return operation.outs[0].size if is_counted else 0

@@ -25,7 +25,8 @@ from jax.extend import core
 from stodyn.arguments import stacklevel_of_user
 from stodyn.numerics.printing import elementary
 from stodyn.numerics.printing.nodes import BOOL, INT32, Entry, Graph, as_number, is_known, value_of
-from stodyn.numerics.printing.trace import Equation, count_operations, interpret, scan_sizes
+from stodyn.numerics.printing.operations import Counted, Gather, Operation, Scatter, Sliced, Spread
+from stodyn.numerics.printing.trace import count_operations, interpret
 
 TYPES = {np.dtype(t) for t in ("float64", "float32", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32",
                                "uint64", "bool")}  # fmt: skip
@@ -122,41 +123,39 @@ class _Scalars:
             return _scalar(self.graph.literal(as_number(x, x.dtype)))
         return known_entries(x)
 
-    def apply(self, equation: Equation, inputs: list[np.ndarray]) -> list[np.ndarray]:
-        name = equation.primitive.name
+    def apply(self, operation: Operation, inputs: list[np.ndarray]) -> list[np.ndarray]:
+        name = operation.name
         if name in CONTROL:
-            return CONTROL[name](self, equation, inputs)
-        if equation.effects:
+            return CONTROL[name](self, operation, inputs)
+        if operation.has_effects:
             raise Unprintable(f"{name} has a side effect")
-        for variable in equation.outvars:
-            if variable.aval.dtype not in TYPES and variable.aval.dtype != jax.dtypes.float0:
-                raise Unprintable(f"{name} gives numbers of type {variable.aval.dtype}")
+        for out in operation.outs:
+            if out.dtype not in TYPES and out.dtype != jax.dtypes.float0:
+                raise Unprintable(f"{name} gives numbers of type {out.dtype}")
         if name in MOVES:
-            moved = MOVES[name](*inputs, **equation.params)
+            moved = MOVES[name](operation.how, *inputs)
             return moved if isinstance(moved, list) else [moved]
         if name in SPECIAL:
-            return [SPECIAL[name](self, equation, inputs)]
+            return [SPECIAL[name](self, operation, inputs)]
         if name in ELEMENTWISE:
-            return [self.elementwise(equation, inputs)]
+            return [self.elementwise(operation, inputs)]
         if all(map(all_known, inputs)) and name not in RANDOM:
-            return self.computed(equation, inputs)
+            return self.computed(operation, inputs)
         raise Unprintable(f"primitive {name} is not among the printed operations")
 
-    def elementwise(self, equation: Equation, inputs: list[np.ndarray]) -> np.ndarray:
-        rule, out = ELEMENTWISE[equation.primitive.name], equation.outvars[0].aval
-        for variable in equation.invars:
-            if variable.aval.dtype not in TYPES:
-                raise Unprintable(f"{equation.primitive.name} of numbers of type {variable.aval.dtype}")
-        graph, dtype, params = self.graph, out.dtype, equation.params
-        return each(lambda *operands: rule(graph, dtype, params, *operands), *inputs, shape=out.shape)
+    def elementwise(self, operation: Operation, inputs: list[np.ndarray]) -> np.ndarray:
+        rule, (out,) = ELEMENTWISE[operation.name], operation.outs
+        for operand in operation.ins:
+            if operand.dtype not in TYPES:
+                raise Unprintable(f"{operation.name} of numbers of type {operand.dtype}")
+        graph, dtype, how = self.graph, out.dtype, operation.how
+        return each(lambda *operands: rule(graph, dtype, how, *operands), *inputs, shape=out.shape)
 
-    def computed(self, equation: Equation, inputs: list[np.ndarray]) -> list[np.ndarray]:
+    def computed(self, operation: Operation, inputs: list[np.ndarray]) -> list[np.ndarray]:
         """Everything is known while tracing: compute it now."""
         with jax.ensure_compile_time_eval():
-            arrays = [jnp.asarray(numbers_of(x, v.aval.dtype)) for x, v in zip(inputs, equation.invars, strict=True)]
-            result = equation.primitive.bind(*arrays, **equation.params)
-        results = result if equation.primitive.multiple_results else [result]
-        return [known_entries(r) for r in results]
+            arrays = [jnp.asarray(numbers_of(x, like.dtype)) for x, like in zip(inputs, operation.ins, strict=True)]
+            return [known_entries(result) for result in operation.bind(*arrays)]
 
     # --- between entries ----------------------------------------------------------------------------------------------
 
@@ -237,16 +236,15 @@ def _parts(x: np.ndarray, axis: int) -> list[np.ndarray]:
 
 
 def _plain(op: str) -> Callable:
-    return lambda graph, dtype, params, *operands: graph.make(op, dtype, *operands)
+    return lambda graph, dtype, how, *operands: graph.make(op, dtype, *operands)
 
 
 def _compared(op: str) -> Callable:
-    return lambda graph, dtype, params, a, b: graph.make(op, BOOL, a, b)
+    return lambda graph, dtype, how, a, b: graph.make(op, BOOL, a, b)
 
 
-def _integer_pow(graph, dtype, params, x):
+def _integer_pow(graph, dtype, y, x):
     """By squaring; a negative power is one over the positive one."""
-    y = params["y"]
     if y == 0:
         return dtype.type(1)
     result, power, left = None, x, abs(y)
@@ -260,13 +258,13 @@ def _integer_pow(graph, dtype, params, x):
     return result if y > 0 else graph.make("div", dtype, dtype.type(1), result)
 
 
-def _one_minus_square(graph, dtype, params, x):
+def _one_minus_square(graph, dtype, how, x):
     """1 - x² near x = ±1 too, from JAX 0.11 on: the derivative of tanh at artanh x."""
     one = dtype.type(1)
     return graph.make("mul", dtype, graph.make("add", dtype, one, x), graph.make("sub", dtype, one, x))
 
 
-def _polynomial(graph, dtype, params, x, *coefficients):
+def _polynomial(graph, dtype, how, x, *coefficients):
     """Σ c_k x^k by Horner's rule, from JAX 0.12 on; before, polyval was written out, or a scan."""
     *others, value = coefficients
     for coefficient in reversed(others):
@@ -274,19 +272,19 @@ def _polynomial(graph, dtype, params, x, *coefficients):
     return value
 
 
-def _pow(graph, dtype, params, x, y):
+def _pow(graph, dtype, how, x, y):
     if y.dtype.kind != "f":
         value = value_of(y)
         if value is None:
             raise Unprintable("pow with a whole exponent that is not known")
-        return _integer_pow(graph, dtype, {"y": int(value)}, x)
-    return _function("pow")(graph, dtype, params, x, y)
+        return _integer_pow(graph, dtype, int(value), x)
+    return _function("pow")(graph, dtype, how, x, y)
 
 
 def _function(name: str) -> Callable:
     """An elementary function, in double precision whatever the numbers are."""
 
-    def rule(graph, dtype, params, *operands):
+    def rule(graph, dtype, how, *operands):
         if name not in elementary.NAMES:
             raise Unprintable(f"primitive {name} is not among the printed operations")
         wide = [graph.convert(x, np.float64) for x in operands]
@@ -295,13 +293,13 @@ def _function(name: str) -> Callable:
     return rule
 
 
-def _log2(graph, dtype, params, x):
+def _log2(graph, dtype, how, x):
     """From JAX 0.11 on; before, it was written as this quotient."""
     logarithm = graph.make("log", np.float64, graph.convert(x, np.float64))
     return graph.convert(graph.make("div", np.float64, logarithm, np.float64(math.log(2.0))), dtype)
 
 
-def _select_n(graph, dtype, params, which, *cases):
+def _select_n(graph, dtype, how, which, *cases):
     if which.dtype == BOOL:
         return graph.select(which, cases[1], cases[0], dtype)
     chosen = cases[0]
@@ -310,29 +308,28 @@ def _select_n(graph, dtype, params, which, *cases):
     return chosen
 
 
-def _is_finite(graph, dtype, params, x):
+def _is_finite(graph, dtype, how, x):
     return graph.make("lt", BOOL, graph.make("abs", x.dtype, x), x.dtype.type(np.inf))
 
 
-def _clamp(graph, dtype, params, low, x, high):
+def _clamp(graph, dtype, how, low, x, high):
     return graph.make("min", dtype, graph.make("max", dtype, low, x), high)
 
 
-def _round(graph, dtype, params, x):
-    away = int(params["rounding_method"]) == 0
-    return graph.make("round_away" if away else "round_even", dtype, x)
+def _round(graph, dtype, is_away, x):
+    return graph.make("round_away" if is_away else "round_even", dtype, x)
 
 
 def _in_total_order(op: str) -> Callable:
     """Comparisons in which -0 < +0 and every NaN has its place: of the words, those of negative numbers turned over."""
 
-    def rule(graph, dtype, params, a, b):
+    def rule(graph, dtype, how, a, b):
         if a.dtype.kind != "f":
             return graph.make(op, BOOL, a, b)
         word = np.dtype(f"int{8 * a.dtype.itemsize}")
 
         def place(x):
-            bits = _bitcast(graph, word, params, x)
+            bits = _bitcast(graph, word, how, x)
             below = graph.make("lt", BOOL, bits, word.type(0))
             turned = graph.make("xor", word, bits, word.type(np.iinfo(word).max))
             return graph.select(below, turned, bits, word)
@@ -342,15 +339,15 @@ def _in_total_order(op: str) -> Callable:
     return rule
 
 
-def _reduce_precision(graph, dtype, params, x):
+def _reduce_precision(graph, dtype, bits, x):
     held = np.finfo(dtype)
-    if params["exponent_bits"] < held.nexp or params["mantissa_bits"] < held.nmant:
+    if bits.exponent < held.nexp or bits.mantissa < held.nmant:
         raise Unprintable("reduce_precision to fewer bits")
     return x
 
 
 def _shift(op: str) -> Callable:
-    def rule(graph, dtype, params, x, by):
+    def rule(graph, dtype, how, x, by):
         bits = 8 * dtype.itemsize
         inside = graph.make("lt", BOOL, graph.convert(by, f"uint{bits}"), np.dtype(f"uint{bits}").type(bits))
         safe = graph.select(inside, by, dtype.type(0 if op != "ashr" else bits - 1), dtype)
@@ -360,7 +357,7 @@ def _shift(op: str) -> Callable:
     return rule
 
 
-def _bitcast(graph, dtype, params, x):
+def _bitcast(graph, dtype, how, x):
     if x.dtype.itemsize != np.dtype(dtype).itemsize or BOOL in (x.dtype, dtype):
         raise Unprintable("bitcast_convert_type between types of different sizes")
     value = value_of(x)
@@ -381,11 +378,11 @@ ELEMENTWISE: dict[str, Callable] = {
     "add_any": _plain("add"),
     "pow": _pow,
     "integer_pow": _integer_pow,
-    "square": lambda graph, dtype, params, x: graph.make("mul", dtype, x, x),
+    "square": lambda graph, dtype, how, x: graph.make("mul", dtype, x, x),
     "one_minus_square": _one_minus_square,
     "polynomial": _polynomial,
     "log2": _log2,
-    "rsqrt": lambda graph, dtype, params, x: graph.make("div", dtype, dtype.type(1), graph.make("sqrt", dtype, x)),
+    "rsqrt": lambda graph, dtype, how, x: graph.make("div", dtype, dtype.type(1), graph.make("sqrt", dtype, x)),
     "select_n": _select_n,
     "is_finite": _is_finite,
     "clamp": _clamp,
@@ -393,10 +390,10 @@ ELEMENTWISE: dict[str, Callable] = {
     "shift_left": _shift("shl"),
     "shift_right_logical": _shift("lshr"),
     "shift_right_arithmetic": _shift("ashr"),
-    "convert_element_type": lambda graph, dtype, params, x: graph.convert(x, dtype),
+    "convert_element_type": lambda graph, dtype, how, x: graph.convert(x, dtype),
     "bitcast_convert_type": _bitcast,
-    **{name: lambda graph, dtype, params, x: x for name in ("copy", "copy_p", "stop_gradient")},
-    "real": lambda graph, dtype, params, x: x,
+    **{name: lambda graph, dtype, how, x: x for name in ("copy", "copy_p", "stop_gradient")},
+    "real": lambda graph, dtype, how, x: x,
 }  # fmt: skip
 
 
@@ -407,12 +404,12 @@ NEUTRAL = {"add": 0, "mul": 1, "and": True, "or": False, "xor": 0}  # the result
 
 
 def _reduction(op: str):
-    def reduce(self: _Scalars, equation, inputs):
-        (x,), dtype = inputs, equation.outvars[0].aval.dtype
-        for axis in sorted(equation.params["axes"], reverse=True):
+    def reduce(self: _Scalars, operation, inputs):
+        (x,), dtype = inputs, operation.outs[0].dtype
+        for axis in sorted(operation.how, reverse=True):
             if x.shape[axis] == 0:
                 if op not in NEUTRAL:
-                    raise Unprintable(f"{equation.primitive.name} of nothing")
+                    raise Unprintable(f"{operation.name} of nothing")
                 x = known_entries(np.full(np.delete(x.shape, axis), NEUTRAL[op], dtype))
                 continue
             total, *parts = _parts(x, axis)
@@ -425,9 +422,9 @@ def _reduction(op: str):
 
 
 def _cumulative(op: str):
-    def accumulate(self: _Scalars, equation, inputs):
-        (x,), dtype, axis = inputs, equation.outvars[0].aval.dtype, equation.params["axis"]
-        parts, backwards = _parts(x, axis), equation.params["reverse"]
+    def accumulate(self: _Scalars, operation, inputs):
+        (x,), dtype, (axis, backwards) = inputs, operation.outs[0].dtype, operation.how
+        parts = _parts(x, axis)
         if not parts:
             return x
         sums = parts[-1:] if backwards else parts[:1]
@@ -439,9 +436,9 @@ def _cumulative(op: str):
 
 
 def _arg(better: str):
-    def argument(self: _Scalars, equation, inputs):
-        (x,), (axis,), graph = inputs, equation.params["axes"], self.graph
-        index = equation.outvars[0].aval.dtype
+    def argument(self: _Scalars, operation, inputs):
+        (x,), (axis,), graph = inputs, operation.how, self.graph
+        index = operation.outs[0].dtype
         best, *parts = _parts(x, axis)
         where = each(lambda _: index.type(0), best)
 
@@ -462,13 +459,13 @@ def _arg(better: str):
     return argument
 
 
-def _dot_general(self: _Scalars, equation, inputs):
-    (contract_a, contract_b), (batch_a, batch_b) = equation.params["dimension_numbers"]
-    dtype = np.dtype(equation.outvars[0].aval.dtype)
-    if any(variable.aval.dtype != dtype and variable.aval.dtype.kind != "f" for variable in equation.invars):
+def _dot_general(self: _Scalars, operation, inputs):
+    (contract_a, contract_b), (batch_a, batch_b) = operation.how
+    dtype = np.dtype(operation.outs[0].dtype)
+    if any(operand.dtype != dtype and operand.dtype.kind != "f" for operand in operation.ins):
         raise Unprintable("dot_general between numbers of different kinds")
-    a, b = (each(lambda entry: self.graph.convert(entry, dtype), x) if variable.aval.dtype != dtype else x
-            for x, variable in zip(inputs, equation.invars, strict=True))  # fmt: skip
+    a, b = (each(lambda entry: self.graph.convert(entry, dtype), x) if operand.dtype != dtype else x
+            for x, operand in zip(inputs, operation.ins, strict=True))  # fmt: skip
     free_a = [k for k in range(a.ndim) if k not in (*contract_a, *batch_a)]
     free_b = [k for k in range(b.ndim) if k not in (*contract_b, *batch_b)]
     batch, rows, columns = ([x.shape[k] for k in axes] for x, axes in ((a, batch_a), (a, free_a), (b, free_b)))
@@ -489,13 +486,14 @@ def _dot_general(self: _Scalars, equation, inputs):
 # --- data movement ----------------------------------------------------------------------------------------------------
 
 
-def _slice(x, *, start_indices, limit_indices, strides, **_):
-    return x[tuple(map(slice, start_indices, limit_indices, strides or (1,) * x.ndim))]
+def _slice(how: Sliced, x):
+    return x[tuple(map(slice, how.starts, how.limits, how.steps or (1,) * x.ndim))]
 
 
-def _broadcast_in_dim(x, *_dynamic, shape, broadcast_dimensions, **_):
+def _broadcast_in_dim(how: Spread, x, *_sizes):
+    shape = how.shape
     new_shape = [1] * len(shape)
-    for axis, dimension in enumerate(broadcast_dimensions):
+    for axis, dimension in enumerate(how.axes):
         new_shape[dimension] = x.shape[axis]
     if x.ndim == 0 and shape and x.dtype == object:  # a number spread over an array is the array's structure
         value = value_of(x[()])
@@ -509,7 +507,7 @@ def _structural(x: np.ndarray) -> Entry:
     return x[()] if value is None else value
 
 
-def _pad(x, value, *, padding_config, **_):
+def _pad(padding_config, x, value):
     def place(n: int, low: int, gap: int) -> np.ndarray:
         return low + (gap + 1) * np.arange(n)
 
@@ -523,43 +521,41 @@ def _pad(x, value, *, padding_config, **_):
     return result
 
 
-def _iota(*, dimension, shape, dtype, **_):
-    along = np.arange(shape[dimension]).astype(dtype)
-    return np.broadcast_to(
-        known_entries(along).reshape([-1 if k == dimension else 1 for k in range(len(shape))]), shape
-    )
+def _iota(how: Counted):
+    along = known_entries(np.arange(how.shape[how.axis]).astype(how.dtype))
+    return np.broadcast_to(along.reshape([-1 if k == how.axis else 1 for k in range(len(how.shape))]), how.shape)
 
 
 MOVES: dict[str, Callable] = {
-    "reshape": lambda x, *_, new_sizes, **__: x.reshape(new_sizes),
-    "squeeze": lambda x, *, dimensions, **_: np.squeeze(x, tuple(dimensions)),
-    "expand_dims": lambda x, *, dimensions, **_: np.expand_dims(x, tuple(dimensions)),
-    "transpose": lambda x, *, permutation, **_: x.transpose(permutation),
-    "rev": lambda x, *, dimensions, **_: np.flip(x, tuple(dimensions)),
-    "concatenate": lambda *xs, dimension, **_: np.concatenate(xs, dimension),
-    "split": lambda x, *, sizes, axis, **_: np.split(x, np.cumsum(sizes)[:-1], axis),
-    "stack": lambda *xs, axis, **_: np.stack(xs, axis),
-    "unstack": lambda x, *, axis, **_: _parts(x, axis),
-    "tile": lambda x, *, reps, **_: np.tile(x, reps),
+    "reshape": lambda shape, x, *_sizes: x.reshape(shape),
+    "squeeze": lambda axes, x: np.squeeze(x, tuple(axes)),
+    "expand_dims": lambda axes, x: np.expand_dims(x, tuple(axes)),
+    "transpose": lambda order, x: x.transpose(order),
+    "rev": lambda axes, x: np.flip(x, tuple(axes)),
+    "concatenate": lambda axis, *xs: np.concatenate(xs, axis),
+    "split": lambda how, x: np.split(x, np.cumsum(how.sizes)[:-1], how.axis),
+    "stack": lambda axis, *xs: np.stack(xs, axis),
+    "unstack": lambda axis, x: _parts(x, axis),
+    "tile": lambda times, x: np.tile(x, times),
     "slice": _slice,
     "broadcast_in_dim": _broadcast_in_dim,
     "pad": _pad,
     "iota": _iota,
-    "empty": lambda *, shape, dtype, **_: known_entries(np.zeros(shape, dtype)),  # as XLA makes it on processors
+    "empty": lambda how: known_entries(np.zeros(*how)),  # as XLA makes it on processors
 }
 
 
-def _dynamic_slice(self: _Scalars, equation, inputs):
-    x, starts, sizes = inputs[0], [s[()] for s in inputs[1:]], equation.params["slice_sizes"]
+def _dynamic_slice(self: _Scalars, operation, inputs):
+    x, starts, sizes = inputs[0], [s[()] for s in inputs[1:]], operation.how
 
     def at(*first):
         return x[tuple(slice(p, p + size) for p, size in zip(first, sizes, strict=True))]
 
     positions = [full - size + 1 for full, size in zip(x.shape, sizes, strict=True)]
-    return self.resolve(starts, positions, at, equation.outvars[0].aval.dtype)
+    return self.resolve(starts, positions, at, operation.outs[0].dtype)
 
 
-def _dynamic_update_slice(self: _Scalars, equation, inputs):
+def _dynamic_update_slice(self: _Scalars, operation, inputs):
     x, update, starts = inputs[0], inputs[1], [s[()] for s in inputs[2:]]
 
     def at(*first):
@@ -568,7 +564,7 @@ def _dynamic_update_slice(self: _Scalars, equation, inputs):
         return changed
 
     positions = [full - size + 1 for full, size in zip(x.shape, update.shape, strict=True)]
-    return self.resolve(starts, positions, at, equation.outvars[0].aval.dtype)
+    return self.resolve(starts, positions, at, operation.outs[0].dtype)
 
 
 def filling(dtype: Any) -> Any:
@@ -578,16 +574,12 @@ def filling(dtype: Any) -> Any:
     return True if dtype == BOOL else np.iinfo(dtype).min if dtype.kind == "i" else np.iinfo(dtype).max
 
 
-def _is_filling(params: dict[str, Any]) -> bool:
-    return "FILL" in str(params["mode"])
-
-
-def _starts(ndim: int, indices: np.ndarray, batch: tuple[int, ...], axes: Sequence[int], along: dict) -> list[Entry]:
+def _starts(how: Gather | Scatter, ndim: int, indices: np.ndarray, batch: tuple[int, ...]) -> list[Entry]:
     """Where a slice begins on each axis: as its row of indices says, along a batch by its number, else at 0."""
     starts: list[Entry] = [np.int32(0)] * ndim
-    for axis, start in zip(axes, indices[batch], strict=True):
+    for axis, start in zip(how.axes, indices[batch], strict=True):
         starts[axis] = start
-    for axis, of in along.items():
+    for axis, of in how.along.items():
         starts[axis] = np.int32(batch[of])
     return starts
 
@@ -603,30 +595,27 @@ def _inside(graph: Graph, starts: Sequence[Entry], limits: Sequence[int]) -> Ent
     return inside
 
 
-def _gather(self: _Scalars, equation, inputs):
+def _gather(self: _Scalars, operation, inputs):
     """Slices of x that begin at the rows of `indices`, laid out as XLA defines it."""
-    (x, indices), params = inputs, equation.params
-    numbers, sizes, dtype = params["dimension_numbers"], params["slice_sizes"], equation.outvars[0].aval.dtype
-    graph, shape = self.graph, equation.outvars[0].aval.shape
-    batching = tuple(getattr(numbers, "operand_batching_dims", ()))
-    batched_by = tuple(getattr(numbers, "start_indices_batching_dims", ()))
-    dropped = {*numbers.collapsed_slice_dims, *batching}
+    (x, indices), how, graph = inputs, operation.how, self.graph
+    sizes, (out,) = how.sizes, operation.outs
+    dtype, shape = out.dtype, out.shape
     limits = [full - size for full, size in zip(x.shape, sizes, strict=True)]
-    fill = np.asarray(filling(dtype) if params.get("fill_value") is None else params["fill_value"], dtype)[()]
+    fill = np.asarray(filling(dtype) if how.fill is None else how.fill, dtype)[()]
     batch_shape = indices.shape[:-1]
     slices = np.empty(batch_shape, object)
     for batch in np.ndindex(batch_shape):
-        starts = _starts(x.ndim, indices, batch, numbers.start_index_map, dict(zip(batching, batched_by, strict=True)))
+        starts = _starts(how, x.ndim, indices, batch)
 
         def at(*first, sizes=sizes):
             return x[tuple(slice(p, p + size) for p, size in zip(first, sizes, strict=True))]
 
         entry = self.resolve(starts, [limit + 1 for limit in limits], at, dtype)
-        if _is_filling(params):
+        if how.fills:
             inside = _inside(graph, starts, limits)
             entry = each(lambda e: graph.select(inside, e, fill, dtype), entry)
-        slices[batch] = entry.reshape([s for axis, s in enumerate(sizes) if axis not in dropped])
-    return _laid_out(slices, batch_shape, numbers.offset_dims, shape)
+        slices[batch] = entry.reshape([sizes[axis] for axis in how.inside])
+    return _laid_out(slices, batch_shape, tuple(how.inside.values()), shape)
 
 
 def _laid_out(slices: np.ndarray, batch_shape: tuple[int, ...], offset_dims: Sequence[int], shape) -> np.ndarray:
@@ -646,39 +635,30 @@ def _laid_out(slices: np.ndarray, batch_shape: tuple[int, ...], offset_dims: Seq
 def _scatter(combine: str | None):
     """x with updates written to, or combined with, the entries they land on, in order; those outside are dropped."""
 
-    def scatter(self: _Scalars, equation, inputs):
-        (x, indices, updates), params = inputs, equation.params
-        numbers, dtype, graph = params["dimension_numbers"], equation.outvars[0].aval.dtype, self.graph
-        batching = tuple(getattr(numbers, "operand_batching_dims", ()))
-        batched_by = tuple(getattr(numbers, "scatter_indices_batching_dims", ()))
-        dropped = {*numbers.inserted_window_dims, *batching}
-        window_axes = [axis for axis in range(x.ndim) if axis not in dropped]
-        window = dict(zip(window_axes, (updates.shape[d] for d in numbers.update_window_dims), strict=True))
-        sizes = [window.get(axis, 1) for axis in range(x.ndim)]
-        batch_dims = [d for d in range(updates.ndim) if d not in numbers.update_window_dims]
-        clips = "CLIP" in str(params["mode"])
+    def scatter(self: _Scalars, operation, inputs):
+        (x, indices, updates), how = inputs, operation.how
+        dtype, graph = operation.outs[0].dtype, self.graph
+        sizes = [updates.shape[how.inside[axis]] if axis in how.inside else 1 for axis in range(x.ndim)]
+        batch_dims = [d for d in range(updates.ndim) if d not in how.inside.values()]
         result = x.copy()
 
         def joined(old: Entry, new: Entry) -> Entry:
             if combine is not None:
                 return graph.make(combine, dtype, old, new)
-            rule = params.get("update_jaxpr")
-            if rule is None:
+            if how.function is None:
                 return new
-            return self.run(core.ClosedJaxpr(rule, params.get("update_consts", ())), [_scalar(old), _scalar(new)])[0][
-                ()
-            ]
+            (result,) = self.run(how.function, [_scalar(old), _scalar(new)])
+            return result[()]
 
         for batch in np.ndindex(indices.shape[:-1]):
-            along = dict(zip(batching, batched_by, strict=True))
-            starts = _starts(x.ndim, indices, batch, numbers.scatter_dims_to_operand_dims, along)
+            starts = _starts(how, x.ndim, indices, batch)
             where: list[Any] = [slice(None)] * updates.ndim
             for d, index in zip(batch_dims, batch, strict=True):
                 where[d] = index
             update = updates[tuple(where)]
             update = update if isinstance(update, np.ndarray) else _scalar(update)
             before, limits = result, [full - size for full, size in zip(x.shape, sizes, strict=True)]
-            inside = np.True_ if clips else _inside(graph, starts, limits)
+            inside = np.True_ if how.clips else _inside(graph, starts, limits)
             if min(limits, default=0) < 0 or (is_known(inside) and not inside):
                 continue
             is_fixed = is_known(inside) and all(value_of(start) is not None for start in starts)
@@ -696,10 +676,10 @@ def _scatter(combine: str | None):
     return scatter
 
 
-def _execute(self: _Scalars, equation, inputs):
+def _execute(self: _Scalars, operation, inputs):
     """Instructions (numerics.instructions), written out."""
-    program, data = equation.params["program"], inputs[0]
-    dtype, graph = equation.outvars[0].aval.dtype, self.graph
+    program, data = operation.how, inputs[0]
+    dtype, graph = operation.outs[0].dtype, self.graph
     numbers = [*(as_number(c, dtype) for c in program.constants), *data]
     fixed = inputs[1] if len(inputs) > 1 else numbers
     ends = program.ends.tolist()
@@ -744,10 +724,10 @@ SPECIAL: dict[str, Callable] = {
 # --- control ----------------------------------------------------------------------------------------------------------
 
 
-def _cond(self: _Scalars, equation, inputs):
+def _cond(self: _Scalars, operation, inputs):
     """Every branch is computed and one selected, as under vmap; a known index takes its branch alone."""
     which, operands = inputs[0][()], inputs[1:]
-    branches = equation.params["branches"]
+    branches = operation.how.branches
     value = value_of(which)
     if value is not None:
         return self.run(branches[int(np.clip(int(value), 0, len(branches) - 1))], operands)
@@ -756,25 +736,24 @@ def _cond(self: _Scalars, equation, inputs):
     for k, result in enumerate(results[1:], start=1):
         beyond = which if which.dtype == BOOL else self.graph.make("ge", BOOL, which, which.dtype.type(k))
         chosen = [
-            self.choose(beyond, there, before, variable.aval.dtype)
-            for there, before, variable in zip(result, chosen, equation.outvars, strict=True)
+            self.choose(beyond, there, before, out.dtype)
+            for there, before, out in zip(result, chosen, operation.outs, strict=True)
         ]
     return chosen
 
 
-def _while(self: _Scalars, equation, inputs):
-    params = equation.params
-    of_cond, of_body = params["cond_nconsts"], params["cond_nconsts"] + params["body_nconsts"]
-    cond_consts, body_consts, start = inputs[:of_cond], inputs[of_cond:of_body], inputs[of_body:]
+def _while(self: _Scalars, operation, inputs):
+    how = operation.how
+    cond_consts, body_consts, start = inputs[: how.tested], inputs[how.tested : how.fixed], inputs[how.fixed :]
     shapes = [x.shape for x in start]
-    dtypes = [v.aval.dtype for v, x in zip(equation.outvars, start, strict=True) for _ in range(x.size)]
+    dtypes = [out.dtype for out, x in zip(operation.outs, start, strict=True) for _ in range(x.size)]
 
     def conditions(entries):
-        (result,) = self.run(params["cond_jaxpr"], [*cond_consts, *unflatten(entries, shapes)])
+        (result,) = self.run(how.condition, [*cond_consts, *unflatten(entries, shapes)])
         return result
 
     def turn(entries):
-        new = self.run(params["body_jaxpr"], [*body_consts, *unflatten(entries, shapes)])
+        new = self.run(how.body, [*body_consts, *unflatten(entries, shapes)])
         which = conditions(entries) if several else None
         if which is not None:  # a loop under jax.vmap: each of its members ends by itself
             old = unflatten(entries, shapes)
@@ -786,9 +765,9 @@ def _while(self: _Scalars, equation, inputs):
     def goes_on(entries):
         return functools.reduce(lambda a, b: self.graph.make("or", BOOL, a, b), flatten([conditions(entries)]))
 
-    several = params["cond_jaxpr"].out_avals[0].ndim > 0
-    body = params["body_jaxpr"].jaxpr
-    handed_on = [new is old for new, old in zip(body.outvars, body.invars[params["body_nconsts"] :], strict=True)]
+    several = how.condition.out_avals[0].ndim > 0
+    body = how.body.jaxpr
+    handed_on = [new is old for new, old in zip(body.outvars, body.invars[how.consts :], strict=True)]
     guess = [moves for same, x in zip(handed_on, start, strict=True) for moves in _guessed(x, same)]
     return unflatten(self.graph.loop(flatten(start), dtypes, turn, goes_on, guess), shapes)
 
@@ -801,14 +780,12 @@ def _guessed(begun: np.ndarray, is_handed_on: bool) -> list[bool]:
     return [not is_handed_on and (is_begun_alike or not is_known(entry)) for entry in entries]
 
 
-def _scan(self: _Scalars, equation, inputs):
+def _scan(self: _Scalars, operation, inputs):
     """Written out; a long one without series in or out is a loop that counts."""
-    params, length = equation.params, equation.params["length"]
-    n_consts, n_carry = scan_sizes(params, len(inputs))
+    n_consts, n_carry, length, is_reverse, _, closed = operation.how
     consts, carry, xs = inputs[:n_consts], inputs[n_consts : n_consts + n_carry], inputs[n_consts + n_carry :]
-    closed = params["jaxpr"]
-    order = range(length - 1, -1, -1) if params["reverse"] else range(length)
-    ys_of = equation.outvars[n_carry:]
+    order = range(length - 1, -1, -1) if is_reverse else range(length)
+    ys_of = operation.outs[n_carry:]
 
     def body(carry, x):
         result = self.run(closed, [*consts, *carry, *x])
@@ -818,7 +795,7 @@ def _scan(self: _Scalars, equation, inputs):
         if xs or ys_of:
             raise Unprintable(f"a scan of {length} turns over series")
         shapes = [x.shape for x in carry]
-        dtypes = [v.aval.dtype for v, x in zip(equation.outvars, carry, strict=True) for _ in range(x.size)]
+        dtypes = [out.dtype for out, x in zip(operation.outs, carry, strict=True) for _ in range(x.size)]
 
         def turn(entries):
             moved = flatten(body(unflatten(entries[1:], shapes), [])[0])
@@ -831,7 +808,7 @@ def _scan(self: _Scalars, equation, inputs):
         guess = [True, *(not is_known(entry) for entry in begun[1:])]
         results = self.graph.loop(begun, [INT32, *dtypes], turn, goes_on, guess)
         return unflatten(results[1:], shapes)
-    ys = [np.empty(variable.aval.shape, object) for variable in ys_of]
+    ys = [np.empty(out.shape, object) for out in ys_of]
     for k in order:
         carry, outputs = body(carry, [x[k : k + 1].reshape(x.shape[1:]) for x in xs])
         for y, output in zip(ys, outputs, strict=True):
@@ -839,11 +816,10 @@ def _scan(self: _Scalars, equation, inputs):
     return [*carry, *ys]
 
 
-def _linear_solve(self: _Scalars, equation, inputs):
+def _linear_solve(self: _Scalars, operation, inputs):
     """The solution alone: how to multiply and how to transpose are for derivatives."""
-    lengths, functions = equation.params["const_lengths"], equation.params["jaxprs"]
-    before = lengths.matvec + lengths.vecmat
-    return self.run(functions.solve, [*inputs[before : before + lengths.solve], *inputs[sum(lengths) :]])
+    how = operation.how
+    return self.run(how.solve, [*inputs[how.of], *inputs[how.rest :]])
 
 
 CONTROL: dict[str, Callable] = {
@@ -851,7 +827,7 @@ CONTROL: dict[str, Callable] = {
     "while": _while,
     "scan": _scan,
     "custom_linear_solve": _linear_solve,
-    "optimization_barrier": lambda self, equation, inputs: inputs,  # a node is computed only once anyway
+    "optimization_barrier": lambda self, operation, inputs: inputs,  # a node is computed only once anyway
 }
 
 

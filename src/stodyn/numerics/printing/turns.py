@@ -16,7 +16,6 @@ from stodyn.numerics.printing.arrays import Array, Arrays, Buffer, Executed, Ind
 from stodyn.numerics.printing.flat import Equation
 from stodyn.numerics.printing.nodes import BOOL, Entry, Node
 from stodyn.numerics.printing.scalars import Unprintable
-from stodyn.numerics.printing.trace import scan_sizes
 from stodyn.numerics.printing.views import NEUTRAL
 
 Kind = tuple[bool, bool]  # whether numbers differ between paths, and whether they change from step to step
@@ -126,18 +125,17 @@ def _is_handed_on(closed: Any, consts: int, k: int) -> bool:
 
 
 def _while(self: Any, equation: Equation, inputs: list[Array]) -> list[Array]:
-    params = equation.params
-    of_cond, of_body = params["cond_nconsts"], params["cond_nconsts"] + params["body_nconsts"]
-    if params["cond_jaxpr"].out_avals[0].ndim:
+    how = equation.how
+    if how.condition.out_avals[0].ndim:
         raise Unprintable("a while loop under jax.vmap, in a step that is printed as loops")
-    consts = [_held(self, x, self.room) for x in inputs[:of_body]]
-    changes = [not _is_handed_on(params["body_jaxpr"], params["body_nconsts"], k) for k in range(len(inputs) - of_body)]
+    consts = [_held(self, x, self.room) for x in inputs[: how.fixed]]
+    changes = [not _is_handed_on(how.body, how.consts, k) for k in range(len(inputs) - how.fixed)]
     return turned(
         self,
-        inputs[of_body:],
+        inputs[how.fixed :],
         changes,
-        lambda arrays, counter: self.run(params["body_jaxpr"], [*consts[of_cond:], *arrays]),
-        lambda arrays: self.run(params["cond_jaxpr"], [*consts[:of_cond], *arrays])[0],
+        lambda arrays, counter: self.run(how.body, [*consts[how.tested :], *arrays]),
+        lambda arrays: self.run(how.condition, [*consts[: how.tested], *arrays])[0],
     )
 
 
@@ -146,12 +144,11 @@ def _of_row(x: Array, row: Entry, index: Index) -> Entry:
 
 
 def _scan(self: Any, equation: Equation, inputs: list[Array]) -> list[Array]:
-    closed, length = equation.params["jaxpr"], equation.params["length"]
-    n_consts, n_carry = scan_sizes(equation.params, len(inputs))
+    n_consts, n_carry, length, is_reverse, _, closed = equation.how
     consts, xs = [_held(self, x, self.room) for x in inputs[:n_consts]], inputs[n_consts + n_carry :]
 
     def row(counter: Entry) -> Entry:
-        return self.graph.whole("sub", np.int64(length - 1), counter) if equation.params["reverse"] else counter
+        return self.graph.whole("sub", np.int64(length - 1), counter) if is_reverse else counter
 
     def turn(arrays: list[Array], counter: Entry) -> list[Array]:
         at = row(counter)
@@ -164,12 +161,12 @@ def _scan(self: Any, equation: Equation, inputs: list[Array]) -> list[Array]:
 
 def _cumulative(op: str) -> Callable:
     def cumulate(self: Arrays, equation: Equation, inputs: list[Array]) -> Array:
-        (x,), axis, graph = inputs, equation.params["axis"], self.graph
+        (x,), (axis, is_reverse), graph = inputs, equation.how, self.graph
         length, rest = x.shape[axis], (*x.shape[:axis], *x.shape[axis + 1 :])
         neutral = NEUTRAL[op](x.dtype)
 
         def row(counter: Entry) -> Entry:
-            return graph.whole("sub", np.int64(length - 1), counter) if equation.params["reverse"] else counter
+            return graph.whole("sub", np.int64(length - 1), counter) if is_reverse else counter
 
         def turn(arrays: list[Array], counter: Entry) -> list[Array]:
             at = row(counter)
@@ -188,7 +185,7 @@ def _cumulative(op: str) -> Callable:
 
 def _execute(self: Arrays, equation: Equation, inputs: list[Array]) -> Array:
     """Instructions (numerics.instructions) on given numbers, which lie in front of the results."""
-    program, data, out = equation.params["program"], inputs[0], equation.outputs[0].aval
+    program, data, out = equation.how, inputs[0], equation.outputs[0].aval
     if out.dtype != np.float64:
         raise Unprintable(f"sparse elimination of numbers of type {out.dtype}, in a step that is printed as loops")
     fixed = None
@@ -219,7 +216,7 @@ def _extreme_place(op: str) -> Callable:
 
     def place(self: Arrays, equation: Equation, inputs: list[Array]) -> Array:
         (x,), graph, out = inputs, self.graph, equation.outputs[0].aval
-        axes = equation.params["axes"]
+        axes = equation.how
         if len(axes) != 1:
             raise Unprintable(f"{equation.name} over several axes, in a step that is printed as loops")
         length = np.int64(x.shape[axes[0]])

@@ -17,7 +17,6 @@ from stodyn.numerics.printing.arrays import FEW, INT64, WRITTEN_OUT, Array, Arra
 from stodyn.numerics.printing.flat import Equation
 from stodyn.numerics.printing.nodes import BOOL, Entry, Node, is_known, reachable, value_of
 from stodyn.numerics.printing.scalars import Unprintable, filling
-from stodyn.numerics.printing.trace import applies_a_function
 
 FULL = 0.2  # of a known matrix: a fuller one is multiplied as it is
 
@@ -35,7 +34,7 @@ def _out(equation: Equation) -> tuple[int, ...]:
 
 
 def _broadcast_in_dim(self: Arrays, equation: Equation, inputs: list[Array]) -> Array:
-    (x, *_), axes = inputs, equation.params["broadcast_dimensions"]
+    (x, *_), axes = inputs, equation.how.axes
     if not x.shape:
         entry = self.entry(x)
         value = value_of(entry)  # a number spread over an array is the array's structure
@@ -64,26 +63,26 @@ def _reshape(self: Arrays, equation: Equation, inputs: list[Array]) -> Array:
 
 
 def _transpose(self: Arrays, equation: Equation, inputs: list[Array]) -> Array:
-    order = equation.params["permutation"]
+    order = equation.how
     return _moved(inputs[0], _out(equation), lambda index: tuple(index[order.index(a)] for a in range(len(order))))
 
 
 def _rev(self: Arrays, equation: Equation, inputs: list[Array]) -> Array:
-    axes, (x,) = equation.params["dimensions"], inputs
+    axes, (x,) = equation.how, inputs
     return _moved(x, x.shape, lambda index: tuple(
         self.graph.whole("sub", np.int64(size - 1), i) if a in axes else i
         for a, (i, size) in enumerate(zip(index, x.shape, strict=True))))  # fmt: skip
 
 
 def _slice(self: Arrays, equation: Equation, inputs: list[Array]) -> Array:
-    starts, steps = equation.params["start_indices"], equation.params["strides"] or (1,) * len(_out(equation))
+    starts, steps = equation.how.starts, equation.how.steps or (1,) * len(_out(equation))
     return _moved(inputs[0], _out(equation), lambda index: tuple(
         self.graph.whole("add", self.graph.whole("mul", i, step), start)
         for i, start, step in zip(index, starts, steps, strict=True)))  # fmt: skip
 
 
 def _split(self: Arrays, equation: Equation, inputs: list[Array]) -> list[Array]:
-    axis, starts = equation.params["axis"], np.cumsum([0, *equation.params["sizes"]])
+    axis, starts = equation.how.axis, np.cumsum([0, *equation.how.sizes])
     return [
         _moved(inputs[0], value.aval.shape, functools.partial(_shifted, self, axis, int(start)))
         for value, start in zip(equation.outputs, starts, strict=False)
@@ -95,7 +94,7 @@ def _shifted(self: Arrays, axis: int, by: int, index: Index) -> Index:
 
 
 def _unstack(self: Arrays, equation: Equation, inputs: list[Array]) -> list[Array]:
-    axis, (x,) = equation.params["axis"], inputs
+    axis, (x,) = equation.how, inputs
     return [
         _moved(x, value.aval.shape, functools.partial(_in_front_of, axis, np.int64(k)))
         for k, value in enumerate(equation.outputs)
@@ -114,7 +113,7 @@ def _tile(self: Arrays, equation: Equation, inputs: list[Array]) -> Array:
 
 
 def _concatenate(self: Arrays, equation: Equation, inputs: list[Array]) -> Array:
-    axis, graph, parts = equation.params["dimension"], self.graph, [x for x in inputs if x.size]
+    axis, graph, parts = equation.how, self.graph, [x for x in inputs if x.size]
     starts = np.cumsum([0, *(x.shape[axis] for x in parts)])
 
     def of_part(k: int, index: Index, is_clamped: bool) -> Entry:
@@ -142,7 +141,7 @@ def _concatenate(self: Arrays, equation: Equation, inputs: list[Array]) -> Array
 
 
 def _pad(self: Arrays, equation: Equation, inputs: list[Array]) -> Array:
-    (x, filling), graph, config = inputs, self.graph, equation.params["padding_config"]
+    (x, filling), graph, config = inputs, self.graph, equation.how
     if not any(map(any, config)):
         return x
 
@@ -165,7 +164,7 @@ def _pad(self: Arrays, equation: Equation, inputs: list[Array]) -> Array:
 
 
 def _iota(self: Arrays, equation: Equation, inputs: list[Array]) -> Array:
-    axis, out = equation.params["dimension"], equation.outputs[0].aval
+    axis, out = equation.how.axis, equation.outputs[0].aval
     return Array(out.shape, out.dtype, lambda index: self.graph.convert(index[axis], out.dtype))
 
 
@@ -184,42 +183,38 @@ def _whole_index(self: Arrays, entry: Entry) -> Entry:
 
 def _gather(self: Arrays, equation: Equation, inputs: list[Array]) -> Array:
     """Slices of x that begin at the rows of `indices`, laid out as XLA defines it."""
-    (x, indices), params, graph = inputs, equation.params, self.graph
-    numbers, sizes, shape = params["dimension_numbers"], params["slice_sizes"], _out(equation)
-    along = dict(zip(numbers.operand_batching_dims, numbers.start_indices_batching_dims, strict=True))
-    dropped = {*numbers.collapsed_slice_dims, *along}
-    kept_axes = [a for a in range(len(x.shape)) if a not in dropped]
-    limits = [full - size for full, size in zip(x.shape, sizes, strict=True)]
-    batch_axes = [a for a in range(len(shape)) if a not in numbers.offset_dims]
-    fills, checks = "FILL" in str(params["mode"]), True  # XLA moves other indices inside, promised to be there or not
+    (x, indices), how, graph, shape = inputs, equation.how, self.graph, _out(equation)
+    limits = [full - size for full, size in zip(x.shape, how.sizes, strict=True)]
+    batch_axes = [a for a in range(len(shape)) if a not in how.inside.values()]
+    checks = True  # XLA moves indices inside that are not filled, promised to be there or not
     if indices.known is not None:
-        most = np.array([limits[a] for a in numbers.start_index_map])
+        most = np.array([limits[a] for a in how.axes])
         checks = not bool(((indices.known >= 0) & (indices.known <= most)).all())
-    fill = np.asarray(filling(x.dtype) if params.get("fill_value") is None else params["fill_value"], x.dtype)[()]
+    fill = np.asarray(filling(x.dtype) if how.fill is None else how.fill, x.dtype)[()]
 
     def at(index: Index) -> Entry:
         batch = tuple(index[a] for a in batch_axes)
         where: list[Entry] = [np.int64(0)] * len(x.shape)
         inside: Entry = np.True_
-        for k, axis in enumerate(numbers.start_index_map):
+        for k, axis in enumerate(how.axes):
             start = _whole_index(self, indices.at((*batch, np.int64(k))))
             if checks:
                 inside = graph.make("and", BOOL, inside, graph.inside(start, 0, limits[axis] + 1))
                 start = graph.clamped(start, limits[axis] + 1)
             where[axis] = start
-        for axis, of in along.items():
+        for axis, of in how.along.items():
             where[axis] = batch[of]
-        for axis, a in zip(kept_axes, numbers.offset_dims, strict=True):
+        for axis, a in how.inside.items():
             where[axis] = graph.whole("add", where[axis], index[a])
         entry = x.at(tuple(where))
-        return graph.select(inside, entry, fill, x.dtype) if fills else entry
+        return graph.select(inside, entry, fill, x.dtype) if how.fills else entry
 
     return Array(shape, x.dtype, at, x.cost + indices.cost)
 
 
 def _dynamic_slice(self: Arrays, equation: Equation, inputs: list[Array]) -> Array:
     x, *starts = inputs
-    sizes, graph = equation.params["slice_sizes"], self.graph
+    sizes, graph = equation.how, self.graph
 
     def where(index: Index) -> Index:
         firsts = [graph.clamped(_whole_index(self, s.at(())), full - size + 1)
@@ -250,17 +245,15 @@ def _scatter(combine: str | None) -> Callable:
     """x with updates written to, or combined with, the entries they land on; many places are known beforehand."""
 
     def scatter(self: Arrays, equation: Equation, inputs: list[Array]) -> Array:
-        (x, indices, updates), numbers, graph = inputs, equation.params["dimension_numbers"], self.graph
-        if numbers.operand_batching_dims:
+        (x, indices, updates), how, graph = inputs, equation.how, self.graph
+        if how.along:
             raise Unprintable("a scatter under vmap, in a step that is printed as loops")
-        if applies_a_function(equation.name, equation.params):
+        if how.function is not None:
             raise Unprintable("a function of some entries, x.at[k].apply(f), in a step that is printed as loops")
-        axes = numbers.scatter_dims_to_operand_dims
-        window_axes = [a for a in range(len(x.shape)) if a not in numbers.inserted_window_dims]
-        window = dict(zip(window_axes, (updates.shape[d] for d in numbers.update_window_dims), strict=True))
+        axes = how.axes
+        window = {a: updates.shape[d] for a, d in how.inside.items()}
         limits = np.array([x.shape[a] - window.get(a, 1) for a in axes])
-        is_clipped = "CLIP" in str(equation.params["mode"])
-        batch_dims = [d for d in range(len(updates.shape)) if d not in numbers.update_window_dims]
+        batch_dims = [d for d in range(len(updates.shape)) if d not in how.inside.values()]
         batch_shape = tuple(updates.shape[d] for d in batch_dims)
         count = math.prod(batch_shape)
 
@@ -268,7 +261,7 @@ def _scatter(combine: str | None) -> Callable:
             where: list[Entry] = [np.int64(0)] * len(updates.shape)
             for d, b in zip(batch_dims, batch, strict=True):
                 where[d] = b
-            for d, a in zip(numbers.update_window_dims, window_axes, strict=True):
+            for a, d in how.inside.items():
                 where[d] = graph.whole("sub", index[a], starts[a]) if a in starts else index[a]
             return updates.at(tuple(where))
 
@@ -284,7 +277,7 @@ def _scatter(combine: str | None) -> Callable:
                     inside, starts, clamped = np.True_, {}, list(index)
                     for place, (a, limit) in enumerate(zip(axes, limits, strict=True)):
                         first = _whole_index(self, indices.at((*batch, np.int64(place))))
-                        if is_clipped:
+                        if how.clips:
                             first = graph.clamped(first, int(limit) + 1)
                         else:
                             inside = graph.make("and", BOOL, inside, graph.inside(first, 0, int(limit) + 1))
@@ -304,7 +297,7 @@ def _scatter(combine: str | None) -> Callable:
         if indices.known is None:
             raise Unprintable("a scatter to many places that are computed, in a step that is printed as loops")
         rows = indices.known.reshape(-1, len(axes)).astype(np.int64)
-        if is_clipped:
+        if how.clips:
             rows = np.clip(rows, 0, limits)
         sound = ((rows >= 0) & (rows <= limits)).all(axis=1)
         if any(window.get(a, 1) != 1 for a in axes):
@@ -363,7 +356,7 @@ NEUTRAL: dict[str, Callable[[np.dtype], Any]] = {
 
 def _reduction(op: str) -> Callable:
     def reduce(self: Arrays, equation: Equation, inputs: list[Array]) -> Array:
-        (x,), axes, dtype = inputs, sorted(equation.params["axes"]), np.dtype(equation.outputs[0].aval.dtype)
+        (x,), axes, dtype = inputs, sorted(equation.how), np.dtype(equation.outputs[0].aval.dtype)
         if dtype == BOOL and op in ("max", "min"):
             raise Unprintable(f"{equation.name} of truth values, in a step that is printed as loops")
         count = math.prod(x.shape[a] for a in axes)
@@ -399,7 +392,7 @@ def _converted(self: Arrays, x: Array, dtype: np.dtype) -> Array:
 
 
 def _dot_general(self: Arrays, equation: Equation, inputs: list[Array]) -> Array:
-    (contract_a, contract_b), (batch_a, batch_b) = equation.params["dimension_numbers"]
+    (contract_a, contract_b), (batch_a, batch_b) = equation.how
     graph, dtype = self.graph, np.dtype(equation.outputs[0].aval.dtype)
     if any(x.dtype != dtype and x.dtype.kind != "f" for x in inputs):
         raise Unprintable("dot_general between numbers of different kinds")
@@ -450,7 +443,7 @@ def _sparse_product(self: Arrays, equation: Equation, matrix: np.ndarray, other:
     rows, columns = np.nonzero(matrix)
     ends = np.searchsorted(rows, np.arange(len(matrix) + 1)).astype(np.int64)
     values, listed, bounds = map(self.constant, (matrix[rows, columns], columns.astype(np.int64), ends))
-    axis = equation.params["dimension_numbers"][0][1 - place][0]
+    axis = equation.how.contracted[1 - place][0]
 
     def at(index: Index) -> Entry:
         row, rest = (index[0], index[1:]) if place == 0 else (index[-1], index[:-1])
@@ -467,7 +460,7 @@ def _sparse_product(self: Arrays, equation: Equation, matrix: np.ndarray, other:
 
 
 def _stack(self: Arrays, equation: Equation, inputs: list[Array]) -> Array:
-    axis, graph = equation.params["axis"], self.graph
+    axis, graph = equation.how, self.graph
 
     def at(index: Index) -> Entry:
         rest, i = (*index[:axis], *index[axis + 1 :]), index[axis]

@@ -1,0 +1,391 @@
+"""The seam to JAX: the equations of a trace as operations with records of ours.
+
+No other module reads the parameters of an equation, whatever JAX calls them in its versions. A primitive whose
+parameters are not the ones expected here gets a name that is in nobody's table, so that it is treated as an unknown
+one: whoever meets it falls back, and gives that name as the reason.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+from jax.extend import core
+
+Equation = Any  # jax.extend.core.JaxprEqn
+Trace = core.ClosedJaxpr
+
+WHOLE = "call_hi_primitive"  # from JAX 0.11 on, which so keeps custom_root in a trace, and from 0.12 on searchsorted
+INLINED = {
+    "jit", "pjit", "closed_call", "core_call", "custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr",
+    "custom_vmap_call", "checkpoint", "remat2", "eval_jaxpr",
+}  # fmt: skip
+CALLS = INLINED | {WHOLE}
+
+
+# --- what is known of an operation besides its name -------------------------------------------------------------------
+
+
+class Scan(NamedTuple):
+    """Of the operands the first `consts` stay, the next `carry` are handed on, and the others are series of rows."""
+
+    consts: int
+    carry: int
+    length: int
+    is_reverse: bool
+    unroll: int
+    body: Trace
+
+
+class While(NamedTuple):
+    """Of the operands the first `tested` are for the condition, those up to `fixed` for the body, the rest carried."""
+
+    tested: int
+    fixed: int
+    condition: Trace
+    body: Trace
+
+    @property
+    def consts(self) -> int:
+        """How many of the body's inputs come before those that it hands on."""
+        return self.fixed - self.tested
+
+
+class Cond(NamedTuple):
+    """`chosen` is the number of the branch for processors, where each platform has its own."""
+
+    branches: tuple[Trace, ...]
+    chosen: int | None
+
+
+class LinearSolve(NamedTuple):
+    """The solution of a linear system: a function of the operands `of` and of those from `rest` on."""
+
+    of: slice
+    rest: int
+    solve: Trace
+
+
+class Gather(NamedTuple):
+    """Slices of an array, each beginning where a row of the indices says, laid out in the result.
+
+    axes     the axes of the array on which the rows say where slices begin
+    sizes    of a slice, for all axes
+    inside   axis of the array -> axis of the result that counts inside a slice
+    along    axis of the array -> axis of the indices that counts it
+    fills    whether slices outside the array are filled, with `fill` where it is given
+    """
+
+    axes: tuple[int, ...]
+    sizes: tuple[int, ...]
+    inside: Mapping[int, int]
+    along: Mapping[int, int]
+    fills: bool
+    fill: Any
+
+
+class Scatter(NamedTuple):
+    """Windows of updates, each beginning where a row of the indices says.
+
+    axes     the axes of the array on which the rows say where windows begin
+    inside   axis of the array -> axis of the updates that counts inside a window
+    along    axis of the array -> axis of the indices that counts it
+    clips    whether windows partly outside are moved inside; else they are dropped
+    function of an old and a new entry, in x.at[k].apply(f)
+    """
+
+    axes: tuple[int, ...]
+    inside: Mapping[int, int]
+    along: Mapping[int, int]
+    clips: bool
+    function: Trace | None
+
+
+class Dot(NamedTuple):
+    """The axes of each operand that are summed over, and those that both have in common."""
+
+    contracted: tuple[tuple[int, ...], tuple[int, ...]]
+    batch: tuple[tuple[int, ...], tuple[int, ...]]
+
+
+class Cumulated(NamedTuple):
+    axis: int
+    is_reverse: bool
+
+
+class Sliced(NamedTuple):
+    starts: tuple[int, ...]
+    limits: tuple[int, ...]
+    steps: tuple[int, ...] | None
+
+
+class Spread(NamedTuple):
+    """An array broadcast: axis k becomes axes[k] of the result."""
+
+    shape: tuple[int, ...]
+    axes: tuple[int, ...]
+
+
+class Counted(NamedTuple):
+    """An array whose entries are their indices along an axis."""
+
+    shape: tuple[int, ...]
+    dtype: Any
+    axis: int
+
+
+class Empty(NamedTuple):
+    shape: tuple[int, ...]
+    dtype: Any
+
+
+class Split(NamedTuple):
+    sizes: tuple[int, ...]
+    axis: int
+
+
+class Bits(NamedTuple):
+    exponent: int
+    mantissa: int
+
+
+def _scan(params: Mapping[str, Any], equation: Equation) -> Scan:
+    if "num_consts" in params:  # before JAX 0.11
+        consts, carry = params["num_consts"], params["num_carry"]
+    else:
+        parts = params["ft_in"].update(range(len(equation.invars))).unpack()
+        consts, carry = len(list(parts[0])), len(list(parts[1]))
+    return Scan(consts, carry, params["length"], params["reverse"], params["unroll"], params["jaxpr"])
+
+
+def _while(params: Mapping[str, Any], _: Equation) -> While:
+    tested = params["cond_nconsts"]
+    return While(tested, tested + params["body_nconsts"], params["cond_jaxpr"], params["body_jaxpr"])
+
+
+def _for_processors(platforms: Sequence[Sequence[str] | None]) -> int:
+    """The branch of a function written for each platform that is for all others, or for processors."""
+    return next((k for k, those in enumerate(platforms) if those is None or "cpu" in those), 0)
+
+
+def _cond(params: Mapping[str, Any], _: Equation) -> Cond:
+    platforms = params.get("branches_platforms")
+    return Cond(tuple(params["branches"]), None if platforms is None else _for_processors(platforms))
+
+
+def _linear_solve(params: Mapping[str, Any], _: Equation) -> LinearSolve:
+    lengths = params["const_lengths"]
+    before = lengths.matvec + lengths.vecmat
+    return LinearSolve(slice(before, before + lengths.solve), sum(lengths), params["jaxprs"].solve)
+
+
+def _inside(
+    equation: Equation, dropped: Sequence[int], along: Mapping[int, int], axes: Sequence[int]
+) -> dict[int, int]:
+    remaining = [a for a in range(equation.invars[0].aval.ndim) if a not in dropped and a not in along]
+    return dict(zip(remaining, axes, strict=True))
+
+
+def _gather(params: Mapping[str, Any], equation: Equation) -> Gather:
+    numbers = params["dimension_numbers"]
+    along = dict(zip(numbers.operand_batching_dims, numbers.start_indices_batching_dims, strict=True))
+    inside = _inside(equation, numbers.collapsed_slice_dims, along, numbers.offset_dims)
+    fills = "FILL" in str(params["mode"])
+    return Gather(numbers.start_index_map, params["slice_sizes"], inside, along, fills, params["fill_value"])
+
+
+def _scatter(params: Mapping[str, Any], equation: Equation) -> Scatter:
+    numbers = params["dimension_numbers"]
+    along = dict(zip(numbers.operand_batching_dims, numbers.scatter_indices_batching_dims, strict=True))
+    inside = _inside(equation, numbers.inserted_window_dims, along, numbers.update_window_dims)
+    rule = params["update_jaxpr"] if equation.primitive.name == "scatter" else None
+    function = None if rule is None else core.ClosedJaxpr(rule, params["update_consts"])
+    return Scatter(numbers.scatter_dims_to_operand_dims, inside, along, "CLIP" in str(params["mode"]), function)
+
+
+def _dot(params: Mapping[str, Any], _: Equation) -> Dot:
+    return Dot(*params["dimension_numbers"])
+
+
+def _named(key: str) -> Callable[[Mapping[str, Any], Equation], Any]:
+    """One parameter alone."""
+    return lambda params, _: params[key]
+
+
+def _record(record: Callable, *keys: str) -> Callable[[Mapping[str, Any], Equation], Any]:
+    """A record of these parameters, in its order."""
+    return lambda params, _: record(*map(params.__getitem__, keys))
+
+
+REDUCTIONS = ("reduce_sum", "reduce_prod", "reduce_max", "reduce_min", "reduce_and", "reduce_or", "reduce_xor")
+READ: dict[str, Callable[[Mapping[str, Any], Equation], Any]] = {
+    "scan": _scan,
+    "while": _while,
+    "cond": _cond,
+    "custom_linear_solve": _linear_solve,
+    "platform_index": lambda params, _: _for_processors(params["platforms"]),
+    "gather": _gather,
+    **dict.fromkeys(("scatter", "scatter-add", "scatter-sub", "scatter-mul", "scatter-min", "scatter-max"), _scatter),
+    "dot_general": _dot,
+    "dynamic_slice": _named("slice_sizes"),
+    **dict.fromkeys((*REDUCTIONS, "argmax", "argmin"), _named("axes")),
+    **dict.fromkeys(("cumsum", "cumprod", "cummax", "cummin"), _record(Cumulated, "axis", "reverse")),
+    "reshape": _named("new_sizes"),
+    **dict.fromkeys(("squeeze", "expand_dims", "rev"), _named("dimensions")),
+    "transpose": _named("permutation"),
+    "concatenate": _named("dimension"),
+    "split": _record(Split, "sizes", "axis"),
+    **dict.fromkeys(("stack", "unstack"), _named("axis")),
+    "tile": _named("reps"),
+    "slice": _record(Sliced, "start_indices", "limit_indices", "strides"),
+    "broadcast_in_dim": _record(Spread, "shape", "broadcast_dimensions"),
+    "pad": _named("padding_config"),
+    "iota": _record(Counted, "shape", "dtype", "dimension"),
+    "empty": _record(Empty, "shape", "dtype"),
+    "integer_pow": _named("y"),
+    "round": lambda params, _: int(params["rounding_method"]) == 0,  # whether halves go away from zero
+    "reduce_precision": _record(Bits, "exponent_bits", "mantissa_bits"),
+    "convert_element_type": _named("new_dtype"),
+    "execute_instructions": _named("program"),
+}
+
+
+# --- operations -------------------------------------------------------------------------------------------------------
+
+
+class Operation:
+    """An equation of a trace: its name, its record (`how`), and the types of its operands and results."""
+
+    __slots__ = ("_equation", "how", "ins", "name", "outs")
+
+    def __init__(self, name: str, how: Any, ins: Sequence[Any], outs: Sequence[Any], equation: Equation = None):
+        self.name, self.how, self.ins, self.outs, self._equation = name, how, ins, outs, equation
+
+    @property
+    def has_effects(self) -> bool:
+        return bool(self._equation.effects)
+
+    @property
+    def traces(self) -> list[Trace]:
+        """The functions, branches and loop bodies inside it."""
+        return traces_inside(self._equation)
+
+    def bind(self, *values: Any) -> list[Any]:
+        """Its results for other operands, computed by JAX, or traced by it."""
+        results = self._equation.primitive.bind(*values, **self._equation.params)
+        return list(results) if self._equation.primitive.multiple_results else [results]
+
+    def rewritten(self, change: Callable[[Trace], Trace]) -> Operation:
+        """The operation with the traces inside it changed; itself where the change leaves all of them as they are."""
+        params = self._equation.params
+        changed = {key: _rewritten(value, change) for key, value in params.items()}
+        if all(changed[key] is value for key, value in params.items()):
+            return self
+        return Operation(self.name, self.how, self.ins, self.outs, self._equation.replace(params=changed))
+
+
+def operation_of(equation: Equation) -> Operation:
+    """An equation as an operation with its record."""
+    name, how = equation.primitive.name, None
+    read = READ.get(name)
+    if read is not None:
+        try:
+            how = read(equation.params, equation)
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            name = f"{name} as this version of JAX has it ({type(error).__name__}: {error})"
+    return Operation(name, how, [v.aval for v in equation.invars], [v.aval for v in equation.outvars], equation)
+
+
+def _rewritten(value: Any, change: Callable[[Trace], Trace]) -> Any:
+    if isinstance(value, core.ClosedJaxpr):
+        return change(value)
+    if isinstance(value, tuple) and value and all(isinstance(part, core.ClosedJaxpr) for part in value):
+        parts = tuple(map(change, value))
+        return value if all(map(operator.is_, parts, value)) else parts
+    return value
+
+
+# --- traces inside equations ------------------------------------------------------------------------------------------
+
+
+def called_by(equation: Equation) -> Trace | core.Jaxpr | None:
+    """The trace of the function that an equation calls; None where it cannot be told which one that is."""
+    if equation.primitive.name == WHOLE:
+        return opened(equation)
+    for key in ("jaxpr", "call_jaxpr", "fun_jaxpr", "call"):
+        if key in equation.params:
+            return equation.params[key]
+    inside = traces_inside(equation)
+    return inside[0] if len(inside) == 1 else None
+
+
+def traces_inside(equation: Equation) -> list[Trace]:
+    """The functions, branches and loop bodies inside an equation."""
+    if equation.primitive.name == WHOLE:
+        return [opened(equation)]
+    return [
+        value if isinstance(value, core.ClosedJaxpr) else core.ClosedJaxpr(value, ())
+        for parameter in equation.params.values()
+        for value in (parameter if isinstance(parameter, (tuple, list)) else (parameter,))
+        if isinstance(value, (core.ClosedJaxpr, core.Jaxpr))
+    ]
+
+
+def inner_traces(jaxpr: core.Jaxpr) -> list[Trace]:
+    """The functions, branches and loop bodies inside a trace's equations."""
+    return list(itertools.chain.from_iterable(map(traces_inside, jaxpr.eqns)))
+
+
+def equations_of(jaxpr: core.Jaxpr) -> Iterator[Equation]:
+    """The equations of a trace, and those of its inner functions and loop bodies (a loop body once)."""
+    for equation in jaxpr.eqns:
+        yield equation
+        for inner in traces_inside(equation):
+            yield from equations_of(inner.jaxpr)
+
+
+def opened(equation: Equation) -> Trace:
+    """The trace of an operation that a trace holds as a whole."""
+    return _opened(_Itself(equation.params["_prim"]))
+
+
+class _Itself:
+    """An operation that is equal to itself alone: to JAX it is equal to that of other operands, or has no hash."""
+
+    def __init__(self, operation: Any):
+        self.operation = operation
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Itself) and self.operation is other.operation
+
+    def __hash__(self) -> int:
+        return id(self.operation)
+
+
+@functools.lru_cache(maxsize=256)
+def _opened(itself: _Itself) -> Trace:
+    operation = itself.operation
+
+    def flat(*arguments):
+        return jax.tree.leaves(operation.expand(*jax.tree.unflatten(operation.in_tree, arguments)))
+
+    with jax.enable_x64(True):  # the trace has the dtypes it has, whatever the caller's are
+        shapes = (jax.ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type) for a in operation.in_avals_flat)
+        return jax.make_jaxpr(flat)(*shapes)
+
+
+# --- all parameters, for digests --------------------------------------------------------------------------------------
+
+
+def parameters_of(equation: Equation) -> list[tuple[str, Any]]:
+    """The parameters of an equation by name, whatever they are."""
+    return sorted(equation.params.items())
+
+
+def function_name(equation: Equation) -> str | None:
+    """The name of the compiled function that an equation calls."""
+    return equation.params.get("name")
