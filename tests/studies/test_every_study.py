@@ -3,14 +3,13 @@ have them."""
 
 import json
 import math
-import os
 
 import pytest
 from matplotlib.figure import Figure
 from typer.testing import CliRunner
 
 from stodyn.cli import application
-from stodyn.studies import beam, report
+from stodyn.studies import report
 from stodyn.studies.contract import catalogue
 
 # Tracing and printing its step takes eight seconds.
@@ -24,19 +23,10 @@ CHAOS = pytest.mark.long("tests/studies/test_chaos_studies.py asks their numbers
 LONG = {"slider-crank": SLIDER_CRANK, "miller": CHAOS, "index-counterexample": CHAOS, "chaos-equivalence": CHAOS}
 
 
-@pytest.fixture
-def few_elements(monkeypatch):
-    """The beam of two elements: the step of ten takes 15 s to trace and print. `make test-full` has all of them."""
-    if not os.environ.get("STODYN_FULL"):
-        monkeypatch.setattr(beam, "BEAM", beam.BEAM(n=2))
-        monkeypatch.setattr(beam, "ELEMENTS", 2)
-        monkeypatch.setattr(beam, "EXACT", {"th2": math.nan, "dth2": math.nan})
-
-
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=LONG[name]) if name in LONG else name for name in catalogue()]
 )
-def test_every_study_runs_at_its_tiny_size(name, few_elements, tmp_path, monkeypatch):
+def test_every_study_runs_at_its_tiny_size(name, tmp_path, monkeypatch):
     """Each row has a finite value and error, or words in place of them, and tells the run behind it; each figure has
     something drawn in it, names on its axes and a caption."""
     save, results, savefig = report.save, [], Figure.savefig
