@@ -61,6 +61,16 @@ def test_van_der_pol(mu, period, top, c, second):
     assert found.normalisation < 1e-11 and cycle.stable
 
 
+def test_a_cycle_in_small_units():
+    """States of 1e-20, as charges in coulombs may be: sizes are compared with those of other components only."""
+
+    def drift(t, x):
+        return jnp.array([x[1], (1 - (1e20 * x[0]) ** 2) * x[1] - x[0]])
+
+    small = sd.SDE(drift, lambda t, x: jnp.array([[0.0], [1e-20]]), [2e-20, 0.0])
+    assert periodic(small, steps=64).period == pytest.approx(6.6632868593231301, rel=1e-12)
+
+
 def test_jitter_of_van_der_pol():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # unit noise is not small, but all of this is linear in its density

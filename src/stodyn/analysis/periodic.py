@@ -43,7 +43,6 @@ SMALL_SYSTEM = 32  # unknowns up to which the order 9 costs little
 SAME = 0.2  # by which the period and the ranges may differ from those that were observed
 REFINED = 1e-3  # of the error of a cycle: how exactly the derivatives of one with other steps are computed
 CACHED = 1_000_000  # numbers in the derivatives of the steps of one batch
-TINY = 1e-14  # added to the sizes of components, some of which may be zero
 SHOTS = 30  # rounds of Newton where some components drift
 FAR = 0.1  # of the largest component in its unit: by which those that drift may be moved at once, beyond their range
 CLOSE = 1e-2  # of that: a change after which Newton goes on from the stages
@@ -402,7 +401,7 @@ def _from_drifting(system: System, guess: periodic_start.Guess, steps: int, orde
             return None
         linear = _linearised(system, _Orbit(0.0, x, X, T, nodes), method)
         size = np.abs(X).max(axis=(0, 1))
-        far = np.ptp(X, axis=(0, 1)) + FAR * np.maximum(size, system.largest_alike(size)) + TINY
+        far = np.ptp(X, axis=(0, 1)) + FAR * np.maximum(size, system.largest_alike(size)) + _rounding(system, size)
         delta, delta_T, _ = _correction(system, linear, x, X, T, False, far)
         moved = float((np.abs(delta) / far)[others].max())
         if not math.isfinite(moved):
@@ -474,7 +473,7 @@ def _newton(
         linear = _linearised(system, _Orbit(begin, x0, X, T, nodes), method)
         span = np.ptp(np.concatenate([x0[None], X.reshape(-1, n)]), axis=0)
         size = np.abs(X).reshape(-1, n).max(axis=0)
-        scale = np.where(span > REST * size, span, size) + TINY
+        scale = np.where(span > REST * size, span, size) + _rounding(system, size)
         if not driven and np.all(span <= REST * (size + 1e-300)):
             raise NoOscillation("Newton went to an equilibrium")
         delta, delta_T, changes = _correction(system, linear, x0, X, T, driven)
@@ -495,6 +494,14 @@ def _newton(
                 linear = _linearised(system, _Orbit(begin, x0, X, T, nodes), method)
             return _cycle(system, _Orbit(begin, x0, X, T, nodes), order, linear[0], measure, rounds)
     raise NoOscillation(f"Newton did not converge in {ROUNDS} rounds, the last change {measure:.1e} of the range")
+
+
+def _rounding(system: System, size: np.ndarray) -> np.ndarray:
+    """Of components of these sizes, some of which may be zero: n ε of the largest in the same unit, or of all; sizes
+    count as at least those of the start, for a cycle that is zero has none of its own."""
+    size = np.maximum(size, np.abs(system.start))
+    alike, limits = system.largest_alike(size), np.finfo(float)
+    return system.n * limits.eps * np.where(alike > 0.0, alike, size.max()) + limits.tiny
 
 
 def _linearised(system: System, orbit: _Orbit, method: Scheme):
@@ -591,4 +598,4 @@ def _repeats(cycle: Cycle, part: int) -> bool:
     reach = np.ptp(cycle.x, axis=0)
     apart = np.abs(cycle.at(cycle.t[0] + cycle.period * np.arange(1, part) / part) - cycle.x[0])
     apart[:, cycle.system.wandering] = 0.0
-    return bool(np.all(apart <= 1e-6 * reach + 1e-12))
+    return bool(np.all(apart <= 1e-6 * reach + _rounding(cycle.system, np.abs(cycle.x).max(axis=0))))

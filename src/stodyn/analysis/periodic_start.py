@@ -21,6 +21,7 @@ from stodyn.numerics import radau
 
 RTOL, FINE = 1e-3, 1e-5
 SMALL, SMALL_IN_UNIT = 1e-3, 0.1  # of the largest component, and of the largest in the same unit
+FROM_ZERO = 1e-12  # taken for the largest component of a start whose components are all zero
 WINDOW_POINTS = 800  # points of a window
 DOUBLINGS = 60
 MOST_TURNS = 8  # rises of one component within a period
@@ -70,7 +71,7 @@ def followed(system: System, times: np.ndarray, x: np.ndarray, rtol: float = RTO
 def _floors(system: System, x: np.ndarray) -> np.ndarray:
     """Sizes below which components need not be followed: shares of the largest of all, and of all in their unit."""
     sizes = np.abs(x)
-    return np.maximum(SMALL * (sizes.max() + 1e-12), SMALL_IN_UNIT * system.largest_alike(sizes))
+    return np.maximum(SMALL * (sizes.max() or FROM_ZERO), SMALL_IN_UNIT * system.largest_alike(sizes))
 
 
 def driven(system: System, t: float, x: np.ndarray, period: float, settle: float) -> Guess:
@@ -120,7 +121,8 @@ def autonomous(system: System, x: np.ndarray, period: float | None, settle: floa
                 spent += window / known
                 if spent > 8.0 * settle:
                     break
-            if window > start_window and np.all(reach <= 1e-4 * largest + REST * (1e-9 + np.abs(states).max(axis=0))):
+            size = np.abs(states).max(axis=0)
+            if window > start_window and np.all(reach <= 1e-4 * largest + REST * (size + 1e-9 * size.max())):
                 left = float((reach / np.maximum(largest, 1e-300)).max())
                 raise NoOscillation(f"the oscillation dies out: in the last {window:.4g} of time every component "
                                     f"stays within {left:.1e} of the range it had")  # fmt: skip
