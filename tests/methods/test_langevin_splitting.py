@@ -13,6 +13,7 @@ from stodyn.methods import langevin
 from stodyn.methods.langevin_splitting import BAOAB, OBABO, damping
 from stodyn.noise.increment import Increment
 from stodyn.numerics import uncompiled
+from stodyn.numerics.printing.points import at_one
 
 N, GAMMA, KT = 12, 0.8, 0.6
 
@@ -43,12 +44,12 @@ def test_a_function_of_all_channels_is_as_many_functions():
     assert one.m == other.m == dataclasses.replace(one, periodic=None).m == 3
     assert pickle.loads(pickle.dumps(sd.Hamiltonian(kinetic, channels, start=([0.0] * 3, [0.0] * 3)))).m == 3
     assert one.noise_structure.kinds == other.noise_structure.kinds
-    x, params = jnp.arange(6.0), one.params
-    with jax.enable_x64(True):
-        np.testing.assert_allclose(one.g(0.0, x, params), other.g(0.0, x, params), rtol=1e-15)
-        for problem in (one, other):
-            moved = jnp.concatenate(problem.kick(0.0, *problem.split(x), params, jnp.array([1.0, -2.0, 0.5])))
-            np.testing.assert_allclose(moved, other.g(0.0, x, params) @ np.array([1.0, -2.0, 0.5]), rtol=1e-15)
+    x, params, W = np.arange(6.0), one.params, np.array([1.0, -2.0, 0.5])
+    matrices = [at_one(lambda x: problem.g(0.0, x, params), x) for problem in (one, other)]
+    np.testing.assert_allclose(*matrices, rtol=1e-15)
+    for problem in (one, other):
+        moved = at_one(lambda x: jnp.concatenate(problem.kick(0.0, *problem.split(x), params, W)), x)
+        np.testing.assert_allclose(moved, matrices[1] @ W, rtol=1e-15)
     runs = [
         sd.simulate(problem, "BAOAB", t=(0, 0.3), dt=0.1, paths=8, seed=2, collect=sd.statistics.Paths(4))
         for problem in (one, other)

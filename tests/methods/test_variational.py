@@ -464,14 +464,16 @@ def test_conformal_verlet_takes_full_matrices_of_friction(friction):
         lambda t, q, p: -drag @ p, lambda t, q, p: -noisy_drag @ p, start=(q, p),
     )  # fmt: skip
     assert langevin.ConformalVerlet.refusal(problem) is None
-    with jax.enable_x64(True):
-        noise = Increment(h=jnp.asarray(h), W=jnp.array([W]))
-        after, _ = langevin.ConformalVerlet.step(problem, jnp.zeros(()), np.concatenate([q, p]), noise, None)
+
+    def step(x, h, W):
+        return langevin.ConformalVerlet.step(problem, 0.0, x, Increment(h=h, W=W), None)[0]
+
+    after = at_one(step, np.concatenate([q, p]), h, np.array([W]))
     decay = scipy.linalg.expm(-0.5 * (h * drag + W * noisy_drag))
     middle = decay @ (p + 0.5 * (0.5 * W - h * q**3))
     q_next = q + h * middle
     p_next = decay @ middle + 0.5 * (0.5 * W - h * q_next**3)
-    np.testing.assert_allclose(np.asarray(after), np.concatenate([q_next, p_next]), rtol=1e-11, atol=1e-12)
+    np.testing.assert_allclose(after, np.concatenate([q_next, p_next]), rtol=1e-11, atol=1e-12)
 
 
 def test_a_friction_too_large_for_its_exponential_is_not_computed_wrong():

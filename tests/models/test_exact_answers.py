@@ -12,7 +12,7 @@ from stodyn.models.geometric_brownian_motion import GEOMETRIC_BROWNIAN_MOTION
 from stodyn.models.kubo import KUBO
 from stodyn.models.lorenz import LORENZ, lorenz
 from stodyn.models.ornstein_uhlenbeck import ORNSTEIN_UHLENBECK
-from stodyn.numerics.printing.points import at_points
+from stodyn.numerics.printing.points import at_one, at_points
 
 
 @pytest.fixture(autouse=True)
@@ -160,14 +160,17 @@ def test_the_lorenz_system_has_its_rests_contraction_and_noise(noise):
     problem = model.problem
     assert problem.noise_structure.implies("diagonal")
     assert problem.noise_structure.implies("additive") == (noise == "additive")
+
+    def drift(x):
+        return problem.f(0.0, x, problem.params)
+
     r = np.sqrt(8.0 / 3.0 * 27.0)
     for rest in ([0.0, 0.0, 0.0], [r, r, 27.0], [-r, -r, 27.0]):
-        np.testing.assert_allclose(problem.f(0.0, jnp.array(rest), problem.params), np.zeros(3), atol=1e-12)
-    x = jnp.array([1.0, -2.0, 3.0])
-    jacobian = jax.jacfwd(lambda x: problem.f(0.0, x, problem.params))(x)
-    np.testing.assert_allclose(jnp.trace(jacobian), -(10.0 + 1.0 + 8.0 / 3.0), rtol=1e-15)
+        np.testing.assert_allclose(at_one(drift, np.array(rest)), np.zeros(3), atol=1e-12)
+    x = np.array([1.0, -2.0, 3.0])
+    np.testing.assert_allclose(np.trace(at_one(jax.jacfwd(drift), x)), -(10.0 + 1.0 + 8.0 / 3.0), rtol=1e-15)
     wanted = 0.4 * np.diag(x if noise == "multiplicative" else np.ones(3))
-    np.testing.assert_allclose(problem.g(0.0, x, problem.params), wanted, rtol=1e-15)
+    np.testing.assert_allclose(at_one(lambda x: problem.g(0.0, x, problem.params), x), wanted, rtol=1e-15)
 
 
 def test_lorenz_refuses_other_noise():
