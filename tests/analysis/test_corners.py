@@ -325,7 +325,7 @@ def test_regions_of_traces():
                 + jnp.interp(x[8], jnp.arange(4.0), jnp.arange(4.0) ** 2) + jnp.where(x[9] > 0.0, x[9] ** 2, 0.0)
                 + jax.nn.relu(x[10]) + x[11].astype(int))  # fmt: skip
 
-    decided = region(function)
+    decided = jax.jit(region(function))
     base = np.array([3.0, 0.5, 0.5, 0.5, 1.0, 2.0, 0.5, 0.3, 1.5, 1.0, 1.0, 0.5])
     other = {0: 1.0, 1: -0.5, 2: 1.5, 3: 1.5, 4: 3.0, 6: 1.5, 7: 0.7, 8: 2.5, 9: -1.0, 10: -1.0, 11: 1.5}
     with jax.enable_x64(True):

@@ -55,7 +55,7 @@ def saddle_points_of_the_slider_crank(elements):
     rng = np.random.default_rng(elements)
     x, v = rng.uniform(-np.pi, np.pi, (2, 64, 3 + len(rod.K)))
     x[:, 3:] *= np.where(rng.integers(2, size=(64, 1)) > 0, 1e-3, 1e-7)
-    M, F, G, γ = map(np.asarray, jax.vmap(lambda x, v: slider_crank.equations(rod, x, v))(x, v))
+    M, F, G, γ = at_points(lambda x, v: slider_crank.equations(rod, x, v), x, v)
     a = np.block([[M, G.transpose(0, 2, 1)], [G, np.zeros((64, 3, 3))]])
     return a, np.concatenate([F, -γ], axis=1), None
 

@@ -78,4 +78,5 @@ def test_single_precision_stays_single():
         problem = model.problem
         params = jax.tree.map(jnp.float32, problem.params)
         x, t = jnp.ones(problem.n, jnp.float32), jnp.float32(0.5)
-        assert problem.f(t, x, params).dtype == problem.g(t, x, params).dtype == jnp.float32
+        drift, noise = (jax.eval_shape(function, t, x, params) for function in (problem.f, problem.g))
+        assert drift.dtype == noise.dtype == jnp.float32
