@@ -22,6 +22,7 @@ from stodyn.numerics import radau
 ACCURACY = 1e-4  # the relative accuracy of the solution without noise
 SMALLEST = 1e-4  # smaller ranges count as this share of the largest range in the same unit
 STILL = 1e-9  # of the largest in the same unit: what moves by less is at rest, and steps need not resolve it
+SAME = 1e-13  # of the time: corners, and times of .tran, that are nearer to each other differ by rounding only
 MERGED = 1e-6  # as a share of a step: a corner nearer than this to a time of .tran is merged with it
 FEWEST, MOST_PARTS = 8, 512  # the parts of a step with which its error is first estimated, and the most it is cut into
 CHUNK = 2_000_000  # the most numbers processed in one batch
@@ -31,7 +32,7 @@ MOST_SEGMENTS = 2000
 
 def time_steps(network: Network, start: np.ndarray, times: np.ndarray, tol: float) -> np.ndarray:
     """The lengths of the steps from times[0] to times[-1], through all the times and the corners between them."""
-    corners = network.sources.corners(times[0], times[-1])
+    corners = corners_apart(network.sources.corners(times[0], times[-1]), times)
     after = np.searchsorted(times, corners).clip(1, len(times) - 1)
     room = MERGED * np.diff(times)[after - 1]
     corners = corners[(corners - times[after - 1] > room) & (times[after] - corners > room)]
@@ -49,6 +50,18 @@ def time_steps(network: Network, start: np.ndarray, times: np.ndarray, tol: floa
     return np.repeat(lengths / parts, parts)
 
 
+def corners_apart(corners: np.ndarray, times: np.ndarray) -> np.ndarray:
+    """The corners without those that repeat another one, or an end of the times, within rounding; a corner within
+    rounding of one of the times is that time. Two clocks reach the same corner by different sums, and between the
+    results no step can be made."""
+    within = SAME * max(abs(times[0]), abs(times[-1]))
+    after = np.searchsorted(times, corners).clip(1, len(times) - 1)
+    nearest = np.where(corners - times[after - 1] < times[after] - corners, times[after - 1], times[after])
+    corners = np.unique(np.where(np.abs(corners - nearest) <= within, nearest, corners))
+    corners = corners[np.diff(corners, prepend=-np.inf) > within]
+    return corners[(corners > times[0]) & (corners < times[-1])]
+
+
 def noiseless(
     network: Network, start: np.ndarray, times: np.ndarray, rtol: float, watch: Callable | None = None
 ) -> np.ndarray:
@@ -60,7 +73,8 @@ def noiseless(
     )
     states, x = np.empty((len(times), network.n)), start[None]
     states[0] = start
-    stops = np.concatenate([times[:1], network.sources.corners(times[0], times[-1]), times[-1:]])
+    corners = corners_apart(network.sources.corners(times[0], times[-1]), times)
+    stops = np.concatenate([times[:1], corners, times[-1:]])
     for begin, end in itertools.pairwise(stops):
         inside = np.flatnonzero((times > begin) & (times <= end))
         grid = np.unique(np.concatenate([[begin], times[inside], [end]]))

@@ -440,8 +440,10 @@ def _norm(scaled: np.ndarray) -> float:
 
 
 def _first_step(system, t: float, x: np.ndarray, span: float, rtol: float) -> float:
-    """A step over which the source and the state change by about rtol^(1/4) of their size; at most a hundredth."""
+    """A step over which the source and the state change by about rtol^(1/4) of their size; at most a hundredth, but
+    many times the rounding of t."""
     tiny = 1e-6 * span
     f0, f1 = system.f(np.array([t, t + tiny]), np.stack([x, x]))
     change = np.abs(f1 - f0).max() / max(np.abs(f1).max(), np.abs(f0).max(), np.finfo(float).tiny)
-    return float(np.clip(rtol**0.25 * tiny / max(change, 1e-12), 1e-8 * span, 1e-2 * span))
+    step = float(np.clip(rtol**0.25 * tiny / max(change, 1e-12), 1e-8 * span, 1e-2 * span))
+    return max(step, 64.0 * float(np.spacing(abs(t))))
