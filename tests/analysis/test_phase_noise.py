@@ -306,3 +306,46 @@ def test_steps_too_long_for_edges_are_told(steps, is_known):
         c = phase_noise(oscillator, steps=steps)["c"]
     assert (c.attrs["error"] < 1e-3) == is_known == (not messages)
     assert abs(float(c) / 2.6594e-9 - 1.0) < 2.0 * c.attrs["error"]
+
+
+COMMON_EMITTER = """Colpitts, common emitter
+VCC vcc 0 12
+LC vcc c 1m
+R1 vcc b 47k
+R2 b 0 10k
+RE e 0 1k
+CE e 0 100n
+Q1 c b e qn
+CC c t 10n
+C1 t 0 1n
+C2 f 0 1n
+L1 t f 10u
+RL t 0 20k
+CF f b 10n
+.model qn NPN(IS=1e-14 BF=150 VAF=80 CJE=8p CJC=4p TF=0.4n)
+"""
+
+
+def test_modes_are_those_of_the_circuit_on_its_constraints():
+    """The pencil of this circuit has infinite eigenvalues, which rounding makes finite. One pair of modes grows."""
+    circuit = read(COMMON_EMITTER)
+    modes = periodic_start.modes_at(system_of(circuit), circuit.operating_point.x)
+    assert sorted(np.abs(modes.rates)) == pytest.approx(sorted(np.abs(circuit.small_signal.rates)), rel=1e-6)
+    assert sum(modes.rates.real > 0.0) == 2
+    J, M = circuit.network.slopes(circuit.operating_point.x).toarray(), circuit.mass_matrix
+    k = np.argmax(modes.rates.real)
+    terms = J @ modes.shapes[:, k], modes.rates[k] * M @ modes.shapes[:, k]
+    np.testing.assert_allclose(*terms, atol=1e-9 * np.abs(J @ np.diag(np.abs(modes.shapes[:, k]))).max())
+
+
+def test_an_oscillation_that_needs_a_large_start_is_found():
+    """r' = -r/10 + r³ - r⁵/2 around (1, 0) dies out from r < 0.33, and has a cycle at r² = 1 + √0.8."""
+
+    def drift(t, x):
+        y = jnp.array([x[0] - 1.0, x[1]])
+        r2 = y @ y
+        return (-0.1 + r2 - 0.5 * r2**2) * y + jnp.array([-y[1], y[0]])
+
+    cycle = periodic(sd.SDE(drift, lambda t, x: jnp.eye(2), [1.0, 0.0]), steps=32)
+    assert cycle.period == pytest.approx(2.0 * np.pi, rel=1e-9)
+    assert np.sum((cycle.x - [1.0, 0.0]) ** 2, axis=1) == pytest.approx(1.0 + np.sqrt(0.8), rel=1e-6)

@@ -1,5 +1,6 @@
 """The equations in numpy, which the checks before a run look at, are those of the run."""
 
+import jax
 import numpy as np
 import pytest
 
@@ -41,3 +42,12 @@ def test_a_proof_that_the_constraints_stay_regular():
     assert read(STAGE + "B1 c 0 V={V(out)*V(b)}\nRC c 0 1k\n").has_constant_orientation
     other = read(STAGE + "B1 c 0 I={V(c)*V(b)}\nRC c 0 1k noise=off\n")
     assert not other.has_constant_orientation and not SDAE.has_constant_orientation.func(other)
+
+
+def test_functions_of_a_circuit_may_be_called_in_any_precision():
+    circuit = read("title\nR1 a 0 1k\nC1 a 0 1p\n")
+    with jax.enable_x64(False):
+        rates = [np.asarray(circuit.f(0.0, state, circuit.params)) for state in (np.array([0.1]), [0.1])]
+        noise = np.asarray(circuit.g(0.0, np.array([0.1]), circuit.params))
+    assert rates == pytest.approx([-1e-4, -1e-4], rel=1e-6)
+    assert noise == pytest.approx(np.sqrt(2.0 * 1.380649e-23 * 300.15 / 1e3), rel=1e-6)

@@ -111,7 +111,7 @@ def test_corners_of_clocks_that_coincide_are_one():
 
 
 def test_switches_at_corners_that_coincide_are_followed():
-    """Corners of the two clocks at 6 µs are 8.5e-22 s apart. In each period half of what is missing to 1 V goes over."""
+    """Corners of the clocks at 6 µs are 8.5e-22 s apart. In each period half of what is missing to 1 V goes over."""
     circuit = read("""Charge is shared
 V1 in 0 1
 VP p 0 PULSE(0 1 0 10n 10n 0.48u 1u)

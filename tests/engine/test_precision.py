@@ -7,15 +7,19 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from stodyn import SDE, simulate
+from stodyn import SDE, RandomDAE, simulate
 from stodyn import statistics as st
+from stodyn.analysis import covariance, linear
+from stodyn.analysis.periodic import periodic
+from stodyn.analysis.small_noise import small_noise
 from stodyn.engine import printed
-from stodyn.engine.spec import SinglePrecisionConstant
+from stodyn.engine.precision import SinglePrecisionConstant
 from stodyn.methods.explicit import EulerMaruyama, Heun
 from stodyn.methods.implicit import ThetaEuler
 from stodyn.models.double_well import double_well
 from stodyn.models.kubo import kubo
 from stodyn.models.ornstein_uhlenbeck import ornstein_uhlenbeck
+from stodyn.noise.distribution import Uniform
 from stodyn.results import provenance
 
 RUN = dict(t=(0.0, 1.0), dt=0.05, paths=8, seed=2)
@@ -107,12 +111,12 @@ def pulled(constant):
 @pytest.mark.parametrize(
     ("problem", "named"),
     [
-        (pulled(rounded([0.1, 0.25])), r"\[0\.1 +0\.25\]"),
-        (pulled(rounded(0.3)), r"0\.3"),
-        (pulled(np.float32([0.7, 0.5])), r"\[-0\.7 -0\.5\]"),
+        (pulled(rounded([0.1, 0.25])), r"constant in drift = \[0\.1 +0\.25\]"),
+        (pulled(rounded(0.3)), r"constant in drift = 0\.3\d*"),
+        (pulled(np.float32([0.7, 0.5])), r"drift = \[-0\.7 -0\.5\]"),
         (
             SDE(jax.jit(lambda t, x: -SHARED * x), lambda t, x: jnp.eye(2), [1.0, 2.0]),
-            r"\[0\.6 +0\.1\]",
+            r"SHARED in drift = \[0\.6 +0\.1\]",
         ),
         (ornstein_uhlenbeck(rate=rounded(0.1)), r"params\['rate'\] = 0\.1\d*"),
         (SDE(lambda t, x: -x, lambda t, x: jnp.eye(2), rounded([0.1, 0.2])), r"start = \[0\.1 0\.2\]"),
@@ -135,6 +139,28 @@ def test_constants_that_lost_nothing_are_not_named():
     """0, 1, 0.5, -1024 are exact in any precision; in a float32 run nothing is lost that was not given up."""
     simulate(pulled(rounded([0.5, -1.0])), EulerMaruyama, **RUN)
     simulate(pulled(rounded([0.1, 0.2])), EulerMaruyama, dtype="float32", **RUN)
+
+
+ANALYSES = {
+    "one step": lambda problem: linear.step_map(problem, "EulerMaruyama", 0.1),
+    "moments": lambda problem: covariance.exact(problem, [0.0, 1.0]),
+    "small noise": lambda problem: small_noise(problem, [0.0, 1.0]),
+    "cycles": lambda problem: periodic(problem),
+}
+
+
+@pytest.mark.parametrize("analyse", ANALYSES.values(), ids=ANALYSES.keys())
+def test_constants_rounded_to_float32_are_named_by_analyses(analyse):
+    with pytest.raises(SinglePrecisionConstant, match=r"in float64 uses float32 numbers: constant in drift = \[0\.1"):
+        analyse(pulled(rounded([0.1, 0.25])))
+
+
+def test_constants_rounded_to_float32_are_named_where_no_step_is_traced():
+    """An expansion has no steps, but its problem has functions."""
+    gain = rounded(0.1)
+    problem = RandomDAE([[1.0]], lambda t, x, p: p["g"] - gain * x, [0.0], {"g": Uniform(0.5, 1.5)})
+    with pytest.raises(SinglePrecisionConstant, match=r"gain in drift = 0\.1"):
+        simulate(problem, "Collocation", t=(0.0, 1.0), dt=0.5)
 
 
 WATCHING = {

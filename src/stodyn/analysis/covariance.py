@@ -34,6 +34,7 @@ from stodyn.analysis.integrator import (
 from stodyn.analysis.linear import Moments, axes, exact_moments
 from stodyn.analysis.one_step import OneStep
 from stodyn.arguments import checks_arguments
+from stodyn.engine.precision import warn_of_rounded
 from stodyn.methods import classical, multistep
 from stodyn.methods.catalogue import stepping
 from stodyn.methods.contract import Method
@@ -299,6 +300,7 @@ def delivered(
         If `dt` and `steps` do not describe steps, or a multistep method gets steps of different lengths.
     """
     expect_problem(problem)
+    warn_of_rounded(problem, "this analysis in float64")
     n, method, t = problem.n, stepping(method), t0
     if (np.ndim(dt) == 0) == (steps is None):
         raise ValueError(
@@ -358,6 +360,7 @@ def exact(
         Mean (..., n) and covariance (..., n, n), with the axes of `t` in front.
     """
     expect_problem(problem)
+    warn_of_rounded(problem, "this analysis in float64")
     return exact_moments(problem, t, *_initial(problem, mean, covariance), t0)
 
 

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 from stodyn import listing
 from stodyn.analysis.one_step import AFFINE, FEW, OneStep, of_one, of_values, probing_states
 from stodyn.arguments import checks_arguments
+from stodyn.engine.precision import warn_of_rounded
 from stodyn.engine.spec import as_it_is_now, matched
 from stodyn.methods.catalogue import stepping
 from stodyn.methods.contract import Method
@@ -238,6 +239,7 @@ def step_map(
     0.526316
     """
     expect_problem(problem)
+    warn_of_rounded(problem, "this analysis in float64")
     if not (math.isfinite(dt) and dt > 0):
         raise ValueError(f"dt: expected a step > 0, got {dt!r}")
     method = stepping(method)

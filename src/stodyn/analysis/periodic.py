@@ -26,6 +26,7 @@ from stodyn.analysis.periodic_start import NoOscillation
 from stodyn.analysis.periodic_system import StageEquations, System, system_of
 from stodyn.arguments import checks_arguments
 from stodyn.circuits import Circuit
+from stodyn.engine.precision import warn_of_rounded
 from stodyn.hints import is_integer
 from stodyn.numerics.one_thread import blas_on_one_thread
 from stodyn.numerics.radau import Scheme
@@ -285,6 +286,7 @@ def periodic(
         If an argument is impossible, the period of a driven system is missing, or no periodic solution is found.
     """
     system = system_of(problem)
+    warn_of_rounded(problem, "this analysis in float64")
     order = (9 if len(system.implicit) <= SMALL_SYSTEM else 5) if order is None else order
     if order not in (3, 5, 7, 9):
         raise ValueError(f"order: expected 3, 5, 7 or 9, got {order!r}")

@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
-import scipy
 
 from stodyn.analysis.periodic_system import System
 from stodyn.numerics import radau
@@ -28,6 +27,8 @@ MOST_TURNS = 8  # rises of one component within a period
 JOINED = 3  # windows that are joined where the last one shows too few periods
 RISES = 3  # the fewest in a window from which a period is inferred
 REGULAR = 10  # the fewest in a window while another component drifts
+NOTHING_KNOWN = 1e-3  # taken for the largest component where kicks begin at zero
+KICKS = 0.01, 0.1, 1.0  # of the sizes of the components
 REST = 1e-6  # of the size of a component: a range below it is none
 
 
@@ -52,6 +53,14 @@ class Guess(NamedTuple):
 
 class NoOscillation(ValueError):
     """No solution was found that repeats itself."""
+
+
+class DiesOut(NoOscillation):
+    """The system came to rest, at x."""
+
+    def __init__(self, message: str, x: np.ndarray):
+        super().__init__(message)
+        self.x = x
 
 
 def followed(system: System, times: np.ndarray, x: np.ndarray, rtol: float = RTOL) -> np.ndarray:
@@ -87,11 +96,45 @@ def driven(system: System, t: float, x: np.ndarray, period: float, settle: float
     return Guess(t, x, period, (period,))
 
 
+class Modes(NamedTuple):
+    """The small motions T z exp(λt) of a system around a state: λ (r,) and T z (n, r)."""
+
+    rates: np.ndarray
+    shapes: np.ndarray
+
+
+def modes_at(system: System, x: np.ndarray) -> Modes:
+    """The modes of the linearised system on its constraints, R M x' = R J x, 0 = N J x: the pencil J - λM itself has
+    infinite eigenvalues too, which rounding makes finite ones of any sign."""
+    rows, N, *_ = system.split
+    J = system.jacobian(np.zeros(1), x[None])[0]
+    T = np.linalg.solve(np.concatenate([system.mass[rows], N @ J]), np.eye(system.n, len(rows)))
+    rates, vectors = np.linalg.eig(J[rows] @ T)
+    return Modes(rates, T @ vectors)
+
+
 def autonomous(system: System, x: np.ndarray, period: float | None, settle: float) -> Iterator[Guess]:
     """States of the oscillation and their periods, the last one where it repeats itself or had the time to; those
-    before it while some components drift."""
-    x = _pushed(system, x)
-    t, window = 0.0, 3.0 * period if period else _first_window(system, x)
+    before it while some components drift.
+
+    From a state of rest it begins with a kick; where that, or a start of the caller's, comes to rest, larger kicks from
+    there follow."""
+    modes = modes_at(system, x)
+    starts = KICKS if _is_at_rest(system, x, modes) else (0.0, *KICKS)
+    for k, share in enumerate(starts):
+        kicked = _kicked(system, x, share, modes) if share else x
+        try:
+            yield from _followed_until_it_repeats(system, x if kicked is None else kicked, period, settle)
+            return
+        except DiesOut as error:
+            if kicked is None or k + 1 == len(starts):
+                raise
+            x = error.x
+            modes = modes_at(system, x)
+
+
+def _followed_until_it_repeats(system: System, x: np.ndarray, period: float | None, settle: float) -> Iterator[Guess]:
+    t, window = 0.0, 3.0 * period if period else _first_window(modes_at(system, x))
     start_window, periods, largest = window, [], np.zeros(system.n)
     known = period
     spent = 0.0
@@ -124,8 +167,8 @@ def autonomous(system: System, x: np.ndarray, period: float | None, settle: floa
             size = np.abs(states).max(axis=0)
             if window > start_window and np.all(reach <= 1e-4 * largest + REST * (size + 1e-9 * size.max())):
                 left = float((reach / np.maximum(largest, 1e-300)).max())
-                raise NoOscillation(f"the oscillation dies out: in the last {window:.4g} of time every component "
-                                    f"stays within {left:.1e} of the range it had")  # fmt: skip
+                raise DiesOut(f"the oscillation dies out: in the last {window:.4g} of time every component stays "
+                              f"within {left:.1e} of the range it had", x)  # fmt: skip
             window *= 2.0
             continue
         spent += window / (known or window)
@@ -158,29 +201,35 @@ def sharpened(system: System, guess: Guess) -> Guess:
     return guess._replace(x=x, period=float(times[near]))
 
 
-def _pushed(system: System, x: np.ndarray) -> np.ndarray:
-    """The start, or where nothing moves there, one a little off it along its fastest growing mode."""
+def _is_at_rest(system: System, x: np.ndarray, modes: Modes) -> bool:
+    """Whether nothing moves at a state, compared with its size and the fastest mode."""
     at = np.zeros(1)
-    J = system.jacobian(at, x[None])[0]
-    speed = system.velocity(at, x[None], J[None])[0]
-    values, vectors = scipy.linalg.eig(J, system.mass)
-    usable = np.isfinite(values)
-    fastest = np.abs(values[usable]).max(initial=0.0)
-    if np.all(np.abs(speed) > 1e-9 * fastest * (1e-9 + np.abs(x))) or not usable.any():
-        return x
-    if np.abs(speed).max() > 1e-6 * fastest * (1e-3 + np.abs(x).max()):
-        return x
-    fastest = np.argmax(np.where(usable, values.real, -np.inf))
-    if not values[fastest].real > 0.0:
-        return x
-    mode = vectors[:, fastest].real
-    return x + 0.01 * (np.abs(x).max() + 1e-3) * mode / np.abs(mode).max()
+    speed = np.abs(system.velocity(at, x[None], system.jacobian(at, x[None]))[0])
+    fastest = np.abs(modes.rates).max(initial=0.0)
+    return bool(speed.max() <= 1e-6 * fastest * _largest(x))
 
 
-def _first_window(system: System, x: np.ndarray) -> float:
-    values = scipy.linalg.eigvals(system.jacobian(np.zeros(1), x[None])[0], system.mass)
-    sizes = np.abs(values[np.isfinite(values)])
-    sizes = sizes[sizes > 0.0]
+def _largest(x: np.ndarray) -> float:
+    return float(np.abs(x).max()) or NOTHING_KNOWN
+
+
+def _kicked(system: System, x: np.ndarray, share: float, modes: Modes) -> np.ndarray | None:
+    """The state moved along its growing modes, by this share of the sizes of components; where none grows, along those
+    that oscillate, since a large oscillation may last where a small one dies out. None where there are neither."""
+    rates = modes.rates
+    growing = rates.real > 1e-12 * np.abs(rates).max(initial=0.0)
+    chosen = growing if growing.any() else rates.imag > 1e-3 * np.abs(rates)
+    if not chosen.any():
+        return None
+    sizes = np.maximum(system.largest_alike(np.abs(x)), SMALL * _largest(x))
+    sizes = np.where(sizes > SMALL * _largest(x), sizes, _largest(x))
+    for shape in modes.shapes[:, chosen & (rates.imag >= 0.0)].real.T:
+        x = x + share * shape / (np.abs(shape) / sizes).max()
+    return x
+
+
+def _first_window(modes: Modes) -> float:
+    sizes = np.abs(modes.rates[modes.rates != 0.0])
     return 2.0 * np.pi / float(sizes.max()) if len(sizes) else 1.0
 
 

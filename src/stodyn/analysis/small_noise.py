@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 from stodyn import listing
 from stodyn.analysis.linear import Moments
 from stodyn.arguments import checks_arguments
+from stodyn.engine.precision import warn_of_rounded
 from stodyn.engine.spec import as_it_is_now, matched
 from stodyn.methods.catalogue import stepping
 from stodyn.methods.contract import Method
@@ -61,6 +62,7 @@ def small_noise(problem: Problem, t: ArrayLike, rtol: float = RTOL) -> Moments:
     times = np.atleast_1d(np.asarray(t, float))
     if len(times) < 1 or np.any(np.diff(times) <= 0.0) or not np.isfinite(times).all():
         raise ValueError(f"t: expected increasing times, the first that of the start, got {t!r}")
+    warn_of_rounded(problem, "this analysis in float64")
     sde, whole = _form(problem, float(times[0]))
     r, p = sde.n, sde.example_params()
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import scipy
@@ -749,6 +750,22 @@ def _of_family(circuit: Circuit, network: Network, data: Any, start: Any) -> Cir
     return _problem(network, lambda params: family.at(params["devices"], jnp), params, start, circuit.random, family)
 
 
+def _in_double_precision(function: Callable) -> Callable:
+    """The function in float64 whatever the caller's precision: float32 does not resolve the currents of a circuit, and
+    its constants are float64."""
+
+    @functools.wraps(function)
+    def called(t, x, params):
+        if jax.config.jax_enable_x64:
+            return function(t, x, params)
+        with jax.enable_x64(True):
+            return function(
+                *jax.tree.map(lambda value: jnp.asarray(value, jnp.result_type(value, float)), (t, x, params))
+            )
+
+    return called
+
+
 def _problem(
     network: Network, of: Callable[[Any], Network], params: dict[str, Any], start: Any,
     random: Mapping[str, Distribution] | None = None, family: Family | None = None,
@@ -763,9 +780,11 @@ def _problem(
     def rates(t, x, params):
         return of(params).rates(x, network.sources.values(t, jnp), jnp)
 
+    @_in_double_precision
     def drift(t, x, params):
         return rates(t, x, params)
 
+    @_in_double_precision
     def diffusion(t, x, params):
         if isinstance(noise, Unplaced):  # Circuit.multiplier refuses to use it
             return jnp.zeros((n, 1))

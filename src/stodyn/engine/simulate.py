@@ -26,10 +26,10 @@ from stodyn.engine.kernel import GROUP
 from stodyn.engine.layout import Layout
 from stodyn.engine.ledger import Ledger
 from stodyn.engine.place import Place, Threads, call_form, find_devices, front_door
+from stodyn.engine.precision import warn_of_rounded
 from stodyn.engine.progress import Progress
 from stodyn.engine.run import Run, Tally
 from stodyn.engine.spec import (
-    SinglePrecisionConstant,
     Spec,
     as_it_is_now,
     check_block,
@@ -37,7 +37,6 @@ from stodyn.engine.spec import (
     chosen_method,
     describe,
     matched,
-    rounded_numbers,
     statistics_of,
     values_given,
 )
@@ -215,14 +214,8 @@ def described(
     """The checked spec of a run with that many paths; warns of numbers that were rounded before it."""
     spec = describe(problem, method, t, dt, collect, dtype, stop)
     check_paths(spec, int(paths))
-    rounded = rounded_numbers(spec)
-    if rounded:
-        warnings.warn(
-            f"this float64 run uses float32 numbers: {'; '.join(rounded[:4])}. They were made by jax.numpy "
-            "outside a 64-bit context; make them with numpy, or inside the function.",
-            SinglePrecisionConstant,
-            stacklevel=stacklevel_of_user(),
-        )
+    if spec.dtype == np.float64:
+        warn_of_rounded(problem, "this float64 run", [] if spec.traced is None else spec.traced.rounded_constants)
     return spec
 
 
@@ -418,6 +411,7 @@ def _expand(problem, method: Expansion, times, paths, seed, collect, began: floa
     if seed is None and method.draws:
         raise ValueError(f"seed: {method.name} draws its points; give a whole number")
     check_options(1, 0 if seed is None else seed, "raise")
+    warn_of_rounded(problem, "this float64 run")
     labelled, record = expanded(expandable, method, times, collect, 0 if seed is None else int(seed))
     record = {
         "problem": type(problem).__name__,

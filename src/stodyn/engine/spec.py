@@ -34,10 +34,6 @@ from stodyn.statistics.stopping import Alive, Stopped
 MEMORY_SHARE = 0.5  # of the machine's memory that a result may take
 
 
-class SinglePrecisionConstant(UserWarning):
-    """Warns of a float64 run with numbers that were rounded to float32 before it began."""
-
-
 @dataclasses.dataclass(frozen=True, eq=False)
 class Spec:
     """Everything about a run except the number of its paths and their seed.
@@ -349,14 +345,3 @@ def check_block(spec: Spec, paths: int) -> None:
             f"GB, {MEMORY_SHARE:.0%} of this machine's memory. Leave it out, or give a few thousand: blocks run one "
             "after another."
         )
-
-
-def rounded_numbers(spec: Spec) -> list[str]:
-    """The numbers of a float64 run that were rounded to float32 before it began, in words."""
-    if spec.dtype != np.float64:
-        return []
-    rounded = [] if spec.traced is None else list(spec.traced.rounded_constants)
-    for name, tree in {"start": getattr(spec.problem, "start", None), "params": spec.problem.params}.items():
-        for place, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]:
-            rounded += [f"{name}{jax.tree_util.keystr(place)} = {leaf}"] if traces.was_rounded(leaf) else []
-    return rounded

@@ -69,8 +69,8 @@ class Traced:
 
     @functools.cached_property
     def rounded_constants(self) -> list[str]:
-        """Descriptions of the float32 arrays in the step that may have lost digits."""
-        return single_precision_constants(self.step)
+        """The float32 arrays in the step that may have lost digits, in words."""
+        return [str(constant) for constant in single_precision_constants(self.step)]
 
 
 def trace(problem, method: Method, dtype=np.float64) -> Traced:
@@ -157,9 +157,9 @@ def _is_real(x: Any) -> bool:
     return jnp.issubdtype(jnp.asarray(x).dtype, jnp.inexact)
 
 
-def single_precision_constants(closed: core.ClosedJaxpr) -> list[str]:
-    """Descriptions of the float32 arrays a trace has captured that may have lost digits."""
-    constants = [str(c) for c in closed.consts if was_rounded(c)]
+def single_precision_constants(closed: core.ClosedJaxpr) -> list[Any]:
+    """The float32 arrays a trace has captured that may have lost digits."""
+    constants = [c for c in closed.consts if was_rounded(c)]
     for inner in inner_traces(closed.jaxpr):
         constants += single_precision_constants(inner)
     return constants

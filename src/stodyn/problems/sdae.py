@@ -231,6 +231,7 @@ class SDAE(Problem):
 
     def f(self, t, x: Array, params) -> Array:
         """The drift (n,)."""
+        x = jnp.asarray(x)
         return jnp.asarray(call(self.drift, t, x, params=params), x.dtype)
 
     def g(self, t, x: Array, params) -> Array:
@@ -240,6 +241,7 @@ class SDAE(Problem):
 
     def multiplier(self, t, x: Array, params) -> Any:
         """The factor of an increment as `push` takes it: an operator, or the matrix (n, m)."""
+        x = jnp.asarray(x)
         noise = call(self._noise, t, x, params=params)
         return noise if isinstance(noise, Operator) else jnp.asarray(noise, x.dtype)
 
