@@ -14,6 +14,7 @@ from stodyn.analysis.integrator import linear_step
 from stodyn.analysis.linear import coefficients
 from stodyn.noise import coloured as co
 from stodyn.numerics import lyapunov
+from stodyn.numerics.printing.points import at_one
 from stodyn.numerics.uncompiled import value
 from stodyn.problems.driven import NoiseNotDelivered, ResponseNotDelivered, delivered_variance
 from stodyn.problems.linear import linear
@@ -105,10 +106,11 @@ def test_noise_of_the_problem_stays_with_its_calculus():
 
 def test_places_by_name_number_matrix_and_function_agree():
     noise = co.gauss_markov(1.0, 2.0)
-    z = jnp.array([0.3, -0.4, 2.0])
+    z = np.array([0.3, -0.4, 2.0])
     expected = np.append(OSCILLATOR @ z[:2] + np.array([0.0, 2.0]), -1.0)
     for into in ("v", 1, ["v"], [[0.0], [1.0]], [0.0, 1.0], lambda t, x: jnp.array([[0.0], [1.0]])):
-        np.testing.assert_allclose(sd.with_noise(STILL, noise, into).f(0.0, z, None), expected, atol=1e-14)
+        problem = sd.with_noise(STILL, noise, into)
+        np.testing.assert_allclose(at_one(lambda z: problem.f(0.0, z, None), z), expected, atol=1e-14)
 
 
 def test_input_that_depends_on_state_time_and_parameters():
