@@ -119,7 +119,7 @@ def forget_what_is_compiled() -> None:
 
 
 C_LIBRARY = ctypes.CDLL(None)
-ROOM = 900_000_000  # bytes that compiled programs may take until they are dropped
+ROOM = 600_000_000  # bytes that compiled programs may take until they are dropped
 limit = ROOM + 250_000_000  # which a worker takes before it has compiled anything
 
 
