@@ -7,6 +7,7 @@ from scipy.integrate import quad
 from scipy.stats import invgauss, norm
 
 from stodyn.numerics import crossing
+from stodyn.numerics.printing.points import at_one, at_points
 
 
 def survivors(l, a, b, v):
@@ -22,7 +23,7 @@ def survivors(l, a, b, v):
 )  # fmt: skip
 def test_the_chance_of_crossing_either_of_two_levels_is_the_series(l, a, b, v):
     s = np.sqrt(v)
-    found = 1.0 - crossing.bridge_chance_of_two((a / s, b / s), ((l - a) / s, (l - b) / s))
+    found = 1.0 - at_one(crossing.bridge_chance_of_two, (a / s, b / s), ((l - a) / s, (l - b) / s))
     assert found == pytest.approx(survivors(l, a, b, v), abs=1e-9)
 
 
@@ -30,19 +31,19 @@ def test_published_chances_of_two_levels():
     """Of the specification: 0.23070788998 and 0.8643300857."""
     for (l, a, b, v), exact in {(1, 0.3, 0.7, 0.5): 0.23070788998, (1, 0.2, 0.5, 0.1): 0.8643300857}.items():
         s = np.sqrt(v)
-        found = 1.0 - crossing.bridge_chance_of_two((a / s, b / s), ((l - a) / s, (l - b) / s))
+        found = 1.0 - at_one(crossing.bridge_chance_of_two, (a / s, b / s), ((l - a) / s, (l - b) / s))
         assert found == pytest.approx(exact, abs=1e-10)
 
 
 def test_an_end_beyond_a_level_has_crossed():
-    assert crossing.bridge_chance(1.0, -0.1) == 1.0
-    assert crossing.bridge_chance_of_two((1.0, 2.0), (3.0, -0.1)) == 1.0
-    assert crossing.bridge_chance_of_two((1.0, -0.1), (3.0, 2.0)) == 1.0
+    assert at_one(crossing.bridge_chance, 1.0, -0.1) == 1.0
+    assert at_one(crossing.bridge_chance_of_two, (1.0, 2.0), (3.0, -0.1)) == 1.0
+    assert at_one(crossing.bridge_chance_of_two, (1.0, -0.1), (3.0, 2.0)) == 1.0
 
 
 def test_the_time_left_after_a_crossing():
     """Against its definition, with the density a/√(2πu³) exp(-a²/2u) of the first passage of a level at a."""
-    assert crossing.share_after_crossing(0.3, 0.2) == pytest.approx(0.73709066, abs=1e-8)
+    assert at_one(crossing.share_after_crossing, 0.3, 0.2) == pytest.approx(0.73709066, abs=1e-8)
     for a, b in ((0.3, 0.2), (1.5, 0.01), (0.05, 3.0), (12.0, 2.0)):
 
         def density(u, a=a, b=b):
@@ -50,7 +51,7 @@ def test_the_time_left_after_a_crossing():
             return first * np.exp(-(b**2) / (2 * (1 - u)) + 0.5 * (a + b) ** 2) / np.sqrt(2 * np.pi * (1 - u))
 
         exact = quad(lambda u, f=density: (1 - u) * f(u), 0, 1, epsabs=1e-12)[0]
-        assert crossing.share_after_crossing(a, b) == pytest.approx(exact, rel=1e-7)
+        assert at_one(crossing.share_after_crossing, a, b) == pytest.approx(exact, rel=1e-7)
 
 
 def test_draws_of_the_inverse_gaussian_law():
@@ -61,10 +62,10 @@ def test_draws_of_the_inverse_gaussian_law():
     p = np.array([0.05, 0.25, 0.5, 0.75, 0.95])
     error = 5 * np.sqrt(p * (1 - p) / count)
     for mean, shape in ((1.5, 0.09), (0.2, 4.0)):
-        drawn = np.asarray(crossing.inverse_gaussian(np.full(count, mean), np.full(count, shape), normal, uniform))
+        drawn = at_points(crossing.inverse_gaussian, np.full(count, mean), np.full(count, shape), normal, uniform)
         quantiles = invgauss.ppf(p, mean / shape, scale=shape)
         assert np.all(np.abs((drawn[:, None] < quantiles).mean(axis=0) - p) < error)
-    drawn = np.asarray(crossing.inverse_gaussian(np.full(count, np.inf), np.full(count, 0.5), normal, uniform))
+    drawn = at_points(crossing.inverse_gaussian, np.full(count, np.inf), np.full(count, 0.5), normal, uniform)
     quantiles = 0.5 / norm.isf(p / 2) ** 2
     assert np.all(np.abs((drawn[:, None] < quantiles).mean(axis=0) - p) < error)
 
@@ -77,9 +78,9 @@ def test_the_lowest_point_of_a_cubic():
     a, b, p, q = np.concatenate([np.stack([a, b, p, q], 1), special]).T
     u = np.linspace(0, 1, 2001)[:, None]
     on_grid = np.asarray(crossing.cubic_at(u, (a, b), (p, q)))
-    share, lowest = map(np.asarray, crossing.cubic_lowest((a, b), (p, q)))
+    share, lowest = at_points(crossing.cubic_lowest, (a, b), (p, q))
     np.testing.assert_allclose(lowest, on_grid.min(axis=0), atol=1e-5)
-    np.testing.assert_allclose(np.asarray(crossing.cubic_at(share, (a, b), (p, q))), lowest, atol=1e-14)
+    np.testing.assert_allclose(at_points(crossing.cubic_at, share, (a, b), (p, q)), lowest, atol=1e-14)
     assert np.all((share >= 0) & (share <= 1))
 
 
@@ -90,8 +91,9 @@ def test_the_first_root_of_a_cubic():
     for u in (0.0, 1.0):
         slopes.append(np.polyval(np.polyder(polynomial), u))
     ends = tuple(np.polyval(polynomial, u) for u in (0.0, 1.0))
-    lowest, value = crossing.cubic_lowest(ends, tuple(slopes))
+    lowest, value = at_one(crossing.cubic_lowest, ends, tuple(slopes))
     assert value < 0
     found = jax.jit(crossing.cubic_root)(*(jax.numpy.asarray(x) for x in (ends, slopes)), lowest)
     assert found == pytest.approx(0.25, abs=1e-11)
-    assert crossing.cubic_root(ends, tuple(slopes), lowest, 12) == pytest.approx(0.25, abs=2e-4)
+    coarse = at_one(lambda ends, slopes, lowest: crossing.cubic_root(ends, slopes, lowest, 12), ends, slopes, lowest)
+    assert coarse == pytest.approx(0.25, abs=2e-4)
