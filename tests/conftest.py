@@ -114,11 +114,11 @@ def forget_what_is_compiled() -> None:
     kept_traces.forget()
     block._compiled.clear()
     points._loops.clear()
-    if hasattr(C_LIBRARY, "malloc_trim"):
-        C_LIBRARY.malloc_trim(0)
+    give_back = getattr(ctypes.CDLL(None), "malloc_trim", None)  # of glibc, which else keeps what is freed
+    if give_back is not None:
+        give_back(0)
 
 
-C_LIBRARY = ctypes.CDLL(None)
 ROOM = 600_000_000  # bytes that compiled programs may take until they are dropped
 limit = ROOM + 250_000_000  # which a worker takes before it has compiled anything
 
