@@ -12,6 +12,7 @@ import pytest
 from stodyn.noise import discrete, wiener
 from stodyn.noise.discrete import ThreePoint, WeakPairs
 from stodyn.noise.increment import compose
+from stodyn.numerics.printing.points import at_one, at_points
 
 
 @pytest.fixture(autouse=True)
@@ -68,17 +69,17 @@ def test_probabilities_of_drawn_normals():
     """2^18 draws; each frequency within 5.5 standard errors of its probability (false alarm below 1e-6 in all)."""
     count = 2**18
     U = np.random.default_rng(1).standard_normal((2, count))
-    draw = jax.vmap(lambda u, v: WeakPairs().increment(1.0, {"W": u[None], "aux": v[None]}, 1))(*jnp.asarray(U))
-    W, two = np.asarray(draw.W[:, 0]), np.asarray(draw.aux["two"][:, 0])
+    draw = at_points(lambda u, v: WeakPairs().increment(1.0, {"W": u[None], "aux": v[None]}, 1), *U)
+    W, two = draw.W[:, 0], draw.aux["two"][:, 0]
     for hit, p in [(W > 1, 1 / 6), (W < -1, 1 / 6), (W == 0, 2 / 3), (two == 1, 1 / 2), (two == -1, 1 / 2)]:
         assert abs(hit.mean() - p) < 5.5 * math.sqrt(p * (1 - p) / count)
     np.testing.assert_allclose(np.unique(np.round(W, 12)), np.round([-math.sqrt(3), 0, math.sqrt(3)], 12))
 
 
 def test_the_sign_is_that_of_the_W_of_the_same_normals():
-    U = jnp.asarray(np.random.default_rng(2).standard_normal(100))
-    weak, strong = ThreePoint().increment(0.1, {"W": U}, 100).W, wiener.W.increment(0.1, {"W": U}, 100).W
-    assert bool(jnp.all(weak * strong >= 0)) and float(jnp.mean(weak * strong)) > 0
+    U = np.random.default_rng(2).standard_normal(100)
+    weak, strong = (at_one(lambda u: kind.increment(0.1, {"W": u}, 100).W, U) for kind in (ThreePoint(), wiener.W))
+    assert np.all(weak * strong >= 0) and np.mean(weak * strong) > 0
 
 
 @pytest.mark.parametrize("recipe", [ThreePoint(), WeakPairs()])
@@ -93,5 +94,6 @@ def test_composition_is_refused_with_the_way_out(recipe):
 
 def test_float32_stays_float32():
     with jax.enable_x64(False):
-        step = WeakPairs().increment(0.1, {"W": jnp.ones(2), "aux": jnp.ones(2)}, 2)
+        normals = {"W": jnp.ones(2), "aux": jnp.ones(2)}
+        step = jax.eval_shape(lambda normals: WeakPairs().increment(0.1, normals, 2), normals)
         assert step.W.dtype == step.aux["two"].dtype == jnp.float32

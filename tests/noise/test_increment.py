@@ -159,12 +159,15 @@ def test_coarsening_in_two_stages_and_to_one_step(m):
 
 def test_coarsening_keeps_axes_behind_the_steps_and_accepts_one_h_for_all():
     """(steps, paths, m) with a plain number as h is the same as each path on its own."""
-    W = jnp.asarray(np.random.default_rng(8).standard_normal((4, 3, 2)))
-    Z = jnp.asarray(np.random.default_rng(9).standard_normal((4, 3, 2)))
-    together = compose_all(Increment(0.5, W, Z), 2)
+    W, Z = (np.random.default_rng(seed).standard_normal((4, 3, 2)) for seed in (8, 9))
+
+    def coarse(W, Z):
+        return compose_all(Increment(0.5, W, Z), 2)
+
+    together = at_one(coarse, W, Z)
     assert together.W.shape == (2, 3, 2)
     for path in range(3):
-        alone = compose_all(Increment(0.5, W[:, path], Z[:, path]), 2)
+        alone = at_one(coarse, W[:, path], Z[:, path])
         np.testing.assert_allclose(together.Z[:, path], alone.Z, rtol=1e-14)
         np.testing.assert_allclose(alone.h, [1.0, 1.0])
 
@@ -178,7 +181,7 @@ def test_composed_Z_has_the_law_of_a_longer_step():
         both = compose(first, second)
         return jnp.concatenate([both.W, both.Z])
 
-    J = jax.jacfwd(halves)(jnp.zeros(4))
+    J = at_one(jax.jacfwd(halves), np.zeros(4))
     np.testing.assert_allclose(J @ J.T, [[h, h**2 / 2], [h**2 / 2, h**3 / 3]], rtol=1e-13)
 
 
