@@ -566,3 +566,10 @@ def test_other_bad_arguments():
         linear(OSCILLATOR, FORCED, Bu=FORCED)
     with pytest.raises(ValueError, match="give both"):
         cv.exact(SDE(lambda t, x: -x, lambda t, x: 1.0 + 0.0 * t, lambda rng, size: rng.random(size)), 1.0)
+
+
+def test_steady_state_of_the_process_in_any_units():
+    """x'' + 2 d x' + w² x = noise of intensity q: E x² = q/(4 d w²), E x'² = q/(4 d)."""
+    for w in (1e-9, 1.0, 1e9):
+        P = cv.exact_steady([[0.0, 1.0], [-(w**2), -0.2 * w]], [[0.0], [1.0]], [[3.0]])
+        np.testing.assert_allclose(P.diagonal(), [3.0 / (0.4 * w**3), 3.0 / (0.4 * w)], rtol=1e-12)

@@ -150,5 +150,33 @@ def test_a_mode_that_rounding_hides_is_refused_by_name():
 
 
 def test_a_matrix_that_is_no_covariance_is_refused():
-    with pytest.raises(ValueError, match=r"Q: expected a covariance, got a matrix that gives component 1 the variance"):
+    with pytest.raises(ValueError, match=r"Q: expected a covariance, .* got one whose lowest is -1"):
         continuous(-np.eye(2), np.diag([1.0, -1.0]))
+
+
+@pytest.mark.parametrize("Q", [[[1.0, 1.5], [1.5, 1.0]], [[1.0, 0.5], [0.2, 1.0]]], ids=["indefinite", "unsymmetric"])
+def test_a_matrix_that_is_no_covariance_is_refused_though_it_gives_positive_variances(Q):
+    with pytest.raises(ValueError, match=r"Q: expected a covariance, symmetric and with eigenvalues of 0 or more"):
+        continuous([[-1.0, 1.0], [0.0, -1.0]], Q)
+    with pytest.raises(ValueError, match=r"Q: expected a covariance, symmetric and with eigenvalues of 0 or more"):
+        discrete([[0.3, 0.1], [0.0, 0.3]], Q)
+
+
+def test_rounding_makes_no_covariance_indefinite():
+    """Singular ones, in units far apart, from products and from sums."""
+    generator = np.random.default_rng(5)
+    for _ in range(20):
+        B = generator.normal(size=(5, 2)) * 10.0 ** generator.uniform(-8, 8, (5, 1))
+        assert (continuous(-np.eye(5), B @ B.T).diagonal() > 0.0).all()
+    phases = np.array([[1.0, 1.0 / 3.0], [1.0 / 3.0, 1.0 / 9.0]])
+    assert (continuous(-np.eye(2), phases).diagonal() > 0.0).all()
+
+
+def test_sizes_that_numbers_do_not_have_are_refused_in_words():
+    with pytest.raises(ValueError, match=r"A: expected a finite square matrix, not empty, got shape \(0, 0\)"):
+        continuous(np.zeros((0, 0)), np.zeros((0, 0)))
+    for size in (1e-300, 1e300):
+        with pytest.raises(ValueError, match=r"A: its largest entry is 1e[+-]300, expected one from 1e-250 to 1e\+250"):
+            continuous(-size * np.array([[1.0, 0.2], [0.2, 1.0]]), np.eye(2))
+        with pytest.raises(ValueError, match=r"Q: its largest entry is 1e[+-]300"):
+            discrete(0.5 * np.eye(2), size * np.eye(2))

@@ -23,7 +23,7 @@ from stodyn.methods.contract import Method
 from stodyn.methods.filtered import ExactNoise
 from stodyn.noise.increment import Recipe
 from stodyn.noise.source import differs
-from stodyn.numerics import gauss
+from stodyn.numerics import gauss, lyapunov
 from stodyn.numerics.affine import is_proved_affine
 from stodyn.numerics.printing.points import AtPoints
 from stodyn.problems import lowering
@@ -36,6 +36,7 @@ __dir__ = listing.names_of(__name__)
 
 NODES = 12  # per normal: exact for polynomials of degree 23 in it
 MOST_NODES = 2_000_000
+ROUNDED = 1e-14  # of entries of a matrix: what their rounding over the nodes may be
 CHUNK = 4096  # nodes evaluated at a time
 LEAST_STEPS = 100  # at least this many steps over an interval in which coefficients change, so that no pulse is missed
 
@@ -143,8 +144,15 @@ class StepMap:
             )
         m = np.linalg.solve(np.eye(N) - self.M, self.c)
         fresh = self._spread(m, np.zeros((N, N)))
+        if not self._multiplies:
+            return self._shown_moments(m, lyapunov.discrete(self.M, fresh))
         P = np.linalg.solve(np.eye(N * N) - self.MM, fresh.ravel()).reshape(N, N)
         return self._shown_moments(m, 0.5 * (P + P.T))
+
+    @property
+    def _multiplies(self) -> bool:
+        """Whether noise multiplies the state, by more than the rounding of a matrix M that is always the same."""
+        return bool(np.abs(self.second[:, :-1, :, :-1]).max() > (ROUNDED * np.abs(self.M).max()) ** 2)
 
     def spectral_radius(self) -> float:
         """The largest modulus of an eigenvalue of E[M]: the mean dies out where it is below 1."""

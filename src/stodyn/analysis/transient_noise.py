@@ -17,6 +17,7 @@ from stodyn.hints import Count, whole
 from stodyn.methods.catalogue import named
 from stodyn.methods.contract import Catalogued
 from stodyn.numerics.amounts import amount
+from stodyn.numerics.lyapunov import NotStable
 
 __dir__ = listing.names_of(__name__)
 
@@ -331,11 +332,13 @@ def stationary(circuit: Circuit) -> tuple[np.ndarray | None, str]:
         return np.sqrt(np.diagonal(circuit.small_signal.covariance())), ""
     except NetlistError as error:
         return None, f"no small-signal analysis: {error}"
-    except ValueError:
+    except NotStable:
         rates = circuit.small_signal.rates
         is_growing = rates.real.max() > 1e-9 * abs(rates[0])
         why = "the circuit is not stable" if is_growing else "nothing holds the charge of some node"
         return None, f"no small-signal deviations: {why} at the operating point"
+    except ValueError as error:
+        return None, f"no small-signal deviations: {error}"
 
 
 @checks_arguments

@@ -18,7 +18,8 @@ units may be all rounding, even negative. Here
 In discrete time Cayley's transform of Phi takes the place of A. The residual needs products of matrices with more
 digits than BLAS has: the factors are split into slices of so few bits that BLAS multiplies them without rounding
 (K. Ozaki, T. Ogita, S. Oishi & S. M. Rump, Numer. Algorithms 59, 2012), and the products are added by error-free
-extraction (S. M. Rump, T. Ogita & S. Oishi, SIAM J. Sci. Comput. 31, 2008).
+extraction (S. M. Rump, T. Ogita & S. Oishi, SIAM J. Sci. Comput. 31, 2008). Large structures with few noises have a
+module of their own, sparse_lyapunov.
 """
 
 from __future__ import annotations
@@ -40,8 +41,14 @@ CORRECTIONS, SCALINGS = 12, 6
 LEAST = (
     2.0**-22
 )  # of a standard deviation as it would be if nothing cancelled: rounding of A and Q decides what is less
+RANGE = 1e250
+ROUNDED = 1e-12  # of a covariance: negative eigenvalues up to this are rounding
 OF_ONE_SIZE = 2.0**8  # ratio of standard deviations that costs a residual few of its digits
 ONE_FORM = 1e9  # ratio of an entry to a rate up to which LAPACK solves triangular equations of several blocks at once
+
+
+class NotStable(ValueError):
+    """The system has no stationary law: a mode grows, or does not decay."""
 
 
 def continuous(A: ArrayLike, Q: ArrayLike, C: ArrayLike | None = None) -> np.ndarray:
@@ -51,7 +58,8 @@ def continuous(A: ArrayLike, Q: ArrayLike, C: ArrayLike | None = None) -> np.nda
     because the noise cancels in it, is returned as 0.
     """
     A = square("A", A)
-    return _covariance(_Continuous(A, square("Q", Q, len(A))), C)
+    _require_range("A", A)
+    return _covariance(_Continuous(A, _spread("Q", Q, len(A))), C)
 
 
 def discrete(Phi: ArrayLike, Q: ArrayLike, C: ArrayLike | None = None) -> np.ndarray:
@@ -60,15 +68,15 @@ def discrete(Phi: ArrayLike, Q: ArrayLike, C: ArrayLike | None = None) -> np.nda
     Phi must be a contraction; the errors are those of `continuous`.
     """
     Phi = square("Phi", Phi)
-    return _covariance(_Discrete(Phi, square("Q", Q, len(Phi))), C)
+    return _covariance(_Discrete(Phi, _spread("Q", Q, len(Phi))), C)
 
 
 def square(name: str, value: ArrayLike, size: int | None = None) -> np.ndarray:
     """A finite square matrix, or an error that names it."""
     matrix = np.asarray(value, dtype=float)
     n = matrix.shape[0] if size is None and matrix.ndim else size
-    if matrix.shape != (n, n) or not np.isfinite(matrix).all():
-        wanted = "a finite square matrix" if size is None else f"a finite matrix of shape ({size}, {size})"
+    if matrix.shape != (n, n) or n == 0 or not np.isfinite(matrix).all():
+        wanted = "a finite square matrix, not empty" if size is None else f"a finite matrix of shape ({size}, {size})"
         raise ValueError(f"{name}: expected {wanted}, got shape {matrix.shape}:\n{matrix}")
     return matrix
 
@@ -76,6 +84,40 @@ def square(name: str, value: ArrayLike, size: int | None = None) -> np.ndarray:
 def symmetric(P: np.ndarray) -> np.ndarray:
     """The symmetric part of a matrix."""
     return 0.5 * (P + P.T)
+
+
+def _spread(name: str, value: ArrayLike, size: int) -> np.ndarray:
+    """A covariance, or an error that names it."""
+    Q = square(name, value, size)
+    _require_range(name, Q)
+    is_symmetric = np.array_equal(Q, Q.T) or np.abs(Q - Q.T).max() <= ROUNDED * np.abs(Q).max()
+    if not is_symmetric or (scipy.linalg.lapack.dpotrf(Q)[1] and _is_negative(Q)):
+        raise ValueError(
+            f"{name}: expected a covariance, symmetric and with eigenvalues of 0 or more, got one whose lowest is "
+            f"{np.linalg.eigvalsh(symmetric(Q))[0]:.6g}:\n{Q}"
+        )
+    return Q
+
+
+def _is_negative(Q: np.ndarray) -> bool:
+    """Whether Q has a negative eigenvalue that is rounding neither of its largest entry nor of its entries one by
+    one."""
+    values = np.linalg.eigvalsh(Q)
+    if values[0] >= -len(Q) * ROUNDED * values[-1]:
+        return False
+    unit = np.sqrt(np.abs(Q.diagonal()))
+    unit = np.where(unit > 0.0, unit, 1.0)
+    return bool(np.linalg.eigvalsh(Q / unit / unit[:, None])[0] < -len(Q) * ROUNDED)
+
+
+def _require_range(name: str, matrix: np.ndarray) -> None:
+    """Refuse numbers whose products leave the range of float64."""
+    largest = float(np.maximum.reduce(np.abs(matrix), axis=None))
+    if largest and not 1.0 / RANGE <= largest <= RANGE:
+        raise ValueError(
+            f"{name}: its largest entry is {largest:.3g}, expected one from {1.0 / RANGE:g} to {RANGE:g}. Write the "
+            "system in other units, of time or of its components."
+        )
 
 
 # --- the two equations ------------------------------------------------------------------------------------------------
@@ -94,6 +136,8 @@ class _Equation:
 
     def scaled(self, scale: np.ndarray) -> Any:
         """The equation of the components divided by powers of two."""
+        if (scale == 1.0).all():
+            return self
         return type(self)(self.matrix / scale[:, None] * scale, self.Q / scale[:, None] / scale)
 
 
@@ -130,10 +174,11 @@ class _Discrete(_Equation):
 
     @functools.cached_property
     def half(self) -> np.ndarray:
-        try:
-            return np.linalg.inv(self.matrix + np.eye(len(self.matrix)))
-        except np.linalg.LinAlgError:
-            raise ValueError(_growing(-1.0)) from None
+        one = np.eye(len(self.matrix))
+        *_, inverse, is_singular = scipy.linalg.lapack.dgesv(self.matrix + one, one)
+        if is_singular:
+            raise NotStable(_growing(-1.0))
+        return inverse
 
     def forms(self, ends: np.ndarray) -> _Forms:
         return _Forms(self.half @ (self.matrix - np.eye(len(self.matrix))), ends)
@@ -193,6 +238,9 @@ class _Forms:
 
     def __init__(self, A: np.ndarray, ends: np.ndarray):
         self.blocks = [slice(begin, end) for begin, end in zip([0, *ends[:-1]], ends, strict=True)]
+        if len(self.blocks) == 1:
+            self.T, self.U, self.rates = _schur(A)
+            return
         self.U, self.rates, forms = np.eye(len(A)), A.diagonal().astype(complex), []
         large = [block for block in self.blocks if block.stop - block.start > 1]
         for block in large:
@@ -348,7 +396,7 @@ def _require_stable(equation: Any, forms: _Forms) -> None:
         rates = forms.rates[block]
         growth = equation.growth(rates)
         if growth >= 0.0 or (growth > -1.0 and not _is_stable(equation, forms)):
-            raise ValueError(equation.refusal(rates))
+            raise NotStable(equation.refusal(rates))
 
 
 def _is_stable(equation: Any, forms: _Forms) -> bool:
@@ -395,7 +443,7 @@ def _slices(X: np.ndarray) -> np.ndarray:
     """Three matrices, one above the other, with the sum X: entries of the first two are small multiples of a unit that
     their row has, and products of such matrices are exact."""
     bits = (52 - math.ceil(math.log2(X.shape[1]))) // 2
-    shift = np.ldexp(1.5, np.frexp(np.abs(X).max(axis=1, keepdims=True))[1] + (52 - bits))
+    shift = np.ldexp(1.5, np.frexp(np.maximum.reduce(np.abs(X), axis=1, keepdims=True))[1] + (52 - bits))
     first = (X + shift) - shift
     rest = X - first
     shift = np.ldexp(shift, -bits)
@@ -411,21 +459,25 @@ def _products(rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
 
 def _congruence(X: np.ndarray, slices: np.ndarray, P: np.ndarray, low: np.ndarray) -> np.ndarray:
     """Matrices with the sum X (P + low) X', for a symmetric P and the slices of X."""
-    half = [_products(slices, _slices(P)), (X @ low)[None]]
-    high = _sum(*half)
-    rest = _sum(*half, -high[None])
+    high, rest = _two_sum(*_parts(_products(slices, _slices(P)), (X @ low)[None]))
     return np.concatenate([_products(_slices(high), slices), (rest @ X.T)[None]])
 
 
 def _sum(*terms: np.ndarray) -> np.ndarray:
-    """The sum of arrays (k, n, m) over their first axis, in two exact parts and a small rest."""
+    """The sum of arrays (k, n, m) over their first axis."""
+    large, small = _parts(*terms)
+    return large + small
+
+
+def _parts(*terms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The same in two parts: one exact, the other the sum of a second exact part and a small rest."""
     rest = np.concatenate(terms)
     spare = math.ceil(math.log2(len(rest))) + 1
-    shift = np.ldexp(1.5, np.frexp(np.abs(rest).max(axis=0))[1] + spare)
+    shift = np.ldexp(1.5, np.frexp(np.maximum.reduce(np.abs(rest)))[1] + spare)
     parts = []
     for _ in range(2):
         part = (rest + shift) - shift
         rest -= part
-        parts.append(part.sum(axis=0))
+        parts.append(np.add.reduce(part))
         shift = np.ldexp(shift, spare - 52)
-    return parts[0] + (parts[1] + rest.sum(axis=0))
+    return parts[0], parts[1] + np.add.reduce(rest)
