@@ -41,37 +41,32 @@ ways = {
     "one sample of variance 1/dt, held": (RK4, 1.0, "C0o"),
     "a new sample at each stage, variance 3.6/dt": (RK4(noise="fresh"), 1.0, "C2x"),
     "a new sample at each stage, variance 1/dt": (
-        RK4(noise="fresh", gamma=1.0),
-        10 / 36,
-        "C3^",
+        RK4(noise="fresh", gamma=1.0), 10 / 36, "C3^",
     ),
 }
 _, ax = plt.subplots(figsize=(6, 4), layout="constrained")
 for label, (method, share, style) in ways.items():
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
-        run = sd.simulate(wing, method, t=(0, END), dt=STEP, paths=PATHS, seed=1).sel(component="heave")
+        run = sd.simulate(wing, method, t=(0, END), dt=STEP, paths=PATHS, seed=1).sel(
+            component="heave"
+        )
     ax.plot(
-        run["time"][::10],
-        np.sqrt(run["variance"])[::10],
-        style,
-        ms=6,
-        mfc="none",
+        run["time"][::10], np.sqrt(run["variance"])[::10], style, ms=6, mfc="none",
         label=label,
     )
     ours, error = (float(run[name][-1]) for name in ("variance", "variance_stderr"))
     for one in warned:
         print(f"warning: {one.message}")
-    print(f"truth: variance with {label} {share * exact:.5f}, ours {ours:.5f} +- {error:.5f}")
+    print(
+        f"truth: variance with {label} {share * exact:.5f}, ours {ours:.5f} +- "
+        f"{error:.5f}"
+    )
 
 times = np.linspace(0, END, 200)
 ax.plot(
-    times,
-    np.sqrt(covariance.exact(wing, times).covariance[:, 0, 0]),
-    "k",
-    lw=1,
-    zorder=0,
-    label="exact",
+    times, np.sqrt(covariance.exact(wing, times).covariance[:, 0, 0]), "k", lw=1,
+    zorder=0, label="exact",
 )
 ax.set(xlabel="time [s]", ylabel="rms heave [m]", ylim=(0, None))
 ax.legend(frameon=False, fontsize="small", loc="lower right")

@@ -503,3 +503,23 @@ def test_white_noise_has_all_its_digits_in_a_session_of_float32():
     with jax.enable_x64(False):
         covariance = sd.structures.stationary_covariance(noisy)
     np.testing.assert_array_equal(covariance, sd.structures.stationary_covariance(noisy))
+
+
+@pytest.mark.parametrize("white", [False, True])
+def test_a_large_structure_has_the_covariance_of_dense_matrices(monkeypatch, white):
+    stiffness = 2.0 * np.eye(30) - np.eye(30, k=1) - np.eye(30, k=-1)
+    own = sd.Mechanical.from_matrices(
+        np.ones(30),
+        None,
+        stiffness,
+        damping=("rayleigh", (0.1, 0.05), (1.0, 0.05)),
+        noise=np.eye(30, 1) if white else None,
+    )
+    problem = sd.base_excited(own, co.kanai_tajimi(0.3, 0.6, sigma=1.0))
+    rows = sd.structures.responses(problem).drifts
+    exact = sd.structures.stationary_covariance(problem, rows)
+    np.testing.assert_allclose(np.diagonal(exact), variances(problem, rows), rtol=1e-12, atol=1e-20)
+    monkeypatch.setattr("stodyn.analysis.structures.DENSE", 10)
+    np.testing.assert_allclose(
+        np.diagonal(sd.structures.stationary_covariance(problem, rows)), np.diagonal(exact), rtol=1e-9, atol=1e-20
+    )
