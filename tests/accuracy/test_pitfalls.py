@@ -14,7 +14,9 @@ from stodyn.accuracy.estimate import Ladder, Unattainable
 from stodyn.accuracy.fast_modes import FastModes
 from stodyn.accuracy.ladder import Untrusted
 from stodyn.accuracy.levels import LevelRun
+from stodyn.accuracy.report import _beside_plain
 from stodyn.models.lenard_bernstein import ergodic_energy
+from stodyn.problems.elements import Gap
 from stodyn.statistics import functional
 from stodyn.statistics.moments import Sums
 
@@ -385,3 +387,44 @@ def test_a_tail_index_below_four_is_not_trusted():
     assert not found.attrs["trusted"]
     assert "tail index" in found.attrs["reasons"] or "kurtosis" in found.attrs["reasons"]
     assert ask(BROWNIAN, lambda t, x: x[0] ** 2, error=0.005, steps=2).attrs["trusted"]
+
+
+def test_an_expectation_of_a_control_that_the_points_doubt_is_not_trusted():
+    """A stated expectation between three and six standard errors from that of the points, which are added to see it."""
+    problem = sd.SDE(lambda t, x: 0.05 * x, lambda t, x: 0.2 * x, 100.0)
+    asked = dict(error=0.0125, control=(lambda t, x: x[0], 100 * np.exp(0.05)))
+    call = functional.End(lambda t, x: jnp.maximum(x[0] - 100.0, 0.0))
+    right = ask(problem, call, **asked)
+    assert right.attrs["trusted"]
+    asked["control"] = (asked["control"][0], 100 * np.exp(0.05) - 0.06)
+    with pytest.warns(Untrusted, match=r"control: its expectation is 105\.\d+ ± .* at 0\.999"):
+        assert not sd.estimate(problem, call, t=(0, 1), seed=1, **asked).attrs["trusted"]
+
+
+@pytest.mark.parametrize(("ratio", "is_plain", "words"), [
+    (5.0, True, []), (np.inf, True, []), (0.1, True, ["knew its bias would take 0.1 times"]),
+    (5.0, False, ["would take 5 times"]), (1.0, False, ["is as good"]),
+    (0.1, False, ["is as good, and would take 0.1 times"]),
+])  # fmt: skip
+def test_plain_monte_carlo_is_not_held_against_itself(ratio, is_plain, words):
+    found = _beside_plain(ratio, is_plain)
+    assert len(found) == len(words) and all(word in one for word, one in zip(words, found, strict=True))
+
+
+def between_stops(stiffness):
+    free = sd.Mechanical(lambda t, x, v: -x - 0.1 * v, lambda t, x, v: 1.0, (0.0, 0.0))
+    return sd.with_elements(free, Gap(at=0, stiffness=stiffness, gap=0.1, both=True))
+
+
+@pytest.mark.parametrize("options", [{}, {"steps": 64}])
+def test_stiff_stops_are_named(options):
+    """√(k/m) = 1000 over a time of 10: 4096 steps do not resolve a contact; with 64 paths explode."""
+    with pytest.raises(Unattainable, match=r"problem: its stops \(Gap\) are stiff: .* needs about 65536 steps"):
+        ask(between_stops(1e6), lambda t, x: x[1] ** 2, t=(0, 10), error=0.1, **options)
+
+
+def test_paths_that_fail_are_not_advised_as_a_run_is():
+    problem = sd.SDE(lambda t, x: -jnp.sqrt(x), lambda t, x: 1.0, 0.1)
+    with pytest.raises(Unattainable, match=r"Give steps= for a finer coarsest level") as told:
+        ask(problem, lambda t, x: x[0])
+    assert "on_failure" not in str(told.value) and "dt" not in str(told.value)

@@ -1,38 +1,61 @@
-"""Hill's estimate of tail indices, on numbers whose law is known."""
+"""Tail indices from the largest of some numbers, on numbers whose law is known."""
 
 import numpy as np
 import pytest
+import scipy.stats
 
 from stodyn.accuracy import tails
 
+PROBABILITIES = (np.arange(2**18) + 0.5) / 2**18
+NORMAL = scipy.stats.norm.isf(PROBABILITIES)
+
 
 def found(values):
-    """1/α and its relative error from numbers that come in blocks."""
+    """The tail of numbers that come in blocks."""
     blocks = [tails.extremes(block[None]) for block in np.array_split(values, 7)]
     whole = blocks[0]
     for block in blocks[1:]:
         whole = tails.most_extreme(whole, block)
-    return tails.heaviness(whole, np.array([values.mean()]), len(values))
+    return tails.tail(whole, np.array([values.mean()]), len(values))
 
 
 @pytest.mark.parametrize("index", [1.5, 2.5, 3.5])
 @pytest.mark.parametrize("sign", [1.0, -1.0])
 def test_the_index_of_a_pareto_tail_is_found(index, sign):
-    """At the quantiles of Pareto's law, far from the mean: to three of the errors of as many random numbers."""
+    """At the quantiles of Pareto's law: Hill, far from the mean, to three of the errors of as many random numbers, and
+    the shape to two of its own."""
     values = sign * (1 - (np.arange(2**16) + 0.5) / 2**16) ** (-1 / index)
-    heaviness, stderr = found(values)
-    assert abs(heaviness[0] * index - 1) < 3 * stderr < 0.4
+    tail = found(values)
+    assert abs(tail.hill[0] * index - 1) < 3 / np.sqrt(np.sqrt(2**16) / 2) < 0.4
+    assert abs(tail.shape[0] - 1 / index) < 2 * tail.stderr[0] < 0.2
 
 
-def test_light_tails_and_few_numbers():
-    """Squares of 16384 normal numbers are not heavy beyond doubt; cubes of lognormal ones are; of 100 nobody knows."""
-    normal = np.random.default_rng(1).standard_normal(2**14)
-    heaviness, stderr = found(normal**2)
-    assert not tails.is_heavy(heaviness, stderr, 2**14, tails.SURE)[0]
-    heaviness, stderr = found(np.exp(2.4 * normal))
-    assert tails.is_heavy(heaviness, stderr, 2**14, tails.SURE)[0]
-    assert (
-        not tails.is_heavy(heaviness, stderr, 512, tails.SURE)[0]
-        and tails.is_heavy(heaviness, stderr, 512, tails.MAYBE)[0]
-    )
-    assert found(normal[:100])[1] == np.inf and found(np.ones(4096))[0][0] == 0.0
+@pytest.mark.parametrize(
+    "values",
+    [np.exp(NORMAL**2 / 5), np.exp(NORMAL**2 / 6), np.exp(2.4 * NORMAL), scipy.stats.t.isf(PROBABILITIES, 3)],
+    ids=["index 2.5", "index 3", "cube of a lognormal", "Student 3"],
+)
+def test_heavy_tails_are_called_heavy(values):
+    """At the quantiles of each law, and from 16384 of them on nothing says the contrary."""
+    assert found(values).is_heavy[0]
+    assert found(values[::16]).may_be_heavy[0] and found(values[::64]).may_be_heavy[0]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [NORMAL**2, NORMAL**3, NORMAL**4, np.exp(0.8 * NORMAL), np.exp(NORMAL), np.log(scipy.stats.norm.sf(NORMAL)) ** 2],
+    ids=["square", "cube", "fourth power", "lognormal", "wide lognormal", "square of an exponential"],
+)
+def test_light_tails_that_look_like_powers_are_not_called_heavy(values):
+    """Hill's index of some of these is far below four: their shape is not."""
+    assert not found(values).is_heavy[0]
+    assert not found(values[::16]).is_heavy[0]
+
+
+def test_few_numbers_leave_a_tail_open():
+    """Of 100 numbers nobody knows, and equal ones have no tail; of 512 nothing is certain."""
+    few = found(np.exp(2.4 * NORMAL[::512]))
+    assert few.may_be_heavy[0] and not few.is_heavy[0]
+    nothing = found(NORMAL[:100])
+    assert not nothing.may_be_heavy[0] and not nothing.is_heavy[0]
+    assert found(np.ones(4096)).hill[0] == 0.0 and not found(np.ones(4096)).may_be_heavy[0]

@@ -33,6 +33,7 @@ from stodyn.accuracy.rules import Order
 from stodyn.engine.spec import matched
 from stodyn.methods import implicit, milstein
 from stodyn.methods.catalogue import named
+from stodyn.methods.contacts import NOTABLE
 from stodyn.methods.coupled import refusal
 from stodyn.methods.langevin import ShiftedConformalVerlet, ShiftedMidpoint, ShiftedVerlet
 from stodyn.methods.milstein import _Milstein
@@ -43,9 +44,11 @@ from stodyn.numerics.affine import is_rough
 from stodyn.numerics.printing.points import AtPoints, at_points
 from stodyn.problems.hamiltonian import Hamiltonian
 from stodyn.problems.measured import Measured
+from stodyn.problems.mechanical import Mechanical
 from stodyn.problems.random_dae import RandomDAE
 from stodyn.problems.sdae import SDAE
 from stodyn.problems.sde import SDE
+from stodyn.problems.stops import stiffest_stop
 from stodyn.problems.structure import depends_on_time
 from stodyn.statistics.functional import End, Functional, Integral
 
@@ -68,6 +71,7 @@ class Candidate(NamedTuple):
     leaves   whether paths must be expected to run away on coarse grids, even if none has done so yet
     fast     the modes whose noise an implicit method may damp out
     waits    whether the method is for paths that run away with other methods, and not to be tried before they do
+    stops    the steps of the coarsest level that resolve contacts with the stiffest stop
     """
 
     problem: Any
@@ -79,6 +83,7 @@ class Candidate(NamedTuple):
     leaves: bool
     fast: FastModes | None
     waits: bool
+    stops: int
 
     def following(self, error: float, is_relative: bool) -> Candidate:
         """The same with enough steps for the fast modes that noise reaches."""
@@ -111,7 +116,7 @@ def candidates(problem: Any, functional: Functional, method: Any, t: tuple[float
         chosen = [(named(method), "pair")]
     else:
         chosen = _for_problem(problem, t)
-    choices, along = [], _rate_along_paths(problem, t[0])
+    choices, along, stops = [], _rate_along_paths(problem, t[0]), _steps_that_resolve_stops(problem, t)
     for one, kind in chosen:
         stepped, _ = matched(problem, one)
         reason = refusal(one, stepped.m)
@@ -134,7 +139,7 @@ def candidates(problem: Any, functional: Functional, method: Any, t: tuple[float
             steps = _first_steps(growth, along, t, is_implicit, one in KEEPING)
             while one in HEATING and steps < MOST_FIRST and growth.heated(t[1] - t[0], steps):
                 steps *= 2
-        steps = max(steps, _steps_in_time(stepped, functional, t))
+        steps = max(steps, stops, _steps_in_time(stepped, functional, t))
         rough = has_rough_coefficients(stepped, t[0])
         if rough:
             steps = max(steps, _steps_that_resolve_noise(stepped, t))
@@ -143,7 +148,7 @@ def candidates(problem: Any, functional: Functional, method: Any, t: tuple[float
         damps = is_implicit or isinstance(stepped, SDAE)
         fast = FastModes(stepped, functional, t) if damps else None
         waits = one is TamedEuler and len(chosen) > 1
-        choices.append(Candidate(stepped, one, kind, order, steps, watched, watched and own < 2, fast, waits))
+        choices.append(Candidate(stepped, one, kind, order, steps, watched, watched and own < 2, fast, waits, stops))
     return choices
 
 
@@ -308,6 +313,15 @@ def _steps_that_resolve_noise(problem: Any, t: tuple[float, float]) -> int:
             break
         n *= 2
     return n
+
+
+def _steps_that_resolve_stops(problem: Any, t: tuple[float, float]) -> int:
+    """The fewest steps that are short for the half period of a contact with the stiffest stop; longer ones multiply the
+    energy of a body that meets it."""
+    stiffest = stiffest_stop(problem) if isinstance(problem, Mechanical) else None
+    if stiffest is None:
+        return FEWEST
+    return 2 ** math.ceil(math.log2(max((t[1] - t[0]) * stiffest.rate / NOTABLE[0], FEWEST)))
 
 
 def superlinear(problem: Any) -> bool:

@@ -28,7 +28,17 @@ from stodyn.accuracy.candidates import Candidate, candidates
 from stodyn.accuracy.ladder import Diverged, Ladder, Unattainable, Untrusted, Work
 from stodyn.accuracy.levels import LevelRun, Question
 from stodyn.accuracy.linear_control import Linearised, NoControl, linearised
-from stodyn.accuracy.pilot import MOST_DOUBLED, MOST_STEPS, RARE, TELLING, Pilots, rare
+from stodyn.accuracy.pilot import (
+    MOST_DOUBLED,
+    MOST_STEPS,
+    RARE,
+    TELLING,
+    Pilots,
+    in_words,
+    not_finite,
+    rare,
+    stops_in_words,
+)
 from stodyn.accuracy.report import Account, dataset
 from stodyn.arguments import stacklevel_of_user
 from stodyn.engine.failure import PathsFailed
@@ -45,14 +55,19 @@ POINTS = ("auto", "sobol", "random")
 GROWTH = {"sobol": 2.0, "random": 1.25}
 LEAP, NEARLY = 16, 0.9  # largest factor by which plain Monte Carlo next multiplies its points; share that suffices
 WORTH = 1.5  # gain of Sobol points on a level below which the next levels take pseudo-random ones
+RUNAWAY, NEVER_RUNAWAY = 300.0, 3e8  # times its prediction beyond which an estimate ends, and path-steps that never do
 HOPELESS = 100.0  # times the budget, beyond which an estimate is refused: predictions are up to twelve times too high
 FURTHER_LOOKS = 4  # doublings of a level whose kurtosis is too large
-SURELY, ROUNDED = 1 - 1e-6, 1e-9  # confidence with which a control is refused, and what may be rounding of its mean
+SURELY, LIKELY = 1 - 1e-6, 1 - 1e-3  # confidence with which a control is refused, and not trusted
+ROUNDED = 1e-9  # share of a control's expectation that may be rounding of its mean
+CONFIRMING = 0.2  # share of the path-steps that may be added to confirm the expectation of a control
+SEEN = 3.0  # standard errors at which half the error would show in the expectation of a control
 SLOPE_POINTS = 512  # paths that determine the slope of a control
 DOUBTED, REFUTED, FINER = 2.5, 6.0, 8  # standard errors of a control's mean; factor of the steps and paths that decide
 PAYS = 2.5  # reduction of the variance that pays for a second path beside each
 MENDS = 2**18  # points of a level after which a kurtosis that is still too large will stay so, or a value may be zero
 SURE = 4096  # points needed before f counts as constant, and before an f with jumps or corners is believed
+TAIL_STEPS = 2e7  # path-steps of a level up to which points are added to judge its tail
 
 
 @front_door
@@ -213,7 +228,7 @@ class Estimator:
             pilots = Pilots(questions, work, self.steps, bar)
             failures = pilots.failures
             if not pilots.ladders:
-                raise Unattainable(f"f: no method gives levels that converge. {' | '.join(failures)}")
+                raise Unattainable(_without_method(failures))
             pilot = control.spent + pilots.spent
             left, reasons = list(pilots.ladders), None
             while reasons is None:
@@ -226,32 +241,54 @@ class Estimator:
                     reasons = _loop(ladder, work, bar, pilots.spent - ladder.spent)
                 except (PathsFailed, Diverged) as reason:
                     left.remove(ladder)
-                    failures.append(f"{ladder.candidate.method.name}: {reason}")
+                    failures.append(f"{ladder.candidate.method.name}: {in_words(reason)}")
                     left = left or pilots.further()
-                    if not left:
+                    if not left and isinstance(reason, Diverged):
                         raise
-        _check_control(ladder, control)
+                    if not left:
+                        raise Unattainable(_without_method(failures)) from reason
+        reasons = [*reasons, *_check_control(ladder, control)]
         costs = {id(other): math.inf for other in left if other is not ladder}
         for prediction, other in choices:
             if other is not ladder:
                 costs[id(other)] = min(costs[id(other)], prediction.cost)
         spent, seconds = control.spent + pilots.spent, time.perf_counter() - began
-        account = Account(reasons, sorted(costs.values()), failures, pilot, spent, seconds)
+        account = Account(reasons, best.cost, sorted(costs.values()), failures, pilot, spent, seconds)
         return dataset(ladder, work, control, account)
 
 
-def _check_control(ladder: Ladder, control: WithControl) -> None:
-    """Refuse a stated expectation that the points of the estimate contradict: once in a million where it is right."""
-    if control.functional is None:
-        return
-    known, measured = control.functional.known, ladder.of_control(SURELY)
-    off, half = abs(float(measured.value[0]) - known), float(measured.half[0])
-    if off > half + ROUNDED * abs(known):
-        raise ValueError(
-            f"control: its expectation is {float(measured.value[0]):.6g} ± {half:.2g} on the paths of the estimate "
-            f"(bias and sampling, at {SURELY:g}), but {known:.6g} was stated, which moves the value by "
-            f"{np.max(np.abs(control.functional.slope)) * off:.2g}. Give its exact expectation, or leave it out"
-        )
+def _check_control(ladder: Ladder, control: WithControl) -> list[str]:
+    """Refuse a stated expectation that the points of the estimate contradict, once in a million where it is right, and
+    do not trust one that they do not confirm, once in a thousand."""
+    if control.functional is None or not _is_contradicted(ladder, LIKELY):
+        return []
+    known, is_sure = control.functional.known, _is_contradicted(ladder, SURELY)
+    confidence = SURELY if is_sure else LIKELY
+    measured = ladder.of_control(confidence)
+    mean, half = float(measured.value[0]), float(measured.half[0])
+    shift = np.max(np.abs(control.functional.slope)) * abs(mean - known)
+    words = (
+        f"control: its expectation is {mean:.6g} ± {half:.2g} on the paths of the estimate "
+        f"(bias and sampling, at {confidence:g}), but {known:.6g} was stated, which moves the value by {shift:.2g}. "
+        "Give its exact expectation, or leave it out"
+    )
+    if is_sure:
+        raise ValueError(words)
+    return [words]
+
+
+def _is_contradicted(ladder: Ladder, confidence: float) -> bool:
+    """Whether the stated expectation of the control lies outside its interval on the points of the estimate."""
+    known, measured = ladder.control.known, ladder.of_control(confidence)
+    return bool(abs(measured.value[0] - known) > measured.half[0] + ROUNDED * abs(known))
+
+
+def _is_unconfirmed(ladder: Ladder, half: np.ndarray) -> bool:
+    """Whether a stated expectation may be wrong by what moves the value by half its error, unseen by the points."""
+    if not ladder.is_controlled or not ladder.control.is_stated:
+        return False
+    unseen = SEEN * np.abs(ladder.control.slope) * ladder.of_control(LIKELY).stderr[0]
+    return bool(np.any(unseen > 0.5 * half))
 
 
 class WithControl(NamedTuple):
@@ -316,7 +353,8 @@ def _with_control(f, control, original: Question, candidate: Candidate, seed: in
     own = np.diagonal(second)[:-1]
     left = own - slope * second[:-1, -1]
     factor = float(np.min(own / np.maximum(left, 1e-300)))
-    return WithControl(Controlled(f, both.control, slope, known), spent, factor, own / (SLOPE_POINTS - 1))
+    controlled = Controlled(f, both.control, slope, known, is_stated=not is_own)
+    return WithControl(controlled, spent, factor, own / (SLOPE_POINTS - 1))
 
 
 def _off(run: LevelRun, known: float) -> tuple[float, float]:
@@ -411,7 +449,17 @@ def _may_be_zero(interval: rules.Interval, entry: int, points: int) -> str:
     )
 
 
+def _without_method(failures: Sequence[str]) -> str:
+    return (
+        f"f: no method gives levels that converge. {' | '.join(failures)} | Give steps= for a finer coarsest level, "
+        "another method=, or a shorter t; where paths explode or leave the domain of the coefficients, E f does not "
+        "exist"
+    )
+
+
 def _too_dear(best: rules.Prediction, ladder: Ladder, work: Work) -> str:
+    if stops := stops_in_words(ladder):
+        return stops
     finest = max(l for role, l in ladder.runs if role == "difference")
     variance = float(np.max(ladder.fine(finest).variance))
     reach = work.error * math.sqrt(best.cost / work.most)
@@ -425,6 +473,9 @@ def _loop(ladder: Ladder, work: Work, bar: Progress, elsewhere: int) -> list[str
     """Add points and levels until the error is reached; return the reasons not to trust the result."""
     visits: Counter[tuple[str, int]] = Counter()
     has_moved = False  # to another base since points were last added
+    confirming = 0  # path-steps added to confirm the expectation of a control
+    predicted = ladder.expected
+    most = min(work.most, max(RUNAWAY * predicted, NEVER_RUNAWAY))
     while True:
         for role, l in ladder.used:
             ladder.run(role, l).grow(ladder.least, bar)
@@ -435,7 +486,7 @@ def _loop(ladder: Ladder, work: Work, bar: Progress, elsewhere: int) -> list[str
         counted = rules.weights(levels, ladder.base, ladder.top, ladder.order, b.extrapolated)
         interval = rules.interval(levels, counted, b.bound, work.level)
         if not np.all(np.isfinite(interval.value)):
-            raise ValueError("f: it is NaN or infinite on some paths; make it finite for every state that occurs")
+            raise not_finite(ladder)
         error, aim = work.tolerance(interval.value, interval.half), work.aim(interval.value, interval.half)
         share = interval.half / np.maximum(error, 1e-300)
         worst = int(np.argmax(share))
@@ -448,12 +499,15 @@ def _loop(ladder: Ladder, work: Work, bar: Progress, elsewhere: int) -> list[str
         heavy = _heavy(levels, ladder, counted, error, work.level)
         constant = levels[0] if np.any(levels[0].known.variance == 0) and not ladder.is_controlled else None
         hidden = levels[0] if constant is not None or ladder.question.has_corners else None
-        suspected = _with_tails(levels, ladder, counted, error, work.level, tails.MAYBE)
-        few = [one for one in suspected if one.known.points < tails.TELLING_POINTS]
-        doubted = [*heavy, *few, *([hidden] if hidden is not None and hidden.known.points < SURE else [])]
-        unsure = next((one for one in doubted if visits[one.role, one.level] < FURTHER_LOOKS), None)
+        doubted = [*heavy, *([hidden] if hidden is not None and hidden.known.points < SURE else [])]
+        suspected = _with_tails(levels, ladder, counted, error, work.level, "may_be_heavy")
+        looked_at = [one for one in doubted if visits[one.role, one.level] < FURTHER_LOOKS]
+        unsure = next(iter([*looked_at, *(one for one in suspected if 2 * one.known.points <= _telling(one))]), None)
         if share[worst] <= 1 and unsure is None:
-            return _reasons(ladder, heavy)
+            price = levels[0].known.points * levels[0].cost
+            if confirming + price > CONFIRMING * (spent - confirming) or not _is_unconfirmed(ladder, interval.half):
+                return _reasons(ladder, heavy)
+            unsure, confirming = levels[0], confirming + price
         for hopeless in (one for one in heavy if one.known.points >= MENDS):
             reached = f"{interval.half[worst]:.2g} was reached, not {error[worst]:.2g}"
             return [*_reasons(ladder, [hopeless]), f"given up, because more points do not help: {reached}"]
@@ -463,7 +517,7 @@ def _loop(ladder: Ladder, work: Work, bar: Progress, elsewhere: int) -> list[str
         planned = 0
         if unsure is not None and share[worst] <= 1:
             visits[unsure.role, unsure.level] += 1
-            where = unsure
+            where, planned = unsure, 2 * unsure.known.points
         elif ladder.is_plain or _is_better_plain(ladder, levels, aim, share[worst]):
             route = ladder.plain_route(aim)
             if not ladder.is_plain:
@@ -507,9 +561,14 @@ def _loop(ladder: Ladder, work: Work, bar: Progress, elsewhere: int) -> list[str
         growth = GROWTH[run.points] if share[worst] < 2 else max(GROWTH[run.points], 2.0)
         wanted = min(planned, LEAP * run.computed) if planned else int(growth * run.computed)
         wanted = ladder.rounded(run, max(wanted, run.computed + 1))
-        if spent + (wanted - run.computed) * run.cost > work.most:
+        if spent + (wanted - run.computed) * run.cost > most:
+            if share[worst] <= 1:
+                return _reasons(ladder, heavy)
             reached = f"{interval.half[worst]:.2g} was reached, not {error[worst]:.2g}"
-            return [*_reasons(ladder, heavy), f"the budget most = {work.most:g} path-steps is spent: {reached}"]
+            end = f"the budget most = {work.most:g} path-steps is spent"
+            if most < work.most:
+                end = f"given up after {spent:.2g} path-steps, where the pilot had predicted {predicted:.2g}"
+            return [*_reasons(ladder, heavy), f"{end}: {reached}"]
         ladder.grow(where.role, where.level, wanted, bar)
         has_moved = False
 
@@ -539,19 +598,23 @@ def _with_tails(
     counted: Sequence[np.ndarray],
     error: np.ndarray,
     level: float,
-    surely: float,
+    verdict: str,
 ) -> list[rules.Level]:
-    """The levels whose tail index is below four by `surely` standard errors, the heaviest first, where they matter."""
+    """The levels whose tail `may_be_heavy` or `is_heavy`, the heaviest first, where they matter."""
     if ladder.is_controlled or isinstance(ladder.functional, Probability):  # what is left of f; and what is bounded
         return []
     spread = _is_spread(ladder)
 
-    def is_heavy(one: rules.Level) -> bool:
-        known = one.known
-        return bool(np.any(spread & tails.is_heavy(known.heaviness, known.heaviness_stderr, known.points, surely)))
+    def is_judged(one: rules.Level) -> bool:
+        return bool(np.any(spread & getattr(one.known.tail, verdict)))
 
-    heavy = _mattering([one for one in levels if is_heavy(one)], levels, ladder, counted, error, level)
-    return sorted(heavy, key=lambda one: float(np.max(one.known.heaviness)), reverse=True)
+    heavy = _mattering([one for one in levels if is_judged(one)], levels, ladder, counted, error, level)
+    return sorted(heavy, key=lambda one: float(np.max(one.known.tail.shape)), reverse=True)
+
+
+def _telling(one: rules.Level) -> float:
+    """The number of points that a level may take to judge its tail: fewer for a difference, which matters less."""
+    return min(tails.TELLING_POINTS if one.role == "base" else tails.SURE_POINTS, TAIL_STEPS / one.cost)
 
 
 def _is_spread(ladder: Ladder) -> np.ndarray:
@@ -629,20 +692,21 @@ def _reasons(ladder: Ladder, heavy: Sequence[rules.Level]) -> list[str]:
             "variance nor the interval can be believed"
         )
     if not reasons:
-        for one in _with_tails(levels, ladder, counted, error, ladder.work.level, tails.SURE)[:1]:
+        for one in _with_tails(levels, ladder, counted, error, ladder.work.level, "is_heavy")[:1]:
             reasons.append(_tail_in_words(one, ladder.n(one.level)))
     _check_rare(ladder, interval.value)
     return reasons
 
 
 def _tail_in_words(one: rules.Level, steps: int) -> str:
-    index = 1 / float(np.max(one.known.heaviness))
-    error = index * one.known.heaviness_stderr
+    entry = int(np.argmax(one.known.tail.shape))
+    index = 1 / float(one.known.tail.shape[entry])
+    error = index**2 * float(one.known.tail.stderr[entry])
     return (
         f"the tail index of what is averaged at {steps} steps is {index:.2g} ± {error:.1g} "
-        f"(Hill, {one.known.points} points): below {tails.LEAST_INDEX:g}, rare large values that may not have occurred "
-        "decide the variance, and the interval covers too seldom. Average the logarithm or a bounded function, or "
-        "sample the large values more often (stodyn.rare)"
+        f"(from the largest of {one.known.points} values): below {tails.LEAST_INDEX:g}, rare large values that may not "
+        "have occurred decide the variance, and the interval covers too seldom. Average the logarithm or a bounded "
+        "function, or sample the large values more often (stodyn.rare)"
     )
 
 

@@ -87,10 +87,15 @@ class Ladder:
         return f
 
     @property
+    def control(self) -> Any:
+        """f with its control, if it has one; without watching."""
+        f: Any = self.question.functional
+        return f.function if isinstance(f, Watching) else f
+
+    @property
     def is_controlled(self) -> bool:
         """Whether f has a control, which may leave no variance."""
-        f: Any = self.question.functional
-        return isinstance(f.function if isinstance(f, Watching) else f, Controlled)
+        return isinstance(self.control, Controlled)
 
     @property
     def order(self) -> rules.Order:

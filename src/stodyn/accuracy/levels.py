@@ -54,7 +54,7 @@ class LevelEstimate(NamedTuple):
     mean, stderr2  the mean and the square of its standard error; freedom: degrees of freedom of stderr2
     variance, kurtosis  of a single point; span: the distance of its values where there are only two, else 0
     different      how many of the means of the randomisations differ
-    heaviness      1/α, α the tail index of a point, and its relative standard error
+    tail           how heavy the tails of a point are
     """
 
     points: int
@@ -65,8 +65,7 @@ class LevelEstimate(NamedTuple):
     kurtosis: np.ndarray
     span: np.ndarray
     different: int
-    heaviness: np.ndarray | float = 0.0
-    heaviness_stderr: float = math.inf
+    tail: tails.Tail | None = None
 
     @property
     def gain(self) -> np.ndarray:
@@ -279,8 +278,8 @@ class LevelRun:
         different = min(len(np.unique(column)) for column in means.T)
         span = self._span(whole, entries)
         mean, extremes = means.mean(axis=0), self.tally.merged[0].extremes[:, entries]
-        heavy = tails.heaviness(extremes, mean, int(N))
-        return LevelEstimate(int(N), mean, stderr2, freedom, variance, kurtosis, span, different, *heavy)
+        tail = tails.tail(extremes, mean, int(N))
+        return LevelEstimate(int(N), mean, stderr2, freedom, variance, kurtosis, span, different, tail)
 
     @staticmethod
     def _span(whole: Sums, entries: slice) -> np.ndarray:

@@ -63,7 +63,8 @@ class Pilots:
         self._waiting: list[Attempt] = []
         self._has_run_away = False
         if steps is None and any(candidate.steps > MOST_FIRST for candidate, _ in questions):
-            raise Unattainable(_too_fast())
+            stops = max(candidate.stops for candidate, _ in questions)
+            raise Unattainable(_unresolved_stops(stops) if stops > MOST_FIRST else _too_fast())
         for candidate, question in questions:
             if steps is None:
                 candidate = candidate.following(work.error, work.relative)
@@ -99,7 +100,7 @@ class Pilots:
             try:
                 self._try(attempt)
             except (PathsFailed, Unattainable) as reason:
-                self.failures.append(f"{attempt.name}: {reason}")
+                self.failures.append(f"{attempt.name}: {in_words(reason)}")
 
     def _turn(self, attempt: Attempt) -> tuple[bool, int, bool]:
         """The order of attempts: by their steps; those that wait come last until a path has run away, and then after
@@ -134,7 +135,8 @@ class Pilots:
             return
         self.lost += ladder.spent
         if self.fixed or 2 * n > MOST_STEPS or n >= MOST_DOUBLED * attempt.candidate.steps:
-            raise Unattainable(str(reason or f"differences of {n} and {2 * n} steps vary more than f itself"))
+            differ = f"differences of {n} and {2 * n} steps vary more than f itself"
+            raise Unattainable(stops_in_words(ladder) or (in_words(reason) if reason else differ))
         self._waiting.append(attempt._replace(steps=2 * n, before=ratio))
 
     def _serves(self, ladder: Ladder, before: float) -> tuple[bool, float]:
@@ -145,11 +147,37 @@ class Pilots:
             raise Unattainable(rare(float(np.min(fine.mean)), self.work.error))
         first, whole = ladder.known("difference", 1).variance, fine.variance
         if not (np.all(np.isfinite(first)) and np.all(np.isfinite(whole))):
-            raise ValueError("f: it is NaN or infinite on some paths; make it finite for every state that occurs")
+            raise not_finite(ladder)
         if np.all(first <= whole) or not np.any(whole > 0):
             return True, 0.0
         ratio = float(np.max(first / np.maximum(whole, TINY)))
         return 0.5 * before < ratio <= APART, ratio
+
+
+def in_words(reason: Exception) -> str:
+    """Why a method failed, without what a run of simulate would be advised to do."""
+    return reason.facts if isinstance(reason, PathsFailed) else str(reason)
+
+
+def not_finite(ladder: Ladder) -> ValueError:
+    """The error of an f that is NaN or infinite."""
+    if stops := stops_in_words(ladder):
+        return Unattainable(stops)
+    return ValueError("f: it is NaN or infinite on some paths; make it finite for every state that occurs")
+
+
+def stops_in_words(ladder: Ladder) -> str:
+    """What to say of stops that the coarsest level does not resolve, if anything."""
+    return _unresolved_stops(ladder.candidate.stops) if ladder.steps < ladder.candidate.stops else ""
+
+
+def _unresolved_stops(steps: int) -> str:
+    return (
+        f"problem: its stops (Gap) are stiff: the coarsest level needs about {steps} steps, for longer ones multiply "
+        f"the energy of a body that meets a stop; unless steps= says otherwise it has {MOST_FIRST} at most. Give "
+        f"steps={steps}, softer stops or a shorter t, or average over paths by a method that keeps their energy: "
+        'simulate(problem, "StochasticAlpha", ..., paths=stodyn.until(...)), and compare two steps for the bias'
+    )
 
 
 def _too_fast() -> str:

@@ -19,6 +19,7 @@ class Account(NamedTuple):
     """The costs of the choice of a method and of the runs, and the failures on the way."""
 
     doubts: list[str]
+    predicted: float  # path-steps of the method that was taken, when it was taken
     other_costs: list[float]  # predicted for the methods that were not taken, the lowest first
     failures: list[str]  # methods that were given up, with the reason
     pilot: int  # path-steps
@@ -95,7 +96,7 @@ def dataset(ladder: Any, work: Any, control: Any, account: Account) -> xr.Datase
         "reasons": "; ".join(account.doubts),
         "path_steps": int(account.spent),
         "pilot_path_steps": int(account.pilot),
-        "predicted": float(ladder.expected),
+        "predicted": float(account.predicted),
         "plain_path_steps": float(plain),
         "plain_steps": int(plain_steps),
         "provenance": json.dumps(record),
@@ -159,20 +160,24 @@ def _route(ladder: Any, bias: rules.Bias, runs: list[Any]) -> str:
 def _why(ladder: Any, account: Account, plain: float, control: Any) -> str:
     reasons = ["it was the only candidate method"]
     if account.other_costs:
-        ratio = account.other_costs[0] / max(ladder.expected, 1e-300)
+        ratio = account.other_costs[0] / max(account.predicted, 1e-300)
         reasons = [f"the next best method was predicted to cost {ratio:.2g} times as much"]
     if ladder.is_plain:
         reasons.append("paths of different steps lose each other, so that levels do not help")
     if control.functional is not None:
         reasons.append(f"the control lowers the variance {control.factor:.2g} times" if control.factor < ALL else
                     "the control takes all the variance away")  # fmt: skip
-    ratio = plain / max(account.spent, 1)
+    return "; ".join([*reasons, *_beside_plain(plain / max(account.spent, 1), ladder.is_plain)])
+
+
+def _beside_plain(ratio: float, is_plain: bool) -> list[str]:
+    """What to say of plain Monte Carlo that takes `ratio` times as many path-steps; little where it was taken."""
+    if is_plain:
+        words = f"plain Monte Carlo that knew its bias would take {ratio:.2g} times as many path-steps"
+        return [words] if ratio <= 0.5 else []
     if math.isinf(ratio):
-        reasons.append("none of the steps considered gives plain Monte Carlo a bias below the error")
-    elif ratio > 2:
-        reasons.append(f"plain Monte Carlo would take {ratio:.2g} times as many path-steps")
-    elif ratio > 0.5 or not ladder.is_plain:
-        reasons.append("plain Monte Carlo is as good")
-    else:
-        reasons.append(f"plain Monte Carlo that knew its bias would take {ratio:.2g} times as many path-steps")
-    return "; ".join(reasons)
+        return ["none of the steps considered gives plain Monte Carlo a bias below the error"]
+    if ratio > 2:
+        return [f"plain Monte Carlo would take {ratio:.2g} times as many path-steps"]
+    fewer = f", and would take {ratio:.2g} times as many path-steps if it knew its bias" if ratio <= 0.5 else ""
+    return [f"plain Monte Carlo is as good{fewer}"]

@@ -17,11 +17,13 @@ class PathsFailed(RuntimeError):
     ----------
     paths, times
         The numbers of the failed paths and the times at which they failed, in the blocks that had run by then.
+    facts
+        What happened, without the advice for a run of stodyn.simulate.
     """
 
-    def __init__(self, message: str, paths: np.ndarray, times: np.ndarray):
-        super().__init__(message, paths, times)  # all of them, so that the error survives pickling
-        self.paths, self.times = paths, times
+    def __init__(self, message: str, paths: np.ndarray, times: np.ndarray, facts: str = ""):
+        super().__init__(message, paths, times, facts)  # all of them, so that the error survives pickling
+        self.paths, self.times, self.facts = paths, times, facts or message
 
     def __str__(self) -> str:
         return self.args[0]
@@ -80,11 +82,12 @@ class FailureLog:
         else:
             named = f" ({', '.join(implicit)})" if implicit else ""
             other_way = f"where the system is stiff an implicit method{named}"
+        facts = f"{len(paths)} of the {looked_at} paths run so far failed ({'; '.join(why)}). First: {shown}{more}."
         return PathsFailed(
-            f"{len(paths)} of the {looked_at} paths run so far failed ({'; '.join(why)}). First: {shown}{more}. "
-            f"Try a smaller dt, or {other_way}. To examine such paths pass "
+            f"{facts} Try a smaller dt, or {other_way}. To examine such paths pass "
             'on_failure="record": the run continues without them, their numbers and times are in its result, and '
             f"stodyn.replay gives each of them step by step.{advice and ' '}{advice}",
             paths,
             times,
+            facts,
         )

@@ -332,13 +332,15 @@ class Controlled(Functional):
 
     c follows in its value, so that the stated E c can be compared with the mean of the same paths.
 
-    f, c     functionals of the path; slope: β, a number for each entry of f; known: E c
+    f, c       functionals of the path; slope: β, a number for each entry of f; known: E c
+    is_stated  whether the user stated E c
     """
 
     function: Functional  # type: ignore[assignment]
     control: Functional
     slope: Any
     known: float
+    is_stated: bool = False
 
     tells = 1
 
