@@ -8,7 +8,7 @@ import pytest
 import scipy.linalg
 
 import stodyn as sd
-from stodyn.accuracy import rules
+from stodyn.accuracy import estimate, rules
 from stodyn.accuracy.candidates import has_rough_coefficients
 from stodyn.accuracy.estimate import Ladder, Unattainable
 from stodyn.accuracy.fast_modes import FastModes
@@ -389,16 +389,16 @@ def test_a_tail_index_below_four_is_not_trusted():
     assert ask(BROWNIAN, lambda t, x: x[0] ** 2, error=0.005, steps=2).attrs["trusted"]
 
 
-def test_an_expectation_of_a_control_that_the_points_doubt_is_not_trusted():
-    """A stated expectation between three and six standard errors from that of the points, which are added to see it."""
+def test_points_are_added_to_see_a_wrong_expectation_of_a_control():
+    """Stated 0.06 too low, about four standard errors of the points that the error takes."""
     problem = sd.SDE(lambda t, x: 0.05 * x, lambda t, x: 0.2 * x, 100.0)
     asked = dict(error=0.0125, control=(lambda t, x: x[0], 100 * np.exp(0.05)))
     call = functional.End(lambda t, x: jnp.maximum(x[0] - 100.0, 0.0))
     right = ask(problem, call, **asked)
     assert right.attrs["trusted"]
     asked["control"] = (asked["control"][0], 100 * np.exp(0.05) - 0.06)
-    with pytest.warns(Untrusted, match=r"control: its expectation is 105\.\d+ ± .* at 0\.999"):
-        assert not sd.estimate(problem, call, t=(0, 1), seed=1, **asked).attrs["trusted"]
+    with pytest.raises(ValueError, match=r"control: its expectation is 105\.\d+ ± .* but 105\.067 was stated"):
+        ask(problem, call, **asked)
 
 
 @pytest.mark.parametrize(("ratio", "is_plain", "words"), [
@@ -428,3 +428,11 @@ def test_paths_that_fail_are_not_advised_as_a_run_is():
     with pytest.raises(Unattainable, match=r"Give steps= for a finer coarsest level") as told:
         ask(problem, lambda t, x: x[0])
     assert "on_failure" not in str(told.value) and "dt" not in str(told.value)
+
+
+def test_an_estimate_that_takes_far_more_than_was_predicted_ends(monkeypatch):
+    monkeypatch.setattr(estimate, "RUNAWAY", 0.0)
+    monkeypatch.setattr(estimate, "NEVER_RUNAWAY", 1e4)
+    found = ask(OU, lambda t, x: x[0] ** 2, error=1e-4, method="PlatenWeak2")
+    assert not found.attrs["trusted"] and found.attrs["path_steps"] < 1e5
+    assert "given up after" in found.attrs["reasons"] and "the pilot had predicted" in found.attrs["reasons"]

@@ -58,10 +58,9 @@ WORTH = 1.5  # gain of Sobol points on a level below which the next levels take 
 RUNAWAY, NEVER_RUNAWAY = 300.0, 3e8  # times its prediction beyond which an estimate ends, and path-steps that never do
 HOPELESS = 100.0  # times the budget, beyond which an estimate is refused: predictions are up to twelve times too high
 FURTHER_LOOKS = 4  # doublings of a level whose kurtosis is too large
-SURELY, LIKELY = 1 - 1e-6, 1 - 1e-3  # confidence with which a control is refused, and not trusted
+SURELY, LIKELY = 1 - 1e-6, 0.995  # confidence with which a control is refused, and not trusted
 ROUNDED = 1e-9  # share of a control's expectation that may be rounding of its mean
-CONFIRMING = 0.2  # share of the path-steps that may be added to confirm the expectation of a control
-SEEN = 3.0  # standard errors at which half the error would show in the expectation of a control
+UNEXPECTED, CONFIRMATIONS = 1.5, 2  # standard errors of a control's mean for which points are doubled, and how often
 SLOPE_POINTS = 512  # paths that determine the slope of a control
 DOUBTED, REFUTED, FINER = 2.5, 6.0, 8  # standard errors of a control's mean; factor of the steps and paths that decide
 PAYS = 2.5  # reduction of the variance that pays for a second path beside each
@@ -259,7 +258,7 @@ class Estimator:
 
 def _check_control(ladder: Ladder, control: WithControl) -> list[str]:
     """Refuse a stated expectation that the points of the estimate contradict, once in a million where it is right, and
-    do not trust one that they do not confirm, once in a thousand."""
+    do not trust one that they doubt, once in two hundred."""
     if control.functional is None or not _is_contradicted(ladder, LIKELY):
         return []
     known, is_sure = control.functional.known, _is_contradicted(ladder, SURELY)
@@ -283,12 +282,13 @@ def _is_contradicted(ladder: Ladder, confidence: float) -> bool:
     return bool(abs(measured.value[0] - known) > measured.half[0] + ROUNDED * abs(known))
 
 
-def _is_unconfirmed(ladder: Ladder, half: np.ndarray) -> bool:
-    """Whether a stated expectation may be wrong by what moves the value by half its error, unseen by the points."""
+def _is_unexpected(ladder: Ladder) -> bool:
+    """Whether the control's mean is so far from its stated expectation that more points should confirm it."""
     if not ladder.is_controlled or not ladder.control.is_stated:
         return False
-    unseen = SEEN * np.abs(ladder.control.slope) * ladder.of_control(LIKELY).stderr[0]
-    return bool(np.any(unseen > 0.5 * half))
+    known, measured = ladder.control.known, ladder.of_control(LIKELY)
+    allowed = UNEXPECTED * measured.stderr[0] + measured.bias[0] + ROUNDED * abs(known)
+    return bool(abs(measured.value[0] - known) > allowed)
 
 
 class WithControl(NamedTuple):
@@ -473,7 +473,7 @@ def _loop(ladder: Ladder, work: Work, bar: Progress, elsewhere: int) -> list[str
     """Add points and levels until the error is reached; return the reasons not to trust the result."""
     visits: Counter[tuple[str, int]] = Counter()
     has_moved = False  # to another base since points were last added
-    confirming = 0  # path-steps added to confirm the expectation of a control
+    confirmations = 0  # doublings of the base to confirm the expectation of a control
     predicted = ladder.expected
     most = min(work.most, max(RUNAWAY * predicted, NEVER_RUNAWAY))
     while True:
@@ -504,10 +504,9 @@ def _loop(ladder: Ladder, work: Work, bar: Progress, elsewhere: int) -> list[str
         looked_at = [one for one in doubted if visits[one.role, one.level] < FURTHER_LOOKS]
         unsure = next(iter([*looked_at, *(one for one in suspected if 2 * one.known.points <= _telling(one))]), None)
         if share[worst] <= 1 and unsure is None:
-            price = levels[0].known.points * levels[0].cost
-            if confirming + price > CONFIRMING * (spent - confirming) or not _is_unconfirmed(ladder, interval.half):
+            if confirmations == CONFIRMATIONS or not _is_unexpected(ladder):
                 return _reasons(ladder, heavy)
-            unsure, confirming = levels[0], confirming + price
+            unsure, confirmations = levels[0], confirmations + 1
         for hopeless in (one for one in heavy if one.known.points >= MENDS):
             reached = f"{interval.half[worst]:.2g} was reached, not {error[worst]:.2g}"
             return [*_reasons(ladder, [hopeless]), f"given up, because more points do not help: {reached}"]
@@ -600,13 +599,15 @@ def _with_tails(
     level: float,
     verdict: str,
 ) -> list[rules.Level]:
-    """The levels whose tail `may_be_heavy` or `is_heavy`, the heaviest first, where they matter."""
+    """The levels whose tail `may_be_heavy` or `is_heavy`, the heaviest first, where they matter. Differences, which
+    matter less, must be suspect for more points to be worth their cost."""
     if ladder.is_controlled or isinstance(ladder.functional, Probability):  # what is left of f; and what is bounded
         return []
     spread = _is_spread(ladder)
 
     def is_judged(one: rules.Level) -> bool:
-        return bool(np.any(spread & getattr(one.known.tail, verdict)))
+        asked = "is_suspect" if verdict == "may_be_heavy" and one.role != "base" else verdict
+        return bool(np.any(spread & getattr(one.known.tail, asked)))
 
     heavy = _mattering([one for one in levels if is_judged(one)], levels, ladder, counted, error, level)
     return sorted(heavy, key=lambda one: float(np.max(one.known.tail.shape)), reverse=True)

@@ -127,8 +127,6 @@ class Pilots:
             ladder.check_far()
             serves, ratio = self._serves(ladder, attempt.before)
         except (PathsFailed, Diverged) as failed:
-            if self.fixed:
-                raise
             serves, reason, self._has_run_away = False, failed, True
         if serves or (self.fixed and reason is None):
             self.ladders.append(ladder)

@@ -28,7 +28,7 @@ FEWEST_KEPT, FEWEST_POINTS = 16, 256
 SHARE, OF_FEW, ENOUGH = 64, 16, 256  # one in so many points is an exceedance, more of few points, but not more than
 CLEAR_POINTS, SURE_POINTS = 2**12, 2**14  # from which a tail is light, and heavy, where its shape is beyond doubt
 TELLING_POINTS = 2**18  # up to which points are added, and from which the shape decides
-BEYOND_DOUBT, DECIDING = 2.0, 0.5  # standard errors of the shape
+BEYOND_DOUBT, RATHER, DECIDING = 2.0, 1.5, 0.5  # standard errors of the shape: heavy and light early, and in the end
 LEAST_INDEX = 4.0
 
 
@@ -42,9 +42,17 @@ class Tail(NamedTuple):
 
     @property
     def may_be_heavy(self) -> np.ndarray:
-        """Where Hill's index is below four, and the shape does not say otherwise beyond doubt."""
-        is_light = (self.points >= CLEAR_POINTS) & (self.shape + BEYOND_DOUBT * self.stderr < 1 / LEAST_INDEX)
-        return (self.hill > 1 / LEAST_INDEX) & ~is_light
+        """Where Hill's index is below four by half its error, and the shape does not say otherwise."""
+        return self._may_be_heavy(0.5)
+
+    @property
+    def is_suspect(self) -> np.ndarray:
+        """The same by its whole error."""
+        return self._may_be_heavy(1.0)
+
+    def _may_be_heavy(self, errors: float) -> np.ndarray:
+        is_light = (self.points >= CLEAR_POINTS) & (self.shape + RATHER * self.stderr < 1 / LEAST_INDEX)
+        return (self.hill * (1 - errors / math.sqrt(_hill_count(self.points))) > 1 / LEAST_INDEX) & ~is_light
 
     @property
     def is_heavy(self) -> np.ndarray:
@@ -71,7 +79,7 @@ def tail(largest: np.ndarray, mean: np.ndarray, points: int) -> Tail:
     if points < FEWEST_POINTS:
         nothing = np.zeros(mean.shape)
         return Tail(points, nothing, nothing, nothing + math.inf)
-    few = max(int(math.sqrt(points) / 2), FEWEST_KEPT)
+    few = _hill_count(points)
     many = min(max(points // SHARE, min(points // OF_FEW, ENOUGH)), KEPT - 1)
     with np.errstate(all="ignore"):
         distances = np.concatenate([largest[0] - mean[:, None], largest[1] + mean[:, None]], axis=-1)
@@ -81,6 +89,10 @@ def tail(largest: np.ndarray, mean: np.ndarray, points: int) -> Tail:
     shape = np.where(np.isfinite(shape), shape, 0.0)
     stderr = (1.4 + 1.5 * np.maximum(shape, 0.0)) / math.sqrt(many)
     return Tail(points, np.where(np.isfinite(hill), hill, 0.0), shape, stderr)
+
+
+def _hill_count(points: int) -> int:
+    return max(int(math.sqrt(points) / 2), FEWEST_KEPT)
 
 
 def _shape(exceedances: np.ndarray) -> np.ndarray:
