@@ -12,7 +12,9 @@ import stodyn as sd
 from stodyn import statistics as st
 from stodyn.methods import walled
 from stodyn.numerics import uncompiled
+from stodyn.problems.walls import WallsNotResolved
 
+pytestmark = pytest.mark.filterwarnings("ignore::stodyn.problems.walls.WallsNotResolved")  # errors of long steps
 FREE = sd.SDE(lambda t, x: -(x + 0.5), lambda t, x: 1.0, 0.5)
 OSCILLATOR = sd.Mechanical(lambda t, x, v: -x - 0.1 * v, lambda t, x, v: 0.5, (1.0, 0.0))
 
@@ -47,6 +49,31 @@ def test_reflected_brownian_motion_is_exact_at_any_step():
     mean = np.sqrt(2 / np.pi)
     assert np.all(np.abs(run["mean"][0] - [mean, -mean]) < 5 * run["mean_stderr"][0])
     assert np.all(np.abs(run["variance"][0] - (1 - mean**2)) < 5 * run["variance_stderr"][0])
+
+
+@pytest.mark.parametrize(("draw", "drift", "step"), [
+    (True, 0.0, 0.36),  # steps of .6 of the width: with .7 the variance is 2.9 % too large, with 1 4.9 %
+    (True, -4.0, 0.36),
+    (False, -1.0, 0.015),  # with .04 the mean is 5.3 % too large
+    (False, 4.0, 0.015 / 16),
+    (False, 0.0, None),  # exact at any step
+])  # fmt: skip
+def test_steps_that_are_long_for_walls_warn_with_the_step_needed(draw, drift, step):
+    moved = sd.SDE(lambda t, x: drift + 0.0 * x, lambda t, x: 1.0, 0.5)
+    box = sd.with_walls(moved, sd.Walls({"x": (0.0, 1.0)}, draw=draw))
+    if step is None:
+        box.check_step(None, 100.0)
+        return
+    box.check_step(None, 0.99 * step)
+    with pytest.warns(WallsNotResolved, match=rf"dt: steps of .* walls of x0? at \(0, 1\): .* steps below {step:.2g}"):
+        box.check_step(None, 1.01 * step)
+    with pytest.warns(WallsNotResolved, match="biases its law by more than 2 %"):
+        sd.simulate(box, "EulerMaruyama", t=(0, 3 * step), dt=1.5 * step, paths=2, seed=1)
+
+
+@pytest.mark.filterwarnings("error")
+def test_one_wall_is_never_too_near_for_lifted_steps():
+    sd.with_walls(FREE, {"x": (0.0, None)}).check_step(None, 100.0)
 
 
 @pytest.mark.parametrize("draw", [True, False])

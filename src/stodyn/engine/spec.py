@@ -242,7 +242,11 @@ def chosen_method(problem: Any, method: Catalogued | str | None) -> Catalogued:
 
 def prepared(method: Catalogued, stepped: Any, lengths: np.ndarray) -> Catalogued:
     """The method prepared for the problem that it steps."""
-    return method.prepared(stepped.problem if isinstance(stepped, Measured) else stepped, float(lengths.max()))
+    longest = float(lengths.max())
+    if not isinstance(stepped, Measured):
+        return method.prepared(stepped, longest)
+    stepped.check_step(method, longest)
+    return method.prepared(stepped.problem, longest)
 
 
 def matched(problem: Any, method: Any) -> tuple[Any, list[str]]:
