@@ -55,9 +55,8 @@ def test_a_right_method_passes_every_question():
     seen = {result.question: result.finding for result in results}
     assert all(structure in seen["executors"] for structure in STRUCTURES)
     assert seen["report"] == "explicit" and seen["table"] == "it has none"
-    assert seen["claims"].startswith(
-        "deterministic order 1 is measured by `quiet`; NOT measured here: strong order 0.5"
-    )
+    assert "strong order 0.5 is measured by `strong`" in seen["claims"] and "NOT measured here: weak" in seen["claims"]
+    assert "for additive noise; order" in seen["strong"] and seen["strong"].endswith("for general noise")
     assert check_method(Made(euler), LINEAR)
 
 
@@ -88,6 +87,15 @@ def test_an_order_that_is_not_there_is_found():
     found = failures(Made(euler, claims=(Claim("deterministic", 2.0),)), LINEAR)
     assert set(found) == {"quiet"}
     assert "order 1.00" in found["quiet"] and "and 2 is claimed" in found["quiet"]
+
+
+@pytest.mark.parametrize(("structure", "order"), [("additive", 1.5), ("", 1.0)])
+def test_a_strong_order_that_is_not_there_is_found(structure, order):
+    """Euler's step has 1 for additive noise and 1/2 for any."""
+    when = (structure,) if structure else ()
+    wrong = Made(euler, claims=(Claim("strong", order, when=when),), structures=when)
+    found = failures(wrong, [ADDITIVE_NOISE.problem])
+    assert set(found) == {"strong"} and f"and {order:g} is claimed" in found["strong"]
 
 
 def test_noise_of_the_wrong_size_is_found():

@@ -14,7 +14,7 @@ from jax.extend import core
 
 from stodyn import listing
 from stodyn.analysis.expectation import quadrature_nodes
-from stodyn.analysis.order import deterministic_order
+from stodyn.analysis.order import deterministic_order, strong_order
 from stodyn.arguments import checks_arguments
 from stodyn.engine.batch import Vmap
 from stodyn.engine.follow import States, followed
@@ -22,6 +22,13 @@ from stodyn.engine.spec import Spec, matched
 from stodyn.methods.catalogue import stepping
 from stodyn.methods.contract import Method, in_words
 from stodyn.models.catalogue import catalogue
+from stodyn.models.noise_structures import (
+    ADDITIVE_NOISE,
+    COMMUTATIVE_NOISE,
+    DIAGONAL_NOISE,
+    GENERAL_NOISE,
+    SCALAR_NOISE,
+)
 from stodyn.numerics import gauss
 from stodyn.numerics.newton import underived
 from stodyn.numerics.printing.points import at_one, at_points
@@ -40,6 +47,7 @@ STEP = 1.0 / 64.0
 AGREE = 1e-12  # between printed, vmap and the plain path, relative
 SINGLE = 1e-4  # between float32 and float64 after a step, relative
 LARGEST = 4  # components of the models that are tried
+STRONG_STEPS, STRONG_PATHS = (32, 64, 128, 256), 1000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,11 +74,13 @@ def check_method(method: Method | str, problems: Sequence[Any] | None = None) ->
     """Put a method to the suite that every method must pass.
 
     record      it is a frozen, hashable value with lawful claims
-    claims      no question, but a list: which of its claims this suite measures, and which it does not. Strong and weak
-                orders are measured by `analysis.order.strong_order` and `weak_order`
+    claims      no question, but a list: which of its claims this suite measures, and which it does not. Weak orders are
+                measured by `analysis.order.weak_order`
     executors   print, vmap and the plain path agree to 1e-12 after a step, on a problem of every noise it takes
     float32     single precision stays single, is finite and agrees with double
     quiet       without noise it has the deterministic order it claims, on a nonlinear equation with time in it
+    strong      it has the strong orders it claims, each on the most general noise for which it does: 1000 paths against
+                a finer method on the same noise, one to three seconds of processor time for each
     driftless   without drift, constant noise is integrated exactly
     consistent  as h -> 0 a step has the mean h f and the covariance h g g' of the equation it claims to solve
     refusal     noise of another structure, and anything that is not a problem of its kind, is refused in words
@@ -83,7 +93,7 @@ def check_method(method: Method | str, problems: Sequence[Any] | None = None) ->
         The method, or its name.
     problems : sequence of Problem, optional
         The problems on which it is tried; by default, of the models of the kind it accepts, one of each structure of
-        noise. `quiet` and `driftless` use equations of their own and are asked of methods for SDEs.
+        noise. `quiet`, `strong` and `driftless` use equations of their own and are asked of methods for SDEs.
 
     Returns
     -------
@@ -174,9 +184,10 @@ def _record(method: Method, problems: list[Any]) -> str:
 
 def _claims(method: Method, problems: list[Any]) -> str:
     """Which claims the other questions measure, and which are left to whoever makes them."""
-    by_quiet = [c for c in method.claims if c.kind == "deterministic" and issubclass(SDE, method.accepts)]
-    left = [f"{c.kind} {in_words(c)}" for c in method.claims if c not in by_quiet]
-    measured = "; ".join(f"deterministic {in_words(c)} is measured by `quiet`" for c in by_quiet)
+    questions = {"deterministic": "quiet", "strong": "strong"} if issubclass(SDE, method.accepts) else {}
+    measurable = [c for c in method.claims if c.kind in questions]
+    left = [f"{c.kind} {in_words(c)}" for c in method.claims if c not in measurable]
+    measured = "; ".join(f"{c.kind} {in_words(c)} is measured by `{questions[c.kind]}`" for c in measurable)
     unmeasured = f"NOT measured here: {', '.join(left)}; measure orders with analysis.order" if left else ""
     return "; ".join(words for words in (measured, unmeasured) if words) or "it makes none"
 
@@ -223,6 +234,33 @@ def _quiet(method: Method, problems: list[Any]) -> str:
     finding = f"order {study.attrs['order']:.3f} in [{low:.2f}, {high:.2f}]"
     assert high >= claimed - 0.1, f"{finding}, and {claimed:g} is claimed"
     return finding
+
+
+def _strong(method: Method, problems: list[Any]) -> str:
+    if not issubclass(SDE, method.accepts):
+        return "not asked: it takes no SDE"
+    findings = []
+    for claimed, model in _hardest(method).items():
+        noise = model.problem.noise_structure.kind
+        try:
+            study = strong_order(model, method, steps=STRONG_STEPS, paths=STRONG_PATHS)
+        except ValueError as error:  # such as errors too small to be told from those of the reference
+            findings.append(f"NOT measured for {noise} noise ({error})")
+            continue
+        low, high = study.attrs["order_low"], study.attrs["order_high"]
+        findings.append(f"order {study.attrs['order']:.2f} in [{low:.2f}, {high:.2f}] for {noise} noise")
+        assert high >= claimed - 0.1, f"{findings[-1]}, and {claimed:g} is claimed"
+    return "; ".join(findings) or "not asked: it claims no strong order"
+
+
+def _hardest(method: Method) -> dict[float, Any]:
+    """Strong order -> of the models with one structure of noise each, the most general one for which it is claimed."""
+    models: dict[float, Any] = {}
+    for model in (ADDITIVE_NOISE, SCALAR_NOISE, DIAGONAL_NOISE, COMMUTATIVE_NOISE, GENERAL_NOISE):
+        order = method.promised("strong", model.problem.noise_structure)
+        if order and method.refusal(model.problem) is None:
+            models[order] = model
+    return models
 
 
 def _driftless(method: Method, problems: list[Any]) -> str:
@@ -340,6 +378,7 @@ SUITE: dict[str, Callable[[Method, list[Any]], str]] = {
     "executors": _executors,
     "float32": _float32,
     "quiet": _quiet,
+    "strong": _strong,
     "driftless": _driftless,
     "consistent": _consistent,
     "refusal": _refusal,
