@@ -260,8 +260,8 @@ def _system(problem: Any) -> tuple[np.ndarray, np.ndarray]:
 def stationary_covariance(problem: Any, rows: ArrayLike | None = None) -> np.ndarray:
     """Compute the exact covariance of (x, v) and the states of the filter in the long run, of a linear structure.
 
-    Large structures with sparse matrices and few noises take time and memory in proportion to their size, if `rows` are
-    given: a chain of 10 000 masses takes some ten seconds.
+    Of large structures with few noises it is computed from the sparse matrices. Give `rows` there: the covariance of
+    all states of a chain of 10 000 masses has 4e8 entries.
 
     Parameters
     ----------
