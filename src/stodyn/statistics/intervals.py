@@ -54,7 +54,8 @@ def limits(value: Any, stderr: Any, attrs: Mapping[str, Any], confidence: float 
             low, high = _binomial(value * width, stderr * width, paths, tail)
             return low / width, high / width
         if attrs["interval"] == BOUNDED:
-            low, high = _binomial(*(np.where(width > 0, v / width, 0.0) for v in (value, stderr)), paths, tail)
+            share, scatter = (np.where(width > 0, v / width, 0.0) for v in (value, stderr))
+            low, high = _binomial(share, scatter, paths, tail)
             return low * width, high * width
         if attrs["interval"] == HAZARD:
             stays = np.exp(-value * width)
