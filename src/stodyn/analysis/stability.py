@@ -358,7 +358,7 @@ def _points(complex_arguments: bool) -> tuple[np.ndarray, np.ndarray]:
 def _sampled(growth: np.ndarray, rounding: Callable, h: np.ndarray, k: np.ndarray) -> Verdict:
     """The verdict by R̂ at points; rounding(h, k) is how much of it there may be rounding."""
     beyond = np.argwhere(growth > 1.0)
-    beyond = beyond[np.argsort(-growth[tuple(beyond.T)])]
+    beyond = beyond[np.argsort(-growth[tuple(beyond.T)], kind="stable")]
     for some in (beyond[:1], beyond[1:]):  # the largest decides, unless it may be rounding
         at = tuple(some.T)
         certain = some[~(growth[at] - 1.0 <= rounding(h[at], k[at]))] if len(some) else some
