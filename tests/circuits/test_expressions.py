@@ -20,7 +20,7 @@ def test_numbers_are_read_with_their_suffixes_and_units(text, value):
     assert number(text) == pytest.approx(value, rel=1e-15)
 
 
-@pytest.mark.parametrize("text", ["", "k", "1kk", "4k7", "1.2.3", "1e", "0x10", "1_000", "inf", "nan", "--1", "1 2"])
+@pytest.mark.parametrize("text", ["", "k", "1kk", "4kk7", "1.2.3", "1e", "0x10", "1_000", "inf", "nan", "--1", "1 2"])
 def test_what_is_no_number(text):
     assert number(text) is None
 

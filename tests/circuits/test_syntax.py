@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import stodyn as sd
-from stodyn.circuits import NetlistError, read
+from stodyn.circuits import read
 
 BODY = "V1 a 0 2 AC 1\nR1 a b 1k\nC1 b 0 1n\nR2 b 0 1k\n"
 
@@ -43,9 +43,12 @@ def test_transients_without_a_step(tran):
     assert any("without a step" in note for note in circuit.notes)
 
 
-def test_startup_is_refused_by_name():
-    with pytest.raises(NetlistError, match=r"line 6: \.tran: startup, which ramps the sources up, is not implemented"):
-        at(f"{BODY}.tran 0 1m startup\n")
+def test_startup_raises_all_sources_from_zero_in_20_microseconds():
+    circuit = read("title\nV1 a 0 2\nR1 a b 1\nC1 b 0 1n\n.tran 1u 40u startup\n")
+    states = dict(zip(circuit.names, circuit.noiseless().T, strict=True))
+    np.testing.assert_allclose(states["a"], np.minimum(circuit.times / 20e-6, 1.0) * 2.0, atol=1e-12)
+    np.testing.assert_allclose(circuit.operating_point.x[0], 2.0)
+    assert 20e-6 in circuit.network.sources.corners(*circuit.span)
 
 
 def test_a_negative_resistor_has_no_noise():

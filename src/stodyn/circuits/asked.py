@@ -12,12 +12,13 @@ TEMPERATURE = "temp"  # the name of the circuit's temperature among the caller's
 
 
 class Transient(NamedTuple):
-    """.tran step stop [start [longest step]] [uic]"""
+    """.tran step stop [start [longest step]] [uic] [startup]; `startup`: the time in which the sources rise from 0."""
 
     step: float
     stop: float
     uic: bool
     start: float = 0.0
+    startup: float = 0.0
 
 
 class Sweep(NamedTuple):

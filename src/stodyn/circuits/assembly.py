@@ -34,6 +34,7 @@ MOST_UNKNOWNS = 1_000_000
 MOST_WITH_FLICKER = 8000  # because the covariance of a start of filters is dense
 INDEX = np.int32  # the type of JAX's own indices without 64 bits
 BRANCHES = frozenset("vehl")
+SERIES = 1e-3  # Ω
 OVER_UNIT = "over unit"  # among the numbers of charges: their own unit over that of the mass matrix, where they vary
 
 
@@ -315,9 +316,10 @@ def assemble(netlist: Netlist) -> Network:
     used = dict.fromkeys(node for element in elements for node in element.nodes)
     order = dict.fromkeys([*(node for node in netlist.node_order if node in used), *used])  # as in the text
     nodes = {node: i for i, node in enumerate(order)}
+    shorted = topology.shorted(netlist, nodes)
     charged = topology.check(netlist, nodes)
     for element in elements:
-        if element.source in charged and element.source:
+        if element.source in charged and element.source and element.law is None:  # a law only has its row there
             raise NetlistError(
                 f"{element.name}: {element.source}, which controls it, lies in a loop of capacitors and voltage sources"
                 ", where its current is a derivative; put a small resistor in series with it", element.at)  # fmt: skip
@@ -345,8 +347,9 @@ def assemble(netlist: Netlist) -> Network:
     place[GROUND] = n
     currents, charges = (tuple(_with_ground(group, n) for group in some) for some in (currents, charges))
     mass, linear, at_dc = _stamps(netlist, place, branches, charged, charges, flickers, filters)
+    at_dc = _limited(netlist, at_dc, [branches[name] for name in shorted], shorted)
     driven = [e for e in elements if e.kind in "vi"]
-    sources = Sources([e.value for e in driven])
+    sources = Sources([e.value for e in driven], netlist.transient.startup if netlist.transient else 0.0)
     driven = [driven[i] for i in sources.order]
     feeds = []
     for k, e in enumerate(driven):
@@ -489,6 +492,18 @@ def _stamps(netlist, place, branches, charged, charges, flickers, filters) -> tu
             only_run += [(s, s, value) for s, value in zip(states, np.diagonal(filters.A), strict=True)]
             only_dc += [(s, s, -1.0) for s in states]
     return tuple(map(_as_stamps, (mass, linear + only_run, linear + only_dc)))  # type: ignore[return-value]
+
+
+def _limited(netlist: Netlist, at_dc: Stamps, rows: list[int], names: list[str]) -> Stamps:
+    """The stamps at DC with a resistance in series with some inductors, which nothing else limits there."""
+    if not rows:
+        return at_dc
+    netlist.notes.append(
+        f"{', '.join(names)}: in a loop of voltage sources and inductors, where nothing limits the current at DC; the "
+        f"operating point has {SERIES:g} ohm in series with each, as in LTspice"
+    )
+    more = _as_stamps([(row, row, -SERIES) for row in rows])
+    return Stamps(*(np.concatenate(pair) for pair in zip(at_dc, more, strict=True)))
 
 
 def _coupled(e: Element, branches: dict[str, int], inductances: dict[str, float]) -> list[tuple[int, int, float]]:

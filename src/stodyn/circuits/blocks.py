@@ -14,6 +14,8 @@ from stodyn.circuits.words import fields
 LISTED = listing.values(directives, Directive)
 KNOWN = {name: entry for entry in LISTED.values() for name in (entry.name, *entry.also)}
 STRUCTURE = (".subckt", ".ends", ".include", ".lib", ".endl", ".end")
+_CONDITION = "conditional lines are not supported; give a .param a value by a condition, {c ? a : b}, or take two files"
+NOT_HERE = {word: _CONDITION for word in (".if", ".elseif", ".else", ".endif")}
 SUBCIRCUIT = ".subckt NAME NODE ... [name=value ...]"
 
 
@@ -50,16 +52,16 @@ def blocks(lines: list[Line]) -> Block:
             continue
         word = line.text.split(None, 1)[0].lower().partition("(")[0]
         if word == ".subckt":
-            inner = _subcircuit(line, block, len(within))
-            block.subcircuits[inner.name] = inner
-            within.append(inner)
+            within.append(_subcircuit(line, len(within)))
         elif word == ".ends":
             if len(within) == 1:
                 raise NetlistError(".ends without .subckt", line.at)
             named = line.text.split()[1:]
             if named and named[0].lower() != block.name:
                 raise NetlistError(f".ends {named[0]}: the open subcircuit is {block.name} ({block.at})", line.at)
-            within.pop()
+            _add(within.pop(), within[-1])
+        elif word in NOT_HERE:
+            raise NetlistError(f"{word}: {NOT_HERE[word]}", line.at)
         elif word not in KNOWN:
             raise NetlistError(f"unknown directive {word}{near(word, (*KNOWN, *STRUCTURE))}", line.at)
         elif KNOWN[word].stage == "block":
@@ -75,15 +77,29 @@ def blocks(lines: list[Line]) -> Block:
     return within[0]
 
 
-def _subcircuit(line: Line, block: Block, depth: int) -> Block:
+def _add(inner: Block, block: Block) -> None:
+    """Add a subcircuit to the block it stands in; the same one may come again, from a file that is included twice."""
+    other = block.subcircuits.setdefault(inner.name, inner)
+    if other is not inner and _content(other) != _content(inner):
+        raise NetlistError(f".subckt {inner.name}: is defined already, differently ({other.at})", inner.at)
+
+
+def _content(block: Block) -> Any:
+    """All that matters in a block, without its lines' places."""
+    inside = {name: _content(inner) for name, inner in block.subcircuits.items()}
+    models = {name: (kind, numbers) for name, (kind, numbers, _) in block.models.items()}
+    params = {name: text for name, (text, _) in block.params.items()}
+    functions = {name: (own.arguments, own.body) for name, own in block.functions.items()}
+    return block.nodes, block.defaults, [line.text for line in block.lines], inside, models, params, functions
+
+
+def _subcircuit(line: Line, depth: int) -> Block:
     words, parameters = fields(line)
     if "params:" in words:
         words.remove("params:")
     if len(words) < 3:
         raise NetlistError(f".subckt: expected {SUBCIRCUIT}", line.at)
     _, name, *nodes = words
-    if name in block.subcircuits:
-        raise NetlistError(f".subckt {name}: is defined already ({block.subcircuits[name].at})", line.at)
     if len(set(nodes)) < len(nodes) or GROUND in nodes:
         raise NetlistError(f".subckt {name}: its nodes must all be different, and none may be the ground", line.at)
     if depth > DEEPEST:

@@ -24,7 +24,7 @@ from stodyn.circuits.element import GROUND
 from stodyn.circuits.elements import mosfet
 from stodyn.circuits.family import Family
 from stodyn.circuits.jacobian import RestJacobian
-from stodyn.circuits.netlist import Netlist, laid_out, lost_line_in_errors, read_deck, warn
+from stodyn.circuits.netlist import Netlist, causes_in_errors, laid_out, read_deck, warn
 from stodyn.circuits.operating_point import OperatingPoint, operating_point
 from stodyn.circuits.small_signal import Response, SmallSignal, Spectrum
 from stodyn.circuits.text import NetlistError
@@ -721,7 +721,7 @@ def read(
     """
     deck = read_deck(source, libraries)
     warn(deck.notes)  # before an error that a lost first line may cause
-    with lost_line_in_errors(deck.notes):
+    with causes_in_errors(deck.notes):
         netlist = laid_out(deck, _lowered(values or {}))
         warn(netlist.notes[len(deck.notes) :])
         laws = {name.lower(): distribution(law, f"random[{name!r}]") for name, law in (random or {}).items()}

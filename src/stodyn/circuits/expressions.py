@@ -7,7 +7,7 @@ condition = sum [(">" | "<" | ">=" | "<=" | "==" | "!=") sum]
 sum       = product {("+" | "-") product}
 product   = signed {("*" | "/") signed}
 signed    = ["+" | "-" | "!"] signed | power
-power     = atom [("**" | "^") signed]
+power     = atom [("**" | "^") signed]                      & | ~ are && || !, and <> is !=
 atom      = number | name | function "(" choice {"," choice} ")" | "(" choice ")"
 
 Functions are the ones below, those of .func, and the random ones. With a ξ drawn for each place in which one stands,
@@ -18,6 +18,7 @@ Functions are the ones below, those of .func, and the random ones. With a ξ dra
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
 import re
@@ -28,24 +29,33 @@ SUFFIXES = {
     "t": 1e12, "g": 1e9, "meg": 1e6, "k": 1e3, "mil": 25.4e-6, "m": 1e-3, "u": 1e-6, "µ": 1e-6, "μ": 1e-6, "n": 1e-9,
     "p": 1e-12, "f": 1e-15, "": 1.0,
 }  # fmt: skip
-_UNITS = "v|volts?|a|amps?|ohms?|ω|f|farads?|h|henrys?|hz|s|secs?"
+_UNITS = "v|volts?|a|amps?|ohms?|ω|f|farads?|h|henrys?|hz|s|secs?|w|watts?|mhos?|°?c|deg"
 _NUMBER = rf"(\d+\.?\d*|\.\d+)(e[+-]?\d+)?(?:(t|g|meg|k|mil|m|u|µ|μ|n|p|f)?(?:{_UNITS})?(?![\w.]))"
 NUMBER = re.compile(_NUMBER)
 SIGNED = re.compile(rf"([+-]?){_NUMBER}")
-TOKEN = re.compile(r"\s*(?:(\*\*|>=|<=|==|!=|&&|\|\||[-+*/^(),?:<>!])|([a-z_][\w.]*))")
+SHORTHAND = re.compile(r"([+-]?\d+)(meg|[tgkmunpfr])(\d+)")  # 4k7
+TOKEN = re.compile(r"\s*(?:(\*\*|>=|<=|==|!=|<>|&&?|\|\|?|[-+*/^(),?:<>!~])|([a-z_][\w.]*))")
 COMPARED: dict[str, Callable[[Any, Any], Any]] = {
     ">": operator.gt, "<": operator.lt, ">=": operator.ge, "<=": operator.le,
     "==": lambda a, b: (a <= b) & (a >= b), "!=": lambda a, b: (a < b) | (a > b),
+    "<>": lambda a, b: (a < b) | (a > b),
 }  # fmt: skip
 FUNCTIONS: dict[str, tuple[int, Callable[..., float]]] = {
     "sqrt": (1, math.sqrt), "exp": (1, math.exp), "log": (1, math.log), "ln": (1, math.log), "log10": (1, math.log10),
     "abs": (1, abs), "sin": (1, math.sin), "cos": (1, math.cos), "tan": (1, math.tan), "atan": (1, math.atan),
     "sinh": (1, math.sinh), "cosh": (1, math.cosh), "tanh": (1, math.tanh), "pow": (2, math.pow), "min": (2, min),
-    "max": (2, max), "int": (1, math.trunc), "floor": (1, math.floor), "ceil": (1, math.ceil),
+    "asin": (1, math.asin), "acos": (1, math.acos), "arctan": (1, math.atan), "asinh": (1, math.asinh),
+    "acosh": (1, math.acosh), "atanh": (1, math.atanh), "atan2": (2, math.atan2), "hypot": (2, math.hypot),
+    "sqr": (1, lambda x: x * x), "square": (1, lambda x: x * x), "nint": (1, round), "round": (1, round),
+    "sign": (1, lambda x: float((x > 0) - (x < 0))), "pwr": (2, lambda x, p: math.copysign(abs(x) ** p, x)),
+    "pwrs": (2, lambda x, p: math.copysign(abs(x) ** p, x)), "ternary_fcn": (3, lambda c, a, b: a if c else b),
+    "u": (1, lambda x: float(x > 0.0)), "uramp": (1, lambda x: max(x, 0.0)), "max": (2, max),
+    "int": (1, math.trunc), "floor": (1, math.floor), "ceil": (1, math.ceil),
     "sgn": (1, lambda x: float((x > 0) - (x < 0))), "limit": (3, lambda x, a, b: min(max(x, min(a, b)), max(a, b))),
     "if": (3, lambda condition, a, b: a if condition > 0.5 else b),
 }  # fmt: skip
 CONSTANTS = {"pi": math.pi}
+OFFERED = {"e": math.e, "echarge": 1.602176634e-19, "boltz": 1.380649e-23, "planck": 6.62607015e-34}
 LONGEST, DEEPEST = 2000, 50
 MOST_CALLS = 1000  # calls of .func functions in one expression, nested calls included
 NORMAL, UNIFORM = "normal", "uniform"
@@ -86,7 +96,14 @@ def array_functions(xp: Any) -> dict[str, tuple[int, Callable[..., Any]]]:
         "max": (2, xp.maximum), "sgn": (1, xp.sign), "limit": (3, lambda x, a, b: xp.minimum(xp.maximum(x, a), b)),
         "u": (1, lambda x: xp.where(x > 0.0, 1.0, 0.0)), "uramp": (1, lambda x: xp.maximum(x, 0.0)),
         "if": (3, lambda condition, a, b: xp.where(condition > 0.5, a, b)),
-        "pwr": (2, lambda x, p: xp.sign(x) * xp.abs(x) ** p),
+        "pwr": (2, lambda x, p: xp.sign(x) * xp.abs(x) ** p), "pwrs": (2, lambda x, p: xp.sign(x) * xp.abs(x) ** p),
+        "asin": (1, xp.arcsin), "acos": (1, xp.arccos), "arctan": (1, xp.arctan), "asinh": (1, xp.arcsinh),
+        "acosh": (1, xp.arccosh), "atanh": (1, xp.arctanh), "atan2": (2, xp.arctan2),
+        "hypot": (2, lambda x, y: xp.sqrt(x * x + y * y)), "sqr": (1, lambda x: x * x), "square": (1, lambda x: x * x),
+        "sign": (1, xp.sign), "ternary_fcn": (3, lambda condition, a, b: xp.where(_is_true(condition), a, b)),
+        "inv": (1, lambda x: xp.where(x > 0.5, 0.0, 1.0)), "buf": (1, lambda x: xp.where(x > 0.5, 1.0, 0.0)),
+        "int": (1, xp.trunc), "floor": (1, xp.floor), "ceil": (1, xp.ceil), "nint": (1, xp.round),
+        "round": (1, xp.round),
         "table": (0, lambda *points: interpolated(*points, xp=xp)),
     }  # fmt: skip
 
@@ -127,6 +144,8 @@ def number(text: str) -> float | None:
     Raises BadValue where no floating-point number is near it: 1e-400 is not 0.
     """
     match = SIGNED.fullmatch(text)
+    if match is None and (short := SHORTHAND.fullmatch(text)):  # 4k7 = 4.7k, 2r5 = 2.5
+        match = SIGNED.fullmatch(f"{short[1]}.{short[3]}{short[2].replace('r', '')}")
     if match is None:
         return None
     sign, digits, power, suffix = match.groups()
@@ -216,13 +235,13 @@ class _Parser:
 
     def either(self) -> Any:
         value = self.both()
-        while self.took("||"):
+        while self.took("||", "|"):
             value = self.logical(operator.or_, value, self.both())
         return value
 
     def both(self) -> Any:
         value = self.condition()
-        while self.took("&&"):
+        while self.took("&&", "&"):
             value = self.logical(operator.and_, value, self.condition())
         return value
 
@@ -251,11 +270,11 @@ class _Parser:
 
     def signed(self) -> Any:
         signs = []
-        while sign := self.took("+", "-", "!"):
+        while sign := self.took("+", "-", "!", "~"):
             signs.append(sign)
         value = self.power()
         for sign in reversed(signs):
-            if sign == "!":
+            if sign in "!~":
                 value = float(not value) if self.xp is None else self.xp.where(_is_true(value), 0.0, 1.0)
             elif sign == "-":
                 value = -value
@@ -292,15 +311,22 @@ class _Parser:
     def named(self, name: str) -> Any:
         if name in CONSTANTS:
             return CONSTANTS[name]
-        return self.names.parameter(name) if self.live else 0.0
+        if not self.live:
+            return 0.0
+        try:
+            return self.names.parameter(name)
+        except BadValue:
+            if name not in OFFERED:
+                raise
+            return OFFERED[name]
 
     def call(self, name: str) -> Any:
         own = self.names.function(name)
         if own is None and name not in self.functions and name not in RANDOM:
             raise BadValue(f"there is no function {name}(); there are {', '.join((*self.functions, *RANDOM))}")
         self.advance()
-        values = [self.choice()]
-        while self.took(","):
+        values = [] if self.operator == ")" else [self.choice()]
+        while values and self.took(","):
             values.append(self.choice())
         if not self.took(")"):
             raise BadValue(f"{self.text!r}: the parenthesis of {name}( is not closed")
@@ -309,6 +335,8 @@ class _Parser:
         if name in RANDOM and not (name in self.functions and len(values) > 2):
             return self.random_value(name, values)
         count, function = self.functions[name]
+        if name in ("min", "max") and len(values) > 2:
+            return functools.reduce(lambda a, b: self.computed(function, a, b), values)
         if len(values) != count and count:
             raise BadValue(f"{name}() takes {count} value(s), got {len(values)}")
         return self.computed(function, *values)

@@ -11,15 +11,19 @@ from pathlib import Path
 from typing import NamedTuple
 
 from stodyn.arguments import stacklevel_of_user
+from stodyn.circuits import topology
 from stodyn.circuits.asked import TEMPERATURE, Measure, NoiseAnalysis, Step, Sweep, Transient
 from stodyn.circuits.blocks import Block, blocks
 from stodyn.circuits.devices import ZERO_CELSIUS
 from stodyn.circuits.directive import STAGES
 from stodyn.circuits.element import GROUND, Card, Element, ElementType, near
+from stodyn.circuits.elements.controlled import TIME_NODE
 from stodyn.circuits.expressions import BadValue
 from stodyn.circuits.kinds import TYPES
 from stodyn.circuits.scope import Overrides, Scope
-from stodyn.circuits.text import DEEPEST, Line, NetlistError, Position, read_text, uncommented
+from stodyn.circuits.sensing import with_sensors
+from stodyn.circuits.text import DEEPEST, LEFT_OUT_LIBRARY, Line, NetlistError, Position, read_text, uncommented
+from stodyn.circuits.waveforms import TIME, Waveform
 from stodyn.circuits.words import SWITCH, fields, is_number
 
 MOST_ELEMENTS = 100_000
@@ -36,7 +40,11 @@ DIRECTIVE = re.compile(r"\.[A-Za-z]")
 VOLTAGE = re.compile(r"\bv\(([^()]*)\)")
 CONTROLLED = "eg"  # two nodes more, at which nothing else than the control may hang
 MILLI = re.compile(r"(?<=\s)(\d+(?:\.\d*)?)M(?=\s|$)")  # a capital M: nine times of ten a million is meant
-BEHAVIOURAL = re.compile(r"(\S+\s+\S+\s+\S+)\s+([vi])\s*=\s*(.*)")
+BEHAVIOURAL = re.compile(r"(\S+\s+\S+\s+\S+)\s+([vir])\s*=\s*(.*)")
+BESIDE = re.compile(r"\s+(tripdv|tripdt|rpar|cpar|tc1|tc2|temp|dtemp|noise|noisy|laplace|m)\s*=\s*")  # after it
+TABLE = re.compile(r"(\btable\s*(?:\{[^{}]*\}|'[^']*'))\s*=")  # PSpice writes TABLE {...} = (x, y) ...
+PAIRED = re.compile(r"(\S+)\s*\(\s*([^\s(),]+)[\s,]+([^\s(),]+)\s*\)(.*)")  # E1 (a b) (c d): nodes in parentheses
+INITIAL = re.compile(r"\bic\s*=\s*([^\s,]+(?:\s*,\s*[^\s,]+)+)")  # of devices: ic=0.7,5
 
 
 class Deck(NamedTuple):
@@ -70,6 +78,9 @@ class Netlist:
     flicker_band: tuple[float | None, float | None] = (None, None)
     notes: list[str] = dataclasses.field(default_factory=list)
     node_order: dict[str, None] = dataclasses.field(default_factory=dict)
+    terminals: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    reads_time: Position | None = None
+    ports: dict[int, tuple[str, float]] = dataclasses.field(default_factory=dict)
     model_names: set[str] = dataclasses.field(default_factory=set)
     ignored: dict[str, list[str]] = dataclasses.field(default_factory=dict)
 
@@ -88,7 +99,7 @@ def read_deck(source: str | Path, libraries: Sequence[str | Path] = ()) -> Deck:
     )
     if DIRECTIVE.match(title.text):
         notes.append(lost)
-    with lost_line_in_errors(notes):
+    with causes_in_errors(notes):
         top = blocks(lines)
         if not top.lines and not top.subcircuits:
             raise NetlistError("the netlist has no elements", title.at)
@@ -109,6 +120,9 @@ def laid_out(deck: Deck, values: Mapping[str, float] | None = None) -> Netlist:
             celsius = netlist.overrides.get(TEMPERATURE)
             netlist.kelvin = netlist.kelvin if celsius is None else celsius + ZERO_CELSIUS
             _lay_out(deck.top, scope, netlist)
+            netlist.elements = with_sensors(netlist.elements, netlist.terminals)
+            _add_time(netlist)
+            topology.hold(netlist)
     if not netlist.elements:
         raise NetlistError("the netlist has no elements", deck.at)
     for place in values:
@@ -120,6 +134,17 @@ def laid_out(deck: Deck, values: Mapping[str, float] | None = None) -> Netlist:
         ignored = "; ".join(f"{model}: {', '.join(names)}" for model, names in netlist.ignored.items())
         netlist.notes.append(f"left out unknown parameters of models: {ignored}")
     return netlist
+
+
+def _add_time(netlist: Netlist) -> None:
+    """The source whose voltage is the time, where an expression reads it."""
+    if netlist.reads_time is None:
+        return
+    if TIME_NODE in netlist.node_order:
+        raise NetlistError(f"the node {TIME_NODE} stands for the time in an expression; give the node another name",
+                           netlist.reads_time)  # fmt: skip
+    clock = Waveform(0.0, TIME, (1.0,))
+    netlist.elements.append(Element(TIME_NODE, "v", (TIME_NODE, GROUND), clock, False, netlist.reads_time))
 
 
 def _bad_but_unused(scope: Scope) -> list[str]:
@@ -147,12 +172,14 @@ def _places(netlist: Netlist, scope: Scope) -> list[str]:
 
 
 @contextlib.contextmanager
-def lost_line_in_errors(notes: Iterable[str]) -> Iterator[None]:
-    """Add the note on a first line that looks like a part of the circuit to errors, which it may have caused."""
+def causes_in_errors(notes: Iterable[str]) -> Iterator[None]:
+    """Add to errors what may have caused them: a first line that looks like a part of the circuit, and libraries that
+    were left out to those about something that is not defined."""
     try:
         yield
     except NetlistError as error:
-        lost = [note for note in notes if FIRST_LINE in note]
+        is_missing = "there is no" in str(error)
+        lost = [note for note in notes if FIRST_LINE in note or (is_missing and note.endswith(LEFT_OUT_LIBRARY))]
         error.args = (". ".join([str(error).rstrip("."), *lost]),)
         raise
 
@@ -209,7 +236,7 @@ def _lay_out(block: Block, scope: Scope, netlist: Netlist) -> None:
         letter = line.text[0].lower()
         if letter == ".":
             continue
-        words, parameters = _behavioural(line) if letter == "b" else fields(line)
+        words, parameters = _behavioural(line) if letter == "b" else fields(_plain(line))
         name = words[0] if words else line.text
         if letter not in TYPES and letter != "x":
             known = ", ".join(key.upper() for key in (*TYPES, "x"))
@@ -269,18 +296,26 @@ def _check_nodes(name: str, nodes: list[str], at: Position) -> None:
         raise NetlistError(f"{name}: expected the name of a node, found {wrong!r}", at)
 
 
+def _plain(line: Line) -> Line:
+    """A line without parentheses around its nodes, without = after a table, and with one value in ic=."""
+    text = line.text.lower()
+    if (paired := PAIRED.fullmatch(text)) and text[0] in "eghf":
+        text = " ".join(paired.groups())
+    text = INITIAL.sub("ic=0", TABLE.sub(r"\1 ", text)) if "table" in text or "ic" in text else text
+    return line._replace(text=text)
+
+
 def _behavioural(line: Line) -> tuple[list[str], dict[str, str]]:
     """The words of a B source, whose expression needs no braces."""
     match = BEHAVIOURAL.fullmatch(line.text.lower())
     if match is None:
         return fields(line)
-    return match[1].split(), {match[2]: match[3].strip()}
+    text, *others = BESIDE.split(match[3])
+    return match[1].split(), {match[2]: text.strip(), **dict(zip(others[::2], others[1::2], strict=True))}
 
 
 def _element(kind: ElementType, name, words, parameters, scope: Scope, netlist: Netlist, at: Position) -> list[Element]:
     """The parts of an element."""
-    if len(name) < 2:
-        raise NetlistError(f"{name}: an element needs a name, such as {name}1", at)
     nodes, rest = words[1 : kind.nodes + 1], words[kind.nodes + 1 :]
     if len(nodes) < kind.nodes or any(node in "()" for node in nodes):
         raise NetlistError(f"{name}: expected {kind.form}, found {len(words) - 1} word(s) after the name", at)
@@ -296,8 +331,12 @@ def _element(kind: ElementType, name, words, parameters, scope: Scope, netlist: 
     _check_nodes(name, nodes, at)
     places = tuple(map(scope.node, nodes))
     netlist.node_order.update(dict.fromkeys(places))
+    netlist.terminals[scope.prefix + name] = places
     card = Card(kind, name, scope.prefix + name, places, rest, parameters, noisy, at, scope, netlist)
     parts = kind.parse(card)
+    if "ic" in parameters and kind.name in "dqmj":
+        del parameters["ic"]
+        netlist.notes.append(f"{at}: left out ic= of {card.full}; .ic gives voltages of nodes")
     if parameters:
         raise NetlistError(f"{name}: did not expect {next(iter(parameters))}=; expected {kind.form}", at)
     for part in parts:

@@ -22,6 +22,7 @@ from stodyn.circuits.words import unbraced
 from stodyn.noise.distribution import Distribution, Normal, Uniform
 
 NAME = re.compile(r"(?<![\w.])[a-z_][\w.]*+(?!\s*\()")
+WITH_LEVELS = ("nmos", "pmos")  # types of models that choose a law by LEVEL themselves
 CALLED = re.compile(r"(?<![\w.])([a-z_]\w*+)\s*\(")
 
 
@@ -151,6 +152,9 @@ class Scope:
         if scope is None:
             raise NetlistError(f"{element}: there is no .model {name}{near(name, self.models())}", at)
         kind, parameters, where = scope.block.models[name]
+        if kind not in MODELS:  # an error only where it is used: libraries hold many
+            raise NetlistError(f".model {name}: unknown type {kind}; there are {', '.join(MODELS)}. It is the model of "
+                               f"{element} ({at})", where)  # fmt: skip
         if kind not in kinds:
             raise NetlistError(f"{element}: .model {name} is a {kind}, expected {' or '.join(kinds)}", at)
         if name not in scope.built:
@@ -166,6 +170,9 @@ class Scope:
         outside = {key: "" for key in numbers if key not in parameters and places[key] in self.netlist.overrides.values}
         for key, text in {**parameters, **outside}.items():
             same = known.same.get(key, key)
+            if same == "level" and kind not in WITH_LEVELS and self.number(text, f".model {name}: level", at) != 1.0:
+                raise NetlistError(f".model {name}: level = {text}, but only level 1 of {kind} is implemented; take a "
+                                   "card of level 1", at)  # fmt: skip
             if same in known.refused:
                 value = self.number(text, f".model {name}: {key}", at)
                 if value != known.refused[same]:

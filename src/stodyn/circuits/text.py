@@ -2,12 +2,15 @@
 
 .include FILE     all lines of a file                 .lib FILE SECTION   those of a file between .lib SECTION and .endl
 .lib FILE         the same as .include
-Files lie in the netlist's own folder, in one of the `libraries` that the caller names, or below.
+Files lie in the netlist's own folder, in one of the `libraries` that the caller names, or below. A .lib that cannot be
+read is left out with a note: LTspice names libraries of its own in every netlist, used or not. Only an error about
+something that is not defined tells of it as well.
 """
 
 from __future__ import annotations
 
 import codecs
+import itertools
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,6 +20,9 @@ MOST_BYTES = 20_000_000  # of a netlist with all it includes
 DEEPEST = 20  # includes within includes, subcircuits within subcircuits
 INCLUDE = re.compile(r"(\.inc(?:lude)?|\.lib)\b\s*(.*)", re.IGNORECASE)
 FILE = re.compile(r"""("[^"]*+"|'[^']*+'|[^\s"']++)\s*+(\S++)?""")
+WITH_BLANKS = re.compile(r"""[^"'\s][^"']*\.\w+""")  # a path with blanks in it and no quotes around it
+DRIVE = re.compile(r"[A-Za-z]:[\\/]")
+LEFT_OUT_LIBRARY = "; it is left out"
 UNPRINTABLE = re.compile(r"[\x00-\x08\x0e-\x19\x1b-\x1f]")
 COMMENT = re.compile(r";|(?<!\S)\$(?!\S)|(?<!\S)//")
 LONG_WORD, SHOWN, MOST_SHOWN = re.compile(r"\S{200,}"), 60, 3000  # characters of words and messages that are shown
@@ -40,6 +46,10 @@ class NetlistError(ValueError):
         message = message if len(message) <= MOST_SHOWN else f"{message[:MOST_SHOWN]}…"
         super().__init__(message if at is None else f"{at}: {message}")
         self.at = at
+
+
+class _NotFound(NetlistError):
+    """A file to include that cannot be read from here."""
 
 
 class Line(NamedTuple):
@@ -157,8 +167,6 @@ class _Reader:
                 else:
                     self.lines.append(Line(at, text))
         self._continued(begun, parts)
-        if skipping is not None:
-            raise NetlistError(".control without .endc", skipping)
 
     def _continued(self, begun: int, parts: list[str]) -> None:
         """Join the last line with its continuations, all at once, so that many of them cost no more than one."""
@@ -169,17 +177,15 @@ class _Reader:
             del parts[1:]
 
     def include(self, text: str, at: Position) -> None:
-        match = INCLUDE.fullmatch(text)
         word = text.split(maxsplit=1)[0].lower()
-        named = FILE.fullmatch(match[2].strip()) if match else None
-        name, section = (named[1].strip("\"'"), (named[2] or "").lower()) if named else ("", "")
-        if not name or (section and word != ".lib"):
-            raise NetlistError(f"{word}: expected {'.lib FILE [SECTION]' if word == '.lib' else '.include FILE'}", at)
-        if not self.roots:
-            raise NetlistError(
-                f"{word} {name}: a netlist given as text has no folder to include from; read it from a file, or name "
-                "folders of libraries", at)  # fmt: skip
-        path = self.located(name, word, at)
+        try:
+            path, section = self.named(text, word, at)
+        except _NotFound as error:
+            if word != ".lib":  # an .include may hold elements
+                raise
+            self.notes.append(f"{error}{LEFT_OUT_LIBRARY}")
+            return
+        name = path.name
         if (path, section) in self.within:
             raise NetlistError(f"{word} {name}: includes itself, by way of {self.within[-1][0].name}", at)
         if len(self.within) > DEEPEST:
@@ -193,13 +199,39 @@ class _Reader:
         self.collect(rows, str(path.relative_to(root)), 1, section)
         self.within.pop()
 
+    def named(self, text: str, word: str, at: Position) -> tuple[Path, str]:
+        """The file that a line names, and the section of it; a path with blanks needs no quotes."""
+        match = INCLUDE.fullmatch(text)
+        rest = match[2].strip() if match else ""
+        file = FILE.fullmatch(rest)
+        name, section = (file[1].strip("\"'"), (file[2] or "").lower()) if file else ("", "")
+        if WITH_BLANKS.fullmatch(rest) and " " in rest and not (word == ".lib" and self.exists(name)):
+            name, section = rest, ""
+        if not name or (section and word != ".lib"):
+            raise NetlistError(f"{word}: expected {'.lib FILE [SECTION]' if word == '.lib' else '.include FILE'}", at)
+        if not self.roots:
+            raise _NotFound(
+                f"{word} {name}: a netlist given as text has no folder to include from; read it from a file, or name "
+                "folders of libraries", at)  # fmt: skip
+        return self.located(name, word, at), section
+
+    def exists(self, name: str) -> bool:
+        try:
+            self.located(name, "", Position("", 0))
+        except _NotFound:
+            return False
+        return True
+
     def located(self, name: str, word: str, at: Position) -> Path:
         """The file of that name: beside the one that includes it, or in a library."""
         beside = [self.within[-1][0].parent] if self.within else []
         inside = False
-        for folder in (*beside, *self.roots):
+        spellings = [name, name.replace("\\", "/")] if "\\" in name else [name]
+        if DRIVE.match(name):  # a file of another machine, which may have come along with the netlist
+            spellings.append(spellings[-1].rsplit("/", 1)[-1])
+        for folder, spelling in itertools.product((*beside, *self.roots), spellings):
             try:
-                path = (folder / name).resolve()
+                path = (folder / spelling).resolve()
                 allowed, exists = any(path.is_relative_to(root) for root in self.roots), path.is_file()
             except (OSError, ValueError, RuntimeError):
                 continue
@@ -207,10 +239,12 @@ class _Reader:
                 return path
             inside |= allowed
         if not inside:
-            raise NetlistError(
+            raise _NotFound(
                 f"{word} {name}: lies outside the netlist's own folder; copy it there, or name its folder among the "
                 "libraries", at)  # fmt: skip
-        raise NetlistError(f"{word} {name}: there is no such file", at)
+        raise _NotFound(
+            f"{word} {name}: there is no such file; copy it beside the netlist, or name its folder among the libraries",
+            at)  # fmt: skip
 
     def opened(self, path: Path, at: Position | None) -> str:
         self.bytes += path.stat().st_size

@@ -2,23 +2,31 @@
 
 floating      a node without any connection to ground
 no DC path    a cut-set of capacitors and current sources: the charge on one side is undetermined (unless .tran has uic)
-short loops   a loop of voltage sources, or of voltage sources and inductors (the latter unless .tran has uic)
-index 2       a cut-set of inductors and current sources; a loop of capacitors and voltage sources is resolved: the
-              current of such a source is kept as the charge it has delivered, `charged`
+short loops   a loop of voltage sources
+index 2       a loop of capacitors and voltage sources is resolved: the current of such a source is kept as the charge
+              that it has delivered, `charged`
+
+What simulators solve all the same is held, with a note: nodes that only inductors and current sources join to the
+rest by HOLD to ground, the loose side of a transformer by LEASH, inductors in loops with voltage sources by a series
+resistance at DC.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy
 
 from stodyn.circuits.element import GROUND, Element
-from stodyn.circuits.netlist import Netlist
 from stodyn.circuits.text import NetlistError
 
+if TYPE_CHECKING:
+    from stodyn.circuits.netlist import Netlist
+
 VOLTAGES = frozenset("veh")
+HOLD, LEASH = 1e9, 1.0  # Ω, without noise
 
 
 def ends(element: Element) -> tuple[str, str]:
@@ -54,19 +62,53 @@ def check(netlist: Netlist, nodes: dict[str, int]) -> frozenset[str]:
         raise NetlistError(f"a loop of voltage sources: {_listed(e.name for e in short)}; put a resistor into it",
                            short[0].at)  # fmt: skip
     if not uic:
-        short = _first_loop(nodes, [e for e in elements if e.kind in VOLTAGES or e.kind == "l"])
-        if short:
-            raise NetlistError(
-                f"a loop of voltage sources and inductors: {_listed(e.name for e in short)}; at DC it is a short "
-                "circuit with an undetermined current. Put a resistor into it, or start with .ic and .tran ... uic",
-                short[0].at)  # fmt: skip
         conducting = [e for e in elements if conducts(e) or e.kind in VOLTAGES or e.kind == "l"]
         _refuse_cut(nodes, elements, conducting, "capacitors and current sources",
                     "at DC nothing determines {}; put a large resistor there, or start with .tran ... uic")  # fmt: skip
-    others = [e for e in elements if conducts(e) or e.kind in VOLTAGES or is_capacitive(e)]
-    _refuse_cut(nodes, elements, others, "inductors and current sources",
-                "the index is 2, {} jumps with their currents; put a resistor or a capacitor there")  # fmt: skip
     return frozenset(_in_loops(nodes, elements))
+
+
+def hold(netlist: Netlist) -> None:
+    """Add resistors to ground where nothing but inductors and current sources joins a piece to the rest, and to the
+    loose side of a transformer, from which no current can flow; with a note each."""
+    nodes = {node: k for k, node in enumerate(dict.fromkeys(n for e in netlist.elements for n in e.nodes))}
+    if GROUND not in nodes:
+        return
+    coupled = {name for e in netlist.elements if e.kind == "k" for name in e.source.split()}
+    _hold_pieces(netlist, nodes, lambda e: True, lambda e: e.name in coupled, LEASH,
+                 "to ground by the coupling of inductors")  # fmt: skip
+    _hold_pieces(netlist, nodes, lambda e: conducts(e) or e.kind in VOLTAGES or is_capacitive(e),
+                 lambda e: e.kind in "li", HOLD, "to the rest by inductors or current sources")  # fmt: skip
+
+
+def _hold_pieces(
+    netlist: Netlist, nodes: dict[str, int], joins: Callable[[Element], bool], is_cause: Callable[[Element], bool],
+    ohms: float, why: str,
+) -> None:  # fmt: skip
+    """Hold a node of each piece that the joining elements leave loose, if an element of the given kind touches it."""
+    elements, names = [e for e in netlist.elements if e.nodes], list(nodes)
+    piece = pieces(nodes, [e for e in elements if joins(e)])
+    for loose in dict.fromkeys(piece[piece != piece[nodes[GROUND]]].tolist()):
+        here = {names[i] for i in np.flatnonzero(piece == loose)}
+        cause = next((e for e in elements if is_cause(e) and here.intersection(ends(e))), None)
+        if cause is not None:
+            node = next(end for end in ends(cause) if end in here)
+            netlist.elements.append(Element(f"{node}.hold", "r", (node, GROUND), ohms, False, cause.at))
+            netlist.notes.append(f"{cause.at}: {node} is joined {why} alone, as at {cause.name}; {ohms:g} ohm to "
+                                 "ground, without noise, holds it")  # fmt: skip
+
+
+def shorted(netlist: Netlist, nodes: dict[str, int]) -> list[str]:
+    """The names of inductors that close loops with voltage sources and other inductors, which nothing limits at DC."""
+    if netlist.transient is not None and netlist.transient.uic:
+        return []
+    closing: list[str] = []
+    while True:
+        some = [e for e in netlist.elements if e.kind in VOLTAGES or (e.kind == "l" and e.name not in closing)]
+        loop = _first_loop(nodes, sorted(some, key=lambda e: e.kind == "l"))
+        if not loop or loop[0].kind != "l":
+            return closing
+        closing.append(loop[0].name)
 
 
 def _touched(netlist: Netlist) -> None:

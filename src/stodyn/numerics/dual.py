@@ -126,6 +126,12 @@ class Functions:
     cos = _elementary(np.cos, lambda x: -np.sin(x))
     tan = _elementary(np.tan, lambda x: 1.0 / np.cos(x) ** 2)
     arctan = _elementary(np.arctan, lambda x: 1.0 / (1.0 + x * x))
+    arcsin = _elementary(np.arcsin, lambda x: 1.0 / np.sqrt(1.0 - x * x))
+    arccos = _elementary(np.arccos, lambda x: -1.0 / np.sqrt(1.0 - x * x))
+    arcsinh = _elementary(np.arcsinh, lambda x: 1.0 / np.sqrt(1.0 + x * x))
+    arccosh = _elementary(np.arccosh, lambda x: 1.0 / np.sqrt(x * x - 1.0))
+    arctanh = _elementary(np.arctanh, lambda x: 1.0 / (1.0 - x * x))
+    trunc, floor, ceil, round = (_elementary(f, np.zeros_like) for f in (np.trunc, np.floor, np.ceil, np.round))
     abs = _elementary(np.abs, np.sign)
     sign = _elementary(np.sign, np.zeros_like)
     asarray = staticmethod(lambda x: x)
@@ -139,6 +145,16 @@ class Functions:
         pairs = zip(a.slopes, b.slopes, strict=True)
         slopes = [None if s is t is None else np.where(condition, _filled(s), _filled(t)) for s, t in pairs]
         return Dual(np.where(condition, a.value, b.value), slopes)
+
+    @staticmethod
+    def arctan2(y: Any, x: Any) -> Any:
+        if not (isinstance(y, Dual) or isinstance(x, Dual)):
+            return np.arctan2(y, x)
+        count = len((y if isinstance(y, Dual) else x).slopes)
+        y, x = _lifted(y, count), _lifted(x, count)
+        square = x.value**2 + y.value**2
+        parts = y._through(None, x.value / square), x._through(None, -y.value / square)
+        return Dual(np.arctan2(y.value, x.value), list(map(_sum, parts[0].slopes, parts[1].slopes)))
 
     @staticmethod
     def maximum(a: Any, b: Any) -> Any:

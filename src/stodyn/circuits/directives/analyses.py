@@ -9,6 +9,8 @@ from stodyn.circuits.directive import Directive, Statement
 
 SPACINGS = ("dec", "oct", "lin")
 MOST_POINTS = 100_000
+TRAN_WORDS = ("uic", "startup", "steady", "nodiscard", "step")
+STARTUP = 20e-6  # s, as in LTspice
 USUAL_STEPS = 50  # of .tran where the step is left out or 0: SPICE's own longest step is a 50th of the time
 OUTPUT = re.compile(r"v\s*+\(\s*+([^\s(),]++)\s*+(?:,\s*+([^\s(),]++)\s*+)?\)\s*+(.*+)")
 
@@ -17,9 +19,9 @@ def _tran(statement: Statement) -> None:
     words, parameters = statement.fields()
     if statement.netlist.transient is not None:
         raise statement.error(": is given twice")
-    if "startup" in words:
-        raise statement.error(": startup, which ramps the sources up, is not implemented; write PULSE or PWL sources")
-    numbers = [statement.number(word) for word in words if word != "uic"]
+    numbers = [statement.number(word) for word in words if word not in TRAN_WORDS]
+    if left := [word for word in words if word in TRAN_WORDS[2:]]:
+        statement.netlist.notes.append(f"{statement.at}: left out {' '.join(left)}")
     numbers = [0.0, *numbers] if len(numbers) == 1 else numbers
     if not 2 <= len(numbers) <= 4 or parameters:
         raise statement.malformed()
@@ -34,7 +36,8 @@ def _tran(statement: Statement) -> None:
     start = numbers[2] if len(numbers) > 2 else 0.0
     if not 0.0 <= start < stop:
         raise statement.error(f": expected 0 <= start < stop, got {start:g} and {stop:g}")
-    statement.netlist.transient = Transient(step, stop, "uic" in words, start)
+    startup = STARTUP if "startup" in words else 0.0
+    statement.netlist.transient = Transient(step, stop, "uic" in words, start, startup)
 
 
 def _sweep(statement: Statement, words: list[str]) -> Sweep:
@@ -78,7 +81,7 @@ def _op(statement: Statement) -> None:
     statement.netlist.wants_point = True
 
 
-TRAN = Directive(".tran", ".tran STEP STOP [START [LONGEST STEP]] [uic]", _tran)
+TRAN = Directive(".tran", ".tran STEP STOP [START [LONGEST STEP]] [uic] [startup]", _tran)
 AC = Directive(".ac", ".ac dec|oct|lin POINTS F1 F2", _ac)
 NOISE = Directive(".noise", ".noise v(NODE[,REFERENCE]) SOURCE dec|oct|lin POINTS F1 F2", _noise, "analyses")
 OP = Directive(".op", ".op", _op)

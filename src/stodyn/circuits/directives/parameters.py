@@ -18,7 +18,7 @@ def _param(statement: Statement) -> None:
         if arguments is not None:
             _define(statement, name, arguments.strip()[1:-1], value)
             continue
-        if name in params:
+        if name in params and params[name][0] != value:
             raise statement.error(f" {name}: is given already ({params[name][1]})")
         _check_brackets(statement, name, value)
         params[name] = value, statement.at
@@ -33,13 +33,13 @@ def _func(statement: Statement) -> None:
 
 def _define(statement: Statement, name: str, arguments: str, body: str) -> None:
     functions = statement.block.functions
-    names = tuple(word.strip() for word in arguments.split(","))
+    names = tuple(word.strip() for word in arguments.split(",")) if arguments.strip() else ()
     if name in FUNCTIONS or name in RANDOM:
         raise statement.error(f" {name}: there is a function of that name already; take another name")
     if name in functions:
         raise statement.error(f" {name}: is defined already ({functions[name].at})")
     if not all(NAME.fullmatch(word) for word in names) or len(set(names)) < len(names):
-        raise statement.error(f" {name}({arguments}): its arguments must be different names, at least one")
+        raise statement.error(f" {name}({arguments}): its arguments must be different names")
     if any(word in CONSTANTS for word in names):
         raise statement.error(f" {name}({arguments}): pi is a constant and cannot name an argument")
     _check_brackets(statement, name, body)
@@ -60,11 +60,9 @@ def _model(statement: Statement) -> None:
         raise statement.malformed()
     name, kind, *stray = words
     models = statement.block.models
-    if name in models:
-        raise statement.error(f" {name}: is defined already ({models[name][2]})")
-    if kind not in MODELS:
-        raise statement.error(f" {name}: unknown type {kind}; there are {', '.join(MODELS)}")
-    if stray:
+    if name in models and models[name][:2] != (kind, parameters):
+        raise statement.error(f" {name}: is defined already, differently ({models[name][2]})")
+    if stray and kind in MODELS:
         raise statement.error(f" {name}: did not expect {stray[0]!r}; parameters are name=value")
     models[name] = kind, parameters, statement.at
 

@@ -40,10 +40,10 @@ def _left_out(statement: Statement) -> None:
         statement.netlist.notes.append(f"{statement.at}: left out {word}")
 
 
-OPTIONS = Directive(".options", ".options name=value ...", _options, also=(".option",))
+OPTIONS = Directive(".options", ".options name=value ...", _options, also=(".option", ".opt"))
 GLOBAL = Directive(".global", ".global NODE ...", _global)
 LEFT_OUT = Directive(
     ".print", ".print ...", _left_out,
     also=(".plot", ".probe", ".save", ".width", ".title", ".dc", ".four", ".tf", ".sens", ".pz", ".disto", ".backanno",
-          ".csparam"),
+          ".csparam", ".pss", ".hb", ".wave", ".net", ".savebias", ".loadbias", ".ferret", ".machine"),
 )  # fmt: skip

@@ -1,5 +1,5 @@
-"""E, G, F, H: sources controlled by a voltage or by the current of a V source, linear, POLY(1) or VALUE={...};
-and B: any expression of V(...) and I(...).
+"""E, G, F, H: sources controlled by voltages or by currents, linear, POLY(n), VALUE={...} or TABLE {...} (x, y) ...;
+B: any expression of V(...), I(...) and time. A resistor whose value is such an expression is one as well.
 
 A voltage source with a nonlinear law is a branch with the equation u+ - u- = value.
 """
@@ -7,6 +7,8 @@ A voltage source with a nonlinear law is a branch with the equation u+ - u- = va
 from __future__ import annotations
 
 import functools
+import itertools
+import math
 import re
 from typing import Any
 
@@ -21,29 +23,58 @@ from stodyn.circuits.words import unbraced
 
 READ = re.compile(r"(?<![\w.])([vi])\s*\(\s*([^\s(),]+)\s*(?:,\s*([^\s(),]+)\s*)?\)")
 MISREAD = re.compile(r"(?<![\w.])[vi]\s*\([^()]*\)")  # what is left where READ has been replaced
+READING = re.compile(r"(?<![\w.])[vi]\s*\(")
 POWER = re.compile(r"(?:\^|\*\*)\s*(\d+)(?![\d.])|\bpow\s*\([^()]*,\s*(\d+)\s*\)")  # whole powers
-MOST_TERMS = 20
-
-
-def _coefficients(p: Numbers) -> list[np.ndarray]:
-    return [p[f"p{k}"] for k in range(MOST_TERMS) if f"p{k}" in p.of]
-
-
-def _polynomial(read: tuple[Any, ...], p: Numbers, xp: Any) -> Any:
-    total = 0.0 * read[0]
-    for coefficient in reversed(_coefficients(p)):
-        total = total * read[0] + coefficient
-    return total
+MOST_TERMS, MOST_CONTROLS = 300, 20
+NOT_HERE = {
+    "laplace": "transfer functions in s are not implemented; write the filter with R, L, C and controlled sources",
+    "freq": "tables over frequency are not implemented; write the filter with R, L, C and controlled sources",
+    "chebyshev": "write the filter with R, L, C and controlled sources",
+}
+NO_FUNCTION = {
+    "ddt": "drive a capacitor of 1 F from a V source through a small resistor, and take the current of that source",
+    "sdt": "charge a capacitor of 1 F with a B source of I={...}, and take its voltage",
+    "idt": "charge a capacitor of 1 F with a B source of I={...}, and take its voltage",
+    "delay": "delays are not implemented; a ladder of L and C delays a signal",
+    "absdelay": "delays are not implemented; a ladder of L and C delays a signal",
+    "white": "noise in expressions is not implemented; resistors have theirs",
+}
+CALLED = re.compile(r"(?<![\w.])([a-z_]\w*)\s*\(")
+TIME = re.compile(r"(?<![\w.])time(?![\w.(])")
+TIME_NODE = "time"  # the node whose voltage is the time
 
 
 @functools.cache
-def _polynomial_law(terms: int) -> Law:
-    return Law(f"polynomial of {terms} terms", _polynomial)
+def monomials(controls: int, terms: int) -> tuple[tuple[int, ...], ...]:
+    """The factors of each term of POLY(controls), in SPICE's order: 1, x1, ..., xn, x1 x1, x1 x2, ..., xn xn, ..."""
+    every = (
+        factors
+        for degree in itertools.count()
+        for factors in itertools.combinations_with_replacement(range(controls), degree)
+    )
+    return tuple(itertools.islice(every, terms))
+
+
+@functools.cache
+def _polynomial_law(controls: int, terms: int) -> Law:
+    def value(read: tuple[Any, ...], p: Numbers, xp: Any) -> Any:
+        total = 0.0 * read[0]
+        if controls == 1:
+            for k in reversed(range(terms)):
+                total = total * read[0] + p[f"p{k}"]
+            return total
+        for k, factors in enumerate(monomials(controls, terms)):
+            total = total + p[f"p{k}"] * math.prod(read[i] for i in factors)
+        return total
+
+    return Law(f"polynomial of {controls} variables and {terms} terms", value)
 
 
 def _law(card: Card, text: str) -> tuple[Law, tuple[tuple[str, str], ...], dict[str, float]]:
     """The law of an expression, the pairs that it reads, and the parameters in it."""
-    bare = unbraced(text)
+    bare = unbraced(text).replace("{", "(").replace("}", ")")
+    if known := next((name for name in CALLED.findall(bare) if name in NO_FUNCTION), ""):
+        raise card.malformed(f"{known}() is not implemented: {NO_FUNCTION[known]}")
     pairs: dict[tuple[str, str], str] = {}
 
     def replaced(match: re.Match) -> str:
@@ -55,13 +86,16 @@ def _law(card: Card, text: str) -> tuple[Law, tuple[tuple[str, str], ...], dict[
         return pairs.setdefault(pair, f"read_{len(pairs)}")
 
     expression = READ.sub(replaced, bare)
+    if TIME.search(expression):
+        pairs[(TIME_NODE, GROUND)] = TIME_NODE
+        card.netlist.reads_time = card.netlist.reads_time or card.at
     names = {name: k for k, name in enumerate(pairs.values())}
     numbers: dict[str, float] = {}
 
     def value(read: tuple[Any, ...], p: Numbers, xp: Any) -> Any:
         def parameter(name: str) -> Any:
-            if name == "time":
-                raise BadValue("time cannot be used in expressions of sources; use a waveform of V or I")
+            if name == "hertz":
+                raise BadValue("hertz: values that depend on the frequency are not implemented; use R, L and C")
             return read[names[name]] if name in names else _plain_number(p, f"given {name}")
 
         def function(name: str) -> Any:
@@ -84,8 +118,6 @@ def _law(card: Card, text: str) -> tuple[Law, tuple[tuple[str, str], ...], dict[
             raise BadValue(f"{bare!r}: a parenthesis is not {'closed' if open_ones > 0 else 'opened'}")
         if unread := MISREAD.search(expression):
             raise BadValue(f"{unread[0]}: expected V(node), V(node, node) or I(source)")
-        if not pairs:
-            raise BadValue("it reads neither V(...) nor I(...); write a constant as a V or I source")
         with np.errstate(all="ignore"):  # an expression need not have a value here
             value(tuple(np.full(1, 0.1) for _ in pairs), Asked({}, 300.0), np)
     except BadValue as error:
@@ -95,6 +127,14 @@ def _law(card: Card, text: str) -> tuple[Law, tuple[tuple[str, str], ...], dict[
             f"{card.at}: {card.full}: an odd power of a negative number is negative; ngspice has that of the magnitude"
         )
     return Law(f"expression {card.full}", value), tuple(pairs), numbers
+
+
+def _sourced(card: Card, is_voltage: bool, text: str) -> list[Element]:
+    """A source whose voltage or current is an expression; a constant one reads nothing."""
+    if is_expression(text):
+        return _driven(card, is_voltage, *_law(card, text))
+    value = card.number(text, "its value", place="value")
+    return [card.part("v" if is_voltage else "i", card.nodes, Waveform(value), noisy=False)]
 
 
 def _plain_number(p: Numbers, name: str) -> Any:
@@ -113,68 +153,133 @@ def _driven(card: Card, is_voltage: bool, law: Law, reads: tuple[tuple[str, str]
     return [branch, law_part._replace(source=card.full)]
 
 
-def _form(card: Card, is_voltage: bool, reads: tuple[tuple[str, str], ...]) -> list[Element] | None:
-    """VALUE={...}; None where the source is linear or POLY(1)."""
+def _form(card: Card, is_voltage: bool) -> list[Element] | None:
+    """VALUE={...} or TABLE {...} (x, y) ...; None where the source is linear or POLY."""
+    if card.rest[:1] == ["value"] and len(card.rest) == 2:  # PSpice needs no =
+        card.parameters["value"] = card.rest.pop()
+        card.rest.clear()
     for key in ("value", "cur", "vol"):
         if key in card.parameters:
-            return _driven(card, is_voltage, *_law(card, card.parameters.pop(key)))
-    if card.rest and card.rest[0] == "poly":
-        order = card.rest[2:3]
-        if card.rest[1:2] != ["("] or card.rest[3:4] != [")"] or order != ["1"]:
-            raise card.malformed("only POLY(1) is supported")
+            return _sourced(card, is_voltage, card.parameters.pop(key))
+    if named := next((word for word in (*card.rest[:1], *card.parameters) if word in NOT_HERE), ""):
+        raise card.malformed(f"{named}: {NOT_HERE[named]}")
+    if card.rest[:1] == ["table"]:
+        _, text, *points = card.rest
+        values = ", ".join(word for word in points if word not in "()")
+        return _sourced(card, is_voltage, f"table({unbraced(text)}, {values})")
     return None
 
 
 def _by_voltage(card: Card) -> list[Element]:
-    is_voltage = card.type.name == "e"
-    special = _form(card, is_voltage, ())
+    special = _form(card, card.type.name == "e")
     if special is not None:
         return special
-    words = [word for word in card.rest if word not in "()" or card.rest[0] != "poly"]
-    poly = words[:1] == ["poly"]
-    words = words[2:] if poly else words
+    if card.rest[:1] == ["poly"]:
+        controls, words = _controls(card, 2)
+        pairs = [(card.scope.node(a), card.scope.node(b)) for a, b in zip(controls[::2], controls[1::2], strict=True)]
+        return _polynomials(card, pairs, words)
+    words = [word for word in card.rest if word not in "()"]
     if len(words) < 3:
         raise NetlistError(f"{card.name}: expected {card.type.form}, found {len(card.rest) + 2} word(s) after the name",
                            card.at)  # fmt: skip
     control = card.scope.node(words[0]), card.scope.node(words[1])
-    if poly:
-        return _polynomials(card, is_voltage, control, words[2:])
-    value = card.number(card.only(words[2:]), "")
-    return [card.part(card.type.name, (*card.nodes, *control), value)]
+    return [card.part(card.type.name, (*card.nodes, *control), _gain(card, words[2:]))]
 
 
 def _by_current(card: Card) -> list[Element]:
-    is_voltage = card.type.name == "h"
-    words = [word for word in card.rest if word not in "()" or card.rest[0] != "poly"]
-    special = _form(card, is_voltage, ())
+    special = _form(card, card.type.name == "h")
     if special is not None:
         return special
-    poly = words[:1] == ["poly"]
-    words = words[2:] if poly else words
-    if not words:
+    if card.rest[:1] == ["poly"]:
+        controls, words = _controls(card, 1)
+        return _polynomials(card, [(f"i({card.scope.prefix}{name})", GROUND) for name in controls], words)
+    if not card.rest:
         raise card.malformed()
-    source = card.scope.prefix + words[0]
-    if poly:
-        return _polynomials(card, is_voltage, (f"i({source})", GROUND), words[1:])
-    value = card.number(card.only(words[1:]), "")
-    return [card.part(card.type.name, card.nodes, value, source=source)]
+    gain = _gain(card, card.rest[1:])
+    return [card.part(card.type.name, card.nodes, gain, source=card.scope.prefix + card.rest[0])]
 
 
-def _polynomials(card: Card, is_voltage: bool, control: tuple[str, str], words: list[str]) -> list[Element]:
-    if not words or len(words) > MOST_TERMS:
-        raise card.malformed(f"POLY(1) takes 1 to {MOST_TERMS} coefficients, got {len(words)}")
+def _gain(card: Card, words: list[str]) -> float:
+    return card.number(card.only(words), "") * (card.named("m", 1.0, 0.0, False) if card.type.name in "gf" else 1.0)
+
+
+def _controls(card: Card, each: int) -> tuple[list[str], list[str]]:
+    """The nodes or sources of POLY(n), `each` for every variable, and the coefficients after them."""
+    order = card.rest[2:3]
+    if card.rest[1:2] != ["("] or card.rest[3:4] != [")"] or not (order and order[0].isdigit() and int(order[0]) > 0):
+        raise card.malformed("expected POLY(n) with n = 1, 2, ...")
+    count = each * int(order[0])
+    if count > each * MOST_CONTROLS:
+        raise card.malformed(f"POLY({order[0]}): expected at most {MOST_CONTROLS} variables")
+    words = [word for word in card.rest[4:] if word not in "()"]
+    if len(words) <= count:
+        raise card.malformed(f"POLY({order[0]}) reads {count} {'nodes' if each == 2 else 'sources'} and takes at least "
+                             f"one coefficient, found {len(words)} word(s) after it")  # fmt: skip
+    return words[:count], words[count:]
+
+
+def _polynomials(card: Card, reads: list[tuple[str, str]], words: list[str]) -> list[Element]:
+    """A polynomial of what is read: linear parts where it is linear, otherwise a law."""
+    if len(words) > MOST_TERMS:
+        raise card.malformed(f"POLY takes up to {MOST_TERMS} coefficients, got {len(words)}")
     terms = [card.number(word, "poly", place=f"p{k}") for k, word in enumerate(words)]
     if len(terms) == 1:  # SPICE takes a single coefficient for the linear one
         terms = [0.0, *terms]
+    if not any(terms[1 + len(reads) :]):
+        return _linear(card, reads, terms)
     numbers = {f"p{k}": value for k, value in enumerate(terms)}
-    return _driven(card, is_voltage, _polynomial_law(len(terms)), (control,), numbers)
+    law = _polynomial_law(len(reads), len(terms))
+    return _driven(card, card.type.name in "eh", law, tuple(dict.fromkeys(reads)), numbers)
+
+
+def _linear(card: Card, reads: list[tuple[str, str]], terms: list[float]) -> list[Element]:
+    """p0 + p1 x1 + ... as linear parts: currents side by side, voltages in series."""
+    letter, (plus, minus) = card.type.name, card.nodes
+    is_voltage = letter in "eh"
+    steps: list[tuple[str, Any, tuple[str, str]]] = [
+        (letter, gain, read) for gain, read in zip(terms[1:], reads, strict=False) if gain
+    ]
+    if terms[0] or not steps:
+        steps.append(("v" if is_voltage else "i", Waveform(terms[0]), (GROUND, GROUND)))
+    parts = []
+    for k, (kind, value, read) in enumerate(steps):
+        last = minus if k == len(steps) - 1 or not is_voltage else card.inner(f"sum{k}")
+        controls = read if kind in "eg" else ()
+        source = read[0][2:-1] if kind in "fh" else ""
+        parts.append(card.part(kind, (plus, last, *controls), value, f".term{k}" if k else "", source=source))
+        plus = last if is_voltage else plus
+    return parts
+
+
+def resistor(card: Card, text: str) -> list[Element]:
+    """A resistor whose value is an expression of voltages or currents; as in ngspice it has no noise."""
+    own = ", ".join(card.nodes)
+    law, reads, numbers = _law(card, f"v({own})/({unbraced(text)})")
+    card.netlist.notes.append(f"{card.at}: {card.full} depends on voltages or currents; it has no noise, as in ngspice")
+    return [card.nonlinear(law, (card.nodes[0], card.nodes[1]), reads, numbers, noisy=False)]
+
+
+def is_expression(text: str) -> bool:
+    """Whether a value reads voltages, currents or the time, or what looks like them."""
+    return READING.search(text) is not None or TIME.search(text) is not None
 
 
 def _behavioural(card: Card) -> list[Element]:
-    kinds = [key for key in ("v", "i") if key in card.parameters]
+    kinds = [key for key in ("v", "i", "r") if key in card.parameters]
+    if named := next((word for word in card.parameters if word in NOT_HERE), ""):
+        raise card.malformed(f"{named}=: {NOT_HERE[named]}")
     if len(kinds) != 1 or card.rest:
         raise card.malformed()
-    return _driven(card, kinds[0] == "v", *_law(card, card.parameters.pop(kinds[0])))
+    text = card.parameters.pop(kinds[0])
+    for key in ("tripdv", "tripdt"):  # LTspice's, for the control of its steps
+        card.parameters.pop(key, None)
+    beside = []
+    for key, kind in (("rpar", "r"), ("cpar", "c")):
+        if size := card.named(key, 0.0, 0.0):
+            beside.append(card.part(kind, card.nodes, size, f".{key}", noisy=True))
+    if kinds[0] == "r":
+        return [*resistor(card, text), *beside]
+    return [*_sourced(card, kinds[0] == "v", text), *beside]
 
 
 E = ElementType("e", "E n+ n- nc+ nc- gain", 2, _by_voltage)

@@ -1,4 +1,5 @@
-"""V and I: [[DC] value] [AC size [phase]] [SIN(...) | PULSE(...) | EXP(...) | PWL(...)]."""
+"""V and I: [[DC] value] [AC size [phase]] [SIN(...) | PULSE(...) | EXP(...) | SFFM(...) | AM(...)], or PWL(...) with
+td= and r=; and in a V Rser= and Cpar=, as LTspice has them, and portnum= and z0= of a port, as ngspice has them."""
 
 from __future__ import annotations
 
@@ -6,51 +7,130 @@ from stodyn.circuits import waveforms
 from stodyn.circuits.element import Card, Element, ElementType
 from stodyn.circuits.text import NetlistError
 from stodyn.circuits.waveforms import Waveform
-from stodyn.circuits.words import is_number
+
+SAME = {"sine": "sin"}  # LTspice's
+KNOWN = (*waveforms.ARGUMENTS, "pwl")
+NOT_HERE = {
+    "trnoise": "noise of sources is not implemented; noise=on gives an I source its shot noise, resistors have theirs",
+    "trrandom": "random waveforms of sources are not implemented; a source may drive a filter of noisy resistors",
+    "external": "values from another program are not implemented; write PWL(...)",
+    "file": "files of points are not read; write the points as PWL(t1 v1 t2 v2 ...)",
+    "wavefile": "sound files are not read; write the points as PWL(t1 v1 t2 v2 ...)",
+    "repeat": "write PWL(...) r=0, which repeats all of it for ever",
+}
+PORT = 50.0  # Ω, the usual impedance of a port
+
+
+class _Line:
+    """The words of a source after its nodes, taken one by one."""
+
+    def __init__(self, card: Card):
+        self.card, self.words = card, [SAME.get(word, word) for word in card.rest]
+        self.dc: float | None = None
+        self.small_signal = 0.0, 0.0
+        self.waveform = Waveform(None)
+
+    def read(self) -> Waveform:
+        for key in ("dc", "ac"):  # DC=2 AC=1
+            if key in self.card.parameters:
+                self.words += [key, self.card.parameters.pop(key)]
+        while self.words:
+            self.one(self.words.pop(0))
+        dc = 0.0 if self.dc is None and not self.waveform.kind else self.dc
+        return self.waveform._replace(dc=dc, small_signal=self.small_signal)
+
+    def one(self, word: str) -> None:
+        if word in NOT_HERE:
+            raise self.card.malformed(f"{word}: {NOT_HERE[word]}")
+        if word in KNOWN:
+            self.shape(word)
+        elif word == "ac":
+            size = [self.card.number(self.words.pop(0), key) for key in ("ac", "phase") if self.number_follows]
+            self.small_signal = size[0] if size else 1.0, size[1] if len(size) > 1 else 0.0
+        elif self.words and self.words[0] == "(":
+            raise NetlistError(f"{self.card.name}: there is no waveform {word}; there are {_LISTED}", self.card.at)
+        elif self.dc is None and (word != "dc" or self.words):
+            self.dc = self.card.number(self.words.pop(0) if word == "dc" else word, "")
+        else:
+            message = f"{self.card.name}: did not expect {word!r}; a source is [DC value] and one of {_LISTED}"
+            raise NetlistError(message, self.card.at)
+
+    @property
+    def number_follows(self) -> bool:
+        """Whether the next word is a number, an expression or a parameter, and not the next part of the source."""
+        return bool(self.words) and self.words[0] not in ("dc", "ac", *KNOWN, *NOT_HERE)
+
+    def shape(self, kind: str) -> None:
+        """A waveform with its numbers, in parentheses or not."""
+        card = self.card
+        if self.waveform.kind:
+            raise NetlistError(f"{card.name}: two waveforms, {self.waveform.kind} and {kind}", card.at)
+        inside = [] if self.words[:1] == ["("] else self.plain_numbers()
+        if self.words[:1] == ["("] and not inside:
+            if ")" not in self.words:
+                raise NetlistError(f"{card.name}: the parenthesis of {kind}( is not closed", card.at)
+            end = self.words.index(")")
+            inside, self.words = self.words[1:end], self.words[end + 1 :]
+        if named := next((word for word in (*inside, *card.parameters) if word in NOT_HERE), ""):
+            raise card.malformed(f"{kind} {named}: {NOT_HERE[named]}")
+        places = [*waveforms.ARGUMENTS.get(kind, ()), *(f"{kind}{k}" for k in range(len(inside)))]
+        values = [card.number(text, kind, place=place) for text, place in zip(inside, places, strict=False)]
+        ends = card.netlist.transient
+        try:
+            numbers = waveforms.completed(kind, values, ends and ends.step, ends and ends.stop)
+        except ValueError as error:
+            raise NetlistError(f"{card.name}: {error}", card.at) from None
+        self.waveform = Waveform(None, kind, numbers)
+        if kind == "pwl":
+            self.waveform = self.moved(self.waveform)
+        if self.waveform.returns:
+            card.netlist.notes.append(
+                f"{card.at}: {card.full}: {kind} jumps where it is repeated; here it takes {self.waveform.returns:g} s"
+            )
+
+    def plain_numbers(self) -> list[str]:
+        """The numbers of a waveform without parentheses: up to the next part of the source."""
+        count = next((k for k, word in enumerate(self.words) if word in ("dc", "ac", *KNOWN)), len(self.words))
+        inside, self.words = self.words[:count], self.words[count:]
+        return inside
+
+    def moved(self, waveform: Waveform) -> Waveform:
+        """A PWL with td=, its delay, and r=, the time from which it is repeated (-1: not at all)."""
+        delay, repeated = self.card.named("td", 0.0), self.card.named("r", -1.0)
+        if repeated == -1.0:
+            return waveform._replace(delay=delay)
+        times = waveform.numbers[::2]
+        if not (times[0] <= repeated < times[-1]):
+            raise self.card.malformed(f"r={repeated:g}: expected a time of its points, {times[0]:g} to {times[-1]:g}")
+        return waveform._replace(delay=delay, repeated=repeated)
 
 
 def _source(card: Card) -> list[Element]:
-    dc: float | None = None
-    small_signal: tuple[float, float] | None = None
-    kind, numbers = "", tuple[float, ...]()
-    words = list(card.rest)
-    for key in ("dc", "ac"):  # DC=2 AC=1
-        if key in card.parameters:
-            words += [key, card.parameters.pop(key)]
-    while words:
-        word = words.pop(0)
-        if word in waveforms.ARGUMENTS or word == "pwl":
-            if kind:
-                raise NetlistError(f"{card.name}: two waveforms, {kind} and {word}", card.at)
-            if words and words[0] == "(":
-                if ")" not in words:
-                    raise NetlistError(f"{card.name}: the parenthesis of {word}( is not closed", card.at)
-                end = words.index(")")
-                inside, words = words[1:end], words[end + 1 :]
-            else:
-                inside, words = words, []
-            places = [*waveforms.ARGUMENTS.get(word, ()), *(f"{word}{k}" for k in range(len(inside)))]
-            values = [card.number(text, word, place=place) for text, place in zip(inside, places, strict=False)]
-            ends = card.netlist.transient
-            try:
-                numbers = waveforms.completed(word, values, ends and ends.step, ends and ends.stop)
-            except ValueError as error:
-                raise NetlistError(f"{card.name}: {error}", card.at) from None
-            kind = word
-        elif word == "ac":
-            size = [card.number(words.pop(0), key) for key in ("ac", "phase") if words and is_number(words[0])]
-            small_signal = size[0] if size else 1.0, size[1] if len(size) > 1 else 0.0
-        elif words and words[0] == "(":
-            raise NetlistError(f"{card.name}: there is no waveform {word}; there are SIN, PULSE, EXP, PWL", card.at)
-        elif dc is None and (word != "dc" or words):
-            dc = card.number(words.pop(0) if word == "dc" else word, "")
-        else:
-            raise NetlistError(f"{card.name}: did not expect {word!r}; a source is [DC value] and one of SIN, PULSE, "
-                               "EXP, PWL", card.at)  # fmt: skip
-    if dc is None and not kind:
-        dc = 0.0
-    return [card.part(card.type.name, card.nodes, Waveform(dc, kind, numbers, small_signal or (0.0, 0.0)))]
+    waveform = _Line(card).read()
+    if card.type.name == "i":
+        return [card.part("i", card.nodes, waveform)]
+    return _with_own_impedance(card, waveform)
 
 
-V = ElementType("v", "V n+ n- [DC value] [SIN(...) ...]", 2, _source)
-I = ElementType("i", "I n+ n- [DC value] [SIN(...) ...]", 2, _source, noisy=False)
+def _with_own_impedance(card: Card, waveform: Waveform) -> list[Element]:
+    """A V source with its series resistor, which is noisy, and the capacitor across both; a port has a series resistor
+    without noise."""
+    across, series = card.named("cpar", 0.0, 0.0), card.named("rser", 0.0, 0.0)
+    parts, (plus, minus) = [], card.nodes
+    if "portnum" in card.parameters:
+        number = card.named("portnum", 1.0, 1.0)
+        impedance = card.named("z0", PORT, 0.0, False)
+        card.netlist.ports[int(number)] = card.full, impedance
+        parts.append(card.part("r", (plus, card.inner("z0")), impedance, ".z0", noisy=False))
+        plus = card.inner("z0")
+    elif series:
+        parts.append(card.part("r", (plus, card.inner("rser")), series, ".rser", noisy=True))
+        plus = card.inner("rser")
+    if across:
+        parts.append(card.part("c", card.nodes, across, ".cpar"))
+    return [card.part("v", (plus, minus), waveform), *parts]
+
+
+_LISTED = ", ".join(kind.upper() for kind in KNOWN)
+V = ElementType("v", "V n+ n- [DC value] [AC size [phase]] [SIN(...) ...]", 2, _source)
+I = ElementType("i", "I n+ n- [DC value] [AC size [phase]] [SIN(...) ...]", 2, _source, noisy=False)

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 from stodyn.circuits.devices import ANY, TEMPERATURE, ZERO_CELSIUS, Parameter
 from stodyn.circuits.element import Card, Element, ElementType, ModelType
+from stodyn.circuits.elements import controlled
+from stodyn.circuits.elements.controlled import is_expression
 
 SHORT = 1e-3  # Ω
+TIGHT = 1.0 - 1e-8  # the coupling that stands for 1, at which inductors would not be independent
+LABELS = {"mfg", "pn", "type", "tol", "pwr", "ipk", "irms", "v", "mfr"}  # remarks of LTspice on the part that is bought
+NOT_HERE = {
+    "r": {},
+    "c": {"q": "charges as expressions are not implemented; give a constant capacitance, or a diode with CJO"},
+    "l": {"flux": "flux as an expression is not implemented; give a constant inductance",
+          "hc": "Chan's model of cores is not implemented; give a constant inductance"},
+}  # fmt: skip
 RESISTOR = ModelType({"r": Parameter(1.0), "rsh": Parameter(0.0, "Ω/□"), "defw": Parameter(1e-6, "m", 0.0, False),
                       "narrow": Parameter(0.0, "m"), "tc1": Parameter(0.0, "1/K", ANY),
-                      "tc2": Parameter(0.0, "1/K²", ANY), **TEMPERATURE},
-                     refused={"kf": 0.0, "tce": 0.0}, same={"tc": "tc1"})  # fmt: skip
+                      "tc2": Parameter(0.0, "1/K²", ANY), "tce": Parameter(0.0, "1/K", ANY), **TEMPERATURE},
+                     refused={"kf": 0.0}, same={"tc": "tc1", "resistance": "r"})  # fmt: skip
 CAPACITOR = ModelType({"c": Parameter(1.0), "tc1": Parameter(0.0, "1/K", ANY), "tc2": Parameter(0.0, "1/K²", ANY),
                        **TEMPERATURE}, refused={"cj": 0.0, "cjsw": 0.0})  # fmt: skip
 INDUCTOR = ModelType({"l": Parameter(1.0), "tc1": Parameter(0.0, "1/K", ANY), "tc2": Parameter(0.0, "1/K²", ANY),
@@ -24,18 +35,25 @@ def _two_ends(card: Card) -> list[Element]:
     letter = card.type.name
     text = card.parameters.pop("value", None) or card.parameters.pop(letter, None)
     rest = card.rest if text is None else [*card.rest, text]
-    numbers = dict.fromkeys(("tc1", "tc2"), 0.0)
-    factor, nominal = 1.0, card.nominal
+    if letter == "r" and (varying := next((word for word in rest if is_expression(word)), "")):
+        return controlled.resistor(card, varying)
+    numbers = dict.fromkeys(("tc1", "tc2", "tce"), 0.0)
+    nominal = card.nominal
     named = next((word for word in rest if word in card.netlist.model_names), None)
     if named is not None and not named[0].isdigit():
         model = card.scope.model(named, tuple(card.type.models), card.name, card.at)
         rest = [word for word in rest if word != named]
-        numbers, factor, nominal = model.numbers, model.numbers[letter], model.nominal(nominal)
+        numbers, nominal = model.numbers, model.nominal(nominal)
+        if rest and letter in model.explicit:
+            card.netlist.notes.append(f"{card.at}: {card.full} has a value of its own; {letter}= of .model {named} is "
+                                      "left out, as in ngspice")  # fmt: skip
         if letter == "r" and not rest:
             length, width = card.named("l", 0.0, 0.0, False), card.named("w", numbers["defw"], 0.0, False)
             squares = (length - numbers["narrow"]) / (width - numbers["narrow"])
             if squares * numbers["rsh"] > 0.0:
                 rest = [repr(numbers["rsh"] * squares)]
+        if not rest and letter in model.explicit:  # .model rmod r (r=1k): the value of all that name no other
+            rest = [repr(model.numbers[letter])]
         if not rest:
             raise card.malformed(f"its value is missing, and .model {named} gives none")
     if "tc" in card.parameters:
@@ -50,17 +68,50 @@ def _two_ends(card: Card) -> list[Element]:
         if card.netlist.transient is not None and not card.netlist.transient.uic:
             card.netlist.notes.append(f"{card.at}: left out ic= of {card.full}, which matters only with .tran ... uic")
     least = -math.inf if letter == "r" else 0.0
-    value = factor * card.number(card.only(rest), "", least, False) * card.named("scale", 1.0, 0.0, False)
+    for key in LABELS & card.parameters.keys():
+        del card.parameters[key]
+    for key, why in NOT_HERE[letter].items():
+        if key in card.parameters:
+            raise card.malformed(f"{key}=: {why}")
+    value = card.number(card.only(rest), "", least, False) * card.named("scale", 1.0, 0.0, False)
     kelvin = card.named("temp", card.kelvin - ZERO_CELSIUS) + ZERO_CELSIUS if "temp" in card.parameters else card.kelvin
     warmer = kelvin - nominal
-    value *= 1.0 + numbers["tc1"] * warmer + numbers["tc2"] * warmer**2
+    exponential = card.named("tce", numbers.get("tce", 0.0))  # it takes the place of the others, as in SPICE
+    value *= (
+        1.01 ** (exponential * warmer) if exponential else 1.0 + (numbers["tc1"] + numbers["tc2"] * warmer) * warmer
+    )
     many = card.named("m", 1.0, 0.0, False)
     value = value * many if letter == "c" else value / many
     if letter == "r" and value <= 0.0:
         return [_odd_resistor(card, value)]
     if not value > 0.0:
         raise card.malformed(f"is {value:g} at this temperature")
-    return [card.part(letter, card.nodes, value, initial=initial)]
+    parts, nodes = _own_parasites(card, many)
+    return [card.part(letter, nodes, value, initial=initial), *parts]
+
+
+def _own_parasites(card: Card, many: float) -> tuple[list[Element], tuple[str, str]]:
+    """LTspice's parasitic parts in a C or an L, and the nodes that are left for the part itself: rser= and lser= in
+    series with it, rpar= and cpar= across all of it, rlshunt= across lser. Their resistors are noisy."""
+    inner, outer = card.nodes
+    parts: list[Element] = []
+    if card.type.name == "r":
+        return parts, (inner, outer)
+    for key, kind in (("rser", "r"), ("lser", "l"), ("rpar", "r"), ("cpar", "c"), ("rlshunt", "r")):
+        size = card.named(key, 0.0, 0.0) * (many if kind == "c" else 1.0 / many)
+        if not size:
+            continue
+        across = card.nodes
+        if key in ("rser", "lser"):
+            across = inner, card.inner(key)
+            inner = card.inner(key)
+        elif key == "rlshunt" and card.type.name == "c":
+            lser = next((part for part in parts if part.name.endswith(".lser")), None)
+            if lser is None:
+                raise card.malformed("rlshunt= shunts lser=, which is missing")
+            across = lser.nodes
+        parts.append(card.part(kind, across, size, f".{key}", noisy=True))
+    return parts, (inner, outer)
 
 
 def _odd_resistor(card: Card, ohms: float) -> Element:
@@ -73,18 +124,23 @@ def _odd_resistor(card: Card, ohms: float) -> Element:
 
 
 def _coupling(card: Card) -> list[Element]:
-    """K L1 L2 coefficient"""
-    if len(card.rest) != 3:
+    """K L1 L2 [L3 ...] coefficient: each pair is coupled"""
+    if len(card.rest) < 3:
         raise card.malformed()
-    first, second, text = card.rest
+    *names, text = card.rest
     coefficient = card.number(text, "its coefficient", -1.0, place="value")
-    if abs(coefficient) >= 1.0:
+    if abs(coefficient) > 1.0:
         raise card.malformed(f"its coefficient is {coefficient:g}, but it must lie between -1 and 1")
-    both = " ".join(card.scope.prefix + name for name in (first, second))
-    return [card.part("k", (), coefficient, source=both)]
+    if len(set(names)) < len(names):
+        raise card.malformed(f"couples {next(name for name in names if names.count(name) > 1)} with itself")
+    if abs(coefficient) == 1.0:
+        card.netlist.notes.append(f"{card.at}: {card.full}: a coefficient of 1 is taken as {TIGHT!r}")
+        coefficient *= TIGHT
+    pairs = [" ".join(card.scope.prefix + name for name in pair) for pair in itertools.combinations(names, 2)]
+    return [card.part("k", (), coefficient, f".{k}" if k else "", source=both) for k, both in enumerate(pairs)]
 
 
 R = ElementType("r", "R n+ n- value", 2, _two_ends, {"r": RESISTOR, "res": RESISTOR}, noisy=True)
 C = ElementType("c", "C n+ n- value [ic=volts]", 2, _two_ends, {"c": CAPACITOR, "cap": CAPACITOR})
 L = ElementType("l", "L n+ n- value [ic=amperes]", 2, _two_ends, {"l": INDUCTOR, "ind": INDUCTOR})
-K = ElementType("k", "K inductor inductor coefficient", 0, _coupling)
+K = ElementType("k", "K inductor inductor ... coefficient", 0, _coupling)
