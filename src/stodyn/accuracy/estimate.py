@@ -501,8 +501,8 @@ def _loop(ladder: Ladder, work: Work, bar: Progress, elsewhere: int) -> list[str
         hidden = levels[0] if constant is not None or ladder.question.has_corners else None
         doubted = [*heavy, *([hidden] if hidden is not None and hidden.known.points < SURE else [])]
         suspected = _with_tails(levels, ladder, counted, error, work.level, "may_be_heavy")
-        looked_at = [one for one in doubted if visits[one.role, one.level] < FURTHER_LOOKS]
-        unsure = next(iter([*looked_at, *(one for one in suspected if 2 * one.known.points <= _telling(one))]), None)
+        still_open = [one for one in doubted if visits[one.role, one.level] < FURTHER_LOOKS]
+        unsure = next(iter([*still_open, *(one for one in suspected if 2 * one.known.points <= _telling(one))]), None)
         if share[worst] <= 1 and unsure is None:
             if confirmations == CONFIRMATIONS or not _is_unexpected(ladder):
                 return _reasons(ladder, heavy)
@@ -606,8 +606,8 @@ def _with_tails(
     spread = _is_spread(ladder)
 
     def is_judged(one: rules.Level) -> bool:
-        asked = "is_suspect" if verdict == "may_be_heavy" and one.role != "base" else verdict
-        return bool(np.any(spread & getattr(one.known.tail, asked)))
+        question = "is_suspect" if verdict == "may_be_heavy" and one.role != "base" else verdict
+        return bool(np.any(spread & getattr(one.known.tail, question)))
 
     heavy = _mattering([one for one in levels if is_judged(one)], levels, ladder, counted, error, level)
     return sorted(heavy, key=lambda one: float(np.max(one.known.tail.shape)), reverse=True)

@@ -65,7 +65,7 @@ class LevelEstimate(NamedTuple):
     kurtosis: np.ndarray
     span: np.ndarray
     different: int
-    tail: tails.Tail | None = None
+    tail: tails.Tail = tails.UNKNOWN
 
     @property
     def gain(self) -> np.ndarray:

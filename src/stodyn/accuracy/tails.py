@@ -60,6 +60,9 @@ class Tail(NamedTuple):
         return (self.points >= SURE_POINTS) & (self.shape - doubt * self.stderr > 1 / LEAST_INDEX)
 
 
+UNKNOWN = Tail(0, np.zeros(1), np.zeros(1), np.full(1, math.inf))
+
+
 def extremes(values: np.ndarray) -> np.ndarray:
     """The largest of some numbers and of their negatives, (2, entries, up to KEPT), from numbers (entries, paths)."""
     return _largest(np.stack([values, -values]))
