@@ -1,7 +1,6 @@
 """α methods on structures with coloured noise: exact integrals of the noise, strong order 2, stationary laws."""
 
 import functools
-import warnings
 
 import jax.numpy as jnp
 import numpy as np
@@ -9,12 +8,10 @@ import pytest
 import scipy.linalg
 
 import stodyn as sd
-from stodyn.analysis.linear import step_map
 from stodyn.analysis.one_step import OneStep
 from stodyn.methods import excited
 from stodyn.methods.alpha import HHT, Newmark, StochasticAlpha
 from stodyn.noise import coloured as co
-from stodyn.noise import wiener
 from stodyn.numerics import lyapunov, van_loan
 from stodyn.problems.driven import ResponseNotDelivered, response_in_words
 from stodyn.problems.driven_mechanical import DrivenMechanical
@@ -245,35 +242,6 @@ def test_steps_that_distort_the_response_are_told_with_its_size(name):
     assert np.abs(z).max() < 4.5
     assert f"{100.0 * (predicted / exact - 1.0).max():.3g} % too large" in str(told[0].message)
     sd.simulate(problem, name, t=(0, 0.1), dt=0.01, paths=2, seed=1)  # without a warning
-
-
-@pytest.mark.parametrize("method", [StochasticAlpha, StochasticAlpha(rho=0.3, order=1.5), Newmark(order=2.0)])
-def test_steps_that_distort_the_response_to_white_noise_are_told_with_its_size(method):
-    """x'' = -x - 0.1 x' + ξ, whose variances are 5: the warning names the largest error of the method's own step."""
-    mode = sd.Mechanical(lambda t, x, v: -x - 0.1 * v, lambda t, x, v: 1.0, (0.0, 0.0))
-    for h in (0.5, 2.0, 5.0):
-        ratios = np.diagonal(step_map(mode, method(area=wiener.WZ), h).stationary().covariance)[:2] / 5.0
-        worst = ratios[np.argmax(np.abs(ratios - 1.0))]
-        words = f"{100.0 * abs(worst - 1.0):.3g} % too {'large' if worst > 1 else 'small'}"
-        with warnings.catch_warnings(record=True) as told:
-            warnings.simplefilter("always")
-            excited.check_response(method, mode, h)
-        assert [words in str(w.message) for w in told] == [True] * int(abs(worst - 1.0) > 0.05), (h, ratios)
-
-
-@pytest.mark.parametrize(
-    "mode",
-    [
-        sd.Mechanical(lambda t, x, v: -x - x**3 - 0.1 * v, lambda t, x, v: 1.0, (0.0, 0.0)),
-        sd.Mechanical(lambda t, x, v: -x * (2.0 + jnp.sin(t)) - 0.1 * v, lambda t, x, v: 1.0, (0.0, 0.0)),
-        sd.Mechanical(lambda t, x, v: -x - 0.1 * v, lambda t, x, v: jnp.exp(-t), (0.0, 0.0)),
-        sd.Mechanical(lambda t, x, v: -x, lambda t, x, v: 1.0, (0.0, 0.0)),
-        sd.Mechanical(lambda t, x, v: -x - 0.1 * v, None, (1.0, 0.0)),
-    ],
-    ids=["a cubic spring", "a spring that changes", "noise that fades", "no damping", "no noise"],
-)
-def test_nothing_is_told_of_systems_without_a_known_law(mode):
-    StochasticAlpha.prepared(mode, 2.0)
 
 
 def test_a_coordinate_that_does_not_move_is_not_compared():

@@ -353,17 +353,17 @@ def test_products_with_matrices_in_every_form(kind):
         np.testing.assert_allclose(product(jnp.asarray(full[0])), matrix @ full[0], rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("method", "words"), [("StochasticAlpha", "mass.* became singular, negative or unsymmetric"), ("Heun", "NaN")]
-)
+@pytest.mark.parametrize("method", ["StochasticAlpha", "Heun"])
 @pytest.mark.parametrize(
     "mass",
     [lambda t, x, v: (0.2 - t) * jnp.eye(2), lambda t, x, v: jnp.eye(2) + t * jnp.array([[0.0, 1.0], [0.0, 0.0]]),
      lambda t, x, v: jnp.array([[1.0, 10.0 * t], [10.0 * t, 1.0]])],
     ids=["through zero", "unsymmetric", "indefinite"],
 )  # fmt: skip
-def test_paths_end_where_a_mass_is_no_mass(mass, method, words):
+def test_paths_end_where_a_mass_is_no_mass(mass, method):
+    """The mass is named before all that would not help."""
     moving = sd.Mechanical(lambda t, x, v: -x, None, ([1.0, 0.0], [0.0, 0.0]), mass=mass)
+    words = r"First: path 0 at t = 0\.\d+, .*\. The mass, .* have become singular, negative or unsymmetric .* Try a"
     with pytest.raises(sd.PathsFailed, match=words):
         sd.simulate(moving, method, t=(0.0, 0.5), dt=0.05, paths=2, seed=1)
 

@@ -649,6 +649,7 @@ def largest_step(
     if not (math.isfinite(omega) and omega > 0):
         raise ValueError(f"omega: expected a frequency > 0, in units of which steps are long or short, got {omega!r}")
     method = StochasticAlpha(rho=rho) if method is None else _alpha(method)
+    eta, chi = _fewest_channels(eta, chi)
     η2, χ2 = (float(np.sum(np.square(np.asarray(value, float)))) for value in (eta, chi))
 
     @functools.cache
@@ -691,6 +692,16 @@ def largest_step(
         growth(omega=omega, eta=eta, chi=chi),
         -η2 / 8 + χ2 / (8 * omega**2),
     )
+
+
+def _fewest_channels(eta: ArrayLike, chi: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+    """Noise of the same law in as few channels as there are independent combinations of x and v: W turned is W again,
+    in law, and integrals of many channels take long to draw."""
+    rows = np.broadcast_arrays(*(np.atleast_1d(np.asarray(value, float)) for value in (eta, chi)))
+    turned, sizes, _ = np.linalg.svd(np.stack(rows), full_matrices=False)
+    count = max(int(np.sum(sizes > 1e-15 * sizes[0])), 1)
+    η, χ = turned[:, :count] * sizes[:count]
+    return (η, χ) if len(rows[0]) > count else (rows[0], rows[1])
 
 
 def _of_each(excess: Callable[[float], float]) -> Callable[[np.ndarray], np.ndarray]:

@@ -66,6 +66,7 @@ class FailureLog:
         advice: str = "",
         unsolved_words: str = "whose implicit equations Newton did not solve",
         implicit: tuple[str, ...] = ("ThetaEuler", "ImplicitMidpoint"),
+        suspect: str = "",
     ) -> PathsFailed:
         paths, times, unsolved = self.all()
         order = np.argsort(times, kind="stable")
@@ -84,7 +85,7 @@ class FailureLog:
             other_way = f"where the system is stiff an implicit method{named}"
         facts = f"{len(paths)} of the {looked_at} paths run so far failed ({'; '.join(why)}). First: {shown}{more}."
         return PathsFailed(
-            f"{facts} Try a smaller dt, or {other_way}. To examine such paths pass "
+            f"{facts} {suspect}{suspect and ' '}Try a smaller dt, or {other_way}. To examine such paths pass "
             'on_failure="record": the run continues without them, their numbers and times are in its result, and '
             f"stodyn.replay gives each of them step by step.{advice and ' '}{advice}",
             paths,

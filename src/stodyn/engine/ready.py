@@ -20,6 +20,7 @@ from stodyn.engine.run import Run, Tally
 from stodyn.engine.simulate import check_options, dataset, described, halved, merged, run_of, whereabouts
 from stodyn.engine.spec import as_it_is_now, chosen_method
 from stodyn.engine.stability import warn_of_unstable_steps
+from stodyn.engine.variances import warn_of_wrong_variances
 from stodyn.hints import Count, Integer, Reals
 from stodyn.methods.contract import Catalogued, Expansion
 from stodyn.methods.stopping import Stop
@@ -82,7 +83,8 @@ def prepare(
     where, devices, _ = whereabouts(place, threads, device)
     spec = described(problem, chosen, t, dt, collect, dtype, paths, stop)
     run = run_of(spec, int(paths), 0, executor, devices, block)
-    warn_of_unstable_steps(run, problem, stacklevel=3)
+    if not warn_of_unstable_steps(run, problem, stacklevel=3):
+        warn_of_wrong_variances(run, problem, chosen)
     options = dict(t=t, dt=dt, paths=paths, collect=collect, on_failure=on_failure, dtype=dtype, device=device,
                    executor=executor, block=block, threads=threads, place=place, stop=stop)  # fmt: skip
     return Ready(problem, chosen, run, where, options)

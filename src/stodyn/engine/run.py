@@ -148,7 +148,7 @@ class Tally:
         if self.log.failures and self.on_failure == "raise":
             spec, problem = run.spec, run.spec.problem
             looked_at = first + run.paths_in(block)
-            raise self.log.error(looked_at, problem.failure_advice, problem.unsolved, spec.implicit)
+            raise self.log.error(looked_at, problem.failure_advice, problem.unsolved, spec.implicit, spec.suspect)
         if not self.merged:
             self.merged = folded
             if run.blocks > 1:  # results that contradict each other are refused here, not at the end

@@ -42,6 +42,7 @@ from stodyn.engine.spec import (
 )
 from stodyn.engine.stability import warn_of_unstable_steps
 from stodyn.engine.until import Until, Watch, of_randomisations
+from stodyn.engine.variances import warn_of_wrong_variances
 from stodyn.hints import Count, Integer, Reals
 from stodyn.methods.contract import Catalogued, Expansion, Method
 from stodyn.methods.recommend import advice
@@ -187,7 +188,8 @@ def simulate(
     run = run_of(spec, int(first), int(seed), executor, devices, block)  # type: ignore[arg-type]
     if points != "random":
         run = dataclasses.replace(run, layout=dataclasses.replace(run.layout, points=points))
-    warn_of_unstable_steps(run, problem, stacklevel=4)
+    if not warn_of_unstable_steps(run, problem, stacklevel=4):
+        warn_of_wrong_variances(run, problem, chosen)
     if rule is None:
         tally, open_ledger = _carry_out(run, where, ledger, progress, on_failure)
         reached: dict[str, Any] = {}

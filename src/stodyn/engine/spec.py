@@ -24,8 +24,11 @@ from stodyn.numerics.newton import underived
 from stodyn.numerics.printing.fingerprints import calls_host, fingerprint
 from stodyn.problems import lowering
 from stodyn.problems.contract import Problem, TracedFunction, expect_problem, machine_memory
+from stodyn.problems.driven import Driven
+from stodyn.problems.driven_mechanical import DrivenMechanical
 from stodyn.problems.level import Level
 from stodyn.problems.measured import Measured
+from stodyn.problems.sdae import SDAE
 from stodyn.problems.time_scale import time_scale
 from stodyn.statistics.contract import Statistic
 from stodyn.statistics.moments import Moments
@@ -45,6 +48,7 @@ class Spec:
     record      the entries of the run's record about problem and method
     levels      how many levels stop a path (methods.stopping); 0 where every path runs to the end
     implicit    the names of implicit methods for the problem as the user wrote it
+    suspect     what in the problem as the user wrote it most likely makes paths fail
     """
 
     problem: Any
@@ -58,6 +62,7 @@ class Spec:
     record: dict[str, Any]
     implicit: tuple[str, ...] = ()
     levels: int = 0
+    suspect: str = ""
 
     @property
     def steps(self) -> int:
@@ -132,6 +137,7 @@ def describe(
     ready = prepared(method, stepped, lengths)
     if conversions:
         check_contacts(method, problem, float(lengths.max()))
+        _check_driven(method, problem, stepped, float(lengths.max()))
     if isinstance(ready, Method):
         strong = max((float(c.order or 0) for c in ready.claims if c.kind == "strong" and not c.when), default=0.0)
         if isinstance(ready.needs, Approximation):
@@ -163,8 +169,19 @@ def describe(
         traced = keep() if dtype == "float64" else make()
     implicit = tuple(other.name for other in stable_methods(problem) if other.name != method.name)
     levels = 0 if stop is None else len(stop.levels)
+    suspect = (problem.problem if isinstance(problem, Measured) else problem).failure_suspect
     kept_traces.note_facts(problem, facts_key)
-    return Spec(stepped, measured, times, lengths, statistics, saves, np.dtype(dtype), traced, record, implicit, levels)
+    return Spec(
+        stepped, measured, times, lengths, statistics, saves, np.dtype(dtype), traced, record, implicit, levels, suspect
+    )
+
+
+def _check_driven(method: Catalogued, problem: Any, stepped: Any, h: float) -> None:
+    """Check the steps of a problem with coloured noise that a method takes in a form that no longer shows the noise."""
+    problem, stepped = (part.problem if isinstance(part, Measured) else part for part in (problem, stepped))
+    if isinstance(stepped, SDAE) and isinstance(problem, Driven | DrivenMechanical):
+        driven = problem if isinstance(problem, Driven) else problem.written_as(Driven)
+        driven.check_step(method, h)
 
 
 def _of_stops(statistics: tuple[Statistic, ...], method: Stopping, problem: Any) -> tuple[Statistic, ...]:

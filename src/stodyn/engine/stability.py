@@ -64,11 +64,11 @@ class UnstableStep(NamedTuple):
     longest: Callable[[], float]
 
 
-def warn_of_unstable_steps(run: Any, problem: Any, stacklevel: int) -> None:
-    """Warn where the steps of a run are unstable, and name a step and a method that are stable."""
+def warn_of_unstable_steps(run: Any, problem: Any, stacklevel: int) -> bool:
+    """Warn where the steps of a run are unstable, and name a step and a method that are stable; returns whether."""
     unstable = find_unstable(run.spec, run.layout, run.executor)
     if unstable is None:
-        return
+        return False
     spec, h = run.spec, unstable.length
     name = _stable_method(problem, spec, run.layout)
     other = "" if name is None else f", or {name}, which is stable with steps of {h:g}"
@@ -79,6 +79,7 @@ def warn_of_unstable_steps(run: Any, problem: Any, stacklevel: int) -> None:
         UnstableSteps,
         stacklevel=stacklevel,
     )
+    return True
 
 
 def _rounded_down(x: float) -> float:

@@ -37,6 +37,7 @@ from stodyn.engine.spec import (
     describe,
     statistics_of,
 )
+from stodyn.engine.variances import warn_of_wrong_variances
 from stodyn.hints import Count, Integer, Reals
 from stodyn.methods.contract import Catalogued, Expansion
 from stodyn.methods.stopping import Stop
@@ -132,6 +133,7 @@ def sweep(
         spec = _with_values_last(describe(point, method, t, dt, collected, dtype, stop))
         check_paths(spec, int(paths))
         runs.append(run_of(spec, int(paths), number, executor, devices, block))
+        warn_of_wrong_variances(runs[-1], point, method)
     job = Sweep(runs, tuple(len(axis.points) for axis in axes), len(watched), _spelled(axes))
     job.check()
     with jax.enable_x64(True):

@@ -163,7 +163,7 @@ class GeneralisedAlpha(Method):
                     "where the motion turns; take order=1.0"
                 )
             ready = Hysteresis(ready)
-        else:
+        elif isinstance(problem, DrivenMechanical):
             check_response(self, problem, h)
         return Excited(ready, problem, h) if isinstance(problem, DrivenMechanical) else ready
 

@@ -27,9 +27,16 @@ import scipy
 from stodyn.methods.contract import Method
 from stodyn.methods.wrapping import AndNormals, Wrapping, without
 from stodyn.numerics import lyapunov
-from stodyn.problems.driven import SLOW, Driven, warn_of_response
+from stodyn.problems.driven import (
+    IN_THE_LONG_RUN,
+    LINEARISED,
+    SLOW,
+    Driven,
+    longest_step,
+    response_in_words,
+    warn_of_response,
+)
 from stodyn.problems.driven_mechanical import DrivenMechanical
-from stodyn.problems.mechanical import Mechanical
 
 STREAM = "coloured"
 
@@ -37,50 +44,52 @@ STREAM = "coloured"
 MOST_STATES = 200  # of a structure and its filter, whose covariances are compared before a run
 
 
-def check_response(method: Any, problem: Mechanical, h: float) -> None:
-    """Warn where the step gives x or v a wrong variance in the long run: with coloured noise by the equations
-    linearised about the start, with white noise alone where they are linear."""
-    is_driven = isinstance(problem, DrivenMechanical)
-    k = len(problem.coloured.A) if isinstance(problem, DrivenMechanical) else 0
-    N = problem.N
+def check_response(method: Any, problem: DrivenMechanical, h: float) -> None:
+    """Warn where the step gives x or v a wrong variance in the long run, by the equations linearised about the start.
+
+    White noise alone is checked where a run begins, see engine.variances.
+    """
+    N, k = problem.N, len(problem.coloured.A)
     if problem.joints is not None or not problem.is_regular or 3 * N + k > MOST_STATES:
         return
-    if not is_driven and not (problem.m and problem.facts.is_constant_noise and problem.has_constant_slopes):
-        return
-    A, G, b = _slopes(problem)
-    rates = np.linalg.eigvals(A)
-    slowest = -SLOW * np.abs(rates).max() if is_driven else 0.0  # with white noise modes may be as far apart as can be
-    if not all(np.isfinite(part).all() for part in (A, G, b)) or rates.real.max() >= slowest:
-        return
-    step, kick = linear_step(method, problem, h, A[N:], G[N:], b[N:])
-    if not np.abs(np.linalg.eigvals(step)).max() < 1.0 - 1e-12:
-        return
-    try:
-        delivered = np.diagonal(lyapunov.discrete(step, kick @ kick.T))[: 2 * N]
-        exact = np.diagonal(lyapunov.continuous(*_with_filter(problem, A, G, b)))[: 2 * N]
-    except ValueError:  # modes that decay no faster than rounding lets them: nothing is known of the long run
-        return
-    warn_of_response(method, h, delivered, exact, problem.components)
-
-
-def _slopes(problem: Mechanical) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """A, G and b of d(x, v) = (A (x, v) + G y) dt + b dW about the start; without coloured noise G has no columns."""
-    if not isinstance(problem, DrivenMechanical):
-        A, b = problem.slopes_at_the_start
-        return A, np.zeros((len(A), 0)), b
     lowered = problem.lower(Driven)
     assert lowered is not None
     driven: Any = lowered[0]
-    return driven.slopes_at_the_start()
+    A, G, b = driven.slopes_at_the_start()
+    exact = _exact(problem, A, G, b)
+    if exact is None:
+        return
+
+    def delivered(h: float) -> np.ndarray | None:
+        step, kick = linear_step(method, problem, h, A[N:], G[N:], b[N:])
+        if not np.abs(np.linalg.eigvals(step)).max() < 1.0 - 1e-12:
+            return None
+        try:
+            return np.diagonal(lyapunov.discrete(step, kick @ kick.T))[: 2 * N]
+        except ValueError:
+            return None
+
+    def is_off(h: float) -> bool:
+        shorter = delivered(h)
+        return shorter is None or response_in_words(shorter, exact, problem.components) is not None
+
+    found = delivered(h)
+    if found is not None and is_off(h):
+        compared = found, exact
+        warn_of_response(method, h, compared, problem.components, IN_THE_LONG_RUN, longest_step(is_off, h), LINEARISED)
 
 
-def _with_filter(problem: Mechanical, A: np.ndarray, G: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The matrix of (x, v, s), and the intensity of its noise."""
-    if not isinstance(problem, DrivenMechanical):
-        return A, b @ b.T
+def _exact(problem: DrivenMechanical, A: np.ndarray, G: np.ndarray, b: np.ndarray) -> np.ndarray | None:
+    """The variances of x and v in the long run; None where they are not known."""
+    rates = np.linalg.eigvals(A)
+    if not all(np.isfinite(part).all() for part in (A, G, b)) or rates.real.max() >= -SLOW * np.abs(rates).max():
+        return None
     noise, n = problem.coloured, len(A)
     whole = np.block([[A, G @ noise.C], [np.zeros((len(noise.A), n)), noise.A]])
-    return whole, scipy.linalg.block_diag(b @ b.T, noise.B @ noise.B.T)
+    try:
+        return np.diagonal(lyapunov.continuous(whole, scipy.linalg.block_diag(b @ b.T, noise.B @ noise.B.T)))[:n]
+    except ValueError:  # modes that decay no faster than rounding lets them: nothing is known of the long run
+        return None
 
 
 def linear_step(method: Any, problem: Any, h: float, A: np.ndarray, G: np.ndarray, b: np.ndarray) -> tuple:

@@ -177,6 +177,10 @@ class _OverEqualSteps(Wrapping, Method):
         """The same method for another problem."""
         return dataclasses.replace(self, problem=problem)
 
+    def with_steps(self, dt: float) -> Method:
+        """The same method for steps of another length."""
+        return dataclasses.replace(self, dt=dt)
+
     def start(self, problem, t, x, params):
         n = self.own.n
         return self.base.start(self.own, t, x[:n], self._inner_params(params, jnp.zeros(len(self.problem.noise.C)))), x[

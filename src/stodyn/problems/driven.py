@@ -29,6 +29,9 @@ from stodyn.problems.sde import SDE
 
 NOTABLE = 0.02  # relative error of the noise's variance above which a run warns
 NOTABLE_RESPONSE = 0.05  # the same for the variance of what noise drives
+IN_THE_LONG_RUN = "in the long run"
+LINEARISED = ", by the equations linearised about their start"
+MOST_HALVINGS = 24  # of a step, in search of one that is short enough
 SLOW = 1e-6  # a rate of decay, relative to the fastest, that counts as zero
 
 
@@ -83,18 +86,29 @@ class Driven(SDE):
 
     def check_response(self, method: Any, h: float) -> None:
         """Warn where the method's own step gives driven components, linearised about the start, a wrong variance."""
-        words = self._response_in_words(method, h)
-        if words is not None:
-            _warn(method, h, words)
+        compared = self._compared(method, h)
+        if compared is not None and response_in_words(*compared, self.components) is not None:
+            longest = longest_step(lambda shorter: self._is_off(method, shorter), h)
+            warn_of_response(method, h, compared, self.components, IN_THE_LONG_RUN, longest, LINEARISED)
 
-    def _response_in_words(self, method: Any, h: float) -> str | None:
+    def _is_off(self, method: Any, h: float) -> bool:
+        compared = self._compared(method.with_steps(h) if hasattr(method, "with_steps") else method, h)
+        return compared is None or response_in_words(*compared, self.components) is not None
+
+    def _compared(self, method: Any, h: float) -> tuple[np.ndarray, np.ndarray] | None:
+        """The variances in the long run as they are delivered and as they are, linearised about the start."""
         linear = self.about_the_start()
         exact = linear.stationary_variance()
         delivered = None if exact is None else linear.delivered(method, h)
         if exact is None or delivered is None:
             return None
         n = linear.own.n
-        return response_in_words(delivered[:n], exact[:n], self.components)
+        return delivered[:n], exact[:n]
+
+    def _response_in_words(self, method: Any, h: float) -> str | None:
+        compared = self._compared(method, h)
+        worst = None if compared is None else response_in_words(*compared, self.components)
+        return None if worst is None else f"{worst[0]} {IN_THE_LONG_RUN} {worst[1]}"
 
     def about_the_start(self) -> Driven:
         """The equations linearised about the start of x without coloured noise, with their own noise as it is there."""
@@ -135,16 +149,39 @@ class Driven(SDE):
 
 
 def warn_of_response(
-    method: Any, h: float, delivered: np.ndarray, exact: np.ndarray, components: Sequence[str]
-) -> None:
-    """Warn where variances in the long run, as a method delivers them, are wrong."""
-    words = response_in_words(delivered, exact, components)
-    if words is not None:
-        _warn(method, h, words)
+    method: Any, h: float, compared: tuple[np.ndarray, np.ndarray], components: Sequence[str], when: str,
+    longest: float | None, basis: str = "",
+) -> None:  # fmt: skip
+    """Warn where variances, as a method delivers them and as they are, differ; `longest`: the longest step with which
+    they do not, where it is known; basis: what they are computed from."""
+    worst = response_in_words(*compared, components)
+    if worst is None:
+        return
+    steps = "smaller steps" if longest is None else f"steps of {longest:g} or less"
+    warnings.warn(
+        f"dt: with steps of {h:g} {method.name} makes the variance of {worst[0]} {when} {worst[1]}{basis}. Take "
+        f"{steps}, with which all are right to {100.0 * NOTABLE_RESPONSE:g} %, or VanLoan where the problem is linear.",
+        ResponseNotDelivered,
+        stacklevel=stacklevel_of_user(),
+    )
 
 
-def response_in_words(delivered: np.ndarray, exact: np.ndarray, components: Sequence[str]) -> str | None:
-    """The component whose variance in the long run is most wrong, and by how much; None where none is notably wrong.
+def longest_step(is_off: Callable[[float], bool], h: float) -> float | None:
+    """The longest step below h that is not off, to some percent, rounded down; None where no such step is found."""
+    halvings = next((k for k in range(1, MOST_HALVINGS) if not is_off(h / 2.0**k)), None)
+    if halvings is None:
+        return None
+    good, bad = float(halvings), halvings - 1.0
+    for _ in range(4):
+        middle = 0.5 * (good + bad)
+        good, bad = (good, middle) if is_off(h / 2.0**middle) else (middle, bad)
+    step = h / 2.0**good
+    unit = 10.0 ** (math.floor(math.log10(step)) - 1)
+    return math.floor(step / unit) * unit
+
+
+def response_in_words(delivered: np.ndarray, exact: np.ndarray, components: Sequence[str]) -> tuple[str, str] | None:
+    """The component whose variance is most wrong, and by how much; None where none is notably wrong.
 
     A component that noise does not move has a variance of rounding alone, relative to the largest, and counts as right.
     """
@@ -153,20 +190,11 @@ def response_in_words(delivered: np.ndarray, exact: np.ndarray, components: Sequ
     worst = int(np.argmax(np.abs(ratios - 1.0)))
     if abs(ratios[worst] - 1.0) <= NOTABLE_RESPONSE:
         return None
-    return f"{components[worst]} in the long run {_percent(ratios[worst])}"
+    return components[worst], _percent(ratios[worst])
 
 
 def _percent(ratio: float) -> str:
     return f"{100.0 * abs(ratio - 1.0):.3g} % too {'large' if ratio > 1.0 else 'small'}"
-
-
-def _warn(method: Any, h: float, response: str) -> None:
-    warnings.warn(
-        f"dt: with steps of {h:g} {method.name} makes the variance of {response}, by the equations linearised about "
-        "their start. Take smaller steps, or VanLoan where the problem is linear.",
-        ResponseNotDelivered,
-        stacklevel=stacklevel_of_user(),
-    )
 
 
 def delivered_variance(method: Any, noise: Coloured, h: float) -> np.ndarray | None:
@@ -184,7 +212,7 @@ def delivered_variance(method: Any, noise: Coloured, h: float) -> np.ndarray | N
     return np.diagonal(noise.C @ covariance @ noise.C.T)
 
 
-def _delivered(method: Any, problem: SDE, h: float) -> np.ndarray | None:
+def _delivered(method: Any, problem: Any, h: float) -> np.ndarray | None:
     """The covariance (n, n) in the long run of a linear problem with additive noise, start 0, as a method steps it.
 
     Infinite where it grows; None where its step is not known.
@@ -198,12 +226,14 @@ def _delivered(method: Any, problem: SDE, h: float) -> np.ndarray | None:
     return lyapunov.discrete(M, G @ G.T, R) + D @ D.T
 
 
-def step_matrices(method: Any, problem: SDE, h: float) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray] | None:
+def step_matrices(method: Any, problem: Any, h: float) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray] | None:
     """M, G, R and D of a method's step of a linear problem with additive noise, start 0: state' = M state + G ξ, which
     is read as R state + D ξ. None where the method makes no steps, or steps that NumPy cannot compute.
     """
-    if not hasattr(method, "needs") or method.refusal(problem):
+    lowered = (problem, "") if isinstance(problem, method.accepts) else problem.lower(method.accepts)
+    if lowered is None or not hasattr(method, "needs") or method.refusal(lowered[0]):
         return None
+    problem = lowered[0]
     counts = method.needs.normals(problem.m)
     ends = np.cumsum(list(counts.values()))[:-1]
     with jax.enable_x64(True):

@@ -135,15 +135,20 @@ class Mechanical(Problem):
     further_structures = (CONSTANT_UNDAMPED, ADDITIVE_LINEAR)
 
     @property
+    def failure_suspect(self) -> str:  # type: ignore[override]
+        """The mass, where it depends on time or state."""
+        if not callable(self.mass):
+            return ""
+        return (
+            "The mass, which depends on time or state, may have become singular, negative or unsymmetric there: such "
+            "paths end, whatever the step and the method."
+        )
+
+    @property
     def failure_advice(self) -> str:  # type: ignore[override]
         """Further reasons why paths may fail."""
-        singular = (
-            "It may be that the mass, which depends on time or state, became singular, negative or unsymmetric there: "
-            "such paths end. "
-        )
         rounded = "A force of stiffness k is rounded to 1e-16 k |x|: where that is above Newton's tol, raise tol."
-        held = "" if self.joints is None else f" {self.joints.failure_advice}"
-        return (singular if callable(self.mass) else "") + rounded + held
+        return rounded + ("" if self.joints is None else f" {self.joints.failure_advice}")
 
     def __post_init__(self):
         check_params(self.params)

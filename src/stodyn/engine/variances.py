@@ -1,0 +1,307 @@
+"""Before a run: do the method's steps give a linear mechanical system with white noise the variances that it has?
+
+A step of such a system is a linear map s' = M s + G ξ + c of the method's state s and its normals ξ. The program of the
+run makes single steps from unit states and with unit normals, which gives M and G, and by doubling the covariance of
+the state after all steps of the run and in the long run. Both must be notably off before a run warns: the first steps
+of a path are off at any length of the steps, and of a run that is short beside the time in which the system forgets its
+start nothing in the long run is seen. In the modes of a large structure M is a small matrix for each mode, and
+covariances cost little.
+
+Nothing is said of systems whose variances do not settle (no damping), and of nonlinear ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import scipy
+
+from stodyn.engine import grid, programs
+from stodyn.numerics import lyapunov, uncompiled, van_loan
+from stodyn.problems.calling import call
+from stodyn.problems.driven import longest_step, response_in_words, warn_of_response
+from stodyn.problems.driven_mechanical import DrivenMechanical
+from stodyn.problems.measured import Measured
+from stodyn.problems.mechanical import Mechanical
+
+FEW = 60  # scalars of a state up to which modes would save nothing
+MOST_STATES = 200  # up to which its covariance is computed where damping couples the modes
+MOST_COORDINATES = 600  # of structures whose modes are computed
+COUPLED = 1e-6  # damping between modes, relative to that of each, above which it couples them
+MOST_DOUBLINGS = 64  # of a number of steps, in which every system that settles has settled
+MOST_VERDICTS = 256
+SMALL_SHIFT = 2.0**-20  # of a state that must not reach a level
+
+_verdicts: dict[Any, Verdict | None] = {}
+
+
+class Verdict(NamedTuple):
+    """The variances of x and v at the end of a run, as they are delivered and exact; `longest`: the longest step with
+    which they are right, None where none was found."""
+
+    delivered: np.ndarray
+    exact: np.ndarray
+    longest: float | None
+
+
+class _Equations(NamedTuple):
+    """M x'' + C x' + K x = B ξ."""
+
+    M: np.ndarray
+    C: np.ndarray
+    K: np.ndarray
+    B: np.ndarray
+
+    @property
+    def is_known(self) -> bool:
+        return all(np.isfinite(part).all() for part in self)
+
+    def of_first_order(self) -> tuple[np.ndarray, np.ndarray]:
+        """A and b of d(x, v) = A (x, v) dt + b dW."""
+        N = len(self.M)
+        K, C, B = np.split(np.linalg.solve(self.M, np.concatenate([self.K, self.C, self.B], axis=1)), [N, 2 * N], 1)
+        return np.block([[np.zeros((N, N)), np.eye(N)], [-K, -C]]), np.concatenate([np.zeros_like(B), B])
+
+
+class _Law(Protocol):
+    """Variances of x and v: exact, and delivered by steps of a length, at a time and, at infinity, in the long run;
+    None where they are not known."""
+
+    def exact(self, T: float) -> np.ndarray | None: ...
+
+    def delivered(self, h: float, T: float) -> np.ndarray | None: ...
+
+
+def warn_of_wrong_variances(run: Any, problem: Any, method: Any) -> None:
+    """Warn where a run gives x or v of a linear mechanical system with white noise a wrong variance at its end."""
+    spec = run.spec
+    system = problem.problem if type(problem) is Measured else problem
+    if not isinstance(system, Mechanical) or isinstance(system, DrivenMechanical) or not system.m:
+        return
+    if not isinstance(run.executor, programs.SingleSteps) or spec.dtype != np.float64 or system.has_random_params:
+        return
+    if np.ptp(spec.lengths) > grid.TOLERANCE * spec.lengths[0]:
+        return
+    h = float(spec.lengths[0])
+    key = (spec.traced.fingerprints, *(leaf.tobytes() for leaf in spec.examples), h, spec.steps)
+    if key not in _verdicts:
+        while len(_verdicts) >= MOST_VERDICTS:
+            del _verdicts[next(iter(_verdicts))]
+        _verdicts[key] = _verdict(run, system, h)
+    verdict = _verdicts[key]
+    if verdict is not None:
+        when = f"at t = {spec.times[-1]:g}"
+        warn_of_response(method, h, (verdict.delivered, verdict.exact), system.components, when, verdict.longest)
+
+
+def _verdict(run: Any, system: Mechanical, h: float) -> Verdict | None:
+    if system.joints is not None or not system.is_regular:
+        return None
+    if not (system.facts.is_constant_noise and system.has_constant_slopes):
+        return None
+    law = _law(run, system)
+    return None if law is None else _judged(law, h, h * run.spec.steps, system.components)
+
+
+def _judged(law: _Law, h: float, T: float, names: Sequence[str]) -> Verdict | None:
+    def is_off(h: float, T: float) -> bool:
+        exact, delivered = law.exact(T), law.delivered(h, T)
+        return exact is not None and (delivered is None or response_in_words(delivered, exact, names) is not None)
+
+    at_end, exact = law.delivered(h, T), law.exact(T)
+    if at_end is None or exact is None or not (is_off(h, T) and is_off(h, np.inf)):
+        return None
+    return Verdict(at_end, exact, longest_step(lambda shorter: is_off(shorter, T), h))
+
+
+def _law(run: Any, system: Mechanical) -> _Law | None:
+    states = len(run.executor.real_rows)
+    if system.N > MOST_COORDINATES or (states % system.N and states > MOST_STATES):
+        return None
+    equations = _equations(system)
+    if not equations.is_known:
+        return None
+    modes = None if states <= FEW or states % system.N else _modes(equations)
+    if modes is not None and (modes.are_uncoupled or states > MOST_STATES):
+        return _ByModes(run, equations, modes)
+    return _Whole(run, equations) if states <= MOST_STATES else None
+
+
+def _equations(system: Any) -> _Equations:
+    """The equations, by their matrices where these are given, else by their slopes."""
+    N, start = system.N, np.asarray(system.example_start()[: 2 * system.N], float)
+    if getattr(system, "is_linear", False):
+
+        def noise(s):
+            return call(system.noise, 0.0, s[:N], s[N:], params=system.example_params())
+
+        B = np.reshape(uncompiled.value(noise, start), (N, system.m))
+        return _Equations(*(matrix.toarray() for matrix in system.matrices), B)
+    A, b = system.slopes_at_the_start
+    return _Equations(np.eye(N), -A[N:, N:], -A[N:, :N], b[N:])
+
+
+class _Whole:
+    """The law of all coordinates together."""
+
+    def __init__(self, run: Any, equations: _Equations):
+        self.A, self.b = equations.of_first_order()
+        self.step, self.read = _stepper(run), _reading(run.spec.traced, len(self.A))
+
+    def exact(self, T: float) -> np.ndarray | None:
+        if np.isfinite(T):
+            return np.diagonal(van_loan.discretise(self.A, self.b, np.eye(self.b.shape[1]), T)[1])
+        try:
+            return np.diagonal(lyapunov.continuous(self.A, self.b @ self.b.T))
+        except ValueError:  # nothing is known of the long run of modes that decay no faster than rounding lets them
+            return None
+
+    def delivered(self, h: float, T: float) -> np.ndarray | None:
+        M, G = self.step(h)
+        covariance = _covariance(M[None], G @ G.T, h, T)
+        return None if covariance is None else np.sum((self.read @ covariance) * self.read, axis=1)
+
+
+def _stepper(run: Any) -> Callable[[float], tuple[np.ndarray, np.ndarray]]:
+    """M and G of a step by its length, from single steps of the run's program about the state it begins with."""
+    spec, executor, rows = run.spec, run.executor, run.executor.real_rows
+    streams, N = spec.traced.streams, len(run.executor.real_rows)
+    shift, count = SMALL_SHIFT if spec.levels else 1.0, N + sum(count for _, count in streams)
+    inputs = shift * np.eye(count, 1 + count, 1)
+    shifts, *parts = np.split(inputs, np.cumsum([N, *(count for _, count in streams)])[:-1])
+    normals = {name: part for (name, _), part in zip(streams, parts, strict=True)}
+    states = np.repeat(executor.states_after(run.layout, 1, spec.traced.starting_steps), 1 + count, axis=1)
+    states[rows] += shifts
+    advance = executor.stepper(run.layout, normals, 1 + count)
+
+    def step(h: float) -> tuple[np.ndarray, np.ndarray]:
+        after = advance(states, float(spec.times[0]), h)[rows]
+        moved = (after[:, 1:] - after[:, :1]) / shift
+        return moved[:, :N], moved[:, N:]
+
+    return step
+
+
+def _reading(traced: Any, count: int) -> np.ndarray:
+    """The matrix that reads the first components off the real scalars of a state."""
+    rows = []
+    for k, (shape, dtype) in enumerate(zip(traced.state_shapes, traced.state_dtypes, strict=True)):
+        if np.dtype(dtype).kind != "f":
+            continue
+        for unit in np.eye(int(np.prod(shape))):
+            leaves = [np.zeros(s, d) for s, d in zip(traced.state_shapes, traced.state_dtypes, strict=True)]
+            leaves[k] = unit.reshape(shape)
+            rows.append(uncompiled.run(traced.read, *leaves)[0][:count])
+    return np.array(rows).T
+
+
+def _covariance(M: np.ndarray, Q: np.ndarray, h: float, T: float) -> np.ndarray | None:
+    """Q + M Q M' + ... up to time T, by doubling, where M (blocks, s, s) is the diagonal of a matrix of blocks; None
+    where it overflows, or where there is no limit."""
+
+    def from_left(P: np.ndarray) -> np.ndarray:
+        return (M @ P.reshape(len(M), M.shape[1], -1)).reshape(P.shape)
+
+    total, doubled = np.zeros_like(Q), Q
+    steps = round(T / h) if np.isfinite(T) else 2**MOST_DOUBLINGS
+    with np.errstate(all="ignore"):
+        while steps and np.isfinite(doubled).all():
+            if steps & 1:
+                total = doubled + from_left(from_left(total).T)
+            if np.isinf(T) and np.abs(M).max() < np.finfo(float).eps:
+                return doubled
+            steps >>= 1
+            doubled, M = doubled + from_left(from_left(doubled).T), M @ M
+    return total if np.isfinite(total).all() and np.isfinite(T) else None
+
+
+# --- modes of large structures ----------------------------------------------------------------------------------------
+
+
+class _Modes(NamedTuple):
+    """q'' = -k q - c q' + ... of each mode (N,), the shapes (N, N) of x = Φ q with Φ' M Φ = 1, and whether damping
+    leaves them uncoupled."""
+
+    k: np.ndarray
+    c: np.ndarray
+    shapes: np.ndarray
+    are_uncoupled: bool
+
+
+def _modes(equations: _Equations) -> _Modes | None:
+    """The modes; None where there are no real ones, or one is not damped."""
+    M, C, K, _ = equations
+    if np.abs(K - K.T).max() > 1e-9 * np.abs(K).max() or np.abs(M - M.T).max() > 1e-9 * np.abs(M).max():
+        return None
+    k, shapes = scipy.linalg.eigh(K, M)
+    damping = shapes.T @ C @ shapes
+    c = np.diagonal(damping)
+    if not (k.min() > 0 and c.min() > 0):
+        return None
+    between = np.abs(damping - np.diag(c)) / np.sqrt(np.outer(c, c))
+    return _Modes(k, c, shapes, bool(between.max() <= COUPLED))
+
+
+class _ByModes:
+    """The law of a structure by that of its modes and the correlations between them."""
+
+    def __init__(self, run: Any, equations: _Equations, modes: _Modes):
+        self.modes, self.step = modes, _stepper(run)
+        self.to_modes, force = modes.shapes.T @ equations.M, modes.shapes.T @ equations.B
+        self.common = force @ force.T
+        self.read = _reading_of_modes(run.spec.traced, len(modes.k))
+
+    def exact(self, T: float) -> np.ndarray:
+        """From the stationary covariances of pairs of modes, less what is left of them after a time T."""
+        k, c, W = self.modes.k, self.modes.c, self.common
+        sums, apart = c[:, None] + c, k - k[:, None]
+        xx = W * sums / (sums * (np.outer(c, k) + np.outer(k, c)) + apart**2)
+        xv, vv = -apart * xx / sums, xx * (np.outer(c, k) + np.outer(k, c)) / sums
+        if np.isfinite(T):
+            P = np.block([[xx, xv], [xv.T, vv]])
+            left = _left_of(P, _flow(k, c, T))
+            xx, vv = (P - left)[: len(k), : len(k)], (P - left)[len(k) :, len(k) :]
+        return self._in_coordinates(xx, vv)
+
+    def delivered(self, h: float, T: float) -> np.ndarray | None:
+        N, Φ = len(self.modes.k), self.modes.shapes
+        M, G = self.step(h)
+        s = len(M) // N
+        blocks = np.einsum("ik,pkqj,ji->ipq", self.to_modes, M.reshape(s, N, s, N), Φ, optimize=True)
+        kicks = np.einsum("ik,pkn->ipn", self.to_modes, G.reshape(s, N, -1), optimize=True).reshape(N * s, -1)
+        P = _covariance(blocks, kicks @ kicks.T, h, T)
+        if P is None:
+            return None
+        xx, vv = (np.einsum("p,ipjq,q->ij", row, P.reshape(N, s, N, s), row, optimize=True) for row in self.read)
+        return self._in_coordinates(xx, vv)
+
+    def _in_coordinates(self, xx: np.ndarray, vv: np.ndarray) -> np.ndarray:
+        Φ = self.modes.shapes
+        return np.concatenate([np.sum((Φ @ P) * Φ, axis=1) for P in (xx, vv)])
+
+
+def _reading_of_modes(traced: Any, N: int) -> np.ndarray:
+    """The rows (2, s) that read x and v off the s vectors (N,) of a state, from its first coordinate."""
+    return _reading(traced, 2 * N)[[0, N], ::N]
+
+
+def _flow(k: np.ndarray, c: np.ndarray, T: float) -> tuple[np.ndarray, ...]:
+    """The entries xx, xv, vx, vv of exp(A T) of each mode."""
+    δ = np.sqrt(0.25 * c**2 - k + 0j)
+    δ = np.where(np.abs(δ) < 1e-8 * c, 1e-8 * c, δ)  # beside critical damping, where the quotient has a limit
+    grown, decayed = np.exp((δ - 0.5 * c) * T), np.exp((-δ - 0.5 * c) * T)
+    even, odd = 0.5 * (grown + decayed).real, (0.5 * (grown - decayed) / δ).real
+    return even + 0.5 * c * odd, odd, -k * odd, even - 0.5 * c * odd
+
+
+def _left_of(P: np.ndarray, flow: tuple[np.ndarray, ...]) -> np.ndarray:
+    """exp(A T) P exp(A T)' of all modes."""
+    xx, xv, vx, vv = (entries[:, None] for entries in flow)
+
+    def from_left(P: np.ndarray) -> np.ndarray:
+        x, v = np.split(P, 2)
+        return np.concatenate([xx * x + xv * v, vx * x + vv * v])
+
+    return from_left(from_left(P).T)

@@ -1,0 +1,137 @@
+"""Variances that the steps of a run deliver, against exact ones: warnings that tell the truth, and none beside them."""
+
+import re
+import warnings
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import stodyn as sd
+from stodyn.analysis.linear import step_map
+from stodyn.engine import programs, variances
+from stodyn.engine.layout import Layout
+from stodyn.engine.run import Run
+from stodyn.engine.spec import describe
+from stodyn.methods.alpha import Newmark, StochasticAlpha
+from stodyn.noise import coloured as co
+from stodyn.noise import wiener
+from stodyn.problems.driven import ResponseNotDelivered
+
+MODE = sd.Mechanical(lambda t, x, v: -x - 0.1 * v, lambda t, x, v: 1.0, (0.0, 0.0))  # its variances are 5
+
+
+def told(problem, method, dt, end, **options):
+    """The warnings of a run of two paths about its variances."""
+    with warnings.catch_warnings(record=True) as all_told:
+        warnings.simplefilter("always")
+        sd.simulate(problem, method, t=(0.0, end), dt=dt, paths=2, seed=1, on_failure="record", **options)
+    return [str(w.message) for w in all_told if w.category is ResponseNotDelivered]
+
+
+def exact_ratios(method, h):
+    """Stationary variances of x and v over 5, from the step map."""
+    return np.diagonal(step_map(MODE, method, h).stationary().covariance)[:2] / 5.0
+
+
+@pytest.mark.parametrize(
+    "method",
+    ["ThetaEuler", "ImplicitEuler", "BDF2Maruyama", "Heun", "SRA1", "EulerMaruyama", "RK4"],
+)
+def test_every_method_is_told_with_the_size_of_its_error_and_a_step_without_it(method):
+    h = {"Heun": 0.5, "SRA1": 0.5, "EulerMaruyama": 0.05, "RK4": 1.6}.get(method, 1.0)
+    ratios = exact_ratios(method, h)
+    worst = ratios[np.argmax(np.abs(ratios - 1.0))]
+    (words,) = told(MODE, method, h, 400.0)
+    share = f"{100.0 * abs(worst - 1.0):.3g} % too {'large' if worst > 1 else 'small'}"
+    assert f"at t = 400 {share}" in words
+    step = float(re.search(r"Take steps of (\S+) or less", words)[1])
+    errors = [np.abs(exact_ratios(method, factor * step) - 1.0).max() for factor in (1.0, 1.25)]
+    assert errors[0] <= 0.05 < errors[1]
+
+
+@pytest.mark.parametrize("method", [StochasticAlpha, StochasticAlpha(rho=0.3, order=1.5), Newmark(order=2.0)])
+def test_alpha_methods_are_told_likewise(method):
+    for h in (0.5, 2.0, 5.0):
+        ratios = exact_ratios(method(area=wiener.WZ), h)
+        worst = ratios[np.argmax(np.abs(ratios - 1.0))]
+        words = f"{100.0 * abs(worst - 1.0):.3g} % too {'large' if worst > 1 else 'small'}"
+        found = told(MODE, method, h, 2000.0)
+        assert [words in one for one in found] == [True] * int(abs(worst - 1.0) > 0.05), (h, ratios, found)
+
+
+@pytest.mark.parametrize(
+    ("problem", "method", "dt", "end"),
+    [
+        (sd.Mechanical(lambda t, x, v: -x - x**3 - 0.1 * v, lambda t, x, v: 1.0, (0.0, 0.0)), None, 2.0, 20.0),
+        (
+            sd.Mechanical(lambda t, x, v: -x * (2.0 + jnp.sin(t)) - 0.1 * v, lambda t, x, v: 1.0, (0.0, 0.0)),
+            None, 2.0, 20.0,
+        ),
+        (sd.Mechanical(lambda t, x, v: -x - 0.1 * v, lambda t, x, v: jnp.exp(-t), (0.0, 0.0)), None, 2.0, 20.0),
+        (sd.Mechanical(lambda t, x, v: -x, lambda t, x, v: 1.0, (0.0, 0.0)), None, 2.0, 20.0),
+        (sd.Mechanical(lambda t, x, v: -x - 0.1 * v, None, (1.0, 0.0)), None, 2.0, 20.0),
+        (MODE, "EulerMaruyama", 0.002, 0.004),
+        (sd.Mechanical(lambda t, x, v: -x - 2e-4 * v, lambda t, x, v: 1.0, (0.0, 0.0)), "Heun", 0.1, 20.0),
+        (
+            sd.Mechanical(
+                lambda t, x, v: -np.array([1.0, 1e6]) * x - 0.1 * v, lambda t, x, v: np.array([[1.0], [0.0]]),
+                (np.zeros(2), np.zeros(2)),
+            ),
+            StochasticAlpha(rho=0.3), 0.1, 20.0,
+        ),
+    ],
+    ids=["a cubic spring", "a spring that changes", "noise that fades", "no damping", "no noise", "the first steps",
+         "a run that is short beside its damping", "a fast coordinate that does not move"],
+)  # fmt: skip
+def test_nothing_is_told(problem, method, dt, end):
+    assert told(problem, method, dt, end) == []
+
+
+def chain(N, damping):
+    """N masses on springs, with noise on the first."""
+    K = 100.0 * (2.0 * np.eye(N) - np.eye(N, k=1) - np.eye(N, k=-1))
+    return sd.Mechanical.from_matrices(
+        np.linspace(1.0, 2.0, N), damping(K), K, noise=np.eye(N)[:, :1], start=(np.zeros(N), np.zeros(N))
+    )
+
+
+def law(problem, method, h, kind):
+    spec = describe(problem, sd.method(method), (0.0, 40 * h), h, None, "float64")
+    executor = programs.get(spec)
+    run = Run(spec, Layout(spec, 1, 0, executor.width), executor)
+    equations = variances._equations(problem)
+    return kind(run, equations, *((variances._modes(equations),) if kind is variances._ByModes else ()))
+
+
+@pytest.mark.parametrize("method", ["StochasticAlpha", "Heun"])
+def test_a_structure_has_the_same_law_by_its_modes(method):
+    """Exact and delivered, at a time and in the long run, to rounding."""
+    problem, h = chain(4, lambda K: 0.01 * K), 0.02
+    whole, by_modes = (law(problem, method, h, kind) for kind in (variances._Whole, variances._ByModes))
+    for T in (40 * h, np.inf):
+        np.testing.assert_allclose(by_modes.exact(T), whole.exact(T), rtol=1e-9)
+        np.testing.assert_allclose(by_modes.delivered(h, T), whole.delivered(h, T), rtol=1e-9)
+
+
+def test_large_structures_are_told():
+    """The modes of 70 masses are steps of ω h up to 4 long; with a tenth of it nothing is told."""
+    large = chain(70, lambda K: 0.002 * K)
+    (words,) = told(large, None, 0.2, 40.0)
+    assert "makes the variance of dx0 at t = 40" in words
+    assert told(large, None, 0.02, 4.0) == []
+
+
+@pytest.mark.parametrize("method", ["ImplicitEuler", "BDF2Maruyama"])
+def test_methods_for_sdaes_are_told_of_coloured_loads(method):
+    problem = sd.with_noise(sd.Mechanical(lambda t, x, v: -400.0 * x - 2.0 * v, None, (0.0, 0.0)),
+                            co.gauss_markov(1.0, 5.0), "x")  # fmt: skip
+    (words,) = told(problem, method, 0.05, 0.1)
+    step = float(re.search(r"Take steps of (\S+) or less", words)[1])
+    assert step < 0.05 and told(problem, method, step, 2 * step) == []
+
+
+def test_a_run_again_takes_what_is_known(monkeypatch):
+    first = told(MODE, "ThetaEuler", 0.5, 400.0)
+    monkeypatch.setattr(variances, "_verdict", None)
+    assert told(MODE, "ThetaEuler", 0.5, 400.0) == first != []
