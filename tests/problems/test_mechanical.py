@@ -311,7 +311,7 @@ def test_masses_that_no_body_has_are_refused_by_their_fault():
         ValueError, match=r"mass: at the start and t = 0 it is singular, \[\[1.0, 1.0\], \[1.0, 1.0\]\]"
     ):
         sd.simulate(singular, t=(0, 1), dt=0.1, paths=4, seed=1)
-    assert "became singular" in singular.failure_advice and "singular" not in body(None).failure_advice
+    assert "become singular" in singular.failure_suspect and "singular" not in body(None).failure_advice
     for nothing in (0.0, np.nan):
         with pytest.raises(ValueError, match=r"mass: at the start and t = 2 it is singular"):
             body(lambda t, x, v: nothing * jnp.eye(2)).before_run(2.0)

@@ -27,7 +27,7 @@ from stodyn.problems.measured import Measured
 from stodyn.problems.mechanical import Mechanical
 
 FEW = 60  # scalars of a state up to which modes would save nothing
-MOST_STATES = 200  # up to which its covariance is computed where damping couples the modes
+MOST_STATES = 200  # up to which its covariance is computed where modes are no help
 MOST_COORDINATES = 600  # of structures whose modes are computed
 COUPLED = 1e-6  # damping between modes, relative to that of each, above which it couples them
 MOST_DOUBLINGS = 64  # of a number of steps, in which every system that settles has settled
@@ -106,25 +106,32 @@ def _verdict(run: Any, system: Mechanical, h: float) -> Verdict | None:
 
 
 def _judged(law: _Law, h: float, T: float, names: Sequence[str]) -> Verdict | None:
-    def is_off(h: float, T: float) -> bool:
-        exact, delivered = law.exact(T), law.delivered(h, T)
-        return exact is not None and (delivered is None or response_in_words(delivered, exact, names) is not None)
-
-    at_end, exact = law.delivered(h, T), law.exact(T)
-    if at_end is None or exact is None or not (is_off(h, T) and is_off(h, np.inf)):
+    exact, delivered = law.exact(T), law.delivered(h, T)
+    if exact is None or delivered is None or response_in_words(delivered, exact, names) is None:
         return None
-    return Verdict(at_end, exact, longest_step(lambda shorter: is_off(shorter, T), h))
+    settled, in_the_long_run = law.exact(np.inf), law.delivered(h, np.inf)
+    if settled is None:
+        return None
+    if in_the_long_run is not None and response_in_words(in_the_long_run, settled, names) is None:
+        return None
+
+    def is_off(shorter: float) -> bool:
+        at_end = law.delivered(shorter, T)
+        return at_end is None or response_in_words(at_end, exact, names) is not None
+
+    return Verdict(delivered, exact, longest_step(is_off, h))
 
 
 def _law(run: Any, system: Mechanical) -> _Law | None:
+    """The law of a small state as a whole, of a large one by modes where damping leaves these uncoupled."""
     states = len(run.executor.real_rows)
-    if system.N > MOST_COORDINATES or (states % system.N and states > MOST_STATES):
+    if system.N > MOST_COORDINATES:
         return None
     equations = _equations(system)
     if not equations.is_known:
         return None
     modes = None if states <= FEW or states % system.N else _modes(equations)
-    if modes is not None and (modes.are_uncoupled or states > MOST_STATES):
+    if modes is not None:
         return _ByModes(run, equations, modes)
     return _Whole(run, equations) if states <= MOST_STATES else None
 
@@ -140,7 +147,8 @@ def _equations(system: Any) -> _Equations:
         B = np.reshape(uncompiled.value(noise, start), (N, system.m))
         return _Equations(*(matrix.toarray() for matrix in system.matrices), B)
     A, b = system.slopes_at_the_start
-    return _Equations(np.eye(N), -A[N:, N:], -A[N:, :N], b[N:])
+    M = np.eye(N) if system.mass_matrix is None else np.asarray(system.mass_matrix)
+    return _Equations(M, -M @ A[N:, N:], -M @ A[N:, :N], M @ b[N:])
 
 
 class _Whole:
@@ -148,7 +156,8 @@ class _Whole:
 
     def __init__(self, run: Any, equations: _Equations):
         self.A, self.b = equations.of_first_order()
-        self.step, self.read = _stepper(run), _reading(run.spec.traced, len(self.A))
+        units = np.eye(len(run.executor.real_rows))
+        self.step, self.read = _stepper(run, units), _reading(run, units, len(self.A))
 
     def exact(self, T: float) -> np.ndarray | None:
         if np.isfinite(T):
@@ -164,37 +173,41 @@ class _Whole:
         return None if covariance is None else np.sum((self.read @ covariance) * self.read, axis=1)
 
 
-def _stepper(run: Any) -> Callable[[float], tuple[np.ndarray, np.ndarray]]:
-    """M and G of a step by its length, from single steps of the run's program about the state it begins with."""
+def _stepper(run: Any, directions: np.ndarray) -> Callable[[float], tuple[np.ndarray, np.ndarray]]:
+    """M times some directions, and G, of a step by its length, from single steps of the run's program about the state
+    it begins with."""
     spec, executor, rows = run.spec, run.executor, run.executor.real_rows
-    streams, N = spec.traced.streams, len(run.executor.real_rows)
-    shift, count = SMALL_SHIFT if spec.levels else 1.0, N + sum(count for _, count in streams)
-    inputs = shift * np.eye(count, 1 + count, 1)
-    shifts, *parts = np.split(inputs, np.cumsum([N, *(count for _, count in streams)])[:-1])
+    streams, count = spec.traced.streams, directions.shape[1]
+    shift = SMALL_SHIFT if spec.levels else 1.0
+    inputs = shift * scipy.linalg.block_diag(directions, *(np.eye(size) for _, size in streams))
+    inputs = np.concatenate([np.zeros((len(inputs), 1)), inputs], axis=1)
+    shifts, *parts = np.split(inputs, np.cumsum([len(rows), *(size for _, size in streams)])[:-1])
     normals = {name: part for (name, _), part in zip(streams, parts, strict=True)}
-    states = np.repeat(executor.states_after(run.layout, 1, spec.traced.starting_steps), 1 + count, axis=1)
+    states = np.repeat(executor.states_after(run.layout, 1, spec.traced.starting_steps), inputs.shape[1], axis=1)
     states[rows] += shifts
-    advance = executor.stepper(run.layout, normals, 1 + count)
+    advance = executor.stepper(run.layout, normals, inputs.shape[1])
 
     def step(h: float) -> tuple[np.ndarray, np.ndarray]:
         after = advance(states, float(spec.times[0]), h)[rows]
         moved = (after[:, 1:] - after[:, :1]) / shift
-        return moved[:, :N], moved[:, N:]
+        return moved[:, :count], moved[:, count:]
 
     return step
 
 
-def _reading(traced: Any, count: int) -> np.ndarray:
-    """The matrix that reads the first components off the real scalars of a state."""
-    rows = []
-    for k, (shape, dtype) in enumerate(zip(traced.state_shapes, traced.state_dtypes, strict=True)):
-        if np.dtype(dtype).kind != "f":
-            continue
-        for unit in np.eye(int(np.prod(shape))):
-            leaves = [np.zeros(s, d) for s, d in zip(traced.state_shapes, traced.state_dtypes, strict=True)]
-            leaves[k] = unit.reshape(shape)
-            rows.append(uncompiled.run(traced.read, *leaves)[0][:count])
-    return np.array(rows).T
+def _reading(run: Any, directions: np.ndarray, count: int) -> np.ndarray:
+    """The first components (count, directions) that are read off some directions of the real scalars of a state."""
+    traced, rows = run.spec.traced, run.executor.real_rows
+    sizes = [int(np.prod(shape)) for shape in traced.state_shapes]
+    states = np.zeros((sum(sizes), directions.shape[1]))
+    states[rows] = directions
+    shapes = list(zip(traced.state_shapes, traced.state_dtypes, strict=True))
+    columns = []
+    for state in states.T:
+        parts = np.split(state, np.cumsum(sizes)[:-1])
+        leaves = [part.reshape(shape).astype(dtype) for part, (shape, dtype) in zip(parts, shapes, strict=True)]
+        columns.append(uncompiled.run(traced.read, *leaves)[0][:count])
+    return np.array(columns).T
 
 
 def _covariance(M: np.ndarray, Q: np.ndarray, h: float, T: float) -> np.ndarray | None:
@@ -221,17 +234,15 @@ def _covariance(M: np.ndarray, Q: np.ndarray, h: float, T: float) -> np.ndarray 
 
 
 class _Modes(NamedTuple):
-    """q'' = -k q - c q' + ... of each mode (N,), the shapes (N, N) of x = Φ q with Φ' M Φ = 1, and whether damping
-    leaves them uncoupled."""
+    """q'' = -k q - c q' + ... of each mode (N,), and the shapes (N, N) of x = Φ q with Φ' M Φ = 1."""
 
     k: np.ndarray
     c: np.ndarray
     shapes: np.ndarray
-    are_uncoupled: bool
 
 
 def _modes(equations: _Equations) -> _Modes | None:
-    """The modes; None where there are no real ones, or one is not damped."""
+    """The modes; None where there are no real ones, damping couples them, or one is not damped."""
     M, C, K, _ = equations
     if np.abs(K - K.T).max() > 1e-9 * np.abs(K).max() or np.abs(M - M.T).max() > 1e-9 * np.abs(M).max():
         return None
@@ -241,17 +252,23 @@ def _modes(equations: _Equations) -> _Modes | None:
     if not (k.min() > 0 and c.min() > 0):
         return None
     between = np.abs(damping - np.diag(c)) / np.sqrt(np.outer(c, c))
-    return _Modes(k, c, shapes, bool(between.max() <= COUPLED))
+    return _Modes(k, c, shapes) if between.max() <= COUPLED else None
 
 
 class _ByModes:
-    """The law of a structure by that of its modes and the correlations between them."""
+    """The law of a structure by that of its modes and the correlations between them.
+
+    A state is some vectors (N,), such as x, v and φ. A step moves all modes side by side, so that steps from all shapes
+    at once, one for each of these vectors, show the matrix of every mode.
+    """
 
     def __init__(self, run: Any, equations: _Equations, modes: _Modes):
-        self.modes, self.step = modes, _stepper(run)
+        self.modes, vectors = modes, len(run.executor.real_rows) // len(modes.k)
+        self.step = _stepper(run, np.kron(np.eye(vectors), modes.shapes.sum(axis=1)[:, None]))
         self.to_modes, force = modes.shapes.T @ equations.M, modes.shapes.T @ equations.B
         self.common = force @ force.T
-        self.read = _reading_of_modes(run.spec.traced, len(modes.k))
+        first = np.kron(np.eye(vectors), np.eye(len(modes.k), 1))  # x and v of a coordinate are read like all others
+        self.read = _reading(run, first, 2 * len(modes.k))[[0, len(modes.k)]]
 
     def exact(self, T: float) -> np.ndarray:
         """From the stationary covariances of pairs of modes, less what is left of them after a time T."""
@@ -266,11 +283,11 @@ class _ByModes:
         return self._in_coordinates(xx, vv)
 
     def delivered(self, h: float, T: float) -> np.ndarray | None:
-        N, Φ = len(self.modes.k), self.modes.shapes
+        N = len(self.modes.k)
         M, G = self.step(h)
-        s = len(M) // N
-        blocks = np.einsum("ik,pkqj,ji->ipq", self.to_modes, M.reshape(s, N, s, N), Φ, optimize=True)
-        kicks = np.einsum("ik,pkn->ipn", self.to_modes, G.reshape(s, N, -1), optimize=True).reshape(N * s, -1)
+        s = M.shape[1]
+        blocks, kicks = (np.einsum("ik,pkn->ipn", self.to_modes, X.reshape(s, N, -1), optimize=True) for X in (M, G))
+        kicks = kicks.reshape(N * s, -1)
         P = _covariance(blocks, kicks @ kicks.T, h, T)
         if P is None:
             return None
@@ -280,11 +297,6 @@ class _ByModes:
     def _in_coordinates(self, xx: np.ndarray, vv: np.ndarray) -> np.ndarray:
         Φ = self.modes.shapes
         return np.concatenate([np.sum((Φ @ P) * Φ, axis=1) for P in (xx, vv)])
-
-
-def _reading_of_modes(traced: Any, N: int) -> np.ndarray:
-    """The rows (2, s) that read x and v off the s vectors (N,) of a state, from its first coordinate."""
-    return _reading(traced, 2 * N)[[0, N], ::N]
 
 
 def _flow(k: np.ndarray, c: np.ndarray, T: float) -> tuple[np.ndarray, ...]:
