@@ -102,10 +102,10 @@ def _verdict(run: Any, system: Mechanical, h: float) -> Verdict | None:
     if not (system.facts.is_constant_noise and system.has_constant_slopes):
         return None
     law = _law(run, system)
-    return None if law is None else _judged(law, h, h * run.spec.steps, system.components)
+    return None if law is None else _verdict_on(law, h, h * run.spec.steps, system.components)
 
 
-def _judged(law: _Law, h: float, T: float, names: Sequence[str]) -> Verdict | None:
+def _verdict_on(law: _Law, h: float, T: float, names: Sequence[str]) -> Verdict | None:
     exact, delivered = law.exact(T), law.delivered(h, T)
     if exact is None or delivered is None or response_in_words(delivered, exact, names) is None:
         return None

@@ -73,9 +73,9 @@ def check_response(method: Any, problem: DrivenMechanical, h: float) -> None:
         shorter = delivered(h)
         return shorter is None or response_in_words(shorter, exact, problem.components) is not None
 
-    found = delivered(h)
-    if found is not None and is_off(h):
-        compared = found, exact
+    now = delivered(h)
+    if now is not None and is_off(h):
+        compared = now, exact
         warn_of_response(method, h, compared, problem.components, IN_THE_LONG_RUN, longest_step(is_off, h), LINEARISED)
 
 
