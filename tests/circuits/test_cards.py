@@ -102,11 +102,3 @@ def test_an_operating_point_between_small_and_large_resistances():
     """0.16 Ω beside 34 kΩ: rounding alone moves the node by more than 1e-12 V."""
     found = point("VN neg 0 -12\nR1 neg o 34430.5\nD1 o 0 d area=2.5\n.model d d is=6.2e-13 n=1.38 rs=0.409 bv=14.5\n")
     assert found["o"] == pytest.approx(-12.0, abs=1e-6)
-
-
-@pytest.mark.parametrize(("line", "model", "name"), [("S1 a 0 b 0 s", "sw", "vh"), ("W1 a 0 V1 s", "csw", "ih")])
-def test_hysteresis_of_switches_is_refused(line, model, name):
-    text = f"title\nV1 b 0 1\nR1 b a 1k\nC1 a 0 1p\n{line}\n.model s {model} {name[0]}t=0.5 {{}}\n.options noise=off\n"
-    read(text.format(f"{name}=0"))
-    with pytest.raises(NetlistError, match=rf"\.model s: {name} = 0.1 is a hysteresis, but switches have no memory"):
-        read(text.format(f"{name}=0.1"))

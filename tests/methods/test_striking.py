@@ -240,9 +240,9 @@ def test_keys_are_the_bits_of_their_normals():
     wide = z.view(np.uint64)
     folded = (wide ^ (wide >> np.uint64(32))).astype(np.uint32)
     with jax.enable_x64(True):
-        np.testing.assert_array_equal(striking._key(jnp.asarray(z)), folded)
+        np.testing.assert_array_equal(striking.key_of(jnp.asarray(z)), folded)
         narrow = jnp.asarray(z, np.float32)
-        np.testing.assert_array_equal(striking._key(narrow), np.asarray(narrow).view(np.uint32))
+        np.testing.assert_array_equal(striking.key_of(narrow), np.asarray(narrow).view(np.uint32))
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 1.0])

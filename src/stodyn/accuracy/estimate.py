@@ -47,6 +47,7 @@ from stodyn.engine.progress import Progress
 from stodyn.engine.simulate import whereabouts
 from stodyn.engine.spec import as_it_is_now
 from stodyn.hints import Integer, Reals
+from stodyn.methods.switching import refuse_switches
 from stodyn.problems.calling import call
 from stodyn.problems.contract import returned_shape
 from stodyn.statistics.functional import Controlled, End, Functional, PairWithControl, Probability, Watching
@@ -175,6 +176,7 @@ class Estimator:
     def __init__(self, problem, f, t, *, method=None, steps=None, points="auto", control=None, where: Any = None):
         self.span, self.functional = _checked_span(t), _functional(f)
         _check_choices(points, steps)
+        refuse_switches(problem, "estimate")
         self.problem, self.method, self.steps, self.control = as_it_is_now(problem), method, steps, control
         _check_lists(self.problem)
         _check_values(self.functional, self.problem, self.span[0])

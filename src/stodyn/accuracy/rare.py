@@ -47,6 +47,7 @@ from stodyn.hints import Count, Integer
 from stodyn.methods.branching import EVENT, GOES_ON, beginning, branching, carried
 from stodyn.methods.contract import Catalogued
 from stodyn.methods.stopping import Stop
+from stodyn.methods.switching import refuse_switches
 from stodyn.noise import stream
 from stodyn.noise.supply import GivenNormals, Numbered
 from stodyn.numerics.printing.points import AtPoints
@@ -177,6 +178,7 @@ def rare(
     True
     """
     began = time.perf_counter()
+    refuse_switches(problem, "rare")
     problem = as_it_is_now(problem)
     _check(event, dt, t0, replicas, runs, kill, tol, seed)
     end, others = _ends(before, t0)

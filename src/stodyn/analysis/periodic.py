@@ -28,6 +28,7 @@ from stodyn.arguments import checks_arguments
 from stodyn.circuits import Circuit
 from stodyn.engine.precision import warn_of_rounded
 from stodyn.hints import is_integer
+from stodyn.methods.switching import refuse_switches
 from stodyn.numerics.one_thread import blas_on_one_thread
 from stodyn.numerics.radau import Scheme
 from stodyn.problems.contract import Problem
@@ -285,6 +286,7 @@ def periodic(
     ValueError
         If an argument is impossible, the period of a driven system is missing, or no periodic solution is found.
     """
+    refuse_switches(problem, "periodic")
     system = system_of(problem)
     warn_of_rounded(problem, "this analysis in float64")
     order = (9 if len(system.implicit) <= SMALL_SYSTEM else 5) if order is None else order

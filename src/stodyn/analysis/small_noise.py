@@ -19,6 +19,7 @@ from stodyn.engine.precision import warn_of_rounded
 from stodyn.engine.spec import as_it_is_now, matched
 from stodyn.methods.catalogue import stepping
 from stodyn.methods.contract import Method
+from stodyn.methods.switching import refuse_switches
 from stodyn.numerics import uncompiled
 from stodyn.numerics.printing.points import AtPoints, at_points
 from stodyn.problems.contract import Problem
@@ -63,6 +64,7 @@ def small_noise(problem: Problem, t: ArrayLike, rtol: float = RTOL) -> Moments:
     if len(times) < 1 or np.any(np.diff(times) <= 0.0) or not np.isfinite(times).all():
         raise ValueError(f"t: expected increasing times, the first that of the start, got {t!r}")
     warn_of_rounded(problem, "this analysis in float64")
+    refuse_switches(problem, "small_noise")
     sde, whole = _form(problem, float(times[0]))
     r, p = sde.n, sde.example_params()
 

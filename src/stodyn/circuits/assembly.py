@@ -140,6 +140,30 @@ class Source(NamedTuple):
     place: int
 
 
+class Memories(NamedTuple):
+    """The switches with memory: their unknowns, the unknowns whose difference controls them, where they go off and on,
+    what they are at first, and their names."""
+
+    rows: np.ndarray
+    plus: np.ndarray
+    minus: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    at_first: np.ndarray
+    names: tuple[str, ...]
+
+    def distances(self, x: Any, xp: Any) -> Any:
+        """How far each control is from where its switch changes; 0 or less where it changes."""
+        y = xp.concatenate([x, xp.zeros(1, x.dtype)])
+        control = y[self.plus] - y[self.minus]
+        return xp.where(y[self.rows] > 0.5, control - self.low, self.high - control)
+
+    def changed(self, x: Any, which: Any, xp: Any) -> Any:
+        """The state with the memories of `which` (switches,) changed."""
+        place = self.rows[:, None] == np.arange(len(x))
+        return xp.where(xp.any(place & which[:, None], axis=0), 1.0 - x, x)
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Network:
     """A circuit as arrays; the number n stands for ground, whose voltage is 0 and whose equation is not used."""
@@ -182,6 +206,17 @@ class Network:
         if linear is None:
             return self.sums(xp.concatenate(values), xp)[: self.n]
         return np.bincount(np.concatenate([stamp.rows, *self.places]), np.concatenate(values), self.n + 1)[: self.n]
+
+    @functools.cached_property
+    def memories(self) -> Memories | None:
+        """The switches with memory; None where there are none."""
+        groups = [group for group in self.groups if group.law.remembers]
+        if not groups:
+            return None
+        (group,) = groups
+        (_, (plus, minus), (rows, _)), known = group.control, group.numbers.known
+        return Memories(rows, plus, minus, known("low"), known("high"), known("on"),
+                        tuple(e.name for e in group.elements))  # fmt: skip
 
     @functools.cached_property
     def places(self) -> list[np.ndarray]:
@@ -327,14 +362,17 @@ def assemble(netlist: Netlist) -> Network:
     owners = [e for e in elements if e.kind in BRANCHES]
     branches = {e.name: len(nodes) + k for k, e in enumerate(owners)}
     stored = [e for e in elements if e.law is not None and e.law.stores]
+    memories = [f"on({e.name})" for e in elements if e.law is not None and e.law.remembers]
     names = [*nodes, *(f"{'q' if e.name in charged else 'i'}({e.name})" for e in owners), *(e.name for e in stored)]
     units = ["V"] * len(nodes) + ["C" if e.name in charged else "A" for e in owners] + ["V"] * len(stored)
+    names, units = [*names, *memories], [*units, *["1"] * len(memories)]
     if len(names) > MOST_UNKNOWNS:
         raise NetlistError(f"the circuit has {len(names):,} unknowns (node voltages, branch currents, charges), "
                            f"expected at most {MOST_UNKNOWNS:,}")  # fmt: skip
     first = len(nodes) + len(owners)
     rows_of = {e.name: first + k for k, e in enumerate(stored)}
     place = {**nodes, **{f"i({name})": row for name, row in branches.items()}, GROUND: -1}
+    place |= {name: first + len(stored) + k for k, name in enumerate(memories)}
     _check_reads(elements, place, charged)
     groups = _grouped(netlist, place, branches, rows_of)
     currents, charges = (tuple(g for g in groups if g.law.stores is stores) for stores in (False, True))
@@ -348,6 +386,7 @@ def assemble(netlist: Netlist) -> Network:
     currents, charges = (tuple(_with_ground(group, n) for group in some) for some in (currents, charges))
     mass, linear, at_dc = _stamps(netlist, place, branches, charged, charges, flickers, filters)
     at_dc = _limited(netlist, at_dc, [branches[name] for name in shorted], shorted)
+    mass, at_dc = _with_memories([place[name] for name in memories], mass, at_dc)
     driven = [e for e in elements if e.kind in "vi"]
     sources = Sources([e.value for e in driven], netlist.transient.startup if netlist.transient else 0.0)
     driven = [driven[i] for i in sources.order]
@@ -504,6 +543,14 @@ def _limited(netlist: Netlist, at_dc: Stamps, rows: list[int], names: list[str])
     )
     more = _as_stamps([(row, row, -SERIES) for row in rows])
     return Stamps(*(np.concatenate(pair) for pair in zip(at_dc, more, strict=True)))
+
+
+def _with_memories(rows: list[int], mass: Stamps, at_dc: Stamps) -> tuple[Stamps, Stamps]:
+    """Memories stand still: s' = 0; at rest they are held."""
+    still = np.array(rows, INDEX), np.array(rows, INDEX), np.ones(len(rows))
+    held = still[0], still[1], -still[2]
+    return tuple(Stamps(*(np.concatenate(pair) for pair in zip(old, new, strict=True)))
+                 for old, new in ((mass, still), (at_dc, held)))  # type: ignore[return-value]  # fmt: skip
 
 
 def _coupled(e: Element, branches: dict[str, int], inductances: dict[str, float]) -> list[tuple[int, int, float]]:

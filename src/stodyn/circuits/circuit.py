@@ -17,7 +17,7 @@ import scipy
 
 from stodyn.arguments import checks_arguments, stacklevel_of_user
 from stodyn.circuits import measures, points
-from stodyn.circuits.assembly import Network, assemble
+from stodyn.circuits.assembly import Memories, Network, assemble
 from stodyn.circuits.channels import Unplaced, channels
 from stodyn.circuits.devices import Numbers
 from stodyn.circuits.element import GROUND
@@ -189,6 +189,14 @@ class Circuit(SDAE):
         if transient is None:
             raise NetlistError("there is no .tran in the netlist; add .tran STEP STOP, or give t and dt yourself")
         return transient
+
+    @property
+    def memories(self) -> Memories | None:
+        """The switches with memory; None where there are none."""
+        return self.network.memories
+
+    def lower(self, kind: type) -> tuple[Any, str] | None:
+        return None if self.memories is not None else super().lower(kind)
 
     @functools.cached_property
     def is_affine(self) -> bool:
@@ -551,6 +559,11 @@ class Circuit(SDAE):
                 "random: nothing in this circuit is random; write gauss(...), agauss, unif, aunif or limit in the "
                 "netlist, or give random={name: distribution} to read"
             )
+        if self.memories is not None:
+            raise ValueError(
+                f"random: {', '.join(self.memories.names)} has a memory (VH > 0), and circuits with such switches take "
+                "no random values; circuit.valued(...) builds the circuit for other values"
+            )
         return Family(self.network.netlist, self.random)
 
     @checks_arguments
@@ -828,6 +841,9 @@ def _start(network: Network) -> Any:
                 x[network.branches[element.name]] = element.initial
         for group in network.charges:
             x[group.rows] = group.value(np.append(x, 0.0), np)
+        if network.memories is not None:
+            x[network.memories.rows] = network.memories.at_first
+            x = network.memories.changed(x, network.memories.distances(x, np) <= 0.0, np)
     else:
         for element in netlist.elements:
             if element.kind in "ve" and element.nodes[1] == "0" and element.nodes[0] in netlist.initial:

@@ -73,6 +73,8 @@ class Law:
                  with that of any other
     capacitance  (read, numbers) -> the capacitance over `unit` that small signals see between the ends of a charge,
                  where it is not the slope of that charge
+    remembers    whether it is a switch with memory: besides its voltage and its control it reads an unknown of its own,
+                 1 where it is on and 0 where it is off, which changes where the control leaves `low` to `high`
     """
 
     name: str
@@ -86,6 +88,7 @@ class Law:
     monotone: bool = False
     couples: Callable[[Numbers], bool] | None = None
     capacitance: Callable[[tuple[Any, ...], Numbers], Any] | None = None
+    remembers: bool = False
 
     def room(self, k: int, v: np.ndarray, p: Numbers) -> np.ndarray:
         """The most by which the k-th voltage may rise in one step of Newton's method: for a junction, to 2 N V_T beyond

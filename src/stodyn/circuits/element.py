@@ -135,7 +135,7 @@ class Card:
         suffix: str = "", **more: Any,
     ) -> Element:  # fmt: skip
         """A part with a law, between two nodes, reading pairs of nodes or (i(source), ground)."""
-        controls = [node for pair in reads for node in pair if not node.startswith("i(")]
+        controls = [node for pair in reads for node in pair if is_node(node)]
         nodes = tuple(dict.fromkeys((*ends, *controls))) if ends[0] != ends[1] else (*ends, *dict.fromkeys(controls))
         numbers = {"unit": 1.0, "kf": 0.0, "af": 1.0, **value}
         noisy = more.pop("noisy", self.noisy)
@@ -201,6 +201,11 @@ class Card:
     @property
     def nominal(self) -> float:
         return self.netlist.nominal
+
+
+def is_node(name: str) -> bool:
+    """Whether a name that a device reads is that of a node, not of a current, i(v1), or a memory, on(s1)."""
+    return not name.startswith(("i(", "on("))
 
 
 def near(word: str, known: Any) -> str:

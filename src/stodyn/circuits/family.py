@@ -18,7 +18,7 @@ import numpy as np
 from stodyn.circuits import points
 from stodyn.circuits.assembly import OVER_UNIT, Group, Network, assemble
 from stodyn.circuits.devices import BOLTZMANN, Law, Numbers
-from stodyn.circuits.element import GROUND, Element
+from stodyn.circuits.element import GROUND, Element, is_node
 from stodyn.circuits.netlist import Netlist, laid_out
 from stodyn.circuits.operating_point import operating_point
 from stodyn.circuits.text import NetlistError
@@ -266,7 +266,7 @@ def _settled(network: Network, x: np.ndarray, held: Mapping[int, float]) -> np.n
 
 def _law_part(e: Element, law: Law, ends: Any, reads: Any, value: dict[str, float], suffix: str = "",
               **more: Any) -> Element:  # fmt: skip
-    nodes = tuple(dict.fromkeys((*ends, *(end for pair in reads for end in pair if not end.startswith("i(")))))
+    nodes = tuple(dict.fromkeys((*ends, *(end for pair in reads for end in pair if is_node(end)))))
     return e._replace(
         name=e.name + suffix, kind=law.name, nodes=nodes, value=value, law=law, reads=tuple(reads), **more
     )

@@ -43,11 +43,38 @@ def operating_point(network: Network, sources: np.ndarray, held: dict[int, float
     charge. The search begins with the nodes of .nodeset held at their voltages, so that of several operating points
     the one near these voltages is found.
     """
-    solver = _Solver(network, sources, held or {})
+    if network.memories is not None:
+        return _with_memories(network, sources, held or {})
+    return _at_rest(network, sources, held or {})
+
+
+def _with_memories(network: Network, sources: np.ndarray, held: dict[int, float]) -> OperatingPoint:
+    """The point at which no switch with memory would change: they begin as their lines say, and all that would change
+    do, until none does."""
+    memories, states = network.memories, set()
+    assert memories is not None
+    on = memories.at_first
+    while on.tobytes() not in states:
+        states.add(on.tobytes())
+        point = _at_rest(network, sources, held | dict(zip(memories.rows.tolist(), on.tolist(), strict=True)))
+        changes = memories.distances(point.x, np) <= 0.0
+        if not changes.any():
+            return point
+        on = np.where(changes, 1.0 - on, on)
+    names = ", ".join(name for name, change in zip(memories.names, changes, strict=True) if change)
+    raise NetlistError(
+        f"no DC operating point: {names} goes on where it is off, and off where it is on. Start from given voltages "
+        "with .tran ... uic"
+    )
+
+
+def _at_rest(network: Network, sources: np.ndarray, held: dict[int, float]) -> OperatingPoint:
+    """The operating point with these unknowns held."""
+    solver = _Solver(network, sources, held)
     nothing = np.zeros(network.n)
     guesses = {network.nodes[name]: value for name, (value, _) in network.netlist.guesses.items()}
     if guesses:
-        near = _Solver(network, sources, guesses | (held or {})).newton(nothing)
+        near = _Solver(network, sources, guesses | held).newton(nothing)
         point = None if near is None else solver.newton(near)
         if point is not None:
             return OperatingPoint(point, "Newton from .nodeset", solver.rounds)
@@ -68,7 +95,7 @@ def operating_point(network: Network, sources: np.ndarray, held: dict[int, float
     point = _by_source_stepping(solver, nothing)
     if point is not None:
         return OperatingPoint(point, "source stepping", solver.rounds)
-    names = ", ".join(name for name, row in network.nodes.items() if row in (held or {}))
+    names = ", ".join(name for name, row in network.nodes.items() if row in held)
     advice = "Give voltages with .ic"
     if names:
         advice = f".ic holds {names}: take out those that inductors or sources hold already"

@@ -216,7 +216,8 @@ class SmallSignal:
         rows, N, *_ = problem.split
         J, M = self.network.slopes(self.x).toarray(), problem.mass_matrix
         T = np.linalg.solve(np.concatenate([M[rows], N @ J]), np.eye(n, len(rows)))
-        V = M[np.ix_(rows, self.wandering)]
+        memories = self.network.memories
+        V = M[np.ix_(rows, [*self.wandering, *(() if memories is None else memories.rows)])]
         W = np.linalg.qr(V, mode="complete")[0][:, V.shape[1] :]
         return W.T @ J[rows] @ T @ W, T @ W, W
 

@@ -14,10 +14,13 @@ import itertools
 from collections.abc import Callable
 
 import numpy as np
+import scipy
 
 from stodyn.circuits import points
 from stodyn.circuits.assembly import Network
+from stodyn.circuits.text import NetlistError
 from stodyn.numerics import radau
+from stodyn.problems.index import split
 
 ACCURACY = 1e-4  # the relative accuracy of the solution without noise
 SMALLEST = 1e-4  # smaller ranges count as this share of the largest range in the same unit
@@ -25,6 +28,9 @@ STILL = 1e-9  # of the largest in the same unit: what moves by less is at rest, 
 SAME = 1e-13  # of the time: corners, and times of .tran, that are nearer to each other differ by rounding only
 MERGED = 1e-6  # as a share of a step: a corner nearer than this to a time of .tran is merged with it
 FEWEST, MOST_PARTS = 8, 512  # the parts of a step with which its error is first estimated, and the most it is cut into
+WATCHED = 0.25, 0.5, 0.75, 1.0  # shares of a step at which switches with memory are looked at
+NEAR = 1e-9  # of the distance between the two levels of such a switch: a control this near to its level has reached it
+ROUNDS = 60  # of Newton's method for the voltages after a change
 CHUNK = 2_000_000  # the most numbers processed in one batch
 LARGEST = 300  # unknowns, and corners, beyond which only the corners are met
 MOST_SEGMENTS = 2000
@@ -71,18 +77,111 @@ def noiseless(
         lambda t, x: points.rates(network, t, x[:, 0])[:, None],
         lambda t, x: points.slopes(network, x),
     )
-    states, x = np.empty((len(times), network.n)), start[None]
+    states, x = np.empty((len(times), network.n)), start
     states[0] = start
     corners = corners_apart(network.sources.corners(times[0], times[-1]), times)
     stops = np.concatenate([times[:1], corners, times[-1:]])
     for begin, end in itertools.pairwise(stops):
         inside = np.flatnonzero((times > begin) & (times <= end))
         grid = np.unique(np.concatenate([[begin], times[inside], [end]]))
-        floor = 1e-3 * rtol * (np.abs(x).max() + 1e-12)
-        path = radau.controlled(system, grid, x, 5, rtol, floor, watch=watch)[0][:, 0]
+        path = _between_corners(network, system, grid, x, rtol, watch)
         states[inside] = path[np.searchsorted(grid, times[inside])]
-        x = path[-1:]
+        x = path[-1]
     return states
+
+
+def _between_corners(
+    network: Network, system: radau.Nonlinear, grid: np.ndarray, x: np.ndarray, rtol: float, watch: Callable | None
+) -> np.ndarray:
+    """The states (grid, n) from x on, begun anew wherever a switch with memory changes."""
+    states, done, begin = np.empty((len(grid), len(x))), 1, grid[0]
+    states[0] = x
+    x = _settled(network, begin, x)
+    while done < len(grid):
+        steps = _Steps(network, watch)
+        rest = np.append(begin, grid[done:])
+        floor = 1e-3 * rtol * (np.abs(x).max() + 1e-12)
+        try:
+            states[done:] = radau.controlled(system, rest, x[None], 5, rtol, floor, watch=steps)[0][1:, 0]
+            break
+        except _Change as change:
+            reached = int(np.searchsorted(grid, change.t + SAME * abs(grid[-1]), side="right"))
+            states[done:reached] = steps.at(grid[done:reached])
+            done, begin, x = reached, change.t, _settled(network, change.t, change.x)
+    return states
+
+
+class _Change(Exception):
+    """A switch with memory changes at t, in the state x."""
+
+    def __init__(self, t: float, x: np.ndarray):
+        super().__init__(t)
+        self.t, self.x = t, x
+
+
+class _Steps:
+    """The steps of a solution, watched for a change of a switch with memory, at which it is left."""
+
+    def __init__(self, network: Network, watch: Callable | None):
+        self.memories, self.watch = network.memories, watch
+        self.steps: list[tuple[float, float, np.ndarray, np.ndarray]] = []
+
+    def __call__(self, t: float, h: float, x: np.ndarray, Z: np.ndarray) -> None:
+        if self.watch is not None:
+            self.watch(t, h, x, Z)
+        if self.memories is None:
+            return
+        self.steps.append((t, h, x[0], Z[:, 0]))
+        beyond = (share for share in WATCHED if self.distance(share) <= 0.0)
+        if (last := next(beyond, None)) is not None:
+            share = scipy.optimize.brentq(self.distance, 0.0, last, xtol=1e-12) if self.distance(0.0) > 0.0 else 0.0
+            share = min(last, share + 1e-11)  # where the level has been reached
+            raise _Change(t + share * h, self.state(share))
+
+    def state(self, share: float) -> np.ndarray:
+        _, _, x, Z = self.steps[-1]
+        return x + radau.scheme(5).interpolation(np.array([share]))[0] @ Z
+
+    def distance(self, share: float) -> float:
+        return float(self.memories.distances(self.state(share), np).min())  # type: ignore[union-attr]
+
+    def at(self, times: np.ndarray) -> np.ndarray:
+        """The states (times, n)."""
+        begins = np.array([t for t, *_ in self.steps])
+        states = np.empty((len(times), len(self.steps[0][2])))
+        for k, time in enumerate(times):
+            t, h, x, Z = self.steps[max(int(np.searchsorted(begins, time, side="right")) - 1, 0)]
+            states[k] = x + radau.scheme(5).interpolation(np.array([(time - t) / h]))[0] @ Z
+        return states
+
+
+def _settled(network: Network, t: float, x: np.ndarray) -> np.ndarray:
+    """The state after all the switches with memory whose levels have been reached have changed, on the constraints."""
+    memories = network.memories
+    if memories is None:
+        return x
+    for _ in range(2 * len(memories.rows) + 1):
+        which = memories.distances(x, np) <= NEAR * (memories.high - memories.low)
+        if not which.any():
+            return x
+        x = _consistent(network, t, memories.changed(x, which, np))
+    raise NetlistError(f"{', '.join(memories.names)}: at t = {t:.6g} switches go on and off without end")
+
+
+def _consistent(network: Network, t: float, x: np.ndarray) -> np.ndarray:
+    """The state with the same charges and fluxes on the constraints at time t."""
+    M = network.mass.matrix(network.n).toarray()
+    rows, N, *_ = split(M)
+    y = x
+    for _ in range(ROUNDS):
+        defect = np.concatenate([M[rows] @ (y - x), N @ points.rates(network, np.array([t]), y[None])[0]])
+        matrix = np.concatenate([M[rows], N @ points.slopes(network, y[None])[0]])
+        size = np.abs(matrix).max(axis=1)
+        move = np.linalg.solve(matrix / size[:, None], defect / size)
+        y = y - move
+        if np.abs(move).max() <= 1e-12 * (1.0 + np.abs(y).max()):
+            return y
+    raise NetlistError(f"at t = {t:.6g}, where a switch changes, no voltages were found that satisfy the equations")
 
 
 class _Followed:
@@ -102,6 +201,8 @@ class _Followed:
 
         noiseless(network, start, span, ACCURACY, watch)
         stored = network.mass.matrix(network.n).toarray().any(axis=0)
+        if network.memories is not None:
+            stored[network.memories.rows] = False
         self.begins, self.lengths = np.array(begins), np.array(lengths)
         self.x, self.Z = np.array(states)[:, stored], np.array(stages)[..., stored]
         whole = np.concatenate([self.x, (self.x[:, None] + self.Z).reshape(-1, self.x.shape[1])])

@@ -14,6 +14,7 @@ from stodyn.hints import is_integer
 from stodyn.methods.catalogue import named
 from stodyn.methods.contract import Method
 from stodyn.methods.recommend import best_fitting
+from stodyn.methods.switching import refuse_switches
 from stodyn.noise.increment import Increment, Recipe
 from stodyn.noise.source import differs
 
@@ -140,6 +141,7 @@ def path(
             f"method: expected a method that makes one step after another, or its name, got {method!r}; those that "
             "make whole paths at once (Dyadic, VanLoan) and expansions are run only by simulate"
         )
+    refuse_switches(problem, "path")
     if not isinstance(problem, method.accepts):
         lowered = problem.lower(method.accepts)
         if lowered is None:

@@ -11,6 +11,7 @@ import numpy as np
 from stodyn.methods.accounted import accounting
 from stodyn.methods.contract import Method, Solver
 from stodyn.methods.striking import striking
+from stodyn.methods.switching import switching
 from stodyn.methods.walled import walling
 from stodyn.methods.wrapping import AndNormals, Wrapping, without
 from stodyn.problems.accounted import Accounted
@@ -22,9 +23,10 @@ STREAM = "measurement"
 
 
 def measuring(method: Any, problem: Any) -> Any:
-    """The method for a problem, with the problem's measurements where it has any."""
+    """The method for a problem, with the problem's measurements, and its switches with memory, where it has any."""
     if not isinstance(problem, Measured):
-        return method
+        return switching(method, problem)
+    method = switching(method, problem.problem)
     if isinstance(problem, Walled):
         return walling(method, problem)
     if isinstance(problem, Struck):

@@ -81,7 +81,7 @@ class _Striking(Wrapping, Method):
         own, h = problem.problem, noise.h
         after, report = self.method.step(own, t, inner, without(noise, STREAM), params)
         x = self.method.read(inner)
-        key = _key(noise.aux[STREAM])
+        key = key_of(noise.aux[STREAM])
         gauges = problem.gauges
         reports = Report(*(jnp.asarray(part) for part in report))
         first = _located(gauges, t, h, x, self.method.read(after), params)
@@ -128,16 +128,13 @@ class _Striking(Wrapping, Method):
     def _normals_at_rest(self, key: tuple[Array, Array], k: Array, m: int, dtype: Any) -> dict[str, Array]:
         """The normals of rest number k: those of its step by their streams, and under "" m for the velocity."""
         wanted = {**self.method.needs.normals(m), "": m}
-        pairs = (sum(wanted.values()) + 1) // 2
-        numbers = k.astype(np.uint64) * np.uint64(pairs) + jnp.arange(pairs, dtype=np.uint64)
-        both = counter.pair(key, np.uint32(0), jnp.zeros_like(numbers), numbers)
-        normals, by_stream = jnp.concatenate(both).astype(dtype), {}
+        normals, by_stream = normals_of(key, k, sum(wanted.values()), dtype), {}
         for name, count in wanted.items():
             by_stream[name], normals = normals[:count], normals[count:]
         return by_stream
 
 
-def _key(normals: Array) -> tuple[Array, Array]:
+def key_of(normals: Array) -> tuple[Array, Array]:
     """The bits of two normals as two words of 32 bits."""
     if normals.dtype == np.float32:
         first, second = (lax.bitcast_convert_type(z, np.uint32) for z in normals)
@@ -145,6 +142,13 @@ def _key(normals: Array) -> tuple[Array, Array]:
     words = [lax.bitcast_convert_type(z, np.uint64) for z in normals]
     first, second = ((word ^ (word >> np.uint64(32))).astype(np.uint32) for word in words)
     return first, second
+
+
+def normals_of(key: tuple[Array, Array], k: Array, count: int, dtype: Any) -> Array:
+    """`count` normals, or one more, for event number k of a step with this key."""
+    pairs = (count + 1) // 2
+    numbers = k.astype(np.uint64) * np.uint64(pairs) + jnp.arange(pairs, dtype=np.uint64)
+    return jnp.concatenate(counter.pair(key, np.uint32(0), jnp.zeros_like(numbers), numbers)).astype(dtype)
 
 
 def _located(gauges: tuple[Gauge, ...], t, h, x: Array, y: Array, params) -> tuple[Array, Array, Array]:

@@ -1,8 +1,10 @@
 """S and W: a switch controlled by a voltage or by the current of a source, with a smooth path from ROFF to RON.
 
 With the control c, log R runs from log ROFF at VT - SMOOTH to log RON at VT + SMOOTH along (3z - z³)/4 + 1/2; without
-SMOOTH, which SPICE does not have, within 1 % of VT (at least 10 mV or 1 µA). Its resistance has thermal noise. VH of
-SPICE is a hysteresis, for which a switch would need memory; it is refused.
+SMOOTH, which SPICE does not have, within 1 % of VT (at least 10 mV or 1 µA). VH < 0 is a transition of half-width |VH|,
+as in LTspice. VH > 0 is a hysteresis: the switch has RON from where c rises above VT + VH until it falls below VT - VH,
+and ROFF from there on; between them it is at first what `on` or `off` in its line says. The resistance has thermal
+noise.
 """
 
 from __future__ import annotations
@@ -13,21 +15,12 @@ from stodyn.circuits.devices import ANY, BOLTZMANN, Law, Numbers, Parameter, kno
 from stodyn.circuits.element import GROUND, Card, Element, ElementType, ModelType
 
 
-def _check(numbers: Any) -> None:
-    for key in ("vh", "ih"):
-        if numbers.get(key):
-            raise ValueError(
-                f"{key} = {numbers[key]:g} is a hysteresis, but switches have no memory here. Leave it out, or take a "
-                "comparator with positive feedback; smooth= is the half-width of a transition without memory"
-            )
-
-
 def _model(unit: str) -> ModelType:
     """The model of a switch controlled in V or A."""
     letter = unit.replace("A", "I").lower()
     own = {f"{letter}t": Parameter(0.0, unit, ANY), f"{letter}h": Parameter(0.0, unit, ANY)}
     resistances = {key: Parameter(value, "Ω", 0.0, False) for key, value in (("ron", 1.0), ("roff", 1e12))}
-    return ModelType({**own, "smooth": Parameter(0.0, unit), **resistances}, check=_check)
+    return ModelType({**own, "smooth": Parameter(0.0, unit), **resistances})
 
 
 VOLTAGE, CURRENT = _model("V"), _model("A")
@@ -47,30 +40,50 @@ def noise(read: tuple[Any, ...], p: Numbers, xp: Any) -> Any:
     return 2.0 * BOLTZMANN * p.kelvin * conductance(read[1], p, xp)
 
 
+def remembered(on: Any, p: Numbers, xp: Any) -> Any:
+    """The conductance of a switch that is on (1) or off (0)."""
+    return xp.where(on > 0.5, 1.0 / p["ron"], 1.0 / p["roff"])
+
+
+def remembered_current(read: tuple[Any, ...], p: Numbers, xp: Any) -> Any:
+    return read[0] * remembered(read[2], p, xp)
+
+
+def remembered_noise(read: tuple[Any, ...], p: Numbers, xp: Any) -> Any:
+    return 2.0 * BOLTZMANN * p.kelvin * remembered(read[2], p, xp)
+
+
 SWITCH = Law("switch", current, noise, "thermal")
+WITH_MEMORY = Law("switch with memory", remembered_current, remembered_noise, "thermal", remembers=True)
 
 
-def _switch(card: Card, model: Any, middle: str, control: tuple[str, str]) -> list[Element]:
-    p = model.numbers
-    smallest = max(0.01 * abs(p[middle]), 0.01 if middle == "vt" else 1e-6)
-    numbers = {"ron": p["ron"], "roff": p["roff"], "middle": p[middle], "reach": max(p["smooth"], smallest)}
-    ends = card.nodes[0], card.nodes[1]
+def _switch(card: Card, model: Any, is_on: bool, keys: tuple[str, str], control: tuple[str, str]) -> list[Element]:
+    p, (middle, half) = model.numbers, (model.numbers[key] for key in keys)
+    ends, numbers = (card.nodes[0], card.nodes[1]), {"ron": p["ron"], "roff": p["roff"]}
+    if half > 0.0:
+        numbers |= {"low": middle - half, "high": middle + half, "on": float(is_on)}
+        return [card.nonlinear(WITH_MEMORY, ends, (ends, control, (f"on({card.full})", GROUND)), numbers)]
+    smallest = max(0.01 * abs(middle), 0.01 if keys[0] == "vt" else 1e-6)
+    numbers |= {"middle": middle, "reach": max(p["smooth"], -half, smallest)}
     return [card.nonlinear(SWITCH, ends, (ends, control), numbers)]
 
 
+def _is_on(card: Card) -> bool:
+    """Whether the line ends in `on`; `on` and `off` are taken away."""
+    return card.rest[-1:] in (["on"], ["off"]) and card.rest.pop() == "on"
+
+
 def _by_voltage(card: Card) -> list[Element]:
-    if card.rest[-1:] in (["on"], ["off"]):
-        card.rest.pop()
-    return _switch(card, card.model(), "vt", (card.nodes[2], card.nodes[3]))
+    is_on = _is_on(card)
+    return _switch(card, card.model(), is_on, ("vt", "vh"), (card.nodes[2], card.nodes[3]))
 
 
 def _by_current(card: Card) -> list[Element]:
-    if card.rest[-1:] in (["on"], ["off"]):
-        card.rest.pop()
+    is_on = _is_on(card)
     if len(card.rest) != 2:
         raise card.malformed()
     source = card.scope.prefix + card.rest.pop(0)
-    return _switch(card, card.model(), "it", (f"i({source})", GROUND))
+    return _switch(card, card.model(), is_on, ("it", "ih"), (f"i({source})", GROUND))
 
 
 S = ElementType("s", "S n+ n- nc+ nc- model [on|off]", 4, _by_voltage, {"sw": VOLTAGE}, noisy=True)
