@@ -1,6 +1,6 @@
-"""Random model cards beside ngspice: parameters of diodes, bipolar and MOS transistors of level 1, each given or not.
+"""Random model cards beside ngspice: parameters of diodes, bipolar, MOS and power transistors, each given or not.
 
-python benchmarks/cards.py [--count 200] [--seed 1] [--kind d|q|m]
+python benchmarks/cards.py [--count 200] [--seed 1] [--kind d|q|m|v]
 
 All devices of a kind stand in one netlist, each with its own card and its own resistors, and ngspice must be installed.
 Printed are the largest differences of the operating point and of .ac, and the cards that have them.
@@ -43,16 +43,24 @@ CARDS = {
         "cbs": (1e-15, 1e-13), "cj": (1e-5, 1e-3), "mj": (0.3, 0.6), "cjsw": (1e-11, 1e-9), "mjsw": (0.2, 0.5),
         "pb": (0.5, 1.0), "fc": (0.2, 0.8), "tnom": (0.0, 60.0),
     },
+    "v": {
+        "kp": (1.0, 50.0), "vto": (0.5, 3.0), "lambda": (0.001, 0.05), "theta": (0.01, 0.3), "mtriode": (0.5, 2.0),
+        "ksubthres": (0.02, 0.2), "rd": (1e-3, 1.0), "rg": (0.5, 20.0), "rs": (1e-3, 0.3), "rds": (1e5, 1e8),
+        "cgs": (1e-10, 3e-9), "cgdmin": (1e-11, 1e-10), "cgdmax": (2e-10, 3e-9), "a": (0.2, 2.0),
+        "is": (1e-14, 1e-9), "n": (1.0, 1.8), "cjo": (1e-10, 2e-9), "vj": (0.5, 1.0), "m": (0.3, 0.6),
+        "bv": (8.0, 60.0), "ibv": (1e-6, 1e-3), "rb": (1e-3, 0.1), "tt": (1e-9, 1e-7), "tnom": (0.0, 60.0),
+        "mu": (-2.0, -1.0), "tcvth": (0.0, 5e-3), "texp0": (0.5, 2.0), "trs1": (0.0, 5e-3), "tksubthres1": (0.0, 1e-3),
+    },
 }  # fmt: skip
 WHOLE = {"tpg"}  # parameters that are -1, 0 or 1
-TYPES = {"d": ("d",), "q": ("npn", "pnp"), "m": ("nmos", "pmos")}
+TYPES = {"d": ("d",), "q": ("npn", "pnp"), "m": ("nmos", "pmos"), "v": ("vdmos", "vdmosp")}
 
 
 def card(kind: str, k: int, rng: np.random.Generator) -> tuple[str, str]:
     """The .model of the k-th device and the lines of the device with its resistors, observed at the node o<k>."""
     model, sign = rng.choice(TYPES[kind]), 1.0
     chosen = [name for name in CARDS[kind] if rng.random() < 0.5]
-    if model in ("pnp", "pmos"):
+    if model in ("pnp", "pmos", "vdmosp"):
         sign = -1.0
     numbers = {}
     for name in chosen:
@@ -71,6 +79,11 @@ def card(kind: str, k: int, rng: np.random.Generator) -> tuple[str, str]:
         lines = f"RB{k} {supply} b{k} {20 * bias:.6g}\nCB{k} in b{k} 1u\nRC{k} {supply} o{k} {bias / 10:.6g}\n"
         return text, lines + f"Q{k} o{k} b{k} 0 card{k} {rng.choice(['', 'm=3'])}\n"
     gate = {1.0: "gp", -1.0: "gn"}[sign]
+    if kind == "v":
+        power = rng.choice([supply, {1.0: "neg", -1.0: "pos"}[sign]], p=[0.8, 0.2])  # or through the body diode
+        text = text.replace(f" {model} ", " vdmos nchan " if sign > 0.0 else " vdmos pchan ")
+        lines = f"RG{k} {gate} g{k} 50\nRD{k} {power} o{k} {bias / 1000:.6g}\n"
+        return text, lines + f"M{k} o{k} g{k} 0 card{k}\n"
     body = {1.0: "neg", -1.0: "pos"}[sign] if rng.random() < 0.5 else "0"
     sizes = "W=20u L=2u AD=100p AS=80p PD=50u PS=40u NRD=2 NRS=3"
     lines = f"RD{k} {supply} o{k} {bias:.6g}\nM{k} o{k} {gate} 0 {body} card{k} {sizes}\n"

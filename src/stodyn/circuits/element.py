@@ -66,12 +66,14 @@ class ModelType:
     same        other spellings of them
     refused     parameters that would change the answer: name -> the value at which they have no effect
     check       raises ValueError where the numbers contradict one another
+    words       words without a value in a .model, such as pchan, and the type that each makes it
     """
 
     parameters: Mapping[str, Parameter]
     same: Mapping[str, str] = dataclasses.field(default_factory=dict)
     refused: Mapping[str, float] = dataclasses.field(default_factory=dict)
     check: Callable[[Mapping[str, float]], None] = lambda numbers: None
+    words: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -59,6 +59,9 @@ def _model(statement: Statement) -> None:
     if len(words) < 2:
         raise statement.malformed()
     name, kind, *stray = words
+    known = MODELS[kind].words if kind in MODELS else {}
+    kind = next((known[word] for word in stray if word in known), kind)
+    stray = [word for word in stray if word not in known]
     models = statement.block.models
     if name in models and models[name][:2] != (kind, parameters):
         raise statement.error(f" {name}: is defined already, differently ({models[name][2]})")

@@ -35,7 +35,7 @@ from stodyn.circuits.devices import (
     potential_at,
 )  # fmt: skip
 from stodyn.circuits.element import Card, Element, ElementType, Model, ModelType
-from stodyn.circuits.elements import meyer
+from stodyn.circuits.elements import meyer, vdmos
 from stodyn.circuits.elements.diode import junction
 from stodyn.circuits.elements.meyer import threshold
 from stodyn.circuits.text import NetlistError
@@ -174,8 +174,19 @@ def at_temperature(model: Model, kelvin: float, nominal: float) -> dict[str, flo
     return p
 
 
+def _of_three_nodes(card: Card) -> None:
+    """Let the model follow three nodes, as that of a power transistor may, whose bulk is its source."""
+    last = card.nodes[3].removeprefix(card.scope.prefix)
+    if not card.rest and last in card.netlist.model_names:
+        card.rest, card.nodes = [last], (*card.nodes[:3], card.nodes[2])
+
+
 def _parse(card: Card) -> list[Element]:
+    _of_three_nodes(card)
     model = card.model()
+    if model.type in vdmos.MODEL.words.values():
+        drain, gate, source, _ = card.nodes
+        return vdmos.parts(card, model, (drain, gate, source))
     p = at_temperature(model, card.kelvin, model.nominal(card.nominal))
     many = card.named("m", 1.0, 0.0, False)
     w, length = card.named("w", 1e-4, 0.0, False), card.named("l", 1e-4, 0.0, False)
@@ -240,5 +251,10 @@ def _bulk_diode(card, p, ends, size: dict[str, float], many: float, suffix: str)
 
 
 M = ElementType(
-    "m", "M drain gate source bulk model [W= L= ...]", 4, _parse, {"nmos": MODEL, "pmos": MODEL}, noisy=True
+    "m",
+    "M drain gate source bulk model [W= L= ...]",
+    4,
+    _parse,
+    {"nmos": MODEL, "pmos": MODEL, "vdmos": vdmos.MODEL, "vdmosp": vdmos.MODEL},
+    noisy=True,
 )
