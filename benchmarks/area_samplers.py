@@ -32,7 +32,7 @@ from stodyn.noise.iterated import Approximation, Fourier, MrongowiusRoessler, Su
 from stodyn.noise.supply import DrawnNormals
 from stodyn.numerics.printing import compiling
 from stodyn.numerics.printing.over_arrays import Printed
-from stodyn.numerics.printing.scalars import Unprintable
+from stodyn.numerics.printing.unprintable import Unprintable
 
 SAMPLERS: tuple[type[Approximation], ...] = (Substeps, Fourier, MrongowiusRoessler)
 LANES, STEPS = 1024, 32

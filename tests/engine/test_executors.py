@@ -11,7 +11,7 @@ from stodyn.engine.spec import describe
 from stodyn.methods.implicit import ImplicitMidpoint
 from stodyn.numerics.printing import compiling
 from stodyn.numerics.printing.nodes import Graph
-from stodyn.numerics.printing.scalars import PrinterFault
+from stodyn.numerics.printing.unprintable import PrinterFault
 from stodyn.statistics import Moments, Observable, Paths
 
 A = -2.0 * np.eye(10) + 0.1 * np.ones((10, 10))

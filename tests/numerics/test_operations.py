@@ -19,7 +19,7 @@ from stodyn.numerics.dependence import dependence
 from stodyn.numerics.exact_zeros import exact_zeros
 from stodyn.numerics.patterns import rows_of
 from stodyn.numerics.printing import operations
-from stodyn.numerics.printing.scalars import Unprintable
+from stodyn.numerics.printing.unprintable import Unprintable
 from stodyn.numerics.whole_arrays import facts_of
 
 FUNCTIONS = {
@@ -70,7 +70,7 @@ def test_renamed_parameters_are_an_unknown_operation_to_every_reader(name, monke
 
 
 def test_a_run_falls_back_and_gives_the_reason(monkeypatch):
-    monkeypatch.setitem(operations.READ, "gather", operations._named("of_another_name"))
+    monkeypatch.setitem(operations.READ, "gather", operations._number("of_another_name"))
     problem = sd.SDE(lambda t, x: -x[jnp.array([1, 0])], lambda t, x: 0.1 * jnp.eye(2), [1.0, 2.0])
     result = sd.simulate(problem, "EulerMaruyama", t=(0.0, 0.5), dt=0.25, paths=4, seed=1)
     record = json.loads(result.attrs["provenance"])

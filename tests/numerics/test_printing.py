@@ -15,12 +15,12 @@ from jax import lax
 from jax.extend import core
 from jax.extend.core import primitives
 
-from stodyn.numerics.printing import compiling, operations, rows, scalars
+from stodyn.numerics.printing import compiling, entrywise, operations, rows, scalars
 from stodyn.numerics.printing.llvm import OPERATIONS
 from stodyn.numerics.printing.nodes import FOLDS, Graph, Node, reachable
 from stodyn.numerics.printing.over_arrays import WORDS, Printed
 from stodyn.numerics.printing.points import QUICK
-from stodyn.numerics.printing.scalars import Unprintable
+from stodyn.numerics.printing.unprintable import Unprintable
 from stodyn.numerics.rarely import rarely
 
 pytestmark = pytest.mark.skipif(compiling.unavailable() is not None, reason="nothing can be printed here")
@@ -650,7 +650,7 @@ def test_an_operation_kept_whole_is_opened_for_its_own_operands():
 
 def written_out(name, *numbers):
     """What the rule of a primitive, whether this JAX has it or not, makes of known numbers."""
-    return scalars.ELEMENTWISE[name](Graph(), np.dtype(float), {}, *map(np.float64, numbers))
+    return entrywise.PRINTED[name](Graph(), np.dtype(float), None, *map(np.float64, numbers))
 
 
 def test_primitives_of_later_versions():
@@ -659,7 +659,7 @@ def test_primitives_of_later_versions():
     assert written_out("polynomial", 3.0, 1.0, 5.0, 2.0) == 34.0
     graph = Graph()
     x = graph.input("x", float)
-    quotient = scalars.ELEMENTWISE["log2"](graph, np.dtype(float), {}, x)
+    quotient = entrywise.PRINTED["log2"](graph, np.dtype(float), None, x)
     logarithm, base = quotient.args
     assert (quotient.op, logarithm.op, logarithm.args, base) == ("div", "log", (x,), np.log(2.0))
 
@@ -712,10 +712,9 @@ def primitives_of_jax():
 
 def test_every_primitive_of_this_jax_is_printed_or_is_known_not_to_be():
     """What a new version of JAX brings is to be written into a table of the printer, or above with the reason."""
-    printed = operations.CALLS.union(scalars.ELEMENTWISE, scalars.MOVES, scalars.SPECIAL, scalars.CONTROL)
-    chosen = {"platform_index"}  # read by the walk through a trace
+    printed = operations.CALLS.union(entrywise.PRINTED, operations.READ)  # kinds: see the tests of loops
     refused = " ".join(NOT_PRINTED.values()).split()
-    others = sorted(primitives_of_jax() - printed - chosen)
+    others = sorted(primitives_of_jax() - printed)
     new = [name for name in others if not any(fnmatch.fnmatchcase(name, pattern) for pattern in refused)]
     assert not new, f"JAX {jax.__version__} has primitives that are neither printed nor in NOT_PRINTED: {new}"
     assert not printed.intersection(refused)
@@ -734,7 +733,7 @@ def test_every_name_in_the_tables_is_one_of_this_jax():
 
     for example in examples:
         named |= {e.primitive.name for e in operations.equations_of(jax.make_jaxpr(example)(np.zeros(4)).jaxpr)}
-    tables = (scalars.ELEMENTWISE, scalars.MOVES, scalars.SPECIAL, scalars.CONTROL, scalars.RANDOM)
+    tables = (entrywise.PRINTED, operations.READ, scalars.RANDOM)
     ours = operations.CALLS.union(*tables)
     assert sorted(ours - named - ELSEWHERE) == []
 

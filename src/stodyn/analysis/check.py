@@ -32,7 +32,7 @@ from stodyn.models.noise_structures import (
 from stodyn.numerics import gauss
 from stodyn.numerics.newton import underived
 from stodyn.numerics.printing.points import at_one, at_points
-from stodyn.numerics.printing.scalars import Unprintable
+from stodyn.numerics.printing.unprintable import Unprintable
 from stodyn.numerics.uncompiled import Uncompiled
 from stodyn.problems import lowering
 from stodyn.problems.contract import STRUCTURES

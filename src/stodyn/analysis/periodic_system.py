@@ -19,7 +19,7 @@ import numpy as np
 from stodyn.circuits import Circuit, points
 from stodyn.numerics.dependence import dependence
 from stodyn.numerics.printing.points import AtPoints
-from stodyn.numerics.printing.scalars import Unprintable
+from stodyn.numerics.printing.unprintable import Unprintable
 from stodyn.numerics.regions import region
 from stodyn.numerics.rounding import Amounts
 from stodyn.problems.contract import Problem

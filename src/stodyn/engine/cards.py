@@ -30,7 +30,7 @@ from stodyn.numerics.printing import compiling
 from stodyn.numerics.printing.fingerprints import fingerprint
 from stodyn.numerics.printing.loops import has_loops_alone
 from stodyn.numerics.printing.rows import Frame, words
-from stodyn.numerics.printing.scalars import Unprintable
+from stodyn.numerics.printing.unprintable import Unprintable
 from stodyn.statistics.contract import Snapshot, Statistic
 from stodyn.statistics.moments import Sums, central_sums
 

@@ -24,6 +24,7 @@ from stodyn.noise.supply import Supply
 from stodyn.numerics import uncompiled
 from stodyn.numerics.printing import compiling, scalars
 from stodyn.numerics.printing.fingerprints import fingerprint
+from stodyn.numerics.printing.operations import operation_of
 from stodyn.numerics.printing.rows import Frame, typed, words
 from stodyn.statistics.contract import Snapshot, Statistic
 
@@ -387,7 +388,7 @@ def _observing(observe: Callable, inputs: tuple, name: str) -> Callable:
     """The observation of a statistic, compiled; by NumPy where it only picks numbers out."""
     with jax.enable_x64(True):
         trace, shape = jax.make_jaxpr(observe, return_shape=True)(*inputs)
-        if all(equation.primitive.name in scalars.MOVES for equation in trace.eqns):
+        if all(operation_of(equation).kind in scalars.MOVES for equation in trace.eqns):
             tree = jax.tree.structure(shape)
             return lambda *inputs: jax.tree.unflatten(tree, uncompiled.run(trace, *jax.tree.leaves(inputs)))
         return compiled(fingerprint(trace) + name, observe, *inputs).call

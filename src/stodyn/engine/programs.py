@@ -33,7 +33,7 @@ from stodyn.noise import stream
 from stodyn.noise.supply import CountedNormals, DrawnNormals, GivenNormals, Supply
 from stodyn.numerics.printing import compiling
 from stodyn.numerics.printing.fingerprints import calls_host, holds
-from stodyn.numerics.printing.scalars import Unprintable, or_unprintable
+from stodyn.numerics.printing.unprintable import Unprintable, or_unprintable
 from stodyn.numerics.uncompiled import Uncompiled
 from stodyn.statistics.contract import Move, Snapshot, Statistic
 

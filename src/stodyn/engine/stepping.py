@@ -16,7 +16,7 @@ from stodyn.numerics.printing import compiling, rows, scalars
 from stodyn.numerics.printing.llvm import Printer
 from stodyn.numerics.printing.nodes import INT32, Entry, Graph, Node, is_known, reachable
 from stodyn.numerics.printing.rows import Function
-from stodyn.numerics.printing.scalars import Unprintable, or_unprintable
+from stodyn.numerics.printing.unprintable import Unprintable, or_unprintable
 
 GROUP = path_normals.LANES  # paths whose generators lie side by side
 GENERATORS = 8 * 4 * GROUP  # bytes of them

@@ -13,68 +13,68 @@ import jax.numpy as jnp
 from jax.extend import core
 
 from stodyn.numerics.dependence import dependence
+from stodyn.numerics.printing import operations as kinds
+from stodyn.numerics.printing.entrywise import TABLE, Entrywise, Zeros
 from stodyn.numerics.printing.operations import Operation, equations_of, operation_of
-from stodyn.numerics.printing.scalars import MOVES, Unprintable
+from stodyn.numerics.printing.scalars import MOVES
 from stodyn.numerics.printing.trace import interpret
+from stodyn.numerics.printing.unprintable import Unprintable
 
 FIXED, AFFINE, OTHER = range(3)
-SUMS = {
-    "add", "add_any", "sub", "neg", "copy", "copy_p", "reduce_sum", "cumsum", "optimization_barrier", "real", "imag",
-}  # fmt: skip
-BILINEAR = {"mul", "dot_general"}
-BY_THE_REST_FIXED = {  # affine in these operands where all others are fixed
-    "div": slice(0, 1),
-    "execute_instructions": slice(0, 1),  # those whose factors and divisors are given beside the data
-    "select_n": slice(1, None),
-    "gather": slice(0, 1),
-    "dynamic_slice": slice(0, 1),
-    "dynamic_update_slice": slice(0, 2),
-    "pad": slice(0, 2),
-    "scatter": slice(0, None, 2),
-    "scatter-add": slice(0, None, 2),
-    "scatter-sub": slice(0, None, 2),
+UNKNOWN = Entrywise()
+IN_THESE = {  # affine in these operands where all others are fixed
+    kinds.Executed: slice(0, 1),  # those whose factors and divisors are given beside the data
+    kinds.Gather: slice(0, 1),
+    kinds.SliceAt: slice(0, 1),
+    kinds.UpdateAt: slice(0, 2),
+    kinds.Scatter: slice(0, None, 2),
 }
-FLAT = {
-    "floor", "ceil", "round", "sign", "lt", "le", "gt", "ge", "eq", "ne", "lt_to", "le_to", "is_finite", "argmax",
-    "argmin", "rem", "nextafter", "stop_gradient",
-}  # fmt: skip
-
-ROUGH = FLAT | {"sqrt", "rsqrt", "cbrt", "pow", "abs", "max", "min", "clamp", "reduce_max", "reduce_min", "sort"}
 
 
 def is_affine(trace: core.ClosedJaxpr, moving: Sequence[bool]) -> bool:
     """Whether all results are affine in the inputs that move, the others held fixed; False where it is not proved."""
 
-    def apply(operation: Operation, kinds: list[int]) -> list[int]:
-        return [_kind(operation, kinds)] * len(operation.outs)
+    def apply(operation: Operation, inputs: list[int]) -> list[int]:
+        return [_kind(operation, inputs)] * len(operation.outs)
 
     inputs = [AFFINE if moves else FIXED for moves in moving]
     return OTHER not in interpret(trace, inputs, apply, lambda _: FIXED)
 
 
-def _kind(operation: Operation, kinds: list[int]) -> int:
-    name, how, worst = operation.name, operation.how, max(kinds, default=FIXED)
+def _kind(operation: Operation, inputs: list[int]) -> int:
+    worst = max(inputs, default=FIXED)
     if worst != AFFINE:
         return worst
-    if name == "convert_element_type" and jnp.issubdtype(how, jnp.inexact):
-        return AFFINE
-    if name in SUMS or name in MOVES:
-        return AFFINE
-    if name in BILINEAR:
-        return AFFINE if FIXED in kinds else OTHER
-    if name == "polynomial":  # a_0 + a_1 x and more: affine in its coefficients, and in x where there are two
-        x, _, *slopes = kinds
+    if operation.name == "polynomial":  # a_0 + a_1 x and more: affine in its coefficients, and in x where there are two
+        x, _, *slopes = inputs
         return AFFINE if x == FIXED or slopes == [FIXED] else OTHER
-    if name == "custom_linear_solve":  # its matrix stands first, in several forms
-        return OTHER if AFFINE in kinds[: how.rest] else AFFINE
-    if name == "execute_instructions" and len(kinds) == 1:  # it multiplies the data by themselves
-        return OTHER
-    if name == "scatter" and how.function is not None:
-        return OTHER
-    if name in BY_THE_REST_FIXED:
-        free = set(range(len(kinds))[BY_THE_REST_FIXED[name]])
-        return AFFINE if all(kind == FIXED or k in free for k, kind in enumerate(kinds)) else OTHER
-    return OTHER
+    return AFFINE if _is_affine_in(operation, [kind == AFFINE for kind in inputs]) else OTHER
+
+
+def _is_affine_in(operation: Operation, moves: list[bool]) -> bool:
+    """Whether an operation is affine in the operands that move."""
+    how, row = operation.how, TABLE.get(operation.name)
+    if row is not None:
+        if row.zeros is Zeros.CHOSEN:
+            return not moves[0]
+        if row.factors:  # of a quotient only the numerator
+            return sum(moves) == 1 and any(moves[: row.factors])
+        return row.is_linear or (row.zeros is Zeros.COPIED and jnp.issubdtype(how, jnp.inexact))
+    match how:
+        case kinds.Barrier() | kinds.Reduced(fold="add") | kinds.Cumulated(fold="add"):
+            return True
+        case kinds.Dot():
+            return sum(moves) == 1
+        case kinds.LinearSolve(rest=rest):  # its matrix stands first, in several forms
+            return not any(moves[:rest])
+        case kinds.Executed() if len(moves) == 1:  # it multiplies the data by themselves
+            return False
+        case kinds.Scatter(fold=fold, function=function) if fold not in (None, "add", "sub") or function is not None:
+            return False
+    if operation.kind in IN_THESE:
+        free = range(len(moves))[IN_THESE[operation.kind]]
+        return all(k in free for k, moving in enumerate(moves) if moving)
+    return operation.kind in MOVES
 
 
 def is_proved_affine(function: Callable, arguments: Sequence[Any], moving: int) -> bool:
@@ -94,7 +94,13 @@ def is_proved_affine(function: Callable, arguments: Sequence[Any], moving: int) 
 
 def _is_flat(operation: Operation) -> bool:
     to_whole = operation.name == "convert_element_type" and not jnp.issubdtype(operation.how, jnp.inexact)
-    return operation.name in FLAT or to_whole
+    return to_whole or isinstance(operation.how, kinds.Extreme) or TABLE.get(operation.name, UNKNOWN).is_flat
+
+
+def _is_rough(operation: Operation) -> bool:
+    is_extreme = isinstance(operation.how, kinds.Reduced) and operation.how.fold in ("max", "min")
+    row = TABLE.get(operation.name, UNKNOWN)
+    return is_extreme or isinstance(operation.how, kinds.Extreme) or row.is_flat or row.is_rough
 
 
 def has_jumps(function: Callable, arguments: Sequence[Any], moving: Sequence[int]) -> bool:
@@ -107,7 +113,7 @@ def is_rough(function: Callable, arguments: Sequence[Any], moving: int) -> bool:
     """Whether a function of `arguments` applies, to what depends on its argument number `moving`, an operation that is
     not smooth everywhere: a root, a power, an absolute value, a maximum, a comparison."""
     trace, moves = _traced(function, arguments, (moving,))
-    return _meets(trace, moves, lambda operation: operation.name in ROUGH)
+    return _meets(trace, moves, _is_rough)
 
 
 def _traced(function: Callable, arguments: Sequence[Any], moving: Sequence[int]) -> tuple[core.ClosedJaxpr, list[bool]]:

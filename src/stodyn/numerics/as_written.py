@@ -15,14 +15,15 @@ import jax
 from jax import lax
 from jax.extend import core
 
+from stodyn.numerics.printing import operations as kinds
 from stodyn.numerics.printing.operations import CALLS, Equation, Operation, equations_of
 from stodyn.numerics.printing.trace import interpret
 
 EXPONENTIALS = {"exp", "exp2"}
-SHAPED = {"broadcast_in_dim", "reshape", "squeeze", "neg", "transpose"}  # operations that XLA looks through, or moves
+SHAPED = kinds.Spread | kinds.Reshaped | kinds.Squeezed | kinds.Transposed  # XLA looks through them, or moves them
 MERGED = {"log": 1, "log2": 1, "pow": 1, "mul": 2, "div": 2}  # what XLA rewrites, and with how many exponentials
 OPENED = CALLS - {"custom_vmap_call"}  # whose own rule says how it is mapped
-LOOPS = {"while", "scan", "cond"}
+LOOPS = kinds.While | kinds.Scan | kinds.Cond
 
 
 def as_written(trace: core.ClosedJaxpr) -> core.ClosedJaxpr:
@@ -43,11 +44,12 @@ def as_written(trace: core.ClosedJaxpr) -> core.ClosedJaxpr:
         if any(held):
             values = [lax.optimization_barrier(v) if is_one else v for v, is_one in zip(values, held, strict=True)]
             changed = True
-        guarded = operation.rewritten(as_written) if name in LOOPS else operation
+        guarded = operation.rewritten(as_written) if isinstance(operation.how, LOOPS) else operation
         changed |= guarded is not operation
         results = guarded.bind(*values)
+        is_shaped = isinstance(operation.how, SHAPED) or name == "neg"
         for those, is_one in ((exponentials, name in EXPONENTIALS), (truths, _is_of_truth(name, operation.ins))):
-            if is_one or (name in SHAPED and id(values[0]) in those):
+            if is_one or (is_shaped and id(values[0]) in those):
                 those[id(results[0])] = results[0]
         return results
 

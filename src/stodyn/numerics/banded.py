@@ -14,7 +14,7 @@ import scipy
 from jax import Array, lax
 
 from stodyn.numerics.dependence import dependence
-from stodyn.numerics.printing.scalars import Unprintable
+from stodyn.numerics.printing.unprintable import Unprintable
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -12,14 +12,12 @@ import numpy as np
 from jax.extend import core
 
 from stodyn.numerics import uncompiled
-from stodyn.numerics.printing.operations import Gather, Operation, Scatter, equations_of
+from stodyn.numerics.printing.entrywise import TABLE
+from stodyn.numerics.printing.operations import Gather, Operation, Scatter, SliceAt, equations_of
+from stodyn.numerics.printing.scalars import MOVES
 from stodyn.numerics.printing.trace import interpret
 
 LARGEST = 10_000_000  # numbers of an array of indices that is computed
-PREPARING = {  # operations by which JAX prepares an index
-    "lt", "add", "sub", "mul", "select_n", "broadcast_in_dim", "convert_element_type", "reshape", "concatenate",
-    "squeeze", "iota", "clamp", "max", "min", "rem",
-}  # fmt: skip
 
 Known = Callable[[], np.ndarray] | None  # computes the numbers when they are needed; None where they are not known
 
@@ -65,15 +63,17 @@ def _has_index(equation: Any) -> bool:
 def _prepares(operation: Operation) -> bool:
     """Whether an operation may prepare an index."""
     plain = all(math.prod(out.shape) <= LARGEST and isinstance(out.dtype, np.dtype) for out in operation.outs)
-    return plain and operation.name in PREPARING and not operation.has_effects
+    row = TABLE.get(operation.name)
+    is_computed = (row is not None and row.numpy is not None and not row.real) or operation.kind in MOVES
+    return plain and is_computed and not operation.has_effects
 
 
 def _refused(operation: Operation, values: list[Known]) -> str | None:
     """The first index out of bounds in a slice, a gather or a scatter whose indices are known."""
-    name, how = operation.name, operation.how
+    how = operation.how
     sizes = operation.ins[0].shape if operation.ins else ()
-    if name == "dynamic_slice":
-        for axis, (start, length) in enumerate(zip(values[1:], how, strict=True)):
+    if isinstance(how, SliceAt):
+        for axis, (start, length) in enumerate(zip(values[1:], how.sizes, strict=True)):
             if start is not None and not 0 <= int(start()) <= sizes[axis] - length:
                 return _read(int(start()), axis, sizes)
     if isinstance(how, Gather | Scatter) and values[1] is not None:

@@ -9,9 +9,9 @@ import jax
 import numpy as np
 from jax.extend import core
 
+from stodyn.numerics.printing.entrywise import TABLE
 from stodyn.numerics.printing.nodes import Entry, Graph, Node, is_known, reachable
 from stodyn.numerics.printing.scalars import inputs_of, scalarised
-from stodyn.numerics.uncompiled import REAL
 
 
 def dependence(function: Callable, *arguments: Any) -> list[np.ndarray]:
@@ -19,7 +19,7 @@ def dependence(function: Callable, *arguments: Any) -> list[np.ndarray]:
     or else the frozenset of (argument, flat index) pairs it may depend on.
 
     The trace is taken apart scalar by scalar, so that a zero of a Jacobian or of a diagonal matrix is known to be one,
-    and so is 0·x. Raises printing.scalars.Unprintable where the trace cannot be taken apart.
+    and so is 0·x. Raises printing.unprintable.Unprintable where the trace cannot be taken apart.
 
     The trace is in double precision: single precision has zeros where the function has numbers below 1e-45.
     """
@@ -53,9 +53,11 @@ class _Structure(Graph):
         return number
 
     def make(self, op: str, dtype: Any, *args: Entry, attr: Any = None) -> Entry:
-        if op in REAL and np.dtype(dtype).kind == "f" and all(map(is_known, args)):
+        row = TABLE.get(op)
+        is_real = row is not None and row.real and row.numpy is not None and np.dtype(dtype).kind == "f"
+        if is_real and all(map(is_known, args)):
             with np.errstate(all="ignore"):
-                return np.asarray(REAL[op](*args), dtype)[()]
+                return np.asarray(row.numpy(*args), dtype)[()]
         return super().make(op, dtype, *args, attr=attr)
 
 

@@ -16,16 +16,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from stodyn.numerics.printing import operations as kinds
+from stodyn.numerics.printing.entrywise import PRINTED, TABLE, Zeros
 from stodyn.numerics.printing.operations import INLINED, Operation
-from stodyn.numerics.printing.scalars import ELEMENTWISE
 from stodyn.numerics.printing.trace import interpret
-
-# Operations on counters and truth values, which are done at once: a mask is true everywhere on the diagonal.
-NUMPY: dict[str, Callable] = {
-    "add": np.add, "sub": np.subtract, "mul": np.multiply, "eq": np.equal, "ne": np.not_equal, "lt": np.less,
-    "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal, "and": np.logical_and, "or": np.logical_or,
-    "not": np.logical_not,
-}  # fmt: skip
 
 
 def diagonal(function: Callable) -> Callable:
@@ -96,14 +90,15 @@ def _applied(operation: Operation, inputs: Sequence[_Value]) -> list[_Value]:
 
 def _along(operation: Operation, inputs: Sequence[_Value]) -> Callable[[], Any] | None:
     """How the diagonal of an equation's result is computed, where it follows from the operands."""
-    name, n = operation.name, operation.outs[0].shape[0]
-    if name == "iota":
-        return lambda: np.arange(n).astype(operation.how.dtype)
-    if name == "transpose" or (name in ("split", "reshape") and operation.ins[0].shape == (n, n)):
+    how, n = operation.how, operation.outs[0].shape[0]
+    if isinstance(how, kinds.Counted):
+        return lambda: np.arange(n).astype(how.dtype)
+    is_same = isinstance(how, kinds.Split | kinds.Reshaped) and operation.ins[0].shape == (n, n)
+    if isinstance(how, kinds.Transposed) or is_same:
         return lambda: inputs[0].diagonal
-    if name == "broadcast_in_dim":
+    if isinstance(how, kinds.Spread):
         return lambda: _spread(_part_read(inputs[0], operation.ins[0].shape, n), n)
-    if name in ELEMENTWISE:
+    if operation.name in PRINTED:
         shapes = [like.shape for like in operation.ins]
         return lambda: _between(operation, [_part_read(x, s, n) for x, s in zip(inputs, shapes, strict=True)], n)
     return None
@@ -118,19 +113,14 @@ def _part_read(x: _Value, shape: tuple[int, ...], n: int) -> Any:
 
 def _between(operation: Operation, operands: Sequence[Any], n: int) -> Any:
     """An element-wise equation on the diagonals of its operands."""
-    name = operation.name
+    row, which = TABLE[operation.name], operands[0]
     if all(isinstance(x, np.ndarray | np.generic) for x in operands):
-        if name in NUMPY:
-            return NUMPY[name](*operands)
-        if name == "convert_element_type":
-            return np.asarray(operands[0]).astype(operation.how)
-    which = operands[0]
-    if (
-        name == "select_n"
-        and isinstance(which, np.ndarray)
-        and which.dtype == bool
-        and (which.all() or not which.any())
-    ):
+        if row.is_exact and row.numpy is not None:
+            return row.numpy(*operands)
+        if row.zeros is Zeros.COPIED and operation.how is not None:
+            return np.asarray(which).astype(operation.how)
+    is_mask = row.zeros is Zeros.CHOSEN and isinstance(which, np.ndarray) and which.dtype == bool
+    if is_mask and (which.all() or not which.any()):
         return operands[1 + int(which.all())]
     shaped = [x if np.ndim(x) == 0 else _spread(x, n) for x in operands]
     return operation.bind(*map(jnp.asarray, shaped))[0]

@@ -21,17 +21,18 @@ from jax.extend import core
 
 from stodyn.numerics import uncompiled
 from stodyn.numerics.places import read_places, written_places
+from stodyn.numerics.printing import operations as kinds
+from stodyn.numerics.printing.entrywise import PRINTED, TABLE, Zeros, chosen
 from stodyn.numerics.printing.operations import CALLS, Dot, Operation, Scan, While
-from stodyn.numerics.printing.scalars import ELEMENTWISE, MOVES
+from stodyn.numerics.printing.scalars import MOVES
 from stodyn.numerics.printing.trace import interpret
 
 LARGEST, PRODUCTS = 300_000, 4_000_000  # entries of arrays that are followed, and products of entries
 FULL = 0.5  # of the longest row of a known matrix: a fuller one is multiplied entry by entry
 OPENED = CALLS - {"custom_vmap_call"}  # whose own rule says how it is mapped
-MADE = ("iota", "empty")  # arrays of known numbers from nothing
-REDUCTIONS = ("reduce_sum", "reduce_prod", "reduce_max", "reduce_min", "reduce_and", "reduce_or")
-UNFOLLOWED = ("while", "scan", "cond", "execute_instructions")  # of known numbers, too: their turns may be many
-ARRAYS = {"gather": (0,), "dynamic_slice": (0,), "dynamic_update_slice": (0, 1), "scatter": (0, 2)}
+MADE = kinds.Counted | kinds.Empty  # arrays of known numbers from nothing
+UNFOLLOWED = While | Scan | kinds.Cond | kinds.Executed  # of known numbers, too: their turns may be many
+ARRAYS = {kinds.Gather: (0,), kinds.SliceAt: (0,), kinds.UpdateAt: (0, 1), kinds.Scatter: (0, 2)}
 
 
 @dataclasses.dataclass(eq=False)
@@ -61,42 +62,45 @@ def fact_about(numbers: Any) -> Fact:
 
 def follow(operation: Operation, facts: Sequence[Fact]) -> list[Fact]:
     """The facts about the results of an operation."""
-    name, outs = operation.name, operation.outs
+    name, how, outs = operation.name, operation.how, operation.outs
     nothing: list[Fact] = [None] * len(outs)
-    if (not any(facts) and name not in MADE) or name in UNFOLLOWED or any(out.size > LARGEST for out in outs):
+    is_followed = (any(facts) or isinstance(how, MADE)) and not isinstance(how, UNFOLLOWED)
+    if not is_followed or any(out.size > LARGEST for out in outs):
         return nothing
     if all(fact is not None and fact.known.all() for fact in facts):
         results = _computed(operation, [fact.numbers for fact in facts if fact is not None])
         if results is None:
             return nothing
-        is_written = name in ELEMENTWISE and all(fact is not None and fact.is_written for fact in facts)
+        is_written = name in PRINTED and all(fact is not None and fact.is_written for fact in facts)
         return [Known(r, np.broadcast_to(np.True_, r.shape), is_written and r.ndim == 0) for r in results]
-    if name in MOVES or name in ARRAYS:
+    is_written_to = isinstance(how, kinds.Scatter) and how.fold is None
+    if type(how) in MOVES or (type(how) in ARRAYS and (is_written_to or not isinstance(how, kinds.Scatter))):
         return _moved(operation, facts) or nothing
-    if name in REDUCTIONS:
-        (x,), axes = facts, tuple(operation.how)
+    if isinstance(how, kinds.Reduced) and how.fold in uncompiled.REDUCTIONS:
+        (x,), axes = facts, tuple(how.axes)
         assert x is not None
         (numbers,) = _computed(operation, [x.numbers]) or [np.zeros(outs[0].shape, outs[0].dtype)]
         return [_if_any(numbers, np.asarray(x.known.all(axes)))]
-    if name == "dot_general":
+    if isinstance(how, Dot):
         zeros = products_of_zeros(operation, facts)
         numbers = np.zeros(outs[0].shape, outs[0].dtype)
         return nothing if zeros is None else [_if_any(numbers, _summed(operation, zeros))]
     if uncompiled.lands(operation):
         return [_landed(operation, facts)]
-    return [_between_entries(operation, facts)] if name in ELEMENTWISE else nothing
+    return [_between_entries(operation, facts)] if name in PRINTED else nothing
 
 
 def masked(operation: Operation, facts: Sequence[Fact]) -> np.ndarray | None:
     """Where a product or a quotient is zero because of a zero in an array; None where that is nowhere."""
-    if operation.name not in ("mul", "div") or not any(facts):
+    row = TABLE.get(operation.name)
+    if row is None or not row.factors or not any(facts):
         return None
     (out,) = operation.outs
     if np.dtype(out.dtype).kind != "f":
         return None
     a, b = (_whole(fact, out) for fact in facts)
     zero = a.zero & ~b.known
-    zero = zero | (b.zero & ~a.known) if operation.name == "mul" else zero
+    zero = zero | (b.zero & ~a.known) if row.factors == 2 else zero
     return zero if zero.any() else None
 
 
@@ -154,10 +158,10 @@ def _computed(operation: Operation, numbers: Sequence[np.ndarray]) -> list[np.nd
 
 def _moved(operation: Operation, facts: Sequence[Fact]) -> list[Fact] | None:
     """Data movement: the numbers of the entries, counted through all arrays, are moved instead."""
-    name, outs = operation.name, operation.outs
-    arrays = ARRAYS.get(name, range(len(facts)))
+    how, outs = operation.how, operation.outs
+    arrays = ARRAYS.get(type(how), range(len(facts)))
     places = {k: fact for k, fact in enumerate(facts) if k not in arrays}
-    if not any(facts[k] for k in arrays) or (name == "scatter" and not uncompiled.lands(operation)):
+    if not any(facts[k] for k in arrays) or (isinstance(how, kinds.Scatter) and not uncompiled.lands(operation)):
         return None
     if any(fact is None or not fact.known.all() for fact in places.values()):
         return None
@@ -168,14 +172,14 @@ def _moved(operation: Operation, facts: Sequence[Fact]) -> list[Fact] | None:
                 for k, f, x in zip(arrays, firsts, those, strict=False)}  # fmt: skip
     operands = [numbered[k] if fact is None or k in numbered else fact.numbers for k, fact in enumerate(facts)]
     inside: Any = np.True_
-    if name == "gather":
-        at, inside = read_places(operation.how, shapes[0], operands[1], outs[0].shape)
-        inside = inside if operation.how.fills else np.True_
+    if isinstance(how, kinds.Gather):
+        at, inside = read_places(how, shapes[0], operands[1], outs[0].shape)
+        inside = inside if how.fills else np.True_
         moved: Any = operands[0].ravel()[at]
-    elif name in ARRAYS:
+    elif type(how) in ARRAYS:
         moved = uncompiled.placed(operation, operands)
     else:
-        moved = MOVES[name](operation.how, *operands)
+        moved = MOVES[type(how)](how, *operands)
     numbers, known = (np.concatenate([np.ravel(getattr(x, part)) for x in those]) for part in ("numbers", "known"))
     results = map(np.asarray, moved if isinstance(moved, list) else [moved])
     return [_if_any(numbers[at].astype(out.dtype), known[at] & inside) for at, out in zip(results, outs, strict=True)]
@@ -201,13 +205,13 @@ def _between_entries(operation: Operation, facts: Sequence[Fact]) -> Fact:
     operands = [_whole(fact, out) for fact in facts]
     known = np.logical_and.reduce([x.known for x in operands])
     numbers = np.zeros(out.shape, out.dtype)
-    if operation.name == "select_n":
+    if TABLE[operation.name].zeros is Zeros.CHOSEN:
         which, *cases = operands
-        chosen = uncompiled.EXACT["select_n"](which.numbers, *(x.known for x in cases))
+        is_known = chosen(which.numbers, *(x.known for x in cases))
         alike = np.logical_and.reduce([x.known & (x.numbers == cases[0].numbers) for x in cases])
-        numbers = np.where(which.known, uncompiled.EXACT["select_n"](which.numbers, *(x.numbers for x in cases)),
-                           cases[0].numbers)  # fmt: skip
-        return _if_any(numbers.astype(out.dtype), np.where(which.known, chosen, alike))
+        numbers = chosen(which.numbers, *(x.numbers for x in cases))
+        numbers = np.where(which.known, numbers, cases[0].numbers)
+        return _if_any(numbers.astype(out.dtype), np.where(which.known, is_known, alike))
     if known.any():
         computed = _computed(operation, [np.asarray(x.numbers) for x in operands])
         known, numbers = (known, computed[0]) if computed is not None else (np.zeros_like(known), numbers)
@@ -248,7 +252,7 @@ def _needs_a_change(trace: core.ClosedJaxpr, facts: list[Fact]) -> bool:
 
 
 def _is_changed(operation: Operation, facts: Sequence[Fact]) -> bool:
-    if operation.name == "dot_general":
+    if isinstance(operation.how, Dot):
         is_real = np.dtype(operation.outs[0].dtype).kind == "f"
         is_known = all(fact is not None and fact.known.all() for fact in facts)
         return is_real and not is_known and products_of_zeros(operation, facts) is not None
@@ -257,14 +261,14 @@ def _is_changed(operation: Operation, facts: Sequence[Fact]) -> bool:
 
 def _inside(operation: Operation, facts: list[Fact]) -> list[tuple[core.ClosedJaxpr, list[Fact]]]:
     """The traces of a loop or of branches, each with the facts about its inputs: nothing about the values of turns."""
-    name, how = operation.name, operation.how
-    if name == "cond":
+    how = operation.how
+    if isinstance(how, kinds.Cond):
         return [(branch, facts[1:]) for branch in how.branches]
-    if name == "while":
+    if isinstance(how, While):
         tested, fixed, condition, turn = how
         carried: list[Fact] = [None] * (len(facts) - fixed)
         return [(condition, [*facts[:tested], *carried]), (turn, [*facts[tested:fixed], *carried])]
-    if name == "scan":
+    if isinstance(how, Scan):
         return [(how.body, [*facts[: how.consts], *([None] * (len(facts) - how.consts))])]
     return []
 
@@ -273,8 +277,8 @@ def _apply(operation: Operation, inputs: list[Any]) -> list[Any]:
     values, facts = [value for value, _ in inputs], [fact for _, fact in inputs]
     inside = _inside(operation, facts)
     if any(_needs_a_change(inner, own) for inner, own in inside):
-        return [(value, None) for value in RESTAGED[operation.name](operation.how, values, inside)]
-    if operation.name == "dot_general" and _is_changed(operation, facts):
+        return [(value, None) for value in RESTAGED[operation.kind](operation.how, values, inside)]
+    if isinstance(operation.how, Dot) and _is_changed(operation, facts):
         results: Any = [_product(operation, values, facts)]
     else:
         results = operation.bind(*values)
@@ -334,4 +338,4 @@ def _scan(how: Scan, values: list[Any], inside: list[Any]) -> list[Any]:
     return [*carry, *rows]
 
 
-RESTAGED: dict[str, Callable] = {"cond": _cond, "while": _while, "scan": _scan}
+RESTAGED: dict[type, Callable] = {kinds.Cond: _cond, While: _while, Scan: _scan}

@@ -19,9 +19,12 @@ from jax.extend import core
 
 from stodyn.numerics import uncompiled
 from stodyn.numerics.places import read_places, written_places
+from stodyn.numerics.printing import operations as kinds
+from stodyn.numerics.printing.entrywise import PRINTED, TABLE, Zeros
 from stodyn.numerics.printing.operations import Operation
-from stodyn.numerics.printing.scalars import ELEMENTWISE, MOVES, Unprintable, or_unprintable
+from stodyn.numerics.printing.scalars import MOVES
 from stodyn.numerics.printing.trace import interpret
+from stodyn.numerics.printing.unprintable import Unprintable, or_unprintable
 
 LARGEST, COLUMNS = 20_000_000, 64  # products of entries that are followed one by one; columns of a product
 
@@ -91,16 +94,17 @@ def _computed(operation: Operation, inputs: Sequence[Spread]) -> list[np.ndarray
 
 
 def _applied(operation: Operation, inputs: list[Spread]) -> list[Spread]:
-    name = operation.name
-    if name in MOVES:
-        return _moved(operation, inputs, lambda numbered: MOVES[name](operation.how, *numbered))
-    if name in ("gather", "dynamic_slice", "dynamic_update_slice", "scatter"):
+    how = operation.how
+    if type(how) in MOVES:
+        return _moved(operation, inputs, lambda numbered: MOVES[type(how)](how, *numbered))
+    is_written_to = isinstance(how, kinds.Scatter) and how.fold is None
+    if isinstance(how, kinds.Gather | kinds.SliceAt | kinds.UpdateAt) or is_written_to:
         return _by_indices(operation, inputs)
-    if name in RULES:
-        return [RULES[name](operation, inputs)]
-    if name in ELEMENTWISE:
+    if type(how) in RULES:
+        return [RULES[type(how)](operation, inputs)]
+    if operation.name in PRINTED:
         return [_between_entries(operation, inputs)]
-    raise Unprintable(f"primitive {name} is not among the operations whose pattern can be followed")
+    raise Unprintable(f"primitive {operation.name} is not among the operations whose pattern can be followed")
 
 
 def _joined(matrices: Sequence[scipy.sparse.csr_array]) -> scipy.sparse.csr_array:
@@ -128,20 +132,18 @@ def _spread_over(x: Spread, shape: tuple[int, ...]) -> Spread:
 
 
 def _between_entries(operation: Operation, inputs: list[Spread]) -> Spread:
-    out, name = operation.outs[0], operation.name
+    out, row = operation.outs[0], TABLE[operation.name]
     spreads = [_spread_over(x, out.shape) for x in inputs]
     known = np.logical_and.reduce([x.known for x in spreads])
-    if name == "select_n" and spreads[0].known.all():
+    if row.zeros is Zeros.CHOSEN and spreads[0].known.all():
         which = np.asarray(spreads[0].numbers, np.intp)
         cases = [_masked(x.on, (which == k).ravel()) for k, x in enumerate(spreads[1:])]
         options = spreads[1:]
         return Spread(np.choose(which, [x.numbers for x in options]), np.choose(which, [x.known for x in options]),
                       _joined(cases))  # fmt: skip
     zero = np.zeros(out.shape, bool)
-    if name == "mul":
-        zero = spreads[0].is_zero() | spreads[1].is_zero()
-    elif name == "div":
-        zero = spreads[0].is_zero()
+    for factor in spreads[: row.factors]:
+        zero = zero | factor.is_zero()
     numbers = np.zeros(out.shape, out.dtype)
     if known.any():
         (computed,) = _computed(operation, [dataclasses.replace(x, numbers=np.asarray(x.numbers)) for x in spreads])
@@ -163,19 +165,19 @@ def _moved(operation: Operation, inputs: list[Spread], move: Callable) -> list[S
 
 def _by_indices(operation: Operation, inputs: list[Spread]) -> list[Spread]:
     """Movement to or from known places; a read out of bounds depends on the nearest entry, or on none."""
-    name = operation.name
-    arrays = {"gather": (0,), "dynamic_slice": (0,), "dynamic_update_slice": (0, 1), "scatter": (0, 2)}[name]
+    how = operation.how
+    arrays = {kinds.Gather: (0,), kinds.SliceAt: (0,), kinds.UpdateAt: (0, 1), kinds.Scatter: (0, 2)}[type(how)]
     places = {k: x for k, x in enumerate(inputs) if k not in arrays}
-    if name == "scatter" and not uncompiled.lands(operation):
+    if isinstance(how, kinds.Scatter) and not uncompiled.lands(operation):
         raise Unprintable("a function of some entries, x.at[k].apply(f)")
     if not all(x.known.all() for x in places.values()):
-        raise Unprintable(f"{name} with an index that is computed")
+        raise Unprintable(f"{operation.name} with an index that is computed")
 
     def move(numbered: list[np.ndarray]) -> np.ndarray:
         moved = iter(numbered)
         operands = [places[k].numbers if k in places else next(moved) for k in range(len(inputs))]
-        if name == "gather":
-            places_read, _ = read_places(operation.how, inputs[0].shape, operands[1], operation.outs[0].shape)
+        if isinstance(how, kinds.Gather):
+            places_read, _ = read_places(how, inputs[0].shape, operands[1], operation.outs[0].shape)
             return operands[0].ravel()[places_read]
         return uncompiled.placed(operation, operands)
 
@@ -191,7 +193,7 @@ def _summed(target: np.ndarray, x: Spread, operation: Operation) -> Spread:
 
 
 def _reduction(operation: Operation, inputs: list[Spread]) -> Spread:
-    (x,), axes = inputs, operation.how
+    (x,), axes = inputs, operation.how.axes
     remaining = [a for a in range(len(x.shape)) if a not in axes]
     target = np.arange(int(np.prod([x.shape[a] for a in remaining]))).reshape([x.shape[a] for a in remaining])
     wide = np.broadcast_to(np.expand_dims(target, tuple(axes)), x.shape)
@@ -235,8 +237,8 @@ def _scattered(operation: Operation, inputs: list[Spread]) -> Spread:
     return _of(operation.outs[0], _joined([x.on, _summed(place.ravel(), landed, operation).on]))
 
 
-RULES: dict[str, Callable[[Any, list[Spread]], Spread]] = {
-    **dict.fromkeys(("reduce_sum", "reduce_prod", "reduce_max", "reduce_min", "reduce_and", "reduce_or"), _reduction),
-    "dot_general": _dot_general,
-    **dict.fromkeys(("scatter-add", "scatter-sub", "scatter-mul", "scatter-min", "scatter-max"), _scattered),
+RULES: dict[type, Callable[[Operation, list[Spread]], Spread]] = {
+    kinds.Reduced: _reduction,
+    kinds.Dot: _dot_general,
+    kinds.Scatter: _scattered,
 }

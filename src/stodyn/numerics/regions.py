@@ -17,11 +17,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend import core
 
-from stodyn.numerics.printing.operations import Operation
+from stodyn.numerics.printing.operations import Cond, Operation, Reduced
 from stodyn.numerics.printing.trace import interpret
 
 STEPS = {"floor", "ceil", "round"}  # their results are whole numbers
-EXTREMES = {"reduce_max": jax.lax.argmax, "reduce_min": jax.lax.argmin}
+EXTREMES = {"max": jax.lax.argmax, "min": jax.lax.argmin}
 
 
 def region(function: Callable) -> Callable:
@@ -39,7 +39,7 @@ def region(function: Callable) -> Callable:
 
 def _walk(trace: core.ClosedJaxpr, inputs: list[Any], decisions: list[Any]) -> None:
     def apply(operation: Operation, values: list[Any]) -> list[Any]:
-        if operation.name == "cond":
+        if isinstance(operation.how, Cond):
             for branch in operation.how.branches:
                 _walk(branch, values[1:], decisions)
         results = operation.bind(*values)
@@ -62,11 +62,11 @@ def _decisions(operation: Operation, values: list[Any], results: list[Any]) -> l
         return [x > low, x > high]
     if name == "rem":
         return [jnp.floor(values[0] / values[1])]
-    if name in EXTREMES:
-        axes, whole = operation.how, values[0]
+    if isinstance(operation.how, Reduced) and operation.how.fold in EXTREMES:
+        (axes, fold), whole = operation.how, values[0]
         others = tuple(k for k in range(whole.ndim) if k not in axes)
         flat = jnp.transpose(whole, (*others, *axes)).reshape(*(whole.shape[k] for k in others), -1)
-        return [EXTREMES[name](flat, flat.ndim - 1, jnp.int32)]
+        return [EXTREMES[fold](flat, flat.ndim - 1, jnp.int32)]
     if name in STEPS:
         return results
     return [result for result in results if not jnp.issubdtype(result.dtype, jnp.floating)]

@@ -23,20 +23,15 @@ from jax import Array, lax
 from jax.extend import core
 
 from stodyn.numerics import direct, uncompiled
-from stodyn.numerics.printing.elementary import NAMES as FUNCTIONS
+from stodyn.numerics.printing import operations as kinds
+from stodyn.numerics.printing.entrywise import TABLE
 from stodyn.numerics.printing.operations import INLINED, WHOLE, Operation
 from stodyn.numerics.printing.trace import interpret
 
 CHANGE, SAMPLES = 32, 8  # changes are up to this many ε, and made this many times
 UNITS = 4  # ε: what processors may differ by in one operation, and more
 HALF = 2.0**27 + 1.0  # times a number, it separates the upper half of the number's digits from the lower
-SUMS = {"add", "add_any", "sub"}
-SUMS_OF_MANY = {
-    "reduce_sum", "dot_general", "cumsum", "scatter-add", "scatter_add", "execute_instructions", "polynomial",
-}  # fmt: skip
-WITH_TRACES = {"cond", "while", "scan", "custom_linear_solve", WHOLE}  # taken as one operation
-POWERS = {"sqrt", "rsqrt", "square", "integer_pow"}
-ROUNDED = SUMS | FUNCTIONS | POWERS | WITH_TRACES | {"mul", "div", "log2", "one_minus_square"}
+WITH_TRACES = kinds.Cond | kinds.While | kinds.Scan | kinds.LinearSolve  # taken as one operation
 
 
 def is_rounding(equations: core.ClosedJaxpr, x: Array) -> Array:
@@ -137,8 +132,7 @@ def otherwise_rounded(function: Callable, seed: int = 1) -> Callable:
         return lax.add(value, lax.mul(lower, np.full(value.shape, units, value.dtype)))
 
     def applied(operation: Operation, values: Sequence[Any]) -> list[Any]:
-        many = operation.name in SUMS_OF_MANY
-        return _applied(operation, [changed(jnp.asarray(v)) for v in values] if many else values)
+        return _applied(operation, [changed(jnp.asarray(v)) for v in values] if _adds_many(operation) else values)
 
     def rounded(*arguments: Any) -> Any:
         trace, shape = jax.make_jaxpr(function, return_shape=True)(*arguments)
@@ -186,6 +180,18 @@ def _shares(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
     return (np.where(np.cos(number) < 0.0, -0.5, 0.5) * (1.0 + np.sqrt(2.0) * number % 1.0)).astype(dtype)
 
 
+def _is_rounded(operation: Operation) -> bool:
+    row = TABLE.get(operation.name)
+    return row.is_rounded if row is not None else isinstance(operation.how, WITH_TRACES) or operation.name == WHOLE
+
+
+def _adds_many(operation: Operation) -> bool:
+    """Whether results are sums of many terms, each of which is rounded."""
+    how = operation.how
+    is_sum = isinstance(how, kinds.Reduced | kinds.Cumulated | kinds.Scatter) and how.fold == "add"
+    return is_sum or isinstance(how, kinds.Dot | kinds.Executed) or operation.name == "polynomial"
+
+
 def _applied(operation: Operation, values: Sequence[Any]) -> list[Any]:
     return operation.bind(*values)
 
@@ -200,10 +206,10 @@ def _evaluated(
     """The results of a trace in which everything that is rounded is changed: changed(value, size of the rounding)."""
 
     def apply(operation: Operation, values: list[Any]) -> list[Any]:
-        name, results = operation.name, applied(operation, values)
-        if name in ROUNDED:
+        results = applied(operation, values)
+        if _is_rounded(operation):
             return [changed(result, result) for result in results]
-        if name in SUMS_OF_MANY:
+        if _adds_many(operation):
             sizes = applied(operation, [abs(v) if jnp.issubdtype(v.dtype, jnp.inexact) else v for v in values])
             return [changed(r, size) for r, size in zip(results, sizes, strict=True)]
         return results

@@ -21,7 +21,7 @@ from stodyn.numerics import direct, patterns
 from stodyn.numerics.dependence import dependence
 from stodyn.numerics.elimination import WRITTEN_OUT
 from stodyn.numerics.instructions import LED, ONE, WIDEST, ZERO, Instructions, execute, led, rows_of
-from stodyn.numerics.printing.scalars import Unprintable
+from stodyn.numerics.printing.unprintable import Unprintable
 from stodyn.numerics.rarely import rarely
 from stodyn.numerics.uncompiled import Uncompiled
 
@@ -159,7 +159,7 @@ def loaded(values: Array) -> Array:
 def find_pattern(function: Callable, *arguments: Any) -> Pattern:
     """Where ∂function/∂(first argument) may differ from zero: a proof from the trace.
 
-    Raises printing.scalars.Unprintable where the trace cannot be taken apart.
+    Raises printing.unprintable.Unprintable where the trace cannot be taken apart.
     """
     if np.size(arguments[0]) > FOLLOWED:
         with contextlib.suppress(Unprintable):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import string
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -12,6 +11,8 @@ import numpy as np
 from jax.extend import core
 
 from stodyn.numerics.places import read_places, written_places
+from stodyn.numerics.printing import operations as kinds
+from stodyn.numerics.printing.entrywise import TABLE
 from stodyn.numerics.printing.operations import Cond, Cumulated, Dot, Gather, Operation, Scan, Scatter, While
 from stodyn.numerics.printing.scalars import MOVES, filling
 from stodyn.numerics.printing.trace import interpret
@@ -80,42 +81,42 @@ def apply(operation: Operation, inputs: list[np.ndarray]) -> list[np.ndarray]:
 
 
 def _results(operation: Operation, inputs: list[np.ndarray]) -> list[Any]:
-    name, how = operation.name, operation.how
-    if name in CONTROL:
-        return CONTROL[name](how, inputs)
-    if name in EXACT:
-        return [EXACT[name](*inputs)]
-    if name in MOVES:
-        moved = MOVES[name](how, *inputs)
+    how, kind = operation.how, operation.kind
+    row = TABLE.get(operation.name)
+    if row is not None and row.numpy is not None:
+        if not row.real or all(np.issubdtype(x.dtype, np.floating) for x in inputs):
+            return [row.numpy(how, *inputs) if row.with_how else row.numpy(*inputs)]
+    elif kind in CONTROL:
+        return CONTROL[kind](how, inputs)
+    elif kind in MOVES:
+        moved = MOVES[kind](how, *inputs)
         return moved if isinstance(moved, list) else [moved]
-    if name in REAL and all(np.issubdtype(x.dtype, np.floating) for x in inputs):
-        return [REAL[name](*inputs)]
-    if name in OTHERS:
-        return [OTHERS[name](how, *inputs)]
-    if name == "gather":
+    elif isinstance(how, Gather):
         return [_gather(how, inputs[0], inputs[1], operation.outs[0].shape)]
-    if lands(operation) or name in ("dynamic_slice", "dynamic_update_slice"):
+    elif lands(operation) or isinstance(how, kinds.SliceAt | kinds.UpdateAt):
         return [placed(operation, inputs)]
-    raise Compile(name)
+    elif kind in OTHERS:
+        return [OTHERS[kind](how, *inputs)]
+    raise Compile(operation.name)
 
 
 def lands(operation: Operation) -> bool:
     """Whether an operation is a scatter without a function of its own, as x.at[k].apply(f) has."""
-    return operation.name in LANDING and operation.how.function is None
+    return isinstance(operation.how, Scatter) and operation.how.function is None
 
 
 def placed(operation: Operation, inputs: Sequence[np.ndarray]) -> np.ndarray:
     """The result of a scatter or of a slice by indices, whatever its entries are."""
-    if operation.name == "dynamic_slice":
+    if isinstance(operation.how, kinds.SliceAt):
         x, *starts = inputs
-        return _slice_at(x, starts, operation.how)
-    if operation.name == "dynamic_update_slice":
+        return _slice_at(x, starts, operation.how.sizes)
+    if isinstance(operation.how, kinds.UpdateAt):
         x, update, *starts = inputs
         changed = np.array(x)
         _slice_at(changed, starts, update.shape)[...] = update
         return changed
     x, indices, updates = inputs
-    return _scatter(operation.how, LANDING[operation.name], x, indices, updates)
+    return _scatter(operation.how, x, indices, updates)
 
 
 def _while(how: While, inputs: list[np.ndarray]) -> list[np.ndarray]:
@@ -145,8 +146,8 @@ def _scan(how: Scan, inputs: list[np.ndarray]) -> list[np.ndarray]:
     return [*carry, *ys]
 
 
-CONTROL: dict[str, Callable] = {
-    "while": _while, "cond": _cond, "scan": _scan, "optimization_barrier": lambda how, inputs: inputs,
+CONTROL: dict[type, Callable] = {
+    While: _while, Cond: _cond, Scan: _scan, kinds.Barrier: lambda how, inputs: inputs,
 }  # fmt: skip
 
 
@@ -164,15 +165,13 @@ def _gather(how: Gather, x: np.ndarray, indices: np.ndarray, shape: tuple[int, .
     return np.where(inside, entries, np.asarray(fill, x.dtype))
 
 
-def _scatter(
-    how: Scatter, join: np.ufunc | None, x: np.ndarray, indices: np.ndarray, updates: np.ndarray
-) -> np.ndarray:
+def _scatter(how: Scatter, x: np.ndarray, indices: np.ndarray, updates: np.ndarray) -> np.ndarray:
     place, landing = written_places(how, x.shape, indices, updates.shape)
     changed = np.array(x).ravel()
-    if join is None:
+    if how.fold is None:
         changed[place[landing]] = updates[landing]
     else:
-        join.at(changed, place[landing], updates[landing])
+        JOINS[how.fold].at(changed, place[landing], updates[landing])
     return changed.reshape(x.shape)
 
 
@@ -191,41 +190,8 @@ def _dot_general(how: Dot, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return np.einsum(f"{''.join(axes_a)},{''.join(axes_b)}->{''.join(batch + free)}", a, b)
 
 
-def _polynomial(_: None, x: np.ndarray, *coefficients: np.ndarray) -> np.ndarray:
-    *others, value = coefficients
-    for coefficient in reversed(others):
-        value = value * x + coefficient
-    return value
-
-
-def _chosen(which: np.ndarray, *cases: np.ndarray) -> np.ndarray:
-    """Of each entry the case that `which` numbers; np.choose takes few cases alone."""
-    chosen = cases[0]
-    for k, case in enumerate(cases[1:], 1):
-        chosen = np.where(which == k, case, chosen)
-    return chosen
-
-
-def _converted(new_dtype: Any, x: np.ndarray) -> np.ndarray:
-    """As XLA converts: NaN becomes the whole number 0, and what is too large for a type its largest number."""
-    if x.dtype.kind != "f" or np.dtype(new_dtype).kind not in "iu":
-        return np.asarray(x, new_dtype)
-    limits = np.iinfo(new_dtype)
-    with np.errstate(invalid="ignore"):
-        whole = x.astype(new_dtype)
-    whole = np.where(x >= float(limits.max), limits.max, np.where(x <= float(limits.min), limits.min, whole))
-    return np.where(np.isnan(x), 0, whole).astype(new_dtype)
-
-
-def _round(is_away: bool, x: np.ndarray) -> np.ndarray:
-    """To the nearest whole number, halves to the even one or away from zero."""
-    if not is_away:
-        return np.rint(x)
-    whole = np.trunc(x)
-    return np.where(np.abs(x - whole) >= 0.5, whole + np.copysign(1.0, x), whole)
-
-
-def _execute(program: Any, data: np.ndarray, *fixed: np.ndarray) -> np.ndarray:
+def _execute(how: kinds.Executed, data: np.ndarray, *fixed: np.ndarray) -> np.ndarray:
+    program = how.program
     numbers = [*program.constants, *data]
     others = fixed[0] if fixed else numbers
     for k, (base, divisor) in enumerate(zip(program.base, program.divisor, strict=True)):
@@ -237,48 +203,32 @@ def _execute(program: Any, data: np.ndarray, *fixed: np.ndarray) -> np.ndarray:
     return np.array(numbers)
 
 
-def _cumsum(how: Cumulated, x: np.ndarray) -> np.ndarray:
+def _cumulated(how: Cumulated, x: np.ndarray) -> np.ndarray:
+    if how.fold != "add":
+        raise Compile(f"cumulative {how.fold}")
     axis = how.axis
     return np.flip(np.cumsum(np.flip(x, axis), axis), axis) if how.is_reverse else np.cumsum(x, axis)
 
 
-LANDING: dict[str, np.ufunc | None] = {
-    "scatter": None, "scatter-add": np.add, "scatter-sub": np.subtract, "scatter-mul": np.multiply,
-    "scatter-min": np.minimum, "scatter-max": np.maximum,
+def _extreme(how: kinds.Extreme, x: np.ndarray) -> np.ndarray:
+    if how.fold != "max":
+        raise Compile("argmin")
+    return np.argmax(x, *how.axes)
+
+
+def _reduced(how: kinds.Reduced, x: np.ndarray) -> np.ndarray:
+    if how.fold not in REDUCTIONS:
+        raise Compile(f"reduction by {how.fold}")
+    return REDUCTIONS[how.fold](x, tuple(how.axes))
+
+
+JOINS: dict[str, np.ufunc] = {
+    "add": np.add, "sub": np.subtract, "mul": np.multiply, "min": np.minimum, "max": np.maximum,
 }  # fmt: skip
-EXACT: dict[str, Callable] = {
-    "add": np.add, "add_any": np.add, "sub": np.subtract, "mul": np.multiply, "neg": np.negative, "abs": np.abs,
-    "max": np.maximum, "min": np.minimum, "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal,
-    "gt": np.greater, "ge": np.greater_equal, "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor,
-    "not": np.invert, "square": np.square, "sqrt": np.sqrt, "is_finite": np.isfinite, "copy": np.array,
-    "floor": np.floor, "ceil": np.ceil, "select_n": _chosen, "one_minus_square": lambda x: (1 + x) * (1 - x),
+REDUCTIONS: dict[str, Callable] = {
+    "add": np.sum, "mul": np.prod, "max": np.max, "min": np.min, "or": np.any, "and": np.all,
 }  # fmt: skip
-REAL: dict[str, Callable] = {
-    "div": np.divide, "exp": np.exp, "expm1": np.expm1, "log": np.log, "log1p": np.log1p, "sin": np.sin, "cos": np.cos,
-    "tan": np.tan, "tanh": np.tanh, "sinh": np.sinh, "cosh": np.cosh, "atan2": np.arctan2,
-    "sign": lambda x: np.where(x == 0, x, np.sign(x)),  # which keeps the sign of a zero
-    "pow": np.power, "rsqrt": lambda x: 1.0 / np.sqrt(x), "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan,
-    "asinh": np.arcsinh, "cbrt": np.cbrt, "logistic": lambda x: 1.0 / (1.0 + np.exp(-x)),
-    "log2": lambda x: np.log(x) / math.log(2.0),
+OTHERS: dict[type, Callable] = {
+    Dot: _dot_general, kinds.Executed: _execute, kinds.Reduced: _reduced, kinds.Extreme: _extreme,
+    Cumulated: _cumulated,
 }  # fmt: skip
-OTHERS: dict[str, Callable] = {
-    "dot_general": _dot_general,
-    "execute_instructions": _execute,
-    "polynomial": _polynomial,
-    "round": _round,
-    "convert_element_type": _converted,
-    "integer_pow": lambda y, x: x**y,
-    "reduce_sum": lambda axes, x: np.sum(x, tuple(axes)),
-    "reduce_max": lambda axes, x: np.max(x, tuple(axes)),
-    "reduce_min": lambda axes, x: np.min(x, tuple(axes)),
-    "reduce_prod": lambda axes, x: np.prod(x, tuple(axes)),
-    "reduce_or": lambda axes, x: np.any(x, tuple(axes)),
-    "reduce_and": lambda axes, x: np.all(x, tuple(axes)),
-    "argmax": lambda axes, x: np.argmax(x, *axes),
-    "cumsum": _cumsum,
-    "stop_gradient": lambda _, x: x,
-    "clamp": lambda _, low, x, high: np.minimum(np.maximum(low, x), high),
-    "rem": lambda _, a, b: (
-        np.where(b == 0, a, np.fmod(a, np.where(b == 0, 1, b))) if a.dtype.kind in "iu" else np.fmod(a, b)
-    ),
-}

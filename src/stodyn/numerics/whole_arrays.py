@@ -15,6 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from jax.extend import core
 
+from stodyn.numerics.printing import operations as kinds
+from stodyn.numerics.printing.entrywise import TABLE, Zeros
 from stodyn.numerics.printing.nodes import FOLDS
 from stodyn.numerics.printing.operations import Operation
 from stodyn.numerics.printing.trace import interpret
@@ -57,7 +59,8 @@ def facts_of(closed: core.ClosedJaxpr, arguments: Sequence[int], vector: int) ->
              for a, v in zip(arguments, closed.jaxpr.invars, strict=True)]  # fmt: skip
 
     def apply(operation: Operation, inputs: list[Facts]) -> list[Facts]:
-        rule = RULES.get(operation.name, _unknown)
+        row = TABLE.get(operation.name)
+        rule = RULES.get(operation.kind, _unknown) if row is None or row.node is None else ENTRYWISE[row.zeros]
         return [rule(operation, inputs, vector)] * len(operation.outs)
 
     return interpret(closed, facts, apply, _of_constant)
@@ -83,17 +86,6 @@ def _all_on(inputs: Iterable[Facts]) -> frozenset[int]:
 
 # --- entry by entry ---------------------------------------------------------------------------------------------------
 
-KEEP_ZERO = {
-    "neg", "abs", "sign", "floor", "ceil", "round", "sqrt", "cbrt", "square", "sin", "tan", "asin", "atan", "sinh",
-    "tanh", "asinh", "atanh", "expm1", "log1p", "erf", "stop_gradient", "reduce_precision", "real",
-}  # fmt: skip
-COPIES = {"convert_element_type", "copy", "copy_p"}
-MAY_BE_ZERO = {
-    "exp", "exp2", "log", "log2", "logistic", "cos", "acos", "cosh", "acosh", "erfc", "erf_inv", "lgamma", "digamma",
-    "rsqrt", "is_finite", "atan2", "rem", "clamp", "not", "lt", "le", "gt", "ge", "ne", "nextafter", "one_minus_square",
-    "polynomial",
-}  # fmt: skip
-
 
 def _entrywise(
     operation: Operation, inputs: Sequence[Facts], vector: int, zero: Callable[[tuple[int, int]], bool] | None = None
@@ -111,10 +103,11 @@ def _entrywise(
 
 def _unary(operation: Operation, inputs: Sequence[Facts], vector: int) -> Facts:
     (x,) = inputs
-    if x.number is not None and operation.name in COPIES:
+    is_copy = TABLE[operation.name].zeros is Zeros.COPIED
+    if x.number is not None and is_copy:
         return x._replace(number=np.asarray(x.number).astype(operation.outs[0].dtype)[()])
     result, dtype = _entrywise(operation, inputs, vector, x.is_zero), operation.outs[0].dtype
-    still_counts = operation.name in COPIES and dtype.kind in "iu" and dtype.itemsize >= 4
+    still_counts = is_copy and dtype.kind in "iu" and dtype.itemsize >= 4
     return result._replace(counts=x.counts) if still_counts else result
 
 
@@ -214,7 +207,7 @@ def _reshaped(how: Any, source: Sequence[int], out: Sequence[int]) -> Mapping[in
 
 
 def _pad(operation: Operation, inputs: Sequence[Facts], vector: int) -> Facts:
-    plain = all(wide == (0, 0, 0) for wide in operation.how)
+    plain = all(wide == (0, 0, 0) for wide in operation.how.widths)
     return inputs[0] if plain else _unknown(operation, inputs, vector)
 
 
@@ -223,7 +216,9 @@ def _split(operation: Operation, inputs: Sequence[Facts], vector: int) -> Facts:
 
 
 def _reduce_sum(operation: Operation, inputs: Sequence[Facts], vector: int) -> Facts:
-    (x,), axes, ndim = inputs, operation.how, operation.ins[0].ndim
+    (x,), axes, ndim = inputs, operation.how.axes, operation.ins[0].ndim
+    if operation.how.fold != "add":
+        return _unknown(operation, inputs, vector)
     along = frozenset(axis for axis in range(ndim) if x.takes_along(vector, axis))
     return _with_axes(Facts(x.on, along, x.zero), _kept_axes(axes, ndim))
 
@@ -248,25 +243,28 @@ def _dot_general(operation: Operation, inputs: Sequence[Facts], vector: int) -> 
     return Facts(_all_on(inputs), frozenset(along), frozenset([(0, 1)]) if is_diagonal else NONE)
 
 
-RULES: dict[str, Callable[[Any, Sequence[Facts], int], Facts]] = {
-    **dict.fromkeys(KEEP_ZERO | COPIES, _unary),
-    **dict.fromkeys(MAY_BE_ZERO, _entrywise),
-    **dict.fromkeys(("mul", "and"), _product),
-    **dict.fromkeys(("add", "sub", "add_any", "or", "xor"), _sum),
-    **dict.fromkeys(("max", "min"), _zero_of_zeros),
-    "div": _quotient,
-    **dict.fromkeys(("pow", "integer_pow"), _power),
-    "eq": _equal,
-    "select_n": _select,
-    "iota": lambda operation, inputs, vector: Facts(counts=operation.how.axis),
-    "broadcast_in_dim": _moved(lambda how, source, out: dict(enumerate(how.axes))),
-    "transpose": _moved(lambda order, source, out: {a: b for b, a in enumerate(order)}),
-    "squeeze": _moved(lambda dropped, source, out: _kept_axes(dropped, len(source))),
-    "reshape": _moved(_reshaped),
-    "expand_dims": _moved(_reshaped),
-    "slice": _moved(lambda how, source, out: {a: a for a in range(len(source))} if source == out else None),
-    "pad": _pad,
-    "split": _split,
-    "reduce_sum": _reduce_sum,
-    "dot_general": _dot_general,
+ENTRYWISE: dict[Zeros, Callable[[Operation, Sequence[Facts], int], Facts]] = {
+    Zeros.NOWHERE: _entrywise,
+    Zeros.KEPT: _unary,
+    Zeros.COPIED: _unary,
+    Zeros.FACTOR: _product,
+    Zeros.TERM: _sum,
+    Zeros.ALL: _zero_of_zeros,
+    Zeros.NUMERATOR: _quotient,
+    Zeros.BASE: _power,
+    Zeros.UNEQUAL: _equal,
+    Zeros.CHOSEN: _select,
+}
+RULES: dict[type, Callable[[Operation, Sequence[Facts], int], Facts]] = {
+    kinds.Counted: lambda operation, inputs, vector: Facts(counts=operation.how.axis),
+    kinds.Spread: _moved(lambda how, source, out: dict(enumerate(how.axes))),
+    kinds.Transposed: _moved(lambda how, source, out: {a: b for b, a in enumerate(how.order)}),
+    kinds.Squeezed: _moved(lambda how, source, out: _kept_axes(how.axes, len(source))),
+    kinds.Reshaped: _moved(_reshaped),
+    kinds.Expanded: _moved(_reshaped),
+    kinds.Sliced: _moved(lambda how, source, out: {a: a for a in range(len(source))} if source == out else None),
+    kinds.Padded: _pad,
+    kinds.Split: _split,
+    kinds.Reduced: _reduce_sum,
+    kinds.Dot: _dot_general,
 }

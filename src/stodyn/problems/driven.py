@@ -19,7 +19,7 @@ from stodyn.noise.coloured import Coloured
 from stodyn.noise.source import joined, source_of
 from stodyn.numerics import lyapunov, uncompiled
 from stodyn.numerics.dependence import dependence
-from stodyn.numerics.printing.scalars import Unprintable
+from stodyn.numerics.printing.unprintable import Unprintable
 from stodyn.problems.calling import call
 from stodyn.problems.contract import expect_problem, returned_shape
 from stodyn.problems.linear import GaussianStart

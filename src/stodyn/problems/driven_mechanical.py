@@ -17,7 +17,7 @@ from stodyn.noise.source import Source, source_of
 from stodyn.numerics import van_loan
 from stodyn.numerics.dependence import dependence
 from stodyn.numerics.printing.points import at_one
-from stodyn.numerics.printing.scalars import Unprintable
+from stodyn.numerics.printing.unprintable import Unprintable
 from stodyn.problems.calling import call
 from stodyn.problems.contract import NoiseStructure, Problem, component_names, returned_shape
 from stodyn.problems.driven import Driven, with_noise

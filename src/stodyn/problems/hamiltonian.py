@@ -18,7 +18,7 @@ from stodyn.noise.from_normals import FromNormals
 from stodyn.noise.source import Source
 from stodyn.numerics.affine import has_jumps
 from stodyn.numerics.dependence import dependence
-from stodyn.numerics.printing.scalars import Unprintable
+from stodyn.numerics.printing.unprintable import Unprintable
 from stodyn.numerics.whole_arrays import Facts, facts_of
 from stodyn.problems import lowering, paired_start
 from stodyn.problems.calling import call

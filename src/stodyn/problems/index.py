@@ -12,7 +12,7 @@ import scipy
 
 from stodyn.numerics.dependence import dependence
 from stodyn.numerics.printing.points import AtPoints, at_points
-from stodyn.numerics.printing.scalars import Unprintable
+from stodyn.numerics.printing.unprintable import Unprintable
 from stodyn.numerics.rounding import Amounts, of_solution
 
 RANK = 1e-12  # a singular value of the scaled mass matrix below this share of the largest is zero

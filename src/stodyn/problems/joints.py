@@ -28,7 +28,7 @@ from stodyn.numerics import elimination
 from stodyn.numerics.banded import Band, find_band
 from stodyn.numerics.dependence import dependence
 from stodyn.numerics.newton import newton
-from stodyn.numerics.printing.scalars import Unprintable
+from stodyn.numerics.printing.unprintable import Unprintable
 from stodyn.problems import joints_diagnosis
 from stodyn.problems.calling import call
 from stodyn.problems.contract import returned_shape

@@ -30,7 +30,7 @@ from jax import Array
 from stodyn.arguments import checks_arguments, stacklevel_of_user, suggestion
 from stodyn.numerics import uncompiled
 from stodyn.numerics.dependence import dependence
-from stodyn.numerics.printing.scalars import Unprintable
+from stodyn.numerics.printing.unprintable import Unprintable
 from stodyn.problems.calling import call
 from stodyn.problems.contract import Problem, returned_shape
 

@@ -20,7 +20,7 @@ from stodyn.numerics.affine import has_jumps
 from stodyn.numerics.banded import Band, find_band
 from stodyn.numerics.dependence import dependence
 from stodyn.numerics.printing.points import at_one, at_points
-from stodyn.numerics.printing.scalars import Unprintable
+from stodyn.numerics.printing.unprintable import Unprintable
 from stodyn.problems import paired_start
 from stodyn.problems.calling import call
 from stodyn.problems.contract import (

@@ -15,7 +15,7 @@ import scipy
 from stodyn.arguments import checks_arguments
 from stodyn.noise.distribution import Distribution, distribution
 from stodyn.noise.source import Fixed, Source, source_of
-from stodyn.numerics.printing.scalars import Unprintable
+from stodyn.numerics.printing.unprintable import Unprintable
 from stodyn.numerics.radau import Forcing, Linear, Nonlinear
 from stodyn.numerics.sparse import MOST_FULL, Pattern, find_pattern
 from stodyn.numerics.tracing_errors import in_words, missing_entry

@@ -21,7 +21,7 @@ from stodyn.numerics.dependence import dependence
 from stodyn.numerics.elimination import ORDERED, WRITTEN_OUT, Order, row_order
 from stodyn.numerics.elimination import solve as eliminate
 from stodyn.numerics.newton import newton
-from stodyn.numerics.printing.scalars import Unprintable
+from stodyn.numerics.printing.unprintable import Unprintable
 from stodyn.numerics.rounding import of_solution
 from stodyn.numerics.sparse import FOLLOWED, Elimination, Pattern
 from stodyn.problems import sparse_index

@@ -13,7 +13,7 @@ from stodyn.numerics import patterns
 from stodyn.numerics.dependence import dependence
 from stodyn.numerics.elimination import ORDERED, WRITTEN_OUT
 from stodyn.numerics.printing.points import AtPoints, at_one
-from stodyn.numerics.printing.scalars import Unprintable
+from stodyn.numerics.printing.unprintable import Unprintable
 from stodyn.numerics.sparse import MOST_FULL, Elimination, Pattern, find_order, find_pattern
 from stodyn.problems.explicit import Rest
 from stodyn.problems.operators import Diagonal, Sparse

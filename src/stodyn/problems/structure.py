@@ -14,7 +14,7 @@ from jax import Array
 from stodyn.numerics.dependence import dependence_of
 from stodyn.numerics.printing.operations import equations_of
 from stodyn.numerics.printing.points import AtPoints, at_points
-from stodyn.numerics.printing.scalars import Unprintable
+from stodyn.numerics.printing.unprintable import Unprintable
 from stodyn.numerics.whole_arrays import Facts, facts_of
 from stodyn.problems.contract import NoiseStructure, TracedFunction
 from stodyn.problems.operators import Diagonal, Operator, Sparse

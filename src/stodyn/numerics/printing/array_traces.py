@@ -15,11 +15,14 @@ from jax.extend import core
 
 from stodyn.numerics.exact_zeros import follow
 from stodyn.numerics.printing import elementary
+from stodyn.numerics.printing import operations as kinds
 from stodyn.numerics.printing.arrays import FEW, Array, Arrays, Index, Stored, broadcast
+from stodyn.numerics.printing.entrywise import PRINTED, TABLE, Entrywise, Zeros
 from stodyn.numerics.printing.flat import Equation, Value, flattened
 from stodyn.numerics.printing.nodes import BOOL, FOLDS, Entry
-from stodyn.numerics.printing.scalars import ELEMENTWISE, MOVES, TYPES, Unprintable
+from stodyn.numerics.printing.scalars import MOVES, TYPES
 from stodyn.numerics.printing.turns import TURNS
+from stodyn.numerics.printing.unprintable import Unprintable
 from stodyn.numerics.printing.views import VIEWS
 
 CHEAP = 3  # operations of an entry below which it is computed again wherever it is read
@@ -27,9 +30,6 @@ FUNCTION = 10  # operations that an elementary function counts for
 AT_ONCE = 4_000_000  # entries of a known array that is computed beforehand
 DEEP = 120  # rules, one inside another, up to which they are followed: they call each other
 ROOM = 4  # times the entries of the inputs: larger arrays (of pairs) are not kept
-FREE = {"copy", "copy_p", "convert_element_type", "stop_gradient", "reduce_precision", "real"}
-FACTORS = {"mul": 2, "div": 1}  # operands whose zeros in arrays make a result zero
-EXACT = ("add", "sub", "mul", "neg", "eq", "ne", "lt", "le", "gt", "ge", "and", "or", "xor", "not")
 
 
 class ArrayTraces(Arrays):
@@ -76,46 +76,51 @@ class ArrayTraces(Arrays):
         known = self._computed(equation, inputs)
         if known is not None:
             return [known]
-        rule = VIEWS.get(name) or TURNS.get(name)
+        kind = equation.operation.kind
+        rule = VIEWS.get(kind) or TURNS.get(kind)
         if rule is not None:
             results = rule(self, equation, inputs)
             return results if isinstance(results, list) else [results]
-        if name in ELEMENTWISE:
+        if name in PRINTED:
             return [self.elementwise(equation, inputs)]
         raise Unprintable(f"primitive {name} is not among the operations that are printed as loops")
 
     def _computed(self, equation: Equation, inputs: Sequence[Array]) -> Array | None:
         """The result where all inputs are known and it is not too large."""
-        name, out = equation.name, equation.outputs[0].aval
+        name, how, out = equation.name, equation.how, equation.outputs[0].aval
         if not all(x.known is not None for x in inputs) or len(equation.outputs) > 1 or out.size > AT_ONCE:
             return None
         arrays: list[Any] = [x.known for x in inputs]
-        if name == "iota":
-            shape, _, axis = equation.how
+        if isinstance(how, kinds.Counted):
+            shape, _, axis = how
             along = (
                 np.arange(shape[axis]).astype(out.dtype).reshape([-1 if k == axis else 1 for k in range(len(shape))])
             )
             return self.constant(np.broadcast_to(along, shape))
         if not out.shape or not inputs:
             return None
-        if name in MOVES:
-            moved = MOVES[name](equation.how, *arrays)
-            return self.constant(np.asarray(moved[0] if name == "split" else moved, out.dtype))
-        if name == "convert_element_type" and out.dtype.kind in "iub" and arrays[0].dtype.kind in "iub":
+        if type(how) in MOVES:
+            moved = MOVES[type(how)](how, *arrays)
+            return self.constant(np.asarray(moved[0] if isinstance(moved, list) else moved, out.dtype))
+        row = TABLE.get(name)
+        if row is None:
+            return None
+        if row.zeros is Zeros.COPIED and out.dtype.kind in "iub" and arrays[0].dtype.kind in "iub":
             return self.constant(arrays[0].astype(out.dtype))
-        if name == "select_n" and arrays[0].dtype == BOOL:
+        if row.zeros is Zeros.CHOSEN and arrays[0].dtype == BOOL:
             return self.constant(np.where(arrays[0], arrays[2], arrays[1]).astype(out.dtype))
-        if name in EXACT and (out.dtype.kind in "iub" or name in ("add", "sub", "mul", "neg")):
+        if row.is_exact:
             with np.errstate(all="ignore"):
                 return self.constant(np.asarray(FOLDS[name](*arrays), out.dtype))
         return None
 
     def elementwise(self, equation: Equation, inputs: list[Array]) -> Array:
-        rule, out, graph, how = ELEMENTWISE[equation.name], equation.outputs[0].aval, self.graph, equation.how
-        price = FUNCTION if equation.name in elementary.NAMES else equation.name not in FREE
-        factors = inputs[: FACTORS.get(equation.name, 0)]
+        row, out, graph, how = TABLE[equation.name], equation.outputs[0].aval, self.graph, equation.how
+        rule = PRINTED[equation.name]
+        price = FUNCTION if equation.name in elementary.NAMES else not row.is_free
+        factors = inputs[: row.factors]
         zeros = [(x, is_zero) for x, is_zero in zip(factors, self.zeros_of(inputs), strict=False) if is_zero]
-        is_choice = equation.name == "mul" and len(zeros) == 1 and _is_of_truths(zeros[0][0])
+        is_choice = row.zeros is Zeros.FACTOR and len(zeros) == 1 and _is_of_truths(zeros[0][0])
 
         def at(index: Index) -> Entry:
             entries = [x.at(broadcast(x.shape, index)) for x in inputs]
@@ -135,26 +140,24 @@ def _is_of_truths(x: Array) -> bool:
     return x.known is not None and bool(((x.known == 0) | (x.known == 1)).all())
 
 
-TRANSPARENT = {"reshape", "squeeze", "expand_dims", "convert_element_type", "copy", "copy_p"}
-
-
 def _read(value: Value) -> tuple[int, bool]:
     """How often an array is read, and whether one of its entries is needed for many entries of a result."""
     times, spread = int(value.is_result), False
     for reader in value.readers:
-        out = reader.outputs[0]
-        if reader.name in TRANSPARENT:
+        out, how = reader.outputs[0], reader.how
+        row = TABLE.get(reader.name)
+        is_wider = out.aval.size > FEW * value.aval.size
+        if isinstance(how, kinds.Reshaped | kinds.Squeezed | kinds.Expanded | kinds.Spread) or _is_copy(row):
             more, wide = _read(out)
-            times, spread = times + more, spread or wide
-        elif reader.name == "broadcast_in_dim":
-            more, wide = _read(out)
-            times, spread = times + more, spread or wide or out.aval.size > FEW * value.aval.size
-        elif reader.name == "dot_general":
+            times, spread = times + more, spread or wide or (isinstance(how, kinds.Spread) and is_wider)
+        elif isinstance(how, kinds.Dot):
             times, spread = times + 1, spread or out.aval.size > FEW
-        elif reader.name == "gather":
-            times, spread = times + 1, spread or out.aval.size > FEW * value.aval.size
+        elif isinstance(how, kinds.Gather):
+            times, spread = times + 1, spread or is_wider
         else:
-            times += 1
-            wide = reader.name in ELEMENTWISE and out.aval.size > FEW * value.aval.size and value.aval.size > 1
-            spread = spread or wide
+            times, spread = times + 1, spread or (row is not None and is_wider and value.aval.size > 1)
     return times, spread
+
+
+def _is_copy(row: Entrywise | None) -> bool:
+    return row is not None and row.zeros is Zeros.COPIED

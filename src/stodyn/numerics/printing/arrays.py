@@ -20,7 +20,8 @@ import numpy as np
 
 from stodyn.numerics.exact_zeros import Fact, fact_about
 from stodyn.numerics.printing.nodes import BOOL, NOWHERE, Entry, Graph, Node, is_known, reachable
-from stodyn.numerics.printing.scalars import TYPES, Unprintable
+from stodyn.numerics.printing.scalars import TYPES
+from stodyn.numerics.printing.unprintable import Unprintable
 
 INT64 = np.dtype(np.int64)
 FEW = 4  # entries of an axis that is written out

@@ -11,9 +11,11 @@ import jax
 import numpy as np
 from jax.extend import core
 
-from stodyn.numerics.printing.operations import CALLS, Operation, called_by, operation_of, traces_inside
-from stodyn.numerics.printing.scalars import ELEMENTWISE, Unprintable
+from stodyn.numerics.printing import operations as kinds
+from stodyn.numerics.printing.entrywise import TABLE, Zeros
+from stodyn.numerics.printing.operations import CALLS, Operation, called_by, operation_of
 from stodyn.numerics.printing.trace import interpret
+from stodyn.numerics.printing.unprintable import Unprintable
 
 
 @dataclasses.dataclass(eq=False)
@@ -50,12 +52,12 @@ def flattened(closed: core.ClosedJaxpr) -> tuple[list[Value], list[Equation], li
         return Value(jax.core.ShapedArray(numbers.shape, numbers.dtype), numbers)
 
     def apply(operation: Operation, inputs: list[Value]) -> list[Value]:
-        name, how, outputs = operation.name, operation.how, list(map(Value, operation.outs))
-        if name == "optimization_barrier":
+        how, outputs = operation.how, list(map(Value, operation.outs))
+        if isinstance(how, kinds.Barrier):
             return inputs
-        if name == "custom_linear_solve":  # the solution alone: the other functions are for derivatives
+        if isinstance(how, kinds.LinearSolve):  # the solution alone: the other functions are for derivatives
             return opened(how.solve, [*inputs[how.of], *inputs[how.rest :]])
-        if name == "cond":
+        if isinstance(how, kinds.Cond):
             branches = [opened(branch, inputs[1:]) for branch in how.branches]
             for value, *cases in zip(outputs, *branches, strict=True):
                 among = [inputs[0], *cases]
@@ -63,7 +65,7 @@ def flattened(closed: core.ClosedJaxpr) -> tuple[list[Value], list[Equation], li
                 equations.append(Equation(choice, among, [value]))
             return outputs
         if operation.has_effects:
-            raise Unprintable(f"{name} has a side effect")
+            raise Unprintable(f"{operation.name} has a side effect")
         equations.append(Equation(operation, inputs, outputs))
         return outputs
 
@@ -99,20 +101,23 @@ def _scalar_operations(equation: Any) -> int:
     if called is not None:
         return scalar_operations(called if isinstance(called, core.ClosedJaxpr) else core.ClosedJaxpr(called, ()))
     operation = operation_of(equation)
-    name, how = operation.name, operation.how
-    if name in ("while", "cond", "scan"):
-        turns = how.length if name == "scan" else 1
-        return turns * sum(map(scalar_operations, traces_inside(equation)))
-    if name == "custom_linear_solve":
-        return scalar_operations(how.solve)
-    if name == "execute_instructions":
-        return how.operations
-    if name == "dot_general":
-        length = math.prod(operation.ins[0].shape[k] for k in how.contracted[0])
-        return 2 * length * operation.outs[0].size
-    if name.startswith(("reduce_", "cum")):
-        return operation.ins[0].size
-    if name.startswith("scatter"):
-        return operation.ins[2].size
-    is_counted = name in ELEMENTWISE and name not in ("copy", "convert_element_type")
-    return operation.outs[0].size if is_counted else 0
+    row = TABLE.get(operation.name)
+    if row is not None:
+        return 0 if row.zeros is Zeros.COPIED or row.node is None else operation.outs[0].size
+    match operation.how:
+        case kinds.While() | kinds.Cond():
+            return sum(map(scalar_operations, operation.traces))
+        case kinds.Scan(length=length):
+            return length * sum(map(scalar_operations, operation.traces))
+        case kinds.LinearSolve(solve=solve):
+            return scalar_operations(solve)
+        case kinds.Executed(program=program):
+            return program.operations
+        case kinds.Dot(contracted=(contracted, _)):
+            length = math.prod(operation.ins[0].shape[k] for k in contracted)
+            return 2 * length * operation.outs[0].size
+        case kinds.Reduced() | kinds.Cumulated():
+            return operation.ins[0].size
+        case kinds.Scatter():
+            return operation.ins[2].size
+    return 0

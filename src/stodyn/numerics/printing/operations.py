@@ -18,6 +18,7 @@ from jax.extend import core
 
 Equation = Any  # jax.extend.core.JaxprEqn
 Trace = core.ClosedJaxpr
+Reader = Callable[[Mapping[str, Any], Equation], Any]
 
 WHOLE = "call_hi_primitive"  # from JAX 0.11 on, which so keeps custom_root in a trace, and from 0.12 on searchsorted
 INLINED = {
@@ -95,6 +96,7 @@ class Scatter(NamedTuple):
     inside   axis of the array -> axis of the updates that counts inside a window
     along    axis of the array -> axis of the indices that counts it
     clips    whether windows partly outside are moved inside; else they are dropped
+    fold     the operation that joins an update with the entry it lands on; None: the update replaces it
     function of an old and a new entry, in x.at[k].apply(f)
     """
 
@@ -102,6 +104,7 @@ class Scatter(NamedTuple):
     inside: Mapping[int, int]
     along: Mapping[int, int]
     clips: bool
+    fold: str | None
     function: Trace | None
 
 
@@ -112,9 +115,88 @@ class Dot(NamedTuple):
     batch: tuple[tuple[int, ...], tuple[int, ...]]
 
 
+class Reduced(NamedTuple):
+    """The entries along some axes joined by the operation `fold`."""
+
+    axes: tuple[int, ...]
+    fold: str
+
+
+class Extreme(NamedTuple):
+    """The place of the largest (`fold` is "max") or the smallest entry along an axis."""
+
+    axes: tuple[int, ...]
+    fold: str
+
+
 class Cumulated(NamedTuple):
+    """The entries along an axis joined by `fold` one after another, with all results on the way."""
+
     axis: int
     is_reverse: bool
+    fold: str
+
+
+class SliceAt(NamedTuple):
+    """A slice that begins where the further operands say."""
+
+    sizes: tuple[int, ...]
+
+
+class UpdateAt(NamedTuple):
+    """A slice of an array replaced, beginning where the further operands say."""
+
+
+class Executed(NamedTuple):
+    """Instructions (numerics.instructions) carried out."""
+
+    program: Any
+
+
+class Barrier(NamedTuple):
+    """The operands, which XLA is not to merge with what comes before."""
+
+
+class Reshaped(NamedTuple):
+    shape: tuple[int, ...]
+
+
+class Squeezed(NamedTuple):
+    axes: tuple[int, ...]
+
+
+class Expanded(NamedTuple):
+    axes: tuple[int, ...]
+
+
+class Transposed(NamedTuple):
+    order: tuple[int, ...]
+
+
+class Reversed(NamedTuple):
+    axes: tuple[int, ...]
+
+
+class Joined(NamedTuple):
+    axis: int
+
+
+class Stacked(NamedTuple):
+    axis: int
+
+
+class Unstacked(NamedTuple):
+    axis: int
+
+
+class Tiled(NamedTuple):
+    times: tuple[int, ...]
+
+
+class Padded(NamedTuple):
+    """Entries put before, after and between those of each axis."""
+
+    widths: tuple[tuple[int, int, int], ...]
 
 
 class Sliced(NamedTuple):
@@ -198,59 +280,71 @@ def _gather(params: Mapping[str, Any], equation: Equation) -> Gather:
     return Gather(numbers.start_index_map, params["slice_sizes"], inside, along, fills, params["fill_value"])
 
 
-def _scatter(params: Mapping[str, Any], equation: Equation) -> Scatter:
-    numbers = params["dimension_numbers"]
-    along = dict(zip(numbers.operand_batching_dims, numbers.scatter_indices_batching_dims, strict=True))
-    inside = _inside(equation, numbers.inserted_window_dims, along, numbers.update_window_dims)
-    rule = params["update_jaxpr"] if equation.primitive.name == "scatter" else None
-    function = None if rule is None else core.ClosedJaxpr(rule, params["update_consts"])
-    return Scatter(numbers.scatter_dims_to_operand_dims, inside, along, "CLIP" in str(params["mode"]), function)
+def _scatter(fold: str | None) -> Reader:
+    def read(params: Mapping[str, Any], equation: Equation) -> Scatter:
+        numbers = params["dimension_numbers"]
+        along = dict(zip(numbers.operand_batching_dims, numbers.scatter_indices_batching_dims, strict=True))
+        inside = _inside(equation, numbers.inserted_window_dims, along, numbers.update_window_dims)
+        rule = params["update_jaxpr"] if fold is None else None
+        function = None if rule is None else core.ClosedJaxpr(rule, params["update_consts"])
+        clips = "CLIP" in str(params["mode"])
+        return Scatter(numbers.scatter_dims_to_operand_dims, inside, along, clips, fold, function)
+
+    return read
 
 
 def _dot(params: Mapping[str, Any], _: Equation) -> Dot:
     return Dot(*params["dimension_numbers"])
 
 
-def _named(key: str) -> Callable[[Mapping[str, Any], Equation], Any]:
+def _number(key: str) -> Reader:
     """One parameter alone."""
     return lambda params, _: params[key]
 
 
-def _record(record: Callable, *keys: str) -> Callable[[Mapping[str, Any], Equation], Any]:
-    """A record of these parameters, in its order."""
-    return lambda params, _: record(*map(params.__getitem__, keys))
+def _record(record: Callable, *keys: str, fold: str | None = None) -> Reader:
+    """A record of these parameters, in its order, and of the operation that joins its entries."""
+    more = () if fold is None else (fold,)
+    return lambda params, _: record(*map(params.__getitem__, keys), *more)
 
 
-REDUCTIONS = ("reduce_sum", "reduce_prod", "reduce_max", "reduce_min", "reduce_and", "reduce_or", "reduce_xor")
-READ: dict[str, Callable[[Mapping[str, Any], Equation], Any]] = {
+JOINED = {"sum": "add", "prod": "mul", "max": "max", "min": "min", "and": "and", "or": "or", "xor": "xor"}
+READ: dict[str, Reader] = {
     "scan": _scan,
     "while": _while,
     "cond": _cond,
     "custom_linear_solve": _linear_solve,
+    "optimization_barrier": _record(Barrier),
     "platform_index": lambda params, _: _for_processors(params["platforms"]),
     "gather": _gather,
-    **dict.fromkeys(("scatter", "scatter-add", "scatter-sub", "scatter-mul", "scatter-min", "scatter-max"), _scatter),
+    "scatter": _scatter(None),
+    **{f"scatter-{fold}": _scatter(fold) for fold in ("add", "sub", "mul", "min", "max")},
     "dot_general": _dot,
-    "dynamic_slice": _named("slice_sizes"),
-    **dict.fromkeys((*REDUCTIONS, "argmax", "argmin"), _named("axes")),
-    **dict.fromkeys(("cumsum", "cumprod", "cummax", "cummin"), _record(Cumulated, "axis", "reverse")),
-    "reshape": _named("new_sizes"),
-    **dict.fromkeys(("squeeze", "expand_dims", "rev"), _named("dimensions")),
-    "transpose": _named("permutation"),
-    "concatenate": _named("dimension"),
+    "execute_instructions": _record(Executed, "program"),
+    "dynamic_slice": _record(SliceAt, "slice_sizes"),
+    "dynamic_update_slice": _record(UpdateAt),
+    **{f"reduce_{name}": _record(Reduced, "axes", fold=fold) for name, fold in JOINED.items()},
+    **{f"arg{fold}": _record(Extreme, "axes", fold=fold) for fold in ("max", "min")},
+    **{f"cum{name}": _record(Cumulated, "axis", "reverse", fold=JOINED[name]) for name in list(JOINED)[:4]},
+    "reshape": _record(Reshaped, "new_sizes"),
+    "squeeze": _record(Squeezed, "dimensions"),
+    "expand_dims": _record(Expanded, "dimensions"),
+    "transpose": _record(Transposed, "permutation"),
+    "rev": _record(Reversed, "dimensions"),
+    "concatenate": _record(Joined, "dimension"),
     "split": _record(Split, "sizes", "axis"),
-    **dict.fromkeys(("stack", "unstack"), _named("axis")),
-    "tile": _named("reps"),
+    "stack": _record(Stacked, "axis"),
+    "unstack": _record(Unstacked, "axis"),
+    "tile": _record(Tiled, "reps"),
     "slice": _record(Sliced, "start_indices", "limit_indices", "strides"),
     "broadcast_in_dim": _record(Spread, "shape", "broadcast_dimensions"),
-    "pad": _named("padding_config"),
+    "pad": _record(Padded, "padding_config"),
     "iota": _record(Counted, "shape", "dtype", "dimension"),
     "empty": _record(Empty, "shape", "dtype"),
-    "integer_pow": _named("y"),
+    "integer_pow": _number("y"),
     "round": lambda params, _: int(params["rounding_method"]) == 0,  # whether halves go away from zero
     "reduce_precision": _record(Bits, "exponent_bits", "mantissa_bits"),
-    "convert_element_type": _named("new_dtype"),
-    "execute_instructions": _named("program"),
+    "convert_element_type": _number("new_dtype"),
 }
 
 
@@ -264,6 +358,11 @@ class Operation:
 
     def __init__(self, name: str, how: Any, ins: Sequence[Any], outs: Sequence[Any], equation: Equation = None):
         self.name, self.how, self.ins, self.outs, self._equation = name, how, ins, outs, equation
+
+    @property
+    def kind(self) -> type:
+        """The kind of its record: what operations of one kind have in common goes by it, not by names."""
+        return type(self.how)
 
     @property
     def has_effects(self) -> bool:

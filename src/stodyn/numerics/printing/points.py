@@ -21,7 +21,7 @@ from stodyn.numerics import uncompiled
 from stodyn.numerics.printing import compiling, rows, scalars
 from stodyn.numerics.printing.fingerprints import calls_host, fingerprint, holds
 from stodyn.numerics.printing.nodes import Entry, Graph, reachable
-from stodyn.numerics.printing.scalars import Unprintable, or_unprintable
+from stodyn.numerics.printing.unprintable import Unprintable, or_unprintable
 
 FRAME = ("own", "common", "results", "first_lane", "last_lane", "stride")
 MOST_OPERATIONS = 30_000  # of a function: beyond, text and code grow too long

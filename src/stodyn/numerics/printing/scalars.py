@@ -10,11 +10,9 @@ evaluation stops with Unprintable and the reason, and the caller falls back to j
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import math
-import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -22,46 +20,17 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend import core
 
-from stodyn.arguments import stacklevel_of_user
-from stodyn.numerics.printing import elementary
+from stodyn.numerics.printing import operations as kinds
+from stodyn.numerics.printing.entrywise import PRINTED
 from stodyn.numerics.printing.nodes import BOOL, INT32, Entry, Graph, as_number, is_known, value_of
-from stodyn.numerics.printing.operations import Counted, Gather, Operation, Scatter, Sliced, Spread
+from stodyn.numerics.printing.operations import Counted, Gather, Operation, Padded, Scatter, Sliced, Spread
 from stodyn.numerics.printing.trace import count_operations, interpret
+from stodyn.numerics.printing.unprintable import Unprintable, or_unprintable
 
 TYPES = {np.dtype(t) for t in ("float64", "float32", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32",
                                "uint64", "bool")}  # fmt: skip
 UNROLLED = 4000  # equations of a scan, all turns together, up to which it is written out
 SELECTED_POSITIONS = 256  # an index that differs between paths is resolved by at most this many selections
-
-
-class Unprintable(Exception):
-    """Raised with the reason why a trace cannot be taken apart into scalars."""
-
-
-class PrinterFault(UserWarning):
-    """Printing a program ended in an error that the printer does not know: another way computes the same numbers."""
-
-
-@contextlib.contextmanager
-def or_unprintable() -> Iterator[None]:
-    """Any error while a program is printed means that it cannot be printed, and becomes the reason.
-
-    The traces are made before, so that no error of a user's function passes here: an unforeseen one is a fault of the
-    printer. Nobody's run has to end because of it, but it is reported.
-    """
-    try:
-        yield
-    except Unprintable:
-        raise
-    except Exception as error:
-        reason = f"the printer failed with {type(error).__name__}" + (f": {error}" if str(error) else "")
-        warnings.warn(
-            f"{reason}. The run goes on without a printed program, with the same results but more slowly. This is a "
-            "fault of stodyn: please report it with the functions of the problem.",
-            PrinterFault,
-            stacklevel=stacklevel_of_user(),
-        )
-        raise Unprintable(reason) from error
 
 
 @or_unprintable()
@@ -124,27 +93,27 @@ class _Scalars:
         return known_entries(x)
 
     def apply(self, operation: Operation, inputs: list[np.ndarray]) -> list[np.ndarray]:
-        name = operation.name
-        if name in CONTROL:
-            return CONTROL[name](self, operation, inputs)
+        name, kind = operation.name, operation.kind
+        if kind in CONTROL:
+            return CONTROL[kind](self, operation, inputs)
         if operation.has_effects:
             raise Unprintable(f"{name} has a side effect")
         for out in operation.outs:
             if out.dtype not in TYPES and out.dtype != jax.dtypes.float0:
                 raise Unprintable(f"{name} gives numbers of type {out.dtype}")
-        if name in MOVES:
-            moved = MOVES[name](operation.how, *inputs)
+        if kind in MOVES:
+            moved = MOVES[kind](operation.how, *inputs)
             return moved if isinstance(moved, list) else [moved]
-        if name in SPECIAL:
-            return [SPECIAL[name](self, operation, inputs)]
-        if name in ELEMENTWISE:
+        if kind in SPECIAL:
+            return [SPECIAL[kind](self, operation, inputs)]
+        if name in PRINTED:
             return [self.elementwise(operation, inputs)]
         if all(map(all_known, inputs)) and name not in RANDOM:
             return self.computed(operation, inputs)
         raise Unprintable(f"primitive {name} is not among the printed operations")
 
     def elementwise(self, operation: Operation, inputs: list[np.ndarray]) -> np.ndarray:
-        rule, (out,) = ELEMENTWISE[operation.name], operation.outs
+        rule, (out,) = PRINTED[operation.name], operation.outs
         for operand in operation.ins:
             if operand.dtype not in TYPES:
                 raise Unprintable(f"{operation.name} of numbers of type {operand.dtype}")
@@ -232,231 +201,57 @@ def _parts(x: np.ndarray, axis: int) -> list[np.ndarray]:
     return [moved[k : k + 1].reshape(moved.shape[1:]) for k in range(moved.shape[0])]
 
 
-# --- element-wise -----------------------------------------------------------------------------------------------------
-
-
-def _plain(op: str) -> Callable:
-    return lambda graph, dtype, how, *operands: graph.make(op, dtype, *operands)
-
-
-def _compared(op: str) -> Callable:
-    return lambda graph, dtype, how, a, b: graph.make(op, BOOL, a, b)
-
-
-def _integer_pow(graph, dtype, y, x):
-    """By squaring; a negative power is one over the positive one."""
-    if y == 0:
-        return dtype.type(1)
-    result, power, left = None, x, abs(y)
-    while True:
-        if left & 1:
-            result = power if result is None else graph.make("mul", dtype, result, power)
-        left >>= 1
-        if not left:
-            break
-        power = graph.make("mul", dtype, power, power)
-    return result if y > 0 else graph.make("div", dtype, dtype.type(1), result)
-
-
-def _one_minus_square(graph, dtype, how, x):
-    """1 - x² near x = ±1 too, from JAX 0.11 on: the derivative of tanh at artanh x."""
-    one = dtype.type(1)
-    return graph.make("mul", dtype, graph.make("add", dtype, one, x), graph.make("sub", dtype, one, x))
-
-
-def _polynomial(graph, dtype, how, x, *coefficients):
-    """Σ c_k x^k by Horner's rule, from JAX 0.12 on; before, polyval was written out, or a scan."""
-    *others, value = coefficients
-    for coefficient in reversed(others):
-        value = graph.make("add", dtype, graph.make("mul", dtype, value, x), coefficient)
-    return value
-
-
-def _pow(graph, dtype, how, x, y):
-    if y.dtype.kind != "f":
-        value = value_of(y)
-        if value is None:
-            raise Unprintable("pow with a whole exponent that is not known")
-        return _integer_pow(graph, dtype, int(value), x)
-    return _function("pow")(graph, dtype, how, x, y)
-
-
-def _function(name: str) -> Callable:
-    """An elementary function, in double precision whatever the numbers are."""
-
-    def rule(graph, dtype, how, *operands):
-        if name not in elementary.NAMES:
-            raise Unprintable(f"primitive {name} is not among the printed operations")
-        wide = [graph.convert(x, np.float64) for x in operands]
-        return graph.convert(graph.make(name, np.float64, *wide), dtype)
-
-    return rule
-
-
-def _log2(graph, dtype, how, x):
-    """From JAX 0.11 on; before, it was written as this quotient."""
-    logarithm = graph.make("log", np.float64, graph.convert(x, np.float64))
-    return graph.convert(graph.make("div", np.float64, logarithm, np.float64(math.log(2.0))), dtype)
-
-
-def _select_n(graph, dtype, how, which, *cases):
-    if which.dtype == BOOL:
-        return graph.select(which, cases[1], cases[0], dtype)
-    chosen = cases[0]
-    for k, case in enumerate(cases[1:], start=1):
-        chosen = graph.select(graph.make("ge", BOOL, which, which.dtype.type(k)), case, chosen, dtype)
-    return chosen
-
-
-def _is_finite(graph, dtype, how, x):
-    return graph.make("lt", BOOL, graph.make("abs", x.dtype, x), x.dtype.type(np.inf))
-
-
-def _clamp(graph, dtype, how, low, x, high):
-    return graph.make("min", dtype, graph.make("max", dtype, low, x), high)
-
-
-def _round(graph, dtype, is_away, x):
-    return graph.make("round_away" if is_away else "round_even", dtype, x)
-
-
-def _in_total_order(op: str) -> Callable:
-    """Comparisons in which -0 < +0 and every NaN has its place: of the words, those of negative numbers turned over."""
-
-    def rule(graph, dtype, how, a, b):
-        if a.dtype.kind != "f":
-            return graph.make(op, BOOL, a, b)
-        word = np.dtype(f"int{8 * a.dtype.itemsize}")
-
-        def place(x):
-            bits = _bitcast(graph, word, how, x)
-            below = graph.make("lt", BOOL, bits, word.type(0))
-            turned = graph.make("xor", word, bits, word.type(np.iinfo(word).max))
-            return graph.select(below, turned, bits, word)
-
-        return graph.make(op, BOOL, place(a), place(b))
-
-    return rule
-
-
-def _reduce_precision(graph, dtype, bits, x):
-    held = np.finfo(dtype)
-    if bits.exponent < held.nexp or bits.mantissa < held.nmant:
-        raise Unprintable("reduce_precision to fewer bits")
-    return x
-
-
-def _shift(op: str) -> Callable:
-    def rule(graph, dtype, how, x, by):
-        bits = 8 * dtype.itemsize
-        inside = graph.make("lt", BOOL, graph.convert(by, f"uint{bits}"), np.dtype(f"uint{bits}").type(bits))
-        safe = graph.select(inside, by, dtype.type(0 if op != "ashr" else bits - 1), dtype)
-        shifted = graph.make(op, dtype, x, safe)
-        return shifted if op == "ashr" else graph.select(inside, shifted, dtype.type(0), dtype)
-
-    return rule
-
-
-def _bitcast(graph, dtype, how, x):
-    if x.dtype.itemsize != np.dtype(dtype).itemsize or BOOL in (x.dtype, dtype):
-        raise Unprintable("bitcast_convert_type between types of different sizes")
-    value = value_of(x)
-    if value is not None:
-        return np.asarray(value).view(dtype)[()]
-    return graph.make("bitcast", dtype, x)
-
-
-ELEMENTWISE: dict[str, Callable] = {
-    **{name: _plain(name) for name in ("add", "sub", "mul", "div", "rem", "neg", "abs", "max", "min", "sign", "floor",
-                                       "ceil", "sqrt", "and", "or", "xor", "not", "population_count", "clz")},
-    **{name: _compared(name) for name in ("eq", "ne", "lt", "le", "gt", "ge")},
-    **{name: _function(name) for name in (
-        "cbrt", "exp", "exp2", "expm1", "log", "log1p", "logistic", "sin", "cos", "tan", "asin", "acos", "atan",
-        "atan2", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "erf_inv", "lgamma", "digamma")},
-    **{f"{name}_to": _in_total_order(name) for name in ("eq", "lt", "le")},
-    "reduce_precision": _reduce_precision,
-    "add_any": _plain("add"),
-    "pow": _pow,
-    "integer_pow": _integer_pow,
-    "square": lambda graph, dtype, how, x: graph.make("mul", dtype, x, x),
-    "one_minus_square": _one_minus_square,
-    "polynomial": _polynomial,
-    "log2": _log2,
-    "rsqrt": lambda graph, dtype, how, x: graph.make("div", dtype, dtype.type(1), graph.make("sqrt", dtype, x)),
-    "select_n": _select_n,
-    "is_finite": _is_finite,
-    "clamp": _clamp,
-    "round": _round,
-    "shift_left": _shift("shl"),
-    "shift_right_logical": _shift("lshr"),
-    "shift_right_arithmetic": _shift("ashr"),
-    "convert_element_type": lambda graph, dtype, how, x: graph.convert(x, dtype),
-    "bitcast_convert_type": _bitcast,
-    **{name: lambda graph, dtype, how, x: x for name in ("copy", "copy_p", "stop_gradient")},
-    "real": lambda graph, dtype, how, x: x,
-}  # fmt: skip
-
-
 # --- reductions and products ------------------------------------------------------------------------------------------
 
 
 NEUTRAL = {"add": 0, "mul": 1, "and": True, "or": False, "xor": 0}  # the result of a reduction over no entries
 
 
-def _reduction(op: str):
-    def reduce(self: _Scalars, operation, inputs):
-        (x,), dtype = inputs, operation.outs[0].dtype
-        for axis in sorted(operation.how, reverse=True):
-            if x.shape[axis] == 0:
-                if op not in NEUTRAL:
-                    raise Unprintable(f"{operation.name} of nothing")
-                x = known_entries(np.full(np.delete(x.shape, axis), NEUTRAL[op], dtype))
-                continue
-            total, *parts = _parts(x, axis)
-            for part in parts:
-                total = each(lambda a, b: self.graph.make(op, dtype, a, b), total, part)
-            x = total
+def _reduction(self: _Scalars, operation, inputs):
+    (x,), dtype, (axes, fold) = inputs, operation.outs[0].dtype, operation.how
+    for axis in sorted(axes, reverse=True):
+        if x.shape[axis] == 0:
+            if fold not in NEUTRAL:
+                raise Unprintable(f"{operation.name} of nothing")
+            x = known_entries(np.full(np.delete(x.shape, axis), NEUTRAL[fold], dtype))
+            continue
+        total, *parts = _parts(x, axis)
+        for part in parts:
+            total = each(lambda a, b: self.graph.make(fold, dtype, a, b), total, part)
+        x = total
+    return x
+
+
+def _cumulative(self: _Scalars, operation, inputs):
+    (x,), dtype, (axis, backwards, fold) = inputs, operation.outs[0].dtype, operation.how
+    parts = _parts(x, axis)
+    if not parts:
         return x
-
-    return reduce
-
-
-def _cumulative(op: str):
-    def accumulate(self: _Scalars, operation, inputs):
-        (x,), dtype, (axis, backwards) = inputs, operation.outs[0].dtype, operation.how
-        parts = _parts(x, axis)
-        if not parts:
-            return x
-        sums = parts[-1:] if backwards else parts[:1]
-        for part in parts[-2::-1] if backwards else parts[1:]:
-            sums.append(each(lambda a, b: self.graph.make(op, dtype, a, b), sums[-1], part))
-        return np.stack(sums[::-1] if backwards else sums, axis)
-
-    return accumulate
+    sums = parts[-1:] if backwards else parts[:1]
+    for part in parts[-2::-1] if backwards else parts[1:]:
+        sums.append(each(lambda a, b: self.graph.make(fold, dtype, a, b), sums[-1], part))
+    return np.stack(sums[::-1] if backwards else sums, axis)
 
 
-def _arg(better: str):
-    def argument(self: _Scalars, operation, inputs):
-        (x,), (axis,), graph = inputs, operation.how, self.graph
-        index = operation.outs[0].dtype
-        best, *parts = _parts(x, axis)
-        where = each(lambda _: index.type(0), best)
+def _extreme_place(self: _Scalars, operation, inputs):
+    (x,), ((axis,), fold), graph = inputs, operation.how, self.graph
+    index, better = operation.outs[0].dtype, "gt" if fold == "max" else "lt"
+    best, *parts = _parts(x, axis)
+    where = each(lambda _: index.type(0), best)
 
-        def beats(candidate, champion):
-            wins = graph.make(better, BOOL, candidate, champion)
-            if candidate.dtype.kind != "f":
-                return wins
-            is_nan = graph.make("ne", BOOL, candidate, candidate)
-            first_nan = graph.make("and", BOOL, is_nan, graph.make("eq", BOOL, champion, champion))
-            return graph.make("or", BOOL, wins, first_nan)
+    def beats(candidate, champion):
+        wins = graph.make(better, BOOL, candidate, champion)
+        if candidate.dtype.kind != "f":
+            return wins
+        is_nan = graph.make("ne", BOOL, candidate, candidate)
+        first_nan = graph.make("and", BOOL, is_nan, graph.make("eq", BOOL, champion, champion))
+        return graph.make("or", BOOL, wins, first_nan)
 
-        for k, part in enumerate(parts, start=1):
-            wins = each(beats, part, best)
-            best = each(lambda w, a, b: graph.select(w, a, b, a.dtype), wins, part, best)
-            where = each(lambda w, old: graph.select(w, index.type(k), old, index), wins, where)
-        return where
-
-    return argument
+    for k, part in enumerate(parts, start=1):
+        wins = each(beats, part, best)
+        best = each(lambda w, a, b: graph.select(w, a, b, a.dtype), wins, part, best)
+        where = each(lambda w, old: graph.select(w, index.type(k), old, index), wins, where)
+    return where
 
 
 def _dot_general(self: _Scalars, operation, inputs):
@@ -507,15 +302,15 @@ def _structural(x: np.ndarray) -> Entry:
     return x[()] if value is None else value
 
 
-def _pad(padding_config, x, value):
+def _pad(how: Padded, x, value):
     def place(n: int, low: int, gap: int) -> np.ndarray:
         return low + (gap + 1) * np.arange(n)
 
     shape = [low + high + max(0, (n - 1) * (gap + 1) + 1)
-             for n, (low, high, gap) in zip(x.shape, padding_config, strict=True)]  # fmt: skip
+             for n, (low, high, gap) in zip(x.shape, how.widths, strict=True)]  # fmt: skip
     result = np.empty(shape, x.dtype)
     result.fill(_structural(value))
-    at = [place(n, low, gap) for n, (low, _, gap) in zip(x.shape, padding_config, strict=True)]
+    at = [place(n, low, gap) for n, (low, _, gap) in zip(x.shape, how.widths, strict=True)]
     is_inside = [(p >= 0) & (p < size) for p, size in zip(at, shape, strict=True)]
     result[np.ix_(*(p[k] for p, k in zip(at, is_inside, strict=True)))] = x[np.ix_(*is_inside)] if x.ndim else x
     return result
@@ -526,27 +321,27 @@ def _iota(how: Counted):
     return np.broadcast_to(along.reshape([-1 if k == how.axis else 1 for k in range(len(how.shape))]), how.shape)
 
 
-MOVES: dict[str, Callable] = {
-    "reshape": lambda shape, x, *_sizes: x.reshape(shape),
-    "squeeze": lambda axes, x: np.squeeze(x, tuple(axes)),
-    "expand_dims": lambda axes, x: np.expand_dims(x, tuple(axes)),
-    "transpose": lambda order, x: x.transpose(order),
-    "rev": lambda axes, x: np.flip(x, tuple(axes)),
-    "concatenate": lambda axis, *xs: np.concatenate(xs, axis),
-    "split": lambda how, x: np.split(x, np.cumsum(how.sizes)[:-1], how.axis),
-    "stack": lambda axis, *xs: np.stack(xs, axis),
-    "unstack": lambda axis, x: _parts(x, axis),
-    "tile": lambda times, x: np.tile(x, times),
-    "slice": _slice,
-    "broadcast_in_dim": _broadcast_in_dim,
-    "pad": _pad,
-    "iota": _iota,
-    "empty": lambda how: known_entries(np.zeros(*how)),  # as XLA makes it on processors
+MOVES: dict[type, Callable] = {
+    kinds.Reshaped: lambda how, x, *_sizes: x.reshape(how.shape),
+    kinds.Squeezed: lambda how, x: np.squeeze(x, tuple(how.axes)),
+    kinds.Expanded: lambda how, x: np.expand_dims(x, tuple(how.axes)),
+    kinds.Transposed: lambda how, x: x.transpose(how.order),
+    kinds.Reversed: lambda how, x: np.flip(x, tuple(how.axes)),
+    kinds.Joined: lambda how, *xs: np.concatenate(xs, how.axis),
+    kinds.Split: lambda how, x: np.split(x, np.cumsum(how.sizes)[:-1], how.axis),
+    kinds.Stacked: lambda how, *xs: np.stack(xs, how.axis),
+    kinds.Unstacked: lambda how, x: _parts(x, how.axis),
+    kinds.Tiled: lambda how, x: np.tile(x, how.times),
+    kinds.Sliced: _slice,
+    kinds.Spread: _broadcast_in_dim,
+    kinds.Padded: _pad,
+    kinds.Counted: _iota,
+    kinds.Empty: lambda how: known_entries(np.zeros(*how)),  # as XLA makes it on processors
 }
 
 
 def _dynamic_slice(self: _Scalars, operation, inputs):
-    x, starts, sizes = inputs[0], [s[()] for s in inputs[1:]], operation.how
+    x, starts, sizes = inputs[0], [s[()] for s in inputs[1:]], operation.how.sizes
 
     def at(*first):
         return x[tuple(slice(p, p + size) for p, size in zip(first, sizes, strict=True))]
@@ -632,53 +427,49 @@ def _laid_out(slices: np.ndarray, batch_shape: tuple[int, ...], offset_dims: Seq
     return result
 
 
-def _scatter(combine: str | None):
+def _scatter(self: _Scalars, operation, inputs):
     """x with updates written to, or combined with, the entries they land on, in order; those outside are dropped."""
+    (x, indices, updates), how = inputs, operation.how
+    dtype, graph = operation.outs[0].dtype, self.graph
+    sizes = [updates.shape[how.inside[axis]] if axis in how.inside else 1 for axis in range(x.ndim)]
+    batch_dims = [d for d in range(updates.ndim) if d not in how.inside.values()]
+    result = x.copy()
 
-    def scatter(self: _Scalars, operation, inputs):
-        (x, indices, updates), how = inputs, operation.how
-        dtype, graph = operation.outs[0].dtype, self.graph
-        sizes = [updates.shape[how.inside[axis]] if axis in how.inside else 1 for axis in range(x.ndim)]
-        batch_dims = [d for d in range(updates.ndim) if d not in how.inside.values()]
-        result = x.copy()
+    def joined(old: Entry, new: Entry) -> Entry:
+        if how.fold is not None:
+            return graph.make(how.fold, dtype, old, new)
+        if how.function is None:
+            return new
+        (result,) = self.run(how.function, [_scalar(old), _scalar(new)])
+        return result[()]
 
-        def joined(old: Entry, new: Entry) -> Entry:
-            if combine is not None:
-                return graph.make(combine, dtype, old, new)
-            if how.function is None:
-                return new
-            (result,) = self.run(how.function, [_scalar(old), _scalar(new)])
-            return result[()]
+    for batch in np.ndindex(indices.shape[:-1]):
+        starts = _starts(how, x.ndim, indices, batch)
+        where: list[Any] = [slice(None)] * updates.ndim
+        for d, index in zip(batch_dims, batch, strict=True):
+            where[d] = index
+        update = updates[tuple(where)]
+        update = update if isinstance(update, np.ndarray) else _scalar(update)
+        before, limits = result, [full - size for full, size in zip(x.shape, sizes, strict=True)]
+        inside = np.True_ if how.clips else _inside(graph, starts, limits)
+        if min(limits, default=0) < 0 or (is_known(inside) and not inside):
+            continue
+        is_fixed = is_known(inside) and all(value_of(start) is not None for start in starts)
 
-        for batch in np.ndindex(indices.shape[:-1]):
-            starts = _starts(how, x.ndim, indices, batch)
-            where: list[Any] = [slice(None)] * updates.ndim
-            for d, index in zip(batch_dims, batch, strict=True):
-                where[d] = index
-            update = updates[tuple(where)]
-            update = update if isinstance(update, np.ndarray) else _scalar(update)
-            before, limits = result, [full - size for full, size in zip(x.shape, sizes, strict=True)]
-            inside = np.True_ if how.clips else _inside(graph, starts, limits)
-            if min(limits, default=0) < 0 or (is_known(inside) and not inside):
-                continue
-            is_fixed = is_known(inside) and all(value_of(start) is not None for start in starts)
+        def at(*first):
+            place = tuple(slice(p, p + size) for p, size in zip(first, sizes, strict=True))
+            changed = before if is_fixed else before.copy()
+            changed[place] = each(joined, before[place], update.reshape(before[place].shape))
+            return changed
 
-            def at(*first):
-                place = tuple(slice(p, p + size) for p, size in zip(first, sizes, strict=True))
-                changed = before if is_fixed else before.copy()
-                changed[place] = each(joined, before[place], update.reshape(before[place].shape))
-                return changed
-
-            changed = self.resolve(starts, [limit + 1 for limit in limits], at, dtype)
-            result = changed if is_known(inside) else self.choose(inside, changed, before, dtype)
-        return result
-
-    return scatter
+        changed = self.resolve(starts, [limit + 1 for limit in limits], at, dtype)
+        result = changed if is_known(inside) else self.choose(inside, changed, before, dtype)
+    return result
 
 
 def _execute(self: _Scalars, operation, inputs):
     """Instructions (numerics.instructions), written out."""
-    program, data = operation.how, inputs[0]
+    program, data = operation.how.program, inputs[0]
     dtype, graph = operation.outs[0].dtype, self.graph
     numbers = [*(as_number(c, dtype) for c in program.constants), *data]
     fixed = inputs[1] if len(inputs) > 1 else numbers
@@ -693,31 +484,16 @@ def _execute(self: _Scalars, operation, inputs):
     return results
 
 
-SPECIAL: dict[str, Callable] = {
-    "reduce_sum": _reduction("add"),
-    "reduce_prod": _reduction("mul"),
-    "reduce_max": _reduction("max"),
-    "reduce_min": _reduction("min"),
-    "reduce_and": _reduction("and"),
-    "reduce_or": _reduction("or"),
-    "reduce_xor": _reduction("xor"),
-    "argmax": _arg("gt"),
-    "argmin": _arg("lt"),
-    "cumsum": _cumulative("add"),
-    "cumprod": _cumulative("mul"),
-    "cummax": _cumulative("max"),
-    "cummin": _cumulative("min"),
-    "dot_general": _dot_general,
-    "execute_instructions": _execute,
-    "dynamic_slice": _dynamic_slice,
-    "dynamic_update_slice": _dynamic_update_slice,
-    "gather": _gather,
-    "scatter": _scatter(None),
-    "scatter-add": _scatter("add"),
-    "scatter-sub": _scatter("sub"),
-    "scatter-mul": _scatter("mul"),
-    "scatter-min": _scatter("min"),
-    "scatter-max": _scatter("max"),
+SPECIAL: dict[type, Callable] = {
+    kinds.Reduced: _reduction,
+    kinds.Extreme: _extreme_place,
+    kinds.Cumulated: _cumulative,
+    kinds.Dot: _dot_general,
+    kinds.Executed: _execute,
+    kinds.SliceAt: _dynamic_slice,
+    kinds.UpdateAt: _dynamic_update_slice,
+    kinds.Gather: _gather,
+    kinds.Scatter: _scatter,
 }
 
 
@@ -822,12 +598,12 @@ def _linear_solve(self: _Scalars, operation, inputs):
     return self.run(how.solve, [*inputs[how.of], *inputs[how.rest :]])
 
 
-CONTROL: dict[str, Callable] = {
-    "cond": _cond,
-    "while": _while,
-    "scan": _scan,
-    "custom_linear_solve": _linear_solve,
-    "optimization_barrier": lambda self, operation, inputs: inputs,  # a node is computed only once anyway
+CONTROL: dict[type, Callable] = {
+    kinds.Cond: _cond,
+    kinds.While: _while,
+    kinds.Scan: _scan,
+    kinds.LinearSolve: _linear_solve,
+    kinds.Barrier: lambda self, operation, inputs: inputs,  # a node is computed only once anyway
 }
 
 

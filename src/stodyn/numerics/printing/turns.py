@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from stodyn.numerics.printing import operations as kinds
 from stodyn.numerics.printing.arrays import Array, Arrays, Buffer, Executed, Index, Stored, Turns
 from stodyn.numerics.printing.flat import Equation
 from stodyn.numerics.printing.nodes import BOOL, Entry, Node
-from stodyn.numerics.printing.scalars import Unprintable
+from stodyn.numerics.printing.unprintable import Unprintable
 from stodyn.numerics.printing.views import NEUTRAL
 
 Kind = tuple[bool, bool]  # whether numbers differ between paths, and whether they change from step to step
@@ -159,33 +160,30 @@ def _scan(self: Any, equation: Equation, inputs: list[Array]) -> list[Array]:
     return turned(self, inputs[n_consts : n_consts + n_carry], changes, turn, length=length, rows=row)
 
 
-def _cumulative(op: str) -> Callable:
-    def cumulate(self: Arrays, equation: Equation, inputs: list[Array]) -> Array:
-        (x,), (axis, is_reverse), graph = inputs, equation.how, self.graph
-        length, rest = x.shape[axis], (*x.shape[:axis], *x.shape[axis + 1 :])
-        neutral = NEUTRAL[op](x.dtype)
+def _cumulative(self: Arrays, equation: Equation, inputs: list[Array]) -> Array:
+    (x,), (axis, is_reverse, op), graph = inputs, equation.how, self.graph
+    length, rest = x.shape[axis], (*x.shape[:axis], *x.shape[axis + 1 :])
+    neutral = NEUTRAL[op](x.dtype)
 
-        def row(counter: Entry) -> Entry:
-            return graph.whole("sub", np.int64(length - 1), counter) if is_reverse else counter
+    def row(counter: Entry) -> Entry:
+        return graph.whole("sub", np.int64(length - 1), counter) if is_reverse else counter
 
-        def turn(arrays: list[Array], counter: Entry) -> list[Array]:
-            at = row(counter)
+    def turn(arrays: list[Array], counter: Entry) -> list[Array]:
+        at = row(counter)
 
-            def total(index: Index) -> Entry:
-                return graph.make(op, x.dtype, arrays[0].at(index), x.at((*index[:axis], at, *index[axis:])))
+        def total(index: Index) -> Entry:
+            return graph.make(op, x.dtype, arrays[0].at(index), x.at((*index[:axis], at, *index[axis:])))
 
-            new = Array(rest, x.dtype, total, x.cost + 1)
-            return [new, new]
+        new = Array(rest, x.dtype, total, x.cost + 1)
+        return [new, new]
 
-        *_, stacked = turned(self, [Array(rest, x.dtype, lambda index: neutral)], [True], turn, length=length, rows=row)
-        return Array(x.shape, x.dtype, lambda index: stacked.at((index[axis], *index[:axis], *index[axis + 1 :])))
-
-    return cumulate
+    *_, stacked = turned(self, [Array(rest, x.dtype, lambda index: neutral)], [True], turn, length=length, rows=row)
+    return Array(x.shape, x.dtype, lambda index: stacked.at((index[axis], *index[:axis], *index[axis + 1 :])))
 
 
 def _execute(self: Arrays, equation: Equation, inputs: list[Array]) -> Array:
     """Instructions (numerics.instructions) on given numbers, which lie in front of the results."""
-    program, data, out = equation.how, inputs[0], equation.outputs[0].aval
+    program, data, out = equation.how.program, inputs[0], equation.outputs[0].aval
     if out.dtype != np.float64:
         raise Unprintable(f"sparse elimination of numbers of type {out.dtype}, in a step that is printed as loops")
     fixed = None
@@ -211,39 +209,32 @@ def _execute(self: Arrays, equation: Equation, inputs: list[Array]) -> Array:
     return self.buffered(whole)
 
 
-def _extreme_place(op: str) -> Callable:
+def _extreme_place(self: Arrays, equation: Equation, inputs: list[Array]) -> Array:
     """argmax or argmin: the first entry that is the largest, or NaN."""
+    (x,), graph, out = inputs, self.graph, equation.outputs[0].aval
+    axes, op = equation.how
+    if len(axes) != 1:
+        raise Unprintable(f"{equation.name} over several axes, in a step that is printed as loops")
+    length = np.int64(x.shape[axes[0]])
 
-    def place(self: Arrays, equation: Equation, inputs: list[Array]) -> Array:
-        (x,), graph, out = inputs, self.graph, equation.outputs[0].aval
-        axes = equation.how
-        if len(axes) != 1:
-            raise Unprintable(f"{equation.name} over several axes, in a step that is printed as loops")
-        length = np.int64(x.shape[axes[0]])
+    def at(index: Index) -> Entry:
+        def of(k: Entry) -> Entry:
+            return x.at((*index[: axes[0]], k, *index[axes[0] :]))
 
-        def at(index: Index) -> Entry:
-            def of(k: Entry) -> Entry:
-                return x.at((*index[: axes[0]], k, *index[axes[0] :]))
+        most = self.folded(op, x.dtype, NEUTRAL[op](x.dtype), np.int64(0), length, of)
 
-            most = self.folded(op, x.dtype, NEUTRAL[op](x.dtype), np.int64(0), length, of)
+        def here(k: Entry) -> Entry:
+            entry = of(k)
+            is_it = graph.make("or", BOOL, graph.make("eq", BOOL, entry, most), graph.make("ne", BOOL, entry, entry))
+            return graph.select(is_it, k, length, length.dtype)
 
-            def here(k: Entry) -> Entry:
-                entry = of(k)
-                is_it = graph.make(
-                    "or", BOOL, graph.make("eq", BOOL, entry, most), graph.make("ne", BOOL, entry, entry)
-                )
-                return graph.select(is_it, k, length, length.dtype)
+        place_of_extreme = self.folded("min", length.dtype, length, np.int64(0), length, here)
+        return graph.convert(place_of_extreme, out.dtype)
 
-            place_of_extreme = self.folded("min", length.dtype, length, np.int64(0), length, here)
-            return graph.convert(place_of_extreme, out.dtype)
-
-        return Array(out.shape, out.dtype, at, (x.cost + 3) * int(length))
-
-    return place
+    return Array(out.shape, out.dtype, at, (x.cost + 3) * int(length))
 
 
-TURNS: dict[str, Callable] = {
-    "while": _while, "scan": _scan, "execute_instructions": _execute, "cumsum": _cumulative("add"),
-    "cumprod": _cumulative("mul"), "cummax": _cumulative("max"), "cummin": _cumulative("min"),
-    "argmax": _extreme_place("max"), "argmin": _extreme_place("min"),
+TURNS: dict[type, Callable] = {
+    kinds.While: _while, kinds.Scan: _scan, kinds.Executed: _execute, kinds.Cumulated: _cumulative,
+    kinds.Extreme: _extreme_place,
 }  # fmt: skip

@@ -13,10 +13,12 @@ from typing import Any
 
 import numpy as np
 
+from stodyn.numerics.printing import operations as kinds
 from stodyn.numerics.printing.arrays import FEW, INT64, WRITTEN_OUT, Array, Arrays, Index, broadcast
 from stodyn.numerics.printing.flat import Equation
 from stodyn.numerics.printing.nodes import BOOL, Entry, Node, is_known, reachable, value_of
-from stodyn.numerics.printing.scalars import Unprintable, filling
+from stodyn.numerics.printing.scalars import filling
+from stodyn.numerics.printing.unprintable import Unprintable
 
 FULL = 0.2  # of a known matrix: a fuller one is multiplied as it is
 
@@ -63,12 +65,12 @@ def _reshape(self: Arrays, equation: Equation, inputs: list[Array]) -> Array:
 
 
 def _transpose(self: Arrays, equation: Equation, inputs: list[Array]) -> Array:
-    order = equation.how
+    order = equation.how.order
     return _moved(inputs[0], _out(equation), lambda index: tuple(index[order.index(a)] for a in range(len(order))))
 
 
 def _rev(self: Arrays, equation: Equation, inputs: list[Array]) -> Array:
-    axes, (x,) = equation.how, inputs
+    axes, (x,) = equation.how.axes, inputs
     return _moved(x, x.shape, lambda index: tuple(
         self.graph.whole("sub", np.int64(size - 1), i) if a in axes else i
         for a, (i, size) in enumerate(zip(index, x.shape, strict=True))))  # fmt: skip
@@ -94,7 +96,7 @@ def _shifted(self: Arrays, axis: int, by: int, index: Index) -> Index:
 
 
 def _unstack(self: Arrays, equation: Equation, inputs: list[Array]) -> list[Array]:
-    axis, (x,) = equation.how, inputs
+    axis, (x,) = equation.how.axis, inputs
     return [
         _moved(x, value.aval.shape, functools.partial(_in_front_of, axis, np.int64(k)))
         for k, value in enumerate(equation.outputs)
@@ -113,7 +115,7 @@ def _tile(self: Arrays, equation: Equation, inputs: list[Array]) -> Array:
 
 
 def _concatenate(self: Arrays, equation: Equation, inputs: list[Array]) -> Array:
-    axis, graph, parts = equation.how, self.graph, [x for x in inputs if x.size]
+    axis, graph, parts = equation.how.axis, self.graph, [x for x in inputs if x.size]
     starts = np.cumsum([0, *(x.shape[axis] for x in parts)])
 
     def of_part(k: int, index: Index, is_clamped: bool) -> Entry:
@@ -141,7 +143,7 @@ def _concatenate(self: Arrays, equation: Equation, inputs: list[Array]) -> Array
 
 
 def _pad(self: Arrays, equation: Equation, inputs: list[Array]) -> Array:
-    (x, filling), graph, config = inputs, self.graph, equation.how
+    (x, filling), graph, config = inputs, self.graph, equation.how.widths
     if not any(map(any, config)):
         return x
 
@@ -214,7 +216,7 @@ def _gather(self: Arrays, equation: Equation, inputs: list[Array]) -> Array:
 
 def _dynamic_slice(self: Arrays, equation: Equation, inputs: list[Array]) -> Array:
     x, *starts = inputs
-    sizes, graph = equation.how, self.graph
+    sizes, graph = equation.how.sizes, self.graph
 
     def where(index: Index) -> Index:
         firsts = [graph.clamped(_whole_index(self, s.at(())), full - size + 1)
@@ -241,95 +243,91 @@ def _dynamic_update_slice(self: Arrays, equation: Equation, inputs: list[Array])
     return Array(x.shape, x.dtype, at, x.cost + update.cost + 1)
 
 
-def _scatter(combine: str | None) -> Callable:
+def _scatter(self: Arrays, equation: Equation, inputs: list[Array]) -> Array:
     """x with updates written to, or combined with, the entries they land on; many places are known beforehand."""
+    (x, indices, updates), how, graph = inputs, equation.how, self.graph
+    if how.along:
+        raise Unprintable("a scatter under vmap, in a step that is printed as loops")
+    if how.function is not None:
+        raise Unprintable("a function of some entries, x.at[k].apply(f), in a step that is printed as loops")
+    axes = how.axes
+    window = {a: updates.shape[d] for a, d in how.inside.items()}
+    limits = np.array([x.shape[a] - window.get(a, 1) for a in axes])
+    batch_dims = [d for d in range(len(updates.shape)) if d not in how.inside.values()]
+    batch_shape = tuple(updates.shape[d] for d in batch_dims)
+    count = math.prod(batch_shape)
 
-    def scatter(self: Arrays, equation: Equation, inputs: list[Array]) -> Array:
-        (x, indices, updates), how, graph = inputs, equation.how, self.graph
-        if how.along:
-            raise Unprintable("a scatter under vmap, in a step that is printed as loops")
-        if how.function is not None:
-            raise Unprintable("a function of some entries, x.at[k].apply(f), in a step that is printed as loops")
-        axes = how.axes
-        window = {a: updates.shape[d] for a, d in how.inside.items()}
-        limits = np.array([x.shape[a] - window.get(a, 1) for a in axes])
-        batch_dims = [d for d in range(len(updates.shape)) if d not in how.inside.values()]
-        batch_shape = tuple(updates.shape[d] for d in batch_dims)
-        count = math.prod(batch_shape)
+    def update_at(batch: Index, index: Index, starts: dict[int, Entry]) -> Entry:
+        where: list[Entry] = [np.int64(0)] * len(updates.shape)
+        for d, b in zip(batch_dims, batch, strict=True):
+            where[d] = b
+        for a, d in how.inside.items():
+            where[d] = graph.whole("sub", index[a], starts[a]) if a in starts else index[a]
+        return updates.at(tuple(where))
 
-        def update_at(batch: Index, index: Index, starts: dict[int, Entry]) -> Entry:
-            where: list[Entry] = [np.int64(0)] * len(updates.shape)
-            for d, b in zip(batch_dims, batch, strict=True):
-                where[d] = b
-            for a, d in how.inside.items():
-                where[d] = graph.whole("sub", index[a], starts[a]) if a in starts else index[a]
-            return updates.at(tuple(where))
+    def joined(old: Entry, new: Entry) -> Entry:
+        return new if how.fold is None else graph.make(how.fold, x.dtype, old, new)
 
-        def joined(old: Entry, new: Entry) -> Entry:
-            return new if combine is None else graph.make(combine, x.dtype, old, new)
+    if count <= FEW:  # a few windows, one after another
 
-        if count <= FEW:  # a few windows, one after another
+        def among(index: Index) -> Entry:
+            entry = x.at(index)
+            for k in range(count):
+                batch = tuple(np.int64(b) for b in np.unravel_index(k, batch_shape))
+                inside, starts, clamped = np.True_, {}, list(index)
+                for place, (a, limit) in enumerate(zip(axes, limits, strict=True)):
+                    first = _whole_index(self, indices.at((*batch, np.int64(place))))
+                    if how.clips:
+                        first = graph.clamped(first, int(limit) + 1)
+                    else:
+                        inside = graph.make("and", BOOL, inside, graph.inside(first, 0, int(limit) + 1))
+                    starts[a] = first
+                    size = window.get(a, 1)
+                    last = graph.whole("add", first, size - 1)
+                    if size < x.shape[a]:
+                        above = graph.make("ge", BOOL, index[a], first)
+                        here = graph.make("and", BOOL, above, graph.make("le", BOOL, index[a], last))
+                        inside = graph.make("and", BOOL, inside, here)
+                        clamped[a] = graph.whole("min", graph.whole("max", index[a], first), last)
+                new = update_at(batch, tuple(clamped), starts)
+                entry = graph.select(inside, joined(entry, new), entry, x.dtype)
+            return entry
 
-            def among(index: Index) -> Entry:
-                entry = x.at(index)
-                for k in range(count):
-                    batch = tuple(np.int64(b) for b in np.unravel_index(k, batch_shape))
-                    inside, starts, clamped = np.True_, {}, list(index)
-                    for place, (a, limit) in enumerate(zip(axes, limits, strict=True)):
-                        first = _whole_index(self, indices.at((*batch, np.int64(place))))
-                        if how.clips:
-                            first = graph.clamped(first, int(limit) + 1)
-                        else:
-                            inside = graph.make("and", BOOL, inside, graph.inside(first, 0, int(limit) + 1))
-                        starts[a] = first
-                        size = window.get(a, 1)
-                        last = graph.whole("add", first, size - 1)
-                        if size < x.shape[a]:
-                            above = graph.make("ge", BOOL, index[a], first)
-                            here = graph.make("and", BOOL, above, graph.make("le", BOOL, index[a], last))
-                            inside = graph.make("and", BOOL, inside, here)
-                            clamped[a] = graph.whole("min", graph.whole("max", index[a], first), last)
-                    new = update_at(batch, tuple(clamped), starts)
-                    entry = graph.select(inside, joined(entry, new), entry, x.dtype)
-                return entry
+        return Array(x.shape, x.dtype, among, x.cost + (updates.cost + 1) * count)
+    if indices.known is None:
+        raise Unprintable("a scatter to many places that are computed, in a step that is printed as loops")
+    rows = indices.known.reshape(-1, len(axes)).astype(np.int64)
+    if how.clips:
+        rows = np.clip(rows, 0, limits)
+    sound = ((rows >= 0) & (rows <= limits)).all(axis=1)
+    if any(window.get(a, 1) != 1 for a in axes):
+        raise Unprintable("a scatter of many windows, in a step that is printed as loops")
+    lengths = tuple(x.shape[a] for a in axes)
+    numbers_of_updates = np.flatnonzero(sound)
+    landed = np.ravel_multi_index(tuple(rows[sound].T), lengths)
+    order = np.argsort(landed, kind="stable")
+    ends = np.searchsorted(landed[order], np.arange(math.prod(lengths) + 1))
+    listed = [self.constant(b) for b in np.unravel_index(numbers_of_updates[order], batch_shape)]
+    bounds = self.constant(ends.astype(np.int64))
+    most = int(np.diff(ends).max(initial=0))
+    zero = {a: np.int64(0) for a in axes if a in window}
 
-            return Array(x.shape, x.dtype, among, x.cost + (updates.cost + 1) * count)
-        if indices.known is None:
-            raise Unprintable("a scatter to many places that are computed, in a step that is printed as loops")
-        rows = indices.known.reshape(-1, len(axes)).astype(np.int64)
-        if how.clips:
-            rows = np.clip(rows, 0, limits)
-        sound = ((rows >= 0) & (rows <= limits)).all(axis=1)
-        if any(window.get(a, 1) != 1 for a in axes):
-            raise Unprintable("a scatter of many windows, in a step that is printed as loops")
-        lengths = tuple(x.shape[a] for a in axes)
-        numbers_of_updates = np.flatnonzero(sound)
-        landed = np.ravel_multi_index(tuple(rows[sound].T), lengths)
-        order = np.argsort(landed, kind="stable")
-        ends = np.searchsorted(landed[order], np.arange(math.prod(lengths) + 1))
-        listed = [self.constant(b) for b in np.unravel_index(numbers_of_updates[order], batch_shape)]
-        bounds = self.constant(ends.astype(np.int64))
-        most = int(np.diff(ends).max(initial=0))
-        zero = {a: np.int64(0) for a in axes if a in window}
+    def at(index: Index) -> Entry:
+        row = self.place(lengths, tuple(index[a] for a in axes))
+        flat = tuple(np.int64(0) if a in axes else i for a, i in enumerate(index))
+        first, last = (bounds.at((graph.whole("add", row, k),)) for k in (0, 1))
 
-        def at(index: Index) -> Entry:
-            row = self.place(lengths, tuple(index[a] for a in axes))
-            flat = tuple(np.int64(0) if a in axes else i for a, i in enumerate(index))
-            first, last = (bounds.at((graph.whole("add", row, k),)) for k in (0, 1))
+        def landing(k: Entry) -> Entry:
+            return update_at(tuple(_whole_index(self, b.at((k,))) for b in listed), flat, zero)
 
-            def landing(k: Entry) -> Entry:
-                return update_at(tuple(_whole_index(self, b.at((k,))) for b in listed), flat, zero)
+        old = x.at(index)
+        if most <= 1 or how.fold is None:
+            some = graph.make("lt", BOOL, first, last)
+            k = graph.clamped(graph.whole("sub", last, 1), max(len(landed), 1))
+            return graph.select(some, joined(old, landing(k)), old, x.dtype)
+        return self.folded(how.fold, x.dtype, old, first, last, landing)
 
-            old = x.at(index)
-            if most <= 1 or combine is None:
-                some = graph.make("lt", BOOL, first, last)
-                k = graph.clamped(graph.whole("sub", last, 1), max(len(landed), 1))
-                return graph.select(some, joined(old, landing(k)), old, x.dtype)
-            return self.folded(combine, x.dtype, old, first, last, landing)
-
-        return Array(x.shape, x.dtype, at, x.cost + (updates.cost + 1) * max(most, 1) + 1)
-
-    return scatter
+    return Array(x.shape, x.dtype, at, x.cost + (updates.cost + 1) * max(most, 1) + 1)
 
 
 # --- folds ------------------------------------------------------------------------------------------------------------
@@ -354,31 +352,30 @@ NEUTRAL: dict[str, Callable[[np.dtype], Any]] = {
 }
 
 
-def _reduction(op: str) -> Callable:
-    def reduce(self: Arrays, equation: Equation, inputs: list[Array]) -> Array:
-        (x,), axes, dtype = inputs, sorted(equation.how), np.dtype(equation.outputs[0].aval.dtype)
-        if dtype == BOOL and op in ("max", "min"):
-            raise Unprintable(f"{equation.name} of truth values, in a step that is printed as loops")
-        count = math.prod(x.shape[a] for a in axes)
+def _reduction(self: Arrays, equation: Equation, inputs: list[Array]) -> Array:
+    (x,), dtype, op = inputs, np.dtype(equation.outputs[0].aval.dtype), equation.how.fold
+    axes = sorted(equation.how.axes)
+    if op not in NEUTRAL or (dtype == BOOL and op in ("max", "min")):
+        of = " of truth values" if dtype == BOOL else ""
+        raise Unprintable(f"{equation.name}{of}, in a step that is printed as loops")
+    count = math.prod(x.shape[a] for a in axes)
 
-        def at(index: Index) -> Entry:
-            def over(left: list[int], indices: dict[int, Entry]) -> Entry:
-                axis, *others = left
+    def at(index: Index) -> Entry:
+        def over(left: list[int], indices: dict[int, Entry]) -> Entry:
+            axis, *others = left
 
-                def term(k: Entry) -> Entry:
-                    now = {**indices, axis: k}
-                    if others:
-                        return over(others, now)
-                    rest = iter(index)
-                    return x.at(tuple(now[a] if a in now else next(rest) for a in range(len(x.shape))))
+            def term(k: Entry) -> Entry:
+                now = {**indices, axis: k}
+                if others:
+                    return over(others, now)
+                rest = iter(index)
+                return x.at(tuple(now[a] if a in now else next(rest) for a in range(len(x.shape))))
 
-                return self.folded(op, dtype, NEUTRAL[op](dtype), np.int64(0), np.int64(x.shape[axis]), term)
+            return self.folded(op, dtype, NEUTRAL[op](dtype), np.int64(0), np.int64(x.shape[axis]), term)
 
-            return over(axes, {}) if axes else x.at(index)
+        return over(axes, {}) if axes else x.at(index)
 
-        return Array(_out(equation), dtype, at, (x.cost + 1) * max(count, 1))
-
-    return reduce
+    return Array(_out(equation), dtype, at, (x.cost + 1) * max(count, 1))
 
 
 def _converted(self: Arrays, x: Array, dtype: np.dtype) -> Array:
@@ -460,7 +457,7 @@ def _sparse_product(self: Arrays, equation: Equation, matrix: np.ndarray, other:
 
 
 def _stack(self: Arrays, equation: Equation, inputs: list[Array]) -> Array:
-    axis, graph = equation.how, self.graph
+    axis, graph = equation.how.axis, self.graph
 
     def at(index: Index) -> Entry:
         rest, i = (*index[:axis], *index[axis + 1 :]), index[axis]
@@ -474,15 +471,11 @@ def _stack(self: Arrays, equation: Equation, inputs: list[Array]) -> Array:
     return Array(_out(equation), inputs[0].dtype, at, max(x.cost for x in inputs))
 
 
-VIEWS: dict[str, Callable] = {
-    "reshape": _reshape, "squeeze": _reshape, "expand_dims": _reshape, "broadcast_in_dim": _broadcast_in_dim,
-    "transpose": _transpose, "rev": _rev, "slice": _slice, "split": _split, "concatenate": _concatenate, "pad": _pad,
-    "stack": _stack, "unstack": _unstack, "tile": _tile, "iota": _iota, "empty": _empty, "gather": _gather,
-    "dynamic_slice": _dynamic_slice,
-    "dynamic_update_slice": _dynamic_update_slice, "scatter": _scatter(None), "scatter-add": _scatter("add"),
-    "scatter-sub": _scatter("sub"), "scatter-mul": _scatter("mul"), "scatter-min": _scatter("min"),
-    "scatter-max": _scatter("max"),
-    "reduce_sum": _reduction("add"), "reduce_prod": _reduction("mul"), "reduce_max": _reduction("max"),
-    "reduce_min": _reduction("min"), "reduce_and": _reduction("and"), "reduce_or": _reduction("or"),
-    "dot_general": _dot_general,
+VIEWS: dict[type, Callable] = {
+    kinds.Reshaped: _reshape, kinds.Squeezed: _reshape, kinds.Expanded: _reshape, kinds.Spread: _broadcast_in_dim,
+    kinds.Transposed: _transpose, kinds.Reversed: _rev, kinds.Sliced: _slice, kinds.Split: _split,
+    kinds.Joined: _concatenate, kinds.Padded: _pad, kinds.Stacked: _stack, kinds.Unstacked: _unstack,
+    kinds.Tiled: _tile, kinds.Counted: _iota, kinds.Empty: _empty, kinds.Gather: _gather,
+    kinds.SliceAt: _dynamic_slice, kinds.UpdateAt: _dynamic_update_slice, kinds.Scatter: _scatter,
+    kinds.Reduced: _reduction, kinds.Dot: _dot_general,
 }  # fmt: skip

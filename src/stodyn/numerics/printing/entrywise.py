@@ -1,0 +1,356 @@
+"""Operations entry by entry: a row for each, with everything that readers of traces ask about it.
+
+A row says how an operation is printed, how NumPy computes it, what it makes of zeros, whether it is linear, and whether
+it is smooth. Operations of other kinds have records (operations.py), by which their readers go.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from stodyn.numerics.printing import elementary
+from stodyn.numerics.printing.nodes import BOOL, value_of
+from stodyn.numerics.printing.unprintable import Unprintable
+
+
+class Zeros(enum.Enum):
+    """Where the result is known to be zero."""
+
+    NOWHERE = enum.auto()
+    KEPT = enum.auto()  # where the operand is
+    COPIED = enum.auto()  # likewise, and every other number stays what it is
+    FACTOR = enum.auto()  # where one of the operands is
+    ALL = enum.auto()  # where all operands are
+    TERM = enum.auto()  # likewise; beside a zero the other operand stays what it is
+    NUMERATOR = enum.auto()  # where the first operand is and the second is not
+    BASE = enum.auto()  # where the first operand is, for a positive power
+    UNEQUAL = enum.auto()  # where two counters differ
+    CHOSEN = enum.auto()  # where the chosen operand is
+
+
+class Entrywise(NamedTuple):
+    """What is known about an operation between entries at the same place.
+
+    node        prints it: node(graph, dtype, how, *operands); None: it is not printed
+    numpy       computes it: numpy(*operands)
+    real        whether NumPy is asked only for real numbers
+    with_how    whether NumPy's function takes the operation's record before the operands
+    zeros       where the result is zero
+    factors     the first of the operands whose exact zeros make the result zero, whatever the others are
+    is_exact    whether every processor computes the same of numbers of any type
+    is_rounded  whether its result is rounded
+    is_linear   whether it is linear in all operands together
+    is_flat     whether it has slope zero wherever it has one
+    is_rough    whether it is not smooth everywhere, though it may have slopes
+    is_free     whether it costs nothing
+    """
+
+    node: Callable | None = None
+    numpy: Callable | None = None
+    real: bool = False
+    with_how: bool = False
+    zeros: Zeros = Zeros.NOWHERE
+    factors: int = 0
+    is_exact: bool = False
+    is_rounded: bool = False
+    is_linear: bool = False
+    is_flat: bool = False
+    is_rough: bool = False
+    is_free: bool = False
+
+
+# --- as nodes ---------------------------------------------------------------------------------------------------------
+
+
+def _plain(op: str) -> Callable:
+    return lambda graph, dtype, how, *operands: graph.make(op, dtype, *operands)
+
+
+def _compared(op: str) -> Callable:
+    return lambda graph, dtype, how, a, b: graph.make(op, BOOL, a, b)
+
+
+def _integer_pow(graph, dtype, y, x):
+    """By squaring; a negative power is one over the positive one."""
+    if y == 0:
+        return dtype.type(1)
+    result, power, left = None, x, abs(y)
+    while True:
+        if left & 1:
+            result = power if result is None else graph.make("mul", dtype, result, power)
+        left >>= 1
+        if not left:
+            break
+        power = graph.make("mul", dtype, power, power)
+    return result if y > 0 else graph.make("div", dtype, dtype.type(1), result)
+
+
+def _one_minus_square(graph, dtype, how, x):
+    """1 - x² near x = ±1 too, from JAX 0.11 on: the derivative of tanh at artanh x."""
+    one = dtype.type(1)
+    return graph.make("mul", dtype, graph.make("add", dtype, one, x), graph.make("sub", dtype, one, x))
+
+
+def _polynomial(graph, dtype, how, x, *coefficients):
+    """Σ c_k x^k by Horner's rule, from JAX 0.12 on; before, polyval was written out, or a scan."""
+    *others, value = coefficients
+    for coefficient in reversed(others):
+        value = graph.make("add", dtype, graph.make("mul", dtype, value, x), coefficient)
+    return value
+
+
+def _pow(graph, dtype, how, x, y):
+    if y.dtype.kind != "f":
+        value = value_of(y)
+        if value is None:
+            raise Unprintable("pow with a whole exponent that is not known")
+        return _integer_pow(graph, dtype, int(value), x)
+    return _function("pow")(graph, dtype, how, x, y)
+
+
+def _function(name: str) -> Callable:
+    """An elementary function, in double precision whatever the numbers are."""
+
+    def rule(graph, dtype, how, *operands):
+        if name not in elementary.NAMES:
+            raise Unprintable(f"primitive {name} is not among the printed operations")
+        wide = [graph.convert(x, np.float64) for x in operands]
+        return graph.convert(graph.make(name, np.float64, *wide), dtype)
+
+    return rule
+
+
+def _log2(graph, dtype, how, x):
+    """From JAX 0.11 on; before, it was written as this quotient."""
+    logarithm = graph.make("log", np.float64, graph.convert(x, np.float64))
+    return graph.convert(graph.make("div", np.float64, logarithm, np.float64(math.log(2.0))), dtype)
+
+
+def _select_n(graph, dtype, how, which, *cases):
+    if which.dtype == BOOL:
+        return graph.select(which, cases[1], cases[0], dtype)
+    chosen = cases[0]
+    for k, case in enumerate(cases[1:], start=1):
+        chosen = graph.select(graph.make("ge", BOOL, which, which.dtype.type(k)), case, chosen, dtype)
+    return chosen
+
+
+def _rsqrt(graph, dtype, how, x):
+    return graph.make("div", dtype, dtype.type(1), graph.make("sqrt", dtype, x))
+
+
+def _is_finite(graph, dtype, how, x):
+    return graph.make("lt", BOOL, graph.make("abs", x.dtype, x), x.dtype.type(np.inf))
+
+
+def _clamp(graph, dtype, how, low, x, high):
+    return graph.make("min", dtype, graph.make("max", dtype, low, x), high)
+
+
+def _round(graph, dtype, is_away, x):
+    return graph.make("round_away" if is_away else "round_even", dtype, x)
+
+
+def _in_total_order(op: str) -> Callable:
+    """Comparisons in which -0 < +0 and every NaN has its place: of the words, those of negative numbers turned over."""
+
+    def rule(graph, dtype, how, a, b):
+        if a.dtype.kind != "f":
+            return graph.make(op, BOOL, a, b)
+        word = np.dtype(f"int{8 * a.dtype.itemsize}")
+
+        def place(x):
+            bits = _bitcast(graph, word, how, x)
+            below = graph.make("lt", BOOL, bits, word.type(0))
+            turned = graph.make("xor", word, bits, word.type(np.iinfo(word).max))
+            return graph.select(below, turned, bits, word)
+
+        return graph.make(op, BOOL, place(a), place(b))
+
+    return rule
+
+
+def _reduce_precision(graph, dtype, bits, x):
+    held = np.finfo(dtype)
+    if bits.exponent < held.nexp or bits.mantissa < held.nmant:
+        raise Unprintable("reduce_precision to fewer bits")
+    return x
+
+
+def _shift(op: str) -> Callable:
+    def rule(graph, dtype, how, x, by):
+        bits = 8 * dtype.itemsize
+        inside = graph.make("lt", BOOL, graph.convert(by, f"uint{bits}"), np.dtype(f"uint{bits}").type(bits))
+        safe = graph.select(inside, by, dtype.type(0 if op != "ashr" else bits - 1), dtype)
+        shifted = graph.make(op, dtype, x, safe)
+        return shifted if op == "ashr" else graph.select(inside, shifted, dtype.type(0), dtype)
+
+    return rule
+
+
+def _convert(graph, dtype, how, x):
+    return graph.convert(x, dtype)
+
+
+def _bitcast(graph, dtype, how, x):
+    if x.dtype.itemsize != np.dtype(dtype).itemsize or BOOL in (x.dtype, dtype):
+        raise Unprintable("bitcast_convert_type between types of different sizes")
+    value = value_of(x)
+    if value is not None:
+        return np.asarray(value).view(dtype)[()]
+    return graph.make("bitcast", dtype, x)
+
+
+# --- by NumPy ---------------------------------------------------------------------------------------------------------
+
+
+def chosen(which: np.ndarray, *cases: np.ndarray) -> np.ndarray:
+    """Of each entry the case that `which` numbers; np.choose takes few cases alone."""
+    result = cases[0]
+    for k, case in enumerate(cases[1:], 1):
+        result = np.where(which == k, case, result)
+    return result
+
+
+def _horner(x: np.ndarray, *coefficients: np.ndarray) -> np.ndarray:
+    *others, value = coefficients
+    for coefficient in reversed(others):
+        value = value * x + coefficient
+    return value
+
+
+def _converted(new_dtype: Any, x: np.ndarray) -> np.ndarray:
+    """As XLA converts: NaN becomes the whole number 0, and what is too large for a type its largest number."""
+    if x.dtype.kind != "f" or np.dtype(new_dtype).kind not in "iu":
+        return np.asarray(x, new_dtype)
+    limits = np.iinfo(new_dtype)
+    with np.errstate(invalid="ignore"):
+        whole = x.astype(new_dtype)
+    whole = np.where(x >= float(limits.max), limits.max, np.where(x <= float(limits.min), limits.min, whole))
+    return np.where(np.isnan(x), 0, whole).astype(new_dtype)
+
+
+def _rounded(is_away: bool, x: np.ndarray) -> np.ndarray:
+    """To the nearest whole number, halves to the even one or away from zero."""
+    if not is_away:
+        return np.rint(x)
+    whole = np.trunc(x)
+    return np.where(np.abs(x - whole) >= 0.5, whole + np.copysign(1.0, x), whole)
+
+
+def _remainder(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    return np.where(b == 0, a, np.fmod(a, np.where(b == 0, 1, b))) if a.dtype.kind in "iu" else np.fmod(a, b)
+
+
+# --- the table --------------------------------------------------------------------------------------------------------
+
+
+def _compares(op: str, numpy: Callable, zeros: Zeros = Zeros.NOWHERE) -> Entrywise:
+    return Entrywise(_compared(op), numpy, zeros=zeros, is_exact=True, is_flat=True)
+
+
+def _computes(name: str, numpy: Callable | None = None, zeros: Zeros = Zeros.NOWHERE, **further: bool) -> Entrywise:
+    """An elementary function."""
+    return Entrywise(_function(name), numpy, real=True, zeros=zeros, is_rounded=True, **further)
+
+
+def _copies(**further: Any) -> Entrywise:
+    return Entrywise(lambda graph, dtype, how, x: x, is_free=True, **further)
+
+
+TABLE: dict[str, Entrywise] = {
+    # sums and products
+    "add": Entrywise(_plain("add"), np.add, zeros=Zeros.TERM, is_exact=True, is_rounded=True, is_linear=True),
+    "add_any": Entrywise(_plain("add"), np.add, zeros=Zeros.TERM, is_rounded=True, is_linear=True),
+    "sub": Entrywise(_plain("sub"), np.subtract, zeros=Zeros.TERM, is_exact=True, is_rounded=True, is_linear=True),
+    "neg": Entrywise(_plain("neg"), np.negative, zeros=Zeros.KEPT, is_exact=True, is_linear=True),
+    "mul": Entrywise(_plain("mul"), np.multiply, zeros=Zeros.FACTOR, factors=2, is_exact=True, is_rounded=True),
+    "div": Entrywise(_plain("div"), np.divide, real=True, zeros=Zeros.NUMERATOR, factors=1, is_rounded=True),
+    "square": Entrywise(
+        lambda graph, dtype, how, x: graph.make("mul", dtype, x, x), np.square, zeros=Zeros.KEPT, is_rounded=True
+    ),
+    "one_minus_square": Entrywise(_one_minus_square, lambda x: (1 + x) * (1 - x), is_rounded=True),
+    "polynomial": Entrywise(_polynomial, _horner),
+    "integer_pow": Entrywise(_integer_pow, lambda y, x: x**y, with_how=True, zeros=Zeros.BASE, is_rounded=True),
+    # roots and powers
+    "pow": Entrywise(_pow, np.power, real=True, zeros=Zeros.BASE, is_rounded=True, is_rough=True),
+    "sqrt": Entrywise(_plain("sqrt"), np.sqrt, zeros=Zeros.KEPT, is_rounded=True, is_rough=True),
+    "rsqrt": Entrywise(_rsqrt, lambda x: 1.0 / np.sqrt(x), real=True, is_rounded=True, is_rough=True),
+    "cbrt": _computes("cbrt", np.cbrt, Zeros.KEPT, is_rough=True),
+    # elementary functions
+    "exp": _computes("exp", np.exp),
+    "exp2": _computes("exp2"),
+    "expm1": _computes("expm1", np.expm1, Zeros.KEPT),
+    "log": _computes("log", np.log),
+    "log2": Entrywise(_log2, lambda x: np.log(x) / math.log(2.0), real=True, is_rounded=True),
+    "log1p": _computes("log1p", np.log1p, Zeros.KEPT),
+    "logistic": _computes("logistic", lambda x: 1.0 / (1.0 + np.exp(-x))),
+    "sin": _computes("sin", np.sin, Zeros.KEPT),
+    "cos": _computes("cos", np.cos),
+    "tan": _computes("tan", np.tan, Zeros.KEPT),
+    "asin": _computes("asin", np.arcsin, Zeros.KEPT),
+    "acos": _computes("acos", np.arccos),
+    "atan": _computes("atan", np.arctan, Zeros.KEPT),
+    "atan2": _computes("atan2", np.arctan2),
+    "sinh": _computes("sinh", np.sinh, Zeros.KEPT),
+    "cosh": _computes("cosh", np.cosh),
+    "tanh": _computes("tanh", np.tanh, Zeros.KEPT),
+    "asinh": _computes("asinh", np.arcsinh, Zeros.KEPT),
+    "acosh": _computes("acosh"),
+    "atanh": _computes("atanh", zeros=Zeros.KEPT),
+    "erf": _computes("erf", zeros=Zeros.KEPT),
+    "erfc": _computes("erfc"),
+    "erf_inv": _computes("erf_inv"),
+    "lgamma": _computes("lgamma"),
+    "digamma": _computes("digamma"),
+    # comparisons and logic
+    "eq": _compares("eq", np.equal, Zeros.UNEQUAL),
+    "ne": _compares("ne", np.not_equal),
+    "lt": _compares("lt", np.less),
+    "le": _compares("le", np.less_equal),
+    "gt": _compares("gt", np.greater),
+    "ge": _compares("ge", np.greater_equal),
+    "eq_to": Entrywise(_in_total_order("eq")),
+    "lt_to": Entrywise(_in_total_order("lt"), is_flat=True),
+    "le_to": Entrywise(_in_total_order("le"), is_flat=True),
+    "is_finite": Entrywise(_is_finite, np.isfinite, is_flat=True),
+    "and": Entrywise(_plain("and"), np.bitwise_and, zeros=Zeros.FACTOR, is_exact=True),
+    "or": Entrywise(_plain("or"), np.bitwise_or, zeros=Zeros.TERM, is_exact=True),
+    "xor": Entrywise(_plain("xor"), np.bitwise_xor, zeros=Zeros.TERM, is_exact=True),
+    "not": Entrywise(_plain("not"), np.invert, is_exact=True),
+    "shift_left": Entrywise(_shift("shl")),
+    "shift_right_logical": Entrywise(_shift("lshr")),
+    "shift_right_arithmetic": Entrywise(_shift("ashr")),
+    "population_count": Entrywise(_plain("population_count")),
+    "clz": Entrywise(_plain("clz")),
+    # choices, corners and jumps
+    "select_n": Entrywise(_select_n, chosen, zeros=Zeros.CHOSEN),
+    "max": Entrywise(_plain("max"), np.maximum, zeros=Zeros.ALL, is_rough=True),
+    "min": Entrywise(_plain("min"), np.minimum, zeros=Zeros.ALL, is_rough=True),
+    "abs": Entrywise(_plain("abs"), np.abs, zeros=Zeros.KEPT, is_rough=True),
+    "clamp": Entrywise(_clamp, lambda low, x, high: np.minimum(np.maximum(low, x), high), is_rough=True),
+    "sign": Entrywise(  # which keeps the sign of a zero
+        _plain("sign"), lambda x: np.where(x == 0, x, np.sign(x)), real=True, zeros=Zeros.KEPT, is_flat=True
+    ),
+    "floor": Entrywise(_plain("floor"), np.floor, zeros=Zeros.KEPT, is_flat=True),
+    "ceil": Entrywise(_plain("ceil"), np.ceil, zeros=Zeros.KEPT, is_flat=True),
+    "round": Entrywise(_round, _rounded, with_how=True, zeros=Zeros.KEPT, is_flat=True),
+    "rem": Entrywise(_plain("rem"), _remainder, is_flat=True),
+    "nextafter": Entrywise(is_flat=True),
+    "sort": Entrywise(is_rough=True),
+    # copies and types
+    "copy": _copies(numpy=np.array, zeros=Zeros.COPIED, is_linear=True),
+    "copy_p": _copies(zeros=Zeros.COPIED, is_linear=True),
+    "real": _copies(zeros=Zeros.KEPT, is_linear=True),
+    "imag": Entrywise(is_linear=True),
+    "stop_gradient": _copies(numpy=lambda x: x, zeros=Zeros.KEPT, is_flat=True),
+    "reduce_precision": Entrywise(_reduce_precision, zeros=Zeros.KEPT, is_free=True),
+    "convert_element_type": Entrywise(_convert, _converted, with_how=True, zeros=Zeros.COPIED, is_free=True),
+    "bitcast_convert_type": Entrywise(_bitcast),
+}
+PRINTED = {name: row.node for name, row in TABLE.items() if row.node is not None}
