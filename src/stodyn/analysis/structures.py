@@ -295,10 +295,11 @@ def _is_large(problem: Any) -> bool:
 
 
 def _large(problem: Any) -> sparse_lyapunov.LargeStructure:
-    loads, N = _loads(problem), _linear(problem).N
+    loads, (M, C, K) = _loads(problem), _linear(problem).matrices
+    N = M.shape[0]
     noise = np.concatenate([np.zeros((N, loads.white.shape[1] + loads.B.shape[1])),
                             scipy.linalg.block_diag(loads.white, loads.B)])  # fmt: skip
-    return sparse_lyapunov.LargeStructure(*_linear(problem).matrices, loads.coloured @ loads.C, loads.A, noise)
+    return sparse_lyapunov.LargeStructure(M, C, K, loads.coloured @ loads.C, loads.A, noise)
 
 
 def _units(A: np.ndarray) -> np.ndarray:
