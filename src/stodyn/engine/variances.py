@@ -145,7 +145,8 @@ def _equations(system: Any) -> _Equations:
             return call(system.noise, 0.0, s[:N], s[N:], params=system.example_params())
 
         B = np.reshape(uncompiled.value(noise, start), (N, system.m))
-        return _Equations(*(matrix.toarray() for matrix in system.matrices), B)
+        M, C, K = (matrix.toarray() for matrix in system.matrices)
+        return _Equations(M, C, K, B)
     A, b = system.slopes_at_the_start
     M = np.eye(N) if system.mass_matrix is None else np.asarray(system.mass_matrix)
     return _Equations(M, -M @ A[N:, N:], -M @ A[N:, :N], M @ b[N:])

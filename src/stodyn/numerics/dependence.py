@@ -54,10 +54,10 @@ class _Structure(Graph):
 
     def make(self, op: str, dtype: Any, *args: Entry, attr: Any = None) -> Entry:
         row = TABLE.get(op)
-        is_real = row is not None and row.real and row.numpy is not None and np.dtype(dtype).kind == "f"
-        if is_real and all(map(is_known, args)):
+        compute = row.numpy if row is not None and row.real and np.dtype(dtype).kind == "f" else None
+        if compute is not None and all(map(is_known, args)):
             with np.errstate(all="ignore"):
-                return np.asarray(row.numpy(*args), dtype)[()]
+                return np.asarray(compute(*args), dtype)[()]
         return super().make(op, dtype, *args, attr=attr)
 
 

@@ -213,7 +213,8 @@ def _cumulated(how: Cumulated, x: np.ndarray) -> np.ndarray:
 def _extreme(how: kinds.Extreme, x: np.ndarray) -> np.ndarray:
     if how.fold != "max":
         raise Compile("argmin")
-    return np.argmax(x, *how.axes)
+    (axis,) = how.axes
+    return np.argmax(x, axis)
 
 
 def _reduced(how: kinds.Reduced, x: np.ndarray) -> np.ndarray:

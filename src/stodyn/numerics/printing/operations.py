@@ -17,7 +17,6 @@ import jax
 from jax.extend import core
 
 Equation = Any  # jax.extend.core.JaxprEqn
-Trace = core.ClosedJaxpr
 Reader = Callable[[Mapping[str, Any], Equation], Any]
 
 WHOLE = "call_hi_primitive"  # from JAX 0.11 on, which so keeps custom_root in a trace, and from 0.12 on searchsorted
@@ -39,7 +38,7 @@ class Scan(NamedTuple):
     length: int
     is_reverse: bool
     unroll: int
-    body: Trace
+    body: core.ClosedJaxpr
 
 
 class While(NamedTuple):
@@ -47,8 +46,8 @@ class While(NamedTuple):
 
     tested: int
     fixed: int
-    condition: Trace
-    body: Trace
+    condition: core.ClosedJaxpr
+    body: core.ClosedJaxpr
 
     @property
     def consts(self) -> int:
@@ -59,7 +58,7 @@ class While(NamedTuple):
 class Cond(NamedTuple):
     """`chosen` is the number of the branch for processors, where each platform has its own."""
 
-    branches: tuple[Trace, ...]
+    branches: tuple[core.ClosedJaxpr, ...]
     chosen: int | None
 
 
@@ -68,7 +67,7 @@ class LinearSolve(NamedTuple):
 
     of: slice
     rest: int
-    solve: Trace
+    solve: core.ClosedJaxpr
 
 
 class Gather(NamedTuple):
@@ -105,7 +104,7 @@ class Scatter(NamedTuple):
     along: Mapping[int, int]
     clips: bool
     fold: str | None
-    function: Trace | None
+    function: core.ClosedJaxpr | None
 
 
 class Dot(NamedTuple):
@@ -369,7 +368,7 @@ class Operation:
         return bool(self._equation.effects)
 
     @property
-    def traces(self) -> list[Trace]:
+    def traces(self) -> list[core.ClosedJaxpr]:
         """The functions, branches and loop bodies inside it."""
         return traces_inside(self._equation)
 
@@ -378,7 +377,7 @@ class Operation:
         results = self._equation.primitive.bind(*values, **self._equation.params)
         return list(results) if self._equation.primitive.multiple_results else [results]
 
-    def rewritten(self, change: Callable[[Trace], Trace]) -> Operation:
+    def rewritten(self, change: Callable[[core.ClosedJaxpr], core.ClosedJaxpr]) -> Operation:
         """The operation with the traces inside it changed; itself where the change leaves all of them as they are."""
         params = self._equation.params
         changed = {key: _rewritten(value, change) for key, value in params.items()}
@@ -399,7 +398,7 @@ def operation_of(equation: Equation) -> Operation:
     return Operation(name, how, [v.aval for v in equation.invars], [v.aval for v in equation.outvars], equation)
 
 
-def _rewritten(value: Any, change: Callable[[Trace], Trace]) -> Any:
+def _rewritten(value: Any, change: Callable[[core.ClosedJaxpr], core.ClosedJaxpr]) -> Any:
     if isinstance(value, core.ClosedJaxpr):
         return change(value)
     if isinstance(value, tuple) and value and all(isinstance(part, core.ClosedJaxpr) for part in value):
@@ -411,7 +410,7 @@ def _rewritten(value: Any, change: Callable[[Trace], Trace]) -> Any:
 # --- traces inside equations ------------------------------------------------------------------------------------------
 
 
-def called_by(equation: Equation) -> Trace | core.Jaxpr | None:
+def called_by(equation: Equation) -> core.ClosedJaxpr | core.Jaxpr | None:
     """The trace of the function that an equation calls; None where it cannot be told which one that is."""
     if equation.primitive.name == WHOLE:
         return opened(equation)
@@ -422,7 +421,7 @@ def called_by(equation: Equation) -> Trace | core.Jaxpr | None:
     return inside[0] if len(inside) == 1 else None
 
 
-def traces_inside(equation: Equation) -> list[Trace]:
+def traces_inside(equation: Equation) -> list[core.ClosedJaxpr]:
     """The functions, branches and loop bodies inside an equation."""
     if equation.primitive.name == WHOLE:
         return [opened(equation)]
@@ -434,7 +433,7 @@ def traces_inside(equation: Equation) -> list[Trace]:
     ]
 
 
-def inner_traces(jaxpr: core.Jaxpr) -> list[Trace]:
+def inner_traces(jaxpr: core.Jaxpr) -> list[core.ClosedJaxpr]:
     """The functions, branches and loop bodies inside a trace's equations."""
     return list(itertools.chain.from_iterable(map(traces_inside, jaxpr.eqns)))
 
@@ -447,7 +446,7 @@ def equations_of(jaxpr: core.Jaxpr) -> Iterator[Equation]:
             yield from equations_of(inner.jaxpr)
 
 
-def opened(equation: Equation) -> Trace:
+def opened(equation: Equation) -> core.ClosedJaxpr:
     """The trace of an operation that a trace holds as a whole."""
     return _opened(_Itself(equation.params["_prim"]))
 
@@ -466,7 +465,7 @@ class _Itself:
 
 
 @functools.lru_cache(maxsize=256)
-def _opened(itself: _Itself) -> Trace:
+def _opened(itself: _Itself) -> core.ClosedJaxpr:
     operation = itself.operation
 
     def flat(*arguments):
