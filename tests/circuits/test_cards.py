@@ -102,3 +102,41 @@ def test_an_operating_point_between_small_and_large_resistances():
     """0.16 Ω beside 34 kΩ: rounding alone moves the node by more than 1e-12 V."""
     found = point("VN neg 0 -12\nR1 neg o 34430.5\nD1 o 0 d area=2.5\n.model d d is=6.2e-13 n=1.38 rs=0.409 bv=14.5\n")
     assert found["o"] == pytest.approx(-12.0, abs=1e-6)
+
+
+DIODES = [
+    ("is=2.682n n=1.836 rs=.5664 ikf=44.17m isr=1.565n nr=2 cjo=4p", 0.79460661044),
+    ("is=1e-14 ikf=1m", 0.814740214626),
+    ("is=1e-14 isr=1e-9 nr=2.1 vj=0.7 m=0.4", 0.7339306002135),
+    ("is=1e-14 isr=1e-9 nr=1.8 ikf=10m rs=5 trs1=4m tnom=60", 0.882347258873),
+    ("is=1e-14 isr=1e-10", 0.5063825439453),
+]
+
+
+@pytest.mark.parametrize(("card", "volts"), DIODES)
+def test_recombination_and_high_injection_of_diodes(card, volts):
+    area = "2.5" if "tnom" in card else ""
+    assert point(f"VP p 0 5\nR1 p o 200\nD1 o 0 c {area}\n.model c d {card}\n")["o"] == pytest.approx(volts, rel=1e-6)
+
+
+def test_slopes_of_diodes_are_those_of_their_currents():
+    """Those of ngspice 39 are not where ISR is given."""
+    circuit = read("t\nV1 a 0 0.5\nD1 a 0 c\nC1 a 0 1p\n.model c d isr=1e-9 nr=1.7 ikf=1m bv=5\n.options noise=off\n")
+    group = circuit.network.groups[0]
+    for v in (-6.0, -1.0, 0.0, 0.3, 0.7, 0.9):
+        x = np.array([v + 1e-6, v - 1e-6])
+        high, low = (group.of((np.array([value]),), np) for value in x)
+        slope = group.current(np.append(np.full(circuit.n, v), 0.0)).slopes[0]
+        assert slope == pytest.approx((high - low) / 2e-6, rel=1e-5, abs=1e-15)
+
+
+def test_nr_that_is_left_out_is_noted():
+    circuit = read("t\nV1 a 0 0.5\nD1 a 0 c\nD2 a 0 c\n.model c d isr=1e-9\n")
+    assert [note.partition(" has ")[2] for note in circuit.notes] == [
+        "ISR without NR, which is then 1, as in ngspice; in LTspice it is 2"
+    ]
+
+
+def test_ideal_diodes_of_ltspice_are_refused():
+    with pytest.raises(NetlistError, match=r"ron = 0\.1 would change the answer"):
+        read("t\nV1 a 0 0.5\nD1 a 0 c\n.model c d ron=0.1 roff=1meg vfwd=0.4\n")
