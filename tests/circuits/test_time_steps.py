@@ -89,7 +89,7 @@ def clock(rng, period):
     edge = period * rng.choice([0.01, 0.05, 0.1])
     width = period * rng.choice([0.25, 0.4, 0.5]) - edge
     delay = period * rng.choice([0.0, 0.25, 1 / 3, 0.5])
-    return Waveform(None, "pulse", tuple(float(f"{x:.10g}") for x in (0.0, 1.0, delay, edge, edge, width, period)))
+    return Waveform(None, "pulse", tuple(float(f"{x:.10g}") for x in (0.0, 1.0, delay, edge, edge, width, period, 0.0)))
 
 
 def test_corners_of_clocks_that_coincide_are_one():

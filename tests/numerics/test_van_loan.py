@@ -102,7 +102,7 @@ def test_covariance_joins_start_and_stationary_state():
 
 
 def test_bad_input_is_named():
-    with pytest.raises(ValueError, match="A: expected a finite square matrix, got shape"):
+    with pytest.raises(ValueError, match="A: expected a finite square matrix, not empty, got shape"):
         discretise(np.ones((2, 3)), np.eye(2), np.eye(2), 1.0)
     with pytest.raises(ValueError, match=r"B: expected a finite matrix of shape \(2, channels\)"):
         discretise(np.eye(2), np.ones(2), np.eye(2), 1.0)

@@ -30,6 +30,7 @@ FEW = 60  # scalars of a state up to which modes would save nothing
 MOST_STATES = 200  # up to which its covariance is computed where modes are no help
 MOST_COORDINATES = 600  # of structures whose modes are computed
 COUPLED = 1e-6  # damping between modes, relative to that of each, above which it couples them
+BEGUN = 0.01  # of its variance in the long run, below which that of a component at the end of a run counts as none yet
 MOST_DOUBLINGS = 64  # of a number of steps, in which every system that settles has settled
 MOST_VERDICTS = 256
 SMALL_SHIFT = 2.0**-20  # of a state that must not reach a level
@@ -112,12 +113,15 @@ def _verdict_on(law: _Law, h: float, T: float, names: Sequence[str]) -> Verdict 
     settled, in_the_long_run = law.exact(np.inf), law.delivered(h, np.inf)
     if settled is None:
         return None
+    exact, delivered = (np.where(exact < BEGUN * settled, 0.0, variances) for variances in (exact, delivered))
+    if response_in_words(delivered, exact, names) is None:
+        return None
     if in_the_long_run is not None and response_in_words(in_the_long_run, settled, names) is None:
         return None
 
     def is_off(shorter: float) -> bool:
         at_end = law.delivered(shorter, T)
-        return at_end is None or response_in_words(at_end, exact, names) is not None
+        return at_end is None or response_in_words(np.where(exact > 0.0, at_end, 0.0), exact, names) is not None
 
     return Verdict(delivered, exact, longest_step(is_off, h))
 
