@@ -33,7 +33,7 @@ FILLED = 16  # the most zeros per entry with which sums are still gathered
 MOST_UNKNOWNS = 1_000_000
 MOST_WITH_FLICKER = 8000  # because the covariance of a start of filters is dense
 INDEX = np.int32  # the type of JAX's own indices without 64 bits
-BRANCHES = frozenset("vehl")
+BRANCHES = frozenset("vehlt")
 SERIES = 1e-3  # Ω
 OVER_UNIT = "over unit"  # among the numbers of charges: their own unit over that of the mass matrix, where they vary
 
@@ -332,6 +332,28 @@ class Network:
         M = Stamps(np.concatenate(rows), np.concatenate(columns), np.concatenate(values)).matrix(self.n)
         return M, dataclasses.replace(self, charges=charges).slopes(x)
 
+    @functools.cached_property
+    def lines(self) -> tuple[Element, ...]:
+        """The ports of transmission lines."""
+        return tuple(e for e in self.netlist.elements if e.kind == "t")
+
+    def at_frequency(self, M: Any, J: Any, frequency: float) -> Any:
+        """iωM - J, in which lines have their delays."""
+        matrix = 2j * np.pi * frequency * M - J
+        if not self.lines:
+            return matrix
+        matrix = scipy.sparse.lil_array(matrix)
+        place = {**self.nodes, GROUND: self.n}
+        for e in self.lines:
+            impedance, delay, far = e.value
+            j, other = self.branches[e.name], self.branches[far]
+            z = np.exp(-2j * np.pi * frequency * delay)
+            row = np.zeros(self.n + 1, complex)
+            np.add.at(row, [place[node] for node in e.nodes], [-1.0, 1.0, z, -z])
+            row[[j, other]] = impedance, z * impedance
+            matrix[[j], :] = row[None, : self.n]
+        return matrix.tocsr() if scipy.sparse.issparse(J) else matrix.toarray()
+
     def intensity(self, x: Any, sources: Any, xp: Any) -> Any:
         """The densities S of all white noise, two-sided, A²/Hz: resistors, sources (shot noise), then the groups."""
         y = xp.concatenate([x, xp.zeros(1, x.dtype)])
@@ -506,6 +528,8 @@ def _stamps(netlist, place, branches, charged, charges, flickers, filters) -> tu
         elif e.kind == "f":
             j = branches[e.source]
             linear += [(a, j, -e.value), (b, j, e.value)]
+        elif e.kind == "t":
+            linear += _port(e, branches, place)
         elif e.kind in BRANCHES:
             j = branches[e.name]
             carried = [(a, j, -1.0), (b, j, 1.0)]
@@ -543,6 +567,16 @@ def _limited(netlist: Netlist, at_dc: Stamps, rows: list[int], names: list[str])
     )
     more = _as_stamps([(row, row, -SERIES) for row in rows])
     return Stamps(*(np.concatenate(pair) for pair in zip(at_dc, more, strict=True)))
+
+
+def _port(e: Element, branches: dict[str, int], place: dict[str, int]) -> list[tuple[int, int, float]]:
+    """The entries of a port of a line at DC: the first has u₁ = u₂, the other i₁ = -i₂."""
+    a, b, c, d = (place[node] for node in e.nodes)
+    j, other = branches[e.name], branches[e.value[2]]
+    carried = [(a, j, -1.0), (b, j, 1.0)]
+    if j < other:
+        return [*carried, (j, a, 1.0), (j, b, -1.0), (j, c, -1.0), (j, d, 1.0)]
+    return [*carried, (j, j, 1.0), (j, other, 1.0)]
 
 
 def _with_memories(rows: list[int], mass: Stamps, at_dc: Stamps) -> tuple[Stamps, Stamps]:

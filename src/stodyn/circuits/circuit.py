@@ -191,6 +191,11 @@ class Circuit(SDAE):
         return transient
 
     @property
+    def lines(self) -> tuple[str, ...]:
+        """The names of its transmission lines, which exist at frequencies but not in time."""
+        return tuple(e.name for e in self.network.lines)
+
+    @property
     def memories(self) -> Memories | None:
         """The switches with memory; None where there are none."""
         return self.network.memories
@@ -263,7 +268,13 @@ class Circuit(SDAE):
         return super().multiplier(t, x, params)
 
     def _check_time(self) -> None:
-        """Refuse whatever happens in time where nothing takes time."""
+        """Refuse whatever happens in time where nothing takes time, or something takes a delay."""
+        if self.network.lines:
+            raise NetlistError(
+                f"{self.network.lines[0].name}: an ideal line delays signals, which the methods for transients cannot; "
+                ".op, .ac and .noise have it. For a transient, take a ladder of L and C",
+                self.network.lines[0].at,
+            )
         if not self._takes_time:
             raise NetlistError(
                 "there is neither a capacitor nor an inductor: nothing in this circuit takes time. .op, .ac and .noise "

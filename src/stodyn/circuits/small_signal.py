@@ -136,7 +136,7 @@ class SmallSignal:
         flicker = self.flicker()
         transfers = np.empty((len(f), n + 1), complex)
         for k, frequency_k in enumerate(f):
-            transfers[k, :n] = direct.solved((2j * np.pi * frequency_k * M - J).T, output)
+            transfers[k, :n] = direct.solved(network.at_frequency(M, J, frequency_k).T, output)
         transfers[:, n] = 0.0
         parts: dict[str, np.ndarray] = {}
         for loud in network.noises:
@@ -184,7 +184,7 @@ class SmallSignal:
         np.add.at(
             right, network.source_rows, network.source_signs * network.sources.small_signal[network.source_columns]
         )
-        return np.stack([direct.solved(2j * np.pi * f_k * M - J, right[:n]) for f_k in f])
+        return np.stack([direct.solved(network.at_frequency(M, J, f_k), right[:n]) for f_k in f])
 
     def flicker(self) -> list[tuple[str, int, int, float]]:
         """Element, its two nodes, and KF |i|^AF."""
@@ -213,6 +213,10 @@ class SmallSignal:
         W is orthogonal to the directions V of the charges of sources in R M x, along which nothing moves.
         """
         problem, n = self.problem, self.network.n
+        if self.network.lines:
+            raise ValueError(
+                f"{self.network.lines[0].name}: a line has infinitely many modes; .ac and .noise have them"
+            )
         rows, N, *_ = problem.split
         J, M = self.network.slopes(self.x).toarray(), problem.mass_matrix
         T = np.linalg.solve(np.concatenate([M[rows], N @ J]), np.eye(n, len(rows)))

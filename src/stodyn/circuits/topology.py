@@ -39,7 +39,7 @@ def is_capacitive(element: Element) -> bool:
 
 
 def conducts(element: Element) -> bool:
-    return element.kind in ("r", "g") or (element.law is not None and element.law.conducts)
+    return element.kind in ("r", "g", "t") or (element.law is not None and element.law.conducts)
 
 
 def check(netlist: Netlist, nodes: dict[str, int]) -> frozenset[str]:

@@ -47,9 +47,11 @@ def switching(method: Any, problem: Any) -> Any:
 
 
 def refuse_switches(problem: Any, computation: str) -> None:
-    """Refuse a circuit with switches that have memory where they would not be followed."""
+    """Refuse a circuit with switches that have memory, or with lines, where they would not be followed."""
     while hasattr(problem, "problem"):
         problem = problem.problem
+    if getattr(problem, "lines", ()):
+        raise ValueError(f"problem: {problem.lines[0]} is an ideal line, a delay, which {computation} does not follow")
     memories = getattr(problem, "memories", None)
     if memories is not None:
         raise ValueError(
