@@ -230,6 +230,46 @@ def test_a_kink_near_an_end_is_not_taken_for_affine():
     assert problem.structure["matrix"] == "general"
 
 
+@pytest.mark.parametrize("apart", [1e-16, 1e-9])
+def test_kinks_that_are_nearly_the_same_are_named(apart):
+    kinks = {"p": [0.3, 0.3 + apart]}
+    with pytest.raises(ValueError, match=r"kinks\['p'\].* 0.3.* 0.3000.*nearly the same name only one"):
+        problem = RandomDAE([[0.0]], matrix=[[-1.0]], source=lambda t, p: [abs(p["p"] - 0.3)], start=[0.0],
+                            params={"p": Normal(0.0, 1.0)}, kinks=kinks)  # fmt: skip
+        simulate(problem, Quadrature(degree=2, diagnose=False), t=(0, 1), dt=1.0, collect=AT_ONE)
+
+
+def sum_of(function):
+    """x = function(a + b), by equations that need no step."""
+    return RandomDAE([[0.0]], matrix=[[-1.0]], source=lambda t, p: [function(p["a"] + p["b"])],
+                     start=lambda p: [function(p["a"] + p["b"])],
+                     params={"a": Uniform(0.0, 1.0), "b": Uniform(0.0, 1.0)})  # fmt: skip
+
+
+@pytest.mark.parametrize("method", [Quadrature, Galerkin, Collocation], ids=lambda m: m.name)
+def test_jumps_in_a_combination_of_parameters_warn(method):
+    """1 where a + b > 1: the mean is off by up to 27 %, and no parameter has a kink that could be named."""
+    for jump in (0.4, 1.0):
+        with pytest.warns(UserWarning, match="the expansion of degree 3 of x0 misses the solution at t = .* by 0"):
+            simulate(sum_of(lambda s, jump=jump: float(s > jump)), method, t=(0, 1), dt=1.0)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("method", [Quadrature, Galerkin, Collocation], ids=lambda m: m.name)
+def test_smooth_functions_of_a_combination_do_not_warn(method):
+    for function in (np.exp, lambda s: np.sin(3.0 * s), lambda s: 1.0 / (0.2 + s), lambda s: 1.0):
+        simulate(sum_of(function), method, t=(0, 1), dt=1.0)
+
+
+@pytest.mark.filterwarnings("ignore:degree")  # a line through two samples leaves out much
+def test_two_samples_tell_nothing_about_the_error_of_their_variance():
+    """They deviate from their mean by the same amount: their squares had the scatter of rounding, 1.8e-17."""
+    found = simulate(sum_of(np.exp), Sampling(degree=1, samples=2), t=(0, 1), dt=1.0, seed=1, collect=AT_ONE)
+    assert np.isnan(found["std_stderr"]).all() and np.isfinite(found["mean_stderr"]).all()
+    found = simulate(sum_of(np.exp), Sampling(degree=1, samples=3), t=(0, 1), dt=1.0, seed=1, collect=AT_ONE)
+    assert (found["std_stderr"] > 0.0).all()
+
+
 def growth(spread):
     return linear([[1.0]], lambda p: [[p["a"]]], None, {"a": Normal(0.0, spread)}, [1.0])
 

@@ -28,8 +28,9 @@ class Nodes(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Split:
-    """A distribution whose integrals are split at kinks: its rules have n nodes on every smooth piece."""
+    """The distribution of a parameter, its integrals split at kinks: rules have n nodes on every smooth piece."""
 
+    name: str
     law: Distribution
     pieces: Sequence[Piece]
 
@@ -42,14 +43,28 @@ class Split:
         return self.law.variance
 
     def rule(self, n: int) -> gauss.Rule:
-        rules = [piece.law.rule(n) for piece in self.pieces]
+        rules = [self._rule_on(piece.law, n) for piece in self.pieces]
         weights = [rule.weights * piece.probability for rule, piece in zip(rules, self.pieces, strict=True)]
         return gauss.Rule(np.concatenate([rule.nodes for rule in rules]), np.concatenate(weights))
+
+    def _rule_on(self, part: Distribution, n: int) -> gauss.Rule:
+        try:
+            with np.errstate(divide="ignore", invalid="ignore"):  # points that are all the same have no rule
+                return part.rule(n)
+        except ValueError as error:
+            raise ValueError(
+                f"kinks[{self.name!r}]: no rule can be made for the piece from {float(part.low)!r} to "
+                f"{float(part.high)!r}, which is too narrow or too improbable. Of kinks that are nearly the same name "
+                "only one."
+            ) from error
 
 
 def split(laws: Sequence[Distribution], names: Sequence[str], kinks: Mapping[str, Sequence[float]]) -> list[Any]:
     """The laws, those of parameters with kinks split there."""
-    return [Split(law, law.split(kinks[name])) if name in kinks else law for name, law in zip(names, laws, strict=True)]
+    return [
+        Split(name, law, law.split(kinks[name])) if name in kinks else law
+        for name, law in zip(names, laws, strict=True)
+    ]
 
 
 def tensor(laws: Sequence[Any], count: int) -> Nodes:

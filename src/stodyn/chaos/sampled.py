@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+FEWEST = 3  # samples for the standard error of a variance
+
 
 class Sampled(NamedTuple):
     """Mean and variance with their standard errors, and the root mean square error of the expansion at samples left out
@@ -28,7 +30,7 @@ def of_samples(values: np.ndarray, left_out: np.ndarray) -> Sampled:
     """The moments of the samples (K, times, n) themselves."""
     off = values - values.mean(axis=0)
     variance = np.sum(off**2, axis=0) / (len(values) - 1)
-    return Sampled(values.mean(axis=0), variance, _stderr(values), _stderr(off**2), left_out)
+    return Sampled(values.mean(axis=0), variance, _stderr(values), _stderr_of_squares(off), left_out)
 
 
 def with_control(values: np.ndarray, coefficients: np.ndarray, off: np.ndarray) -> Sampled:
@@ -41,6 +43,11 @@ def with_control(values: np.ndarray, coefficients: np.ndarray, off: np.ndarray) 
     missed = np.mean(off**2, axis=0)
     variance = np.sum(coefficients[1:] ** 2, axis=0) + missed
     return Sampled(coefficients[0], variance, _stderr(off), _stderr((fitted + off) ** 2 - fitted**2), np.sqrt(missed))
+
+
+def _stderr_of_squares(off: np.ndarray) -> np.ndarray:
+    """That of the mean of squared deviations, NaN for two: they deviate by the same amount, whatever the variance."""
+    return _stderr(off**2) if len(off) >= FEWEST else np.full(off.shape[1:], np.nan)
 
 
 def _stderr(values: np.ndarray) -> np.ndarray:

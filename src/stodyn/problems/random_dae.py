@@ -504,6 +504,13 @@ def _check_kinks(name: str, values: Any, law: Distribution) -> None:
         raise ValueError(
             f"kinks[{name!r}]: {outside[0]:g} lies outside the values of {name}, from {law.low:g} to {law.high:g}"
         )
+    try:
+        law.split(kinks.tolist())
+    except ValueError as error:
+        raise ValueError(
+            f"kinks[{name!r}]: {name} has no probability between some neighbours of {kinks.tolist()}. Of kinks that "
+            "are nearly the same name only one."
+        ) from error
 
 
 def _square(name: str, matrix: Any) -> Any:
