@@ -95,7 +95,7 @@ class Law:
         the voltage at which it conducts 10 µA."""
         names = self.junction[k] if k < len(self.junction) else None
         if names is None:
-            return np.full(len(v), EASY)
+            return np.maximum(EASY, np.abs(v))  # twofold: an op-amp without feedback may go to hundreds of kilovolts
         scale = p[names[1]] * p.thermal_voltage
         knee = scale * np.log(1e-5 / p[names[0]] + 1.0)
         return np.maximum(knee - v, 0.0) + 2.0 * scale
