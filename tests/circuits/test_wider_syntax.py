@@ -152,3 +152,22 @@ def test_models_of_unknown_types_and_files_included_twice_do_no_harm(tmp_path):
     (tmp_path / "x.lib").write_text(".subckt s a b\nR1 a b 1k\n.ends\n.model vd vdmosx (vto=2)\n")
     (tmp_path / "a.cir").write_text("title\n.include x.lib\n.include x.lib\nV1 a 0 1\nX1 a b s\nR1 b 0 1k\n")
     assert dict(zip((c := read(tmp_path / "a.cir")).names, c.operating_point.x, strict=True))["b"] == pytest.approx(0.5)
+
+
+def test_devices_may_have_a_temperature_of_their_own():
+    """A device in a circuit at 80 °C and one with temp=80 or dtemp=53 in a circuit at 27 °C; so has their noise."""
+    text = "title\nV1 in 0 5 AC 1\nR1 in a 1k tc1=1m {}\nD1 a 0 d {}\nC1 a 0 1n\n"
+    text += "RB in b 100k {}\nCB b 0 1p\nQ1 a b 0 q {}\n.model d d is=1e-13\n.model q npn bf=50\n"
+    warm = read(f"{text.format('', '', '', '')}.temp 80\n")
+    alone = read(text.format("temp=80", "dtemp=53", "temp=80", "dtemp=53"))
+    np.testing.assert_allclose(alone.operating_point.x, warm.operating_point.x, rtol=1e-12)
+    np.testing.assert_allclose(
+        alone.noise_spectrum("a", [1e3]).density, warm.noise_spectrum("a", [1e3]).density, rtol=1e-12
+    )
+    np.testing.assert_allclose(alone.small_signal.covariance()[1, 1], warm.small_signal.covariance()[1, 1], rtol=1e-9)
+
+
+def test_op_amps_without_feedback_go_to_their_ends():
+    """A gain of 200 000 into an expression: half a megavolt, in a few steps of Newton's method."""
+    voltages, circuit = point("title\nV1 a 0 2.5\nE1 b 0 a 0 200k\nR1 b c 1k\nG1 0 c VALUE={limit(V(c)*1u, -1u, 1u)}\n")
+    assert voltages["c"] == pytest.approx(5e5, rel=1e-6) and circuit.operating_point.rounds < 40

@@ -1,14 +1,15 @@
-"""The analyses of a netlist other than its transient: .op, .ac, .noise, and each of them at every value of .step."""
+"""The analyses of a netlist other than its transient: .op, .dc, .tf, .sens, .ac, .noise and .sp, and .four of the
+transient without noise; each of them at every value of .step."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import xarray
 
-from stodyn.circuits import Circuit
+from stodyn.circuits import Circuit, Harmonics, Transfer
 
 
 class Answers(NamedTuple):
@@ -19,12 +20,22 @@ class Answers(NamedTuple):
     noise            `density` and `input_density` over frequency, and `output` and `input`, the roots of their
                      integrals, for .noise; None where it is not asked for
     measures         .measure ac and .measure noise, by name
+    curves           the unknowns over (values of the second sweep, values of the first, component) for .dc
+    transfer         .tf
+    sensitivities    .sens, by the names of numbers
+    harmonics        .four, by output
+    scattering       `size` and `degrees` over (frequency, to, from) for .sp, and the noise parameters of two-ports
     """
 
     operating_point: dict[str, tuple[float, str]]
     response: xarray.Dataset | None
     noise: xarray.Dataset | None
     measures: dict[str, float]
+    curves: xarray.Dataset | None = None
+    transfer: Transfer | None = None
+    sensitivities: dict[str, float] | None = None
+    harmonics: dict[str, Harmonics] | None = None
+    scattering: xarray.Dataset | None = None
 
 
 def answers(circuit: Circuit, nodes: Sequence[str]) -> Answers:
@@ -50,7 +61,15 @@ def answers(circuit: Circuit, nodes: Sequence[str]) -> Answers:
         None if netlist.ac is None else _response(circuit, nodes),
         None if netlist.noise is None else _noise(circuit),
         measures,
-    )
+        _curves(circuit) if netlist.dc else None,
+        circuit.transfer() if netlist.transfer else None,
+        circuit.sensitivities() if netlist.sensitivity else None,
+        None if netlist.fourier is None else {
+            output.name: circuit.harmonics(output.node, netlist.fourier.frequency, output.reference)
+            for output in netlist.fourier.outputs
+        },
+        None if netlist.scattering is None else _scattering(circuit),
+    )  # fmt: skip
 
 
 def stepped(circuit: Circuit, nodes: Sequence[str]) -> Iterator[tuple[dict[str, float], Circuit, Answers]]:
@@ -60,9 +79,35 @@ def stepped(circuit: Circuit, nodes: Sequence[str]) -> Iterator[tuple[dict[str, 
 
 
 def asks_at_rest(circuit: Circuit) -> bool:
-    """Whether the netlist asks for .op, .ac, .noise or .step."""
+    """Whether the netlist asks for anything but .tran and .measure tran."""
     netlist = circuit.network.netlist
-    return bool(netlist.wants_point or netlist.ac or netlist.noise or netlist.steps)
+    return any((netlist.wants_point, netlist.ac, netlist.noise, netlist.steps, netlist.dc, netlist.transfer,
+                netlist.sensitivity, netlist.fourier, netlist.scattering))  # fmt: skip
+
+
+def _curves(circuit: Circuit) -> xarray.Dataset:
+    curves = circuit.dc()
+    dims = [f"sweep of {name}" for name in reversed(curves.values)]
+    coordinates = {f"sweep of {name}": values for name, values in curves.values.items()}
+    return xarray.Dataset(
+        {"value": ((*dims, "component"), curves.states)}, {**coordinates, "component": list(curves.names)},
+        {"title": circuit.title},
+    )  # fmt: skip
+
+
+def _scattering(circuit: Circuit) -> xarray.Dataset:
+    result = circuit.scattering()
+    places = ("frequency", "to", "from")
+    ports = sorted(circuit.network.netlist.ports)
+    variables: dict[str, Any] = {"size": (places, np.abs(result.matrices)),
+                                 "degrees": (places, np.degrees(np.angle(result.matrices)))}  # fmt: skip
+    if result.noise is not None:
+        noise = {"Fmin": result.noise.minimum, "Rn": result.noise.resistance, "Γopt_size": np.abs(result.noise.optimum),
+                 "Γopt_degrees": np.degrees(np.angle(result.noise.optimum))}  # fmt: skip
+        variables |= {name: (("frequency",), values) for name, values in noise.items()}
+    return xarray.Dataset(
+        variables, {"frequency": result.frequency, "to": ports, "from": ports}, {"title": circuit.title}
+    )
 
 
 def _response(circuit: Circuit, nodes: Sequence[str]) -> xarray.Dataset:

@@ -5,10 +5,26 @@ from pathlib import Path
 from stodyn import listing
 from stodyn.arguments import checks_arguments
 from stodyn.circuits.circuit import Circuit, read
+from stodyn.circuits.direct_current import Curves, Transfer
+from stodyn.circuits.harmonics import Harmonics
+from stodyn.circuits.scattering import Scattering, TwoPortNoise
 from stodyn.circuits.small_signal import Response, SmallSignal, Spectrum
 from stodyn.circuits.text import NetlistError
 
-__all__ = ["Circuit", "NetlistError", "Response", "SmallSignal", "Spectrum", "examples", "read"]
+__all__ = [
+    "Circuit",
+    "Curves",
+    "Harmonics",
+    "NetlistError",
+    "Response",
+    "Scattering",
+    "SmallSignal",
+    "Spectrum",
+    "Transfer",
+    "TwoPortNoise",
+    "examples",
+    "read",
+]
 __dir__ = listing.names_of(__name__)
 
 

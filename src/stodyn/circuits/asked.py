@@ -57,6 +57,36 @@ class Step(NamedTuple):
     at: Position
 
 
+class Output(NamedTuple):
+    """What .tf, .sens and .four look at: v(node[,reference]), or i(source) as the node and no reference."""
+
+    node: str
+    reference: str = "0"
+
+    @property
+    def is_voltage(self) -> bool:
+        return not self.node.startswith("i(")
+
+    @property
+    def name(self) -> str:
+        both = self.node if self.reference == "0" else f"{self.node},{self.reference}"
+        return f"v({both})" if self.is_voltage else self.node
+
+
+class TransferFunction(NamedTuple):
+    """.tf OUTPUT SOURCE"""
+
+    output: Output
+    source: str
+
+
+class Fourier(NamedTuple):
+    """.four FREQUENCY OUTPUT ..."""
+
+    frequency: float
+    outputs: tuple[Output, ...]
+
+
 class Event(NamedTuple):
     """When a signal meets a level, `v(out)=0.5 rise=2 td=1n`; or, with `at`, a fixed place on the axis.
 

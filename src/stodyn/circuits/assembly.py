@@ -357,9 +357,15 @@ class Network:
     def intensity(self, x: Any, sources: Any, xp: Any) -> Any:
         """The densities S of all white noise, two-sided, A²/Hz: resistors, sources (shot noise), then the groups."""
         y = xp.concatenate([x, xp.zeros(1, x.dtype)])
-        quiet = thermal(self.resistances, self.netlist.kelvin)
+        quiet = thermal(self.resistances, self.kelvins)
         devices = [] if self.has_additive_noise else [group.noise(y, xp) for group in self.groups]
         return xp.concatenate([xp.asarray(quiet), CHARGE * xp.abs(xp.asarray(sources)), *devices])
+
+    @functools.cached_property
+    def kelvins(self) -> np.ndarray:
+        """The temperature of each resistor."""
+        resistors = [e for e in self.netlist.elements if e.kind == "r"]
+        return np.array([self.netlist.kelvin if e.kelvin is None else e.kelvin for e in resistors])
 
     @functools.cached_property
     def has_additive_noise(self) -> bool:
@@ -441,16 +447,17 @@ def _check_reads(elements: list[Element], place: dict[str, int], charged: frozen
 
 def _grouped(netlist: Netlist, place, branches, rows_of) -> tuple[Group, ...]:
     """The nonlinear parts, grouped by law; ground is still -1."""
-    members: dict[int, list[Element]] = {}
+    members: dict[tuple[int, float | None], list[Element]] = {}
     for e in netlist.elements:
         if e.law is not None:
-            members.setdefault(id(e.law), []).append(e)
+            members.setdefault((id(e.law), e.kelvin), []).append(e)
     groups = []
     for some in members.values():
         law = some[0].law
         assert law is not None
         keys = [key for key in some[0].value if all(key in e.value for e in some)]
-        numbers = Numbers({key: np.array([e.value[key] for e in some]) for key in keys}, netlist.kelvin)
+        kelvin = netlist.kelvin if some[0].kelvin is None else some[0].kelvin
+        numbers = Numbers({key: np.array([e.value[key] for e in some]) for key in keys}, kelvin)
         ends = [(branches[e.source], -1) if e.source else (place[e.nodes[0]], place[e.nodes[1]]) for e in some]
         out = np.array(ends, INDEX).T
         control = np.array([[[place[end] for end in pair] for pair in e.reads] for e in some], INDEX)

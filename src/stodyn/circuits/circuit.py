@@ -16,16 +16,20 @@ import numpy as np
 import scipy
 
 from stodyn.arguments import checks_arguments, stacklevel_of_user
-from stodyn.circuits import measures, points
+from stodyn.circuits import direct_current, measures, points
+from stodyn.circuits.asked import Output
 from stodyn.circuits.assembly import Memories, Network, assemble
 from stodyn.circuits.channels import Unplaced, channels
 from stodyn.circuits.devices import Numbers
+from stodyn.circuits.direct_current import Curves, Transfer
 from stodyn.circuits.element import GROUND
 from stodyn.circuits.elements import mosfet
 from stodyn.circuits.family import Family
+from stodyn.circuits.harmonics import FOURIER_ACCURACY, FOURIER_POINTS, Harmonics, harmonics, last_period
 from stodyn.circuits.jacobian import RestJacobian
 from stodyn.circuits.netlist import Netlist, causes_in_errors, laid_out, read_deck, warn
 from stodyn.circuits.operating_point import OperatingPoint, operating_point
+from stodyn.circuits.scattering import Scattering, scattering
 from stodyn.circuits.small_signal import Response, SmallSignal, Spectrum
 from stodyn.circuits.text import NetlistError
 from stodyn.circuits.time_steps import noiseless, time_steps
@@ -474,6 +478,183 @@ class Circuit(SDAE):
         if not np.any(amplitudes):
             raise ValueError("response: no source has an AC amplitude; write one as in V1 in 0 DC 0 AC 1")
         return Response(np.atleast_1d(np.asarray(frequency, float)), amplitudes, self.network.names)
+
+    @checks_arguments
+    def dc(self) -> Curves:
+        """Compute the operating points of .dc, for all values of the sources, temperature or .params that it sweeps.
+
+        Returns
+        -------
+        Curves
+            The unknowns by name, curves["out"], over the swept values in `curves.values`.
+
+        Raises
+        ------
+        ValueError
+            If the netlist has no .dc.
+
+        Examples
+        --------
+        >>> import stodyn as sd
+        >>> circuit = sd.circuits.read("A divider\\nV1 a 0 1\\nR1 a b 1k\\nR2 b 0 1k\\n.dc V1 0 2 1\\n")
+        >>> circuit.dc()["b"].tolist()
+        [0.0, 0.5, 1.0]
+        """
+        if not self.network.netlist.dc:
+            raise ValueError("dc: there is no .dc in the netlist; write .dc V1 START STOP INCREMENT")
+        return direct_current.curves(self, self.network.netlist.dc)
+
+    def _output(self, node: str | None, reference: str, default: Output | None, directive: str) -> Output:
+        """The output that was asked for, or that of a directive."""
+        if node is None and default is None:
+            raise ValueError(f"node: there is no {directive} in the netlist; give the name of a node")
+        return default if node is None else Output(node.lower(), reference.lower())  # type: ignore[return-value]
+
+    def _weights(self, output: Output) -> np.ndarray:
+        """e (n,) of the output e'x."""
+        weights = np.zeros(self.n)
+        for name, sign in ((output.node, 1.0), (output.reference, -1.0)):
+            if name != GROUND:
+                charge = f"q{name[1:]}"  # of a source in a loop with capacitors, which stands for its current at DC
+                known = charge if name not in self.names and charge in self.names else name
+                weights[self.small_signal.component(known)] += sign
+        return weights
+
+    @checks_arguments
+    def transfer(self, node: str | None = None, source: str | None = None, reference: str = "0") -> Transfer:
+        """Compute the gain at DC from a source to an output, and the resistances at both, as .tf does.
+
+        Parameters
+        ----------
+        node, reference : str, optional
+            The output v(node) - v(reference), or a current such as "i(v1)"; by default that of .tf.
+        source : str, optional
+            The V or I source of the input; by default that of .tf.
+
+        Returns
+        -------
+        Transfer
+            Its gain, input_resistance and output_resistance.
+
+        Raises
+        ------
+        ValueError
+            If the netlist has no .tf and an argument is missing, or there is no such node or source.
+        """
+        asked = self.network.netlist.transfer
+        output = self._output(node, reference, asked and asked.output, ".tf")
+        source = source.lower() if source is not None else asked and asked.source
+        if source not in self.network.sources_of:
+            raise ValueError(f"source: there is no {source!r}; there are {', '.join(self.network.sources_of)}")
+        weights = self._weights(output)
+        return direct_current.transfer(self.network, self.operating_point.x, weights, output.is_voltage, source)
+
+    @checks_arguments
+    def sensitivities(self, node: str | None = None, reference: str = "0") -> dict[str, float]:
+        """Compute the derivatives of an output at DC with respect to every number of the netlist, as .sens does.
+
+        One solve with the transposed Jacobian serves all numbers.
+
+        Parameters
+        ----------
+        node, reference : str, optional
+            The output v(node) - v(reference), or a current such as "i(v1)"; by default that of .sens.
+
+        Returns
+        -------
+        dict
+            Derivatives by the names that `valued` takes: r1.value, nch.vto, m1.w, a .param by its name. Multiply by a
+            hundredth of the number for the change per percent.
+
+        Raises
+        ------
+        ValueError
+            If the netlist has no .sens and `node` is missing, or there is no such node.
+
+        Examples
+        --------
+        >>> import stodyn as sd
+        >>> circuit = sd.circuits.read("A divider\\nV1 a 0 1\\nR1 a b 1k\\nR2 b 0 1k\\n")
+        >>> print(f"{circuit.sensitivities('b')['r2.value']:.4g}")
+        0.00025
+        """
+        netlist = self.network.netlist
+        output = self._output(node, reference, netlist.sensitivity, ".sens")
+        given, x = netlist.overrides.values, self.operating_point.x
+        return direct_current.sensitivities(
+            self.network, x, self._weights(output), netlist.overrides.met,
+            lambda values: assemble(laid_out(netlist.deck, {**given, **values})),
+        )  # fmt: skip
+
+    @checks_arguments
+    def harmonics(self, node: str | None = None, frequency: float | None = None, reference: str = "0") -> Harmonics:
+        """Compute the harmonics of an output over the last period of .tran without noise, as .four does.
+
+        Parameters
+        ----------
+        node, reference : str, optional
+            The output v(node) - v(reference), or a current such as "i(v1)"; by default the first of .four.
+        frequency : float, optional
+            The frequency of the fundamental, Hz; by default that of .four.
+
+        Returns
+        -------
+        Harmonics
+            Sizes and phases of the harmonics, and the total distortion.
+
+        Raises
+        ------
+        NetlistError
+            If the netlist has no .tran, or it is shorter than a period.
+        ValueError
+            If the netlist has no .four and an argument is missing, or there is no such node.
+        """
+        asked = self.network.netlist.fourier
+        output = self._output(node, reference, asked and asked.outputs[0], ".four")
+        if frequency is None:
+            if asked is None:
+                raise ValueError("frequency: there is no .four in the netlist; give the fundamental in Hz")
+            frequency = asked.frequency
+        if not (np.isfinite(frequency) and frequency > 0.0 and frequency * self.span[1] >= 1.0 - 1e-9):
+            raise NetlistError(f".four {frequency:g}: .tran ends at {self.span[1]:g} s, before a period is over")
+        self._check_time()
+        weights = self._weights(output)
+        times = np.unique(np.concatenate([[0.0], last_period(frequency, self.span[1])]))
+        states = noiseless(self.network, self._usual_start, times, FOURIER_ACCURACY)
+        return harmonics(states[-FOURIER_POINTS - 1 :] @ weights, frequency)
+
+    @checks_arguments
+    def scattering(self, frequency: Any = None) -> Scattering:
+        """Compute S-parameters between the ports of the circuit, and the noise parameters of a two-port.
+
+        Ports are V sources with portnum= and z0=, such as V1 in 0 DC 0 AC 1 portnum=1 z0=50.
+
+        Parameters
+        ----------
+        frequency : array_like, optional
+            Frequencies in Hz; by default those of .sp.
+
+        Returns
+        -------
+        Scattering
+            scattering[2, 1] is S₂₁; with two ports, scattering.noise has Fmin, Rn and Γopt.
+
+        Raises
+        ------
+        ValueError
+            If the circuit has no ports, or no frequencies are given.
+        """
+        netlist = self.network.netlist
+        if not netlist.ports:
+            raise ValueError("scattering: there are no ports; write V1 in 0 DC 0 AC 1 portnum=1 z0=50")
+        if frequency is None:
+            if netlist.scattering is None:
+                raise ValueError("frequency: there is no .sp in the netlist; give frequencies in Hz")
+            frequency = netlist.scattering.frequencies
+        f = np.atleast_1d(np.asarray(frequency, float))
+        if f.ndim != 1 or not (np.isfinite(f).all() and (f > 0.0).all()):
+            raise ValueError(f"frequency: expected frequencies above 0 in Hz, got {frequency!r}")
+        return scattering(self.small_signal, f)
 
     @checks_arguments
     def measured(self, analysis: str, run: Any = None) -> dict[str, np.ndarray]:

@@ -29,6 +29,7 @@ class Element(NamedTuple):
     value    a number, a Waveform (v, i), or a mapping of numbers (laws)
     source   the controlling source of f and h, the inductors of k
     initial  the value of ic= of a capacitor or an inductor
+    kelvin   its own temperature, where it has one
     law      the law of a nonlinear part; `reads`: the pairs of nodes, or of i(source) and ground, that it reads
     """
 
@@ -42,6 +43,7 @@ class Element(NamedTuple):
     initial: float | None = None
     law: Law | None = None
     reads: tuple[tuple[str, str], ...] = ()
+    kelvin: float | None = None
 
 
 class Model(NamedTuple):
@@ -127,10 +129,12 @@ class Card:
     at: Position
     scope: Lookup
     netlist: Any
+    own_kelvin: float | None = None
 
     def part(self, kind: str, nodes: tuple[str, ...], value: Any, suffix: str = "", **more: Any) -> Element:
         """A linear part; `suffix` names all but the main one."""
-        return Element(self.full + suffix, kind, nodes, value, more.pop("noisy", self.noisy), self.at, **more)
+        noisy = more.pop("noisy", self.noisy)
+        return Element(self.full + suffix, kind, nodes, value, noisy, self.at, kelvin=self.own_kelvin, **more)
 
     def nonlinear(
         self, law: Law, ends: tuple[str, str], reads: tuple[tuple[str, str], ...], value: Mapping[str, float],
@@ -141,7 +145,10 @@ class Card:
         nodes = tuple(dict.fromkeys((*ends, *controls))) if ends[0] != ends[1] else (*ends, *dict.fromkeys(controls))
         numbers = {"unit": 1.0, "kf": 0.0, "af": 1.0, **value}
         noisy = more.pop("noisy", self.noisy)
-        return Element(self.full + suffix, law.name, nodes, numbers, noisy, self.at, law=law, reads=reads, **more)
+        return Element(
+            self.full + suffix, law.name, nodes, numbers, noisy, self.at, law=law, reads=reads, kelvin=self.own_kelvin,
+            **more,
+        )  # fmt: skip
 
     def number(
         self, text: str, what: str = "", least: float = -float("inf"), or_equal: bool = True, place: str = ""
@@ -198,7 +205,14 @@ class Card:
 
     @property
     def kelvin(self) -> float:
-        return self.netlist.kelvin
+        """The temperature of the element: that of the circuit, or its own by temp= or dtemp=."""
+        return self.netlist.kelvin if self.own_kelvin is None else self.own_kelvin
+
+    def take_temperature(self) -> None:
+        """Read temp=, in °C, or dtemp=, the difference to the temperature of the circuit."""
+        differs = self.named("dtemp", 0.0) + self.netlist.kelvin
+        kelvin = self.named("temp", differs - ZERO_CELSIUS, -ZERO_CELSIUS, False) + ZERO_CELSIUS
+        self.own_kelvin = kelvin if kelvin != self.netlist.kelvin else None
 
     @property
     def nominal(self) -> float:

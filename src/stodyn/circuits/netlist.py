@@ -12,7 +12,17 @@ from typing import NamedTuple
 
 from stodyn.arguments import stacklevel_of_user
 from stodyn.circuits import topology
-from stodyn.circuits.asked import TEMPERATURE, Measure, NoiseAnalysis, Step, Sweep, Transient
+from stodyn.circuits.asked import (
+    TEMPERATURE,
+    Fourier,
+    Measure,
+    NoiseAnalysis,
+    Output,
+    Step,
+    Sweep,
+    TransferFunction,
+    Transient,
+)
 from stodyn.circuits.blocks import Block, blocks
 from stodyn.circuits.devices import ZERO_CELSIUS
 from stodyn.circuits.directive import STAGES
@@ -38,6 +48,7 @@ NOT_HERE = {
 FIRST_LINE = "the first line is the title"
 DIRECTIVE = re.compile(r"\.[A-Za-z]")
 VOLTAGE = re.compile(r"\bv\(([^()]*)\)")
+TEMPERED = "rcldqmjb"  # elements that may have a temperature of their own
 CONTROLLED = "eg"  # two nodes more, at which nothing else than the control may hang
 MILLI = re.compile(r"(?<=\s)(\d+(?:\.\d*)?)M(?=\s|$)")  # a capital M: nine times of ten a million is meant
 BEHAVIOURAL = re.compile(r"(\S+\s+\S+\s+\S+)\s+([vir])\s*=\s*(.*)")
@@ -72,6 +83,11 @@ class Netlist:
     noise: NoiseAnalysis | None = None
     ac: Sweep | None = None
     wants_point: bool = False
+    dc: list[Step] = dataclasses.field(default_factory=list)
+    transfer: TransferFunction | None = None
+    sensitivity: Output | None = None
+    fourier: Fourier | None = None
+    scattering: Sweep | None = None
     measures: list[Measure] = dataclasses.field(default_factory=list)
     steps: list[Step] = dataclasses.field(default_factory=list)
     noisy: bool = True
@@ -333,6 +349,8 @@ def _element(kind: ElementType, name, words, parameters, scope: Scope, netlist: 
     netlist.node_order.update(dict.fromkeys(places))
     netlist.terminals[scope.prefix + name] = places
     card = Card(kind, name, scope.prefix + name, places, rest, parameters, noisy, at, scope, netlist)
+    if kind.name in TEMPERED and {"temp", "dtemp"} & parameters.keys():
+        card.take_temperature()
     parts = kind.parse(card)
     if "ic" in parameters and kind.name in "dqmj":
         del parameters["ic"]

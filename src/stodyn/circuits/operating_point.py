@@ -36,27 +36,31 @@ class OperatingPoint(NamedTuple):
     rounds: int
 
 
-def operating_point(network: Network, sources: np.ndarray, held: dict[int, float] | None = None) -> OperatingPoint:
+def operating_point(
+    network: Network, sources: np.ndarray, held: dict[int, float] | None = None, near: np.ndarray | None = None
+) -> OperatingPoint:
     """Voltages and currents at rest with the sources at these values and the nodes of `held` at theirs (.ic).
 
     Capacitors are open, inductors short. The unknown of a source in a loop with capacitors is its current, not its
     charge. The search begins with the nodes of .nodeset held at their voltages, so that of several operating points
-    the one near these voltages is found.
+    the one near these voltages is found; or at the state `near`, if it is given.
     """
     if network.memories is not None:
-        return _with_memories(network, sources, held or {})
-    return _at_rest(network, sources, held or {})
+        return _with_memories(network, sources, held or {}, near)
+    return _at_rest(network, sources, held or {}, near)
 
 
-def _with_memories(network: Network, sources: np.ndarray, held: dict[int, float]) -> OperatingPoint:
-    """The point at which no switch with memory would change: they begin as their lines say, and all that would change
-    do, until none does."""
+def _with_memories(
+    network: Network, sources: np.ndarray, held: dict[int, float], near: np.ndarray | None
+) -> OperatingPoint:
+    """The point at which no switch with memory would change: they begin as their lines say, or as they are at the
+    state `near`, and all that would change do, until none does."""
     memories, states = network.memories, set()
     assert memories is not None
-    on = memories.at_first
+    on = memories.at_first if near is None else near[memories.rows]
     while on.tobytes() not in states:
         states.add(on.tobytes())
-        point = _at_rest(network, sources, held | dict(zip(memories.rows.tolist(), on.tolist(), strict=True)))
+        point = _at_rest(network, sources, held | dict(zip(memories.rows.tolist(), on.tolist(), strict=True)), near)
         changes = memories.distances(point.x, np) <= 0.0
         if not changes.any():
             return point
@@ -68,14 +72,18 @@ def _with_memories(network: Network, sources: np.ndarray, held: dict[int, float]
     )
 
 
-def _at_rest(network: Network, sources: np.ndarray, held: dict[int, float]) -> OperatingPoint:
+def _at_rest(
+    network: Network, sources: np.ndarray, held: dict[int, float], near: np.ndarray | None = None
+) -> OperatingPoint:
     """The operating point with these unknowns held."""
     solver = _Solver(network, sources, held)
+    if near is not None and (point := solver.newton(near)) is not None:
+        return OperatingPoint(point, "Newton from the point before", solver.rounds)
     nothing = np.zeros(network.n)
     guesses = {network.nodes[name]: value for name, (value, _) in network.netlist.guesses.items()}
     if guesses:
-        near = _Solver(network, sources, guesses | held).newton(nothing)
-        point = None if near is None else solver.newton(near)
+        guess = _Solver(network, sources, guesses | held).newton(nothing)
+        point = None if guess is None else solver.newton(guess)
         if point is not None:
             return OperatingPoint(point, "Newton from .nodeset", solver.rounds)
     point = solver.newton(nothing)

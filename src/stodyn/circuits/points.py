@@ -50,7 +50,7 @@ def slopes(network: Network, x: np.ndarray) -> np.ndarray:
 def intensities(network: Network, t: np.ndarray, x: np.ndarray) -> np.ndarray:
     """S (points, sources) of all white noise, in the order of Network.intensity."""
     y = _grounded(x)
-    quiet = np.tile(thermal(network.resistances, network.netlist.kelvin), (len(x), 1))
+    quiet = np.tile(thermal(network.resistances, network.kelvins), (len(x), 1))
     devices = [np.broadcast_to(group.noise(y, np), (len(x), len(group.elements))) for group in network.groups]
     return np.concatenate([quiet, CHARGE * np.abs(sources_at(network, t)), *devices], axis=1)
 

@@ -32,6 +32,7 @@ class Overrides:
     def __init__(self, values: Mapping[str, float]):
         self.values, self.used = values, set[str]()
         self.random: dict[str, Distribution] = {}
+        self.met: dict[str, float] = {}  # every number that has a place, by that place
 
     def get(self, place: str) -> float | None:
         if place not in self.values:
@@ -121,6 +122,7 @@ class Scope:
         """The number that a word or an expression stands for; raises BadValue. `place` is the name of this value."""
         override = self.netlist.overrides.get(place)
         if override is not None:
+            self.netlist.overrides.met[place] = override
             return override
         value = number(text)
         if value is None:
@@ -128,6 +130,8 @@ class Scope:
             value = evaluate(unbraced(text), Names(self.parameter, self.function, chance))
         if not math.isfinite(value):
             raise BadValue(f"{text} is not a finite number")
+        if place:
+            self.netlist.overrides.met[place] = value
         return value
 
     def number(self, text: str, what: str, at: Position, least: float = -math.inf, or_equal: bool = True,

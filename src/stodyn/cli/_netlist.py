@@ -1,4 +1,5 @@
-"""Print the results of a netlist's analyses other than the transient: .op, .ac, .noise and .step."""
+"""Print the results of a netlist's analyses other than the transient: .op, .dc, .tf, .sens, .ac, .noise, .four, .sp and
+.step."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -34,9 +35,31 @@ def show_at_rest(screen: Console, circuit: Circuit, nodes: list[str], out: Path)
         _show_noise(screen, circuit, result.noise)
         files.append(out / "noise.nc")
         results.save(result.noise, files[-1])
+    for name, dataset in (("dc", result.curves), ("sp", result.scattering)):
+        if dataset is not None:
+            files.append(out / f"{name}.nc")
+            results.save(dataset, files[-1])
+    _show_numbers(screen, result)
     for name, value in result.measures.items():
         screen.print(f"{name}: {value:.6g}")
     return _plain(result), files
+
+
+def _show_numbers(screen: Console, result: Answers) -> None:
+    """Print .tf, the largest of .sens, and .four."""
+    if result.transfer is not None:
+        gain, seen, own = result.transfer
+        screen.print(f"transfer {gain:.6g}; input {amount(seen, 'Ω')}, output {amount(own, 'Ω')}")
+    if result.sensitivities:
+        shown = table("sensitivity to", "per unit", right=("per unit",))
+        largest = sorted(((name, value) for name, value in result.sensitivities.items() if value),
+                         key=lambda pair: -abs(pair[1]))  # fmt: skip
+        for name, value in largest[:ROWS]:
+            shown.add_row(name, f"{value:.6g}")
+        screen.print(shown)
+    for name, harmonics in (result.harmonics or {}).items():
+        sizes = ", ".join(f"{size:.4g}" for size in harmonics.size)
+        screen.print(f"harmonics of {name}: {sizes}; distortion {harmonics.distortion:.3%}")
 
 
 def show_steps(
@@ -92,4 +115,11 @@ def _plain(answers: Answers) -> dict[str, Any]:
         "ac": None if answers.response is None else answers.response.to_dict(),
         "noise": None if answers.noise is None else answers.noise.to_dict(),
         "measures": answers.measures,
+        "dc": None if answers.curves is None else answers.curves.to_dict(),
+        "tf": None if answers.transfer is None else answers.transfer._asdict(),
+        "sens": answers.sensitivities,
+        "four": {
+            name: {**one._asdict(), "distortion": one.distortion} for name, one in (answers.harmonics or {}).items()
+        },
+        "sp": None if answers.scattering is None else answers.scattering.to_dict(),
     }

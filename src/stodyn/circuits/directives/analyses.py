@@ -1,10 +1,10 @@
-""".tran, .ac, .noise and .op: the analyses."""
+""".tran, .ac, .noise, .op, .tf, .sens, .four and .sp: the analyses."""
 
 from __future__ import annotations
 
 import re
 
-from stodyn.circuits.asked import NoiseAnalysis, Sweep, Transient
+from stodyn.circuits.asked import Fourier, NoiseAnalysis, Output, Sweep, TransferFunction, Transient
 from stodyn.circuits.directive import Directive, Statement
 
 SPACINGS = ("dec", "oct", "lin")
@@ -12,6 +12,7 @@ MOST_POINTS = 100_000
 TRAN_WORDS = ("uic", "startup", "steady", "nodiscard", "step")
 STARTUP = 20e-6  # s, as in LTspice
 USUAL_STEPS = 50  # of .tran where the step is left out or 0: SPICE's own longest step is a 50th of the time
+ASKED = re.compile(r"([vi])\s*+\(\s*+([^\s(),]++)\s*+(?:,\s*+([^\s(),]++)\s*+)?\)")
 OUTPUT = re.compile(r"v\s*+\(\s*+([^\s(),]++)\s*+(?:,\s*+([^\s(),]++)\s*+)?\)\s*+(.*+)")
 
 
@@ -77,6 +78,62 @@ def _noise(statement: Statement) -> None:
     statement.netlist.noise = NoiseAnalysis(node, reference, source, _sweep(statement, words[1:]), statement.at)
 
 
+def _outputs(statement: Statement, text: str) -> tuple[list[Output], str]:
+    """The outputs v(a), v(a,b) and i(v1) at the beginning of a text, and the rest of it."""
+    outputs = []
+    names = {element.name for element in statement.netlist.elements}
+    while match := ASKED.match(text):
+        letter, first, second = match.groups()
+        if letter == "i":
+            if first not in names:
+                raise statement.error(f" i({first}): there is no element {first}")
+            outputs.append(Output(f"i({statement.scope.prefix}{first})"))
+        else:
+            ends = [statement.scope.node(name) for name in (first, second or "0")]
+            for name in ends:
+                if name not in statement.netlist.node_order and name != "0":
+                    raise statement.error(f" v({name}): there is no node {name}")
+            outputs.append(Output(*ends))
+        text = text[match.end() :].strip()
+    return outputs, text
+
+
+def _tf(statement: Statement) -> None:
+    outputs, source = _outputs(statement, statement.body)
+    if len(outputs) != 1 or len(source.split()) != 1:
+        raise statement.malformed()
+    if not any(e.name == source and e.kind in "vi" for e in statement.netlist.elements):
+        raise statement.error(f": there is no source {source}")
+    statement.netlist.transfer = TransferFunction(outputs[0], source)
+
+
+def _sens(statement: Statement) -> None:
+    outputs, rest = _outputs(statement, statement.body)
+    if len(outputs) != 1 or rest.split()[:1] not in ([], ["ac"], ["dc"]):
+        raise statement.malformed()
+    if rest.startswith("ac"):
+        statement.netlist.notes.append(f"{statement.at}: left out .sens ... ac; .step gives .ac at other values")
+        return
+    statement.netlist.sensitivity = outputs[0]
+
+
+def _four(statement: Statement) -> None:
+    frequency, _, rest = statement.body.partition(" ")
+    outputs, left = _outputs(statement, rest.strip())
+    if not outputs or left:
+        raise statement.malformed()
+    statement.netlist.fourier = Fourier(statement.number(frequency, "", 0.0, False), tuple(outputs))
+
+
+def _sp(statement: Statement) -> None:
+    words, parameters = statement.fields()
+    if parameters or len(words) not in (4, 5):
+        raise statement.malformed()
+    if not statement.netlist.ports:
+        raise statement.error(": there are no ports; write V1 in 0 DC 0 AC 1 portnum=1 z0=50")
+    statement.netlist.scattering = _sweep(statement, words)
+
+
 def _op(statement: Statement) -> None:
     statement.netlist.wants_point = True
 
@@ -85,3 +142,7 @@ TRAN = Directive(".tran", ".tran STEP STOP [START [LONGEST STEP]] [uic] [startup
 AC = Directive(".ac", ".ac dec|oct|lin POINTS F1 F2", _ac)
 NOISE = Directive(".noise", ".noise v(NODE[,REFERENCE]) SOURCE dec|oct|lin POINTS F1 F2", _noise, "analyses")
 OP = Directive(".op", ".op", _op)
+TF = Directive(".tf", ".tf v(NODE[,REFERENCE]) SOURCE, or .tf i(SOURCE) SOURCE", _tf, "analyses")
+SENS = Directive(".sens", ".sens v(NODE[,REFERENCE]), or .sens i(SOURCE)", _sens, "analyses")
+FOUR = Directive(".four", ".four FREQUENCY v(NODE) ...", _four, "analyses", (".fourier",))
+SP = Directive(".sp", ".sp dec|oct|lin POINTS F1 F2 [donoise]", _sp, "analyses")

@@ -44,6 +44,6 @@ OPTIONS = Directive(".options", ".options name=value ...", _options, also=(".opt
 GLOBAL = Directive(".global", ".global NODE ...", _global)
 LEFT_OUT = Directive(
     ".print", ".print ...", _left_out,
-    also=(".plot", ".probe", ".save", ".width", ".title", ".dc", ".four", ".tf", ".sens", ".pz", ".disto", ".backanno",
+    also=(".plot", ".probe", ".save", ".width", ".title", ".pz", ".disto", ".backanno",
           ".csparam", ".pss", ".hb", ".wave", ".net", ".savebias", ".loadbias", ".ferret", ".machine"),
 )  # fmt: skip

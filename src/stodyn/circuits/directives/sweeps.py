@@ -1,6 +1,7 @@
-""".step and .temp: one netlist for several values.
+""".step, .temp and .dc: one netlist for several values.
 
 .step param NAME start stop increment | .step param NAME list v1 v2 ... | .step dec|oct param NAME start stop points
+.dc V1 start stop increment [V2 start stop increment] sweeps sources, the temperature or .params at DC.
 .step temp ... and .step V1 ... step the temperature and the value of a source in the same ways; .temp t1 t2 ... is
 .step temp list t1 t2 ..., and a single temperature is that of the circuit.
 """
@@ -56,6 +57,26 @@ def _step(statement: Statement) -> None:
                                    "circuit for each")  # fmt: skip
 
 
+def _dc(statement: Statement) -> None:
+    """.dc SOURCE start stop increment [SOURCE start stop increment]"""
+    words, parameters = statement.fields()
+    words = words[1:] if words[:1] == ["lin"] else words
+    if parameters or len(words) not in (4, 8):
+        raise statement.malformed()
+    if statement.netlist.dc:
+        raise statement.error(": is given twice")
+    for k in range(0, len(words), 4):
+        name, *texts = words[k : k + 4]
+        names = {element.name for element in statement.netlist.elements}
+        is_parameter = name in statement.block.params and name not in names
+        place = name if name == TEMPERATURE or is_parameter else f"{name}.value"
+        if name not in names and not is_parameter and name != TEMPERATURE:
+            raise statement.error(f" {name}: there is no source, element or .param of that name")
+        start, stop, by = (statement.number(text, name) for text in texts)
+        values = _spaced(statement, name, "lin", start, stop, by if start != stop else 1.0)
+        statement.netlist.dc.append(Step(place, tuple(values), statement.at))
+
+
 def _spaced(statement: Statement, name: str, spacing: str, start: float, stop: float, by: float) -> list[float]:
     """Values from start to stop: by an increment, or with a number of points per decade or octave."""
     if spacing == "lin":
@@ -88,5 +109,6 @@ def _temperature(statement: Statement) -> None:
         statement.netlist.steps.append(Step(TEMPERATURE, values, statement.at))
 
 
+DC = Directive(".dc", ".dc SOURCE START STOP INCREMENT [SOURCE START STOP INCREMENT]", _dc, "analyses")
 STEP = Directive(".step", ".step param NAME start stop increment, or .step param NAME list v1 v2 ...", _step, "sweeps")
 TEMP = Directive(".temp", ".temp and a temperature in degrees Celsius, or several", _temperature, "sweeps")

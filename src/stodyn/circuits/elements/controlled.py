@@ -270,7 +270,10 @@ def _behavioural(card: Card) -> list[Element]:
         raise card.malformed(f"{named}=: {NOT_HERE[named]}")
     if len(kinds) != 1 or card.rest:
         raise card.malformed()
+    warmer = card.kelvin - card.nominal
+    grown = 1.0 + (card.named("tc1", 0.0) + card.named("tc2", 0.0) * warmer) * warmer
     text = card.parameters.pop(kinds[0])
+    text = text if grown == 1.0 else f"({unbraced(text)})*{grown!r}"
     for key in ("tripdv", "tripdt"):  # LTspice's, for the control of its steps
         card.parameters.pop(key, None)
     beside = []

@@ -18,6 +18,7 @@ NOT_HERE = {
     "wavefile": "sound files are not read; write the points as PWL(t1 v1 t2 v2 ...)",
     "repeat": "write PWL(...) r=0, which repeats all of it for ever",
 }
+PORTS = ("portnum", "z0", "pwr", "freq")  # of ports; the power and frequency are for transients
 PORT = 50.0  # Ω, the usual impedance of a port
 
 
@@ -44,6 +45,8 @@ class _Line:
             raise self.card.malformed(f"{word}: {NOT_HERE[word]}")
         if word in KNOWN:
             self.shape(word)
+        elif word in PORTS and self.words:  # portnum 1 z0 50, as ngspice writes it
+            self.card.parameters[word] = self.words.pop(0)
         elif word == "ac":
             size = [self.card.number(self.words.pop(0), key) for key in ("ac", "phase") if self.number_follows]
             self.small_signal = size[0] if size else 1.0, size[1] if len(size) > 1 else 0.0
@@ -58,7 +61,7 @@ class _Line:
     @property
     def number_follows(self) -> bool:
         """Whether the next word is a number, an expression or a parameter, and not the next part of the source."""
-        return bool(self.words) and self.words[0] not in ("dc", "ac", *KNOWN, *NOT_HERE)
+        return bool(self.words) and self.words[0] not in ("dc", "ac", *KNOWN, *NOT_HERE, *PORTS)
 
     def shape(self, kind: str) -> None:
         """A waveform with its numbers, in parentheses or not."""
@@ -90,7 +93,7 @@ class _Line:
 
     def plain_numbers(self) -> list[str]:
         """The numbers of a waveform without parentheses: up to the next part of the source."""
-        count = next((k for k, word in enumerate(self.words) if word in ("dc", "ac", *KNOWN)), len(self.words))
+        count = next((k for k, word in enumerate(self.words) if word in ("dc", "ac", *KNOWN, *PORTS)), len(self.words))
         inside, self.words = self.words[:count], self.words[count:]
         return inside
 
@@ -117,6 +120,9 @@ def _with_own_impedance(card: Card, waveform: Waveform) -> list[Element]:
     without noise."""
     across, series = card.named("cpar", 0.0, 0.0), card.named("rser", 0.0, 0.0)
     parts, (plus, minus) = [], card.nodes
+    for key in PORTS[2:]:
+        if card.parameters.pop(key, None) is not None:
+            card.netlist.notes.append(f"{card.at}: left out {key} of {card.full}")
     if "portnum" in card.parameters:
         number = card.named("portnum", 1.0, 1.0)
         impedance = card.named("z0", PORT, 0.0, False)

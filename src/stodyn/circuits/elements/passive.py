@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 
-from stodyn.circuits.devices import ANY, TEMPERATURE, ZERO_CELSIUS, Parameter
+from stodyn.circuits.devices import ANY, TEMPERATURE, Parameter
 from stodyn.circuits.element import Card, Element, ElementType, ModelType
 from stodyn.circuits.elements import controlled
 from stodyn.circuits.elements.controlled import is_expression
@@ -74,8 +74,7 @@ def _two_ends(card: Card) -> list[Element]:
         if key in card.parameters:
             raise card.malformed(f"{key}=: {why}")
     value = card.number(card.only(rest), "", least, False) * card.named("scale", 1.0, 0.0, False)
-    kelvin = card.named("temp", card.kelvin - ZERO_CELSIUS) + ZERO_CELSIUS if "temp" in card.parameters else card.kelvin
-    warmer = kelvin - nominal
+    warmer = card.kelvin - nominal
     exponential = card.named("tce", numbers.get("tce", 0.0))  # it takes the place of the others, as in SPICE
     value *= (
         1.01 ** (exponential * warmer) if exponential else 1.0 + (numbers["tc1"] + numbers["tc2"] * warmer) * warmer
