@@ -349,3 +349,23 @@ def test_an_oscillation_that_needs_a_large_start_is_found():
     cycle = periodic(sd.SDE(drift, lambda t, x: jnp.eye(2), [1.0, 0.0]), steps=32)
     assert cycle.period == pytest.approx(2.0 * np.pi, rel=1e-9)
     assert np.sum((cycle.x - [1.0, 0.0]) ** 2, axis=1) == pytest.approx(1.0 + np.sqrt(0.8), rel=1e-6)
+
+
+def test_edges_jitter_by_the_closed_form_and_by_symmetry():
+    """At level 0 the amplitude of Stuart and Landau's oscillator moves no edge, if it does not change the frequency:
+    Var = c t after half a period; and x falls through a level as -x rises through minus that level."""
+    model = stuart_landau(1e-3, beta=0.0)
+    middle = phase_noise(model, "x0", level=0.0, steps=96)
+    half = np.sqrt(0.5 * float(middle["c"] * middle["period"]))
+    assert float(middle["width_jitter"]) == pytest.approx(half, rel=1e-6)
+    assert float(middle["falling_period_jitter"]) == pytest.approx(half * np.sqrt(2.0), rel=1e-6)
+    above, below = (phase_noise(stuart_landau(1e-3), "x0", level=level, steps=96) for level in (0.6, -0.6))
+    for what in ("period_jitter", "cycle_jitter"):
+        assert float(above[f"falling_{what}"]) == pytest.approx(float(below[what]), rel=1e-7)
+
+
+def test_conversion_at_negative_frequencies_is_the_conjugate(rectifier):
+    """H_m(-f) = H_{-m}(f)*: the equations are real."""
+    f0 = 1.0 / rectifier.period
+    gain = cyclostationary.conversion(rectifier, "u3", [0.3 * f0, -0.3 * f0], 3)["gain"].values
+    assert np.abs(gain[1] - gain[0, ::-1].conj()).max() < 1e-9 * np.abs(gain).max()

@@ -185,7 +185,7 @@ def conversion(cycle: Cycle, node: str, frequency: ArrayLike, sidebands: int = 5
     node : str
         The name of the component.
     frequency : array
-        In cycles per unit of time.
+        In cycles per unit of time; at -f the gain is the conjugate of that at f with the sideband -m.
     sidebands : int
         The largest |m|.
 
@@ -195,7 +195,7 @@ def conversion(cycle: Cycle, node: str, frequency: ArrayLike, sidebands: int = 5
         gain (frequency, sideband, source), per unit of the source as it stands in g. `attrs["error"]` is the largest
         change of a gain from half as many steps, relative to the largest of that source at that frequency.
     """
-    f, i, m = _frequencies(frequency), component(cycle, node), np.arange(-sidebands, sidebands + 1)
+    f, i, m = _frequencies(frequency, -np.inf), component(cycle, node), np.arange(-sidebands, sidebands + 1)
     gains = _gains(cycle.averaging, i, f, m)
 
     def change(coarse: Cycle) -> float:
@@ -482,8 +482,8 @@ def _refuse_free_phase(cycle: Cycle) -> None:
             ". The phase of an oscillator wanders: ask for phase_noise" if not cycle.driven else ""))  # fmt: skip
 
 
-def _frequencies(frequency: ArrayLike) -> np.ndarray:
+def _frequencies(frequency: ArrayLike, least: float = 0.0) -> np.ndarray:
     f = np.atleast_1d(np.asarray(frequency, float))
-    if f.ndim != 1 or not (np.isfinite(f).all() and (f >= 0.0).all()):
-        raise ValueError(f"frequency: expected frequencies >= 0, got {frequency!r}")
+    if f.ndim != 1 or not (np.isfinite(f).all() and (f >= least).all()):
+        raise ValueError(f"frequency: expected frequencies >= {least:g}, got {frequency!r}")
     return f

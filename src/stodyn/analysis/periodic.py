@@ -224,6 +224,10 @@ class Cycle:
         """The same cycle, beginning elsewhere on it; of an oscillator only."""
         return self._with(self.mesh.shifted((begin - self.t[0]) / self.period), begin)
 
+    def with_node_at(self, t: float) -> Cycle:
+        """The same cycle with a step that ends at a time."""
+        return self._with(mesh(self.mesh.density, np.append(self.mesh.corners, (t - self.t[0]) / self.period)))
+
     def _with(self, other: Mesh, begin: float | None = None) -> Cycle:
         """The same cycle with other steps."""
         begin = self.t[0] if begin is None else begin

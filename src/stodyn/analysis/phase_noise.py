@@ -105,8 +105,54 @@ class Jitter(NamedTuple):
 
 def jitter(cycle: Cycle, section: np.ndarray, lags: int = LAGS) -> Jitter:
     """The jitter of the periods counted at x_0 of the cycle, on the plane through it with the normal `section`."""
-    Phi, Q, speed = cycle.Phi, cyclostationary.after_a_period(cycle), cycle.velocity[0]
-    slope = float(section @ speed)
+    whole = Stretch(cycle.Phi, cyclostationary.after_a_period(cycle))
+    return _jitter_of(cycle, whole, cycle.velocity[0], section, lags)
+
+
+class Stretch(NamedTuple):
+    """A part of a cycle: Φ, what it makes of a deviation, and Q, the covariance that it adds."""
+
+    Phi: np.ndarray
+    Q: np.ndarray
+
+    def after(self, other: Stretch) -> Stretch:
+        """This part after another one."""
+        return Stretch(self.Phi @ other.Phi, self.Phi @ other.Q @ self.Phi.T + self.Q)
+
+
+class Edges(NamedTuple):
+    """The jitter of periods counted where the component falls through the level, and the variance of the time from a
+    rise to the next fall."""
+
+    falling: Jitter
+    width: float
+
+
+def edges(cycle: Cycle, section: np.ndarray, fall: float, at_rise: np.ndarray, lags: int = LAGS) -> Edges:
+    """The jitter at a fall, and from the rise at x_0, where the covariance is `at_rise`, to it: a deviation z at the
+    rise comes to Φ z + ξ at the time of the fall, and moves the fall by ℓᵀ of that.
+    """
+    cycle = cycle.with_node_at(fall)
+    k = int(np.argmin(np.abs(cycle.t - fall)))
+    steps = list(map(Stretch, cycle.A, cyclostationary.added(cycle)))
+    high, low = (_joined(cycle, some) for some in (steps[:k], steps[k:]))
+    falling = _jitter_of(cycle, high.after(low), cycle.velocity[k], section, lags)
+    ahead = -section / falling.slope
+    return Edges(falling, float(ahead @ (high.Phi @ at_rise @ high.Phi.T + high.Q) @ ahead))
+
+
+def _joined(cycle: Cycle, steps: list[Stretch]) -> Stretch:
+    n = cycle.system.n
+    total = Stretch(np.eye(n), np.zeros((n, n)))
+    for step in steps:
+        total = step.after(total)
+    total.Q[cycle.system.wandering] = 0.0
+    total.Q[:, cycle.system.wandering] = 0.0
+    return total
+
+
+def _jitter_of(cycle: Cycle, whole: Stretch, speed: np.ndarray, section: np.ndarray, lags: int) -> Jitter:
+    (Phi, Q), slope = whole, float(section @ speed)
     projected = np.eye(len(Phi)) - np.outer(speed, section) / slope
     ahead = -section / slope
     F = projected @ Phi
@@ -160,7 +206,9 @@ def phase_noise(
     xarray.Dataset
         c and c_by_source (time), period, corner (half-width of the line), L and S_phi over `offset`, density over
         `frequency` (one-sided, of the node), response v over `time`, kick = vᵀg, period_jitter, cycle_jitter (standard
-        deviations), accumulated over `periods` (variance), allan over `tau` (deviation), rate_gain of 1/f sources,
+        deviations, of periods counted where the node rises through the level), the same at its steepest fall through
+        the level as falling_period_jitter and falling_cycle_jitter, width_jitter (of the time from the rise to that
+        fall), accumulated over `periods` (variance), allan over `tau` (deviation), rate_gain of 1/f sources,
         x over `time`, multiplier. `c.attrs["error"]` is the relative error of c, from its change with twice as many
         steps, or, where devices have corners, its change from half as many steps: corners not found do not show in it.
         `period.attrs["error"]` is at least that of the period.
@@ -200,7 +248,9 @@ def phase_noise(
     if len(wander.times):
         density = density + 2.0 * abs(X[harmonic, i]) ** 2 * (L - white.line(f, angular))
     counted = _at_level(cycle, i, level)
-    jit = jitter(counted, np.eye(cycle.system.n)[i])
+    section = np.eye(cycle.system.n)[i]
+    jit = jitter(counted, section)
+    both = edges(counted, section, _fall(counted, i), jit.Z)
     reach = np.ptp(cycle.x, axis=0)
     ρ = float(np.sqrt(np.max(np.diagonal(jit.Z)[reach > 0.0] / reach[reach > 0.0] ** 2)))
     if ρ > LOUD:
@@ -217,6 +267,8 @@ def phase_noise(
             "response": (("time", "component"), phase.v), "kick": (("time", "source"), phase.kick),
             "x": (("time", "component"), cycle.x[:-1]), "multiplier": (("mode",), np.abs(cycle.multipliers)),
             "period_jitter": ((), np.sqrt(jit.R[0])), "cycle_jitter": ((), np.sqrt(2.0 * (jit.R[0] - jit.R[1]))),
+            "falling_period_jitter": ((), np.sqrt(both.falling.R[0])), "width_jitter": ((), np.sqrt(both.width)),
+            "falling_cycle_jitter": ((), np.sqrt(2.0 * (both.falling.R[0] - both.falling.R[1]))),
             "autocovariance": (("lag",), jit.R), "accumulated": (("periods",), jit.accumulated),
             "allan": (("tau",), np.sqrt((4.0 * D - D2) / (2.0 * tau**2))), "rate_gain": (("flicker",), gains),
         },
@@ -336,6 +388,18 @@ def _at_level(cycle: Cycle, i: int, level: float | None) -> Cycle:
         raise ValueError(f"level: {cycle.names[i]} crosses {aim:g} with a slope of {slopes[k]:.3g}, less than 1 % of "
                          f"its steepest; take {best:.6g}")  # fmt: skip
     return cycle.shifted(low)
+
+
+def _fall(cycle: Cycle, i: int) -> float:
+    """The time at which component i falls most steeply through its value at the beginning of the cycle."""
+    values, slopes, aim = cycle.x[:, i], cycle.velocity[:, i], cycle.x[0, i]
+    down = np.flatnonzero((values[:-1] > aim) & (values[1:] <= aim))
+    k = int(down[np.argmin(slopes[down])])
+    low, high = cycle.t[k], cycle.t[k + 1]
+    for _ in range(60):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if cycle.at(middle)[i] > aim else (low, middle)
+    return low
 
 
 def _wander(

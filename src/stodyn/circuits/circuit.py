@@ -541,9 +541,9 @@ class Circuit(SDAE):
         ValueError
             If the netlist has no .tf and an argument is missing, or there is no such node or source.
         """
-        asked = self.network.netlist.transfer
-        output = self._output(node, reference, asked and asked.output, ".tf")
-        source = source.lower() if source is not None else asked and asked.source
+        directive = self.network.netlist.transfer
+        output = self._output(node, reference, directive and directive.output, ".tf")
+        source = source.lower() if source is not None else directive and directive.source
         if source not in self.network.sources_of:
             raise ValueError(f"source: there is no {source!r}; there are {', '.join(self.network.sources_of)}")
         weights = self._weights(output)
@@ -580,10 +580,10 @@ class Circuit(SDAE):
         """
         netlist = self.network.netlist
         output = self._output(node, reference, netlist.sensitivity, ".sens")
-        given, x = netlist.overrides.values, self.operating_point.x
+        fixed, x = netlist.overrides.values, self.operating_point.x
         return direct_current.sensitivities(
             self.network, x, self._weights(output), netlist.overrides.met,
-            lambda values: assemble(laid_out(netlist.deck, {**given, **values})),
+            lambda values: assemble(laid_out(netlist.deck, {**fixed, **values})),
         )  # fmt: skip
 
     @checks_arguments
@@ -609,12 +609,12 @@ class Circuit(SDAE):
         ValueError
             If the netlist has no .four and an argument is missing, or there is no such node.
         """
-        asked = self.network.netlist.fourier
-        output = self._output(node, reference, asked and asked.outputs[0], ".four")
+        directive = self.network.netlist.fourier
+        output = self._output(node, reference, directive and directive.outputs[0], ".four")
         if frequency is None:
-            if asked is None:
+            if directive is None:
                 raise ValueError("frequency: there is no .four in the netlist; give the fundamental in Hz")
-            frequency = asked.frequency
+            frequency = directive.frequency
         if not (np.isfinite(frequency) and frequency > 0.0 and frequency * self.span[1] >= 1.0 - 1e-9):
             raise NetlistError(f".four {frequency:g}: .tran ends at {self.span[1]:g} s, before a period is over")
         self._check_time()

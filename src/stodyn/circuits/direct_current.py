@@ -77,11 +77,11 @@ def transfer(network: Network, x: np.ndarray, output: np.ndarray, is_voltage: bo
     np.add.at(push, network.source_rows[mine], network.source_signs[mine])
     driven = -direct.solved(J, push[: network.n])
     if source in network.branches:
-        seen = _over(-1.0, float(driven[network.branches[source]]))
+        resistance = _over(-1.0, float(driven[network.branches[source]]))
     else:  # the source takes its current out of n+ and puts it into n-
-        seen = float(push[: network.n] @ driven)
+        resistance = float(push[: network.n] @ driven)
     own = float(output @ -direct.solved(J, output)) if is_voltage else float("nan")
-    return Transfer(float(output @ driven), seen, own)
+    return Transfer(float(output @ driven), resistance, own)
 
 
 def _over(a: float, b: float) -> float:

@@ -48,8 +48,8 @@ def show_at_rest(screen: Console, circuit: Circuit, nodes: list[str], out: Path)
 def _show_numbers(screen: Console, result: Answers) -> None:
     """Print .tf, the largest of .sens, and .four."""
     if result.transfer is not None:
-        gain, seen, own = result.transfer
-        screen.print(f"transfer {gain:.6g}; input {amount(seen, 'Ω')}, output {amount(own, 'Ω')}")
+        gain, at_input, at_output = result.transfer
+        screen.print(f"transfer {gain:.6g}; input {amount(at_input, 'Ω')}, output {amount(at_output, 'Ω')}")
     if result.sensitivities:
         shown = table("sensitivity to", "per unit", right=("per unit",))
         largest = sorted(((name, value) for name, value in result.sensitivities.items() if value),
