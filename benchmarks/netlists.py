@@ -3,14 +3,17 @@
 python benchmarks/netlists.py [--count 300] [--seed 1] [--only 17]
 
 ngspice must be installed. Every netlist has a tree of resistors to ground, so that it has an operating point, and ten
-to twenty more elements between random nodes. Compared are the operating point (over the largest voltage), .ac and .noise
-(over the largest of the node) at three frequencies; listed are differences above 1e-5 with what was found to cause them
-in ngspice run again: its GMIN, its tolerances, or its choice among several operating points.
+to twenty more elements between random nodes. Compared are the operating point (over the largest voltage), .ac (over the
+largest amplitude) and .noise at three frequencies. Those above 1e-5 are listed, and compared again without two known
+causes: ngspice 39 takes switches as open in .ac and .noise, whatever they are at the operating point, so that it gets
+resistors in their place; and it has no shot noise of the gate currents of JFETs, which is then left out here.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import re
 import subprocess
 import tempfile
 import warnings
@@ -23,6 +26,7 @@ from stodyn.circuits import NetlistError, read
 FREQUENCIES = (1e3, 1e5, 1e7)
 DECADES = 2  # between them
 SHOWN = 1e-5
+LONGEST = 20.0  # s, of a run of ngspice, which takes 0.05 s where it finds an operating point
 PRECISE = ".options reltol=1e-9 abstol=1e-16 vntol=1e-12 gmin=1e-15 itl1=500 rshunt=1e18\n"
 CARDS = {
     "d": ("d", {"is": (1e-15, 1e-11), "n": (1.0, 2.0), "rs": (0.1, 50.0), "cjo": (1e-13, 1e-10), "vj": (0.5, 1.0),
@@ -112,18 +116,36 @@ class Netlist:
         return "\n".join(["Random netlist", *self.lines, *self.models, ""])
 
 
-def peer(netlist: Netlist, options: str) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+def with_resistors(netlist: Netlist, point: np.ndarray) -> str:
+    """The netlist with a resistor in place of each switch, closed or open as it is at the operating point."""
+    volts = {"0": 0.0, **dict(zip(netlist.nodes, point, strict=True))}
+    lines = []
+    for line in netlist.text.splitlines():
+        if line.startswith("S"):
+            name, a, b, plus, minus, card = line.split()
+            numbers = dict(re.findall(r"(\w+)=(\S+?)(?=[\s)])", next(m for m in netlist.models if f" {card} " in m)))
+            closed = volts[plus] - volts[minus] > float(numbers["vt"])
+            line = f"RS{name} {a} {b} {numbers.get('ron', '1') if closed else numbers.get('roff', '1e12')}"
+        lines.append(line)
+    return "\n".join([*lines, ""])
+
+
+def peer(netlist: Netlist, text: str) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
     """The operating point, .ac and the noise of the last node by ngspice; None where it finds no operating point."""
     nodes, last = netlist.nodes, netlist.nodes[-1]
     voltages = " ".join(f"v({node})" for node in nodes)
     sweep = f"dec 1 {FREQUENCIES[0]:g} {FREQUENCIES[-1]:g}"
-    asked = ["set wr_singlescale", "set numdgt=12", "op", f"wrdata op.data {voltages}", f"ac {sweep}", f"wrdata ac.data {voltages}",
-             f"noise v({last}) V1 {sweep}", "setplot noise1", "wrdata noise.data onoise_spectrum"]  # fmt: skip
+    asked = [
+        "set wr_singlescale", "set numdgt=12", "op", f"wrdata op.data {voltages}", f"ac {sweep}",
+        f"wrdata ac.data {voltages}", f"noise v({last}) V1 {sweep}", "setplot noise1",
+        "wrdata noise.data onoise_spectrum",
+    ]  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "a.cir"
         control = "\n".join([".control", *asked, "quit", ".endc", ".end"])
-        file.write_text(f"{netlist.text}{options}{control}\n")
-        subprocess.run(["ngspice", "-b", str(file)], cwd=folder, capture_output=True, timeout=60)
+        file.write_text(f"{text}{PRECISE}{control}\n")
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            subprocess.run(["ngspice", "-b", str(file)], cwd=folder, capture_output=True, timeout=LONGEST)
         if not (Path(folder) / "noise.data").exists():
             return None
         point, swept, noise = (np.loadtxt(Path(folder) / f"{name}.data") for name in ("op", "ac", "noise"))
@@ -131,12 +153,15 @@ def peer(netlist: Netlist, options: str) -> tuple[np.ndarray, np.ndarray, np.nda
     return point.ravel()[1:], swept[:, ::2] + 1j * swept[:, 1::2], noise[::DECADES, -1]
 
 
-def ours(netlist: Netlist) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def ours(netlist: Netlist) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """The same, and the noise without the shot noise of gate currents."""
     circuit = read(netlist.text)
     place = [circuit.names.index(node) for node in netlist.nodes]
     response = circuit.response(np.array(FREQUENCIES))
-    noise = circuit.noise_spectrum(netlist.nodes[-1], np.array(FREQUENCIES)).density
-    return circuit.operating_point.x[place], np.array([response[n] for n in netlist.nodes]).T, np.sqrt(noise)
+    noise = circuit.noise_spectrum(netlist.nodes[-1], np.array(FREQUENCIES))
+    gates = sum(part for name, part in noise.parts.items() if re.fullmatch(r"j\d+\.g[sd]", name))
+    swept = np.array([response[node] for node in netlist.nodes]).T
+    return circuit.operating_point.x[place], swept, np.sqrt(noise.density), np.sqrt(noise.density - gates)
 
 
 def differences(own, theirs) -> tuple[float, float, float]:
@@ -157,11 +182,12 @@ def main() -> None:
     asked = parser.parse_args()
     warnings.simplefilter("ignore")
     found: list[tuple[float, float, float]] = []
+    left: list[tuple[float, float, float]] = []
     unsolved = refused = 0
     numbers = range(asked.count) if asked.only is None else [asked.only]
     for k in numbers:
         netlist = Netlist(1000 * asked.seed + k)
-        theirs = peer(netlist, PRECISE)
+        theirs = peer(netlist, netlist.text)
         if theirs is None:
             unsolved += 1
             continue
@@ -172,17 +198,25 @@ def main() -> None:
             print(f"{k}: refused: {str(error)[:150]}")
             continue
         found.append(differences(own, theirs))
+        left.append(found[-1])
         if max(found[-1]) > SHOWN:
-            print(f"{k}: {' '.join(f'{off:.1e}' for off in found[-1])}  {kinds(netlist)}", flush=True)
+            again = peer(netlist, with_resistors(netlist, own[0]))
+            left[-1] = differences((own[0], own[1], own[3]), again) if again else left[-1]
+            print(
+                f"{k}: {in_words(found[-1])}, without the known causes {in_words(left[-1])}, {kinds(netlist)}",
+                flush=True,
+            )
         if asked.only is not None:
             print(netlist.text, *zip(netlist.nodes, own[0], theirs[0], strict=True), own[2], theirs[2], sep="\n")
-    if found:
-        off = np.array(found)
-        print(f"{len(found)} compared, {unsolved} without an answer of ngspice, {refused} refused")
-        for title, column in zip((".op", ".ac", ".noise"), off.T, strict=True):
-            print(
-                f"{title}: median {np.median(column):.1e}, largest {column.max():.1e}, {np.sum(column > SHOWN)} above"
-            )
+    print(f"{len(found)} compared, {unsolved} without an answer of ngspice, {refused} refused")
+    for what, all_of_them in (("as they are", found), ("without the known causes", left)):
+        for title, column in zip((".op", ".ac", ".noise"), np.array(all_of_them).T, strict=True):
+            print(f"{title} {what}: median {np.median(column):.1e}, largest {column.max():.1e}, "
+                  f"{np.sum(column > SHOWN)} above {SHOWN:g}")  # fmt: skip
+
+
+def in_words(off: tuple[float, float, float]) -> str:
+    return " ".join(f"{one:.1e}" for one in off)
 
 
 if __name__ == "__main__":
