@@ -64,7 +64,7 @@ def test_refusals():
             computation()
     with pytest.raises(ValueError, match="t1 is an ideal line, a delay, which periodic does not follow"):
         periodic(circuit)
-    with pytest.raises(NetlistError, match="o1: lines with losses"):
+    with pytest.raises(NetlistError, match="lines with losses"):
         read("t\nV1 a 0 1\nO1 a 0 b 0 m\nR1 b 0 1k\n.model m ltra r=1 l=1u c=1n len=1\n")
     with pytest.raises(NetlistError, match="its delay is missing: TD=, or F= and NL="):
         read("t\nV1 a 0 1\nT1 a 0 b 0 Z0=50\nR1 b 0 1k\n")

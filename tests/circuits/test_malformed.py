@@ -9,7 +9,7 @@ RC = "R1 in out 1k\nC1 out 0 1n\nV1 in 0 1\n"  # lines 2 to 4 after a title
 CORPUS = [
     # elements
     (5, "no .model model", RC + "Q1 a b c model\n"),
-    (5, "a ladder of about ten L and C", RC + "T1 a 0 b 0 z0=50 td=1n\n"),
+    (5, "its delay is missing: TD=", RC + "T1 in 0 b 0 z0=50\n"),
     (5, "there is no inductor l2", RC + "K1 l1 l2 0.5\nL1 in b 1u\nR9 b 0 1\n"),
     (5, "must lie between -1 and 1", RC + "K1 l1 l2 1.1\n"),
     (5, "POLY(2) reads 4 nodes", RC + "E1 a 0 poly(2) in 0 out 0\n"),
@@ -65,7 +65,7 @@ CORPUS = [
     (5, "no .model dx", RC + "D1 out 0 dx\n"),
     (6, "unknown type bjt", RC + "D1 out 0 dx\n.model dx BJT(IS=1p)\n"),
     (5, "is a nmos, expected d", RC + "D1 out 0 n\n.model n NMOS(KP=1m)\n"),
-    (6, "ikf = 1m would change the answer", RC + "D1 out 0 dx\n.model dx D(IS=1p IKF=1m)\n"),
+    (6, "ikr = 1m would change the answer", RC + "D1 out 0 dx\n.model dx D(IS=1p IKR=1m)\n"),
     (6, "xtf = 2 would change the answer", RC + "Q1 out in 0 qx\n.model qx NPN(XTF=2)\n"),
     (6, "more than 0", RC + "D1 out 0 dx\n.model dx D(IS=0)\n"),
     (6, "only level 1", RC + "M1 out in 0 0 n\n.model n NMOS(LEVEL=3)\n"),

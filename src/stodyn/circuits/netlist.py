@@ -39,8 +39,7 @@ from stodyn.circuits.words import SWITCH, fields, is_number
 MOST_ELEMENTS = 100_000
 INSTANCE = "X node ... subcircuit [name=value ...]"
 NOT_HERE = {
-    "t": "transmission lines are not supported; write one as a ladder of about ten L and C sections per wavelength",
-    "o": "lossy lines are not supported; write one as a ladder of R, L and C",
+    "o": "lines with losses (LTRA) are not supported; take T, a line without, or a ladder of R, L and C",
     "u": "RC lines are not supported; write one as a ladder of R and C",
     "z": "MESFETs are not supported; J is a junction transistor", "a": "code models are not supported",
     "n": "compiled Verilog-A models are not supported",

@@ -3,15 +3,12 @@
 With the currents i₁ and i₂ into its two ports and z = exp(-iω TD),
     u₁ - Z0 i₁ = z (u₂ + Z0 i₂),   u₂ - Z0 i₂ = z (u₁ + Z0 i₁);   at DC u₁ = u₂ and i₁ = -i₂
 .op, .dc, .ac and .noise have it exactly. In time it is a delay, which the methods here do not have, and is refused. O,
-a line with losses, is refused everywhere.
+a line with losses, is refused everywhere (netlist.py).
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 from stodyn.circuits.element import Card, Element, ElementType
-from stodyn.circuits.text import NetlistError
 
 
 def _parse(card: Card) -> list[Element]:
@@ -32,12 +29,4 @@ def _parse(card: Card) -> list[Element]:
             card.part("t", (c, d, a, b), (impedance, delay, near), ".far")]  # fmt: skip
 
 
-def _lossy(card: Card) -> Any:
-    raise NetlistError(
-        f"{card.name}: lines with losses (O, LTRA) are not implemented; take T, a line without losses, or a ladder of "
-        "R, L and C", card.at
-    )  # fmt: skip
-
-
 T = ElementType("t", "T a b c d Z0=... TD=... (or F=... NL=...)", 4, _parse)
-O = ElementType("o", "O a b c d model", 4, _lossy)
