@@ -27,6 +27,12 @@ def is_whole(value: Any, least: int = 1) -> bool:
     return is_integer(value, least)
 
 
+def check_seed(seed: Any) -> None:
+    """Refuse a seed that is not a whole number."""
+    if not is_integer(seed, 0):
+        raise ValueError(f"seed: expected a whole number >= 0, such as seed=1, got {seed!r}")
+
+
 def whole(name: str, value: Any, least: int = 1) -> int:
     """Return a Count as an int; other values raise a ValueError that begins with the name of the argument."""
     if not is_whole(value, least):

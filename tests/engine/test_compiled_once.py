@@ -13,6 +13,7 @@ from stodyn import statistics as st
 from stodyn.engine import block, programs
 from stodyn.methods.explicit import EulerMaruyama, Heun
 from stodyn.models.ornstein_uhlenbeck import ornstein_uhlenbeck
+from stodyn.numerics.bounded import Bounded
 
 RUN = dict(t=(0.0, 1.0), dt=0.1, paths=4, seed=1)
 
@@ -142,8 +143,7 @@ def test_host_functions_leave_the_precision_of_the_session_as_it_was(session):
 
 
 def test_old_programs_make_room(monkeypatch):
-    monkeypatch.setattr(block, "COMPILED_LIMIT", 2)
-    monkeypatch.setattr(block, "_compiled", {})
+    monkeypatch.setattr(block, "_compiled", Bounded(2))
 
     def double(x):
         return 2 * x

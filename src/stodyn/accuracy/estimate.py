@@ -46,7 +46,7 @@ from stodyn.engine.place import Place, front_door
 from stodyn.engine.progress import Progress
 from stodyn.engine.simulate import whereabouts
 from stodyn.engine.spec import as_it_is_now
-from stodyn.hints import Integer, Reals
+from stodyn.hints import Integer, Reals, check_seed
 from stodyn.methods.switching import refuse_switches
 from stodyn.problems.calling import call
 from stodyn.problems.contract import returned_shape
@@ -429,8 +429,7 @@ def _check_wishes(error, level, most, seed) -> None:
         raise ValueError(f"level: expected a number from 0.5 to 1, such as 0.95, got {level!r}")
     if not isinstance(most, (int, float, np.number)) or not most >= 1:
         raise ValueError(f"most: expected a number of path-steps, got {most!r}")
-    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
-        raise ValueError(f"seed: expected a whole number >= 0, got {seed!r}")
+    check_seed(seed)
 
 
 def _functional(f: Any) -> Functional:

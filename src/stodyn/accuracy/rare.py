@@ -27,7 +27,6 @@ import numpy as np
 import scipy
 import xarray as xr
 
-import stodyn
 from stodyn.accuracy import scores, ways
 from stodyn.accuracy.elementary import elementary, sampled_estimates
 from stodyn.accuracy.splitting import Outcome, Segment, Splitting, records, run_together
@@ -43,7 +42,7 @@ from stodyn.engine.place import Place, front_door
 from stodyn.engine.progress import Progress
 from stodyn.engine.simulate import chosen_place
 from stodyn.engine.spec import Spec, as_it_is_now, chosen_method, describe
-from stodyn.hints import Count, Integer
+from stodyn.hints import Count, Integer, check_seed
 from stodyn.methods.branching import EVENT, GOES_ON, beginning, branching, carried
 from stodyn.methods.contract import Catalogued
 from stodyn.methods.stopping import Stop
@@ -241,8 +240,7 @@ def _check(event: Any, dt: Any, t0: Any, replicas: Any, runs: Any, kill: Any, to
         raise ValueError(f"kill: expected a share between 0 and 1, got {kill!r}")
     if tol is not None and (not isinstance(tol, (int, float, np.number)) or not 0 < tol < 1):
         raise ValueError(f"tol: expected a relative error between 0 and 1, such as 0.1, got {tol!r}")
-    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
-        raise ValueError(f"seed: expected a whole number >= 0, got {seed!r}")
+    check_seed(seed)
 
 
 def _ends(before: Any, t0: float) -> tuple[float | None, tuple[Level, ...]]:
@@ -490,7 +488,7 @@ class _Box:
 
 def _versions(began: float) -> dict[str, Any]:
     return {
-        "versions": {"stodyn": stodyn.__version__, "jax": jax.__version__, "numpy": np.__version__},
+        "versions": identity.versions(),
         "seconds": round(time.perf_counter() - began, 3),
     }
 

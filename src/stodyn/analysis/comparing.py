@@ -26,7 +26,7 @@ from stodyn.arguments import checks_arguments
 from stodyn.engine.grid import step_times
 from stodyn.engine.ready import prepare
 from stodyn.engine.spec import as_it_is_now, matched
-from stodyn.hints import Count, Integer, Reals, is_integer, whole
+from stodyn.hints import Count, Integer, Reals, check_seed, whole
 from stodyn.methods.catalogue import named
 from stodyn.methods.contract import Method
 from stodyn.numerics.printing.points import AtPoints
@@ -99,8 +99,7 @@ def compare(
     (begin, end), steps = _checked_steps(t, dt)
     f = _checked_quantity(problem, quantity, compared[0])
     paths = whole("paths", paths, 2)
-    if not is_integer(seed, 0):
-        raise ValueError(f"seed: expected a whole number >= 0, got {seed!r}")
+    check_seed(seed)
     weak_draws = [m.name for m in compared if not follows_path(m.needs, problem.m)]
     if f is None and weak_draws:
         raise ValueError(

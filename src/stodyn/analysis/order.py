@@ -21,7 +21,7 @@ from stodyn.analysis.expectation import enumerated, integrated, linear_moments
 from stodyn.arguments import checks_arguments
 from stodyn.engine.grid import step_times
 from stodyn.engine.spec import as_it_is_now, matched
-from stodyn.hints import Count, Integer, Reals, is_integer, whole
+from stodyn.hints import Count, Integer, Reals, check_seed, is_integer, whole
 from stodyn.methods.catalogue import catalogue, stepping
 from stodyn.methods.contacts import keeps_stops
 from stodyn.methods.contract import Method
@@ -421,8 +421,7 @@ class Study:
     def pairs(self, paths: Count, seed: Integer) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
         """Block by block: x_h (paths, points, n), the solution (paths, n), and the reference at twice its step."""
         paths = whole("paths", paths)
-        if not is_integer(seed, 0):
-            raise ValueError(f"seed: expected a whole number >= 0, got {seed!r}")
+        check_seed(seed)
         fine = self.steps[-1] * (self.refine if self.exact is None else 1)
         runs = [PathRun(self.method, tuple(fine // k for k in self.steps))]
         if isinstance(self.against, Method):

@@ -12,7 +12,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import scipy
 from jax.flatten_util import ravel_pytree
 
 from stodyn import listing
@@ -21,7 +20,7 @@ from stodyn.engine.spec import matched
 from stodyn.hints import Reals
 from stodyn.methods.catalogue import stepping
 from stodyn.methods.contract import Method
-from stodyn.numerics import gauss
+from stodyn.numerics import dormand_prince, gauss
 from stodyn.numerics.printing.points import AtPoints
 from stodyn.problems import lowering
 from stodyn.problems.linear import GaussianStart
@@ -38,7 +37,6 @@ SHORTEST = 1e-9  # of the interval
 GROWTH = 2.0  # by which a disturbance of the mean may grow over the interval
 LEAST_STEPS = 400  # fewest steps with which the moments are followed over the interval, so that no pulse is missed
 SMALL = 8  # components of a problem whose moments are followed by one call per step: of more it takes long to compile
-LONGEST = 10.0  # by which a step with which the moments are followed may be longer than the one before
 GROWN = 0.1  # of its largest value: from there on a variance is compared with itself
 MOST_NODES = 3000  # of that quadrature
 SHORT = 0.01  # of the time scale of the equations: a step for which the noise of a method is chosen
@@ -140,9 +138,8 @@ class StepPlan:
 
     @functools.cached_property
     def _stages_at(self) -> Callable:
-        """(t, y, dy/dt, h) -> the slopes at all stages of a step of RK45 and the y after it, in one call."""
-        solver = scipy.integrate.RK45
-        rows = np.vstack([np.pad(solver.A[1:], ((0, 0), (0, 1))), solver.B])
+        """(t, y, dy/dt, h) -> the slopes at all stages of a step of the pair and the y after it, in one call."""
+        rows, times = dormand_prince.ROWS, dormand_prince.TIMES
 
         def stages(t, y, slope, h):
             def stage(K, own):
@@ -151,7 +148,7 @@ class StepPlan:
                 return K + jnp.outer(place, self._slope(t + c * h, after)), after
 
             first = jnp.zeros((len(rows) + 1, y.size)).at[0].set(slope)
-            K, after = jax.lax.scan(stage, first, (rows, np.append(solver.C[1:], 1.0), np.eye(len(rows) + 1)[1:]))
+            K, after = jax.lax.scan(stage, first, (rows, times, np.eye(len(rows) + 1)[1:]))
             return K, after[-1]
 
         at = AtPoints(stages, (None, 0, 0, None))
@@ -251,36 +248,6 @@ class StepPlan:
         return of_each
 
 
-class _InOneCall(scipy.integrate.RK45):
-    """SciPy's RK45 with the same steps, each of them computed in one call of `stages`."""
-
-    t: float
-    y: np.ndarray
-    f: np.ndarray
-    h_abs: float
-
-    def __init__(self, slope: Callable, start: float, y: np.ndarray, end: float, stages: Callable, **options: Any):
-        super().__init__(slope, start, y, end, **options)
-        self.stages = stages
-
-    def _step_impl(self) -> tuple[bool, str | None]:
-        shortest, longest = 10.0 * (np.nextafter(self.t, np.inf) - self.t), LONGEST
-        h = min(max(self.h_abs, shortest), self.max_step)
-        while h >= shortest:
-            t = min(self.t + h, self.t_bound)
-            h = t - self.t
-            self.K, y = self.stages(self.t, self.y, self.f, h)
-            scale = self.atol + np.maximum(np.abs(self.y), np.abs(y)) * self.rtol
-            relative = h * (self.E @ self.K) / scale
-            error = math.sqrt(relative @ relative / len(y))
-            change = 0.9 * error**self.error_exponent if error > 0.0 else longest
-            if error < 1.0:
-                self.y_old, self.t, self.y, self.f, self.h_abs = self.y, t, y, self.K[-1], h * min(change, longest)
-                return True, None
-            h, longest = h * (max(change, 0.2) if math.isfinite(error) else 0.2), 1.0
-        return False, self.TOO_SMALL_STEP
-
-
 class _Followed:
     """The mean and the covariance of a problem over an interval, and the sizes to which errors in them are relative.
 
@@ -298,17 +265,15 @@ class _Followed:
 
         y = np.concatenate([m, P.ravel(), np.zeros(n * n)])
         # Absolute tolerances from the sizes that a first, rough solution shows.
-        how: dict[str, Any] = {"method": _InOneCall, "stages": plan._stages_at} if n <= SMALL else {"method": "RK45"}
-        solved = functools.partial(scipy.integrate.solve_ivp, plan._slope_at, (start, end), y, **how)
+        stages = plan._stages_at if n <= SMALL else None
+        solved = functools.partial(dormand_prince.solve, plan._slope_at, start, end, y, stages=stages)
         rough = solved(rtol=1e-3, atol=1e-300)
         largest = np.abs(rough.y).max(axis=1) if np.isfinite(rough.y).all() else np.abs(y)
         root = np.sqrt(np.maximum(largest[n : n + n * n].reshape(n, n).diagonal(), 1e-300))
         sizes = np.concatenate([largest[:n] + root, np.outer(root, root).ravel(), np.ones(n * n)])
         rtol = 1e-3 * min(plan.tol, 1e-3)
-        self.solution = solved(
-            rtol=rtol, atol=1e-3 * rtol * sizes, dense_output=True, max_step=(end - start) / LEAST_STEPS
-        )
-        if not (self.solution.success and np.isfinite(self.solution.y).all()):
+        self.solution = solved(rtol=rtol, atol=1e-3 * rtol * sizes, longest=(end - start) / LEAST_STEPS)
+        if not (self.solution.is_complete and np.isfinite(self.solution.y).all()):
             self.require_stable(float(self.solution.t[-1]))
             raise ValueError(
                 f"plan: the mean of the problem leaves the finite numbers near t = {self.solution.t[-1]:.6g}, so that "
@@ -335,9 +300,7 @@ class _Followed:
         """The mean and the covariance at a time, and the factors of errors in them; a time is often asked for twice."""
         if t != self.last[0]:
             after, n = min(int(np.searchsorted(self.times, t)), len(self.times) - 1), self.n
-            piece = self.solution.sol.interpolants[max(after, 1) - 1]  # sol(t) itself takes three times as long
-            x = (t - piece.t_old) / piece.h
-            y = piece.y_old + piece.h * (piece.Q @ np.array([x, x**2, x**3, x**4]))
+            y = self.solution.at(t)
             mean, covariance = y[:n], y[n : n + n * n].reshape(n, n)
             variance = covariance.diagonal()
             spread = np.sqrt(np.where(t >= self.grown, np.maximum(variance, 0.0), np.maximum(variance, self.least)))

@@ -20,10 +20,9 @@ from stodyn.engine.gathering import Gathered, Plan, Went
 from stodyn.engine.layout import Members
 from stodyn.engine.place import available_cores
 from stodyn.engine.watching import frozen, moved
+from stodyn.numerics.bounded import Bounded
 from stodyn.numerics.printing.fingerprints import fingerprint
 from stodyn.statistics.contract import Move, Snapshot, Statistic, parted
-
-COMPILED_LIMIT = 128
 
 
 class State(NamedTuple):
@@ -274,7 +273,7 @@ def _fields(statistic: Statistic) -> str | None:
     return repr([value.tolist() if isinstance(value, np.ndarray) else value for value in values])
 
 
-_compiled: dict[tuple[str, str, str], Compiled] = {}
+_compiled: Bounded[tuple[str, str, str], Compiled] = Bounded(128)
 _compiling = threading.Lock()
 _in_library = threading.Semaphore(max(available_cores() - 1, 1))
 
@@ -292,8 +291,6 @@ def compiled(key: str, function: Callable, *arguments: Any) -> Compiled:
     with _compiling:
         name = (key, function.__name__, str(jax.config.jax_default_device))  # type: ignore[attr-defined, unused-ignore]
         if name not in _compiled:
-            while len(_compiled) >= COMPILED_LIMIT:
-                del _compiled[next(iter(_compiled))]
             lowered = jax.jit(function).lower(*arguments)
             call: Any = lowered.compile()
             call = _leaving_a_thread(call) if "lapack" in lowered.as_text() else call

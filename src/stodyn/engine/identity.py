@@ -29,6 +29,11 @@ SHORT = 16  # numbers that are written out; more are replaced by a digest
 NOT_COMPARED = ("paths", "given", "executor_reason", "fingerprint")  # of a run's record: free, or compared elsewhere
 
 
+def versions() -> dict[str, str]:
+    """The versions that a result's record names."""
+    return {name: software()[name] for name in ("stodyn", "jax", "numpy")}
+
+
 @functools.cache
 def software() -> dict[str, str]:
     """The versions of the software, and the processor: XLA makes other instructions for another one."""

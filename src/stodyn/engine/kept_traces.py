@@ -22,6 +22,7 @@ import scipy
 
 from stodyn.engine.traces import Traced
 from stodyn.noise.source import Source
+from stodyn.numerics.bounded import Bounded
 from stodyn.numerics.elimination import WRITTEN_OUT
 from stodyn.numerics.printing.fingerprints import fingerprint, says_all
 from stodyn.problems.contract import Problem, TracedFunction
@@ -33,8 +34,8 @@ OURS = "stodyn."
 Of = TypeVar("Of")
 CONFIGURED = ("jax_default_matmul_precision", "jax_numpy_dtype_promotion", "jax_numpy_rank_promotion")
 
-_traces: dict[str, Any] = {}
-_facts: dict[str, dict[str, Any]] = {}
+_traces: Bounded[str, Any] = Bounded(MOST_TRACES)
+_facts: Bounded[str, dict[str, Any]] = Bounded(MOST_TRACES)
 _changing = threading.Lock()
 
 
@@ -83,7 +84,8 @@ def _reused(words: Callable[[], Any], make: Callable[[], Of], may_be: Callable[[
     if traces is None:
         traces = make()
         if may_be():
-            _keep(_traces, key, traces)
+            with _changing:
+                _traces[key] = traces
     return traces
 
 
@@ -110,7 +112,8 @@ def note_facts(problem: Problem, key: str | None) -> None:
     known = _facts.get(key, {})
     facts = {name: value for name, value in vars(problem).items() if name in known or _is_fact(problem, name, value)}
     if len(facts) > len(known):
-        _keep(_facts, key, facts)
+        with _changing:
+            _facts[key] = facts
 
 
 def _is_fact(problem: Problem, name: str, value: Any) -> bool:
@@ -126,13 +129,6 @@ def _is_fact(problem: Problem, name: str, value: Any) -> bool:
 def _digest(words: Any) -> str:
     configured = [getattr(jax.config, name) for name in CONFIGURED]
     return hashlib.sha256(repr((words, configured)).encode()).hexdigest()
-
-
-def _keep(where: dict[str, Any], key: str, value: Any) -> None:
-    with _changing:
-        while len(where) >= MOST_TRACES:
-            del where[next(iter(where))]
-        where[key] = value
 
 
 def forget() -> None:

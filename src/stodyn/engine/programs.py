@@ -31,6 +31,7 @@ from stodyn.engine.watching import Watched, watched
 from stodyn.methods.contract import Method
 from stodyn.noise import stream
 from stodyn.noise.supply import CountedNormals, DrawnNormals, GivenNormals, Supply
+from stodyn.numerics.bounded import Bounded
 from stodyn.numerics.printing import compiling
 from stodyn.numerics.printing.fingerprints import calls_host, holds
 from stodyn.numerics.printing.unprintable import Unprintable, or_unprintable
@@ -47,7 +48,6 @@ MOST_OPERATIONS = 30_000  # of a printed step: beyond, text and code grow too lo
 LOOPED, SMALL = 4000, 16  # scalar operations beyond which a step is printed as loops; components up to which never
 MOST_TRACED = 1_000_000  # operations by the shapes of a trace, beyond which it is not taken apart into scalars
 LOOPED_BYTES, FEWEST = 8_000_000, 8  # of the states of a block of large systems; its paths, where they take long
-MOST_PROGRAMS = 128  # programs
 SLAB_BYTES, LONGEST_SLAB = 2_000_000, 1024  # of normals given to a program under vmap
 
 Tell = Callable[[int], None]
@@ -174,7 +174,7 @@ def printed_or_vmapped(printed: Callable[[], Executor], vmapped: Callable[[str],
 
 # --- printed ----------------------------------------------------------------------------------------------------------
 
-_programs: dict[str, Any] = {}
+_programs: Bounded[str, Any] = Bounded(128)
 _making: dict[str, threading.Lock] = {}
 _changing = threading.Lock()
 
@@ -266,8 +266,6 @@ def kept_program(spec: Spec, target: str, make: Callable[[Spec, Watched], Any], 
             with or_unprintable():
                 program = make(spec, watch)
             with _changing:
-                while len(_programs) >= MOST_PROGRAMS:
-                    del _programs[next(iter(_programs))]
                 _programs[key] = program
         return _programs[key]
 

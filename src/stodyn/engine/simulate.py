@@ -15,10 +15,9 @@ import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike
 
-import stodyn
 from stodyn import results
 from stodyn.arguments import stacklevel_of_user
-from stodyn.engine import cards, grid, programs, self_test
+from stodyn.engine import cards, grid, identity, programs, self_test
 from stodyn.engine.cards import BlockHalved, block_width, is_out_of_memory
 from stodyn.engine.expansion import expanded
 from stodyn.engine.follow import States
@@ -43,7 +42,7 @@ from stodyn.engine.spec import (
 from stodyn.engine.stability import warn_of_unstable_steps
 from stodyn.engine.until import Until, Watch, of_randomisations
 from stodyn.engine.variances import warn_of_wrong_variances
-from stodyn.hints import Count, Integer, Reals
+from stodyn.hints import Count, Integer, Reals, check_seed
 from stodyn.methods.contract import Catalogued, Expansion, Method
 from stodyn.methods.recommend import advice
 from stodyn.methods.stopping import Stop
@@ -240,7 +239,7 @@ def dataset(tally: Tally, where: Place, further: dict[str, Any], began: float) -
         **further,
         **({"rounded_steps": tally.rounded} if tally.rounded else {}),
         "place": where.words,
-        "versions": {"stodyn": stodyn.__version__, "jax": jax.__version__, "numpy": np.__version__},
+        "versions": identity.versions(),
         "seconds": round(time.perf_counter() - began, 3),
     }
     extra = tally.log.variables() if tally.on_failure == "record" else {}
@@ -419,7 +418,7 @@ def _expand(problem, method: Expansion, times, paths, seed, collect, began: floa
         "problem": type(problem).__name__,
         "method": method.spelling,
         **record,
-        "versions": {"stodyn": stodyn.__version__, "numpy": np.__version__},
+        "versions": identity.versions(),
         "seconds": round(time.perf_counter() - began, 3),
     }
     return results.dataset(labelled, {}, record)
@@ -544,7 +543,6 @@ def check_options(paths, seed, on_failure) -> None:
         raise ValueError(f"paths: expected a whole number >= 1, got {paths!r}")
     if paths > MOST_PATHS:
         raise ValueError(f"paths: paths are numbered up to {MOST_PATHS:.3g}, got {paths:.3g}; take fewer")
-    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
-        raise ValueError(f"seed: expected a whole number >= 0, such as seed=1, got {seed!r}")
+    check_seed(seed)
     if on_failure not in ("raise", "record"):
         raise ValueError(f'on_failure: expected "raise" or "record", got {on_failure!r}')

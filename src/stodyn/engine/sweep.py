@@ -17,7 +17,6 @@ import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike
 
-import stodyn
 from stodyn import results
 from stodyn.arguments import checks_arguments, suggestion
 from stodyn.engine import identity
@@ -169,8 +168,7 @@ def _expansions(axes, problems: Sequence[Any], method: Expansion, began: float, 
 
 def _versions_and_seconds(began: float) -> dict[str, Any]:
     """The versions that made a sweep, and the seconds it took."""
-    versions = {"stodyn": stodyn.__version__, "jax": jax.__version__, "numpy": np.__version__}
-    return {"versions": versions, "seconds": round(time.perf_counter() - began, 3)}
+    return {"versions": identity.versions(), "seconds": round(time.perf_counter() - began, 3)}
 
 
 def _with_values_last(spec: Spec) -> Spec:

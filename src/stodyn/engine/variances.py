@@ -20,6 +20,7 @@ import scipy
 
 from stodyn.engine import grid, programs
 from stodyn.numerics import lyapunov, uncompiled, van_loan
+from stodyn.numerics.bounded import Bounded
 from stodyn.problems.calling import call
 from stodyn.problems.driven import longest_step, response_in_words, warn_of_response
 from stodyn.problems.driven_mechanical import DrivenMechanical
@@ -32,10 +33,9 @@ MOST_COORDINATES = 600  # of structures whose modes are computed
 COUPLED = 1e-6  # damping between modes, relative to that of each, above which it couples them
 BEGUN = 0.01  # of its variance in the long run, below which that of a component at the end of a run counts as none yet
 MOST_DOUBLINGS = 64  # of a number of steps, in which every system that settles has settled
-MOST_VERDICTS = 256
 SMALL_SHIFT = 2.0**-20  # of a state that must not reach a level
 
-_verdicts: dict[Any, Verdict | None] = {}
+_verdicts: Bounded[Any, Verdict | None] = Bounded(256)
 
 
 class Verdict(NamedTuple):
@@ -88,8 +88,6 @@ def warn_of_wrong_variances(run: Any, problem: Any, method: Any) -> None:
     h = float(spec.lengths[0])
     key = (spec.traced.fingerprints, *(leaf.tobytes() for leaf in spec.examples), h, spec.steps)
     if key not in _verdicts:
-        while len(_verdicts) >= MOST_VERDICTS:
-            del _verdicts[next(iter(_verdicts))]
         _verdicts[key] = _verdict(run, system, h)
     verdict = _verdicts[key]
     if verdict is not None:

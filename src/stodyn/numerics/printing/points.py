@@ -18,6 +18,7 @@ import numpy as np
 from jax.extend import core
 
 from stodyn.numerics import uncompiled
+from stodyn.numerics.bounded import Bounded
 from stodyn.numerics.printing import compiling, rows, scalars
 from stodyn.numerics.printing.fingerprints import calls_host, fingerprint, holds
 from stodyn.numerics.printing.nodes import Entry, Graph, reachable
@@ -25,7 +26,6 @@ from stodyn.numerics.printing.unprintable import Unprintable, or_unprintable
 
 FRAME = ("own", "common", "results", "first_lane", "last_lane", "stride")
 MOST_OPERATIONS = 30_000  # of a function: beyond, text and code grow too long
-MOST_FUNCTIONS = 256  # functions
 QUICK = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}  # where XLA must compile
 
 
@@ -147,7 +147,7 @@ def at_one(function: Callable, *arguments: Any) -> Any:
     return jax.tree.map(lambda a: a[0], results)
 
 
-_loops: dict[str, _Loop] = {}
+_loops: Bounded[str, _Loop] = Bounded(256)
 _keeping = threading.Lock()
 
 
@@ -161,8 +161,6 @@ def _printed(closed: core.ClosedJaxpr, differs: Sequence[bool]) -> _Loop:
     key = hashlib.sha256(repr((fingerprint(closed), differs, compiling.processor())).encode()).hexdigest()
     with _keeping:
         if key not in _loops:
-            while len(_loops) >= MOST_FUNCTIONS:
-                del _loops[next(iter(_loops))]
             with or_unprintable():
                 _loops[key] = _Loop(closed, differs)
         return _loops[key]
