@@ -323,7 +323,7 @@ def test_failed_paths_spoil_their_point():
         ({"steps": (8, 16, 0)}, ValueError, "steps: expected at least 3 different numbers of steps"),
         ({"steps": (8, 12, 16)}, ValueError, "steps: 12 does not divide 16"),
         ({"paths": 0}, ValueError, "paths: expected a whole number >= 1, got 0"),
-        ({"seed": -1}, ValueError, "seed: expected a whole number >= 0, got -1"),
+        ({"seed": -1}, ValueError, "seed: expected a whole number >= 0, such as seed=1, got -1"),
         ({"refine": 0}, ValueError, "refine: expected a whole number >= 1, got 0"),
         ({"level": 99}, ValueError, "level: expected a probability between 0 and 1, got 99"),
         ({"t": (1.0, 0.0)}, ValueError, "t: expected a finite interval"),
