@@ -117,7 +117,8 @@ def address_of(name: str) -> str | None:
 
 def reference_nav() -> list:
     """Return the navigation of the reference, by sections."""
-    nav: list = ["reference/index.md", {"Words": "reference/words.md"}, {"Type hints": "reference/types.md"}]
+    nav: list = ["reference/index.md", {"What is public": "reference/public.md"}]
+    nav += [{"Words": "reference/words.md"}, {"Type hints": "reference/types.md"}]
     for section in dict.fromkeys(page.section for page in reference.pages()):
         pages = [page for page in reference.pages() if page.section == section]
         first = [{"All statistics": "reference/statistics.md"}] if section == "Statistics" else []

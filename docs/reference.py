@@ -45,9 +45,9 @@ FAMILIES: dict[str, tuple[str, list[Any]]] = {
     "Choosing": ("stodyn", ["method", "recommend", "compare", "ExactNoise"]),
     "Results and pictures": (
         "stodyn",
-        ["interval", "quantile", "provenance", ("Keeping results", ["save", "load"]), "plot"],
+        ["interval", "quantile", "provenance", ("Keeping results", ["save", "load", "status"]), "plot"],
     ),
-    "Statistics": ("stodyn.statistics", []),
+    "Statistics": ("stodyn.statistics", [("Averages of your own", ["Averaged", "summarise"])]),
     "Noise": (
         "stodyn.noise",
         [
@@ -64,12 +64,48 @@ FAMILIES: dict[str, tuple[str, list[Any]]] = {
             ("Small signals", ["SmallSignal", "Response", "Spectrum"]),
         ],
     ),
+    "Converting problems": (
+        "stodyn.problems", [("Ito and Stratonovich", ["to_ito", "to_stratonovich"]), "in_minimal_coordinates",
+                            ("Warnings", ["NoiseNotDelivered", "ResponseNotDelivered"])]
+    ),
+    "Writing methods": (
+        "stodyn.methods",
+        [
+            "newton", ("A table for stiff equations", ["StiffTable", "StiffRungeKutta"]),
+            ("Discrete Hamiltonians", ["discrete", "from_discrete"]),
+        ],
+    ),
 }  # fmt: skip
 ELSEWHERE = {  # public names that have their pages in another section, or are packages of names that do
-    "stodyn": {"analysis", "circuits", "models", "noise", "statistics", "structures"},
+    "stodyn": {"analysis", "circuits", "hints", "methods", "models", "noise", "problems", "statistics", "structures"},
     "stodyn.noise": {"PerPath"},
     "stodyn.analysis": {"choosing", "comparing", "plan"},
+    "stodyn.methods": {"contract"},
+    "stodyn.problems": {"contract"},
+    "stodyn.statistics": {"contract"},
 }
+# Of these classes, which the engine uses too, a page shows the members that have sections (Parameters, Returns) and
+# those listed here: what users read off a value, and what authors of methods and problems call or define.
+MEMBERS = {
+    "Problem": (
+        "noise_structure", "default_names", "components", "component_units", "param_names", "start_source",
+        "has_random_start", "param_sources", "has_random_params", "recommended", "without_noise", "changed", "lower",
+        "before_run", "check_step", "example_start", "example_params", "noise_rows", "mean_rates", "reach", "jumps",
+    ),
+    "Around": (),
+    "SDE": ("f", "g", "push", "noise_structure"),
+    "SDAE": ("mass_matrix", "f", "g", "push", "r", "constraints", "consistent", "noise_structure", "to_sde"),
+    "Hamiltonian": ("energy", "velocity", "pull", "push", "split", "f", "g", "noise_structure"),
+    "Mechanical": ("N", "coordinates", "mass_matrix", "split", "acceleration", "f", "g", "noise_structure"),
+    "RandomDAE": ("parameters", "distributions", "domain_index"),
+    "Circuit": ("title", "notes", "nodes", "span", "step", "times", "operating_point", "small_signal", "family"),
+    "BoucWen": (),
+    "Level": (),
+    "Autocorrelation": (),
+    "Observable": (),
+    "Spectrum": ("input_density",),
+    "Averaged": (),
+}  # fmt: skip
 CONTRACTS = {
     "A method of your own": method_contract,
     "A problem of your own": problem_contract,
@@ -247,8 +283,11 @@ def members(value: type, level: int) -> Iterator[str]:
             function = member.func
         if name.startswith("_") or not inspect.isfunction(function) or not function.__doc__:
             continue
+        has_sections = bool(docstrings.HEAD.search(inspect.getdoc(function) or ""))
+        if not has_sections and name not in MEMBERS.get(value.__name__, (name,)):
+            continue
         is_method = inspect.isfunction(member) or isinstance(member, (classmethod, staticmethod))
-        if is_method and docstrings.HEAD.search(inspect.getdoc(function) or ""):
+        if is_method and has_sections:
             bound = getattr(value, name) if not inspect.isfunction(member) else member
             text, defaults = signature(bound, f"{value.__name__}.{name}" if bound is not member else f".{name}")
             full.append(f"{'#' * level} {value.__name__}.{name} {{#{value.__name__}.{name}}}\n\n```python\n{text}\n```")
@@ -262,11 +301,16 @@ def members(value: type, level: int) -> Iterator[str]:
     yield from full
 
 
+def in_brief(value: Any) -> str:
+    """Return the summary of a function, a class or a module; of any other value how it is written."""
+    return summary(value) if inspect.ismodule(value) or callable(value) else f"`{value!r}`"
+
+
 def module_in_words(module: ModuleType, called: str, level: int) -> str:
     """Return a module's docstring, a table of its functions and classes, and each of them."""
     names = public_functions(module)
     blocks = [docstrings.markdown(module, level=level)]
-    blocks.append(table(["", "meaning"], [[f"[`{n}`](#{n})", cell(summary(getattr(module, n)))] for n in names]))
+    blocks.append(table(["", "meaning"], [[f"[`{n}`](#{n})", cell(in_brief(getattr(module, n)))] for n in names]))
     for name in names:
         value = getattr(module, name)
         blocks.append(f"{'#' * level} {name} {{#{name}}}")
@@ -280,7 +324,7 @@ def value_in_words(value: Any, called: str, level: int) -> str:
         return module_in_words(value, called, level)
     if callable(value):
         return callable_in_words(value, called, level)
-    return docstrings.markdown(value, level=level)
+    return f"```python\n{called} = {value!r}\n```"
 
 
 def page_text(page: Page, used: Callable[[str], list[tuple[str, str]]]) -> str:
@@ -298,6 +342,18 @@ def page_text(page: Page, used: Callable[[str], list[tuple[str, str]]]) -> str:
     return "\n\n".join(blocks) + "\n"
 
 
+def is_public(dotted: str) -> bool:
+    """Tell whether every step of a dotted name, from `stodyn` to the first value that is no module, is listed."""
+    value: Any = stodyn
+    for part in dotted.split(".")[1:]:
+        if not inspect.ismodule(value):
+            return True
+        if part not in dir(value):
+            return False
+        value = getattr(value, part)
+    return True
+
+
 def contract_address(title: str) -> str:
     return f"reference/{_slug(title)}.md"
 
@@ -309,21 +365,8 @@ def contract_page(title: str, module: ModuleType) -> str:
 
 PUBLIC = """# Every public name
 
-The public names are those that this page lists: the names of `stodyn` (conventionally `import stodyn as sd`), of its
-packages `analysis`, `circuits`, `models`, `noise` and `statistics`, of the modules `plot` and `place`, and the names
-without a leading underscore inside the modules listed here. `stodyn.methods.contract`, `stodyn.problems.contract` and
-`stodyn.statistics.contract` are also public, for authors of methods, problems and statistics, and so are the types in
-`stodyn.hints` ([type hints](types.md)) and the [command line](command_line.md).
-
-Everything else is private and may change in any version: names and modules that begin with an underscore, the
-packages `numerics`, `engine`, `accuracy`, `chaos`, `cli`, `tour` and `studies`, and the modules of `methods` and
-`problems`: methods are available through `sd.method("...")`, and problems as names of `sd`.
-
-**When names change.** Until version 1.0 a minor version (0.2, 0.3, ...) may rename public things;
-[the changes](../changes.md) then begin with one table of old and new names, and the error for an old keyword names the
-new one. A patch version (0.2.1) renames nothing. From 1.0 on, a public name is removed in two steps: for at least one
-minor version the old name works and gives a `DeprecationWarning` that names the new one; it is gone in the next major
-version.
+The names on this page are public; [what is public](public.md) says what that means, and what happens when one of them
+changes. `import stodyn as sd` is assumed throughout.
 """
 
 

@@ -2,11 +2,12 @@
 
 import ast
 import functools
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import gallery
-from reference import by_value, resolved
+from reference import by_value, is_public, resolved
 from running import code
 
 from stodyn.methods.catalogue import catalogue
@@ -50,6 +51,20 @@ def used_names(source: str) -> set[str]:
             found.add(value.name)
     strings = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)}
     return found | (strings & set(methods))
+
+
+def private_names(source: str) -> set[str]:
+    """Return the dotted names of stodyn that code uses although they are not public."""
+    tree = ast.parse(source)
+    names = imported(tree)
+    dotted = set(names.values()) | {chain for node in ast.walk(tree) if (chain := chains(node, names))}
+    return {name for name in dotted if not is_public(name)}
+
+
+def private_mentions(page: str) -> set[str]:
+    """Return the private names of stodyn that the sentences of a page mention."""
+    mentioned = re.findall(r"`((?:stodyn|sd)\.[A-Za-z_][\w.]*)", page)
+    return {name for name in mentioned if not is_public(name.rstrip(".").replace("sd.", "stodyn.", 1))}
 
 
 def title(page: str) -> str:

@@ -48,7 +48,7 @@ for k, ρ in enumerate((0.9, 0.7, 0.5, 0.0)):
     )
 for ω in SAMPLED:
     with warnings.catch_warnings():  # of distorted variances: the subject
-        warnings.simplefilter("ignore", sd.problems.driven.ResponseNotDelivered)
+        warnings.simplefilter("ignore", sd.problems.ResponseNotDelivered)
         run = sd.simulate(
             mode(ω), sd.method("StochasticAlpha")(rho=0.5), t=(0, 400), dt=STEP,
             paths=PATHS, seed=1,

@@ -333,12 +333,13 @@ def test_paths_that_blow_up_are_told_with_a_way_out():
 
 
 ANALYSES = [getattr(sd.analysis, name) for name in sd.analysis.__all__]
+SHARED = ("Distribution", "Averaged", "Functional", "Element")  # what others have in common, made by no one
 SPOKEN = [
     (package.__name__, name)
     for package in (sd, st, sd.noise, st.functional, sd.elements)
-    for name in getattr(package, "__all__", ("End", "Maximum", "Probability", "Gap", "BoucWen"))
-    if callable(getattr(package, name, None)) and not name.startswith("Paths") and name != "Distribution"
-]  # PathsFailed is raised, not made; Distribution is what distributions have in common
+    for name in package.__all__
+    if callable(getattr(package, name, None)) and not name.startswith("Paths") and name not in SHARED
+]  # PathsFailed is raised, not made
 SPOKEN += [
     (package.__name__, name)
     for package in (sd.analysis, *filter(inspect.ismodule, ANALYSES), sd.circuits, sd.noise.coloured,

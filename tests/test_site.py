@@ -5,6 +5,7 @@ from pathlib import Path
 
 import catalogues
 import docstrings
+import gallery
 import generate
 import hooks
 import links
@@ -14,9 +15,12 @@ import reference
 import uses
 from mkdocs.structure.files import File, Files
 from PIL import Image
+from running import code
 
 import stodyn as sd
 from stodyn.methods.recommend import recommended
+
+INSIDE = {"design.md"}  # pages on how the library is built
 
 
 def documented(level: float, *, name: str = "x"):
@@ -62,6 +66,40 @@ def test_every_public_name_has_a_page():
             known = f"{package}.{name}" in found or name in reference.ELSEWHERE.get(package, set())
             assert known, f"{package}.{name}"
     assert len({page.address for page in reference.pages()}) == len(reference.pages())
+
+
+def test_the_reference_shows_no_internals():
+    """What a class has for the engine stands on no page; MEMBERS of docs/reference.py lists the other members."""
+    shown = "\n".join(text for address, text in generate.generated() if address.startswith("reference/"))
+    for name in ("step_takes_more", "rest_matrix", "Watching", "TracedFunction", "machine_memory", "noise_pattern"):
+        assert name not in shown
+
+
+def test_every_kind_of_problem_says_which_members_its_page_shows():
+    kinds = {name: getattr(sd, name) for name in dir(sd)} | vars(sd.circuits) | vars(sd.problems.contract)
+    for name, kind in kinds.items():
+        if isinstance(kind, type) and issubclass(kind, sd.problems.contract.Problem):
+            assert all(hasattr(kind, member) for member in reference.MEMBERS[name]), name
+
+
+PROSE = [path for path in sorted(generate.DOCS.rglob("*.md")) if path.name not in INSIDE]
+
+
+@pytest.mark.parametrize("path", PROSE, ids=lambda path: str(path.relative_to(generate.DOCS)))
+def test_pages_use_public_names_only(path):
+    page = path.read_text()
+    assert uses.private_names(code(page)) | uses.private_mentions(page) == set()
+
+
+@pytest.mark.parametrize("entry", list(gallery.entries()), ids=lambda entry: entry.name)
+def test_examples_use_public_names_only(entry):
+    assert uses.private_names(entry.source) == set()
+
+
+def test_private_names_are_found():
+    source = "import stodyn as sd\nfrom stodyn.engine import ledger\nsd.numerics.newton\nsd.SDE.f\nsd.simulate\n"
+    assert uses.private_names(source) == {"stodyn.engine.ledger", "stodyn.numerics", "stodyn.numerics.newton"}
+    assert uses.private_mentions("by `sd.simulate`, or `stodyn.engine.run.Run`") == {"stodyn.engine.run.Run"}
 
 
 def test_code_is_searched_for_public_names():

@@ -1,4 +1,4 @@
-from stodyn import analysis, circuits, models, noise, plot, statistics
+from stodyn import analysis, circuits, hints, methods, models, noise, plot, problems, statistics
 from stodyn.accuracy.estimate import estimate
 from stodyn.accuracy.fragility import fragility
 from stodyn.accuracy.rare import rare
@@ -8,7 +8,7 @@ from stodyn.analysis.comparing import compare
 from stodyn.analysis.plan import plan
 from stodyn.engine import place
 from stodyn.engine.failure import PathsFailed
-from stodyn.engine.ledger import load
+from stodyn.engine.ledger import load, status
 from stodyn.engine.path import draw_increments, increments, path
 from stodyn.engine.ready import prepare
 from stodyn.engine.simulate import replay, simulate
@@ -61,11 +61,13 @@ __all__ = [
     "estimate",
     "fragility",
     "from_normals",
+    "hints",
     "increments",
     "interval",
     "linear",
     "load",
     "method",
+    "methods",
     "models",
     "noise",
     "path",
@@ -73,6 +75,7 @@ __all__ = [
     "plan",
     "plot",
     "prepare",
+    "problems",
     "product",
     "provenance",
     "quantile",
@@ -83,6 +86,7 @@ __all__ = [
     "simulate",
     "sparse",
     "statistics",
+    "status",
     "structures",
     "sweep",
     "until",

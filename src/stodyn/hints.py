@@ -10,9 +10,15 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+__all__ = ["Count", "Integer", "Reals"]
+
 Integer: TypeAlias = int | np.integer[Any]
 Count: TypeAlias = float | np.integer[Any]
 Reals: TypeAlias = Sequence[float] | np.ndarray[Any, Any]
+
+
+def __dir__() -> list[str]:
+    return __all__
 
 
 def is_integer(value: Any, least: int = 1) -> bool:

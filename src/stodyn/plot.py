@@ -21,6 +21,36 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 T = TypeVar("T", bound=Callable[..., Any])
+__all__ = [
+    "AMBER",
+    "BLUE",
+    "GREEN",
+    "GREY",
+    "ORANGE",
+    "PALETTE",
+    "PURPLE",
+    "SKY",
+    "band",
+    "comparison",
+    "cycle",
+    "cyclostationary",
+    "histogram",
+    "jitter",
+    "levels",
+    "noise_density",
+    "observable",
+    "order",
+    "paths",
+    "phase",
+    "phase_noise",
+    "region",
+    "save",
+    "shares",
+    "spectrum",
+    "spy",
+    "sweep",
+    "transient_noise",
+]
 __dir__ = listing.names_of(__name__)
 
 # The colour-blind safe palette of M. Okabe & K. Ito, Color universal design (2008).

@@ -39,6 +39,7 @@ from stodyn.problems.contract import STRUCTURES
 from stodyn.problems.sdae import SDAE
 from stodyn.problems.sde import SDE
 
+__all__ = ["CheckFailed", "Result", "check_method"]
 __dir__ = listing.names_of(__name__)
 
 ORDERS = ("strong", "weak", "deterministic")

@@ -30,6 +30,7 @@ from stodyn.arguments import checks_arguments, stacklevel_of_user
 from stodyn.numerics import lyapunov
 from stodyn.numerics.one_thread import blas_on_one_thread
 
+__all__ = ["conversion", "covariance", "sampled", "spectrum"]
 __dir__ = listing.names_of(__name__)
 
 SAME_ROWS = 1e-12  # of the largest singular value: below it rows of M count as dependent

@@ -24,6 +24,7 @@ from stodyn.methods.catalogue import named, stepping
 from stodyn.methods.contract import Catalogued, Method
 from stodyn.problems.sde import SDE
 
+__all__ = ["BlackBox", "Diverged", "LinearStep", "Misused", "linear_step", "system_step", "system_steps"]
 __dir__ = listing.names_of(__name__)
 
 SINGLE = 1e-4  # relative defect that a step in float32 may leave

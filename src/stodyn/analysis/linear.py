@@ -32,6 +32,7 @@ from stodyn.problems.driven_mechanical import DrivenMechanical
 from stodyn.problems.sde import SDE
 from stodyn.problems.structure import is_autonomous
 
+__all__ = ["Coefficients", "Moments", "StepMap", "coefficients", "exact_moments", "step_map"]
 __dir__ = listing.names_of(__name__)
 
 NODES = 12  # per normal: exact for polynomials of degree 23 in it

@@ -32,6 +32,7 @@ from stodyn.problems.contract import expect_problem
 from stodyn.problems.sdae import SDAE
 from stodyn.problems.sde import SDE
 
+__all__ = ["deterministic_order", "strong_order", "weak_order"]
 __dir__ = listing.names_of(__name__)
 
 STEPS = (8, 16, 32, 64, 128)

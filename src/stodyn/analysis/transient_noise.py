@@ -19,6 +19,17 @@ from stodyn.methods.contract import Catalogued
 from stodyn.numerics.amounts import amount
 from stodyn.numerics.lyapunov import NotStable
 
+__all__ = [
+    "ComponentNoise",
+    "Density",
+    "MeasuredOverPaths",
+    "component_noise",
+    "deviation_spectrum",
+    "loudest",
+    "measured",
+    "simulated",
+    "stationary",
+]
 __dir__ = listing.names_of(__name__)
 
 LARGEST = 600  # unknowns up to which the stationary covariance is computed

@@ -354,8 +354,21 @@ class Status(NamedTuple):
 RECENT, PAUSE = 1024, 60.0  # blocks over which the rate is taken, and seconds without one that are a pause
 
 
+@checks_arguments
 def status(folder: str | os.PathLike) -> Status:
-    """How far the run is, by the names and times of its files alone."""
+    """Say how far a run in a ledger is, by the names and times of its files alone: nothing is read or computed.
+
+    Parameters
+    ----------
+    folder : path
+        The ledger's folder.
+
+    Returns
+    -------
+    Status
+        The blocks `done` and all `blocks`, the `paths` of the run, whether it is `complete`, the `rate` in blocks per
+        second, the seconds `left` at that rate, and the seconds since the last block (`idle`).
+    """
     folder = Path(folder)
     known = _known(folder)
     blocks = -(-known.paths // known.width)

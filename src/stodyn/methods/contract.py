@@ -20,6 +20,18 @@ from stodyn.noise.increment import Increment, Recipe
 from stodyn.problems import describing
 from stodyn.problems.contract import NoiseStructure
 
+__all__ = [
+    "EXPLICIT",
+    "Catalogued",
+    "Claim",
+    "Expanded",
+    "Expansion",
+    "Method",
+    "Report",
+    "Solver",
+    "WithBase",
+    "in_words",
+]
 __dir__ = listing.names_of(__name__)
 
 

@@ -29,7 +29,7 @@ class StiffTable(Table):
 
     Parameters
     ----------
-    A, B1, B2, B3
+    A, B1, B2, B3 : sequences of rows
         Matrices of integers, fractions or surds (numerics.surd.sqrt), A and B3 lower triangular, B1 and B2 strictly so;
         B2 and B3 are zero by default. A float counts as the fraction it is, so that a condition which holds up to
         rounding fails: give Fraction(2, 3), not 2/3, to compute orders or stability.

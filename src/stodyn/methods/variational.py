@@ -301,10 +301,28 @@ class Discrete:
 
 
 def discrete(problem: Hamiltonian, method: LagrangeDAlembert | str) -> Discrete:
-    """H_d⁺ and F_d^± of a method for a problem, (3.18)-(3.19) and (3.45)-(3.46), from stages solved for given p_(k+1).
+    """Return the discrete Hamiltonian H_d⁺ and the discrete forces F_d^± behind a variational method for a problem.
 
-    They may be differentiated any number of times. They generate the method's map where the table satisfies the
-    conditions (3.16) or (3.43), that is, where `method.table.symplecticity(problem.m)` is empty.
+    They are (3.18)-(3.19) and (3.45)-(3.46) of the method's source, from stages solved for given p_(k+1), and may be
+    differentiated any number of times. They generate the method's map where the table satisfies the conditions (3.16)
+    or (3.43), that is, where `method.table.symplecticity(problem.m)` is empty.
+
+    Parameters
+    ----------
+    problem : Hamiltonian
+        The problem.
+    method : Method or str
+        A variational method with a table, such as "Midpoint".
+
+    Returns
+    -------
+    Discrete
+        The functions `H` and `pieces` of (t, q, p_next, noise, params), and `map`, which computes the step from them.
+
+    Raises
+    ------
+    TypeError
+        If the method is not a variational one with a table.
     """
     expect_problem(problem)
     stepped = stepping(method)
@@ -388,10 +406,31 @@ def from_discrete(
     tol: float = 1e-10,
     limit: int = 30,
 ) -> Method:
-    """The integrator q_(k+1) = D₂H_d - F_plus, p_k = D₁H_d - F_minus of your own discrete Hamiltonian and forces.
+    """Return the integrator q_(k+1) = D₂H_d - F_plus, p_k = D₁H_d - F_minus of your own Hamiltonian and forces.
 
     Each is a function of (t, q_k, p_(k+1), noise, params); noise.h is the step, noise.W the increments. Without forces
     the step is symplectic whatever H_d is; its accuracy depends on H_d.
+
+    Parameters
+    ----------
+    H_d : callable
+        The discrete Hamiltonian.
+    F_plus, F_minus : callable, optional
+        The discrete forces; none without them.
+    tol : float
+        The tolerance of Newton's method, relative to 1 + max|p|.
+    limit : int
+        The most iterations of Newton's method in a step.
+
+    Returns
+    -------
+    Method
+        The integrator, for `sd.simulate` and for all analyses.
+
+    Raises
+    ------
+    TypeError
+        If one of the first three is not a function.
     """
     for name, function in (("H_d", H_d), ("F_plus", F_plus), ("F_minus", F_minus)):
         if not callable(function) and (function is not None or name == "H_d"):

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from stodyn import listing
 from stodyn.noise.increment import Increment, Recipe
 
+__all__ = ["WZ", "W", "Wiener", "WienerIntegral"]
 __dir__ = listing.names_of(__name__)
 
 

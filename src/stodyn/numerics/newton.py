@@ -89,6 +89,28 @@ def newton(
 
     Derivatives with respect to values that the residual closes over are those of the root, J dx = -∂residual, in
     forward and reverse mode.
+
+    Parameters
+    ----------
+    residual : callable
+        The left side of the equations, a function of the unknowns (n,) that returns an array (n,), in plain JAX.
+    x : array (n,)
+        The start value.
+    tol : float
+        The tolerance, relative to 1 + max|x|.
+    limit : int
+        The most iterations.
+    solve : callable, optional
+        A function of (residual, x, r) that returns J⁻¹ r; by default J is computed and eliminated as a dense matrix.
+    fallback : callable, optional
+        As `solve`, for the paths that have not converged with it.
+    twice : bool or callable
+        Whether two updates are made with each Jacobian.
+
+    Returns
+    -------
+    Root
+        The root `x`, and `ok`, `iterations` and `rounded`, of which a step makes its report: `Report(*root[1:])`.
     """
     # One trace of the residual is used for the loop, its Jacobian and the derivatives of the root.
     traced = jax.make_jaxpr(residual)(x)

@@ -1,8 +1,9 @@
 """Problems to be solved: frozen records of functions and numbers.
 
-Only the module `contract`, for authors, is public here; the problems themselves are in `stodyn`.
+The kinds of problems are names of `stodyn`. The names listed in __init__.pyi are exact conversions between problems,
+and the contract for those who write a kind of problem of their own; all other modules are private.
 """
 
 from stodyn import listing
 
-__getattr__ = listing.modules_on_demand(__name__)
+__all__, __getattr__, __dir__ = listing.on_demand(__name__, __file__)

@@ -29,6 +29,17 @@ from stodyn.numerics.tracing_errors import first_line, in_words, missing_entry, 
 from stodyn.problems import describing
 from stodyn.problems.calling import PARAMS_NAMES, check_call, takes_params
 
+__all__ = [
+    "Around",
+    "NoiseStructure",
+    "Problem",
+    "Recommended",
+    "checked_source",
+    "component_names",
+    "component_units",
+    "fixed_value",
+    "returned_shape",
+]
 __dir__ = listing.names_of(__name__)
 
 STRUCTURES = ("additive", "diagonal", "scalar", "commutative", "general")

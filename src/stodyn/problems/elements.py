@@ -31,6 +31,7 @@ from stodyn.problems.mechanical import Mechanical
 from stodyn.problems.sde import SDE
 from stodyn.problems.stops import Stop, parted, with_stops
 
+__all__ = ["BoucWen", "Element", "Friction", "Gap", "PowerDamper", "with_elements"]
 __dir__ = listing.names_of(__name__)
 
 ROUNDS = 6  # of Newton's method for z at the end of a step: it is piecewise linear for n = 1

@@ -34,12 +34,34 @@ def correction(problem: SDE, t, x, params):
 
 
 def to_ito(problem: SDE) -> SDE:
-    """The Ito problem with the same solution: f + ½ Σ_k (∂g_k/∂x) g_k."""
+    """Return the Ito problem with the same solution: its drift is f + ½ Σ_k (∂g_k/∂x) g_k.
+
+    Parameters
+    ----------
+    problem : SDE
+        The problem in either calculus.
+
+    Returns
+    -------
+    SDE
+        The problem itself where it is an Ito problem already.
+    """
     return problem if problem.calculus == "ito" else _shifted(problem, +1.0, "ito")
 
 
 def to_stratonovich(problem: SDE) -> SDE:
-    """The Stratonovich problem with the same solution: f - ½ Σ_k (∂g_k/∂x) g_k."""
+    """Return the Stratonovich problem with the same solution: its drift is f - ½ Σ_k (∂g_k/∂x) g_k.
+
+    Parameters
+    ----------
+    problem : SDE
+        The problem in either calculus.
+
+    Returns
+    -------
+    SDE
+        The problem itself where it is a Stratonovich problem already.
+    """
     return problem if problem.calculus == "stratonovich" else _shifted(problem, -1.0, "stratonovich")
 
 

@@ -22,10 +22,31 @@ from stodyn.problems.mechanical import Mechanical
 def in_minimal_coordinates(
     problem: Mechanical, embedding: Callable, start: Any, names: Sequence[str] | None = None
 ) -> Mechanical:
-    """The problem without its constraints, in coordinates u with x = embedding(t, u[, params]), from start (u0, w0).
+    """Return a mechanical system without its constraints, in coordinates u with x = embedding(t, u[, params]).
 
-    The mass is JᵀMJ, a function of (t, u); `placed` converts its states back. The embedding is the user's: where it
-    violates the constraints the result is a different system, which the constraints at `placed` states reveal.
+    The mass is JᵀMJ, a function of (t, u), where J is the derivative of the embedding with respect to u. The embedding
+    is the user's: where it violates the constraints, the result is a different system.
+
+    Parameters
+    ----------
+    problem : Mechanical
+        The system with constraints.
+    embedding : callable
+        The coordinates x as a function of (t, u), or of (t, u, params).
+    start : tuple of arrays
+        The coordinates u and their velocities w at the start.
+    names : sequence of str, optional
+        The names of the new coordinates.
+
+    Returns
+    -------
+    Mechanical
+        The system in the coordinates u.
+
+    Raises
+    ------
+    ValueError
+        If the problem has no constraints.
     """
     joints = problem.joints
     if joints is None:

@@ -1,8 +1,8 @@
-from stodyn.statistics import functional
+from stodyn.statistics import contract, functional
 from stodyn.statistics.change import Change
 from stodyn.statistics.histogram import Histogram
 from stodyn.statistics.iterations import Iterations
-from stodyn.statistics.moments import Moments
+from stodyn.statistics.moments import Averaged, Moments, summarise
 from stodyn.statistics.observable import Observable
 from stodyn.statistics.passage import Passage
 from stodyn.statistics.paths import Paths
@@ -12,6 +12,7 @@ from stodyn.statistics.surrogate import Surrogate
 
 __all__ = [
     "Autocorrelation",
+    "Averaged",
     "Change",
     "Histogram",
     "Iterations",
@@ -22,5 +23,7 @@ __all__ = [
     "Reaction",
     "Spectrum",
     "Surrogate",
+    "contract",
     "functional",
+    "summarise",
 ]

@@ -17,6 +17,7 @@ from stodyn.hints import Integer, Reals, is_integer
 from stodyn.numerics.tracing_errors import in_words, missing_entry, unnamed_entry, way_out
 from stodyn.problems.calling import call, check_call, takes_params
 
+__all__ = ["Block", "Labelled", "Labels", "Move", "Snapshot", "Statistic", "Stops", "Variable"]
 __dir__ = listing.names_of(__name__)
 
 

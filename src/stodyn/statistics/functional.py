@@ -31,6 +31,7 @@ from stodyn.problems.calling import call
 from stodyn.problems.sdae import SDAE
 from stodyn.problems.sde import SDE
 
+__all__ = ["End", "Functional", "Integral", "Maximum", "Minimum", "Probability", "TimeAverage"]
 __dir__ = listing.names_of(__name__)
 
 NOISE_SAMPLES = 8  # times and states at which to look for noise

@@ -109,9 +109,24 @@ class Summary(NamedTuple):
     covariance: np.ndarray | None
 
 
+@checks_arguments
 def summarise(sums: Sums) -> Summary:
-    """Unbiased variance s², and an unbiased estimate of Var s² = κ₄/N + 2σ⁴/(N-1) from Fisher's k-statistics: k₄
-    estimates the fourth cumulant κ₄, which is taken to be zero for N < 4, as it is for normal numbers."""
+    """Return the means of an Averaged statistic, its unbiased variances s², and their standard errors.
+
+    The estimate of Var s² = κ₄/N + 2σ⁴/(N-1) is unbiased, from Fisher's k-statistics: k₄ estimates the fourth cumulant
+    κ₄, which is taken to be zero for N < 4, as it is for normal numbers.
+
+    Parameters
+    ----------
+    sums : Sums
+        The result that `label` of an Averaged statistic receives.
+
+    Returns
+    -------
+    Summary
+        mean, mean_stderr, variance and variance_stderr, (times, entries), and covariance, (times, entries, entries),
+        or None where products of different entries were not averaged.
+    """
     sums = Sums(*(np.asarray(part, float) for part in sums))
     count = sums.weight[:, None]
     less = np.where(count > 1, count - 1, np.nan)  # degrees of freedom

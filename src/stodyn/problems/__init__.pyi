@@ -1,0 +1,13 @@
+from stodyn.problems import contract
+from stodyn.problems.driven import NoiseNotDelivered, ResponseNotDelivered
+from stodyn.problems.lowering import to_ito, to_stratonovich
+from stodyn.problems.minimal import in_minimal_coordinates
+
+__all__ = [
+    "NoiseNotDelivered",
+    "ResponseNotDelivered",
+    "contract",
+    "in_minimal_coordinates",
+    "to_ito",
+    "to_stratonovich",
+]
