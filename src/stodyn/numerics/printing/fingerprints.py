@@ -38,73 +38,86 @@ def named(dtype: np.dtype) -> str:
 
 def fingerprint(closed: core.ClosedJaxpr) -> str:
     """A digest of a trace and of every constant in it: equal for two functions that compute the same."""
-    digest, parts = hashlib.sha256(), list[bytes]()
-    shown: dict[Any, str] = {}  # types in words, which are slow to make
+    return _Digest().of(closed)
 
-    def take(words: str) -> None:
-        parts.append(words.encode())
 
-    def take_array(array: np.ndarray) -> None:
-        take(f"('{named(array.dtype)}', {array.shape})")
-        parts.append(array.tobytes())
+class _Digest:
+    """A trace taken in word by word: constants, variables by their numbers, equations with all their parameters."""
+
+    def __init__(self) -> None:
+        self.digest, self.parts = hashlib.sha256(), list[bytes]()
+        self.shown: dict[Any, str] = {}  # types in words, which are slow to make
+
+    def of(self, closed: core.ClosedJaxpr) -> str:
+        self.walk(closed.jaxpr, closed.consts)
+        self.digest.update(b"".join(self.parts))
+        return self.digest.hexdigest()
+
+    def take(self, words: str) -> None:
+        self.parts.append(words.encode())
+
+    def take_array(self, array: np.ndarray) -> None:
+        self.take(f"('{named(array.dtype)}', {array.shape})")
+        self.parts.append(array.tobytes())
         if array.nbytes > LARGE:
-            digest.update(b"".join(parts))
-            parts.clear()
+            self.digest.update(b"".join(self.parts))
+            self.parts.clear()
 
-    def walk(jaxpr: Any, consts: Sequence[Any]) -> None:
+    def walk(self, jaxpr: Any, consts: Sequence[Any]) -> None:
         numbers: dict[Any, int] = {}
-
-        def defined(variable: Any) -> None:
-            kind = variable.aval
-            if kind not in shown:
-                shown[kind] = repr(str(kind))
-            take(f"({numbers.setdefault(variable, len(numbers))}, {shown[kind]})")
-
-        def operand(variable: Any) -> None:
-            if isinstance(variable, core.Literal):
-                take_array(literal_value(variable))
-            else:
-                take(f"({numbers[variable]},)")
-
         for const in consts:
-            take_array(np.asarray(const))
+            self.take_array(np.asarray(const))
         for variable in (*jaxpr.constvars, *jaxpr.invars):
-            defined(variable)
+            self.take_variable(numbers, variable)
         for equation in jaxpr.eqns:
-            name = equation.primitive.name
-            take(f"({name!r},)")
+            self.take(f"({equation.primitive.name!r},)")
             for variable in equation.invars:
-                operand(variable)
-            if name == WHOLE:
-                whole = opened(equation)
-                walk(whole.jaxpr, whole.consts)
-            else:
-                for key, value in parameters_of(equation):
-                    parameter(key, value)
+                self.take_operand(numbers, variable)
+            self.take_inside(equation)
             for variable in equation.outvars:
-                defined(variable)
+                self.take_variable(numbers, variable)
         for variable in jaxpr.outvars:
-            operand(variable)
+            self.take_operand(numbers, variable)
 
-    def parameter(name: str, value: Any) -> None:
-        take(f"({name!r},)")
+    def take_variable(self, numbers: dict[Any, int], variable: Any) -> None:
+        """A variable where it first stands: its number and its type."""
+        kind = variable.aval
+        if kind not in self.shown:
+            self.shown[kind] = repr(str(kind))
+        self.take(f"({numbers.setdefault(variable, len(numbers))}, {self.shown[kind]})")
+
+    def take_operand(self, numbers: dict[Any, int], variable: Any) -> None:
+        if isinstance(variable, core.Literal):
+            self.take_array(literal_value(variable))
+        else:
+            self.take(f"({numbers[variable]},)")
+
+    def take_inside(self, equation: Any) -> None:
+        """What an equation holds besides its operands."""
+        if equation.primitive.name == WHOLE:
+            whole = opened(equation)
+            self.walk(whole.jaxpr, whole.consts)
+            return
+        for name, value in parameters_of(equation):
+            self.take_parameter(name, value)
+
+    def take_parameter(self, name: str, value: Any) -> None:
+        self.take(f"({name!r},)")
         if value is None or isinstance(value, (int, str)):
-            take(f"({value!r},)")
+            self.take(f"({value!r},)")
         elif isinstance(value, core.ClosedJaxpr):
-            walk(value.jaxpr, value.consts)
+            self.walk(value.jaxpr, value.consts)
         elif isinstance(value, core.Jaxpr):
-            walk(value, ())
+            self.walk(value, ())
         elif isinstance(value, (tuple, list)):
             for entry in value:
-                parameter("", entry)
+                self.take_parameter("", entry)
         elif name == "callback":  # the trace does not show what a host function does: its identity stands for it
-            take(f"({_host_number(getattr(value, 'callback_func', value))},)")
+            self.take(f"({_host_number(getattr(value, 'callback_func', value))},)")
         elif not callable(value) or isinstance(value, type):
-            take(f"({value!r},)")  # other callables (derivative rules) are not run; those that run are in the traces
-
-    walk(closed.jaxpr, closed.consts)
-    digest.update(b"".join(parts))
-    return digest.hexdigest()
+            self.take(
+                f"({value!r},)"
+            )  # other callables (derivative rules) are not run; those that run are in the traces
 
 
 def says_all(closed: core.ClosedJaxpr) -> bool:
