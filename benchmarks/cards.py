@@ -34,7 +34,8 @@ CARDS = {
         "re": (0.1, 3.0), "cje": (1e-13, 1e-11), "vje": (0.5, 0.9), "mje": (0.2, 0.5), "cjc": (1e-13, 1e-11),
         "vjc": (0.5, 0.9), "mjc": (0.2, 0.5), "xcjc": (0.1, 1.0), "fc": (0.2, 0.8), "tf": (1e-11, 1e-9),
         "tr": (1e-9, 1e-7), "cjs": (1e-13, 1e-11), "eg": (1.0, 1.3), "xti": (2.0, 4.0), "xtb": (0.0, 2.0),
-        "tnom": (0.0, 60.0),
+        "tnom": (0.0, 60.0), "xtf": (0.5, 20.0), "itf": (1e-3, 0.3), "vtf": (1.0, 10.0), "rbm": (0.1, 1.0),
+        "irb": (1e-6, 1e-3), "vjs": (0.4, 0.9), "mjs": (0.2, 0.5),
     },
     "m": {
         "kp": (1e-5, 2e-4), "vto": (0.3, 1.2), "lambda": (0.005, 0.1), "gamma": (0.1, 1.0), "phi": (0.4, 0.8),
@@ -70,6 +71,8 @@ def card(kind: str, k: int, rng: np.random.Generator) -> tuple[str, str]:
         if low > 0.0 and high / low > 20.0:
             value = float(low * (high / low) ** rng.random())
         numbers[name] = sign * value if name == "vto" else value
+    if kind == "q" and "rb" not in numbers:  # ngspice does not solve circuits with RBM above RB
+        numbers = {name: value for name, value in numbers.items() if name not in ("rbm", "irb")}
     text = f".model card{k} {model} {' '.join(f'{name}={value:.6g}' for name, value in numbers.items())}\n"
     supply = {1.0: "pos", -1.0: "neg"}[sign]
     bias = 10.0 ** rng.uniform(3.5, 5.0)

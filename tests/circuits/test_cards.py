@@ -140,3 +140,47 @@ def test_nr_that_is_left_out_is_noted():
 def test_ideal_diodes_of_ltspice_are_refused():
     with pytest.raises(NetlistError, match=r"ron = 0\.1 would change the answer"):
         read("t\nV1 a 0 0.5\nD1 a 0 c\n.model c d ron=0.1 roff=1meg vfwd=0.4\n")
+
+
+STAGE = "VP p 0 {v}\nVI in 0 AC 1\nRB p b 43k\nCB in b 1u\nRC p o 200\nQ1 o b 0 c\n.model c {card}\n"
+BIPOLAR = [
+    ("npn is=1e-15 bf=200 rb=200 rbm=20 ikf=5m", 3.461230411376),
+    ("npn is=1e-15 bf=100 rb=300 rbm=30 irb=20u", 3.039176247385),
+    ("npn is=1e-15 bf=150 cje=2p cjc=1p tf=0.3n xtf=5 itf=20m vtf=3 cjs=2p mjs=0.4 vjs=0.6", 2.058748392372),
+]
+
+
+@pytest.mark.parametrize(("card", "volts"), BIPOLAR)
+def test_base_resistances_that_fall_with_the_current(card, volts):
+    assert point(STAGE.format(v=5, card=card))["o"] == pytest.approx(volts, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("volts", "card", "gain"),
+    [
+        (5, BIPOLAR[2][0], 113.6201074595814),
+        (
+            -5,
+            "pnp is=1e-15 bf=150 cje=2p cjc=1p tf=0.3n xtf=5 itf=20m cjs=2p mjs=0.4 subs=1 tnom=60",
+            110.45897626601452,
+        ),
+    ],
+)
+def test_transit_times_that_rise_with_the_current(volts, card, gain):
+    circuit = read(f"title\n{STAGE.format(v=volts, card=card)}.options noise=off\n")
+    assert abs(circuit.response([1e7])["o"][0]) == pytest.approx(gain, rel=1e-6)
+
+
+@pytest.mark.parametrize("card", [BIPOLAR[0][0], BIPOLAR[1][0]])
+def test_small_signals_see_the_base_resistance_change(card):
+    """The gain at DC is the slope of the operating point; ngspice 39 holds the resistance in .ac."""
+    text = "VP p 0 5\nVI in 0 {v} AC 1\nRC p o 200\nRS in b 100\nQ1 o b 0 c\n.model c {card}\n"
+    gain = read(f"title\n{text.format(v=0.75, card=card)}.options noise=off\n").response([0.0])["o"][0].real
+    high, low = (point(text.format(v=v, card=card))["o"] for v in (0.7501, 0.7499))
+    assert gain == pytest.approx((high - low) / 2e-4, rel=1e-4)
+
+
+def test_excess_phase_and_quasi_saturation_are_refused():
+    for name in ("ptf", "rco", "vo", "gamma"):
+        with pytest.raises(NetlistError, match=f"{name} = 2 would change the answer"):
+            read(f"title\n{STAGE.format(v=5, card=f'npn {name}=2')}")

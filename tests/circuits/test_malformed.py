@@ -66,9 +66,10 @@ CORPUS = [
     (6, "unknown type bjt", RC + "D1 out 0 dx\n.model dx BJT(IS=1p)\n"),
     (5, "is a nmos, expected d", RC + "D1 out 0 n\n.model n NMOS(KP=1m)\n"),
     (6, "ikr = 1m would change the answer", RC + "D1 out 0 dx\n.model dx D(IS=1p IKR=1m)\n"),
-    (6, "xtf = 2 would change the answer", RC + "Q1 out in 0 qx\n.model qx NPN(XTF=2)\n"),
+    (6, "ptf = 2 would change the answer", RC + "Q1 out in 0 qx\n.model qx NPN(PTF=2)\n"),
     (6, "more than 0", RC + "D1 out 0 dx\n.model dx D(IS=0)\n"),
     (6, "only level 1", RC + "M1 out in 0 0 n\n.model n NMOS(LEVEL=3)\n"),
+    (6, "level = 54 is BSIM4, but only level 1 and VDMOS", RC + "M1 out in 0 0 n\n.model n NMOS(LEVEL=54)\n"),
     (6, "is defined already", RC + ".model a D(IS=1p)\n.model a D(IS=2p)\n"),
     (5, "expected .model NAME TYPE", RC + ".model dx\n"),
     # parameters

@@ -4,8 +4,11 @@
     q_b = (1 + √(1 + 4 (i_f/IKF + i_r/IKR)))/2 / (1 - v_bc/VAF - v_be/VAR)
     collector to emitter (i_f - i_r)/q_b;  base to emitter i_f/BF + ISE (exp(v_be/(NE V_T)) - 1);  base to collector
     i_r/BR + ISC (exp(v_bc/(NC V_T)) - 1)
-    charges TF i_f/q_b + CJE depletion(v_be),  TR i_r + CJC depletion(v_bc), of which 1 - XCJC at the outer base
+    charges τ i_f/q_b + CJE depletion(v_be),  TR i_r + CJC depletion(v_bc), of which 1 - XCJC at the outer base
+    τ = TF (1 + XTF (i_f/(i_f + ITF))² exp(v_bc/(1.44 VTF)))
     CJS to the substrate, at the collector (SUBS=1, vertical: the default of NPN) or the base (SUBS=-1, lateral: of PNP)
+    with MJS over VJS; base resistance RBM + (RB - RBM)/q_b, with IRB RBM + 3 (RB - RBM)(tan z - z)/(z tan² z),
+    z = (√(1 + 144 i_b/(π² IRB)) - 1) π²/24 √(IRB/i_b)
 Shot noise q|i_c| and q|i_b|, thermal noise of RB, RC and RE, flicker KF |i_b|^AF/f.
 """
 
@@ -15,6 +18,7 @@ import math
 from typing import Any
 
 from stodyn.circuits.devices import (
+    BOLTZMANN,
     CHARGE,
     FLICKER,
     TEMPERATURE,
@@ -29,6 +33,10 @@ from stodyn.circuits.devices import (
 )  # fmt: skip
 from stodyn.circuits.element import Card, Element, ElementType, Model, ModelType
 
+NONE = 1e-30  # A: in place of 0 in a quotient
+SPREAD = 144.0 / math.pi**2  # of the current below the emitter
+LEAST_RATIO = 1e-9  # of the base current to IRB
+
 MODEL = ModelType(
     {
         "is": Parameter(1e-16, "A", 0.0, False), "bf": Parameter(100.0, "", 0.0, False),
@@ -40,14 +48,15 @@ MODEL = ModelType(
         "re": Parameter(0.0, "Ω"), "cje": Parameter(0.0, "F"), "vje": Parameter(0.75, "V", 0.0, False),
         "mje": Parameter(0.33), "cjc": Parameter(0.0, "F"), "vjc": Parameter(0.75, "V", 0.0, False),
         "mjc": Parameter(0.33), "xcjc": Parameter(1.0), "fc": Parameter(0.5), "tf": Parameter(0.0, "s"),
-        "tr": Parameter(0.0, "s"), "cjs": Parameter(0.0, "F"), "subs": Parameter(math.nan, "", -math.inf),
+        "tr": Parameter(0.0, "s"), "cjs": Parameter(0.0, "F"), "vjs": Parameter(0.75, "V", 0.0, False),
+        "mjs": Parameter(0.0), "xtf": Parameter(0.0), "itf": Parameter(0.0, "A"), "vtf": Parameter(0.0, "V"),
+        "rbm": Parameter(0.0, "Ω"), "irb": Parameter(0.0, "A"), "subs": Parameter(math.nan, "", -math.inf),
         "eg": Parameter(1.11, "eV", 0.0, False),
         "xti": Parameter(3.0), "xtb": Parameter(0.0, "", -math.inf), "level": Parameter(1.0), **FLICKER, **TEMPERATURE,
     },
     same={"va": "vaf", "vb": "var", "ik": "ikf", "pe": "vje", "me": "mje", "pc": "vjc", "mc": "mjc", "ccs": "cjs",
-          "tref": "tnom"},
-    refused={"rbm": math.nan, "irb": 0.0, "xtf": 0.0, "ptf": 0.0, "mjs": 0.0, "rco": 0.0, "vo": 0.0, "gamma": 0.0,
-             "qco": 0.0},
+          "tref": "tnom", "ps": "vjs", "psub": "vjs", "ms": "mjs", "jbf": "ikf", "jbr": "ikr", "iob": "irb"},
+    refused={"ptf": 0.0, "rco": 0.0, "vo": 0.0, "gamma": 0.0, "qco": 0.0},
 )  # fmt: skip
 
 
@@ -93,7 +102,12 @@ def base_noise(read: tuple[Any, ...], p: Numbers, xp: Any) -> Any:
 
 def emitter_charge(read: tuple[Any, ...], p: Numbers, xp: Any) -> Any:
     be, bc = (p["sign"] * v for v in read)
-    stored = p["tf"] * _forward(be, p, xp) / _base_charge(be, bc, p, xp)
+    forward = _forward(be, p, xp)
+    stored = p["tf"] * forward / _base_charge(be, bc, p, xp)
+    if p.known("xtf").any():
+        rising = xp.maximum(forward, 0.0)
+        share = rising / (rising + p["itf"] + NONE)
+        stored = stored * (1.0 + p["xtf"] * share * share * xp.exp(xp.clip(bc * p["one_over_vtf"], -80.0, 80.0)))
     return p["sign"] * (stored / p["unit"] + p["share"] * depletion(be, p["vj"], p["m"], p["fc"], xp))
 
 
@@ -103,6 +117,27 @@ def collector_charge(read: tuple[Any, ...], p: Numbers, xp: Any) -> Any:
     return p["sign"] * (stored / p["unit"] + p["share"] * depletion(bc, p["vj"], p["m"], p["fc"], xp))
 
 
+def _base_conductance(read: tuple[Any, ...], p: Numbers, xp: Any) -> Any:
+    be, bc = (p["sign"] * v for v in read[1:])
+    share = 1.0 / _base_charge(be, bc, p, xp)
+    if p.known("irb").any():
+        flowing = p["sign"] * (base(read[1:2], p, xp) + back(read[2:], p, xp))
+        ratio = xp.maximum(flowing / xp.where(p["irb"] > 0.0, p["irb"], 1.0), LEAST_RATIO)
+        z = (xp.sqrt(1.0 + SPREAD * ratio) - 1.0) * (6.0 / SPREAD) / xp.sqrt(ratio)
+        tangent = xp.sin(z) / xp.cos(z)
+        share = xp.where(p["irb"] > 0.0, 3.0 * (tangent - z) / (z * tangent * tangent), share)
+    return 1.0 / (p["rbm"] + (p["rb"] - p["rbm"]) * share)
+
+
+def base_resistor(read: tuple[Any, ...], p: Numbers, xp: Any) -> Any:
+    return read[0] * _base_conductance(read, p, xp)
+
+
+def base_resistor_noise(read: tuple[Any, ...], p: Numbers, xp: Any) -> Any:
+    return 2.0 * BOLTZMANN * p.kelvin * _base_conductance(read, p, xp)
+
+
+RESISTOR = Law("bipolar base resistance", base_resistor, base_resistor_noise, "thermal")
 TRANSPORT = Law("bipolar transport", transport, collector_noise, "shot", (("is", "nf"), ("is", "nr")))
 BASE = Law("bipolar base", base, base_noise, "shot", (("is", "nf"),))
 BACK = Law("bipolar collector junction", back, None, "", (("is", "nr"),))
@@ -119,7 +154,7 @@ def at_temperature(model: Model, kelvin: float, nominal: float) -> dict[str, flo
     for key, emission in (("ise", "ne"), ("isc", "nc")):
         p[key] *= grown ** (1.0 / p[emission]) / gain
     p["bf"], p["br"] = p["bf"] * gain, p["br"] * gain
-    for c, v, m in (("cje", "vje", "mje"), ("cjc", "vjc", "mjc")):
+    for c, v, m in (("cje", "vje", "mje"), ("cjc", "vjc", "mjc"), ("cjs", "vjs", "mjs")):
         p[c] *= capacitance_ratio(p[v], p[m], kelvin, nominal)
         p[v] = potential_at(p[v], kelvin, nominal)
     return p
@@ -133,19 +168,23 @@ def _parse(card: Card) -> list[Element]:
     area = card.number(card.rest[1], "area", 0.0, False) if len(card.rest) == 2 else card.named("area", 1.0, 0.0, False)
     area *= card.named("m", 1.0, 0.0, False)
     p = at_temperature(model, card.kelvin, model.nominal(card.nominal))
-    for key in ("is", "ise", "isc", "ikf", "ikr", "cje", "cjc", "cjs"):
+    for key in ("is", "ise", "isc", "ikf", "ikr", "cje", "cjc", "cjs", "itf", "irb"):
         p[key] *= area
+    p["rb"], p["rbm"] = p["rb"] / area, p["rbm"] / area
     for key in ("vaf", "var", "ikf", "ikr"):
         p[f"one_over_{key}"] = 1.0 / p[key] if p[key] > 0.0 else 0.0
+    p["one_over_vtf"] = 1.0 / (1.44 * p["vtf"]) if p["vtf"] > 0.0 else 0.0
     p["sign"] = sign = 1.0 if model.type == "npn" else -1.0
     if "subs" not in model.explicit:
         p["subs"] = sign
     c, outer, e = card.nodes
     at_collector, c_inner = card.resistor(c, "c", p["rc"] / area, ".rc", p["cjc"] + p["cjs"] + p["tr"] > 0.0)
-    at_base, b = card.resistor(outer, "b", p["rb"] / area, ".rb", p["cje"] + p["cjc"] + p["tf"] > 0.0)
+    at_base, b = card.resistor(outer, "b", p["rb"], ".rb", p["cje"] + p["cjc"] + p["tf"] > 0.0)
     at_emitter, e = card.resistor(e, "e", p["re"] / area, ".re", p["cje"] + p["tf"] > 0.0)
     c = c_inner
     loud, quiet = {**p}, {**p, "kf": 0.0}
+    if at_base and "rbm" in model.explicit and p["rbm"] < p["rb"]:
+        at_base[0] = card.nonlinear(RESISTOR, (outer, b), ((outer, b), (b, e), (b, c)), quiet, ".rb")
     parts = [
         card.nonlinear(TRANSPORT, (c, e), ((b, e), (b, c)), quiet),
         card.nonlinear(BASE, (b, e), ((b, e), (b, c)), loud, ".b"),
@@ -166,7 +205,13 @@ def _parse(card: Card) -> list[Element]:
         value = {**quiet, "tr": 0.0, "unit": unit, "share": 1.0, "vj": p["vjc"], "m": p["mjc"]}
         parts.append(card.nonlinear(COLLECTOR_CHARGE, (outer, c), ((outer, c),), value, ".qx", noisy=False))
     side = c if p["subs"] > 0.0 else b
-    if p["cjs"] > 0.0 and side != substrate:
+    if p["cjs"] > 0.0 and p["mjs"] > 0.0 and side != substrate:
+        value = {**quiet, "tr": 0.0, "unit": p["cjs"], "share": 1.0, "vj": p["vjs"], "m": p["mjs"], "fc": 0.0,
+                 "sign": sign * math.copysign(1.0, p["subs"])}  # fmt: skip
+        parts.append(
+            card.nonlinear(COLLECTOR_CHARGE, (substrate, side), ((substrate, side),), value, ".cs", noisy=False)
+        )
+    elif p["cjs"] > 0.0 and side != substrate:
         parts.append(card.part("c", (side, substrate), p["cjs"], ".cs"))
     return [part for part in parts if part.nodes[0] != part.nodes[1]]
 

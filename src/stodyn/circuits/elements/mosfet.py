@@ -46,12 +46,21 @@ THICK = 1e-7  # m: the thickness of the oxide for flicker noise where none is gi
 INTRINSIC = 1.45e16  # carriers per m³
 LEAST_PHI = 0.1  # V
 ALUMINIUM = 3.2 - 3.25  # V: its work function less the electron affinity of silicon, as SPICE has them
+LEVELS = {
+    2.0: " is the Grove-Frohman model", 3.0: " is the semi-empirical model", 4.0: " is BSIM1", 5.0: " is BSIM2",
+    6.0: " is the model of Sakurai and Newton", 8.0: " is BSIM3", 9.0: " is MOS 9", 10.0: " is B4SOI",
+    14.0: " is BSIM4", 44.0: " is EKV", 49.0: " is BSIM3", 54.0: " is BSIM4", 68.0: " is HiSIM2", 69.0: " is PSP",
+    72.0: " is BSIM-CMG", 73.0: " is HiSIM-HV", 103.0: " is PSP",
+}  # fmt: skip
 JUNCTIONS = ("is", "js", "cbd", "cbs", "cj", "cjsw")
 
 
 def _check(numbers) -> None:
     if numbers["level"] != 1.0:
-        raise ValueError(f"level = {numbers['level']:g}, but only level 1 is implemented")
+        raise ValueError(
+            f"level = {numbers['level']:g}{LEVELS.get(numbers['level'], '')}, but only level 1 and VDMOS are "
+            "implemented. Fit a card of level 1 to the currents at which the transistor works"
+        )
     if numbers["nlev"] not in (2.0, 3.0):
         raise ValueError(f"nlev = {numbers['nlev']:g}, expected 2 or 3")
     if numbers["tpg"] not in (-1.0, 0.0, 1.0):
