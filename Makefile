@@ -65,7 +65,10 @@ models: install
 
 # The site, from the outputs that are stored beside the examples and in the pages; then every link inside it.
 docs: install
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	$(BIN)/python docs/assemble.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --config-file build/mkdocs.yml
+	# What the theme brings for debugging and for searching in other languages, 2 MB.
+	find site -name '*.map' -delete && rm -rf site/assets/javascripts/lunr
 	$(BIN)/python docs/links.py site
 
 # The same with every example and every page run whole first (some minutes).

@@ -1,6 +1,6 @@
 """The pages of the site that are computed: the reference, the gallery, the changes, and which method to take.
 
-They are made when the site is built (docs/hooks.py) and stored nowhere, with two exceptions:
+They are made when the site is built (docs/assemble.py) and stored nowhere, with two exceptions:
 
     python docs/generate.py --changelog     writes CHANGELOG.md from the fragments in changes/
     python docs/generate.py --recommend     writes into docs/start/choose.md what `sd.recommend` says (a minute)
@@ -14,6 +14,7 @@ from pathlib import Path
 import catalogues
 import gallery
 import reference
+import rooms
 import uses
 from docstrings import prose
 from running import shown
@@ -86,6 +87,7 @@ def generated() -> Iterator[tuple[str, str]]:
         return [(title, f"../{address}") for title, address in uses.users().get(name, [])]
 
     yield "changes.md", changes()
+    yield from ((rooms.address(room), rooms.page(room)) for room in rooms.ROOMS)
     yield "reference/index.md", reference.index_page()
     for page in reference.pages():
         yield page.address, reference.page_text(page, used)

@@ -1,19 +1,20 @@
 """What the site's own scripts do: docstrings as Markdown, links from code to the reference, broken links, choices."""
 
 import re
+import tomllib
 from pathlib import Path
 
+import assemble
 import catalogues
 import docstrings
 import gallery
 import generate
-import hooks
 import links
 import pictures
 import pytest
 import reference
+import rooms
 import uses
-from mkdocs.structure.files import File, Files
 from PIL import Image
 from running import code
 
@@ -123,22 +124,52 @@ def test_code_is_searched_for_public_names():
     ],
 )
 def test_code_in_a_sentence_leads_to_the_reference(code, address):
-    assert hooks.target(code) == address
+    assert assemble.target(code) == address
 
 
-def test_a_folder_in_the_navigation_stands_for_its_pages_in_their_order(tmp_path):
-    texts = {
+def test_a_sentence_is_linked_and_nothing_else():
+    page = "# `sd.rare`\n\nBy `sd.simulate(p)`, [`sd.path`](p.md) or `two\nlines`.\n\n    `sd.rare`\n\n"
+    page += "```text\n`sd.rare`\n```\n"
+    linked = page.replace("`sd.simulate(p)`", "[`sd.simulate(p)`](../reference/simulate.md){.name}")
+    assert assemble.finished(page, "howto/a.md") == linked
+    assert assemble.finished("`sd.simulate`", "reference/simulate.md") == "`sd.simulate`"
+    assert assemble.finished("```python notest\nN = 5  # small: 2\n```\n", "a.md") == "```python\nN = 5\n```\n"
+
+
+def test_a_folder_in_the_navigation_stands_for_its_pages_in_their_order():
+    pages = {
         "t/a.md": "---\norder: 2\n---\n\n# A\n",
         "t/b.md": "---\norder: 1\n---\n\n# B\n",
         "t/index.md": "# T\n",
         "u/c.md": "# C\n",
     }
-    for address, text in texts.items():
-        (tmp_path / address).parent.mkdir(exist_ok=True)
-        (tmp_path / address).write_text(text)
-    files = Files([File(address, str(tmp_path), "site", use_directory_urls=False) for address in texts])
-    assert hooks.expanded({"T": "t/"}, files) == [{"T": ["t/index.md", "t/b.md", "t/a.md"]}]
-    assert hooks.expanded({"T": ["x.md", {"V": "v/"}]}, files) == [{"T": ["x.md"]}]
+    assert assemble.expanded({"T": "t/"}, pages) == [{"T": ["t/index.md", "t/b.md", "t/a.md"]}]
+    assert assemble.expanded({"T": ["x.md", {"V": "v/"}]}, pages) == [{"T": ["x.md"]}]
+
+
+def test_every_module_is_in_one_room_and_says_what_it_does():
+    listed = [module for room in rooms.ROOMS for module in rooms.modules(room)]
+    files = {str(file.relative_to(rooms.SOURCE)) for file in rooms.SOURCE.rglob("*.py")}
+    assert sorted(address for address, _ in listed) == sorted(files - {"__init__.py", "__main__.py"})
+    assert [address for address, line in listed if not line] == []
+
+
+def test_the_rooms_stand_in_the_order_of_the_imports_and_the_picture_shows_them():
+    settings = tomllib.loads((generate.DOCS.parent / "pyproject.toml").read_text())
+    layers = settings["tool"]["importlinter"]["contracts"][0]["layers"]
+    order = [part.strip().removeprefix("stodyn.") for layer in layers for part in layer.split("|")]
+    heights = [order.index(room.parts[0]) for room in rooms.ROOMS]
+    assert heights == sorted(heights) and {part for room in rooms.ROOMS for part in room.parts} == set(order)
+    drawn = re.findall(r"^    │ (\w+) ", (generate.DOCS / "design.md").read_text(), re.MULTILINE)
+    assert drawn == [room.title for room in rooms.ROOMS]
+
+
+def test_the_design_names_files_that_exist():
+    page = (generate.DOCS / "design.md").read_text()
+    ways = page[page.index("## Five ways in") : page.index("## Studies")]
+    named = [name for name in re.findall(r"\b\w+/[\w/]+\.py\b", ways) if not name.startswith("benchmarks/")]
+    assert len(named) > 40
+    assert [name for name in named if not (rooms.SOURCE / name).exists()] == []
 
 
 @pytest.mark.parametrize(
