@@ -5,7 +5,7 @@ import dataclasses
 import jax.numpy as jnp
 import pytest
 
-from stodyn.analysis.check import SUITE, CheckFailed, check_method, examples
+from stodyn.analysis.check import SUITE, CheckFailed, ask, check_method, examples
 from stodyn.methods.contract import EXPLICIT, Claim, Method, Report
 from stodyn.methods.explicit import EulerMaruyama, Heun
 from stodyn.methods.implicit import ImplicitMidpoint
@@ -55,7 +55,10 @@ def test_a_right_method_passes_every_question():
     seen = {result.question: result.finding for result in results}
     assert all(structure in seen["executors"] for structure in STRUCTURES)
     assert seen["report"] == "explicit" and seen["table"] == "it has none"
-    assert "strong order 0.5 is measured by `strong`" in seen["claims"] and "NOT measured here: weak" in seen["claims"]
+    assert (
+        "strong order 0.5 is measured by `strong`" in seen["claims"]
+        and "weak order 1 is measured by `weak`" in seen["claims"]
+    )
     assert "for additive noise; order" in seen["strong"] and seen["strong"].endswith("for general noise")
     assert check_method(Made(euler), LINEAR)
 
@@ -96,6 +99,14 @@ def test_a_strong_order_that_is_not_there_is_found(structure, order):
     wrong = Made(euler, claims=(Claim("strong", order, when=when),), structures=when)
     found = failures(wrong, [ADDITIVE_NOISE.problem])
     assert set(found) == {"strong"} and f"and {order:g} is claimed" in found["strong"]
+
+
+@pytest.mark.parametrize("when", [("additive",), ()])
+def test_a_weak_order_that_is_not_there_is_found(when):
+    """Euler's step has 1 for any noise."""
+    found = ask("weak", SUITE["weak"], Made(euler, claims=(Claim("weak", 2.0, when=when),)), [])
+    assert not found.ok and f"for {when[0] if when else 'general'} noise, and 2 is claimed" in found.finding
+    assert ask("weak", SUITE["weak"], Made(euler, claims=(Claim("weak", 1.0, when=when),)), []).ok
 
 
 def test_noise_of_the_wrong_size_is_found():

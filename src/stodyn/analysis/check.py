@@ -14,7 +14,7 @@ from jax.extend import core
 
 from stodyn import listing
 from stodyn.analysis.expectation import quadrature_nodes
-from stodyn.analysis.order import deterministic_order, strong_order
+from stodyn.analysis.order import deterministic_order, strong_order, unpacked, weak_order
 from stodyn.arguments import checks_arguments
 from stodyn.engine.batch import Vmap
 from stodyn.engine.follow import States, followed
@@ -48,7 +48,7 @@ STEP = 1.0 / 64.0
 AGREE = 1e-12  # between printed, vmap and the plain path, relative
 SINGLE = 1e-4  # between float32 and float64 after a step, relative
 LARGEST = 4  # components of the models that are tried
-STRONG_STEPS, STRONG_PATHS = (32, 64, 128, 256), 1000
+FINE_STEPS, STRONG_PATHS = (32, 64, 128, 256), 1000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,13 +75,14 @@ def check_method(method: Method | str, problems: Sequence[Any] | None = None) ->
     """Put a method to the suite that every method must pass.
 
     record      it is a frozen, hashable value with lawful claims
-    claims      no question, but a list: which of its claims this suite measures, and which it does not. Weak orders are
-                measured by `analysis.order.weak_order`
+    claims      no question, but a list: which of its claims this suite measures, and which it does not
     executors   print, vmap and the plain path agree to 1e-12 after a step, on a problem of every noise it takes
     float32     single precision stays single, is finite and agrees with double
     quiet       without noise it has the deterministic order it claims, on a nonlinear equation with time in it
     strong      it has the strong orders it claims, each on the most general noise for which it does: 1000 paths against
-                a finer method on the same noise, one to three seconds of processor time for each
+                a finer method on the same noise, about four seconds of processor time for each
+    weak        it has the weak orders it claims, in first and second moments of linear equations, each with the most
+                general noise for which it does: computed, not sampled. Nonlinear equations may show less
     driftless   without drift, constant noise is integrated exactly
     consistent  as h -> 0 a step has the mean h f and the covariance h g g' of the equation it claims to solve
     refusal     noise of another structure, and anything that is not a problem of its kind, is refused in words
@@ -94,7 +95,7 @@ def check_method(method: Method | str, problems: Sequence[Any] | None = None) ->
         The method, or its name.
     problems : sequence of Problem, optional
         The problems on which it is tried; by default, of the models of the kind it accepts, one of each structure of
-        noise. `quiet`, `strong` and `driftless` use equations of their own and are asked of methods for SDEs.
+        noise. `quiet`, `strong`, `weak` and `driftless` use equations of their own and are asked of methods for SDEs.
 
     Returns
     -------
@@ -185,7 +186,9 @@ def _record(method: Method, problems: list[Any]) -> str:
 
 def _claims(method: Method, problems: list[Any]) -> str:
     """Which claims the other questions measure, and which are left to whoever makes them."""
-    questions = {"deterministic": "quiet", "strong": "strong"} if issubclass(SDE, method.accepts) else {}
+    questions = (
+        {"deterministic": "quiet", "strong": "strong", "weak": "weak"} if issubclass(SDE, method.accepts) else {}
+    )
     measurable = [c for c in method.claims if c.kind in questions]
     left = [f"{c.kind} {in_words(c)}" for c in method.claims if c not in measurable]
     measured = "; ".join(f"{c.kind} {in_words(c)} is measured by `{questions[c.kind]}`" for c in measurable)
@@ -238,30 +241,48 @@ def _quiet(method: Method, problems: list[Any]) -> str:
 
 
 def _strong(method: Method, problems: list[Any]) -> str:
+    def measured(model):
+        return strong_order(model, method, steps=FINE_STEPS, paths=STRONG_PATHS)
+
+    return _claimed_orders("strong", method, MODELS, measured)
+
+
+def _weak(method: Method, problems: list[Any]) -> str:
+    def measured(problem):
+        if _rules(method, problem.m) is None:
+            raise ValueError("a step has too many normals for a quadrature")
+        return weak_order(problem, method, steps=FINE_STEPS)
+
+    return _claimed_orders("weak", method, LINEAR, measured)
+
+
+def _claimed_orders(kind: str, method: Method, models: Sequence[Any], measured: Callable[[Any], Any]) -> str:
+    """In words, the orders that are measured where they are claimed; lower ones are found wrong."""
     if not issubclass(SDE, method.accepts):
         return "not asked: it takes no SDE"
     findings = []
-    for claimed, model in _hardest(method).items():
-        noise = model.problem.noise_structure.kind
+    for claimed, model in _hardest(kind, method, models).items():
+        noise = unpacked(model)[0].noise_structure.kind
         try:
-            study = strong_order(model, method, steps=STRONG_STEPS, paths=STRONG_PATHS)
+            fit = measured(model).attrs
         except ValueError as error:  # such as errors too small to be told from those of the reference
             findings.append(f"NOT measured for {noise} noise ({error})")
             continue
-        low, high = study.attrs["order_low"], study.attrs["order_high"]
-        findings.append(f"order {study.attrs['order']:.2f} in [{low:.2f}, {high:.2f}] for {noise} noise")
+        low, high = fit["order_low"], fit["order_high"]
+        findings.append(f"order {fit['order']:.2f} in [{low:.2f}, {high:.2f}] for {noise} noise")
         assert high >= claimed - 0.1, f"{findings[-1]}, and {claimed:g} is claimed"
-    return "; ".join(findings) or "not asked: it claims no strong order"
+    return "; ".join(findings) or f"not asked: it claims no {kind} order"
 
 
-def _hardest(method: Method) -> dict[float, Any]:
-    """Strong order -> of the models with one structure of noise each, the most general one for which it is claimed."""
-    models: dict[float, Any] = {}
-    for model in (ADDITIVE_NOISE, SCALAR_NOISE, DIAGONAL_NOISE, COMMUTATIVE_NOISE, GENERAL_NOISE):
-        order = method.promised("strong", model.problem.noise_structure)
-        if order and method.refusal(model.problem) is None:
-            models[order] = model
-    return models
+def _hardest(kind: str, method: Method, models: Sequence[Any]) -> dict[float, Any]:
+    """Order -> of models or problems with one structure of noise each, the most general for which it is claimed."""
+    hardest: dict[float, Any] = {}
+    for model in models:
+        problem, _, _ = unpacked(model)
+        order = method.promised(kind, problem.noise_structure)
+        if order and method.refusal(problem) is None:
+            hardest[order] = model
+    return hardest
 
 
 def _driftless(method: Method, problems: list[Any]) -> str:
@@ -380,6 +401,7 @@ SUITE: dict[str, Callable[[Method, list[Any]], str]] = {
     "float32": _float32,
     "quiet": _quiet,
     "strong": _strong,
+    "weak": _weak,
     "driftless": _driftless,
     "consistent": _consistent,
     "refusal": _refusal,
@@ -399,12 +421,22 @@ def _still(t, x):
     return jnp.zeros(2)
 
 
+def _turning(t, x):
+    return jnp.stack([x[1] - x[0], -x[0] - 0.5 * x[1]])
+
+
 PENDULUM = {  # a driven pendulum, its noise set to zero
     channels: SDE(_pendulum, lambda t, x, m=channels: jnp.zeros((2, m)), (0.5, 0.2)) for channels in (2, 1)
 }
 FREE = {2: SDE(_still, lambda t, x: jnp.array([[0.7, 0.2], [-0.3, 0.5]]), (0.5, 0.2)),
         1: SDE(_still, lambda t, x: jnp.array([[0.7], [-0.3]]), (0.5, 0.2)),
         0: SDE(_still, lambda t, x: jnp.diag(jnp.array([0.7, 0.5])), (0.5, 0.2))}  # fmt: skip
+
+MODELS = (ADDITIVE_NOISE, SCALAR_NOISE, DIAGONAL_NOISE, COMMUTATIVE_NOISE, GENERAL_NOISE)
+LINEAR = (SDE(_turning, lambda t, x: jnp.array([[0.7, 0.2], [-0.3, 0.5]], x.dtype), (0.5, 0.2)),
+          SDE(_turning, lambda t, x: jnp.stack([0.6 * x[:1] + 0.3 * x[1:], 0.4 * x[1:]]), (0.5, 0.2)),
+          SDE(_turning, lambda t, x: jnp.diag(jnp.array([0.7, 0.5], x.dtype) * x), (0.5, 0.2)),
+          COMMUTATIVE_NOISE.problem, GENERAL_NOISE.problem)  # fmt: skip
 
 
 def _first_accepted(method: Method, candidates: dict[int, SDE]) -> SDE:
