@@ -95,3 +95,15 @@ def test_an_expression_without_a_value_where_the_circuit_is_names_the_reason():
 def test_values_that_other_programs_read_differently_are_noted(line, words):
     notes = read(f"title\n{line}\nV1 a 0 1\nR1 b 0 1k\nR2 a c 1k\nC1 c 0 1p\n").notes
     assert notes == () if words is None else any(note.startswith(words) for note in notes)
+
+
+def test_capacitors_of_cmin_give_the_noise_a_place_and_state_their_effect():
+    """At b, 1 kΩ beside the diode: kT/C of 1 fF up to the shot noise; the note gives 1/(2π R C)."""
+    circuit = read("title\nV1 a 0 0 AC 1\nR1 a b 1k\nD1 b 0 d\n.model d d is=1e-20\n.options cmin=1f\n.tran 1n 10n\n")
+    variance = circuit.small_signal.covariance()[circuit.names.index("b"), circuit.names.index("b")]
+    assert variance == pytest.approx(1.380649e-23 * 300.15 / 1e-15, rel=1e-6)
+    assert any(
+        ".options cmin=1e-15: added from b to ground. Alone they act from 1.59e+11 Hz on" in n for n in circuit.notes
+    )
+    full = read("title\nV1 a 0 1\nR1 a b 1k\nC1 b 0 1n\n.options cmin=1f\n")
+    assert any("every node has a capacitor already" in note for note in full.notes)

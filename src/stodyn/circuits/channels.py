@@ -264,6 +264,7 @@ def _refusal(refused: list[Refused]) -> str:
     return (
         f"{', '.join(elements)}: {own} {kinds} noise is white but there is no capacitor from {', '.join(nodes)} to "
         f"ground, so that in time {verb} would drive a constraint or a nonlinear device infinitely hard. Put a "
-        "capacitor at each of these nodes (every real node has one), or switch this noise off: noise=off on the lines "
-        "of these elements, or .options noise=off. .op, .ac, .noise and the transient without noise need neither"
+        "capacitor at each of these nodes (every real node has one; .options cmin=1f puts one at all), or switch this "
+        "noise off: noise=off on the lines of these elements, or .options noise=off. .op, .ac, .noise and the "
+        "transient without noise need neither"
     )

@@ -33,10 +33,12 @@ from stodyn.circuits.scattering import Scattering, scattering
 from stodyn.circuits.small_signal import Response, SmallSignal, Spectrum
 from stodyn.circuits.text import NetlistError
 from stodyn.circuits.time_steps import noiseless, time_steps
+from stodyn.circuits.topology import LEAST
 from stodyn.hints import Count, Integer, whole
 from stodyn.noise.distribution import Distribution, distribution
 from stodyn.noise.source import PerPath
 from stodyn.noise.stream import generator
+from stodyn.numerics import direct
 from stodyn.numerics.block_triangular import determining
 from stodyn.numerics.elimination import ORDERED
 from stodyn.numerics.sparse import FOLLOWED
@@ -945,7 +947,28 @@ def _lowered(values: Mapping[str, float]) -> dict[str, float]:
 def _built(netlist: Netlist) -> Circuit:
     """The circuit of a flat netlist."""
     network = assemble(netlist)
-    return _problem(network, lambda params: network, {"noise": 1.0}, _start(network))
+    start = _start(network)
+    if netlist.least_capacitance:
+        netlist.notes.append(_effect_of_cmin(network, start.mean if isinstance(start, GaussianStart) else start))
+    return _problem(network, lambda params: network, {"noise": 1.0}, start)
+
+
+def _effect_of_cmin(network: Network, x: np.ndarray) -> str:
+    """What the capacitors of .options cmin change: from the resistance that each node has to ground at the start."""
+    farads = network.netlist.least_capacitance
+    nodes = [e.nodes[0] for e in network.netlist.elements if e.name.endswith(LEAST)]
+    if not nodes:
+        return f".options cmin={farads:g}: every node has a capacitor already; nothing is added"
+    rows = [network.nodes[node] for node in nodes]
+    unit = np.zeros((network.n, len(rows)))
+    unit[rows, np.arange(len(rows))] = 1.0
+    ohms = np.abs(direct.solved(network.slopes(x, network.at_dc), unit)[rows, np.arange(len(rows))])
+    corner = 1.0 / (2.0 * np.pi * farads * ohms.max())
+    return (
+        f".options cmin={farads:g}: added from {', '.join(nodes)} to ground. Alone they act from {corner:.3g} Hz on, "
+        f"at {nodes[int(ohms.argmax())]}, which has {ohms.max():.3g} ohm to ground at the start; far below that they "
+        "change nothing"
+    )
 
 
 def _of_family(circuit: Circuit, network: Network, data: Any, start: Any) -> Circuit:

@@ -90,6 +90,7 @@ class Netlist:
     measures: list[Measure] = dataclasses.field(default_factory=list)
     steps: list[Step] = dataclasses.field(default_factory=list)
     noisy: bool = True
+    least_capacitance: float = 0.0
     flicker_band: tuple[float | None, float | None] = (None, None)
     notes: list[str] = dataclasses.field(default_factory=list)
     node_order: dict[str, None] = dataclasses.field(default_factory=dict)
@@ -138,6 +139,7 @@ def laid_out(deck: Deck, values: Mapping[str, float] | None = None) -> Netlist:
             netlist.elements = with_sensors(netlist.elements, netlist.terminals)
             _add_time(netlist)
             topology.hold(netlist)
+            topology.add_capacitors(netlist)
     if not netlist.elements:
         raise NetlistError("the netlist has no elements", deck.at)
     for place in values:

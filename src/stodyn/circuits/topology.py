@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from stodyn.circuits.netlist import Netlist
 
 VOLTAGES = frozenset("veh")
+LEAST = ".cmin"  # after the names of nodes: the capacitors of .options cmin
 HOLD, LEASH = 1e9, 1.0  # Ω, without noise
 
 
@@ -96,6 +97,21 @@ def _hold_pieces(
             netlist.elements.append(Element(f"{node}.hold", "r", (node, GROUND), ohms, False, cause.at))
             netlist.notes.append(f"{cause.at}: {node} is joined {why} alone, as at {cause.name}; {ohms:g} ohm to "
                                  "ground, without noise, holds it")  # fmt: skip
+
+
+def add_capacitors(netlist: Netlist) -> None:
+    """Add the capacitance of .options cmin from each node that no capacitor and no voltage source joins to ground: white
+    noise in time needs one there."""
+    if not netlist.least_capacitance:
+        return
+    nodes = {node: k for k, node in enumerate(dict.fromkeys(n for e in netlist.elements for n in e.nodes))}
+    stiff = [e for e in netlist.elements if e.nodes and e.kind in VOLTAGES]
+    stored = [*stiff, *(e for e in netlist.elements if e.nodes and is_capacitive(e))]
+    piece, group = pieces(nodes, stored), pieces(nodes, stiff)
+    first = {group[k]: name for name, k in reversed(nodes.items()) if piece[k] != piece[nodes[GROUND]]}
+    for node in first.values():
+        at = next(e.at for e in netlist.elements if node in e.nodes)
+        netlist.elements.append(Element(f"{node}{LEAST}", "c", (node, GROUND), netlist.least_capacitance, False, at))
 
 
 def shorted(netlist: Netlist, nodes: dict[str, int]) -> list[str]:

@@ -20,6 +20,8 @@ def _options(statement: Statement) -> None:
             netlist.kelvin = statement.number(text, "temp", -ZERO_CELSIUS, False) + ZERO_CELSIUS
         elif key == "tnom":
             netlist.nominal = statement.number(text, "tnom", -ZERO_CELSIUS, False) + ZERO_CELSIUS
+        elif key == "cmin":
+            netlist.least_capacitance = statement.number(text, "cmin", 0.0)
         elif key == "flo":
             low = statement.number(text, "flo", 0.0, False)
         elif key == "fhi":
