@@ -100,8 +100,8 @@ def _hold_pieces(
 
 
 def add_capacitors(netlist: Netlist) -> None:
-    """Add the capacitance of .options cmin from each node that no capacitor and no voltage source joins to ground: white
-    noise in time needs one there."""
+    """Add the capacitance of .options cmin from each node that no capacitor and no voltage source joins to ground:
+    white noise in time needs one there."""
     if not netlist.least_capacitance:
         return
     nodes = {node: k for k, node in enumerate(dict.fromkeys(n for e in netlist.elements for n in e.nodes))}
