@@ -57,6 +57,13 @@ def test_lines_may_begin_later_and_come_again():
     assert circuit.network.sources.period() == (pytest.approx(2e-6), pytest.approx(4e-6))
 
 
+def test_pulses_may_be_counted():
+    """LTspice's eighth number: three pulses of 2 µs in periods of 4 µs."""
+    values, circuit = over_time("V1 a 0 PULSE(0 1 1u 1n 1n 2u 4u 3)", [2e-6, 4e-6, 10e-6, 14e-6])
+    assert values.tolist() == [1.0, 0.0, 1.0, 0.0]
+    assert circuit.network.sources.corners(0.0, 1e-4).max() < 14e-6 and circuit.network.sources.period()[0] is None
+
+
 def test_a_period_of_zero_is_none():
     values, _ = over_time("V1 a 0 PULSE(0 1 1u 2u 3u 4u 0)", [50e-6])
     assert values[0] == 0.0
@@ -121,7 +128,7 @@ def test_a_node_between_inductors_is_held():
     text = "title\nV1 in 0 SIN(0 1 1k) AC 1\nR1 in a 1\n{}\nR2 b 0 10\n.tran 100u 1m\n"
     two, one = read(text.format("L1 a t 1m\nL2 t b 2m")), read(text.format("L1 a b 3m"))
     assert any("t is joined to the rest by inductors" in note for note in two.notes)
-    np.testing.assert_allclose(two.response([1e3])["b"], one.response([1e3])["b"], rtol=1e-8)
+    np.testing.assert_allclose(two.response([1e3, 1e9])["b"], one.response([1e3, 1e9])["b"], rtol=1e-8)
     columns = [circuit.names.index("b") for circuit in (two, one)]
     np.testing.assert_allclose(two.noiseless()[:, columns[0]], one.noiseless()[:, columns[1]], atol=1e-5)
 

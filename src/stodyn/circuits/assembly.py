@@ -330,7 +330,8 @@ class Network:
                 columns += [a, b, a, b]
                 values += [size, -size, -size, size]
         M = Stamps(np.concatenate(rows), np.concatenate(columns), np.concatenate(values)).matrix(self.n)
-        return M, dataclasses.replace(self, charges=charges).slopes(x)
+        J = dataclasses.replace(self, charges=charges).slopes(x)
+        return M, J + self.held if self.held is not None else J
 
     @functools.cached_property
     def lines(self) -> tuple[Element, ...]:
@@ -360,6 +361,13 @@ class Network:
         quiet = thermal(self.resistances, self.kelvins)
         devices = [] if self.has_additive_noise else [group.noise(y, xp) for group in self.groups]
         return xp.concatenate([xp.asarray(quiet), CHARGE * xp.abs(xp.asarray(sources)), *devices])
+
+    @functools.cached_property
+    def held(self) -> scipy.sparse.csr_array | None:
+        """The conductances (n, n) that hold nodes between inductors in time, which small signals do without."""
+        held = [e for e in self.netlist.elements if e.name.endswith(topology.HELD) and e.value == topology.HOLD]
+        rows = [self.nodes[e.nodes[0]] for e in held]
+        return _as_stamps([(row, row, 1.0 / topology.HOLD) for row in rows]).matrix(self.n) if rows else None
 
     @functools.cached_property
     def kelvins(self) -> np.ndarray:

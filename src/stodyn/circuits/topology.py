@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 VOLTAGES = frozenset("veh")
 LEAST = ".cmin"  # after the names of nodes: the capacitors of .options cmin
+HELD = ".hold"
 HOLD, LEASH = 1e9, 1.0  # Ω, without noise
 
 
@@ -94,7 +95,7 @@ def _hold_pieces(
         cause = next((e for e in elements if is_cause(e) and here.intersection(ends(e))), None)
         if cause is not None:
             node = next(end for end in ends(cause) if end in here)
-            netlist.elements.append(Element(f"{node}.hold", "r", (node, GROUND), ohms, False, cause.at))
+            netlist.elements.append(Element(f"{node}{HELD}", "r", (node, GROUND), ohms, False, cause.at))
             netlist.notes.append(f"{cause.at}: {node} is joined {why} alone, as at {cause.name}; {ohms:g} ohm to "
                                  "ground, without noise, holds it")  # fmt: skip
 
@@ -116,8 +117,6 @@ def add_capacitors(netlist: Netlist) -> None:
 
 def shorted(netlist: Netlist, nodes: dict[str, int]) -> list[str]:
     """The names of inductors that close loops with voltage sources and other inductors, which nothing limits at DC."""
-    if netlist.transient is not None and netlist.transient.uic:
-        return []
     closing: list[str] = []
     while True:
         some = [e for e in netlist.elements if e.kind in VOLTAGES or (e.kind == "l" and e.name not in closing)]

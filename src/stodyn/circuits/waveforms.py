@@ -35,14 +35,14 @@ class Waveform(NamedTuple):
         """How long this source takes to return to the beginning of its period where SPICE lets it jump; 0 if it does
         not."""
         if self.kind == "pulse":
-            return self.numbers[7]
+            return self.numbers[8]
         return _wrapped(self)[1] if self.kind == "pwl" else 0.0
 
 
 # Names and defaults in the order in which SPICE writes them; step and stop are those of .tran.
 ARGUMENTS = {
     "sin": ("vo", "va", "freq", "td", "theta", "phase"),
-    "pulse": ("v1", "v2", "td", "tr", "tf", "pw", "per"),
+    "pulse": ("v1", "v2", "td", "tr", "tf", "pw", "per", "np"),
     "exp": ("v1", "v2", "td1", "tau1", "td2", "tau2"),
     "sffm": ("vo", "va", "fc", "mdi", "fs", "phasec", "phases"),
     "am": ("va", "vo", "mf", "fc", "td"),
@@ -53,7 +53,7 @@ def completed(kind: str, numbers: Sequence[float], step: float | None, stop: flo
     """The numbers of a waveform with SPICE's defaults for missing ones; ValueError where they make no sense.
 
     sin    vo + va exp(-(t - td) theta) sin(2π freq (t - td) + phase°), before td as at td
-    pulse  v1, from td in tr to v2, stays pw, in tf back; repeated every per, which ends what has not ended by then
+    pulse  v1, from td in tr to v2, stays pw, in tf back; np times, every per, which ends what has not ended yet
     sffm   vo + va sin(2π fc t + phasec° + mdi sin(2π fs t + phases°))
     am     va (vo + sin(2π mf (t - td))) sin(2π fc (t - td)), 0 before td
     exp    v1, from td1 towards v2 with tau1, from td2 back with tau2
@@ -75,7 +75,7 @@ def completed(kind: str, numbers: Sequence[float], step: float | None, stop: flo
     missing: dict[str, float | None] = {
         "freq": None if stop is None else 1.0 / stop, "fc": None if stop is None else 1.0 / stop,
         "fs": None if stop is None else 1.0 / stop, "mf": None if stop is None else 1.0 / stop, "tr": step,
-        "tf": step, "pw": stop, "per": math.inf, "tau1": step,
+        "tf": step, "pw": stop, "per": math.inf, "np": math.inf, "tau1": step,
         "td2": None if step is None else _at(numbers, 2, 0.0) + step, "tau2": step,
     }  # fmt: skip
     values = []
@@ -83,11 +83,11 @@ def completed(kind: str, numbers: Sequence[float], step: float | None, stop: flo
         value = numbers[i] if i < len(numbers) else missing.get(name, 0.0)
         if name in ("tr", "tf") and value == 0.0:
             value = step
-        if name == "per" and value == 0.0:  # as in SPICE
+        if name in ("per", "np") and value == 0.0:  # as in SPICE
             value = math.inf
         if value is None:
             raise ValueError(f"{kind}: {name} is missing, and there is no .tran to take it from")
-        if name in ("freq", "tr", "tf", "per", "tau1", "tau2", "fc", "fs", "mf") and not value > 0.0:
+        if name in ("freq", "tr", "tf", "per", "np", "tau1", "tau2", "fc", "fs", "mf") and not value > 0.0:
             raise ValueError(f"{kind}: {name} = {value:g}, expected more than 0")
         if name == "pw" and value < 0.0:
             raise ValueError(f"pulse: pw = {value:g}, expected 0 or more")
@@ -155,10 +155,10 @@ class Sources:
             *self.moving.get("exp", np.zeros((6, 0)))[[2, 4]].ravel(),
             self.startup,
         ]
-        for _, _, td, tr, tf, pw, per, cut in self.moving.get("pulse", np.zeros((8, 0))).T:
+        for _, _, td, tr, tf, pw, per, times, cut in self.moving.get("pulse", np.zeros((9, 0))).T:
             one = np.cumsum([0.0, tr, pw, tf])
             one = np.append(one[one < per - cut], per - cut) if cut else one
-            corners += _repeated(td + one, td, per, start, end)
+            corners += _repeated(td + one, td, per, start, min(end, td + (times - 0.5) * per))
         if self.points is not None:
             corners += self.points.corners(start, end)
         times = np.unique(corners)
@@ -177,8 +177,10 @@ class Sources:
             if vo_va[1]:
                 lengths.append(1.0 / vo_va[2])
                 begin = max(begin, vo_va[3])
-        for v1, v2, td, tr, tf, pw, per, _ in self.moving.get("pulse", np.zeros((8, 0))).T:
-            if v1 != v2 and math.isfinite(per):
+        for v1, v2, td, tr, tf, pw, per, times, _ in self.moving.get("pulse", np.zeros((9, 0))).T:
+            if v1 != v2 and math.isfinite(per) and math.isfinite(times):
+                begin = max(begin, td + times * per)
+            elif v1 != v2 and math.isfinite(per):
                 lengths.append(per)
                 begin = max(begin, td)
             elif v1 != v2:
@@ -221,7 +223,7 @@ def _sin(t, numbers, xp):
 
 
 def _pulse(t, numbers, xp):
-    v1, v2, td, tr, tf, pw, per, cut = numbers
+    v1, v2, td, tr, tf, pw, per, times, cut = numbers
     rate, period = 1.0 / per, np.where(np.isfinite(per), per, 0.0)
     after = xp.maximum(t - td, 0.0)
     after = after - xp.floor(after * rate) * period
@@ -230,6 +232,9 @@ def _pulse(t, numbers, xp):
     if cut.any():  # a period that ends before the pulse does
         length = np.where(cut > 0.0, cut, 1.0)
         share = share * xp.clip(np.where(cut > 0.0, period / length, 1.0) - after * ((cut > 0.0) / length), 0.0, 1.0)
+    if np.isfinite(times).any():
+        last = np.where(np.isfinite(times * per), td + times * per, np.finfo(float).max)
+        share = xp.where(t < last, share, 0.0)
     return v1 + (v2 - v1) * share
 
 

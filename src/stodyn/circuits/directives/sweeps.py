@@ -71,7 +71,11 @@ def _dc(statement: Statement) -> None:
         is_parameter = name in statement.block.params and name not in names
         place = name if name == TEMPERATURE or is_parameter else f"{name}.value"
         if name not in names and not is_parameter and name != TEMPERATURE:
-            raise statement.error(f" {name}: there is no source, element or .param of that name")
+            statement.netlist.notes.append(
+                f"{statement.at}: left out .dc: there is no source, element or .param {name}"
+            )
+            statement.netlist.dc.clear()
+            return
         start, stop, by = (statement.number(text, name) for text in texts)
         values = _spaced(statement, name, "lin", start, stop, by if start != stop else 1.0)
         statement.netlist.dc.append(Step(place, tuple(values), statement.at))
