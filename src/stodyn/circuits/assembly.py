@@ -581,7 +581,8 @@ def _limited(netlist: Netlist, at_dc: Stamps, rows: list[int], names: list[str])
         f"operating point has {SERIES:g} ohm in series with each, as in LTspice"
     )
     more = _as_stamps([(row, row, -SERIES) for row in rows])
-    return Stamps(*(np.concatenate(pair) for pair in zip(at_dc, more, strict=True)))
+    rows_and_more = np.concatenate([at_dc.rows, more.rows]), np.concatenate([at_dc.columns, more.columns])
+    return Stamps(*rows_and_more, np.concatenate([at_dc.values, more.values]))
 
 
 def _port(e: Element, branches: dict[str, int], place: dict[str, int]) -> list[tuple[int, int, float]]:

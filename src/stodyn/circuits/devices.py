@@ -123,7 +123,7 @@ FLICKER = {"kf": Parameter(0.0), "af": Parameter(1.0, "", 0.0, False)}
 TEMPERATURE = {"tnom": Parameter(math.nan, "°C", -ZERO_CELSIUS, False)}
 
 
-def thermal(resistance: Any, kelvin: float) -> Any:
+def thermal(resistance: Any, kelvin: Any) -> Any:
     """2kT/R: the two-sided density of a resistor's current noise; one-sided it is 4kT/R."""
     return 2.0 * BOLTZMANN * kelvin / resistance
 

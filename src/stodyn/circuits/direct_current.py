@@ -64,8 +64,8 @@ def curves(circuit: Any, sweeps: Sequence[Any]) -> Curves:
         near = point.x
         points.append(point.x)
     shape = [len(sweep.values) for sweep in reversed(sweeps)]
-    values = {sweep.place.removesuffix(".value"): np.array(sweep.values) for sweep in sweeps}
-    return Curves(values, np.array(points).reshape(*shape, network.n), network.names)
+    swept = {sweep.place.removesuffix(".value"): np.array(sweep.values) for sweep in sweeps}
+    return Curves(swept, np.array(points).reshape(*shape, network.n), network.names)
 
 
 def transfer(network: Network, x: np.ndarray, output: np.ndarray, is_voltage: bool, source: str) -> Transfer:
