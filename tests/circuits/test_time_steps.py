@@ -6,7 +6,7 @@ import pytest
 from stodyn.analysis.plan import plan
 from stodyn.circuits import points, read
 from stodyn.circuits.time_steps import corners_apart
-from stodyn.circuits.waveforms import Sources, Waveform
+from stodyn.circuits.waveforms import Sources, Waveform, completed
 
 EVERY_WAVEFORM = """corners
 V1 a 0 PULSE(0 1 2.3n 1n 2n 3n 20n)
@@ -89,7 +89,8 @@ def clock(rng, period):
     edge = period * rng.choice([0.01, 0.05, 0.1])
     width = period * rng.choice([0.25, 0.4, 0.5]) - edge
     delay = period * rng.choice([0.0, 0.25, 1 / 3, 0.5])
-    return Waveform(None, "pulse", tuple(float(f"{x:.10g}") for x in (0.0, 1.0, delay, edge, edge, width, period, 0.0)))
+    numbers = [float(f"{x:.10g}") for x in (0.0, 1.0, delay, edge, edge, width, period)]
+    return Waveform(None, "pulse", completed("pulse", numbers, None, None))
 
 
 def test_corners_of_clocks_that_coincide_are_one():
