@@ -307,6 +307,20 @@ def test_several_channels_are_one_of_their_root_sum_of_squares():
     assert two.paper == pytest.approx(one.paper) and two.exact_growth == pytest.approx(one.exact_growth)
 
 
+def test_independent_channels_of_position_and_velocity():
+    """Second moments die out between the steps at which ρ(E[A ⊗ A]) is 1. One of them split in two changes no law."""
+    η, χ = np.array([0.5, 0.0]), np.array([0.0, 3.0])
+    two = largest_step(30.0, η, χ, 0.8, simulate=False)
+    low, high = two.mean_square
+    for h in (low, high):
+        assert amplification(StochasticAlpha(0.8), 30.0, h, η, χ).mean_square_radius == pytest.approx(1.0, abs=1e-9)
+    assert two.exact_exponent == pytest.approx(-(0.5**2) / 8 + 3.0**2 / (8 * 30.0**2), rel=1e-13)
+    split = largest_step(30.0, [0.3, 0.4, 0.0], [0.0, 0.0, 3.0], 0.8, simulate=False)
+    assert split.mean_square == pytest.approx(two.mean_square, rel=1e-9)
+    one = largest_step(30.0, 0.5, 3.0, 0.8, simulate=False).mean_square
+    assert abs(one[0] / low - 1.0) > 1e-6  # the same noise in one channel has another law
+
+
 def test_what_is_no_frequency_and_no_alpha_method_is_refused():
     with pytest.raises(ValueError, match="omega: expected a frequency > 0"):
         largest_step(0, 0.5, 0.0, 0.8)

@@ -32,8 +32,9 @@ from stodyn.numerics.printing.points import AtPoints
 
 __dir__ = listing.names_of(__name__)
 
-RESOLVED = Words(p=12, K=24)  # the integrals where they are sampled: rms errors of 1e-3 and 6e-2 of a step's
-ROUNDING = 1e-9  # by which a radius of 1 may be missed
+RESOLVED = Words(p=12, K=4)  # the integrals where they are sampled: rms errors of 1e-3 h² and 3e-3 h in their law
+STAYS = 1e-9  # growth per step that counts as none: it shows after 1e9 steps; close eigenvalues are rounded to 1e-12
+EPSILON = float(np.finfo(float).eps)
 TOGETHER = 100  # steps between which the size of a state is taken out of it
 IN_CACHE = 2500  # paths whose matrices the processor's cache holds
 CLEAR = 8.0  # standard errors of an exponent from which on its sign is certain
@@ -151,7 +152,8 @@ class Amplification:
         """P(‖A Ξ‖_P <= ‖Ξ‖_P for all Ξ), sampled; contractive in probability means 1."""
         R = np.linalg.cholesky(np.eye(3) if P is None else np.asarray(P, float)).T
         matrices = R @ self.sample(count, seed) @ np.linalg.inv(R)
-        return _estimate(np.linalg.norm(matrices, ord=2, axis=(1, 2)) <= 1.0 + 1e-12)
+        rounding = 9.0 * EPSILON * np.linalg.cond(R)
+        return _estimate(np.linalg.norm(matrices, ord=2, axis=(1, 2)) <= 1.0 + rounding)
 
     def lyapunov(self, steps: int = 4000, paths: int = 400, seed: int = 1) -> Estimate:
         """The almost-sure exponent lim log‖Ξ_n‖ / (n h), by simulation: below 0 means almost surely stable."""
@@ -341,7 +343,8 @@ def _factors(amplifications: Sequence[Amplification], words: tuple[Word, ...]) -
     terms = np.stack([_scaled(a, words) for a in amplifications])  # (amplifications, 3, 3, words)
     columns = terms.swapaxes(1, 2).reshape(len(terms), 3, -1)
     left, sizes, _ = np.linalg.svd(columns, full_matrices=False)
-    rank = int(np.max(np.sum(sizes > 1e-14 * sizes[:, :1], axis=1), initial=0))
+    rounding = max(columns.shape[1:]) * EPSILON  # a rank that is one too high costs time and changes nothing
+    rank = int(np.max(np.sum(sizes > rounding * sizes[:, :1], axis=1), initial=0))
     R = left[:, :, :rank].swapaxes(1, 2)
     B = (R @ columns).swapaxes(0, 1).reshape(rank * len(terms) * 3, len(words))
     deterministic = np.stack([a.deterministic for a in amplifications])
@@ -404,7 +407,7 @@ def dissipation(method: GeneralisedAlpha | str, Omega: ArrayLike) -> Dissipation
     Ω, method = np.asarray(Omega, float), _alpha(method)
     A = np.stack([amplification(method, frequency, 1.0).deterministic for frequency in Ω.ravel()])
     λ = np.linalg.eigvals(A)
-    pair = np.where(λ.imag > 1e-12, λ, np.nan)
+    pair = np.where(λ.imag > 0.0, λ, np.nan)  # LAPACK returns real eigenvalues as such
     with np.errstate(all="ignore"):
         least = np.nanargmin(np.where(np.isnan(pair), np.inf, np.abs(np.angle(pair) - Ω.ravel()[:, None])), axis=1)
         principal = pair[np.arange(len(pair)), least]
@@ -657,7 +660,7 @@ def largest_step(
         return amplification(method, omega, h, eta, chi)
 
     def excess(h: float) -> float:
-        return at(h).spectral_radius - 1.0 - ROUNDING
+        return at(h).spectral_radius - 1.0 - STAYS
 
     def inequality(h: float) -> float:
         step = at(h)
@@ -699,7 +702,7 @@ def _fewest_channels(eta: ArrayLike, chi: ArrayLike) -> tuple[np.ndarray, np.nda
     in law, and integrals of many channels take long to draw."""
     rows = np.broadcast_arrays(*(np.atleast_1d(np.asarray(value, float)) for value in (eta, chi)))
     turned, sizes, _ = np.linalg.svd(np.stack(rows), full_matrices=False)
-    count = max(int(np.sum(sizes > 1e-15 * sizes[0])), 1)
+    count = max(int(np.sum(sizes > max(len(rows), len(rows[0])) * EPSILON * sizes[0])), 1)
     η, χ = turned[:, :count] * sizes[:count]
     return (η, χ) if len(rows[0]) > count else (rows[0], rows[1])
 
