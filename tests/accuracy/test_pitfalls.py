@@ -8,7 +8,7 @@ import pytest
 import scipy.linalg
 
 import stodyn as sd
-from stodyn.accuracy import estimate, rules
+from stodyn.accuracy import estimate, fast_modes, rules
 from stodyn.accuracy.candidates import has_rough_coefficients
 from stodyn.accuracy.estimate import Ladder, Unattainable
 from stodyn.accuracy.fast_modes import FastModes
@@ -244,6 +244,16 @@ def test_noise_that_implicit_steps_damp_out():
     assert found.steps.max() <= 64 and float(found.bias) >= 4.9e-5
     with pytest.raises(Unattainable, match="noise reaches modes that decay within one of 32768 steps"):
         ask(sd.SDE(lambda t, x: -1e6 * x, lambda t, x: 1e3, 0.0), lambda t, x: x[0] ** 2, method="ImplicitMilstein")
+
+
+def test_roots_of_covariances_keep_components_in_small_units():
+    """A current of 1 pA beside a voltage of 1 MV, once with the correlation 1/2 and once without a variance."""
+    σ = np.array([1e6, 1e-12, 0.0])
+    covariance = np.outer(σ, σ) * np.array([[1.0, 0.5, 0.0], [0.5, 1.0, 0.0], [0.0, 0.0, 1.0]])
+    root = fast_modes._root(covariance)
+    np.testing.assert_allclose(root @ root.T, covariance, rtol=1e-14, atol=0.0)
+    alike = fast_modes._root(np.outer(σ, σ))  # of rank one
+    assert np.count_nonzero(alike.any(axis=0)) == 1
 
 
 @pytest.mark.parametrize(

@@ -204,7 +204,12 @@ def _rounding(A: np.ndarray, M: np.ndarray, rates: np.ndarray) -> np.ndarray:
 
 
 def _root(covariance: np.ndarray) -> np.ndarray:
-    """R with R Rᵀ = covariance, which may be singular; columns of rounding are zero."""
-    values, vectors = np.linalg.eigh(0.5 * (covariance + covariance.T))
+    """R with R Rᵀ = covariance, which may be singular; columns of rounding are zero.
+
+    By the correlations: components have their own units, and a small variance is not rounding of a large one.
+    """
+    deviations = np.sqrt(np.maximum(np.diagonal(covariance), 0.0))
+    unit = np.where(deviations > 0.0, deviations, np.inf)
+    values, vectors = np.linalg.eigh(0.5 * (covariance + covariance.T) / np.outer(unit, unit))
     rounding = len(values) * EPSILON * np.abs(values).max(initial=0.0)
-    return vectors * np.sqrt(np.where(values > rounding, values, 0.0))
+    return deviations[:, None] * vectors * np.sqrt(np.where(values > rounding, values, 0.0))
