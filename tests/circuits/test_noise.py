@@ -178,6 +178,14 @@ def test_flicker_noise_of_transistors_that_switch():
     np.testing.assert_allclose(flicker_size(i[[0, -1]], p, np), [-np.sqrt(1e-13), np.sqrt(1e-16)], rtol=1e-4)
 
 
+def test_noise_that_reaches_a_node_by_different_small_shares_keeps_its_channels():
+    """R1 and R4 push p and q alike, and s by 1e-10 and 2e-10 of that."""
+    bridges = "R1 p a 1\nR2 a q 1\nR3 a s 1e10\nR4 p b 1\nR5 b q 1\nR6 b s 5e9\n"
+    held = "".join(f"C{k} {node} 0 1n\nRG{k} {node} 0 1k\n" for k, node in enumerate("pqs"))
+    labels = read(f"Two bridges\n{bridges}{held}.tran 1u 1m\n").channels.labels
+    assert not any({"r1", "r4"} <= set(together) for together in labels)
+
+
 @pytest.mark.parametrize(("large", "small"), [("1k", "1k"), ("1meg", "1m"), ("1k", "1u")])
 def test_noise_moves_out_of_constraints_beside_resistors_of_any_size(large, small):
     """Nodes a and b have no capacitor, so that the noise of all resistors flows into c, by the rules of dividers."""

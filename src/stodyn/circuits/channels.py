@@ -112,7 +112,8 @@ def channels(network: Network) -> Channels | Unplaced:
         if not len(rows):  # a voltage source absorbs this noise
             continue
         direction = values / values[0]
-        key = (rows.tobytes(), np.round(direction, 9).tobytes())
+        # The same direction, to nine digits of every entry, since rows have units of their own.
+        key = (rows.tobytes(), *(f"{value:.8e}" for value in direction))
         channel = numbers.setdefault(key, len(numbers))
         if channel == len(labels):
             labels.append([])
