@@ -29,7 +29,7 @@ from stodyn.statistics.observable import Observable
 
 __dir__ = listing.names_of(__name__)
 
-TOLERANCE = 1e-12  # a defect of a 64-bit step below it is rounding
+TOLERANCE = 1e-12  # a defect of a 64-bit step below it counts as none: above rounding by what Newton leaves
 
 
 @checks_arguments

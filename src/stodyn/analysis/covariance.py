@@ -575,7 +575,7 @@ def largest_step(
             step = system_step(integrator, A, driven, h)
         except Diverged:
             return True
-        if not step.radius < 1.0 - 1e-12:
+        if not step.radius < 1.0 - lyapunov.LEAST_DECAY:
             return True
         P = lyapunov.discrete(step.M, step.G @ step.G.T, step.R)
         return bool(np.any(np.abs(np.diagonal(P) - target) > within * target))
@@ -853,8 +853,8 @@ def advise(
     for name, method, remark, factor in compared:
         of_h, of_half = system_steps(method, A, driven, dt, 0.5 * dt)
         known = None if isinstance(method, BlackBox) else method
-        if of_h.radius < 1.0 - 1e-12:
-            halved = off(of_half, factor) if of_half.radius < 1.0 - 1e-12 else None
+        if of_h.radius < 1.0 - lyapunov.LEAST_DECAY:
+            halved = off(of_half, factor) if of_half.radius < 1.0 - lyapunov.LEAST_DECAY else None
             rows.append(Advice(name, known, off(of_h, factor), remark, halved))
         else:
             limit = stability_limit(method, A)
@@ -922,7 +922,7 @@ def _system(A: ArrayLike, B: ArrayLike, Q: ArrayLike | None) -> tuple[np.ndarray
 
 
 def _require_stable(integrator: Integrator, A: np.ndarray, B: np.ndarray, dt: float, step: LinearStep) -> None:
-    if step.radius >= 1.0 - 1e-12:
+    if step.radius >= 1.0 - lyapunov.LEAST_DECAY:
         limit = stability_limit(integrator, A)
         way_out = (
             f"and stable below dt = {limit:.6g}. Take a smaller step"

@@ -49,7 +49,7 @@ __dir__ = listing.names_of(__name__)
 DENSE = 250  # coordinates up to which a covariance is computed from dense matrices
 ENTRIES, NOISES = 60, 8  # in a row of a matrix of a large structure, and channels: with more, dense ones are cheaper
 LOGARITHM = 1e-8  # relative: the largest error of exp(log(-A))
-SMOOTH = 1e-9  # relative: white noise in a response below this share of its rate is rounding
+SMOOTH = 1e-9  # relative: white noise in a response below this share of its rate counts as none
 
 
 class Responses(NamedTuple):

@@ -37,6 +37,7 @@ EIGENVALUES = 2e7  # n³ of all the linearisations along the mean waveform toget
 SPECTRUM_PATHS, TIMES = 256, 400  # paths kept for the sampled spectrum; times at which statistics are taken
 MOST_KEPT = 30_000_000  # numbers in the paths kept
 RESOLVED = 2.0  # step times fastest rate: beyond it the trapezoidal rule changes signs from step to step
+SHOWN = 1e-13  # of the largest mean of a component: smaller deviations, a few hundred roundings, are shown as 0
 LEAST_SHARE = 0.001  # shares of the noise below it are not listed
 
 
@@ -205,8 +206,8 @@ def component_noise(
         i = circuit.network.names.index(name)
         unit = circuit.network.units[i]
         mean, variance = run["mean"].values[:, i], run["variance"].values[:, i]
-        rounding = 1e-13 * max(float(np.abs(mean).max()), 1e-300)
-        deviation = np.where(np.sqrt(variance) > rounding, np.sqrt(variance), 0.0)
+        least_shown = SHOWN * max(float(np.abs(mean).max()), 1e-300)
+        deviation = np.where(np.sqrt(variance) > least_shown, np.sqrt(variance), 0.0)
         σ, most = float(deviation[-1]), int(np.argmax(deviation))
         small_signal = None
         if rest is not None:
@@ -215,7 +216,7 @@ def component_noise(
             ComponentNoise(
                 name,
                 unit,
-                mean=float(mean[-1]) if abs(mean[-1]) > 10.0 * rounding else 0.0,
+                mean=float(mean[-1]) if abs(mean[-1]) > 10.0 * least_shown else 0.0,
                 mean_stderr=float(end["mean_stderr"].values[i]) if σ else 0.0,
                 deviation=σ,
                 deviation_stderr=float(end["variance_stderr"].values[i]) / (2.0 * σ) if σ else 0.0,

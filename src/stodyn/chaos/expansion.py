@@ -15,7 +15,7 @@ from stodyn.chaos.sampled import Sampled
 
 SCRAMBLES = 8  # independent scramblings of the Sobol points: their spread is the standard error
 POINTS = 2**11
-NOTHING = 1e-13  # of the largest value of a component: a smaller standard deviation is rounding
+NOTHING = 1e-13  # of the largest value of a component: a smaller standard deviation, some hundred ε, counts as none
 MISSED = 0.25  # of the standard deviation: a larger error at independent parameters is reported. Jumps in a combination
 # of two parameters have .25 to 1.2 up to degree 5, smooth functions with means right to 1 % seldom more than .2
 

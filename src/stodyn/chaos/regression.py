@@ -8,6 +8,7 @@ import numpy as np
 import scipy
 
 from stodyn.chaos.basis import Basis, make
+from stodyn.chaos.expansion import NOTHING
 
 
 class Fit(NamedTuple):
@@ -60,5 +61,5 @@ def selected(kind: str, laws, most: int, points: np.ndarray, values: np.ndarray)
             break
         fits.append(fitted(basis, points, values))
     spread = values.std(axis=0)
-    spread = np.where(spread > 1e-13 * np.abs(values).max(initial=0.0), spread, np.inf)
+    spread = np.where(spread > NOTHING * np.abs(values).max(initial=0.0), spread, np.inf)
     return min(fits, key=lambda fit: float(np.mean((fit.left_out / spread) ** 2)))

@@ -43,6 +43,7 @@ GROWTH = 1.5
 EVENTS = 20  # needed for a relative tolerance of a probability
 LOOSE = 0.15  # relative error of a variance beyond which a run warns
 MOST = 2**30
+BINARY = 1e-6  # how near to 0 or 1 all values lie, in the mean square, that are counted as events
 
 
 class HeavyTailed(UserWarning):
@@ -209,7 +210,7 @@ def _of_sums(quantity: Quantity, sums: Sums, columns: slice) -> Quantity:
         kurtosis = np.where(m2 > 0, m4 / m2**2, np.nan)
         a, b = mean * (1 - mean), 1 - 2 * mean
         off = a * a + b * b * m2 + m4 - 2 * a * m2 - 2 * b * m3  # E x²(1 - x)²
-        is_binary = (off <= 1e-12 * (m2 + mean**2)) & (np.abs(m2 - a) <= 1e-6 * (m2 + np.abs(a)))
+        is_binary = (off <= BINARY**2 * (m2 + mean**2)) & (np.abs(m2 - a) <= BINARY * (m2 + np.abs(a)))
     binary = is_binary.all(axis=0)[None] & np.ones_like(is_binary)
     shape = quantity.mean.shape
     count = np.broadcast_to(weight, mean.shape)

@@ -62,7 +62,7 @@ def check_response(method: Any, problem: DrivenMechanical, h: float) -> None:
 
     def delivered(h: float) -> np.ndarray | None:
         step, kick = linear_step(method, problem, h, A[N:], G[N:], b[N:])
-        if not np.abs(np.linalg.eigvals(step)).max() < 1.0 - 1e-12:
+        if not np.abs(np.linalg.eigvals(step)).max() < 1.0 - lyapunov.LEAST_DECAY:
             return None
         try:
             return np.diagonal(lyapunov.discrete(step, kick @ kick.T))[: 2 * N]

@@ -42,6 +42,7 @@ LEAST = (
     2.0**-22
 )  # of a standard deviation as it would be if nothing cancelled: rounding of A and Q decides what is less
 RANGE = 1e250
+LEAST_DECAY = 1e-12  # 1 - ρ(M) above which callers solve P = M P Mᵀ + Q: at a condition of 1/(1 - ρ), four digits
 ROUNDED = 1e-12  # of a covariance: negative eigenvalues up to this are rounding
 OF_ONE_SIZE = 2.0**8  # ratio of standard deviations that costs a residual few of its digits
 ONE_FORM = 1e9  # ratio of an entry to a rate up to which LAPACK solves triangular equations of several blocks at once

@@ -21,7 +21,7 @@ from stodyn.numerics.one_thread import blas_on_one_thread
 
 NEWTON_LIMIT = 12
 EXACT = 1e-13  # of every component: where Newton stops when the steps are prescribed
-ROUNDING = 1e-12  # of the largest component: where Newton stops when the small components get no better
+STALLED = 1e-12  # of the largest component: where Newton stops when the small components get no better
 COARSE = 1e-8  # of the largest component: the change Newton may end with when nothing gets better
 SMALL = 256  # unknowns up to which a dense product is quicker than the call of a sparse one
 CHUNK = 4_000_000  # numbers of right-hand sides held at once
@@ -311,7 +311,7 @@ def _newton(system, factors, method: Scheme, step: _Step, guess, scale, work: Wo
             size = np.sqrt(np.mean((change / allowed) ** 2, axis=(0, 2)))
             largest = np.abs(change).max(axis=(0, 2)) / (np.abs(x + Z).max(axis=(0, 2)) + 1e-290)
             rate = size / before if iteration else np.full(len(x), np.nan)
-            stalled = (rate > 0.3) & ((largest <= ROUNDING) | ((largest <= COARSE) & (largest > 0.3 * largest_before)))
+            stalled = (rate > 0.3) & ((largest <= STALLED) | ((largest <= COARSE) & (largest > 0.3 * largest_before)))
             left = size if scale is None else np.where(rate < 1.0, rate / (1.0 - rate), 1.0) * size
         solved |= (np.fmin(size, left) <= 1.0) | (stalled & (scale is None))
         lost = ~np.isfinite(size)

@@ -15,6 +15,8 @@ from stodyn.numerics.printing.points import AtPoints, at_points
 from stodyn.numerics.printing.unprintable import Unprintable
 from stodyn.numerics.rounding import Amounts, of_solution
 
+# What counts as zero in the index, by choice far above n ε: constants that users round, and derivatives of their
+# functions, miss zero by more. Verdicts that hang on rounding measure it, see `_rounding`.
 RANK = 1e-12  # a singular value of the scaled mass matrix below this share of the largest is zero
 SINGULAR = 1e-10  # the same of the scaled constraint Jacobian
 CANCELLED = 1e-11  # a sum this much smaller than its terms is zero

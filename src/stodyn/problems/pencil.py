@@ -18,7 +18,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy
 
-TOLERANCE = 1e-10  # of the largest singular value: smaller ones count as zero
+TOLERANCE = 1e-10  # of the largest singular value: smaller ones count as zero; users' entries are known no better
+ELIMINATED = 1e-12  # of the largest of a row: entries that count as eliminated when constraints are written in words
 SHIFTS = (1.0, -1.0, 0.61, -0.61, 1.7, -1.7, 3.1, -3.1)  # λ in scaled time
 WELL_CONDITIONED = 1e4
 INCONSISTENT = 1e-8  # of the state and the source in scaled units: a smaller jump of a start is rounding
@@ -324,7 +325,7 @@ def _echelon(C: np.ndarray, W: np.ndarray) -> tuple[np.ndarray, np.ndarray, list
             if other != k:
                 W[other] -= C[other, column] * W[k]
                 C[other] -= C[other, column] * C[k]
-    C[np.abs(C) < 1e-12 * np.abs(C).max(axis=1, initial=0.0)[:, None]] = 0.0
+    C[np.abs(C) < ELIMINATED * np.abs(C).max(axis=1, initial=0.0)[:, None]] = 0.0
     size = np.abs(W).max(axis=(1, 2), initial=0.0)[:, None, None]
-    W[np.abs(W) < 1e-12 * size] = 0.0
+    W[np.abs(W) < ELIMINATED * size] = 0.0
     return C, W, pivots

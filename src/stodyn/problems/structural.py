@@ -30,8 +30,8 @@ from stodyn.problems.inertia import Inertia
 from stodyn.problems.mechanical import ADDITIVE_LINEAR, CONSTANT_UNDAMPED, Facts, Mechanical
 
 SYMMETRIC = 1e-10  # relative: asymmetry that the rounding of a finite-element program may leave
-NEGATIVE = 1e-10  # relative: eigenvalues below minus this are negative
-SAME = 1e-8  # relative: frequencies no farther apart are the same but for rounding
+NEGATIVE = 1e-10  # relative: eigenvalues below minus this are negative; matrices from files have some ten digits
+SAME = 1e-8  # relative: frequencies no farther apart count as one, since their shapes turn into each other by rounding
 FULL = 0.25  # of the places of a matrix: a fuller one is multiplied as a dense one
 UNEVEN = 4  # rows that are this many times longer than the mean are not filled up with zeros
 

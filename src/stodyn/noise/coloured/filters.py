@@ -13,7 +13,7 @@ from stodyn.arguments import checks_arguments
 from stodyn.hints import is_integer
 from stodyn.noise.coloured.process import Coloured, summed
 
-PROPER = 1e-12  # relative: below it a leading coefficient or a direct term counts as rounding
+REAL = 1e-12  # of the largest root: imaginary parts below it count as 0, which users' conjugates may miss by rounding
 
 
 @checks_arguments
@@ -282,8 +282,8 @@ def _chain(zeros: np.ndarray, poles: np.ndarray, gain: float) -> tuple[np.ndarra
 def _pairs(roots: np.ndarray) -> list[np.ndarray]:
     """Conjugate pairs, and real roots two by two with one left over where their number is odd; the smallest first."""
     size = np.abs(roots).max(initial=1e-300)
-    real = np.sort(roots[np.abs(roots.imag) <= PROPER * size].real)[::-1]
-    upper = roots[roots.imag > PROPER * size]
+    real = np.sort(roots[np.abs(roots.imag) <= REAL * size].real)[::-1]
+    upper = roots[roots.imag > REAL * size]
     if 2 * len(upper) + len(real) != len(roots):
         raise ValueError(f"system: expected zeros and poles that are real or come in conjugate pairs, got {roots}")
     groups = [np.array([r, r.conjugate()]) for r in upper]
