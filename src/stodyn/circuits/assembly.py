@@ -597,10 +597,13 @@ def _port(e: Element, branches: dict[str, int], place: dict[str, int]) -> list[t
 
 def _with_memories(rows: list[int], mass: Stamps, at_dc: Stamps) -> tuple[Stamps, Stamps]:
     """Memories stand still: s' = 0; at rest they are held."""
-    still = np.array(rows, INDEX), np.array(rows, INDEX), np.ones(len(rows))
-    held = still[0], still[1], -still[2]
-    return tuple(Stamps(*(np.concatenate(pair) for pair in zip(old, new, strict=True)))
-                 for old, new in ((mass, still), (at_dc, held)))  # type: ignore[return-value]  # fmt: skip
+    return _joined(mass, _as_stamps([(row, row, 1.0) for row in rows])), _joined(
+        at_dc, _as_stamps([(row, row, -1.0) for row in rows])
+    )
+
+
+def _joined(first: Stamps, more: Stamps) -> Stamps:
+    return Stamps(*(np.concatenate([a, b]) for a, b in zip(first, more, strict=True)))
 
 
 def _coupled(e: Element, branches: dict[str, int], inductances: dict[str, float]) -> list[tuple[int, int, float]]:

@@ -984,7 +984,7 @@ def _in_double_precision(function: Callable) -> Callable:
 
     @functools.wraps(function)
     def called(t, x, params):
-        if jax.config.jax_enable_x64:
+        if jnp.result_type(float) == np.float64:
             return function(t, x, params)
         with jax.enable_x64(True):
             return function(
