@@ -399,6 +399,25 @@ def test_a_tail_index_below_four_is_not_trusted():
     assert ask(BROWNIAN, lambda t, x: x[0] ** 2, error=0.005, steps=2).attrs["trusted"]
 
 
+def test_differences_take_no_points_for_their_tails(monkeypatch):
+    """The x² of a price that is damped, whose tail is that of a lognormal: what is known of its tail costs less than
+    what the error takes."""
+    problem = sd.SDE(lambda t, x: -x, lambda t, x: 0.4 * x, 1.0)
+    asked = dict(error=5e-4, method="PlatenWeak2", seed=7)
+    found = ask(problem, lambda t, x: x[0] ** 2, **asked)
+    monkeypatch.setattr(estimate, "TAIL_STEPS", 0.0)
+    without = ask(problem, lambda t, x: x[0] ** 2, **asked)
+    assert found.attrs["trusted"] and found.attrs["path_steps"] <= 1.3 * without.attrs["path_steps"]
+
+
+def test_two_values_at_the_distance_one_are_no_probability():
+    """1(W > 0) - 1/2 has the mean zero, which is no rare event; 1(W > 3.5), of probability 2.3e-4, is one."""
+    found = ask(BROWNIAN, lambda t, x: jnp.where(x[0] > 0, 0.5, -0.5), error=0.05)
+    assert abs(float(found.value)) < 0.15
+    with pytest.raises(Unattainable, match="rare"):
+        ask(BROWNIAN, lambda t, x: jnp.where(x[0] > 3.5, 1.0, 0.0), error=1e-4, points="random")
+
+
 def test_points_are_added_to_see_a_wrong_expectation_of_a_control():
     """Stated 0.06 too low, about four standard errors of the points that the error takes."""
     problem = sd.SDE(lambda t, x: 0.05 * x, lambda t, x: 0.2 * x, 100.0)

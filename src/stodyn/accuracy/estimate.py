@@ -60,7 +60,6 @@ RUNAWAY, NEVER_RUNAWAY = 300.0, 3e8  # times its prediction beyond which an esti
 HOPELESS = 100.0  # times the budget, beyond which an estimate is refused: predictions are up to twelve times too high
 FURTHER_LOOKS = 4  # doublings of a level whose kurtosis is too large
 SURELY, LIKELY = 1 - 1e-6, 0.995  # confidence with which a control is refused, and not trusted
-ROUNDED = 1e-9  # share of a control's expectation that may be rounding of its mean
 UNEXPECTED, CONFIRMATIONS = 1.5, 2  # standard errors of a control's mean for which points are doubled, and how often
 SLOPE_POINTS = 512  # paths that determine the slope of a control
 DOUBTED, REFUTED, FINER = 2.5, 6.0, 8  # standard errors of a control's mean; factor of the steps and paths that decide
@@ -281,7 +280,7 @@ def _check_control(ladder: Ladder, control: WithControl) -> list[str]:
 def _is_contradicted(ladder: Ladder, confidence: float) -> bool:
     """Whether the stated expectation of the control lies outside its interval on the points of the estimate."""
     known, measured = ladder.control.known, ladder.of_control(confidence)
-    return bool(abs(measured.value[0] - known) > measured.half[0] + ROUNDED * abs(known))
+    return bool(abs(measured.value[0] - known) > measured.half[0] + _rounding(ladder) * abs(known))
 
 
 def _is_unexpected(ladder: Ladder) -> bool:
@@ -289,8 +288,15 @@ def _is_unexpected(ladder: Ladder) -> bool:
     if not ladder.is_controlled or not ladder.control.is_stated:
         return False
     known, measured = ladder.control.known, ladder.of_control(LIKELY)
-    allowed = UNEXPECTED * measured.stderr[0] + measured.bias[0] + ROUNDED * abs(known)
+    allowed = UNEXPECTED * measured.stderr[0] + measured.bias[0] + _rounding(ladder) * abs(known)
     return bool(abs(measured.value[0] - known) > allowed)
+
+
+def _rounding(ladder: Ladder) -> float:
+    """The share of the mean of a control that may be rounding: N ε for a sum of N values, n ε for values after n
+    steps."""
+    points = sum(ladder.runs[one].computed for one in ladder.used)
+    return float(np.finfo(float).eps) * (points + ladder.n(max(ladder.base, ladder.top)))
 
 
 class WithControl(NamedTuple):
@@ -501,9 +507,8 @@ def _loop(ladder: Ladder, work: Work, bar: Progress, elsewhere: int) -> list[str
         constant = levels[0] if np.any(levels[0].known.variance == 0) and not ladder.is_controlled else None
         hidden = levels[0] if constant is not None or ladder.question.has_corners else None
         doubted = [*heavy, *([hidden] if hidden is not None and hidden.known.points < SURE else [])]
-        suspected = _with_tails(levels, ladder, counted, error, work.level, "may_be_heavy")
         still_open = [one for one in doubted if visits[one.role, one.level] < FURTHER_LOOKS]
-        unsure = next(iter([*still_open, *(one for one in suspected if 2 * one.known.points <= _telling(one))]), None)
+        unsure = next(iter([*still_open, *([levels[0]] if _is_suspect(levels[0], ladder) else [])]), None)
         if share[worst] <= 1 and unsure is None:
             if confirmations == CONFIRMATIONS or not _is_unexpected(ladder):
                 return _reasons(ladder, heavy)
@@ -592,31 +597,27 @@ def _heavy(
     return sorted(_mattering(heavy, levels, ladder, counted, error, level), key=looseness, reverse=True)
 
 
-def _with_tails(
-    levels: Sequence[rules.Level],
-    ladder: Ladder,
-    counted: Sequence[np.ndarray],
-    error: np.ndarray,
-    level: float,
-    verdict: str,
+def _is_suspect(base: rules.Level, ladder: Ladder) -> bool:
+    """Whether the tail of the base may be heavy, and twice the points may tell. Differences take no points for theirs:
+    they are at most twice as large as the values that they compare, and no heavier in their tails."""
+    telling = min(tails.TELLING_POINTS, TAIL_STEPS / base.cost)
+    return 2 * base.known.points <= telling and bool(np.any(_has_tails(ladder) & base.known.tail.may_be_heavy))
+
+
+def _heavy_tailed(
+    levels: Sequence[rules.Level], ladder: Ladder, counted: Sequence[np.ndarray], error: np.ndarray, level: float
 ) -> list[rules.Level]:
-    """The levels whose tail `may_be_heavy` or `is_heavy`, the heaviest first, where they matter. Differences, which
-    matter less, must be suspect for more points to be worth their cost."""
-    if ladder.is_controlled or isinstance(ladder.functional, Probability):  # what is left of f; and what is bounded
-        return []
-    spread = _is_spread(ladder)
-
-    def is_judged(one: rules.Level) -> bool:
-        question = "is_suspect" if verdict == "may_be_heavy" and one.role != "base" else verdict
-        return bool(np.any(spread & getattr(one.known.tail, question)))
-
-    heavy = _mattering([one for one in levels if is_judged(one)], levels, ladder, counted, error, level)
-    return sorted(heavy, key=lambda one: float(np.max(one.known.tail.shape)), reverse=True)
+    """The levels whose tails are heavy, the heaviest first, where they matter."""
+    has_tails = _has_tails(ladder)
+    heavy = [one for one in levels if np.any(has_tails & one.known.tail.is_heavy)]
+    heavy = _mattering(heavy, levels, ladder, counted, error, level)
+    return sorted(heavy, key=lambda one: float(np.max(one.known.tail.far.value)), reverse=True)
 
 
-def _telling(one: rules.Level) -> float:
-    """The number of points that a level may take to judge its tail: fewer for a difference, which matters less."""
-    return min(tails.TELLING_POINTS if one.role == "base" else tails.SURE_POINTS, TAIL_STEPS / one.cost)
+def _has_tails(ladder: Ladder) -> np.ndarray:
+    """The entries whose tails are judged: neither what a control leaves of f, nor what is bounded."""
+    is_judged = not (ladder.is_controlled or isinstance(ladder.functional, Probability))
+    return is_judged & _is_spread(ladder)
 
 
 def _is_spread(ladder: Ladder) -> np.ndarray:
@@ -694,16 +695,17 @@ def _reasons(ladder: Ladder, heavy: Sequence[rules.Level]) -> list[str]:
             "variance nor the interval can be believed"
         )
     if not reasons:
-        for one in _with_tails(levels, ladder, counted, error, ladder.work.level, "is_heavy")[:1]:
+        for one in _heavy_tailed(levels, ladder, counted, error, ladder.work.level)[:1]:
             reasons.append(_tail_in_words(one, ladder.n(one.level)))
     _check_rare(ladder, interval.value)
     return reasons
 
 
 def _tail_in_words(one: rules.Level, steps: int) -> str:
-    entry = int(np.argmax(one.known.tail.shape))
-    index = 1 / float(one.known.tail.shape[entry])
-    error = index**2 * float(one.known.tail.stderr[entry])
+    far = one.known.tail.far
+    entry = int(np.argmax(far.value))
+    index = 1 / float(far.value[entry])
+    error = index**2 * float(far.stderr[entry])
     return (
         f"the tail index of what is averaged at {steps} steps is {index:.2g} ± {error:.1g} "
         f"(from the largest of {one.known.points} values): below {tails.LEAST_INDEX:g}, rare large values that may not "
@@ -715,6 +717,6 @@ def _tail_in_words(one: rules.Level, steps: int) -> str:
 def _check_rare(ladder: Ladder, most: np.ndarray) -> None:
     """Refuse probabilities that are at most `most`, where that is below RARE."""
     interval, _, levels, *_ = ladder.result
-    is_probability = isinstance(ladder.functional, Probability) | (np.abs(ladder.fine(1).span - 1) < 1e-9)
+    is_probability = isinstance(ladder.functional, Probability) | ladder.fine(1).is_indicator
     if np.any(is_probability & (most < RARE) & (levels[0].known.variance > 0)):
         raise Unattainable(rare(float(np.min(interval.value)), ladder.work.error))

@@ -73,6 +73,14 @@ class LevelEstimate(NamedTuple):
         with np.errstate(divide="ignore", invalid="ignore"):
             return self.variance / (self.points * self.stderr2)
 
+    @property
+    def is_indicator(self) -> np.ndarray:
+        """Where the two values are 0 and 1, so that the mean of f (1 - f) is zero: it has three terms of at most the
+        size of the mean, the square right to 2 N ε and the others to N ε."""
+        mean_of_product = self.mean * (1 - self.mean) - self.variance * (1 - 1 / self.points)
+        rounding = 4 * np.finfo(float).eps * self.points * np.abs(self.mean)
+        return (self.span > 0) & (np.abs(mean_of_product) <= rounding)
+
 
 class LevelTotals(NamedTuple):
     """Sums over the paths of a level for each randomisation, the largest size of each number, and its extremes."""
