@@ -80,7 +80,7 @@ site: install
 	$(BIN)/python docs/pictures.py
 	+$(MAKE) docs
 
-# CHANGELOG.md from the fragments in changes/, the table of renamed things at its head.
+# CHANGELOG.md: the fragments in changes/ as Added, Changed and Fixed, before the released versions.
 changelog: install
 	$(BIN)/python docs/generate.py --changelog
 

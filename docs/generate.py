@@ -2,12 +2,13 @@
 
 They are made when the site is built (docs/assemble.py) and stored nowhere, with two exceptions:
 
-    python docs/generate.py --changelog     writes CHANGELOG.md from the fragments in changes/
+    python docs/generate.py --changelog     writes CHANGELOG.md with the fragments in changes/ as Added, Changed, Fixed
     python docs/generate.py --recommend     writes into docs/start/choose.md what `sd.recommend` says (a minute)
 """
 
 import re
 import sys
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,21 +23,71 @@ from running import shown
 import stodyn
 
 DOCS = Path(__file__).parent
+ROOT = DOCS.parent
+KINDS = ("Added", "Changed", "Fixed")
+HEAD = "| old | new | reason |"
+LINES = 80  # of the changes of a release
+NOTE = re.compile(rf"(?P<kind>{'|'.join(KINDS)})(?: \((?P<topic>[^)]+)\))?: ")
+RELEASED = re.compile(r"^## \d.*", re.DOTALL | re.MULTILINE)
 RECOMMENDED = re.compile(r"(?<=<!-- what sd.recommend says -->\n).*?(?=<!-- end -->)", re.DOTALL)
 
 
+def noted(fragment: str) -> Iterator[tuple[str, str, str]]:
+    """Yield kind, topic and text of the notes of a fragment: of items of a list, and of paragraphs that name a kind."""
+    kind, topic, text = "Changed", "", ""
+    for piece in re.split(r"\n[ \t]*\n|\n(?=- )", fragment.strip()):
+        is_item = piece.startswith("- ")
+        piece = textwrap.dedent(f"  {piece[2:]}") if is_item else piece
+        match = NOTE.match(piece)
+        if text and (match or is_item):
+            yield kind, topic, text
+            text = ""
+        if match:
+            kind, topic, piece = match["kind"], match["topic"] or "", piece[match.end() :]
+        text = f"{text}\n\n{piece}" if text else piece
+    yield kind, topic, text
+
+
+def coming(fragments: list[str]) -> str:
+    """Return the notes of the coming version: Added, Changed and Fixed, each by topics."""
+    notes = [note for fragment in fragments for note in noted(fragment)]
+    blocks = []
+    for kind in KINDS:
+        own = sorted((topic, text) for of, topic, text in notes if of == kind)
+        lines = [f"**{topic.capitalize()}.** {text}" if topic else text for topic, text in own]
+        items = [f"- {textwrap.indent(line, '  ').strip()}" for line in lines]
+        blocks += [f"### {kind}", "\n".join(items)] if items else []
+    return "\n\n".join(blocks)
+
+
+def renamed(rows: str, released: str) -> list[str]:
+    """Return the table of old and new names without the rows of released versions; [] where no row is left."""
+    new = [line for line in rows.splitlines() if line.startswith("| ") and line not in released and line != HEAD]
+    return ["### Old and new names", "\n".join([HEAD, "|---|---|---|", *new])] if new else []
+
+
 def changes() -> str:
-    """Collect the fragments of changes/, the table of renamed things first."""
-    fragments = DOCS.parent / "changes"
-    renamed = fragments / "renamed.md"
-    lines = ["# Changes", "", f"## {stodyn.__version__}", ""]
-    if renamed.exists():
-        lines += [renamed.read_text().replace("# Old and new names", "### Old and new names").rstrip(), ""]
-    for fragment in sorted(fragments.glob("*.md")):
-        if fragment != renamed:
-            title = fragment.stem.replace("-", " ").replace("_", " ").capitalize()
-            lines += [f"### {title}", "", fragment.read_text().rstrip(), ""]
-    return "\n".join(lines)
+    """Return the changes: the fragments in changes/ as the coming version, then the released ones of CHANGELOG.md."""
+    past = RELEASED.search((ROOT / "CHANGELOG.md").read_text())
+    released = past[0] if past else ""
+    title = "Coming" if f"## {stodyn.__version__}\n" in released else stodyn.__version__
+    table = renamed((ROOT / "changes" / "renamed.md").read_text(), released)
+    return "\n\n".join(["# Changes", f"## {title}", coming(fragments()), *table, released]).rstrip() + "\n"
+
+
+def fragments() -> list[str]:
+    """Return the fragments of the coming version."""
+    return [path.read_text() for path in sorted((ROOT / "changes").glob("*.md")) if path.name != "renamed.md"]
+
+
+def write_changelog() -> None:
+    """Write CHANGELOG.md; say how long the coming version's part is, and which fragments name no kind."""
+    text = changes()
+    (ROOT / "CHANGELOG.md").write_text(text)
+    part = text.partition("\n## ")[2].partition("\n## ")[0]
+    unnamed = sum(not NOTE.match(fragment) for fragment in fragments())
+    print(f"{part.count(chr(10))} lines on the coming version, where about {LINES} are enough to read;")
+    print(f"{unnamed} fragments begin with none of {', '.join(KINDS)} and stand under Changed")
 
 
 def gallery_index(entries: list[gallery.Entry]) -> str:
@@ -154,6 +205,6 @@ def write_recommendations() -> None:
 
 if __name__ == "__main__":
     if "--changelog" in sys.argv:
-        (DOCS.parent / "CHANGELOG.md").write_text(changes())
+        write_changelog()
     if "--recommend" in sys.argv:
         write_recommendations()

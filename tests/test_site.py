@@ -154,6 +154,25 @@ def test_every_module_is_in_one_room_and_says_what_it_does():
     assert [address for address, line in listed if not line] == []
 
 
+def test_changes_are_added_changed_and_fixed_by_what_users_do():
+    fragments = ["Fixed (runs): a.\nb.\n", "Added (circuits): c.\n\nd.\n\nFixed (analysis): e.", "- f.\n  g.\n- h."]
+    assert generate.coming(fragments) == (
+        "### Added\n\n- **Circuits.** c.\n\n  d.\n\n### Changed\n\n- f.\n  g.\n- h.\n\n"
+        "### Fixed\n\n- **Analysis.** e.\n- **Runs.** a.\n  b."
+    )
+
+
+def test_the_changes_of_every_release_are_short_and_stand_behind_the_coming_ones():
+    page, stored = generate.changes(), (generate.ROOT / "CHANGELOG.md").read_text()
+    released = generate.RELEASED.search(stored)[0]
+    assert generate.renamed(f"{generate.HEAD}\n| `a` | `b` | c |\n| `d` | `e` | f |", "| `a` | `b` | c |")[1].endswith(
+        "|---|---|---|\n| `d` | `e` | f |"
+    )
+    assert page.endswith(released) and page.index("\n## ") < page.index(released)
+    for release in re.split(r"^## ", released, flags=re.MULTILINE)[1:]:
+        assert release.partition("### Old and new names")[0].count("\n") <= generate.LINES + 10
+
+
 def test_the_rooms_stand_in_the_order_of_the_imports_and_the_picture_shows_them():
     settings = tomllib.loads((generate.DOCS.parent / "pyproject.toml").read_text())
     layers = settings["tool"]["importlinter"]["contracts"][0]["layers"]
