@@ -411,8 +411,8 @@ def test_differences_take_no_points_for_their_tails(monkeypatch):
 
 
 def test_two_values_at_the_distance_one_are_no_probability():
-    """1(W > 0) - 1/2 has the mean zero, which is no rare event; 1(W > 3.5), of probability 2.3e-4, is one."""
-    found = ask(BROWNIAN, lambda t, x: jnp.where(x[0] > 0, 0.5, -0.5), error=0.05)
+    """1/2 - 1(W > 0) has the mean zero, which is no rare event; 1(W > 3.5), of probability 2.3e-4, is one."""
+    found = ask(BROWNIAN, lambda t, x: jnp.where(x[0] > 0, -0.5, 0.5), error=0.05)
     assert abs(float(found.value)) < 0.15
     with pytest.raises(Unattainable, match="rare"):
         ask(BROWNIAN, lambda t, x: jnp.where(x[0] > 3.5, 1.0, 0.0), error=1e-4, points="random")
