@@ -66,6 +66,7 @@ DOUBTED, REFUTED, FINER = 2.5, 6.0, 8  # standard errors of a control's mean; fa
 PAYS = 2.5  # reduction of the variance that pays for a second path beside each
 MENDS = 2**18  # points of a level after which a kurtosis that is still too large will stay so, or a value may be zero
 SURE = 4096  # points needed before f counts as constant, and before an f with jumps or corners is believed
+DEAR_STEPS = 1e6  # path-steps of the points that show the shape of a tail, above which they are not taken lightly
 TAIL_STEPS = 2e7  # path-steps of a level up to which points are added to judge its tail
 
 
@@ -598,10 +599,16 @@ def _heavy(
 
 
 def _is_suspect(base: rules.Level, ladder: Ladder) -> bool:
-    """Whether the tail of the base may be heavy, and twice the points may tell. Differences take no points for theirs:
-    they are at most twice as large as the values that they compare, and no heavier in their tails."""
-    telling = min(tails.TELLING_POINTS, TAIL_STEPS / base.cost)
-    return 2 * base.known.points <= telling and bool(np.any(_has_tails(ladder) & base.known.tail.may_be_heavy))
+    """Whether the tail of the base may be heavy, and twice the points may tell.
+
+    Where few points of many steps each are enough for the error, and as many as show a shape would cost much more, only
+    a clear suspicion counts. Differences take no points for theirs: they are at most twice as large as the values that
+    they compare, and no heavier in their tails.
+    """
+    telling, known = min(tails.TELLING_POINTS, TAIL_STEPS / base.cost), base.known
+    is_dear = known.points < tails.SHOWING and tails.SHOWING * base.cost > DEAR_STEPS
+    suspected = known.tail.looks_heavy if is_dear else known.tail.may_be_heavy
+    return 2 * known.points <= telling and bool(np.any(_has_tails(ladder) & suspected))
 
 
 def _heavy_tailed(

@@ -14,7 +14,7 @@ k (ln(θ/ξ) - ξ - 1); the shape is the mean of ξ(θ) weighted by that likelih
 that of the most likely one.
 
 Where tails are lighter than a power, ξ falls with the threshold. So one point in 16 is enough to call a tail light, and
-one in 64 is what calls it heavy.
+one in 64 is what calls it heavy. Fewer than SHOWING points show no shape.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ KEPT = 2048  # of the largest and of the smallest values
 FEWEST_KEPT, FEWEST_POINTS = 16, 256
 NEAR, FAR = 16, 64  # one in so many points is an exceedance, by which a tail is called light, and heavy
 FEWEST_EXCEEDANCES = 256  # of which a shape is found
+SHOWING = FEWEST_EXCEEDANCES * NEAR  # points from which on there is a shape
 TELLING_POINTS = 2**18  # up to which points are added, and from which the shape decides
 BEYOND_DOUBT, RATHER, DECIDING = 2.0, 1.0, 1.0  # standard errors of the shape: heavy early, light, heavy in the end
 LEAST_INDEX = 4.0
@@ -59,6 +60,11 @@ class Tail(NamedTuple):
         return self.near.is_above(-RATHER)
 
     @property
+    def looks_heavy(self) -> np.ndarray:
+        """Where Hill's index is below four beyond doubt."""
+        return self.hill * (1 - BEYOND_DOUBT / math.sqrt(_hill_count(self.points))) > 1 / LEAST_INDEX
+
+    @property
     def is_heavy(self) -> np.ndarray:
         doubt = DECIDING if self.points >= TELLING_POINTS else BEYOND_DOUBT
         return self.far.is_above(doubt)
@@ -86,7 +92,7 @@ def tail(largest: np.ndarray, mean: np.ndarray, points: int) -> Tail:
     """The tails of numbers from their extremes and means; of few points nothing is known."""
     if points < FEWEST_POINTS:
         return UNKNOWN._replace(points=points)
-    few = max(int(math.sqrt(points) / 2), FEWEST_KEPT)
+    few = _hill_count(points)
     with np.errstate(all="ignore"):
         distances = np.concatenate([largest[0] - mean[:, None], largest[1] + mean[:, None]], axis=-1)
         highest = -np.sort(-distances, axis=-1)
@@ -94,6 +100,11 @@ def tail(largest: np.ndarray, mean: np.ndarray, points: int) -> Tail:
         hill = np.where(np.isfinite(hill), hill, 0.0)
         near, far = (_shapes(highest, hill > 1 / LEAST_INDEX, min(points // share, KEPT - 1)) for share in (NEAR, FAR))
     return Tail(points, hill, near, far)
+
+
+def _hill_count(points: int) -> int:
+    """How many of the largest distances Hill's estimate takes."""
+    return max(int(math.sqrt(max(points, 0)) / 2), FEWEST_KEPT)
 
 
 def _shapes(highest: np.ndarray, is_open: np.ndarray, count: int) -> Shape:
