@@ -104,7 +104,7 @@ def tail(largest: np.ndarray, mean: np.ndarray, points: int) -> Tail:
 
 def _hill_count(points: int) -> int:
     """How many of the largest distances Hill's estimate takes."""
-    return max(int(math.sqrt(max(points, 0)) / 2), FEWEST_KEPT)
+    return max(int(math.sqrt(points) / 2), FEWEST_KEPT)
 
 
 def _shapes(highest: np.ndarray, is_open: np.ndarray, count: int) -> Shape:

@@ -164,6 +164,15 @@ class Memories(NamedTuple):
         return xp.where(xp.any(place & which[:, None], axis=0), 1.0 - x, x)
 
 
+def by_name(record: tuple, numbers: np.ndarray, names: tuple[str, ...], name: Any) -> Any:
+    """record[name] of a result: the numbers (..., unknowns) of one unknown; a number counts the entries of a tuple."""
+    if not isinstance(name, str):
+        return tuple.__getitem__(record, name)
+    if name not in names:
+        raise KeyError(f"there is no {name!r}; there are {', '.join(names[:20])}")
+    return numbers[..., names.index(name)]
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Network:
     """A circuit as arrays; the number n stands for ground, whose voltage is 0 and whose equation is not used."""

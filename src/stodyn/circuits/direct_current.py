@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stodyn.circuits.assembly import Network
+from stodyn.circuits.assembly import Network, by_name
 from stodyn.circuits.operating_point import operating_point
 from stodyn.circuits.text import NetlistError
 from stodyn.numerics import direct
@@ -30,11 +30,7 @@ class Curves(NamedTuple):
     names: tuple[str, ...]
 
     def __getitem__(self, name: Any) -> Any:
-        if not isinstance(name, str):
-            return tuple.__getitem__(self, name)
-        if name not in self.names:
-            raise KeyError(f"there is no {name!r}; there are {', '.join(self.names[:20])}")
-        return self.states[..., self.names.index(name)]
+        return by_name(self, self.states, self.names, name)
 
 
 class Transfer(NamedTuple):

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from stodyn.arguments import checks_arguments
-from stodyn.circuits.assembly import Network
+from stodyn.circuits.assembly import Network, by_name
 from stodyn.circuits.devices import flicker_size
 from stodyn.numerics import direct, lyapunov
 
@@ -75,11 +75,7 @@ class Response(NamedTuple):
     names: tuple[str, ...]
 
     def __getitem__(self, name: Any) -> Any:
-        if not isinstance(name, str):
-            return tuple.__getitem__(self, name)
-        if name not in self.names:
-            raise KeyError(f"there is no {name!r}; there are {', '.join(self.names[:20])}")
-        return self.amplitudes[:, self.names.index(name)]
+        return by_name(self, self.amplitudes, self.names, name)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

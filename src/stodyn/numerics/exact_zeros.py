@@ -32,7 +32,6 @@ FULL = 0.5  # of the longest row of a known matrix: a fuller one is multiplied e
 OPENED = CALLS - {"custom_vmap_call"}  # whose own rule says how it is mapped
 MADE = kinds.Counted | kinds.Empty  # arrays of known numbers from nothing
 UNFOLLOWED = While | Scan | kinds.Cond | kinds.Executed  # of known numbers, too: their turns may be many
-ARRAYS = {kinds.Gather: (0,), kinds.SliceAt: (0,), kinds.UpdateAt: (0, 1), kinds.Scatter: (0, 2)}
 
 
 @dataclasses.dataclass(eq=False)
@@ -73,8 +72,7 @@ def follow(operation: Operation, facts: Sequence[Fact]) -> list[Fact]:
             return nothing
         is_written = name in PRINTED and all(fact is not None and fact.is_written for fact in facts)
         return [Known(r, np.broadcast_to(np.True_, r.shape), is_written and r.ndim == 0) for r in results]
-    is_written_to = isinstance(how, kinds.Scatter) and how.fold is None
-    if type(how) in MOVES or (type(how) in ARRAYS and (is_written_to or not isinstance(how, kinds.Scatter))):
+    if type(how) in MOVES or uncompiled.moves_by_indices(operation):
         return _moved(operation, facts) or nothing
     if isinstance(how, kinds.Reduced) and how.fold in uncompiled.REDUCTIONS:
         (x,), axes = facts, tuple(how.axes)
@@ -159,7 +157,7 @@ def _computed(operation: Operation, numbers: Sequence[np.ndarray]) -> list[np.nd
 def _moved(operation: Operation, facts: Sequence[Fact]) -> list[Fact] | None:
     """Data movement: the numbers of the entries, counted through all arrays, are moved instead."""
     how, outs = operation.how, operation.outs
-    arrays = ARRAYS.get(type(how), range(len(facts)))
+    arrays = uncompiled.ARRAYS.get(type(how), range(len(facts)))
     places = {k: fact for k, fact in enumerate(facts) if k not in arrays}
     if not any(facts[k] for k in arrays) or (isinstance(how, kinds.Scatter) and not uncompiled.lands(operation)):
         return None
@@ -176,7 +174,7 @@ def _moved(operation: Operation, facts: Sequence[Fact]) -> list[Fact] | None:
         at, inside = read_places(how, shapes[0], operands[1], outs[0].shape)
         inside = inside if how.fills else np.True_
         moved: Any = operands[0].ravel()[at]
-    elif type(how) in ARRAYS:
+    elif type(how) in uncompiled.ARRAYS:
         moved = uncompiled.placed(operation, operands)
     else:
         moved = MOVES[type(how)](how, *operands)

@@ -97,8 +97,7 @@ def _applied(operation: Operation, inputs: list[Spread]) -> list[Spread]:
     how = operation.how
     if type(how) in MOVES:
         return _moved(operation, inputs, lambda numbered: MOVES[type(how)](how, *numbered))
-    is_written_to = isinstance(how, kinds.Scatter) and how.fold is None
-    if isinstance(how, kinds.Gather | kinds.SliceAt | kinds.UpdateAt) or is_written_to:
+    if uncompiled.moves_by_indices(operation):
         return _by_indices(operation, inputs)
     if type(how) in RULES:
         return [RULES[type(how)](operation, inputs)]
@@ -166,7 +165,7 @@ def _moved(operation: Operation, inputs: list[Spread], move: Callable) -> list[S
 def _by_indices(operation: Operation, inputs: list[Spread]) -> list[Spread]:
     """Movement to or from known places; a read out of bounds depends on the nearest entry, or on none."""
     how = operation.how
-    arrays = {kinds.Gather: (0,), kinds.SliceAt: (0,), kinds.UpdateAt: (0, 1), kinds.Scatter: (0, 2)}[type(how)]
+    arrays = uncompiled.ARRAYS[type(how)]
     places = {k: x for k, x in enumerate(inputs) if k not in arrays}
     if isinstance(how, kinds.Scatter) and not uncompiled.lands(operation):
         raise Unprintable("a function of some entries, x.at[k].apply(f)")

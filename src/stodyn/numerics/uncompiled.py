@@ -105,6 +105,11 @@ def lands(operation: Operation) -> bool:
     return isinstance(operation.how, Scatter) and operation.how.function is None
 
 
+def moves_by_indices(operation: Operation) -> bool:
+    """Whether an operation only moves entries, from or to places that other operands say."""
+    return operation.kind in ARRAYS and getattr(operation.how, "fold", None) is None
+
+
 def placed(operation: Operation, inputs: Sequence[np.ndarray]) -> np.ndarray:
     """The result of a scatter or of a slice by indices, whatever its entries are."""
     if isinstance(operation.how, kinds.SliceAt):
@@ -223,6 +228,13 @@ def _reduced(how: kinds.Reduced, x: np.ndarray) -> np.ndarray:
     return REDUCTIONS[how.fold](x, tuple(how.axes))
 
 
+# Of operations that move entries by indices, the operands whose entries move; the others are the indices.
+ARRAYS: dict[type, tuple[int, ...]] = {
+    kinds.Gather: (0,),
+    kinds.SliceAt: (0,),
+    kinds.UpdateAt: (0, 1),
+    kinds.Scatter: (0, 2),
+}
 JOINS: dict[str, np.ufunc] = {
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "min": np.minimum, "max": np.maximum,
 }  # fmt: skip
