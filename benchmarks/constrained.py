@@ -18,7 +18,7 @@ import numpy as np
 
 import stodyn as sd
 from stodyn import statistics as st
-from stodyn.analysis.common_paths import PathRun, common_paths
+from stodyn.analysis.step.common_paths import PathRun, common_paths
 from stodyn.methods.alpha import StochasticAlpha20
 from stodyn.methods.catalogue import find
 from stodyn.methods.projected_alpha import ProjectedAlpha

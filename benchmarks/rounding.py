@@ -245,7 +245,7 @@ def corners(drift: Any, phase_noise: bool = False) -> dict[str, Any]:
     import jax.numpy as jnp
 
     import stodyn as sd
-    from stodyn.analysis.periodic import periodic
+    from stodyn.analysis.cycle.periodic import periodic
 
     problem = sd.SDE(drift, lambda t, x: jnp.array([[0.0], [0.1]]), [2.0, 0.0])
     cycle = periodic(problem, steps=64)
@@ -261,7 +261,7 @@ def van_der_pol(force: Any) -> Any:
 
 
 def corners_of_a_netlist(name: str) -> dict[str, Any]:
-    from stodyn.analysis.periodic import periodic
+    from stodyn.analysis.cycle.periodic import periodic
     from stodyn.circuits import examples, read
 
     cycle = periodic(read(examples()[name]), steps=64)

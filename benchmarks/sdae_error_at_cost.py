@@ -19,7 +19,7 @@ from timing import load, machine
 
 import stodyn as sd
 from stodyn import statistics as st
-from stodyn.analysis.common_paths import PathRun, common_paths
+from stodyn.analysis.step.common_paths import PathRun, common_paths
 from stodyn.methods import stiff
 from stodyn.models.circuits import RC_LADDER, RECTIFIER, RING_OSCILLATOR, TWO_DIODES
 from stodyn.models.differential_algebraic import (

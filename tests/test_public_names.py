@@ -1,5 +1,6 @@
 """The names a user types: found when they are first used, complete, each with a docstring."""
 
+import importlib
 import inspect
 import subprocess
 import sys
@@ -48,6 +49,12 @@ def test_dir_shows_what_a_public_module_is_for_and_none_of_its_imports(module):
         if not hasattr(module, "__all__"):
             own = value if inspect.isfunction(value) or inspect.isclass(value) else type(value)
             assert own.__module__ == module.__name__ or isinstance(value, sd.models.catalogue.Model), name
+
+
+@pytest.mark.parametrize("name", [name for name in analysis.__all__ if inspect.ismodule(getattr(analysis, name))])
+def test_a_public_analysis_is_one_module_however_it_is_imported(name):
+    """It lives in a room of analysis/, and its address stays that of the door."""
+    assert importlib.import_module(f"stodyn.analysis.{name}") is getattr(analysis, name)
 
 
 def test_few_enough_names_to_read():

@@ -2,10 +2,10 @@ from stodyn import analysis, circuits, hints, methods, models, noise, plot, prob
 from stodyn.accuracy.estimate import estimate
 from stodyn.accuracy.fragility import fragility
 from stodyn.accuracy.rare import rare
-from stodyn.analysis import structures
 from stodyn.analysis.choosing import recommend
 from stodyn.analysis.comparing import compare
-from stodyn.analysis.plan import plan
+from stodyn.analysis.system import structures
+from stodyn.analysis.system.plan import plan
 from stodyn.engine import place
 from stodyn.engine.failure import PathsFailed
 from stodyn.engine.ledger import load, status

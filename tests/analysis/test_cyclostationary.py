@@ -8,7 +8,7 @@ import pytest
 
 import stodyn as sd
 from stodyn.analysis import cyclostationary
-from stodyn.analysis.periodic import Unresolved, periodic
+from stodyn.analysis.cycle.periodic import Unresolved, periodic
 from stodyn.circuits import read
 
 pytestmark = pytest.mark.usefixtures("quick_compiling")

@@ -10,8 +10,6 @@ import scipy.stats
 
 import stodyn
 from stodyn import plot
-from stodyn.analysis.common_paths import PathRun, common_paths, composes, follows_path, shared_recipe
-from stodyn.analysis.expectation import enumerated, integrated, linear_moments
 from stodyn.analysis.order import (
     Errors,
     best_reference,
@@ -20,6 +18,8 @@ from stodyn.analysis.order import (
     strong_order,
     weak_order,
 )
+from stodyn.analysis.step.common_paths import PathRun, common_paths, composes, follows_path, shared_recipe
+from stodyn.analysis.step.expectation import enumerated, integrated, linear_moments
 from stodyn.engine.path import path
 from stodyn.methods.contract import Claim, Method
 from stodyn.methods.explicit import EulerMaruyama, Heun

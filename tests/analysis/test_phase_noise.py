@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 
 import stodyn as sd
-from stodyn.analysis import cyclostationary, periodic_start
-from stodyn.analysis.periodic import _is_stable, mesh, periodic
-from stodyn.analysis.periodic_system import StageEquations, system_of
-from stodyn.analysis.phase_noise import Unresolved, jitter, phase_noise, response
-from stodyn.analysis.phase_noise_line import Wander
+from stodyn.analysis import cyclostationary
+from stodyn.analysis.cycle import periodic_start
+from stodyn.analysis.cycle.periodic import _is_stable, mesh, periodic
+from stodyn.analysis.cycle.periodic_system import StageEquations, system_of
+from stodyn.analysis.cycle.phase_noise import Unresolved, jitter, phase_noise, response
+from stodyn.analysis.cycle.phase_noise_line import Wander
 from stodyn.circuits import examples, read
 from stodyn.numerics.radau import Scheme
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import stodyn as sd
-from stodyn.analysis.periodic import periodic
+from stodyn.analysis.cycle.periodic import periodic
 from stodyn.circuits import NetlistError, read
 
 LINE = """A line between resistors

@@ -14,8 +14,8 @@ import pytest
 
 import stodyn
 from stodyn import statistics as st
-from stodyn.analysis.periodic_start import followed
-from stodyn.analysis.periodic_system import system_of
+from stodyn.analysis.cycle.periodic_start import followed
+from stodyn.analysis.cycle.periodic_system import system_of
 from stodyn.circuits import read
 from stodyn.circuits.element import ElementType
 from stodyn.circuits.netlist import TYPES

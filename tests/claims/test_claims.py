@@ -13,9 +13,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stodyn.analysis import expectation, linear, one_step, order
+from stodyn.analysis import linear, order
 from stodyn.analysis.check import SUITE, check_method, examples
 from stodyn.analysis.order import deterministic_order, strong_order, unpacked, weak_order
+from stodyn.analysis.step import expectation, one_step
 from stodyn.engine.spec import matched
 from stodyn.methods.alpha import GeneralisedAlpha
 from stodyn.methods.catalogue import catalogue

@@ -10,7 +10,7 @@ import pytest
 from stodyn import SDE, RandomDAE, simulate
 from stodyn import statistics as st
 from stodyn.analysis import covariance, linear
-from stodyn.analysis.periodic import periodic
+from stodyn.analysis.cycle.periodic import periodic
 from stodyn.analysis.small_noise import small_noise
 from stodyn.engine import printed
 from stodyn.engine.precision import SinglePrecisionConstant

@@ -10,7 +10,7 @@ import pytest
 
 import stodyn as sd
 from stodyn import statistics as st
-from stodyn.analysis.common_paths import PathRun, common_paths
+from stodyn.analysis.step.common_paths import PathRun, common_paths
 from stodyn.engine.failure import PathsFailed
 from stodyn.methods.alpha import StochasticAlpha, StochasticAlpha20
 from stodyn.methods.projected_alpha import ProjectedAlpha

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import stodyn as sd
-from stodyn.analysis.one_step import OneStep
 from stodyn.analysis.order import best_reference
+from stodyn.analysis.step.one_step import OneStep
 from stodyn.methods.alpha import HHT, WBZ, Newmark, StochasticAlpha, StochasticAlpha20
 from stodyn.methods.contacts import StopsNotResolved, change_of_energy
 from stodyn.noise import coloured as co

@@ -8,7 +8,7 @@ import pytest
 import scipy.linalg
 
 import stodyn as sd
-from stodyn.analysis.one_step import OneStep
+from stodyn.analysis.step.one_step import OneStep
 from stodyn.methods import excited
 from stodyn.methods.alpha import HHT, Newmark, StochasticAlpha
 from stodyn.noise import coloured as co

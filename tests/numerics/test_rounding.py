@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import stodyn as sd
-from stodyn.analysis.periodic import periodic
-from stodyn.analysis.phase_noise import phase_noise
+from stodyn.analysis.cycle.periodic import periodic
+from stodyn.analysis.cycle.phase_noise import phase_noise
 from stodyn.models.catalogue import find
 from stodyn.numerics.dependence import dependence
 from stodyn.numerics.printing.points import AtPoints, at_points

@@ -10,7 +10,7 @@ import pytest
 import scipy.integrate
 
 import stodyn as sd
-from stodyn.analysis.one_step import OneStep
+from stodyn.analysis.step.one_step import OneStep
 from stodyn.methods.alpha import Newmark, StochasticAlpha
 from stodyn.noise import coloured as co
 from stodyn.numerics.printing.points import at_one

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 import scipy
 
-from stodyn.analysis.linear import coefficients
+from stodyn.analysis.step.linear import coefficients
 from stodyn.methods.branching import LEAST
 from stodyn.numerics import van_loan
 from stodyn.problems.calling import call

@@ -1,7 +1,8 @@
-"""Analyses of methods and problems."""
+"""Analyses of methods and problems: of a step, of a cycle, of a whole system.
+
+The public names are at this door (`stodyn.analysis.covariance`), whichever of the three rooms they live in.
+"""
 
 from stodyn import listing
-from stodyn.analysis.periodic import periodic as periodic  # not on demand: their modules have the same names
-from stodyn.analysis.phase_noise import phase_noise as phase_noise
 
 __all__, __getattr__, __dir__ = listing.on_demand(__name__, __file__)

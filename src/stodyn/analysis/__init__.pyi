@@ -1,27 +1,18 @@
-from stodyn.analysis import (
-    check,
-    check_problem,
-    check_statistic,
-    choosing,
-    comparing,
-    conservation,
+from stodyn.analysis import check, check_problem, check_statistic, choosing, comparing
+from stodyn.analysis.cycle import cyclostationary
+from stodyn.analysis.cycle.periodic import periodic
+from stodyn.analysis.cycle.phase_noise import phase_noise
+from stodyn.analysis.step import (
     covariance,
-    cyclostationary,
-    ergodic,
     integrator,
     linear,
     order,
-    plan,
     second_order,
     small_noise,
     stability,
     stability_function,
-    structures,
-    tolerance,
-    transient_noise,
 )
-from stodyn.analysis.periodic import periodic
-from stodyn.analysis.phase_noise import phase_noise
+from stodyn.analysis.system import conservation, ergodic, plan, structures, tolerance, transient_noise
 
 __all__ = [
     "check",

@@ -13,8 +13,8 @@ import numpy as np
 from jax.extend import core
 
 from stodyn import listing
-from stodyn.analysis.expectation import quadrature_nodes
-from stodyn.analysis.order import deterministic_order, strong_order, unpacked, weak_order
+from stodyn.analysis.step.expectation import quadrature_nodes
+from stodyn.analysis.step.order import deterministic_order, strong_order, unpacked, weak_order
 from stodyn.arguments import checks_arguments
 from stodyn.engine.batch import Vmap
 from stodyn.engine.follow import States, followed

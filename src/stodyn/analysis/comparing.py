@@ -20,8 +20,8 @@ import numpy as np
 import xarray as xr
 
 from stodyn import listing
-from stodyn.analysis.common_paths import PathRun, common_paths, follows_path
-from stodyn.analysis.order import best_reference, shown
+from stodyn.analysis.step.common_paths import PathRun, common_paths, follows_path
+from stodyn.analysis.step.order import best_reference, shown
 from stodyn.arguments import checks_arguments
 from stodyn.engine.grid import step_times
 from stodyn.engine.ready import prepare

@@ -9,7 +9,7 @@ import numpy as np
 import xarray
 from rich.console import Console
 
-from stodyn.analysis.netlist_answers import Answers, answers, stepped
+from stodyn.analysis.system.netlist_answers import Answers, answers, stepped
 from stodyn.circuits import Circuit
 from stodyn.cli._output import table
 from stodyn.numerics.amounts import amount

@@ -9,8 +9,8 @@ import numpy as np
 import typer
 import xarray
 
-from stodyn.analysis import transient_noise
-from stodyn.analysis.netlist_answers import asks_at_rest
+from stodyn.analysis.system import transient_noise
+from stodyn.analysis.system.netlist_answers import asks_at_rest
 from stodyn.circuits import Circuit, NetlistError, examples, read
 from stodyn.circuits.expressions import number
 from stodyn.cli._netlist import show_at_rest, show_steps
@@ -257,7 +257,7 @@ def show_phase_noise(
 ) -> None:
     """Print the cycle of an oscillator, its phase noise at decades, its jitter and the loudest elements."""
     from stodyn import plot, results
-    from stodyn.analysis.phase_noise import phase_noise
+    from stodyn.analysis.cycle.phase_noise import phase_noise
 
     f = None if offsets is None else asked_offsets(offsets)
     name = probes(circuit, [node], "--phase-noise")[0]

@@ -9,7 +9,7 @@ import numpy as np
 import typer
 from rich.table import Table
 
-from stodyn.analysis.covariance import Advice, advise
+from stodyn.analysis.step.covariance import Advice, advise
 from stodyn.cli import _output
 from stodyn.cli._output import AsJson, console, errors_as_messages, print_json
 

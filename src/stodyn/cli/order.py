@@ -85,7 +85,11 @@ def counts(words: str) -> list[int]:
 
 def measure(kind: Kind, method: Any, model: Any, *, paths: int | None, seed: int, **options: Any) -> xarray.Dataset:
     """Measure one kind of order."""
-    from stodyn.analysis.order import deterministic_order, strong_order, weak_order  # compiles JAX programs on import
+    from stodyn.analysis.step.order import (  # compiles JAX programs on import
+        deterministic_order,
+        strong_order,
+        weak_order,
+    )
 
     if kind is Kind.deterministic:
         return deterministic_order(model, method, **options)

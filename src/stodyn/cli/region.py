@@ -68,7 +68,7 @@ def command(
 def draw(method: Any, out: Path) -> None:
     """Draw the regions of both signs of k."""
     from stodyn import plot
-    from stodyn.analysis import stability
+    from stodyn.analysis.step import stability
 
     h, squares = np.linspace(-8.0, 2.0, 150), np.linspace(0.0, 20.0, 150)
     ax = None

@@ -12,8 +12,8 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from stodyn.analysis.common_paths import PathRun, common_paths
-from stodyn.analysis.order import Errors
+from stodyn.analysis.step.common_paths import PathRun, common_paths
+from stodyn.analysis.step.order import Errors
 from stodyn.methods.alpha import ORDERS, StochasticAlpha
 from stodyn.models.double_pendulum import DOUBLE_PENDULUM, double_pendulum
 from stodyn.problems.mechanical import Mechanical

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from stodyn.analysis import second_order
-from stodyn.analysis.second_order import amplification, dissipation, largest_step
+from stodyn.analysis.step import second_order
+from stodyn.analysis.step.second_order import amplification, dissipation, largest_step
 from stodyn.methods.alpha import HHT, WBZ, StochasticAlpha
 from stodyn.models.oscillators import growth
 from stodyn.studies import drawing

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from stodyn.analysis.second_order import dissipation
+from stodyn.analysis.step.second_order import dissipation
 from stodyn.engine.simulate import simulate
 from stodyn.methods.alpha import StochasticAlpha
 from stodyn.models.beam import BEAM

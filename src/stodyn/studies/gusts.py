@@ -10,8 +10,8 @@ import scipy
 
 import stodyn as sd
 from stodyn import plot
-from stodyn.analysis.covariance import advise, delivered, largest_step, spectrum, steady
-from stodyn.analysis.integrator import system_step
+from stodyn.analysis.step.covariance import advise, delivered, largest_step, spectrum, steady
+from stodyn.analysis.step.integrator import system_step
 from stodyn.methods.classical import RK4
 from stodyn.models.gust_response import GUST_RESPONSE
 from stodyn.numerics import lyapunov

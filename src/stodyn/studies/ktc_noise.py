@@ -10,7 +10,7 @@ import numpy as np
 
 import stodyn
 from stodyn import plot, statistics
-from stodyn.analysis.linear import step_map
+from stodyn.analysis.step.linear import step_map
 from stodyn.models.circuits import RC_LADDER
 from stodyn.studies import drawing
 from stodyn.studies.contract import Picture, Row, Size, Study, StudyResult, of_run

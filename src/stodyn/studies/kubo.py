@@ -17,8 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 import xarray as xr
 
-from stodyn.analysis.conservation import energy_of, jacobians
-from stodyn.analysis.linear import step_map
+from stodyn.analysis.step.linear import step_map
+from stodyn.analysis.system.conservation import energy_of, jacobians
 from stodyn.engine.path import increments
 from stodyn.engine.simulate import simulate
 from stodyn.methods.catalogue import find

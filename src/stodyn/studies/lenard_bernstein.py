@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import xarray as xr
 
-from stodyn.analysis.conservation import energy_of
+from stodyn.analysis.system.conservation import energy_of
 from stodyn.engine.simulate import simulate
 from stodyn.models.lenard_bernstein import LENARD_BERNSTEIN
 from stodyn.statistics.observable import Observable

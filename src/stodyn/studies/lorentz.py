@@ -9,7 +9,7 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from stodyn.analysis.conservation import energy_of
+from stodyn.analysis.system.conservation import energy_of
 from stodyn.engine.simulate import simulate
 from stodyn.models.lorentz_collisions import LORENTZ_COLLISIONS
 from stodyn.statistics.change import Change

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from stodyn.analysis.covariance import noise_needed, steady_ratio
+from stodyn.analysis.step.covariance import noise_needed, steady_ratio
 from stodyn.methods.multistep import AB4
 from stodyn.studies.contract import Row, Size, Study, StudyResult
 from stodyn.studies.papers import RIGGS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from stodyn.analysis.covariance import gamma
+from stodyn.analysis.step.covariance import gamma
 from stodyn.methods.multistep import AM4
 from stodyn.studies.contract import Row, Size, Study, StudyResult
 from stodyn.studies.papers import RIGGS

@@ -10,7 +10,7 @@ import numpy as np
 
 import stodyn as sd
 from stodyn import plot
-from stodyn.analysis.linear import coefficients
+from stodyn.analysis.step.linear import coefficients
 from stodyn.noise.coloured import Coloured, gauss_markov, through
 from stodyn.numerics import lyapunov
 from stodyn.problems.driven import with_noise

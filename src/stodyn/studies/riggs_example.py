@@ -10,7 +10,7 @@ import numpy as np
 
 import stodyn as sd
 from stodyn import plot
-from stodyn.analysis.covariance import delivered
+from stodyn.analysis.step.covariance import delivered
 from stodyn.methods.contract import Method
 from stodyn.models.ornstein_uhlenbeck import ORNSTEIN_UHLENBECK
 from stodyn.studies import drawing

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from stodyn.analysis.covariance import error_function, gamma, steady_ratio
+from stodyn.analysis.step.covariance import error_function, gamma, steady_ratio
 from stodyn.methods import classical as c
 from stodyn.methods.multistep import AB4
 from stodyn.studies import drawing

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import stodyn as sd
-from stodyn.analysis.covariance import delivered
+from stodyn.analysis.step.covariance import delivered
 from stodyn.methods.classical import RK4
 from stodyn.noise.increment import Increment
 from stodyn.studies.contract import Row, Size, Study, StudyResult

@@ -14,8 +14,8 @@ import numpy as np
 
 import stodyn as sd
 from stodyn import plot
-from stodyn.analysis.covariance import delivered, exact
-from stodyn.analysis.plan import plan
+from stodyn.analysis.step.covariance import delivered, exact
+from stodyn.analysis.system.plan import plan
 from stodyn.methods import classical as c
 from stodyn.methods.dyadic import Dyadic
 from stodyn.numerics import uncompiled

@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stodyn import plot
-from stodyn.analysis import stability
-from stodyn.analysis.linear import read_map
-from stodyn.analysis.one_step import OneStep
-from stodyn.analysis.order import strong_order
-from stodyn.analysis.small_noise import delivered_small_noise
-from stodyn.analysis.stability_function import stability_function
+from stodyn.analysis.step import stability
+from stodyn.analysis.step.linear import read_map
+from stodyn.analysis.step.one_step import OneStep
+from stodyn.analysis.step.order import strong_order
+from stodyn.analysis.step.small_noise import delivered_small_noise
+from stodyn.analysis.step.stability_function import stability_function
 from stodyn.circuits import examples, read
 from stodyn.methods import stiff
 from stodyn.methods.contract import Method

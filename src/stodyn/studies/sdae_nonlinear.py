@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from stodyn.analysis.order import strong_order
+from stodyn.analysis.step.order import strong_order
 from stodyn.methods import stiff
 from stodyn.models.differential_algebraic import NONCOMMUTING_DAE, NONLINEAR_DAE
 from stodyn.studies import drawing

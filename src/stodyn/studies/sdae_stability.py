@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from stodyn import plot
-from stodyn.analysis import stability
+from stodyn.analysis.step import stability
 from stodyn.studies import drawing
 from stodyn.studies.contract import Picture, Row, Size, Study, StudyResult
 from stodyn.studies.papers import KUPPER

@@ -10,8 +10,8 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from stodyn.analysis import conservation
-from stodyn.analysis.conservation import Verdict
+from stodyn.analysis.system import conservation
+from stodyn.analysis.system.conservation import Verdict
 from stodyn.methods.catalogue import catalogue, find
 from stodyn.methods.contract import Method
 from stodyn.plot import GREEN, ORANGE

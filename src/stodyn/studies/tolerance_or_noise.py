@@ -9,7 +9,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from stodyn.analysis.tolerance import split_variance
+from stodyn.analysis.system.tolerance import split_variance
 from stodyn.chaos import nodes
 from stodyn.noise.distribution import Normal, Uniform
 from stodyn.numerics import van_loan

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import xarray as xr
 
-from stodyn.analysis import ergodic
-from stodyn.analysis.conservation import energy_of
+from stodyn.analysis.system import ergodic
+from stodyn.analysis.system.conservation import energy_of
 from stodyn.engine.simulate import simulate
 from stodyn.models.van_der_pol import VAN_DER_POL
 from stodyn.plot import GREY

@@ -3,7 +3,7 @@
 import numpy as np
 
 import stodyn as sd
-from stodyn.analysis.tolerance import split_variance
+from stodyn.analysis.system.tolerance import split_variance
 from stodyn.circuits.devices import BOLTZMANN
 from stodyn.tour.contract import Findings, Stop, rms
 

@@ -25,11 +25,11 @@ import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike
 
-from stodyn.analysis import cyclostationary
-from stodyn.analysis.cyclostationary import component
-from stodyn.analysis.periodic import ONE, Cycle, Unresolved, periodic
-from stodyn.analysis.periodic_start import NoOscillation
-from stodyn.analysis.phase_noise_line import Wander
+from stodyn.analysis.cycle import cyclostationary
+from stodyn.analysis.cycle.cyclostationary import component
+from stodyn.analysis.cycle.periodic import ONE, Cycle, Unresolved, periodic
+from stodyn.analysis.cycle.periodic_start import NoOscillation
+from stodyn.analysis.cycle.phase_noise_line import Wander
 from stodyn.arguments import checks_arguments, stacklevel_of_user
 from stodyn.circuits import Circuit
 from stodyn.noise import coloured

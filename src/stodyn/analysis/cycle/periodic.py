@@ -20,10 +20,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stodyn.analysis import periodic_corners, periodic_start
-from stodyn.analysis.periodic_corners import Mesh, mesh
-from stodyn.analysis.periodic_start import NoOscillation
-from stodyn.analysis.periodic_system import StageEquations, System, system_of
+from stodyn.analysis.cycle import periodic_corners, periodic_start
+from stodyn.analysis.cycle.periodic_corners import Mesh, mesh
+from stodyn.analysis.cycle.periodic_start import NoOscillation
+from stodyn.analysis.cycle.periodic_system import StageEquations, System, system_of
 from stodyn.arguments import checks_arguments
 from stodyn.circuits import Circuit
 from stodyn.engine.precision import warn_of_rounded

@@ -11,8 +11,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from stodyn.analysis.linear import StepMap, exact_moments, read_map
-from stodyn.analysis.one_step import OneStep
+from stodyn.analysis.step.linear import StepMap, exact_moments, read_map
+from stodyn.analysis.step.one_step import OneStep
 from stodyn.engine.spec import matched
 from stodyn.methods.contract import Method
 from stodyn.numerics import gauss

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stodyn.analysis.periodic_system import System
+from stodyn.analysis.cycle.periodic_system import System
 from stodyn.numerics import radau
 
 RTOL, FINE = 1e-3, 1e-5

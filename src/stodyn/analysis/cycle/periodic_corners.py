@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 if TYPE_CHECKING:
-    from stodyn.analysis.periodic import Cycle
+    from stodyn.analysis.cycle.periodic import Cycle
 
 HALVINGS = 40  # of the distance between two stages: to 1e-14 of the period or less
 SAME = 1e-9  # of the period: corners that are nearer to each other are one

@@ -1,0 +1,1 @@
+"""One step of a method: its matrix and moments, the noise it delivers, its stability and its order."""

@@ -1,0 +1,1 @@
+"""Whole systems: structures, circuits, tolerances beside noise, planned steps, long runs, conserved quantities."""

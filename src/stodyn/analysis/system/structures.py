@@ -1,0 +1,531 @@
+"""Results that engineers read of a structure: drifts, base shear, accelerations, stationary laws, peaks, spectra.
+
+Exact where the structure is linear: with z = (x, v, s) of structure and filter, dz = A z dt + B dW, the covariance P
+solves A P + P A' + B B' = 0, and for a response q = c z the spectral moments of its one-sided density are
+
+    λ0 = c P c',   λ1 = (2/π) c A log(-A) P c',   λ2 = (c A) P (c A)',
+
+λ2 where c B = 0: otherwise q has no rate, and crosses any level again and again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import warnings
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+import scipy
+from numpy.typing import ArrayLike
+
+from stodyn import listing
+from stodyn.arguments import checks_arguments, stacklevel_of_user
+from stodyn.noise.coloured import Coloured
+from stodyn.numerics import lyapunov, sparse_lyapunov
+from stodyn.numerics.printing.points import at_one
+from stodyn.problems.accounted import Accounted, with_energy
+from stodyn.problems.calling import call
+from stodyn.problems.driven_mechanical import DrivenMechanical
+from stodyn.problems.structural import Structure, base_excited, effective_masses, frequencies
+from stodyn.statistics.observable import Observable
+
+__all__ = [
+    "Peaks",
+    "Responses",
+    "base_excited",
+    "effective_masses",
+    "frequencies",
+    "peaks",
+    "reduction_error",
+    "response_spectrum",
+    "responses",
+    "stationary_covariance",
+    "with_energy",
+]
+__dir__ = listing.names_of(__name__)
+
+DENSE = 250  # coordinates up to which a covariance is computed from dense matrices
+ENTRIES, NOISES = 60, 8  # in a row of a matrix of a large structure, and channels: with more, dense ones are cheaper
+LOGARITHM = 1e-8  # relative: the largest error of exp(log(-A))
+SMOOTH = 1e-9  # relative: white noise in a response below this share of its rate counts as none
+
+
+class Responses(NamedTuple):
+    """Rows c with q = c (x, v) of a structure: drifts (N, 2N), base shear (k, 2N), accelerations (N, 2N).
+
+    With a static correction, and accelerations under forces such as wind, they multiply (x, v, s), s the states of the
+    filter.
+    """
+
+    drifts: np.ndarray
+    base_shear: np.ndarray
+    accelerations: np.ndarray
+
+    def observables(self, **options: Any) -> list[Observable]:
+        """Return each response as a statistic for `collect`, named "drift", "base_shear" and "acceleration".
+
+        Parameters
+        ----------
+        **options : optional
+            Options of `statistics.Observable`, such as `every`.
+
+        Returns
+        -------
+        list of Observable
+        """
+
+        def of(rows: np.ndarray, name: str) -> Observable:
+            width = rows.shape[1]
+            return Observable(lambda t, z: jnp.asarray(rows, z.dtype) @ z[:width], name=name, **options)
+
+        names = ("drift", "base_shear", "acceleration")
+        return [of(rows, name) for rows, name in zip(self, names, strict=True)]
+
+
+@checks_arguments
+def responses(
+    problem: Any, direction: ArrayLike | None = None, drifts: ArrayLike | None = None, static: bool = False
+) -> Responses:
+    """Return the responses of a linear structure from matrices, as rows that multiply its state.
+
+    Accelerations are absolute, x'' + ι a_g for the ground of `base_excited`: -M⁻¹(K x + C v), and with other coloured
+    forces Γ y also M⁻¹Γ y. They are without white noise, which has no value at a time. The base shear ι'(K x + C v) is
+    the force of the structure on its foundation in the direction ι.
+
+    Parameters
+    ----------
+    problem : Mechanical
+        A linear structure of `Mechanical.from_matrices`, driven or not; of a modal reduction the responses of the whole
+        structure.
+    direction : array (N,) or (N, k), optional
+        ι; by default that of `base_excited`, or ones.
+    drifts : array (k, N), optional
+        Which differences of displacements are drifts; by default x_0, x_1 - x_0, x_2 - x_1, ..., as for floors that are
+        numbered upwards.
+    static : bool
+        Of a modal reduction: add the static response of the omitted modes to the coloured load,
+        x ≈ Φ z + (K⁻¹ - Φ diag(ω⁻²) Φ') load. It need not improve every response: see `reduction_error`.
+
+    Returns
+    -------
+    Responses
+
+    Raises
+    ------
+    ValueError
+        If `static` is asked of a structure that is not reduced, whose load at the nodes of the whole structure is not
+        known or not constant, or that floats; if the structure has constraints.
+
+    Warns
+    -----
+    UserWarning
+        If accelerations miss a part that is not a multiple of the state: that of `load`, or of a force that changes
+        with time or state (other than the ground of `base_excited`, whose envelope changes no row).
+    """
+    inner = problem.problem if isinstance(problem, Accounted) else problem
+    own = _linear(inner)
+    reduction = own.reduction
+    whole = own if reduction is None else reduction.whole
+    N = whole.N
+    driven = inner if isinstance(inner, DrivenMechanical) else None
+    base = driven.base[:, driven.base.any(axis=0)] if driven is not None and driven.base is not None else None
+    base = base if direction is None else direction
+    ι = np.ones((N, 1)) if base is None else np.asarray(base, float).reshape(N, -1)
+    D = np.eye(N) - np.eye(N, k=-1) if drifts is None else np.atleast_2d(np.asarray(drifts, float))
+    if D.shape[1] != N:
+        raise ValueError(f"drifts: expected (drifts, {N}), a column for each coordinate, got shape {D.shape}")
+    M, C, K = (matrix.toarray() for matrix in whole.matrices)
+    forces = np.concatenate([K, C], axis=1)
+    rows_of_response = [np.concatenate([D, np.zeros_like(D)], axis=1), ι.T @ forces, -np.linalg.solve(M, forces)]
+    if reduction is not None:
+        Φ = scipy.linalg.block_diag(reduction.shapes, reduction.shapes)
+        left_out = _left_out(inner, reduction) if static else np.zeros((N, 0))
+        rows_of_response = [np.concatenate([rows @ Φ, rows[:, :N] @ left_out], axis=1) for rows in rows_of_response]
+    elif static:
+        raise ValueError("static: the structure is not reduced, so that nothing is left out; make it with modes=r")
+    if own.load is not None:
+        warnings.warn(
+            "accelerations: without M⁻¹ load(t), which is not a multiple of the state", stacklevel=stacklevel_of_user()
+        )
+    if driven is not None:
+        rows_of_response[2] = _with_forces(driven, own, rows_of_response[2], static)
+    return Responses(*rows_of_response)
+
+
+def _with_forces(problem: DrivenMechanical, own: Structure, rows: np.ndarray, static: bool) -> np.ndarray:
+    """The rows of accelerations with those of coloured forces other than the ground's, which multiply s."""
+    if callable(problem.into):
+        if problem.base is None or not problem.base.any(axis=0).all():
+            warnings.warn(
+                "accelerations: without M⁻¹Γ y of a coloured force Γ that changes with time or state, which is not a "
+                "multiple of the state; if it is moving ground, make the problem with base_excited(..., envelope=...)",
+                stacklevel=stacklevel_of_user(),
+            )
+        return rows
+    reduction, M = own.reduction, own.matrices.M.toarray()
+    Φ = np.eye(own.N) if reduction is None else reduction.shapes
+    if static:
+        free = np.linalg.solve(reduction.whole.matrices.M.toarray(), problem.at_nodes)
+    else:
+        free = Φ @ np.linalg.solve(M, problem.into)
+    if problem.base is not None:
+        whole = own if reduction is None else reduction.whole
+        free = free + (problem.base if static or reduction is None else Φ @ (Φ.T @ (whole.matrices.M @ problem.base)))
+    if np.abs(free).max() <= SMOOTH * np.abs(np.linalg.solve(M, problem.into)).max():
+        return rows  # the ground alone
+    if own.accelerations:
+        raise ValueError(
+            "problem: its accelerations multiply (x, v, s), between which accelerations=True puts others; leave it out"
+        )
+    more = free @ problem.coloured.C
+    wide = np.concatenate([rows, np.zeros_like(more)], axis=1) if rows.shape[1] == 2 * own.N else rows
+    return wide + np.pad(more, ((0, 0), (2 * own.N, 0)))
+
+
+def _left_out(problem: Any, reduction: Any) -> np.ndarray:
+    """The displacements of the omitted modes, at rest under the ground's load, by the filter's states."""
+    Φ, ω = reduction.shapes, reduction.frequencies
+    known = isinstance(problem, DrivenMechanical) and problem.at_nodes is not None and not callable(problem.into)
+    if not known or not np.allclose(Φ.T @ problem.at_nodes, problem.into, rtol=1e-9, atol=0.0):
+        raise ValueError(
+            "static: it needs the load of the whole structure, constant but for its noise; make the problem with "
+            "base_excited without an envelope, or name coordinates of the whole structure in `into` of with_noise"
+        )
+    if problem.own.accelerations:
+        raise ValueError(
+            "static: the rows multiply (x, v, s), between which accelerations=True puts others; leave it out"
+        )
+    K = reduction.whole.matrices.K.toarray()
+    if not np.linalg.eigvalsh(K)[0] > 1e-12 * np.abs(K).max():
+        raise ValueError("static: K is singular, so that the structure floats and has no static displacement")
+    load = problem.at_nodes @ problem.coloured.C
+    return np.linalg.solve(K, load) - Φ @ ((Φ.T @ load) / ω[:, None] ** 2)
+
+
+def _linear(problem: Any) -> Structure:
+    own = problem.own if isinstance(problem, DrivenMechanical) else problem
+    if not isinstance(own, Structure) or not own.is_linear:
+        raise TypeError("problem: expected a linear structure made by Mechanical.from_matrices")
+    if own.joints is not None:
+        raise ValueError("problem: has constraints, along which no exact law is computed; simulate it")
+    return own
+
+
+class _Loads(NamedTuple):
+    """White noise (N, channels) in the forces, coloured forces (N, outputs), and the filter of these."""
+
+    white: np.ndarray
+    coloured: np.ndarray
+    A: np.ndarray
+    B: np.ndarray
+    C: np.ndarray
+
+
+def _loads(problem: Any) -> _Loads:
+    own = _linear(problem)
+    N = own.N
+    white = np.zeros((N, 0))
+    if own.noise is not None:
+        if not own.facts.additive or own.facts.noise_on_t:
+            raise ValueError("problem: its white noise is not constant, so that it has no stationary law")
+        noise, params = own.noise, own.example_params()
+        white = at_one(lambda x: call(noise, 0.0, x, x, params=params), np.zeros(N)).reshape(N, own.m)
+    if not isinstance(problem, DrivenMechanical):
+        return _Loads(white, np.zeros((N, 0)), np.zeros((0, 0)), np.zeros((0, 0)), np.zeros((0, 0)))
+    if callable(problem.into):
+        raise ValueError("problem: the coloured force changes with time or state, so that there is no stationary law")
+    noise = problem.coloured
+    return _Loads(white, problem.into, noise.A, noise.B, noise.C)
+
+
+def _system(problem: Any) -> tuple[np.ndarray, np.ndarray]:
+    """A and B of dz = A z dt + B dW, z = (x, v, s)."""
+    loads = _loads(problem)
+    M, C, K = (matrix.toarray() for matrix in _linear(problem).matrices)
+    N = len(M)
+    A = np.block([[np.zeros((N, N)), np.eye(N)], [-np.linalg.solve(M, np.concatenate([K, C], axis=1))]])
+    B = np.concatenate([np.zeros_like(loads.white), np.linalg.solve(M, loads.white)])
+    if not isinstance(problem, DrivenMechanical):
+        return A, B
+    entering = np.concatenate([np.zeros((N, len(loads.A))), np.linalg.solve(M, loads.coloured) @ loads.C])
+    return (
+        np.block([[A, entering], [np.zeros((len(loads.A), 2 * N)), loads.A]]),
+        scipy.linalg.block_diag(B, loads.B),
+    )
+
+
+@checks_arguments
+def stationary_covariance(problem: Any, rows: ArrayLike | None = None) -> np.ndarray:
+    """Compute the exact covariance of (x, v) and the states of the filter in the long run, of a linear structure.
+
+    Of large structures with few noises it is computed from the sparse matrices. Give `rows` there: the covariance of
+    all states of a chain of 10 000 masses has 4e8 entries.
+
+    Parameters
+    ----------
+    problem : Mechanical
+        A linear structure of `Mechanical.from_matrices` with constant white noise or coloured forces.
+    rows : array (k, up to n), optional
+        Responses c (x, v[, s]), as those of `responses`: their covariance is computed, in place of that of the state.
+
+    Returns
+    -------
+    array (n, n) or (k, k)
+    """
+    if _is_large(problem):
+        F = sparse_lyapunov.root(_large(problem), rows)
+        return F @ F.T
+    A, B = _system(problem)
+    P = lyapunov.continuous(A, B @ B.T)
+    if rows is None:
+        return P
+    c = np.atleast_2d(np.asarray(rows, float))
+    return c @ P[: c.shape[1], : c.shape[1]] @ c.T
+
+
+def _is_large(problem: Any) -> bool:
+    """Whether sparse matrices and few noises make the iteration cheaper than Schur's form, which takes O(N³)."""
+    own = _linear(problem)
+    if own.N <= DENSE or max(matrix.nnz for matrix in own.matrices) > ENTRIES * own.N:
+        return False
+    loads = _loads(problem)
+    return loads.white.shape[1] + loads.B.shape[1] <= NOISES
+
+
+def _large(problem: Any) -> sparse_lyapunov.LargeStructure:
+    loads, (M, C, K) = _loads(problem), _linear(problem).matrices
+    N = M.shape[0]
+    noise = np.concatenate([np.zeros((N, loads.white.shape[1] + loads.B.shape[1])),
+                            scipy.linalg.block_diag(loads.white, loads.B)])  # fmt: skip
+    return sparse_lyapunov.LargeStructure(M, C, K, loads.coloured @ loads.C, loads.A, noise)
+
+
+def _units(A: np.ndarray) -> np.ndarray:
+    """Scales in which the entries of A are of one size."""
+    _, (scale, _) = scipy.linalg.matrix_balance(A, permute=False, separate=True)
+    return scale
+
+
+@checks_arguments
+def reduction_error(whole: Any, reduced: Any, rows: str = "drifts", static: bool = False) -> np.ndarray:
+    """Compute the relative errors of stationary variances of responses by modal reduction, exactly: reduced/whole - 1.
+
+    Parameters
+    ----------
+    whole, reduced : DrivenMechanical or Mechanical
+        The same structure and loads with all coordinates, and with modes=r.
+    rows : str
+        "drifts", "base_shear" or "accelerations".
+    static : bool
+        Whether the responses of the reduced one have the static correction of `responses`.
+
+    Returns
+    -------
+    array, one for each response
+
+    Raises
+    ------
+    TypeError
+        If `reduced` was not made with modes=r.
+    """
+    if _linear(reduced).reduction is None:
+        raise TypeError("reduced: expected a structure made with modes=r")
+    errors = []
+    for problem in (whole, reduced):
+        c = getattr(responses(problem, static=static and problem is reduced), rows)
+        errors.append(np.diagonal(stationary_covariance(problem, c)))
+    return errors[1] / errors[0] - 1.0
+
+
+# --- peaks ------------------------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Peaks:
+    """The largest |q| over a time, of a stationary Gaussian response, by Vanmarcke's approximation.
+
+    moments    λ0, λ1, λ2; sigma: √λ0
+    crossings  ν, of zero per unit of time; bandwidth: δ, 0 for a single frequency
+    duration   T
+    """
+
+    moments: tuple[float, float, float]
+    duration: float
+
+    @property
+    def sigma(self) -> float:
+        return math.sqrt(self.moments[0])
+
+    @property
+    def crossings(self) -> float:
+        return math.sqrt(self.moments[2] / self.moments[0]) / math.pi
+
+    @property
+    def bandwidth(self) -> float:
+        λ0, λ1, λ2 = self.moments
+        return math.sqrt(max(1.0 - λ1**2 / (λ0 * λ2), 0.0))
+
+    def survival(self, factor: ArrayLike) -> np.ndarray:
+        """Compute the probability P(|q| < r σ) that a response stays below a level for the whole time.
+
+        Parameters
+        ----------
+        factor : float or array
+            r, the level in standard deviations.
+
+        Returns
+        -------
+        array
+        """
+        r = np.asarray(factor, float)
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            grouped = -np.expm1(-math.sqrt(0.5 * math.pi) * self.bandwidth**1.2 * r)
+            rate = self.crossings * self.duration * grouped / np.expm1(0.5 * r**2)
+            return np.where(r > 0.0, -np.expm1(-0.5 * r**2) * np.exp(-rate), 0.0)
+
+    @property
+    def factor(self) -> float:
+        """The mean of max|q|/σ."""
+        return self._moment(lambda r: 1.0)
+
+    @property
+    def factor_sd(self) -> float:
+        """Its standard deviation."""
+        return math.sqrt(max(self._moment(lambda r: 2.0 * r) - self.factor**2, 0.0))
+
+    @property
+    def expected_maximum(self) -> float:
+        """E max|q|."""
+        return self.factor * self.sigma
+
+    def _moment(self, weight: Any) -> float:
+        top = math.sqrt(2.0 * math.log(max(self.crossings * self.duration, 1.0)) + 80.0)
+        moment, _ = scipy.integrate.quad(lambda r: weight(r) * (1.0 - float(self.survival(r))), 0.0, top, limit=200,
+                                        epsabs=1e-12)  # fmt: skip
+        return moment
+
+
+@checks_arguments
+def peaks(problem: Any, row: ArrayLike, duration: float) -> Peaks:
+    """Return the law of the largest |q| of a response q = row · (x, v[, s]) over a time, from the stationary start on.
+
+    Vanmarcke's formula (J. Appl. Mech. 42, 1975) is an approximation, good to some per cent of the mean for structures:
+    use it beside a sampled `Passage`, not instead of one.
+
+    Parameters
+    ----------
+    problem : Mechanical
+        A linear structure of `Mechanical.from_matrices` with stationary loads.
+    row : array
+        c, as the rows of `responses`.
+    duration : float
+        T, > 0.
+
+    Returns
+    -------
+    Peaks
+
+    Raises
+    ------
+    ValueError
+        If `row` does not fit the state, or `duration` is not above 0.
+    """
+    if not (math.isfinite(duration) and duration > 0):
+        raise ValueError(f"duration: expected a time > 0, got {duration!r}")
+    A, B = _system(problem)
+    c = np.zeros(len(A))
+    weights = np.asarray(row, float).ravel()
+    if len(weights) > len(c) or not np.isfinite(weights).all():
+        raise ValueError(f"row: expected up to {len(c)} finite numbers, one for each state, got {len(weights)}")
+    c[: len(weights)] = weights
+    P = stationary_covariance(problem)
+    return Peaks(_moments(A, B, P, c), float(duration))
+
+
+def _moments(A: np.ndarray, B: np.ndarray, P: np.ndarray, c: np.ndarray) -> tuple[float, float, float]:
+    rate = c @ A
+    size = math.sqrt(max(float(rate @ P @ rate), 0.0))
+    white = float(np.linalg.norm(c @ B))
+    decay = float(np.abs(np.linalg.eigvals(A)).max())
+    if white > SMOOTH * size / math.sqrt(decay):
+        raise ValueError(
+            "row: white noise reaches this response directly, so that its rate has no finite variance and it crosses "
+            "every level it reaches again at once: there is no finite rate of crossings. Accelerations under white "
+            "noise are such; give the ground a spectrum that falls off, or take a displacement"
+        )
+    unit = _units(A)
+    scaled = A * unit / unit[:, None]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # its error is checked here
+        log = np.real(scipy.linalg.logm(-scaled))
+    if np.abs(scipy.linalg.expm(log) + scaled).max() > LOGARITHM * np.abs(scaled).max():
+        raise ValueError("problem: its frequencies are so far apart that the logarithm of its matrix is not accurate")
+    log = log * unit[:, None] / unit
+    λ1 = 2.0 / math.pi * float(c @ A @ log @ P @ c)
+    return float(c @ P @ c), λ1, size**2
+
+
+@checks_arguments
+def response_spectrum(
+    ground: Coloured, periods: ArrayLike, damping: float = 0.05, duration: float = 10.0, kind: str = "acceleration"
+) -> np.ndarray:
+    """Compute the expected peak response of single oscillators on ground with a known spectrum, over their periods.
+
+    x'' + 2 ζ ω x' + ω² x = -a_g: σ exact by Lyapunov's equation, the peak factor over `duration` by Vanmarcke.
+
+    Parameters
+    ----------
+    ground : Coloured
+        The acceleration of the ground, with one output.
+    periods : array
+        2π/ω, > 0.
+    damping : float
+        ζ.
+    duration : float
+        Of the strong motion, which is taken as stationary.
+    kind : str
+        "displacement" x; "velocity" ω x; "acceleration" ω² x (the last two are the pseudo spectra of codes).
+
+    Returns
+    -------
+    array like periods
+
+    Raises
+    ------
+    ValueError
+        If an argument is not above 0, `kind` is unknown, or the ground has several outputs.
+    """
+    powers = {"displacement": 0, "velocity": 1, "acceleration": 2}
+    if kind not in powers:
+        raise ValueError(f"kind: expected one of {', '.join(powers)}, got {kind!r}")
+    if len(ground.C) != 1:
+        raise ValueError(f"ground: expected one output, got {ground.names}")
+    T = np.asarray(periods, float)
+    if not (np.isfinite(T).all() and (T > 0).all()):
+        raise ValueError(f"periods: expected times > 0, got {periods!r}")
+    if not (math.isfinite(damping) and damping > 0):
+        raise ValueError(f"damping: expected a ratio > 0, got {damping!r}")
+    spectrum = np.empty(T.shape)
+    for index, period in np.ndenumerate(T):
+        ω = 2.0 * math.pi / period
+        single = structure_of_one(ω, damping)
+        law = peaks(base_excited(single, ground), [1.0, 0.0], duration)
+        spectrum[index] = ω ** powers[kind] * law.expected_maximum
+    return spectrum
+
+
+def structure_of_one(omega: float, zeta: float) -> Any:
+    """Make the oscillator x'' + 2 ζ ω x' + ω² x = 0.
+
+    Parameters
+    ----------
+    omega, zeta : float
+        ω and ζ.
+
+    Returns
+    -------
+    Mechanical
+    """
+    return Structure.from_matrices([[1.0]], [[2.0 * zeta * omega]], [[omega**2]])
