@@ -14,6 +14,7 @@ import stodyn as sd
 from stodyn.methods.alpha import Newmark, StochasticAlpha
 from stodyn.noise import coloured as co
 from stodyn.problems import structural
+from stodyn.problems.contract import written_as
 from stodyn.problems.structural import Overdamped
 
 m, k = 1e5 * np.array([1.0, 1.0, 0.8]), 1e7 * np.array([8.0, 6.5, 5.0])
@@ -395,7 +396,7 @@ def test_an_envelope_is_looked_at_in_float64_in_any_session():
     """JAX would warn that numbers of 64 bits are cut, which is an error here."""
     with jax.enable_x64(False):
         passing = sd.base_excited(frame().own, GROUND, envelope=co.envelopes.jennings(2.0, 10.0, 0.4))
-        assert passing.written_as(sd.SDE).n == passing.n
+        assert written_as(passing, sd.SDE).n == passing.n
 
 
 def test_files_of_another_kind_and_responses_without_a_rate(tmp_path):

@@ -1,11 +1,13 @@
-"""Ito <-> Stratonovich: the drift in closed form, there and back, and as simulate does it."""
+"""Ito <-> Stratonovich: the drift in closed form, there and back, and as simulate does it; the table of conversions."""
+
+import dataclasses
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from stodyn import SDE, PerPath, diagonal, product, provenance, simulate, sparse
+from stodyn import SDAE, SDE, PerPath, diagonal, product, provenance, simulate, sparse
 from stodyn import statistics as st
 from stodyn.methods.explicit import EulerMaruyama, Heun
 from stodyn.models.geometric_brownian_motion import geometric_brownian_motion
@@ -183,3 +185,13 @@ def test_the_correction_of_noise_that_is_never_a_matrix_is_that_of_its_matrix(na
     np.testing.assert_allclose(found, exact, rtol=1e-13, atol=1e-14)
     if groups is not None:
         assert groups <= problem.noise_places.groups.max() + 1 <= max(groups, 4)
+
+
+def test_a_conversion_is_a_row_of_the_table_made_once_and_found_for_derived_classes():
+    @dataclasses.dataclass(frozen=True, eq=False)
+    class Quiet(SDE):
+        """A kind of SDE without a row of its own."""
+
+    problem = Quiet(lambda t, x: -x, None, 1.0)
+    written, words = problem.lower(SDAE)
+    assert words == "SDE -> SDAE with M = 1" and problem.lower(SDAE)[0] is written and problem.lower(int) is None

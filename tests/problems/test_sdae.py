@@ -22,6 +22,7 @@ from stodyn.models.differential_algebraic import (
 )
 from stodyn.numerics import uncompiled
 from stodyn.numerics.printing.points import at_one
+from stodyn.problems.contract import written_as
 from stodyn.problems.index import independent_rows, rank_of, split
 from stodyn.problems.sdae import SDAE
 from stodyn.problems.sde import SDE
@@ -303,7 +304,7 @@ def test_the_state_space_form_knows_the_noise_of_the_sdae():
     """All that is true of it, but that a mass which mixes components leaves no noise diagonal."""
     for noise, kinds in ((lambda t, x: jnp.eye(2), {"additive", "commutative"}), (lambda t, x: jnp.diag(x), set())):
         mixing = SDAE(np.array([[2.0, 1.0], [1.0, 2.0]]), lambda t, x: -x, noise, (1.0, 1.0))
-        assert kinds <= set(mixing.written_as(stodyn.SDE).noise_structure.kinds) <= {"additive", "commutative"}
+        assert kinds <= set(written_as(mixing, stodyn.SDE).noise_structure.kinds) <= {"additive", "commutative"}
 
 
 def test_slopes_of_additive_noise_are_never_computed(monkeypatch):

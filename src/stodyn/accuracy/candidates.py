@@ -42,6 +42,7 @@ from stodyn.methods.recommend import recommended
 from stodyn.methods.tamed import TamedEuler
 from stodyn.numerics.affine import is_rough
 from stodyn.numerics.printing.points import AtPoints, at_points
+from stodyn.problems.contract import written_as
 from stodyn.problems.hamiltonian import Hamiltonian
 from stodyn.problems.measured import Measured
 from stodyn.problems.mechanical import Mechanical
@@ -155,7 +156,7 @@ def candidates(problem: Any, functional: Functional, method: Any, t: tuple[float
 def _for_problem(problem: Any, t: tuple[float, float]) -> list[tuple[Any, str]]:
     lowered = problem
     if not isinstance(problem, SDE):  # an SDAE is an SDE only where its constraints are solved in every step
-        lowered = None if isinstance(problem, SDAE) else problem.written_as(SDE)
+        lowered = None if isinstance(problem, SDAE) else written_as(problem, SDE)
     if lowered is None:
         return [(recommended(problem), "pair")]
     if are_exact(lowered):

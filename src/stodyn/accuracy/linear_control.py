@@ -24,6 +24,7 @@ from stodyn.numerics import gauss, orthogonal
 from stodyn.numerics.printing.fingerprints import holds
 from stodyn.numerics.printing.points import AtPoints
 from stodyn.problems.calling import call
+from stodyn.problems.contract import written_as
 from stodyn.problems.sde import SDE
 from stodyn.statistics.functional import End, Functional, Integral, TimeAverage
 
@@ -72,7 +73,7 @@ def linearised(problem: Any, functional: Functional, t: tuple[float, float], err
 
 
 def _checked(problem: Any, functional: Functional) -> SDE:
-    sde = problem.written_as(SDE)
+    sde = written_as(problem, SDE)
     if sde is None:
         raise NoControl(f"control: a {type(problem).__name__} cannot be linearised; it must be an SDE, or lower to one")
     if not sde.noise_structure.implies("additive"):

@@ -50,6 +50,7 @@ from stodyn.methods.switching import refuse_switches
 from stodyn.noise import stream
 from stodyn.noise.supply import GivenNormals, Numbered
 from stodyn.numerics.printing.points import AtPoints
+from stodyn.problems.contract import written_as
 from stodyn.problems.level import SIDES, Level
 from stodyn.problems.sde import SDE
 from stodyn.statistics.contract import is_whole
@@ -348,7 +349,7 @@ def _by_elementary(question: Question, effort: Effort, began: float) -> xr.Datas
     if question.others or question.end is None:
         raise ValueError('before: by="elementary" takes a time; for another level take by="splitting"')
     problem, event, t0, steps = question.problem, question.event, question.t0, question.steps
-    sde = problem.written_as(SDE)
+    sde = written_as(problem, SDE)
     try:
         if sde is None:
             raise scores.NotLinear(f"{type(problem).__name__} cannot be written as an SDE here")

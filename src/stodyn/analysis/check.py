@@ -35,7 +35,7 @@ from stodyn.numerics.printing.points import at_one, at_points
 from stodyn.numerics.printing.unprintable import Unprintable
 from stodyn.numerics.uncompiled import Uncompiled
 from stodyn.problems import lowering
-from stodyn.problems.contract import STRUCTURES
+from stodyn.problems.contract import STRUCTURES, written_as
 from stodyn.problems.sdae import SDAE
 from stodyn.problems.sde import SDE
 
@@ -302,7 +302,7 @@ def _driftless(method: Method, problems: list[Any]) -> str:
 
 
 def _consistent(method: Method, problems: list[Any]) -> str:
-    pairs: list[Any] = [(p, p.written_as(SDE)) for p in problems]
+    pairs: list[Any] = [(p, written_as(p, SDE)) for p in problems]
     pairs = [pair for pair in pairs if pair[1] is not None]
     if not pairs or method.starting_steps:
         return "not asked: nothing that is tried is an SDE, or a step needs a history"

@@ -23,7 +23,7 @@ from stodyn.noise.source import PerPath
 from stodyn.numerics.newton import underived
 from stodyn.numerics.printing.points import at_one
 from stodyn.problems import lowering
-from stodyn.problems.contract import CALCULI, Around, expect_problem
+from stodyn.problems.contract import CALCULI, Around, expect_problem, written_as
 from stodyn.problems.mechanical import Mechanical
 from stodyn.problems.sdae import SDAE
 from stodyn.problems.sde import SDE
@@ -206,7 +206,7 @@ def _structure(problem: Any) -> str:
     inside: Any = problem
     while isinstance(inside, Around):
         inside, states = inside.problem, [x[: inside.problem.n] for x in states]
-    sde: Any = inside.written_as(SDE)
+    sde: Any = written_as(inside, SDE)
     assert noise.kind == "general" or noise.kinds, f"it is {noise}"
     if problem.m == 1:
         assert noise.implies("scalar"), f"it has one channel, and is said to be {noise}"

@@ -23,7 +23,7 @@ from stodyn.noise.iterated import Approximation, check_resolution
 from stodyn.numerics.newton import underived
 from stodyn.numerics.printing.fingerprints import calls_host, fingerprint
 from stodyn.problems import lowering
-from stodyn.problems.contract import Problem, TracedFunction, expect_problem, machine_memory
+from stodyn.problems.contract import Problem, TracedFunction, expect_problem, machine_memory, written_as
 from stodyn.problems.driven import Driven
 from stodyn.problems.driven_mechanical import DrivenMechanical
 from stodyn.problems.level import Level
@@ -180,7 +180,7 @@ def _check_driven(method: Catalogued, problem: Any, stepped: Any, h: float) -> N
     """Check the steps of a problem with coloured noise that a method takes in a form that no longer shows the noise."""
     problem, stepped = (part.problem if isinstance(part, Measured) else part for part in (problem, stepped))
     if isinstance(stepped, SDAE) and isinstance(problem, Driven | DrivenMechanical):
-        driven = problem if isinstance(problem, Driven) else problem.written_as(Driven)
+        driven = problem if isinstance(problem, Driven) else written_as(problem, Driven)
         driven.check_step(method, h)
 
 

@@ -28,7 +28,7 @@ from stodyn.noise import wiener
 from stodyn.noise.increment import Recipe
 from stodyn.noise.stages import Stages
 from stodyn.numerics.surd import Surd, sqrt
-from stodyn.problems.lowering import correction
+from stodyn.problems.calculus import correction
 from stodyn.problems.sde import SDE
 
 Number = Any  # int, Fraction, Surd: exact; or float

@@ -24,7 +24,7 @@ from stodyn.methods.contract import EXPLICIT, Claim, Method, Report
 from stodyn.noise import wiener
 from stodyn.noise.increment import Recipe
 from stodyn.noise.stages import Stages
-from stodyn.problems.lowering import correction
+from stodyn.problems.calculus import correction
 from stodyn.problems.sde import SDE
 
 # The weights of F_n, F_(n-1), ... in the explicit formulas, and of F_(n+1), F_n, ... in the implicit ones.

@@ -1,6 +1,6 @@
 from stodyn.problems import contract
+from stodyn.problems.calculus import to_ito, to_stratonovich
 from stodyn.problems.driven import NoiseNotDelivered, ResponseNotDelivered
-from stodyn.problems.lowering import to_ito, to_stratonovich
 from stodyn.problems.minimal import in_minimal_coordinates
 
 __all__ = [

@@ -122,6 +122,9 @@ class Recommended(NamedTuple):
     options: Mapping[str, Any] = {}
 
 
+conversions: dict[tuple[type, type], Callable[[Any], tuple[Problem, str] | None]] = {}  # filled by problems.lowering
+
+
 class Problem(ABC):
     """A frozen record of functions and numbers; concrete classes are frozen dataclasses compared by identity.
 
@@ -255,14 +258,12 @@ class Problem(ABC):
 
     def lower(self, kind: type) -> tuple[Problem, str] | None:
         """This problem as one of another class with the same law, and the conversion in words; None if impossible."""
-        return None
-
-    def written_as(self, kind: type) -> Any:
-        """This problem where it is of a class, else as one of that class with the same law; None if there is none."""
-        if isinstance(self, kind):
-            return self
-        lowered = self.lower(kind)
-        return None if lowered is None else lowered[0]
+        made: dict[type, Any] = vars(self).setdefault("lowered", {})
+        if kind not in made:
+            rows = (conversions[own, kind] for own in type(self).__mro__ if (own, kind) in conversions)
+            convert = next(rows, None)
+            made[kind] = None if convert is None else convert(self)
+        return made[kind]
 
     def before_run(self, t: float) -> tuple[str, ...]:
         """Remarks for the record of a run from time t; raises ValueError where no run is possible."""
@@ -348,6 +349,14 @@ class Problem(ABC):
     def jumps(self, component: int) -> str:
         """Why a component jumps within a step, hiding its crossings, in words; empty where it does not."""
         return ""
+
+
+def written_as(problem: Problem, kind: type) -> Any:
+    """Return a problem where it is of a class, else its form of that class with the same law; None if there is none."""
+    if isinstance(problem, kind):
+        return problem
+    lowered = problem.lower(kind)
+    return None if lowered is None else lowered[0]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

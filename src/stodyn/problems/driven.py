@@ -21,7 +21,7 @@ from stodyn.numerics import lyapunov, uncompiled
 from stodyn.numerics.dependence import dependence
 from stodyn.numerics.printing.unprintable import Unprintable
 from stodyn.problems.calling import call
-from stodyn.problems.contract import expect_problem, returned_shape
+from stodyn.problems.contract import expect_problem, returned_shape, written_as
 from stodyn.problems.linear import GaussianStart
 from stodyn.problems.measured import Measured
 from stodyn.problems.mechanical import Mechanical
@@ -360,7 +360,7 @@ def _as_sde(problem: Any) -> SDE:
     if isinstance(problem, Measured):
         raise TypeError("problem: add noise before measurements: with_measurement(with_noise(problem, ...), ...)")
     expect_problem(problem)
-    lowered = problem.written_as(SDE)
+    lowered = written_as(problem, SDE)
     if not isinstance(lowered, SDE):
         raise TypeError(f"problem: a {type(problem).__name__} cannot be written as an SDE, as coloured noise requires")
     return lowered

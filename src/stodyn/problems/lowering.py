@@ -1,77 +1,48 @@
-"""Exact conversions of a problem into a simpler or different one with the same law."""
+"""The table of conversions: how a problem of one kind is written as one of another kind with the same law.
 
-import dataclasses
+`Problem.lower` looks its own class up here, then those that the class is derived from, so that kinds of problems need
+not know each other. A row is a function of the problem; it returns the new problem and the conversion in words, or None
+where this problem has no such form.
+"""
 
-import jax
-import jax.numpy as jnp
+from typing import Any
+
 import numpy as np
+import scipy
 
+from stodyn.numerics.sparse import FOLLOWED
+from stodyn.problems import contract
+from stodyn.problems.calculus import correction, to_ito, to_stratonovich
+from stodyn.problems.index import components, listed
+from stodyn.problems.sdae import SDAE
 from stodyn.problems.sde import SDE
 
-WRITTEN_OUT = 8  # channels whose terms are written one after another in a trace
+__all__ = ["correction", "to_ito", "to_stratonovich"]
 
 
-def correction(problem: SDE, t, x, params):
-    """½ Σ_k (∂g_k/∂x) g_k, the difference between the Ito and the Stratonovich drift."""
-    if problem.noise_structure.implies("diagonal"):
-        own, slope = jax.linearize(lambda x: problem.diagonal(t, x, params), x)
-        return 0.5 * slope(own)
-    if (places := problem.noise_places) is not None:
-        rows, _, groups = places
-        values, slope = jax.linearize(lambda x: problem.multiplier(t, x, params).entries, x)
-        directions = jnp.zeros((int(groups.max()) + 1, problem.n), x.dtype).at[groups, rows].add(values)
-        changes = jax.vmap(slope)(directions)[groups, np.arange(groups.size)]
-        return 0.5 * jnp.zeros_like(x).at[rows].add(changes)
-    if problem.m > WRITTEN_OUT:
-
-        def term(W):
-            return jax.jvp(lambda x: problem.push(t, x, params, W), (x,), (problem.push(t, x, params, W),))[1]
-
-        return 0.5 * jnp.sum(jax.vmap(term)(jnp.eye(problem.m, dtype=x.dtype)), axis=0)
-    g = problem.g(t, x, params)
-    terms = [jax.jvp(lambda x, k=k: problem.g(t, x, params)[:, k], (x,), (g[:, k],))[1] for k in range(problem.m)]
-    return 0.5 * sum(terms)
+def _with_unit_mass(problem: SDE) -> tuple[SDAE, str]:
+    """Write an SDE as the SDAE with M = 1, for methods that take SDAEs."""
+    sde = to_ito(problem)
+    start = sde.start_source.mapped(lambda rows: rows).argument
+    is_large = sde.n > FOLLOWED
+    mass: Any = scipy.sparse.eye_array(sde.n) if is_large else np.eye(sde.n)
+    diffusion = sde.multiplier if is_large else sde.g
+    sdae = SDAE(mass, sde.f, diffusion, start, sde.params, sde.components, sde.component_units, sde.structure)
+    if is_large:  # the state-space form is the SDE itself
+        vars(sdae)["noise_structure"] = sde.noise_structure
+    changed = "" if problem.calculus == "ito" else ", stratonovich -> ito"
+    return sdae, f"SDE -> SDAE with M = 1{changed}"
 
 
-def to_ito(problem: SDE) -> SDE:
-    """Return the Ito problem with the same solution: its drift is f + ½ Σ_k (∂g_k/∂x) g_k.
-
-    Parameters
-    ----------
-    problem : SDE
-        The problem in either calculus.
-
-    Returns
-    -------
-    SDE
-        The problem itself where it is an Ito problem already.
-    """
-    return problem if problem.calculus == "ito" else _shifted(problem, +1.0, "ito")
+def _state_space(problem: SDAE) -> tuple[SDE, str] | None:
+    """Write an SDAE as the SDE of its differential components."""
+    if not problem.r:
+        return None
+    return problem.to_sde(), f"SDAE -> SDE of its differential components {listed(components(problem)[0])}"
 
 
-def to_stratonovich(problem: SDE) -> SDE:
-    """Return the Stratonovich problem with the same solution: its drift is f - ½ Σ_k (∂g_k/∂x) g_k.
-
-    Parameters
-    ----------
-    problem : SDE
-        The problem in either calculus.
-
-    Returns
-    -------
-    SDE
-        The problem itself where it is a Stratonovich problem already.
-    """
-    return problem if problem.calculus == "stratonovich" else _shifted(problem, -1.0, "stratonovich")
-
-
-def _shifted(problem: SDE, sign: float, calculus: str) -> SDE:
-    if problem.noise_structure.implies("additive"):
-        return dataclasses.replace(problem, calculus=calculus)
-
-    def drift(t, x, params):
-        vector = x[None] if problem.scalar else x
-        shifted = problem.f(t, vector, params) + sign * correction(problem, t, vector, params)
-        return shifted[0] if problem.scalar else shifted
-
-    return dataclasses.replace(problem, drift=drift, calculus=calculus)
+TABLE = {
+    (SDE, SDAE): _with_unit_mass,
+    (SDAE, SDE): _state_space,
+}
+contract.conversions.update(TABLE)

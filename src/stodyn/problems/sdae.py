@@ -47,7 +47,6 @@ from stodyn.problems.index import (
     components,
     consistent_states,
     diagnose,
-    listed,
     look,
     noise_slopes,
     split,
@@ -758,26 +757,6 @@ class SDAE(Problem):
             kinds = tuple(kind for kind in structure.kinds if kind != "diagonal" or not mixed)
             vars(sde)["noise_structure"] = NoiseStructure(kinds, structure.known)
         return sde
-
-    def lower(self, kind: type) -> tuple[Problem, str] | None:
-        if kind is not SDE or not self.r:
-            return None
-        return self._state_space, f"SDAE -> SDE of its differential components {listed(components(self)[0])}"
-
-    @functools.cached_property
-    def _state_space(self) -> SDE:
-        return self.to_sde()
-
-
-def with_unit_mass(sde: SDE) -> SDAE:
-    """An Ito SDE as the SDAE with M = 1, for methods that take SDAEs."""
-    start = sde.start_source.mapped(lambda rows: rows).argument
-    is_large = sde.n > FOLLOWED
-    mass, diffusion = (scipy.sparse.eye_array(sde.n), sde.multiplier) if is_large else (np.eye(sde.n), sde.g)
-    sdae = SDAE(mass, sde.f, diffusion, start, sde.params, sde.components, sde.component_units, sde.structure)
-    if is_large:  # the state-space form is the SDE itself
-        vars(sdae)["noise_structure"] = sde.noise_structure
-    return sdae
 
 
 def _constant(mass: Any, n: int) -> np.ndarray:

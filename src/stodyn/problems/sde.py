@@ -304,21 +304,6 @@ class SDE(Problem):
             "even where the solution does not. Keep them inside, as in jnp.sqrt(jnp.maximum(x, 0.0))."
         )
 
-    def lower(self, kind: type) -> tuple[Problem, str] | None:
-        from stodyn.problems.sdae import SDAE  # which lowers to SDE in turn
-
-        if kind is not SDAE:
-            return None
-        changed = "" if self.calculus == "ito" else ", stratonovich -> ito"
-        return self._with_unit_mass, f"SDE -> SDAE with M = 1{changed}"
-
-    @functools.cached_property
-    def _with_unit_mass(self) -> Problem:
-        from stodyn.problems.lowering import to_ito
-        from stodyn.problems.sdae import with_unit_mass
-
-        return with_unit_mass(to_ito(self))
-
     @property
     def start_from_normals(self) -> FromNormals | None:
         return self.start if isinstance(self.start, FromNormals) else None

@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from stodyn.numerics.printing.points import AtPoints
+from stodyn.problems.contract import written_as
 from stodyn.problems.mechanical import Mechanical
 from stodyn.problems.sde import SDE
 from stodyn.problems.stops import stiffest_stop
@@ -20,7 +21,7 @@ def time_scale(problem: Any, t: float = 0.0) -> float:
     λ are the eigenvalues of the derivatives by the state; a body at a stop has the rate √(k/m), too. It is inf where
     all rates vanish, and for problems that are not SDEs.
     """
-    sde: Any = problem.written_as(SDE)
+    sde: Any = written_as(problem, SDE)
     if sde is None:
         return math.inf
     x, params = np.asarray(sde.example_start(), float), sde.example_params()

@@ -28,6 +28,7 @@ from stodyn.arguments import checks_arguments
 from stodyn.methods.coupled import Step
 from stodyn.numerics.printing.points import AtPoints
 from stodyn.problems.calling import call
+from stodyn.problems.contract import written_as
 from stodyn.problems.sdae import SDAE
 from stodyn.problems.sde import SDE
 
@@ -181,7 +182,7 @@ class Maximum(Functional):
 
     def along(self, problem, t):
         """With cubics where ∇f · g is zero at some random times and states."""
-        sde = None if isinstance(problem, SDAE) else problem.written_as(SDE)
+        sde = None if isinstance(problem, SDAE) else written_as(problem, SDE)
         if sde is None:
             return self
         rng, params, x = np.random.default_rng(0), sde.example_params(), np.asarray(sde.example_start(), float)

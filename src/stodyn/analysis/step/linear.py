@@ -27,7 +27,7 @@ from stodyn.numerics import gauss, lyapunov
 from stodyn.numerics.affine import is_proved_affine
 from stodyn.numerics.printing.points import AtPoints
 from stodyn.problems import lowering
-from stodyn.problems.contract import Problem, expect_problem
+from stodyn.problems.contract import Problem, expect_problem, written_as
 from stodyn.problems.driven_mechanical import DrivenMechanical
 from stodyn.problems.sde import SDE
 from stodyn.problems.structure import is_autonomous
@@ -462,7 +462,7 @@ def _integrated_moments(ito: SDE, t: np.ndarray, m0: np.ndarray, P0: np.ndarray,
 
 
 def _as_sde(problem: Problem) -> SDE:
-    lowered = problem.written_as(SDE)
+    lowered = written_as(problem, SDE)
     if not isinstance(lowered, SDE):
         raise TypeError(f"problem: expected one that can be written as an SDE, got a {type(problem).__name__}")
     return lowered

@@ -28,7 +28,7 @@ from stodyn.methods.contract import Method
 from stodyn.models.catalogue import Model
 from stodyn.noise.increment import Increment
 from stodyn.numerics.printing.points import AtPoints, at_one
-from stodyn.problems.contract import expect_problem
+from stodyn.problems.contract import expect_problem, written_as
 from stodyn.problems.sdae import SDAE
 from stodyn.problems.sde import SDE
 
@@ -236,7 +236,7 @@ def deterministic_order(
     quiet = problem.without_noise(method.calculus)
 
     def solution(T, W):
-        followed: Any = quiet.written_as(SDE) if isinstance(quiet, SDAE) else quiet
+        followed: Any = written_as(quiet, SDE) if isinstance(quiet, SDAE) else quiet
         many = AtPoints(lambda s, x: followed.f(s, x, quiet.params), (None, 0))
 
         def f(s, x):

@@ -22,7 +22,7 @@ from stodyn.methods.contract import Method
 from stodyn.methods.switching import refuse_switches
 from stodyn.numerics import uncompiled
 from stodyn.numerics.printing.points import AtPoints, at_points
-from stodyn.problems.contract import Problem
+from stodyn.problems.contract import Problem, written_as
 from stodyn.problems.sdae import SDAE
 from stodyn.problems.sde import SDE
 
@@ -102,7 +102,7 @@ def _form(problem: Problem, t: float) -> tuple[SDE, Callable[[Any, Any], Any]]:
         sde = problem.lower(SDE)[0]  # type: ignore[index]
         params = problem.example_params()
         return sde, lambda t, y: problem.state(t, y, params)  # type: ignore[return-value]
-    lowered = problem.written_as(SDE)
+    lowered = written_as(problem, SDE)
     if not isinstance(lowered, SDE):
         raise TypeError(f"problem: expected one that can be written as an SDE, got a {type(problem).__name__}")
     return lowered, lambda t, y: y

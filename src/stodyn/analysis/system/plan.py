@@ -23,6 +23,7 @@ from stodyn.methods.contract import Method
 from stodyn.numerics import dormand_prince, gauss
 from stodyn.numerics.printing.points import AtPoints
 from stodyn.problems import lowering
+from stodyn.problems.contract import written_as
 from stodyn.problems.linear import GaussianStart
 from stodyn.problems.measured import Measured
 from stodyn.problems.sdae import SDAE
@@ -116,7 +117,7 @@ class StepPlan:
     @functools.cached_property
     def _slope(self) -> Callable:
         """(t, y) -> dy/dt of y = (m, P, ∫ F dt) in a row, from f, ∂f/∂x, g and ∂g/∂x of the Ito equation."""
-        sde = self.problem.written_as(SDE)
+        sde = written_as(self.problem, SDE)
         ito, params = lowering.to_ito(sde), self.problem.example_params()
 
         n = self.problem.n
