@@ -21,6 +21,7 @@ from stodyn.numerics.dependence import dependence
 from stodyn.numerics.printing.unprintable import Unprintable
 from stodyn.numerics.whole_arrays import Facts, facts_of
 from stodyn.problems import paired_start
+from stodyn.problems.calculus import to_ito
 from stodyn.problems.calling import call
 from stodyn.problems.contract import (
     CALCULI,
@@ -419,7 +420,7 @@ class Hamiltonian(Problem):
             diffusion = self._operator
         start = self.start_source.argument
         sde = SDE(self.f, diffusion, start, self.params, "stratonovich", self.components, self.component_units)
-        return calculus.to_ito(sde) if calculus == "ito" else sde
+        return to_ito(sde) if calculus == "ito" else sde
 
     def lower(self, kind: type) -> tuple[Problem, str] | None:
         return (self._as_sde, "Hamiltonian -> Stratonovich SDE of (q, p)") if kind is SDE else None
