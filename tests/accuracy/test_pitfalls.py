@@ -8,7 +8,7 @@ import pytest
 import scipy.linalg
 
 import stodyn as sd
-from stodyn.accuracy import estimate, fast_modes, rules
+from stodyn.accuracy import doubts, fast_modes, moves, rules
 from stodyn.accuracy.candidates import has_rough_coefficients
 from stodyn.accuracy.estimate import Ladder, Unattainable
 from stodyn.accuracy.fast_modes import FastModes
@@ -405,7 +405,7 @@ def test_differences_take_no_points_for_their_tails(monkeypatch):
     problem = sd.SDE(lambda t, x: -x, lambda t, x: 0.4 * x, 1.0)
     asked = dict(error=5e-4, method="PlatenWeak2", seed=7)
     found = ask(problem, lambda t, x: x[0] ** 2, **asked)
-    monkeypatch.setattr(estimate, "TAIL_STEPS", 0.0)
+    monkeypatch.setattr(doubts, "TAIL_STEPS", 0.0)
     without = ask(problem, lambda t, x: x[0] ** 2, **asked)
     assert found.attrs["trusted"] and found.attrs["path_steps"] <= 1.3 * without.attrs["path_steps"]
 
@@ -460,8 +460,8 @@ def test_paths_that_fail_are_not_advised_as_a_run_is():
 
 
 def test_an_estimate_that_takes_far_more_than_was_predicted_ends(monkeypatch):
-    monkeypatch.setattr(estimate, "RUNAWAY", 0.0)
-    monkeypatch.setattr(estimate, "NEVER_RUNAWAY", 1e4)
+    monkeypatch.setattr(moves, "RUNAWAY", 0.0)
+    monkeypatch.setattr(moves, "NEVER_RUNAWAY", 1e4)
     found = ask(OU, lambda t, x: x[0] ** 2, error=1e-4, method="PlatenWeak2")
     assert not found.attrs["trusted"] and found.attrs["path_steps"] < 1e5
     assert "given up after" in found.attrs["reasons"] and "the pilot had predicted" in found.attrs["reasons"]

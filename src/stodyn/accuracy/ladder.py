@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -65,6 +65,16 @@ class Work:
         return self.error * np.maximum(np.abs(value) - half, 0.5 * np.abs(value))
 
 
+class Result(NamedTuple):
+    """The interval of an estimate at a look, its bias, its levels with their weights, and the error asked for."""
+
+    interval: rules.Interval
+    bias: rules.Bias
+    levels: list[rules.Level]
+    weights: list[np.ndarray]
+    error: np.ndarray
+
+
 class Ladder:
     """The levels of one method, single paths and pairs; each run begins when it is first needed."""
 
@@ -76,7 +86,7 @@ class Ladder:
         self.is_plain = False  # whether the base stands alone, the differences telling only its bias
         self.random_from = math.inf  # the first level that takes pseudo-random points
         self.dropped = 0  # path-steps of runs that were replaced
-        self.result: Any = None  # interval, bias, levels, weights and error at the last look
+        self.result: Any = None  # the Result at the last look
 
     @property
     def functional(self) -> Functional:
