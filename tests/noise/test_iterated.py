@@ -84,6 +84,12 @@ def expected(words, h):
     return np.array([[ito(u, v, h) for v in words] for u in words])
 
 
+@pytest.mark.parametrize("s", [1.5, 2.0, 4.0, 7.0])
+@pytest.mark.parametrize("a", [0.5, 1.0, 6.5, 13.0, 1000.5, 2.0**60])
+def test_hurwitz_zeta(s, a):
+    assert iterated.zeta(s, a) == pytest.approx(zeta(s, a), rel=1e-15)
+
+
 def test_the_isometry_reproduces_the_known_list():
     """Kloeden & Platen (1992), section 5.7, in the form of ten second moments of words in time and channels."""
     for u, v, value in [

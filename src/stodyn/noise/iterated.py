@@ -16,7 +16,6 @@ from typing import Self
 
 import jax.numpy as jnp
 import numpy as np
-import scipy
 from jax import Array, lax
 
 from stodyn import listing
@@ -28,6 +27,15 @@ from stodyn.noise.words import Word, up_to_weight
 __dir__ = listing.names_of(__name__)
 
 LARGEST = 2**60  # number of terms that is tried
+BERNOULLI = (
+    1 / 12,
+    -1 / 720,
+    1 / 30240,
+    -1 / 1209600,
+    1 / 47900160,
+    -691 / 1307674368000,
+    1 / 74724249600,
+)  # B_2k/(2k)!
 
 
 @checks_arguments
@@ -43,7 +51,14 @@ def zeta(s: float, a: float) -> float:
     -------
     float
     """
-    return float(scipy.special.zeta(s, a))
+    # Euler and Maclaurin's sum. SciPy has the function too, in a module that takes longer to load than a step to trace.
+    count = max(0, math.ceil(12.0 + 2.0 * s - a))  # from there on, the weights below give 16 digits
+    b = a + count
+    tail, term = b ** (1 - s) / (s - 1) + 0.5 * b**-s, s * b ** (-s - 1)
+    for k, weight in enumerate(BERNOULLI, 1):
+        tail += weight * term
+        term *= (s + 2 * k - 1) * (s + 2 * k) / b**2
+    return math.fsum([*((a + k) ** -s for k in range(count)), tail])
 
 
 class Approximation(Recipe):

@@ -6,7 +6,6 @@ shipped step, by unit vectors and unit integrals; the moments of the integrals a
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import functools
 import math
@@ -37,7 +36,7 @@ STAYS = 1e-9  # growth per step that counts as none: it shows after 1e9 steps; c
 EPSILON = float(np.finfo(float).eps)
 TOGETHER = 100  # steps between which the size of a state is taken out of it
 IN_CACHE = 2500  # paths whose matrices the processor's cache holds
-CLEAR = 8.0  # standard errors of an exponent from which on its sign is certain
+SHOWN_BY = {"steps": 1000, "paths": 80}  # the sign of an exponent without the first order in the noise
 STIFF = 1e7  # ω h that stands for ∞, with an error of the order of its inverse square
 
 
@@ -192,13 +191,23 @@ def amplification(
     Amplification
     """
     η, χ = np.broadcast_arrays(np.atleast_1d(np.asarray(eta, float)), np.atleast_1d(np.asarray(chi, float)))
+    return _amplifications(_alpha(method), float(omega), [float(dt)], η, χ)[0]
+
+
+def _amplifications(
+    method: GeneralisedAlpha, omega: float, steps: Sequence[float], η: np.ndarray, χ: np.ndarray
+) -> list[Amplification]:
+    """Those of several lengths of steps, all computed together."""
     words = _words(len(η))
-    params = {"omega": float(omega), "eta": η, "chi": χ}
-    units = np.repeat(np.concatenate([np.zeros((1, len(words))), np.eye(len(words))]), 3, axis=0)
-    images = _step(_alpha(method), len(η))(params, float(dt), units, np.tile(np.eye(3), (len(words) + 1, 1)))
-    A, *others = images.reshape(-1, 3, 3).swapaxes(1, 2)
-    terms = [other - A for other in others]
-    return Amplification(float(omega), float(dt), A, {w: T for w, T in zip(words, terms, strict=True) if T.any()})
+    params = {"omega": omega, "eta": η, "chi": χ}
+    integrals = np.repeat(np.concatenate([np.zeros((1, len(words))), np.eye(len(words))]), 3, axis=0)
+    units = np.tile(np.eye(3), (len(words) + 1, 1))
+    points = np.repeat(steps, len(units)), np.tile(integrals, (len(steps), 1)), np.tile(units, (len(steps), 1))
+    images = _step(method, len(η))(params, *points).reshape(len(steps), len(words) + 1, 3, 3).swapaxes(2, 3)
+    return [
+        Amplification(omega, h, A, {w: other - A for w, other in zip(words, others, strict=True) if (other != A).any()})
+        for h, (A, *others) in zip(steps, images, strict=True)
+    ]
 
 
 @checks_arguments
@@ -219,7 +228,7 @@ def stiff_limit(method: GeneralisedAlpha | str, dt: float, eta: ArrayLike = 0.0,
 
 @functools.lru_cache(maxsize=64)
 def _step(method: GeneralisedAlpha, m: int) -> AtPoints:
-    """(params, h, the integrals of each point (points, words), Ξ (points, 3)) -> Ξ after a step."""
+    """(params, h (points,), integrals (points, words), Ξ (points, 3)) -> Ξ after a step."""
     problem = noisy_oscillator(1.0, np.ones(m), np.ones(m))
     words = _words(m)
 
@@ -232,7 +241,7 @@ def _step(method: GeneralisedAlpha, m: int) -> AtPoints:
         after = jnp.stack([x[0], h * x[1], h**2 * φ[0]])
         return jnp.where(report.ok, after, jnp.nan)
 
-    return AtPoints(image, (None, None, 0, 0))
+    return AtPoints(image, (None, 0, 0, 0))
 
 
 @functools.lru_cache(maxsize=8)
@@ -277,62 +286,98 @@ class _Integrals:
             np.moveaxis(values.reshape(TOGETHER, paths, len(words)), 1, 2) for values in draws
         ]
 
-    def split(self, paths: int) -> tuple[_Integrals, _Integrals]:
-        """Those of the first paths, and of the others."""
-        return self._of(slice(paths)), self._of(slice(paths, None))
 
-    def _of(self, paths: slice) -> _Integrals:
-        some = copy.copy(self)
-        some.chunks = [np.ascontiguousarray(chunk[:, :, paths]) for chunk in self.chunks]
-        some.paths = some.chunks[0].shape[2]
-        return some
+def _exponents(
+    amplifications: Sequence[Amplification], integrals: _Integrals, without_first_order: bool = False
+) -> np.ndarray:
+    """log‖Ξ_n‖ / (n h) of each amplification and path, (amplifications, paths), all with the same integrals.
 
-
-def _exponents(amplifications: Sequence[Amplification], integrals: _Integrals) -> np.ndarray:
-    """log‖Ξ_n‖ / (n h) of each amplification and path, (amplifications, paths), all with the same integrals."""
+    Without the first order in the noise, which is 0 in the mean, paths begin at all phases, and the sign of the mean
+    shows at short steps too: what is left of the noise is like h, as the mean is, not like √h.
+    """
     if not amplifications:
         return np.empty((0, integrals.paths))
     count = max(IN_CACHE // integrals.paths, 1)
     parts = (amplifications[k : k + count] for k in range(0, len(amplifications), count))
+    of_few = _second_order_exponents if without_first_order else _plain_exponents
     with np.errstate(all="ignore"):  # states may grow beyond all numbers
-        return np.concatenate([_exponents_of_few(part, integrals) for part in parts])
+        return np.concatenate([of_few(part, integrals) for part in parts])
 
 
-def _mean_exponents(amplifications: Sequence[Amplification], first: _Integrals, others: _Integrals) -> np.ndarray:
-    """The means over the paths, over the first of them where these leave no doubt about the sign."""
-    values = list(_exponents(amplifications, first))
-    estimates = [_estimate(own) for own in values]
-    unclear = [k for k, estimate in enumerate(estimates) if not abs(estimate.value) > CLEAR * estimate.stderr]
-    for k, more in zip(unclear, _exponents([amplifications[k] for k in unclear], others), strict=True):
-        values[k] = np.concatenate([values[k], more])
-    return np.array([own.mean() for own in values])
-
-
-def _exponents_of_few(amplifications: Sequence[Amplification], integrals: _Integrals) -> np.ndarray:
-    """States are (amplifications, 3, paths), always in the same memory: a step is a few products of long rows."""
-    count, paths = len(amplifications), integrals.paths
-    omega, dt = (np.array([getattr(a, name) for a in amplifications])[:, None] for name in ("omega", "dt"))
-    linear, noise = _factors(amplifications, integrals.words)
-    # Near the energy for slow oscillations: any other norm would show their phase.
-    norms = np.stack([a.adapted_norm() for a in amplifications])
-    Ξ = np.stack([np.broadcast_to(row, (count, paths)) for row in (1.0, 0.3 * dt, -((omega * dt) ** 2))], axis=1)
-    images, rows = np.empty((count, linear.shape[1], paths)), np.empty((len(noise), paths))
-    drifted, entries = images[:, :3], images[:, 3:].swapaxes(0, 1)[:, :, None]
-    kicks = rows.reshape(len(entries), count, 3, paths)
-    logs, counted = np.zeros((count, paths)), 0
+def _plain_exponents(amplifications: Sequence[Amplification], integrals: _Integrals) -> np.ndarray:
+    steps = _Steps(amplifications, integrals)
+    Ξ = np.stack([np.broadcast_to(row, steps.shape) for row in (1.0, 0.3 * steps.dt, -(steps.Ω**2))], axis=1)
+    logs, counted = 0.0, 0
     for number, chunk in enumerate(integrals.chunks):
         for values in chunk:
-            np.matmul(linear, Ξ, out=images)
-            np.matmul(noise, values, out=rows)
-            np.multiply(kicks, entries, out=kicks)
-            Ξ[...] = drifted
-            for kick in kicks:
-                Ξ += kick
-        size = np.sqrt(np.sum(Ξ * (norms @ Ξ), axis=1))
-        Ξ /= size[:, None]
+            steps.advance(Ξ, values)
+        size = steps.rescaled(Ξ)
         if number * TOGETHER >= integrals.begun:
             logs, counted = logs + np.log(size), counted + TOGETHER
-    return logs / (counted * dt)
+    return logs / (counted * steps.dt)
+
+
+def _second_order_exponents(amplifications: Sequence[Amplification], integrals: _Integrals) -> np.ndarray:
+    steps = _Steps(amplifications, integrals)
+    phase = 2.0 * math.pi * np.arange(integrals.paths) / integrals.paths
+    Ξ = np.stack([np.cos(phase) * steps.Ω**0, np.sin(phase) * steps.Ω, -np.cos(phase) * steps.Ω**2], axis=1)
+    logs, first, counted = np.zeros(steps.shape), np.zeros(steps.shape), 0
+    for number, chunk in enumerate(integrals.chunks):
+        is_counted = number * TOGETHER >= integrals.begun
+        for values in chunk:
+            steps.advance(Ξ, values)
+            if is_counted:
+                first += steps.first_order(Ξ)
+        size = steps.rescaled(Ξ)
+        if is_counted:
+            logs, counted = logs + np.log(size), counted + TOGETHER
+    return _uncorrelated(logs, first) / (counted * steps.dt)
+
+
+def _uncorrelated(values: np.ndarray, control: np.ndarray) -> np.ndarray:
+    """The values less the multiple of the control, of mean 0, that leaves them the least variance; rows apart."""
+    away = control - control.mean(axis=1, keepdims=True)
+    square = np.sum(away**2, axis=1, keepdims=True)
+    slope = np.sum(away * values, axis=1, keepdims=True) / square
+    return values - np.where(np.isfinite(slope), slope, 0.0) * np.where(np.isfinite(control), control, 0.0)
+
+
+class _Steps:
+    """Steps of some amplifications with the same integrals.
+
+    States are (amplifications, 3, paths), always in the same memory: a step is a few products of long rows.
+    """
+
+    def __init__(self, amplifications: Sequence[Amplification], integrals: _Integrals):
+        self.shape = count, paths = len(amplifications), integrals.paths
+        omega, self.dt = (np.array([getattr(a, name) for a in amplifications])[:, None] for name in ("omega", "dt"))
+        self.Ω = omega * self.dt
+        self.linear, self.noise = _factors(amplifications, integrals.words)
+        # Near the energy for slow oscillations: any other norm would show their phase.
+        self.norms = np.stack([a.adapted_norm() for a in amplifications])
+        self.images, self.rows = np.empty((count, self.linear.shape[1], paths)), np.empty((len(self.noise), paths))
+        self.drifted, self.entries = self.images[:, :3], self.images[:, 3:].swapaxes(0, 1)[:, :, None]
+        self.kicks = self.rows.reshape(len(self.entries), count, 3, paths)
+
+    def advance(self, Ξ: np.ndarray, integrals: np.ndarray) -> None:
+        np.matmul(self.linear, Ξ, out=self.images)
+        np.matmul(self.noise, integrals, out=self.rows)
+        np.multiply(self.kicks, self.entries, out=self.kicks)
+        Ξ[...] = self.drifted
+        for kick in self.kicks:
+            Ξ += kick
+
+    def first_order(self, Ξ: np.ndarray) -> np.ndarray:
+        """d/ds log‖A_d Ξ + s A_s Ξ‖ at s = 0 in the step to Ξ."""
+        weights = self.norms @ self.drifted
+        square = np.einsum("aip,aip->ap", weights, self.drifted)
+        return np.einsum("aip,aip->ap", weights, Ξ) / square - 1.0
+
+    def rescaled(self, Ξ: np.ndarray) -> np.ndarray:
+        """The sizes of the states, which are taken out of them."""
+        size = np.sqrt(np.sum(Ξ * (self.norms @ Ξ), axis=1))
+        Ξ /= size[:, None]
+        return size
 
 
 def _factors(amplifications: Sequence[Amplification], words: tuple[Word, ...]) -> tuple[np.ndarray, np.ndarray]:
@@ -623,7 +668,7 @@ def largest_step(
 ) -> LargestStep:
     """Compute the largest stable step of StochasticAlpha(rho), or another α method, and that of the paper's inequality.
 
-    Steps from 1e-3/ω to 1e3/ω are tried, 12 per decade (4 where the exponent is simulated), and the ends are bisected.
+    Steps from 1e-3/ω to 1e3/ω are tried, 12 per decade (4 where the exponent is simulated), and then between the ends.
 
     Parameters
     ----------
@@ -655,36 +700,44 @@ def largest_step(
     eta, chi = _fewest_channels(eta, chi)
     η2, χ2 = (float(np.sum(np.square(np.asarray(value, float)))) for value in (eta, chi))
 
-    @functools.cache
-    def at(h: float) -> Amplification:
-        return amplification(method, omega, h, eta, chi)
+    known: dict[float, Amplification] = {}
 
-    def excess(h: float) -> float:
-        return at(h).spectral_radius - 1.0 - STAYS
+    def at(steps: np.ndarray) -> list[Amplification]:
+        new = [h for h in steps.tolist() if h not in known]
+        known.update(zip(new, _amplifications(method, float(omega), new, eta, chi) if new else (), strict=True))
+        return [known[h] for h in steps.tolist()]
 
-    def inequality(h: float) -> float:
-        step = at(h)
-        θ = math.sqrt(7 / 3 * η2 * h) * schur_sum(step.deterministic)
+    def of_each(excess: Callable[[Amplification], float]) -> Callable[[np.ndarray], np.ndarray]:
+        return lambda steps: np.array([excess(step) for step in at(steps)])
+
+    def excess(step: Amplification) -> float:
+        return step.spectral_radius - 1.0 - STAYS
+
+    def inequality(step: Amplification) -> float:
+        θ = math.sqrt(7 / 3 * η2 * step.dt) * schur_sum(step.deterministic)
         radius = step.spectral_radius
         return max(θ, θ ** (1 / 3)) - (1 - radius**2) / (2 * radius)
 
     fine, coarse = (np.geomspace(1e-3 / omega, 1e3 / omega, count) for count in (73, 25))
-    ends = next((k for k, h in enumerate(fine) if excess(h) >= 0.0), len(fine))
-    mean = _stable(_of_each(excess), fine[: ends + 1])
-    mean_square = _stable(_of_each(lambda h: at(h).mean_square_radius - 1.0), fine)
-    is_stable = _stable(_of_each(inequality), fine)
+    at(np.unique(np.concatenate([fine, coarse])))
+    ends = next((k for k, step in enumerate(at(fine)) if excess(step) >= 0.0), len(fine))
+    mean = _stable(of_each(excess), fine[: ends + 1])
+    mean_square = _stable(of_each(lambda step: step.mean_square_radius - 1.0), fine)
+    is_stable = _stable(of_each(inequality), fine)
     almost = None
     if simulate:
-        words = tuple(dict.fromkeys(w for h in coarse for w in at(h).terms))
-        integrals = _Integrals(words, 2000, 400, seed).split(100)
+        words = tuple(dict.fromkeys(w for step in at(coarse) for w in step.terms))
+        integrals = _Integrals(words, **SHOWN_BY, seed=seed)
 
-        def exponents(steps: np.ndarray) -> np.ndarray:
+        def signs_of_exponents(steps: np.ndarray) -> np.ndarray:
             """Their signs: below 0 where second moments die out, and every path with them, else simulated."""
-            signs, growing = np.full(len(steps), -1.0), [not at(h).is_mean_square_stable for h in steps]
-            signs[growing] = _mean_exponents([at(h) for h in steps[growing]], *integrals)
+            tried, signs = at(steps), np.full(len(steps), -1.0)
+            growing = [k for k, step in enumerate(tried) if not step.is_mean_square_stable]
+            exponents = _exponents([tried[k] for k in growing], integrals, without_first_order=True)
+            signs[growing] = exponents.mean(axis=1)
             return signs
 
-        almost = _stable(exponents, coarse, rounds=5)
+        almost = _stable(signs_of_exponents, coarse, rounds=2, parts=6)
         if almost is not None and almost[0] == coarse[0]:
             almost = (0.0, almost[1])
     return LargestStep(
@@ -707,14 +760,10 @@ def _fewest_channels(eta: ArrayLike, chi: ArrayLike) -> tuple[np.ndarray, np.nda
     return (η, χ) if len(rows[0]) > count else (rows[0], rows[1])
 
 
-def _of_each(excess: Callable[[float], float]) -> Callable[[np.ndarray], np.ndarray]:
-    return lambda steps: np.array([excess(h) for h in steps])
-
-
 def _stable(
-    excess: Callable[[np.ndarray], np.ndarray], grid: np.ndarray, rounds: int = 60
+    excess: Callable[[np.ndarray], np.ndarray], grid: np.ndarray, rounds: int = 60, parts: int = 2
 ) -> tuple[float, float] | None:
-    """The ends of the last stretch of the grid on which excess < 0, bisected (on a logarithmic scale)."""
+    """The ends of the last stretch of the grid on which excess < 0, divided further (on a logarithmic scale)."""
     is_negative = excess(grid) < 0.0
     if not is_negative.any():
         return None
@@ -725,9 +774,9 @@ def _stable(
         is_open = np.abs(np.log(outside / inside)) >= 1e-10
         if not is_open.any():
             break
-        middle = np.sqrt(inside[is_open] * outside[is_open])
-        is_stable = excess(middle) < 0.0
-        inside[is_open] = np.where(is_stable, middle, inside[is_open])
-        outside[is_open] = np.where(is_stable, outside[is_open], middle)
+        between = np.geomspace(inside[is_open], outside[is_open], parts + 1, axis=1)
+        is_unstable = excess(between[:, 1:-1].ravel()).reshape(-1, parts - 1) >= 0.0
+        next_out = np.argmax(np.append(is_unstable, np.ones((len(between), 1), bool), axis=1), axis=1)
+        inside[is_open], outside[is_open] = np.take_along_axis(between, next_out[:, None] + [0, 1], axis=1).T
     low, high = inside.tolist()
     return low, math.inf if last == len(grid) - 1 else high
