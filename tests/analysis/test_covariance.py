@@ -174,6 +174,13 @@ def test_reading_agrees_with_the_moments_of_the_step_map():
         other = step_map(problem, method, 0.2, nodes=3)
         np.testing.assert_allclose(step.M, other.M, atol=1e-9)
         np.testing.assert_allclose(step.G @ step.G.T, other.second[:, -1, :, -1], atol=1e-9)
+        for name in ("MM", "Mc", "cc", "second", "start", "read"):
+            np.testing.assert_allclose(getattr(step, name), getattr(other, name), atol=1e-9, err_msg=name)
+        assert step.mean_square_radius() == pytest.approx(other.mean_square_radius(), abs=1e-9)
+        for mine, true in zip(step.stationary(), other.stationary(), strict=True):
+            np.testing.assert_allclose(mine, true, atol=1e-8)
+    with pytest.raises(ValueError, match=r"G: the moments of ImplicitMidpoint .* take integrator.linear_step"):
+        other.G  # noqa: B018
 
 
 def test_example_of_riggs_over_time():

@@ -46,7 +46,7 @@ def one_step(h, method=EXACT, direct=True):
     one = OneStep(FRAME, method, often=False)
     points = np.eye(one.size + one.normals)
     after = one.after(0.0, h, None, points[:, : one.size], points[:, one.size :]).T
-    start, read = one.start(0.0, None)[0][:, :-1], one.read()[0][:, :-1]
+    start, read = one.start(0.0, None)[0][:, :-1], one.reading[0][:, :-1]
     return method, after[:, : one.size], after[:, one.size :], start, read
 
 

@@ -19,19 +19,14 @@ from stodyn import listing
 from stodyn.analysis.step.integrator import (
     SINGLE,
     BlackBox,
-    Diverged,
     Integrator,
-    LinearStep,
-    beginning,
-    principal,
-    read_step,
     resolved,
     square,
     system_step,
     system_steps,
     unscaled,
 )
-from stodyn.analysis.step.linear import Moments, axes, exact_moments
+from stodyn.analysis.step.linear import Diverged, Moments, StepMap, axes, exact_moments, principal, read_map
 from stodyn.analysis.step.one_step import OneStep
 from stodyn.arguments import checks_arguments
 from stodyn.engine.precision import warn_of_rounded
@@ -313,12 +308,12 @@ def delivered(
     m0, P0 = _initial(problem, mean, covariance)
     one = OneStep(problem, method, often=False)
     starter = OneStep(problem, method, starting=True, often=False) if method.starting_steps else one
-    S, c = beginning(one, t)
-    m, P = S @ m0 + c, S @ P0 @ S.T
+    S, _ = one.start(t, problem.example_params())
+    m, P = S[:, :-1] @ m0 + S[:, -1], S[:, :-1] @ P0 @ S[:, :-1].T
     autonomous, steps = one.autonomous, len(lengths)
     means, covariances = np.empty((steps + 1, n)), np.empty((steps + 1, n, n))
-    known: dict[float, LinearStep] = {}
-    read = one.read()[0][:, :-1]
+    known: dict[float, StepMap] = {}
+    read = one.reading[0][:, :-1]
     for k in range(steps + 1):
         means[k], covariances[k] = read @ m, read @ P @ read.T
         if k == steps:
@@ -326,7 +321,7 @@ def delivered(
         step = known.get(lengths[k]) if autonomous and k >= method.starting_steps else None
         if step is None:
             is_first = k < method.starting_steps
-            step = read_step(starter if is_first else one, lengths[k], t, problem.params, k)
+            step = read_map(starter if is_first else one, lengths[k], t, problem.params, None, k)
             if not is_first:
                 known[lengths[k]] = step
         m, P = step.advance(m, P)
@@ -515,7 +510,7 @@ def stability_limit(integrator: Integrator, A: ArrayLike = -1.0) -> float:
 
     def unstable(h: float) -> bool:
         try:
-            return not system_step(integrator, A, B, h).radius < 1.0
+            return not system_step(integrator, A, B, h).spectral_radius() < 1.0
         except Diverged:
             return True
 
@@ -575,7 +570,7 @@ def largest_step(
             step = system_step(integrator, A, driven, h)
         except Diverged:
             return True
-        if not step.radius < 1.0 - lyapunov.LEAST_DECAY:
+        if not step.spectral_radius() < 1.0 - lyapunov.LEAST_DECAY:
             return True
         P = lyapunov.discrete(step.M, step.G @ step.G.T, step.R)
         return bool(np.any(np.abs(np.diagonal(P) - target) > within * target))
@@ -833,7 +828,7 @@ def advise(
     A, driven = _system(A, B, Q)
     target = lyapunov.continuous(A, driven @ driven.T)
 
-    def off(step: LinearStep, factor: float = 1.0) -> np.ndarray:
+    def off(step: StepMap, factor: float = 1.0) -> np.ndarray:
         P = lyapunov.discrete(step.M, step.G @ step.G.T, step.R)
         return _percent(factor * P, target)
 
@@ -853,8 +848,8 @@ def advise(
     for name, method, remark, factor in compared:
         of_h, of_half = system_steps(method, A, driven, dt, 0.5 * dt)
         known = None if isinstance(method, BlackBox) else method
-        if of_h.radius < 1.0 - lyapunov.LEAST_DECAY:
-            halved = off(of_half, factor) if of_half.radius < 1.0 - lyapunov.LEAST_DECAY else None
+        if of_h.spectral_radius() < 1.0 - lyapunov.LEAST_DECAY:
+            halved = off(of_half, factor) if of_half.spectral_radius() < 1.0 - lyapunov.LEAST_DECAY else None
             rows.append(Advice(name, known, off(of_h, factor), remark, halved))
         else:
             limit = stability_limit(method, A)
@@ -921,8 +916,8 @@ def _system(A: ArrayLike, B: ArrayLike, Q: ArrayLike | None) -> tuple[np.ndarray
     return A, matrix if Q is None else matrix @ np.linalg.cholesky(intensity(Q, matrix.shape[1]))
 
 
-def _require_stable(integrator: Integrator, A: np.ndarray, B: np.ndarray, dt: float, step: LinearStep) -> None:
-    if step.radius >= 1.0 - lyapunov.LEAST_DECAY:
+def _require_stable(integrator: Integrator, A: np.ndarray, B: np.ndarray, dt: float, step: StepMap) -> None:
+    if step.spectral_radius() >= 1.0 - lyapunov.LEAST_DECAY:
         limit = stability_limit(integrator, A)
         way_out = (
             f"and stable below dt = {limit:.6g}. Take a smaller step"
@@ -931,7 +926,7 @@ def _require_stable(integrator: Integrator, A: np.ndarray, B: np.ndarray, dt: fl
         )
         raise ValueError(
             f"dt: {resolved(integrator).name} is unstable on this system with dt = {dt:g} (spectral radius "
-            f"{step.radius:.6g}), {way_out}, or the exact discretisation (VanLoan)."
+            f"{step.spectral_radius():.6g}), {way_out}, or the exact discretisation (VanLoan)."
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -13,7 +13,7 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
-from stodyn import listing
+from stodyn import deprecation, listing
 from stodyn.analysis.step.one_step import AFFINE, FEW, OneStep, of_one, of_values, probing_states
 from stodyn.arguments import checks_arguments
 from stodyn.engine.precision import warn_of_rounded
@@ -49,21 +49,28 @@ class Moments(NamedTuple):
     covariance: np.ndarray
 
 
+class Diverged(ValueError):
+    """A step did not give finite numbers."""
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class StepMap:
-    """One step s' = M(ξ) s + c(ξ) of a method on a linear problem, by the moments of M and c over its noise ξ.
+    """One step s' = M(ξ) s + c(ξ) of an integrator on a linear problem, with standard normals ξ.
 
-    first       (N, N+1)            E[M | c], N the size of the method's state s
-    second      (N, N+1, N, N+1)    the covariance of the entries of [M | c]
+    `linear.step_map` gives the moments of M and c over any noise. Where noise is only added, s' = M s + c + G ξ, and
+    `integrator.linear_step` and `integrator.system_step` give G itself, from far fewer evaluations.
+
+    first       (N, N+1)            E[M | c], N the size of the integrator's state s, which holds x and any history
+    noise       (N, normals)        G; or else (N, N+1, N, N+1), the covariance of the entries of [M | c]
     start, read (N, n+1), (n, N+1)  s = start (x, 1) and x = read (s, 1), where the state is more than x
-    error       the largest change of an entry of first or second (against their largest) by one more node per normal:
-                rounding for steps that are polynomials in ξ, the quadrature error for implicit ones
+    error       the largest change of an entry of first or noise (against their largest) by one more node per normal:
+                rounding for steps that are polynomials in ξ, the quadrature error for implicit ones; 0 for G
     autonomous  whether the same map holds at other times
     """
 
     name: str
     first: np.ndarray
-    second: np.ndarray
+    noise: np.ndarray
     start: np.ndarray
     read: np.ndarray
     error: float
@@ -78,6 +85,31 @@ class StepMap:
     def c(self) -> np.ndarray:
         """E[c]."""
         return self.first[:, -1]
+
+    @property
+    def G(self) -> np.ndarray:
+        """The weights (N, normals) of the normals, where noise is only added."""
+        if not self._only_adds:
+            raise ValueError(
+                f"G: the moments of {self.name} were read, which noise may multiply; take integrator.linear_step(...), "
+                "which reads G where noise is only added"
+            )
+        return self.noise
+
+    @property
+    def second(self) -> np.ndarray:
+        """The covariance (N, N+1, N, N+1) of the entries of [M | c]."""
+        if not self._only_adds:
+            return self.noise
+        N = len(self.first)
+        entries = np.zeros((N, N + 1, N, N + 1))
+        entries[:, -1, :, -1] = self.G @ self.G.T
+        return entries
+
+    @property
+    def R(self) -> np.ndarray:
+        """The matrix (n, N) that reads x off s."""
+        return self.read[:, :-1]
 
     @property
     def MM(self) -> np.ndarray:
@@ -151,9 +183,27 @@ class StepMap:
         return self._shown_moments(m, 0.5 * (P + P.T))
 
     @property
+    def _only_adds(self) -> bool:
+        return self.noise.ndim == 2
+
+    @property
     def _multiplies(self) -> bool:
         """Whether noise multiplies the state, by more than the rounding of a matrix M that is always the same."""
+        if self._only_adds:
+            return False
         return bool(np.abs(self.second[:, :-1, :, :-1]).max() > (ROUNDED * np.abs(self.M).max()) ** 2)
+
+    @property
+    def total(self) -> np.ndarray:
+        """The weight of every normal in x after all steps that reuse it, for A = 0: (n, normals)."""
+        _, parasitic, projection = principal(self.M, len(self.R))
+        if np.any(np.abs(parasitic) > 1.0 - 1e-9):
+            raise ValueError(
+                f"the step has a parasitic root of modulus {np.abs(parasitic).max():.6g}: what a sample adds to x "
+                "never settles, so that no scaling of the noise is right. Damp it (Asselin's filter), or take another "
+                "method."
+            )
+        return self.R @ projection @ self.G
 
     def spectral_radius(self) -> float:
         """The largest modulus of an eigenvalue of E[M]: the mean dies out where it is below 1."""
@@ -161,15 +211,26 @@ class StepMap:
 
     def mean_square_radius(self) -> float:
         """The largest modulus of an eigenvalue of E[M ⊗ M]: second moments die out where it is below 1."""
-        return float(np.abs(np.linalg.eigvals(self.MM)).max())
+        return self.spectral_radius() ** 2 if self._only_adds else float(np.abs(np.linalg.eigvals(self.MM)).max())
 
     @property
     def is_mean_square_stable(self) -> bool:
         """Whether the mean-square radius is below 1, by more than rounding."""
         return self.mean_square_radius() < 1.0 - 10 * len(self.first) ** 2 * float(np.finfo(float).eps)
 
+    @property
+    def radius(self) -> float:
+        deprecation.answer("radius", "spectral_radius()", "0.3")
+        return self.spectral_radius()
+
+    def __iter__(self) -> Iterator[Any]:
+        deprecation.answer("M, c, G, R = step", "step.M, step.c, step.G, step.R", "0.3")
+        return iter((self.M, self.c, self.G, self.R))
+
     def _spread(self, m: np.ndarray, P: np.ndarray) -> np.ndarray:
         """The covariance of M s + c that comes from M and c, where s has the mean m and the covariance P."""
+        if self._only_adds:
+            return self.G @ self.G.T
         s = np.append(m, 1.0)
         square = s[:, None] * s
         square[:-1, :-1] += P
@@ -182,7 +243,7 @@ class StepMap:
         return self.second.transpose(0, 2, 1, 3).reshape(N * N, (N + 1) ** 2)
 
     def _shown_moments(self, m: np.ndarray, P: np.ndarray) -> Moments:
-        R = self.read[:, :-1]
+        R = self.R
         return Moments(m @ R.T + self.read[:, -1], R @ P @ R.T)
 
     def _require_autonomous(self, what: str) -> None:
@@ -260,71 +321,92 @@ def step_map(
     return read_map(OneStep(problem, for_step(problem, method, dt)), dt, t, params, nodes)
 
 
-@checks_arguments
 def for_step(problem: Problem, method: Method, dt: float) -> Method:
-    """Return the method with the law of its noise over steps dt, where that noise is coloured and drawn exactly.
-
-    Parameters
-    ----------
-    problem : Problem
-        The problem.
-    method : Method
-        The method.
-    dt : float
-        The length of the steps.
-
-    Returns
-    -------
-    Method
-    """
+    """Return the method with the law of its noise over steps dt, where that noise is coloured and drawn exactly."""
     if isinstance(problem, DrivenMechanical) and isinstance(problem, method.accepts):
         return method.prepared(problem, dt)
     return method.for_steps(matched(problem, method)[0], dt) if isinstance(method, ExactNoise) else method
 
 
-@checks_arguments
 def read_map(
-    one: OneStep, h: float, t: float, params: Any, nodes: int | Mapping[str, int] = NODES, k: int = 0
+    one: OneStep, h: float, t: float, params: Any, nodes: int | Mapping[str, int] | None = NODES, k: int = 0
 ) -> StepMap:
-    """Return the map of a OneStep.
+    """Return the map of a OneStep from time t: with its moments, by `nodes` per normal; where these are None, with G.
 
-    Parameters
-    ----------
-    one : OneStep
-        The step.
-    h, t : float
-        The length of the step, and the time at which it begins.
-    params : pytree
-        The parameters of the problem.
-    nodes
-        As in `step_map`.
-    k : int
-        The number of a starting step.
-
-    Returns
-    -------
-    StepMap
+    k is the number of a starting step.
     """
-    name, recipe, m = f"{one.method.name} with dt = {h:g}", one.method.needs, one.problem.m
-    states = probing_states(one.size)
+    name, states = f"{one.method.name} with dt = {h:g}", probing_states(one.size)
+
+    def after(s: np.ndarray, ξ: np.ndarray) -> np.ndarray:
+        return one.after(t, h, params, s, ξ, k)
 
     def at(xi: np.ndarray) -> np.ndarray:
         s, ξ = np.tile(states, (len(xi), 1)), np.repeat(xi, len(states), axis=0)
-        values = one.after(t, h, params, s, ξ, k).reshape(len(xi), len(states), one.size)
         with np.errstate(invalid="ignore"):
-            maps, defects = of_values(values, one.size)
+            maps, defects = of_values(after(s, ξ).reshape(len(xi), len(states), one.size), one.size)
         _require_affine(name, maps, defects, xi)
         return maps
 
-    first, second = _integrate(at, axes(recipe, m, nodes))
-    scale = np.abs(first).max() + np.sqrt(np.abs(second).max())
-    error = 0.0
-    if not hasattr(recipe, "nodes"):
-        finer = _integrate(at, axes(recipe, m, nodes, extra=1))
-        error = max(float(np.abs(finer[k] - (first, second)[k]).max()) / scale ** (k + 1) for k in (0, 1))
+    if nodes is None:
+        (first, noise), error = added_noise(after, one.size, one.normals, name), 0.0
+    else:
+        first, noise, error = _moments_over(at, one.method.needs, one.problem.m, nodes)
     into = _checked(f"the start of {name}", one.start(t, params))
-    out = _checked(f"the reading of {name}", one.read())
-    return StepMap(name, first, second, into, out, error, one.autonomous)
+    out = _checked(f"the reading of {name}", one.reading)
+    return StepMap(name, first, noise, into, out, error, one.autonomous)
+
+
+def added_noise(
+    after: Callable, size: int, normals: int, name: str, allowed: float = AFFINE
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return [M | c] and G of after(s, ξ) = M s + c + G ξ, which takes many points at once, from unit vectors."""
+    points = probing_states(size + normals)
+    values = after(points[:, :size], points[:, size:])
+    if not np.isfinite(values).all():
+        raise Diverged(f"{name}: a step from numbers of size 1 did not give finite numbers")
+    matrix, defect = of_one(values, size + normals)
+    slopes, c = matrix[:, :-1], matrix[:, -1]
+    if defect > allowed:
+        other = points[-1:, size:]
+        alone = np.abs(after(np.zeros((1, size)), other) - (c + slopes[:, size:] @ other[0])).max()
+        where = "its noise" if alone > allowed * np.abs(values).max() else "state and noise together"
+        raise ValueError(
+            f"{name}: the step is not linear in {where} (off by {defect:.3g} of its values). The system must be "
+            "x' = A x + a(t) + B(t) w, and the integrator must use its samples linearly, each drawn by noise()."
+        )
+    return np.column_stack([slopes[:, :size], c]), slopes[:, size:]
+
+
+def _moments_over(
+    at: Callable, recipe: Recipe, m: int, nodes: int | Mapping[str, int]
+) -> tuple[np.ndarray, np.ndarray, float]:
+    """Return the mean and the covariance of the entries of at(ξ) = [M | c], and their relative error."""
+    first, second = _integrate(at, axes(recipe, m, nodes))
+    if hasattr(recipe, "nodes"):
+        return first, second, 0.0
+    scale = np.abs(first).max() + np.sqrt(np.abs(second).max())
+    finer = _integrate(at, axes(recipe, m, nodes, extra=1))
+    error = max(float(np.abs(finer[k] - (first, second)[k]).max()) / scale ** (k + 1) for k in (0, 1))
+    return first, second, error
+
+
+def principal(M: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Separate the eigenvalues of a step on n equations that hardly move: the n nearest 1, and the others.
+
+    The third result projects onto the invariant subspace of the first along that of the others.
+    """
+    eigenvalues = np.linalg.eigvals(M)
+    order = np.argsort(np.abs(eigenvalues - 1.0))
+    own, others = eigenvalues[order[:n]], eigenvalues[order[n:]]
+    if not len(others):
+        return own, others, np.eye(n)
+    reach = 0.5 * (np.abs(own - 1.0).max() + np.abs(others - 1.0).min())
+
+    def subspace(matrix: np.ndarray) -> np.ndarray:
+        return scipy.linalg.schur(matrix, "complex", sort=lambda z: abs(z - 1.0) <= reach)[1][:, :n]
+
+    right, left = subspace(M), subspace(M.conj().T)
+    return own, others, (right @ np.linalg.solve(left.conj().T @ right, left.conj().T)).real
 
 
 class Coefficients(NamedTuple):
@@ -387,7 +469,7 @@ def exact_moments(problem: Problem, t: ArrayLike, mean: ArrayLike, covariance: A
     `covariance.exact` takes them from the problem's start by default.
 
     For the Ito form, m' = A m + a and P' = A P + P A' + Σ_k [B_k P B_k' + (B_k m + b_k)(B_k m + b_k)']. With the outer
-    product U = m m' this is one linear system for (1, m, U, P), solved by its matrix exponential of size 1 + n + 2n²;
+    product U = m m' this is one linear system for (1, m, U, P), solved by its matrix exponential of size 1 + n + 2n².
 
     Parameters
     ----------
@@ -468,31 +550,8 @@ def _as_sde(problem: Problem) -> SDE:
     return lowered
 
 
-@checks_arguments
 def axes(recipe: Recipe, m: int, nodes: int | Mapping[str, int], extra: int = 0) -> list[gauss.Rule]:
-    """Return the quadrature rule of each normal of a step.
-
-    Parameters
-    ----------
-    recipe : Recipe
-        The noise of the step.
-    m : int
-        The number of channels.
-    nodes
-        As in `step_map`.
-    extra : int
-        The number of nodes per normal beyond these.
-
-    Returns
-    -------
-    list of gauss.Rule
-        Values and weights for each normal.
-
-    Raises
-    ------
-    ValueError
-        If `nodes` does not fit the streams, or there would be too many nodes.
-    """
+    """Return the quadrature rule of each normal of a step: the recipe's own, or Gauss-Hermite of nodes + extra."""
     if hasattr(recipe, "nodes"):
         return [gauss.Rule(np.array(values, float), np.array(weights, float)) for values, weights in recipe.nodes(m)]
     counts = recipe.normals(m)

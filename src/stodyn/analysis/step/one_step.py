@@ -83,7 +83,8 @@ class OneStep:
         """[S | c] (size, n + 1) of s = S x + c at the start x, and how far it is from that."""
         return affine(lambda x: self._start(np.asarray(t, float), params, x), self.n)
 
-    def read(self) -> tuple[np.ndarray, float]:
+    @functools.cached_property
+    def reading(self) -> tuple[np.ndarray, float]:
         """[R | r] (n, size + 1) of x = R s + r, and how far it is from that."""
         return affine(self._read, self.size)
 
