@@ -5,7 +5,6 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import stodyn
 from stodyn.arguments import stacklevel_of_user
 
 MINOR_VERSIONS = 2  # for which an old name works
@@ -16,7 +15,8 @@ def answer(old: str, new: str, since: str) -> None:
     major, minor = _numbers(since)
     end = (major, minor + MINOR_VERSIONS)
     words = f"{old}: write {new}, as it is called since stodyn {since}"
-    if _numbers(stodyn.__version__) >= end:
+    version = importlib.import_module("stodyn").__version__  # asked now: the package stands above this module
+    if _numbers(version) >= end:
         raise AttributeError(f"{words}; the old name is gone")
     words += f"; the old name goes in version {end[0]}.{end[1]}"
     warnings.warn(words, DeprecationWarning, stacklevel=stacklevel_of_user())
