@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 import stodyn as sd
-from stodyn.engine import programs, stepping
+from stodyn.engine import programs
+from stodyn.engine.program.as_scalars import Scalars
+from stodyn.engine.program.source import Step
 from stodyn.engine.spec import describe
 from stodyn.methods.implicit import ImplicitMidpoint
 from stodyn.numerics.printing import compiling
@@ -117,11 +119,12 @@ def test_statistics_see_parameters_under_vmap():
 
 def summed(chains, length):
     """A step of additions: so many chains side by side, each of so many one after the other."""
-    graph, source = Graph(), object.__new__(stepping.Source)
-    source.stepped = [graph.input(("state", k), np.float64) for k in range(chains)]
+    graph, source = Graph(), object.__new__(Scalars)
+    stepped = [graph.input(("now", k), np.float64) for k in range(chains)]
     for k in range(length):
-        one = graph.input(("state", chains + k), np.float64)
-        source.stepped = [graph.make("add", np.float64, x, one) for x in source.stepped]
+        one = graph.input(("now", chains + k), np.float64)
+        stepped = [graph.make("add", np.float64, x, one) for x in stepped]
+    source.stepped = Step(stepped, np.True_)
     return source
 
 
@@ -164,7 +167,7 @@ def test_loops_that_fail_are_printed_as_scalars(monkeypatch):
         raise KeyError("num_consts")
 
     monkeypatch.setattr(programs, "LOOPED", 0)
-    monkeypatch.setattr(programs.LoopSource, "_beginning", broken)
+    monkeypatch.setattr(programs.Loops, "_begun", broken)
     problem = sd.SDE(lambda t, x: -x * jnp.roll(x, 1), lambda t, x: jnp.eye(20), np.ones(20))
     with pytest.warns(PrinterFault, match="KeyError: 'num_consts'"):
         run = sd.simulate(problem, "EulerMaruyama", **RUN)

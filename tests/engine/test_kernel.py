@@ -12,13 +12,14 @@ import scipy.stats
 
 import stodyn as sd
 from stodyn import statistics as st
-from stodyn.engine import cards, kernel, programs, self_test, wide_sums
+from stodyn.engine import cards, programs, self_test, wide_sums
 from stodyn.engine import ready as readied
 from stodyn.engine import simulate as front
 from stodyn.engine.card import card_of
 from stodyn.engine.cards import BlockHalved, block_width
+from stodyn.engine.program import kernel, on_card
+from stodyn.engine.program.as_scalars import Scalars
 from stodyn.engine.spec import describe, matched
-from stodyn.engine.stepping import Source
 from stodyn.engine.watching import watched
 from stodyn.methods.catalogue import catalogue
 from stodyn.models import catalogue as models
@@ -292,7 +293,7 @@ def test_blocks_fill_a_gpu():
 def test_more_blocks_run_together_where_a_step_leaves_registers():
     """As measured: Kubo's oscillator, α, 40 components, two diodes, 100 components."""
     steps = (38, 2), (466, 7), (804, 40), (2036, 4), (2004, 100)
-    assert [kernel.blocks_together(*step) for step in steps] == [8, 6, 4, 4, 2]
+    assert [on_card.blocks_together(*step) for step in steps] == [8, 6, 4, 4, 2]
 
 
 def written(name):
@@ -305,8 +306,8 @@ def written(name):
         except (TypeError, ValueError):
             continue
     spec = describe(model.problem, method, (0.0, 0.4), 0.05, st.Moments(every=4), "float64")
-    source = Source(spec, watched(spec))
-    return compiling.ptx(kernel.text(source, kernel.LaunchResults(source, spec.statistics)))
+    source = Scalars(spec, watched(spec))
+    return compiling.ptx(on_card.text(source, kernel.LaunchResults(source, spec.statistics)))
 
 
 @pytest.mark.brief("AB2", "DRI1", "MilsteinLevy", "StochasticAlpha20")

@@ -9,8 +9,9 @@ import pytest
 
 import stodyn as sd
 from stodyn import statistics as st
-from stodyn.engine import kernel, looped_kernel
-from stodyn.engine.looped import LoopSource
+from stodyn.engine.program import on_card
+from stodyn.engine.program.as_loops import Loops
+from stodyn.engine.program.kernel import LaunchResults
 from stodyn.engine.spec import describe
 from stodyn.engine.watching import watched
 from stodyn.methods.catalogue import find
@@ -106,9 +107,9 @@ def test_the_text_does_not_grow_with_the_system():
 
         problem = sd.SDE(drift, lambda t, x: sd.diagonal(x), np.ones(n))
         spec = describe(problem, find("Heun"), (0.0, 1.0), 0.1, st.Moments(every=5), "float64")
-        source = LoopSource(spec, watched(spec))
-        kept = kernel.LaunchResults(source, spec.statistics)
-        texts.append(compiling.ptx(looped_kernel.text(source, kept, False, 512)))
+        source = Loops(spec, watched(spec))
+        kept = LaunchResults(source, spec.statistics)
+        texts.append(compiling.ptx(on_card.text(source, kept)))
     small, large = (len(text.splitlines()) for text in texts)
     assert abs(large - small) <= 0.02 * small
     step = texts[1][texts[1].index(".entry run(") :]
@@ -124,17 +125,18 @@ def test_implicit_steps_of_large_systems_go_to_vmap_with_the_reason(n):
 
 
 def test_blocks_hold_as_many_paths_as_keep_a_card_busy():
-    assert [looped_kernel.paths_of_a_block(lanes) for lanes in (128, 512, 1024, 100_352)] == [4, 4, 8, 8]
     spec = describe(lorenz(), find("Heun"), (0.0, 1.0), 0.1, st.Moments(every=5), "float64")
-    assert looped_kernel.threads_of_a_block(LoopSource(spec, watched(spec))) == 1024
+    source = Loops(spec, watched(spec))
+    assert [on_card.paths_of_a_block(source, 128, lanes) for lanes in (128, 512, 1024, 100_352)] == [4, 4, 8, 8]
+    assert on_card.threads_of_a_block(source) == 1024
 
 
 def test_normals_take_whole_pairs_of_rows_wherever_they_begin():
-    assert looped_kernel.rows_of_normals((("W", 3), ("Z", 4), ("U", 1))) == 4 + 6 + 2
+    assert on_card.rows_of_normals((("W", 3), ("Z", 4), ("U", 1))) == 4 + 6 + 2
 
 
 def test_components_that_statistics_observe_are_saved_once():
     """Moments read the components, which are saved anyway; only the cubes are saved beside them."""
     collect = [st.Moments(every=5), st.Observable(lambda t, x, p: x[:3] ** 3, name="cube")]
     spec = describe(lorenz(), find("Heun"), (0.0, 1.0), 0.1, collect, "float64")
-    assert len(LoopSource(spec, watched(spec)).saved) == N + 3
+    assert len(Loops(spec, watched(spec)).saved_dtypes) == N + 3

@@ -16,7 +16,8 @@ import stodyn as sd
 from stodyn import statistics as st
 from stodyn.analysis.linear import step_map
 from stodyn.analysis.order import Errors
-from stodyn.engine import programs, stepping
+from stodyn.engine import programs
+from stodyn.engine.program.as_scalars import Scalars
 from stodyn.numerics import crossing, uncompiled
 from stodyn.numerics.printing import compiling
 from stodyn.numerics.printing.points import at_points
@@ -54,7 +55,7 @@ def test_the_numbers_of_a_path_do_not_depend_on_how_many_are_taken_together(monk
     collect = [st.Passage(1.0, every=5), st.Passage((-1.0, lambda t: 1.0 + t), every=5, mean=False, name="two")]
     found = []
     for registers in (1, 4):
-        monkeypatch.setattr(stepping.Source, "width", lambda _, n=registers: n * compiling.processor().register)
+        monkeypatch.setattr(Scalars, "width", lambda _, n=registers: n * compiling.processor().register)
         programs.forget()
         found.append(passed(OU, "SRA1", collect, dt=0.05, paths=100))
     for name in found[0].data_vars:

@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from stodyn.engine.kernel import ALONE, GROUP, JOINING
+from stodyn.engine.program.kernel import ALONE, GROUP, JOINING
 from stodyn.numerics.printing import compiling
 from stodyn.numerics.printing.rows import Frame
 

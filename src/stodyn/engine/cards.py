@@ -12,17 +12,18 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from stodyn.engine import card_starts, kernel, looped_kernel, programs, wide_sums
+from stodyn.engine import card_starts, programs, wide_sums
 from stodyn.engine.block import compiled
 from stodyn.engine.card import Card, Memory, card_of, unavailable
 from stodyn.engine.collector import without_collection
 from stodyn.engine.gathering import Went, Work, gone_through
-from stodyn.engine.kernel import ALONE, FRAME, GROUP, LaunchResults
 from stodyn.engine.layout import Layout
-from stodyn.engine.looped import LoopSource
+from stodyn.engine.program import on_card
+from stodyn.engine.program.as_loops import Loops
+from stodyn.engine.program.kernel import FRAME, GROUP, LaunchResults
+from stodyn.engine.program.source import Source
 from stodyn.engine.programs import Executor, Tell, Vmapped, plan_of, printed_or_vmapped
 from stodyn.engine.spec import Spec
-from stodyn.engine.stepping import Source
 from stodyn.engine.watching import Watched, averages_itself, gives_values
 from stodyn.noise import counter
 from stodyn.noise.supply import CountedNormals
@@ -70,9 +71,9 @@ class Program:
     looped  whether they are loops over the entries of arrays
     """
 
-    def __init__(self, source: Source | LoopSource, statistics: Sequence[Statistic]):
+    def __init__(self, source: Source, statistics: Sequence[Statistic]):
         self.source, self.launch = source, LaunchResults(source, statistics)
-        self.looped = isinstance(source, LoopSource)
+        self.looped = isinstance(source, Loops)
         self.operations = source.operations()
         self._loaded: dict[tuple[Card, bool], Callable] = {}
         self._loading = threading.Lock()
@@ -83,49 +84,27 @@ class Program:
         """launch(name, blocks, threads, frame)."""
         with self._loading:
             if (card, diagnosing) not in self._loaded:
-                self._loaded[card, diagnosing] = card.loaded(*self._text(card, diagnosing))
+                text = on_card.text(self.source, self.launch, diagnosing, card.group, card.joining)
+                self._loaded[card, diagnosing] = card.loaded(text, on_card.names(self.source, self.launch, diagnosing))
             return self._loaded[card, diagnosing]
-
-    def _text(self, card: Card, diagnosing: bool) -> tuple[str, list[str]]:
-        """The text of the kernels, and their names."""
-        source, results = self.source, self.launch
-        if isinstance(source, LoopSource):
-            return looped_kernel.text(source, results, diagnosing, self.threads(card)), looped_kernel.names(source)
-        return kernel.text(source, results, diagnosing, card.group, card.joining), kernel.names(
-            source, results, diagnosing
-        )
-
-    def threads(self, card: Card) -> int:
-        """The number of threads of a block of paths."""
-        if not isinstance(self.source, LoopSource) or card.group == ALONE:
-            return card.group
-        return looped_kernel.threads_of_a_block(self.source)
-
-    def paths(self, card: Card, lanes: int) -> int:
-        """The number of paths of a block of threads."""
-        if not isinstance(self.source, LoopSource) or card.group == ALONE:
-            return card.group
-        return looped_kernel.paths_of_a_block(lanes)
 
     @property
     def description(self) -> str:
-        if isinstance(self.source, LoopSource):
-            threads = looped_kernel.threads_of_a_block(self.source)
+        if self.looped:
+            threads = on_card.threads_of_a_block(self.source)
             return f"{self.source.description.split(',')[0]}, {threads} threads for some paths together"
         return f"{self.operations} scalar operations per step, one thread for each path"
 
 
-def _source(spec: Spec, watch: Watched) -> Source | LoopSource:
+def _source(spec: Spec, watch: Watched) -> Source:
     """The source from which the kernels of a run are printed; raises Unprintable."""
     source = programs.source_of(spec, watch, LOOPED)
-    if isinstance(source, LoopSource):
-        parts = [source.begun, source.see, source.stepped, *([source.starting[0]] if source.starting else [])]
-        if not all(map(has_loops_alone, parts)):
-            reason = "kernels have loops over arrays, but no iterations such as Newton's"
-            if programs.eliminates(spec):
-                raise Unprintable(f"a large sparse system is eliminated in every step, and {reason}")
-            return programs.scalar_source(spec, watch, f" ({reason})")
-    return source
+    if not isinstance(source, Loops) or all(map(has_loops_alone, source.programs)):
+        return source
+    reason = "kernels have loops over arrays, but no iterations such as Newton's"
+    if programs.eliminates(spec):
+        raise Unprintable(f"a large sparse system is eliminated in every step, and {reason}")
+    return programs.scalar_source(spec, watch, f" ({reason})")
 
 
 class OnCards(Executor):
@@ -195,7 +174,8 @@ class _Work(Work):
         self.launch, self.paths = self.program.on(card), layout.paths_in(block)
         source, results = self.program.source, self.program.launch
         self.lanes = -(-min(layout.width, layout.paths) // GROUP) * GROUP
-        self.threads, paths = self.program.threads(card), self.program.paths(card, self.lanes)
+        self.threads = on_card.threads_of_a_block(source, card.group)
+        paths = on_card.paths_of_a_block(source, card.group, self.lanes)
         self.blocks = self.lanes // paths
         bytes_of_a_save = 8 * (self.lanes * results.rows + results.values * self.blocks)
         self.slots = int(np.clip(SEEN_BYTES // max(bytes_of_a_save, 1), 1, len(self.plan.saves)))
@@ -207,7 +187,7 @@ class _Work(Work):
         self._observing = executor.observing
         self.frame = Frame(FRAME)
         self.frame.set(shift=paths.bit_length() - 1)
-        if isinstance(source, LoopSource):
+        if isinstance(source, Loops):
             self._give_rows(source)
         first = layout.first_path(block)
         self.frame.set(
@@ -224,12 +204,12 @@ class _Work(Work):
         if start is not None:
             card_starts.loaded(card, start)("starts", self.lanes // card.group, card.group, self.frame)
 
-    def _give_rows(self, source: LoopSource) -> None:
+    def _give_rows(self, source: Loops) -> None:
         """Allocate the rows that the loops of a large system need besides its state before and after a call."""
         card = self.card
         self.between = card.memory("between", *self.state.shape)
-        entries = card.memory("entries", max(looped_kernel.rows_of_scratch(source), 1), self.lanes)
-        normals = card.memory("normals", max(looped_kernel.rows_of_normals(source.traced.streams), 1), self.lanes)
+        entries = card.memory("entries", max(on_card.rows_of_scratch(source), 1), self.lanes)
+        normals = card.memory("normals", max(on_card.rows_of_normals(source.traced.streams), 1), self.lanes)
         tables = np.concatenate([*source.tables, np.zeros(1, np.int64)])
         known = card.memory("tables", len(tables))
         known.put(tables)

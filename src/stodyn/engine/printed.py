@@ -16,9 +16,11 @@ from stodyn.engine import counts, sums
 from stodyn.engine.block import compiled
 from stodyn.engine.gathering import Plan, Work
 from stodyn.engine.layout import Members
-from stodyn.engine.looped import LoopSource
+from stodyn.engine.program import on_lanes
+from stodyn.engine.program.as_loops import Loops
+from stodyn.engine.program.on_lanes import FRAME, GROUP
+from stodyn.engine.program.source import Source
 from stodyn.engine.spec import Spec
-from stodyn.engine.stepping import FRAME, GROUP, Source
 from stodyn.engine.watching import averages_itself, counts_below, gives_values
 from stodyn.noise.supply import Supply
 from stodyn.numerics import uncompiled
@@ -42,17 +44,17 @@ class Printed:
 
     name = "printed"
 
-    def __init__(self, source: Source | LoopSource, width: int | None = None):
+    def __init__(self, source: Source, width: int | None = None):
         self.source = source
         self.width = source.width() if width is None else width
         self.chunk = max(self.width, GROUP)
         self.operations = source.operations()
-        self.code = source.compiled(self.width)
+        self.code = on_lanes.printed(source, self.width)
         self.streams = source.traced.streams
         real = source.layout.real
         self.real_rows: Any = slice(0, len(real)) if real.all() else np.flatnonzero(real)
         self.normals_per_step = sum(count for _, count in self.streams)
-        self.looped = isinstance(source, LoopSource)
+        self.looped = isinstance(source, Loops)
         self.slab = max(SLAB_BYTES // (8 * max(self.normals_per_step, 1) * self.chunk), 1 if self.looped else 8)
         self.scratch = (2 * len(source.layout.dtypes) + source.scratch) * self.chunk if self.looped else 1
         tables = [np.zeros(1, np.int64), *source.tables]
@@ -61,7 +63,7 @@ class Printed:
 
     @functools.cached_property
     def diagnosing(self) -> compiling.Program:
-        return self.source.compiled(self.width, diagnosing=True)
+        return on_lanes.printed(self.source, self.width, diagnosing=True)
 
     def work(self, spec: Spec, plan: Plan, lanes: int, packs: bool) -> _Work:
         """Memory for paths on their way through the program; `packs` where some may be stopped before others."""
@@ -136,9 +138,9 @@ class _Work(Work):
         self.observing: dict[int, Callable] = {}  # of statistics that look at all paths together
         self.members: Any = None
         source = program.source
-        self.most_saves = max(SEEN_BYTES // (8 * lanes * len(source.saved)), 1)  # of a call, beside the start
+        self.most_saves = max(SEEN_BYTES // (8 * lanes * len(source.saved_dtypes)), 1)  # of a call, beside the start
         self.state = _memory("state", len(source.layout.dtypes), lanes)
-        self.saved = _memory("seen", min(self.most_saves + 1, len(plan.saves)), len(source.saved), lanes)
+        self.saved = _memory("seen", min(self.most_saves + 1, len(plan.saves)), len(source.saved_dtypes), lanes)
         self.t, self.h = (np.ascontiguousarray(x, float) for x in (plan.t, plan.h))
         self.failed, self.unsolved = np.zeros(lanes, np.int64), np.zeros(lanes, np.int64)
         self.frame = Frame(FRAME)

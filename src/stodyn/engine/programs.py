@@ -23,10 +23,11 @@ from stodyn.engine.block import Program as VmapProgram
 from stodyn.engine.collector import without_collection
 from stodyn.engine.gathering import Failures, Plan, Went, gone_through
 from stodyn.engine.layout import Layout, Members
-from stodyn.engine.looped import LoopSource
 from stodyn.engine.printed import Printed
+from stodyn.engine.program.as_loops import Loops
+from stodyn.engine.program.as_scalars import Scalars
+from stodyn.engine.program.source import Source, UnprintableValues
 from stodyn.engine.spec import Spec
-from stodyn.engine.stepping import Source, UnprintableValues
 from stodyn.engine.watching import Watched, watched
 from stodyn.methods.contract import Method
 from stodyn.noise import stream
@@ -274,7 +275,7 @@ def _printed(spec: Spec, watch: Watched) -> Printed:
     return Printed(source_of(spec, watch, LOOPED))
 
 
-def source_of(spec: Spec, watch: Watched, most: int) -> Source | LoopSource:
+def source_of(spec: Spec, watch: Watched, most: int) -> Source:
     """A step of more than `most` operations as loops over arrays, one of fewer as scalars."""
     traced: Any = spec.traced
     is_large = spec.problem.n > SMALL and not writes_out(spec)
@@ -284,7 +285,7 @@ def source_of(spec: Spec, watch: Watched, most: int) -> Source | LoopSource:
                 return scalar_source(spec, watch)
         try:
             with or_unprintable():
-                return LoopSource(spec, watch)
+                return Loops(spec, watch)
         except UnprintableValues:
             raise
         except Unprintable as error:
@@ -312,7 +313,7 @@ def scalar_source(spec: Spec, watch: Watched, no_loops: str = "") -> Source:
         raise Unprintable(
             f"about {count} scalar operations per step, more than {MOST_TRACED}, and it has no loops{no_loops}"
         )
-    source = Source(spec, watch)
+    source = Scalars(spec, watch)
     if source.operations() > MOST_OPERATIONS:
         raise Unprintable(f"{source.operations()} scalar operations per step, more than {MOST_OPERATIONS}{no_loops}")
     return source

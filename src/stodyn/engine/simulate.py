@@ -21,11 +21,11 @@ from stodyn.engine import cards, grid, identity, programs, self_test
 from stodyn.engine.cards import BlockHalved, block_width, is_out_of_memory
 from stodyn.engine.expansion import expanded
 from stodyn.engine.follow import States
-from stodyn.engine.kernel import GROUP
 from stodyn.engine.layout import Layout
 from stodyn.engine.ledger import Ledger
 from stodyn.engine.place import Place, Threads, call_form, find_devices, front_door
 from stodyn.engine.precision import warn_of_rounded
+from stodyn.engine.program.kernel import GROUP
 from stodyn.engine.progress import Progress
 from stodyn.engine.run import Run, Tally
 from stodyn.engine.spec import (

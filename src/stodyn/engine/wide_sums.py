@@ -10,7 +10,7 @@ import functools
 from collections.abc import Callable
 
 from stodyn.engine.card import Card
-from stodyn.engine.kernel import ALONE, JOINING, Kernel, module
+from stodyn.engine.program.kernel import ALONE, JOINING, Kernel, module
 from stodyn.numerics.printing.rows import Frame, Function
 
 TILE = 8

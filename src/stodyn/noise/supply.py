@@ -177,7 +177,7 @@ def _counting() -> compiling.Machine:
         place = w.whole("add", offset, k)
         inputs |= {"number": w.whole("lshr", place, 1), "is_odd": w.value(f"trunc i64 {place} to i1")}
         w.store(printer.read(result), w.at("%out", w.whole("mul", k, "%stride"), 8), w.type("float64"))
-    behind = printer.spread(w.whole("add", offset, "%rows"), "uint64")
+    behind = w.spread(w.whole("add", offset, "%rows"), "uint64")
     w.store(behind, w.at("%state", row), w.type("uint64"))
     w.emit("ret void")
     text = w.text("void @sd_count(ptr %state, ptr %out, i64 %rows, i64 %stride)")

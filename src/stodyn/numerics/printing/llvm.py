@@ -113,6 +113,14 @@ class Writer:
     def _cast(self, op: str, x: str, source: Any, wanted: Any, lane: bool) -> str:
         return self.value(f"{op} {self.type(source, lane)} {x} to {self.type(wanted, lane)}")
 
+    def spread(self, number: str, dtype: Any) -> str:
+        """One number for all paths as a vector."""
+        if self.width == 1:
+            return number
+        kind, vector = self.type(dtype, False), self.type(dtype)
+        one = self.value(f"insertelement {vector} poison, {kind} {number}, i32 0")
+        return self.value(f"shufflevector {vector} {one}, {vector} poison, <{self.width} x i32> zeroinitializer")
+
     @contextlib.contextmanager
     def counted(self, first: str | int, last: str | int, step: str | int = 1) -> Iterator[str]:
         """for (i = first; i < last; i += step), possibly never."""
@@ -178,7 +186,7 @@ class Printer(Walk):
         if lane and not entry.lane:
             spread = self.known_as((key, "spread"))
             if spread is None:
-                spread = self.scopes[-1][key, "spread"] = self.spread(text, entry.dtype)
+                spread = self.scopes[-1][key, "spread"] = self.w.spread(text, entry.dtype)
             return spread
         return text
 
@@ -194,14 +202,6 @@ class Printer(Walk):
         else:
             text = f"0x{np.float64(value).view(np.uint64):016X}"
         return f"splat ({kind} {text})" if lane and self.w.width > 1 else text
-
-    def spread(self, text: str, dtype: Any) -> str:
-        """One number for all paths as a vector."""
-        if self.w.width == 1:
-            return text
-        kind, vector = self.w.type(dtype, False), self.w.type(dtype)
-        one = self.w.value(f"insertelement {vector} poison, {kind} {text}, i32 0")
-        return self.w.value(f"shufflevector {vector} {one}, {vector} poison, <{self.w.width} x i32> zeroinitializer")
 
     def any(self, mask: str) -> str:
         return (

@@ -304,7 +304,7 @@ class LoopPrinter(Printer):
 
         def factor(place: str) -> str:
             x = self.load(fixed, place)
-            return self.spread(x, "float64") if state.lane and not fixed.lane else x
+            return w.spread(x, "float64") if state.lane and not fixed.lane else x
 
         with w.counted(0, item.count) as k:
             base, divisor = halves(self.load(item.words, k))
@@ -422,17 +422,18 @@ class Memory:
     """Where the buffers of a function stand: those `at_rows` [entry][lanes], the others [entry][eight paths].
 
     bases  of each kind of memory its address, where that is not a word of the frame
+    lane   the first path of the vector
     """
 
-    def __init__(self, w: Function, at_rows: Sequence[str], bases: dict[str, Callable[[], str]]):
-        self.w, self.at_rows, self.bases = w, set(at_rows), bases
+    def __init__(self, w: Function, at_rows: Sequence[str], bases: dict[str, str], lane: str):
+        self.w, self.at_rows, self.bases, self.lane = w, set(at_rows), bases, lane
         self.stride = w.whole("mul", w.count("stride"), 8)
-        self.lane = self.gathered = ""
+        self.gathered = ""
 
     def address(self, buffer: Buffer, place: str) -> str:
         """The address of an entry: of its numbers for the vector of paths, or of its one number."""
         w, name = self.w, buffer.name
-        base = self.bases[name]() if name in self.bases else w.address("tables" if name == "table" else name)
+        base = self.bases[name] if name in self.bases else w.address("tables" if name == "table" else name)
         if buffer.lane and name in self.at_rows:
             return w.at(w.at(base, w.whole("mul", self.stride, plus(w, place, buffer.begin))), self.lane, 8)
         if buffer.lane:
@@ -473,15 +474,13 @@ def mapped(name: str, program: Program, frame: Sequence[str], at_rows: Sequence[
     Inputs that are numbers are words of the frame: addresses of one number each.
     """
     w = Function(name, WIDTH, frame)
-    memory = Memory(w, at_rows, {})
 
     def input_value(node: Node) -> str:
         return w.load_row(w.address(node.attr[0]), node.dtype, False)
 
-    printer = LoopPrinter(w, program, input_value, memory)
     w.operations = program.operations
-    with w.counted(w.count("first_lane"), w.count("last_lane"), WIDTH) as lane, printer.scope():
-        memory.lane = lane
+    with w.counted(w.count("first_lane"), w.count("last_lane"), WIDTH) as lane:
+        printer = LoopPrinter(w, program, input_value, Memory(w, at_rows, {}, lane))
         printer.before_steps()
         printer.step()
     return w
