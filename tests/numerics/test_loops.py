@@ -9,7 +9,7 @@ from stodyn.numerics import patterns, uncompiled
 from stodyn.numerics.printing import operations, scalars
 from stodyn.numerics.printing.array_traces import ArrayTraces
 from stodyn.numerics.printing.arrays import Buffer
-from stodyn.numerics.printing.flat import scalar_operations
+from stodyn.numerics.printing.flat import flattened, scalar_operations
 from stodyn.numerics.printing.loops import mapped
 from stodyn.numerics.printing.nodes import reachable
 from stodyn.numerics.printing.unprintable import Unprintable
@@ -357,6 +357,25 @@ def test_operations_are_counted_by_shapes():
     with jax.enable_x64(True):
         count = scalar_operations(jax.make_jaxpr(lambda x: A @ x + jnp.sin(x) * x)(np.ones(N)))
     assert count == 2 * N * N + 3 * N
+
+
+def halved(x, below=1.0):
+    return jax.lax.while_loop(lambda x: jnp.max(x) > below, lambda x: 0.5 * x, x)
+
+
+@pytest.mark.parametrize(
+    ("function", "expected"),
+    [
+        (lambda x: halved(jnp.sin(x) + 2.0) * halved(jnp.sin(x) + 2.0), 1),
+        (lambda x: halved(jnp.sin(x) + 2.0) * halved(jnp.sin(x) + 3.0), 2),
+        (lambda x: halved(jnp.sin(x) + 2.0) * halved(jnp.sin(x) + 2.0, below=0.5), 2),
+    ],
+    ids=["the same", "other operands", "another end"],
+)
+def test_a_loop_that_repeats_another_is_made_once(function, expected):
+    with jax.enable_x64(True):
+        _, equations, _ = flattened(jax.make_jaxpr(function)(np.ones(N)))
+    assert [equation.name for equation in equations].count("while") == expected
 
 
 def test_whatever_moves_entries_as_scalars_moves_them_in_loops():

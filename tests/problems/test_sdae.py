@@ -21,9 +21,14 @@ from stodyn.models.differential_algebraic import (
     V,
 )
 from stodyn.numerics import uncompiled
-from stodyn.numerics.printing.points import at_one
+from stodyn.numerics.newton import underived
+from stodyn.numerics.printing import scalars
+from stodyn.numerics.printing.flat import flattened
+from stodyn.numerics.printing.nodes import Graph, reachable
+from stodyn.numerics.printing.points import at_one, at_points
 from stodyn.problems.contract import written_as
 from stodyn.problems.index import independent_rows, rank_of, split
+from stodyn.problems.lowering import to_stratonovich
 from stodyn.problems.sdae import SDAE
 from stodyn.problems.sde import SDE
 
@@ -346,6 +351,34 @@ def test_explicit_methods_run_the_state_space_form():
     run = stodyn.simulate(AMPLIFIED_NOISE.problem, "EulerMaruyama", t=(0.0, 0.5), dt=0.1, paths=8, seed=3)
     assert list(run["component"].values) == ["x1", "x2"]
     assert "SDAE -> SDE of its differential components x1, x2" in stodyn.provenance(run)["lowering"]
+
+
+def test_constraints_are_solved_once_for_drift_noise_and_their_derivatives():
+    """0 = z + z³ - y has one root, z' = 1/(1 + 3z²): dY = -z dt + .3z dW is dY = -z - ½ .09 z z' dt + .3z ∘dW."""
+    problem = SDAE(
+        ONE,
+        lambda t, x: jnp.array([-x[1], x[1] + x[1] ** 3 - x[0]]),
+        lambda t, x: jnp.array([[0.3 * x[1]], [0.0]]),
+        [2.0, 1.0],
+    )
+    sde = to_stratonovich(written_as(problem, SDE))
+
+    def change(y):
+        with underived():  # as steps are traced
+            return 0.1 * sde.f(0.0, y, None) + sde.push(0.0, y, None, jnp.array([0.7]))
+
+    assert loops_of(change) == loops_of(lambda y: problem.state(0.0, y, None))
+    z = np.linspace(-1.5, 2.0, 5)
+    expected = 0.1 * (-z - 0.045 * z / (1.0 + 3.0 * z**2)) + 0.7 * 0.3 * z
+    np.testing.assert_allclose(at_points(change, (z + z**3)[:, None])[:, 0], expected, rtol=1e-12)
+
+
+def loops_of(function):
+    """How many loops a function of y has, as arrays and as scalars."""
+    trace, graph = jax.make_jaxpr(function)(np.zeros(1)), Graph()
+    (result,) = scalars.scalarised(trace, [scalars.inputs_of(graph, "y", (1,), float)], graph)
+    of_scalars = {node.attr[0].number for node in reachable(result.tolist()) if node.op == "result"}
+    return [equation.name for equation in flattened(trace)[1]].count("while"), len(of_scalars)
 
 
 def test_a_path_that_leaves_its_branch_of_the_constraint_is_reported():

@@ -27,10 +27,20 @@ SHRINKING = 0.9  # times the last update: one above it is about as good as round
 _underived: contextvars.ContextVar[bool] = contextvars.ContextVar("underived", default=False)
 
 
-@contextlib.contextmanager
-def underived() -> Iterator[None]:
+def underived() -> contextlib.AbstractContextManager[None]:
     """Traces made inside are not differentiated: how the roots in them depend on other values is left out."""
-    token = _underived.set(True)
+    return _marked(True)
+
+
+def derived() -> contextlib.AbstractContextManager[None]:
+    """Roots inside know how they depend on other values, even in a trace that as a whole is not differentiated: without
+    that knowledge a derivative that a step takes would follow every iteration, in a loop of its own."""
+    return _marked(False)
+
+
+@contextlib.contextmanager
+def _marked(are_underived: bool) -> Iterator[None]:
+    token = _underived.set(are_underived)
     try:
         yield
     finally:

@@ -20,7 +20,7 @@ from stodyn.numerics.block_triangular import determining
 from stodyn.numerics.dependence import dependence
 from stodyn.numerics.elimination import ORDERED, WRITTEN_OUT, Order, row_order
 from stodyn.numerics.elimination import solve as eliminate
-from stodyn.numerics.newton import newton
+from stodyn.numerics.newton import derived, newton
 from stodyn.numerics.printing.unprintable import Unprintable
 from stodyn.numerics.rounding import of_solution
 from stodyn.numerics.sparse import FOLLOWED, Elimination, Pattern
@@ -740,11 +740,18 @@ class SDAE(Problem):
     def to_sde(self) -> SDE:
         """The state-space form dY = S f dt + S g dW of the differential components, x from y by Newton."""
 
+        # Drift, noise and each of their derivatives solve for the same x. Traced once, the solution is the same loop in
+        # all of them, and a printed program has it once (numerics.printing).
+        @jax.jit
+        def state(t, y, params):
+            with derived():
+                return self.state(t, y, params)
+
         def drift(t, y, params):
-            return self._solved(self.f(t, self.state(t, y, params), params))
+            return self._solved(self.f(t, state(t, y, params), params))
 
         def diffusion(t, y, params):
-            return self._solved_noise(self.multiplier(t, self.state(t, y, params), params))
+            return self._solved_noise(self.multiplier(t, state(t, y, params), params))
 
         names = components(self)[0]
         all_units: Any = self.component_units or {}

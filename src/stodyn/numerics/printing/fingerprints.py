@@ -12,7 +12,14 @@ from typing import Any
 import numpy as np
 from jax.extend import core
 
-from stodyn.numerics.printing.operations import WHOLE, equations_of, function_name, opened, parameters_of
+from stodyn.numerics.printing.operations import (
+    WHOLE,
+    Operation,
+    equations_of,
+    function_name,
+    opened,
+    parameters_of,
+)
 from stodyn.numerics.printing.trace import literal_value
 
 LARGE = 100_000  # bytes of a constant that is not kept beside the others
@@ -41,6 +48,15 @@ def fingerprint(closed: core.ClosedJaxpr) -> str:
     return _Digest().of(closed)
 
 
+def digest_of(operation: Operation) -> str:
+    """A digest of an operation: equal for two that compute the same from the same operands."""
+    digest = _Digest()
+    digest.take(f"{operation.name!r} {list(map(str, operation.outs))}")
+    for name, value in operation.parameters:
+        digest.take_parameter(name, value)
+    return digest.ended()
+
+
 class _Digest:
     """A trace taken in word by word: constants, variables by their numbers, equations with all their parameters."""
 
@@ -50,6 +66,9 @@ class _Digest:
 
     def of(self, closed: core.ClosedJaxpr) -> str:
         self.walk(closed.jaxpr, closed.consts)
+        return self.ended()
+
+    def ended(self) -> str:
         self.digest.update(b"".join(self.parts))
         return self.digest.hexdigest()
 

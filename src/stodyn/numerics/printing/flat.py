@@ -13,9 +13,12 @@ from jax.extend import core
 
 from stodyn.numerics.printing import operations as kinds
 from stodyn.numerics.printing.entrywise import TABLE, Zeros
+from stodyn.numerics.printing.fingerprints import digest_of
 from stodyn.numerics.printing.operations import CALLS, Operation, called_by, operation_of
 from stodyn.numerics.printing.trace import interpret
 from stodyn.numerics.printing.unprintable import Unprintable
+
+LOOPS = kinds.While | kinds.Scan
 
 
 @dataclasses.dataclass(eq=False)
@@ -74,6 +77,7 @@ def flattened(closed: core.ClosedJaxpr) -> tuple[list[Value], list[Equation], li
 
     arguments = [Value(v.aval) for v in closed.jaxpr.invars]
     results = opened(closed, arguments)
+    equations, results = _merged(equations, results)
     needed = {id(v) for v in results}
     still_needed = []
     for equation in reversed(equations):
@@ -86,6 +90,38 @@ def flattened(closed: core.ClosedJaxpr) -> tuple[list[Value], list[Equation], li
     for value in results:
         value.is_result = True
     return arguments, still_needed[::-1], results
+
+
+def _merged(equations: list[Equation], results: list[Value]) -> tuple[list[Equation], list[Value]]:
+    """The same with one equation for those that compute the same from the same, where some of them are loops.
+
+    An iteration that several functions need, or several derivatives of one, is then made once. Traces that repeat no
+    loop stay as they are: what else they repeat costs less than to look for it.
+    """
+    digests: dict[Any, str] = {}
+
+    def digest(operation: Operation) -> str:
+        key = operation.origin, operation.name
+        if key not in digests:
+            digests[key] = digest_of(operation)
+        return digests[key]
+
+    loops = [digest(e.operation) for e in equations if isinstance(e.how, LOOPS)]
+    if len(set(loops)) == len(loops):
+        return equations, results
+    first: dict[Any, Value] = {}  # the same for values that are equal
+    made: dict[Any, Equation] = {}
+
+    def earliest(value: Value) -> Value:
+        number = value.number
+        key = id(value) if number is None else (number.dtype.num, number.shape, number.tobytes())
+        return first.setdefault(key, value)
+
+    for equation in equations:
+        equation.inputs = list(map(earliest, equation.inputs))
+        same = made.setdefault((digest(equation.operation), *map(id, equation.inputs)), equation)
+        first.update(zip(map(id, equation.outputs), same.outputs, strict=True))
+    return list(made.values()), list(map(earliest, results))
 
 
 def scalar_operations(closed: core.ClosedJaxpr) -> int:

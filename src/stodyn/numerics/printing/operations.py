@@ -372,6 +372,16 @@ class Operation:
         """The functions, branches and loop bodies inside it."""
         return traces_inside(self._equation)
 
+    @property
+    def origin(self) -> Any:
+        """What the same operation of a trace that is opened several times has in common; the trace keeps it alive."""
+        return id(self._equation)
+
+    @property
+    def parameters(self) -> list[tuple[str, Any]]:
+        """All that it holds besides its operands, by name."""
+        return [] if self._equation is None else parameters_of(self._equation)
+
     def bind(self, *values: Any) -> list[Any]:
         """Its results for other operands, computed by JAX, or traced by it."""
         results = self._equation.primitive.bind(*values, **self._equation.params)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -22,6 +22,7 @@ from jax.extend import core
 
 from stodyn.numerics.printing import operations as kinds
 from stodyn.numerics.printing.entrywise import PRINTED
+from stodyn.numerics.printing.fingerprints import digest_of
 from stodyn.numerics.printing.nodes import BOOL, INT32, Entry, Graph, as_number, is_known, value_of
 from stodyn.numerics.printing.operations import Counted, Gather, Operation, Padded, Scatter, Sliced, Spread
 from stodyn.numerics.printing.trace import count_operations, interpret
@@ -78,9 +79,18 @@ def numbers_of(x: np.ndarray, dtype: Any) -> np.ndarray:
     return np.array([value_of(entry) for entry in x.reshape(-1)], dtype).reshape(x.shape)
 
 
+class _Made(NamedTuple):
+    """A loop that has been traced; its operands are kept, since they are known by their places in memory."""
+
+    operation: Operation
+    operands: list[np.ndarray]
+    results: list[np.ndarray]
+
+
 class _Scalars:
     def __init__(self, graph: Graph):
         self.graph = graph
+        self.loops: dict[Any, list[_Made]] = {}  # by their operands
 
     def run(self, trace: Any, arguments: Sequence[np.ndarray]) -> list[np.ndarray]:
         return interpret(trace, arguments, self.apply, self.literal)
@@ -519,6 +529,20 @@ def _cond(self: _Scalars, operation, inputs):
 
 
 def _while(self: _Scalars, operation, inputs):
+    """A loop; one that repeats another, of the same operands, is that one."""
+    made = self.loops.setdefault(tuple(map(_identity, flatten(inputs))), [])
+    for earlier in made:
+        if digest_of(earlier.operation) == digest_of(operation):
+            return earlier.results
+    made.append(_Made(operation, inputs, _turned(self, operation, inputs)))
+    return made[-1].results
+
+
+def _identity(entry: Entry) -> Any:
+    return (entry.dtype.num, entry.tobytes()) if is_known(entry) else id(entry)
+
+
+def _turned(self: _Scalars, operation, inputs):
     how = operation.how
     cond_consts, body_consts, start = inputs[: how.tested], inputs[how.tested : how.fixed], inputs[how.fixed :]
     shapes = [x.shape for x in start]
