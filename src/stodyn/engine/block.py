@@ -16,9 +16,10 @@ from jax.extend.core import jaxpr_as_fun
 
 from stodyn.engine.batch import Vmap
 from stodyn.engine.forked import require_threads
-from stodyn.engine.gathering import Gathered, Plan, Went
+from stodyn.engine.gathering import Plan, Work
 from stodyn.engine.layout import Members
 from stodyn.engine.place import available_cores
+from stodyn.engine.program.observing import observe
 from stodyn.engine.watching import frozen, moved
 from stodyn.numerics.bounded import Bounded
 from stodyn.numerics.printing.fingerprints import fingerprint
@@ -65,7 +66,7 @@ class Windows(Plan):
 
     @property
     def always(self) -> tuple[bool, ...]:
-        """For each statistic whether it looks at the end of every interval."""
+        """For each statistic whether it is_observed at the end of every interval."""
         return tuple(self.every is not None and bool(np.all(look)) for look in self.observes)
 
     def end(self, first: int, pace: int) -> int:
@@ -101,7 +102,7 @@ class Program:
     """The computation as JAX functions of a whole block: `begin`, `advance` over a window, `diagnose` a bad one.
 
     varies  for each leaf of the parameters 1 where every path has its own, 0 where it is common to all
-    always  for each statistic whether it looks at the end of every interval
+    always  for each statistic whether it is_observed at the end of every interval
     levels  how many levels stop a path
     """
 
@@ -207,10 +208,8 @@ class Program:
         snapshot = Snapshot(t, x, sound, members.weight, self.params(members), self.axes, state.iterations, None, stops)
 
         def look(k, statistic):
-            counted = members.member if statistic.counts_failed else sound
-
             def observation(track):
-                return statistic.observe(snapshot._replace(track=track, sound=counted))
+                return observe(statistic, snapshot._replace(track=track), members.member)
 
             if self.always[k]:
                 return observation(state.tracks[k])
@@ -339,31 +338,6 @@ class BlockRunner:
     def advance(self) -> Callable:
         return compiled(self.key, self.program.advance, *self.shapes).call
 
-    def compute(self, feed: Callable[[int], Any], members: Members, on_call: Callable[[int], None]) -> Went:
-        """How a block went.
-
-        feed     feed(steps) gives the next normals: of each stream (steps, count, lanes)
-        on_call  is called with the steps of every compiled call and may raise to end the run
-        """
-        gathered, program, plan = Gathered(self.plan), self.program, self.plan
-        state, *at_start = self.begin(members)
-        first, steps = 0, len(plan.h)
-        while first < steps:
-            last = plan.end(first, plan.longest)
-            window = plan.window(first, last, program.dtype)
-            normals = [self.padded(z) for z in feed(last - first)]
-            after, *under_way, bad = self.advance(state, normals, window, members)
-            if first == 0:
-                self._observe_start(gathered, jax.device_get(at_start[:-1]), at_start[-1])
-                on_call(0)
-            once_more = functools.partial(self.diagnose, state, normals, window, members)
-            self._went(gathered, first, last, jax.device_get(under_way), bad, once_more)
-            state, first, count = after, last, last - first
-            on_call(count)
-        if state.rounded is not None:
-            gathered.rounded = int(np.sum(np.asarray(state.rounded)[np.asarray(members.member)]))
-        return gathered.result()
-
     def state_after(self, members: Members, feed, steps: int) -> tuple[Array, ...]:
         """The method's state after that many steps."""
         state, first = self.begin(members)[0], 0
@@ -397,26 +371,55 @@ class BlockRunner:
             return z
         return (np if isinstance(z, np.ndarray) else jnp).concatenate([z, np.zeros((missing, *z.shape[1:]))])
 
-    def _observe_start(self, gathered: Gathered, outcome: Any, bad: Any) -> None:
-        observed, any_bad = outcome
-        if self.plan.saves[0] == 0:
-            gathered.keep([jax.tree.map(lambda x: np.asarray(x)[None], one) if look[0] else None
-                           for one, look in zip(observed, self.plan.observes, strict=True)])  # fmt: skip
-        if any_bad:
-            gathered.begun_badly(np.asarray(bad))
-
-    def _went(self, gathered: Gathered, first: int, last: int, outcome: Any, bad: Any, diagnose) -> None:
-        observed, any_bad = outcome
-        inside = self.plan.saves_in(first, last)
-        is_observed = [look[inside] for look in self.plan.observes]
-        if inside.start < inside.stop:
-            gathered.keep([jax.tree.map(lambda x, look=look: x[: len(look)][look], one) if look.any() else None
-                           for one, look in zip(observed, is_observed, strict=True)])  # fmt: skip
-        if any_bad:
-            gathered.gone_bad(first, np.asarray(bad), diagnose)
-
     def begin(self, members: Members):
         return self.beginning.call(np.asarray(self.plan.t[0], self.program.dtype), members)
 
     def diagnose(self, *arguments):
         return compiled(self.key, self.program.diagnose, *self.shapes).call(*arguments)
+
+
+class VmapWork(Work):
+    """The paths of a block on their way through a program of XLA's.
+
+    feed  feed(steps) gives the next normals: of each stream (steps, count, lanes)
+    """
+
+    observes_start_apart = True
+
+    def __init__(self, runner: BlockRunner, feed: Callable[[int], Any], members: Members):
+        self.runner, self.plan, self.feed, self.members = runner, runner.plan, feed, members
+        self.state: Any = None
+        self.observations: Any = None  # of all statistics at the saves of the last call, and behind them idle rows
+        self.call: tuple[Any, ...] = ()  # the normals and the window of the last call
+
+    def begin(self) -> np.ndarray | None:
+        self.state, observations, any_bad, bad = self.runner.begin(self.members)
+        self.observations = jax.tree.map(lambda x: x[None], jax.device_get(observations))
+        return np.asarray(bad) if any_bad else None
+
+    def end(self, first: int) -> int:
+        return self.plan.end(first, self.plan.longest)
+
+    def advance(self, first: int, last: int, inside: slice) -> np.ndarray | None:
+        normals = [self.runner.padded(z) for z in self.feed(last - first)]
+        self.call = normals, self.plan.window(first, last, self.runner.program.dtype)
+        self.state, observations, any_bad, bad = self.runner.advance(self.state, *self.call, self.members)
+        self.observations = jax.device_get(observations)
+        return np.asarray(bad) if any_bad else None
+
+    def observed(self, inside: slice) -> list[Any]:
+        is_observed = [look[inside] for look in self.plan.observes]
+        return [jax.tree.map(lambda x, look=look: x[: len(look)][look], one) if look.any() else None
+                for one, look in zip(self.observations, is_observed, strict=True)]  # fmt: skip
+
+    def snapshot(self) -> Any:
+        return self.state
+
+    def diagnose(self, before: Any, first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
+        step, unsolved = self.runner.diagnose(before, *self.call, self.members)
+        return np.asarray(step), np.asarray(unsolved)
+
+    def rounded(self) -> int:
+        if self.state.rounded is None:
+            return 0
+        return int(np.sum(np.asarray(self.state.rounded)[np.asarray(self.members.member)]))

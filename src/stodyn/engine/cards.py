@@ -21,6 +21,7 @@ from stodyn.engine.layout import Layout
 from stodyn.engine.program import on_card
 from stodyn.engine.program.as_loops import Loops
 from stodyn.engine.program.kernel import FRAME, GROUP, LaunchResults
+from stodyn.engine.program.observing import Rows, gathered, observe
 from stodyn.engine.program.source import Source
 from stodyn.engine.programs import Executor, Tell, Vmapped, plan_of, printed_or_vmapped
 from stodyn.engine.spec import Spec
@@ -184,7 +185,7 @@ class _Work(Work):
         partials = card.memory("partials", self.slots, results.values, self.blocks) if results.summed else None
         self.totals = card.memory("totals", WORDS + self.slots * results.values)
         self.last_totals, self._rounded = np.empty(0), 0  # the totals of the last call
-        self._observing = executor.observing
+        self.observing = executor.observing
         self.frame = Frame(FRAME)
         self.frame.set(shift=paths.bit_length() - 1)
         if isinstance(source, Loops):
@@ -318,84 +319,8 @@ class _Work(Work):
     def rounded(self) -> int:
         return self._rounded
 
-    # --- statistics ---------------------------------------------------------------------------------------------------
-
-    def observed(self, inside: slice) -> list[Any]:
-        results, source, saves = self.program.launch, self.program.source, inside.stop - inside.start
-        totals = self.last_totals[WORDS:].reshape(saves, results.values)
-        observed: list[Any] = []
-        for k, statistic in enumerate(self.spec.statistics):
-            look = np.flatnonzero(self.plan.observes[k][inside])
-            if not look.size:
-                observed.append(None)
-            elif averages_itself(statistic) and (k in results.summed or not statistic.counts_failed):
-                numbers = source.rows_of[k][0].ravel()
-                products = statistic.products(len(numbers))  # type: ignore[attr-defined]
-                if k in results.summed:
-                    observed.append(_sums(totals[look, results.places[k] :], len(numbers), products, True))
-                else:
-                    observed.append(
-                        _sums(self._wide_sums(numbers, saves, products)[look], len(numbers), products, products)
-                    )
-            else:
-                times = self.plan.t[self.plan.saves[inside]]
-                parts = [self._by_jax(k, statistic, int(j), times[j]) for j in look]
-                observed.append(jax.tree.map(lambda *xs: np.stack(xs), *jax.device_get(parts)))
-        return observed
-
-    def _wide_sums(self, numbers: np.ndarray, saves: int, products: bool) -> np.ndarray:
-        """The sums of rows at the saves of the last call."""
-        assert self.saved is not None
-        card, count = self.card, len(numbers)
-        seconds = count * (count + 1) // 2 if products else count
-        size = 1 + 3 * count + seconds
-        rows, totals = card.memory("wide rows", count), card.memory("wide totals", self.slots * size)
-        rows.put(numbers.astype(np.int64))
-        frame = Frame(FRAME)
-        frame.set(seen=self.saved.address, rows=rows.address, count=count, totals=totals.address, stride=self.lanes,
-                  blocks=self.program.launch.rows, paths=self.paths, seconds=seconds)  # fmt: skip
-        launch = wide_sums.loaded(card)
-        launch("means", saves * count, card.joining, frame)
-        launch("powers", saves * count, card.joining, frame)
-        if products:
-            launch("products", saves * wide_sums.tiles(count) ** 2, card.joining, frame)
-        return totals.got(saves * size).reshape(saves, size)
-
-    def _by_jax(self, k: int, statistic: Statistic, slot: int, t: float) -> Any:
-        """The observation of a statistic that looks at all paths of a block together, computed by JAX on the card."""
-        spec, source, lanes = self.spec, self.program.source, self.lanes
-
-        def observe(saved, slot, t, paths, own, common):
-            rows = saved[slot]
-            x = rows[: spec.problem.n].astype(spec.dtype)
-            sound = jnp.arange(lanes) < paths if statistic.counts_failed else rows[-1] > 0
-            weight = jnp.ones(lanes, spec.dtype)
-            columns = [_typed(rows[numbers], source.saved_dtypes[numbers.flat[0]]) for numbers in source.rows_of[k]]
-            if gives_values(statistic):
-                values = columns[0].reshape(-1, lanes)
-                if not averages_itself(statistic):
-                    return values, sound
-                return central_sums(values, sound, weight, statistic.products(len(values)))  # type: ignore[attr-defined]
-            iterations = columns.pop(0) if statistic.counts_iterations else None
-            track = jax.tree.unflatten(source.watched.trees[k], columns)
-            params = jax.tree.unflatten(spec.params_tree, self._params(own, common))
-            return statistic.observe(Snapshot(t, x, sound, weight, params, spec.axes, iterations, track))
-
-        common = [
-            np.asarray(leaf, example.dtype)
-            for leaf, example, varies in zip(spec.param_leaves, spec.examples, spec.varies, strict=True)
-            if not varies
-        ]
-        own = self.own.array if self.own is not None else np.zeros(1)
-        inputs = (self.saved.array, np.int32(slot), spec.dtype.type(t), np.int32(self.paths), own, common)  # type: ignore[union-attr]
-        with jax.enable_x64(True), jax.default_device(self.card.device):
-            kind = (k, self.card.device, self.lanes, self.slots)
-            if kind not in self._observing:
-                key = fingerprint(jax.make_jaxpr(observe)(*inputs)) + type(statistic).__name__
-                self._observing[kind] = compiled(key, observe, *inputs).call
-            return self._observing[kind](*inputs)
-
-    def _params(self, own: Array, common: Sequence[Any]) -> list[Any]:
+    def params_of(self, own: Array, common: Sequence[Any]) -> list[Any]:
+        """The parameters of the paths, from their rows and from the numbers that all have in common."""
         params, row, shared = [], 0, iter(common)
         for example, varies in zip(self.spec.examples, self.spec.varies, strict=True):
             if varies:
@@ -405,6 +330,83 @@ class _Work(Work):
             else:
                 params.append(next(shared))
         return params
+
+    def observed(self, inside: slice) -> list[Any]:
+        is_observed = [look[inside] for look in self.plan.observes]
+        return _RowsOfCard(self, inside).observed(self.spec.statistics, self.program.source.watched, is_observed)
+
+
+class _RowsOfCard(Rows):
+    """The sums and the rows that a launch has left."""
+
+    def __init__(self, work: _Work, inside: slice):
+        self.work, self.saves = work, inside.stop - inside.start
+        self.times = work.plan.t[work.plan.saves[inside]]
+
+    def sums(self, k: int, statistic: Any, look: np.ndarray) -> Any:
+        work, results = self.work, self.work.program.launch
+        numbers = work.program.source.rows_of[k][0].ravel()
+        n, products = len(numbers), statistic.products(len(numbers))
+        if k in results.summed:
+            totals = work.last_totals[WORDS:].reshape(self.saves, results.values)
+            return _sums(totals[look, results.places[k] :], n, products, True)
+        if statistic.counts_failed:
+            return self.whole(k, statistic, look)
+        return _sums(self._wide_sums(numbers, products)[look], n, products, products)
+
+    def whole(self, k: int, statistic: Statistic, look: np.ndarray) -> Any:
+        parts = [self._by_jax(k, statistic, int(j), self.times[j]) for j in look]
+        return jax.tree.map(lambda *xs: np.stack(xs), *jax.device_get(parts))
+
+    def _wide_sums(self, numbers: np.ndarray, products: bool) -> np.ndarray:
+        """The sums of rows at the saves."""
+        work, saves = self.work, self.saves
+        assert work.saved is not None
+        card, count = work.card, len(numbers)
+        seconds = count * (count + 1) // 2 if products else count
+        size = 1 + 3 * count + seconds
+        rows, totals = card.memory("wide rows", count), card.memory("wide totals", work.slots * size)
+        rows.put(numbers.astype(np.int64))
+        frame = Frame(FRAME)
+        frame.set(seen=work.saved.address, rows=rows.address, count=count, totals=totals.address, stride=work.lanes,
+                  blocks=work.program.launch.rows, paths=work.paths, seconds=seconds)  # fmt: skip
+        launch = wide_sums.loaded(card)
+        launch("means", saves * count, card.joining, frame)
+        launch("powers", saves * count, card.joining, frame)
+        if products:
+            launch("products", saves * wide_sums.tiles(count) ** 2, card.joining, frame)
+        return totals.got(saves * size).reshape(saves, size)
+
+    def _by_jax(self, k: int, statistic: Statistic, slot: int, t: float) -> Any:
+        """The observation of a statistic at a save, computed by JAX on the card."""
+        work, spec, source, lanes = self.work, self.work.spec, self.work.program.source, self.work.lanes
+
+        def observation(saved, slot, t, paths, own, common):
+            rows, member = saved[slot], jnp.arange(lanes) < paths
+            sound, weight = rows[-1] > 0, jnp.ones(lanes, spec.dtype)
+            columns = [_typed(rows[numbers], source.saved_dtypes[numbers.flat[0]]) for numbers in source.rows_of[k]]
+            if gives_values(statistic):
+                values, counted = columns[0].reshape(-1, lanes), member if statistic.counts_failed else sound
+                if not averages_itself(statistic):
+                    return values, counted
+                return central_sums(values, counted, weight, statistic.products(len(values)))  # type: ignore[attr-defined]
+            params = jax.tree.unflatten(spec.params_tree, work.params_of(own, common))
+            x, more = rows[: spec.problem.n].astype(spec.dtype), gathered(statistic, source.watched.trees[k], columns)
+            return observe(statistic, Snapshot(t, x, sound, weight, params, spec.axes, *more), member)
+
+        common = [
+            np.asarray(leaf, example.dtype)
+            for leaf, example, varies in zip(spec.param_leaves, spec.examples, spec.varies, strict=True)
+            if not varies
+        ]
+        own = work.own.array if work.own is not None else np.zeros(1)
+        inputs = (work.saved.array, np.int32(slot), spec.dtype.type(t), np.int32(work.paths), own, common)  # type: ignore[union-attr]
+        with jax.enable_x64(True), jax.default_device(work.card.device):
+            kind = (k, work.card.device, lanes, work.slots)
+            if kind not in work.observing:
+                key = fingerprint(jax.make_jaxpr(observation)(*inputs)) + type(statistic).__name__
+                work.observing[kind] = compiled(key, observation, *inputs).call
+            return work.observing[kind](*inputs)
 
 
 def _typed(rows: Array, dtype: np.dtype) -> Array:

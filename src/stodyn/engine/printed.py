@@ -18,10 +18,10 @@ from stodyn.engine.gathering import Plan, Work
 from stodyn.engine.layout import Members
 from stodyn.engine.program import on_lanes
 from stodyn.engine.program.as_loops import Loops
+from stodyn.engine.program.observing import Rows, gathered, observe
 from stodyn.engine.program.on_lanes import FRAME, GROUP
 from stodyn.engine.program.source import Source
 from stodyn.engine.spec import Spec
-from stodyn.engine.watching import averages_itself, counts_below, gives_values
 from stodyn.noise.supply import Supply
 from stodyn.numerics import uncompiled
 from stodyn.numerics.printing import compiling, scalars
@@ -232,74 +232,71 @@ class _Work(Work):
         return np.where(self.failed >= 0, self.failed - 1, -1), self.unsolved.astype(bool)
 
     def observed(self, inside: slice) -> list[Any]:
-        times, source = self.plan.t[self.plan.saves[inside]], self.program.source
-        saved, n = self.saved[: len(times)], self.spec.problem.n
-        finite = np.isfinite(saved[:, :n])
-        if self.is_full and finite.all():
-            finite, weight_of_finite = np.ones((len(times), self.lanes), bool), None  # no weights: all are one
-        else:
-            finite = finite.all(axis=1) & self.members.member
-            weight_of_finite = np.where(finite, self.members.weight, 0.0)
-        entries: list[Any] = []
-        for k, statistic in enumerate(self.spec.statistics):
-            look = np.flatnonzero(self.plan.observes[k][inside])
-            sound, weight = finite, weight_of_finite
-            if statistic.counts_failed and weight is not None:
-                sound = np.broadcast_to(self.members.member, finite.shape)
-                weight = np.where(sound, self.members.weight, 0.0)
-            if not look.size:
-                entries.append(None)
-            elif source.watched.apart[k]:
-                entries.append(self._looked(k, statistic, self._filled(saved), sound, look, times))
-            elif averages_itself(statistic):
-                rows: Any = source.rows_of[k][0].ravel()
-                products = statistic.products(len(rows))  # type: ignore[attr-defined]
-                entries.append(sums.central_sums(saved, rows, weight, look, products))
-            elif counts_below(statistic):
-                edges = np.asarray(statistic.edges, self.spec.dtype).astype(float)  # type: ignore[attr-defined]
-                entries.append(counts.below(saved, n, sound, look, edges))
-            elif gives_values(statistic):
-                entries.append((self._filled(saved)[look][:, source.rows_of[k][0].ravel()], sound[look]))
-            else:
-                entries.append(self._looked(k, statistic, self._filled(saved), sound, look, times))
-        return entries
+        is_observed = [look[inside] for look in self.plan.observes]
+        return _RowsOfLanes(self, inside).observed(self.spec.statistics, self.program.source.watched, is_observed)
 
-    def _filled(self, saved: np.ndarray) -> np.ndarray:
+
+class _RowsOfLanes(Rows):
+    """The rows that a call has written."""
+
+    def __init__(self, work: _Work, inside: slice):
+        self.work, self.source, members = work, work.program.source, work.members
+        self.times = work.plan.t[work.plan.saves[inside]]
+        self.saved = work.saved[: len(self.times)]
+        finite = np.isfinite(self.saved[:, : work.spec.problem.n])
+        self.all_count = work.is_full and bool(finite.all())
+        shape = len(self.times), work.lanes
+        self.member = np.broadcast_to(members.member, shape)
+        self.finite = np.ones(shape, bool) if self.all_count else finite.all(axis=1) & members.member
+
+    def _counted(self, statistic: Statistic) -> np.ndarray:
+        return self.member if statistic.counts_failed else self.finite
+
+    def sums(self, k: int, statistic: Any, look: np.ndarray) -> Any:
+        numbers = self.source.rows_of[k][0].ravel()
+        weight = None  # no weights: all are one
+        if not self.all_count:
+            weight = np.where(self._counted(statistic), self.work.members.weight, 0.0)
+        return sums.central_sums(self.saved, numbers, weight, look, statistic.products(len(numbers)))
+
+    def below(self, k: int, statistic: Any, look: np.ndarray) -> Any:
+        spec = self.work.spec
+        edges = np.asarray(statistic.edges, spec.dtype).astype(float)
+        return counts.below(self.saved, spec.problem.n, self._counted(statistic), look, edges)
+
+    def values(self, k: int, statistic: Any, look: np.ndarray) -> Any:
+        numbers = self.source.rows_of[k][0].ravel()
+        return self._filled[look][:, numbers], self._counted(statistic)[look]
+
+    @functools.cached_property
+    def _filled(self) -> np.ndarray:
         """The rows with the first path in the lanes that are none, for statistics that see every lane."""
-        member = self.members.member
+        member = self.work.members.member
         if not member.all():
-            saved[:, :, ~member] = saved[:, :, [np.argmax(member)]]
-        return saved
+            self.saved[:, :, ~member] = self.saved[:, :, [np.argmax(member)]]
+        return self.saved
 
-    def _looked(self, k: int, statistic: Statistic, saved, sound, look, times) -> Any:
-        observed = [self._by_jax(k, statistic, saved[j], sound[j], times[j]) for j in look]
+    def whole(self, k: int, statistic: Statistic, look: np.ndarray) -> Any:
+        observed = [self._by_jax(k, statistic, self._filled[j], self.finite[j], self.times[j]) for j in look]
         return jax.tree.map(lambda *parts: np.stack(parts), *observed)
 
-    def _by_jax(self, k: int, statistic: Statistic, saved, sound, t) -> Any:
-        """The observation of a statistic that looks at all paths of a block together, in JAX."""
-        spec, source = self.spec, self.program.source
+    def _by_jax(self, k: int, statistic: Statistic, saved: np.ndarray, sound: np.ndarray, t: Any) -> Any:
+        spec, source, members = self.work.spec, self.source, self.work.members
         with np.errstate(over="ignore", invalid="ignore"):  # numbers of failed paths
             own = [typed(saved[rows], source.saved_dtypes[rows.flat[0]]) for rows in source.rows_of[k]]
             x = saved[: spec.problem.n].astype(spec.dtype)
-        iterations = own.pop(0) if statistic.counts_iterations else None
-        track = jax.tree.unflatten(source.watched.trees[k], own)
 
-        def observe(t, x, sound, weight, params, iterations, track):
+        def observation(t, x, sound, member, weight, params, own):
             tree = jax.tree.unflatten(spec.params_tree, params)
-            return statistic.observe(Snapshot(t, x, sound, weight, tree, spec.axes, iterations, track))
+            more = gathered(statistic, source.watched.trees[k], own)
+            return observe(statistic, Snapshot(t, x, sound, weight, tree, spec.axes, *more), member)
 
-        inputs = (
-            t.astype(spec.dtype),
-            x,
-            sound,
-            self.members.weight.astype(spec.dtype),
-            self.members.params,
-            iterations,
-            track,
-        )
-        if k not in self.observing:
-            self.observing[k] = _observing(observe, inputs, type(statistic).__name__)
-        return jax.tree.map(np.asarray, self.observing[k](*inputs))
+        weight = members.weight.astype(spec.dtype)
+        inputs = (t.astype(spec.dtype), x, sound, members.member, weight, members.params, own)
+        observing = self.work.observing
+        if k not in observing:
+            observing[k] = _observing(observation, inputs, type(statistic).__name__)
+        return jax.tree.map(np.asarray, observing[k](*inputs))
 
 
 class _Packing(_Work):

@@ -18,7 +18,7 @@ import jax
 import numpy as np
 
 from stodyn.engine import batch
-from stodyn.engine.block import BlockRunner, Windows
+from stodyn.engine.block import BlockRunner, VmapWork, Windows
 from stodyn.engine.block import Program as VmapProgram
 from stodyn.engine.collector import without_collection
 from stodyn.engine.gathering import Failures, Plan, Went, gone_through
@@ -26,6 +26,7 @@ from stodyn.engine.layout import Layout, Members
 from stodyn.engine.printed import Printed
 from stodyn.engine.program.as_loops import Loops
 from stodyn.engine.program.as_scalars import Scalars
+from stodyn.engine.program.observing import observe
 from stodyn.engine.program.source import Source, UnprintableValues
 from stodyn.engine.spec import Spec
 from stodyn.engine.watching import Watched, watched
@@ -355,7 +356,8 @@ class Vmapped(Stepping, SingleSteps):
         lanes = members.start.shape[1]
         feed = supply.feed(traced.streams, first_path, lanes)
         with _in_float64_everywhere() if calls_host(traced.step) else contextlib.nullcontext():
-            return self._runner(members, lanes).compute(feed, members, tell)
+            runner = self._runner(members, lanes)
+            return gone_through(VmapWork(runner, feed, members), runner.plan, tell)
 
     def states_after(self, layout, paths, steps):
         traced: Any = self.spec.traced
@@ -457,10 +459,12 @@ class Hosted(Executor):
         def track(track, t, h, before, after, params):
             return statistic.track(track, Move(t, h, before, after, params, axes))
 
-        def observe(t, x, sound, weight, params, idle, track):
-            return statistic.observe(Snapshot(t, x, sound, weight, params, axes, idle, track))
+        def observation(t, x, sound, weight, params, idle, track):
+            return observe(
+                statistic, Snapshot(t, x, sound, weight, params, axes, idle, track), np.ones(sound.shape, bool)
+            )
 
-        return jax.jit(track), Uncompiled(observe)
+        return jax.jit(track), Uncompiled(observation)
 
     def block(self, layout, block, tell):
         tell(0)
@@ -481,14 +485,14 @@ class Hosted(Executor):
 
         def look(statistic: Statistic, follows: tuple[Callable, Callable], saves: np.ndarray) -> Any:
             tracked, observed = follows
-            observations, wanted, counted = [], set(saves.tolist()), finite | statistic.counts_failed
+            observations, wanted = [], set(saves.tolist())
             track = statistic.track_start(times[0], states[0].T, params)
             for k, t in enumerate(times):
                 if k and track is not None:
                     track = tracked(track, times[k - 1], spec.lengths[k - 1], states[k - 1].T, states[k].T, params)
                 if k in wanted:
                     idle = np.zeros(width, np.int32)
-                    observations.append(observed(t, states[k].T, counted[k], members.weight, params, idle, track))
+                    observations.append(observed(t, states[k].T, finite[k], members.weight, params, idle, track))
             return jax.tree.map(lambda *xs: np.stack(xs), *observations)
 
         observed = [look(*each) for each in zip(spec.statistics, self.observers, spec.saves, strict=True)]
