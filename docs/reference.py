@@ -40,6 +40,7 @@ FAMILIES: dict[str, tuple[str, list[Any]]] = {
             "simulate", "estimate", "until", ("Levels and stops", ["Level", "Stop"]),
             ("Rare events", ["rare", "fragility"]), ("Sweeps", ["sweep", "difference"]), "prepare",
             ("One path", ["path", "increments", "draw_increments"]), "replay", "plan", "place", "PathsFailed",
+            "warnings",
         ],
     ),
     "Choosing": ("stodyn", ["method", "recommend", "compare", "ExactNoise"]),
@@ -65,8 +66,7 @@ FAMILIES: dict[str, tuple[str, list[Any]]] = {
         ],
     ),
     "Converting problems": (
-        "stodyn.problems", [("Ito and Stratonovich", ["to_ito", "to_stratonovich"]), "in_minimal_coordinates",
-                            ("Warnings", ["NoiseNotDelivered", "ResponseNotDelivered"])]
+        "stodyn.problems", [("Ito and Stratonovich", ["to_ito", "to_stratonovich"]), "in_minimal_coordinates"],
     ),
     "Writing methods": (
         "stodyn.methods",
@@ -81,8 +81,13 @@ ELSEWHERE = {  # public names that have their pages in another section, or are p
     "stodyn.noise": {"PerPath"},
     "stodyn.analysis": {"choosing", "comparing", "plan"},
     "stodyn.methods": {"contract"},
-    "stodyn.problems": {"contract"},
+    "stodyn.problems": {"contract", "NoiseNotDelivered", "ResponseNotDelivered"},
     "stodyn.statistics": {"contract"},
+}
+ALSO = {  # second names -> names with a place in the reference
+    "stodyn.structures": "stodyn.analysis.structures",
+    "stodyn.problems.NoiseNotDelivered": "stodyn.warnings.NoiseNotDelivered",
+    "stodyn.problems.ResponseNotDelivered": "stodyn.warnings.ResponseNotDelivered",
 }
 # Of these classes, which the engine uses too, a page shows the members that have sections (Parameters, Returns) and
 # those listed here: what users read off a value, and what authors of methods and problems call or define.
@@ -200,8 +205,7 @@ def addresses() -> dict[str, str]:
             found[named.dotted] = page.address if alone else f"{page.address}#{named.name}"
             for inner in names_inside(named.value):
                 found[f"{named.dotted}.{inner}"] = f"{page.address}#{inner.rpartition('.')[2]}"
-    found["stodyn.structures"] = found["stodyn.analysis.structures"]
-    return found
+    return found | {name: found[home] for name, home in ALSO.items()}
 
 
 @functools.cache

@@ -2,6 +2,7 @@
 
 import importlib
 import inspect
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -55,6 +56,16 @@ def test_dir_shows_what_a_public_module_is_for_and_none_of_its_imports(module):
 def test_a_public_analysis_is_one_module_however_it_is_imported(name):
     """It lives in a room of analysis/, and its address stays that of the door."""
     assert importlib.import_module(f"stodyn.analysis.{name}") is getattr(analysis, name)
+
+
+def test_warnings_have_one_home_and_a_line_each():
+    """Whoever filters one finds it in `sd.warnings`; the modules that give it import it from there."""
+    pattern = re.compile(r"^class \w+\((User|Runtime)?Warning\):", re.MULTILINE)
+    assert {path.name for path in ROOM.rglob("*.py") if pattern.search(path.read_text())} == {"warnings.py"}
+    for name in dir(sd.warnings):
+        value = getattr(sd.warnings, name)
+        assert issubclass(value, UserWarning), name
+        assert re.fullmatch(r"Warns (of|that) .*\.", value.__doc__), name
 
 
 def test_few_enough_names_to_read():

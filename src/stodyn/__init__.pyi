@@ -1,4 +1,4 @@
-from stodyn import analysis, circuits, hints, methods, models, noise, plot, problems, statistics
+from stodyn import analysis, circuits, hints, methods, models, noise, plot, problems, statistics, warnings
 from stodyn.accuracy.estimate import estimate
 from stodyn.accuracy.fragility import fragility
 from stodyn.accuracy.rare import rare
@@ -90,6 +90,7 @@ __all__ = [
     "structures",
     "sweep",
     "until",
+    "warnings",
     "with_elements",
     "with_measurement",
     "with_noise",

@@ -10,9 +10,9 @@ import scipy.stats
 
 import stodyn as sd
 from stodyn.accuracy.estimate import Estimator, Unattainable
-from stodyn.accuracy.ladder import Untrusted
 from stodyn.models.ornstein_uhlenbeck import ornstein_uhlenbeck
 from stodyn.statistics import functional
+from stodyn.warnings import Untrusted
 
 OU = sd.SDE(lambda t, x: -x, lambda t, x: 1.0, 2.0)
 SECOND = 4 * np.exp(-4) + 0.5 * (1 - np.exp(-4))  # E X²(2) from 2

@@ -12,13 +12,13 @@ from stodyn.accuracy import doubts, fast_modes, moves, rules
 from stodyn.accuracy.candidates import has_rough_coefficients
 from stodyn.accuracy.estimate import Ladder, Unattainable
 from stodyn.accuracy.fast_modes import FastModes
-from stodyn.accuracy.ladder import Untrusted
 from stodyn.accuracy.levels import LevelRun
 from stodyn.accuracy.report import _beside_plain
 from stodyn.models.lenard_bernstein import ergodic_energy
 from stodyn.problems.elements import Gap
 from stodyn.statistics import functional
 from stodyn.statistics.moments import Sums
+from stodyn.warnings import Untrusted
 
 BROWNIAN = sd.SDE(lambda t, x: 0.0 * x, lambda t, x: 1.0, 0.0)
 OU = sd.SDE(lambda t, x: -x, lambda t, x: 1.0, 2.0)

@@ -8,8 +8,9 @@ import pytest
 
 import stodyn as sd
 from stodyn.analysis import cyclostationary
-from stodyn.analysis.cycle.periodic import Unresolved, periodic
+from stodyn.analysis.cycle.periodic import periodic
 from stodyn.circuits import read
+from stodyn.warnings import Unresolved
 
 pytestmark = pytest.mark.usefixtures("quick_compiling")
 

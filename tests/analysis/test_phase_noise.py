@@ -11,10 +11,11 @@ from stodyn.analysis import cyclostationary
 from stodyn.analysis.cycle import periodic_start
 from stodyn.analysis.cycle.periodic import _is_stable, mesh, periodic
 from stodyn.analysis.cycle.periodic_system import StageEquations, system_of
-from stodyn.analysis.cycle.phase_noise import Unresolved, jitter, phase_noise, response
+from stodyn.analysis.cycle.phase_noise import jitter, phase_noise, response
 from stodyn.analysis.cycle.phase_noise_line import Wander
 from stodyn.circuits import examples, read
 from stodyn.numerics.radau import Scheme
+from stodyn.warnings import Unresolved
 
 pytestmark = pytest.mark.usefixtures("quick_compiling")
 

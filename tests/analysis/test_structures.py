@@ -15,7 +15,7 @@ from stodyn.methods.alpha import Newmark, StochasticAlpha
 from stodyn.noise import coloured as co
 from stodyn.problems import structural
 from stodyn.problems.contract import written_as
-from stodyn.problems.structural import Overdamped
+from stodyn.warnings import Overdamped
 
 m, k = 1e5 * np.array([1.0, 1.0, 0.8]), 1e7 * np.array([8.0, 6.5, 5.0])
 K = np.diag(k + np.append(k[1:], 0.0)) - np.diag(k[1:], 1) - np.diag(k[1:], -1)

@@ -7,8 +7,8 @@ import stodyn
 from stodyn import statistics as st
 from stodyn.analysis.tolerance import split_variance
 from stodyn.circuits import NetlistError, read
-from stodyn.circuits.circuit import NominalValues
 from stodyn.noise.distribution import Normal, Uniform
+from stodyn.warnings import NominalValues
 
 EVERYTHING = """every kind of part
 .param r1={gauss(1k,0.05)} w={aunif(10u,1u)}

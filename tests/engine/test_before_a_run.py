@@ -17,13 +17,12 @@ import pytest
 from stodyn import SDE, Hamiltonian, Mechanical, PathsFailed, PerPath, diagonal, prepare, simulate
 from stodyn.engine import stability
 from stodyn.engine.spec import describe
-from stodyn.engine.stability import UnstableSteps
 from stodyn.methods.explicit import Heun
 from stodyn.methods.milstein import MilsteinLevy
 from stodyn.models.ornstein_uhlenbeck import ORNSTEIN_UHLENBECK
-from stodyn.noise.iterated import MrongowiusRoessler, ResolutionWarning
-from stodyn.problems.contract import AnotherOrder
+from stodyn.noise.iterated import MrongowiusRoessler
 from stodyn.statistics import Moments
+from stodyn.warnings import AnotherOrder, ResolutionWarning, UnstableSteps
 
 
 def one(t, x):

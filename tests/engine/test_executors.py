@@ -13,8 +13,8 @@ from stodyn.engine.spec import describe
 from stodyn.methods.implicit import ImplicitMidpoint
 from stodyn.numerics.printing import compiling
 from stodyn.numerics.printing.nodes import Graph
-from stodyn.numerics.printing.unprintable import PrinterFault
 from stodyn.statistics import Moments, Observable, Paths
+from stodyn.warnings import PrinterFault
 
 A = -2.0 * np.eye(10) + 0.1 * np.ones((10, 10))
 RUN = dict(t=(0, 0.5), dt=0.1, paths=16, seed=1)

@@ -9,11 +9,10 @@ import pytest
 from stodyn import SDE, PathsFailed, PerPath, replay, simulate
 from stodyn import statistics as st
 from stodyn.engine.failure import FailureLog
-from stodyn.engine.simulate import Unbelievable
-from stodyn.engine.stability import UnstableSteps
 from stodyn.methods.explicit import EulerMaruyama
 from stodyn.methods.implicit import ImplicitMidpoint, ThetaEuler
 from stodyn.noise import path_normals
+from stodyn.warnings import Unbelievable, UnstableSteps
 
 H, STEPS = 0.1, 30
 RUN = dict(t=(0.0, H * STEPS), dt=H, seed=12)

@@ -16,7 +16,7 @@ from stodyn.engine import cards, programs, self_test, wide_sums
 from stodyn.engine import ready as readied
 from stodyn.engine import simulate as front
 from stodyn.engine.card import card_of
-from stodyn.engine.cards import BlockHalved, block_width
+from stodyn.engine.cards import block_width
 from stodyn.engine.program import kernel, on_card
 from stodyn.engine.program.as_scalars import Scalars
 from stodyn.engine.spec import describe, matched
@@ -27,6 +27,7 @@ from stodyn.noise import counter
 from stodyn.numerics.printing import compiling
 from stodyn.numerics.printing.fingerprints import fingerprint
 from stodyn.numerics.printing.rows import Frame
+from stodyn.warnings import BlockHalved
 
 pytestmark = pytest.mark.usefixtures("quick_compiling")
 STEPS, H = 12, 0.05

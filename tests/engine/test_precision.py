@@ -13,7 +13,6 @@ from stodyn.analysis import covariance, linear
 from stodyn.analysis.cycle.periodic import periodic
 from stodyn.analysis.small_noise import small_noise
 from stodyn.engine import printed
-from stodyn.engine.precision import SinglePrecisionConstant
 from stodyn.methods.explicit import EulerMaruyama, Heun
 from stodyn.methods.implicit import ThetaEuler
 from stodyn.models.double_well import double_well
@@ -21,6 +20,7 @@ from stodyn.models.kubo import kubo
 from stodyn.models.ornstein_uhlenbeck import ornstein_uhlenbeck
 from stodyn.noise.distribution import Uniform
 from stodyn.results import provenance
+from stodyn.warnings import SinglePrecisionConstant
 
 RUN = dict(t=(0.0, 1.0), dt=0.05, paths=8, seed=2)
 

@@ -8,8 +8,8 @@ import pytest
 
 import stodyn as sd
 from stodyn import statistics as st
-from stodyn.engine.until import HeavyTailed
 from stodyn.models.ornstein_uhlenbeck import ornstein_uhlenbeck
+from stodyn.warnings import HeavyTailed
 
 RUN = dict(t=(0.0, 1.0), dt=0.125, paths=4096, seed=1)
 END = st.Moments(at=1.0)

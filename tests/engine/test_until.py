@@ -10,10 +10,11 @@ import scipy.stats
 import stodyn as sd
 from stodyn import statistics as st
 from stodyn.engine import progress
-from stodyn.engine.until import HeavyTailed, NotReached, OneValue, Quantity, Verdict, Watch, _of_counts, _of_sums
+from stodyn.engine.until import Quantity, Verdict, Watch, _of_counts, _of_sums
 from stodyn.models.ornstein_uhlenbeck import ornstein_uhlenbeck
 from stodyn.statistics.contract import Labels
 from stodyn.statistics.moments import Sums
+from stodyn.warnings import HeavyTailed, NotReached, OneValue
 
 RUN = dict(t=(0.0, 1.0), dt=0.125, seed=1, block=1024)
 END = dict(collect=st.Moments(at=1.0))

@@ -16,7 +16,7 @@ from stodyn.engine.spec import describe
 from stodyn.methods.alpha import Newmark, StochasticAlpha
 from stodyn.noise import coloured as co
 from stodyn.noise import wiener
-from stodyn.problems.driven import ResponseNotDelivered
+from stodyn.warnings import ResponseNotDelivered
 
 MODE = sd.Mechanical(lambda t, x, v: -x - 0.1 * v, lambda t, x, v: 1.0, (0.0, 0.0))  # its variances are 5
 

@@ -11,13 +11,14 @@ import stodyn as sd
 from stodyn.analysis.order import best_reference
 from stodyn.analysis.step.one_step import OneStep
 from stodyn.methods.alpha import HHT, WBZ, Newmark, StochasticAlpha, StochasticAlpha20
-from stodyn.methods.contacts import StopsNotResolved, change_of_energy
+from stodyn.methods.contacts import change_of_energy
 from stodyn.noise import coloured as co
 from stodyn.numerics import gauss
 from stodyn.numerics.printing.points import at_points
 from stodyn.problems.elements import BoucWen, Gap
 from stodyn.problems.stops import Stop, stiffest_stop
 from stodyn.problems.time_scale import time_scale
+from stodyn.warnings import StopsNotResolved
 
 STIFFNESS, GAP = 1e4, 0.1
 STOPS = Gap(at=0, stiffness=STIFFNESS, gap=GAP, both=True)

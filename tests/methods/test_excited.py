@@ -13,9 +13,10 @@ from stodyn.methods import excited
 from stodyn.methods.alpha import HHT, Newmark, StochasticAlpha
 from stodyn.noise import coloured as co
 from stodyn.numerics import lyapunov, van_loan
-from stodyn.problems.driven import ResponseNotDelivered, response_in_words
+from stodyn.problems.driven import response_in_words
 from stodyn.problems.driven_mechanical import DrivenMechanical
 from stodyn.problems.structure import is_autonomous
+from stodyn.warnings import ResponseNotDelivered
 
 # A frame of three storeys, SI units: Rayleigh damping of 5 % at the first and the third mode, Kanai-Tajimi ground.
 m, k = 1e5 * np.array([1.0, 1.0, 0.8]), 1e7 * np.array([8.0, 6.5, 5.0])

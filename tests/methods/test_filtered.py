@@ -13,7 +13,7 @@ from stodyn.engine.spec import matched
 from stodyn.noise import coloured as co
 from stodyn.numerics import lyapunov
 from stodyn.numerics.printing.points import at_points
-from stodyn.problems.driven import NoiseNotDelivered
+from stodyn.warnings import NoiseNotDelivered
 
 pytestmark = pytest.mark.usefixtures("quick_compiling")
 

@@ -12,7 +12,7 @@ import stodyn as sd
 from stodyn import statistics as st
 from stodyn.methods import walled
 from stodyn.numerics import uncompiled
-from stodyn.problems.walls import WallsNotResolved
+from stodyn.warnings import WallsNotResolved
 
 pytestmark = pytest.mark.filterwarnings("ignore::stodyn.problems.walls.WallsNotResolved")  # errors of long steps
 FREE = sd.SDE(lambda t, x: -(x + 0.5), lambda t, x: 1.0, 0.5)

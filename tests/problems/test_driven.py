@@ -16,8 +16,9 @@ from stodyn.noise import coloured as co
 from stodyn.numerics import lyapunov
 from stodyn.numerics.printing.points import at_one
 from stodyn.numerics.uncompiled import value
-from stodyn.problems.driven import NoiseNotDelivered, ResponseNotDelivered, delivered_variance
+from stodyn.problems.driven import delivered_variance
 from stodyn.problems.linear import linear
+from stodyn.warnings import NoiseNotDelivered, ResponseNotDelivered
 
 pytestmark = pytest.mark.usefixtures("quick_compiling")
 

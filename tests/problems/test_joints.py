@@ -23,9 +23,10 @@ from stodyn.models.rigid_body import RIGID_BODY, rigid_body
 from stodyn.noise import coloured
 from stodyn.noise.source import PerPath
 from stodyn.numerics import uncompiled
-from stodyn.problems.joints import Drifting, Frame, drifting
-from stodyn.problems.joints_diagnosis import JointsDiagnosis, StartMoved
+from stodyn.problems.joints import Frame, drifting
+from stodyn.problems.joints_diagnosis import JointsDiagnosis
 from stodyn.problems.mechanical import Mechanical
+from stodyn.warnings import Drifting, StartMoved
 
 θ = 1.0
 ON, ALONG = np.array([np.sin(θ), -np.cos(θ)]), 0.5 * np.array([np.cos(θ), np.sin(θ)])

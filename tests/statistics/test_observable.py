@@ -8,10 +8,10 @@ import pytest
 
 from stodyn import SDE, PerPath, simulate
 from stodyn import statistics as st
-from stodyn.engine.simulate import Unbelievable
 from stodyn.methods.explicit import EulerMaruyama, Heun
 from stodyn.models.kubo import kubo
 from stodyn.models.ornstein_uhlenbeck import ornstein_uhlenbeck
+from stodyn.warnings import Unbelievable
 
 RUN = dict(t=(0.0, 1.0), dt=0.1, seed=6)
 

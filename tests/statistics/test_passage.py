@@ -21,9 +21,9 @@ from stodyn.engine.program.as_scalars import Scalars
 from stodyn.numerics import crossing, uncompiled
 from stodyn.numerics.printing import compiling
 from stodyn.numerics.printing.points import at_points
-from stodyn.problems.level import NoBridge
 from stodyn.statistics.moments import Summary
-from stodyn.statistics.passage import Censored, _mean
+from stodyn.statistics.passage import _mean
+from stodyn.warnings import Censored, NoBridge
 
 PATHS = 20_000
 LATE = 0.5826  # -ζ(1/2)/√(2π): M. Broadie, P. Glasserman & S. Kou, Math. Finance 7 (1997)

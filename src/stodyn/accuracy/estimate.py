@@ -23,7 +23,7 @@ import xarray as xr
 from stodyn.accuracy import rules
 from stodyn.accuracy.candidates import Candidate, candidates
 from stodyn.accuracy.controls import WithControl, doubts_of_control, functional_of, named_control, with_control
-from stodyn.accuracy.ladder import Diverged, Ladder, Unattainable, Untrusted, Work
+from stodyn.accuracy.ladder import Diverged, Ladder, Unattainable, Work
 from stodyn.accuracy.levels import Question
 from stodyn.accuracy.moves import carried_out
 from stodyn.accuracy.pilot import MOST_STEPS, Pilots, in_words, stops_in_words
@@ -39,6 +39,7 @@ from stodyn.methods.switching import refuse_switches
 from stodyn.problems.calling import call
 from stodyn.problems.contract import returned_shape
 from stodyn.statistics.functional import Functional, Probability, Watching
+from stodyn.warnings import Untrusted
 
 POINTS = ("auto", "sobol", "random")
 HOPELESS = 100.0  # times the budget, beyond which an estimate is refused: predictions are up to twelve times too high

@@ -29,10 +29,6 @@ class Unattainable(ValueError):
     """Raised where an expectation cannot be estimated as asked; the message says why."""
 
 
-class Untrusted(UserWarning):
-    """Warns of an estimate whose checks have failed; its attribute `reasons` says which."""
-
-
 class Diverged(Unattainable):
     """Raised where the levels of a method are of no use: paths run away because the drift grows faster than linearly,
     or differences do not fall."""

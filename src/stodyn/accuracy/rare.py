@@ -55,6 +55,7 @@ from stodyn.problems.level import SIDES, Level
 from stodyn.problems.sde import SDE
 from stodyn.statistics.contract import is_whole
 from stodyn.statistics.moments import Valued
+from stodyn.warnings import MissedWays, Skewed
 
 LONGEST = 200_000  # steps that a path may take where `before` has no time
 RUNS_PER_BLOCK = 4  # runs per block, whose segments are made together
@@ -63,14 +64,6 @@ FEW_ANCESTORS, FAR_FROM_IDEAL, DIFFERENT = 5, 2.0, 3.0  # limits beyond which a 
 CLOCK = 3  # place of the number of steps in a carry, from its end
 RETURNED_PATHS = 16  # paths with the event that are returned
 MOST_RUNS = 4096
-
-
-class Skewed(UserWarning):
-    """Single runs scatter so much that an estimate from a few of them is too low more often than not."""
-
-
-class MissedWays(UserWarning):
-    """There are signs that the runs have missed some ways to the event."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

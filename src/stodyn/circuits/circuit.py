@@ -48,14 +48,11 @@ from stodyn.problems.explicit import Explicit
 from stodyn.problems.index import STATES
 from stodyn.problems.linear import GaussianStart
 from stodyn.problems.sdae import SDAE
+from stodyn.warnings import NominalValues
 
 CONTROLLED = frozenset("efgh")
 MOST_CORNERS = 12  # the most random values for which all corners are computed
 LOOKED_AT = 1_000_000  # n² m: larger systems are not checked for commutative noise
-
-
-class NominalValues(UserWarning):
-    """Warns of a run in which random values of a netlist have their nominal values on all paths."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -8,8 +8,8 @@ import numpy as np
 import typer
 
 from stodyn import runfile
-from stodyn.accuracy.ladder import Untrusted
 from stodyn.cli._output import Allow, AsJson, console, errors_as_messages, print_files, print_json
+from stodyn.warnings import Untrusted
 
 
 def command(

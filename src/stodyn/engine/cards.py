@@ -46,10 +46,6 @@ OPERATIONS = 1e12  # per second, assumed for the first call
 WORDS = 2  # before the totals of a call: whether a path is bad, and how many steps ended at rounding
 
 
-class BlockHalved(UserWarning):
-    """Warns that a block did not fit into the device's memory."""
-
-
 def is_out_of_memory(error: Exception) -> bool:
     """Whether an error says that a device ran out of memory."""
     return "Out of memory" in str(error) or "out of memory" in str(error)

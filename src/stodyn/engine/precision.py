@@ -17,12 +17,9 @@ import numpy as np
 
 from stodyn.arguments import stacklevel_of_user
 from stodyn.engine.traces import single_precision_constants, traced_functions_of, was_rounded
+from stodyn.warnings import SinglePrecisionConstant
 
 SHOWN = 4  # numbers that a warning lists
-
-
-class SinglePrecisionConstant(UserWarning):
-    """Warns of a computation in float64 with numbers that were rounded to float32 before it began."""
 
 
 def warn_of_rounded(problem: Any, computation: str, further: list[str] | None = None) -> None:

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 from stodyn import results
 from stodyn.arguments import stacklevel_of_user
 from stodyn.engine import cards, grid, identity, programs, self_test
-from stodyn.engine.cards import BlockHalved, block_width, is_out_of_memory
+from stodyn.engine.cards import block_width, is_out_of_memory
 from stodyn.engine.expansion import expanded
 from stodyn.engine.follow import States
 from stodyn.engine.layout import Layout
@@ -52,18 +52,11 @@ from stodyn.statistics.contract import Statistic, is_whole
 from stodyn.statistics.moments import Moments
 from stodyn.statistics.randomised import randomised
 from stodyn.statistics.stopping import Stopped
+from stodyn.warnings import BlockHalved, Unbelievable, Unmet
 
 MOST_PATHS = 2**62  # numbers of paths and of their blocks fit into 64 bits
 BELIEVABLE = 1e100
 FIRST_PATHS = 2**16  # for which a run that is to go on `until` takes the width of its blocks on a GPU
-
-
-class Unbelievable(UserWarning):
-    """Warns of a mean that is not finite, or so large that the steps must have been unstable."""
-
-
-class Unmet(UserWarning):
-    """Warns of a level that was meant to stop paths but that no path has reached."""
 
 
 @front_door

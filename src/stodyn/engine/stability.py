@@ -22,6 +22,7 @@ from stodyn.engine import programs
 from stodyn.engine.layout import Layout
 from stodyn.engine.spec import Spec, describe
 from stodyn.methods.recommend import stable_methods
+from stodyn.warnings import UnstableSteps
 
 GROWTH = math.log(10.0)  # of differences over the whole run, beyond what the equations do, that a run warns of
 NOTICED = 1e-3  # growth in a step that is not a matter of rounding
@@ -38,10 +39,6 @@ SAVES = 2  # at which states are examined
 PILOT = 0.01  # of the work of a run that may be spent on reaching them
 SMALL = 12  # components of a problem for which implicit methods are tried
 FINEST = 30  # halvings of a step
-
-
-class UnstableSteps(UserWarning):
-    """Warns of steps so long that the method grows where the equations decay."""
 
 
 Look = Callable[[float], "Growth | None"]  # by the length of a step; None where rates are not finite, or unknown

@@ -37,6 +37,7 @@ from stodyn.statistics.contract import Labelled, Labels, Statistic, is_whole
 from stodyn.statistics.histogram import Histogram
 from stodyn.statistics.moments import Averaged, Sums, variances
 from stodyn.statistics.observable import Observable
+from stodyn.warnings import HeavyTailed, NotReached, OneValue
 
 FEWEST_BLOCKS, FEWEST_PATHS, MANY_BLOCKS = 4, 4096, 16
 GROWTH = 1.5
@@ -44,18 +45,6 @@ EVENTS = 20  # needed for a relative tolerance of a probability
 LOOSE = 0.15  # relative error of a variance beyond which a run warns
 MOST = 2**30
 BINARY = 1e-6  # how near to 0 or 1 all values lie, in the mean square, that are counted as events
-
-
-class HeavyTailed(UserWarning):
-    """Warns of a standard error that is itself poorly known, because rare large values dominate it."""
-
-
-class NotReached(UserWarning):
-    """Warns of a run that ended before its numbers were known to the tolerance."""
-
-
-class OneValue(UserWarning):
-    """Warns of a quantity that had one value on every path: no standard error accounts for rare other values."""
 
 
 @checks_arguments

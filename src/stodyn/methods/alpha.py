@@ -33,6 +33,7 @@ from stodyn.problems.elements import Hysteretic
 from stodyn.problems.mechanical import ADDITIVE_LINEAR, CONSTANT_UNDAMPED, Mechanical
 from stodyn.problems.stops import Contacts, parted
 from stodyn.problems.time_scale import time_scale
+from stodyn.warnings import StiffWarning
 
 NARROW = 3  # of a band: the text of a wider one is longer than that of sparse elimination
 
@@ -47,10 +48,6 @@ SHORT = 0.5  # h √(k/m) of the parts of a step in which stops are met
 STAYING = 1.25  # h √(k/m) up to which a body that stays in a stop is moved in one part
 MOST_PARTS = 16  # of such a step
 LARGE_OMEGA = 2.0  # beyond it the explicit terms of orders 1.5 and 2.0 amplify noise
-
-
-class StiffWarning(UserWarning):
-    """The system is too stiff for the explicit noise terms of a high-order method."""
 
 
 class Coefficients(NamedTuple):

@@ -30,16 +30,13 @@ from stodyn.noise.stages import Stages
 from stodyn.numerics.surd import Surd, sqrt
 from stodyn.problems.calculus import correction
 from stodyn.problems.sde import SDE
+from stodyn.warnings import CovarianceError
 
 Number = Any  # int, Fraction, Surd: exact; or float
 Row = tuple[Number, ...]
 EXACT = (int, Fraction, Surd)
 HIGHEST_ORDER = 8  # of the order conditions that are checked
 TOLERANCE = 1e-9  # of order conditions in floating point
-
-
-class CovarianceError(UserWarning):
-    """The noise of a scheme leaves an error of order h in the covariance, where its table could do better."""
 
 
 @dataclasses.dataclass(frozen=True)

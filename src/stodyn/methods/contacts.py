@@ -21,15 +21,12 @@ from stodyn.problems.driven import step_matrices
 from stodyn.problems.mechanical import Mechanical
 from stodyn.problems.sde import SDE
 from stodyn.problems.stops import parted, stiffest_stop
+from stodyn.warnings import StopsNotResolved
 
 NOTABLE = 0.3, 0.02  # h √(k/m), and the error of E v², above which a run warns
 REFUSED = 0.7, 0.1  # above which it is refused
 CONTACTS = 55  # at most, in the time in which the energy decays
 MOST_HALVINGS = 16  # of the step, in search of one that is short enough
-
-
-class StopsNotResolved(UserWarning):
-    """The steps of a run are too long for the stops of its structure."""
 
 
 def check_contacts(method: Any, problem: Any, h: float) -> None:

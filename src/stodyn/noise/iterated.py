@@ -23,6 +23,7 @@ from stodyn.arguments import checks_arguments, stacklevel_of_user
 from stodyn.noise.increment import Increment, Recipe
 from stodyn.noise.wiener import WZ
 from stodyn.noise.words import Word, up_to_weight
+from stodyn.warnings import ResolutionWarning
 
 __dir__ = listing.names_of(__name__)
 
@@ -130,10 +131,6 @@ class Approximation(Recipe):
         """
         scaled = min(h / unit, 1.0)
         return self.error(scaled, m) <= (1 + 1e-9) * scaled ** (order + 0.5)
-
-
-class ResolutionWarning(UserWarning):
-    """The iterated integrals are too coarse for the order of the method that uses them."""
 
 
 @checks_arguments

@@ -1,7 +1,7 @@
 from stodyn.problems import contract
 from stodyn.problems.calculus import to_ito, to_stratonovich
-from stodyn.problems.driven import NoiseNotDelivered, ResponseNotDelivered
 from stodyn.problems.minimal import in_minimal_coordinates
+from stodyn.warnings import NoiseNotDelivered, ResponseNotDelivered
 
 __all__ = [
     "NoiseNotDelivered",

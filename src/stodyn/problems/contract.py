@@ -28,6 +28,7 @@ from stodyn.numerics.printing.fingerprints import fingerprint, says_all
 from stodyn.numerics.tracing_errors import first_line, in_words, missing_entry, unnamed_entry, way_out
 from stodyn.problems import describing
 from stodyn.problems.calling import PARAMS_NAMES, check_call, takes_params
+from stodyn.warnings import AnotherOrder
 
 __all__ = [
     "Around",
@@ -628,10 +629,6 @@ MEANT = {
     "p": ("p", "momentum"),
     "params": tuple(name for name in PARAMS_NAMES if name != "p"),
 }  # names that users give to arguments, by what stands in their place
-
-
-class AnotherOrder(UserWarning):
-    """The arguments of a function have names that belong to other places."""
 
 
 _warned_of: weakref.WeakSet = weakref.WeakSet()  # the code of functions whose user has seen an AnotherOrder

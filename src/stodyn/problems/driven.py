@@ -26,6 +26,7 @@ from stodyn.problems.linear import GaussianStart
 from stodyn.problems.measured import Measured
 from stodyn.problems.mechanical import Mechanical
 from stodyn.problems.sde import SDE
+from stodyn.warnings import NoiseNotDelivered, ResponseNotDelivered
 
 NOTABLE = 0.02  # relative error of the noise's variance above which a run warns
 NOTABLE_RESPONSE = 0.05  # the same for the variance of what noise drives
@@ -33,14 +34,6 @@ IN_THE_LONG_RUN = "in the long run"
 LINEARISED = ", by the equations linearised about their start"
 MOST_HALVINGS = 24  # of a step, in search of one that is short enough
 SLOW = 1e-6  # a rate of decay, relative to the fastest, that counts as zero
-
-
-class NoiseNotDelivered(UserWarning):
-    """The steps of a run are too long for the filter of its coloured noise."""
-
-
-class ResponseNotDelivered(UserWarning):
-    """The steps of a run are too long for what noise drives."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -35,6 +35,7 @@ from stodyn.problems.contract import returned_shape
 from stodyn.problems.inertia import Inertia
 from stodyn.problems.joints_diagnosis import FAR, JointsDiagnosis
 from stodyn.problems.sde import SDE
+from stodyn.warnings import Drifting
 
 START_LIMIT = 50  # rounds of Newton onto the constraints from a start
 SINGULAR = 1e-6  # the lowest singular value of the constraints, rows of length 1, at which a path has lost one of them
@@ -334,10 +335,6 @@ def joints_of(problem: Any) -> Joints | None:
         rows = joints_diagnosis.independent_rows(joints)
         joints = Joints(problem, tuple(names[i] for i in rows), rows)
     return joints
-
-
-class Drifting(UserWarning):
-    """A method without support for constraints steps the accelerations that they allow."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

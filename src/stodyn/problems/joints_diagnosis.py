@@ -18,6 +18,7 @@ import numpy as np
 from stodyn.arguments import stacklevel_of_user
 from stodyn.numerics.printing.points import AtPoints, at_points
 from stodyn.problems.index import how_moved
+from stodyn.warnings import StartMoved
 
 STATES = 9  # the start, and consistent states around it
 DRAWN = 64  # starts and parameters that are checked where paths have their own
@@ -27,10 +28,6 @@ BRANCHING = 1e-6  # σ below this at the start alone: the motion may branch
 FAR = 0.1  # a start is not moved farther than this share of |x|
 NEAR = 1e-9  # share of |x| by which states on either side of a constraint are displaced from it
 WARNED_OF = 1e-6  # a start that moves by more than this share of its size causes a warning
-
-
-class StartMoved(UserWarning):
-    """The start did not satisfy the constraints, and was moved onto them."""
 
 
 class JointValues(NamedTuple):

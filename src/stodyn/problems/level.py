@@ -33,6 +33,7 @@ from stodyn.numerics.dependence import dependence
 from stodyn.numerics.printing.unprintable import Unprintable
 from stodyn.problems.calling import call
 from stodyn.problems.contract import Problem, returned_shape
+from stodyn.warnings import NoBridge
 
 BRIDGE, CUBIC, GRID = "bridge", "cubic", "grid"
 SIDES = {"up": (1.0,), "down": (-1.0,), "out": (-1.0, 1.0)}  # the signs of level - f on this side
@@ -124,10 +125,6 @@ class Level:
             gauge.check_order(t)
             gauge.check_reach()
         return gauge
-
-
-class NoBridge(UserWarning):
-    """A level whose crossings are detected only at the ends of steps."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -28,16 +28,13 @@ from stodyn.problems.contract import NoiseStructure
 from stodyn.problems.driven_mechanical import DrivenMechanical, driven_mechanical
 from stodyn.problems.inertia import Inertia
 from stodyn.problems.mechanical import ADDITIVE_LINEAR, CONSTANT_UNDAMPED, Facts, Mechanical
+from stodyn.warnings import Overdamped
 
 SYMMETRIC = 1e-10  # relative: asymmetry that the rounding of a finite-element program may leave
 NEGATIVE = 1e-10  # relative: eigenvalues below minus this are negative; matrices from files have some ten digits
 SAME = 1e-8  # relative: frequencies no farther apart count as one, since their shapes turn into each other by rounding
 FULL = 0.25  # of the places of a matrix: a fuller one is multiplied as a dense one
 UNEVEN = 4  # rows that are this many times longer than the mean are not filled up with zeros
-
-
-class Overdamped(UserWarning):
-    """A damping ratio is above 1, as one stated in percent would be."""
 
 
 class Product:

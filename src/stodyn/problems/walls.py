@@ -22,6 +22,7 @@ from stodyn.problems.impact import Impact, Restitution, Struck, check_restitutio
 from stodyn.problems.level import BRIDGE, Level
 from stodyn.problems.measured import Measured
 from stodyn.problems.sde import SDE
+from stodyn.warnings import WallsNotResolved
 
 KINDS = ("reflect", "impact")
 # Steps from which the stationary mean or variance is 2 % off, measured without drift and with constant ones:
@@ -29,10 +30,6 @@ LIFTED_STEP = (
     0.6  # lifted, deviation of a step over the width of the box: .5 gives .7 % in the variance, .7 2.9 %, 1 5 %
 )
 FOLDED_STEP = 0.015  # folded, (drift towards a wall)² h/(noise)²: .01 gives 1.7 % in the mean, .04 5 %, .16 16 %
-
-
-class WallsNotResolved(UserWarning):
-    """The steps of a run are too long for the walls of its problem."""
 
 
 @checks_arguments

@@ -28,6 +28,7 @@ from stodyn.problems.level import BRIDGE, CUBIC, GRID, Gauge, Level
 from stodyn.statistics import intervals
 from stodyn.statistics.contract import Labelled, Variable
 from stodyn.statistics.moments import Averaged, Summary, summarise
+from stodyn.warnings import Censored
 
 COMPLETE = 1e-3  # survival at the end, up to which a mean is complete
 EARLY, LATE = 0.6, 0.8  # shares of the time at which survival is stored, for the hazard between and after them
@@ -35,10 +36,6 @@ FAR = 3.0  # standard deviations of a step; where both ends are farther off, the
 FEW_COMPONENTS, FEW_HALVINGS = 8, 12  # components up to which rare cases take loops; halvings of a root without them
 FEW = 16  # observation times that are compared one by one
 SURVIVAL, TIME, FALL, FAILED, AT_EARLY, AT_LATE, VALUE = range(7)  # values per path; the last three serve the mean
-
-
-class Censored(UserWarning):
-    """Some paths had not reached the level when the run ended, so their mean passage time is not fully known."""
 
 
 class Track(NamedTuple):

@@ -22,13 +22,14 @@ import xarray as xr
 from numpy.typing import ArrayLike
 
 from stodyn import listing
-from stodyn.analysis.cycle.periodic import ONE, Cycle, Unresolved, _scheme
+from stodyn.analysis.cycle.periodic import ONE, Cycle, _scheme
 from stodyn.analysis.cycle.periodic_corners import before_corners, jumps_with_the_state
 from stodyn.analysis.cycle.periodic_start import NoOscillation
 from stodyn.analysis.cycle.periodic_system import StageEquations
 from stodyn.arguments import checks_arguments, stacklevel_of_user
 from stodyn.numerics import lyapunov
 from stodyn.numerics.one_thread import blas_on_one_thread
+from stodyn.warnings import Unresolved
 
 __all__ = ["conversion", "covariance", "sampled", "spectrum"]
 __dir__ = listing.names_of(__name__)

@@ -62,10 +62,6 @@ def _scheme(order: int) -> Scheme:
     return Scheme((order + 1) // 2)
 
 
-class Unresolved(UserWarning):
-    """Warns of a cycle whose steps are too long for its noise."""
-
-
 class Kicks(NamedTuple):
     """By how much noise moves the state, for each unit of dW (p, n, sources), at which nodes, and their weights (p,) in
     a mean over the period."""

@@ -27,7 +27,7 @@ from numpy.typing import ArrayLike
 
 from stodyn.analysis.cycle import cyclostationary
 from stodyn.analysis.cycle.cyclostationary import component
-from stodyn.analysis.cycle.periodic import ONE, Cycle, Unresolved, periodic
+from stodyn.analysis.cycle.periodic import ONE, Cycle, periodic
 from stodyn.analysis.cycle.periodic_start import NoOscillation
 from stodyn.analysis.cycle.phase_noise_line import Wander
 from stodyn.arguments import checks_arguments, stacklevel_of_user
@@ -35,6 +35,7 @@ from stodyn.circuits import Circuit
 from stodyn.noise import coloured
 from stodyn.numerics.one_thread import blas_on_one_thread
 from stodyn.problems.contract import Problem
+from stodyn.warnings import Unresolved
 
 WANTED = 1e-9  # relative error of c at which steps are fine enough
 WANTED_BETWEEN_CORNERS = 5e-7  # change of c from half as many steps at which they are; the error is far smaller

@@ -3,7 +3,7 @@
 from stodyn import listing
 from stodyn.noise.coloured import envelopes
 from stodyn.noise.coloured.filters import flicker, gauss_markov, gauss_markov2, kanai_tajimi, through
-from stodyn.noise.coloured.fit import Fit, SpectrumNotMet, fitted
+from stodyn.noise.coloured.fit import Fit, fitted
 from stodyn.noise.coloured.gusts import Scales, dryden, turbulence_scales, von_karman, von_karman_spectrum
 from stodyn.noise.coloured.loads import (
     clough_penzien,
@@ -17,7 +17,8 @@ from stodyn.noise.coloured.loads import (
     von_karman_wind_spectrum,
 )
 from stodyn.noise.coloured.points import at_points, correlated, relaxing
-from stodyn.noise.coloured.process import Coloured, SpectrumFolded, stacked, summed
+from stodyn.noise.coloured.process import Coloured, stacked, summed
+from stodyn.warnings import SpectrumFolded, SpectrumNotMet
 
 __all__ = [
     "Coloured",

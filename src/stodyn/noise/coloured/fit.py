@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 from stodyn.arguments import checks_arguments, stacklevel_of_user
 from stodyn.noise.coloured.filters import through
 from stodyn.noise.coloured.process import NOTABLY_FOLDED
+from stodyn.warnings import SpectrumNotMet
 
 DECIBEL = 10.0 / math.log(10.0)
 DAMPING = (1e-4, 1e2)  # of the sections of a fit
@@ -23,10 +24,6 @@ EXACT = 1e-6  # dB
 SPILL = 1.5  # times the variance of the samples: the total variance of a filter above which there is a warning
 FAINT, FADING = 1e-6, 0.25  # densities below this share of the largest count by its ratio to this power
 GUARD, GUARDED, BELOW, ABOVE = 3.0, 60, 2.0, 1.5  # weight and points outside the band; bounds there, see below
-
-
-class SpectrumNotMet(UserWarning):
-    """No filter of an allowed order meets the samples to the tolerance."""
 
 
 @dataclasses.dataclass(frozen=True)

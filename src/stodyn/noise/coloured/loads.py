@@ -19,9 +19,10 @@ from numpy.typing import ArrayLike
 
 from stodyn.arguments import checks_arguments
 from stodyn.noise.coloured.filters import check_positive, gauss_markov
-from stodyn.noise.coloured.fit import SpectrumNotMet, fitted
+from stodyn.noise.coloured.fit import fitted
 from stodyn.noise.coloured.points import relaxing
 from stodyn.noise.coloured.process import Coloured
+from stodyn.warnings import SpectrumNotMet
 
 ROADS = dict(zip("ABCDEFGH", (16e-6 * 4.0**k for k in range(8)), strict=True))  # m³ at 0.1 cycles/m, ISO 8608
 REFERENCE = 0.1  # cycles/m

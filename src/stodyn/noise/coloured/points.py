@@ -22,9 +22,10 @@ import scipy
 from numpy.typing import ArrayLike
 
 from stodyn.arguments import checks_arguments, stacklevel_of_user
-from stodyn.noise.coloured.fit import DECIBEL, Fit, SpectrumNotMet, check_samples
+from stodyn.noise.coloured.fit import DECIBEL, Fit, check_samples
 from stodyn.noise.coloured.process import Coloured, stacked
 from stodyn.numerics import van_loan
+from stodyn.warnings import SpectrumNotMet
 
 PER_DECADE = 2  # first-order processes
 POINTS_PER_DECADE = 3  # second-order ones

@@ -16,12 +16,9 @@ from stodyn.arguments import checks_arguments, stacklevel_of_user
 from stodyn.hints import Count, Integer, whole
 from stodyn.noise import stream
 from stodyn.numerics import lyapunov, van_loan
+from stodyn.warnings import SpectrumFolded
 
 NOTABLY_FOLDED = 0.1  # of a variance
-
-
-class SpectrumFolded(UserWarning):
-    """Samples of a noise fitted to a spectrum are too far apart to have it."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

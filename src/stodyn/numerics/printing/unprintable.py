@@ -7,14 +7,11 @@ import warnings
 from collections.abc import Iterator
 
 from stodyn.arguments import stacklevel_of_user
+from stodyn.warnings import PrinterFault
 
 
 class Unprintable(Exception):
     """Raised with the reason why a trace cannot be taken apart into scalars."""
-
-
-class PrinterFault(UserWarning):
-    """Printing a program ended in an error that the printer does not know: another way computes the same numbers."""
 
 
 @contextlib.contextmanager

@@ -1,0 +1,136 @@
+"""The warnings that stodyn gives, one class each, to be filtered by those who know why: `warnings.simplefilter`."""
+
+from stodyn import listing
+
+__dir__ = listing.names_of(__name__)
+
+
+# --- Steps that are too long -----------------------------------------------------------------------------------------
+
+
+class UnstableSteps(UserWarning):
+    """Warns of steps so long that the method grows where the equations decay."""
+
+
+class StiffWarning(UserWarning):
+    """Warns of a system that is too stiff for the explicit noise terms of a high-order method."""
+
+
+class StopsNotResolved(UserWarning):
+    """Warns of steps that are too long for the stops of a structure."""
+
+
+class WallsNotResolved(UserWarning):
+    """Warns of steps that are too long for the walls of a problem."""
+
+
+class NoiseNotDelivered(UserWarning):
+    """Warns of steps that are too long for the filter of coloured noise."""
+
+
+class ResponseNotDelivered(UserWarning):
+    """Warns of steps that are too long for what noise drives."""
+
+
+class SpectrumFolded(UserWarning):
+    """Warns of samples that are too far apart to have the spectrum to which a noise was fitted."""
+
+
+class Unresolved(UserWarning):
+    """Warns of a cycle whose steps are too long for its noise."""
+
+
+# --- Noise and order -------------------------------------------------------------------------------------------------
+
+
+class SpectrumNotMet(UserWarning):
+    """Warns that no filter of an allowed order meets the samples of a spectrum to the tolerance."""
+
+
+class ResolutionWarning(UserWarning):
+    """Warns of iterated integrals that are too coarse for the order of the method that uses them."""
+
+
+class CovarianceError(UserWarning):
+    """Warns of noise that leaves an error of order h in the covariance, where the method's table could do better."""
+
+
+class NoBridge(UserWarning):
+    """Warns of a level whose crossings are detected only at the ends of steps."""
+
+
+class Drifting(UserWarning):
+    """Warns of a method without support for constraints, which steps the accelerations that they allow."""
+
+
+# --- What a result does not say --------------------------------------------------------------------------------------
+
+
+class Unbelievable(UserWarning):
+    """Warns of a mean that is not finite, or so large that the steps must have been unstable."""
+
+
+class Unmet(UserWarning):
+    """Warns of a level that was meant to stop paths but that no path has reached."""
+
+
+class Censored(UserWarning):
+    """Warns of paths that had not reached the level when the run ended: the mean passage time is not fully known."""
+
+
+class HeavyTailed(UserWarning):
+    """Warns of a standard error that is itself poorly known, because rare large values dominate it."""
+
+
+class NotReached(UserWarning):
+    """Warns of a run that ended before its numbers were known to the tolerance."""
+
+
+class OneValue(UserWarning):
+    """Warns of a quantity that had one value on every path: no standard error accounts for rare other values."""
+
+
+class Untrusted(UserWarning):
+    """Warns of an estimate whose checks have failed; its attribute `reasons` says which."""
+
+
+class Skewed(UserWarning):
+    """Warns of single runs that scatter so much that an estimate from a few is too low more often than not."""
+
+
+class MissedWays(UserWarning):
+    """Warns of signs that the runs have missed some ways to a rare event."""
+
+
+# --- What was given --------------------------------------------------------------------------------------------------
+
+
+class AnotherOrder(UserWarning):
+    """Warns of a function whose arguments have names that belong to other places."""
+
+
+class StartMoved(UserWarning):
+    """Warns of a start that did not satisfy the constraints, and was moved onto them."""
+
+
+class Overdamped(UserWarning):
+    """Warns of a damping ratio above 1, as one stated in percent would be."""
+
+
+class NominalValues(UserWarning):
+    """Warns of a run in which random values of a netlist have their nominal values on all paths."""
+
+
+class SinglePrecisionConstant(UserWarning):
+    """Warns of a computation in float64 with numbers that were rounded to float32 before it began."""
+
+
+# --- How it is computed ----------------------------------------------------------------------------------------------
+
+
+class BlockHalved(UserWarning):
+    """Warns that a block did not fit into the device's memory."""
+
+
+class PrinterFault(UserWarning):
+    """Warns of an error of the printer of programs: another way computes the same numbers, more slowly."""
