@@ -22,6 +22,7 @@ OPTIONS_BY_NAME = {
     "engine/sweep.py": {"sweep"},
     "models/jointed.py": {"jointed_pendulum", "crank", "four_bar", "hoisting_crane", "_trolley_and_angle"},
     "models/miller_integrator.py": {"miller_integrator"},
+    "noise/inertial.py": {"accelerometer", "gyro"},
     "problems/lagrangian.py": {"from_energies"},
     "problems/linear.py": {"linear"},
     "problems/structural.py": {"structure"},

@@ -18,6 +18,7 @@ from stodyn.methods.catalogue import find as method
 from stodyn.methods.filtered import ExactNoise
 from stodyn.methods.stopping import Stop
 from stodyn.noise.from_normals import from_normals
+from stodyn.noise.readings import density, per_sample
 from stodyn.noise.source import PerPath
 from stodyn.problems import elements
 from stodyn.problems.driven import with_noise
@@ -54,6 +55,7 @@ __all__ = [
     "base_excited",
     "circuits",
     "compare",
+    "density",
     "diagonal",
     "difference",
     "draw_increments",
@@ -71,6 +73,7 @@ __all__ = [
     "models",
     "noise",
     "path",
+    "per_sample",
     "place",
     "plan",
     "plot",

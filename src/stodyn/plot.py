@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from stodyn.analysis.system.allan import AllanCurve, AllanFit
+
 T = TypeVar("T", bound=Callable[..., Any])
 __all__ = [
     "AMBER",
@@ -30,6 +32,7 @@ __all__ = [
     "PALETTE",
     "PURPLE",
     "SKY",
+    "allan",
     "band",
     "comparison",
     "cycle",
@@ -102,6 +105,55 @@ def save(ax: Axes | Figure, file: str | Path) -> None:
     if ending and ending.lower() not in known:
         raise ValueError(f"file: no picture can be written as .{ending}; its ending may be {', '.join(sorted(known))}")
     figure.savefig(file, dpi=150, bbox_inches="tight")
+
+
+@checks_arguments
+def allan(curve: AllanCurve, fit: AllanFit | None = None, *, ax: Axes | None = None) -> Axes:
+    """Draw an Allan deviation with the intervals of its points and, if there is a fit, the fit and each of its terms.
+
+    Parameters
+    ----------
+    curve : AllanCurve
+        From stodyn.analysis.allan(y, dt).
+    fit : AllanFit, optional
+        From curve.fit("NBK"); the intervals are those of its noise.
+    ax : Axes, optional
+        Axes to draw on; by default those of a new figure.
+
+    Returns
+    -------
+    Axes
+        The Axes drawn on.
+
+    Raises
+    ------
+    TypeError
+        If `curve` is no Allan variance of stodyn.analysis.allan.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import stodyn as sd
+    >>> curve = sd.analysis.allan(np.random.default_rng(1).standard_normal(1000), dt=0.01)
+    >>> ax = sd.plot.allan(curve, curve.fit("NK"))
+    """
+    if not hasattr(curve, "deviation"):
+        raise TypeError(f"curve: expected the result of stodyn.analysis.allan(y, dt), got {type(curve).__name__}")
+    ax = _axes(ax)
+    low, high = (np.sqrt(end) for end in curve.interval(fit))
+    errors = [curve.deviation - low, high - curve.deviation]
+    ax.errorbar(curve.tau, curve.deviation, errors, color=BLUE, fmt="o", ms=3, lw=1.0, label="record, 95 % intervals")
+    if fit is not None:
+        ax.plot(curve.tau, np.sqrt(fit.variance(curve.tau)), color=ORANGE, lw=1.5, label=f"fit of {fit.terms}")
+        for letter, colour in zip(fit.terms, (GREEN, PURPLE, SKY, AMBER, GREY), strict=False):
+            if fit[letter].is_seen:
+                ax.plot(
+                    curve.tau, np.sqrt(fit.variance(curve.tau, letter)), color=colour, lw=1.0, ls="--", label=letter
+                )
+    ax.set(xscale="log", yscale="log", ylim=(0.5 * low.min(), 2.0 * high.max()))
+    ax.set(xlabel="averaging time", ylabel="Allan deviation")
+    ax.legend(fontsize="small")
+    return ax
 
 
 @_of_dataset

@@ -13,8 +13,12 @@ from stodyn.analysis.step import (
     stability_function,
 )
 from stodyn.analysis.system import conservation, ergodic, plan, structures, tolerance, transient_noise
+from stodyn.analysis.system.allan import allan
+from stodyn.analysis.system.allan_models import allan_variance
 
 __all__ = [
+    "allan",
+    "allan_variance",
     "check",
     "check_problem",
     "check_statistic",

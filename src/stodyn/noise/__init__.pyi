@@ -17,6 +17,7 @@ from stodyn.noise.distribution import (
     Truncated,
     Uniform,
 )
+from stodyn.noise.inertial import accelerometer, gyro, imu
 from stodyn.noise.source import PerPath
 
 __all__ = [
@@ -30,8 +31,11 @@ __all__ = [
     "PerPath",
     "Truncated",
     "Uniform",
+    "accelerometer",
     "coloured",
     "discrete",
+    "gyro",
+    "imu",
     "iterated",
     "rejection",
     "stages",

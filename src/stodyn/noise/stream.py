@@ -5,7 +5,7 @@ import numpy as np
 # A stream's number is part of every result: append, never renumber.
 STREAMS = {
     "W": 0, "Z": 1, "area": 2, "aux": 3, "start": 4, "params": 5, "coloured": 6, "measurement": 7, "extreme": 8,
-    "event": 9, "selection": 10, "wall": 11, "place": 12, "switch": 13,
+    "event": 9, "selection": 10, "wall": 11, "place": 12, "switch": 13, "sensor": 14, "jitter": 15,
 }  # fmt: skip
 
 

@@ -7,10 +7,11 @@ from stodyn.statistics.observable import Observable
 from stodyn.statistics.passage import Passage
 from stodyn.statistics.paths import Paths
 from stodyn.statistics.reaction import Reaction
-from stodyn.statistics.series import Autocorrelation, Spectrum
+from stodyn.statistics.series import Allan, Autocorrelation, Spectrum
 from stodyn.statistics.surrogate import Surrogate
 
 __all__ = [
+    "Allan",
     "Autocorrelation",
     "Averaged",
     "Change",

@@ -1,7 +1,7 @@
-"""Statistics of the time series of single paths: power spectrum and autocovariance.
+"""Statistics of the time series of single paths: power spectrum, autocovariance, Allan variance.
 
-Both are quadratic in x - m, where the mean m is known only once all blocks are done. So a block keeps, about a level s
-of its own, each path's Q = q(x - s, x - s) and L = q(x - s, 1) of every frequency or lag; with K = q(1, 1),
+The first two are quadratic in x - m, where the mean m is known only once all blocks are done. So a block keeps, about a
+level s of its own, each path's Q = q(x - s, x - s) and L = q(x - s, 1) of every frequency or lag; with K = q(1, 1),
 
     q(x - m, x - m) = Q + 2 (s - m) L + (s - m)² K,        q(x - m, 1) = L + (s - m) K,
 
@@ -19,6 +19,7 @@ import scipy
 
 from stodyn.arguments import checks_arguments
 from stodyn.hints import Count, Integer
+from stodyn.numerics.allan_variance import allan_variance, stretches_for
 from stodyn.statistics.contract import Labelled, Statistic, Variable, is_count, is_whole
 
 
@@ -58,7 +59,12 @@ class _Series(Statistic):
     def __post_init__(self):
         super().__post_init__()
         kind = type(self).__name__
-        for name, is_right in (("paths", is_whole), ("segment", is_count), ("lags", is_count)):
+        for name, is_right in (
+            ("paths", is_whole),
+            ("segment", is_count),
+            ("lags", is_count),
+            ("per_octave", is_count),
+        ):
             if not is_right(value := getattr(self, name, 1)):
                 raise ValueError(f"{kind}: {name} must be a whole number >= 1, got {value!r}")
         object.__setattr__(self, "paths", int(self.paths))
@@ -369,4 +375,72 @@ class Autocorrelation(_Series):
                 "autocorrelation_stderr": Variable(dims, stderr[1].T, attrs),
             },
             {"lag": Variable(("lag",), self.spacing * np.arange(self.lags + 1))},
+        )
+
+
+@checks_arguments
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Allan(_Series):
+    """The overlapping Allan variance of every component, with standard errors from the scatter between paths.
+
+    AVAR(tau) is half the mean square of the difference of neighbouring means over tau: N²/tau of white noise of the
+    density N², K² tau/3 of a random walk. stodyn.analysis.allan reads coefficients off a record.
+
+    Parameters
+    ----------
+    per_octave : int
+        How many averaging times there are in each octave, from the time between observations to a quarter of the run.
+    paths : int
+        How many paths, from the first, are averaged over.
+    after : float, optional
+        The time after which a path is used, for example that of a transient.
+    every, at : int, sequence of numbers, optional
+        When to observe: after every `every` steps, or `at` these equally spaced times; by default after every step.
+
+    Notes
+    -----
+    Variables: allan_variance, allan_variance_stderr (tau, component).
+
+    Examples
+    --------
+    >>> from stodyn import statistics as st
+    >>> allan = st.Allan(per_octave=2, paths=64)
+    """
+
+    per_octave: Integer = 1
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.every is None and self.at is None:
+            object.__setattr__(self, "every", 1)
+
+    def check_length(self, length):
+        if length < 4:
+            raise ValueError(f"Allan: needs at least four times, got {length}; observe more often (every=)")
+
+    @property
+    def stretches(self) -> np.ndarray:
+        """The averaging times, counted in observations."""
+        return stretches_for(self.length, int(self.per_octave))
+
+    def estimate(self, series):
+        """The variance does not change with the level, so that there is nothing beside it."""
+        V = allan_variance(series, self.stretches)
+        return np.stack([V, np.zeros_like(V)], axis=-1)
+
+    def of_one(self):
+        return np.zeros((len(self.stretches), 1))
+
+    def label(self, result, labels):
+        sums = self.final(result, labels)
+        count = int(sums.paths)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            stderr = np.sqrt(sums.products[..., 0, 0] / (count * np.float64(count - 1)))
+        dims, attrs = ("tau", "component"), {"paths": count, "degrees_of_freedom": max(count - 1, 0)}
+        return Labelled(
+            {
+                "allan_variance": Variable(dims, sums.forms[..., 0].T, attrs),
+                "allan_variance_stderr": Variable(dims, stderr.T, attrs),
+            },
+            {"tau": Variable(("tau",), self.spacing * self.stretches)},
         )

@@ -1,0 +1,80 @@
+"""stodyn allan: the Allan variance of a record in a file, and the noise of the sensor that made it."""
+
+import warnings
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+
+from stodyn.analysis.system.allan import DoesNotFit, allan
+from stodyn.cli import _output
+from stodyn.cli._output import AsJson, console, errors_as_messages, print_json
+
+MOST_BYTES = 2_000_000_000
+
+
+def command(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Rates, equally spaced: .csv, .txt or .npy.")],
+    dt: Annotated[float, typer.Option(metavar="T", help="The time between samples.")],
+    column: Annotated[int, typer.Option(metavar="K", help="Which column of the file, counted from 0.")] = 0,
+    terms: Annotated[str, typer.Option(metavar="LETTERS", help="Terms to fit, of QNBKR.")] = "QNBKR",
+    averaged: Annotated[bool, typer.Option("--averaged", help="Samples are averages over the time between.")] = False,
+    picture: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the curve into this file.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print the coefficients of a sensor's noise with intervals, and its Allan deviations."""
+    with errors_as_messages():
+        curve = allan(read_column(file, column), dt)
+        with warnings.catch_warnings(record=True) as doubts:
+            warnings.simplefilter("always", DoesNotFit)
+            fit = curve.fit(terms, averaged=averaged)
+        if picture is not None:
+            from stodyn import plot
+
+            plot.save(plot.allan(curve, fit), picture)
+    low, high = (np.sqrt(end) for end in curve.interval(fit))
+    if as_json:
+        coefficients = {letter: fit[letter]._asdict() for letter in fit.terms}
+        print_json({"tau": curve.tau, "deviation": curve.deviation, "low": low, "high": high,
+                    "coefficients": coefficients, "p_value": fit.p_value})  # fmt: skip
+        return
+    screen = console()
+    shown = _output.table(
+        "averaging time", "deviation", "from", "to", right=("averaging time", "deviation", "from", "to")
+    )
+    for row in zip(curve.tau, curve.deviation, low, high, strict=True):
+        shown.add_row(*(f"{number:.4g}" for number in row))
+    screen.print(shown)
+    screen.print(str(fit))
+    for warning in doubts:
+        console(stderr=True).print(f"Warning: {warning.message}")
+
+
+def read_column(file: Path, column: int) -> np.ndarray:
+    """Read one column of numbers; a first line of names is left out."""
+    if not file.is_file():
+        raise typer.BadParameter(f"FILE: {file} does not exist")
+    if file.stat().st_size > MOST_BYTES:
+        raise typer.BadParameter(f"FILE: {file} has {file.stat().st_size:,} bytes, expected at most {MOST_BYTES:,}")
+    try:
+        numbers = np.load(file, allow_pickle=False) if file.suffix == ".npy" else _from_text(file)
+    except Exception as error:  # files are refused in many ways
+        raise typer.BadParameter(f"FILE: {file} could not be read ({error}); expected .csv, .txt or .npy") from error
+    numbers = numbers.reshape(len(numbers), -1) if numbers.ndim else numbers.reshape(1, 1)
+    if not 0 <= column < numbers.shape[1]:
+        raise typer.BadParameter(f"--column: expected 0 to {numbers.shape[1] - 1}, got {column}")
+    return numbers[:, column]
+
+
+def _from_text(file: Path) -> np.ndarray:
+    with file.open() as lines:
+        first = next((line for line in lines if line.strip() and not line.startswith("#")), "")
+    separator = next((mark for mark in ",;\t" if mark in first), None)
+    words = first.split(separator)
+    try:
+        [float(word) for word in words]
+        skipped = 0
+    except ValueError:
+        skipped = 1
+    return np.loadtxt(file, delimiter=separator, skiprows=skipped)

@@ -1,0 +1,226 @@
+"""Noise of a sensor's readings, in words that say how it changes with the rate.
+
+per_sample(s)               standard deviation s of a reading, at any rate
+density(n, sides=2)         n/√T at the period T: white over all frequencies, S(f) = n² on both sides; Allan's N
+density(n, sides=1)         n/√(2T): data sheets count positive frequencies alone
+density(n, bandwidth=b)     one pole at b: standard deviation n√(πb) (two-sided), correlated between readings
+a Coloured                  its own law at the readings, exactly
+a Distribution              independent draws of it
+
+Each of them becomes a Recursion, y = C s + white e, s⁺ = Φ s + drive e, which is what simulations, filters and exact
+analyses read.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+import scipy
+
+from stodyn.arguments import checks_arguments
+from stodyn.noise.coloured import Coloured, gauss_markov
+from stodyn.numerics import van_loan
+
+Size: TypeAlias = Any  # a number, an array with one for each output, a name in params, or a function of params
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Recursion:
+    """The noise of readings at equal times: y_k = C s_k + white e_k, s_{k+1} = Φ s_k + drive w_k, s_0 = start z.
+
+    `white` is a function of params with one number for each output (or one for all); e, w and z are standard normals.
+    """
+
+    Phi: np.ndarray
+    drive: np.ndarray
+    C: np.ndarray
+    start: np.ndarray
+    white: Callable[[Any], Any]
+
+    @property
+    def states(self) -> int:
+        """How many numbers the noise remembers from one reading to the next."""
+        return len(self.Phi)
+
+
+@dataclasses.dataclass(frozen=True)
+class PerSample:
+    """Independent noise of a given standard deviation in every reading."""
+
+    size: Size
+
+    def recursion(self, every: float, outputs: int) -> Recursion:
+        """Return the noise at readings this far apart."""
+        return memoryless(outputs, lambda params: resolved(self.size, params))
+
+
+@dataclasses.dataclass(frozen=True)
+class Density:
+    """White noise by the root of its spectral density."""
+
+    root: Size
+    sides: int
+    bandwidth: float | None = None
+
+    def two_sided(self, params: Any = None) -> Any:
+        """Return the root of the two-sided density, which is Allan's N."""
+        root = resolved(self.root, params)
+        return root if self.sides == 2 else root / math.sqrt(2.0)
+
+    def coloured(self) -> Coloured:
+        """Return the noise behind one pole at the bandwidth."""
+        assert self.bandwidth is not None
+        size = self.two_sided() * math.sqrt(math.pi * self.bandwidth)
+        return gauss_markov(float(size), 1.0 / (2.0 * math.pi * self.bandwidth))
+
+    def recursion(self, every: float, outputs: int) -> Recursion:
+        """Return the noise at readings this far apart."""
+        if self.bandwidth is not None:
+            return of_coloured(self.coloured(), every, outputs)
+        return memoryless(outputs, lambda params: self.two_sided(params) / math.sqrt(every))
+
+
+@checks_arguments
+def per_sample(size: Size) -> PerSample:
+    """Give the standard deviation of a sensor's noise in each reading, which does not change with its rate.
+
+    Parameters
+    ----------
+    size : float, array, str or callable
+        The standard deviation, in units of the reading: a number, one for each output, the name of an entry of params,
+        or a function of params.
+
+    Returns
+    -------
+    PerSample
+
+    Raises
+    ------
+    ValueError
+        If a number is negative or not finite.
+
+    Examples
+    --------
+    >>> import stodyn as sd
+    >>> sd.per_sample(0.02)
+    PerSample(size=0.02)
+    """
+    return PerSample(_checked("size", size))
+
+
+@checks_arguments
+def density(root: Size, *, sides: int, bandwidth: float | None = None) -> Density:
+    """Give a sensor's noise by the root of its spectral density: the standard deviation of a reading then has √rate.
+
+    Parameters
+    ----------
+    root : float, array, str or callable
+        In units of the reading per √Hz: a number, one for each output, the name of an entry of params, or a function
+        of params.
+    sides : 1 or 2
+        Whether the density counts positive frequencies alone, as data sheets do, or both signs, as Allan's N, kalibr
+        and the intensity of white noise do; the roots differ by √2. A reading of the period T has the standard
+        deviation root/√(2T) with one side and root/√T with two.
+    bandwidth : float, optional
+        In Hz, one pole in front of the converter; by default white up to all frequencies.
+
+    Returns
+    -------
+    Density
+
+    Raises
+    ------
+    ValueError
+        If `sides` is neither 1 nor 2, or a number is negative or not finite.
+
+    Examples
+    --------
+    >>> import stodyn as sd
+    >>> sd.density(0.0025, sides=2)
+    Density(root=0.0025, sides=2, bandwidth=None)
+    """
+    if sides not in (1, 2):
+        raise ValueError(f"sides: expected 1 (positive frequencies, as data sheets) or 2 (Allan's N), got {sides!r}")
+    if bandwidth is not None:
+        if not (isinstance(bandwidth, int | float) and math.isfinite(bandwidth) and bandwidth > 0):
+            raise ValueError(f"bandwidth: expected a positive frequency in Hz, got {bandwidth!r}")
+        if callable(root) or isinstance(root, str) or np.ndim(root):
+            raise ValueError(f"root: expected one number where there is a bandwidth, got {root!r}")
+    return Density(_checked("root", root), sides, bandwidth)
+
+
+def _checked(name: str, size: Size) -> Size:
+    if callable(size) or isinstance(size, str):
+        return size
+    numbers = np.asarray(size)
+    if numbers.dtype.kind not in "fiu" or numbers.ndim > 1 or not (np.isfinite(numbers).all() and (numbers >= 0).all()):
+        raise ValueError(f"{name}: expected a number >= 0, one for each output, a name in params or a function of "
+                         f"params, got {size!r}")  # fmt: skip
+    return size
+
+
+def resolved(size: Size, params: Any) -> Any:
+    """Return the number behind a Size."""
+    if callable(size):
+        return size(params)
+    if isinstance(size, str):
+        if not hasattr(params, "keys") or size not in params:
+            known = ", ".join(map(str, params)) if hasattr(params, "keys") else "none"
+            raise ValueError(f"noise: there is no {size!r} in params; there are {known}")
+        return params[size]
+    return size if isinstance(size, int | float) else np.asarray(size, float)
+
+
+def memoryless(outputs: int, white: Callable[[Any], Any]) -> Recursion:
+    """Return independent noise of this size."""
+    return Recursion(np.zeros((0, 0)), np.zeros((0, 0)), np.zeros((outputs, 0)), np.zeros((0, 0)), white)
+
+
+def of_coloured(noise: Coloured, every: float, outputs: int) -> Recursion:
+    """Return a filter's noise at readings this far apart; one output serves every reading with a noise of its own."""
+    if len(noise.C) not in (1, outputs):
+        raise ValueError(f"noise: it has {len(noise.C)} outputs, the reading has {outputs}")
+    Phi, Qd = noise.discretise(every)
+    parts = [Phi, van_loan.root(Qd), noise.C, van_loan.root(noise.state_covariance)]
+    if len(noise.C) != outputs:
+        parts = [scipy.linalg.block_diag(*[part] * outputs) for part in parts]
+    return Recursion(*parts, lambda params: 0.0)
+
+
+def stacked(parts: list[Recursion]) -> Recursion:
+    """Return the sum of independent noises of the same outputs."""
+    Phi, drive, start = (scipy.linalg.block_diag(*(getattr(part, name) for part in parts) )
+                         for name in ("Phi", "drive", "start"))  # fmt: skip
+
+    def white(params: Any) -> Any:
+        return sum(part.white(params) ** 2 for part in parts) ** 0.5
+
+    return Recursion(Phi, drive, np.concatenate([part.C for part in parts], axis=1), start, white)
+
+
+def recursion(noise: Any, every: float, outputs: int = 1) -> Recursion:
+    """Return any noise of a sensor as a Recursion at readings this far apart."""
+    if noise is None:
+        return memoryless(outputs, lambda params: 0.0)
+    if isinstance(noise, Coloured):
+        return of_coloured(noise, every, outputs)
+    if hasattr(noise, "recursion"):
+        return noise.recursion(every, outputs)
+    raise TypeError(refusal(noise))
+
+
+def refusal(noise: Any) -> str:
+    """The words in which something that is no noise of a sensor is refused; a bare number has two meanings."""
+    if isinstance(noise, int | float | np.number):
+        return (
+            f"noise: {noise!r} may be the standard deviation of a reading or the root of a density, which differ by "
+            f"the root of the rate; write sd.per_sample({noise!r}) or sd.density({noise!r}, sides=1 or 2)"
+        )
+    return (
+        f"noise: expected sd.per_sample(...), sd.density(..., sides=...), a Coloured, a distribution or "
+        f"noise.gyro(...), got {type(noise).__name__}"
+    )

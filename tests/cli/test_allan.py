@@ -1,0 +1,46 @@
+"""stodyn allan FILE: coefficients with intervals from a record in a file."""
+
+import json
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from stodyn.cli import application
+
+
+def run(*arguments):
+    return CliRunner().invoke(application(), ["allan", *map(str, arguments)])
+
+
+@pytest.fixture
+def record(tmp_path):
+    rates = 0.01 * np.random.default_rng(1).standard_normal(5000)
+    np.savetxt(
+        tmp_path / "rates.csv", np.column_stack([np.arange(5000), rates]), delimiter=",", header="n,rate", comments=""
+    )
+    np.save(tmp_path / "rates.npy", rates)
+    return tmp_path
+
+
+def test_both_kinds_of_files_give_the_coefficient(record):
+    for file, column in (("rates.csv", 1), ("rates.npy", 0)):
+        shown = json.loads(run(record / file, "--dt", 0.01, "--column", column, "--terms", "N", "--json").stdout)
+        assert shown["coefficients"]["N"]["value"] == pytest.approx(1e-3, rel=0.05)
+
+
+def test_words_and_a_picture(record):
+    result = run(record / "rates.npy", "--dt", 0.01, "--terms", "NK", "--picture", record / "a.png")
+    assert result.exit_code == 0 and "angle random walk" in result.stdout
+    assert (record / "a.png").stat().st_size > 1000
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [(("none.csv", "--dt", 1), "does not exist"), (("rates.csv", "--dt", 1, "--column", 7), "expected 0 to 1"),
+     (("rates.npy", "--dt", 0), "expected a positive time"), (("rates.npy", "--dt", 1, "--terms", "Z"),
+      "different letters")],
+)  # fmt: skip
+def test_what_cannot_be_used_is_refused_in_words(record, arguments, words):
+    result = run(record / arguments[0], *arguments[1:])
+    assert result.exit_code == 2 and words in " ".join(result.output.replace("│", " ").split())

@@ -1,0 +1,136 @@
+"""Noise of readings: what the words mean at a rate, units, and sensors from data sheets."""
+
+import math
+
+import numpy as np
+import pytest
+
+import stodyn as sd
+from stodyn.noise import coloured, readings, units
+
+
+@pytest.mark.parametrize(
+    ("noise", "size"),
+    [
+        (sd.per_sample(0.02), 0.02),
+        (sd.density(0.002, sides=2), 0.02),
+        (sd.density(0.002, sides=1), 0.02 / math.sqrt(2)),
+        (sd.per_sample("s"), 0.5),
+        (sd.density(lambda params: params["s"], sides=2), 5.0),
+    ],
+)
+def test_standard_deviations_at_a_hundred_readings_per_second(noise, size):
+    assert readings.recursion(noise, 0.01).white({"s": 0.5}) == pytest.approx(size)
+
+
+def covariance(noise, every, steps):
+    """Those of y_0 and y_steps, from the recursion."""
+    made = readings.recursion(noise, every)
+    P = made.start @ made.start.T
+    return float((made.C @ P @ made.C.T)[0, 0]), float(
+        (made.C @ np.linalg.matrix_power(made.Phi, steps) @ P @ made.C.T)[0, 0]
+    )
+
+
+def test_filters_are_exact_at_the_readings():
+    noise = coloured.gauss_markov2(2.0, 3.0, 0.1)
+    assert covariance(noise, 0.3, 4) == pytest.approx((4.0, float(noise.autocovariance(1.2)[0, 0])), rel=1e-9)
+
+
+def test_a_bandwidth_is_one_pole():
+    variance, after = covariance(sd.density(0.1, sides=2, bandwidth=5.0), 0.02, 1)
+    assert variance == pytest.approx(0.01 * math.pi * 5.0)
+    assert after == pytest.approx(variance * math.exp(-2 * math.pi * 5.0 * 0.02))
+
+
+def test_a_recursion_keeps_its_law():
+    made = readings.recursion(sd.noise.gyro(bias_instability=1.0, band=(1e-3, 10.0), every=0.1), 0.1)
+    P = made.start @ made.start.T
+    assert made.Phi @ P @ made.Phi.T + made.drive @ made.drive.T == pytest.approx(P, rel=1e-9, abs=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("text", "like", "number"),
+    [
+        ("1 deg/sqrt(h)", "rad/sqrt(s)", 2.908882086657216e-4),
+        ("1 deg/h", "rad/s", 4.848136811095360e-6),
+        ("1 ug/sqrt(Hz)", "m/s/sqrt(s)", 9.80665e-6),
+        ("0.008 deg/s/sqrt(Hz)", "rad/sqrt(s)", 0.008 * math.pi / 180),
+        ("2 °/√h", "rad/sqrt(s)", 2 * 2.908882086657216e-4),
+        ("-3e2 mm/s^2", "m/s^2", -0.3),
+    ],
+)
+def test_units_are_words(text, like, number):
+    assert units.number("x", text, like) == pytest.approx(number, rel=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("1 deg/h", "is not a unit of this"),
+        ("1", "a number with a unit"),
+        ("1 dg/s", "no unit 'dg'"),
+        ("1 deg s", "expected / or"),
+    ],
+)
+def test_wrong_units_are_refused(text, words):
+    with pytest.raises(ValueError, match=words):
+        units.number("arw", text, "rad/sqrt(s)")
+
+
+def test_a_data_sheet_says_the_same_twice():
+    """An angle random walk of 0.34 °/√h and a one-sided density of 0.008 °/s/√Hz are one number, to its two digits."""
+    walk = sd.noise.gyro(arw="0.34 deg/sqrt(h)").N
+    assert pytest.approx(walk, rel=0.01) == sd.noise.gyro(arw=sd.density("0.008 deg/s/sqrt(Hz)", sides=1)).N
+
+
+def test_samples_have_the_noise_of_the_sensor():
+    """Variances of 400 sensors after 1 and 50 readings, within five standard errors (false alarms 1e-6)."""
+    sensor = sd.noise.gyro(arw=0.1, rate_random_walk=0.5, turn_on=0.3, gauss_markov=(0.4, 2.0), every=0.01)
+    drawn = sensor.sample(50, paths=400, seed=1)[..., 0]
+    for k in (0, 49):
+        exact = 0.1**2 / 0.01 + 0.5**2 * k * 0.01 + 0.3**2 + 0.4**2
+        assert abs(np.mean(drawn[:, k] ** 2) / exact - 1.0) < 5 * math.sqrt(2 / 400)
+
+
+def test_readings_are_scaled_turned_rounded_and_limited():
+    sensor = sd.noise.gyro(scale_factor=(0.01, 0, 0), misalignment=(0, 0, 0.1), resolution=0.5, range=2.0, every=1.0)
+    drawn = sensor.sample(1, seed=1, truth=[1.0, 1.2, 9.0])
+    assert drawn.tolist() == [[[1.0, 1.5, 2.0]]]
+
+
+def test_other_tools_get_the_same_sensor():
+    gyro = sd.noise.gyro(arw=1e-3, gauss_markov=(0.02, 50.0), turn_on=0.1, every=0.004)
+    assert "gyroscope_noise_density: 0.001" in gyro.as_kalibr()
+    assert f"<stddev>{1e-3 * math.sqrt(250):.10g}</stddev>" in gyro.as_gazebo(250.0)
+    walk = 0.02 * math.sqrt(2 / 50)
+    again = sd.noise.gyro.from_gazebo(
+        1e-3 * math.sqrt(250), 250.0, dynamic_bias_stddev=walk, dynamic_bias_correlation_time=50.0
+    )
+    assert (again.N, again.every, *again.gauss_markov[0]) == pytest.approx((1e-3, 0.004, 0.02, 50.0))
+    assert sd.noise.accelerometer.from_px4(2e-3, walk, 50.0).gauss_markov[0] == pytest.approx((0.02, 50.0))
+    assert (
+        pytest.approx(4.6 * math.pi / 648000 / math.sqrt(500))
+        == sd.noise.gyro.from_airsim("0.3 deg/sqrt(h)", 4.6 * math.pi / 648000, 500.0).K
+    )
+    lines = "gyroscope_noise_density: 1e-4  # two-sided\naccelerometer_noise_density: 2e-3\nupdate_rate: 200"
+    assert (sd.noise.gyro.from_kalibr(lines).N, sd.noise.accelerometer.from_kalibr(lines).every) == (1e-4, 0.005)
+    with pytest.raises(ValueError, match="expected a number as gyroscope_noise_density"):
+        sd.noise.gyro.from_kalibr("update_rate: 200")
+
+
+def test_six_channels():
+    both = sd.noise.imu(sd.noise.gyro(arw=1e-3), sd.noise.accelerometer(vrw=0.1))
+    made = both.recursion(0.01, 6)
+    assert made.white(None) == pytest.approx([1e-2] * 3 + [1.0] * 3)
+    assert both.sample(5, every=0.01, paths=2, seed=3).shape == (2, 5, 6)
+
+
+@pytest.mark.parametrize("noise", [0.1, np.float64(0.1), "gyro"])
+def test_a_bare_number_is_no_noise(noise):
+    with pytest.raises(TypeError, match="noise: "):
+        readings.recursion(noise, 0.01)
+    with pytest.raises(ValueError, match="sides: expected 1"):
+        sd.density(0.1, sides=0)
+    with pytest.raises(ValueError, match="size: expected a number >= 0"):
+        sd.per_sample(-1.0)
