@@ -110,7 +110,7 @@ def _merged(equations: list[Equation], results: list[Value]) -> tuple[list[Equat
     if len(set(loops)) == len(loops):
         return equations, results
     first: dict[Any, Value] = {}  # the same for values that are equal
-    made: dict[Any, Equation] = {}
+    unique: dict[Any, Equation] = {}
 
     def earliest(value: Value) -> Value:
         number = value.number
@@ -119,9 +119,9 @@ def _merged(equations: list[Equation], results: list[Value]) -> tuple[list[Equat
 
     for equation in equations:
         equation.inputs = list(map(earliest, equation.inputs))
-        same = made.setdefault((digest(equation.operation), *map(id, equation.inputs)), equation)
+        same = unique.setdefault((digest(equation.operation), *map(id, equation.inputs)), equation)
         first.update(zip(map(id, equation.outputs), same.outputs, strict=True))
-    return list(made.values()), list(map(earliest, results))
+    return list(unique.values()), list(map(earliest, results))
 
 
 def scalar_operations(closed: core.ClosedJaxpr) -> int:

@@ -530,12 +530,12 @@ def _cond(self: _Scalars, operation, inputs):
 
 def _while(self: _Scalars, operation, inputs):
     """A loop; one that repeats another, of the same operands, is that one."""
-    made = self.loops.setdefault(tuple(map(_identity, flatten(inputs))), [])
-    for earlier in made:
+    alike = self.loops.setdefault(tuple(map(_identity, flatten(inputs))), [])
+    for earlier in alike:
         if digest_of(earlier.operation) == digest_of(operation):
             return earlier.results
-    made.append(_Made(operation, inputs, _turned(self, operation, inputs)))
-    return made[-1].results
+    alike.append(_Made(operation, inputs, _turned(self, operation, inputs)))
+    return alike[-1].results
 
 
 def _identity(entry: Entry) -> Any:
