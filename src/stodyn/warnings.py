@@ -47,6 +47,10 @@ class SpectrumNotMet(UserWarning):
     """Warns that no filter of an allowed order meets the samples of a spectrum to the tolerance."""
 
 
+class DoesNotFit(UserWarning):
+    """Warns of terms that do not explain an Allan variance."""
+
+
 class ResolutionWarning(UserWarning):
     """Warns of iterated integrals that are too coarse for the order of the method that uses them."""
 

@@ -9,8 +9,8 @@ import scipy
 
 import stodyn as sd
 from stodyn.analysis.system import allan_terms
-from stodyn.analysis.system.allan import DoesNotFit
 from stodyn.noise import coloured
+from stodyn.warnings import DoesNotFit
 
 NINE = (892, 809, 823, 798, 671, 644, 883, 903, 677)
 

@@ -7,9 +7,10 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from stodyn.analysis.system.allan import DoesNotFit, allan
+from stodyn.analysis.system.allan import allan
 from stodyn.cli import _output
 from stodyn.cli._output import AsJson, console, errors_as_messages, print_json
+from stodyn.warnings import DoesNotFit
 
 MOST_BYTES = 2_000_000_000
 

@@ -259,12 +259,12 @@ class Problem(ABC):
 
     def lower(self, kind: type) -> tuple[Problem, str] | None:
         """This problem as one of another class with the same law, and the conversion in words; None if impossible."""
-        made: dict[type, Any] = vars(self).setdefault("lowered", {})
-        if kind not in made:
+        lowered: dict[type, Any] = vars(self).setdefault("lowered", {})
+        if kind not in lowered:
             rows = (conversions[own, kind] for own in type(self).__mro__ if (own, kind) in conversions)
             convert = next(rows, None)
-            made[kind] = None if convert is None else convert(self)
-        return made[kind]
+            lowered[kind] = None if convert is None else convert(self)
+        return lowered[kind]
 
     def before_run(self, t: float) -> tuple[str, ...]:
         """Remarks for the record of a run from time t; raises ValueError where no run is possible."""
@@ -272,7 +272,7 @@ class Problem(ABC):
 
     @functools.cached_property
     def traced_functions(self) -> dict[str, TracedFunction]:
-        """The traces of its functions, by the names of its fields, taken when the problem was made."""
+        """The traces of its functions, by the names of its fields, taken when the problem was lowered."""
         return {}
 
     def __getstate__(self) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from stodyn.hints import is_integer
 from stodyn.noise import inertial
 from stodyn.noise.inertial import Inertial
 from stodyn.numerics.allan_variance import allan_variance, stretches_for
+from stodyn.warnings import DoesNotFit
 
 ROUNDS = 8  # at most, in which C follows θ; three are enough where no term is near zero
 SETTLED = 1e-3  # change of θ, in its errors, at which they end
@@ -31,10 +32,6 @@ KINDS = ("overlapping", "plain")
 WORDS = {
     "Q": "quantisation", "N": "angle random walk", "B": "bias instability", "K": "rate random walk", "R": "rate ramp",
 }  # fmt: skip
-
-
-class DoesNotFit(UserWarning):
-    """The terms of a fit do not explain an Allan variance."""
 
 
 class Coefficient(NamedTuple):
