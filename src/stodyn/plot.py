@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from stodyn.analysis.system.allan import AllanCurve, AllanFit
-
 T = TypeVar("T", bound=Callable[..., Any])
 __all__ = [
     "AMBER",
@@ -108,7 +106,7 @@ def save(ax: Axes | Figure, file: str | Path) -> None:
 
 
 @checks_arguments
-def allan(curve: AllanCurve, fit: AllanFit | None = None, *, ax: Axes | None = None) -> Axes:
+def allan(curve: Any, fit: Any = None, *, ax: Axes | None = None) -> Axes:
     """Draw an Allan deviation with the intervals of its points and, if there is a fit, the fit and each of its terms.
 
     Parameters
