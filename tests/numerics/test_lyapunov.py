@@ -3,6 +3,7 @@
 import importlib.util
 import math
 import warnings
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 
 from stodyn.circuits import read
 from stodyn.noise import coloured
+from stodyn.numerics import lyapunov
 from stodyn.numerics.lyapunov import continuous, discrete
 from stodyn.numerics.van_loan import covariance, discretise
 
@@ -180,3 +182,20 @@ def test_sizes_that_numbers_do_not_have_are_refused_in_words():
             continuous(-size * np.array([[1.0, 0.2], [0.2, 1.0]]), np.eye(2))
         with pytest.raises(ValueError, match=r"Q: its largest entry is 1e[+-]300"):
             discrete(0.5 * np.eye(2), size * np.eye(2))
+
+
+@pytest.mark.parametrize("equation", [lyapunov._Continuous, lyapunov._Discrete])
+def test_residuals_of_few_components_are_exact(equation):
+    """Against fractions, where nearly all of a residual cancels, and by slices to twice as many digits."""
+    rng = np.random.default_rng(5)
+    A, Q, P, low = rng.standard_normal((4, 3, 3)) * 10.0 ** rng.uniform(-6, 6, (4, 1, 1))
+    Q, P, low = Q + Q.T, P + P.T, 1e-17 * (low + low.T)
+    one = equation(A, Q)
+    F, G, S = (np.vectorize(Fraction, otypes=[object])(matrix) for matrix in (A, Q, P))
+    S = S + np.vectorize(Fraction, otypes=[object])(low)
+    exact = F @ S + S @ F.T + G if equation is lyapunov._Continuous else F @ S @ F.T - S + G
+    assert (one.residual(P, low) == exact.astype(float)).all()
+    largest = np.abs(exact.astype(float)).max()
+    np.testing.assert_allclose(one.residual_of_slices(P, low), exact.astype(float), atol=1e-15 * largest)
+    far = np.array([[1e200, 1e-200], [1e-200, 1.0]])
+    assert np.isfinite(lyapunov._Continuous(-np.eye(2), np.eye(2)).residual(far, 0.0 * far)).all()

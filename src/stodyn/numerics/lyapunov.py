@@ -24,6 +24,7 @@ module of their own, sparse_lyapunov.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import math
@@ -45,6 +46,7 @@ RANGE = 1e250
 LEAST_DECAY = 1e-12  # 1 - ρ(M) above which callers solve P = M P Mᵀ + Q: at a condition of 1/(1 - ρ), four digits
 ROUNDED = 1e-12  # of a covariance: negative eigenvalues up to this are rounding
 OF_ONE_SIZE = 2.0**8  # ratio of standard deviations that costs a residual few of its digits
+FEW = 4  # components up to which exact integers cost less than slices of floating-point numbers
 ONE_FORM = 1e9  # ratio of an entry to a rate up to which LAPACK solves triangular equations of several blocks at once
 
 
@@ -58,8 +60,7 @@ def continuous(A: ArrayLike, Q: ArrayLike, C: ArrayLike | None = None) -> np.nda
     A must be stable. Each variance has a relative error far below 1e-9; one that is 0 but for rounding of A and Q,
     because the noise cancels in it, is returned as 0.
     """
-    A = square("A", A)
-    _require_range("A", A)
+    A = _in_range("A", A)
     return _covariance(_Continuous(A, _spread("Q", Q, len(A))), C)
 
 
@@ -89,9 +90,8 @@ def symmetric(P: np.ndarray) -> np.ndarray:
 
 def _spread(name: str, value: ArrayLike, size: int) -> np.ndarray:
     """A covariance, or an error that names it."""
-    Q = square(name, value, size)
-    _require_range(name, Q)
-    is_symmetric = np.array_equal(Q, Q.T) or np.abs(Q - Q.T).max() <= ROUNDED * np.abs(Q).max()
+    Q = _in_range(name, value, size)
+    is_symmetric = (Q == Q.T).all() or np.abs(Q - Q.T).max() <= ROUNDED * np.abs(Q).max()
     if not is_symmetric or (scipy.linalg.lapack.dpotrf(Q)[1] and _is_negative(Q)):
         raise ValueError(
             f"{name}: expected a covariance, symmetric and with eigenvalues of 0 or more, got one whose lowest is "
@@ -111,14 +111,16 @@ def _is_negative(Q: np.ndarray) -> bool:
     return bool(np.linalg.eigvalsh(Q / unit / unit[:, None])[0] < -len(Q) * ROUNDED)
 
 
-def _require_range(name: str, matrix: np.ndarray) -> None:
-    """Refuse numbers whose products leave the range of float64."""
+def _in_range(name: str, value: ArrayLike, size: int | None = None) -> np.ndarray:
+    """A square matrix, without numbers whose products leave the range of float64."""
+    matrix = square(name, value, size)
     largest = float(np.maximum.reduce(np.abs(matrix), axis=None))
     if largest and not 1.0 / RANGE <= largest <= RANGE:
         raise ValueError(
             f"{name}: its largest entry is {largest:.3g}, expected one from {1.0 / RANGE:g} to {RANGE:g}. Write the "
             "system in other units, of time or of its components."
         )
+    return matrix
 
 
 # --- the two equations ------------------------------------------------------------------------------------------------
@@ -135,11 +137,24 @@ class _Equation:
     def slices(self) -> np.ndarray:
         return _slices(self.matrix)
 
+    @functools.cached_property
+    def integers(self) -> tuple[int, np.ndarray]:
+        return _integers(self.matrix, self.Q)
+
+    def residual(self, P: np.ndarray, low: np.ndarray) -> np.ndarray:
+        """That of P + low, with twice as many digits."""
+        if len(P) <= FEW:
+            with contextlib.suppress(OverflowError, ValueError):  # of numbers too far apart, or none
+                k, (high, rest) = _integers(P, low)
+                return self.exact_residual(k, high + rest)
+        return self.residual_of_slices(P, low)
+
     def scaled(self, scale: np.ndarray) -> Any:
         """The equation of the components divided by powers of two."""
         if (scale == 1.0).all():
             return self
-        return type(self)(self.matrix / scale[:, None] * scale, self.Q / scale[:, None] / scale)
+        rows = scale[:, None]
+        return type(self)(self.matrix * (scale / rows), self.Q / (scale * rows))
 
 
 class _Continuous(_Equation):
@@ -149,7 +164,13 @@ class _Continuous(_Equation):
     def solved(self, forms: _Forms, Q: np.ndarray) -> np.ndarray:
         return forms.solved(Q)
 
-    def residual(self, P: np.ndarray, low: np.ndarray) -> np.ndarray:
+    def exact_residual(self, k: int, P: np.ndarray) -> np.ndarray:
+        """That of the integers P over 2^k."""
+        own, (A, Q) = self.integers
+        half = A @ P
+        return _rounded(own + k, half + half.T + (Q << k))
+
+    def residual_of_slices(self, P: np.ndarray, low: np.ndarray) -> np.ndarray:
         half = [_products(self.slices, _slices(P)), (self.matrix @ low)[None]]
         return _sum(*half, *(products.swapaxes(1, 2) for products in half), self.Q[None])
 
@@ -165,9 +186,9 @@ class _Continuous(_Equation):
             "Add damping, or ask for the covariance at a finite time (van_loan.covariance)."
         )
 
-    def without_cancelling(self, deviations: np.ndarray, rates: np.ndarray) -> np.ndarray:
-        """Standard deviations as they would be if the terms of each equation had one sign."""
-        return np.abs(self.matrix) @ deviations / (np.abs(rates).max() or 1.0)
+    def without_cancelling(self, rates: np.ndarray) -> np.ndarray:
+        """What gives, times standard deviations, those that there would be if no terms of an equation cancelled."""
+        return np.abs(self.matrix) / (np.abs(rates).max() or 1.0)
 
 
 class _Discrete(_Equation):
@@ -187,7 +208,11 @@ class _Discrete(_Equation):
     def solved(self, forms: _Forms, Q: np.ndarray) -> np.ndarray:
         return forms.solved(2.0 * self.half @ Q @ self.half.T)
 
-    def residual(self, P: np.ndarray, low: np.ndarray) -> np.ndarray:
+    def exact_residual(self, k: int, P: np.ndarray) -> np.ndarray:
+        own, (Phi, Q) = self.integers
+        return _rounded(2 * own + k, Phi @ P @ Phi.T + (Q << (own + k)) - (P << (2 * own)))
+
+    def residual_of_slices(self, P: np.ndarray, low: np.ndarray) -> np.ndarray:
         return symmetric(_sum(_congruence(self.matrix, self.slices, P, low), np.stack([self.Q, -P, -low])))
 
     def growth(self, rates: np.ndarray) -> float:
@@ -197,8 +222,8 @@ class _Discrete(_Equation):
         eigenvalues = (1.0 + rates) / (1.0 - rates)
         return _growing(eigenvalues[np.argmax(np.abs(eigenvalues))])
 
-    def without_cancelling(self, deviations: np.ndarray, rates: np.ndarray) -> np.ndarray:
-        return np.abs(self.matrix) @ deviations
+    def without_cancelling(self, rates: np.ndarray) -> np.ndarray:
+        return np.abs(self.matrix)
 
 
 def _growing(eigenvalue: complex) -> str:
@@ -344,47 +369,53 @@ def _solution(equation: Any, ends: np.ndarray, small: float) -> tuple[np.ndarray
         _require_stable(scaled, forms)
         result = _corrected(scaled, forms, small)
         if result.error <= SMALL:
-            is_rounding = _is_rounding(result)
-            high, low = (_without(part, is_rounding) for part in result[:2])
-            return scale[:, None] * high * scale, scale[:, None] * low * scale
+            is_rounding, size = _is_rounding(result), scale[:, None] * scale
+            high, low = (size * _without(part, is_rounding) for part in result[:2])
+            return high, low
         scale = scale * _power_of_two(result.unit)
     raise ValueError(_undetermined(forms.rates, result.error))
 
 
 def _corrected(equation: Any, forms: _Forms, small: float) -> _Solution:
     """P, corrected until a correction is small or not half as large as the one before."""
-    high = equation.solved(forms, equation.Q)
-    low, error, before = np.zeros_like(high), 1.0, math.inf
-    residual = _residual_in_units(equation, _power_of_two(_units(equation, forms, np.sqrt(np.abs(high.diagonal())))))
+    high, least = equation.solved(forms, equation.Q), LEAST * equation.without_cancelling(forms.rates)
+    low, error, before = np.zeros(high.shape), 1.0, math.inf
+    residual = _residual_in_units(equation, least, high)
     for _ in range(CORRECTIONS):
         if error <= small or not error <= 0.5 * before:
             break
         correction = equation.solved(forms, residual(high, low))
         high, low = _two_sum(high, low + correction)
         deviations = np.sqrt(np.abs(high.diagonal()))
-        unit = _units(equation, forms, deviations)
+        unit = _units(least, deviations)
         small = min(small, SMALL if (unit == deviations).all() else SMALLEST)
-        before, error = error, float(np.max(np.abs(correction) / unit / unit[:, None]))
+        before, error = error, float(np.maximum.reduce(np.abs(correction / (unit * unit[:, None])), axis=None))
     return _Solution(high, low, correction, unit, min(before, error))
 
 
-def _residual_in_units(equation: Any, unit: np.ndarray) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
+def _residual_in_units(
+    equation: Any, least: np.ndarray, P: np.ndarray
+) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
     """The residual, computed where variances are about 1: the digits of its products are relative to the largest."""
+    if len(P) <= FEW:
+        return equation.residual
+    unit = _power_of_two(_units(least, np.sqrt(np.abs(P.diagonal()))))
     if unit.max() <= OF_ONE_SIZE * unit.min():
         return equation.residual
     scaled, size = equation.scaled(unit), unit[:, None] * unit
     return lambda P, low: size * scaled.residual(P / size, low / size)
 
 
-def _units(equation: Any, forms: _Forms, deviations: np.ndarray) -> np.ndarray:
-    unit = np.maximum(deviations, LEAST * equation.without_cancelling(deviations, forms.rates))
-    return np.where(unit > 0.0, unit, 1.0)
+def _units(least: np.ndarray, deviations: np.ndarray) -> np.ndarray:
+    unit = np.maximum(deviations, least @ deviations)
+    return unit if unit.all() else np.where(unit > 0.0, unit, 1.0)
 
 
 def _is_rounding(result: _Solution) -> np.ndarray:
     """Which variances are so small beside what cancels in them that they are not known."""
     variances, corrections = result.high.diagonal(), result.correction.diagonal()
-    return (np.abs(variances) < 0.5 * result.unit**2) & (np.abs(corrections) > 1e-9 * variances)
+    is_small = np.abs(variances) < 0.5 * result.unit**2
+    return is_small & (np.abs(corrections) > 1e-9 * variances) if is_small.any() else is_small
 
 
 def _without(P: np.ndarray, components: np.ndarray) -> np.ndarray:
@@ -431,6 +462,21 @@ def _power_of_two(x: np.ndarray) -> np.ndarray:
 
 
 # --- products and sums with twice as many digits ----------------------------------------------------------------------
+
+
+def _integers(*matrices: np.ndarray) -> tuple[int, np.ndarray]:
+    """k, and the matrices times 2^k as Python's integers, with which sums and products are exact."""
+    numbers = np.array(matrices)
+    k = max(53 - int(np.minimum.reduce(np.frexp(numbers)[1], axis=None)), 0)
+    with np.errstate(over="ignore"):  # int refuses infinity
+        multiples = np.ldexp(numbers, k).ravel().tolist()
+    return k, np.array([int(multiple) for multiple in multiples], object).reshape(numbers.shape)
+
+
+def _rounded(k: int, integers: np.ndarray) -> np.ndarray:
+    """The integers over 2^k: Python rounds a ratio once."""
+    unit = 1 << k
+    return np.array([number / unit for number in integers.ravel().tolist()]).reshape(integers.shape)
 
 
 def _two_sum(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
