@@ -87,7 +87,7 @@ class Family:
         if odd is not None or len(elements) != len(self.usual.elements):
             where = odd or elements[-1]
             raise NetlistError(
-                f"{where.name}: at {_listed(values)} the circuit has other parts than at its nominal values; keep "
+                f"{where.name}: at {_shown(values)} the circuit has other parts than at its nominal values; keep "
                 "random values away from where a part appears or vanishes", where.at)  # fmt: skip
         return elements
 
@@ -174,7 +174,7 @@ class Family:
                 changed = (key for key, value in e.value.items() if now[key] != value and not np.isnan(value))
                 odd |= {e.name for key in changed if (e.name, key) not in listed and key in now}
         if odd:
-            raise NetlistError(f"{min(odd)}: changes at {_listed(values)} but not near the nominal values; spread the "
+            raise NetlistError(f"{min(odd)}: changes at {_shown(values)} but not near the nominal values; spread the "
                                "random values less, or write the expression without a corner")  # fmt: skip
         return np.array(data)
 
@@ -277,5 +277,5 @@ def _branch_part(e: Element, law: Law, reads: Any, value: dict[str, float]) -> E
     return part._replace(nodes=(GROUND, GROUND, *part.nodes[1:]))
 
 
-def _listed(values: Mapping[str, float]) -> str:
+def _shown(values: Mapping[str, float]) -> str:
     return ", ".join(f"{name} = {value:.6g}" for name, value in list(values.items())[:6])

@@ -57,11 +57,11 @@ def check(netlist: Netlist, nodes: dict[str, int]) -> frozenset[str]:
     if len(loose):
         names, here = list(nodes), [e for e in elements if nodes[e.nodes[0]] in set(loose.tolist())]
         at = here[0] if here else next(e for e in elements if names[loose[0]] in e.nodes)
-        raise NetlistError(f"{_listed(names[i] for i in loose)}: no connection to ground (node 0), as at {at.name}",
+        raise NetlistError(f"{_some(names[i] for i in loose)}: no connection to ground (node 0), as at {at.name}",
                            at.at)  # fmt: skip
     short = _first_loop(nodes, [e for e in elements if e.kind in VOLTAGES])
     if short:
-        raise NetlistError(f"a loop of voltage sources: {_listed(e.name for e in short)}; put a resistor into it",
+        raise NetlistError(f"a loop of voltage sources: {_some(e.name for e in short)}; put a resistor into it",
                            short[0].at)  # fmt: skip
     if not uic:
         conducting = [e for e in elements if conducts(e) or e.kind in VOLTAGES or e.kind == "l"]
@@ -165,7 +165,7 @@ def _refuse_cut(nodes, elements, connecting, what: str, why: str) -> None:
         return
     inside = {names[i] for i in np.flatnonzero(piece == loose)}
     across = [e for e in elements if len(inside.intersection(ends(e))) == 1]
-    raise NetlistError(f"a cut-set of {what}: {_listed(e.name for e in across)}; {why.format(_listed(inside))}",
+    raise NetlistError(f"a cut-set of {what}: {_some(e.name for e in across)}; {why.format(_some(inside))}",
                        across[0].at if across else None)  # fmt: skip
 
 
@@ -241,6 +241,6 @@ def _in_loops(nodes: dict[str, int], elements: Sequence[Element]) -> Iterable[st
     return (e.name for k, e in enumerate(edges) if e.kind in VOLTAGES and k not in bridges)
 
 
-def _listed(names: Iterable[str], most: int = 8) -> str:
+def _some(names: Iterable[str], most: int = 8) -> str:
     items = list(names)
     return ", ".join(items[:most]) + (f" and {len(items) - most} more" if len(items) > most else "")

@@ -523,8 +523,8 @@ def find_order(pattern: Pattern, samples: np.ndarray, most: float | None = None)
             _remove(rows, columns, i, j)
         open_columns -= {j for _, j in pivots}
     pivot_rows, pivot_columns = np.array(order).T
-    return Elimination(pattern, pivot_rows, pivot_columns, _listed(beside, np.argsort(pivot_columns)),
-                       _listed(below, np.argsort(pivot_rows)))  # fmt: skip
+    return Elimination(pattern, pivot_rows, pivot_columns, _pattern_of(beside, np.argsort(pivot_columns)),
+                       _pattern_of(below, np.argsort(pivot_rows)))  # fmt: skip
 
 
 def order_of(residual: Callable[[Array], Array], x: Array) -> Elimination | None:
@@ -617,10 +617,10 @@ def filled_in(holds: Any) -> tuple[Pattern, Pattern]:
         wide.discard(k)
         high.discard(k)
         _wait(waiting, wide, high)
-    return _listed(beside), _listed(below)
+    return _pattern_of(beside), _pattern_of(below)
 
 
-def _listed(places: Sequence[Collection[int]], names: np.ndarray | None = None) -> Pattern:
+def _pattern_of(places: Sequence[Collection[int]], names: np.ndarray | None = None) -> Pattern:
     """Lists of places as the rows of a pattern, in which place p is column p, or column names[p]."""
     lengths = np.array([len(those) for those in places])
     rows = np.repeat(np.arange(len(places)), lengths)

@@ -671,7 +671,7 @@ def _is_of_operators(error: BaseException) -> bool:
     return trace is not None and trace.tb_frame.f_globals.get("__name__") == "stodyn.problems.operators"
 
 
-def _listed(words: Any) -> tuple:
+def _as_tuple(words: Any) -> tuple:
     return tuple(words) if isinstance(words, Iterable) and not isinstance(words, str) else (words,)
 
 
@@ -749,7 +749,7 @@ def component_names(names: Any, default: Sequence[str]) -> tuple[str, ...]:
     ValueError
         If there is not one name for each component, or two are equal.
     """
-    components = tuple(default) if names is None else _listed(names)
+    components = tuple(default) if names is None else _as_tuple(names)
     if (
         len(components) != len(default)
         or len(set(components)) != len(components)
@@ -781,7 +781,7 @@ def component_units(units: Any, names: Sequence[str], params: Sequence[str] = ()
     if units is None:
         return None
     if not isinstance(units, Mapping):
-        units = _listed(units)
+        units = _as_tuple(units)
         if len(units) != len(names):
             raise ValueError(f"units: expected one per component, {len(names)} in all, got {units!r}")
         units = dict(zip(names, units, strict=True))

@@ -35,15 +35,15 @@ def of_problem(problem: Any) -> tuple[str, Lines]:
     coloured = problem.coloured.names if hasattr(problem, "coloured") else ()
     noise = " and ".join([*([white] if white else []), *(["coloured noise"] if coloured else [])]) or "no noise"
     title = f"{type(problem).__name__} with {problem.n} component{'s' * (problem.n != 1)} and {noise}"
-    lines = [("components", _few(map(str, problem.components)))]
+    lines = [("components", listed(map(str, problem.components)))]
     if problem.m:
         lines.append(("noise", f"{problem.noise_structure}, {problem.calculus}"))
     elif coloured:
-        lines.append(("noise", f"coloured: {_few(coloured)}"))
+        lines.append(("noise", f"coloured: {listed(coloured)}"))
     if hasattr(problem, "start"):
         lines.append(("start", short(problem.start)))
     if isinstance(problem.params, Mapping):
-        lines.append(("params", _few(f"{name} = {short(value)}" for name, value in problem.params.items())))
+        lines.append(("params", listed(f"{name} = {short(value)}" for name, value in problem.params.items())))
     elif problem.params is not None:
         lines.append(("params", short(problem.params)))
     try:
@@ -53,9 +53,10 @@ def of_problem(problem: Any) -> tuple[str, Lines]:
     return title, [*lines, ("method", f"{name} unless another is named: {reason}")]
 
 
-def _few(words: Iterable[str]) -> str:
+def listed(words: Iterable[str], most: int = MOST) -> str:
+    """Return words with commas between them; where they are many, the first of them and how many there are."""
     items = list(words)
-    return ", ".join(items[:MOST]) + (f", ... ({len(items)} in all)" if len(items) > MOST else "")
+    return ", ".join(items[:most]) + (f", ... ({len(items)} in all)" if len(items) > most else "")
 
 
 def distribution(law: Any) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -14,6 +15,7 @@ from stodyn.numerics.dependence import dependence
 from stodyn.numerics.printing.points import AtPoints, at_points
 from stodyn.numerics.printing.unprintable import Unprintable
 from stodyn.numerics.rounding import Amounts, of_solution
+from stodyn.problems import describing
 
 # What counts as zero in the index, by choice far above n ε: constants that users round, and derivatives of their
 # functions, miss zero by more. Verdicts that hang on rounding measure it, see `_rounding`.
@@ -175,10 +177,7 @@ def diagnose(problem: Any, t: float = 0.0) -> Diagnosis:
     )
 
 
-def listed(names: Sequence[str]) -> str:
-    """Names in words, the first of them where they are many."""
-    shown = ", ".join(names[:LISTED])
-    return shown if len(names) <= LISTED else f"{shown}, ... ({len(names)} in all)"
+listed = functools.partial(describing.listed, most=LISTED)
 
 
 def noise_in_a_constraint(noisy: tuple[int, int], constraints: Sequence[str]) -> str:

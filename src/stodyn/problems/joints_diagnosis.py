@@ -108,17 +108,17 @@ def diagnose(joints: Any, t: float) -> JointsDiagnosis:
     looked = look(times, q)
     usable = np.isfinite(q).all(axis=1) & np.isfinite(looked.G).all(axis=(1, 2))
     if not usable[0]:
-        return answer(f"start: Newton finds no state near {x.tolist()} that satisfies {_listed(names)}; start nearer")
+        return answer(f"start: Newton finds no state near {x.tolist()} that satisfies {_quoted(names)}; start nearer")
     flat = _flat(raw, looked, usable)
     if len(flat):
         return answer(
-            f"constraints: the gradient of {_listed(names[i] for i in flat)} vanishes where the constraint holds; "
+            f"constraints: the gradient of {_quoted(names[i] for i in flat)} vanishes where the constraint holds; "
             "write it so that it changes sign there (|r|² - l², not its square), and let it depend on x"
         )
     kinked = _kinked(look, times[usable], q[usable], JointValues(*(part[usable] for part in looked)))
     if len(kinked):
         return answer(
-            f"constraints: {_listed(names[i] for i in kinked)} has a kink where it holds: its gradient differs on "
+            f"constraints: {_quoted(names[i] for i in kinked)} has a kink where it holds: its gradient differs on "
             "either side, as that of |x - a| does; write it so that it is smooth there (x - a)"
         )
     bad = _without_inertia(looked.M[0], looked.G[0], problem.coordinates)
@@ -135,14 +135,14 @@ def diagnose(joints: Any, t: float) -> JointsDiagnosis:
         )
     if not solved[0]:
         return answer(
-            f"start: Newton finds no state near {x.tolist()} that satisfies {_listed(names)} (it ends "
+            f"start: Newton finds no state near {x.tolist()} that satisfies {_quoted(names)} (it ends "
             f"{_distance(looked).max():.3g} away); start nearer, or check whether they can all hold at once"
         )
     if σ < BRANCHING and np.median(spectra[:, -1]) > 100.0 * σ:
         _, _, right = np.linalg.svd(_scaled(looked.G[0], looked.M[0]).T)
         mixed = [name for name, share in zip(names, np.abs(right[-1]), strict=True) if share > 0.1]
         return answer(
-            f"start: is a singular configuration: {_listed(mixed)} depend on each other there, and nowhere near it "
+            f"start: is a singular configuration: {_quoted(mixed)} depend on each other there, and nowhere near it "
             f"(lowest singular value {σ:.2g}); the motion may branch. Start elsewhere",
             σ,
         )
@@ -151,7 +151,7 @@ def diagnose(joints: Any, t: float) -> JointsDiagnosis:
     far = float(np.linalg.norm(start - x))
     if far > FAR * np.linalg.norm(start):
         return answer(
-            f"start: {far:.3g} away from the constraints {_listed(names)}, more than {FAR:.0%} of |x|; give a start "
+            f"start: {far:.3g} away from the constraints {_quoted(names)}, more than {FAR:.0%} of |x|; give a start "
             f"that satisfies them, such as {np.round(start, 6).tolist()}"
         )
     return answer("", σ, _noisy(joints, times[usable], q[usable], v))
@@ -273,9 +273,9 @@ def _without_inertia(M: np.ndarray, G: np.ndarray, names: Any) -> str:
     direction = np.abs(free @ vector[:, 0])
     held = [name for name, share in zip(names, direction, strict=True) if share > 0.1]
     if value[0] < -1e-10 * np.abs(M).max():
-        return f"mass: is negative along the constraints, in the direction of {_listed(held)}. Give masses >= 0"
+        return f"mass: is negative along the constraints, in the direction of {_quoted(held)}. Give masses >= 0"
     return (
-        f"mass: {_listed(held)} can move within the constraints and have no inertia there; give them mass, or "
+        f"mass: {_quoted(held)} can move within the constraints and have no inertia there; give them mass, or "
         "constrain them"
     )
 
@@ -296,7 +296,7 @@ def _redundant(joints: Any, looked: JointValues, rows: tuple[int, ...], size: fl
     dropped = next(i for i in range(joints.c) if i not in rows)
     X, name = _scaled(looked.G[0], looked.M[0]), joints.names[dropped]
     share = np.linalg.lstsq(X[list(rows)].T, X[dropped], rcond=None)[0]
-    others = _listed(joints.names[i] for i, s in zip(rows, share, strict=True) if abs(s) > 1e-8)
+    others = _quoted(joints.names[i] for i, s in zip(rows, share, strict=True) if abs(s) > 1e-8)
     apart = float(_distance(JointValues(*(part[:1] for part in looked)))[0])
     if apart > 1e-9 * size:
         return f"constraints: {name!r} and {others} contradict each other by {apart:.3g}: no state satisfies them all"
@@ -340,7 +340,7 @@ def _check_drawn(joints: Any, t: float) -> None:
     if lost.any():
         raise ValueError(
             f"start: {int(lost.sum())} of {count} drawn ones are not within {FAR:.0%} of |x| of the constraints "
-            f"{_listed(joints.names)}, the first {x[np.argmax(lost)].tolist()}; draw starts that satisfy them."
+            f"{_quoted(joints.names)}, the first {x[np.argmax(lost)].tolist()}; draw starts that satisfy them."
         )
     there = look(times, q)
     turned = [_pulled(G, M, -(G @ w + rate)) for G, M, w, rate in zip(there.G, there.M, v, there.rate, strict=True)]
@@ -354,5 +354,5 @@ def _check_drawn(joints: Any, t: float) -> None:
         )
 
 
-def _listed(names: Any) -> str:
+def _quoted(names: Any) -> str:
     return ", ".join(map(repr, names))

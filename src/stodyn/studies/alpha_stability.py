@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from stodyn.analysis.step import second_order
-from stodyn.analysis.step.second_order import amplification, dissipation, largest_step
+from stodyn.analysis.step.second_order import amplification, dissipation, largest_stable_step
 from stodyn.methods.alpha import HHT, WBZ, StochasticAlpha
 from stodyn.models.oscillators import growth
 from stodyn.studies import drawing
@@ -53,7 +53,7 @@ def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
             )
     for omega, eta, rho in ((30.0, 0.5, 0.8), (30.0, 0.5, 0.0))[: size.of(1, 1, 2)]:
         progress(f"largest stable step at ω = {omega:g}, η = {eta:g}, ρ = {rho:g}")
-        limit = largest_step(omega, eta, 0.0, rho, simulate=size is Size.FULL)
+        limit = largest_stable_step(omega, eta, 0.0, rho, simulate=size is Size.FULL)
         name = f"ω = {omega:g}, η = {eta:g}, ρ = {rho:g}: stable steps"
         words = "none" if limit.mean_square is None else "{:.4g} to {:.4g}".format(*limit.mean_square)
         rows.append(

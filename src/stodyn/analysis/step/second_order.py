@@ -29,6 +29,23 @@ from stodyn.noise.words import Word, up_to_weight, weight
 from stodyn.numerics.newton import underived
 from stodyn.numerics.printing.points import AtPoints
 
+__all__ = [
+    "Amplification",
+    "Dissipation",
+    "Estimate",
+    "LargestStep",
+    "Lemma",
+    "amplification",
+    "closed_amplification",
+    "closed_eigenvalues",
+    "dissipation",
+    "largest_step",
+    "lemmas",
+    "schur_sum",
+    "series_coefficients",
+    "stiff_eigenvalues",
+    "stiff_limit",
+]
 __dir__ = listing.names_of(__name__)
 
 RESOLVED = Words(p=12, K=4)  # the integrals where they are sampled: rms errors of 1e-3 h² and 3e-3 h in their law
@@ -656,7 +673,7 @@ class LargestStep(NamedTuple):
 
 
 @checks_arguments
-def largest_step(
+def largest_stable_step(
     omega: float,
     eta: ArrayLike,
     chi: ArrayLike,
@@ -748,6 +765,9 @@ def largest_step(
         growth(omega=omega, eta=eta, chi=chi),
         -η2 / 8 + χ2 / (8 * omega**2),
     )
+
+
+largest_step = largest_stable_step  # its public name; covariance.largest_step is the largest step of small errors
 
 
 def _fewest_channels(eta: ArrayLike, chi: ArrayLike) -> tuple[np.ndarray, np.ndarray]:

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 
 from stodyn import listing
 from stodyn.analysis.step.linear import NODES, axes
-from stodyn.analysis.step.second_order import largest_step  # noqa: F401  (of mechanics, which has a file of its own)
+from stodyn.analysis.step.second_order import largest_stable_step as largest_step  # noqa: F401  (public here too)
 from stodyn.analysis.step.stability_function import StabilityFunction, stability_function
 from stodyn.arguments import checks_arguments
 from stodyn.engine.spec import matched
