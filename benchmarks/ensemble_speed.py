@@ -26,7 +26,7 @@ import rivals
 from timing import Contender, in_fresh_process, load, machine, missing, peak_memory, race, show
 
 import stodyn as sd
-from stodyn.engine.place import available_cores
+from stodyn.engine.door import available_cores
 from stodyn.methods.catalogue import find
 from stodyn.methods.explicit import EulerMaruyama, Heun
 from stodyn.methods.implicit import ImplicitMidpoint

@@ -106,13 +106,14 @@ def memory_in_use() -> int:
 
 def forget_what_is_compiled() -> None:
     """Drop the programs of XLA, a megabyte each, of which JAX keeps thousands, and the printed ones, and the traces."""
-    from stodyn.engine import block, kept_traces, programs
+    from stodyn.engine import kept_traces
+    from stodyn.engine.program import executors, vmap
     from stodyn.numerics.printing import points
 
     jax.clear_caches()
-    programs.forget()
+    executors.forget()
     kept_traces.forget()
-    block._compiled.clear()
+    vmap._compiled.clear()
     points._loops.clear()
     give_back = getattr(ctypes.CDLL(None), "malloc_trim", None)  # of glibc, which else keeps what is freed
     if give_back is not None:

@@ -11,7 +11,7 @@ import pytest
 
 import stodyn as sd
 from stodyn import analysis, listing, models, noise, statistics
-from stodyn.engine.identity import software
+from stodyn.engine.record.identity import software
 
 ROOM = Path(sd.__file__).parent
 

@@ -8,9 +8,9 @@ from stodyn.analysis.system import structures
 from stodyn.analysis.system.plan import plan
 from stodyn.engine import place
 from stodyn.engine.failure import PathsFailed
-from stodyn.engine.ledger import load, status
 from stodyn.engine.path import draw_increments, increments, path
 from stodyn.engine.ready import prepare
+from stodyn.engine.record.ledger import load, status
 from stodyn.engine.simulate import replay, simulate
 from stodyn.engine.sweep import difference, sweep
 from stodyn.engine.until import until

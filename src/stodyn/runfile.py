@@ -86,8 +86,9 @@ from stodyn.accuracy.estimate import estimate
 from stodyn.accuracy.rare import rare
 from stodyn.admission import MODULE, OBJECT, Admission, BadRunFile, Wanted
 from stodyn.engine import place
-from stodyn.engine.ledger import RUN_FILE, DescribedLedger
-from stodyn.engine.place import Place
+from stodyn.engine.door import available_cores
+from stodyn.engine.places.contract import Place
+from stodyn.engine.record.ledger import RUN_FILE, DescribedLedger
 from stodyn.engine.simulate import simulate
 from stodyn.engine.until import until
 from stodyn.methods.catalogue import find as find_method
@@ -544,7 +545,7 @@ def _place(table: Mapping[str, Any]) -> tuple[str, Any] | None:
     _only({key: value for key, value in table.items() if key != "kind"}, "place", (kinds[kind],))
     if kind == "dask" and "address" not in table:
         raise BadRunFile("place.address: missing; give the address of a scheduler, such as tcp://host:8786")
-    most, workers = MOST_WORKERS_PER_CORE * place.available_cores(), table.get("workers")
+    most, workers = MOST_WORKERS_PER_CORE * available_cores(), table.get("workers")
     if isinstance(workers, int) and workers > most:
         raise BadRunFile(f"place.workers: {workers} are more than a file may ask for here, {most}")
     return kind, table.get(kinds[kind])

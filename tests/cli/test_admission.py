@@ -16,7 +16,7 @@ import stodyn
 from stodyn import runfile
 from stodyn.admission import NotAdmitted
 from stodyn.cli import application
-from stodyn.engine import ledger
+from stodyn.engine.record import ledger
 
 MODULE = """
 import os

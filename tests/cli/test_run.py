@@ -15,7 +15,7 @@ from stodyn.cli import application
 from stodyn.cli.estimate import command as estimate_command
 from stodyn.cli.run import command as run_command
 from stodyn.cli.status import in_words
-from stodyn.engine.ledger import Status
+from stodyn.engine.record.ledger import Status
 from stodyn.models.ornstein_uhlenbeck import ornstein_uhlenbeck
 
 pytestmark = pytest.mark.usefixtures("quick_compiling_everywhere", "coarse_pictures")

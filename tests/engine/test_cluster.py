@@ -9,12 +9,12 @@ import pytest
 
 from stodyn import place, provenance, simulate
 from stodyn import statistics as st
-from stodyn.engine import identity
-from stodyn.engine.worker import WorkerDiffers, WorkersDied
+from stodyn.engine.places.worker import WorkerDiffers, WorkersDied
+from stodyn.engine.record import identity
 from stodyn.methods.explicit import Heun
 from stodyn.models.ornstein_uhlenbeck import ornstein_uhlenbeck
 
-cluster = pytest.importorskip("stodyn.engine.cluster")
+cluster = pytest.importorskip("stodyn.engine.places.dask")
 distributed = pytest.importorskip("distributed")
 RUN = dict(t=(0, 1), dt=1 / 16, paths=300, seed=3, block=64, collect=st.Moments(every=8))
 

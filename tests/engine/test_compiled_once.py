@@ -10,7 +10,7 @@ import pytest
 
 from stodyn import SDE, PerPath, simulate
 from stodyn import statistics as st
-from stodyn.engine import block, programs
+from stodyn.engine.program import executors, vmap
 from stodyn.methods.explicit import EulerMaruyama, Heun
 from stodyn.models.ornstein_uhlenbeck import ornstein_uhlenbeck
 from stodyn.numerics.bounded import Bounded
@@ -21,14 +21,14 @@ RUN = dict(t=(0.0, 1.0), dt=0.1, paths=4, seed=1)
 @pytest.fixture(autouse=True)
 def nothing_kept():
     """Whatever other tests have printed."""
-    programs.forget()
+    executors.forget()
 
 
 def compiled_by(*arguments, **options):
     """How many programs a run adds to those there are."""
-    before = {*programs.cached_digests(), *block._compiled}
+    before = {*executors.cached_digests(), *vmap._compiled}
     simulate(*arguments, **RUN | options)
-    return len({*programs.cached_digests(), *block._compiled} - before)
+    return len({*executors.cached_digests(), *vmap._compiled} - before)
 
 
 def pulled(constant, power=2):
@@ -143,16 +143,16 @@ def test_host_functions_leave_the_precision_of_the_session_as_it_was(session):
 
 
 def test_old_programs_make_room(monkeypatch):
-    monkeypatch.setattr(block, "_compiled", Bounded(2))
+    monkeypatch.setattr(vmap, "_compiled", Bounded(2))
 
     def double(x):
         return 2 * x
 
-    first = block.compiled("a", double, 1.0)
+    first = vmap.compiled("a", double, 1.0)
     for key in "bc":
-        block.compiled(key, double, 1.0)
-    assert [key for key, *_ in block._compiled] == ["b", "c"]
-    assert block.compiled("a", double, 1.0) is not first
+        vmap.compiled(key, double, 1.0)
+    assert [key for key, *_ in vmap._compiled] == ["b", "c"]
+    assert vmap.compiled("a", double, 1.0) is not first
     assert first.call(3.0) == 6.0
 
 

@@ -5,7 +5,7 @@ import pytest
 
 import stodyn as sd
 from stodyn import statistics as st
-from stodyn.engine import counts
+from stodyn.engine.program import counts
 
 
 @pytest.mark.parametrize("edges", [2, 4, 7], ids="{} edges".format)

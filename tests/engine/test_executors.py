@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import stodyn as sd
-from stodyn.engine import programs
+from stodyn.engine.program import executors
 from stodyn.engine.program.as_scalars import Scalars
 from stodyn.engine.program.source import Step
 from stodyn.engine.spec import describe
@@ -46,7 +46,7 @@ UNPRINTED = {
 
 
 def way_of(problem):
-    return programs.get(describe(problem, sd.method("EulerMaruyama"), RUN["t"], RUN["dt"], None, "float64"))
+    return executors.get(describe(problem, sd.method("EulerMaruyama"), RUN["t"], RUN["dt"], None, "float64"))
 
 
 @pytest.mark.parametrize("name", UNPRINTED)
@@ -92,7 +92,7 @@ def test_a_function_of_an_observable_that_cannot_be_printed_leaves_the_step_prin
 
 
 def test_very_long_steps_run_under_vmap(monkeypatch):
-    monkeypatch.setattr(programs, "MOST_OPERATIONS", 10)
+    monkeypatch.setattr(executors, "MOST_OPERATIONS", 10)
     way = way_of(coupled(3))
     assert way.name == "vmap" and "scalar operations per step, more than 10" in way.reason
 
@@ -101,7 +101,7 @@ def test_very_long_steps_run_under_vmap(monkeypatch):
 def test_without_a_compiler_everything_runs_under_vmap_with_the_same_noise(monkeypatch):
     collect = [Moments(every=1), Paths(16, every=1)]
     printed = sd.simulate(coupled(3), "Heun", collect=collect, **RUN)
-    monkeypatch.setattr(programs.compiling, "unavailable", lambda: "nothing to compile with")
+    monkeypatch.setattr(executors.compiling, "unavailable", lambda: "nothing to compile with")
     other = sd.simulate(coupled(3), "Heun", collect=collect, **RUN)
     assert sd.provenance(other)["executor_reason"] == "nothing to compile with"
     np.testing.assert_allclose(other["path"], printed["path"], rtol=1e-12)
@@ -149,7 +149,7 @@ def test_a_fault_of_the_printer_is_reported_and_the_run_goes_on(monkeypatch):
 
     problem = sd.SDE(lambda t, x: -3.25 * x, lambda t, x: jnp.eye(1), [1.0])
     expected = sd.simulate(problem, "EulerMaruyama", executor="vmap", **RUN)["mean"]
-    monkeypatch.setattr(programs, "scalar_source", broken)
+    monkeypatch.setattr(executors, "scalar_source", broken)
     with pytest.warns(PrinterFault, match="the printer failed with Unforeseen: no such entry") as given:
         run = sd.simulate(problem, "EulerMaruyama", **RUN)
     assert given[0].filename == __file__
@@ -166,8 +166,8 @@ def test_loops_that_fail_are_printed_as_scalars(monkeypatch):
     def broken(self):
         raise KeyError("num_consts")
 
-    monkeypatch.setattr(programs, "LOOPED", 0)
-    monkeypatch.setattr(programs.Loops, "_begun", broken)
+    monkeypatch.setattr(executors, "LOOPED", 0)
+    monkeypatch.setattr(executors.Loops, "_begun", broken)
     problem = sd.SDE(lambda t, x: -x * jnp.roll(x, 1), lambda t, x: jnp.eye(20), np.ones(20))
     with pytest.warns(PrinterFault, match="KeyError: 'num_consts'"):
         run = sd.simulate(problem, "EulerMaruyama", **RUN)

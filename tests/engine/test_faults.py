@@ -13,7 +13,7 @@ import pytest
 import stodyn as sd
 from stodyn import SDE, load, provenance, simulate
 from stodyn import statistics as st
-from stodyn.engine.ledger import status
+from stodyn.engine.record.ledger import status
 from stodyn.problems.contract import machine_memory
 
 DECAY = SDE(lambda t, x: -x, lambda t, x: 1.0, start=1.0)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import stodyn as sd
 from stodyn import statistics as st
-from stodyn.engine import printed
+from stodyn.engine.program import printed
 from stodyn.models.kubo import kubo
 
 PACKAGE = str(Path(sd.__file__).parent)

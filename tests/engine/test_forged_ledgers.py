@@ -11,9 +11,9 @@ import pytest
 
 from stodyn import load, provenance, simulate, sweep
 from stodyn import statistics as st
-from stodyn.engine import ledger as ledger_module
-from stodyn.engine import plain
-from stodyn.engine.ledger import status
+from stodyn.engine.record import ledger as ledger_module
+from stodyn.engine.record import plain
+from stodyn.engine.record.ledger import status
 from stodyn.methods.explicit import EulerMaruyama
 from stodyn.models.ornstein_uhlenbeck import ornstein_uhlenbeck
 

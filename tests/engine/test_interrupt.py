@@ -11,7 +11,8 @@ import time
 import pytest
 
 from stodyn import simulate
-from stodyn.engine.place import Threads, available_cores
+from stodyn.engine.door import available_cores
+from stodyn.engine.places.threads import Threads
 from stodyn.methods.explicit import Heun
 from stodyn.models.kubo import kubo
 

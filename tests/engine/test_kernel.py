@@ -12,15 +12,15 @@ import scipy.stats
 
 import stodyn as sd
 from stodyn import statistics as st
-from stodyn.engine import cards, programs, self_test, wide_sums
 from stodyn.engine import ready as readied
+from stodyn.engine import self_test
 from stodyn.engine import simulate as front
-from stodyn.engine.card import card_of
-from stodyn.engine.cards import block_width
-from stodyn.engine.program import kernel, on_card
+from stodyn.engine.program import cards, executors, kernel, on_card, wide_sums
 from stodyn.engine.program.as_scalars import Scalars
+from stodyn.engine.program.card import card_of
+from stodyn.engine.program.cards import block_width
+from stodyn.engine.program.watching import watched
 from stodyn.engine.spec import describe, matched
-from stodyn.engine.watching import watched
 from stodyn.methods.catalogue import catalogue
 from stodyn.models import catalogue as models
 from stodyn.noise import counter
@@ -79,8 +79,8 @@ def test_normals_are_numbered_along_each_path_whatever_a_step_takes_and_wherever
     """Sums of normals: odd streams leave one over for the next step, long ones are drawn in a loop."""
     problem = sd.SDE(lambda t, x: 0.0 * x, lambda t, x: jnp.ones((1, channels)), [0.0])
     whole, _ = paths_of(problem, "EulerMaruyama")
-    monkeypatch.setattr("stodyn.engine.cards.OPERATIONS", 1.0)  # a step a call, until its speed is known
-    monkeypatch.setattr("stodyn.engine.cards.SECONDS", 0.0)
+    monkeypatch.setattr("stodyn.engine.program.cards.OPERATIONS", 1.0)  # a step a call, until its speed is known
+    monkeypatch.setattr("stodyn.engine.program.cards.SECONDS", 0.0)
     cut, _ = paths_of(problem, "EulerMaruyama")
     np.testing.assert_array_equal(whole, cut)
     key = tuple(jnp.asarray(counter.key_of(4)))
@@ -343,11 +343,11 @@ def test_a_generator_that_is_off_is_seen(monkeypatch):
     pair = counter.pair
     monkeypatch.setattr(counter, "pair", lambda *given: tuple(1.05 * z for z in pair(*given)))
     counter._trace.cache_clear()
-    programs.forget()
+    executors.forget()
     try:
         (said,) = self_test.faults(jax.devices("cpu")[0], 40_000)
         assert said.startswith("the variance of 40000 paths is")
     finally:
         monkeypatch.undo()
         counter._trace.cache_clear()
-        programs.forget()
+        executors.forget()

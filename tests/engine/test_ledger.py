@@ -17,9 +17,9 @@ import scipy.stats
 
 from stodyn import SDE, PathsFailed, PerPath, load, provenance, simulate, sweep
 from stodyn import statistics as st
-from stodyn.engine import identity, plain
-from stodyn.engine import ledger as ledger_module
-from stodyn.engine.ledger import status
+from stodyn.engine.record import identity, plain
+from stodyn.engine.record import ledger as ledger_module
+from stodyn.engine.record.ledger import status
 from stodyn.engine.spec import describe
 from stodyn.methods.explicit import EulerMaruyama, Heun
 from stodyn.models.kubo import kubo

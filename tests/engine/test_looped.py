@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import stodyn as sd
-from stodyn.engine import programs
+from stodyn.engine.program import executors
 from stodyn.engine.spec import describe
 
 N = 9
@@ -17,12 +17,12 @@ def by_loops(monkeypatch):
     """A switch: by_loops(True) prints every step as loops, by_loops(False) as scalars."""
 
     def switch(on):
-        programs.forget()
-        monkeypatch.setattr(programs, "LOOPED", -1 if on else 10**9)
-        monkeypatch.setattr(programs, "SMALL", 0)
+        executors.forget()
+        monkeypatch.setattr(executors, "LOOPED", -1 if on else 10**9)
+        monkeypatch.setattr(executors, "SMALL", 0)
 
     yield switch
-    programs.forget()
+    executors.forget()
 
 
 def ring(t, x, p):
@@ -82,7 +82,7 @@ def test_failures_are_found_at_the_same_time(by_loops):
 
 
 def test_threads_blocks_and_replay_have_the_same_bits(monkeypatch):
-    monkeypatch.setattr(programs, "LOOPED_BYTES", 8 * 300 * 8)
+    monkeypatch.setattr(executors, "LOOPED_BYTES", 8 * 300 * 8)
     large = sd.SDE(lambda t, x: (jnp.roll(x, -1) - jnp.roll(x, 2)) * jnp.roll(x, 1) - x + 8.0,
                    lambda t, x: jnp.diag(0.1 * x), np.linspace(7.0, 8.0, 300), calculus="stratonovich")  # fmt: skip
     options = {"t": (0, 0.03), "dt": 0.01, "seed": 1, "collect": sd.statistics.Paths(20, every=1)}
@@ -99,14 +99,14 @@ def test_threads_blocks_and_replay_have_the_same_bits(monkeypatch):
 def test_few_paths_of_a_long_run_are_shared_among_threads():
     """Eight paths of a large system work for long enough to be a block; those of a short run stay together."""
     ring = sd.SDE(lambda t, x: jnp.roll(x, 1) - x**3, lambda t, x: sd.diagonal(0.1 * x), np.ones(900))
-    widths = [programs.get(describe(ring, "Heun", (0.0, end), 0.01, None, "float64")).width for end in (0.02, 100.0)]
+    widths = [executors.get(describe(ring, "Heun", (0.0, end), 0.01, None, "float64")).width for end in (0.02, 100.0)]
     assert widths[0] >= 512
     assert widths[1] == 8
 
 
 def test_what_no_loop_can_do_goes_to_vmap_with_the_reason():
     sorting = sd.SDE(lambda t, x: -jnp.sort(x), lambda t, x: sd.diagonal(0.1 * x), np.linspace(0, 1, 3000))
-    way = programs.get(
+    way = executors.get(
         describe(sorting, sd.method("EulerMaruyama"), (0, 0.02), 0.01, sd.statistics.Paths(1), "float64")
     )
     assert way.name == "vmap" and "sort" in way.reason

@@ -12,8 +12,8 @@ from stodyn import statistics as st
 from stodyn.engine.program import on_card
 from stodyn.engine.program.as_loops import Loops
 from stodyn.engine.program.kernel import LaunchResults
+from stodyn.engine.program.watching import watched
 from stodyn.engine.spec import describe
-from stodyn.engine.watching import watched
 from stodyn.methods.catalogue import find
 from stodyn.numerics.printing import compiling
 
@@ -56,8 +56,8 @@ def test_a_path_has_the_bits_of_the_processors_programs(method):
 def test_calls_and_blocks_are_cut_anywhere(monkeypatch):
     problem = lorenz(start=drawn, params=sd.PerPath(np.linspace(6.0, 9.0, 9)))
     whole = run_of(problem)
-    monkeypatch.setattr("stodyn.engine.cards.OPERATIONS", 1.0)  # a step a call
-    monkeypatch.setattr("stodyn.engine.cards.SECONDS", 0.0)
+    monkeypatch.setattr("stodyn.engine.program.cards.OPERATIONS", 1.0)  # a step a call
+    monkeypatch.setattr("stodyn.engine.program.cards.SECONDS", 0.0)
     np.testing.assert_array_equal(run_of(problem)["path"], whole["path"])
 
 

@@ -14,10 +14,12 @@ import pytest
 
 from stodyn import SDE, place, provenance, simulate, sweep
 from stodyn import statistics as st
-from stodyn.engine import identity, worker
+from stodyn.engine.door import available_cores
+from stodyn.engine.places import worker
+from stodyn.engine.places.worker import WorkerDiffers
+from stodyn.engine.record import identity
 from stodyn.engine.simulate import run_of
 from stodyn.engine.spec import describe
-from stodyn.engine.worker import WorkerDiffers
 from stodyn.methods.explicit import EulerMaruyama, Heun
 
 pytestmark = pytest.mark.usefixtures("quick_compiling_everywhere")
@@ -113,7 +115,7 @@ def dask_client(quick_compiling_everywhere):
     import dask
 
     with dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}):
-        distributed.utils.get_mp_context().set_forkserver_preload(["distributed", "stodyn.engine.cluster"])
+        distributed.utils.get_mp_context().set_forkserver_preload(["distributed", "stodyn.engine.places.dask"])
         with (
             distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
             distributed.Client(cluster) as client,
@@ -123,7 +125,7 @@ def dask_client(quick_compiling_everywhere):
 
 def test_a_dask_cluster_gives_the_same_bits_though_a_worker_is_killed(alone, tmp_path, monkeypatch, dask_client):
     """Two workers, one killed in the middle of a block; a sweep; workers that differ; no workers for a while."""
-    from stodyn.engine import cluster
+    from stodyn.engine.places import dask as cluster
 
     there = place.dask(dask_client)
     run = simulate(problem(), Heun, place=there, collect=collected(tmp_path), ledger=tmp_path / "run", **RUN)
@@ -148,7 +150,7 @@ def test_a_dask_cluster_gives_the_same_bits_though_a_worker_is_killed(alone, tmp
         address = next(iter(dask_client.scheduler_info()["workers"]))
         ours = dict(identity.software())
         patched.setattr(identity, "software", lambda: ours | {"jax": "0.0.1"})
-        patched.setattr(identity.software, "__module__", "stodyn.engine.identity", raising=False)
+        patched.setattr(identity.software, "__module__", "stodyn.engine.record.identity", raising=False)
         patched.setattr(identity.software, "__qualname__", "software", raising=False)
         with pytest.raises(WorkerDiffers, match=rf"{address}: jax was '0.0.1' and is '{jax.__version__}'"):
             simulate(problem(), Heun, place=there, collect=collected(), **RUN)
@@ -168,7 +170,7 @@ def test_a_dask_cluster_gives_the_same_bits_though_a_worker_is_killed(alone, tmp
 
 
 def test_a_cluster_that_is_not_there(monkeypatch):
-    cluster = pytest.importorskip("stodyn.engine.cluster")
+    cluster = pytest.importorskip("stodyn.engine.places.dask")
     monkeypatch.setattr(cluster, "PATIENCE", 0.5)
     with pytest.raises(ConnectionError, match=r"place: there is no Dask scheduler at 'tcp://127.0.0.1:9'"):
         place.dask("tcp://127.0.0.1:9")
@@ -211,4 +213,4 @@ def test_a_worker_computes_what_it_has_received_until_it_is_to_forget_it():
 def test_cores_are_those_of_the_affinity_and_of_the_quota(monkeypatch, quota, cores):
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 1, 2, 3})
     monkeypatch.setattr("pathlib.Path.read_text", lambda path: quota)
-    assert place.available_cores() == cores
+    assert available_cores() == cores

@@ -12,7 +12,7 @@ from stodyn import statistics as st
 from stodyn.analysis import covariance, linear
 from stodyn.analysis.cycle.periodic import periodic
 from stodyn.analysis.small_noise import small_noise
-from stodyn.engine import printed
+from stodyn.engine.program import printed
 from stodyn.methods.explicit import EulerMaruyama, Heun
 from stodyn.methods.implicit import ThetaEuler
 from stodyn.models.double_well import double_well

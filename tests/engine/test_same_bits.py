@@ -10,7 +10,7 @@ import pytest
 
 from stodyn import SDE, provenance, simulate
 from stodyn import statistics as st
-from stodyn.engine import printed, programs
+from stodyn.engine.program import executors, printed
 from stodyn.methods.explicit import EulerMaruyama, Heun
 from stodyn.methods.implicit import ImplicitMidpoint, ThetaEuler
 from stodyn.methods.srk import SRA1
@@ -54,9 +54,9 @@ def test_threads_slabs_and_statistics(name, monkeypatch):
     assert bits(crowded, *both) == bits(reference, *both)
     assert bits(alone, "path") == bits(reference, "path")
     for size in (1, 10**9):  # 8 steps in a slab, which six does not divide; then all 30 steps in one
-        for module in (printed, programs):
+        for module in (printed, executors):
             monkeypatch.setattr(module, "SLAB_BYTES", size)
-        programs.forget()
+        executors.forget()
         assert bits(simulate(problem, method, collect=PATHS, **options), "path") == bits(reference, "path")
 
 

@@ -10,7 +10,7 @@ from jax import lax
 
 import stodyn as sd
 from stodyn import statistics as st
-from stodyn.engine import printed
+from stodyn.engine.program import printed
 
 DRIFT, SIGMA = 0.3, 0.8  # of a Brownian motion with S(2) = P(level 1 is not reached before 2) = 0.4373243966415
 BROWNIAN = sd.SDE(lambda t, x: DRIFT + 0.0 * x, lambda t, x: SIGMA, 0.0)

@@ -10,8 +10,7 @@ import pytest
 
 import stodyn as sd
 from stodyn import statistics as st
-from stodyn.engine import card, cards
-from stodyn.engine.program import kernel
+from stodyn.engine.program import card, cards, kernel
 from stodyn.numerics.printing import compiling
 
 pytestmark = pytest.mark.usefixtures("quick_compiling")

@@ -9,8 +9,9 @@ import pytest
 
 import stodyn as sd
 from stodyn.analysis.linear import step_map
-from stodyn.engine import programs, variances
+from stodyn.engine import variances
 from stodyn.engine.layout import Layout
+from stodyn.engine.program import executors
 from stodyn.engine.run import Run
 from stodyn.engine.spec import describe
 from stodyn.methods.alpha import Newmark, StochasticAlpha
@@ -98,7 +99,7 @@ def chain(N, damping):
 
 def law(problem, method, h, kind):
     spec = describe(problem, sd.method(method), (0.0, 40 * h), h, None, "float64")
-    executor = programs.get(spec)
+    executor = executors.get(spec)
     run = Run(spec, Layout(spec, 1, 0, executor.width), executor)
     equations = variances._equations(problem)
     return kind(run, equations, *((variances._modes(equations),) if kind is variances._ByModes else ()))

@@ -24,7 +24,7 @@ import stodyn
 from stodyn import circuits, load, runfile, simulate
 from stodyn.circuits.netlist import laid_out, read_deck
 from stodyn.cli.covariance import read_system
-from stodyn.engine import ledger, plain
+from stodyn.engine.record import ledger, plain
 from stodyn.models.ornstein_uhlenbeck import ornstein_uhlenbeck
 
 FULL = bool(os.environ.get("STODYN_FUZZ"))

@@ -15,7 +15,7 @@ from stodyn import SDE, simulate
 from stodyn.analysis import covariance
 from stodyn.analysis.integrator import linear_step
 from stodyn.analysis.linear import step_map
-from stodyn.engine import programs
+from stodyn.engine.program import executors
 from stodyn.engine.spec import describe
 from stodyn.methods import classical as c
 from stodyn.methods import explicit
@@ -229,7 +229,7 @@ def test_held_trapezoidal_rule_is_stochastic_heun_and_euler_is_euler_maruyama():
 def test_steps_are_printed(method):
     problem = linear([[0, 1], [-1, -0.4]], [[0], [1]])
     spec = describe(problem, method, (0.0, 1.0), 0.25, None, "float64")
-    assert programs.get(spec).name == "printed"
+    assert executors.get(spec).name == "printed"
 
 
 def test_stages_that_nothing_needs_are_not_evaluated():

@@ -8,7 +8,7 @@ import scipy.stats
 import stodyn as sd
 from stodyn.accuracy.candidates import _WithoutAreas
 from stodyn.accuracy.levels import LevelRun, Question
-from stodyn.engine.place import Threads
+from stodyn.engine.places.threads import Threads
 from stodyn.engine.progress import Progress
 from stodyn.engine.spec import matched
 from stodyn.methods.coupled import FINE, Level, Levelled, refusal

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import stodyn as sd
-from stodyn.engine import programs
+from stodyn.engine.program import executors
 from stodyn.engine.spec import describe
 from stodyn.methods.implicit import ThetaEuler
 from stodyn.noise import path_normals
@@ -49,7 +49,7 @@ def test_sparse_steps_are_the_dense_ones():
 def executed_before_steps(problem, dt):
     """How many tables of instructions a step's program executes before the steps."""
     spec = describe(problem, ThetaEuler, (0.0, float(np.sum(dt))), dt, None, "float64")
-    return sum(isinstance(item, Executed) for item in programs.get(spec).program.source.stepped.fixed)
+    return sum(isinstance(item, Executed) for item in executors.get(spec).program.source.stepped.fixed)
 
 
 def test_a_matrix_is_eliminated_once_where_it_never_changes_and_anew_where_it_does():

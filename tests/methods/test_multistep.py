@@ -11,7 +11,7 @@ from scipy.integrate import solve_ivp
 
 import stodyn as sd
 from stodyn.analysis import covariance
-from stodyn.engine import programs
+from stodyn.engine.program import executors
 from stodyn.engine.spec import describe
 from stodyn.methods.multistep import AB2, AB3, AB4, AM2, AM3, AM4, AM5, BASHFORTH, MOULTON
 from stodyn.noise import path_normals
@@ -149,7 +149,7 @@ def test_lanes_and_vmap_agree_also_across_slabs(method):
 def test_steps_are_printed(method):
     problem = linear([[0, 1], [-1, -0.4]], [[0], [1]])
     spec = describe(problem, method, (0.0, 1.0), 0.25, None, "float64")
-    assert programs.get(spec).name == "printed"
+    assert executors.get(spec).name == "printed"
 
 
 def test_unequal_steps_are_refused():

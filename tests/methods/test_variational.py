@@ -12,7 +12,7 @@ import scipy.linalg
 
 import stodyn as sd
 from stodyn.analysis.linear import step_map
-from stodyn.engine import programs
+from stodyn.engine.program import executors
 from stodyn.engine.spec import describe
 from stodyn.methods import burrage, explicit, langevin, srk, variational
 from stodyn.methods.partitioned import Stages, Sums
@@ -206,7 +206,7 @@ def test_dead_stages_of_srkw2_are_not_computed():
 def test_steps_are_printed(method):
     problem = HARMONIC_LANGEVIN.problem
     spec = describe(problem, method, (0.0, 1.0), 0.25, None, "float64")
-    assert programs.get(spec).name == "printed"
+    assert executors.get(spec).name == "printed"
 
 
 # --- tables ---------------------------------------------------------------------------------------------------------

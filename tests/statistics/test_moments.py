@@ -11,7 +11,7 @@ import scipy.stats
 
 from stodyn import SDE, PerPath, simulate
 from stodyn import statistics as st
-from stodyn.engine.sums import central_sums as printed_sums
+from stodyn.engine.program.sums import central_sums as printed_sums
 from stodyn.methods.explicit import EulerMaruyama, Heun
 from stodyn.models.kubo import kubo
 from stodyn.statistics.moments import WIDE, Sums, central_sums, merge_sums, summarise

@@ -16,7 +16,7 @@ import stodyn as sd
 from stodyn import statistics as st
 from stodyn.analysis.linear import step_map
 from stodyn.analysis.order import Errors
-from stodyn.engine import programs
+from stodyn.engine.program import executors
 from stodyn.engine.program.as_scalars import Scalars
 from stodyn.numerics import crossing, uncompiled
 from stodyn.numerics.printing import compiling
@@ -56,7 +56,7 @@ def test_the_numbers_of_a_path_do_not_depend_on_how_many_are_taken_together(monk
     found = []
     for registers in (1, 4):
         monkeypatch.setattr(Scalars, "width", lambda _, n=registers: n * compiling.processor().register)
-        programs.forget()
+        executors.forget()
         found.append(passed(OU, "SRA1", collect, dt=0.05, paths=100))
     for name in found[0].data_vars:
         np.testing.assert_array_equal(found[0][name].values, found[1][name].values)

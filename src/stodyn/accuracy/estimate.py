@@ -29,8 +29,9 @@ from stodyn.accuracy.moves import carried_out
 from stodyn.accuracy.pilot import MOST_STEPS, Pilots, in_words, stops_in_words
 from stodyn.accuracy.report import Account, dataset
 from stodyn.arguments import stacklevel_of_user
+from stodyn.engine.door import front_door
 from stodyn.engine.failure import PathsFailed
-from stodyn.engine.place import Place, front_door
+from stodyn.engine.places.contract import Place
 from stodyn.engine.progress import Progress
 from stodyn.engine.simulate import whereabouts
 from stodyn.engine.spec import as_it_is_now

@@ -15,11 +15,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from stodyn.accuracy import tails
-from stodyn.engine import grid, programs
+from stodyn.engine import grid
 from stodyn.engine.layout import Layout
-from stodyn.engine.ledger import Ledger
-from stodyn.engine.place import Place
+from stodyn.engine.places.contract import Place
+from stodyn.engine.program import executors
 from stodyn.engine.progress import Progress
+from stodyn.engine.record.ledger import Ledger
 from stodyn.engine.run import Run, Tally
 from stodyn.engine.simulate import merged, run_of
 from stodyn.engine.spec import Spec, describe
@@ -158,7 +159,7 @@ class Question:
         self._described[kind] = spec
         return spec
 
-    def executor(self, kind: str, spec: Spec) -> programs.Executor:
+    def executor(self, kind: str, spec: Spec) -> executors.Executor:
         """How a level is computed; levels of one kind share their program while only their times differ."""
         known = self._executors.get(kind)
         if (
@@ -167,8 +168,8 @@ class Question:
             and known.spec.has_equal_steps == spec.has_equal_steps
         ):
             return known.on_grid(spec)
-        program = programs.get(spec)
-        if isinstance(program, programs.ByPrint):
+        program = executors.get(spec)
+        if isinstance(program, executors.ByPrint):
             self._executors[kind] = program
         return program
 
@@ -177,7 +178,7 @@ class Question:
         return {}
 
     @functools.cached_property
-    def _executors(self) -> dict[str, programs.ByPrint]:
+    def _executors(self) -> dict[str, executors.ByPrint]:
         return {}
 
 
@@ -203,7 +204,7 @@ class LevelRun:
             self.run = dataclasses.replace(run, layout=dataclasses.replace(run.layout, shuffles=True))
         else:
             executor = question.executor(kind, spec)
-            is_printed = isinstance(executor, programs.ByPrint)
+            is_printed = isinstance(executor, executors.ByPrint)
             width = 2 ** int(math.log2(executor.width)) if is_printed else UNPRINTED
             if points == "random":  # whole blocks of long paths would be far more than is wanted
                 width = min(width, max(2 ** int(math.log2(BLOCK / steps)), NARROWEST))

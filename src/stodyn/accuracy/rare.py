@@ -32,14 +32,17 @@ from stodyn.accuracy.elementary import elementary, sampled_estimates
 from stodyn.accuracy.splitting import Outcome, Segment, Splitting, records, run_together
 from stodyn.accuracy.subset import subset
 from stodyn.arguments import stacklevel_of_user
-from stodyn.engine import grid, identity, programs
+from stodyn.engine import grid
+from stodyn.engine.door import front_door
 from stodyn.engine.failure import PathsFailed
-from stodyn.engine.gathering import Plan
-from stodyn.engine.job import Job, Tell
 from stodyn.engine.layout import Members
-from stodyn.engine.ledger import Ledger
-from stodyn.engine.place import Place, front_door
+from stodyn.engine.places.contract import Place
+from stodyn.engine.program import executors
+from stodyn.engine.program.work import Plan
 from stodyn.engine.progress import Progress
+from stodyn.engine.record import identity
+from stodyn.engine.record.job import Job, Tell
+from stodyn.engine.record.ledger import Ledger
 from stodyn.engine.simulate import chosen_place
 from stodyn.engine.spec import Spec, as_it_is_now, chosen_method, describe
 from stodyn.hints import Count, Integer, check_seed
@@ -445,7 +448,7 @@ class _Box:
     """Paths as a function of normals: those of random parameters, then those of all steps."""
 
     def __init__(self, spec: Spec):
-        self.spec, self.executor = spec, programs.get(spec)
+        self.spec, self.executor = spec, executors.get(spec)
         self.streams = spec.traced.streams  # type: ignore[union-attr]
         self.random_params: list[Any] = [source for source in spec.problem.param_sources if source.is_random]
         for source, leaf, example in zip(spec.problem.param_sources, spec.param_leaves, spec.examples, strict=True):
@@ -460,7 +463,7 @@ class _Box:
     def score(self, u: np.ndarray) -> np.ndarray:
         """How near each path came to the event: infinity if it reached it."""
         spec, paths = self.spec, u.shape[1]
-        lanes = programs.lanes_for(paths)
+        lanes = executors.lanes_for(paths)
         u = np.ascontiguousarray(u[:, np.arange(lanes) % paths])
         place, normals = len(self.random_params), {}
         for name, count in self.streams:
@@ -528,8 +531,8 @@ class Splits(Job):
     @functools.cached_property
     def program(self) -> Any:
         try:
-            return programs.ByPrint(self.spec).program
-        except programs.Unprintable as error:
+            return executors.ByPrint(self.spec).program
+        except executors.Unprintable as error:
             raise ValueError(f"problem: paths that branch need a printed program, but there is none: {error}") from None
 
     @property
@@ -603,7 +606,7 @@ class Splits(Job):
 
     def calls(self, carries: np.ndarray, numbers: np.ndarray, plan: Plan) -> Iterable[tuple[np.ndarray, np.ndarray]]:
         """The lanes that go on and their carries (steps, size, lanes) after each step, call by call."""
-        lanes = programs.lanes_for(len(carries))
+        lanes = executors.lanes_for(len(carries))
         fill = np.arange(lanes) % len(carries)
         params = [np.asarray(leaf, example.dtype)
                   for leaf, example in zip(self.spec.param_leaves, self.spec.examples, strict=True)]  # fmt: skip

@@ -16,8 +16,8 @@ from stodyn import listing
 from stodyn.analysis.step.expectation import quadrature_nodes
 from stodyn.analysis.step.order import deterministic_order, strong_order, unpacked, weak_order
 from stodyn.arguments import checks_arguments
-from stodyn.engine.batch import Vmap
 from stodyn.engine.follow import States, followed
+from stodyn.engine.program.vmap import Vmap
 from stodyn.engine.spec import Spec, matched
 from stodyn.methods.catalogue import stepping
 from stodyn.methods.contract import Method, in_words

@@ -15,7 +15,7 @@ from rich.table import Table
 
 from stodyn.admission import NotAdmitted
 from stodyn.engine.failure import PathsFailed
-from stodyn.engine.worker import WorkerDiffers, WorkersDied
+from stodyn.engine.places.worker import WorkerDiffers, WorkersDied
 
 T = TypeVar("T")
 WIDEST = 100  # columns

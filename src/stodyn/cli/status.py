@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from stodyn.cli._output import AsJson, console, duration, errors_as_messages, print_json
-from stodyn.engine import ledger
+from stodyn.engine.record import ledger
 
 
 def command(

@@ -9,8 +9,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from stodyn.engine import programs
 from stodyn.engine.layout import Members
+from stodyn.engine.program import executors
 from stodyn.engine.spec import Spec
 from stodyn.noise.supply import GivenNormals
 from stodyn.statistics.contract import Statistic
@@ -37,13 +37,13 @@ def followed(
 
     start  (n, paths); default the problem's own for all of them. Paths that failed are NaN from then on.
     """
-    lanes = -(-paths // programs.LANE_MULTIPLE) * programs.LANE_MULTIPLE
+    lanes = -(-paths // executors.LANE_MULTIPLE) * executors.LANE_MULTIPLE
     fill = np.arange(lanes) % paths
     begun = np.repeat(spec.problem.example_start()[:, None], paths, axis=1) if start is None else np.asarray(start)
     members = Members(np.arange(lanes) < paths, np.ones(lanes), np.ascontiguousarray(begun[:, fill], spec.dtype),
                       list(spec.examples))  # fmt: skip
     spec = dataclasses.replace(spec, statistics=spec.statistics[:1], saves=spec.saves[:1])
-    chosen: Any = programs.get(spec, executor)
+    chosen: Any = executors.get(spec, executor)
     with jax.enable_x64(True):
         went = chosen.paths(members, 0, GivenNormals({name: np.asarray(z)[..., fill] for name, z in normals.items()}))
     return went.observed[0][:, :, :paths]

@@ -13,8 +13,9 @@ import xarray as xr
 from numpy.typing import ArrayLike
 
 from stodyn.arguments import checks_arguments
+from stodyn.engine.door import front_door
 from stodyn.engine.layout import Layout
-from stodyn.engine.place import Place, front_door
+from stodyn.engine.places.contract import Place
 from stodyn.engine.progress import Progress
 from stodyn.engine.run import Run, Tally
 from stodyn.engine.simulate import check_options, dataset, described, halved, merged, run_of, whereabouts

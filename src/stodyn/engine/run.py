@@ -10,11 +10,12 @@ import jax
 import numpy as np
 
 from stodyn import results
-from stodyn.engine import identity, programs
 from stodyn.engine.failure import FailureLog
-from stodyn.engine.job import Job, Tell
 from stodyn.engine.layout import Layout
-from stodyn.engine.programs import Executor
+from stodyn.engine.program import executors
+from stodyn.engine.program.executors import Executor
+from stodyn.engine.record import identity
+from stodyn.engine.record.job import Job, Tell
 from stodyn.engine.spec import Spec
 from stodyn.noise import sobol
 from stodyn.statistics.contract import Block, Labelled, Labels, Statistic
@@ -124,7 +125,7 @@ class Run(Job):
 
 def _arrived(spec: Spec, fields: dict[str, Any], executor: str) -> Run:
     spec = spec.traced_anew()
-    return Run(spec, Layout(spec, **fields), programs.get(spec, executor))
+    return Run(spec, Layout(spec, **fields), executors.get(spec, executor))
 
 
 class Tally:

@@ -15,8 +15,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from stodyn.engine import cards
 from stodyn.engine.layout import Layout
+from stodyn.engine.program import cards
 from stodyn.engine.run import Run, Tally
 from stodyn.engine.spec import describe
 from stodyn.methods.catalogue import find

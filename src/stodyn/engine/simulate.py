@@ -17,16 +17,20 @@ from numpy.typing import ArrayLike
 
 from stodyn import results
 from stodyn.arguments import stacklevel_of_user
-from stodyn.engine import cards, grid, identity, programs, self_test
-from stodyn.engine.cards import block_width, is_out_of_memory
+from stodyn.engine import grid, self_test
+from stodyn.engine.door import call_form, find_devices, front_door
 from stodyn.engine.expansion import expanded
 from stodyn.engine.follow import States
 from stodyn.engine.layout import Layout
-from stodyn.engine.ledger import Ledger
-from stodyn.engine.place import Place, Threads, call_form, find_devices, front_door
+from stodyn.engine.places.contract import Place
+from stodyn.engine.places.threads import Threads
 from stodyn.engine.precision import warn_of_rounded
+from stodyn.engine.program import cards, executors
+from stodyn.engine.program.cards import block_width, is_out_of_memory
 from stodyn.engine.program.kernel import GROUP
 from stodyn.engine.progress import Progress
+from stodyn.engine.record import identity
+from stodyn.engine.record.ledger import Ledger
 from stodyn.engine.run import Run, Tally
 from stodyn.engine.spec import (
     Spec,
@@ -247,8 +251,8 @@ def run_of(
     spec: Spec, paths: int, seed: int, executor: str = "auto", devices: tuple = (), block: Count | None = None
 ) -> Run:
     """A run of that many paths: its blocks, and how they are computed."""
-    if executor not in programs.EXECUTORS:
-        expected = ", ".join(map(repr, programs.EXECUTORS))
+    if executor not in executors.EXECUTORS:
+        expected = ", ".join(map(repr, executors.EXECUTORS))
         raise ValueError(f"executor: expected one of {expected}, got {executor!r}")
     if block is not None and not is_whole(block):
         raise ValueError(f"block: expected a whole number of paths >= 1, got {block!r}")
@@ -261,7 +265,7 @@ def run_of(
         scalars = spec.problem.n + sum(spec.method.needs.normals(spec.problem.m).values())
         width = int(block or block_width(paths, scalars))
         return Run(spec, Layout(spec, paths, seed, width), cards.get(spec, executor, devices, width))
-    chosen = programs.get(spec, executor)
+    chosen = executors.get(spec, executor)
     width = block or chosen.width
     return Run(spec, Layout(spec, paths, seed, width), chosen)
 
@@ -463,8 +467,8 @@ def replay(
             'run: its points are those of a Sobol net, which cannot be replayed; run it with points="random"'
         )
     counted = str(record.get("normals", "")).startswith("Philox")
-    executor = record["executor"] if record["executor"] in programs.EXECUTORS else "auto"
-    chosen = programs.get(spec, executor, CountedNormals if counted else DrawnNormals)
+    executor = record["executor"] if record["executor"] in executors.EXECUTORS else "auto"
+    chosen = executors.get(spec, executor, CountedNormals if counted else DrawnNormals)
     one_path = Run(spec, Layout(spec, record["paths"], record["seed"], record["block"]), chosen)
     if record.get("normals") != one_path.executor.normals:
         raise ValueError(
@@ -484,7 +488,7 @@ def replay(
 def _one_path(run: Run, path: int) -> np.ndarray:
     """The states (times, n) of one path."""
     layout, executor = run.layout, run.executor
-    if isinstance(executor, programs.Stepping):
+    if isinstance(executor, executors.Stepping):
         first = path // executor.lane_multiple * executor.lane_multiple
         members = layout.members_from(first, min(executor.lane_multiple, layout.paths - first), executor.lane_multiple)
         observed = executor.paths(members, first, executor.supply(layout.seed)).observed

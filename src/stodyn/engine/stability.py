@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from jax.extend import core
 
-from stodyn.engine import programs
 from stodyn.engine.layout import Layout
+from stodyn.engine.program import executors
 from stodyn.engine.spec import Spec, describe
 from stodyn.methods.recommend import stable_methods
 from stodyn.warnings import UnstableSteps
@@ -94,7 +94,7 @@ def find_unstable(spec: Spec, layout: Layout, executor: Any) -> UnstableStep | N
     """
     if getattr(spec.problem, "joints", None) is not None:
         return None  # differences off the constraints grow in every step, and are taken back by the next
-    if not isinstance(executor, programs.SingleSteps) or spec.dtype != np.float64:
+    if not isinstance(executor, executors.SingleSteps) or spec.dtype != np.float64:
         return None
     steps, first, looked, unstable = _Steps(spec, layout, executor), None, 0, 0
     is_explicit = isinstance(spec.traced.step.jaxpr.outvars[-2], core.Literal)  # type: ignore[union-attr]
@@ -177,7 +177,7 @@ def _stable_method(problem: Any, spec: Spec, layout: Layout) -> str | None:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of a method that is not the user's
                 other = describe(problem, method, (spec.times[0], spec.times[-1]), spec.lengths, None, "float64")
-            executor = programs.get(other)
+            executor = executors.get(other)
         except (TypeError, ValueError):  # it takes no such problem
             continue
         if find_unstable(other, Layout(other, layout.paths, layout.seed, executor.width), executor) is None:
@@ -185,7 +185,7 @@ def _stable_method(problem: Any, spec: Spec, layout: Layout) -> str | None:
     return None
 
 
-def _states(spec: Spec, layout: Layout, executor: programs.SingleSteps) -> Iterator[tuple[float, np.ndarray]]:
+def _states(spec: Spec, layout: Layout, executor: executors.SingleSteps) -> Iterator[tuple[float, np.ndarray]]:
     """Times and states of the method: of the first path at its start, of another one at each of the first saves."""
     starting = spec.traced.starting_steps  # type: ignore[union-attr]
     if not starting:
@@ -201,7 +201,7 @@ def _states(spec: Spec, layout: Layout, executor: programs.SingleSteps) -> Itera
 class _Steps:
     """Single steps of a run from a state of its method and from states beside it."""
 
-    def __init__(self, spec: Spec, layout: Layout, executor: programs.SingleSteps):
+    def __init__(self, spec: Spec, layout: Layout, executor: executors.SingleSteps):
         self.rows, self.duration = executor.real_rows, float(spec.times[-1] - spec.times[0])
         N = len(self.rows)
         self.is_whole = N <= WHOLE
@@ -214,7 +214,7 @@ class _Steps:
         for name, count in spec.traced.streams:  # type: ignore[union-attr]
             self.normals[name] = np.repeat(nodes[first : first + count], self.shifts.shape[1], axis=1)
             first += count
-        lanes = programs.lanes_for(min(layout.paths, layout.width), executor.lane_multiple)
+        lanes = executors.lanes_for(min(layout.paths, layout.width), executor.lane_multiple)
         operations = max(spec.traced.operations, 1)  # type: ignore[union-attr]
         affordable = max(SHARE * lanes * spec.steps, CHEAP / operations) / (2 * DIRECTIONS)
         self.turns = int(np.clip(affordable, FEWEST_TURNS, TURNS))

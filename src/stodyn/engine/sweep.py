@@ -19,12 +19,13 @@ from numpy.typing import ArrayLike
 
 from stodyn import results
 from stodyn.arguments import checks_arguments, suggestion
-from stodyn.engine import identity
+from stodyn.engine.door import front_door
 from stodyn.engine.failure import PathsFailed
-from stodyn.engine.job import Job, Tell
-from stodyn.engine.ledger import Ledger
-from stodyn.engine.place import Place, front_door
+from stodyn.engine.places.contract import Place
 from stodyn.engine.progress import Progress
+from stodyn.engine.record import identity
+from stodyn.engine.record.job import Job, Tell
+from stodyn.engine.record.ledger import Ledger
 from stodyn.engine.run import Run, Tally
 from stodyn.engine.simulate import check_needed, check_options, run_of, simulate, whereabouts
 from stodyn.engine.spec import (

@@ -18,7 +18,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import scipy
 
-from stodyn.engine import grid, programs
+from stodyn.engine import grid
+from stodyn.engine.program import executors
 from stodyn.numerics import lyapunov, uncompiled, van_loan
 from stodyn.numerics.bounded import Bounded
 from stodyn.problems.calling import call
@@ -81,7 +82,7 @@ def warn_of_wrong_variances(run: Any, problem: Any, method: Any) -> None:
     system = problem.problem if type(problem) is Measured else problem
     if not isinstance(system, Mechanical) or isinstance(system, DrivenMechanical) or not system.m:
         return
-    if not isinstance(run.executor, programs.SingleSteps) or spec.dtype != np.float64 or system.has_random_params:
+    if not isinstance(run.executor, executors.SingleSteps) or spec.dtype != np.float64 or system.has_random_params:
         return
     if np.ptp(spec.lengths) > grid.TOLERANCE * spec.lengths[0]:
         return

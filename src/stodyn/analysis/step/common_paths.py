@@ -13,10 +13,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from stodyn.engine import kept_traces, programs
+from stodyn.engine import kept_traces
 from stodyn.engine.follow import States
 from stodyn.engine.layout import Layout, Members
-from stodyn.engine.programs import lanes_of
+from stodyn.engine.program import executors
+from stodyn.engine.program.executors import lanes_of
 from stodyn.engine.spec import Spec, matched
 from stodyn.engine.traces import traced_functions_of
 from stodyn.methods.contract import Method
@@ -157,7 +158,7 @@ class _Stepper:
             standard = {name: normals[name][factor - 1 :: factor, :count] for name, count in counts.items() if count}
             standard["W"] = noise.W.swapaxes(1, 2) / np.sqrt(h)
         with jax.enable_x64(True):
-            program: Any = programs.get(self.spec(t, h, steps))
+            program: Any = executors.get(self.spec(t, h, steps))
             done = program.paths(members, 0, GivenNormals(standard))
         return done.observed[0][-1].T
 

@@ -12,8 +12,8 @@ import numpy as np
 
 from stodyn.engine.program.source import Leaf, Source, Terms
 from stodyn.engine.program.steps import Carried, Form, Target
+from stodyn.engine.program.watching import Watched
 from stodyn.engine.spec import Spec
-from stodyn.engine.watching import Watched
 from stodyn.numerics.printing.array_traces import ArrayTraces
 from stodyn.numerics.printing.arrays import Array, Buffer
 from stodyn.numerics.printing.loops import WIDTH, Program, mapped

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from stodyn.engine.program.source import Source
-from stodyn.engine.watching import averages_itself
+from stodyn.engine.program.watching import averages_itself
 from stodyn.noise import counter
 from stodyn.noise.stream import STREAMS
 from stodyn.numerics.printing import rows

@@ -13,7 +13,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from stodyn.engine.watching import Watched, averages_itself, counts_below, gives_values
+from stodyn.engine.program.watching import Watched, averages_itself, counts_below, gives_values
 from stodyn.statistics.contract import Snapshot, Statistic
 
 

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from stodyn.engine.program.watching import Watched
 from stodyn.engine.spec import Spec
-from stodyn.engine.watching import Watched
 from stodyn.numerics.printing.nodes import INT32, Entry, Graph
 from stodyn.numerics.printing.rows import Function
 from stodyn.numerics.printing.unprintable import Unprintable, or_unprintable

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 
-from stodyn.engine.card import Card
+from stodyn.engine.program.card import Card
 from stodyn.engine.program.kernel import ALONE, JOINING, Kernel, module
 from stodyn.numerics.printing.rows import Frame, Function
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from stodyn.engine.card import Card
+from stodyn.engine.program.card import Card
 from stodyn.engine.program.kernel import Kernel, module, normal_pair, normal_pair_function
 from stodyn.noise.from_normals import STREAM, FromNormals
 from stodyn.numerics.printing import scalars

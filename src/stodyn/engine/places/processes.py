@@ -13,15 +13,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from stodyn.engine import worker
 from stodyn.engine.failure import Stopped
-from stodyn.engine.job import Job, Tell
-from stodyn.engine.place import Bundles, Place, Threads, count_of, parts_of
+from stodyn.engine.places import worker
+from stodyn.engine.places.contract import Bundles, Place, count_of, parts_of
+from stodyn.engine.places.threads import Threads
+from stodyn.engine.record.job import Job, Tell
 from stodyn.hints import Integer
 
 # -P: a numbers.py or queue.py in the working folder must not replace Python's own during the imports.
-PROGRAM = "import sys; sys.path.append(sys.argv[1]); from stodyn.engine import worker; worker.main()"
-HOME = str(Path(__file__).parents[2])
+PROGRAM = "import sys; sys.path.append(sys.argv[1]); from stodyn.engine.places import worker; worker.main()"
+HOME = str(Path(__file__).parents[3])
 DEATHS = 3  # of processes that compute one block, before the run is given up
 
 

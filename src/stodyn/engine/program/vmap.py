@@ -1,4 +1,4 @@
-"""A block of paths -> its statistics: compiled once per problem, method and set of statistics."""
+"""Blocks of paths by jax.vmap: a program of XLA's, compiled once per problem, method and set of statistics."""
 
 from __future__ import annotations
 
@@ -14,16 +14,39 @@ import numpy as np
 from jax import Array, lax
 from jax.extend.core import jaxpr_as_fun
 
-from stodyn.engine.batch import Vmap
+from stodyn.engine.door import available_cores
 from stodyn.engine.forked import require_threads
-from stodyn.engine.gathering import Plan, Work
 from stodyn.engine.layout import Members
-from stodyn.engine.place import available_cores
 from stodyn.engine.program.observing import observe
-from stodyn.engine.watching import frozen, moved
+from stodyn.engine.program.watching import frozen, moved
+from stodyn.engine.program.work import Plan, Work
+from stodyn.engine.traces import Traced
+from stodyn.numerics.as_written import as_written
 from stodyn.numerics.bounded import Bounded
+from stodyn.numerics.exact_zeros import exact_zeros
 from stodyn.numerics.printing.fingerprints import fingerprint
 from stodyn.statistics.contract import Move, Snapshot, Statistic, parted
+
+
+@dataclasses.dataclass(frozen=True)
+class Vmap:
+    """jax.vmap over the last axis: a block's carry is the tuple of its state's leaves."""
+
+    traced: Traced
+    paths: int
+
+    def step(self, carry, t, h, normals, params, varies, k=None):
+        """(carry, ok, iterations, rounded) after a step, or starting step k."""
+        common, traced = ((t, h), self.traced.step) if k is None else ((k, t, h), self.traced.starting)
+        assert traced is not None  # only steps that start a method are numbered
+        axes = (*(None for _ in common), *(-1 for _ in (*carry, *normals)), *(-1 if v else None for v in varies))
+        one = jaxpr_as_fun(as_written(exact_zeros(traced)))
+        function = jax.vmap(one, in_axes=axes, out_axes=-1, axis_size=self.paths)
+        *after, ok, iterations, rounded = function(*common, *carry, *normals, *params)
+        return tuple(after), ok, iterations, rounded
+
+    def read(self, carry) -> Array:
+        return jax.vmap(jaxpr_as_fun(self.traced.read), in_axes=-1, out_axes=-1, axis_size=self.paths)(*carry)[0]
 
 
 class State(NamedTuple):
@@ -66,7 +89,7 @@ class Windows(Plan):
 
     @property
     def always(self) -> tuple[bool, ...]:
-        """For each statistic whether it is_observed at the end of every interval."""
+        """For each statistic whether it looks at the end of every interval."""
         return tuple(self.every is not None and bool(np.all(look)) for look in self.observes)
 
     def end(self, first: int, pace: int) -> int:
@@ -102,7 +125,7 @@ class Program:
     """The computation as JAX functions of a whole block: `begin`, `advance` over a window, `diagnose` a bad one.
 
     varies  for each leaf of the parameters 1 where every path has its own, 0 where it is common to all
-    always  for each statistic whether it is_observed at the end of every interval
+    always  for each statistic whether it looks at the end of every interval
     levels  how many levels stop a path
     """
 

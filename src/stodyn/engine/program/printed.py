@@ -12,15 +12,14 @@ from typing import Any
 import jax
 import numpy as np
 
-from stodyn.engine import counts, sums
-from stodyn.engine.block import compiled
-from stodyn.engine.gathering import Plan, Work
 from stodyn.engine.layout import Members
-from stodyn.engine.program import on_lanes
+from stodyn.engine.program import counts, on_lanes, sums
 from stodyn.engine.program.as_loops import Loops
 from stodyn.engine.program.observing import Rows, gathered, observe
 from stodyn.engine.program.on_lanes import FRAME, GROUP
 from stodyn.engine.program.source import Source
+from stodyn.engine.program.vmap import compiled
+from stodyn.engine.program.work import Plan, Work
 from stodyn.engine.spec import Spec
 from stodyn.noise.supply import Supply
 from stodyn.numerics import uncompiled

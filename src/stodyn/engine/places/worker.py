@@ -19,9 +19,9 @@ from typing import Any, BinaryIO
 import cloudpickle
 import jax
 
-from stodyn.engine import identity
-from stodyn.engine.job import Job
-from stodyn.engine.place import on_processor
+from stodyn.engine.door import on_processor
+from stodyn.engine.record import identity
+from stodyn.engine.record.job import Job
 
 
 class WorkerDiffers(RuntimeError):

@@ -13,10 +13,11 @@ import weakref
 from collections.abc import Iterator
 from typing import Any
 
-from stodyn.engine import identity, worker
-from stodyn.engine.job import Job, Tell
-from stodyn.engine.place import Bundles, Place, parts_of
-from stodyn.engine.worker import forget, receive
+from stodyn.engine.places import worker
+from stodyn.engine.places.contract import Bundles, Place, parts_of
+from stodyn.engine.places.worker import forget, receive
+from stodyn.engine.record import identity
+from stodyn.engine.record.job import Job, Tell
 from stodyn.numerics.tracing_errors import first_line
 
 try:

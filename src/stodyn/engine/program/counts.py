@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from stodyn.engine.sums import PARTIAL, over_lanes, spread
+from stodyn.engine.program.sums import PARTIAL, over_lanes, spread
 from stodyn.numerics.printing import compiling, rows
 from stodyn.numerics.printing.rows import Frame, Function, address
 

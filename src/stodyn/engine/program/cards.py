@@ -12,20 +12,19 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from stodyn.engine import card_starts, programs, wide_sums
-from stodyn.engine.block import compiled
-from stodyn.engine.card import Card, Memory, card_of, unavailable
 from stodyn.engine.collector import without_collection
-from stodyn.engine.gathering import Went, Work, gone_through
 from stodyn.engine.layout import Layout
-from stodyn.engine.program import on_card
+from stodyn.engine.program import card_starts, executors, on_card, wide_sums
 from stodyn.engine.program.as_loops import Loops
+from stodyn.engine.program.card import Card, Memory, card_of, unavailable
+from stodyn.engine.program.executors import Executor, Tell, Vmapped, plan_of, printed_or_vmapped
 from stodyn.engine.program.kernel import FRAME, GROUP, LaunchResults
 from stodyn.engine.program.observing import Rows, gathered, observe
 from stodyn.engine.program.source import Source
-from stodyn.engine.programs import Executor, Tell, Vmapped, plan_of, printed_or_vmapped
+from stodyn.engine.program.vmap import compiled
+from stodyn.engine.program.watching import Watched, averages_itself, gives_values
+from stodyn.engine.program.work import Went, Work, gone_through
 from stodyn.engine.spec import Spec
-from stodyn.engine.watching import Watched, averages_itself, gives_values
 from stodyn.noise import counter
 from stodyn.noise.supply import CountedNormals
 from stodyn.numerics.printing import compiling
@@ -95,13 +94,13 @@ class Program:
 
 def _source(spec: Spec, watch: Watched) -> Source:
     """The source from which the kernels of a run are printed; raises Unprintable."""
-    source = programs.source_of(spec, watch, LOOPED)
+    source = executors.source_of(spec, watch, LOOPED)
     if not isinstance(source, Loops) or all(map(has_loops_alone, source.programs)):
         return source
     reason = "kernels have loops over arrays, but no iterations such as Newton's"
-    if programs.eliminates(spec):
+    if executors.eliminates(spec):
         raise Unprintable(f"a large sparse system is eliminated in every step, and {reason}")
-    return programs.scalar_source(spec, watch, f" ({reason})")
+    return executors.scalar_source(spec, watch, f" ({reason})")
 
 
 class OnCards(Executor):
@@ -116,7 +115,7 @@ class OnCards(Executor):
             raise Unprintable(reason)
         self.spec, self.plan, self.devices, self._width = spec, plan_of(spec), devices, width
         target = f"kernels {[averages_itself(statistic) for statistic in spec.statistics]}"
-        self.program: Program = programs.kept_program(
+        self.program: Program = executors.kept_program(
             spec, target, lambda spec, watch: Program(_source(spec, watch), spec.statistics)
         )
         self.reason = self.program.description

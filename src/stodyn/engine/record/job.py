@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from stodyn.engine import identity, plain
+from stodyn.engine.record import identity, plain
 
 Tell = Callable[[int], None]  # called with the path-steps that are done; may raise to end a block
 

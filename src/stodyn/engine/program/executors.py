@@ -17,19 +17,18 @@ from typing import Any
 import jax
 import numpy as np
 
-from stodyn.engine import batch
-from stodyn.engine.block import BlockRunner, VmapWork, Windows
-from stodyn.engine.block import Program as VmapProgram
 from stodyn.engine.collector import without_collection
-from stodyn.engine.gathering import Failures, Plan, Went, gone_through
 from stodyn.engine.layout import Layout, Members
-from stodyn.engine.printed import Printed
 from stodyn.engine.program.as_loops import Loops
 from stodyn.engine.program.as_scalars import Scalars
 from stodyn.engine.program.observing import observe
+from stodyn.engine.program.printed import Printed
 from stodyn.engine.program.source import Source, UnprintableValues
+from stodyn.engine.program.vmap import BlockRunner, Vmap, VmapWork, Windows
+from stodyn.engine.program.vmap import Program as VmapProgram
+from stodyn.engine.program.watching import Watched, watched
+from stodyn.engine.program.work import Failures, Plan, Went, gone_through
 from stodyn.engine.spec import Spec
-from stodyn.engine.watching import Watched, watched
 from stodyn.methods.contract import Method
 from stodyn.noise import stream
 from stodyn.noise.supply import CountedNormals, DrawnNormals, GivenNormals, Supply
@@ -395,7 +394,7 @@ class Vmapped(Stepping, SingleSteps):
                 longest = int(np.clip(SLAB_BYTES // (8 * max(normals, 1) * lanes), 8, LONGEST_SLAB))
                 plan = plan_of(self.spec)
                 windows = Windows(plan.t, plan.h, plan.saves, plan.observes, min(longest, self.spec.steps))
-                program = VmapProgram(batch.Vmap(traced, lanes), self.spec.statistics, windows.intervals,
+                program = VmapProgram(Vmap(traced, lanes), self.spec.statistics, windows.intervals,
                                       self.spec.varies, windows.always, self.spec.levels)  # fmt: skip
                 with jax.enable_x64(True):
                     self._runners[key] = BlockRunner(program, windows, members)

@@ -34,8 +34,8 @@ import xarray as xr
 
 from stodyn import results
 from stodyn.arguments import checks_arguments
-from stodyn.engine import identity, plain
-from stodyn.engine.job import Job
+from stodyn.engine.record import identity, plain
+from stodyn.engine.record.job import Job
 from stodyn.problems.contract import machine_memory
 
 MANIFEST, RESULT, BLOCKS, RUN_FILE = "manifest.json", "result.record", "blocks", "run.toml"

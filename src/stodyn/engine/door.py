@@ -1,0 +1,121 @@
+"""The door of the functions that users call: their arguments, the devices, and what this machine can give."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import math
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import jax
+from jax.extend.core import get_opaque_trace_state
+
+from stodyn import arguments
+from stodyn.engine.forked import note_run
+
+
+def available_cores() -> int:
+    """Cores this process may use: its affinity, and the cgroup's quota where there is one."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    try:
+        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
+        if quota != "max":
+            cores = min(cores, math.ceil(int(quota) / int(period)))
+    except (OSError, ValueError):
+        pass  # no cgroup v2 here: the affinity alone counts
+    return max(cores, 1)
+
+
+def on_processor(function: Callable) -> Callable:
+    """`function` with the processor as JAX's device, where a GPU would be: tracing on one waits at every number."""
+
+    @functools.wraps(function)
+    def placed(*arguments, **options):
+        with jax.default_device(jax.devices("cpu")[0]):
+            return function(*arguments, **options)
+
+    return placed
+
+
+F = TypeVar("F", bound=Callable)
+TRACED = (
+    jax.errors.TracerArrayConversionError,
+    jax.errors.ConcretizationTypeError,
+    jax.errors.UnexpectedTracerError,
+    jax.errors.TracerBoolConversionError,
+)
+
+
+@functools.cache
+def _outside_of_traces() -> Any:
+    """JAX's state outside all of its transformations: that of a new thread."""
+    states: list[Any] = []
+    thread = threading.Thread(target=lambda: states.append(get_opaque_trace_state()))
+    thread.start()
+    thread.join()
+    return states[0]
+
+
+def front_door(function: F) -> F:
+    """Return `function`, which users call, on the processor.
+
+    An unknown option is refused with the nearest name, and a missing one with the way to call the function. Calls from
+    inside JAX's transformations, which would freeze the numbers of a run, are always refused.
+    """
+    parameters, name = inspect.signature(function).parameters, function.__name__
+    form = call_form(function)
+    way_out = (
+        f"{name} runs on the host, outside JAX's transformations: call it with plain numbers, outside jit, vmap and "
+        "grad. stodyn.path, one path with known noise, works inside all of them."
+    )
+
+    @functools.wraps(function)
+    def called(*positional, **options):
+        arguments.check(name, parameters, positional, options, form)
+        if get_opaque_trace_state() != _outside_of_traces():
+            raise TypeError(f"{name}: called while JAX traces a function. {way_out}")
+        note_run()
+        try:
+            with jax.default_device(jax.devices("cpu")[0]):
+                return function(*positional, **options)
+        except TRACED as error:
+            raise TypeError(
+                f"{name}: this must be a number, but it is a value that JAX is tracing. {way_out}"
+            ) from error
+
+    return cast(F, called)
+
+
+def call_form(function: Callable) -> str:
+    """How a function that makes paths is called: with the arguments it needs, and with paths and seed.
+
+    These two have defaults where expansions, which have no paths, are run by the same function.
+    """
+    parameters = inspect.signature(function).parameters.values()
+    needed = [p for p in parameters if p.default is p.empty or p.name in ("paths", "seed")]
+    words = (p.name if p.kind is not p.KEYWORD_ONLY else f"{p.name}=..." for p in needed)
+    return f"{function.__name__}({', '.join(words)})"
+
+
+def find_devices(device: Any) -> tuple[tuple[Any, ...], str]:
+    """The devices that run the blocks, none for the processor, and why these: "cpu", "gpu", "auto" or a list."""
+    if isinstance(device, str) and device in ("cpu", "gpu", "auto"):
+        if device == "cpu":
+            return (), "asked for"
+        try:
+            return tuple(jax.devices("gpu")), "asked for" if device == "gpu" else "found"
+        except RuntimeError as error:
+            if device == "auto":
+                return (), "no GPU that JAX can use"
+            raise ValueError(
+                "device: JAX finds no GPU here. Install the support for GPUs (in a clone of stodyn: pip install "
+                '".[cuda]"), or use device="auto" to run on the processor where there is no GPU.'
+            ) from error
+    devices = tuple(device) if isinstance(device, (list, tuple)) else (device,)
+    if not devices or not all(isinstance(one, jax.Device) for one in devices):
+        raise ValueError(f'device: expected "cpu", "gpu", "auto" or a list from jax.devices(), got {device!r}')
+    return devices, "asked for"
