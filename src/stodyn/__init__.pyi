@@ -21,8 +21,9 @@ from stodyn.noise.from_normals import from_normals
 from stodyn.noise.readings import density, per_sample
 from stodyn.noise.source import PerPath
 from stodyn.problems import elements
-from stodyn.problems.driven import with_noise
 from stodyn.problems.elements import with_elements
+from stodyn.problems.excitation import with_noise
+from stodyn.problems.ground import base_excited
 from stodyn.problems.hamiltonian import Hamiltonian
 from stodyn.problems.impact import Impact, Restitution
 from stodyn.problems.level import Level
@@ -33,7 +34,6 @@ from stodyn.problems.operators import diagonal, product, sparse
 from stodyn.problems.random_dae import RandomDAE
 from stodyn.problems.sdae import SDAE
 from stodyn.problems.sde import SDE
-from stodyn.problems.structural import base_excited
 from stodyn.problems.walls import Walls, with_walls
 from stodyn.results import interval, provenance, quantile, save
 

@@ -13,8 +13,8 @@ from stodyn.analysis.check_problem import OF_RUNS, SUITE, check_problem
 from stodyn.noise import coloured
 from stodyn.noise.distribution import Uniform
 from stodyn.problems.accounted import with_energy
+from stodyn.problems.as_first_order import DriftingSDE
 from stodyn.problems.contract import Around, Problem
-from stodyn.problems.joints import DriftingSDE
 
 GROUND = coloured.gauss_markov(1.0, 2.0)
 RATE = {"rate": 0.7, "noise": np.array([0.3, 0.2])}

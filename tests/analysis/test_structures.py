@@ -13,7 +13,7 @@ import scipy.sparse
 import stodyn as sd
 from stodyn.methods.alpha import Newmark, StochasticAlpha
 from stodyn.noise import coloured as co
-from stodyn.problems import structural
+from stodyn.problems import known_matrices
 from stodyn.problems.contract import written_as
 from stodyn.warnings import Overdamped
 
@@ -249,7 +249,7 @@ def tall(storeys, consistent=False):
 def test_a_large_structure_is_stepped_by_sparse_solves():
     """One step of 100 storeys is the step with dense matrices."""
     built = tall(100, consistent=True)
-    assert built.step_matrices is not None
+    assert built.motion.step_matrices is not None
     M, C, K = (matrix.toarray() for matrix in built.matrices)
     method, h, rng = StochasticAlpha.prepared(built, 0.02), 0.02, np.random.default_rng(1)
     x, v, φ = rng.standard_normal((3, 100)) * np.array([[1e-2], [0.1], [1.0]])
@@ -435,9 +435,9 @@ def test_stiffness_that_is_negative_by_rounding_alone_is_taken(size):
 def test_the_elimination_of_a_step_is_ordered_for_long_and_for_short_steps(monkeypatch):
     """The samples are M + c K with c > 0: nearly M, nearly K in proportion, and between."""
     seen = []
-    monkeypatch.setattr(structural, "find_order", lambda pattern, samples: seen.append((pattern, samples)))
+    monkeypatch.setattr(known_matrices, "find_order", lambda pattern, samples: seen.append((pattern, samples)))
     built = tall(14, consistent=True)
-    assert built.step_matrices is None
+    assert built.motion.step_matrices is None
     ((pattern, samples),) = seen
     M, _, K = (matrix.toarray()[pattern.rows, pattern.columns] for matrix in built.matrices)
     ratio = np.abs(M).max() / np.abs(K).max()
@@ -453,9 +453,9 @@ def test_the_elimination_of_a_step_is_ordered_for_long_and_for_short_steps(monke
 def test_the_matrix_of_a_step_has_the_places_of_all_three(monkeypatch, M, C, K):
     """Off the diagonal the matrices have equal entries, or one is the sum of the others; on it their sum is 1."""
     patterns, off = [], np.eye(13, k=1) + np.eye(13, k=-1)
-    monkeypatch.setattr(structural, "find_order", lambda pattern, samples: patterns.append(pattern))
+    monkeypatch.setattr(known_matrices, "find_order", lambda pattern, samples: patterns.append(pattern))
     built = sd.Mechanical.from_matrices(*(f * np.eye(13) + 0.1 * a * off for f, a in ((0.4, M), (0.3, C), (0.3, K))))
-    assert built.step_matrices is None
+    assert built.motion.step_matrices is None
     places = np.argwhere(np.eye(13) + off)
     np.testing.assert_array_equal(np.stack([patterns[0].rows, patterns[0].columns], axis=1), places)
 
@@ -463,7 +463,7 @@ def test_the_matrix_of_a_step_has_the_places_of_all_three(monkeypatch, M, C, K):
 def test_small_structures_and_others_with_a_force_have_no_matrix_of_a_step():
     built = [tall(storeys) for storeys in (12, 13)]
     other = dataclasses.replace(built[1], force=lambda t, x, v: -(x**3))
-    assert [one.step_matrices is None for one in (*built, other)] == [True, False, True]
+    assert [one.motion.step_matrices is None for one in (*built, other)] == [True, False, True]
 
 
 def test_a_load_feeds_in_its_work():

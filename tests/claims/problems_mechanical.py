@@ -16,7 +16,8 @@ from stodyn.noise.increment import Increment
 from stodyn.numerics import gauss, uncompiled
 from stodyn.numerics.newton import underived
 from stodyn.numerics.printing.points import AtPoints
-from stodyn.problems.mechanical import ADDITIVE_LINEAR, CONSTANT_UNDAMPED, Mechanical
+from stodyn.problems.mechanical import Mechanical
+from stodyn.problems.mechanical_facts import ADDITIVE_LINEAR, CONSTANT_UNDAMPED
 
 START = (1.0, 0.5)
 # Noise strong enough for its errors to be seen beside those of the force.

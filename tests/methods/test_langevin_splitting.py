@@ -61,7 +61,7 @@ def test_what_is_known_of_long_chains_is_known_from_whole_arrays():
     short, long = chain(4), chain(40)
     for k in (0, 1, 2):
         for part in ("velocity", "pull", "push"):
-            assert short.depends(k, part) == long.depends(k, part), (k, part)
+            assert short.facts.depends(k, part) == long.facts.depends(k, part), (k, part)
     assert long.separable
     with jax.enable_x64(True):
         γ = damping(long, 0.0, jnp.zeros(40), long.params)

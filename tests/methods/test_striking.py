@@ -250,7 +250,8 @@ def test_a_path_lies_on_a_cubic_where_it_strikes_and_its_velocity_scatters_about
     """Hermite's, and half the standard deviation of a bridge for v, which the ends of the step fix."""
     h, x, y, z = 0.2, np.array([0.5, -1.0, 2.0, 0.3]), np.array([0.1, -0.8, 1.0, 1.5]), np.array([0.7, -1.2])
     B = np.array([[0.8, 0.0], [0.3, 1.1]])
-    problem = types.SimpleNamespace(own=types.SimpleNamespace(N=2, m=2, kicks=lambda t, x, v, none, params: B))
+    motion = types.SimpleNamespace(kicks=lambda t, x, v, none, params: B)
+    problem = types.SimpleNamespace(own=types.SimpleNamespace(N=2, m=2, motion=motion))
     found = at_one(lambda u: striking._place(problem, h, x, y, u, None, 0.0, z), np.array(share))
     cubic = scipy.interpolate.CubicHermiteSpline([0.0, h], [x[:2], y[:2]], [x[2:], y[2:]])
     velocity = cubic(share * h, 1) + 0.5 * np.sqrt(h * share * (1.0 - share)) * B @ z

@@ -50,7 +50,7 @@ def test_the_quaternion_body_obeys_eulers_equations():
     v = 0.5 * rates_matrix(q, np).T @ ω
     problem = RIGID_BODY.problem
     a = uncompiled.value(lambda q, v: problem.acceleration(0.0, q, v, q[:0], None), q, v)
-    b = uncompiled.value(lambda q, v: problem.kicks(0.0, q, v, q[:0], None), q, v)
+    b = uncompiled.value(lambda q, v: problem.motion.kicks(0.0, q, v, q[:0], None), q, v)
     assert np.allclose(2.0 * rates_matrix(q, np) @ a, np.cross(J * ω, ω) / J, atol=1e-13)
     assert np.allclose(2.0 * rates_matrix(q, np) @ b[:, 0], np.array([0.6, -0.4, 0.8]) / J, atol=1e-13)
     assert np.allclose(RIGID_BODY.exact["body_rates"](np.concatenate([q, v])), ω)

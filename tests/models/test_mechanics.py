@@ -76,16 +76,16 @@ def test_both_forms_of_the_beam_are_one_system():
     dense, banded = BEAM(n=4, form="dense").problem, BEAM(n=4).problem
 
     def both(t, θ, ω):
-        u = banded.settled(t, θ, ω, jnp.zeros(4), None, rounds=1)  # the constraint is linear in u
+        u = banded.motion.settled(t, θ, ω, jnp.zeros(4), None, rounds=1)  # the constraint is linear in u
         states = ((dense, (t, θ, ω, θ[:0], None)), (banded, (t, θ, ω, u, None)))
-        return [(problem.acceleration(*state), problem.kicks(*state)) for problem, state in states]
+        return [(problem.acceleration(*state), problem.motion.kicks(*state)) for problem, state in states]
 
     rng = np.random.default_rng(1)
     for t in (0.4, 4.0):
         (expected, noise), (found, same) = at_one(both, t, *0.5 * rng.standard_normal((2, 4)))
         np.testing.assert_allclose(found, expected, rtol=1e-9)
         np.testing.assert_array_equal(noise, same)
-    assert BEAM.problem.band.width == 5
+    assert BEAM.problem.motion.band.width == 5
 
 
 def test_the_bushing_moves_as_the_reference_does():
@@ -117,7 +117,7 @@ def test_the_slider_crank_moves_as_the_reference_does():
 def test_noise_of_the_slider_crank_stays_on_the_constraints():
     problem = SLIDER_CRANK(noise=0.5).problem
     x, v = np.split(np.asarray(problem.example_start()), 2)
-    b = at_one(lambda x, v: problem.kicks(0.0, x, v, jnp.zeros(0), None), x, v)
+    b = at_one(lambda x, v: problem.motion.kicks(0.0, x, v, jnp.zeros(0), None), x, v)
     M, _, G, _ = at_one(lambda x, v: equations(QUADRATIC, x, v), x, v)
     np.testing.assert_allclose(G @ b, 0.0, atol=1e-12 * np.abs(b).max())
     assert float(b[3, 0]) > 0 and np.all(np.linalg.eigvalsh(M) > 0)

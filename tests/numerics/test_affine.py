@@ -122,7 +122,7 @@ def test_dry_friction_of_a_hamiltonian_is_not_affine():
     problem = sd.Hamiltonian(
         lambda t, q, p: 0.5 * p[0] ** 2, start=([0.0], [1.0]), force=lambda t, q, p: -0.5 * jnp.sign(p)
     )
-    found = problem.depends(0, "push")
+    found = problem.facts.depends(0, "push")
     assert found.affine_q
     assert not found.affine_p
     assert not found.affine

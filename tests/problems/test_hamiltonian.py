@@ -14,7 +14,8 @@ from stodyn.models.catalogue import catalogue
 from stodyn.models.lenard_bernstein import lenard_bernstein
 from stodyn.noise.rejection import Rejection
 from stodyn.numerics.printing.points import at_one, at_points
-from stodyn.problems.hamiltonian import Dependence, Hamiltonian, _dependence_of_wholes
+from stodyn.problems.hamiltonian import Hamiltonian
+from stodyn.problems.hamiltonian_facts import Dependence, _dependence_of_wholes
 from stodyn.problems.mechanical import Mechanical
 from stodyn.problems.sde import SDE
 
@@ -78,19 +79,19 @@ def written_out_ito_drift(problem, q, p, c):
 def test_dependence_is_proved_from_the_trace():
     problem = pendulum()
     assert not problem.separable and pendulum(h=lambda t, q, p: 0.3 * jnp.sin(q) + p**4).separable
-    assert problem.depends(0, "velocity").affine and not problem.depends(0, "velocity").on_q
-    assert problem.depends(0, "pull").on_q and not problem.depends(0, "pull").affine_q
-    assert problem.depends(1, "pull").is_affine(in_q=False, in_p=True)
-    assert not problem.depends(1, "pull").is_affine(in_q=True, in_p=True)
+    assert problem.facts.depends(0, "velocity").affine and not problem.facts.depends(0, "velocity").on_q
+    assert problem.facts.depends(0, "pull").on_q and not problem.facts.depends(0, "pull").affine_q
+    assert problem.facts.depends(1, "pull").is_affine(in_q=False, in_p=True)
+    assert not problem.facts.depends(1, "pull").is_affine(in_q=True, in_p=True)
     nothing = Dependence(zero=True, on_q=False, on_p=False, affine_q=True, affine_p=True, affine=True)
-    assert pendulum(force=None).depends(0, "push") == pendulum(h=(None,)).depends(1, "pull") == nothing
-    assert pendulum(force=lambda t, q, p: (1 - q**2) * p).depends(0, "push").affine_p
-    assert not pendulum(force=lambda t, q, p: -(p**3)).depends(0, "push").affine_p
+    assert pendulum(force=None).facts.depends(0, "push") == pendulum(h=(None,)).facts.depends(1, "pull") == nothing
+    assert pendulum(force=lambda t, q, p: (1 - q**2) * p).facts.depends(0, "push").affine_p
+    assert not pendulum(force=lambda t, q, p: -(p**3)).facts.depends(0, "push").affine_p
 
 
 def test_what_a_trace_cannot_show_is_taken_as_general():
     problem = pendulum(force=lambda t, q, p: -jnp.linalg.inv(jnp.array([[1.0 + q * q]]))[0, 0] * p)
-    assert problem.depends(0, "push").on_q and not problem.depends(0, "push").affine
+    assert problem.facts.depends(0, "push").on_q and not problem.facts.depends(0, "push").affine
 
 
 def test_channels_of_one_function_are_those_of_as_many_functions_and_one_program():

@@ -23,7 +23,8 @@ from stodyn.models.rigid_body import RIGID_BODY, rigid_body
 from stodyn.noise import coloured
 from stodyn.noise.source import PerPath
 from stodyn.numerics import uncompiled
-from stodyn.problems.joints import Frame, drifting
+from stodyn.problems.as_first_order import mechanical_to_sde
+from stodyn.problems.joints import Frame
 from stodyn.problems.joints_diagnosis import JointsDiagnosis
 from stodyn.problems.mechanical import Mechanical
 from stodyn.warnings import Drifting, StartMoved
@@ -70,9 +71,11 @@ def test_accelerations_and_kicks_are_those_of_minimal_coordinates(model):
 
         (v, a), q = jax.jvp(slope, (jnp.zeros(()),), (jnp.ones(()),)), embedding(t, u)
         J = jax.jacfwd(lambda u: embedding(t, u))(u)
-        found = problem.acceleration(t, q, v, q[:0], None), problem.kicks(t, q, v, q[:0], None)
+        found = problem.acceleration(t, q, v, q[:0], None), problem.motion.kicks(t, q, v, q[:0], None)
         rate = problem.joints.jacobian(t, q, None) @ v + problem.joints.rate(t, q, None)
-        return jnp.concatenate([a - found[0], jnp.ravel(J @ minimal.kicks(t, u, w, u[:0], None) - found[1]), rate])
+        return jnp.concatenate(
+            [a - found[0], jnp.ravel(J @ minimal.motion.kicks(t, u, w, u[:0], None) - found[1]), rate]
+        )
 
     assert np.abs(uncompiled.value(both, u, w)).max() < 2e-13
 
@@ -231,7 +234,7 @@ def test_a_constraint_that_never_holds_is_not_one_to_drop():
 
 
 def test_as_an_sde_a_problem_without_noise_has_an_idle_channel():
-    sde, _ = drifting(dataclasses.replace(pendulum(), noise=None))
+    sde, _ = mechanical_to_sde(dataclasses.replace(pendulum(), noise=None))
     np.testing.assert_array_equal(sde.g(0.0, np.concatenate([ON, ALONG]), None), np.zeros((4, 1)))
 
 

@@ -17,10 +17,11 @@ from stodyn.noise.increment import Increment
 from stodyn.noise.source import PerPath
 from stodyn.numerics.printing.points import AtPoints, at_one, at_points
 from stodyn.problems.inertia import is_positive_definite
-from stodyn.problems.mechanical import ADDITIVE_LINEAR, CONSTANT_UNDAMPED, Mechanical
+from stodyn.problems.known_matrices import Product
+from stodyn.problems.mechanical import Mechanical
+from stodyn.problems.mechanical_facts import ADDITIVE_LINEAR, CONSTANT_UNDAMPED
 from stodyn.problems.sdae import SDAE
 from stodyn.problems.sde import SDE
-from stodyn.problems.structural import Product
 
 M = np.array([[2.0, 0.3], [0.3, 1.0]])
 K = np.array([[3.0, -1.0], [-1.0, 2.0]])
@@ -119,7 +120,7 @@ def test_a_massless_node_is_eliminated_exactly():
     found, expected = ends(NODE), ends(two)
     np.testing.assert_allclose(found[[0, 2, 3, 5]], expected, rtol=1e-11)
     assert found[1] == pytest.approx((K1 * found[0] + K2 * found[2]) / (K1 + K2), rel=1e-11)
-    assert NODE.r == 2 and "moved: b" in NODE.before_run(0.0)[0]  # the start of the node was a guess
+    assert NODE.motion.r == 2 and "moved: b" in NODE.before_run(0.0)[0]  # the start of the node was a guess
 
 
 def test_a_singular_mass_without_a_zero_row():
@@ -131,7 +132,7 @@ def test_a_singular_mass_without_a_zero_row():
         tuple(np.linalg.solve(T, part) for part in ((0.3, 9 / 70, -0.2), (0.0, 0.0, 0.5))),
         mass=T.T @ np.diag([2.0, 0.0, 1.0]) @ T,
     )
-    assert mixed.r == 2
+    assert mixed.motion.r == 2
     found, expected = ends(mixed), ends(NODE)
     np.testing.assert_allclose(T @ found[:3], expected[:3], rtol=1e-9)
 
@@ -204,8 +205,8 @@ def test_what_functions_depend_on_is_proved():
     assert not structure.implies(CONSTANT_UNDAMPED)
     facts, structure = of(lambda t, x, v: -x - v**3, lambda t, x, v: jnp.diag(v))
     assert facts.noise_on_v and not facts.linear_damping and structure.implies("commutative")
-    assert of(lambda t, x, v: -x, lambda t, x, v: jnp.diag(x))[0] == (False, True, False, False, True)
-    assert of(lambda t, x, v: -v, lambda t, x, v: t * jnp.eye(2))[0] == (True, False, False, True, True)
+    assert of(lambda t, x, v: -x, lambda t, x, v: jnp.diag(x))[0] == (False, True, False, False, True, False)
+    assert of(lambda t, x, v: -v, lambda t, x, v: t * jnp.eye(2))[0] == (True, False, False, True, True, False)
     facts, structure = of(spring, kick, mass=M)
     assert facts.noise_on_v and facts.linear_damping and structure.kind == "general"
     quiet = Mechanical(spring, None, START)
@@ -218,8 +219,8 @@ def test_what_a_trace_does_not_show_is_taken_to_be_there():
     def force(t, x, v):
         return jax.pure_callback(np.negative, jax.ShapeDtypeStruct((2,), x.dtype), x, vmap_method="broadcast_all")
 
-    assert Mechanical(force, lambda t, x, v: jnp.ones((2, 1)), START).facts == (True, True, True, True, False)
-    assert Mechanical(force, None, START).facts == (False, False, False, True, False)
+    assert Mechanical(force, lambda t, x, v: jnp.ones((2, 1)), START).facts == (True, True, True, True, False, False)
+    assert Mechanical(force, None, START).facts == (False, False, False, True, False, False)
 
 
 def test_damping_through_a_coordinate_without_inertia_is_not_linear():
@@ -338,7 +339,7 @@ def test_a_mass_of_one_coordinate_that_is_not_a_number_is_refused():
 
 def test_without_noise_there_are_no_kicks():
     problem = Mechanical(spring, None, START)
-    assert problem.kicks(0.0, *problem.example_coordinates(), None).shape == (2, 0)
+    assert problem.motion.kicks(0.0, *problem.motion.example_coordinates(), None).shape == (2, 0)
 
 
 @pytest.mark.parametrize("kind", ["full", "a band", "one long row"])

@@ -365,7 +365,7 @@ def _states(problem: Any) -> list[np.ndarray]:
 
 
 def _consistent(problem: Any, states: np.ndarray) -> Iterator[np.ndarray]:
-    hidden = isinstance(problem, Mechanical) and problem.joints is None and not problem.is_regular
+    hidden = isinstance(problem, Mechanical) and problem.joints is None and not problem.motion.is_regular
     sdae: Any = problem if isinstance(problem, SDAE) else problem.lower(SDAE)[0] if hidden else None
     for x in states:
         if sdae is not None:

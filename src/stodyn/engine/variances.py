@@ -24,9 +24,9 @@ from stodyn.numerics import lyapunov, uncompiled, van_loan
 from stodyn.numerics.bounded import Bounded
 from stodyn.problems.calling import call
 from stodyn.problems.driven import longest_step, response_in_words, warn_of_response
-from stodyn.problems.driven_mechanical import DrivenMechanical
 from stodyn.problems.measured import Measured
 from stodyn.problems.mechanical import Mechanical
+from stodyn.problems.mechanical_facts import has_constant_slopes, slopes_at_the_start
 
 FEW = 60  # scalars of a state up to which modes would save nothing
 MOST_STATES = 200  # up to which its covariance is computed where modes are no help
@@ -80,7 +80,7 @@ def warn_of_wrong_variances(run: Any, problem: Any, method: Any) -> None:
     """Warn where a run gives x or v of a linear mechanical system with white noise a wrong variance at its end."""
     spec = run.spec
     system = problem.problem if type(problem) is Measured else problem
-    if not isinstance(system, Mechanical) or isinstance(system, DrivenMechanical) or not system.m:
+    if not isinstance(system, Mechanical) or system.coloured is not None or not system.m:
         return
     if not isinstance(run.executor, executors.SingleSteps) or spec.dtype != np.float64 or system.has_random_params:
         return
@@ -97,9 +97,9 @@ def warn_of_wrong_variances(run: Any, problem: Any, method: Any) -> None:
 
 
 def _verdict(run: Any, system: Mechanical, h: float) -> Verdict | None:
-    if system.joints is not None or not system.is_regular:
+    if system.joints is not None or not system.motion.is_regular:
         return None
-    if not (system.facts.is_constant_noise and system.has_constant_slopes):
+    if not (system.facts.is_constant_noise and has_constant_slopes(system)):
         return None
     law = _law(run, system)
     return None if law is None else _verdict_on(law, h, h * run.spec.steps, system.components)
@@ -142,7 +142,7 @@ def _law(run: Any, system: Mechanical) -> _Law | None:
 def _equations(system: Any) -> _Equations:
     """The equations, by their matrices where these are given, else by their slopes."""
     N, start = system.N, np.asarray(system.example_start()[: 2 * system.N], float)
-    if getattr(system, "is_linear", False):
+    if system.is_linear:
 
         def noise(s):
             return call(system.noise, 0.0, s[:N], s[N:], params=system.example_params())
@@ -150,7 +150,7 @@ def _equations(system: Any) -> _Equations:
         B = np.reshape(uncompiled.value(noise, start), (N, system.m))
         M, C, K = (matrix.toarray() for matrix in system.matrices)
         return _Equations(M, C, K, B)
-    A, b = system.slopes_at_the_start
+    A, b = slopes_at_the_start(system)
     M = np.eye(N) if system.mass_matrix is None else np.asarray(system.mass_matrix)
     return _Equations(M, -M @ A[N:, N:], -M @ A[N:, :N], M @ b[N:])
 

@@ -11,7 +11,6 @@ from stodyn.methods.excited import Excited
 from stodyn.methods.wrapping import Wrapping
 from stodyn.problems.accounted import Accounted
 from stodyn.problems.calling import call
-from stodyn.problems.driven_mechanical import DrivenMechanical
 from stodyn.problems.mechanical import Mechanical
 
 
@@ -51,7 +50,7 @@ class Accounting(Wrapping, Method):
         if own.m:
             B = jnp.reshape(call(own.noise, t, *self._user(own, before), params=params), (own.N, own.m))
             fed = fed + mean @ (B @ noise.W)
-        if isinstance(inner, DrivenMechanical) and isinstance(self.method, Excited):
+        if inner.coloured is not None and isinstance(self.method, Excited):
             impulse = self.method.draw(before, noise)[1]
             gamma = 0.5 * (inner.gamma(t, v, v, params) + inner.gamma(t + h, v, v, params))
             fed = fed + mean @ (gamma @ impulse)

@@ -28,10 +28,9 @@ from stodyn.numerics.newton import Root, newton
 from stodyn.numerics.printing.points import at_points
 from stodyn.numerics.sparse import Elimination, order_of
 from stodyn.numerics.turns import turns
-from stodyn.problems.driven_mechanical import DrivenMechanical
-from stodyn.problems.elements import Hysteretic
-from stodyn.problems.mechanical import ADDITIVE_LINEAR, CONSTANT_UNDAMPED, Mechanical
-from stodyn.problems.stops import Contacts, parted
+from stodyn.problems.mechanical import Mechanical
+from stodyn.problems.mechanical_facts import ADDITIVE_LINEAR, CONSTANT_UNDAMPED
+from stodyn.problems.motion import Motion
 from stodyn.problems.time_scale import time_scale
 from stodyn.warnings import StiffWarning
 
@@ -153,57 +152,56 @@ class GeneralisedAlpha(Method):
         if not self.keeps_contacts(problem):
             check_contacts(self, problem, h)
         ready: Any = self if self.area is not None else self(area=cheapest(problem, self.order, h))
-        if isinstance(problem.own if isinstance(problem, DrivenMechanical) else problem, Hysteretic):
+        if problem.own.hysteresis:
             if self.order != 1.0:
                 raise ValueError(
                     f"order: {self.order} needs forces with derivatives, but those of hysteretic elements have none "
                     "where the motion turns; take order=1.0"
                 )
             ready = Hysteresis(ready)
-        elif isinstance(problem, DrivenMechanical):
+        elif problem.coloured is not None:
             check_response(self, problem, h)
-        return Excited(ready, problem, h) if isinstance(problem, DrivenMechanical) else ready
+        return ready if problem.coloured is None else Excited(ready, problem, h)
 
     def start(self, problem, t, x, params):
-        N = problem.N
-        if isinstance(problem, (DrivenMechanical, Hysteretic)):
+        if problem.coloured is not None or problem.hysteresis:
             raise TypeError(
                 f"{self.name} cannot step a system with coloured noise or hysteretic elements as it is; take the "
                 "method that method.prepared(problem, h) returns"
             )
-        (y, z), v = problem.split(x[:N]), problem.split(x[N : 2 * N])[0]
+        motion = problem.motion
+        y, v, z = motion.coordinates(x)
         if len(z):
-            root = newton(lambda z: problem.balance(t, y, v, z, params)[1], z, tol=self.tol, limit=100)
+            root = newton(lambda z: motion.balance(t, y, v, z, params)[1], z, tol=self.tol, limit=100)
             z = jnp.where(root.ok, root.x, jnp.nan)
-        φ = self._without_contacts(problem).acceleration(t, y, v, z, params)
+        φ = (motion.without_stops if self.keeps_contacts(problem) else motion).acceleration(t, y, v, z, params)
         return self._state(problem, t, (y, v, z, φ), jnp.zeros_like(z), params)
 
     def step(self, problem, t, state, noise, params, *, later=None, push=None):
         """A step; `later` are the parameters at its end, and `push` is added to x' and v' (methods.excited)."""
         shown, φ = state
-        N = problem.N
-        y, z = problem.split(shown[:N])
-        v = problem.split(shown[N : 2 * N])[0]
+        y, v, z = problem.motion.coordinates(shown)
         γ = self.coefficients(noise.h).gamma
         kicks = noise_terms(Fields(problem, z, params, self.order), (t, y, v), noise, γ, self.order)
         if push is not None:
             kicks = kicks[0] + push[0], kicks[1] + push[1], kicks[2]
         ends = params, params if later is None else later
         advance = self._met if self.keeps_contacts(problem) else self._moved
-        (y, v, after, φ), root = advance(problem, (t, noise.h), (y, v, z, φ), kicks, ends)
+        (y, v, after, φ), root = advance(problem.motion, (t, noise.h), (y, v, z, φ), kicks, ends)
         rate = (after - z) / noise.h
         return self._state(problem, t + noise.h, (y, v, after, φ), rate, ends[1]), Report(*root)
 
-    def _moved(self, problem, when, now, kicks, ends, contacts=None, rests=()):
+    def _moved(self, motion, when, now, kicks, ends, contacts=None, rests=()):
         """y, v, z and φ after a step, and the outcome of the solve.
 
         With contacts, whose mean accelerations p over the step are added to v' as h p and to y' as h² p/2, the
         equations are solved for β φ' + p/2 instead of φ', so that p is a function of the unknown. The forces of stops
         on which a body rests are ordinary ones: s is their acceleration, which a and φ have as well during the step.
         """
-        (t, h), (y, v, z, φ), (x_kick, v_kick, N_kick), r = when, now, kicks, problem.r
+        (t, h), (y, v, z, φ), (x_kick, v_kick, N_kick), r = when, now, kicks, motion.r
+        free = motion if contacts is None else motion.without_stops
         αm, αf, β, γ = self.coefficients(h)
-        a = problem.acceleration(t, y, v, z, ends[0])
+        a = free.acceleration(t, y, v, z, ends[0])
         if contacts is not None:
             s = contacts.acceleration(y, rests)
             a, φ = a + s, φ + s
@@ -224,22 +222,21 @@ class GeneralisedAlpha(Method):
         def residual(u):
             φ, y, v = at_end(u[:r])
             now = t + h, y, v, u[r:], ends[1]
-            force, vanishing = problem.balance(*now)
+            force, vanishing = free.balance(*now)
             inertial = (1.0 - αm) * φ + known
             if contacts is not None:
                 inertial = inertial - (1.0 - αf) * contacts.acceleration(y, rests)
-            left = problem.mass_times(inertial, *now)
+            left = free.mass_times(inertial, *now)
             return jnp.concatenate([left - (1.0 - αf) * force, vanishing])
 
         guess = jnp.concatenate([φ if contacts is None else β * φ, z])
-        linear = getattr(problem, "step_matrices", None) if contacts is None else None
+        linear = motion.step_matrices if contacts is None else None
         if linear is None:
-            solver = _solver(problem if contacts is None else contacts.problem, residual, guess)
-            root = newton(residual, guess, tol=self.tol, limit=self.limit, **solver)
+            root = newton(residual, guess, tol=self.tol, limit=self.limit, **_solver(motion, residual, guess))
         else:
-            order, (M, C, K) = linear[0], (jnp.asarray(entries, φ.dtype) for entries in linear[1:])
+            M, C, K = (jnp.asarray(entries, φ.dtype) for entries in linear[1:])
             matrix = (1.0 - αm) * M + (1.0 - αf) * (β * h**2 * K + γ * h * C)
-            root = affine_root(residual, guess, order.factorised(matrix))
+            root = affine_root(residual, guess, linear.order.factorised(matrix))
         φ, y, v = at_end(root.x[:r])
         return (y, v, root.x[r:], φ if contacts is None else φ - contacts.acceleration(y, rests)), root[1:]
 
@@ -247,20 +244,18 @@ class GeneralisedAlpha(Method):
 
     def keeps_contacts(self, problem: Mechanical) -> bool:
         """Whether a step takes the mean forces of the problem's stops, which keep their energy."""
-        has_stops = bool(parted(problem.force)[1]) and problem.joints is None and problem.is_regular
+        motion = problem.motion
+        has_stops = bool(motion.stops) and motion.joints is None and motion.is_regular
         return has_stops and self.order == 1.0 and self.coefficients(0.0).beta > 0
 
-    def _without_contacts(self, problem: Mechanical) -> Mechanical:
-        return problem.without_stops if self.keeps_contacts(problem) else problem
-
-    def _met(self, problem, when, now, kicks, ends):
+    def _met(self, motion, when, now, kicks, ends):
         """A step with stops. Where a contact begins or ends, in short steps: the damping of a body that turns round
         within a step would be lost in the mean of its velocities. The noise then comes in two independent halves,
         before and after: noise in the midst of a contact would be reflected by it, and lose a part of its energy.
         """
         (t, h), (y, v, z, φ), (x_kick, v_kick, N_kick) = when, now, kicks
-        contacts = Contacts(problem, t, y, v, ends[0])
-        a = problem.without_stops.acceleration(t, y, v, z, ends[0]) + contacts.acceleration(y)
+        contacts = motion.contacts(t, y, v, ends[0])
+        a = motion.without_stops.acceleration(t, y, v, z, ends[0]) + contacts.acceleration(y)
         is_met, rests = contacts.outlook(h, y, v, y + h * v + 0.5 * h**2 * φ, a, STAYING)
         first = 0.5 * v_kick + math.sqrt(0.75) * (2.0 / h * x_kick - v_kick)
         count = jnp.where(is_met, jnp.clip(jnp.ceil(h * contacts.rate / SHORT), 1.0, MOST_PARTS), 1.0)
@@ -272,7 +267,7 @@ class GeneralisedAlpha(Method):
         def advance(k, so_far):
             now, outcome = so_far
             part, between = (t + k * h / count, h / count), (params_after(k), params_after(k + 1.0))
-            now, new = self._moved(problem.without_stops, part, now, kicks, between, contacts, rests)
+            now, new = self._moved(motion, part, now, kicks, between, contacts, rests)
             return now, outcome.joined(Report(*new))
 
         none = Report(jnp.asarray(True), jnp.asarray(0, jnp.int32), jnp.asarray(False))
@@ -282,11 +277,11 @@ class GeneralisedAlpha(Method):
 
     def _state(self, problem, t, now, rate, params):
         """The components that a run shows, (x, v) or (x, v, acceleration), and φ."""
-        y, v, z, φ = now
-        parts = [problem.joined(y, z), problem.joined(v, rate)]
+        (y, v, z, φ), motion = now, problem.motion
+        parts = [motion.joined(y, z), motion.joined(v, rate)]
         if problem.accelerations:
-            a = φ + Contacts(problem, t, y, v, params).acceleration(y) if self.keeps_contacts(problem) else φ
-            parts.append(problem.joined(a, jnp.zeros_like(z)))
+            a = φ + motion.contacts(t, y, v, params).acceleration(y) if self.keeps_contacts(problem) else φ
+            parts.append(motion.joined(a, jnp.zeros_like(z)))
         return jnp.concatenate(parts), φ
 
     def read(self, state):
@@ -299,17 +294,17 @@ def affine_root(residual: Callable, guess: Array, solve: Callable) -> Root:
     return Root(root, jnp.all(jnp.isfinite(root)), jnp.asarray(1, jnp.int32), jnp.asarray(False))
 
 
-def _solver(problem: Mechanical, residual: Callable, start: Array) -> dict[str, Any]:
+def _solver(motion: Motion, residual: Callable, start: Array) -> dict[str, Any]:
     """The options of newton for its linear systems.
 
     Many unknowns with banded or sparse equations are solved with the Jacobian at the start of the step, and where that
     does not converge with the Jacobian of every iterate. Few unknowns: by elimination, in a row order fixed by the mass
     matrix.
     """
-    if problem.N > elimination.WRITTEN_OUT:
-        band = problem.band
+    if motion.N > elimination.WRITTEN_OUT:
+        band = motion.band
         matrix: Band | Elimination | None = band
-        if (band is None or band.width > NARROW) and problem.r == problem.N:
+        if (band is None or band.width > NARROW) and motion.is_regular:
             matrix = order_of(residual, start) or band
         if matrix is not None:
             first = matrix.factorised(matrix.jacobian(residual, start))
@@ -317,9 +312,9 @@ def _solver(problem: Mechanical, residual: Callable, start: Array) -> dict[str, 
                 "solve": lambda residual, u, right: first(right),
                 "fallback": lambda residual, u, right: matrix.factorised(matrix.jacobian(residual, u))(right),
             }
-    if problem.row_order is None:
+    if motion.row_order is None:
         return {}
-    order = problem.row_order
+    order = motion.row_order
     return {"solve": lambda residual, u, right: elimination.solve(jax.jacfwd(residual)(u), right, order)}
 
 
@@ -330,16 +325,16 @@ class Fields:
     """a and b as functions of (t, x, v) near the start of a step, and Ito's operators for such functions."""
 
     def __init__(self, problem: Mechanical, z: Array, params: Any, order: float):
-        self.facts, self.channels = problem.facts, range(problem.m)
-        follows = len(z) > 0 and (order != 1.0 or problem.noise_follows_constraints)
+        self.facts, self.channels, motion = problem.facts, range(problem.m), problem.motion
+        follows = len(z) > 0 and (order != 1.0 or self.facts.noise_follows_constraints)
 
         def with_z(function):
             def of(t, y, v):
-                return function(t, y, v, problem.settled(t, y, v, z, params) if follows else z, params)
+                return function(t, y, v, motion.settled(t, y, v, z, params) if follows else z, params)
 
             return of
 
-        self.a, self.b = with_z(problem.acceleration), with_z(problem.kicks)
+        self.a, self.b = with_z(motion.acceleration), with_z(motion.kicks)
 
     def L(self, j: int, g: Callable) -> Callable:
         """L^j g = (b_j · ∂/∂v) g."""
@@ -468,15 +463,14 @@ def largest_rate(problem: Mechanical) -> float:
     It is inf where the derivative of the force is not finite there.
     """
     with jax.enable_x64(True):
-        y, v, z = problem.example_coordinates()
-        params = problem.example_params()
+        motion = problem.motion
+        (y, v, z), params, r = motion.example_coordinates(), motion.params, motion.r
 
         def a(y, v):
-            return problem.acceleration(0.0, y, v, problem.settled(0.0, y, v, z, params), params)
+            return motion.acceleration(0.0, y, v, motion.settled(0.0, y, v, z, params), params)
 
         slopes = at_points(jax.jacfwd(a, argnums=(0, 1)), np.asarray(y)[None], np.asarray(v)[None])
         stiffness, damping = (J[0] for J in slopes)
-    r = problem.r
     system = np.block([[np.zeros((r, r)), np.eye(r)], [stiffness, damping]])
     return float(np.abs(np.linalg.eigvals(system)).max()) if np.isfinite(system).all() else math.inf
 

@@ -20,7 +20,7 @@ from stodyn.methods.excited import linear_step
 from stodyn.problems.driven import step_matrices
 from stodyn.problems.mechanical import Mechanical
 from stodyn.problems.sde import SDE
-from stodyn.problems.stops import parted, stiffest_stop
+from stodyn.problems.stops import stiffest_stop
 from stodyn.warnings import StopsNotResolved
 
 NOTABLE = 0.3, 0.02  # h √(k/m), and the error of E v², above which a run warns
@@ -55,7 +55,7 @@ def check_contacts(method: Any, problem: Any, h: float) -> None:
 
 def keeps_stops(method: Any, problem: Any) -> bool:
     """Whether a method keeps the energy of a problem's stops, or there are none."""
-    if not isinstance(problem, Mechanical) or not parted(problem.force)[1]:
+    if not isinstance(problem, Mechanical) or not problem.motion.stops:
         return True
     return hasattr(method, "keeps_contacts") and method.keeps_contacts(problem)
 

@@ -44,13 +44,13 @@ STREAM = "coloured"
 MOST_STATES = 200  # of a structure and its filter, whose covariances are compared before a run
 
 
-def check_response(method: Any, problem: DrivenMechanical, h: float) -> None:
+def check_response(method: Any, problem: Any, h: float) -> None:
     """Warn where the step gives x or v a wrong variance in the long run, by the equations linearised about the start.
 
     White noise alone is checked where a run begins, see engine.variances.
     """
     N, k = problem.N, len(problem.coloured.A)
-    if problem.joints is not None or not problem.is_regular or 3 * N + k > MOST_STATES:
+    if problem.joints is not None or not problem.motion.is_regular or 3 * N + k > MOST_STATES:
         return
     lowered = problem.lower(Driven)
     assert lowered is not None
@@ -92,12 +92,15 @@ def _exact(problem: DrivenMechanical, A: np.ndarray, G: np.ndarray, b: np.ndarra
         return None
 
 
-def linear_step(method: Any, problem: Any, h: float, A: np.ndarray, G: np.ndarray, b: np.ndarray) -> tuple:
-    """The step of (x, v, φ, s) for x'' = A (x, v) + G y + b ξ: its matrix, and that of its normals."""
+def linear_step(
+    method: Any, problem: DrivenMechanical | None, h: float, A: np.ndarray, G: np.ndarray, b: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the matrix of a step of (x, v, φ, s) for x'' = A (x, v) + G y + b ξ, and that of its normals; without a
+    problem there is no y."""
     αm, αf, β, γ = method.coefficients(h)
     N, p, m = len(A), G.shape[1], b.shape[1]
     nothing = np.zeros((0, 0)), np.zeros((0, 0))
-    transition, root = problem.integrals(h) if isinstance(problem, DrivenMechanical) else nothing
+    transition, root = nothing if problem is None else problem.integrals(h)
     k = transition.shape[1]
     n = 3 * N + k
     x, v, φ, s, normals, W, other = np.split(
@@ -202,8 +205,7 @@ class Excited(Wrapping, Method):
 
     def _push(self, problem, t, state, params):
         """The change of v per unit impulse of each output."""
-        shown = self.method.read(state)
-        (y, z), v = problem.split(shown[: problem.N]), problem.split(shown[problem.N : 2 * problem.N])[0]
+        y, v, z = problem.motion.coordinates(self.method.read(state))
         return problem.push(t, y, v, z, params)
 
     def _shown(self, problem, state, push):

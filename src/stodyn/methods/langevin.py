@@ -24,7 +24,8 @@ from stodyn.noise import wiener
 from stodyn.numerics.diagonals import diagonal
 from stodyn.numerics.printing.points import at_one
 from stodyn.numerics.surd import sqrt
-from stodyn.problems.hamiltonian import PARTS, Hamiltonian
+from stodyn.problems.hamiltonian import Hamiltonian
+from stodyn.problems.hamiltonian_facts import PARTS
 from stodyn.problems.operators import Diagonal
 from stodyn.problems.structure import depends_on_time
 
@@ -69,9 +70,9 @@ arXiv 2101.03446 (2021); the step: {PAPER}"
         reason = super().refusal(problem) or self.base.refusal(problem)
         if reason:
             return reason
-        if any(not problem.depends(r, "velocity").zero for r in range(1, problem.m + 1)):
+        if any(not problem.facts.depends(r, "velocity").zero for r in range(1, problem.m + 1)):
             return f"{self.name} takes noise on the momenta alone, h_r = -σ_r · q, but here some h_r depends on p"
-        if not all(problem.depends(0, part).affine_p for part in PARTS):
+        if not all(problem.facts.depends(0, part).affine_p for part in PARTS):
             return (
                 f"{self.name} has its order where the drift is affine in p, but here it is not; AdditiveDIRK has mean-"
                 "square order 1.5 for any drift with additive noise"
@@ -232,7 +233,7 @@ class _ConformalVerlet(Method):
         if not problem.separable:
             return f"{self.name} takes separable Hamiltonians, T(p) + U(q), but these are not separable"
         for k in range(problem.m + 1):
-            push = problem.depends(k, "push")
+            push = problem.facts.depends(k, "push")
             q, p = problem.split(np.asarray(problem.example_start(), float))
             at_rest = at_one(functools.partial(problem.push, k, 0.0), q, 0.0 * p, problem.example_params())
             if push.on_q or not push.affine_p or np.any(at_rest):
@@ -244,7 +245,7 @@ class _ConformalVerlet(Method):
         q, p = problem.split(x)
 
         def total(part, time, q, p):
-            live = [k for k in range(problem.m + 1) if not problem.depends(k, part).zero]
+            live = [k for k in range(problem.m + 1) if not problem.facts.depends(k, part).zero]
             return sum((drivers[k] * getattr(problem, part)(k, time, q, p, params) for k in live), jnp.zeros_like(q))
 
         def γ(p):

@@ -42,7 +42,7 @@ def damping_matrix(problem: Hamiltonian, k: int, t: Any, p: Any, params: Any) ->
 
 def has_diagonal_damping(problem: Hamiltonian) -> bool:
     """Whether the traces of the forces -Γ p of all channels prove that every Γ is diagonal."""
-    damped = [k for k in range(problem.m + 1) if not problem.depends(k, "push").zero]
+    damped = [k for k in range(problem.m + 1) if not problem.facts.depends(k, "push").zero]
     with jax.enable_x64(True):
         _, p = problem.split(problem.example_start())
         arguments = p, problem.example_params()
@@ -110,9 +110,9 @@ sampling, Appl. Math. Res. eXpress (2013) 34-56"
             return reason
         if not problem.separable:
             return f"{self.name} takes separable Hamiltonians, T(p) + U(q), but these are not separable"
-        if any(not problem.depends(r, "velocity").zero for r in range(1, problem.m + 1)):
+        if any(not problem.facts.depends(r, "velocity").zero for r in range(1, problem.m + 1)):
             return f"{self.name} takes noise on the momenta alone, h_r = -σ_r · q, but here some h_r depends on p"
-        push = problem.depends(0, "push")
+        push = problem.facts.depends(0, "push")
         w = np.random.default_rng(0).standard_normal(problem.m)
         at_rest, γ, alike, own = _at_start(problem, w)
         is_diagonal = problem.n == 2 or has_diagonal_damping(problem)

@@ -24,7 +24,8 @@ from stodyn.numerics.elimination import solve as eliminate
 from stodyn.numerics.newton import newton
 from stodyn.numerics.sparse import order_of
 from stodyn.numerics.surd import Number
-from stodyn.problems.hamiltonian import PARTS, Hamiltonian
+from stodyn.problems.hamiltonian import Hamiltonian
+from stodyn.problems.hamiltonian_facts import PARTS
 
 Stage = Any  # anything hashable
 Source = tuple[int, Stage]  # the vectors of channel k (0 is time) at a stage
@@ -283,7 +284,7 @@ class Solution:
         return ("Q", (("velocity", live("velocity")),)), ("P", (("pull", live("pull")), ("push", live("push"))))
 
     def _zero(self, source: Source, part: str) -> bool:
-        return self.problem.depends(source[0], part).zero
+        return self.problem.facts.depends(source[0], part).zero
 
     def _terms(self, node: Node) -> Iterator[tuple[str, int, Stage, Number]]:
         for part, weights in node[1]:
@@ -292,7 +293,7 @@ class Solution:
 
     def _reads(self, node: Node) -> Iterator[Node]:
         for part, k, stage, _ in self._terms(node):
-            depends, (Q, P) = self.problem.depends(k, part), self.nodes[stage]
+            depends, (Q, P) = self.problem.facts.depends(k, part), self.nodes[stage]
             if depends.on_q:
                 yield Q
             if depends.on_p:
@@ -301,7 +302,7 @@ class Solution:
     def _affine(self, block: coupling.Block) -> bool:
         inside = set(block.nodes)
         return all(
-            self.problem.depends(k, part).is_affine(*(node in inside for node in self.nodes[stage]))
+            self.problem.facts.depends(k, part).is_affine(*(node in inside for node in self.nodes[stage]))
             for node in block.nodes
             for part, k, stage, _ in self._terms(node)
         )
@@ -351,7 +352,7 @@ class Solution:
 
     def at(self, k: int, part: str, stage: Stage) -> Array:
         """The velocity, pull or push of channel k at a stage."""
-        depends, (Q, P) = self.problem.depends(k, part), self.nodes[stage]
+        depends, (Q, P) = self.problem.facts.depends(k, part), self.nodes[stage]
         clock = self.stages.clock[stage]
         key = (k, part, clock, depends.on_q and Q, depends.on_p and P)
         if key not in self.vectors:

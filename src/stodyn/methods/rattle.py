@@ -110,7 +110,7 @@ class _Rattle(Constrained):
 
     def step(self, problem, t, x, noise, params):
         joints, N, h = problem.joints, problem.N, noise.h
-        free, q, v = joints.free, x[:N], x[N : 2 * N]
+        free, q, v = joints.free.motion, x[:N], x[N : 2 * N]
         none, frame = q[:0], joints.frame(t, q, params)
 
         def half_kick(t, q):
@@ -192,7 +192,7 @@ computation of free energy differences, Math. Comp. 81 (2012)"
     def step(self, problem, t, x, noise, params):
         joints, N, h = problem.joints, problem.N, noise.h
         q, v, none = x[:N], x[N : 2 * N], x[:0]
-        free = joints.free
+        free = joints.free.motion
 
         def B(t, q, v):
             frame = joints.frame(t, q, params)

@@ -38,7 +38,6 @@ from stodyn.noise.increment import Increment, Recipe
 from stodyn.noise.iterated import SecondMoments, Words
 from stodyn.numerics import elimination
 from stodyn.numerics.newton import newton
-from stodyn.problems.driven_mechanical import DrivenMechanical
 from stodyn.problems.joints import Frame, Joints
 from stodyn.problems.mechanical import Mechanical
 
@@ -57,7 +56,7 @@ class Constrained(Method):
     def refusal(self, problem):
         if problem.joints is None:
             return f"{self.name} is made for constraints, but this problem has none; take StochasticAlpha"
-        if isinstance(problem, DrivenMechanical) and not self.takes_coloured_noise:
+        if problem.coloured is not None and not self.takes_coloured_noise:
             return (
                 f"{self.name} takes no coloured noise beside constraints; take RattleAlpha, which has strong order 2 "
                 "for it"
@@ -160,19 +159,19 @@ class _RattleAlpha(Constrained):
     def prepared(self, problem, h):
         problem.check_step(self, h)
         ready = self if self.area is not None else self(area=cheapest(problem, self.order, h))
-        return Excited(ready, problem, h) if isinstance(problem, DrivenMechanical) else ready
+        return ready if problem.coloured is None else Excited(ready, problem, h)
 
     def coefficients(self, h) -> Coefficients:
         """The coefficients for steps of length h, the same for all."""
         return _coefficients(self.rho)
 
     def start(self, problem, t, x, params):
-        if isinstance(problem, DrivenMechanical):
+        if problem.coloured is not None:
             raise TypeError(f"{self.name} cannot step a system with coloured noise as it is; take the method that "
                             "method.prepared(problem, h) returns")  # fmt: skip
         components = super().start(problem, t, x, params)
         N = problem.N
-        φ = problem.joints.free.acceleration(t, components[:N], components[N : 2 * N], components[:0], params)
+        φ = problem.joints.free.motion.acceleration(t, components[:N], components[N : 2 * N], components[:0], params)
         return components, φ
 
     def step(self, problem, t, state, noise, params, *, later=None, push=None):
@@ -194,11 +193,11 @@ class _RattleAlpha(Constrained):
     def _kicks(self, problem: Mechanical, t: Any, q: Array, v: Array, noise: Increment, params: Any) -> _Kicks:
         """The kicks of the noise on q and v, with the first impulse and with the second."""
         joints, none = problem.joints, q[:0]
-        free, zero = joints.free, jnp.zeros_like(q)  # type: ignore[union-attr]
+        free, zero = joints.free.motion, jnp.zeros_like(q)  # type: ignore[union-attr]
         frame, h = joints.frame(t, q, params), noise.h  # type: ignore[union-attr]
         if not problem.m:
             return _Kicks(frame, h, zero, zero, zero, None, None)
-        facts, b = free.facts, free.kicks(t, q, v, none, params)
+        facts, b = joints.free.facts, free.kicks(t, q, v, none, params)  # type: ignore[union-attr]
         W, Z = noise.W, jnp.asarray(noise.Z)
         H = Z / h - 0.5 * W
         shifts = _shifts(problem)
@@ -262,12 +261,12 @@ def _moved(kicks, method, problem, t, q, v, φ, params_at_ends):
     before, params = params_at_ends
     αm, αf, β, γ = _coefficients(method.rho)
     joints: Joints = problem.joints
-    free, none, N, h, frame = joints.free, q[:0], problem.N, kicks.h, kicks.frame
+    free, none, N, h, frame = joints.free.motion, q[:0], problem.N, kicks.h, kicks.frame
     a = free.acceleration(t, q, v, none, before)
     q_known = q + h * v + h**2 * (0.5 - β) * φ + kicks.x
     v_known = v + h * (1.0 - γ) * φ + kicks.u
     known = αm * φ - αf * a - (αf - αm) * kicks.N
-    t_after, on_v = t + h, free.facts.force_on_v
+    t_after, on_v = t + h, joints.free.facts.force_on_v
 
     def position(φ, Λ):
         return q_known + β * h**2 * φ - 0.5 * h * (frame.C @ Λ)
@@ -303,11 +302,11 @@ def _moved(kicks, method, problem, t, q, v, φ, params_at_ends):
 
 def _correction(problem, t, q, v, noise, b, γ, params) -> tuple[Array, Array]:
     """E and N of order 1.5."""
-    h, W, Z, free, none = noise.h, noise.W, noise.Z, problem.joints.free, q[:0]
+    h, W, Z, free, none = noise.h, noise.W, noise.Z, problem.joints.free.motion, q[:0]
     E, N = jnp.zeros_like(q), jnp.zeros_like(q)
     size = h * W**2 / 12.0 + h * (Z / h - 0.5 * W) ** 2 / 5.0 + h**2 / 15.0
     for k in range(problem.m):
-        if free.facts.force_on_v:
+        if problem.joints.free.facts.force_on_v:
             d = jax.jvp(lambda v: free.acceleration(t, q, v, none, params), (v,), (b[:, k],))[1]
             E, N = E + d * (Z[k] - γ * h * W[k]), N + d * W[k]
     return E - bent_kicks(problem, t, q, v, b, params) @ size, N
@@ -315,7 +314,7 @@ def _correction(problem, t, q, v, noise, b, γ, params) -> tuple[Array, Array]:
 
 def _growth(problem, t, q, v, noise, params) -> Array:
     """Σ (L⁰ β_k) I_(0,k) + Σ (L^i L^l β_k) I_(i,l,k): the change within a step of an M⁻¹B that depends on v."""
-    fields, free = Fields(problem, q[:0], params, 1.5), problem.joints.free
+    fields, free = Fields(problem, q[:0], params, 1.5), problem.joints.free.motion
 
     def β(t, q, v):
         return free.kicks(t, q, v, q[:0], params)
@@ -332,7 +331,7 @@ def bent_kicks(problem: Mechanical, t: Any, q: Array, v: Array, b: Array, params
     joints: Any = problem.joints
     if not problem.m:
         return b
-    frozen = joints.free.kicks(t, q, v, q[:0], params) if joints.free.facts.noise_on_v else None
+    frozen = joints.free.motion.kicks(t, q, v, q[:0], params) if joints.free.facts.noise_on_v else None
 
     def kick(k):
         def at(q):

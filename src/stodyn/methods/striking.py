@@ -188,7 +188,7 @@ def _place(problem: Struck, h, x: Array, y: Array, u: Array, params, t, normals:
     position, rate = jax.jvp(lambda u: crossing.cubic_at(u, ends, slopes), (u,), (jnp.ones_like(u),))
     velocity = rate / h
     if own.m:
-        kicks = own.kicks(t, x[:N], x[N:], x[:0], params)
+        kicks = own.motion.kicks(t, x[:N], x[N:], x[:0], params)
         velocity = velocity + 0.5 * jnp.sqrt(h * u * (1.0 - u)) * (kicks @ normals)
     return jnp.concatenate([position, velocity])
 

@@ -9,7 +9,7 @@ from stodyn import listing
 from stodyn.models.catalogue import Model
 from stodyn.noise.coloured import dryden
 from stodyn.numerics import lyapunov
-from stodyn.problems.driven import with_noise
+from stodyn.problems.excitation import with_noise
 from stodyn.problems.linear import GaussianStart
 from stodyn.problems.sde import SDE
 

@@ -7,7 +7,7 @@ from stodyn import listing
 from stodyn.models.catalogue import Model
 from stodyn.noise.coloured import kanai_tajimi
 from stodyn.numerics import lyapunov
-from stodyn.problems.driven import with_noise
+from stodyn.problems.excitation import with_noise
 from stodyn.problems.sde import SDE
 
 __dir__ = listing.names_of(__name__)

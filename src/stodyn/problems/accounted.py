@@ -13,9 +13,9 @@ import numpy as np
 
 from stodyn.arguments import checks_arguments
 from stodyn.problems.driven_mechanical import DrivenMechanical
+from stodyn.problems.known_matrices import Product
 from stodyn.problems.measured import Measured
 from stodyn.problems.mechanical import Mechanical
-from stodyn.problems.structural import Product, Structure
 
 NAMES = ("kinetic", "strain", "dissipated", "input", "residual")
 
@@ -31,7 +31,7 @@ class Accounted(Measured):
     @property
     def structure(self) -> Any:
         """The structure without its coloured loads."""
-        return self.problem.own if isinstance(self.problem, DrivenMechanical) else self.problem
+        return self.problem.own
 
     def held(self, x: Any, v: Any) -> tuple[Any, Any]:
         """Kinetic and strain energy at a state."""
@@ -73,12 +73,12 @@ def with_energy(problem: Mechanical) -> Accounted:
         If energy enters that is not accounted for: by white noise or a coloured force that depends on the state, by a
         constraint that moves, or in coordinates without inertia; and if components have the names of the energies.
     """
-    own = problem.own if isinstance(problem, DrivenMechanical) else problem
-    if not isinstance(own, Structure) or not own.is_linear:
+    if not isinstance(problem, Mechanical) or not problem.own.is_linear:
         raise TypeError(
             "problem: expected a linear structure made by Mechanical.from_matrices: for other forces it is unknown "
             "which part is strain and which is loss"
         )
+    own = problem.own
     if own.m and not own.facts.additive:
         raise ValueError(
             "problem: its white noise depends on the state; the energy that it feeds in is not accounted for"
@@ -88,7 +88,7 @@ def with_energy(problem: Mechanical) -> Accounted:
             "problem: a constraint moves with time; the work that it does is not accounted for, and would stand in the "
             "residual"
         )
-    if not own.is_regular:
+    if not own.motion.is_regular:
         raise ValueError("problem: has coordinates without inertia, whose energy is not accounted for")
     if isinstance(problem, DrivenMechanical) and problem.pushes_by_state:
         raise ValueError(

@@ -32,7 +32,8 @@ def as_html(title: str, lines: Lines) -> str:
 def of_problem(problem: Any) -> tuple[str, Lines]:
     """The lines of a problem: components, channels, structure of its noise, start, parameters, method."""
     white = f"{problem.m} channel{'s' * (problem.m != 1)} of noise" if problem.m else ""
-    coloured = problem.coloured.names if hasattr(problem, "coloured") else ()
+    coloured = getattr(problem, "coloured", None)
+    coloured = () if coloured is None else coloured.names
     noise = " and ".join([*([white] if white else []), *(["coloured noise"] if coloured else [])]) or "no noise"
     title = f"{type(problem).__name__} with {problem.n} component{'s' * (problem.n != 1)} and {noise}"
     lines = [("components", listed(map(str, problem.components)))]

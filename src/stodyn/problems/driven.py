@@ -12,9 +12,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
-from numpy.typing import ArrayLike
 
-from stodyn.arguments import checks_arguments, stacklevel_of_user, suggestion
+from stodyn.arguments import stacklevel_of_user, suggestion
 from stodyn.noise.coloured import Coloured
 from stodyn.noise.source import joined, source_of
 from stodyn.numerics import lyapunov, uncompiled
@@ -24,7 +23,6 @@ from stodyn.problems.calling import call
 from stodyn.problems.contract import expect_problem, returned_shape, written_as
 from stodyn.problems.linear import GaussianStart
 from stodyn.problems.measured import Measured
-from stodyn.problems.mechanical import Mechanical
 from stodyn.problems.sde import SDE
 from stodyn.warnings import NoiseNotDelivered, ResponseNotDelivered
 
@@ -108,7 +106,7 @@ class Driven(SDE):
         A, G, b = self.slopes_at_the_start()
         linear = SDE(lambda t, x: A @ x, lambda t, x: jnp.asarray(b), np.zeros(len(A)), None, self.calculus,
                      structure="additive")  # fmt: skip
-        return with_noise(linear, self.noise, G)
+        return driven(linear, self.noise, G)
 
     def slopes_at_the_start(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """A, G and b of dx = (A x + G y) dt + b dW, the equations linearised about the start without coloured noise."""
@@ -247,59 +245,8 @@ def step_matrices(method: Any, problem: Any, h: float) -> tuple[np.ndarray, np.n
     return after[:N].T, after[N:].T, shown[:N].T, shown[N:].T
 
 
-@checks_arguments
-def with_noise(problem: Any, noise: Coloured, into: str | int | Sequence[str | int] | ArrayLike | Callable) -> Any:
-    """Put coloured noise y into a problem: dx = (f + G y) dt + g dW, y = C s, ds = A s dt + B dW'.
-
-    This is an exact rewriting as an SDE of (x, s) with white noise, for any method. s starts in its stationary law, and
-    its first entries are y, so that the noise appears among the components of the result under its names. G y is an
-    ordinary force, the same in both calculi; the problem's own white noise and its calculus stay as they are. Problems
-    of other kinds are written as SDEs first (an SDAE without its algebraic components). For a linear problem the method
-    VanLoan is exact at any step. Other methods treat the filter like any linear system, and a run warns where that puts
-    the variance of the noise off by 2 %. With stodyn.ExactNoise(method) the noise is exact beside any method.
-
-    A mechanical system stays mechanical: M x'' = force + G y + noise ξ. Methods of the α family take it with the exact
-    integrals of y over each step, others as an SDE of (x, v, s).
-
-    Parameters
-    ----------
-    problem : Problem
-        Before measurements are added to it.
-    noise : Coloured
-        The noise, such as stodyn.noise.coloured.gauss_markov(1, 2).
-    into : str, int, sequence of these, array or function
-        Where y enters: the component to whose rate each output is added, by name or number (a list for several
-        outputs); the matrix G (n, outputs); or a function into(t, x[, params]) -> G. For a mechanical system: the
-        coordinate on which y acts as a force; a matrix (N, outputs); or into(t, x, v[, params]). Of a modal reduction
-        names and matrices may also be those of the coordinates of the whole structure.
-
-    Returns
-    -------
-    SDE or Mechanical
-        A mechanical system where `problem` is one, otherwise an SDE.
-
-    Raises
-    ------
-    ValueError
-        If `into` does not fit the problem and the noise, or names are taken.
-
-    Examples
-    --------
-    >>> import stodyn as sd
-    >>> quiet = sd.SDE(lambda t, x: -x, None, start=0.0)
-    >>> driven = sd.with_noise(quiet, sd.noise.coloured.gauss_markov(sigma=1.0, tau=2.0), into="x")
-    >>> driven.components
-    ('x', 'y')
-    """
-    if not isinstance(noise, Coloured):
-        raise TypeError(
-            "noise: expected coloured noise such as stodyn.noise.coloured.gauss_markov(1, 2), got "
-            f"{type(noise).__name__}; the order of the arguments is with_noise(problem, noise, into)"
-        )
-    if isinstance(problem, Mechanical):
-        from stodyn.problems.driven_mechanical import driven_mechanical  # which is written as a Driven in turn
-
-        return driven_mechanical(problem, noise, into)
+def driven(problem: Any, noise: Coloured, into: Any) -> Driven:
+    """Return a problem that is written as an SDE, with coloured noise in it, as `with_noise` describes it."""
     sde = _as_sde(problem)
     noise = noise.with_outputs_first()
     n, p = sde.n, len(noise.names)

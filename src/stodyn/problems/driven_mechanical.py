@@ -20,7 +20,7 @@ from stodyn.numerics.printing.points import at_one
 from stodyn.numerics.printing.unprintable import Unprintable
 from stodyn.problems.calling import call
 from stodyn.problems.contract import NoiseStructure, Problem, component_names, returned_shape
-from stodyn.problems.driven import Driven, with_noise
+from stodyn.problems.driven import Driven, driven
 from stodyn.problems.linear import GaussianStart
 from stodyn.problems.mechanical import Mechanical
 from stodyn.problems.sdae import SDAE
@@ -45,7 +45,7 @@ class DrivenMechanical(Mechanical):
     """
 
     system: Any = None
-    coloured: Any = None
+    coloured: Any = None  # type: ignore[misc]
     into: Any = None
     base: Any = None
     at_nodes: Any = None
@@ -93,8 +93,8 @@ class DrivenMechanical(Mechanical):
         return synchronised(self)
 
     @property
-    def inertia(self):
-        return self.own.inertia
+    def motion(self):
+        return self.own.motion
 
     @functools.cached_property
     def given_y(self) -> Mechanical:
@@ -116,7 +116,7 @@ class DrivenMechanical(Mechanical):
         changed = {"force": force, "noise": with_own(self.noise), "mass": with_own(self.mass), "params": inner_params}
         if self.constraints is not None:
             changed["constraints"] = lambda t, x, inner_params: call(self.constraints, t, x, params=inner_params["own"])
-        if getattr(self.own, "is_linear", False) and not self.pushes_by_state:
+        if self.own.is_linear and not self.pushes_by_state:
             changed["linear_force"] = force  # it is still linear
         return dataclasses.replace(self.own, **changed)
 
@@ -127,16 +127,16 @@ class DrivenMechanical(Mechanical):
 
     def push(self, t, y: Array, v: Array, z: Array, params) -> Array:
         """M⁻¹ Γ (r, outputs): the change of v per unit impulse of each output, without the reactions of joints."""
-        x, v_all = self._in_users_form(y, v, z)
-        matrix = self.gamma(t, x, v_all, params)
+        matrix, motion = self._flat_gamma(t, y, v, z, params), self.motion
         if self.joints is not None:
             return self.joints.mass_inverse(t, y, params, self.joints.jacobian(t, y, params))(matrix)
-        return self._solved(t, y, v, z, params, matrix if self.inertia is None else self.inertia.with_inertia(matrix))
+        right = matrix if motion.inertia is None else motion.inertia.with_inertia(matrix)
+        return motion.solved(t, y, v, z, params, right)
 
     @functools.cached_property
     def has_constant_push(self) -> bool:
         """Whether M⁻¹ Γ is the same at all times and in all states, and Γ y in no equation without inertia."""
-        if not self.is_regular:
+        if not self.motion.is_regular:
             return False
         if not callable(self.mass) and not callable(self.into):
             return True
@@ -148,14 +148,15 @@ class DrivenMechanical(Mechanical):
         return bool(self._reached_by(self._flat_gamma) & {1, 2})
 
     def _flat_gamma(self, t, y, v, z, params):
-        return self.gamma(t, *self._in_users_form(y, v, z), params)
+        x, v = self.motion.in_users_form(y, v, z)
+        return self.gamma(t, x, v, params)
 
     def _reached_by(self, function: Callable) -> set[int]:
         """Which of t (0), y (1), v (2) a function of (t, y, v, z, params) depends on; all where unknown."""
         if function == self._flat_gamma and not callable(self.into):
             return set()
         with jax.enable_x64(True):
-            y, v, z = self.example_coordinates()
+            y, v, z = self.motion.example_coordinates()
             try:
                 (entries,) = dependence(function, np.zeros(()), y, v, z, self.example_params())
             except Unprintable:
@@ -246,7 +247,7 @@ class DrivenMechanical(Mechanical):
 
         constant = self.has_constant_push and self.params is None
         matrix = at_one(lambda x: into(0.0, x, None), own.example_start()[: 2 * N]) if constant else None
-        return with_noise(lowered[0], self.coloured, into if matrix is None else matrix)
+        return driven(lowered[0], self.coloured, into if matrix is None else matrix)
 
     @property
     def start_parts(self) -> tuple[Source, ...]:
@@ -291,8 +292,9 @@ def driven_mechanical(
         )
     fields = {f.name: getattr(problem, f.name) for f in dataclasses.fields(Mechanical)}
     at_nodes = _checked_nodes(problem, noise, into)
-    reduction: Any = getattr(problem, "reduction", None)
-    gain = _checked_into(problem, noise, into, coordinates) if at_nodes is None else reduction.shapes.T @ at_nodes
+    gain = (
+        _checked_into(problem, noise, into, coordinates) if at_nodes is None else problem.reduction.shapes.T @ at_nodes
+    )
     return DrivenMechanical(**fields, system=problem, coloured=noise, into=gain, at_nodes=at_nodes)
 
 
@@ -308,17 +310,17 @@ def _driven_again(problem: DrivenMechanical, noise: Coloured, into: Any) -> Driv
         return None if first is None or other is None else np.concatenate([first, other], axis=1)
 
     moves = callable(problem.into) or callable(second.into)
-    driven = driven_mechanical(problem.own, both, joined if moves else beside(problem.into, second.into))
+    twice = driven_mechanical(problem.own, both, joined if moves else beside(problem.into, second.into))
     still = None if problem.base is None else np.zeros((len(problem.base), second.outputs))
     return dataclasses.replace(
-        driven, base=beside(problem.base, still), at_nodes=beside(problem.at_nodes, second.at_nodes)
+        twice, base=beside(problem.base, still), at_nodes=beside(problem.at_nodes, second.at_nodes)
     )
 
 
 def _checked_nodes(problem: Any, noise: Coloured, into: Any) -> np.ndarray | None:
     """Γ of a modal reduction where it is given in the coordinates of the whole structure, by their names or as a matrix
     with a row for each; None where it is not."""
-    reduction = getattr(problem, "reduction", None)
+    reduction = problem.reduction
     if reduction is None or callable(into):
         return None
     whole, places = reduction.whole, [into] if isinstance(into, str) else into

@@ -256,7 +256,7 @@ def with_elements(problem: Mechanical, *elements: Element, names: Sequence[str] 
     >>> free = sd.Mechanical(lambda t, x, v: -x, None, start=([0.0], [1.0]))
     >>> stopped = sd.with_elements(free, Gap(at=0, stiffness=100.0, gap=0.5))
     """
-    if not isinstance(problem, Mechanical) or hasattr(problem, "coloured"):
+    if not isinstance(problem, Mechanical) or problem.coloured is not None:
         raise TypeError("problem: expected a mechanical system; give it elements before it is driven by coloured noise")
     if not elements or not all(isinstance(element, Element) for element in elements):
         raise TypeError(f"elements: expected one or more of Gap, PowerDamper, Friction and BoucWen, got {elements!r}")
@@ -264,7 +264,7 @@ def with_elements(problem: Mechanical, *elements: Element, names: Sequence[str] 
         raise ValueError(
             "problem: it has constraints, which cannot be combined with elements; write the elements' forces into force"
         )
-    if getattr(problem, "reduction", None) is not None:
+    if problem.reduction is not None:
         raise ValueError(
             "problem: its coordinates are modes, but elements act at nodes; take the structure without modes="
         )
@@ -332,18 +332,18 @@ class Hysteretic(Mechanical):
     """
 
     system: Any = None
-    hysteresis: tuple = ()
+    hysteresis: tuple = ()  # type: ignore[misc]
     internal_names: tuple[str, ...] = ()
 
     def __post_init__(self):
         super().__post_init__()
         if self.accelerations:
             raise ValueError("accelerations: not available for systems with hysteretic elements; leave it out")
-        if not self.is_regular:
+        if not self.motion.is_regular:
             raise ValueError("mass: hysteretic elements need inertia in every coordinate, but this mass is singular")
 
     @functools.cached_property
-    def own(self) -> Mechanical:
+    def elastic(self) -> Mechanical:
         """The system without the hysteretic parts of its elements."""
         return synchronised(self)
 
@@ -354,7 +354,7 @@ class Hysteretic(Mechanical):
 
     @property
     def component_units(self):
-        return self.own.component_units
+        return self.elastic.component_units
 
     @property
     def failure_advice(self) -> str:  # type: ignore[override]
@@ -365,7 +365,7 @@ class Hysteretic(Mechanical):
 
     @property
     def facts(self):
-        return self.own.facts._replace(force_on_v=True, linear_damping=False)
+        return self.elastic.facts._replace(force_on_v=True, linear_damping=False)
 
     def rates_of_stretch(self, v: Array) -> list[Array]:
         """w of each hysteretic element."""
@@ -417,8 +417,8 @@ class Hysteretic(Mechanical):
         """The drift of (x, v, z)."""
         N = self.N
         y, v, z = x[:N], x[N : 2 * N], x[2 * N :]
-        own = jnp.atleast_1d(call(self.force, t, *self._in_users_form(y, v, y[:0]), params=params))
-        a = self._solved(t, y, v, y[:0], params, self.pulled(jnp.asarray(own, x.dtype), z))
+        own = jnp.atleast_1d(call(self.force, t, *self.motion.in_users_form(y, v, y[:0]), params=params))
+        a = self.motion.solved(t, y, v, y[:0], params, self.pulled(jnp.asarray(own, x.dtype), z))
         return jnp.concatenate([v, a, self.rates(v, z)])
 
     def g(self, t, x, params):

@@ -191,7 +191,7 @@ class Struck(Measured):
         """The gradient of the distance by the positions, and M⁻¹ times it."""
         N = self.own.N
         normal = -gauge.signs(x)[0] * gauge.gradient(t, x, params)[:N]
-        return normal, self.own.mobility(t, x, params, normal)
+        return normal, self.own.motion.solved(t, x[:N], x[N : 2 * N], x[:0], params, normal)
 
 
 def struck(problem: Any, impacts: Sequence[Impact]) -> Struck:
@@ -226,7 +226,7 @@ def struck(problem: Any, impacts: Sequence[Impact]) -> Struck:
 
 def check_strikable(problem: Any) -> None:
     """Refuse problems whose positions cannot be struck by walls."""
-    if not isinstance(problem, Mechanical) or not problem.is_regular:
+    if not isinstance(problem, Mechanical) or not problem.motion.is_regular:
         raise TypeError(
             f"problem: impacts take a Mechanical all of whose coordinates have inertia, got a {type(problem).__name__}"
         )

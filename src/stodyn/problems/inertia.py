@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from typing import Any
 
 import jax.numpy as jnp
 import jax.scipy.linalg
@@ -111,6 +112,41 @@ def is_positive_definite(M: Array) -> Array:
         M = M[1:, 1:] - M[1:, :1] * M[:1, 1:] / M[0, 0]
         is_positive = is_positive & (M[0, 0] > 0.0)
     return is_symmetric & is_positive
+
+
+def constant_mass(mass: Any, N: int) -> np.ndarray:
+    """Return the matrix (N, N) of a mass that does not depend on the state; refuse what cannot be one."""
+    try:
+        M = np.asarray(mass, float)
+    except (TypeError, ValueError):
+        M = np.empty(0)
+    if M.ndim < 2:
+        M = np.diag(M.reshape(-1))
+    if M.shape != (N, N) or not np.isfinite(M).all():
+        raise ValueError(
+            f"mass: expected {N} finite numbers (a diagonal), a finite ({N}, {N}) matrix or a function, got {mass!r}"
+        )
+    if not M.any():
+        raise ValueError("mass: is zero, so nothing has inertia; write the equations as stodyn.SDE or SDAE")
+    check_mass(M, "is")
+    return M
+
+
+def check_mass(M: np.ndarray, which: str) -> None:
+    """Refuse a mass that is not symmetric, or negative in some direction; `which` begins what is said of it."""
+    size = np.abs(M).max()
+    if np.abs(M - M.T).max() > ASYMMETRIC * size:
+        i, j = np.unravel_index(np.argmax(np.abs(M - M.T)), M.shape)
+        raise ValueError(
+            f"mass: {which} not symmetric, entry ({i}, {j}) is {M[i, j]:g} and ({j}, {i}) is {M[j, i]:g}; a mass "
+            "matrix is symmetric, since only its symmetric part enters the energy v'Mv/2. Equations "
+            "multiplied by another matrix are written as stodyn.SDAE"
+        )
+    if (least := np.linalg.eigvalsh(M)[0]) < -ASYMMETRIC * size:
+        raise ValueError(
+            f"mass: {which} negative in some direction (its lowest eigenvalue is {least:g}), so that a body pushed one "
+            "way is accelerated the other way, and paths run away. Give masses >= 0"
+        )
 
 
 def _times(matrix: np.ndarray, values: Array) -> Array:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -23,7 +22,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from stodyn.arguments import stacklevel_of_user
 from stodyn.numerics import elimination
 from stodyn.numerics.banded import Band, find_band
 from stodyn.numerics.dependence import dependence
@@ -34,8 +32,6 @@ from stodyn.problems.calling import call
 from stodyn.problems.contract import returned_shape
 from stodyn.problems.inertia import Inertia
 from stodyn.problems.joints_diagnosis import FAR, JointsDiagnosis
-from stodyn.problems.sde import SDE
-from stodyn.warnings import Drifting
 
 START_LIMIT = 50  # rounds of Newton onto the constraints from a start
 SINGULAR = 1e-6  # the lowest singular value of the constraints, rows of length 1, at which a path has lost one of them
@@ -335,32 +331,3 @@ def joints_of(problem: Any) -> Joints | None:
         rows = joints_diagnosis.independent_rows(joints)
         joints = Joints(problem, tuple(names[i] for i in rows), rows)
     return joints
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class DriftingSDE(SDE):
-    """The SDE of (x, v) with accelerations and kicks along the constraints, for methods without constraints."""
-
-    def check_step(self, method: Any, h: float) -> None:
-        warnings.warn(
-            f"method: {method.name} steps accelerations that the constraints allow, but does not keep the constraints: "
-            "positions drift off them, without bound. Take RattleAlpha, ProjectedAlpha or ConstrainedBAOAB",
-            Drifting,
-            stacklevel=stacklevel_of_user(),
-        )
-
-
-def drifting(problem: Any) -> tuple[SDE, str] | None:
-    """A problem with joints as an SDE; None where its start would have to be moved path by path."""
-    joints = problem.joints
-    if problem.differs_from_path_to_path or joints.moves or problem.impulses:
-        return None
-    diagnosis = joints.diagnose(0.0)
-    if diagnosis.reason:
-        return None
-    names, units = problem.components[: 2 * problem.N], problem.component_units
-    units = None if units is None else {k: u for k, u in units.items() if k in (*names, "time")}
-
-    diffusion = problem.g if problem.m else lambda t, x: jnp.zeros((2 * problem.N, 1), x.dtype)
-    sde = DriftingSDE(problem.f, diffusion, diagnosis.start, problem.params, "ito", names, units)
-    return sde, "Mechanical with constraints -> SDE of (x, v) with accelerations along them: positions drift off"

@@ -16,10 +16,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from stodyn.noise.source import source_of
-from stodyn.problems.mechanical import Mechanical
 
 
 def from_energies(
+    kind: type,
     T: Any,
     V: Any,
     q: Sequence[Any],
@@ -33,8 +33,8 @@ def from_energies(
     noise: Any = None,
     params: Mapping[Any, Any] | None = None,
     **options: Any,
-) -> Mechanical:
-    """The system of `Mechanical.from_lagrangian`, which describes the arguments."""
+) -> Any:
+    """Return the system, of a kind of problem, of `Mechanical.from_lagrangian`, which describes the arguments."""
     sympy = _sympy()
     reader = _Reader(sympy, q, v, t, params or {})
     T, V = reader.read("T", T), reader.read("V", V)
@@ -79,7 +79,7 @@ def from_energies(
     }
     if joined:
         arguments["constraints"] = reader.constraint_function(joined)
-    return Mechanical(start=start, **arguments, **options)
+    return kind(start=start, **arguments, **options)
 
 
 def _sympy() -> Any:

@@ -106,26 +106,16 @@ class Outlook(NamedTuple):
 
 
 class Contacts:
-    """The stops of a system all of whose coordinates have inertia and are free, at a state (t, y, v)."""
+    """The stops of a system all of whose coordinates have inertia and are free, at a state.
 
-    def __init__(self, problem: Any, t: Any, y: Array, v: Array, params: Any):
-        self.problem, self.stops = problem, parted(problem.force)[1]
-        self.rows = np.stack([stop.row(problem.N) for stop in self.stops])
-        self.pushes: Any = self.rows.T  # M⁻¹ ∂d/∂x: an array of NumPy, whose zeros show, where the mass is constant
-        if callable(problem.mass):
-            self.pushes = problem._solved(t, y, v, y[:0], params, jnp.asarray(self.rows.T, y.dtype))
-        elif problem.inertia is not None:
-            diagonal = problem.inertia.diagonal
-            self.pushes = (
-                np.linalg.solve(problem.mass_matrix, self.rows.T)
-                if diagonal is None
-                else self.rows.T / diagonal[:, None]
-            )
+    pushes   M⁻¹ ∂d/∂x (N, stops): an array of NumPy, whose zeros show, where the mass is constant
+    squares  k/m (stops, stops): of each stop by the forces of all
+    """
 
-        stiffness = np.array([[stop.stiffness] for stop in self.stops])
-        self.squares = jnp.asarray(
-            stiffness * self.rows @ self.pushes, y.dtype
-        )  # k/m: of each stop by the forces of all
+    def __init__(self, stops: tuple[Stop, ...], pushes: Any, dtype: Any):
+        self.stops, self.pushes = stops, pushes
+        stiffness = np.array([[stop.stiffness] for stop in stops])
+        self.squares = jnp.asarray(stiffness * _rows(stops, len(pushes)) @ pushes, dtype)
 
     @property
     def rate(self) -> Array:
@@ -182,31 +172,49 @@ class Stiffest(NamedTuple):
     damping: float
 
 
-def stiffest_stop(problem: Any) -> Stiffest | None:
-    """At the start; None where there is no stop, or where stops act on no inertia.
+def _rows(stops: Sequence[Stop], N: int) -> np.ndarray:
+    """Return the derivatives ∂d/∂x of the stretches of stops, (stops, N)."""
+    return np.stack([stop.row(N) for stop in stops])
 
-    Beside coordinates without inertia its damping is not looked for, and a mass that is a function is not asked.
+
+def pushes_of(motion: Any, t: Any = None, y: Any = None, v: Any = None, params: Any = None) -> Any:
+    """Return M⁻¹ ∂d/∂x (N, stops) for the stops of a system; a state is needed only where the mass depends on it.
+
+    Of a singular constant mass it is the pseudo-inverse: a stop moves only what has inertia.
     """
-    stops = parted(problem.force)[1]
-    if not stops or (not problem.is_regular and callable(problem.mass)):
+    rows = _rows(motion.stops, motion.N)
+    if callable(motion.mass):
+        return motion.solved(t, y, v, y[:0], params, jnp.asarray(rows.T, y.dtype))
+    if motion.inertia is None:
+        return rows.T
+    if not motion.is_regular:
+        return (rows @ np.linalg.pinv(motion.inertia.M)).T
+    diagonal = motion.inertia.diagonal
+    return np.linalg.solve(motion.inertia.M, rows.T) if diagonal is None else rows.T / diagonal[:, None]
+
+
+def stiffest_stop(problem: Any) -> Stiffest | None:
+    """Return the stiffest stop at the start; None where there is no stop, or where stops act on no inertia.
+
+    Beside coordinates without inertia its damping is not looked for.
+    """
+    motion = problem.motion
+    if not motion.stops:
         return None
-    if not problem.is_regular:
-        rows = np.stack([stop.row(problem.N) for stop in stops])
-        yielding = np.sum(rows * (rows @ np.linalg.pinv(problem.mass_matrix)), axis=1)
-        rate = float(np.sqrt(np.max([stop.stiffness for stop in stops] * yielding)))
-        return Stiffest(rate, 0.0) if rate > 0.0 else None
+    rows = _rows(motion.stops, motion.N)
     with jax.enable_x64(True):
-        y, v, z = problem.example_coordinates()
-        params = problem.example_params()
-        contacts = Contacts(problem, 0.0, y, v, params)
-        pushes = np.asarray(contacts.pushes)
-        yielding = np.sum(contacts.rows * pushes.T, axis=1)  # 1/m
-        rates = np.sqrt([stop.stiffness * share for stop, share in zip(stops, yielding, strict=True)])
+        y, v, z = motion.example_coordinates()
+        pushes = np.asarray(pushes_of(motion, 0.0, y, v, motion.params))
+        yielding = np.sum(rows * pushes.T, axis=1)  # 1/m
+        yielding = yielding if motion.is_regular else np.maximum(yielding, 0.0)  # but for rounding it is not negative
+        rates = np.sqrt([stop.stiffness * share for stop, share in zip(motion.stops, yielding, strict=True)])
         i = int(np.argmax(rates))
+        if not motion.is_regular:
+            return Stiffest(float(rates[i]), 0.0) if rates[i] > 0.0 else None
 
         def slowed(v):
             push = jnp.asarray(pushes[:, i])
-            return jax.jvp(lambda v: problem.acceleration(0.0, y, v, z, params), (v,), (push,))[1]
+            return jax.jvp(lambda v: motion.acceleration(0.0, y, v, z, motion.params), (v,), (push,))[1]
 
-        damping = -contacts.rows[i] @ uncompiled.value(slowed, np.asarray(v)) / yielding[i]
+        damping = -rows[i] @ uncompiled.value(slowed, np.asarray(v)) / yielding[i]
     return Stiffest(float(rates[i]), float(damping))

@@ -13,7 +13,7 @@ from stodyn import plot
 from stodyn.analysis.step.linear import coefficients
 from stodyn.noise.coloured import Coloured, gauss_markov, through
 from stodyn.numerics import lyapunov
-from stodyn.problems.driven import with_noise
+from stodyn.problems.excitation import with_noise
 from stodyn.problems.sde import SDE
 from stodyn.studies import drawing
 from stodyn.studies.contract import Picture, Row, Size, Study, StudyResult, of_run

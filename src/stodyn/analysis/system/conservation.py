@@ -253,7 +253,7 @@ def frictions(problem: Hamiltonian) -> list[np.ndarray]:
     q, p = problem.split(np.asarray(problem.example_start(), float))
     params = problem.example_params()
     for k in range(problem.m + 1):
-        depends = problem.depends(k, "push")
+        depends = problem.facts.depends(k, "push")
         push = functools.partial(problem.push, k, 0.0)
         at_rest, slope = at_one(lambda q, p: (push(q, 0.0 * p, params), jax.jacfwd(push, 1)(q, p, params)), q, p)
         if depends.on_q or not depends.affine_p or np.any(at_rest):

@@ -28,7 +28,8 @@ from stodyn.numerics.printing.points import at_one
 from stodyn.problems.accounted import Accounted, with_energy
 from stodyn.problems.calling import call
 from stodyn.problems.driven_mechanical import DrivenMechanical
-from stodyn.problems.structural import Structure, base_excited, effective_masses, frequencies
+from stodyn.problems.ground import base_excited, effective_masses, frequencies
+from stodyn.problems.mechanical import Mechanical, Structure
 from stodyn.statistics.observable import Observable
 
 __all__ = [
@@ -205,9 +206,9 @@ def _left_out(problem: Any, reduction: Any) -> np.ndarray:
 
 
 def _linear(problem: Any) -> Structure:
-    own = problem.own if isinstance(problem, DrivenMechanical) else problem
-    if not isinstance(own, Structure) or not own.is_linear:
+    if not isinstance(problem, Mechanical) or not problem.own.is_linear:
         raise TypeError("problem: expected a linear structure made by Mechanical.from_matrices")
+    own: Any = problem.own
     if own.joints is not None:
         raise ValueError("problem: has constraints, along which no exact law is computed; simulate it")
     return own

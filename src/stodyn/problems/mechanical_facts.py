@@ -1,0 +1,156 @@
+"""What is proved about a mechanical system from the traces of its functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from stodyn.numerics import uncompiled
+from stodyn.numerics.affine import has_jumps
+from stodyn.numerics.dependence import dependence
+from stodyn.numerics.printing.unprintable import Unprintable
+from stodyn.problems.contract import NoiseStructure, written_as
+from stodyn.problems.known_matrices import ConstantNoise
+from stodyn.problems.motion import Motion
+from stodyn.problems.sdae import SDAE
+from stodyn.problems.structure import CHECKED_STATES, find_structure
+
+CONSTANT_UNDAMPED = "constant noise, undamped"
+ADDITIVE_LINEAR = "additive noise, linear damping"
+T, Y, V, Z = range(4)  # the numbers of the arguments of accelerations and kicks
+
+
+class Facts(NamedTuple):
+    """The arguments on which the acceleration M⁻¹ force and the kicks M⁻¹ noise depend, proved from their traces."""
+
+    noise_on_t: bool
+    noise_on_x: bool
+    noise_on_v: bool
+    force_on_v: bool
+    linear_damping: bool  # a is affine in v
+    noise_follows_constraints: bool = False  # noise depends on a z that depends on v, and so does its derivative in v
+
+    @property
+    def additive(self) -> bool:
+        """Whether the kicks do not depend on the state."""
+        return not (self.noise_on_x or self.noise_on_v)
+
+    @property
+    def is_constant_noise(self) -> bool:
+        """Whether the kicks depend on nothing."""
+        return self.additive and not self.noise_on_t
+
+
+def facts_of(motion: Motion) -> Facts:
+    """Return the facts of a mechanical system; whatever its traces cannot be taken apart for counts as dependence."""
+    if motion.linear is not None and (not motion.m or isinstance(motion.noise, ConstantNoise)):
+        return Facts(False, False, False, motion.linear.C.nnz > 0, True)
+    with jax.enable_x64(True):
+        t, (y, v, z), params = np.zeros(()), motion.example_coordinates(), motion.params
+        try:
+            noise, force = _reached(motion, motion.kicks), _reached(motion, motion.acceleration)
+            bent = arguments_of(
+                lambda t, y, v, z, p, d: jax.jvp(lambda v: motion.acceleration(t, y, v, z, p), (v,), (d,))[1],
+                t, y, v, z, params, v,
+            )  # fmt: skip
+        except Unprintable:
+            return Facts(*(motion.m > 0,) * 3, True, False, _noise_follows_constraints(motion))
+        if Z in bent:
+            bent |= _reached(motion, lambda *args: motion.balance(*args)[1])
+        follows = _noise_follows_constraints(motion)
+    return Facts(T in noise, Y in noise, V in noise, V in force, V not in bent, follows)
+
+
+def _noise_follows_constraints(motion: Motion) -> bool:
+    if motion.is_regular:
+        return False
+    arguments = (np.zeros(()), *motion.example_coordinates(), motion.params)
+    try:
+        constraints = arguments_of(lambda *args: motion.balance(*args)[1], *arguments)
+        return Z in arguments_of(motion.kicks, *arguments) and V in constraints
+    except Unprintable:
+        return True
+
+
+def _reached(motion: Motion, function: Callable) -> set[int]:
+    """Return which of t, y and v a function depends on; through z on what the constraints do."""
+    arguments = (np.zeros(()), *motion.example_coordinates(), motion.params)
+    reached = arguments_of(function, *arguments)
+    if Z in reached:
+        reached |= arguments_of(lambda *args: motion.balance(*args)[1], *arguments)
+    return reached & {T, Y, V}
+
+
+def arguments_of(function: Callable, *arguments: Any) -> set[int]:
+    """Return the numbers of the arguments that the result of a function depends on."""
+    (entries,) = dependence(function, *arguments)
+    return {number for e in entries.ravel() if isinstance(e, frozenset) for number, _ in e}
+
+
+def noise_structure_of(problem: Any) -> NoiseStructure:
+    """Return the structure of the noise of (x, v), with two further kinds that methods.alpha distinguishes.
+
+    constant noise, undamped         noise depends on nothing, the acceleration not on v
+    additive noise, linear damping   noise depends on t alone, the acceleration is affine in v
+    """
+    has_matrices = problem.matrices is not None and isinstance(problem.noise, ConstantNoise)
+    if has_matrices and problem.motion.is_regular:
+        return _structure_of_matrices(problem)
+    structure, facts = _plain_structure(problem), problem.facts
+    kinds = structure.kinds
+    if facts.additive and facts.linear_damping:
+        kinds = (*kinds, ADDITIVE_LINEAR)
+    if facts.additive and not (facts.noise_on_t or facts.force_on_v):
+        kinds = (*kinds, CONSTANT_UNDAMPED)
+    return NoiseStructure(kinds, structure.known)
+
+
+def _plain_structure(problem: Any) -> NoiseStructure:
+    """Return the structure of the noise of (x, v) without the further kinds."""
+    if problem.m == 0:
+        return NoiseStructure(("additive", "commutative"), "there is none")
+    if not problem.motion.is_regular:
+        return written_as(problem, SDAE).noise_structure
+    with jax.enable_x64(True):
+        start, params = problem.motion.start, problem.example_params()
+        return find_structure(problem.g, start, params, problem.sample_params(CHECKED_STATES))
+
+
+def _structure_of_matrices(problem: Any) -> NoiseStructure:
+    """Return the structure of noise that multiplies a constant matrix, in a structure whose matrices are known."""
+    kinds = ("additive", *(("scalar",) if problem.m == 1 else ()), "commutative")
+    if problem.is_linear:
+        kinds = (*kinds, ADDITIVE_LINEAR, *((CONSTANT_UNDAMPED,) if not problem.facts.force_on_v else ()))
+    return NoiseStructure(kinds, "its matrix is constant")
+
+
+def has_constant_slopes(problem: Any) -> bool:
+    """Whether the acceleration of a system is affine in x and v with slopes that do not depend on time; all its
+    coordinates have inertia and are free."""
+    motion = problem.motion
+    if motion.linear is not None:
+        return True
+    if not problem.facts.linear_damping:
+        return False
+    with jax.enable_x64(True):
+        arguments = np.zeros(()), motion.start, motion.params
+        try:
+            return not has_jumps(problem.f, arguments, (1,)) and not {0, 1} & arguments_of(
+                lambda t, s, params: jax.jvp(lambda s: problem.f(t, s, params), (s,), (jnp.ones_like(s),))[1],
+                *arguments,
+            )
+        except (Unprintable, NotImplementedError):  # JAX differentiates most operations, but not all
+            return False
+
+
+def slopes_at_the_start(problem: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Return A and b of d(x, v) = A (x, v) dt + b dW, the equations of a system linearised about its start."""
+    start, params = problem.motion.start, problem.motion.params
+    with jax.enable_x64(True):
+        A = uncompiled.value(jax.jacfwd(lambda s: problem.f(0.0, s, params)), start)
+        b = uncompiled.value(lambda s: problem.g(0.0, s, params), start)
+    return A, b
