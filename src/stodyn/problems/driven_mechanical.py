@@ -19,7 +19,7 @@ from stodyn.numerics.dependence import dependence
 from stodyn.numerics.printing.points import at_one
 from stodyn.numerics.printing.unprintable import Unprintable
 from stodyn.problems.calling import call
-from stodyn.problems.contract import NoiseStructure, Problem, component_names, returned_shape
+from stodyn.problems.contract import NoiseStructure, component_names, conversions, returned_shape, written_as
 from stodyn.problems.driven import Driven, driven
 from stodyn.problems.linear import GaussianStart
 from stodyn.problems.mechanical import Mechanical
@@ -220,35 +220,6 @@ class DrivenMechanical(Mechanical):
         N, inner_params = self.N, self._with_y(x, params)
         return self.given_y.joints.accelerated(t, x[:N], x[N : 2 * N], inner_params)[1]  # type: ignore[union-attr]
 
-    def lower(self, kind: type) -> tuple[Problem, str] | None:
-        if self.joints is not None:
-            return None
-        if kind in (SDE, Driven):
-            return self._as_driven, "Mechanical -> SDE of (x, v) and the filter of its coloured noise"
-        if kind is SDAE:
-            lowered = self._as_driven.lower(SDAE)
-            return (
-                None if lowered is None else (lowered[0], f"Mechanical -> SDE of (x, v) and the filter; {lowered[1]}")
-            )
-        return None
-
-    @functools.cached_property
-    def _as_driven(self) -> Driven:
-        own, N, p = self.own, self.N, self.outputs
-        lowered = own.lower(SDE)
-        if lowered is None or lowered[0].n != 2 * N:
-            raise TypeError(
-                "problem: has coordinates without inertia or hysteretic elements, and with coloured noise such a "
-                "system cannot be written as an SDE; take a method of the α family, such as StochasticAlpha"
-            )
-
-        def into(t, x, params):
-            return jnp.concatenate([jnp.zeros((N, p), x.dtype), self.push(t, x[:N], x[N:], x[:0], params)])
-
-        constant = self.has_constant_push and self.params is None
-        matrix = at_one(lambda x: into(0.0, x, None), own.example_start()[: 2 * N]) if constant else None
-        return driven(lowered[0], self.coloured, into if matrix is None else matrix)
-
     @property
     def start_parts(self) -> tuple[Source, ...]:
         return *self.own.start_parts, self._filter_start
@@ -268,6 +239,41 @@ class DrivenMechanical(Mechanical):
         bare = flat.size in (2 * self.N, self.own.n)
         own, s = (flat, jnp.zeros(k)) if bare else (flat[:-k], flat[-k:])
         return jnp.concatenate([self.own.flat_start(own), s])
+
+
+def _to_driven(problem: DrivenMechanical) -> tuple[Driven, str] | None:
+    """Return a system with coloured noise as an SDE of (x, v) and the filter of its noise; None with joints."""
+    if problem.joints is not None:
+        return None
+    own, N, p = problem.own, problem.N, problem.outputs
+    lowered = own.lower(SDE)
+    if lowered is None or lowered[0].n != 2 * N:
+        raise TypeError(
+            "problem: has coordinates without inertia or hysteretic elements, and with coloured noise such a "
+            "system cannot be written as an SDE; take a method of the α family, such as StochasticAlpha"
+        )
+
+    def into(t, x, params):
+        return jnp.concatenate([jnp.zeros((N, p), x.dtype), problem.push(t, x[:N], x[N:], x[:0], params)])
+
+    constant = problem.has_constant_push and problem.params is None
+    matrix = at_one(lambda x: into(0.0, x, None), own.example_start()[: 2 * N]) if constant else None
+    sde = driven(lowered[0], problem.coloured, into if matrix is None else matrix)
+    return sde, "Mechanical -> SDE of (x, v) and the filter of its coloured noise"
+
+
+def _to_sdae(problem: DrivenMechanical) -> tuple[SDAE, str] | None:
+    """Return the SDE of (x, v) and the filter as an SDAE."""
+    sde = written_as(problem, Driven)
+    lowered = None if sde is None else sde.lower(SDAE)
+    return None if lowered is None else (lowered[0], f"Mechanical -> SDE of (x, v) and the filter; {lowered[1]}")
+
+
+conversions.update({
+    (DrivenMechanical, Driven): _to_driven,
+    (DrivenMechanical, SDE): lambda problem: problem.lower(Driven),
+    (DrivenMechanical, SDAE): _to_sdae,
+})  # fmt: skip
 
 
 def synchronised(problem: Any) -> Any:

@@ -25,9 +25,10 @@ from jax import Array
 from stodyn import listing
 from stodyn.arguments import checks_arguments, suggestion
 from stodyn.problems.calling import call
-from stodyn.problems.contract import Problem, component_names
+from stodyn.problems.contract import component_names, conversions
 from stodyn.problems.driven_mechanical import synchronised
 from stodyn.problems.mechanical import Mechanical
+from stodyn.problems.sdae import SDAE
 from stodyn.problems.sde import SDE
 from stodyn.problems.stops import Stop, parted, with_stops
 
@@ -411,7 +412,7 @@ class Hysteretic(Mechanical):
             force = _pulled(force, at, to, (1.0 - element.alpha) * element.stiffness * z[i])
         return force
 
-    # --- as other problems --------------------------------------------------------------------------------------------
+    # --- of first order -----------------------------------------------------------------------------------------------
 
     def f(self, t, x, params):
         """The drift of (x, v, z)."""
@@ -433,20 +434,21 @@ class Hysteretic(Mechanical):
         rates = self.f(t, x, params)
         return tuple(rates[i] for i in components)
 
-    def lower(self, kind: type) -> tuple[Problem, str] | None:
-        return (self._as_sde, "Mechanical -> SDE of (x, v, z)") if kind is SDE else None
-
-    @functools.cached_property
-    def _as_sde(self) -> SDE:
-        q = len(self.hysteresis)
-
-        return SDE(
-            self.f,
-            self.g if self.m else lambda t, x: jnp.zeros((2 * self.N + q, 1), x.dtype),
-            self.start_source.mapped(lambda rows: np.pad(rows, ((0, 0), (0, q)))).argument,
-            self.params, "ito", self.components, self.component_units,
-        )  # fmt: skip
-
     def flat_start(self, start: Any) -> Array:
         flat = jnp.ravel(jnp.asarray(start, float))
         return jnp.concatenate([flat, jnp.zeros(self.n - flat.size)])
+
+
+def _to_sde(problem: Hysteretic) -> tuple[SDE, str]:
+    """Return a system with hysteretic elements as an SDE of (x, v, z); without noise it gets a channel of zeros."""
+    q = len(problem.hysteresis)
+    sde = SDE(
+        problem.f,
+        problem.g if problem.m else lambda t, x: jnp.zeros((2 * problem.N + q, 1), x.dtype),
+        problem.start_source.mapped(lambda rows: np.pad(rows, ((0, 0), (0, q)))).argument,
+        problem.params, "ito", problem.components, problem.component_units,
+    )  # fmt: skip
+    return sde, "Mechanical -> SDE of (x, v, z)"
+
+
+conversions.update({(Hysteretic, SDE): _to_sde, (Hysteretic, SDAE): lambda problem: None})

@@ -18,7 +18,7 @@ from stodyn.noise.source import Source
 from stodyn.problems import paired_start
 from stodyn.problems.as_first_order import hamiltonian_to_sde
 from stodyn.problems.calling import call
-from stodyn.problems.contract import NoiseStructure, Problem, Recommended, check_params
+from stodyn.problems.contract import NoiseStructure, Problem, Recommended, check_params, conversions
 from stodyn.problems.hamiltonian_channels import Channels, channels_of, check_channels
 from stodyn.problems.hamiltonian_facts import HamiltonianFacts, facts_of
 from stodyn.problems.operators import Operator, product
@@ -281,13 +281,6 @@ class Hamiltonian(Problem):
         """
         return hamiltonian_to_sde(self, calculus)[0]
 
-    def lower(self, kind: type) -> tuple[Problem, str] | None:
-        return self._as_sde if kind is SDE else None
-
-    @functools.cached_property
-    def _as_sde(self) -> tuple[SDE, str]:
-        return hamiltonian_to_sde(self)
-
     @property
     def start_from_normals(self) -> FromNormals | None:
         return self.start if isinstance(self.start, FromNormals) else None
@@ -295,6 +288,9 @@ class Hamiltonian(Problem):
     @functools.cached_property
     def start_source(self) -> Source:
         return paired_start.source(self.start, "qp")
+
+
+conversions.update({(Hamiltonian, SDE): hamiltonian_to_sde})
 
 
 def _periods(periodic: Any, N: int) -> tuple[float | None, ...] | None:

@@ -22,6 +22,7 @@ from stodyn.problems.contract import (
     Recommended,
     check_params,
     component_names,
+    conversions,
     noise_hint,
     returned_shape,
 )
@@ -34,8 +35,6 @@ from stodyn.problems.motion import Motion, motion_of
 from stodyn.problems.sdae import SDAE
 from stodyn.problems.sde import SDE
 from stodyn.problems.structural import structure
-
-CONVERSIONS: dict[type, Callable] = {SDE: mechanical_to_sde, SDAE: mechanical_to_sdae}
 
 
 @checks_arguments
@@ -428,18 +427,6 @@ class Mechanical(Problem):
         flat = jnp.ravel(jnp.asarray(start, float))
         return jnp.concatenate([flat, jnp.zeros(self.n - flat.size)])
 
-    # --- as other problems --------------------------------------------------------------------------------------------
-
-    def lower(self, kind: type) -> tuple[Problem, str] | None:
-        if kind not in self._lowered and kind in CONVERSIONS:
-            self._lowered[kind] = CONVERSIONS[kind](self)
-        return self._lowered.get(kind)
-
-    @functools.cached_property
-    def _lowered(self) -> dict[type, tuple[Problem, str] | None]:
-        """Its conversions so far."""
-        return {}
-
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Structure(Mechanical):
@@ -469,6 +456,9 @@ class Structure(Mechanical):
     @property
     def mass_matrix(self):
         return self.mass  # from_matrices has checked it
+
+
+conversions.update({(Mechanical, SDE): mechanical_to_sde, (Mechanical, SDAE): mechanical_to_sdae})
 
 
 def _arguments(problem: Mechanical) -> tuple[tuple[str, Any], ...]:
