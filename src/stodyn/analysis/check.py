@@ -116,20 +116,8 @@ def check_method(method: Method | str, problems: Sequence[Any] | None = None) ->
     return results
 
 
-@checks_arguments
 def examples(method: Method) -> list[Any]:
-    """Choose models to try a method on: for each structure of noise that it takes, the one with the most channels.
-
-    Parameters
-    ----------
-    method : Method
-        The method.
-
-    Returns
-    -------
-    list of Problem
-        Problems of the kind that the method accepts.
-    """
+    """Choose problems for a method: for each structure of noise that it takes, the model with the most channels."""
     largest: dict[str, Any] = {}
     for problem in _small_problems(method):
         kind = problem.noise_structure.kind
@@ -145,24 +133,8 @@ def _small_problems(method: Method) -> Iterator[Any]:
             yield model.problem
 
 
-@checks_arguments
 def ask(question: str, check: Callable, *subject: Any) -> Result:
-    """Run a check on its subject, and turn its outcome into a Result.
-
-    Parameters
-    ----------
-    question : str
-        The name of the check.
-    check : callable
-        check(*subject) -> str, the finding in words; it raises AssertionError where the subject fails.
-    *subject : object
-        The arguments of the check.
-
-    Returns
-    -------
-    Result
-        The finding, or the error that the check raised.
-    """
+    """Run a check on its subject: the Result holds its finding in words, or the error by which the subject fails."""
     try:
         return Result(question, True, check(*subject))
     except AssertionError as fault:
@@ -445,24 +417,12 @@ def _first_accepted(method: Method, candidates: dict[int, SDE]) -> SDE:
 
 @functools.lru_cache(maxsize=64)
 def _stepped(problem: Any, method: Method) -> Any:
-    """The problem as the method takes it."""
+    """Return the problem in the form that the method takes."""
     return matched(problem, method)[0]
 
 
-@checks_arguments
 def states_near(problem: Any) -> np.ndarray:
-    """Draw some states near the start of a problem, on its constraints.
-
-    Parameters
-    ----------
-    problem : Problem
-        The problem.
-
-    Returns
-    -------
-    array (n, PATHS)
-        One state per column.
-    """
+    """Draw states near the start of a problem, on its constraints: (n, PATHS), one per column."""
     offsets = np.random.default_rng(1).standard_normal((problem.n, PATHS))
     return _on_joints(problem, np.reshape(problem.example_start(), (problem.n, 1)) + 0.1 * offsets)
 
@@ -497,17 +457,17 @@ def _increments(method: Method, problem: Any, k: int) -> Any:
 
 
 def _increment(method: Method, problem: Any, k: int, i: int) -> Any:
-    """That of path i."""
+    """Return the noise of step k of path i."""
     return jax.tree.map(lambda a: a[i], _increments(method, problem, k))
 
 
 def _steps(method: Method) -> int:
-    """One step after those that make the history."""
+    """Return the number of steps that a test takes: one after those that make the history."""
     return method.starting_steps + 1
 
 
 def _noises(problem: Any, method: Method, i: int) -> list[Any]:
-    """The increments of all steps of path i."""
+    """Return the noise of all steps of path i."""
     return [_increment(method, problem, k, i) for k in range(_steps(method))]
 
 
@@ -552,7 +512,7 @@ def _printed(method: Method, problem: Any) -> np.ndarray:
 
 
 def _vmapped(method: Method, problem: Any, dtype: Any) -> np.ndarray:
-    """The same by jax.vmap."""
+    """Return the states after one step of all paths, computed by jax.vmap."""
     spec = _spec(problem, method, np.dtype(dtype))
     traced: Any = spec.traced
     executor, params = Vmap(traced, PATHS), spec.examples

@@ -101,7 +101,7 @@ class Group:
         return self.of(self.read(x), xp)
 
     def of(self, read: tuple[Any, ...], xp: Any) -> Any:
-        """The same from what the parts read."""
+        """Return the current of each part, or its charge, from the values that the parts read."""
         value = self.law.value(read, self.numbers, xp)
         return value * self.numbers[OVER_UNIT] if OVER_UNIT in self.numbers.of else value
 
@@ -111,7 +111,7 @@ class Group:
         return self.law.monotone or (self.law.couples is not None and self.law.couples(self.numbers))
 
     def current(self, x: np.ndarray) -> Current:
-        """The same with its slopes."""
+        """Return the current of each part, or its charge, with its slopes in what it reads."""
         i, slopes = dual.slopes(self.of, self.read(x))
         return Current(i, tuple(slopes))
 
@@ -204,7 +204,7 @@ class Network:
         return len(self.names)
 
     def rates(self, x: Any, sources: Any, xp: Any, linear: Stamps | None = None) -> Any:
-        """f (n,) with the sources at these values."""
+        """Return f (n,), with the sources at these values."""
         y = xp.concatenate([x, xp.zeros(1, x.dtype)])
         currents = [group.value(y, xp) for group in self.groups]
         stamp = self.linear if linear is None else linear
@@ -283,7 +283,7 @@ class Network:
         return places, constant, scipy.sparse.csr_array(entries, (len(places), first))
 
     def flickering(self, currents: list[Any], y: Any, xp: Any) -> list[Any]:
-        """The currents of the flicker noise."""
+        """Return the currents of the flicker noise, device by device."""
         return [
             flicker_size(currents[k][..., devices], self.groups[k].numbers.chosen(devices), xp) * y[..., states].sum(-1)
             for k, devices, states in self.flickers
@@ -344,7 +344,7 @@ class Network:
 
     @functools.cached_property
     def lines(self) -> tuple[Element, ...]:
-        """The ports of transmission lines."""
+        """The elements that are ports of transmission lines."""
         return tuple(e for e in self.netlist.elements if e.kind == "t")
 
     def at_frequency(self, M: Any, J: Any, frequency: float) -> Any:
@@ -380,7 +380,7 @@ class Network:
 
     @functools.cached_property
     def kelvins(self) -> np.ndarray:
-        """The temperature of each resistor."""
+        """The temperature of each resistor in kelvin."""
         resistors = [e for e in self.netlist.elements if e.kind == "r"]
         return np.array([self.netlist.kelvin if e.kelvin is None else e.kelvin for e in resistors])
 

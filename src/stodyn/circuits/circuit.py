@@ -510,7 +510,7 @@ class Circuit(SDAE):
         return default if node is None else Output(node.lower(), reference.lower())  # type: ignore[return-value]
 
     def _weights(self, output: Output) -> np.ndarray:
-        """e (n,) of the output e'x."""
+        """Return the vector e (n,) of the output e'x."""
         weights = np.zeros(self.n)
         for name, sign in ((output.node, 1.0), (output.reference, -1.0)):
             if name != GROUND:

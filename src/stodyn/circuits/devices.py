@@ -138,13 +138,13 @@ def flicker_size(i: Any, p: Numbers, xp: Any) -> Any:
 
 
 def flicker_slope(i: Any, p: Numbers, xp: Any) -> Any:
-    """Its derivative in i."""
+    """Return the derivative of `flicker_size` in i."""
     least = _least_square(p, xp)
     return xp.sqrt(p["kf"]) * (0.5 * p["af"] * i * i + least) * (i * i + least) ** (0.25 * p["af"] - 1.5)
 
 
 def _least_square(p: Numbers, xp: Any) -> Any:
-    """i0²."""
+    """Return i0², the square of the current below which `flicker_size` is proportional to i."""
     return (STEADY * p["kf"]) ** (2.0 / xp.maximum(2.0 - p["af"], 0.5)) + FLICKER_FLOOR
 
 

@@ -56,7 +56,7 @@ class Model(NamedTuple):
     at: Position
 
     def nominal(self, default: float) -> float:
-        """TNOM in kelvin."""
+        """Return the temperature TNOM of a model in kelvin; the default where the line sets none."""
         return self.numbers["tnom"] + ZERO_CELSIUS if "tnom" in self.explicit else default
 
 
@@ -159,14 +159,14 @@ class Card:
         return self.scope.number(text, label, self.at, least, or_equal, "" if what else self.type.form, place)
 
     def named(self, key: str, default: float, least: float = -float("inf"), or_equal: bool = True) -> float:
-        """The number of key=..., or the default."""
+        """Return the number of key=..., or the default."""
         text = self.parameters.pop(key, None)
         if text is None and f"{self.full}.{key}" not in self.netlist.overrides.values:
             return default
         return self.number(text or "", key, least, or_equal)
 
     def only(self, rest: list[str] | None = None) -> str:
-        """The only remaining word."""
+        """Return the only word that remains on the line; refuse more or none."""
         rest = self.rest if rest is None else rest
         if len(rest) != 1:
             fault = "its value is missing" if not rest else f"did not expect {' '.join(rest[1:])!r}"
@@ -186,7 +186,7 @@ class Card:
         return NetlistError(f"{self.name}: {f'{fault}; ' if fault else ''}expected {self.type.form}", self.at)
 
     def inner(self, suffix: str) -> str:
-        """An internal node of the element."""
+        """Return the name of an internal node of the element."""
         return f"{self.full}.{suffix}"
 
     def resistor(

@@ -41,7 +41,7 @@ OFFSET = Law("change of a source", lambda read, p, xp: p["size"] + 0.0 * read[0]
 
 
 def _scalars(e: Element) -> tuple[float, ...]:
-    """All numbers of a part."""
+    """Return all numbers of a part."""
     if isinstance(e.value, Mapping):
         return tuple(e.value.values())
     if isinstance(e.value, Waveform):
@@ -157,7 +157,7 @@ class Family:
         return places
 
     def numbers(self, values: Mapping[str, float]) -> np.ndarray:
-        """The data of a run at these values."""
+        """Return the numbers that a run reads, at these values of the random parameters."""
         own = self.elements(values)
         parts = self._parts(own)
         odd = self._differing(own) - self.varying
@@ -213,7 +213,7 @@ class Family:
         return draws
 
     def data(self, draws: Mapping[str, np.ndarray]) -> np.ndarray:
-        """The data (paths, ...) of values (paths,)."""
+        """Return the numbers that each path reads, (paths, ...), from its values of the random parameters."""
         paths = len(next(iter(draws.values())))
         rows = [self.numbers({name: float(values[i]) for name, values in draws.items()}) for i in range(paths)]
         return np.array(rows).reshape(paths, -1)

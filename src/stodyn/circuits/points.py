@@ -33,7 +33,7 @@ def rates(network: Network, t: np.ndarray, x: np.ndarray) -> np.ndarray:
 
 
 def slopes(network: Network, x: np.ndarray) -> np.ndarray:
-    """f_x (points, n, n)."""
+    """Return the slopes f_x (points, n, n) at some states."""
     y, n = _grounded(x), network.n
     places, constant, stamp = network.slope_stamps
     currents = [group.current(y) for group in network.groups]

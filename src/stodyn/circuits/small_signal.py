@@ -183,7 +183,7 @@ class SmallSignal:
         return np.stack([direct.solved(network.at_frequency(M, J, f_k), right[:n]) for f_k in f])
 
     def flicker(self) -> list[tuple[str, int, int, float]]:
-        """Element, its two nodes, and KF |i|^AF."""
+        """Return of every element with flicker noise its name, its two nodes, and KF |i|^AF."""
         y, sources = np.append(self.x, 0.0), []
         for part in self.network.flickers:
             group = self.network.groups[part.group]

@@ -122,12 +122,12 @@ class Sources:
         self.dc = np.array([w.dc if w.dc is not None else np.nan for w in waveforms])[self.order]
 
     def values(self, t: Any, xp: Any) -> Any:
-        """(sources,), in `order`."""
+        """Return the values (sources,) of all sources at time t, in `order`."""
         values = self.risen(t, xp)
         return values * xp.clip(t / self.startup, 0.0, 1.0) if self.startup else values
 
     def risen(self, t: Any, xp: Any) -> Any:
-        """The same as if there were no startup."""
+        """Return the values of all sources at time t as if there were no startup."""
         parts = [xp.asarray(self.constant)]
         parts += [_LAWS[kind](t, numbers, xp) for kind, numbers in self.moving.items()]
         if self.points is not None:

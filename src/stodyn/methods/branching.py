@@ -52,14 +52,9 @@ class Branched(Around):
 class Branching(Wrapping, Method):
     """A step of a method that stops paths, from any state and step.
 
-    Parameters
-    ----------
-    score
-        score(t, y, distance, params) of a step that ends at time t in y and came within `distance` of the event.
-    tree, leaves
-        The structure of the state as a pytree, and the shape and type of each leaf.
-    varies
-        For each leaf of the parameters, whether every path has its own.
+    score(t, y, distance, params) is the score of a step that ends at time t in y and came within `distance` of the
+    event. `tree` and `leaves` are the structure of the state as a pytree, and the shape and type of each leaf; `varies`
+    says for each leaf of the parameters whether every path has its own.
     """
 
     method: Stopping
@@ -130,7 +125,7 @@ def with_own(params: Any, own: tuple[jax.Array, ...], varies: tuple[int, ...]) -
 
 
 def carried(method: Stopping, state: Any) -> jax.Array:
-    """The carry of a path in a state."""
+    """Return what a path in a state carries from one run to the next, as one vector."""
     x = method.read(state[0])
     leaves = [jnp.asarray(leaf).astype(x.dtype).ravel() for leaf in jax.tree.leaves(state)]
     return jnp.concatenate([x[: method.n], state[0][1].time[None], *leaves])

@@ -228,7 +228,7 @@ class ExplicitRungeKutta(Method):
         return tuple(claims)
 
     def _form(self, p: Sequence[Number], q: Sequence[Number]) -> Number:
-        """p' C q."""
+        """Return the form p' C q."""
         return sum(_product(p_i, C_ij, q_j) for p_i, C_i in zip(p, self.C, strict=True) if p_i
                    for C_ij, q_j in zip(C_i, q, strict=True) if C_ij and q_j)  # fmt: skip
 

@@ -108,7 +108,7 @@ def linear_coefficients(problem: Any) -> Coefficients:
 
 
 def _inputs(problem: Any, times: np.ndarray) -> np.ndarray:
-    """a(t) at these times."""
+    """Return the inputs a(t) of dx = (A x + a(t)) dt + B dW at these times."""
     zero = np.zeros(problem.n)
     return at_points(lambda t, x: problem.f(t, x, problem.params), np.asarray(times, float), zero, in_axes=(0, None))
 

@@ -189,7 +189,7 @@ class AdamsBashforth(Method):
         return state.moved(x, hF), EXPLICIT
 
     def _scaled_derivative(self, problem, t, x, h, W, params):
-        """h f + g h w with the sample w = √γ W/h."""
+        """Return h f + g h w with the sample w = √γ W/h."""
         hw = W if self.gamma is None else math.sqrt(self.gamma) * W
         return h * problem.f(t, x, params) + problem.push(t, x, params, hw)
 
@@ -383,7 +383,7 @@ class AdamsMoulton(Method):
         return History(x, (here, *state.hF[1:])).moved(after, there), EXPLICIT
 
     def _scaled_derivative(self, problem, t, x, h, hw, params):
-        """h f + g h w."""
+        """Return h f + g h w, where h w are the samples, with the drift compensated on request."""
         drift = problem.f(t, x, params)
         if self.compensate and self.kappa:
             drift = drift - 2.0 * float(self.kappa) * correction(problem, t, x, params)
@@ -405,7 +405,7 @@ def _drift_stages(problem, t, x, h, params):
 
 
 def _chosen(k, values):
-    """values[k] for a traced k."""
+    """Return values[k], for a traced k."""
     result = values[-1]
     for j in reversed(range(len(values) - 1)):
         result = jnp.where(k == j, values[j], result)

@@ -301,7 +301,7 @@ def _moved(kicks, method, problem, t, q, v, φ, params_at_ends):
 
 
 def _correction(problem, t, q, v, noise, b, γ, params) -> tuple[Array, Array]:
-    """E and N of order 1.5."""
+    """Return the terms E and N by which a step has order 1.5."""
     h, W, Z, free, none = noise.h, noise.W, noise.Z, problem.joints.free.motion, q[:0]
     E, N = jnp.zeros_like(q), jnp.zeros_like(q)
     size = h * W**2 / 12.0 + h * (Z / h - 0.5 * W) ** 2 / 5.0 + h**2 / 15.0

@@ -207,7 +207,7 @@ def _channels(problem, t, H, params):
 
 
 def _own(G):
-    """Row k of the k-th state, g^k(Hk)."""
+    """Return row k of the k-th state, g^k(Hk), for every k."""
     return G if G.ndim == 2 else jnp.diagonal(G, axis1=0, axis2=1).T
 
 

@@ -90,7 +90,7 @@ class _Stage(NamedTuple):
 
 
 def _of_all_unknowns(residual: Callable[[Array], Array]) -> _Stage:
-    """A stage that eliminates every unknown."""
+    """Return a stage that eliminates every unknown."""
     return _Stage(residual, lambda Z: Z, jax.jacfwd(residual))
 
 
@@ -116,7 +116,7 @@ class Stepping:
         self.sign: Array | None = None
 
     def f(self, s, Z: Array) -> Array:
-        """R f of a stage."""
+        """Return R f of a stage, the rates of its differential equations."""
         return self.problem.equations(self.rates(s, self.x + Z))
 
     def g(self, s, Z: Array) -> Any:
@@ -262,7 +262,7 @@ class Stepping:
         return factorised(stage.jacobian(z), self._order(implicit_noise))
 
     def _fresh(self, stage: _Stage, residual: Callable, z: Array, r: Array, implicit_noise: bool) -> Array:
-        """J⁻¹ r for a Jacobian that is used once."""
+        """Return J⁻¹ r for a Jacobian that is used once."""
         if (sparse := self._sparse(implicit_noise)) is not None:
             return sparse.solve_at(residual, z, r)
         return eliminate(stage.jacobian(z), r, self._order(implicit_noise))
@@ -271,7 +271,7 @@ class Stepping:
         return None if implicit_noise and self.problem.rest is not None else self.problem.row_orders[0]
 
     def _sign(self, residual: Callable, Z: Array, implicit_noise: bool = False) -> Array:
-        """The sign of det J."""
+        """Return the sign of det J."""
         if (sparse := self._sparse(implicit_noise)) is not None:
             return sparse.determinant(sparse.pattern.jacobian(residual, Z))[0]
         unit = self.problem.determinant_units[0]

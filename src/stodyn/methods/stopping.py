@@ -115,16 +115,8 @@ class End(NamedTuple):
 class Stopping(Wrapping, Method):
     """A step of the wrapped method, then the decision whether and where in it the path is stopped.
 
-    Parameters
-    ----------
-    gauges
-        The levels for this problem.
-    stopped
-        "frozen" shows the last state of a stopped path, "alive" NaN.
-    n, m
-        The numbers of components and of noise channels of the problem.
-    smooth
-        The components that noise does not enter directly.
+    `gauges` are the levels for this problem of n components and m noise channels; `smooth` are the components that
+    noise does not enter directly. With stopped="frozen" a stopped path shows its last state, with "alive" NaN.
     """
 
     gauges: tuple[Gauge, ...]

@@ -194,7 +194,7 @@ def _place(problem: Struck, h, x: Array, y: Array, u: Array, params, t, normals:
 
 
 def _chosen(which: Array, states: list[Array]) -> Array:
-    """states[which], for a traced `which`."""
+    """Return states[which], for a traced `which`."""
     chosen = states[0]
     for i, state in enumerate(states[1:], 1):
         chosen = jnp.where(which == i, state, chosen)

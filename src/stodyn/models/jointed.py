@@ -28,7 +28,7 @@ def _start(embedding, angles, rates):
 
 
 def _rod(r, length):
-    """½ (|r|² - l²)."""
+    """Return ½ (|r|² - l²), which is 0 where a rod has its length."""
     return 0.5 * (jnp.sum(r * r) - length**2)
 
 

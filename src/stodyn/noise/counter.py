@@ -63,13 +63,13 @@ def schedule(k0: Any, k1: Any) -> list[Any]:
 
 
 def _product(a: int, b: Array) -> tuple[Array, Array]:
-    """The high and the low word of a b."""
+    """Return the high and the low word of the product a b."""
     wide = b.astype(np.uint64) * np.uint64(a)
     return (wide >> np.uint64(32)).astype(np.uint32), wide.astype(np.uint32)
 
 
 def key_of(seed: int) -> np.ndarray:
-    """The key of a run, two words of 32 bits."""
+    """Return the key of a run, two words of 32 bits, from its seed."""
     return np.random.SeedSequence(seed).generate_state(2, np.uint32)
 
 
@@ -147,6 +147,6 @@ def _trace(words: int) -> core.ClosedJaxpr:
 
 
 def entries(graph: Graph, key: Sequence[Entry], stream: Entry, path: Entry, number: Entry) -> list[Entry]:
-    """`pair` as two entries of a graph."""
+    """Return the two normals of `pair` as entries of a graph."""
     inputs = unflatten([*key, stream, path, number], [()] * (len(key) + 3))
     return [half[()] for half in scalarised(_trace(len(key)), inputs, graph)]

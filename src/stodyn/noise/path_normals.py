@@ -129,7 +129,7 @@ def _mixed(z: np.ndarray) -> np.ndarray:
 
 
 def _draw(state: np.ndarray, which) -> np.ndarray:
-    """The next words of the generators `which`."""
+    """Draw the next word of each of the generators `which`."""
     a, b, c, counter = state[:, which]
     word = a + b + counter
     state[:, which] = b ^ (b >> U64(11)), c + (c << U64(3)), ((c << U64(24)) | (c >> U64(40))) + word, counter + U64(1)
@@ -158,7 +158,7 @@ def _normals(out: np.ndarray, state: np.ndarray) -> None:
 
 
 def _beyond(state: np.ndarray, which: np.ndarray) -> np.ndarray:
-    """The sizes of normals in the tail."""
+    """Draw the sizes of normals that lie in the tail, beyond the ziggurat."""
     values, waiting = np.empty(which.size), np.arange(which.size)
     while waiting.size:
         first = -np.log1p(-_uniform(state, which[waiting])) * (1.0 / TAIL)

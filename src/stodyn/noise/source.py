@@ -235,7 +235,7 @@ def source_of(value: Any) -> Source:
 
 
 def sources_in(tree: Any) -> Any:
-    """The pytree of the sources of its leaves."""
+    """Return the pytree in which every leaf is replaced by its source."""
     return jax.tree.map(source_of, tree)
 
 

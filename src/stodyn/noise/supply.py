@@ -19,7 +19,7 @@ Streams = Sequence[tuple[str, int]]  # names, and how many normals a step takes 
 
 
 class DrawnNormals:
-    """The normals of a seed."""
+    """The normals of a run, drawn from its seed by a generator for each path."""
 
     name = path_normals.DEFINITION
 

@@ -11,16 +11,11 @@ import scipy
 
 
 class Uniforms(np.random.Generator):
-    """Uniforms of some paths, one coordinate after the other.
+    """Uniforms of some paths, one coordinate after the other, as a generator of NumPy.
 
-    Parameters
-    ----------
-    bits : np.random.BitGenerator
-        The generator of all other draws.
-    coordinates : array (coordinates, paths)
-        The uniforms; beyond the last coordinate they are pseudo-random. `position` counts them.
-    places : array (paths,) or None
-        Uniforms in [0, 1) that choose a path's place in all lists of values; None: path i has place i.
+    They are the rows of `coordinates` (coordinates, paths), which `position` counts; beyond the last they are
+    pseudo-random, from `bits`, as are all other draws. `places` (paths,) in [0, 1) choose each path's place in all
+    lists of values; with None, path i has place i.
     """
 
     def __init__(self, bits: np.random.BitGenerator, coordinates: np.ndarray, places: np.ndarray | None = None):
@@ -35,7 +30,7 @@ class Uniforms(np.random.Generator):
         return self.coordinates[first : self.position, :paths].T.reshape(paths, *shape)
 
     def chosen(self, values: np.ndarray) -> np.ndarray:
-        """The values at the places of the paths."""
+        """Return from a list of values the one at the place of each path."""
         return values[(np.asarray(self.places) * len(values)).astype(int)]
 
 

@@ -212,7 +212,7 @@ def conversion(cycle: Cycle, node: str, frequency: ArrayLike, sidebands: int = 5
 
 
 def _gains(cycle: Cycle, i: int, f: np.ndarray, m: np.ndarray) -> np.ndarray:
-    """(frequencies, sidebands, sources)."""
+    """Compute the gains (frequencies, sidebands, sources) from each source to component i."""
     nodes, weights, sizes = cycle.kicks
     transfer = np.einsum("Nfn,Nnk->Nfk", _adjoints(cycle, i, f)[nodes], sizes)
     turned = weights[:, None] * np.exp(-2j * np.pi * np.outer(cycle.t[:-1][nodes] / cycle.period, m))
@@ -262,46 +262,18 @@ def _largest(changes: np.ndarray, sizes: np.ndarray, least: float = 0.0) -> floa
 # --- what phase noise uses too ----------------------------------------------------------------------------------------
 
 
-@checks_arguments
 def component(cycle: Cycle, node: str) -> int:
-    """Return the number of a component.
-
-    Parameters
-    ----------
-    cycle : Cycle
-        The periodic solution.
-    node : str
-        The name of the component.
-
-    Returns
-    -------
-    int
-
-    Raises
-    ------
-    ValueError
-        If there is no such component.
-    """
+    """Return the number of the component called `node`; refuse a name that there is not."""
     if node not in cycle.names:
         raise ValueError(f"node: there is no {node!r}; there are {', '.join(cycle.names[:20])}")
     return cycle.names.index(node)
 
 
-@checks_arguments
 def added(cycle: Cycle) -> np.ndarray:
-    """Compute Q_n, the covariance that the noise adds in each step of a cycle.
+    """Compute Q_n (N, n, n), the covariance that the noise adds in each step of a cycle.
 
     An impulse of the noise at stage i is felt at the end of the step by (L⁻¹)_si / (h b_i), L the matrix of the stage
     equations: the quadrature of the method itself.
-
-    Parameters
-    ----------
-    cycle : Cycle
-        The periodic solution.
-
-    Returns
-    -------
-    array (N, n, n)
     """
     equations, g, weights = _at_stages(cycle)
     felt = equations.kicks_at_the_end() @ g / np.sqrt(weights)[:, :, None, None]
@@ -309,22 +281,11 @@ def added(cycle: Cycle) -> np.ndarray:
     return felt @ felt.mT
 
 
-@checks_arguments
 def squared_gains(cycle: Cycle, w: np.ndarray) -> np.ndarray:
     """Compute the mean over the period of the square of the effect of each source on wᵀx at the end of its step.
 
-    The quadrature is that of the method itself: nothing is lost where steps end at corners.
-
-    Parameters
-    ----------
-    cycle : Cycle
-        The periodic solution.
-    w : array (N, n)
-        At the ends of the steps.
-
-    Returns
-    -------
-    array (sources,)
+    w (N, n) is given at the ends of the steps. The quadrature is that of the method itself: nothing is lost where steps
+    end at corners.
     """
     equations, g, weights = _at_stages(cycle)
     effects = np.einsum("Nsn,Nsnk->Nsk", equations.gains_at_the_end(w), g)
@@ -343,19 +304,8 @@ def _at_stages(cycle: Cycle) -> tuple[StageEquations, np.ndarray, np.ndarray]:
     return StageEquations(cycle.system, J, np.linalg.inv(method.A), cycle.h), g, np.outer(cycle.h, method.A[-1])
 
 
-@checks_arguments
 def after_a_period(cycle: Cycle) -> np.ndarray:
-    """Compute the covariance that one period adds.
-
-    Parameters
-    ----------
-    cycle : Cycle
-        The periodic solution.
-
-    Returns
-    -------
-    array (n, n)
-    """
+    """Compute the covariance (n, n) that the noise of one period adds."""
     total = np.zeros((cycle.system.n, cycle.system.n))
     for A, Q in zip(cycle.A, added(cycle), strict=True):
         total = A @ total @ A.T + Q
@@ -364,20 +314,10 @@ def after_a_period(cycle: Cycle) -> np.ndarray:
     return total
 
 
-@checks_arguments
 def stationary(cycle: Cycle, F: np.ndarray, Q: np.ndarray) -> np.ndarray:
     """Compute Σ_k F^k Q (F^k)ᵀ of the components that do not wander; it is 0 for those that do.
 
-    Parameters
-    ----------
-    cycle : Cycle
-        The periodic solution.
-    F, Q : arrays (n, n)
-        What a period makes of a deviation, a contraction, and the covariance that each period adds.
-
-    Returns
-    -------
-    array (n, n)
+    F (n, n) is what a period makes of a deviation, a contraction, and Q (n, n) the covariance that each period adds.
     """
     held = np.ix_(*2 * [np.setdiff1d(np.arange(len(F)), cycle.system.wandering)])
     total = np.zeros_like(F)
@@ -385,23 +325,8 @@ def stationary(cycle: Cycle, F: np.ndarray, Q: np.ndarray) -> np.ndarray:
     return total
 
 
-@checks_arguments
 def averaged_densities(cycle: Cycle, i: int, f: np.ndarray) -> np.ndarray:
-    """Compute the time-averaged two-sided densities of a component by source.
-
-    Parameters
-    ----------
-    cycle : Cycle
-        The periodic solution.
-    i : int
-        The number of the component.
-    f : array
-        Frequencies, in cycles per unit of time.
-
-    Returns
-    -------
-    array (frequencies, sources)
-    """
+    """Compute the time-averaged two-sided densities (frequencies, sources) of component i at the frequencies f."""
     return _averaged(cycle.averaging, i, f)
 
 
@@ -464,7 +389,7 @@ def _row_space(M: np.ndarray) -> np.ndarray:
 
 
 def _covariances(cycle: Cycle) -> np.ndarray:
-    """K (N, n, n) at the nodes."""
+    """Compute the covariances K (N, n, n) of the deviations at the nodes of the cycle."""
     Q = added(cycle)
     K = stationary(cycle, cycle.Phi, after_a_period(cycle))
     covariances = np.empty_like(cycle.A)

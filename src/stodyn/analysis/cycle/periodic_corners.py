@@ -171,12 +171,12 @@ def jumps_with_the_state(cycle: Cycle) -> bool:
 
 
 def _at(cycle: Cycle, shares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Times and states at shares of the period."""
+    """Return the times and states of a cycle at shares of its period."""
     return cycle.t[0] + cycle.period * shares, cycle.on(shares)
 
 
 def _sizes_of_terms(cycle: Cycle) -> np.ndarray:
-    """(n,): of those in the rows of f."""
+    """Return the size (n,) of the largest terms in each row of f along the cycle."""
     return (np.abs(cycle.jacobians) @ np.abs(cycle.x[:-1, :, None])).max(axis=(0, 2))
 
 

@@ -82,7 +82,7 @@ class System:
         return self._programs["f"](t, x)
 
     def jacobian(self, t: np.ndarray, x: np.ndarray) -> np.ndarray:
-        """f_x (points, n, n)."""
+        """Return the slopes f_x (points, n, n) at some points."""
         if self.network is not None:
             slopes = points.slopes(self.network, self._filled(x))
             return slopes if self.n == self.problem.n else slopes[:, self.unknowns][:, :, self.unknowns]
@@ -106,7 +106,7 @@ class System:
         return np.array([size[units == unit].max() if unit else 0.0 for unit in units])
 
     def drifting(self, t: np.ndarray, x: np.ndarray) -> np.ndarray:
-        """∂f/∂t (points, n)."""
+        """Return ∂f/∂t (points, n) at some points."""
         if not self.is_driven:
             return np.zeros_like(x)
         return self._programs["f_t"](t, x)
@@ -220,7 +220,7 @@ class System:
 
     @functools.cached_property
     def implicit(self) -> np.ndarray:
-        """The other unknowns."""
+        """The unknowns that are not explicit functions of others."""
         return np.setdiff1d(np.arange(self.n), self.explicit)
 
     def kicked(self, J: np.ndarray) -> np.ndarray:

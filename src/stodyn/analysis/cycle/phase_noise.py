@@ -98,7 +98,7 @@ class Jitter(NamedTuple):
 
     @property
     def accumulated(self) -> np.ndarray:
-        """Var(t_k - t_0) for k = 1, 2, ..."""
+        """Var(t_k - t_0), the variance of the time that k periods take, for k = 1, 2, ..."""
         k = np.arange(1, len(self.R) + 1)
         lags = np.maximum(k[:, None] - np.arange(1, len(self.R)), 0)
         return k * self.R[0] + 2.0 * lags @ self.R[1:]
@@ -117,7 +117,7 @@ class Stretch(NamedTuple):
     Q: np.ndarray
 
     def after(self, other: Stretch) -> Stretch:
-        """This part after another one."""
+        """Return the stretch that consists of `other` and then this one."""
         return Stretch(self.Phi @ other.Phi, self.Phi @ other.Q @ self.Phi.T + self.Q)
 
 

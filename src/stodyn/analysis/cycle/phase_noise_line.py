@@ -33,12 +33,12 @@ class Wander:
     times: np.ndarray
 
     def variance(self, τ: np.ndarray) -> np.ndarray:
-        """D(τ)."""
+        """Return D(τ), the variance by which the phase wanders in the time τ."""
         ratio = np.asarray(τ)[..., None] / self.times
         return self.c * np.asarray(τ) + (2.0 * self.strength * self.times**2 * (ratio + np.expm1(-ratio))).sum(-1)
 
     def rate(self, τ: np.ndarray) -> np.ndarray:
-        """D'(τ)."""
+        """Return D'(τ), the rate at which that variance grows."""
         ratio = np.asarray(τ)[..., None] / self.times
         return self.c - (2.0 * self.strength * self.times * np.expm1(-ratio)).sum(-1)
 

@@ -23,20 +23,12 @@ FEW = 300  # readings that NumPy does in less time than it takes to compile them
 
 
 class OneStep:
-    """s' = step(s, ξ): s the method's state in a row, x and for multistep methods the history; ξ its standard normals.
+    """A step s' = step(s, ξ) of a method on a problem as a map between flat vectors.
 
-    It is made for one analysis and lives as long as that takes: the functions of the problem are traced once.
-
-    Parameters
-    ----------
-    problem, method : Problem, Method
-        The problem, and the method that steps it.
-    starting : bool
-        Whether it is a starting step of a multistep method, number `k` of `after`, instead of its ordinary step.
-    often : bool
-        Whether it is evaluated so often that compiling pays from the start.
-    convert : bool
-        Whether the problem is converted as in a run, and refused where the method does not take it.
+    s is the method's state in a row, x and for multistep methods the history; ξ are its standard normals. With
+    `starting` it is a starting step of a multistep method, number `k` of `after`. `often` compiles from the start,
+    which pays where it is evaluated often. Without `convert`, the problem is taken as it is, and not converted as in a
+    run. It is made for one analysis and lives as long as that takes: the functions of the problem are traced once.
     """
 
     def __init__(self, problem: Any, method: Method, starting: bool = False, often: bool = True, convert: bool = True):

@@ -255,19 +255,8 @@ def deterministic_order(
     return study.dataset("deterministic", dataclasses.replace(errors, coarse=coarse), LEVEL, reference="scipy DOP853")
 
 
-@checks_arguments
 def first_and_second(x: Array) -> Array:
-    """Return all x_i, and x_i x_j for i <= j.
-
-    Parameters
-    ----------
-    x : array (n,)
-        The state.
-
-    Returns
-    -------
-    array
-    """
+    """Return all x_i, and all x_i x_j for i <= j."""
     return jnp.concatenate([x, jnp.outer(x, x)[np.triu_indices(len(x))]])
 
 
@@ -480,64 +469,24 @@ class Study:
         return getattr(self.against, "__name__", "function of the path")
 
 
-@checks_arguments
 def unpacked(problem: Any) -> tuple[Any, str, Solution | None]:
-    """Return the problem of a Model, its name and its exact solution; a problem itself has neither.
-
-    Parameters
-    ----------
-    problem : Problem or Model
-        The problem.
-
-    Returns
-    -------
-    problem, name, solution : Problem, str, function or None
-    """
+    """Return the problem of a Model, its name and its exact solution; a problem itself has neither."""
     if isinstance(problem, Model):
         return problem.problem, problem.name, problem.exact.get("solution")
     return problem, "", None
 
 
-@checks_arguments
 def shown(problem: Any, method: Method) -> int:
-    """Return how many components of a problem a method shows: of an SDAE all, or those of its state-space form.
-
-    Parameters
-    ----------
-    problem : Problem
-        The problem.
-    method : Method
-        The method.
-
-    Returns
-    -------
-    int
-    """
+    """Return how many components of a problem a method shows: of an SDAE all, or those of its state-space form."""
     return matched(problem, method)[0].n
 
 
-@checks_arguments
 def best_reference(problem: Any, method: Method) -> Method:
     """Choose the method of highest claimed strong order for a problem that shows the same components as a given method.
 
     A method that keeps the energy of stops comes first where there are any, and one made for the problem's kind before
-    one that converts it; `method` itself is taken only if no other reaches it.
-
-    Parameters
-    ----------
-    problem : Problem
-        The problem.
-    method : Method
-        The method to be measured.
-
-    Returns
-    -------
-    Method
-
-    Raises
-    ------
-    ValueError
-        If no method with a strong order takes the problem.
+    one that converts it; `method` itself is taken only if no other reaches it. A problem that no method with a strong
+    order takes is refused.
     """
     components = shown(problem, method)
 

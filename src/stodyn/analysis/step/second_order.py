@@ -269,13 +269,13 @@ def _words(m: int) -> tuple[Word, ...]:
 
 @functools.lru_cache(maxsize=4096)
 def _product_mean(u: Word, w: Word) -> float:
-    """E[I_u I_w] over a step h = 1."""
+    """Return E[I_u I_w] of two iterated integrals over a step h = 1."""
     return float(signature.mean(signature.integral(*u) * signature.integral(*w)))
 
 
 @functools.lru_cache(maxsize=64)
 def _product_means(words: tuple[Word, ...]) -> np.ndarray:
-    """Those of every two words, (words, words)."""
+    """Return E[I_u I_w] for every two of some words, (words, words)."""
     return np.array([_product_mean(u, w) for u in words for w in words]).reshape(len(words), len(words))
 
 

@@ -48,7 +48,7 @@ class StabilityFunction:
 
     @functools.cached_property
     def denominator(self) -> Polynomial:
-        """D(h, k)."""
+        """D(h, k), the common denominator of R."""
         return _product(self.factors)
 
     def mean_square(self, h: ArrayLike, k: ArrayLike) -> np.ndarray:

@@ -293,17 +293,7 @@ class Verdict(NamedTuple):
 
 @functools.cache
 def langevin_system(friction: float) -> Hamiltonian:
-    """Make (3.50) with two coordinates, a quartic potential and friction -Γ p, Γ = friction [[1, .3], [-.2, .8]].
-
-    Parameters
-    ----------
-    friction : float
-        The factor of the friction matrix.
-
-    Returns
-    -------
-    Hamiltonian
-    """
+    """Make (3.50) with two coordinates, a quartic potential and friction -Γ p, Γ = friction [[1, .3], [-.2, .8]]."""
     Γ = friction * np.array([[1.0, 0.3], [-0.2, 0.8]])
     return Hamiltonian(
         lambda t, q, p: 0.5 * p @ p + 0.25 * jnp.sum(q**4) + 0.3 * q[0] * q[1],
@@ -315,12 +305,7 @@ def langevin_system(friction: float) -> Hamiltonian:
 
 @functools.cache
 def entangled_system() -> Hamiltonian:
-    """Make a system of two coordinates without forces in which nothing is separable.
-
-    Returns
-    -------
-    Hamiltonian
-    """
+    """Make a system of two coordinates without forces in which nothing is separable."""
     return Hamiltonian(
         lambda t, q, p: 0.5 * p @ p + 0.25 * (q @ q) ** 2 + 0.1 * p[0] * q[1] ** 2,
         lambda t, q, p: 0.2 * jnp.sin(q[0]) * p[1] + 0.1 * q[1] * p[0] ** 2,

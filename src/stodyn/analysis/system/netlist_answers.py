@@ -39,15 +39,7 @@ class Answers(NamedTuple):
 
 
 def answers(circuit: Circuit, nodes: Sequence[str]) -> Answers:
-    """Compute the analyses of a netlist at its operating point.
-
-    Parameters
-    ----------
-    circuit
-        A circuit read from a netlist.
-    nodes
-        The components whose response to .ac is wanted.
-    """
+    """Compute the analyses of a netlist at its operating point, with the responses of these nodes to .ac."""
     netlist, network = circuit.network.netlist, circuit.network
     values = zip(network.names, circuit.operating_point.x.tolist(), network.units, strict=True)
     point = {name: (value, "A" if unit == "C" else unit) for name, value, unit in values if unit in ("V", "A", "C")}

@@ -133,7 +133,7 @@ class StepPlan:
 
     @functools.cached_property
     def _slope_at(self) -> Callable:
-        """The same, compiled."""
+        """The slope as a function of (t, y), compiled."""
         at = AtPoints(self._slope, (None, 0))
         return lambda t, y: at(t, y[None])[0]
 

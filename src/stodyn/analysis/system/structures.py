@@ -393,12 +393,12 @@ class Peaks:
 
     @property
     def factor_sd(self) -> float:
-        """Its standard deviation."""
+        """The standard deviation of max|q|/σ."""
         return math.sqrt(max(self._moment(lambda r: 2.0 * r) - self.factor**2, 0.0))
 
     @property
     def expected_maximum(self) -> float:
-        """E max|q|."""
+        """E max|q|, the mean of the largest |q|."""
         return self.factor * self.sigma
 
     def _moment(self, weight: Any) -> float:
@@ -518,15 +518,5 @@ def response_spectrum(
 
 
 def structure_of_one(omega: float, zeta: float) -> Any:
-    """Make the oscillator x'' + 2 ζ ω x' + ω² x = 0.
-
-    Parameters
-    ----------
-    omega, zeta : float
-        ω and ζ.
-
-    Returns
-    -------
-    Mechanical
-    """
+    """Make the oscillator x'' + 2 ζ ω x' + ω² x = 0."""
     return Structure.from_matrices([[1.0]], [[2.0 * zeta * omega]], [[omega**2]])

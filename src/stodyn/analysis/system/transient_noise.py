@@ -76,26 +76,11 @@ class Density(NamedTuple):
     shares: dict[str, float]
 
 
-@checks_arguments
 def probes(circuit: Circuit, wanted: Sequence[str] = ()) -> list[str]:
-    """Choose the components worth drawing.
+    """Choose the components worth drawing: the wanted ones (out, v(out), or several with commas between them).
 
-    Parameters
-    ----------
-    circuit : Circuit
-        The circuit.
-    wanted : sequence of str
-        The components that the user wants (out, v(out), or several with commas between them). By default the output of
-        .noise; without that, up to four nodes that no source holds, those inside subcircuits last.
-
-    Returns
-    -------
-    list of str
-
-    Raises
-    ------
-    ValueError
-        If there is no such node.
+    By default it is the output of .noise; without that, up to four nodes that no source holds, those inside subcircuits
+    last. A node that there is not is refused.
     """
     if wanted:
         names = [name.strip().lower() for word in wanted for name in word.split(",")]
@@ -111,21 +96,8 @@ def probes(circuit: Circuit, wanted: Sequence[str] = ()) -> list[str]:
     return sorted((node for node in circuit.nodes if node not in held), key=lambda node: "." in node)[:4]
 
 
-@checks_arguments
 def step_lengths(circuit: Circuit, method: Catalogued) -> np.ndarray:
-    """Return the steps of .tran as `Circuit.time_steps` plans them; equal ones for methods that need them.
-
-    Parameters
-    ----------
-    circuit : Circuit
-        The circuit.
-    method : Method
-        The method of the run.
-
-    Returns
-    -------
-    array (steps,)
-    """
+    """Return the steps of .tran as `Circuit.time_steps` plans them; equal ones for methods that need them."""
     if getattr(method, "starting_steps", 0):
         return np.diff(circuit.times)
     return circuit.time_steps()
@@ -254,24 +226,10 @@ def measured(circuit: Circuit, run: xarray.Dataset) -> dict[str, MeasuredOverPat
     return measures
 
 
-@checks_arguments
 def cautions(circuit: Circuit, run: xarray.Dataset, method: str, lengths: np.ndarray | None = None) -> list[str]:
     """List what a designer must know about a run: a step too long for the circuit, transistors with too little noise.
 
-    Parameters
-    ----------
-    circuit : Circuit
-        The circuit.
-    run : xarray.Dataset
-        A result of `simulated`.
-    method : str
-        The name of the method.
-    lengths : array, optional
-        The lengths of the steps of the run; by default those of .tran.
-
-    Returns
-    -------
-    list of str
+    `lengths` are those of the steps of the run; by default they are those of .tran.
     """
     warnings_in_words = []
     rate, time, step = fastest(circuit, run, np.diff(circuit.times) if lengths is None else lengths)
@@ -353,24 +311,10 @@ def stationary(circuit: Circuit) -> tuple[np.ndarray | None, str]:
         return None, f"no small-signal deviations: {error}"
 
 
-@checks_arguments
 def fastest(circuit: Circuit, run: xarray.Dataset, lengths: np.ndarray) -> tuple[float, float, float]:
     """Return the rate (1/s) that is fastest relative to the step there, its time, and that step.
 
     Rates are those of the circuit linearised along its mean waveform.
-
-    Parameters
-    ----------
-    circuit : Circuit
-        The circuit.
-    run : xarray.Dataset
-        A result of `simulated`.
-    lengths : array
-        The lengths of the steps of the run.
-
-    Returns
-    -------
-    rate, time, step : float
     """
     times, means = run["time"].values, run["mean"].values
     places = np.linspace(0, len(times) - 1, int(np.clip(EIGENVALUES / circuit.n**3, 2, len(times)))).astype(int)
@@ -392,19 +336,8 @@ def fastest(circuit: Circuit, run: xarray.Dataset, lengths: np.ndarray) -> tuple
     return float(rates[most]), float(times[places[most]]), float(step[most])
 
 
-@checks_arguments
 def band(circuit: Circuit) -> tuple[float, float]:
-    """Return the frequencies worth drawing: those of .noise, else those that the run resolves.
-
-    Parameters
-    ----------
-    circuit : Circuit
-        The circuit.
-
-    Returns
-    -------
-    lowest, highest : float
-    """
+    """Return the lowest and highest frequency worth drawing: those of .noise, else those that the run resolves."""
     directive = circuit.network.netlist.noise
     if directive is not None:
         return directive.sweep.first, directive.sweep.last

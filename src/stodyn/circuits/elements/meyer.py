@@ -33,7 +33,7 @@ LEAST = 1e-3  # of C: the least of Q_gs' and Q_gd', so that no node loses its ch
 
 
 def threshold(bs: Any, p: Numbers, xp: Any) -> Any:
-    """V_TH of an N-channel transistor."""
+    """Return the threshold voltage V_TH of an N-channel transistor."""
     if not p.known("gamma").any():
         return p["vto"] * p["sign"]
     root = xp.sqrt(xp.maximum(p["phi"] - xp.minimum(bs, 0.0), 1e-12))
@@ -49,7 +49,7 @@ def _overdrives(read: tuple[Any, ...], p: Numbers, xp: Any) -> tuple[Any, Any]:
 
 
 def _rounded(x: Any, p: Numbers, xp: Any) -> Any:
-    """e(x)."""
+    """Return e(x), the overdrive x with a smooth end below 0: its slope is 1 + 2 x/PHI, clipped to [0, 1]."""
     rise = 1.0 + 2.0 * xp.clip(x / p["phi"], -0.5, 0.0)
     return 0.25 * p["phi"] * rise * rise + xp.maximum(x, 0.0)
 
@@ -87,7 +87,7 @@ def source_and_bulk(read: tuple[Any, ...], p: Numbers, xp: Any) -> Any:
 
 
 def capacitances(read: tuple[Any, ...], p: Numbers) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Meyer's C_gs, C_gd and C_gb over C."""
+    """Return Meyer's capacitances C_gs, C_gd and C_gb, divided by C."""
     x, y = _overdrives(read, p, np)
     over, apart = np.maximum(x, y), np.abs(x - y)
     saturation = np.maximum(over, LEAST_SATURATION)

@@ -275,7 +275,7 @@ def _slopes(sections: _Sections, ω: np.ndarray) -> np.ndarray:
 
 
 def _through(sections: _Sections, name: str):
-    """The filter itself."""
+    """Return the filter that consists of these sections."""
 
     def roots(pairs: np.ndarray, ones: np.ndarray) -> np.ndarray:
         pairs_of_roots = [np.roots([1.0, 2.0 * math.exp(ω + ζ), math.exp(2.0 * ω)]) for ω, ζ in pairs]

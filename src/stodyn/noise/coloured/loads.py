@@ -190,7 +190,7 @@ def von_karman_wind(speed: float, sigma: float, L: float, name: str = "wind") ->
 
 @functools.cache
 def _wind(kind: str) -> Coloured:
-    """The filter for U = σ = L = 1."""
+    """Return the filter of wind with U = σ = L = 1."""
     density = kaimal_spectrum if kind == "kaimal" else von_karman_wind_spectrum
     f = np.geomspace(*WIND_BAND, 101)
     return relaxing(f, density(f, 1.0, 1.0, 1.0), per_decade=2 if kind == "kaimal" else 5)
@@ -280,7 +280,7 @@ def pierson_moskowitz(height: float, period: float, name: str = "wave") -> Colou
 
 
 def _sea(u: np.ndarray, gamma: float) -> np.ndarray:
-    """The shape of the density over u = ω/ω_p."""
+    """Return the shape of the density of waves over u = ω/ω_p."""
     with np.errstate(divide="ignore", over="ignore", under="ignore"):
         u = np.maximum(u, 1e-3)
         width = np.where(u <= 1.0, 0.07, 0.09)
@@ -297,7 +297,7 @@ def _sea_variance(gamma: float) -> float:
 
 @functools.cache
 def _sea_filter(gamma: float) -> Coloured:
-    """The filter for height = period = 1."""
+    """Return the filter of waves with height = period = 1."""
     ω = 2.0 * math.pi * np.linspace(*WAVE_BAND, 120)
     with warnings.catch_warnings():
         warnings.simplefilter("error", SpectrumNotMet)
