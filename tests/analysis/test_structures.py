@@ -11,6 +11,7 @@ import scipy.io
 import scipy.sparse
 
 import stodyn as sd
+from stodyn.analysis.system import structures
 from stodyn.methods.alpha import Newmark, StochasticAlpha
 from stodyn.noise import coloured as co
 from stodyn.problems import known_matrices
@@ -524,3 +525,13 @@ def test_a_large_structure_has_the_covariance_of_dense_matrices(monkeypatch, whi
     np.testing.assert_allclose(
         np.diagonal(sd.structures.stationary_covariance(problem, rows)), np.diagonal(exact), rtol=1e-9, atol=1e-20
     )
+
+
+def test_a_structure_floats_in_any_units():
+    """Displacements in metres beside small angles, springs far apart, and a chain that nothing holds."""
+    chain = 2.0 * np.eye(50) - np.eye(50, k=1) - np.eye(50, k=-1)
+    assert not structures._floats(np.diag([1e14, 1.0])) and not structures._floats(chain)
+    units = 10.0 ** np.random.default_rng(1).uniform(-9, 9, 50)
+    assert not structures._floats(chain * units * units[:, None])
+    chain[0, 0] = chain[-1, -1] = 1.0
+    assert structures._floats(chain) and structures._floats(chain * units * units[:, None])

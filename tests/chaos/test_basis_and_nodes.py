@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import types
 
 import numpy as np
 import pytest
@@ -127,3 +128,19 @@ def test_bases_that_do_not_exist_are_refused():
     ]:
         with pytest.raises(ValueError, match=words):
             call()
+
+
+def test_projections_keep_small_entries_beside_large_ones():
+    """An entry of 1 beside one of 1e17, as of currents beside charges, and what is 0 for each p."""
+    laws = (Uniform(1.0, 3.0),)
+    problem = types.SimpleNamespace(n=2, distributions=laws, parameters=("p",), kinks={})
+    basis = bases.make("total", laws, 2)
+
+    def matrices(points):
+        p = points[:, 0]
+        return np.moveaxis(np.array([[1e17 * np.exp(p), 0.0 * p], [1.0 / p, 1.0 + 0.0 * p]]), 2, 0)
+
+    found = coupled._projected(problem, basis, None, matrices)[0].toarray().reshape(3, 2, 3, 2)
+    np.testing.assert_allclose(found[:, 1, :, 1], np.eye(3), atol=1e-13)
+    assert found[:, 1, :, 0].all() and not found[:, 0, :, 1].any()
+    assert (found[:, 1, :, 1] == np.diag(found[:, 1, :, 1].diagonal())).all()  # what cancels is 0

@@ -136,3 +136,14 @@ def test_a_run_again_takes_what_is_known(monkeypatch):
     first = told(MODE, "ThetaEuler", 0.5, 400.0)
     monkeypatch.setattr(variances, "_verdict", None)
     assert told(MODE, "ThetaEuler", 0.5, 400.0) == first != []
+
+
+def test_no_modes_where_forces_of_small_coordinates_are_not_symmetric():
+    """Beside a stiff spring the asymmetry of two soft coordinates looked like rounding."""
+    K = np.diag([1e12, 1.0, 2.0])
+    damped = variances._Equations(np.eye(3), 0.1 * np.eye(3), K, np.ones((3, 1)))
+    assert variances._modes(damped) is not None
+    K = K + np.array([[0.0, 0.0, 0.0], [0.0, 0.0, 0.3], [0.0, -0.3, 0.0]])
+    assert variances._modes(damped._replace(K=K)) is None
+    K[1:, 1:] = [[1.0, 0.3], [0.3 * (1.0 + 1e-14), 2.0]]
+    assert variances._modes(damped._replace(K=K)) is not None

@@ -130,13 +130,19 @@ def _projected(problem: RandomDAE, basis: Basis, terms: MultiAffine | None, at: 
         values, phi = at(grid.points), basis.evaluate(grid.points)
         return np.einsum("k,ki,kl,kab->ialb", grid.weights, phi, phi, values, optimize=True)
 
+    def rounding(grid: grids.Nodes) -> np.ndarray:
+        """Of each integral: that of its sum, whose terms are products of four rounded numbers."""
+        values, phi = np.abs(at(grid.points)), np.abs(basis.evaluate(grid.points))
+        sizes = np.einsum("k,ki,kl,kab->ialb", np.abs(grid.weights), phi, phi, values, optimize=True)
+        return (len(values) + 4) * np.finfo(float).eps * sizes
+
     size = len(basis) * problem.n
     pair = quadratures(problem, basis)
-    refuse_too_large(3.0 * size**2 + 2.0 * len(pair[0].weights) * problem.n**2 * len(basis),
+    refuse_too_large(4.0 * size**2 + 2.0 * len(pair[0].weights) * problem.n**2 * len(basis),
                      f"Galerkin: the dense projection of size {size}", "Take a lower degree.")  # fmt: skip
     fine, coarse = (integral(grid) for grid in pair)
     off = np.abs(fine - coarse).max() / max(np.abs(fine).max(), np.finfo(float).tiny)
-    fine[np.abs(fine) < 1e-15 * np.abs(fine).max()] = 0.0
+    fine[np.abs(fine) <= rounding(pair[0])] = 0.0
     return scipy.sparse.csr_array(fine.reshape(size, size)), float(off)
 
 

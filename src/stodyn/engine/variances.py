@@ -31,6 +31,7 @@ from stodyn.problems.mechanical_facts import has_constant_slopes, slopes_at_the_
 FEW = 60  # scalars of a state up to which modes would save nothing
 MOST_STATES = 200  # up to which its covariance is computed where modes are no help
 MOST_COORDINATES = 600  # of structures whose modes are computed
+SYMMETRIC = 1e-9  # entries that agree so well are equal: slopes and matrices from files are known no better
 COUPLED = 1e-6  # damping between modes, relative to that of each, above which it couples them
 BEGUN = 0.01  # of its variance in the long run, below which that of a component at the end of a run counts as none yet
 MOST_DOUBLINGS = 64  # of a number of steps, in which every system that settles has settled
@@ -245,10 +246,16 @@ class _Modes(NamedTuple):
     shapes: np.ndarray
 
 
+def _is_symmetric(X: np.ndarray) -> bool:
+    """Whether X is, in units in which its diagonal is 1: no entry of a positive matrix is larger."""
+    unit = np.sqrt(np.abs(X.diagonal()))
+    return bool((np.abs(X - X.T) <= SYMMETRIC * unit * unit[:, None]).all())
+
+
 def _modes(equations: _Equations) -> _Modes | None:
     """The modes; None where there are no real ones, damping couples them, or one is not damped."""
     M, C, K, _ = equations
-    if np.abs(K - K.T).max() > 1e-9 * np.abs(K).max() or np.abs(M - M.T).max() > 1e-9 * np.abs(M).max():
+    if not (_is_symmetric(K) and _is_symmetric(M)):
         return None
     k, shapes = scipy.linalg.eigh(K, M)
     damping = shapes.T @ C @ shapes

@@ -54,6 +54,7 @@ EPSILON = float(np.finfo(float).eps)
 TOGETHER = 100  # steps between which the size of a state is taken out of it
 IN_CACHE = 2500  # paths whose matrices the processor's cache holds
 SHOWN_BY = {"steps": 1000, "paths": 80}  # the sign of an exponent without the first order in the noise
+WELL_CONDITIONED = 1e-10  # a choice: ratio of the axes² of a norm that still leaves a length six of its digits
 STIFF = 1e7  # ω h that stands for ∞, with an error of the order of its inverse square
 
 
@@ -143,7 +144,7 @@ class Amplification:
             size = self.spectral_radius + excess
             P = np.linalg.solve(np.eye(9) - np.kron(A.T, A.T) / size**2, np.eye(3).ravel()).reshape(3, 3)
             least, _, most = np.linalg.eigvalsh(0.5 * (P + P.T))
-            if least > 1e-10 * most:
+            if least > WELL_CONDITIONED * most:
                 return units[:, None] * 0.5 * (P + P.T) * units
             excess *= 10.0
 

@@ -199,10 +199,16 @@ def _left_out(problem: Any, reduction: Any) -> np.ndarray:
             "static: the rows multiply (x, v, s), between which accelerations=True puts others; leave it out"
         )
     K = reduction.whole.matrices.K.toarray()
-    if not np.linalg.eigvalsh(K)[0] > 1e-12 * np.abs(K).max():
+    if _floats(K):
         raise ValueError("static: K is singular, so that the structure floats and has no static displacement")
     load = problem.at_nodes @ problem.coloured.C
     return np.linalg.solve(K, load) - Φ @ ((Φ.T @ load) / ω[:, None] ** 2)
+
+
+def _floats(K: np.ndarray) -> bool:
+    """Whether an eigenvalue of K is 0 but for rounding, in units in which its diagonal is 1."""
+    unit = np.sqrt(np.where(K.diagonal() > 0.0, K.diagonal(), 1.0))
+    return not np.linalg.eigvalsh(K / unit / unit[:, None])[0] > 3.0 * len(K) * np.finfo(float).eps
 
 
 def _linear(problem: Any) -> Structure:
