@@ -5,12 +5,13 @@ import re
 import threading
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import stodyn as sd
 from stodyn import statistics as st
-from stodyn.engine.program import card, cards, kernel
+from stodyn.engine.program import card, cards, kernel, on_card
 from stodyn.numerics.printing import compiling
 
 pytestmark = pytest.mark.usefixtures("quick_compiling")
@@ -21,14 +22,13 @@ INTEGER = ctypes.c_int32
 class Emulated(card.Host):
     """A card of one processor, whose blocks run one after another."""
 
-    group = joining = THREADS
-
-    def __init__(self, device):
+    def __init__(self, device, threads=THREADS):
         super().__init__(device)
+        self.group = self.joining = threads
         self.local, self.block = threading.local(), 0
-        self.together = threading.Barrier(THREADS, timeout=PATIENCE)
-        self.warps = [threading.Barrier(kernel.WARP, timeout=PATIENCE) for _ in range(THREADS // kernel.WARP)]
-        self.exchanged = np.zeros((2, THREADS), np.int32)
+        self.together = threading.Barrier(threads, timeout=PATIENCE)
+        self.warps = [threading.Barrier(kernel.WARP, timeout=PATIENCE) for _ in range(threads // kernel.WARP)]
+        self.exchanged = np.zeros((2, threads), np.int32)
         self.calls = [
             ("tid.x", ctypes.CFUNCTYPE(INTEGER)(lambda: self.local.number)),
             ("ctaid.x", ctypes.CFUNCTYPE(INTEGER)(lambda: self.block)),
@@ -90,3 +90,34 @@ def test_threads_that_sum_together_find_the_sums_of_one(monkeypatch, few):
     assert run["sound"].values.tolist() == [200]
     for name in alone.data_vars:
         np.testing.assert_allclose(run[name], alone[name], rtol=1e-11, err_msg=name)
+
+
+@pytest.mark.parametrize("method", ["Heun", "AB2"])
+def test_threads_that_share_the_loops_of_a_step_make_the_paths_of_one(monkeypatch, method):
+    """Sixteen threads take four paths, each a quarter of the entries of every loop, and wait behind it; one path fails,
+    at the second step, and all of its threads find the same."""
+    threads, lanes, n = 16, 8, 401
+    for name in ("THREADS", "MANY_THREADS"):
+        monkeypatch.setattr(on_card, name, threads)
+    monkeypatch.setattr(cards, "GROUP", lanes)
+
+    def start(rng, size):
+        x = rng.normal(2.0, 0.5, size=(size, n))
+        x[np.arange(size) == 5, 200] = 1e200
+        return x
+
+    problem = sd.SDE(
+        lambda t, x: (jnp.roll(x, -1) - jnp.roll(x, 2)) * jnp.roll(x, 1) - x,
+        lambda t, x: sd.diagonal(0.5 + 0.0 * x),
+        start,
+    )
+    options = dict(t=(0.0, 0.03), dt=0.01, paths=7, seed=4, collect=st.Paths(7, every=1), on_failure="record",
+                   device=jax.devices("cpu"))  # fmt: skip
+    alone = sd.simulate(problem, method, **options)
+    together = Emulated(jax.devices("cpu")[0], threads)
+    monkeypatch.setattr(cards, "card_of", lambda device: together)
+    run = sd.simulate(problem, method, **options)
+    assert "over arrays per step" in sd.provenance(run)["executor_reason"]
+    assert run["failed_path"].values.tolist() == [5]
+    for name in alone.data_vars:
+        np.testing.assert_array_equal(run[name], alone[name], err_msg=name)

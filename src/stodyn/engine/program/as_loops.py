@@ -16,7 +16,7 @@ from stodyn.engine.program.watching import Watched
 from stodyn.engine.spec import Spec
 from stodyn.numerics.printing.array_traces import ArrayTraces
 from stodyn.numerics.printing.arrays import Array, Buffer
-from stodyn.numerics.printing.loops import WIDTH, Program, mapped
+from stodyn.numerics.printing.loops import WIDTH, LoopPrinter, Program, mapped
 from stodyn.numerics.printing.nodes import Entry
 from stodyn.numerics.printing.rows import Function
 
@@ -120,6 +120,8 @@ class Loops(Source):
 
 class LoopForm(Form):
     """The state in two memories in turns, or in three where that before the first step is not to be written."""
+
+    printer: LoopPrinter
 
     def __init__(self, target: Target, program: Program, ok: Entry | None):
         super().__init__(target, ok)
