@@ -20,6 +20,7 @@ from stodyn.engine.places.worker import WorkerDiffers
 from stodyn.engine.record import identity
 from stodyn.engine.simulate import run_of
 from stodyn.engine.spec import describe
+from stodyn.engine.where import where_of
 from stodyn.methods.explicit import EulerMaruyama, Heun
 
 pytestmark = pytest.mark.usefixtures("quick_compiling_everywhere")
@@ -192,7 +193,7 @@ def test_a_worker_computes_what_it_has_received_until_it_is_to_forget_it():
     """In this process; a run whose functions differ there is refused."""
     with jax.enable_x64(True):
         spec = describe(problem(), Heun, (0, 1), 1 / 64, st.Moments(every=32), "float64")
-        job = run_of(spec, 100, 3, "auto", (), 64)
+        job = run_of(spec, 100, 3, where_of(block=64))
         expected = [job.pack(block, job.compute(block, lambda steps: None)) for block in (1, 0)]
     worker.receive("a run", worker.packed_job(job))
     for _ in range(2):

@@ -33,8 +33,8 @@ from stodyn.engine.door import front_door
 from stodyn.engine.failure import PathsFailed
 from stodyn.engine.places.contract import Place
 from stodyn.engine.progress import Progress
-from stodyn.engine.simulate import whereabouts
 from stodyn.engine.spec import as_it_is_now
+from stodyn.engine.where import Where, where_of
 from stodyn.hints import Integer, Reals, check_seed
 from stodyn.methods.switching import refuse_switches
 from stodyn.problems.calling import call
@@ -134,7 +134,7 @@ def estimate(
     (True, 1)
     """
     _check_wishes(error, level, most, seed)
-    where = whereabouts(place, None, device)
+    where = where_of(place=place, device=device)
     estimator = Estimator(problem, f, t, method=method, steps=steps, points=points, control=control, where=where)
     result = estimator.answer(error, seed, level=level, relative=relative, most=most, ledger=ledger, progress=progress)
     if not result.attrs["trusted"]:
@@ -148,9 +148,11 @@ def estimate(
 
 class Estimator:
     """A question, described and traced once, that can be answered many times; the options are those of estimate, with
-    `where` from engine.simulate.whereabouts."""
+    `where` from engine.where."""
 
-    def __init__(self, problem, f, t, *, method=None, steps=None, points="auto", control=None, where: Any = None):
+    def __init__(
+        self, problem, f, t, *, method=None, steps=None, points="auto", control=None, where: Where | None = None
+    ):
         self.span, self.functional = _checked_span(t), functional_of(f)
         _check_choices(points, steps)
         refuse_switches(problem, "estimate")
@@ -158,9 +160,8 @@ class Estimator:
         _check_lists(self.problem)
         _check_values(self.functional, self.problem, self.span[0])
         self.functional = self.functional.along(self.problem, self.span)
-        self.where: Place
-        self.devices: tuple[Any, ...]
-        self.where, self.devices, _ = where or whereabouts(None, None, "cpu")
+        where = where or where_of()
+        self.where, self.devices = where.place, where.devices
         if self.devices and points == "sobol":
             raise ValueError('points: Sobol points are made on the processor; give points="random", or device="cpu"')
         self.kind = "random" if self.devices or points == "random" else "sobol"

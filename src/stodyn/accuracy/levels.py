@@ -24,6 +24,7 @@ from stodyn.engine.record.ledger import Ledger
 from stodyn.engine.run import Run, Tally
 from stodyn.engine.simulate import merged, run_of
 from stodyn.engine.spec import Spec, describe
+from stodyn.engine.where import Where
 from stodyn.methods.coupled import FINE, PATHS, Level, Levelled
 from stodyn.noise.sobol import RANDOMISATIONS
 from stodyn.numerics.printing.fingerprints import holds
@@ -200,7 +201,7 @@ class LevelRun:
         self.copies, self.functional = PATHS[kind], question.functional
         spec = question.spec(kind, steps if kind == "single" else steps // 2)
         if question.devices:
-            run = run_of(spec, DEVICE_PATHS, seed, "auto", question.devices, None)
+            run = run_of(spec, DEVICE_PATHS, seed, Where(question.place, question.devices))
             self.run = dataclasses.replace(run, layout=dataclasses.replace(run.layout, shuffles=True))
         else:
             executor = question.executor(kind, spec)

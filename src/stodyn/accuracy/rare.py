@@ -43,8 +43,8 @@ from stodyn.engine.progress import Progress
 from stodyn.engine.record import identity
 from stodyn.engine.record.job import Job, Tell
 from stodyn.engine.record.ledger import Ledger
-from stodyn.engine.simulate import chosen_place
 from stodyn.engine.spec import Spec, as_it_is_now, chosen_method, describe
+from stodyn.engine.where import where_of
 from stodyn.hints import Count, Integer, check_seed
 from stodyn.methods.branching import EVENT, GOES_ON, beginning, branching, carried
 from stodyn.methods.contract import Catalogued
@@ -191,7 +191,7 @@ def rare(
         return _by_subset(question, method, effort, began)
     if by != "splitting":
         raise ValueError(f'by: expected "splitting", "elementary" or "subset", got {by!r}')
-    where = chosen_place(place, threads)
+    where = where_of(threads=threads, place=place).place
     job = splitting_job(question, chosen_method(problem, method), score, effort)
     outcomes: list[Outcome] = []
     open_ledger = None

@@ -1,4 +1,4 @@
-"""The door of the functions that users call: their arguments, the devices, and what this machine can give."""
+"""The door of the functions that users call: their arguments are checked, and they run on the processor."""
 
 from __future__ import annotations
 
@@ -99,23 +99,3 @@ def call_form(function: Callable) -> str:
     needed = [p for p in parameters if p.default is p.empty or p.name in ("paths", "seed")]
     words = (p.name if p.kind is not p.KEYWORD_ONLY else f"{p.name}=..." for p in needed)
     return f"{function.__name__}({', '.join(words)})"
-
-
-def find_devices(device: Any) -> tuple[tuple[Any, ...], str]:
-    """The devices that run the blocks, none for the processor, and why these: "cpu", "gpu", "auto" or a list."""
-    if isinstance(device, str) and device in ("cpu", "gpu", "auto"):
-        if device == "cpu":
-            return (), "asked for"
-        try:
-            return tuple(jax.devices("gpu")), "asked for" if device == "gpu" else "found"
-        except RuntimeError as error:
-            if device == "auto":
-                return (), "no GPU that JAX can use"
-            raise ValueError(
-                "device: JAX finds no GPU here. Install the support for GPUs (in a clone of stodyn: pip install "
-                '".[cuda]"), or use device="auto" to run on the processor where there is no GPU.'
-            ) from error
-    devices = tuple(device) if isinstance(device, (list, tuple)) else (device,)
-    if not devices or not all(isinstance(one, jax.Device) for one in devices):
-        raise ValueError(f'device: expected "cpu", "gpu", "auto" or a list from jax.devices(), got {device!r}')
-    return devices, "asked for"

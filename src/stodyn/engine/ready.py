@@ -18,10 +18,11 @@ from stodyn.engine.layout import Layout
 from stodyn.engine.places.contract import Place
 from stodyn.engine.progress import Progress
 from stodyn.engine.run import Run, Tally
-from stodyn.engine.simulate import check_options, dataset, described, halved, merged, run_of, whereabouts
+from stodyn.engine.simulate import check_options, dataset, described, halved, merged, run_of
 from stodyn.engine.spec import as_it_is_now, chosen_method
 from stodyn.engine.stability import warn_of_unstable_steps
 from stodyn.engine.variances import warn_of_wrong_variances
+from stodyn.engine.where import Where, where_of
 from stodyn.hints import Count, Integer, Reals
 from stodyn.methods.contract import Catalogued, Expansion
 from stodyn.methods.stopping import Stop
@@ -81,9 +82,9 @@ def prepare(
     chosen = chosen_method(problem, method)
     if isinstance(chosen, Expansion):
         raise ValueError(f"method: {chosen.name} makes no paths, so it cannot be prepared; call simulate")
-    where, devices, _ = whereabouts(place, threads, device)
+    where = where_of(threads=threads, place=place, device=device, executor=executor, block=block)
     spec = described(problem, chosen, t, dt, collect, dtype, paths, stop)
-    run = run_of(spec, int(paths), 0, executor, devices, block)
+    run = run_of(spec, int(paths), 0, where)
     if not warn_of_unstable_steps(run, problem, stacklevel=3):
         warn_of_wrong_variances(run, problem, chosen)
     options = dict(t=t, dt=dt, paths=paths, collect=collect, on_failure=on_failure, dtype=dtype, device=device,
@@ -98,7 +99,7 @@ class Ready:
     problem: Any
     method: Catalogued
     run: Run
-    where: Place
+    where: Where
     options: dict[str, Any]
 
     @checks_arguments
@@ -129,9 +130,11 @@ class Ready:
             layout = Layout(run.spec, run.paths, int(seed), run.layout.width)
             try:
                 with jax.enable_x64(True), Progress(0, False) as bar:
-                    return merged(Run(run.spec, layout, run.executor), self.where, bar, self.options["on_failure"])
+                    return merged(
+                        Run(run.spec, layout, run.executor), self.where.place, bar, self.options["on_failure"]
+                    )
             except RuntimeError as error:
-                run = halved(run, error)
+                run = halved(run, self.where, error)
                 if not changes:
                     self.run = run
 

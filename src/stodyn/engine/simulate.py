@@ -18,12 +18,11 @@ from numpy.typing import ArrayLike
 from stodyn import results
 from stodyn.arguments import stacklevel_of_user
 from stodyn.engine import grid, self_test
-from stodyn.engine.door import call_form, find_devices, front_door
+from stodyn.engine.door import call_form, front_door
 from stodyn.engine.expansion import expanded
 from stodyn.engine.follow import States
 from stodyn.engine.layout import Layout
 from stodyn.engine.places.contract import Place
-from stodyn.engine.places.threads import Threads
 from stodyn.engine.precision import warn_of_rounded
 from stodyn.engine.program import cards, executors
 from stodyn.engine.program.cards import block_width, is_out_of_memory
@@ -46,6 +45,7 @@ from stodyn.engine.spec import (
 from stodyn.engine.stability import warn_of_unstable_steps
 from stodyn.engine.until import Until, Watch, of_randomisations
 from stodyn.engine.variances import warn_of_wrong_variances
+from stodyn.engine.where import Where, refuse_blocks, where_of
 from stodyn.hints import Count, Integer, Reals, check_seed
 from stodyn.methods.contract import Catalogued, Expansion, Method
 from stodyn.methods.recommend import advice
@@ -163,9 +163,7 @@ def simulate(
     problem = as_it_is_now(problem)
     chosen = chosen_method(problem, method)
     if isinstance(chosen, Expansion):
-        for name, value in (("place", place), ("ledger", ledger)):
-            if value is not None:
-                raise ValueError(f"{name}: {chosen.name} makes no paths, so there are no blocks; leave it out")
+        refuse_blocks(chosen, place=place, ledger=ledger)
         return _expand(problem, chosen, grid.step_times(t, dt)[0], paths, seed, collect, began)
     if points != "random":
         if stop is not None:
@@ -179,24 +177,24 @@ def simulate(
         _expect_paths_of(problem)
     check_needed(simulate, paths=paths, seed=seed)
     check_options(first, seed, on_failure)
-    where, devices, reason = whereabouts(place, threads, device)
+    where = where_of(threads=threads, place=place, device=device, executor=executor, block=block, ledger=ledger,
+                     progress=progress)  # fmt: skip
     spec = described(problem, chosen, t, dt, collect, dtype, 1 if rule is not None else paths, stop)
-    run = run_of(spec, int(first), int(seed), executor, devices, block)  # type: ignore[arg-type]
+    run = run_of(spec, int(first), int(seed), where)  # type: ignore[arg-type]
     if points != "random":
         run = dataclasses.replace(run, layout=dataclasses.replace(run.layout, points=points))
     if not warn_of_unstable_steps(run, problem, stacklevel=4):
         warn_of_wrong_variances(run, problem, chosen)
     if rule is None:
-        tally, open_ledger = _carry_out(run, where, ledger, progress, on_failure)
+        tally, open_ledger = _carry_out(run, where, on_failure)
         reached: dict[str, Any] = {}
     else:
-        tally, open_ledger, reached = _carry_out_until(rule, run, where, ledger, progress, on_failure, began)
+        tally, open_ledger, reached = _carry_out_until(rule, run, where, on_failure, began)
     if points != "random":
         reached |= of_randomisations(spec.statistics, tally.merged, run.labels())
     further = {
         **reached,
         **({} if method is not None else {"advice": advice(problem, chosen)}),
-        **({} if reason == "asked for" else {"device": f"{'GPU' if devices else 'processor'}: {reason}"}),
         **({} if open_ledger is None else {"blocks_read": open_ledger.read_blocks}),
     }
     with contextlib.nullcontext() if open_ledger is None else open_ledger.fitting(0):
@@ -217,25 +215,14 @@ def described(
     return spec
 
 
-def whereabouts(place: Place | None, threads: Integer | None, device: Any) -> tuple[Place, tuple[Any, ...], str]:
-    """Where the blocks run: the place, the devices (none for the processor), and why these."""
-    where = chosen_place(place, threads)
-    devices, reason = find_devices(device)
-    if devices and not isinstance(where, Threads):
-        raise ValueError("place: workers elsewhere run on their processors; leave device out, or place")
-    if devices and place is None and threads is None:
-        where = Threads(2 * len(devices))  # one to feed a device while another waits for it
-    return where, devices, reason
-
-
-def dataset(tally: Tally, where: Place, further: dict[str, Any], began: float) -> xr.Dataset:
+def dataset(tally: Tally, where: Where, further: dict[str, Any], began: float) -> xr.Dataset:
     """The result of a run, with its record."""
     record = {
         **tally.run.spec.record,
         **tally.run.record(),
         **further,
         **({"rounded_steps": tally.rounded} if tally.rounded else {}),
-        "place": where.words,
+        **where.record,
         "versions": identity.versions(),
         "seconds": round(time.perf_counter() - began, 3),
     }
@@ -247,16 +234,9 @@ def dataset(tally: Tally, where: Place, further: dict[str, Any], began: float) -
     return result
 
 
-def run_of(
-    spec: Spec, paths: int, seed: int, executor: str = "auto", devices: tuple = (), block: Count | None = None
-) -> Run:
+def run_of(spec: Spec, paths: int, seed: int, where: Where) -> Run:
     """A run of that many paths: its blocks, and how they are computed."""
-    if executor not in executors.EXECUTORS:
-        expected = ", ".join(map(repr, executors.EXECUTORS))
-        raise ValueError(f"executor: expected one of {expected}, got {executor!r}")
-    if block is not None and not is_whole(block):
-        raise ValueError(f"block: expected a whole number of paths >= 1, got {block!r}")
-    block = None if block is None else int(block)
+    block, devices = where.block, where.devices
     check_block(spec, min(block or 1, paths))
     if devices and not isinstance(spec.method, Method):
         raise ValueError(f'device: {spec.method.name} is host code and has no kernel; use device="cpu"')
@@ -264,8 +244,8 @@ def run_of(
         self_test.check(tuple(device for device in devices if device.platform != "cpu"))
         scalars = spec.problem.n + sum(spec.method.needs.normals(spec.problem.m).values())
         width = int(block or block_width(paths, scalars))
-        return Run(spec, Layout(spec, paths, seed, width), cards.get(spec, executor, devices, width))
-    chosen = executors.get(spec, executor)
+        return Run(spec, Layout(spec, paths, seed, width), cards.get(spec, where.executor, devices, width))
+    chosen = executors.get(spec, where.executor)
     width = block or chosen.width
     return Run(spec, Layout(spec, paths, seed, width), chosen)
 
@@ -303,37 +283,24 @@ def _warn_of_the_unbelievable(result: xr.Dataset, spec: Spec) -> None:
             )
 
 
-def chosen_place(place: Place | None, threads: Integer | None) -> Place:
-    """The place of a run; `threads` is short for place.threads."""
-    if place is None:
-        return Threads(threads)
-    if not isinstance(place, Place):
-        raise TypeError(f"place: expected stodyn.place.threads(n), processes(n) or dask(client), got {place!r}")
-    if threads is not None:
-        raise ValueError("threads: give either threads= or place=, not both")
-    return place
-
-
-def _carry_out(
-    run: Run, place: Place, folder: Any, progress: bool | None, on_failure: str
-) -> tuple[Tally, Ledger | None]:
+def _carry_out(run: Run, where: Where, on_failure: str) -> tuple[Tally, Ledger | None]:
     """The merged blocks, and the ledger if there is one; a device that is too small gets smaller blocks."""
     while True:
         try:
             with jax.enable_x64(True):
-                ledger = None if folder is None else Ledger(folder, run)
-                with Progress(run.paths * run.spec.steps, progress, link=place.link) as bar:
-                    return merged(run, place, bar, on_failure, ledger), ledger
+                ledger = None if where.ledger is None else Ledger(where.ledger, run)
+                with Progress(run.paths * run.spec.steps, where.progress, link=where.place.link) as bar:
+                    return merged(run, where.place, bar, on_failure, ledger), ledger
         except RuntimeError as error:
-            if folder is not None:
+            if where.ledger is not None:
                 raise
-            run = halved(run, error)
+            run = halved(run, where, error)
 
 
-def halved(run: Run, error: RuntimeError) -> Run:
+def halved(run: Run, where: Where, error: RuntimeError) -> Run:
     """The run in blocks of half as many paths, where a device ran out of memory; any other error is raised."""
-    width, devices = run.layout.width, getattr(run.executor, "devices", ())
-    if not (devices and is_out_of_memory(error) and width > GROUP):
+    width = run.layout.width
+    if not (where.devices and is_out_of_memory(error) and width > GROUP):
         raise error
     smaller = max(width // 2 // GROUP, 1) * GROUP
     warnings.warn(
@@ -342,7 +309,8 @@ def halved(run: Run, error: RuntimeError) -> Run:
         BlockHalved,
         stacklevel=stacklevel_of_user(),
     )
-    return run_of(run.spec, run.paths, run.layout.seed, run.executor.name, devices, smaller)
+    there = dataclasses.replace(where, executor=run.executor.name, block=smaller)
+    return run_of(run.spec, run.paths, run.layout.seed, there)
 
 
 def merged(
@@ -368,7 +336,7 @@ def merged(
 
 
 def _carry_out_until(
-    rule: Until, run: Run, place: Place, folder: Any, progress: bool | None, on_failure: str, began: float
+    rule: Until, run: Run, where: Where, on_failure: str, began: float
 ) -> tuple[Tally, Ledger | None, dict[str, Any]]:
     """Run blocks until the merged numbers meet the tolerance; also returns how it ended, for the record."""
     spec, width = run.spec, run.layout.width
@@ -377,10 +345,10 @@ def _carry_out_until(
     check_paths(spec, paths)
     run = dataclasses.replace(run, layout=dataclasses.replace(run.layout, paths=paths))
     tally = Tally(run, on_failure)
-    with jax.enable_x64(True), Progress(paths * spec.steps, progress, link=place.link) as bar:
+    with jax.enable_x64(True), Progress(paths * spec.steps, where.progress, link=where.place.link) as bar:
         while True:
-            ledger = None if folder is None else Ledger(folder, run)
-            merged(run, place, bar, on_failure, ledger, tally, watch)
+            ledger = None if where.ledger is None else Ledger(where.ledger, run)
+            merged(run, where.place, bar, on_failure, ledger, tally, watch)
             read_blocks += 0 if ledger is None else ledger.read_blocks
             verdict = watch.look(tally.merged, paths)
             following = rule.next_look(paths, width, time.perf_counter() - began)

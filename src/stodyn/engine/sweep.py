@@ -27,7 +27,7 @@ from stodyn.engine.record import identity
 from stodyn.engine.record.job import Job, Tell
 from stodyn.engine.record.ledger import Ledger
 from stodyn.engine.run import Run, Tally
-from stodyn.engine.simulate import check_needed, check_options, run_of, simulate, whereabouts
+from stodyn.engine.simulate import check_needed, check_options, run_of, simulate
 from stodyn.engine.spec import (
     MEMORY_SHARE,
     Spec,
@@ -38,6 +38,7 @@ from stodyn.engine.spec import (
     statistics_of,
 )
 from stodyn.engine.variances import warn_of_wrong_variances
+from stodyn.engine.where import refuse_blocks, where_of
 from stodyn.hints import Count, Integer, Reals
 from stodyn.methods.contract import Catalogued, Expansion
 from stodyn.methods.stopping import Stop
@@ -114,14 +115,13 @@ def sweep(
     axes, problems = points(problem, over)
     method = chosen_method(problems[0], method)
     if isinstance(method, Expansion):
-        for name, value in (("place", place), ("ledger", ledger)):
-            if value is not None:
-                raise ValueError(f"{name}: {method.name} makes no paths, so there are no blocks; leave it out")
+        refuse_blocks(method, place=place, ledger=ledger)
         return _expansions(axes, problems, method, began, t=t, dt=dt, paths=paths, seed=seed, collect=collect)
     check_needed(sweep, paths=paths, seed=seed)
     check_options(paths, seed, on_failure)
     assert paths is not None and seed is not None
-    where, devices, reason = whereabouts(place, threads, device)
+    where = where_of(threads=threads, place=place, device=device, executor=executor, block=block, ledger=ledger,
+                     progress=progress)  # fmt: skip
     statistics = statistics_of(collect)
     watched = [s for s in statistics if hasattr(s, "averages")] if differences and common else []
     seeds = [int(seed)] * len(problems)
@@ -132,23 +132,22 @@ def sweep(
     for number, point in zip(seeds, problems, strict=True):
         spec = _with_values_last(describe(point, method, t, dt, collected, dtype, stop))
         check_paths(spec, int(paths))
-        runs.append(run_of(spec, int(paths), number, executor, devices, block))
+        runs.append(run_of(spec, int(paths), number, where))
         warn_of_wrong_variances(runs[-1], point, method)
     job = Sweep(runs, tuple(len(axis.points) for axis in axes), len(watched), _spelled(axes))
     job.check()
     with jax.enable_x64(True):
-        kept_in = None if ledger is None else Ledger(ledger, job)
+        kept_in = None if where.ledger is None else Ledger(where.ledger, job)
         total = sum(map(job.path_steps, range(job.blocks)))
-        with Progress(total, progress, "sweeping", where.link) as bar:
-            tallies, compared = job.run(where, bar.advance, on_failure, kept_in)
+        with Progress(total, where.progress, "sweeping", where.place.link) as bar:
+            tallies, compared = job.run(where.place, bar.advance, on_failure, kept_in)
     record = {
         **runs[0].spec.record,
         **runs[0].record(),
         "seed": int(seed),
         "sweep": _spelled(axes),
         "common_random_numbers": bool(common),
-        "place": where.words,
-        **({} if reason == "asked for" else {"device": f"{'GPU' if devices else 'processor'}: {reason}"}),
+        **where.record,
         **({} if kept_in is None else {"blocks_read": kept_in.read_blocks}),
         **_versions_and_seconds(began),
     }
