@@ -40,6 +40,22 @@ def test_without_need_it_is_two_half_steps_on_the_bridge():
     np.testing.assert_allclose(x[1], 1.5 * R(-0.1 + 0.3 * first) * R(-0.1 + 0.3 * (W - first)), rtol=1e-12)
 
 
+def test_one_step_is_compiled_and_taken_three_times():
+    """Three together were beyond what is printed for mechanical systems of ten coordinates, and XLA took minutes."""
+    traced = []
+
+    def drift(t, x):
+        traced.append(t)
+        return -x
+
+    problem = sd.SDE(drift, lambda t, x: jnp.ones_like(x), 1.0)
+    rng = {name: np.random.default_rng(0) for name in ("W", "aux")}
+    assert problem.n == problem.m == 1  # which look at the drift
+    traced.clear()
+    Dyadic(tol=1e9).solve(problem, np.array([0.0, 0.2, 0.4]), np.ones((6, 1)), None, rng)
+    assert len(traced) == len(c.RK4.b)
+
+
 def test_refined_paths_come_near_the_solution_of_the_same_brownian_path():
     """Geometric Brownian motion is exp(W) exactly (Stratonovich): the error falls with tol, the path stays the same."""
     problem = sd.SDE(lambda t, x: 0.0 * x, lambda t, x: x, 1.0, calculus="stratonovich")

@@ -22,6 +22,7 @@ STEPS, SMALL = 3, 4
 
 # (model, method) -> the reason; all others are printed, but for methods that make whole paths by the host's code.
 BY_VMAP = {
+    ("beam", "ImplicitMidpoint"): "primitive lu",
     ("ring_oscillator", "RK1A4MLevy"): "a scan of 6 turns over series",
     ("slider_crank", "ImplicitMidpoint"): "primitive lu",
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import jax.numpy as jnp
@@ -172,19 +173,24 @@ def follows_the_path(base: Method) -> bool:
     return misses[1] < 0.75 * misses[0] or misses[1] < 1e-9  # halves with √h where only O(h^(3/2)) is missing
 
 
-def _coarse_and_fine(base: Method, problem: Any) -> AtPoints:
-    """(t, h, x, W, first, params), all with an axis of paths -> x after h by one step, and by two half steps."""
+def _coarse_and_fine(base: Method, problem: Any) -> Callable:
+    """(t, h, x, W, first, params), all with an axis of paths -> x after h by one step, and by two half steps.
 
-    def one(t, h, x, W, params):
+    One step is compiled, and taken three times: compiling the three together would take three times as long.
+    """
+
+    def stepped(t, h, x, W, params):
         with underived():
             after, report = base.step(problem, t, base.start(problem, t, x, params), Increment(h, W), params)
         return jnp.where(report.ok, base.read(after), jnp.nan)
+
+    one = AtPoints(stepped)
 
     def both(t, h, x, W, first, params):
         middle = one(t, 0.5 * h, x, first, params)
         return one(t, h, x, W, params), one(t + 0.5 * h, 0.5 * h, middle, W - first, params)
 
-    return AtPoints(both)
+    return both
 
 
 Dyadic = _Dyadic()
