@@ -234,7 +234,7 @@ def verdicts_on_a_model(name: str) -> dict[str, Any]:
     if hasattr(problem, "noise_structure"):
         found["structure"] = problem.noise_structure
     if hasattr(problem, "diagnosed"):
-        diagnosis = problem.diagnosed()
+        diagnosis = problem.facts.diagnosed()
         found |= {key: getattr(diagnosis, key) for key in ("index", "rank", "noisy", "constraints", "algebraic")}
     if hasattr(problem, "rates_and_noise"):
         found["autonomous"] = is_autonomous(problem)

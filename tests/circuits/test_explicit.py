@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import jax
 import numpy as np
 import pytest
 
@@ -9,8 +10,7 @@ import stodyn as sd
 from stodyn.circuits import points, read
 from stodyn.numerics import elimination
 from stodyn.numerics.printing.points import at_one
-from stodyn.problems import sdae, sparsity
-from stodyn.problems.sdae import SDAE
+from stodyn.problems import explicit, sparsity
 
 STAGE = """An amplifier with gates' oxide, junctions and flicker noise
 VDD vdd 0 2.5
@@ -37,18 +37,19 @@ D1 out 0 d
 
 def test_which_unknowns_are_left():
     circuit = read(STAGE)
-    assert {circuit.names[i] for i in circuit.rest.unknowns} == {"vdd", "in", "s", "out", "q(vdd)", "q(vin)"}
-    assert circuit.unknowns == 6 < circuit.n and not circuit.is_large and circuit.sparsity is None
+    assert {circuit.names[i] for i in circuit.facts.rest.unknowns} == {"vdd", "in", "s", "out", "q(vdd)", "q(vin)"}
+    assert circuit.facts.unknowns == 6 < circuit.n and not circuit.facts.is_large and circuit.facts.sparsity is None
 
 
 @pytest.mark.parametrize("a", [None, 1e-10])
 def test_the_jacobian_from_slopes_is_that_of_the_equations(a):
     circuit = read(STAGE)
-    x = np.asarray(circuit._usual_start) + 0.2 * np.random.default_rng(1).standard_normal(circuit.n)
-    ours, general = (
-        at_one(lambda x, one=one: one(circuit, 0.0, x, a, circuit.example_params()), x)
-        for one in (type(circuit).rest_matrix, SDAE.rest_matrix)
-    )
+    x = circuit.start.mean + 0.2 * np.random.default_rng(1).standard_normal(circuit.n)
+    params, (rows, N, *_) = circuit.example_params(), circuit.facts.split
+    ours = at_one(lambda x: circuit.matrices.of_rest(x, a, params), x)
+    f_x = at_one(jax.jacfwd(lambda x: circuit.f(0.0, x, params)), x)
+    top = circuit.mass_matrix[rows] - (a or 0.0) * f_x[rows]
+    general = circuit.facts.rest.matrix(np.concatenate([top, N @ f_x]), f_x)
     size = np.abs(general).max(axis=1, keepdims=True)
     np.testing.assert_allclose(ours / size, general / size, rtol=1e-12, atol=1e-14)
 
@@ -58,10 +59,10 @@ def left_over(circuit, h):
     circuit = dataclasses.replace(circuit, params={"noise": 0.0})
     run = dict(t=(0.0, 2 * h), dt=h, paths=2, seed=1, collect=sd.statistics.Paths(2, at=[h, 2 * h]))
     x = sd.simulate(circuit, "Trapezoidal", **run)["path"].values
-    rows, N, *_ = circuit.split
+    rows, N, *_ = circuit.facts.split
     drift = np.stack([points.rates(circuit.network, np.array([h, 2 * h]), path) for path in x])
     moved, pushed = (x[:, 1] - x[:, 0]) @ circuit.mass_matrix.T, 0.5 * h * (drift[:, 0] + drift[:, 1])
-    others = ~np.isin(rows, circuit.explicit.filtered)
+    others = ~np.isin(rows, circuit.known.explicit.filtered)
     steps = np.abs(moved - pushed)[:, rows[others]] / np.abs(moved).max()
     size = np.abs(N).sum(axis=1) * np.abs(x).max()
     return max(steps.max(), (np.abs(drift @ N.T) / size).max())
@@ -72,22 +73,22 @@ def test_a_step_solves_the_equations_of_all_unknowns():
 
 
 def test_more_unknowns_than_are_written_out_are_eliminated_as_a_sparse_system(monkeypatch):
-    for module in (elimination, sdae, sparsity):
+    for module in (elimination, explicit, sparsity):
         monkeypatch.setattr(module, "ORDERED", 3)
     rows = "".join(f"R{i} n{i} n{i + 1} 1k\nC{i} n{i + 1} 0 1p\nD{i} n{i + 1} 0 d\n" for i in range(6))
     circuit = read(f"row\nV1 n0 0 SIN(0 1 10meg)\n{rows}.model d D(IS=1p CJO=1p)\n.tran 1n 2n\n")
-    assert circuit.sparsity.matrix.pattern.shape == (8, 8) and circuit.n == 14
+    assert circuit.facts.sparsity.matrix.pattern.shape == (8, 8) and circuit.n == 14
     assert left_over(circuit, 1e-9) < 1e-10
 
 
 def test_filters_are_stepped_by_themselves():
     """s' = s + h/2 λ (s + s') + g W, whatever the other unknowns do."""
     circuit = read(DIODE)
-    rest, h = circuit.rest, 1e-9
+    rest, h = circuit.facts.rest, 1e-9
     s = np.random.default_rng(1).standard_normal(len(rest.explicit.filtered))
     x, known = np.zeros(circuit.n), np.zeros(circuit.r)
     x[rest.explicit.filtered] = s
-    known[np.searchsorted(circuit.split.rows, rest.explicit.filtered)] = 0.5 * h * rest.explicit.rates * s + 0.1
+    known[np.searchsorted(circuit.facts.split.rows, rest.explicit.filtered)] = 0.5 * h * rest.explicit.rates * s + 0.1
     Z = at_one(lambda x, known: rest.filtered(x, known, 0.5 * h), x, known)
     np.testing.assert_allclose(Z, 0.5 * h * rest.explicit.rates * (2.0 * s + Z) + 0.1, rtol=1e-13)
 
@@ -96,7 +97,7 @@ def test_filters_are_stepped_by_themselves():
 def test_a_path_is_that_of_all_unknowns():
     """Milstein's method, which pushes all unknowns at once."""
     circuit = read(DIODE.replace("KF=1e-13", ""))
-    whole = SDAE(circuit.mass, circuit.drift, circuit.diffusion, circuit.start, circuit.params, circuit.names)
+    whole = sd.SDAE(circuit.mass, circuit.drift, circuit.diffusion, circuit.start, circuit.params, circuit.names)
     run = dict(t=(0.0, 2e-9), dt=0.5e-9, paths=2, seed=1, collect=sd.statistics.Paths(2, at=[2e-9]))
     ours, theirs = (sd.simulate(problem, "StiffMilstein", **run)["path"].values for problem in (circuit, whole))
     np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-12)

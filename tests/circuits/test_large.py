@@ -13,7 +13,8 @@ from stodyn.circuits import assembly, read
 from stodyn.circuits import circuit as circuits
 from stodyn.circuits.devices import BOLTZMANN
 from stodyn.numerics.printing.points import at_one
-from stodyn.problems import sdae
+from stodyn.problems import facts
+from stodyn.problems.sparsity import entries_at
 
 LADDER = "ladder\nV1 n0 0 SIN(0 1 1meg)\n{}.model d D(IS=1p KF=1e-15)\n.model m NMOS(KP=1m VTO=0.5)\n.tran 1n 1u\n"
 
@@ -59,10 +60,10 @@ def test_a_net_with_sparse_matrices_runs_as_with_dense_ones(source, monkeypatch)
     rows = "".join(f"R{i} n{i - 1} n{i} {1 + i % 3}k\nC{i} n{i} 0 {1 + i % 2}p\n" for i in range(1, 16))
 
     def end(few):
-        for module in (circuits, sdae):
+        for module in (circuits, facts):
             monkeypatch.setattr(module, "FOLLOWED", few)
         circuit = read(f"net\n{source}\nC0 n0 0 1p\n{rows}")
-        assert circuit.is_large == circuit.is_operator == (few < circuit.n)
+        assert circuit.facts.is_large == circuit.is_operator == (few < circuit.n)
         run = dict(t=(0, 4e-9), dt=1e-9, paths=2, seed=1, collect=sd.statistics.Paths(2, at=[4e-9]))
         return sd.simulate(circuit, "Trapezoidal", **run)["path"].values
 
@@ -75,7 +76,8 @@ def test_noise_of_a_large_ladder_balances_its_resistors():
     rows = "".join(f"R{i} n{i - 1} n{i} {1 + i % 3}k\nC{i} n{i} 0 {1 + i % 2}p\n" for i in range(1, 2000))
     circuit = read(f"net\nR0 n0 0 1k\nC0 n0 0 1p\n{rows}")
     f_x, kT = circuit.network.slopes(circuit.start), BOLTZMANN * circuit.network.netlist.kelvin
-    g = circuit.noise_pattern.csr(at_one(lambda x: circuit.noise_entries(0.0, x, circuit.params), circuit.start))
+    pattern = circuit.facts.noise_pattern
+    g = pattern.csr(at_one(lambda x: entries_at(pattern, circuit.multiplier(0.0, x, circuit.params)), circuit.start))
     left = g @ g.T + kT * (f_x + f_x.T)
     assert abs(left).max() <= 1e-12 * kT * abs(f_x).max()
     assert circuit.diagnose().index == 0

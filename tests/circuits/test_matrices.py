@@ -136,7 +136,7 @@ def test_every_element_stamps_the_matrices_written_by_hand(name):
             found @ found.T, np.array(g).T @ np.array(g) if g else 0.0 * found @ found.T, atol=1e-14
         )
         assert circuit.m == max(len(g), 1)
-    _, N, K, _ = circuit.split  # index 1, and no noise in the constraints
+    _, N, K, _ = circuit.facts.split  # index 1, and no noise in the constraints
     jacobian = N @ network.slopes(np.zeros(circuit.n)).toarray() @ K
     assert np.linalg.matrix_rank(jacobian) == len(N)
     assert np.abs(N @ circuit.noise_matrix(np.zeros(circuit.n))).max(initial=0.0) < 1e-20
@@ -244,10 +244,10 @@ def test_charges_that_grow_with_their_voltage_keep_the_sign_of_the_constraints()
     turn it."""
     text = "title\nV1 i 0 1\nR1 i a 1k\nD1 a b j\nD2 b 0 j\nC1 b 0 1p\nQ1 b a 0 q\n.model j D(CJO=1p TT=1n)\n"
     circuit = read(text + ".model q NPN(CJC=1p TR=1n)\n")
-    assert circuit.has_constant_orientation
-    split, rng = circuit.split, np.random.default_rng(1)
+    assert circuit.facts.has_constant_orientation
+    split, rng = circuit.facts.split, np.random.default_rng(1)
     J = points.slopes(circuit.network, rng.uniform(-2.0, 2.0, (200, circuit.n)))
     RM = np.broadcast_to(1e12 * circuit.mass_matrix[split.rows], (200, len(split.rows), circuit.n))
     assert len(set(np.linalg.slogdet(np.concatenate([RM, split.N @ J], axis=1))[0])) == 1
-    assert not read(text + "E1 c 0 b a 2\nR2 c 0 1k\n.model q NPN(CJC=1p)\n").has_constant_orientation
-    assert not read(text + ".model q NPN(CJC=1p TF=1n)\n").has_constant_orientation
+    assert not read(text + "E1 c 0 b a 2\nR2 c 0 1k\n.model q NPN(CJC=1p)\n").facts.has_constant_orientation
+    assert not read(text + ".model q NPN(CJC=1p TF=1n)\n").facts.has_constant_orientation

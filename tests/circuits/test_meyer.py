@@ -104,10 +104,10 @@ def test_the_orientation_of_a_circuit_of_such_transistors_is_known():
     text = ("stage\nVDD vdd 0 2\nVIN in 0 1\nRG in g 1k\nM1 d g s 0 n W=9u L=1u\nRL vdd d 5k\nRS s 0 1k\nCL d 0 1f\n"
             "{more}.model n NMOS(KP=99u VTO=0.5 TOX=9n {body})\n")  # fmt: skip
     plain = read(text.format(more="", body=""))
-    assert plain.has_constant_orientation
-    assert not read(text.format(more="", body="GAMMA=0.4")).has_constant_orientation
-    assert not read(text.format(more="E1 e 0 d 0 2\nCE e g 1f\n", body="")).has_constant_orientation
+    assert plain.facts.has_constant_orientation
+    assert not read(text.format(more="", body="GAMMA=0.4")).facts.has_constant_orientation
+    assert not read(text.format(more="E1 e 0 d 0 2\nCE e g 1f\n", body="")).facts.has_constant_orientation
     rng = np.random.default_rng(5)
     states = rng.uniform(-3.0, 3.0, (400, plain.n))
-    matrices = at_points(lambda x: plain.orientation(0.0, x, plain.example_params()), states)
+    matrices = at_points(lambda x: plain.matrices.orientation(0.0, x, plain.example_params()), states)
     assert len(set(np.linalg.slogdet(matrices)[0])) == 1

@@ -19,6 +19,11 @@ FLICKERING = (
 )
 
 
+def plain(circuit):
+    """The same equations without what the elements show about them."""
+    return SDAE(circuit.mass, circuit.drift, circuit.diffusion, circuit.example_start(), circuit.params)
+
+
 @pytest.mark.parametrize("text", [STAGE, FLICKERING])
 def test_coefficients_without_a_trace(text):
     circuit = read(text)
@@ -26,22 +31,22 @@ def test_coefficients_without_a_trace(text):
     t = rng.uniform(0.0, 1e-7, index.STATES)
     x = circuit.operating_point.x + 0.3 * rng.standard_normal((index.STATES, circuit.n))
     params = circuit.sample_params(index.STATES)[0]
-    for ours, traced in zip(
-        circuit.coefficients_at(t, x, params), SDAE.coefficients_at.func(circuit)(t, x, params), strict=True
-    ):
+    equations = plain(circuit)
+    both = (problem.facts.coefficients_at(t, x, params) for problem in (circuit, equations))
+    for ours, traced in zip(*both, strict=True):
         np.testing.assert_allclose(ours, traced, rtol=1e-11, atol=1e-14 * np.abs(traced).max())
-    traced = index.noise_slopes(circuit, t, x)
-    np.testing.assert_allclose(circuit.noise_slopes(t, x), traced, rtol=1e-9, atol=1e-12 * np.abs(traced).max())
+    ours, traced = (index.noise_slopes(problem, t, x) for problem in (circuit, equations))
+    np.testing.assert_allclose(ours, traced, rtol=1e-9, atol=1e-12 * np.abs(traced).max())
 
 
 def test_a_proof_that_the_constraints_stay_regular():
     """The trace does not show that the charge of D1 grows with its voltage; nothing is known of a B source, which does
     not matter where no equation but its own contains its voltage."""
     circuit = read(STAGE)
-    assert circuit.has_constant_orientation and not SDAE.has_constant_orientation.func(circuit)
-    assert read(STAGE + "B1 c 0 V={V(out)*V(b)}\nRC c 0 1k\n").has_constant_orientation
+    assert circuit.facts.has_constant_orientation and not plain(circuit).facts.has_constant_orientation
+    assert read(STAGE + "B1 c 0 V={V(out)*V(b)}\nRC c 0 1k\n").facts.has_constant_orientation
     other = read(STAGE + "B1 c 0 I={V(c)*V(b)}\nRC c 0 1k noise=off\n")
-    assert not other.has_constant_orientation and not SDAE.has_constant_orientation.func(other)
+    assert not other.facts.has_constant_orientation and not plain(other).facts.has_constant_orientation
 
 
 def test_functions_of_a_circuit_may_be_called_in_any_precision():

@@ -16,7 +16,7 @@ from stodyn.methods.contract import EXPLICIT, Claim, Method
 from stodyn.methods.implicit import ThetaEuler
 from stodyn.noise import wiener
 from stodyn.numerics.printing.fingerprints import says_all
-from stodyn.problems import sdae
+from stodyn.problems import index
 
 RUN = dict(t=(0.0, 1.0), dt=0.25, paths=2, seed=1, collect=st.Moments(at=[1.0]))
 
@@ -148,8 +148,8 @@ def diagnosed(monkeypatch):
         made.append(t)
         return original(problem, t)
 
-    original = sdae.diagnose
-    monkeypatch.setattr(sdae, "diagnose", diagnose)
+    original = index.diagnose
+    monkeypatch.setattr(index, "diagnose", diagnose)
     kept_traces.forget()
     return made
 

@@ -260,7 +260,7 @@ def test_a_step_on_an_sdae_is_the_step_on_its_state_space_form(name, model, W):
     problem, method = model.problem, getattr(stiff, name)
     whole = end(problem, method, W)
     reduced = end(problem.lower(SDE)[0], method, W)
-    np.testing.assert_allclose(problem.evolving @ whole, reduced, atol=1e-12)
+    np.testing.assert_allclose(problem.facts.evolving @ whole, reduced, atol=1e-12)
     np.testing.assert_allclose(
         problem.constraints(problem.f(len(W) * STEP, jnp.asarray(whole), problem.params)), 0.0, atol=1e-12
     )

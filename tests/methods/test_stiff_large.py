@@ -11,6 +11,7 @@ from stodyn.engine import kept_traces
 from stodyn.engine.spec import matched
 from stodyn.models.circuits import RC_LADDER
 from stodyn.numerics import uncompiled
+from stodyn.problems.facts import Facts
 from stodyn.problems.sdae import SDAE
 
 pytestmark = pytest.mark.usefixtures("quick_compiling")
@@ -65,7 +66,7 @@ def densely(monkeypatch):
     def begin():
         kept_traces.forget()
         for fact in ("sparsity", "noisy_sparsity", "noise_pattern"):
-            monkeypatch.setattr(SDAE, fact, None)
+            monkeypatch.setattr(Facts, fact, None)
 
     yield begin
     kept_traces.forget()
@@ -85,7 +86,7 @@ def densely(monkeypatch):
 )
 def test_steps_are_those_of_dense_matrices(name, make, nonlinear, densely):
     problem = make(nonlinear)
-    assert problem.sparsity is not None and problem.is_affine is not nonlinear
+    assert problem.facts.sparsity is not None and problem.facts.is_affine is not nonlinear
     sparse, operations = stepped(problem, name)
     densely()
     dense, others = stepped(make(nonlinear), name)

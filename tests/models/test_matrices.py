@@ -46,7 +46,7 @@ def systems_of_a_model(model, lengths):
             x, systems = steps(np.full(PATHS, h), x, xi)
             found.append([np.concatenate(part) for part in systems])
     a, b = (np.concatenate(part) for part in zip(*found, strict=True))
-    return a, b, problem.row_orders[0]
+    return a, b, problem.matrices.row_orders[0]
 
 
 def saddle_points_of_the_slider_crank(elements):

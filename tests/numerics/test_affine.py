@@ -113,7 +113,7 @@ def test_dry_friction_has_no_slope_but_acts(n):
         lambda t, x: jnp.zeros((n, 1)),
         np.ones(n),
     )
-    assert not problem.is_affine
+    assert not problem.facts.is_affine
     run = sd.simulate(problem, t=(0, 1), dt=0.1, paths=1, seed=1, progress=False)
     np.testing.assert_allclose(run["mean"].isel(time=-1), 0.5, rtol=1e-12)
 

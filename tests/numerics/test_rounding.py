@@ -123,7 +123,7 @@ def test_the_index_does_not_depend_on_rounding(name):
     def diagnosed(f):
         g = jnp.array([[0.1], [0.2], [noise]])
         problem = sd.SDAE(np.diag([1.0, 1.0, 0.0]), f, lambda t, x: g, [0.0, 0.0, 0.0])
-        found = problem.diagnosed()
+        found = problem.facts.diagnosed()
         return found.index, found.rank, found.noisy, found.constraints
 
     plain = diagnosed(drift)

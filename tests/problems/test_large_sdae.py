@@ -10,7 +10,7 @@ import scipy
 
 import stodyn as sd
 from stodyn.numerics import direct
-from stodyn.problems import index, operators, sdae, sparse_index
+from stodyn.problems import facts, index, operators, sparse_index
 
 N = 14
 LOUD = np.array([i for i in range(N) if i not in (5, 10, 11)])
@@ -42,7 +42,7 @@ def quiet(t, x):
 
 def made(few, monkeypatch, diffusion=noise, f=drift, M=None):
     """The equations, with sparse matrices where `few` is less than N."""
-    monkeypatch.setattr(sdae, "FOLLOWED", few)
+    monkeypatch.setattr(facts, "FOLLOWED", few)
     M = mass() if M is None else M
     if few < N:
         return sd.SDAE(scipy.sparse.csr_array(M), f, diffusion, np.zeros(N))
@@ -53,8 +53,8 @@ def test_the_same_diagnosis_and_the_same_run(monkeypatch):
     found = []
     for few in (12, 64):
         problem = made(few, monkeypatch)
-        assert problem.is_large is (few < N)
-        said, structure = problem.diagnosed(), problem.noise_structure
+        assert problem.facts.is_large is (few < N)
+        said, structure = problem.facts.diagnosed(), problem.noise_structure
         run = dict(t=(0.0, 0.2), dt=0.1, paths=2, seed=3, collect=sd.statistics.Paths(2, at=[0.2]))
         end = sd.simulate(problem, "Trapezoidal", **run)["path"].values
         found.append((said.index, said.rank, said.noisy, len(said.differential), structure.kinds, said.start, end))
@@ -83,7 +83,7 @@ def test_what_has_not_index_1_is_refused_in_the_same_words(monkeypatch):
 
 def test_noise_commutes_or_not(monkeypatch):
     own = sd.SDAE(scipy.sparse.eye_array(N), drift, lambda t, x: sd.diagonal(0.1 * x + 1.0), np.zeros(N))
-    monkeypatch.setattr(sdae, "FOLLOWED", 12)
+    monkeypatch.setattr(facts, "FOLLOWED", 12)
     assert own.noise_structure.implies("commutative")
     mixed = made(12, monkeypatch, lambda t, x: sd.diagonal(1.0 + 0.1 * jnp.roll(x, 1)), M=np.eye(N))
     assert not mixed.noise_structure.implies("commutative")
@@ -93,7 +93,7 @@ def test_the_state_space_form_and_its_rows(monkeypatch):
     """Of diagonal masses it keeps noise that is never a matrix."""
     M = np.diag(1.0 + 0.1 * (np.arange(N) % 4))
     large, small = (made(few, monkeypatch, M=M) for few in (12, 64))
-    monkeypatch.setattr(sdae, "FOLLOWED", 12)
+    monkeypatch.setattr(facts, "FOLLOWED", 12)
     x = 0.1 * jnp.arange(N)
     given = 0.0, x, None
     wanted = np.diag(1.0 / np.diag(M)) @ small.g(*given)

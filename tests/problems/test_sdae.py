@@ -314,7 +314,7 @@ def test_the_state_space_form_knows_the_noise_of_the_sdae():
 
 def test_slopes_of_additive_noise_are_never_computed(monkeypatch):
     """In a circuit of 200 nodes they would be 4 GB of zeros."""
-    monkeypatch.setattr("stodyn.problems.sdae.noise_slopes", None)
+    monkeypatch.setattr("stodyn.problems.state_space.noise_slopes", None)
     problem = RC_LADDER(nodes=2).problem
     assert problem.diagnose().index == 1 and problem.noise_structure.implies("additive")
 
@@ -323,18 +323,18 @@ def test_the_state_space_form_has_the_drift_and_noise_of_the_sdae():
     """y = evolving x, x = state(y): a round trip, and M (dx/dy) dy = f dt + g dW on the equations with a derivative."""
     for problem in (NONLINEAR_DAE.problem, RECTIFIER.problem):
         sde, words = problem.lower(SDE)
-        y, p = problem.evolving @ problem.diagnose(0.1).start + 0.01, problem.params
+        y, p = problem.facts.evolving @ problem.diagnose(0.1).start + 0.01, problem.params
 
         def both(y):
-            x = problem.state(0.1, y, p)
+            x = problem.state_space.state(0.1, y, p)
             return x, problem.f(0.1, x, p), problem.g(0.1, x, p), sde.f(0.1, y, p), sde.g(0.1, y, p)
 
         x, f, g, drift, noise = at_one(both, y)
-        np.testing.assert_allclose(problem.evolving @ x, y, atol=1e-13)
+        np.testing.assert_allclose(problem.facts.evolving @ x, y, atol=1e-13)
         np.testing.assert_allclose(problem.constraints(f), 0.0, atol=1e-12)
-        RM = problem.mass[problem.split.rows][:, problem.split.columns]
-        np.testing.assert_allclose(RM @ drift, problem.equations(f), rtol=1e-11, atol=1e-13)
-        np.testing.assert_allclose(RM @ noise, problem.equations(g), rtol=1e-11, atol=1e-13)
+        RM = problem.mass[problem.facts.split.rows][:, problem.facts.split.columns]
+        np.testing.assert_allclose(RM @ drift, problem.matrices.equations(f), rtol=1e-11, atol=1e-13)
+        np.testing.assert_allclose(RM @ noise, problem.matrices.equations(g), rtol=1e-11, atol=1e-13)
         assert "differential components" in words
     assert RECTIFIER.problem.lower(SDE)[0].components == ("u2", "u3")
 
@@ -367,7 +367,7 @@ def test_constraints_are_solved_once_for_drift_noise_and_their_derivatives():
         with underived():  # as steps are traced
             return 0.1 * sde.f(0.0, y, None) + sde.push(0.0, y, None, jnp.array([0.7]))
 
-    assert loops_of(change) == loops_of(lambda y: problem.state(0.0, y, None))
+    assert loops_of(change) == loops_of(lambda y: problem.state_space.state(0.0, y, None))
     z = np.linspace(-1.5, 2.0, 5)
     expected = 0.1 * (-z - 0.045 * z / (1.0 + 3.0 * z**2)) + 0.7 * 0.3 * z
     np.testing.assert_allclose(at_points(change, (z + z**3)[:, None])[:, 0], expected, rtol=1e-12)
@@ -393,7 +393,7 @@ def test_a_path_that_leaves_its_branch_of_the_constraint_is_reported():
         stodyn.simulate(falling, "ImplicitEuler", t=(0.0, 1.0), dt=0.05, paths=4, seed=0)
     assert np.all((failed.value.times > 0.1) & (failed.value.times < 0.3))
     assert "became singular, so that the index is not 1 there" in str(failed.value)
-    assert jax.numpy.sign(falling.orientation(0.0, jnp.array([0.0, 1.0]), None))[0, 0] == 1.0
+    assert jax.numpy.sign(falling.matrices.orientation(0.0, jnp.array([0.0, 1.0]), None))[0, 0] == 1.0
 
 
 @pytest.mark.parametrize("copies", [1, 60])
@@ -409,9 +409,9 @@ def test_slopes_outside_the_determinant_leave_it_constant(copies):
         push = np.concatenate([np.eye(copies)[:, :1], np.zeros((2 * copies, 1))])
         return SDAE(mass, drift, lambda t, x: push + 0.0 * x[0], np.repeat([0.0, 1.0, 1.0], copies))
 
-    assert problem(0.0).has_constant_orientation
-    assert not problem(0.1).has_constant_orientation
-    assert not problem(0.0, 1.0).has_constant_orientation
+    assert problem(0.0).facts.has_constant_orientation
+    assert not problem(0.1).facts.has_constant_orientation
+    assert not problem(0.0, 1.0).facts.has_constant_orientation
 
 
 def _vanishing(of_time, copies=1):
@@ -465,7 +465,7 @@ def test_poles_of_large_systems_are_seen():
 
     mass, push = np.diag(np.append(1.0, np.zeros(count))), np.append(0.1, np.zeros(count))[:, None]
     large = SDAE(mass, drift, lambda t, x, p: jnp.asarray(push), np.append(1.0, np.full(count, 3.7)), params=0.01)
-    assert large.sparsity is not None
+    assert large.facts.sparsity is not None
     x = np.append(1.0, np.full(count, 3.7))
 
     def is_regular(p, Z):

@@ -285,7 +285,7 @@ def _consistent(method: Method, problems: list[Any]) -> str:
     stepped, params, ito = _stepped(problem, method), problem.example_params(), lowering.to_ito(sde)
     x, seen_of = np.reshape(problem.example_start(), problem.n) + 0.1, np.eye(problem.n)
     if isinstance(problem, SDAE):
-        x, seen_of = at_one(functools.partial(problem.consistent, 0.0), x, params), problem.evolving
+        x, seen_of = at_one(functools.partial(problem.consistent, 0.0), x, params), problem.facts.evolving
     x = _on_joints(problem, np.asarray(x)[:, None])[:, 0]
     drift, g = at_one(lambda y, params: (ito.f(0.0, y, params), ito.g(0.0, y, params)), seen_of @ x, params)
     spread = g @ g.T

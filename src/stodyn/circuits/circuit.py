@@ -13,12 +13,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import scipy
 
 from stodyn.arguments import checks_arguments, stacklevel_of_user
-from stodyn.circuits import direct_current, measures, points
+from stodyn.circuits import direct_current, measures
 from stodyn.circuits.asked import Output
-from stodyn.circuits.assembly import Memories, Network, assemble
+from stodyn.circuits.assembly import Network, assemble
 from stodyn.circuits.channels import Unplaced, channels
 from stodyn.circuits.devices import Numbers
 from stodyn.circuits.direct_current import Curves, Transfer
@@ -26,7 +25,7 @@ from stodyn.circuits.element import GROUND
 from stodyn.circuits.elements import mosfet
 from stodyn.circuits.family import Family
 from stodyn.circuits.harmonics import FOURIER_ACCURACY, FOURIER_POINTS, Harmonics, harmonics, last_period
-from stodyn.circuits.jacobian import RestJacobian
+from stodyn.circuits.known import known_of, takes_time
 from stodyn.circuits.netlist import Netlist, causes_in_errors, laid_out, read_deck, warn
 from stodyn.circuits.operating_point import OperatingPoint, operating_point
 from stodyn.circuits.scattering import Scattering, scattering
@@ -39,18 +38,17 @@ from stodyn.noise.distribution import Distribution, distribution
 from stodyn.noise.source import PerPath
 from stodyn.noise.stream import generator
 from stodyn.numerics import direct
-from stodyn.numerics.block_triangular import determining
 from stodyn.numerics.elimination import ORDERED
 from stodyn.numerics.sparse import FOLLOWED
 from stodyn.numerics.traced_once import TracedOnce
+from stodyn.problems import contract
 from stodyn.problems.contract import Recommended
-from stodyn.problems.explicit import Explicit
-from stodyn.problems.index import STATES
+from stodyn.problems.facts import Known
 from stodyn.problems.linear import GaussianStart
 from stodyn.problems.sdae import SDAE
+from stodyn.problems.sde import SDE
 from stodyn.warnings import NominalValues
 
-CONTROLLED = frozenset("efgh")
 MOST_CORNERS = 12  # the most random values for which all corners are computed
 LOOKED_AT = 1_000_000  # n² m: larger systems are not checked for commutative noise
 
@@ -83,11 +81,6 @@ class Circuit(SDAE):
         return Recommended("Trapezoidal", "the noise of circuits is small, and kT/C is right at any step")
 
     @property
-    def structure_source(self) -> str:  # type: ignore[override]
-        """How `structure` is known, where it is."""
-        return "from its elements" if self.structure == "additive" else "not examined: the circuit is large"
-
-    @property
     def title(self) -> str:
         """The title of the netlist."""
         return self.network.netlist.title
@@ -105,12 +98,12 @@ class Circuit(SDAE):
     @property
     def span(self) -> tuple[float, float]:
         """The interval (0, stop) of .tran, s."""
-        return 0.0, self._transient.stop
+        return 0.0, _transient(self.network).stop
 
     @property
     def step(self) -> float:
         """The step of .tran, or the next shorter one that divides its stop time, s."""
-        transient = self._transient
+        transient = _transient(self.network)
         return transient.stop / np.ceil(transient.stop / transient.step * (1.0 - 1e-9))
 
     @property
@@ -153,8 +146,8 @@ class Circuit(SDAE):
         """
         if not (np.isfinite(tol) and 0.0 < tol < 1.0):
             raise ValueError(f"tol: expected an error relative to the range, between 0 and 1, got {tol!r}")
-        self._check_time()
-        return time_steps(self.network, self._usual_start, self.times, tol)
+        _check_time(self.network)
+        return time_steps(self.network, _usual_start(self), self.times, tol)
 
     def noiseless(self, rtol: float = 1e-6) -> np.ndarray:
         """Compute the transient without noise by a method of order 5 that chooses its own steps.
@@ -174,118 +167,36 @@ class Circuit(SDAE):
         NetlistError
             If the netlist has no .tran.
         """
-        self._check_time()
-        return noiseless(self.network, self._usual_start, self.times, rtol)
-
-    @property
-    def _usual_start(self) -> np.ndarray:
-        """The start without the spread due to random values and flicker filters."""
-        start = self.start.mean if isinstance(self.start, GaussianStart) else self.start
-        if isinstance(start, PerPath):
-            start = _start(self.network)
-            start = start.mean if isinstance(start, GaussianStart) else start
-        return np.asarray(start, float)
-
-    @property
-    def _transient(self) -> Any:
-        transient = self.network.netlist.transient
-        if transient is None:
-            raise NetlistError("there is no .tran in the netlist; add .tran STEP STOP, or give t and dt yourself")
-        return transient
-
-    @property
-    def lines(self) -> tuple[str, ...]:
-        """The names of its transmission lines, which exist at frequencies but not in time."""
-        return tuple(e.name for e in self.network.lines)
-
-    @property
-    def memories(self) -> Memories | None:
-        """The switches with memory; None where there are none."""
-        return self.network.memories
-
-    def lower(self, kind: type) -> tuple[Any, str] | None:
-        return None if self.memories is not None else super().lower(kind)
+        _check_time(self.network)
+        return noiseless(self.network, _usual_start(self), self.times, rtol)
 
     @functools.cached_property
-    def is_affine(self) -> bool:
-        """Whether all elements are linear."""
-        return not self.network.groups and not self.network.charges
-
-    @functools.cached_property
-    def explicit(self) -> Explicit | None:  # type: ignore[override]
-        """The stored charges and the filters of flicker noise; None where the circuit is linear."""
-        network = self.network
-        if self.is_affine:
-            return None
-        stored = [group.rows for group in network.charges]
-        filtered = [part.states.ravel() for part in network.flickers]
-        poles = np.diagonal(network.filters.A) if network.filters is not None else np.zeros(0)
-        rates = [np.tile(poles, len(part.states)) for part in network.flickers]
-        held, loud = (np.concatenate([np.zeros(0, int), *parts]).astype(int) for parts in (stored, filtered))
-        return Explicit(held, loud, np.concatenate([np.zeros(0), *rates]))
-
-    @functools.cached_property
-    def _rest_jacobian(self) -> RestJacobian:
-        assert self.rest is not None
-        return RestJacobian(self.network, self.split, self.rest)
+    def known(self) -> Known:  # type: ignore[override]
+        """What its elements show about its equations."""
+        return known_of(self)
 
     @property
     def step_facts(self) -> Any:
         """The order of elimination and the constants of its matrix: all that steps of a small circuit take from the
         values of its start and params, besides its functions."""
-        if self.rest is None or self.unknowns > ORDERED:
+        rest = self.facts.rest
+        if rest is None or self.facts.unknowns > ORDERED:
             return None
-        rest, matrix = self.rest, self._rest_jacobian
-        stamps = [(part.indptr, part.indices, part.data) for part in matrix.stamps]
-        return (rest.unknowns, rest.rows, rest.row_order, self.determinant_units, self.noise_structure.kinds,
-                matrix.constant, stamps)  # fmt: skip
+        constant, stamps = self.matrices.of_rest.constants
+        return (rest.unknowns, rest.rows, rest.row_order, self.matrices.determinant_units, self.noise_structure.kinds,
+                constant, stamps)  # fmt: skip
 
     @property
     def step_takes_more(self) -> bool:
         """Whether a step has taken another order, that of stages which are implicit in the noise."""
-        return vars(self).get("noisy_sparsity") is not None
-
-    def rest_matrix(self, t, x, a, params):
-        """The Jacobian of a step in the unknowns that are not explicit, from the slopes of the devices."""
-        return self._traced_rest_matrix(x, a, params)
-
-    @functools.cached_property
-    def _traced_rest_matrix(self) -> TracedOnce:
-        def matrix(x, a, params):
-            network = self.family.at(params["devices"], jnp) if "devices" in self.params else self.network
-            return self._rest_jacobian(network, x, a)
-
-        return TracedOnce(matrix)
-
-    @functools.cached_property
-    def _given_mass(self) -> Any:
-        return super()._given_mass if self._takes_time else self.mass
-
-    @property
-    def _takes_time(self) -> bool:
-        """Whether there is a capacitor or an inductor; without one, `_check_time` refuses steps."""
-        return bool(len(self.network.mass.values))
+        return vars(self.facts).get("noisy_sparsity") is not None
 
     def multiplier(self, t, x, params):
         _ = self.channels.total  # an error in words where the noise cannot be placed
         return super().multiplier(t, x, params)
 
-    def _check_time(self) -> None:
-        """Refuse whatever happens in time where nothing takes time, or something takes a delay."""
-        if self.network.lines:
-            raise NetlistError(
-                f"{self.network.lines[0].name}: an ideal line delays signals, which the methods for transients cannot; "
-                ".op, .ac and .noise have it. For a transient, take a ladder of L and C",
-                self.network.lines[0].at,
-            )
-        if not self._takes_time:
-            raise NetlistError(
-                "there is neither a capacitor nor an inductor: nothing in this circuit takes time. .op, .ac and .noise "
-                "work; for a transient, add a capacitor"
-            )
-
     def check_step(self, method, h):
-        self._check_time()
+        _check_time(self.network)
         _ = self.channels.total
         if self.random and "devices" not in self.params:
             warnings.warn(
@@ -296,52 +207,6 @@ class Circuit(SDAE):
                 stacklevel=stacklevel_of_user(),
             )
         super().check_step(method, h)
-
-    @functools.cached_property
-    def has_constant_orientation(self) -> bool:
-        """Whether the stamps show that the constraints' Jacobian keeps its sign.
-
-        No nonlinear part may have a slope in an entry that its determinant depends on. Charges that grow with the
-        voltage of their own node and fall with those of others may, without controlled sources: the determinant is then
-        a sum over directed trees of the network (W. T. Tutte's theorem), in which every slope has a positive factor, as
-        a capacitance has.
-        """
-        N, K = (scipy.sparse.csr_array(matrix) for matrix in (self.split.N, self.split.K))
-        is_reciprocal = not any(e.kind in CONTROLLED for e in self.network.netlist.elements)
-        linear = scipy.sparse.coo_array(abs(N) @ abs(self.network.linear.matrix(self.n)) @ abs(K))
-        places, changes = [linear.coords], [np.zeros(linear.nnz, bool)]
-        ends = N.T, K  # a row for each unknown
-        N, K = (scipy.sparse.vstack([rows, scipy.sparse.csr_array((1, rows.shape[1]))], format="csr") for rows in ends)
-        for group in (*self.network.groups, *self.network.charges):
-            out = N[group.rows] if group.law.stores else N[group.out[0]] - N[group.out[1]]
-            for c, d in group.control:
-                pairs = _pairs_in_rows(out, K[c] - K[d])
-                places.append(pairs)
-                changes.append(np.full(len(pairs[0]), not (group.couples and is_reciprocal)))
-        rows, columns = np.concatenate(places, axis=1)
-        return not np.any(np.concatenate(changes) & determining(rows, columns, K.shape[1]))
-
-    def _with(self, params: Any) -> tuple[Network, np.ndarray]:
-        """The network with the numbers of STATES sampled parameters, and the factor of its white noise."""
-        network = self.network
-        if "devices" in self.params:
-            network = self.family.at(np.asarray(params["devices"]), np)
-        return network, np.broadcast_to(np.asarray(params["noise"], float), STATES)
-
-    @functools.cached_property
-    def coefficients_at(self) -> Callable:
-        """A function for f, ∂f/∂x and g at any states; nothing is traced."""
-
-        def at(times, states, params):
-            network, factor = self._with(params)
-            return (points.rates(network, times, states), points.slopes(network, states),
-                    points.noise(network, self.channels, times, states, factor))  # fmt: skip
-
-        return at
-
-    def noise_slopes(self, times: np.ndarray, states: np.ndarray) -> np.ndarray:
-        network, factor = self._with(self.sample_params(STATES)[0])
-        return points.noise_slopes(network, self.channels, times, states, factor)
 
     def before_run(self, t: float) -> tuple[str, ...]:
         try:
@@ -503,22 +368,6 @@ class Circuit(SDAE):
             raise ValueError("dc: there is no .dc in the netlist; write .dc V1 START STOP INCREMENT")
         return direct_current.curves(self, self.network.netlist.dc)
 
-    def _output(self, node: str | None, reference: str, default: Output | None, directive: str) -> Output:
-        """The output that was asked for, or that of a directive."""
-        if node is None and default is None:
-            raise ValueError(f"node: there is no {directive} in the netlist; give the name of a node")
-        return default if node is None else Output(node.lower(), reference.lower())  # type: ignore[return-value]
-
-    def _weights(self, output: Output) -> np.ndarray:
-        """Return the vector e (n,) of the output e'x."""
-        weights = np.zeros(self.n)
-        for name, sign in ((output.node, 1.0), (output.reference, -1.0)):
-            if name != GROUND:
-                charge = f"q{name[1:]}"  # of a source in a loop with capacitors, which stands for its current at DC
-                known = charge if name not in self.names and charge in self.names else name
-                weights[self.small_signal.component(known)] += sign
-        return weights
-
     @checks_arguments
     def transfer(self, node: str | None = None, source: str | None = None, reference: str = "0") -> Transfer:
         """Compute the gain at DC from a source to an output, and the resistances at both, as .tf does.
@@ -541,11 +390,11 @@ class Circuit(SDAE):
             If the netlist has no .tf and an argument is missing, or there is no such node or source.
         """
         directive = self.network.netlist.transfer
-        output = self._output(node, reference, directive and directive.output, ".tf")
+        output = _output(node, reference, directive and directive.output, ".tf")
         source = source.lower() if source is not None else directive and directive.source
         if source not in self.network.sources_of:
             raise ValueError(f"source: there is no {source!r}; there are {', '.join(self.network.sources_of)}")
-        weights = self._weights(output)
+        weights = _weights(self, output)
         return direct_current.transfer(self.network, self.operating_point.x, weights, output.is_voltage, source)
 
     @checks_arguments
@@ -578,10 +427,10 @@ class Circuit(SDAE):
         0.00025
         """
         netlist = self.network.netlist
-        output = self._output(node, reference, netlist.sensitivity, ".sens")
+        output = _output(node, reference, netlist.sensitivity, ".sens")
         fixed, x = netlist.overrides.values, self.operating_point.x
         return direct_current.sensitivities(
-            self.network, x, self._weights(output), netlist.overrides.met,
+            self.network, x, _weights(self, output), netlist.overrides.met,
             lambda values: assemble(laid_out(netlist.deck, {**fixed, **values})),
         )  # fmt: skip
 
@@ -609,17 +458,17 @@ class Circuit(SDAE):
             If the netlist has no .four and an argument is missing, or there is no such node.
         """
         directive = self.network.netlist.fourier
-        output = self._output(node, reference, directive and directive.outputs[0], ".four")
+        output = _output(node, reference, directive and directive.outputs[0], ".four")
         if frequency is None:
             if directive is None:
                 raise ValueError("frequency: there is no .four in the netlist; give the fundamental in Hz")
             frequency = directive.frequency
         if not (np.isfinite(frequency) and frequency > 0.0 and frequency * self.span[1] >= 1.0 - 1e-9):
             raise NetlistError(f".four {frequency:g}: .tran ends at {self.span[1]:g} s, before a period is over")
-        self._check_time()
-        weights = self._weights(output)
+        _check_time(self.network)
+        weights = _weights(self, output)
         times = np.unique(np.concatenate([[0.0], last_period(frequency, self.span[1])]))
-        states = noiseless(self.network, self._usual_start, times, FOURIER_ACCURACY)
+        states = noiseless(self.network, _usual_start(self), times, FOURIER_ACCURACY)
         return harmonics(states[-FOURIER_POINTS - 1 :] @ weights, frequency)
 
     @checks_arguments
@@ -750,9 +599,10 @@ class Circuit(SDAE):
                 "random: nothing in this circuit is random; write gauss(...), agauss, unif, aunif or limit in the "
                 "netlist, or give random={name: distribution} to read"
             )
-        if self.memories is not None:
+        memories = self.network.memories
+        if memories is not None:
             raise ValueError(
-                f"random: {', '.join(self.memories.names)} has a memory (VH > 0), and circuits with such switches take "
+                f"random: {', '.join(memories.names)} has a memory (VH > 0), and circuits with such switches take "
                 "no random values; circuit.valued(...) builds the circuit for other values"
             )
         return Family(self.network.netlist, self.random)
@@ -975,6 +825,56 @@ def _of_family(circuit: Circuit, network: Network, data: Any, start: Any) -> Cir
     return _problem(network, lambda params: family.at(params["devices"], jnp), params, start, circuit.random, family)
 
 
+def _transient(network: Network) -> Any:
+    """The .tran of the netlist."""
+    transient = network.netlist.transient
+    if transient is None:
+        raise NetlistError("there is no .tran in the netlist; add .tran STEP STOP, or give t and dt yourself")
+    return transient
+
+
+def _usual_start(circuit: Circuit) -> np.ndarray:
+    """The start without the spread due to random values and flicker filters."""
+    start = circuit.start.mean if isinstance(circuit.start, GaussianStart) else circuit.start
+    if isinstance(start, PerPath):
+        start = _start(circuit.network)
+        start = start.mean if isinstance(start, GaussianStart) else start
+    return np.asarray(start, float)
+
+
+def _check_time(network: Network) -> None:
+    """Refuse whatever happens in time where nothing takes time, or something takes a delay."""
+    if network.lines:
+        raise NetlistError(
+            f"{network.lines[0].name}: an ideal line delays signals, which the methods for transients cannot; "
+            ".op, .ac and .noise have it. For a transient, take a ladder of L and C",
+            network.lines[0].at,
+        )
+    if not takes_time(network):
+        raise NetlistError(
+            "there is neither a capacitor nor an inductor: nothing in this circuit takes time. .op, .ac and .noise "
+            "work; for a transient, add a capacitor"
+        )
+
+
+def _output(node: str | None, reference: str, default: Output | None, directive: str) -> Output:
+    """The output that was asked for, or that of a directive."""
+    if node is None and default is None:
+        raise ValueError(f"node: there is no {directive} in the netlist; give the name of a node")
+    return default if node is None else Output(node.lower(), reference.lower())  # type: ignore[return-value]
+
+
+def _weights(circuit: Circuit, output: Output) -> np.ndarray:
+    """Return the vector e (n,) of the output e'x."""
+    weights = np.zeros(circuit.n)
+    for name, sign in ((output.node, 1.0), (output.reference, -1.0)):
+        if name != GROUND:
+            charge = f"q{name[1:]}"  # of a source in a loop with capacitors, which stands for its current at DC
+            known = charge if name not in circuit.names and charge in circuit.names else name
+            weights[circuit.small_signal.component(known)] += sign
+    return weights
+
+
 def _in_double_precision(function: Callable) -> Callable:
     """The function in float64 whatever the caller's precision: float32 does not resolve the currents of a circuit, and
     its constants are float64."""
@@ -1025,13 +925,6 @@ def _problem(
     units = dict(zip(network.names, network.units, strict=True)) | {"time": "s"}
     return Circuit(mass, drift, diffusion, start, params, network.names, units, structure, network, noise,
                    random or {}, family)  # fmt: skip
-
-
-def _pairs_in_rows(a: scipy.sparse.csr_array, b: scipy.sparse.csr_array) -> tuple[np.ndarray, np.ndarray]:
-    """For each row, its columns where `a` is not zero, with each of those where `b` is not."""
-    for matrix in (a, b):
-        matrix.eliminate_zeros()
-    return scipy.sparse.coo_array((a != 0).astype(int).T @ (b != 0).astype(int)).coords
 
 
 def _held(network: Network) -> dict[int, float] | None:
@@ -1100,3 +993,11 @@ def _given_voltages(netlist: Netlist) -> dict[str, float]:
         waiting = later
     del volts[GROUND]
     return volts
+
+
+def _state_space(circuit: Circuit) -> tuple[Any, str] | None:
+    """A circuit as an SDE: as any SDAE, unless it has switches with memory."""
+    return None if circuit.network.memories is not None else contract.conversions[SDAE, SDE](circuit)
+
+
+contract.conversions[Circuit, SDE] = _state_space

@@ -213,7 +213,7 @@ class SmallSignal:
             raise ValueError(
                 f"{self.network.lines[0].name}: a line has infinitely many modes; .ac and .noise have them"
             )
-        rows, N, *_ = problem.split
+        rows, N, *_ = problem.facts.split
         J, M = self.network.slopes(self.x).toarray(), problem.mass_matrix
         T = np.linalg.solve(np.concatenate([M[rows], N @ J]), np.eye(n, len(rows)))
         memories = self.network.memories
@@ -235,7 +235,7 @@ class SmallSignal:
         is a random walk, whose variance is infinite.
         """
         A, T, W = self.state_space
-        g = W.T @ self.problem.noise_matrix(self.x)[self.problem.split.rows]
+        g = W.T @ self.problem.noise_matrix(self.x)[self.problem.facts.split.rows]
         covariance, wandering = lyapunov.continuous(A, g @ g.T, T), self.wandering
         covariance[wandering], covariance[:, wandering] = np.nan, np.nan
         covariance[wandering, wandering] = np.inf

@@ -27,15 +27,17 @@ from stodyn.numerics.elimination import WRITTEN_OUT
 from stodyn.numerics.printing.fingerprints import fingerprint, says_all
 from stodyn.problems.contract import Problem, TracedFunction
 from stodyn.problems.level import Gauge
+from stodyn.problems.sdae import SDAE
 from stodyn.problems.sde import SDE
 
 MOST_TRACES = 256
+RECORDS = ("", "facts", "matrices", "state_space")  # what holds the facts about an SDAE: itself, and its records
 OURS = "stodyn."
 Of = TypeVar("Of")
 CONFIGURED = ("jax_default_matmul_precision", "jax_numpy_dtype_promotion", "jax_numpy_rank_promotion")
 
 _traces: Bounded[str, Any] = Bounded(MOST_TRACES)
-_facts: Bounded[str, dict[str, Any]] = Bounded(MOST_TRACES)
+_facts: Bounded[str, dict[tuple[str, str], Any]] = Bounded(MOST_TRACES)
 _changing = threading.Lock()
 
 
@@ -99,8 +101,8 @@ def recall_facts(problem: Problem, functions: Mapping[str, TracedFunction]) -> s
         key = _digest((_problem(problem, functions), values))
     except NoDigest:
         return None
-    own = vars(problem)
-    own.update({name: value for name, value in _facts.get(key, {}).items() if name not in own})
+    for (record, name), value in _facts.get(key, {}).items():
+        vars(_record(problem, record)).setdefault(name, value)
     return key
 
 
@@ -110,14 +112,24 @@ def note_facts(problem: Problem, key: str | None) -> None:
     if key is None:
         return
     known = _facts.get(key, {})
-    facts = {name: value for name, value in vars(problem).items() if name in known or _is_fact(problem, name, value)}
+    facts = {
+        (record, name): value
+        for record in (RECORDS if isinstance(problem, SDAE) else RECORDS[:1])
+        for name, value in vars(_record(problem, record)).items()
+        if (record, name) in known or _is_fact(_record(problem, record), name, value)
+    }
     if len(facts) > len(known):
         with _changing:
             _facts[key] = facts
 
 
-def _is_fact(problem: Problem, name: str, value: Any) -> bool:
-    if not isinstance(getattr(type(problem), name, None), functools.cached_property):
+def _record(problem: Problem, record: str) -> Any:
+    """The object that holds facts: the problem itself, or its record of this name."""
+    return getattr(problem, record) if record else problem
+
+
+def _is_fact(holder: Any, name: str, value: Any) -> bool:
+    if not isinstance(getattr(type(holder), name, None), functools.cached_property):
         return False
     try:
         _value(value)

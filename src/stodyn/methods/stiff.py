@@ -104,20 +104,21 @@ class Stepping:
 
     `share(s, a)` eliminates the matrix of this equation once for all stages with the same a: this is exact where f is
     affine, and simplified Newton where the matrix is large; paths on which that does not converge continue with Newton
-    itself. A sparse matrix (problem.sparsity) that is not shared is likewise eliminated once per stage, because a
+    itself. A sparse matrix (problem.facts.sparsity) that is not shared is likewise eliminated once per stage, because a
     Jacobian costs as much as many solves. Small matrices are eliminated in every round: the faster convergence pays.
     """
 
     def __init__(self, method: Any, problem: SDAE, t, x: Array, params: Any):
         self.method, self.problem, self.t, self.x, self.params = method, problem, t, x, params
-        self.rates = problem.rates(params, x.dtype)
+        self.facts, self.matrices = problem.facts, problem.matrices
+        self.rates = self.matrices.rates(params, x.dtype)
         self.report = Report(jnp.asarray(True), jnp.asarray(0, jnp.int32), jnp.asarray(False))
         self.shared: Callable[[Array], Array] | None = None
         self.sign: Array | None = None
 
     def f(self, s, Z: Array) -> Array:
         """Return R f of a stage, the rates of its differential equations."""
-        return self.problem.equations(self.rates(s, self.x + Z))
+        return self.matrices.equations(self.rates(s, self.x + Z))
 
     def g(self, s, Z: Array) -> Any:
         """g of a stage in the form that problem.push takes."""
@@ -133,16 +134,16 @@ class Stepping:
 
     def _defect(self, s, Z: Array, drift: Array, known: Array, a=None, b=None) -> Array:
         problem = self.problem
-        top = problem.momentum(Z) - known
+        top = problem.matrices.momentum(Z) - known
         if a is not None:
-            top = top - a * problem.equations(drift)
+            top = top - a * problem.matrices.equations(drift)
         if b is not None:
             top = top - problem.push(self.g(s, Z), b)
-        return top if problem.r == problem.n else jnp.concatenate([top, problem.constraints(drift)])
+        return top if problem.r == problem.n else jnp.concatenate([top, problem.matrices.constraints(drift)])
 
     def _eliminated(self, s, known: Array, a=None, b=None) -> _Stage:
         """The equations of the unknowns that are eliminated. Stages that are implicit in the noise eliminate all."""
-        problem, rest = self.problem, self.problem.rest
+        problem, rest = self.problem, self.facts.rest
         if rest is None or b is not None:
             return _of_all_unknowns(self.residual(s, known, a, b))
         filtered = rest.filtered(self.x, known, a)
@@ -155,42 +156,42 @@ class Stepping:
             return self._defect(s, *completed(z), known, a)[rest.rows]
 
         def jacobian(z: Array) -> Array:
-            return problem.rest_matrix(s, self.x + rest.whole(z, nothing, filtered), a, self.params)
+            return problem.matrices.of_rest(self.x + rest.whole(z, nothing, filtered), a, self.params)
 
         return _Stage(residual, lambda z: completed(z)[0], jacobian)
 
     def _start_of(self, guess: Array | None, b=None) -> Array:
         """Where Newton's method begins, of the unknowns that are eliminated."""
         whole = jnp.zeros_like(self.x) if guess is None else guess
-        return whole if self.problem.rest is None or b is not None else whole[self.problem.rest.unknowns]
+        return whole if self.facts.rest is None or b is not None else whole[self.facts.rest.unknowns]
 
     def share(self, s, a) -> None:
         """Eliminate the matrix of the stages with this a once, at the start of the step, where that pays."""
-        if not self.problem.is_affine and is_written_out(self.problem.unknowns, self.problem.row_orders[0]):
+        if not self.facts.is_affine and is_written_out(self.facts.unknowns, self.matrices.row_orders[0]):
             return
         self.shared = self._shared_by(s, a)
 
     def _shared_by(self, s, a) -> Callable[[Array], Array]:
         """r -> J⁻¹ r for the stages with this a. Where f is affine and sparse, J is made without the state, so that it
         is eliminated once for all steps."""
-        nothing, slopes = jnp.zeros_like(self.x), self.problem.constant_slopes(self.params, self.x.dtype)
+        nothing, slopes = jnp.zeros_like(self.x), self.matrices.constant_slopes(self.params, self.x.dtype)
         if slopes is None:
-            stage = self._eliminated(s, self.problem.momentum(nothing), a)
+            stage = self._eliminated(s, self.matrices.momentum(nothing), a)
             return self._factorised(stage, self._start_of(None))
 
         def linear(Z: Array) -> Array:
             drift = slopes(Z)
-            top = self.problem.momentum(Z) - a * self.problem.equations(drift)
+            top = self.matrices.momentum(Z) - a * self.matrices.equations(drift)
             is_whole = self.problem.r == self.problem.n
-            return top if is_whole else jnp.concatenate([top, self.problem.constraints(drift)])
+            return top if is_whole else jnp.concatenate([top, self.matrices.constraints(drift)])
 
         return self._factorised(_of_all_unknowns(linear), nothing)
 
     def along_constraints(self, s) -> Callable[[Array], Array]:
         """r -> v with [R M; N f_x] v = r at x, where v has all unknowns, explicit ones among them."""
         nothing = jnp.zeros_like(self.x)
-        stage = _of_all_unknowns(self.residual(s, self.problem.momentum(nothing)))
-        return self._factorised(stage, nothing, implicit_noise=self.problem.rest is not None)
+        stage = _of_all_unknowns(self.residual(s, self.matrices.momentum(nothing)))
+        return self._factorised(stage, nothing, implicit_noise=self.facts.rest is not None)
 
     def solve(self, s, known: Array, a=None, b=None, guess: Array | None = None) -> tuple[Array, Report]:
         """Z of a stage, and the report of its solve."""
@@ -199,20 +200,20 @@ class Stepping:
         start = self._start_of(guess, b)
         fresh = functools.partial(self._fresh, stage, implicit_noise=b is not None)
         if shared is None and self._sparse(b is not None) is not None:
-            is_linear = self.problem.is_affine and a is not None and b is None
+            is_linear = self.facts.is_affine and a is not None and b is None
             shared = self._shared_by(s, a) if is_linear else self._factorised(stage, start, b is not None)
         reused = None if shared is None else lambda residual, Z, r: shared(r)
-        if self.problem.is_affine and (b is None or self.problem.has_affine_noise):
+        if self.facts.is_affine and (b is None or self.facts.has_affine_noise):
             nothing = jnp.zeros_like(start)
             Z = -(reused or fresh)(stage.residual, nothing, stage.residual(nothing))
             ok, rounds = jnp.all(jnp.isfinite(Z)), jnp.asarray(1, jnp.int32)
             return stage.whole(Z), Report(ok if b is None else ok & self._before_the_pole(stage.residual, Z), rounds)
-        order = self.problem.row_orders[0]
+        order = self.matrices.row_orders[0]
 
         def twice(residual, z, r):
             return solved(stage.jacobian(z), r, order)
 
-        is_small = reused is None and b is None and self.problem.rest is not None
+        is_small = reused is None and b is None and self.facts.rest is not None
         root = newton(stage.residual, start, tol=self.method.tol, limit=self.method.limit,
                       solve=None if is_small else reused or fresh, fallback=fresh if reused else None,
                       twice=twice if is_small else False)  # fmt: skip
@@ -228,7 +229,7 @@ class Stepping:
     def end(self, h, Z: Array) -> tuple[Array, Report]:
         """x' = x + Z; not ok where the constraints' Jacobian is singular on the way, since there the index is not 1."""
         problem, after = self.problem, self.x + Z
-        if problem.has_constant_orientation:
+        if problem.facts.has_constant_orientation:
             return after, self.report
         return after, self.report._replace(ok=self.report.ok & self._stays_regular(h, Z))
 
@@ -252,7 +253,7 @@ class Stepping:
     # --- matrices: sparse ones in the elimination order of the problem, others by rows or by the library --------------
 
     def _sparse(self, implicit_noise: bool = False) -> Elimination | None:
-        sparsity = self.problem.noisy_sparsity if implicit_noise else self.problem.sparsity
+        sparsity = self.facts.noisy_sparsity if implicit_noise else self.facts.sparsity
         return None if sparsity is None else sparsity.matrix
 
     def _factorised(self, stage: _Stage, z: Array, implicit_noise: bool = False) -> Callable[[Array], Array]:
@@ -268,13 +269,13 @@ class Stepping:
         return eliminate(stage.jacobian(z), r, self._order(implicit_noise))
 
     def _order(self, implicit_noise: bool) -> Order:
-        return None if implicit_noise and self.problem.rest is not None else self.problem.row_orders[0]
+        return None if implicit_noise and self.facts.rest is not None else self.matrices.row_orders[0]
 
     def _sign(self, residual: Callable, Z: Array, implicit_noise: bool = False) -> Array:
         """Return the sign of det J."""
         if (sparse := self._sparse(implicit_noise)) is not None:
             return sparse.determinant(sparse.pattern.jacobian(residual, Z))[0]
-        unit = self.problem.determinant_units[0]
+        unit = self.matrices.determinant_units[0]
         return jnp.sign(determinant(jax.jacfwd(residual)(Z), self._order(implicit_noise), unit))
 
     def _determinant_along(self, h, Z: Array) -> tuple[Array, Callable[[Any], Array]]:
@@ -290,18 +291,18 @@ class Stepping:
             there = Stepping(self.method, problem, self.t + u * h, self.x + u * Z, self.params)
             return there._eliminated(there.t, jnp.zeros(problem.r, self.x.dtype)), there._start_of(None)
 
-        if problem.sparsity is None:
+        if problem.facts.sparsity is None:
 
             def dense(u):
-                if problem.rest is None:
-                    jacobian = problem.orientation(self.t + u * h, self.x + u * Z, self.params)
+                if problem.facts.rest is None:
+                    jacobian = problem.matrices.orientation(self.t + u * h, self.x + u * Z, self.params)
                 else:
                     stage, nothing = at_rest(u)
                     jacobian = stage.jacobian(nothing)
-                return determinant(jacobian, problem.row_orders[1], problem.determinant_units[1])
+                return determinant(jacobian, problem.matrices.row_orders[1], problem.matrices.determinant_units[1])
 
             return dense(0.0), dense
-        matrix = problem.sparsity.matrix
+        matrix = problem.facts.sparsity.matrix
 
         def sparse(u):
             stage, nothing = at_rest(u)
@@ -324,7 +325,7 @@ class Stepping:
             return True
         if self.sign is None:
             nothing = jnp.zeros_like(self.x)
-            self.sign = self._sign(self.residual(self.t, self.problem.momentum(nothing)), nothing)
+            self.sign = self._sign(self.residual(self.t, self.matrices.momentum(nothing)), nothing)
         return self._sign(residual, Z, implicit_noise=True) * self.sign > 0
 
 
@@ -724,9 +725,9 @@ class _ManyChannels(_Stiff):
             total, report = carry
             kick, row = inputs
             H, solved = step.solve(s, early + kick, a, guess=Z)
-            return (total + step.problem.push(step.g(s, H) - g0, row), report.joined(solved)), None
+            return (total + step.matrices.push(step.g(s, H) - g0, row), report.joined(solved)), None
 
-        kicks = step.problem.kicks(g0)
+        kicks = step.matrices.kicks(g0)
         begin = (jnp.zeros_like(kicks[0]), step.report)
         z = float(self.drift.z)
         (total, step.report), _ = lax.scan(channel, begin, (z * root * kicks, J / z))
@@ -738,10 +739,10 @@ class _ManyChannels(_Stiff):
             kick, unit = inputs
             ahead, solved_ahead = step.solve(s, early + kick, a, guess=Z)
             behind, solved_behind = step.solve(s, early - kick, a, guess=Z)
-            change = 0.5 * root * step.problem.push(step.g(s, ahead) - step.g(s, behind), unit)
+            change = 0.5 * root * step.matrices.push(step.g(s, ahead) - step.g(s, behind), unit)
             return (total + change, report.joined(solved_ahead).joined(solved_behind)), None
 
-        kicks = (step.problem.kicks(g0).T @ J).T
+        kicks = (step.matrices.kicks(g0).T @ J).T
         begin = (jnp.zeros_like(kicks[0]), step.report)
         units = jnp.eye(g0.shape[1], dtype=kicks.dtype)
         (total, step.report), _ = lax.scan(channel, begin, (kicks, units))
@@ -794,7 +795,7 @@ Appl. Math. 157 (2003)"
     def step(self, problem, t, x, noise, params):
         h, step = noise.h, Stepping(self, problem, t, x, params)
         Z = step.stage(t + h, jnp.zeros(problem.r, x.dtype), h)
-        known = problem.momentum(Z) + problem.push(step.g(t + h, Z), noise.W)
+        known = problem.matrices.momentum(Z) + problem.push(step.g(t + h, Z), noise.W)
         return step.end(h, step.stage(t + h, known, guess=Z))
 
 
@@ -852,7 +853,7 @@ simulation, J. Comput. Appl. Math. 157 (2003)"
             I = _integrals(problem, noise, self.area)
             along = step.along_constraints(t)
             for j in range(problem.m):
-                v = along(jnp.concatenate([problem.kicks(g0)[j], jnp.zeros(problem.n - problem.r, x.dtype)]))
+                v = along(jnp.concatenate([problem.matrices.kicks(g0)[j], jnp.zeros(problem.n - problem.r, x.dtype)]))
                 known = known + jax.jvp(lambda Z: problem.push(step.g(t, Z), I[j]), (nothing,), (v,))[1]
         return step.end(h, step.stage(t + h, known, h))
 
@@ -915,7 +916,7 @@ BIT 49 (2009)"
         kick = problem.push(step.g(t, jnp.zeros_like(state.x)), noise.W)
         Z = step.stage(t + h, from_before + kick, β * h)
         x, report = step.end(h, Z)
-        return _Past(x, problem.momentum(Z), kick), report
+        return _Past(x, problem.matrices.momentum(Z), kick), report
 
 
 BDF2Maruyama = _BDF2Maruyama()

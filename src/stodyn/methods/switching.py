@@ -24,6 +24,7 @@ from stodyn.methods.striking import key_of, normals_of
 from stodyn.methods.wrapping import AndNormals, Wrapping, without
 from stodyn.noise import wiener
 from stodyn.numerics.rarely import rarely
+from stodyn.problems.contract import innermost
 from stodyn.problems.sdae import SDAE
 
 STREAM = "switch"
@@ -36,11 +37,12 @@ LEAST = 1e-14  # the least share of a step that a rest covers: methods divide by
 
 def switching(method: Any, problem: Any) -> Any:
     """The method for a problem, with its switches where they have memory; refuses methods that cannot restart."""
-    if getattr(problem, "memories", None) is None:
+    memories = problem.known.memories if isinstance(problem, SDAE) else None
+    if memories is None:
         return method
     if not isinstance(method, Method) or method.starting_steps or method.takes_equal_steps or method.needs != wiener.W:
         raise ValueError(
-            f"method: {method.name} cannot begin anew within a step, but {problem.memories.names[0]} is a switch with "
+            f"method: {method.name} cannot begin anew within a step, but {memories.names[0]} is a switch with "
             "memory (VH > 0), which changes there; take Trapezoidal or ImplicitEuler"
         )
     return _Switching(method)
@@ -48,11 +50,12 @@ def switching(method: Any, problem: Any) -> Any:
 
 def refuse_switches(problem: Any, computation: str) -> None:
     """Refuse a circuit with switches that have memory, or with lines, where they would not be followed."""
-    while hasattr(problem, "problem"):
-        problem = problem.problem
-    if getattr(problem, "lines", ()):
-        raise ValueError(f"problem: {problem.lines[0]} is an ideal line, a delay, which {computation} does not follow")
-    memories = getattr(problem, "memories", None)
+    problem = innermost(problem)
+    if not isinstance(problem, SDAE):
+        return
+    lines, memories = problem.known.lines, problem.known.memories
+    if lines:
+        raise ValueError(f"problem: {lines[0]} is an ideal line, a delay, which {computation} does not follow")
     if memories is not None:
         raise ValueError(
             f"problem: {', '.join(memories.names)} has a memory (VH > 0), which {computation} does not follow; "
@@ -95,7 +98,7 @@ class _Switching(Wrapping, Method):
         return self.method.read(state)
 
     def step(self, problem, t, x, noise, params):
-        memories, key, h = problem.memories, key_of(noise.aux[STREAM]), noise.h
+        memories, key, h = problem.known.memories, key_of(noise.aux[STREAM]), noise.h
         own, one, count = without(noise, STREAM), jnp.ones((), x.dtype), jnp.zeros((), np.int32)
         near = NEAR * (memories.high - memories.low)
 

@@ -352,6 +352,13 @@ class Problem(ABC):
         return ""
 
 
+def innermost(problem: Any) -> Any:
+    """Return the problem that others, such as measurements and walls, are made around."""
+    while isinstance(problem, Around):
+        problem = problem.problem
+    return problem
+
+
 def written_as(problem: Problem, kind: type) -> Any:
     """Return a problem where it is of a class, else its form of that class with the same law; None if there is none."""
     if isinstance(problem, kind):

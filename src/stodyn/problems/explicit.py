@@ -20,8 +20,8 @@ import scipy
 from jax import Array
 
 from stodyn.numerics import sparse
-from stodyn.numerics.elimination import PIVOTED, Order, row_order
-from stodyn.problems.index import Split
+from stodyn.numerics.elimination import ORDERED, PIVOTED, Order, row_order
+from stodyn.problems.index import STATES, Split, look
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -101,3 +101,36 @@ class Rest:
         """The matrix of the equations of z, from that of all unknowns [R M - a R f_x; N f_x] and f_x."""
         own, u, q = stacked[self.rows], self.unknowns, self.explicit.stored
         return own[:, u] - own[:, q] @ f_x[q][:, u]
+
+
+def find_rest(problem: Any) -> Rest | None:
+    """Return the unknowns of an SDAE that are not explicit; None where all have to be eliminated."""
+    explicit = problem.known.explicit
+    if explicit is None:
+        return None
+    unordered = Rest(explicit, problem.facts.split, problem.n)
+    return unordered.sorted(rest_samples(problem, unordered)) if problem.facts.unknowns <= ORDERED else unordered
+
+
+def rest_samples(problem: Any, rest: Rest) -> np.ndarray:
+    """Matrices in the unknowns that are not explicit: of infinitely short steps at the times of `slopes_at_the_start`,
+    then of longer ones."""
+    rows, N, *_ = problem.facts.split
+    RM, slopes = problem.mass_matrix[rows], slopes_at_the_start(problem)
+    lengths = np.append(np.zeros(len(slopes)), step_lengths(RM, slopes[0][rows])[1:])
+    slopes = np.concatenate([slopes, np.broadcast_to(slopes[0], (len(lengths) - len(slopes), *slopes[0].shape))])
+    return np.array([rest.matrix(np.concatenate([RM - a * f_x[rows], N @ f_x]), f_x)
+                     for a, f_x in zip(lengths, slopes, strict=True)])  # fmt: skip
+
+
+def slopes_at_the_start(problem: Any) -> np.ndarray:
+    """f_x (index.STATES, n, n) of an SDAE in its consistent start, at t = 0 and at later times."""
+    times = np.append(0.0, np.geomspace(1e-3, 1e3, STATES - 1))
+    return look(problem, times, np.tile(problem.facts.diagnosed().start, (STATES, 1))).f_x
+
+
+def step_lengths(RM: Any, R_f_x: Any) -> list[float]:
+    """No length, and those of the fastest, the middle and the slowest equation of R M dX = R f dt."""
+    inertia, slope = (np.abs(scipy.sparse.csr_array(part)).max(axis=1).toarray().ravel() for part in (RM, R_f_x))
+    lengths = np.sort(inertia[slope > 0.0] / slope[slope > 0.0])
+    return [0.0, *(float(a) for a in (lengths[[0, len(lengths) // 2, -1]] if len(lengths) else ()))]

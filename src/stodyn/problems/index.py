@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import scipy
 
@@ -15,6 +16,7 @@ from stodyn.numerics.dependence import dependence
 from stodyn.numerics.printing.points import AtPoints, at_points
 from stodyn.numerics.printing.unprintable import Unprintable
 from stodyn.numerics.rounding import Amounts, of_solution
+from stodyn.numerics.sparse import Pattern
 from stodyn.problems import describing
 
 # What counts as zero in the index, by choice far above n ε: constants that users round, and derivatives of their
@@ -46,6 +48,31 @@ class Split(NamedTuple):
     N: Any
     K: Any
     columns: np.ndarray
+
+    @property
+    def r(self) -> int:
+        """The rank of M."""
+        return len(self.rows)
+
+    @property
+    def directions(self) -> np.ndarray:
+        """K as a dense matrix."""
+        return self.K.toarray() if scipy.sparse.issparse(self.K) else self.K
+
+    def equations(self, values: jax.Array) -> jax.Array:
+        """R v, the rows of v (n, ...) that belong to equations with a derivative."""
+        return values if self.r == self.N.shape[1] else values[self.rows]
+
+    def constraints(self, values: jax.Array) -> jax.Array:
+        """N v, the combinations of rows of v (n, ...) that belong to constraints."""
+        N = self.N
+        if scipy.sparse.issparse(N):
+            if np.all(N.data == 1.0) and N.nnz == N.shape[0]:
+                return values[N.indices]
+            return Pattern.of_csr(N).times(jnp.asarray(N.data, values.dtype), values)
+        if np.all((N == 0.0) | (N == 1.0)) and np.all(N.sum(axis=1) == 1.0):
+            return values[np.argmax(N, axis=1)]
+        return jnp.asarray(N, values.dtype) @ values
 
 
 def split(M: np.ndarray) -> Split:
@@ -81,6 +108,16 @@ def independent_rows(M: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def _inverse(size: np.ndarray) -> np.ndarray:
     return 1.0 / np.where(size > 0.0, size, 1.0)
+
+
+def evolving(M: np.ndarray, parts: Split) -> np.ndarray:
+    """(r, n): the differential components y = evolving x; a component itself where that is possible."""
+    RM = M[parts.rows]
+    directions = np.linalg.solve(RM[:, parts.columns], RM) if parts.r else RM
+    if parts.r:
+        directions[np.abs(directions) <= of_solution(RM[:, parts.columns], directions)] = 0.0
+    directions[:, parts.columns] = np.eye(parts.r)
+    return directions
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -136,7 +173,7 @@ def diagnose(problem: Any, t: float = 0.0) -> Diagnosis:
     Jacobian N f_x K is regular. Rows and columns are scaled before a rank is taken. Both are asked at the (consistent)
     start and at random states around it; along the paths of a run the Jacobian is watched by every step.
     """
-    parts: Split = problem.split
+    parts: Split = problem.facts.split
     constraints = tuple(f"0 = {combination(row, [f'f[{i}]' for i in range(problem.n)])}" for row in parts.N)
     differential, algebraic = components(problem)
     x = problem.example_start()
@@ -208,12 +245,12 @@ def no_start(start: str, constraints: Sequence[str], t: float, algebraic: Sequen
 
 def components(problem: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The differential components of an SDAE, or combinations of components, and the algebraic ones, in words."""
-    parts, names = problem.split, problem.components
-    if problem.is_large:
-        diagnosis = problem.diagnosed()
+    facts, names = problem.facts, problem.components
+    if facts.is_large:
+        diagnosis = facts.diagnosed()
         return diagnosis.differential, diagnosis.algebraic
-    differential = tuple(combination(row, names) for row in problem.evolving)
-    algebraic = tuple(combination(column, names) for column in parts.K.T)
+    differential = tuple(combination(row, names) for row in facts.evolving)
+    algebraic = tuple(combination(column, names) for column in facts.split.K.T)
     return differential, algebraic
 
 
@@ -227,7 +264,7 @@ class Coefficients(NamedTuple):
 
 def look(problem: Any, times: np.ndarray, states: np.ndarray) -> Coefficients:
     """The equations of an SDAE at STATES times and states, each with the parameters of a path of its own."""
-    return Coefficients(*problem.coefficients_at(times, states, problem.sample_params(STATES)[0]))
+    return Coefficients(*problem.facts.coefficients_at(times, states, problem.sample_params(STATES)[0]))
 
 
 def noise_slopes(problem: Any, times: np.ndarray, states: np.ndarray) -> np.ndarray:
@@ -237,6 +274,8 @@ def noise_slopes(problem: Any, times: np.ndarray, states: np.ndarray) -> np.ndar
         return jax.jacfwd(lambda x: problem.g(t, x, p))(x)
 
     params, axes = problem.sample_params(STATES)
+    if problem.known.noise_slopes is not None:
+        return problem.known.noise_slopes(times, states, params)
     return at_points(at, times, states, params, in_axes=(0, 0, axes))
 
 
@@ -254,7 +293,7 @@ def coefficients_at(problem: Any) -> AtPoints:
 
 def consistent_states(problem: Any, times: np.ndarray, states: np.ndarray) -> np.ndarray:
     """States (STATES, n) with the same M x that satisfy the constraints, by Newton; NaN where it finds none."""
-    _, N, K, _ = problem.split
+    _, N, K, _ = problem.facts.split
     x, done = np.array(states), np.zeros(STATES, bool)
     with np.errstate(all="ignore"):
         for _ in range(START_LIMIT if len(N) else 0):

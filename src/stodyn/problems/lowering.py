@@ -5,6 +5,7 @@ not know each other. A row is a function of the problem; it returns the new prob
 where this problem has no such form.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import scipy
 from stodyn.numerics.sparse import FOLLOWED
 from stodyn.problems import contract
 from stodyn.problems.calculus import correction, to_ito, to_stratonovich
+from stodyn.problems.contract import Problem
 from stodyn.problems.index import components, listed
 from stodyn.problems.sdae import SDAE
 from stodyn.problems.sde import SDE
@@ -41,7 +43,7 @@ def _state_space(problem: SDAE) -> tuple[SDE, str] | None:
     return problem.to_sde(), f"SDAE -> SDE of its differential components {listed(components(problem)[0])}"
 
 
-TABLE = {
+TABLE: dict[tuple[type, type], Callable[[Any], tuple[Problem, str] | None]] = {
     (SDE, SDAE): _with_unit_mass,
     (SDAE, SDE): _state_space,
 }

@@ -27,7 +27,7 @@ from stodyn.problems.contract import (
     noise_hint,
     returned_shape,
 )
-from stodyn.problems.operators import Diagonal, Operator, check_memory, returned_noise
+from stodyn.problems.operators import Diagonal, Operator, check_memory, returned_noise, silent
 from stodyn.problems.sparsity import NoisePlaces, find_elimination, find_noise_places
 from stodyn.problems.structure import (
     CHECKED_STATES,
@@ -36,11 +36,6 @@ from stodyn.problems.structure import (
     is_zero_off_diagonal,
     partial_functions,
 )
-
-
-def silent(t, x):
-    """One channel of zeros."""
-    return jnp.zeros((*jnp.shape(x), 1) if jnp.ndim(x) else ())
 
 
 class _Shape(NamedTuple):

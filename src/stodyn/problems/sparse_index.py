@@ -20,6 +20,7 @@ from stodyn.numerics.printing.points import AtPoints
 from stodyn.numerics.rounding import of_sparse_solution
 from stodyn.problems import index
 from stodyn.problems.index import CANCELLED, RANK, SINGULAR, START_LIMIT, START_TOLERANCE, STATES, Diagnosis, Split
+from stodyn.problems.sparsity import entries_at
 
 DENSE = 1000  # rows of a block, or constraints, up to which a singular matrix is examined as a dense one
 DIRECTIONS = 8  # in which noise is tested for commuting
@@ -124,13 +125,13 @@ class Coefficients(NamedTuple):
 
 def coefficients_at(problem: Any) -> Callable[[float, np.ndarray], Coefficients]:
     """(t, x) -> f, ∂f/∂x and g of one path there."""
-    drift, places, params = problem.drift_pattern, problem.noise_pattern, problem.example_params()
+    drift, places, params = problem.facts.drift_pattern, problem.facts.noise_pattern, problem.example_params()
 
     def at(t, x, p):
         def f(x):
             return problem.f(t, x, p)
 
-        return f(x), drift.jacobian(f, x), problem.noise_entries(t, x, p)
+        return f(x), drift.jacobian(f, x), entries_at(places, problem.multiplier(t, x, p))
 
     values = AtPoints(at, (0, 0, None), few=START_LIMIT + STATES)
 
@@ -147,8 +148,8 @@ def diagnose(problem: Any, t: float) -> Diagnosis:
     Whether it is regular is asked at the start, and at random states around it only where it is singular there; its
     condition number is an estimate in the 1-norm.
     """
-    parts, names, x = problem.split, problem.components, problem.example_start()
-    differential = words(problem.evolving, names)
+    parts, names, x = problem.facts.split, problem.components, problem.example_start()
+    differential = words(problem.facts.evolving, names)
     if not parts.N.shape[0]:
         return Diagnosis(0, "", (), (), 0, 1.0, differential, (), x, dict.fromkeys(names, 0.0))
     constraints = tuple(f"0 = {one}" for one in words(parts.N, [f"f[{i}]" for i in range(problem.n)]))
@@ -207,7 +208,7 @@ def _consistent(parts: Split, look: Callable, t: float, x: np.ndarray) -> tuple[
 
 def _noisy(problem: Any, parts: Split, look: Callable, t: float, x: np.ndarray) -> tuple[tuple[int, int], ...]:
     """(constraint, channel) pairs with N g != 0, as index.diagnose looks for them, among the places of g."""
-    places = problem.noise_pattern
+    places = problem.facts.noise_pattern
     if places is not None and not (abs(parts.N) @ places.csr(1.0)).nnz:
         return ()
     rng = np.random.default_rng(6)
@@ -274,8 +275,8 @@ def evolving(M: Matrix, parts: Split) -> Matrix:
 def commutes(problem: Any) -> bool:
     """Whether noise commutes in the state-space form: ∂(g b)/∂x v(a) = ∂(g a)/∂x v(b) for random a and b in some
     consistent states, v(a) being the motion that R M v = R g a and the constraints' N f_x v = 0 leave."""
-    parts, look, params = problem.split, coefficients_at(problem), problem.example_params()
-    RM, x, rng = problem.sparse_mass[parts.rows], problem.diagnosed().start, np.random.default_rng(2024)
+    parts, look, params = problem.facts.split, coefficients_at(problem), problem.example_params()
+    RM, x, rng = problem.sparse_mass[parts.rows], problem.facts.diagnosed().start, np.random.default_rng(2024)
 
     def pushed(t, x, p, w):
         return problem.push(problem.multiplier(t, x, p), w)

@@ -6,6 +6,7 @@ import dataclasses
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import scipy
 
@@ -15,8 +16,8 @@ from stodyn.numerics.elimination import ORDERED, WRITTEN_OUT
 from stodyn.numerics.printing.points import AtPoints, at_one
 from stodyn.numerics.printing.unprintable import Unprintable
 from stodyn.numerics.sparse import MOST_FULL, Elimination, Pattern, find_order, find_pattern
-from stodyn.problems.explicit import Rest
-from stodyn.problems.operators import Diagonal, Sparse
+from stodyn.problems.explicit import Rest, step_lengths
+from stodyn.problems.operators import Diagonal, Operator, Sparse
 
 LATER = (0.0, 1e-3, 1.0, 1e3)  # times at which the slopes of f are evaluated, until they are regular
 LENGTHS = 0.5  # of the steps of samples, in the times of the equations
@@ -40,21 +41,22 @@ def find_sparsity(problem: Any, implicit_noise: bool = False) -> Sparsity | None
     are those of steps of no length and of the lengths of the fastest, the middle and the slowest equation. With
     `implicit_noise` the matrix is that of a stage that is implicit in the noise too.
     """
-    rest = None if implicit_noise else problem.rest
-    if rest is not None and problem.unknowns <= ORDERED:
+    facts = problem.facts
+    rest = None if implicit_noise else facts.rest
+    if rest is not None and facts.unknowns <= ORDERED:
         return None
-    n, drift, (rows, N, *_) = problem.n, problem.drift_pattern, problem.split
+    n, drift, (rows, N, *_) = problem.n, facts.drift_pattern, facts.split
     if drift is None or len(drift.rows) > MOST_FULL * n * n:
         return None
     with jax.enable_x64(True):
-        start: Any = np.asarray(problem.diagnosed().start, float)
+        start: Any = np.asarray(facts.diagnosed().start, float)
         params = problem.example_params()
         N, RM = scipy.sparse.csr_array(N), problem.sparse_mass[rows]
         held = drift.csr(1.0)
         top = abs(RM) + held[rows]
         if implicit_noise:
             try:
-                noise = find_pattern(lambda x, t, p: problem.row_sums(t, x, p), start, np.zeros(()), params)
+                noise = find_pattern(lambda x, t, p: _row_sums(problem, t, x, p), start, np.zeros(()), params)
             except Unprintable:
                 return None
             top = top + noise.csr(1.0)[rows]
@@ -172,13 +174,6 @@ def _samples(pattern: Pattern, RM: Any, f_x: Any, rows: np.ndarray, N: Any, rest
     return np.array([pattern.values_of(each if rest is None else rest.matrix(each, f_x)) for each in whole])
 
 
-def step_lengths(RM: Any, R_f_x: Any) -> list[float]:
-    """No length, and those of the fastest, the middle and the slowest equation of R M dX = R f dt."""
-    inertia, slope = (np.abs(scipy.sparse.csr_array(part)).max(axis=1).toarray().ravel() for part in (RM, R_f_x))
-    lengths = np.sort(inertia[slope > 0.0] / slope[slope > 0.0])
-    return [0.0, *(float(a) for a in (lengths[[0, len(lengths) // 2, -1]] if len(lengths) else ()))]
-
-
 def _is_reversible(problem: Any, x: Any, params: Any) -> bool:
     def backwards(x):
         _, slope = jax.linearize(lambda x: problem.f(0.0, x, params), x)
@@ -194,7 +189,7 @@ def _is_reversible(problem: Any, x: Any, params: Any) -> bool:
 def noise_pattern(problem: Any) -> Pattern | None:
     """The places of g (n, m) that are not zero, from g itself where it is sparse, else from its trace; None where it
     cannot be taken apart or is too large."""
-    if problem.unknowns <= (WRITTEN_OUT if problem.explicit is None else ORDERED):
+    if problem.facts.unknowns <= (WRITTEN_OUT if problem.known.explicit is None else ORDERED):
         return None
     with jax.enable_x64(True):
         start, params = np.asarray(problem.example_start(), float), problem.example_params()
@@ -218,3 +213,16 @@ def _places_of(noise: Any) -> Pattern | None:
         own = np.arange(noise.shape[0])
         return Pattern(own, own, noise.shape)
     return Pattern(*noise.places, noise.shape) if isinstance(noise, Sparse) else None
+
+
+def entries_at(pattern: Pattern | None, g: Any) -> Any:
+    """The entries of noise at the places of its pattern, or the whole matrix where there is none."""
+    if isinstance(g, Operator):
+        return g.dense() if pattern is None else g.sorted_entries
+    return g if pattern is None else g[pattern.rows, pattern.columns]
+
+
+def _row_sums(problem: Any, t, x: Any, params: Any) -> Any:
+    """g·1 (n,), which depends on a component wherever g does."""
+    multiplier = problem.multiplier(t, x, params)
+    return multiplier @ jnp.ones(problem.m, x.dtype) if isinstance(multiplier, Operator) else multiplier.sum(1)

@@ -100,7 +100,7 @@ def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
     problem = dataclasses.replace(RING_OSCILLATOR.problem, structure="commutative")
     progress("the noise-free cycle")
     quiet = cycle(problem, rtol=size.of(1e-5, 1e-10, 1e-10))
-    begun = at_one(lambda x: problem.state(0.0, x, problem.params), quiet.state)
+    begun = at_one(lambda x: problem.state_space.state(0.0, x, problem.params), quiet.state)
     problem = dataclasses.replace(problem, start=begun)  # no transient: every path begins on the cycle
     end = STEP * round((periods + 2.5) * quiet.period / STEP)
     progress(f"{paths} paths over {periods} periods")

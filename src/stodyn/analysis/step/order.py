@@ -244,7 +244,9 @@ def deterministic_order(
 
         trajectory = scipy.integrate.solve_ivp(f, (t[0], T), followed.example_start(), "DOP853", rtol=1e-13, atol=1e-15)
         end = trajectory.y[:, -1]
-        return (at_one(lambda x: quiet.state(T, x, quiet.params), end) if isinstance(quiet, SDAE) else end)[None]
+        return (at_one(lambda x: quiet.state_space.state(T, x, quiet.params), end) if isinstance(quiet, SDAE) else end)[
+            None
+        ]
 
     study = Study.of(quiet, method, t, steps, solution, None, 1, model)
     ((ends, target, _),) = study.pairs(paths=1, seed=0)
@@ -429,7 +431,7 @@ class Study:
     def _shown(self, x: np.ndarray) -> np.ndarray:
         """The components of whole states (..., n) that the method shows: of an SDAE maybe its state-space form."""
         whole = shown(self.problem, self.method) == self.problem.n
-        return x if whole else x @ self.problem.evolving.T
+        return x if whole else x @ self.problem.facts.evolving.T
 
     def doubts(self, size: float, own: float = 0.0) -> dict[str, np.ndarray]:
         """The effects on an error of rounding of numbers of that size, and of the reference's own error."""

@@ -101,7 +101,7 @@ def _form(problem: Problem, t: float) -> tuple[SDE, Callable[[Any, Any], Any]]:
         problem.before_run(t)
         sde = problem.lower(SDE)[0]  # type: ignore[index]
         params = problem.example_params()
-        return sde, lambda t, y: problem.state(t, y, params)  # type: ignore[return-value]
+        return sde, lambda t, y: problem.state_space.state(t, y, params)  # type: ignore[return-value]
     lowered = written_as(problem, SDE)
     if not isinstance(lowered, SDE):
         raise TypeError(f"problem: expected one that can be written as an SDE, got a {type(problem).__name__}")

@@ -233,13 +233,13 @@ def cautions(circuit: Circuit, run: xarray.Dataset, method: str, lengths: np.nda
     """
     warnings_in_words = []
     rate, time, step = fastest(circuit, run, np.diff(circuit.times) if lengths is None else lengths)
-    if step * rate > RESOLVED and not (circuit.is_affine and method != "Trapezoidal"):
+    if step * rate > RESOLVED and not (circuit.facts.is_affine and method != "Trapezoidal"):
         warnings_in_words.append(
             f"the step, {amount(step, 's')}, is {step * rate:.2g} times the shortest time constant, "
             f"{amount(1.0 / rate, 's')} at {amount(time, 's')}: "
             + (
                 "waveforms ring after edges; take a shorter step in .tran, or --method BDF2Maruyama"
-                if circuit.is_affine
+                if circuit.facts.is_affine
                 else "σ is not to be trusted where devices switch that fast; compare with a shorter step in .tran"
             )
         )
@@ -320,7 +320,7 @@ def fastest(circuit: Circuit, run: xarray.Dataset, lengths: np.ndarray) -> tuple
     places = np.linspace(0, len(times) - 1, int(np.clip(EIGENVALUES / circuit.n**3, 2, len(times)))).astype(int)
     if circuit.n > LARGEST:
         return 0.0, 0.0, 0.0
-    if circuit.is_affine:
+    if circuit.facts.is_affine:
         places = places[:1]
     rates = []
     for k in places:
@@ -330,7 +330,7 @@ def fastest(circuit: Circuit, run: xarray.Dataset, lengths: np.ndarray) -> tuple
             rates.append(0.0)
     ends = circuit.span[0] + np.cumsum(lengths)
     step = lengths[np.searchsorted(ends, times[places]).clip(max=len(lengths) - 1)]
-    if circuit.is_affine:
+    if circuit.facts.is_affine:
         step = lengths.max(keepdims=True)
     most = int(np.argmax(rates * step))
     return float(rates[most]), float(times[places[most]]), float(step[most])

@@ -1,0 +1,168 @@
+"""The state-space form of an SDAE: the SDE of its differential components, the structure of whose noise is its own."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import scipy
+from jax import Array
+
+from stodyn.numerics.newton import derived
+from stodyn.problems import sparse_index
+from stodyn.problems.contract import NoiseStructure
+from stodyn.problems.facts import Facts
+from stodyn.problems.index import CANCELLED, STATES, components, consistent_states, look, noise_slopes
+from stodyn.problems.operators import Diagonal, Operator, Sparse
+from stodyn.problems.sde import SDE
+from stodyn.problems.structure import PROVED, checked_kinds, commutes, kinds_of_operator, proved_kinds, trace_of
+
+CHECKED = f"checked at {STATES} random states"
+CHECKED_IN_DIRECTIONS = f"checked in random directions at {sparse_index.DIRECTIONS} random states"
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class StateSpace:
+    """dY = S R f dt + S R g dW, S = (R M E)⁻¹ and E the columns of the differential components y."""
+
+    problem: Any
+    facts: Facts
+
+    @functools.cached_property
+    def places(self) -> dict[int, int]:
+        """Component -> its place among the differential components, of those that are one by themselves."""
+        alone = np.flatnonzero(np.diff(scipy.sparse.csr_array(self.facts.evolving).indptr) == 1)
+        return {int(self.facts.split.columns[k]): int(k) for k in alone}
+
+    @functools.cached_property
+    def solved_mass(self) -> np.ndarray:
+        """S (r, r); its diagonal (r,) where the system is large and S has no more."""
+        split = self.facts.split
+        block = scipy.sparse.csr_array(self.problem.sparse_mass[split.rows][:, split.columns])
+        if self.facts.is_large and block.nnz == np.count_nonzero(block.diagonal()):
+            return 1.0 / block.diagonal()
+        return np.linalg.inv(block.toarray())
+
+    def solved(self, values: Array) -> Array:
+        """S R v of v (n, ...)."""
+        S, values = jnp.asarray(self.solved_mass, values.dtype), self.facts.split.equations(values)
+        return (values.T * S).T if S.ndim == 1 else S @ values
+
+    def solved_noise(self, g: Any) -> Any:
+        """S R g, an operator where g and S allow it."""
+        if self.solved_mass.ndim != 1 or not isinstance(g, Diagonal | Sparse):
+            return self.solved(g.dense() if isinstance(g, Operator) else g)
+        n, r, own = self.problem.n, self.facts.split.r, np.arange(self.problem.n)
+        rows, columns = (own, own) if isinstance(g, Diagonal) else (g.rows, g.columns)
+        place = np.full(n, -1)
+        place[self.facts.split.rows] = np.arange(r)
+        solved = np.flatnonzero(place[rows] >= 0)
+        values = g.entries[solved] * jnp.asarray(self.solved_mass[place[rows[solved]]], g.entries.dtype)
+        if isinstance(g, Diagonal) and r == n:
+            return Diagonal(values)
+        return Sparse(place[rows[solved]], columns[solved], values, (r, self.problem.m))
+
+    def picked(self, rows: Any, components: Sequence[int]) -> tuple[Array | None, ...]:
+        """The rows of these components, None for those that are not differential by themselves."""
+        row = rows.row if isinstance(rows, Operator) else rows.__getitem__
+        return tuple(row(self.places[i]) if i in self.places else None for i in components)
+
+    def spread(self, moved: Array) -> Array:
+        """Values (r,) of the differential components at their places among all, (n,), with zeros elsewhere."""
+        nothing = jnp.zeros(self.problem.n, moved.dtype)
+        return nothing.at[np.array([*self.places], int)].set(moved[np.array([*self.places.values()], int)])
+
+    def state(self, t, y: Array, params) -> Array:
+        """The state x (n,) at time t whose differential components are y (r,): (y, F(t, y))."""
+        near = self.facts.diagnosed().start
+        change = y - jnp.asarray(self.facts.evolving @ near, y.dtype)
+        known = jnp.asarray(near, y.dtype).at[self.facts.split.columns].add(change)
+        return self.problem.consistent(t, known, params)
+
+
+def to_sde(problem: Any) -> SDE:
+    """Return the state-space form as an SDE, in which x follows from y by Newton's method."""
+    form: StateSpace = problem.state_space
+
+    # Drift, noise and each of their derivatives solve for the same x. Traced once, the solution is the same loop in all
+    # of them, and a printed program has it once (numerics.printing).
+    @jax.jit
+    def state(t, y, params):
+        with derived():
+            return form.state(t, y, params)
+
+    def drift(t, y, params):
+        return form.solved(problem.f(t, state(t, y, params), params))
+
+    def diffusion(t, y, params):
+        return form.solved_noise(problem.multiplier(t, state(t, y, params), params))
+
+    names = components(problem)[0]
+    all_units: Any = problem.component_units or {}
+    units = {name: all_units[name] for name in names if name in all_units} or None
+    start = problem.start_source.mapped(lambda rows: (problem.facts.evolving @ rows.T).T).argument
+    sde = SDE(drift, diffusion, start, problem.params, names=names, units=units, structure=problem.structure)
+    if problem.structure is None:  # known already: do not determine it again through every Newton solve
+        S, structure = form.solved_mass, problem.noise_structure
+        mixed = S.ndim == 2 and np.any(np.diag(np.diagonal(S)) != S)
+        kinds = tuple(kind for kind in structure.kinds if kind != "diagonal" or not mixed)
+        vars(sde)["noise_structure"] = NoiseStructure(kinds, structure.known)
+    return sde
+
+
+def find_noise_structure(problem: Any) -> NoiseStructure:
+    """Return the structure of the noise in the state-space form, and how it is known."""
+    if problem.structure is not None:
+        kinds = () if problem.structure == "general" else tuple(dict.fromkeys((problem.structure, "commutative")))
+        return NoiseStructure(kinds, problem.known.noise)
+    scalar = ("scalar",) if problem.m == 1 else ()
+    example = problem.example_start(), problem.example_params()
+    with jax.enable_x64(True):
+        proved, _ = (
+            kinds_of_operator(problem.multiplier, *example)
+            if problem.is_operator
+            else proved_kinds(trace_of(problem.g, *example))
+        )
+    if "additive" in proved:
+        return NoiseStructure(("additive", *scalar, "commutative"), PROVED)
+    if scalar:
+        return NoiseStructure(("scalar", "commutative"), PROVED)
+    if problem.facts.is_large:
+        return NoiseStructure(("commutative",) if sparse_index.commutes(problem) else (), CHECKED_IN_DIRECTIONS)
+    values, slopes = _sampled_noise(problem)
+    special = checked_kinds(values, slopes)
+    if special or commutes(values, slopes):
+        return NoiseStructure((*special, "commutative"), CHECKED)
+    return NoiseStructure((), CHECKED)
+
+
+def _sampled_noise(problem: Any) -> tuple[np.ndarray, np.ndarray]:
+    """R g (states, r, m) and its derivative (states, r, m, r) in R M x, in consistent states around the start."""
+    rng = np.random.default_rng(2024)
+    n, x = problem.n, problem.facts.diagnosed().start
+    reach = 10.0 ** rng.uniform(-2, 0, (STATES, 1)) * (1.0 + np.abs(x))
+    times = 10.0 ** rng.uniform(-2, 2, STATES)
+    states = consistent_states(problem, times, x + reach * rng.standard_normal((STATES, n)))
+    looked = look(problem, times, states)
+    rows, N, *_ = problem.facts.split
+    r = len(rows)
+    matrices = np.concatenate([np.broadcast_to(problem.mass_matrix[rows], (STATES, r, n)), N @ looked.f_x], axis=1)
+    sound = np.isfinite(matrices).all((1, 2)) & (np.linalg.cond(np.nan_to_num(matrices)) < 1e14)
+    matrices = np.where(sound[:, None, None], matrices, np.eye(n))
+    size = np.abs(matrices).max(axis=2, keepdims=True)
+    inverse = np.linalg.inv(matrices / size) / size.mT
+    along = inverse[..., :r]
+    # elimination gives the inverse of a matrix A + δA, |δA| <= 3 n ε |A|, which differs by A⁻¹ δA A⁻¹
+    doubt = 3.0 * n * np.finfo(float).eps * np.abs(inverse) @ np.abs(matrices) @ np.abs(along)
+    g_x = noise_slopes(problem, times, states)[:, rows]
+    values, slopes = looked.g[:, rows], np.einsum("skmn,snr->skmr", g_x, along)
+    rounding = np.einsum("skmn,snr->skmr", np.abs(g_x), CANCELLED * np.abs(along) + doubt)
+    slopes = np.where(np.abs(slopes) > rounding, slopes, 0.0)
+    values[~sound] = np.nan
+    finite = np.isfinite(values).all((1, 2)) & np.isfinite(slopes).all((1, 2, 3))
+    return values[finite], slopes[finite]
