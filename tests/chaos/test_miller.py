@@ -163,8 +163,8 @@ def test_the_remark_on_the_basis_of_degree_one():
     points = PROBLEM.center + signs * scale
     basis = bases.make("total", PROBLEM.distributions, 1)
     collocated = coefficients(Collocation(degree=1, basis="total", points=points))
-    states = radau.prescribed(PROBLEM.system(points, np.linspace(0, 4 * T, 101)), np.linspace(0, 4 * T, 101),
-                              PROBLEM.starts(points))[0]  # fmt: skip
+    states = radau.prescribed(PROBLEM.systems.system(points, np.linspace(0, 4 * T, 101)), np.linspace(0, 4 * T, 101),
+                              PROBLEM.systems.starts(points))[0]  # fmt: skip
     by_rule = np.einsum("kl,tkn->tnl", basis.evaluate(points) / 4.0, states)
     assert difference(collocated, by_rule) < 1e-13
     assert difference(coefficients(Galerkin(degree=1)), by_rule) == pytest.approx(1.3e-2, rel=0.3)

@@ -278,7 +278,13 @@ def test_members_of_a_family_of_circuits_share_a_trace(traced):
 def test_steps_that_take_more_than_their_facts_are_kept_by_their_values(traced, monkeypatch):
     from stodyn.circuits import Circuit
 
-    monkeypatch.setattr(Circuit, "step_takes_more", property(lambda self: True))
+    listed = Circuit.step_facts
+
+    def before_the_step(self):
+        vars(self)["asked"] = vars(self).get("asked", 0) + 1
+        return listed.fget(self) if vars(self)["asked"] == 1 else None
+
+    monkeypatch.setattr(Circuit, "step_facts", property(before_the_step))
     circuit = sd.circuits.read(TOLERANT)
     run = dict(t=circuit.span, dt=circuit.step, paths=4, seed=1, collect=st.Moments(at=[0.2e-6]))
     for shift in (0.0, 1.5, 0.0, 1.5):

@@ -14,6 +14,7 @@ from stodyn.models.miller_integrator import MILLER_INTEGRATOR
 from stodyn.noise.distribution import Uniform
 from stodyn.numerics import radau
 from stodyn.problems.random_dae import RandomDAE
+from stodyn.problems.random_systems import RandomSystems
 
 NONE = np.zeros((1, 0))
 
@@ -102,8 +103,8 @@ def test_a_batch_equals_its_members_and_sparse_equals_dense(monkeypatch):
     nodes = np.stack([law.rvs(size=7, random_state=rng) for law in problem.distributions], axis=1)
     batch = states_at(problem, nodes, grid)
     for k in range(7):
-        system = problem.sparse_system(nodes[k], grid)
-        alone, work = radau.prescribed(system, grid, problem.starts(nodes[k : k + 1]))
+        system = problem.systems.sparse_system(nodes[k], grid)
+        alone, work = radau.prescribed(system, grid, problem.systems.starts(nodes[k : k + 1]))
         scale = np.abs(batch[:, k]).max(axis=0)
         assert np.abs((alone[:, 0] - batch[:, k]) / scale).max() < 1e-12
         assert (work.steps, work.factorisations) == (40, 2)
@@ -111,8 +112,8 @@ def test_a_batch_equals_its_members_and_sparse_equals_dense(monkeypatch):
     two = states_at(problem, nodes, uneven)
     np.testing.assert_allclose(two[:21], batch[:21], rtol=1e-11, atol=1e-18)
     assert np.abs(two[-1] - batch[-1]).max() < 1e-5
-    monkeypatch.setattr(RandomDAE, "is_sparse", True)
-    monkeypatch.setattr(RandomDAE, "system", None)  # a problem with sparse matrices makes no dense ones
+    monkeypatch.setattr(RandomSystems, "is_sparse", True)
+    monkeypatch.setattr(RandomSystems, "system", None)  # a problem with sparse matrices makes no dense ones
     found = states_at(problem, nodes[:3], grid)
     assert np.abs((found - batch[:, :3]) / np.abs(batch[:, :3]).max(axis=0)).max() < 1e-12
 
@@ -152,7 +153,7 @@ def test_chosen_steps_on_index_two():
     for rtol in (1e-4, 1e-7):
         components = problem.pencil_at().component_index
         np.testing.assert_array_equal(components, [1, 0, 2])
-        states, work = radau.controlled(problem.system(NONE, grid), grid, problem.starts(NONE), 5, rtol,
+        states, work = radau.controlled(problem.systems.system(NONE, grid), grid, problem.systems.starts(NONE), 5, rtol,
                                         component_index=components)  # fmt: skip
         errors.append(np.abs(states[:, 0, 1] - y2).max())
         steps.append(work.steps)
@@ -190,7 +191,7 @@ def test_many_nonlinear_equations_are_solved_with_sparse_matrices():
     drift = lambda t, x, p: jnp.concatenate([-p["p"] * x[n:], x[n:] - x[:n] ** 3])  # noqa: E731
     mass = np.diag(np.repeat([1.0, 0.0], n))
     problem = RandomDAE(mass, drift, np.concatenate([a, a**3]), {"p": Uniform(0.5, 2.0)})
-    system = problem.sparse_system(np.ones(1), np.linspace(0.0, 1.0, 3))
+    system = problem.systems.sparse_system(np.ones(1), np.linspace(0.0, 1.0, 3))
     assert system.jacobian(0.0, np.ones((1, 2 * n))).nnz == 3 * n
     run = simulate(problem, "Radau5", t=(0.0, 1.0), dt=0.1, paths=2, seed=1, collect=st.Paths(2, at=[1.0]))
     for x in run["path"].values[:, 0]:

@@ -59,8 +59,8 @@ def test_structure_is_found():
             assert problem.structure == {"mass": "constant", "matrix": kind}
             nodes = np.random.default_rng(0).uniform(1.0, 2.0, (5, 2))
             values = np.stack([matrix({"p": p, "q": q}) for p, q in nodes])
-            np.testing.assert_allclose(problem.matrices(nodes), values, rtol=1e-13, atol=1e-13)
-    terms = with_matrices(fixed, cases["multi-affine"]).matrix_terms.terms
+            np.testing.assert_allclose(problem.systems.matrices(nodes), values, rtol=1e-13, atol=1e-13)
+    terms = with_matrices(fixed, cases["multi-affine"]).dependence.matrix_terms.terms
     np.testing.assert_allclose(terms[0, 1].toarray(), [[1.0, 0.0], [0.0, 0.0]], atol=1e-14)
     np.testing.assert_allclose(terms[0,].toarray(), [[0.0, 0.0], [0.0, 1.0]], atol=1e-14)
 
@@ -70,7 +70,7 @@ def test_interactions_of_three_parameters_around_zero_are_found():
     three = {name: Uniform(-1.0, 1.0) for name in "pqr"}
     problem = with_matrices([[1.0]], lambda p: [[2.0 + p["p"] * p["q"] * p["r"]]], params=three, start=[0.0])
     assert problem.structure["matrix"] == "multi-affine"
-    assert set(problem.matrix_terms.terms) == {(), (0, 1, 2)}
+    assert set(problem.dependence.matrix_terms.terms) == {(), (0, 1, 2)}
 
 
 def test_sources_are_expanded_in_the_parameters_they_depend_on():
@@ -82,8 +82,8 @@ def test_sources_are_expanded_in_the_parameters_they_depend_on():
         (lambda t, p: [np.sin(p["p"] * t), 0.0], None),
     ]:
         problem = with_matrices(np.eye(2), np.eye(2), source)
-        assert problem.source_terms(times) == sets
-        found = problem.forcing(nodes, times).values(times)
+        assert problem.dependence.source_terms(times) == sets
+        found = problem.systems.forcing(nodes, times).values(times)
         wanted = np.array([[source(t, {"p": p, "q": q}) for p, q in nodes] for t in times])
         wanted = wanted[:, 0] if sets == [()] else wanted
         np.testing.assert_allclose(found, wanted, rtol=1e-12, atol=1e-14)
@@ -98,8 +98,8 @@ def test_a_source_with_parameters_in_a_short_pulse_alone(method):
 
     laws = {"p": Uniform(-1.0, 1.0), "q": Uniform(-1.0, 1.0), "h": Uniform(0.0, 1.0)}
     problem = with_matrices([[1.0]], [[0.0]], source, laws, [0.0])
-    assert problem.source_terms(np.linspace(0.0, 1.0, 51)) is None
-    assert problem.source_terms(np.linspace(0.0, 0.2, 51)) == [(), (0, 1)]
+    assert problem.dependence.source_terms(np.linspace(0.0, 1.0, 51)) is None
+    assert problem.dependence.source_terms(np.linspace(0.0, 0.2, 51)) == [(), (0, 1)]
     method = sd.method(method)(degree=2)  # the solution is a polynomial of degree two
     with pytest.warns(UserWarning, match="do not decay"):  # that there is no degree three cannot be known
         run = simulate(problem, method, t=(0.0, 1.0), dt=0.02, collect=Surrogate(every=50))
@@ -134,10 +134,10 @@ def test_starts_are_consistent_corrected_or_refused():
         check_start(charged, 0.0, 1e-8)
     mended = charged.consistent(0.0, 1e-8)
     assert check_start(mended, 0.0, 1e-8) == "consistent"
-    np.testing.assert_allclose(mended.starts(problem.center[None])[0], [0.0, 0.3, 0.6, 3e-4, 3e-4], atol=1e-13)
+    np.testing.assert_allclose(mended.systems.starts(problem.center[None])[0], [0.0, 0.3, 0.6, 3e-4, 3e-4], atol=1e-13)
     other = np.array([[2.1, 1e-10, 5e-11]])
     u2 = 1.5e-11 / (1e-10 - 1.1 * 5e-11)
-    np.testing.assert_allclose(mended.starts(other)[0, 1:3], [u2, 2.1 * u2], rtol=1e-9)
+    np.testing.assert_allclose(mended.systems.starts(other)[0, 1:3], [u2, 2.1 * u2], rtol=1e-9)
 
 
 def test_the_integrator_shows_the_impulse():
@@ -160,11 +160,11 @@ def test_sparse_and_dense_systems_of_a_nonlinear_drift_are_the_same():
 
     problem = RandomDAE(np.diag(np.arange(1.0, 7.0)), drift, np.zeros(6), {"a": Uniform(0.5, 2.0), "b": 3.0})
     node, times, x = np.array([1.7]), np.linspace(0.0, 1.0, 3), np.linspace(-1.0, 2.0, 6)[None]
-    sparse, dense = problem.sparse_system(node, times), problem.system(node[None], times)
+    sparse, dense = problem.systems.sparse_system(node, times), problem.systems.system(node[None], times)
     slopes = np.diag(-3.0 * np.cos(0.8) * np.ones(6)) + np.diag(2 * 1.7 * x[0, :-1], -1)
     np.testing.assert_allclose(sparse.jacobian(0.8, x).toarray(), slopes, rtol=1e-14)
     np.testing.assert_allclose(dense.jacobian(0.8, x), slopes[None], rtol=1e-14, atol=1e-15)
-    assert sparse.jacobian(0.8, x).nnz == 11 and not problem.is_sparse
+    assert sparse.jacobian(0.8, x).nnz == 11 and not problem.systems.is_sparse
 
 
 def test_derivatives_from_values():
@@ -310,7 +310,8 @@ def test_functions_written_with_jax_give_all_digits_in_a_session_of_float32():
             start=lambda p: p["p"] * jnp.ones(2) / 7.0,
         )
         at, times = np.array([[2.1, 0.3]]), np.array([0.1, 0.7])
-        values = problem.masses(at), problem.matrices(at), problem.starts(at), problem.forcing(at, times).values(times)
+        systems = problem.systems
+        values = systems.masses(at), systems.matrices(at), systems.starts(at), systems.forcing(at, times).values(times)
         assert problem.structure == {"mass": "constant", "matrix": "affine"}
     np.testing.assert_allclose(values[0][0], np.eye(2) / 3.0, rtol=1e-15)
     np.testing.assert_allclose(values[1][0], [[-0.7, 0.0], [0.1, -4.3]], rtol=1e-15)

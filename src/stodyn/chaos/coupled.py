@@ -49,8 +49,8 @@ def galerkin(problem: RandomDAE, basis: Basis, times: np.ndarray) -> Coupled:
     """The Galerkin system; matrices that are not multi-affine in the parameters are integrated numerically."""
     if not problem.linear:
         return _nonlinear_galerkin(problem, basis)
-    A, off_A = _projected(problem, basis, problem.mass_terms, problem.masses)
-    minus_B, off_B = _projected(problem, basis, problem.matrix_terms, problem.matrices)
+    A, off_A = _projected(problem, basis, problem.dependence.mass_terms, problem.systems.masses)
+    minus_B, off_B = _projected(problem, basis, problem.dependence.matrix_terms, problem.systems.matrices)
     forcing, off_s = projected_forcing(problem, basis, times)
     start, off_x = projected_start(problem, basis)
     return Coupled(Linear(A, -minus_B, forcing), start.reshape(1, -1), max(off_A, off_B, off_s, off_x))
@@ -59,13 +59,13 @@ def galerkin(problem: RandomDAE, basis: Basis, times: np.ndarray) -> Coupled:
 def collocation(problem: RandomDAE, basis: Basis, points: np.ndarray, times: np.ndarray) -> Coupled:
     """The collocation system (9) at as many points as the basis has terms."""
     C = collocation_matrix(basis, points)
-    A, B, n = problem.masses(points), -problem.matrices(points), problem.n
-    starts = np.linalg.solve(C, problem.starts(points))
+    A, B, n = problem.systems.masses(points), -problem.systems.matrices(points), problem.n
+    starts = np.linalg.solve(C, problem.systems.starts(points))
 
     def blocks(stack: np.ndarray) -> Any:
         return scipy.sparse.csr_array(np.einsum("li,lab->laib", C, stack).reshape(len(C) * n, -1))
 
-    forcing = problem.forcing(points, times)
+    forcing = problem.systems.forcing(points, times)
 
     def values(t: np.ndarray) -> np.ndarray:
         s = forcing.values(t)
@@ -163,20 +163,21 @@ def split_laws(problem: RandomDAE) -> list[Any]:
 
 def projected_forcing(problem: RandomDAE, basis: Basis, times: np.ndarray) -> tuple[Forcing, float]:
     """<s(t, p) Φ_l>, only the blocks l that are not zero, and its error."""
-    sets, n = problem.source_terms(times), problem.n
+    sets, n = problem.dependence.source_terms(times), problem.n
     if sets is not None:
         weights = first_columns(basis, sets)
         used = np.flatnonzero(np.abs(weights).max(axis=0) > 0.0)
 
         def parts(t):
-            return np.einsum("sl,tsn->tln", weights[:, used], problem.source_parts(t, sets)).reshape(len(t), -1)
+            values = problem.dependence.source_parts(t, sets)
+            return np.einsum("sl,tsn->tln", weights[:, used], values).reshape(len(t), -1)
 
         return Forcing(parts, np.add.outer(used * n, np.arange(n)).ravel()), 0.0
     fine, coarse = quadratures(problem, basis)
 
     def integral(grid: grids.Nodes, t: np.ndarray) -> np.ndarray:
         phi = basis.evaluate(grid.points) * grid.weights[:, None]
-        return np.einsum("kl,tkn->tln", phi, problem.forcing(grid.points, times).values(t)).reshape(len(t), -1)
+        return np.einsum("kl,tkn->tln", phi, problem.systems.forcing(grid.points, times).values(t)).reshape(len(t), -1)
 
     look = times[np.unique(np.linspace(0, len(times) - 1, 5).astype(int))]
     a, b = integral(fine, look), integral(coarse, look)
@@ -186,14 +187,14 @@ def projected_forcing(problem: RandomDAE, basis: Basis, times: np.ndarray) -> tu
 
 def projected_start(problem: RandomDAE, basis: Basis) -> tuple[np.ndarray, float]:
     """<x_0(p) Φ_l>, (terms, n), and its error."""
-    terms = problem.start_terms
+    terms = problem.dependence.start_terms
     if terms is not None:
         return np.einsum(
             "sl,sn->ln", first_columns(basis, list(terms.terms)), np.stack(list(terms.terms.values()))
         ), 0.0
     values = []
     for grid in quadratures(problem, basis):
-        values.append((basis.evaluate(grid.points) * grid.weights[:, None]).T @ problem.starts(grid.points))
+        values.append((basis.evaluate(grid.points) * grid.weights[:, None]).T @ problem.systems.starts(grid.points))
     off = np.abs(values[0] - values[1]).max() / max(np.abs(values[0]).max(), np.finfo(float).tiny)
     return values[0], float(off)
 
@@ -210,9 +211,9 @@ def _nonlinear_galerkin(problem: RandomDAE, basis: Basis) -> Coupled:
     grid = grids.tensor(split_laws(problem), basis.degree + 2)
     phi = basis.evaluate(grid.points)
     weighted = phi * grid.weights[:, None]
-    inner = problem.system(grid.points, np.zeros(1))
+    inner = problem.systems.system(grid.points, np.zeros(1))
     assert isinstance(inner, Nonlinear)
-    mass, off = _projected(problem, basis, problem.mass_terms, problem.masses)
+    mass, off = _projected(problem, basis, problem.dependence.mass_terms, problem.systems.masses)
 
     def f(t: np.ndarray, V: np.ndarray) -> np.ndarray:
         x = np.einsum("ki,sin->skn", phi, V.reshape(len(t), P, n))

@@ -27,11 +27,9 @@ from stodyn.numerics.elimination import WRITTEN_OUT
 from stodyn.numerics.printing.fingerprints import fingerprint, says_all
 from stodyn.problems.contract import Problem, TracedFunction
 from stodyn.problems.level import Gauge
-from stodyn.problems.sdae import SDAE
 from stodyn.problems.sde import SDE
 
 MOST_TRACES = 256
-RECORDS = ("", "facts", "matrices", "state_space")  # what holds the facts about an SDAE: itself, and its records
 OURS = "stodyn."
 Of = TypeVar("Of")
 CONFIGURED = ("jax_default_matmul_precision", "jax_numpy_dtype_promotion", "jax_numpy_rank_promotion")
@@ -114,7 +112,7 @@ def note_facts(problem: Problem, key: str | None) -> None:
     known = _facts.get(key, {})
     facts = {
         (record, name): value
-        for record in (RECORDS if isinstance(problem, SDAE) else RECORDS[:1])
+        for record in ("", *problem.records)
         for name, value in vars(_record(problem, record)).items()
         if (record, name) in known or _is_fact(_record(problem, record), name, value)
     }

@@ -268,7 +268,8 @@ class _Galerkin(_Chaos):
 
     def expand(self, problem, times, saved, seed):
         basis, record = self._begin(problem, times, saved)
-        if self.basis == "tensor" and problem.linear and None not in (problem.mass_terms, problem.matrix_terms):
+        terms = problem.dependence
+        if self.basis == "tensor" and problem.linear and None not in (terms.mass_terms, terms.matrix_terms):
             return self._decoupled(problem, basis, times, saved, record)
         whole = coupled.galerkin(problem, basis, times)
         record |= {"solved": f"coupled, {whole.start.size} unknowns", "projection_error": whole.projection_error}

@@ -75,12 +75,13 @@ def states_at(
 
     Without `starts` and `forcing` the problem gives them for each node.
     """
-    size, starts = (1 if problem.is_sparse else BATCH), (problem.starts(nodes) if starts is None else starts)
+    systems = problem.systems
+    size, starts = (1 if systems.is_sparse else BATCH), (systems.starts(nodes) if starts is None else starts)
     parts = []
     for first in range(0, len(nodes), size):
         some = slice(first, first + size)
         system: Any = (
-            problem.sparse_system(nodes[first], grid) if problem.is_sparse else problem.system(nodes[some], grid)
+            systems.sparse_system(nodes[first], grid) if systems.is_sparse else systems.system(nodes[some], grid)
         )
         if forcing is not None:
             system = dataclasses.replace(system, forcing=forcing(some))

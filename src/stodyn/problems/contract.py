@@ -143,6 +143,7 @@ class Problem(ABC):
     calculus: str
     made_by: ClassVar[str] = ""  # the call that makes such a problem from others, where it is not its class
     further_structures: ClassVar[tuple[str, ...]] = ()  # the kinds that its noise_structure may have beyond STRUCTURES
+    records: ClassVar[tuple[str, ...]] = ()  # the names of its records of what is worked out about it
     unsolved: ClassVar[str] = "whose implicit equations Newton did not solve"  # why paths stopped, in words
     failure_suspect: ClassVar[str] = ""  # what in such a problem most likely makes paths fail, in words
     failure_advice: ClassVar[str] = ""  # further reasons why paths of such a problem may fail, in words

@@ -5,15 +5,12 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import scipy
 
 from stodyn.problems import pencil
-
-if TYPE_CHECKING:
-    from stodyn.problems.random_dae import RandomDAE
 
 DOMAIN_POINTS = 32
 INWARD = (1e-9, 1e-6, 1e-3)  # probabilities from the ends at which to look where an end itself has another index
@@ -38,7 +35,7 @@ class DomainIndex:
     words: str
 
 
-def over_domain(problem: RandomDAE, points: int = DOMAIN_POINTS) -> DomainIndex:
+def over_domain(problem: Any, points: int = DOMAIN_POINTS) -> DomainIndex:
     """The index at the means, at the ends of the parameters and at points of a Sobol sequence; where the leading
     coefficient of det(λM - A) has another sign at one of them, also at the surface on the way there; and where the
     margin is least, found by minimising it: an index may change without a change of sign.
@@ -88,7 +85,7 @@ class _Singular:
         return f"none, {self.words},"
 
 
-def _pencil_at(problem: RandomDAE, p: np.ndarray, scaling: Any) -> Any:
+def _pencil_at(problem: Any, p: np.ndarray, scaling: Any) -> Any:
     """The pencil at parameters, or _Singular."""
     try:
         with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
@@ -99,17 +96,17 @@ def _pencil_at(problem: RandomDAE, p: np.ndarray, scaling: Any) -> Any:
         return _Singular(f"mass or matrix having no value there ({error})")
 
 
-def _domain(problem: RandomDAE, points: int, inward: float = 0.0) -> np.ndarray:
+def _domain(problem: Any, points: int, inward: float = 0.0) -> np.ndarray:
     """The means first, then corners, points between kinks, and points all over."""
     laws = problem.distributions
     if not laws:
         return problem.center[None]
     u = scipy.stats.qmc.Sobol(len(laws), scramble=False).random(points)[1:]
     inner = np.stack([law.ppf(u[:, i]) for i, law in enumerate(laws)], axis=1)
-    return np.vstack([problem.center, _corners(problem, inward), problem.between_kinks, inner])
+    return np.vstack([problem.center, _corners(problem, inward), problem.dependence.between_kinks, inner])
 
 
-def _corners(problem: RandomDAE, inward: float) -> np.ndarray:
+def _corners(problem: Any, inward: float) -> np.ndarray:
     """All combinations of ends of up to four parameters; of more, each end with the others at their means."""
     ends = np.array([_ends(law, inward) for law in problem.distributions])
     if len(ends) <= 4:
@@ -120,7 +117,7 @@ def _corners(problem: RandomDAE, inward: float) -> np.ndarray:
     return corners
 
 
-def _inward(problem: RandomDAE, scaling: Any) -> float:
+def _inward(problem: Any, scaling: Any) -> float:
     """The probability between the ends of supports and the corners: the least at which the index is that at the means,
     0 where it is so at the ends themselves or nowhere.
     """
@@ -139,7 +136,7 @@ def _ends(law: Any, inward: float) -> np.ndarray:
     return np.asarray(law.ppf([low, 1.0 - high]), float)
 
 
-def _least_clear(problem: RandomDAE, scaling, start: np.ndarray, answer: Any, inward: float) -> np.ndarray:
+def _least_clear(problem: Any, scaling, start: np.ndarray, answer: Any, inward: float) -> np.ndarray:
     """Where the margin is least between the ends of the parameters, downhill from a place, or the index changes."""
     low, high = np.array([_ends(law, inward) for law in problem.distributions]).T
     width = np.where(high > low, high - low, 1.0)
@@ -163,7 +160,7 @@ def _least_clear(problem: RandomDAE, scaling, start: np.ndarray, answer: Any, in
     return best[1]
 
 
-def _surface(problem: RandomDAE, scaling, a: np.ndarray, b: np.ndarray, leading: float) -> np.ndarray:
+def _surface(problem: Any, scaling, a: np.ndarray, b: np.ndarray, leading: float) -> np.ndarray:
     """The point between a and b where the leading coefficient passes 0, by bisection until the index shows it."""
     index, low, high = None, 0.0, 1.0
     for _ in range(60):

@@ -10,16 +10,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import scipy
 
 from stodyn.arguments import checks_arguments
 from stodyn.noise.distribution import Distribution, distribution
 from stodyn.noise.source import Fixed, Source, source_of
-from stodyn.numerics.printing.unprintable import Unprintable
-from stodyn.numerics.radau import Forcing, Linear, Nonlinear
-from stodyn.numerics.sparse import MOST_FULL, Pattern, find_pattern
 from stodyn.numerics.tracing_errors import in_words, missing_entry
-from stodyn.problems import domain_index, multiaffine, pencil
+from stodyn.problems import domain_index, pencil
 from stodyn.problems.calling import call, check_call
 from stodyn.problems.contract import (
     NoiseStructure,
@@ -29,12 +25,9 @@ from stodyn.problems.contract import (
     fixed_value,
     returned_shape,
 )
-from stodyn.problems.multiaffine import MultiAffine
+from stodyn.problems.param_dependence import ParamDependence, as_array, square
 from stodyn.problems.random_start import Jumped, start_report
-
-TESTS = 6  # points at which an interpolant is compared with the function
-SOURCE_TIMES = 8  # times of a run at which the dependence of a source on the parameters is tested at first
-DENSE_LIMIT = 64  # components up to which the nodes are solved as one dense batch
+from stodyn.problems.random_systems import RandomSystems
 
 
 @checks_arguments
@@ -42,7 +35,7 @@ DENSE_LIMIT = 64  # components up to which the nodes are solved as one dense bat
 class RandomDAE(Problem):
     """M(p) x' = f(t, x, p) with independent random parameters p; in its linear form M(p) x' = A(p) x + s(t, p).
 
-    Interpolation decides whether M, A and s are affine or multi-affine in p (mass_terms, matrix_terms); solvers use it.
+    Interpolation decides whether M, A and s are affine or multi-affine in p (`dependence`); solvers use it.
 
     Parameters
     ----------
@@ -90,6 +83,7 @@ class RandomDAE(Problem):
 
     m = 0
     calculus = "ito"
+    records = ("dependence",)
     call_form = "RandomDAE(mass, drift, start, params), or RandomDAE(mass, matrix=..., start=..., params=...)"
 
     def __post_init__(self):
@@ -101,7 +95,7 @@ class RandomDAE(Problem):
                     f"params: {name!r} is not the name of a single parameter. Random parameters are independent, with "
                     "one name and one distribution each; write dependent ones as functions of independent ones."
                 )
-        check_params({name: value for name, value in (self.params or {}).items() if name not in self._laws})
+        check_params({name: value for name, value in (self.params or {}).items() if name not in self.laws})
         if (self.matrix is None) == (self.drift is None):
             raise TypeError("drift, matrix: give one of them: drift for M x' = f(t, x), matrix for M x' = A x + s(t)")
         if self.drift is not None and self.source is not None:
@@ -111,12 +105,12 @@ class RandomDAE(Problem):
         for name, leading in (("mass", ()), ("matrix", ()), ("start", ()), ("source", ("t",))):
             if callable(getattr(self, name)):
                 _try_call(name, getattr(self, name), leading, self._params_at(self.center))
-        if self.matrix is not None and _square("matrix", self._matrix_at(self.center)).shape[0] != self.n:
-            returned = np.shape(self._matrix_at(self.center))
+        if self.matrix is not None and square("matrix", self.matrix_at(self.center)).shape[0] != self.n:
+            returned = np.shape(self.matrix_at(self.center))
             raise ValueError(f"matrix: expected {self.n} rows, as mass has, got shape {returned}")
         if self.start is None:
             raise ValueError(f"start: missing; give {self.n} initial values, or start(p)")
-        for name, vector in (("start", self._start_at(self.center)), ("source", self._source_at(0.0, self.center))):
+        for name, vector in (("start", self.start_at(self.center)), ("source", self.source_at(0.0, self.center))):
             if vector.shape != (self.n,):
                 raise ValueError(f"{name}: expected {self.n} numbers, one per component, got shape {vector.shape}")
         if self.drift is not None:
@@ -130,17 +124,17 @@ class RandomDAE(Problem):
         if unknown:
             raise ValueError(f"kinks: {unknown[0]!r} is not a random parameter; they are {list(self.parameters)}")
         for name, values in self.kinks.items():
-            _check_kinks(name, values, self._laws[name])
+            _check_kinks(name, values, self.laws[name])
         self.derive("component_units")
 
     @functools.cached_property
     def n(self) -> int:  # type: ignore[override]
-        return _square("mass", self._mass_at(self.center)).shape[0]
+        return square("mass", self.mass_at(self.center)).shape[0]
 
     # --- values at parameters -------------------------------------------------------------------------------------
 
     @functools.cached_property
-    def _laws(self) -> dict[str, Distribution]:
+    def laws(self) -> dict[str, Distribution]:
         """Name -> distribution of the random parameters."""
         laws = {}
         for name, value in (self.params or {}).items():
@@ -156,12 +150,12 @@ class RandomDAE(Problem):
     @property
     def parameters(self) -> tuple[str, ...]:
         """The names of the random parameters."""
-        return tuple(self._laws)
+        return tuple(self.laws)
 
     @property
     def distributions(self) -> tuple[Distribution, ...]:
         """The distributions of the random parameters."""
-        return tuple(self._laws.values())
+        return tuple(self.laws.values())
 
     @property
     def linear(self) -> bool:
@@ -186,228 +180,41 @@ class RandomDAE(Problem):
         with jax.enable_x64(True):
             return call(function, *arguments, params=self._params_at(p))
 
-    def _mass_at(self, p: np.ndarray) -> Any:
+    def mass_at(self, p: np.ndarray) -> Any:
         return self._value_at(p, self.mass)
 
-    def _matrix_at(self, p: np.ndarray) -> Any:
+    def matrix_at(self, p: np.ndarray) -> Any:
         return self._value_at(p, self.matrix)
 
-    def _start_at(self, p: np.ndarray) -> np.ndarray:
+    def start_at(self, p: np.ndarray) -> np.ndarray:
         return fixed_value("start", self._value_at(p, self.start))
 
-    def _source_at(self, t: float, p: np.ndarray) -> np.ndarray:
+    def source_at(self, t: float, p: np.ndarray) -> np.ndarray:
         return np.zeros(self.n) if self.source is None else np.asarray(self._value_at(p, self.source, t), float)
 
-    def _sources_at(self, times: np.ndarray, p: np.ndarray) -> np.ndarray:
-        return np.stack([self._source_at(t, p) for t in times])
+    def drift_at(self, t, x, p):
+        params = None if self.params is None else {**self.params, **p}
+        return jnp.asarray(call(self.drift, t, x, params=params), float)  # type: ignore[arg-type]
 
-    def masses(self, nodes: np.ndarray) -> np.ndarray:
-        """M at the nodes (K, Q), (K, n, n)."""
-        return self._stacked(self.mass_terms, self._mass_at, nodes)
-
-    def matrices(self, nodes: np.ndarray) -> np.ndarray:
-        """A at the nodes, (K, n, n)."""
-        return self._stacked(self.matrix_terms, self._matrix_at, nodes)
-
-    def starts(self, nodes: np.ndarray) -> np.ndarray:
-        """The initial values at the nodes, (K, n)."""
-        if not callable(self.start):
-            return np.tile(self._start_at(self.center), (len(nodes), 1))
-        return np.stack([self._start_at(p) for p in nodes])
-
-    def _stacked(self, terms: MultiAffine | None, at: Callable, nodes: np.ndarray) -> np.ndarray:
-        if terms is not None:
-            return terms.values(nodes)
-        return np.stack([pencil.dense("mass, matrix", at(p)) for p in nodes])
-
-    # --- how they depend on the parameters --------------------------------------------------------------------------
+    # --- what is known about them -----------------------------------------------------------------------------------
 
     @functools.cached_property
-    def _tests(self) -> np.ndarray:
-        u = np.random.default_rng(20).uniform(0.02, 0.98, (TESTS, len(self.distributions)))
-        if not u.size:
-            return u
-        anywhere = np.stack([law.ppf(u[:, i]) for i, law in enumerate(self.distributions)], axis=1)
-        return np.vstack([anywhere, self.between_kinks])
+    def dependence(self) -> ParamDependence:
+        """How its functions depend on the parameters."""
+        return ParamDependence(self)
 
     @functools.cached_property
-    def between_kinks(self) -> np.ndarray:
-        """The medians of the pieces between kinks, the other parameters at their means, (pieces, Q)."""
-        places = []
-        for i, name in enumerate(self.parameters):
-            for piece in self._laws[name].split(self.kinks[name]) if name in self.kinks else ():
-                places.append(self.center.copy())
-                places[-1][i] = piece.law.ppf(0.5)
-        return np.array(places).reshape(-1, len(self.parameters))
-
-    @functools.cached_property
-    def _spread(self) -> np.ndarray:
-        """Steps from the means that stay inside the supports."""
-        return np.array([law.ppf(0.75) - law.mean or law.ppf(0.9) - law.mean for law in self.distributions])
-
-    def _find(self, at: Callable[[np.ndarray], Any]) -> MultiAffine | None:
-        return multiaffine.find(at, self.center, self._spread, self._tests)
-
-    @functools.cached_property
-    def mass_terms(self) -> MultiAffine | None:
-        """The mass as a multi-affine function of the parameters, with sparse coefficients; None where it is not one."""
-        return self._find(lambda p: scipy.sparse.csr_array(_square("mass", self._mass_at(p))))
-
-    @functools.cached_property
-    def matrix_terms(self) -> MultiAffine | None:
-        """The same for the matrix A."""
-        return self._find(lambda p: scipy.sparse.csr_array(_square("matrix", self._matrix_at(p))))
-
-    @functools.cached_property
-    def start_terms(self) -> MultiAffine | None:
-        """The same for the start."""
-        return self._find(self._start_at)
-
-    def source_terms(self, times: np.ndarray) -> list[tuple[int, ...]] | None:
-        """The sets of parameters whose products combine to the source at all times; None where there are none."""
-        if not callable(self.source):
-            return [()]
-        key = np.asarray(times, float).tobytes()
-        if key not in self._sets_of_source:
-            self._sets_of_source[key] = self._find_source_terms(np.asarray(times, float))
-        return self._sets_of_source[key]
-
-    @functools.cached_property
-    def _sets_of_source(self) -> dict[bytes, list[tuple[int, ...]] | None]:
-        return {}
-
-    def _find_source_terms(self, times: np.ndarray) -> list[tuple[int, ...]] | None:
-        """From some of the times, and then from those where another parameter shows that terms are missing: a pulse."""
-        sample_times = times[np.unique(np.linspace(0, len(times) - 1, SOURCE_TIMES).astype(int))]
-        while True:
-            terms = self._find(functools.partial(self._sources_at, sample_times))
-            if terms is None:
-                return None
-            sets = list(terms.terms)
-            missed = np.setdiff1d(self._unlike(times, sets), sample_times)
-            if not len(missed):
-                return sets
-            sample_times = np.append(sample_times, missed[:: -(-len(missed) // SOURCE_TIMES)])
-
-    def _unlike(self, times: np.ndarray, sets: list[tuple[int, ...]]) -> np.ndarray:
-        """The times at which the combination of the sets differs from the source at a test point."""
-        if not self.parameters:
-            return times[:0]
-        p = self._tests[0]
-        products = MultiAffine(self.center, dict.fromkeys(sets)).monomials(p[None])[0]
-        parts = products[:, None] * self.source_parts(times, sets)
-        values = self._sources_at(times, p)
-        size = np.maximum(np.abs(parts).sum(axis=1), np.abs(values)).max(axis=0)
-        return times[(np.abs(values - parts.sum(axis=1)) > multiaffine.EXACT * size).any(axis=1)]
+    def systems(self) -> RandomSystems:
+        """Its equations at chosen values of the parameters."""
+        return RandomSystems(self, self.dependence)
 
     @property
     def structure(self) -> dict[str, str]:
         """In words: constant, affine, multi-affine or general."""
         if not self.linear:
             return {"drift": "nonlinear"}
-        dependences = {"mass": self.mass_terms, "matrix": self.matrix_terms}
+        dependences = {"mass": self.dependence.mass_terms, "matrix": self.dependence.matrix_terms}
         return {name: "general" if terms is None else terms.kind for name, terms in dependences.items()}
-
-    def source_parts(self, times: np.ndarray, sets: list[tuple[int, ...]]) -> np.ndarray:
-        """The coefficients of the source for each set, (times, sets, n)."""
-        if sets == [()] and callable(self.source):
-            return np.array([self._source_at(t, self.center) for t in times.tolist()])[:, None]
-        rows = []
-        for t in times:
-            parts = multiaffine.interpolated(functools.partial(self._source_at, t), self.center, self._spread, sets)
-            rows.append([parts[S] for S in sets])
-        return np.array(rows)
-
-    # --- systems to integrate ------------------------------------------------------------------------------------
-
-    def system(self, nodes: np.ndarray, times: np.ndarray) -> Linear | Nonlinear:
-        """The systems at the nodes (K, Q) as one batch."""
-        if not self.linear:
-            return self._nonlinear(nodes)
-        return Linear(self.masses(nodes), -self.matrices(nodes), self.forcing(nodes, times))
-
-    @property
-    def is_sparse(self) -> bool:
-        """Whether the nodes are solved one after another with sparse matrices."""
-        return self.n > DENSE_LIMIT and (self.linear or self._drift_pattern is not None)
-
-    def sparse_system(self, p: np.ndarray, times: np.ndarray) -> Linear | Nonlinear:
-        """The system at one parameter with sparse matrices."""
-        M = scipy.sparse.csr_array(self._mass_at(p))
-        if self.linear:
-            return Linear(M, -scipy.sparse.csr_array(self._matrix_at(p)), self.forcing(p[None], times))
-        pattern: Any = self._drift_pattern
-        params = {name: p[i : i + 1] for i, name in enumerate(self.parameters)}
-
-        def jacobian(t, x):
-            with jax.enable_x64(True):
-                return pattern.csr(np.asarray(self._sparse_slopes(t, x, params))[0])
-
-        return Nonlinear(M, self._rates(params), jacobian)
-
-    def forcing(self, nodes: np.ndarray, times: np.ndarray) -> Forcing:
-        """s(t, p) at the nodes; a source that does not depend on p is evaluated once for all of them."""
-        sets, columns = self.source_terms(times), np.arange(self.n)
-        if sets is None:
-            return Forcing(lambda t: np.array([[self._source_at(s, p) for p in nodes] for s in t]), columns)
-        if sets == [()]:
-            return Forcing(lambda t: self.source_parts(t, sets)[:, 0], columns)
-        products = MultiAffine(self.center, dict.fromkeys(sets)).monomials(nodes)
-        return Forcing(lambda t: np.einsum("ks,tsn->tkn", products, self.source_parts(t, sets)), columns)
-
-    def _nonlinear(self, nodes: np.ndarray) -> Nonlinear:
-        params = {name: nodes[:, i] for i, name in enumerate(self.parameters)}
-
-        def jacobian(t, x):
-            with jax.enable_x64(True):
-                return np.asarray(self._slopes(t, x, params))
-
-        return Nonlinear(self.masses(nodes), self._rates(params), jacobian)
-
-    def _drift_of_one(self, t, x, p):
-        params = None if self.params is None else {**self.params, **p}
-        return jnp.asarray(call(self.drift, t, x, params=params), float)  # type: ignore[arg-type]
-
-    def _rates(self, params: Mapping[str, np.ndarray]) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
-        """f (stages, members, n) at these parameters."""
-
-        def f(t, x):
-            with jax.enable_x64(True):
-                return np.asarray(self._batched_drift(t, x, params))
-
-        return f
-
-    @functools.cached_property
-    def _batched_drift(self) -> Callable:
-        """f (stages, members, n), compiled once per shape."""
-        return jax.jit(jax.vmap(jax.vmap(self._drift_of_one, (None, 0, 0)), (0, 0, None)))
-
-    @functools.cached_property
-    def _slopes(self) -> Callable:
-        """The Jacobian (members, n, n), compiled once per shape."""
-        return jax.jit(jax.vmap(jax.jacfwd(self._drift_of_one, 1), (None, 0, 0)))
-
-    @functools.cached_property
-    def _drift_pattern(self) -> Pattern | None:
-        """Where the Jacobian of the drift may differ from zero; None where it is full or cannot be followed."""
-        with jax.enable_x64(True):
-            p = {name: jnp.asarray(value) for name, value in zip(self.parameters, self.center, strict=True)}
-            start = np.asarray(self._start_at(self.center), float)
-            try:
-                pattern = find_pattern(lambda x, t: self._drift_of_one(t, x, p), start, np.zeros(()))
-            except Unprintable:
-                return None
-        return pattern if len(pattern.rows) <= MOST_FULL * self.n**2 else None
-
-    @functools.cached_property
-    def _sparse_slopes(self) -> Callable:
-        """The entries (members, nnz) of the Jacobian at the places of its pattern, compiled once per shape."""
-        pattern: Any = self._drift_pattern
-
-        def slopes(t, x, p):
-            return pattern.jacobian(lambda x: self._drift_of_one(t, x, p), x)
-
-        return jax.jit(jax.vmap(slopes, (None, 0, 0)))
 
     # --- as a problem of the engine -------------------------------------------------------------------------------
 
@@ -428,7 +235,7 @@ class RandomDAE(Problem):
     @functools.cached_property
     def start_source(self) -> Source:
         """The start at the mean parameters: the solver of a path, which knows its parameters, computes its own."""
-        return Fixed(self._start_at(self.center))
+        return Fixed(self.start_at(self.center))
 
     # --- index and start ------------------------------------------------------------------------------------------
 
@@ -450,9 +257,9 @@ class RandomDAE(Problem):
         """
         p = self.center if p is None else np.asarray(p, float)
         if self.linear:
-            return pencil.analyse(self._mass_at(p), -_array(self._matrix_at(p)), scaling=scaling, names=self.components)
-        system = self._nonlinear(p[None])
-        J = system.jacobian(t, self._start_at(p)[None])[0]
+            return pencil.analyse(self.mass_at(p), -as_array(self.matrix_at(p)), scaling=scaling, names=self.components)
+        system = self.systems.nonlinear(p[None])
+        J = system.jacobian(t, self.start_at(p)[None])[0]
         return pencil.analyse(system.mass[0], -J, scaling=scaling, names=self.components)
 
     @functools.cached_property
@@ -511,18 +318,3 @@ def _check_kinks(name: str, values: Any, law: Distribution) -> None:
             f"kinks[{name!r}]: {name} has no probability between some neighbours of {kinks.tolist()}. Of kinks that "
             "are nearly the same name only one."
         ) from error
-
-
-def _square(name: str, matrix: Any) -> Any:
-    """A finite square matrix, sparse or dense."""
-    array = _array(matrix)
-    if array.ndim != 2 or array.shape[0] != array.shape[1] or array.shape[0] == 0:
-        raise ValueError(f"{name}: expected a square matrix, got shape {array.shape}")
-    if not np.all(np.isfinite(array.data if scipy.sparse.issparse(array) else array)):
-        raise ValueError(f"{name}: has entries that are not finite")
-    return array
-
-
-def _array(matrix: Any) -> Any:
-    """A sparse matrix as it is, anything else as a dense array."""
-    return matrix if scipy.sparse.issparse(matrix) else np.asarray(matrix, float)

@@ -8,14 +8,11 @@ determine values. A start that contradicts the latter jumps at once to one that 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 
 from stodyn.problems import pencil
-
-if TYPE_CHECKING:
-    from stodyn.problems.random_dae import RandomDAE
 
 INDEX_LIMIT = 400  # components up to which an index is computed
 
@@ -23,7 +20,7 @@ INDEX_LIMIT = 400  # components up to which an index is computed
 class Jumped:
     """start(p): where the solution jumps to."""
 
-    def __init__(self, problem: RandomDAE, t: float, dt: float):
+    def __init__(self, problem: Any, t: float, dt: float):
         self.problem, self.t, self.dt = problem, t, dt
 
     def __call__(self, p: Mapping[str, float]) -> np.ndarray:
@@ -31,14 +28,14 @@ class Jumped:
         return start_report(self.problem, random, self.t, self.dt).x
 
 
-def start_report(problem: RandomDAE, p: np.ndarray, t: float, dt: float) -> pencil.Start:
+def start_report(problem: Any, p: np.ndarray, t: float, dt: float) -> pencil.Start:
     """The effect of the start of a linear system at one parameter: consistent value, jump and impulses."""
     report = problem.pencil_at(p)
-    sources = derivatives(lambda s: problem._source_at(s, p), t, 4.0 * dt, report.index)
-    return report.start(problem._start_at(p), sources)
+    sources = derivatives(lambda s: problem.source_at(s, p), t, 4.0 * dt, report.index)
+    return report.start(problem.start_at(p), sources)
 
 
-def check_start(problem: RandomDAE, t: float, dt: float) -> str:
+def check_start(problem: Any, t: float, dt: float) -> str:
     """Describe how the start fits the constraints at the mean parameters; refuse one that would cause an impulse."""
     if problem.n > INDEX_LIMIT:
         return f"not checked: {problem.n} components are too many"
@@ -66,13 +63,13 @@ def check_start(problem: RandomDAE, t: float, dt: float) -> str:
     )
 
 
-def _check_nonlinear_start(problem: RandomDAE, t: float) -> str:
-    system = problem._nonlinear(problem.center[None])
+def _check_nonlinear_start(problem: Any, t: float) -> str:
+    system = problem.systems.nonlinear(problem.center[None])
     U, S, _ = np.linalg.svd(system.mass[0])
     zero = U[:, np.count_nonzero(1e-12 * max(S[0], 1e-300) < S) :]
     if not zero.shape[1]:
         return "consistent"
-    x = problem._start_at(problem.center)
+    x = problem.start_at(problem.center)
     residual = np.abs(zero.T @ system.f(np.array([t]), x[None, None])[0, 0])
     size = np.abs(zero.T) @ (np.abs(system.jacobian(t, x[None])[0]) @ (np.abs(x) + 1e-3 * np.abs(x).max(initial=1.0)))
     if np.any(residual > 1e-6 * np.maximum(size, 1e-300)):

@@ -86,6 +86,7 @@ class SDAE(Problem):
     structure: str | None = None
 
     calculus = "ito"
+    records = ("facts", "matrices", "state_space")
     known: ClassVar[Known] = Known()  # what a kind of SDAE knows about its equations by itself
 
     @property

@@ -83,7 +83,7 @@ def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
     half = np.array([0.5 * (law.high - law.low) for law in problem.distributions])
     points = problem.center + TETRAHEDRON * half
     basis = bases.make("total", problem.distributions, 1)
-    states = radau.prescribed(problem.system(points, times), times, problem.starts(points))[0]
+    states = radau.prescribed(problem.systems.system(points, times), times, problem.systems.starts(points))[0]
     by_rule = np.einsum("kl,tkn->tnl", basis.evaluate(points) / 4.0, states)
     collocated = coefficients(Collocation(degree=1, basis="total", points=points))
     off = apart(collocated, by_rule)

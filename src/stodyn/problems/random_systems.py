@@ -1,0 +1,136 @@
+"""The systems of a RandomDAE at chosen values of its parameters, as integrators take them."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import scipy
+
+from stodyn.numerics.printing.unprintable import Unprintable
+from stodyn.numerics.radau import Forcing, Linear, Nonlinear
+from stodyn.numerics.sparse import MOST_FULL, Pattern, find_pattern
+from stodyn.problems import pencil
+from stodyn.problems.multiaffine import MultiAffine
+from stodyn.problems.param_dependence import ParamDependence
+
+DENSE_LIMIT = 64  # components up to which the nodes are solved as one dense batch
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class RandomSystems:
+    """M, A, s and f of a RandomDAE at nodes, that is, at values (K, Q) of its Q random parameters."""
+
+    problem: Any
+    dependence: ParamDependence
+
+    def masses(self, nodes: np.ndarray) -> np.ndarray:
+        """M at the nodes (K, Q), (K, n, n)."""
+        return self._stacked(self.dependence.mass_terms, self.problem.mass_at, nodes)
+
+    def matrices(self, nodes: np.ndarray) -> np.ndarray:
+        """A at the nodes, (K, n, n)."""
+        return self._stacked(self.dependence.matrix_terms, self.problem.matrix_at, nodes)
+
+    def starts(self, nodes: np.ndarray) -> np.ndarray:
+        """The initial values at the nodes, (K, n)."""
+        if not callable(self.problem.start):
+            return np.tile(self.problem.start_at(self.problem.center), (len(nodes), 1))
+        return np.stack([self.problem.start_at(p) for p in nodes])
+
+    def _stacked(self, terms: MultiAffine | None, at: Callable, nodes: np.ndarray) -> np.ndarray:
+        if terms is not None:
+            return terms.values(nodes)
+        return np.stack([pencil.dense("mass, matrix", at(p)) for p in nodes])
+
+    def system(self, nodes: np.ndarray, times: np.ndarray) -> Linear | Nonlinear:
+        """The systems at the nodes (K, Q) as one batch."""
+        if not self.problem.linear:
+            return self.nonlinear(nodes)
+        return Linear(self.masses(nodes), -self.matrices(nodes), self.forcing(nodes, times))
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether the nodes are solved one after another with sparse matrices."""
+        return self.problem.n > DENSE_LIMIT and (self.problem.linear or self._drift_pattern is not None)
+
+    def sparse_system(self, p: np.ndarray, times: np.ndarray) -> Linear | Nonlinear:
+        """The system at one parameter with sparse matrices."""
+        M = scipy.sparse.csr_array(self.problem.mass_at(p))
+        if self.problem.linear:
+            return Linear(M, -scipy.sparse.csr_array(self.problem.matrix_at(p)), self.forcing(p[None], times))
+        pattern: Any = self._drift_pattern
+        params = {name: p[i : i + 1] for i, name in enumerate(self.problem.parameters)}
+
+        def jacobian(t, x):
+            with jax.enable_x64(True):
+                return pattern.csr(np.asarray(self._sparse_slopes(t, x, params))[0])
+
+        return Nonlinear(M, self._rates(params), jacobian)
+
+    def forcing(self, nodes: np.ndarray, times: np.ndarray) -> Forcing:
+        """s(t, p) at the nodes; a source that does not depend on p is evaluated once for all of them."""
+        sets, columns = self.dependence.source_terms(times), np.arange(self.problem.n)
+        if sets is None:
+            return Forcing(lambda t: np.array([[self.problem.source_at(s, p) for p in nodes] for s in t]), columns)
+        if sets == [()]:
+            return Forcing(lambda t: self.dependence.source_parts(t, sets)[:, 0], columns)
+        products = MultiAffine(self.problem.center, dict.fromkeys(sets)).monomials(nodes)
+        return Forcing(lambda t: np.einsum("ks,tsn->tkn", products, self.dependence.source_parts(t, sets)), columns)
+
+    def nonlinear(self, nodes: np.ndarray) -> Nonlinear:
+        """The systems of a drift at the nodes as one batch."""
+        params = {name: nodes[:, i] for i, name in enumerate(self.problem.parameters)}
+
+        def jacobian(t, x):
+            with jax.enable_x64(True):
+                return np.asarray(self._slopes(t, x, params))
+
+        return Nonlinear(self.masses(nodes), self._rates(params), jacobian)
+
+    def _rates(self, params: Mapping[str, np.ndarray]) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
+        """f (stages, members, n) at these parameters."""
+
+        def f(t, x):
+            with jax.enable_x64(True):
+                return np.asarray(self._batched_drift(t, x, params))
+
+        return f
+
+    @functools.cached_property
+    def _batched_drift(self) -> Callable:
+        """f (stages, members, n), compiled once per shape."""
+        return jax.jit(jax.vmap(jax.vmap(self.problem.drift_at, (None, 0, 0)), (0, 0, None)))
+
+    @functools.cached_property
+    def _slopes(self) -> Callable:
+        """The Jacobian (members, n, n), compiled once per shape."""
+        return jax.jit(jax.vmap(jax.jacfwd(self.problem.drift_at, 1), (None, 0, 0)))
+
+    @functools.cached_property
+    def _drift_pattern(self) -> Pattern | None:
+        """Where the Jacobian of the drift may differ from zero; None where it is full or cannot be followed."""
+        with jax.enable_x64(True):
+            means = zip(self.problem.parameters, self.problem.center, strict=True)
+            p = {name: jnp.asarray(value) for name, value in means}
+            start = np.asarray(self.problem.start_at(self.problem.center), float)
+            try:
+                pattern = find_pattern(lambda x, t: self.problem.drift_at(t, x, p), start, np.zeros(()))
+            except Unprintable:
+                return None
+        return pattern if len(pattern.rows) <= MOST_FULL * self.problem.n**2 else None
+
+    @functools.cached_property
+    def _sparse_slopes(self) -> Callable:
+        """The entries (members, nnz) of the Jacobian at the places of its pattern, compiled once per shape."""
+        pattern: Any = self._drift_pattern
+
+        def slopes(t, x, p):
+            return pattern.jacobian(lambda x: self.problem.drift_at(t, x, p), x)
+
+        return jax.jit(jax.vmap(slopes, (None, 0, 0)))
