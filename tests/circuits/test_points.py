@@ -6,6 +6,7 @@ import pytest
 
 from stodyn.circuits import read
 from stodyn.problems import index
+from stodyn.problems.contract import sample_params
 from stodyn.problems.sdae import SDAE
 
 STAGE = (
@@ -30,7 +31,7 @@ def test_coefficients_without_a_trace(text):
     rng = np.random.default_rng(1)
     t = rng.uniform(0.0, 1e-7, index.STATES)
     x = circuit.operating_point.x + 0.3 * rng.standard_normal((index.STATES, circuit.n))
-    params = circuit.sample_params(index.STATES)[0]
+    params = sample_params(circuit, index.STATES)[0]
     equations = plain(circuit)
     both = (problem.facts.coefficients_at(t, x, params) for problem in (circuit, equations))
     for ours, traced in zip(*both, strict=True):

@@ -24,7 +24,7 @@ from stodyn.numerics import gauss, orthogonal
 from stodyn.numerics.printing.fingerprints import holds
 from stodyn.numerics.printing.points import AtPoints
 from stodyn.problems.calling import call
-from stodyn.problems.contract import written_as
+from stodyn.problems.contract import differs_from_path_to_path, written_as
 from stodyn.problems.sde import SDE
 from stodyn.statistics.functional import End, Functional, Integral, TimeAverage
 
@@ -78,7 +78,7 @@ def _checked(problem: Any, functional: Functional) -> SDE:
         raise NoControl(f"control: a {type(problem).__name__} cannot be linearised; it must be an SDE, or lower to one")
     if not sde.noise_structure.implies("additive"):
         raise NoControl("control: the noise depends on the state, so that the linearised problem would not be Gaussian")
-    if sde.differs_from_path_to_path:
+    if differs_from_path_to_path(sde):
         raise NoControl("control: start or params are random, so that the linearised problem is not Gaussian")
     if sde.n > MOST:
         raise NoControl(f"control: {sde.n} components are too many for quadrature; at most {MOST} are possible")

@@ -11,6 +11,7 @@ import xarray as xr
 
 from stodyn.accuracy import rules
 from stodyn.noise.from_normals import FromNormals
+from stodyn.problems.contract import differs_from_path_to_path
 
 ALL = 1e12  # factor of a control from which on it is said to take all the variance: of the deviation, 1e-6 is left
 
@@ -131,7 +132,7 @@ def _plain(
 
 def _starts_and_params(problem: Any, runs: list[Any]) -> str:
     """How random starts and parameters are drawn."""
-    if not problem.differs_from_path_to_path:
+    if not differs_from_path_to_path(problem):
         return "fixed"
     coordinates = max((run.run.layout.in_front[-1] for run in runs if run.points == "sobol"), default=0)
     if not coordinates:

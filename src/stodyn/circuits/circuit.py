@@ -176,20 +176,16 @@ class Circuit(SDAE):
         return known_of(self)
 
     @property
-    def step_facts(self) -> Any:
+    def step_facts(self) -> Any:  # type: ignore[override]
         """The order of elimination and the constants of its matrix: all that steps of a small circuit take from the
-        values of its start and params, besides its functions."""
-        rest = self.facts.rest
-        if rest is None or self.facts.unknowns > ORDERED:
+        values of its start and params, besides its functions; None once one took the order of stages that are implicit
+        in the noise."""
+        rest, took_more = self.facts.rest, vars(self.facts).get("noisy_sparsity") is not None
+        if rest is None or self.facts.unknowns > ORDERED or took_more:
             return None
         constant, stamps = self.matrices.of_rest.constants
         return (rest.unknowns, rest.rows, rest.row_order, self.matrices.determinant_units, self.noise_structure.kinds,
                 constant, stamps)  # fmt: skip
-
-    @property
-    def step_takes_more(self) -> bool:
-        """Whether a step has taken another order, that of stages which are implicit in the noise."""
-        return vars(self.facts).get("noisy_sparsity") is not None
 
     def multiplier(self, t, x, params):
         _ = self.channels.total  # an error in words where the noise cannot be placed

@@ -50,7 +50,7 @@ def of_step(
     """The traces of a method's step on a problem; `functions`: those of its functions as they are now.
 
     Where the problem lists what a step takes from its values, and is not converted before it is stepped, that list
-    stands for the values in the digest.
+    stands for the values in the digest; unless, once the step is traced, it took more and there is no list any longer.
     """
 
     is_made = []
@@ -66,7 +66,9 @@ def of_step(
     if facts is None:
         return by_values()
     words = functools.partial(_problem, problem, functions, facts=facts)
-    return _reused(lambda: (words(), _value(method)), by_values, lambda: bool(is_made) and not problem.step_takes_more)
+    return _reused(
+        lambda: (words(), _value(method)), by_values, lambda: bool(is_made) and problem.step_facts is not None
+    )
 
 
 def of_values(values: Sequence[Any], make: Callable[[], Of]) -> Of:

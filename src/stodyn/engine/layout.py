@@ -14,6 +14,7 @@ from stodyn.noise import stream
 from stodyn.noise.sobol import Sobol, sobol
 from stodyn.noise.source import Source
 from stodyn.noise.uniforms import Uniforms
+from stodyn.problems.contract import has_listed_start
 
 PART = 1024  # paths whose random starts and parameters are drawn together
 
@@ -110,7 +111,7 @@ class Layout:
             return self.spec.common_start  # type: ignore[return-value]
         if problem.start_from_normals is not None and self.points == "random":
             return problem.start_from_normals.of_paths(self.seed, first, last).reshape(last - first, problem.n)
-        return _in_parts(first, last, problem.has_listed_start and not self.shuffles,
+        return _in_parts(first, last, has_listed_start(problem) and not self.shuffles,
                          lambda part, numbers: problem.draw_start(self._generator(part, 0, "start"), numbers)
         )  # fmt: skip
 
@@ -150,7 +151,7 @@ class Layout:
     @property
     def _draws_places(self) -> bool:
         problem = self.spec.problem
-        return self.shuffles and (problem.has_listed_start or any(source.is_listed for source in self._own_sources))
+        return self.shuffles and (has_listed_start(problem) or any(source.is_listed for source in self._own_sources))
 
     def _generator(self, part: int, number: int, *key: Any) -> np.random.Generator:
         """The generator of the starts of a part of the paths (number 0) or of their values of a parameter (1, ...)."""

@@ -45,7 +45,7 @@ from stodyn.methods.stopping import Stop
 from stodyn.models.catalogue import Model
 from stodyn.noise.source import differs
 from stodyn.problems import describing
-from stodyn.problems.contract import Problem, machine_memory
+from stodyn.problems.contract import Problem, machine_memory, param_units
 from stodyn.statistics import comparison
 from stodyn.statistics.comparison import Comparison
 from stodyn.statistics.contract import Statistic
@@ -318,7 +318,7 @@ def points(problem: Any, over: Mapping[Any, Sequence[Any]]) -> tuple[list[_Axis]
     axes = _axes(over)
     grid = itertools.product(*(axis.points for axis in axes))
     problems = [as_it_is_now(_at(problem, dict(itertools.chain(*point)))) for point in grid]
-    return [axis._replace(units=problems[0].param_units) for axis in axes], problems
+    return [axis._replace(units=param_units(problems[0])) for axis in axes], problems
 
 
 def _at(problem: Any, values: Mapping[str, Any]) -> Any:

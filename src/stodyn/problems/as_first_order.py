@@ -12,7 +12,7 @@ import numpy as np
 from stodyn.arguments import stacklevel_of_user
 from stodyn.noise.source import Source
 from stodyn.problems.calculus import to_ito
-from stodyn.problems.contract import CALCULI, written_as
+from stodyn.problems.contract import CALCULI, differs_from_path_to_path, written_as
 from stodyn.problems.sdae import SDAE
 from stodyn.problems.sde import SDE
 from stodyn.warnings import Drifting
@@ -48,7 +48,7 @@ def mechanical_to_sde(problem: Any) -> tuple[SDE, str] | None:
 
 def _drifting(problem: Any) -> tuple[SDE, str] | None:
     """Return a system with joints as an SDE; None where its start would have to be moved path by path."""
-    if problem.differs_from_path_to_path or problem.joints.moves or problem.impulses:
+    if differs_from_path_to_path(problem) or problem.joints.moves or problem.impulses:
         return None
     diagnosis = problem.joints.diagnose(0.0)
     if diagnosis.reason:

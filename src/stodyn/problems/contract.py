@@ -144,6 +144,7 @@ class Problem(ABC):
     made_by: ClassVar[str] = ""  # the call that makes such a problem from others, where it is not its class
     further_structures: ClassVar[tuple[str, ...]] = ()  # the kinds that its noise_structure may have beyond STRUCTURES
     records: ClassVar[tuple[str, ...]] = ()  # the names of its records of what is worked out about it
+    step_facts: Any = None  # what a step takes from the values of start and params, as plain values; None: all of them
     unsolved: ClassVar[str] = "whose implicit equations Newton did not solve"  # why paths stopped, in words
     failure_suspect: ClassVar[str] = ""  # what in such a problem most likely makes paths fail, in words
     failure_advice: ClassVar[str] = ""  # further reasons why paths of such a problem may fail, in words
@@ -162,11 +163,6 @@ class Problem(ABC):
     @abstractmethod
     def noise_structure(self) -> NoiseStructure:
         """The structure of the noise, and how it is known."""
-
-    def derive(self, *names: str) -> None:
-        """Compute these derived facts now, so that wrong arguments are refused when the problem is made."""
-        for name in names:
-            getattr(self, name)
 
     @property
     def default_names(self) -> Sequence[str]:
@@ -190,12 +186,6 @@ class Problem(ABC):
         spelled = (jax.tree_util.keystr(place, simple=True, separator=".") for place, _ in places)
         return tuple(name for name in spelled if name)
 
-    @property
-    def param_units(self) -> dict[str, str]:
-        """Parameter -> unit, of those whose units were given."""
-        units = self.units if isinstance(self.units, Mapping) else {}
-        return {name: units[name] for name in self.param_names if name in units and name not in self.components}
-
     @functools.cached_property
     def start_source(self) -> Source:
         """Where the starts of the paths come from."""
@@ -215,11 +205,6 @@ class Problem(ABC):
         """Whether starts differ from path to path."""
         return any(part.is_random for part in self.start_parts)
 
-    @property
-    def has_listed_start(self) -> bool:
-        """Whether some of a start is listed path by path."""
-        return any(part.is_listed for part in self.start_parts)
-
     @functools.cached_property
     def param_sources(self) -> tuple[Source, ...]:
         """Where the parameters come from, leaf by leaf."""
@@ -229,11 +214,6 @@ class Problem(ABC):
     def has_random_params(self) -> bool:
         """Whether some parameter differs from path to path."""
         return any(source.is_random for source in self.param_sources)
-
-    @property
-    def differs_from_path_to_path(self) -> bool:
-        """Whether starts or parameters differ from path to path."""
-        return self.has_random_start or self.has_random_params
 
     @property
     def start_from_normals(self) -> FromNormals | None:
@@ -284,16 +264,6 @@ class Problem(ABC):
         """The functions of (t, x, params) through which time may enter the equations."""
         return self.f, self.g  # type: ignore[attr-defined]
 
-    @property
-    def step_facts(self) -> Any:
-        """What a step takes from the values of start and params, as plain values; None where that is not listed."""
-        return None
-
-    @property
-    def step_takes_more(self) -> bool:
-        """Whether a step that has been traced took more than `step_facts` lists."""
-        return False
-
     def check_step(self, method: Any, h: float) -> None:  # noqa: B027
         """Warn where a method distorts this problem with steps up to h; raise ValueError where it cannot work."""
 
@@ -308,15 +278,6 @@ class Problem(ABC):
     def example_params(self) -> Any:
         """The parameters of one path."""
         return jax.tree.map(lambda source: source.example("params"), sources_in(self.params))
-
-    def sample_params(self, count: int) -> tuple[Any, Any]:
-        """Parameters of `count` paths, and jax.vmap's axes: 0 for leaves that differ from path to path, None else."""
-        rng, sources = np.random.default_rng(0), sources_in(self.params)
-
-        def sample(source: Source) -> Any:
-            return source.spread(rng, count, "params") if source.is_random else source.argument
-
-        return jax.tree.map(sample, sources), jax.tree.map(lambda source: 0 if source.is_random else None, sources)
 
     # --- how the components that a run shows move: dx_i = mean_rates_i dt + noise_rows_i dW ---------------------------
 
@@ -351,6 +312,39 @@ class Problem(ABC):
     def jumps(self, component: int) -> str:
         """Why a component jumps within a step, hiding its crossings, in words; empty where it does not."""
         return ""
+
+
+def derive(problem: Problem, *names: str) -> None:
+    """Compute these attributes of a problem now, so that wrong arguments are refused when it is made."""
+    for name in names:
+        getattr(problem, name)
+
+
+def param_units(problem: Problem) -> dict[str, str]:
+    """Return parameter -> unit, for those whose units were given."""
+    own = innermost(problem)
+    units = own.units if isinstance(own.units, Mapping) else {}
+    return {name: units[name] for name in own.param_names if name in units and name not in own.components}
+
+
+def has_listed_start(problem: Problem) -> bool:
+    """Return whether some of a start is listed path by path."""
+    return any(part.is_listed for part in problem.start_parts)
+
+
+def differs_from_path_to_path(problem: Problem) -> bool:
+    """Return whether starts or parameters differ from path to path."""
+    return problem.has_random_start or problem.has_random_params
+
+
+def sample_params(problem: Problem, count: int) -> tuple[Any, Any]:
+    """Return parameters of `count` paths, and the axes of jax.vmap: 0 for leaves that differ between paths."""
+    rng, sources = np.random.default_rng(0), sources_in(problem.params)
+
+    def sample(source: Source) -> Any:
+        return source.spread(rng, count, "params") if source.is_random else source.argument
+
+    return jax.tree.map(sample, sources), jax.tree.map(lambda source: 0 if source.is_random else None, sources)
 
 
 def innermost(problem: Any) -> Any:
@@ -393,10 +387,6 @@ class Around(Problem):
     @property
     def params(self) -> Any:
         return self.problem.params
-
-    @property
-    def param_units(self) -> dict[str, str]:
-        return self.problem.param_units
 
     @property
     def calculus(self) -> str:  # type: ignore[override]

@@ -20,7 +20,7 @@ from stodyn.numerics import lyapunov, uncompiled
 from stodyn.numerics.dependence import dependence
 from stodyn.numerics.printing.unprintable import Unprintable
 from stodyn.problems.calling import call
-from stodyn.problems.contract import expect_problem, returned_shape, written_as
+from stodyn.problems.contract import expect_problem, param_units, returned_shape, written_as
 from stodyn.problems.linear import GaussianStart
 from stodyn.problems.measured import Measured
 from stodyn.problems.sde import SDE
@@ -289,7 +289,7 @@ def driven(problem: Any, noise: Coloured, into: Any) -> Driven:
         sde.params,
         sde.calculus,
         names,
-        {**(sde.component_units or {}), **problem.param_units} or None,
+        {**(sde.component_units or {}), **param_units(problem)} or None,
         structure,
         own,
         noise,

@@ -18,7 +18,15 @@ from stodyn.noise.source import Source
 from stodyn.problems import paired_start
 from stodyn.problems.as_first_order import hamiltonian_to_sde
 from stodyn.problems.calling import call
-from stodyn.problems.contract import NoiseStructure, Problem, Recommended, check_params, conversions
+from stodyn.problems.contract import (
+    NoiseStructure,
+    Problem,
+    Recommended,
+    check_params,
+    conversions,
+    derive,
+    sample_params,
+)
 from stodyn.problems.hamiltonian_channels import Channels, channels_of, check_channels
 from stodyn.problems.hamiltonian_facts import HamiltonianFacts, facts_of
 from stodyn.problems.operators import Operator, product
@@ -92,7 +100,7 @@ class Hamiltonian(Problem):
         if self.H is None:
             raise TypeError("H: expected a function H(t, q, p[, params]) -> number, got None")
         check_channels(self, self.channels)
-        self.derive("component_units", "periods")
+        derive(self, "component_units", "periods")
 
     @functools.cached_property
     def example_pair(self) -> tuple[np.ndarray, np.ndarray]:
@@ -242,7 +250,7 @@ class Hamiltonian(Problem):
         with jax.enable_x64(True):
             if self.m == 0:
                 return NoiseStructure(("additive", "commutative"), "there is none")
-            start, sampled = np.asarray(self.example_start(), float), self.sample_params(CHECKED_STATES)
+            start, sampled = np.asarray(self.example_start(), float), sample_params(self, CHECKED_STATES)
             if self.channels.all_h is not None:
                 return find_structure_of_operator(self.operator, start, self.example_params(), sampled)
             return find_structure(self.g, start, self.example_params(), sampled)

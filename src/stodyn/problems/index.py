@@ -18,6 +18,7 @@ from stodyn.numerics.printing.unprintable import Unprintable
 from stodyn.numerics.rounding import Amounts, of_solution
 from stodyn.numerics.sparse import Pattern
 from stodyn.problems import describing
+from stodyn.problems.contract import sample_params
 
 # What counts as zero in the index, by choice far above n ε: constants that users round, and derivatives of their
 # functions, miss zero by more. Verdicts that hang on rounding measure it, see `_rounding`.
@@ -264,7 +265,7 @@ class Coefficients(NamedTuple):
 
 def look(problem: Any, times: np.ndarray, states: np.ndarray) -> Coefficients:
     """The equations of an SDAE at STATES times and states, each with the parameters of a path of its own."""
-    return Coefficients(*problem.facts.coefficients_at(times, states, problem.sample_params(STATES)[0]))
+    return Coefficients(*problem.facts.coefficients_at(times, states, sample_params(problem, STATES)[0]))
 
 
 def noise_slopes(problem: Any, times: np.ndarray, states: np.ndarray) -> np.ndarray:
@@ -273,7 +274,7 @@ def noise_slopes(problem: Any, times: np.ndarray, states: np.ndarray) -> np.ndar
     def at(t, x, p):
         return jax.jacfwd(lambda x: problem.g(t, x, p))(x)
 
-    params, axes = problem.sample_params(STATES)
+    params, axes = sample_params(problem, STATES)
     if problem.known.noise_slopes is not None:
         return problem.known.noise_slopes(times, states, params)
     return at_points(at, times, states, params, in_axes=(0, 0, axes))
@@ -288,7 +289,7 @@ def coefficients_at(problem: Any) -> AtPoints:
 
         return f(x), jax.jacfwd(f)(x), problem.g(t, x, p)
 
-    return AtPoints(at, (0, 0, problem.sample_params(STATES)[1]), FEW)
+    return AtPoints(at, (0, 0, sample_params(problem, STATES)[1]), FEW)
 
 
 def consistent_states(problem: Any, times: np.ndarray, states: np.ndarray) -> np.ndarray:

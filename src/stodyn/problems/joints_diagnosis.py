@@ -17,6 +17,7 @@ import numpy as np
 
 from stodyn.arguments import stacklevel_of_user
 from stodyn.numerics.printing.points import AtPoints, at_points
+from stodyn.problems.contract import differs_from_path_to_path, sample_params
 from stodyn.problems.index import how_moved
 from stodyn.warnings import StartMoved
 
@@ -326,13 +327,13 @@ def _noisy(joints: Any, times: np.ndarray, q: np.ndarray, v: np.ndarray) -> tupl
 def _check_drawn(joints: Any, t: float) -> None:
     """Check some starts and parameters where paths have their own."""
     problem = joints.problem
-    if not problem.differs_from_path_to_path:
+    if not differs_from_path_to_path(problem):
         return
     count = int(min([DRAWN, *(source.count for source in (*problem.start_parts, *problem.param_sources))]))
     N, times = problem.N, np.full(count, t)
     start = np.asarray(problem.draw_start(np.random.default_rng(0), range(count)), float)
     x, v = start[:, :N], start[:, N : 2 * N]
-    params, axes = problem.sample_params(count)
+    params, axes = sample_params(problem, count)
     look = values_at(joints, params, axes)
     q, solved = _onto(look, times, x)
     far = np.linalg.norm(q - x, axis=1) / np.maximum(np.linalg.norm(q, axis=1), 1e-300)

@@ -32,7 +32,7 @@ from stodyn.numerics import uncompiled
 from stodyn.numerics.dependence import dependence
 from stodyn.numerics.printing.unprintable import Unprintable
 from stodyn.problems.calling import call
-from stodyn.problems.contract import Problem, returned_shape
+from stodyn.problems.contract import Problem, differs_from_path_to_path, returned_shape
 from stodyn.warnings import NoBridge
 
 BRIDGE, CUBIC, GRID = "bridge", "cubic", "grid"
@@ -334,7 +334,7 @@ class Gauge:
         """A sentence saying that every path is at or beyond the level when the run begins at time t; None where that is
         false or unknown: where starts or parameters are random, or the start is not that of a component."""
         problem = self.problem
-        if problem.differs_from_path_to_path or any(row is None for row in self._rows()):
+        if differs_from_path_to_path(problem) or any(row is None for row in self._rows()):
             return None
 
         def look(t, x):

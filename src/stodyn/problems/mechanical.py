@@ -23,6 +23,7 @@ from stodyn.problems.contract import (
     check_params,
     component_names,
     conversions,
+    derive,
     noise_hint,
     returned_shape,
 )
@@ -137,7 +138,7 @@ class Mechanical(Problem):
             returned = returned_shape(self, "force", self.force, *_arguments(self)).shape
             if returned != shape:
                 raise ValueError(f"force: returned shape {returned}, expected {shape}, the shape of x0")
-            self.derive("m", "mass_matrix", "joints", "component_units")
+            derive(self, "m", "mass_matrix", "joints", "component_units")
 
     # --- its arguments ------------------------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from stodyn.numerics import uncompiled
 from stodyn.numerics.affine import has_jumps
 from stodyn.numerics.dependence import dependence
 from stodyn.numerics.printing.unprintable import Unprintable
-from stodyn.problems.contract import NoiseStructure, written_as
+from stodyn.problems.contract import NoiseStructure, sample_params, written_as
 from stodyn.problems.known_matrices import ConstantNoise
 from stodyn.problems.motion import Motion
 from stodyn.problems.sdae import SDAE
@@ -117,7 +117,7 @@ def _plain_structure(problem: Any) -> NoiseStructure:
         return written_as(problem, SDAE).noise_structure
     with jax.enable_x64(True):
         start, params = problem.motion.start, problem.example_params()
-        return find_structure(problem.g, start, params, problem.sample_params(CHECKED_STATES))
+        return find_structure(problem.g, start, params, sample_params(problem, CHECKED_STATES))
 
 
 def _structure_of_matrices(problem: Any) -> NoiseStructure:

@@ -22,6 +22,7 @@ from stodyn.problems.contract import (
     Problem,
     Recommended,
     check_params,
+    derive,
     fixed_value,
     returned_shape,
 )
@@ -125,7 +126,7 @@ class RandomDAE(Problem):
             raise ValueError(f"kinks: {unknown[0]!r} is not a random parameter; they are {list(self.parameters)}")
         for name, values in self.kinks.items():
             _check_kinks(name, values, self.laws[name])
-        self.derive("component_units")
+        derive(self, "component_units")
 
     @functools.cached_property
     def n(self) -> int:  # type: ignore[override]

@@ -22,6 +22,7 @@ from stodyn.problems.contract import (
     Problem,
     Recommended,
     check_params,
+    derive,
     noise_hint,
     returned_shape,
 )
@@ -115,7 +116,7 @@ class SDAE(Problem):
                 "SDAE(mass, drift, diffusion, start)"
             )
         check_params(self.params)
-        self.derive("sparse_mass", "_noise_shape", "component_units")
+        derive(self, "sparse_mass", "_noise_shape", "component_units")
         if not self.is_operator:
             check_memory(self.n, self.m)
         if (self.structure == "scalar" and self.m > 1) or (self.structure == "diagonal" and self.r != self.m):

@@ -24,8 +24,10 @@ from stodyn.problems.contract import (
     Problem,
     Recommended,
     check_params,
+    derive,
     noise_hint,
     returned_shape,
+    sample_params,
 )
 from stodyn.problems.operators import Diagonal, Operator, check_memory, returned_noise, silent
 from stodyn.problems.sparsity import NoisePlaces, find_elimination, find_noise_places
@@ -110,7 +112,7 @@ class SDE(Problem):
         if (self.structure == "scalar" and self.m > 1) or (self.structure == "diagonal" and self.n != self.m):
             raise ValueError(f"structure: {self.structure!r} is impossible: diffusion returns shape {(self.n, self.m)}")
         self._check_memory()
-        self.derive("component_units")
+        derive(self, "component_units")
 
     @property
     def scalar(self) -> bool:
@@ -239,7 +241,7 @@ class SDE(Problem):
             kinds = () if self.structure == "general" else tuple(dict.fromkeys((self.structure, "commutative")))
             return NoiseStructure(kinds, "stated by the user")
         with jax.enable_x64(True):
-            examples = self.example_start(), self.example_params(), self.sample_params(CHECKED_STATES)
+            examples = self.example_start(), self.example_params(), sample_params(self, CHECKED_STATES)
             if self._is_operator:
                 return find_structure_of_operator(self.multiplier, *examples)
             return find_structure(

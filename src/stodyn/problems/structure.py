@@ -34,7 +34,7 @@ def find_structure(
     Additive, diagonal and scalar are proved from the trace of g, seen as whole arrays, and entry by entry where these
     are few; where nothing can be proved, and for commutativity, g is evaluated in random states around x, each at a
     time of its own, and with the parameters of another path where these differ: `sampled` is the result of
-    Problem.sample_params(CHECKED_STATES).
+    sample_params(contract, problem, CHECKED_STATES).
     """
     traced = traced or trace_of(g, x, params)
     (kinds, is_settled), known, sampled = proved_kinds(traced), PROVED, sampled or (params, None)

@@ -18,6 +18,7 @@ from stodyn.methods.contract import Method
 from stodyn.numerics import gauss
 from stodyn.numerics.newton import underived
 from stodyn.numerics.printing.points import AtPoints
+from stodyn.problems.contract import differs_from_path_to_path
 
 NODES = 7  # per normal: exact for steps of degree 6 in it, and small batches of steps with one or two normals
 USUAL_NODES, MOST_NODES = 1_000, 20_000  # of the noise of one step: used as long as three per normal allow it
@@ -42,7 +43,7 @@ def linear_moments(
     too many normals for a quadrature of three nodes each.
     """
     nodes, n = quadrature_nodes(method, problem.m), problem.n
-    if problem.differs_from_path_to_path:
+    if differs_from_path_to_path(problem):
         return None
     if nodes < 3 and not hasattr(method.needs, "nodes"):
         return None

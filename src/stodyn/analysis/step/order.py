@@ -28,7 +28,7 @@ from stodyn.methods.contract import Method
 from stodyn.models.catalogue import Model
 from stodyn.noise.increment import Increment
 from stodyn.numerics.printing.points import AtPoints, at_one
-from stodyn.problems.contract import expect_problem, written_as
+from stodyn.problems.contract import differs_from_path_to_path, expect_problem, written_as
 from stodyn.problems.sdae import SDAE
 from stodyn.problems.sde import SDE
 
@@ -408,7 +408,7 @@ class Study:
     @property
     def is_random(self) -> bool:
         """Whether starts or parameters differ from path to path."""
-        return self.problem.differs_from_path_to_path
+        return differs_from_path_to_path(self.problem)
 
     def pairs(self, paths: Count, seed: Integer) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
         """Block by block: x_h (paths, points, n), the solution (paths, n), and the reference at twice its step."""

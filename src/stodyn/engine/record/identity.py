@@ -21,6 +21,7 @@ import stodyn
 from stodyn.engine.traces import function_traces
 from stodyn.noise.source import PerPath, source_of
 from stodyn.numerics.printing.fingerprints import calls_host, fingerprint
+from stodyn.problems.contract import has_listed_start
 from stodyn.statistics.contract import Move, Snapshot, Statistic, parted
 
 PACKAGES = ("jax", "jaxlib", "numpy", "llvmlite", "scipy")
@@ -97,7 +98,7 @@ def members_in_brief(layout: Any) -> str:
 
 def _start(layout: Any) -> Any:
     """The start of all paths, or those of the first few; with values listed path by path, that of the first."""
-    starts = layout.draw(0, 1 if layout.spec.problem.has_listed_start else SHORT)[0]
+    starts = layout.draw(0, 1 if has_listed_start(layout.spec.problem) else SHORT)[0]
     return in_brief(starts[0]) if len(starts) == 1 else f"drawn: {digest(starts)}"
 
 
