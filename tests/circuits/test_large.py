@@ -14,7 +14,7 @@ from stodyn.circuits import circuit as circuits
 from stodyn.circuits.devices import BOLTZMANN
 from stodyn.numerics.printing.points import at_one
 from stodyn.problems import facts
-from stodyn.problems.sparsity import entries_at
+from stodyn.problems.operators import entries_at
 
 LADDER = "ladder\nV1 n0 0 SIN(0 1 1meg)\n{}.model d D(IS=1p KF=1e-15)\n.model m NMOS(KP=1m VTO=0.5)\n.tran 1n 1u\n"
 

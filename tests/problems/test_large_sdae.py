@@ -10,7 +10,7 @@ import scipy
 
 import stodyn as sd
 from stodyn.numerics import direct
-from stodyn.problems import facts, index, operators, sparse_index
+from stodyn.problems import facts, index, operators
 
 N = 14
 LOUD = np.array([i for i in range(N) if i not in (5, 10, 11)])
@@ -112,13 +112,13 @@ def test_rows_that_hang_together():
     n = 300
     floating = scipy.sparse.diags_array([-np.ones(n - 1), np.full(n, 2.0), -np.ones(n - 1)], offsets=[-1, 0, 1]).tolil()
     floating[0, 0] = floating[n - 1, n - 1] = 1.0
-    parts = sparse_index.split(scipy.sparse.csr_array(floating))
+    parts = index.split(scipy.sparse.csr_array(floating))
     assert parts.N.shape == (1, n)
     assert abs(parts.N @ floating).max() == 0.0
     floating[0, 0] = 2.0
-    assert sparse_index.split(scipy.sparse.csr_array(floating)).N.shape == (0, n)
+    assert index.split(scipy.sparse.csr_array(floating)).N.shape == (0, n)
     for M in (mass(), np.pad(mass()[10:12, 10:12], (0, 3))):
-        sparse, dense = sparse_index.split(scipy.sparse.csr_array(M)), index.split(M)
+        sparse, dense = index.split(scipy.sparse.csr_array(M)), index.split(M)
         assert sparse.rows.tolist() == dense.rows.tolist()
         assert np.abs(sparse.N @ M).max() < 1e-12 > np.abs(M @ sparse.K.toarray()).max()
         assert sparse.N.shape == dense.N.shape
@@ -130,7 +130,7 @@ def test_components_beside_what_rounding_leaves_of_zeros(share, left):
     columns = np.array([[0.1, 0.2, 0.3], [0.4, 0.5, 0.7], [0.7, 0.8, 0.1]])
     rows = np.column_stack([columns, columns @ share])
     M = scipy.sparse.csr_array(np.vstack([rows, rows.sum(axis=0)]))
-    found = sparse_index.evolving(M, sparse_index.Split(np.arange(3), None, None, np.arange(3))).toarray()
+    found = index.evolving(M, index.Split(np.arange(3), None, None, np.arange(3))).toarray()
     np.testing.assert_allclose(found[:, 3], share, rtol=1e-9)
     assert np.count_nonzero(found[:, 3]) == left
 

@@ -16,7 +16,7 @@ from stodyn.numerics.block_triangular import determining
 from stodyn.numerics.dependence import dependence
 from stodyn.numerics.printing.unprintable import Unprintable
 from stodyn.numerics.sparse import FOLLOWED, Pattern
-from stodyn.problems import index, sparse_index
+from stodyn.problems import index
 from stodyn.problems.explicit import Explicit, Rest, find_rest
 from stodyn.problems.index import Diagnosis, Split
 from stodyn.problems.sparsity import Sparsity, find_drift_pattern, find_sparsity, is_constant, noise_pattern
@@ -67,19 +67,19 @@ class Facts:
         """Whether the questions before a run are asked of sparse matrices."""
         return self.unknowns > FOLLOWED and self.drift_pattern is not None
 
+    @property
+    def _mass(self) -> Any:
+        return self.problem.sparse_mass if self.is_large else self.problem.mass_matrix
+
     @functools.cached_property
     def split(self) -> Split:
         """The equations with a derivative, the constraints and the algebraic directions."""
-        if self.is_large:
-            return sparse_index.split(self.problem.sparse_mass)
-        return index.split(self.problem.mass_matrix)
+        return index.split(self._mass)
 
     @functools.cached_property
     def evolving(self) -> Any:
         """(r, n), sparse where the system is large: y = evolving x are the differential components."""
-        if self.is_large:
-            return sparse_index.evolving(self.problem.sparse_mass, self.split)
-        return index.evolving(self.problem.mass_matrix, self.split)
+        return index.evolving(self._mass, self.split)
 
     @functools.cached_property
     def diagnoses(self) -> dict[float, Diagnosis]:
@@ -89,7 +89,7 @@ class Facts:
     def diagnosed(self, t: float = 0.0) -> Diagnosis:
         """The diagnosis at time t, made once."""
         if t not in self.diagnoses:
-            self.diagnoses[t] = (sparse_index if self.is_large else index).diagnose(self.problem, t)
+            self.diagnoses[t] = index.diagnose(self.problem, t)
         return self.diagnoses[t]
 
     @functools.cached_property

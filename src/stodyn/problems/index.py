@@ -1,10 +1,18 @@
-"""The index of M dX = f(t, X) dt + g(t, X) dW: its constraints, consistent starts, and the diagnosis before a run."""
+"""The index of M dX = f(t, X) dt + g(t, X) dW: its constraints, consistent starts, and the diagnosis before a run.
+
+Every question has one entrance. Of a small system it is asked of dense matrices and in many states at once, of a large
+one (a sparse M) of sparse matrices and in one state after the other. A sparse mass matrix falls into connected blocks
+of rows and columns: a block of one entry is an equation with a derivative, an empty row a constraint; small blocks are
+split as dense matrices are, and a large one is regular, or its rows add up to zero, as those of capacitors without a
+path to ground do.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Sequence
+import itertools
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -12,13 +20,15 @@ import jax.numpy as jnp
 import numpy as np
 import scipy
 
+from stodyn.numerics import direct
 from stodyn.numerics.dependence import dependence
 from stodyn.numerics.printing.points import AtPoints, at_points
 from stodyn.numerics.printing.unprintable import Unprintable
-from stodyn.numerics.rounding import Amounts, of_solution
+from stodyn.numerics.rounding import Amounts, of_solution, of_sparse_solution
 from stodyn.numerics.sparse import Pattern
 from stodyn.problems import describing
 from stodyn.problems.contract import sample_params
+from stodyn.problems.operators import entries_at
 
 # What counts as zero in the index, by choice far above n ε: constants that users round, and derivatives of their
 # functions, miss zero by more. Verdicts that hang on rounding measure it, see `_rounding`.
@@ -30,8 +40,11 @@ SAMPLES = 8  # of the rounding of a slope
 STATES = 64  # in which the equations are evaluated
 FEW = 12  # evaluations by NumPy: an index needs some, but compiling the equations of a beam takes ten seconds
 LISTED = 20  # constraints, or components, that a message names
+DENSE = 1000  # rows of a block, or constraints, up to which a singular matrix is examined as a dense one
+NEARBY = 4  # states around a singular start in which the constraints of a large system are examined
 START_TOLERANCE = 1e-13
 START_LIMIT = 400  # rounds of Newton for a consistent start: an exponential comes down by one scale per round
+Matrix = Any  # a scipy.sparse.csr_array
 
 
 class Split(NamedTuple):
@@ -76,15 +89,24 @@ class Split(NamedTuple):
         return jnp.asarray(N, values.dtype) @ values
 
 
-def split(M: np.ndarray) -> Split:
+def split(M: Any) -> Split:
     """Equations, constraints and algebraic directions of a mass matrix, after its rows and columns have been scaled.
 
     A zero row of M is a constraint by itself, a zero column an algebraic component. Where rows depend on others without
-    a single zero row, each dependent one minus its share of the others is a constraint.
+    a single zero row, each dependent one minus its share of the others is a constraint. N and K are sparse where M is.
     """
+    if scipy.sparse.issparse(M):
+        rows, N = _independent_sparse_rows(M)
+        columns, K = _independent_sparse_rows(scipy.sparse.csr_array(M.T))
+        return Split(rows, N, scipy.sparse.csr_array(K.T), columns)
     rows, N = independent_rows(M)
     columns, K = independent_rows(M.T)
     return Split(rows, N, K.T, columns)
+
+
+def evolving(M: Any, parts: Split) -> Any:
+    """(r, n): the differential components y = evolving x; a component itself where that is possible."""
+    return _sparse_evolving(M, parts) if scipy.sparse.issparse(M) else _dense_evolving(M, parts)
 
 
 def independent_rows(M: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -111,14 +133,102 @@ def _inverse(size: np.ndarray) -> np.ndarray:
     return 1.0 / np.where(size > 0.0, size, 1.0)
 
 
-def evolving(M: np.ndarray, parts: Split) -> np.ndarray:
-    """(r, n): the differential components y = evolving x; a component itself where that is possible."""
+def _independent_sparse_rows(M: Matrix) -> tuple[np.ndarray, Matrix]:
+    """The numbers of rows that span the others, and combinations of rows that vanish, one for each other row."""
+    n = M.shape[0]
+    both = scipy.sparse.block_array([[None, M], [M.T, None]])
+    count, block = scipy.sparse.csgraph.connected_components(both, directed=False)
+    of_row, of_column = block[:n], block[n:]
+    high, wide = (np.bincount(lines, minlength=count) for lines in (of_row, of_column))
+    alone = (high[of_row] == 1) & (wide[of_row] == 1)
+    empty = wide[of_row] == 0
+    independent, vanishing = [np.flatnonzero(alone)], [_units(np.flatnonzero(empty), n)]
+    by_row, by_column = np.argsort(of_row, kind="stable"), np.argsort(of_column, kind="stable")
+    row_ends, column_ends = np.cumsum(high), np.cumsum(wide)
+    for number in np.unique(of_row[~alone & ~empty]).tolist():
+        rows = by_row[row_ends[number] - high[number] : row_ends[number]]
+        columns = by_column[column_ends[number] - wide[number] : column_ends[number]]
+        own, combinations = _of_block(scipy.sparse.csr_array(M[rows][:, columns]))
+        independent.append(rows[own])
+        placed = scipy.sparse.csr_array(combinations).tocoo()
+        entries = placed.data, (placed.row, rows[placed.col])
+        vanishing.append(scipy.sparse.csr_array(entries, (placed.shape[0], n)))
+    return np.sort(np.concatenate(independent)), scipy.sparse.csr_array(scipy.sparse.vstack(vanishing))
+
+
+def _units(places: np.ndarray, n: int) -> Matrix:
+    return scipy.sparse.csr_array((np.ones(len(places)), (np.arange(len(places)), places)), (len(places), n))
+
+
+def _of_block(M: Matrix) -> tuple[np.ndarray, Any]:
+    """The independent ones of connected rows, and combinations that vanish."""
+    n = M.shape[0]
+    if M.shape[0] == M.shape[1] and n > direct.SMALL:
+        if not 1.0 / _condition(_scaled_to_one(M)) < RANK:
+            return np.arange(n), np.zeros((0, n))
+        sums, sizes = M.sum(axis=0), abs(M).sum(axis=0)
+        others = _scaled_to_one(scipy.sparse.csr_array(M[:-1, :-1]))
+        if np.all(np.abs(sums) <= CANCELLED * sizes) and not 1.0 / _condition(others) < RANK:
+            return np.arange(n - 1), np.ones((1, n))
+    if n > DENSE:
+        raise ValueError(
+            f"mass: {n} of its rows are connected and depend on each other in a way that is searched for only in "
+            f"blocks of up to {DENSE} rows; state the equations so that constraints are rows of zeros"
+        )
+    return independent_rows(M.toarray())
+
+
+def _scaled_to_one(C: Matrix) -> Matrix:
+    """Rows and columns scaled until they are of one size."""
+    for _ in range(3):
+        C = scipy.sparse.diags_array(_inverse(_largest(C, 1))) @ C
+        C = C @ scipy.sparse.diags_array(_inverse(_largest(C, 0)))
+    return scipy.sparse.csr_array(C)
+
+
+def _largest(C: Matrix, axis: int) -> np.ndarray:
+    return abs(C).max(axis=axis).toarray().ravel() if C.nnz else np.zeros(C.shape[1 - axis])
+
+
+def _condition(C: Matrix) -> float:
+    """The condition number in the 1-norm, estimated; infinite where C is singular."""
+    if not np.isfinite(C.data).all():
+        return np.inf
+    try:
+        factors = direct.factorised(C)
+    except np.linalg.LinAlgError:
+        return np.inf
+    n = C.shape[0]
+    inverse = scipy.sparse.linalg.LinearOperator(
+        (n, n), matvec=factors.solve, rmatvec=lambda b: factors.solve(b, trans="T"), dtype=float
+    )
+    with np.errstate(all="ignore"):
+        estimate = float(scipy.sparse.linalg.onenormest(inverse) * abs(C).sum(axis=0).max())
+    return estimate if np.isfinite(estimate) else np.inf
+
+
+def _dense_evolving(M: np.ndarray, parts: Split) -> np.ndarray:
     RM = M[parts.rows]
     directions = np.linalg.solve(RM[:, parts.columns], RM) if parts.r else RM
     if parts.r:
         directions[np.abs(directions) <= of_solution(RM[:, parts.columns], directions)] = 0.0
     directions[:, parts.columns] = np.eye(parts.r)
     return directions
+
+
+def _sparse_evolving(M: Matrix, parts: Split) -> Matrix:
+    RM, columns = scipy.sparse.csr_array(M[parts.rows]), parts.columns
+    others = np.setdiff1d(np.unique(RM.indices), columns)
+    directions = _units(columns, M.shape[0])
+    if not len(others):
+        return directions
+    whole, right = RM[:, columns], RM[:, others].toarray()
+    share = direct.solved(whole, right)
+    share[np.abs(share) <= of_sparse_solution(whole, right, share)] = 0.0
+    entries = scipy.sparse.coo_array(share)
+    return scipy.sparse.csr_array(
+        directions + scipy.sparse.csr_array((entries.data, (entries.row, others[entries.col])), directions.shape)
+    )
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -167,21 +277,60 @@ def how_moved(moved: dict[str, float]) -> str:
     return f"the start did not satisfy the constraints and was moved: {moves}" if far else ""
 
 
+# --- the diagnosis ----------------------------------------------------------------------------------------------------
+
+
+class _Verdict(NamedTuple):
+    """Whether the constraints determine the algebraic components: the rank of their Jacobian, its condition number,
+    a function for the rank and the reason where it is singular, and one that asks whether it is regular nearby."""
+
+    rank: int
+    condition: float
+    explained: Callable[[], tuple[int, str]]
+    is_regular_nearby: Callable[[], bool]
+
+
 def diagnose(problem: Any, t: float = 0.0) -> Diagnosis:
     """Whether an SDAE is of index 1 at its start at time t, and if not, why.
 
     Index 1 means that no noise enters the constraints 0 = N f, and that they determine the algebraic components: the
     Jacobian N f_x K is regular. Rows and columns are scaled before a rank is taken. Both are asked at the (consistent)
-    start and at random states around it; along the paths of a run the Jacobian is watched by every step.
+    start and at random states around it; along the paths of a run the Jacobian is watched by every step. Of a large
+    system, states around the start are asked only where the Jacobian is singular at the start, and the condition number
+    is an estimate in the 1-norm.
     """
-    parts: Split = problem.facts.split
-    constraints = tuple(f"0 = {combination(row, [f'f[{i}]' for i in range(problem.n)])}" for row in parts.N)
-    differential, algebraic = components(problem)
-    x = problem.example_start()
-    if not constraints:
-        return Diagnosis(0, "", (), (), 0, 1.0, differential, (), x, dict.fromkeys(problem.components, 0.0))
+    facts, names, x = problem.facts, problem.components, problem.example_start()
+    parts: Split = facts.split
+    differential = words(facts.evolving, names)
+    count = parts.N.shape[0]
+    if not count:
+        return Diagnosis(0, "", (), (), 0, 1.0, differential, (), x, dict.fromkeys(names, 0.0))
+    constraints = tuple(f"0 = {one}" for one in words(parts.N, [f"f[{i}]" for i in range(problem.n)]))
+    algebraic = words(parts.K.T, names)
+    examined = _examined_sparse if facts.is_large else _examined_dense
+    start, repaired, noisy, verdict = examined(problem, t, x, constraints, algebraic)
+    rank, reason = verdict.rank, ""
+    if noisy:
+        reason = _noise_in_a_constraint(noisy[0], constraints)
+    elif rank < count:
+        rank, reason = verdict.explained()
+        if repaired and verdict.is_regular_nearby():
+            reason = _singular_at_the_start(constraints, algebraic)
+    elif not repaired:
+        in_words = f"of {problem.n} components" if facts.is_large else f"{x.tolist()}"
+        reason = _no_start(in_words, constraints, t, algebraic)
+    moved = dict(zip(names, (start - x).tolist(), strict=True))
+    return Diagnosis(None if reason else 1, reason, constraints, noisy, rank, verdict.condition, differential,
+                     algebraic, start, moved)  # fmt: skip
+
+
+_Examined = tuple[np.ndarray, bool, tuple[tuple[int, int], ...], _Verdict]
+
+
+def _examined_dense(problem: Any, t: float, x: np.ndarray, constraints, algebraic) -> _Examined:
+    """The start, whether it is consistent, where noise enters constraints, and the verdict, by dense matrices."""
+    parts = problem.facts.split
     start, repaired = _consistent(problem, t, x)
-    moved = dict(zip(problem.components, (start - x).tolist(), strict=True))
     offsets = np.random.default_rng(5).standard_normal((STATES, problem.n)) * 0.1 * (1.0 + np.abs(x))
     offsets[0] = 0.0
     looked = look(problem, np.full(STATES, t), start + offsets)
@@ -190,35 +339,36 @@ def diagnose(problem: Any, t: float = 0.0) -> Diagnosis:
     ranks, conditions = zip(
         *(rank_of(parts, jacobian, start, r) for jacobian, r in zip(looked.f_x, rounding, strict=True)), strict=True
     )
-    count = len(parts.N)
-    reason = ""
-    if noisy:
-        reason = noise_in_a_constraint(noisy[0], constraints)
-    elif ranks[0] < count:
+
+    def explained() -> tuple[int, str]:
         slopes = np.where(np.abs(looked.f_x[0]) > rounding[0], looked.f_x[0], 0.0)
-        reason = why_singular(parts, slopes, start, ranks[0], constraints, algebraic)
-        if repaired and max(ranks) == count:
-            reason = singular_at_the_start(constraints, algebraic)
-    elif not repaired:
-        reason = no_start(f"{x.tolist()}", constraints, t, algebraic)
-    return Diagnosis(
-        None if reason else 1,
-        reason,
-        constraints,
-        noisy,
-        ranks[0],
-        conditions[0],
-        differential,
-        algebraic,
-        start,
-        moved,
-    )
+        return ranks[0], _why_singular(parts, slopes, start, ranks[0], constraints, algebraic)
+
+    return start, repaired, noisy, _Verdict(ranks[0], conditions[0], explained, lambda: max(ranks) == len(constraints))
+
+
+def _examined_sparse(problem: Any, t: float, x: np.ndarray, constraints, algebraic) -> _Examined:
+    """The start, whether it is consistent, where noise enters constraints, and the verdict, by sparse matrices."""
+    parts, look = problem.facts.split, sparse_coefficients_at(problem)
+    start, repaired = sparse_consistent(parts, look, t, x)
+    here = look(t, start).f_x
+    noisy = _sparse_noisy(problem, parts, look, t, start)
+    condition = _condition(_sparse_scaled(parts, here, start))
+
+    def is_regular_nearby() -> bool:
+        offsets = np.random.default_rng(5).standard_normal((NEARBY, problem.n)) * 0.1 * (1.0 + np.abs(x))
+        near = (_condition(_sparse_scaled(parts, look(t, start + offset).f_x, start)) for offset in offsets)
+        return any(one < 1.0 / SINGULAR for one in near)
+
+    rank = len(constraints) if condition < 1.0 / SINGULAR else -1
+    explained = functools.partial(_sparse_singular, parts, here, start, constraints, algebraic)
+    return start, repaired, noisy, _Verdict(rank, condition, explained, is_regular_nearby)
 
 
 listed = functools.partial(describing.listed, most=LISTED)
 
 
-def noise_in_a_constraint(noisy: tuple[int, int], constraints: Sequence[str]) -> str:
+def _noise_in_a_constraint(noisy: tuple[int, int], constraints: Sequence[str]) -> str:
     """Why a system whose noise enters a constraint is not of index 1."""
     constraint, channel = noisy
     return (
@@ -228,7 +378,7 @@ def noise_in_a_constraint(noisy: tuple[int, int], constraints: Sequence[str]) ->
     )
 
 
-def singular_at_the_start(constraints: Sequence[str], algebraic: Sequence[str]) -> str:
+def _singular_at_the_start(constraints: Sequence[str], algebraic: Sequence[str]) -> str:
     """Why a system that is of index 1 only away from its start cannot be run."""
     return (
         f"the Jacobian of the constraints {listed(constraints)} in {listed(algebraic)} is singular at "
@@ -236,7 +386,7 @@ def singular_at_the_start(constraints: Sequence[str], algebraic: Sequence[str]) 
     )
 
 
-def no_start(start: str, constraints: Sequence[str], t: float, algebraic: Sequence[str]) -> str:
+def _no_start(start: str, constraints: Sequence[str], t: float, algebraic: Sequence[str]) -> str:
     """Why a start that could not be made consistent cannot be run."""
     return (
         f"the start {start} does not satisfy the constraints {listed(constraints)} at t = {t:g}, and "
@@ -247,12 +397,14 @@ def no_start(start: str, constraints: Sequence[str], t: float, algebraic: Sequen
 def components(problem: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The differential components of an SDAE, or combinations of components, and the algebraic ones, in words."""
     facts, names = problem.facts, problem.components
-    if facts.is_large:
-        diagnosis = facts.diagnosed()
-        return diagnosis.differential, diagnosis.algebraic
-    differential = tuple(combination(row, names) for row in facts.evolving)
-    algebraic = tuple(combination(column, names) for column in facts.split.K.T)
-    return differential, algebraic
+    return words(facts.evolving, names), words(facts.split.K.T, names)
+
+
+def words(combinations: Any, names: Sequence[str]) -> tuple[str, ...]:
+    """The rows of a matrix as sums of names."""
+    rows = scipy.sparse.csr_array(combinations)
+    ends = itertools.pairwise(rows.indptr)
+    return tuple(combination(rows.data[a:b], [names[i] for i in rows.indices[a:b]]) for a, b in ends)
 
 
 class Coefficients(NamedTuple):
@@ -311,11 +463,67 @@ def consistent_states(problem: Any, times: np.ndarray, states: np.ndarray) -> np
     return np.where(done[:, None] | (len(N) == 0), x, np.nan)
 
 
+class SparseCoefficients(NamedTuple):
+    """f (n,), its derivative and g, sparse, in one state."""
+
+    f: np.ndarray
+    f_x: Matrix
+    g: Matrix
+
+
+def sparse_coefficients_at(problem: Any) -> Callable[[float, np.ndarray], SparseCoefficients]:
+    """(t, x) -> f, ∂f/∂x and g of one path there."""
+    drift, places, params = problem.facts.drift_pattern, problem.facts.noise_pattern, problem.example_params()
+
+    def at(t, x, p):
+        def f(x):
+            return problem.f(t, x, p)
+
+        return f(x), drift.jacobian(f, x), entries_at(places, problem.multiplier(t, x, p))
+
+    values = AtPoints(at, (0, 0, None), few=START_LIMIT + STATES)
+
+    def looked(t: float, x: np.ndarray) -> SparseCoefficients:
+        f, slopes, g = (part[0] for part in values(np.array([t]), x[None], params))
+        return SparseCoefficients(f, drift.csr(slopes), scipy.sparse.csr_array(g) if places is None else places.csr(g))
+
+    return looked
+
+
 def _consistent(problem: Any, t: float, x: np.ndarray) -> tuple[np.ndarray, bool]:
     """The consistent start and True, or the start as it is and False where Newton found none."""
     states = consistent_states(problem, np.full(STATES, t), np.tile(x, (STATES, 1)))[0]
     repaired = bool(np.isfinite(states).all())
     return (states if repaired else x), repaired
+
+
+def _trials(t: float, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """STATES times from t on, and states near x and far from it, in which noise is looked for."""
+    rng = np.random.default_rng(6)
+    times = t + np.append(0.0, 10.0 ** rng.uniform(-3.0, 3.0, STATES - 1))
+    reach = 10.0 ** rng.uniform(-1.0, 2.0, (STATES, 1)) * (1.0 + np.abs(x))
+    return times, x + reach * rng.standard_normal((STATES, len(x)))
+
+
+def sparse_consistent(parts: Split, look: Callable, t: float, x: np.ndarray) -> tuple[np.ndarray, bool]:
+    """The consistent start by Newton and True, or the start as it is and False where Newton found none."""
+    states = np.array(x, float)
+    with np.errstate(all="ignore"):
+        for _ in range(START_LIMIT):
+            f, f_x, _ = look(t, states)
+            defect = parts.N @ f
+            if not np.isfinite(defect).all():
+                break
+            if not defect.any():
+                return states, True
+            try:
+                move = parts.K @ direct.solved(parts.N @ f_x @ parts.K, defect)
+            except np.linalg.LinAlgError:
+                break
+            states = states - move
+            if np.abs(move).max() <= START_TOLERANCE * (1.0 + np.abs(states).max()):
+                return states, True
+    return np.asarray(x, float), False
 
 
 def _noisy(problem: Any, N: np.ndarray, t: float, x: np.ndarray):
@@ -332,14 +540,31 @@ def _noisy(problem: Any, N: np.ndarray, t: float, x: np.ndarray):
             suspects = list(np.ndindex(len(N), problem.m))
     if not suspects:
         return ()
-    rng = np.random.default_rng(6)
-    times = t + np.append(0.0, 10.0 ** rng.uniform(-3.0, 3.0, STATES - 1))
-    reach = 10.0 ** rng.uniform(-1.0, 2.0, (STATES, 1)) * (1.0 + np.abs(x))
-    values = look(problem, times, x + reach * rng.standard_normal((STATES, len(x)))).g
+    values = look(problem, *_trials(t, x)).g
     with np.errstate(invalid="ignore"):  # far away g need not be finite
         values_left, terms = np.abs(N @ values), np.abs(N) @ np.abs(values)
         present = np.any(values_left > CANCELLED * terms, axis=0)
     return tuple((int(i), int(k)) for i, k in suspects if present[i, k])
+
+
+def _sparse_noisy(problem: Any, parts: Split, look: Callable, t: float, x: np.ndarray) -> tuple[tuple[int, int], ...]:
+    """(constraint, channel) pairs with N g != 0, looked for among the places of g."""
+    places = problem.facts.noise_pattern
+    if places is not None and not (abs(parts.N) @ places.csr(1.0)).nnz:
+        return ()
+    present: set[tuple[int, int]] = set()
+    for time, state in zip(*_trials(t, x), strict=True):
+        g = look(time, state).g
+        left, terms = scipy.sparse.coo_array(abs(parts.N @ g)), scipy.sparse.csr_array(abs(parts.N) @ abs(g))
+        with np.errstate(invalid="ignore"):  # far away g need not be finite
+            there = left.data > CANCELLED * _at(terms, left)
+        present |= set(zip(left.row[there].tolist(), left.col[there].tolist(), strict=True))
+    return tuple(sorted(present))
+
+
+def _at(matrix: Matrix, places: Any) -> np.ndarray:
+    """The entries of a matrix at the places that another one stores."""
+    return np.asarray(matrix[places.row, places.col]).ravel() if places.nnz else np.zeros(0)
 
 
 def _rounding(problem: Any, parts: Split, t: float, x: np.ndarray, states: np.ndarray, f_x: np.ndarray) -> np.ndarray:
@@ -359,7 +584,7 @@ def _rounding(problem: Any, parts: Split, t: float, x: np.ndarray, states: np.nd
 
 def rank_of(parts: Split, jacobian: np.ndarray, x: np.ndarray, rounding: Any = 0.0) -> tuple[int, float]:
     """The rank and the condition number of N f_x K, rows and columns scaled; slopes that may be rounding are zero."""
-    scaled = _scaled(parts, np.where(np.abs(jacobian) > rounding, jacobian, 0.0), x)
+    scaled = _dense_scaled(parts, np.where(np.abs(jacobian) > rounding, jacobian, 0.0), x)
     if not scaled.size:
         return 0, 1.0
     size = np.linalg.svd(scaled, compute_uv=False)
@@ -367,7 +592,7 @@ def rank_of(parts: Split, jacobian: np.ndarray, x: np.ndarray, rounding: Any = 0
     return rank, float(size[0] / size[-1]) if size[-1] > 0 else np.inf
 
 
-def _scaled(parts: Split, jacobian: np.ndarray, x: np.ndarray) -> np.ndarray:
+def _dense_scaled(parts: Split, jacobian: np.ndarray, x: np.ndarray) -> np.ndarray:
     """N f_x K in units in which its rows and columns are of one size, entries that are only rounding set to 0.
 
     The terms of a constraint are compared as slope times component, so that units do not matter; a
@@ -384,11 +609,23 @@ def _scaled(parts: Split, jacobian: np.ndarray, x: np.ndarray) -> np.ndarray:
     return C
 
 
-def why_singular(parts: Split, jacobian, x: np.ndarray, rank: int, constraints, algebraic) -> str:
+def _sparse_scaled(parts: Split, f_x: Matrix, x: np.ndarray) -> Matrix:
+    """N f_x K in units in which its rows and columns are of one size, entries that are only rounding left out."""
+    N, K, size = parts.N, parts.K, np.maximum(1.0, np.abs(x))
+    C = scipy.sparse.coo_array(N @ f_x @ K)
+    of_row = _largest(scipy.sparse.csr_array(abs(N @ f_x) @ scipy.sparse.diags_array(size)), 1)
+    of_column = _largest(scipy.sparse.csr_array(scipy.sparse.diags_array(size) @ abs(K)), 0)
+    terms = _at(scipy.sparse.csr_array(abs(N) @ abs(f_x) @ abs(K)), C)
+    least = CANCELLED * np.maximum(terms, 1e-3 * of_row[C.row] / of_column[C.col])
+    there = ~(np.abs(C.data) <= least)
+    return _scaled_to_one(scipy.sparse.csr_array((C.data[there], (C.row[there], C.col[there])), C.shape))
+
+
+def _why_singular(parts: Split, jacobian, x: np.ndarray, rank: int, constraints, algebraic) -> str:
     """Why the constraint Jacobian is singular, in words."""
     if not np.isfinite(jacobian).all():
         return "the derivative of f with respect to the state is not finite at the start"
-    C = _scaled(parts, jacobian, x)
+    C = _dense_scaled(parts, jacobian, x)
     count = len(constraints)
     words = f"its index is 2 or higher: the {count} constraint(s) {listed(constraints)} "
     words += f"do not determine {listed(algebraic)} (their scaled Jacobian has rank {rank} of {count})"
@@ -407,6 +644,21 @@ def why_singular(parts: Split, jacobian, x: np.ndarray, rank: int, constraints, 
         free = [algebraic[j] for j in np.flatnonzero(np.abs(right[-1]) > 0.1)]
         words += f"; {listed(free)} can move together without being noticed"
     return f"{words}. Differentiate constraints, or choose other variables, until the index is 1"
+
+
+def _sparse_singular(parts: Split, f_x: Matrix, x: np.ndarray, constraints, algebraic) -> tuple[int, str]:
+    """The rank of the constraint Jacobian, by its pattern where it is large, and why it is singular, in words."""
+    count = len(constraints)
+    if count <= DENSE:
+        dense = Split(parts.rows, parts.N.toarray(), parts.K.toarray(), parts.columns)
+        rank, _ = rank_of(dense, f_x.toarray(), x)
+        return rank, _why_singular(dense, f_x.toarray(), x, rank, constraints, algebraic)
+    rank = min(int(scipy.sparse.csgraph.structural_rank(_sparse_scaled(parts, f_x, x))), count - 1)
+    return rank, (
+        f"its index is 2 or higher: the {count} constraints do not determine the {count} algebraic components (their "
+        f"scaled Jacobian has a rank of at most {rank}). Differentiate constraints, or choose other variables, until "
+        "the index is 1"
+    )
 
 
 def combination(row: np.ndarray, names: Any) -> str:

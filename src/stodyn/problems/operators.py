@@ -277,3 +277,10 @@ def product(apply: Callable[[Any], Any], channels: int) -> Operator:
 def silent(t, x):
     """One channel of zeros."""
     return jnp.zeros((*jnp.shape(x), 1) if jnp.ndim(x) else ())
+
+
+def entries_at(pattern: Any, g: Any) -> Any:
+    """The entries of noise at the places of its pattern, or the whole matrix where there is none."""
+    if isinstance(g, Operator):
+        return g.dense() if pattern is None else g.sorted_entries
+    return g if pattern is None else g[pattern.rows, pattern.columns]

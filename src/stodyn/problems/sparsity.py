@@ -215,13 +215,6 @@ def _places_of(noise: Any) -> Pattern | None:
     return Pattern(*noise.places, noise.shape) if isinstance(noise, Sparse) else None
 
 
-def entries_at(pattern: Pattern | None, g: Any) -> Any:
-    """The entries of noise at the places of its pattern, or the whole matrix where there is none."""
-    if isinstance(g, Operator):
-        return g.dense() if pattern is None else g.sorted_entries
-    return g if pattern is None else g[pattern.rows, pattern.columns]
-
-
 def _row_sums(problem: Any, t, x: Any, params: Any) -> Any:
     """g·1 (n,), which depends on a component wherever g does."""
     multiplier = problem.multiplier(t, x, params)

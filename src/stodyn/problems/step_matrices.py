@@ -15,8 +15,7 @@ from jax import Array
 from stodyn.numerics.elimination import WRITTEN_OUT, Order, row_order
 from stodyn.problems.explicit import rest_samples, slopes_at_the_start
 from stodyn.problems.facts import Facts, orientation
-from stodyn.problems.operators import Operator
-from stodyn.problems.sparsity import entries_at
+from stodyn.problems.operators import Operator, entries_at
 
 ORDINARY = 200.0  # determinants of e^±200 are far from the ends of the range of floats
 
