@@ -140,4 +140,4 @@ def test_components_of_an_ill_conditioned_mass():
         rows, N = independent_rows(mass)
         assert len(rows) == 2 and np.count_nonzero(N) == 2
         problem = sd.SDAE(mass, lambda t, x: -x, lambda t, x: jnp.zeros((3, 1)), [0.0, 0.0, 0.0])
-        assert np.count_nonzero(problem.evolving) == 3
+        assert np.count_nonzero(problem.facts.evolving) == 3

@@ -14,16 +14,13 @@ resistance at DC.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 import scipy
 
 from stodyn.circuits.element import GROUND, Element
 from stodyn.circuits.text import NetlistError
-
-if TYPE_CHECKING:
-    from stodyn.circuits.netlist import Netlist
 
 VOLTAGES = frozenset("veh")
 LEAST = ".cmin"  # after the names of nodes: the capacitors of .options cmin
@@ -44,7 +41,7 @@ def conducts(element: Element) -> bool:
     return element.kind in ("r", "g", "t") or (element.law is not None and element.law.conducts)
 
 
-def check(netlist: Netlist, nodes: dict[str, int]) -> frozenset[str]:
+def check(netlist: Any, nodes: dict[str, int]) -> frozenset[str]:
     """The names of the sources whose charge stands for their current; NetlistError where the circuit cannot be run.
 
     `nodes` numbers all nodes, the ground included. Costs a few passes over the elements.
@@ -70,7 +67,7 @@ def check(netlist: Netlist, nodes: dict[str, int]) -> frozenset[str]:
     return frozenset(_in_loops(nodes, elements))
 
 
-def hold(netlist: Netlist) -> None:
+def hold(netlist: Any) -> None:
     """Add resistors to ground where nothing but inductors and current sources joins a piece to the rest, and to the
     loose side of a transformer, from which no current can flow; with a note each."""
     nodes = {node: k for k, node in enumerate(dict.fromkeys(n for e in netlist.elements for n in e.nodes))}
@@ -84,7 +81,7 @@ def hold(netlist: Netlist) -> None:
 
 
 def _hold_pieces(
-    netlist: Netlist, nodes: dict[str, int], joins: Callable[[Element], bool], is_cause: Callable[[Element], bool],
+    netlist: Any, nodes: dict[str, int], joins: Callable[[Element], bool], is_cause: Callable[[Element], bool],
     ohms: float, why: str,
 ) -> None:  # fmt: skip
     """Hold a node of each piece that the joining elements leave loose, if an element of the given kind touches it."""
@@ -100,7 +97,7 @@ def _hold_pieces(
                                  "ground, without noise, holds it")  # fmt: skip
 
 
-def add_capacitors(netlist: Netlist) -> None:
+def add_capacitors(netlist: Any) -> None:
     """Add the capacitance of .options cmin from each node that no capacitor and no voltage source joins to ground:
     white noise in time needs one there."""
     if not netlist.least_capacitance:
@@ -115,7 +112,7 @@ def add_capacitors(netlist: Netlist) -> None:
         netlist.elements.append(Element(f"{node}{LEAST}", "c", (node, GROUND), netlist.least_capacitance, False, at))
 
 
-def shorted(netlist: Netlist, nodes: dict[str, int]) -> list[str]:
+def shorted(netlist: Any, nodes: dict[str, int]) -> list[str]:
     """The names of inductors that close loops with voltage sources and other inductors, which nothing limits at DC."""
     closing: list[str] = []
     while True:
@@ -126,7 +123,7 @@ def shorted(netlist: Netlist, nodes: dict[str, int]) -> list[str]:
         closing.append(loop[0].name)
 
 
-def _touched(netlist: Netlist) -> None:
+def _touched(netlist: Any) -> None:
     """Note nodes that only one element touches, often because of a misspelt name; refuse references to controlling
     sources that do not exist."""
     count: dict[str, list[Element]] = {}

@@ -17,7 +17,7 @@ from stodyn.methods.contract import Method, Report
 from stodyn.numerics.printing.fingerprints import fingerprint, holds
 from stodyn.numerics.printing.flat import scalar_operations
 from stodyn.numerics.printing.operations import inner_traces
-from stodyn.problems.contract import Problem, TracedFunction
+from stodyn.problems.contract import Problem, TracedFunction, innermost
 
 
 @dataclasses.dataclass(frozen=True)
@@ -200,7 +200,6 @@ def function_traces(problem: Any) -> list[tuple[str, core.ClosedJaxpr]]:
 
 def _functions(problem: Any) -> tuple[dict[str, Callable], tuple[Any, ...]]:
     """f and g, those that there are, and arguments to trace them with."""
-    while hasattr(problem, "problem"):
-        problem = problem.problem
+    problem = innermost(problem)
     arguments = np.zeros(()), np.asarray(problem.example_start()), problem.example_params()
     return {name: getattr(problem, name) for name in "fg" if hasattr(problem, name)}, arguments

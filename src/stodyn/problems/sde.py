@@ -37,6 +37,7 @@ from stodyn.problems.structure import (
     find_structure_of_operator,
     is_zero_off_diagonal,
     partial_functions,
+    stated_structure,
 )
 
 
@@ -238,8 +239,7 @@ class SDE(Problem):
     def noise_structure(self) -> NoiseStructure:
         """The structure of the noise (additive, diagonal, scalar, commutative, general), and how it is known."""
         if self.structure is not None:
-            kinds = () if self.structure == "general" else tuple(dict.fromkeys((self.structure, "commutative")))
-            return NoiseStructure(kinds, "stated by the user")
+            return stated_structure(self.structure, "stated by the user")
         with jax.enable_x64(True):
             examples = self.example_start(), self.example_params(), sample_params(self, CHECKED_STATES)
             if self._is_operator:

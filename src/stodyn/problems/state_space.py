@@ -30,7 +30,15 @@ from stodyn.problems.index import (
 )
 from stodyn.problems.operators import Diagonal, Operator, Sparse
 from stodyn.problems.sde import SDE
-from stodyn.problems.structure import PROVED, checked_kinds, commutes, kinds_of_operator, proved_kinds, trace_of
+from stodyn.problems.structure import (
+    PROVED,
+    checked_kinds,
+    commutes,
+    kinds_of_operator,
+    proved_kinds,
+    stated_structure,
+    trace_of,
+)
 
 DIRECTIONS = 8  # in which noise is tested for commuting
 CHECKED = f"checked at {STATES} random states"
@@ -129,8 +137,7 @@ def to_sde(problem: Any) -> SDE:
 def find_noise_structure(problem: Any) -> NoiseStructure:
     """Return the structure of the noise in the state-space form, and how it is known."""
     if problem.structure is not None:
-        kinds = () if problem.structure == "general" else tuple(dict.fromkeys((problem.structure, "commutative")))
-        return NoiseStructure(kinds, problem.known.noise)
+        return stated_structure(problem.structure, problem.known.noise)
     scalar = ("scalar",) if problem.m == 1 else ()
     example = problem.example_start(), problem.example_params()
     with jax.enable_x64(True):

@@ -26,6 +26,11 @@ DIFFERENTIATED = 250_000  # n² m: beyond it derivatives are taken in random dir
 Diffusion = Callable[[Any, Array, Any], Array]
 
 
+def stated_structure(kind: str, known: str) -> NoiseStructure:
+    """Return the structure that a user states, or that is known in another way."""
+    return NoiseStructure(() if kind == "general" else tuple(dict.fromkeys((kind, "commutative"))), known)
+
+
 def find_structure(
     g: Diffusion, x: Any, params: Any, sampled: tuple[Any, Any] | None = None, traced: TracedFunction | None = None
 ) -> NoiseStructure:
@@ -34,7 +39,7 @@ def find_structure(
     Additive, diagonal and scalar are proved from the trace of g, seen as whole arrays, and entry by entry where these
     are few; where nothing can be proved, and for commutativity, g is evaluated in random states around x, each at a
     time of its own, and with the parameters of another path where these differ: `sampled` is the result of
-    sample_params(contract, problem, CHECKED_STATES).
+    contract.sample_params(problem, CHECKED_STATES).
     """
     traced = traced or trace_of(g, x, params)
     (kinds, is_settled), known, sampled = proved_kinds(traced), PROVED, sampled or (params, None)
