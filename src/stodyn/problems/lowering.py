@@ -1,8 +1,8 @@
 """The table of conversions: how a problem of one kind is written as one of another kind with the same law.
 
-`Problem.lower` looks its own class up here, then those that the class is derived from, so that kinds of problems need
-not know each other. Other files of kinds enter their rows themselves. A row is a function of the problem; it returns the new problem and the conversion in words, or None
-where this problem has no such form.
+`Problem.lower` looks its own class up in the table, then those that the class is derived from, so that kinds of
+problems need not know each other. Other kinds enter their rows themselves. A row is a function of the problem; it
+returns the new problem and the conversion in words, or None where this problem has no such form.
 """
 
 from collections.abc import Callable
