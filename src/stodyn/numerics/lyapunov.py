@@ -29,7 +29,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import scipy
@@ -132,6 +132,8 @@ class _Equation:
 
     matrix: np.ndarray
     Q: np.ndarray
+    exact_residual: ClassVar[Callable[..., np.ndarray]]
+    residual_of_slices: ClassVar[Callable[..., np.ndarray]]
 
     @functools.cached_property
     def slices(self) -> np.ndarray:
