@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from stodyn.engine.program.sums import PARTIAL, over_lanes, spread
+from stodyn.engine.program.sums import PARTIAL, over_lanes
 from stodyn.numerics.printing import compiling, rows
 from stodyn.numerics.printing.rows import Frame, Function, address
 
@@ -41,7 +41,7 @@ def _function() -> Function:
     """Write the program; lanes that are not sound count as infinite, below no edge."""
     w = Function("counts", PARTIAL, FRAME)
     vector, mask, whole = w.type("float64"), w.type("bool"), w.type("int64")
-    infinite = spread(w, "0x7FF0000000000000")
+    infinite = w.spread("0x7FF0000000000000", "float64")
     with w.counted(0, w.count("rows")) as i:
         row = w.at(w.address("seen"), w.whole("mul", i, w.whole("mul", w.count("stride"), 8)))
         with w.counted(0, w.count("lanes"), PARTIAL) as lane:
@@ -52,7 +52,8 @@ def _function() -> Function:
         with w.counted(0, w.count("groups")) as group:
             first = w.whole("mul", group, EDGES_AT_ONCE)
             places = [w.whole("add", first, k) for k in range(EDGES_AT_ONCE)]
-            levels = [spread(w, w.load(w.at(w.address("edges"), place, 8), "double")) for place in places]
+            edges = [w.load(w.at(w.address("edges"), place, 8), "double") for place in places]
+            levels = [w.spread(edge, "float64") for edge in edges]
 
             def terms(lane: str, levels: list[str] = levels) -> list[str]:
                 x = w.load(w.at(w.address("counted"), lane, 8), vector)

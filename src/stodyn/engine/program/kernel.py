@@ -125,6 +125,17 @@ class Kernel(Function):
 
     # --- sums over a block --------------------------------------------------------------------------------------------
 
+    def thread_sums(self, limit: str, count: int, terms: Callable[[str], list[str]]) -> list[str]:
+        """Sums of `count` terms of each number below the word `limit` of the frame, over the share of a thread."""
+        slots = [f"%{self.fresh('sum')}" for _ in range(count)]
+        self.head += [f"  {slot} = alloca double, align 8" for slot in slots]
+        for slot in slots:
+            self.store("0.0", slot, "double")
+        with self.counted(self.tid, self.count(limit), self.threads) as number:
+            for slot, term in zip(slots, terms(number), strict=True):
+                self.store(self.value(f"fadd double {self.load(slot, 'double')}, {term}"), slot, "double")
+        return [self.load(slot, "double") for slot in slots]
+
     def block_sums(self, values: Sequence[str]) -> list[str]:
         """The sums of numbers over the threads of a block, which every thread gets.
 
@@ -274,17 +285,6 @@ def joined(name: str, results: LaunchResults, statistic: int, threads: int) -> F
         row = w.at(w.address("partials"), w.whole("mul", w.whole("add", first, j), row_bytes))
         return w.load(w.at(row, block, 8), "double")
 
-    def over_blocks(count: int, terms: Callable[[str], list[str]]) -> list[str]:
-        """The sums of each thread over its blocks."""
-        slots = [f"%{w.fresh('sum')}" for _ in range(count)]
-        w.head += [f"  {slot} = alloca double, align 8" for slot in slots]
-        for slot in slots:
-            w.store("0.0", slot, "double")
-        with w.counted(w.tid, w.count("blocks"), threads) as block:
-            for slot, term in zip(slots, terms(block), strict=True):
-                w.store(w.value(f"fadd double {w.load(slot, 'double')}, {term}"), slot, "double")
-        return [w.load(slot, "double") for slot in slots]
-
     def product(*factors: str) -> str:
         result = factors[0]
         for factor in factors[1:]:
@@ -304,7 +304,7 @@ def joined(name: str, results: LaunchResults, statistic: int, threads: int) -> F
     def leave(j: str, value: str) -> None:
         w.store(value, w.at(w.address("totals"), w.whole("add", first, j), 8), "double")
 
-    count, *moments = w.block_sums(over_blocks(1 + n, firsts))
+    count, *moments = w.block_sums(w.thread_sums("blocks", 1 + n, firsts))
     means = w.means(count, moments, leave)
     seconds = [(i, j) for i in range(n) for j in range(i + 1)]
     diagonal = {i: k for k, (i, j) in enumerate(seconds) if i == j}
@@ -331,5 +331,7 @@ def joined(name: str, results: LaunchResults, statistic: int, threads: int) -> F
             ),
         ]  # fmt: skip
 
-    w.leave_sums(over_blocks(sums_of(n) - 1 - n, powers), lambda k, total: leave(w.whole("add", k, 1 + n), total))
+    w.leave_sums(
+        w.thread_sums("blocks", sums_of(n) - 1 - n, powers), lambda k, total: leave(w.whole("add", k, 1 + n), total)
+    )
     return w

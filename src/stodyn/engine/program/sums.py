@@ -70,13 +70,6 @@ def over_lanes(w: Function, terms: Callable[[str], list[str]], count: int, dtype
     return [w.value(f"call {one} @llvm.vector.reduce.{op}.v{PARTIAL}{short}({begin}{vector} {t})") for t in totals]
 
 
-def spread(w: Function, x: str) -> str:
-    """A number in every lane."""
-    vector = w.type("float64")
-    one = w.value(f"insertelement {vector} poison, double {x}, i32 0")
-    return w.value(f"shufflevector {vector} {one}, {vector} poison, <{PARTIAL} x i32> zeroinitializer")
-
-
 def _function(weighted: bool) -> Function:
     w = Function("sums", PARTIAL, FRAME)
     vector, mask = w.type("float64"), w.type("bool")
@@ -113,7 +106,7 @@ def _function(weighted: bool) -> Function:
         here, deviations = row(i), w.at(w.address("deviations"), w.whole("mul", i, stride))
 
         origin = w.value(f"select i1 {first_counts}, double {w.load(here, 'double')}, double 0.0")
-        origins = spread(w, origin)
+        origins = w.spread(origin, "float64")
 
         def from_origin(lane: str) -> list[str]:
             x = w.value(f"fsub {vector} {w.load(w.at(here, lane, 8), vector)}, {origins}")
@@ -122,7 +115,7 @@ def _function(weighted: bool) -> Function:
         (first,) = summed(from_origin, 1)
         mean = w.value(f"fadd double {origin}, {w.value(f'fdiv double {first}, {share}')}")
         w.store(mean, w.at(w.address("first"), i, 8), "double")
-        level = spread(w, mean)
+        level = w.spread(mean, "float64")
 
         def powers(lane: str) -> list[str]:
             d = counted(lane, w.value(f"fsub {vector} {w.load(w.at(here, lane, 8), vector)}, {level}"))

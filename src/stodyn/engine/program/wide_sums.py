@@ -74,17 +74,6 @@ class _OfSaves(Kernel):
     def mean(self, save: str, i: str) -> str:
         return self.load(self.total(save, self.whole("add", i, 1)), "double")
 
-    def over_paths(self, count: int, terms: Callable[[str], list[str]]) -> list[str]:
-        """Sums of `count` terms of each path over the paths of a thread."""
-        slots = [f"%{self.fresh('sum')}" for _ in range(count)]
-        self.head += [f"  {slot} = alloca double, align 8" for slot in slots]
-        for slot in slots:
-            self.store("0.0", slot, "double")
-        with self.counted(self.tid, self.count("paths"), self.threads) as lane:
-            for slot, term in zip(slots, terms(lane), strict=True):
-                self.store(self.value(f"fadd double {self.load(slot, 'double')}, {term}"), slot, "double")
-        return [self.load(slot, "double") for slot in slots]
-
     def distance(self, row: str, is_sound: str, lane: str, mean: str = "0.0") -> str:
         """A path's distance from the mean, 0 where it is not sound."""
         apart = self.value(f"fsub double {self.load(self.at(row, lane, 8), 'double')}, {mean}")
@@ -102,7 +91,7 @@ def _means(threads: int) -> Function:
     def terms(lane: str) -> list[str]:
         return [w.load(w.at(sound, lane, 8), "double"), w.distance(row, w.is_sound(sound, lane), lane)]
 
-    count, first = w.block_sums(w.over_paths(2, terms))
+    count, first = w.block_sums(w.thread_sums("paths", 2, terms))
     w.means(
         count,
         [first],
@@ -131,7 +120,7 @@ def _powers(threads: int) -> Function:
         chosen = w.value(f"select i1 {is_second}, i64 {w.diagonal(i)}, i64 {place}")
         w.store(total, w.total(save, chosen), "double")
 
-    w.leave_sums(w.over_paths(3, terms), leave)
+    w.leave_sums(w.thread_sums("paths", 3, terms), leave)
     return w
 
 
@@ -164,7 +153,7 @@ def _products(threads: int) -> Function:
             is_there = w.value(f"and i1 {w.value(f'icmp slt i64 {i}, {n}')}, {w.value(f'icmp sle i64 {j}, {i}')}")
             w.when(is_there, lambda: w.store(total, w.total(save, w.second(i, j)), "double"))
 
-        w.leave_sums(w.over_paths(TILE**2, terms), leave)
+        w.leave_sums(w.thread_sums("paths", TILE**2, terms), leave)
 
     w.when(w.value(f"icmp sle i64 {corners[1]}, {corners[0]}"), whole_tile)
     return w
