@@ -13,6 +13,7 @@ import dataclasses
 import difflib
 import functools
 import inspect
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -112,6 +113,13 @@ def stacklevel_of_user() -> int:
     ):
         frame, level = frame.f_back, level + 1
     return level
+
+
+def check_positive(what: str = "a number", **values: float | None) -> None:
+    """Refuse arguments that are not finite numbers above 0; errors name the argument, and `what` it is."""
+    for name, value in values.items():
+        if value is None or not (math.isfinite(value) and value > 0):
+            raise ValueError(f"{name}: expected {what} > 0, got {value!r}")
 
 
 def expect_dataset(value: Any, name: str, maker: str = "stodyn.simulate") -> None:

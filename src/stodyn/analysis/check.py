@@ -110,10 +110,7 @@ def check_method(method: Method | str, problems: Sequence[Any] | None = None) ->
     method = stepping(method)
     with jax.enable_x64(True):
         tried = list(problems) if problems is not None else examples(method)
-        results = [ask(question, check, method, tried) for question, check in SUITE.items()]
-    if not all(result.ok for result in results):
-        raise CheckFailed(method.name, results)
-    return results
+        return answers(method.name, SUITE, method, tried)
 
 
 def examples(method: Method) -> list[Any]:
@@ -131,6 +128,14 @@ def _small_problems(method: Method) -> Iterator[Any]:
     for model in catalogue().values():
         if isinstance(model.problem, kind) and model.problem.n <= LARGEST:
             yield model.problem
+
+
+def answers(name: str, suite: Mapping[str, Callable], *subject: Any) -> list[Result]:
+    """Put all questions of a suite to a subject; raise CheckFailed, which holds all answers, where one is not right."""
+    results = [ask(question, check, *subject) for question, check in suite.items()]
+    if not all(result.ok for result in results):
+        raise CheckFailed(name, results)
+    return results
 
 
 def ask(question: str, check: Callable, *subject: Any) -> Result:

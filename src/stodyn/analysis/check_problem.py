@@ -13,7 +13,7 @@ import numpy as np
 
 import stodyn.statistics as st
 from stodyn import listing
-from stodyn.analysis.check import CheckFailed, Result, ask, states_near
+from stodyn.analysis.check import Result, answers, states_near
 from stodyn.arguments import checks_arguments
 from stodyn.engine.ready import prepare
 from stodyn.engine.simulate import simulate
@@ -71,10 +71,7 @@ def check_problem(problem: Any, runs: bool = True) -> list[Result]:
     expect_problem(problem)
     with jax.enable_x64(True), underived():
         suite = SUITE if runs else {question: SUITE[question] for question in SUITE if question not in OF_RUNS}
-        results = [ask(question, check, problem) for question, check in suite.items()]
-    if not all(result.ok for result in results):
-        raise CheckFailed(type(problem).__name__, results)
-    return results
+        return answers(type(problem).__name__, suite, problem)
 
 
 # --- the record -------------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import numpy as np
 
 from stodyn import listing
 from stodyn import statistics as st
-from stodyn.analysis.check import CheckFailed, Result, ask
+from stodyn.analysis.check import Result, answers
 from stodyn.arguments import checks_arguments
 from stodyn.engine.ready import Ready, prepare
 from stodyn.noise.source import PerPath
@@ -71,10 +71,7 @@ def check_statistic(statistic: Statistic | Make, seeds: int = 0) -> list[Result]
     if seeds:
         checks["coverage"] = functools.partial(_coverage, seeds=seeds)
     with jax.enable_x64(True):
-        results = [ask(question, check, make) for question, check in checks.items()]
-    if not all(result.ok for result in results):
-        raise CheckFailed(type(make(0.0)).__name__, results)
-    return results
+        return answers(type(make(0.0)).__name__, checks, make)
 
 
 def _record(make: Make) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from stodyn.arguments import check_positive
 from stodyn.methods.catalogue import named
 from stodyn.methods.classical import RK4
 from stodyn.methods.contract import Method, Solver
@@ -68,10 +69,7 @@ class _Dyadic(Solver):
             raise ValueError(
                 f"base: expected a one-step method for SDEs that needs W alone, such as RK4 or Heun, got {self.base!r}"
             )
-        for name in ("tol", "floor"):
-            value = getattr(self, name)
-            if not (np.isfinite(value) and value > 0):
-                raise ValueError(f"{name}: expected a number > 0, got {value!r}")
+        check_positive(tol=self.tol, floor=self.floor)
 
     @property
     def calculus(self):

@@ -24,7 +24,7 @@ from stodyn.analysis.cycle import periodic_corners, periodic_start
 from stodyn.analysis.cycle.periodic_corners import Mesh, mesh
 from stodyn.analysis.cycle.periodic_start import NoOscillation
 from stodyn.analysis.cycle.periodic_system import StageEquations, System, system_of
-from stodyn.arguments import checks_arguments
+from stodyn.arguments import check_positive, checks_arguments
 from stodyn.circuits import Circuit
 from stodyn.engine.precision import warn_of_rounded
 from stodyn.hints import is_integer
@@ -294,8 +294,8 @@ def periodic(
         raise ValueError(f"order: expected 3, 5, 7 or 9, got {order!r}")
     if not is_integer(steps, 8):
         raise ValueError(f"steps: expected a whole number >= 8, got {steps!r}")
-    if period is not None and not (math.isfinite(period) and period > 0.0):
-        raise ValueError(f"period: expected a time > 0, got {period!r}")
+    if period is not None:
+        check_positive("a time", period=period)
     begin, x = 0.0, system.start if start is None else _given_start(system, start)
     if system.is_driven:
         if period is None and isinstance(problem, Circuit):

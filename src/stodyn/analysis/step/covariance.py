@@ -28,7 +28,7 @@ from stodyn.analysis.step.integrator import (
 )
 from stodyn.analysis.step.linear import Diverged, Moments, StepMap, axes, exact_moments, principal, read_map
 from stodyn.analysis.step.one_step import OneStep
-from stodyn.arguments import checks_arguments
+from stodyn.arguments import check_positive, checks_arguments
 from stodyn.engine.precision import warn_of_rounded
 from stodyn.methods import classical, multistep
 from stodyn.methods.catalogue import stepping
@@ -389,7 +389,7 @@ def steady(integrator: Integrator, A: ArrayLike, B: ArrayLike, dt: float, Q: Arr
     A, B = _system(A, B, Q)
     step = system_step(integrator, A, B, dt)
     _require_stable(integrator, A, B, dt, step)
-    return lyapunov.discrete(step.M, step.G @ step.G.T, step.R)
+    return _settled(step)
 
 
 @checks_arguments
@@ -559,8 +559,7 @@ def largest_step(
     ValueError
         If `within` is not above 0.
     """
-    if not (math.isfinite(within) and within > 0):
-        raise ValueError(f"within: expected a relative error > 0, got {within!r}")
+    check_positive("a relative error", within=within)
     A, driven = _system(A, B, Q)
     target = np.diagonal(lyapunov.continuous(A, driven @ driven.T))
     size = np.abs(np.linalg.eigvals(A)).max()
@@ -572,7 +571,7 @@ def largest_step(
             return True
         if not step.spectral_radius() < 1.0 - lyapunov.LEAST_DECAY:
             return True
-        P = lyapunov.discrete(step.M, step.G @ step.G.T, step.R)
+        P = _settled(step)
         return bool(np.any(np.abs(np.diagonal(P) - target) > within * target))
 
     return _boundary(off, size)
@@ -658,7 +657,7 @@ def noise_needed(
     pieces = np.moveaxis(step.G.reshape(len(step.G), -1, n), 1, 0)  # one piece for each sample: (N, n)
     if match == "steady":
         target = lyapunov.continuous(A, driven @ driven.T)
-        mine = lyapunov.discrete(own.M, own.G @ own.G.T, own.R)
+        mine = _settled(own)
     else:
         if len(step.M) != n:
             raise ValueError("match: a step of a multistep method shares its samples with others; take match='steady'")
@@ -823,13 +822,12 @@ def advise(
     ValueError
         If `dt` is not above 0.
     """
-    if not (math.isfinite(dt) and dt > 0):
-        raise ValueError(f"dt: expected a step > 0, got {dt!r}")
+    check_positive("a step", dt=dt)
     A, driven = _system(A, B, Q)
     target = lyapunov.continuous(A, driven @ driven.T)
 
     def off(step: StepMap, factor: float = 1.0) -> np.ndarray:
-        P = lyapunov.discrete(step.M, step.G @ step.G.T, step.R)
+        P = _settled(step)
         return _percent(factor * P, target)
 
     def exactly_with_held(h: float) -> np.ndarray:
@@ -887,6 +885,11 @@ def candidates() -> Iterator[tuple[str, Method, str]]:
         yield f"{pair.name} PEC fresh, Q/h", pair(mode="PEC"), ""
         twice = pair(corrections=2)
         yield f"{pair.name} P(EC)^2E fresh, {_factor(twice.Gamma)}Q/h", twice, ""
+
+
+def _settled(step: StepMap) -> np.ndarray:
+    """Return the covariance of x that a step with additive noise approaches in the long run."""
+    return lyapunov.discrete(step.M, step.G @ step.G.T, step.R)
 
 
 def _percent(P: np.ndarray, target: np.ndarray) -> np.ndarray:

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 from stodyn import deprecation, listing
 from stodyn.analysis.step.linear import Diverged, StepMap, added_noise, for_step, read_map
 from stodyn.analysis.step.one_step import AFFINE, OneStep
-from stodyn.arguments import checks_arguments
+from stodyn.arguments import check_positive, checks_arguments
 from stodyn.methods.catalogue import named, stepping
 from stodyn.methods.contract import Catalogued, Method
 from stodyn.problems.sde import SDE
@@ -184,8 +184,7 @@ def system_steps(integrator: Integrator, A: ArrayLike, B: ArrayLike, *lengths: f
     """
     A, B = square(A), np.atleast_2d(np.asarray(B, float))
     for h in lengths:
-        if not (math.isfinite(h) and h > 0):
-            raise ValueError(f"dt: expected a step > 0, got {h!r}")
+        check_positive("a step", dt=h)
     integrator = resolved(integrator)
     if isinstance(integrator, Method):
         held = _held(integrator, *B.shape)

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 
 from stodyn import deprecation, listing
 from stodyn.analysis.step.one_step import AFFINE, FEW, OneStep, of_one, of_values, probing_states
-from stodyn.arguments import checks_arguments
+from stodyn.arguments import check_positive, checks_arguments
 from stodyn.engine.precision import warn_of_rounded
 from stodyn.engine.spec import as_it_is_now, matched
 from stodyn.methods.catalogue import stepping
@@ -310,8 +310,7 @@ def step_map(
     """
     expect_problem(problem)
     warn_of_rounded(problem, "this analysis in float64")
-    if not (math.isfinite(dt) and dt > 0):
-        raise ValueError(f"dt: expected a step > 0, got {dt!r}")
+    check_positive("a step", dt=dt)
     method = stepping(method)
     params = problem.params if params is None else params
     if differs(params):

@@ -21,7 +21,7 @@ import scipy
 from numpy.typing import ArrayLike
 
 from stodyn import listing
-from stodyn.arguments import checks_arguments, stacklevel_of_user
+from stodyn.arguments import check_positive, checks_arguments, stacklevel_of_user
 from stodyn.noise.coloured import Coloured
 from stodyn.numerics import lyapunov, sparse_lyapunov
 from stodyn.numerics.printing.points import at_one
@@ -439,8 +439,7 @@ def peaks(problem: Any, row: ArrayLike, duration: float) -> Peaks:
     ValueError
         If `row` does not fit the state, or `duration` is not above 0.
     """
-    if not (math.isfinite(duration) and duration > 0):
-        raise ValueError(f"duration: expected a time > 0, got {duration!r}")
+    check_positive("a time", duration=duration)
     A, B = _system(problem)
     c = np.zeros(len(A))
     weights = np.asarray(row, float).ravel()
@@ -512,8 +511,7 @@ def response_spectrum(
     T = np.asarray(periods, float)
     if not (np.isfinite(T).all() and (T > 0).all()):
         raise ValueError(f"periods: expected times > 0, got {periods!r}")
-    if not (math.isfinite(damping) and damping > 0):
-        raise ValueError(f"damping: expected a ratio > 0, got {damping!r}")
+    check_positive("a ratio", damping=damping)
     spectrum = np.empty(T.shape)
     for index, period in np.ndenumerate(T):
         ω = 2.0 * math.pi / period

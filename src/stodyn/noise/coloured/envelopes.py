@@ -12,8 +12,7 @@ from typing import Any
 import jax.numpy as jnp
 
 from stodyn import listing
-from stodyn.arguments import checks_arguments
-from stodyn.noise.coloured.filters import check_positive
+from stodyn.arguments import check_positive, checks_arguments
 
 __dir__ = listing.names_of(__name__)
 

@@ -9,7 +9,7 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
-from stodyn.arguments import checks_arguments
+from stodyn.arguments import check_positive, checks_arguments
 from stodyn.hints import is_integer
 from stodyn.noise.coloured.process import Coloured, summed
 
@@ -303,10 +303,3 @@ def _section(z: np.ndarray, p: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.n
     # States x and x'/ω of x'' + den1 x' + den2 x = ω u; the output is (rest0 x' + rest1 x)/ω + d u.
     A = np.array([[0.0, ω], [-den[2] / ω, -den[1]]])
     return A, np.array([[0.0], [1.0]]), np.array([[rest[1] / ω, rest[0]]]), d
-
-
-def check_positive(**values: float | None) -> None:
-    """Refuse arguments that are not finite numbers above 0; errors name the argument."""
-    for name, value in values.items():
-        if value is None or not (math.isfinite(value) and value > 0):
-            raise ValueError(f"{name}: expected a number > 0, got {value!r}")

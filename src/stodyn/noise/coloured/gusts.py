@@ -10,7 +10,7 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
-from stodyn.arguments import checks_arguments
+from stodyn.arguments import check_positive, checks_arguments
 from stodyn.noise.coloured.filters import gauss_markov, through
 from stodyn.noise.coloured.process import Coloured
 
@@ -273,8 +273,7 @@ def _checked(V, sigma, L, b, components, standard) -> tuple[Sequence[float], Seq
     _check_standard(standard)
     if not components or len(set(components)) != len(components) or not set(components) <= set(COMPONENTS):
         raise ValueError(f"components: expected different letters of {COMPONENTS!r}, got {components!r}")
-    if not (math.isfinite(V) and V > 0):
-        raise ValueError(f"V: expected a speed > 0, got {V!r}")
+    check_positive("a speed", V=V)
     if set(components) & set("pqr") and (b is None or not b > 0):
         raise ValueError(f"b: the rates {', '.join(sorted(set(components) & set('pqr')))} need the span, got {b!r}")
     three = []

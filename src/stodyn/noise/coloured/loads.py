@@ -17,8 +17,8 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
-from stodyn.arguments import checks_arguments
-from stodyn.noise.coloured.filters import check_positive, gauss_markov
+from stodyn.arguments import check_positive, checks_arguments
+from stodyn.noise.coloured.filters import gauss_markov
 from stodyn.noise.coloured.fit import fitted
 from stodyn.noise.coloured.points import relaxing
 from stodyn.noise.coloured.process import Coloured
