@@ -502,7 +502,7 @@ def _plain(problem: Any, method: Method) -> np.ndarray:
 
 @functools.lru_cache(maxsize=4)
 def _spec(problem: Any, method: Method, dtype: np.dtype) -> Spec:
-    """As many steps as the plain path makes, traced as for a run."""
+    """Describe a run of as many steps as the plain path makes, with its traces."""
     steps = _steps(method)
     times, lengths = STEP * np.arange(steps + 1), np.full(steps, STEP)
     return Spec(problem, method, times, lengths, (States(),), (np.array([steps]),), dtype, None, {}).traced_anew()

@@ -63,14 +63,14 @@ class Channels(NamedTuple):
         return g * self._strength(intensity, factor, xp)
 
     def operator(self, n: int, intensity: Any, factor: Any) -> Any:
-        """The same as rows, columns and values, for many unknowns."""
+        """Return g as `matrix` does, but as rows, columns and values, for many unknowns."""
         if not self.total:
             return operators.sparse(self.rows, self.columns, jnp.zeros(0), (n, 1))
         values = self.coefficients * self._strength(intensity, factor, jnp)[self.columns]
         return operators.sparse(self.rows, self.columns, values, (n, self.total))
 
     def _strength(self, intensity: Any, factor: Any, xp: Any) -> Any:
-        """(channels,): the root of the power of each, times the factor where it is white."""
+        """The root (channels,) of the power of each channel, times the factor where it is white."""
         sums = Sums(np.append(self.members, self.total), self.total + 1)
         entries = xp.concatenate([self.weights * intensity[self.sources], xp.zeros(1)])
         power = sums(entries, xp)[: self.total]
@@ -206,7 +206,7 @@ def _moves(N: scipy.sparse.csr_array, C: scipy.sparse.csr_array, right: np.ndarr
 
 
 def _supernodes(network: Network) -> np.ndarray:
-    """(n + 1,): for each node the number of its piece, connected by capacitors; -1 if that piece contains ground."""
+    """Return for each node the number of its piece (n + 1,), connected by capacitors; -1 if that contains ground."""
     elements = [e for e in network.netlist.elements if topology.is_capacitive(e) or e.name in network.charged]
     count = len(network.nodes)
     pieces = topology.pieces({**network.nodes, GROUND: count}, elements)

@@ -797,7 +797,7 @@ def _built(netlist: Netlist) -> Circuit:
 
 
 def _effect_of_cmin(network: Network, x: np.ndarray) -> str:
-    """What the capacitors of .options cmin change: from the resistance that each node has to ground at the start."""
+    """Say what the capacitors of .options cmin change, by the resistance from each node to ground at the start."""
     farads = network.netlist.least_capacitance
     nodes = [e.nodes[0] for e in network.netlist.elements if e.name.endswith(LEAST)]
     if not nodes:

@@ -62,7 +62,7 @@ class RestMatrix:
 
     @property
     def constants(self) -> Any:
-        """Its constants as plain arrays."""
+        """The constants of the matrix as plain arrays."""
         stamps = [(part.indptr, part.indices, part.data) for part in self.jacobian.stamps]
         return self.jacobian.constant, stamps
 

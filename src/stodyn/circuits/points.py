@@ -56,7 +56,8 @@ def intensities(network: Network, t: np.ndarray, x: np.ndarray) -> np.ndarray:
 
 
 def decisions(network: Network, t: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """(points, decisions): on which pieces the laws of all devices and the sources are; equal rows are on the same."""
+    """Return (points, decisions), on which pieces the laws of all devices and the sources are; equal rows are on the
+    same."""
     noted: list[np.ndarray] = []
     y = watched(_grounded(x), noted)
     for group in network.groups:

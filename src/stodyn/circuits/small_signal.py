@@ -229,7 +229,7 @@ class SmallSignal:
 
     @checks_arguments
     def covariance(self) -> np.ndarray:
-        """(n, n): T P T' with A P + P A' + W'R g g'R'W = 0.
+        """The covariance (n, n), T P T' with A P + P A' + W'R g g'R'W = 0.
 
         For algebraic unknowns it leaves out the white part that was removed from them. The charge delivered by a source
         is a random walk, whose variance is infinite.

@@ -174,11 +174,11 @@ class _OverEqualSteps(Wrapping, Method):
         return self.method.refusal(problem)
 
     def on(self, problem: Driven) -> Method:
-        """The same method for another problem."""
+        """Return the same method for another problem."""
         return dataclasses.replace(self, problem=problem)
 
     def with_steps(self, dt: float) -> Method:
-        """The same method for steps of another length."""
+        """Return the same method for steps of another length."""
         return dataclasses.replace(self, dt=dt)
 
     def start(self, problem, t, x, params):

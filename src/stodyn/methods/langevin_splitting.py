@@ -155,7 +155,7 @@ sampling, Appl. Math. Res. eXpress (2013) 34-56"
 
 
 def mean_decay(z):
-    """(1 - e^(-z))/z, which is 1 at 0."""
+    """Return (1 - e^(-z))/z, which is 1 at 0."""
     safe = jnp.where(z == 0.0, 1.0, z)
     return jnp.where(z == 0.0, 1.0, -jnp.expm1(-safe) / safe)
 

@@ -369,10 +369,10 @@ class Solution:
         return self.functions[k, part]
 
     def stage(self, stage: Stage) -> tuple[Array, Array]:
-        """Q and P of a stage."""
+        """Return the values Q and P of a stage."""
         Q, P = self.nodes[stage]
         return self.values[Q], self.values[P]
 
     def result(self) -> Array:
-        """(q', p')."""
+        """Return the state (q', p') after the step."""
         return jnp.concatenate([self.sum(node[0], self._terms(node)) for node in self._nodes(self.stages.last)])

@@ -330,8 +330,8 @@ class _Test:
         return jnp.where(slope > LEAST_SLOPE, off / jnp.maximum(slope, LEAST_SLOPE), 0.0) * direction
 
     def distance_before(self, place: Array, share: Array, its_crossing: list, normals: Array) -> tuple[Array, Array]:
-        """How far from this level, and from which side of it, a path is that is stopped by another level at a place
-        drawn without regard to this one."""
+        """Return how far from this level, and from which side of it, a path is that is stopped by another level at a
+        place drawn without regard to this one."""
         crosses, crossed_at, side = its_crossing
         a, b = (jnp.maximum(x, 0.0) for x in self.units)
         near = jnp.where(crosses, side, jnp.argmin(a * b))

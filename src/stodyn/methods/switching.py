@@ -132,7 +132,7 @@ class _Switching(Wrapping, Method):
 
 
 def _tried(now: _Now, after: Array, beyond: Array) -> _Now:
-    """The same step with a nearer look at where its first change lies."""
+    """Return the same step with a nearer look at where its first change lies."""
     low, high = jnp.where(beyond, now.low, now.share), jnp.where(beyond, now.share, now.high)
     at_low, at_high = jnp.where(beyond, now.at_low, after), jnp.where(beyond, after, now.at_high)
     fallen = jnp.where(at_high <= 0.0, at_low - at_high, 1.0)

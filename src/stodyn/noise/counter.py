@@ -111,7 +111,8 @@ def _from_one_to_two(high: Array, low: Array) -> Array:
 
 
 def _uniform(high: Array, low: Array) -> Array:
-    """(k + 1/4)/2⁵³, in (0, 1) and never rounded to 1; k has the 32 bits of one word and the upper 21 of another."""
+    """Return (k + 1/4)/2⁵³, in (0, 1) and never rounded to 1; k has the 32 bits of one word and the upper 21 of
+    another."""
     last = jnp.where((low & np.uint32(2**11)) > 0, 1.25, 0.25)
     return (_from_one_to_two(high, low) - 1.0) + last * 2.0**-53
 

@@ -307,7 +307,7 @@ end:
 
 
 def _vector(attributes: str) -> str:
-    """The same function with all lanes in vectors."""
+    """Return the text of the function with all lanes in vectors."""
     words, reals, masks = WORD_VECTOR, REAL_VECTOR, MASK_VECTOR
     gather = f"call {reals} @llvm.masked.gather.v{LANES}f64.v{LANES}p0"
     every = f"i32 8, {masks} splat (i1 true), {reals} poison"

@@ -96,8 +96,8 @@ class Net:
 
 @functools.lru_cache(maxsize=64)
 def _components(lengths: tuple[float, ...]) -> np.ndarray:
-    """(n, n): increments over steps of these lengths of a Brownian path, in units of their own deviations, by its
-    principal components, the largest first."""
+    """Return the matrix (n, n) of the increments over steps of these lengths of a Brownian path, in units of their own
+    deviations, by its principal components, the largest first."""
     h = np.asarray(lengths)
     times = np.cumsum(h)
     values, vectors = np.linalg.eigh(np.minimum.outer(times, times))

@@ -35,7 +35,7 @@ class Unit(NamedTuple):
 
     @property
     def powers(self) -> tuple[Fraction, Fraction, Fraction]:
-        """Those of angle, length and time."""
+        """The powers of angle, length and time in this unit."""
         return self.angle, self.length, self.time
 
 

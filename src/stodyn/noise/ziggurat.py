@@ -11,7 +11,8 @@ TAIL = 3.6541528853610088  # where the tail begins
 
 @functools.cache
 def layer_table() -> np.ndarray:
-    """(512, 4): threshold, signed width, rise and height of each layer, the layers of positive normals first.
+    """Return the table (512, 4) of threshold, signed width, rise and height of each layer, the layers of positive
+    normals first.
 
     The layers, r = x_255 > ... > x_1 > x_0 = 0, have one area, A = r f(r) + ∫_r^∞ f with f(x) = exp(-x²/2), so
     f(x_i) = f(x_(i+1)) + A / x_(i+1); the lowest, the tail under it included, is as wide as A / f(r). Source:

@@ -331,7 +331,7 @@ def averaged_densities(cycle: Cycle, i: int, f: np.ndarray) -> np.ndarray:
 
 
 def _averaged(cycle: Cycle, i: int, f: np.ndarray) -> np.ndarray:
-    """The same of a cycle with enough steps between corners."""
+    """Compute `averaged_densities` on a cycle with enough steps between corners."""
     nodes, weights, sizes = cycle.kicks
     densities = np.empty((len(f), len(cycle.system.sources)))
     for first in range(0, len(f), 64):

@@ -119,7 +119,7 @@ class Cycle:
 
     @functools.cached_property
     def weights(self) -> np.ndarray:
-        """(N,): those of the nodes in a mean over the period."""
+        """The weights (N,) of the nodes in a mean over the period."""
         return self.mesh.weights()
 
     @property
@@ -157,7 +157,7 @@ class Cycle:
 
     @functools.cached_property
     def impulses(self) -> np.ndarray:
-        """(N, n, r): by how much an impulse in the differential equations at a node moves the state."""
+        """By how much (N, n, r) an impulse in the differential equations at a node moves the state."""
         return self.system.kicked(self.jacobians)
 
     @functools.cached_property
@@ -225,7 +225,7 @@ class Cycle:
         return self._with(mesh(self.mesh.density, np.append(self.mesh.corners, (t - self.t[0]) / self.period)))
 
     def _with(self, other: Mesh, begin: float | None = None) -> Cycle:
-        """The same cycle with other steps."""
+        """Return the same cycle with other steps."""
         begin = self.t[0] if begin is None else begin
         orbit = _Orbit(begin, self.at(begin), self.at(begin + self.period * other.places(self.c)), self.period, other)
         return _newton(self.system, orbit, self.order, 1e-12, REFINED)
@@ -531,8 +531,8 @@ def _linearised(system: System, orbit: _Orbit, method: Scheme):
 
 
 def _up_to_corners(system: System, J: np.ndarray, evaluated: tuple, ends: tuple) -> np.ndarray:
-    """(N, s, n): what f grows by from the points at which it was evaluated to the stages, by its slopes there. Only the
-    last stages of steps that end at corners lie elsewhere."""
+    """Return what f grows by (N, s, n) from the points at which it was evaluated to the stages, by its slopes there.
+    Only the last stages of steps that end at corners lie elsewhere."""
     (times, points), (t, X) = evaluated, ends
     more = np.zeros_like(X)
     k = np.flatnonzero(np.any(points[:, -1] != X[:, -1], axis=1) | (times[:, -1] < t - 1e-13 * np.abs(t)))
@@ -543,7 +543,7 @@ def _up_to_corners(system: System, J: np.ndarray, evaluated: tuple, ends: tuple)
 
 
 def _solved_steps(equations: StageEquations, f: np.ndarray, slopes: np.ndarray):
-    """The same of some steps, from f and M x' at their stages."""
+    """Solve some steps of the linearised equations, from f and M x' at their stages."""
     M, (N, s, n) = equations.system.mass, f.shape
     felt = np.flatnonzero(M.any(axis=1))  # rows through which the state at the beginning of a step acts
     right = np.zeros((N, s, n, len(felt) + 2))

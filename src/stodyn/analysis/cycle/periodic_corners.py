@@ -50,7 +50,7 @@ class Mesh(NamedTuple):
         return self.shares[1:][self.at_corner]
 
     def places(self, c: np.ndarray) -> np.ndarray:
-        """(N, s): the shares at which the stages lie."""
+        """The shares (N, s) of the period at which the stages lie."""
         return self.shares[:-1, None] + np.outer(self.lengths, c)
 
     def shifted(self, share: float) -> Mesh:
@@ -58,12 +58,12 @@ class Mesh(NamedTuple):
         return mesh(self.density, self.corners - share)
 
     def weights(self) -> np.ndarray:
-        """(N,): the weights of the nodes in a mean over the period; between corners, those of Newton and Cotes."""
+        """The weights (N,) of the nodes in a mean over the period; between corners, those of Newton and Cotes."""
         return np.sum(self.weights_of_sides(), axis=0)
 
     def weights_of_sides(self) -> tuple[np.ndarray, np.ndarray]:
-        """The same as two parts (N,), of the values just before the nodes and just after them: what jumps at a corner
-        has two values there. Where there is no corner, the first is 0."""
+        """The weights as two parts (N,), of the values just before the nodes and just after them: what jumps at a
+        corner has two values there. Where there is no corner, the first is 0."""
         N = len(self.at_corner)
         if not self.at_corner.any():
             return np.zeros(N), np.full(N, 1.0 / N)

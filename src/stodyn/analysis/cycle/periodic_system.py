@@ -75,7 +75,7 @@ class System:
         return lambda t, x: self.problem.g(t, self._whole(x), self._params)[self.unknowns]  # type: ignore[attr-defined]
 
     def f(self, t: np.ndarray, x: np.ndarray) -> np.ndarray:
-        """(points, n) at times (points,) and states (points, n)."""
+        """Return f (points, n) at times (points,) and states (points, n)."""
         if self.network is not None:
             rates = points.rates(self.network, t, self._filled(x))
             return rates if self.n == self.problem.n else rates[:, self.unknowns]
@@ -89,7 +89,7 @@ class System:
         return self._programs["J"](t, x)
 
     def region(self, t: np.ndarray, x: np.ndarray) -> np.ndarray:
-        """(points, decisions): on which smooth piece f and g are; equal rows are on the same one."""
+        """Return (points, decisions), on which smooth piece f and g are; equal rows are on the same one."""
         if self.network is not None:
             return points.decisions(self.network, t, self._filled(x))
         count = len(t)
@@ -97,7 +97,7 @@ class System:
         return self._region(np.append(t, np.tile(t[:1], more)), np.append(x, np.tile(x[:1], (more, 1)), axis=0))[:count]
 
     def rounding(self, t: np.ndarray, x: np.ndarray) -> np.ndarray:
-        """(points, n + sources): how much of f, and of the density Σ g² of each source, may be rounding."""
+        """Return (points, n + sources), how much of f, and of the density Σ g² of each source, may be rounding."""
         return np.concatenate(self._rounding(t, x), axis=1)
 
     def largest_alike(self, size: np.ndarray) -> np.ndarray:
@@ -112,7 +112,8 @@ class System:
         return self._programs["f_t"](t, x)
 
     def g(self, t: np.ndarray, x: np.ndarray) -> np.ndarray:
-        """(points, n, sources); in circuits a column for each element, also where several push in one direction."""
+        """Return the noise g (points, n, sources); in circuits a column for each element, also where several push in
+        one direction."""
         if self.network is None:
             return self._programs["g"](t, x)
         members, directions = self._directions
@@ -319,7 +320,8 @@ class StageEquations:
         return solution
 
     def gains_at_the_end(self, w: np.ndarray) -> np.ndarray:
-        """(steps, s, n): the effect on wᵀ times the last stage, w (steps, n), of an impulse in the rows of stage i."""
+        """Return (steps, s, n), the effect on wᵀ times the last stage, w (steps, n), of an impulse in the rows of stage
+        i."""
         u, q = self.system.implicit, self.system.explicit
         N, size, _ = self.matrix.shape
         right, gains = np.zeros((N, size, 1)), np.zeros((N, size // len(u), self.system.n))
@@ -328,7 +330,8 @@ class StageEquations:
         return gains
 
     def kicks_at_the_end(self) -> np.ndarray:
-        """(steps, s, n, n): the effect on the last stage of an impulse in the rows of stage i; charges receive none."""
+        """Return (steps, s, n, n), the effect on the last stage of an impulse in the rows of stage i; charges receive
+        none."""
         u, q = self.system.implicit, self.system.explicit
         N, size, _ = self.matrix.shape
         s, last = size // len(u), np.zeros((N, size, len(u)))

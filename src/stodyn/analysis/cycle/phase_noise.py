@@ -406,7 +406,7 @@ def _fall(cycle: Cycle, i: int) -> float:
 def _wander(
     cycle: Cycle, result: Response, f: np.ndarray, f_lo: float | None
 ) -> tuple[Wander, np.ndarray, float | None]:
-    """How the phase wanders, the mean gains of the 1/f sources, and the lowest frequency that these have."""
+    """Return how the phase wanders, the mean gains of the 1/f sources, and the lowest frequency that these have."""
     if not cycle.system.flickers:
         return Wander(result.c, np.zeros(0), np.zeros(0)), np.zeros(0), None
     slopes = cycle.system.flickering(cycle.t[:-1], cycle.x[:-1])

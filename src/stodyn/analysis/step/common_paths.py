@@ -101,7 +101,7 @@ def common_paths(
 
 
 def _points(normals: np.ndarray) -> np.ndarray:
-    """(steps, count, paths) -> (steps · paths, count)."""
+    """Reshape (steps, count, paths) to one row for each point, (steps · paths, count)."""
     steps, count, paths = normals.shape
     return normals.swapaxes(1, 2).reshape(steps * paths, count)
 

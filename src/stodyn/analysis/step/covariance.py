@@ -109,7 +109,7 @@ def kappa(integrator: Integrator, driven: ArrayLike = 1.0) -> float:
 
 
 def _mean_of_method(method: Method) -> Callable[[float], np.ndarray]:
-    """h -> the mean over its normals of the matrix that takes the state of a step to the next, dx = x dW."""
+    """Return h -> the mean over its normals of the matrix that takes the state of a step to the next, dx = x dW."""
     problem: Any = SDE(lambda t, x: 0.0 * x, lambda t, x: x[:, None], [1.0], calculus=method.calculus or "ito")
     if not isinstance(problem, method.accepts):
         lowered = problem.lower(method.accepts)
@@ -128,7 +128,8 @@ def _mean_of_method(method: Method) -> Callable[[float], np.ndarray]:
 
 
 def _mean_of_box(box: BlackBox, rows: np.ndarray, scale: float) -> Callable[[float], np.ndarray]:
-    """The same of a step of the user's own, with noise in some rows alone, its samples `scale` times as large."""
+    """Return h -> the mean of the matrix of a step of the user's own, with noise in some rows alone, its samples
+    `scale` times as large."""
 
     def derivative(x, t, w):
         return rows * x * w
@@ -148,7 +149,7 @@ def _mean_of_box(box: BlackBox, rows: np.ndarray, scale: float) -> Callable[[flo
 
 
 def _averaged(matrix: Callable[[np.ndarray], np.ndarray], rules: list[gauss.Rule]) -> np.ndarray:
-    """The mean of a matrix over normals."""
+    """Return the mean of a matrix over normals, by the product of their rules."""
     total: Any = 0.0
     for entry in itertools.product(*(zip(values, weights, strict=True) for values, weights in rules)):
         values, weights = np.array([v for v, _ in entry]), math.prod(w for _, w in entry)
@@ -908,7 +909,7 @@ def _factor(gamma: Any) -> str:
 
 
 def _system(A: ArrayLike, B: ArrayLike, Q: ArrayLike | None) -> tuple[np.ndarray, np.ndarray]:
-    """A, and B times a root of Q."""
+    """Return A, and B times a root of Q; refuse matrices of other shapes."""
     A, matrix = square(A), np.asarray(B, float)
     matrix = matrix.reshape(1, 1) if matrix.ndim == 0 else matrix
     if matrix.ndim != 2 or len(matrix) != len(A) or not np.isfinite(matrix).all():

@@ -67,7 +67,7 @@ def linear_moments(
 
 
 def _exact_moments(problem: Any, begin: float, end: float) -> np.ndarray | None:
-    """What linear_moments compares with; None for a problem that is not linear."""
+    """Return the exact moments that linear_moments compares with; None for a problem that is not linear."""
     start = np.reshape(problem.example_start(), problem.n)
     try:
         return _joined(*exact_moments(problem, end, start, np.zeros((problem.n, problem.n)), begin))

@@ -121,7 +121,7 @@ class Amplification:
 
     @property
     def noise_rms(self) -> float:
-        """(E ‖A_s‖_F²)^½, exact."""
+        """The root mean square (E ‖A_s‖_F²)^½ of the noise in a step, exact."""
         square = self.mean_square - np.kron(self.deterministic, self.deterministic)
         return math.sqrt(sum(square[4 * i, 4 * j] for i in range(3) for j in range(3)))
 
@@ -215,7 +215,7 @@ def amplification(
 def _amplifications(
     method: GeneralisedAlpha, omega: float, steps: Sequence[float], η: np.ndarray, χ: np.ndarray
 ) -> list[Amplification]:
-    """Those of several lengths of steps, all computed together."""
+    """Return the amplifications of several lengths of steps, all computed together."""
     words = _words(len(η))
     params = {"omega": omega, "eta": η, "chi": χ}
     integrals = np.repeat(np.concatenate([np.zeros((1, len(words))), np.eye(len(words))]), 3, axis=0)

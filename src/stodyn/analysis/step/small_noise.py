@@ -205,7 +205,8 @@ def _linearised(problem: Problem, method: Method, begin: float) -> tuple[np.ndar
 
 
 def _increments(method: Method, m: int) -> tuple[Callable[[Any, Any], Any], Any, np.ndarray]:
-    """(h, ξ) -> the noise of a step; ξ = 0; and which of ξ matter there: areas are products, without a slope at 0."""
+    """Return (h, ξ) -> the noise of a step; ξ = 0; and which of ξ matter there: areas are products, without a slope at
+    0."""
     silence, unravel = ravel_pytree({name: jnp.zeros(count) for name, count in method.needs.normals(m).items()})
 
     def increment(h, ξ):

@@ -327,7 +327,7 @@ def _boundary_condition(R: StabilityFunction, place: tuple[float, float] | None,
 
 
 def _worst_on_boundary(R: StabilityFunction, beyond: tuple, complex_arguments: bool) -> tuple[float, float]:
-    """(x, Y) with the largest R̂ on a grid of the boundary to which the point found by proof is added."""
+    """Return (x, Y) with the largest R̂ on a grid of the boundary to which the point found by proof is added."""
     x = np.append(np.logspace(-3, np.log10(RANGE), 121), float(beyond[0]))
     Y = np.concatenate([[0.0, float(beyond[1])], np.logspace(-6, 6, 121) if complex_arguments else []])
     across, along = np.meshgrid(x, Y)
@@ -524,7 +524,7 @@ def _growth(squares: _Squares, points: np.ndarray, at_points: Callable) -> np.nd
 
 
 def _rounding(method: Method, h: np.ndarray, k: np.ndarray) -> np.ndarray:
-    """How much of R̂ at points (h, k) may be rounding: of the step at each node, and of the sum over the nodes."""
+    """Return how much of R̂ at points (h, k) may be rounding: of the step at each node, and of their sum."""
     squares, points = _squares(method, np.iscomplexobj(h)), _as_points(h, k)
     amounts, steps = Amounts(squares.one), []
     for begin in range(0, len(points), CHUNK // SAMPLES):

@@ -60,7 +60,7 @@ class StabilityFunction:
         return np.broadcast_to(np.where(np.isfinite(square), square, np.inf), h.shape)
 
     def rounding(self, h: np.ndarray, k: np.ndarray) -> np.ndarray:
-        """How much of mean_square(h, k) may be rounding: of C_j/D by the relative errors of both, squared."""
+        """Return how much of mean_square(h, k) may be rounding: of C_j/D by the relative errors of both, squared."""
         with np.errstate(all="ignore"):
             D, off = np.ones(np.shape(h)), 4.0
             for (a, r), n in self.factors.items():
@@ -161,7 +161,7 @@ class StabilityFunction:
             return -self.boundary_polynomial.floats()(x, Y) / np.asarray(_modulus(self.denominator).floats()(x, Y))
 
     def beyond_boundary(self, complex_arguments: bool) -> tuple[Fraction, Fraction] | None:
-        """(x, Y) with F(x, Y) < 0, Y = 0 for real arguments; None where there is no such point. Normal form."""
+        """Return (x, Y) with F(x, Y) < 0, Y = 0 for real arguments; None where there is no such point. Normal form."""
         F = self.boundary_polynomial
         x = negative_on_half_line(F.along(0))
         if x is not None:

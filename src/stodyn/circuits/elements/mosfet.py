@@ -157,9 +157,8 @@ def _derived(model: Model, nominal: float) -> dict[str, float]:
 
 
 def _work_function(tpg: float, sign: float, nominal: float) -> float:
-    """That of the gate less that of undoped silicon, V: aluminium (TPG=0), or silicon of the substrate's type (-1) or
-    of the other (1).
-    """
+    """Return the work function of the gate less that of undoped silicon, V: aluminium (TPG=0), or silicon of the
+    substrate's type (-1) or of the other (1)."""
     return ALUMINIUM - 0.5 * gap(nominal) if tpg == 0.0 else -0.5 * sign * tpg * gap(nominal)
 
 

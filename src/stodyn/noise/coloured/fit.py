@@ -152,7 +152,7 @@ def _spilled(sections: _Sections, f: np.ndarray, S: np.ndarray) -> float:
 
 
 def _variances(noise, fit: Fit, dt: float | None) -> list[str]:
-    """How the variance of the filter differs from that of the samples: in the band, in total and beyond it."""
+    """Return how the variance of the filter differs from that of the samples: in the band, in total and beyond it."""
     complaints = []
     if abs(fit.variance_in_band / fit.variance - 1.0) > 0.1 and fit.error_db > EXACT:
         complaints.append(
