@@ -17,6 +17,8 @@ from jax.extend.core import get_opaque_trace_state
 from stodyn import arguments
 from stodyn.engine.forked import note_run
 
+F = TypeVar("F", bound=Callable[..., Any])
+
 
 def available_cores() -> int:
     """Cores this process may use: its affinity, and the cgroup's quota where there is one."""
@@ -30,18 +32,17 @@ def available_cores() -> int:
     return max(cores, 1)
 
 
-def on_processor(function: Callable) -> Callable:
+def on_processor(function: F) -> F:
     """`function` with the processor as JAX's device, where a GPU would be: tracing on one waits at every number."""
 
     @functools.wraps(function)
-    def placed(*arguments, **options):
+    def placed(*arguments: Any, **options: Any) -> Any:
         with jax.default_device(jax.devices("cpu")[0]):
             return function(*arguments, **options)
 
-    return placed
+    return cast(F, placed)
 
 
-F = TypeVar("F", bound=Callable)
 TRACED = (
     jax.errors.TracerArrayConversionError,
     jax.errors.ConcretizationTypeError,
@@ -74,7 +75,7 @@ def front_door(function: F) -> F:
     )
 
     @functools.wraps(function)
-    def called(*positional, **options):
+    def called(*positional: Any, **options: Any) -> Any:
         arguments.check(name, parameters, positional, options, form)
         if get_opaque_trace_state() != _outside_of_traces():
             raise TypeError(f"{name}: called while JAX traces a function. {way_out}")
@@ -90,7 +91,7 @@ def front_door(function: F) -> F:
     return cast(F, called)
 
 
-def call_form(function: Callable) -> str:
+def call_form(function: Callable[..., Any]) -> str:
     """How a function that makes paths is called: with the arguments it needs, and with paths and seed.
 
     These two have defaults where expansions, which have no paths, are run by the same function.

@@ -27,7 +27,7 @@ class Where:
     reason: str = "asked for"
     executor: str = "auto"
     block: int | None = None
-    ledger: str | os.PathLike | None = None
+    ledger: str | os.PathLike[str] | None = None
     progress: bool | None = None
 
     @property
@@ -45,7 +45,7 @@ def where_of(
     device: Any = "cpu",
     executor: str = "auto",
     block: Count | None = None,
-    ledger: str | os.PathLike | None = None,
+    ledger: str | os.PathLike[str] | None = None,
     progress: bool | None = None,
 ) -> Where:
     """The options of where a run is computed, checked."""

@@ -61,7 +61,9 @@ class Bundles:
 SECONDS, LARGEST = 0.5, 256  # of a bundle, and blocks in it
 
 
-def parts_of(bundle: Sequence[tuple[int, Any]], records: Sequence[bytes], job: Job, ledger: Ledger | None, tell: Tell):
+def parts_of(
+    bundle: Sequence[tuple[int, Any]], records: Sequence[bytes], job: Job, ledger: Ledger | None, tell: Tell
+) -> list[Any]:
     """The part of each block of a bundle: read earlier, or unpacked from its record, which goes to the ledger."""
     upcoming, parts = iter(records), []
     for block, part in bundle:

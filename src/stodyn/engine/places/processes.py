@@ -92,7 +92,7 @@ class Processes(Place):
     def __enter__(self) -> Processes:
         return self
 
-    def __exit__(self, *_) -> None:
+    def __exit__(self, *_: Any) -> None:
         self.close()
 
     def _take(self) -> _Child:
@@ -117,7 +117,7 @@ class Processes(Place):
 class _Child:
     """One process, and the name of the run it has received."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.process = subprocess.Popen(
             [sys.executable, "-P", "-c", PROGRAM, HOME], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )

@@ -48,14 +48,14 @@ class Threads(Place):
 
         return self.map(one, range(job.first_block, job.blocks), ending.set)
 
-    def map(self, function: Callable, blocks: Iterable[Any], stop: Callable[[], None]) -> Iterator[Any]:
+    def map(self, function: Callable[[Any], Any], blocks: Iterable[Any], stop: Callable[[], None]) -> Iterator[Any]:
         """function(block) for each block, in order; `stop` is called if the caller leaves."""
         if isinstance(blocks, range) and len(blocks) == 1:  # a thread would take longer to start than many a run
             yield function(blocks[0])
             return
         pool = concurrent.futures.ThreadPoolExecutor(self.count, thread_name_prefix="stodyn")
         try:
-            pending: deque = deque()
+            pending: deque[concurrent.futures.Future[Any]] = deque()
             upcoming = iter(blocks)
             for block in upcoming:
                 pending.append(pool.submit(function, block))
@@ -73,7 +73,7 @@ class Threads(Place):
             pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _wait(future: concurrent.futures.Future) -> Any:
+def _wait(future: concurrent.futures.Future[Any]) -> Any:
     """A future's result, waking often enough for Ctrl-C to be heard on every platform."""
     while True:
         try:

@@ -96,7 +96,7 @@ def receive_message(pipe: BinaryIO) -> Any:
     return pickle.loads(data)
 
 
-def _answer(function: Callable, arguments: tuple) -> tuple[str, Any]:
+def _answer(function: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[str, Any]:
     try:
         return "done", function(*arguments)
     except Exception as error:
@@ -111,7 +111,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is meant for the process that asks
     requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # output of the user's functions must not come between the answers
-    functions: dict[str, Callable] = {"receive": receive, "forget": forget, "work": work}
+    functions: dict[str, Callable[..., Any]] = {"receive": receive, "forget": forget, "work": work}
     try:
         sys.path[:] = receive_message(requests)
         while True:

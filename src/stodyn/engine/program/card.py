@@ -27,6 +27,8 @@ try:
 except ImportError:
     driver = None
 
+Launch = Callable[[str, int, int, Frame], None]  # launch(name, blocks, threads, frame)
+
 PER_THREAD = 2  # CU_STREAM_PER_THREAD
 
 
@@ -70,7 +72,7 @@ class Card(ABC):
     def allocated(self, shape: tuple[int, ...]) -> Memory: ...
 
     @abstractmethod
-    def loaded(self, text: str, names: Sequence[str]) -> Callable[[str, int, int, Frame], None]:
+    def loaded(self, text: str, names: Sequence[str]) -> Launch:
         """The kernels of a module, as launch(name, blocks, threads, frame)."""
 
     @abstractmethod
@@ -149,7 +151,7 @@ class GPU(Card):
         with jax.enable_x64(True):
             return GPUMemory(self.device, shape)
 
-    def loaded(self, text: str, names: Sequence[str]) -> Callable[[str, int, int, Frame], None]:
+    def loaded(self, text: str, names: Sequence[str]) -> Launch:
         with self:
             module = _checked(driver.cuModuleLoadData(compiling.ptx(text).encode() + b"\0"))
             kernels = {name: _checked(driver.cuModuleGetFunction(module, name.encode())) for name in names}
@@ -194,7 +196,7 @@ class Host(Card):
     def allocated(self, shape: tuple[int, ...]) -> Memory:
         return HostMemory(shape)
 
-    def loaded(self, text: str, names: Sequence[str]) -> Callable[[str, int, int, Frame], None]:
+    def loaded(self, text: str, names: Sequence[str]) -> Launch:
         machine = compiling.compiled(text, names, level=1)
 
         def launch(name: str, blocks: int, threads: int, frame: Frame) -> None:

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
-from stodyn.engine.program.card import Card
+from stodyn.engine.program.card import Card, Launch
 from stodyn.engine.program.kernel import Kernel, module, normal_pair, normal_pair_function
 from stodyn.noise.from_normals import STREAM, FromNormals
 from stodyn.numerics.printing import scalars
 from stodyn.numerics.printing.fingerprints import fingerprint
 from stodyn.numerics.printing.llvm import Printer
 from stodyn.numerics.printing.nodes import Graph
-from stodyn.numerics.printing.rows import Frame
 
-_loaded: dict[tuple[Card, str], Callable[[str, int, int, Frame], None]] = {}
+_loaded: dict[tuple[Card, str], Launch] = {}
 
 
-def loaded(card: Card, start: FromNormals) -> Callable[[str, int, int, Frame], None]:
+def loaded(card: Card, start: FromNormals) -> Launch:
     """launch("starts", blocks, threads, frame); raises Unprintable."""
     key = card, fingerprint(start.trace)
     if key not in _loaded:

@@ -16,7 +16,7 @@ from stodyn.engine.collector import without_collection
 from stodyn.engine.layout import Layout
 from stodyn.engine.program import card_starts, executors, on_card, wide_sums
 from stodyn.engine.program.as_loops import Loops
-from stodyn.engine.program.card import Card, Memory, card_of, unavailable
+from stodyn.engine.program.card import Card, Launch, Memory, card_of, unavailable
 from stodyn.engine.program.executors import Executor, Tell, Vmapped, plan_of, printed_or_vmapped
 from stodyn.engine.program.kernel import FRAME, GROUP, LaunchResults
 from stodyn.engine.program.observing import Rows, gathered, observe
@@ -71,13 +71,13 @@ class Program:
         self.source, self.launch = source, LaunchResults(source, statistics)
         self.looped = isinstance(source, Loops)
         self.operations = source.operations()
-        self._loaded: dict[tuple[Card, bool], Callable] = {}
+        self._loaded: dict[tuple[Card, bool], Launch] = {}
         self._loading = threading.Lock()
         normals = sum(count for _, count in source.traced.streams)
         self.rate = OPERATIONS / (self.operations + 100 * normals)  # path-steps per second
 
-    def on(self, card: Card, diagnosing: bool = False) -> Callable:
-        """launch(name, blocks, threads, frame)."""
+    def on(self, card: Card, diagnosing: bool = False) -> Launch:
+        """The kernels, as launch(name, blocks, threads, frame)."""
         with self._loading:
             if (card, diagnosing) not in self._loaded:
                 text = on_card.text(self.source, self.launch, diagnosing, card.group, card.joining)
@@ -120,7 +120,7 @@ class OnCards(Executor):
         )
         self.reason = self.program.description
         # Of statistics that look at all paths of a block together: for each, its device, lanes and slots.
-        self.observing: dict[tuple[int, Any, int, int], Callable] = {}
+        self.observing: dict[tuple[int, Any, int, int], Callable[..., Any]] = {}
 
     @property
     def width(self) -> int:
@@ -376,7 +376,7 @@ class _RowsOfCard(Rows):
         """The observation of a statistic at a save, computed by JAX on the card."""
         work, spec, source, lanes = self.work, self.work.spec, self.work.program.source, self.work.lanes
 
-        def observation(saved, slot, t, paths, own, common):
+        def observation(saved: Any, slot: Any, t: Any, paths: Any, own: Any, common: Any) -> Any:
             rows, member = saved[slot], jnp.arange(lanes) < paths
             sound, weight = rows[-1] > 0, jnp.ones(lanes, spec.dtype)
             columns = [_typed(rows[numbers], source.saved_dtypes[numbers.flat[0]]) for numbers in source.rows_of[k]]

@@ -7,11 +7,10 @@ takes the mean of a row, another its higher powers, another the products of TILE
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 
-from stodyn.engine.program.card import Card
+from stodyn.engine.program.card import Card, Launch
 from stodyn.engine.program.kernel import ALONE, JOINING, Kernel, module
-from stodyn.numerics.printing.rows import Frame, Function
+from stodyn.numerics.printing.rows import Function
 
 TILE = 8
 
@@ -22,7 +21,7 @@ def tiles(count: int) -> int:
 
 
 @functools.cache
-def loaded(card: Card) -> Callable[[str, int, int, Frame], None]:
+def loaded(card: Card) -> Launch:
     threads = ALONE if card.joining == ALONE else JOINING
     functions: list[Function] = [_means(threads), _powers(threads), _products(threads)]
     return card.loaded(module(functions, TILE**2), ["means", "powers", "products"])

@@ -76,7 +76,7 @@ class Gathered:
         lanes = np.flatnonzero(bad)
         self.failures.append(Failures(lanes, np.zeros(lanes.size, int), np.zeros(lanes.size, bool)))
 
-    def gone_bad(self, first: int, bad: np.ndarray, diagnose: Callable) -> None:
+    def gone_bad(self, first: int, bad: np.ndarray, diagnose: Callable[[], tuple[Any, Any]]) -> None:
         """Note lanes that are bad after a call from step `first` on; diagnose() gives the step after which each went
         bad."""
         fresh = np.setdiff1d(np.flatnonzero(bad), np.concatenate([f.lane for f in self.failures]))

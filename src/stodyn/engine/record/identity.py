@@ -132,7 +132,7 @@ def _collected(spec: Any, statistic: Statistic) -> dict[str, str]:
 def _watching(spec: Any, statistic: Statistic) -> core.ClosedJaxpr:
     """Everything that a statistic computes from a block, as a trace."""
 
-    def watch(t, h, x, sound, weight, iterations, flat_params):
+    def watch(t: Any, h: Any, x: Any, sound: Any, weight: Any, iterations: Any, flat_params: Any) -> Any:
         params = jax.tree.unflatten(spec.params_tree, flat_params)
         x, stops = parted(x, spec.problem.n, spec.levels)
         begun = statistic.track_start(t, x, params)

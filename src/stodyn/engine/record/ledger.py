@@ -67,7 +67,7 @@ class Manifest(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class DescribedLedger(os.PathLike):
+class DescribedLedger(os.PathLike[str]):
     """The folder of a ledger whose run a file describes; the ledger keeps a copy of it."""
 
     folder: Path
@@ -80,7 +80,7 @@ class DescribedLedger(os.PathLike):
 class Ledger:
     """The ledger of one run in `folder`, created if it does not exist; refuses the folder of another run."""
 
-    def __init__(self, folder: str | os.PathLike, job: Job):
+    def __init__(self, folder: str | os.PathLike[str], job: Job):
         if not isinstance(folder, (str, os.PathLike)) or not os.fspath(folder):
             raise TypeError(f"ledger: expected the name of a folder, such as 'runs/plasma', got {folder!r}")
         self.folder, self.job = Path(folder), job
@@ -219,7 +219,7 @@ class Ledger:
     def __enter__(self) -> Ledger:
         return self
 
-    def __exit__(self, kind: Any, *_) -> None:
+    def __exit__(self, kind: Any, *_: Any) -> None:
         """Finish writing all blocks, also where the run was ended by an error."""
         self._writers.shutdown(wait=True)
         if kind is None and self._failure is not None:
@@ -355,7 +355,7 @@ RECENT, PAUSE = 1024, 60.0  # blocks over which the rate is taken, and seconds w
 
 
 @checks_arguments
-def status(folder: str | os.PathLike) -> Status:
+def status(folder: str | os.PathLike[str]) -> Status:
     """Say how far a run in a ledger is, by the names and times of its files alone: nothing is read or computed.
 
     Parameters
@@ -409,7 +409,7 @@ def _known(folder: Path) -> Manifest:
 
 
 @checks_arguments
-def load(file: str | os.PathLike) -> xr.Dataset:
+def load(file: str | os.PathLike[str]) -> xr.Dataset:
     """Read the result of a run from a NetCDF file, or from the ledger of a complete run: nothing is computed.
 
     Parameters
