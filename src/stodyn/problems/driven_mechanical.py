@@ -15,7 +15,6 @@ from jax import Array
 from stodyn.noise.coloured import Coloured, stacked
 from stodyn.noise.source import Source, source_of
 from stodyn.numerics import van_loan
-from stodyn.numerics.dependence import dependence
 from stodyn.numerics.printing.points import at_one
 from stodyn.numerics.printing.unprintable import Unprintable
 from stodyn.problems.calling import call
@@ -23,6 +22,7 @@ from stodyn.problems.contract import NoiseStructure, component_names, conversion
 from stodyn.problems.driven import Driven, driven
 from stodyn.problems.linear import GaussianStart
 from stodyn.problems.mechanical import Mechanical
+from stodyn.problems.reaching import arguments_of
 from stodyn.problems.sdae import SDAE
 from stodyn.problems.sde import SDE
 from stodyn.problems.stops import parted, with_stops
@@ -106,14 +106,9 @@ class DrivenMechanical(Mechanical):
             own = call(system, t, x, v, params=inner_params["own"])
             return own + jnp.reshape(self.gamma(t, x, v, inner_params["own"]) @ inner_params["noise"], jnp.shape(own))
 
-        def with_own(function: Any) -> Any:
-            if not callable(function):
-                return function
-            return lambda t, x, v, inner_params: call(function, t, x, v, params=inner_params["own"])
-
         inner_params = {"own": self.params, "noise": np.zeros(self.outputs)}
-        force = with_stops(rest, stops)
-        changed = {"force": force, "noise": with_own(self.noise), "mass": with_own(self.mass), "params": inner_params}
+        force, noise, mass = with_stops(rest, stops), with_own_params(self.noise), with_own_params(self.mass)
+        changed = {"force": force, "noise": noise, "mass": mass, "params": inner_params}
         if self.constraints is not None:
             changed["constraints"] = lambda t, x, inner_params: call(self.constraints, t, x, params=inner_params["own"])
         if self.own.is_linear and not self.pushes_by_state:
@@ -145,7 +140,7 @@ class DrivenMechanical(Mechanical):
     @property
     def pushes_by_state(self) -> bool:
         """Whether Γ depends on x or v."""
-        return bool(self._reached_by(self._flat_gamma) & {1, 2})
+        return callable(self.into) and bool(self._reached_by(self._flat_gamma) & {1, 2})
 
     def _flat_gamma(self, t, y, v, z, params):
         x, v = self.motion.in_users_form(y, v, z)
@@ -153,15 +148,12 @@ class DrivenMechanical(Mechanical):
 
     def _reached_by(self, function: Callable) -> set[int]:
         """Which of t (0), y (1), v (2) a function of (t, y, v, z, params) depends on; all where unknown."""
-        if function == self._flat_gamma and not callable(self.into):
-            return set()
         with jax.enable_x64(True):
-            y, v, z = self.motion.example_coordinates()
             try:
-                (entries,) = dependence(function, np.zeros(()), y, v, z, self.example_params())
+                coordinates = self.motion.example_coordinates()
+                return arguments_of(function, np.zeros(()), *coordinates, self.example_params())
             except Unprintable:
                 return {0, 1, 2}
-        return {argument for e in entries.ravel() if isinstance(e, frozenset) for argument, _ in e}
 
     def integrals(self, h: float) -> tuple[np.ndarray, np.ndarray]:
         """(s, ∫y, ∫∫y) after a step h = transition s + root ξ, in law, for s at its start.
@@ -276,11 +268,22 @@ conversions.update({
 })  # fmt: skip
 
 
+def with_own_params(function: Any) -> Any:
+    """Return a function of (t, x, v[, params]) of a system as one for a system whose params contain its own, "own"; an
+    argument that is no function as it is."""
+    if not callable(function):
+        return function
+    return lambda t, x, v, inner_params: call(function, t, x, v, params=inner_params["own"])
+
+
+def fields_of(problem: Mechanical) -> dict[str, Any]:
+    """Return the arguments of a problem that every mechanical system has."""
+    return {field.name: getattr(problem, field.name) for field in dataclasses.fields(Mechanical)}
+
+
 def synchronised(problem: Any) -> Any:
     """The system inside a problem, with the changes made to the problem since (by dataclasses.replace)."""
-    shared = (f.name for f in dataclasses.fields(Mechanical))
-    changed = {name: getattr(problem, name) for name in shared}
-    changed = {name: value for name, value in changed.items() if value is not getattr(problem.system, name)}
+    changed = {name: value for name, value in fields_of(problem).items() if value is not getattr(problem.system, name)}
     return dataclasses.replace(problem.system, **changed) if changed else problem.system
 
 
@@ -296,12 +299,11 @@ def driven_mechanical(
         raise ValueError(
             f"noise: the problem already has components called {clashes}; rename the outputs with noise.named(...)"
         )
-    fields = {f.name: getattr(problem, f.name) for f in dataclasses.fields(Mechanical)}
     at_nodes = _checked_nodes(problem, noise, into)
     gain = (
         _checked_into(problem, noise, into, coordinates) if at_nodes is None else problem.reduction.shapes.T @ at_nodes
     )
-    return DrivenMechanical(**fields, system=problem, coloured=noise, into=gain, at_nodes=at_nodes)
+    return DrivenMechanical(**fields_of(problem), system=problem, coloured=noise, into=gain, at_nodes=at_nodes)
 
 
 def _driven_again(problem: DrivenMechanical, noise: Coloured, into: Any) -> DrivenMechanical:

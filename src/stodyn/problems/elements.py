@@ -26,7 +26,7 @@ from stodyn import listing
 from stodyn.arguments import checks_arguments, suggestion
 from stodyn.problems.calling import call
 from stodyn.problems.contract import component_names, conversions
-from stodyn.problems.driven_mechanical import synchronised
+from stodyn.problems.driven_mechanical import fields_of, synchronised, with_own_params
 from stodyn.problems.mechanical import Mechanical
 from stodyn.problems.sdae import SDAE
 from stodyn.problems.sde import SDE
@@ -287,8 +287,7 @@ def with_elements(problem: Mechanical, *elements: Element, names: Sequence[str] 
     if not hysteretic:
         return system
     default = ("z",) if len(hysteretic) == 1 else tuple(f"z{i}" for i in range(len(hysteretic)))
-    fields: dict[str, Any] = {f.name: getattr(system, f.name) for f in dataclasses.fields(Mechanical) if f.init}
-    return Hysteretic(**fields, system=system, hysteresis=tuple(hysteretic),
+    return Hysteretic(**fields_of(system), system=system, hysteresis=tuple(hysteretic),
                       internal_names=component_names(names, default))  # fmt: skip
 
 
@@ -394,17 +393,11 @@ class Hysteretic(Mechanical):
             z = self.after(inner_params["z"], inner_params["r"], jnp.atleast_1d(v), inner_params["h"])
             return jnp.reshape(self.pulled(total, z), jnp.shape(x))
 
-        def with_own(function: Any) -> Any:
-            if not callable(function):
-                return function
-            return lambda t, x, v, inner_params: call(function, t, x, v, params=inner_params["own"])
-
         nothing = np.zeros(len(self.hysteresis))
         inner_params = {"own": self.params, "z": nothing, "r": nothing, "h": 0.0}
-        fields: dict[str, Any] = {f.name: getattr(self, f.name) for f in dataclasses.fields(Mechanical) if f.init}
-        force, noise, mass = with_stops(rest, stops), with_own(self.noise), with_own(self.mass)
+        force, noise, mass = with_stops(rest, stops), with_own_params(self.noise), with_own_params(self.mass)
         changed = {"force": force, "noise": noise, "mass": mass, "params": inner_params}
-        return Mechanical(**fields | changed)
+        return Mechanical(**fields_of(self) | changed)
 
     def pulled(self, force: Array, z: Array) -> Array:
         """The force plus the force of z."""

@@ -24,7 +24,6 @@ from jax import Array
 
 from stodyn.numerics import elimination
 from stodyn.numerics.banded import Band, find_band
-from stodyn.numerics.dependence import dependence
 from stodyn.numerics.newton import newton
 from stodyn.numerics.printing.unprintable import Unprintable
 from stodyn.problems import joints_diagnosis
@@ -32,6 +31,7 @@ from stodyn.problems.calling import call
 from stodyn.problems.contract import returned_shape
 from stodyn.problems.inertia import Inertia
 from stodyn.problems.joints_diagnosis import FAR, JointsDiagnosis
+from stodyn.problems.reaching import arguments_of
 
 START_LIMIT = 50  # rounds of Newton onto the constraints from a start
 SINGULAR = 1e-6  # the lowest singular value of the constraints, rows of length 1, at which a path has lost one of them
@@ -296,10 +296,9 @@ class Joints:
             start = jnp.asarray(self.problem.start_source.example("start"), float)
             q, v = start[: self.problem.N], start[self.problem.N : 2 * self.problem.N]
             try:
-                (entries,) = dependence(function, jnp.zeros(()), q, v, self.problem.example_params())
+                return arguments_of(function, jnp.zeros(()), q, v, self.problem.example_params())
             except Unprintable:
                 return {0, 1, 2, 3}
-        return {number for e in np.ravel(entries) if isinstance(e, frozenset) for number, _ in e}
 
 
 def joints_of(problem: Any) -> Joints | None:

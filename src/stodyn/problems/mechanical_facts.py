@@ -11,11 +11,11 @@ import numpy as np
 
 from stodyn.numerics import uncompiled
 from stodyn.numerics.affine import has_jumps
-from stodyn.numerics.dependence import dependence
 from stodyn.numerics.printing.unprintable import Unprintable
 from stodyn.problems.contract import NoiseStructure, sample_params, written_as
 from stodyn.problems.known_matrices import ConstantNoise
 from stodyn.problems.motion import Motion
+from stodyn.problems.reaching import arguments_of
 from stodyn.problems.sdae import SDAE
 from stodyn.problems.structure import CHECKED_STATES, find_structure
 
@@ -83,12 +83,6 @@ def _reached(motion: Motion, function: Callable) -> set[int]:
     if Z in reached:
         reached |= arguments_of(lambda *args: motion.balance(*args)[1], *arguments)
     return reached & {T, Y, V}
-
-
-def arguments_of(function: Callable, *arguments: Any) -> set[int]:
-    """Return the numbers of the arguments that the result of a function depends on."""
-    (entries,) = dependence(function, *arguments)
-    return {number for e in entries.ravel() if isinstance(e, frozenset) for number, _ in e}
 
 
 def noise_structure_of(problem: Any) -> NoiseStructure:
