@@ -227,13 +227,14 @@ def rounded_otherwise(seed: int) -> Any:
 def verdicts_on_a_model(name: str) -> dict[str, Any]:
     from stodyn.methods.catalogue import fitting
     from stodyn.models.catalogue import find
+    from stodyn.problems.sdae import SDAE
     from stodyn.problems.structure import is_autonomous
 
     problem = find(name)().problem  # made anew: verdicts are kept
     found = {"fitting": sorted(fitting(problem)), "recommended": problem.recommended[0]}
     if hasattr(problem, "noise_structure"):
         found["structure"] = problem.noise_structure
-    if hasattr(problem, "diagnosed"):
+    if isinstance(problem, SDAE):
         diagnosis = problem.facts.diagnosed()
         found |= {key: getattr(diagnosis, key) for key in ("index", "rank", "noisy", "constraints", "algebraic")}
     if hasattr(problem, "rates_and_noise"):

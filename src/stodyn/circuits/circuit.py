@@ -176,7 +176,7 @@ class Circuit(SDAE):
         return known_of(self)
 
     @property
-    def step_facts(self) -> Any:  # type: ignore[override]
+    def step_facts(self) -> Any:
         """The order of elimination and the constants of its matrix: all that steps of a small circuit take from the
         values of its start and params, besides its functions; None once one took the order of stages that are implicit
         in the noise."""

@@ -134,7 +134,11 @@ class Facts:
             return self.problem.known.is_affine
         if _jumps(self.problem, self.problem.f):
             return False
-        return self._has_constant_slopes(slice(None)) if self.is_large else self._has_constant_derivative("f")
+        return (
+            self._has_constant_slopes(slice(None))
+            if self.is_large
+            else _has_constant_derivative(self.problem, self.problem.f)
+        )
 
     @functools.cached_property
     def has_affine_noise(self) -> bool:
@@ -143,7 +147,8 @@ class Facts:
             return True
         if self.problem.is_operator and self.is_large:
             return False
-        return not _jumps(self.problem, self.problem.g) and self._has_constant_derivative("g")
+        g = self.problem.g
+        return not _jumps(self.problem, g) and _has_constant_derivative(self.problem, g)
 
     @functools.cached_property
     def has_constant_orientation(self) -> bool:
@@ -165,10 +170,6 @@ class Facts:
             self.problem.example_start(),
             self.problem.example_params(),
         )
-
-    def _has_constant_derivative(self, name: str) -> bool:
-        entries = _varying(self.problem, jax.jacfwd(getattr(self.problem, name), argnums=1))
-        return entries is not None and not entries[1].any()
 
 
 def facts_of(problem: Any) -> Facts:
@@ -206,6 +207,11 @@ def _varying(problem: Any, function: Callable) -> tuple[np.ndarray, np.ndarray] 
     holds = np.array([isinstance(e, frozenset) or e != 0 for e in entries.ravel()], bool)
     varies = [isinstance(e, frozenset) and any(a in (0, 1) for a, _ in e) for e in entries.ravel()]
     return holds.reshape(entries.shape), np.array(varies, bool).reshape(entries.shape)
+
+
+def _has_constant_derivative(problem: Any, function: Callable) -> bool:
+    entries = _varying(problem, jax.jacfwd(function, argnums=1))
+    return entries is not None and not entries[1].any()
 
 
 def _has_constant_determinant(problem: Any, matrix: Callable) -> bool:
