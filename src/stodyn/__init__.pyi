@@ -28,12 +28,14 @@ from stodyn.problems.hamiltonian import Hamiltonian
 from stodyn.problems.impact import Impact, Restitution
 from stodyn.problems.level import Level
 from stodyn.problems.linear import linear
+from stodyn.problems.looped import Part, true, with_loop
 from stodyn.problems.measured import with_measurement
 from stodyn.problems.mechanical import Mechanical
 from stodyn.problems.operators import diagonal, product, sparse
 from stodyn.problems.random_dae import RandomDAE
 from stodyn.problems.sdae import SDAE
 from stodyn.problems.sde import SDE
+from stodyn.problems.sensor import Jitter, Sensor
 from stodyn.problems.walls import Walls, with_walls
 from stodyn.results import interval, provenance, quantile, save
 
@@ -43,12 +45,15 @@ __all__ = [
     "ExactNoise",
     "Hamiltonian",
     "Impact",
+    "Jitter",
     "Level",
     "Mechanical",
+    "Part",
     "PathsFailed",
     "PerPath",
     "RandomDAE",
     "Restitution",
+    "Sensor",
     "Stop",
     "Walls",
     "analysis",
@@ -92,9 +97,11 @@ __all__ = [
     "status",
     "structures",
     "sweep",
+    "true",
     "until",
     "warnings",
     "with_elements",
+    "with_loop",
     "with_measurement",
     "with_noise",
     "with_walls",

@@ -138,16 +138,17 @@ def describe(
     if conversions:
         check_contacts(method, problem, float(lengths.max()))
         _check_driven(method, problem, stepped, float(lengths.max()))
+    measured = measuring(ready, stepped, float(times[0]), float(lengths.max()))
     if isinstance(ready, Method):
         strong = max((float(c.order or 0) for c in ready.claims if c.kind == "strong" and not c.when), default=0.0)
         if isinstance(ready.needs, Approximation):
             _check_resolution(ready.needs, strong, stepped, times, float(lengths.min()))
-        if ready.takes_equal_steps and np.ptp(lengths) > grid.TOLERANCE * lengths[0]:
+        reason = ready.takes_equal_steps or measured.takes_equal_steps
+        if reason and np.ptp(lengths) > grid.TOLERANCE * lengths[0]:
             raise ValueError(
-                f"dt: {method.name} {ready.takes_equal_steps}, but these steps differ. "
+                f"dt: {method.name} {reason}, but these steps differ. "
                 "Give one number, or a one-step method such as RK4."
             )
-    measured = measuring(ready, stepped)
     statistics, saves = _prepared_statistics(statistics_of(collect), stepped, measured, times)
     further: dict[str, Any] = {}
     if stop is not None:
@@ -260,10 +261,10 @@ def chosen_method(problem: Any, method: Catalogued | str | None) -> Catalogued:
 def prepared(method: Catalogued, stepped: Any, lengths: np.ndarray) -> Catalogued:
     """The method prepared for the problem that it steps."""
     longest = float(lengths.max())
-    if not isinstance(stepped, Measured):
-        return method.prepared(stepped, longest)
-    stepped.check_step(method, longest)
-    return method.prepared(stepped.problem, longest)
+    while isinstance(stepped, Measured):
+        stepped.check_step(method, longest)
+        stepped = stepped.problem
+    return method.prepared(stepped, longest)
 
 
 def matched(problem: Any, method: Any) -> tuple[Any, list[str]]:

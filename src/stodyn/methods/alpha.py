@@ -177,6 +177,9 @@ class GeneralisedAlpha(Method):
         φ = (motion.without_stops if self.keeps_contacts(problem) else motion).acceleration(t, y, v, z, params)
         return self._state(problem, t, (y, v, z, φ), jnp.zeros_like(z), params)
 
+    def after_jump(self, problem, t, state, params):
+        return self.start(problem, t, self.read(state), params)
+
     def step(self, problem, t, state, noise, params, *, later=None, push=None):
         """A step; `later` are the parameters at its end, and `push` is added to x' and v' (methods.excited)."""
         shown, φ = state

@@ -286,6 +286,10 @@ class Method(Catalogued):
             lambda: as_arrays(*self.step(problem, t, state, noise, params)),
         )
 
+    def after_jump(self, problem, t, state, params) -> Any:
+        """The method's state after an input among the params has jumped at time t; what else it carries begins anew."""
+        return state
+
     def read(self, state) -> jax.Array:
         """The vector of the problem's components in the method's state, which is the part that a run shows."""
         return state

@@ -10,22 +10,26 @@ import numpy as np
 
 from stodyn.methods.accounted import accounting
 from stodyn.methods.contract import Method, Solver
+from stodyn.methods.looping import looping
 from stodyn.methods.striking import striking
 from stodyn.methods.switching import switching
 from stodyn.methods.walled import walling
 from stodyn.methods.wrapping import AndNormals, Wrapping, without
 from stodyn.problems.accounted import Accounted
 from stodyn.problems.impact import Struck
+from stodyn.problems.looped import Looped
 from stodyn.problems.measured import Measured
 from stodyn.problems.walls import Walled
 
 STREAM = "measurement"
 
 
-def measuring(method: Any, problem: Any) -> Any:
-    """The method for a problem, with the problem's measurements, and its switches with memory, where it has any."""
+def measuring(method: Any, problem: Any, t: float, h: float) -> Any:
+    """The method for a problem and steps of length h from t on, with the problem's measurements, loop, walls or switches."""
     if not isinstance(problem, Measured):
         return switching(method, problem)
+    if isinstance(problem, Looped):
+        return looping(measuring(method, problem.problem, t, h), problem, t, h)
     method = switching(method, problem.problem)
     if isinstance(problem, Walled):
         return walling(method, problem)

@@ -1,0 +1,370 @@
+"""A method for a plant in a loop: steps with the inputs held, and at every tick the sensors and parts that are due.
+
+The state is that of the method and the registers of the loop. The number of a step follows from its time; between ticks
+a step costs one comparison more. The normals of a sensor are a function of (seed, path, sensor, sample) by a counter, so
+that they are the same at every dt and cost nothing between samples.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import scipy
+from jax import Array
+
+from stodyn.methods.contract import Method
+from stodyn.methods.wrapping import Wrapping
+from stodyn.noise import counter
+from stodyn.noise.distribution import Distribution
+from stodyn.numerics.rarely import rarely
+from stodyn.problems.looped import KEYS, Looped, Part
+from stodyn.problems.sensor import Sensor
+
+
+def looping(method: Any, problem: Looped, t: float, h: float) -> Method:
+    """The method for a loop with steps of length h from time t on; refuses methods that carry derivatives over a jump of an input."""
+    if not isinstance(method, Method):
+        raise ValueError(f"method: {method.name} makes whole paths at once, but a loop acts between steps; take RK4")
+    if method.starting_steps:
+        raise ValueError(
+            f"method: {method.name} keeps derivatives from before a jump of an input; take a method of one step such as "
+            "RK4 or Heun"
+        )
+    kind: Any = type(method)
+    if kind.start is not Method.start and kind.after_jump is Method.after_jump:
+        raise ValueError(
+            f"method: {method.name} keeps more than the state from step to step and does not say how it goes on after a "
+            "jump of an input; take a method of one step such as RK4, Trapezoidal or Newmark"
+        )
+    return _Looping(method, _Clock(problem, t, h), kind.start is not Method.start)
+
+
+class Registers(NamedTuple):
+    """What the loop remembers: inputs as held, readings as seen, outputs of parts that write none, own states of parts,
+    values on their way, states of noises, averages, and the ticks at which jittered things act next."""
+
+    held: dict[str, Array]
+    seen: dict[str, Array]
+    outputs: dict[str, Array]
+    own: dict[str, Any]
+    queues: dict[str, Array]
+    noises: dict[str, Array]
+    sums: dict[str, Array]
+    upcoming: dict[str, Array]
+    key: Any  # of the random numbers of sensors: 64 bits, None where nothing is random
+
+
+class _Clock:
+    """The ticks of a loop in steps of a run, and the periods, phases and delays of everything in ticks."""
+
+    def __init__(self, problem: Looped, t: float, h: float):
+        things = (*problem.sensors, *problem.parts)
+        steps = problem.steps_per_tick(h)
+        is_fine = any(thing.jitter is not None for thing in things)
+        self.begin, self.h = t, h
+        self.parts, self.sensors = problem.parts, [sensor.name for sensor in problem.sensors]
+        self.steps = 1 if is_fine else steps  # to a tick; jitter is counted in single steps
+        factor = steps if is_fine else 1
+        self.times = {thing.name: [int(time / problem.tick) * factor for time in thing.times] for thing in things}
+        jitters = {id(thing.jitter): thing.jitter for thing in things if thing.jitter is not None}
+        self.jitters = {
+            thing.name: list(jitters).index(id(thing.jitter)) for thing in things if thing.jitter is not None
+        }
+        self.streams = {sensor.name: 2 * k for k, sensor in enumerate(problem.sensors)}
+        self.recursions = {
+            sensor.name: sensor.recursion(problem.layout.readings[sensor.name])
+            for sensor in problem.sensors
+            if sensor.noise is not None or sensor.bias is not None
+        }
+
+    def ticks(self, t: Any) -> tuple[Array, Array]:
+        """Whether a tick falls on the step that ends at t, and its number; times of steps are whole multiples of h."""
+        number = jnp.round((t - self.begin) * (1.0 / self.h))
+        whole = jnp.floor((number + 0.5) * (1.0 / self.steps))
+        return whole * self.steps == number, whole.astype(np.int32)
+
+    def depth(self, name: str) -> int:
+        """How many values of a thing may be on their way."""
+        every, _, delay = self.times[name]
+        return -(-delay // every)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Looping(Wrapping, Method):
+    """A step of the method with the inputs held, then whatever is due."""
+
+    clock: Any
+    begins_anew: bool
+    accepts = Looped
+
+    @property
+    def needs(self):
+        return self.method.needs
+
+    @property
+    def takes_equal_steps(self):
+        return "samples a loop at equal steps"
+
+    def start(self, problem, t, x, params):
+        loop = _Loop(problem, self.clock, params)
+        plant = x[: problem.problem.n]
+        registers = loop.begun(t, plant, _key(params[KEYS]) if problem.draws else None)
+        inner = self.method.start(problem.problem, t, plant, loop.inputs(registers))
+        registers = loop.acted(t, jnp.zeros((), np.int32), self.method.read(inner), registers)
+        if self.begins_anew:
+            inner = self.method.start(problem.problem, t, plant, loop.inputs(registers))
+        return inner, registers
+
+    def step(self, problem, t, state, noise, params):
+        inner, registers = state
+        loop = _Loop(problem, self.clock, params)
+        held = loop.inputs(registers)
+        before = self.method.read(inner)
+        inner, report = self.method.step(problem.problem, t, inner, noise, held)
+        end = t + noise.h
+        registers = loop.summed(end, noise.h, before, self.method.read(inner), registers)
+        is_due, tick = self.clock.ticks(end)
+
+        def act(now):
+            inner, registers = now
+            registers = loop.acted(end, tick, self.method.read(inner), registers)
+            if self.begins_anew:
+                inner = self.method.after_jump(problem.problem, end, inner, loop.inputs(registers))
+            return inner, registers
+
+        return rarely(is_due, act, (inner, registers), loops=self.clock.steps > 1), report
+
+    def read(self, state):
+        inner, registers = state
+        x = self.method.read(inner)
+        parts = self.clock.parts
+        outputs = [
+            value
+            for part in parts
+            for value in ([registers.held[name] for name in part.writes] or [registers.outputs[part.name]])
+        ]
+        own = [leaf for part in parts for leaf in jax.tree.leaves(registers.own[part.name])]
+        shown = [*(registers.seen[name] for name in self.clock.sensors), *outputs, *own]
+        return jnp.concatenate([x, *(jnp.ravel(value).astype(x.dtype) for value in shown)])
+
+
+class _Loop:
+    """The sensors and parts of one path."""
+
+    def __init__(self, problem: Looped, clock: _Clock, params: Any):
+        self.problem, self.clock, self.layout = problem, clock, problem.layout
+        self.params = {name: value for name, value in params.items() if name != KEYS}
+        self.key: Any = None
+
+    def inputs(self, registers: Registers) -> dict[str, Any]:
+        """The params of the plant, with the inputs as they are held."""
+        return {**self.params, **registers.held}
+
+    def normals(self, stream: int, sample: Array, count: int, dtype: Any) -> Array:
+        """The normals of a sensor's sample."""
+        pairs = (count + 1) // 2
+        numbers = sample.astype(np.uint64) * np.uint64(pairs) + jnp.arange(pairs, dtype=np.uint64)
+        words = (self.key & np.uint64(0xFFFFFFFF)).astype(np.uint32), (self.key >> np.uint64(32)).astype(np.uint32)
+        both = counter.pair(words, np.uint32(stream), jnp.zeros_like(numbers), numbers)
+        return jnp.stack(both, axis=-1).reshape(-1)[:count].astype(dtype)
+
+    # --- the start ----------------------------------------------------------------------------------------------------
+
+    def begun(self, t: Any, x: Array, key: Any) -> Registers:
+        """The registers before the first instant: inputs as in params, readings without noise."""
+        self.key = key
+        layout, like = self.layout, x.dtype
+        ideal = {s.name: s.value(self.problem.problem, t, x, self.params) for s in self.problem.sensors}
+        held = {name: jnp.asarray(self.params[name], like) for name in layout.inputs}
+        parts = self.problem.parts
+        outputs = {part.name: jnp.zeros(layout.outputs[part.name], like) for part in parts if not part.writes}
+        queues = {}
+        for thing, value in ((s, ideal[s.name]) for s in self.problem.sensors):
+            queues[thing.name] = jnp.repeat(value[None], self.clock.depth(thing.name), axis=0)
+        for part in self.problem.parts:
+            value = _output(part, held, outputs, layout.outputs[part.name])
+            queues[part.name] = jnp.repeat(value[None], self.clock.depth(part.name), axis=0)
+        noises = {}
+        for name, recursion in self.clock.recursions.items():
+            z = self.normals(self.clock.streams[name] + 1, jnp.zeros((), np.int32), recursion.start.shape[1], like)
+            noises[name] = recursion.start @ z if recursion.states else jnp.zeros(0, like)
+        sums = {s.name: jnp.zeros_like(ideal[s.name]) for s in self.problem.sensors if s.average}
+        own = {
+            part.name: jax.tree.map(lambda v: jnp.asarray(v, like), layout.own[part.name])
+            for part in self.problem.parts
+        }
+        upcoming = {name: self.next_time(name, jnp.zeros((), np.int32), None) for name in self.clock.jitters}
+        return Registers(held, ideal, outputs, own, queues, noises, sums, upcoming, key)
+
+    # --- between instants ---------------------------------------------------------------------------------------------
+
+    def summed(self, t: Any, h: Any, before: Array, after: Array, registers: Registers) -> Registers:
+        """The integrals of what sensors average, one step further by the trapezoidal rule."""
+        sums = dict(registers.sums)
+        for sensor in self.problem.sensors:
+            if sensor.average:
+                values = [
+                    sensor.value(self.problem.problem, at, x, self.params) for at, x in ((t - h, before), (t, after))
+                ]
+                sums[sensor.name] = sums[sensor.name] + 0.5 * h * (values[0] + values[1])
+        return registers._replace(sums=sums)
+
+    # --- an instant ---------------------------------------------------------------------------------------------------
+
+    def acted(self, t: Any, tick: Array, x: Array, registers: Registers) -> Registers:
+        """The registers after everything that is due at this tick."""
+        self.tick, self.key = tick, registers.key
+        for sensor in self.problem.sensors:
+            registers = self._arrived(sensor, registers)
+        for part in self.problem.parts:
+            registers = self._arrived(part, registers)
+        for sensor in self.problem.sensors:
+            registers = self._sensed(sensor, t, x, registers)
+        for part in self.problem.parts:
+            registers = self._updated(part, t, x, registers)
+        return registers
+
+    def _arrived(self, thing: Sensor | Part, registers: Registers) -> Registers:
+        """A value that was on its way, where it is due."""
+        every, phase, delay = self.clock.times[thing.name]
+        if not delay:
+            return registers
+        is_due = _is_multiple(self.tick - (phase + delay), every)
+        return self._delivered(thing, registers.queues[thing.name][0], is_due, registers)
+
+    def _delivered(self, thing: Sensor | Part, value: Array, is_due: Array, registers: Registers) -> Registers:
+        if isinstance(thing, Sensor):
+            seen = {**registers.seen, thing.name: jnp.where(is_due, value, registers.seen[thing.name])}
+            return registers._replace(seen=seen)
+        held, flat, first = dict(registers.held), jnp.ravel(value), 0
+        for name in thing.writes:
+            shape = self.layout.inputs[name]
+            piece = flat[first : first + math.prod(shape)].reshape(shape)
+            held[name], first = jnp.where(is_due, piece, held[name]), first + math.prod(shape)
+        outputs = dict(registers.outputs)
+        if not thing.writes:
+            outputs[thing.name] = jnp.where(is_due, value, outputs[thing.name])
+        return registers._replace(held=held, outputs=outputs)
+
+    def _released(self, thing: Sensor | Part, value: Array, is_due: Array, registers: Registers) -> Registers:
+        """A new value, delivered at once or sent on its way."""
+        if not self.clock.times[thing.name][2]:
+            return self._delivered(thing, value, is_due, registers)
+        queue = registers.queues[thing.name]
+        moved = jnp.concatenate([queue[1:], value[None]])
+        return registers._replace(queues={**registers.queues, thing.name: jnp.where(is_due, moved, queue)})
+
+    def _due(self, name: str, registers: Registers) -> tuple[Array, Array]:
+        """Whether a thing acts at this tick, and the number of its sample."""
+        every, phase, _ = self.clock.times[name]
+        since = self.tick - phase
+        if name not in self.clock.jitters:
+            return _is_multiple(since, every), since // every
+        return self.tick == registers.upcoming[name], (since + every // 2) // every
+
+    def next_time(self, name: str, sample: Array, before: Array | None) -> Array:
+        """The tick of a jittered sample."""
+        every, phase, _ = self.clock.times[name]
+        thing = next(thing for thing in (*self.problem.sensors, *self.problem.parts) if thing.name == name)
+        steps, number = thing.jitter.steps, self.clock.jitters[name]
+        z = self.normals(2**14 + number, sample, 1, np.float64)[0]
+        late = jnp.floor(jax.scipy.special.ndtr(z) * (2 * steps + 1)).astype(np.int32) - np.int32(steps)
+        if thing.jitter.drifting and before is not None:
+            return before + np.int32(every) + late
+        return jnp.maximum(sample * np.int32(every) + np.int32(phase) + late, 0)
+
+    def _sensed(self, sensor: Sensor, t: Any, x: Array, registers: Registers) -> Registers:
+        name = sensor.name
+        is_due, sample = self._due(name, registers)
+        value = sensor.value(self.problem.problem, t, x, self.params)
+        if sensor.average:
+            window = self.clock.times[name][0] * self.problem.tick if sensor.average is True else sensor.average
+            is_first = sample == 0
+            value = jnp.where(is_first, value, registers.sums[name] / float(window))
+            emptied = {**registers.sums, name: jnp.where(is_due, 0.0, registers.sums[name])}
+            registers = registers._replace(sums=emptied)
+        value, registers = self._with_noise(sensor, value, is_due, sample, registers)
+        value = sensor.shown(value)
+        if sensor.loss:
+            z = self.normals(2**15 + self.clock.streams[name], sample, 1, x.dtype)[0]
+            instead = registers.seen[name] if sensor.keep == "last" else jnp.zeros_like(value)
+            value = jnp.where(z < scipy.special.ndtri(sensor.loss), instead, value)
+        registers = self._released(sensor, value, is_due, registers)
+        return self._rescheduled(name, is_due, sample, registers)
+
+    def _with_noise(self, sensor: Sensor, value: Array, is_due: Array, sample: Array, registers: Registers) -> Any:
+        name = sensor.name
+        if isinstance(sensor.noise, Distribution):
+            z = self.normals(2**13 + self.clock.streams[name], sample, len(value), value.dtype)
+            value = value + _quantiles(sensor.noise, z)
+        if name not in self.clock.recursions:
+            return value, registers
+        recursion, s = self.clock.recursions[name], registers.noises[name]
+        count = len(value)
+        z = self.normals(self.clock.streams[name], sample, count + recursion.drive.shape[1], value.dtype)
+        white = jnp.asarray(recursion.white(self.params), value.dtype)
+        noisy = value + white * z[:count]
+        if not recursion.states:
+            return noisy, registers
+        after = jnp.where(is_due, recursion.Phi @ s + recursion.drive @ z[count:], s)
+        return noisy + recursion.C @ s, registers._replace(noises={**registers.noises, name: after})
+
+    def _updated(self, part: Part, t: Any, x: Array, registers: Registers) -> Registers:
+        is_due, sample = self._due(part.name, registers)
+        seen = {}
+        for name, word in self.layout.reads(part):
+            if word == "true":
+                seen[name] = x[self.problem.problem.components.index(name)]
+            elif word == "reading":
+                seen[name] = registers.seen[name][0] if self.layout.readings[name] == 1 else registers.seen[name]
+            else:
+                other = next(other for other in self.problem.parts if other.name == name)
+                seen[name] = _output(other, registers.held, registers.outputs, self.layout.outputs[name])
+        for word in part.reads:  # a part may be read by the name of what it writes
+            if isinstance(word, str) and word not in seen:
+                writer = next(other for other in self.problem.parts if word in other.writes)
+                seen[word] = seen[writer.name]
+        own, out = part.update(t, registers.own[part.name], seen, self.inputs(registers))
+        old = registers.own[part.name]
+        new = jax.tree.map(lambda a, b: jnp.where(is_due, jnp.asarray(a, b.dtype), b), own, old)
+        registers = registers._replace(own={**registers.own, part.name: new})
+        pieces = out if isinstance(out, tuple | list) else (out,)
+        flat = jnp.concatenate([jnp.ravel(jnp.asarray(piece, x.dtype)) for piece in pieces])
+        value = flat.reshape(self.layout.outputs[part.name])
+        registers = self._released(part, value, is_due, registers)
+        return self._rescheduled(part.name, is_due, sample, registers)
+
+    def _rescheduled(self, name: str, is_due: Array, sample: Array, registers: Registers) -> Registers:
+        if name not in self.clock.jitters:
+            return registers
+        following = self.next_time(name, sample + np.int32(1), registers.upcoming[name])
+        upcoming = jnp.where(is_due, following, registers.upcoming[name])
+        return registers._replace(upcoming={**registers.upcoming, name: upcoming})
+
+
+def _output(part: Part, held: dict[str, Array], outputs: dict[str, Array], shape: tuple[int, ...]) -> Array:
+    """The last output of a part: what it has written, or its own register."""
+    if not part.writes:
+        return outputs[part.name]
+    return jnp.concatenate([jnp.ravel(held[name]) for name in part.writes]).reshape(shape)
+
+
+def _is_multiple(ticks: Array, every: int) -> Array:
+    return (ticks >= 0) & (ticks % np.int32(every) == 0)
+
+
+def _quantiles(law: Distribution, z: Array) -> Array:
+    """Draws of a distribution from normals, by a table of its quantiles."""
+    grid = np.linspace(-8.0, 8.0, 2049)
+    return jnp.interp(z, grid, np.asarray(law.ppf(scipy.special.ndtr(grid)), float))
+
+
+def _key(numbers: Array) -> Array:
+    """64 bits from four numbers of 16."""
+    words = numbers.astype(np.uint64)
+    return words[0] | (words[1] << np.uint64(16)) | (words[2] << np.uint64(32)) | (words[3] << np.uint64(48))

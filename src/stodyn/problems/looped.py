@@ -1,0 +1,405 @@
+"""A plant in a loop with sensors and discrete parts: controllers, estimators, filters.
+
+An input is a parameter that a part writes: the plant is any problem whose params hold it, and between samples its steps
+are made with the value held. At one instant, in this order: the plant's step ends; delayed readings and writes that are
+due now arrive; sensors read, as listed; parts act, as listed, each seeing what earlier ones did at this instant; writes
+without delay are made; statistics look.
+
+Samples fall on steps by number. Times are read as decimal fractions; the tick is their greatest common divisor, and dt
+must divide it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from stodyn.arguments import checks_arguments
+from stodyn.noise.source import Source
+from stodyn.noise.uniforms import Uniforms
+from stodyn.problems.contract import component_names, expect_problem
+from stodyn.problems.measured import Measured
+from stodyn.problems.sensor import Jitter, Sensor, Times, exact
+
+KEYS = "~sensor keys"  # the last of all names in params, so that the draws of others stay as they are
+HOLDS = ("zero", "first")
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class True_:
+    """A component of the state as a part sees it without any sensor; made by `true`."""
+
+    name: str
+
+
+@checks_arguments
+def true(name: str) -> True_:
+    """Let a part read a component of the state itself, as no sensor could.
+
+    Parameters
+    ----------
+    name : str
+        The component.
+
+    Returns
+    -------
+    True_
+
+    Examples
+    --------
+    >>> import stodyn as sd
+    >>> part = sd.Part("law", every=0.1, update=lambda t, own, seen, p: (own, -seen["x"]), reads=sd.true("x"), writes="u")
+    """
+    return True_(name)
+
+
+@checks_arguments
+@dataclasses.dataclass(frozen=True, eq=False, init=False)
+class Part:
+    """A discrete part of a loop: a controller, an estimator, a filter, run at its own rate.
+
+    Parameters
+    ----------
+    name : str
+        The name of the part.
+    every : float
+        The time between its runs.
+    update : callable
+        update(t, own, seen, params) -> (own, out), plain JAX: its own state and what it has read, by name, give its
+        next state and its output.
+    reads : str, true(...) or a sequence of these
+        Names of sensors and of other parts; components of the state only by true("x").
+    writes : str or sequence of str, optional
+        The params of the plant that it sets; without, its output can be read by other parts alone.
+    state : pytree, optional
+        Its own state at the start.
+    phase, delay : float
+        The time of the first run after the start, and how late its output takes effect.
+    hold : "zero" or "first"
+        Whether the plant sees the last output, or the straight line through the last two.
+    jitter : Jitter, optional
+        Runs about their times.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument cannot be used.
+
+    Examples
+    --------
+    >>> import stodyn as sd
+    >>> law = sd.Part("law", every=0.01, reads="y", writes="u", update=lambda t, own, seen, params: (own, -2 * seen["y"]))
+    """
+
+    name: str
+    every: Any
+    update: Callable
+    reads: tuple[Any, ...]
+    writes: tuple[str, ...]
+    state: Any
+    phase: Any
+    delay: Any
+    hold: str
+    jitter: Jitter | None
+
+    def __init__(
+        self,
+        name: str,
+        every: float,
+        update: Callable,
+        reads: Any = (),
+        writes: Any = (),
+        *,
+        state: Any = None,
+        phase: float = 0,
+        delay: float = 0,
+        hold: str = "zero",
+        jitter: Jitter | None = None,
+    ):
+        reads = (reads,) if isinstance(reads, str | True_) else tuple(reads)
+        writes = (writes,) if isinstance(writes, str) else tuple(writes or ())
+        for field, value in list(locals().items()):
+            if field != "self":
+                object.__setattr__(self, field, value)
+        if not callable(update):
+            raise TypeError(f"update ({name}): expected a function update(t, own, seen, params), got {update!r}")
+        if hold not in HOLDS:
+            raise ValueError(f"hold ({name}): expected one of {', '.join(HOLDS)}, got {hold!r}")
+        _ = self.times
+
+    @property
+    def times(self) -> Times:
+        """When it runs."""
+        every = exact(f"every ({self.name})", self.every, least=0.0)
+        return Times(every, exact(f"phase ({self.name})", self.phase), exact(f"delay ({self.name})", self.delay))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Keys(Source):
+    """Sixteen bits in each of four numbers, for each path: the key of the random numbers of its sensors."""
+
+    is_random = True
+
+    def draw(self, rng, paths, name):
+        if isinstance(rng, Uniforms):
+            return np.floor(np.asarray(rng.take(len(paths), (4,))) * 65536.0)
+        return rng.integers(0, 65536, (len(paths), 4)).astype(float)
+
+    def example(self, name):
+        return np.arange(4.0)
+
+
+class Layout:
+    """The shapes of readings, outputs and own states, and their names among the components."""
+
+    def __init__(self, plant: Any, sensors: tuple[Sensor, ...], parts: tuple[Part, ...]):
+        self.plant, self.sensors, self.parts = plant, sensors, parts
+        with jax.enable_x64(True):
+            self.params = jax.tree.map(jnp.asarray, plant.example_params())
+            x = jnp.asarray(plant.example_start(), float)
+            t = jnp.zeros(())
+            self.readings = {
+                s.name: jax.eval_shape(functools.partial(s.value, plant), t, x, self.params).shape[0] for s in sensors
+            }
+            self.inputs = {name: jnp.shape(self.params[name]) for part in parts for name in part.writes}
+            self.own = {part.name: jax.tree.map(lambda v: jnp.asarray(v, float), part.state) for part in parts}
+            self.outputs: dict[str, tuple[int, ...]] = {}
+            for _ in (0, 1):  # a part may read one that comes later, whose output is known in the second round only
+                for part in parts:
+                    self._trace(part, t, x)
+
+    def _trace(self, part: Part, t: Any, x: Any) -> None:
+        seen = {}
+        for name, word in self.reads(part):
+            if word == "reading":
+                seen[name] = jnp.zeros(()) if self.readings[name] == 1 else jnp.zeros(self.readings[name])
+            elif word == "true":
+                seen[name] = x[0]
+            elif name in self.outputs:
+                seen[name] = jnp.zeros(self.outputs[name])
+            else:
+                return
+        own, out = jax.eval_shape(lambda *a: part.update(*a), t, self.own[part.name], seen, self.params)
+        if jax.tree.structure(own) != jax.tree.structure(self.own[part.name]):
+            raise ValueError(
+                f"update ({part.name}): expected (own, out) with the same own state as it was given, "
+                f"{jax.tree.structure(self.own[part.name])}, got {jax.tree.structure(own)}"
+            )
+        if len(part.writes) > 1:
+            shape = (sum(math.prod(self.inputs[name]) for name in part.writes),)
+        else:
+            shape = tuple(out.shape)
+            if part.writes and shape != self.inputs[part.writes[0]]:
+                raise ValueError(
+                    f"update ({part.name}): writes {part.writes[0]!r} of the shape {self.inputs[part.writes[0]]}, but "
+                    f"its output has {shape}"
+                )
+        self.outputs[part.name] = shape
+
+    def reads(self, part: Part) -> list[tuple[str, str]]:
+        """What a part reads: (name, "reading", "true" or "output")."""
+        written = {name: other.name for other in self.parts for name in other.writes}
+        found = []
+        for word in part.reads:
+            if isinstance(word, True_):
+                if word.name not in self.plant.components:
+                    raise ValueError(f"reads ({part.name}): there is no component {word.name!r}; there are "
+                                     f"{', '.join(self.plant.components)}")  # fmt: skip
+                found.append((word.name, "true"))
+            elif word in self.readings:
+                found.append((word, "reading"))
+            elif any(other.name == word for other in self.parts) or word in written:
+                found.append((written.get(word, word), "output"))
+            else:
+                hint = f'; the component itself is read as sd.true("{word}")' if word in self.plant.components else ""
+                known = ", ".join([*self.readings, *(other.name for other in self.parts)])
+                raise ValueError(f"reads ({part.name}): there is no sensor or part {word!r}; there are {known}{hint}")
+        return found
+
+    @functools.cached_property
+    def names(self) -> tuple[str, ...]:
+        """The names of readings, outputs and own states, one for each number."""
+        names = [name for sensor, count in self.readings.items() for name in _numbered(sensor, count)]
+        for part in self.parts:
+            names += [word for name in part.writes for word in _numbered(name, math.prod(self.inputs[name]))]
+            if not part.writes:
+                names += _numbered(part.name, math.prod(self.outputs[part.name]))
+        for part in self.parts:
+            for place, leaf in jax.tree_util.tree_flatten_with_path(self.own[part.name])[0]:
+                word = ".".join(
+                    str(getattr(key, "key", getattr(key, "idx", getattr(key, "name", "")))) for key in place
+                )
+                names += _numbered(f"{part.name}.{word}" if word else f"{part.name}.state", np.size(leaf))
+        return tuple(names)
+
+
+def _numbered(name: str, count: int) -> list[str]:
+    return [name] if count == 1 else [f"{name}{k}" for k in range(count)]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Looped(Measured):
+    """A plant with sensors and parts; made by `with_loop`."""
+
+    sensors: tuple[Sensor, ...]
+    parts: tuple[Part, ...]
+
+    @functools.cached_property
+    def layout(self) -> Layout:
+        """The shapes of everything in the loop."""
+        return Layout(self.problem, self.sensors, self.parts)
+
+    @property
+    def n(self) -> int:  # type: ignore[override]
+        return self.problem.n + len(self.layout.names)
+
+    @property
+    def params(self) -> Any:
+        own = self.problem.params
+        return {**own, KEYS: _Keys()} if self.draws else own
+
+    @property
+    def draws(self) -> bool:
+        """Whether anything in the loop besides the plant is random."""
+        things = (*self.sensors, *self.parts)
+        return any(thing.jitter is not None for thing in things) or any(
+            s.noise is not None or s.bias is not None or s.loss for s in self.sensors
+        )
+
+    def draw_start(self, rng: np.random.Generator, paths: range) -> np.ndarray:
+        x = self.problem.draw_start(rng, paths)
+        return np.concatenate([x, np.zeros((len(x), len(self.layout.names)))], axis=1)
+
+    @functools.cached_property
+    def tick(self) -> Fraction:
+        """The greatest common divisor of all times of the loop."""
+        times = [time for thing in (*self.sensors, *self.parts) for time in thing.times if time]
+        times += [exact("average", s.average) for s in self.sensors if s.average not in (None, True, False)]
+        common = math.lcm(*(time.denominator for time in times))
+        return Fraction(math.gcd(*(int(time * common) for time in times)), common)
+
+    @functools.cached_property
+    def period(self) -> Fraction:
+        """The least common multiple of all periods, after which the loop repeats itself."""
+        ticks = [int(thing.times.every / self.tick) for thing in (*self.sensors, *self.parts)]
+        return math.lcm(*ticks) * self.tick
+
+    def steps_per_tick(self, h: float) -> int:
+        """Return the number of steps in a tick; refuses steps that do not divide it, with some that do."""
+        count = float(self.tick) / h
+        whole = max(round(count), 1)
+        if abs(count - whole) > 1e-9 * whole:
+            words = ", ".join(
+                f"{word}={float(value):g} ({thing.name})"
+                for thing in (*self.sensors, *self.parts)
+                for word, value in zip(Times._fields, thing.times, strict=True)
+                if value
+            )
+            more = max(math.ceil(count), 1)
+            raise ValueError(
+                f"dt: {h:g} does not divide {float(self.tick):g}, the tick of {words}; give "
+                f"{float(self.tick) / more:.12g} or {float(self.tick) / (more + 1):.12g}"
+            )
+        return whole
+
+    def check_step(self, method: Any, h: float) -> None:
+        steps = self.steps_per_tick(h)
+        for thing in (*self.sensors, *self.parts):
+            if thing.jitter is not None:
+                period = int(thing.times.every / self.tick) * steps
+                if not 2 * thing.jitter.steps < period:
+                    raise ValueError(
+                        f"jitter ({thing.name}): {thing.jitter.steps} steps either way are half the period of {period} "
+                        "steps or more; take shorter steps or fewer of them"
+                    )
+
+    def before_run(self, t: float) -> tuple[str, ...]:
+        words = [f"{thing.name} every {float(thing.times.every):g}" for thing in (*self.sensors, *self.parts)]
+        return (*self.problem.before_run(t), f"loop: {', '.join(words)}; tick {float(self.tick):g}")
+
+    def jumps(self, component: int) -> str:
+        own = component - self.problem.n
+        if own < 0:
+            return self.problem.jumps(component)
+        return f"{self.components[component]} changes at samples alone, so that it jumps"
+
+
+@checks_arguments
+def with_loop(plant: Any, *parts: Sensor | Part) -> Looped:
+    """Close a loop around a plant: sensors read it at their own rates, parts set its inputs.
+
+    Parameters
+    ----------
+    plant : Problem
+        Any problem whose params hold the inputs, such as params={"u": 0.0}; before a first write they have these
+        values.
+    *parts : Sensor or Part
+        Sensors and parts; at one instant sensors read first, then parts act, in the order listed.
+
+    Returns
+    -------
+    Looped
+        A problem like any other. The components of a run are those of the plant, then readings, outputs of parts, and
+        their own states, as "law.sum". dt must divide every period, phase and delay.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a part reads or writes what does not exist, or shapes do not fit.
+
+    Examples
+    --------
+    >>> import stodyn as sd
+    >>> plant = sd.SDE(lambda t, x, p: p["u"] + 0 * x, lambda t, x: sd.diagonal([1.0]), start=[0.0], params={"u": 0.0}, names=["x"])
+    >>> loop = sd.with_loop(
+    ...     plant,
+    ...     sd.Sensor("y", of="x", every=0.1, noise=sd.per_sample(0.1)),
+    ...     sd.Part("law", every=0.1, reads="y", writes="u", update=lambda t, own, seen, p: (own, -5 * seen["y"])),
+    ... )
+    >>> loop.components
+    ('x', 'y', 'u')
+    """
+    expect_problem(plant)
+    if isinstance(plant, Looped):
+        raise TypeError("plant: it has a loop already; give all sensors and parts in one with_loop(...)")
+    for thing in parts:
+        if not isinstance(thing, Sensor | Part):
+            raise TypeError(f"with_loop: expected sd.Sensor(...) and sd.Part(...), got {thing!r}")
+    sensors = tuple(thing for thing in parts if isinstance(thing, Sensor))
+    acting = tuple(thing for thing in parts if isinstance(thing, Part))
+    if not sensors and not acting:
+        raise ValueError("with_loop: expected at least one sensor or part")
+    _check_words(plant, sensors, acting)
+    looped = Looped(plant, np.zeros((0, plant.n)), np.zeros((0, 0)), (), plant.component_units, sensors, acting)
+    names = (*plant.components, *looped.layout.names)
+    return dataclasses.replace(looped, names=component_names(names, names))
+
+
+def _check_words(plant: Any, sensors: Sequence[Sensor], parts: Sequence[Part]) -> None:
+    names = [thing.name for thing in (*sensors, *parts)]
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"name: {name!r} is given to {names.count(name)} sensors or parts; give each its own")
+    for sensor in sensors:
+        _ = sensor.times
+        if sensor.increment or sensor.log_density is not None:
+            word = "increment" if sensor.increment else "log_density"
+            raise ValueError(f"{word} ({sensor.name}): is for data; a loop reads values or averages with noise")
+    params = plant.params if isinstance(plant.params, Mapping) else {}
+    written = [name for part in parts for name in part.writes]
+    for name in written:
+        if name not in params:
+            known = ", ".join(map(str, params)) or "none"
+            raise ValueError(
+                f"writes: the plant has no parameter {name!r}; it has {known}. Write params={{{name!r}: 0.0}}"
+            )
+        if written.count(name) > 1:
+            raise ValueError(f"writes: {name!r} is written by {written.count(name)} parts; let one of them write it")

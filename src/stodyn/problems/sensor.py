@@ -1,0 +1,237 @@
+"""What a sensor reads of a state, when, and with which noise; one description for loops and for data."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+
+from stodyn.arguments import checks_arguments
+from stodyn.noise import readings
+from stodyn.noise.coloured import Coloured
+from stodyn.noise.distribution import Distribution
+from stodyn.problems.calling import call
+
+KEEPS = ("last", "zero")
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Jitter:
+    """Readings about their times: each a random whole number of steps early or late.
+
+    Parameters
+    ----------
+    steps : int
+        Up to how many steps of the run, early or late, with equal chances; less than half a period.
+    drifting : bool
+        False (the default): about the regular times. True: the intervals are independent, and their sum wanders.
+
+    Notes
+    -----
+    Sensors and parts that are given the same Jitter act at the same instants.
+
+    Examples
+    --------
+    >>> import stodyn as sd
+    >>> late = sd.Jitter(steps=2)
+    """
+
+    steps: int
+    drifting: bool = False
+
+    def __post_init__(self):
+        if not (isinstance(self.steps, int) and self.steps >= 1):
+            raise ValueError(f"Jitter: steps must be a whole number >= 1, got {self.steps!r}")
+
+
+class Times(NamedTuple):
+    """When something acts, in exact fractions: every period from the phase on, its effect after the delay."""
+
+    every: Fraction
+    phase: Fraction
+    delay: Fraction
+
+
+def exact(name: str, value: Any, *, least: float | None = None) -> Fraction:
+    """Return a time as the decimal fraction that it was written as."""
+    if isinstance(value, bool) or not isinstance(value, int | float | np.number | Fraction):
+        raise TypeError(f"{name}: expected a time, got {value!r}")
+    if not math.isfinite(value) or value < 0 or (least is not None and value <= least):
+        raise ValueError(
+            f"{name}: expected a {'positive' if least is not None else 'non-negative'} time, got {value!r}"
+        )
+    return value if isinstance(value, Fraction) else Fraction(repr(float(value)))
+
+
+@checks_arguments
+@dataclasses.dataclass(frozen=True, eq=False, init=False)
+class Sensor:
+    """A sensor: what it reads of the state, how often, with which noise, and how the reading is made.
+
+    Parameters
+    ----------
+    name : str
+        The name of the reading.
+    of : str, int, callable, or a sequence of these
+        What is read: a component, or a function of(t, x[, params]); several make a vector.
+    every : float, optional
+        The time between readings; needed in a loop.
+    noise : per_sample(...), density(..., sides=...), Coloured, Distribution or gyro(...), optional
+        The noise of a reading. A bare number is refused, because the standard deviation of a reading and the root of a
+        density differ by the root of the rate.
+    phase, delay : float
+        The time of the first reading after the start, and how late readings arrive.
+    average : bool or float, optional
+        A reading is the average over the last `every` (True) or over this time, by the trapezoidal rule on the steps.
+    increment : bool
+        A reading is the change of the quantity since the reading before; for data.
+    resolution : float, optional
+        One digit of the reading, to which it is rounded.
+    range : (low, high), optional
+        The limits of the reading.
+    bias : Coloured, optional
+        A noise that is added to the reading, besides `noise`.
+    jitter : Jitter, optional
+        Readings about their times.
+    loss : float
+        The chance that a reading does not arrive.
+    keep : "last" or "zero"
+        What stands for a reading that did not arrive.
+    log_density : callable, optional
+        For data: the logarithm of the density of a reading, log_density(reading, t, x, params), in place of `noise`.
+    unit : str, optional
+        The unit of the reading.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument cannot be used.
+
+    Examples
+    --------
+    >>> import stodyn as sd
+    >>> gyro = sd.Sensor("rate", of="v", every=0.01, noise=sd.density(1e-3, sides=2), resolution=1e-4)
+    """
+
+    name: str
+    of: Any
+    every: Any
+    noise: Any
+    phase: Any
+    delay: Any
+    average: Any
+    increment: bool
+    resolution: Any
+    range: Any
+    bias: Any
+    jitter: Jitter | None
+    loss: float
+    keep: str
+    log_density: Callable | None
+    unit: str | None
+
+    def __init__(
+        self,
+        name: str,
+        of: Any,
+        *,
+        every: float | None = None,
+        noise: Any = None,
+        phase: float = 0,
+        delay: float = 0,
+        average: bool | float | None = None,
+        increment: bool = False,
+        resolution: float | None = None,
+        range: tuple[float, float] | None = None,
+        bias: Coloured | None = None,
+        jitter: Jitter | None = None,
+        loss: float = 0,
+        keep: str = "last",
+        log_density: Callable | None = None,
+        unit: str | None = None,
+    ):
+        for field, value in list(locals().items()):
+            if field != "self":
+                object.__setattr__(self, field, value)
+        _check(self)
+
+    @property
+    def times(self) -> Times:
+        """When it reads; refuses a sensor without a period."""
+        if self.every is None:
+            raise ValueError(f"every: the sensor {self.name!r} needs the time between its readings in a loop")
+        every = exact(f"every ({self.name})", self.every, least=0.0)
+        return Times(every, exact(f"phase ({self.name})", self.phase), exact(f"delay ({self.name})", self.delay))
+
+    @property
+    def parts(self) -> tuple[Any, ...]:
+        """What it reads, one after the other."""
+        is_several = isinstance(self.of, Sequence) and not isinstance(self.of, str)
+        return tuple(self.of) if is_several else (self.of,)
+
+    def value(self, problem: Any, t: Any, x: Any, params: Any) -> Any:
+        """Return what is read of a state, without noise: a vector."""
+        pieces = []
+        for part in self.parts:
+            if callable(part):
+                pieces.append(jnp.ravel(jnp.asarray(call(part, t, x, params=params), x.dtype)))
+            else:
+                pieces.append(x[_component(problem, part, self.name)][None])
+        return jnp.concatenate(pieces)
+
+    def shown(self, value: Any) -> Any:
+        """Return a value as the sensor shows it: rounded to its resolution, within its range."""
+        if self.resolution is not None:
+            value = self.resolution * jnp.floor(value / self.resolution + 0.5)
+        return value if self.range is None else jnp.clip(value, *self.range)
+
+    def recursion(self, outputs: int) -> readings.Recursion:
+        """Return noise and bias at the readings as one recursion; of a distribution its draws are separate."""
+        every = float(self.times.every)
+        own = None if isinstance(self.noise, Distribution) else self.noise
+        parts = [readings.recursion(noise, every, outputs) for noise in (own, self.bias) if noise is not None]
+        return readings.stacked(parts) if len(parts) != 1 else parts[0]
+
+
+def _component(problem: Any, part: Any, sensor: str) -> int:
+    names = problem.components
+    if isinstance(part, str):
+        if part not in names:
+            raise ValueError(f"of ({sensor}): there is no component {part!r}; there are {', '.join(names)}")
+        return names.index(part)
+    if isinstance(part, int | np.integer) and 0 <= part < len(names):
+        return int(part)
+    raise ValueError(f"of ({sensor}): expected a component or a function of(t, x[, params]), got {part!r}")
+
+
+def _check(sensor: Sensor) -> None:
+    """Refuse what no sensor has."""
+    if not (isinstance(sensor.name, str) and sensor.name):
+        raise TypeError(f"name: expected a word, got {sensor.name!r}")
+    words = f" ({sensor.name})"
+    if sensor.noise is not None and not isinstance(sensor.noise, Coloured | Distribution):
+        if not hasattr(sensor.noise, "recursion"):
+            raise TypeError(readings.refusal(sensor.noise))
+    if sensor.bias is not None and not isinstance(sensor.bias, Coloured):
+        raise TypeError(f"bias{words}: expected a Coloured, got {sensor.bias!r}")
+    if sensor.every is not None:
+        exact(f"every{words}", sensor.every, least=0.0)
+    for name in ("phase", "delay"):
+        exact(f"{name}{words}", getattr(sensor, name))
+    if sensor.resolution is not None and not sensor.resolution > 0:
+        raise ValueError(f"resolution{words}: expected a positive number, got {sensor.resolution!r}")
+    if sensor.range is not None and not (np.shape(sensor.range) == (2,) and sensor.range[0] < sensor.range[1]):
+        raise ValueError(f"range{words}: expected (low, high) with low < high, got {sensor.range!r}")
+    if not 0 <= sensor.loss < 1:
+        raise ValueError(f"loss{words}: expected a probability below 1, got {sensor.loss!r}")
+    if sensor.keep not in KEEPS:
+        raise ValueError(f"keep{words}: expected one of {', '.join(KEEPS)}, got {sensor.keep!r}")
+    if sensor.jitter is not None and not isinstance(sensor.jitter, Jitter):
+        raise TypeError(f"jitter{words}: expected sd.Jitter(steps=...), got {sensor.jitter!r}")
+    if sensor.log_density is not None and sensor.noise is not None:
+        raise ValueError(f"log_density{words}: give it or noise, not both")
