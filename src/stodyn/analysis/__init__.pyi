@@ -15,6 +15,7 @@ from stodyn.analysis.step import (
 from stodyn.analysis.system import conservation, ergodic, plan, structures, tolerance, transient_noise
 from stodyn.analysis.system.allan import allan
 from stodyn.analysis.system.allan_models import allan_variance
+from stodyn.analysis.system.sampled import sampled
 
 __all__ = [
     "allan",
@@ -34,6 +35,7 @@ __all__ = [
     "periodic",
     "phase_noise",
     "plan",
+    "sampled",
     "second_order",
     "small_noise",
     "stability",

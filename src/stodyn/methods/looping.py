@@ -1,8 +1,8 @@
 """A method for a plant in a loop: steps with the inputs held, and at every tick the sensors and parts that are due.
 
 The state is that of the method and the registers of the loop. The number of a step follows from its time; between ticks
-a step costs one comparison more. The normals of a sensor are a function of (seed, path, sensor, sample) by a counter, so
-that they are the same at every dt and cost nothing between samples.
+a step costs one comparison more. The normals of a sensor are a function of (seed, path, sensor, sample) by a counter,
+so that they are the same at every dt and cost nothing between samples.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ from stodyn.problems.sensor import Sensor
 
 
 def looping(method: Any, problem: Looped, t: float, h: float) -> Method:
-    """The method for a loop with steps of length h from time t on; refuses methods that carry derivatives over a jump of an input."""
+    """The method for a loop with steps of length h from t on; refuses methods that carry derivatives over a jump."""
     if not isinstance(method, Method):
         raise ValueError(f"method: {method.name} makes whole paths at once, but a loop acts between steps; take RK4")
     if method.starting_steps:
         raise ValueError(
-            f"method: {method.name} keeps derivatives from before a jump of an input; take a method of one step such as "
-            "RK4 or Heun"
+            f"method: {method.name} keeps derivatives from before a jump of an input; take a method of one step such "
+            "as RK4 or Heun"
         )
     kind: Any = type(method)
     if kind.start is not Method.start and kind.after_jump is Method.after_jump:
         raise ValueError(
-            f"method: {method.name} keeps more than the state from step to step and does not say how it goes on after a "
-            "jump of an input; take a method of one step such as RK4, Trapezoidal or Newmark"
+            f"method: {method.name} keeps more than the state from step to step and does not say how it goes on after "
+            "a jump of an input; take a method of one step such as RK4, Trapezoidal or Newmark"
         )
-    return _Looping(method, _Clock(problem, t, h), kind.start is not Method.start)
+    return _Looping(method, Clock(problem, t, h), kind.start is not Method.start)
 
 
 class Registers(NamedTuple):
@@ -59,15 +59,15 @@ class Registers(NamedTuple):
     key: Any  # of the random numbers of sensors: 64 bits, None where nothing is random
 
 
-class _Clock:
+class Clock:
     """The ticks of a loop in steps of a run, and the periods, phases and delays of everything in ticks."""
 
     def __init__(self, problem: Looped, t: float, h: float):
-        things = (*problem.sensors, *problem.parts)
+        things = problem.things
         steps = problem.steps_per_tick(h)
         is_fine = any(thing.jitter is not None for thing in things)
         self.begin, self.h = t, h
-        self.parts, self.sensors = problem.parts, [sensor.name for sensor in problem.sensors]
+        self.problem = problem
         self.steps = 1 if is_fine else steps  # to a tick; jitter is counted in single steps
         factor = steps if is_fine else 1
         self.times = {thing.name: [int(time / problem.tick) * factor for time in thing.times] for thing in things}
@@ -111,7 +111,7 @@ class _Looping(Wrapping, Method):
         return "samples a loop at equal steps"
 
     def start(self, problem, t, x, params):
-        loop = _Loop(problem, self.clock, params)
+        loop = Loop(problem, self.clock, params)
         plant = x[: problem.problem.n]
         registers = loop.begun(t, plant, _key(params[KEYS]) if problem.draws else None)
         inner = self.method.start(problem.problem, t, plant, loop.inputs(registers))
@@ -122,7 +122,7 @@ class _Looping(Wrapping, Method):
 
     def step(self, problem, t, state, noise, params):
         inner, registers = state
-        loop = _Loop(problem, self.clock, params)
+        loop = Loop(problem, self.clock, params)
         held = loop.inputs(registers)
         before = self.method.read(inner)
         inner, report = self.method.step(problem.problem, t, inner, noise, held)
@@ -142,24 +142,25 @@ class _Looping(Wrapping, Method):
     def read(self, state):
         inner, registers = state
         x = self.method.read(inner)
-        parts = self.clock.parts
-        outputs = [
-            value
-            for part in parts
-            for value in ([registers.held[name] for name in part.writes] or [registers.outputs[part.name]])
-        ]
-        own = [leaf for part in parts for leaf in jax.tree.leaves(registers.own[part.name])]
-        shown = [*(registers.seen[name] for name in self.clock.sensors), *outputs, *own]
+        shown = Loop.shown(self.clock.problem, registers)
         return jnp.concatenate([x, *(jnp.ravel(value).astype(x.dtype) for value in shown)])
 
 
-class _Loop:
+class Loop:
     """The sensors and parts of one path."""
 
-    def __init__(self, problem: Looped, clock: _Clock, params: Any):
+    def __init__(self, problem: Looped, clock: Clock, params: Any):
         self.problem, self.clock, self.layout = problem, clock, problem.layout
         self.params = {name: value for name, value in params.items() if name != KEYS}
         self.key: Any = None
+
+    @staticmethod
+    def shown(problem: Looped, registers: Registers) -> list[Array]:
+        """What a run shows besides the plant: readings, outputs, own states, in the order of the components."""
+        values = [registers.seen[sensor.name] for sensor in problem.sensors]
+        for part in problem.parts:
+            values += [registers.held[name] for name in part.writes] or [registers.outputs[part.name]]
+        return [*values, *(leaf for part in problem.parts for leaf in jax.tree.leaves(registers.own[part.name]))]
 
     def inputs(self, registers: Registers) -> dict[str, Any]:
         """The params of the plant, with the inputs as they are held."""
@@ -183,16 +184,14 @@ class _Loop:
         held = {name: jnp.asarray(self.params[name], like) for name in layout.inputs}
         parts = self.problem.parts
         outputs = {part.name: jnp.zeros(layout.outputs[part.name], like) for part in parts if not part.writes}
-        queues = {}
-        for thing, value in ((s, ideal[s.name]) for s in self.problem.sensors):
-            queues[thing.name] = jnp.repeat(value[None], self.clock.depth(thing.name), axis=0)
-        for part in self.problem.parts:
-            value = _output(part, held, outputs, layout.outputs[part.name])
-            queues[part.name] = jnp.repeat(value[None], self.clock.depth(part.name), axis=0)
-        noises = {}
+        values = {**ideal, **{p.name: _output(p, held, outputs, layout.outputs[p.name]) for p in parts}}
+        depths = {name: self.clock.depth(name) for name in values}
+        queues = {name: jnp.repeat(values[name][None], depth, axis=0) for name, depth in depths.items() if depth}
+        noises: dict[str, Any] = {}
         for name, recursion in self.clock.recursions.items():
-            z = self.normals(self.clock.streams[name] + 1, jnp.zeros((), np.int32), recursion.start.shape[1], like)
-            noises[name] = recursion.start @ z if recursion.states else jnp.zeros(0, like)
+            if recursion.states:
+                z = self.normals(self.clock.streams[name] + 1, jnp.zeros((), np.int32), recursion.start.shape[1], like)
+                noises[name] = recursion.start @ z
         sums = {s.name: jnp.zeros_like(ideal[s.name]) for s in self.problem.sensors if s.average}
         own = {
             part.name: jax.tree.map(lambda v: jnp.asarray(v, like), layout.own[part.name])
@@ -270,7 +269,8 @@ class _Loop:
     def next_time(self, name: str, sample: Array, before: Array | None) -> Array:
         """The tick of a jittered sample."""
         every, phase, _ = self.clock.times[name]
-        thing = next(thing for thing in (*self.problem.sensors, *self.problem.parts) if thing.name == name)
+        thing = next(thing for thing in self.problem.things if thing.name == name)
+        assert thing.jitter is not None
         steps, number = thing.jitter.steps, self.clock.jitters[name]
         z = self.normals(2**14 + number, sample, 1, np.float64)[0]
         late = jnp.floor(jax.scipy.special.ndtr(z) * (2 * steps + 1)).astype(np.int32) - np.int32(steps)
@@ -283,19 +283,21 @@ class _Loop:
         is_due, sample = self._due(name, registers)
         value = sensor.value(self.problem.problem, t, x, self.params)
         if sensor.average:
-            window = self.clock.times[name][0] * self.problem.tick if sensor.average is True else sensor.average
-            is_first = sample == 0
-            value = jnp.where(is_first, value, registers.sums[name] / float(window))
+            value = jnp.where(sample == 0, value, registers.sums[name] / float(sensor.times.every))
             emptied = {**registers.sums, name: jnp.where(is_due, 0.0, registers.sums[name])}
             registers = registers._replace(sums=emptied)
         value, registers = self._with_noise(sensor, value, is_due, sample, registers)
         value = sensor.shown(value)
         if sensor.loss:
-            z = self.normals(2**15 + self.clock.streams[name], sample, 1, x.dtype)[0]
             instead = registers.seen[name] if sensor.keep == "last" else jnp.zeros_like(value)
-            value = jnp.where(z < scipy.special.ndtri(sensor.loss), instead, value)
+            value = jnp.where(self.is_lost(sensor, sample, x.dtype), instead, value)
         registers = self._released(sensor, value, is_due, registers)
         return self._rescheduled(name, is_due, sample, registers)
+
+    def is_lost(self, sensor: Sensor, sample: Array, dtype: Any) -> Array:
+        """Whether a reading does not arrive."""
+        z = self.normals(2**15 + self.clock.streams[sensor.name], sample, 1, dtype)[0]
+        return z < scipy.special.ndtri(sensor.loss)
 
     def _with_noise(self, sensor: Sensor, value: Array, is_due: Array, sample: Array, registers: Registers) -> Any:
         name = sensor.name
@@ -304,13 +306,14 @@ class _Loop:
             value = value + _quantiles(sensor.noise, z)
         if name not in self.clock.recursions:
             return value, registers
-        recursion, s = self.clock.recursions[name], registers.noises[name]
+        recursion = self.clock.recursions[name]
         count = len(value)
         z = self.normals(self.clock.streams[name], sample, count + recursion.drive.shape[1], value.dtype)
         white = jnp.asarray(recursion.white(self.params), value.dtype)
         noisy = value + white * z[:count]
         if not recursion.states:
             return noisy, registers
+        s = registers.noises[name]
         after = jnp.where(is_due, recursion.Phi @ s + recursion.drive @ z[count:], s)
         return noisy + recursion.C @ s, registers._replace(noises={**registers.noises, name: after})
 

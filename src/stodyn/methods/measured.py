@@ -25,7 +25,7 @@ STREAM = "measurement"
 
 
 def measuring(method: Any, problem: Any, t: float, h: float) -> Any:
-    """The method for a problem and steps of length h from t on, with the problem's measurements, loop, walls or switches."""
+    """The method for a problem and steps of length h from t on, with its measurements, loop, walls or switches."""
     if not isinstance(problem, Measured):
         return switching(method, problem)
     if isinstance(problem, Looped):

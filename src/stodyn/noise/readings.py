@@ -185,10 +185,10 @@ def of_coloured(noise: Coloured, every: float, outputs: int) -> Recursion:
     if len(noise.C) not in (1, outputs):
         raise ValueError(f"noise: it has {len(noise.C)} outputs, the reading has {outputs}")
     Phi, Qd = noise.discretise(every)
-    parts = [Phi, van_loan.root(Qd), noise.C, van_loan.root(noise.state_covariance)]
-    if len(noise.C) != outputs:
-        parts = [scipy.linalg.block_diag(*[part] * outputs) for part in parts]
-    return Recursion(*parts, lambda params: 0.0)
+    copies = 1 if len(noise.C) == outputs else outputs
+    parts = (Phi, van_loan.root(Qd), noise.C, van_loan.root(noise.state_covariance))
+    Phi, drive, C, start = (scipy.linalg.block_diag(*[part] * copies) for part in parts)
+    return Recursion(Phi, drive, C, start, lambda params: 0.0)
 
 
 def stacked(parts: list[Recursion]) -> Recursion:

@@ -56,7 +56,7 @@ def true(name: str) -> True_:
     Examples
     --------
     >>> import stodyn as sd
-    >>> part = sd.Part("law", every=0.1, update=lambda t, own, seen, p: (own, -seen["x"]), reads=sd.true("x"), writes="u")
+    >>> position = sd.true("x")
     """
     return True_(name)
 
@@ -96,7 +96,9 @@ class Part:
     Examples
     --------
     >>> import stodyn as sd
-    >>> law = sd.Part("law", every=0.01, reads="y", writes="u", update=lambda t, own, seen, params: (own, -2 * seen["y"]))
+    >>> def update(t, own, seen, params):
+    ...     return own, -2 * seen["y"]
+    >>> law = sd.Part("law", every=0.01, reads="y", writes="u", update=update)
     """
 
     name: str
@@ -188,10 +190,11 @@ class Layout:
             else:
                 return
         own, out = jax.eval_shape(lambda *a: part.update(*a), t, self.own[part.name], seen, self.params)
-        if jax.tree.structure(own) != jax.tree.structure(self.own[part.name]):
+        given: Any = jax.tree.structure(self.own[part.name])
+        if jax.tree.structure(own) != given:
             raise ValueError(
                 f"update ({part.name}): expected (own, out) with the same own state as it was given, "
-                f"{jax.tree.structure(self.own[part.name])}, got {jax.tree.structure(own)}"
+                f"{given}, got {jax.tree.structure(own)}"
             )
         if len(part.writes) > 1:
             shape = (sum(math.prod(self.inputs[name]) for name in part.writes),)
@@ -252,6 +255,11 @@ class Looped(Measured):
     sensors: tuple[Sensor, ...]
     parts: tuple[Part, ...]
 
+    @property
+    def things(self) -> tuple[Sensor | Part, ...]:
+        """Sensors and parts."""
+        return (*self.sensors, *self.parts)
+
     @functools.cached_property
     def layout(self) -> Layout:
         """The shapes of everything in the loop."""
@@ -269,7 +277,7 @@ class Looped(Measured):
     @property
     def draws(self) -> bool:
         """Whether anything in the loop besides the plant is random."""
-        things = (*self.sensors, *self.parts)
+        things = self.things
         return any(thing.jitter is not None for thing in things) or any(
             s.noise is not None or s.bias is not None or s.loss for s in self.sensors
         )
@@ -281,15 +289,14 @@ class Looped(Measured):
     @functools.cached_property
     def tick(self) -> Fraction:
         """The greatest common divisor of all times of the loop."""
-        times = [time for thing in (*self.sensors, *self.parts) for time in thing.times if time]
-        times += [exact("average", s.average) for s in self.sensors if s.average not in (None, True, False)]
+        times = [time for thing in self.things for time in thing.times if time]
         common = math.lcm(*(time.denominator for time in times))
         return Fraction(math.gcd(*(int(time * common) for time in times)), common)
 
     @functools.cached_property
     def period(self) -> Fraction:
         """The least common multiple of all periods, after which the loop repeats itself."""
-        ticks = [int(thing.times.every / self.tick) for thing in (*self.sensors, *self.parts)]
+        ticks = [int(thing.times.every / self.tick) for thing in self.things]
         return math.lcm(*ticks) * self.tick
 
     def steps_per_tick(self, h: float) -> int:
@@ -299,7 +306,7 @@ class Looped(Measured):
         if abs(count - whole) > 1e-9 * whole:
             words = ", ".join(
                 f"{word}={float(value):g} ({thing.name})"
-                for thing in (*self.sensors, *self.parts)
+                for thing in self.things
                 for word, value in zip(Times._fields, thing.times, strict=True)
                 if value
             )
@@ -312,7 +319,7 @@ class Looped(Measured):
 
     def check_step(self, method: Any, h: float) -> None:
         steps = self.steps_per_tick(h)
-        for thing in (*self.sensors, *self.parts):
+        for thing in self.things:
             if thing.jitter is not None:
                 period = int(thing.times.every / self.tick) * steps
                 if not 2 * thing.jitter.steps < period:
@@ -322,7 +329,7 @@ class Looped(Measured):
                     )
 
     def before_run(self, t: float) -> tuple[str, ...]:
-        words = [f"{thing.name} every {float(thing.times.every):g}" for thing in (*self.sensors, *self.parts)]
+        words = [f"{thing.name} every {float(thing.times.every):g}" for thing in self.things]
         return (*self.problem.before_run(t), f"loop: {', '.join(words)}; tick {float(self.tick):g}")
 
     def jumps(self, component: int) -> str:
@@ -358,7 +365,9 @@ def with_loop(plant: Any, *parts: Sensor | Part) -> Looped:
     Examples
     --------
     >>> import stodyn as sd
-    >>> plant = sd.SDE(lambda t, x, p: p["u"] + 0 * x, lambda t, x: sd.diagonal([1.0]), start=[0.0], params={"u": 0.0}, names=["x"])
+    >>> plant = sd.SDE(
+    ...     lambda t, x, p: p["u"] + 0 * x, lambda t, x: sd.diagonal([1.0]), start=[0.0], params={"u": 0.0}, names=["x"]
+    ... )
     >>> loop = sd.with_loop(
     ...     plant,
     ...     sd.Sensor("y", of="x", every=0.1, noise=sd.per_sample(0.1)),
@@ -384,12 +393,16 @@ def with_loop(plant: Any, *parts: Sensor | Part) -> Looped:
 
 
 def _check_words(plant: Any, sensors: Sequence[Sensor], parts: Sequence[Part]) -> None:
-    names = [thing.name for thing in (*sensors, *parts)]
+    things: list[Sensor | Part] = [*sensors, *parts]
+    names = [thing.name for thing in things]
     for name in names:
         if names.count(name) > 1:
             raise ValueError(f"name: {name!r} is given to {names.count(name)} sensors or parts; give each its own")
     for sensor in sensors:
         _ = sensor.times
+        if sensor.average and sensor.average is not True and exact("average", sensor.average) != sensor.times.every:
+            raise ValueError(f"average ({sensor.name}): in a loop a reading averages over the time since the last one; "
+                             "give True")  # fmt: skip
         if sensor.increment or sensor.log_density is not None:
             word = "increment" if sensor.increment else "log_density"
             raise ValueError(f"{word} ({sensor.name}): is for data; a loop reads values or averages with noise")

@@ -214,9 +214,9 @@ def _check(sensor: Sensor) -> None:
     if not (isinstance(sensor.name, str) and sensor.name):
         raise TypeError(f"name: expected a word, got {sensor.name!r}")
     words = f" ({sensor.name})"
-    if sensor.noise is not None and not isinstance(sensor.noise, Coloured | Distribution):
-        if not hasattr(sensor.noise, "recursion"):
-            raise TypeError(readings.refusal(sensor.noise))
+    is_noise = isinstance(sensor.noise, Coloured | Distribution) or hasattr(sensor.noise, "recursion")
+    if sensor.noise is not None and not is_noise:
+        raise TypeError(readings.refusal(sensor.noise))
     if sensor.bias is not None and not isinstance(sensor.bias, Coloured):
         raise TypeError(f"bias{words}: expected a Coloured, got {sensor.bias!r}")
     if sensor.every is not None:

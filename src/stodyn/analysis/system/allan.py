@@ -123,7 +123,7 @@ class AllanFit:
         if kind not in ("gyro", "accelerometer"):
             raise ValueError(f'kind: expected "gyro" or "accelerometer", got {kind!r}')
         N, B, K = (self[letter].value if letter in self.terms else 0.0 for letter in "NBK")
-        rest = {"bias_instability": B, "rate_random_walk": K, "every": self.dt}
+        rest: dict[str, Any] = {"bias_instability": B, "rate_random_walk": K, "every": self.dt}
         return inertial.gyro(arw=N, **rest) if kind == "gyro" else inertial.accelerometer(vrw=N, **rest)
 
     def __str__(self) -> str:
@@ -326,7 +326,7 @@ def _record(y: Any, dt: float | None, component: str | None) -> tuple[np.ndarray
         raise ValueError(f"y: sample {where} is missing or not finite; Allan variances need every sample of a record")
     if (dt is None) == (times is None):
         raise ValueError("dt: expected the time between samples" if dt is None else "dt: the record has its own times")
-    return series, float(dt) if dt is not None else _spacing(times)
+    return series, _spacing(times) if times is not None else float(dt)  # type: ignore[arg-type]
 
 
 def _one_component(y: Any, component: str | None) -> Any:

@@ -1,0 +1,521 @@
+"""Linear loops without sampling: covariances, averages, costs and stability of a plant with sensors and discrete parts.
+
+ξ holds the plant, what the loop remembers, and its own states. Between ticks it flows, at a tick it jumps:
+    P⁻ = Φ P Φᵀ + Q,   P⁺ = J P⁻ Jᵀ + N Nᵀ;   over the period of the loop   P = M P Mᵀ + C.
+Φ and Q are those of the exact plant (Van Loan), or what the steps of a method deliver. J and N are the derivatives of
+the loop's own functions, after a proof from their traces that they are affine. A reading that is lost with the chance p
+makes the jump random, and P⁺ the mean over both: then P ↦ M P Mᵀ is a sum of such terms, solved in the entries of P.
+
+Averages over time are those of P' = F P + P Fᵀ + G Gᵀ, by Taylor's series on stretches so short that twenty terms are
+exact to rounding.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+
+from stodyn.arguments import checks_arguments
+from stodyn.methods.catalogue import named
+from stodyn.methods.contract import Method
+from stodyn.methods.looping import Clock, Loop
+from stodyn.numerics import affine, lyapunov, van_loan
+from stodyn.problems.contract import written_as
+from stodyn.problems.looped import Looped
+from stodyn.problems.sde import SDE
+
+MOST_RANDOM = 30  # states up to which equations in all entries of P are solved
+ALMOST_ONE = 1.0 - 1e-12
+
+
+class Flow(NamedTuple):
+    """A stretch of time without a jump: ξ goes to Φ ξ plus noise of covariance Q."""
+
+    Phi: np.ndarray
+    Q: np.ndarray
+
+    def then(self, other: Flow) -> Flow:
+        """This stretch and another one after it."""
+        return Flow(other.Phi @ self.Phi, other.Phi @ self.Q @ other.Phi.T + other.Q)
+
+
+class Jump(NamedTuple):
+    """What a tick makes of ξ, by chance: (probability, J, N) of every case."""
+
+    cases: tuple[tuple[float, np.ndarray, np.ndarray], ...]
+
+    def of(self, P: np.ndarray) -> np.ndarray:
+        """The covariance after the tick."""
+        return sum(p * (J @ P @ J.T + N @ N.T) for p, J, N in self.cases)
+
+
+class _Probe(Loop):
+    """The loop with its normals handed in, in the order in which it asks for them, and its losses decided."""
+
+    def __init__(self, problem: Looped, clock: Clock, params: Any, normals: Any, lost: tuple[str, ...]):
+        super().__init__(problem, clock, params)
+        self.given, self.used, self.lost = normals, 0, lost
+
+    def normals(self, stream, sample, count, dtype):
+        self.used += count
+        return self.given[self.used - count : self.used]
+
+    def is_lost(self, sensor, sample, dtype):
+        return jnp.asarray(sensor.name in self.lost)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Sampled:
+    """A linear loop solved without paths; made by stodyn.analysis.sampled.
+
+    Attributes
+    ----------
+    names : tuple of str
+        The components, as in a run.
+    radius : float
+        The spectral radius of the loop over its period; of the covariances where readings are lost at random.
+    period : float
+        The time after which the loop repeats itself.
+    law : str
+        "exact", or the method and step whose covariances these are.
+    """
+
+    names: tuple[str, ...]
+    radius: float
+    period: float
+    law: str
+    ticks: tuple[Jump, ...]
+    flow: Flow
+    rates: tuple[np.ndarray, np.ndarray] | None
+    shown: np.ndarray
+    before_first: np.ndarray
+    tick: float
+    events: dict[str, tuple[int, ...]]
+
+    @property
+    def stable(self) -> bool:
+        """Whether covariances have a limit."""
+        return self.radius < 1.0
+
+    @functools.cached_property
+    def _before(self) -> list[np.ndarray]:
+        """P just before each tick of the period."""
+        P, all_of_them = self.before_first, []
+        for jump in self.ticks:
+            all_of_them.append(P)
+            P = jump.of(P)
+            P = self.flow.Phi @ P @ self.flow.Phi.T + self.flow.Q
+        return all_of_them
+
+    @checks_arguments
+    def covariance(self, t: float = 0.0, *, before: bool = False) -> np.ndarray:
+        """Return the covariance of the components at a time within the period, in the long run.
+
+        Parameters
+        ----------
+        t : float
+            The time since the beginning of the period, at which sensors and parts of phase 0 act.
+        before : bool
+            Before what happens at this instant, where something does; by default after it, as runs show it.
+
+        Returns
+        -------
+        array (n, n)
+        """
+        number, rest = divmod(t % self.period, self.tick)
+        number = int(number)
+        if rest > self.tick * (1 - 1e-9):
+            number, rest = (number + 1) % len(self.ticks), 0.0
+        P = self._before[number]
+        if not (before and rest < 1e-9 * self.tick):
+            P = self.ticks[number].of(P)
+        if rest >= 1e-9 * self.tick:
+            P = self._part(rest).of(P)
+        return self.shown @ P @ self.shown.T
+
+    def _part(self, time: float) -> Jump:
+        if self.rates is None:
+            raise ValueError(f"t: steps of a method end at multiples of its dt; the nearest tick is {self.tick:g}")
+        F, G = self.rates
+        Phi, Q = van_loan.discretise(F, G, np.eye(G.shape[1]), time)
+        return Jump(((1.0, Phi, van_loan.root(Q)),))
+
+    @checks_arguments
+    def before(self, name: str) -> np.ndarray:
+        """Return the covariance just before a sensor or a part acts, averaged over its samples in the period.
+
+        Parameters
+        ----------
+        name : str
+            A sensor or a part.
+
+        Returns
+        -------
+        array (n, n)
+        """
+        return self._at(name, before=True)
+
+    @checks_arguments
+    def after(self, name: str) -> np.ndarray:
+        """Return the covariance after a sensor or a part has acted, averaged over its samples in the period.
+
+        Parameters
+        ----------
+        name : str
+            A sensor or a part.
+
+        Returns
+        -------
+        array (n, n)
+        """
+        return self._at(name, before=False)
+
+    def _at(self, name: str, before: bool) -> np.ndarray:
+        if name not in self.events:
+            raise ValueError(f"name: there is no sensor or part {name!r}; there are {', '.join(self.events)}")
+        numbers = self.events[name]
+        return np.mean([self.covariance(k * self.tick, before=before) for k in numbers], axis=0)
+
+    @functools.cached_property
+    def average(self) -> np.ndarray:
+        """The covariance of the components averaged over time, (n, n)."""
+        total = np.zeros((len(self.names),) * 2)
+        if self.rates is None:
+            for k in range(len(self.ticks)):
+                total += self.covariance(k * self.tick)
+            return total / len(self.ticks)
+        F, G = self.rates
+        mean = _averaging(F, G, self.tick)
+        for jump, P in zip(self.ticks, self._before, strict=True):
+            total += self.shown @ mean(jump.of(P)) @ self.shown.T
+        return total / (self.tick * len(self.ticks))
+
+    @checks_arguments
+    def cost(self, weights: Mapping[str, float]) -> float:
+        """Return the average over time of Σ w c² over components c.
+
+        Parameters
+        ----------
+        weights : mapping
+            Component -> its weight.
+
+        Returns
+        -------
+        float
+        """
+        unknown = [name for name in weights if name not in self.names]
+        if unknown:
+            raise ValueError(f"weights: there is no component {unknown[0]!r}; there are {', '.join(self.names)}")
+        average = np.diagonal(self.average)
+        return float(sum(weight * average[self.names.index(name)] for name, weight in weights.items()))
+
+
+def _averaging(F: np.ndarray, G: np.ndarray, h: float) -> Any:
+    """Return the function P -> ∫ P(s) ds over 0..h, linear in P: ∫ (e^{Fs} P e^{F's} + Q(s)) ds."""
+    n = len(F)
+    count = max(0, math.ceil(math.log2(max(float(np.linalg.norm(F, 1)) * h, 1e-300)) + 4.0))
+    step = h / 2.0**count
+    S = G @ G.T
+
+    def integral(P: np.ndarray) -> np.ndarray:
+        total, term_P, power = np.zeros((n, n)), P, step
+        for k in range(1, 20):  # Taylor's series of P(s) = P + s P' + ..., P' = F P + P F' + S
+            total = total + term_P * power
+            term_P = F @ term_P + term_P @ F.T + (S if k == 1 else 0.0)
+            power *= step / (k + 1)
+        return total
+
+    Phi, Q = van_loan.discretise(F, G, np.eye(G.shape[1]), step)
+
+    def mean(P: np.ndarray) -> np.ndarray:
+        total = np.zeros((n, n))
+        for _ in range(2**count):
+            total += integral(P)
+            P = Phi @ P @ Phi.T + Q
+        return total
+
+    return mean
+
+
+@checks_arguments
+def sampled(loop: Any, method: Any = None, dt: float | None = None) -> Sampled:
+    """Solve a linear loop without sampling it.
+
+    Parameters
+    ----------
+    loop : Looped
+        From stodyn.with_loop; its plant is linear with additive noise, its parts are affine, and its sensors neither
+        round nor limit.
+    method, dt : Method or str, float, optional
+        Give the covariances that runs with this method and step have; by default those of the exact plant.
+
+    Returns
+    -------
+    Sampled
+        With covariance(t), before(part), after(part), average, cost(weights), radius.
+
+    Raises
+    ------
+    ValueError
+        If something is not affine, which is named, or the loop is unstable, with the mode.
+
+    Examples
+    --------
+    >>> import stodyn as sd
+    >>> plant = sd.SDE(
+    ...     lambda t, x, p: p["u"] + 0 * x, lambda t, x: sd.diagonal([1.0]), start=[0.0], params={"u": 0.0}, names=["x"]
+    ... )
+    >>> def law(t, own, seen, params):
+    ...     return own, -5 * seen["x"]
+    >>> law = sd.Part("law", every=0.1, reads=sd.true("x"), writes="u", update=law)
+    >>> round(float(sd.analysis.sampled(sd.with_loop(plant, law)).covariance()[0, 0]), 12)
+    0.133333333333
+    """
+    if not isinstance(loop, Looped):
+        raise TypeError(f"loop: expected stodyn.with_loop(...), got {type(loop).__name__}")
+    if (method is None) != (dt is None):
+        raise ValueError("method, dt: give both, for what a run delivers, or neither, for the exact plant")
+    _refuse_nonlinear_readings(loop)
+    with jax.enable_x64(True):
+        return _solved(loop, method, dt)
+
+
+def _refuse_nonlinear_readings(loop: Looped) -> None:
+    for sensor in loop.sensors:
+        for word in ("resolution", "range"):
+            if getattr(sensor, word) is not None:
+                raise ValueError(f"{word} ({sensor.name}): is not affine; leave it out, or simulate the loop")
+        if sensor.jitter is not None:
+            raise ValueError(f"jitter ({sensor.name}): is not analysed; leave it out, or simulate the loop")
+    for part in loop.parts:
+        if part.jitter is not None:
+            raise ValueError(f"jitter ({part.name}): is not analysed; leave it out, or simulate the loop")
+
+
+def _solved(loop: Looped, method: Any, dt: float | None) -> Sampled:
+    tick = float(loop.tick)
+    clock = Clock(loop, 0.0, dt if dt is not None else tick)
+    plant = loop.problem if isinstance(loop.problem, SDE) else written_as(loop.problem, SDE)
+    x = jnp.zeros(plant.n)
+    params = jax.tree.map(lambda v: jnp.asarray(v, float), plant.example_params())
+    registers = _empty(loop, clock, params, x)
+    flat, unravel = ravel_pytree((x, registers))
+    size = flat.size
+    rates = _rates(loop, plant, params, unravel, size)
+    flow = Flow(*van_loan.discretise(*rates, np.eye(rates[1].shape[1]), tick))
+    law = "exact"
+    if method is not None:
+        assert dt is not None
+        flow, law = (
+            _delivered(loop, named(method), dt, clock, unravel, size, params),
+            f"{named(method).name}, dt={dt:g}",
+        )
+    ticks, events = _jumps(loop, clock, params, unravel, size)
+    keep = _observable(loop, flow, ticks, unravel, size, rates)
+    flow = Flow(*(matrix[np.ix_(keep, keep)] for matrix in flow))
+    ticks = tuple(Jump(tuple((p, J[np.ix_(keep, keep)], N[keep]) for p, J, N in jump.cases)) for jump in ticks)
+    rates = rates[0][np.ix_(keep, keep)], rates[1][keep]
+    radius, P = _stationary(loop, flow, ticks, [_name(loop, unravel, size, k) for k in keep])
+    shown = _shown(loop, unravel, size)[:, keep]
+    return Sampled(loop.components, radius, float(loop.period), law, ticks, flow,
+                   rates if method is None else None, shown, P, tick, events)  # fmt: skip
+
+
+def _empty(loop: Looped, clock: Clock, params: Any, x: Any) -> Any:
+    """Registers of the right shapes."""
+    probe = _Probe(loop, clock, params, jnp.zeros(10_000), ())
+    begun = probe.begun(0.0, x, None)
+    return jax.tree.map(lambda v: jnp.zeros(v.shape, float), begun)
+
+
+def _rates(loop: Looped, plant: Any, params: Any, unravel: Any, size: int) -> tuple[np.ndarray, np.ndarray]:
+    """F and G of dξ = F ξ dt + G dW, rows of registers zero, those of averages what they average."""
+    if not plant.noise_structure.implies("additive"):
+        raise ValueError(
+            f"loop: the noise of the plant is {plant.noise_structure}; an exact analysis needs additive noise"
+        )
+
+    def rate(flat: Any) -> Any:
+        x, registers = unravel(flat)
+        inputs = {**params, **registers.held}
+        moved = plant.f(0.0, x, inputs)
+        sums = {s.name: s.value(loop.problem, 0.0, x, params) for s in loop.sensors if s.average}
+        return ravel_pytree((moved, jax.tree.map(jnp.zeros_like, registers)._replace(sums=sums)))[0]
+
+    zero = jnp.zeros(size)
+    if not affine.is_proved_affine(rate, (zero,), 0):
+        raise ValueError("loop: the plant is not proved to be linear in its state and inputs")
+    F = np.array(jax.jacfwd(rate)(zero))
+    g = np.asarray(plant.g(0.0, jnp.zeros(plant.n), params), float)
+    G = np.zeros((size, g.shape[1]))
+    G[: plant.n] = g
+    return F, G
+
+
+def _delivered(loop: Looped, method: Method, dt: float, clock: Clock, unravel: Any, size: int, params: Any) -> Flow:
+    """One tick by steps of a method with the inputs held: Φ and Q of the product of its steps."""
+    from stodyn.engine.spec import matched
+
+    stepped = matched(loop.problem, method)[0]
+    ready = method.prepared(stepped, dt)
+    kind: Any = type(ready)
+    if kind.start is not Method.start:
+        raise ValueError(f"method: {method.name} carries more than the state; take a method of one step, or simulate")
+    needs = ready.needs.normals(stepped.m)
+    counts = [(name, count) for name, count in needs.items() if count]
+
+    def step(flat: Any, normals: Any) -> Any:
+        x, registers = unravel(flat)
+        z, first = {name: jnp.zeros(0) for name, count in needs.items() if not count}, 0
+        for name, count in counts:
+            z[name], first = normals[first : first + count], first + count
+        noise = ready.needs.increment(dt, z, stepped.m)
+        after = ready.step(stepped, 0.0, x, noise, {**params, **registers.held})[0]
+        sums = dict(registers.sums)
+        for s in loop.sensors:
+            if s.average:
+                values = [s.value(loop.problem, 0.0, y, params) for y in (x, after)]
+                sums[s.name] = sums[s.name] + 0.5 * dt * (values[0] + values[1])
+        return ravel_pytree((after, registers._replace(sums=sums)))[0]
+
+    zeros = jnp.zeros(size), jnp.zeros(sum(count for _, count in counts))
+    Phi, N = (np.array(jax.jacfwd(step, argnums=k)(*zeros)) for k in (0, 1))
+    one = total = Flow(Phi, N @ N.T)
+    for _ in range(clock.steps - 1):
+        total = total.then(one)
+    return total
+
+
+def _jumps(
+    loop: Looped, clock: Clock, params: Any, unravel: Any, size: int
+) -> tuple[tuple[Jump, ...], dict[str, tuple[int, ...]]]:
+    """The jumps at the ticks of a period, once all phases and delays have passed, and when everything acts."""
+    count = int(loop.period / loop.tick)
+    longest = max(sum(clock.times[thing.name][1:]) + clock.times[thing.name][0] for thing in loop.things)
+    first = count * (1 + -(-longest // count))
+    normals = _Probe(loop, clock, params, jnp.zeros(10_000), ())
+    x, registers = unravel(jnp.zeros(size))
+    normals.acted(0.0, jnp.asarray(first, np.int32), x, registers)
+    zeros = jnp.zeros(size), jnp.zeros(normals.used)
+    losing = [sensor for sensor in loop.sensors if sensor.loss]
+    known: dict[tuple, Jump] = {}
+    jumps: list[Jump] = []
+    events: dict[str, list[int]] = {thing.name: [] for thing in loop.things}
+    for k in range(count):
+        due = tuple(
+            (
+                (k - (clock.times[name][1])) % clock.times[name][0] == 0,
+                (k - sum(clock.times[name][1:])) % clock.times[name][0] == 0,
+            )
+            for name in events
+        )
+        for name, (is_due, _) in zip(events, due, strict=True):
+            if is_due:
+                events[name].append(k)
+        if due not in known:
+            known[due] = _jump(
+                loop, clock, params, unravel, zeros, first + k, losing, dict(zip(events, due, strict=True))
+            )
+        jumps.append(known[due])
+    return tuple(jumps), {name: tuple(numbers) for name, numbers in events.items()}
+
+
+def _jump(loop, clock, params, unravel, zeros, tick, losing, due) -> Jump:
+    """One tick: a case for every set of readings that may be lost in it."""
+    may_be_lost = [sensor for sensor in losing if due[sensor.name][0]]
+    cases = []
+    for mask in range(2 ** len(may_be_lost)):
+        lost = tuple(sensor.name for k, sensor in enumerate(may_be_lost) if mask >> k & 1)
+        chance = math.prod(s.loss if s.name in lost else 1.0 - s.loss for s in may_be_lost)
+
+        def acted(flat: Any, normals: Any, lost: tuple[str, ...] = lost) -> Any:
+            x, registers = unravel(flat)
+            probe = _Probe(loop, clock, params, normals, lost)
+            return ravel_pytree((x, probe.acted(0.0, jnp.asarray(tick, np.int32), x, registers)))[0]
+
+        for argument in (0, 1):
+            if not affine.is_proved_affine(acted, zeros, argument):
+                raise ValueError(
+                    f"loop: what happens at a tick is not proved to be affine: look for products, limits, branches "
+                    f"in the updates of {', '.join(part.name for part in loop.parts)}"
+                )
+        cases.append((chance, *(np.array(jax.jacfwd(acted, argnums=k)(*zeros)) for k in (0, 1))))
+    return Jump(tuple(cases))
+
+
+def _observable(loop: Looped, flow: Flow, ticks: tuple[Jump, ...], unravel: Any, size: int, rates: Any) -> np.ndarray:
+    """The entries of ξ on which any component, now or later, depends; a free integrator that nobody reads is not one."""
+    matrices = [flow.Phi, rates[0], *(J for jump in ticks for _, J, _ in jump.cases)]
+    depends = np.any([matrix != 0.0 for matrix in matrices], axis=0)
+    wanted = np.any(_shown(loop, unravel, size) != 0.0, axis=0)
+    while True:
+        more = wanted | np.any(depends[wanted], axis=0)
+        if (more == wanted).all():
+            return np.flatnonzero(wanted)
+        wanted = more
+
+
+def _shown(loop: Looped, unravel: Any, size: int) -> np.ndarray:
+    """The components of a run as rows over ξ."""
+
+    def read(flat: Any) -> Any:
+        x, registers = unravel(flat)
+        return jnp.concatenate([x, *(jnp.ravel(value) for value in Loop.shown(loop, registers))])
+
+    return np.array(jax.jacfwd(read)(jnp.zeros(size)))
+
+
+def _name(loop: Looped, unravel: Any, size: int, k: int) -> str:
+    row = np.flatnonzero(_shown(loop, unravel, size)[:, k])
+    return loop.components[row[0]] if row.size else "a value on its way"
+
+
+def _stationary(loop: Looped, flow: Flow, ticks: tuple[Jump, ...], names: list[str]) -> tuple[float, np.ndarray]:
+    """The radius over a period, and P just before its first tick."""
+    if all(len(jump.cases) == 1 for jump in ticks):
+        M, C = np.eye(len(flow.Phi)), np.zeros_like(flow.Q)
+        for jump in ticks:
+            ((_, J, N),) = jump.cases
+            step = flow.Phi @ J
+            M, C = step @ M, step @ C @ step.T + flow.Phi @ N @ N.T @ flow.Phi.T + flow.Q
+        values, vectors = np.linalg.eig(M)
+        radius = float(np.abs(values).max())
+        if radius >= ALMOST_ONE:
+            _refuse_unstable(loop, values, vectors, names)
+        return radius, lyapunov.discrete(M, C)
+    return _random_stationary(loop, flow, ticks)
+
+
+def _random_stationary(loop: Looped, flow: Flow, ticks: tuple[Jump, ...]) -> tuple[float, np.ndarray]:
+    n = len(flow.Phi)
+    if n > MOST_RANDOM:
+        raise ValueError(f"loss: covariances of a loop with losses are solved for up to {MOST_RANDOM} states, got {n}")
+    operator, C = np.eye(n * n), np.zeros((n, n))
+    for jump in ticks:
+        one = sum(p * np.kron(flow.Phi @ J, flow.Phi @ J) for p, J, _ in jump.cases)
+        noise = sum(p * flow.Phi @ N @ N.T @ flow.Phi.T for p, _, N in jump.cases)
+        operator, C = one @ operator, (one @ C.ravel()).reshape(n, n) + noise + flow.Q
+    radius = float(np.abs(np.linalg.eigvals(operator)).max())
+    if radius >= ALMOST_ONE:
+        raise ValueError(f"loop: unstable in mean square, covariances grow by {radius:.6g} in a period of "
+                         f"{float(loop.period):g}")  # fmt: skip
+    P = np.linalg.solve(np.eye(n * n) - operator, C.ravel()).reshape(n, n)
+    return radius, 0.5 * (P + P.T)
+
+
+def _refuse_unstable(loop: Looped, values: np.ndarray, vectors: np.ndarray, names: list[str]) -> None:
+    worst = int(np.argmax(np.abs(values)))
+    shape = np.abs(vectors[:, worst])
+    largest = [names[k] for k in np.argsort(-shape)[:3] if shape[k] > 0.1 * shape.max()]
+    raise ValueError(
+        f"loop: unstable, its mode with the factor {abs(values[worst]):.8g} in a period of {float(loop.period):g} is "
+        f"that of {', '.join(dict.fromkeys(largest))}"
+    )

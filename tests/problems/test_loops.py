@@ -1,0 +1,247 @@
+"""Loops of sensors and parts around a plant: runs beside exact covariances, times, noises, refusals."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import stodyn as sd
+from stodyn import statistics as st
+
+H, R, K = 0.1, 0.01, 5.0
+
+
+def integrator(**options):
+    return sd.SDE(
+        lambda t, x, p: p["u"] + 0 * x,
+        lambda t, x: jnp.ones((1, 1)),
+        start=[0.0],
+        params={"u": 0.0},
+        names=("x",),
+        **options,
+    )
+
+
+def proportional(**options):
+    return sd.Part(
+        "law", every=H, reads="y", writes="u", update=lambda t, own, seen, p: (own, -K * seen["y"]), **options
+    )
+
+
+def of_the_state(law):
+    return sd.Part("law", every=H, reads=sd.true("x"), writes="u", update=lambda t, own, seen, p: (own, law(seen["x"])))
+
+
+def s1(sensor=(), part=()):
+    return sd.with_loop(
+        integrator(),
+        sd.Sensor("y", of="x", every=H, noise=sd.per_sample(R**0.5), **dict(sensor)),
+        proportional(**dict(part)),
+    )
+
+
+OSCILLATOR = sd.SDE(
+    lambda t, x, p: jnp.array([x[1], -4 * x[0] - 0.4 * x[1] + p["u"]]),
+    lambda t, x: jnp.array([[0.0], [0.5**0.5]]),
+    start=[0.0, 0.0],
+    params={"u": 0.0},
+    names=("x", "v"),
+)
+
+
+def s2():
+    def law(t, own, seen, params):
+        z = own["z"] + 0.005 * seen["y"]
+        return {"z": z}, -3 * seen["y"] - 1.2 * seen["r"] - 0.8 * z
+
+    return sd.with_loop(
+        OSCILLATOR,
+        sd.Sensor("y", of="x", every=0.01, noise=sd.per_sample(0.02)),
+        sd.Sensor("r", of=lambda t, x, p: x[1], every=0.0025, noise=sd.density(0.0025, sides=2)),
+        sd.Part("law", every=0.005, delay=0.0015, reads=("y", "r"), writes="u", state={"z": 0.0}, update=law),
+    )
+
+
+def variance(loop, at, dt=0.01, paths=4000, seed=1, method="EulerMaruyama", name="x"):
+    run = sd.simulate(
+        loop, method, t=(0, at), dt=dt, paths=paths, seed=seed, progress=False, collect=[st.Moments(at=[at])]
+    )
+    return float(run["variance"].sel(component=name).values[-1])
+
+
+@pytest.mark.parametrize(
+    ("sensor", "part", "exact"),
+    [
+        ({}, {}, 0.1366666666667),
+        ({}, {"delay": 0.05}, 0.17),
+        ({"delay": 0.05}, {"phase": 0.05}, 0.17),
+        ({"loss": 0.3}, {}, 0.1953333333333),
+        ({}, {"delay": 0.02}, 0.1468627450980),
+    ],
+)
+def test_variances_of_runs_are_the_closed_forms(sensor, part, exact):
+    """Before a sample, as Euler's steps are exact there; within five standard errors (false alarms 6e-7)."""
+    seen = variance(s1(sensor, part), 3.99, dt=0.01)
+    law = sd.analysis.sampled(s1(sensor, part)).covariance(0.09)[0, 0]
+    assert abs(seen / law - 1) < 5 * np.sqrt(2 / 4000) * (2 if sensor.get("loss") else 1)
+    assert sd.analysis.sampled(s1(sensor, part)).covariance(0, before=True)[0, 0] == pytest.approx(exact, abs=1e-12)
+
+
+def test_two_rates_a_delay_and_an_integral():
+    exact = sd.analysis.sampled(s2())
+    assert exact.radius == pytest.approx(0.99882856299039, abs=1e-11)
+    before = exact.covariance(0, before=True)
+    assert np.diagonal(before)[:2] == pytest.approx([0.0243652754758, 0.1712855829408], abs=1e-12)
+    assert np.diagonal(exact.average)[[0, 1, 4]] == pytest.approx(
+        [0.0243652752236, 0.1712838841019, 0.4543730915607], abs=1e-12
+    )
+    for t, of_u, of_both in ((0.0, 0.4515781747501, -0.0739950644001), (0.0025, 0.4571680083713, -0.0735569244506)):
+        after = exact.covariance(t)
+        assert (after[4, 4], after[0, 4]) == pytest.approx((of_u, of_both), abs=1e-12)
+    assert exact.names == ("x", "v", "y", "r", "u", "law.z")
+    assert exact.cost({"x": 1.0, "u": 0.1}) == pytest.approx(0.0243652752236 + 0.04543730915607, abs=1e-12)
+
+
+def test_what_a_method_delivers_tends_to_the_exact_plant():
+    errors = []
+    for dt in (0.0005, 0.00025):
+        delivered = sd.analysis.sampled(s2(), "Heun", dt).covariance(0, before=True)[0, 0]
+        errors.append(abs(delivered - 0.0243652754758))
+    assert errors[0] / errors[1] == pytest.approx(4.0, rel=0.1)
+
+
+def test_sensor_noise_is_the_same_at_every_step():
+    """With a plant that stands still the readings are their noise."""
+    plant = sd.SDE(lambda t, x, p: 0 * x, lambda t, x: jnp.zeros((1, 1)), start=[0.0], params={"u": 0.0}, names=("x",))
+    loop = sd.with_loop(
+        plant,
+        sd.Sensor("y", of="x", every=0.1, noise=sd.per_sample(1.0), bias=sd.noise.coloured.gauss_markov(1.0, 0.3)),
+    )
+    runs = [
+        sd.simulate(
+            loop, "Heun", t=(0, 1), dt=dt, paths=3, seed=4, progress=False, collect=[st.Paths(3, at=np.arange(11) / 10)]
+        )
+        for dt in (0.1, 0.025)
+    ]
+    first, second = (run["path"].sel(component="y").values for run in runs)
+    assert (first == second).all() and len(np.unique(first)) == first.size
+
+
+def test_results_do_not_depend_on_blocks_or_executors():
+    options = {"t": (0, 1), "dt": 0.05, "paths": 40, "seed": 2, "progress": False}
+    loop = s1({"loss": 0.2}, {"delay": 0.05})
+    collect = [st.Moments(), st.Paths(40)]
+    one = sd.simulate(loop, "Heun", block=8, collect=collect, **options)
+    other = sd.simulate(loop, "Heun", block=40, threads=2, collect=collect, **options)
+    assert (one["path"].values == other["path"].values).all()
+    assert sd.provenance(one)["executor"] == "printed"
+    by_vmap = sd.simulate(loop, "Heun", executor="vmap", **options)
+    assert by_vmap["variance"].values == pytest.approx(one["variance"].values, rel=1e-9, abs=1e-15)
+
+
+def test_an_alpha_method_begins_its_acceleration_anew():
+    """Without noise, the error of x(2) falls by four where steps are halved, as the table of the method claims."""
+    plant = sd.Mechanical(
+        force=lambda t, x, v, p: -4 * x - 0.4 * v + p["u"],
+        noise=lambda t, x, v, p: jnp.zeros((1, 1)),
+        start=([1.0], [0.0]),
+        params={"u": jnp.zeros(1)},
+        names=("x", "v"),
+    )
+    law = sd.Part(
+        "law", every=0.1, reads=sd.true("x"), writes="u", update=lambda t, own, seen, p: (own, -3 * seen["x"][None])
+    )
+
+    def end(method, dt):
+        run = sd.simulate(sd.with_loop(plant, law), method, t=(0, 2), dt=dt, paths=1, seed=1, progress=False)
+        return float(run["mean"].sel(component="x").values[-1])
+
+    exact = end("Newmark", 0.1 / 256)
+    errors = [abs(end("Newmark", 0.1 / n) - exact) for n in (4, 8)]
+    assert errors[0] / errors[1] == pytest.approx(4.0, rel=0.15)
+
+
+@pytest.mark.parametrize("method", ["AB2", "AM4"])
+def test_methods_that_carry_derivatives_are_refused(method):
+    with pytest.raises(ValueError, match=f"{method} keeps derivatives from before a jump"):
+        sd.simulate(s1(), method, t=(0, 1), dt=0.05, paths=2, seed=1, progress=False)
+
+
+def test_steps_that_do_not_divide_are_refused_with_those_that_do():
+    with pytest.raises(ValueError, match=r"dt: 0.03 does not divide 0.0005, the tick of .*; give 0.0005 or 0.00025"):
+        sd.simulate(s2(), "Heun", t=(0, 0.3), dt=0.03, paths=2, seed=1, progress=False)
+    with pytest.raises(ValueError, match="samples a loop at equal steps"):
+        sd.simulate(s1(), "Heun", t=(0, 0.3), dt=[0.1, 0.05, 0.05, 0.1], paths=2, seed=1, progress=False)
+
+
+def test_readings_are_rounded_limited_averaged_and_late():
+    plant = sd.SDE(
+        lambda t, x, p: 1.0 + 0 * x, lambda t, x: jnp.zeros((1, 1)), start=[0.0], params={"u": 0.0}, names=("x",)
+    )
+    loop = sd.with_loop(
+        plant,
+        sd.Sensor("coarse", of="x", every=0.1, resolution=0.25, range=(0, 0.6)),
+        sd.Sensor("mean", of="x", every=0.2, average=True),
+        sd.Sensor("late", of="x", every=0.1, delay=0.3),
+    )
+    run = sd.simulate(loop, "Heun", t=(0, 1), dt=0.05, paths=1, seed=1, progress=False, collect=[st.Paths(1, every=1)])
+    shown = {name: run["path"].sel(component=name).values[0] for name in ("coarse", "mean", "late")}
+    t = run["time"].values
+    last = np.floor(t / 0.1 + 1e-9) * 0.1
+    assert shown["coarse"] == pytest.approx(np.clip(0.25 * np.floor(last / 0.25 + 0.5), 0, 0.6))
+    assert shown["mean"] == pytest.approx(np.maximum(np.floor(t / 0.2 + 1e-9) * 0.2 - 0.1, 0.0))
+    assert shown["late"] == pytest.approx(np.maximum(last - 0.3, 0.0))
+
+
+def test_jitter_keeps_the_number_of_samples_and_moves_them():
+    plant = sd.SDE(
+        lambda t, x, p: 1.0 + 0 * x, lambda t, x: jnp.zeros((1, 1)), start=[0.0], params={"u": 0.0}, names=("x",)
+    )
+    together = sd.Jitter(steps=2)
+    loop = sd.with_loop(plant, *(sd.Sensor(name, of="x", every=0.1, jitter=together) for name in ("a", "b")))
+    run = sd.simulate(
+        loop, "Heun", t=(0, 4), dt=0.01, paths=20, seed=1, progress=False, collect=[st.Paths(20, every=1)]
+    )
+    a, b = (run["path"].sel(component=name).values for name in ("a", "b"))
+    assert (a == b).all()
+    times = [np.flatnonzero(np.diff(row)) + 1 for row in a]
+    late = np.concatenate([row - 10 * np.round(row / 10) for row in times]).astype(int)
+    assert set(late) == {-2, -1, 0, 1, 2} and all(39 <= len(row) <= 41 for row in times)
+
+
+@pytest.mark.parametrize(
+    ("things", "words"),
+    [
+        ((sd.Sensor("y", of="z", every=0.1),), "there is no component 'z'"),
+        ((sd.Sensor("y", of="x"),), "needs the time between its readings"),
+        ((proportional(),), "there is no sensor or part 'y'"),
+        ((sd.Part("law", every=0.1, reads="x", writes="u", update=lambda t, o, s, p: (o, 0.0)),), 'sd.true\\("x"\\)'),
+        ((sd.Part("law", every=0.1, writes="w", update=lambda t, o, s, p: (o, jnp.zeros(()))),), "no parameter 'w'"),
+        (
+            (sd.Part("law", every=0.1, writes="u", update=lambda t, o, s, p: (o, jnp.zeros(2))),),
+            "writes 'u' of the shape",
+        ),
+        ((), "at least one sensor or part"),
+    ],
+)
+def test_what_does_not_exist_is_refused(things, words):
+    with pytest.raises(ValueError, match=words):
+        sd.with_loop(integrator(), *things)
+
+
+def test_a_bare_number_is_refused_as_noise():
+    with pytest.raises(TypeError, match=r"sd.per_sample\(0.1\) or sd.density\(0.1"):
+        sd.Sensor("y", of="x", every=0.1, noise=0.1)
+
+
+@pytest.mark.parametrize(
+    ("loop", "words"),
+    [
+        (lambda: s1({"resolution": 0.1}), "resolution \\(y\\): is not affine"),
+        (lambda: sd.with_loop(integrator(), of_the_state(lambda x: -jnp.tanh(x))), "not proved to be affine"),
+        (lambda: sd.with_loop(integrator(), of_the_state(lambda x: -25 * x)), "unstable, its mode"),
+        (lambda: s1({"loss": 0.9}, {"delay": 0.05}), "unstable in mean square"),
+    ],
+)
+def test_loops_that_have_no_exact_answer_are_refused(loop, words):
+    with pytest.raises(ValueError, match=words):
+        sd.analysis.sampled(loop())
