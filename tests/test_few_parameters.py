@@ -25,6 +25,8 @@ OPTIONS_BY_NAME = {
     "noise/inertial.py": {"accelerometer", "gyro"},
     "problems/lagrangian.py": {"from_energies"},
     "problems/linear.py": {"linear"},
+    "problems/looped.py": {"__init__"},
+    "problems/sensor.py": {"__init__"},
     "problems/structural.py": {"structure"},
 }
 

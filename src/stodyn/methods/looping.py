@@ -49,7 +49,7 @@ class Registers(NamedTuple):
     values on their way, states of noises, averages, and the ticks at which jittered things act next."""
 
     held: dict[str, Array]
-    seen: dict[str, Array]
+    readings: dict[str, Array]
     outputs: dict[str, Array]
     own: dict[str, Any]
     queues: dict[str, Array]
@@ -157,7 +157,7 @@ class Loop:
     @staticmethod
     def shown(problem: Looped, registers: Registers) -> list[Array]:
         """What a run shows besides the plant: readings, outputs, own states, in the order of the components."""
-        values = [registers.seen[sensor.name] for sensor in problem.sensors]
+        values = [registers.readings[sensor.name] for sensor in problem.sensors]
         for part in problem.parts:
             values += [registers.held[name] for name in part.writes] or [registers.outputs[part.name]]
         return [*values, *(leaf for part in problem.parts for leaf in jax.tree.leaves(registers.own[part.name]))]
@@ -238,8 +238,8 @@ class Loop:
 
     def _delivered(self, thing: Sensor | Part, value: Array, is_due: Array, registers: Registers) -> Registers:
         if isinstance(thing, Sensor):
-            seen = {**registers.seen, thing.name: jnp.where(is_due, value, registers.seen[thing.name])}
-            return registers._replace(seen=seen)
+            readings = {**registers.readings, thing.name: jnp.where(is_due, value, registers.readings[thing.name])}
+            return registers._replace(readings=readings)
         held, flat, first = dict(registers.held), jnp.ravel(value), 0
         for name in thing.writes:
             shape = self.layout.inputs[name]
@@ -289,7 +289,7 @@ class Loop:
         value, registers = self._with_noise(sensor, value, is_due, sample, registers)
         value = sensor.shown(value)
         if sensor.loss:
-            instead = registers.seen[name] if sensor.keep == "last" else jnp.zeros_like(value)
+            instead = registers.readings[name] if sensor.keep == "last" else jnp.zeros_like(value)
             value = jnp.where(self.is_lost(sensor, sample, x.dtype), instead, value)
         registers = self._released(sensor, value, is_due, registers)
         return self._rescheduled(name, is_due, sample, registers)
@@ -319,20 +319,22 @@ class Loop:
 
     def _updated(self, part: Part, t: Any, x: Array, registers: Registers) -> Registers:
         is_due, sample = self._due(part.name, registers)
-        seen = {}
+        values = {}
         for name, word in self.layout.reads(part):
             if word == "true":
-                seen[name] = x[self.problem.problem.components.index(name)]
+                values[name] = x[self.problem.problem.components.index(name)]
             elif word == "reading":
-                seen[name] = registers.seen[name][0] if self.layout.readings[name] == 1 else registers.seen[name]
+                values[name] = (
+                    registers.readings[name][0] if self.layout.readings[name] == 1 else registers.readings[name]
+                )
             else:
                 other = next(other for other in self.problem.parts if other.name == name)
-                seen[name] = _output(other, registers.held, registers.outputs, self.layout.outputs[name])
+                values[name] = _output(other, registers.held, registers.outputs, self.layout.outputs[name])
         for word in part.reads:  # a part may be read by the name of what it writes
-            if isinstance(word, str) and word not in seen:
+            if isinstance(word, str) and word not in values:
                 writer = next(other for other in self.problem.parts if word in other.writes)
-                seen[word] = seen[writer.name]
-        own, out = part.update(t, registers.own[part.name], seen, self.inputs(registers))
+                values[word] = values[writer.name]
+        own, out = part.update(t, registers.own[part.name], values, self.inputs(registers))
         old = registers.own[part.name]
         new = jax.tree.map(lambda a, b: jnp.where(is_due, jnp.asarray(a, b.dtype), b), own, old)
         registers = registers._replace(own={**registers.own, part.name: new})

@@ -179,22 +179,22 @@ class Layout:
                     self._trace(part, t, x)
 
     def _trace(self, part: Part, t: Any, x: Any) -> None:
-        seen = {}
+        values = {}
         for name, word in self.reads(part):
             if word == "reading":
-                seen[name] = jnp.zeros(()) if self.readings[name] == 1 else jnp.zeros(self.readings[name])
+                values[name] = jnp.zeros(()) if self.readings[name] == 1 else jnp.zeros(self.readings[name])
             elif word == "true":
-                seen[name] = x[0]
+                values[name] = x[0]
             elif name in self.outputs:
-                seen[name] = jnp.zeros(self.outputs[name])
+                values[name] = jnp.zeros(self.outputs[name])
             else:
                 return
-        own, out = jax.eval_shape(lambda *a: part.update(*a), t, self.own[part.name], seen, self.params)
-        given: Any = jax.tree.structure(self.own[part.name])
-        if jax.tree.structure(own) != given:
+        own, out = jax.eval_shape(lambda *a: part.update(*a), t, self.own[part.name], values, self.params)
+        own_tree: Any = jax.tree.structure(self.own[part.name])
+        if jax.tree.structure(own) != own_tree:
             raise ValueError(
                 f"update ({part.name}): expected (own, out) with the same own state as it was given, "
-                f"{given}, got {jax.tree.structure(own)}"
+                f"{own_tree}, got {jax.tree.structure(own)}"
             )
         if len(part.writes) > 1:
             shape = (sum(math.prod(self.inputs[name]) for name in part.writes),)
@@ -209,23 +209,23 @@ class Layout:
 
     def reads(self, part: Part) -> list[tuple[str, str]]:
         """What a part reads: (name, "reading", "true" or "output")."""
-        written = {name: other.name for other in self.parts for name in other.writes}
-        found = []
+        writers = {name: other.name for other in self.parts for name in other.writes}
+        words = []
         for word in part.reads:
             if isinstance(word, True_):
                 if word.name not in self.plant.components:
                     raise ValueError(f"reads ({part.name}): there is no component {word.name!r}; there are "
                                      f"{', '.join(self.plant.components)}")  # fmt: skip
-                found.append((word.name, "true"))
+                words.append((word.name, "true"))
             elif word in self.readings:
-                found.append((word, "reading"))
-            elif any(other.name == word for other in self.parts) or word in written:
-                found.append((written.get(word, word), "output"))
+                words.append((word, "reading"))
+            elif any(other.name == word for other in self.parts) or word in writers:
+                words.append((writers.get(word, word), "output"))
             else:
                 hint = f'; the component itself is read as sd.true("{word}")' if word in self.plant.components else ""
                 known = ", ".join([*self.readings, *(other.name for other in self.parts)])
                 raise ValueError(f"reads ({part.name}): there is no sensor or part {word!r}; there are {known}{hint}")
-        return found
+        return words
 
     @functools.cached_property
     def names(self) -> tuple[str, ...]:
@@ -407,12 +407,12 @@ def _check_words(plant: Any, sensors: Sequence[Sensor], parts: Sequence[Part]) -
             word = "increment" if sensor.increment else "log_density"
             raise ValueError(f"{word} ({sensor.name}): is for data; a loop reads values or averages with noise")
     params = plant.params if isinstance(plant.params, Mapping) else {}
-    written = [name for part in parts for name in part.writes]
-    for name in written:
+    inputs = [name for part in parts for name in part.writes]
+    for name in inputs:
         if name not in params:
             known = ", ".join(map(str, params)) or "none"
             raise ValueError(
                 f"writes: the plant has no parameter {name!r}; it has {known}. Write params={{{name!r}: 0.0}}"
             )
-        if written.count(name) > 1:
-            raise ValueError(f"writes: {name!r} is written by {written.count(name)} parts; let one of them write it")
+        if inputs.count(name) > 1:
+            raise ValueError(f"writes: {name!r} is written by {inputs.count(name)} parts; let one of them write it")

@@ -62,11 +62,11 @@ class _Probe(Loop):
 
     def __init__(self, problem: Looped, clock: Clock, params: Any, normals: Any, lost: tuple[str, ...]):
         super().__init__(problem, clock, params)
-        self.given, self.used, self.lost = normals, 0, lost
+        self.supply, self.used, self.lost = normals, 0, lost
 
     def normals(self, stream, sample, count, dtype):
         self.used += count
-        return self.given[self.used - count : self.used]
+        return self.supply[self.used - count : self.used]
 
     def is_lost(self, sensor, sample, dtype):
         return jnp.asarray(sensor.name in self.lost)
@@ -444,7 +444,7 @@ def _jump(loop, clock, params, unravel, zeros, tick, losing, due) -> Jump:
         for argument in (0, 1):
             if not affine.is_proved_affine(acted, zeros, argument):
                 raise ValueError(
-                    f"loop: what happens at a tick is not proved to be affine: look for products, limits, branches "
+                    f"loop: what happens at a tick is not proved to be affine: look for products, limits or branches "
                     f"in the updates of {', '.join(part.name for part in loop.parts)}"
                 )
         cases.append((chance, *(np.array(jax.jacfwd(acted, argnums=k)(*zeros)) for k in (0, 1))))
@@ -452,7 +452,7 @@ def _jump(loop, clock, params, unravel, zeros, tick, losing, due) -> Jump:
 
 
 def _observable(loop: Looped, flow: Flow, ticks: tuple[Jump, ...], unravel: Any, size: int, rates: Any) -> np.ndarray:
-    """The entries of ξ on which any component, now or later, depends; a free integrator that nobody reads is not one."""
+    """The entries of ξ on which any component, now or later, depends; not free integrators that nobody reads."""
     matrices = [flow.Phi, rates[0], *(J for jump in ticks for _, J, _ in jump.cases)]
     depends = np.any([matrix != 0.0 for matrix in matrices], axis=0)
     wanted = np.any(_shown(loop, unravel, size) != 0.0, axis=0)
