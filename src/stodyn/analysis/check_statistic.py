@@ -229,6 +229,7 @@ EXAMPLES: dict[str, Make] = {  # every statistic of paths, as it is asked
     "Iterations": lambda offset: st.Iterations(every=8),
     "Autocorrelation": lambda offset: st.Autocorrelation(lags=4),
     "Spectrum": lambda offset: st.Spectrum(segment=8),
+    "Allan": lambda offset: st.Allan(),
     "Spectrum of segments": lambda offset: st.Spectrum(segment=8, mean="segment"),
 }
 
