@@ -1,8 +1,10 @@
 """Rare events by splitting: against the reflection principle and quadratures, bit by bit, and what is said of doubt."""
 
+import functools
 import itertools
 import warnings
 
+import cloudpickle
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,10 +12,13 @@ import pytest
 from scipy.stats import multivariate_normal, norm
 
 import stodyn as sd
-from stodyn.accuracy import rare as splits
-from stodyn.accuracy import ways
-from stodyn.accuracy.splitting import Outcome, Segment, Splitting, records
+from stodyn.accuracy import scores, ways
+from stodyn.accuracy.rare_estimate import Effort, Question
+from stodyn.accuracy.splits import splitting_run
+from stodyn.accuracy.splitting import Outcome, Segments, Splitting, records, run_together
 from stodyn.accuracy.subset import subset
+from stodyn.engine.branches import NONE, Family
+from stodyn.engine.program import printed
 
 BROWNIAN = sd.SDE(lambda t, x: 0.0 * x, lambda t, x: 1.0, 0.0)
 LEVEL, P = 3.2905267314919, 1e-3  # the level that W passes before 1 with this probability, 2 Φ(-level)
@@ -71,6 +76,17 @@ def test_the_same_bits_with_any_threads_and_more_runs(many, tmp_path):
     assert np.array_equal(*(path[np.isfinite(path)] for path in first))
 
 
+def some_runs():
+    """Four runs of 40 replicas, as `rare` makes them."""
+    question = Question(BROWNIAN, QUICK["event"], (), t0=0.0, end=1.0, dt=0.1)
+    effort = Effort(replicas=40, runs=4, kill=0.25, seed=3, tol=None)
+
+    def score(gauge):
+        return scores.index(gauge, 0.1, 10, 0.0), "index"
+
+    return splitting_run(question, sd.method("EulerMaruyama"), score, effort)
+
+
 def test_a_path_with_the_event_is_made_again_bit_by_bit(many):
     """Its segments, each from the carry that was kept and with its own noise, join where the next one began."""
     problem, times = many["event_path"].values[:, :, 0], many["event_time"].values
@@ -78,16 +94,14 @@ def test_a_path_with_the_event_is_made_again_bit_by_bit(many):
         last = int(np.ceil(time / 0.1 - 1e-9))
         assert path[0] == 0.0 and path[last] == pytest.approx(LEVEL, abs=1e-12)
         assert np.all(np.isnan(path[last + 1 :])) and np.all(path[:last] < LEVEL)
-    question = splits.Question(BROWNIAN, QUICK["event"], (), t0=0.0, end=1.0, dt=0.1)
-    effort = splits.Effort(replicas=40, runs=4, kill=0.25, seed=3, tol=None)
-    job = splits.splitting_job(question, sd.method("EulerMaruyama"), None, effort)
-    (outcome, *_) = job.compute(0, lambda steps: None)
+    run = some_runs()
+    (outcome, *_) = run.compute(0, lambda steps: None).folded[0]
     begins = {int(row[0]): row[1:] for row in outcome.begins}
     numbers = np.array(list(begins), np.uint64)
     made = {int(number): [begins[int(number)]] for number in numbers}
-    for lanes, seen in job.calls(np.array(list(begins.values())), numbers, job.plan):
-        for j, lane in enumerate(lanes):
-            made[int(numbers[lane])] += list(seen[:, :, j])
+    for lanes, seen in run.executor.calls(3, np.array(list(begins.values())), numbers):
+        for lane in lanes:
+            made[int(numbers[lane])] += list(seen[:, :, lane].copy())
     joined = 0
     for path in range(len(outcome.ends)):
         parts = [(segment, first) for number, segment, first in outcome.lineage if number == path]
@@ -108,28 +122,87 @@ def test_from_one_well_into_the_other():
     assert "distance" in sd.provenance(found)["score"]
 
 
+def test_runs_sent_elsewhere_are_the_same(many):
+    """As workers in other processes receive them."""
+    run = cloudpickle.loads(cloudpickle.dumps(some_runs()))
+    (outcomes,) = run.compute(0, lambda steps: None).folded
+    assert [one.probability for one in outcomes] == many["estimate"].values[:4].tolist()
+
+
+def test_path_steps_are_those_that_paths_have_made(many, monkeypatch):
+    """However the program is called: paths that have ended and wait for others make none."""
+    monkeypatch.setattr(printed, "STOPPING", 64)
+    again = rarely()
+    assert np.array_equal(again["path_steps"], many["path_steps"][:8])
+    assert np.array_equal(again["estimate"], many["estimate"][:8])
+
+
+def test_a_run_that_starts_elsewhere_does_not_continue_a_ledger(tmp_path):
+    """Neither its equations nor the options tell the two apart."""
+    rarely(runs=4, ledger=tmp_path)
+    with pytest.raises(ValueError, match=r"collect 0 statistic was .Splits\(.*starts="):
+        rarely(BROWNIAN.changed(start=0.5), runs=4, ledger=tmp_path)
+
+
+def chain(rng, carries, paths, best):
+    """Segments of a chain that goes up by one with probability 1/2 or else ends, until it gets to 6: that is the event.
+    A carry holds the height and the number of steps."""
+    climbs = np.minimum(rng.geometric(0.5, len(carries)) - 1, 6 - carries[:, 0]).astype(int)
+    has_event = carries[:, 0] + climbs == 6
+    segment = np.repeat(np.arange(len(carries)), climbs - has_event)
+    up = 1 + np.arange(len(segment)) - np.searchsorted(segment, segment)
+    steps = carries[segment] + up[:, None]
+    last = carries + np.stack([climbs, climbs + ~has_event], axis=1)
+    return Segments(segment, steps[:, 0], steps, last, np.where(has_event, np.inf, np.where(climbs, last[:, 0], best)))
+
+
 def test_splitting_by_itself():
-    """A chain that goes up by one with probability 1/2, else ends: P(it gets to 6) = 2^-6, from 400 runs."""
-    rng = np.random.default_rng(5)
-
-    def simulate(carries, numbers):
-        found = []
-        for carry in carries:
-            heights = [carry[0] + k + 1 for k in range(int(rng.geometric(0.5)) - 1)]
-            heights = [h for h in heights if h < 6] if heights and heights[-1] >= 6 else heights
-            event = carry[0] + len(heights) >= 5 and rng.random() < 0.5 if len(heights) == 5 - carry[0] else False
-            ends = np.array([carry[0] + len(heights), 0.0, 0.0, 0.0])
-            rows = np.array([[h, carry[1] + k + 1, h, 0.0] for k, h in enumerate(heights)]).reshape(-1, 4)
-            found.append(Segment(np.array(heights, float), rows, ends, len(heights) + 1, bool(event)))
-        return found
-
-    estimates = []
-    for r in range(400):
-        run = Splitting(r, np.zeros((10, 4)), 0.25, np.random.default_rng(r), slice(0, 1), 1)
-        while run.waiting:
-            run.take(simulate(*run.wanted()))
-        estimates.append(run.outcome.probability)
+    """P(the chain gets to 6) = 2^-6, from 400 runs side by side."""
+    rngs = [np.random.default_rng(r) for r in range(400)]
+    runs = Splitting(range(400), np.zeros((400, 10, 2)), 0.25, rngs, 1, 1)
+    steps = sum(run_together(runs, functools.partial(chain, np.random.default_rng(5))))
+    estimates = [one.probability for one in runs.outcomes]
     assert abs(np.mean(estimates) - 2.0**-6) < 5 * np.std(estimates) / 20
+    assert steps == sum(one.steps for one in runs.outcomes)
+    for one in runs.outcomes:
+        begins = dict(zip(one.begins[:, 0], one.begins[:, 1:], strict=True))
+        for path in range(len(one.ends)):
+            segments, first_steps = one.lineage[one.lineage[:, 0] == path, 1:].T
+            assert segments[0] < 10 and np.all(np.diff(segments) > 0) and np.all(np.diff(first_steps) > 0)
+            assert [begins[s][1] for s in segments] == first_steps.tolist() and one.ends[path, 0] == 6
+
+
+def test_runs_side_by_side_are_those_by_themselves():
+    """Neither the survivors that a run draws nor the numbers of its segments depend on the runs beside it."""
+
+    def climb(carries, paths, best):
+        """The same chain, with numbers that depend on the path alone."""
+        parts = [chain(np.random.default_rng(int(p)), c[None], p, b[None])
+                 for c, p, b in zip(carries, paths, best, strict=True)]  # fmt: skip
+        segment = np.repeat(np.arange(len(parts)), [len(part.segment) for part in parts])
+        return Segments(segment, *(np.concatenate(of_all) for of_all in list(zip(*parts, strict=True))[1:]))
+
+    def outcomes(runs):
+        splitting = Splitting(runs, np.zeros((len(runs), 8, 2)), 0.25, [np.random.default_rng(r) for r in runs], 1, 1)
+        list(run_together(splitting, climb))
+        return splitting.outcomes
+
+    together = outcomes(range(3, 7))
+    for run, one in zip(range(3, 7), together, strict=True):
+        (alone,) = outcomes(range(run, run + 1))
+        assert all(np.array_equal(a, b) for a, b in zip(one, alone, strict=True))
+
+
+def test_segments_are_numbered_run_by_run_and_know_their_ancestors():
+    family = Family(range(5, 7), 1)
+    starts = family.begin(np.array([0, 0, 1, 1]), NONE, np.zeros((4, 1)))
+    first = family.begin(np.array([0, 1, 1]), starts[[1, 2, 2]], np.ones((3, 1)))
+    second = family.begin(np.array([0, 1]), first[[0, 2]], np.full((2, 1), 2.0))
+    assert family.numbers(np.concatenate([starts, first, second])).tolist() == [0, 1, 0, 1, 2, 2, 3, 3, 4]
+    assert family.paths(second).tolist() == [5 * 2**32 + 3, 6 * 2**32 + 4]
+    which, segments = family.lineage(np.array([second[1], starts[0], first[0]]))
+    assert which.tolist() == [0, 0, 0, 1, 2, 2]
+    assert segments.tolist() == [starts[2], first[2], second[1], starts[0], starts[1], first[0]]
 
 
 def test_records_are_scores_above_all_before_them():
@@ -188,10 +261,10 @@ def test_runs_that_went_different_ways_are_told_apart():
         )
 
     rng = np.random.default_rng(1)
-    apart = splits._apart([outcome((-1) ** k, 1e-2) for k in range(8)], 1e-4)
-    mixed = splits._apart([outcome(0.3 * rng.standard_normal(), 1.0) for k in range(8)], 1e-4)
-    assert apart[1] > 100 and mixed[1] < splits.DIFFERENT
-    watched = splits._apart([outcome((-1) ** k, 1e-2, 3.0 + 2.0 * (-1) ** k) for k in range(8)], 1e-4)
+    apart = ways.apart([outcome((-1) ** k, 1e-2) for k in range(8)], 1e-4)
+    mixed = ways.apart([outcome(0.3 * rng.standard_normal(), 1.0) for k in range(8)], 1e-4)
+    assert apart[1] > 100 and mixed[1] < ways.DIFFERENT
+    watched = ways.apart([outcome((-1) ** k, 1e-2, 3.0 + 2.0 * (-1) ** k) for k in range(8)], 1e-4)
     assert watched[1] < 1e-6
 
 

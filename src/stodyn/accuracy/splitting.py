@@ -10,52 +10,23 @@ until Z is infinite; p times the share of paths with the event is an unbiased es
 and score (C.-E. Bréhier, M. Gazeau, L. Goudenège, T. Lelièvre & M. Rousset, Ann. Appl. Prob. 26, 2016). Two details
 matter: copies begin at a step that scores strictly more than Z, and all paths that tie with Z are killed.
 
-A segment is the part of a path between two branchings. Segments of a run are numbered in the order in which they begin,
-and each has normals of its own, in run k those of path k·2³² + number. Only steps that beat all before them can be
-branched from, so only these records are stored.
+Only steps that beat all before them can be branched from, and only while they score more than Z: these records are
+stored. Several runs go side by side; path i of the r-th is lane r N + i of all arrays.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from stodyn.engine.branches import NONE, Family, Grown
+
 REPORT_AT = 0.5  # share of the last reported p at which states are reported again
 SEEN = 32  # survivors whose states are stored from such a round
-SEGMENTS = 2**32  # most segments of a run
-
-
-class Segment(NamedTuple):
-    """The result of a segment: records (scores, carries) above the score it began with, its last carry, its steps."""
-
-    scores: np.ndarray  # (records,), increasing
-    carries: np.ndarray  # (records, size)
-    last: np.ndarray  # (size,)
-    steps: int
-    has_event: bool
-
-
-@dataclasses.dataclass
-class Path:
-    """A path: its records, how it ended, and its segments with the step at which each begins."""
-
-    scores: np.ndarray
-    carries: np.ndarray
-    last: np.ndarray
-    has_event: bool
-    lineage: tuple[tuple[int, int], ...]
-
-    @property
-    def best(self) -> float:
-        return math.inf if self.has_event else float(self.scores[-1]) if len(self.scores) else -math.inf
-
-    def first_above(self, score: float) -> int:
-        """The index of the first record above a score; the number of records if only the end of the path is."""
-        return int(self.scores.searchsorted(score, "right"))
+SPARE = 1024  # stored carries that are not worth to be dropped
 
 
 class Outcome(NamedTuple):
@@ -89,125 +60,190 @@ class Outcome(NamedTuple):
     begins: np.ndarray
 
 
-Simulate = Callable[[np.ndarray, np.ndarray], Sequence[Segment]]  # (carries, numbers) -> how each segment went
+class Segments(NamedTuple):
+    """How segments went: the steps that beat their scores and all before them, and the end of each segment."""
+
+    segment: np.ndarray  # (records,): which of them made it, in the order of steps for each
+    scores: np.ndarray  # (records,)
+    carries: np.ndarray  # (records, size)
+    last: np.ndarray  # (segments, size)
+    best: np.ndarray  # (segments,): the best score; infinity with the event
+
+
+Simulate = Callable[[np.ndarray, np.ndarray, np.ndarray], Segments]  # of carries, path numbers, and scores to be beaten
+
+
+class Records:
+    """The steps that can be branched from, sorted by lane and in each lane by their scores."""
+
+    def __init__(self, size: int):
+        self.lane, self._scores, self._rows = np.empty(0, int), np.empty(0), np.empty(0, int)
+        self._carries, self._segments = Grown(np.empty((0, size))), Grown(np.empty(0, int))
+
+    def add(self, lane: np.ndarray, scores: np.ndarray, carries: np.ndarray, segments: np.ndarray) -> None:
+        """Add steps of lanes, made by these segments, which score more than those that their lanes have."""
+        self._segments.add(segments)
+        self._insert(lane, scores, self._carries.add(carries))
+
+    def _insert(self, lane: np.ndarray, scores: np.ndarray, rows: np.ndarray) -> None:
+        lanes = np.concatenate([self.lane, lane])
+        order = np.argsort(lanes, kind="stable")
+        self.lane = lanes[order]
+        self._scores = np.concatenate([self._scores, scores])[order]
+        self._rows = np.concatenate([self._rows, rows])[order]
+
+    def keep(self, above: np.ndarray) -> None:
+        """Keep the records of each lane that score more than its level `above`."""
+        kept = self._scores > above[self.lane]
+        self.lane, self._scores, self._rows = self.lane[kept], self._scores[kept], self._rows[kept]
+        if self._carries.count > 2 * self._rows.size + SPARE:
+            used, self._rows = np.unique(self._rows, return_inverse=True)
+            self._carries, self._segments = (Grown(of.values[used]) for of in (self._carries, self._segments))
+
+    def first(self, lanes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Which of some lanes have a record, and the place of the first record of each of these."""
+        place = np.searchsorted(self.lane, lanes)
+        has_one = np.searchsorted(self.lane, lanes, "right") > place
+        return has_one, place[has_one]
+
+    def copy(self, places: np.ndarray, lanes: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Copy records to other lanes; returns their scores, their carries, and the segments that made them."""
+        scores, rows = self._scores[places], self._rows[places]
+        self._insert(lanes, scores, rows)
+        return scores, self._carries.values[rows], self._segments.values[rows]
+
+    def carries(self, places: np.ndarray) -> np.ndarray:
+        return self._carries.values[self._rows[places]]
 
 
 class Splitting:
-    """One run: `wanted` gives the segments to make next, `take` receives their results; `outcome` is set at the end."""
+    """Some runs side by side: `wanted` gives the segments to be made next, `take` receives how they went, until nothing
+    is wanted; then `outcomes` are complete.
+
+    starts   (runs, N, size): the first carries
+    rngs     of each run, for the draws of survivors
+    n        the number of components, which are the first entries of a carry
+    clock    the entry of a carry that counts its steps
+    """
 
     def __init__(
-        self, run_number: int, starts: np.ndarray, kill: float, rng: np.random.Generator, states: slice, clock: int
+        self, runs: range, starts: np.ndarray, kill: float, rngs: Sequence[np.random.Generator], n: int, clock: int
     ):
-        self.run_number, self.kill, self.rng, self.states, self.clock = run_number, kill, rng, states, clock
-        self.N, self.share, self.steps = len(starts), 1.0, 0
-        self.begins: dict[int, np.ndarray] = dict(enumerate(starts))
-        empty = np.empty(0), np.empty((0, starts.shape[1]))
-        self.paths = [Path(*empty, start, False, ((k, self._step(start)),)) for k, start in enumerate(starts)]
-        self.best = np.full(self.N, -math.inf)  # scores of the paths
-        self.waiting = list(range(self.N))  # paths whose last segment has not been made
-        self.rounds = 0
-        self.reports: list[tuple[float, float, np.ndarray, np.ndarray, float, np.ndarray]] = []
-        self.outcome: Outcome | None = None
+        count, self.N, size = starts.shape
+        self.least, self.rngs, self.n, self.clock = math.ceil(kill * self.N), rngs, n, clock
+        self.run_of = np.repeat(np.arange(count), self.N)
+        self.last = starts.reshape(-1, size).copy()  # carry of each path
+        self.family = Family(runs, size)
+        self.segment = self.family.begin(self.run_of, NONE, self.last)  # the last one of each path
+        self.ancestor = self.segment.copy()
+        self.best = np.full(len(self.last), -math.inf)  # scores of the paths
+        self.records = Records(size)
+        self.waiting = np.arange(len(self.last))  # paths whose last segment has not been made
+        self.share, self.rounds, self.steps = np.ones(count), np.zeros(count, int), np.zeros(count)
+        self.reports: list[list[tuple]] = [[] for _ in runs]
+        self.outcomes: list[Outcome | None] = [None for _ in runs]
 
-    def _step(self, carry: np.ndarray) -> int:
-        return int(carry[self.clock])
+    def wanted(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The carries with which the segments begin, the paths whose normals they take, and the scores to be beaten."""
+        segments = self.segment[self.waiting]
+        return self.family.carries(segments), self.family.paths(segments), self.best[self.waiting]
 
-    def wanted(self) -> tuple[np.ndarray, np.ndarray]:
-        """The carries and numbers of the segments to be made."""
-        numbers = [self.paths[i].lineage[-1][0] for i in self.waiting]
-        return np.array([self.begins[s] for s in numbers]), self.run_number * SEGMENTS + np.array(numbers, np.uint64)
+    def take(self, went: Segments) -> None:
+        """Take in the segments that were wanted; kill and branch until others are wanted, or all runs have ended."""
+        lanes, segments = self.waiting, self.segment[self.waiting]
+        begun, ended = self.family.carries(segments)[:, self.clock], went.last[:, self.clock]
+        self.steps += np.bincount(self.run_of[lanes], ended - begun, len(self.steps))
+        self.last[lanes], self.best[lanes] = went.last, went.best
+        self.records.add(lanes[went.segment], went.scores, went.carries, segments[went.segment])
+        self.waiting = np.empty(0, int)
+        while (idle := self._idle()).size:
+            self._select(idle)
 
-    def take(self, segments: Sequence[Segment]) -> None:
-        for i, segment in zip(self.waiting, segments, strict=True):
-            path = self.paths[i]
-            beats = segment.scores.searchsorted(path.scores[-1], "right") if len(path.scores) else 0
-            scores = np.concatenate([path.scores, segment.scores[beats:]])
-            carries = np.concatenate([path.carries, segment.carries[beats:]])
-            self.paths[i] = Path(scores, carries, segment.last, segment.has_event, path.lineage)
-            self.best[i] = self.paths[i].best
-            self.steps += segment.steps
-        self.waiting = []
-        while not self.waiting and self.outcome is None:
-            self._select()
+    def _idle(self) -> np.ndarray:
+        """The runs that have not ended and want no segments."""
+        wants = np.bincount(self.run_of[self.waiting], minlength=len(self.outcomes))
+        return np.array([run for run, one in enumerate(self.outcomes) if one is None and not wants[run]], int)
 
-    def _select(self) -> None:
-        level = float(np.partition(self.best, math.ceil(self.kill * self.N) - 1)[math.ceil(self.kill * self.N) - 1])
-        killed = self.best <= level
-        if level == math.inf:
-            self._finish(self.share * float(np.mean(self.best == math.inf)))
-            return
-        if killed.all():
-            self._finish(0.0)
-            return
-        survivors = np.flatnonzero(~killed)
-        self.share *= 1.0 - killed.sum() / self.N
-        self.rounds += 1
-        if not self.reports or self.share < REPORT_AT * self.reports[-1][1]:
-            self._report(level, survivors)
-        number = len(self.begins)
-        for i, parent in zip(np.flatnonzero(killed), self.rng.choice(survivors, killed.sum()), strict=True):
-            source = self.paths[parent]
-            k = source.first_above(level)
-            if k == len(source.scores):  # the step that ends it: the same path once more
-                self.paths[i], self.best[i] = dataclasses.replace(source), self.best[parent]
-                continue
-            begin = source.carries[k]
-            step, parts = self._step(begin), len(source.lineage)
-            while parts and source.lineage[parts - 1][1] >= step:
-                parts -= 1
-            lineage = (*source.lineage[:parts], (number, step))
-            self.paths[i] = Path(source.scores[: k + 1], source.carries[: k + 1], begin, False, lineage)
-            self.begins[number] = begin
-            self.waiting.append(int(i))
-            number += 1
+    def _select(self, runs: np.ndarray) -> None:
+        """Kill the worst paths of some runs, and let them go on from survivors; ends a run without paths to kill."""
+        best = self.best.reshape(-1, self.N)[runs]
+        level = np.partition(best, self.least - 1, axis=1)[:, self.least - 1]
+        is_killed = best <= level[:, None]
+        has_ended = (level == math.inf) | is_killed.all(axis=1)
+        for run, of_run in zip(runs[has_ended], best[has_ended], strict=True):
+            self._finish(run, float(self.share[run] * np.mean(of_run == math.inf)))
+        runs, level, is_killed = runs[~has_ended], level[~has_ended], is_killed[~has_ended]
+        self.share[runs] *= 1.0 - is_killed.sum(axis=1) / self.N
+        self.rounds[runs] += 1
+        above = np.full((len(self.share), self.N), -math.inf)
+        above[runs] = np.where(is_killed, math.inf, level[:, None])
+        self.records.keep(above.ravel())
+        lanes, parents = [np.empty(0, int)], [np.empty(0, int)]
+        for run, one, of_run in zip(runs, level, is_killed, strict=True):
+            killed, survivors = np.flatnonzero(of_run), np.flatnonzero(~of_run)
+            if not self.reports[run] or self.share[run] < REPORT_AT * self.reports[run][-1][1]:
+                self._report(run, one, run * self.N + survivors)
+            lanes.append(run * self.N + killed)
+            parents.append(run * self.N + self.rngs[run].choice(survivors, killed.size))
+        self._branch(np.concatenate(lanes), np.concatenate(parents))
 
-    def _report(self, level: float, survivors: np.ndarray) -> None:
-        """Store where the survivors first were above the level, for the search for missed ways."""
-        states = []
-        for i in survivors:
-            path, k = self.paths[i], self.paths[i].first_above(level)
-            states.append((path.carries[k] if k < len(path.scores) else path.last)[self.states])
-        _, sizes = np.unique([self.paths[i].lineage[0][0] for i in survivors], return_counts=True)
+    def _branch(self, lanes: np.ndarray, parents: np.ndarray) -> None:
+        """Make paths copies of others up to their first records, from which they go on; of one that has none, because
+        only the step that ends it is above the level, a copy is the same path once more."""
+        for of_paths in (self.last, self.best, self.segment, self.ancestor):
+            of_paths[lanes] = of_paths[parents]
+        goes_on, places = self.records.first(parents)
+        lanes = lanes[goes_on]
+        self.best[lanes], carries, segments = self.records.copy(places, lanes)
+        self.segment[lanes] = self.family.begin(self.run_of[lanes], segments, carries)
+        self.waiting = np.concatenate([self.waiting, lanes])
+
+    def _report(self, run: int, level: float, survivors: np.ndarray) -> None:
+        """Store where survivors first were above the level, for the search for missed ways."""
+        states = self.last[survivors]
+        has_record, places = self.records.first(survivors)
+        states[has_record] = self.records.carries(places)
+        states = np.ascontiguousarray(states[:, : self.n])
+        sizes = np.unique(self.ancestor[survivors], return_counts=True)[1]
         families = len(survivors) ** 2 / np.sum(sizes**2)
-        some = np.array(states)[np.linspace(0, len(states) - 1, SEEN).round().astype(int)]
-        self.reports.append((level, self.share, np.mean(states, axis=0), np.var(states, axis=0), families, some))
+        some = states[np.linspace(0, len(states) - 1, SEEN).round().astype(int)]
+        means, variances = np.mean(states, axis=0), np.var(states, axis=0)
+        self.reports[run].append((level, self.share[run], means, variances, families, some))
 
-    def _finish(self, probability: float) -> None:
-        n, reached = len(self.paths[0].last[self.states]), [path for path in self.paths if path.has_event]
+    def _finish(self, run: int, probability: float) -> None:
+        lanes = slice(run * self.N, (run + 1) * self.N)
+        reached, n = self.best[lanes] == math.inf, self.n
+        ends = self.last[lanes][reached]
+        path, segments = self.family.lineage(self.segment[lanes][reached])
+        used = np.unique(segments)
         levels, shares, means, variances, families, snapshots = (
-            zip(*self.reports, strict=True) if self.reports else ((),) * 6
+            zip(*self.reports[run], strict=True) if self.reports[run] else ((),) * 6
         )
-        lineage = [(k, *part) for k, path in enumerate(reached) for part in path.lineage]
-        used = sorted({segment for _, segment, _ in lineage})
-        size = len(self.paths[0].last)
-        self.outcome = Outcome(
+        first_steps = self.family.carries(segments)[:, self.clock].astype(int)
+        self.outcomes[run] = Outcome(
             probability,
-            self.rounds,
+            int(self.rounds[run]),
             np.array(levels, float),
             np.array(shares, float),
             np.array(means, float).reshape(-1, n),
             np.array(variances, float).reshape(-1, n),
             np.array(families, float),
             np.array(snapshots, float).reshape(-1, SEEN, n),
-            len({path.lineage[0][0] for path in self.paths}),
-            self.steps,
-            max(path.best for path in self.paths),
-            np.array([path.last for path in reached]).reshape(-1, size),
-            np.array(lineage, np.int64).reshape(-1, 3),
-            np.array([[segment, *self.begins[segment]] for segment in used]).reshape(-1, 1 + size),
+            len(np.unique(self.ancestor[lanes])),
+            int(self.steps[run]),
+            float(self.best[lanes].max()),
+            ends,
+            np.stack([path, self.family.numbers(segments), first_steps], axis=1),
+            np.column_stack([self.family.numbers(used), self.family.carries(used)]),
         )
 
 
-def run_together(runs: Sequence[Splitting], simulate: Simulate) -> Iterator[int]:
+def run_together(splitting: Splitting, simulate: Simulate) -> Iterator[int]:
     """Take all runs to their ends, computing their segments in batches; yield the number of steps of each round."""
-    while going := [run for run in runs if run.waiting]:
-        wanted = [run.wanted() for run in going]
-        carries, numbers = (np.concatenate(part) for part in zip(*wanted, strict=True))
-        segments = iter(simulate(carries, numbers))
-        before = sum(run.steps for run in going)
-        for run, (own, _) in zip(going, wanted, strict=True):
-            run.take([next(segments) for _ in own])
-        yield sum(run.steps for run in going) - before
+    while splitting.waiting.size:
+        before = splitting.steps.sum()
+        splitting.take(simulate(*splitting.wanted()))
+        yield int(splitting.steps.sum() - before)
 
 
 def records(scores: np.ndarray, base: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

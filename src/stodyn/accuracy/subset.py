@@ -13,17 +13,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import scipy
+
+from stodyn.engine.layout import Members
+from stodyn.engine.program import executors
+from stodyn.engine.spec import Spec
+from stodyn.noise.supply import GivenNormals
 
 SEEDS = 0.1  # share of the paths from which chains go on
 STAYS = 0.8  # ρ
 MOST_LEVELS = 60
 
-Score = Callable[
-    [np.ndarray], np.ndarray
-]  # of noise (numbers, paths): how near each path came, infinity with the event
+Score = Callable[[np.ndarray], np.ndarray]  # of normals (size, paths): how near each came, infinity with the event
 
 
 class SubsetRun(NamedTuple):
@@ -61,3 +65,42 @@ def subset(score: Score, size: int, count: int, rng: np.random.Generator) -> Sub
             kept_scores.append(scores)
         u, scores = np.concatenate(samples, axis=1)[:, :count], np.concatenate(kept_scores)[:count]
     return SubsetRun(0.0, MOST_LEVELS, evaluations, float(scores.max()))
+
+
+class PathsOfNormals:
+    """Paths as a function of normals: those of random parameters, then those of all steps."""
+
+    def __init__(self, spec: Spec):
+        self.spec, self.executor = spec, executors.get(spec)
+        self.streams = spec.traced.streams  # type: ignore[union-attr]
+        self.random_params: list[Any] = [source for source in spec.problem.param_sources if source.is_random]
+        for source, leaf, example in zip(spec.problem.param_sources, spec.param_leaves, spec.examples, strict=True):
+            if source.is_random and (source.ppf is None or example.shape):
+                raise ValueError(
+                    'params: by="subset" takes numbers with a frozen scipy.stats distribution of one variable, got '
+                    f"{leaf!r}"
+                )
+        self.size = len(self.random_params) + spec.steps * sum(count for _, count in self.streams)
+        self.start = np.asarray(spec.problem.example_start(), float)
+
+    def score(self, u: np.ndarray) -> np.ndarray:
+        """How near each path came to the event: infinity if it reached it."""
+        spec, paths = self.spec, u.shape[1]
+        lanes = executors.lanes_for(paths)
+        u = np.ascontiguousarray(u[:, np.arange(lanes) % paths])
+        place, normals = len(self.random_params), {}
+        for name, count in self.streams:
+            normals[name] = u[place : place + spec.steps * count].reshape(spec.steps, count, lanes)
+            place += spec.steps * count
+        values = iter(source.ppf(scipy.special.ndtr(row)) for source, row in zip(self.random_params, u, strict=False))
+        params = [
+            np.ascontiguousarray(next(values) if varies else leaf, example.dtype)
+            for leaf, example, varies in zip(spec.param_leaves, spec.examples, spec.varies, strict=True)
+        ]
+        begun = np.repeat(self.start[:, None], lanes, axis=1)
+        executor: Any = self.executor
+        went = executor.paths(
+            Members(np.arange(lanes) < paths, np.ones(lanes), begun, params), 0, GivenNormals(normals)
+        )
+        _, by, closest = went.observed[0][0][0][:3, :paths]
+        return np.where(by == 1, np.inf, np.where(np.isfinite(closest), -closest, -np.inf))

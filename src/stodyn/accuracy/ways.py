@@ -15,15 +15,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from stodyn.accuracy.rare_estimate import Estimate
 from stodyn.accuracy.splitting import Outcome
 
 STAGES = (0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 DISTINCT = 3.8
 RARE, MISSING = 0.05, 0.25  # least share of all paths on a way, and least share of the runs without it, for a warning
+FEW_ANCESTORS, FAR_FROM_IDEAL, DIFFERENT = 5, 2.0, 3.0  # limits beyond which a result is called doubtful
 
 
 class Way(NamedTuple):
@@ -71,3 +73,53 @@ def _smaller_group(component: int, values: np.ndarray) -> Way | None:
     here, others = centres[::-1] if np.mean(is_upper) < 0.5 else centres
     missing = int(np.sum(~is_small.any(axis=1)))
     return Way(component, float(here), float(others), float(np.mean(is_small)), missing)
+
+
+def signs(outcomes: Sequence[Outcome], estimate: Estimate, replicas: int, spec: Any) -> list[str]:
+    """The signs that runs have missed some ways to the event, in words."""
+    names, watched = spec.problem.problem.components, spec.method.method.gauges[0].components
+    ideal = math.sqrt(-math.log(min(estimate.mean, 0.999)) / replicas)
+    ancestors = float(np.mean([one.ancestors for one in outcomes]))
+    words = []
+    if ancestors < FEW_ANCESTORS:
+        words.append(f"all paths of a run come from {ancestors:.2g} of its {replicas} first ones")
+    if estimate.scatter > FAR_FROM_IDEAL * ideal:
+        words.append(f"runs scatter {estimate.scatter / ideal:.2g} times as much as with a perfect score")
+    words += [
+        f"runs went different ways: in {names[i]} they are {ratio:.2g} times as far apart, by variance, as the paths "
+        "within them predict"
+        for i, ratio in enumerate(apart(outcomes, estimate.mean))
+        if ratio > DIFFERENT
+    ]
+    group = rarely_found(outcomes, estimate.mean, watched)
+    if group is not None:
+        words.append(
+            f"paths go two ways, with {names[group.component]} near {group.here:.2g} and near {group.others:.2g}, but "
+            f"{group.missing} of {len(outcomes)} runs have none on the first, which holds "
+            f"{100 * group.share:.2g} % of all"
+        )
+    extinct = sum(one.probability == 0 for one in outcomes)
+    return [*words, f"{extinct} of {len(outcomes)} runs died out"] if extinct else words
+
+
+def apart(outcomes: Sequence[Outcome], probability: float) -> np.ndarray:
+    """For each component, the variance between runs of the mean state half way to the event (by the logarithm of the
+    probability), divided by the value that the variance within runs predicts; 1 if all runs go the same ways.
+
+    Runs are half way at different levels, which moves the states of all of them alike: the part that follows the level
+    along a straight line is left out.
+    """
+    means, expected, levels = [], [], []
+    for one in outcomes:
+        if len(one.shares):
+            k = int(np.argmin(np.abs(np.log(one.shares) - 0.5 * math.log(probability))))
+            means.append(one.means[k])
+            levels.append(one.levels[k])
+            expected.append(one.variances[k] / max(one.families[k] - 1.0, 1.0))
+    if len(means) < 4:
+        return np.ones(len(outcomes[0].means.T))
+    off, deviations = np.array(levels) - np.mean(levels), np.array(means) - np.mean(means, axis=0)
+    slope = off @ deviations / max(off @ off, np.finfo(float).tiny)
+    left = np.sum((deviations - off[:, None] * slope) ** 2, axis=0) / (len(means) - 2)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.nan_to_num(left / np.mean(expected, axis=0), nan=1.0, posinf=1.0)

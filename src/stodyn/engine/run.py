@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -12,7 +12,6 @@ import numpy as np
 from stodyn import results
 from stodyn.engine.failure import FailureLog
 from stodyn.engine.layout import Layout
-from stodyn.engine.program import executors
 from stodyn.engine.program.executors import Executor
 from stodyn.engine.record import identity
 from stodyn.engine.record.job import Job, Tell
@@ -74,9 +73,8 @@ class Run(Job):
 
     def __reduce__(self) -> tuple:
         """Pickled without programs and traces, which are made again on arrival."""
-        wanted = self.executor.name if self.executor.name in ("printed", "vmap") else "auto"
         fields = {f.name: getattr(self.layout, f.name) for f in dataclasses.fields(self.layout) if f.name != "spec"}
-        return _arrived, (self.spec.without_traces(), fields, wanted)
+        return _arrived, (self.spec.without_traces(), fields, self.executor.recipe)
 
     def describe(self) -> dict[str, Any]:
         return identity.of_run(self)
@@ -123,9 +121,9 @@ class Run(Job):
         return record | ({"devices": [device.device_kind for device in devices]} if devices else {})
 
 
-def _arrived(spec: Spec, fields: dict[str, Any], executor: str) -> Run:
+def _arrived(spec: Spec, fields: dict[str, Any], recipe: Callable[[Spec], Executor]) -> Run:
     spec = spec.traced_anew()
-    return Run(spec, Layout(spec, **fields), executors.get(spec, executor))
+    return Run(spec, Layout(spec, **fields), recipe(spec))
 
 
 class Tally:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 import hashlib
 import threading
 from abc import ABC, abstractmethod
@@ -77,6 +78,11 @@ class Executor(ABC):
     @abstractmethod
     def normals(self) -> str | None:
         """Where the normals come from, in words."""
+
+    @property
+    def recipe(self) -> Callable[[Spec], Executor]:
+        """A function that makes this executor again elsewhere, from the spec of its run."""
+        return functools.partial(get, executor=self.name if self.name in EXECUTORS else "auto")
 
 
 class Stepping(Executor):
@@ -239,6 +245,16 @@ class ByPrint(Stepping, SingleSteps):
     def _works(self) -> dict[tuple[int, bool], Any]:
         """The memory of this thread by its number of lanes, and by whether they are packed."""
         return self._of_thread.__dict__.setdefault("works", {})
+
+    def until_stopped(self, members: Members, supply: Supply) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Call by call, until every path stands still: the lanes that go on, and the values (steps, entries, lanes) of
+        the first statistic after each step, which the next call overwrites; raises FloatingPointError where paths
+        fail."""
+        rows: Any = self.program.source.rows_of[0][0].ravel()
+        if np.array_equal(rows, np.arange(rows[0], rows[0] + rows.size)):
+            rows = slice(rows[0], rows[0] + rows.size)  # a view, not a copy
+        for going, saved in self.program.until_stopped(self.spec, self.plan, members, supply):
+            yield going, saved[:, rows]
 
     def states_after(self, layout, paths, steps):
         members = layout.members_from(0, paths, lanes_for(paths, self.lane_multiple))

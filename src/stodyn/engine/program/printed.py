@@ -71,8 +71,8 @@ class Printed:
     def until_stopped(
         self, spec: Spec, plan: Plan, members: Members, supply: Supply
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Call by call, until every path stands still: the lanes that go on, and their rows after each step,
-        (steps, rows, lanes); raises FloatingPointError where paths fail."""
+        """Call by call, until every path stands still: the lanes that go on, and the rows of all lanes after each step,
+        (steps, rows, lanes), which the next call overwrites; raises FloatingPointError where paths fail."""
         work, first = _Packing(self, spec, plan, members.start.shape[1]), 0
         work.take(members, 0, supply)
         bad = work.begin()
@@ -81,7 +81,7 @@ class Printed:
             if not work.going.size:
                 return
             bad = work.move(first, last, plan.saves_in(first, last))
-            yield work.going, work.saved[: last - first][:, :, work.going]
+            yield work.going, work.saved[: last - first]
             first = last
         if bad is not None:
             raise FloatingPointError(f"{np.count_nonzero(bad)} of {np.count_nonzero(members.member)}")

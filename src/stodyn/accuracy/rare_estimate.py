@@ -1,0 +1,101 @@
+"""A question about a rare event, and the estimate of its probability from repeated runs.
+
+R independent runs of N paths each give estimates p_1, ..., p_R, every one of them unbiased:
+
+    p = their mean,   stderr = s/√R,   95 %:  p exp(± t_(R-1) stderr/p)
+
+The interval is taken on the logarithmic scale, since estimates are skewed to the right; it is never taken from one run.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import scipy
+
+from stodyn.engine import grid
+from stodyn.problems.level import Level
+
+LONGEST = 200_000  # steps that a path may take where `before` has no time
+BATCH = 4  # runs are added in multiples of it
+MOST_RUNS = 4096
+
+
+@dataclasses.dataclass(frozen=True)
+class Question:
+    """Which event of which problem, before which time or which other levels, looked for with which steps."""
+
+    problem: Any
+    event: Level
+    others: tuple[Level, ...]
+    t0: float
+    end: float | None
+    dt: float
+
+    @property
+    def steps(self) -> int:
+        """The largest number of steps of a path."""
+        return LONGEST if self.end is None else len(grid.step_times((self.t0, self.end), self.dt)[1])
+
+
+@dataclasses.dataclass(frozen=True)
+class Effort:
+    """How many runs of how many paths answer the question, and from which seed."""
+
+    replicas: int
+    runs: int
+    kill: float
+    seed: int
+    tol: float | None
+
+    def suffices(self, estimate: Estimate, runs: int) -> bool:
+        """Whether the estimate of that many runs is near enough, or no more are allowed."""
+        return self.tol is None or estimate.relative <= self.tol or runs >= MOST_RUNS
+
+    def next_total(self, estimate: Estimate, runs: int) -> int:
+        """The total number of runs wanted next: as many as the scatter calls for, at most twice as many as now."""
+        relative = estimate.relative
+        wanted = runs * (relative / float(self.tol or 1.0)) ** 2 if math.isfinite(relative) else 2 * runs
+        return int(min(max(BATCH * math.ceil(1.1 * wanted / BATCH), runs + BATCH), 2 * runs, MOST_RUNS))
+
+
+@dataclasses.dataclass(frozen=True)
+class Estimate:
+    """The mean of runs, its standard error, and 95 % bounds on the logarithmic scale."""
+
+    mean: float
+    stderr: float
+    low: float
+    high: float
+    scatter: float  # c.o.v. of single runs
+
+    @staticmethod
+    def of(estimates: np.ndarray) -> Estimate:
+        count, mean = len(estimates), float(np.mean(estimates))
+        spread = float(np.std(estimates, ddof=1))
+        if mean == 0:
+            return Estimate(0.0, 0.0, 0.0, math.nan, math.nan)
+        stderr = spread / math.sqrt(count)
+        factor = math.exp(float(scipy.stats.t.ppf(0.975, count - 1)) * stderr / mean)
+        return Estimate(mean, stderr, mean / factor, min(mean * factor, 1.0), spread / mean)
+
+    def variables(self) -> dict[str, Any]:
+        numbers = {"": self.mean, "_stderr": self.stderr, "_low": self.low, "_high": self.high}
+        return {f"probability{name}": ((), value) for name, value in numbers.items()}
+
+    @property
+    def relative(self) -> float:
+        return self.stderr / self.mean if self.mean > 0 else math.inf
+
+
+def repeated(estimate: Callable[[int], float], effort: Effort) -> list[float]:
+    """The values of estimate(number) for as many runs as the tolerance takes."""
+    estimates, runs = [estimate(number) for number in range(effort.runs)], effort.runs
+    while not effort.suffices(so_far := Estimate.of(np.array(estimates)), runs):
+        runs = effort.next_total(so_far, runs)
+        estimates += [estimate(number) for number in range(len(estimates), runs)]
+    return estimates
