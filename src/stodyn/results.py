@@ -120,11 +120,13 @@ def _indexed(coords: dict[str, Any]) -> xr.Coordinates | dict[str, Any]:
 
 @functools.lru_cache(maxsize=16)
 def _indexes(entries: tuple) -> xr.Coordinates:
+    """Build coordinates with indexes from their names, types, bytes and attributes."""
     coords = {name: ((name,), np.frombuffer(data, dtype), *map(dict, attrs)) for name, dtype, data, *attrs in entries}
     return xr.Coordinates(xr.Dataset(coords=coords).coords)
 
 
 def _time_dimension(statistic: Statistic, labels: Labels, grids: list[tuple[str, np.ndarray]]) -> str:
+    """The name of the dimension of a statistic's times; a grid that is new is added to the known ones."""
     for name, times in grids:
         if np.array_equal(times, labels.times):
             return name

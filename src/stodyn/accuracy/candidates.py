@@ -87,7 +87,7 @@ class Candidate(NamedTuple):
     stops: int
 
     def following(self, error: float, is_relative: bool) -> Candidate:
-        """The same with enough steps for the fast modes that noise reaches."""
+        """Return the candidate with enough steps for the fast modes that noise reaches."""
         if self.fast is None:
             return self
         return self._replace(steps=self.fast.steps_for(error, is_relative, self.steps))
@@ -154,6 +154,7 @@ def candidates(problem: Any, functional: Functional, method: Any, t: tuple[float
 
 
 def _for_problem(problem: Any, t: tuple[float, float]) -> list[tuple[Any, str]]:
+    """The methods that suit a problem, each with the kind of its differences."""
     lowered = problem
     if not isinstance(problem, SDE):  # an SDAE is an SDE only where its constraints are solved in every step
         lowered = None if isinstance(problem, SDAE) else written_as(problem, SDE)
@@ -196,6 +197,7 @@ class _Rates(NamedTuple):
 
 
 def _rates(problem: Any, t: float) -> _Rates:
+    """The rates of the drift linearised at the start; none where the drift has no derivative there."""
     params, x = problem.example_params(), np.asarray(problem.example_start(), float)
     slope = at_points(jax.jacfwd(lambda x: problem.f(t, x, params)), x[None])[0]
     if not np.all(np.isfinite(slope)):
@@ -230,7 +232,7 @@ def _first_steps(rates: _Rates, along: float, t: tuple[float, float], is_implici
 
 
 def _first_exact_steps(rates: _Rates, functional: Functional, t: tuple[float, float]) -> int:
-    """As few as f needs between them: none for the state at the end; integrals follow oscillations."""
+    """The fewest exact steps that f needs: one for a function of the end state; integrals follow the oscillations."""
     if isinstance(functional, End):
         return FEWEST
     if isinstance(functional, Integral):

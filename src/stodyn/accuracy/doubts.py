@@ -117,6 +117,7 @@ def reasons(ladder: Ladder, heavy: Sequence[rules.Level]) -> list[str]:
 
 
 def _tail_in_words(one: rules.Level, steps: int) -> str:
+    """Say that the tail of a level is too heavy for its interval, and what to do."""
     far = one.known.tail.far
     entry = int(np.argmax(far.value))
     index = 1 / float(far.value[entry])

@@ -38,12 +38,12 @@ class Elementary(NamedTuple):
 
     @property
     def total(self) -> float:
-        """Σ P_k."""
+        """The sum of the probabilities of all elementary events, which is at least that of their union."""
         return float(np.exp(self.log_chance).sum())
 
 
 def elementary(parts: LinearParts, start: np.ndarray, h: float, steps: int, bounds: tuple) -> Elementary:
-    """The events of a path that begins in `start`."""
+    """Compute the elementary events of a path that begins in `start` and takes steps of length h."""
     rows, means, deviations = ahead(parts, h, steps)
     n = len(parts.A)
     mean = (rows @ start[:n] + means + parts.offset)[1:]
@@ -58,7 +58,7 @@ def elementary(parts: LinearParts, start: np.ndarray, h: float, steps: int, boun
 
 
 def sampled_estimates(events: Elementary, paths: int, rng: np.random.Generator) -> np.ndarray:
-    """Estimates of the probability, one per path."""
+    """Draw paths from the mixture; each gives an unbiased estimate of the probability of the event."""
     K, sides = events.log_chance.shape
     chance = np.exp(events.log_chance - events.log_chance.max()).ravel()
     picked = rng.choice(K * sides, paths, p=chance / chance.sum())
@@ -69,7 +69,7 @@ def sampled_estimates(events: Elementary, paths: int, rng: np.random.Generator) 
 
 
 def _times_beyond(events: Elementary, k: np.ndarray, side: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """The number of times at which each path is beyond a level, which it is at time k."""
+    """Draw paths that are beyond a level at their times k, and count the times at which each is beyond one."""
     K, n = events.kernel.shape
     z = rng.standard_normal((n, K, len(k)))
     apart = sum(scipy.signal.fftconvolve(z[i], events.kernel[:, i : i + 1], axes=0)[:K] for i in range(n))
@@ -88,7 +88,7 @@ def _times_beyond(events: Elementary, k: np.ndarray, side: np.ndarray, rng: np.r
 
 
 def _covariance(kernel: np.ndarray, k: int) -> np.ndarray:
-    """Cov(f_j, f_k) for all j."""
+    """The covariances of f at time k with f at every time."""
     weights = kernel[: k + 1][::-1]  # of z_0 ... z_k in f_k
     padded = np.concatenate([weights, np.zeros((len(kernel) - k - 1, kernel.shape[1]))])
     return scipy.signal.fftconvolve(kernel, padded, axes=0)[: len(kernel)].sum(axis=1)

@@ -174,6 +174,7 @@ class Estimator:
         return [(method, self._question(method, beside or functional)) for method in methods]
 
     def _question(self, candidate: Candidate, functional: Functional) -> Question:
+        """The question of one method; it watches the paths of those that may run away."""
         watched = Watching(functional) if candidate.watched else functional
         return Question(candidate.problem, candidate.method, watched, self.span, self.where, self.devices)
 
@@ -255,6 +256,7 @@ def _other_costs(
 
 
 def _checked_span(t) -> tuple[float, float]:
+    """The interval as two numbers; anything else is refused."""
     try:
         start, end = (float(x) for x in t)
     except (TypeError, ValueError) as wrong:
@@ -276,6 +278,7 @@ def _check_lists(problem: Any) -> None:
 
 
 def _check_choices(points, steps) -> None:
+    """Refuse points and numbers of steps that do not exist."""
     if points not in POINTS:
         raise ValueError(f"points: expected one of {', '.join(map(repr, POINTS))}, got {points!r}")
     if steps is not None and (isinstance(steps, bool) or not isinstance(steps, (int, np.integer)) or steps < 1):
@@ -310,6 +313,7 @@ def _check_values(functional: Functional, problem: Any, t: float) -> None:
 
 
 def _check_wishes(error, level, most, seed) -> None:
+    """Refuse errors, confidence levels, budgets and seeds that mean nothing."""
     if isinstance(error, bool) or not isinstance(error, (int, float, np.number)) or not 0 < error < math.inf:
         raise ValueError(f"error: expected a number > 0, got {error!r}; no number of paths gives an error of zero")
     if not isinstance(level, (int, float)) or not 0.5 <= level < 1:
@@ -320,6 +324,7 @@ def _check_wishes(error, level, most, seed) -> None:
 
 
 def _without_method(failures: Sequence[str]) -> str:
+    """Say that every method has failed, each with its reason."""
     return (
         f"f: no method gives levels that converge. {' | '.join(failures)} | Give steps= for a finer coarsest level, "
         "another method=, or a shorter t; where paths explode or leave the domain of the coefficients, E f does not "
@@ -328,6 +333,7 @@ def _without_method(failures: Sequence[str]) -> str:
 
 
 def _too_dear(best: rules.Prediction, ladder: Ladder, work: Work) -> str:
+    """Say that the error costs more than the budget, and which error the budget reaches."""
     if stops := stops_in_words(ladder):
         return stops
     finest = max(l for role, l in ladder.runs if role == "difference")

@@ -28,7 +28,7 @@ MOST = 32  # components: a step costs about 2 n² multiplications
 
 
 def are_exact(problem: SDE) -> bool:
-    """Whether a problem has such steps."""
+    """Whether the steps of a problem can be taken without any error, because it is linear with additive noise."""
     if problem.n > MOST or problem.has_random_params or not problem.noise_structure.implies("additive"):
         return False
     coefficients = linear_coefficients(problem)
@@ -76,7 +76,7 @@ class _ExactIncrements(Recipe):
 
 @dataclasses.dataclass(frozen=True)
 class ExactSteps(Method):
-    """The method; prepared: for one problem and the step `h` of its finer level."""
+    """The exact steps as a method; once prepared, it serves one problem and the step `h` of its finer level."""
 
     problem: Any = dataclasses.field(default=None, repr=False)
     h: float = dataclasses.field(default=0.0, repr=False)

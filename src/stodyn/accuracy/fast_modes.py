@@ -73,6 +73,7 @@ class FastModes:
         return self._known[steps]
 
     def _unseen(self, steps: int) -> float:
+        """Compute what `unseen` states, once for every number of steps."""
         T = self.t[1] - self.t[0]
         roots = [self._root(look, steps / T) for look in self._linearisations]
         if not any(root.any() for root in roots):
@@ -140,7 +141,7 @@ class FastModes:
 
     @functools.cached_property
     def _linearisations(self) -> list[LinearisedAt]:
-        """Along the path of the mean, by implicit Euler steps of the linearised equations, with their covariance."""
+        """The linearised equations and their covariance along the path of the mean, by implicit Euler steps."""
         x, t, h = np.asarray(self.problem.example_start(), float), self.t[0], (self.t[1] - self.t[0]) / FLOW
         covariance, states, params = np.zeros((len(x), len(x))), [], self.problem.example_params()
         for k in range(FLOW + 1):
@@ -162,7 +163,7 @@ class FastModes:
 
     @functools.cached_property
     def _drift(self) -> AtPoints:
-        """f, A and g at points (t, x)."""
+        """The drift f, its Jacobian A and the diffusion g at points (t, x)."""
         p = self.problem
 
         def both(t, x, params):

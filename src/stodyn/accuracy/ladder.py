@@ -49,13 +49,13 @@ class Work:
     history: list[tuple[float, float, float]] = dataclasses.field(default_factory=list)  # path-steps, value, half
 
     def tolerance(self, value: np.ndarray, half: np.ndarray) -> np.ndarray:
-        """The error asked for, by entry."""
+        """The error that the user asks for, for each entry of f."""
         if not self.relative:
             return np.full(value.shape, self.error)
         return self.error * np.maximum(np.abs(value) - half, 0.0)
 
     def aim(self, value: np.ndarray, half: np.ndarray) -> np.ndarray:
-        """The error by which the next level is chosen: of a value that may still be zero, that of half of it."""
+        """The error that the next move aims at; a value that may still be zero counts as half of what it is."""
         if not self.relative:
             return np.full(value.shape, self.error)
         return self.error * np.maximum(np.abs(value) - half, 0.5 * np.abs(value))
@@ -86,7 +86,7 @@ class Ladder:
 
     @property
     def functional(self) -> Functional:
-        """f itself, without its control and without watching."""
+        """The functional by itself, without its control and without the watching of its paths."""
         f: Any = self.question.functional
         while isinstance(f, (Watching, Controlled)):
             f = f.function
@@ -94,7 +94,7 @@ class Ladder:
 
     @property
     def control(self) -> Any:
-        """f with its control, if it has one; without watching."""
+        """The functional with its control, if it has one, but without the watching of its paths."""
         f: Any = self.question.functional
         return f.function if isinstance(f, Watching) else f
 
@@ -115,12 +115,15 @@ class Ladder:
 
     @property
     def spent(self) -> int:
+        """The path-steps of all runs so far, of those that were replaced too."""
         return self.dropped + sum(run.spent for run in self.runs.values())
 
     def n(self, level: int) -> int:
+        """The number of steps of a level."""
         return self.steps * 2**level
 
     def run(self, role: str, level: int) -> LevelRun:
+        """The run of single paths (role "base") or of pairs on a level, begun when it is first asked for."""
         if (role, level) not in self.runs:
             kind = "single" if role == "base" else self.candidate.kind
             key = np.random.SeedSequence(self.work.seed, spawn_key=(1 + level, int(role != "base")))
@@ -138,6 +141,7 @@ class Ladder:
 
     @property
     def question_entries(self) -> int:
+        """The number of entries of f."""
         return next(iter(self.runs.values())).entries
 
     def check_far(self) -> None:
@@ -150,21 +154,23 @@ class Ladder:
                 raise Diverged(f"a path went to |x| = {far:.2g}, and paths of {self.n(finest)} steps to {fine:.2g}")
 
     def known(self, role: str, level: int) -> Any:
+        """The mean of f, or of its differences, on a level, as far as its points tell."""
         return self.runs[role, level].known(slice(0, self.question_entries))
 
     def fine(self, level: int) -> Any:
-        """P of the fine path of a difference."""
+        """The estimate of f itself from the fine paths of the differences of a level."""
         k, tells = self.question_entries, self.question.functional.tells
         return self.runs["difference", level].known(slice(k + tells, 2 * k + tells))
 
     @property
     def used(self) -> list[tuple[str, int]]:
-        """The means of the estimate and of its bias."""
+        """The role and the level of every mean that the estimate or the bound on its bias consists of."""
         needed = self.top + 1 - (1 if self.is_plain and not self.order.is_rough else self.order.differences)
         differences = range(needed if self.is_plain else min(self.base + 1, needed), self.top + 1)
         return [("base", self.base), *(("difference", l) for l in differences if l >= 1)]
 
     def levels(self) -> list[rules.Level]:
+        """The means that are used, with standard errors no smaller than is plausible."""
         levels = [rules.Level(role, l, self.known(role, l), self.runs[role, l].cost) for role, l in self.used]
         span = np.max([one.known.span if one.role == "base" else self.fine(one.level).span for one in levels], axis=0)
         return rules.guarded(levels, self.order, span)
@@ -203,6 +209,7 @@ class Ladder:
             self._grow_one(role, l, points, bar)
 
     def _compares(self, role: str, level: int) -> bool:
+        """Whether a level is the top of a plain route whose bias takes several differences to bound."""
         return self.is_plain and self.order.is_rough and (role, level) == ("difference", self.top)
 
     def _grow_one(self, role: str, level: int, points: int, bar: Progress) -> None:
@@ -216,13 +223,14 @@ class Ladder:
         run.grow(points, bar)
 
     def rounded(self, run: LevelRun, points: int) -> int:
-        """A number of points that a run can have: any beyond a block, else and of Sobol points a power of two times
-        those of the pilot."""
+        """Round a number of points up to one that a run can have: Sobol points, and pseudo-random ones up to a block,
+        come as a power of two times those of the pilot."""
         if run.points == "sobol" or points < run.run.layout.width:
             return self.least * 2 ** math.ceil(math.log2(points / self.least))
         return points
 
     def predicted(self) -> list[rules.Prediction]:
+        """The costs of all routes to the error, as the pilot predicts them."""
         finest = max(l for role, l in self.runs if role == "difference")
         pairs, singles = {}, {}
         for l in range(1, finest + 1):

@@ -94,7 +94,7 @@ class LevelTotals(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LevelSums(Randomised):
-    """The statistic of a level."""
+    """The statistic that a level collects: the sums of its paths, for each randomisation by itself."""
 
     def fold(self, observed, block):
         values = np.asarray(observed[0])[0, :, : block.paths]
@@ -218,7 +218,7 @@ class LevelRun:
 
     @property
     def cost(self) -> int:
-        """Path-steps of one point."""
+        """The number of path-steps that one point takes."""
         return self.steps if self.kind == "single" else FINE[self.kind] * self.steps + self.steps // 2
 
     def grow(self, points: int, bar: Progress) -> None:
@@ -243,7 +243,7 @@ class LevelRun:
 
     @property
     def entries(self) -> int:
-        """How many numbers f has."""
+        """The number of entries of f."""
         watched = self.copies if self.functional.watches else 0
         each = (self.tally.merged[0].largest.size - watched) // (1 if self.kind == "single" else 2)
         return each - self.functional.tells
@@ -271,6 +271,7 @@ class LevelRun:
         return self._known[key]
 
     def _find(self, entries: slice) -> LevelEstimate:
+        """Compute what `known` returns from the sums of all points."""
         parts, whole = self.sums
         means = parts.mean[:, entries]
         N = float(whole.weight[0])

@@ -45,7 +45,7 @@ class NoControl(ValueError):
 
 
 class Linearised(NamedTuple):
-    """x and y as one problem, f of x, f of y, and E f(y)."""
+    """The problem of x and y beside each other, f as a functional of x and of y, and the expectation E f(y)."""
 
     problem: SDE
     functional: Functional
@@ -54,7 +54,7 @@ class Linearised(NamedTuple):
 
 
 def linearised(problem: Any, functional: Functional, t: tuple[float, float], error: float) -> Linearised:
-    """The control of a problem; raises NoControl."""
+    """Linearise a problem along its own Gaussian law, and compute E f of the result; raises NoControl."""
     sde = _checked(problem, functional)
     n, params = sde.n, sde.example_params()
     evaluated = _Evaluated(sde, params)
@@ -73,6 +73,7 @@ def linearised(problem: Any, functional: Functional, t: tuple[float, float], err
 
 
 def _checked(problem: Any, functional: Functional) -> SDE:
+    """The problem as an SDE that can be linearised; raises NoControl for any other."""
     sde = written_as(problem, SDE)
     if sde is None:
         raise NoControl(f"control: a {type(problem).__name__} cannot be linearised; it must be an SDE, or lower to one")
@@ -100,16 +101,18 @@ class _Evaluated:
         self.z, self.weights = _tensor(nodes, weights, sde.n)
 
     def moments(self, s: float, m: np.ndarray, P: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """E f and E ∂f/∂x for N(m, P)."""
+        """The expectations of the drift and of its Jacobian for a state with the normal law N(m, P)."""
         f, slope = self._drift(m + self.z @ _root(P).T, np.float64(s))
         return self.weights @ f, np.einsum("k,kij->ij", self.weights, slope)
 
     def covariance(self, s: float) -> np.ndarray:
+        """The rate g gᵀ at which noise adds to the covariance."""
         g = self._noise(np.array([s]))[0]
         return g @ g.T
 
 
 def _coefficients(sde: SDE, evaluated: _Evaluated, t: tuple[float, float]) -> tuple[_Polynomials, _Polynomials]:
+    """A(t) and b(t) of the linearised problem, as polynomials of the lowest degree that suffices."""
     n = sde.n
 
     def closed(s: float, y: np.ndarray) -> np.ndarray:
@@ -148,6 +151,7 @@ class _Polynomials:
 
     @classmethod
     def of(cls, coefficients: np.ndarray, shape: tuple[int, ...], t: tuple[float, float]) -> _Polynomials:
+        """Polynomials from their Chebyshev coefficients."""
         polynomials = cls.__new__(cls)
         polynomials.coefficients, polynomials.shape, polynomials.t = coefficients, shape, t
         return polynomials
@@ -156,10 +160,11 @@ class _Polynomials:
         return chebyshev.chebval(self._at(s), self.coefficients).reshape(self.shape)
 
     def _at(self, s: Any) -> Any:
+        """A time as a place between -1 and 1."""
         return (2.0 * s - self.t[0] - self.t[1]) / (self.t[1] - self.t[0])
 
     def traced(self, s: Any) -> Any:
-        """The same for a tracer; constant entries cost nothing."""
+        """Evaluate the polynomials at a time that JAX traces; constant entries cost nothing."""
         at, entries = self._at(s), []
         powers = [jnp.ones_like(at), at]
         for _ in self.coefficients[2:]:
@@ -170,23 +175,25 @@ class _Polynomials:
 
 
 def _packed(sde: SDE) -> np.ndarray:
+    """The mean and the covariance at the start, as one vector."""
     return np.concatenate([np.asarray(sde.example_start(), float), np.zeros(sde.n**2)])
 
 
 def _rates(y: np.ndarray, A: np.ndarray, b: np.ndarray, covariance: np.ndarray) -> np.ndarray:
-    """Of the mean and the covariance of dy = (A y + b) dt + g dW."""
+    """The rates of change of the mean and the covariance of dy = (A y + b) dt + g dW, packed as they are."""
     n = len(b)
     AP = A @ y[n:].reshape(n, n)
     return np.concatenate([A @ y[:n] + b, (AP + AP.T + covariance).ravel()])
 
 
 def _root(P: np.ndarray) -> np.ndarray:
-    """R with R Rᵀ = P, which may be singular."""
+    """A root R of a covariance, R Rᵀ = P, which may be singular."""
     values, vectors = np.linalg.eigh(0.5 * (P + P.T))
     return vectors * np.sqrt(np.maximum(values, 0.0))
 
 
 def _tensor(nodes: np.ndarray, weights: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """The tensor product of a Gauss rule in n dimensions: its nodes and weights."""
     z = np.array(list(itertools.product(nodes, repeat=n)))
     return z, np.array([np.prod(w) for w in itertools.product(weights, repeat=n)])
 
@@ -221,7 +228,7 @@ def _expectation(f: Functional, params: Any, law: Callable, t: tuple[float, floa
 
 
 def _beside(sde: SDE, A: _Polynomials, b: _Polynomials) -> SDE:
-    """x and y along the same noise."""
+    """The problem of x and the linearised y beside each other, along the same noise."""
     n = sde.n
 
     def drift(t, z, params):
@@ -237,5 +244,6 @@ def _beside(sde: SDE, A: _Polynomials, b: _Polynomials) -> SDE:
 
 
 def _of(functional: Functional, part: slice) -> Functional:
+    """The functional of some components of a state."""
     f = functional.function
     return dataclasses.replace(functional, function=lambda t, z, params: call(f, t, z[part], params=params))

@@ -76,17 +76,21 @@ class Look:
 
     @property
     def share(self) -> float:
+        """The half-width of the worst entry as a multiple of the error asked for."""
         return self.shares[self.worst]
 
     @property
     def base(self) -> rules.Level:
+        """The level of single paths."""
         return self.result.levels[0]
 
     def difference(self, level: int) -> rules.Level:
+        """The differences of a level."""
         return next(one for one in self.result.levels if (one.role, one.level) == ("difference", level))
 
     @functools.cached_property
     def heavy(self) -> list[rules.Level]:
+        """The levels whose variances cannot be believed for their kurtosis."""
         return doubts.heavy(self.ladder)
 
     @functools.cached_property
@@ -101,6 +105,7 @@ class Look:
 
     @property
     def reached(self) -> str:
+        """How far the worst entry is from its error, in words."""
         half, error = self.result.interval.half[self.worst], self.result.error[self.worst]
         return f"{half:.2g} was reached, not {error:.2g}"
 
@@ -160,12 +165,14 @@ def _in_doubt(course: Course) -> rules.Level | None:
 
 
 def _is_done(course: Course) -> bool:
+    """Whether the error is reached, and nothing is left to be confirmed."""
     if not course.look.share <= 1 or _in_doubt(course) is not None:
         return False
     return course.confirmations == CONFIRMATIONS or not is_unexpected(course.ladder)
 
 
 def _stop(course: Course) -> Reasons:
+    """End the estimate; the reasons not to trust it are those of its levels."""
     return doubts.reasons(course.ladder, course.look.heavy)
 
 
@@ -175,6 +182,7 @@ def _hopeless(course: Course) -> list[rules.Level]:
 
 
 def _give_up(course: Course) -> Reasons:
+    """End the estimate with the reason that more points do not help."""
     because = f"given up, because more points do not help: {course.look.reached}"
     return [*doubts.reasons(course.ladder, _hopeless(course)[:1]), because]
 
@@ -187,6 +195,7 @@ def _may_be_zero(course: Course) -> bool:
 
 
 def _call_meaningless(course: Course) -> Reasons:
+    """End the estimate with the reason that its value may be zero."""
     look, interval = course.look, course.look.result.interval
     return [
         *_stop(course),
@@ -225,6 +234,7 @@ def _grow(course: Course, where: rules.Level, planned: int = 0) -> Reasons | Non
 
 
 def _look_closer(course: Course) -> Reasons | None:
+    """Double the points of the level in doubt, or of the base where the mean of a control is unexpected."""
     doubted = _in_doubt(course)
     if doubted is None:
         doubted, course.confirmations = course.look.base, course.confirmations + 1
@@ -233,12 +243,14 @@ def _look_closer(course: Course) -> Reasons | None:
 
 
 def _sharpen(course: Course) -> Reasons | None:
+    """Add points to that one of the two finest differences which lowers the error of the bias most."""
     look, top = course.look, course.ladder.top
     weights = {top: course.ladder.order.ratio, top - 1: 1.0}
     return _grow(course, max(map(look.difference, weights), key=lambda one: _helps(one, weights[one.level], look)))
 
 
 def _grow_most_helpful(course: Course) -> Reasons | None:
+    """Add points to the level on which they lower the error of the value most."""
     look = course.look
     parts = zip(look.result.levels, look.result.weights, strict=True)
     return _grow(course, max(parts, key=lambda part: _helps(part[0], float(part[1][look.worst]), look))[0])
@@ -263,14 +275,17 @@ def _is_better_plain(course: Course) -> bool:
 
 
 def _go_plain(course: Course) -> None:
+    """Leave the levels for plain Monte Carlo."""
     course.ladder.take(course.look.route)
 
 
 def _should_shift(course: Course) -> bool:
+    """Whether plain Monte Carlo should change its base or top, which it does once between two additions."""
     return course.ladder.is_plain and course.look.leads_elsewhere and not course.has_shifted
 
 
 def _shift(course: Course) -> Reasons | None:
+    """Change the base and the top of plain Monte Carlo, unless differences do not fall or steps are too many."""
     ladder, route = course.ladder, course.look.route
     if route.top > ladder.top:
         _refuse_divergence(course)
@@ -300,6 +315,7 @@ def _is_biased(course: Course) -> bool:
 
 
 def _is_surely_biased(course: Course) -> bool:
+    """Whether the bias takes more than half of the error in some entry, by two standard errors."""
     bias, aim = course.look.result.bias, course.look.aim
     return bool(np.any((bias.bound > 0.5 * aim) & (bias.bound > 2 * bias.stderr)))
 
@@ -318,6 +334,7 @@ def _deepen(course: Course) -> Reasons | None:
 
 
 def _too_deep(course: Course) -> Reasons:
+    """End the estimate with the reason that the bias needs too many steps."""
     return [*_stop(course), f"the bias would need more than {MOST_STEPS} steps"]
 
 

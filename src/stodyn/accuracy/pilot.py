@@ -38,6 +38,7 @@ class Attempt(NamedTuple):
 
     @property
     def cost(self) -> int:
+        """The path-steps of the pilot."""
         return PILOT * self.steps * pilot_points(self.steps)
 
 
@@ -77,6 +78,7 @@ class Pilots:
 
     @property
     def spent(self) -> int:
+        """The path-steps of all pilots so far."""
         return self.lost + sum(ladder.spent for ladder in self.ladders)
 
     def further(self) -> list[Ladder]:
@@ -88,6 +90,7 @@ class Pilots:
         return self.ladders[before:]
 
     def _run(self, at_any_cost: bool = False) -> None:
+        """Try the methods that wait, one after the other."""
         while self._waiting:
             attempt = min(self._waiting, key=self._turn)
             self._waiting.remove(attempt)
@@ -109,6 +112,7 @@ class Pilots:
         return waits and not self._has_run_away, (4 if waits else 1) * attempt.steps, waits
 
     def _reason_to_leave_out(self, attempt: Attempt, best: float) -> str:
+        """Why a method is not tried now, in words; empty where it is."""
         if attempt.candidate.waits and self.ladders:
             return f"not needed, since no path runs away by {self.ladders[0].candidate.method.name}"
         if self.spent + attempt.cost > max(PILOT_SHARE * best, CHEAP):
@@ -170,6 +174,7 @@ def stops_in_words(ladder: Ladder) -> str:
 
 
 def _unresolved_stops(steps: int) -> str:
+    """Say that stops are stiff, and how many steps they need."""
     return (
         f"problem: its stops (Gap) are stiff: the coarsest level needs about {steps} steps, for longer ones multiply "
         f"the energy of a body that meets a stop; unless steps= says otherwise it has {MOST_FIRST} at most. Give "
@@ -179,6 +184,7 @@ def _unresolved_stops(steps: int) -> str:
 
 
 def _too_fast() -> str:
+    """Say that coefficients change in time faster than any coarsest level can follow."""
     return (
         f"problem: its coefficients, or the integrand, change in time faster than {MOST_FIRST} steps can follow: "
         "coarse levels would miss changes between their steps. Give steps= for a coarsest level that follows "
@@ -187,6 +193,7 @@ def _too_fast() -> str:
 
 
 def _damped(unseen: float) -> str:
+    """Say that implicit steps damp out a part of E f."""
     return (
         f"noise reaches modes that decay within one of {fast_modes.MOST_STEPS} steps, the finest first level; implicit "
         f"steps damp it out, so that about {unseen:.2g} of E f would be missing on every level. Ask for a larger "
@@ -195,6 +202,7 @@ def _damped(unseen: float) -> str:
 
 
 def rare(probability: float, error: float) -> str:
+    """Say that a probability is too small for this kind of estimate."""
     return (
         f"f: a probability of about {probability:.1g}: an error of {error:g} says little about so small a number, and "
         "a relative error costs more than its inverse; rare events need splitting (stodyn.rare)"

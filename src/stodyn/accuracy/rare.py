@@ -166,6 +166,7 @@ def rare(
 
 
 def _check(event: Any, dt: Any, t0: Any, replicas: Any, runs: Any, kill: Any, tol: Any, seed: Any) -> None:
+    """Refuse arguments that mean nothing."""
     if not isinstance(event, Level):
         raise TypeError(f"event: expected stodyn.Level(...), got {event!r}")
     for name, value in (("dt", dt), ("t0", t0)):
@@ -265,7 +266,7 @@ def _dataset(run: Run, tally: Tally, estimate: Estimate, effort: Effort, began: 
     if len(times):
         variables["event_path"] = (("number", "time", "component"), states)
         variables["event_time"] = (("number",), times)
-        components = list(run.spec.problem.problem.components)  # type: ignore[attr-defined]
+        components = list(run.spec.problem.problem.components)
         coords = {"time": run.spec.times[: states.shape[1]], "component": components}
     t0, dt = float(run.spec.times[0]), float(run.spec.lengths[0])
     record = {
@@ -408,6 +409,7 @@ def _labelled(estimates: list[float], record: dict[str, Any]) -> xr.Dataset:
 
 
 def _versions(began: float) -> dict[str, Any]:
+    """The versions and the seconds of a result's provenance."""
     return {
         "versions": identity.versions(),
         "seconds": round(time.perf_counter() - began, 3),

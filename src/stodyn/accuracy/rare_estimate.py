@@ -75,6 +75,7 @@ class Estimate:
 
     @staticmethod
     def of(estimates: np.ndarray) -> Estimate:
+        """The estimate from those of single runs."""
         count, mean = len(estimates), float(np.mean(estimates))
         spread = float(np.std(estimates, ddof=1))
         if mean == 0:
@@ -84,11 +85,13 @@ class Estimate:
         return Estimate(mean, stderr, mean / factor, min(mean * factor, 1.0), spread / mean)
 
     def variables(self) -> dict[str, Any]:
+        """The estimate as variables of a Dataset."""
         numbers = {"": self.mean, "_stderr": self.stderr, "_low": self.low, "_high": self.high}
         return {f"probability{name}": ((), value) for name, value in numbers.items()}
 
     @property
     def relative(self) -> float:
+        """The relative standard error; infinite where the mean is 0."""
         return self.stderr / self.mean if self.mean > 0 else math.inf
 
 

@@ -145,6 +145,7 @@ def _starts_and_params(problem: Any, runs: list[Any]) -> str:
 
 
 def _route(ladder: Any, bias: rules.Bias, runs: list[Any]) -> str:
+    """The method and the levels that were taken, in words."""
     base, top = ladder.n(ladder.base), ladder.n(ladder.top)
     shape = f"{base} steps" if ladder.is_plain or ladder.base == ladder.top else f"{base} to {top} steps"
     pairs = " antithetic," if ladder.candidate.kind == "antithetic" else ""
@@ -159,6 +160,7 @@ def _route(ladder: Any, bias: rules.Bias, runs: list[Any]) -> str:
 
 
 def _why(ladder: Any, account: Account, plain: float, control: Any) -> str:
+    """The reasons for the route, in words."""
     reasons = ["it was the only candidate method"]
     if account.other_costs:
         ratio = account.other_costs[0] / max(account.predicted, 1e-300)

@@ -73,6 +73,7 @@ class Order(NamedTuple):
 
     @property
     def ratio(self) -> float:
+        """The factor by which the bias falls from level to level."""
         return 2.0**self.weak
 
     @property

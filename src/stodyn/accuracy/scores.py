@@ -34,7 +34,7 @@ LARGE = 64  # components beyond which no matrices are made
 
 
 def distance(t: Any, y: Any, closest: Any, params: Any) -> Any:
-    """The smallest distance from the level in the step, with its sign turned."""
+    """The score that grows as a path comes nearer: minus the smallest distance from the level in the step."""
     return -closest
 
 

@@ -108,7 +108,7 @@ class BySplitting(executors.Executor):
     normals = DrawnNormals.name
 
     def __init__(self, spec: Spec):
-        self.spec, self.n, self.clock = spec, spec.problem.problem.n, spec.problem.n - CLOCK  # type: ignore[attr-defined]
+        self.spec, self.n, self.clock = spec, spec.problem.problem.n, spec.problem.n - CLOCK
         self.collect: Any = spec.statistics[0]
         try:
             self.program = executors.ByPrint(spec)
@@ -132,14 +132,15 @@ class BySplitting(executors.Executor):
         return Went([splitting.outcomes], nothing, 0)
 
     def first_carries(self, seed: int, run: int) -> np.ndarray:
-        starts = _starts(self.spec.problem.problem, self.collect.replicas, seed, run)  # type: ignore[attr-defined]
+        """The carries with which the paths of a run begin."""
+        starts = _starts(self.spec.problem.problem, self.collect.replicas, seed, run)
         distinct, where = np.unique(starts, axis=0, return_inverse=True)
         return self._begun(distinct)[where.ravel()]
 
     @functools.cached_property
     def _begun(self) -> AtPoints:
         """The program from starts, each followed by its own parameters, to the first carries of paths."""
-        spec, method, problem = self.spec, self.spec.method, self.spec.problem.problem  # type: ignore[attr-defined]
+        spec, method, problem = self.spec, self.spec.method, self.spec.problem.problem
         shapes = [e.shape for e, is_own in zip(spec.examples, method.varies, strict=True) if is_own]
         ends = np.cumsum([self.n, *(int(np.prod(shape)) for shape in shapes)])
 
@@ -216,8 +217,8 @@ def _in_turn(outcomes: Sequence[Outcome], most: int) -> Iterator[tuple[int, int]
 
 
 def _pieces(path: int, outcome: Outcome, k: int, run: int, last: int) -> tuple[np.ndarray, ...]:
-    """The segments of path k of a run, which is to be the path of that number: it, the numbers of their normals, the
-    steps from which and up to which they belong to it, and their first carries."""
+    """The segments of path k of a run as columns: the number that the path gets in the result, the paths whose normals
+    they take, the steps from which and up to which they belong to it, and the carries with which they begin."""
     _, segment, first = outcome.lineage[outcome.lineage[:, 0] == k].T
     begins = outcome.begins[np.searchsorted(outcome.begins[:, 0], segment), 1:]
     until = np.append(first[1:], last)

@@ -94,8 +94,8 @@ class Records:
 
     def keep(self, above: np.ndarray) -> None:
         """Keep the records of each lane that score more than its level `above`."""
-        kept = self._scores > above[self.lane]
-        self.lane, self._scores, self._rows = self.lane[kept], self._scores[kept], self._rows[kept]
+        still = self._scores > above[self.lane]
+        self.lane, self._scores, self._rows = self.lane[still], self._scores[still], self._rows[still]
         if self._carries.count > 2 * self._rows.size + SPARE:
             used, self._rows = np.unique(self._rows, return_inverse=True)
             self._carries, self._segments = (Grown(of.values[used]) for of in (self._carries, self._segments))
@@ -113,6 +113,7 @@ class Records:
         return scores, self._carries.values[rows], self._segments.values[rows]
 
     def carries(self, places: np.ndarray) -> np.ndarray:
+        """The carries of records."""
         return self._carries.values[self._rows[places]]
 
 
@@ -211,6 +212,7 @@ class Splitting:
         self.reports[run].append((level, self.share[run], means, variances, families, some))
 
     def _finish(self, run: int, probability: float) -> None:
+        """Store the outcome of a run that has ended."""
         lanes = slice(run * self.N, (run + 1) * self.N)
         reached, n = self.best[lanes] == math.inf, self.n
         ends = self.last[lanes][reached]

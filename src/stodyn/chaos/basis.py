@@ -25,7 +25,8 @@ KINDS = ("total", "tensor", "cross")
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Basis:
-    """indices (P, Q): the degrees of each term in each parameter; the first term is the constant."""
+    """A basis of orthonormal polynomials; `indices` (P, Q) are the degrees of its P terms in Q parameters, the first
+    term being the constant."""
 
     laws: tuple[Distribution, ...]
     indices: np.ndarray
@@ -37,10 +38,11 @@ class Basis:
 
     @functools.cached_property
     def _recurrences(self) -> list[orthogonal.Recurrence]:
+        """The recurrences of the orthonormal polynomials of each parameter."""
         return [law.recurrence(self.degree + 1) for law in self.laws]
 
     def evaluate(self, nodes: np.ndarray) -> np.ndarray:
-        """Φ_i at the nodes (K, Q): (K, P)."""
+        """The values (K, P) of all terms at nodes (K, Q)."""
         values = np.ones((len(nodes), len(self)))
         for j, recurrence in enumerate(self._recurrences):
             values *= orthogonal.evaluate(recurrence, nodes[:, j])[:, self.indices[:, j]]
@@ -91,22 +93,14 @@ class Basis:
 
     @property
     def spelling(self) -> str:
+        """The basis in a few letters, as a result's record names it."""
         letter = {"total": "M", "tensor": "N", "cross": "cross "}[self.kind]
         return f"{letter}{'_' if self.kind != 'cross' else ''}{self.degree}, {len(self)} terms"
 
 
 def make(kind: str, laws: Sequence[Distribution], degree: int) -> Basis:
-    """A basis of orthonormal polynomials; one that would not fit into memory is refused.
-
-    Parameters
-    ----------
-    kind
-        "total" (total degree), "tensor" (the degree in each parameter) or "cross" (hyperbolic cross).
-    laws
-        The distributions of the parameters.
-    degree
-        The largest degree.
-    """
+    """Make a basis of orthonormal polynomials of the parameters with these laws, up to a "total" degree, to a degree
+    in each parameter ("tensor") or in a hyperbolic "cross"; one that does not fit into memory is refused."""
     if kind not in KINDS:
         raise ValueError(f"basis: expected one of {KINDS}, got {kind!r}")
     if isinstance(degree, bool) or not isinstance(degree, (int, np.integer)) or degree < 0:
@@ -142,6 +136,8 @@ def _crossed(Q: int, budget: int) -> int:
 
 
 def _indices(kind: str, Q: int, degree: int) -> list[tuple[int, ...]]:
+    """The degrees of all terms in each of Q parameters."""
+
     def grow(left: int, budget: int) -> list[tuple[int, ...]]:
         if left == 0:
             return [()]

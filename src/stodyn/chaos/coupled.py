@@ -41,7 +41,7 @@ class Coupled:
     projection_error: float
 
     def pencil(self) -> pencil.Pencil:
-        """The index of the coupled system and what goes with it."""
+        """The analysis of the coupled system as a DAE: its index and the matrices that belong to it."""
         return pencil.analyse(self.system.A, self.system.B)
 
 
@@ -77,7 +77,7 @@ def collocation(problem: RandomDAE, basis: Basis, points: np.ndarray, times: np.
 
 
 def collocation_matrix(basis: Basis, points: np.ndarray) -> np.ndarray:
-    """C = (Φ_i(p_l)), refused where it is singular."""
+    """The matrix C = (Φ_i(p_l)) of all terms at all points; a singular one is refused."""
     if points.shape != (len(basis), len(basis.laws)):
         raise ValueError(
             f"nodes: collocation in {len(basis)} terms needs as many points of {len(basis.laws)} parameters, got an "
@@ -107,7 +107,7 @@ def collocation_points(basis: Basis) -> np.ndarray:
 
 
 def kronecker(basis: Basis, terms: Mapping[tuple[int, ...], Any]) -> Any:
-    """Σ_S T_S ⊗ F_S as one sparse matrix."""
+    """Sum the Kronecker products T_S ⊗ F_S over all sets S of parameters, as one sparse matrix."""
     rows, columns, values, n = [], [], [], next(iter(terms.values())).shape[0]
     for S, F in terms.items():
         T, F = basis.product(S), scipy.sparse.coo_array(F)
@@ -162,7 +162,7 @@ def split_laws(problem: RandomDAE) -> list[Any]:
 
 
 def projected_forcing(problem: RandomDAE, basis: Basis, times: np.ndarray) -> tuple[Forcing, float]:
-    """<s(t, p) Φ_l>, only the blocks l that are not zero, and its error."""
+    """Project the forcing, <s(t, p) Φ_l>: only the blocks l that are not zero, and the error of the integrals."""
     sets, n = problem.dependence.source_terms(times), problem.n
     if sets is not None:
         weights = first_columns(basis, sets)
@@ -186,7 +186,7 @@ def projected_forcing(problem: RandomDAE, basis: Basis, times: np.ndarray) -> tu
 
 
 def projected_start(problem: RandomDAE, basis: Basis) -> tuple[np.ndarray, float]:
-    """<x_0(p) Φ_l>, (terms, n), and its error."""
+    """Project the start, <x_0(p) Φ_l>: (terms, n), and the error of the integrals."""
     terms = problem.dependence.start_terms
     if terms is not None:
         return np.einsum(
@@ -200,12 +200,13 @@ def projected_start(problem: RandomDAE, basis: Basis) -> tuple[np.ndarray, float
 
 
 def first_columns(basis: Basis, sets: list[tuple[int, ...]]) -> np.ndarray:
-    """<Π_(j ∈ S) (p_j - mean_j) Φ_l> for each set, (sets, terms)."""
+    """Project the products of parameters of each set S, <Π_(j ∈ S) (p_j - mean_j) Φ_l>: (sets, terms)."""
     return np.stack([basis.product(S).tocsc()[:, [0]].toarray()[:, 0] for S in sets])
 
 
 def _nonlinear_galerkin(problem: RandomDAE, basis: Basis) -> Coupled:
-    """M V' = <f(t, Σ v_i Φ_i, p) Φ_l> by the Gauss rule with two more nodes per parameter than the degree."""
+    """The nonlinear Galerkin system M V' = <f(t, Σ v_i Φ_i, p) Φ_l>, projected by the Gauss rule with two more nodes
+    per parameter than the degree."""
     n, P = problem.n, len(basis)
     refuse_too_large(4.0 * (P * n) ** 2, f"Galerkin: the dense Jacobian of size {P * n}", "Take a lower degree.")
     grid = grids.tensor(split_laws(problem), basis.degree + 2)

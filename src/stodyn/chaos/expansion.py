@@ -43,8 +43,8 @@ class Densities(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Series:
-    """coefficients (times, n, terms) in a basis; `sampled` holds what the samples tell where there were any, `missed`
-    the root mean square error (times, n) at independent parameters where it was measured."""
+    """An expansion: its coefficients (times, n, terms) in a basis; `sampled` holds what the samples tell where there
+    were any, `missed` the root mean square error (times, n) at independent parameters where it was measured."""
 
     basis: Basis
     coefficients: np.ndarray
@@ -76,6 +76,7 @@ class Series:
         return self._shares(self.basis.indices > 0)
 
     def _shares(self, counted: np.ndarray) -> np.ndarray:
+        """The share of the variance of the terms that count for each parameter; NaN where nothing varies."""
         parts = self.coefficients**2 @ counted.astype(float)
         size = np.abs(self.coefficients).max(axis=(0, 2))[None]
         real = np.sqrt(self.explained) > NOTHING * size
@@ -83,7 +84,7 @@ class Series:
             return np.where(real[..., None], parts / self.explained[..., None], np.nan)
 
     def by_degree(self) -> np.ndarray:
-        """√Σ v_i² over the terms of each total degree, (times, n, degrees)."""
+        """The root of the sum of squares of the coefficients of each total degree, (times, n, degrees)."""
         degrees = self.basis.indices.sum(axis=1)
         counted = degrees[:, None] == np.arange(degrees.max() + 1)
         return np.sqrt(self.coefficients**2 @ counted.astype(float))
@@ -120,8 +121,8 @@ class Series:
         return np.maximum(np.hypot(*kinds), np.where(np.isfinite(by_degree), by_degree, 0.0))
 
     def shortness(self, times: np.ndarray, components: Sequence[str]) -> str | None:
-        """In words, where the expansion leaves out more than it holds, its terms do not decay, or it misses solutions
-        at independent parameters; else None."""
+        """A warning where the expansion leaves out more than it holds, its terms do not decay, or it misses solutions
+        at independent parameters; otherwise None."""
         left_out, std = np.nan_to_num(self.truncation(), posinf=np.inf), np.sqrt(self.explained)
         real = np.sqrt(self.variance) > NOTHING * np.abs(self.coefficients).max(axis=(0, 2))
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -141,7 +142,7 @@ class Series:
         )
 
     def _misses(self, times: np.ndarray, components: Sequence[str]) -> str | None:
-        """In words, where the error at independent parameters is large against the largest standard deviation."""
+        """A warning where the error at independent parameters is large against the largest standard deviation."""
         if self.missed is None or self.basis.degree < 2:  # a straight line is not expected to follow a curve
             return None
         std = np.sqrt(self.explained).max(axis=0)
@@ -192,4 +193,5 @@ class Series:
         return Densities(values.mean(axis=0), values.std(axis=0, ddof=1) / np.sqrt(SCRAMBLES), edges)
 
     def _samples(self, seed: int) -> list[np.ndarray]:
+        """The surrogate at several scrambled Sobol sequences."""
         return [self.evaluate(grids.sobol(self.basis.laws, POINTS, seed + k).points) for k in range(SCRAMBLES)]

@@ -19,7 +19,7 @@ SEEN_ALIKE = 1e-12
 
 
 class Nodes(NamedTuple):
-    """Σ weights f(points) = <f> approximately; points (K, Q)."""
+    """A quadrature rule over the law of the parameters: Σ weights f(points) is about <f>; points (K, Q)."""
 
     points: np.ndarray
     weights: np.ndarray
@@ -43,11 +43,13 @@ class Split:
         return self.law.variance
 
     def rule(self, n: int) -> gauss.Rule:
+        """The Gauss rule with n nodes on every piece."""
         rules = [self._rule_on(piece.law, n) for piece in self.pieces]
         weights = [rule.weights * piece.probability for rule, piece in zip(rules, self.pieces, strict=True)]
         return gauss.Rule(np.concatenate([rule.nodes for rule in rules]), np.concatenate(weights))
 
     def _rule_on(self, part: Distribution, n: int) -> gauss.Rule:
+        """The Gauss rule of one piece; one that is too narrow is refused by its name."""
         try:
             with np.errstate(divide="ignore", invalid="ignore"):  # points that are all the same have no rule
                 return part.rule(n)
@@ -60,7 +62,7 @@ class Split:
 
 
 def split(laws: Sequence[Distribution], names: Sequence[str], kinks: Mapping[str, Sequence[float]]) -> list[Any]:
-    """The laws, those of parameters with kinks split there."""
+    """The laws of the parameters, split at their kinks where they have any."""
     return [
         Split(name, law, law.split(kinks[name])) if name in kinks else law
         for name, law in zip(names, laws, strict=True)
@@ -77,7 +79,7 @@ def tensor(laws: Sequence[Any], count: int) -> Nodes:
 
 
 def piece_count(laws: Sequence[Any]) -> int:
-    """Of how many pieces the domain of the parameters consists."""
+    """The number of pieces into which kinks split the domain of the parameters."""
     return math.prod(len(law.pieces) for law in laws if isinstance(law, Split))
 
 
@@ -106,7 +108,7 @@ def smolyak(laws: Sequence[Any], level: int) -> Nodes:
 
 
 def random(laws: Sequence[Distribution], count: int, rng: np.random.Generator) -> Nodes:
-    """Independent draws with equal weights."""
+    """Draw independent parameters; all have the same weight."""
     points = np.stack([law.rvs(size=count, random_state=rng) for law in laws], axis=1)
     return Nodes(points, np.full(count, 1.0 / count), f"{count} random draws")
 
@@ -121,12 +123,14 @@ def sobol(laws: Sequence[Distribution], count: int, seed: int) -> Nodes:
 
 
 def _product(rules: Sequence[gauss.Rule], spelling: str) -> Nodes:
+    """The tensor product of one rule per parameter."""
     points = np.stack(np.meshgrid(*(rule.nodes for rule in rules), indexing="ij"), axis=-1).reshape(-1, len(rules))
     weights = np.array([math.prod(w) for w in itertools.product(*(rule.weights for rule in rules))])
     return Nodes(points, weights, spelling)
 
 
 def _compositions(parts: int, total: int) -> list[tuple[int, ...]]:
+    """All ways to write a total as an ordered sum of so many whole numbers >= 0."""
     if parts == 1:
         return [(total,)]
     return [(k, *rest) for k in range(total + 1) for rest in _compositions(parts - 1, total - k)]

@@ -12,7 +12,7 @@ from stodyn.chaos.expansion import NOTHING
 
 
 class Fit(NamedTuple):
-    """Coefficients (terms, ...), and the error at each sample had it been left out, (K, ...)."""
+    """The coefficients (terms, ...) of a fit, and its error (K, ...) at each sample, had that been left out."""
 
     basis: Basis
     coefficients: np.ndarray
@@ -20,7 +20,7 @@ class Fit(NamedTuple):
 
     @property
     def left_out(self) -> np.ndarray:
-        """The root mean square of these errors, (...)."""
+        """The root mean square over the samples of the errors that they would have if they were left out."""
         return np.sqrt(np.mean(self.off**2, axis=0))
 
 

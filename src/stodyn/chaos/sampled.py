@@ -46,9 +46,11 @@ def with_control(values: np.ndarray, coefficients: np.ndarray, off: np.ndarray) 
 
 
 def _stderr_of_squares(off: np.ndarray) -> np.ndarray:
-    """That of the mean of squared deviations, NaN for two: they deviate by the same amount, whatever the variance."""
+    """The standard error of a mean of squared deviations; NaN for two samples, which deviate by the same amount
+    whatever the variance is."""
     return _stderr(off**2) if len(off) >= FEWEST else np.full(off.shape[1:], np.nan)
 
 
 def _stderr(values: np.ndarray) -> np.ndarray:
+    """The standard error of the mean over samples."""
     return values.std(axis=0, ddof=1) / np.sqrt(len(values))

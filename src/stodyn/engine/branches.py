@@ -58,6 +58,7 @@ class Family:
         return self._carries.add(carries)
 
     def carries(self, segments: np.ndarray) -> np.ndarray:
+        """The carries with which segments begin."""
         return self._carries.values[segments]
 
     def numbers(self, segments: np.ndarray) -> np.ndarray:
@@ -101,5 +102,5 @@ def continued(
     params = [np.asarray(leaf, example.dtype)
               for leaf, example in zip(spec.param_leaves, spec.examples, strict=True)]  # fmt: skip
     members = Members(fill == np.arange(lanes), np.ones(lanes), np.ascontiguousarray(carries[fill].T), params)
-    for going, seen in executor.until_stopped(members, Numbered(seed, paths[fill])):
-        yield going[going < count], seen
+    for going, values in executor.until_stopped(members, Numbered(seed, paths[fill])):
+        yield going[going < count], values

@@ -79,10 +79,11 @@ class Functional:
         return gathered
 
     def halved(self, problem, gathered, step: Step, params) -> jax.Array:
-        """`move` over a step whose first half is known; step.normals are those of both halves."""
+        """Gather over a step whose first half is known; step.normals are those of both halves."""
         return self.move(problem, gathered, step, params)
 
     def finish(self, problem, t, gathered, x, params) -> jax.Array:
+        """The value of the functional once the path has ended."""
         return self.value(problem, t, x, params)
 
     def along(self, problem, t: tuple[float, float]) -> Functional:
@@ -154,7 +155,7 @@ class TimeAverage(Integral):
 
 
 def _rate(problem, function, t, x, params) -> jax.Array:
-    """∇f · g, a row over the channels."""
+    """The rate ∇f · g at which each channel of noise acts on a function of the state."""
     return jax.grad(lambda x: function(t, x)[0])(x) @ problem.g(t, x, params)
 
 
@@ -181,7 +182,7 @@ class Maximum(Functional):
     sign: ClassVar[float] = 1.0
 
     def along(self, problem, t):
-        """With cubics where ∇f · g is zero at some random times and states."""
+        """The functional with cubics between states where no noise acts on the function, as some random states show."""
         sde = None if isinstance(problem, SDAE) else written_as(problem, SDE)
         if sde is None:
             return self
@@ -199,11 +200,13 @@ class Maximum(Functional):
         return self.value(problem, t, x, params)
 
     def _between(self, start, end, variance, normal):
-        """The extreme of a bridge: (a + b ± √((b - a)² - 2 v ln U))/2, U = Φ(normal)."""
+        """Draw the extreme of a bridge from a to b: (a + b ± √((b - a)² - 2 v ln U))/2 with U = Φ(normal)."""
         below = -jnp.log(jax.scipy.special.ndtr(normal))
         return 0.5 * (start + end + self.sign * jnp.sqrt((end - start) ** 2 + 2.0 * variance * below))
 
     def _ends(self, problem, step, params):
+        """The function at both ends of a step, and the rate at which noise acts on it."""
+
         def one(t, x):
             return self.value(problem, t, x, params)
 
@@ -211,6 +214,7 @@ class Maximum(Functional):
         return one(step.t, step.before), one(step.t + step.h, step.after), rate
 
     def _further(self, gathered, candidate):
+        """The more extreme of two values."""
         return self.sign * jnp.maximum(self.sign * gathered, self.sign * candidate)
 
     def move(self, problem, gathered, step, params):
@@ -358,6 +362,7 @@ class Controlled(Functional):
             )
 
     def _parted(self, problem, gathered, t, x, params):
+        """Split the gathered numbers into those of f and those of its control."""
         size = jax.eval_shape(lambda x: self.function.begin(problem, t, x, params), x).shape[0]
         return gathered[:size], gathered[size:]
 
@@ -383,7 +388,7 @@ class Controlled(Functional):
 
 @dataclasses.dataclass(frozen=True)
 class PairWithControl(Controlled):
-    """f and c beside each other, to find β."""
+    """A functional and its control beside each other, from which the slope β is determined."""
 
     tells = 0
 
@@ -409,6 +414,7 @@ class Watching(Functional):
         return jnp.append(self.function.begin(problem, t, x, params), jnp.max(jnp.abs(x)))
 
     def _after(self, move, problem, gathered, step, params):
+        """Gather over a step, together with the largest size of the state after it."""
         far = jnp.maximum(gathered[-1], jnp.max(jnp.abs(step.after)))
         return jnp.append(move(problem, gathered[:-1], step, params), far)
 

@@ -65,15 +65,18 @@ def limits(value: Any, stderr: Any, attrs: Mapping[str, Any], confidence: float 
 
 
 def _student(value: np.ndarray, stderr: np.ndarray, paths: np.ndarray, tail: float) -> Limits:
+    """The limits of a mean by Student's law."""
     reach = scipy.special.stdtrit(paths - 1.0, 1.0 - tail) * stderr
     return value - reach, value + reach
 
 
 def _chi_square(value: np.ndarray, stderr: np.ndarray, paths: np.ndarray, tail: float) -> Limits:
+    """The limits of a variance, with the degrees of freedom that its standard error tells."""
     return _scaled(value, np.clip(2.0 * (value / stderr) ** 2 - 2.0, 1.0, paths - 1.0), tail)
 
 
 def _rms(value: np.ndarray, stderr: np.ndarray, paths: np.ndarray, tail: float) -> Limits:
+    """The limits of a root mean square, from those of its square."""
     low, high = _scaled(value**2, np.clip(0.5 * (value / stderr) ** 2, 1.0, paths), tail)
     return np.sqrt(low), np.sqrt(high)
 
@@ -85,6 +88,7 @@ def _scaled(value: np.ndarray, freedom: np.ndarray, tail: float) -> Limits:
 
 
 def _binomial(p: np.ndarray, stderr: np.ndarray, paths: np.ndarray, tail: float) -> Limits:
+    """Clopper and Pearson's limits of a probability, with as many trials as its standard error tells."""
     p = np.clip(p, 0.0, 1.0)
     trials = np.fmax(paths, paths * (paths * p * (1.0 - p) + 1.0) / ((paths * stderr) ** 2 + 1.0))
     hits = p * trials

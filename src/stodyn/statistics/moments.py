@@ -56,6 +56,7 @@ def central_sums(x, sound, weight, products: bool = True) -> Sums:
 
 
 def _sums_one_by_one(x, sound, w) -> Sums:
+    """Compute the central sums of few components row by row."""
     total = jnp.sum(w)
     about = jnp.stack([jnp.sum(w * jnp.where(sound, row - row[0], 0.0)) for row in x])
     mean = x[:, 0] + about / jnp.maximum(total, np.finfo(x.dtype).tiny)
@@ -74,6 +75,7 @@ def merge_sums(a: Sums, b: Sums) -> Sums:
 
 
 def _merge_sums(a: Sums, b: Sums) -> Sums:
+    """Merge the central sums of two sets of paths about their common mean."""
     wa, wb = a.weight[:, None], b.weight[:, None]
     w = np.maximum(wa + wb, 1e-300)
     d = b.mean - a.mean
@@ -148,7 +150,7 @@ class Valued(Statistic):
 
     @abstractmethod
     def values(self, snapshot: Snapshot) -> Any:
-        """The numbers, path by path: (entries, lanes)."""
+        """The numbers (entries, lanes) that the statistic takes from each path."""
 
     def observe(self, snapshot):
         return self.values(snapshot), snapshot.sound

@@ -166,6 +166,7 @@ class Passage(Averaged):
         )
 
     def _with(self, **fields: Any) -> Passage:
+        """A copy with some of the fields that preparation sets."""
         ready = dataclasses.replace(self)
         carried = {name: getattr(self, name) for name in ("gauge", "over_step", "observed_at", "marks", "tolerance")}
         for name, value in (carried | fields).items():
@@ -356,6 +357,7 @@ class Passage(Averaged):
         )
 
     def _levels(self, t: float) -> str:
+        """The levels in words; nothing for those that move."""
         if any(map(callable, self.gauge.level.bounds)):
             return ""
         numbers = " and ".join(f"{bound:g}" for bound in self.gauge.level.bounds)
@@ -363,7 +365,7 @@ class Passage(Averaged):
 
 
 class _Mean(NamedTuple):
-    """E τ as far as it is known; `added` is the extrapolated part."""
+    """The mean passage time as far as it is known; `added` is the part that is extrapolated."""
 
     value: float
     stderr: float
@@ -372,7 +374,8 @@ class _Mean(NamedTuple):
 
 
 def _mean(summary: Summary, count: np.ndarray, end: float, marks: tuple[float, ...]) -> _Mean:
-    """E min(τ, T) + S/λ if the hazard λ of the last fifth permits it, with its error by the delta method."""
+    """Compute E min(τ, T), and add S/λ where the hazard λ of the last fifth permits it; the error follows from the
+    delta method."""
     S, R, early, late = (float(summary.mean[-1, k]) for k in (SURVIVAL, TIME, AT_EARLY, AT_LATE))
     covariance = summary.covariance[-1] / count[-1]  # type: ignore[index]
     bound = _Mean(R, float(summary.mean_stderr[-1, TIME]), "bound", 0.0)

@@ -99,7 +99,7 @@ class _Series(Statistic):
 
     @abstractmethod
     def of_one(self) -> np.ndarray:
-        """K of every entry and pair of forms, (entries, pairs)."""
+        """The form K of the constant series 1, for every entry and pair of forms: (entries, pairs)."""
 
     def observe(self, snapshot):
         return snapshot.x[:, : self.paths]
@@ -134,7 +134,7 @@ class _Series(Statistic):
         return Sums(count, a.level, mean, a.forms + share * apart, a.products + b.products + between, each)
 
     def about(self, sums: Sums, level: np.ndarray) -> Sums:
-        """The same paths about another level."""
+        """Move the sums of the same paths to another level."""
         d, one = (sums.level - level)[:, None, None], self.of_one()
 
         def moved(forms: np.ndarray) -> np.ndarray:
@@ -238,6 +238,7 @@ class Spectrum(_Series):
         return K[:, None]
 
     def _welch(self, x, y, detrend):
+        """The two-sided cross spectrum of two series by Welch's method."""
         _, power = scipy.signal.csd(x, y, 1 / self.spacing, "hann", self.segment, detrend=detrend, axis=-1)
         power = power.real.copy()
         power[..., 1 : None if self.segment % 2 else -1] /= 2  # scipy gives the one-sided density

@@ -74,7 +74,7 @@ class Stopped(Valued):
         return 12 * paths + 8 * min(paths * n, KEPT_STATES)
 
     def unmet(self, result: Stops) -> list[str]:
-        """The levels that no path has reached, in words."""
+        """Name each level that no path has reached."""
         by = np.concatenate(result.by)
         return [
             f"no path has reached {words}; the closest was {closest:.3g} away from it"
