@@ -108,7 +108,7 @@ def _slope_pilot(question: Question, candidate: Candidate, stream: int) -> tuple
 
 def _decided(question: Question, steps: int, stream: int) -> int:
     """Refuse a stated expectation that more paths of shorter steps contradict; returns their path-steps."""
-    known, finer = question.functional.known, LevelRun(question, "single", steps, stream, "random")  # type: ignore[attr-defined]
+    known, finer = question.functional.known, LevelRun(question, "single", steps, stream, "random")
     finer.grow(FINER * SLOPE_POINTS, Progress(0, False))
     mean, off = _off(finer, known)
     if off > REFUTED:
