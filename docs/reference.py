@@ -30,6 +30,8 @@ FAMILIES: dict[str, tuple[str, list[Any]]] = {
             ("Noise of large systems", ["diagonal", "sparse", "product"]),
             ("Random starts and parameters", ["PerPath", "from_normals"]),
             "with_noise", "with_measurement",
+            ("Loops of sensors and controllers", ["with_loop", "Sensor", "Part", "Jitter", "true"]),
+            ("Noise of readings", ["per_sample", "density"]),
             ("Walls and impacts", ["with_walls", "Walls", "Impact", "Restitution"]),
             ("Nonlinear elements", ["with_elements", "elements"]), "base_excited",
         ],
@@ -52,12 +54,12 @@ FAMILIES: dict[str, tuple[str, list[Any]]] = {
     "Noise": (
         "stodyn.noise",
         [
-            "coloured",
+            "coloured", ("Inertial sensors", ["gyro", "accelerometer", "imu"]),
             ("Distributions", ["Distribution", "Normal", "Uniform", "LogNormal", "Exponential", "Gamma", "Beta",
                                "Truncated", "Density"]),
         ],
     ),
-    "Analysis": ("stodyn.analysis", []),
+    "Analysis": ("stodyn.analysis", [("Allan variance", ["allan", "allan_variance"])]),
     "Circuits": (
         "stodyn.circuits",
         [

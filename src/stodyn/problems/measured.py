@@ -66,6 +66,8 @@ class Measured(Around):
 def with_measurement(problem: Any, H: ArrayLike, R: ArrayLike, names: Sequence[str] | None = None) -> Measured:
     """Add the measurements z = H x + v to a problem, v sampled anew in every step.
 
+    The measurement is continuous: its noise follows the step. For a sensor with a rate of its own use stodyn.Sensor.
+
     Parameters
     ----------
     problem : Problem
