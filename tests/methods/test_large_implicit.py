@@ -49,7 +49,7 @@ def test_sparse_steps_are_the_dense_ones():
 def executed_before_steps(problem, dt):
     """How many tables of instructions a step's program executes before the steps."""
     spec = describe(problem, ThetaEuler, (0.0, float(np.sum(dt))), dt, None, "float64")
-    return sum(isinstance(item, Executed) for item in executors.get(spec).program.source.stepped.fixed)
+    return sum(isinstance(item, Executed) for item in executors.get(spec).program.source.stepped.program.fixed)
 
 
 def test_a_matrix_is_eliminated_once_where_it_never_changes_and_anew_where_it_does():

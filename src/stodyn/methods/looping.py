@@ -86,7 +86,7 @@ class Clock:
         """Whether a tick falls on the step that ends at t, and its number; times of steps are whole multiples of h."""
         number = jnp.round((t - self.begin) * (1.0 / self.h))
         whole = jnp.floor((number + 0.5) * (1.0 / self.steps))
-        return whole * self.steps == number, whole.astype(np.int32)
+        return whole * self.steps == number, whole
 
     def depth(self, name: str) -> int:
         """How many values of a thing may be on their way."""
@@ -131,13 +131,14 @@ class _Looping(Wrapping, Method):
         is_due, tick = self.clock.ticks(end)
 
         def act(now):
-            inner, registers = now
-            registers = loop.acted(end, tick, self.method.read(inner), registers)
+            inner, registers, end, tick = now  # what a turn is handed is computed in the turn, and nowhere else
+            registers = loop.acted(end, tick.astype(np.int32), self.method.read(inner), registers)
             if self.begins_anew:
                 inner = self.method.after_jump(problem.problem, end, inner, loop.inputs(registers))
-            return inner, registers
+            return inner, registers, end, tick
 
-        return rarely(is_due, act, (inner, registers), loops=self.clock.steps > 1), report
+        now = inner, registers, jnp.asarray(end), tick
+        return rarely(is_due, act, now, loops=self.clock.steps > 1)[:2], report
 
     def read(self, state):
         inner, registers = state

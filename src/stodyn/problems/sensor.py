@@ -20,6 +20,7 @@ from stodyn.problems.calling import call
 KEEPS = ("last", "zero")
 
 
+@checks_arguments
 @dataclasses.dataclass(frozen=True, eq=False)
 class Jitter:
     """Readings about their times: each a random whole number of steps early or late.
