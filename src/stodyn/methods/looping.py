@@ -22,7 +22,7 @@ from stodyn.methods.wrapping import Wrapping
 from stodyn.noise import counter
 from stodyn.noise.distribution import Distribution
 from stodyn.numerics.rarely import rarely
-from stodyn.problems.looped import KEYS, Looped, Part
+from stodyn.problems.looped import KEYS, SINCE, SLOPE, Looped, Part
 from stodyn.problems.sensor import Sensor
 
 
@@ -184,6 +184,9 @@ class Loop:
         ideal = {s.name: s.value(self.problem.problem, t, x, self.params) for s in self.problem.sensors}
         held = {name: jnp.asarray(self.params[name], like) for name in layout.inputs}
         parts = self.problem.parts
+        for name in [name for part in parts if part.hold == "first" for name in part.writes]:
+            for word in (SLOPE.format(name), SINCE.format(name)):
+                held[word] = jnp.asarray(self.params[word], like)
         outputs = {part.name: jnp.zeros(layout.outputs[part.name], like) for part in parts if not part.writes}
         values = {**ideal, **{p.name: _output(p, held, outputs, layout.outputs[p.name]) for p in parts}}
         depths = {name: self.clock.depth(name) for name in values}
@@ -218,7 +221,7 @@ class Loop:
 
     def acted(self, t: Any, tick: Array, x: Array, registers: Registers) -> Registers:
         """The registers after everything that is due at this tick."""
-        self.tick, self.key = tick, registers.key
+        self.t, self.tick, self.key = t, tick, registers.key
         for sensor in self.problem.sensors:
             registers = self._arrived(sensor, registers)
         for part in self.problem.parts:
@@ -245,7 +248,12 @@ class Loop:
         for name in thing.writes:
             shape = self.layout.inputs[name]
             piece = flat[first : first + math.prod(shape)].reshape(shape)
-            held[name], first = jnp.where(is_due, piece, held[name]), first + math.prod(shape)
+            first += math.prod(shape)
+            if thing.hold == "first":
+                slope, since = SLOPE.format(name), SINCE.format(name)
+                held[slope] = jnp.where(is_due, (piece - held[name]) / float(thing.times.every), held[slope])
+                held[since] = jnp.where(is_due, self.t, held[since])
+            held[name] = jnp.where(is_due, piece, held[name])
         outputs = dict(registers.outputs)
         if not thing.writes:
             outputs[thing.name] = jnp.where(is_due, value, outputs[thing.name])

@@ -25,12 +25,15 @@ import numpy as np
 from stodyn.arguments import checks_arguments
 from stodyn.noise.source import Source
 from stodyn.noise.uniforms import Uniforms
+from stodyn.problems.calling import call
 from stodyn.problems.contract import component_names, expect_problem
 from stodyn.problems.measured import Measured
+from stodyn.problems.sde import SDE
 from stodyn.problems.sensor import Jitter, Sensor, Times, exact
 
 KEYS = "~sensor keys"  # the last of all names in params, so that the draws of others stay as they are
 HOLDS = ("zero", "first")
+SLOPE, SINCE = "~slope of {}", "~since when {}"  # params of a plant whose input is a straight line between samples
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -84,7 +87,7 @@ class Part:
     phase, delay : float
         The time of the first run after the start, and how late its output takes effect.
     hold : "zero" or "first"
-        Whether the plant sees the last output, or the straight line through the last two.
+        Whether the plant sees the last output, or the straight line through the last two, which is for SDE plants.
     jitter : Jitter, optional
         Runs about their times.
 
@@ -387,9 +390,34 @@ def with_loop(plant: Any, *parts: Sensor | Part) -> Looped:
     if not sensors and not acting:
         raise ValueError("with_loop: expected at least one sensor or part")
     _check_words(plant, sensors, acting)
+    lines = tuple(name for part in acting if part.hold == "first" for name in part.writes)
+    plant = _with_lines(plant, lines) if lines else plant
     looped = Looped(plant, np.zeros((0, plant.n)), np.zeros((0, 0)), (), plant.component_units, sensors, acting)
     names = (*plant.components, *looped.layout.names)
     return dataclasses.replace(looped, names=component_names(names, names))
+
+
+def _with_lines(plant: Any, names: tuple[str, ...]) -> Any:
+    """The plant with straight lines in time for these inputs: value + slope (t - since)."""
+    if type(plant) is not SDE:
+        raise ValueError(
+            f'hold: "first" needs the times of stages, which only an SDE plant is asked for here, got '
+            f'{type(plant).__name__}; take hold="zero" and a shorter period, or write the plant as an SDE'
+        )
+    extra = {word.format(name) for name in names for word in (SLOPE, SINCE)}
+
+    def now(t: Any, params: Any) -> Any:
+        lines = {name: params[name] + params[SLOPE.format(name)] * (t - params[SINCE.format(name)]) for name in names}
+        return {**{word: value for word, value in params.items() if word not in extra}, **lines}
+
+    def in_time(function: Callable) -> Callable:
+        return lambda t, x, params: call(function, t, x, params=now(t, params))
+
+    params = dict(plant.params)
+    for name in names:
+        params |= {SLOPE.format(name): 0.0 * np.asarray(params[name], float), SINCE.format(name): 0.0}
+    diffusion = None if plant.diffusion is None else in_time(plant.diffusion)
+    return dataclasses.replace(plant, drift=in_time(plant.drift), diffusion=diffusion, params=params)
 
 
 def _check_words(plant: Any, sensors: Sequence[Sensor], parts: Sequence[Part]) -> None:

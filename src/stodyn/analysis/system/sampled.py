@@ -296,6 +296,10 @@ def _refuse_nonlinear_readings(loop: Looped) -> None:
         if sensor.jitter is not None:
             raise ValueError(f"jitter ({sensor.name}): is not analysed; leave it out, or simulate the loop")
     for part in loop.parts:
+        if part.hold == "first":
+            raise ValueError(
+                f'hold ({part.name}): straight lines are not analysed; take hold="zero", or simulate the loop'
+            )
         if part.jitter is not None:
             raise ValueError(f"jitter ({part.name}): is not analysed; leave it out, or simulate the loop")
 
