@@ -156,6 +156,9 @@ class Excited(Wrapping, Method):
     def prepared(self, problem, h):
         return self.method.prepared(problem, h)
 
+    def after_jump(self, problem, t, state, params):
+        return self.start(problem, t, self.read(state), params)
+
     def start(self, problem, t, x, params):
         k = len(problem.coloured.A)
         s = x[-k:]

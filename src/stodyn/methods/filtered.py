@@ -181,6 +181,9 @@ class _OverEqualSteps(Wrapping, Method):
         """Return the same method for steps of another length."""
         return dataclasses.replace(self, dt=dt)
 
+    def after_jump(self, problem, t, state, params):
+        return self.start(problem, t, self.read(state), params)
+
     def start(self, problem, t, x, params):
         n = self.own.n
         return self.base.start(self.own, t, x[:n], self._inner_params(params, jnp.zeros(len(self.problem.noise.C)))), x[

@@ -63,6 +63,9 @@ class Constrained(Method):
             )
         return super().refusal(problem)
 
+    def after_jump(self, problem, t, state, params):
+        return self.start(problem, t, self.read(state), params)
+
     def start(self, problem, t, x, params):
         q, v = problem.joints.consistent(t, x[: problem.N], x[problem.N : 2 * problem.N], params)
         return shown(problem, t, q, v, jnp.zeros(problem.joints.c, q.dtype), params)

@@ -340,6 +340,9 @@ class _Stiff(Method):
     def start(self, problem, t, x, params):
         return problem.consistent(t, x, params)
 
+    def after_jump(self, problem, t, state, params):
+        return self.start(problem, t, self.read(state), params)
+
 
 @dataclasses.dataclass(frozen=True)
 class StiffRungeKutta(Tabulated, _Stiff):

@@ -424,6 +424,8 @@ def _check_words(plant: Any, sensors: Sequence[Sensor], parts: Sequence[Part]) -
     things: list[Sensor | Part] = [*sensors, *parts]
     names = [thing.name for thing in things]
     for name in names:
+        if name in plant.components:
+            raise ValueError(f"name: {name!r} is a component of the plant; give the sensor or part another name")
         if names.count(name) > 1:
             raise ValueError(f"name: {name!r} is given to {names.count(name)} sensors or parts; give each its own")
     for sensor in sensors:

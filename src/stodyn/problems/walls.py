@@ -222,7 +222,8 @@ def with_walls(problem: Any, *walls: Walls | Mapping | Impact) -> Walled | Struc
     """
     if isinstance(problem, Measured):
         raise TypeError(
-            f"problem: a {type(problem).__name__} already has further components; put all walls around the problem"
+            f"problem: a {type(problem).__name__} already has further components; put all walls around the "
+            "problem itself, as in with_loop(with_walls(plant, ...), ...)"
         )
     expect_problem(problem)
     if not walls:

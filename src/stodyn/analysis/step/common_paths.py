@@ -57,6 +57,10 @@ def common_paths(
     """
     m, h = problem.m, (t[1] - t[0]) / steps
     problems = [matched(problem, run.by)[0] if isinstance(run.by, Method) else None for run in runs]
+    if isinstance(problem, Looped):
+        raise ValueError(
+            "problem: a loop acts at times of its own, which steps of several lengths do not share; take its plant"
+        )
     runs = [PathRun(measuring(run.by, one, t[0], h), run.factors) for run, one in zip(runs, problems, strict=True)]
     recipe = shared_recipe([run.needs for run in runs], m)
     counts = dict(recipe.normals(m))
