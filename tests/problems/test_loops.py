@@ -259,3 +259,43 @@ def test_a_bare_number_is_refused_as_noise():
 def test_loops_that_have_no_exact_answer_are_refused(loop, words):
     with pytest.raises(ValueError, match=words):
         sd.analysis.sampled(loop())
+
+
+def test_analyses_that_a_loop_does_not_fit_refuse_it():
+    with pytest.raises(ValueError, match="branches of a path would share"):
+        sd.rare(s1(), event=sd.Level(3.0, of="x"), before=1.0, dt=0.05, seed=1)
+    with pytest.raises(TypeError, match="whose levels cannot be coupled"):
+        sd.estimate(s1(), lambda t, x: x[0], t=(0, 1), error=0.1, seed=1)
+    with pytest.raises(ValueError, match="'x' is a component of the plant"):
+        sd.with_loop(integrator(), sd.Sensor("x", of="x", every=0.1))
+    with pytest.raises(TypeError, match="with_loop\\(with_walls"):
+        sd.with_walls(s1(), {"x": (0.0, None)})
+
+
+@pytest.mark.parametrize("kind", ["SDAE", "Hamiltonian", "walls"])
+def test_every_kind_of_plant_takes_a_loop(kind):
+    """What a part writes at the start is what the plant feels: with u = 1 in place of 0 the mean moves."""
+    plants = {
+        "SDAE": sd.SDAE(
+            np.diag([1.0, 0.0]),
+            lambda t, x, p: jnp.array([x[1] - x[0], x[1] - p["u"]]),
+            lambda t, x: jnp.array([[0.1], [0.0]]),
+            start=[0.5, 0.0],
+            params={"u": 0.0},
+        ),
+        "Hamiltonian": sd.Hamiltonian(
+            lambda t, q, p, params: 0.5 * p[0] ** 2 + 0.5 * q[0] ** 2 - params["u"] * q[0],
+            [lambda t, q, p: 0.1 * q[0]],
+            start=([0.0], [0.0]),
+            params={"u": 0.0},
+        ),
+        "walls": sd.with_walls(
+            sd.SDE(lambda t, x, p: p["u"] - x, lambda t, x: 0.1, 0.5, params={"u": 0.0}), {"x": (0, None)}
+        ),
+    }
+    means = []
+    for u in (0.0, 1.0):
+        part = sd.Part("law", every=0.5, writes="u", update=lambda t, own, seen, p, u=u: (own, jnp.asarray(u)))
+        run = sd.simulate(sd.with_loop(plants[kind], part), t=(0, 1), dt=0.05, paths=8, seed=1, progress=False)
+        means.append(float(run["mean"].values[-1, 0]))
+    assert means[1] - means[0] > 0.2

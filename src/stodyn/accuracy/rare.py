@@ -41,6 +41,7 @@ from stodyn.methods.switching import refuse_switches
 from stodyn.noise import stream
 from stodyn.problems.contract import written_as
 from stodyn.problems.level import SIDES, Level
+from stodyn.problems.looped import Looped
 from stodyn.problems.sde import SDE
 from stodyn.statistics.contract import is_whole
 from stodyn.warnings import MissedWays, Skewed
@@ -142,6 +143,7 @@ def rare(
     """
     began = time.perf_counter()
     refuse_switches(problem, "rare")
+    _refuse_sensors(problem)
     problem = as_it_is_now(problem)
     _check(event, dt, t0, replicas, runs, kill, tol, seed)
     end, others = _ends(before, t0)
@@ -163,6 +165,15 @@ def rare(
 
 
 # --- the arguments ----------------------------------------------------------------------------------------------------
+
+
+def _refuse_sensors(problem: Any) -> None:
+    """Refuse a loop with noise in it: the noise of a sensor is that of its path, so that branches would not be free."""
+    if isinstance(problem, Looped) and problem.draws:
+        raise ValueError(
+            "problem: the noise of sensors belongs to a path and its samples, so that branches of a path would share "
+            "it; rare takes loops without noise, losses or jitter in them. Use simulate with a Stop"
+        )
 
 
 def _check(event: Any, dt: Any, t0: Any, replicas: Any, runs: Any, kill: Any, tol: Any, seed: Any) -> None:

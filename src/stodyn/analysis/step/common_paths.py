@@ -26,6 +26,7 @@ from stodyn.noise import iterated, wiener
 from stodyn.noise.increment import Increment, Recipe, compose
 from stodyn.noise.supply import DrawnNormals, GivenNormals
 from stodyn.numerics.printing.points import AtPoints
+from stodyn.problems.looped import Looped
 
 CHUNK = 4_000_000  # numbers of fine noise held at once
 
