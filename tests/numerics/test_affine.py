@@ -7,7 +7,7 @@ import pytest
 
 import stodyn as sd
 from stodyn.accuracy.exact_steps import are_exact
-from stodyn.numerics.affine import has_jumps, is_affine
+from stodyn.numerics.facts.degree import has_jumps, is_affine
 from stodyn.numerics.newton import newton
 from stodyn.numerics.printing.points import at_one
 

@@ -11,7 +11,7 @@ from jax.extend import core
 
 import stodyn as sd
 from stodyn.numerics.as_written import as_written
-from stodyn.numerics.exact_zeros import exact_zeros
+from stodyn.numerics.facts.exact_zeros import exact_zeros
 from stodyn.numerics.printing.points import at_points
 
 N, LANES = 12, 16

@@ -5,16 +5,17 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from stodyn.numerics import patterns, uncompiled
+from stodyn.numerics.facts import entries
+from stodyn.numerics.facts.dependence import dependence, dependence_by_arrays
 from stodyn.numerics.printing import operations, scalars
 from stodyn.numerics.printing.array_traces import ArrayTraces
 from stodyn.numerics.printing.arrays import Buffer
+from stodyn.numerics.printing.entrywise import TABLE
 from stodyn.numerics.printing.flat import flattened, scalar_operations
 from stodyn.numerics.printing.loops import mapped
 from stodyn.numerics.printing.nodes import reachable
 from stodyn.numerics.printing.unprintable import Unprintable
 from stodyn.numerics.printing.views import VIEWS
-from stodyn.numerics.sparse import find_pattern
 
 FRAME = ("x", "y", "scratch", "tables", "stride", "first_lane", "last_lane")
 LANES = 16
@@ -134,8 +135,8 @@ def test_patterns_of_whole_arrays_are_those_of_scalars(name):
         return CASES[name](jnp, x)
 
     with jax.enable_x64(True):
-        found = patterns.rows_of(function, np.ones(N))
-        assert np.array_equal(found.toarray(), find_pattern(function, np.ones(N)).csr().toarray())
+        found = dependence_by_arrays(jax.make_jaxpr(function)(np.ones(N)), (np.ones(N),))
+        assert np.array_equal(found.rows.toarray(), dependence(function, np.ones(N)).rows.toarray())
 
 
 def test_whole_numbers_and_truth_values(evaluated):
@@ -382,6 +383,6 @@ def test_whatever_moves_entries_as_scalars_moves_them_in_loops():
     """JAX gives some movements primitives of their own from time to time: large systems take them too, and so do proofs
     of patterns and NumPy."""
     assert set(scalars.MOVES) - set(VIEWS) == set()
-    assert operations.Scatter in scalars.SPECIAL.keys() & VIEWS.keys() & patterns.RULES.keys()
+    assert operations.Scatter in scalars.SPECIAL.keys() & VIEWS.keys() & entries.RULES.keys()
     folds = {name.removeprefix("scatter-") for name in operations.READ if name.startswith("scatter-")}
-    assert folds - set(uncompiled.JOINS) == set()
+    assert all(isinstance(TABLE[fold].numpy, np.ufunc) for fold in folds)

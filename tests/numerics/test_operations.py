@@ -14,13 +14,12 @@ from jax.extend import core
 import stodyn
 import stodyn as sd
 from stodyn.numerics import uncompiled
-from stodyn.numerics.affine import is_affine
-from stodyn.numerics.dependence import dependence
-from stodyn.numerics.exact_zeros import exact_zeros
-from stodyn.numerics.patterns import rows_of
+from stodyn.numerics.facts.axes import facts_of
+from stodyn.numerics.facts.degree import is_affine
+from stodyn.numerics.facts.dependence import dependence, dependence_by_arrays
+from stodyn.numerics.facts.exact_zeros import exact_zeros
 from stodyn.numerics.printing import operations
 from stodyn.numerics.printing.unprintable import Unprintable
-from stodyn.numerics.whole_arrays import facts_of
 
 FUNCTIONS = {
     "scan": lambda x: lax.scan(lambda carry, row: (carry + row, carry * row), 0.0, x)[1],
@@ -61,11 +60,11 @@ def test_renamed_parameters_are_an_unknown_operation_to_every_reader(name, monke
     with pytest.raises(Unprintable, match=f"{name} as this version of JAX has it .KeyError"):
         dependence(function, x)
     with pytest.raises(Unprintable, match="as this version of JAX has it"):
-        rows_of(function, x)
+        dependence_by_arrays(trace, (x,))
     with pytest.raises(uncompiled.Compile):
         uncompiled.run(trace, x)
     assert not is_affine(trace, [True])
-    assert facts_of(trace, [0], 0)[0].on <= {0}
+    assert facts_of(trace, (x,), vector=0).on <= {0}
     np.testing.assert_allclose(core.jaxpr_as_fun(exact_zeros(trace))(x)[0], function(jnp.asarray(x)))
 
 

@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from stodyn.numerics.dependence import dependence_of
-from stodyn.numerics.whole_arrays import facts_of
+from stodyn.numerics.facts.axes import facts_of
+from stodyn.numerics.facts.dependence import dependence_of
 
 N = 4
 MATRIX = np.arange(1.0, 17.0).reshape(N, N)
@@ -54,7 +54,7 @@ DIFFUSIONS = {
 
 def facts(g, n=N):
     trace = jax.make_jaxpr(g)(0.0, np.ones(n))
-    return facts_of(trace, [0, 1], vector=1)[0], trace
+    return facts_of(trace, (0.0, np.ones(n)), vector=1), trace
 
 
 @pytest.mark.parametrize("name", DIFFUSIONS)
@@ -68,15 +68,14 @@ def test_additive_and_diagonal_noise_is_seen(name):
 @pytest.mark.parametrize("name", DIFFUSIONS)
 def test_whatever_is_said_is_true_of_every_entry(name):
     found, trace = facts(DIFFUSIONS[name][0])
-    (entries,) = dependence_of(trace, (0.0, np.ones(N)))
-    for index, entry in np.ndenumerate(entries):
-        depends = entry if isinstance(entry, frozenset) else frozenset()
-        assert {argument for argument, _ in depends} <= found.on
-        if found.is_zero((0, 1)) and index[0] != index[1]:
-            assert not isinstance(entry, frozenset) and entry == 0.0
-        for axis in (0, 1):
-            if found.takes_along(1, axis):
-                assert {k for argument, k in depends if argument == 1} <= {index[axis]}
+    entries = dependence_of(trace, (0.0, np.ones(N)))
+    assert entries.arguments <= found.on
+    if found.is_zero((0, 1)):
+        assert entries.zero[~np.eye(N, dtype=bool)].all()
+    place, number = entries.on(1).nonzero()
+    for axis in (0, 1):
+        if found.takes_along(1, axis):
+            assert np.array_equal(np.unravel_index(place, (N, N))[axis], number)
 
 
 def test_the_proof_forms_no_matrix():

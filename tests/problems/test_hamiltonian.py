@@ -15,7 +15,7 @@ from stodyn.models.lenard_bernstein import lenard_bernstein
 from stodyn.noise.rejection import Rejection
 from stodyn.numerics.printing.points import at_one, at_points
 from stodyn.problems.hamiltonian import Hamiltonian
-from stodyn.problems.hamiltonian_facts import Dependence, _dependence_of_wholes
+from stodyn.problems.hamiltonian_facts import Dependence, _by_slopes
 from stodyn.problems.mechanical import Mechanical
 from stodyn.problems.sde import SDE
 
@@ -313,11 +313,12 @@ def test_a_system_without_noise_is_an_sde_with_one_channel_of_zeros():
 
 
 def test_products_of_positions_and_momenta_are_affine_in_each_alone():
-    """Found from whole arrays, as for many coordinates."""
-    arguments = (0.0, np.ones(3), np.ones(3))
-    product = _dependence_of_wholes(lambda t, q, p: q * p + p, arguments)
-    assert product.affine_q and product.affine_p and not product.affine
-    assert _dependence_of_wholes(lambda t, q, p: q - 2.0 * p, arguments).affine
+    """Found entry by entry for few coordinates, from whole arrays for many."""
+    for n in (3, 9):
+        arguments = (0.0, np.ones(n), np.ones(n))
+        product = _by_slopes(lambda t, q, p: q * p + p, arguments)
+        assert product.affine_q and product.affine_p and not product.affine
+        assert _by_slopes(lambda t, q, p: q - 2.0 * p, arguments).affine
 
 
 @pytest.mark.parametrize(
@@ -327,10 +328,11 @@ def test_products_of_positions_and_momenta_are_affine_in_each_alone():
         (lambda t, q, p: jnp.sin(p), (False, False, True, True, False, False)),
         (lambda t, q, p: 2.0 * q + t, (False, True, False, True, True, True)),
         (lambda t, q, p: 0.0 * q, (True, False, False, True, True, True)),
-        (lambda t, q, p: jnp.full(3, 2.0), (False, False, False, True, True, True)),
+        (lambda t, q, p: jnp.full_like(q, 2.0), (False, False, False, True, True, True)),
         (lambda t, q, p: p * q**2, (False, True, True, False, True, False)),
     ],
 )
-def test_dependence_from_whole_arrays(function, expected):
+def test_dependence_of_few_and_many_coordinates(function, expected):
     """Zero, on q, on p, affine in q, in p, in both."""
-    assert tuple(_dependence_of_wholes(function, (0.0, np.ones(3), np.ones(3)))) == expected
+    for n in (3, 9):
+        assert tuple(_by_slopes(function, (0.0, np.ones(n), np.ones(n)))) == expected

@@ -40,7 +40,7 @@ from stodyn.methods.milstein import _Milstein
 from stodyn.methods.platen import PlatenWeak2, PlatenWeak2Pairs
 from stodyn.methods.recommend import recommended
 from stodyn.methods.tamed import TamedEuler
-from stodyn.numerics.affine import is_rough
+from stodyn.numerics.facts.degree import is_rough
 from stodyn.numerics.printing.points import AtPoints, at_points
 from stodyn.problems.contract import written_as
 from stodyn.problems.hamiltonian import Hamiltonian

@@ -39,7 +39,7 @@ from stodyn.noise.source import PerPath
 from stodyn.noise.stream import generator
 from stodyn.numerics import direct
 from stodyn.numerics.elimination import ORDERED
-from stodyn.numerics.sparse import FOLLOWED
+from stodyn.numerics.facts.dependence import FOLLOWED
 from stodyn.numerics.traced_once import TracedOnce
 from stodyn.problems import contract
 from stodyn.problems.contract import Recommended

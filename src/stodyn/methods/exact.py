@@ -11,7 +11,7 @@ import scipy
 
 from stodyn.methods.contract import Claim, Solver
 from stodyn.numerics import gauss, van_loan
-from stodyn.numerics.affine import is_proved_affine
+from stodyn.numerics.facts.degree import is_proved_affine
 from stodyn.numerics.printing.points import at_one, at_points
 from stodyn.problems.sde import SDE
 from stodyn.problems.structure import depends_on_time

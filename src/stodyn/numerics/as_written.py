@@ -11,18 +11,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import jax
 from jax import lax
 from jax.extend import core
 
 from stodyn.numerics.printing import operations as kinds
-from stodyn.numerics.printing.operations import CALLS, Equation, Operation, equations_of
-from stodyn.numerics.printing.trace import interpret
+from stodyn.numerics.printing.entrywise import TABLE, UNKNOWN, Entrywise, Zeros
+from stodyn.numerics.printing.operations import UNMAPPED, Equation, Operation, equations_of
+from stodyn.numerics.printing.trace import interpret, retraced
 
-EXPONENTIALS = {"exp", "exp2"}
 SHAPED = kinds.Spread | kinds.Reshaped | kinds.Squeezed | kinds.Transposed  # XLA looks through them, or moves them
-MERGED = {"log": 1, "log2": 1, "pow": 1, "mul": 2, "div": 2}  # what XLA rewrites, and with how many exponentials
-OPENED = CALLS - {"custom_vmap_call"}  # whose own rule says how it is mapped
 LOOPS = kinds.While | kinds.Scan | kinds.Cond
 
 
@@ -36,10 +33,10 @@ def as_written(trace: core.ClosedJaxpr) -> core.ClosedJaxpr:
 
     def apply(operation: Operation, values: list[Any]) -> list[Any]:
         nonlocal changed
-        name = operation.name
+        row = TABLE.get(operation.name, UNKNOWN)
         among = [id(value) in exponentials for value in values]
-        held = among if sum(among) >= MERGED.get(name, len(values) + 1) else [False] * len(values)
-        if name == "mul":
+        held = among if sum(among) >= (row.merges or len(values) + 1) else [False] * len(values)
+        if row.factors == 2:
             held = [is_one or id(value) in truths for is_one, value in zip(held, values, strict=True)]
         if any(held):
             values = [lax.optimization_barrier(v) if is_one else v for v, is_one in zip(values, held, strict=True)]
@@ -47,26 +44,25 @@ def as_written(trace: core.ClosedJaxpr) -> core.ClosedJaxpr:
         guarded = operation.rewritten(as_written) if isinstance(operation.how, LOOPS) else operation
         changed |= guarded is not operation
         results = guarded.bind(*values)
-        is_shaped = isinstance(operation.how, SHAPED) or name == "neg"
-        for those, is_one in ((exponentials, name in EXPONENTIALS), (truths, _is_of_truth(name, operation.ins))):
+        is_shaped = isinstance(operation.how, SHAPED) or operation.name == "neg"
+        for those, is_one in ((exponentials, row.is_exponential), (truths, _is_of_truth(row, operation.ins))):
             if is_one or (is_shaped and id(values[0]) in those):
                 those[id(results[0])] = results[0]
         return results
 
     def walked(*inputs: Any) -> list[Any]:
-        return interpret(trace, inputs, apply, lambda value: value, OPENED)
+        return interpret(trace, inputs, apply, lambda value: value, UNMAPPED)
 
-    shapes = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype, weak_type=v.aval.weak_type) for v in trace.jaxpr.invars]
-    rewritten = jax.make_jaxpr(walked)(*shapes)
+    rewritten = retraced(walked, trace)
     return rewritten if changed else trace
 
 
-def _is_of_truth(name: str, operands: Sequence[Any]) -> bool:
+def _is_of_truth(row: Entrywise, operands: Sequence[Any]) -> bool:
     """Whether an operation makes a number of a truth value."""
-    return name == "convert_element_type" and operands[0].dtype == bool
+    return row.zeros is Zeros.COPIED and operands[0].dtype == bool
 
 
 def _is_merged(equation: Equation) -> bool:
     """Whether XLA may merge the result of an operation with its readers."""
-    name = equation.primitive.name
-    return name in EXPONENTIALS or _is_of_truth(name, [v.aval for v in equation.invars])
+    row = TABLE.get(equation.primitive.name, UNKNOWN)
+    return row.is_exponential or _is_of_truth(row, [v.aval for v in equation.invars])

@@ -13,7 +13,7 @@ import numpy as np
 import scipy
 from jax import Array, lax
 
-from stodyn.numerics.dependence import dependence
+from stodyn.numerics.facts.dependence import dependence
 from stodyn.numerics.printing.unprintable import Unprintable
 
 
@@ -99,14 +99,10 @@ def find_band(residual: Callable, *arguments: Any) -> Band | None:
     The order is that of Cuthill and McKee, reversed, on the pattern of the Jacobian made symmetric.
     """
     try:
-        (entries,) = dependence(residual, *arguments)
+        holds = dependence(residual, *arguments).on(0).toarray()
     except Unprintable:
         return None
-    n = len(entries)
-    holds = np.zeros((n, n), bool)
-    for i, entry in enumerate(entries):
-        if isinstance(entry, frozenset):
-            holds[i, [j for a, j in entry if a == 0]] = True
+    n = len(holds)
     holds |= holds.T | np.eye(n, dtype=bool)
     order = scipy.sparse.csgraph.reverse_cuthill_mckee(scipy.sparse.csr_array(holds), symmetric_mode=True)
     equation, unknown = np.nonzero(holds[np.ix_(order, order)])

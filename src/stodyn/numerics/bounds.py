@@ -13,7 +13,7 @@ from jax.extend import core
 
 from stodyn.numerics import uncompiled
 from stodyn.numerics.printing.entrywise import TABLE
-from stodyn.numerics.printing.operations import Gather, Operation, Scatter, SliceAt, equations_of
+from stodyn.numerics.printing.operations import Gather, Operation, Scatter, SliceAt, equations_of, has_indices
 from stodyn.numerics.printing.scalars import MOVES
 from stodyn.numerics.printing.trace import interpret
 
@@ -31,7 +31,7 @@ def check_bounds(closed: core.ClosedJaxpr, who: str) -> None:
 
 def out_of_bounds(closed: core.ClosedJaxpr) -> str | None:
     """The first index of a trace that is known and out of bounds, in words; None where there is none."""
-    if not any(map(_has_index, equations_of(closed.jaxpr))):
+    if not any(map(has_indices, equations_of(closed.jaxpr))):
         return None
     faults: list[str] = []
 
@@ -54,10 +54,6 @@ def out_of_bounds(closed: core.ClosedJaxpr) -> str | None:
 
     interpret(closed, [None] * len(closed.jaxpr.invars), apply, literal)
     return faults[0] if faults else None
-
-
-def _has_index(equation: Any) -> bool:
-    return equation.primitive.name.startswith(("dynamic_slice", "gather", "scatter"))
 
 
 def _prepares(operation: Operation) -> bool:

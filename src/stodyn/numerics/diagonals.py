@@ -27,8 +27,8 @@ def diagonal(function: Callable) -> Callable:
 
     def of_arguments(*arguments: Any) -> Any:
         closed = jax.make_jaxpr(function)(*arguments)
-        inputs: list[_Value] = [_InputValue(a) for a in jax.tree.leaves(arguments)]
-        (result,) = interpret(closed, inputs, _applied, _InputValue, calls=INLINED)
+        inputs = list(map(_value_of, jax.tree.leaves(arguments)))
+        (result,) = interpret(closed, inputs, _applied, _value_of, calls=INLINED)
         return jnp.asarray(result.diagonal, closed.out_avals[0].dtype)
 
     return of_arguments
@@ -37,55 +37,35 @@ def diagonal(function: Callable) -> Callable:
 class _Value:
     """An array of a trace: all of it or its diagonal, each computed when it is needed."""
 
-    @functools.cached_property
-    def whole(self) -> Any:
-        raise NotImplementedError
-
-    @functools.cached_property
-    def diagonal(self) -> Any:
-        """The diagonal of a matrix; a number is its own."""
-        return self.whole if np.ndim(self.whole) == 0 else _diagonal_of(self.whole)
-
-
-class _InputValue(_Value):
-    def __init__(self, array: Any):
-        self.whole = array
-
-
-class _ComputedValue(_Value):
-    """A result of an equation outside the lists: its diagonal is taken from the whole matrix."""
-
-    def __init__(self, compute: Callable[[], Sequence[Any]], place: int):
-        self.compute, self.place = compute, place
+    def __init__(self, whole: Callable[[], Any], along: Callable[[], Any] | None = None):
+        self._whole, self._along = whole, along
 
     @functools.cached_property
     def whole(self) -> Any:
-        return self.compute()[self.place]
-
-
-class _Followed(_ComputedValue):
-    """The matrix of an equation whose diagonal is known from its operands."""
-
-    def __init__(self, compute: Callable[[], Sequence[Any]], along: Callable[[], Any]):
-        super().__init__(compute, 0)
-        self.along = along
+        return self._whole()
 
     @functools.cached_property
     def diagonal(self) -> Any:
-        return self.along()
+        """The diagonal of a matrix, from its operands where it follows from theirs; a number is its own."""
+        if self._along is not None:
+            return self._along()
+        if np.ndim(self.whole) == 0:
+            return self.whole
+        return (np if isinstance(self.whole, np.ndarray) else jnp).diagonal(self.whole)
+
+
+def _value_of(array: Any) -> _Value:
+    return _Value(lambda: array)
 
 
 def _applied(operation: Operation, inputs: Sequence[_Value]) -> list[_Value]:
-    shape = operation.outs[0].shape
-
     @functools.cache
     def compute() -> Sequence[Any]:
         return operation.bind(*(x.whole for x in inputs))
 
+    shape = operation.outs[0].shape
     along = _along(operation, inputs) if len(shape) == 2 and shape[0] == shape[1] else None
-    if along is not None:
-        return [_Followed(compute, along)]
-    return [_ComputedValue(compute, place) for place in range(len(operation.outs))]
+    return [_Value(functools.partial(lambda place: compute()[place], k), along) for k in range(len(operation.outs))]
 
 
 def _along(operation: Operation, inputs: Sequence[_Value]) -> Callable[[], Any] | None:
@@ -96,10 +76,10 @@ def _along(operation: Operation, inputs: Sequence[_Value]) -> Callable[[], Any] 
     is_same = isinstance(how, kinds.Split | kinds.Reshaped) and operation.ins[0].shape == (n, n)
     if isinstance(how, kinds.Transposed) or is_same:
         return lambda: inputs[0].diagonal
+    shapes = [like.shape for like in operation.ins]
     if isinstance(how, kinds.Spread):
-        return lambda: _spread(_part_read(inputs[0], operation.ins[0].shape, n), n)
+        return lambda: _spread(_part_read(inputs[0], shapes[0], n), n)
     if operation.name in PRINTED:
-        shapes = [like.shape for like in operation.ins]
         return lambda: _between(operation, [_part_read(x, s, n) for x, s in zip(inputs, shapes, strict=True)], n)
     return None
 
@@ -129,7 +109,3 @@ def _between(operation: Operation, operands: Sequence[Any], n: int) -> Any:
 def _spread(x: Any, n: int) -> Any:
     known = isinstance(x, np.ndarray | np.generic)
     return x if np.shape(x) == (n,) else np.broadcast_to(x, (n,)) if known else jnp.broadcast_to(x, (n,))
-
-
-def _diagonal_of(matrix: Any) -> Any:
-    return np.diagonal(matrix) if isinstance(matrix, np.ndarray) else jnp.diagonal(matrix)

@@ -13,9 +13,9 @@ from jax import Array, lax
 from jax.extend import core
 from jax.typing import ArrayLike
 
-from stodyn.numerics.affine import is_affine
 from stodyn.numerics.elimination import solve as eliminate
 from stodyn.numerics.elimination import solved
+from stodyn.numerics.facts.degree import is_affine
 from stodyn.numerics.rarely import rarely
 from stodyn.numerics.rounding import is_rounding
 

@@ -17,11 +17,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend import core
 
+from stodyn.numerics.printing.entrywise import TABLE
 from stodyn.numerics.printing.operations import Cond, Operation, Reduced
 from stodyn.numerics.printing.trace import interpret
-
-STEPS = {"floor", "ceil", "round"}  # their results are whole numbers
-EXTREMES = {"max": jax.lax.argmax, "min": jax.lax.argmin}
 
 
 def region(function: Callable) -> Callable:
@@ -52,23 +50,14 @@ def _walk(trace: core.ClosedJaxpr, inputs: list[Any], decisions: list[Any]) -> N
 
 def _decisions(operation: Operation, values: list[Any], results: list[Any]) -> list[Any]:
     """What an operation decides from numbers that are not whole."""
-    name = operation.name
-    if name in ("max", "min"):
-        return [values[0] > values[1]]
-    if name in ("abs", "sign"):
-        return [values[0] > 0.0]
-    if name == "clamp":
-        low, x, high = values
-        return [x > low, x > high]
-    if name == "rem":
-        return [jnp.floor(values[0] / values[1])]
-    if isinstance(operation.how, Reduced) and operation.how.fold in EXTREMES:
+    row = TABLE.get(operation.name)
+    if row is not None and row.decides is not None:
+        return list(row.decides(*results, *values))
+    if isinstance(operation.how, Reduced) and TABLE[operation.how.fold].decides is not None:
         (axes, fold), whole = operation.how, values[0]
         others = tuple(k for k in range(whole.ndim) if k not in axes)
         flat = jnp.transpose(whole, (*others, *axes)).reshape(*(whole.shape[k] for k in others), -1)
-        return [EXTREMES[fold](flat, flat.ndim - 1, jnp.int32)]
-    if name in STEPS:
-        return results
+        return [(jax.lax.argmax if fold == "max" else jax.lax.argmin)(flat, flat.ndim - 1, jnp.int32)]
     return [result for result in results if not jnp.issubdtype(result.dtype, jnp.floating)]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
 import itertools
@@ -17,9 +16,9 @@ import scipy
 from jax import Array, lax
 from jax.custom_batching import custom_vmap
 
-from stodyn.numerics import direct, patterns
-from stodyn.numerics.dependence import dependence
+from stodyn.numerics import direct
 from stodyn.numerics.elimination import WRITTEN_OUT
+from stodyn.numerics.facts.dependence import dependence, dependence_by_arrays
 from stodyn.numerics.instructions import LED, ONE, WIDEST, ZERO, Instructions, execute, led, rows_of
 from stodyn.numerics.printing.unprintable import Unprintable
 from stodyn.numerics.rarely import rarely
@@ -30,7 +29,6 @@ SMALL_PIVOT = 0.1  # a pivot below this share of its column waits until there is
 PATIENCE = 4  # pivots that cost up to this many times the cheapest are taken in the same round
 MOST_FULL = 0.5  # of the places of a matrix: a fuller one is dense
 DENSE = 12  # more than n³/12 products, a quarter of a dense elimination's, are too many
-FOLLOWED = 64  # unknowns up to which patterns are found scalar by scalar
 ON_DIAGONAL = 200  # unknowns from which the diagonal is tried first, by compiled code
 AT_ONCE = 1_000_000  # places of a matrix at which its entries are looked up together
 TRUSTED = 1e-9  # error of a solution of ones up to which pivots on the diagonal are good enough
@@ -161,15 +159,7 @@ def find_pattern(function: Callable, *arguments: Any) -> Pattern:
 
     Raises printing.unprintable.Unprintable where the trace cannot be taken apart.
     """
-    if np.size(arguments[0]) > FOLLOWED:
-        with contextlib.suppress(Unprintable):
-            return Pattern.of_csr(patterns.rows_of(function, *arguments))
-    (entries,) = dependence(function, *arguments)
-    places = [(i, sorted(j for a, j in entry if a == 0)) for i, entry in enumerate(entries.ravel())
-              if isinstance(entry, frozenset)]  # fmt: skip
-    rows = np.repeat([i for i, _ in places], [len(those) for _, those in places]).astype(int)
-    columns = np.array([j for _, those in places for j in those], int)
-    return Pattern(rows, columns, (entries.size, np.size(arguments[0])))
+    return Pattern.of_csr(dependence(function, *arguments).on(0))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -207,7 +197,7 @@ class Elimination:
     def factorised_once(self, values: np.ndarray) -> Callable[[Array], Array] | None:
         """b -> x with a x = b for one matrix of numbers; None where a pivot is too small for it.
 
-        Nothing but substitution is left to a step, and x is proved to be linear in b (numerics.affine).
+        Nothing but substitution is left to a step, and x is proved to be linear in b (numerics.facts.degree).
         """
         factors, sound = Uncompiled(self._factors)(np.asarray(values, float))
         if not sound:
@@ -536,7 +526,7 @@ def order_of(residual: Callable[[Array], Array], x: Array) -> Elimination | None
     if n <= WRITTEN_OUT:
         return None
     try:
-        rows = patterns.rows_of_trace(jax.make_jaxpr(residual)(x))
+        rows = dependence_by_arrays(jax.make_jaxpr(residual)(x), (x,)).rows
     except Unprintable:
         return None
     pattern = Pattern.of_csr(rows + scipy.sparse.eye_array(n, dtype=bool))

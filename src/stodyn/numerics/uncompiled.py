@@ -176,7 +176,7 @@ def _scatter(how: Scatter, x: np.ndarray, indices: np.ndarray, updates: np.ndarr
     if how.fold is None:
         changed[place[landing]] = updates[landing]
     else:
-        JOINS[how.fold].at(changed, place[landing], updates[landing])
+        TABLE[how.fold].numpy.at(changed, place[landing], updates[landing])
     return changed.reshape(x.shape)
 
 
@@ -209,23 +209,12 @@ def _execute(how: kinds.Executed, data: np.ndarray, *fixed: np.ndarray) -> np.nd
 
 
 def _cumulated(how: Cumulated, x: np.ndarray) -> np.ndarray:
-    if how.fold != "add":
-        raise Compile(f"cumulative {how.fold}")
-    axis = how.axis
-    return np.flip(np.cumsum(np.flip(x, axis), axis), axis) if how.is_reverse else np.cumsum(x, axis)
+    joined, axis = TABLE[how.fold].numpy.accumulate, how.axis
+    return np.flip(joined(np.flip(x, axis), axis), axis) if how.is_reverse else joined(x, axis)
 
 
 def _extreme(how: kinds.Extreme, x: np.ndarray) -> np.ndarray:
-    if how.fold != "max":
-        raise Compile("argmin")
-    (axis,) = how.axes
-    return np.argmax(x, axis)
-
-
-def _reduced(how: kinds.Reduced, x: np.ndarray) -> np.ndarray:
-    if how.fold not in REDUCTIONS:
-        raise Compile(f"reduction by {how.fold}")
-    return REDUCTIONS[how.fold](x, tuple(how.axes))
+    return (np.argmax if how.fold == "max" else np.argmin)(x, how.axes[0])
 
 
 # Of operations that move entries by indices, the operands whose entries move; the others are the indices.
@@ -235,13 +224,10 @@ ARRAYS: dict[type, tuple[int, ...]] = {
     kinds.UpdateAt: (0, 1),
     kinds.Scatter: (0, 2),
 }
-JOINS: dict[str, np.ufunc] = {
-    "add": np.add, "sub": np.subtract, "mul": np.multiply, "min": np.minimum, "max": np.maximum,
-}  # fmt: skip
-REDUCTIONS: dict[str, Callable] = {
-    "add": np.sum, "mul": np.prod, "max": np.max, "min": np.min, "or": np.any, "and": np.all,
-}  # fmt: skip
 OTHERS: dict[type, Callable] = {
-    Dot: _dot_general, kinds.Executed: _execute, kinds.Reduced: _reduced, kinds.Extreme: _extreme,
+    Dot: _dot_general,
     Cumulated: _cumulated,
-}  # fmt: skip
+    kinds.Executed: _execute,
+    kinds.Extreme: _extreme,
+    kinds.Reduced: lambda how, x: TABLE[how.fold].numpy.reduce(x, tuple(how.axes)),
+}

@@ -17,7 +17,7 @@ from stodyn.arguments import stacklevel_of_user, suggestion
 from stodyn.noise.coloured import Coloured
 from stodyn.noise.source import joined, source_of
 from stodyn.numerics import lyapunov, uncompiled
-from stodyn.numerics.dependence import dependence
+from stodyn.numerics.facts.dependence import dependence
 from stodyn.numerics.printing.unprintable import Unprintable
 from stodyn.problems.calling import call
 from stodyn.problems.contract import expect_problem, param_units, returned_shape, written_as
@@ -354,10 +354,10 @@ def _component(sde: SDE, place: str | int) -> int:
 def _is_quiet(sde: SDE) -> bool:
     """Whether the problem has no noise of its own: its diffusion is known to be zero."""
     try:
-        (entries,) = dependence(sde.g, np.zeros(()), np.asarray(sde.example_start()), sde.example_params())
+        noise = dependence(sde.g, np.zeros(()), np.asarray(sde.example_start()), sde.example_params())
     except Unprintable:
         return False
-    return all(not isinstance(entry, frozenset) and entry == 0 for entry in entries.ravel())
+    return bool(noise.zero.all())
 
 
 def _start(sde: SDE, noise: Coloured) -> Any:

@@ -15,6 +15,7 @@ from jax import Array
 from stodyn.noise.coloured import Coloured, stacked
 from stodyn.noise.source import Source, source_of
 from stodyn.numerics import van_loan
+from stodyn.numerics.facts.dependence import arguments_of
 from stodyn.numerics.printing.points import at_one
 from stodyn.numerics.printing.unprintable import Unprintable
 from stodyn.problems.calling import call
@@ -22,7 +23,6 @@ from stodyn.problems.contract import NoiseStructure, component_names, conversion
 from stodyn.problems.driven import Driven, driven
 from stodyn.problems.linear import GaussianStart
 from stodyn.problems.mechanical import Mechanical
-from stodyn.problems.reaching import arguments_of
 from stodyn.problems.sdae import SDAE
 from stodyn.problems.sde import SDE
 from stodyn.problems.stops import parted, with_stops

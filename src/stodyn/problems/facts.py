@@ -11,11 +11,11 @@ import jax
 import numpy as np
 import scipy
 
-from stodyn.numerics.affine import has_jumps
 from stodyn.numerics.block_triangular import determining
-from stodyn.numerics.dependence import dependence
+from stodyn.numerics.facts.degree import has_jumps
+from stodyn.numerics.facts.dependence import FOLLOWED, dependence
 from stodyn.numerics.printing.unprintable import Unprintable
-from stodyn.numerics.sparse import FOLLOWED, Pattern
+from stodyn.numerics.sparse import Pattern
 from stodyn.problems import index
 from stodyn.problems.explicit import Explicit, Rest, find_rest
 from stodyn.problems.index import Diagnosis, Split
@@ -201,12 +201,10 @@ def _varying(problem: Any, function: Callable) -> tuple[np.ndarray, np.ndarray] 
     where the trace does not show it."""
     with jax.enable_x64(True):
         try:
-            (entries,) = dependence(function, *_example(problem))
+            entries = dependence(function, *_example(problem))
         except Unprintable:
             return None
-    holds = np.array([isinstance(e, frozenset) or e != 0 for e in entries.ravel()], bool)
-    varies = [isinstance(e, frozenset) and any(a in (0, 1) for a, _ in e) for e in entries.ravel()]
-    return holds.reshape(entries.shape), np.array(varies, bool).reshape(entries.shape)
+    return ~entries.zero, entries.varies((0, 1))
 
 
 def _has_constant_derivative(problem: Any, function: Callable) -> bool:

@@ -11,11 +11,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from stodyn.numerics.affine import has_jumps
-from stodyn.numerics.dependence import dependence
+from stodyn.numerics.facts.axes import facts_of as facts_of_trace
+from stodyn.numerics.facts.degree import has_jumps
+from stodyn.numerics.facts.dependence import dependence
 from stodyn.numerics.printing.unprintable import Unprintable
-from stodyn.numerics.whole_arrays import Facts
-from stodyn.numerics.whole_arrays import facts_of as facts_of_trace
 
 PARTS = ("velocity", "pull", "push")
 ENTRY_BY_ENTRY = 8  # coordinates up to which each entry of the equations is followed through its trace
@@ -91,32 +90,9 @@ def _dependence(problem: Any, k: int, part: str) -> Dependence:
 
 
 def _by_slopes(function: Callable, arguments: tuple[Any, ...]) -> Dependence:
-    """Return how a function depends on q and p, where its derivatives tell."""
-    if np.size(arguments[1]) > ENTRY_BY_ENTRY:
-        return _dependence_of_wholes(function, arguments)
-
-    def reached(function) -> tuple[set[int], bool]:
-        """Which of q (1) and p (2) the result depends on, and whether it is known to be zero."""
-        (entries,) = dependence(function, *arguments)
-        labels = {a for e in entries.ravel() if isinstance(e, frozenset) for a, _ in e}
-        return labels & {1, 2}, all(not isinstance(e, frozenset) and e == 0 for e in entries.ravel())
-
-    try:
-        on, zero = reached(function)
-        by_q, by_p = (reached(jax.jacfwd(function, argnums=i))[0] for i in (1, 2))
-    except Unprintable:
-        return Dependence(False, True, True, False, False, False)
-    return Dependence(zero, 1 in on, 2 in on, 1 not in by_q, 2 not in by_p, not by_q | by_p)
-
-
-def _dependence_of_wholes(function: Callable, arguments: tuple[Any, ...]) -> Dependence:
-    """The same from whole arrays: affine where the derivative in any direction no longer depends on the argument."""
-    numbers = [number for number, argument in enumerate(arguments) for _ in jax.tree.leaves(argument)]
+    """Return how a function of (t, q, p, ...) depends on q and p, where its derivatives tell: affinely where the
+    derivative in any direction no longer depends on the argument."""
     q, p = arguments[1:3]
-
-    def facts(function: Callable, *more: Any) -> Facts:
-        trace = jax.make_jaxpr(function)(*arguments, *more)
-        return facts_of_trace(trace, [*numbers, *range(10, 10 + len(more))], vector=1)[0]
 
     def slope(t: Any, q: Any, p: Any, *others: Any) -> Any:
         *rest, dq, dp = others
@@ -128,12 +104,23 @@ def _dependence_of_wholes(function: Callable, arguments: tuple[Any, ...]) -> Dep
     def along_p(*point: Any) -> Any:
         return slope(*point[:-1], jnp.zeros_like(q), point[-1])
 
-    here = facts(function)
-    on = frozenset() if here.number is not None else here.on
-    affine_q = 1 not in on or 1 not in facts(along_q, q).on
-    affine_p = 2 not in on or 2 not in facts(along_p, p).on
-    affine = affine_q and affine_p
-    if affine and {1, 2} <= on:
-        affine = not {1, 2} & facts(slope, q, p).on
-    is_zero = here.number is not None and bool(here.number == 0)
+    try:
+        on, is_zero = _reached(function, *arguments)
+        affine_q = 1 not in on or 1 not in _reached(along_q, *arguments, q)[0]
+        affine_p = 2 not in on or 2 not in _reached(along_p, *arguments, p)[0]
+        affine = affine_q and affine_p
+        if affine and {1, 2} <= on:
+            affine = not {1, 2} & _reached(slope, *arguments, q, p)[0]
+    except Unprintable:
+        return Dependence(False, True, True, False, False, False)
     return Dependence(is_zero, 1 in on, 2 in on, affine_q, affine_p, affine)
+
+
+def _reached(function: Callable, *arguments: Any) -> tuple[set[int], bool]:
+    """Return the numbers of the arguments that a function depends on, and whether it is known to be zero: entry by
+    entry where there are few coordinates, else from whole arrays."""
+    if np.size(arguments[1]) <= ENTRY_BY_ENTRY:
+        depends = dependence(function, *arguments)
+        return depends.arguments, bool(depends.zero.all())
+    facts = facts_of_trace(jax.make_jaxpr(function)(*arguments), arguments, vector=1)
+    return set() if facts.number is not None else set(facts.on), facts.is_all(0)

@@ -21,7 +21,7 @@ import numpy as np
 import scipy
 
 from stodyn.numerics import direct
-from stodyn.numerics.dependence import dependence
+from stodyn.numerics.facts.dependence import dependence
 from stodyn.numerics.printing.points import AtPoints, at_points
 from stodyn.numerics.printing.unprintable import Unprintable
 from stodyn.numerics.rounding import Amounts, of_solution, of_sparse_solution
@@ -532,10 +532,8 @@ def _noisy(problem: Any, N: np.ndarray, t: float, x: np.ndarray):
     params = problem.example_params()
     with jax.enable_x64(True):
         try:
-            (entries,) = dependence(lambda t, x, p: N @ problem.g(t, x, p), np.zeros(()), np.asarray(x), params)
-            suspects = [
-                index for index, entry in np.ndenumerate(entries) if isinstance(entry, frozenset) or float(entry) != 0.0
-            ]
+            noise = dependence(lambda t, x, p: N @ problem.g(t, x, p), np.zeros(()), np.asarray(x), params)
+            suspects = list(map(tuple, np.argwhere(~noise.zero).tolist()))
         except Unprintable:
             suspects = list(np.ndindex(len(N), problem.m))
     if not suspects:

@@ -24,6 +24,7 @@ from jax import Array
 
 from stodyn.numerics import elimination
 from stodyn.numerics.banded import Band, find_band
+from stodyn.numerics.facts.dependence import arguments_of
 from stodyn.numerics.newton import newton
 from stodyn.numerics.printing.unprintable import Unprintable
 from stodyn.problems import joints_diagnosis
@@ -31,7 +32,6 @@ from stodyn.problems.calling import call
 from stodyn.problems.contract import returned_shape
 from stodyn.problems.inertia import Inertia
 from stodyn.problems.joints_diagnosis import FAR, JointsDiagnosis
-from stodyn.problems.reaching import arguments_of
 
 START_LIMIT = 50  # rounds of Newton onto the constraints from a start
 SINGULAR = 1e-6  # the lowest singular value of the constraints, rows of length 1, at which a path has lost one of them

@@ -29,7 +29,7 @@ from jax import Array
 
 from stodyn.arguments import checks_arguments, stacklevel_of_user, suggestion
 from stodyn.numerics import uncompiled
-from stodyn.numerics.dependence import dependence
+from stodyn.numerics.facts.dependence import Dependence, dependence
 from stodyn.numerics.printing.unprintable import Unprintable
 from stodyn.problems.calling import call
 from stodyn.problems.contract import Problem, differs_from_path_to_path, returned_shape
@@ -257,7 +257,7 @@ class Gauge:
         reached = self._reached(self.value)
         if reached is None:
             return tuple(range(self.problem.n))
-        return tuple(sorted(i for entry in reached.ravel() if isinstance(entry, frozenset) for a, i in entry if a == 1))
+        return tuple(sorted(reached.on(1).indices.tolist()))
 
     @functools.cached_property
     def known(self) -> tuple[str, str]:
@@ -275,7 +275,7 @@ class Gauge:
         rate = self._reached(self.variance_rate)
         if rate is None:
             return BRIDGE, "noise may enter the function: its trace cannot be taken apart"
-        if isinstance(rate[()], frozenset) or rate[()] != 0:
+        if not rate.zero:
             return BRIDGE, "noise enters the function"
         return CUBIC, "noise does not enter the function, at most its rate: proved from the trace"
 
@@ -283,7 +283,7 @@ class Gauge:
     def has_constant_rate(self) -> bool:
         """Whether the variance rate does not depend on the state: proved from the trace."""
         rate = self._reached(self.variance_rate)
-        return rate is not None and not (isinstance(rate[()], frozenset) and any(a == 1 for a, _ in rate[()]))
+        return rate is not None and 1 not in rate.arguments
 
     def _rows(self) -> tuple[Any, ...]:
         rows: list[Any] = []
@@ -296,10 +296,10 @@ class Gauge:
             jax.eval_shape(look, *self._arguments())
         return tuple(rows)
 
-    def _reached(self, function: Callable) -> np.ndarray | None:
-        """numerics.dependence of a function of (t, x, params); None where its trace cannot be taken apart."""
+    def _reached(self, function: Callable) -> Dependence | None:
+        """On what a function of (t, x, params) depends; None where its trace cannot be taken apart."""
         with jax.enable_x64(True), contextlib.suppress(Unprintable):
-            return dependence(function, *self._arguments())[0]
+            return dependence(function, *self._arguments())
         return None
 
     def _arguments(self) -> tuple[Any, ...]:

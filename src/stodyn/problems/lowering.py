@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import scipy
 
-from stodyn.numerics.sparse import FOLLOWED
+from stodyn.numerics.facts.dependence import FOLLOWED
 from stodyn.problems import contract
 from stodyn.problems.calculus import correction, to_ito, to_stratonovich
 from stodyn.problems.contract import Problem

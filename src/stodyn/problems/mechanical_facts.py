@@ -10,12 +10,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from stodyn.numerics import uncompiled
-from stodyn.numerics.affine import has_jumps
+from stodyn.numerics.facts.degree import has_jumps
+from stodyn.numerics.facts.dependence import arguments_of
 from stodyn.numerics.printing.unprintable import Unprintable
 from stodyn.problems.contract import NoiseStructure, sample_params, written_as
 from stodyn.problems.known_matrices import ConstantNoise
 from stodyn.problems.motion import Motion
-from stodyn.problems.reaching import arguments_of
 from stodyn.problems.sdae import SDAE
 from stodyn.problems.structure import CHECKED_STATES, find_structure
 

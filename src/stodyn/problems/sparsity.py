@@ -10,9 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 import scipy
 
-from stodyn.numerics import patterns
-from stodyn.numerics.dependence import dependence
 from stodyn.numerics.elimination import ORDERED, WRITTEN_OUT
+from stodyn.numerics.facts.dependence import dependence, dependence_by_arrays
 from stodyn.numerics.printing.points import AtPoints, at_one
 from stodyn.numerics.printing.unprintable import Unprintable
 from stodyn.numerics.sparse import MOST_FULL, Elimination, Pattern, find_order, find_pattern
@@ -91,12 +90,11 @@ def find_drift_pattern(problem: Any) -> Pattern | None:
 def is_constant(function: Any, x: np.ndarray, params: Any) -> bool:
     """Whether the large array function(t, x, params) depends on neither time nor state; False where that is unknown."""
     with jax.enable_x64(True):
+        arguments = (np.zeros(()), np.asarray(x, float), params)
         try:
-            on_state = patterns.rows_of(lambda x, t, p: function(t, x, p), np.asarray(x, float), np.zeros(()), params)
-            on_time = patterns.rows_of(lambda t, x, p: function(t, x, p), np.zeros(()), np.asarray(x, float), params)
+            return not {0, 1} & dependence_by_arrays(jax.make_jaxpr(function)(*arguments), arguments).arguments
         except Unprintable:
             return False
-    return not on_state.nnz and not on_time.nnz
 
 
 def find_elimination(problem: Any) -> Elimination | None:
@@ -200,11 +198,10 @@ def noise_pattern(problem: Any) -> Pattern | None:
         if problem.n * problem.m > MOST_ENTRIES:
             return None
         try:
-            (entries,) = dependence(problem.g, np.zeros(()), start, params)
+            holds = ~dependence(problem.g, np.zeros(()), start, params).zero
         except Unprintable:
             return None
-    holds = np.array([isinstance(entry, frozenset) or entry != 0.0 for entry in entries.ravel()], bool)
-    return Pattern.of(holds.reshape(entries.shape)) if holds.mean() < MOST_FULL else None
+    return Pattern.of(holds) if holds.mean() < MOST_FULL else None
 
 
 def _places_of(noise: Any) -> Pattern | None:

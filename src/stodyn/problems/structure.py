@@ -11,11 +11,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from stodyn.numerics.dependence import dependence_of
+from stodyn.numerics.facts.axes import Facts, facts_of
+from stodyn.numerics.facts.dependence import Dependence, dependence_of
+from stodyn.numerics.printing.entrywise import TABLE, UNKNOWN
 from stodyn.numerics.printing.operations import equations_of
 from stodyn.numerics.printing.points import AtPoints, at_points
 from stodyn.numerics.printing.unprintable import Unprintable
-from stodyn.numerics.whole_arrays import Facts, facts_of
 from stodyn.problems.contract import NoiseStructure, TracedFunction
 from stodyn.problems.operators import Diagonal, Operator, Sparse
 
@@ -88,7 +89,7 @@ def kinds_of_operator(
         operators.append(operator(t, x, p))
         return operators[-1].entries
 
-    facts = _facts(jax.make_jaxpr(entries)(*arguments), arguments)
+    facts = facts_of(jax.make_jaxpr(entries)(*arguments), arguments, vector=1)
     kinds, noise = [] if 1 in facts.on else ["additive"], operators[-1]
     is_diagonal = isinstance(noise, Diagonal)
     if isinstance(noise, Sparse) and noise.shape[0] == noise.shape[1] and np.array_equal(noise.rows, noise.columns):
@@ -101,7 +102,7 @@ def kinds_of_operator(
 def is_zero_off_diagonal(g: Diffusion, x: Any, params: Any) -> bool:
     """Whether the trace of g, seen as whole arrays, proves that its square matrix is zero off the diagonal."""
     arguments = (np.zeros(()), x, params)
-    return _facts(jax.make_jaxpr(g)(*arguments), arguments).is_zero((0, 1))
+    return facts_of(jax.make_jaxpr(g)(*arguments), arguments, vector=1).is_zero((0, 1))
 
 
 def trace_of(g: Diffusion, x: Any, params: Any) -> TracedFunction:
@@ -113,17 +114,11 @@ def proved_kinds(g: TracedFunction) -> tuple[list[str], bool]:
     """Which of "additive" and "diagonal" are proved from the trace of g, and whether the others are disproved by it."""
     trace, arguments = g.trace, g.arguments
     n, m = trace.out_avals[0].shape
-    kinds = _seen_as_a_whole(_facts(trace, arguments), n == m)
+    kinds = _seen_as_a_whole(facts_of(trace, arguments, vector=1), n == m)
     if "diagonal" not in kinds and n * m <= TAKEN_APART:
         with contextlib.suppress(Unprintable):
-            return _seen_entry_by_entry(*dependence_of(trace, arguments)), True
+            return _seen_entry_by_entry(dependence_of(trace, arguments)), True
     return kinds, False
-
-
-def _facts(trace: Any, arguments: tuple[Any, ...]) -> Facts:
-    """The facts that the trace of a function of (t, x, params) shows about its whole result."""
-    numbers = [number for number, argument in enumerate(arguments) for _ in jax.tree.leaves(argument)]
-    return facts_of(trace, numbers, vector=1)[0]
 
 
 def _seen_as_a_whole(g: Facts, is_square: bool) -> list[str]:
@@ -131,17 +126,12 @@ def _seen_as_a_whole(g: Facts, is_square: bool) -> list[str]:
     return [*kinds, "diagonal"] if is_square and g.is_zero((0, 1)) and g.takes_along(1, 0) else kinds
 
 
-def _seen_entry_by_entry(g: np.ndarray) -> list[str]:
-    n, m = g.shape
-    on_state = [[{i for a, i in e if a == 1} if isinstance(e, frozenset) else set() for e in row] for row in g]
-    kinds = [] if any(s for row in on_state for s in row) else ["additive"]
-    if n == m and all(
-        on_state[i][j] <= {i} if i == j else not isinstance(g[i][j], frozenset) and g[i][j] == 0
-        for i in range(n)
-        for j in range(m)
-    ):
-        kinds.append("diagonal")
-    return kinds
+def _seen_entry_by_entry(g: Dependence) -> list[str]:
+    n, m = g.zero.shape
+    on_state = g.on(1).tocoo()
+    kinds = [] if on_state.nnz else ["additive"]
+    is_diagonal = n == m and g.zero[~np.eye(n, dtype=bool)].all() and (on_state.row // m == on_state.col).all()
+    return [*kinds, "diagonal"] if is_diagonal else kinds
 
 
 def depends_on_time(function: Callable[[Any, Array, Any], Array], x: Any, params: Any) -> bool:
@@ -154,12 +144,11 @@ def depends_on_time(function: Callable[[Any, Array, Any], Array], x: Any, params
         x = np.asarray(x, float)
         arguments = (np.zeros(()), x, params)
         trace = jax.make_jaxpr(function)(*arguments)
-        if 0 not in _facts(trace, arguments).on:
+        if 0 not in facts_of(trace, arguments, vector=1).on:
             return False
         if trace.out_avals[0].size <= TAKEN_APART:
             with contextlib.suppress(Unprintable):
-                (entries,) = dependence_of(trace, arguments)
-                return any((0, 0) in entry for entry in entries.ravel() if isinstance(entry, frozenset))
+                return 0 in dependence_of(trace, arguments).arguments
         rng = np.random.default_rng(2024)
         states = x + rng.standard_normal((CHECKED_STATES, x.size))
         times = 10.0 ** rng.uniform(-2, 2, CHECKED_STATES)
@@ -168,15 +157,10 @@ def depends_on_time(function: Callable[[Any, Array, Any], Array], x: Any, params
         return not np.array_equal(now, then, equal_nan=True)
 
 
-PARTIAL = {"sqrt": "a square root", "rsqrt": "a square root", "log": "a logarithm", "log2": "a logarithm",
-           "log1p": "a logarithm", "pow": "a power", "acos": "an arc cosine", "asin": "an arc sine",
-           "acosh": "an inverse hyperbolic cosine", "atanh": "an inverse hyperbolic tangent"}  # fmt: skip
-
-
 def partial_functions(trace: Any) -> tuple[str, ...]:
     """The functions of a trace that are not numbers for some arguments, in words."""
-    names = (equation.primitive.name for equation in equations_of(trace.jaxpr))
-    return tuple(dict.fromkeys(PARTIAL[name] for name in names if name in PARTIAL))
+    rows = (TABLE.get(equation.primitive.name, UNKNOWN) for equation in equations_of(trace.jaxpr))
+    return tuple(dict.fromkeys(row.undefined for row in rows if row.undefined))
 
 
 def is_autonomous(problem: Any) -> bool:

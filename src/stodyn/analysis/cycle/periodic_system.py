@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from stodyn.circuits import Circuit, points
-from stodyn.numerics.dependence import dependence
+from stodyn.numerics.facts.dependence import dependence
 from stodyn.numerics.printing.points import AtPoints
 from stodyn.numerics.printing.unprintable import Unprintable
 from stodyn.numerics.regions import region
@@ -186,14 +186,11 @@ class System:
         with jax.enable_x64(True):
             x = jnp.asarray(self.start)
             try:
-                dependences = [dependence(function, jnp.zeros(()), x) for function in (self._f, self._g)]
+                return any(0 in dependence(function, jnp.zeros(()), x).arguments for function in (self._f, self._g))
             except Unprintable:
                 times = np.append(0.0, np.geomspace(1e-12, 1e3, 31))
                 states = np.tile(self.start, (len(times), 1))
                 return bool(np.ptp(self.f(times, states), axis=0).any() or np.ptp(self.g(times, states), axis=0).any())
-        return any(
-            isinstance(e, frozenset) and any(a == 0 for a, _ in e) for (out,) in dependences for e in out.reshape(-1)
-        )
 
     @functools.cached_property
     def start(self) -> np.ndarray:

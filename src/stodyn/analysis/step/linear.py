@@ -24,7 +24,7 @@ from stodyn.methods.filtered import ExactNoise
 from stodyn.noise.increment import Recipe
 from stodyn.noise.source import differs
 from stodyn.numerics import gauss, lyapunov
-from stodyn.numerics.affine import is_proved_affine
+from stodyn.numerics.facts.degree import is_proved_affine
 from stodyn.numerics.printing.points import AtPoints
 from stodyn.problems import lowering
 from stodyn.problems.contract import Problem, expect_problem, written_as

@@ -27,7 +27,8 @@ from stodyn.arguments import checks_arguments
 from stodyn.methods.catalogue import named
 from stodyn.methods.contract import Method
 from stodyn.methods.looping import Clock, Loop
-from stodyn.numerics import affine, lyapunov, van_loan
+from stodyn.numerics import lyapunov, van_loan
+from stodyn.numerics.facts import degree
 from stodyn.problems.contract import written_as
 from stodyn.problems.looped import Looped
 from stodyn.problems.sde import SDE
@@ -355,7 +356,7 @@ def _rates(loop: Looped, plant: Any, params: Any, unravel: Any, size: int) -> tu
         return ravel_pytree((moved, jax.tree.map(jnp.zeros_like, registers)._replace(sums=sums)))[0]
 
     zero = jnp.zeros(size)
-    if not affine.is_proved_affine(rate, (zero,), 0):
+    if not degree.is_proved_affine(rate, (zero,), 0):
         raise ValueError("loop: the plant is not proved to be linear in its state and inputs")
     F = np.array(jax.jacfwd(rate)(zero))
     g = np.asarray(plant.g(0.0, jnp.zeros(plant.n), params), float)
@@ -446,7 +447,7 @@ def _jump(loop, clock, params, unravel, zeros, tick, losing, due) -> Jump:
             return ravel_pytree((x, probe.acted(0.0, jnp.asarray(tick, np.int32), x, registers)))[0]
 
         for argument in (0, 1):
-            if not affine.is_proved_affine(acted, zeros, argument):
+            if not degree.is_proved_affine(acted, zeros, argument):
                 raise ValueError(
                     f"loop: what happens at a tick is not proved to be affine: look for products, limits or branches "
                     f"in the updates of {', '.join(part.name for part in loop.parts)}"

@@ -23,7 +23,7 @@ from stodyn.engine.program.work import Plan, Work
 from stodyn.engine.traces import Traced
 from stodyn.numerics.as_written import as_written
 from stodyn.numerics.bounded import Bounded
-from stodyn.numerics.exact_zeros import exact_zeros
+from stodyn.numerics.facts.exact_zeros import exact_zeros
 from stodyn.numerics.printing.fingerprints import fingerprint
 from stodyn.statistics.contract import Move, Snapshot, Statistic, parted
 

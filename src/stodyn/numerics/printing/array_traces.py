@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from jax.extend import core
 
-from stodyn.numerics.exact_zeros import follow
+from stodyn.numerics.facts.exact_zeros import follow
 from stodyn.numerics.printing import elementary
 from stodyn.numerics.printing import operations as kinds
 from stodyn.numerics.printing.arrays import FEW, Array, Arrays, Index, Stored, broadcast

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from stodyn.numerics.exact_zeros import Fact, fact_about
+from stodyn.numerics.facts.entries import Fact, fact_about
 from stodyn.numerics.printing.nodes import BOOL, NOWHERE, Entry, Graph, Node, is_known, reachable
 from stodyn.numerics.printing.scalars import TYPES
 from stodyn.numerics.printing.unprintable import Unprintable

@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
 
 from stodyn.numerics.printing import elementary
@@ -44,24 +45,34 @@ class Entrywise(NamedTuple):
     factors     the first of the operands whose exact zeros make the result zero, whatever the others are
     is_exact    whether every processor computes the same of numbers of any type
     is_rounded  whether its result is rounded
-    is_linear   whether it is linear in all operands together
+    is_affine   whether it is affine in the operands that move: is_affine(how, *moves)
     is_flat     whether it has slope zero wherever it has one
     is_rough    whether it is not smooth everywhere, though it may have slopes
     is_free     whether it costs nothing
+    is_exponential  whether it overflows or underflows for ordinary numbers, as an exponential does
+    merges      with how many exponentials as operands XLA rewrites it
+    decides     what shows on which of its pieces it is: decides(result, *operands)
+    neutral     the number that changes no other when joined with it: neutral(dtype)
+    undefined   what it is called, where it is not a number for some real operands
     """
 
     node: Callable | None = None
-    numpy: Callable | None = None
+    numpy: Any = None
     real: bool = False
     with_how: bool = False
     zeros: Zeros = Zeros.NOWHERE
     factors: int = 0
     is_exact: bool = False
     is_rounded: bool = False
-    is_linear: bool = False
+    is_affine: Callable[..., bool] = lambda how, *moves: False
     is_flat: bool = False
     is_rough: bool = False
     is_free: bool = False
+    is_exponential: bool = False
+    merges: int = 0
+    decides: Callable[..., tuple[Any, ...]] | None = None
+    neutral: Any = None
+    undefined: str = ""
 
 
 # --- as nodes ---------------------------------------------------------------------------------------------------------
@@ -250,11 +261,44 @@ def _remainder(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 # --- the table --------------------------------------------------------------------------------------------------------
 
 
+def _linear(how: Any, *moves: bool) -> bool:
+    """In all operands together."""
+    return True
+
+
+def _number(number: float) -> Callable[[np.dtype], Any]:
+    return lambda dtype: dtype.type(number)
+
+
+def _limit(towards: float) -> Callable[[np.dtype], Any]:
+    """The largest number of a type, or the smallest."""
+
+    def limit(dtype: np.dtype) -> Any:
+        if dtype == BOOL:
+            raise Unprintable("an extreme of truth values")
+        if dtype.kind == "f":
+            return dtype.type(towards)
+        return dtype.type(np.iinfo(dtype).max if towards > 0 else np.iinfo(dtype).min)
+
+    return limit
+
+
+def _extreme(op: str, numpy: Callable, towards: float) -> Entrywise:
+    return Entrywise(
+        _plain(op), numpy, zeros=Zeros.ALL, is_rough=True, decides=lambda y, a, b: (a > b,), neutral=_limit(-towards)
+    )
+
+
+def _steps(node: Callable, numpy: Callable, with_how: bool = False) -> Entrywise:
+    """To whole numbers."""
+    return Entrywise(node, numpy, with_how=with_how, zeros=Zeros.KEPT, is_flat=True, decides=lambda y, x: (y,))
+
+
 def _compares(op: str, numpy: Callable, zeros: Zeros = Zeros.NOWHERE) -> Entrywise:
     return Entrywise(_compared(op), numpy, zeros=zeros, is_exact=True, is_flat=True)
 
 
-def _computes(name: str, numpy: Callable | None = None, zeros: Zeros = Zeros.NOWHERE, **further: bool) -> Entrywise:
+def _computes(name: str, numpy: Callable | None = None, zeros: Zeros = Zeros.NOWHERE, **further: Any) -> Entrywise:
     """An elementary function."""
     return Entrywise(_function(name), numpy, real=True, zeros=zeros, is_rounded=True, **further)
 
@@ -265,44 +309,75 @@ def _copies(**further: Any) -> Entrywise:
 
 TABLE: dict[str, Entrywise] = {
     # sums and products
-    "add": Entrywise(_plain("add"), np.add, zeros=Zeros.TERM, is_exact=True, is_rounded=True, is_linear=True),
-    "add_any": Entrywise(_plain("add"), np.add, zeros=Zeros.TERM, is_rounded=True, is_linear=True),
-    "sub": Entrywise(_plain("sub"), np.subtract, zeros=Zeros.TERM, is_exact=True, is_rounded=True, is_linear=True),
-    "neg": Entrywise(_plain("neg"), np.negative, zeros=Zeros.KEPT, is_exact=True, is_linear=True),
-    "mul": Entrywise(_plain("mul"), np.multiply, zeros=Zeros.FACTOR, factors=2, is_exact=True, is_rounded=True),
-    "div": Entrywise(_plain("div"), np.divide, real=True, zeros=Zeros.NUMERATOR, factors=1, is_rounded=True),
+    "add": Entrywise(
+        _plain("add"), np.add, zeros=Zeros.TERM, is_exact=True, is_rounded=True, is_affine=_linear, neutral=_number(0)
+    ),
+    "add_any": Entrywise(_plain("add"), np.add, zeros=Zeros.TERM, is_rounded=True, is_affine=_linear),
+    "sub": Entrywise(_plain("sub"), np.subtract, zeros=Zeros.TERM, is_exact=True, is_rounded=True, is_affine=_linear),
+    "neg": Entrywise(_plain("neg"), np.negative, zeros=Zeros.KEPT, is_exact=True, is_affine=_linear),
+    "mul": Entrywise(
+        _plain("mul"),
+        np.multiply,
+        zeros=Zeros.FACTOR,
+        factors=2,
+        is_exact=True,
+        is_rounded=True,
+        is_affine=lambda how, *moves: sum(moves) == 1,
+        merges=2,
+        neutral=_number(1),
+    ),
+    "div": Entrywise(
+        _plain("div"),
+        np.divide,
+        real=True,
+        zeros=Zeros.NUMERATOR,
+        factors=1,
+        is_rounded=True,
+        is_affine=lambda how, above, below: not below,
+        merges=2,
+    ),
     "square": Entrywise(
         lambda graph, dtype, how, x: graph.make("mul", dtype, x, x), np.square, zeros=Zeros.KEPT, is_rounded=True
     ),
     "one_minus_square": Entrywise(_one_minus_square, lambda x: (1 + x) * (1 - x), is_rounded=True),
-    "polynomial": Entrywise(_polynomial, _horner),
+    "polynomial": Entrywise(  # affine in its coefficients, and in x where there are two
+        _polynomial, _horner, is_affine=lambda how, x, _, *slopes: not x or slopes == (False,)
+    ),
     "integer_pow": Entrywise(_integer_pow, lambda y, x: x**y, with_how=True, zeros=Zeros.BASE, is_rounded=True),
     # roots and powers
-    "pow": Entrywise(_pow, np.power, real=True, zeros=Zeros.BASE, is_rounded=True, is_rough=True),
-    "sqrt": Entrywise(_plain("sqrt"), np.sqrt, zeros=Zeros.KEPT, is_rounded=True, is_rough=True),
-    "rsqrt": Entrywise(_rsqrt, lambda x: 1.0 / np.sqrt(x), real=True, is_rounded=True, is_rough=True),
+    "pow": Entrywise(
+        _pow, np.power, real=True, zeros=Zeros.BASE, is_rounded=True, is_rough=True, merges=1, undefined="a power"
+    ),
+    "sqrt": Entrywise(
+        _plain("sqrt"), np.sqrt, zeros=Zeros.KEPT, is_rounded=True, is_rough=True, undefined="a square root"
+    ),
+    "rsqrt": Entrywise(
+        _rsqrt, lambda x: 1.0 / np.sqrt(x), real=True, is_rounded=True, is_rough=True, undefined="a square root"
+    ),
     "cbrt": _computes("cbrt", np.cbrt, Zeros.KEPT, is_rough=True),
     # elementary functions
-    "exp": _computes("exp", np.exp),
-    "exp2": _computes("exp2"),
+    "exp": _computes("exp", np.exp, is_exponential=True),
+    "exp2": _computes("exp2", is_exponential=True),
     "expm1": _computes("expm1", np.expm1, Zeros.KEPT),
-    "log": _computes("log", np.log),
-    "log2": Entrywise(_log2, lambda x: np.log(x) / math.log(2.0), real=True, is_rounded=True),
-    "log1p": _computes("log1p", np.log1p, Zeros.KEPT),
+    "log": _computes("log", np.log, merges=1, undefined="a logarithm"),
+    "log2": Entrywise(
+        _log2, lambda x: np.log(x) / math.log(2.0), real=True, is_rounded=True, merges=1, undefined="a logarithm"
+    ),
+    "log1p": _computes("log1p", np.log1p, Zeros.KEPT, undefined="a logarithm"),
     "logistic": _computes("logistic", lambda x: 1.0 / (1.0 + np.exp(-x))),
     "sin": _computes("sin", np.sin, Zeros.KEPT),
     "cos": _computes("cos", np.cos),
     "tan": _computes("tan", np.tan, Zeros.KEPT),
-    "asin": _computes("asin", np.arcsin, Zeros.KEPT),
-    "acos": _computes("acos", np.arccos),
+    "asin": _computes("asin", np.arcsin, Zeros.KEPT, undefined="an arc sine"),
+    "acos": _computes("acos", np.arccos, undefined="an arc cosine"),
     "atan": _computes("atan", np.arctan, Zeros.KEPT),
     "atan2": _computes("atan2", np.arctan2),
     "sinh": _computes("sinh", np.sinh, Zeros.KEPT),
     "cosh": _computes("cosh", np.cosh),
     "tanh": _computes("tanh", np.tanh, Zeros.KEPT),
     "asinh": _computes("asinh", np.arcsinh, Zeros.KEPT),
-    "acosh": _computes("acosh"),
-    "atanh": _computes("atanh", zeros=Zeros.KEPT),
+    "acosh": _computes("acosh", undefined="an inverse hyperbolic cosine"),
+    "atanh": _computes("atanh", zeros=Zeros.KEPT, undefined="an inverse hyperbolic tangent"),
     "erf": _computes("erf", zeros=Zeros.KEPT),
     "erfc": _computes("erfc"),
     "erf_inv": _computes("erf_inv"),
@@ -319,9 +394,9 @@ TABLE: dict[str, Entrywise] = {
     "lt_to": Entrywise(_in_total_order("lt"), is_flat=True),
     "le_to": Entrywise(_in_total_order("le"), is_flat=True),
     "is_finite": Entrywise(_is_finite, np.isfinite, is_flat=True),
-    "and": Entrywise(_plain("and"), np.bitwise_and, zeros=Zeros.FACTOR, is_exact=True),
-    "or": Entrywise(_plain("or"), np.bitwise_or, zeros=Zeros.TERM, is_exact=True),
-    "xor": Entrywise(_plain("xor"), np.bitwise_xor, zeros=Zeros.TERM, is_exact=True),
+    "and": Entrywise(_plain("and"), np.bitwise_and, zeros=Zeros.FACTOR, is_exact=True, neutral=_number(True)),
+    "or": Entrywise(_plain("or"), np.bitwise_or, zeros=Zeros.TERM, is_exact=True, neutral=_number(False)),
+    "xor": Entrywise(_plain("xor"), np.bitwise_xor, zeros=Zeros.TERM, is_exact=True, neutral=_number(False)),
     "not": Entrywise(_plain("not"), np.invert, is_exact=True),
     "shift_left": Entrywise(_shift("shl")),
     "shift_right_logical": Entrywise(_shift("lshr")),
@@ -329,28 +404,46 @@ TABLE: dict[str, Entrywise] = {
     "population_count": Entrywise(_plain("population_count")),
     "clz": Entrywise(_plain("clz")),
     # choices, corners and jumps
-    "select_n": Entrywise(_select_n, chosen, zeros=Zeros.CHOSEN),
-    "max": Entrywise(_plain("max"), np.maximum, zeros=Zeros.ALL, is_rough=True),
-    "min": Entrywise(_plain("min"), np.minimum, zeros=Zeros.ALL, is_rough=True),
-    "abs": Entrywise(_plain("abs"), np.abs, zeros=Zeros.KEPT, is_rough=True),
-    "clamp": Entrywise(_clamp, lambda low, x, high: np.minimum(np.maximum(low, x), high), is_rough=True),
-    "sign": Entrywise(  # which keeps the sign of a zero
-        _plain("sign"), lambda x: np.where(x == 0, x, np.sign(x)), real=True, zeros=Zeros.KEPT, is_flat=True
+    "select_n": Entrywise(_select_n, chosen, zeros=Zeros.CHOSEN, is_affine=lambda how, which, *cases: not which),
+    "max": _extreme("max", np.maximum, np.inf),
+    "min": _extreme("min", np.minimum, -np.inf),
+    "abs": Entrywise(_plain("abs"), np.abs, zeros=Zeros.KEPT, is_rough=True, decides=lambda y, x: (x > 0.0,)),
+    "clamp": Entrywise(
+        _clamp,
+        lambda low, x, high: np.minimum(np.maximum(low, x), high),
+        is_rough=True,
+        decides=lambda y, low, x, high: (x > low, x > high),
     ),
-    "floor": Entrywise(_plain("floor"), np.floor, zeros=Zeros.KEPT, is_flat=True),
-    "ceil": Entrywise(_plain("ceil"), np.ceil, zeros=Zeros.KEPT, is_flat=True),
-    "round": Entrywise(_round, _rounded, with_how=True, zeros=Zeros.KEPT, is_flat=True),
-    "rem": Entrywise(_plain("rem"), _remainder, is_flat=True),
+    "sign": Entrywise(  # which keeps the sign of a zero
+        _plain("sign"),
+        lambda x: np.where(x == 0, x, np.sign(x)),
+        real=True,
+        zeros=Zeros.KEPT,
+        is_flat=True,
+        decides=lambda y, x: (x > 0.0,),
+    ),
+    "floor": _steps(_plain("floor"), np.floor),
+    "ceil": _steps(_plain("ceil"), np.ceil),
+    "round": _steps(_round, _rounded, with_how=True),
+    "rem": Entrywise(_plain("rem"), _remainder, is_flat=True, decides=lambda y, a, b: (jnp.floor(a / b),)),
     "nextafter": Entrywise(is_flat=True),
     "sort": Entrywise(is_rough=True),
     # copies and types
-    "copy": _copies(numpy=np.array, zeros=Zeros.COPIED, is_linear=True),
-    "copy_p": _copies(zeros=Zeros.COPIED, is_linear=True),
-    "real": _copies(zeros=Zeros.KEPT, is_linear=True),
-    "imag": Entrywise(is_linear=True),
+    "copy": _copies(numpy=np.array, zeros=Zeros.COPIED, is_affine=_linear),
+    "copy_p": _copies(zeros=Zeros.COPIED, is_affine=_linear),
+    "real": _copies(zeros=Zeros.KEPT, is_affine=_linear),
+    "imag": Entrywise(is_affine=_linear),
     "stop_gradient": _copies(numpy=lambda x: x, zeros=Zeros.KEPT, is_flat=True),
     "reduce_precision": Entrywise(_reduce_precision, zeros=Zeros.KEPT, is_free=True),
-    "convert_element_type": Entrywise(_convert, _converted, with_how=True, zeros=Zeros.COPIED, is_free=True),
+    "convert_element_type": Entrywise(
+        _convert,
+        _converted,
+        with_how=True,
+        zeros=Zeros.COPIED,
+        is_free=True,
+        is_affine=lambda how, x: jnp.issubdtype(how, jnp.inexact),
+    ),
     "bitcast_convert_type": Entrywise(_bitcast),
 }
+UNKNOWN = Entrywise()
 PRINTED = {name: row.node for name, row in TABLE.items() if row.node is not None}

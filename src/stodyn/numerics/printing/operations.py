@@ -25,6 +25,7 @@ INLINED = {
     "custom_vmap_call", "checkpoint", "remat2", "eval_jaxpr",
 }  # fmt: skip
 CALLS = INLINED | {WHOLE}
+UNMAPPED = CALLS - {"custom_vmap_call"}  # whose own rule says how it is mapped
 
 
 # --- what is known of an operation besides its name -------------------------------------------------------------------
@@ -60,6 +61,12 @@ class Cond(NamedTuple):
 
     branches: tuple[core.ClosedJaxpr, ...]
     chosen: int | None
+
+
+class Platform(NamedTuple):
+    """The number of the branch for processors."""
+
+    number: int
 
 
 class LinearSolve(NamedTuple):
@@ -314,7 +321,7 @@ READ: dict[str, Reader] = {
     "cond": _cond,
     "custom_linear_solve": _linear_solve,
     "optimization_barrier": _record(Barrier),
-    "platform_index": lambda params, _: _for_processors(params["platforms"]),
+    "platform_index": lambda params, _: Platform(_for_processors(params["platforms"])),
     "gather": _gather,
     "scatter": _scatter(None),
     **{f"scatter-{fold}": _scatter(fold) for fold in ("add", "sub", "mul", "min", "max")},
@@ -484,6 +491,11 @@ def _opened(itself: _Itself) -> core.ClosedJaxpr:
     with jax.enable_x64(True):  # the trace has the dtypes it has, whatever the caller's are
         shapes = (jax.ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type) for a in operation.in_avals_flat)
         return jax.make_jaxpr(flat)(*shapes)
+
+
+def has_indices(equation: Equation) -> bool:
+    """Whether an equation reads or writes where other operands say."""
+    return equation.primitive.name.startswith(("dynamic_slice", "gather", "scatter"))
 
 
 # --- all parameters, for digests --------------------------------------------------------------------------------------

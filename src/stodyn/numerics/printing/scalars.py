@@ -21,7 +21,7 @@ import numpy as np
 from jax.extend import core
 
 from stodyn.numerics.printing import operations as kinds
-from stodyn.numerics.printing.entrywise import PRINTED
+from stodyn.numerics.printing.entrywise import PRINTED, TABLE
 from stodyn.numerics.printing.fingerprints import digest_of
 from stodyn.numerics.printing.nodes import BOOL, INT32, Entry, Graph, as_number, is_known, value_of
 from stodyn.numerics.printing.operations import Counted, Gather, Operation, Padded, Scatter, Sliced, Spread
@@ -214,16 +214,11 @@ def _parts(x: np.ndarray, axis: int) -> list[np.ndarray]:
 # --- reductions and products ------------------------------------------------------------------------------------------
 
 
-NEUTRAL = {"add": 0, "mul": 1, "and": True, "or": False, "xor": 0}  # the result of a reduction over no entries
-
-
 def _reduction(self: _Scalars, operation, inputs):
     (x,), dtype, (axes, fold) = inputs, operation.outs[0].dtype, operation.how
     for axis in sorted(axes, reverse=True):
         if x.shape[axis] == 0:
-            if fold not in NEUTRAL:
-                raise Unprintable(f"{operation.name} of nothing")
-            x = known_entries(np.full(np.delete(x.shape, axis), NEUTRAL[fold], dtype))
+            x = known_entries(np.full(np.delete(x.shape, axis), TABLE[fold].neutral(dtype), dtype))
             continue
         total, *parts = _parts(x, axis)
         for part in parts:

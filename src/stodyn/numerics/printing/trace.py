@@ -13,10 +13,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+import jax
 import numpy as np
 from jax.extend import core
 
-from stodyn.numerics.printing.operations import CALLS, Operation, called_by, equations_of, operation_of, traces_inside
+from stodyn.numerics.printing.operations import (
+    CALLS,
+    Cond,
+    Operation,
+    Platform,
+    called_by,
+    equations_of,
+    operation_of,
+    traces_inside,
+)
 
 Of = TypeVar("Of")
 
@@ -45,9 +55,9 @@ def interpret(
         if called is not None:
             return interpret(called, operands, apply, literal, calls)
         operation = operation_of(equation)
-        if operation.name == "platform_index":
-            return [literal(np.int32(operation.how))]
-        if operation.name == "cond" and operation.how.chosen is not None:
+        if isinstance(operation.how, Platform):
+            return [literal(np.int32(operation.how.number))]
+        if isinstance(operation.how, Cond) and operation.how.chosen is not None:
             return interpret(operation.how.branches[operation.how.chosen], operands[1:], apply, literal, calls)
         return apply(operation, operands)
 
@@ -55,6 +65,17 @@ def interpret(
         results = results_of(equation, [read(variable) for variable in equation.invars])
         values.update(zip(equation.outvars, results, strict=True))
     return [read(variable) for variable in jaxpr.outvars]
+
+
+def retraced(function: Callable, trace: core.ClosedJaxpr) -> core.ClosedJaxpr:
+    """The trace of another function of the same inputs."""
+    shapes = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype, weak_type=v.aval.weak_type) for v in trace.jaxpr.invars]
+    return jax.make_jaxpr(function)(*shapes)
+
+
+def owners(arguments: Sequence[Any]) -> list[int]:
+    """Of every input of the trace of a function, the number of the argument that it belongs to."""
+    return [number for number, argument in enumerate(arguments) for _ in jax.tree.leaves(argument)]
 
 
 def literal_value(literal: Any) -> np.ndarray:

@@ -14,10 +14,10 @@ import numpy as np
 
 from stodyn.numerics.printing import operations as kinds
 from stodyn.numerics.printing.arrays import Array, Arrays, Buffer, Executed, Index, Stored, Turns
+from stodyn.numerics.printing.entrywise import TABLE
 from stodyn.numerics.printing.flat import Equation
 from stodyn.numerics.printing.nodes import BOOL, Entry, Node
 from stodyn.numerics.printing.unprintable import Unprintable
-from stodyn.numerics.printing.views import NEUTRAL
 
 Kind = tuple[bool, bool]  # whether numbers differ between paths, and whether they change from step to step
 
@@ -163,7 +163,7 @@ def _scan(self: Any, equation: Equation, inputs: list[Array]) -> list[Array]:
 def _cumulative(self: Arrays, equation: Equation, inputs: list[Array]) -> Array:
     (x,), (axis, is_reverse, op), graph = inputs, equation.how, self.graph
     length, rest = x.shape[axis], (*x.shape[:axis], *x.shape[axis + 1 :])
-    neutral = NEUTRAL[op](x.dtype)
+    neutral = TABLE[op].neutral(x.dtype)
 
     def row(counter: Entry) -> Entry:
         return graph.whole("sub", np.int64(length - 1), counter) if is_reverse else counter
@@ -221,7 +221,7 @@ def _extreme_place(self: Arrays, equation: Equation, inputs: list[Array]) -> Arr
         def of(k: Entry) -> Entry:
             return x.at((*index[: axes[0]], k, *index[axes[0] :]))
 
-        most = self.folded(op, x.dtype, NEUTRAL[op](x.dtype), np.int64(0), length, of)
+        most = self.folded(op, x.dtype, TABLE[op].neutral(x.dtype), np.int64(0), length, of)
 
         def here(k: Entry) -> Entry:
             entry = of(k)

@@ -9,12 +9,12 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
 from stodyn.numerics.printing import operations as kinds
 from stodyn.numerics.printing.arrays import FEW, INT64, WRITTEN_OUT, Array, Arrays, Index, broadcast
+from stodyn.numerics.printing.entrywise import TABLE
 from stodyn.numerics.printing.flat import Equation
 from stodyn.numerics.printing.nodes import BOOL, Entry, Node, is_known, reachable, value_of
 from stodyn.numerics.printing.scalars import filling
@@ -333,31 +333,9 @@ def _scatter(self: Arrays, equation: Equation, inputs: list[Array]) -> Array:
 # --- folds ------------------------------------------------------------------------------------------------------------
 
 
-def _limit(dtype: np.dtype, towards: float) -> Any:
-    """The largest number of a type, or the smallest."""
-    if dtype.kind == "f":
-        return dtype.type(towards)
-    if dtype == BOOL:
-        raise Unprintable("an extreme of truth values, in a step that is printed as loops")
-    return dtype.type(np.iinfo(dtype).max if towards > 0 else np.iinfo(dtype).min)
-
-
-NEUTRAL: dict[str, Callable[[np.dtype], Any]] = {
-    "add": lambda dtype: dtype.type(0),
-    "mul": lambda dtype: dtype.type(1),
-    "max": lambda dtype: _limit(dtype, -np.inf),
-    "min": lambda dtype: _limit(dtype, np.inf),
-    "and": lambda dtype: dtype.type(True),
-    "or": lambda dtype: dtype.type(False),
-}
-
-
 def _reduction(self: Arrays, equation: Equation, inputs: list[Array]) -> Array:
     (x,), dtype, op = inputs, np.dtype(equation.outputs[0].aval.dtype), equation.how.fold
-    axes = sorted(equation.how.axes)
-    if op not in NEUTRAL or (dtype == BOOL and op in ("max", "min")):
-        of = " of truth values" if dtype == BOOL else ""
-        raise Unprintable(f"{equation.name}{of}, in a step that is printed as loops")
+    axes, neutral = sorted(equation.how.axes), TABLE[op].neutral(dtype)
     count = math.prod(x.shape[a] for a in axes)
 
     def at(index: Index) -> Entry:
@@ -371,7 +349,7 @@ def _reduction(self: Arrays, equation: Equation, inputs: list[Array]) -> Array:
                 rest = iter(index)
                 return x.at(tuple(now[a] if a in now else next(rest) for a in range(len(x.shape))))
 
-            return self.folded(op, dtype, NEUTRAL[op](dtype), np.int64(0), np.int64(x.shape[axis]), term)
+            return self.folded(op, dtype, neutral, np.int64(0), np.int64(x.shape[axis]), term)
 
         return over(axes, {}) if axes else x.at(index)
 

@@ -1,4 +1,4 @@
-"""Whether a function is affine in some of its arguments: a proof from its trace.
+"""Whether a function is affine in some of its arguments, and whether it jumps or bends: proofs from its trace.
 
 A derivative that is constant does not prove it: those of floor(x), sign(x) and where(x > 0, 1, -1) are zero.
 """
@@ -12,16 +12,15 @@ import jax
 import jax.numpy as jnp
 from jax.extend import core
 
-from stodyn.numerics.dependence import dependence
+from stodyn.numerics.facts.dependence import dependence
 from stodyn.numerics.printing import operations as kinds
-from stodyn.numerics.printing.entrywise import TABLE, Entrywise, Zeros
+from stodyn.numerics.printing.entrywise import TABLE, UNKNOWN, Zeros
 from stodyn.numerics.printing.operations import Operation, equations_of, operation_of
 from stodyn.numerics.printing.scalars import MOVES
-from stodyn.numerics.printing.trace import interpret
+from stodyn.numerics.printing.trace import interpret, owners
 from stodyn.numerics.printing.unprintable import Unprintable
 
 FIXED, AFFINE, OTHER = range(3)
-UNKNOWN = Entrywise()
 IN_THESE = {  # affine in these operands where all others are fixed
     kinds.Executed: slice(0, 1),  # those whose factors and divisors are given beside the data
     kinds.Gather: slice(0, 1),
@@ -35,46 +34,44 @@ def is_affine(trace: core.ClosedJaxpr, moving: Sequence[bool]) -> bool:
     """Whether all results are affine in the inputs that move, the others held fixed; False where it is not proved."""
 
     def apply(operation: Operation, inputs: list[int]) -> list[int]:
-        return [_kind(operation, inputs)] * len(operation.outs)
+        degree = max(inputs, default=FIXED)
+        if degree == AFFINE and not _is_affine_in(operation, [kind == AFFINE for kind in inputs]):
+            degree = OTHER
+        return [degree] * len(operation.outs)
 
     inputs = [AFFINE if moves else FIXED for moves in moving]
     return OTHER not in interpret(trace, inputs, apply, lambda _: FIXED)
 
 
-def _kind(operation: Operation, inputs: list[int]) -> int:
-    worst = max(inputs, default=FIXED)
-    if worst != AFFINE:
-        return worst
-    if operation.name == "polynomial":  # a_0 + a_1 x and more: affine in its coefficients, and in x where there are two
-        x, _, *slopes = inputs
-        return AFFINE if x == FIXED or slopes == [FIXED] else OTHER
-    return AFFINE if _is_affine_in(operation, [kind == AFFINE for kind in inputs]) else OTHER
-
-
 def _is_affine_in(operation: Operation, moves: list[bool]) -> bool:
     """Whether an operation is affine in the operands that move."""
-    how, row = operation.how, TABLE.get(operation.name)
+    row = TABLE.get(operation.name)
     if row is not None:
-        if row.zeros is Zeros.CHOSEN:
-            return not moves[0]
-        if row.factors:  # of a quotient only the numerator
-            return sum(moves) == 1 and any(moves[: row.factors])
-        return row.is_linear or (row.zeros is Zeros.COPIED and jnp.issubdtype(how, jnp.inexact))
-    match how:
-        case kinds.Barrier() | kinds.Reduced(fold="add") | kinds.Cumulated(fold="add"):
+        return row.is_affine(operation.how, *moves)
+    match operation.how:
+        case kinds.Barrier():
             return True
+        case kinds.Reduced(fold=fold) | kinds.Cumulated(fold=fold):
+            return _is_linear(fold)
         case kinds.Dot():
             return sum(moves) == 1
         case kinds.LinearSolve(rest=rest):  # its matrix stands first, in several forms
             return not any(moves[:rest])
         case kinds.Executed() if len(moves) == 1:  # it multiplies the data by themselves
             return False
-        case kinds.Scatter(fold=fold, function=function) if fold not in (None, "add", "sub") or function is not None:
+        case kinds.Scatter(fold=fold, function=function) if function is not None or not (
+            fold is None or _is_linear(fold)
+        ):
             return False
     if operation.kind in IN_THESE:
         free = range(len(moves))[IN_THESE[operation.kind]]
         return all(k in free for k, moving in enumerate(moves) if moving)
     return operation.kind in MOVES
+
+
+def _is_linear(fold: str) -> bool:
+    """Whether an operation that joins entries is linear in all of them together."""
+    return TABLE[fold].is_affine(None, True, True)
 
 
 def is_proved_affine(function: Callable, arguments: Sequence[Any], moving: int) -> bool:
@@ -83,47 +80,29 @@ def is_proved_affine(function: Callable, arguments: Sequence[Any], moving: int) 
     trace, moves = _traced(function, arguments, (moving,))
     if is_affine(trace, moves):
         return True
-    if _jumps(trace, moves):
+    if _meets(trace, moves, _is_flat):
         return False
     try:
-        (entries,) = dependence(jax.jacfwd(function, argnums=moving), *arguments)
+        return moving not in dependence(jax.jacfwd(function, argnums=moving), *arguments).arguments
     except (Unprintable, NotImplementedError):  # JAX differentiates most operations, but not all
         return False
-    return not any(a == moving for e in entries.ravel() if isinstance(e, frozenset) for a, _ in e)
-
-
-def _is_flat(operation: Operation) -> bool:
-    to_whole = operation.name == "convert_element_type" and not jnp.issubdtype(operation.how, jnp.inexact)
-    return to_whole or isinstance(operation.how, kinds.Extreme) or TABLE.get(operation.name, UNKNOWN).is_flat
-
-
-def _is_rough(operation: Operation) -> bool:
-    is_extreme = isinstance(operation.how, kinds.Reduced) and operation.how.fold in ("max", "min")
-    row = TABLE.get(operation.name, UNKNOWN)
-    return is_extreme or isinstance(operation.how, kinds.Extreme) or row.is_flat or row.is_rough
 
 
 def has_jumps(function: Callable, arguments: Sequence[Any], moving: Sequence[int]) -> bool:
     """Whether some operation in a function of `arguments` has no slope in the `moving` ones but may still change with
     them, such as a sign: then its derivatives do not show how it depends on them."""
-    return _jumps(*_traced(function, arguments, moving))
+    return _meets(*_traced(function, arguments, moving), _is_flat)
 
 
 def is_rough(function: Callable, arguments: Sequence[Any], moving: int) -> bool:
     """Whether a function of `arguments` applies, to what depends on its argument number `moving`, an operation that is
     not smooth everywhere: a root, a power, an absolute value, a maximum, a comparison."""
-    trace, moves = _traced(function, arguments, (moving,))
-    return _meets(trace, moves, _is_rough)
+    return _meets(*_traced(function, arguments, (moving,)), _is_rough)
 
 
 def _traced(function: Callable, arguments: Sequence[Any], moving: Sequence[int]) -> tuple[core.ClosedJaxpr, list[bool]]:
     """The trace of a function, and which of its inputs move."""
-    moves = [k in moving for k, argument in enumerate(arguments) for _ in jax.tree.leaves(argument)]
-    return jax.make_jaxpr(function)(*arguments), moves
-
-
-def _jumps(trace: core.ClosedJaxpr, moves: Sequence[bool]) -> bool:
-    return _meets(trace, moves, _is_flat)
+    return jax.make_jaxpr(function)(*arguments), [k in moving for k in owners(arguments)]
 
 
 def _meets(trace: core.ClosedJaxpr, moves: Sequence[bool], kind: Callable[[Operation], bool]) -> bool:
@@ -138,3 +117,15 @@ def _meets(trace: core.ClosedJaxpr, moves: Sequence[bool], kind: Callable[[Opera
 
     interpret(trace, moves, apply, lambda _: False)
     return any(met)
+
+
+def _is_flat(operation: Operation) -> bool:
+    how, row = operation.how, TABLE.get(operation.name, UNKNOWN)
+    is_cut = row.zeros is Zeros.COPIED and how is not None and not jnp.issubdtype(how, jnp.inexact)
+    return is_cut or row.is_flat or isinstance(how, kinds.Extreme)
+
+
+def _is_rough(operation: Operation) -> bool:
+    row = TABLE.get(operation.name, UNKNOWN)
+    is_extreme = isinstance(operation.how, kinds.Reduced) and TABLE[operation.how.fold].is_rough
+    return is_extreme or isinstance(operation.how, kinds.Extreme) or row.is_flat or row.is_rough
