@@ -112,7 +112,16 @@ MEMBERS = {
     "Observable": (),
     "Spectrum": ("input_density",),
     "Averaged": (),
+    "Sensor": (),
+    "Part": (),
+    "Inertial": ("as_kalibr", "as_px4", "as_airsim"),
+    "Imu": (),
 }  # fmt: skip
+RESULTS = {  # public names -> what they return and users ask further questions of, shown on the same page
+    "stodyn.analysis.allan": ("stodyn.analysis.system.allan", ["AllanCurve", "AllanFit", "Coefficient"]),
+    "stodyn.analysis.sampled": ("stodyn.analysis.system.sampled", ["Sampled"]),
+    "stodyn.noise.imu": ("stodyn.noise.inertial", ["Inertial", "Imu"]),
+}
 CONTRACTS = {
     "A method of your own": method_contract,
     "A problem of your own": problem_contract,
@@ -333,6 +342,16 @@ def value_in_words(value: Any, called: str, level: int) -> str:
     return f"```python\n{called} = {value!r}\n```"
 
 
+def results_in_words(named: Named) -> Iterator[str]:
+    """Yield what a name returns, where users ask further questions of it: docstrings and members."""
+    home, names = RESULTS.get(named.dotted, ("stodyn", []))
+    for name in names:
+        value = getattr(importlib.import_module(home), name)
+        yield f"## {name} {{#{name}}}"
+        yield docstrings.markdown(value, level=3)
+        yield from members(value, 3)
+
+
 def page_text(page: Page, used: Callable[[str], list[tuple[str, str]]]) -> str:
     """Return the text of a page; `used` gives title and address of what uses a dotted name."""
     blocks = [f"# {page.title}"]
@@ -341,6 +360,7 @@ def page_text(page: Page, used: Callable[[str], list[tuple[str, str]]]) -> str:
         if not alone:
             blocks.append(f"## {named.called} {{#{named.name}}}")
         blocks.append(value_in_words(named.value, named.called, 2 if alone else 3))
+        blocks += results_in_words(named)
     found = dict.fromkeys(use for named in page.names for use in used(named.dotted))
     if found:
         blocks.append("## Where it is used")

@@ -113,6 +113,11 @@ def test_other_tools_get_the_same_sensor():
         pytest.approx(4.6 * math.pi / 648000 / math.sqrt(500))
         == sd.noise.gyro.from_airsim("0.3 deg/sqrt(h)", 4.6 * math.pi / 648000, 500.0).K
     )
+    assert "<dynamic_bias_stddev>2e-05<" in sd.noise.gyro(rate_random_walk=2e-5).as_gazebo(250.0)
+    walks = sd.noise.gyro(arw="0.3 deg/sqrt(h)", rate_random_walk=4.6 * math.pi / 648000 / math.sqrt(500))
+    assert walks.as_airsim().splitlines()[0] == '"AngularRandomWalk": 0.3,'
+    assert f'"GyroBiasStability": {4.6 / math.sqrt(500):.10g},' in walks.as_airsim()
+    assert '"VelocityRandomWalk": 0.24,' in sd.noise.accelerometer(vrw="0.24 mg/sqrt(Hz)").as_airsim()
     lines = "gyroscope_noise_density: 1e-4  # two-sided\naccelerometer_noise_density: 2e-3\nupdate_rate: 200"
     assert (sd.noise.gyro.from_kalibr(lines).N, sd.noise.accelerometer.from_kalibr(lines).every) == (1e-4, 0.005)
     with pytest.raises(ValueError, match="expected a number as gyroscope_noise_density"):
@@ -124,6 +129,21 @@ def test_six_channels():
     made = both.recursion(0.01, 6)
     assert made.white(None) == pytest.approx([1e-2] * 3 + [1.0] * 3)
     assert both.sample(5, every=0.01, paths=2, seed=3).shape == (2, 5, 6)
+
+
+def test_a_sensor_of_a_loop_reads_as_its_data_sheet_says():
+    sheet = sd.noise.gyro(scale_factor=(0.01, 0, 0), misalignment=(0, 0, 0.1), resolution=0.5, range=2.0, every=0.1)
+    turns = sd.SDE(lambda t, x: 0 * x, None, start=[1.0, 1.2, 9.0], names=("p", "q", "r"))
+    sensor = sd.Sensor("rates", of=("p", "q", "r"), noise=sheet)
+    read = sensor.shown(sensor.value(turns, 0.0, np.array([1.0, 1.2, 9.0]), None))
+    assert read.tolist() == sheet.sample(1, seed=1, truth=[1.0, 1.2, 9.0])[0, 0].tolist() and sensor.every == 0.1
+    assert sd.Sensor("rate", of="p", every=0.2, resolution=0.1, noise=sheet).resolution == 0.1
+    with pytest.raises(ValueError, match=r"of \(rate\): its noise has 3 axes, got 1 readings"):
+        sd.with_loop(turns, sd.Sensor("rate", of="p", noise=sheet))
+    six = sd.noise.imu(sheet, sd.noise.accelerometer(scale_factor=0.1))
+    assert np.diagonal(six.response).tolist() == [1.01, 1.0, 1.0, 1.1, 1.1, 1.1]
+    with pytest.raises(ValueError, match="give the gyro and the accelerometer a Sensor each"):
+        six.recursion(0.1, 6)
 
 
 @pytest.mark.parametrize("noise", [0.1, np.float64(0.1), "gyro"])

@@ -299,3 +299,19 @@ def test_every_kind_of_plant_takes_a_loop(kind):
         run = sd.simulate(sd.with_loop(plants[kind], part), t=(0, 1), dt=0.05, paths=8, seed=1, progress=False)
         means.append(float(run["mean"].values[-1, 0]))
     assert means[1] - means[0] > 0.2
+
+
+@pytest.mark.parametrize("noise", [sd.per_sample(0.1), None])
+def test_a_plant_without_params_can_be_read(noise):
+    plant = sd.SDE(lambda t, x: -x, lambda t, x: jnp.ones((1, 1)), start=[0.0], names=["x"])
+    loop = sd.with_loop(plant, sd.Sensor("y", of="x", every=0.1, noise=noise))
+    run = sd.simulate(loop, "Heun", t=(0, 0.2), dt=0.05, paths=2, seed=1)
+    assert run.sizes["component"] == 2
+    spread = 0.5 + (0.01 if noise else 0.0)
+    assert np.diagonal(sd.analysis.sampled(loop).covariance()) == pytest.approx([0.5, spread], abs=1e-12)
+
+
+def test_params_without_names_are_refused():
+    plant = sd.SDE(lambda t, x, rate: -rate * x, lambda t, x: jnp.ones((1, 1)), start=[0.0], params=2.0)
+    with pytest.raises(TypeError, match="plant: in a loop its params are a dict of names"):
+        sd.with_loop(plant, sd.Sensor("y", of=0, every=0.1))

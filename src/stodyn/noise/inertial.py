@@ -21,6 +21,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import scipy
 
 from stodyn.arguments import checks_arguments
 from stodyn.hints import Count, Integer, check_seed, whole
@@ -28,6 +29,7 @@ from stodyn.noise import readings, stream, units
 from stodyn.noise.coloured import Coloured, flicker, gauss_markov
 from stodyn.noise.readings import Density, Recursion
 
+ENDLESS = 1000.0  # correlation time, in s, that stands for a random walk in tools that want one
 LOWEST = 1e6  # readings within which flicker without a band goes on to lower frequencies: 1/(20 LOWEST every)
 
 
@@ -155,6 +157,8 @@ class Inertial:
     def as_gazebo(self, rate: float) -> str:
         """Return the noise element of gz-sensors, whose stddev belongs to a sample: N √rate.
 
+        A random walk of the bias becomes a dynamic bias with a correlation time of 1000 s; flicker is left out.
+
         Parameters
         ----------
         rate : float
@@ -163,32 +167,46 @@ class Inertial:
         period = 1.0 / rate
         lines = ['<noise type="gaussian">', "  <mean>0</mean>", f"  <stddev>{self.N / math.sqrt(period):.10g}</stddev>",
                  f"  <bias_mean>0</bias_mean>\n  <bias_stddev>{self.turn_on:.10g}</bias_stddev>"]  # fmt: skip
-        if self.gauss_markov:
-            size, time = self.gauss_markov[0]
-            walk = size * math.sqrt(2.0 / time)
+        walk, time = self._driven
+        if walk:
             lines += [f"  <dynamic_bias_stddev>{walk:.10g}</dynamic_bias_stddev>",
                       f"  <dynamic_bias_correlation_time>{time:.10g}</dynamic_bias_correlation_time>"]  # fmt: skip
         return "\n".join([*lines, "</noise>"])
 
+    @property
+    def _driven(self) -> tuple[float, float]:
+        """The walk and the time of the one bias that these tools have."""
+        if not self.gauss_markov:
+            return self.K, ENDLESS
+        size, time = self.gauss_markov[0]
+        return size * math.sqrt(2.0 / time), time
+
     def as_airsim(self) -> str:
-        """Return AirSim's settings, whose walk is bias_stability/√τ; τ is taken as 1 s where the bias only walks."""
-        walk, stability = ("arw", "Gyro") if self.kind == "gyro" else ("vrw", "Accel")
-        size, time = self.gauss_markov[0] if self.gauss_markov else (self.K, 1.0)
-        return (
-            f"{walk}: {self.N:.10g}\n{stability}BiasStability: {size:.10g}\n{stability}BiasStabilityTau: {time:.10g}\n"
-            f"TurnOnBias: {self.turn_on:.10g}"
-        )
+        """Return AirSim's settings in its units; its bias is a walk of stability/√τ, with τ = 1 s."""
+        names, sizes = AIRSIM[self.kind]
+        walk = math.hypot(self.K, *(s * math.sqrt(2.0 / time) for s, time in self.gauss_markov))
+        values = (self.N / sizes[0], walk / sizes[1], 1.0)
+        return ",\n".join(f'"{name}": {value:.10g}' for name, value in zip(names, values, strict=True))
 
     def as_px4(self) -> str:
         """Return the lines of PX4's and rotors' classic plugin: N, the walk of a Gauss-Markov bias, and its time."""
         word = "gyroscope" if self.kind == "gyro" else "accelerometer"
-        size, time = self.gauss_markov[0] if self.gauss_markov else (0.0, 1000.0)
-        walk = size * math.sqrt(2.0 / time) if self.gauss_markov else self.K
+        walk, time = self._driven
         return "\n".join(f"<{word}{name}>{value:.10g}</{word}{name}>" for name, value in (
             ("NoiseDensity", self.N), ("RandomWalk", walk), ("BiasCorrelationTime", time),
             ("TurnOnBiasSigma", self.turn_on)))  # fmt: skip
 
 
+AIRSIM = {  # names of settings, and the units of the first two of them
+    "gyro": (
+        ("AngularRandomWalk", "GyroBiasStability", "GyroBiasStabilityTau"),
+        (units.parsed("deg/sqrt(h)").size, units.parsed("deg/h").size),
+    ),
+    "accelerometer": (
+        ("VelocityRandomWalk", "AccelBiasStability", "AccelBiasStabilityTau"),
+        (units.parsed("mg/sqrt(Hz)").size, units.parsed("ug").size),
+    ),
+}
 UNITS = {
     "gyro": {"N": "rad/sqrt(s)", "B": "rad/s", "K": "rad/s/sqrt(s)", "rate": "rad/s"},
     "accelerometer": {"N": "m/s/sqrt(s)", "B": "m/s^2", "K": "m/s^2/sqrt(s)", "rate": "m/s^2"},
@@ -247,6 +265,15 @@ def gyro(
     ------
     ValueError
         If a number is negative or not finite, or a unit is not one of the quantity.
+
+    Notes
+    -----
+    From the words of other tools, for gyro and accelerometer alike:
+        gyro.from_kalibr(text)                        the lines of an imu.yaml
+        gyro.from_gazebo(stddev, rate)                also bias_stddev=, dynamic_bias_stddev=,
+                                                      dynamic_bias_correlation_time=
+        gyro.from_px4(noise_density, random_walk, bias_correlation_time, turn_on_bias_sigma)
+        gyro.from_airsim(N, bias_stability, tau, turn_on_bias)
 
     Examples
     --------
@@ -379,10 +406,23 @@ class Imu:
     gyro: Inertial
     accelerometer: Inertial
 
+    @property
+    def every(self) -> float | None:
+        """The time between readings, where both sensors have the same."""
+        return self.gyro.every if self.gyro.every == self.accelerometer.every else None
+
+    @property
+    def response(self) -> np.ndarray:
+        """What the six readings are of true rates and accelerations."""
+        return scipy.linalg.block_diag(_three_axes(self.gyro).response, _three_axes(self.accelerometer).response)
+
     def recursion(self, every: float, outputs: int = 6, duration: float | None = None) -> Recursion:
         """Return the noise of the six readings: rates first, then accelerations."""
         if outputs != 6:
             raise ValueError(f"noise: an IMU has six readings, three rates and three accelerations, got {outputs}")
+        if any(half.resolution or half.range for half in (self.gyro, self.accelerometer)):
+            raise ValueError("noise: rates and accelerations are not rounded and limited alike; give the gyro and the "
+                             "accelerometer a Sensor each, or leave out resolution and range")  # fmt: skip
         halves = [half.recursion(every, 3, duration) for half in (self.gyro, self.accelerometer)]
         padded = [
             dataclasses.replace(half, C=np.concatenate([half.C, 0.0 * half.C][:: 1 - 2 * k]),
@@ -412,10 +452,14 @@ class Imu:
         truth = np.broadcast_to(np.asarray(truth, float), (whole("paths", paths), whole("steps", steps), 6))
         halves = []
         for k, half in enumerate((self.gyro, self.accelerometer)):
-            wide = half if len(half.response) == 3 else dataclasses.replace(half, response=half.response[0] * np.eye(3))
             part = truth[..., 3 * k : 3 * k + 3]
-            halves.append(wide.sample(steps, every=every, paths=paths, seed=2 * int(seed) + k, truth=part))
+            halves.append(_three_axes(half).sample(steps, every=every, paths=paths, seed=2 * int(seed) + k, truth=part))
         return np.concatenate(halves, axis=-1)
+
+
+def _three_axes(sensor: Inertial) -> Inertial:
+    wide = sensor.response if len(sensor.response) == 3 else sensor.response[0, 0] * np.eye(3)
+    return dataclasses.replace(sensor, response=wide)
 
 
 def _placed(white: Any, half: int) -> Any:

@@ -389,6 +389,7 @@ def with_loop(plant: Any, *parts: Sensor | Part) -> Looped:
     acting = tuple(thing for thing in parts if isinstance(thing, Part))
     if not sensors and not acting:
         raise ValueError("with_loop: expected at least one sensor or part")
+    plant = plant if plant.params is not None else plant.changed(params={})
     _check_words(plant, sensors, acting)
     lines = tuple(name for part in acting if part.hold == "first" for name in part.writes)
     plant = _with_lines(plant, lines) if lines else plant
@@ -436,7 +437,11 @@ def _check_words(plant: Any, sensors: Sequence[Sensor], parts: Sequence[Part]) -
         if sensor.increment or sensor.log_density is not None:
             word = "increment" if sensor.increment else "log_density"
             raise ValueError(f"{word} ({sensor.name}): is for data; a loop reads values or averages with noise")
-    params = plant.params if isinstance(plant.params, Mapping) else {}
+    params = plant.params
+    if not isinstance(params, Mapping):
+        raise TypeError(
+            f'plant: in a loop its params are a dict of names, such as {{"u": 0.0}}, got {type(params).__name__}'
+        )
     inputs = [name for part in parts for name in part.writes]
     for name in inputs:
         if name not in params:

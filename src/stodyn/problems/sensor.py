@@ -18,6 +18,7 @@ from stodyn.noise.distribution import Distribution
 from stodyn.problems.calling import call
 
 KEEPS = ("last", "zero")
+SHEET = ("every", "resolution", "range")  # what the data sheet of a gyro says where the sensor does not
 
 
 @checks_arguments
@@ -84,7 +85,8 @@ class Sensor:
         The time between readings; needed in a loop.
     noise : per_sample(...), density(..., sides=...), Coloured, Distribution or gyro(...), optional
         The noise of a reading. A bare number is refused, because the standard deviation of a reading and the root of a
-        density differ by the root of the rate.
+        density differ by the root of the rate. A gyro or accelerometer also gives its errors of scale and direction,
+        and its period, resolution and range where they are not given here.
     phase, delay : float
         The time of the first reading after the start, and how late readings arrive.
     average : bool or float, optional
@@ -159,6 +161,9 @@ class Sensor:
         for field, value in list(locals().items()):
             if field != "self":
                 object.__setattr__(self, field, value)
+        for field in SHEET:
+            if getattr(self, field) is None:
+                object.__setattr__(self, field, getattr(noise, field, None))
         _check(self)
 
     @property
@@ -183,7 +188,8 @@ class Sensor:
                 pieces.append(jnp.ravel(jnp.asarray(call(part, t, x, params=params), x.dtype)))
             else:
                 pieces.append(x[_component(problem, part, self.name)][None])
-        return jnp.concatenate(pieces)
+        value = jnp.concatenate(pieces)
+        return value if not hasattr(self.noise, "response") else _turned(value, self.noise.response, self.name)
 
     def shown(self, value: Any) -> Any:
         """Return a value as the sensor shows it: rounded to its resolution, within its range."""
@@ -197,6 +203,15 @@ class Sensor:
         own = None if isinstance(self.noise, Distribution) else self.noise
         parts = [readings.recursion(noise, every, outputs) for noise in (own, self.bias) if noise is not None]
         return readings.stacked(parts) if len(parts) != 1 else parts[0]
+
+
+def _turned(value: Any, response: np.ndarray, sensor: str) -> Any:
+    """Return what axes with errors of scale and direction read; one axis stands for as many as there are."""
+    if len(response) == 1:
+        return value if response[0, 0] == 1.0 else response[0, 0] * value
+    if len(response) != len(value):
+        raise ValueError(f"of ({sensor}): its noise has {len(response)} axes, got {len(value)} readings")
+    return response @ value
 
 
 def _component(problem: Any, part: Any, sensor: str) -> int:
