@@ -293,7 +293,7 @@ def _dataset(run: Run, tally: Tally, estimate: Estimate, effort: Effort, began: 
 def _warn(run: Run, outcomes: Sequence[Outcome], estimate: Estimate, replicas: int) -> None:
     """Warn of doubtful results, and suggest a remedy."""
     if all(one.probability == 0 for one in outcomes):
-        best = max(one.reached for one in outcomes)
+        best = max(one.reached for one in outcomes) + 0.0  # 0 and not -0, whichever of the two came first
         warnings.warn(
             f"rare: all {len(outcomes)} runs died out: no path reached {run.spec.record['event']}. The best score was "
             f"{best:.4g}, after {max(one.rounds for one in outcomes)} rounds. Is the level within reach, and does the "
