@@ -339,10 +339,9 @@ class Loop:
             else:
                 other = next(other for other in self.problem.parts if other.name == name)
                 values[name] = _output(other, registers.held, registers.outputs, self.layout.outputs[name])
-        for word in part.reads:  # a part may be read by the name of what it writes
+        for word in part.reads:  # an input is read by its name, as it is held
             if isinstance(word, str) and word not in values:
-                writer = next(other for other in self.problem.parts if word in other.writes)
-                values[word] = values[writer.name]
+                values[word] = registers.held[word]
         own, out = part.update(t, registers.own[part.name], values, self.inputs(registers))
         old = registers.own[part.name]
         new = jax.tree.map(lambda a, b: jnp.where(is_due, jnp.asarray(a, b.dtype), b), own, old)

@@ -84,7 +84,7 @@ def _results(operation: Operation, inputs: list[np.ndarray]) -> list[Any]:
     how, kind = operation.how, operation.kind
     row = TABLE.get(operation.name)
     if row is not None and row.numpy is not None:
-        if not row.real or all(np.issubdtype(x.dtype, np.floating) for x in inputs):
+        if not row.real or not any(np.iscomplexobj(x) for x in inputs):
             return [row.numpy(how, *inputs) if row.with_how else row.numpy(*inputs)]
     elif kind in CONTROL:
         return CONTROL[kind](how, inputs)

@@ -176,13 +176,18 @@ class Layout:
             }
             self.inputs = {name: jnp.shape(self.params[name]) for part in parts for name in part.writes}
             self.own = {part.name: jax.tree.map(lambda v: jnp.asarray(v, float), part.state) for part in parts}
-            self.outputs: dict[str, tuple[int, ...]] = {}
+            self.outputs = {part.name: self._written_shape(part) for part in parts if part.writes}
             for _ in (0, 1):  # a part may read one that comes later, whose output is known in the second round only
                 for part in parts:
                     self._trace(part, t, x)
 
+    def _written_shape(self, part: Part) -> tuple[int, ...]:
+        """The shape of all that a part writes."""
+        shapes = [self.inputs[name] for name in part.writes]
+        return shapes[0] if len(shapes) == 1 else (sum(math.prod(shape) for shape in shapes),)
+
     def _trace(self, part: Part, t: Any, x: Any) -> None:
-        values = {}
+        values = {word: jnp.zeros(self.inputs[word]) for word in part.reads if word in self.inputs}
         for name, word in self.reads(part):
             if word == "reading":
                 values[name] = jnp.zeros(()) if self.readings[name] == 1 else jnp.zeros(self.readings[name])
@@ -199,16 +204,13 @@ class Layout:
                 f"update ({part.name}): expected (own, out) with the same own state as it was given, "
                 f"{own_tree}, got {jax.tree.structure(own)}"
             )
-        if len(part.writes) > 1:
-            shape = (sum(math.prod(self.inputs[name]) for name in part.writes),)
-        else:
-            shape = tuple(out.shape)
-            if part.writes and shape != self.inputs[part.writes[0]]:
-                raise ValueError(
-                    f"update ({part.name}): writes {part.writes[0]!r} of the shape {self.inputs[part.writes[0]]}, but "
-                    f"its output has {shape}"
-                )
-        self.outputs[part.name] = shape
+        if not part.writes:
+            self.outputs[part.name] = tuple(out.shape)
+        elif len(part.writes) == 1 and tuple(out.shape) != self.outputs[part.name]:
+            raise ValueError(
+                f"update ({part.name}): writes {part.writes[0]!r} of the shape {self.outputs[part.name]}, but "
+                f"its output has {tuple(out.shape)}"
+            )
 
     def reads(self, part: Part) -> list[tuple[str, str]]:
         """What a part reads: (name, "reading", "true" or "output")."""

@@ -6,14 +6,15 @@
 the loop's own functions, after a proof from their traces that they are affine. A reading that is lost with the chance p
 makes the jump random, and P⁺ the mean over both: then P ↦ M P Mᵀ is a sum of such terms, solved in the entries of P.
 
-Averages over time are those of P' = F P + P Fᵀ + G Gᵀ, by Taylor's series on stretches so short that twenty terms are
-exact to rounding.
+Averages over time are those of P' = F P + P Fᵀ + G Gᵀ: what the covariances after the ticks come to, which is linear in
+their sum, and what the noise of a tick adds.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -21,13 +22,15 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.extend import core
 from jax.flatten_util import ravel_pytree
 
 from stodyn.arguments import checks_arguments
 from stodyn.methods.catalogue import named
 from stodyn.methods.contract import Method
 from stodyn.methods.looping import Clock, Loop
-from stodyn.numerics import lyapunov, van_loan
+from stodyn.noise.distribution import Distribution
+from stodyn.numerics import lyapunov, quadratic_cost, uncompiled, van_loan
 from stodyn.numerics.facts import degree
 from stodyn.problems.contract import written_as
 from stodyn.problems.looped import Looped
@@ -61,7 +64,7 @@ class Jump(NamedTuple):
 class _Probe(Loop):
     """The loop with its normals handed in, in the order in which it asks for them, and its losses decided."""
 
-    def __init__(self, problem: Looped, clock: Clock, params: Any, normals: Any, lost: tuple[str, ...]):
+    def __init__(self, problem: Looped, clock: Clock, params: Any, normals: Any, lost: Mapping[str, Any]):
         super().__init__(problem, clock, params)
         self.supply, self.used, self.lost = normals, 0, lost
 
@@ -70,7 +73,29 @@ class _Probe(Loop):
         return self.supply[self.used - count : self.used]
 
     def is_lost(self, sensor, sample, dtype):
-        return jnp.asarray(sensor.name in self.lost)
+        return self.lost[sensor.name]
+
+
+class _Fed:
+    """A function that is affine in its first argument, a vector, as matrices: its trace for all unit vectors at once is
+    taken once and computed by NumPy, for any values of the other arguments."""
+
+    def __init__(self, function: Any, size: int, *others: Any):
+        self.rows = np.concatenate([np.zeros((1, size)), np.eye(size)])
+        axes = 0, *(None for _ in others)
+        self.trace = jax.make_jaxpr(jax.vmap(function, in_axes=axes))(self.rows, *others)
+        moves = [True, *(False for _ in others)]
+        self.is_affine = degree.is_affine(self.trace, moves) or degree.is_proved_affine(
+            function, (self.rows[0], *others), 0
+        )
+
+    def matrix(self, *others: Any) -> np.ndarray:
+        """The matrix of its linear part."""
+        try:
+            (values,) = uncompiled.run(self.trace, self.rows, *others)
+        except uncompiled.Compile:
+            (values,) = jax.jit(core.jaxpr_as_fun(self.trace))(self.rows, *others)
+        return np.array(values[1:] - values[0]).T
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -194,9 +219,10 @@ class Sampled:
                 total += self.covariance(k * self.tick)
             return total / len(self.ticks)
         F, G = self.rates
-        mean = _averaging(F, G, self.tick)
-        for jump, P in zip(self.ticks, self._before, strict=True):
-            total += self.shown @ mean(jump.of(P)) @ self.shown.T
+        begun = sum(jump.of(P) for jump, P in zip(self.ticks, self._before, strict=True))
+        lasting = van_loan.discretise(F, np.eye(len(F)), begun, self.tick)[1]
+        added = quadratic_cost.accumulated(F.T, G @ G.T, self.tick).of_noise
+        total = self.shown @ (lasting + len(self.ticks) * added) @ self.shown.T
         return total / (self.tick * len(self.ticks))
 
     @checks_arguments
@@ -217,33 +243,6 @@ class Sampled:
             raise ValueError(f"weights: there is no component {unknown[0]!r}; there are {', '.join(self.names)}")
         average = np.diagonal(self.average)
         return float(sum(weight * average[self.names.index(name)] for name, weight in weights.items()))
-
-
-def _averaging(F: np.ndarray, G: np.ndarray, h: float) -> Any:
-    """Return the function P -> ∫ P(s) ds over 0..h, linear in P: ∫ (e^{Fs} P e^{F's} + Q(s)) ds."""
-    n = len(F)
-    count = max(0, math.ceil(math.log2(max(float(np.linalg.norm(F, 1)) * h, 1e-300)) + 4.0))
-    step = h / 2.0**count
-    S = G @ G.T
-
-    def integral(P: np.ndarray) -> np.ndarray:
-        total, term_P, power = np.zeros((n, n)), P, step
-        for k in range(1, 20):  # Taylor's series of P(s) = P + s P' + ..., P' = F P + P F' + S
-            total = total + term_P * power
-            term_P = F @ term_P + term_P @ F.T + (S if k == 1 else 0.0)
-            power *= step / (k + 1)
-        return total
-
-    Phi, Q = van_loan.discretise(F, G, np.eye(G.shape[1]), step)
-
-    def mean(P: np.ndarray) -> np.ndarray:
-        total = np.zeros((n, n))
-        for _ in range(2**count):
-            total += integral(P)
-            P = Phi @ P @ Phi.T + Q
-        return total
-
-    return mean
 
 
 @checks_arguments
@@ -324,21 +323,22 @@ def _solved(loop: Looped, method: Any, dt: float | None) -> Sampled:
             f"{named(method).name}, dt={dt:g}",
         )
     ticks, events = _jumps(loop, clock, params, unravel, size)
-    keep = _observable(loop, flow, ticks, unravel, size, rates)
+    shown = _shown(loop, unravel, size)
+    keep = _observable(shown, [flow.Phi, rates[0], *(J for jump in ticks for _, J, _ in jump.cases)])
     flow = Flow(*(matrix[np.ix_(keep, keep)] for matrix in flow))
     ticks = tuple(Jump(tuple((p, J[np.ix_(keep, keep)], N[keep]) for p, J, N in jump.cases)) for jump in ticks)
-    rates = rates[0][np.ix_(keep, keep)], rates[1][keep]
-    radius, P = _stationary(loop, flow, ticks, [_name(loop, unravel, size, k) for k in keep])
-    shown = _shown(loop, unravel, size)[:, keep]
+    rates, shown = (rates[0][np.ix_(keep, keep)], rates[1][keep]), shown[:, keep]
+    radius, P = _stationary(loop, flow, ticks, [_name(loop, column) for column in shown.T])
     return Sampled(loop.components, radius, float(loop.period), law, ticks, flow,
                    rates if method is None else None, shown, P, tick, events)  # fmt: skip
 
 
 def _empty(loop: Looped, clock: Clock, params: Any, x: Any) -> Any:
     """Registers of the right shapes."""
-    probe = _Probe(loop, clock, params, jnp.zeros(10_000), ())
-    begun = probe.begun(0.0, x, None)
-    return jax.tree.map(lambda v: jnp.zeros(v.shape, float), begun)
+    normals = jnp.zeros(sum(recursion.start.shape[1] for recursion in clock.recursions.values()))
+    probe = _Probe(loop, clock, params, normals, {})
+    shapes = jax.eval_shape(lambda x: probe.begun(0.0, x, None), x)
+    return jax.tree.map(lambda v: np.zeros(v.shape), shapes)
 
 
 def _rates(loop: Looped, plant: Any, params: Any, unravel: Any, size: int) -> tuple[np.ndarray, np.ndarray]:
@@ -355,11 +355,11 @@ def _rates(loop: Looped, plant: Any, params: Any, unravel: Any, size: int) -> tu
         sums = {s.name: s.value(loop.problem, 0.0, x, params) for s in loop.sensors if s.average}
         return ravel_pytree((moved, jax.tree.map(jnp.zeros_like, registers)._replace(sums=sums)))[0]
 
-    zero = jnp.zeros(size)
-    if not degree.is_proved_affine(rate, (zero,), 0):
+    fed = _Fed(rate, size)
+    if not fed.is_affine:
         raise ValueError("loop: the plant is not proved to be linear in its state and inputs")
-    F = np.array(jax.jacfwd(rate)(zero))
-    g = np.asarray(plant.g(0.0, jnp.zeros(plant.n), params), float)
+    F = fed.matrix()
+    g = uncompiled.value(lambda x: plant.g(0.0, x, params), np.zeros(plant.n))
     G = np.zeros((size, g.shape[1]))
     G[: plant.n] = g
     return F, G
@@ -392,7 +392,7 @@ def _delivered(loop: Looped, method: Method, dt: float, clock: Clock, unravel: A
         return ravel_pytree((after, registers._replace(sums=sums)))[0]
 
     zeros = jnp.zeros(size), jnp.zeros(sum(count for _, count in counts))
-    Phi, N = (np.array(jax.jacfwd(step, argnums=k)(*zeros)) for k in (0, 1))
+    Phi, N = (np.array(uncompiled.value(jax.jacfwd(step, argnums=k), *zeros)) for k in (0, 1))
     one = total = Flow(Phi, N @ N.T)
     for _ in range(clock.steps - 1):
         total = total.then(one)
@@ -406,61 +406,64 @@ def _jumps(
     count = int(loop.period / loop.tick)
     longest = max(sum(clock.times[thing.name][1:]) + clock.times[thing.name][0] for thing in loop.things)
     first = count * (1 + -(-longest // count))
-    normals = _Probe(loop, clock, params, jnp.zeros(10_000), ())
-    x, registers = unravel(jnp.zeros(size))
-    normals.acted(0.0, jnp.asarray(first, np.int32), x, registers)
-    zeros = jnp.zeros(size), jnp.zeros(normals.used)
-    losing = [sensor for sensor in loop.sensors if sensor.loss]
+    fed = _acting(loop, clock, params, unravel, size)
     known: dict[tuple, Jump] = {}
     jumps: list[Jump] = []
     events: dict[str, list[int]] = {thing.name: [] for thing in loop.things}
     for k in range(count):
-        due = tuple(
-            (
-                (k - (clock.times[name][1])) % clock.times[name][0] == 0,
-                (k - sum(clock.times[name][1:])) % clock.times[name][0] == 0,
-            )
-            for name in events
-        )
-        for name, (is_due, _) in zip(events, due, strict=True):
+        due = {name: _is_due(clock, name, k) for name in events}
+        for name, (is_due, _) in due.items():
             if is_due:
                 events[name].append(k)
-        if due not in known:
-            known[due] = _jump(
-                loop, clock, params, unravel, zeros, first + k, losing, dict(zip(events, due, strict=True))
-            )
-        jumps.append(known[due])
+        kind = tuple(due.values())
+        if kind not in known:
+            known[kind] = _jump(loop, fed, size, first + k, {name: acts for name, (acts, _) in due.items()})
+        jumps.append(known[kind])
     return tuple(jumps), {name: tuple(numbers) for name, numbers in events.items()}
 
 
-def _jump(loop, clock, params, unravel, zeros, tick, losing, due) -> Jump:
+def _is_due(clock: Clock, name: str, tick: int) -> tuple[bool, bool]:
+    """Whether a thing acts at a tick, and whether something of it arrives."""
+    every, phase, delay = clock.times[name]
+    return (tick - phase) % every == 0, (tick - phase - delay) % every == 0
+
+
+def _acting(loop: Looped, clock: Clock, params: Any, unravel: Any, size: int) -> _Fed:
+    """What a tick makes of ξ and the normals of its readings, for its number and the readings that are lost."""
+    losing = [sensor.name for sensor in loop.sensors if sensor.loss]
+    readings = loop.layout.readings
+    normals = sum(readings[name] + law.drive.shape[1] for name, law in clock.recursions.items())
+    normals += sum(readings[s.name] for s in loop.sensors if isinstance(s.noise, Distribution))
+
+    def acted(both: Any, tick: Any, *lost: Any) -> Any:
+        x, registers = unravel(both[:size])
+        probe = _Probe(loop, clock, params, both[size:], dict(zip(losing, lost, strict=True)))
+        return ravel_pytree((x, probe.acted(0.0, tick, x, registers)))[0]
+
+    fed = _Fed(acted, size + normals, np.int32(0), *(np.False_ for _ in losing))
+    if not fed.is_affine:
+        raise ValueError(
+            f"loop: what happens at a tick is not proved to be affine: look for products, limits or branches "
+            f"in the updates of {', '.join(part.name for part in loop.parts)}"
+        )
+    return fed
+
+
+def _jump(loop: Looped, fed: _Fed, size: int, tick: int, due: Mapping[str, bool]) -> Jump:
     """One tick: a case for every set of readings that may be lost in it."""
-    may_be_lost = [sensor for sensor in losing if due[sensor.name][0]]
+    losing = [sensor for sensor in loop.sensors if sensor.loss]
+    choices = [((False, 1.0 - s.loss), (True, s.loss)) if due[s.name] else ((False, 1.0),) for s in losing]
     cases = []
-    for mask in range(2 ** len(may_be_lost)):
-        lost = tuple(sensor.name for k, sensor in enumerate(may_be_lost) if mask >> k & 1)
-        chance = math.prod(s.loss if s.name in lost else 1.0 - s.loss for s in may_be_lost)
-
-        def acted(flat: Any, normals: Any, lost: tuple[str, ...] = lost) -> Any:
-            x, registers = unravel(flat)
-            probe = _Probe(loop, clock, params, normals, lost)
-            return ravel_pytree((x, probe.acted(0.0, jnp.asarray(tick, np.int32), x, registers)))[0]
-
-        for argument in (0, 1):
-            if not degree.is_proved_affine(acted, zeros, argument):
-                raise ValueError(
-                    f"loop: what happens at a tick is not proved to be affine: look for products, limits or branches "
-                    f"in the updates of {', '.join(part.name for part in loop.parts)}"
-                )
-        cases.append((chance, *(np.array(jax.jacfwd(acted, argnums=k)(*zeros)) for k in (0, 1))))
+    for case in itertools.product(*choices):
+        matrix = fed.matrix(np.int32(tick), *(np.bool_(is_lost) for is_lost, _ in case))
+        cases.append((math.prod(chance for _, chance in case), matrix[:, :size], matrix[:, size:]))
     return Jump(tuple(cases))
 
 
-def _observable(loop: Looped, flow: Flow, ticks: tuple[Jump, ...], unravel: Any, size: int, rates: Any) -> np.ndarray:
+def _observable(shown: np.ndarray, matrices: list[np.ndarray]) -> np.ndarray:
     """The entries of ξ on which any component, now or later, depends; not free integrators that nobody reads."""
-    matrices = [flow.Phi, rates[0], *(J for jump in ticks for _, J, _ in jump.cases)]
     depends = np.any([matrix != 0.0 for matrix in matrices], axis=0)
-    wanted = np.any(_shown(loop, unravel, size) != 0.0, axis=0)
+    wanted = np.any(shown != 0.0, axis=0)
     while True:
         more = wanted | np.any(depends[wanted], axis=0)
         if (more == wanted).all():
@@ -475,11 +478,11 @@ def _shown(loop: Looped, unravel: Any, size: int) -> np.ndarray:
         x, registers = unravel(flat)
         return jnp.concatenate([x, *(jnp.ravel(value) for value in Loop.shown(loop, registers))])
 
-    return np.array(jax.jacfwd(read)(jnp.zeros(size)))
+    return _Fed(read, size).matrix()
 
 
-def _name(loop: Looped, unravel: Any, size: int, k: int) -> str:
-    row = np.flatnonzero(_shown(loop, unravel, size)[:, k])
+def _name(loop: Looped, column: np.ndarray) -> str:
+    row = np.flatnonzero(column)
     return loop.components[row[0]] if row.size else "a value on its way"
 
 

@@ -254,6 +254,11 @@ def _rounded(is_away: bool, x: np.ndarray) -> np.ndarray:
     return np.where(np.abs(x - whole) >= 0.5, whole + np.copysign(1.0, x), whole)
 
 
+def _quotient(x: Any, y: Any) -> Any:
+    """x/y; of integers the whole part, towards 0."""
+    return (x - np.fmod(x, y)) // y if np.issubdtype(np.result_type(x, y), np.integer) else np.divide(x, y)
+
+
 def _remainder(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return np.where(b == 0, a, np.fmod(a, np.where(b == 0, 1, b))) if a.dtype.kind in "iu" else np.fmod(a, b)
 
@@ -328,7 +333,7 @@ TABLE: dict[str, Entrywise] = {
     ),
     "div": Entrywise(
         _plain("div"),
-        np.divide,
+        _quotient,
         real=True,
         zeros=Zeros.NUMERATOR,
         factors=1,
