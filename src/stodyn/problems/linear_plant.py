@@ -1,0 +1,116 @@
+"""A plant as matrices, x' = A x + B u + G w, and the readings of sensors as matrices: proved from their traces."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import scipy
+
+from stodyn.noise.distribution import Distribution
+from stodyn.numerics import uncompiled
+from stodyn.numerics.facts import degree
+from stodyn.problems.contract import expect_problem, written_as
+from stodyn.problems.looped import Looped
+from stodyn.problems.sde import SDE
+from stodyn.problems.sensor import Sensor
+from stodyn.problems.structure import is_autonomous
+
+
+class Plant(NamedTuple):
+    """x' = A x + B u + G w, where u holds the entries of the inputs one after the other."""
+
+    problem: Any
+    A: np.ndarray
+    B: np.ndarray
+    G: np.ndarray
+    inputs: tuple[str, ...]
+    start: np.ndarray
+    held: np.ndarray
+
+
+class Readings(NamedTuple):
+    """y = H x + C s + v, s⁺ = Φ s + w: what sensors read, the covariances of v and w."""
+
+    H: np.ndarray
+    Phi: np.ndarray
+    C: np.ndarray
+    Q: np.ndarray
+    R: np.ndarray
+
+
+def linear_plant(problem: Any, inputs: Sequence[str]) -> Plant:
+    """Return the matrices of a plant that is proved to be linear, constant in time, with additive noise."""
+    expect_problem(problem)
+    if isinstance(problem, Looped):
+        raise TypeError("plant: expected the plant alone, without the loop around it")
+    sde = written_as(problem, SDE)
+    if sde is None or sde.n != problem.n:
+        raise ValueError(f"plant: a {type(problem).__name__} has no form as an SDE of its own components")
+    if not (sde.noise_structure.implies("additive") and is_autonomous(sde)):
+        raise ValueError("plant: expected constant coefficients and additive noise; this one depends on time or state")
+    with jax.enable_x64(True):
+        params = jax.tree.map(lambda v: np.asarray(v, float), sde.example_params())
+        _check_inputs(params, inputs)
+        return _matrices(problem, sde, params, tuple(inputs))
+
+
+def _check_inputs(params: Any, inputs: Sequence[str]) -> None:
+    known = params if isinstance(params, Mapping) else {}
+    for name in inputs:
+        if name not in known:
+            there = ", ".join(map(str, known)) or "none"
+            raise ValueError(f"plant: it has no parameter {name!r}; it has {there}. Write params={{{name!r}: 0.0}}")
+
+
+def _matrices(problem: Any, sde: Any, params: Any, inputs: tuple[str, ...]) -> Plant:
+    shapes = [np.shape(params[name]) for name in inputs]
+    ends = np.cumsum([math.prod(shape) for shape in shapes])
+
+    def rate(both: Any) -> Any:
+        pieces = jnp.split(both[sde.n :], ends[:-1]) if inputs else []
+        own = {name: piece.reshape(shape) for name, piece, shape in zip(inputs, pieces, shapes, strict=True)}
+        return sde.f(0.0, both[: sde.n], {**params, **own} if inputs else params)
+
+    both = np.zeros(sde.n + (int(ends[-1]) if inputs else 0))
+    F = _jacobian("plant: it is", rate, both)
+    G = uncompiled.value(lambda x: sde.g(0.0, x, params), np.zeros(sde.n))
+    start = np.zeros(sde.n) if problem.start_source.is_random else np.asarray(problem.example_start(), float)
+    held = np.concatenate([np.ravel(params[name]) for name in inputs]) if inputs else np.zeros(0)
+    return Plant(problem, F[:, : sde.n], F[:, sde.n :], np.asarray(G, float), inputs, start, held)
+
+
+def _jacobian(words: str, function: Callable, zero: np.ndarray) -> np.ndarray:
+    """The matrix of a linear function, after its proof."""
+    if not degree.is_proved_affine(function, (zero,), 0):
+        raise ValueError(f"{words} not proved to be linear; design for its linear part, written as a plant of its own")
+    rest = uncompiled.value(function, zero)
+    if np.any(rest != 0.0):
+        raise ValueError(f"{words} affine, with {rest} at 0; write it in deviations from where it rests")
+    return np.asarray(uncompiled.value(jax.jacfwd(function), zero), float)
+
+
+def linear_readings(plant: Plant, sensors: Sequence[Sensor]) -> Readings:
+    """Return what the sensors read, as matrices, with their noise as it is: white, of a filter, and of rounding."""
+    with jax.enable_x64(True):
+        parts = [_reading(plant, sensor) for sensor in sensors]
+    H = np.concatenate([part.H for part in parts])
+    return Readings(H, *(scipy.linalg.block_diag(*(part[k] for part in parts)) for k in (1, 2, 3, 4)))
+
+
+def _reading(plant: Plant, sensor: Sensor) -> Readings:
+    params = jax.tree.map(lambda v: np.asarray(v, float), plant.problem.example_params())
+    zero = np.zeros(len(plant.A))
+    H = _jacobian(f"of ({sensor.name}): the reading is", lambda x: sensor.value(plant.problem, 0.0, x, params), zero)
+    law = sensor.recursion(len(H))
+    white = np.broadcast_to(np.asarray(law.white(params), float), len(H)) ** 2
+    if isinstance(sensor.noise, Distribution):
+        if abs(sensor.noise.mean) > 1e-9 * sensor.noise.variance**0.5:
+            raise ValueError(f"noise ({sensor.name}): its mean is {sensor.noise.mean:g}, expected 0")
+        white = white + sensor.noise.variance
+    rounding = 0.0 if sensor.resolution is None else sensor.resolution**2 / 12.0
+    return Readings(H, law.Phi, law.C, law.drive @ law.drive.T, np.diag(white + rounding))
