@@ -15,7 +15,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
-from typing import Any, cast
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -97,8 +97,8 @@ def linear(
     >>> smooth = sd.parts.linear("smooth", 0.9, 0.1, 1.0, every=0.01, reads="y")
     """
     system = _checked(_system(name, A, every) if hasattr(A, "dt") else _of_matrices(A, B, C, D))
-    options = {"state": _start(system, state), "phase": phase, "delay": delay}
-    return Part(name, every, _update(name, system, reads, writes), reads, writes, **options)
+    update, start = _update(name, system, reads, writes), _start(system, state)
+    return Part(name, every, update, reads, writes, state=start, phase=phase, delay=delay)
 
 
 def _system(name: str, system: Any, every: float) -> System:
@@ -586,4 +586,4 @@ def _designed(
     writes = options.pop("writes", design.plant.inputs)
     update = _update(name, design.system, reads, writes)
     start = _start(design.system, state)
-    return cast(Designed, Designed(design, name, every, update, reads, writes, state=start, delay=delay, **options))
+    return Designed(design, name, every, update, reads, writes, state=start, delay=delay, **options)
