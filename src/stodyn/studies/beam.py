@@ -20,37 +20,31 @@ from stodyn.studies.papers import RAJAN_RAHA
 H, ELEMENTS = 0.01, 10
 # Without noise, at t = 1: θ_10 and θ_10' of a tight-tolerance integration.
 EXACT = {"th10": 0.5117546299, "dth10": 1.500762978}
-SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 
 
 def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
     T, paths = size.of((0.1, 8), (2.0, 256), (5.0, 10_000))
     steps = round(T / H)
-    elements = size.of(4, ELEMENTS, ELEMENTS)  # a step of ten takes seconds to compile
-    middle, last = f"th{elements // 2}", f"th{elements}"
+    middle, last = f"th{ELEMENTS // 2}", f"th{ELEMENTS}"
     progress("without noise")
     rows = without_noise()
     progress(f"{paths} paths to T = {T:g}, with several ρ on the same Brownian paths")
     rhos = (0.0, 0.5, 1.0)[: size.of(1, 3, 3)]
-    runs = same_paths(BEAM(n=elements).problem, by_rho(*rhos), T, steps, paths, 6, seed=7)
+    runs = same_paths(BEAM(n=ELEMENTS).problem, by_rho(*rhos), T, steps, paths, 6, seed=7)
     for label, result in runs.items():
         rows += moments_at_end(label, result, (middle, last))
         rows.append(Row(f"{label}: roughness of the rate of the last angle", None, roughness(result, last), None,
                         "rms second difference of the recorded paths", **of_run(result)))  # fmt: skip
     damped, undamped = (list(runs)[k] for k in (0, -1))
-    end = f"{name_of(elements)} of the last element [rad]"
+    end = "angle θ₁₀ of the last element [rad]"
     figures = {
-        "fig1": path_of_each(runs, middle, f"{name_of(elements // 2)} [rad]", "Middle of the beam"),
-        "fig2": path_of_each(runs, last, f"{name_of(elements)} [rad]", "End of the beam"),
+        "fig1": path_of_each(runs, middle, "angle θ₅ [rad]", "Middle of the beam"),
+        "fig2": path_of_each(runs, last, "angle θ₁₀ [rad]", "End of the beam"),
         "fig3": several_paths(runs[damped], last, end, f"End of the beam, {damped}"),
         "fig4": several_paths(runs[undamped], last, end, f"End of the beam, {undamped}"),
         "dissipation": dissipation_picture(),
     }
     return StudyResult(rows, figures)
-
-
-def name_of(element: int) -> str:
-    return "angle θ" + str(element).translate(SUBSCRIPTS)
 
 
 def without_noise() -> list[Row]:
