@@ -131,13 +131,8 @@ class Inertial:
             values[:, k] = s @ noise.C.T
             s = s @ noise.Phi.T + rng.standard_normal((paths, noise.drive.shape[1])) @ noise.drive.T
         values += noise.white(None) * rng.standard_normal(values.shape)
-        return self.reading(np.broadcast_to(truth, values.shape) @ self.response.T + values)
-
-    def reading(self, value: np.ndarray) -> np.ndarray:
-        """Return a value as the sensor shows it: rounded to its resolution, within its range."""
-        if self.resolution:
-            value = self.resolution * np.floor(value / self.resolution + 0.5)
-        return value if self.range is None else np.clip(value, *self.range)
+        values = np.broadcast_to(truth, values.shape) @ self.response.T + values
+        return readings.shown(values, self.resolution, self.range)
 
     def _period(self, every: float | None) -> float:
         period = self.every if every is None else every

@@ -18,6 +18,7 @@ import math
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
+import jax.numpy as jnp
 import numpy as np
 import scipy
 
@@ -211,6 +212,14 @@ def recursion(noise: Any, every: float, outputs: int = 1) -> Recursion:
     if hasattr(noise, "recursion"):
         return noise.recursion(every, outputs)
     raise TypeError(refusal(noise))
+
+
+def shown(value: Any, resolution: float | None, limits: tuple[float, float] | None) -> Any:
+    """Return values as a sensor shows them: rounded to its resolution, within its limits."""
+    array = np if isinstance(value, np.ndarray) else jnp
+    if resolution:
+        value = resolution * array.floor(value / resolution + 0.5)
+    return value if limits is None else array.clip(value, *limits)
 
 
 def refusal(noise: Any) -> str:

@@ -6,6 +6,7 @@ The covariance in the long run is that of `lyapunov`.
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 import scipy
@@ -16,7 +17,32 @@ from stodyn.numerics.lyapunov import square, symmetric
 BLOCK_LIMIT = 1.0  # norm of h A up to which one block exponential is used
 
 
-def discretise(A: ArrayLike, B: ArrayLike, Q: ArrayLike, h: float) -> tuple[np.ndarray, np.ndarray]:
+class Stretch(NamedTuple):
+    """A stretch of time of a linear system: x goes to Phi x plus noise of the covariance Q."""
+
+    Phi: np.ndarray
+    Q: np.ndarray
+
+    def of(self, P: np.ndarray) -> np.ndarray:
+        """The covariance at its end, from P at its beginning."""
+        return self.Phi @ P @ self.Phi.T + self.Q
+
+    def then(self, other: Stretch) -> Stretch:
+        """This stretch and another one after it."""
+        return Stretch(other.Phi @ self.Phi, other.of(self.Q))
+
+    def repeated(self, count: int) -> Stretch:
+        """This stretch so many times, at least once."""
+        result, power = None, self
+        while count:
+            if count & 1:
+                result = power if result is None else result.then(power)
+            power, count = power.then(power), count >> 1
+        assert result is not None
+        return result
+
+
+def discretise(A: ArrayLike, B: ArrayLike, Q: ArrayLike, h: float) -> Stretch:
     """Phi and Qd of x(t + h) = Phi x(t) + w, w ~ N(0, Qd), exact for dx = A x dt + B dW with Cov dW = Q dt.
 
     Phi = exp(A h) and Qd = ∫ exp(A s) B Q B' exp(A' s) ds over 0..h come from one exponential of a block matrix,
@@ -44,14 +70,14 @@ def discretise(A: ArrayLike, B: ArrayLike, Q: ArrayLike, h: float) -> tuple[np.n
     blocks = scipy.linalg.expm(step * np.block([[-A, S / strength], [np.zeros((n, n)), A.T]]))
     Qd = symmetric(strength * blocks[n:, n:].T @ blocks[:n, n:])
     if doublings == 0:
-        return blocks[n:, n:].T, Qd
+        return Stretch(blocks[n:, n:].T, Qd)
     integral = scipy.linalg.expm(step * np.block([[A, np.eye(n)], [np.zeros((n, 2 * n))]]))[:n, n:]
     E = A @ integral
     for _ in range(doublings):
         half = Qd + E @ Qd  # Phi Qd
         Qd = symmetric(Qd + half + half @ E.T)
         E = 2.0 * E + E @ E
-    return np.eye(n) + E, Qd
+    return Stretch(np.eye(n) + E, Qd)
 
 
 def covariance(A: ArrayLike, B: ArrayLike, Q: ArrayLike, P0: ArrayLike, t: ArrayLike) -> np.ndarray:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -15,7 +15,7 @@ from stodyn.noise.distribution import Distribution
 from stodyn.numerics import uncompiled
 from stodyn.numerics.facts import degree
 from stodyn.problems.contract import expect_problem, written_as
-from stodyn.problems.looped import Looped
+from stodyn.problems.looped import Looped, expect_inputs
 from stodyn.problems.sde import SDE
 from stodyn.problems.sensor import Sensor
 from stodyn.problems.structure import is_autonomous
@@ -31,6 +31,15 @@ class Plant(NamedTuple):
     inputs: tuple[str, ...]
     start: np.ndarray
     held: np.ndarray
+
+
+class Rates(NamedTuple):
+    """x' = A x + B u + rest + G w."""
+
+    A: np.ndarray
+    B: np.ndarray
+    G: np.ndarray
+    rest: np.ndarray
 
 
 class Readings(NamedTuple):
@@ -55,19 +64,20 @@ def linear_plant(problem: Any, inputs: Sequence[str]) -> Plant:
         raise ValueError("plant: expected constant coefficients and additive noise; this one depends on time or state")
     with jax.enable_x64(True):
         params = jax.tree.map(lambda v: np.asarray(v, float), sde.example_params())
-        _check_inputs(params, inputs)
+        expect_inputs("plant", params, inputs)
         return _matrices(problem, sde, params, tuple(inputs))
 
 
-def _check_inputs(params: Any, inputs: Sequence[str]) -> None:
-    known = params if isinstance(params, Mapping) else {}
-    for name in inputs:
-        if name not in known:
-            there = ", ".join(map(str, known)) or "none"
-            raise ValueError(f"plant: it has no parameter {name!r}; it has {there}. Write params={{{name!r}: 0.0}}")
-
-
 def _matrices(problem: Any, sde: Any, params: Any, inputs: tuple[str, ...]) -> Plant:
+    rates = affine_rates("plant: it is", sde, params, inputs)
+    _refuse_rest("plant: it is", rates.rest)
+    start = np.zeros(sde.n) if problem.start_source.is_random else np.asarray(problem.example_start(), float)
+    held = np.concatenate([np.ravel(params[name]) for name in inputs]) if inputs else np.zeros(0)
+    return Plant(problem, rates.A, rates.B, rates.G, inputs, start, held)
+
+
+def affine_rates(words: str, sde: Any, params: Any, inputs: Sequence[str]) -> Rates:
+    """Return the matrices of an SDE that is proved to be affine in its state and inputs; `words` begin a refusal."""
     shapes = [np.shape(params[name]) for name in inputs]
     ends = np.cumsum([math.prod(shape) for shape in shapes])
 
@@ -77,21 +87,22 @@ def _matrices(problem: Any, sde: Any, params: Any, inputs: tuple[str, ...]) -> P
         return sde.f(0.0, both[: sde.n], {**params, **own} if inputs else params)
 
     both = np.zeros(sde.n + (int(ends[-1]) if inputs else 0))
-    F = _jacobian("plant: it is", rate, both)
+    F, rest = affine(words, rate, both)
     G = uncompiled.value(lambda x: sde.g(0.0, x, params), np.zeros(sde.n))
-    start = np.zeros(sde.n) if problem.start_source.is_random else np.asarray(problem.example_start(), float)
-    held = np.concatenate([np.ravel(params[name]) for name in inputs]) if inputs else np.zeros(0)
-    return Plant(problem, F[:, : sde.n], F[:, sde.n :], np.asarray(G, float), inputs, start, held)
+    return Rates(F[:, : sde.n], F[:, sde.n :], np.asarray(G, float), rest)
 
 
-def _jacobian(words: str, function: Callable, zero: np.ndarray) -> np.ndarray:
-    """The matrix of a linear function, after its proof."""
+def affine(words: str, function: Callable, zero: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The matrix of an affine function and its value at 0, after its proof."""
     if not degree.is_proved_affine(function, (zero,), 0):
-        raise ValueError(f"{words} not proved to be linear; design for its linear part, written as a plant of its own")
+        raise ValueError(f"{words} not proved to be linear; write its linear part as a plant of its own")
     rest = uncompiled.value(function, zero)
+    return np.asarray(uncompiled.value(jax.jacfwd(function), zero), float), np.asarray(rest, float)
+
+
+def _refuse_rest(words: str, rest: np.ndarray) -> None:
     if np.any(rest != 0.0):
         raise ValueError(f"{words} affine, with {rest} at 0; write it in deviations from where it rests")
-    return np.asarray(uncompiled.value(jax.jacfwd(function), zero), float)
 
 
 def linear_readings(plant: Plant, sensors: Sequence[Sensor]) -> Readings:
@@ -105,7 +116,9 @@ def linear_readings(plant: Plant, sensors: Sequence[Sensor]) -> Readings:
 def _reading(plant: Plant, sensor: Sensor) -> Readings:
     params = jax.tree.map(lambda v: np.asarray(v, float), plant.problem.example_params())
     zero = np.zeros(len(plant.A))
-    H = _jacobian(f"of ({sensor.name}): the reading is", lambda x: sensor.value(plant.problem, 0.0, x, params), zero)
+    words = f"of ({sensor.name}): the reading is"
+    H, rest = affine(words, lambda x: sensor.value(plant.problem, 0.0, x, params), zero)
+    _refuse_rest(words, rest)
     law = sensor.recursion(len(H))
     white = np.broadcast_to(np.asarray(law.white(params), float), len(H)) ** 2
     if isinstance(sensor.noise, Distribution):

@@ -29,7 +29,7 @@ from stodyn.problems.calling import call
 from stodyn.problems.contract import component_names, expect_problem
 from stodyn.problems.measured import Measured
 from stodyn.problems.sde import SDE
-from stodyn.problems.sensor import Jitter, Sensor, Times, exact
+from stodyn.problems.sensor import Jitter, Sensor, Timed, Times, exact
 
 KEYS = "~sensor keys"  # the last of all names in params, so that the draws of others stay as they are
 HOLDS = ("zero", "first")
@@ -66,7 +66,7 @@ def true(name: str) -> True_:
 
 @checks_arguments
 @dataclasses.dataclass(frozen=True, eq=False, init=False)
-class Part:
+class Part(Timed):
     """A discrete part of a loop: a controller, an estimator, a filter, run at its own rate.
 
     Parameters
@@ -139,12 +139,6 @@ class Part:
         if hold not in HOLDS:
             raise ValueError(f"hold ({name}): expected one of {', '.join(HOLDS)}, got {hold!r}")
         _ = self.times
-
-    @property
-    def times(self) -> Times:
-        """When it runs."""
-        every = exact(f"every ({self.name})", self.every, least=0.0)
-        return Times(every, exact(f"phase ({self.name})", self.phase), exact(f"delay ({self.name})", self.delay))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -395,9 +389,12 @@ def with_loop(plant: Any, *parts: Sensor | Part) -> Looped:
     _check_words(plant, sensors, acting)
     lines = tuple(name for part in acting if part.hold == "first" for name in part.writes)
     plant = _with_lines(plant, lines) if lines else plant
-    looped = Looped(plant, np.zeros((0, plant.n)), np.zeros((0, 0)), (), plant.component_units, sensors, acting)
-    names = (*plant.components, *looped.layout.names)
-    return dataclasses.replace(looped, names=component_names(names, names))
+    layout = Layout(plant, sensors, acting)
+    every = (*plant.components, *layout.names)
+    names = component_names(every, every)
+    looped = Looped(plant, np.zeros((0, plant.n)), np.zeros((0, 0)), names, plant.component_units, sensors, acting)
+    vars(looped)["layout"] = layout
+    return looped
 
 
 def _with_lines(plant: Any, names: tuple[str, ...]) -> Any:
@@ -423,6 +420,17 @@ def _with_lines(plant: Any, names: tuple[str, ...]) -> Any:
     return dataclasses.replace(plant, drift=in_time(plant.drift), diffusion=diffusion, params=params)
 
 
+def expect_inputs(words: str, params: Any, inputs: Sequence[str]) -> None:
+    """Refuse inputs that are no parameters of the plant; `words` name the argument."""
+    known = params if isinstance(params, Mapping) else {}
+    for name in inputs:
+        if name not in known:
+            there = ", ".join(map(str, known)) or "none"
+            raise ValueError(
+                f"{words}: the plant has no parameter {name!r}; it has {there}. Write params={{{name!r}: 0.0}}"
+            )
+
+
 def _check_words(plant: Any, sensors: Sequence[Sensor], parts: Sequence[Part]) -> None:
     things: list[Sensor | Part] = [*sensors, *parts]
     names = [thing.name for thing in things]
@@ -445,11 +453,7 @@ def _check_words(plant: Any, sensors: Sequence[Sensor], parts: Sequence[Part]) -
             f'plant: in a loop its params are a dict of names, such as {{"u": 0.0}}, got {type(params).__name__}'
         )
     inputs = [name for part in parts for name in part.writes]
+    expect_inputs("writes", params, inputs)
     for name in inputs:
-        if name not in params:
-            known = ", ".join(map(str, params)) or "none"
-            raise ValueError(
-                f"writes: the plant has no parameter {name!r}; it has {known}. Write params={{{name!r}: 0.0}}"
-            )
         if inputs.count(name) > 1:
             raise ValueError(f"writes: {name!r} is written by {inputs.count(name)} parts; let one of them write it")

@@ -21,7 +21,6 @@ import scipy
 from stodyn.numerics import lyapunov, quadratic_cost, van_loan
 from stodyn.problems.linear_plant import Plant, Readings
 
-ALMOST_ONE = 1.0 - 1e-12
 LONGEST = 64  # periods up to which a delay is looked for that makes a loop unstable
 PARTS_OF_A_PERIOD = 8
 HALVINGS = 40
@@ -185,6 +184,6 @@ def _riccati(A: Any, B: Any, Q: Any, R: Any, S: Any, words: str) -> np.ndarray:
     except np.linalg.LinAlgError as failure:
         raise ValueError(words) from failure
     loop = A - B @ K
-    if not np.abs(np.linalg.eigvals(loop)).max() < ALMOST_ONE:
+    if not np.abs(np.linalg.eigvals(loop)).max() < 1.0 - lyapunov.LEAST_DECAY:
         raise ValueError(words)
     return lyapunov.discrete(loop.T, lyapunov.symmetric(Q + K.T @ R @ K - S @ K - K.T @ S.T))

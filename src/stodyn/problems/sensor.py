@@ -59,6 +59,26 @@ class Times(NamedTuple):
     delay: Fraction
 
 
+class Timed:
+    """What acts at times of its own: a sensor or a part, with its name, `every`, `phase` and `delay`."""
+
+    name: str
+    every: Any
+    phase: Any
+    delay: Any
+
+    @property
+    def times(self) -> Times:
+        """When it acts; refuses what has no period."""
+        if self.every is None:
+            raise ValueError(f"every: {self.name!r} needs the time between its readings in a loop")
+        return Times(*map(self.time, Times._fields))
+
+    def time(self, word: str) -> Fraction:
+        """One of its times."""
+        return exact(f"{word} ({self.name})", getattr(self, word), least=0.0 if word == "every" else None)
+
+
 def exact(name: str, value: Any, *, least: float | None = None) -> Fraction:
     """Return a time as the decimal fraction that it was written as."""
     if isinstance(value, bool) or not isinstance(value, int | float | np.number | Fraction):
@@ -72,7 +92,7 @@ def exact(name: str, value: Any, *, least: float | None = None) -> Fraction:
 
 @checks_arguments
 @dataclasses.dataclass(frozen=True, eq=False, init=False)
-class Sensor:
+class Sensor(Timed):
     """A sensor: what it reads of the state, how often, with which noise, and how the reading is made.
 
     Parameters
@@ -167,14 +187,6 @@ class Sensor:
         _check(self)
 
     @property
-    def times(self) -> Times:
-        """When it reads; refuses a sensor without a period."""
-        if self.every is None:
-            raise ValueError(f"every: the sensor {self.name!r} needs the time between its readings in a loop")
-        every = exact(f"every ({self.name})", self.every, least=0.0)
-        return Times(every, exact(f"phase ({self.name})", self.phase), exact(f"delay ({self.name})", self.delay))
-
-    @property
     def parts(self) -> tuple[Any, ...]:
         """What it reads, one after the other."""
         is_several = isinstance(self.of, Sequence) and not isinstance(self.of, str)
@@ -192,10 +204,8 @@ class Sensor:
         return value if not hasattr(self.noise, "response") else _turned(value, self.noise.response, self.name)
 
     def shown(self, value: Any) -> Any:
-        """Return a value as the sensor shows it: rounded to its resolution, within its range."""
-        if self.resolution is not None:
-            value = self.resolution * jnp.floor(value / self.resolution + 0.5)
-        return value if self.range is None else jnp.clip(value, *self.range)
+        """Return a value as the sensor shows it."""
+        return readings.shown(value, self.resolution, self.range)
 
     def recursion(self, outputs: int) -> readings.Recursion:
         """Return noise and bias at the readings as one recursion; of a distribution its draws are separate."""
@@ -235,10 +245,8 @@ def _check(sensor: Sensor) -> None:
         raise TypeError(readings.refusal(sensor.noise))
     if sensor.bias is not None and not isinstance(sensor.bias, Coloured):
         raise TypeError(f"bias{words}: expected a Coloured, got {sensor.bias!r}")
-    if sensor.every is not None:
-        exact(f"every{words}", sensor.every, least=0.0)
-    for name in ("phase", "delay"):
-        exact(f"{name}{words}", getattr(sensor, name))
+    for word in Times._fields[sensor.every is None :]:
+        sensor.time(word)
     if sensor.resolution is not None and not sensor.resolution > 0:
         raise ValueError(f"resolution{words}: expected a positive number, got {sensor.resolution!r}")
     if sensor.range is not None and not (np.shape(sensor.range) == (2,) and sensor.range[0] < sensor.range[1]):

@@ -34,6 +34,7 @@ from stodyn.arguments import checks_arguments, stacklevel_of_user
 from stodyn.circuits import Circuit
 from stodyn.noise import coloured
 from stodyn.numerics.one_thread import blas_on_one_thread
+from stodyn.numerics.van_loan import Stretch
 from stodyn.problems.contract import Problem
 from stodyn.warnings import Unresolved
 
@@ -110,17 +111,6 @@ def jitter(cycle: Cycle, section: np.ndarray, lags: int = LAGS) -> Jitter:
     return _jitter_of(cycle, whole, cycle.velocity[0], section, lags)
 
 
-class Stretch(NamedTuple):
-    """A part of a cycle: Φ, what it makes of a deviation, and Q, the covariance that it adds."""
-
-    Phi: np.ndarray
-    Q: np.ndarray
-
-    def after(self, other: Stretch) -> Stretch:
-        """Return the stretch that consists of `other` and then this one."""
-        return Stretch(self.Phi @ other.Phi, self.Phi @ other.Q @ self.Phi.T + self.Q)
-
-
 class Edges(NamedTuple):
     """The jitter of periods counted where the component falls through the level, and the variance of the time from a
     rise to the next fall."""
@@ -137,16 +127,16 @@ def edges(cycle: Cycle, section: np.ndarray, fall: float, at_rise: np.ndarray, l
     k = int(np.argmin(np.abs(cycle.t - fall)))
     steps = list(map(Stretch, cycle.A, cyclostationary.added(cycle)))
     high, low = (_joined(cycle, some) for some in (steps[:k], steps[k:]))
-    falling = _jitter_of(cycle, high.after(low), cycle.velocity[k], section, lags)
+    falling = _jitter_of(cycle, low.then(high), cycle.velocity[k], section, lags)
     ahead = -section / falling.slope
-    return Edges(falling, float(ahead @ (high.Phi @ at_rise @ high.Phi.T + high.Q) @ ahead))
+    return Edges(falling, float(ahead @ high.of(at_rise) @ ahead))
 
 
 def _joined(cycle: Cycle, steps: list[Stretch]) -> Stretch:
     n = cycle.system.n
     total = Stretch(np.eye(n), np.zeros((n, n)))
     for step in steps:
-        total = step.after(total)
+        total = total.then(step)
     total.Q[cycle.system.wandering] = 0.0
     total.Q[:, cycle.system.wandering] = 0.0
     return total
@@ -158,7 +148,7 @@ def _jitter_of(cycle: Cycle, whole: Stretch, speed: np.ndarray, section: np.ndar
     ahead = -section / slope
     F = projected @ Phi
     Z = cyclostationary.stationary(cycle, F, projected @ Q @ projected.T)
-    column = (Phi @ Z @ Phi.T + Q) @ ahead
+    column = whole.of(Z) @ ahead
     R = [ahead @ column]
     column = projected @ column
     for _ in range(lags):

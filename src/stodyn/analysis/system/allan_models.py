@@ -9,6 +9,7 @@ and not averages take sums for integrals; their stretches are put together from 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +22,7 @@ from stodyn.noise.coloured import Coloured
 from stodyn.noise.inertial import Inertial
 from stodyn.noise.readings import Density, PerSample
 from stodyn.numerics import van_loan
+from stodyn.numerics.van_loan import Stretch
 
 
 class Model(NamedTuple):
@@ -31,27 +33,6 @@ class Model(NamedTuple):
     C: np.ndarray
     P: np.ndarray
     white: float
-
-
-class Stretch(NamedTuple):
-    """What a stretch of time makes of (s, θ): F, and the covariance Q that it adds."""
-
-    F: np.ndarray
-    Q: np.ndarray
-
-    def then(self, other: Stretch) -> Stretch:
-        """This stretch and another one after it."""
-        return Stretch(other.F @ self.F, other.F @ self.Q @ other.F.T + other.Q)
-
-    def repeated(self, count: int) -> Stretch:
-        """This stretch so many times."""
-        result, power = None, self
-        while count:
-            if count & 1:
-                result = power if result is None else result.then(power)
-            power, count = power.then(power), count >> 1
-        assert result is not None
-        return result
 
 
 @checks_arguments
@@ -109,10 +90,10 @@ def _of_stretch(model: Model, tau: float, every: float | None, count: int) -> fl
     if every is None:
         A, B = np.zeros((n + 1, n + 1)), np.zeros((n + 1, model.B.shape[1] + 1))
         A[:n, :n], A[n, :n], B[:n, :-1], B[n, -1] = model.A, model.C, model.B, np.sqrt(model.white)
-        stretch = Stretch(*van_loan.discretise(A, B, np.eye(B.shape[1]), tau))
+        stretch = van_loan.discretise(A, B, np.eye(B.shape[1]), tau)
     else:
         stretch = _sampled(model, every).repeated(count)
-    c, Phi, Q = stretch.F[n, :n], stretch.F[:n, :n], stretch.Q
+    c, Phi, Q = stretch.Phi[n, :n], stretch.Phi[:n, :n], stretch.Q
     g, u = c @ (Phi - np.eye(n)), np.append(c, -1.0)
     return float(g @ model.P @ g + u @ Q @ u + Q[n, n]) / (2.0 * tau**2)
 
@@ -129,19 +110,22 @@ def _sampled(model: Model, every: float) -> Stretch:
 
 def _model(noise: Any, every: float | None, longest: float) -> Model:
     parts = noise if isinstance(noise, list | tuple) else [noise]
-    models = [_one_model(part, every, longest) for part in parts]
+    return _sum([_one_model(part, every, longest) for part in parts])
+
+
+def _sum(models: Sequence[Model]) -> Model:
+    """Independent noises added."""
     A, B, P = (scipy.linalg.block_diag(*(getattr(model, name) for model in models)) for name in ("A", "B", "P"))
     return Model(A, B, np.concatenate([model.C for model in models]), P, sum(model.white for model in models))
 
 
 def _one_model(noise: Any, every: float | None, longest: float) -> Model:
-    nothing = np.zeros((0, 0))
     if isinstance(noise, PerSample):
         if every is None:
             raise ValueError("every: noise per sample has no density without the time between samples")
-        return Model(nothing, nothing, np.zeros(0), nothing, float(readings.resolved(noise.size, None)) ** 2 * every)
+        return _white(float(readings.resolved(noise.size, None)) ** 2 * every)
     if isinstance(noise, Density) and noise.bandwidth is None:
-        return Model(nothing, nothing, np.zeros(0), nothing, float(noise.two_sided()) ** 2)
+        return _white(float(noise.two_sided()) ** 2)
     if isinstance(noise, Density):
         return _one_model(noise.coloured(), every, longest)
     if isinstance(noise, Coloured):
@@ -153,15 +137,18 @@ def _one_model(noise: Any, every: float | None, longest: float) -> Model:
     raise TypeError(readings.refusal(noise))
 
 
+def _white(density: float) -> Model:
+    nothing = np.zeros((0, 0))
+    return Model(nothing, nothing, np.zeros(0), nothing, density)
+
+
 def _of_inertial(noise: Inertial, every: float | None, longest: float) -> Model:
     period = every or noise.every
     if noise.B and noise.band is None and period is None:
         raise ValueError("noise: flicker ends at half the rate of the readings; give every=, or band= of the sensor")
-    parts = [_one_model(part, every, longest) for part in noise.biases(period or longest, 2.0 * longest)]
+    biases = noise.biases(period or longest, 2.0 * longest)
+    parts = [_white(noise.N**2), *(_one_model(bias, every, longest) for bias in biases)]
     if noise.K:
         zero = np.zeros((1, 1))
         parts.append(Model(zero, np.array([[noise.K]]), np.ones(1), zero, 0.0))
-    A, B, P = (
-        scipy.linalg.block_diag(np.zeros((0, 0)), *(getattr(m, name) for m in parts)) for name in ("A", "B", "P")
-    )
-    return Model(A, B, np.concatenate([np.zeros(0), *(m.C for m in parts)]), P, noise.N**2)
+    return _sum(parts)

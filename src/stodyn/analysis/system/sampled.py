@@ -32,23 +32,13 @@ from stodyn.methods.looping import Clock, Loop
 from stodyn.noise.distribution import Distribution
 from stodyn.numerics import lyapunov, quadratic_cost, uncompiled, van_loan
 from stodyn.numerics.facts import degree
+from stodyn.numerics.van_loan import Stretch
 from stodyn.problems.contract import written_as
+from stodyn.problems.linear_plant import affine, affine_rates
 from stodyn.problems.looped import Looped
 from stodyn.problems.sde import SDE
 
 MOST_RANDOM = 30  # states up to which equations in all entries of P are solved
-ALMOST_ONE = 1.0 - 1e-12
-
-
-class Flow(NamedTuple):
-    """A stretch of time without a jump: ξ goes to Φ ξ plus noise of covariance Q."""
-
-    Phi: np.ndarray
-    Q: np.ndarray
-
-    def then(self, other: Flow) -> Flow:
-        """This stretch and another one after it."""
-        return Flow(other.Phi @ self.Phi, other.Phi @ self.Q @ other.Phi.T + other.Q)
 
 
 class Jump(NamedTuple):
@@ -119,7 +109,7 @@ class Sampled:
     period: float
     law: str
     ticks: tuple[Jump, ...]
-    flow: Flow
+    flow: Stretch
     rates: tuple[np.ndarray, np.ndarray] | None
     shown: np.ndarray
     before_first: np.ndarray
@@ -137,8 +127,7 @@ class Sampled:
         P, all_of_them = self.before_first, []
         for jump in self.ticks:
             all_of_them.append(P)
-            P = jump.of(P)
-            P = self.flow.Phi @ P @ self.flow.Phi.T + self.flow.Q
+            P = self.flow.of(jump.of(P))
         return all_of_them
 
     @checks_arguments
@@ -167,12 +156,11 @@ class Sampled:
             P = self._part(rest).of(P)
         return self.shown @ P @ self.shown.T
 
-    def _part(self, time: float) -> Jump:
+    def _part(self, time: float) -> Stretch:
         if self.rates is None:
             raise ValueError(f"t: steps of a method end at multiples of its dt; the nearest tick is {self.tick:g}")
         F, G = self.rates
-        Phi, Q = van_loan.discretise(F, G, np.eye(G.shape[1]), time)
-        return Jump(((1.0, Phi, van_loan.root(Q)),))
+        return van_loan.discretise(F, G, np.eye(G.shape[1]), time)
 
     @checks_arguments
     def before(self, name: str) -> np.ndarray:
@@ -314,7 +302,7 @@ def _solved(loop: Looped, method: Any, dt: float | None) -> Sampled:
     flat, unravel = ravel_pytree((x, registers))
     size = flat.size
     rates = _rates(loop, plant, params, unravel, size)
-    flow = Flow(*van_loan.discretise(*rates, np.eye(rates[1].shape[1]), tick))
+    flow = van_loan.discretise(*rates, np.eye(rates[1].shape[1]), tick)
     law = "exact"
     if method is not None:
         assert dt is not None
@@ -325,7 +313,7 @@ def _solved(loop: Looped, method: Any, dt: float | None) -> Sampled:
     ticks, events = _jumps(loop, clock, params, unravel, size)
     shown = _shown(loop, unravel, size)
     keep = _observable(shown, [flow.Phi, rates[0], *(J for jump in ticks for _, J, _ in jump.cases)])
-    flow = Flow(*(matrix[np.ix_(keep, keep)] for matrix in flow))
+    flow = Stretch(*(matrix[np.ix_(keep, keep)] for matrix in flow))
     ticks = tuple(Jump(tuple((p, J[np.ix_(keep, keep)], N[keep]) for p, J, N in jump.cases)) for jump in ticks)
     rates, shown = (rates[0][np.ix_(keep, keep)], rates[1][keep]), shown[:, keep]
     radius, P = _stationary(loop, flow, ticks, [_name(loop, column) for column in shown.T])
@@ -347,25 +335,24 @@ def _rates(loop: Looped, plant: Any, params: Any, unravel: Any, size: int) -> tu
         raise ValueError(
             f"loop: the noise of the plant is {plant.noise_structure}; an exact analysis needs additive noise"
         )
-
-    def rate(flat: Any) -> Any:
-        x, registers = unravel(flat)
-        inputs = {**params, **registers.held}
-        moved = plant.f(0.0, x, inputs)
-        sums = {s.name: s.value(loop.problem, 0.0, x, params) for s in loop.sensors if s.average}
-        return ravel_pytree((moved, jax.tree.map(jnp.zeros_like, registers)._replace(sums=sums)))[0]
-
-    fed = _Fed(rate, size)
-    if not fed.is_affine:
-        raise ValueError("loop: the plant is not proved to be linear in its state and inputs")
-    F = fed.matrix()
-    g = uncompiled.value(lambda x: plant.g(0.0, x, params), np.zeros(plant.n))
-    G = np.zeros((size, g.shape[1]))
-    G[: plant.n] = g
+    places, registers = jax.tree.map(lambda v: np.asarray(v, int), unravel(np.arange(size, dtype=float)))
+    rates = affine_rates("loop: the plant is", plant, params, tuple(registers.held))
+    F, G = np.zeros((size, size)), np.zeros((size, rates.G.shape[1]))
+    held = np.concatenate([places[:0], *(np.ravel(place) for place in registers.held.values())])
+    F[np.ix_(places, places)], F[np.ix_(places, held)], G[places] = rates.A, rates.B, rates.G
+    for sensor in loop.sensors:
+        if sensor.average:
+            reading = functools.partial(_reading, sensor, loop.problem, params)
+            H, _ = affine(f"of ({sensor.name}): the reading is", reading, np.zeros(plant.n))
+            F[np.ix_(registers.sums[sensor.name], places)] = H
     return F, G
 
 
-def _delivered(loop: Looped, method: Method, dt: float, clock: Clock, unravel: Any, size: int, params: Any) -> Flow:
+def _reading(sensor: Any, plant: Any, params: Any, x: Any) -> Any:
+    return sensor.value(plant, 0.0, x, params)
+
+
+def _delivered(loop: Looped, method: Method, dt: float, clock: Clock, unravel: Any, size: int, params: Any) -> Stretch:
     """One tick by steps of a method with the inputs held: Φ and Q of the product of its steps."""
     from stodyn.engine.spec import matched
 
@@ -393,10 +380,7 @@ def _delivered(loop: Looped, method: Method, dt: float, clock: Clock, unravel: A
 
     zeros = jnp.zeros(size), jnp.zeros(sum(count for _, count in counts))
     Phi, N = (np.array(uncompiled.value(jax.jacfwd(step, argnums=k), *zeros)) for k in (0, 1))
-    one = total = Flow(Phi, N @ N.T)
-    for _ in range(clock.steps - 1):
-        total = total.then(one)
-    return total
+    return Stretch(Phi, N @ N.T).repeated(clock.steps)
 
 
 def _jumps(
@@ -486,7 +470,7 @@ def _name(loop: Looped, column: np.ndarray) -> str:
     return loop.components[row[0]] if row.size else "a value on its way"
 
 
-def _stationary(loop: Looped, flow: Flow, ticks: tuple[Jump, ...], names: list[str]) -> tuple[float, np.ndarray]:
+def _stationary(loop: Looped, flow: Stretch, ticks: tuple[Jump, ...], names: list[str]) -> tuple[float, np.ndarray]:
     """The radius over a period, and P just before its first tick."""
     if all(len(jump.cases) == 1 for jump in ticks):
         M, C = np.eye(len(flow.Phi)), np.zeros_like(flow.Q)
@@ -496,13 +480,13 @@ def _stationary(loop: Looped, flow: Flow, ticks: tuple[Jump, ...], names: list[s
             M, C = step @ M, step @ C @ step.T + flow.Phi @ N @ N.T @ flow.Phi.T + flow.Q
         values, vectors = np.linalg.eig(M)
         radius = float(np.abs(values).max())
-        if radius >= ALMOST_ONE:
+        if radius >= 1.0 - lyapunov.LEAST_DECAY:
             _refuse_unstable(loop, values, vectors, names)
         return radius, lyapunov.discrete(M, C)
     return _random_stationary(loop, flow, ticks)
 
 
-def _random_stationary(loop: Looped, flow: Flow, ticks: tuple[Jump, ...]) -> tuple[float, np.ndarray]:
+def _random_stationary(loop: Looped, flow: Stretch, ticks: tuple[Jump, ...]) -> tuple[float, np.ndarray]:
     n = len(flow.Phi)
     if n > MOST_RANDOM:
         raise ValueError(f"loss: covariances of a loop with losses are solved for up to {MOST_RANDOM} states, got {n}")
@@ -512,7 +496,7 @@ def _random_stationary(loop: Looped, flow: Flow, ticks: tuple[Jump, ...]) -> tup
         noise = sum(p * flow.Phi @ N @ N.T @ flow.Phi.T for p, _, N in jump.cases)
         operator, C = one @ operator, (one @ C.ravel()).reshape(n, n) + noise + flow.Q
     radius = float(np.abs(np.linalg.eigvals(operator)).max())
-    if radius >= ALMOST_ONE:
+    if radius >= 1.0 - lyapunov.LEAST_DECAY:
         raise ValueError(f"loop: unstable in mean square, covariances grow by {radius:.6g} in a period of "
                          f"{float(loop.period):g}")  # fmt: skip
     P = np.linalg.solve(np.eye(n * n) - operator, C.ravel()).reshape(n, n)
