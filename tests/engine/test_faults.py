@@ -7,12 +7,14 @@ import signal
 import textwrap
 import warnings
 
+import jax
 import numpy as np
 import pytest
 
 import stodyn as sd
 from stodyn import SDE, load, provenance, simulate
 from stodyn import statistics as st
+from stodyn.engine import forked
 from stodyn.engine.record.ledger import status
 from stodyn.problems.contract import machine_memory
 
@@ -106,6 +108,15 @@ def answers_of_a_fork(*calls):
         said = pipe.read().splitlines()
     os.waitpid(process, 0)
     return said
+
+
+def test_a_fork_waits_until_the_threads_of_jax_rest(monkeypatch):
+    """A thread that held a lock of JAX at the fork would hold it for ever in the child."""
+    monkeypatch.setattr(forked, "LONGEST_REST", 60.0)
+    simulate(DECAY, "EulerMaruyama", **RUN)
+    products = jax.jit(lambda x: jax.lax.fori_loop(0, 20, lambda i, y: jax.numpy.tanh(y @ x), x))
+    working = products(jax.numpy.ones((300, 300)))
+    assert answers_of_a_fork(working.is_ready) == ["True"]
 
 
 def test_a_process_forked_after_a_run_computes_by_print_and_refuses_what_would_wait_for_ever():

@@ -1,9 +1,16 @@
-"""A process forked after a run: printed programs still work in it, but JAX does not, since its threads are gone."""
+"""A process forked after a run: printed programs still work in it, but JAX does not, since its threads are gone.
+
+Even tracing waits for ever in the child if a thread of JAX held a lock at the moment of the fork. JAX's threads hold
+locks only while they work, so a fork waits for a moment until they rest.
+"""
 
 from __future__ import annotations
 
 import os
+import threading
+import time
 
+LONGEST_REST = 0.5  # s: a process whose own threads never rest forks all the same
 _ran = _forked = False
 
 
@@ -13,13 +20,38 @@ def note_run() -> None:
     _ran = True
 
 
+def _wait_for_rest() -> None:
+    """Wait until no other thread of this process works, where the system tells."""
+    end = time.monotonic() + LONGEST_REST
+    while _ran and others_work() and time.monotonic() < end:
+        time.sleep(1e-3)
+
+
+def others_work() -> bool:
+    """Whether a thread other than this one is running or ready to run; False where the system has no such list."""
+    this = str(threading.get_native_id())
+    try:
+        return any(_state(thread) == "R" for thread in os.listdir("/proc/self/task") if thread != this)
+    except OSError:
+        return False
+
+
+def _state(thread: str) -> str:
+    """The letter of Linux for what a thread does; of one that has ended meanwhile, X."""
+    try:
+        with open(f"/proc/self/task/{thread}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0]
+    except OSError:
+        return "X"
+
+
 def _remember() -> None:
     global _forked
     _forked = _ran
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_remember)
+    os.register_at_fork(before=_wait_for_rest, after_in_child=_remember)
 
 
 def require_threads() -> None:
