@@ -20,18 +20,14 @@ import functools
 import numpy as np
 from numpy.typing import ArrayLike
 
+from stodyn.noise import path_normals_code, sfc64
+from stodyn.noise.sfc64 import LANES
 from stodyn.noise.stream import STREAMS
-from stodyn.noise.ziggurat import LAYERS, TAIL, layer_table
 from stodyn.numerics.printing import compiling
 from stodyn.numerics.printing.rows import address
 
-LANES = 8
 DEFINITION = "SFC64 and ziggurat per path, 1"  # part of a run's identity: renamed whenever a number changes
 COMPILED, NUMPY = "compiled", "NumPy"
-
-INCREMENT, FIRST_FACTOR, SECOND_FACTOR = map(np.uint64, (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
-DISCARDED = 12
-U64 = np.uint64
 
 
 def _is_compiled(implementation: str | None) -> bool:
@@ -55,17 +51,11 @@ def states(key: np.ndarray, paths: ArrayLike, implementation: str | None = None)
     if more:
         numbers = np.concatenate([numbers, numbers[-1:] + np.arange(1, more + 1, dtype=np.uint64)])
     if _is_compiled(implementation):
-        from stodyn.noise import path_normals_code
-
         groups = np.empty((numbers.size // LANES, 4, LANES), np.uint64)
         words = np.ascontiguousarray(key, np.uint64)
         path_normals_code.compiled().seed(address(words), address(numbers), address(groups), numbers.size)
         return groups
-    moved = (numbers + U64(1)) * INCREMENT
-    state = np.stack([*(_mixed(word + moved) for word in key), np.ones_like(moved)])
-    for _ in range(DISCARDED):
-        _draw(state, slice(None))
-    return np.ascontiguousarray(state.reshape(4, -1, LANES).swapaxes(0, 1))
+    return np.ascontiguousarray(sfc64.seeded(key, numbers).reshape(4, -1, LANES).swapaxes(0, 1))
 
 
 def fill(states: np.ndarray, rows: int, implementation: str | None = None) -> np.ndarray:
@@ -75,15 +65,13 @@ def fill(states: np.ndarray, rows: int, implementation: str | None = None) -> np
     count = len(states) * LANES
     out = np.empty((rows, count))
     if _is_compiled(implementation):
-        from stodyn.noise import path_normals_code
-
         fill_group, first, place = path_normals_code.compiled().fill, states.ctypes.data, out.ctypes.data
         for group in range(len(states)):
             fill_group(first + 32 * LANES * group, place + 8 * LANES * group, rows, count)
         return out
     state = states.swapaxes(0, 1).reshape(4, -1)
     for row in out:
-        _normals(row, state)
+        sfc64.fill_normals(row, state)
     states[:] = state.reshape(4, -1, LANES).swapaxes(0, 1)
     return out
 
@@ -104,8 +92,6 @@ def fill_address() -> int:
     The state is advanced in place. It touches nothing else, so any number of threads may call it, each with states
     of its own.
     """
-    from stodyn.noise import path_normals_code
-
     return path_normals_code.compiled().fill_address
 
 
@@ -114,55 +100,4 @@ def seed_address() -> int:
 
     The generators of `count` paths before their first draw; lanes beyond them are left alone.
     """
-    from stodyn.noise import path_normals_code
-
     return path_normals_code.compiled().seed_address
-
-
-# The same in NumPy, where nothing can be compiled: equal numbers but for the last digit beyond 3.65
-
-
-def _mixed(z: np.ndarray) -> np.ndarray:
-    z = (z ^ (z >> U64(30))) * FIRST_FACTOR
-    z = (z ^ (z >> U64(27))) * SECOND_FACTOR
-    return z ^ (z >> U64(31))
-
-
-def _draw(state: np.ndarray, which) -> np.ndarray:
-    """Draw the next word of each of the generators `which`."""
-    a, b, c, counter = state[:, which]
-    word = a + b + counter
-    state[:, which] = b ^ (b >> U64(11)), c + (c << U64(3)), ((c << U64(24)) | (c >> U64(40))) + word, counter + U64(1)
-    return word
-
-
-def _uniform(state: np.ndarray, which) -> np.ndarray:
-    return (_draw(state, which) >> U64(11)) * 2.0**-53
-
-
-def _normals(out: np.ndarray, state: np.ndarray) -> None:
-    table = layer_table()
-    waiting = np.arange(out.size)
-    while waiting.size:
-        words = _draw(state, waiting)
-        threshold, width, rise, height = table[words & U64(2 * LAYERS - 1)].T
-        place = ((words << U64(3)) >> U64(12)).astype(float)
-        out[waiting] = x = place * width
-        left = place >= threshold
-        tail = left & (words & U64(LAYERS - 1) == 0)
-        edge = left & ~tail
-        under = rise[edge] * _uniform(state, waiting[edge]) + height[edge] < np.exp(-0.5 * x[edge] * x[edge])
-        sign = np.where(words[tail] & U64(1 << 17), -1.0, 1.0)
-        out[waiting[tail]] = sign * _beyond(state, waiting[tail])
-        waiting = waiting[edge][~under]
-
-
-def _beyond(state: np.ndarray, which: np.ndarray) -> np.ndarray:
-    """Draw the sizes of normals that lie in the tail, beyond the ziggurat."""
-    values, waiting = np.empty(which.size), np.arange(which.size)
-    while waiting.size:
-        first = -np.log1p(-_uniform(state, which[waiting])) * (1.0 / TAIL)
-        second = -np.log1p(-_uniform(state, which[waiting]))
-        values[waiting] = TAIL + first
-        waiting = waiting[~(second + second > first * first)]
-    return values

@@ -11,7 +11,7 @@ from __future__ import annotations
 import ctypes
 from typing import Any, NamedTuple
 
-from stodyn.noise.path_normals import DISCARDED, FIRST_FACTOR, INCREMENT, LANES, SECOND_FACTOR
+from stodyn.noise.sfc64 import DISCARDED, FIRST_FACTOR, INCREMENT, LANES, SECOND_FACTOR
 from stodyn.noise.ziggurat import LAYERS, TAIL, layer_table
 from stodyn.numerics.printing import compiling, elementary
 from stodyn.numerics.printing.vectors import REAL, literal
