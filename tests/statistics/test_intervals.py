@@ -32,6 +32,10 @@ def test_variances_of_eight_normal_numbers():
     assert 0.942 < share < 0.98
     by_student = held(s.variance[:, 0], s.variance_stderr[:, 0], intervals.attributes("Student", PATHS), 1.0)
     assert by_student < 0.85
+    share = held(s.std[:, 0], s.std_stderr[:, 0], intervals.attributes("deviation", PATHS), 1.0)
+    assert 0.942 < share < 0.98
+    exact = 1.0 - 2.0 / 7.0 * (scipy.special.gamma(4.0) / scipy.special.gamma(3.5)) ** 2  # of normal numbers
+    assert np.mean(s.std_stderr**2) == pytest.approx(exact, rel=0.03)
 
 
 def test_student_lies_about_the_mean():

@@ -100,7 +100,9 @@ def _merge(make: Make) -> str:
 def _one(make: Make) -> str:
     arrays = _ready(make, paths=1).arrays(seed=1)
     for name, values in arrays.items():
-        is_asked = not any(word in name for word in ("stderr", "variance", "hazard"))  # a hazard needs someone left
+        is_asked = not any(
+            word in name for word in ("stderr", "variance", "std", "hazard")
+        )  # a hazard needs someone left
         if is_asked and values.dtype.kind == "f":
             assert np.isfinite(values.ravel()[-1:]).any(), f"{name} of one path is {values.ravel()[:3]}"
     return f"{len(arrays)} variables"

@@ -3,6 +3,7 @@
     Student      value ± t s, with N - 1 degrees of freedom: means
     chi-square   a variance v: (v ν/χ²_upper, v ν/χ²_lower), with ν = 2 v²/s² - 2 degrees of freedom, N - 1 at most. For
                  normal numbers ν is about N - 1; with heavy tails it is smaller
+    deviation    a standard deviation r: the square roots of the limits of r², with ν = r²/(2 s²) - ¼, N - 1 at most
     rms          a root mean square r: the square roots of the limits of r², with ν = r²/(2 s²), N at most
     binomial     a probability p: the limits of Clopper and Pearson for N trials, or for more where paths carry
                  probabilities instead of yes or no and scatter less: N (N p(1 - p) + 1)/(N² s² + 1) trials
@@ -13,7 +14,7 @@
 p(1 - p)/s² trials would have the scatter s, but N paths show s only where N p(1 - p) is large: the few that carry the
 event may all be missing. The ones above stand for one further path as uncertain as yes or no, and vanish with N.
 
-The last five never leave the range of possible values. They cover the truth at least as often as they claim for
+The last six never leave the range of possible values. They cover the truth at least as often as they claim for
 normal numbers and for counts; chi-square covers it less often where a few paths of a heavy tail decide a variance.
 """
 
@@ -26,7 +27,7 @@ import numpy as np
 import scipy
 
 STUDENT, CHI_SQUARE, RMS, BINOMIAL, HAZARD = "Student", "chi-square", "rms", "binomial", "hazard"
-BOUNDED = "bounded"
+BOUNDED, DEVIATION = "bounded", "deviation"
 Limits = tuple[np.ndarray, np.ndarray]
 
 
@@ -75,6 +76,12 @@ def _chi_square(value: np.ndarray, stderr: np.ndarray, paths: np.ndarray, tail: 
     return _scaled(value, np.clip(2.0 * (value / stderr) ** 2 - 2.0, 1.0, paths - 1.0), tail)
 
 
+def _deviation(value: np.ndarray, stderr: np.ndarray, paths: np.ndarray, tail: float) -> Limits:
+    """The limits of a standard deviation, from those of the variance."""
+    low, high = _scaled(value**2, np.clip(0.5 * (value / stderr) ** 2 - 0.25, 1.0, paths - 1.0), tail)
+    return np.sqrt(low), np.sqrt(high)
+
+
 def _rms(value: np.ndarray, stderr: np.ndarray, paths: np.ndarray, tail: float) -> Limits:
     """The limits of a root mean square, from those of its square."""
     low, high = _scaled(value**2, np.clip(0.5 * (value / stderr) ** 2, 1.0, paths), tail)
@@ -98,4 +105,9 @@ def _binomial(p: np.ndarray, stderr: np.ndarray, paths: np.ndarray, tail: float)
     return np.where(unknown, np.nan, low), np.where(unknown, np.nan, high)
 
 
-_RULES: dict[str, Callable[..., Limits]] = {STUDENT: _student, CHI_SQUARE: _chi_square, RMS: _rms}
+_RULES: dict[str, Callable[..., Limits]] = {
+    STUDENT: _student,
+    CHI_SQUARE: _chi_square,
+    DEVIATION: _deviation,
+    RMS: _rms,
+}

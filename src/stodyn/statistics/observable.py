@@ -20,7 +20,7 @@ from stodyn.statistics.moments import Averaged, summarise
 @checks_arguments
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Observable(Averaged):
-    """Mean and variance over the paths of a function of the state, a number or a vector.
+    """Mean, variance and standard deviation over the paths of a function of the state, a number or a vector.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ class Observable(Averaged):
 
     Notes
     -----
-    Variables: NAME, NAME_stderr, NAME_variance, NAME_variance_stderr (time[, NAME_entry]).
+    Variables: NAME, NAME_stderr, NAME_variance, NAME_variance_stderr, NAME_std, NAME_std_stderr (time[, NAME_entry]).
 
     Examples
     --------
@@ -82,8 +82,15 @@ class Observable(Averaged):
         one = s.mean.shape[1] == 1
         dims = ("time",) if one else ("time", f"{self.name}_entry")
         attrs = {"units": self.units} if self.units else {}
-        kinds = {"": intervals.STUDENT, "_variance": intervals.CHI_SQUARE}
-        values = {"": s.mean, "_stderr": s.mean_stderr, "_variance": s.variance, "_variance_stderr": s.variance_stderr}
+        kinds = {"": intervals.STUDENT, "_variance": intervals.CHI_SQUARE, "_std": intervals.DEVIATION}
+        values = {
+            "": s.mean,
+            "_stderr": s.mean_stderr,
+            "_variance": s.variance,
+            "_variance_stderr": s.variance_stderr,
+            "_std": s.std,
+            "_std_stderr": s.std_stderr,
+        }
         return Labelled(
             {
                 f"{self.name}{ending}": Variable(
