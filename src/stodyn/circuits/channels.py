@@ -258,6 +258,12 @@ def _refused(network: Network, source: Source, piece: np.ndarray, move: np.ndarr
 
 def _refusal(refused: list[Refused]) -> str:
     """All the sources at once, and the ways out."""
+    stated = [one for one in refused if one.source.element.name == one.source.element.nodes[0]]  # N, on its own node
+    rest = [one for one in refused if one not in stated]
+    return ". ".join(([_stated_refusal(stated)] if stated else []) + ([_own_refusal(rest)] if rest else []))
+
+
+def _own_refusal(refused: list[Refused]) -> str:
     elements = list(dict.fromkeys(one.source.element.name for one in refused))
     nodes = list(dict.fromkeys(node for one in refused for node in one.nodes))
     kinds = " and ".join(dict.fromkeys(one.source.kind for one in refused))
@@ -268,4 +274,13 @@ def _refusal(refused: list[Refused]) -> str:
         "capacitor at each of these nodes (every real node has one; .options cmin=1f puts one at all), or switch this "
         "noise off: noise=off on the lines of these elements, or .options noise=off. .op, .ac, .noise and the "
         "transient without noise need neither"
+    )
+
+
+def _stated_refusal(refused: list[Refused]) -> str:
+    names = ", ".join(dict.fromkeys(one.source.element.name for one in refused))
+    return (
+        f"{names}: this noise is white, and in time it would drive a capacitor, a constraint or a nonlinear device "
+        "infinitely hard. Give the bandwidth of the amplifier, bw=... in Hz on the line of the element, or switch the "
+        "noise off: noise=off. .op, .ac, .noise and the transient without noise need neither"
     )

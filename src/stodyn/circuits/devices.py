@@ -133,12 +133,17 @@ def flicker_size(i: Any, p: Numbers, xp: Any) -> Any:
 
     Below the current i0 at which this would be a tenth of the current, i0^(2 - AF) = 100 KF, it is proportional to i:
     i √KF (i² + i0²)^((AF - 2)/4). The slope of a transistor that is on without a current would be infinite.
+    AF = 0, which no model may have, is noise that does not depend on a current.
     """
+    if not p.known("af").any():
+        return xp.sqrt(p["kf"]) + 0.0 * i
     return xp.sqrt(p["kf"]) * i * (i * i + _least_square(p, xp)) ** (0.25 * p["af"] - 0.5)
 
 
 def flicker_slope(i: Any, p: Numbers, xp: Any) -> Any:
     """Return the derivative of `flicker_size` in i."""
+    if not p.known("af").any():
+        return 0.0 * i
     least = _least_square(p, xp)
     return xp.sqrt(p["kf"]) * (0.5 * p["af"] * i * i + least) * (i * i + least) ** (0.25 * p["af"] - 1.5)
 

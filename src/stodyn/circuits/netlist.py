@@ -42,7 +42,6 @@ NOT_HERE = {
     "o": "lines with losses (LTRA) are not supported; take T, a line without, or a ladder of R, L and C",
     "u": "RC lines are not supported; write one as a ladder of R and C",
     "z": "MESFETs are not supported; J is a junction transistor", "a": "code models are not supported",
-    "n": "compiled Verilog-A models are not supported",
 }  # fmt: skip
 FIRST_LINE = "the first line is the title"
 DIRECTIVE = re.compile(r"\.[A-Za-z]")
