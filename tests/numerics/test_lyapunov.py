@@ -184,18 +184,28 @@ def test_sizes_that_numbers_do_not_have_are_refused_in_words():
             discrete(0.5 * np.eye(2), size * np.eye(2))
 
 
-@pytest.mark.parametrize("equation", [lyapunov._Continuous, lyapunov._Discrete])
-def test_residuals_of_few_components_are_exact(equation):
-    """Against fractions, where nearly all of a residual cancels, and by slices to twice as many digits."""
+@pytest.mark.parametrize("n", [1, 3, 9])
+@pytest.mark.parametrize(
+    ("equation", "solve"), [(lyapunov._Continuous, continuous), (lyapunov._Discrete, discrete)], ids=["rate", "step"]
+)
+def test_residuals_have_twice_as_many_digits(equation, solve, n):
+    """Against fractions, at the solution, where nearly all of a residual cancels: what is left is right to a few units
+    of its own and to 2^-96 of what cancels, entries of each row and column in units of their own."""
     rng = np.random.default_rng(5)
-    A, Q, P, low = rng.standard_normal((4, 3, 3)) * 10.0 ** rng.uniform(-6, 6, (4, 1, 1))
-    Q, P, low = Q + Q.T, P + P.T, 1e-17 * (low + low.T)
-    one = equation(A, Q)
-    F, G, S = (np.vectorize(Fraction, otypes=[object])(matrix) for matrix in (A, Q, P))
-    S = S + np.vectorize(Fraction, otypes=[object])(low)
-    exact = F @ S + S @ F.T + G if equation is lyapunov._Continuous else F @ S @ F.T - S + G
-    assert (one.residual(P, low) == exact.astype(float)).all()
-    largest = np.abs(exact.astype(float)).max()
-    np.testing.assert_allclose(one.residual_of_slices(P, low), exact.astype(float), atol=1e-15 * largest)
+    A, B, low = rng.standard_normal((3, n, n)) * 0.3 / np.sqrt(n)
+    A = A - 0.5 * np.eye(n) if solve is continuous else A
+    unit = 2.0 ** rng.integers(-20, 20, n)
+    A, Q = A * unit[:, None] / unit, (B @ B.T) * unit[:, None] * unit
+    P, low = solve(A, Q), 1e-17 * (low + low.T) * unit[:, None] * unit
+    F, G, S, s = (np.vectorize(Fraction, otypes=[object])(matrix) for matrix in (A, Q, P, low))
+    exact = F @ (S + s) + (S + s) @ F.T + G if solve is continuous else F @ (S + s) @ F.T - S - s + G
+    exact, size = exact.astype(float), P.diagonal().max()
+    off = np.abs(equation(A, Q).residual(P, low) - exact)
+    largest = np.abs(A).max() * size if solve is continuous else (1.0 + np.abs(A).max()) ** 2 * size
+    assert (off <= 2.0**-50 * np.abs(exact) + 2.0**-96 * largest).all()
+    assert np.abs(exact).max() < 1e-12 * largest
+
+
+def test_residuals_of_sizes_far_apart_are_finite():
     far = np.array([[1e200, 1e-200], [1e-200, 1.0]])
     assert np.isfinite(lyapunov._Continuous(-np.eye(2), np.eye(2)).residual(far, 0.0 * far)).all()

@@ -17,19 +17,17 @@ units may be all rounding, even negative. Here
 
 In discrete time Cayley's transform of Phi takes the place of A. The residual needs products of matrices with more
 digits than BLAS has: the factors are split into slices of so few bits that BLAS multiplies them without rounding
-(K. Ozaki, T. Ogita, S. Oishi & S. M. Rump, Numer. Algorithms 59, 2012), and the products are added by error-free
-extraction (S. M. Rump, T. Ogita & S. Oishi, SIAM J. Sci. Comput. 31, 2008). Large structures with few noises have a
-module of their own, sparse_lyapunov.
+(K. Ozaki, T. Ogita, S. Oishi & S. M. Rump, Numer. Algorithms 59, 2012), and what rounding takes from sums of the
+products is found and added in the end (T. Ogita, S. M. Rump & S. Oishi, SIAM J. Sci. Comput. 26, 2005). Large
+structures with few noises have a module of their own, sparse_lyapunov.
 """
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
 import math
-from collections.abc import Callable
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy
@@ -46,7 +44,6 @@ RANGE = 1e250
 LEAST_DECAY = 1e-12  # 1 - ρ(M) above which callers solve P = M P Mᵀ + Q: at a condition of 1/(1 - ρ), four digits
 ROUNDED = 1e-12  # of a covariance: negative eigenvalues up to this are rounding
 OF_ONE_SIZE = 2.0**8  # ratio of standard deviations that costs a residual few of its digits
-FEW = 4  # components up to which exact integers cost less than slices of floating-point numbers
 ONE_FORM = 1e9  # ratio of an entry to a rate up to which LAPACK solves triangular equations of several blocks at once
 
 
@@ -75,12 +72,18 @@ def discrete(Phi: ArrayLike, Q: ArrayLike, C: ArrayLike | None = None) -> np.nda
 
 def square(name: str, value: ArrayLike, size: int | None = None) -> np.ndarray:
     """A finite square matrix, or an error that names it."""
+    return _with_largest(name, value, size)[0]
+
+
+def _with_largest(name: str, value: ArrayLike, size: int | None) -> tuple[np.ndarray, float]:
+    """The same, and the size of its largest entry."""
     matrix = np.asarray(value, dtype=float)
     n = matrix.shape[0] if size is None and matrix.ndim else size
-    if matrix.shape != (n, n) or n == 0 or not np.isfinite(matrix).all():
+    largest = float(np.maximum.reduce(np.abs(matrix), axis=None, initial=0.0))
+    if matrix.shape != (n, n) or n == 0 or not math.isfinite(largest):
         wanted = "a finite square matrix, not empty" if size is None else f"a finite matrix of shape ({size}, {size})"
         raise ValueError(f"{name}: expected {wanted}, got shape {matrix.shape}:\n{matrix}")
-    return matrix
+    return matrix, largest
 
 
 def symmetric(P: np.ndarray) -> np.ndarray:
@@ -92,7 +95,7 @@ def _spread(name: str, value: ArrayLike, size: int) -> np.ndarray:
     """A covariance, or an error that names it."""
     Q = _in_range(name, value, size)
     is_symmetric = (Q == Q.T).all() or np.abs(Q - Q.T).max() <= ROUNDED * np.abs(Q).max()
-    if not is_symmetric or (scipy.linalg.lapack.dpotrf(Q)[1] and _is_negative(Q)):
+    if not is_symmetric or not _is_positive(Q):
         raise ValueError(
             f"{name}: expected a covariance, symmetric and with eigenvalues of 0 or more, got one whose lowest is "
             f"{np.linalg.eigvalsh(symmetric(Q))[0]:.6g}:\n{Q}"
@@ -100,21 +103,21 @@ def _spread(name: str, value: ArrayLike, size: int) -> np.ndarray:
     return Q
 
 
-def _is_negative(Q: np.ndarray) -> bool:
-    """Whether Q has a negative eigenvalue that is rounding neither of its largest entry nor of its entries one by
-    one."""
+def _is_positive(Q: np.ndarray) -> bool:
+    """Whether Q has no negative eigenvalue, except for rounding of its largest entry or of its entries one by one."""
+    raised, rounding = Q.copy(), len(Q) * ROUNDED
+    raised.ravel()[:: len(Q) + 1] += rounding * max(float(Q.diagonal().max()), 0.0)
+    if not scipy.linalg.lapack.dpotrf(raised)[1]:
+        return True
     values = np.linalg.eigvalsh(Q)
-    if values[0] >= -len(Q) * ROUNDED * values[-1]:
-        return False
     unit = np.sqrt(np.abs(Q.diagonal()))
     unit = np.where(unit > 0.0, unit, 1.0)
-    return bool(np.linalg.eigvalsh(Q / unit / unit[:, None])[0] < -len(Q) * ROUNDED)
+    return bool(values[0] >= -rounding * values[-1] or np.linalg.eigvalsh(Q / unit / unit[:, None])[0] >= -rounding)
 
 
 def _in_range(name: str, value: ArrayLike, size: int | None = None) -> np.ndarray:
     """A square matrix, without numbers whose products leave the range of float64."""
-    matrix = square(name, value, size)
-    largest = float(np.maximum.reduce(np.abs(matrix), axis=None))
+    matrix, largest = _with_largest(name, value, size)
     if largest and not 1.0 / RANGE <= largest <= RANGE:
         raise ValueError(
             f"{name}: its largest entry is {largest:.3g}, expected one from {1.0 / RANGE:g} to {RANGE:g}. Write the "
@@ -132,24 +135,6 @@ class _Equation:
 
     matrix: np.ndarray
     Q: np.ndarray
-    exact_residual: ClassVar[Callable[..., np.ndarray]]
-    residual_of_slices: ClassVar[Callable[..., np.ndarray]]
-
-    @functools.cached_property
-    def slices(self) -> np.ndarray:
-        return _slices(self.matrix)
-
-    @functools.cached_property
-    def integers(self) -> tuple[int, np.ndarray]:
-        return _integers(self.matrix, self.Q)
-
-    def residual(self, P: np.ndarray, low: np.ndarray) -> np.ndarray:
-        """That of P + low, with twice as many digits."""
-        if len(P) <= FEW:
-            with contextlib.suppress(OverflowError, ValueError):  # of numbers too far apart, or none
-                k, (high, rest) = _integers(P, low)
-                return self.exact_residual(k, high + rest)
-        return self.residual_of_slices(P, low)
 
     def scaled(self, scale: np.ndarray) -> Any:
         """The equation of the components divided by powers of two."""
@@ -166,15 +151,13 @@ class _Continuous(_Equation):
     def solved(self, forms: _Forms, Q: np.ndarray) -> np.ndarray:
         return forms.solved(Q)
 
-    def exact_residual(self, k: int, P: np.ndarray) -> np.ndarray:
-        """That of the integers P over 2^k."""
-        own, (A, Q) = self.integers
-        half = A @ P
-        return _rounded(own + k, half + half.T + (Q << k))
-
-    def residual_of_slices(self, P: np.ndarray, low: np.ndarray) -> np.ndarray:
-        half = [_products(self.slices, _slices(P)), (self.matrix @ low)[None]]
-        return _sum(*half, *(products.swapaxes(1, 2) for products in half), self.Q[None])
+    def residual(self, P: np.ndarray, low: np.ndarray) -> np.ndarray:
+        """That of P + low, with twice as many digits."""
+        half, rest = _product(self.matrix, P)
+        rest += self.matrix.dot(low)
+        total, first = _two_sum(half, half.T)
+        total, second = _two_sum(total, self.Q)
+        return total + (first + second + (rest + rest.T))
 
     def growth(self, rates: np.ndarray) -> float:
         """The growth of the slowest mode in units of what rounding makes of it."""
@@ -208,14 +191,14 @@ class _Discrete(_Equation):
         return _Forms(self.half @ (self.matrix - np.eye(len(self.matrix))), ends)
 
     def solved(self, forms: _Forms, Q: np.ndarray) -> np.ndarray:
-        return forms.solved(2.0 * self.half @ Q @ self.half.T)
+        return forms.solved(2.0 * self.half.dot(Q).dot(self.half.T))
 
-    def exact_residual(self, k: int, P: np.ndarray) -> np.ndarray:
-        own, (Phi, Q) = self.integers
-        return _rounded(2 * own + k, Phi @ P @ Phi.T + (Q << (own + k)) - (P << (2 * own)))
-
-    def residual_of_slices(self, P: np.ndarray, low: np.ndarray) -> np.ndarray:
-        return symmetric(_sum(_congruence(self.matrix, self.slices, P, low), np.stack([self.Q, -P, -low])))
+    def residual(self, P: np.ndarray, low: np.ndarray) -> np.ndarray:
+        """That of P + low, with twice as many digits."""
+        whole, rest = _congruence(self.matrix, P, low)
+        total, first = _two_sum(whole, -P)
+        total, second = _two_sum(total, self.Q)
+        return symmetric(total + (first + second + (rest - low)))
 
     def growth(self, rates: np.ndarray) -> float:
         return float(np.max(2.0 * rates.real / np.abs(1.0 - rates) ** 2) / (len(rates) * EPSILON))
@@ -252,10 +235,13 @@ def _blocks(A: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     n = len(A)
     if A.all():
         return np.arange(n), np.array([n])
-    reaches = (A != 0.0) | np.eye(n, dtype=bool)
+    reaches = A != 0.0
+    reaches.ravel()[:: n + 1] = True
     for _ in range(math.ceil(math.log2(n))):
         steps = reaches.astype(np.float32)
-        reaches = steps @ steps > 0.0
+        reaches = steps.dot(steps) > 0.0
+    if reaches.all():
+        return np.arange(n), np.array([n])
     first_of_block = np.argmax(reaches & reaches.T, axis=1)
     order = np.lexsort((first_of_block, -reaches.sum(axis=1)))
     return order, np.append(np.flatnonzero(np.diff(first_of_block[order])) + 1, n)
@@ -265,39 +251,43 @@ class _Forms:
     """Schur forms of the blocks of a block upper triangular A = U T U', by which A X + X A' + Q = 0 is solved."""
 
     def __init__(self, A: np.ndarray, ends: np.ndarray):
-        self.blocks = [slice(begin, end) for begin, end in zip([0, *ends[:-1]], ends, strict=True)]
-        if len(self.blocks) == 1:
-            self.T, self.U, self.rates = _schur(A)
+        if len(ends) == 1:
+            self.blocks, (self.T, self.U, self.rates) = [slice(0, len(A))], _schur(A)
             return
+        self.blocks = [slice(begin, end) for begin, end in zip([0, *ends[:-1]], ends, strict=True)]
         self.U, self.rates, forms = np.eye(len(A)), A.diagonal().astype(complex), []
         large = [block for block in self.blocks if block.stop - block.start > 1]
         for block in large:
             form, self.U[block, block], self.rates[block] = _schur(A[block, block])
             forms.append(form)
         self.T = self.U.T @ A @ self.U
-        for block in self.blocks[1:]:
-            self.T[block, : block.start] = 0.0
         for block, form in zip(large, forms, strict=True):
             self.T[block, block] = form
 
     @functools.cached_property
     def groups(self) -> list[slice]:
         """Neighbouring blocks, as long as no rate of them is small beside an entry: LAPACK would alter it."""
+        if len(self.blocks) == 1 or self._go_together(slice(None)):
+            return [slice(None)]
         groups = self.blocks[:1]
         for block in self.blocks[1:]:
             joined = slice(groups[-1].start, block.stop)
-            slowest = np.abs(self.rates[joined].real).min()
-            if np.abs(self.T[joined, joined]).max() <= ONE_FORM * slowest:
+            if self._go_together(joined):
                 groups[-1] = joined
             else:
                 groups.append(block)
         return groups
 
+    def _go_together(self, components: slice) -> bool:
+        slowest = np.abs(self.rates[components].real).min()
+        return bool(np.abs(self.T[components, components]).max() <= ONE_FORM * slowest)
+
     def solved(self, Q: np.ndarray) -> np.ndarray:
         """X, from its last rows and columns to the first."""
-        T, right = self.T, -self.U.T @ Q @ self.U
+        T, U = self.T, self.U
+        right = -U.T.dot(Q).dot(U)
         if len(self.groups) == 1:
-            return symmetric(self.U @ _triangular(T, T, right) @ self.U.T)
+            return symmetric(U.dot(_triangular(T, T, right)).dot(U.T))
         X = np.empty_like(right)
         for b, columns in reversed(list(enumerate(self.groups))):
             for rows in reversed(self.groups[: b + 1]):
@@ -305,7 +295,7 @@ class _Forms:
                 known = T[rows, below] @ X[below, columns] + X[rows, beside] @ T[columns, beside].T
                 X[rows, columns] = _triangular(T[rows, rows], T[columns, columns], right[rows, columns] - known)
                 X[columns, rows] = X[rows, columns].T
-        return symmetric(self.U @ X @ self.U.T)
+        return symmetric(U.dot(X).dot(U.T))
 
 
 def _schur(A: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -326,29 +316,33 @@ def _triangular(T: np.ndarray, S: np.ndarray, right: np.ndarray) -> np.ndarray:
 
 
 class _Solution(NamedTuple):
-    """P = high + low, its last correction, the standard deviations (n,) with which that was compared, and its size."""
+    """P = high + low, its last correction, the standard deviations (n,) with which that was compared, and its size.
+
+    cancels  whether some of these are not those of P, which are smaller since terms cancel in them
+    """
 
     high: np.ndarray
     low: np.ndarray
     correction: np.ndarray
     unit: np.ndarray
     error: float
+    cancels: bool
 
 
 def _covariance(equation: Any, C: ArrayLike | None) -> np.ndarray:
     order, ends = _blocks(equation.matrix)
     if len(ends) > 1:
         equation = type(equation)(*(matrix[order[:, None], order] for matrix in (equation.matrix, equation.Q)))
-    high, low = _solution(equation, ends, SMALL if C is None else SMALLEST)
+    parts = _solution(equation, ends, SMALL if C is None else SMALLEST)
     if len(ends) > 1:
         back = np.argsort(order)
-        high, low = high[back[:, None], back], low[back[:, None], back]
-    _require_covariance(high.diagonal())
-    return high if C is None else _of_outputs(np.asarray(C, float), high, low)
+        parts = tuple(part[back[:, None], back] for part in parts[: 1 if C is None else 2])
+    _require_covariance(parts[0].diagonal())
+    return parts[0] if C is None else _of_outputs(np.asarray(C, float), *parts)
 
 
 def _require_covariance(variances: np.ndarray) -> None:
-    worst = int(np.argmin(variances))
+    worst = int(variances.argmin())
     if variances[worst] < 0.0:
         raise ValueError(
             f"Q: expected a covariance, got a matrix that gives component {worst} the variance {variances[worst]:.6g}; "
@@ -358,7 +352,7 @@ def _require_covariance(variances: np.ndarray) -> None:
 
 def _of_outputs(C: np.ndarray, high: np.ndarray, low: np.ndarray) -> np.ndarray:
     """C (high + low) C'; a variance that is not above 0 is rounding of one that is 0."""
-    covariance = symmetric(_sum(_congruence(C, _slices(C), high, low)))
+    covariance = symmetric(np.add(*_congruence(C, high, low)))
     return _without(covariance, covariance.diagonal() <= 0.0)
 
 
@@ -371,9 +365,8 @@ def _solution(equation: Any, ends: np.ndarray, small: float) -> tuple[np.ndarray
         _require_stable(scaled, forms)
         result = _corrected(scaled, forms, small)
         if result.error <= SMALL:
-            is_rounding, size = _is_rounding(result), scale[:, None] * scale
-            high, low = (size * _without(part, is_rounding) for part in result[:2])
-            return high, low
+            parts = _without_rounding(result) if result.cancels else result[:2]
+            return parts if scaled is equation else tuple(scale[:, None] * scale * part for part in parts)
         scale = scale * _power_of_two(result.unit)
     raise ValueError(_undetermined(forms.rates, result.error))
 
@@ -382,42 +375,38 @@ def _corrected(equation: Any, forms: _Forms, small: float) -> _Solution:
     """P, corrected until a correction is small or not half as large as the one before."""
     high, least = equation.solved(forms, equation.Q), LEAST * equation.without_cancelling(forms.rates)
     low, error, before = np.zeros(high.shape), 1.0, math.inf
-    residual = _residual_in_units(equation, least, high)
     for _ in range(CORRECTIONS):
         if error <= small or not error <= 0.5 * before:
             break
-        correction = equation.solved(forms, residual(high, low))
-        high, low = _two_sum(high, low + correction)
         deviations = np.sqrt(np.abs(high.diagonal()))
         unit = _units(least, deviations)
-        small = min(small, SMALL if (unit == deviations).all() else SMALLEST)
+        cancels = not (unit == deviations).all()
+        correction = equation.solved(forms, _residual_in_units(equation, unit, high, low))
+        high, low = _two_sum(high, low + correction)
+        small = min(small, SMALLEST if cancels else SMALL)
         before, error = error, float(np.maximum.reduce(np.abs(correction / (unit * unit[:, None])), axis=None))
-    return _Solution(high, low, correction, unit, min(before, error))
+    return _Solution(high, low, correction, unit, min(before, error), cancels)
 
 
-def _residual_in_units(
-    equation: Any, least: np.ndarray, P: np.ndarray
-) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
+def _residual_in_units(equation: Any, unit: np.ndarray, P: np.ndarray, low: np.ndarray) -> np.ndarray:
     """The residual, computed where variances are about 1: the digits of its products are relative to the largest."""
-    if len(P) <= FEW:
-        return equation.residual
-    unit = _power_of_two(_units(least, np.sqrt(np.abs(P.diagonal()))))
     if unit.max() <= OF_ONE_SIZE * unit.min():
-        return equation.residual
-    scaled, size = equation.scaled(unit), unit[:, None] * unit
-    return lambda P, low: size * scaled.residual(P / size, low / size)
+        return equation.residual(P, low)
+    unit = _power_of_two(unit)
+    size = unit[:, None] * unit
+    return size * equation.scaled(unit).residual(P / size, low / size)
 
 
 def _units(least: np.ndarray, deviations: np.ndarray) -> np.ndarray:
-    unit = np.maximum(deviations, least @ deviations)
+    unit = np.maximum(deviations, least.dot(deviations))
     return unit if unit.all() else np.where(unit > 0.0, unit, 1.0)
 
 
-def _is_rounding(result: _Solution) -> np.ndarray:
-    """Which variances are so small beside what cancels in them that they are not known."""
+def _without_rounding(result: _Solution) -> tuple[np.ndarray, np.ndarray]:
+    """P without variances that are so small beside what cancels in them that they are not known."""
     variances, corrections = result.high.diagonal(), result.correction.diagonal()
-    is_small = np.abs(variances) < 0.5 * result.unit**2
-    return is_small & (np.abs(corrections) > 1e-9 * variances) if is_small.any() else is_small
+    is_rounding = (np.abs(variances) < 0.5 * result.unit**2) & (np.abs(corrections) > 1e-9 * variances)
+    return _without(result.high, is_rounding), _without(result.low, is_rounding)
 
 
 def _without(P: np.ndarray, components: np.ndarray) -> np.ndarray:
@@ -426,6 +415,8 @@ def _without(P: np.ndarray, components: np.ndarray) -> np.ndarray:
 
 def _require_stable(equation: Any, forms: _Forms) -> None:
     """Refuse a mode that does not decay. Rounding may hide the sign of its rate: Lyapunov's theorem then decides."""
+    if equation.growth(forms.rates) <= -1.0:
+        return  # that of no block is higher
     for block in forms.blocks:
         rates = forms.rates[block]
         growth = equation.growth(rates)
@@ -452,7 +443,7 @@ def _undetermined(rates: np.ndarray, error: float) -> str:
 def _balance(A: np.ndarray, ends: np.ndarray) -> np.ndarray:
     """Powers of two that make rows and columns of each block of one size, entries on the diagonal aside."""
     coupled = A.copy()
-    np.fill_diagonal(coupled, 0.0)
+    coupled.ravel()[:: len(A) + 1] = 0.0
     if len(ends) > 1:
         block = np.searchsorted(ends, np.arange(len(A)), side="right")
         coupled[block != block[:, None]] = 0.0
@@ -466,21 +457,6 @@ def _power_of_two(x: np.ndarray) -> np.ndarray:
 # --- products and sums with twice as many digits ----------------------------------------------------------------------
 
 
-def _integers(*matrices: np.ndarray) -> tuple[int, np.ndarray]:
-    """k, and the matrices times 2^k as Python's integers, with which sums and products are exact."""
-    numbers = np.array(matrices)
-    k = max(53 - int(np.minimum.reduce(np.frexp(numbers)[1], axis=None)), 0)
-    with np.errstate(over="ignore"):  # int refuses infinity
-        multiples = np.ldexp(numbers, k).ravel().tolist()
-    return k, np.array([int(multiple) for multiple in multiples], object).reshape(numbers.shape)
-
-
-def _rounded(k: int, integers: np.ndarray) -> np.ndarray:
-    """The integers over 2^k: Python rounds a ratio once."""
-    unit = 1 << k
-    return np.array([number / unit for number in integers.ravel().tolist()]).reshape(integers.shape)
-
-
 def _two_sum(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """a + b rounded, and what rounding has left out."""
     total = a + b
@@ -488,45 +464,29 @@ def _two_sum(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return total, (a - (total - part)) + (b - part)
 
 
-def _slices(X: np.ndarray) -> np.ndarray:
-    """Three matrices, one above the other, with the sum X: entries of the first two are small multiples of a unit that
-    their row has, and products of such matrices are exact."""
-    bits = (52 - math.ceil(math.log2(X.shape[1]))) // 2
-    shift = np.ldexp(1.5, np.frexp(np.maximum.reduce(np.abs(X), axis=1, keepdims=True))[1] + (52 - bits))
-    first = (X + shift) - shift
-    rest = X - first
-    shift = np.ldexp(shift, -bits)
+def _product(X: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """X Y' as a sum of two matrices: the product rounded, and what rounding has left out.
+
+    A sum with 2^(52 - bits) times the largest entry of a row has a unit in the last place of at least 2^(-1 - bits) of
+    that entry: the first slice of the row consists of integers up to 2^(bits + 1) in this unit, the second, in 2^-bits
+    of it, of integers up to 2^bits. Sums of their products stay below 2^53 and are exact. Products with the third slice
+    are smaller by 2^(-2 bits), and may be rounded.
+    """
+    n, together = len(X), np.concatenate([X, Y])
+    bits = (51 - math.ceil(math.log2(X.shape[1]))) // 2
+    shift = np.maximum.reduce(np.abs(together), axis=1, keepdims=True) * 2.0 ** (52 - bits)
+    first = (together + shift) - shift
+    rest = together - first
+    shift *= 2.0**-bits
     second = (rest + shift) - shift
-    return np.concatenate([first, second, rest - second])
+    third = rest - second
+    (X1, X2, X3), (Y1, Y2, Y3) = (first[:n], second[:n], third[:n]), (first[n:].T, second[n:].T, third[n:].T)
+    rounded, left = _two_sum(X1.dot(Y1), X1.dot(Y2) + X2.dot(Y1))
+    return rounded, left + (X1.dot(Y3) + X2.dot(rest[n:].T) + X3.dot(Y.T))
 
 
-def _products(rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """Nine matrices with the sum X Y', from the slices of X and Y."""
-    n, m = len(rows) // 3, len(columns) // 3
-    return (rows @ columns.T).reshape(3, n, 3, m).swapaxes(1, 2).reshape(9, n, m)
-
-
-def _congruence(X: np.ndarray, slices: np.ndarray, P: np.ndarray, low: np.ndarray) -> np.ndarray:
-    """Matrices with the sum X (P + low) X', for a symmetric P and the slices of X."""
-    high, rest = _two_sum(*_parts(_products(slices, _slices(P)), (X @ low)[None]))
-    return np.concatenate([_products(_slices(high), slices), (rest @ X.T)[None]])
-
-
-def _sum(*terms: np.ndarray) -> np.ndarray:
-    """The sum of arrays (k, n, m) over their first axis."""
-    large, small = _parts(*terms)
-    return large + small
-
-
-def _parts(*terms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The same in two parts: one exact, the other the sum of a second exact part and a small rest."""
-    rest = np.concatenate(terms)
-    spare = math.ceil(math.log2(len(rest))) + 1
-    shift = np.ldexp(1.5, np.frexp(np.maximum.reduce(np.abs(rest)))[1] + spare)
-    parts = []
-    for _ in range(2):
-        part = (rest + shift) - shift
-        rest -= part
-        parts.append(np.add.reduce(part))
-        shift = np.ldexp(shift, spare - 52)
-    return parts[0], parts[1] + np.add.reduce(rest)
+def _congruence(X: np.ndarray, P: np.ndarray, low: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """X (P + low) X' as a sum of two matrices, for a symmetric P."""
+    half, rest = _product(X, P)
+    whole, left = _product(half, X)
+    return whole, left + (rest + X.dot(low)).dot(X.T)
