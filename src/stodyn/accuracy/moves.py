@@ -52,6 +52,7 @@ class Course:
     visits: Counter[tuple[str, int]] = dataclasses.field(default_factory=Counter)  # of levels in doubt
     confirmations: int = 0
     has_shifted: bool = False  # since points were last added
+    widest: np.ndarray | float = 0.0  # half-width with which the error was reached before points were added for a tail
     look: Look = dataclasses.field(init=False)
 
 
@@ -126,7 +127,17 @@ def carried_out(ladder: Ladder, work: Work, bar: Progress, elsewhere: int) -> Re
         course.look = _looked(course)
         move = next(move for move in MOVES if move.test(course))
         reasons = move.act(course)
+    ladder.result = _no_narrower(ladder.result, course.widest)
     return reasons
+
+
+def _no_narrower(result: Result, widest: np.ndarray | float) -> Result:
+    """The result with the half-width that reached the error, where points were added to judge a tail.
+
+    They end when the largest values seen make the tail look light. These values also decide the mean: it comes out
+    low, and what the further points seem to bring to the interval is not there."""
+    half = np.maximum(result.interval.half, np.minimum(widest, result.error))
+    return result._replace(interval=result.interval._replace(half=half))
 
 
 def _looked(course: Course) -> Look:
@@ -235,9 +246,11 @@ def _grow(course: Course, where: rules.Level, planned: int = 0) -> Reasons | Non
 
 def _look_closer(course: Course) -> Reasons | None:
     """Double the points of the level in doubt, or of the base where the mean of a control is unexpected."""
-    doubted = _in_doubt(course)
+    doubted, look = _in_doubt(course), course.look
     if doubted is None:
-        doubted, course.confirmations = course.look.base, course.confirmations + 1
+        doubted, course.confirmations = look.base, course.confirmations + 1
+    if look.heavy or doubts.is_suspect(course.ladder):
+        course.widest = np.maximum(course.widest, look.result.interval.half)
     course.visits[doubted.role, doubted.level] += 1
     return _grow(course, doubted, 2 * doubted.known.points)
 
