@@ -95,3 +95,26 @@ def test_noise_can_be_switched_off():
 def test_lines_that_cannot_be_read(line, message):
     with pytest.raises(NetlistError, match=f"line 2: .*{message}"):
         read(f"title\n{line}\nR1 in 0 1k\nR2 p 0 1k\nR3 m 0 1k\n")
+
+
+# --- TRNOISE ----------------------------------------------------------------------------------------------------------
+
+
+def test_trnoise_has_the_density_and_the_variance_of_straight_lines():
+    """2 NA² NT one-sided at low frequencies, 2/3 NA² in all; and the source keeps its value."""
+    for line in ("V1 a 0 DC 2 TRNOISE(20m 1n 0 0)", "I1 0 a DC 2 TRNOISE 20m 1n"):
+        circuit = read(f"title\n{line}\nRA a 0 1 noise=off\nRB a b 1 noise=off\nCB b 0 1p\n")
+        assert circuit.operating_point.x[circuit.names.index("a")] == pytest.approx(2.0)
+        assert circuit.noise_spectrum("a", [1.0]).density[0] == pytest.approx(2 * 4e-4 * 1e-9, rel=1e-6)
+        k = circuit.names.index("a")
+        assert circuit.small_signal.covariance()[k, k] == pytest.approx(4e-4 * 2 / 3, rel=3e-3)
+        assert any("TRNOISE" in note and "ngspice" in note for note in circuit.notes)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "message"),
+    [("1m 1n 1 1m", "NAMP"), ("1m 1n 0 0 1m 1n 1n", "RTSAM"), ("1m", "expected TRNOISE"), ("1m 0", "expected TRNOISE")],
+)
+def test_other_trnoise_is_refused_by_name(numbers, message):
+    with pytest.raises(NetlistError, match=f"line 2: v1: .*{message}"):
+        read(f"title\nV1 a 0 TRNOISE({numbers})\nR1 a 0 1k\n")

@@ -1,5 +1,7 @@
 """A circuit is read and analysed without noise before its noise is placed in time; what cannot be placed is named."""
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -91,10 +93,33 @@ def test_an_expression_without_a_value_where_the_circuit_is_names_the_reason():
     ("B1 b 0 V=V(a)**2", None),
     ("RM a b 1M", "line 2: rm: 1M is 1 milliohm, as in SPICE; write 1MEG for megohms"),
     ("RM a b 5m", None),
+    ("RM a b 2MOhm", "line 2: rm: 2M is 2 milliohm"),
+    ("VM b 0 SIN(0 1 10M)", "line 2: vm: 10M is 10 millihertz, as in SPICE; write 10MEG for megahertz"),
+    ("VM b 0 SIN(0 1 10MEG)", None),
+    (".ac dec 10 1M 2M", "line 2: 1M is 1 millihertz"),
 ])  # fmt: skip
 def test_values_that_other_programs_read_differently_are_noted(line, words):
     notes = read(f"title\n{line}\nV1 a 0 1\nR1 b 0 1k\nR2 a c 1k\nC1 c 0 1p\n").notes
     assert notes == () if words is None else any(note.startswith(words) for note in notes)
+
+
+def test_a_frequency_in_milli_is_shown_where_it_makes_no_sense():
+    with pytest.raises(NetlistError, match=r"line 3: \.ac: expected f1 <= f2 .*; M is milli, MEG is mega"):
+        read("title\nR1 a 0 1k\n.ac dec 10 1k 10M\n")
+
+
+@pytest.mark.parametrize(("card", "bulk", "is_warned"), [
+    ("vto=1", "0", True), ("vto=1 is=1e-14", "0", False), ("vto=1", "x", False), ("vto=1 cj=1m", "0", False),
+])  # fmt: skip
+def test_a_body_that_would_conduct_without_a_junction_is_warned_of(card, bulk, is_warned):
+    """A drain 1 V below its body: with IS it is a diode, and a body at the drain has none to it."""
+    circuit = read(f"title\nV1 d 0 -1\nR1 d x 1k\nM1 x 0 x {bulk} nch\n.model nch nmos({card})\n")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        _ = circuit.operating_point
+    assert any(
+        "line 4: m1: at the operating point the junction between its body" in str(w.message) for w in caught
+    ) is (is_warned)
 
 
 def test_capacitors_of_cmin_give_the_noise_a_place_and_state_their_effect():

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from stodyn import listing
-from stodyn.circuits import directives
+from stodyn.circuits import conditions, directives
 from stodyn.circuits.directive import Directive, OwnFunction, Statement
 from stodyn.circuits.element import GROUND, near
 from stodyn.circuits.text import DEEPEST, Line, NetlistError, Position
@@ -13,14 +14,13 @@ from stodyn.circuits.words import fields
 
 LISTED = listing.values(directives, Directive)
 KNOWN = {name: entry for entry in LISTED.values() for name in (entry.name, *entry.also)}
-STRUCTURE = (".subckt", ".ends", ".include", ".lib", ".endl", ".end")
-_CONDITION = "conditional lines are not supported; give a .param a value by a condition, {c ? a : b}, or take two files"
-NOT_HERE = {word: _CONDITION for word in (".if", ".elseif", ".else", ".endif")}
+STRUCTURE = (".subckt", ".ends", ".include", ".lib", ".endl", ".end", *conditions.WORDS)
 SUBCIRCUIT = ".subckt NAME NODE ... [name=value ...]"
 
 
 class Block(NamedTuple):
-    """The lines of the top, or of a subcircuit with its nodes and its parameters."""
+    """The lines of the top, or of a subcircuit with its nodes and its parameters; among the lines stand conditions, and
+    the models that depend on them."""
 
     at: Position | None
     name: str
@@ -35,7 +35,13 @@ class Block(NamedTuple):
 
     def model_names(self) -> set[str]:
         """The names of all models, including those of subcircuits."""
-        return set(self.models).union(*(inner.model_names() for inner in self.subcircuits.values()))
+        conditional = {
+            name
+            for line in self.lines
+            if conditions.word_of(line) == ".model"
+            for name in line.text.lower().split()[1:2]
+        }
+        return conditional.union(self.models, *(inner.model_names() for inner in self.subcircuits.values()))
 
 
 def _opened(at: Position | None, name: str = "", nodes: tuple[str, ...] = (), defaults: Any = None) -> Block:
@@ -44,24 +50,25 @@ def _opened(at: Position | None, name: str = "", nodes: tuple[str, ...] = (), de
 
 def blocks(lines: list[Line]) -> Block:
     """The top of a netlist: elements in `lines`, directives for later stages in `settings`, the others already read."""
-    within = [_opened(None)]
+    within, opened = [_opened(None)], [conditions.Open()]
     for line in lines:
-        block = within[-1]
-        if line.text[0] != ".":
+        block, word = within[-1], conditions.word_of(line)
+        if word in conditions.WORDS:
+            opened[-1].take(word, line.at)
+        opened[-1].allow("" if word in (*conditions.WORDS, ".ends") else word, line.at)
+        if not word or word in conditions.WORDS or (opened[-1].begun and word == conditions.ALLOWED):
             block.lines.append(line)
-            continue
-        word = line.text.split(None, 1)[0].lower().partition("(")[0]
-        if word == ".subckt":
+        elif word == ".subckt":
             within.append(_subcircuit(line, len(within)))
+            opened.append(conditions.Open())
         elif word == ".ends":
             if len(within) == 1:
                 raise NetlistError(".ends without .subckt", line.at)
             named = line.text.split()[1:]
             if named and named[0].lower() != block.name:
                 raise NetlistError(f".ends {named[0]}: the open subcircuit is {block.name} ({block.at})", line.at)
+            opened.pop().close()
             _add(within.pop(), within[-1])
-        elif word in NOT_HERE:
-            raise NetlistError(f"{word}: {NOT_HERE[word]}", line.at)
         elif word not in KNOWN:
             raise NetlistError(f"unknown directive {word}{near(word, (*KNOWN, *STRUCTURE))}", line.at)
         elif KNOWN[word].stage == "block":
@@ -74,7 +81,18 @@ def blocks(lines: list[Line]) -> Block:
             block.settings.append(Statement(KNOWN[word], line, block))
     if len(within) > 1:
         raise NetlistError(f".subckt {within[-1].name} is not closed by .ends", within[-1].at)
+    opened[0].close()
     return within[0]
+
+
+def with_conditions(block: Block, holds: Callable[[str, Position], bool]) -> Block:
+    """A block of elements alone, with the models that the conditions in it leave."""
+    lines = conditions.live(block.lines, holds)
+    chosen = block._replace(lines=[line for line in lines if line.text[0] != "."], models=dict(block.models))
+    for line in lines:
+        if line.text[0] == ".":
+            KNOWN[conditions.ALLOWED].read(Statement(KNOWN[conditions.ALLOWED], line, chosen))
+    return chosen
 
 
 def _add(inner: Block, block: Block) -> None:

@@ -50,6 +50,7 @@ from stodyn.problems.sde import SDE
 from stodyn.warnings import NominalValues
 
 MOST_CORNERS = 12  # the most random values for which all corners are computed
+CONDUCTING = 0.4  # V: forward, from which the body of a transistor without junctions is warned of
 LOOKED_AT = 1_000_000  # n² m: larger systems are not checked for commutative noise
 
 
@@ -231,7 +232,22 @@ class Circuit(SDAE):
     @functools.cached_property
     def operating_point(self) -> OperatingPoint:
         """The DC operating point: sources at their DC values or, where none is given, at their values at t = 0."""
-        return operating_point(self.network, self.network.sources.at_rest())
+        point = operating_point(self.network, self.network.sources.at_rest())
+        self._warn_of_bodies(point.x)
+        return point
+
+    def _warn_of_bodies(self, x: np.ndarray) -> None:
+        """Warn of transistors without junctions to the body where a real one would conduct."""
+        voltages, network = {GROUND: 0.0, **dict(zip(self.names, x, strict=True))}, self.network
+        for bare in mosfet.bare_ends(network.netlist.elements, network.netlist.terminals):
+            forward = voltages.get(bare.plus, 0.0) - voltages.get(bare.minus, 0.0)
+            if forward > CONDUCTING:
+                warnings.warn(
+                    f"{bare.at}: {bare.name}: at the operating point the junction between its body and its {bare.end} "
+                    f"would be {forward:.2g} V forward, but its .model gives no IS, so that it has none; SPICE has "
+                    "IS=1e-14 there. Give IS in the .model",
+                    stacklevel=stacklevel_of_user(),
+                )
 
     @functools.cached_property
     def small_signal(self) -> SmallSignal:

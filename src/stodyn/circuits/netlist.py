@@ -23,7 +23,7 @@ from stodyn.circuits.asked import (
     TransferFunction,
     Transient,
 )
-from stodyn.circuits.blocks import Block, blocks
+from stodyn.circuits.blocks import Block, blocks, with_conditions
 from stodyn.circuits.devices import ZERO_CELSIUS
 from stodyn.circuits.directive import STAGES
 from stodyn.circuits.element import GROUND, Card, Element, ElementType, near
@@ -48,10 +48,16 @@ DIRECTIVE = re.compile(r"\.[A-Za-z]")
 VOLTAGE = re.compile(r"\bv\(([^()]*)\)")
 TEMPERED = "rcldqmjb"  # elements that may have a temperature of their own
 CONTROLLED = "eg"  # two nodes more, at which nothing else than the control may hang
-MILLI = re.compile(r"(?<=\s)(\d+(?:\.\d*)?)M(?=\s|$)")  # a capital M: nine times of ten a million is meant
+# A capital M as the value of a resistor or as a frequency, where nine times of ten a million is meant.
+MILLI = {"r": re.compile(r"(?<=[\s=])(\d+(?:\.\d*)?)M(?:[oO]hms?|Ω)?(?=\s|$)"),
+         "v": re.compile(r"(?i:sine?|sffm|am)\s*\(?\s*\S+\s+\S+\s+(\d+(?:\.\d*)?)M(?:[hH][zZ])?(?=[\s)]|$)"),
+         }  # fmt: skip
+MILLI["i"] = MILLI["v"]
 BEHAVIOURAL = re.compile(r"(\S+\s+\S+\s+\S+)\s+([vir])\s*=\s*(.*)")
 BESIDE = re.compile(r"\s+(tripdv|tripdt|rpar|cpar|tc1|tc2|temp|dtemp|noise|noisy|laplace|m)\s*=\s*")  # after it
-TABLE = re.compile(r"(\btable\s*(?:\{[^{}]*\}|'[^']*'))\s*=")  # PSpice writes TABLE {...} = (x, y) ...
+TABLE = re.compile(r"(\b(?:table|laplace)\s*(?:\{[^{}]*\}|'[^']*'))\s*=")  # PSpice: TABLE {...} = (x, y) ...
+LAPLACE = re.compile(r"\blaplace\s*=\s*(?![{'\"])(.*?)(?=\s+(?:window|nfft|mtol|m)\s*=|$)")  # LTspice: without braces
+ROUND = str.maketrans("{}", "()")
 PAIRED = re.compile(r"(\S+)\s*\(\s*([^\s(),]+)[\s,]+([^\s(),]+)\s*\)(.*)")  # E1 (a b) (c d): nodes in parentheses
 INITIAL = re.compile(r"\bic\s*=\s*([^\s,]+(?:\s*,\s*[^\s,]+)+)")  # of devices: ic=0.7,5
 
@@ -248,10 +254,9 @@ def _nodes(words: Sequence[str]) -> Sequence[str]:
 
 def _lay_out(block: Block, scope: Scope, netlist: Netlist) -> None:
     names: dict[str, Position] = {}
+    block = scope.block = with_conditions(block, scope.holds)
     for line in block.lines:
         letter = line.text[0].lower()
-        if letter == ".":
-            continue
         words, parameters = _behavioural(line) if letter == "b" else fields(_plain(line))
         name = words[0] if words else line.text
         if letter not in TYPES and letter != "x":
@@ -266,9 +271,10 @@ def _lay_out(block: Block, scope: Scope, netlist: Netlist) -> None:
         names[name] = line.at
         if len(netlist.elements) >= MOST_ELEMENTS:
             raise NetlistError(f"{name}: more than {MOST_ELEMENTS:,} elements", line.at)
-        if letter == "r" and (value := MILLI.search(line.text)):
+        if letter in MILLI and (value := MILLI[letter].search(line.text)):
+            small, large = ("milliohm", "megohms") if letter == "r" else ("millihertz", "megahertz")
             netlist.notes.append(
-                f"{line.at}: {name}: {value[0]} is {value[1]} milliohm, as in SPICE; write {value[1]}MEG for megohms"
+                f"{line.at}: {name}: {value[1]}M is {value[1]} {small}, as in SPICE; write {value[1]}MEG for {large}"
             )
         if letter == "x":
             _instance(name, words, parameters, scope, netlist, line.at)
@@ -317,7 +323,9 @@ def _plain(line: Line) -> Line:
     text = line.text.lower()
     if (paired := PAIRED.fullmatch(text)) and text[0] in "eghf":
         text = " ".join(paired.groups())
-    text = INITIAL.sub("ic=0", TABLE.sub(r"\1 ", text)) if "table" in text or "ic" in text else text
+    if text[0] in "eghf":
+        text = LAPLACE.sub(lambda found: f"laplace={{{found[1].translate(ROUND)}}}", TABLE.sub(r"\1 ", text))
+    text = INITIAL.sub("ic=0", text) if "ic" in text else text
     return line._replace(text=text)
 
 

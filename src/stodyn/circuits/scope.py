@@ -146,6 +146,12 @@ class Scope:
             raise NetlistError(f"{what} = {shown}: expected {'at least' if or_equal else 'more than'} {least:g}", at)
         return value
 
+    def holds(self, text: str, at: Position) -> bool:
+        """Whether a condition of .if or .elseif is true: a number other than 0."""
+        if not text:
+            raise NetlistError("the condition is missing; expected .if (CONDITION)", at)
+        return self.number(text, ".if", at) != 0.0
+
     # --- models, subcircuits, nodes -------------------------------------------------------------------------------
 
     def model(self, name: str, kinds: tuple[str, ...], element: str, at: Position) -> Model:

@@ -12,6 +12,7 @@ MOST_POINTS = 100_000
 TRAN_WORDS = ("uic", "startup", "steady", "nodiscard", "step")
 STARTUP = 20e-6  # s, as in LTspice
 USUAL_STEPS = 50  # of .tran where the step is left out or 0: SPICE's own longest step is a 50th of the time
+MILLI = re.compile(r"(?<=\s)(\d+(?:\.\d*)?)M(?:[hH][zZ])?(?=\s|$)")  # a capital M: a million is meant
 ASKED = re.compile(r"([vi])\s*+\(\s*+([^\s(),]++)\s*+(?:,\s*+([^\s(),]++)\s*+)?\)")
 OUTPUT = re.compile(r"v\s*+\(\s*+([^\s(),]++)\s*+(?:,\s*+([^\s(),]++)\s*+)?\)\s*+(.*+)")
 
@@ -45,9 +46,13 @@ def _sweep(statement: Statement, words: list[str]) -> Sweep:
     if len(words) < 4 or words[0] not in SPACINGS:
         raise statement.malformed()
     points, first, last = (statement.number(text, "", 0.0, False) for text in words[1:4])
+    if milli := MILLI.search(statement.line.text):
+        statement.netlist.notes.append(f"{statement.at}: {milli[0]} is {milli[1]} millihertz, as in SPICE; write "
+                                       f"{milli[1]}MEG for megahertz")  # fmt: skip
     if not first <= last or points > MOST_POINTS or points != int(points):
         raise statement.error(
             f": expected f1 <= f2 and a whole number of at most {MOST_POINTS:,} points, got {' '.join(words[1:4])}"
+            + ("; M is milli, MEG is mega" if any(word.endswith(("m", "mhz")) for word in words[2:4]) else "")
         )
     return Sweep(words[0], int(points), first, last)
 

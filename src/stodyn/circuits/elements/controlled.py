@@ -1,11 +1,13 @@
-"""E, G, F, H: sources controlled by voltages or by currents, linear, POLY(n), VALUE={...} or TABLE {...} (x, y) ...;
-B: any expression of V(...), I(...) and time. A resistor whose value is such an expression is one as well.
+"""E, G, F, H: sources controlled by voltages or by currents, linear, POLY(n), VALUE={...}, TABLE {...} (x, y) ... or
+LAPLACE {...} {rational function of s}; B: any expression of V(...), I(...) and time, with laplace=. A resistor whose
+value is such an expression is one as well.
 
 A voltage source with a nonlinear law is a branch with the equation u+ - u- = value.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import itertools
 import math
@@ -14,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from stodyn.circuits import transfer
 from stodyn.circuits.devices import Law, Numbers
 from stodyn.circuits.element import GROUND, Card, Element, ElementType
 from stodyn.circuits.expressions import BadValue, Names, evaluate_arrays
@@ -27,10 +30,10 @@ READING = re.compile(r"(?<![\w.])[vi]\s*\(")
 POWER = re.compile(r"(?:\^|\*\*)\s*(\d+)(?![\d.])|\bpow\s*\([^()]*,\s*(\d+)\s*\)")  # whole powers
 MOST_TERMS, MOST_CONTROLS = 300, 20
 NOT_HERE = {
-    "laplace": "transfer functions in s are not implemented; write the filter with R, L, C and controlled sources",
     "freq": "tables over frequency are not implemented; write the filter with R, L, C and controlled sources",
     "chebyshev": "write the filter with R, L, C and controlled sources",
 }
+LAPLACE = "LAPLACE {expression} {function of s}, or nc+ nc- laplace={function of s}"
 NO_FUNCTION = {
     "ddt": "drive a capacitor of 1 F from a V source through a small resistor, and take the current of that source",
     "sdt": "charge a capacitor of 1 F with a B source of I={...}, and take its voltage",
@@ -163,11 +166,54 @@ def _form(card: Card, is_voltage: bool) -> list[Element] | None:
             return _sourced(card, is_voltage, card.parameters.pop(key))
     if named := next((word for word in (*card.rest[:1], *card.parameters) if word in NOT_HERE), ""):
         raise card.malformed(f"{named}: {NOT_HERE[named]}")
+    if card.rest[:1] == ["laplace"]:
+        if len(card.rest) != 3:
+            raise card.malformed(f"expected {LAPLACE}")
+        return _filtered(card, is_voltage, *card.rest[1:])
+    if "laplace" in card.parameters:
+        return _filtered(card, is_voltage, _control_of(card), card.parameters.pop("laplace"))
     if card.rest[:1] == ["table"]:
         _, text, *points = card.rest
         values = ", ".join(word for word in points if word not in "()")
         return _sourced(card, is_voltage, f"table({unbraced(text)}, {values})")
     return None
+
+
+def _control_of(card: Card) -> str:
+    """The control of LTspice's E n+ n- nc+ nc- laplace=... as an expression."""
+    words = [word for word in card.rest if word not in "()"]
+    count = 2 if card.type.name in "eg" else 1
+    if len(words) != count:
+        raise card.malformed(f"laplace= follows {'two nodes' if count == 2 else 'a source'}; expected {LAPLACE}")
+    return f"{'v' if count == 2 else 'i'}({', '.join(words)})"
+
+
+def _filtered(card: Card, is_voltage: bool, text: str, of: str) -> list[Element]:
+    """A source that follows an expression through a transfer function in s."""
+    for key in ("window", "nfft", "mtol"):  # LTspice's, for its convolution
+        card.parameters.pop(key, None)
+    try:
+        found = transfer.rational(
+            unbraced(of).replace("{", "(").replace("}", ")"), card.scope.parameter, card.scope.function
+        )
+    except BadValue as error:
+        raise NetlistError(f"{card.name}: laplace: {error}", card.at) from None
+    many = card.named("m", 1.0, 0.0, False) if not is_voltage else 1.0
+    parts, control = _as_voltage(card, text)
+    more, reads, gains = transfer.states(card, found, control)
+    letter = "e" if is_voltage else "g"
+    return [*parts, *more, *_linear(card, reads, [0.0, *(many * gain for gain in gains)], letter)]
+
+
+def _as_voltage(card: Card, text: str) -> tuple[list[Element], tuple[str, str]]:
+    """The pair of nodes between which an expression is a voltage: its own where it is one, or a node made for it."""
+    bare = unbraced(text).strip()
+    match = READ.fullmatch(bare)
+    if match and match[1] == "v":
+        return [], (card.scope.node(match[2]), card.scope.node(match[3] or "0"))
+    node = card.inner("u")
+    source = dataclasses.replace(card, full=node, nodes=(node, GROUND), rest=[], parameters={})
+    return _sourced(source, True, bare), (node, GROUND)
 
 
 def _by_voltage(card: Card) -> list[Element]:
@@ -232,9 +278,9 @@ def _polynomials(card: Card, reads: list[tuple[str, str]], words: list[str]) -> 
     return _driven(card, card.type.name in "eh", law, tuple(dict.fromkeys(reads)), numbers)
 
 
-def _linear(card: Card, reads: list[tuple[str, str]], terms: list[float]) -> list[Element]:
+def _linear(card: Card, reads: list[tuple[str, str]], terms: list[float], letter: str = "") -> list[Element]:
     """p0 + p1 x1 + ... as linear parts: currents side by side, voltages in series."""
-    letter, (plus, minus) = card.type.name, card.nodes
+    letter, (plus, minus) = letter or card.type.name, card.nodes
     is_voltage = letter in "eh"
     steps: list[tuple[str, Any, tuple[str, str]]] = [
         (letter, gain, read) for gain, read in zip(terms[1:], reads, strict=False) if gain
@@ -282,6 +328,8 @@ def _behavioural(card: Card) -> list[Element]:
             beside.append(card.part(kind, card.nodes, size, f".{key}", noisy=True))
     if kinds[0] == "r":
         return [*resistor(card, text), *beside]
+    if "laplace" in card.parameters:
+        return [*_filtered(card, kinds[0] == "v", text, card.parameters.pop("laplace")), *beside]
     return [*_sourced(card, kinds[0] == "v", text), *beside]
 
 

@@ -1,17 +1,26 @@
 """V and I: [[DC] value] [AC size [phase]] [SIN(...) | PULSE(...) | EXP(...) | SFFM(...) | AM(...)], or PWL(...) with
-td= and r=; and in a V Rser= and Cpar=, as LTspice has them, and portnum= and z0= of a port, as ngspice has them."""
+td= and r=; TRNOISE(NA NT); and in a V Rser= and Cpar=, as LTspice has them, and portnum= and z0= of a port, as ngspice
+has them.
+
+ngspice's TRNOISE(NA NT) draws values of standard deviation NA every NT and straight lines between them: a density of
+NA² NT (two-sided) at low frequencies, and a variance of 2/3 NA². Here it is Gaussian noise of the same density and the
+same variance with one pole, so that its correlation falls as exp(-t/τ), τ = 3/4 NT.
+"""
 
 from __future__ import annotations
 
+import dataclasses
+import math
+
 from stodyn.circuits import waveforms
-from stodyn.circuits.element import Card, Element, ElementType
+from stodyn.circuits.element import GROUND, Card, Element, ElementType
+from stodyn.circuits.elements.amplifier_noise import generator
 from stodyn.circuits.text import NetlistError
 from stodyn.circuits.waveforms import Waveform
 
 SAME = {"sine": "sin"}  # LTspice's
 KNOWN = (*waveforms.ARGUMENTS, "pwl")
 NOT_HERE = {
-    "trnoise": "noise of sources is not implemented; noise=on gives an I source its shot noise, resistors have theirs",
     "trrandom": "random waveforms of sources are not implemented; a source may drive a filter of noisy resistors",
     "external": "values from another program are not implemented; write PWL(...)",
     "file": "files of points are not read; write the points as PWL(t1 v1 t2 v2 ...)",
@@ -30,6 +39,7 @@ class _Line:
         self.dc: float | None = None
         self.small_signal = 0.0, 0.0
         self.waveform = Waveform(None)
+        self.random: tuple[float, float] | None = None  # NA and NT
 
     def read(self) -> Waveform:
         for key in ("dc", "ac"):  # DC=2 AC=1
@@ -45,6 +55,8 @@ class _Line:
             raise self.card.malformed(f"{word}: {NOT_HERE[word]}")
         if word in KNOWN:
             self.shape(word)
+        elif word == "trnoise":
+            self.random = self.drawn()
         elif word in PORTS and self.words:  # portnum 1 z0 50, as ngspice writes it
             self.card.parameters[word] = self.words.pop(0)
         elif word == "ac":
@@ -68,12 +80,7 @@ class _Line:
         card = self.card
         if self.waveform.kind:
             raise NetlistError(f"{card.name}: two waveforms, {self.waveform.kind} and {kind}", card.at)
-        inside = [] if self.words[:1] == ["("] else self.plain_numbers()
-        if self.words[:1] == ["("] and not inside:
-            if ")" not in self.words:
-                raise NetlistError(f"{card.name}: the parenthesis of {kind}( is not closed", card.at)
-            end = self.words.index(")")
-            inside, self.words = self.words[1:end], self.words[end + 1 :]
+        inside = self.inside(kind)
         if named := next((word for word in (*inside, *card.parameters) if word in NOT_HERE), ""):
             raise card.malformed(f"{kind} {named}: {NOT_HERE[named]}")
         places = [*waveforms.ARGUMENTS.get(kind, ()), *(f"{kind}{k}" for k in range(len(inside)))]
@@ -90,6 +97,31 @@ class _Line:
             card.netlist.notes.append(
                 f"{card.at}: {card.full}: {kind} jumps where it is repeated; here it takes {self.waveform.returns:g} s"
             )
+
+    def inside(self, kind: str) -> list[str]:
+        """The numbers of a waveform, in parentheses or not."""
+        if self.words[:1] != ["("]:
+            return self.plain_numbers()
+        if ")" not in self.words:
+            raise NetlistError(f"{self.card.name}: the parenthesis of {kind}( is not closed", self.card.at)
+        end = self.words.index(")")
+        inside, self.words = self.words[1:end], self.words[end + 1 :]
+        return inside
+
+    def drawn(self) -> tuple[float, float]:
+        """NA and NT of TRNOISE, white noise; its 1/f noise and its telegraph noise are refused."""
+        inside = self.inside("trnoise")
+        places = ("na", "nt", "nalpha", "namp", "rtsam", "rtscapt", "rtsemt")
+        values = [self.card.number(text, "trnoise", place=place) for text, place in zip(inside, places, strict=False)]
+        size, step, _, flicker, telegraph, *_ = [*values, *[0.0] * len(places)]
+        if flicker or telegraph:
+            raise self.card.malformed(
+                f"trnoise: {'its 1/f noise (NAMP)' if flicker else 'telegraph noise (RTSAM)'} is not implemented; "
+                f"{'N ... en= enk= has noise with a corner' if flicker else 'leave it out'}"
+            )
+        if len(values) < 2 or size < 0.0 or not step > 0.0:
+            raise self.card.malformed("expected TRNOISE(NA NT), a standard deviation and a step in s")
+        return size, step
 
     def plain_numbers(self) -> list[str]:
         """The numbers of a waveform without parentheses: up to the next part of the source."""
@@ -109,10 +141,30 @@ class _Line:
 
 
 def _source(card: Card) -> list[Element]:
-    waveform = _Line(card).read()
+    line = _Line(card)
+    waveform = line.read()
+    parts: list[Element] = []
+    if line.random is not None and line.random[0]:
+        parts = _drawn(card, *line.random)
     if card.type.name == "i":
-        return [card.part("i", card.nodes, waveform)]
-    return _with_own_impedance(card, waveform)
+        return [card.part("i", card.nodes, waveform), *parts]
+    return [*_with_own_impedance(card, waveform), *parts]
+
+
+def _drawn(card: Card, size: float, step: float) -> list[Element]:
+    """The noise of TRNOISE: a current beside an I, a voltage in series with a V, which then ends before it."""
+    loud = dataclasses.replace(card, noisy=True)
+    parts, node, own = generator(loud, "trnoise", 0.0, 1.0 / (2.0 * math.pi * 0.75 * step))
+    gain, (plus, minus) = size * math.sqrt(2.0 * step) / own, card.nodes
+    card.netlist.notes.append(
+        f"{card.at}: {card.full}: TRNOISE is Gaussian noise of the density and variance of ngspice's, with a "
+        f"correlation time of 3/4 NT = {0.75 * step:g} s in place of straight lines; .noise has it as well, "
+        "which ngspice's has not"
+    )
+    if card.type.name == "i":
+        return [*parts, card.part("g", (plus, minus, node, GROUND), gain, ".noise")]
+    card.nodes = plus, card.inner("noise")
+    return [*parts, card.part("e", (card.inner("noise"), minus, node, GROUND), gain, ".noise")]
 
 
 def _with_own_impedance(card: Card, waveform: Waveform) -> list[Element]:

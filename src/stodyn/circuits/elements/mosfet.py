@@ -19,7 +19,8 @@ threshold rounded by s(o) = SMOOTH log(1 + exp(o/SMOOTH)).
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
 from stodyn.circuits.devices import (
     ANY,
@@ -38,7 +39,7 @@ from stodyn.circuits.element import Card, Element, ElementType, Model, ModelType
 from stodyn.circuits.elements import meyer, vdmos
 from stodyn.circuits.elements.diode import junction
 from stodyn.circuits.elements.meyer import threshold
-from stodyn.circuits.text import NetlistError
+from stodyn.circuits.text import NetlistError, Position
 
 OXIDE = 3.9 * 8.854214871e-12  # F/m
 SILICON = 11.7 * 8.854214871e-12
@@ -137,6 +138,7 @@ def _channel(conductance: Any, p: Numbers) -> Any:
 SQUARE = Law("transistor", square, square_noise, "channel")
 BODY = Law("transistor with body", square, square_noise, "channel")
 SMOOTH = Law("smooth_transistor", smooth, smooth_noise, "channel")
+CHANNELS = (SQUARE, BODY, SMOOTH)
 
 
 def _derived(model: Model, nominal: float) -> dict[str, float]:
@@ -180,6 +182,31 @@ def at_temperature(model: Model, kelvin: float, nominal: float) -> dict[str, flo
         p[key] *= capacitance_ratio(p["pb"], p[grading], kelvin, nominal)
     p["pb"] = potential_at(p["pb"], kelvin, nominal)
     return p
+
+
+class Bare(NamedTuple):
+    """An end of a transistor that has no junction to the body: the voltage from `plus` to `minus` would drive one
+    forward."""
+
+    name: str
+    end: str
+    plus: str
+    minus: str
+    at: Position
+
+
+def bare_ends(elements: Iterable[Element], terminals: Mapping[str, tuple[str, ...]]) -> list[Bare]:
+    """The ends of the transistors whose models have no junctions."""
+    elements = list(elements)
+    names, bare = {e.name for e in elements}, []
+    for e in elements:
+        if e.law not in CHANNELS or not names.isdisjoint((f"{e.name}.bd", f"{e.name}.bs")):
+            continue
+        drain, _, source, bulk = terminals[e.name]
+        for end, node in (("drain", drain), ("source", source)):
+            plus, minus = (bulk, node) if e.value["sign"] > 0.0 else (node, bulk)
+            bare.append(Bare(e.name, end, plus, minus, e.at))
+    return bare
 
 
 def _of_three_nodes(card: Card) -> None:
