@@ -535,3 +535,29 @@ def test_a_structure_floats_in_any_units():
     assert not structures._floats(chain * units * units[:, None])
     chain[0, 0] = chain[-1, -1] = 1.0
     assert structures._floats(chain) and structures._floats(chain * units * units[:, None])
+
+
+def test_floor_spectra_of_a_rigid_structure_are_those_of_the_ground():
+    rigid = sd.base_excited(sd.Mechanical.from_matrices([1.0], [2e3], [1e6]), GROUND)
+    floor = sd.structures.responses(rigid).accelerations[0]
+    periods = [0.2, 0.5, 2.0]
+    found = sd.structures.floor_spectrum(rigid, floor, periods, damping=0.03)
+    np.testing.assert_allclose(found, sd.structures.response_spectrum(GROUND, periods, 0.03), rtol=2e-3)
+    top = sd.structures.responses(frame()).accelerations[2]
+    at_resonance, beside = sd.structures.floor_spectrum(frame(), top, 2 * np.pi / ω[0] * np.array([1.0, 1.5]))
+    assert at_resonance > 3 * beside
+    with pytest.raises(ValueError, match="periods: expected times > 0"):
+        sd.structures.floor_spectrum(rigid, floor, [0.0])
+
+
+def test_peaks_of_all_responses_at_once():
+    """Drifts and the base shear of each path, followed between the steps."""
+    read = sd.structures.responses(frame())
+    collect = [*read.extremes(at=[0.4]), sd.statistics.Paths(6, every=1)]
+    run = sd.simulate(frame(), Newmark, t=(0.0, 0.4), dt=0.02, paths=6, seed=1, collect=collect)
+    z = run["path"].values[:, :, :6]
+    for name, rows in (("drift", read.drifts), ("base_shear", read.base_shear), ("acceleration", read.accelerations)):
+        at_steps = np.abs(z @ rows.T).max(axis=1)
+        found = run[f"{name}_peak"].values.reshape(at_steps.shape)
+        assert np.all(found >= at_steps * (1 - 1e-12)) and np.all(found <= 1.1 * at_steps)
+        assert run[f"{name}_peak"].attrs["between_steps"].startswith("cubic")

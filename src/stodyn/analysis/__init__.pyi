@@ -12,7 +12,7 @@ from stodyn.analysis.step import (
     stability,
     stability_function,
 )
-from stodyn.analysis.system import conservation, ergodic, plan, structures, tolerance, transient_noise
+from stodyn.analysis.system import conservation, ergodic, fatigue, plan, structures, tolerance, transient_noise
 from stodyn.analysis.system.allan import allan
 from stodyn.analysis.system.allan_models import allan_variance
 from stodyn.analysis.system.sampled import sampled
@@ -29,6 +29,7 @@ __all__ = [
     "covariance",
     "cyclostationary",
     "ergodic",
+    "fatigue",
     "integrator",
     "linear",
     "order",

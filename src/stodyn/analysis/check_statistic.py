@@ -225,6 +225,8 @@ EXAMPLES: dict[str, Make] = {  # every statistic of paths, as it is asked
     "Moments without covariance": lambda offset: st.Moments(every=8, covariance=False),
     "Observable": lambda offset: st.Observable(lambda t, x: x, name="seen", every=8),
     "Change": lambda offset: st.Change(lambda t, x: x[0], every=8),
+    "Extreme": lambda offset: st.Extreme([0, 1], kind="largest", levels=[1.0 + offset], quantiles=[0.5], every=8),
+    "Rainflow": lambda offset: st.Rainflow(lambda t, x: x - offset, curve=(1e3, 3.0), edges=[0.0, 1.0, 9.0]),
     "Histogram": lambda offset: st.Histogram(EDGES + offset, every=8),
     "Paths": lambda offset: st.Paths(9, every=8),
     "Passage": lambda offset: st.Passage(1.0 + offset, bridge=False, every=8),

@@ -199,11 +199,13 @@ class DrivenMechanical(Mechanical):
     def noise_rows(self, t, x, params, components):
         """The rows of the system; the states of the filter are drawn beside its channels and have none."""
         n = self.own.n
-        return tuple(self.own.noise_rows(t, x[:n], params, (i,))[0] if i < n else None for i in components)
+        rows = iter(self.own.noise_rows(t, x[:n], params, [i for i in components if i < n]))
+        return tuple(next(rows) if i < n else None for i in components)
 
     def mean_rates(self, t, x, params, components):
         n, inner_params = self.own.n, self._with_y(x, params)
-        return tuple(self.given_y.mean_rates(t, x[:n], inner_params, (i,))[0] if i < n else None for i in components)
+        rates = iter(self.given_y.mean_rates(t, x[:n], inner_params, [i for i in components if i < n]))
+        return tuple(next(rates) if i < n else None for i in components)
 
     def multiplier(self, t, x: Array, params: Any = None) -> Array:
         """The multipliers λ of the reactions, (c,), with the coloured forces; refused beside white noise in them."""

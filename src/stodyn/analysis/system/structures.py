@@ -3,9 +3,9 @@
 Exact where the structure is linear: with z = (x, v, s) of structure and filter, dz = A z dt + B dW, the covariance P
 solves A P + P A' + B B' = 0, and for a response q = c z the spectral moments of its one-sided density are
 
-    λ0 = c P c',   λ1 = (2/π) c A log(-A) P c',   λ2 = (c A) P (c A)',
+    λ0 = c P c',   λ1 = (2/π) c A log(-A) P c',   λ2 = (c A) P (c A)',   λ4 = (c A²) P (c A²)',
 
-λ2 where c B = 0: otherwise q has no rate, and crosses any level again and again.
+λ2 where c B = 0: otherwise q has no rate, and crosses any level again and again. λ4 where c A B = 0, too.
 """
 
 from __future__ import annotations
@@ -30,18 +30,22 @@ from stodyn.problems.calling import call
 from stodyn.problems.driven_mechanical import DrivenMechanical
 from stodyn.problems.ground import base_excited, effective_masses, frequencies
 from stodyn.problems.mechanical import Mechanical, Structure
+from stodyn.statistics.extreme import Extreme
 from stodyn.statistics.observable import Observable
 
 __all__ = [
     "Peaks",
     "Responses",
+    "SpectralMoments",
     "base_excited",
     "effective_masses",
+    "floor_spectrum",
     "frequencies",
     "peaks",
     "reduction_error",
     "response_spectrum",
     "responses",
+    "spectral_moments",
     "stationary_covariance",
     "with_energy",
 ]
@@ -51,6 +55,9 @@ DENSE = 250  # coordinates up to which a covariance is computed from dense matri
 ENTRIES, NOISES = 60, 8  # in a row of a matrix of a large structure, and channels: with more, dense ones are cheaper
 LOGARITHM = 1e-8  # relative: the largest error of exp(log(-A))
 SMOOTH = 1e-9  # relative: white noise in a response below this share of its rate counts as none
+
+
+RESPONSES = ("drift", "base_shear", "acceleration")
 
 
 class Responses(NamedTuple):
@@ -81,8 +88,26 @@ class Responses(NamedTuple):
             width = rows.shape[1]
             return Observable(lambda t, z: jnp.asarray(rows, z.dtype) @ z[:width], name=name, **options)
 
-        names = ("drift", "base_shear", "acceleration")
-        return [of(rows, name) for rows, name in zip(self, names, strict=True)]
+        return [of(rows, name) for rows, name in zip(self, RESPONSES, strict=True)]
+
+    def extremes(self, **options: Any) -> list[Extreme]:
+        """Return the peaks of each response as a statistic for `collect`: "drift_peak", "base_shear_peak", ...
+
+        Parameters
+        ----------
+        **options : optional
+            Options of `statistics.Extreme`, such as `every` and `quantiles`.
+
+        Returns
+        -------
+        list of Extreme
+        """
+
+        def of(rows: np.ndarray, name: str) -> Extreme:
+            width = rows.shape[1]
+            return Extreme(lambda t, z: jnp.asarray(rows, z.dtype) @ z[:width], name=f"{name}_peak", **options)
+
+        return [of(rows, name) for rows, name in zip(self, RESPONSES, strict=True)]
 
 
 @checks_arguments
@@ -441,21 +466,72 @@ def peaks(problem: Any, row: ArrayLike, duration: float) -> Peaks:
     """
     check_positive("a time", duration=duration)
     A, B = _system(problem)
-    c = np.zeros(len(A))
+    moments = _moments(A, B, stationary_covariance(problem), _checked_row(row, len(A)))
+    return Peaks(moments[:3], float(duration))
+
+
+def _checked_row(row: ArrayLike, states: int) -> np.ndarray:
+    """A row with an entry for each state."""
     weights = np.asarray(row, float).ravel()
-    if len(weights) > len(c) or not np.isfinite(weights).all():
-        raise ValueError(f"row: expected up to {len(c)} finite numbers, one for each state, got {len(weights)}")
-    c[: len(weights)] = weights
-    P = stationary_covariance(problem)
-    return Peaks(_moments(A, B, P, c), float(duration))
+    if len(weights) > states or not np.isfinite(weights).all():
+        raise ValueError(f"row: expected up to {states} finite numbers, one for each state, got {len(weights)}")
+    return np.concatenate([weights, np.zeros(states - len(weights))])
 
 
-def _moments(A: np.ndarray, B: np.ndarray, P: np.ndarray, c: np.ndarray) -> tuple[float, float, float]:
-    rate = c @ A
-    size = math.sqrt(max(float(rate @ P @ rate), 0.0))
-    white = float(np.linalg.norm(c @ B))
+class SpectralMoments(NamedTuple):
+    """λn = ∫ ω^n G(ω) dω of the one-sided density G of a response; λ4 is infinite where it does not exist."""
+
+    λ0: float
+    λ1: float
+    λ2: float
+    λ4: float
+
+
+@checks_arguments
+def spectral_moments(problem: Any, row: ArrayLike) -> SpectralMoments:
+    """Compute the exact spectral moments λ0, λ1, λ2, λ4 of a stationary response q = row · (x, v[, s]).
+
+    λ0, λ2 and λ4 are the variances of q, q' and q'', from Lyapunov's equation; λ1 comes from the logarithm of the
+    system's matrix. Nothing is integrated numerically.
+
+    Parameters
+    ----------
+    problem : Mechanical
+        A linear structure of `Mechanical.from_matrices` with stationary loads.
+    row : array
+        c, as the rows of `responses`: a stress is a multiple of displacements.
+
+    Returns
+    -------
+    SpectralMoments
+        λ4 is infinite where white noise enters q'', as in a displacement under white noise.
+
+    Raises
+    ------
+    ValueError
+        If `row` does not fit the state, or white noise enters the response itself, which then has no λ2.
+
+    Examples
+    --------
+    >>> import stodyn as sd
+    >>> mast = sd.Mechanical.from_matrices([1.0], [0.2], [4.0])
+    >>> blown = sd.with_noise(mast, sd.noise.coloured.gauss_markov(1.0, 1.0), into="x0")
+    >>> moments = sd.structures.spectral_moments(blown, [1.0])
+    """
+    A, B = _system(problem)
+    return _moments(A, B, stationary_covariance(problem), _checked_row(row, len(A)))
+
+
+def _has_noise(c: np.ndarray, A: np.ndarray, B: np.ndarray, size: float) -> bool:
+    """Whether white noise reaches c z directly, beyond rounding; size: the standard deviation of its rate."""
     decay = float(np.abs(np.linalg.eigvals(A)).max())
-    if white > SMOOTH * size / math.sqrt(decay):
+    return float(np.linalg.norm(c @ B)) > SMOOTH * size / math.sqrt(decay)
+
+
+def _moments(A: np.ndarray, B: np.ndarray, P: np.ndarray, c: np.ndarray) -> SpectralMoments:
+    rate, second = c @ A, c @ A @ A
+    size, size_of_second = (math.sqrt(max(float(r @ P @ r), 0.0)) for r in (rate, second))
+    if _has_noise(c, A, B, size):
         raise ValueError(
             "row: white noise reaches this response directly, so that its rate has no finite variance and it crosses "
             "every level it reaches again at once: there is no finite rate of crossings. Accelerations under white "
@@ -470,7 +546,8 @@ def _moments(A: np.ndarray, B: np.ndarray, P: np.ndarray, c: np.ndarray) -> tupl
         raise ValueError("problem: its frequencies are so far apart that the logarithm of its matrix is not accurate")
     log = log * unit[:, None] / unit
     λ1 = 2.0 / math.pi * float(c @ A @ log @ P @ c)
-    return float(c @ P @ c), λ1, size**2
+    λ4 = math.inf if _has_noise(rate, A, B, size_of_second) else size_of_second**2
+    return SpectralMoments(float(c @ P @ c), λ1, size**2, λ4)
 
 
 @checks_arguments
@@ -518,6 +595,57 @@ def response_spectrum(
         single = structure_of_one(ω, damping)
         law = peaks(base_excited(single, ground), [1.0, 0.0], duration)
         spectrum[index] = ω ** powers[kind] * law.expected_maximum
+    return spectrum
+
+
+@checks_arguments
+def floor_spectrum(
+    problem: Any, row: ArrayLike, periods: ArrayLike, damping: float = 0.05, duration: float = 10.0
+) -> np.ndarray:
+    """Compute a floor response spectrum: the expected peak acceleration of light equipment on a floor, over periods.
+
+    u'' + 2 ζ ω u' + ω² u = -a with the absolute acceleration a of the floor, ω² max|u| expected. The equipment is too
+    light to act back. σ is exact, by Lyapunov's equation of structure and equipment; the peak factor over `duration` is
+    Vanmarcke's.
+
+    Parameters
+    ----------
+    problem : Mechanical
+        A linear structure of `Mechanical.from_matrices` with stationary loads, as of `base_excited`.
+    row : array
+        The absolute acceleration of the floor, a row of `responses(problem).accelerations`.
+    periods : array
+        2π/ω, > 0.
+    damping : float
+        ζ of the equipment.
+    duration : float
+        Of the strong motion, which is taken as stationary.
+
+    Returns
+    -------
+    array like periods
+
+    Raises
+    ------
+    ValueError
+        If an argument is not above 0, or `row` does not fit the state.
+    """
+    T = np.asarray(periods, float)
+    if not (np.isfinite(T).all() and (T > 0).all()):
+        raise ValueError(f"periods: expected times > 0, got {periods!r}")
+    check_positive("a ratio", damping=damping)
+    check_positive("a time", duration=duration)
+    A, B = _system(problem)
+    c, n = _checked_row(row, len(A)), len(A)
+    spectrum = np.empty(T.shape)
+    for index, period in np.ndenumerate(T):
+        ω = 2.0 * math.pi / period
+        both = np.zeros((n + 2, n + 2))
+        both[:n, :n], both[n, n + 1] = A, 1.0
+        both[n + 1] = np.concatenate([-c, [-(ω**2), -2.0 * damping * ω]])
+        noise = np.concatenate([B, np.zeros((2, B.shape[1]))])
+        moments = _moments(both, noise, lyapunov.continuous(both, noise @ noise.T), np.eye(n + 2)[n])
+        spectrum[index] = ω**2 * Peaks(moments[:3], float(duration)).expected_maximum
     return spectrum
 
 
