@@ -344,7 +344,7 @@ def test_the_error_of_an_extrapolated_mean_is_that_of_the_delta_method():
     values = np.array([S, R, 0.01, 0.0, early, late, 0.0])
     root = np.random.default_rng(3).normal(size=(7, 7)) * 0.1
     covariance = root @ root.T
-    made = Summary(values[None], np.sqrt(covariance.diagonal() / N)[None], None, None, covariance[None])
+    made = Summary(values[None], np.sqrt(covariance.diagonal() / N)[None], None, None, covariance[None], None, None)
 
     def mean(v):
         return v[1] + v[0] * (end - marks[2]) / np.log(v[5] / v[0])
@@ -374,7 +374,7 @@ def test_a_mean_is_extrapolated_where_the_hazard_is_known_and_constant(early, of
     for errors in (1.9, 2.1):
         scale = limit / errors / np.sqrt(np.sum((slopes @ root) ** 2) / N)
         covariance = scale**2 * root @ root.T
-        made = Summary(values[None], np.sqrt(covariance.diagonal() / N)[None], None, None, covariance[None])
+        made = Summary(values[None], np.sqrt(covariance.diagonal() / N)[None], None, None, covariance[None], None, None)
         kinds.append(_mean(made, np.array([N]), end, marks).kind)
     assert kinds == (["extrapolated", "bound"] if of == "change" else ["bound", "extrapolated"])
 
@@ -524,7 +524,7 @@ def test_a_second_level_far_away_changes_nothing():
 def test_when_a_mean_is_complete(S, failed, early, late, kind):
     """R and S/λ with the hazard λ = ln(late/S)/2 of the last fifth; none is added where all have arrived."""
     values = np.array([S, 7.0, 0.01, failed, early, late, 0.0])
-    made = Summary(values[None], np.full((1, 7), 0.1), None, None, 1e-12 * np.eye(7)[None])
+    made = Summary(values[None], np.full((1, 7), 0.1), None, None, 1e-12 * np.eye(7)[None], None, None)
     found = _mean(made, np.array([400.0]), 10.0, (0.0, 6.0, 8.0))
     added = 2.0 * S / np.log(late / S) if kind == "complete" and S > 0.0 else 0.0
     assert (found.kind, found.value, found.added) == (kind, pytest.approx(7.0 + added), pytest.approx(added))
