@@ -45,6 +45,7 @@ FAMILIES: dict[str, tuple[str, list[Any]]] = {
             "warnings",
         ],
     ),
+    "Data": ("stodyn", ["Record", ("Filters and smoothers", ["filtered", "smoothed"]), "likelihood"]),
     "Choosing": ("stodyn", ["method", "recommend", "compare", "ExactNoise"]),
     "Results and pictures": (
         "stodyn",
@@ -120,6 +121,7 @@ MEMBERS = {
 RESULTS = {  # public names -> what they return and users ask further questions of, shown on the same page
     "stodyn.analysis.allan": ("stodyn.analysis.system.allan", ["AllanCurve", "AllanFit", "Coefficient"]),
     "stodyn.analysis.sampled": ("stodyn.analysis.system.sampled", ["Sampled"]),
+    "stodyn.likelihood": ("stodyn.inference.likelihood", ["Likelihood"]),
     "stodyn.noise.imu": ("stodyn.noise.inertial", ["Inertial", "Imu"]),
 }
 CONTRACTS = {

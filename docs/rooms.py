@@ -22,6 +22,7 @@ class Room(NamedTuple):
 ROOMS = (
     Room("cli", "Commands for a shell, one file each, and a tour for a first look.", ("cli", "tour")),
     Room("studies", "Published experiments, one file each, and runs described by a file.", ("studies", "runfile")),
+    Room("inference", "From data to models: what a record says of states and parameters.", ("inference",)),
     Room("accuracy", "Expectations and rare events to a stated error.", ("accuracy",)),
     Room("analysis", "Questions about methods and problems that need no ensemble; pictures.", ("analysis", "plot")),
     Room("engine", "Runs: what is computed, by which program, where, and how parts become one result.", ("engine",)),

@@ -14,6 +14,9 @@ from stodyn.engine.record.ledger import load, status
 from stodyn.engine.simulate import replay, simulate
 from stodyn.engine.sweep import difference, sweep
 from stodyn.engine.until import until
+from stodyn.inference.filtering import filtered, smoothed
+from stodyn.inference.likelihood import likelihood
+from stodyn.inference.record import Record
 from stodyn.methods.catalogue import find as method
 from stodyn.methods.filtered import ExactNoise
 from stodyn.methods.stopping import Stop
@@ -52,6 +55,7 @@ __all__ = [
     "PathsFailed",
     "PerPath",
     "RandomDAE",
+    "Record",
     "Restitution",
     "Sensor",
     "Stop",
@@ -66,11 +70,13 @@ __all__ = [
     "draw_increments",
     "elements",
     "estimate",
+    "filtered",
     "fragility",
     "from_normals",
     "hints",
     "increments",
     "interval",
+    "likelihood",
     "linear",
     "load",
     "method",
@@ -93,6 +99,7 @@ __all__ = [
     "replay",
     "save",
     "simulate",
+    "smoothed",
     "sparse",
     "statistics",
     "status",

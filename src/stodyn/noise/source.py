@@ -65,6 +65,10 @@ class Source(ABC):
         """The source of function(rows), for values as rows (paths, numbers)."""
         return _Mapped(self, function)
 
+    def normal(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """Mean and covariance of the values of a path as a vector; None where their law is not normal."""
+        return None
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Fixed(Source):
@@ -85,6 +89,10 @@ class Fixed(Source):
 
     def mapped(self, function):
         return Fixed(function(np.reshape(self.value, (1, -1)))[0])
+
+    def normal(self):
+        value = np.ravel(np.asarray(self.value, float))
+        return value, np.zeros((len(value), len(value)))
 
 
 @checks_arguments
@@ -166,12 +174,26 @@ class _FromDistribution(Source):
             values = values[None]  # scipy drops the axis of a single draw of a vector
         return checked_draws(values, size, name)
 
+    def normal(self):
+        law = getattr(self.law, "law", self.law)  # of a distribution of noise.distribution, that of scipy.stats
+        if getattr(getattr(law, "dist", None), "name", "") == "norm":
+            _, location, scale = law.dist._parse_args(*law.args, **law.kwds)
+            mean, deviation = np.broadcast_arrays(*map(np.atleast_1d, (location, scale)))
+            return mean.astype(float), np.diag(np.square(deviation, dtype=float))
+        if hasattr(law, "cov_object"):
+            return np.atleast_1d(np.asarray(law.mean, float)), np.atleast_2d(law.cov_object.covariance)
+        return None
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _FromFunction(Source):
     """Draws of a user's function(rng, size) -> (size, ...)."""
 
     function: Callable
+
+    def normal(self):
+        is_normal = hasattr(self.function, "mean") and hasattr(self.function, "covariance")
+        return (self.function.mean, self.function.covariance) if is_normal else None
 
     def draw(self, rng, paths, name):
         return checked_draws(np.asarray(self.function(rng, len(paths)), float), len(paths), name)
@@ -199,6 +221,16 @@ class _Mapped(Source):
     def draw(self, rng, paths, name):
         return self.function(self.source.draw(rng, paths, name).reshape(len(paths), -1))
 
+    def normal(self):
+        inner = self.source.normal()
+        if inner is None:
+            return None
+        mean, covariance = inner
+        offset = self.function(np.zeros((1, len(mean))))[0]
+        slope = (self.function(np.eye(len(mean))) - offset).T
+        is_linear = np.allclose(self.function(mean[None])[0], slope @ mean + offset, rtol=1e-12, atol=1e-300)
+        return (slope @ mean + offset, slope @ covariance @ slope.T) if is_linear else None
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Joined(Source):
@@ -223,6 +255,13 @@ class _Joined(Source):
         named = self.names or (name,) * len(self.sources)
         columns = [source.draw(rng, paths, own) for source, own in zip(self.sources, named, strict=True)]
         return np.concatenate([column.reshape(len(paths), -1) for column in columns], axis=1)
+
+    def normal(self):
+        laws = [source.normal() for source in self.sources]
+        if any(law is None for law in laws):
+            return None
+        means, covariances = zip(*laws, strict=True)
+        return np.concatenate(means), scipy.linalg.block_diag(*covariances)
 
 
 def source_of(value: Any) -> Source:

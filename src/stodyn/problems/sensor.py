@@ -112,7 +112,8 @@ class Sensor(Timed):
     average : bool or float, optional
         A reading is the average over the last `every` (True) or over this time, by the trapezoidal rule on the steps.
     increment : bool
-        A reading is the change of the quantity since the reading before; for data.
+        A reading is the integral of the quantity since the sensor's time before, as of a counter or of the angle
+        increments of a gyro; for data.
     resolution : float, optional
         One digit of the reading, to which it is rounded.
     range : (low, high), optional

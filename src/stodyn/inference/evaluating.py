@@ -1,0 +1,107 @@
+"""The log-likelihood of many parameter sets at once, with derivatives along directions, as lanes of one recursion."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+
+from stodyn.inference import kalman, schedule
+from stodyn.inference.kalman import History, Row, Sensing, State
+from stodyn.inference.laws import Flow, Model, Parts
+from stodyn.numerics import linear_flow
+from stodyn.numerics.uncompiled import Uncompiled
+
+
+class Evaluated:
+    """A model and its record: `params_of` makes params of a vector θ."""
+
+    def __init__(self, model: Model, params_of: Callable[[Any], Any]):
+        self.model, self.params_of = model, params_of
+        self._parts = {order: Uncompiled(jax.vmap(function)) for order, function in enumerate(
+            (self._at, self._slope, self._curvature))}  # fmt: skip
+        self._flow = Uncompiled(lambda theta: model.system(params_of(theta))[0])
+
+    def _at(self, theta: Any) -> Parts:
+        return self.model.at(self.params_of(theta))
+
+    def _slope(self, theta: Any, u: Any) -> Any:
+        return jax.jvp(self._at, (theta,), (u,))
+
+    def _curvature(self, theta: Any, u: Any, v: Any) -> Any:
+        return jax.jvp(lambda theta: self._slope(theta, u), (theta,), (v,))
+
+    def flow(self, theta: np.ndarray) -> Flow:
+        """Return the flow of all states at θ (p,)."""
+        return self._flow(theta)
+
+    def for_parameters(self, thetas: np.ndarray) -> Evaluated:
+        """Return this with as many halvings of the longest gap as the matrices at θ (lanes, p) need."""
+        needed = max(linear_flow.doublings(self.flow(theta).A, self.model.schedule.longest) for theta in thetas)
+        if needed <= self.model.halvings:
+            return self
+        return Evaluated(dataclasses.replace(self.model, halvings=needed), self.params_of)
+
+    @functools.cached_property
+    def rows(self) -> Row:
+        """The rows of the record."""
+        plan = self.model.schedule
+        is_read = ~np.isnan(plan.values)
+        return Row(np.where(is_read, plan.values, 0.0), is_read, schedule.keeping(plan, self.model.widths))
+
+    def parts(self, *directions: Any) -> Any:
+        """Return the matrices at θ (lanes, p), with tangents along one or two directions of the same shape."""
+        return self._parts[len(directions) - 1](*directions)
+
+    def log_likelihood(self, *directions: np.ndarray) -> list[np.ndarray]:
+        """Return log L at θ (lanes, p); with a direction u also its slope along u; with two, [L, L_u, L_v, L_uv]."""
+        parts = self.parts(*directions)
+        order = len(directions) - 1
+        carry, table, fixed = _nested(parts, order, self._arguments)
+        last, _ = kalman.SUMS[order](carry, table, fixed, self.model.schedule.gap, self.rows)
+        return _totals(last, order)
+
+    def _arguments(self, parts: Parts, is_tangent: bool) -> tuple[Any, Any, Any]:
+        """Start, table and fixed numbers of the recursion, with lanes where it has them."""
+        lanes, D = len(parts.m), self.model.diffuse()
+        diffuse = None if D is None else np.repeat((0.0 if is_tangent else 1.0) * D[None], lanes, axis=0)
+        left = None if D is None else np.full(lanes, 0.0 if is_tangent else float(D.shape[1]))
+        table = jax.tree.map(lambda a: np.moveaxis(a, 0, 1), parts.law)
+        return (State(parts.m, parts.P, diffuse, left), np.zeros(lanes)), table, Sensing(parts.H, parts.d, parts.R)
+
+    def history(self, theta: np.ndarray) -> tuple[Parts, History]:
+        """Return the matrices at θ (p,), and what the filter leaves of every row."""
+        parts = self.parts(theta[None])
+        (start, _), table, fixed = self._arguments(parts, False)
+        _, history = kalman.STORED(start, table, fixed, self.model.schedule.gap, self.rows)
+        return jax.tree.map(lambda a: a[0], parts), jax.tree.map(lambda a: a[:, 0], history)
+
+
+def smoothed(model: Model, parts: Parts, history: History, rows: Row) -> tuple[np.ndarray, np.ndarray]:
+    """Return mean (rows, n) and covariance of all states given all readings."""
+    n, is_diffuse = len(parts.m), history.state.D is not None
+    zero, flat = np.zeros((1, n)), np.zeros((1, n, n))
+    adjoint = kalman.Adjoint(zero, flat, *((zero, flat, flat) if is_diffuse else (None, None, None)))
+    backwards: Any = jax.tree.map(lambda a: a[::-1], kalman.Passed(history.predicted, history.readings, rows))
+    table, fixed = jax.tree.map(lambda a: a[:, None], parts.law), Sensing(*(a[None] for a in parts[1:4]))
+    _, (mean, covariance) = kalman.SMOOTHED(adjoint, table, fixed, model.schedule.gap[::-1], backwards)
+    return mean[::-1, 0], covariance[::-1, 0]
+
+
+def _nested(parts: Any, order: int, arguments: Callable, is_tangent: bool = False) -> tuple[Any, Any, Any]:
+    """The arguments of a recursion whose numbers are pairs of pairs of values and tangents, as deep as the order."""
+    if order == 0:
+        return arguments(parts, is_tangent)
+    value, tangent = parts
+    both = _nested(value, order - 1, arguments, is_tangent), _nested(tangent, order - 1, arguments, True)
+    return tuple(zip(*both, strict=True))  # type: ignore[return-value]
+
+
+def _totals(carry: Any, order: int) -> list[np.ndarray]:
+    if order == 0:
+        return [carry[1]]
+    return [total for part in carry for total in _totals(part, order - 1)]

@@ -1,0 +1,240 @@
+"""What a record says of the state: given the readings so far, or all of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from stodyn.arguments import checks_arguments
+from stodyn.inference import checks, evaluating, kalman
+from stodyn.inference.question import Question, marginals, question_of, why_singular
+from stodyn.inference.record import nearest
+
+
+@checks_arguments
+def filtered(
+    problem: Any,
+    method: Any = None,
+    *,
+    data: Any,
+    sensors: Any = None,
+    t0: float | None = None,
+    by: str | None = None,
+    law: Any = None,
+    params: Any = None,
+    initial: Any = None,
+    at: Any = None,
+) -> xr.Dataset:
+    """Filter a record: what the readings up to each time say of the state, and how they fit the model.
+
+    Parameters
+    ----------
+    problem : Problem
+        A linear problem with additive noise; what is not proved to be one is refused. Algebraic components of an SDAE
+        are given too.
+    method : Method or str, optional
+        Left out: the exact law of the problem between readings, which no integrator enters.
+    data : Record, mapping, table or (times, values)
+        The readings, in any form that sd.Record takes.
+    sensors : Sensor or sequence of Sensor
+        What made them; may be left out where `data` is a Record.
+    t0 : float
+        The time of the start, by default 0; no reading is earlier.
+    by : "kalman", optional
+        The filter; left out, Kalman's, which is exact.
+    law : "exact", optional
+        The law between readings.
+    params : mapping, optional
+        Numbers in place of the problem's params, and those that only sensors have; "spring.rate" for nested ones.
+    initial : "stationary", "diffuse" or {component: "diffuse"}, optional
+        The law of the start where it is not the problem's own: that of the long run, or nothing known.
+    at : sequence of numbers, optional
+        Give the state at these times; by default at the times of the readings.
+
+    Returns
+    -------
+    xarray.Dataset
+        mean (time, component) and covariance (time, component, other) of the state; of what is still unknown after a
+        diffuse start NaN and infinity. innovation, innovation_sd and nis (reading), with reading_time and sensor;
+        loglik; p_value and statistic (check). attrs: by, law, exact, reasons.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If data and sensors do not match, the problem is not linear, or a reading has no variance.
+
+    Notes
+    -----
+    `innovation` is a reading minus its prediction from earlier times, and innovation_sd the standard deviation of that.
+    nis is the square of a standardised innovation, of simultaneous readings given those before it: they add up to a χ².
+
+    Examples
+    --------
+    >>> import stodyn as sd
+    >>> decay = sd.SDE(lambda t, x: -x, lambda t, x: 1.0 + 0.0 * x, 0.0)
+    >>> sensor = sd.Sensor("y", of="x", noise=sd.per_sample(0.1))
+    >>> result = sd.filtered(decay, data=([0.5, 0.7, 1.5], [0.3, float("nan"), -0.2]), sensors=sensor)
+    >>> round(float(result.loglik), 12)
+    -1.11539255786
+    """
+    options = {"t0": t0, "by": by, "law": law, "params": params, "initial": initial, "at": at}
+    question = question_of(problem, method, data=data, sensors=sensors, **options)
+    parts, history, variables = _run(question)
+    state = history.state
+    mean, covariance = state.m @ parts.W.T + parts.w, parts.W @ state.P @ parts.W.T
+    if state.D is not None:
+        mean, covariance = _unknown(question, parts.W, state, mean, covariance)
+    return _dataset(question, at, mean, covariance, variables)
+
+
+@checks_arguments
+def smoothed(
+    problem: Any,
+    method: Any = None,
+    *,
+    data: Any,
+    sensors: Any = None,
+    t0: float | None = None,
+    by: str | None = None,
+    law: Any = None,
+    params: Any = None,
+    initial: Any = None,
+    at: Any = None,
+) -> xr.Dataset:
+    """Smooth a record: what all readings together say of the state at each time.
+
+    Parameters
+    ----------
+    problem : Problem
+        A linear problem with additive noise.
+    method : Method or str, optional
+        As that of sd.filtered.
+    data : Record, mapping, table or (times, values)
+        The readings, in any form that sd.Record takes.
+    sensors : Sensor or sequence of Sensor
+        What made them; may be left out where `data` is a Record.
+    t0 : float
+        The time of the start, by default 0.
+    by : "kalman", optional
+        The filter.
+    law : "exact", optional
+        The law between readings.
+    params : mapping, optional
+        Numbers in place of the problem's params, and those that only sensors have.
+    initial : "stationary", "diffuse" or {component: "diffuse"}, optional
+        The law of the start where it is not the problem's own.
+    at : sequence of numbers, optional
+        Give the state at these times; by default at the times of the readings.
+
+    Returns
+    -------
+    xarray.Dataset
+        As that of sd.filtered, with mean and covariance given all readings.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As sd.filtered; and if the readings do not determine what is diffuse.
+
+    Examples
+    --------
+    >>> import stodyn as sd
+    >>> decay = sd.SDE(lambda t, x: -x, lambda t, x: 1.0 + 0.0 * x, 0.0)
+    >>> sensor = sd.Sensor("y", of="x", noise=sd.per_sample(0.1))
+    >>> result = sd.smoothed(decay, data=([0.5, 1.5], [0.3, -0.2]), sensors=sensor, at=[1.0])
+    >>> round(float(result["mean"][0, 0]), 12)
+    0.042235311276
+    """
+    options = {"t0": t0, "by": by, "law": law, "params": params, "initial": initial, "at": at}
+    question = question_of(problem, method, data=data, sensors=sensors, **options)
+    parts, history, variables = _run(question)
+    if history.state.left is not None and history.state.left[-1] > 0:
+        raise ValueError(
+            f"initial: the readings do not determine everything that is diffuse: {history.state.left[-1]:.0f} of "
+            f"{history.state.D.shape[-1]} directions are still unknown at the end"
+        )
+    m, P = evaluating.smoothed(question.model, parts, history, question.evaluated.rows)
+    return _dataset(question, at, m @ parts.W.T + parts.w, parts.W @ P @ parts.W.T, variables)
+
+
+def _run(question: Question) -> tuple[Any, Any, dict[str, Any]]:
+    """The matrices, what the filter leaves of every row, and the variables of the readings."""
+    parts, history = question.evaluated.history(question.values)
+    innovation, variance = marginals(question, parts, history.predicted)
+    reason = why_singular(question, history.readings, variance)
+    if reason is not None:
+        raise ValueError(reason)
+    return parts, history, _readings(question, history, innovation, variance)
+
+
+def _readings(question: Question, history: Any, innovation: np.ndarray, variance: np.ndarray) -> dict[str, Any]:
+    """Innovations, the log-likelihood and the checks, as variables of a Dataset."""
+    is_read, plan, columns = question.evaluated.rows.is_read, question.model.schedule, question.record.columns
+    readings, loglik = history.readings, float(history.loglik.sum())
+    counts = is_read if readings.sees is None else is_read & ~readings.sees
+    blank = np.full(is_read.shape, np.nan)
+    e = np.divide(readings.v, np.sqrt(readings.S, where=counts, out=blank.copy()), where=counts, out=blank.copy())
+    rows, places = np.nonzero(is_read)
+
+    def listed(values: np.ndarray) -> np.ndarray:
+        return np.where(counts, values, np.nan)[rows, places]
+
+    table = np.full((len(plan.times), len(columns)), np.nan)
+    table[rows, plan.outputs[places]] = e[rows, places]
+    checklist = checks.checked(table, plan.times, columns)
+    with np.errstate(invalid="ignore"):
+        spread = np.sqrt(variance)
+    return {
+        "loglik": ((), loglik),
+        "innovation": ("reading", listed(innovation)),
+        "innovation_sd": ("reading", listed(spread)),
+        "nis": ("reading", listed(e**2)),
+        "reading_time": ("reading", plan.times[rows]),
+        "sensor": ("reading", np.array(columns)[plan.outputs[places]]),
+        "statistic": ("check", np.array([check.statistic for check in checklist])),
+        "p_value": ("check", np.array([check.p for check in checklist])),
+        "check": ("check", np.array([check.name for check in checklist], dtype=str)),
+        "reasons": [*_approximations(question), *(check.words for check in checklist if check.p < checks.DOUBTFUL)],
+    }
+
+
+def _approximations(question: Question) -> list[str]:
+    rounded = [sensor for sensor in question.record.sensors if sensor.resolution is not None]
+    return [f"the rounding of {own.name} to {own.resolution:g} counts as noise of variance {own.resolution**2 / 12:.3g}"
+            for own in rounded]  # fmt: skip
+
+
+def _unknown(
+    question: Question, W: np.ndarray, state: Any, mean: np.ndarray, covariance: np.ndarray
+) -> tuple[Any, Any]:
+    """Mean and covariance with NaN and infinity for components in which something diffuse is left."""
+    reach = W @ state.D
+    size = np.abs(W) @ np.ones(W.shape[1])
+    free = (np.abs(reach).max(axis=-1) > kalman.SEEN * size) & (state.left > 0)[:, None]
+    mean, covariance = np.where(free, np.nan, mean), covariance.copy()
+    covariance[free[:, :, None] | free[:, None, :]] = np.nan
+    rows, components = np.nonzero(free)
+    covariance[rows, components, components] = np.inf
+    return mean, covariance
+
+
+def _dataset(
+    question: Question, at: Any, mean: np.ndarray, covariance: np.ndarray, variables: dict[str, Any]
+) -> xr.Dataset:
+    plan, problem = question.model.schedule, question.model.plant.problem
+    wanted = question.record.times if at is None else np.unique(np.atleast_1d(np.asarray(at, float)))
+    chosen = nearest(plan.times, wanted)
+    coords = {name: variables.pop(name) for name in ("reading_time", "sensor", "check")}
+    reasons = variables.pop("reasons")
+    names = np.array(problem.components)
+    return xr.Dataset(
+        {
+            "mean": (("time", "component"), mean[chosen]),
+            "covariance": (("time", "component", "other"), covariance[chosen]),
+            **variables,
+        },
+        {"time": plan.times[chosen], "component": names, "other": names, **coords},
+        {"by": "kalman", "law": question.law, "exact": "yes", "reasons": "; ".join(reasons)},
+    )

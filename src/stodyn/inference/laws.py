@@ -1,0 +1,323 @@
+"""A linear problem and its sensors as one linear system: matrices as functions of the parameters, proved from traces.
+
+    dz = (A z + a) dt + dW, Cov dW = S dt,   x = W z + w,   y = H z + d + noise of variance R
+
+z holds the differential components of the problem, the states of coloured noise of sensors, and the integrals of what
+is read over windows. Algebraic components of an SDAE are outputs: x = W z + w solves its constraints.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import scipy
+from jax import Array
+
+from stodyn.inference import schedule as schedules
+from stodyn.inference.gaussian import Start
+from stodyn.inference.schedule import Schedule
+from stodyn.noise.coloured import Coloured
+from stodyn.noise.distribution import Distribution
+from stodyn.noise.inertial import Inertial
+from stodyn.noise.readings import Density, PerSample, resolved
+from stodyn.numerics import linear_flow
+from stodyn.numerics.facts import degree
+from stodyn.numerics.linear_flow import Law
+from stodyn.problems.contract import Problem, expect_problem, written_as
+from stodyn.problems.looped import Looped
+from stodyn.problems.sdae import SDAE
+from stodyn.problems.sde import SDE
+from stodyn.problems.sensor import Sensor
+from stodyn.problems.structure import depends_on_time, is_autonomous
+
+MOST = 200  # states of dense matrices
+NOT_LINEAR = (
+    "only linear problems are filtered so far: by='ekf' (a normal law, linearised along its mean) and by='statistical' "
+    "(a normal law, by expectations) do not exist yet"
+)
+
+
+class Flow(NamedTuple):
+    """dz = (A z + a) dt + dW, Cov dW = S dt, and the components x = W z + w."""
+
+    A: Array
+    a: Array
+    S: Array
+    W: Array
+    w: Array
+
+
+class Memory(NamedTuple):
+    """Coloured noise of a reading: states ds = A s dt + dW that start with the covariance P; the reading has C s."""
+
+    A: np.ndarray
+    S: np.ndarray
+    C: np.ndarray
+    P: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Plant:
+    """A linear problem without its sensors: its own states, and its matrices as a function of params."""
+
+    problem: Problem
+    form: Any
+    states: tuple[str, ...]
+    flow: Callable[[Any], Flow]
+
+
+def plant_of(problem: Any, params: Any) -> Plant:
+    """Return a problem as a linear system, after the proof that it is one."""
+    expect_problem(problem)
+    if isinstance(problem, Looped):
+        raise TypeError("problem: expected the plant alone; a loop around it acts at its own times")
+    form = problem if isinstance(problem, SDE | SDAE) else written_as(problem, SDE) or written_as(problem, SDAE)
+    if form is None or form.n != problem.n:
+        raise ValueError(f"problem: a {type(problem).__name__} has no form as an SDE or SDAE of its own components")
+    if not form.noise_structure.implies("additive"):
+        raise ValueError(f"problem: its noise is {form.noise_structure}, but has to be additive: {NOT_LINEAR}")
+    x = np.zeros(form.n)
+    if not (isinstance(form, SDAE) and form.known.is_affine) and not degree.is_proved_affine(
+        form.f, (np.zeros(()), x, params), 1
+    ):
+        raise ValueError(f"problem: it is not proved to be linear: {NOT_LINEAR}")
+    if not is_autonomous(form):
+        raise ValueError("problem: expected constant coefficients; those of this one depend on time")
+    plant = _of_sdae(problem, form) if isinstance(form, SDAE) else _of_sde(problem, form)
+    if len(plant.states) > MOST:
+        raise ValueError(f"problem: {len(plant.states)} states, more than {MOST}: reduce the model")
+    return plant
+
+
+def _of_sde(problem: Any, sde: SDE) -> Plant:
+    def flow(params: Any) -> Flow:
+        x = jnp.zeros(sde.n)
+        A, B = jax.jacfwd(lambda x: sde.f(0.0, x, params))(x), sde.g(0.0, x, params)
+        return Flow(A, sde.f(0.0, x, params), B @ B.T, jnp.eye(sde.n), jnp.zeros(sde.n))
+
+    return Plant(problem, sde, problem.components, flow)
+
+
+def _of_sdae(problem: Any, sdae: SDAE) -> Plant:
+    from stodyn.problems.index import components
+
+    sdae.facts.diagnosed()  # refuses what is not of index 1, and noise in constraints
+    parts, form = sdae.facts.split, sdae.state_space
+    evolving = scipy.sparse.csr_array(sdae.facts.evolving).toarray()
+    r = parts.r
+
+    def flow(params: Any) -> Flow:
+        x = jnp.zeros(sdae.n)
+        slope, at_zero = jax.jacfwd(lambda x: sdae.f(0.0, x, params))(x), sdae.f(0.0, x, params)
+        system = jnp.concatenate([jnp.asarray(evolving), parts.constraints(slope)])
+        right = jnp.concatenate(
+            [jnp.eye(sdae.n, r), jnp.zeros((sdae.n, 1)).at[r:, 0].set(-parts.constraints(at_zero))], 1
+        )
+        both = jnp.linalg.solve(system, right)
+        W, w = both[:, :r], both[:, r]
+        B = form.solved(sdae.g(0.0, x, params))
+        return Flow(form.solved(slope @ W), form.solved(slope @ w + at_zero), B @ B.T, W, w)
+
+    return Plant(problem, sdae, components(sdae)[0], flow)
+
+
+# --- sensors ----------------------------------------------------------------------------------------------------------
+
+
+def widths_of(plant: Plant, sensors: Sequence[Sensor], params: Any) -> list[int]:
+    """Return how many outputs each sensor has, after the proof that it reads something linear."""
+    x, widths = np.zeros(plant.problem.n), []
+    for sensor in sensors:
+
+        def value(t: Any, x: Any, params: Any, sensor: Sensor = sensor) -> Any:
+            return sensor.value(plant.problem, t, x, params)
+
+        if sensor.log_density is not None:
+            raise ValueError(f"log_density ({sensor.name}): a Kalman filter takes normal noise; give noise=")
+        widths.append(jax.eval_shape(value, 0.0, x, params).shape[0])
+        if not degree.is_proved_affine(value, (np.zeros(()), x, params), 1):
+            raise ValueError(f"of ({sensor.name}): what it reads is not proved to be linear: {NOT_LINEAR}")
+        if depends_on_time(value, x, params):
+            raise ValueError(
+                f"of ({sensor.name}): what it reads depends on time; only constant sensors are taken so far"
+            )
+    return widths
+
+
+def white(sensor: Sensor, params: Any) -> Any:
+    """Return the variance of the independent noise of a reading; of increments, that which does not grow with time."""
+    noise, total = sensor.noise, 0.0
+    if isinstance(noise, PerSample):
+        total = resolved(noise.size, params) ** 2
+    elif isinstance(noise, Density | Inertial) and not sensor.increment:
+        total = _root(noise, params) ** 2 / _interval(sensor)
+    elif isinstance(noise, Distribution):
+        total = _variance(sensor)
+    return total + (0.0 if sensor.resolution is None else sensor.resolution**2 / 12.0)
+
+
+def _variance(sensor: Sensor) -> float:
+    law = getattr(sensor.noise, "law", None)
+    if getattr(getattr(law, "dist", None), "name", "") != "norm":
+        raise ValueError(f"noise ({sensor.name}): {sensor.noise!r} is not normal, as a Kalman filter assumes")
+    if abs(sensor.noise.mean) > 0.0:
+        raise ValueError(f"noise ({sensor.name}): its mean is {sensor.noise.mean:g}, expected 0")
+    return sensor.noise.variance
+
+
+def _root(noise: Any, params: Any) -> Any:
+    """The root of the two-sided density of white noise; 0 where it is coloured by a bandwidth."""
+    if isinstance(noise, Inertial):
+        return noise.N
+    return 0.0 if noise.bandwidth is not None else noise.two_sided(params)
+
+
+def _interval(sensor: Sensor) -> float:
+    length = sensor.every if sensor.every is not None else schedules.window(sensor)
+    if length is None:
+        raise ValueError(
+            f"noise ({sensor.name}): a density needs the time that a reading takes: give every= or average=, or "
+            "sd.per_sample(...)"
+        )
+    return float(length)
+
+
+def memories(sensor: Sensor, width: int) -> list[Memory]:
+    """Return the coloured noise of a reading, part by part."""
+    noises: list[Any] = [sensor.bias] if sensor.bias is not None else []
+    noise, walks = sensor.noise, []
+    if isinstance(noise, Coloured):
+        noises.append(noise)
+    elif isinstance(noise, Density) and noise.bandwidth is not None:
+        noises.append(noise.coloured())
+    elif isinstance(noise, Inertial):
+        noises += noise.biases(_interval(sensor))
+        if noise.K or noise.turn_on:
+            one = np.eye(width)
+            walks.append(Memory(0.0 * one, noise.K**2 * one, one, noise.turn_on**2 * one))
+    return [_memory(own, width, sensor.name) for own in noises] + walks
+
+
+def _memory(noise: Coloured, width: int, name: str) -> Memory:
+    if len(noise.C) not in (1, width):
+        raise ValueError(f"noise ({name}): it has {len(noise.C)} outputs, the reading has {width}")
+    copies = 1 if len(noise.C) == width else width
+    parts = noise.A, noise.B @ noise.B.T, noise.C, noise.state_covariance
+    return Memory(*(scipy.linalg.block_diag(*[part] * copies) for part in parts))
+
+
+class Parts(NamedTuple):
+    """All that the recursion needs, at some params: laws of the gaps, readings, the start, and what components are."""
+
+    law: Law
+    H: Array
+    d: Array
+    R: Array
+    m: Array
+    P: Array
+    W: Array
+    w: Array
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Model:
+    """A plant with sensors on the rows of a record; `at(params)` has all matrices."""
+
+    plant: Plant
+    sensors: tuple[Sensor, ...]
+    widths: tuple[int, ...]
+    schedule: Schedule
+    start: Start
+    halvings: int = 0
+
+    @property
+    def memories(self) -> list[list[Memory]]:
+        """The coloured noises of each sensor."""
+        return [memories(sensor, width) for sensor, width in zip(self.sensors, self.widths, strict=True)]
+
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        """How many states are the plant's, of coloured noise, and integrals."""
+        remembered = sum(len(memory.A) for own in self.memories for memory in own)
+        integrals = sum(count * width for count, width in zip(self.schedule.integrals, self.widths, strict=True))
+        return len(self.plant.states), remembered, integrals
+
+    @property
+    def states(self) -> int:
+        """How many there are in all."""
+        return sum(self.sizes)
+
+    def system(self, params: Any) -> tuple[Flow, Array, Array, Array]:
+        """Return the flow of all states, and H, d and R of the columns."""
+        own, n, N = self.plant.flow(params), len(self.plant.states), self.states
+        A, S = jnp.zeros((N, N)).at[:n, :n].set(own.A), jnp.zeros((N, N)).at[:n, :n].set(own.S)
+        a = jnp.zeros(N).at[:n].set(own.a)
+        H, d, R, place, integral = [], [], [], n, sum(self.sizes[:2])
+        for sensor, width, memory, windows in zip(
+            self.sensors, self.widths, self.memories, self.schedule.integrals, strict=True
+        ):
+            rows, offset = self._read(sensor, own, params)
+            rows = jnp.zeros((width, N)).at[:, :n].set(rows)
+            noise = jnp.zeros((width, N))
+            for part in memory:
+                here = slice(place, place + len(part.A))
+                A, S = A.at[here, here].set(part.A), S.at[here, here].set(part.S)
+                noise, place = noise.at[:, here].set(part.C), here.stop
+            variance = jnp.broadcast_to(jnp.asarray(white(sensor, params), float), (width,))
+            for _ in range(windows):
+                here = slice(integral, integral + width)
+                A, a, integral = A.at[here].set(rows), a.at[here].set(offset), here.stop
+                scale = 1.0
+                if sensor.increment and isinstance(sensor.noise, Density | Inertial):
+                    S = S.at[here, here].set(jnp.eye(width) * _root(sensor.noise, params) ** 2)
+                elif not sensor.increment:
+                    scale = 1.0 / schedules.window(sensor)
+                H.append(noise.at[:, here].set(scale * jnp.eye(width)))
+                d.append(jnp.zeros(width))
+                R.append(variance)
+            if not windows:
+                H.append(rows + noise)
+                d.append(offset)
+                R.append(variance)
+        flow = Flow(A, a, S, jnp.zeros((len(own.w), N)).at[:, :n].set(own.W), own.w)
+        return flow, jnp.concatenate(H), jnp.concatenate(d), jnp.concatenate(R)
+
+    def _read(self, sensor: Sensor, own: Flow, params: Any) -> tuple[Array, Array]:
+        """What a sensor reads of the plant's states: a matrix and an offset."""
+
+        def value(z: Array) -> Array:
+            return sensor.value(self.plant.problem, 0.0, own.W @ z + own.w, params)
+
+        zero = jnp.zeros(own.W.shape[1])
+        return jax.jacfwd(value)(zero), value(zero)
+
+    def begun(self, flow: Flow) -> tuple[Array, Array]:
+        """Return mean and covariance of all states at the start."""
+        n, N = len(self.plant.states), self.states
+        m, P = self.start.mean, self.start.covariance
+        if self.start.is_stationary:
+            m, P = linear_flow.stationary(flow.A[:n, :n], flow.a[:n], flow.S[:n, :n])
+        remembered = [part.P for own in self.memories for part in own]
+        spread = scipy.linalg.block_diag(*remembered) if remembered else np.zeros((0, 0))
+        end = n + len(spread)
+        P = jnp.zeros((N, N)).at[:n, :n].set(P).at[n:end, n:end].set(spread)
+        return jnp.zeros(N).at[:n].set(m), P
+
+    def at(self, params: Any) -> Parts:
+        """Return everything at some params."""
+        flow, H, d, R = self.system(params)
+        gaps = jnp.asarray(self.schedule.gaps)
+        law = linear_flow.over(flow.A, flow.a, flow.S, gaps, self.schedule.longest or 1.0, self.halvings)
+        m, P = self.begun(flow)
+        return Parts(law, H, d, R, m, P, flow.W, flow.w)
+
+    def diffuse(self) -> np.ndarray | None:
+        """Return the directions of which nothing is known, as columns; None where there are none."""
+        if not self.start.diffuse:
+            return None
+        return np.eye(self.states)[:, list(self.start.diffuse)]

@@ -1,0 +1,163 @@
+"""A question to data: problem, record, law and parameters, checked and put together once for all verbs."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from stodyn.arguments import suggestion
+from stodyn.inference import laws
+from stodyn.inference.evaluating import Evaluated
+from stodyn.inference.gaussian import start_of
+from stodyn.inference.record import Record, as_record
+from stodyn.inference.schedule import scheduled
+from stodyn.numerics import lyapunov
+from stodyn.problems.contract import expect_problem
+
+WAYS = ("kalman",)
+SINGULAR = 1e-13  # of the variance of a reading before the others of its time: less is rounding
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Question:
+    """What the verbs share: the model on the rows of a record, and parameters by their names."""
+
+    record: Record
+    evaluated: Evaluated
+    names: tuple[str, ...]
+    values: np.ndarray
+    law: str
+
+    @property
+    def model(self) -> laws.Model:
+        """The model on the rows of the record."""
+        return self.evaluated.model
+
+
+def question_of(
+    problem: Any,
+    method: Any,
+    *,
+    data: Any,
+    sensors: Any,
+    t0: float | None,
+    by: str | None,
+    law: Any,
+    params: Any,
+    initial: Any,
+    at: Any = None,
+) -> Question:
+    """Return the question after its checks."""
+    expect_problem(problem)
+    if by is not None and by not in WAYS:
+        raise ValueError(f"by: expected 'kalman', got {by!r}; {laws.NOT_LINEAR}")
+    if method is not None or law not in (None, "exact"):
+        raise ValueError("law: only law='exact' is taken so far; leave out method and law")
+    record = as_record(data, sensors)
+    if problem.has_random_params:
+        raise ValueError("params: expected numbers; those of the problem are random")
+    tree = merged(problem, params)
+    with jax.enable_x64(True):
+        plant = laws.plant_of(problem, tree)
+        widths = laws.widths_of(plant, record.sensors, tree)
+        _check_record(record, widths)
+        schedule = scheduled(record, 0.0 if t0 is None else float(t0), at)
+        start = start_of(plant.form.start_source, initial, plant.states)
+        model = laws.Model(plant, record.sensors, tuple(widths), schedule, start)
+        names, values, params_of = numbers_in(tree)
+        evaluated = Evaluated(model, params_of).for_parameters(values[None])
+        if start.is_stationary:
+            flow = evaluated.flow(values)
+            n = len(plant.states)
+            lyapunov.continuous(flow.A[:n, :n], flow.S[:n, :n])  # refuses what is not stable
+    return Question(record, evaluated, names, values, "exact")
+
+
+def _check_record(record: Record, widths: Sequence[int]) -> None:
+    for sensor, own, width in zip(record.sensors, record.series, widths, strict=True):
+        if own.values.shape[1] != width:
+            raise ValueError(f"data ({sensor.name}): {own.values.shape[1]} columns, but the sensor has {width} outputs")
+        if sensor.range is not None:
+            low, high = sensor.range
+            with np.errstate(invalid="ignore"):
+                outside = int(((own.values <= low) | (own.values >= high)).sum())
+            if outside:
+                raise ValueError(
+                    f"range ({sensor.name}): {outside} readings lie at or beyond its limits, where a reading says only "
+                    "that the quantity is outside; write NaN for them, or leave range out"
+                )
+
+
+def merged(problem: Any, params: Any) -> Any:
+    """Return the params of a problem with other values, and entries that only sensors have, in their place."""
+    own = problem.example_params()
+    if params is None:
+        return jax.tree.map(lambda value: np.asarray(value, float), {} if own is None else own)
+    if not isinstance(params, Mapping) or not (own is None or isinstance(own, Mapping)):
+        raise TypeError(f"params: expected {{name: number}}, for a problem whose params are a dict, got {params!r}")
+    tree = jax.tree.map(lambda value: np.asarray(value, float), dict(own or {}))
+    for name, value in params.items():
+        *outer, last = str(name).split(".")
+        place = tree
+        for word in outer:
+            place = place[word]
+        place[last] = np.asarray(value, float)
+    return tree
+
+
+def numbers_in(tree: Any) -> tuple[tuple[str, ...], np.ndarray, Any]:
+    """Return the names and values of the scalar parameters, and a function that makes params of such values."""
+    leaves, structure = jax.tree_util.tree_flatten_with_path(tree)
+    names, places = [], []
+    for k, (path, leaf) in enumerate(leaves):
+        if np.ndim(leaf) == 0:
+            names.append(jax.tree_util.keystr(path, simple=True, separator=".") or "params")
+            places.append(k)
+    fixed = [leaf for _, leaf in leaves]
+
+    def params_of(theta: Any) -> Any:
+        values = list(fixed)
+        for k, place in enumerate(places):
+            values[place] = theta[k]
+        return jax.tree_util.tree_unflatten(structure, values)
+
+    return tuple(names), np.array([float(fixed[place]) for place in places]), params_of
+
+
+def chosen(names: Sequence[str], wanted: Any) -> tuple[int, ...]:
+    """Return the places of the parameters that a user names."""
+    words = (wanted,) if isinstance(wanted, str) else tuple(wanted)
+    for word in words:
+        if word not in names:
+            raise ValueError(f"free: there is no parameter {word!r}; there are {', '.join(names) or 'none'}"
+                             f"{suggestion(str(word), names)}")  # fmt: skip
+    if len(set(words)) < len(words) or not words:
+        raise ValueError(f"free: expected different names, got {words}")
+    return tuple(names.index(word) for word in words)
+
+
+def why_singular(question: Question, readings: Any, marginal: np.ndarray) -> str | None:
+    """Return the words for the first reading whose variance is zero; None where all are positive."""
+    is_read, plan = question.evaluated.rows.is_read, question.model.schedule
+    counts = is_read if readings.sees is None else is_read & ~readings.sees
+    bad = counts & ~(SINGULAR * np.maximum(marginal, 0.0) < readings.S)
+    if not bad.any():
+        return None
+    row, column = np.unravel_index(int(np.argmax(bad)), bad.shape)
+    name = question.record.columns[plan.outputs[column]]
+    return (
+        f"data ({name}): the reading at time {plan.times[row]:.12g} is known before it is read, with the variance "
+        f"{readings.S[row, column]:.3g}: it has no noise, and nothing that it reads is uncertain. Give the sensor "
+        "noise, or leave the reading out."
+    )
+
+
+def marginals(question: Question, parts: Any, predicted: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Return innovation and variance of each reading against the prediction from earlier times."""
+    values = question.evaluated.rows.values
+    innovation = values - predicted.m @ parts.H.T - parts.d
+    return innovation, np.einsum("ci,tij,cj->tc", parts.H, predicted.P, parts.H) + parts.R

@@ -1,0 +1,70 @@
+"""Free parameters on a line: ranges and priors, and the scale on which a parameter has no limits.
+
+(None, None)  θ itself       (low, None)  ln(θ - low)
+(None, high)  ln(high - θ)   (low, high)  ln((θ - low)/(high - θ))
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+
+@dataclasses.dataclass(frozen=True)
+class Scale:
+    """The range of a parameter; its functions take and give numbers of JAX."""
+
+    low: float = -math.inf
+    high: float = math.inf
+
+    def constrain(self, u: Any) -> Any:
+        """The parameter at a place on the line."""
+        if math.isfinite(self.low) and math.isfinite(self.high):
+            return self.low + (self.high - self.low) * jax.nn.sigmoid(u)
+        if math.isfinite(self.low):
+            return self.low + jnp.exp(u)
+        return self.high - jnp.exp(u) if math.isfinite(self.high) else jnp.asarray(u)
+
+    def unconstrain(self, value: Any) -> Any:
+        """The place of a parameter on the line."""
+        if math.isfinite(self.low) and math.isfinite(self.high):
+            return jnp.log(value - self.low) - jnp.log(self.high - value)
+        if math.isfinite(self.low):
+            return jnp.log(value - self.low)
+        return jnp.log(self.high - value) if math.isfinite(self.high) else jnp.asarray(value)
+
+    def log_slope(self, u: Any) -> Array:
+        """The logarithm of the slope of the parameter along the line."""
+        if math.isfinite(self.low) and math.isfinite(self.high):
+            return math.log(self.high - self.low) - jax.nn.softplus(-u) - jax.nn.softplus(u)
+        return jnp.asarray(u if math.isfinite(self.low) or math.isfinite(self.high) else 0.0 * u)
+
+    def holds(self, value: float) -> bool:
+        """Whether a parameter lies inside."""
+        return self.low < value < self.high
+
+
+def scales_of(free: Any) -> dict[str, Scale]:
+    """Return the names that a user leaves free, with their ranges."""
+    if not isinstance(free, Mapping):
+        words = (free,) if isinstance(free, str) else tuple(free)
+        return {word: Scale() for word in words}
+    return {name: _scale(name, wanted) for name, wanted in free.items()}
+
+
+def _scale(name: str, wanted: Any) -> Scale:
+    if wanted is None or isinstance(wanted, int | float | np.number):
+        return Scale()
+    if isinstance(wanted, tuple | list) and len(wanted) == 2:
+        low, high = (end if end is not None else sign * math.inf for end, sign in zip(wanted, (-1, 1), strict=True))
+        if not low < high:
+            raise ValueError(f"free ({name}): expected (low, high) with low < high, got {wanted!r}")
+        return Scale(float(low), float(high))
+    raise TypeError(f"free ({name}): expected a range (low, high) with None for no limit, or a number, got {wanted!r}")

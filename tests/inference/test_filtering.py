@@ -1,0 +1,222 @@
+"""Filters and smoothers of linear problems against values by the dense joint normal law."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy
+from inference.records import NILE, TIMES, VALUES, K, ornstein_uhlenbeck, oscillator, sensor
+
+import stodyn as sd
+from stodyn.inference.question import question_of
+
+TIGHT = {"rtol": 1e-10, "atol": 1e-11}
+
+
+def test_missing_readings_of_a_stationary_process():
+    values = VALUES.copy()
+    values[4:6] = np.nan
+    record = sd.Record((TIMES, values), sensor())
+    result = sd.filtered(ornstein_uhlenbeck(), data=record, initial="stationary")
+    np.testing.assert_allclose(result.loglik, -24.705681749939, **TIGHT)
+    np.testing.assert_allclose(result["mean"][-1, 0], 0.427822694997, **TIGHT)
+    np.testing.assert_allclose(result.covariance[-1, 0, 0], 0.068414924574, **TIGHT)
+    smooth = sd.smoothed(ornstein_uhlenbeck(), data=record, initial="stationary")
+    np.testing.assert_allclose(smooth["mean"][12, 0], -0.37365062561, **TIGHT)
+    np.testing.assert_allclose(smooth.covariance[12, 0, 0], 0.059483412285, **TIGHT)
+    assert smooth.attrs["by"] == "kalman" and smooth.attrs["law"] == "exact"
+
+
+def test_readings_without_noise():
+    result = sd.filtered(ornstein_uhlenbeck(), data=(TIMES, VALUES), sensors=sensor(noise=None), initial="stationary")
+    np.testing.assert_allclose(result.loglik, -39.001101002373, **TIGHT)
+
+
+def test_sensors_at_different_times():
+    sensors = [sensor("position"), sensor("velocity", of="v", noise=0.5)]
+    data = {"position": (TIMES, VALUES), "velocity": (TIMES[4::5], 0.8 * np.cos(K[4::5]))}
+    result = sd.smoothed(oscillator(), data=data, sensors=sensors)
+    np.testing.assert_allclose(result.loglik, -116.769822960182, **TIGHT)
+    np.testing.assert_allclose(result["mean"][12], [0.099632216497, -0.059485188255], **TIGHT)
+
+
+def test_averages_over_windows_are_not_points():
+    for average, expected in ((0.4, -27.483242202391), (None, -27.240960)):
+        result = sd.filtered(
+            ornstein_uhlenbeck(), data=(0.5 * K, VALUES), sensors=sensor(average=average), initial="stationary"
+        )
+        np.testing.assert_allclose(result.loglik, expected, rtol=1e-10 if average else 1e-7)
+
+
+def test_coloured_noise_is_part_of_the_state():
+    ground = sd.noise.coloured.Coloured([[0, 1], [-144, -14.4]], [[0], [-0.7]], [[144, 14.4]], "ground")
+    quiet = sd.SDE(lambda t, x: jnp.array([x[1], -4 * x[0] - 0.4 * x[1]]), None, start=[0.0, 0.0], names=["x", "v"])
+    driven = sd.with_noise(quiet, ground, into="v")
+    result = sd.filtered(driven, data=(TIMES, VALUES), sensors=sensor(noise=0.2))
+    np.testing.assert_allclose(result.loglik, -110.761788397783, **TIGHT)
+    np.testing.assert_allclose(result["mean"].sel(component="x")[-1], 0.175096295057, **TIGHT)
+
+
+def test_algebraic_components_are_outputs():
+    sdae = sd.SDAE(
+        np.diag([1.0, 0.0]),
+        lambda t, x: jnp.array([-(x[0] - x[1]) / 2, (x[0] - x[1]) / 2 - x[1] / 0.5]),
+        lambda t, x: jnp.array([[0.6], [0.0]]),
+        start=[0.0, 0.0],
+        names=["u", "w"],
+    )
+    result = sd.filtered(sdae, data=(TIMES, VALUES), sensors=sensor(of="w", noise=0.2), initial="stationary")
+    np.testing.assert_allclose(result.loglik, -105.035312829139, **TIGHT)
+    last = result.isel(time=-1)
+    np.testing.assert_allclose(last["mean"], [0.69267916147, 0.69267916147 / 5], **TIGHT)
+    np.testing.assert_allclose(last.covariance[1, 1], last.covariance[0, 0] / 25, rtol=1e-12)
+
+
+def test_steady_state_of_regular_readings():
+    times = 0.2 * np.arange(1, 201)
+    result = sd.filtered(oscillator(), data=(times, np.zeros(200)), sensors=sensor(), at=[40.0, 40.2])
+    S, P = result.innovation_sd.values[-1] ** 2, result.covariance.sel(time=40.2).values
+    np.testing.assert_allclose(S, 0.06892192320, **TIGHT)
+    np.testing.assert_allclose([P[0, 0], P[0, 1], P[1, 1]], [0.028921923201, 0.037663906417, 0.188335723573], **TIGHT)
+
+
+def test_a_diffuse_start_contributes_nothing():
+    level = sd.SDE(
+        lambda t, x, p: 0.0 * x, lambda t, x, p: p["s"], start=0.0, params={"s": 1469.1**0.5, "r": 15099**0.5}
+    )
+    record = sd.Record((1871.0 + np.arange(100), NILE), sensor())
+    result = sd.filtered(level, data=record, initial="diffuse", at=[1870.0, 1970.0])
+    np.testing.assert_allclose(result.loglik, -632.545625, atol=5e-7)
+    np.testing.assert_allclose(result["mean"][-1], 798.370293, atol=5e-7)
+    np.testing.assert_allclose(result.covariance[-1, 0, 0], 4032.1579, atol=5e-5)
+    assert np.isnan(result["mean"][0, 0]) and np.isinf(result.covariance[0, 0, 0])
+    # the printed value is that of a prior N(0, 1e6), not counting the first reading
+    vague = level.changed(start=scipy.stats.norm(0.0, 1e3))
+    first, all_of_them = (sd.filtered(vague, t0=1871.0, data=(1871.0 + np.arange(n), NILE[:n]), sensors=sensor()).loglik
+                          for n in (1, 100))  # fmt: skip
+    np.testing.assert_allclose(all_of_them - first, -632.537695, atol=5e-7)
+
+
+def dense(problem, **options):
+    """Log-likelihood, and mean and covariance of all states at all rows, by the joint normal law of everything; what is
+    diffuse at the start is estimated by generalised least squares."""
+    question = question_of(
+        problem, None, t0=None, by=None, law=None, params=None, **{"initial": None, "sensors": None} | options
+    )
+    model, rows = question.model, question.evaluated.rows
+    parts = jax.tree.map(lambda a: a[0], question.evaluated.parts(question.values[None]))
+    count, n = len(model.schedule.times), len(parts.m)
+    keep = np.concatenate([np.ones((count, n - rows.keep.shape[1])), rows.keep], axis=1)
+    mean, C = np.zeros((count, n)), np.zeros((count, n, count, n))
+    D = model.diffuse()
+    X = np.zeros((count, n, 0 if D is None else D.shape[1]))
+    m, P, Z = parts.m, parts.P, np.zeros((n, 0)) if D is None else D
+    for k, gap in enumerate(model.schedule.gap):
+        F = (np.eye(n) + parts.law.E[gap]) * keep[k]
+        for j in range(k):
+            C[k, :, j] = F @ C[k - 1, :, j]
+            C[j, :, k] = C[k, :, j].T
+        m, P, Z = F @ m + parts.law.c[gap], F @ P @ F.T + parts.law.Q[gap], F @ Z
+        mean[k], C[k, :, k], X[k] = m, P, Z
+    at, columns = np.nonzero(rows.is_read)
+    H = np.zeros((len(at), count, n))
+    H[np.arange(len(at)), at] = parts.H[columns]
+    H, C, X = H.reshape(len(at), -1), C.reshape(count * n, -1), X.reshape(count * n, -1)
+    V = H @ C @ H.T + np.diag(parts.R[columns])
+    e = rows.values[at, columns] - H @ mean.ravel() - parts.d[columns]
+    gain, HX = C @ H.T @ np.linalg.inv(V), H @ X
+    spread = np.linalg.inv(HX.T @ np.linalg.solve(V, HX))
+    free = spread @ HX.T @ np.linalg.solve(V, e)
+    rest, into = e - HX @ free, X - gain @ HX
+    loglik = -0.5 * (rest @ np.linalg.solve(V, rest) + np.linalg.slogdet(2 * np.pi * V)[1])
+    loglik += 0.5 * np.linalg.slogdet(2 * np.pi * spread)[1]
+    covariance = (C - gain @ H @ C + into @ spread @ into.T).reshape(count, n, count, n)
+    states = mean + (gain @ rest + X @ free).reshape(count, n)
+    return question, loglik, states, np.stack([covariance[k, :, k] for k in range(count)])
+
+
+def smoothed_states(question):
+    from stodyn.inference import evaluating
+
+    parts, history = question.evaluated.history(question.values)
+    return history, evaluating.smoothed(question.model, parts, history, question.evaluated.rows)
+
+
+def test_random_systems_agree_with_the_dense_law():
+    rng = np.random.default_rng(5)
+    for n in (1, 2, 3, 4):
+        A, B = rng.normal(size=(n, n)) - 1.5 * np.eye(n), rng.normal(size=(n, 1))
+        half = rng.normal(size=(n, max(n - 1, 1)))
+        problem = sd.linear(A, B, u=rng.normal(size=n), mean=rng.normal(size=n), covariance=half @ half.T)
+        C = rng.normal(size=(2, n))
+        sensors = [
+            sensor("both", of=lambda t, x, C=C: C @ x + 0.3, noise=[0.3, 0.0]),
+            sensor("window", of=0, noise=0.2, average=0.5),
+            sensor("count", of=n - 1, noise=0.1, increment=True),
+        ]
+        times = np.cumsum(rng.uniform(0.05, 0.5, 14))
+        both = rng.normal(size=(14, 2))
+        both[rng.uniform(size=both.shape) < 0.3] = np.nan
+        later = times[times > 0.5]
+        data = {
+            "both": (times, both),
+            "window": (later, rng.normal(size=len(later))),
+            "count": (times[::3], rng.normal(size=5)),
+        }
+        question, loglik, mean, covariance = dense(problem, data=data, sensors=sensors)
+        history, (m, P) = smoothed_states(question)
+        np.testing.assert_allclose(history.loglik.sum(), loglik, rtol=1e-9)
+        np.testing.assert_allclose(m, mean, atol=1e-9)
+        np.testing.assert_allclose(P, covariance, atol=1e-9)
+
+
+@pytest.mark.parametrize("initial", ["diffuse", {"x": "diffuse"}])
+def test_diffuse_starts_agree_with_least_squares(initial):
+    sensors = [sensor("velocity", of="v"), sensor("position", noise=0.5)]
+    data = {"velocity": (TIMES[:10], VALUES[:10]), "position": (TIMES[3:9:2], VALUES[3:9:2])}
+    question, loglik, mean, covariance = dense(oscillator(), data=data, sensors=sensors, initial=initial)
+    history, (m, P) = smoothed_states(question)
+    np.testing.assert_allclose(m, mean, atol=1e-10)
+    np.testing.assert_allclose(P, covariance, atol=1e-10)
+    counted = history.readings.sees
+    sizes = np.log(2 * np.pi * history.readings.size[counted])
+    np.testing.assert_allclose(
+        history.loglik.sum() - 0.5 * sizes.sum() + 0.5 * counted.sum() * np.log(2 * np.pi), loglik
+    )
+
+
+def test_coloured_noise_and_densities_of_sensors():
+    bias = sd.noise.coloured.gauss_markov(0.4, 1.5)
+    plain = sd.filtered(oscillator(), data=(0.2 * K, VALUES), sensors=sensor(noise=0.3, bias=bias)).loglik
+    explicit = sd.SDE(  # the bias as a component
+        lambda t, x: jnp.array([x[1], -4 * x[0] - 0.4 * x[1], -x[2] / 1.5]),
+        lambda t, x: jnp.array([[0.0, 0.0], [0.7, 0.0], [0.0, 0.4 * (2 / 1.5) ** 0.5]]),
+        start=scipy.stats.multivariate_normal([0, 0, 0], np.diag([0, 0, 0.16]), allow_singular=True),
+    )
+    of_both = sensor(of=lambda t, x: x[0] + x[2], noise=0.3)
+    np.testing.assert_allclose(plain, sd.filtered(explicit, data=(0.2 * K, VALUES), sensors=of_both).loglik, rtol=1e-12)
+    density = sd.Sensor("y", of="x", noise=sd.density(0.3 * 0.2**0.5, sides=2), bias=bias, every=0.2)
+    np.testing.assert_allclose(
+        plain, sd.filtered(oscillator(), data=(0.2 * K, VALUES), sensors=density).loglik, rtol=1e-12
+    )
+
+
+def test_mechanics_are_filtered_as_an_oscillator():
+    mechanical = sd.Mechanical(lambda t, x, v: -4 * x - 0.4 * v, lambda t, x, v: 0.7, start=(0.0, 0.0))
+    result = sd.filtered(mechanical, data=(TIMES, VALUES), sensors=sensor(of=0, noise=0.2))
+    np.testing.assert_allclose(result.loglik, -112.408364917822, **TIGHT)
+
+
+def test_checks_find_a_noise_that_is_too_small():
+    rng = np.random.default_rng(3)
+    result = sd.filtered(ornstein_uhlenbeck(r=0.01), data=(0.5 * K, 2 * rng.normal(size=25)), sensors=sensor())
+    assert result.p_value.sel(check="nis") < 1e-3 and "mean square of the innovations" in result.attrs["reasons"]
+    assert float(result.nis.mean()) > 1.5
+
+
+def test_a_filter_at_other_times_is_the_same_filter():
+    plain = sd.filtered(oscillator(), data=(TIMES, VALUES), sensors=sensor())
+    finer = sd.filtered(oscillator(), data=(TIMES, VALUES), sensors=sensor(), at=[0.1, TIMES[7], 6.0])
+    np.testing.assert_allclose(finer.loglik, plain.loglik, rtol=1e-13)
+    np.testing.assert_allclose(finer["mean"][1], plain["mean"][7], rtol=1e-12)
+    assert list(finer.time.values) == [0.1, TIMES[7], 6.0]

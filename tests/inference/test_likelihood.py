@@ -1,0 +1,74 @@
+"""Likelihoods with their derivatives, against values by the dense joint normal law and against each other."""
+
+import jax
+import numpy as np
+from inference.records import TIMES, VALUES, K, ornstein_uhlenbeck, oscillator, sensor
+
+import stodyn as sd
+from stodyn.numerics.uncompiled import value
+
+TIGHT = {"rtol": 1e-9, "atol": 1e-9}
+
+
+def test_ornstein_uhlenbeck():
+    like = sd.likelihood(
+        ornstein_uhlenbeck(), data=(TIMES, VALUES), sensors=sensor(), free=["a", "mu", "s", "r"], initial="stationary"
+    )
+    value, gradient, hessian = like.derivatives()
+    np.testing.assert_allclose(value, -30.611027044616, rtol=1e-12)
+    np.testing.assert_allclose(like(), value, rtol=1e-14)
+    np.testing.assert_allclose(gradient, [1.8441052774, -0.5790429566, 8.2563569364, 23.6849389821], **TIGHT)
+    np.testing.assert_allclose(np.diag(hessian), [-1.96274966, -3.73244874, -25.59966354, -128.30867987], rtol=1e-8)
+    np.testing.assert_allclose(like.gradient(), gradient, rtol=1e-12)
+    np.testing.assert_array_equal(like.information(), -hessian)
+
+
+def test_oscillator():
+    like = sd.likelihood(oscillator(), data=(TIMES, VALUES), sensors=sensor(), free=["ω", "ζ", "q", "r"])
+    np.testing.assert_allclose(like(), -112.408364917822, rtol=1e-13)
+    np.testing.assert_allclose(like.gradient(), [0.86113177870, 6.6601061345, 6.4672836786, 1087.1836959], rtol=1e-10)
+    h = 1e-4
+    ends = [like.gradient({"ζ": 0.1 + sign * h}) for sign in (-1, 1)]
+    np.testing.assert_allclose(like.hessian()[1], (ends[1] - ends[0]) / (2 * h), rtol=1e-5, atol=1e-5)
+
+
+def test_rates_may_grow_far_beyond_those_of_the_problem():
+    like = sd.likelihood(oscillator(), data=(TIMES, VALUES), sensors=sensor(), free=["ω"])
+    direct = sd.filtered(oscillator(ω=300.0), data=(TIMES, VALUES), sensors=sensor())
+    np.testing.assert_allclose(like({"ω": 300.0}), direct.loglik, rtol=1e-12)
+
+
+def test_parameters_without_a_stationary_law_have_no_likelihood():
+    like = sd.likelihood(ornstein_uhlenbeck(), data=(TIMES, VALUES), sensors=sensor(), free=["a"], initial="stationary")
+    assert like({"a": -0.5}) == -np.inf
+
+
+def test_the_functions_of_jax_are_the_same():
+    like = sd.likelihood(
+        ornstein_uhlenbeck(),
+        data=(0.5 * K[:6], VALUES[:6]),
+        sensors=sensor(average=0.4),
+        free={"a": (0, None), "mu": None, "s": (0.1, 5.0), "r": (None, 2.0)},
+        initial="stationary",
+    )
+    np.testing.assert_allclose(value(like.jax, like.start), like(), rtol=1e-12)
+    np.testing.assert_allclose(value(jax.grad(like.jax), like.start), like.gradient(), rtol=1e-10)
+    u = value(like.unconstrain, like.start)
+    np.testing.assert_allclose(value(like.constrain, u), like.start, rtol=1e-14)
+    slopes = value(jax.jacfwd(like.constrain), u)
+    np.testing.assert_allclose(value(like.log_density, u), like() + np.linalg.slogdet(slopes)[1], rtol=1e-12)
+
+
+def test_a_million_readings_take_little_memory():
+    rng = np.random.default_rng(1)
+    values = rng.normal(size=1_000_000)
+    like = sd.likelihood(
+        ornstein_uhlenbeck(a=1e3, s=1e-9),
+        data=(0.5 * np.arange(1, 1_000_001), values),
+        sensors=sensor(),
+        free=["mu", "r"],
+    )
+    # readings are then independent, N(mu, r²), but for the first, on the way from 0
+    rest = values - 0.5
+    expected = -0.5 * np.sum(rest**2) / 0.09 - 500_000 * np.log(2 * np.pi * 0.09)
+    np.testing.assert_allclose(like(), expected, rtol=1e-11)
