@@ -13,7 +13,7 @@ import numpy as np
 
 from stodyn.arguments import checks_arguments
 from stodyn.problems.driven_mechanical import DrivenMechanical
-from stodyn.problems.known_matrices import Product
+from stodyn.problems.known_matrices import Product, is_symmetric
 from stodyn.problems.measured import Measured
 from stodyn.problems.mechanical import Mechanical
 
@@ -79,6 +79,8 @@ def with_energy(problem: Mechanical) -> Accounted:
             "which part is strain and which is loss"
         )
     own = problem.own
+    if not is_symmetric(own.matrices.K):
+        raise ValueError("problem: K is not symmetric; the work of circulatory forces is not the change of an energy")
     if own.m and not own.facts.additive:
         raise ValueError(
             "problem: its white noise depends on the state; the energy that it feeds in is not accounted for"

@@ -9,17 +9,21 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from stodyn.arguments import checks_arguments
+from stodyn.arguments import check_positive, checks_arguments
 from stodyn.noise.coloured import Coloured
+from stodyn.problems.calling import call
 from stodyn.problems.driven_mechanical import DrivenMechanical, driven_mechanical
+from stodyn.problems.known_matrices import ConstantNoise
 from stodyn.problems.mechanical import Mechanical
 from stodyn.problems.modal import natural_modes
+from stodyn.problems.record import Record
+from stodyn.problems.structural import with_load
 
 
 @checks_arguments
 def base_excited(
     problem: Mechanical, noise: Any, direction: Any = None, envelope: Callable | None = None
-) -> DrivenMechanical:
+) -> Mechanical:
     """Return a structure on shaking ground: M x'' + C x' + K x = -M ι e(t) a_g(t), x relative to the ground.
 
     Ground that accelerates to the right pushes the structure on it to the left: hence the sign. The absolute
@@ -29,8 +33,10 @@ def base_excited(
     ----------
     problem : Mechanical
         A system with a constant mass, made by `Mechanical.from_matrices` or in any other way.
-    noise : Coloured
-        The acceleration of the ground, with one output, or one for each column of `direction`.
+    noise : Coloured, Record or number
+        The acceleration of the ground: coloured noise with one output, or one for each column of `direction`; a record
+        (`structures.read_record`); or σ of white noise σ ξ, with the two-sided density σ² per cycle. Ground that moves
+        by a record and by noise beside it is made by two calls.
     direction : array (N,) or (N, outputs), optional
         ι: how all coordinates move when the ground moves by 1 and the structure stays rigid. By default ones, as for a
         shear frame; zero for rotations and for coordinates across the motion. For a modal reduction it
@@ -40,7 +46,8 @@ def base_excited(
 
     Returns
     -------
-    DrivenMechanical
+    Mechanical
+        A DrivenMechanical where the noise is coloured.
 
     Raises
     ------
@@ -55,11 +62,14 @@ def base_excited(
     """
     if not isinstance(problem, Mechanical):
         raise TypeError(f"problem: expected a mechanical system, got {type(problem).__name__}")
-    if not isinstance(noise, Coloured):
+    is_white = isinstance(noise, (int, float, np.number)) and not isinstance(noise, bool)
+    if not (is_white or isinstance(noise, (Coloured, Record))):
         raise TypeError(
-            "noise: expected coloured noise such as stodyn.noise.coloured.kanai_tajimi(15, 0.6, sigma=1), got "
-            f"{type(noise).__name__}"
+            "noise: expected coloured noise such as stodyn.noise.coloured.kanai_tajimi(15, 0.6, sigma=1), a record of "
+            f"structures.read_record, or σ of white noise, got {type(noise).__name__}"
         )
+    if is_white:
+        check_positive("the σ of white noise σ ξ", noise=noise)
     if callable(problem.mass):
         raise ValueError("problem: its mass depends on the state; write the force of the moving base into `into`")
     if envelope is not None and not callable(envelope):
@@ -70,12 +80,17 @@ def base_excited(
     own = problem.own
     inertia, N = _inertia_of(own)
     ι = np.ones(N) if direction is None else np.asarray(direction, float)
-    if ι.shape not in ((N,), (N, len(noise.names))) or not np.isfinite(ι).all() or not ι.any():
+    outputs = len(noise.names) if isinstance(noise, Coloured) else 1
+    if ι.shape not in ((N,), (N, outputs)) or not np.isfinite(ι).all() or not ι.any():
         raise ValueError(
-            f"direction: expected {N} finite numbers, or ({N}, {len(noise.names)}), how each coordinate moves with the "
-            f"ground, got shape {ι.shape}"
+            f"direction: expected {N} finite numbers, or ({N}, {outputs}), how each coordinate moves with the ground, "
+            f"got shape {ι.shape}"
         )
     load = -inertia(ι).reshape(N, -1)
+    if not isinstance(noise, Coloured):
+        pushed = load[:, 0] if own.reduction is None else own.reduction.shapes.T @ load[:, 0]
+        add = _with_white if is_white else _with_record
+        return add(problem, noise, pushed, envelope)
     if load.shape[1] != len(noise.names):
         raise ValueError(
             f"direction: one column for {len(noise.names)} outputs of the noise, {noise.names}; give one per output"
@@ -93,6 +108,65 @@ def base_excited(
     return dataclasses.replace(
         driven, base=base, at_nodes=None if known is None else np.concatenate([known, load], axis=1)
     )
+
+
+class GroundLoad:
+    """The force -M ι e(t) a(t) of recorded ground, besides another load; accelerations relative to it are absolute."""
+
+    def __init__(self, record: Record, push: np.ndarray, envelope: Callable | None, other: Callable | None):
+        self.record, self.push, self.envelope, self.other = record, push, envelope, other
+
+    def __call__(self, t, params):
+        strength = 1.0 if self.envelope is None else self.envelope(t)
+        own = strength * self.record(t) * jnp.asarray(self.push)
+        return own if self.other is None else own + call(self.other, t, params=params)
+
+    @property
+    def is_ground_alone(self) -> bool:
+        """Whether no other load acts."""
+        return self.other is None or (isinstance(self.other, GroundLoad) and self.other.is_ground_alone)
+
+
+def _with_record(problem: Mechanical, record: Record, push: np.ndarray, envelope: Callable | None) -> Mechanical:
+    """The problem with the load of recorded ground."""
+    own: Any = problem.own
+    if own.is_linear:
+        moved = with_load(own, GroundLoad(record, push, envelope, own.load))
+    else:
+        load, force = GroundLoad(record, push, envelope, None), own.force
+        shape = np.shape(own.example_pair[0])
+
+        def pushed(t, x, v, params):
+            return call(force, t, x, v, params=params) + jnp.reshape(load(t, params), shape)
+
+        moved = dataclasses.replace(own, force=pushed)
+    if not isinstance(problem, DrivenMechanical):
+        return moved
+    return dataclasses.replace(problem, system=moved, force=moved.force)
+
+
+def _with_white(problem: Mechanical, sigma: float, push: np.ndarray, envelope: Callable | None) -> Mechanical:
+    """The problem with one more channel of white noise, from the ground."""
+    own, column = problem.own, sigma * push[:, None]
+    if own.scalar and own.noise is not None:
+        raise ValueError("problem: x is a number and has noise already; give start as vectors, start=([x0], [v0])")
+
+    def more(t, x, v):
+        return (1.0 if envelope is None else envelope(t)) * jnp.asarray(column, jnp.asarray(x).dtype)
+
+    if own.scalar:
+        return dataclasses.replace(problem, noise=lambda t, x, v: more(t, x, v)[0, 0])
+    if envelope is None and (own.noise is None or isinstance(own.noise, ConstantNoise)):
+        known = [] if own.noise is None else [own.noise.matrix]
+        return dataclasses.replace(problem, noise=ConstantNoise(np.concatenate([*known, column], axis=1)))
+    if own.noise is None:
+        return dataclasses.replace(problem, noise=more)
+    earlier = own.noise
+
+    def both(t, x, v, params):
+        return jnp.concatenate([call(earlier, t, x, v, params=params), more(t, x, v)], axis=1)
+
+    return dataclasses.replace(problem, noise=both)
 
 
 class _Enveloped:
@@ -129,9 +203,16 @@ def effective_masses(problem: Mechanical, direction: Any = None) -> np.ndarray:
     Returns
     -------
     array
+
+    Raises
+    ------
+    ValueError
+        If the structure is reduced to an interface, or K is not symmetric.
     """
     own = _known(problem)
     reduction = own.reduction
+    if reduction is not None and reduction.held:
+        raise ValueError("problem: is reduced to an interface, whose shapes are no modes; ask the whole structure")
     whole = reduction.whole if reduction is not None else own
     M, _, K = whole.matrices
     ι = np.ones(whole.N) if direction is None else np.asarray(direction, float)

@@ -16,6 +16,7 @@ from stodyn.numerics.sparse import Elimination, Pattern, find_order
 from stodyn.problems.inertia import Inertia
 
 FULL = 0.25  # of the places of a matrix: a fuller one is multiplied as a dense one
+SYMMETRIC = 1e-10  # relative: asymmetry that the rounding of a finite-element program may leave
 UNEVEN = 4  # rows that are this many times longer than the mean are not filled up with zeros
 
 
@@ -49,7 +50,8 @@ class Product:
 
 
 class Matrices(NamedTuple):
-    """M, C and K (N, N) of a structure, symmetric, in SciPy's compressed rows."""
+    """M, C and K (N, N) of a structure in SciPy's compressed rows: M symmetric, C and K where the user did not say that
+    they are not."""
 
     M: Any
     C: Any
@@ -57,11 +59,15 @@ class Matrices(NamedTuple):
 
 
 class Reduction(NamedTuple):
-    """A modal reduction: shapes Φ (N, r) with Φ' M Φ = 1, frequencies ω (r,), and the structure that was reduced."""
+    """A reduction x ≈ Φ z: shapes Φ (N, r), frequencies ω of its modes, and the structure that was reduced.
+
+    Of modes alone Φ' M Φ = 1. With an interface the first coordinates of z are those at it, as many as `held`.
+    """
 
     shapes: np.ndarray
     frequencies: np.ndarray
     whole: Any
+    held: int = 0
 
     def coordinates(self, z: Any) -> Any:
         """x ≈ Φ z of modal coordinates (..., r)."""
@@ -76,6 +82,12 @@ class ConstantNoise:
 
     def __call__(self, t, x, v):
         return jnp.asarray(self.matrix, jnp.asarray(x).dtype)
+
+
+def is_symmetric(matrix: scipy.sparse.csr_array) -> bool:
+    """Whether a matrix is symmetric but for the rounding that a finite-element program may leave."""
+    off = abs(matrix - matrix.T)
+    return not off.nnz or bool(off.max() <= SYMMETRIC * abs(matrix).max())
 
 
 class StepMatrices(NamedTuple):

@@ -35,7 +35,7 @@ from stodyn.problems.mechanical_facts import ADDITIVE_LINEAR, CONSTANT_UNDAMPED,
 from stodyn.problems.motion import Motion, motion_of
 from stodyn.problems.sdae import SDAE
 from stodyn.problems.sde import SDE
-from stodyn.problems.structural import structure
+from stodyn.problems.structural import changing_structure, structure
 
 
 @checks_arguments
@@ -205,7 +205,9 @@ class Mechanical(Problem):
         ----------
         M, C, K : array (N, N) or (N,), scipy.sparse array, or path
             Mass, damping and stiffness: dense, a diagonal, any sparse format (banded ones too), or the name of a Matrix
-            Market file. Symmetric, and not negative in any direction. C is None where `damping` is given.
+            Market file. Symmetric, and not negative in any direction. C is None where `damping` is given. Or functions
+            of (t[, params]) -> (N, N), as of rotating frames and of random stiffness: such a structure is stepped like
+            any other mechanical system, and analyses that need known matrices refuse it.
         damping : tuple, optional
             ("rayleigh", (ω1, ζ1), (ω2, ζ2)) for the ratios ζ at two frequencies in radians per unit of time, or
             ("modal", ζ) with one ratio or one per mode, which makes C a full matrix.
@@ -221,6 +223,11 @@ class Mechanical(Problem):
             Reduce the structure to this number of modes, those of the lowest frequencies: the coordinates are then
             "mode1", "mode2", ...; `problem.reduction.coordinates` converts them to those of the structure, and
             `stodyn.analysis.structures.reduction_error` gives the error.
+        interface : sequence of names or numbers, optional
+            Coordinates that stay as they are in a reduction, such as those at which loads act or parts are joined. The
+            others follow them, by static shapes and by `modes` modes with the interface held (Craig & Bampton).
+        symmetric : bool
+            False: C and K may be any matrices, with gyroscopic (skew C) and circulatory (skew K) forces, as of rotors.
 
         Returns
         -------
@@ -231,7 +238,7 @@ class Mechanical(Problem):
         Raises
         ------
         ValueError
-            If a matrix is not symmetric, has a negative direction or does not fit M.
+            If a matrix is not symmetric and symmetric=False is not given, has a negative direction or does not fit M.
 
         Examples
         --------
@@ -241,6 +248,8 @@ class Mechanical(Problem):
         >>> frame.coordinates
         ('x0', 'x1')
         """
+        if any(map(callable, (M, C, K))):
+            return changing_structure(Mechanical, M, C, K, **options)
         return structure(Structure, M, C, K, **options)
 
     @classmethod

@@ -14,7 +14,7 @@ import numpy as np
 import scipy
 
 from stodyn.arguments import stacklevel_of_user
-from stodyn.problems.known_matrices import is_positive
+from stodyn.problems.known_matrices import is_positive, is_symmetric
 from stodyn.warnings import Overdamped
 
 SAME = 1e-8  # relative: frequencies no farther apart count as one, since their shapes turn into each other by rounding
@@ -87,6 +87,11 @@ def natural_modes(M: scipy.sparse.csr_array, K: scipy.sparse.csr_array, count: i
     """Frequencies ω (r,), ascending, and shapes Φ (N, r) with Φ' M Φ = 1, those of the lowest frequencies."""
     if not is_positive(M):
         raise ValueError("M: is singular, but modes need inertia in every coordinate; leave out the massless ones")
+    if not is_symmetric(K):
+        raise ValueError(
+            "K: is not symmetric, so that the structure has no modes with orthogonal shapes; give C, leave modes= out, "
+            "and take structures.poles for its frequencies"
+        )
     N = M.shape[0]
     chosen = None if count is None or count == N else (0, count - 1)
     values, shapes = scipy.linalg.eigh(K.toarray(), M.toarray(), subset_by_index=chosen)

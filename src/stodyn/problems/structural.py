@@ -1,6 +1,8 @@
 """Structures from matrices: M x'' + C x' + K x = load(t) + noise ξ, as finite-element programs write them.
 
-modes=r reduces a structure to x ≈ Φ_r z:   z'' + diag(2 ζ ω) z' + diag(ω²) z = Φ_r' (load + noise ξ)
+modes=r      x ≈ Φ_r z:         z'' + diag(2 ζ ω) z' + diag(ω²) z = Φ_r' (load + noise ξ)
+interface=b  x ≈ Ψ x_b + Φ z:   x_b as they are, inner coordinates that follow them at rest, Ψ = -K_ii⁻¹ K_ib, and
+             modes with x_b held: Craig and Bampton's reduction (AIAA J. 6, 1968)
 
 `kind` below is the class of the problem that is made, problems.mechanical.Structure.
 """
@@ -16,10 +18,9 @@ import numpy as np
 import scipy
 
 from stodyn.problems.calling import call
-from stodyn.problems.known_matrices import ConstantNoise, Matrices, Product, Reduction, is_positive
+from stodyn.problems.known_matrices import ConstantNoise, Matrices, Product, Reduction, is_positive, is_symmetric
 from stodyn.problems.modal import are_equal, damping_matrix, natural_modes
 
-SYMMETRIC = 1e-10  # relative: asymmetry that the rounding of a finite-element program may leave
 NEGATIVE = 1e-10  # relative: eigenvalues below minus this are negative; matrices from files have some ten digits
 
 
@@ -37,33 +38,76 @@ def structure(
     names: Sequence[str] | None = None,
     units: Any = None,
     modes: int | None = None,
+    interface: Sequence[Any] | None = None,
+    symmetric: bool = True,
     accelerations: bool = False,
 ) -> Any:
     """Return the structure of `Mechanical.from_matrices`, which describes the arguments."""
-    mass, stiffness = _matrix("M", M), _matrix("K", K)
+    mass, stiffness = _matrix("M", M), _matrix("K", K, symmetric)
     N = mass.shape[0]
     if stiffness.shape != mass.shape:
         raise ValueError(f"K: has shape {stiffness.shape}, but M has {mass.shape}; expected the same")
     _check_symmetric("M", mass)
-    _check_symmetric("K", stiffness)
     _check_not_negative("M", mass, "a body pushed one way would be accelerated the other way")
-    _check_not_negative("K", stiffness, "the structure would buckle; an element that pushes away is a nonlinear one")
+    if symmetric:
+        _check_symmetric("K", stiffness)
+        _check_not_negative("K", stiffness, "the structure would buckle; an element that pushes away is nonlinear")
     if (C is None) == (damping is None):
         raise ValueError(
             "C, damping: expected one of the two: the matrix C (zeros for none), or damping=('rayleigh', (ω1, ζ1), "
             "(ω2, ζ2)) or ('modal', ζ) with C=None"
         )
-    damper = _matrix("C", C) if C is not None else damping_matrix(mass, stiffness, damping)
+    damper = _matrix("C", C, symmetric) if C is not None else damping_matrix(mass, stiffness, damping)
     if damper.shape != mass.shape:
         raise ValueError(f"C: has shape {damper.shape}, but M has {mass.shape}; expected the same")
-    _check_symmetric("C", damper)
-    _check_not_negative("C", damper, "a damper would feed energy in")
+    if symmetric:
+        _check_symmetric("C", damper)
+        _check_not_negative("C", damper, "a damper would feed energy in")
     whole = _structure(
         kind, Matrices(mass, damper, stiffness), _load(load, N), noise=_noise(noise, N),
         start=(np.zeros(N), np.zeros(N)) if start is None else start, params=params, names=names, units=units,
         accelerations=accelerations,
     )  # fmt: skip
+    if interface is not None:
+        return reduced_inside(whole, interface, 0 if modes is None else modes)
     return whole if modes is None else reduced(whole, modes)
+
+
+def changing_structure(
+    kind: type, M: Any, C: Any, K: Any, *, load: Any = None, noise: Any = None, start: Any = None, **options: Any
+) -> Any:
+    """Return a mechanical system whose matrices are functions of (t[, params]), or constant; `kind` is its class."""
+    known = {"damping", "modes", "interface", "symmetric"} & set(options)
+    if known - {"symmetric"}:
+        raise ValueError(
+            f"{sorted(known - {'symmetric'})[0]}: needs matrices that are known, but M, C or K is a function; give C, "
+            "and all coordinates"
+        )
+    options.pop("symmetric", None)  # nothing is assumed of functions
+    if C is None:
+        raise ValueError("C: expected a matrix or a function of (t[, params]), zeros for no damping")
+    matrices = {name: A if callable(A) else _matrix(name, A, False).toarray()
+                for name, A in (("M", M), ("C", C), ("K", K))}  # fmt: skip
+    sizes = {len(A) for A in matrices.values() if not callable(A)}
+    if not sizes and start is None:
+        raise ValueError("start: expected (x0, v0), as no matrix is constant and says how many coordinates there are")
+    N = np.size(start[0]) if start is not None else max(sizes)
+    start = (np.zeros(N), np.zeros(N)) if start is None else start
+    added, shape = _load(load, N), (N, N)
+
+    def at(name: str, t: Any, params: Any) -> Any:
+        A = matrices[name]
+        matrix = jnp.asarray(call(A, t, params=params) if callable(A) else A)
+        if matrix.shape != shape:
+            raise ValueError(f"{name}: has shape {matrix.shape}, expected {shape}, a row for each coordinate")
+        return matrix
+
+    def force(t, x, v, params):
+        total = -at("K", t, params) @ x - at("C", t, params) @ v
+        return total if added is None else total + jnp.asarray(call(added, t, params=params), total.dtype)
+
+    mass = (lambda t, x, v, params: at("M", t, params)) if callable(M) else matrices["M"]
+    return kind(force, _noise(noise, N), start, mass, **options)
 
 
 def _structure(kind: type, matrices: Matrices, load, **fields) -> Any:
@@ -79,6 +123,14 @@ def _structure(kind: type, matrices: Matrices, load, **fields) -> Any:
         return jnp.reshape(total, jnp.shape(x))
 
     return kind(force, mass=matrices.M.toarray(), matrices=matrices, linear_force=force, load=load, **fields)
+
+
+def with_load(whole: Any, load: Callable) -> Any:
+    """Return a structure with other forces besides its noise than its `load`."""
+    return _structure(
+        type(whole), whole.matrices, load, noise=whole.noise, start=whole.start, params=whole.params, names=whole.names,
+        units=whole.units, accelerations=whole.accelerations, reduction=whole.reduction,
+    )  # fmt: skip
 
 
 def _load(load: Any, N: int) -> Callable | None:
@@ -103,10 +155,10 @@ def _noise(noise: Any, N: int) -> Any:
     return ConstantNoise(matrix)
 
 
-def _matrix(name: str, value: Any) -> scipy.sparse.csr_array:
+def _matrix(name: str, value: Any, symmetric: bool = True) -> scipy.sparse.csr_array:
     """A matrix given as numbers, a diagonal, a sparse array, or the name of a Matrix Market file."""
     if isinstance(value, (str, Path)):
-        value = read_matrix_market(name, value)
+        value = read_matrix_market(name, value, symmetric)
     if scipy.sparse.issparse(value):
         matrix = scipy.sparse.csr_array(value)
     else:
@@ -135,7 +187,7 @@ def _matrix(name: str, value: Any) -> scipy.sparse.csr_array:
     return matrix
 
 
-def read_matrix_market(name: str, path: str | Path) -> scipy.sparse.csr_array:
+def read_matrix_market(name: str, path: str | Path, symmetric: bool = True) -> scipy.sparse.csr_array:
     """The real matrix of a Matrix Market file; other kinds are refused by name."""
     try:
         rows, columns, _, layout, field, symmetry = scipy.io.mminfo(str(path))
@@ -148,21 +200,24 @@ def read_matrix_market(name: str, path: str | Path) -> scipy.sparse.csr_array:
             f"{name}: {str(path)!r} holds a {field} matrix ({layout}, {symmetry}), expected real numbers"
             + ("; a pattern gives the places of entries, not their values" if field == "pattern" else "")
         )
-    if symmetry in ("skew-symmetric", "hermitian"):
-        raise ValueError(f"{name}: {str(path)!r} holds a {symmetry} matrix, expected a symmetric one")
+    if symmetric and symmetry in ("skew-symmetric", "hermitian"):
+        raise ValueError(
+            f"{name}: {str(path)!r} holds a {symmetry} matrix, expected a symmetric one; symmetric=False takes others"
+        )
     if rows != columns:
         raise ValueError(f"{name}: {str(path)!r} holds a matrix of shape ({rows}, {columns}), expected a square one")
     return scipy.sparse.csr_array(scipy.io.mmread(str(path), spmatrix=False))
 
 
 def _check_symmetric(name: str, matrix: scipy.sparse.csr_array) -> None:
-    off = scipy.sparse.coo_array(abs(matrix - matrix.T))
-    if off.nnz and off.data.max() > SYMMETRIC * abs(matrix).max():
+    if not is_symmetric(matrix):
+        off = scipy.sparse.coo_array(abs(matrix - matrix.T))
         worst = int(np.argmax(off.data))
         i, j = int(off.row[worst]), int(off.col[worst])
         raise ValueError(
             f"{name}: is not symmetric, entry ({i}, {j}) is {matrix[i, j]:g} and ({j}, {i}) is {matrix[j, i]:g}. If "
             "the file holds one triangle only, add the other: A + A.T - diag(A)"
+            f"{'' if name == 'M' else '; if its forces are gyroscopic or circulatory, give symmetric=False'}"
         )
 
 
@@ -185,30 +240,94 @@ def _check_not_negative(name: str, matrix: scipy.sparse.csr_array, otherwise: st
 def reduced(whole: Any, count: int) -> Any:
     """Return a structure in the coordinates of its lowest modes, as `modes` of from_matrices gives it."""
     M, C, K = whole.matrices
-    if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or not 1 <= count <= whole.N:
-        raise ValueError(f"modes: expected a whole number from 1 to {whole.N}, got {count!r}")
+    _check_count(count, 1, whole.N)
     ω, Φ = natural_modes(M, K, min(int(count) + 1, whole.N))
+    _check_apart(ω, count)
+    ω, Φ = ω[:count], Φ[:, :count]
+    matrices = _few_entries(np.eye(count), Φ.T @ (C @ Φ), np.diag(ω**2))
+    start = tuple(Φ.T @ (M @ np.asarray(part, float)) for part in whole.start)
+    return _in_shapes(whole, matrices, start, _mode_names(count), Reduction(Φ, ω, whole))
+
+
+def reduced_inside(whole: Any, interface: Sequence[Any], count: int) -> Any:
+    """Return a structure in its coordinates at an interface and its lowest modes with the interface held, as
+    `interface` of from_matrices gives it."""
+    M, C, K = whole.matrices
+    if not is_symmetric(K):
+        raise ValueError("interface: K is not symmetric, but the shapes of a reduction are those of a symmetric K")
+    held = _places(interface, whole.coordinates)
+    inner = np.setdiff1d(np.arange(whole.N), held)
+    _check_count(count, 0, len(inner))
+    inside, between = K[inner][:, inner], K[inner][:, held]
+    shapes = np.zeros((whole.N, len(held) + count))
+    shapes[held, np.arange(len(held))] = 1.0
+    ω = np.zeros(0)
+    if len(inner):
+        if not is_positive(scipy.sparse.csr_array(inside)):
+            raise ValueError("interface: the structure can move while these coordinates are held; add some to hold it")
+        shapes[inner, : len(held)] = -np.linalg.solve(inside.toarray(), between.toarray())
+    if count:
+        ω, Φ = natural_modes(M[inner][:, inner], inside, min(int(count) + 1, len(inner)))
+        _check_apart(ω, count)
+        ω, shapes[inner, len(held) :] = ω[:count], Φ[:, :count]
+    matrices = _few_entries(*(shapes.T @ (A @ shapes) for A in (M, C, K)))
+    to_start = np.linalg.solve(matrices.M.toarray(), shapes.T @ M.toarray())
+    names = (*(whole.coordinates[i] for i in held), *_mode_names(count))
+    start = tuple(to_start @ np.asarray(part, float) for part in whole.start)
+    return _in_shapes(whole, matrices, start, names, Reduction(shapes, ω, whole, len(held)))
+
+
+def _places(interface: Sequence[Any], names: Sequence[str]) -> np.ndarray:
+    """The numbers of the coordinates of an interface, given by numbers or names."""
+    unknown = [one for one in interface if one not in names and one not in range(len(names))]
+    if isinstance(interface, str) or not len(interface) or unknown:
+        raise ValueError(f"interface: expected names or numbers of coordinates, such as {list(names[:2])}, got "
+                         f"{interface!r}")  # fmt: skip
+    places = [list(names).index(one) if isinstance(one, str) else int(one) for one in interface]
+    if len(set(places)) != len(places):
+        raise ValueError(f"interface: names a coordinate twice, got {interface!r}")
+    return np.asarray(places)
+
+
+def _check_count(count: Any, least: int, most: int) -> None:
+    if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or not least <= count <= most:
+        raise ValueError(f"modes: expected a whole number from {least} to {most}, got {count!r}")
+
+
+def _check_apart(ω: np.ndarray, count: int) -> None:
+    """Refuse to separate modes of one frequency."""
     if len(ω) > count and are_equal(ω)[-1]:
         raise ValueError(
             f"modes: {count} separates modes {count} and {count + 1}, which have the same frequency {ω[-1]:.6g}, so "
             "that their shapes are not determined; take fewer or more of them"
         )
-    ω, Φ = ω[:count], Φ[:, :count]
-    matrices = Matrices(*(scipy.sparse.csr_array(A) for A in (np.eye(count), Φ.T @ (C @ Φ), np.diag(ω**2))))
+
+
+def _mode_names(count: int) -> tuple[str, ...]:
+    return tuple(f"mode{i + 1}" for i in range(int(count)))
+
+
+def _few_entries(*dense: np.ndarray) -> Matrices:
+    """M, C and K without entries that are rounding."""
+    matrices = Matrices(*(scipy.sparse.csr_array(A) for A in dense))
     for A in matrices:
         A.data[np.abs(A.data) < 1e-12 * max(abs(A).max(), 1e-300)] = 0.0
         A.eliminate_zeros()
+    return matrices
 
-    def of_modes(function: Callable) -> Callable:
+
+def _in_shapes(whole: Any, matrices: Matrices, start: Any, names: Sequence[str], reduction: Reduction) -> Any:
+    """Return the structure with these matrices in the coordinates z of x ≈ Φ z."""
+    Φ = reduction.shapes
+
+    def of_shapes(function: Callable) -> Callable:
         if isinstance(function, ConstantNoise):
             return ConstantNoise(Φ.T @ function.matrix)
         return lambda t, z, v, params: Φ.T @ call(function, t, Φ @ z, Φ @ v, params=params)
 
     load = None if whole.load is None else (lambda t, params: Φ.T @ call(whole.load, t, params=params))
-    noise = None if whole.noise is None else of_modes(whole.noise)
-    start = tuple(Φ.T @ (M @ np.asarray(part, float)) for part in whole.start)
-    names = tuple(f"mode{i + 1}" for i in range(int(count)))
+    noise = None if whole.noise is None else of_shapes(whole.noise)
     return _structure(
         type(whole), matrices, load, noise=noise, start=start, params=whole.params, names=names,
-        accelerations=whole.accelerations, reduction=Reduction(Φ, ω, whole),
+        accelerations=whole.accelerations, reduction=reduction,
     )  # fmt: skip

@@ -28,13 +28,16 @@ from stodyn.numerics.printing.points import at_one
 from stodyn.problems.accounted import Accounted, with_energy
 from stodyn.problems.calling import call
 from stodyn.problems.driven_mechanical import DrivenMechanical
-from stodyn.problems.ground import base_excited, effective_masses, frequencies
+from stodyn.problems.ground import GroundLoad, base_excited, effective_masses, frequencies
+from stodyn.problems.known_matrices import is_symmetric
 from stodyn.problems.mechanical import Mechanical, Structure
+from stodyn.problems.record import Record, read_record
 from stodyn.statistics.extreme import Extreme
 from stodyn.statistics.observable import Observable
 
 __all__ = [
     "Peaks",
+    "Record",
     "Responses",
     "SpectralMoments",
     "base_excited",
@@ -42,6 +45,8 @@ __all__ = [
     "floor_spectrum",
     "frequencies",
     "peaks",
+    "poles",
+    "read_record",
     "reduction_error",
     "response_spectrum",
     "responses",
@@ -171,7 +176,7 @@ def responses(
         rows_of_response = [np.concatenate([rows @ Φ, rows[:, :N] @ left_out], axis=1) for rows in rows_of_response]
     elif static:
         raise ValueError("static: the structure is not reduced, so that nothing is left out; make it with modes=r")
-    if own.load is not None:
+    if own.load is not None and not (isinstance(own.load, GroundLoad) and own.load.is_ground_alone):
         warnings.warn(
             "accelerations: without M⁻¹ load(t), which is not a multiple of the state", stacklevel=stacklevel_of_user()
         )
@@ -198,7 +203,8 @@ def _with_forces(problem: DrivenMechanical, own: Structure, rows: np.ndarray, st
         free = Φ @ np.linalg.solve(M, problem.into)
     if problem.base is not None:
         whole = own if reduction is None else reduction.whole
-        free = free + (problem.base if static or reduction is None else Φ @ (Φ.T @ (whole.matrices.M @ problem.base)))
+        moved = np.linalg.solve(M, Φ.T @ (whole.matrices.M @ problem.base))
+        free = free + (problem.base if static or reduction is None else Φ @ moved)
     if np.abs(free).max() <= SMOOTH * np.abs(np.linalg.solve(M, problem.into)).max():
         return rows  # the ground alone
     if own.accelerations:
@@ -214,6 +220,8 @@ def _left_out(problem: Any, reduction: Any) -> np.ndarray:
     """The displacements of the omitted modes, at rest under the ground's load, by the filter's states."""
     Φ, ω = reduction.shapes, reduction.frequencies
     known = isinstance(problem, DrivenMechanical) and problem.at_nodes is not None and not callable(problem.into)
+    if reduction.held:
+        raise ValueError("static: a reduction with an interface holds the static displacements of its coordinates")
     if not known or not np.allclose(Φ.T @ problem.at_nodes, problem.into, rtol=1e-9, atol=0.0):
         raise ValueError(
             "static: it needs the load of the whole structure, constant but for its noise; make the problem with "
@@ -320,7 +328,11 @@ def stationary_covariance(problem: Any, rows: ArrayLike | None = None) -> np.nda
 def _is_large(problem: Any) -> bool:
     """Whether sparse matrices and few noises make the iteration cheaper than Schur's form, which takes O(N³)."""
     own = _linear(problem)
-    if own.N <= DENSE or max(matrix.nnz for matrix in own.matrices) > ENTRIES * own.N:
+    if (
+        own.N <= DENSE
+        or not all(map(is_symmetric, own.matrices))
+        or max(matrix.nnz for matrix in own.matrices) > ENTRIES * own.N
+    ):
         return False
     loads = _loads(problem)
     return loads.white.shape[1] + loads.B.shape[1] <= NOISES
@@ -341,13 +353,34 @@ def _units(A: np.ndarray) -> np.ndarray:
 
 
 @checks_arguments
+def poles(problem: Any) -> np.ndarray:
+    """Return the poles of a linear structure: the eigenvalues s of (s² M + s C + K) x = 0, slow ones first.
+
+    A pole with a real part above 0 is an instability; |Im s| is a frequency, in radians per unit of time. Gyroscopic
+    and circulatory forces count, unlike in `frequencies`.
+
+    Parameters
+    ----------
+    problem : Mechanical
+        A linear structure of `Mechanical.from_matrices`; its loads do not matter.
+
+    Returns
+    -------
+    array (2N,), complex
+    """
+    A, _ = _system(_linear(problem))
+    λ = np.linalg.eigvals(A)
+    return λ[np.lexsort((λ.imag, np.abs(λ)))]
+
+
+@checks_arguments
 def reduction_error(whole: Any, reduced: Any, rows: str = "drifts", static: bool = False) -> np.ndarray:
-    """Compute the relative errors of stationary variances of responses by modal reduction, exactly: reduced/whole - 1.
+    """Compute the relative errors of stationary variances of responses by reduction, exactly: reduced/whole - 1.
 
     Parameters
     ----------
     whole, reduced : DrivenMechanical or Mechanical
-        The same structure and loads with all coordinates, and with modes=r.
+        The same structure and loads with all coordinates, and reduced, with modes=r or interface=b.
     rows : str
         "drifts", "base_shear" or "accelerations".
     static : bool
@@ -360,10 +393,10 @@ def reduction_error(whole: Any, reduced: Any, rows: str = "drifts", static: bool
     Raises
     ------
     TypeError
-        If `reduced` was not made with modes=r.
+        If `reduced` was made with neither.
     """
     if _linear(reduced).reduction is None:
-        raise TypeError("reduced: expected a structure made with modes=r")
+        raise TypeError("reduced: expected a structure made with modes=r or interface=b")
     errors = []
     for problem in (whole, reduced):
         c = getattr(responses(problem, static=static and problem is reduced), rows)

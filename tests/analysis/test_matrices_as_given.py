@@ -1,0 +1,232 @@
+"""Matrices as programs export them: unsymmetric, functions of time, reduced to an interface; recorded ground."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy
+
+import stodyn as sd
+from stodyn.noise import coloured as co
+from stodyn.numerics import uncompiled
+
+GROUND = co.kanai_tajimi(15.6, 0.6, sigma=1.0)
+J = np.array([[0.0, 1.0], [-1.0, 0.0]])
+
+
+def random_structure(seed):
+    """Proportional, not proportional, gyroscopic, and gyroscopic with a circulatory part that damping outweighs."""
+    rng = np.random.default_rng(seed)
+    N, kind = int(rng.integers(2, 7)), seed % 4
+    roots = rng.standard_normal((3, N, N))
+    M, C, K = (root @ root.T / N + np.eye(N) for root in roots)
+    K *= 10.0 ** rng.uniform(0, 2)
+    if kind == 0:
+        C = 0.1 * M + 0.02 * K
+    skew = np.tril(rng.standard_normal((N, N)), -1)
+    skew = skew - skew.T
+    if kind >= 2:
+        C = C + 3.0 * skew
+    if kind == 3:
+        K = K + 0.3 * skew / np.linalg.norm(skew, 2)
+    return M, C, K, rng.standard_normal((N, 2))
+
+
+@pytest.mark.parametrize("first", range(0, 24, 4))
+def test_random_structures_have_the_law_of_their_equations(first):
+    """Slopes of the forces that a step computes, in Lyapunov's equation of SciPy, against `stationary_covariance`; all
+    poles with the damping that the eigenvalues of the equations have."""
+    for seed in range(first, first + 4):
+        M, C, K, B = random_structure(seed)
+        N = len(M)
+        problem = sd.Mechanical.from_matrices(M, C, K, noise=B, symmetric=False)
+        x, v = np.random.default_rng(seed).standard_normal((2, N))
+        force = uncompiled.value(lambda x, v: problem.force(0.0, x, v, None), x, v)
+        np.testing.assert_allclose(force, -K @ x - C @ v, rtol=1e-12, atol=1e-12)
+        A = np.block([[np.zeros((N, N)), np.eye(N)], [-np.linalg.solve(M, K), -np.linalg.solve(M, C)]])
+        noise = np.concatenate([np.zeros_like(B), np.linalg.solve(M, B)])
+        P = scipy.linalg.solve_continuous_lyapunov(A, -noise @ noise.T)
+        np.testing.assert_allclose(sd.structures.stationary_covariance(problem), P, atol=1e-11 * np.abs(P).max())
+        poles = sd.structures.poles(problem)
+        np.testing.assert_allclose(np.sort(np.abs(poles)), np.sort(np.abs(np.linalg.eigvals(A))), rtol=1e-9)
+        assert poles.real.max() < 0.0
+
+
+def test_a_rotor_steps_with_its_gyroscopic_forces():
+    """M x'' + (C + G) x' + K x = σ ξ: sampled covariances within 5 errors of the exact ones, which without G differ by
+    more; the plain call is refused, with the way out."""
+    M, C, K, B = np.eye(2), 0.4 * np.eye(2), np.diag([1.0, 4.0]), np.array([[1.0, 0.0], [0.0, 0.1]])
+    rotor = sd.Mechanical.from_matrices(M, C + 1.5 * J, K, noise=B, symmetric=False)
+    run = sd.simulate(rotor, t=(0, 25), dt=0.05, paths=1000, seed=1, collect=sd.statistics.Moments(at=[25.0]))
+    exact = np.diagonal(sd.structures.stationary_covariance(rotor))
+    assert np.all(np.abs(run["variance"][0] - exact) < 5 * run["variance_stderr"][0] + 3e-3 * exact)
+    plain = np.diagonal(sd.structures.stationary_covariance(sd.Mechanical.from_matrices(M, C, K, noise=B)))
+    assert np.abs(plain / exact - 1).max() > 0.5
+    with pytest.raises(ValueError, match=r"C: is not symmetric, .* gyroscopic or circulatory, give symmetric=False"):
+        sd.Mechanical.from_matrices(M, C + 1.5 * J, K)
+
+
+def test_what_needs_symmetry_says_so():
+    shaft = sd.Mechanical.from_matrices(np.eye(2), np.eye(2), 4 * np.eye(2) + 0.3 * J, symmetric=False)
+    for ask in (sd.structures.frequencies, sd.structures.effective_masses):
+        with pytest.raises(ValueError, match=r"K: is not symmetric, .* take structures\.poles"):
+            ask(shaft)
+    with pytest.raises(ValueError, match="K is not symmetric; the work of circulatory forces"):
+        sd.structures.with_energy(shaft)
+    with pytest.raises(ValueError, match="interface: K is not symmetric"):
+        sd.Mechanical.from_matrices(np.eye(2), np.eye(2), 4 * np.eye(2) + J, symmetric=False, interface=[0])
+    falling = sd.Mechanical.from_matrices(np.eye(2), 0.1 * np.eye(2), np.eye(2) + J, symmetric=False, noise=np.eye(2))
+    assert sd.structures.poles(falling).real.max() > 0
+    with pytest.raises(ValueError, match=r"(?i)stationary|stable|grows"):
+        sd.structures.stationary_covariance(falling)
+
+
+def test_matrices_that_are_functions():
+    """x'' + c x' + k(t) x of each path's own k, without noise: cos(√k t) where k does not change; a mass that grows."""
+    k = np.array([1.0, 4.0, 9.0])
+    random = sd.Mechanical.from_matrices(
+        [1.0], [0.0], lambda t, p: p["k"] * jnp.eye(1), start=([1.0], [0.0]), params={"k": sd.PerPath(k)}
+    )
+    run = sd.simulate(random, "Newmark", t=(0, 1), dt=0.01, paths=3, seed=1, collect=sd.statistics.Paths(3, at=[1.0]))
+    np.testing.assert_allclose(run["path"].values[:, 0, 0], np.cos(np.sqrt(k)), atol=1e-3)
+    heavier = sd.Mechanical.from_matrices(
+        lambda t: (1.0 + t) * jnp.eye(1), lambda t: jnp.eye(1), np.zeros((1, 1)), start=([0.0], [1.0])
+    )  # (1 + t) v' = -v: v = 1/(1 + t)
+    run = sd.simulate(heavier, "Newmark", t=(0, 1), dt=0.01, paths=1, seed=1, collect=sd.statistics.Paths(1, at=[1.0]))
+    np.testing.assert_allclose(run["path"].values[0, 0], [np.log(2.0), 0.5], atol=1e-4)
+    with pytest.raises(ValueError, match="modes: needs matrices that are known, but M, C or K is a function"):
+        sd.Mechanical.from_matrices([1.0], [0.0], lambda t: jnp.eye(1), modes=1)
+    with pytest.raises(TypeError, match=r"K: has shape \(2, 2\), expected \(1, 1\)"):
+        sd.Mechanical.from_matrices([1.0], [0.0], lambda t: jnp.eye(2))
+    with pytest.raises(ValueError, match="C: expected a matrix or a function"):
+        sd.Mechanical.from_matrices([1.0], None, lambda t: jnp.eye(1))
+
+
+def chain(**options):
+    N = 8
+    K = 1e3 * (np.diag([2.0] * (N - 1) + [1.0]) - np.eye(N, k=1) - np.eye(N, k=-1))
+    return sd.Mechanical.from_matrices(np.ones(N), 0.05 * np.eye(N) + 1e-3 * K, K, **options)
+
+
+def test_craig_and_bamptons_reduction_converges_to_the_structure():
+    """Held at coordinates 3 and 7; all six inner modes are no approximation, and more of them are better."""
+    whole = sd.base_excited(chain(), GROUND)
+    errors = []
+    for count in (0, 2, 4, 6):
+        few = sd.base_excited(chain(interface=["x3", 7], modes=count), GROUND)
+        assert few.own.coordinates == ("x3", "x7", *(f"mode{i + 1}" for i in range(count)))
+        errors.append(np.abs(sd.structures.reduction_error(whole, few)).max())
+    assert errors[0] > errors[1] > errors[2] > errors[3] and errors[3] < 1e-9 < 1e-3 < errors[0]
+    for rows in ("base_shear", "accelerations"):
+        all_modes = sd.base_excited(chain(interface=["x3", 7], modes=6), GROUND)
+        np.testing.assert_allclose(sd.structures.reduction_error(whole, all_modes, rows), 0.0, atol=1e-9)
+    blown = sd.with_noise(chain(interface=["x3", 7], modes=6), co.gauss_markov(1.0, 1.0), into="x3")
+    exact = sd.with_noise(chain(), co.gauss_markov(1.0, 1.0), into="x3")
+    np.testing.assert_allclose(sd.structures.reduction_error(exact, blown), 0.0, atol=1e-9)
+
+
+def test_interfaces_that_do_not_fit_are_told():
+    with pytest.raises(ValueError, match="interface: expected names or numbers of coordinates"):
+        chain(interface=["x9"])
+    with pytest.raises(ValueError, match="interface: names a coordinate twice"):
+        chain(interface=[3, "x3"])
+    with pytest.raises(ValueError, match="modes: expected a whole number from 0 to 6, got 7"):
+        chain(interface=[3, 7], modes=7)
+    with pytest.raises(ValueError, match="static: a reduction with an interface"):
+        sd.structures.responses(sd.base_excited(chain(interface=[3]), GROUND), static=True)
+    with pytest.raises(ValueError, match="problem: is reduced to an interface"):
+        sd.structures.effective_masses(chain(interface=[3]))
+
+
+def test_white_ground_has_the_closed_form_of_an_oscillator():
+    """σ_x² = S/(4 ζ ω³) with the density S = σ² of a_g, in any way that a system can be given."""
+    ω, ζ, σ = 5.0, 0.04, 0.3
+    storey = sd.Mechanical.from_matrices([2.0], [4 * ζ * ω], [2 * ω**2])
+    shaken = sd.base_excited(storey, σ)
+    P = sd.structures.stationary_covariance(shaken)
+    np.testing.assert_allclose(np.diagonal(P), [σ**2 / (4 * ζ * ω**3), σ**2 / (4 * ζ * ω)], rtol=1e-12)
+    both = sd.base_excited(sd.base_excited(storey, GROUND), σ)
+    alone = sd.structures.stationary_covariance(sd.base_excited(storey, GROUND))
+    np.testing.assert_allclose(sd.structures.stationary_covariance(both)[0, 0], alone[0, 0] + P[0, 0], rtol=1e-10)
+    number = sd.Mechanical(lambda t, x, v: -x, None, start=(0.0, 0.0), mass=np.array([[2.0]]))
+    assert float(sd.base_excited(number, σ).noise(0.0, 0.0, 0.0)) == pytest.approx(-0.6)
+    vector = sd.Mechanical(lambda t, x, v: -x, lambda t, x, v: jnp.ones((1, 1)), start=([0.0], [0.0]))
+    moved = sd.base_excited(vector, σ, envelope=lambda t: 2.0 * t)
+    np.testing.assert_allclose(uncompiled.value(lambda x: moved.noise(0.5, x, x, None), np.zeros(1)), [[1.0, -0.3]])
+    with pytest.raises(ValueError, match=r"noise.*white noise"):
+        sd.base_excited(storey, -1.0)
+    with pytest.raises(TypeError, match=r"a record of structures\.read_record, or σ of white noise"):
+        sd.base_excited(storey, "white")
+
+
+AT2 = """PEER NGA STRONG MOTION DATABASE RECORD
+A VALLEY, 1/2/2003, A STATION, 90
+ACCELERATION TIME SERIES IN UNITS OF G
+NPTS=   7, DT=   .0100 SEC
+  .0000000E+00  .1000000E+00 -.2000000E+00  .3000000E+00 -.1000000E+00
+  .5000000E-01  .0000000E+00
+"""
+
+
+def test_records_are_read_with_care(tmp_path):
+    at2, plain, table = tmp_path / "a.AT2", tmp_path / "b.at2", tmp_path / "c.csv"
+    at2.write_text(AT2)
+    plain.write_text(AT2.replace("NPTS=   7, DT=   .0100 SEC", "  7   0.0100  NPTS, DT"))
+    values = 9.81 * np.array([0.0, 0.1, -0.2, 0.3, -0.1, 0.05, 0.0])
+    for file in (at2, plain):
+        record = sd.structures.read_record(file, unit=9.81)
+        np.testing.assert_allclose(record.values, values, rtol=1e-12)
+        assert record.dt == 0.01 and record.duration == pytest.approx(0.06)
+    rows = [f"{0.5 + 0.01 * i:.2f}, {i}, {a}" for i, a in enumerate(values)]
+    table.write_text("time (s); number; a\n" + "\n".join(rows))
+    record = sd.structures.read_record(table, column=2)
+    assert (record.start, record.dt) == (0.5, pytest.approx(0.01))
+    np.testing.assert_allclose(record.values, values)
+    np.testing.assert_allclose(uncompiled.value(record, np.array(0.515)), values[1:3].mean())
+    np.testing.assert_array_equal(uncompiled.value(record, np.array([0.49, 0.57])), 0.0)
+    for text, words in (
+        (AT2.replace("NPTS", "POINTS"), "line 4 should state NPTS and DT"),
+        (AT2.replace("NPTS=   7", "NPTS=   9"), "states NPTS = 9 values but holds 7; its end is missing"),
+        (AT2.replace(".3000000E+00", "*****"), "holds something other than numbers"),
+    ):
+        at2.write_text(text)
+        with pytest.raises(ValueError, match=words):
+            sd.structures.read_record(at2)
+    table.write_text("\n".join(rows[:3] + rows[5:]))
+    with pytest.raises(ValueError, match=r"has a gap: from t = 0\.52 to the next value it is 0\.03, elsewhere 0\.01"):
+        sd.structures.read_record(table, column=2)
+    table.write_text("\n".join([*rows[:3], "0.53, 3"]))
+    with pytest.raises(ValueError, match="has no value in column 2 of line 4"):
+        sd.structures.read_record(table, column=2)
+    with pytest.raises(ValueError, match="there is no file"):
+        sd.structures.read_record(tmp_path / "none.csv")
+
+
+def test_resampling_keeps_slow_waves_and_no_fast_one_appears_as_slow():
+    """Waves of 1 and 18 Hz, read at 25 Hz: every fourth value of the second would be a wave of 7 Hz."""
+    t = np.arange(2000) * 0.01
+    slow, fast = np.sin(2 * np.pi * t), np.sin(2 * np.pi * 18.0 * t)
+    record = sd.structures.Record(slow + fast, 0.01).resampled(0.04)
+    inner = slice(50, -50)
+    np.testing.assert_allclose(record.values[inner], slow[::4][inner], atol=5e-3)
+    finer = sd.structures.Record(slow, 0.01).resampled(0.005)
+    np.testing.assert_allclose(finer.values[::2][200:-200], slow[200:-200], atol=2e-3)
+    with pytest.raises(ValueError, match="dt: expected a ratio of whole numbers"):
+        finer.resampled(np.pi * 1e-3)
+
+
+def test_recorded_ground_moves_a_structure_beside_noise():
+    """x'' + 2ζω x' + ω² x = -a(t) by SciPy, alone and beside coloured ground, whose mean effect is 0 without noise."""
+    ω, ζ = 8.0, 0.05
+    t = np.arange(201) * 0.01
+    record = sd.structures.Record(np.sin(9.0 * t), 0.01)
+    storey = sd.Mechanical.from_matrices([2.0], [4 * ζ * ω], [2 * ω**2])
+    system = scipy.signal.StateSpace([[0, 1], [-(ω**2), -2 * ζ * ω]], [[0], [-1]], np.eye(2), np.zeros((2, 1)))
+    exact = scipy.signal.lsim(system, record.values, t)[1][-1]
+    one = sd.statistics.Paths(1, at=[2.0])
+    other = sd.Mechanical(lambda t, x, v: -2 * ω**2 * x - 4 * ζ * ω * v, None, start=([0.0], [0.0]), mass=[2.0])
+    still = sd.base_excited(storey, co.gauss_markov(1e-9, 1.0))
+    for problem in (storey, other, still):
+        moved = sd.base_excited(problem, record)
+        run = sd.simulate(moved, "Newmark", t=(0, 2), dt=0.01, paths=1, seed=1, collect=one)
+        np.testing.assert_allclose(run["path"].values[0, 0, :2], exact, atol=3e-3 * np.abs(exact).max() * ω)
+    assert np.shape(sd.structures.responses(sd.base_excited(storey, record)).accelerations) == (1, 2)
