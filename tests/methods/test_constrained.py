@@ -12,6 +12,7 @@ import stodyn as sd
 from stodyn import statistics as st
 from stodyn.analysis.step.common_paths import PathRun, common_paths
 from stodyn.engine.failure import PathsFailed
+from stodyn.engine.traces import trace
 from stodyn.methods.alpha import StochasticAlpha, StochasticAlpha20
 from stodyn.methods.projected_alpha import ProjectedAlpha
 from stodyn.methods.rattle import ConstrainedBAOAB, Rattle, ShiftedRattle, ShiftedRattle15
@@ -21,6 +22,7 @@ from stodyn.models.rigid_body import RIGID_BODY, body_rates
 from stodyn.noise.increment import Increment
 from stodyn.noise.iterated import SecondMoments, Words
 from stodyn.numerics.newton import underived
+from stodyn.numerics.printing.fingerprints import holds
 from stodyn.numerics.printing.points import AtPoints, at_one, at_points
 from stodyn.problems.mechanical import Mechanical
 from stodyn.problems.minimal import in_minimal_coordinates, placed
@@ -335,3 +337,32 @@ def test_impulses_are_what_holds_a_path_against_its_forces(method, error):
     x0, x1, v0, _, a0, a1, Λ = walk(problem, method, steps=3)
     np.testing.assert_allclose([x0, v0, a0, a1], [0.0, 0.0, 0.0, 3.0 * T - x1], atol=1e-13)
     assert pytest.approx(0.5 * T**2 + 0.5 * T + 0.7 * W, abs=error) == Λ
+
+
+def pendulums(angles, friction=0.3, spring=0.0, torque=False):
+    """Masses on rods that do not touch each other, pushed by one white force or torque."""
+    n = len(angles)
+    on_circle = np.stack([np.sin(angles), -np.cos(angles)], axis=1)
+    start = on_circle.ravel(), (0.3 * on_circle[:, ::-1] * [-1.0, 1.0]).ravel()
+
+    def push(t, x, v):
+        turned = (
+            x.reshape(n, 2)[:, ::-1] * jnp.array([-1.0, 1.0]) if torque else jnp.tile(jnp.array([1.5, 0.5]), (n, 1))
+        )
+        return turned.reshape(2 * n, 1)
+
+    return Mechanical(
+        lambda t, x, v: jnp.tile(jnp.array([0.0, -9.81]), n) - friction * v - spring * x**3, push, start,
+        constraints=lambda t, x: 0.5 * (jnp.sum(x.reshape(n, 2) ** 2, axis=1) - 1.0), impulses=True,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("forces", [{"torque": True, "spring": 2.0}, {"friction": 0.0, "spring": 2.0}], ids=str)
+def test_pendulums_apart_move_as_each_by_itself(forces):
+    """Five have fifteen unknowns, which are eliminated as a sparse system; one has three, eliminated as a dense one."""
+    together, alone = (pendulums(angles, **forces) for angles in (np.linspace(0.4, 1.2, 5), np.array([1.2])))
+    traced = trace(together, RattleAlpha)
+    assert traced.unprintable is None and holds(traced.step, "execute_instructions")
+    parts, expected = np.split(walk(together, RattleAlpha, 2), (10, 20)), np.split(walk(alone, RattleAlpha, 2), (2, 4))
+    for whole, last in zip(parts, expected, strict=True):
+        np.testing.assert_allclose(whole[-len(last) :], last, rtol=1e-11)

@@ -22,9 +22,8 @@ STEPS, SMALL = 3, 4
 
 # (model, method) -> the reason; all others are printed, but for methods that make whole paths by the host's code.
 BY_VMAP = {
-    ("beam", "ImplicitMidpoint"): "primitive lu",
+    ("beam", "ImplicitMidpoint"): "a while loop under jax.vmap",
     ("ring_oscillator", "RK1A4MLevy"): "a scan of 6 turns over series",
-    ("slider_crank", "ImplicitMidpoint"): "primitive lu",
 }
 
 

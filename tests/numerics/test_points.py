@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from stodyn.numerics.printing import points
-from stodyn.numerics.printing.points import AtPoints, at_points
+from stodyn.numerics.printing.points import AtPoints, _Loop, at_points
 
 rng = np.random.default_rng(0)
 TIMES, STATES = rng.standard_normal(7), rng.standard_normal((7, 3))
@@ -64,3 +64,19 @@ def test_what_is_compiled_is_kept_under_what_the_function_says():
     assert at_points(lambda x: 2.0 * x, np.ones(2)).tolist() == [2.0, 2.0] and set(points._loops) == kept
     scale = 3.0
     assert at_points(scaled, np.ones(2)).tolist() == [3.0, 3.0] and len(set(points._loops) - kept) == 1
+
+
+def test_entries_that_are_known_or_the_same_are_not_computed_again():
+    """Of a diagonal matrix of 30 numbers there are 30 to compute, not 900."""
+    points = np.random.default_rng(3).standard_normal((4, 30))
+
+    def function(x):
+        return jnp.diag(x), jnp.arange(-2, 1), jnp.asarray([True, False]), jnp.concatenate([x[:2] + 1.0, x[:1] + 1.0])
+
+    diagonal, counted, truths, repeated = at_points(function, points)
+    np.testing.assert_array_equal(diagonal, points[:, :, None] * np.eye(30))
+    np.testing.assert_array_equal(repeated, points[:, [0, 1, 0]] + 1.0)
+    assert (counted == [-2, -1, 0]).all() and counted.dtype.kind == "i" and (truths == [True, False]).all()
+    with jax.enable_x64(True):
+        closed = jax.make_jaxpr(lambda x: jnp.diag(x))(points[0])
+    assert _Loop(closed, [True]).count == 30

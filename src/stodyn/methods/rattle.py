@@ -46,12 +46,12 @@ def impulse_step(joints: Joints, t, h, state, kicks, params, newton_options: dic
     known = q + h * (v + first)
 
     def held(Λ):
-        return joints.value(t + h, known - 0.5 * h * (here.C @ Λ), params) / h
+        return joints.value(t + h, known - 0.5 * h * here.pushed(Λ), params) / h
 
     root = newton(held, jnp.zeros(joints.c, q.dtype), **newton_options, **joints.solver)
-    after = known - 0.5 * h * (here.C @ root.x)
+    after = known - 0.5 * h * here.pushed(root.x)
     there = joints.frame(t + h, after, params)
-    w = v + first - 0.5 * (here.C @ root.x) + second(after)
+    w = v + first - 0.5 * here.pushed(root.x) + second(after)
     v, half = there.held(w, joints.rate(t + h, after, params))
     return after, v, 0.5 * root.x + half, there, Report(root.ok & is_sound(here, there), root.iterations, root.rounded)
 

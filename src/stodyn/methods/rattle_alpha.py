@@ -38,6 +38,7 @@ from stodyn.noise.increment import Increment, Recipe
 from stodyn.noise.iterated import SecondMoments, Words
 from stodyn.numerics import elimination
 from stodyn.numerics.newton import newton
+from stodyn.numerics.sparse import order_of
 from stodyn.problems.joints import Frame, Joints
 from stodyn.problems.mechanical import Mechanical
 
@@ -101,9 +102,9 @@ def is_sound(here: Frame, there: Frame) -> Array | bool:
 
     det G(q') M⁻¹ G(q)ᵀ changes sign where normals turn by 90° and where the path passes a singular configuration.
     """
-    if len(here.A) > elimination.WRITTEN_OUT:
+    if here.joints.c > elimination.WRITTEN_OUT:
         return there.is_regular
-    return (elimination.determinant(there.G @ here.C) > 0.0) & there.is_regular
+    return (elimination.determinant(there.times(here)) > 0.0) & there.is_regular
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,7 +112,8 @@ class _RattleAlpha(Constrained):
     """The α method with the impulses of RATTLE for mechanical systems with joints: g = 0 and G v + g_t = 0 to rounding.
 
     The first choice for joints, and the method for coloured noise beside them, whose exact integrals enter the step as
-    kicks do. One Newton solve per step, for N + c unknowns (c if the force depends on t alone).
+    kicks do. One Newton solve per step, for N + c unknowns (c if the force depends on t alone); where these are more
+    than 12 and each constraint holds few coordinates, by sparse elimination.
 
     Parameters
     ----------
@@ -245,6 +247,13 @@ class _Kicks:
         v, half = frame.held(w + 0.5 * (b @ W), rate)
         return v - frame.held(b @ H)[0], 2.0 * half
 
+    def before_impulse(self, t: Any, q: Array, v: Array, w: Array, params: Any) -> Array:
+        """The velocity w with the kicks that depend on q', before the impulse that brings it along the constraints."""
+        if self.shift is None:
+            return w
+        W, H = self.shift
+        return w + self.free.kicks(t, q, v, q[:0], params) @ (0.5 * W - H)
+
 
 def _coefficients(rho: float) -> Coefficients:
     return StochasticAlpha(rho=rho).coefficients(0.0)
@@ -272,11 +281,11 @@ def _moved(kicks, method, problem, t, q, v, φ, params_at_ends):
     t_after, on_v = t + h, joints.free.facts.force_on_v
 
     def position(φ, Λ):
-        return q_known + β * h**2 * φ - 0.5 * h * (frame.C @ Λ)
+        return q_known + β * h**2 * φ - 0.5 * h * frame.pushed(Λ)
 
     def velocity(φ, Λ, q):
         there = joints.frame(t_after, q, params)
-        w = v_known + γ * h * φ - 0.5 * (frame.C @ Λ)
+        w = v_known + γ * h * φ - 0.5 * frame.pushed(Λ)
         return (*kicks.after(t_after, q, v, w, joints.rate(t_after, q, params), there, params), there)
 
     def held(φ, Λ):
@@ -289,15 +298,35 @@ def _moved(kicks, method, problem, t, q, v, φ, params_at_ends):
         Λ1 = root.x
     else:
 
+        def imbalance(φ, q, v):
+            force = free.balance(t_after, q, v, none, params)[0]
+            left = free.mass_times((1.0 - αm) * φ + known, t_after, q, v, none, params)
+            return left - (1.0 - αf) * force
+
         def residual(u):
             φ, Λ = u[:N], u[N:]
             q = position(φ, Λ)
-            force = free.balance(t_after, q, velocity(φ, Λ, q)[0] if on_v else v, none, params)[0]
-            left = free.mass_times((1.0 - αm) * φ + known, t_after, q, v, none, params)
-            return jnp.concatenate([left - (1.0 - αf) * force, held(φ, Λ)])
+            return jnp.concatenate([imbalance(φ, q, velocity(φ, Λ, q)[0] if on_v else v), held(φ, Λ)])
 
-        root = newton(residual, jnp.concatenate([φ, zero]), tol=method.tol, limit=method.limit)
-        φ, Λ1 = root.x[:N], root.x[N:]
+        def released(u):
+            """With the multipliers of v' among the unknowns: without A⁻¹ every equation holds few of them."""
+            φ, Λ, ν = jnp.split(u, (N, N + joints.c))
+            q = position(φ, Λ)
+            w = kicks.before_impulse(t_after, q, v, v_known + γ * h * φ - 0.5 * frame.pushed(Λ), params)
+            there = joints.slopes(t_after, q, params)
+            after = w - there.pushed(ν)
+            across = there.across(after) + joints.rate(t_after, q, params)
+            return jnp.concatenate([imbalance(φ, q, after), held(φ, Λ), across])
+
+        start, solver = jnp.concatenate([φ, zero]), {}
+        if joints.pattern is not None:
+            sparse, begin = (released, jnp.concatenate([start, zero])) if on_v else (residual, start)
+            order = order_of(sparse, begin)
+            if order is not None:
+                # Pivots beside M and G M⁻¹ Gᵀ are zero where the constraints depend on each other, and nowhere else.
+                residual, start, solver = sparse, begin, {"solve": dataclasses.replace(order, is_mended=False).solve_at}
+        root = newton(residual, start, tol=method.tol, limit=method.limit, **solver)
+        φ, Λ1 = root.x[:N], root.x[N : N + joints.c]
     q = position(φ, Λ1)
     v, Λ2, there = velocity(φ, Λ1, q)
     return φ, q, v, 0.5 * (Λ1 + Λ2), Report(root.ok & is_sound(frame, there), root.iterations, root.rounded)

@@ -13,15 +13,17 @@ from jax import Array, lax
 from jax.extend import core
 from jax.typing import ArrayLike
 
+from stodyn.numerics.elimination import WRITTEN_OUT, solved
 from stodyn.numerics.elimination import solve as eliminate
-from stodyn.numerics.elimination import solved
 from stodyn.numerics.facts.degree import is_affine
 from stodyn.numerics.rarely import rarely
 from stodyn.numerics.rounding import is_rounding
+from stodyn.numerics.sparse import full_order
 
 Solve = Callable[[Callable[[Array], Array], Array, Array], Array]  # (residual, x, r) -> J⁻¹ r
 Twice = Callable[[Callable[[Array], Array], Array, Array], tuple[Array, Callable[[Array], Array]]]  # and r -> J⁻¹ r
 QUARTER = 0.25  # of an update: a second one with the same Jacobian that is larger is not taken
+TABLED = 64  # unknowns up to which a dense Jacobian is eliminated in a printed loop; beyond it is LAPACK's LU
 SHRINKING = 0.9  # times the last update: one above it is about as good as rounding lets it be
 
 _underived: contextvars.ContextVar[bool] = contextvars.ContextVar("underived", default=False)
@@ -58,6 +60,22 @@ class Root(NamedTuple):
     ok: Array
     iterations: Array
     rounded: Array
+
+
+def _is_tabled(n: int) -> bool:
+    return WRITTEN_OUT < n <= TABLED
+
+
+def _solved(J: Array, r: Array) -> tuple[Array, Callable[[Array], Array]]:
+    """J⁻¹ r for a dense Jacobian, and a function that gives it for further r.
+
+    More unknowns than are written out are eliminated in their order by a table of instructions, which a printed program
+    executes in one loop, without LAPACK. Updates need no more digits than that leaves.
+    """
+    if not _is_tabled(len(r)):
+        return solved(J, r)
+    solve_again = full_order(len(r)).factorised(J.ravel())
+    return solve_again(r), solve_again
 
 
 def newton(
@@ -131,14 +149,15 @@ def newton(
     def two_updates(residual: Callable[[Array], Array], x: Array) -> tuple[Array, Array, Array]:
         """Two updates with the Jacobian at x: the first, x after it, and the second."""
         r = residual(x)
-        first, solve_again = twice(residual, x, r) if callable(twice) else solved(jax.jacfwd(residual)(x), r)
+        first, solve_again = twice(residual, x, r) if callable(twice) else _solved(jax.jacfwd(residual)(x), r)
         between = x - first
         return first, between, solve_again(residual(between))
 
     if solve is None and not twice:
 
         def solve(residual, x, r):
-            return eliminate(jax.jacfwd(residual)(x), r)
+            J = jax.jacfwd(residual)(x)
+            return _solved(J, r)[0] if _is_tabled(len(r)) else eliminate(J, r)
 
     def update(residual: Callable[[Array], Array], x: Array, solve: Solve | None) -> tuple[Array, Array]:
         """x after an iteration, and the size of the last update of each of its entries."""

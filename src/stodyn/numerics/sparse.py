@@ -121,6 +121,22 @@ class Pattern:
         """a x (m,)."""
         return self._times(values, x)
 
+    def sums(self, values: Array, x: Array) -> Array:
+        """a x (m,), as sums whose terms a trace shows."""
+        return self._row_sums(led(values[:, None]), x[:, None])[:, 0]
+
+    def transposed_sums(self, values: Array, y: Array) -> Array:
+        """aᵀ y (n,), likewise."""
+        return self._column_sums(led(values[:, None]), y[:, None])[:, 0]
+
+    @functools.cached_property
+    def _row_sums(self) -> Sums:
+        return Sums(self.rows, LED + np.arange(len(self.rows)), self.columns, self.shape[0])
+
+    @functools.cached_property
+    def _column_sums(self) -> Sums:
+        return Sums(self.columns, LED + np.arange(len(self.rows)), self.rows, self.shape[1])
+
     @functools.cached_property
     def products(self) -> Instructions:
         """-a x from x, the values of a being those behind the constants of another program."""
@@ -131,11 +147,6 @@ class Pattern:
 
     @functools.cached_property
     def _times(self) -> Callable[[Array, Array], Array]:
-        sums = Sums(self.rows, LED + np.arange(len(self.rows)), self.columns, self.shape[0])
-
-        def plain(values: Array, x: Array) -> Array:
-            return sums(led(values[:, None]), x[:, None])[:, 0]
-
         @jax.custom_jvp
         def times(values: Array, x: Array) -> Array:
             return -execute(self.products, x, loaded(values))[LED + self.shape[1] :]
@@ -143,7 +154,7 @@ class Pattern:
         @times.defjvp
         def derivative(primals, changes):
             (values, x), (dvalues, dx) = primals, changes
-            return times(values, x), plain(dvalues, x) + plain(values, dx)
+            return times(values, x), self.sums(dvalues, x) + self.sums(values, dx)
 
         return times
 
@@ -169,6 +180,7 @@ class Elimination:
     rows, columns  (n,) of the pivots, in their order
     beside, below  of each pivot the others in whose columns U has entries beside it, and in whose rows L has entries
                    below it
+    is_mended      whether paths whose pivots are too small are eliminated again, with exchanges; else they get NaN
     """
 
     pattern: Pattern
@@ -176,6 +188,7 @@ class Elimination:
     columns: np.ndarray
     beside: Pattern
     below: Pattern
+    is_mended: bool = True
 
     def jacobian(self, residual: Callable[[Array], Array], x: Array) -> Array:
         """The values of the Jacobian of a residual at x, which has the pattern."""
@@ -259,12 +272,18 @@ class Elimination:
     def _mended(self, wanted: Callable) -> Callable[[Array, Array, Array, Array], Array]:
         """`quick`, replaced by the result of dense elimination where it is not sound.
 
-        Under vmap such paths are eliminated one after another. Printed programs keep memory for it up to PIVOTED
-        unknowns, and give NaN beyond.
+        Under vmap such paths are eliminated one after another, and full matrices are left to LAPACK. Printed programs
+        keep memory for it up to PIVOTED unknowns, and give NaN beyond.
         """
+        if not self.is_mended:
+            return lambda values, sound, b, quick: jnp.where(sound, quick, jnp.nan)
 
         def dense(values, b):
             return wanted(*eliminated(self.pattern.dense(values), b))
+
+        def by_lapack(values, b):
+            a = self.pattern.dense(values)
+            return wanted(jnp.linalg.solve(a, b[:, None]), *jnp.linalg.slogdet(a))[:, 0]
 
         @custom_vmap
         def mended(values, sound, b, quick):
@@ -277,6 +296,8 @@ class Elimination:
         def of_many(paths, batched, *operands):
             values, sound, b, quick = (x if is_batched else jnp.broadcast_to(x, (paths, *x.shape))
                                        for x, is_batched in zip(operands, batched, strict=True))  # fmt: skip
+            if len(self.pattern.rows) == math.prod(self.pattern.shape):
+                return jax.vmap(by_lapack)(values, b), True
 
             def one(state):
                 solution, left = state
@@ -532,6 +553,14 @@ def order_of(residual: Callable[[Array], Array], x: Array) -> Elimination | None
     pattern = Pattern.of_csr(rows + scipy.sparse.eye_array(n, dtype=bool))
     no_samples = np.zeros((0, len(pattern.rows)))
     return _on_diagonal(pattern, no_samples, _few_products(n)) if len(pattern.rows) <= MOST_FULL * n * n else None
+
+
+@functools.lru_cache(maxsize=64)
+def full_order(n: int) -> Elimination:
+    """Of a matrix (n, n) without known zeros, its rows and columns in their order."""
+    every = np.ones((n, n), bool)
+    own = np.arange(n)
+    return Elimination(Pattern.of(every), own, own, Pattern.of(np.triu(every, 1)), Pattern.of(np.triu(every, 1)))
 
 
 def _few_products(n: int) -> float:

@@ -27,6 +27,7 @@ from stodyn.numerics.banded import Band, find_band
 from stodyn.numerics.facts.dependence import arguments_of
 from stodyn.numerics.newton import newton
 from stodyn.numerics.printing.unprintable import Unprintable
+from stodyn.numerics.sparse import MOST_FULL, Pattern, find_pattern
 from stodyn.problems import joints_diagnosis
 from stodyn.problems.calling import call
 from stodyn.problems.contract import returned_shape
@@ -37,21 +38,65 @@ START_LIMIT = 50  # rounds of Newton onto the constraints from a start
 SINGULAR = 1e-6  # the lowest singular value of the constraints, rows of length 1, at which a path has lost one of them
 
 
-class Frame:
-    """The constraints at one (t, q): G, C = M⁻¹ Gᵀ, A = G C, and solves with them."""
+class Slopes:
+    """The slopes of the constraints at one (t, q): G and C = M⁻¹ Gᵀ, and products with them.
+
+    Where few coordinates enter each of many constraints, products are sums over the entries of G, and neither matrix
+    is made unless it is asked for.
+    """
 
     def __init__(self, joints: Joints, t: Any, q: Array, params: Any):
         self.joints = joints
-        self.G = joints.jacobian(t, q, params)
-        self.inverse = joints.mass_inverse(t, q, params, self.G)
-        self.C = self.inverse(self.G.T)
-        self.A = self.G @ self.C
-        self.solve = joints.factorised(self.A)
+        self.pattern = pattern = joints.pattern
+        if pattern is None:
+            self._G = joints.jacobian(t, q, params)
+        else:
+            self._entries = pattern.jacobian(lambda q: joints.value(t, q, params), q)
+        self.inverse = joints.mass_inverse(t, q, params, lambda: self.G)
+        if pattern is None:
+            self._C = self.inverse(self._G.T)
+
+    @property
+    def G(self) -> Array:
+        return self._G if self.pattern is None else self.pattern.dense(self._entries)
+
+    @property
+    def C(self) -> Array:
+        return self._C if self.pattern is None else self.inverse(self.G.T)
+
+    def across(self, w: Array) -> Array:
+        """G w."""
+        return self._G @ w if self.pattern is None else self.pattern.sums(self._entries, w)
+
+    def pushed(self, λ: Array) -> Array:
+        """C λ."""
+        return self._C @ λ if self.pattern is None else self.inverse(self.pattern.transposed_sums(self._entries, λ))
+
+    def times(self, other: Slopes) -> Array:
+        """G C, (c, c), with C of other slopes."""
+        if self.pattern is None:
+            return self._G @ other._C
+        return jax.jacfwd(lambda λ: self.across(other.pushed(λ)))(jnp.zeros(self.joints.c, self._entries.dtype))
+
+
+class Frame(Slopes):
+    """Slopes with A = G C factorised: what holds velocities and accelerations along the constraints."""
+
+    def __init__(self, joints: Joints, t: Any, q: Array, params: Any):
+        super().__init__(joints, t, q, params)
+        band = joints.band
+        if band is None:
+            A = self.times(self)
+            self.solve, self._squares = elimination.factorised(A), jnp.diagonal(A)
+        else:
+            diagonals = band.jacobian(lambda λ: self.across(self.pushed(λ)), jnp.zeros(joints.c, q.dtype))
+            self.solve = band.factorised(diagonals)
+            self._squares = diagonals[band.width][np.argsort(band.order)]
 
     def held(self, w: Array, rate: Array | float = 0.0) -> tuple[Array, Array]:
         """w - C λ with G (w - C λ) = -rate, and λ: of a velocity rate is g_t, of an acceleration γ."""
-        λ = self.solve(self.G @ w + rate)
-        return w - self.C @ λ, λ
+        λ = self.solve(self.across(w) + rate)
+        return w - self.pushed(λ), λ
 
     def tangent(self, b: Array) -> Array:
         """The part of each column of b (N, m) along the constraints."""
@@ -61,10 +106,10 @@ class Frame:
     def is_regular(self) -> Array | bool:
         """Whether the constraints are independent here, the rows of G M^(-1/2) taken with length 1: an inverse
         iteration from a fixed vector estimates their lowest singular value."""
-        c = len(self.A)
+        c = self.joints.c
         if c == 1:
             return True
-        length = jnp.sqrt(jnp.diagonal(self.A))
+        length = jnp.sqrt(self._squares)
         r = jnp.asarray(np.cos(1.0 + 2.4 * np.arange(c)), length.dtype)
         return jnp.max(jnp.abs(length * self.solve(length * r))) <= SINGULAR**-2
 
@@ -133,14 +178,17 @@ class Joints:
             matrix = call(self.problem.mass, t, q, jnp.zeros_like(q), params=params)
         return jnp.eye(N, dtype=q.dtype) if matrix is None else jnp.reshape(jnp.asarray(matrix, q.dtype), (N, N))
 
-    def mass_inverse(self, t: Any, q: Array, params: Any, G: Array) -> Callable[[Array], Array]:
-        """right (N,) or (N, k) -> M⁻¹ right; of a singular mass (M + s GᵀG)⁻¹ right."""
+    def mass_inverse(self, t: Any, q: Array, params: Any, slopes: Callable[[], Array]) -> Callable[[Array], Array]:
+        """right (N,) or (N, k) -> M⁻¹ right; of a singular mass (M + s GᵀG)⁻¹ right, with G from slopes()."""
         if self.problem.mass is None:
             return lambda right: right
         if self.inertia is not None and self.inertia.is_regular:
             return self.inertia.solve
         M = self.mass(t, q, params)
-        solve = elimination.factorised(M if self.mass_is_regular else M + self.stiffening * (G.T @ G))
+        if not self.mass_is_regular:
+            G = slopes()
+            M = M + self.stiffening * (G.T @ G)
+        solve = elimination.factorised(M)
         return lambda right: (
             solve(right) if right.ndim == 1 else jnp.stack([solve(right[:, k]) for k in range(right.shape[1])], axis=1)
         )
@@ -169,6 +217,9 @@ class Joints:
     def _look_at_start(self) -> joints_diagnosis.JointValues:
         q = np.asarray(self.problem.start_source.example("start"), float)[None, : self.problem.N]
         return joints_diagnosis.JointValues(*(part[0] for part in joints_diagnosis.values_at(self)(np.zeros(1), q)))
+
+    def slopes(self, t: Any, q: Array, params: Any) -> Slopes:
+        return Slopes(self, t, q, params)
 
     def frame(self, t: Any, q: Array, params: Any) -> Frame:
         return Frame(self, t, q, params)
@@ -210,11 +261,11 @@ class Joints:
         """q moved along M⁻¹Gᵀ to g(t, q) = 0, and Newton's report: a round with C at q, the others with C where it
         ends, which is as near as each with its own C but for the third power of the way."""
         frame = self.frame(t, q, params)
-        q = q - frame.C @ frame.solve(self.value(t, q, params))
-        C = self.frame(t, q, params).C
+        q = q - frame.pushed(frame.solve(self.value(t, q, params)))
+        there = self.slopes(t, q, params)
         zero = jnp.zeros(self.c, q.dtype)
-        root = newton(lambda μ: self.value(t, q - C @ μ, params), zero, tol=tol, limit=limit, **self.solver)
-        return q - C @ root.x, root
+        root = newton(lambda μ: self.value(t, q - there.pushed(μ), params), zero, tol=tol, limit=limit, **self.solver)
+        return q - there.pushed(root.x), root
 
     def consistent(self, t: Any, q: Array, v: Array, params: Any) -> tuple[Array, Array]:
         """A start moved onto the constraints, the velocity onto their tangent; NaN where q moves more than FAR |q|."""
@@ -260,12 +311,29 @@ class Joints:
             return None
 
         def residual(x, q, t, params):
-            G = self.jacobian(t, q, params)
-            return G @ (self.mass_inverse(t, q, params, G)(G.T) @ x)
+            slopes = self.slopes(t, q, params)
+            return slopes.across(slopes.pushed(x))
 
         with jax.enable_x64(True), jax.ensure_compile_time_eval():
-            q = jnp.asarray(self.problem.start_source.example("start"), float)[: self.problem.N]
-            return find_band(residual, jnp.zeros(self.c), q, jnp.zeros(()), self.problem.example_params())
+            return find_band(residual, jnp.zeros(self.c), self._example_q, jnp.zeros(()), self.problem.example_params())
+
+    @functools.cached_property
+    def pattern(self) -> Pattern | None:
+        """The places of G of a larger system where few are not zero; None otherwise."""
+        N, c = self.problem.N, self.c
+        if N + c <= elimination.WRITTEN_OUT:
+            return None
+        with jax.enable_x64(True), jax.ensure_compile_time_eval():
+            point = self._example_q, jnp.zeros(()), self.problem.example_params()
+            try:
+                pattern = find_pattern(lambda q, t, p: self.value(t, q, p), *point)
+            except Unprintable:
+                return None
+        return pattern if len(pattern.rows) <= MOST_FULL * c * N else None
+
+    @property
+    def _example_q(self) -> Array:
+        return jnp.asarray(self.problem.start_source.example("start"), float)[: self.problem.N]
 
     # --- before a run -------------------------------------------------------------------------------------------------
 

@@ -21,7 +21,7 @@ from stodyn.numerics import uncompiled
 from stodyn.numerics.bounded import Bounded
 from stodyn.numerics.printing import compiling, rows, scalars
 from stodyn.numerics.printing.fingerprints import calls_host, fingerprint, holds
-from stodyn.numerics.printing.nodes import Entry, Graph, reachable
+from stodyn.numerics.printing.nodes import Entry, Graph, is_known, reachable
 from stodyn.numerics.printing.unprintable import Unprintable, or_unprintable
 
 FRAME = ("own", "common", "results", "first_lane", "last_lane", "stride")
@@ -182,13 +182,29 @@ class _Loop:
         self.common, self.own = places
         outputs = scalars.scalarised(closed, inputs, graph)
         self.results = [(v.aval.shape, v.aval.dtype, int(np.prod(v.aval.shape))) for v in closed.jaxpr.outvars]
-        entries: list[Entry] = scalars.flatten(outputs)
+        entries = self._varying(scalars.flatten(outputs))
         operations = rows.operations(reachable(entries))
         if operations > MOST_OPERATIONS:
             raise Unprintable(f"{operations} scalar operations, more than {MOST_OPERATIONS}")
         self.width, self.count = 2 * compiling.processor().register, len(entries)
         function = rows.mapped("run", self.width, entries, [entry.dtype for entry in entries], FRAME)
         self.program = compiling.Program(rows.module([function]), ["run"], operations)
+
+    def _varying(self, results: Sequence[Entry]) -> list[Entry]:
+        """The entries of the results that are to be computed, each once: of large sparse matrices they are few.
+
+        The others are known when the function is traced.
+        """
+        self.known, row_of, nodes = np.zeros(len(results)), dict[int, int](), list[Entry]()
+        self.places = np.full(len(results), -1)
+        for k, entry in enumerate(results):
+            if is_known(entry):
+                self.known[k : k + 1] = rows.words(np.asarray([entry]))
+                continue
+            self.places[k] = row_of.setdefault(id(entry), len(nodes))
+            if self.places[k] == len(nodes):
+                nodes.append(entry)
+        return nodes
 
     def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         points = next(len(a) for a, (own, _, _) in zip(arrays, self.arguments, strict=True) if own)
@@ -205,9 +221,10 @@ class _Loop:
         frame = rows.Frame(FRAME)
         frame.set(own=own, common=common, results=results, first_lane=0, last_lane=lanes, stride=lanes)
         self.program.machine(lanes)["run"](frame.address)
+        results = np.where(self.places[:, None] < 0, self.known[:, None], results[self.places, :points])
         outputs, used = [], 0
         for shape, dtype, size in self.results:
-            part = rows.typed(results[used : used + size, :points], dtype)
+            part = rows.typed(results[used : used + size], dtype)
             outputs.append(np.ascontiguousarray(part.T).reshape(points, *shape))
             used += size
         return outputs
