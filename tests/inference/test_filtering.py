@@ -220,3 +220,45 @@ def test_a_filter_at_other_times_is_the_same_filter():
     np.testing.assert_allclose(finer.loglik, plain.loglik, rtol=1e-13)
     np.testing.assert_allclose(finer["mean"][1], plain["mean"][7], rtol=1e-12)
     assert list(finer.time.values) == [0.1, TIMES[7], 6.0]
+
+
+@pytest.mark.parametrize(
+    ("law", "variance"),
+    [("exact", 0.057115419901), ("Heun", 0.057171369801), ("ImplicitMidpoint", 0.056990492063), ("AB4", 0.0580240973)],
+)
+def test_laws_that_methods_deliver(law, variance):
+    times = 0.1 * np.arange(1, 301)
+    dt = None if law == "exact" else 0.1
+    result = sd.filtered(oscillator(), data=(times, np.zeros(300)), sensors=sensor(), law=law, dt=dt)
+    np.testing.assert_allclose(result.innovation_sd[-1] ** 2, variance, rtol=1e-9)
+    assert result.attrs["law"].startswith(law)
+
+
+def test_laws_of_steps_lead_to_the_exact_law():
+    sdae = sd.SDAE(
+        np.diag([1.0, 0.0]),
+        lambda t, x: jnp.array([-(x[0] - x[1]) / 2, (x[0] - x[1]) / 2 - x[1] / 0.5]),
+        lambda t, x: jnp.array([[0.6], [0.0]]),
+        start=[1.0, 0.2],
+        names=["u", "w"],
+    )
+    mechanical = sd.Mechanical(
+        lambda t, x, v: -4 * x - 0.4 * v, lambda t, x, v: 0.7, start=(scipy.stats.norm(0.2, 0.1), 0.3)
+    )
+    for problem, of, law in ((sdae, "w", "ImplicitEuler"), (mechanical, 0, "StochasticAlpha")):
+        options = {"data": (0.25 * K, VALUES), "sensors": sensor(of=of, noise=0.2)}
+        exact = sd.filtered(problem, **options)
+        near = sd.filtered(problem, law=law, dt=1 / 2048, **options)
+        np.testing.assert_allclose(near.loglik, exact.loglik, rtol=1e-3)
+        np.testing.assert_allclose(near["mean"], exact["mean"], atol=2e-3)
+
+
+def test_wrong_laws_are_refused():
+    def refused(words, **options):
+        with pytest.raises(ValueError, match=words):
+            sd.filtered(oscillator(), data=(0.25 * K, VALUES), **{"sensors": sensor()} | options)
+
+    refused("expected the step of Heun", law="Heun")
+    refused("not a whole number of steps", law="Heun", dt=0.1)
+    refused("has no steps", dt=0.1)
+    refused("averages, increments and biases", law="Heun", dt=0.05, sensors=sensor(average=0.1))

@@ -72,3 +72,11 @@ def test_a_million_readings_take_little_memory():
     rest = values - 0.5
     expected = -0.5 * np.sum(rest**2) / 0.09 - 500_000 * np.log(2 * np.pi * 0.09)
     np.testing.assert_allclose(like(), expected, rtol=1e-11)
+
+
+def test_derivatives_of_the_law_of_a_method():
+    like = sd.likelihood(oscillator(), data=(0.25 * K, VALUES), sensors=sensor(), law="ImplicitMidpoint", dt=0.125)
+    h = 1e-5
+    for k, name in enumerate(like.names):
+        ends = [like({name: like.start[k] + sign * h}) for sign in (-1, 1)]
+        np.testing.assert_allclose(like.gradient()[k], (ends[1] - ends[0]) / (2 * h), rtol=1e-5)

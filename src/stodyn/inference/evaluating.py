@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -12,19 +11,19 @@ import numpy as np
 
 from stodyn.inference import kalman, schedule
 from stodyn.inference.kalman import History, Row, Sensing, State
-from stodyn.inference.laws import Flow, Model, Parts
-from stodyn.numerics import linear_flow
+from stodyn.inference.laws import Model, Parts
+from stodyn.inference.stepping import SteppedModel
 from stodyn.numerics.uncompiled import Uncompiled
 
 
 class Evaluated:
     """A model and its record: `params_of` makes params of a vector θ."""
 
-    def __init__(self, model: Model, params_of: Callable[[Any], Any]):
+    def __init__(self, model: Model | SteppedModel, params_of: Callable[[Any], Any]):
         self.model, self.params_of = model, params_of
         self._parts = {order: Uncompiled(jax.vmap(function)) for order, function in enumerate(
             (self._at, self._slope, self._curvature))}  # fmt: skip
-        self._flow = Uncompiled(lambda theta: model.system(params_of(theta))[0])
+        self._own = Uncompiled(lambda theta: model.own(params_of(theta)))
 
     def _at(self, theta: Any) -> Parts:
         return self.model.at(self.params_of(theta))
@@ -35,16 +34,14 @@ class Evaluated:
     def _curvature(self, theta: Any, u: Any, v: Any) -> Any:
         return jax.jvp(lambda theta: self._slope(theta, u), (theta,), (v,))
 
-    def flow(self, theta: np.ndarray) -> Flow:
-        """Return the flow of all states at θ (p,)."""
-        return self._flow(theta)
-
     def for_parameters(self, thetas: np.ndarray) -> Evaluated:
-        """Return this with as many halvings of the longest gap as the matrices at θ (lanes, p) need."""
-        needed = max(linear_flow.doublings(self.flow(theta).A, self.model.schedule.longest) for theta in thetas)
-        if needed <= self.model.halvings:
-            return self
-        return Evaluated(dataclasses.replace(self.model, halvings=needed), self.params_of)
+        """Return this made wide enough for the matrices at θ (lanes, p)."""
+        model = self.model.widened([self._own(theta) for theta in thetas])
+        return self if model is self.model else Evaluated(model, self.params_of)
+
+    def refuse_unstable(self, theta: np.ndarray) -> None:
+        """Refuse a plant without a stationary law at θ (p,), in words."""
+        self.model.refuse_unstable(self._own(theta))
 
     @functools.cached_property
     def rows(self) -> Row:
@@ -81,7 +78,7 @@ class Evaluated:
         return jax.tree.map(lambda a: a[0], parts), jax.tree.map(lambda a: a[:, 0], history)
 
 
-def smoothed(model: Model, parts: Parts, history: History, rows: Row) -> tuple[np.ndarray, np.ndarray]:
+def smoothed(model: Model | SteppedModel, parts: Parts, history: History, rows: Row) -> tuple[np.ndarray, np.ndarray]:
     """Return mean (rows, n) and covariance of all states given all readings."""
     n, is_diffuse = len(parts.m), history.state.D is not None
     zero, flat = np.zeros((1, n)), np.zeros((1, n, n))

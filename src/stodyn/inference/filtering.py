@@ -21,6 +21,7 @@ def filtered(
     data: Any,
     sensors: Any = None,
     t0: float | None = None,
+    dt: float | None = None,
     by: str | None = None,
     law: Any = None,
     params: Any = None,
@@ -35,17 +36,20 @@ def filtered(
         A linear problem with additive noise; what is not proved to be one is refused. Algebraic components of an SDAE
         are given too.
     method : Method or str, optional
-        Left out: the exact law of the problem between readings, which no integrator enters.
+        For nonlinear problems, which are not taken so far.
     data : Record, mapping, table or (times, values)
         The readings, in any form that sd.Record takes.
     sensors : Sensor or sequence of Sensor
         What made them; may be left out where `data` is a Record.
     t0 : float
         The time of the start, by default 0; no reading is earlier.
+    dt : float, optional
+        The step of the method whose law is asked for.
     by : "kalman", optional
         The filter; left out, Kalman's, which is exact.
-    law : "exact", optional
-        The law between readings.
+    law : "exact", Method or str, optional
+        The law between readings: by default that of the equations. A method: what its steps dt deliver, for records
+        made by a simulator; readings are then whole numbers of steps apart.
     params : mapping, optional
         Numbers in place of the problem's params, and those that only sensors have; "spring.rate" for nested ones.
     initial : "stationary", "diffuse" or {component: "diffuse"}, optional
@@ -79,7 +83,7 @@ def filtered(
     >>> round(float(result.loglik), 12)
     -1.11539255786
     """
-    options = {"t0": t0, "by": by, "law": law, "params": params, "initial": initial, "at": at}
+    options = {"t0": t0, "dt": dt, "by": by, "law": law, "params": params, "initial": initial, "at": at}
     question = question_of(problem, method, data=data, sensors=sensors, **options)
     parts, history, variables = _run(question)
     state = history.state
@@ -97,6 +101,7 @@ def smoothed(
     data: Any,
     sensors: Any = None,
     t0: float | None = None,
+    dt: float | None = None,
     by: str | None = None,
     law: Any = None,
     params: Any = None,
@@ -117,10 +122,13 @@ def smoothed(
         What made them; may be left out where `data` is a Record.
     t0 : float
         The time of the start, by default 0.
+    dt : float, optional
+        The step of the method whose law is asked for.
     by : "kalman", optional
         The filter.
-    law : "exact", optional
-        The law between readings.
+    law : "exact", Method or str, optional
+        The law between readings: by default that of the equations. A method: what its steps dt deliver, for records
+        made by a simulator; readings are then whole numbers of steps apart.
     params : mapping, optional
         Numbers in place of the problem's params, and those that only sensors have.
     initial : "stationary", "diffuse" or {component: "diffuse"}, optional
@@ -147,7 +155,7 @@ def smoothed(
     >>> round(float(result["mean"][0, 0]), 12)
     0.042235311276
     """
-    options = {"t0": t0, "by": by, "law": law, "params": params, "initial": initial, "at": at}
+    options = {"t0": t0, "dt": dt, "by": by, "law": law, "params": params, "initial": initial, "at": at}
     question = question_of(problem, method, data=data, sensors=sensors, **options)
     parts, history, variables = _run(question)
     if history.state.left is not None and history.state.left[-1] > 0:
@@ -236,5 +244,5 @@ def _dataset(
             **variables,
         },
         {"time": plan.times[chosen], "component": names, "other": names, **coords},
-        {"by": "kalman", "law": question.law, "exact": "yes", "reasons": "; ".join(reasons)},
+        {"by": "kalman", "law": question.model.name, "exact": "yes", "reasons": "; ".join(reasons)},
     )

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -25,7 +25,8 @@ from stodyn.noise.coloured import Coloured
 from stodyn.noise.distribution import Distribution
 from stodyn.noise.inertial import Inertial
 from stodyn.noise.readings import Density, PerSample, resolved
-from stodyn.numerics import linear_flow
+from stodyn.noise.source import Source
+from stodyn.numerics import linear_flow, lyapunov
 from stodyn.numerics.facts import degree
 from stodyn.numerics.linear_flow import Law
 from stodyn.problems.contract import Problem, expect_problem, written_as
@@ -63,10 +64,10 @@ class Memory(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Plant:
-    """A linear problem without its sensors: its own states, and its matrices as a function of params."""
+    """A linear problem without its sensors: its states and their start, and its matrices as a function of params."""
 
     problem: Problem
-    form: Any
+    start: Source
     states: tuple[str, ...]
     flow: Callable[[Any], Flow]
 
@@ -100,7 +101,7 @@ def _of_sde(problem: Any, sde: SDE) -> Plant:
         A, B = jax.jacfwd(lambda x: sde.f(0.0, x, params))(x), sde.g(0.0, x, params)
         return Flow(A, sde.f(0.0, x, params), B @ B.T, jnp.eye(sde.n), jnp.zeros(sde.n))
 
-    return Plant(problem, sde, problem.components, flow)
+    return Plant(problem, sde.start_source, problem.components, flow)
 
 
 def _of_sdae(problem: Any, sdae: SDAE) -> Plant:
@@ -123,7 +124,8 @@ def _of_sdae(problem: Any, sdae: SDAE) -> Plant:
         B = form.solved(sdae.g(0.0, x, params))
         return Flow(form.solved(slope @ W), form.solved(slope @ w + at_zero), B @ B.T, W, w)
 
-    return Plant(problem, sdae, components(sdae)[0], flow)
+    start = sdae.start_source.mapped(lambda rows: rows @ evolving.T)
+    return Plant(problem, start, components(sdae)[0], flow)
 
 
 # --- sensors ----------------------------------------------------------------------------------------------------------
@@ -234,6 +236,7 @@ class Model:
     schedule: Schedule
     start: Start
     halvings: int = 0
+    name: ClassVar[str] = "exact"
 
     @property
     def memories(self) -> list[list[Memory]]:
@@ -321,3 +324,17 @@ class Model:
         if not self.start.diffuse:
             return None
         return np.eye(self.states)[:, list(self.start.diffuse)]
+
+    def own(self, params: Any) -> Flow:
+        """Return the flow of all states."""
+        return self.system(params)[0]
+
+    def widened(self, flows: Sequence[Flow]) -> Model:
+        """Return this with as many halvings of the longest gap as these flows need."""
+        needed = max(linear_flow.doublings(np.asarray(flow.A), self.schedule.longest) for flow in flows)
+        return self if needed <= self.halvings else dataclasses.replace(self, halvings=needed)
+
+    def refuse_unstable(self, flow: Flow) -> None:
+        """Refuse a plant without a stationary law, in words."""
+        n = len(self.plant.states)
+        lyapunov.continuous(flow.A[:n, :n], flow.S[:n, :n])

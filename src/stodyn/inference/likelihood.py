@@ -167,6 +167,7 @@ def likelihood(
     sensors: Any = None,
     free: Any = None,
     t0: float | None = None,
+    dt: float | None = None,
     by: str | None = None,
     law: Any = None,
     params: Any = None,
@@ -189,10 +190,13 @@ def likelihood(
         limit; by default all numbers among the params.
     t0 : float
         The time of the start, by default 0.
+    dt : float, optional
+        The step of the method whose law is asked for.
     by : "kalman", optional
         The filter.
-    law : "exact", optional
-        The law between readings.
+    law : "exact", Method or str, optional
+        The law between readings: by default that of the equations. A method: what its steps dt deliver, for records
+        made by a simulator; readings are then whole numbers of steps apart.
     params : mapping, optional
         Numbers in place of the problem's params, and those that only sensors have.
     initial : "stationary", "diffuse" or {component: "diffuse"}, optional
@@ -219,7 +223,7 @@ def likelihood(
     (-1.115392558, array([0.48762004]))
     """
     question = question_of(
-        problem, method, data=data, sensors=sensors, t0=t0, by=by, law=law, params=params, initial=initial
+        problem, method, data=data, sensors=sensors, t0=t0, dt=dt, by=by, law=law, params=params, initial=initial
     )
     scales = {name: Scale() for name in question.names} if free is None else scales_of(free)
     like = Likelihood(question, chosen(question.names, list(scales)), tuple(scales.values()))

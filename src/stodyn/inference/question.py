@@ -10,12 +10,11 @@ import jax
 import numpy as np
 
 from stodyn.arguments import suggestion
-from stodyn.inference import laws
+from stodyn.inference import laws, stepping
 from stodyn.inference.evaluating import Evaluated
 from stodyn.inference.gaussian import start_of
 from stodyn.inference.record import Record, as_record
 from stodyn.inference.schedule import scheduled
-from stodyn.numerics import lyapunov
 from stodyn.problems.contract import expect_problem
 
 WAYS = ("kalman",)
@@ -30,10 +29,9 @@ class Question:
     evaluated: Evaluated
     names: tuple[str, ...]
     values: np.ndarray
-    law: str
 
     @property
-    def model(self) -> laws.Model:
+    def model(self) -> laws.Model | stepping.SteppedModel:
         """The model on the rows of the record."""
         return self.evaluated.model
 
@@ -50,13 +48,17 @@ def question_of(
     params: Any,
     initial: Any,
     at: Any = None,
+    dt: float | None = None,
 ) -> Question:
     """Return the question after its checks."""
     expect_problem(problem)
     if by is not None and by not in WAYS:
         raise ValueError(f"by: expected 'kalman', got {by!r}; {laws.NOT_LINEAR}")
-    if method is not None or law not in (None, "exact"):
-        raise ValueError("law: only law='exact' is taken so far; leave out method and law")
+    is_exact = law is None or law == "exact"
+    if method is not None or (is_exact and dt is not None):
+        raise ValueError(
+            "method, dt: the exact law of a linear problem has no steps; for what a method delivers give law= and dt="
+        )
     record = as_record(data, sensors)
     if problem.has_random_params:
         raise ValueError("params: expected numbers; those of the problem are random")
@@ -66,15 +68,17 @@ def question_of(
         widths = laws.widths_of(plant, record.sensors, tree)
         _check_record(record, widths)
         schedule = scheduled(record, 0.0 if t0 is None else float(t0), at)
-        start = start_of(plant.form.start_source, initial, plant.states)
-        model = laws.Model(plant, record.sensors, tuple(widths), schedule, start)
+        states = (
+            (plant.start, initial, plant.states) if is_exact else (problem.start_source, initial, problem.components)
+        )
+        start = start_of(*states)
+        parts = plant, record.sensors, tuple(widths), schedule, start
+        model = laws.Model(*parts) if is_exact else stepping.stepped(*parts, law, dt).checked(tree)
         names, values, params_of = numbers_in(tree)
         evaluated = Evaluated(model, params_of).for_parameters(values[None])
         if start.is_stationary:
-            flow = evaluated.flow(values)
-            n = len(plant.states)
-            lyapunov.continuous(flow.A[:n, :n], flow.S[:n, :n])  # refuses what is not stable
-    return Question(record, evaluated, names, values, "exact")
+            evaluated.refuse_unstable(values)
+    return Question(record, evaluated, names, values)
 
 
 def _check_record(record: Record, widths: Sequence[int]) -> None:

@@ -77,8 +77,13 @@ def stationary(A: Array, a: Array, S: Array) -> tuple[Array, Array]:
     """Return the mean and the covariance in the long run, of a stable A."""
     unit = lax.stop_gradient(NEAR / jnp.maximum(norm(A), jnp.finfo(A.dtype).tiny))
     short = _series(A * unit, a * unit, S * unit, jnp.ones(1))
-    law, _ = lax.scan(lambda law, _: (law.doubled(), None), short, None, length=FURTHEST)
-    return law.c[0], law.Q[0]
+    return limit(short)
+
+
+def limit(law: Law) -> tuple[Array, Array]:
+    """Return the mean and the covariance to which a law leads that is repeated for ever."""
+    far, _ = lax.scan(lambda law, _: (law.doubled(), None), law, None, length=FURTHEST)
+    return far.c[0], far.Q[0]
 
 
 def _series(A: Array, a: Array, S: Array, share: Array) -> Law:

@@ -49,17 +49,21 @@ class OneStep:
             pieces = jnp.split(s, parts[:-1])
             return tree.unflatten([jnp.reshape(a, leaf.shape) for a, leaf in zip(pieces, leaves, strict=True)])
 
-        def after(k, t, h, params, s, ξ):
+        def function(k, t, h, params, s, ξ):
             noise = method.needs.increment(h, dict(zip(counts, jnp.split(ξ, ends), strict=True)), m)
             step = functools.partial(method.starting_step, k) if starting else method.step
-            with underived():
-                new, report = step(stepped, t, state(s), noise, params)
+            new, report = step(stepped, t, state(s), noise, params)
             return jnp.where(report.ok, ravel_pytree(new)[0], jnp.nan)
+
+        def after(*arguments):
+            with underived():
+                return function(*arguments)
 
         few = 0 if often else FEW
         self._after = AtPoints(after, (None, None, None, None, 0, 0), few)
-        self._start = AtPoints(lambda t, params, x: ravel_pytree(method.start(stepped, t, x, params))[0],
-                               (None, None, 0), FEW)  # fmt: skip
+        self.function = function  # of (k, t, h, params, s, ξ), to be traced and differentiated
+        self.begun = lambda t, params, x: ravel_pytree(method.start(stepped, t, x, params))[0]
+        self._start = AtPoints(self.begun, (None, None, 0), FEW)
         self._read = AtPoints(lambda s: method.read(state(s)), 0, FEW)
 
     @functools.cached_property
