@@ -68,8 +68,8 @@ CORPUS = [
     (6, "ikr = 1m would change the answer", RC + "D1 out 0 dx\n.model dx D(IS=1p IKR=1m)\n"),
     (6, "ptf = 2 would change the answer", RC + "Q1 out in 0 qx\n.model qx NPN(PTF=2)\n"),
     (6, "more than 0", RC + "D1 out 0 dx\n.model dx D(IS=0)\n"),
-    (6, "only level 1", RC + "M1 out in 0 0 n\n.model n NMOS(LEVEL=3)\n"),
-    (6, "level = 54 is BSIM4, but only level 1 and VDMOS", RC + "M1 out in 0 0 n\n.model n NMOS(LEVEL=54)\n"),
+    (6, "only levels 1, 2, 3", RC + "M1 out in 0 0 n\n.model n NMOS(LEVEL=6)\n"),
+    (6, "level = 54 is BSIM4, but only levels 1, 2, 3 and VDMOS", RC + "M1 out in 0 0 n\n.model n NMOS(LEVEL=54)\n"),
     (6, "is defined already", RC + ".model a D(IS=1p)\n.model a D(IS=2p)\n"),
     (5, "expected .model NAME TYPE", RC + ".model dx\n"),
     # parameters

@@ -10,7 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import jax
 import numpy as np
+
+STEP = 1e-5  # in difference quotients of dual numbers
 
 
 def slopes(function: Callable[..., Any], values: Sequence[np.ndarray]) -> tuple[Any, list[np.ndarray]]:
@@ -19,6 +22,20 @@ def slopes(function: Callable[..., Any], values: Sequence[np.ndarray]) -> tuple[
     duals = tuple(Dual(v, [np.ones(()) if i == k else None for i in range(count)]) for k, v in enumerate(values))
     results = _lifted(function(duals, Functions), count)
     return results.value, [np.broadcast_to(_filled(s), np.shape(results.value)) for s in results.slopes]
+
+
+def slope_in_first(function: Callable[..., Any], values: Sequence[Any], *more: Any) -> Any:
+    """The slope of function(values, *more) in the first of the values, for numpy, JAX and dual numbers; the last
+    argument is the array module. For dual numbers, whose own slopes are then second ones, it is a difference quotient.
+    """
+    *between, xp = more
+    if xp is np:
+        return slopes(lambda duals, module: function(duals, *between, module), values)[1][0]
+    first, *rest = values
+    if xp is Functions:
+        low, high = (function((first + side, *rest), *between, xp) for side in (-STEP, STEP))
+        return (high - low) * (0.5 / STEP)
+    return jax.jvp(lambda x: function((x, *rest), *between, xp), (first,), (xp.ones_like(first),))[1]
 
 
 class Dual:

@@ -20,7 +20,7 @@ s = u + w and slopes over 2/3 C, ∂Q_gs/∂w = -2u²w/s³, ∂Q_gs/∂u + ∂Q_
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -86,15 +86,29 @@ def source_and_bulk(read: tuple[Any, ...], p: Numbers, xp: Any) -> Any:
     return source(read, p, xp) + bulk(read, p, xp)
 
 
-def capacitances(read: tuple[Any, ...], p: Numbers) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return Meyer's capacitances C_gs, C_gd and C_gb, divided by C."""
+class Pinch(NamedTuple):
+    """Where a channel is pinched off: x of its source, the saturation voltage, |v_ds|, and whether v_ds < 0."""
+
+    over: np.ndarray
+    saturation: np.ndarray
+    apart: np.ndarray
+    back: np.ndarray
+
+
+def _square_law(read: tuple[Any, ...], p: Numbers) -> Pinch:
     x, y = _overdrives(read, p, np)
-    over, apart = np.maximum(x, y), np.abs(x - y)
-    saturation = np.maximum(over, LEAST_SATURATION)
+    return Pinch(np.maximum(x, y), np.maximum(x, y), np.abs(x - y), y > x)
+
+
+def capacitances(
+    read: tuple[Any, ...], p: Numbers, pinch: Callable[..., Pinch] = _square_law
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return Meyer's capacitances C_gs, C_gd and C_gb, divided by C."""
+    over, saturation, apart, back = pinch(read, p)
+    saturation = np.maximum(saturation, LEAST_SATURATION)
     left = np.maximum(saturation - apart, 0.0)
     whole = (2.0 / 3.0) * np.clip(1.0 + 2.0 * over / p["phi"], 0.0, 1.0)
     near, far = (whole * (1.0 - (part / (saturation + left)) ** 2) for part in (left, saturation))
-    back = y > x
     return np.where(back, far, near), np.where(back, near, far), np.clip(-over / p["phi"], 0.0, 1.0)
 
 
@@ -106,21 +120,40 @@ def _charge(name: str, value: Callable, capacitance: Callable) -> Law:
     return Law(name, value, stores=True, conducts=False, couples=_couples, capacitance=capacitance)
 
 
-SOURCE = _charge("charge from gate to source", source, lambda read, p: capacitances(read, p)[0])
-DRAIN = _charge("charge from gate to drain", drain, lambda read, p: capacitances(read, p)[1])
-BULK = _charge("charge from gate to bulk", bulk, lambda read, p: capacitances(read, p)[2])
-SOURCE_AND_BULK = _charge("charge from gate to source and bulk", source_and_bulk,
-                          lambda read, p: sum(capacitances(read, p)[::2]))  # fmt: skip
+class Gate(NamedTuple):
+    """The laws of the charges of a gate: to source, drain and bulk, and to a source that is the bulk."""
+
+    source: Law
+    drain: Law
+    bulk: Law
+    source_and_bulk: Law
 
 
-def gate(card: Card, nodes: tuple[str, str, str, str], oxide: float, numbers: dict[str, float]) -> list[Element]:
+def laws(pinch: Callable[..., Pinch] = _square_law, suffix: str = "") -> Gate:
+    """The laws of a gate whose small signals see Meyer's capacitances at the `pinch` of its channel."""
+
+    def seen(*which: int) -> Callable:
+        return lambda read, p: sum(capacitances(read, p, pinch)[k] for k in which)
+
+    return Gate(_charge(f"charge from gate to source{suffix}", source, seen(0)),
+                _charge(f"charge from gate to drain{suffix}", drain, seen(1)),
+                _charge(f"charge from gate to bulk{suffix}", bulk, seen(2)),
+                _charge(f"charge from gate to source and bulk{suffix}", source_and_bulk, seen(0, 2)))  # fmt: skip
+
+
+SOURCE, DRAIN, BULK, SOURCE_AND_BULK = SQUARE = laws()
+
+
+def gate(
+    card: Card, nodes: tuple[str, str, str, str], oxide: float, numbers: dict[str, float], of: Gate = SQUARE
+) -> list[Element]:
     """The parts that store the charge of a gate; `nodes` are drain, gate, source and bulk, `oxide` is C in F."""
     at_drain, at_gate, at_source, at_bulk = nodes
     value = {**numbers, "unit": oxide}
     reads = ((at_gate, at_source), (at_drain, at_source), (at_bulk, at_source))
     if at_bulk == at_source:
-        laws = ((SOURCE_AND_BULK, at_source, ".qgs"), (DRAIN, at_drain, ".qgd"))
+        stored = [(of.source_and_bulk, at_source, ".qgs"), (of.drain, at_drain, ".qgd")]
     else:
-        laws = ((SOURCE, at_source, ".qgs"), (DRAIN, at_drain, ".qgd"), (BULK, at_bulk, ".qgb"))  # type: ignore[assignment]
+        stored = [(of.source, at_source, ".qgs"), (of.drain, at_drain, ".qgd"), (of.bulk, at_bulk, ".qgb")]
     return [card.nonlinear(law, (at_gate, end), reads, value, suffix, noisy=False)
-            for law, end, suffix in laws if end != at_gate]  # fmt: skip
+            for law, end, suffix in stored if end != at_gate]  # fmt: skip
