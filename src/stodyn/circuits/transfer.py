@@ -78,7 +78,7 @@ S = Rational(np.array([0.0, 1.0]), np.array([1.0]))
 def _lifted(value: Any) -> Rational:
     if isinstance(value, Rational):
         return value
-    if not np.isscalar(value):
+    if not isinstance(value, float | int):
         raise BadValue(NOT_RATIONAL)
     return Rational(np.array([float(value)]), np.array([1.0]))
 
