@@ -23,6 +23,7 @@ OPTIONS_BY_NAME = {
     "inference/filtering.py": {"filtered", "smoothed"},
     "inference/likelihood.py": {"likelihood"},
     "inference/question.py": {"question_of"},
+    "exporting/export.py": {"export"},
     "models/jointed.py": {"jointed_pendulum", "crank", "four_bar", "hoisting_crane", "_trolley_and_angle"},
     "models/miller_integrator.py": {"miller_integrator"},
     "noise/inertial.py": {"accelerometer", "gyro"},

@@ -14,6 +14,7 @@ from stodyn.engine.record.ledger import load, status
 from stodyn.engine.simulate import replay, simulate
 from stodyn.engine.sweep import difference, sweep
 from stodyn.engine.until import until
+from stodyn.exporting.export import export
 from stodyn.inference.filtering import filtered, smoothed
 from stodyn.inference.likelihood import likelihood
 from stodyn.inference.record import Record
@@ -70,6 +71,7 @@ __all__ = [
     "draw_increments",
     "elements",
     "estimate",
+    "export",
     "filtered",
     "fragility",
     "from_normals",

@@ -15,6 +15,9 @@ TOLERANCE = 1e-9  # relative to the interval: how closely dt must divide it and 
 DEFAULT_SAVES = 100
 MOST_STEPS = 10**8  # of a run: their times are stored
 LEAST_SPACINGS = 8  # of floating-point numbers in a step
+DIGITS = 13  # of a time that may be a short decimal
+SIZES = np.array([float(f"1e{e}") for e in range(-27, DIGITS + 1)])  # of times
+SCALES = np.array([float(10 ** (DIGITS - e)) for e in range(-27, DIGITS + 1)])  # 10^decimals of each
 
 
 def step_times(t: Reals, dt: ArrayLike | Callable[..., Any]) -> tuple[np.ndarray, np.ndarray]:
@@ -59,12 +62,27 @@ def step_times(t: Reals, dt: ArrayLike | Callable[..., Any]) -> tuple[np.ndarray
             f"dt: {float(lengths)} does not divide the interval ({start}, {end}); the nearest that do are "
             f"{span / (fewer + 1):.12g} ({fewer + 1} steps) and {span / fewer:.12g} ({counted})"
         )
-    times, size = np.linspace(start, end, steps + 1), max(abs(start), abs(end))
-    # A decimal within the rounding is taken, so that 0.3 is not stored as 0.30000000000000004: run.sel(time=0.3) finds
-    # it. The ends stay as given, so that a replay of the run finds the same steps to the last bit.
-    short = np.round(times[1:-1], 13 - int(np.ceil(np.log10(size))))
-    times[1:-1] = np.where(np.abs(short - times[1:-1]) <= 2 * np.spacing(size), short, times[1:-1])
-    return times, np.full(steps, span / steps)
+    times = step_time(start, float(lengths), np.arange(steps + 1))
+    h = float(lengths)
+    if abs(times[-1] - end) > 2 * np.spacing(max(abs(start), abs(end))):  # a rounded dt that was meant to divide it
+        h = span / steps
+        times = step_time(start, h, np.arange(steps + 1))
+    return np.append(times[:-1], end), np.full(steps, h)
+
+
+def step_time(start: float, dt: float, k: np.ndarray) -> np.ndarray:
+    """The time at which step k begins, whatever the end of the run: start + k dt, or the decimal within its rounding.
+
+    So 0.3 is not stored as 0.30000000000000004, and run.sel(time=0.3) finds it. Exported models count in the same way.
+    """
+    times = start + k * dt
+    size = np.maximum(np.abs(times), abs(start))
+    above = np.minimum(np.searchsorted(SIZES, size), len(SIZES) - 1)
+    scale = SCALES[above]
+    with np.errstate(over="ignore"):
+        short = np.rint(times * scale) / scale
+    is_decimal = (np.abs(short - times) <= 2 * np.spacing(size)) & (size <= SIZES[-1]) & (k > 0)
+    return np.where(is_decimal, short, times)
 
 
 def _numbers(value: Any) -> np.ndarray | None:

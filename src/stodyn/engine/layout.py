@@ -12,7 +12,7 @@ import numpy as np
 from stodyn.engine.spec import Spec
 from stodyn.noise import stream
 from stodyn.noise.sobol import Sobol, sobol
-from stodyn.noise.source import Source
+from stodyn.noise.source import ByPath, Source
 from stodyn.noise.uniforms import Uniforms
 from stodyn.problems.contract import has_listed_start
 
@@ -117,6 +117,8 @@ class Layout:
 
     def own_params(self, first: int, last: int) -> list[np.ndarray]:
         def values(k: int, source: Source) -> np.ndarray:
+            if isinstance(source, ByPath) and self.points == "random":
+                return source.of_paths(self.seed, first, last)
             return _in_parts(
                 first, last, source.is_listed and not self.shuffles,
                 lambda part, numbers: source.draw(self._generator(part, 1 + k, "params", k), numbers, "params"),

@@ -46,7 +46,7 @@ class FromNormals(Source):
                     "turns normal numbers into uniform ones."
                 ) from error
         self._at = AtPoints(self._value)
-        self._of_path = AtPoints(self._counted, in_axes=(0, None))
+        self._of_path = AtPoints(self.counted, in_axes=(0, None))
 
     def _real(self, z: Array) -> Array:
         return jnp.asarray(self.function(z), float)
@@ -54,7 +54,8 @@ class FromNormals(Source):
     def _value(self, z: Array) -> Array:
         return core.jaxpr_as_fun(self.trace)(z)[0]
 
-    def _counted(self, path: Array, key: Array) -> Array:
+    def counted(self, path: Array, key: Array) -> Array:
+        """The value for a path, from the normals that it counts off with the key of a run."""
         pairs = range(-(-self.normals // 2))
         halves = [counter.pair((key[0], key[1]), STREAMS[STREAM], path, jnp.asarray(k, np.uint64)) for k in pairs]
         return self._value(jnp.stack([half for pair in halves for half in pair][: self.normals]))

@@ -17,14 +17,15 @@ U64 = np.uint64
 
 def seeded(key: np.ndarray, paths: np.ndarray) -> np.ndarray:
     """The generators of these paths before their first draw, uint64[4][path]."""
-    moved = (paths + U64(1)) * INCREMENT
-    state = np.stack([*(_mixed(word + moved) for word in key), np.ones_like(moved)])
+    state = np.stack([*(mixed(word, paths) for word in key), np.ones_like(paths)])
     for _ in range(DISCARDED):
         _draw(state, slice(None))
     return state
 
 
-def _mixed(z: np.ndarray) -> np.ndarray:
+def mixed(word: np.uint64, paths: np.ndarray) -> np.ndarray:
+    """A word of each path, made of one that all share."""
+    z = word + (paths + U64(1)) * INCREMENT
     z = (z ^ (z >> U64(30))) * FIRST_FACTOR
     z = (z ^ (z >> U64(27))) * SECOND_FACTOR
     return z ^ (z >> U64(31))

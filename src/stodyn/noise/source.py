@@ -70,6 +70,14 @@ class Source(ABC):
         return None
 
 
+class ByPath(Source):
+    """A source whose values depend on the run's seed and the path's number alone."""
+
+    @abstractmethod
+    def of_paths(self, seed: int, first: int, last: int) -> np.ndarray:
+        """The values of the paths from `first` to `last`."""
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Fixed(Source):
     """One value for all paths."""

@@ -23,7 +23,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from stodyn.arguments import checks_arguments
-from stodyn.noise.source import Source
+from stodyn.noise import path_normals, sfc64
+from stodyn.noise.source import ByPath
 from stodyn.noise.uniforms import Uniforms
 from stodyn.problems.calling import call
 from stodyn.problems.contract import component_names, expect_problem
@@ -142,10 +143,15 @@ class Part(Timed):
 
 
 @dataclasses.dataclass(frozen=True)
-class _Keys(Source):
+class Keys(ByPath):
     """Sixteen bits in each of four numbers, for each path: the key of the random numbers of its sensors."""
 
     is_random = True
+
+    def of_paths(self, seed: int, first: int, last: int) -> np.ndarray:
+        """Those of the paths from `first` to `last`, which depend on the seed and the path alone."""
+        words = sfc64.mixed(path_normals.key(seed, "sensor")[0], np.arange(first, last, dtype=np.uint64))
+        return (words[:, None] >> np.arange(0, 64, 16, dtype=np.uint64) & np.uint64(0xFFFF)).astype(float)
 
     def draw(self, rng, paths, name):
         if isinstance(rng, Uniforms):
@@ -271,7 +277,7 @@ class Looped(Measured):
     @property
     def params(self) -> Any:
         own = self.problem.params
-        return {**own, KEYS: _Keys()} if self.draws else own
+        return {**own, KEYS: Keys()} if self.draws else own
 
     @property
     def draws(self) -> bool:

@@ -1,0 +1,308 @@
+"""A stepping model as C99: a header, and one source file without allocation, global state or libraries but libm.
+
+The noise is that of a run: path p of a seed draws the numbers of path p of `stodyn.simulate` with that seed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import keyword
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+
+from stodyn.engine import grid
+from stodyn.engine.record.identity import versions
+from stodyn.exporting.stepping import Stepping
+from stodyn.noise.sfc64 import DISCARDED, FIRST_FACTOR, INCREMENT, SECOND_FACTOR
+from stodyn.noise.stream import STREAMS
+from stodyn.noise.ziggurat import LAYERS, TAIL, layer_table
+from stodyn.numerics.printing import c99
+
+FLAGS = "-std=c99 -O2 -ffp-contract=off"
+
+
+def identifier(name: str) -> str:
+    """A word that C takes as a name."""
+    word = re.sub(r"\W+", "_", name).strip("_") or "model"
+    return f"m_{word}" if word[0].isdigit() or keyword.iskeyword(word) else word
+
+
+def digest(model: Stepping, inputs: Sequence[str]) -> str:
+    """Of everything that the model computes: two files with the same digest are the same model."""
+    parts = [model.text(), repr(model.start.tolist()), repr(model.dt), repr(model.begins_at), repr(model.streams),
+             repr([(p.name, p.value) for p in model.parameters]), repr(model.outputs), repr(tuple(inputs))]  # fmt: skip
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def header(model: Stepping, name: str, inputs: Sequence[str]) -> str:
+    """The declarations."""
+    upper = name.upper()
+    params = ", ".join(f"{upper}_PARAM_{identifier(p.name)} = {p.place}" for p in model.parameters)
+    outputs = ", ".join(f"{upper}_OUTPUT_{identifier(word)}" for word in model.outputs)
+    lines = [
+        f"/* {name}: {model.spec.record['problem']} by {model.spec.record['method']}, dt = {model.dt!r}.",
+        f"   Written by stodyn {versions()['stodyn']}; digest {digest(model, inputs)[:16]}.",
+        f"   Compile with {FLAGS} and link with -lm; {name}_check() says whether the arithmetic is right. */",
+        f"#ifndef {upper}_H",
+        f"#define {upper}_H",
+        "#include <stdint.h>",
+        "#ifdef __cplusplus",
+        'extern "C" {',
+        "#endif",
+        f"enum {{ {upper}_INPUTS = {len(inputs)}, {upper}_OUTPUTS = {len(model.outputs)} }};",
+        *([f"enum {{ {params} }};"] if params else []),
+        f"enum {{ {outputs} }};",
+        "/* Plain numbers: a copy is a snapshot. */",
+        "typedef struct {",
+        f"    double state[{model.state_words}];",
+        f"    double params[{max(model.words.size, 1)}];",
+        *(["    double keys[4];"] if model.has_keys else []),
+        f"    uint64_t noise[{max(len(model.streams), 1)}][4];",
+        "    int64_t steps;",
+        f"}} {name}_state;",
+        "/* 0 where the compiler neither fuses nor reorders arithmetic: call it once. */",
+        f"int {name}_check(void);",
+        "/* The beginning of a path; params: as many numbers as the state holds, NULL for those of the problem. */",
+        f"void {name}_begin({name}_state *s, uint64_t seed, uint64_t path, const double *params);",
+        "/* A step with the inputs held; 0, or 1 where it failed and the state is the one before. Both may be NULL. */",
+        f"int {name}_step({name}_state *s, const double *inputs, double *outputs);",
+        f"void {name}_outputs(const {name}_state *s, double *outputs);",
+        f"double {name}_time(const {name}_state *s);",
+        f"void {name}_defaults(double *params);",
+        "#ifdef __cplusplus",
+        "}",
+        "#endif",
+        "#endif",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def source(model: Stepping, name: str, inputs: Sequence[str], included: str) -> str:
+    """The definitions; `included` is the name of the header."""
+    return "\n".join([
+        f'#include "{included}"', "#include <math.h>", "#include <string.h>", "",
+        c99.helpers(name), c99.translated(model.text(("exp", "log1p") if model.streams else ())),
+        _seeds() if model.is_random else "", _normals() if model.streams else "", _times(),
+        _interface(model, name, inputs),
+    ])  # fmt: skip
+
+
+def _numbers(values: Iterable[float]) -> str:
+    return ", ".join(c99.real_number(float(x)) for x in values)
+
+
+def _seeds() -> str:
+    """Words of a path from its seed, as by NumPy's SeedSequence and SplitMix64."""
+    constant = lambda x: f"UINT64_C({int(x)})"  # noqa: E731
+    return f"""
+static uint32_t sd_hashed(uint32_t x, uint32_t *factor, uint32_t next)
+{{
+    x ^= *factor;
+    *factor *= next;
+    x *= *factor;
+    return x ^ x >> 16;
+}}
+
+static uint64_t sd_mixed(uint64_t z)
+{{
+    z = (z ^ z >> 30) * {constant(FIRST_FACTOR)};
+    z = (z ^ z >> 27) * {constant(SECOND_FACTOR)};
+    return z ^ z >> 31;
+}}
+
+/* NumPy's SeedSequence(seed, spawn_key=(stream,)), without spawn_key where stream is negative. */
+static void sd_words(uint32_t *words, int count, uint64_t seed, int stream)
+{{
+    uint32_t pool[4], given[4] = {{(uint32_t)seed, (uint32_t)(seed >> 32), 0, 0}};
+    uint32_t factor = UINT32_C(0x43b0d7e5), out = UINT32_C(0x8b51f9dd);
+    for (int i = 0; i < 4; i++) pool[i] = sd_hashed(given[i], &factor, UINT32_C(0x931e8875));
+    for (int from = 0; from < (stream < 0 ? 4 : 5); from++)
+        for (int to = 0; to < 4; to++)
+            if (from != to) {{
+                uint32_t x = sd_hashed(from < 4 ? pool[from] : (uint32_t)stream, &factor, UINT32_C(0x931e8875));
+                x = UINT32_C(0xca01f9dd) * pool[to] - UINT32_C(0x4973f715) * x;
+                pool[to] = x ^ x >> 16;
+            }}
+    for (int i = 0; i < count; i++) words[i] = sd_hashed(pool[i % 4], &out, UINT32_C(0x58f38ded));
+}}
+
+/* Three words of a path and a stream. */
+static void sd_path_words(uint64_t *g, uint64_t seed, uint64_t path, int stream)
+{{
+    uint32_t words[6];
+    sd_words(words, 6, seed, stream);
+    for (int i = 0; i < 3; i++)
+        g[i] = sd_mixed((words[2 * i] | (uint64_t)words[2 * i + 1] << 32) + (path + 1) * {constant(INCREMENT)});
+}}
+"""
+
+
+def _normals() -> str:
+    """NumPy's ziggurat on the generator of a path."""
+    rows = layer_table()
+    return f"""
+static const double sd_layers[{2 * len(rows)}] = {{{_numbers(rows[:, :2].ravel())}}};
+static const double sd_edges[{2 * LAYERS}] = {{{_numbers(rows[:LAYERS, 2:].ravel())}}};
+
+static uint64_t sd_next(uint64_t g[4])
+{{
+    uint64_t word = g[0] + g[1] + g[3]++;
+    g[0] = g[1] ^ g[1] >> 11;
+    g[1] = g[2] + (g[2] << 3);
+    g[2] = sd_fshl(g[2], g[2], 24) + word;
+    return word;
+}}
+
+static void sd_seeded(uint64_t g[4], uint64_t seed, uint64_t path, int stream)
+{{
+    sd_path_words(g, seed, path, stream);
+    g[3] = 1;
+    for (int i = 0; i < {DISCARDED}; i++) sd_next(g);
+}}
+
+static double sd_uniform(uint64_t g[4]) {{ return (double)(sd_next(g) >> 11) * 0x1p-53; }}
+
+static double sd_normal(uint64_t g[4])
+{{
+    for (;;) {{
+        uint64_t word = sd_next(g), row = word & {2 * LAYERS - 1}, layer = word & {LAYERS - 1};
+        double place = (double)((word << 3) >> 12), x = place * sd_layers[2 * row + 1];
+        if (place < sd_layers[2 * row]) return x;
+        if (layer) {{
+            double risen = sd_edges[2 * layer] * sd_uniform(g), square = x * x;
+            if (risen + sd_edges[2 * layer + 1] < sd_exp_v1(-0.5 * square)) return x;
+        }} else {{
+            double far, twice, beyond;
+            do {{
+                far = -sd_log1p_v1(-sd_uniform(g)) * {c99.real_number(1.0 / TAIL)};
+                beyond = -sd_log1p_v1(-sd_uniform(g));
+                twice = beyond + beyond;
+            }} while (!(twice > far * far));
+            far += {c99.real_number(TAIL)};
+            return word >> 17 & 1 ? -far : far;
+        }}
+    }}
+}}
+"""
+
+
+def _times() -> str:
+    """The time of step k, as in engine.grid.step_time."""
+    count = len(grid.SIZES)
+    return f"""
+static double sd_time(double begin, double dt, int64_t k)
+{{
+    static const double sizes[{count}] = {{{_numbers(grid.SIZES)}}};
+    static const double scales[{count}] = {{{_numbers(grid.SCALES)}}};
+    double along = (double)k * dt, t = begin + along, size = fabs(begin) > fabs(t) ? fabs(begin) : fabs(t), decimal;
+    int i = {count - 1};
+    if (!k || size > sizes[i]) return t;
+    while (i > 0 && size <= sizes[i - 1]) i--;
+    decimal = rint(t * scales[i]) / scales[i];
+    return fabs(decimal - t) <= 2 * (nextafter(size, INFINITY) - size) ? decimal : t;
+}}
+"""
+
+
+def _interface(model: Stepping, name: str, inputs: Sequence[str]) -> str:
+    begin, dt = c99.real_number(model.begins_at), c99.real_number(model.dt)
+    return f"""
+void {name}_defaults(double *params)
+{{
+{_lines(f"params[{k}] = {x};" for k, x in enumerate(_defaults(model)))}
+}}
+
+double {name}_time(const {name}_state *s) {{ return sd_time({begin}, {dt}, s->steps); }}
+
+void {name}_begin({name}_state *s, uint64_t seed, uint64_t path, const double *params)
+{{
+    double start[{len(model.start)}] = {{{_numbers(model.start)}}}, t = {begin};
+    memset(s, 0, sizeof *s);
+    if (params) memcpy(s->params, params, sizeof s->params);
+    else {name}_defaults(s->params);
+{_lines(_begun(model))}
+}}
+
+void {name}_outputs(const {name}_state *s, double *outputs)
+{{
+    double t = {name}_time(s);
+    (void)t;
+    {_call(model, "look", "outputs")}
+}}
+
+int {name}_step({name}_state *s, const double *inputs, double *outputs)
+{{
+    double t = {name}_time(s), h = {dt}, after[{model.state_words + 1}];
+{_lines(_stepped(model, inputs))}
+    s->steps++;
+    if (outputs) {name}_outputs(s, outputs);
+    return 0;
+}}
+"""
+
+
+def _lines(lines: Iterable[str]) -> str:
+    return "\n".join(f"    {line}" for line in lines)
+
+
+def _defaults(model: Stepping) -> list[str]:
+    """The words of the params, whole numbers by their bits."""
+    is_real = [value.dtype.kind == "f" for _, value in model.common_params for _ in range(value.size)]
+    return [c99.real_number(float(x)) if real else f"sd_i64_as_double(UINT64_C({x.view(np.uint64)}))"
+            for x, real in zip(model.words, is_real, strict=True)] or ["0.0"]  # fmt: skip
+
+
+def _begun(model: Stepping) -> Iterator[str]:
+    yield from ("(void)seed;", "(void)path;", "(void)t;")
+    for j, (stream, _) in enumerate(model.streams):
+        yield f"sd_seeded(s->noise[{j}], seed, path, {STREAMS[stream]});"
+    if model.has_keys:
+        yield f"uint64_t key[3];\n    sd_path_words(key, seed, path, {STREAMS['sensor']});"
+        yield "for (int i = 0; i < 4; i++) s->keys[i] = (double)(key[0] >> 16 * i & 0xFFFF);"
+    if "draw" in model.functions:
+        yield "uint32_t words[2];\n    double key_of_run[2], number = sd_i64_as_double(path);"
+        yield "sd_words(words, 2, seed, -1);"
+        yield "for (int i = 0; i < 2; i++) key_of_run[i] = sd_i64_as_double(words[i]);"
+        yield _call(model, "draw", "start")
+    yield _call(model, "begin", "s->state")
+
+
+def _stepped(model: Stepping, inputs: Sequence[str]) -> Iterator[str]:
+    """The step itself; the state is left alone where it fails."""
+    places, layout = {p.name: p.place for p in model.parameters}, model.source.layout
+    yield from ("(void)t;", "(void)h;", "(void)inputs;")
+    for j, name in enumerate(inputs):
+        yield f"if (inputs) s->params[{places[name]}] = inputs[{j}];"
+    if model.streams:
+        yield f"double normals[{sum(count for _, count in model.streams)}];"
+        yield f"uint64_t noise[{len(model.streams)}][4];"
+        yield "memcpy(noise, s->noise, sizeof noise);"
+    first = 0
+    for j, (_, count) in enumerate(model.streams):
+        yield f"for (int i = 0; i < {count}; i++) normals[{first} + i] = sd_normal(noise[{j}]);"
+        first += count
+    if "first_step" in model.functions:
+        yield "double k = sd_i64_as_double((uint64_t)s->steps);\n    (void)k;"
+        yield f"if (s->steps < {model.starting_steps}) {_call(model, 'first_step', 'after')}"
+        yield f"else {_call(model, 'step', 'after')}"
+    else:
+        yield _call(model, "step", "after")
+    yield f"if (!sd_double_as_i64(after[{model.state_words}])) return 1;"
+    reals = [k for k in range(layout.of_method) if layout.real[k]]
+    yield f"if (!({' && '.join(f'isfinite(after[{k}])' for k in reals)})) return 1;"
+    yield "memcpy(s->state, after, sizeof s->state);"
+    if model.streams:
+        yield "memcpy(s->noise, noise, sizeof noise);"
+
+
+ARRAYS = {"now": "s->state", "state": "s->state", "start": "start", "normals": "normals", "common_params": "s->params",
+          "own_params": "s->keys", "t": "&t", "h": "&h", "k": "&k", "key": "key_of_run", "path": "&number"}  # fmt: skip
+
+
+def _call(model: Stepping, name: str, results: str) -> str:
+    function = model.functions[name]
+    arrays = {**ARRAYS, "results": results}
+    return f"{function.name}({', '.join(f'(char *){arrays[argument]}' for argument in function.arguments)});"

@@ -1,0 +1,112 @@
+"""stodyn.export: a stepping model as files for other programs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from stodyn.arguments import check_positive, checks_arguments, suggestion
+from stodyn.exporting import c_file, fmu
+from stodyn.exporting.stepping import Stepping, stepping
+from stodyn.methods.contract import Catalogued
+
+SUFFIXES = (".c", ".fmu")
+RESERVED = ("seed", "path", "time")  # what every model has
+
+
+@checks_arguments
+def export(
+    problem: Any,
+    method: Catalogued | str | None = None,
+    *,
+    dt: float,
+    to: str | Path,
+    inputs: Sequence[str] = (),
+    outputs: Sequence[str] | Mapping[str, Callable[..., Any]] | None = None,
+    t0: float = 0.0,
+    seed: int = 0,
+    fmi: str = "2.0",
+) -> list[Path]:
+    """Write one path of a problem, with its method, step and noise, as a program for other simulators.
+
+    Path p of the exported model has the numbers of path p of `simulate` with the same seed, method and dt, to the last
+    bit on the same kind of processor.
+
+    Parameters
+    ----------
+    problem : problem
+        Any problem whose steps are printed, a loop of `with_loop` among them. Its start is given as numbers, or by
+        `from_normals`; its params become parameters of the model.
+    method : str or method, optional
+        As in `simulate`.
+    dt : float
+        The step, which is a part of the model.
+    to : str or path
+        A file that ends in .c (a header is written beside it) or in .fmu.
+    inputs : sequence of str, optional
+        The params that the host sets before every step; they are held over it.
+    outputs : sequence of str or mapping, optional
+        The components to show, or name -> function(t, x[, params]); by default all components.
+    t0 : float, optional
+        The time at which the model begins.
+    seed : int, optional
+        The seed that the model has until its host sets another one.
+    fmi : str, optional
+        "2.0" or "3.0": the version of the Functional Mock-up Interface.
+
+    Returns
+    -------
+    list of Path
+        The files that were written.
+
+    Raises
+    ------
+    ValueError
+        If an input or an output does not exist, if paths differ in their starts or parameters by draws of NumPy, or if
+        the steps of the method cannot be printed for this problem.
+
+    Examples
+    --------
+    >>> import stodyn as sd
+    >>> import tempfile, pathlib
+    >>> decay = sd.SDE(lambda t, x, p: p["u"] - x, lambda t, x: 0.1, start=1.0, params={"u": 0.0})
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> [file.name for file in sd.export(decay, "Heun", dt=0.01, to=folder / "decay.c", inputs=["u"])]
+    ['decay.c', 'decay.h']
+    """
+    check_positive("a step", dt=dt)
+    file = Path(to)
+    if file.suffix not in SUFFIXES:
+        raise ValueError(f"to: expected a file that ends in {' or '.join(SUFFIXES)}, got {str(to)!r}")
+    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**64:
+        raise ValueError(f"seed: expected a whole number from 0 to 2^64 - 1, got {seed!r}")
+    model = stepping(problem, method, dt, outputs, t0)
+    _check_inputs(model, inputs)
+    name = c_file.identifier(file.stem)
+    if file.suffix == ".fmu":
+        return [fmu.write(model, name, inputs, file, seed, fmi)]
+    header = file.with_suffix(".h")
+    file.write_text(c_file.source(model, name, inputs, header.name))
+    header.write_text(c_file.header(model, name, inputs))
+    return [file, header]
+
+
+def _check_inputs(model: Stepping, inputs: Sequence[str]) -> None:
+    if isinstance(inputs, str):
+        raise TypeError(f"inputs: expected a list of names such as [{inputs!r}], got the word {inputs!r}")
+    known = [p.name for p in model.parameters]
+    for name in inputs:
+        if name not in known:
+            raise ValueError(
+                f"inputs: the problem has no parameter {name!r}; it has {', '.join(known) or 'none'}"
+                f"{suggestion(name, known)}. Read the input in the equations from params, and give it a value there"
+            )
+    for names in ((*inputs, *model.outputs, *RESERVED), tuple(known)):
+        words = [c_file.identifier(name) for name in names]
+        twice = sorted({name for name, word in zip(names, words, strict=True) if words.count(word) > 1})
+        if twice:
+            raise ValueError(
+                f"outputs: {', '.join(map(repr, twice))} would stand for two numbers of the model, which has "
+                f"{', '.join(RESERVED)} of its own; in C, names are made of letters, digits and _. Give other names"
+            )

@@ -1,0 +1,230 @@
+"""A stepping model as a Functional Mock-up Unit for co-simulation, FMI 2.0 or 3.0: description, sources, library.
+
+The integrator is a part of what is right, so that there is no model exchange. The sources are always inside; the
+library is compiled where there is a compiler.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+import warnings
+import xml.etree.ElementTree as ET
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from stodyn.arguments import stacklevel_of_user
+from stodyn.engine.record.identity import versions
+from stodyn.exporting import c_file, fmi_code
+from stodyn.exporting.stepping import Stepping
+
+VERSIONS = ("2.0", "3.0")
+LARGEST_INTEGER = 2**31  # of FMI 2.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Variable:
+    """A variable of the unit: its number, its role, the place of its value, and its unit."""
+
+    name: str
+    number: int
+    causality: str  # "parameter", "input" or "output"
+    place: int
+    start: float | int | None = None
+    unit: str = ""
+    is_whole: bool = False
+
+
+def write(model: Stepping, name: str, inputs: Sequence[str], file: Path, seed: int, fmi: str) -> Path:
+    """Write the unit."""
+    if fmi not in VERSIONS:
+        raise ValueError(f'fmi: expected "2.0" or "3.0", got {fmi!r}')
+    if fmi == "2.0" and seed >= LARGEST_INTEGER:
+        raise ValueError(f'seed: integers of FMI 2.0 are below 2^31, got {seed}; give a smaller one, or fmi="3.0"')
+    listed = variables(model, inputs, seed)
+    digest = c_file.digest(model, inputs)
+    sources = {
+        "model.h": c_file.header(model, name, inputs),
+        "model.c": c_file.source(model, name, inputs, "model.h"),
+        "fmi.c": fmi_code.text(model, name, inputs, listed, digest, fmi),
+    }
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as unit:
+        unit.writestr("modelDescription.xml", description(model, name, listed, digest, fmi))
+        for word, text in sources.items():
+            unit.writestr(f"sources/{word}", text)
+        if fmi == "3.0":
+            unit.writestr("sources/buildDescription.xml", _build_description(name))
+        library = _compiled(sources)
+        if library is not None:
+            unit.writestr(f"binaries/{_platform(fmi)}/{name}{_suffix()}", library)
+    return file
+
+
+def variables(model: Stepping, inputs: Sequence[str], seed: int) -> list[Variable]:
+    """The variables; number 0 is the time."""
+    units = model.spec.problem.component_units or {}
+    unit: list[Variable] = []
+
+    def add(name: str, causality: str, place: int, **more) -> None:
+        unit.append(Variable(name, len(unit) + 1, causality, place, unit=units.get(name, ""), **more))
+
+    for p in model.parameters:
+        if p.name not in inputs and p.name not in model.outputs:  # a loop sets what it also shows
+            add(p.name, "parameter", p.place, start=p.value)
+    values = {p.name: p for p in model.parameters}
+    for j, name in enumerate(inputs):
+        add(name, "input", j, start=values[name].value)
+    for j, name in enumerate(model.outputs):
+        add(name, "output", j)
+    add("seed", "parameter", 0, start=seed, is_whole=True)
+    add("path", "parameter", 1, start=0, is_whole=True)
+    return unit
+
+
+# --- modelDescription.xml ---------------------------------------------------------------------------------------------
+
+
+def description(model: Stepping, name: str, listed: Sequence[Variable], digest: str, fmi: str) -> str:
+    """The text of modelDescription.xml."""
+    is_two = fmi == "2.0"
+    token = "guid" if is_two else "instantiationToken"
+    root = ET.Element("fmiModelDescription", {
+        "fmiVersion": fmi, "modelName": name, token: f"{{{digest}}}",
+        "generationTool": f"stodyn {versions()['stodyn']}", "variableNamingConvention": "structured",
+        "description": f"{model.spec.record['problem']} by {model.spec.record['method']}, dt = {model.dt!r} s",
+    })  # fmt: skip
+    abilities = {
+        "modelIdentifier": name, "canHandleVariableCommunicationStepSize": "true", "canSerializeFMUState": "true",
+        "canGetAndSetFMUState": "true",
+    }  # fmt: skip
+    if is_two:
+        abilities = {key.replace("FMUState", "FMUstate"): value for key, value in abilities.items()}
+        coupling = ET.SubElement(root, "CoSimulation", abilities)
+        files = ET.SubElement(coupling, "SourceFiles")
+        for word in ("model.c", "fmi.c"):
+            ET.SubElement(files, "File", name=word)
+    else:
+        ET.SubElement(root, "CoSimulation", {**abilities, "fixedInternalStepSize": repr(model.dt)})
+    units = sorted({v.unit for v in listed if v.unit})
+    if units:
+        definitions = ET.SubElement(root, "UnitDefinitions")
+        for unit in units:
+            ET.SubElement(definitions, "Unit", name=unit)
+    ET.SubElement(root, "DefaultExperiment", startTime=repr(model.begins_at), stepSize=repr(model.dt))
+    (_two if is_two else _three)(root, model, listed)
+    ET.indent(root)
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(root, encoding="unicode") + "\n"
+
+
+def _variability(v: Variable) -> str:
+    return "fixed" if v.causality == "parameter" else "continuous" if v.causality == "input" else "discrete"
+
+
+def _two(root: ET.Element, model: Stepping, listed: Sequence[Variable]) -> None:
+    """Variables and structure in the words of FMI 2.0, where a variable is known by its place in the list."""
+    all_variables = ET.SubElement(root, "ModelVariables")
+    for v in listed:
+        named = {"name": v.name, "valueReference": str(v.number), "causality": v.causality}
+        if v.causality == "parameter":
+            named |= {"variability": "fixed", "initial": "exact"}
+        elif v.causality == "output":
+            named |= {"initial": "calculated"}
+        variable = ET.SubElement(all_variables, "ScalarVariable", named)
+        value = {} if v.start is None else {"start": repr(v.start)}
+        ET.SubElement(variable, "Integer" if v.is_whole else "Real", value | ({"unit": v.unit} if v.unit else {}))
+    outputs = [(place, v) for place, v in enumerate(listed, 1) if v.causality == "output"]
+    places = {v.number: place for place, v in enumerate(listed, 1)}
+    structure = ET.SubElement(root, "ModelStructure")
+    first, unknown = ET.SubElement(structure, "Outputs"), ET.SubElement(structure, "InitialUnknowns")
+    for place, v in outputs:
+        direct = " ".join(str(places[number]) for number in _direct(model, listed, v))
+        ET.SubElement(first, "Unknown", index=str(place), dependencies=direct)
+        ET.SubElement(unknown, "Unknown", index=str(place))
+
+
+def _three(root: ET.Element, model: Stepping, listed: Sequence[Variable]) -> None:
+    """Variables and structure in the words of FMI 3.0."""
+    all_variables = ET.SubElement(root, "ModelVariables")
+    ET.SubElement(all_variables, "Float64", name="time", valueReference="0", causality="independent",
+                  variability="continuous")  # fmt: skip
+    for v in listed:
+        named = {"name": v.name, "valueReference": str(v.number), "causality": v.causality}
+        if v.causality == "parameter":
+            named |= {"variability": "fixed", "initial": "exact"}
+        elif v.causality == "output":
+            named |= {"initial": "calculated"}
+        if v.start is not None:
+            named["start"] = repr(v.start)
+        if v.unit:
+            named["unit"] = v.unit
+        ET.SubElement(all_variables, "UInt64" if v.is_whole else "Float64", named)
+    structure = ET.SubElement(root, "ModelStructure")
+    outputs = [v for v in listed if v.causality == "output"]
+    for v in outputs:
+        direct = " ".join(map(str, _direct(model, listed, v)))
+        ET.SubElement(structure, "Output", valueReference=str(v.number), dependencies=direct)
+    for v in outputs:
+        ET.SubElement(structure, "InitialUnknown", valueReference=str(v.number))
+
+
+def _direct(model: Stepping, listed: Sequence[Variable], output: Variable) -> list[int]:
+    """The inputs that an output reads itself, without a step between them."""
+    places = {p.name: p.place for p in model.parameters}
+    read = model.reads_of_output(output.place)
+    return [v.number for v in listed if v.causality == "input" and ("common_params", places[v.name]) in read]
+
+
+def _build_description(name: str) -> str:
+    root = ET.Element("fmiBuildDescription", fmiVersion="3.0")
+    configuration = ET.SubElement(root, "BuildConfiguration", modelIdentifier=name)
+    files = ET.SubElement(configuration, "SourceFileSet", language="C99", compilerOptions="-ffp-contract=off")
+    for word in ("model.c", "fmi.c"):
+        ET.SubElement(files, "SourceFile", name=word)
+    ET.SubElement(configuration, "Library", name="m", external="true")
+    ET.indent(root)
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(root, encoding="unicode") + "\n"
+
+
+# --- the library ------------------------------------------------------------------------------------------------------
+
+
+def _suffix() -> str:
+    return {"win32": ".dll", "darwin": ".dylib"}.get(sys.platform, ".so")
+
+
+def _platform(fmi: str) -> str:
+    """The name of this platform in a unit."""
+    system = {"win32": "windows", "darwin": "darwin"}.get(sys.platform, "linux")
+    if fmi == "3.0":
+        machine = platform.machine().lower()
+        machine = {"amd64": "x86_64", "arm64": "aarch64"}.get(machine, machine)
+        return f"{machine}-{system}"
+    return {"windows": "win", "darwin": "darwin", "linux": "linux"}[system] + "64"
+
+
+def _compiled(sources: dict[str, str]) -> bytes | None:
+    """The library for this machine; None, and a warning, where there is no compiler."""
+    compiler = os.environ.get("CC") or shutil.which("cc")
+    if compiler is None:
+        warnings.warn(
+            "to: no C compiler was found ($CC, cc), so that the unit holds its sources and no library; most hosts need "
+            "one. Install a compiler, or compile the sources on the host's machine",
+            stacklevel=stacklevel_of_user(),
+        )
+        return None
+    with tempfile.TemporaryDirectory() as folder:
+        for word, text in sources.items():
+            (Path(folder) / word).write_text(text)
+        library = Path(folder) / f"library{_suffix()}"
+        call = [*compiler.split(), *c_file.FLAGS.split(), "-shared", "-fPIC", "-o", str(library),
+                "model.c", "fmi.c", "-lm"]  # fmt: skip
+        done = subprocess.run(call, cwd=folder, capture_output=True, text=True)
+        if done.returncode:
+            raise RuntimeError(f"to: {compiler} could not compile the model:\n{done.stderr[-2000:]}")
+        return library.read_bytes()

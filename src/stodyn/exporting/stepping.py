@@ -1,0 +1,240 @@
+"""A stepping model: one path of a problem with a method and a step, as three functions in LLVM text of single numbers.
+
+    begin  (start, params) -> state          step  (state, normals, params, t, h) -> state, ok
+    look   (state, params, t) -> outputs
+
+They are printed from the same graphs as a run, whose bits do not depend on how many paths go side by side.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from stodyn.engine.program.as_scalars import Scalars
+from stodyn.engine.program.executors import scalar_source
+from stodyn.engine.program.watching import watched
+from stodyn.engine.spec import Spec, as_it_is_now, describe
+from stodyn.methods.contract import Method
+from stodyn.noise.from_normals import FromNormals
+from stodyn.numerics.printing import elementary, scalars
+from stodyn.numerics.printing.llvm import Printer, Writer
+from stodyn.numerics.printing.nodes import Entry, Graph, Node, reachable
+from stodyn.numerics.printing.rows import words
+from stodyn.numerics.printing.unprintable import Unprintable
+from stodyn.problems.looped import Keys
+from stodyn.statistics.moments import Moments
+from stodyn.statistics.observable import Observable
+
+STEPS = 4  # of the run that is described; a stepping model has no end
+
+
+@dataclasses.dataclass(frozen=True)
+class Parameter:
+    """A number among a problem's params: its name, its place among the words of all, and its value."""
+
+    name: str
+    place: int
+    value: float
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Stepping:
+    """A problem, a method and a step, ready to be printed.
+
+    outputs     names of the numbers that are shown after every step, and their rows in the graph
+    parameters  real numbers that may be set from outside
+    """
+
+    spec: Spec
+    source: Scalars
+    dt: float
+    begins_at: float
+    outputs: tuple[str, ...]
+    rows: tuple[int, ...]
+
+    @property
+    def streams(self) -> tuple[tuple[str, int], ...]:
+        return self.source.traced.streams
+
+    @property
+    def starting_steps(self) -> int:
+        return self.source.traced.starting_steps
+
+    @property
+    def state_words(self) -> int:
+        return len(self.source.layout.dtypes)
+
+    @functools.cached_property
+    def start(self) -> np.ndarray:
+        """The state at which every path begins; NaN where each has its own."""
+        start = self.spec.common_start
+        return np.full(self.spec.problem.n, np.nan) if start is None else np.asarray(start[0], float)
+
+    @property
+    def has_keys(self) -> bool:
+        """Whether sensors draw numbers of their own, by a key of the path."""
+        return any(self.spec.varies)
+
+    @property
+    def is_random(self) -> bool:
+        return bool(self.streams) or self.has_keys or self.spec.common_start is None
+
+    @property
+    def common_params(self) -> list[tuple[str, np.ndarray]]:
+        """The params that are the same for all paths: their names and values."""
+        leaves = zip(leaf_names(self.spec.problem.params), self.spec.examples, self.spec.varies, strict=True)
+        return [(name, example) for name, example, varies in leaves if not varies]
+
+    @functools.cached_property
+    def words(self) -> np.ndarray:
+        """The words of all params."""
+        return np.concatenate([np.zeros(0), *(words(value).ravel() for _, value in self.common_params)])
+
+    @functools.cached_property
+    def parameters(self) -> list[Parameter]:
+        parameters, place = [], 0
+        for name, example in self.common_params:
+            numbers = np.ravel(example)
+            for k, number in enumerate(numbers):
+                if example.dtype.kind == "f":
+                    suffix = f"[{', '.join(map(str, np.unravel_index(k, example.shape)))}]" if example.shape else ""
+                    parameters.append(Parameter(name + suffix, place + k, float(number)))
+            place += numbers.size
+        return parameters
+
+    @functools.cached_property
+    def functions(self) -> dict[str, Printed]:
+        """The functions by name."""
+        source = self.source
+        functions = {"begin": _printed("begin", source.begun, source.layout.dtypes)}
+        if self.spec.common_start is None:
+            entries = _drawn_start(self.spec.problem.start_from_normals)
+            functions["draw"] = _printed("draw", entries, [np.dtype(float)] * len(entries))
+        for name, step in source.steps.items():
+            results, dtypes = [*step.program, step.ok], [*source.layout.dtypes, np.dtype(bool)]
+            functions["step" if name == "run" else "first_step"] = _printed(name, results, dtypes)
+        shown = [source.see[row] for row in self.rows]
+        functions["look"] = _printed("look", shown, [source.saved_dtypes[row] for row in self.rows])
+        return functions
+
+    def reads_of_output(self, k: int) -> set[tuple[str, int]]:
+        """What an output is computed from: numbers of arrays."""
+        nodes = reachable([self.source.see[self.rows[k]]])
+        return {node.attr for node in nodes if node.op == "input"}
+
+    def text(self, also: Sequence[str] = ()) -> str:
+        """The functions, and the elementary ones that they and others (`also`) call."""
+        functions = self.functions.values()
+        called = {name for function in functions for name, _ in function.elementary} | set(also)
+        return "\n".join([elementary.definitions(called, 1, tabled=False), *(f.text for f in functions)])
+
+
+@dataclasses.dataclass(frozen=True)
+class Printed:
+    """A function in LLVM text: its name, the arrays that it takes, in order, and the elementary functions it calls."""
+
+    name: str
+    arguments: tuple[str, ...]
+    text: str
+    elementary: frozenset[tuple[str, int]]
+
+
+def _printed(name: str, results: Sequence[Entry], dtypes: Sequence[Any]) -> Printed:
+    """The function that writes results, eight bytes each, from arrays of such words; the last argument takes them."""
+    w, arrays = Writer(1, name), dict[str, None]()
+
+    def input_value(node: Node) -> str:
+        array, k = node.attr
+        arrays[array] = None
+        return w.load_row(w.at(f"%{array}", k, 8), node.dtype)
+
+    printer = Printer(w, results, input_value)
+    for k, (result, dtype) in enumerate(zip(results, dtypes, strict=True)):
+        w.store_row(printer.read(result), w.at("%results", k, 8), dtype)
+    w.emit("ret void")
+    arguments = (*arrays, "results")
+    signature = f"void @{name}({', '.join(f'ptr %{array}' for array in arguments)})"
+    return Printed(name, arguments, w.text(signature), frozenset(w.elementary))
+
+
+def _drawn_start(start: FromNormals) -> list[Entry]:
+    """The start of a path from its number and the key of the run."""
+    graph = Graph()
+    path = scalars.unflatten([graph.input(("path", 0), np.uint64)], [()])
+    key = scalars.unflatten([graph.input(("key", k), np.uint32) for k in (0, 1)], [(2,)])
+    with jax.enable_x64(True):
+        trace = jax.make_jaxpr(start.counted)(np.zeros((), np.uint64), np.zeros(2, np.uint32))
+    return scalars.flatten(scalars.scalarised(trace, [*path, *key], graph))
+
+
+def stepping(
+    problem: Any, method: Any, dt: float, outputs: Sequence[str] | Mapping[str, Callable] | None, begins_at: float
+) -> Stepping:
+    """The stepping model of a problem; refuses in words what cannot leave the house."""
+    problem = as_it_is_now(problem)
+    functions = outputs if isinstance(outputs, Mapping) else {}
+    collect = [Moments(), *(Observable(function, name=name) for name, function in functions.items())]
+    spec = describe(problem, method, (begins_at, begins_at + STEPS * dt), dt, collect, "float64")
+    if not isinstance(spec.method, Method) or spec.traced is None:
+        raise ValueError(f"method: {spec.record['method']} makes whole paths, not steps, so that it cannot be exported")
+    check_random(spec)
+    try:
+        if spec.traced.unprintable is not None:
+            raise Unprintable(spec.traced.unprintable)
+        source = scalar_source(spec, watched(spec))
+    except Unprintable as error:
+        raise ValueError(
+            f"method: {spec.record['method']} cannot be printed for this problem, and only printed programs can be "
+            f"exported: {error}. Take another method, or fewer components"
+        ) from error
+    assert isinstance(source, Scalars)
+    names, rows = _outputs(spec, source, outputs)
+    return Stepping(spec, source, float(dt), float(begins_at), names, rows)
+
+
+def check_random(spec: Spec) -> None:
+    """Refuse starts and parameters that are drawn for every path: a model outside is one path."""
+    problem = spec.problem
+    if problem.has_random_start and problem.start_from_normals is None:
+        raise ValueError(
+            "problem: its start is drawn for every path by NumPy, which an exported model cannot do. Give start= as "
+            "numbers, or as noise.from_normals(function, count)"
+        )
+    for name, source in zip(leaf_names(problem.params), problem.param_sources, strict=True):
+        if source.is_random and not isinstance(source, Keys):
+            raise ValueError(
+                f"problem: params[{name!r}] is a distribution; an exported model is one path. Give it a number: it "
+                "becomes a parameter of the exported model, which the host sets"
+            )
+
+
+def leaf_names(params: Any) -> list[str]:
+    """The names of the leaves of a problem's params."""
+    places, _ = jax.tree_util.tree_flatten_with_path(params)
+    return [jax.tree_util.keystr(place, simple=True, separator=".") or "params" for place, _ in places]
+
+
+def _outputs(spec: Spec, source: Scalars, outputs: Any) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    components = list(spec.problem.components)
+    if outputs is None:
+        return tuple(components), tuple(range(len(components)))
+    if isinstance(outputs, Mapping):
+        names, rows = [], []
+        for name, numbers in zip(outputs, source.rows_of[1:], strict=True):
+            flat = numbers[0].ravel()
+            names += [name] if flat.size == 1 else [f"{name}[{k}]" for k in range(flat.size)]
+            rows += flat.tolist()
+        return tuple(names), tuple(rows)
+    unknown = [name for name in outputs if name not in components]
+    if unknown or not outputs:
+        raise ValueError(
+            f"outputs: {unknown or 'nothing'} asked for; the components are {components}. Give some of them, or a "
+            "mapping from names to functions (t, x[, params])"
+        )
+    return tuple(outputs), tuple(components.index(name) for name in outputs)

@@ -1,0 +1,293 @@
+"""Models exported as C and as FMUs: the bits of runs, whatever the method, the loop or the host."""
+
+import ctypes
+import shutil
+import subprocess
+import xml.etree.ElementTree as ET
+import zipfile
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import stodyn as sd
+from stodyn import statistics as st
+from stodyn.exporting import c_file
+from stodyn.exporting.stepping import stepping
+from stodyn.models import catalogue
+
+COMPILER = shutil.which("cc")
+needs_compiler = pytest.mark.skipif(COMPILER is None, reason="there is no C compiler")
+STRICT = ("-std=c99", "-ffp-contract=off", "-Wall", "-Wextra", "-pedantic", "-Werror")
+SEED, STEPS, DT = 2**40 + 3, 12, 0.05
+
+PENDULUM = sd.SDE(
+    lambda t, x, p: jnp.array([x[1], -p["k"] * jnp.sin(x[0]) - 0.1 * x[1] + p["u"] * jnp.cos(t)]),
+    lambda t, x, p: jnp.array([[0.0], [0.3]]) * jnp.exp(-(x[0] ** 2)),
+    start=[1.0, 0.0],
+    params={"k": 2.0, "u": 0.1},
+    names=("x", "v"),
+    units={"x": "rad"},
+)
+ADDITIVE = sd.SDE(lambda t, x: -x + jnp.sin(t), lambda t, x: jnp.eye(2), start=sd.from_normals(lambda z: 0.7 * z, 2))
+INTEGRATOR = sd.SDE(
+    lambda t, x, p: p["u"] + 0 * x, lambda t, x: jnp.ones((1, 1)), start=[0.0], params={"u": 0.0}, names=("x",)
+)
+LOOP = sd.with_loop(
+    INTEGRATOR,
+    sd.Sensor("y", of="x", every=0.1, noise=sd.per_sample(0.1), loss=0.2),
+    sd.Part("law", every=0.1, delay=0.05, reads="y", writes="u",
+            update=lambda t, own, seen, p: (own, -5.0 * seen["y"])),
+)  # fmt: skip
+
+
+def of_model(name):
+    return catalogue.catalogue()[name].problem
+
+
+CASES = {
+    "Heun": lambda: (PENDULUM, "Heun"),
+    "EulerMaruyama": lambda: (PENDULUM, "EulerMaruyama"),
+    "ImplicitMidpoint": lambda: (PENDULUM, "ImplicitMidpoint"),
+    "AB2": lambda: (PENDULUM, "AB2"),
+    "DRI1": lambda: (PENDULUM, "DRI1"),
+    "SRA1, drawn start": lambda: (ADDITIVE, "SRA1"),
+    "StochasticAlpha": lambda: (of_model("spring_pendulum"), "StochasticAlpha"),
+    "RattleAlpha": lambda: (of_model("jointed_pendulum"), "RattleAlpha"),
+    "Midpoint": lambda: (of_model("damped_kubo"), "Midpoint"),
+    "RK1A4": lambda: (of_model("nonlinear_dae"), "RK1A4"),
+    "loop": lambda: (LOOP, "Heun"),
+}
+
+
+class Library:
+    """An exported model compiled and called from Python."""
+
+    def __init__(self, folder, problem, method, dt=DT, flags=("-O1",), **options):
+        self.files = sd.export(problem, method, dt=dt, to=folder / "model.c", **options)
+        model = stepping(problem, method, dt, options.get("outputs"), options.get("t0", 0.0))
+        library = folder / "model.so"
+        call = [COMPILER, *STRICT, *flags, "-shared", "-fPIC", "-o", library, self.files[0], "-lm"]
+        subprocess.run(call, check=True)
+        self.c = ctypes.CDLL(library)
+        self.c.model_time.restype = ctypes.c_double
+        words = model.state_words + max(model.words.size, 1) + 4 * model.has_keys + 4 * max(len(model.streams), 1) + 1
+        self.size, self.outputs = 8 * words, len(model.outputs)
+
+    def path(self, number, steps, inputs=None):
+        """Times, outputs, and the state at the end."""
+        state, shown = (ctypes.c_char * self.size)(), (ctypes.c_double * self.outputs)()
+        self.c.model_begin(state, ctypes.c_uint64(SEED), ctypes.c_uint64(number), None)
+        self.c.model_outputs(state, shown)
+        times, rows = [self.c.model_time(state)], [list(shown)]
+        given = None if inputs is None else (ctypes.c_double * len(inputs))(*inputs)
+        for _ in range(steps):
+            assert self.c.model_step(state, given, shown) == 0
+            times.append(self.c.model_time(state))
+            rows.append(list(shown))
+        return np.array(times), np.array(rows), state
+
+
+def expected(problem, method, dt=DT, steps=STEPS, paths=3):
+    run = sd.simulate(problem, method, t=(0.0, steps * dt), dt=dt, paths=paths, seed=SEED,
+                      collect=st.Paths(paths, every=1), progress=False)  # fmt: skip
+    return run["path"].transpose("number", "time", "component")
+
+
+@needs_compiler
+@pytest.mark.parametrize("name", CASES)
+def test_a_model_in_c_has_the_bits_of_the_run(name, tmp_path):
+    problem, method = CASES[name]()
+    paths, library = expected(problem, method), Library(tmp_path, problem, method)
+    assert library.c.model_check() == 0
+    for number in (0, 2):
+        times, rows, _ = library.path(number, STEPS)
+        np.testing.assert_array_equal(rows, paths[number])
+        np.testing.assert_array_equal(times[:-1], paths["time"][:-1])
+
+
+@needs_compiler
+def test_inputs_outputs_and_snapshots(tmp_path):
+    library = Library(
+        tmp_path, PENDULUM, "Heun", inputs=["u"], outputs={"energy": lambda t, x, p: x[1] ** 2 - p["k"] * jnp.cos(x[0])}
+    )
+    _, rows, state = library.path(1, STEPS, inputs=[0.7])
+    pushed = sd.SDE(PENDULUM.drift, PENDULUM.diffusion, start=[1.0, 0.0], params={"k": 2.0, "u": 0.7})
+    x = expected(pushed, "Heun")[1].values
+    np.testing.assert_allclose(rows[:, 0], x[:, 1] ** 2 - 2.0 * np.cos(x[:, 0]), rtol=0, atol=1e-14)
+    copies, shown = [], (ctypes.c_double * 1)()
+    for _ in range(2):
+        copy = ctypes.create_string_buffer(bytes(state))
+        library.c.model_step(copy, None, shown)
+        copies.append((bytes(copy), shown[0]))
+    assert copies[0] == copies[1]
+
+
+@needs_compiler
+@pytest.mark.parametrize(("flags", "verdict"), [(("-O2", "-std=c99"), 0), (("-Ofast",), 1)])
+def test_the_self_test_finds_arithmetic_that_is_reordered(flags, verdict, tmp_path):
+    """In a process of its own: a library made by -Ofast changes how the whole process rounds small numbers."""
+    sd.export(INTEGRATOR, "Heun", dt=DT, to=tmp_path / "model.c")
+    main = '#include "model.h"\nint main(void) { return model_check(); }\n'
+    (tmp_path / "main.c").write_text(main)
+    subprocess.run([COMPILER, *flags, "-o", "check", "main.c", "model.c", "-lm"], cwd=tmp_path, check=True)
+    assert subprocess.run([tmp_path / "check"]).returncode == verdict
+
+
+@needs_compiler
+def test_a_step_that_fails_leaves_the_state_before_it(tmp_path):
+    exploding = sd.SDE(lambda t, x: x**3, lambda t, x: 1.0, start=1e120)
+    library = Library(tmp_path, exploding, "EulerMaruyama")
+    state = (ctypes.c_char * library.size)()
+    library.c.model_begin(state, ctypes.c_uint64(0), ctypes.c_uint64(0), None)
+    before = bytes(state)
+    assert library.c.model_step(state, None, None) == 1
+    assert bytes(state) == before
+
+
+class Unit:
+    """An FMU, called as a host calls it."""
+
+    def __init__(self, file, folder, version):
+        with zipfile.ZipFile(file) as unit:
+            unit.extractall(folder)
+        self.description = ET.parse(folder / "modelDescription.xml").getroot()
+        (library,) = (folder / "binaries").rglob("*.so")
+        self.c, self.version, self.said, self.kept = ctypes.CDLL(library), version, [], []
+        tags = self.description.find("ModelVariables")
+        self.numbers = {tag.get("name"): int(tag.get("valueReference")) for tag in tags}
+        self.token = self.description.get("guid" if version == 2 else "instantiationToken")
+        self.word = "FMUstate" if version == 2 else "FMUState"
+        for name in ("fmi2Instantiate", "fmi3InstantiateCoSimulation"):
+            if hasattr(self.c, name):
+                getattr(self.c, name).restype = ctypes.c_void_p
+
+    def call(self, name, *arguments):
+        given = [ctypes.c_void_p(a) if isinstance(a, int) and a > 2**31 else a for a in arguments]
+        return getattr(self.c, f"fmi{self.version}{name}")(*given)
+
+    def instance(self, token=None, path=0):
+        token, none, hear = (token or self.token).encode(), ctypes.c_void_p(None), self.said.append
+        word, pointer = ctypes.c_char_p, ctypes.c_void_p
+        if self.version == 2:
+            kind = ctypes.CFUNCTYPE(None, pointer, word, ctypes.c_int, word, word)
+            logger = kind(lambda *said: hear(said[-1].decode()))
+            callbacks = (pointer * 5)(ctypes.cast(logger, pointer))
+            i = self.call("Instantiate", b"a", 1, token, b"", callbacks, 0, 0)
+        else:
+            kind = ctypes.CFUNCTYPE(None, pointer, ctypes.c_int, word, word)
+            logger = kind(lambda *said: hear(said[-1].decode()))
+            callbacks = None
+            i = self.call("InstantiateCoSimulation", b"a", token, b"", False, False, False, False, none,
+                          ctypes.c_size_t(0), none, logger, none)  # fmt: skip
+        self.kept.append((logger, callbacks))
+        if i is not None:
+            number = (ctypes.c_uint32 * 1)(self.numbers["path"])
+            if self.version == 2:
+                assert self.call("SetInteger", i, number, ctypes.c_size_t(1), (ctypes.c_int * 1)(path)) == 0
+            else:
+                value = (ctypes.c_uint64 * 1)(path)
+                assert self.call("SetUInt64", i, number, ctypes.c_size_t(1), value, ctypes.c_size_t(1)) == 0
+            assert self.call("ExitInitializationMode", i) == 0
+        return i
+
+    def get(self, i, *names):
+        numbers, values = (
+            (ctypes.c_uint32 * len(names))(*map(self.numbers.get, names)),
+            (ctypes.c_double * len(names))(),
+        )
+        count = ctypes.c_size_t(len(names))
+        word = "GetReal" if self.version == 2 else "GetFloat64"
+        assert self.call(word, i, numbers, count, values, *([count] if self.version == 3 else [])) == 0
+        return list(values)
+
+    def step(self, i, length):
+        t, h = ctypes.c_double(0.0), ctypes.c_double(length)
+        if self.version == 2:
+            return self.call("DoStep", i, t, h, 1)
+        flags, last = [ctypes.c_bool() for _ in range(3)], ctypes.c_double()
+        return self.call("DoStep", i, t, h, True, *map(ctypes.byref, flags), ctypes.byref(last))
+
+
+@needs_compiler
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_unit_has_the_bits_of_the_run_goes_back_and_refuses(version, tmp_path):
+    (file,) = sd.export(PENDULUM, "Heun", dt=DT, to=tmp_path / "unit.fmu", inputs=["u"], seed=7, fmi=f"{version}.0")
+    unit = Unit(file, tmp_path / "unit", version)
+    run = sd.simulate(PENDULUM, "Heun", t=(0.0, STEPS * DT), dt=DT, paths=3, seed=7, collect=st.Paths(3, every=1))
+    first, second = unit.instance(path=0), unit.instance(path=2)
+    assert unit.get(first, "x", "v") == [1.0, 0.0]
+    for k in range(1, 4):
+        for i, path in ((first, 0), (second, 2)):
+            assert unit.step(i, 4 * DT) == 0
+            assert unit.get(i, "x", "v") == run["path"].isel(number=path, time=4 * k).values.tolist()
+    kept, size = ctypes.c_void_p(None), ctypes.c_size_t()
+    assert unit.call(f"Get{unit.word}", first, ctypes.byref(kept)) == 0
+    unit.step(first, DT)
+    after = unit.get(first, "x")
+    assert unit.call(f"Set{unit.word}", first, kept) == 0
+    unit.step(first, DT)
+    assert unit.get(first, "x") == after
+    unit.call(f"Serialized{unit.word}Size", first, kept, ctypes.byref(size))
+    data = (ctypes.c_uint8 * size.value)()
+    unit.call(f"Serialize{unit.word}", first, kept, data, size)
+    word = "DeSerialize" if version == 2 else "Deserialize"
+    again = ctypes.c_void_p(None)
+    assert unit.call(f"{word}{unit.word}", second, data, size, ctypes.byref(again)) == 0
+    assert unit.call(f"Set{unit.word}", second, again) == 0
+    unit.step(second, DT)
+    assert unit.get(second, "x") == after
+    data[size.value // 2] ^= 1
+    assert unit.call(f"{word}{unit.word}", second, data, size, ctypes.byref(again)) == 3
+    assert unit.call(f"{word}{unit.word}", second, data, ctypes.c_size_t(8), ctypes.byref(again)) == 3
+    assert unit.step(first, 0.03) == 2
+    assert unit.instance(token="{of another model}") is None
+    said = " ".join(unit.said)
+    for words in ("is not a multiple of dt = 0.05", "another length", "damaged", "another model"):
+        assert words in said
+
+
+def test_the_description_of_a_unit_says_what_reads_the_input(tmp_path):
+    functions = {"x": lambda t, x: x[0], "push": lambda t, x, p: p["u"] * x[1]}
+    (file,) = sd.export(PENDULUM, "Heun", dt=DT, to=tmp_path / "unit.fmu", inputs=["u"], outputs=functions)
+    with zipfile.ZipFile(file) as unit:
+        root = ET.fromstring(unit.read("modelDescription.xml"))
+    variables = {v.get("name"): k for k, v in enumerate(root.find("ModelVariables"), 1)}
+    unknowns = {int(u.get("index")): u.get("dependencies") for u in root.find("ModelStructure/Outputs")}
+    assert unknowns == {variables["x"]: "", variables["push"]: str(variables["u"])}
+
+
+@pytest.mark.parametrize(("change", "words"), [
+    (dict(inputs=["w"]), "inputs: the problem has no parameter 'w'; it has k, u"),
+    (dict(inputs="u"), "inputs: expected a list of names"),
+    (dict(outputs=["y"]), r"outputs: \['y'\] asked for; the components are \['x', 'v'\]"),
+    (dict(to="model.f90"), "to: expected a file that ends in .c or .fmu"),
+    (dict(dt=0.0), "dt: expected a step > 0"),
+    (dict(seed=-1), "seed: expected a whole number"),
+    (dict(to="m.fmu", fmi="1.0"), 'fmi: expected "2.0" or "3.0"'),
+    (dict(to="m.fmu", seed=2**31), "seed: integers of FMI 2.0 are below"),
+    (dict(inputs=["u"], outputs={"u": lambda t, x: x[0]}), "outputs: 'u' would stand for two numbers"),
+    (dict(outputs={"seed": lambda t, x: x[0]}), "outputs: 'seed' would stand for two numbers"),
+])  # fmt: skip
+def test_what_cannot_be_exported_is_refused_in_words(change, words, tmp_path):
+    options = dict(dt=DT, to="model.c") | change
+    with pytest.raises((ValueError, TypeError), match=words):
+        sd.export(PENDULUM, "Heun", **options | dict(to=tmp_path / options["to"]))
+    assert not list(tmp_path.iterdir())
+
+
+def test_random_starts_parameters_and_whole_paths_are_refused(tmp_path):
+    drawn = sd.SDE(lambda t, x: -x, lambda t, x: 1.0, start=lambda rng, n: rng.normal(size=n))
+    spread = sd.SDE(lambda t, x, p: -p["k"] * x, lambda t, x: 1.0, start=1.0,
+                    params={"k": lambda rng, n: rng.uniform(1, 2, n)})  # fmt: skip
+    for problem, words in ((drawn, "from_normals"), (spread, r"params\['k'\] is a distribution")):
+        with pytest.raises(ValueError, match=words):
+            sd.export(problem, "Heun", dt=DT, to=tmp_path / "model.c")
+    with pytest.raises(ValueError, match="makes whole paths"):
+        sd.export(of_model("miller_integrator"), "Galerkin", dt=1e-6, to=tmp_path / "model.c")
+
+
+def test_names_that_c_cannot_have_are_spelled_anew():
+    assert [c_file.identifier(word) for word in ("wing in gusts", "2nd", "for", "a.b[0]")] == [
+        "wing_in_gusts", "m_2nd", "m_for", "a_b_0"
+    ]  # fmt: skip
