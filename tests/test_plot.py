@@ -378,3 +378,33 @@ def test_what_cannot_be_drawn_of_a_sweep(swept, run):
         plot.sweep(swept, "energy")
     with pytest.raises(ValueError, match=r"component: unknown component 'y'; the components are x"):
         plot.sweep(swept, "mean", "y")
+
+
+def test_fragilities_and_profiles_of_peaks():
+    """Shares of 100 paths beyond three levels with their intervals; quantiles of two floors from the bottom up."""
+    share = np.array([[0.9, 0.5], [0.5, 0.2], [0.1, 0.0]])
+    known = {"interval": "binomial", "paths": 100}
+    quantile = np.array([[1.0, 0.5], [2.0, 1.5]])
+    peaks = xarray.Dataset(
+        {
+            "peak_passed": (("peak_level", "peak_entry"), share, known),
+            "peak_passed_stderr": (("peak_level", "peak_entry"), np.sqrt(share * (1 - share) / 99)),
+            "peak_quantile": (("peak_probability", "peak_entry"), quantile),
+            "peak_quantile_stderr": (("peak_probability", "peak_entry"), np.full((2, 2), 0.1)),
+        },
+        coords={"peak_level": [1.0, 2.0, 3.0], "peak_entry": ["x0", "x1"], "peak_probability": [0.5, 0.9]},
+    )
+    ax = plot.fragility(peaks)
+    for line, own in zip(ax.lines, share.T, strict=True):
+        np.testing.assert_array_equal(line.get_xydata(), np.stack([[1, 2, 3], own], axis=1))
+    assert len([band for band in ax.collections if isinstance(band, PolyCollection)]) == 2
+    assert len(plot.fragility(peaks.isel(peak_entry=0)).lines) == 1
+    ax = plot.profile(peaks)
+    bars = [bar for bar in ax.containers if isinstance(bar, ErrorbarContainer)]
+    for bar, own in zip(bars, quantile, strict=True):
+        np.testing.assert_array_equal(bar.lines[0].get_xydata(), np.stack([own, [0, 1]], axis=1))
+    assert [tick.get_text() for tick in ax.get_yticklabels()] == ["x0", "x1"]
+    with pytest.raises(ValueError, match="name: 'peak' is of one response"):
+        plot.profile(peaks.isel(peak_entry=0))
+    with pytest.raises(ValueError, match=r"has no 'peak_passed'.*Extreme\(of, levels=levels\)"):
+        plot.fragility(peaks.drop_vars("peak_passed"))

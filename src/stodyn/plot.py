@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import itertools
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -15,6 +16,7 @@ import xarray
 
 from stodyn import listing
 from stodyn.arguments import checks_arguments, expect_dataset, suggestion
+from stodyn.results import interval
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -35,6 +37,7 @@ __all__ = [
     "comparison",
     "cycle",
     "cyclostationary",
+    "fragility",
     "histogram",
     "jitter",
     "levels",
@@ -44,6 +47,7 @@ __all__ = [
     "paths",
     "phase",
     "phase_noise",
+    "profile",
     "region",
     "save",
     "shares",
@@ -313,6 +317,81 @@ def histogram(
     unit = _unit(run, density)
     along = f"density [1/{unit if unit.isalpha() else f'({unit})'}]" if unit else "density"
     return _finish(ax, run, density, along, legend=exact is not None, title=when)
+
+
+@_of_dataset
+def fragility(run: xarray.Dataset, name: str = "peak", *, ax: Axes | None = None) -> Axes:
+    """Draw the probability that a peak is beyond a level, over the levels, with intervals of 95 %: a fragility curve.
+
+    Parameters
+    ----------
+    run : Dataset
+        A run that collected statistics.Extreme(..., levels=...).
+    name : str
+        Its name; a curve is drawn for each of its responses.
+    ax : Axes, optional
+        Axes to draw on; by default those of a new figure.
+
+    Returns
+    -------
+    Axes
+        The Axes drawn on.
+    """
+    passed = _variable(run, f"{name}_passed")
+    limits = interval(run, f"{name}_passed")
+    ax, level = _axes(ax), run[f"{name}_level"].values
+    entries = _by_entry(passed, name)
+    for (label, own), colour in zip(entries, itertools.cycle(PALETTE), strict=False):
+        low, high = (dict(_by_entry(limits[end], name))[label] for end in ("low", "high"))
+        ax.fill_between(level, low, high, color=colour, alpha=0.2, lw=0)
+        ax.plot(level, own, color=colour, lw=1.2, marker="o", ms=3, label=label)
+    ax.set_ylim(0.0, 1.0)
+    return _finish(ax, run, f"{name}_level", f"P({name} beyond the level)", legend=len(entries) > 1)
+
+
+@_of_dataset
+def profile(run: xarray.Dataset, name: str = "peak", *, ax: Axes | None = None) -> Axes:
+    """Draw the quantiles of peaks of many responses from the bottom up, with ±2 standard errors: a profile of drifts.
+
+    Parameters
+    ----------
+    run : Dataset
+        A run that collected statistics.Extreme of several responses, such as the drifts of all floors.
+    name : str
+        Its name.
+    ax : Axes, optional
+        Axes to draw on; by default those of a new figure.
+
+    Returns
+    -------
+    Axes
+        The Axes drawn on.
+
+    Raises
+    ------
+    ValueError
+        If the run has no such peaks, or those of one response only.
+    """
+    values, stderr = (_variable(run, f"{name}_quantile{ending}") for ending in ("", "_stderr"))
+    entry = f"{name}_entry"
+    if entry not in values.dims:
+        raise ValueError(f"name: {name!r} is of one response; a profile needs several, such as those of all floors")
+    ax, places = _axes(ax), np.arange(values.sizes[entry])
+    for q, colour in zip(run[f"{name}_probability"].values, itertools.cycle(PALETTE), strict=False):
+        own, error = (v.sel({f"{name}_probability": q}).values for v in (values, stderr))
+        ax.errorbar(own, places, xerr=2.0 * error, color=colour, lw=1.2, marker="o", ms=3, label=f"{100 * q:g} %")
+    labels = run[entry].values if entry in run.coords else places
+    ax.set_yticks(places, [str(label) for label in labels])
+    return _finish(ax, run, name, "response", legend=True)
+
+
+def _by_entry(variable: xarray.DataArray, name: str) -> list[tuple[str, np.ndarray]]:
+    """The names and values of each response of a variable of statistics.Extreme."""
+    entry = f"{name}_entry"
+    if entry not in variable.dims:
+        return [(name, variable.values)]
+    labels = variable[entry].values if entry in variable.coords else np.arange(variable.sizes[entry])
+    return [(str(label), variable.isel({entry: i}).values) for i, label in enumerate(labels)]
 
 
 @_of_dataset
@@ -968,6 +1047,8 @@ COLLECT = {
     "path": "Paths(5)",
     "density": "Histogram(edges)",
     "density_stderr": "Histogram(edges)",
+    "peak_passed": "Extreme(of, levels=levels)",
+    "peak_quantile": "Extreme(of)",
     "spectrum": "Spectrum()",
     "spectrum_low": "Spectrum()",
     "spectrum_high": "Spectrum()",

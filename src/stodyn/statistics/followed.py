@@ -109,7 +109,7 @@ def followed(who: str, of: Any, problem: Any) -> Followed:
         places = tuple(_place(who, one, problem.components) for one in of)
         responses = Followed(problem, places, tuple(problem.components[i] for i in places))
     depends = _components(responses)
-    known = tuple(i for i in depends if _is_known(problem, i))
+    known = _with_known_rates(problem, depends)
     responses = dataclasses.replace(responses, components=known)
     return dataclasses.replace(responses, is_smooth=_smooth(responses, sorted(set(depends) - set(known))))
 
@@ -142,20 +142,22 @@ def _components(responses: Followed) -> tuple[int, ...]:
     return tuple(sorted(reached.on(1).indices.tolist()))
 
 
-def _is_known(problem: Any, component: int) -> bool:
-    """Whether a component is one of a diffusion, and goes on without a jump."""
+def _with_known_rates(problem: Any, components: Sequence[int]) -> tuple[int, ...]:
+    """Those of the components that are of a diffusion and go on without a jump."""
     periods: Any = getattr(problem, "periods", None) or ()
-    if problem.jumps(component) or (component < len(periods) and periods[component]):
-        return False
     rows: list[Any] = []
 
     def look(t, x, params):
-        rows.extend(problem.noise_rows(t, x, params, (component,)))
+        rows.extend(problem.noise_rows(t, x, params, components))
         return x
 
     with jax.enable_x64(True):
         jax.eval_shape(look, *_arguments(problem))
-    return rows[0] is not None
+    return tuple(
+        i
+        for i, row in zip(components, rows, strict=True)
+        if row is not None and not problem.jumps(i) and not (i < len(periods) and periods[i])
+    )
 
 
 def _smooth(responses: Followed, unknown: Sequence[int]) -> tuple[bool, ...]:
