@@ -24,7 +24,11 @@ ROOMS = (
     Room("studies", "Published experiments, one file each, and runs described by a file.", ("studies", "runfile")),
     Room("inference", "From data to models: what a record says of states and parameters.", ("inference",)),
     Room("accuracy", "Expectations and rare events to a stated error.", ("accuracy",)),
-    Room("analysis", "Questions about methods and problems that need no ensemble; pictures.", ("analysis", "plot")),
+    Room(
+        "analysis",
+        "Questions about methods and problems that need no ensemble; pictures; programs for other simulators.",
+        ("analysis", "plot", "exporting"),
+    ),
     Room("engine", "Runs: what is computed, by which program, where, and how parts become one result.", ("engine",)),
     Room("statistics", "What a run collects, and the labelled result that users get.", ("statistics", "results")),
     Room("methods", "The steps with their claims, one file each; chaos: expansions in random parameters.",

@@ -82,12 +82,13 @@ def header(model: Stepping, name: str, inputs: Sequence[str]) -> str:
 
 def source(model: Stepping, name: str, inputs: Sequence[str], included: str) -> str:
     """The definitions; `included` is the name of the header."""
-    return "\n".join([
-        f'#include "{included}"', "#include <math.h>", "#include <string.h>", "",
-        c99.helpers(name), c99.translated(model.text(("exp", "log1p") if model.streams else ())),
-        _seeds() if model.is_random else "", _normals() if model.streams else "", _times(),
-        _interface(model, name, inputs),
+    text = "\n".join([
+        c99.translated(model.text(("exp", "log1p") if model.streams else ())), _seeds() if model.is_random else "",
+        _normals() if model.streams else "", _times(), _interface(model, name, inputs),
     ])  # fmt: skip
+    return "\n".join(
+        [f'#include "{included}"', "#include <math.h>", "#include <string.h>", "", c99.helpers(name, text), text]
+    )
 
 
 def _numbers(values: Iterable[float]) -> str:

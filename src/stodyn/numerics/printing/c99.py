@@ -29,10 +29,16 @@ FLAGS = re.compile(r"(?<![%@\w])(nsw|nuw|exact|noalias|nnan|ninf|nsz|inbounds|ta
 TYPE = r"\{[^}]*\}|\[[^\]]*\]|[a-z]+\d*"
 
 
-def helpers(name: str) -> str:
-    """What the instructions need besides C's own operators, and the test of contraction `name`_check."""
-    rounded = "\n".join(_saturated(real, bits) for real in ("double", "float") for bits in (8, 16, 32, 64))
-    return _HELPERS + rounded + _CHECK.replace("NAME", name)
+def helpers(name: str, text: str) -> str:
+    """What the instructions of a text need besides C's own operators, and the test of contraction `name`_check."""
+    casts = [_saturated(real, bits) for real in ("double", "float") for bits in (8, 16, 32, 64)]
+    needed: list[str] = []
+    for helper in reversed("".join([_HELPERS, *casts]).split("static inline ")[1:]):  # later ones call earlier ones
+        called = re.search(r"(sd_\w+)\(", helper)
+        assert called is not None
+        if re.search(rf"\b{called[1]}\(", "".join([*needed, text])):
+            needed.append(f"static inline {helper}")
+    return "".join([_WIDE, *reversed(needed), _CHECK.replace("NAME", name)])
 
 
 def translated(text: str) -> str:
@@ -471,11 +477,12 @@ static inline {whole} sd_fptoui_{real}_i{bits}({real} x)
 {{
     if (!(x > 0)) return 0;
     return x >= {float(2 * top)}{last} ? ({whole})UINT64_MAX : ({whole})(uint64_t)x;
-}}"""
+}}
+"""
 
 
-_HELPERS = """typedef struct { uint64_t low, high; } sd_wide;
-static inline double sd_load_double(const char *p) { double x; memcpy(&x, p, sizeof x); return x; }
+_WIDE = "typedef struct { uint64_t low, high; } sd_wide;\n"
+_HELPERS = """static inline double sd_load_double(const char *p) { double x; memcpy(&x, p, sizeof x); return x; }
 static inline uint64_t sd_load_i64(const char *p) { uint64_t x; memcpy(&x, p, sizeof x); return x; }
 static inline void sd_store_double(char *p, double x) { memcpy(p, &x, sizeof x); }
 static inline void sd_store_i64(char *p, uint64_t x) { memcpy(p, &x, sizeof x); }
