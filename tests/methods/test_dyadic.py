@@ -69,6 +69,15 @@ def test_refined_paths_come_near_the_solution_of_the_same_brownian_path():
     assert errors[0] > 0.02 > errors[1] and errors[2] < 1e-3
 
 
+@pytest.mark.parametrize("paths", [2, 11])
+def test_its_brownian_paths_are_those_of_other_methods(paths):
+    """dx = dW ends at W whatever the method; halves of a step sum up to it."""
+    problem = sd.SDE(lambda t, x: 0.0 * x, lambda t, x: jnp.eye(2), [0.0, 0.0])
+    options = {"t": (0, 1), "dt": 0.25, "paths": paths, "seed": 3, "collect": sd.statistics.Paths(paths, every=1)}
+    a, b = (sd.simulate(problem, method, **options)["path"].values for method in ("EulerMaruyama", Dyadic))
+    np.testing.assert_allclose(a, b, atol=1e-14)
+
+
 def test_parameters_of_every_path_and_the_same_bits():
     problem = sd.SDE(lambda t, x, p: -p * x, lambda t, x, p: 0.3 * x, 1.0, params=sd.PerPath(np.linspace(1, 50, 300)))
     options = {"t": (0, 1), "dt": 0.25, "paths": 300, "seed": 4, "collect": sd.statistics.Paths(300, every=4)}

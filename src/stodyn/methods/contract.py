@@ -307,6 +307,8 @@ class WithBase(Method):
 class Solver(Catalogued):
     """A method without steps: host code that takes a block of members over the whole grid at once."""
 
+    follows_paths: ClassVar[bool] = False  # whether it takes the normals of W as steps do, (channels, paths) for each
+
     @abstractmethod
     def solve(self, problem, grid: np.ndarray, start: np.ndarray, params, streams: Mapping[str, Any]) -> np.ndarray:
         """Solve a block of members over the whole grid.
@@ -322,7 +324,7 @@ class Solver(Catalogued):
         params
             The problem's parameters, with a leading axis of members.
         streams : mapping
-            A NumPy Generator for each name of a stream.
+            A NumPy Generator for each name of a stream; of W, for a method that follows paths, the normals of these.
 
         Returns
         -------

@@ -54,6 +54,7 @@ class _Dyadic(Solver):
     floor: float = 1.0
 
     accepts = SDE
+    follows_paths = True
     name = "Dyadic"
     citation = (
         "J. G. Gaines & T. J. Lyons, Variable step size control in the numerical solution of stochastic differential "

@@ -48,6 +48,17 @@ class DrawnNormals:
         return feed
 
 
+class PathByPath:
+    """The normals of a stream as steps read them, (channels, paths) at a time, in place of a NumPy Generator."""
+
+    def __init__(self, seed: int, stream: str, first_path: int, paths: int):
+        self.states = DrawnNormals(seed).states(stream, first_path, paths)
+
+    def standard_normal(self, shape: tuple[int, int]) -> np.ndarray:
+        channels, paths = shape
+        return path_normals.fill(self.states, channels)[:, :paths]
+
+
 class Numbered(DrawnNormals):
     """The normals of a seed for paths of any numbers, one for each lane."""
 

@@ -32,7 +32,7 @@ from stodyn.engine.program.work import Failures, Plan, Went, gone_through
 from stodyn.engine.spec import Spec
 from stodyn.methods.contract import Method
 from stodyn.noise import stream
-from stodyn.noise.supply import CountedNormals, DrawnNormals, GivenNormals, Supply
+from stodyn.noise.supply import CountedNormals, DrawnNormals, GivenNormals, PathByPath, Supply
 from stodyn.numerics.bounded import Bounded
 from stodyn.numerics.printing import compiling
 from stodyn.numerics.printing.fingerprints import calls_host, holds
@@ -491,7 +491,9 @@ class Hosted(Executor):
             for p, v in zip(members.params, spec.varies, strict=True)
         ]
         tree = spec.params_tree
-        streams = {name: stream.generator(layout.seed, block, name) for name in stream.STREAMS}
+        streams: dict[str, Any] = {name: stream.generator(layout.seed, block, name) for name in stream.STREAMS}
+        if spec.method.follows_paths:
+            streams["W"] = PathByPath(layout.seed, "W", layout.first_path(block), width)
         solved = spec.method.solve(spec.problem, times, members.start.T, tree.unflatten(leaves), streams)
         states, expected = np.asarray(solved, spec.dtype), (len(times), width, spec.problem.n)
         if states.shape != expected:
