@@ -75,13 +75,14 @@ def test_kt_over_c_by_covariance_analysis():
 
 
 def test_kt_over_c_by_paths():
-    """Means and variances of 20 000 paths within 4 standard errors: right ones fail at one seed in 2000."""
+    """Means and variances of 40 000 paths within 5.4 standard errors: right ones miss at one seed in 10⁶, and steps of
+    any length have the right ones (test above)."""
     model = RC_LADDER()
-    run = stodyn.simulate(model.problem, "Trapezoidal", t=(0.0, 10.0), dt=0.05, paths=20_000, seed=4)
+    run = stodyn.simulate(model.problem, "Trapezoidal", t=(0.0, 10.0), dt=0.1, paths=40_000, seed=4)
     exact = np.diagonal(model.exact["equilibrium"]())
     found = run.isel(time=-1)
-    assert np.all(np.abs(found["variance"] - exact) <= 4.0 * found["variance_stderr"])
-    assert np.all(np.abs(found["mean"]) <= 4.0 * found["mean_stderr"])
+    assert np.all(np.abs(found["variance"] - exact) <= 5.4 * found["variance_stderr"])
+    assert np.all(np.abs(found["mean"]) <= 5.4 * found["mean_stderr"])
 
 
 @pytest.mark.long("tests/analysis/test_phase_noise.py, whose ring is the same circuit")
