@@ -580,3 +580,18 @@ def test_steady_state_of_the_process_in_any_units():
     for w in (1e-9, 1.0, 1e9):
         P = cv.exact_steady([[0.0, 1.0], [-(w**2), -0.2 * w]], [[0.0], [1.0]], [[3.0]])
         np.testing.assert_allclose(P.diagonal(), [3.0 / (0.4 * w**3), 3.0 / (0.4 * w)], rtol=1e-12)
+
+
+def test_errors_and_factors_do_not_depend_on_units():
+    """An oscillator and one in units of 1e-9 beside it: both variances are off by as many percent, and both count in
+    the best factor."""
+    A, B = scipy.linalg.block_diag(OSCILLATOR, OSCILLATOR), scipy.linalg.block_diag(FORCED, FORCED)
+    unit = np.array([1.0, 1.0, 1e-9, 1e-9])
+    A, B = A * unit[:, None] / unit, B * unit[:, None]
+    method = implicit.ThetaEuler(theta=1.0)
+    one, both = cv.noise_needed(method, OSCILLATOR, FORCED, 0.3), cv.noise_needed(method, A, B, 0.3)
+    assert both.scale == pytest.approx(one.scale, rel=1e-9)
+    target, own = lyapunov.continuous(A, B @ B.T), cv.steady(method, A, B, 0.3)
+    off = cv._percent(own, target)
+    np.testing.assert_allclose(off[2:], off[:2], rtol=1e-9)
+    assert abs(off[0]) > 1.0

@@ -23,9 +23,10 @@ from stodyn.models.rigid_body import RIGID_BODY, rigid_body
 from stodyn.noise import coloured
 from stodyn.noise.source import PerPath
 from stodyn.numerics import uncompiled
+from stodyn.numerics.printing.points import at_one
 from stodyn.problems.as_first_order import mechanical_to_sde
 from stodyn.problems.joints import Frame
-from stodyn.problems.joints_diagnosis import JointsDiagnosis
+from stodyn.problems.joints_diagnosis import JointsDiagnosis, diagnose
 from stodyn.problems.mechanical import Mechanical
 from stodyn.warnings import Drifting, StartMoved
 
@@ -350,3 +351,31 @@ def test_a_singular_mass_is_stiffened_by_constraints_of_its_size():
         problem = sd.Mechanical(lambda t, x, v: -x, None, ([1.0, 3.0], [0.0, 0.0]), mass=mass,
                                 constraints=lambda t, x: x[1] - 3.0 * x[0])  # fmt: skip
         assert problem.joints.stiffening == pytest.approx(expected, rel=1e-14)
+
+
+@pytest.mark.parametrize("size", [1.0, 1e3])
+def test_a_start_at_zero_satisfies_a_constraint_but_for_rounding(size):
+    """A bead at (1, 1.1) size + x on a circle through x = 0: a distance of 2 ε size is rounding, however small x is."""
+    radius = np.hypot(size, 1.1 * size) * (1.0 + np.finfo(float).eps)
+    place, nowhere = lambda x: jnp.hypot(size + x[0], 1.1 * size + x[1]), ([0.0, 0.0], [0.0, 0.0])
+    problem = pendulum(lambda t, x: (place(x) - radius)[None], nowhere)
+    diagnosis = diagnose(problem.joints, 0.0)
+    assert diagnosis.reason == "" and diagnosis.start.tolist() == [0.0, 0.0, 0.0, 0.0]
+    q, _ = at_one(lambda q, v: problem.joints.consistent(0.0, q, v, ()), np.zeros(2), np.zeros(2))
+    assert np.abs(q).max() < 1e-15 * size
+    away = pendulum(lambda t, x: (place(x) - 1.01 * radius)[None], nowhere)
+    assert "away from the constraints" in diagnose(away.joints, 0.0).reason
+
+
+def test_a_light_coordinate_has_inertia():
+    """1e-6 beside 1e6: the units of the coordinates decide, and none of them is massless; 0 is, unless it is led."""
+    together = lambda t, x: (x[0] - x[1])[None]  # noqa: E731
+    start = ([1.0, 1.0, 1.0], [0.0, 0.0, 0.0])
+    light = pendulum(together, start, np.diag([1e6, 1e6, 1e-6]))
+    assert diagnose(light.joints, 0.0).reason == ""
+    led = pendulum(together, start, np.diag([1e-12, 0.0, 1e6]))
+    assert diagnose(led.joints, 0.0).reason == ""
+    none = pendulum(together, start, np.diag([1e6, 1e6, 0.0]))
+    assert "have no inertia there" in diagnose(none.joints, 0.0).reason
+    less = pendulum(together, start, np.diag([1e6, 1e6, -1e-6]))
+    assert "is negative along the constraints" in diagnose(less.joints, 0.0).reason

@@ -133,3 +133,11 @@ def test_an_intensity_given_as_a_function_is_looked_at_in_float64():
     """Rounded to float32 it would be singular."""
     with jax.enable_x64(False):
         assert linear(-np.eye(2), np.eye(2), lambda t: jnp.array([[1.0, 1.0], [1.0, 1.0 + 1e-10]])).m == 2
+
+
+def test_an_entry_that_is_zero_but_for_rounding_does_not_make_an_intensity_unsymmetric():
+    """1e-17 above the diagonal and 0 below, beside variances of 1."""
+    problem = linear(-np.eye(2), np.eye(2), Q=np.array([[1.0, 1e-17], [0.0, 1.0]]))
+    assert problem.m == 2
+    with pytest.raises(ValueError, match="expected a symmetric matrix"):
+        linear(-np.eye(2), np.eye(2), Q=np.array([[1.0, 1e-9], [0.0, 1.0]]))

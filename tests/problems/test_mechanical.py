@@ -17,7 +17,8 @@ from stodyn.noise.increment import Increment
 from stodyn.noise.source import PerPath
 from stodyn.numerics.printing.points import AtPoints, at_one, at_points
 from stodyn.problems.inertia import is_positive_definite
-from stodyn.problems.known_matrices import Product
+from stodyn.problems.known_matrices import Product, is_positive
+from stodyn.problems.massless import check_mass_at_start
 from stodyn.problems.mechanical import Mechanical
 from stodyn.problems.mechanical_facts import ADDITIVE_LINEAR, CONSTANT_UNDAMPED
 from stodyn.problems.sdae import SDAE
@@ -387,3 +388,40 @@ def test_masses_are_positive_definite_by_their_pivots(n):
     least = np.linalg.eigvalsh(M)[0]
     for shift, expected in ((0.0, True), (-0.99 * least, True), (-1.01 * least, False)):
         assert bool(is_positive_definite(jnp.asarray(M + shift * np.eye(n)))) is expected
+
+
+def test_slow_modes_keep_their_stiffness_and_damping_beside_fast_ones():
+    """Rates 3e7 apart: ω² of the slow modes are 1e-15 of the largest, and were dropped as rounding."""
+    K = np.diag([1e14, 1.0, 1e7, 0.1])
+    _, C, K_modes = (A.toarray() for A in Mechanical.from_matrices(np.eye(4), 1e-3 * K, K, modes=4).matrices)
+    np.testing.assert_allclose(K_modes, np.diag([0.1, 1.0, 1e7, 1e14]), rtol=1e-12)
+    np.testing.assert_allclose(C, 1e-3 * K_modes, rtol=1e-12)
+
+
+def test_what_couples_modes_by_rounding_alone_is_zero():
+    """Damping in proportion to the stiffness of a chain of random springs: the damping of modes is diagonal."""
+    k = np.random.default_rng(3).uniform(0.5, 2.0, 31)
+    K = np.diag(k[:-1] + k[1:]) - np.diag(k[1:-1], 1) - np.diag(k[1:-1], -1)
+    _, C, _ = (A.toarray() for A in Mechanical.from_matrices(np.eye(30), 0.3 * K, K, modes=12).matrices)
+    assert np.count_nonzero(C) == 12
+    damped = 0.3 * K
+    damped[0, 0] += 1e-9
+    _, C, _ = (A.toarray() for A in Mechanical.from_matrices(np.eye(30), damped, K, modes=12).matrices)
+    assert np.count_nonzero(C) > 12
+
+
+@pytest.mark.parametrize("seed", [22, 34, 55])
+def test_a_singular_matrix_is_not_positive(seed):
+    """B B' of rank 19 of 20: Cholesky leaves a last pivot of 1e-7, which is rounding; with 1e-9 added it is not."""
+    B = np.random.default_rng(seed).standard_normal((20, 19))
+    assert not is_positive(scipy.sparse.csr_array(B @ B.T))
+    assert is_positive(scipy.sparse.csr_array(B @ B.T), 1e-9)
+
+
+def test_a_mass_that_depends_on_the_state_may_be_light():
+    """1e-6 beside 1e8, in other units 1 and 1: no coordinate is without inertia."""
+    problem = Mechanical(
+        lambda t, x, v: -x, lambda t, x, v: jnp.ones((2, 1)), ([1.0, 1.0], [0.0, 0.0]),
+        mass=lambda t, x, v: jnp.diag(jnp.array([1e8, 1e-6])) * (2.0 + jnp.sin(x[0])),
+    )  # fmt: skip
+    check_mass_at_start(problem.motion, 0.0)

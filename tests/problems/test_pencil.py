@@ -143,3 +143,24 @@ def test_singular_pencils_name_what_they_do_not_determine():
         analyse(np.eye(2), np.eye(3))
     with pytest.raises(ValueError, match="A: expected a finite matrix"):
         analyse(np.full((2, 2), np.nan), np.eye(2))
+
+
+@pytest.mark.parametrize("seed", [2, 40])
+def test_a_start_that_a_pencil_gives_is_consistent_to_its_rounding(seed):
+    """Constraints of condition 1e9: the start that they give satisfies them to 1e-7, and to no more."""
+    rng = np.random.default_rng(seed)
+    U, V = (np.linalg.qr(rng.standard_normal((4, 4)))[0] for _ in range(2))
+    pencil = analyse(U @ np.diag([1.0, 1.0, 0.0, 0.0]) @ V, U @ np.diag([1.0, 2.0, 1.0, 1e-9]) @ V)
+    x, source = rng.standard_normal(4), rng.standard_normal((1, 4))
+    assert pencil.index == 1 and not pencil.start(pencil.start(x, source).x, source).moved.any()
+    assert pencil.start(x, source).moved.any()
+
+
+def test_a_singular_pencil_of_many_components_is_called_singular(monkeypatch):
+    """Singular values of n components are right to n ε: beyond 1/(n ε) a condition says nothing, whatever SINGULAR."""
+    monkeypatch.setattr("stodyn.problems.pencil.SINGULAR", np.inf)
+    rng = np.random.default_rng(1)
+    A, B = rng.standard_normal((2, 40, 40))
+    A[-1], B[-1] = A[:-1].sum(axis=0) / 40, B[:-1].sum(axis=0) / 40
+    with pytest.raises(SingularPencil):
+        analyse(A, B)

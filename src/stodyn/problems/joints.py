@@ -204,8 +204,8 @@ class Joints:
         """Whether M can be solved with at the start."""
         if self.inertia is not None:
             return self.inertia.is_regular
-        size = np.abs(np.linalg.eigvalsh(self._look_at_start.M))
-        return bool(size.min() > 1e-9 * size.max())
+        M = self._look_at_start.M
+        return bool(np.isfinite(M).all()) and Inertia(M).is_regular
 
     @functools.cached_property
     def stiffening(self) -> float:
@@ -215,8 +215,24 @@ class Joints:
 
     @functools.cached_property
     def _look_at_start(self) -> joints_diagnosis.JointValues:
-        q = np.asarray(self.problem.start_source.example("start"), float)[None, : self.problem.N]
+        q = self._start[None]
         return joints_diagnosis.JointValues(*(part[0] for part in joints_diagnosis.values_at(self)(np.zeros(1), q)))
+
+    @property
+    def _start(self) -> np.ndarray:
+        return np.asarray(self.problem.start_source.example("start"), float)[: self.problem.N]
+
+    @property
+    def starts_at_zero(self) -> bool:
+        return not self._start.any()
+
+    @functools.cached_property
+    def rounding_at_zero(self) -> float:
+        """How far rounding may put a start at q = 0, which has no size of its own, from its constraints."""
+        many = joints_diagnosis.STATES
+        looked = joints_diagnosis.JointValues(*(np.stack([part] * many) for part in self._look_at_start))
+        places = np.tile(self._start, (many, 1))
+        return float(joints_diagnosis.rounding_of_distance(self, looked, np.zeros(many), places).max())
 
     def slopes(self, t: Any, q: Array, params: Any) -> Slopes:
         return Slopes(self, t, q, params)
@@ -270,7 +286,8 @@ class Joints:
     def consistent(self, t: Any, q: Array, v: Array, params: Any) -> tuple[Array, Array]:
         """A start moved onto the constraints, the velocity onto their tangent; NaN where q moves more than FAR |q|."""
         on, root = self.moved_onto(t, q, params, 1e-14, START_LIMIT)
-        near = jnp.sqrt(jnp.sum((on - q) ** 2)) <= FAR * jnp.sqrt(jnp.sum(on**2))
+        reach = FAR * jnp.sqrt(jnp.sum(on**2))
+        near = jnp.sqrt(jnp.sum((on - q) ** 2)) <= (reach + self.rounding_at_zero if self.starts_at_zero else reach)
         on = jnp.where(root.ok & near, on, jnp.nan)
         return on, self.frame(t, on, params).held(v, self.rate(t, on, params))[0]
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from stodyn.arguments import stacklevel_of_user
 from stodyn.numerics.printing.points import AtPoints, at_points
+from stodyn.numerics.rounding import UNITS, Amounts
 from stodyn.problems.contract import differs_from_path_to_path, sample_params
 from stodyn.problems.index import how_moved
 from stodyn.warnings import StartMoved
@@ -24,7 +25,10 @@ from stodyn.warnings import StartMoved
 STATES = 9  # the start, and consistent states around it
 DRAWN = 64  # starts and parameters that are checked where paths have their own
 ROUNDS = 60  # of Newton onto the constraints
-DEPENDENT = 1e-10  # σ below this share of the largest everywhere: a constraint follows from others
+DEPENDENT = 1e-10  # σ below this share of the largest everywhere: a constraint follows from others; see _least
+MASSLESS = 1e-10  # of the masses: an inertia below this is none, by choice far above n ε; files have ten digits
+REACHED = 1e-9  # of |x|: how near to its constraints a state holds them, by choice; where g is rounded to more, that
+NOISELESS = 1e-9  # of what noise does without constraints: a share below this, by choice far above n ε, is none
 BRANCHING = 1e-6  # σ below this at the start alone: the motion may branch
 FAR = 0.1  # a start is not moved farther than this share of |x|
 NEAR = 1e-9  # share of |x| by which states on either side of a constraint are displaced from it
@@ -88,6 +92,23 @@ def values_at(joints: Any, params: Any = None, axes: Any = None) -> Callable[[np
     return at_states
 
 
+def _hold(joints: Any, looked: JointValues, times: np.ndarray, q: np.ndarray) -> np.ndarray:
+    """Whether all constraints hold in each state: to REACHED, or to the rounding of g, which near x = 0 is more."""
+    distance, reached = _distance(looked), REACHED * np.abs(q).max(axis=1)
+    if np.any(np.isfinite(distance) & (distance > reached)):
+        reached = np.maximum(reached, rounding_of_distance(joints, looked, times, q))
+    return np.isfinite(q).all(axis=1) & (distance <= reached)
+
+
+def rounding_of_distance(joints: Any, looked: JointValues, times: np.ndarray, q: np.ndarray) -> np.ndarray:
+    """How far the rounding of g may put each state from its constraints, in the units of x."""
+    params = joints.problem.example_params()
+    with jax.enable_x64(True), jax.ensure_compile_time_eval():
+        (amounts,) = Amounts(lambda t, q: joints.value(t, q, params))(times, q)
+    most = 2.0 * amounts.max(axis=0, where=np.isfinite(amounts), initial=0.0)
+    return _distance(looked._replace(g=np.broadcast_to(most, looked.g.shape)))
+
+
 def diagnose(joints: Any, t: float) -> JointsDiagnosis:
     """The constraints at the start at time t and, where they cannot be run, the reason."""
     problem = joints.problem
@@ -95,7 +116,7 @@ def diagnose(joints: Any, t: float) -> JointsDiagnosis:
     example = np.asarray(problem.start_source.example("start"), float)
     x, v = example[:N], example[N:]
     times, near = _states(t, x)
-    q, solved = _onto(look, times, near)
+    q = _onto(look, times, near)
     start, rate = x, v
 
     def answer(reason: str, sigma: float = 0.0, noisy: tuple[str, ...] = ()) -> JointsDiagnosis:
@@ -129,12 +150,12 @@ def diagnose(joints: Any, t: float) -> JointsDiagnosis:
     σ = float(spectra[0, -1])
     rows = _independent(looked, usable)
     if len(rows) < joints.c:
-        return answer(_redundant(joints, looked, rows, np.abs([q[0], x]).max()), σ)
+        return answer(_redundant(joints, looked, rows, _hold(joints, looked, times, q)[0]), σ)
     if joints.c >= N:
         return answer(
             f"constraints: {joints.c} independent ones on {N} coordinates, so that nothing can move; leave one out"
         )
-    if not solved[0]:
+    if not _hold(joints, looked, times, q)[0]:
         return answer(
             f"start: Newton finds no state near {x.tolist()} that satisfies {_quoted(names)} (it ends "
             f"{_distance(looked).max():.3g} away); start nearer, or check whether they can all hold at once"
@@ -148,6 +169,8 @@ def diagnose(joints: Any, t: float) -> JointsDiagnosis:
             σ,
         )
     start = q[0]
+    if np.linalg.norm(start - x) > FAR * np.linalg.norm(start) and _hold(joints, raw, times, near)[0]:
+        start = x  # but for rounding it satisfies the constraints as it is
     rate = v + _pulled(looked.G[0], looked.M[0], -(looked.G[0] @ v + looked.rate[0]))
     far = float(np.linalg.norm(start - x))
     if far > FAR * np.linalg.norm(start):
@@ -175,12 +198,12 @@ def independent_rows(joints: Any) -> tuple[int, ...]:
     """The first constraints on which all others depend, at the start and around it."""
     look = values_at(joints)
     times, near = _states(0.0, np.asarray(joints.problem.start_source.example("start"), float)[: joints.problem.N])
-    q, _ = _onto(look, times, near)
+    q = _onto(look, times, near)
     looked = look(times, q)
     rows = _independent(looked, np.isfinite(q).all(axis=1) & np.isfinite(looked.G).all(axis=(1, 2)))
-    size = np.abs([q[0], near[0]]).max()
-    if rows and len(rows) < joints.c and np.isfinite(size) and _distance(looked)[0] > 1e-9 * size:
-        raise ValueError(f"{_redundant(joints, looked, rows, size)}.")
+    is_known = np.isfinite(q[0]).all() and np.isfinite(looked.g[0]).all()
+    if rows and len(rows) < joints.c and is_known and not (holds := _hold(joints, looked, times, q)[0]):
+        raise ValueError(f"{_redundant(joints, looked, rows, holds)}.")
     return rows or tuple(range(joints.c))
 
 
@@ -208,6 +231,14 @@ def _scaled(G: np.ndarray, M: np.ndarray) -> np.ndarray:
     return X / np.maximum(np.linalg.norm(X, axis=1, keepdims=True), 1e-300)
 
 
+def _least(G: np.ndarray, M: np.ndarray) -> float:
+    """The share of the largest singular value of _scaled(G, M) below which rows depend on each other: DEPENDENT, or the
+    rounding of the rows, G by UNITS and the product by n roundings, where they cancel light coordinates."""
+    R = _metric(G, M)
+    cancelled = np.linalg.norm(np.abs(G) @ np.abs(R), axis=1) / np.maximum(np.linalg.norm(G @ R, axis=1), 1e-300)
+    return max(DEPENDENT, (len(M) + UNITS) * np.finfo(float).eps * float(np.linalg.norm(cancelled)))
+
+
 def _spectrum(looked: JointValues) -> np.ndarray:
     return np.linalg.svd(_scaled(looked.G, looked.M), compute_uv=False)
 
@@ -218,8 +249,8 @@ def _pulled(G: np.ndarray, M: np.ndarray, change: np.ndarray) -> np.ndarray:
     return R @ (np.linalg.pinv(G @ R, rcond=DEPENDENT) @ change)
 
 
-def _onto(look: Callable, times: np.ndarray, states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """States moved onto the constraints by Newton in the metric of M, and whether all constraints hold there."""
+def _onto(look: Callable, times: np.ndarray, states: np.ndarray) -> np.ndarray:
+    """States moved onto the constraints by Newton in the metric of M, as far as rounding allows."""
     q, done = np.array(states), np.zeros(len(states), bool)
     with np.errstate(all="ignore"):
         for _ in range(ROUNDS):
@@ -234,8 +265,7 @@ def _onto(look: Callable, times: np.ndarray, states: np.ndarray) -> tuple[np.nda
                 done[i] = np.abs(move).max() <= 1e-14 * (np.abs(q[i]).max() or 1.0)
             if done.all():
                 break
-        looked = look(times, q)
-        return q, np.isfinite(q).all(axis=1) & (_distance(looked) <= 1e-9 * np.abs(q).max(axis=1))
+        return q
 
 
 def _distance(looked: JointValues) -> np.ndarray:
@@ -264,16 +294,18 @@ def _kinked(look: Callable, times: np.ndarray, q: np.ndarray, looked: JointValue
 
 def _without_inertia(M: np.ndarray, G: np.ndarray, names: Any) -> str:
     """Why M is not positive definite along the constraints, in words; "" where it is."""
-    _, s, right = np.linalg.svd(G)
+    unit = _units_of_inertia(M, G)
+    M, G = unit[:, None] * M * unit, G * unit
+    _, s, right = np.linalg.svd(G / np.maximum(np.linalg.norm(G, axis=1, keepdims=True), 1e-300))
     free = right[int(np.sum(s > DEPENDENT * s[0])) :].T
     if not free.shape[1]:
         return ""
     value, vector = np.linalg.eigh(free.T @ (0.5 * (M + M.T)) @ free)
-    if value[0] > 1e-10 * np.abs(M).max():
+    if value[0] > MASSLESS * np.abs(M).max():
         return ""
     direction = np.abs(free @ vector[:, 0])
     held = [name for name, share in zip(names, direction, strict=True) if share > 0.1]
-    if value[0] < -1e-10 * np.abs(M).max():
+    if value[0] < -MASSLESS * np.abs(M).max():
         return f"mass: is negative along the constraints, in the direction of {_quoted(held)}. Give masses >= 0"
     return (
         f"mass: {_quoted(held)} can move within the constraints and have no inertia there; give them mass, or "
@@ -281,25 +313,36 @@ def _without_inertia(M: np.ndarray, G: np.ndarray, names: Any) -> str:
     )
 
 
+def _units_of_inertia(M: np.ndarray, G: np.ndarray) -> np.ndarray:
+    """Units of the coordinates in which their masses are 1, and in which those without any move as far as constraints
+    with the others move them: a light coordinate is not one without mass."""
+    mass = np.abs(M.diagonal())
+    unit = np.where(mass > 0.0, 1.0 / np.sqrt(np.where(mass > 0.0, mass, 1.0)), 0.0)
+    size = np.abs(G)
+    moves = np.where(size > 0.0, (size * unit).max(axis=1, keepdims=True) / np.where(size > 0.0, size, 1.0), 0.0)
+    led = moves.max(axis=0, initial=0.0)
+    return np.where(unit > 0.0, unit, np.where(led > 0.0, led, 1.0))
+
+
 def _independent(looked: JointValues, usable: np.ndarray) -> tuple[int, ...]:
     """The first rows on which all others depend in all states."""
-    scaled = [_scaled(looked.G[i], looked.M[i]) for i in np.flatnonzero(usable)]
+    scaled = [(_scaled(G, M), _least(G, M)) for G, M in zip(looked.G[usable], looked.M[usable], strict=True)]
     rows: list[int] = []
     for row in range(looked.G.shape[1]):
-        tried = [np.linalg.svd(X[[*rows, row]], compute_uv=False) for X in scaled]
-        if any(len(s) > len(rows) and s[-1] > DEPENDENT * s[0] for s in tried):
+        tried = [(np.linalg.svd(X[[*rows, row]], compute_uv=False), least) for X, least in scaled]
+        if any(len(s) > len(rows) and s[-1] > least * s[0] for s, least in tried):
             rows.append(row)
     return tuple(rows)
 
 
-def _redundant(joints: Any, looked: JointValues, rows: tuple[int, ...], size: float) -> str:
-    """Which constraint follows from which, or contradicts them, in words; size is that of the coordinates."""
+def _redundant(joints: Any, looked: JointValues, rows: tuple[int, ...], holds: bool) -> str:
+    """Which constraint follows from which, or contradicts them where they do not all hold, in words."""
     dropped = next(i for i in range(joints.c) if i not in rows)
     X, name = _scaled(looked.G[0], looked.M[0]), joints.names[dropped]
     share = np.linalg.lstsq(X[list(rows)].T, X[dropped], rcond=None)[0]
     others = _quoted(joints.names[i] for i, s in zip(rows, share, strict=True) if abs(s) > 1e-8)
-    apart = float(_distance(JointValues(*(part[:1] for part in looked)))[0])
-    if apart > 1e-9 * size:
+    if not holds:
+        apart = float(_distance(JointValues(*(part[:1] for part in looked)))[0])
         return f"constraints: {name!r} and {others} contradict each other by {apart:.3g}: no state satisfies them all"
     return (
         f'constraints: {name!r} follows from {others}; leave it out, or give redundant="drop". The motion is the '
@@ -320,7 +363,7 @@ def _noisy(joints: Any, times: np.ndarray, q: np.ndarray, v: np.ndarray) -> tupl
     with jax.enable_x64(True), jax.ensure_compile_time_eval():
         μ, b, C = at_points(at, times, q, rates, joints.problem.example_params(), in_axes=(0, 0, 0, None))
     size = np.linalg.norm(b, axis=1)[:, None, :] / np.linalg.norm(C, axis=1)[:, :, None]
-    noisy = np.any(np.abs(μ) > 1e-9 * size, axis=(0, 2))
+    noisy = np.any(np.abs(μ) > NOISELESS * size, axis=(0, 2))
     return tuple(name for name, is_noisy in zip(joints.names, noisy, strict=True) if is_noisy)
 
 
@@ -335,15 +378,17 @@ def _check_drawn(joints: Any, t: float) -> None:
     x, v = start[:, :N], start[:, N : 2 * N]
     params, axes = sample_params(problem, count)
     look = values_at(joints, params, axes)
-    q, solved = _onto(look, times, x)
+    q = _onto(look, times, x)
+    there = look(times, q)
     far = np.linalg.norm(q - x, axis=1) / np.maximum(np.linalg.norm(q, axis=1), 1e-300)
-    lost = ~solved | ~(far <= FAR)
+    if np.any(far > WARNED_OF):
+        far = np.where(_hold(joints, look(times, x), times, x), 0.0, far)
+    lost = ~_hold(joints, there, times, q) | ~(far <= FAR)
     if lost.any():
         raise ValueError(
             f"start: {int(lost.sum())} of {count} drawn ones are not within {FAR:.0%} of |x| of the constraints "
             f"{_quoted(joints.names)}, the first {x[np.argmax(lost)].tolist()}; draw starts that satisfy them."
         )
-    there = look(times, q)
     turned = [_pulled(G, M, -(G @ w + rate)) for G, M, w, rate in zip(there.G, there.M, v, there.rate, strict=True)]
     aside = np.linalg.norm(turned, axis=1) / np.maximum(np.linalg.norm(v + turned, axis=1), 1e-300)
     if far.max() > WARNED_OF or aside.max() > WARNED_OF:

@@ -14,6 +14,8 @@ from stodyn.arguments import checks_arguments
 from stodyn.numerics import van_loan
 from stodyn.problems.sde import SDE
 
+SAME = 1e-12  # relative, by choice above n ε: asymmetry and negative eigenvalues that computed covariances may have
+
 
 @checks_arguments
 def linear(
@@ -98,14 +100,20 @@ def _at_zero(matrix: ArrayLike | Callable) -> ArrayLike:
         return matrix(0.0)
 
 
+def _is_symmetric(Q: np.ndarray) -> bool:
+    """To SAME of the deviations of a row and a column: an entry that is 0 but for rounding has no digits of its own."""
+    deviations = np.sqrt(np.abs(Q.diagonal()))
+    return bool((np.abs(Q - Q.T) <= SAME * np.maximum(np.abs(Q), np.outer(deviations, deviations))).all())
+
+
 def intensity(Q: ArrayLike, m: int) -> np.ndarray:
     """Q as a matrix (m, m), refused unless it is symmetric and positive definite."""
     matrix = _matrix("Q", Q)
-    if matrix.shape != (m, m) or not np.allclose(matrix, matrix.T, rtol=1e-12, atol=0):
+    if matrix.shape != (m, m) or not _is_symmetric(matrix):
         raise ValueError(f"Q: expected a symmetric matrix of shape ({m}, {m}), one row per channel of B, got\n{matrix}")
     eigenvalues = np.linalg.eigvalsh(matrix)
     if eigenvalues[0] <= m * np.finfo(float).eps * max(eigenvalues[-1], 0.0):
-        kind = "indefinite" if eigenvalues[0] < -1e-12 * abs(eigenvalues).max() else "singular"
+        kind = "indefinite" if eigenvalues[0] < -SAME * abs(eigenvalues).max() else "singular"
         raise ValueError(
             f"Q: {kind}, its eigenvalues are {np.array2string(eigenvalues, precision=4)}; expected all above 0. "
             + (
@@ -123,7 +131,7 @@ class GaussianStart:
     def __init__(self, mean: np.ndarray, covariance: np.ndarray):
         square = covariance.shape == (len(mean), len(mean))
         values = np.linalg.eigvalsh(covariance) if square else np.array([-1.0])
-        if values[0] < -1e-12 * max(values[-1], 1e-300):
+        if values[0] < -SAME * max(values[-1], 1e-300):
             raise ValueError(
                 f"covariance: expected a matrix of shape ({len(mean)}, {len(mean)}) without negative eigenvalues, got\n"
                 f"{covariance}"

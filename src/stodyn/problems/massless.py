@@ -13,7 +13,7 @@ from stodyn.numerics.printing.points import at_one
 from stodyn.problems.calling import call
 from stodyn.problems.contract import written_as
 from stodyn.problems.index import combination
-from stodyn.problems.inertia import check_mass
+from stodyn.problems.inertia import Inertia, check_mass
 from stodyn.problems.motion import Motion
 from stodyn.problems.sdae import SDAE
 
@@ -23,8 +23,7 @@ def check_mass_at_start(motion: Motion, t: float) -> None:
     with jax.enable_x64(True):
         y, v, z = motion.example_coordinates()
         M = np.asarray(motion.mass_at(t, y, v, z, motion.params))
-    size = np.abs(np.linalg.eigvals(M)) if np.isfinite(M).all() else np.zeros(1)
-    if not size.min() > 1e-12 * size.max():
+    if not (np.isfinite(M).all() and Inertia(M).is_regular):
         raise ValueError(
             f"mass: at the start and t = {t:g} it is singular, {M.tolist()}, so that some coordinates have no "
             "inertia. A mass that depends on the state must be regular: start elsewhere, or write the "

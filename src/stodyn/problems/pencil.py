@@ -18,12 +18,16 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy
 
+EPSILON = float(np.finfo(float).eps)
 TOLERANCE = 1e-10  # of the largest singular value: smaller ones count as zero; users' entries are known no better
 ELIMINATED = 1e-12  # of the largest of a row: entries that count as eliminated when constraints are written in words
 SHIFTS = (1.0, -1.0, 0.61, -0.61, 1.7, -1.7, 3.1, -3.1)  # λ in scaled time
 WELL_CONDITIONED = 1e4
-INCONSISTENT = 1e-8  # of the state and the source in scaled units: a smaller jump of a start is rounding
+# Choices as well, for numbers that users round; where the pencil rounds more, its own rounding takes their place.
+INCONSISTENT = 1e-8  # of the state and the source in scaled units: a smaller jump of a start is none
+ABSENT = 1e-9  # of the largest response in scaled units: a component with a smaller one does not respond
 SINGULAR = 1e13  # the condition of λA + B for every λ beyond which the pencil is called singular
+COUNTED = 1e-14  # of the largest of its row or column: smaller entries do not count in the scaling; no rank hangs on it
 
 
 class SingularPencil(ValueError):
@@ -103,6 +107,7 @@ class Pencil:
     projector: np.ndarray
     response: np.ndarray
     nilpotent: np.ndarray  # (I - λM)⁻¹ M on the determined subspace, unscaled
+    rounding: float  # of the projector and of the response, relative to the largest in scaled units
 
     @property
     def agree(self) -> bool:
@@ -119,7 +124,7 @@ class Pencil:
         r, c, tau = self.scaling
         scaled = np.abs(self.response) / (c[:, None] * r) / tau ** np.arange(len(self.response))[:, None, None]
         sizes = scaled.max(axis=2) if scaled.size else np.zeros((0, len(c)))
-        is_present = sizes > 1e-9 * max(sizes.max(initial=0.0), np.finfo(float).tiny)
+        is_present = sizes > max(ABSENT, self.rounding) * max(sizes.max(initial=0.0), np.finfo(float).tiny)
         return np.max(np.where(is_present, 1 + np.arange(len(sizes))[:, None], 0), axis=0, initial=0)
 
     def start(self, x0: np.ndarray, sources: np.ndarray) -> Start:
@@ -134,8 +139,9 @@ class Pencil:
         r, c, tau = self.scaling
         forcing = np.abs(sources) * r * tau ** np.arange(len(sources))[:, None]
         size = max(np.abs(x0 / c).max(), np.abs(jump / c).max(), forcing.max(), np.finfo(float).tiny)
-        moved = np.abs(jump / c) > INCONSISTENT * size
-        harmless = bool(np.abs(r * (self.A @ jump)).max() / tau <= INCONSISTENT * size)
+        least = max(INCONSISTENT, self.rounding) * size
+        moved = np.abs(jump / c) > least
+        harmless = bool(np.abs(r * (self.A @ jump)).max() / tau <= least)
         return Start(x0 + jump, jump, np.reshape(impulses, (-1, len(x0))), moved, harmless)
 
     def __str__(self) -> str:
@@ -159,7 +165,7 @@ def analyse(
     scaling = scaling or scaled(A, B)
     r, c, tau = scaling
     E, H = r[:, None] * A * c / tau, r[:, None] * B * c
-    shift, M = _shifted(E, H, c, names)
+    shift, M, rounding = _shifted(E, H, c, names)
     index, freedom, rows, decisions = _shuffle(E, H, tolerance)
     nilpotency, K, rest, others = _staircase(M, tolerance)
     _, L, _, _ = _staircase(M.T, tolerance)
@@ -180,6 +186,7 @@ def analyse(
         A, B, scaling, index, nilpotency, freedom, (*decisions, *others), constraints,
         float(leading), np.eye(len(A)) - c[:, None] * complement / c,
         np.reshape(scaled_back, (-1, len(A), len(A))), tau * c[:, None] * (K @ G @ N @ K.T @ complement) / c,
+        rounding,
     )  # fmt: skip
 
 
@@ -193,7 +200,7 @@ def scaled(A: np.ndarray, B: np.ndarray) -> Scaling:
     for matrix, timed in ((A, 1.0), (B, 0.0)):
         size = np.abs(matrix)
         bound = np.maximum(size.max(axis=1, initial=0.0)[:, None], size.max(axis=0, initial=0.0))
-        for i, j in np.argwhere(size > 1e-14 * bound):
+        for i, j in np.argwhere(size > COUNTED * bound):
             rows.append((i, n + j, timed))
             right.append(-np.log2(size[i, j]))
     m = len(rows)
@@ -219,15 +226,17 @@ def dense(name: str, matrix: Any) -> np.ndarray:
 
 def _shifted(
     E: np.ndarray, H: np.ndarray, columns: np.ndarray, names: Sequence[str] | None
-) -> tuple[float, np.ndarray]:
-    """λ and (λE + H)⁻¹ E for the first λ that is conditioned well enough, else the best."""
+) -> tuple[float, np.ndarray, float]:
+    """λ and (λE + H)⁻¹ E for the first λ that is conditioned well enough, else the best, and how much of a solution may
+    be rounding. Singular values are right to n ε of the largest: the condition of a singular matrix may be 1/(n ε)."""
     conditions: list[float] = []
     for shift in SHIFTS:
         conditions.append(float(np.linalg.cond(shift * E + H)))
         if conditions[-1] < WELL_CONDITIONED:
             break
     best = int(np.argmin(conditions))
-    if not conditions[best] < SINGULAR:
+    rounding = 3.0 * len(E) * EPSILON * conditions[best]
+    if not conditions[best] < min(SINGULAR, 1.0 / (len(E) * EPSILON)):
         direction = np.linalg.svd(SHIFTS[best] * E + H)[2][-1] * columns
         loose = np.flatnonzero(np.abs(direction / columns) > 1e-3 * np.abs(direction / columns).max())
         which = (
@@ -238,7 +247,7 @@ def _shifted(
             f"{which}. Look for an equation that repeats others, a component that no "
             "equation holds, a node without a path to ground."
         )
-    return SHIFTS[best], np.linalg.solve(SHIFTS[best] * E + H, E)
+    return SHIFTS[best], np.linalg.solve(SHIFTS[best] * E + H, E), rounding
 
 
 def _shuffle(E, H, tolerance) -> tuple[int, int, list[tuple[np.ndarray, np.ndarray, bool]], list[Decision]]:

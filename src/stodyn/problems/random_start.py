@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from stodyn.problems import pencil
+from stodyn.problems.index import split
 
 INDEX_LIMIT = 400  # components up to which an index is computed
 
@@ -65,13 +66,14 @@ def check_start(problem: Any, t: float, dt: float) -> str:
 
 def _check_nonlinear_start(problem: Any, t: float) -> str:
     system = problem.systems.nonlinear(problem.center[None])
-    U, S, _ = np.linalg.svd(system.mass[0])
-    zero = U[:, np.count_nonzero(1e-12 * max(S[0], 1e-300) < S) :]
-    if not zero.shape[1]:
+    constraints = split(system.mass[0]).N
+    if not len(constraints):
         return "consistent"
     x = problem.start_at(problem.center)
-    residual = np.abs(zero.T @ system.f(np.array([t]), x[None, None])[0, 0])
-    size = np.abs(zero.T) @ (np.abs(system.jacobian(t, x[None])[0]) @ (np.abs(x) + 1e-3 * np.abs(x).max(initial=1.0)))
+    residual = np.abs(constraints @ system.f(np.array([t]), x[None, None])[0, 0])
+    size = np.abs(constraints) @ (
+        np.abs(system.jacobian(t, x[None])[0]) @ (np.abs(x) + 1e-3 * np.abs(x).max(initial=1.0))
+    )
     if np.any(residual > 1e-6 * np.maximum(size, 1e-300)):
         raise ValueError(
             f"start: the algebraic equations have the residuals {np.array2string(residual, precision=3)} there, "

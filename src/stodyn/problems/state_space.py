@@ -31,6 +31,7 @@ from stodyn.problems.index import (
 from stodyn.problems.operators import Diagonal, Operator, Sparse
 from stodyn.problems.sde import SDE
 from stodyn.problems.structure import (
+    COMMUTES,
     PROVED,
     checked_kinds,
     commutes,
@@ -212,5 +213,5 @@ def _commutes_in_directions(problem: Any) -> bool:
             continue
         one, two = (part[0] for part in slopes(t, state[None], params, along[None], a, b))
         if is_sound and np.isfinite(one).all() and np.isfinite(two).all():
-            answers.append(bool(np.all(np.abs(one - two) <= 1e-9 * np.abs(one).max())))
+            answers.append(bool(np.all(np.abs(one - two) <= COMMUTES * np.abs(one).max())))
     return len(answers) > 1 and all(answers)

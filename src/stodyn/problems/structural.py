@@ -237,6 +237,14 @@ def _check_not_negative(name: str, matrix: scipy.sparse.csr_array, otherwise: st
         )
 
 
+def _between_shapes(A: scipy.sparse.csr_array, Φ: np.ndarray) -> scipy.sparse.csr_array:
+    """Φ'AΦ; what couples shapes by no more than rounding of the product and of the shapes, N ε of its terms, is 0."""
+    product = Φ.T @ (A @ Φ)
+    rounding = 2 * len(Φ) * np.finfo(float).eps * (np.abs(Φ).T @ (abs(A) @ np.abs(Φ)))
+    is_there = (np.abs(product) > rounding) | np.eye(len(product), dtype=bool)
+    return scipy.sparse.csr_array(np.where(is_there, product, 0.0))
+
+
 def reduced(whole: Any, count: int) -> Any:
     """Return a structure in the coordinates of its lowest modes, as `modes` of from_matrices gives it."""
     M, C, K = whole.matrices
@@ -244,7 +252,8 @@ def reduced(whole: Any, count: int) -> Any:
     ω, Φ = natural_modes(M, K, min(int(count) + 1, whole.N))
     _check_apart(ω, count)
     ω, Φ = ω[:count], Φ[:, :count]
-    matrices = _few_entries(np.eye(count), Φ.T @ (C @ Φ), np.diag(ω**2))
+    masses, stiffnesses = (scipy.sparse.csr_array(np.diag(values)) for values in (np.ones(count), ω**2))
+    matrices = Matrices(masses, _between_shapes(C, Φ), stiffnesses)
     start = tuple(Φ.T @ (M @ np.asarray(part, float)) for part in whole.start)
     return _in_shapes(whole, matrices, start, _mode_names(count), Reduction(Φ, ω, whole))
 
@@ -270,7 +279,7 @@ def reduced_inside(whole: Any, interface: Sequence[Any], count: int) -> Any:
         ω, Φ = natural_modes(M[inner][:, inner], inside, min(int(count) + 1, len(inner)))
         _check_apart(ω, count)
         ω, shapes[inner, len(held) :] = ω[:count], Φ[:, :count]
-    matrices = _few_entries(*(shapes.T @ (A @ shapes) for A in (M, C, K)))
+    matrices = Matrices(*(_between_shapes(A, shapes) for A in (M, C, K)))
     to_start = np.linalg.solve(matrices.M.toarray(), shapes.T @ M.toarray())
     names = (*(whole.coordinates[i] for i in held), *_mode_names(count))
     start = tuple(to_start @ np.asarray(part, float) for part in whole.start)
@@ -305,15 +314,6 @@ def _check_apart(ω: np.ndarray, count: int) -> None:
 
 def _mode_names(count: int) -> tuple[str, ...]:
     return tuple(f"mode{i + 1}" for i in range(int(count)))
-
-
-def _few_entries(*dense: np.ndarray) -> Matrices:
-    """M, C and K without entries that are rounding."""
-    matrices = Matrices(*(scipy.sparse.csr_array(A) for A in dense))
-    for A in matrices:
-        A.data[np.abs(A.data) < 1e-12 * max(abs(A).max(), 1e-300)] = 0.0
-        A.eliminate_zeros()
-    return matrices
 
 
 def _in_shapes(whole: Any, matrices: Matrices, start: Any, names: Sequence[str], reduction: Reduction) -> Any:

@@ -22,6 +22,7 @@ from stodyn.problems.operators import Diagonal, Operator, Sparse
 
 CHECKED_STATES = 64
 CHECKED, PROVED = f"checked at {CHECKED_STATES} random states", "proved from the trace"
+COMMUTES = 1e-9  # of its terms: a commutator below this is none, by choice far above n ε; what it would do is as small
 TAKEN_APART = 10_000  # entries of an array up to which each is followed through the trace
 DIFFERENTIATED = 250_000  # n² m: beyond it derivatives are taken in random directions
 Diffusion = Callable[[Any, Array, Any], Array]
@@ -236,7 +237,7 @@ def commutes_in_directions(g: Callable[[Any, Array, Any], Any], x: Array, sample
 
         one, two = along(b, a), along(a, b)
         finite = jnp.isfinite(one).all() & jnp.isfinite(two).all()
-        return jnp.stack([(jnp.abs(one - two) <= 1e-9 * jnp.abs(one).max()).all(), finite])
+        return jnp.stack([(jnp.abs(one - two) <= COMMUTES * jnp.abs(one).max()).all(), finite])
 
     answers = _answers(question, x, sampled)
     return len(answers) >= CHECKED_STATES // 8 and bool(answers.all())
@@ -263,5 +264,5 @@ def commutes(values: np.ndarray, slopes: np.ndarray) -> bool:
     if len(values) < CHECKED_STATES // 8:
         return False
     products = np.einsum("sikl,slj->sikj", slopes, values)
-    rounding = 1e-9 * np.einsum("sikl,slj->sikj", np.abs(slopes), np.abs(values)).max((1, 2, 3), keepdims=True)
+    rounding = COMMUTES * np.einsum("sikl,slj->sikj", np.abs(slopes), np.abs(values)).max((1, 2, 3), keepdims=True)
     return bool(np.all(np.abs(products - products.transpose(0, 1, 3, 2)) <= rounding))

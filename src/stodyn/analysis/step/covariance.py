@@ -43,6 +43,7 @@ __dir__ = listing.names_of(__name__)
 
 REACH = (1e-3, 1e3)  # steps tried for the stability limit, times the largest |eigenvalue| of A
 TINY = 1e-6  # a step at which only components that noise drives directly are affected
+DELIVERED = 1e-9  # of a covariance: an error that is none, by choice far above the 1e-11 to which covariances are right
 FEW = 5  # nodes per normal for means at small steps: they are right to h⁴
 
 
@@ -592,6 +593,7 @@ class NoiseNeeded:
     scale        the best factor on ΓQ/h if the noise must stay what it is: rank(P_D) / tr(P^-1 P_D), which brings
                  N(0, P_D) nearest to N(0, P)
     residual     (n, n): the error that is then left, scale · P_D - P
+    rounding     how much of an eigenvalue may be rounding
     """
 
     samples: np.ndarray
@@ -599,11 +601,12 @@ class NoiseNeeded:
     channels: np.ndarray | None
     scale: float
     residual: np.ndarray
+    rounding: float = 0.0
 
     @property
     def exists(self) -> bool:
         """Whether there are such samples at all: their covariance has no negative eigenvalue."""
-        return bool(self.eigenvalues[0] >= -1e-9 * np.abs(self.eigenvalues).max())
+        return bool(self.eigenvalues[0] >= -self.rounding)
 
     def __str__(self) -> str:
         if self.exists and self.channels is not None:
@@ -678,17 +681,27 @@ def noise_needed(
         e[[i, j]] = 1.0
         basis.append(np.outer(e, e))  # covariances, of which all symmetric matrices are sums
     system = np.stack([delivered_by(E)[rows, columns] for E in basis], axis=1)
-    wanted, *_ = np.linalg.lstsq(system, target[rows, columns], rcond=None)
-    reached = np.allclose(system @ wanted, target[rows, columns], rtol=0, atol=1e-9 * np.abs(target).max())
+    wanted, _, rank, values = np.linalg.lstsq(system, target[rows, columns], rcond=None)
+    rounding = n * lyapunov.SMALL * values[0] / values[rank - 1] * float(np.abs(wanted).max()) / dt
+    reached = np.allclose(system @ wanted, target[rows, columns], rtol=0, atol=DELIVERED * np.abs(target).max())
     W = sum(w * E for w, E in zip(wanted if reached else np.nan * wanted, basis, strict=True)) / dt
     left = np.linalg.pinv(np.atleast_2d(np.asarray(B, float)))
     channels = left @ W @ left.T
     back = np.atleast_2d(np.asarray(B, float)) @ channels @ np.atleast_2d(np.asarray(B, float)).T
-    stays = reached and np.allclose(back, W, rtol=0, atol=1e-10 * np.abs(W).max())
-    rank = np.linalg.matrix_rank(mine, tol=1e-12 * np.abs(mine).max(), hermitian=True)
-    scale = float(rank / np.trace(np.linalg.pinv(target, hermitian=True) @ mine))
+    stays = reached and np.allclose(back, W, rtol=0, atol=DELIVERED * np.abs(W).max())
+    scale = _nearest_factor(mine, target)
     eigenvalues = np.linalg.eigvalsh(W) if reached else np.full(n, np.nan)
-    return NoiseNeeded(W, eigenvalues, channels if stays else None, scale, scale * mine - target)
+    return NoiseNeeded(W, eigenvalues, channels if stays else None, scale, scale * mine - target, rounding)
+
+
+def _nearest_factor(mine: np.ndarray, target: np.ndarray) -> float:
+    """rank(P_D) / tr(P^-1 P_D), in units in which the variances of P are 1 and entries are right to lyapunov.SMALL."""
+    variances = target.diagonal()
+    unit = np.sqrt(np.where(variances > 0.0, variances, 1.0))
+    mine, target = (P / unit / unit[:, None] for P in (mine, target))
+    rounding = len(mine) * lyapunov.SMALL
+    rank = np.linalg.matrix_rank(mine, tol=rounding * np.abs(mine).max(), hermitian=True)
+    return float(rank / np.trace(np.linalg.pinv(target, rcond=rounding, hermitian=True) @ mine))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -894,9 +907,9 @@ def _settled(step: StepMap) -> np.ndarray:
 
 
 def _percent(P: np.ndarray, target: np.ndarray) -> np.ndarray:
-    """By how many percent each variance of P is off; 0 for components that no noise reaches."""
+    """By how many percent each variance of P is off; 0 for components that no noise reaches, whose variance is 0."""
     mine, true = np.diagonal(P), np.diagonal(target)
-    reached = true > 1e-14 * true.max()
+    reached = true > 0.0
     return 100.0 * (np.where(reached, mine, 1.0) / np.where(reached, true, 1.0) - 1.0)
 
 
