@@ -356,7 +356,7 @@ def _of_outputs(C: np.ndarray, high: np.ndarray, low: np.ndarray) -> np.ndarray:
     return _without(covariance, covariance.diagonal() <= 0.0)
 
 
-def _solution(equation: Any, ends: np.ndarray, small: float) -> tuple[np.ndarray, np.ndarray]:
+def _solution(equation: Any, ends: np.ndarray, small: float) -> tuple[np.ndarray, ...]:
     """P as a sum of two matrices, in units in which its corrections become small relative to every variance."""
     scale = _balance(equation.matrix, ends)
     for _ in range(SCALINGS):
