@@ -472,11 +472,11 @@ def _product(X: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     of it, of integers up to 2^bits. Sums of their products stay below 2^53 and are exact. Products with the third slice
     are smaller by 2^(-2 bits), and may be rounded.
     """
-    n, together = len(X), np.concatenate([X, Y])
+    n, factors = len(X), np.concatenate([X, Y])
     bits = (51 - math.ceil(math.log2(X.shape[1]))) // 2
-    shift = np.maximum.reduce(np.abs(together), axis=1, keepdims=True) * 2.0 ** (52 - bits)
-    first = (together + shift) - shift
-    rest = together - first
+    shift = np.maximum.reduce(np.abs(factors), axis=1, keepdims=True) * 2.0 ** (52 - bits)
+    first = (factors + shift) - shift
+    rest = factors - first
     shift *= 2.0**-bits
     second = (rest + shift) - shift
     third = rest - second

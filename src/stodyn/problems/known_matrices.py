@@ -172,4 +172,4 @@ def is_positive(matrix: scipy.sparse.csr_array, shift: float = 0.0) -> bool:
     for _ in range(ITERATIONS):
         shape = scipy.linalg.cho_solve_banded((factor, True), shape / np.linalg.norm(shape))
         least = 1.0 / float(np.linalg.norm(shape))
-    return least > min(len(diagonal), 2 * width + 1) * (width + 2) * np.finfo(float).eps
+    return bool(least > min(len(diagonal), 2 * width + 1) * (width + 2) * np.finfo(float).eps)
