@@ -28,6 +28,7 @@ class Traced:
     start     (t, x, *params) -> state
     read      state -> x
     starting  (k, t, h, ...) -> the same as step, for the first `starting_steps` steps k; None where there are none
+    leading   how many of the state's arrays have the same bits with or without the others
     """
 
     step: core.ClosedJaxpr
@@ -39,6 +40,7 @@ class Traced:
     state_shapes: tuple[tuple[int, ...], ...]
     state_dtypes: tuple[Any, ...]
     params_tree: Any
+    leading: int
 
     @functools.cached_property
     def fingerprint(self) -> str:
@@ -124,6 +126,7 @@ def trace(problem, method: Method, dtype=np.float64) -> Traced:
         tuple(leaf.shape for leaf in state_leaves),
         tuple(leaf.dtype for leaf in state_leaves),
         tree,
+        len(jax.tree.leaves(method.leading(start_shape))),
     )
 
 

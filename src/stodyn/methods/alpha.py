@@ -311,14 +311,19 @@ def _solver(motion: Motion, residual: Callable, start: Array) -> dict[str, Any]:
             matrix = order_of(residual, start) or band
         if matrix is not None:
             first = matrix.factorised(matrix.jacobian(residual, start))
-            return {
-                "solve": lambda residual, u, right: first(right),
-                "fallback": lambda residual, u, right: matrix.factorised(matrix.jacobian(residual, u))(right),
-            }
+
+            def anew(residual: Callable, u: Array, right: Array) -> Array:
+                return matrix.factorised(matrix.jacobian(residual, u))(right)
+
+            return {"solve": lambda residual, u, right: first(right), "fallback": anew, "linear": anew}
     if motion.row_order is None:
         return {}
     order = motion.row_order
-    return {"solve": lambda residual, u, right: elimination.solve(jax.jacfwd(residual)(u), right, order)}
+
+    def in_order(residual: Callable, u: Array, right: Array) -> Array:
+        return elimination.solve(jax.jacfwd(residual)(u), right, order)
+
+    return {"solve": in_order, "linear": in_order}
 
 
 # --- the noise --------------------------------------------------------------------------------------------------------

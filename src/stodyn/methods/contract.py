@@ -290,6 +290,10 @@ class Method(Catalogued):
         """The method's state after an input among the params has jumped at time t; what else it carries begins anew."""
         return state
 
+    def leading(self, state) -> Any:
+        """The first part of the state, which a step makes of itself alone and with the same bits whatever follows."""
+        return state
+
     def read(self, state) -> jax.Array:
         """The vector of the problem's components in the method's state, which is the part that a run shows."""
         return state

@@ -12,7 +12,9 @@ from stodyn.problems.sde import SDE
 def solver_options(problem: SDE) -> dict[str, Any]:
     """The options of `newton`: how a large problem with a sparse Jacobian is solved, and that a dense one is used
     twice."""
-    return {"twice": True} if problem.elimination is None else {"solve": problem.elimination.solve_at}
+    if problem.elimination is None:
+        return {"twice": True}
+    return {"solve": problem.elimination.solve_at, "linear": problem.elimination.solve_at}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -13,12 +13,14 @@ from stodyn.methods.contract import Method, Solver
 from stodyn.methods.looping import looping
 from stodyn.methods.striking import striking
 from stodyn.methods.switching import switching
+from stodyn.methods.tangent import following
 from stodyn.methods.walled import walling
 from stodyn.methods.wrapping import AndNormals, Wrapping, without
 from stodyn.problems.accounted import Accounted
 from stodyn.problems.impact import Struck
 from stodyn.problems.looped import Looped
 from stodyn.problems.measured import Measured
+from stodyn.problems.tangents import WithTangents
 from stodyn.problems.walls import Walled
 
 STREAM = "measurement"
@@ -30,6 +32,8 @@ def measuring(method: Any, problem: Any, t: float, h: float) -> Any:
         return switching(method, problem)
     if isinstance(problem, Looped):
         return looping(measuring(method, problem.problem, t, h), problem, t, h)
+    if isinstance(problem, WithTangents):
+        return following(measuring(method, problem.problem, t, h), problem)
     method = switching(method, problem.problem)
     if isinstance(problem, Walled):
         return walling(method, problem)

@@ -326,7 +326,7 @@ class Solution:
                 y = guess - slope(residual, guess, residual(guess))
                 ok, iterations, rounded = jnp.all(jnp.isfinite(y)), jnp.asarray(1), jnp.asarray(False)
             else:
-                y, ok, iterations, rounded = newton(residual, guess, **self.newton_options, solve=slope)
+                y, ok, iterations, rounded = newton(residual, guess, **self.newton_options, solve=slope, linear=slope)
             self.values, self.vectors = dict(known_values), dict(known_vectors)
             self.report = self.report.joined(Report(ok, iterations, rounded))
             self._set(block, y)

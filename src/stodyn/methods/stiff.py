@@ -216,7 +216,7 @@ class Stepping:
         is_small = reused is None and b is None and self.facts.rest is not None
         root = newton(stage.residual, start, tol=self.method.tol, limit=self.method.limit,
                       solve=None if is_small else reused or fresh, fallback=fresh if reused else None,
-                      twice=twice if is_small else False)  # fmt: skip
+                      twice=twice if is_small else False, linear=self._linear(b is not None))  # fmt: skip
         ok = root.ok if b is None else root.ok & self._before_the_pole(stage.residual, root.x)
         return stage.whole(root.x), Report(ok, root.iterations, root.rounded)
 
@@ -267,6 +267,13 @@ class Stepping:
         if (sparse := self._sparse(implicit_noise)) is not None:
             return sparse.solve_at(residual, z, r)
         return eliminate(stage.jacobian(z), r, self._order(implicit_noise))
+
+    def _linear(self, implicit_noise: bool) -> Callable[[Callable, Array, Array], Array]:
+        """(residual, z, r) -> J⁻¹ r with the Jacobian of any residual that has the places of a stage's."""
+        if (sparse := self._sparse(implicit_noise)) is not None:
+            return sparse.solve_at
+        order = self._order(implicit_noise)
+        return lambda residual, z, r: eliminate(jax.jacfwd(residual)(z), r, order)
 
     def _order(self, implicit_noise: bool) -> Order:
         return None if implicit_noise and self.facts.rest is not None else self.matrices.row_orders[0]

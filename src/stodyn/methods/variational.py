@@ -392,7 +392,7 @@ class _FromDiscrete(Method):
             return D1(t, q, p_next, noise, params) - force(self.F_minus, p_next) - p
 
         order = order_of(residual, p)
-        options: Any = {} if order is None else {"solve": order.solve_at}
+        options: Any = {} if order is None else {"solve": order.solve_at, "linear": order.solve_at}
         root = newton(residual, p, tol=self.tol, limit=self.limit, **options)
         q_next = D2(t, q, root.x, noise, params) - force(self.F_plus, root.x)
         return problem.wrap(jnp.concatenate([q_next, root.x])), Report(*root[1:])

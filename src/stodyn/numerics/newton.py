@@ -13,7 +13,7 @@ from jax import Array, lax
 from jax.extend import core
 from jax.typing import ArrayLike
 
-from stodyn.numerics.elimination import WRITTEN_OUT, solved
+from stodyn.numerics.elimination import WRITTEN_OUT, is_written_out, solved
 from stodyn.numerics.elimination import solve as eliminate
 from stodyn.numerics.facts.degree import is_affine
 from stodyn.numerics.rarely import rarely
@@ -28,6 +28,8 @@ SHRINKING = 0.9  # times the last update: one above it is about as good as round
 
 _underived: contextvars.ContextVar[bool] = contextvars.ContextVar("underived", default=False)
 
+_forwards: contextvars.ContextVar[bool] = contextvars.ContextVar("forwards", default=False)
+
 
 def underived() -> contextlib.AbstractContextManager[None]:
     """Traces made inside are not differentiated: how the roots in them depend on other values is left out."""
@@ -38,6 +40,18 @@ def derived() -> contextlib.AbstractContextManager[None]:
     """Roots inside know how they depend on other values, even in a trace that as a whole is not differentiated: without
     that knowledge a derivative that a step takes would follow every iteration, in a loop of its own."""
     return _marked(False)
+
+
+@contextlib.contextmanager
+def derived_forwards() -> Iterator[None]:
+    """As `derived`, for derivatives that are taken forwards alone: large systems are never solved backwards, which
+    would take dense matrices."""
+    token = _forwards.set(True)
+    try:
+        with derived():
+            yield
+    finally:
+        _forwards.reset(token)
 
 
 @contextlib.contextmanager
@@ -87,6 +101,7 @@ def newton(
     solve: Solve | None = None,
     fallback: Solve | None = None,
     twice: bool | Twice = False,
+    linear: Solve | None = None,
 ) -> Root:
     """Solve residual(x) = 0 from the start value x: x <- x - J⁻¹ residual(x) until max|δ| <= tol (1 + max|x|).
 
@@ -115,8 +130,8 @@ def newton(
     `twice(residual, x, r)` makes that elimination where the Jacobian is known in another way: it gives J⁻¹ r, and a
     function for further r.
 
-    Derivatives with respect to values that the residual closes over are those of the root, J dx = -∂residual, in
-    forward and reverse mode.
+    Derivatives with respect to values that the residual closes over are those of the root, J dx = -∂residual with J at
+    the root, in forward and reverse mode; forwards by `linear`, where that is given.
 
     Parameters
     ----------
@@ -134,6 +149,8 @@ def newton(
         As `solve`, for the paths that have not converged with it.
     twice : bool or callable
         Whether two updates are made with each Jacobian.
+    linear : callable, optional
+        As `solve`, for derivatives of the root: it must take J from the function that it is given, which is linear.
 
     Returns
     -------
@@ -227,12 +244,22 @@ def newton(
         real = x.dtype  # custom_root requires its results to be real
         return root, (((ok | rounded) & is_near(start, root)).astype(real), spent, rounded.astype(real))
 
-    def tangent(linear: Callable[[Array], Array], r: Array) -> Array:
-        J = jax.jacfwd(linear)(r)
-        return lax.custom_linear_solve(
-            lambda x: J @ x, r, lambda _, b: eliminate(J, b), transpose_solve=lambda _, b: eliminate(J.T, b)
-        )
+    def tangent(slope: Callable[[Array], Array], r: Array) -> Array:
+        def J() -> Array:
+            return jax.jacfwd(slope)(jnp.zeros_like(r))
 
+        if linear is not None:
+            backwards = None if goes_forwards else lambda _, b: eliminate(J().T, b)
+            return lax.custom_linear_solve(slope, r, lambda slope, b: linear(slope, jnp.zeros_like(b), b), backwards)
+        matrix = J()
+        if goes_forwards and _is_tabled(len(r)):
+            return lax.custom_linear_solve(lambda x: matrix @ x, r, lambda _, b: _solved(matrix, b)[0])
+        return lax.custom_linear_solve(
+            lambda x: matrix @ x, r, lambda _, b: eliminate(matrix, b),
+            transpose_solve=lambda _, b: eliminate(matrix.T, b),
+        )  # fmt: skip
+
+    goes_forwards = _forwards.get() and not is_written_out(len(x), None)
     if _underived.get():
         x, (ok, iterations, rounded) = search(equations, x)
     else:

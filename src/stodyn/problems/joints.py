@@ -319,7 +319,11 @@ class Joints:
         if self.band is None:
             return {}
         band = self.band
-        return {"solve": lambda residual, u, right: band.factorised(band.jacobian(residual, u))(right)}
+
+        def solve(residual: Callable, u: jax.Array, right: jax.Array) -> jax.Array:
+            return band.factorised(band.jacobian(residual, u))(right)
+
+        return {"solve": solve, "linear": solve}
 
     @functools.cached_property
     def band(self) -> Band | None:

@@ -143,7 +143,10 @@ class ScalarForm(Form):
     def __init__(self, target: Target, results: Sequence[Entry], ok: Entry | None):
         super().__init__(target, ok)
         self.results, layout = results, self.source.layout
-        self.printer = Printer(self.w, results if ok is None else [*results, ok], self.input_value)
+        every = results if ok is None else [*results, ok]
+        led = range(layout.leading, layout.of_method)
+        leading = [entry for k, entry in enumerate(every) if k not in led] if led else None
+        self.printer = Printer(self.w, every, self.input_value, leading)
         self.w.operations = len(self.printer.nodes)
         more = range(layout.of_method, len(layout.dtypes))
         readers = self.printer.readers

@@ -48,10 +48,11 @@ class State:
     """Where the scalars of a path lie in the rows of its state: the method's, those gathered, and those counted.
 
     counted  whether Newton's iterations are counted, and the steps that it solves no better than rounding allows
+    leading  how many scalars of the method do not depend on the others, and keep their bits with or without them
     """
 
     def __init__(self, shapes: Sequence[tuple[int, ...]], dtypes: Sequence[Any], gathered: Sequence[Any],
-                 counted: Sequence[bool]):  # fmt: skip
+                 counted: Sequence[bool], leading: int | None = None):  # fmt: skip
         counts = sum(counted)
         all_shapes = [*shapes, *(g.shape for g in gathered), *[()] * counts]
         all_dtypes = [np.dtype(d) for d in (*dtypes, *(g.dtype for g in gathered), *[INT32] * counts)]
@@ -60,6 +61,7 @@ class State:
         self.method, self.gathered, (self.iterations, self.rounded) = len(shapes), len(gathered), counted
         self.dtypes = [leaf.dtype for leaf in self.leaves for _ in range(leaf.first, leaf.last)]
         self.of_method = sum(map(math.prod, shapes))
+        self.leading = sum(map(math.prod, shapes[:leading]))
         self.real = np.array([dtype.kind == "f" for dtype in self.dtypes[: self.of_method]], bool)
 
     def parted(self, leaves: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any], Sequence[Any]]:
@@ -157,7 +159,7 @@ class Source(ABC):
         self.varies, self.examples, self.dtype = spec.varies, spec.examples, spec.dtype
         gathered = [v.aval for v in watched.begin.jaxpr.outvars]
         counted = [watched.counts_iterations, traced.may_round]
-        self.layout = State(traced.state_shapes, traced.state_dtypes, gathered, counted)
+        self.layout = State(traced.state_shapes, traced.state_dtypes, gathered, counted, traced.leading)
         self.n = traced.start.jaxpr.invars[1].aval.shape[0]
         with of_statistics():
             self.see, self.saved_dtypes, self.rows_of = self._saved()

@@ -155,11 +155,15 @@ class Printer(Walk):
     """Prints nodes into a writer; `inputs` gives the value of an input where it is first asked for.
 
     results  everything that will be requested, which determines the readers of each node
+    leading  those of the results that have the same bits whatever else is requested; None: all
     homes    of entries of branches that stay in memory, by loop and place, the row where each lies
     """
 
-    def __init__(self, writer: Writer, results: Sequence[Entry], inputs: Callable[[Node], str]):
-        super().__init__(results, inputs)
+    def __init__(
+        self, writer: Writer, results: Sequence[Entry], inputs: Callable[[Node], str],
+        leading: Sequence[Entry] | None = None,
+    ):  # fmt: skip
+        super().__init__(results, inputs, leading)
         self.w = writer
         self.homes: dict[tuple[int, int], str] = {}
         self._part: _Part | None = None

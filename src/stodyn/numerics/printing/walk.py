@@ -19,13 +19,15 @@ class Walk(ABC):
     """Prints nodes; `inputs` gives the text of an input where it is first asked for.
 
     results  everything that will be requested, which determines the readers of each node
+    leading  those of the results that have the same bits whatever else is requested; None: all
     """
 
-    def __init__(self, results: Sequence[Entry], inputs: Callable[[Node], str]):
+    def __init__(self, results: Sequence[Entry], inputs: Callable[[Node], str], leading: Sequence[Entry] | None = None):
         self.inputs = inputs
         self.nodes = reachable(results)
         self.readers = readers_of(self.nodes, results)
-        self.fused = fusions(self.nodes, self.readers)
+        among = {} if leading is None else _readers_among(leading)
+        self.fused = fusions(self.nodes, {**self.readers, **among})
         self.scopes: list[dict[Any, str]] = [{}]
 
     @abstractmethod
@@ -118,7 +120,7 @@ class Fusion:
         self.operands, self.minus_product, self.minus_rest = operands, minus_product, minus_rest
 
 
-def fusions(nodes: Sequence[Node], readers: Counter[int]) -> dict[int, Fusion]:
+def fusions(nodes: Sequence[Node], readers: Mapping[int, int]) -> dict[int, Fusion]:
     """The additions that take a product with them: one that nobody else reads, computed in the same place."""
     fused: dict[int, Fusion] = {}
     for node in nodes:
@@ -134,6 +136,13 @@ def fusions(nodes: Sequence[Node], readers: Counter[int]) -> dict[int, Fusion]:
             fused[id(node)] = Fusion((*product.args, rest), minus and place == 1, minus and place == 0)
             break
     return fused
+
+
+def _readers_among(results: Sequence[Entry]) -> dict[int, int]:
+    """How often each node that the results need is read on the way to them."""
+    nodes = reachable(results)
+    readers = readers_of(nodes, results)
+    return {id(node): readers[id(node)] for node in nodes}
 
 
 def readers_of(nodes: Sequence[Node], results: Sequence[Entry]) -> Counter[int]:

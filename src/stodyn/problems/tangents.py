@@ -1,0 +1,212 @@
+"""A problem whose state holds, beside each path, its derivatives with respect to parameters and starts."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from stodyn.arguments import checks_arguments, suggestion
+from stodyn.noise.source import source_of
+from stodyn.problems.contract import Problem, expect_problem, innermost
+from stodyn.problems.measured import Measured
+from stodyn.problems.sdae import SDAE
+
+START = "start."  # before the name of a component: its start
+
+
+class Direction(NamedTuple):
+    """A number with respect to which paths are differentiated.
+
+    name    as users write it: "rate", "spring.rate", "rate[2]" for an entry of an array, "start.x"
+    leaf    which leaf of the params it belongs to, None for a start; entry: its place there, or the component
+    """
+
+    name: str
+    leaf: int | None
+    entry: int
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class WithTangents(Measured):
+    """A problem whose state is followed by its derivatives in each direction; made by `with_tangents`."""
+
+    directions: tuple[Direction, ...]
+
+    @property
+    def n(self) -> int:  # type: ignore[override]
+        return self.problem.n * (1 + len(self.directions))
+
+    @property
+    def failure_advice(self) -> str:  # type: ignore[override]
+        return self.problem.failure_advice
+
+    def draw_start(self, rng: np.random.Generator, paths: range) -> np.ndarray:
+        x = self.problem.draw_start(rng, paths)
+        return np.concatenate([x, np.tile(self.first_tangents.reshape(-1), (len(x), 1))], axis=1)
+
+    @property
+    def first_tangents(self) -> np.ndarray:
+        """The derivatives of the start, (directions, n)."""
+        tangents = np.zeros((len(self.directions), self.problem.n))
+        for row, direction in zip(tangents, self.directions, strict=True):
+            if direction.leaf is None:
+                row[direction.entry] = 1.0
+        return tangents
+
+    # --- the parameters among the directions, as one vector -----------------------------------------------------------
+
+    @property
+    def free(self) -> list[Direction]:
+        """The directions that are parameters."""
+        return [one for one in self.directions if one.leaf is not None]
+
+    @property
+    def value_tangents(self) -> np.ndarray:
+        """The derivatives of `values` in each direction, (directions, values)."""
+        return np.array([[float(one is value) for value in self.free] for one in self.directions])
+
+    def values(self, params: Any) -> jax.Array:
+        """The values of the parameters among the directions."""
+        leaves = jax.tree.leaves(params)
+        entries = [jnp.reshape(leaves[one.leaf], -1)[one.entry] for one in self.free]  # type: ignore[index]
+        return jnp.stack(entries) if entries else jnp.zeros(0)
+
+    def with_values(self, params: Any, values: jax.Array) -> Any:
+        """The params with other values of the parameters among the directions."""
+        leaves, tree = jax.tree.flatten(params)
+        for k, direction in enumerate(self.free):
+            leaf = leaves[direction.leaf]  # type: ignore[index]
+            shape = jnp.shape(leaf)
+            leaves[direction.leaf] = (  # type: ignore[index]
+                jnp.reshape(jnp.reshape(leaf, -1).at[direction.entry].set(values[k]), shape) if shape else values[k]
+            )
+        return tree.unflatten(leaves)
+
+
+@checks_arguments
+def with_tangents(problem: Any, of: str | Sequence[str]) -> WithTangents:
+    """Add the derivatives of every path with respect to parameters and starts to a problem, as further components.
+
+    A run with any method that makes steps then has, for each component x and each name k, the component "dx/dk": the
+    derivative of the path that the method computes, with its noise held fixed. The paths themselves are the same to the
+    last bit. Statistics of derivatives are statistics of these components.
+
+    Parameters
+    ----------
+    problem : Problem
+        Any problem, with `params`.
+    of : str or sequence of str
+        Names among the params ("rate", "spring.rate", "params" where they are one number), each of a real number or of
+        an array, all of whose entries are then taken, "rate[0]" and so on; "start.x" is the start of component x.
+
+    Returns
+    -------
+    WithTangents
+        The problem; its components are those of the problem, then the derivatives, name by name.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a name is unknown, or belongs to a whole number or to a parameter that differs from path to path.
+
+    Examples
+    --------
+    >>> import stodyn as sd
+    >>> from stodyn.problems.tangents import with_tangents
+    >>> decay = sd.SDE(lambda t, x, p: -p["rate"] * x, lambda t, x: 0.1, 1.0, params={"rate": 2.0}, names=["x"])
+    >>> with_tangents(decay, "rate").components
+    ('x', 'dx/drate')
+    """
+    expect_problem(problem)
+    if isinstance(problem, WithTangents):
+        raise TypeError("problem: already has derivatives; give the problem itself, and all names at once")
+    chosen = directions(problem, of)
+    names = (*problem.components, *(f"d{x}/d{one.name}" for one in chosen for x in problem.components))
+    units = {name: unit for name, unit in (problem.component_units or {}).items() if name == "time"} or None
+    none = np.zeros((0, problem.n))
+    return WithTangents(problem, none, none[:, :0], names, units, chosen)
+
+
+def directions(problem: Problem, of: str | Sequence[str]) -> tuple[Direction, ...]:
+    """The numbers that `of` names, one by one; errors in the user's terms."""
+    names = (of,) if isinstance(of, str) else tuple(of)
+    if not names or not all(isinstance(name, str) for name in names):
+        raise TypeError(f'of: expected names of parameters, such as ("k", "c"), got {of!r}')
+    twice = [name for name in names if names.count(name) > 1]
+    if twice:
+        raise ValueError(f"of: {twice[0]!r} is there twice")
+    places, _ = jax.tree_util.tree_flatten_with_path(problem.params)
+    spelled = [jax.tree_util.keystr(place, simple=True, separator=".") or "params" for place, _ in places]
+    chosen: list[Direction] = []
+    for name in names:
+        if name in spelled:
+            number = spelled.index(name)
+            chosen += _of_leaf(name, number, places[number][1])
+        elif name.startswith(START):
+            chosen.append(_of_start(problem, name))
+        else:
+            chosen.append(_of_entry(name, spelled, [leaf for _, leaf in places], problem))
+    return tuple(chosen)
+
+
+def _of_leaf(name: str, number: int, leaf: Any) -> list[Direction]:
+    """The directions of a parameter: one, or one for each entry of an array."""
+    _check_leaf(name, leaf)
+    shape = np.shape(leaf)
+    if not shape:
+        return [Direction(name, number, 0)]
+    entries = (", ".join(map(str, np.unravel_index(k, shape))) for k in range(math.prod(shape)))
+    return [Direction(f"{name}[{entry}]", number, k) for k, entry in enumerate(entries)]
+
+
+def _of_entry(name: str, spelled: Sequence[str], leaves: Sequence[Any], problem: Problem) -> Direction:
+    """The direction of one entry of an array, "k[2]"; refuses names that nothing has."""
+    array = name.partition("[")[0]
+    if name.endswith("]") and array in spelled:
+        number = spelled.index(array)
+        for direction in _of_leaf(array, number, leaves[number]):
+            if direction.name.replace(" ", "") == name.replace(" ", ""):
+                return direction
+    starts = [START + component for component in problem.components]
+    have = f"they are {', '.join(spelled)}" if spelled else "it has none"
+    raise ValueError(
+        f"of: {name!r} is not among the problem's params; {have}{suggestion(name, [*spelled, *starts])}. The start of "
+        f"a component is {starts[0]!r}"
+    )
+
+
+def _check_leaf(name: str, leaf: Any) -> None:
+    """Refuse parameters that have no derivative, or one for each path."""
+    if source_of(leaf).is_random:
+        raise ValueError(
+            f"of: {name} differs from path to path, so that there is no one number to differentiate with respect to. "
+            "Give it as location + scale * z with a random z, and take the derivative by location or scale"
+        )
+    kind = np.asarray(leaf).dtype.kind
+    if kind != "f":
+        value = "a whole number" if kind in "iu" else "a truth value" if kind == "b" else "not a real number"
+        hint = f". Write {name}={float(np.asarray(leaf).ravel()[0])!r} if it is meant to vary" if kind in "iu" else ""
+        raise TypeError(f"of: {name} = {leaf!r} is {value}, which has no derivative{hint}")
+
+
+def _of_start(problem: Problem, name: str) -> Direction:
+    """The direction of the start of a component."""
+    component = name.removeprefix(START)
+    if component not in problem.components:
+        raise ValueError(
+            f"of: {name!r}: there is no component {component!r}; the components are {', '.join(problem.components)}"
+            f"{suggestion(component, problem.components)}"
+        )
+    own = innermost(problem)
+    if isinstance(own, SDAE) or getattr(own, "joints", None) is not None:
+        raise ValueError(
+            f"of: {name!r}: a start that satisfies constraints cannot be moved in one component alone; make the start "
+            "a parameter of another problem, or take differences by sweep"
+        )
+    return Direction(name, None, problem.components.index(component))
