@@ -11,6 +11,7 @@ MOST = 8
 OPTIONS_BY_NAME = {
     "accuracy/estimate.py": {"estimate"},
     "accuracy/rare.py": {"rare"},
+    "accuracy/sensitivity.py": {"sensitivity"},
     "analysis/cycle/phase_noise.py": {"phase_noise"},
     "analysis/step/order.py": {"strong_order", "weak_order"},
     "analysis/system/ergodic.py": {"long_run"},

@@ -2,6 +2,7 @@ from stodyn import analysis, circuits, hints, methods, models, noise, plot, prob
 from stodyn.accuracy.estimate import estimate
 from stodyn.accuracy.fragility import fragility
 from stodyn.accuracy.rare import rare
+from stodyn.accuracy.sensitivity import sensitivity
 from stodyn.analysis.choosing import recommend
 from stodyn.analysis.comparing import compare
 from stodyn.analysis.system import structures
@@ -100,6 +101,7 @@ __all__ = [
     "recommend",
     "replay",
     "save",
+    "sensitivity",
     "simulate",
     "smoothed",
     "sparse",

@@ -98,6 +98,10 @@ class Untrusted(UserWarning):
     """Warns of an estimate whose checks have failed; its attribute `reasons` says which."""
 
 
+class Chaotic(UserWarning):
+    """Warns of derivatives of paths that scatter far more than what they are derivatives of."""
+
+
 class Skewed(UserWarning):
     """Warns of single runs that scatter so much that an estimate from a few is too low more often than not."""
 

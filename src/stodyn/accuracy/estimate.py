@@ -158,7 +158,7 @@ class Estimator:
         refuse_switches(problem, "estimate")
         self.problem, self.method, self.steps, self.control = as_it_is_now(problem), method, steps, control
         _check_lists(self.problem)
-        _check_values(self.functional, self.problem, self.span[0])
+        check_values(self.functional, self.problem, self.span[0])
         self.functional = self.functional.along(self.problem, self.span)
         where = where or where_of()
         self.where, self.devices = where.place, where.devices
@@ -287,7 +287,7 @@ def _check_choices(points, steps) -> None:
         raise ValueError(f"steps: expected at most {MOST_STEPS // 4} of the coarsest level, got {steps}")
 
 
-def _check_values(functional: Functional, problem: Any, t: float) -> None:
+def check_values(functional: Functional, problem: Any, t: float) -> None:
     """Refuse functions whose values cannot be averaged."""
     with jax.enable_x64(True):
         x, params = jnp.asarray(problem.example_start(), float), problem.example_params()

@@ -112,6 +112,7 @@ def _pushed(
 
     with derived_forwards():
         reals, push, arrays = jax.linearize(moved, _reals(own), problem.values(params), has_aux=True)
+    tree: Any
     leaves, tree = jax.tree.flatten(outcomes[0])  # numbers that are no arrays, as in EXPLICIT, stay as they are
     values = iter(arrays)
     after, report = tree.unflatten([next(values) if isinstance(x, jax.Array) else x for x in leaves])
@@ -126,15 +127,15 @@ def _carried(push: Callable, tangents: list[list[jax.Array]], rows: np.ndarray) 
     share the loops of small solves; large systems are loops over arrays, one tangent after the other.
     """
     dtype = tangents[0][0].dtype
-    given = [jnp.asarray(row, dtype) for row in rows]
-    shapes = [part.shape for part in jax.eval_shape(push, tangents[0], given[0])]
+    sent = [jnp.asarray(row, dtype) for row in rows]
+    shapes = [part.shape for part in jax.eval_shape(push, tangents[0], sent[0])]
     count = sum(map(math.prod, shapes))
     if count > WRITTEN_OUT:
-        return [push(tangent, row) for tangent, row in zip(tangents, given, strict=True)]
-    if count >= len(tangents) or not _has_transpose(jax.make_jaxpr(push)(tangents[0], given[0]).jaxpr):
-        together = jax.vmap(push)([jnp.stack(parts) for parts in zip(*tangents, strict=True)], jnp.stack(given))
-        return [[part[k] for part in together] for k in range(len(tangents))]
-    pull = jax.linear_transpose(push, tangents[0], given[0])
+        return [push(tangent, row) for tangent, row in zip(tangents, sent, strict=True)]
+    if count >= len(tangents) or not _has_transpose(jax.make_jaxpr(push)(tangents[0], sent[0]).jaxpr):
+        batch = jax.vmap(push)([jnp.stack(parts) for parts in zip(*tangents, strict=True)], jnp.stack(sent))
+        return [[part[k] for part in batch] for k in range(len(tangents))]
+    pull = jax.linear_transpose(push, tangents[0], sent[0])
     matrix = [pull(_parted(jnp.asarray(unit), shapes)) for unit in np.eye(count, dtype=dtype)]
 
     def product(row: Any, tangent: list[jax.Array], along: np.ndarray) -> jax.Array:
@@ -175,6 +176,7 @@ def _reals(state: Any) -> list[jax.Array]:
 
 def _with_reals(state: Any, reals: list[Any]) -> Any:
     """The state with other values of its reals."""
+    tree: Any
     leaves, tree = jax.tree.flatten(state)
     values = iter(reals)
     return tree.unflatten([next(values) if _is_real(leaf) else leaf for leaf in leaves])

@@ -79,6 +79,7 @@ class WithTangents(Measured):
 
     def with_values(self, params: Any, values: jax.Array) -> Any:
         """The params with other values of the parameters among the directions."""
+        tree: Any
         leaves, tree = jax.tree.flatten(params)
         for k, direction in enumerate(self.free):
             leaf = leaves[direction.leaf]  # type: ignore[index]
@@ -126,7 +127,11 @@ def with_tangents(problem: Any, of: str | Sequence[str]) -> WithTangents:
     expect_problem(problem)
     if isinstance(problem, WithTangents):
         raise TypeError("problem: already has derivatives; give the problem itself, and all names at once")
-    chosen = directions(problem, of)
+    return followed(problem, directions(problem, of))
+
+
+def followed(problem: Any, chosen: tuple[Direction, ...]) -> WithTangents:
+    """A problem with its derivatives in these directions."""
     names = (*problem.components, *(f"d{x}/d{one.name}" for one in chosen for x in problem.components))
     units = {name: unit for name, unit in (problem.component_units or {}).items() if name == "time"} or None
     none = np.zeros((0, problem.n))

@@ -1,0 +1,166 @@
+"""Gradients of expectations: the right values with the right errors, and wrong routes refused in words."""
+
+import warnings
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+import stodyn as sd
+from stodyn.models.lorenz import lorenz
+from stodyn.statistics import functional
+from stodyn.warnings import Chaotic
+
+CERTAIN = 5.2  # standard errors, which a normal number exceeds twice in ten million
+
+
+def growth(mu=0.1, sigma=0.3):
+    return sd.SDE(lambda t, x, p: p["mu"] * x, lambda t, x, p: p["sigma"] * x, 1.0, {"mu": mu, "sigma": sigma})
+
+
+def above(t, x):
+    return x[0] > 1.1
+
+
+def gradients(problem, f, of, **options):
+    return sd.sensitivity(problem, f, of=of, **{"t": (0, 1), "dt": 1 / 16, "paths": 20_000, "seed": 3} | options)
+
+
+def assert_near(result, exact):
+    off = (result["gradient"].values - exact) / result["gradient_stderr"].values
+    assert np.all(np.abs(off) < CERTAIN), off
+
+
+def digital(mu, sigma, level=1.1):
+    """P(x(1) > level), and its derivatives by mu and sigma."""
+    d = (mu - sigma**2 / 2 - np.log(level)) / sigma
+    return norm.cdf(d), norm.pdf(d) * np.array([1 / sigma, -(mu - np.log(level)) / sigma**2 - 0.5])
+
+
+@pytest.mark.parametrize("mu, sigma", [(0.1, 0.3), (-0.2, 0.5)])
+def test_moments_by_tangents_weights_and_differences(mu, sigma):
+    exact = np.array([2.0, 2 * sigma]) * np.exp(2 * mu + sigma**2)
+    problem, square = growth(mu, sigma), lambda t, x: x[0] ** 2
+    result = gradients(problem, square, ("mu", "sigma"))
+    assert result["route"].values.tolist() == ["tangent", "tangent"]
+    assert_near(result, exact)
+    assert abs(result["value"] - np.exp(2 * mu + sigma**2)) < CERTAIN * result["value_stderr"]
+    differences = gradients(problem, square, ("mu", "sigma"), by="difference")
+    np.testing.assert_allclose(differences["gradient"], result["gradient"], rtol=1e-5)
+    assert_near(gradients(problem, square, "mu", by="weight"), exact[:1])
+
+
+@pytest.mark.parametrize("mu, sigma", [(0.1, 0.3), (0.2, 0.4)])
+def test_probabilities_by_the_law_of_the_last_step_and_by_weights(mu, sigma):
+    value, exact = digital(mu, sigma)
+    result = gradients(growth(mu, sigma), above, ("mu", "sigma"))
+    assert result["route"].values.tolist() == ["conditional", "conditional"]
+    assert_near(result, exact)
+    assert abs(result["value"] - value) < CERTAIN * result["value_stderr"]
+    assert_near(gradients(growth(mu, sigma), above, "mu", by="weight"), exact[:1])
+    assert_near(gradients(growth(mu, sigma), above, "sigma", by="difference"), exact[1:])
+
+
+def test_deviations_of_one_path_are_those_of_theory():
+    """The derivative of a probability by a noise intensity: .30 with 16 steps, .48 with 64."""
+    for steps, deviation in ((16, 0.30), (64, 0.48)):
+        result = gradients(growth(), above, "sigma", dt=1 / steps)
+        assert abs(float(result["gradient_stderr"][0]) * 20_000**0.5 - deviation) < 0.03
+
+
+def test_an_option_has_kinks_and_tangents():
+    d = (0.1 + 0.045 - np.log(1.1)) / 0.3
+    result = gradients(growth(), lambda t, x: jnp.maximum(x[0] - 1.1, 0.0), "sigma")
+    assert result["reason"].values.tolist() == ["f is continuous, with kinks"]
+    assert_near(result, np.array([np.exp(0.1) * norm.pdf(d)]))
+
+
+def test_the_double_well_by_the_factor_of_its_drift_and_by_its_noise():
+    """By a spectral method: P(x(3) > 0) = .1875742037, its derivatives -.06194895 and .66428610."""
+    well = sd.SDE(lambda t, x, p: p["a"] * (x - x**3), lambda t, x, p: p["s"], -1.0, {"a": 1.0, "s": 0.7})
+    options = {"t": (0, 3), "dt": 1 / 32, "paths": 10_000}
+    assert_near(gradients(well, lambda t, x: x[0] > 0, ("a", "s"), **options), [-0.06194895, 0.66428610])
+    assert_near(gradients(well, lambda t, x: x[0] > 0, "a", by="weight", **options), [-0.06194895])
+
+
+def test_value_and_gradient_belong_to_the_same_smooth_function():
+    """With one seed, the gradient is the derivative of the value to rounding: by an entry of an array and a start."""
+    spring = sd.Mechanical(
+        lambda t, x, v, p: -p["k"][0] * x - p["k"][1] * x**3 - 0.2 * v, lambda t, x, v: jnp.eye(1), ([0.5], [0.0]),
+        params={"k": np.array([1.0, 0.3])},
+    )  # fmt: skip
+    mean_square = functional.TimeAverage(lambda t, x: jnp.stack([x[0] ** 2, x[1] ** 2]))
+    options = {"paths": 200, "method": "Newmark"}
+    result = gradients(spring, mean_square, ("k[1]", f"start.{spring.components[0]}"), **options)
+    assert result["gradient"].dims == ("parameter", "entry")
+
+    def value(k=0.3, x=0.5):
+        moved = spring.changed(params={"k": np.array([1.0, k])}, start=([x], [0.0]))
+        return gradients(moved, mean_square, "k[1]", **options)["value"].values
+
+    ε = 1e-5
+    differences = [value(k=0.3 + ε) - value(k=0.3 - ε), value(x=0.5 + ε) - value(x=0.5 - ε)]
+    np.testing.assert_allclose(result["gradient"], np.array(differences) / (2 * ε), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "f, of, by, words",
+    [
+        (above, "mu", "tangent", "f jumps: its derivative along a path is 0"),
+        (above, "sigma", "weight", "the score of a noise intensity grows"),
+        (lambda t, x: x[0] ** 2, "mu", "conditional", "f is not the indicator of one smooth function"),
+        (lambda t, x, p: p["mu"] * x[0], "mu", "weight", "f itself depends on mu"),
+        (above, "start.x0", "weight", "does not have a score for its start"),
+        (above, "mu", "malliavin", "expected one of 'tangent', 'conditional', 'weight', 'difference'"),
+        (above, "mu", {"sigma": "tangent"}, "'sigma' is not in of"),
+    ],
+)
+def test_wrong_routes_are_refused_in_words(f, of, by, words):
+    problem = growth()
+    of = of.replace("x0", problem.components[0])
+    with pytest.raises(ValueError, match=words):
+        gradients(problem, f, of, by=by, paths=100)
+
+
+def test_paths_that_jump_have_no_tangents():
+    dry = sd.SDE(lambda t, x, p: -p["friction"] * jnp.sign(x), lambda t, x: 0.3, 1.0, {"friction": 1.0})
+    result = gradients(dry, lambda t, x: x[0] ** 2, "friction", paths=100)
+    assert result["route"].values.tolist() == ["weight"]
+    assert "drift jumps" in str(result["reason"].values[0])
+    with pytest.raises(ValueError, match="drift jumps"):
+        gradients(dry, lambda t, x: x[0] ** 2, "friction", by="tangent", paths=100)
+
+
+def test_a_parameter_where_no_noise_acts_has_no_score():
+    motion = sd.SDE(
+        lambda t, x, p: jnp.stack([p["a"] * x[1], -x[0]]),
+        lambda t, x: jnp.array([[0.0], [0.5]]),
+        [1.0, 0.0],
+        {"a": 1.0},
+    )
+    with pytest.raises(ValueError, match="no noise acts where a changes the drift"):
+        gradients(motion, lambda t, x: x[0], "a", by="weight", paths=100)
+    result = gradients(motion, lambda t, x: x[0] > 0.5, "a", paths=100)
+    assert result["route"].values.tolist() == ["difference"]  # nor does noise act on x[0] in the last step
+
+
+def test_parameters_that_nothing_depends_on_and_host_callbacks_are_refused():
+    problem = sd.SDE(lambda t, x, p: -p["k"] * x, lambda t, x: 0.1, 1.0, {"k": 1.0, "c": 1.0})
+    with pytest.raises(ValueError, match="nothing depends on c"):
+        gradients(problem, lambda t, x: x[0], "c", paths=100)
+
+    def on_host(t, x):
+        return jax.pure_callback(lambda x: np.asarray(x)[0], jax.ShapeDtypeStruct((), x.dtype), x)
+
+    with pytest.raises(TypeError, match="f: calls the host"):
+        gradients(problem, on_host, "k", paths=100)
+
+
+def test_chaos_is_warned_of():
+    with pytest.warns(Chaotic, match="paths that begin close together part"):
+        gradients(lorenz(), lambda t, x: x[2], "rayleigh", t=(0, 20), dt=0.02, paths=32, method="Heun")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        gradients(lorenz(), lambda t, x: x[2], "rayleigh", t=(0, 0.2), dt=0.02, paths=32, method="Heun")
