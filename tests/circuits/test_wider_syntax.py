@@ -178,3 +178,22 @@ def test_op_amps_without_feedback_go_to_their_ends():
     """A gain of 200 000 into an expression: half a megavolt, in a few steps of Newton's method."""
     voltages, circuit = point("title\nV1 a 0 2.5\nE1 b 0 a 0 200k\nR1 b c 1k\nG1 0 c VALUE={limit(V(c)*1u, -1u, 1u)}\n")
     assert voltages["c"] == pytest.approx(5e5, rel=1e-6) and circuit.operating_point.rounds < 40
+
+
+CONTROLS = [(4.0, 10.0), (3.0, 10.0), (1.0, 1e5), (0.0, 1e5), (2.0, 1e3), (2.5, 10.0 ** (3 - 11 / 8))]
+
+
+@pytest.mark.parametrize(("control", "ohms"), CONTROLS)
+def test_switches_of_pspice_go_from_voff_to_von(control, ohms):
+    """log R = middle + (3 z - z³)/4 of the way, z from -1 at VOFF to 1 at VON; exchanged ends turn the sense."""
+    lines = f"V1 a 0 1\nR1 a b 1k\nS1 b 0 c 0 sw\nV2 c 0 {control}\n"
+    circuit = read(f"title\n{lines}.model sw vswitch(ron=10 roff=100k von=3 voff=1)\n")
+    found = circuit.operating_point.x[circuit.names.index("b")]
+    assert found == pytest.approx(ohms / (1e3 + ohms), rel=1e-9)
+    other = read(f"title\n{lines}.model sw vswitch(ron=100k roff=10 von=1 voff=3)\n")
+    assert other.operating_point.x[other.names.index("b")] == pytest.approx(found, rel=1e-9)
+
+
+def test_a_switch_of_pspice_needs_two_voltages():
+    with pytest.raises(NetlistError, match=r"line 4: \.model sw: von and voff are the same"):
+        read("title\nR1 a 0 1k\nS1 a 0 a 0 sw\n.model sw vswitch(von=1 voff=1)\n")

@@ -42,6 +42,8 @@ NOT_HERE = {
     "o": "lines with losses (LTRA) are not supported; take T, a line without, or a ladder of R, L and C",
     "u": "RC lines are not supported; write one as a ladder of R and C",
     "z": "MESFETs are not supported; J is a junction transistor", "a": "code models are not supported",
+    "p": "coupled lines with losses (CPL) are not supported; take T, lines without, or ladders of R, L, C and K",
+    "y": "lines with losses (TXL) are not supported; take T, a line without, or a ladder of R, L and C",
 }  # fmt: skip
 FIRST_LINE = "the first line is the title"
 DIRECTIVE = re.compile(r"\.[A-Za-z]")

@@ -65,7 +65,8 @@ JUNCTIONS = ("is", "js", "cbd", "cbs", "cj", "cjsw")
 
 
 _BOTH = {
-    "delta": Parameter(0.0), "vmax": Parameter(0.0, "m/s"), "xj": Parameter(0.0, "m"), "nfs": Parameter(0.0, "1/cm²"),
+    "delta": Parameter(0.0, "", ANY), "vmax": Parameter(0.0, "m/s"), "xj": Parameter(0.0, "m"),
+    "nfs": Parameter(0.0, "1/cm²"),
 }  # fmt: skip
 OWN = {  # the parameters of the levels above 1
     2.0: {**_BOTH, "uexp": Parameter(0.0), "ucrit": Parameter(1e4, "V/cm", 0.0, False),

@@ -3,12 +3,14 @@
 With the control c, log R runs from log ROFF at VT - SMOOTH to log RON at VT + SMOOTH along (3z - z³)/4 + 1/2; without
 SMOOTH, which SPICE does not have, within 1 % of VT (at least 10 mV or 1 µA). VH < 0 is a transition of half-width |VH|,
 as in LTspice. VH > 0 is a hysteresis: the switch has RON from where c rises above VT + VH until it falls below VT - VH,
-and ROFF from there on; between them it is at first what `on` or `off` in its line says. The resistance has thermal
-noise.
+and ROFF from there on; between them it is at first what `on` or `off` in its line says. PSpice's VSWITCH and ISWITCH
+have that path from ROFF at VOFF to RON at VON. The resistance has thermal noise.
 """
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Mapping
 from typing import Any
 
 from stodyn.circuits.devices import ANY, BOLTZMANN, Law, Numbers, Parameter, known_log
@@ -23,7 +25,22 @@ def _model(unit: str) -> ModelType:
     return ModelType({**own, "smooth": Parameter(0.0, unit), **resistances})
 
 
+def _pspice_model(unit: str) -> ModelType:
+    """The model of PSpice's switch controlled in V or A."""
+    letter = unit.replace("A", "I").lower()
+    on, off = {"V": (1.0, 0.0), "A": (1e-3, 0.0)}[unit]
+    resistances = {key: Parameter(value, "Ω", 0.0, False) for key, value in (("ron", 1.0), ("roff", 1e6))}
+    ends = {f"{letter}on": Parameter(on, unit, ANY), f"{letter}off": Parameter(off, unit, ANY)}
+    return ModelType({**ends, **resistances}, check=functools.partial(_apart, letter))
+
+
+def _apart(letter: str, numbers: Mapping[str, float]) -> None:
+    if numbers[f"{letter}on"] == numbers[f"{letter}off"]:
+        raise ValueError(f"{letter}on and {letter}off are the same; expected two values")
+
+
 VOLTAGE, CURRENT = _model("V"), _model("A")
+PSPICE_VOLTAGE, PSPICE_CURRENT = _pspice_model("V"), _pspice_model("A")
 
 
 def conductance(control: Any, p: Numbers, xp: Any) -> Any:
@@ -53,13 +70,19 @@ def remembered_noise(read: tuple[Any, ...], p: Numbers, xp: Any) -> Any:
     return 2.0 * BOLTZMANN * p.kelvin * remembered(read[2], p, xp)
 
 
+PSPICE = ("vswitch", "iswitch")
 SWITCH = Law("switch", current, noise, "thermal")
 WITH_MEMORY = Law("switch with memory", remembered_current, remembered_noise, "thermal", remembers=True)
 
 
 def _switch(card: Card, model: Any, is_on: bool, keys: tuple[str, str], control: tuple[str, str]) -> list[Element]:
-    p, (middle, half) = model.numbers, (model.numbers[key] for key in keys)
+    p = model.numbers
     ends, numbers = (card.nodes[0], card.nodes[1]), {"ron": p["ron"], "roff": p["roff"]}
+    if model.type in PSPICE:
+        on, off = (p[keys[0][0] + word] for word in ("on", "off"))
+        return [card.nonlinear(SWITCH, ends, (ends, control), {**numbers, "middle": 0.5 * (on + off),
+                                                               "reach": 0.5 * (on - off)})]  # fmt: skip
+    middle, half = (p[key] for key in keys)
     if half > 0.0:
         numbers |= {"low": middle - half, "high": middle + half, "on": float(is_on)}
         return [card.nonlinear(WITH_MEMORY, ends, (ends, control, (f"on({card.full})", GROUND)), numbers)]
@@ -86,5 +109,7 @@ def _by_current(card: Card) -> list[Element]:
     return _switch(card, card.model(), is_on, ("it", "ih"), (f"i({source})", GROUND))
 
 
-S = ElementType("s", "S n+ n- nc+ nc- model [on|off]", 4, _by_voltage, {"sw": VOLTAGE}, noisy=True)
-W = ElementType("w", "W n+ n- vsource model [on|off]", 2, _by_current, {"csw": CURRENT}, noisy=True)
+S = ElementType("s", "S n+ n- nc+ nc- model [on|off]", 4, _by_voltage, {"sw": VOLTAGE, "vswitch": PSPICE_VOLTAGE},
+                noisy=True)  # fmt: skip
+W = ElementType("w", "W n+ n- vsource model [on|off]", 2, _by_current, {"csw": CURRENT, "iswitch": PSPICE_CURRENT},
+                noisy=True)  # fmt: skip
