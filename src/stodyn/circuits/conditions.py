@@ -63,8 +63,8 @@ def live(lines: Iterable[Line], holds: Callable[[str, Position], bool]) -> list[
         outside = all(is_live for is_live, _ in around)
         if word in (IF, ELSEIF):
             text = line.text[len(word) :].strip()
-            found = outside and not before[1] and holds(text, line.at)
-            around.append((found, before[1] or found))
+            is_live = outside and not before[1] and holds(text, line.at)
+            around.append((is_live, before[1] or is_live))
         elif word == ELSE:
             around.append((not before[1], True))
     return chosen

@@ -326,7 +326,7 @@ def _plain(line: Line) -> Line:
     if (paired := PAIRED.fullmatch(text)) and text[0] in "eghf":
         text = " ".join(paired.groups())
     if text[0] in "eghf":
-        text = LAPLACE.sub(lambda found: f"laplace={{{found[1].translate(ROUND)}}}", TABLE.sub(r"\1 ", text))
+        text = LAPLACE.sub(lambda match: f"laplace={{{match[1].translate(ROUND)}}}", TABLE.sub(r"\1 ", text))
     text = INITIAL.sub("ic=0", text) if "ic" in text else text
     return line._replace(text=text)
 

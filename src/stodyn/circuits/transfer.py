@@ -106,15 +106,15 @@ def rational(
     """The rational function of s that an expression stands for."""
     names = Names(lambda name: S if name == "s" else parameter(name), function)
     try:
-        found = _lifted(evaluate_arrays(text, names, np))
+        quotient = _lifted(evaluate_arrays(text, names, np))
     except (TypeError, AttributeError):
         raise BadValue(f"{text!r}: {NOT_RATIONAL}") from None
-    if not all(np.isfinite(side).all() for side in (found.above, found.below)):
+    if not all(np.isfinite(side).all() for side in (quotient.above, quotient.below)):
         raise BadValue(f"{text!r}: its coefficients are not finite numbers")
-    if len(found.above) > len(found.below):
+    if len(quotient.above) > len(quotient.below):
         raise BadValue(f"{text!r} grows without bound at high frequencies, as a derivative does; give it as many poles "
                        "as zeros, above the frequencies that matter")  # fmt: skip
-    return found
+    return quotient
 
 
 def states(

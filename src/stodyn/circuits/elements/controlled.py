@@ -193,14 +193,14 @@ def _filtered(card: Card, is_voltage: bool, text: str, of: str) -> list[Element]
     for key in ("window", "nfft", "mtol"):  # LTspice's, for its convolution
         card.parameters.pop(key, None)
     try:
-        found = transfer.rational(
+        function = transfer.rational(
             unbraced(of).replace("{", "(").replace("}", ")"), card.scope.parameter, card.scope.function
         )
     except BadValue as error:
         raise NetlistError(f"{card.name}: laplace: {error}", card.at) from None
     many = card.named("m", 1.0, 0.0, False) if not is_voltage else 1.0
     parts, control = _as_voltage(card, text)
-    more, reads, gains = transfer.states(card, found, control)
+    more, reads, gains = transfer.states(card, function, control)
     letter = "e" if is_voltage else "g"
     return [*parts, *more, *_linear(card, reads, [0.0, *(many * gain for gain in gains)], letter)]
 

@@ -56,7 +56,7 @@ class _Line:
         if word in KNOWN:
             self.shape(word)
         elif word == "trnoise":
-            self.random = self.drawn()
+            self.random = self.noise_numbers()
         elif word in PORTS and self.words:  # portnum 1 z0 50, as ngspice writes it
             self.card.parameters[word] = self.words.pop(0)
         elif word == "ac":
@@ -108,7 +108,7 @@ class _Line:
         inside, self.words = self.words[1:end], self.words[end + 1 :]
         return inside
 
-    def drawn(self) -> tuple[float, float]:
+    def noise_numbers(self) -> tuple[float, float]:
         """NA and NT of TRNOISE, white noise; its 1/f noise and its telegraph noise are refused."""
         inside = self.inside("trnoise")
         places = ("na", "nt", "nalpha", "namp", "rtsam", "rtscapt", "rtsemt")
@@ -145,13 +145,13 @@ def _source(card: Card) -> list[Element]:
     waveform = line.read()
     parts: list[Element] = []
     if line.random is not None and line.random[0]:
-        parts = _drawn(card, *line.random)
+        parts = _noise_parts(card, *line.random)
     if card.type.name == "i":
         return [card.part("i", card.nodes, waveform), *parts]
     return [*_with_own_impedance(card, waveform), *parts]
 
 
-def _drawn(card: Card, size: float, step: float) -> list[Element]:
+def _noise_parts(card: Card, size: float, step: float) -> list[Element]:
     """The noise of TRNOISE: a current beside an I, a voltage in series with a V, which then ends before it."""
     loud = dataclasses.replace(card, noisy=True)
     parts, node, own = generator(loud, "trnoise", 0.0, 1.0 / (2.0 * math.pi * 0.75 * step))
