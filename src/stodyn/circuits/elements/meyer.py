@@ -132,13 +132,13 @@ class Gate(NamedTuple):
 def laws(pinch: Callable[..., Pinch] = _square_law, suffix: str = "") -> Gate:
     """The laws of a gate whose small signals see Meyer's capacitances at the `pinch` of its channel."""
 
-    def capacitance(*which: int) -> Callable:
+    def at_ends(*which: int) -> Callable:
         return lambda read, p: sum(capacitances(read, p, pinch)[k] for k in which)
 
-    return Gate(_charge(f"charge from gate to source{suffix}", source, capacitance(0)),
-                _charge(f"charge from gate to drain{suffix}", drain, capacitance(1)),
-                _charge(f"charge from gate to bulk{suffix}", bulk, capacitance(2)),
-                _charge(f"charge from gate to source and bulk{suffix}", source_and_bulk, capacitance(0, 2)))  # fmt: skip
+    return Gate(_charge(f"charge from gate to source{suffix}", source, at_ends(0)),
+                _charge(f"charge from gate to drain{suffix}", drain, at_ends(1)),
+                _charge(f"charge from gate to bulk{suffix}", bulk, at_ends(2)),
+                _charge(f"charge from gate to source and bulk{suffix}", source_and_bulk, at_ends(0, 2)))  # fmt: skip
 
 
 SOURCE, DRAIN, BULK, SOURCE_AND_BULK = SQUARE = laws()
