@@ -45,7 +45,8 @@ FAMILIES: dict[str, tuple[str, list[Any]]] = {
             "warnings",
         ],
     ),
-    "Data": ("stodyn", ["Record", ("Filters and smoothers", ["filtered", "smoothed"]), "likelihood"]),
+    "Data": ("stodyn", ["Record", ("Filters and smoothers", ["filtered", "smoothed"]), "likelihood",
+                         ("Fits", ["fit", "fitted"])]),
     "Choosing": ("stodyn", ["method", "recommend", "compare", "ExactNoise"]),
     "Results and pictures": (
         "stodyn",

@@ -22,6 +22,7 @@ OPTIONS_BY_NAME = {
     "engine/simulate.py": {"simulate"},
     "engine/sweep.py": {"sweep"},
     "inference/filtering.py": {"filtered", "smoothed"},
+    "inference/fitting.py": {"fit"},
     "inference/likelihood.py": {"likelihood"},
     "inference/question.py": {"question_of"},
     "exporting/export.py": {"export"},

@@ -17,6 +17,7 @@ from stodyn.engine.sweep import difference, sweep
 from stodyn.engine.until import until
 from stodyn.exporting.export import export
 from stodyn.inference.filtering import filtered, smoothed
+from stodyn.inference.fitting import fit, fitted
 from stodyn.inference.likelihood import likelihood
 from stodyn.inference.record import Record
 from stodyn.methods.catalogue import find as method
@@ -74,6 +75,8 @@ __all__ = [
     "estimate",
     "export",
     "filtered",
+    "fit",
+    "fitted",
     "fragility",
     "from_normals",
     "hints",

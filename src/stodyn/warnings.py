@@ -110,6 +110,17 @@ class MissedWays(UserWarning):
     """Warns of signs that the runs have missed some ways to a rare event."""
 
 
+# --- Fits to data ----------------------------------------------------------------------------------------------------
+
+
+class NotIdentified(UserWarning):
+    """Warns of parameters that a record does not determine."""
+
+
+class Multimodal(UserWarning):
+    """Warns of another maximum of a likelihood that comes close to the highest."""
+
+
 # --- What was given --------------------------------------------------------------------------------------------------
 
 

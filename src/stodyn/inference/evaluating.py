@@ -21,8 +21,8 @@ class Evaluated:
 
     def __init__(self, model: Model | SteppedModel, params_of: Callable[[Any], Any]):
         self.model, self.params_of = model, params_of
-        self._parts = {order: Uncompiled(jax.vmap(function)) for order, function in enumerate(
-            (self._at, self._slope, self._curvature))}  # fmt: skip
+        orders: list[Callable] = [self._at, self._slope, self._curvature]
+        self._parts = [Uncompiled(jax.vmap(function)) for function in orders]
         self._own = Uncompiled(lambda theta: model.own(params_of(theta)))
 
     def _at(self, theta: Any) -> Parts:

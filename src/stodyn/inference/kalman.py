@@ -15,14 +15,16 @@ but S.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
-from jax import Array, lax
+from jax import lax
 
 from stodyn.numerics.linear_flow import Law
 from stodyn.numerics.printing.recurrence import Recurrence
+
+Array: TypeAlias = Any  # of JAX, or of NumPy
 
 FEW = 4  # columns up to which the readings of a row are written out one by one
 SEEN = 1e-9  # of |h| |D|: less of a diffuse direction in a reading is rounding

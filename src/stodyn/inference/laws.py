@@ -16,10 +16,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import scipy
-from jax import Array
 
 from stodyn.inference import schedule as schedules
 from stodyn.inference.gaussian import Start
+from stodyn.inference.kalman import Array
 from stodyn.inference.schedule import Schedule
 from stodyn.noise.coloured import Coloured
 from stodyn.noise.distribution import Distribution

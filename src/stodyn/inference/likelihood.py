@@ -51,12 +51,12 @@ class Likelihood:
 
     def __call__(self, params: Any = None) -> float:
         """Return the log-likelihood; -inf where there is none, as with a start that has no stationary law."""
-        (value,) = self._evaluated(self._vector(params)[None])
+        (value,) = self._evaluated(self.vector(params)[None])
         return float(value[0])
 
     def gradient(self, params: Any = None) -> np.ndarray:
         """Return the derivatives of the log-likelihood."""
-        theta, count = self._vector(params), len(self.places)
+        theta, count = self.vector(params), len(self.places)
         return self._evaluated(np.repeat(theta[None], count, axis=0), np.eye(count))[1]
 
     def hessian(self, params: Any = None) -> np.ndarray:
@@ -69,13 +69,19 @@ class Likelihood:
 
     def derivatives(self, params: Any = None) -> tuple[float, np.ndarray, np.ndarray]:
         """Return the log-likelihood, its gradient and its second derivatives, by one recursion."""
-        theta, count = self._vector(params), len(self.places)
+        value, gradient, hessian = self.at_many(self.vector(params)[None])
+        return float(value[0]), gradient[0], hessian[0]
+
+    def at_many(self, thetas: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return values (k,), gradients (k, p) and second derivatives (k, p, p) at parameters (k, p)."""
+        k, count = thetas.shape
         i, j = np.triu_indices(count)
         unit = np.eye(count)
-        value, first, _, mixed = self._evaluated(np.repeat(theta[None], len(i), axis=0), unit[i], unit[j])
-        H = np.empty((count, count))
-        H[i, j] = H[j, i] = mixed
-        return float(value[0]), first[i == j], H
+        results = self._evaluated(np.repeat(thetas, len(i), axis=0), np.tile(unit[i], (k, 1)), np.tile(unit[j], (k, 1)))
+        value, first, _, mixed = (part.reshape(k, len(i)) for part in results)
+        hessian = np.empty((k, count, count))
+        hessian[:, i, j] = hessian[:, j, i] = mixed
+        return value[:, 0], first[:, i == j], hessian
 
     def jax(self, params: Any) -> Array:
         """Return the log-likelihood as a number of JAX, to be traced and derived in either direction; NaN where rates
@@ -105,7 +111,8 @@ class Likelihood:
             raise ValueError(f"params: {unknown[0]!r} is not free; free are {', '.join(self.names)}")
         return [params.get(name, value) for name, value in zip(self.names, self.start, strict=True)]
 
-    def _vector(self, params: Any) -> np.ndarray:
+    def vector(self, params: Any = None) -> np.ndarray:
+        """Return parameters as a vector in the order of `names`."""
         theta = np.asarray(self.start if params is None else self._theta(params), float)
         if theta.shape != (len(self.places),):
             raise ValueError(

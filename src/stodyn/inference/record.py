@@ -238,7 +238,8 @@ def _of_xarray(data: Any, sensors: Sequence[Sensor], epoch: Any) -> list[Series]
     if "time" not in data.dims:
         raise ValueError(f"data: expected the dimension 'time', got {', '.join(map(str, data.dims))}")
     table = data.data_vars if hasattr(data, "data_vars") else {data.name or sensors[0].name: data}
-    columns, units = {}, {}
+    columns: dict[str, np.ndarray] = {}
+    units: dict[str, Any] = {}
     for name, variable in table.items():
         if "time" not in variable.dims or (str(name) not in {s.name for s in sensors} and len(table) > len(sensors)):
             continue

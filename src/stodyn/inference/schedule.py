@@ -74,7 +74,8 @@ def scheduled(record: Record, t0: float, at: Any = None) -> Schedule:
     if at is not None:
         wanted.append(_checked_at(at, t0))
     times = distinct(np.concatenate([[t0], *wanted]))
-    columns, outputs, resets, integrals, first = [], [], [], [], 0
+    columns, resets, integrals, first = [], [], [], 0
+    outputs: list[int] = []
     for begin, own in zip(begins, record.series, strict=True):
         rows = nearest(times, np.maximum(own.times, t0))
         slots = np.zeros(len(rows), int) if begin is None else _slots(begin, own.times, float(np.ptp(times)))

@@ -14,11 +14,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
 
 from stodyn.analysis.step.linear import for_step, read_map
 from stodyn.analysis.step.one_step import OneStep
 from stodyn.inference.gaussian import Start
+from stodyn.inference.kalman import Array
 from stodyn.inference.laws import Parts, Plant, white
 from stodyn.inference.schedule import Schedule
 from stodyn.methods.catalogue import stepping

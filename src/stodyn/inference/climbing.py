@@ -1,0 +1,66 @@
+"""Newton's method for many maxima at once: a lane for each start or for each place of a profile.
+
+Steps are those of -H with its eigenvalues made positive and no smaller than a damping, which grows after a step that
+does not climb and falls after one that does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+ROUNDS = 60
+FIRST_DAMPING, LEAST_DAMPING, MOST_DAMPING = 1e-2, 1e-12, 1e12
+FLAT = 1e-10  # of a Newton step's gain in the logarithm: less is the end
+LONGEST = 2.0  # of a step along any coordinate, in units of the line
+
+
+class Climbed(NamedTuple):
+    """Maxima: places (lanes, p), values (lanes,), slopes, curvatures (lanes, p, p), and whether each is one."""
+
+    u: np.ndarray
+    value: np.ndarray
+    slope: np.ndarray
+    curvature: np.ndarray
+    converged: np.ndarray
+
+
+def climb(function: Callable, u: np.ndarray, is_free: np.ndarray) -> Climbed:
+    """Return maxima of function(u) -> value, slope and curvature, from u (lanes, p) on, along free coordinates."""
+    u = np.array(u, float)
+    value, slope, curvature = (np.array(part) for part in function(u))
+    damping = np.full(len(u), FIRST_DAMPING)
+    converged = np.zeros(len(u), bool)
+    active = np.isfinite(value)
+    for _ in range(ROUNDS):
+        if not active.any():
+            break
+        trial, gains = u.copy(), np.zeros(len(u))
+        for k in np.flatnonzero(active):
+            step, gains[k] = _step(slope[k], curvature[k], damping[k], is_free[k])
+            trial[k] += step
+        new = function(trial)  # of all lanes, also those that have ended: another number of them is another program
+        for k in np.flatnonzero(active):
+            if np.isfinite(new[0][k]) and new[0][k] > value[k]:
+                u[k], value[k], slope[k], curvature[k] = trial[k], *(part[k] for part in new)
+                damping[k] = max(damping[k] / 10.0, LEAST_DAMPING)
+            else:
+                damping[k] *= 10.0
+            converged[k] = gains[k] < FLAT
+            active[k] = not converged[k] and damping[k] < MOST_DAMPING
+    return Climbed(u, value, slope, curvature, converged)
+
+
+def _step(slope: np.ndarray, curvature: np.ndarray, damping: float, is_free: np.ndarray) -> tuple[np.ndarray, float]:
+    """A step uphill, and what it gains in a quadratic."""
+    step = np.zeros_like(slope)
+    if not is_free.any():
+        return step, 0.0
+    values, vectors = np.linalg.eigh(-curvature[np.ix_(is_free, is_free)])
+    sizes = np.maximum(np.abs(values), 1e-12 * max(np.abs(values).max(), 1e-300)) + damping
+    along = vectors.T @ slope[is_free]
+    step[is_free] = vectors @ (along / sizes)
+    longest = np.abs(step).max()
+    return step * min(1.0, LONGEST / max(longest, 1e-300)), float(0.5 * np.sum(along**2 / sizes))
