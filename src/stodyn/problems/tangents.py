@@ -119,9 +119,8 @@ def with_tangents(problem: Any, of: str | Sequence[str]) -> WithTangents:
     Examples
     --------
     >>> import stodyn as sd
-    >>> from stodyn.problems.tangents import with_tangents
     >>> decay = sd.SDE(lambda t, x, p: -p["rate"] * x, lambda t, x: 0.1, 1.0, params={"rate": 2.0}, names=["x"])
-    >>> with_tangents(decay, "rate").components
+    >>> sd.problems.with_tangents(decay, "rate").components
     ('x', 'dx/drate')
     """
     expect_problem(problem)
