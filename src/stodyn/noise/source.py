@@ -200,8 +200,8 @@ class _FromFunction(Source):
     function: Callable
 
     def normal(self):
-        is_normal = hasattr(self.function, "mean") and hasattr(self.function, "covariance")
-        return (self.function.mean, self.function.covariance) if is_normal else None
+        law: Any = self.function
+        return (law.mean, law.covariance) if hasattr(law, "mean") and hasattr(law, "covariance") else None
 
     def draw(self, rng, paths, name):
         return checked_draws(np.asarray(self.function(rng, len(paths)), float), len(paths), name)
