@@ -1,11 +1,18 @@
 """Loops of sensors and parts around a plant: runs beside exact covariances, times, noises, refusals."""
 
+import re
+import warnings
+
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import stodyn as sd
 from stodyn import statistics as st
+from stodyn.engine.program import executors
+from stodyn.engine.spec import describe
+from stodyn.warnings import UnstableSteps
 
 H, R, K = 0.1, 0.01, 5.0
 
@@ -152,6 +159,47 @@ def test_results_do_not_depend_on_blocks_or_executors():
     assert by_vmap["variance"].values == pytest.approx(one["variance"].values, rel=1e-9, abs=1e-15)
 
 
+@pytest.mark.usefixtures("quick_compiling")
+def test_a_loop_has_the_same_bits_in_a_kernel_on_replay_and_from_a_ledger(tmp_path):
+    """A processor stands in for a GPU; a path of either run is replayed, and a ledger read back."""
+    loop = s1({"loss": 0.2, "delay": 0.05}, {"delay": 0.02})
+    options = {"t": (0, 0.5), "dt": 0.01, "paths": 6, "seed": 2, "progress": False, "collect": [st.Paths(6, every=1)]}
+    for device in ("cpu", jax.devices("cpu")):
+        run = sd.simulate(loop, "Heun", device=device, **options)
+        assert sd.provenance(run)["executor"] == "printed"
+        assert (sd.replay(loop, "Heun", run, 3)["path"].values == run["path"][3].values).all()
+    first, again = (sd.simulate(loop, "Heun", ledger=tmp_path / "ledger", **options) for _ in (0, 1))
+    plain = sd.simulate(loop, "Heun", **options)
+    assert all((run["path"].values == plain["path"].values).all() for run in (first, again))
+
+
+def test_what_a_loop_does_at_samples_is_printed_behind_the_step():
+    """A step is one block without branches, as that of the plant alone; the loop's is entered where a sample is due."""
+    spec = describe(s1(), "Heun", (0, 1), 0.01, [st.Moments()], "float64")
+    text = executors.get(spec, "printed").program.code.text.split("define void @run")[1]
+    step, rest = re.split(r"\nstep\d+:\n", text)[1].split("\n  br ", 1)
+    (inside, on) = re.findall(r"label %(\w+)", rest.split("\n")[0])
+    assert inside.startswith("where") and on.startswith("on")
+    assert "enter" not in step and re.search(rf"\n{inside}:(?s:.*?)\nenter\d+:(?s:.*?)\n{on}:", rest)
+
+
+def test_a_plant_that_a_loop_holds_does_not_make_its_steps_unstable():
+    """The plant alone grows, and the loop brings it back; a step that is too long for the plant is still named."""
+
+    def loop(rate, every, gain):
+        plant = sd.SDE(
+            lambda t, x, p: rate * x + p["u"], lambda t, x: jnp.ones((1, 1)), [0.1], params={"u": 0.0}, names=("x",)
+        )
+        law = sd.Part("law", every, lambda t, own, seen, p: (own, -gain * seen["x"]), sd.true("x"), "u")
+        return sd.with_loop(plant, law)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        sd.simulate(loop(2.0, 0.05, 8.0), "Heun", t=(0, 20), dt=0.01, paths=2, seed=1, progress=False)
+    with pytest.warns(UnstableSteps, match="Heun makes differences grow"):
+        sd.simulate(loop(-100.0, 0.2, 1.0), "Heun", t=(0, 2), dt=0.05, paths=2, seed=1, progress=False)
+
+
 def test_an_alpha_method_begins_its_acceleration_anew():
     """Without noise, the error of x(2) falls by four where steps are halved, as the table of the method claims."""
     plant = sd.Mechanical(
@@ -240,6 +288,15 @@ def test_jitter_keeps_the_number_of_samples_and_moves_them():
 def test_what_does_not_exist_is_refused(things, words):
     with pytest.raises(ValueError, match=words):
         sd.with_loop(integrator(), *things)
+
+
+def test_parts_that_read_each_other_and_write_nothing_are_refused():
+    one, other = (
+        sd.Part(name, every=0.1, reads=read, update=lambda t, own, seen, p, read=read: (own, seen[read]))
+        for name, read in (("a", "b"), ("b", "a"))
+    )
+    with pytest.raises(ValueError, match="reads: the parts a, b read each other and write nothing"):
+        sd.with_loop(integrator(), one, other)
 
 
 def test_a_bare_number_is_refused_as_noise():

@@ -22,6 +22,8 @@ from stodyn.engine.layout import Layout
 from stodyn.engine.program import executors
 from stodyn.engine.spec import Spec, describe
 from stodyn.methods.recommend import stable_methods
+from stodyn.methods.wrapping import Wrapping
+from stodyn.problems.looped import Looped
 from stodyn.warnings import UnstableSteps
 
 GROWTH = math.log(10.0)  # of differences over the whole run, beyond what the equations do, that a run warns of
@@ -64,6 +66,8 @@ class UnstableStep(NamedTuple):
 def warn_of_unstable_steps(run: Any, problem: Any, stacklevel: int) -> bool:
     """Warn where the steps of a run are unstable, and name a step and a method that are stable; returns whether."""
     unstable = find_unstable(run.spec, run.layout, run.executor)
+    if unstable is not None and isinstance(problem, Looped):
+        unstable = _of_plant(problem, run.spec, run.layout)
     if unstable is None:
         return False
     spec, h = run.spec, unstable.length
@@ -174,15 +178,29 @@ def _stable_method(problem: Any, spec: Spec, layout: Layout) -> str | None:
     """The name of an implicit method whose steps of the same length are stable, tried as this one was."""
     for method in stable_methods(problem) if problem.n <= SMALL else ():
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # of a method that is not the user's
-                other = describe(problem, method, (spec.times[0], spec.times[-1]), spec.lengths, None, "float64")
-            executor = executors.get(other)
+            if _unstable_with(problem, method, spec, layout) is None:
+                return method.name
         except (TypeError, ValueError):  # it takes no such problem
             continue
-        if find_unstable(other, Layout(other, layout.paths, layout.seed, executor.width), executor) is None:
-            return method.name
     return None
+
+
+def _of_plant(loop: Looped, spec: Spec, layout: Layout) -> UnstableStep | None:
+    """The unstable step of the plant alone: between samples a loop makes its steps, and what grows there because the
+    plant is unstable is what the parts of the loop bring back."""
+    method: Any = spec.method
+    while isinstance(method, Wrapping):
+        method = method.method
+    return _unstable_with(loop.problem, method, spec, layout)
+
+
+def _unstable_with(problem: Any, method: Any, spec: Spec, layout: Layout) -> UnstableStep | None:
+    """The unstable step of another problem or method in a run like this one."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of what the user has not asked for
+        other = describe(problem, method, (spec.times[0], spec.times[-1]), spec.lengths, None, "float64")
+    executor = executors.get(other)
+    return find_unstable(other, Layout(other, layout.paths, layout.seed, executor.width), executor)
 
 
 def _states(spec: Spec, layout: Layout, executor: executors.SingleSteps) -> Iterator[tuple[float, np.ndarray]]:

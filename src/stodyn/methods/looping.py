@@ -25,6 +25,8 @@ from stodyn.numerics.rarely import rarely
 from stodyn.problems.looped import KEYS, SINCE, SLOPE, Looped, Part
 from stodyn.problems.sensor import Sensor
 
+_pair = jax.jit(counter.pair)  # traced once, and not at every sensor of every run
+
 
 def looping(method: Any, problem: Looped, t: float, h: float) -> Method:
     """The method for a loop with steps of length h from t on; refuses methods that carry derivatives over a jump."""
@@ -172,7 +174,7 @@ class Loop:
         pairs = (count + 1) // 2
         numbers = sample.astype(np.uint64) * np.uint64(pairs) + jnp.arange(pairs, dtype=np.uint64)
         words = (self.key & np.uint64(0xFFFFFFFF)).astype(np.uint32), (self.key >> np.uint64(32)).astype(np.uint32)
-        both = counter.pair(words, np.uint32(stream), jnp.zeros_like(numbers), numbers)
+        both = _pair(words, np.uint32(stream), jnp.zeros_like(numbers), numbers)
         return jnp.stack(both, axis=-1).reshape(-1)[:count].astype(dtype)
 
     # --- the start ----------------------------------------------------------------------------------------------------

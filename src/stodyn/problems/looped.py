@@ -177,16 +177,27 @@ class Layout:
             self.inputs = {name: jnp.shape(self.params[name]) for part in parts for name in part.writes}
             self.own = {part.name: jax.tree.map(lambda v: jnp.asarray(v, float), part.state) for part in parts}
             self.outputs = {part.name: self._written_shape(part) for part in parts if part.writes}
-            for _ in (0, 1):  # a part may read one that comes later, whose output is known in the second round only
-                for part in parts:
-                    self._trace(part, t, x)
+            self._trace_all(t, x)
+
+    def _trace_all(self, t: Any, x: Any) -> None:
+        """The shapes of outputs; a part may read one that comes later, which is looked at first."""
+        left = list(self.parts)
+        while left:
+            known = [part for part in left if self._trace(part, t, x)]
+            if not known:
+                raise ValueError(
+                    f"reads: the parts {', '.join(part.name for part in left)} read each other and write nothing, so "
+                    "that the shapes of their outputs are not known; let one of them write a parameter of the plant"
+                )
+            left = [part for part in left if part not in known]
 
     def _written_shape(self, part: Part) -> tuple[int, ...]:
         """The shape of all that a part writes."""
         shapes = [self.inputs[name] for name in part.writes]
         return shapes[0] if len(shapes) == 1 else (sum(math.prod(shape) for shape in shapes),)
 
-    def _trace(self, part: Part, t: Any, x: Any) -> None:
+    def _trace(self, part: Part, t: Any, x: Any) -> bool:
+        """Look at what a part makes of what it reads; returns whether the shapes of that are known."""
         values = {word: jnp.zeros(self.inputs[word]) for word in part.reads if word in self.inputs}
         for name, word in self.reads(part):
             if word == "reading":
@@ -196,7 +207,7 @@ class Layout:
             elif name in self.outputs:
                 values[name] = jnp.zeros(self.outputs[name])
             else:
-                return
+                return False
         own, out = jax.eval_shape(lambda *a: part.update(*a), t, self.own[part.name], values, self.params)
         own_tree: Any = jax.tree.structure(self.own[part.name])
         if jax.tree.structure(own) != own_tree:
@@ -211,6 +222,7 @@ class Layout:
                 f"update ({part.name}): writes {part.writes[0]!r} of the shape {self.outputs[part.name]}, but "
                 f"its output has {tuple(out.shape)}"
             )
+        return True
 
     def reads(self, part: Part) -> list[tuple[str, str]]:
         """What a part reads: (name, "reading", "true" or "output")."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -136,6 +137,19 @@ def _changed_by_branches(
     return changed
 
 
+def _changed_by_all(results: Sequence[Entry], nodes: Sequence[Node], readers: Mapping[int, int]) -> dict[int, Node]:
+    """The numbers of the state that nothing reads any more after a branch that all paths enter together, or none: they
+    can be left as they are until a step has been made in full, and the branch be entered behind it."""
+    ends = Counter(id(entry) for entry in results)
+    read = {id(node.attr[0]) for node in nodes if node.op == "result" and readers[id(node)] > ends[id(node)]}
+    return {
+        k: entry
+        for k, entry in enumerate(results)
+        if isinstance(entry, Node) and entry.op == "result" and entry.attr[0].is_branch and entry.attr[0].is_for_all
+        and id(entry.attr[0]) not in read
+    }  # fmt: skip
+
+
 class ScalarForm(Form):
     """The state in registers; in two memories in turns where they have no room; in its rows where only a branch that
     few paths enter changes it."""
@@ -148,16 +162,18 @@ class ScalarForm(Form):
         leading = [entry for k, entry in enumerate(every) if k not in led] if led else None
         self.printer = Printer(self.w, every, self.input_value, leading)
         self.w.operations = len(self.printer.nodes)
-        more = range(layout.of_method, len(layout.dtypes))
         readers = self.printer.readers
-        self.in_branches = _changed_by_branches(self.results, readers, more) if target.in_place else {}
+        numbers = range(len(layout.dtypes))
+        self.in_branches = _changed_by_branches(self.results, readers, numbers) if target.in_place else {}
         self.dtypes = {k: dtype for k, dtype in enumerate(layout.dtypes) if k not in self.in_branches}
+        self.late = _changed_by_all(results, self.printer.nodes, readers) if ok is None else {}
         self.in_memory = len(self.dtypes) > target.room
         if self.in_memory:
             size = len(layout.dtypes) * self.w.width
             self.w.head += [f"  %{name} = alloca [{size} x double], align 64" for name in ("one", "other")]
         self.now = self.then = ""
         self.after: dict[int, str] = {}
+        self.spares: list[str] = []
 
     def hoist(self, lane: bool = True) -> None:
         """Print the nodes that are the same in all steps, and for all paths where `lane` is False."""
@@ -192,7 +208,7 @@ class ScalarForm(Form):
         return [Carried("now", "ptr", "%one"), Carried("then", "ptr", "%other"), *self.target.spares()]
 
     def step(self, names: Sequence[str]) -> list[str]:
-        w, printer = self.w, self.printer
+        printer = self.printer
         by_name = {node.attr: node for node in printer.nodes if node.op == "input"}
 
         def give(array: str, values: Mapping[int, str]) -> None:
@@ -207,14 +223,40 @@ class ScalarForm(Form):
             give("now", dict(zip(self.dtypes, names[:count], strict=True)))
         normals, spares = self.target.draw(self.number, names[count:])
         give("normals", dict(enumerate(normals)))
-        self.after = {}
-        for k, dtype in self.dtypes.items():
-            self.after[k] = printer.read(self.results[k])
-            if self.in_memory:
-                w.store_row(self.after[k], w.at(self.then, k * w.width, 8), dtype)
+        self.after, self.spares = {}, spares
+        for k in self.dtypes:
+            late = self.late.get(k)
+            self._write(k, printer.read(self.results[k] if late is None else late.attr[0].first[late.attr[1]]))
         for k in self.in_branches:
-            printer.need(self.results[k])
-        return [*([self.then, self.now] if self.in_memory else self.after.values()), *spares]
+            if k not in self.late:
+                printer.need(self.results[k])
+        return self._handed_on()
+
+    def _write(self, k: int, value: str) -> None:
+        """Number k of the state after a step, or after what all paths do behind it."""
+        self.after[k] = value
+        if self.in_memory:
+            self.w.store_row(value, self.w.at(self.then, k * self.w.width, 8), self.dtypes[k])
+
+    def _handed_on(self) -> list[str]:
+        return [*([self.then, self.now] if self.in_memory else self.after.values()), *self.spares]
+
+    def acts(self) -> str | None:
+        w, branches = self.w, {id(node.attr[0]): node.attr[0] for node in self.late.values()}
+        entered = [self.printer.read(branch.enters, False) for branch in branches.values()]
+        return functools.reduce(lambda a, b: w.value(f"or i1 {a}, {b}"), entered) if entered else None
+
+    def act(self) -> list[str]:
+        for k, node in self.late.items():
+            self.printer.need(node)
+            if k in self.dtypes:
+                self._write(k, self.printer.read(node))
+        return self._handed_on()
+
+    def joined(self, after: Sequence[str]) -> list[str]:
+        if not self.in_memory:
+            self.after = dict(zip(self.dtypes, after, strict=False))
+        return list(after)
 
     def _number(self, k: int, dtype: Any) -> str:
         """Number k of the state after a step."""
@@ -223,8 +265,8 @@ class ScalarForm(Form):
         return self.w.load_row(self.w.at(self.then, k * self.w.width, 8), dtype) if self.in_memory else self.after[k]
 
     def sound(self) -> str:
-        layout = self.source.layout
-        return finite(self.w, [(self.after[k], layout.dtypes[k]) for k in range(layout.of_method)])
+        dtypes = self.source.layout.dtypes[: self.source.layout.of_method]
+        return finite(self.w, [(self._number(k, dtype), dtype) for k, dtype in enumerate(dtypes)])
 
     def rounded(self) -> str:
         return self.w.value(f"sext i32 {self.after[len(self.source.layout.dtypes) - 1]} to i64")

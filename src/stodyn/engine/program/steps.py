@@ -8,6 +8,7 @@ target (on_lanes, on_card) says where a path's numbers lie, where its normals co
 
 from __future__ import annotations
 
+import functools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
@@ -40,6 +41,14 @@ class Carried(NamedTuple):
     word: str
     type: str
     start: str
+
+
+class Change(NamedTuple):
+    """A value that is changed where something happens: its type, and the value before and after."""
+
+    type: str
+    before: str
+    after: str
 
 
 class Call(NamedTuple):
@@ -177,6 +186,18 @@ class Form(ABC):
     def step(self, names: Sequence[str]) -> list[str]:
         """Print a step from what it is handed under these names; returns what it hands on."""
 
+    def acts(self) -> str | None:
+        """Whether all paths do something together after the step that was printed; None where they never do."""
+        return None
+
+    def act(self) -> list[str]:
+        """Print what they do; returns what is handed on then."""
+        raise AssertionError("nothing is done after a step")
+
+    def joined(self, after: Sequence[str]) -> list[str]:
+        """What is handed on, now that these are its values, whether something was done or not."""
+        return list(after)
+
     @abstractmethod
     def sound(self) -> str:
         """Whether all reals of the state are finite."""
@@ -198,7 +219,7 @@ def over_steps(form: Form, call: Call) -> str:
     """Print the steps of a call; returns the number of the first save after it."""
     w, carried = form.w, form.carried()
     listed = w.load(w.at(w.address("saves"), w.count(call.listed) if call.listed else call.save, 8), "i64")
-    before, head, saving, on, done = w.block, *map(w.fresh, ("step", "save", "on", "done"))
+    before, head, done = w.block, *map(w.fresh, ("step", "done"))
     i, q, due, *names = (f"%{w.fresh(word)}" for word in ("i", "q", "due", *(c.word for c in carried)))
     w.jump(head)
     w.open(head)
@@ -210,19 +231,12 @@ def over_steps(form: Form, call: Call) -> str:
         following = w.value(f"add nsw i64 {i}, 1")
         if form.ok is not None:
             form.target.fail(form.sound(), form.printer.read(form.ok), following)
-    w.branch(w.value(f"icmp eq i64 {following}, {due}"), saving, on)
-    reached = w.block
-    w.open(saving)
-    if form.ok is None:
-        form.see(following, q)
-    next_q = w.value(f"add nsw i64 {q}, 1")
-    next_place = w.whole("add", next_q, w.count(call.listed)) if call.listed else next_q
-    next_due = w.load(w.at(w.address("saves"), next_place, 8), "i64")
-    saved = w.block
-    w.jump(on)
-    w.open(on)
-    after_q = w.value(f"phi i64 [ {q}, %{reached} ], [ {next_q}, %{saved} ]")
-    after_due = w.value(f"phi i64 [ {due}, %{reached} ], [ {next_due}, %{saved} ]")
+        stop, save = w.value(f"icmp eq i64 {following}, {due}"), functools.partial(_save, form, call, following, q, due)
+        acts = form.acts()
+        if acts is not None:
+            save, stop = functools.partial(_act, form, carried, after, stop, save), w.value(f"or i1 {stop}, {acts}")
+        after_q, after_due, *changed = _where(w, stop, save)
+        after = form.joined(changed) if acts is not None else after
     w.branch(w.value(f"icmp slt i64 {following}, {call.last}"), head, done)
     phis = [(i, "i64", call.first, following), (q, "i64", call.save, after_q), (due, "i64", listed, after_due)]
     phis += [(name, c.type, c.start, new) for name, c, new in zip(names, carried, after, strict=True)]
@@ -230,3 +244,43 @@ def over_steps(form: Form, call: Call) -> str:
     w.open(done)
     form.end()
     return after_q
+
+
+def _save(form: Form, call: Call, following: str, q: str, due: str) -> list[Change]:
+    """What is seen after a step, as save number q; then the next one is due."""
+    w = form.w
+    if form.ok is None:
+        form.see(following, q)
+    next_q = w.value(f"add nsw i64 {q}, 1")
+    next_place = w.whole("add", next_q, w.count(call.listed)) if call.listed else next_q
+    next_due = w.load(w.at(w.address("saves"), next_place, 8), "i64")
+    return [Change("i64", q, next_q), Change("i64", due, next_due)]
+
+
+def _act(
+    form: Form, carried: Sequence[Carried], after: Sequence[str], is_save: str, save: Callable[[], list[Change]]
+) -> list[Change]:
+    """What all paths do together after a step, and then the save, where there is one."""
+    acted = form.act()
+    changes: list[Change] = []
+
+    def noted() -> list[Change]:
+        changes.extend(save())
+        return changes
+
+    saved = _where(form.w, is_save, noted)
+    return [
+        *(Change(change.type, change.before, new) for change, new in zip(changes, saved, strict=True)),
+        *(Change(c.type, old, new) for c, old, new in zip(carried, after, acted, strict=True)),
+    ]
+
+
+def _where(w: Function, which: str, happens: Callable[[], list[Change]]) -> list[str]:
+    """Print what happens where `which` is true; returns the values that it changes as they are after it."""
+    inside, end, before = w.fresh("where"), w.fresh("on"), w.block
+    w.branch(which, inside, end)
+    w.open(inside)
+    changes, reached = happens(), w.block
+    w.jump(end)
+    w.open(end)
+    return [w.value(f"phi {c.type} [ {c.before}, %{before} ], [ {c.after}, %{reached} ]") for c in changes]

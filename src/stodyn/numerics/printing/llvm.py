@@ -296,11 +296,15 @@ class Printer(Walk):
         passed_on = [k for k in wanted if (loop.number, k) not in self.homes]
         first, enters = {k: self.read(loop.first[k]) for k in passed_on}, self.read(loop.enters)
         outside, inside, end = w.block, w.fresh("enter"), w.fresh("left")
-        w.branch(self._any_not_below(loop.enters) or self.any(enters), inside, end, rarely=True)
+        if loop.is_for_all:
+            is_entered = self.read(loop.enters, False)
+        else:
+            is_entered = self._any_not_below(loop.enters) or self.any(enters)
+        w.branch(is_entered, inside, end, rarely=True)
         w.open(inside)
         part = compiling.processor().register
         with self.scope():
-            if self._part is None and w.width > part:
+            if self._part is None and w.width > part and not loop.is_for_all:
                 after = self._in_parts(loop, wanted, first, part)
             else:
                 after = self._once(loop, wanted, enters, first)

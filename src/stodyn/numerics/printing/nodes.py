@@ -87,6 +87,11 @@ class Loop:
         goes_on = value_of(self.goes_on)
         return goes_on is not None and not goes_on and value_of(self.enters) is None
 
+    @property
+    def is_for_all(self) -> bool:
+        """Whether all paths enter it together, or none."""
+        return isinstance(self.enters, Node) and not self.enters.lane
+
 
 class Graph:
     """The nodes of one program, made once each."""
