@@ -51,6 +51,10 @@ class DoesNotFit(UserWarning):
     """Warns of terms that do not explain an Allan variance."""
 
 
+class CoarseReadings(UserWarning):
+    """Warns of readings that are rounded more coarsely than their noise, whose rounding is no noise of its own."""
+
+
 class ResolutionWarning(UserWarning):
     """Warns of iterated integrals that are too coarse for the order of the method that uses them."""
 

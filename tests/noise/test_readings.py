@@ -84,6 +84,20 @@ def test_a_data_sheet_says_the_same_twice():
     assert pytest.approx(walk, rel=0.01) == sd.noise.gyro(arw=sd.density("0.008 deg/s/sqrt(Hz)", sides=1)).N
 
 
+def test_readings_are_drawn_in_chunks_as_one_after_the_other(monkeypatch):
+    """Two sensors with a walk and correlated states, beside the recursion itself with the same normals."""
+    sensor = sd.noise.gyro(
+        arw=0.1, gauss_markov=[(0.2, 0.5), (0.3, 0.05)], rate_random_walk=0.4, turn_on=0.5, every=0.1
+    )
+    law, rng = sensor.recursion(0.1, 1), np.random.default_rng(3)
+    monkeypatch.setattr(readings, "CHUNK", 30)
+    drawn = law.drawn(np.random.default_rng(3), 2, 23)
+    s, expected = rng.standard_normal((2, 3)) @ law.start.T, np.empty((2, 23, 1))
+    for k in range(23):
+        expected[:, k], s = s @ law.C.T, s @ law.Phi.T + rng.standard_normal((2, 3)) @ law.drive.T
+    assert drawn == pytest.approx(expected + law.white(None) * rng.standard_normal((2, 23, 1)), rel=1e-12, abs=1e-14)
+
+
 def test_samples_have_the_noise_of_the_sensor():
     """Variances of 400 sensors after 1 and 50 readings, within five standard errors (false alarms 1e-6)."""
     sensor = sd.noise.gyro(arw=0.1, rate_random_walk=0.5, turn_on=0.3, gauss_markov=(0.4, 2.0), every=0.01)

@@ -12,7 +12,7 @@ import stodyn as sd
 from stodyn import statistics as st
 from stodyn.engine.program import executors
 from stodyn.engine.spec import describe
-from stodyn.warnings import UnstableSteps
+from stodyn.warnings import CoarseReadings, UnstableSteps
 
 H, R, K = 0.1, 0.01, 5.0
 
@@ -307,7 +307,7 @@ def test_a_bare_number_is_refused_as_noise():
 @pytest.mark.parametrize(
     ("loop", "words"),
     [
-        (lambda: s1({"resolution": 0.1}), "resolution \\(y\\): is not affine"),
+        (lambda: s1({"range": (-1, 1)}), "range \\(y\\): is not affine"),
         (lambda: sd.with_loop(integrator(), of_the_state(lambda x: -jnp.tanh(x))), "not proved to be affine"),
         (lambda: sd.with_loop(integrator(), of_the_state(lambda x: -25 * x)), "unstable, its mode"),
         (lambda: s1({"loss": 0.9}, {"delay": 0.05}), "unstable in mean square"),
@@ -316,6 +316,15 @@ def test_a_bare_number_is_refused_as_noise():
 def test_loops_that_have_no_exact_answer_are_refused(loop, words):
     with pytest.raises(ValueError, match=words):
         sd.analysis.sampled(loop())
+
+
+def test_rounding_is_a_noise_of_its_own_unless_it_is_coarser_than_the_noise():
+    """With the noise R of a reading, the closed form holds for R + q²/12."""
+    q = 0.15
+    rounded = sd.analysis.sampled(s1({"resolution": q})).covariance(0, before=True)[0, 0]
+    assert rounded == pytest.approx((1 + K**2 * H * (R + q**2 / 12)) / (K * (2 - K * H)), rel=1e-12)
+    with pytest.warns(CoarseReadings, match=r"resolution \(y\): 0.25 is coarse beside the noise of a reading, 0.1"):
+        sd.analysis.sampled(s1({"resolution": 0.25}))
 
 
 def test_analyses_that_a_loop_does_not_fit_refuse_it():

@@ -298,12 +298,16 @@ class Loop:
             emptied = {**registers.sums, name: jnp.where(is_due, 0.0, registers.sums[name])}
             registers = registers._replace(sums=emptied)
         value, registers = self._with_noise(sensor, value, is_due, sample, registers)
-        value = sensor.shown(value)
+        value = self.rounded(sensor, value)
         if sensor.loss:
             instead = registers.readings[name] if sensor.keep == "last" else jnp.zeros_like(value)
             value = jnp.where(self.is_lost(sensor, sample, x.dtype), instead, value)
         registers = self._released(sensor, value, is_due, registers)
         return self._rescheduled(name, is_due, sample, registers)
+
+    def rounded(self, sensor: Sensor, value: Array) -> Array:
+        """A reading as the sensor shows it."""
+        return sensor.shown(value)
 
     def is_lost(self, sensor: Sensor, sample: Array, dtype: Any) -> Array:
         """Whether a reading does not arrive."""

@@ -125,12 +125,7 @@ class Inertial:
         steps, paths, axes = whole("steps", steps), whole("paths", paths), len(self.response)
         noise = self.recursion(period, axes, steps * period)
         rng = stream.generator(int(seed), 0, "sensor")
-        s = rng.standard_normal((paths, noise.start.shape[1])) @ noise.start.T
-        values = np.empty((paths, steps, axes))
-        for k in range(steps):
-            values[:, k] = s @ noise.C.T
-            s = s @ noise.Phi.T + rng.standard_normal((paths, noise.drive.shape[1])) @ noise.drive.T
-        values += noise.white(None) * rng.standard_normal(values.shape)
+        values = noise.drawn(rng, paths, steps)
         values = np.broadcast_to(truth, values.shape) @ self.response.T + values
         return readings.shown(values, self.resolution, self.range)
 

@@ -26,6 +26,7 @@ from stodyn.arguments import checks_arguments
 from stodyn.noise.coloured import Coloured, gauss_markov
 from stodyn.numerics import van_loan
 
+CHUNK = 1 << 15  # numbers of states that are drawn at a time, so that they stay in the cache
 Size: TypeAlias = Any  # a number, an array with one for each output, a name in params, or a function of params
 
 
@@ -46,6 +47,28 @@ class Recursion:
     def states(self) -> int:
         """How many numbers the noise remembers from one reading to the next."""
         return len(self.Phi)
+
+    def drawn(self, rng: np.random.Generator, paths: int, steps: int) -> np.ndarray:
+        """Draw the noise of readings one after the other: an array (paths, steps, outputs)."""
+        s = rng.standard_normal((paths, self.start.shape[1])) @ self.start.T
+        values = np.empty((paths, steps, len(self.C)))
+        longest = max(CHUNK // (paths * max(self.states, 1)), 1)
+        for first in range(0, steps, longest):
+            count = min(longest, steps - first)
+            states = _followed(self.Phi, s, rng.standard_normal((count * paths, self.drive.shape[1])) @ self.drive.T)
+            read = states[:-paths] @ self.C.T
+            values[:, first : first + count], s = read.reshape(count, paths, -1).swapaxes(0, 1), states[-paths:]
+        return values + self.white(None) * rng.standard_normal(values.shape)
+
+
+def _followed(Phi: np.ndarray, s: np.ndarray, moved: np.ndarray) -> np.ndarray:
+    """All states of s⁺ = Φ s + moved, one below the other, by doubling: after each turn a state holds what twice as
+    many of those before it have left."""
+    states, power, apart = np.concatenate([s, moved]), Phi.T, len(s)
+    while apart < len(states):
+        states[apart:] += states[:-apart] @ power
+        power, apart = power @ power, 2 * apart
+    return states
 
 
 @dataclasses.dataclass(frozen=True)
