@@ -130,6 +130,51 @@ def test_what_a_method_delivers_tends_to_the_exact_plant():
     assert errors[0] / errors[1] == pytest.approx(4.0, rel=0.1)
 
 
+def test_exact_steps_of_a_linear_plant_have_its_exact_covariances():
+    """One step from sample to sample: without sampling to 1e-12, and by a run within five standard errors (6e-7)."""
+    loop = s1({}, {"delay": 0.02})
+    exact, delivered = sd.analysis.sampled(loop), sd.analysis.sampled(loop, "VanLoan", 0.02)
+    assert delivered.law == "VanLoan, dt=0.02"
+    for t in (0.0, 0.04):
+        assert delivered.covariance(t) == pytest.approx(exact.covariance(t), abs=1e-13)
+    assert sd.analysis.sampled(s2(), "VanLoan", 0.0005).covariance() == pytest.approx(
+        sd.analysis.sampled(s2()).covariance(), rel=1e-9
+    )
+    seen = variance(loop, 4.0, dt=0.02, method="VanLoan")
+    assert abs(seen / exact.covariance(0.0)[0, 0] - 1) < 5 * np.sqrt(2 / 4000)
+
+
+def test_exact_steps_follow_the_increments_that_other_methods_have():
+    """The same Brownian path as RK4 with short steps, so that the paths agree."""
+    ends = []
+    for method, dt in (("VanLoan", 0.01), ("RK4", 0.01)):
+        run = sd.simulate(s2_of_the_state(), method, t=(0, 0.5), dt=dt, paths=3, seed=2, progress=False)
+        ends.append(run["mean"].values[-1])
+    assert ends[0] == pytest.approx(ends[1], abs=2e-3)
+
+
+def s2_of_the_state():
+    def law(t, own, seen, params):
+        return own, -3 * seen["x"] - 1.2 * seen["v"]
+
+    return sd.with_loop(OSCILLATOR, sd.Part("law", 0.05, law, (sd.true("x"), sd.true("v")), "u"))
+
+
+@pytest.mark.parametrize(
+    ("drift", "words"),
+    [
+        (lambda t, x, p: -p["u"] * x, "u multiplies the state or the noise"),
+        (lambda t, x, p: jnp.sin(t) + p["u"] - x, "changes with time by itself"),
+        (lambda t, x, p: p["u"] - jnp.sin(x), "made for linear systems"),
+    ],
+)
+def test_exact_steps_of_other_plants_are_refused(drift, words):
+    plant = sd.SDE(drift, lambda t, x: jnp.ones((1, 1)), start=[0.0], params={"u": 1.0}, names=("x",))
+    loop = sd.with_loop(plant, of_the_state(lambda x: -x))
+    with pytest.raises(ValueError, match=words):
+        sd.simulate(loop, "VanLoan", t=(0, 1), dt=0.1, paths=2, seed=1, progress=False)
+
+
 def test_sensor_noise_is_the_same_at_every_step():
     """With a plant that stands still the readings are their noise."""
     plant = sd.SDE(lambda t, x, p: 0 * x, lambda t, x: jnp.zeros((1, 1)), start=[0.0], params={"u": 0.0}, names=("x",))

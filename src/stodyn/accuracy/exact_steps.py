@@ -19,9 +19,8 @@ import numpy as np
 import scipy
 
 from stodyn.methods.contract import EXPLICIT, Claim, Method
-from stodyn.methods.exact import linear_coefficients
+from stodyn.methods.exact import linear_coefficients, step_law
 from stodyn.noise.increment import Recipe
-from stodyn.numerics import van_loan
 from stodyn.problems.sde import SDE
 
 MOST = 32  # components: a step costs about 2 n² multiplications
@@ -101,13 +100,9 @@ class ExactSteps(Method):
     def law(self) -> _Law:
         A, B, a, _ = linear_coefficients(self.problem)
         assert a is not None  # are_exact
-        n, m = B.shape
-        both = np.block([[A, np.zeros((n, m))], [np.zeros((m, n + m))]])
-        Phi, Q = van_loan.discretise(both, np.concatenate([B, np.eye(m)]), np.eye(m), self.h)
-        c = scipy.linalg.expm(self.h * np.block([[A, a[:, None]], [np.zeros((1, n + 1))]]))[:n, n]
-        share = Q[:n, n:] / self.h
-        rest = van_loan.root(Q[:n, :n] - share @ Q[n:, :n])
-        return _Law(Phi[:n, :n], c, share, rest[:, np.any(rest != 0, axis=0)])
+        Phi, _, share, rest = step_law(A, B, self.h)
+        c = scipy.linalg.expm(self.h * np.block([[A, a[:, None]], [np.zeros((1, len(A) + 1))]]))[: len(A), len(A)]
+        return _Law(Phi, c, share, rest)
 
     def step(self, problem, t, state, noise, params):
         Phi, c, *_ = self.law

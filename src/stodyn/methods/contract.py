@@ -6,7 +6,7 @@ import dataclasses
 import inspect
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any, ClassVar, NamedTuple
 
@@ -312,6 +312,11 @@ class Solver(Catalogued):
     """A method without steps: host code that takes a block of members over the whole grid at once."""
 
     follows_paths: ClassVar[bool] = False  # whether it takes the normals of W as steps do, (channels, paths) for each
+
+    def as_steps(self, problem, h: float, inputs: Sequence[str]) -> Method | None:
+        """The same as a method that makes steps of length h, between which the inputs among the params may change; None
+        where it makes none."""
+        return None
 
     @abstractmethod
     def solve(self, problem, grid: np.ndarray, start: np.ndarray, params, streams: Mapping[str, Any]) -> np.ndarray:

@@ -1,15 +1,26 @@
-"""The exact discretisation of linear systems with additive noise, without error for any step."""
+"""The exact discretisation of linear systems with additive noise, without error for any step.
+
+VanLoan makes whole paths at once. Where something happens between steps, as in a loop, it makes them one by one:
+
+    x(t + h) = Φ x(t) + Γ a + w,   Φ = exp(Ah),   Γ = ∫ exp(As) ds,   w = ∫ exp(As) B dW = share W + rest ξ,
+
+with the input a held over the step, the increment W that the seed gives to every method, and further normals ξ.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import scipy
 
-from stodyn.methods.contract import Claim, Solver
+from stodyn.methods.contract import EXPLICIT, Claim, Method, Solver
+from stodyn.methods.wrapping import Wrapping
+from stodyn.noise.increment import Increment, Recipe
 from stodyn.numerics import gauss, van_loan
 from stodyn.numerics.facts.degree import is_proved_affine
 from stodyn.numerics.printing.points import at_one, at_points
@@ -28,7 +39,8 @@ class _VanLoan(Solver):
 
     Mean, covariance and all joint distributions of the states on the grid are exact for any step (up to 12-point Gauss
     quadrature over a step if the input a(t) changes). Two matrix exponentials per step length and n² operations per
-    path and step. It draws its own normals, so its paths differ from those of other methods with the same seed.
+    path and step. It draws its own normals, so its paths differ from those of other methods with the same seed; in a
+    loop it makes single steps, with the increments that the seed gives to every method.
     """
 
     accepts = SDE
@@ -47,6 +59,19 @@ class _VanLoan(Solver):
         if problem.has_random_params:
             return f"{self.name} takes one linear system for all paths, but this problem's params differ between paths"
         return linear_coefficients(problem).reason
+
+    def as_steps(self, problem, h, inputs):
+        coefficients = linear_coefficients(problem)
+        if coefficients.a is None:
+            raise ValueError(
+                f"method: {self.name} holds inputs over a step, but the drift changes with time by itself; take RK4"
+            )
+        if inputs and _multiplies(problem, inputs):
+            raise ValueError(
+                f"method: {self.name} makes its steps with matrices that no input changes, but here "
+                f"{', '.join(inputs)} multiplies the state or the noise; take RK4"
+            )
+        return _ExactSteps(self, step_law(coefficients.A, coefficients.B, h))
 
     def solve(self, problem, grid, start, params, streams):
         A, B, constant, _ = linear_coefficients(problem)
@@ -72,6 +97,72 @@ class _VanLoan(Solver):
             force = np.einsum("kij,kj->i", weights, inputs)
             states[k + 1] = states[k] @ Phi.T + force + rng.standard_normal((len(start), root.shape[1])) @ root.T
         return states
+
+
+class StepLaw(NamedTuple):
+    """Φ, Γ and the law w = share W + rest ξ over a step, ξ standard normal."""
+
+    Phi: np.ndarray
+    Gamma: np.ndarray
+    share: np.ndarray
+    rest: np.ndarray
+
+
+def step_law(A: np.ndarray, B: np.ndarray, h: float) -> StepLaw:
+    """The exact step of dx = (A x + a) dt + B dW."""
+    n, m = B.shape
+    both = np.block([[A, np.zeros((n, m))], [np.zeros((m, n + m))]])
+    Phi, Q = van_loan.discretise(both, np.concatenate([B, np.eye(m)]), np.eye(m), h)
+    Gamma = scipy.linalg.expm(h * np.block([[A, np.eye(n)], [np.zeros((n, 2 * n))]]))[:n, n:]
+    share = Q[:n, n:] / h
+    rest = van_loan.root(Q[:n, :n] - share @ Q[n:, :n])
+    return StepLaw(Phi[:n, :n], Gamma, share, rest[:, np.any(rest != 0, axis=0)])
+
+
+@dataclasses.dataclass(frozen=True)
+class _WithRest(Recipe):
+    """W, and beside it the normals ξ of what w has besides W."""
+
+    rest: int
+
+    def normals(self, m):
+        return {"W": m} | ({"aux": self.rest} if self.rest else {})
+
+    def increment(self, h, normals, m):
+        return Increment(h, jnp.sqrt(h) * normals["W"], aux={"rest": normals.get("aux", jnp.zeros(0))})
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _ExactSteps(Wrapping, Method):
+    """VanLoan step by step, for one problem and one length of step."""
+
+    law: StepLaw
+
+    @property
+    def needs(self):
+        return _WithRest(self.law.rest.shape[1])
+
+    @property
+    def takes_equal_steps(self):
+        return "has the matrices of one length of step"
+
+    def step(self, problem, t, state, noise, params):
+        Phi, Gamma, share, rest = (jnp.asarray(matrix, state.dtype) for matrix in self.law)
+        a = problem.f(t, jnp.zeros_like(state), params)
+        return Phi @ state + Gamma @ a + (share @ noise.W + rest @ noise.aux["rest"]), EXPLICIT
+
+
+def _multiplies(problem: Any, inputs: Sequence[str]) -> bool:
+    """Whether the linear part of the drift, or the noise, depends on inputs among the params."""
+
+    def moved(function: Callable) -> Callable:
+        return lambda s, x, p: function(0.0, x, {**p, **{name: p[name] + s for name in inputs}})
+
+    def slope(t: Any, x: Any, p: Any) -> Any:
+        return jax.jacfwd(lambda x: problem.f(t, x, p))(x)
+
+    zero, params = np.zeros(problem.n), problem.example_params()
+    return any(depends_on_time(moved(function), zero, params) for function in (slope, problem.g))
 
 
 class Coefficients(NamedTuple):

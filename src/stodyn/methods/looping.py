@@ -30,8 +30,7 @@ _pair = jax.jit(counter.pair)  # traced once, and not at every sensor of every r
 
 def looping(method: Any, problem: Looped, t: float, h: float) -> Method:
     """The method for a loop with steps of length h from t on; refuses methods that carry derivatives over a jump."""
-    if not isinstance(method, Method):
-        raise ValueError(f"method: {method.name} makes whole paths at once, but a loop acts between steps; take RK4")
+    method = in_steps(method, problem, h)
     if method.starting_steps:
         raise ValueError(
             f"method: {method.name} keeps derivatives from before a jump of an input; take a method of one step such "
@@ -44,6 +43,16 @@ def looping(method: Any, problem: Looped, t: float, h: float) -> Method:
             "a jump of an input; take a method of one step such as RK4, Trapezoidal or Newmark"
         )
     return _Looping(method, Clock(problem, t, h), kind.start is not Method.start)
+
+
+def in_steps(method: Any, problem: Looped, h: float) -> Method:
+    """A method for the plant of a loop, which makes steps."""
+    if isinstance(method, Method):
+        return method
+    stepping = method.as_steps(problem.problem, h, tuple(problem.layout.inputs))
+    if stepping is None:
+        raise ValueError(f"method: {method.name} makes whole paths at once, but a loop acts between steps; take RK4")
+    return stepping
 
 
 class Registers(NamedTuple):

@@ -29,7 +29,7 @@ from jax.flatten_util import ravel_pytree
 from stodyn.arguments import checks_arguments, stacklevel_of_user
 from stodyn.methods.catalogue import named
 from stodyn.methods.contract import Method
-from stodyn.methods.looping import Clock, Loop
+from stodyn.methods.looping import Clock, Loop, in_steps
 from stodyn.noise.distribution import Distribution
 from stodyn.numerics import lyapunov, quadratic_cost, uncompiled, van_loan
 from stodyn.numerics.facts import degree
@@ -388,12 +388,12 @@ def _reading(sensor: Any, plant: Any, params: Any, x: Any) -> Any:
     return sensor.value(plant, 0.0, x, params)
 
 
-def _delivered(loop: Looped, method: Method, dt: float, clock: Clock, unravel: Any, size: int, params: Any) -> Stretch:
+def _delivered(loop: Looped, method: Any, dt: float, clock: Clock, unravel: Any, size: int, params: Any) -> Stretch:
     """One tick by steps of a method with the inputs held: Φ and Q of the product of its steps."""
     from stodyn.engine.spec import matched
 
     stepped = matched(loop.problem, method)[0]
-    ready = method.prepared(stepped, dt)
+    ready = in_steps(method.prepared(stepped, dt), loop, dt)
     kind: Any = type(ready)
     if kind.start is not Method.start:
         raise ValueError(f"method: {method.name} carries more than the state; take a method of one step, or simulate")
