@@ -93,8 +93,11 @@ def test_variances_of_runs_are_the_closed_forms(sensor, part, exact):
     assert sd.analysis.sampled(s1(sensor, part)).covariance(0, before=True)[0, 0] == pytest.approx(exact, abs=1e-12)
 
 
-@pytest.mark.parametrize(("gain", "exact"), [(1.0, 0.5032275132275), (5.0, 0.126)])
-def test_straight_lines_between_samples_have_their_closed_form(gain, exact):
+@pytest.mark.parametrize(
+    ("gain", "exact", "radius", "average"),
+    [(1.0, 0.5032275132275, 0.9052343178, 0.5030231040564), (5.0, 0.126, 0.6403882032, 0.1177666666667)],
+)
+def test_straight_lines_between_samples_have_their_closed_form(gain, exact, radius, average):
     """Steps of Heun are exact here at samples; within five standard errors of 4000 paths (false alarms 6e-7)."""
     law = sd.Part(
         "law", every=H, reads="y", writes="u", hold="first", update=lambda t, own, seen, p: (own, -gain * seen["y"])
@@ -102,6 +105,11 @@ def test_straight_lines_between_samples_have_their_closed_form(gain, exact):
     loop = sd.with_loop(integrator(), sd.Sensor("y", of="x", every=H, noise=sd.per_sample(R**0.5)), law)
     seen = variance(loop, 8.0 if gain == 1.0 else 4.0, dt=0.05, method="Heun")
     assert abs(seen / exact - 1) < 5 * np.sqrt(2 / 4000)
+    solved = sd.analysis.sampled(loop)
+    assert (solved.radius, solved.average[0, 0]) == pytest.approx((radius, average), abs=2e-11)
+    assert solved.covariance(0, before=True)[0, 0] == pytest.approx(exact, abs=1e-12)
+    with pytest.raises(ValueError, match="what steps make of straight lines is not analysed"):
+        sd.analysis.sampled(loop, "Heun", 0.05)
     mechanical = sd.Mechanical(lambda t, x, v, p: p["u"] - x, lambda t, x, v, p: 0.1, (0.0, 0.0), params={"u": 0.0})
     with pytest.raises(ValueError, match="only an SDE plant"):
         sd.with_loop(mechanical, sd.Part("law", H, lambda t, o, s, p: (o, 0.0), writes="u", hold="first"))
@@ -355,7 +363,7 @@ def test_a_bare_number_is_refused_as_noise():
         (lambda: s1({"range": (-1, 1)}), "range \\(y\\): is not affine"),
         (lambda: sd.with_loop(integrator(), of_the_state(lambda x: -jnp.tanh(x))), "not proved to be affine"),
         (lambda: sd.with_loop(integrator(), of_the_state(lambda x: -25 * x)), "unstable, its mode"),
-        (lambda: s1({"loss": 0.9}, {"delay": 0.05}), "unstable in mean square"),
+        (lambda: s1({"loss": 0.9}, {"delay": 0.05}), "unstable in mean square, its mode with .* is that of"),
     ],
 )
 def test_loops_that_have_no_exact_answer_are_refused(loop, words):
@@ -370,6 +378,34 @@ def test_rounding_is_a_noise_of_its_own_unless_it_is_coarser_than_the_noise():
     assert rounded == pytest.approx((1 + K**2 * H * (R + q**2 / 12)) / (K * (2 - K * H)), rel=1e-12)
     with pytest.warns(CoarseReadings, match=r"resolution \(y\): 0.25 is coarse beside the noise of a reading, 0.1"):
         sd.analysis.sampled(s1({"resolution": 0.25}))
+
+
+@pytest.mark.parametrize(
+    ("steps", "at_the_start", "at_samples"),
+    [
+        (1, 0.1339921335723, 0.1374830333683),
+        (2, 0.1328547447603, 0.1391263102173),
+        (4, 0.1360330424153, 0.1449975518655),
+    ],
+)
+def test_jitter_has_its_exact_covariances(steps, at_the_start, at_samples):
+    """At the first step at which a sample may fall, and just before samples, wherever they fall."""
+    late = sd.Jitter(steps=steps)
+    solved = sd.analysis.sampled(s1({"jitter": late}, {"jitter": late}), dt=0.01)
+    start = solved.covariance(H - 0.01 * steps, before=True)[0, 0]
+    assert (start, solved.before("law")[0, 0]) == pytest.approx((at_the_start, at_samples), abs=1e-12)
+    with pytest.raises(ValueError, match="dt: jitter is counted in steps"):
+        sd.analysis.sampled(s1({"jitter": late}, {"jitter": late}))
+    with pytest.raises(ValueError, match="late independently of each other"):
+        sd.analysis.sampled(s1({"jitter": late}, {"jitter": sd.Jitter(steps=1)}), dt=0.01)
+
+
+def test_jitter_and_loss_together_are_those_of_a_run():
+    """The variances of x inside the period, of 4000 paths within five standard errors (false alarms 6e-7)."""
+    late = sd.Jitter(steps=3)
+    loop = s1({"jitter": late, "loss": 0.3}, {"jitter": late})
+    seen = variance(loop, 4.05, dt=0.01)
+    assert abs(seen / sd.analysis.sampled(loop, dt=0.01).covariance(0.05)[0, 0] - 1) < 5 * 2 * np.sqrt(2 / 4000)
 
 
 def test_analyses_that_a_loop_does_not_fit_refuse_it():

@@ -5,6 +5,8 @@
 Φ and Q are those of the exact plant (Van Loan), or what the steps of a method deliver. J and N are the derivatives of
 the loop's own functions, after a proof from their traces that they are affine. A reading that is lost with the chance p
 makes the jump random, and P⁺ the mean over both: then P ↦ M P Mᵀ is a sum of such terms, solved in the entries of P.
+With jitter a sample falls on one of 2m + 1 steps. P is then kept apart for paths that wait for theirs and for those
+that have taken it; of those that wait, 1/(2m + 1 - i) take it at step i.
 
 Averages over time are those of P' = F P + P Fᵀ + G Gᵀ: what the covariances after the ticks come to, which is linear in
 their sum, and what the noise of a tick adds.
@@ -36,7 +38,7 @@ from stodyn.numerics.facts import degree
 from stodyn.numerics.van_loan import Stretch
 from stodyn.problems.contract import written_as
 from stodyn.problems.linear_plant import affine, affine_rates
-from stodyn.problems.looped import Looped
+from stodyn.problems.looped import SLOPE, Looped
 from stodyn.problems.sde import SDE
 from stodyn.warnings import CoarseReadings
 
@@ -49,17 +51,71 @@ class Jump(NamedTuple):
 
     cases: tuple[tuple[float, np.ndarray, np.ndarray], ...]
 
-    def of(self, P: np.ndarray) -> np.ndarray:
-        """The covariance after the tick."""
-        return sum(p * (J @ P @ J.T + N @ N.T) for p, J, N in self.cases)
+    def of(self, P: np.ndarray, share: float = 1.0) -> np.ndarray:
+        """The covariance after the tick, of a share of all paths."""
+        return sum(p * (J @ P @ J.T + share * (N @ N.T)) for p, J, N in self.cases)
+
+
+class Moments(NamedTuple):
+    """Covariances times their shares of all paths: of those that wait for a jittered sample, whose share is given, and
+    of those that have taken it."""
+
+    waiting: np.ndarray
+    taken: np.ndarray
+    share: float
+
+    @property
+    def total(self) -> np.ndarray:
+        """The covariance of all paths."""
+        return self.waiting + self.taken
+
+    def after(self, flow: Stretch) -> Moments:
+        """These after a stretch of time."""
+        noises = self.share * flow.Q, (1.0 - self.share) * flow.Q
+        moved = (flow.Phi @ P @ flow.Phi.T + Q for P, Q in zip(self[:2], noises, strict=True))
+        return Moments(*moved, self.share)
+
+
+class Tick(NamedTuple):
+    """What happens at a tick: `rest` to all paths, or `act` to those that take a jittered sample at it, which of those
+    that wait are the share `hazard`; at the first step of jitter, which it `opens`, all begin to wait."""
+
+    rest: Jump
+    act: Jump | None = None
+    hazard: float = 0.0
+    opens: bool = False
+
+    def met(self, moments: Moments) -> Moments:
+        """The moments that the tick meets."""
+        return Moments(moments.total, 0.0 * moments.taken, 1.0) if self.opens else moments
+
+    def of(self, moments: Moments) -> Moments:
+        """The moments after it."""
+        waiting, taken, share = self.met(moments)
+        taken = self.rest.of(taken, 1.0 - share)
+        if self.act is None:
+            return Moments(waiting, taken, share)
+        left = 1.0 - self.hazard
+        taken = taken + self.hazard * self.act.of(waiting, share)
+        return Moments(left * self.rest.of(waiting, share), taken, left * share)
 
 
 class _Probe(Loop):
     """The loop with its normals handed in, in the order in which it asks for them, and its losses decided."""
 
-    def __init__(self, problem: Looped, clock: Clock, params: Any, normals: Any, lost: Mapping[str, Any]):
+    def __init__(
+        self, problem: Looped, clock: Clock, params: Any, normals: Any, lost: Mapping[str, Any], acts: Any = False
+    ):
         super().__init__(problem, clock, params)
-        self.supply, self.used, self.lost = normals, 0, lost
+        self.supply, self.used, self.lost, self.acts = normals, 0, lost, acts
+
+    def _due(self, name, registers):
+        if name in self.clock.jitters:
+            return self.acts, jnp.ones((), np.int32)
+        return super()._due(name, registers)
+
+    def next_time(self, name, sample, before):
+        return jnp.zeros((), np.int32)
 
     def normals(self, stream, sample, count, dtype):
         self.used += count
@@ -106,7 +162,7 @@ class Sampled:
     names : tuple of str
         The components, as in a run.
     radius : float
-        The spectral radius of the loop over its period; of the covariances where readings are lost at random.
+        The spectral radius of the loop over its period; of the covariances where readings are lost or late at random.
     period : float
         The time after which the loop repeats itself.
     law : str
@@ -117,11 +173,11 @@ class Sampled:
     radius: float
     period: float
     law: str
-    ticks: tuple[Jump, ...]
+    ticks: tuple[Tick, ...]
     flow: Stretch
     rates: tuple[np.ndarray, np.ndarray] | None
     shown: np.ndarray
-    before_first: np.ndarray
+    begun: np.ndarray
     tick: float
     events: dict[str, tuple[int, ...]]
 
@@ -131,13 +187,14 @@ class Sampled:
         return self.radius < 1.0
 
     @functools.cached_property
-    def _before(self) -> list[np.ndarray]:
-        """P just before each tick of the period."""
-        P, all_of_them = self.before_first, []
-        for jump in self.ticks:
-            all_of_them.append(P)
-            P = self.flow.of(jump.of(P))
-        return all_of_them
+    def _before(self) -> list[Moments]:
+        """The moments that each tick of the period meets."""
+        first, all_of_them = _first(self.ticks), {}
+        moments = Moments(0.0 * self.begun, self.begun, 0.0)
+        for k in (*range(first, len(self.ticks)), *range(first)):
+            all_of_them[k] = self.ticks[k].met(moments)
+            moments = self.ticks[k].of(moments).after(self.flow)
+        return [all_of_them[k] for k in range(len(self.ticks))]
 
     @checks_arguments
     def covariance(self, t: float = 0.0, *, before: bool = False) -> np.ndarray:
@@ -158,9 +215,10 @@ class Sampled:
         number = int(number)
         if rest > self.tick * (1 - 1e-9):
             number, rest = (number + 1) % len(self.ticks), 0.0
-        P = self._before[number]
+        moments = self._before[number]
         if not (before and rest < 1e-9 * self.tick):
-            P = self.ticks[number].of(P)
+            moments = self.ticks[number].of(moments)
+        P = moments.total
         if rest >= 1e-9 * self.tick:
             P = self._part(rest).of(P)
         return self.shown @ P @ self.shown.T
@@ -205,7 +263,16 @@ class Sampled:
         if name not in self.events:
             raise ValueError(f"name: there is no sensor or part {name!r}; there are {', '.join(self.events)}")
         numbers = self.events[name]
-        return np.mean([self.covariance(k * self.tick, before=before) for k in numbers], axis=0)
+        if numbers:
+            return np.mean([self.covariance(k * self.tick, before=before) for k in numbers], axis=0)
+        taken = [self._taken(k, before) for k, tick in enumerate(self.ticks) if tick.act is not None]
+        return self.shown @ (sum(taken) / sum(tick.opens for tick in self.ticks)) @ self.shown.T
+
+    def _taken(self, k: int, before: bool) -> np.ndarray:
+        """The share of the covariance at jittered samples that comes from those at this tick."""
+        tick, (waiting, _, share) = self.ticks[k], self._before[k]
+        assert tick.act is not None
+        return tick.hazard * (waiting if before else tick.act.of(waiting, share))
 
     @functools.cached_property
     def average(self) -> np.ndarray:
@@ -216,7 +283,7 @@ class Sampled:
                 total += self.covariance(k * self.tick)
             return total / len(self.ticks)
         F, G = self.rates
-        begun = sum(jump.of(P) for jump, P in zip(self.ticks, self._before, strict=True))
+        begun = sum(tick.of(moments).total for tick, moments in zip(self.ticks, self._before, strict=True))
         lasting = van_loan.discretise(F, np.eye(len(F)), begun, self.tick)[1]
         added = quadratic_cost.accumulated(F.T, G @ G.T, self.tick).of_noise
         total = self.shown @ (lasting + len(self.ticks) * added) @ self.shown.T
@@ -252,7 +319,8 @@ def sampled(loop: Any, method: Any = None, dt: float | None = None) -> Sampled:
         From stodyn.with_loop; its plant is linear with additive noise, its parts are affine, and its sensors have no
         limits. Readings that are rounded to a resolution q have a further noise of variance q²/12.
     method, dt : Method or str, float, optional
-        Give the covariances that runs with this method and step have; by default those of the exact plant.
+        Give the covariances that runs with this method and step have; by default those of the exact plant. Jitter is
+        counted in steps, so that it needs dt in any case.
 
     Returns
     -------
@@ -283,38 +351,59 @@ def sampled(loop: Any, method: Any = None, dt: float | None = None) -> Sampled:
     """
     if not isinstance(loop, Looped):
         raise TypeError(f"loop: expected stodyn.with_loop(...), got {type(loop).__name__}")
-    if (method is None) != (dt is None):
+    is_jittered = any(thing.jitter is not None for thing in loop.things)
+    if is_jittered and dt is None:
+        raise ValueError("dt: jitter is counted in steps; give dt, the step that they have")
+    if (method is None) != (dt is None) and not is_jittered:
         raise ValueError("method, dt: give both, for what a run delivers, or neither, for the exact plant")
-    _refuse_nonlinear_readings(loop)
+    _refuse_what_is_not_analysed(loop, method)
     with jax.enable_x64(True):
         return _solved(loop, method, dt)
 
 
-def _refuse_nonlinear_readings(loop: Looped) -> None:
+def _refuse_what_is_not_analysed(loop: Looped, method: Any) -> None:
     for sensor in loop.sensors:
         if sensor.range is not None:
             raise ValueError(f"range ({sensor.name}): is not affine; leave it out, or simulate the loop")
-        if sensor.jitter is not None:
-            raise ValueError(f"jitter ({sensor.name}): is not analysed; leave it out, or simulate the loop")
     for part in loop.parts:
-        if part.hold == "first":
+        if part.hold == "first" and method is not None:
             raise ValueError(
-                f'hold ({part.name}): straight lines are not analysed; take hold="zero", or simulate the loop'
+                f"hold ({part.name}): what steps make of straight lines is not analysed; leave method and dt out, or "
+                "simulate the loop"
             )
-        if part.jitter is not None:
-            raise ValueError(f"jitter ({part.name}): is not analysed; leave it out, or simulate the loop")
+    _refuse_jitter(loop)
+
+
+def _refuse_jitter(loop: Looped) -> None:
+    """Refuse jitter that is not that of one instant in each period."""
+    jittered = [thing for thing in loop.things if thing.jitter is not None]
+    for thing in jittered:
+        assert thing.jitter is not None
+        reason = None
+        if thing.jitter.drifting:
+            reason = "times that drift"
+        elif thing.jitter is not jittered[0].jitter or thing.times[:2] != jittered[0].times[:2]:
+            reason = "instants that are late independently of each other"
+        elif getattr(thing, "hold", "zero") == "first":
+            reason = "straight lines between random times"
+        if reason is not None:
+            raise ValueError(f"jitter ({thing.name}): {reason} are not analysed; simulate the loop")
 
 
 def _solved(loop: Looped, method: Any, dt: float | None) -> Sampled:
-    tick = float(loop.tick)
-    clock = Clock(loop, 0.0, dt if dt is not None else tick)
+    clock = Clock(loop, 0.0, dt if dt is not None else float(loop.tick))
+    if clock.jitters:
+        assert dt is not None
+        loop.check_step(method, dt)
+    tick = float(loop.tick) if dt is None or not clock.jitters else dt
     plant = loop.problem if isinstance(loop.problem, SDE) else written_as(loop.problem, SDE)
     x = jnp.zeros(plant.n)
     params = jax.tree.map(lambda v: jnp.asarray(v, float), plant.example_params())
     registers = _empty(loop, clock, params, x)
     flat, unravel = ravel_pytree((x, registers))
     size = flat.size
-    rates = _rates(loop, plant, params, unravel, size)
+    lines = _lines(loop, unravel, size)
+    rates = _rates(loop, plant, params, unravel, size, lines)
     flow = van_loan.discretise(*rates, np.eye(rates[1].shape[1]), tick)
     law = "exact"
     if method is not None:
@@ -325,14 +414,63 @@ def _solved(loop: Looped, method: Any, dt: float | None) -> Sampled:
         )
     _warn_of_coarse_readings(loop, clock, params)
     ticks, events = _jumps(loop, clock, params, unravel, size)
-    shown = _shown(loop, unravel, size)
-    keep = _observable(shown, [flow.Phi, rates[0], *(J for jump in ticks for _, J, _ in jump.cases)])
+    ticks = tuple(tick._replace(rest=_with_lines(tick.rest, k, clock, lines)) for k, tick in enumerate(ticks))
+    shown = np.pad(_shown(loop, unravel, size), ((0, 0), (0, len(rates[0]) - size)))
+    jumps = {id(jump): jump for one in ticks for jump in (one.rest, one.act) if jump is not None}
+    keep = _observable(shown, [flow.Phi, rates[0], *(J for jump in jumps.values() for _, J, _ in jump.cases)])
     flow = Stretch(*(matrix[np.ix_(keep, keep)] for matrix in flow))
-    ticks = tuple(Jump(tuple((p, J[np.ix_(keep, keep)], N[keep]) for p, J, N in jump.cases)) for jump in ticks)
+    kept = {
+        number: Jump(tuple((p, J[np.ix_(keep, keep)], N[keep]) for p, J, N in jump.cases))
+        for number, jump in jumps.items()
+    }
+    ticks = tuple(one._replace(rest=kept[id(one.rest)], act=kept.get(id(one.act))) for one in ticks)
     rates, shown = (rates[0][np.ix_(keep, keep)], rates[1][keep]), shown[:, keep]
     radius, P = _stationary(loop, flow, ticks, [_name(loop, column) for column in shown.T])
     return Sampled(loop.components, radius, float(loop.period), law, ticks, flow,
                    rates if method is None else None, shown, P, tick, events)  # fmt: skip
+
+
+class _Line(NamedTuple):
+    """An input that is a straight line in time: the part that writes it, and the places in ξ of its last value, of its
+    slope, and of what it has come to since."""
+
+    part: str
+    held: np.ndarray
+    slope: np.ndarray
+    now: np.ndarray
+
+
+def _lines(loop: Looped, unravel: Any, size: int) -> dict[str, _Line]:
+    """Inputs that are straight lines; what each has come to stands behind all other entries of ξ."""
+    held, lines, first = _places(unravel, size)[1].held, {}, size
+    for part in loop.parts:
+        for name in part.writes if part.hold == "first" else ():
+            place, slope = (np.ravel(held[word]) for word in (name, SLOPE.format(name)))
+            lines[name] = _Line(part.name, place, slope, first + np.arange(place.size))
+            first += place.size
+    return lines
+
+
+def _places(unravel: Any, size: int) -> tuple[np.ndarray, Any]:
+    """Where the state of the plant and the registers stand in ξ."""
+    return jax.tree.map(lambda v: np.asarray(v, int), unravel(np.arange(size, dtype=float)))
+
+
+def _with_lines(jump: Jump, tick: int, clock: Clock, lines: Mapping[str, _Line]) -> Jump:
+    """A tick with the inputs that are straight lines: each begins anew where a value of its part arrives."""
+    if not lines:
+        return jump
+    more = sum(line.now.size for line in lines.values())
+    cases = []
+    for chance, J, N in jump.cases:
+        J, N = np.pad(J, (0, more)), np.pad(N, ((0, more), (0, 0)))
+        for line in lines.values():
+            if _is_due(clock, line.part, tick)[1]:
+                J[line.now], N[line.now] = J[line.held], N[line.held]
+            else:
+                J[line.now, line.now] = 1.0
+        cases.append((chance, J, N))
+    return Jump(tuple(cases))
 
 
 def _warn_of_coarse_readings(loop: Looped, clock: Clock, params: Any) -> None:
@@ -365,16 +503,23 @@ def _empty(loop: Looped, clock: Clock, params: Any, x: Any) -> Any:
     return jax.tree.map(lambda v: np.zeros(v.shape), shapes)
 
 
-def _rates(loop: Looped, plant: Any, params: Any, unravel: Any, size: int) -> tuple[np.ndarray, np.ndarray]:
-    """F and G of dξ = F ξ dt + G dW, rows of registers zero, those of averages what they average."""
+def _rates(
+    loop: Looped, plant: Any, params: Any, unravel: Any, size: int, lines: Mapping[str, _Line]
+) -> tuple[np.ndarray, np.ndarray]:
+    """F and G of dξ = F ξ dt + G dW, rows of registers zero, those of averages what they average, those of straight
+    lines their slopes."""
     if not plant.noise_structure.implies("additive"):
         raise ValueError(
             f"loop: the noise of the plant is {plant.noise_structure}; an exact analysis needs additive noise"
         )
-    places, registers = jax.tree.map(lambda v: np.asarray(v, int), unravel(np.arange(size, dtype=float)))
-    rates = affine_rates("loop: the plant is", plant, params, tuple(registers.held))
-    F, G = np.zeros((size, size)), np.zeros((size, rates.G.shape[1]))
-    held = np.concatenate([places[:0], *(np.ravel(place) for place in registers.held.values())])
+    places, registers = _places(unravel, size)
+    inputs = {name: np.ravel(registers.held[name]) for name in loop.layout.inputs}
+    rates = affine_rates("loop: the plant is", plant, params, tuple(inputs))
+    whole = size + sum(line.now.size for line in lines.values())
+    F, G = np.zeros((whole, whole)), np.zeros((whole, rates.G.shape[1]))
+    for name, line in lines.items():
+        inputs[name], F[line.now, line.slope] = line.now, 1.0
+    held = np.concatenate([places[:0], *inputs.values()])
     F[np.ix_(places, places)], F[np.ix_(places, held)], G[places] = rates.A, rates.B, rates.G
     for sensor in loop.sensors:
         if sensor.average:
@@ -421,31 +566,51 @@ def _delivered(loop: Looped, method: Any, dt: float, clock: Clock, unravel: Any,
 
 def _jumps(
     loop: Looped, clock: Clock, params: Any, unravel: Any, size: int
-) -> tuple[tuple[Jump, ...], dict[str, tuple[int, ...]]]:
-    """The jumps at the ticks of a period, once all phases and delays have passed, and when everything acts."""
-    count = int(loop.period / loop.tick)
+) -> tuple[tuple[Tick, ...], dict[str, tuple[int, ...]]]:
+    """The ticks of a period, once all phases and delays have passed, and when everything acts at times of its own."""
+    count = math.lcm(*(clock.times[thing.name][0] for thing in loop.things))
     longest = max(sum(clock.times[thing.name][1:]) + clock.times[thing.name][0] for thing in loop.things)
     first = count * (1 + -(-longest // count))
     fed = _acting(loop, clock, params, unravel, size)
     known: dict[tuple, Jump] = {}
-    jumps: list[Jump] = []
+    ticks: list[Tick] = []
     events: dict[str, list[int]] = {thing.name: [] for thing in loop.things}
     for k in range(count):
         due = {name: _is_due(clock, name, k) for name in events}
         for name, (is_due, _) in due.items():
             if is_due:
                 events[name].append(k)
-        kind = tuple(due.values())
-        if kind not in known:
-            known[kind] = _jump(loop, fed, size, first + k, {name: acts for name, (acts, _) in due.items()})
-        jumps.append(known[kind])
-    return tuple(jumps), {name: tuple(numbers) for name, numbers in events.items()}
+
+        def jump(acts: bool, k: int = k, due: Mapping[str, tuple[bool, bool]] = due) -> Jump:
+            kind = acts, *due.values()
+            if kind not in known:
+                here = {name: acts if name in clock.jitters else now for name, (now, _) in due.items()}
+                known[kind] = _jump(loop, fed, size, first + k, here, acts)
+            return known[kind]
+
+        hazard, opens = _hazard(loop, clock, k)
+        ticks.append(Tick(jump(False), jump(True) if hazard else None, hazard, opens))
+    return tuple(ticks), {name: tuple(numbers) for name, numbers in events.items()}
+
+
+def _hazard(loop: Looped, clock: Clock, tick: int) -> tuple[float, bool]:
+    """The share of the paths waiting for a jittered sample that take it at a tick, and whether they begin to wait."""
+    thing = next((thing for thing in loop.things if thing.jitter is not None), None)
+    if thing is None or thing.jitter is None:
+        return 0.0, False
+    every, phase, _ = clock.times[thing.name]
+    window = 2 * thing.jitter.steps + 1
+    place = (tick - phase + thing.jitter.steps) % every
+    return (1.0 / (window - place), place == 0) if place < window else (0.0, False)
 
 
 def _is_due(clock: Clock, name: str, tick: int) -> tuple[bool, bool]:
-    """Whether a thing acts at a tick, and whether something of it arrives."""
+    """Whether a thing acts at a tick by its period, and whether something of it arrives."""
     every, phase, delay = clock.times[name]
-    return (tick - phase) % every == 0, (tick - phase - delay) % every == 0
+    arrives = (tick - phase - delay) % every == 0
+    if name in clock.jitters:
+        return False, arrives and delay > 0
+    return (tick - phase) % every == 0, arrives
 
 
 def _acting(loop: Looped, clock: Clock, params: Any, unravel: Any, size: int) -> _Fed:
@@ -456,12 +621,12 @@ def _acting(loop: Looped, clock: Clock, params: Any, unravel: Any, size: int) ->
     normals += sum(readings[s.name] for s in loop.sensors if isinstance(s.noise, Distribution))
     normals += sum(readings[s.name] for s in loop.sensors if s.resolution is not None)
 
-    def acted(both: Any, tick: Any, *lost: Any) -> Any:
+    def acted(both: Any, tick: Any, acts: Any, *lost: Any) -> Any:
         x, registers = unravel(both[:size])
-        probe = _Probe(loop, clock, params, both[size:], dict(zip(losing, lost, strict=True)))
+        probe = _Probe(loop, clock, params, both[size:], dict(zip(losing, lost, strict=True)), acts)
         return ravel_pytree((x, probe.acted(0.0, tick, x, registers)))[0]
 
-    fed = _Fed(acted, size + normals, np.int32(0), *(np.False_ for _ in losing))
+    fed = _Fed(acted, size + normals, np.int32(0), np.False_, *(np.False_ for _ in losing))
     if not fed.is_affine:
         raise ValueError(
             f"loop: what happens at a tick is not proved to be affine: look for products, limits or branches "
@@ -470,13 +635,13 @@ def _acting(loop: Looped, clock: Clock, params: Any, unravel: Any, size: int) ->
     return fed
 
 
-def _jump(loop: Looped, fed: _Fed, size: int, tick: int, due: Mapping[str, bool]) -> Jump:
-    """One tick: a case for every set of readings that may be lost in it."""
+def _jump(loop: Looped, fed: _Fed, size: int, tick: int, due: Mapping[str, bool], acts: bool) -> Jump:
+    """One tick: a case for every set of readings that may be lost in it; `acts`: what is jittered does."""
     losing = [sensor for sensor in loop.sensors if sensor.loss]
     choices = [((False, 1.0 - s.loss), (True, s.loss)) if due[s.name] else ((False, 1.0),) for s in losing]
     cases = []
     for case in itertools.product(*choices):
-        matrix = fed.matrix(np.int32(tick), *(np.bool_(is_lost) for is_lost, _ in case))
+        matrix = fed.matrix(np.int32(tick), np.bool_(acts), *(np.bool_(is_lost) for is_lost, _ in case))
         cases.append((math.prod(chance for _, chance in case), matrix[:, :size], matrix[:, size:]))
     return Jump(tuple(cases))
 
@@ -507,44 +672,59 @@ def _name(loop: Looped, column: np.ndarray) -> str:
     return loop.components[row[0]] if row.size else "a value on its way"
 
 
-def _stationary(loop: Looped, flow: Stretch, ticks: tuple[Jump, ...], names: list[str]) -> tuple[float, np.ndarray]:
+def _stationary(loop: Looped, flow: Stretch, ticks: tuple[Tick, ...], names: list[str]) -> tuple[float, np.ndarray]:
     """The radius over a period, and P just before its first tick."""
-    if all(len(jump.cases) == 1 for jump in ticks):
+    if all(len(tick.rest.cases) == 1 and tick.act is None for tick in ticks):
         M, C = np.eye(len(flow.Phi)), np.zeros_like(flow.Q)
-        for jump in ticks:
-            ((_, J, N),) = jump.cases
+        for tick in ticks:
+            ((_, J, N),) = tick.rest.cases
             step = flow.Phi @ J
             M, C = step @ M, step @ C @ step.T + flow.Phi @ N @ N.T @ flow.Phi.T + flow.Q
         values, vectors = np.linalg.eig(M)
         radius = float(np.abs(values).max())
         if radius >= 1.0 - lyapunov.LEAST_DECAY:
-            _refuse_unstable(loop, values, vectors, names)
+            _refuse_unstable(loop, "unstable", values, np.abs(vectors), names)
         return radius, lyapunov.discrete(M, C)
-    return _random_stationary(loop, flow, ticks)
+    return _random_stationary(loop, flow, ticks, names)
 
 
-def _random_stationary(loop: Looped, flow: Stretch, ticks: tuple[Jump, ...]) -> tuple[float, np.ndarray]:
+def _first(ticks: tuple[Tick, ...]) -> int:
+    """The tick at which a period is begun: one at which no path waits for a jittered sample yet."""
+    return next((k for k, tick in enumerate(ticks) if tick.opens), 0)
+
+
+def _random_stationary(
+    loop: Looped, flow: Stretch, ticks: tuple[Tick, ...], names: list[str]
+) -> tuple[float, np.ndarray]:
+    """The same where cases are random: from what a period makes of nothing, and of each entry of P by itself."""
     n = len(flow.Phi)
     if n > MOST_RANDOM:
-        raise ValueError(f"loss: covariances of a loop with losses are solved for up to {MOST_RANDOM} states, got {n}")
-    operator, C = np.eye(n * n), np.zeros((n, n))
-    for jump in ticks:
-        one = sum(p * np.kron(flow.Phi @ J, flow.Phi @ J) for p, J, _ in jump.cases)
-        noise = sum(p * flow.Phi @ N @ N.T @ flow.Phi.T for p, _, N in jump.cases)
-        operator, C = one @ operator, (one @ C.ravel()).reshape(n, n) + noise + flow.Q
-    radius = float(np.abs(np.linalg.eigvals(operator)).max())
+        raise ValueError(f"loop: covariances with random times or losses are solved for up to {MOST_RANDOM} states, "
+                         f"got {n}")  # fmt: skip
+    rows, columns = np.triu_indices(n)
+    units = np.zeros((1 + len(rows), n, n))
+    number = np.arange(1, 1 + len(rows))
+    units[number, rows, columns] = units[number, columns, rows] = 1.0
+    moments, first = Moments(0.0 * units, units, 0.0), _first(ticks)
+    for k in (*range(first, len(ticks)), *range(first)):
+        moments = ticks[k].of(moments).after(flow)
+    C, after = moments.total[0], moments.total[1:] - moments.total[0]
+    operator = after[:, rows, columns].T
+    values, vectors = np.linalg.eig(operator)
+    radius = float(np.abs(values).max())
     if radius >= 1.0 - lyapunov.LEAST_DECAY:
-        raise ValueError(f"loop: unstable in mean square, covariances grow by {radius:.6g} in a period of "
-                         f"{float(loop.period):g}")  # fmt: skip
-    P = np.linalg.solve(np.eye(n * n) - operator, C.ravel()).reshape(n, n)
-    return radius, 0.5 * (P + P.T)
+        _refuse_unstable(loop, "unstable in mean square", values, np.sqrt(np.abs(vectors[rows == columns])), names)
+    P = np.zeros((n, n))
+    P[rows, columns] = P[columns, rows] = np.linalg.solve(np.eye(len(rows)) - operator, C[rows, columns])
+    return radius, P
 
 
-def _refuse_unstable(loop: Looped, values: np.ndarray, vectors: np.ndarray, names: list[str]) -> None:
+def _refuse_unstable(loop: Looped, words: str, values: np.ndarray, sizes: np.ndarray, names: list[str]) -> None:
+    """Name the mode that grows: `sizes` of each entry of ξ, for each of the values."""
     worst = int(np.argmax(np.abs(values)))
-    shape = np.abs(vectors[:, worst])
+    shape = sizes[:, worst]
     largest = [names[k] for k in np.argsort(-shape)[:3] if shape[k] > 0.1 * shape.max()]
     raise ValueError(
-        f"loop: unstable, its mode with the factor {abs(values[worst]):.8g} in a period of {float(loop.period):g} is "
+        f"loop: {words}, its mode with the factor {abs(values[worst]):.8g} in a period of {float(loop.period):g} is "
         f"that of {', '.join(dict.fromkeys(largest))}"
     )
