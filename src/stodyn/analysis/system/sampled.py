@@ -71,9 +71,8 @@ class Moments(NamedTuple):
 
     def after(self, flow: Stretch) -> Moments:
         """These after a stretch of time."""
-        noises = self.share * flow.Q, (1.0 - self.share) * flow.Q
-        moved = (flow.Phi @ P @ flow.Phi.T + Q for P, Q in zip(self[:2], noises, strict=True))
-        return Moments(*moved, self.share)
+        waiting, taken = (flow.Phi @ P @ flow.Phi.T for P in (self.waiting, self.taken))
+        return Moments(waiting + self.share * flow.Q, taken + (1.0 - self.share) * flow.Q, self.share)
 
 
 class Tick(NamedTuple):
