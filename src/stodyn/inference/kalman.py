@@ -85,7 +85,7 @@ def read(state: State, h: Array, d: Array, r: Array, y: Array, is_read: Array) -
     S, v = h @ Ph + r, y - h @ m - d
     K = Ph / jnp.where(is_read & (S > 0.0), S, 1.0)
     sees = size = None
-    if D is not None:
+    if D is not None and left is not None:
         u = h @ D
         size = u @ u
         sees = is_read & (left > 0.0) & (size > SEEN**2 * (h @ h) * jnp.sum(D * D))
@@ -185,7 +185,8 @@ def unread(adjoint: Adjoint, h: Array, reading: Reading, is_read: Array) -> Adjo
     if sees is None:
         return before
     assert λ1 is not None and Λ1 is not None and Λ2 is not None and size is not None
-    before = before._replace(λ1=λ1 - h * (K @ λ1), Λ1=_through(Λ1, h, K), Λ2=_through(Λ2, h, K))
+    before1, through_1, through_2 = λ1 - h * (K @ λ1), _through(Λ1, h, K), _through(Λ2, h, K)
+    before = before._replace(λ1=before1, Λ1=through_1, Λ2=through_2)
     F = jnp.where(sees, size, 1.0)
     K1 = (Ph - K * S) / F
     K2 = -K1 * S / F
@@ -195,9 +196,9 @@ def unread(adjoint: Adjoint, h: Array, reading: Reading, is_read: Array) -> Adjo
     limit = Adjoint(
         λ - h * (K @ λ),
         _through(Λ, h, K),
-        before.λ1 - h * (v / F + K1 @ λ),
-        before.Λ1 + square / F - mixed - mixed.T,
-        before.Λ2 + square * (K1 @ Λ @ K1 - S / F**2) - mixed1 - mixed1.T - mixed2 - mixed2.T,
+        before1 - h * (v / F + K1 @ λ),
+        through_1 + square / F - mixed - mixed.T,
+        through_2 + square * (K1 @ Λ @ K1 - S / F**2) - mixed1 - mixed1.T - mixed2 - mixed2.T,
     )
     return jax.tree.map(lambda a, b: jnp.where(sees, a, b), limit, before)
 

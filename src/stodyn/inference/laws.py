@@ -278,8 +278,9 @@ class Model:
                 scale = 1.0
                 if sensor.increment and isinstance(sensor.noise, Density | Inertial):
                     S = S.at[here, here].set(jnp.eye(width) * _root(sensor.noise, params) ** 2)
-                elif not sensor.increment:
-                    scale = 1.0 / schedules.window(sensor)
+                length = schedules.window(sensor)
+                if length is not None:
+                    scale = 1.0 / length
                 H.append(noise.at[:, here].set(scale * jnp.eye(width)))
                 d.append(jnp.zeros(width))
                 R.append(variance)
@@ -302,7 +303,8 @@ class Model:
     def begun(self, flow: Flow) -> tuple[Array, Array]:
         """Return mean and covariance of all states at the start."""
         n, N = len(self.plant.states), self.states
-        m, P = self.start.mean, self.start.covariance
+        m: Any = self.start.mean
+        P: Any = self.start.covariance
         if self.start.is_stationary:
             m, P = linear_flow.stationary(flow.A[:n, :n], flow.a[:n], flow.S[:n, :n])
         remembered = [part.P for own in self.memories for part in own]

@@ -37,7 +37,7 @@ from stodyn.methods.excited import Excited
 from stodyn.noise.increment import Increment, Recipe
 from stodyn.noise.iterated import SecondMoments, Words
 from stodyn.numerics import elimination
-from stodyn.numerics.newton import newton
+from stodyn.numerics.newton import Solve, newton
 from stodyn.numerics.sparse import order_of
 from stodyn.problems.joints import Frame, Joints
 from stodyn.problems.mechanical import Mechanical
@@ -318,14 +318,15 @@ def _moved(kicks, method, problem, t, q, v, φ, params_at_ends):
             across = there.across(after) + joints.rate(t_after, q, params)
             return jnp.concatenate([imbalance(φ, q, after), held(φ, Λ), across])
 
-        start, solver = jnp.concatenate([φ, zero]), {}
+        start = jnp.concatenate([φ, zero])
+        solve: Solve | None = None
         if joints.pattern is not None:
             sparse, begin = (released, jnp.concatenate([start, zero])) if on_v else (residual, start)
             order = order_of(sparse, begin)
             if order is not None:
                 # Pivots beside M and G M⁻¹ Gᵀ are zero where the constraints depend on each other, and nowhere else.
-                residual, start, solver = sparse, begin, {"solve": dataclasses.replace(order, is_mended=False).solve_at}
-        root = newton(residual, start, tol=method.tol, limit=method.limit, **solver)
+                residual, start, solve = sparse, begin, dataclasses.replace(order, is_mended=False).solve_at
+        root = newton(residual, start, tol=method.tol, limit=method.limit, solve=solve)
         φ, Λ1 = root.x[:N], root.x[N : N + joints.c]
     q = position(φ, Λ1)
     v, Λ2, there = velocity(φ, Λ1, q)

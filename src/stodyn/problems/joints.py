@@ -85,6 +85,7 @@ class Frame(Slopes):
     def __init__(self, joints: Joints, t: Any, q: Array, params: Any):
         super().__init__(joints, t, q, params)
         band = joints.band
+        self.solve: Callable[[Array], Array]
         if band is None:
             A = self.times(self)
             self.solve, self._squares = elimination.factorised(A), jnp.diagonal(A)
