@@ -91,7 +91,7 @@ def test_readings_are_drawn_in_chunks_as_one_after_the_other(monkeypatch):
     )
     law, rng = sensor.recursion(0.1, 1), np.random.default_rng(3)
     monkeypatch.setattr(readings, "CHUNK", 30)
-    drawn = law.drawn(np.random.default_rng(3), 2, 23)
+    drawn = law.draws(np.random.default_rng(3), 2, 23)
     s, expected = rng.standard_normal((2, 3)) @ law.start.T, np.empty((2, 23, 1))
     for k in range(23):
         expected[:, k], s = s @ law.C.T, s @ law.Phi.T + rng.standard_normal((2, 3)) @ law.drive.T

@@ -125,7 +125,7 @@ class Inertial:
         steps, paths, axes = whole("steps", steps), whole("paths", paths), len(self.response)
         noise = self.recursion(period, axes, steps * period)
         rng = stream.generator(int(seed), 0, "sensor")
-        values = noise.drawn(rng, paths, steps)
+        values = noise.draws(rng, paths, steps)
         values = np.broadcast_to(truth, values.shape) @ self.response.T + values
         return readings.shown(values, self.resolution, self.range)
 

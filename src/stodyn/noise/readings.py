@@ -48,7 +48,7 @@ class Recursion:
         """How many numbers the noise remembers from one reading to the next."""
         return len(self.Phi)
 
-    def drawn(self, rng: np.random.Generator, paths: int, steps: int) -> np.ndarray:
+    def draws(self, rng: np.random.Generator, paths: int, steps: int) -> np.ndarray:
         """Draw the noise of readings one after the other: an array (paths, steps, outputs)."""
         s = rng.standard_normal((paths, self.start.shape[1])) @ self.start.T
         values = np.empty((paths, steps, len(self.C)))

@@ -61,18 +61,18 @@ class Moments(NamedTuple):
     of those that have taken it."""
 
     waiting: np.ndarray
-    taken: np.ndarray
+    past: np.ndarray
     share: float
 
     @property
     def total(self) -> np.ndarray:
         """The covariance of all paths."""
-        return self.waiting + self.taken
+        return self.waiting + self.past
 
     def after(self, flow: Stretch) -> Moments:
         """These after a stretch of time."""
-        waiting, taken = (flow.Phi @ P @ flow.Phi.T for P in (self.waiting, self.taken))
-        return Moments(waiting + self.share * flow.Q, taken + (1.0 - self.share) * flow.Q, self.share)
+        waiting, past = (flow.Phi @ P @ flow.Phi.T for P in (self.waiting, self.past))
+        return Moments(waiting + self.share * flow.Q, past + (1.0 - self.share) * flow.Q, self.share)
 
 
 class Tick(NamedTuple):
@@ -86,17 +86,17 @@ class Tick(NamedTuple):
 
     def met(self, moments: Moments) -> Moments:
         """The moments that the tick meets."""
-        return Moments(moments.total, 0.0 * moments.taken, 1.0) if self.opens else moments
+        return Moments(moments.total, 0.0 * moments.past, 1.0) if self.opens else moments
 
     def of(self, moments: Moments) -> Moments:
         """The moments after it."""
-        waiting, taken, share = self.met(moments)
-        taken = self.rest.of(taken, 1.0 - share)
+        waiting, past, share = self.met(moments)
+        past = self.rest.of(past, 1.0 - share)
         if self.act is None:
-            return Moments(waiting, taken, share)
+            return Moments(waiting, past, share)
         left = 1.0 - self.hazard
-        taken = taken + self.hazard * self.act.of(waiting, share)
-        return Moments(left * self.rest.of(waiting, share), taken, left * share)
+        past = past + self.hazard * self.act.of(waiting, share)
+        return Moments(left * self.rest.of(waiting, share), past, left * share)
 
 
 class _Probe(Loop):
@@ -264,10 +264,10 @@ class Sampled:
         numbers = self.events[name]
         if numbers:
             return np.mean([self.covariance(k * self.tick, before=before) for k in numbers], axis=0)
-        taken = [self._taken(k, before) for k, tick in enumerate(self.ticks) if tick.act is not None]
-        return self.shown @ (sum(taken) / sum(tick.opens for tick in self.ticks)) @ self.shown.T
+        covariances = [self._at_sample(k, before) for k, tick in enumerate(self.ticks) if tick.act is not None]
+        return self.shown @ (sum(covariances) / sum(tick.opens for tick in self.ticks)) @ self.shown.T
 
-    def _taken(self, k: int, before: bool) -> np.ndarray:
+    def _at_sample(self, k: int, before: bool) -> np.ndarray:
         """The share of the covariance at jittered samples that comes from those at this tick."""
         tick, (waiting, _, share) = self.ticks[k], self._before[k]
         assert tick.act is not None
@@ -418,11 +418,11 @@ def _solved(loop: Looped, method: Any, dt: float | None) -> Sampled:
     jumps = {id(jump): jump for one in ticks for jump in (one.rest, one.act) if jump is not None}
     keep = _observable(shown, [flow.Phi, rates[0], *(J for jump in jumps.values() for _, J, _ in jump.cases)])
     flow = Stretch(*(matrix[np.ix_(keep, keep)] for matrix in flow))
-    kept = {
+    reduced = {
         number: Jump(tuple((p, J[np.ix_(keep, keep)], N[keep]) for p, J, N in jump.cases))
         for number, jump in jumps.items()
     }
-    ticks = tuple(one._replace(rest=kept[id(one.rest)], act=kept.get(id(one.act))) for one in ticks)
+    ticks = tuple(one._replace(rest=reduced[id(one.rest)], act=reduced.get(id(one.act))) for one in ticks)
     rates, shown = (rates[0][np.ix_(keep, keep)], rates[1][keep]), shown[:, keep]
     radius, P = _stationary(loop, flow, ticks, [_name(loop, column) for column in shown.T])
     return Sampled(loop.components, radius, float(loop.period), law, ticks, flow,
