@@ -90,6 +90,8 @@ KINDS = {
         sd.Mechanical(lambda t, x, v: jnp.array([0.0, -1.0]), None, ([0.6, -0.8], [0.0, 0.0]),
                       constraints=lambda t, x: x @ x - 1.0, impulses=True), GROUND, "x0"),
     "measured": sd.with_measurement(PLAIN, [[1.0, 1.0]], 0.1),
+    "tangents": sd.problems.with_tangents(
+        sd.SDE(lambda t, x, p: -p["k"] * x, lambda t, x, p: p["k"] * x, 1.0, params={"k": 0.9}), ["k"]),
     "a loop": sd.with_loop(sd.SDE(lambda t, x, p: p["u"] - x, lambda t, x: 0.3, 0.5, params={"u": 0.0}, names="x"),
                            sd.Sensor("y", of="x", every=0.5, noise=sd.per_sample(0.1)),
                            sd.Part("law", 0.5, lambda t, own, seen, p: (own, -seen["y"]), reads="y", writes="u")),
