@@ -268,7 +268,8 @@ MISTAKES = {
     "noise before problem": (
         lambda: sd.with_noise(sd.noise.coloured.gauss_markov(1.0, 1.0), OSCILLATOR, "p"),
         "noise", "with_noise(problem, noise, into)"),
-    "white noise as ground motion": (lambda: sd.base_excited(FRAME, 1.0), "noise", "kanai_tajimi(15, 0.6, sigma=1)"),
+    "a spectrum's name as ground motion": (
+        lambda: sd.base_excited(FRAME, "kanai_tajimi"), "noise", "kanai_tajimi(15, 0.6, sigma=1)"),
     "a damping ratio as matrix": (
         lambda: sd.Mechanical.from_matrices([1.0], ("modal", 0.05), [[1.0]]), "C", "as damping=, with C=None"),
     "a sample without seed": (

@@ -21,10 +21,8 @@ from stodyn.methods.contract import Method
 from stodyn.methods.wrapping import Wrapping
 from stodyn.numerics.elimination import WRITTEN_OUT
 from stodyn.numerics.newton import derived_forwards
-from stodyn.numerics.printing.operations import traces_inside
+from stodyn.numerics.printing.operations import LinearSolve, operation_of, traces_inside
 from stodyn.problems.tangents import WithTangents
-
-SOLVE = "custom_linear_solve"  # an operation that has its own transpose
 
 
 def following(method: Any, problem: WithTangents) -> Method:
@@ -151,8 +149,9 @@ def _carried(push: Callable, tangents: list[list[jax.Array]], rows: np.ndarray) 
 def _has_transpose(trace: Any) -> bool:
     """Whether JAX can transpose a linear map: loops without a known number of turns are allowed inside of solves."""
     for equation in trace.eqns:
-        if equation.primitive.name == SOLVE:
-            if equation.params["jaxprs"].transpose_solve is None:
+        how = operation_of(equation).how
+        if isinstance(how, LinearSolve):
+            if not how.has_transpose:
                 return False
         elif equation.primitive.name == "while" or not all(_has_transpose(t.jaxpr) for t in traces_inside(equation)):
             return False

@@ -70,11 +70,13 @@ class Platform(NamedTuple):
 
 
 class LinearSolve(NamedTuple):
-    """The solution of a linear system: a function of the operands `of` and of those from `rest` on."""
+    """The solution of a linear system: a function of the operands `of` and of those from `rest` on; and whether that of
+    the transposed system is known."""
 
     of: slice
     rest: int
     solve: core.ClosedJaxpr
+    has_transpose: bool
 
 
 class Gather(NamedTuple):
@@ -268,7 +270,9 @@ def _cond(params: Mapping[str, Any], _: Equation) -> Cond:
 def _linear_solve(params: Mapping[str, Any], _: Equation) -> LinearSolve:
     lengths = params["const_lengths"]
     before = lengths.matvec + lengths.vecmat
-    return LinearSolve(slice(before, before + lengths.solve), sum(lengths), params["jaxprs"].solve)
+    solves = params["jaxprs"]
+    own = slice(before, before + lengths.solve)
+    return LinearSolve(own, sum(lengths), solves.solve, solves.transpose_solve is not None)
 
 
 def _inside(
