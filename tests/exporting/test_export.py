@@ -283,6 +283,8 @@ def test_random_starts_parameters_and_whole_paths_are_refused(tmp_path):
     for problem, words in ((drawn, "from_normals"), (spread, r"params\['k'\] is a distribution")):
         with pytest.raises(ValueError, match=words):
             sd.export(problem, "Heun", dt=DT, to=tmp_path / "model.c")
+    with pytest.raises(ValueError, match=r"components are computed by loops over arrays .* cannot be exported yet"):
+        sd.export(of_model("oscillator_chain"), "StochasticAlpha", dt=DT, to=tmp_path / "model.c")
     with pytest.raises(ValueError, match="makes whole paths"):
         sd.export(of_model("miller_integrator"), "Galerkin", dt=1e-6, to=tmp_path / "model.c")
 

@@ -17,7 +17,7 @@ import jax
 import numpy as np
 
 from stodyn.engine.program.as_scalars import Scalars
-from stodyn.engine.program.executors import scalar_source
+from stodyn.engine.program.executors import LOOPED, source_of
 from stodyn.engine.program.watching import watched
 from stodyn.engine.spec import Spec, as_it_is_now, describe
 from stodyn.methods.contract import Method
@@ -187,13 +187,17 @@ def stepping(
     try:
         if spec.traced.unprintable is not None:
             raise Unprintable(spec.traced.unprintable)
-        source = scalar_source(spec, watched(spec))
+        source = source_of(spec, watched(spec), LOOPED)
     except Unprintable as error:
         raise ValueError(
             f"method: {spec.record['method']} cannot be printed for this problem, and only printed programs can be "
             f"exported: {error}. Take another method, or fewer components"
         ) from error
-    assert isinstance(source, Scalars)
+    if not isinstance(source, Scalars):
+        raise ValueError(
+            f"problem: its {spec.problem.n} components are computed by loops over arrays ({source.description}), which "
+            "cannot be exported yet. Export a smaller system"
+        )
     names, rows = _outputs(spec, source, outputs)
     return Stepping(spec, source, float(dt), float(begins_at), names, rows)
 
