@@ -122,22 +122,26 @@ def description(model: Stepping, name: str, listed: Sequence[Variable], digest: 
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(root, encoding="unicode") + "\n"
 
 
-def _variability(v: Variable) -> str:
-    return "fixed" if v.causality == "parameter" else "continuous" if v.causality == "input" else "discrete"
+def _named(v: Variable) -> dict[str, str]:
+    """What both versions say of a variable."""
+    named = {"name": v.name, "valueReference": str(v.number), "causality": v.causality}
+    if v.causality == "parameter":
+        named |= {"variability": "fixed", "initial": "exact"}
+    elif v.causality == "output":
+        named |= {"initial": "calculated"}
+    return named
+
+
+def _value(v: Variable) -> dict[str, str]:
+    return ({} if v.start is None else {"start": repr(v.start)}) | ({"unit": v.unit} if v.unit else {})
 
 
 def _two(root: ET.Element, model: Stepping, listed: Sequence[Variable]) -> None:
     """Variables and structure in the words of FMI 2.0, where a variable is known by its place in the list."""
     all_variables = ET.SubElement(root, "ModelVariables")
     for v in listed:
-        named = {"name": v.name, "valueReference": str(v.number), "causality": v.causality}
-        if v.causality == "parameter":
-            named |= {"variability": "fixed", "initial": "exact"}
-        elif v.causality == "output":
-            named |= {"initial": "calculated"}
-        variable = ET.SubElement(all_variables, "ScalarVariable", named)
-        value = {} if v.start is None else {"start": repr(v.start)}
-        ET.SubElement(variable, "Integer" if v.is_whole else "Real", value | ({"unit": v.unit} if v.unit else {}))
+        variable = ET.SubElement(all_variables, "ScalarVariable", _named(v))
+        ET.SubElement(variable, "Integer" if v.is_whole else "Real", _value(v))
     outputs = [(place, v) for place, v in enumerate(listed, 1) if v.causality == "output"]
     places = {v.number: place for place, v in enumerate(listed, 1)}
     structure = ET.SubElement(root, "ModelStructure")
@@ -154,16 +158,7 @@ def _three(root: ET.Element, model: Stepping, listed: Sequence[Variable]) -> Non
     ET.SubElement(all_variables, "Float64", name="time", valueReference="0", causality="independent",
                   variability="continuous")  # fmt: skip
     for v in listed:
-        named = {"name": v.name, "valueReference": str(v.number), "causality": v.causality}
-        if v.causality == "parameter":
-            named |= {"variability": "fixed", "initial": "exact"}
-        elif v.causality == "output":
-            named |= {"initial": "calculated"}
-        if v.start is not None:
-            named["start"] = repr(v.start)
-        if v.unit:
-            named["unit"] = v.unit
-        ET.SubElement(all_variables, "UInt64" if v.is_whole else "Float64", named)
+        ET.SubElement(all_variables, "UInt64" if v.is_whole else "Float64", _named(v) | _value(v))
     structure = ET.SubElement(root, "ModelStructure")
     outputs = [v for v in listed if v.causality == "output"]
     for v in outputs:
