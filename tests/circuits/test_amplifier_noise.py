@@ -56,6 +56,15 @@ def test_in_time_the_noise_is_what_the_spectrum_says():
         assert circuit.small_signal.covariance()[k, k] == pytest.approx(expected, rel=1e-7)
 
 
+def test_the_gain_of_an_ideal_amplifier_does_not_decide_whether_its_noise_has_a_place():
+    """Its equation is multiplied by the gain, and so is what rounding leaves of the noise in it."""
+    for gain in ("1e8", "1e10", "3e11", "1e12"):
+        circuit = read(AMPLIFIER.replace("1e9", gain).format("en=4n in=2p"))
+        k = circuit.names.index("x")
+        expected = (100 * 16e-18 + 81e6 * 4e-24) / 4e-6
+        assert circuit.small_signal.covariance()[k, k] == pytest.approx(expected, rel=1e-6)
+
+
 def test_flicker_noise_in_time_comes_from_the_filters_of_the_band():
     """They have the density 1/f of size 1, times ENK EN² and the square of the gain."""
     circuit = read(AMPLIFIER.format("en=4n enk=1k") + ".options flo=10 fhi=100k\n")

@@ -182,9 +182,14 @@ def resolved(network: Network) -> tuple[list[tuple[np.ndarray, np.ndarray]], np.
     clean = g.toarray() + f_x @ moves
     held = [network.branches[name] for name in network.charged]
     left = np.abs(np.concatenate([N @ clean, clean[held], stand_ins @ moves]))
-    within, of_clean = rounding(scipy.sparse.vstack([N @ f_x, f_x[held], stand_ins])), rounding(f_x)
+    equations = scipy.sparse.vstack([N @ f_x, f_x[held], stand_ins]).tocsr()
+    within, of_clean = rounding(equations), rounding(f_x)
     size = np.abs(clean).max(axis=0, initial=0.0) + 1.0
-    settled = np.all(left <= np.clip(within, NEGLECTED * size, UNCERTAIN * size), axis=0)
+    # A node's equation counts currents, but that of a branch may have any factor, such as the gain of an amplifier.
+    factor = np.ones((len(left), 1))
+    of_branches = slice(pieces, N.shape[0] + len(held))
+    factor[of_branches] = np.maximum(abs(equations[of_branches]).max(axis=1).toarray().reshape(-1, 1), 1.0)
+    settled = np.all(left <= np.clip(within, NEGLECTED * size, UNCERTAIN * size * factor), axis=0)
     refused = []
     for column, k in enumerate(stuck):
         if not settled[column]:
