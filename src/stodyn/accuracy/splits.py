@@ -29,6 +29,7 @@ from stodyn.methods.stopping import Stop
 from stodyn.noise import stream
 from stodyn.noise.supply import DrawnNormals
 from stodyn.numerics.printing.points import AtPoints
+from stodyn.numerics.printing.unprintable import Unprintable
 from stodyn.statistics.contract import Labelled, Variable
 from stodyn.statistics.moments import Valued
 
@@ -112,7 +113,7 @@ class BySplitting(executors.Executor):
         self.collect: Any = spec.statistics[0]
         try:
             self.program = executors.ByPrint(spec)
-        except executors.Unprintable as error:
+        except Unprintable as error:
             raise ValueError(f"problem: paths that branch need a printed program, but there is none: {error}") from None
         self.reason = self.program.reason
 

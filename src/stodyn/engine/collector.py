@@ -5,9 +5,9 @@ from __future__ import annotations
 import functools
 import gc
 from collections.abc import Callable
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
-F = TypeVar("F", bound=Callable)
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 def without_collection(function: F) -> F:
@@ -15,7 +15,7 @@ def without_collection(function: F) -> F:
     their time on searches that find nothing."""
 
     @functools.wraps(function)
-    def paused(*arguments, **options):
+    def paused(*arguments: Any, **options: Any) -> Any:
         if not gc.isenabled():
             return function(*arguments, **options)
         gc.disable()

@@ -8,25 +8,26 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax import Array
 
 from stodyn.engine.layout import Members
 from stodyn.engine.program import executors
 from stodyn.engine.spec import Spec
 from stodyn.noise.supply import GivenNormals
-from stodyn.statistics.contract import Statistic
+from stodyn.statistics.contract import Snapshot, Statistic
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class States(Statistic):
     """The states of all lanes: (times, n, lanes)."""
 
-    def observe(self, snapshot):
+    def observe(self, snapshot: Snapshot) -> Array:
         return snapshot.x
 
-    def merge(self, a, b):
+    def merge(self, a: Any, b: Any) -> Any:
         raise AssertionError("states are followed without being merged")
 
-    label = merge
+    label = merge  # type: ignore[assignment]
 
 
 def followed(

@@ -208,7 +208,7 @@ def _is_ours(value: Any) -> bool:
     return dataclasses.is_dataclass(value) and kind.__module__.startswith(OURS) and "<locals>" not in kind.__qualname__
 
 
-def _array(value: np.ndarray) -> tuple:
+def _array(value: np.ndarray) -> tuple[str, tuple[int, ...], str]:
     return value.dtype.str, value.shape, hashlib.sha256(value.tobytes()).hexdigest()
 
 

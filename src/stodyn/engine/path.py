@@ -169,7 +169,7 @@ def path(
     begins = t + jnp.concatenate([jnp.zeros(1, lengths.dtype), jnp.cumsum(lengths)[:-1]])
     first = method.start(problem, begins[0], x, params)
 
-    def step(state, inputs):
+    def step(state: Any, inputs: tuple[Array, Array, Increment]) -> tuple[Any, tuple[Array, Array]]:
         k, time, increment = inputs
         after, report = method.numbered_step(k, problem, time, state, increment, params)
         return after, (method.read(after), jnp.asarray(report.ok))

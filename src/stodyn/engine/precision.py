@@ -60,7 +60,7 @@ def _rounded(problem: Any) -> list[tuple[str, str]]:
     return list(dict.fromkeys(rounded))
 
 
-def _variable(function: Callable, constant: Any) -> str:
+def _variable(function: Callable[..., Any], constant: Any) -> str:
     """The name under which a function has captured a constant; "" where it has none."""
     for name, value in _captured(function):
         if getattr(value, "dtype", None) == np.float32 and np.array_equal(value, constant):

@@ -37,7 +37,7 @@ class Progress:
         if self.bar is not None:
             self.bar.expect(total, f"{self.label}: {label}")
 
-    def __exit__(self, *_) -> None:
+    def __exit__(self, *_: object) -> None:
         if self.bar is not None:
             self.bar.stop()
 

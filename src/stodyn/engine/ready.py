@@ -31,7 +31,7 @@ from stodyn.statistics.contract import Statistic
 
 @front_door
 def prepare(
-    problem,
+    problem: Any,
     method: Catalogued | str | None = None,
     *,
     t: Reals,

@@ -71,7 +71,7 @@ class Run(Job):
         ordered = [np.asarray(x, order="C") if isinstance(x, (np.ndarray, jax.Array)) else x for x in leaves]
         return Part(jax.tree.unflatten(tree, ordered), *failures, rounded)
 
-    def __reduce__(self) -> tuple:
+    def __reduce__(self) -> tuple[Any, ...]:
         """Pickled without programs and traces, which are made again on arrival."""
         fields = {f.name: getattr(self.layout, f.name) for f in dataclasses.fields(self.layout) if f.name != "spec"}
         return _arrived, (self.spec.without_traces(), fields, self.executor.recipe)

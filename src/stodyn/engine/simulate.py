@@ -65,7 +65,7 @@ FIRST_PATHS = 2**16  # for which a run that is to go on `until` takes the width 
 
 @front_door
 def simulate(
-    problem,
+    problem: Any,
     method: Catalogued | str | None = None,
     *,
     t: Reals,
@@ -80,7 +80,7 @@ def simulate(
     block: Count | None = None,
     threads: Integer | None = None,
     place: Place | None = None,
-    ledger: str | os.PathLike | None = None,
+    ledger: str | os.PathLike[str] | None = None,
     progress: bool | None = None,
     points: str = "random",
     stop: Stop | None = None,
@@ -369,7 +369,15 @@ def _carry_out_until(
     return tally, ledger, {"until": watch.report(verdict, ended_by)}
 
 
-def _expand(problem, method: Expansion, times, paths, seed, collect, began: float) -> xr.Dataset:
+def _expand(
+    problem: Any,
+    method: Expansion,
+    times: np.ndarray,
+    paths: Any,
+    seed: Integer | None,
+    collect: Statistic | Sequence[Statistic] | None,
+    began: float,
+) -> xr.Dataset:
     """Run a method that has no paths."""
     expandable, _ = matched(problem, method)
     if paths is not None:
@@ -391,7 +399,7 @@ def _expand(problem, method: Expansion, times, paths, seed, collect, began: floa
 
 @front_door
 def replay(
-    problem, method: Catalogued | str | None, run: xr.Dataset, path: Integer, *, stop: Stop | None = None
+    problem: Any, method: Catalogued | str | None, run: xr.Dataset, path: Integer, *, stop: Stop | None = None
 ) -> xr.Dataset:
     """Run one path of an earlier run again, and store it at every step.
 
@@ -496,14 +504,14 @@ def _expect_paths_of(problem: Any) -> None:
         )
 
 
-def check_needed(function: Callable, **values: Any) -> None:
+def check_needed(function: Callable[..., Any], **values: Any) -> None:
     """Refuse a run of paths without paths or seed, which only expansions do without."""
     missing = [name for name, value in values.items() if value is None]
     if missing:
         raise TypeError(f"{function.__name__}() needs {' and '.join(missing)}; call it as {call_form(function)}")
 
 
-def check_options(paths, seed, on_failure) -> None:
+def check_options(paths: Any, seed: Any, on_failure: str) -> None:
     if not is_whole(paths):
         raise ValueError(f"paths: expected a whole number >= 1, got {paths!r}")
     if paths > MOST_PATHS:

@@ -302,7 +302,7 @@ def matched(problem: Any, method: Any) -> tuple[Any, list[str]]:
 
 
 def statistics_of(collect: Statistic | Sequence[Statistic] | None) -> tuple[Statistic, ...]:
-    statistics: tuple = (Moments(),)
+    statistics: tuple[Any, ...] = (Moments(),)
     if collect is not None:
         statistics = tuple(collect) if isinstance(collect, (list, tuple)) else (collect,)
     for statistic in statistics:

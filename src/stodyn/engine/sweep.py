@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 import xarray as xr
+from jax import Array
 from numpy.typing import ArrayLike
 
 from stodyn import results
@@ -48,7 +49,7 @@ from stodyn.problems import describing
 from stodyn.problems.contract import Problem, machine_memory, param_units
 from stodyn.statistics import comparison
 from stodyn.statistics.comparison import Comparison
-from stodyn.statistics.contract import Statistic
+from stodyn.statistics.contract import Snapshot, Statistic
 
 
 @front_door
@@ -71,7 +72,7 @@ def sweep(
     block: Count | None = None,
     threads: Integer | None = None,
     place: Place | None = None,
-    ledger: str | os.PathLike | None = None,
+    ledger: str | os.PathLike[str] | None = None,
     progress: bool | None = None,
     stop: Stop | None = None,
 ) -> xr.Dataset:
@@ -157,7 +158,9 @@ def sweep(
     return result
 
 
-def _expansions(axes, problems: Sequence[Any], method: Expansion, began: float, **options: Any) -> xr.Dataset:
+def _expansions(
+    axes: Sequence[_Axis], problems: Sequence[Any], method: Expansion, began: float, **options: Any
+) -> xr.Dataset:
     """The expansions in random parameters at all points, which have no paths to be compared."""
     runs = [simulate(point, method, **options) for point in problems]
     variables, coords = _stacked(axes, runs)
@@ -336,7 +339,7 @@ def _at(problem: Any, values: Mapping[str, Any]) -> Any:
     raise TypeError(f"problem: expected a problem, a model, or a function that returns a problem, got {problem!r}")
 
 
-def _expect_arguments(function: Callable, values: Mapping[str, Any]) -> None:
+def _expect_arguments(function: Callable[..., Any], values: Mapping[str, Any]) -> None:
     """Refuse names that a function of the swept values does not take, and values that it needs and are not swept."""
     try:
         signature = inspect.signature(function)
@@ -379,19 +382,19 @@ class Values(Statistic):
 
     of: Any = dataclasses.field(kw_only=False, repr=False)
 
-    def prepared(self, problem, times):
+    def prepared(self, problem: Any, times: np.ndarray) -> Values:
         return dataclasses.replace(self, of=self.of.prepared(problem, times))
 
-    def stepped_by(self, method, times):
+    def stepped_by(self, method: Any, times: np.ndarray) -> Values:
         return dataclasses.replace(self, of=self.of.stepped_by(method, times))
 
-    def observe(self, snapshot):
+    def observe(self, snapshot: Snapshot) -> tuple[Any, Array]:
         return self.of.values(snapshot), snapshot.sound
 
-    def merge(self, a, b):
+    def merge(self, a: Any, b: Any) -> Any:
         raise AssertionError("values belong to one block")
 
-    label = merge
+    label = merge  # type: ignore[assignment]
 
 
 @dataclasses.dataclass
@@ -504,7 +507,14 @@ class Sweep(Job):
 # --- the result -------------------------------------------------------------------------------------------------------
 
 
-def _dataset(axes, tallies: Sequence[Tally], watched, compared, recorded: bool, record: dict[str, Any]) -> xr.Dataset:
+def _dataset(
+    axes: Sequence[_Axis],
+    tallies: Sequence[Tally],
+    watched: Sequence[Any],
+    compared: Sequence[Any],
+    recorded: bool,
+    record: dict[str, Any],
+) -> xr.Dataset:
     runs = [results.dataset(tally.labelled(), {}, {}) for tally in tallies]
     variables, coords = _stacked(axes, runs)
     dims, grid = tuple(axis.name for axis in axes), tuple(len(axis.points) for axis in axes)

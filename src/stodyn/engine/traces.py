@@ -10,6 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 from jax.extend import core
 from jax.interpreters import partial_eval
 
@@ -75,7 +76,7 @@ class Traced:
         return [str(constant) for constant in single_precision_constants(self.step)]
 
 
-def trace(problem, method: Method, dtype=np.float64) -> Traced:
+def trace(problem: Any, method: Method, dtype: Any = np.float64) -> Traced:
     """Trace the three functions of a method on a problem."""
     params = jax.tree.map(lambda leaf: np.asarray(leaf, number_type(leaf, dtype)), problem.example_params())
     leaves: list[Any]
@@ -85,20 +86,20 @@ def trace(problem, method: Method, dtype=np.float64) -> Traced:
     counts = method.needs.normals(problem.m)
     streams = tuple((name, count) for name, count in counts.items() if count)
 
-    def start(t, x, *flat_params):
+    def start(t: Array, x: Array, *flat_params: Array) -> Any:
         return method.start(problem, t, x, tree.unflatten(flat_params))
 
     begun, start_shape = jax.make_jaxpr(start, return_shape=True)(t, x, *leaves)
     state_tree: Any
     state_leaves, state_tree = jax.tree.flatten(start_shape)
 
-    def step(t, h, *rest):
+    def step(t: Array, h: Array, *rest: Array) -> tuple[Array, ...]:
         return stepped(method.step, t, h, rest)
 
-    def starting(k, t, h, *rest):
+    def starting(k: Array, t: Array, h: Array, *rest: Array) -> tuple[Array, ...]:
         return stepped(functools.partial(method.starting_step, k), t, h, rest)
 
-    def stepped(step, t, h, rest):
+    def stepped(step: Callable[..., Any], t: Array, h: Array, rest: tuple[Array, ...]) -> tuple[Array, ...]:
         state = state_tree.unflatten(rest[: len(state_leaves)])
         rest = rest[len(state_leaves) :]
         normals = {name: jnp.zeros(count, dtype) for name, count in counts.items() if not count}
@@ -111,7 +112,7 @@ def trace(problem, method: Method, dtype=np.float64) -> Traced:
         flat = [jnp.asarray(a, s.dtype) for a, s in zip(jax.tree.leaves(after), state_leaves, strict=True)]
         return *flat, jnp.asarray(report.ok), jnp.asarray(report.iterations, np.int32), jnp.asarray(report.rounded)
 
-    def read(*state):
+    def read(*state: Array) -> Array:
         return jnp.asarray(method.read(state_tree.unflatten(state)), dtype)
 
     normals = [np.zeros(count, dtype) for _, count in streams]
@@ -201,7 +202,7 @@ def function_traces(problem: Any) -> list[tuple[str, core.ClosedJaxpr]]:
         return [(name, jax.make_jaxpr(function)(*arguments)) for name, function in functions.items()]
 
 
-def _functions(problem: Any) -> tuple[dict[str, Callable], tuple[Any, ...]]:
+def _functions(problem: Any) -> tuple[dict[str, Callable[..., Any]], tuple[Any, ...]]:
     """f and g, those that there are, and arguments to trace them with."""
     problem = innermost(problem)
     arguments = np.zeros(()), np.asarray(problem.example_start()), problem.example_params()

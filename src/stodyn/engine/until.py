@@ -121,7 +121,7 @@ class Until:
     most: Count = MOST
     seconds: float | None = None
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.error is None and self.relative is None:
             raise ValueError("until: give error= or relative=, a number or numbers by the names of variables")
         if not isinstance(self.level, (int, float)) or not 0.5 <= self.level < 1:
@@ -397,7 +397,7 @@ def _is_same(quantity: Quantity) -> bool:
     return quantity.same is not None and bool(quantity.same[-1:].any())
 
 
-def of_randomisations(statistics: Sequence[Any], merged: Sequence[Any], labels: Sequence[Labels]) -> dict:
+def of_randomisations(statistics: Sequence[Any], merged: Sequence[Any], labels: Sequence[Labels]) -> dict[str, Any]:
     """Entries for the record of a run with Sobol points; warns where a few points dominate the standard errors."""
     freedom = RANDOMISATIONS - 1
     for statistic, part, own in zip(statistics, merged, labels, strict=True):

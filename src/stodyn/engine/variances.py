@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import scipy
+from jax import Array
 
 from stodyn.engine import grid
 from stodyn.engine.program import executors
@@ -145,7 +146,7 @@ def _equations(system: Any) -> _Equations:
     N, start = system.N, np.asarray(system.example_start()[: 2 * system.N], float)
     if system.is_linear:
 
-        def noise(s):
+        def noise(s: Array) -> Array:
             return call(system.noise, 0.0, s[:N], s[N:], params=system.example_params())
 
         B = np.reshape(uncompiled.value(noise, start), (N, system.m))

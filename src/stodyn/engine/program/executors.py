@@ -17,6 +17,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax import Array
 
 from stodyn.engine.collector import without_collection
 from stodyn.engine.layout import Layout, Members
@@ -103,7 +104,7 @@ class Stepping(Executor):
     def paths(self, members: Members, first_path: int, supply: Supply, tell: Tell = lambda steps: None) -> Went:
         """How the paths from first_path on went; tell(steps) is called as work is done, and may raise."""
 
-    def block(self, layout, block, tell):
+    def block(self, layout: Layout, block: int, tell: Tell) -> Went:
         count, lanes = layout.paths_in(block), lanes_of(layout, block, self.lane_multiple)
         members, first = layout.members(block, lanes), layout.first_path(block)
 
@@ -256,11 +257,11 @@ class ByPrint(Stepping, SingleSteps):
         for going, saved in self.program.until_stopped(self.spec, self.plan, members, supply):
             yield going, saved[:, rows]
 
-    def states_after(self, layout, paths, steps):
+    def states_after(self, layout: Layout, paths: int, steps: int) -> np.ndarray:
         members = layout.members_from(0, paths, lanes_for(paths, self.lane_multiple))
         return self.program.states_after(self.spec, self.plan, members, DrawnNormals(layout.seed), steps)[:, :paths]
 
-    def stepper(self, layout, normals, count):
+    def stepper(self, layout: Layout, normals: Mapping[str, np.ndarray], count: int) -> Step:
         lanes = lanes_for(count, self.lane_multiple)
         fill = np.arange(lanes) % count if lanes > count else slice(None)
         members = layout.members_from(0, 1, lanes)._replace(member=np.ones(lanes, bool))
@@ -374,7 +375,7 @@ class Vmapped(Stepping, SingleSteps):
             runner = self._runner(members, lanes)
             return gone_through(VmapWork(runner, feed, members), runner.plan, tell)
 
-    def states_after(self, layout, paths, steps):
+    def states_after(self, layout: Layout, paths: int, steps: int) -> np.ndarray:
         traced: Any = self.spec.traced
         members = layout.members(0, lanes_of(layout, 0))
         lanes = members.start.shape[1]
@@ -382,7 +383,7 @@ class Vmapped(Stepping, SingleSteps):
         with jax.enable_x64(True):
             return _rows(runner.state_after(members, feed, steps))[:, :paths]
 
-    def stepper(self, layout, normals, count):
+    def stepper(self, layout: Layout, normals: Mapping[str, np.ndarray], count: int) -> Step:
         traced: Any = self.spec.traced
         lanes = lanes_of(layout, 0)
         members = layout.members_from(0, 1, lanes)
@@ -392,7 +393,7 @@ class Vmapped(Stepping, SingleSteps):
         with jax.enable_x64(True):
             one = runner.stepper(members)
 
-        def step(states, t, h):
+        def step(states: np.ndarray, t: float, h: float) -> np.ndarray:
             with jax.enable_x64(True):
                 parts = [
                     _rows(one(_leaves(states[:, fill], traced), t, h, z)) for fill, z in zip(fills, padded, strict=True)
@@ -401,7 +402,7 @@ class Vmapped(Stepping, SingleSteps):
 
         return step
 
-    def _runner(self, members, lanes: int) -> BlockRunner:
+    def _runner(self, members: Members, lanes: int) -> BlockRunner:
         traced: Any = self.spec.traced
         key = lanes, str(jax.config.jax_default_device)  # type: ignore[attr-defined, unused-ignore]
         with self._making:
@@ -455,6 +456,9 @@ def _in_float64_everywhere() -> Iterator[None]:
 # --- Solvers ----------------------------------------------------------------------------------------------------------
 
 
+Observer = tuple[Callable[..., Any], Callable[..., Any]]
+
+
 class Hosted(Executor):
     """Host code that takes a block over the whole grid at once; the statistics then look at the states it returns."""
 
@@ -467,21 +471,21 @@ class Hosted(Executor):
         self.spec = spec
         self.observers = [self._observer(statistic) for statistic in spec.statistics]
 
-    def _observer(self, statistic: Statistic) -> tuple[Callable, Callable]:
+    def _observer(self, statistic: Statistic) -> Observer:
         """What the statistic gathers along a step, and what it observes at a time."""
         axes = self.spec.axes
 
-        def track(track, t, h, before, after, params):
+        def track(track: Any, t: Array, h: Array, before: Array, after: Array, params: Any) -> Any:
             return statistic.track(track, Move(t, h, before, after, params, axes))
 
-        def observation(t, x, sound, weight, params, idle, track):
+        def observation(t: Array, x: Array, sound: Array, weight: Array, params: Any, idle: Array, track: Any) -> Any:
             return observe(
                 statistic, Snapshot(t, x, sound, weight, params, axes, idle, track), np.ones(sound.shape, bool)
             )
 
         return jax.jit(track), Uncompiled(observation)
 
-    def block(self, layout, block, tell):
+    def block(self, layout: Layout, block: int, tell: Tell) -> Went:
         tell(0)
         spec, times = self.spec, self.spec.times
         members = layout.members(block, layout.paths_in(block))
@@ -500,7 +504,7 @@ class Hosted(Executor):
             raise ValueError(f"method: {spec.method.name}.solve gave shape {states.shape}, expected {expected}")
         finite, params = np.isfinite(states).all(axis=2), tree.unflatten(members.params)
 
-        def look(statistic: Statistic, follows: tuple[Callable, Callable], saves: np.ndarray) -> Any:
+        def look(statistic: Statistic, follows: Observer, saves: np.ndarray) -> Any:
             tracked, observed = follows
             observations, wanted = [], set(saves.tolist())
             track = statistic.track_start(times[0], states[0].T, params)

@@ -6,11 +6,12 @@ import functools
 import math
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
 import numpy as np
+from jax import Array
 
 from stodyn.engine.layout import Members
 from stodyn.engine.program import counts, on_lanes, sums
@@ -134,7 +135,7 @@ class _Work(Work):
 
     def __init__(self, program: Printed, spec: Spec, plan: Plan, lanes: int):
         self.program, self.spec, self.plan, self.lanes = program, spec, plan, lanes
-        self.observing: dict[int, Callable] = {}  # of statistics that look at all paths together
+        self.observing: dict[int, Callable[..., Any]] = {}  # of statistics that look at all paths together
         self.members: Any = None
         source = program.source
         self.most_saves = max(SEEN_BYTES // (8 * lanes * len(source.saved_dtypes)), 1)  # of a call, beside the start
@@ -285,7 +286,9 @@ class _RowsOfLanes(Rows):
             own = [typed(saved[rows], source.saved_dtypes[rows.flat[0]]) for rows in source.rows_of[k]]
             x = saved[: spec.problem.n].astype(spec.dtype)
 
-        def observation(t, x, sound, member, weight, params, own):
+        def observation(
+            t: Array, x: Array, sound: Array, member: Array, weight: Array, params: Sequence[Array], own: list[Array]
+        ) -> Any:
             tree = jax.tree.unflatten(spec.params_tree, params)
             more = gathered(statistic, source.watched.trees[k], own)
             return observe(statistic, Snapshot(t, x, sound, weight, tree, spec.axes, *more), member)
@@ -382,7 +385,7 @@ def _of_lanes(generators: np.ndarray, streams: int, lanes: np.ndarray) -> np.nda
     return np.ascontiguousarray(by_lane.reshape(streams, 4, -1, GROUP).swapaxes(1, 2)).reshape(-1, 4, GROUP)
 
 
-def _observing(observe: Callable, inputs: tuple, name: str) -> Callable:
+def _observing(observe: Callable[..., Any], inputs: tuple[Any, ...], name: str) -> Callable[..., Any]:
     """The observation of a statistic, compiled; by NumPy where it only picks numbers out."""
     with jax.enable_x64(True):
         trace, shape = jax.make_jaxpr(observe, return_shape=True)(*inputs)

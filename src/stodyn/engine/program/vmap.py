@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 import functools
 import threading
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -27,6 +27,8 @@ from stodyn.numerics.facts.exact_zeros import exact_zeros
 from stodyn.numerics.printing.fingerprints import fingerprint
 from stodyn.statistics.contract import Move, Snapshot, Statistic, parted
 
+Numbers: TypeAlias = Array | np.ndarray
+
 
 @dataclasses.dataclass(frozen=True)
 class Vmap:
@@ -35,7 +37,16 @@ class Vmap:
     traced: Traced
     paths: int
 
-    def step(self, carry, t, h, normals, params, varies, k=None):
+    def step(
+        self,
+        carry: Sequence[Array],
+        t: Numbers,
+        h: Numbers,
+        normals: Sequence[Numbers],
+        params: Sequence[Numbers],
+        varies: Sequence[int],
+        k: Numbers | None = None,
+    ) -> tuple[tuple[Array, ...], Array, Array, Array]:
         """(carry, ok, iterations, rounded) after a step, or starting step k."""
         common, traced = ((t, h), self.traced.step) if k is None else ((k, t, h), self.traced.starting)
         assert traced is not None  # only steps that start a method are numbered
@@ -45,7 +56,7 @@ class Vmap:
         *after, ok, iterations, rounded = function(*common, *carry, *normals, *params)
         return tuple(after), ok, iterations, rounded
 
-    def read(self, carry) -> Array:
+    def read(self, carry: Sequence[Array]) -> Array:
         return jax.vmap(jaxpr_as_fun(self.traced.read), in_axes=-1, out_axes=-1, axis_size=self.paths)(*carry)[0]
 
 
@@ -56,6 +67,10 @@ class State(NamedTuple):
     iterations: Array | None  # (lanes,) where they are counted
     rounded: Array | None  # (lanes,): steps solved no better than rounding allows, where there may be any
     tracks: tuple[Any, ...]  # what each statistic gathers at every step
+
+
+Observed: TypeAlias = tuple[Any, ...]  # of each statistic what it makes of a block
+Advanced: TypeAlias = tuple[State, Observed, Array, Array]  # then whether a lane has gone bad, and which
 
 
 class Window(NamedTuple):
@@ -140,7 +155,7 @@ class Program:
     def dtype(self) -> Any:
         return self.batch.traced.read.out_avals[0].dtype
 
-    def begin(self, t, members: Members):
+    def begin(self, t: Array, members: Members) -> Advanced:
         """The state at the start, the observations of the statistics there, whether a lane is already bad, and
         which."""
         axes = (None, -1, *(-1 if v else None for v in self.varies))
@@ -156,11 +171,11 @@ class Program:
         bad = self.bad(state, members)
         return state, self.observe(state, t, everyone, members), jnp.any(bad), bad
 
-    def advance(self, state: State, normals, window: Window, members: Members):
+    def advance(self, state: State, normals: Sequence[Array], window: Window, members: Members) -> Advanced:
         """From bound to bound, the statistics looking at the end of each interval; then which lanes have gone bad."""
         starting_steps = self.batch.traced.starting_steps
 
-        def interval(k, carry):
+        def interval(k: Array, carry: tuple[State, Observed]) -> tuple[State, Observed]:
             state, observations = carry
             first, last = window.bounds[k], window.bounds[k + 1]
             if starting_steps:
@@ -176,24 +191,33 @@ class Program:
         bad = self.bad(state, members)
         return state, observations, jnp.any(bad), bad
 
-    def steps(self, first, last, state: State, normals, window: Window, members: Members, starting=False) -> State:
+    def steps(
+        self,
+        first: Array,
+        last: Array,
+        state: State,
+        normals: Sequence[Array],
+        window: Window,
+        members: Members,
+        starting: bool = False,
+    ) -> State:
         """The state after the steps of a window from `first` to `last`, as starting steps where they are."""
 
-        def one(i, step_normals, state):
+        def one(i: Array, step_normals: list[Array], state: State) -> State:
             return self.step(
                 state, window.t[i], window.h[i], step_normals, members, window.first + i if starting else None
             )[0]
 
         return lax.fori_loop(first, last, lambda i, state: one(i, [z[i] for z in normals], state), state)
 
-    def diagnose(self, state: State, normals, window: Window, members: Members):
+    def diagnose(self, state: State, normals: Sequence[Array], window: Window, members: Members) -> tuple[Array, Array]:
         """The call once more, looking at every step: the step at which each lane went bad first (-1: none) and why."""
 
-        def one(i, carry):
+        def one(i: Array, carry: tuple[State, Array, Array]) -> tuple[State, Array, Array]:
             state, step, unsolved = carry
             step_normals = [z[i] for z in normals]
 
-            def now(k=None):
+            def now(k: Numbers | None = None) -> tuple[State, Array]:
                 return self.step(state, window.t[i], window.h[i], step_normals, members, k)
 
             number = window.first + i
@@ -206,7 +230,9 @@ class Program:
         start = (state, nowhere, jnp.zeros(self.batch.paths, bool))
         return lax.fori_loop(0, window.bounds[-1], one, start)[1:]
 
-    def step(self, state: State, t, h, normals, members: Members, k: Any = None):
+    def step(
+        self, state: State, t: Numbers, h: Numbers, normals: Sequence[Array], members: Members, k: Numbers | None = None
+    ) -> tuple[State, Array]:
         normals = [z.astype(self.dtype) for z in normals]
         after, ok, iterations, edge = self.batch.step(state.method, t, h, normals, members.params, self.varies, k)
         count = None if state.iterations is None else state.iterations + jnp.asarray(iterations, np.int32)
@@ -225,13 +251,13 @@ class Program:
                 )
         return State(after, count, rounded, tracks), ok
 
-    def observe(self, state: State, t, is_observed, members: Members):
+    def observe(self, state: State, t: Array, is_observed: Array, members: Members) -> Observed:
         x, stops = parted(self.batch.read(state.method), len(members.start), self.levels)
         sound = members.member & jnp.all(jnp.isfinite(x), axis=0)
         snapshot = Snapshot(t, x, sound, members.weight, self.params(members), self.axes, state.iterations, None, stops)
 
-        def look(k, statistic):
-            def observation(track):
+        def look(k: int, statistic: Statistic) -> Any:
+            def observation(track: Any) -> Any:
                 return observe(statistic, snapshot._replace(track=track), members.member)
 
             if self.always[k]:
@@ -242,7 +268,7 @@ class Program:
 
         return tuple(look(k, statistic) for k, statistic in enumerate(self.statistics))
 
-    def bad(self, state: State, members: Members):
+    def bad(self, state: State, members: Members) -> Array:
         sound = jnp.ones(self.batch.paths, bool)
         for x in state.method:
             if jnp.issubdtype(x.dtype, jnp.inexact):
@@ -265,7 +291,9 @@ class Program:
     def _watched(self, statistic: Statistic, members: Members) -> Any:
         """Everything that a statistic computes, as a trace."""
 
-        def watch(t, h, x, sound, weight, iterations, flat_params):
+        def watch(
+            t: Array, h: Array, x: Array, sound: Array, weight: Array, iterations: Array, flat_params: Sequence[Array]
+        ) -> tuple[Any, Any, Any]:
             params = self.batch.traced.params_tree.unflatten(flat_params)
             begun = statistic.track_start(t, x, params)
             track = statistic.track(begun, Move(t, h, x, x, params, self.axes))
@@ -303,11 +331,11 @@ _in_library = threading.Semaphore(max(available_cores() - 1, 1))
 class Compiled(NamedTuple):
     """A compiled function, and the shapes of its results."""
 
-    call: Callable
+    call: Callable[..., Any]
     shapes: Any
 
 
-def compiled(key: str, function: Callable, *arguments: Any) -> Compiled:
+def compiled(key: str, function: Callable[..., Any], *arguments: Any) -> Compiled:
     """`function` compiled for arguments of these shapes, or the function compiled earlier under the same key."""
     require_threads()
     with _compiling:
@@ -320,14 +348,14 @@ def compiled(key: str, function: Callable, *arguments: Any) -> Compiled:
         return _compiled[name]
 
 
-def _leaving_a_thread(call: Callable) -> Callable:
+def _leaving_a_thread(call: Callable[..., Any]) -> Callable[..., Any]:
     """`call`, which uses LAPACK, such that one thread of XLA's pool stays free.
 
     A LAPACK call on a batch occupies a thread of the pool and waits for others to work on parts of the batch: once
     all threads wait in this way, none is left to do the work, and the computation never ends (seen with jaxlib 0.10.2).
     """
 
-    def one(*arguments):
+    def one(*arguments: Any) -> Any:
         with _in_library:
             return jax.block_until_ready(call(*arguments))
 
@@ -358,10 +386,10 @@ class BlockRunner:
         return self.beginning.shapes[0], normals, plan.window(0, 0, program.dtype), self.example
 
     @functools.cached_property
-    def advance(self) -> Callable:
+    def advance(self) -> Callable[..., Advanced]:
         return compiled(self.key, self.program.advance, *self.shapes).call
 
-    def state_after(self, members: Members, feed, steps: int) -> tuple[Array, ...]:
+    def state_after(self, members: Members, feed: Callable[[int], Any], steps: int) -> tuple[Array, ...]:
         """The method's state after that many steps."""
         state, first = self.begin(members)[0], 0
         while first < steps:
@@ -371,7 +399,7 @@ class BlockRunner:
             first = last
         return state.method
 
-    def stepper(self, members: Members) -> Callable:
+    def stepper(self, members: Members) -> Callable[..., tuple[Array, ...]]:
         """step(leaves, t, h, normals) gives the method's state after one step, not a starting one, from any state."""
         plan, dtype = self.plan, self.program.dtype
         bounds = np.ones(plan.intervals + 1, np.int32)
@@ -394,10 +422,10 @@ class BlockRunner:
             return z
         return (np if isinstance(z, np.ndarray) else jnp).concatenate([z, np.zeros((missing, *z.shape[1:]))])
 
-    def begin(self, members: Members):
+    def begin(self, members: Members) -> Advanced:
         return self.beginning.call(np.asarray(self.plan.t[0], self.program.dtype), members)
 
-    def diagnose(self, *arguments):
+    def diagnose(self, *arguments: Any) -> tuple[Array, Array]:
         return compiled(self.key, self.program.diagnose, *self.shapes).call(*arguments)
 
 

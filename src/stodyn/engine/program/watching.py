@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 from stodyn.engine import kept_traces
 from stodyn.engine.spec import Spec
@@ -103,7 +105,7 @@ def _watched(spec: Spec, shown: int, values_apart: bool) -> Watched:
               for e, v in zip(spec.examples, spec.varies, strict=True)]  # fmt: skip
     count = jax.ShapeDtypeStruct((1,), np.int32)
 
-    def begun(t, x, *flat):
+    def begun(t: Array, x: Array, *flat: Array) -> list[Any]:
         tree = jax.tree.unflatten(spec.params_tree, flat)
         return [s.track_start(t, parted(x, n, levels)[0], tree) for s in statistics]
 
@@ -111,7 +113,7 @@ def _watched(spec: Spec, shown: int, values_apart: bool) -> Watched:
     trees: tuple[Any, ...] = tuple(jax.tree.structure(shape) for shape in shapes)
     leaves = jax.tree.leaves(shapes)
 
-    def sorted_out(flat):
+    def sorted_out(flat: Sequence[Array]) -> tuple[list[Any], Any]:
         """The numbers that each statistic gathers, and the parameters."""
         gathered, rest = [], list(flat)
         for tree in trees:
@@ -119,7 +121,7 @@ def _watched(spec: Spec, shown: int, values_apart: bool) -> Watched:
             rest = rest[tree.num_leaves :]
         return gathered, jax.tree.unflatten(spec.params_tree, rest)
 
-    def track(t, h, before, after, *flat):
+    def track(t: Array, h: Array, before: Array, after: Array, *flat: Array) -> list[Array]:
         gathered, tree = sorted_out(flat)
         move, goes_on = moved(t, h, before, after, tree, spec.axes, n, levels)
         tracked = [s.track(g, move) for s, g in zip(statistics, gathered, strict=True)]
@@ -128,7 +130,7 @@ def _watched(spec: Spec, shown: int, values_apart: bool) -> Watched:
 
     row_counts: list[int] = []
 
-    def see(t, x, iterations, *flat):
+    def see(t: Array, x: Array, iterations: Array, *flat: Array) -> list[Array]:
         gathered, tree = sorted_out(flat)
         sound, weight = np.ones(1, bool), np.ones(1)
         x, stops = parted(x, n, levels)

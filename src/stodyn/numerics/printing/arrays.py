@@ -367,7 +367,9 @@ class Arrays:
 
     # --- folds --------------------------------------------------------------------------------------------------------
 
-    def folded(self, op: str, dtype: Any, start: Entry, first: Entry, last: Entry, term: Callable) -> Entry:
+    def folded(
+        self, op: str, dtype: Any, start: Entry, first: Entry, last: Entry, term: Callable[[Entry], Entry]
+    ) -> Entry:
         """start op term(first) op ... op term(last - 1), one after another."""
         if is_known(first) and is_known(last) and last - first <= WRITTEN_OUT:
             total = start

@@ -7,7 +7,7 @@ import functools
 import re
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar, cast
 
 OPTIMISED = 400  # instructions up to which LLVM's own passes are worth their time
 LEVEL_ONE = 3000  # instructions up to which registers are soon allocated with care
@@ -73,23 +73,26 @@ def _initialised() -> None:
 _compiling = threading.Lock()  # LLVM's global context may be used by one thread at a time
 
 
-def once(function: Callable) -> Callable:
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def once(function: F) -> F:
     """`function`, called once for equal arguments by whichever thread is first; the others wait for it.
 
     functools.cache would let two threads compile the same code, and one copy would be freed while it is in use.
     """
-    results: dict[tuple, Any] = {}
+    results: dict[tuple[Any, ...], Any] = {}
     making = threading.RLock()
 
     @functools.wraps(function)
-    def call(*arguments, **options):
+    def call(*arguments: Any, **options: Any) -> Any:
         key = (arguments, tuple(sorted(options.items())))
         with making:
             if key not in results:
                 results[key] = function(*arguments, **options)
             return results[key]
 
-    return call
+    return cast(F, call)
 
 
 class Machine:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import platform
 from collections.abc import Callable, Iterable
 from math import inf, nan
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias, TypeVar
 
 from stodyn.numerics.printing import coefficients as c
 from stodyn.numerics.printing import large_angles
@@ -46,8 +46,12 @@ SMALLEST = 2.0**-1022  # of the normal numbers
 SIN_AND_COS = "sin_and_cos"
 
 
+Written: TypeAlias = Value | list[Value]  # one result, or several
+Rule = TypeVar("Rule", bound=Callable[..., Written])
+
+
 class Function(NamedTuple):
-    write: Callable[..., Value | list[Value]]
+    write: Callable[..., Written]
     arguments: int
     cold: bool
 
@@ -55,10 +59,10 @@ class Function(NamedTuple):
 _ALL: dict[str, Function] = {}
 
 
-def function(arguments: int = 1, cold: bool = False, name: str | None = None):
+def function(arguments: int = 1, cold: bool = False, name: str | None = None) -> Callable[[Rule], Rule]:
     """Register a rule for writing a function; a cold one is called by others off their common path."""
 
-    def enter(write):
+    def enter(write: Rule) -> Rule:
         _ALL[name or write.__name__.strip("_")] = Function(write, arguments, cold)
         return write
 
@@ -161,20 +165,20 @@ def _short_exp(x: Value) -> tuple[Value, Value, Value]:
 
 
 @function()
-def exp(x):
+def exp(x: Value) -> Written:
     value, _, words = _short_exp(x)
     common = (value.bits + (words << EXPONENT)).real
     return x.code.unless(~x.within(708.0), [common], "any_exp", x)
 
 
 @function(cold=True)
-def any_exp(x):
+def any_exp(x: Value) -> Written:
     value, k, _ = _short_exp(_clipped(x, -746.0, 710.0))
     return _scaled(value, k)
 
 
 @function()
-def exp2(x):
+def exp2(x: Value) -> Written:
     x = _clipped(x, -1080.0, 1025.0)
     k, _ = _nearest(x, 1.0)
     r = x - k
@@ -195,13 +199,13 @@ def _quarter_expm1(x: Value) -> tuple[Value, Value]:
 
 
 @function()
-def expm1(x):
+def expm1(x: Value) -> Written:
     high, _ = _quarter_expm1(_clipped(x, -60.0, 710.0))
     return select(x.within(2.0**-54), x, copysign(4.0 * high, x))
 
 
 @function()
-def sinh(x):
+def sinh(x: Value) -> Written:
     """(e + e / (1 + e)) / 2 of e = exp |x| - 1."""
     high, low = _quarter_expm1(_clipped(abs(x), 0.0, 710.5))
     bottom, lost = two_sum(0.25, high)
@@ -211,7 +215,7 @@ def sinh(x):
 
 
 @function()
-def cosh(x):
+def cosh(x: Value) -> Written:
     """(e + 1 / e) / 2 of e = exp |x|."""
     r, tail, _, words = _reduced(_clipped(abs(x), 0.0, 710.5))
     quarter = ((words << EXPONENT) + (ONE - (2 << EXPONENT))).real
@@ -222,7 +226,7 @@ def cosh(x):
 
 
 @function()
-def tanh(x):
+def tanh(x: Value) -> Written:
     """e / (e + 2) of e = exp 2|x| - 1."""
     a = _clipped(abs(x), 0.0, 22.0)
     high, low = _quarter_expm1(a + a)
@@ -231,7 +235,7 @@ def tanh(x):
 
 
 @function()
-def logistic(x):
+def logistic(x: Value) -> Written:
     """1 / (1 + e) for positive x, e / (1 + e) for negative, of e = exp(-|x|)."""
     r, tail, k, _ = _reduced(_clipped(-abs(x), -746.0, 0.0))
     high, low = fast_two_sum(1.0, r)
@@ -262,14 +266,14 @@ def _log_of(f: Value, low: Value | float, k: Value) -> Value:
 
 
 @function()
-def log(x):
+def log(x: Value) -> Written:
     m, k = _mantissa(x)
     common = _log_of(m - 1.0, 0.0, k.rounded)
     return x.code.unless(~((x >= SMALLEST) & (x < inf)), [common], "any_log", x)
 
 
 @function(cold=True)
-def any_log(x):
+def any_log(x: Value) -> Written:
     """Denormals, 0, infinity, NaN and negative numbers too."""
     small = x < SMALLEST
     m, k = _mantissa(select(small, x * 2.0**54, x))
@@ -288,7 +292,7 @@ def _log_of_sum(high: Value, low: Value) -> Value:
 
 
 @function()
-def log1p(x):
+def log1p(x: Value) -> Written:
     value = copysign(_log_of_sum(*two_sum(1.0, x)), x)
     value = select(x.equals(inf), x, value)
     value = select(x.equals(-1.0), -inf, value)
@@ -297,7 +301,7 @@ def log1p(x):
 
 
 @function()
-def asinh(x):
+def asinh(x: Value) -> Written:
     """log(1 + a + a² / (1 + √(1 + a²))), of a = |x|; from 2^28 on log 2a."""
     a = _clipped(abs(x), 0.0, 2.0**30)
     squared = a * a
@@ -313,7 +317,7 @@ def asinh(x):
 
 
 @function()
-def acosh(x):
+def acosh(x: Value) -> Written:
     """log(1 + t + √(t (t + 2))), of t = x - 1; from 2^28 on log 2x."""
     t = _clipped(x, 1.0, 2.0**30) - 1.0
     product, lost = two_product(t, t)
@@ -332,7 +336,7 @@ def acosh(x):
 
 
 @function()
-def atanh(x):
+def atanh(x: Value) -> Written:
     """log(1 + 2a / (1 - a)) / 2 of a = |x|."""
     a = _clipped(abs(x), 0.0, 1.0 - 2.0**-53)
     bottom, lost = fast_two_sum(1.0, -a)
@@ -386,14 +390,14 @@ def _positive_power(x: Value, y: Value) -> Value:
 
 
 @function(2)
-def pow(x, y):
+def pow(x: Value, y: Value) -> Written:
     common = _positive_power(x, y)
     inside = (x >= SMALLEST) & (x < inf) & y.within(2.0**60)
     return x.code.unless(~inside, [common], "any_pow", x, y)
 
 
 @function(2, cold=True)
-def any_pow(x, y):
+def any_pow(x: Value, y: Value) -> Written:
     """Every pair: signs by whether y is whole and odd, zeros, infinities and NaN as IEEE's pow has them."""
     a, b = abs(x), abs(y)
     ordinary = (a > 0.0) & (a < inf)
@@ -415,7 +419,7 @@ def any_pow(x, y):
 
 
 @function()
-def cbrt(x):
+def cbrt(x: Value) -> Written:
     """Of a = 2^(3q + j) m, 1 <= m < 2: 2^q times a first guess of (2^j m)^(1/3), then Halley and Newton."""
     a = abs(x)
     small = a < SMALLEST
@@ -480,24 +484,24 @@ def _circular(x: Value, *quarters: int) -> list[Value]:
 
 
 @function()
-def sin(x):
+def sin(x: Value) -> Written:
     return select(x.equals(0.0), x, _circular(x, 0)[0])
 
 
 @function()
-def cos(x):
+def cos(x: Value) -> Written:
     return _circular(x, 1)[0]
 
 
 @function(name=SIN_AND_COS)
-def _sin_and_cos(x):
+def _sin_and_cos(x: Value) -> Written:
     """Both, at little more than the price of one, and to the same bits."""
     sine, cosine = _circular(x, 0, 1)
     return [select(x.equals(0.0), x, sine), cosine]
 
 
 @function()
-def tan(x):
+def tan(x: Value) -> Written:
     """sin r / cos r, or -cos r / sin r where k is odd."""
     r, low, words = _turn(x)
     odd = (words & 1).equals(1)
@@ -515,7 +519,7 @@ def _arc_tangent(t: Value) -> Value:
 
 
 @function()
-def atan(x):
+def atan(x: Value) -> Written:
     a = abs(x)
     steep = a > 1.0
     t = select(steep, -1.0, a) / select(steep, a, 1.0)
@@ -525,7 +529,7 @@ def atan(x):
 
 
 @function(2)
-def atan2(y, x):
+def atan2(y: Value, x: Value) -> Written:
     """The angle of min / max, from the axis next to it."""
     a, b = abs(x), abs(y)
     both = (a.equals(inf) & b.equals(inf)) | (a.equals(0.0) & b.equals(0.0))
@@ -562,7 +566,7 @@ def _arc_sine_parts(x: Value) -> tuple[Value, Value, Value]:
 
 
 @function()
-def asin(x):
+def asin(x: Value) -> Written:
     s, rest, inner = _arc_sine_parts(x)
     high, lost = fast_two_sum(c.HALF_PI[0], -2.0 * s)
     outer = high + (lost + (c.HALF_PI[1] - 2.0 * rest))
@@ -570,7 +574,7 @@ def asin(x):
 
 
 @function()
-def acos(x):
+def acos(x: Value) -> Written:
     s, rest, inner = _arc_sine_parts(x)
     negative = x < 0.0
     s, rest = select(inner & ~negative, -s, s), select(inner & ~negative, -rest, rest)
@@ -604,14 +608,14 @@ def _erf_rest(x: Value) -> Value:
 
 
 @function()
-def erf(x):
+def erf(x: Value) -> Written:
     value, k = _erfc_beyond(_clipped(abs(x), 0.5, 6.0))
     outer = copysign(1.0 - _scaled(value, k), x)
     return select(x.within(0.5), x + _erf_rest(x), select(x.equals(x), outer, x))
 
 
 @function()
-def erfc(x):
+def erfc(x: Value) -> Written:
     value, k = _erfc_beyond(_clipped(abs(x), 0.5, 27.3))
     outer = _scaled(value, k)
     outer = select(x < 0.0, 2.0 - outer, outer)
@@ -620,7 +624,7 @@ def erfc(x):
 
 
 @function()
-def erf_inv(x):
+def erf_inv(x: Value) -> Written:
     """A first guess (S. Winitzki, 2008), then Halley's step three times on erf, or on erfc where |x| > 1/2."""
     a = _clipped(abs(x), 0.0, 1.0)
     code, inside = x.code, a < 1.0
@@ -670,12 +674,12 @@ def _from_whole(x: Value) -> Value:
 
 
 @function()
-def lgamma(x):
+def lgamma(x: Value) -> Written:
     return x.code.unless(~(x > 0.0), [_log_gamma(x)], "any_lgamma", x)
 
 
 @function(cold=True)
-def any_lgamma(x):
+def any_lgamma(x: Value) -> Written:
     """Below 0 by log Γ(x) + log Γ(-x) = log(π / |x sin πx|)."""
     code, a = x.code, abs(x)
     part = _from_whole(x)
@@ -700,12 +704,12 @@ def _digamma(x: Value) -> Value:
 
 
 @function()
-def digamma(x):
+def digamma(x: Value) -> Written:
     return x.code.unless(~(x > 0.0), [_digamma(x)], "any_digamma", x)
 
 
 @function(cold=True)
-def any_digamma(x):
+def any_digamma(x: Value) -> Written:
     """Below 0 by ψ(x) = ψ(1 - x) - π / tan πx; at 0 and the negative whole numbers NaN, as in JAX."""
     part = _from_whole(x)
     positive = x > 0.0

@@ -9,13 +9,13 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import jax.numpy as jnp
 import numpy as np
 
 from stodyn.numerics.printing import elementary
-from stodyn.numerics.printing.nodes import BOOL, value_of
+from stodyn.numerics.printing.nodes import BOOL, Entry, Graph, value_of
 from stodyn.numerics.printing.unprintable import Unprintable
 
 
@@ -32,6 +32,10 @@ class Zeros(enum.Enum):
     BASE = enum.auto()  # where the first operand is, for a positive power
     UNEQUAL = enum.auto()  # where two counters differ
     CHOSEN = enum.auto()  # where the chosen operand is
+
+
+Rule: TypeAlias = Callable[..., Entry]  # prints an operation: rule(graph, dtype, how, *operands)
+Computed: TypeAlias = Callable[..., Any]  # computes it by NumPy: computed(*operands)
 
 
 class Entrywise(NamedTuple):
@@ -56,7 +60,7 @@ class Entrywise(NamedTuple):
     undefined   what it is called, where it is not a number for some real operands
     """
 
-    node: Callable | None = None
+    node: Rule | None = None
     numpy: Any = None
     real: bool = False
     with_how: bool = False
@@ -78,15 +82,15 @@ class Entrywise(NamedTuple):
 # --- as nodes ---------------------------------------------------------------------------------------------------------
 
 
-def _plain(op: str) -> Callable:
+def _plain(op: str) -> Rule:
     return lambda graph, dtype, how, *operands: graph.make(op, dtype, *operands)
 
 
-def _compared(op: str) -> Callable:
+def _compared(op: str) -> Rule:
     return lambda graph, dtype, how, a, b: graph.make(op, BOOL, a, b)
 
 
-def _integer_pow(graph, dtype, y, x):
+def _integer_pow(graph: Graph, dtype: np.dtype, y: int, x: Entry) -> Entry:
     """By squaring; a negative power is one over the positive one."""
     if y == 0:
         return dtype.type(1)
@@ -101,13 +105,13 @@ def _integer_pow(graph, dtype, y, x):
     return result if y > 0 else graph.make("div", dtype, dtype.type(1), result)
 
 
-def _one_minus_square(graph, dtype, how, x):
+def _one_minus_square(graph: Graph, dtype: np.dtype, how: Any, x: Entry) -> Entry:
     """1 - x² near x = ±1 too, from JAX 0.11 on: the derivative of tanh at artanh x."""
     one = dtype.type(1)
     return graph.make("mul", dtype, graph.make("add", dtype, one, x), graph.make("sub", dtype, one, x))
 
 
-def _polynomial(graph, dtype, how, x, *coefficients):
+def _polynomial(graph: Graph, dtype: np.dtype, how: Any, x: Entry, *coefficients: Entry) -> Entry:
     """Σ c_k x^k by Horner's rule, from JAX 0.12 on; before, polyval was written out, or a scan."""
     *others, value = coefficients
     for coefficient in reversed(others):
@@ -115,7 +119,7 @@ def _polynomial(graph, dtype, how, x, *coefficients):
     return value
 
 
-def _pow(graph, dtype, how, x, y):
+def _pow(graph: Graph, dtype: np.dtype, how: Any, x: Entry, y: Entry) -> Entry:
     if y.dtype.kind != "f":
         value = value_of(y)
         if value is None:
@@ -124,10 +128,10 @@ def _pow(graph, dtype, how, x, y):
     return _function("pow")(graph, dtype, how, x, y)
 
 
-def _function(name: str) -> Callable:
+def _function(name: str) -> Rule:
     """An elementary function, in double precision whatever the numbers are."""
 
-    def rule(graph, dtype, how, *operands):
+    def rule(graph: Graph, dtype: np.dtype, how: Any, *operands: Entry) -> Entry:
         if name not in elementary.NAMES:
             raise Unprintable(f"primitive {name} is not among the printed operations")
         wide = [graph.convert(x, np.float64) for x in operands]
@@ -136,13 +140,13 @@ def _function(name: str) -> Callable:
     return rule
 
 
-def _log2(graph, dtype, how, x):
+def _log2(graph: Graph, dtype: np.dtype, how: Any, x: Entry) -> Entry:
     """From JAX 0.11 on; before, it was written as this quotient."""
     logarithm = graph.make("log", np.float64, graph.convert(x, np.float64))
     return graph.convert(graph.make("div", np.float64, logarithm, np.float64(math.log(2.0))), dtype)
 
 
-def _select_n(graph, dtype, how, which, *cases):
+def _select_n(graph: Graph, dtype: np.dtype, how: Any, which: Entry, *cases: Entry) -> Entry:
     if which.dtype == BOOL:
         return graph.select(which, cases[1], cases[0], dtype)
     chosen = cases[0]
@@ -151,31 +155,31 @@ def _select_n(graph, dtype, how, which, *cases):
     return chosen
 
 
-def _rsqrt(graph, dtype, how, x):
+def _rsqrt(graph: Graph, dtype: np.dtype, how: Any, x: Entry) -> Entry:
     return graph.make("div", dtype, dtype.type(1), graph.make("sqrt", dtype, x))
 
 
-def _is_finite(graph, dtype, how, x):
+def _is_finite(graph: Graph, dtype: np.dtype, how: Any, x: Entry) -> Entry:
     return graph.make("lt", BOOL, graph.make("abs", x.dtype, x), x.dtype.type(np.inf))
 
 
-def _clamp(graph, dtype, how, low, x, high):
+def _clamp(graph: Graph, dtype: np.dtype, how: Any, low: Entry, x: Entry, high: Entry) -> Entry:
     return graph.make("min", dtype, graph.make("max", dtype, low, x), high)
 
 
-def _round(graph, dtype, is_away, x):
+def _round(graph: Graph, dtype: np.dtype, is_away: bool, x: Entry) -> Entry:
     return graph.make("round_away" if is_away else "round_even", dtype, x)
 
 
-def _in_total_order(op: str) -> Callable:
+def _in_total_order(op: str) -> Rule:
     """Comparisons in which -0 < +0 and every NaN has its place: of the words, those of negative numbers turned over."""
 
-    def rule(graph, dtype, how, a, b):
+    def rule(graph: Graph, dtype: np.dtype, how: Any, a: Entry, b: Entry) -> Entry:
         if a.dtype.kind != "f":
             return graph.make(op, BOOL, a, b)
         word = np.dtype(f"int{8 * a.dtype.itemsize}")
 
-        def place(x):
+        def place(x: Entry) -> Entry:
             bits = _bitcast(graph, word, how, x)
             below = graph.make("lt", BOOL, bits, word.type(0))
             turned = graph.make("xor", word, bits, word.type(np.iinfo(word).max))
@@ -186,15 +190,15 @@ def _in_total_order(op: str) -> Callable:
     return rule
 
 
-def _reduce_precision(graph, dtype, bits, x):
+def _reduce_precision(graph: Graph, dtype: np.dtype, bits: Any, x: Entry) -> Entry:
     held = np.finfo(dtype)
     if bits.exponent < held.nexp or bits.mantissa < held.nmant:
         raise Unprintable("reduce_precision to fewer bits")
     return x
 
 
-def _shift(op: str) -> Callable:
-    def rule(graph, dtype, how, x, by):
+def _shift(op: str) -> Rule:
+    def rule(graph: Graph, dtype: np.dtype, how: Any, x: Entry, by: Entry) -> Entry:
         bits = 8 * dtype.itemsize
         inside = graph.make("lt", BOOL, graph.convert(by, f"uint{bits}"), np.dtype(f"uint{bits}").type(bits))
         safe = graph.select(inside, by, dtype.type(0 if op != "ashr" else bits - 1), dtype)
@@ -204,11 +208,11 @@ def _shift(op: str) -> Callable:
     return rule
 
 
-def _convert(graph, dtype, how, x):
+def _convert(graph: Graph, dtype: np.dtype, how: Any, x: Entry) -> Entry:
     return graph.convert(x, dtype)
 
 
-def _bitcast(graph, dtype, how, x):
+def _bitcast(graph: Graph, dtype: np.dtype, how: Any, x: Entry) -> Entry:
     if x.dtype.itemsize != np.dtype(dtype).itemsize or BOOL in (x.dtype, dtype):
         raise Unprintable("bitcast_convert_type between types of different sizes")
     value = value_of(x)
@@ -288,22 +292,22 @@ def _limit(towards: float) -> Callable[[np.dtype], Any]:
     return limit
 
 
-def _extreme(op: str, numpy: Callable, towards: float) -> Entrywise:
+def _extreme(op: str, numpy: Computed, towards: float) -> Entrywise:
     return Entrywise(
         _plain(op), numpy, zeros=Zeros.ALL, is_rough=True, decides=lambda y, a, b: (a > b,), neutral=_limit(-towards)
     )
 
 
-def _steps(node: Callable, numpy: Callable, with_how: bool = False) -> Entrywise:
+def _steps(node: Rule, numpy: Computed, with_how: bool = False) -> Entrywise:
     """To whole numbers."""
     return Entrywise(node, numpy, with_how=with_how, zeros=Zeros.KEPT, is_flat=True, decides=lambda y, x: (y,))
 
 
-def _compares(op: str, numpy: Callable, zeros: Zeros = Zeros.NOWHERE) -> Entrywise:
+def _compares(op: str, numpy: Computed, zeros: Zeros = Zeros.NOWHERE) -> Entrywise:
     return Entrywise(_compared(op), numpy, zeros=zeros, is_exact=True, is_flat=True)
 
 
-def _computes(name: str, numpy: Callable | None = None, zeros: Zeros = Zeros.NOWHERE, **further: Any) -> Entrywise:
+def _computes(name: str, numpy: Computed | None = None, zeros: Zeros = Zeros.NOWHERE, **further: Any) -> Entrywise:
     """An elementary function."""
     return Entrywise(_function(name), numpy, real=True, zeros=zeros, is_rounded=True, **further)
 

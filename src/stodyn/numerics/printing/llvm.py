@@ -446,7 +446,7 @@ def _types(w: Writer, node: Node) -> tuple[str, np.dtype]:
     return w.type(dtype, node.lane), dtype
 
 
-def _arithmetic(real: str, whole: str) -> Callable:
+def _arithmetic(real: str, whole: str) -> Callable[..., str]:
     def rule(w: Writer, node: Node, a: str, b: str) -> str:
         T, dtype = _types(w, node)
         if dtype == np.bool_ and whole in ("add", "mul"):  # of truth values: either, both
@@ -490,7 +490,7 @@ def _neg(w: Writer, node: Node, a: str) -> str:
     return w.value(f"fneg {T} {a}") if dtype.kind == "f" else w.value(f"sub {T} {_splat(T, 0)}, {a}")
 
 
-def _intrinsic(name: str) -> Callable:
+def _intrinsic(name: str) -> Callable[..., str]:
     def rule(w: Writer, node: Node, *operands: str) -> str:
         T, _ = _types(w, node)
         return w.call(f"llvm.{name}.{short(T)}", T, *((T, x) for x in operands))
@@ -505,7 +505,7 @@ def _abs(w: Writer, node: Node, a: str) -> str:
     return a if dtype.kind in "ub" else w.call(f"llvm.abs.{short(T)}", T, (T, a), ("i1", "false"))
 
 
-def _extreme(word: str) -> Callable:
+def _extreme(word: str) -> Callable[..., str]:
     def rule(w: Writer, node: Node, a: str, b: str) -> str:
         T, dtype = _types(w, node)
         if dtype == np.bool_:
@@ -551,7 +551,7 @@ def _sign(w: Writer, node: Node, a: str) -> str:
     return w.value(f"sub {T} {above}, {below}")
 
 
-def _compare(real: str, whole: str) -> Callable:
+def _compare(real: str, whole: str) -> Callable[..., str]:
     def rule(w: Writer, node: Node, a: str, b: str) -> str:
         T, dtype = _types(w, node)
         if dtype.kind == "f":

@@ -164,7 +164,12 @@ class Graph:
         return self.make("select", dtype, which, yes, no)
 
     def loop(
-        self, first: Sequence[Entry], dtypes: Sequence[Any], turn: Callable, goes_on: Callable, guess: Sequence[bool]
+        self,
+        first: Sequence[Entry],
+        dtypes: Sequence[Any],
+        turn: Callable[[list[Entry]], list[Entry]],
+        goes_on: Callable[[list[Entry]], Entry],
+        guess: Sequence[bool],
     ) -> list[Entry]:
         """The carried entries when no path goes on any more: turn(entries) -> entries, goes_on(entries) -> bool.
 
@@ -284,7 +289,7 @@ def _zero(dtype: np.dtype) -> np.generic:
     return dtype.type(0)
 
 
-def _add(graph, dtype, a, b):
+def _add(graph: Graph, dtype: np.dtype, a: Entry, b: Entry) -> Entry | None:
     if _is(a, 0) or (dtype.kind != "f" and _is_number(a, 0)):
         return b
     if _is(b, 0) or (dtype.kind != "f" and _is_number(b, 0)):
@@ -292,13 +297,13 @@ def _add(graph, dtype, a, b):
     return _with_noise_as_factor(graph, dtype, a, b) if dtype.kind == "f" else None
 
 
-def _sub(graph, dtype, a, b):
+def _sub(graph: Graph, dtype: np.dtype, a: Entry, b: Entry) -> Entry | None:
     if _is(b, 0) or _is_number(b, 0.0):
         return a
     return graph.make("neg", dtype, b) if _is(a, 0) and dtype.kind == "f" else None
 
 
-def _with_noise_as_factor(graph, dtype, a, b):
+def _with_noise_as_factor(graph: Graph, dtype: np.dtype, a: Entry, b: Entry) -> Entry | None:
     """h s + W (β s) as s (h + β W): a drift and a noise with a common factor s, as a fluctuating rate gives them. The
     sum of step and noise then serves all components and stages. A sign of such terms goes to what they are added to."""
     if _is_lane(a) and _is_lane(b) and a.op in SIGNED_PRODUCTS and b.op in SIGNED_PRODUCTS:
@@ -312,7 +317,7 @@ def _with_noise_as_factor(graph, dtype, a, b):
     return graph.make("neg", dtype, graph.make("add", dtype, a.args[0], b.args[0]))
 
 
-def _product_with_noise(graph, dtype, one: _NoisyTerm, other: _NoisyTerm):
+def _product_with_noise(graph: Graph, dtype: np.dtype, one: _NoisyTerm, other: _NoisyTerm) -> Entry:
     sums = "add" if one.is_negative == other.is_negative else "sub"
     total = graph.make(sums, dtype, *(graph.product(dtype, [*term.uniform, *term.noise]) for term in (one, other)))
     product = graph.make("mul", dtype, total, one.factor)
@@ -358,7 +363,7 @@ def _noisy_term(entry: Node) -> _NoisyTerm | None:
     return _NoisyTerm(others[0], uniform, noise, negative) if others and (uniform or noise) else None
 
 
-def _mul(graph, dtype, a, b):
+def _mul(graph: Graph, dtype: np.dtype, a: Entry, b: Entry) -> Entry | None:
     if _is(a, 0) or _is(b, 0):
         return _zero(dtype)
     if _is_number(a, 1):
@@ -379,7 +384,7 @@ def _is_lane(entry: Entry) -> bool:
     return isinstance(entry, Node) and entry.lane
 
 
-def _div(graph, dtype, a, b):
+def _div(graph: Graph, dtype: np.dtype, a: Entry, b: Entry) -> Entry | None:
     if _is_number(b, 1):
         return a
     if dtype.kind != "f":
@@ -403,11 +408,11 @@ def _exact_inverse(entry: Entry, dtype: np.dtype) -> np.generic | None:
     return inverse if limits.smallest_normal <= abs(inverse) <= limits.max else None
 
 
-def _neg(graph, dtype, a):
+def _neg(graph: Graph, dtype: np.dtype, a: Entry) -> Entry | None:
     return a.args[0] if isinstance(a, Node) and a.op == "neg" else None
 
 
-def _select(graph, dtype, which, yes, no):
+def _select(graph: Graph, dtype: np.dtype, which: Entry, yes: Entry, no: Entry) -> Entry | None:
     value = value_of(which)
     if value is not None:
         return yes if value else no
@@ -423,7 +428,7 @@ def _select(graph, dtype, which, yes, no):
     return None
 
 
-def _and(graph, dtype, a, b):
+def _and(graph: Graph, dtype: np.dtype, a: Entry, b: Entry) -> Entry | None:
     if dtype != BOOL:
         return None
     if _is_number(a, True) or a is b:
@@ -435,7 +440,7 @@ def _and(graph, dtype, a, b):
     return np.False_ if _is_number(a, False) or _is_number(b, False) else None
 
 
-def _or(graph, dtype, a, b):
+def _or(graph: Graph, dtype: np.dtype, a: Entry, b: Entry) -> Entry | None:
     if dtype != BOOL:
         return None
     if _is_number(a, False) or a is b:
@@ -445,23 +450,23 @@ def _or(graph, dtype, a, b):
     return np.True_ if _is_number(a, True) or _is_number(b, True) else None
 
 
-def _gt(graph, dtype, a, b):
+def _gt(graph: Graph, dtype: np.dtype, a: Entry, b: Entry) -> Entry | None:
     """Of a truth value as a number beside 0: the truth value."""
     is_truth = isinstance(a, Node) and a.op == "convert" and a.args[0].dtype == BOOL
     return a.args[0] if is_truth and value_of(b) == 0 else None
 
 
-def _not(graph, dtype, a):
+def _not(graph: Graph, dtype: np.dtype, a: Entry) -> Entry | None:
     return a.args[0] if isinstance(a, Node) and a.op == "not" else None
 
 
-SIMPLER: dict[str, Callable] = {
+SIMPLER: dict[str, Callable[..., Entry | None]] = {
     "add": _add, "sub": _sub, "mul": _mul, "div": _div, "neg": _neg, "select": _select, "and": _and, "or": _or,
     "not": _not, "gt": _gt,
 }  # fmt: skip
 
 
-def _whole_div(a, b):
+def _whole_div(a: Any, b: Any) -> Any:
     """Of integers as XLA divides them: towards zero, x/0 = -1."""
     if a.dtype.kind == "f":
         return a / b
@@ -472,27 +477,27 @@ def _whole_div(a, b):
     return a.dtype.type(int(abs(int(a)) // abs(int(b))) * (1 if (int(a) < 0) == (int(b) < 0) else -1))
 
 
-def _rem(a, b):
+def _rem(a: Any, b: Any) -> Any:
     if a.dtype.kind == "f":
         return np.fmod(a, b)
     return a if b == 0 else a.dtype.type(abs(int(a)) % abs(int(b)) * (-1 if int(a) < 0 else 1))
 
 
-def _max(a, b):
+def _max(a: Any, b: Any) -> Any:
     """NaN wins, and +0 over -0."""
     return a + b if a.dtype.kind == "f" and a == 0 and b == 0 else np.maximum(a, b)
 
 
-def _min(a, b):
+def _min(a: Any, b: Any) -> Any:
     return -_max(-a, -b) if a.dtype.kind == "f" else np.minimum(a, b)
 
 
-def _round_away(x):
+def _round_away(x: Any) -> Any:
     whole = np.trunc(x)
     return whole + np.copysign(np.abs(x - whole) >= 0.5, x) if np.isfinite(x) and whole != x else x
 
 
-def _sign(x):
+def _sign(x: Any) -> Any:
     return np.sign(x) if x.dtype.kind != "f" else (x if x == 0 or x != x else np.copysign(x.dtype.type(1), x))
 
 
@@ -513,7 +518,7 @@ def as_number(x: Any, dtype: Any) -> np.generic:
 
 
 # Operations that NumPy computes as every processor does. Elementary functions are not folded: a program has its own.
-FOLDS: dict[str, Callable] = {
+FOLDS: dict[str, Callable[..., Any]] = {
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": _whole_div, "rem": _rem, "neg": np.negative,
     "abs": np.abs, "sqrt": np.sqrt, "max": _max, "min": _min, "floor": np.floor, "ceil": np.ceil,
     "round_even": np.rint, "round_away": _round_away, "sign": _sign, "eq": np.equal, "ne": np.not_equal,

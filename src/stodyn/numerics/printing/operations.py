@@ -312,7 +312,7 @@ def _number(key: str) -> Reader:
     return lambda params, _: params[key]
 
 
-def _record(record: Callable, *keys: str, fold: str | None = None) -> Reader:
+def _record(record: Callable[..., Any], *keys: str, fold: str | None = None) -> Reader:
     """A record of these parameters, in its order, and of the operation that joins its entries."""
     more = () if fold is None else (fold,)
     return lambda params, _: record(*map(params.__getitem__, keys), *more)
@@ -489,7 +489,7 @@ class _Itself:
 def _opened(itself: _Itself) -> core.ClosedJaxpr:
     operation = itself.operation
 
-    def flat(*arguments):
+    def flat(*arguments: Any) -> list[Any]:
         return jax.tree.leaves(operation.expand(*jax.tree.unflatten(operation.in_tree, arguments)))
 
     with jax.enable_x64(True):  # the trace has the dtypes it has, whatever the caller's are

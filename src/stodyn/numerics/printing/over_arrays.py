@@ -27,7 +27,7 @@ class Printed:
 
     def __init__(
         self,
-        functions: Mapping[str, Callable],
+        functions: Mapping[str, Callable[..., Any]],
         examples: Sequence[Any],
         common: Sequence[int] = (),
         width: int = 4,

@@ -11,7 +11,7 @@ import functools
 import hashlib
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax
 import numpy as np
@@ -28,6 +28,9 @@ FRAME = ("own", "common", "results", "first_lane", "last_lane", "stride")
 MOST_OPERATIONS = 30_000  # of a function: beyond, text and code grow too long
 QUICK = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}  # where XLA must compile
 
+Shape: TypeAlias = tuple[tuple[int, ...], Any]  # of an array at one point, and its dtype
+Compiled: TypeAlias = Callable[[Sequence[np.ndarray]], Sequence[np.ndarray]]
+
 
 class AtPoints:
     """The function at many points: it takes and returns NumPy arrays, traced at the first call with such shapes.
@@ -42,7 +45,7 @@ class AtPoints:
     traced.
     """
 
-    def __init__(self, function: Callable, in_axes: Any = 0, few: int = 0):
+    def __init__(self, function: Callable[..., Any], in_axes: Any = 0, few: int = 0):
         self.function, self.in_axes, self.few = function, in_axes, few
         self._cache: dict[Any, tuple[Any, Any]] = {}
         self._axes: dict[Any, tuple[list[int | None], tuple[bool, ...]]] = {}
@@ -68,7 +71,7 @@ class AtPoints:
             compiled, shape = self._cache[key]
             return jax.tree.unflatten(shape, compiled(arrays))
 
-    def _axes_of(self, arguments: tuple) -> tuple[list[int | None], tuple[bool, ...]]:
+    def _axes_of(self, arguments: tuple[Any, ...]) -> tuple[list[int | None], tuple[bool, ...]]:
         """For each leaf of the arguments the axis of its points, and whether it has one."""
         in_axes = self.in_axes if isinstance(self.in_axes, tuple) else (self.in_axes,) * len(arguments)
         axes: list[int | None] = []
@@ -76,7 +79,7 @@ class AtPoints:
                      is_leaf=lambda axis: axis is None)  # fmt: skip
         return axes, tuple(axis is not None for axis in axes)
 
-    def _uncompiled(self, tree: Any, differs: Sequence[bool], shapes: Sequence[tuple], arrays: list[np.ndarray]) -> Any:
+    def _uncompiled(self, tree: Any, differs: Sequence[bool], shapes: Sequence[Shape], arrays: list[np.ndarray]) -> Any:
         """The results by NumPy; raises uncompiled.Compile."""
         points = next(len(a) for a, own in zip(arrays, differs, strict=True) if own)
         key = (tree, differs, shapes, points)
@@ -93,10 +96,10 @@ class AtPoints:
         with jax.ensure_compile_time_eval():
             return jax.tree.unflatten(shape, function(*arrays))
 
-    def _traced(self, tree: Any, shapes: Sequence[tuple]) -> tuple[core.ClosedJaxpr, Any]:
+    def _traced(self, tree: Any, shapes: Sequence[Shape]) -> tuple[core.ClosedJaxpr, Any]:
         """The trace at one point, made once, and the structure of its results."""
 
-        def flat(*leaves):
+        def flat(*leaves: Any) -> Any:
             return self.function(*jax.tree.unflatten(tree, leaves))
 
         key = (tree, shapes)
@@ -106,7 +109,7 @@ class AtPoints:
             self._cache[key] = closed, jax.tree.structure(out)
         return self._cache[key]
 
-    def _compiled(self, tree: Any, differs: Sequence[bool], shapes: Sequence[tuple]) -> tuple[Callable, Any]:
+    def _compiled(self, tree: Any, differs: Sequence[bool], shapes: Sequence[Shape]) -> tuple[Compiled, Any]:
         """The function from the arrays to the results, and the structure of these."""
         closed, shape = self._traced(tree, shapes)
         try:
@@ -114,17 +117,18 @@ class AtPoints:
         except Unprintable:
             many = jax.jit(_mapped(closed, differs), compiler_options=QUICK)
 
-            def by_xla(arrays):
+            def by_xla(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
                 with jax.ensure_compile_time_eval():
                     return list(map(np.asarray, many(*arrays)))
 
             return by_xla, shape
 
 
-def _mapped(closed: core.ClosedJaxpr, differs: Sequence[bool]) -> Callable:
+def _mapped(closed: core.ClosedJaxpr, differs: Sequence[bool]) -> Callable[..., Any]:
     """The trace of one point, over many."""
 
-    def at_a_point(*leaves):  # JAX tells functions by where they are written, and would print the whole trace of others
+    # JAX tells functions by where they are written, and would print the whole trace of others
+    def at_a_point(*leaves: Any) -> Any:
         return core.jaxpr_as_fun(closed)(*leaves)
 
     return jax.vmap(at_a_point, in_axes=[0 if own else None for own in differs])
@@ -136,12 +140,12 @@ def _at_the_point(closed: core.ClosedJaxpr, differs: Sequence[bool], *arrays: np
     return [np.asarray(value)[None] for value in results]
 
 
-def at_points(function: Callable, *arguments: Any, in_axes: Any = 0) -> Any:
+def at_points(function: Callable[..., Any], *arguments: Any, in_axes: Any = 0) -> Any:
     """The function at many points, once."""
     return AtPoints(function, in_axes)(*arguments)
 
 
-def at_one(function: Callable, *arguments: Any) -> Any:
+def at_one(function: Callable[..., Any], *arguments: Any) -> Any:
     """function(*arguments), once, as NumPy arrays: JAX would compile its operations one by one."""
     results = AtPoints(function, few=1)(*jax.tree.map(lambda a: np.asarray(a)[None], arguments))
     return jax.tree.map(lambda a: a[0], results)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax
 import numpy as np
@@ -38,7 +38,7 @@ class Recurrence:
     then the lanes first.
     """
 
-    def __init__(self, function: Callable):
+    def __init__(self, function: Callable[..., Any]):
         self.function = function
         self._cache: dict[Any, Any] = {}
 
@@ -73,11 +73,12 @@ class Recurrence:
         return closed, jax.tree.structure(out)
 
 
+Compiled: TypeAlias = Callable[[Any, np.ndarray, int], list[np.ndarray]]  # of the arrays, which rows, how many lanes
 _programs: Bounded[str, Any] = Bounded(64)
 _making = threading.Lock()
 
 
-def _compiled(closed: core.ClosedJaxpr, counts: list[int], lanes: int) -> Callable:
+def _compiled(closed: core.ClosedJaxpr, counts: list[int], lanes: int) -> Compiled:
     """The program of a trace for so many lanes."""
     register = compiling.processor().register if compiling.unavailable() is None else 1
     width = 1 if lanes == 1 else register if lanes <= register else 2 * register

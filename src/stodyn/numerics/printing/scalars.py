@@ -160,7 +160,9 @@ class _Scalars:
             result = self.choose(beyond, at(p), result, dtype)
         return result
 
-    def resolve(self, starts: Sequence[Entry], positions: Sequence[int], at: Callable, dtype: Any) -> np.ndarray:
+    def resolve(
+        self, starts: Sequence[Entry], positions: Sequence[int], at: Callable[..., np.ndarray], dtype: Any
+    ) -> np.ndarray:
         """at(*starts), each start an index below its number of positions."""
         unknown = math.prod(p for s, p in zip(starts, positions, strict=True) if value_of(s) is None)
         if unknown > SELECTED_POSITIONS:
@@ -175,7 +177,7 @@ class _Scalars:
         return deeper(())
 
 
-def each(scalar: Callable, *inputs: np.ndarray, shape: tuple[int, ...] | None = None) -> np.ndarray:
+def each(scalar: Callable[..., Entry], *inputs: np.ndarray, shape: tuple[int, ...] | None = None) -> np.ndarray:
     """scalar(...) of the entries of object arrays, broadcast together."""
     shape = np.broadcast_shapes(*(x.shape for x in inputs)) if shape is None else shape
     if not shape:
@@ -214,7 +216,7 @@ def _parts(x: np.ndarray, axis: int) -> list[np.ndarray]:
 # --- reductions and products ------------------------------------------------------------------------------------------
 
 
-def _reduction(self: _Scalars, operation, inputs):
+def _reduction(self: _Scalars, operation: Operation, inputs: list[np.ndarray]) -> np.ndarray:
     (x,), dtype, (axes, fold) = inputs, operation.outs[0].dtype, operation.how
     for axis in sorted(axes, reverse=True):
         if x.shape[axis] == 0:
@@ -227,7 +229,7 @@ def _reduction(self: _Scalars, operation, inputs):
     return x
 
 
-def _cumulative(self: _Scalars, operation, inputs):
+def _cumulative(self: _Scalars, operation: Operation, inputs: list[np.ndarray]) -> np.ndarray:
     (x,), dtype, (axis, backwards, fold) = inputs, operation.outs[0].dtype, operation.how
     parts = _parts(x, axis)
     if not parts:
@@ -238,13 +240,13 @@ def _cumulative(self: _Scalars, operation, inputs):
     return np.stack(sums[::-1] if backwards else sums, axis)
 
 
-def _extreme_place(self: _Scalars, operation, inputs):
+def _extreme_place(self: _Scalars, operation: Operation, inputs: list[np.ndarray]) -> np.ndarray:
     (x,), ((axis,), fold), graph = inputs, operation.how, self.graph
     index, better = operation.outs[0].dtype, "gt" if fold == "max" else "lt"
     best, *parts = _parts(x, axis)
     where = each(lambda _: index.type(0), best)
 
-    def beats(candidate, champion):
+    def beats(candidate: Entry, champion: Entry) -> Entry:
         wins = graph.make(better, BOOL, candidate, champion)
         if candidate.dtype.kind != "f":
             return wins
@@ -259,7 +261,7 @@ def _extreme_place(self: _Scalars, operation, inputs):
     return where
 
 
-def _dot_general(self: _Scalars, operation, inputs):
+def _dot_general(self: _Scalars, operation: Operation, inputs: list[np.ndarray]) -> np.ndarray:
     (contract_a, contract_b), (batch_a, batch_b) = operation.how
     dtype = np.dtype(operation.outs[0].dtype)
     if any(operand.dtype != dtype and operand.dtype.kind != "f" for operand in operation.ins):
@@ -286,11 +288,11 @@ def _dot_general(self: _Scalars, operation, inputs):
 # --- data movement ----------------------------------------------------------------------------------------------------
 
 
-def _slice(how: Sliced, x):
+def _slice(how: Sliced, x: np.ndarray) -> np.ndarray:
     return x[tuple(map(slice, how.starts, how.limits, how.steps or (1,) * x.ndim))]
 
 
-def _broadcast_in_dim(how: Spread, x, *_sizes):
+def _broadcast_in_dim(how: Spread, x: np.ndarray, *_sizes: np.ndarray) -> np.ndarray:
     shape = how.shape
     new_shape = [1] * len(shape)
     for axis, dimension in enumerate(how.axes):
@@ -307,7 +309,7 @@ def _structural(x: np.ndarray) -> Entry:
     return x[()] if value is None else value
 
 
-def _pad(how: Padded, x, value):
+def _pad(how: Padded, x: np.ndarray, value: np.ndarray) -> np.ndarray:
     def place(n: int, low: int, gap: int) -> np.ndarray:
         return low + (gap + 1) * np.arange(n)
 
@@ -321,12 +323,12 @@ def _pad(how: Padded, x, value):
     return result
 
 
-def _iota(how: Counted):
+def _iota(how: Counted) -> np.ndarray:
     along = known_entries(np.arange(how.shape[how.axis]).astype(how.dtype))
     return np.broadcast_to(along.reshape([-1 if k == how.axis else 1 for k in range(len(how.shape))]), how.shape)
 
 
-MOVES: dict[type, Callable] = {
+MOVES: dict[type, Callable[..., np.ndarray | list[np.ndarray]]] = {
     kinds.Reshaped: lambda how, x, *_sizes: x.reshape(how.shape),
     kinds.Squeezed: lambda how, x: np.squeeze(x, tuple(how.axes)),
     kinds.Expanded: lambda how, x: np.expand_dims(x, tuple(how.axes)),
@@ -345,20 +347,20 @@ MOVES: dict[type, Callable] = {
 }
 
 
-def _dynamic_slice(self: _Scalars, operation, inputs):
+def _dynamic_slice(self: _Scalars, operation: Operation, inputs: list[np.ndarray]) -> np.ndarray:
     x, starts, sizes = inputs[0], [s[()] for s in inputs[1:]], operation.how.sizes
 
-    def at(*first):
+    def at(*first: int) -> np.ndarray:
         return x[tuple(slice(p, p + size) for p, size in zip(first, sizes, strict=True))]
 
     positions = [full - size + 1 for full, size in zip(x.shape, sizes, strict=True)]
     return self.resolve(starts, positions, at, operation.outs[0].dtype)
 
 
-def _dynamic_update_slice(self: _Scalars, operation, inputs):
+def _dynamic_update_slice(self: _Scalars, operation: Operation, inputs: list[np.ndarray]) -> np.ndarray:
     x, update, starts = inputs[0], inputs[1], [s[()] for s in inputs[2:]]
 
-    def at(*first):
+    def at(*first: int) -> np.ndarray:
         changed = x.copy()
         changed[tuple(slice(p, p + size) for p, size in zip(first, update.shape, strict=True))] = update
         return changed
@@ -395,7 +397,7 @@ def _inside(graph: Graph, starts: Sequence[Entry], limits: Sequence[int]) -> Ent
     return inside
 
 
-def _gather(self: _Scalars, operation, inputs):
+def _gather(self: _Scalars, operation: Operation, inputs: list[np.ndarray]) -> np.ndarray:
     """Slices of x that begin at the rows of `indices`, laid out as XLA defines it."""
     (x, indices), how, graph = inputs, operation.how, self.graph
     sizes, (out,) = how.sizes, operation.outs
@@ -407,7 +409,7 @@ def _gather(self: _Scalars, operation, inputs):
     for batch in np.ndindex(batch_shape):
         starts = _starts(how, x.ndim, indices, batch)
 
-        def at(*first, sizes=sizes):
+        def at(*first: int, sizes: Sequence[int] = sizes) -> np.ndarray:
             return x[tuple(slice(p, p + size) for p, size in zip(first, sizes, strict=True))]
 
         entry = self.resolve(starts, [limit + 1 for limit in limits], at, dtype)
@@ -418,7 +420,9 @@ def _gather(self: _Scalars, operation, inputs):
     return _laid_out(slices, batch_shape, tuple(how.inside.values()), shape)
 
 
-def _laid_out(slices: np.ndarray, batch_shape: tuple[int, ...], offset_dims: Sequence[int], shape) -> np.ndarray:
+def _laid_out(
+    slices: np.ndarray, batch_shape: tuple[int, ...], offset_dims: Sequence[int], shape: Sequence[int]
+) -> np.ndarray:
     result = np.empty(shape, object)
     batch_axes = [axis for axis in range(len(shape)) if axis not in offset_dims]
     for batch in np.ndindex(batch_shape):
@@ -432,7 +436,7 @@ def _laid_out(slices: np.ndarray, batch_shape: tuple[int, ...], offset_dims: Seq
     return result
 
 
-def _scatter(self: _Scalars, operation, inputs):
+def _scatter(self: _Scalars, operation: Operation, inputs: list[np.ndarray]) -> np.ndarray:
     """x with updates written to, or combined with, the entries they land on, in order; those outside are dropped."""
     (x, indices, updates), how = inputs, operation.how
     dtype, graph = operation.outs[0].dtype, self.graph
@@ -461,7 +465,7 @@ def _scatter(self: _Scalars, operation, inputs):
             continue
         is_fixed = is_known(inside) and all(value_of(start) is not None for start in starts)
 
-        def at(*first):
+        def at(*first: int) -> np.ndarray:
             place = tuple(slice(p, p + size) for p, size in zip(first, sizes, strict=True))
             changed = before if is_fixed else before.copy()
             changed[place] = each(joined, before[place], update.reshape(before[place].shape))
@@ -472,7 +476,7 @@ def _scatter(self: _Scalars, operation, inputs):
     return result
 
 
-def _execute(self: _Scalars, operation, inputs):
+def _execute(self: _Scalars, operation: Operation, inputs: list[np.ndarray]) -> np.ndarray:
     """Instructions (numerics.instructions), written out."""
     program, data = operation.how.program, inputs[0]
     dtype, graph = operation.outs[0].dtype, self.graph
@@ -489,7 +493,7 @@ def _execute(self: _Scalars, operation, inputs):
     return results
 
 
-SPECIAL: dict[type, Callable] = {
+SPECIAL: dict[type, Callable[[_Scalars, Operation, list[np.ndarray]], np.ndarray]] = {
     kinds.Reduced: _reduction,
     kinds.Extreme: _extreme_place,
     kinds.Cumulated: _cumulative,
@@ -505,7 +509,7 @@ SPECIAL: dict[type, Callable] = {
 # --- control ----------------------------------------------------------------------------------------------------------
 
 
-def _cond(self: _Scalars, operation, inputs):
+def _cond(self: _Scalars, operation: Operation, inputs: list[np.ndarray]) -> list[np.ndarray]:
     """Every branch is computed and one selected, as under vmap; a known index takes its branch alone."""
     which, operands = inputs[0][()], inputs[1:]
     branches = operation.how.branches
@@ -523,7 +527,7 @@ def _cond(self: _Scalars, operation, inputs):
     return chosen
 
 
-def _while(self: _Scalars, operation, inputs):
+def _while(self: _Scalars, operation: Operation, inputs: list[np.ndarray]) -> list[np.ndarray]:
     """A loop; one that repeats another, of the same operands, is that one."""
     alike = self.loops.setdefault(tuple(map(_identity, flatten(inputs))), [])
     for earlier in alike:
@@ -537,17 +541,17 @@ def _identity(entry: Entry) -> Any:
     return (entry.dtype.num, entry.tobytes()) if is_known(entry) else id(entry)
 
 
-def _turned(self: _Scalars, operation, inputs):
+def _turned(self: _Scalars, operation: Operation, inputs: list[np.ndarray]) -> list[np.ndarray]:
     how = operation.how
     cond_consts, body_consts, start = inputs[: how.tested], inputs[how.tested : how.fixed], inputs[how.fixed :]
     shapes = [x.shape for x in start]
     dtypes = [out.dtype for out, x in zip(operation.outs, start, strict=True) for _ in range(x.size)]
 
-    def conditions(entries):
+    def conditions(entries: list[Entry]) -> np.ndarray:
         (result,) = self.run(how.condition, [*cond_consts, *unflatten(entries, shapes)])
         return result
 
-    def turn(entries):
+    def turn(entries: list[Entry]) -> list[Entry]:
         new = self.run(how.body, [*body_consts, *unflatten(entries, shapes)])
         which = conditions(entries) if several else None
         if which is not None:  # a loop under jax.vmap: each of its members ends by itself
@@ -557,7 +561,7 @@ def _turned(self: _Scalars, operation, inputs):
                    for three in zip(spread, new, old, strict=True)]  # fmt: skip
         return flatten(new)
 
-    def goes_on(entries):
+    def goes_on(entries: list[Entry]) -> Entry:
         return functools.reduce(lambda a, b: self.graph.make("or", BOOL, a, b), flatten([conditions(entries)]))
 
     several = how.condition.out_avals[0].ndim > 0
@@ -575,14 +579,14 @@ def _guessed(begun: np.ndarray, is_handed_on: bool) -> list[bool]:
     return [not is_handed_on and (is_begun_alike or not is_known(entry)) for entry in entries]
 
 
-def _scan(self: _Scalars, operation, inputs):
+def _scan(self: _Scalars, operation: Operation, inputs: list[np.ndarray]) -> list[np.ndarray]:
     """Written out; a long one without series in or out is a loop that counts."""
     n_consts, n_carry, length, is_reverse, _, closed = operation.how
     consts, carry, xs = inputs[:n_consts], inputs[n_consts : n_consts + n_carry], inputs[n_consts + n_carry :]
     order = range(length - 1, -1, -1) if is_reverse else range(length)
     ys_of = operation.outs[n_carry:]
 
-    def body(carry, x):
+    def body(carry: list[np.ndarray], x: list[np.ndarray]) -> tuple[list[np.ndarray], list[np.ndarray]]:
         result = self.run(closed, [*consts, *carry, *x])
         return result[:n_carry], result[n_carry:]
 
@@ -592,11 +596,11 @@ def _scan(self: _Scalars, operation, inputs):
         shapes = [x.shape for x in carry]
         dtypes = [out.dtype for out, x in zip(operation.outs, carry, strict=True) for _ in range(x.size)]
 
-        def turn(entries):
+        def turn(entries: list[Entry]) -> list[Entry]:
             moved = flatten(body(unflatten(entries[1:], shapes), [])[0])
             return [self.graph.make("add", INT32, entries[0], np.int32(1)), *moved]
 
-        def goes_on(entries):
+        def goes_on(entries: list[Entry]) -> Entry:
             return self.graph.make("lt", BOOL, entries[0], np.int32(length))
 
         begun = [np.int32(0), *flatten(carry)]
@@ -611,13 +615,13 @@ def _scan(self: _Scalars, operation, inputs):
     return [*carry, *ys]
 
 
-def _linear_solve(self: _Scalars, operation, inputs):
+def _linear_solve(self: _Scalars, operation: Operation, inputs: list[np.ndarray]) -> list[np.ndarray]:
     """The solution alone: how to multiply and how to transpose are for derivatives."""
     how = operation.how
     return self.run(how.solve, [*inputs[how.of], *inputs[how.rest :]])
 
 
-CONTROL: dict[type, Callable] = {
+CONTROL: dict[type, Callable[[_Scalars, Operation, list[np.ndarray]], list[np.ndarray]]] = {
     kinds.Cond: _cond,
     kinds.While: _while,
     kinds.Scan: _scan,

@@ -67,7 +67,7 @@ def interpret(
     return [read(variable) for variable in jaxpr.outvars]
 
 
-def retraced(function: Callable, trace: core.ClosedJaxpr) -> core.ClosedJaxpr:
+def retraced(function: Callable[..., Any], trace: core.ClosedJaxpr) -> core.ClosedJaxpr:
     """The trace of another function of the same inputs."""
     shapes = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype, weak_type=v.aval.weak_type) for v in trace.jaxpr.invars]
     return jax.make_jaxpr(function)(*shapes)

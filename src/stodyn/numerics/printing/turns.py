@@ -82,10 +82,19 @@ def _first_kinds(self: Arrays, start: Sequence[Array]) -> list[Kind]:
             for x, (lane, _) in zip(start, kinds, strict=True)]  # fmt: skip
 
 
-def _turn(self, turns, turn, arrays, begun, changes, wanted, rows) -> list[Buffer]:
+def _turn(
+    self: Arrays,
+    turns: Turns,
+    turn: Callable[[list[Array], Entry], Sequence[Array]],
+    arrays: list[Array],
+    begun: Sequence[Buffer],
+    changes: Sequence[bool],
+    wanted: list[Kind],
+    rows: Callable[[Entry], Entry],
+) -> list[Buffer]:
     """Fill in a turn; `wanted` is set to the kinds that the values it hands on turn out to have."""
     outer, self._context = self._context, (*self._context, turns.number)
-    after = list(turn(arrays, turns.counter))
+    after: list[Any] = list(turn(arrays, turns.counter))
     handed_on = []
     for k, (x, changed) in enumerate(zip(after[: len(arrays)], changes, strict=True)):
         if changed:
@@ -96,7 +105,8 @@ def _turn(self, turns, turn, arrays, begun, changes, wanted, rows) -> list[Buffe
             wanted[k] = _either(wanted[k], _kind(handed_on[-1][1]))
     series: list[Buffer] = []
     for x in after[len(arrays) :]:
-        whole = functools.partial(Buffer, "scratch", 0, (turns.length, *x.shape), x.dtype)
+        shape: tuple[Any, ...] = (turns.length, *x.shape)
+        whole = functools.partial(Buffer, "scratch", 0, shape, x.dtype)
         series.append(self.stored(x, whole, rows(turns.counter)))
     self.close()
     turns.body, self.items = self.items, []
@@ -234,7 +244,7 @@ def _extreme_place(self: Arrays, equation: Equation, inputs: list[Array]) -> Arr
     return Array(out.shape, out.dtype, at, (x.cost + 3) * int(length))
 
 
-TURNS: dict[type, Callable] = {
+TURNS: dict[type, Callable[..., Array | list[Array]]] = {
     kinds.While: _while, kinds.Scan: _scan, kinds.Executed: _execute, kinds.Cumulated: _cumulative,
     kinds.Extreme: _extreme_place,
 }  # fmt: skip

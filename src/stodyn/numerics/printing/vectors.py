@@ -7,9 +7,10 @@ of optimisation shows in the bits.
 from __future__ import annotations
 
 import struct
-from typing import Any
+from typing import Any, TypeAlias
 
 REAL, WORD, MASK = "double", "i64", "i1"
+Number: TypeAlias = "Value | float"  # a name in a program, or a number written there
 PURE = "nounwind willreturn memory(read)"
 
 
@@ -67,94 +68,94 @@ class Value:
     def __init__(self, code: Code, name: str, element: str):
         self.code, self.name, self.element = code, name, element
 
-    def _with(self, real: str, word: str, other: Value | float, turned: bool = False) -> Value:
+    def _with(self, real: str, word: str, other: Number, turned: bool = False) -> Value:
         operation = {REAL: real, WORD: word, MASK: word}[self.element]
         a, b = self, self.code.value(other, self.element)
         return self.code.operation(operation, *((b, a) if turned else (a, b)))
 
-    def __add__(self, other):
+    def __add__(self, other: Number) -> Value:
         return self._with("fadd", "add", other)
 
-    def __radd__(self, other):
+    def __radd__(self, other: Number) -> Value:
         return self._with("fadd", "add", other, True)
 
-    def __sub__(self, other):
+    def __sub__(self, other: Number) -> Value:
         return self._with("fsub", "sub", other)
 
-    def __rsub__(self, other):
+    def __rsub__(self, other: Number) -> Value:
         return self._with("fsub", "sub", other, True)
 
-    def __mul__(self, other):
+    def __mul__(self, other: Number) -> Value:
         return self._with("fmul", "mul", other)
 
-    def __rmul__(self, other):
+    def __rmul__(self, other: Number) -> Value:
         return self._with("fmul", "mul", other, True)
 
-    def __truediv__(self, other):
+    def __truediv__(self, other: Number) -> Value:
         return self._with("fdiv", "", other)
 
-    def __rtruediv__(self, other):
+    def __rtruediv__(self, other: Number) -> Value:
         return self._with("fdiv", "", other, True)
 
-    def __and__(self, other):
+    def __and__(self, other: Number) -> Value:
         return self._with("", "and", other)
 
-    def __or__(self, other):
+    def __or__(self, other: Number) -> Value:
         return self._with("", "or", other)
 
-    def __xor__(self, other):
+    def __xor__(self, other: Number) -> Value:
         return self._with("", "xor", other)
 
-    def __lshift__(self, other):
+    def __lshift__(self, other: Number) -> Value:
         return self._with("", "shl", other)
 
-    def __rshift__(self, other):
+    def __rshift__(self, other: Number) -> Value:
         return self._with("", "lshr", other)
 
-    def __invert__(self):
+    def __invert__(self) -> Value:
         return self ^ -1
 
-    def __neg__(self):
+    def __neg__(self) -> Value:
         return self.code.instruction(f"fneg {self.code.type(REAL)} {self.name}", REAL)
 
-    def __abs__(self):
+    def __abs__(self) -> Value:
         return self.code.intrinsic("fabs", self)
 
-    def __lt__(self, other):
+    def __lt__(self, other: Number) -> Value:
         return self.code.compare("olt", "slt", self, other)
 
-    def __le__(self, other):
+    def __le__(self, other: Number) -> Value:
         return self.code.compare("ole", "sle", self, other)
 
-    def __gt__(self, other):
+    def __gt__(self, other: Number) -> Value:
         return self.code.compare("ogt", "sgt", self, other)
 
-    def __ge__(self, other):
+    def __ge__(self, other: Number) -> Value:
         return self.code.compare("oge", "sge", self, other)
 
-    def equals(self, other):
+    def equals(self, other: Number) -> Value:
         return self.code.compare("oeq", "eq", self, other)
 
-    def differs(self, other):
+    def differs(self, other: Number) -> Value:
         """Also true of NaN beside anything."""
         return self.code.compare("une", "ne", self, other)
 
-    def within(self, bound):
+    def within(self, bound: Number) -> Value:
         """|x| < bound, false for NaN."""
         return abs(self) < bound
 
     @property
-    def bits(self):
+    def bits(self) -> Value:
         """The words of real numbers."""
         return self.code.cast("bitcast", self, WORD)
 
     @property
-    def real(self):
+    def real(self) -> Value:
         """The real numbers whose words these are."""
         return self.code.cast("bitcast", self, REAL)
 
     @property
-    def rounded(self):
+    def rounded(self) -> Value:
         """The real numbers next to whole ones."""
         return self.code.cast("sitofp", self, REAL)
 
@@ -173,7 +174,7 @@ class Code:
     def type(self, element: str) -> str:
         return kind(element, self.width)
 
-    def value(self, number: Value | float | int, element: str) -> Value:
+    def value(self, number: Number, element: str) -> Value:
         if isinstance(number, Value):
             return number
         if element == REAL and self.table is not None and not is_immediate(number):
@@ -200,7 +201,7 @@ class Code:
     def operation(self, operation: str, a: Value, b: Value) -> Value:
         return self.instruction(f"{operation} {self.type(a.element)} {a.name}, {b.name}", a.element)
 
-    def compare(self, real: str, word: str, a: Value, b: Value | float) -> Value:
+    def compare(self, real: str, word: str, a: Value, b: Number) -> Value:
         condition = f"fcmp {real}" if a.element == REAL else f"icmp {word}"
         text = f"{condition} {self.type(a.element)} {a.name}, {self.value(b, a.element).name}"
         return self.instruction(text, MASK)
@@ -271,7 +272,7 @@ def name_of(function: str, width: int) -> str:
     return f"sd_{function}_v{width}"
 
 
-def fma(a: Value, b: Value | float, c: Value | float) -> Value:
+def fma(a: Value, b: Number, c: Number) -> Value:
     """a b + c, rounded once."""
     return a.code.intrinsic("fma", a, a.code.value(b, REAL), a.code.value(c, REAL))
 
@@ -284,33 +285,33 @@ def copysign(a: Value, sign: Value) -> Value:
     return a.code.intrinsic("copysign", a, sign)
 
 
-def select(mask: Value, a: Value | float, b: Value | float) -> Value:
+def select(mask: Value, a: Number, b: Number) -> Value:
     code, element = mask.code, next((v.element for v in (a, b) if isinstance(v, Value)), REAL)
     a, b = code.value(a, element), code.value(b, element)
     text = f"select {code.type(MASK)} {mask.name}, {code.type(element)} {a.name}, {code.type(element)} {b.name}"
     return code.instruction(text, element)
 
 
-def two_sum(a: Value | float, b: Value) -> tuple[Value, Value]:
+def two_sum(a: Number, b: Value) -> tuple[Value, Value]:
     """a + b rounded, and what the rounding lost, for any a and b."""
     total = a + b
     back = total - a
     return total, (a - (total - back)) + (b - back)
 
 
-def fast_two_sum(a: Value | float, b: Value) -> tuple[Value, Value]:
+def fast_two_sum(a: Number, b: Value) -> tuple[Value, Value]:
     """The same in three operations, where |a| >= |b| or a = 0."""
     total = a + b
     return total, b - (total - a)
 
 
-def two_product(a: Value, b: Value | float) -> tuple[Value, Value]:
+def two_product(a: Value, b: Number) -> tuple[Value, Value]:
     """a b rounded, and what the rounding lost."""
     product = a * b
     return product, fma(a, b, -product)
 
 
-def quotient(a: Value | float, a_low: Value | float, b: Value, b_low: Value | float) -> Value:
+def quotient(a: Number, a_low: Number, b: Value, b_low: Number) -> Value:
     """(a + a_low) / (b + b_low), to little more than half a unit in the last place, with one division."""
     inverse = 1.0 / b
     result = inverse * a

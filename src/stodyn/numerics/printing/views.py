@@ -449,7 +449,7 @@ def _stack(self: Arrays, equation: Equation, inputs: list[Array]) -> Array:
     return Array(_out(equation), inputs[0].dtype, at, max(x.cost for x in inputs))
 
 
-VIEWS: dict[type, Callable] = {
+VIEWS: dict[type, Callable[[Arrays, Equation, list[Array]], Array | list[Array]]] = {
     kinds.Reshaped: _reshape, kinds.Squeezed: _reshape, kinds.Expanded: _reshape, kinds.Spread: _broadcast_in_dim,
     kinds.Transposed: _transpose, kinds.Reversed: _rev, kinds.Sliced: _slice, kinds.Split: _split,
     kinds.Joined: _concatenate, kinds.Padded: _pad, kinds.Stacked: _stack, kinds.Unstacked: _unstack,
