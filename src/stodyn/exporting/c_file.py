@@ -14,7 +14,10 @@ import numpy as np
 
 from stodyn.engine import grid
 from stodyn.engine.record.identity import versions
+from stodyn.exporting.noises import SAMPLE
+from stodyn.exporting.stepper import EARLY
 from stodyn.exporting.stepping import Stepping
+from stodyn.noise import from_normals
 from stodyn.noise.sfc64 import DISCARDED, FIRST_FACTOR, INCREMENT, SECOND_FACTOR
 from stodyn.noise.stream import STREAMS
 from stodyn.noise.ziggurat import LAYERS, TAIL, layer_table
@@ -42,7 +45,7 @@ def header(model: Stepping, name: str, inputs: Sequence[str]) -> str:
     params = ", ".join(f"{upper}_PARAM_{identifier(p.name)} = {p.place}" for p in model.parameters)
     outputs = ", ".join(f"{upper}_OUTPUT_{identifier(word)}" for word in model.outputs)
     lines = [
-        f"/* {name}: {model.spec.record['problem']} by {model.spec.record['method']}, dt = {model.dt!r}.",
+        f"/* {name}: {model.title}.",
         f"   Written by stodyn {versions()['stodyn']}; digest {digest(model, inputs)[:16]}.",
         f"   Compile with {FLAGS} and link with -lm; {name}_check() says whether the arithmetic is right. */",
         f"#ifndef {upper}_H",
@@ -60,6 +63,7 @@ def header(model: Stepping, name: str, inputs: Sequence[str]) -> str:
         f"    double params[{max(model.words.size, 1)}];",
         *(["    double keys[4];"] if model.has_keys else []),
         f"    uint64_t noise[{max(len(model.streams), 1)}][4];",
+        *(["    uint64_t counted[3];"] if model.is_by_time else []),
         "    int64_t steps;",
         f"}} {name}_state;",
         "/* 0 where the compiler neither fuses nor reorders arithmetic: call it once. */",
@@ -71,6 +75,7 @@ def header(model: Stepping, name: str, inputs: Sequence[str]) -> str:
         f"void {name}_outputs(const {name}_state *s, double *outputs);",
         f"double {name}_time(const {name}_state *s);",
         f"void {name}_defaults(double *params);",
+        *(_declared_by_time(name) if model.is_by_time else []),
         "#ifdef __cplusplus",
         "}",
         "#endif",
@@ -80,11 +85,19 @@ def header(model: Stepping, name: str, inputs: Sequence[str]) -> str:
     return "\n".join(lines)
 
 
+def _declared_by_time(name: str) -> list[str]:
+    return [
+        "/* The sample that is held at time t, the same however often and in whatever order it is asked for. These",
+        "   samples are another path than those of the steps. */",
+        f"void {name}_at(const {name}_state *s, double t, double *outputs);",
+    ]
+
+
 def source(model: Stepping, name: str, inputs: Sequence[str], included: str) -> str:
     """The definitions; `included` is the name of the header."""
     text = "\n".join([
         c99.translated(model.text(("exp", "log1p") if model.streams else ())), _seeds() if model.is_random else "",
-        _normals() if model.streams else "", _times(), _interface(model, name, inputs),
+        _normals() if model.streams else "", _counted(model), _times(), _interface(model, name, inputs),
     ])  # fmt: skip
     return "\n".join(
         [f'#include "{included}"', "#include <math.h>", "#include <string.h>", "", c99.helpers(name, text), text]
@@ -190,6 +203,31 @@ static double sd_normal(uint64_t g[4])
 """
 
 
+def _counted(model: Stepping) -> str:
+    """Normals by their numbers."""
+    if "pair" not in model.functions:
+        return ""
+    return f"""
+static void sd_key(uint64_t key[2], uint64_t seed)
+{{
+    uint32_t words[2];
+    sd_words(words, 2, seed, -1);
+    key[0] = words[0], key[1] = words[1];
+}}
+
+static void sd_counted(double *z, int count, const uint64_t *key, uint64_t path, uint64_t stream, uint64_t first)
+{{
+    for (int i = 0; i < count; i += 2) {{
+        double two[2];
+        uint64_t number = first + (uint64_t)i / 2;
+        {_call(model, "pair", "two")}
+        z[i] = two[0];
+        if (i + 1 < count) z[i + 1] = two[1];
+    }}
+}}
+"""
+
+
 def _times() -> str:
     """The time of step k, as in engine.grid.step_time."""
     count = len(grid.SIZES)
@@ -242,6 +280,21 @@ int {name}_step({name}_state *s, const double *inputs, double *outputs)
     if (outputs) {name}_outputs(s, outputs);
     return 0;
 }}
+{_by_time(model, name) if model.is_by_time else ""}"""
+
+
+def _by_time(model: Stepping, name: str) -> str:
+    begin, dt = c99.real_number(model.begins_at), c99.real_number(model.dt)
+    assert model.noise is not None
+    count = model.noise.normals
+    pairs, stream = -(-count // 2), STREAMS[SAMPLE]
+    return f"""
+void {name}_at(const {name}_state *s, double t, double *outputs)
+{{
+    double z[{count}], sample = floor((t - {begin}) / {dt} + {c99.real_number(EARLY)});
+    sd_counted(z, {count}, s->counted, s->counted[2], {stream}, (uint64_t)(int64_t)sample * {pairs});
+    {_call(model, "at", "outputs")}
+}}
 """
 
 
@@ -264,10 +317,13 @@ def _begun(model: Stepping) -> Iterator[str]:
         yield f"uint64_t key[3];\n    sd_path_words(key, seed, path, {STREAMS['sensor']});"
         yield "for (int i = 0; i < 4; i++) s->keys[i] = (double)(key[0] >> 16 * i & 0xFFFF);"
     if "draw" in model.functions:
-        yield "uint32_t words[2];\n    double key_of_run[2], number = sd_i64_as_double(path);"
-        yield "sd_words(words, 2, seed, -1);"
-        yield "for (int i = 0; i < 2; i++) key_of_run[i] = sd_i64_as_double(words[i]);"
+        count = model.spec.problem.start_from_normals.normals
+        yield f"uint64_t key[2];\n    double z[{count}];"
+        yield "sd_key(key, seed);"
+        yield f"sd_counted(z, {count}, key, path, {STREAMS[from_normals.STREAM]}, 0);"
         yield _call(model, "draw", "start")
+    if model.is_by_time:
+        yield "s->counted[0] = key[0], s->counted[1] = key[1], s->counted[2] = path;"
     yield _call(model, "begin", "s->state")
 
 
@@ -300,7 +356,8 @@ def _stepped(model: Stepping, inputs: Sequence[str]) -> Iterator[str]:
 
 
 ARRAYS = {"now": "s->state", "state": "s->state", "start": "start", "normals": "normals", "common_params": "s->params",
-          "own_params": "s->keys", "t": "&t", "h": "&h", "k": "&k", "key": "key_of_run", "path": "&number"}  # fmt: skip
+          "own_params": "s->keys", "t": "&t", "h": "&h", "k": "&k", "z": "z", "key": "key", "stream": "&stream",
+          "path": "&path", "number": "&number"}  # fmt: skip
 
 
 def _call(model: Stepping, name: str, results: str) -> str:

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from stodyn.arguments import check_positive, checks_arguments, suggestion
-from stodyn.exporting import c_file, fmu
+from stodyn.exporting import c_file, fmu, numpy_file
 from stodyn.exporting.stepping import Stepping, stepping
 from stodyn.methods.contract import Catalogued
 
-SUFFIXES = (".c", ".fmu")
+SUFFIXES = (".c", ".fmu", ".py")
 RESERVED = ("seed", "path", "time")  # what every model has
 
 
@@ -35,19 +35,23 @@ def export(
 
     Parameters
     ----------
-    problem : problem
+    problem : problem or noise
         Any problem whose steps are printed, a loop of `with_loop` among them. Its start is given as numbers, or by
-        `from_normals`; its params become parameters of the model.
+        `from_normals`; its params become parameters of the model. Or a noise by itself: a Coloured, noise.gyro(...),
+        accelerometer or imu, per_sample, density, or noise.white(Q, host=...). A gyro's reading is that of the
+        parameter "truth", which may be an input.
     method : str or method, optional
-        As in `simulate`.
+        As in `simulate`; a noise has none.
     dt : float
-        The step, which is a part of the model.
+        The step, which is a part of the model; the time between the samples of a noise.
     to : str or path
-        A file that ends in .c (a header is written beside it) or in .fmu.
+        A file that ends in .c (a header is written beside it), in .fmu, or, for a noise, in .py, which needs NumPy
+        alone.
     inputs : sequence of str, optional
         The params that the host sets before every step; they are held over it.
     outputs : sequence of str or mapping, optional
-        The components to show, or name -> function(t, x[, params]); by default all components.
+        The components to show, or name -> function(t, x[, params]); by default all components. A noise shows all of its
+        outputs.
     t0 : float, optional
         The time at which the model begins.
     seed : int, optional
@@ -78,12 +82,15 @@ def export(
     check_positive("a step", dt=dt)
     file = Path(to)
     if file.suffix not in SUFFIXES:
-        raise ValueError(f"to: expected a file that ends in {' or '.join(SUFFIXES)}, got {str(to)!r}")
+        raise ValueError(f"to: expected a file that ends in {', '.join(SUFFIXES)}, got {str(to)!r}")
     if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**64:
         raise ValueError(f"seed: expected a whole number from 0 to 2^64 - 1, got {seed!r}")
     model = stepping(problem, method, dt, outputs, t0)
     _check_inputs(model, inputs)
     name = c_file.identifier(file.stem)
+    if file.suffix == ".py":
+        file.write_text(numpy_file.text(model, name, seed))
+        return [file]
     if file.suffix == ".fmu":
         return [fmu.write(model, name, inputs, file, seed, fmi)]
     header = file.with_suffix(".h")

@@ -46,6 +46,7 @@ def text(model: Stepping, name: str, inputs: Sequence[str], listed: Sequence[Any
         seed=whole["seed"].number, path=whole["path"].number, first_seed=whole["seed"].start,
         dt=c99.real_number(model.dt), spelled=f"{model.dt!r}", tolerance=TOLERANCE,
         inputs_at=", ".join(str(places[i]) for i in inputs) or "0",
+        is_alone=int(model.noise is not None and model.noise.is_held),
     )  # fmt: skip
     return common + (_TWO if fmi == "2.0" else _THREE + _absent())
 
@@ -221,6 +222,12 @@ static int advance(instance *c, double length)
     char text[160];
     if (!(fabs(count - nearest) <= {tolerance!r}) || nearest < 0) {{
         snprintf(text, sizeof text, "communication step %.12g is not a multiple of dt = {spelled}", length);
+        tell(c, DISCARD, text);
+        return DISCARD;
+    }}
+    if ({is_alone} && nearest != 1) {{
+        snprintf(text, sizeof text, "communication step %.12g: white noise is scaled for dt = {spelled}, and held over "
+                 "any other step it has another spectrum", length);
         tell(c, DISCARD, text);
         return DISCARD;
     }}

@@ -45,6 +45,11 @@ def write(model: Stepping, name: str, inputs: Sequence[str], file: Path, seed: i
     """Write the unit."""
     if fmi not in VERSIONS:
         raise ValueError(f'fmi: expected "2.0" or "3.0", got {fmi!r}')
+    if model.noise is not None and model.noise.is_fresh:
+        raise ValueError(
+            f"to: a unit for co-simulation holds its outputs over a step, but this is {model.noise.text}; give "
+            'noise.white(Q, host="held"), or export C or NumPy, which the host calls in every evaluation'
+        )
     if fmi == "2.0" and seed >= LARGEST_INTEGER:
         raise ValueError(f'seed: integers of FMI 2.0 are below 2^31, got {seed}; give a smaller one, or fmi="3.0"')
     listed = variables(model, inputs, seed)
@@ -97,7 +102,7 @@ def description(model: Stepping, name: str, listed: Sequence[Variable], digest: 
     root = ET.Element("fmiModelDescription", {
         "fmiVersion": fmi, "modelName": name, token: f"{{{digest}}}",
         "generationTool": f"stodyn {versions()['stodyn']}", "variableNamingConvention": "structured",
-        "description": f"{model.spec.record['problem']} by {model.spec.record['method']}, dt = {model.dt!r} s",
+        "description": f"{model.title} s",
     })  # fmt: skip
     abilities = {
         "modelIdentifier": name, "canHandleVariableCommunicationStepSize": "true", "canSerializeFMUState": "true",

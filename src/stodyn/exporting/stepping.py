@@ -15,12 +15,16 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.extend import core
 
 from stodyn.engine.program.as_scalars import Scalars
 from stodyn.engine.program.executors import LOOPED, source_of
 from stodyn.engine.program.watching import watched
 from stodyn.engine.spec import Spec, as_it_is_now, describe
+from stodyn.exporting import noises
+from stodyn.exporting.noises import Noise
 from stodyn.methods.contract import Method
+from stodyn.noise import counter
 from stodyn.noise.from_normals import FromNormals
 from stodyn.numerics.printing import elementary, scalars
 from stodyn.numerics.printing.llvm import Printer, Writer
@@ -49,6 +53,7 @@ class Stepping:
 
     outputs     names of the numbers that are shown after every step, and their rows in the graph
     parameters  real numbers that may be set from outside
+    noise       the noise that it is, where it is no more than that
     """
 
     spec: Spec
@@ -57,6 +62,18 @@ class Stepping:
     begins_at: float
     outputs: tuple[str, ...]
     rows: tuple[int, ...]
+    noise: Noise | None = None
+
+    @property
+    def title(self) -> str:
+        """What the model is, in a few words."""
+        what = self.spec.record["problem"] if self.noise is None else self.noise.text
+        return f"{what} by {self.spec.record['method']}, dt = {self.dt!r}"
+
+    @property
+    def is_by_time(self) -> bool:
+        """Whether its samples can be had by their times, in any order: held noise without memory."""
+        return self.noise is not None and not self.noise.has_memory and not self.noise.is_fresh
 
     @property
     def streams(self) -> tuple[tuple[str, int], ...]:
@@ -114,13 +131,15 @@ class Stepping:
         source = self.source
         functions = {"begin": _printed("begin", source.begun, source.layout.dtypes)}
         if self.spec.common_start is None:
-            entries = _drawn_start(self.spec.problem.start_from_normals)
-            functions["draw"] = _printed("draw", entries, [np.dtype(float)] * len(entries))
+            functions["pair"] = _reals("pair", _pair())
+            functions["draw"] = _reals("draw", _drawn_start(self.spec.problem.start_from_normals))
         for name, step in source.steps.items():
             results, dtypes = [*step.program, step.ok], [*source.layout.dtypes, np.dtype(bool)]
             functions["step" if name == "run" else "first_step"] = _printed(name, results, dtypes)
         shown = [source.see[row] for row in self.rows]
         functions["look"] = _printed("look", shown, [source.saved_dtypes[row] for row in self.rows])
+        if self.is_by_time:
+            functions["at"] = _reals("at", _by_time(self.noise, len(self.words)))
         return functions
 
     def reads_of_output(self, k: int) -> set[tuple[str, int]]:
@@ -163,20 +182,56 @@ def _printed(name: str, results: Sequence[Entry], dtypes: Sequence[Any]) -> Prin
     return Printed(name, arguments, w.text(signature), frozenset(w.elementary))
 
 
+def _reals(name: str, entries: Sequence[Entry]) -> Printed:
+    """The function that writes real numbers."""
+    return _printed(name, entries, [np.dtype(float)] * len(entries))
+
+
 def _drawn_start(start: FromNormals) -> list[Entry]:
-    """The start of a path from its number and the key of the run."""
+    """The start of a path from its normals."""
+    return _of_arrays(lambda z: core.jaxpr_as_fun(start.trace)(z)[0], {"z": ((start.normals,), np.float64)})
+
+
+def _by_time(noise: Noise, words: int) -> list[Entry]:
+    """What is shown of a sample without those before it, from its normals."""
+
+    def shown(z: Any, truth: Any) -> Any:
+        y = noise.alone(z)
+        return y if noise.response is None else noise.shown(y, truth)
+
+    return _of_arrays(shown, {"z": ((noise.normals,), np.float64), "common_params": ((words,), np.float64)})
+
+
+def _pair() -> list[Entry]:
+    """Two normals that a path counts off: from the key of the run, the stream, the path and their number."""
     graph = Graph()
-    path = scalars.unflatten([graph.input(("path", 0), np.uint64)], [()])
-    key = scalars.unflatten([graph.input(("key", k), np.uint32) for k in (0, 1)], [(2,)])
+    key = [graph.input(("key", k), np.uint32) for k in (0, 1)]
+    stream, path, number = (graph.input((name, 0), dtype) for name, dtype in
+                            (("stream", np.uint32), ("path", np.uint64), ("number", np.uint64)))  # fmt: skip
+    return counter.entries(graph, key, stream, path, number)
+
+
+def _of_arrays(function: Callable, arrays: Mapping[str, tuple[tuple[int, ...], Any]]) -> list[Entry]:
+    """The results of a function of arrays, which are known by their names, shapes and types."""
+    graph = Graph()
+    inputs = [scalars.inputs_of(graph, name, shape, dtype) for name, (shape, dtype) in arrays.items()]
     with jax.enable_x64(True):
-        trace = jax.make_jaxpr(start.counted)(np.zeros((), np.uint64), np.zeros(2, np.uint32))
-    return scalars.flatten(scalars.scalarised(trace, [*path, *key], graph))
+        trace = jax.make_jaxpr(function)(*(np.zeros(shape, dtype) for shape, dtype in arrays.values()))
+    return scalars.flatten(scalars.scalarised(trace, inputs, graph))
 
 
 def stepping(
     problem: Any, method: Any, dt: float, outputs: Sequence[str] | Mapping[str, Callable] | None, begins_at: float
 ) -> Stepping:
-    """The stepping model of a problem; refuses in words what cannot leave the house."""
+    """The stepping model of a problem or of a noise; refuses in words what cannot leave the house."""
+    noise = noises.noise_of(problem, dt) if noises.is_noise(problem) else None
+    if noise is not None:
+        problem, method = noise.problem(), noises.method_of(noise, method)
+        if outputs is not None:
+            raise ValueError(
+                'outputs: a noise by itself shows all of its outputs; leave outputs out, or pick some by noise["name"]'
+            )
+        outputs = noise.outputs()
     problem = as_it_is_now(problem)
     functions = outputs if isinstance(outputs, Mapping) else {}
     collect = [Moments(), *(Observable(function, name=name) for name, function in functions.items())]
@@ -199,7 +254,7 @@ def stepping(
             "cannot be exported yet. Export a smaller system"
         )
     names, rows = _outputs(spec, source, outputs)
-    return Stepping(spec, source, float(dt), float(begins_at), names, rows)
+    return Stepping(spec, source, float(dt), float(begins_at), names, rows, noise)
 
 
 def check_random(spec: Spec) -> None:

@@ -17,6 +17,7 @@ from stodyn.noise.distribution import (
     Truncated,
     Uniform,
 )
+from stodyn.noise.hosts import white
 from stodyn.noise.inertial import accelerometer, gyro, imu
 from stodyn.noise.source import PerPath
 
@@ -39,5 +40,6 @@ __all__ = [
     "iterated",
     "rejection",
     "stages",
+    "white",
     "wiener",
 ]
