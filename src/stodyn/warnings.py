@@ -125,6 +125,10 @@ class Multimodal(UserWarning):
     """Warns of another maximum of a likelihood that comes close to the highest."""
 
 
+class StepTooLong(UserWarning):
+    """Warns of a fit by the law of a method whose steps are too long for the likelihood of the equations."""
+
+
 # --- What was given --------------------------------------------------------------------------------------------------
 
 

@@ -2,10 +2,15 @@
 
 import numpy as np
 import pytest
+import scipy.stats
 from inference.records import TIMES, VALUES, ornstein_uhlenbeck, oscillator, sensor
 
 import stodyn as sd
-from stodyn.warnings import NotIdentified
+from stodyn.inference import predictive
+from stodyn.inference.priors import SHAPES, prior_of
+from stodyn.inference.question import question_of
+from stodyn.numerics import uncompiled
+from stodyn.warnings import NotIdentified, StepTooLong
 
 WALK = sd.SDE(lambda t, x, p: 0.0 * x + p["m"], lambda t, x, p: p["s"], 0.0, params={"m": 0.0, "s": 2.0})
 STEPS = np.array([0.3, -1.2, 0.7, 2.0, -0.4, 0.1, 1.1, -0.9, 0.5, 0.2, -1.4, 0.8])
@@ -54,3 +59,113 @@ def test_what_cannot_be_fitted_is_said():
             start={"ζ": -0.5},
             initial="stationary",
         )
+
+
+def test_a_prior_moves_the_maximum_to_that_of_the_posterior():
+    options = {"data": RECORD, "sensors": sensor(noise=None), "params": {"s": 0.5}, "predictive": 0}
+    result = sd.fit(WALK, free={"m": sd.noise.Normal(1.0, 0.2)}, **options)
+    # readings say N(mean, s²/12), the prior N(1, .04)
+    precisions = np.array([12 / 0.25, 1 / 0.04])
+    mean = precisions @ [STEPS.mean(), 1.0] / precisions.sum()
+    np.testing.assert_allclose([result.estimate[0], result.stderr[0]], [mean, precisions.sum() ** -0.5], rtol=1e-7)
+    np.testing.assert_allclose(
+        [result.low[0], result.high[0]], mean + 1.959964 * result.stderr.values * [-1, 1], rtol=1e-5
+    )
+    assert result.attrs["maximum"] == "of the posterior density"
+
+
+LAWS = {
+    "uniform": (1.0, 2.0), "norm": (1.0, 2.0), "halfnorm": (0.0, 2.0), "lognorm": (0.7, 0.0, 2.0),
+    "gamma": (2.5, 0.0, 2.0), "invgamma": (2.5, 0.0, 2.0), "expon": (0.0, 2.0), "beta": (2.0, 3.0, -1.0, 4.0),
+    "t": (4.0, 1.0, 2.0), "cauchy": (1.0, 2.0), "halfcauchy": (0.0, 2.0), "logistic": (1.0, 2.0),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_priors_have_the_densities_of_scipy(name):
+    law = getattr(scipy.stats, name)(*LAWS[name])
+    at = law.ppf([0.1, 0.4, 0.8])
+    np.testing.assert_allclose(uncompiled.value(prior_of("a", law).log_density, at), law.logpdf(at), rtol=1e-10)
+
+
+def test_truncated_priors_and_those_of_a_sampler():
+    law = sd.noise.Truncated(sd.noise.LogNormal(0.0, 1.0), 0.2, 2.0)
+    like = sd.likelihood(WALK, data=RECORD, sensors=sensor(noise=None), free={"s": law})
+    u = np.array([0.3])
+    s = 0.2 + 1.8 / (1 + np.exp(-0.3))
+    slope = (s - 0.2) * (2.0 - s) / 1.8
+    expected = like({"s": s}) + np.log(law.pdf(s)) + np.log(slope)
+    np.testing.assert_allclose(uncompiled.value(like.log_density, u), expected, rtol=1e-10)
+    with pytest.raises(ValueError, match=r"free \(s\): .*whose derivatives are known"):
+        sd.likelihood(WALK, data=RECORD, sensors=sensor(noise=None), free={"s": scipy.stats.gumbel_r(1.0, 0.1)})
+
+
+def test_a_start_may_be_free():
+    level = sd.SDE(lambda t, x: 0.0 * x, lambda t, x: 0.0 * x, 0.0)
+    options = {"data": RECORD, "sensors": sensor(noise=0.5)}
+    result = sd.fit(level, free={"start.x": None}, **options)
+    np.testing.assert_allclose(result.estimate, RECORD[1].mean(), rtol=1e-7)
+    np.testing.assert_allclose(result.stderr, 0.5 / np.sqrt(12), rtol=1e-9)
+    assert sd.fitted(level, result).start == result.estimate.values
+    with pytest.raises(ValueError, match=r"start\.v: there is no state 'v'; there are x"):
+        sd.fit(level, free=["start.v"], **options)
+    with pytest.raises(ValueError, match=r"start\.x: .*`initial` says 'diffuse'"):
+        sd.fit(level, free=["start.x"], initial="diffuse", **options)
+
+
+def test_a_start_by_the_steps_of_a_method_may_be_free():
+    decay = sd.SDE(lambda t, x: -x, lambda t, x: 0.0 * x, 0.0)
+    data = np.array([0.5, 1.0, 1.5]), np.array([0.7, 0.2, 0.3])
+    like = sd.likelihood(decay, data=data, sensors=sensor(noise=0.5), free=["start.x"], law="Euler", dt=0.5)
+    powers = 0.5 ** np.arange(1, 4)  # of 1 - dt
+    np.testing.assert_allclose(like.gradient([2.0]), powers @ (data[1] - 2.0 * powers) / 0.25, rtol=1e-10)
+
+
+def test_a_search_from_far_away_ends_at_the_same_place():
+    options = {"data": RECORD, "sensors": sensor(), "params": {"r": 0.3}, "profile": False, "predictive": 0}
+    near = sd.fit(WALK, free={"s": (0, None)}, **options)
+    far = sd.fit(WALK, free={"s": (0, None)}, start={"s": 1e-3}, **options)
+    np.testing.assert_allclose(far.estimate, near.estimate, rtol=1e-6)
+    mirrored = sd.fit(WALK, free=["s"], **options)  # s and -s are one noise: no Multimodal, and the user's sign
+    np.testing.assert_allclose(mirrored.estimate, near.estimate, rtol=1e-6)
+
+
+def test_a_step_whose_half_gives_another_likelihood_is_reported():
+    options = {"sensors": sensor(), "law": "Euler", "predictive": 0, "profile": False, "free": ["q"]}
+    data = np.arange(1, 26) * 0.2, VALUES
+    with pytest.warns(StepTooLong, match=r"dt: with steps of half the length .* steps of 0.2"):
+        result = sd.fit(oscillator(), data=data, dt=0.2, **options)
+    halved = sd.likelihood(oscillator(), data=data, sensors=sensor(), law="Euler", dt=0.1, free=["q"])
+    np.testing.assert_allclose(result.loglik_halved, halved(result.estimate.values), rtol=1e-12)
+
+
+def test_simulated_records_have_the_law_of_the_model():
+    def exponential(a, b):
+        return 1.1**2 / 1.6 * np.exp(-0.8 * np.abs(a[:, None] - b))
+
+    question = question_of(ornstein_uhlenbeck(), None, data=(TIMES, VALUES), sensors=sensor(), initial="stationary",
+                           t0=None, by=None, law=None, params=None)  # fmt: skip
+    records = predictive.simulated(question, question.values, 400, np.random.default_rng(1))[:, 1:, 0]
+    root = np.linalg.cholesky(exponential(TIMES, TIMES) + 0.09 * np.eye(25))
+    e = np.linalg.solve(root, (records - 0.5).T)
+    assert abs(np.sum(e**2) - e.size) < 5 * np.sqrt(2 * e.size)
+    assert np.abs(e @ e.T / 400 - np.eye(25)).max() < 6 * np.sqrt(2 / 400)
+
+
+def test_predictive_bands_hold_a_record_of_the_model_and_not_one_of_another():
+    options = {"sensors": sensor(), "initial": "stationary", "free": {"s": (0, None)}, "profile": False}
+    result = sd.fit(ornstein_uhlenbeck(), data=(TIMES, VALUES), **options)
+    inside = (result.reading_low < result.reading_observed) & (result.reading_observed < result.reading_high)
+    assert inside.mean() > 0.8 and list(result.summary.values) == ["mean", "deviation", "lag 1", "least", "greatest"]
+    np.testing.assert_allclose(result.summary_observed[0, 0], VALUES.mean())
+    power = 2 * np.sum(result.spectrum_observed[0].values) * np.diff(result.frequency[0].values)[0]
+    np.testing.assert_allclose(power, VALUES.var(), rtol=0.05)  # the integral of a two-sided density
+    wrong = sd.fit(WALK, data=RECORD, sensors=sensor(noise=None), free=["m"], params={"s": 0.05}, profile=False)
+    assert "the least of y, -0.9, lies outside those of 200 simulated records" in wrong.attrs["reasons"]
+
+
+def test_a_diffuse_level_is_simulated_from_where_the_record_begins():
+    walk = sd.SDE(lambda t, x: 0.0 * x, lambda t, x, p: p["s"], 0.0, params={"s": 1.0})
+    data = RECORD[0], RECORD[1] + 1000.0
+    result = sd.fit(walk, data=data, sensors=sensor(noise=0.5), free={"s": (0, None)}, initial="diffuse", profile=False)
+    assert ((result.reading_low > 980) & (result.reading_high < 1020)).all()

@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-ROUNDS = 60
+ROUNDS = 100
+ENOUGH = 15  # rounds after which the search ends with the highest lane
 FIRST_DAMPING, LEAST_DAMPING, MOST_DAMPING = 1e-2, 1e-12, 1e12
 FLAT = 1e-10  # of a Newton step's gain in the logarithm: less is the end
 LONGEST = 2.0  # of a step along any coordinate, in units of the line
@@ -27,16 +28,24 @@ class Climbed(NamedTuple):
     converged: np.ndarray
 
 
-def climb(function: Callable, u: np.ndarray, is_free: np.ndarray) -> Climbed:
-    """Return maxima of function(u) -> value, slope and curvature, from u (lanes, p) on, along free coordinates."""
+def climb(
+    function: Callable, u: np.ndarray, is_free: np.ndarray, report: Callable[[int], None], *, for_all: bool
+) -> Climbed:
+    """Return maxima of function(u) -> value, slope and curvature, from u (lanes, p) on, along free coordinates.
+
+    report(k) is called where k more lanes have ended. Unless the maxima of all lanes are wanted, those that are still
+    below the highest one after some rounds are left where they are, not converged.
+    """
     u = np.array(u, float)
     value, slope, curvature = (np.array(part) for part in function(u))
     damping = np.full(len(u), FIRST_DAMPING)
     converged = np.zeros(len(u), bool)
     active = np.isfinite(value)
-    for _ in range(ROUNDS):
-        if not active.any():
+    report(int((~active).sum()))
+    for turn in range(ROUNDS):
+        if not active.any() or (not for_all and turn >= ENOUGH and converged[int(np.argmax(value))]):
             break
+        before = int(active.sum())
         trial, gains = u.copy(), np.zeros(len(u))
         for k in np.flatnonzero(active):
             step, gains[k] = _step(slope[k], curvature[k], damping[k], is_free[k])
@@ -50,6 +59,7 @@ def climb(function: Callable, u: np.ndarray, is_free: np.ndarray) -> Climbed:
                 damping[k] *= 10.0
             converged[k] = gains[k] < FLAT
             active[k] = not converged[k] and damping[k] < MOST_DAMPING
+        report(before - int(active.sum()))
     return Climbed(u, value, slope, curvature, converged)
 
 

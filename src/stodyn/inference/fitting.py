@@ -9,63 +9,23 @@ from typing import Any
 import jax
 import numpy as np
 import xarray as xr
-from scipy import special
 
 from stodyn.arguments import checks_arguments, stacklevel_of_user
-from stodyn.inference import climbing
+from stodyn.engine.progress import Progress
+from stodyn.inference import climbing, profiles, starts
 from stodyn.inference.filtering import filtered
-from stodyn.inference.likelihood import Likelihood, likelihood
-from stodyn.inference.scales import Scale
-from stodyn.numerics import uncompiled
+from stodyn.inference.gaussian import START
+from stodyn.inference.likelihood import likelihood
+from stodyn.inference.line import Line
+from stodyn.inference.predictive import predicted
 from stodyn.problems.contract import expect_problem
-from stodyn.warnings import Multimodal, NotIdentified
+from stodyn.warnings import Multimodal, NotIdentified, StepTooLong
 
-STARTS = 8
-FACTOR = 3.0  # by which scattered starts differ from the first
 NEAR = 2.0  # of log L: another maximum this close competes
-PLACES = np.array([0.3, 0.7, 1.1, 1.5, 1.8, 2.1, 2.5, 3.0])  # of a profile, in standard deviations on either side
-MOST_PROFILES = 6
 UNKNOWN = 1e-6  # of the largest eigenvalue of the scaled information: below it a combination is not known
-
-
-class _Line:
-    """The log-likelihood on the line of unlimited parameters, in units of their size, for many places at once."""
-
-    def __init__(self, like: Likelihood, start: np.ndarray):
-        self.like, self.count = like, len(like.names)
-        self.unit = np.array([max(abs(value), 1.0) if scale == Scale() else 1.0
-                              for scale, value in zip(like.scales, start, strict=True)])  # fmt: skip
-        self._scales = uncompiled.Uncompiled(jax.vmap(self._constrained))
-        self.start = uncompiled.value(like.unconstrain, start) / self.unit
-
-    def _constrained(self, u: Any) -> Any:
-        def parameters(u: Any) -> Any:
-            return self.like.constrain(u * self.unit)
-
-        first = jax.jacfwd(parameters)
-        return parameters(u), first(u), jax.jacfwd(first)(u)
-
-    def parameters(self, u: np.ndarray) -> np.ndarray:
-        """The parameters at places (lanes, p)."""
-        return self._scales(u)[0]
-
-    def one_by_one(self, u: np.ndarray, places: np.ndarray, which: np.ndarray) -> np.ndarray:
-        """The parameters of these numbers at these places, the others being at u (p,)."""
-        at = np.repeat(u[None], len(which), axis=0)
-        at[np.arange(len(which)), which] = places
-        return self.parameters(at)[np.arange(len(which)), which]
-
-    def slopes(self, u: np.ndarray) -> np.ndarray:
-        """dθ/du at one place, (p,)."""
-        return np.diagonal(self._scales(u[None])[1][0])
-
-    def __call__(self, u: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Values (lanes,), slopes (lanes, p) and curvatures (lanes, p, p) at places (lanes, p)."""
-        theta, first, second = self._scales(u)
-        value, gradient, hessian = self.like.at_many(theta)
-        slope = np.einsum("li,lij->lj", gradient, first)
-        curvature = np.einsum("lia,lij,ljb->lab", first, hessian, first) + np.einsum("li,liab->lab", gradient, second)
-        return value, slope, curvature
+SAME = 1e-6  # of log L: maxima this close are equal
+LONG = 0.5  # of log L: a step whose half changes it by more is too long
+COORDINATES = ("output", "summary", "reading_time", "sensor")
 
 
 @checks_arguments
@@ -84,7 +44,9 @@ def fit(
     params: Any = None,
     initial: Any = None,
     profile: bool = True,
+    predictive: int = 200,
     seed: int = 0,
+    progress: bool | None = None,
 ) -> xr.Dataset:
     """Fit parameters of a problem and of its sensors to a record, by the largest likelihood.
 
@@ -99,7 +61,9 @@ def fit(
     sensors : Sensor or sequence of Sensor
         What made them; may be left out where `data` is a Record.
     free : sequence of str or mapping
-        The names of the parameters to fit, or {name: (low, high)} with their ranges, None for no limit.
+        The names of the parameters to fit, or {name: what is known of it}: a range (low, high) with None for no limit,
+        a distribution of stodyn.noise or scipy.stats as its prior, a number to begin at, or None. "spring.rate" is a
+        nested one, "start.x" the start of the component x.
     start : mapping, optional
         {name: number}: where the search begins; by default at the problem's own values.
     t0 : float
@@ -116,8 +80,13 @@ def fit(
         The law of the start where it is not the problem's own.
     profile : bool
         Whether intervals are those of the profile likelihood, for up to six parameters; else of a normal law.
+    predictive : int
+        How many records the fitted model makes, at the same times by the same sensors, for the bands beside the record;
+        0 for none.
     seed : int
-        Of the seven further starts, which lie within a factor of three of the first.
+        Of the seven further starts, one of which is the best of a survey, and of the simulated records.
+    progress : bool, optional
+        Show a bar; by default on a terminal and in a notebook.
 
     Returns
     -------
@@ -125,7 +94,10 @@ def fit(
         estimate, stderr, low and high (parameter): the maximum, standard errors by the observed information, and the
         ends of 95 % intervals; correlation (parameter, other); profile and profile_value (parameter, point): the
         largest log-likelihood with the parameter held at a value, minus the maximum; loglik; p_value and statistic
-        (check) as in sd.filtered. attrs: converged, law, calculus, reasons.
+        (check) as in sd.filtered; with law= a method, loglik_halved at half its step. Of the simulated records, as
+        ..._observed, ..._low and ..._high of a band of 95 %: reading (reading), with reading_time and sensor; summary
+        (output, summary); spectrum (output, band), with frequency. attrs: converged, maximum (of what), law, calculus,
+        reasons.
 
     Raises
     ------
@@ -134,12 +106,15 @@ def fit(
 
     Warns
     -----
-    NotIdentified, Multimodal
-        If the record does not determine a combination of parameters, or another maximum comes close.
+    NotIdentified, Multimodal, StepTooLong
+        If the record does not determine a combination of parameters, another maximum comes close, or half the step of
+        the method whose law is asked for gives another likelihood.
 
     Notes
     -----
-    Rates of short records come out too large; their profile intervals cover all the same.
+    Rates of short records come out too large; their profile intervals cover all the same. With priors the estimate is
+    where the density of the posterior is highest, and intervals are those of its profile. Of a long record, the first
+    20 000 times are simulated.
 
     Examples
     --------
@@ -154,75 +129,79 @@ def fit(
     """
     options = {"t0": t0, "dt": dt, "by": by, "law": law, "params": params, "initial": initial}
     like = likelihood(problem, method, data=data, sensors=sensors, free=free, **options)
-    line = _Line(like, _starting(like, free, start))
-    starts = _scattered(line, seed)
-    _refuse_unknown(like, line, starts)
-    others = climbing.climb(line, starts, np.ones(starts.shape, bool))
-    best = climbing.Climbed(*(part[int(np.argmax(others.value))] for part in others))
-    reasons = _doubts(like, line, best, others)
-    theta, spread = line.parameters(best.u[None])[0], _inverse(-best.curvature)
-    low, high, table = _intervals(line, best, spread, profile and len(theta) <= MOST_PROFILES)
-    whole = dict(zip(like.names, theta, strict=True))
-    checked = filtered(problem, method, data=data, sensors=sensors, **options | {"params": {**(params or {}), **whole}})
-    return _dataset(line, best, spread, (low, high), table, checked, reasons)
+    line = Line(like, starts.starting(like, free, start))
+    points = 2 * len(profiles.PLACES) * line.count if profile and line.count <= profiles.MOST else 0
+    with Progress(starts.STARTS + points, progress, label="fitting") as bar:
+        _refuse_unknown(line)
+        others = climbing.climb(line, starts.scattered(line, seed), _all_free(line), bar.advance, for_all=False)
+        best = climbing.Climbed(*(part[_highest(others)] for part in others))
+        reasons = _doubts(line, best, others)
+        spread = _inverse(-best.curvature)
+        ends = profiles.intervals(line, best, spread, profile, bar.advance)
+    variables, more = _afterwards(
+        line, best, (problem, method), {"data": data, "sensors": sensors, **options}, predictive, seed
+    )
+    return _dataset(line, best, spread, ends, variables, [*reasons, *more])
 
 
-def _starting(like: Likelihood, free: Any, start: Mapping[str, float] | None) -> np.ndarray:
-    """The parameters at which the search begins."""
-    ranges = free if isinstance(free, Mapping) else {}
-    numbers = {name: value for name, value in ranges.items() if isinstance(value, int | float)}
-    theta = like.vector({**numbers, **(start or {})})
-    for name, scale, value in zip(like.names, like.scales, theta, strict=True):
-        if not scale.holds(value):
-            raise ValueError(f"start ({name}): {value:g} lies outside its range from {scale.low:g} to {scale.high:g}")
-    return theta
+def _highest(others: climbing.Climbed) -> int:
+    """The lane of the maximum; of equal ones the first, which is the user's."""
+    return int(np.argmax(others.value > others.value.max() - SAME))
 
 
-def _refuse_unknown(like: Likelihood, line: _Line, starts: np.ndarray) -> None:
-    value, slope, curvature = (part[0] for part in line(starts))
+def _all_free(line: Line) -> np.ndarray:
+    return np.ones((starts.STARTS, line.count), bool)
+
+
+def _refuse_unknown(line: Line) -> None:
+    value, slope, curvature = (part[0] for part in line.like.at_many(line.parameters(line.start[None])))
     if not np.isfinite(value):
-        where = _words(like, line, line.start)
-        raise ValueError(f"start: the likelihood is zero at the start, where {where}; begin elsewhere")
-    unused = [name for k, name in enumerate(like.names) if slope[k] == 0.0 and not curvature[k].any()]
+        raise ValueError(
+            f"start: the likelihood is zero at the start, where {line.words(line.start)}; begin elsewhere, by start="
+        )
+    unused = [name for k, name in enumerate(line.like.names) if slope[k] == 0.0 and not curvature[k].any()]
     if unused:
         raise ValueError(f"free: nothing that is read depends on {unused[0]!r}; leave it out")
 
 
-def _words(like: Likelihood, line: _Line, u: np.ndarray) -> str:
-    values = line.parameters(u[None])[0]
-    return ", ".join(f"{name} = {value:.6g}" for name, value in zip(like.names, values, strict=True))
-
-
-def _scattered(line: _Line, seed: int) -> np.ndarray:
-    """The starts of the search, the user's first."""
-    rng = np.random.default_rng(seed)
-    others = line.start + np.log(FACTOR) * rng.uniform(-1.0, 1.0, (STARTS - 1, line.count))
-    return np.concatenate([line.start[None], others])
-
-
-def _doubts(like: Likelihood, line: _Line, best: climbing.Climbed, others: climbing.Climbed) -> list[str]:
+def _doubts(line: Line, best: climbing.Climbed, others: climbing.Climbed) -> list[str]:
     """What the search leaves open, in words; the user is warned of it."""
     reasons = [] if best.converged else ["the search did not come to an end"]
-    information = -best.curvature
+    unknown = _unknown(line, -best.curvature)
+    for words in unknown:
+        warnings.warn(f"free: {words}", NotIdentified, stacklevel=stacklevel_of_user())
+    another = None if reasons or unknown else _another(line, best, others)
+    if another is not None:
+        warnings.warn(f"free: {another}", Multimodal, stacklevel=stacklevel_of_user())
+    return [*reasons, *unknown, *filter(None, [another])]
+
+
+def _unknown(line: Line, information: np.ndarray) -> list[str]:
+    """The combinations of parameters that the record does not determine, in words."""
     size = np.sqrt(np.maximum(np.abs(np.diagonal(information)), 1e-300))
     values, vectors = np.linalg.eigh(information / size / size[:, None])
-    for value, vector in zip(values, vectors.T, strict=True):
-        if value < UNKNOWN * values[-1]:
-            along = vector / size
-            parts = [f"{share:+.2g} {name}" for name, share in zip(like.names, along / np.abs(along).max(), strict=True)
-                     if abs(share) > 0.05]  # fmt: skip
-            reasons.append(f"the record does not determine {' '.join(parts)}, on the scale of their ranges")
-            warnings.warn(f"free: {reasons[-1]}", NotIdentified, stacklevel=stacklevel_of_user())
-    if not reasons:
-        spread = np.sqrt(np.diagonal(_inverse(information)))
-        close = others.converged & (others.value > best.value - NEAR)
-        apart = (np.abs(others.u - best.u) > 0.5 * spread).any(axis=1)
-        for k in np.flatnonzero(close & apart)[:1]:
-            reasons.append(
-                f"another maximum is {best.value - others.value[k]:.3g} lower, where {_words(like, line, others.u[k])}"
-            )
-            warnings.warn(f"free: {reasons[-1]}", Multimodal, stacklevel=stacklevel_of_user())
-    return reasons
+    lines = []
+    for _, vector in filter(lambda pair: pair[0] < UNKNOWN * values[-1], zip(values, vectors.T, strict=True)):
+        along = vector / size
+        shares = along / along[np.argmax(np.abs(along))]
+        parts = [f"{share:+.2g} {scale.named(name)}"
+                 for name, scale, share in zip(line.like.names, line.like.scales, shares, strict=True)
+                 if abs(share) > 0.05]  # fmt: skip
+        lines.append(f"the record does not determine {' '.join(parts)}: leave one of them out, or give it a prior")
+    return lines
+
+
+def _another(line: Line, best: climbing.Climbed, others: climbing.Climbed) -> str | None:
+    """Another maximum that comes close, in words."""
+    spread = np.sqrt(np.diagonal(_inverse(-best.curvature)))
+    close = others.converged & (others.value > best.value - NEAR)
+    apart = (np.abs(others.u - best.u) > 0.5 * spread).any(axis=1)
+    is_unlimited = np.array([scale.is_unlimited for scale in line.like.scales])
+    sizes, own = (np.where(is_unlimited, np.abs(u), u) for u in (others.u, best.u))
+    is_mirrored = (others.value > best.value - SAME) & (np.abs(sizes - own) < 0.5 * spread).all(axis=1)  # noise -s is s
+    for k in np.flatnonzero(close & apart & ~is_mirrored):
+        return f"another maximum is {best.value - others.value[k]:.3g} lower, where {line.words(others.u[k])}"
+    return None
 
 
 def _inverse(information: np.ndarray) -> np.ndarray:
@@ -232,85 +211,69 @@ def _inverse(information: np.ndarray) -> np.ndarray:
     return np.linalg.inv(information)
 
 
-def _intervals(
-    line: _Line, best: climbing.Climbed, spread: np.ndarray, by_profile: bool
-) -> tuple[np.ndarray, np.ndarray, tuple[np.ndarray, np.ndarray] | None]:
-    """The ends of intervals of 95 %, and the profiles (values, drops)."""
-    z = float(special.ndtri(0.975))
-    sizes = np.sqrt(np.diagonal(spread))
-    if not by_profile or not np.isfinite(sizes).all():
-        theta, slopes = line.parameters(best.u[None])[0], np.abs(line.slopes(best.u))
-        return theta - z * sizes * slopes, theta + z * sizes * slopes, None
-    signed = np.concatenate([-PLACES[::-1], PLACES])
-    count, points = line.count, len(signed)
-    which = np.repeat(np.arange(count), points)
-    shift = np.tile(signed, count)
-    u = best.u + shift[:, None] * (spread / sizes)[:, which].T
-    profiles = climbing.climb(line, u, ~np.eye(count, dtype=bool)[which])
-    drop = np.minimum(profiles.value - best.value, 0.0).reshape(count, points)
-    places = profiles.u[np.arange(len(which)), which].reshape(count, points)
-    roots = np.sign(signed) * np.sqrt(-2.0 * drop)
-    ends = np.array([_crossings(best.u[k], places[k], roots[k], z) for k in range(count)])
-    limits = np.sort([line.one_by_one(best.u, side, np.arange(count)) for side in ends.T], axis=0)
-    values = line.one_by_one(best.u, places.ravel(), which).reshape(count, points)
-    return limits[0], limits[1], (values, drop)
-
-
-def _crossings(best: float, places: np.ndarray, roots: np.ndarray, z: float) -> tuple[float, float]:
-    """Where the signed root of a profile is -z and z; beyond its ends along its last slope."""
-    all_places = np.insert(places, len(places) // 2, best)
-    all_roots = np.insert(roots, len(roots) // 2, 0.0)
-    order = np.argsort(all_roots)
-    x, y = all_places[order], all_roots[order]
-
-    def at(wanted: float) -> float:
-        if y[0] <= wanted <= y[-1]:
-            return _cubic(y, x, wanted)
-        inner, outer = (1, 0) if wanted < y[0] else (-2, -1)
-        slope = (y[outer] - y[inner]) / (x[outer] - x[inner])
-        return float(x[outer] + (wanted - y[outer]) / slope) if slope > 1e-12 else float(np.sign(wanted) * np.inf)
-
-    return at(-z), at(z)
-
-
-def _cubic(y: np.ndarray, x: np.ndarray, wanted: float) -> float:
-    """x at a value of y, by the cubic through the four nearest points."""
-    nearest = np.argsort(np.abs(y - wanted))[:4]
-    return float(np.polyval(np.polyfit(y[nearest] - wanted, x[nearest], 3), 0.0))
+def _afterwards(
+    line: Line, best: climbing.Climbed, posed: tuple[Any, Any], options: dict[str, Any], predictive: int, seed: int
+) -> tuple[dict[str, Any], list[str]]:
+    """The checks of the residuals and of the step, and the predictive bands, as variables and in words."""
+    theta = line.parameters(best.u[None])[0]
+    at = {**(options["params"] or {}), **dict(zip(line.like.names, theta, strict=True))}
+    checked = filtered(*posed, **options | {"params": at})
+    variables: dict[str, Any] = {"statistic": checked["statistic"], "p_value": checked["p_value"]}
+    words = list(filter(None, [checked.attrs["reasons"]]))
+    if options["dt"] is not None:
+        halved = likelihood(*posed, **options | {"params": at, "dt": 0.5 * options["dt"]})()
+        own = float(line.like(theta))
+        variables["loglik_halved"] = (), halved
+        if abs(halved - own) > LONG:
+            words.append(
+                f"with steps of half the length the log-likelihood changes by {halved - own:+.3g}: the parameters are "
+                f"those of steps of {options['dt']:g}, not of the equations; take a shorter dt, or law='exact'"
+            )
+            warnings.warn(f"dt: {words[-1]}", StepTooLong, stacklevel=stacklevel_of_user())
+    if predictive:
+        question = line.like.question
+        whole = question.values.copy()
+        whole[list(line.like.places)] = theta
+        bands, outside = predicted(question, whole, predictive, seed)
+        variables, words = variables | bands, words + outside
+    return variables, words
 
 
 def _dataset(
-    line: _Line,
+    line: Line,
     best: climbing.Climbed,
     spread: np.ndarray,
-    ends: tuple[np.ndarray, np.ndarray],
-    table: Any,
-    checked: xr.Dataset,
+    ends: profiles.Intervals,
+    variables: dict[str, Any],
     reasons: list[str],
 ) -> xr.Dataset:
     like, theta = line.like, line.parameters(best.u[None])[0]
     sizes = np.sqrt(np.diagonal(spread))
-    variables: dict[str, Any] = {
+    everything: dict[str, Any] = {
         "estimate": ("parameter", theta),
         "stderr": ("parameter", sizes * np.abs(line.slopes(best.u))),
-        "low": ("parameter", ends[0]),
-        "high": ("parameter", ends[1]),
+        "low": ("parameter", ends.low),
+        "high": ("parameter", ends.high),
         "correlation": (("parameter", "other"), spread / sizes / sizes[:, None]),
-        "loglik": ((), float(best.value)),
-        "statistic": checked["statistic"],
-        "p_value": checked["p_value"],
+        "loglik": ((), float(best.value - line.log_prior(best.u[None])[0])),
+        **variables,
     }
-    if table is not None:
-        variables |= {
-            "profile_value": (("parameter", "point"), table[0]),
-            "profile": (("parameter", "point"), table[1]),
+    if ends.values is not None:
+        everything |= {
+            "profile_value": (("parameter", "point"), ends.values),
+            "profile": (("parameter", "point"), ends.drops),
         }
     names = np.array(like.names)
-    words = [*reasons, *filter(None, [checked.attrs["reasons"]])]
-    problem = like.question.model.plant.problem
-    attrs = {"converged": "yes" if best.converged else "no", "law": checked.attrs["law"], "calculus": problem.calculus,
-             "reasons": "; ".join(words)}  # fmt: skip
-    return xr.Dataset(variables, {"parameter": names, "other": names}, attrs)
+    coords = {word: everything.pop(word) for word in COORDINATES if word in everything}
+    model = like.question.model
+    attrs = {
+        "converged": "yes" if best.converged else "no",
+        "maximum": "of the posterior density" if line.has_priors else "of the likelihood",
+        "law": model.name,
+        "calculus": model.plant.problem.calculus,
+        "reasons": "; ".join(reasons),
+    }
+    return xr.Dataset(everything, {"parameter": names, "other": names, **coords}, attrs)
 
 
 @checks_arguments
@@ -349,9 +312,24 @@ def fitted(problem: Any, result: xr.Dataset) -> Any:
     values = dict(zip(result.parameter.values, result.estimate.values, strict=True))
     leaves, structure = jax.tree_util.tree_flatten_with_path(problem.params)
     names = [jax.tree_util.keystr(path, simple=True, separator=".") or "params" for path, _ in leaves]
-    if not set(names) & set(values):
+    if not (set(names) & set(values) or any(name.startswith(f"{START}.") for name in values)):
         raise ValueError(
             f"problem: it has none of the parameters {', '.join(values)}; it has {', '.join(names) or 'none'}"
         )
     changed = [float(values[name]) if name in values else leaf for name, (_, leaf) in zip(names, leaves, strict=True)]
-    return problem.changed(params=jax.tree_util.tree_unflatten(structure, changed))
+    begun = _begun(problem, values)
+    return problem.changed(params=jax.tree_util.tree_unflatten(structure, changed), **begun)
+
+
+def _begun(problem: Any, values: Mapping[str, float]) -> dict[str, Any]:
+    """The start of a problem with components that were fitted, as a change of it."""
+    own = {f"{START}.{name}": k for k, name in enumerate(problem.components)}
+    if not set(own) & set(values):
+        return {}
+    if problem.start_source.is_random:
+        raise ValueError("problem: its start is random, and components of it were fitted; give it numbers first")
+    start = np.array(problem.start_source.example("start"), float)
+    flat = start.reshape(-1)
+    for name in set(own) & set(values):
+        flat[own[name]] = values[name]
+    return {"start": start}

@@ -300,10 +300,10 @@ class Model:
         zero = jnp.zeros(own.W.shape[1])
         return jax.jacfwd(value)(zero), value(zero)
 
-    def begun(self, flow: Flow) -> tuple[Array, Array]:
+    def begun(self, flow: Flow, params: Any) -> tuple[Array, Array]:
         """Return mean and covariance of all states at the start."""
         n, N = len(self.plant.states), self.states
-        m: Any = self.start.mean
+        m: Any = self.start.mean_at(params)
         P: Any = self.start.covariance
         if self.start.is_stationary:
             m, P = linear_flow.stationary(flow.A[:n, :n], flow.a[:n], flow.S[:n, :n])
@@ -318,7 +318,7 @@ class Model:
         flow, H, d, R = self.system(params)
         gaps = jnp.asarray(self.schedule.gaps)
         law = linear_flow.over(flow.A, flow.a, flow.S, gaps, self.schedule.longest or 1.0, self.halvings)
-        m, P = self.begun(flow)
+        m, P = self.begun(flow, params)
         return Parts(law, H, d, R, m, P, flow.W, flow.w)
 
     def diffuse(self) -> np.ndarray | None:

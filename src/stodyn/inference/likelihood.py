@@ -16,8 +16,9 @@ from stodyn.arguments import checks_arguments
 from stodyn.inference import kalman
 from stodyn.inference.evaluating import Evaluated
 from stodyn.inference.kalman import Row, Sensing, State
-from stodyn.inference.question import Question, chosen, marginals, question_of, why_singular
+from stodyn.inference.question import Question, chosen, marginals, question_of, why_singular, with_start
 from stodyn.inference.scales import Scale, scales_of
+from stodyn.problems.contract import expect_problem
 
 
 @dataclasses.dataclass(eq=False)
@@ -72,6 +73,10 @@ class Likelihood:
         value, gradient, hessian = self.at_many(self.vector(params)[None])
         return float(value[0]), gradient[0], hessian[0]
 
+    def values(self, thetas: np.ndarray) -> np.ndarray:
+        """Return the log-likelihoods (k,) at parameters (k, p)."""
+        return self._evaluated(thetas)[0]
+
     def at_many(self, thetas: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return values (k,), gradients (k, p) and second derivatives (k, p, p) at parameters (k, p)."""
         k, count = thetas.shape
@@ -89,9 +94,14 @@ class Likelihood:
         return self._by_scan(self._theta(params))
 
     def log_density(self, u: Any) -> Array:
-        """Return log L plus the logarithm of the slope of the parameters at places u on the line, for samplers."""
+        """Return log L, log prior and the logarithm of the slope of the parameters at u on the line, for samplers."""
+        theta = self.constrain(u)
         slopes = sum(scale.log_slope(u[k]) for k, scale in enumerate(self.scales))
-        return self.jax(self.constrain(u)) + slopes
+        return self.jax(theta) + self.log_prior(theta) + slopes
+
+    def log_prior(self, theta: Any) -> Any:
+        """Return the logarithm of the density of the priors at a vector of parameters."""
+        return sum(scale.log_prior(theta[k]) for k, scale in enumerate(self.scales))
 
     def constrain(self, u: Any) -> Array:
         """Return the parameters at places u on the line, one for each of `names`."""
@@ -193,8 +203,7 @@ def likelihood(
     sensors : Sensor or sequence of Sensor
         What made them; may be left out where `data` is a Record.
     free : sequence of str or mapping, optional
-        The names of the parameters that it is a function of, or {name: (low, high)} with their ranges, None for no
-        limit; by default all numbers among the params.
+        The parameters that it is a function of, as those of sd.fit; by default all numbers among the params.
     t0 : float
         The time of the start, by default 0.
     dt : float, optional
@@ -229,10 +238,13 @@ def likelihood(
     >>> round(like({"rate": 1.0}), 9), like.gradient({"rate": 1.0}).round(9)
     (-1.115392558, array([0.48762004]))
     """
+    scales = None if free is None else scales_of(free)
+    expect_problem(problem)
+    params = with_start(problem, list(scales or ()), params)
     question = question_of(
         problem, method, data=data, sensors=sensors, t0=t0, dt=dt, by=by, law=law, params=params, initial=initial
     )
-    scales = {name: Scale() for name in question.names} if free is None else scales_of(free)
+    scales = {name: Scale() for name in question.names} if scales is None else scales
     like = Likelihood(question, chosen(question.names, list(scales)), tuple(scales.values()))
     if not np.isfinite(like()):
         parts, history = question.evaluated.history(question.values)

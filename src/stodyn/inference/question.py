@@ -12,7 +12,7 @@ import numpy as np
 from stodyn.arguments import suggestion
 from stodyn.inference import laws, stepping
 from stodyn.inference.evaluating import Evaluated
-from stodyn.inference.gaussian import start_of
+from stodyn.inference.gaussian import START, start_of
 from stodyn.inference.record import Record, as_record
 from stodyn.inference.schedule import scheduled
 from stodyn.problems.contract import expect_problem
@@ -71,7 +71,7 @@ def question_of(
         states = (
             (plant.start, initial, plant.states) if is_exact else (problem.start_source, initial, problem.components)
         )
-        start = start_of(*states)
+        start = start_of(*states, stated_in(problem, tree))
         parts = plant, record.sensors, tuple(widths), schedule, start
         model = laws.Model(*parts) if is_exact else stepping.stepped(*parts, law, dt).checked(tree)
         names, values, params_of = numbers_in(tree)
@@ -108,9 +108,29 @@ def merged(problem: Any, params: Any) -> Any:
         *outer, last = str(name).split(".")
         place = tree
         for word in outer:
-            place = place[word]
+            place = place.setdefault(word, {}) if word == START else place[word]
         place[last] = np.asarray(value, float)
     return tree
+
+
+def stated_in(problem: Any, tree: Any) -> tuple[str, ...]:
+    """Return the components whose start stands among the params, where that word is not the problem's own."""
+    own = problem.example_params()
+    is_own = isinstance(own, Mapping) and START in own
+    return tuple(tree[START]) if isinstance(tree, Mapping) and START in tree and not is_own else ()
+
+
+def with_start(problem: Any, names: Sequence[str], params: Any) -> Any:
+    """Return params with the problem's start for those of these names that are components of the start."""
+    wanted = [name for name in names if name.startswith(f"{START}.") and name not in (params or {})]
+    if not wanted:
+        return params
+    moments = problem.start_source.normal()
+    if moments is None:
+        raise ValueError(f"free ({wanted[0]}): the start of the problem is not normal; give it as numbers")
+    mean = np.broadcast_to(moments[0], (problem.n,))
+    own = dict(zip(problem.components, mean, strict=True))
+    return {**(params or {}), **{name: own.get(name.partition(".")[2], 0.0) for name in wanted}}
 
 
 def numbers_in(tree: Any) -> tuple[tuple[str, ...], np.ndarray, Any]:

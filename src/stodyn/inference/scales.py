@@ -16,6 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from stodyn.inference.priors import Prior, prior_of
+
 
 @dataclasses.dataclass(frozen=True)
 class Scale:
@@ -23,6 +25,22 @@ class Scale:
 
     low: float = -math.inf
     high: float = math.inf
+    prior: Prior | None = None
+
+    @property
+    def is_unlimited(self) -> bool:
+        """Whether the line is that of the parameter itself."""
+        return math.isinf(self.low) and math.isinf(self.high)
+
+    def named(self, name: str) -> str:
+        """What the line is, in words: ln a for a range from 0 on."""
+        if self.is_unlimited:
+            return name
+        if math.isfinite(self.low) and math.isfinite(self.high):
+            return f"logit {name}"
+        if math.isfinite(self.high):
+            return f"ln({self.high:g} - {name})"
+        return f"ln {name}" if self.low == 0.0 else f"ln({name} - {self.low:g})"
 
     def constrain(self, u: Any) -> Any:
         """The parameter at a place on the line."""
@@ -50,6 +68,10 @@ class Scale:
         """Whether a parameter lies inside."""
         return self.low < value < self.high
 
+    def log_prior(self, value: Any) -> Any:
+        """The logarithm of the prior's density; 0 where there is none."""
+        return 0.0 * value if self.prior is None else self.prior.log_density(value)
+
 
 def scales_of(free: Any) -> dict[str, Scale]:
     """Return the names that a user leaves free, with their ranges."""
@@ -62,9 +84,15 @@ def scales_of(free: Any) -> dict[str, Scale]:
 def _scale(name: str, wanted: Any) -> Scale:
     if wanted is None or isinstance(wanted, int | float | np.number):
         return Scale()
+    if hasattr(wanted, "rvs"):
+        prior = prior_of(name, wanted)
+        return Scale(float(prior.law.low), float(prior.law.high), prior)
     if isinstance(wanted, tuple | list) and len(wanted) == 2:
         low, high = (end if end is not None else sign * math.inf for end, sign in zip(wanted, (-1, 1), strict=True))
         if not low < high:
             raise ValueError(f"free ({name}): expected (low, high) with low < high, got {wanted!r}")
         return Scale(float(low), float(high))
-    raise TypeError(f"free ({name}): expected a range (low, high) with None for no limit, or a number, got {wanted!r}")
+    raise TypeError(
+        f"free ({name}): expected a range (low, high) with None for no limit, a distribution as prior, or a number to "
+        f"begin at, got {wanted!r}"
+    )

@@ -100,7 +100,10 @@ class SteppedModel:
         gaps = [self._composed(first, count, laws, powers) for first, count in self.keys]
         law = jax.tree.map(lambda *parts: jnp.concatenate(parts), *gaps)
         into, (W, w) = self._start(params), self._read()
-        m, P = into[:, :-1] @ self.start.mean + into[:, -1], into[:, :-1] @ self.start.covariance @ into[:, :-1].T
+        m, P = (
+            into[:, :-1] @ self.start.mean_at(params) + into[:, -1],
+            into[:, :-1] @ self.start.covariance @ into[:, :-1].T,
+        )
         if self.start.is_stationary:
             m, P = linear_flow.limit(laws[last])
         H, d, R = self._sensing(params, W, w)

@@ -1,0 +1,73 @@
+"""Intervals of a fit: by the profile of the likelihood, or of a normal law."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from scipy import special
+
+from stodyn.inference import climbing
+from stodyn.inference.line import Line
+
+PLACES = np.array([0.3, 0.7, 1.1, 1.5, 1.8, 2.1, 2.5, 3.0])  # of a profile, in standard deviations on either side
+MOST = 6  # parameters
+
+
+class Intervals(NamedTuple):
+    """The ends of intervals of 95 % (p,), and profiles (p, points): the values of a parameter, and the drops there."""
+
+    low: np.ndarray
+    high: np.ndarray
+    values: np.ndarray | None = None
+    drops: np.ndarray | None = None
+
+
+def intervals(
+    line: Line, best: climbing.Climbed, spread: np.ndarray, by_profile: bool, report: Callable[[int], None]
+) -> Intervals:
+    """Return the intervals about a maximum with the covariance `spread` on the line."""
+    z = float(special.ndtri(0.975))
+    sizes = np.sqrt(np.diagonal(spread))
+    if not by_profile or line.count > MOST or not np.isfinite(sizes).all():
+        theta, slopes = line.parameters(best.u[None])[0], np.abs(line.slopes(best.u))
+        return Intervals(theta - z * sizes * slopes, theta + z * sizes * slopes)
+    signed = np.concatenate([-PLACES[::-1], PLACES])
+    count, points = line.count, len(signed)
+    which = np.repeat(np.arange(count), points)
+    shift = np.tile(signed, count)
+    u = best.u + shift[:, None] * (spread / sizes)[:, which].T
+    profiles = climbing.climb(line, u, ~np.eye(count, dtype=bool)[which], report, for_all=True)
+    drop = np.minimum(profiles.value - best.value, 0.0).reshape(count, points)
+    places = profiles.u[np.arange(len(which)), which].reshape(count, points)
+    roots = np.sign(signed) * np.sqrt(-2.0 * drop)
+    ends = np.array([_crossings(best.u[k], places[k], roots[k], z) for k in range(count)])
+    limits = np.sort([line.one_by_one(best.u, side, np.arange(count)) for side in ends.T], axis=0)
+    values = line.one_by_one(best.u, places.ravel(), which).reshape(count, points)
+    return Intervals(limits[0], limits[1], values, drop)
+
+
+def _crossings(best: float, places: np.ndarray, roots: np.ndarray, z: float) -> tuple[float, float]:
+    """Where the signed root of a profile is -z and z; beyond its ends along its last slope."""
+    all_places = np.insert(places, len(places) // 2, best)
+    all_roots = np.insert(roots, len(roots) // 2, 0.0)
+    order = np.argsort(all_roots)
+    x, y = all_places[order], all_roots[order]
+
+    def at(wanted: float) -> float:
+        if y[0] <= wanted <= y[-1]:
+            return _cubic(y, x, wanted)
+        inner, outer = (1, 0) if wanted < y[0] else (-2, -1)
+        slope = (y[outer] - y[inner]) / (x[outer] - x[inner])
+        return float(x[outer] + (wanted - y[outer]) / slope) if slope > 1e-12 else float(np.sign(wanted) * np.inf)
+
+    return at(-z), at(z)
+
+
+def _cubic(y: np.ndarray, x: np.ndarray, wanted: float) -> float:
+    """x at a value of y, by the cubic through the four nearest points, in the form of Lagrange."""
+    nearest = np.argsort(np.abs(y - wanted))[:4]
+    away = y[nearest] - wanted
+    shares = [np.prod(np.delete(away, k) / (np.delete(away, k) - away[k])) for k in range(len(away))]
+    return float(np.dot(shares, x[nearest]))
