@@ -52,6 +52,24 @@ def test_equal_calls_share_a_trace_and_others_have_their_own(traced):
     assert len(traced) == 5
 
 
+def test_equal_loops_share_a_trace_and_others_have_their_own(traced):
+    """x' = u with u = -gain x at every step: (1 - h gain)^4; jitter in common and jitter of one's own differ."""
+    gain, late = [1.0], [sd.Jitter(1), sd.Jitter(1)]
+    plant = sd.SDE(lambda t, x, p: p["u"] + 0 * x, None, [1.0], params={"u": 0.0}, names=("x",))
+
+    def loop():
+        law = sd.Part("law", 0.25, lambda t, own, seen, p: (own, -gain[0] * seen["x"]), sd.true("x"), "u")
+        return sd.with_loop(plant, law)
+
+    for gain[0] in (1.0, 2.0, 1.0):
+        np.testing.assert_allclose(last(loop(), "EulerMaruyama"), (1 - 0.25 * gain[0]) ** 4, rtol=1e-14)
+    assert len(traced) == 2
+    for jitters in (late[:1] * 2, late, late[:1] * 2):
+        sensors = (sd.Sensor(name, "x", every=0.75, jitter=one) for name, one in zip("ab", jitters, strict=True))
+        last(sd.with_loop(plant, *sensors), "EulerMaruyama")
+    assert len(traced) == 4
+
+
 def test_structures_from_matrices_share_a_trace_where_their_matrices_are_equal(traced):
     def beam(stiffness):
         return sd.Mechanical.from_matrices(np.ones(3), 0.1 * np.eye(3), stiffness * np.eye(3), noise=np.ones(3))

@@ -236,6 +236,19 @@ def test_what_a_loop_does_at_samples_is_printed_behind_the_step():
     assert "enter" not in step and re.search(rf"\n{inside}:(?s:.*?)\nenter\d+:(?s:.*?)\n{on}:", rest)
 
 
+def test_a_sensor_draws_at_its_own_ticks_alone_and_for_two_samples_at_once():
+    """Of two sensors the fast one decides the ticks; the slow one is in a branch of its own, its draws in another."""
+    things = [
+        sd.Sensor(name, of="x", every=every, noise=sd.per_sample(1.0)) for name, every in (("a", 0.1), ("b", 0.3))
+    ]
+    spec = describe(sd.with_loop(integrator(), *things), "Heun", (0, 3), 0.1, None, "float64")
+    text = executors.get(spec, "printed").program.code.text.split("define void @run")[1]
+    assert len(re.findall(r"\nenter\d+:", text)) == 3 and len(re.findall(r"call <\d+ x double> @llvm.sqrt", text)) == 2
+    radii = [place.start() for place in re.finditer(r"@llvm.sqrt.v\d+f64", text)]
+    entries = [place.start() for place in re.finditer(r"\nenter\d+:", text)]
+    assert entries[0] < radii[0] < entries[1] < entries[2] < radii[1]
+
+
 def test_a_plant_that_a_loop_holds_does_not_make_its_steps_unstable():
     """The plant alone grows, and the loop brings it back; a step that is too long for the plant is still named."""
 
@@ -323,6 +336,21 @@ def test_jitter_keeps_the_number_of_samples_and_moves_them():
     assert set(late) == {-2, -1, 0, 1, 2} and all(39 <= len(row) <= 41 for row in times)
 
 
+@pytest.mark.usefixtures("quick_compiling")
+def test_samples_whose_times_drift_are_counted_one_by_one():
+    """Each takes the next normal of its sensor, as those at regular times do."""
+    plant = sd.SDE(lambda t, x: 0 * x, lambda t, x: jnp.zeros((1, 1)), start=[0.0], names=("x",))
+    sequences = []
+    for jitter in (None, sd.Jitter(steps=4, drifting=True)):
+        sensor = sd.Sensor("y", of="x", every=0.1, noise=sd.per_sample(1.0), jitter=jitter)
+        run = sd.simulate(sd.with_loop(plant, sensor), "Heun", t=(0, 12), dt=0.01, paths=1, seed=1, progress=False,
+                          collect=[st.Paths(1, every=1)])  # fmt: skip
+        y = run["path"].sel(component="y").values[0]
+        sequences.append(y[np.flatnonzero(np.diff(y, prepend=0.0))])
+    count = min(map(len, sequences))
+    assert count > 100 and (sequences[0][:count] == sequences[1][:count]).all()
+
+
 @pytest.mark.parametrize(
     ("things", "words"),
     [
@@ -341,6 +369,13 @@ def test_jitter_keeps_the_number_of_samples_and_moves_them():
 def test_what_does_not_exist_is_refused(things, words):
     with pytest.raises(ValueError, match=words):
         sd.with_loop(integrator(), *things)
+
+
+def test_an_update_that_draws_is_refused():
+    rng = np.random.default_rng(1)
+    law = sd.Part("law", H, lambda t, own, seen, p: (own, rng.normal() * seen["x"]), sd.true("x"), "u")
+    with pytest.raises(ValueError, match=r"update \(law\): traced twice, it gives two different functions"):
+        sd.simulate(sd.with_loop(integrator(), law), "Heun", t=(0, 1), dt=0.1, paths=2, seed=1, progress=False)
 
 
 def test_parts_that_read_each_other_and_write_nothing_are_refused():

@@ -21,13 +21,16 @@ import numpy as np
 import scipy
 
 from stodyn.engine.traces import Traced
+from stodyn.methods.looping import Clock
 from stodyn.noise.source import Source
 from stodyn.numerics.bounded import Bounded
 from stodyn.numerics.elimination import WRITTEN_OUT
 from stodyn.numerics.printing.fingerprints import fingerprint, says_all
 from stodyn.problems.contract import Problem, TracedFunction
 from stodyn.problems.level import Gauge
+from stodyn.problems.looped import Looped
 from stodyn.problems.sde import SDE
+from stodyn.problems.sensor import Timed
 
 MOST_TRACES = 256
 OURS = "stodyn."
@@ -157,9 +160,10 @@ def _problem(
     those of problems whose steps take no more than `facts` from them."""
     if not _is_ours(problem):
         raise NoDigest(type(problem))
-    if problem.has_random_params:
+    if problem.has_random_params and not isinstance(problem, Looped):
         raise NoDigest("parameters that are drawn")
-    values = [np.asarray(x) for x in (problem.example_start(), *jax.tree.leaves(problem.params))]
+    params = problem.example_params() if isinstance(problem, Looped) else problem.params
+    values = [np.asarray(x) for x in (problem.example_start(), *jax.tree.leaves(params))]
     if (type(problem) is SDE and problem.n <= WRITTEN_OUT) or facts is not None:
         parts: list[Any] = [*((x.shape, x.dtype.str) for x in values), _value(facts)]
     else:
@@ -179,11 +183,20 @@ def _problem(
                 _function(functions, path + next((name for name in twins if path + name in functions), field.name))
             )
         elif isinstance(value, tuple | list):
-            names = (f"{path}{field.name}[{k}]" for k in range(len(value)))
-            parts += [_function(functions, n) if callable(v) else _value(v) for n, v in zip(names, value, strict=True)]
+            parts += [_member(functions, path, f"{field.name}[{k}]", member) for k, member in enumerate(value)]
         else:
             parts.append(_value(value))
     return parts
+
+
+def _member(functions: Mapping[str, TracedFunction], path: str, name: str, member: Any) -> Any:
+    """One of several values in a field; a sensor or a part of a loop by its function and its other values."""
+    if callable(member):
+        return _function(functions, path + name)
+    if not isinstance(member, Timed):
+        return _value(member)
+    own = [(f.name, getattr(member, f.name)) for f in dataclasses.fields(member) if f.name not in ("of", "update")]  # type: ignore[arg-type]
+    return [_function(functions, path + member.function_words), *map(_value, own)]
 
 
 def _function(functions: Mapping[str, TracedFunction], name: str) -> str:
@@ -230,6 +243,8 @@ def _value(value: Any) -> Any:
         raise NoDigest("where starts or parameters come from")
     if isinstance(value, Gauge):
         return _gauge(value)
+    if isinstance(value, Clock):  # all else in it is that of the loop
+        return value.begin, value.h, sorted(value.jitters.items())
     if type(value).__module__.startswith(OURS) and isinstance(getattr(value, "token", None), int):
         return type(value).__qualname__, value.token  # it never changes: the network of a circuit
     if _is_ours(value) and not isinstance(value, Problem):

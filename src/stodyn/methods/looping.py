@@ -1,13 +1,16 @@
 """A method for a plant in a loop: steps with the inputs held, and at every tick the sensors and parts that are due.
 
 The state is that of the method and the registers of the loop. The number of a step follows from its time; between ticks
-a step costs one comparison more. The normals of a sensor are a function of (seed, path, sensor, sample) by a counter,
-so that they are the same at every dt and cost nothing between samples.
+a step costs one comparison more, and what does not act at every tick is entered at its own alone. The normals of a
+sensor are a function of (seed, path, sensor, sample), so that they are the same at every dt and cost nothing between
+samples: every sensor has a generator, which samples advance. It makes pairs, and where a sample leaves one of a pair,
+that is the first of the next sample.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from typing import Any, NamedTuple
 
@@ -19,7 +22,7 @@ from jax import Array
 
 from stodyn.methods.contract import Method
 from stodyn.methods.wrapping import Wrapping
-from stodyn.noise import counter
+from stodyn.noise import counter, generators
 from stodyn.noise.distribution import Distribution
 from stodyn.numerics.rarely import rarely
 from stodyn.problems.looped import KEYS, SINCE, SLOPE, Looped, Part
@@ -57,7 +60,8 @@ def in_steps(method: Any, problem: Looped, h: float) -> Method:
 
 class Registers(NamedTuple):
     """What the loop remembers: inputs as held, readings as seen, outputs of parts that write none, own states of parts,
-    values on their way, states of noises, averages, and the ticks at which jittered things act next."""
+    values on their way, states of noises, generators of normals and the one of a pair that is left, averages, and when
+    jittered things act next: the tick and the number of the sample."""
 
     held: dict[str, Array]
     readings: dict[str, Array]
@@ -65,6 +69,8 @@ class Registers(NamedTuple):
     own: dict[str, Any]
     queues: dict[str, Array]
     noises: dict[str, Array]
+    generators: dict[str, Array]
+    spares: dict[str, Array]
     sums: dict[str, Array]
     upcoming: dict[str, Array]
     key: Any  # of the random numbers of sensors: 64 bits, None where nothing is random
@@ -161,6 +167,8 @@ class _Looping(Wrapping, Method):
 class Loop:
     """The sensors and parts of one path."""
 
+    loops = True  # what is not due is not computed
+
     def __init__(self, problem: Looped, clock: Clock, params: Any):
         self.problem, self.clock, self.layout = problem, clock, problem.layout
         self.params = {name: value for name, value in params.items() if name != KEYS}
@@ -179,12 +187,36 @@ class Loop:
         return {**self.params, **registers.held}
 
     def normals(self, stream: int, sample: Array, count: int, dtype: Any) -> Array:
-        """The normals of a sensor's sample."""
+        """The normals of a sample."""
         pairs = (count + 1) // 2
         numbers = sample.astype(np.uint64) * np.uint64(pairs) + jnp.arange(pairs, dtype=np.uint64)
         words = (self.key & np.uint64(0xFFFFFFFF)).astype(np.uint32), (self.key >> np.uint64(32)).astype(np.uint32)
         both = _pair(words, np.uint32(stream), jnp.zeros_like(numbers), numbers)
         return jnp.stack(both, axis=-1).reshape(-1)[:count].astype(dtype)
+
+    def generator(self, name: str) -> Array:
+        """The generator of a sensor's normals before its first sample."""
+        return generators.seeded(self.key, self.clock.streams[name])
+
+    def noise(self, name: str, sample: Array, count: int, registers: Registers) -> tuple[Array, Registers]:
+        """The next normals of a sensor's generator; of an odd number, those of two samples are drawn at once."""
+        generator, spare = registers.generators[name], registers.spares.get(name)
+        if spare is None:
+            z, generator = generators.normals(generator, count)
+        else:
+
+            def both(old: Any) -> Any:
+                z, generator = generators.normals(old[2], 2 * count)
+                return z[:count].astype(spare.dtype), z[count:].astype(spare.dtype), generator
+
+            z, spare, generator = rarely(sample % 2 == 0, both, (spare, spare, generator), loops=self.loops)
+            registers = registers._replace(spares={**registers.spares, name: spare})
+        registers = registers._replace(generators={**registers.generators, name: generator})
+        return z.astype(registers.readings[name].dtype), registers
+
+    def when(self, is_due: Any, act: Any, registers: Registers) -> Registers:
+        """The registers after something that acts where it is due."""
+        return act(registers) if is_due is True else rarely(is_due, act, registers, loops=self.loops)
 
     # --- the start ----------------------------------------------------------------------------------------------------
 
@@ -203,7 +235,13 @@ class Loop:
         depths = {name: self.clock.depth(name) for name in values}
         queues = {name: jnp.repeat(values[name][None], depth, axis=0) for name, depth in depths.items() if depth}
         noises: dict[str, Any] = {}
+        sources: dict[str, Any] = {}
+        spares: dict[str, Any] = {}
         for name, recursion in self.clock.recursions.items():
+            sources[name] = self.generator(name)
+            count = layout.readings[name] + recursion.drive.shape[1]
+            if count % 2:
+                spares[name] = jnp.zeros(count, like)
             if recursion.states:
                 z = self.normals(self.clock.streams[name] + 1, jnp.zeros((), np.int32), recursion.start.shape[1], like)
                 noises[name] = recursion.start @ z
@@ -213,7 +251,7 @@ class Loop:
             for part in self.problem.parts
         }
         upcoming = {name: self.next_time(name, jnp.zeros((), np.int32), None) for name in self.clock.jitters}
-        return Registers(held, ideal, outputs, own, queues, noises, sums, upcoming, key)
+        return Registers(held, ideal, outputs, own, queues, noises, sources, spares, sums, upcoming, key)
 
     # --- between instants ---------------------------------------------------------------------------------------------
 
@@ -233,28 +271,33 @@ class Loop:
     def acted(self, t: Any, tick: Array, x: Array, registers: Registers) -> Registers:
         """The registers after everything that is due at this tick."""
         self.t, self.tick, self.key = t, tick, registers.key
-        for sensor in self.problem.sensors:
-            registers = self._arrived(sensor, registers)
-        for part in self.problem.parts:
-            registers = self._arrived(part, registers)
-        for sensor in self.problem.sensors:
-            registers = self._sensed(sensor, t, x, registers)
-        for part in self.problem.parts:
-            registers = self._updated(part, t, x, registers)
+        for thing in self.problem.things:
+            registers = self._arrived(thing, registers)
+        for thing in self.problem.things:
+            is_due, sample = self._due(thing.name, registers)
+            act = self._sensed if isinstance(thing, Sensor) else self._updated
+            registers = self.when(is_due, functools.partial(self._acted, act, thing, x, sample), registers)
         return registers
+
+    def _acted(self, act: Any, thing: Sensor | Part, x: Array, sample: Array, registers: Registers) -> Registers:
+        """The registers after something has acted, and its next time, where that is random, has been drawn."""
+        registers = act(thing, self.t, x, sample, registers)
+        if thing.name not in self.clock.jitters:
+            return registers
+        following = self.next_time(thing.name, sample + np.int32(1), registers.upcoming[thing.name][0])
+        return registers._replace(upcoming={**registers.upcoming, thing.name: following})
 
     def _arrived(self, thing: Sensor | Part, registers: Registers) -> Registers:
         """A value that was on its way, where it is due."""
         every, phase, delay = self.clock.times[thing.name]
         if not delay:
             return registers
-        is_due = _is_multiple(self.tick - (phase + delay), every)
-        return self._delivered(thing, registers.queues[thing.name][0], is_due, registers)
+        is_due = _is_multiple(self.tick, phase + delay, every)
+        return self.when(is_due, lambda now: self._delivered(thing, now.queues[thing.name][0], now), registers)
 
-    def _delivered(self, thing: Sensor | Part, value: Array, is_due: Array, registers: Registers) -> Registers:
+    def _delivered(self, thing: Sensor | Part, value: Array, registers: Registers) -> Registers:
         if isinstance(thing, Sensor):
-            readings = {**registers.readings, thing.name: jnp.where(is_due, value, registers.readings[thing.name])}
-            return registers._replace(readings=readings)
+            return registers._replace(readings={**registers.readings, thing.name: value})
         held, flat, first = dict(registers.held), jnp.ravel(value), 0
         for name in thing.writes:
             shape = self.layout.inputs[name]
@@ -262,57 +305,52 @@ class Loop:
             first += math.prod(shape)
             if thing.hold == "first":
                 slope, since = SLOPE.format(name), SINCE.format(name)
-                held[slope] = jnp.where(is_due, (piece - held[name]) / float(thing.times.every), held[slope])
-                held[since] = jnp.where(is_due, self.t, held[since])
-            held[name] = jnp.where(is_due, piece, held[name])
-        outputs = dict(registers.outputs)
-        if not thing.writes:
-            outputs[thing.name] = jnp.where(is_due, value, outputs[thing.name])
+                held[slope] = (piece - held[name]) / float(thing.times.every)
+                held[since] = jnp.asarray(self.t, held[since].dtype)
+            held[name] = piece
+        outputs = registers.outputs if thing.writes else {**registers.outputs, thing.name: value}
         return registers._replace(held=held, outputs=outputs)
 
-    def _released(self, thing: Sensor | Part, value: Array, is_due: Array, registers: Registers) -> Registers:
+    def _released(self, thing: Sensor | Part, value: Array, registers: Registers) -> Registers:
         """A new value, delivered at once or sent on its way."""
         if not self.clock.times[thing.name][2]:
-            return self._delivered(thing, value, is_due, registers)
-        queue = registers.queues[thing.name]
-        moved = jnp.concatenate([queue[1:], value[None]])
-        return registers._replace(queues={**registers.queues, thing.name: jnp.where(is_due, moved, queue)})
+            return self._delivered(thing, value, registers)
+        moved = jnp.concatenate([registers.queues[thing.name][1:], value[None]])
+        return registers._replace(queues={**registers.queues, thing.name: moved})
 
-    def _due(self, name: str, registers: Registers) -> tuple[Array, Array]:
+    def _due(self, name: str, registers: Registers) -> tuple[Any, Array]:
         """Whether a thing acts at this tick, and the number of its sample."""
         every, phase, _ = self.clock.times[name]
-        since = self.tick - phase
-        if name not in self.clock.jitters:
-            return _is_multiple(since, every), since // every
-        return self.tick == registers.upcoming[name], (since + every // 2) // every
+        if name in self.clock.jitters:
+            upcoming = registers.upcoming[name]
+            return self.tick == upcoming[0], upcoming[1]
+        return _is_multiple(self.tick, phase, every), (self.tick - phase) // every
 
     def next_time(self, name: str, sample: Array, before: Array | None) -> Array:
-        """The tick of a jittered sample."""
+        """The tick of a jittered sample, and its number."""
         every, phase, _ = self.clock.times[name]
         thing = next(thing for thing in self.problem.things if thing.name == name)
         assert thing.jitter is not None
         steps, number = thing.jitter.steps, self.clock.jitters[name]
         z = self.normals(2**14 + number, sample, 1, np.float64)[0]
         late = jnp.floor(jax.scipy.special.ndtr(z) * (2 * steps + 1)).astype(np.int32) - np.int32(steps)
+        regular = sample * np.int32(every) + np.int32(phase)
         if thing.jitter.drifting and before is not None:
-            return before + np.int32(every) + late
-        return jnp.maximum(sample * np.int32(every) + np.int32(phase) + late, 0)
+            regular = before + np.int32(every)
+        return jnp.stack([jnp.maximum(regular + late, 0), sample])
 
-    def _sensed(self, sensor: Sensor, t: Any, x: Array, registers: Registers) -> Registers:
+    def _sensed(self, sensor: Sensor, t: Any, x: Array, sample: Array, registers: Registers) -> Registers:
         name = sensor.name
-        is_due, sample = self._due(name, registers)
         value = sensor.value(self.problem.problem, t, x, self.params)
         if sensor.average:
             value = jnp.where(sample == 0, value, registers.sums[name] / float(sensor.times.every))
-            emptied = {**registers.sums, name: jnp.where(is_due, 0.0, registers.sums[name])}
-            registers = registers._replace(sums=emptied)
-        value, registers = self._with_noise(sensor, value, is_due, sample, registers)
+            registers = registers._replace(sums={**registers.sums, name: jnp.zeros_like(registers.sums[name])})
+        value, registers = self._with_noise(sensor, value, sample, registers)
         value = self.rounded(sensor, value)
         if sensor.loss:
             instead = registers.readings[name] if sensor.keep == "last" else jnp.zeros_like(value)
             value = jnp.where(self.is_lost(sensor, sample, x.dtype), instead, value)
-        registers = self._released(sensor, value, is_due, registers)
-        return self._rescheduled(name, is_due, sample, registers)
+        return self._released(sensor, value, registers)
 
     def rounded(self, sensor: Sensor, value: Array) -> Array:
         """A reading as the sensor shows it."""
@@ -323,7 +361,7 @@ class Loop:
         z = self.normals(2**15 + self.clock.streams[sensor.name], sample, 1, dtype)[0]
         return z < scipy.special.ndtri(sensor.loss)
 
-    def _with_noise(self, sensor: Sensor, value: Array, is_due: Array, sample: Array, registers: Registers) -> Any:
+    def _with_noise(self, sensor: Sensor, value: Array, sample: Array, registers: Registers) -> Any:
         name = sensor.name
         if isinstance(sensor.noise, Distribution):
             z = self.normals(2**13 + self.clock.streams[name], sample, len(value), value.dtype)
@@ -332,17 +370,16 @@ class Loop:
             return value, registers
         recursion = self.clock.recursions[name]
         count = len(value)
-        z = self.normals(self.clock.streams[name], sample, count + recursion.drive.shape[1], value.dtype)
+        z, registers = self.noise(name, sample, count + recursion.drive.shape[1], registers)
         white = jnp.asarray(recursion.white(self.params), value.dtype)
         noisy = value + white * z[:count]
         if not recursion.states:
             return noisy, registers
         s = registers.noises[name]
-        after = jnp.where(is_due, recursion.Phi @ s + recursion.drive @ z[count:], s)
+        after = recursion.Phi @ s + recursion.drive @ z[count:]
         return noisy + recursion.C @ s, registers._replace(noises={**registers.noises, name: after})
 
-    def _updated(self, part: Part, t: Any, x: Array, registers: Registers) -> Registers:
-        is_due, sample = self._due(part.name, registers)
+    def _updated(self, part: Part, t: Any, x: Array, sample: Array, registers: Registers) -> Registers:
         values = {}
         for name, word in self.layout.reads(part):
             if word == "true":
@@ -358,21 +395,11 @@ class Loop:
             if isinstance(word, str) and word not in values:
                 values[word] = registers.held[word]
         own, out = part.update(t, registers.own[part.name], values, self.inputs(registers))
-        old = registers.own[part.name]
-        new = jax.tree.map(lambda a, b: jnp.where(is_due, jnp.asarray(a, b.dtype), b), own, old)
+        new = jax.tree.map(lambda a, b: jnp.asarray(a, b.dtype), own, registers.own[part.name])
         registers = registers._replace(own={**registers.own, part.name: new})
         pieces = out if isinstance(out, tuple | list) else (out,)
         flat = jnp.concatenate([jnp.ravel(jnp.asarray(piece, x.dtype)) for piece in pieces])
-        value = flat.reshape(self.layout.outputs[part.name])
-        registers = self._released(part, value, is_due, registers)
-        return self._rescheduled(part.name, is_due, sample, registers)
-
-    def _rescheduled(self, name: str, is_due: Array, sample: Array, registers: Registers) -> Registers:
-        if name not in self.clock.jitters:
-            return registers
-        following = self.next_time(name, sample + np.int32(1), registers.upcoming[name])
-        upcoming = jnp.where(is_due, following, registers.upcoming[name])
-        return registers._replace(upcoming={**registers.upcoming, name: upcoming})
+        return self._released(part, flat.reshape(self.layout.outputs[part.name]), registers)
 
 
 def _output(part: Part, held: dict[str, Array], outputs: dict[str, Array], shape: tuple[int, ...]) -> Array:
@@ -382,8 +409,12 @@ def _output(part: Part, held: dict[str, Array], outputs: dict[str, Array], shape
     return jnp.concatenate([jnp.ravel(held[name]) for name in part.writes]).reshape(shape)
 
 
-def _is_multiple(ticks: Array, every: int) -> Array:
-    return (ticks >= 0) & (ticks % np.int32(every) == 0)
+def _is_multiple(tick: Array, first: int, every: int) -> Any:
+    """Whether a tick is the first of something or a multiple of its period later; True where all are."""
+    since = tick - first
+    if every == 1:
+        return True if first == 0 else since >= 0
+    return since % np.int32(every) == 0 if first == 0 else (since >= 0) & (since % np.int32(every) == 0)
 
 
 def _quantiles(law: Distribution, z: Array) -> Array:

@@ -83,9 +83,14 @@ def pair(key: Sequence[Array], stream: Any, path: Array, number: Array) -> tuple
     place = (path >> np.uint64(32)).astype(np.uint32) | (jnp.asarray(stream, np.uint32) << np.uint32(16))
     words = (path.astype(np.uint32), place, number.astype(np.uint32), (number >> np.uint64(32)).astype(np.uint32))
     a, b, c, d = philox(key, jnp.broadcast_arrays(*words))
-    sine, cosine = _within_an_eighth((math.pi / 2) * _from_one_to_two(c, d) - 0.75 * math.pi)
     opposite, swapped = (d & np.uint32(1)) > 0, (d & np.uint32(2)) > 0
-    radius = _radius(_uniform(a, b))
+    return box_muller(_uniform(a, b), _from_one_to_two(c, d), opposite, swapped)
+
+
+def box_muller(u: Array, turn: Array, opposite: Array, swapped: Array) -> tuple[Array, Array]:
+    """Two normals of u in (0, 1), of a number in [1, 2) and of two flags, which make the angle."""
+    sine, cosine = _within_an_eighth((math.pi / 2) * turn - 0.75 * math.pi)
+    radius = _radius(u)
     radius = jnp.where(opposite, -radius, radius)
     return radius * jnp.where(swapped, sine, cosine), radius * jnp.where(swapped, cosine, sine)
 

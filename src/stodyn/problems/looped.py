@@ -26,8 +26,9 @@ from stodyn.arguments import checks_arguments
 from stodyn.noise import path_normals, sfc64
 from stodyn.noise.source import ByPath
 from stodyn.noise.uniforms import Uniforms
+from stodyn.numerics.bounds import check_bounds
 from stodyn.problems.calling import call
-from stodyn.problems.contract import component_names, expect_problem
+from stodyn.problems.contract import TracedFunction, anew, component_names, expect_problem
 from stodyn.problems.measured import Measured
 from stodyn.problems.sde import SDE
 from stodyn.problems.sensor import Jitter, Sensor, Timed, Times, exact
@@ -141,6 +142,10 @@ class Part(Timed):
             raise ValueError(f"hold ({name}): expected one of {', '.join(HOLDS)}, got {hold!r}")
         _ = self.times
 
+    @property
+    def function_words(self) -> str:
+        return f"update ({self.name})"
+
 
 @dataclasses.dataclass(frozen=True)
 class Keys(ByPath):
@@ -167,17 +172,25 @@ class Layout:
 
     def __init__(self, plant: Any, sensors: tuple[Sensor, ...], parts: tuple[Part, ...]):
         self.plant, self.sensors, self.parts = plant, sensors, parts
+        self.traces: dict[str, TracedFunction] = {}  # of what sensors read and of updates, by their words
         with jax.enable_x64(True):
             self.params = jax.tree.map(jnp.asarray, plant.example_params())
             x = jnp.asarray(plant.example_start(), float)
             t = jnp.zeros(())
             self.readings = {
-                s.name: jax.eval_shape(functools.partial(s.value, plant), t, x, self.params).shape[0] for s in sensors
+                s.name: self._shape(s, functools.partial(s.value, plant), t, x, self.params).shape[0] for s in sensors
             }
             self.inputs = {name: jnp.shape(self.params[name]) for part in parts for name in part.writes}
             self.own = {part.name: jax.tree.map(lambda v: jnp.asarray(v, float), part.state) for part in parts}
             self.outputs = {part.name: self._written_shape(part) for part in parts if part.writes}
             self._trace_all(t, x)
+
+    def _shape(self, thing: Sensor | Part, function: Callable, *arguments: Any) -> Any:
+        """The shape of what a function of a sensor or a part returns; its trace is stored."""
+        trace, shape = anew(function)(*arguments)
+        check_bounds(trace, thing.function_words)
+        self.traces[thing.function_words] = TracedFunction(function, arguments, trace)
+        return shape
 
     def _trace_all(self, t: Any, x: Any) -> None:
         """The shapes of outputs; a part may read one that comes later, which is looked at first."""
@@ -208,7 +221,7 @@ class Layout:
                 values[name] = jnp.zeros(self.outputs[name])
             else:
                 return False
-        own, out = jax.eval_shape(lambda *a: part.update(*a), t, self.own[part.name], values, self.params)
+        own, out = self._shape(part, part.update, t, self.own[part.name], values, self.params)
         own_tree: Any = jax.tree.structure(self.own[part.name])
         if jax.tree.structure(own) != own_tree:
             raise ValueError(
@@ -281,6 +294,13 @@ class Looped(Measured):
     def layout(self) -> Layout:
         """The shapes of everything in the loop."""
         return Layout(self.problem, self.sensors, self.parts)
+
+    @functools.cached_property
+    def traced_functions(self) -> dict[str, TracedFunction]:
+        return self.layout.traces
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in super().__getstate__().items() if name != "layout"}
 
     @property
     def n(self) -> int:  # type: ignore[override]
@@ -411,7 +431,7 @@ def with_loop(plant: Any, *parts: Sensor | Part) -> Looped:
     every = (*plant.components, *layout.names)
     names = component_names(every, every)
     looped = Looped(plant, np.zeros((0, plant.n)), np.zeros((0, 0)), names, plant.component_units, sensors, acting)
-    vars(looped)["layout"] = layout
+    vars(looped).update(layout=layout, traced_functions=layout.traces)
     return looped
 
 

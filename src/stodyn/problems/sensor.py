@@ -74,6 +74,11 @@ class Timed:
             raise ValueError(f"every: {self.name!r} needs the time between its readings in a loop")
         return Times(*map(self.time, Times._fields))
 
+    @property
+    def function_words(self) -> str:
+        """Its function in words, with which errors begin."""
+        return f"of ({self.name})"
+
     def time(self, word: str) -> Fraction:
         """One of its times."""
         return exact(f"{word} ({self.name})", getattr(self, word), least=0.0 if word == "every" else None)

@@ -102,6 +102,8 @@ class Tick(NamedTuple):
 class _Probe(Loop):
     """The loop with its normals handed in, in the order in which it asks for them, and its losses decided."""
 
+    loops = False
+
     def __init__(
         self, problem: Looped, clock: Clock, params: Any, normals: Any, lost: Mapping[str, Any], acts: Any = False
     ):
@@ -114,7 +116,13 @@ class _Probe(Loop):
         return super()._due(name, registers)
 
     def next_time(self, name, sample, before):
-        return jnp.zeros((), np.int32)
+        return jnp.zeros(2, np.int32)
+
+    def generator(self, name):
+        return jnp.zeros(0)
+
+    def noise(self, name, sample, count, registers):
+        return self.normals(None, None, count, None), registers
 
     def normals(self, stream, sample, count, dtype):
         self.used += count
