@@ -15,7 +15,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -126,6 +126,13 @@ class Joints:
     names: tuple[str, ...]
     rows: tuple[int, ...]
 
+    failure_advice: ClassVar[str] = (
+        "With constraints a step finds no solution where it is longer than the joints bend, h |v| > R on a circle of "
+        "radius R (take shorter steps); where the mechanism reaches a singular configuration, in which constraints "
+        f"become dependent and the motion may branch; and where a start is farther than {FAR:.0%} of |x| from the "
+        "constraints."
+    )
+
     @property
     def c(self) -> int:
         return len(self.rows)
@@ -223,10 +230,6 @@ class Joints:
     def _start(self) -> np.ndarray:
         return np.asarray(self.problem.start_source.example("start"), float)[: self.problem.N]
 
-    @property
-    def starts_at_zero(self) -> bool:
-        return not self._start.any()
-
     @functools.cached_property
     def rounding_at_zero(self) -> float:
         """How far rounding may put a start at q = 0, which has no size of its own, from its constraints."""
@@ -288,7 +291,7 @@ class Joints:
         """A start moved onto the constraints, the velocity onto their tangent; NaN where q moves more than FAR |q|."""
         on, root = self.moved_onto(t, q, params, 1e-14, START_LIMIT)
         reach = FAR * jnp.sqrt(jnp.sum(on**2))
-        near = jnp.sqrt(jnp.sum((on - q) ** 2)) <= (reach + self.rounding_at_zero if self.starts_at_zero else reach)
+        near = jnp.sqrt(jnp.sum((on - q) ** 2)) <= (reach if self._start.any() else reach + self.rounding_at_zero)
         on = jnp.where(root.ok & near, on, jnp.nan)
         return on, self.frame(t, on, params).held(v, self.rate(t, on, params))[0]
 
@@ -337,7 +340,9 @@ class Joints:
             return slopes.across(slopes.pushed(x))
 
         with jax.enable_x64(True), jax.ensure_compile_time_eval():
-            return find_band(residual, jnp.zeros(self.c), self._example_q, jnp.zeros(()), self.problem.example_params())
+            return find_band(
+                residual, jnp.zeros(self.c), jnp.asarray(self._start), jnp.zeros(()), self.problem.example_params()
+            )
 
     @functools.cached_property
     def pattern(self) -> Pattern | None:
@@ -346,28 +351,14 @@ class Joints:
         if N + c <= elimination.WRITTEN_OUT:
             return None
         with jax.enable_x64(True), jax.ensure_compile_time_eval():
-            point = self._example_q, jnp.zeros(()), self.problem.example_params()
+            point = jnp.asarray(self._start), jnp.zeros(()), self.problem.example_params()
             try:
                 pattern = find_pattern(lambda q, t, p: self.value(t, q, p), *point)
             except Unprintable:
                 return None
         return pattern if len(pattern.rows) <= MOST_FULL * c * N else None
 
-    @property
-    def _example_q(self) -> Array:
-        return jnp.asarray(self.problem.start_source.example("start"), float)[: self.problem.N]
-
     # --- before a run -------------------------------------------------------------------------------------------------
-
-    @property
-    def failure_advice(self) -> str:
-        return (
-            "With constraints a step finds no solution where it is longer than the joints bend, h |v| > R on a circle "
-            "of radius R (take shorter steps); where the mechanism reaches a singular configuration, in which "
-            "constraints become dependent and the motion may branch; and where a start is farther than "
-            f"{FAR:.0%} of |x| from the "
-            "constraints."
-        )
 
     @functools.cached_property
     def noisy_reactions(self) -> tuple[str, ...]:
