@@ -11,12 +11,11 @@ extrapolation multiply, say nothing: processors round differently, and may not f
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from stodyn.analysis.cycle.periodic import Cycle
+from stodyn.analysis.cycle.periodic_system import System
 
 HALVINGS = 40  # of the distance between two stages: to 1e-14 of the period or less
 SAME = 1e-9  # of the period: corners that are nearer to each other are one
@@ -123,7 +122,31 @@ def before_corners(mesh: Mesh, gap: float, places: np.ndarray, X: np.ndarray) ->
     return places, X
 
 
-def corners_of(cycle: Cycle, known_only: bool = False) -> np.ndarray:
+class Solution(Protocol):
+    """What corners are found by: a periodic solution, with f_x and g at its nodes."""
+
+    @property
+    def system(self) -> System: ...
+    @property
+    def mesh(self) -> Mesh: ...
+    @property
+    def c(self) -> np.ndarray: ...
+    @property
+    def t(self) -> np.ndarray: ...
+    @property
+    def x(self) -> np.ndarray: ...
+    @property
+    def period(self) -> float: ...
+    @property
+    def jacobians(self) -> np.ndarray: ...
+    @property
+    def noise(self) -> np.ndarray: ...
+
+    def on(self, shares: np.ndarray) -> np.ndarray:
+        """The states at shares of the period."""
+
+
+def corners_of(cycle: Solution, known_only: bool = False) -> np.ndarray:
     """The shares of the period at which f or g has a corner along a cycle, in increasing order; or only where those at
     which steps end already lie now."""
     shares = np.unique(np.concatenate([cycle.mesh.shares, cycle.mesh.places(cycle.c).ravel()]))
@@ -150,7 +173,7 @@ def corners_of(cycle: Cycle, known_only: bool = False) -> np.ndarray:
     return changes[is_corner]
 
 
-def jumps_with_the_state(cycle: Cycle) -> bool:
+def jumps_with_the_state(cycle: Solution) -> bool:
     """Whether f jumps at a corner whose time depends on the state: the derivatives of the steps do not know that."""
     system, shares = cycle.system, cycle.mesh.corners
     if not len(shares):
@@ -170,17 +193,17 @@ def jumps_with_the_state(cycle: Cycle) -> bool:
     return any(bool(np.any(changed & (system.region(t, x + move) != before))) for move in (*moves, *-moves))
 
 
-def _at(cycle: Cycle, shares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _at(cycle: Solution, shares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the times and states of a cycle at shares of its period."""
     return cycle.t[0] + cycle.period * shares, cycle.on(shares)
 
 
-def _sizes_of_terms(cycle: Cycle) -> np.ndarray:
+def _sizes_of_terms(cycle: Solution) -> np.ndarray:
     """Return the size (n,) of the largest terms in each row of f along the cycle."""
     return (np.abs(cycle.jacobians) @ np.abs(cycle.x[:-1, :, None])).max(axis=(0, 2))
 
 
-def _regions(cycle: Cycle, shares: np.ndarray) -> np.ndarray:
+def _regions(cycle: Solution, shares: np.ndarray) -> np.ndarray:
     return cycle.system.region(*_at(cycle, shares))
 
 
@@ -194,7 +217,7 @@ def _taylor(places: np.ndarray) -> np.ndarray:
     return np.stack([np.poly(o)[::-1] / np.prod(p - o) for p, o in zip(places, others, strict=True)], axis=1)
 
 
-def _are_corners(cycle: Cycle, shares: np.ndarray, reach: np.ndarray) -> np.ndarray:
+def _are_corners(cycle: Solution, shares: np.ndarray, reach: np.ndarray) -> np.ndarray:
     """Whether f or the density of a source has a jump in one of its first derivatives at these shares of the period,
     along the cycle's direction; `reach` bounds the distances there."""
     system = cycle.system
