@@ -5,7 +5,7 @@ import pytest
 
 import stodyn
 from stodyn import deprecation
-from stodyn.analysis import integrator, linear
+from stodyn.analysis import integrator, linear, structures
 
 STEP = linear.StepMap("a step", np.array([[0.5, 1.0]]), np.array([[2.0]]), np.eye(1, 2), np.eye(1, 2), 0.0, True)
 
@@ -37,3 +37,9 @@ def test_a_step_as_a_linear_map_answers_its_old_names():
     assert (M, c, G, R) == (STEP.M, STEP.c, STEP.G, STEP.R)
     with pytest.raises(AttributeError, match="has no attribute 'LinearSteps'"):
         integrator.LinearSteps  # noqa: B018
+
+
+def test_a_recorded_acceleration_answers_its_old_name():
+    with pytest.warns(DeprecationWarning, match="Record: write Accelerogram"):
+        assert structures.Record is structures.Accelerogram
+    assert stodyn.Record is not structures.Accelerogram

@@ -205,10 +205,10 @@ def test_resampling_keeps_slow_waves_and_no_fast_one_appears_as_slow():
     """Waves of 1 and 18 Hz, read at 25 Hz: every fourth value of the second would be a wave of 7 Hz."""
     t = np.arange(2000) * 0.01
     slow, fast = np.sin(2 * np.pi * t), np.sin(2 * np.pi * 18.0 * t)
-    record = sd.structures.Record(slow + fast, 0.01).resampled(0.04)
+    record = sd.structures.Accelerogram(slow + fast, 0.01).resampled(0.04)
     inner = slice(50, -50)
     np.testing.assert_allclose(record.values[inner], slow[::4][inner], atol=5e-3)
-    finer = sd.structures.Record(slow, 0.01).resampled(0.005)
+    finer = sd.structures.Accelerogram(slow, 0.01).resampled(0.005)
     np.testing.assert_allclose(finer.values[::2][200:-200], slow[200:-200], atol=2e-3)
     with pytest.raises(ValueError, match="dt: expected a ratio of whole numbers"):
         finer.resampled(np.pi * 1e-3)
@@ -218,7 +218,7 @@ def test_recorded_ground_moves_a_structure_beside_noise():
     """x'' + 2ζω x' + ω² x = -a(t) by SciPy, alone and beside coloured ground, whose mean effect is 0 without noise."""
     ω, ζ = 8.0, 0.05
     t = np.arange(201) * 0.01
-    record = sd.structures.Record(np.sin(9.0 * t), 0.01)
+    record = sd.structures.Accelerogram(np.sin(9.0 * t), 0.01)
     storey = sd.Mechanical.from_matrices([2.0], [4 * ζ * ω], [2 * ω**2])
     system = scipy.signal.StateSpace([[0, 1], [-(ω**2), -2 * ζ * ω]], [[0], [-1]], np.eye(2), np.zeros((2, 1)))
     exact = scipy.signal.lsim(system, record.values, t)[1][-1]

@@ -11,12 +11,12 @@ import numpy as np
 
 from stodyn.arguments import check_positive, checks_arguments
 from stodyn.noise.coloured import Coloured
+from stodyn.problems.accelerogram import Accelerogram
 from stodyn.problems.calling import call
 from stodyn.problems.driven_mechanical import DrivenMechanical, driven_mechanical
 from stodyn.problems.known_matrices import ConstantNoise
 from stodyn.problems.mechanical import Mechanical
 from stodyn.problems.modal import natural_modes
-from stodyn.problems.record import Record
 from stodyn.problems.structural import with_load
 
 
@@ -33,7 +33,7 @@ def base_excited(
     ----------
     problem : Mechanical
         A system with a constant mass, made by `Mechanical.from_matrices` or in any other way.
-    noise : Coloured, Record or number
+    noise : Coloured, Accelerogram or number
         The acceleration of the ground: coloured noise with one output, or one for each column of `direction`; a record
         (`structures.read_record`); or σ of white noise σ ξ, with the two-sided density σ² per cycle. Ground that moves
         by a record and by noise beside it is made by two calls.
@@ -63,7 +63,7 @@ def base_excited(
     if not isinstance(problem, Mechanical):
         raise TypeError(f"problem: expected a mechanical system, got {type(problem).__name__}")
     is_white = isinstance(noise, (int, float, np.number)) and not isinstance(noise, bool)
-    if not (is_white or isinstance(noise, (Coloured, Record))):
+    if not (is_white or isinstance(noise, (Coloured, Accelerogram))):
         raise TypeError(
             "noise: expected coloured noise such as stodyn.noise.coloured.kanai_tajimi(15, 0.6, sigma=1), a record of "
             f"structures.read_record, or σ of white noise, got {type(noise).__name__}"
@@ -113,7 +113,7 @@ def base_excited(
 class GroundLoad:
     """The force -M ι e(t) a(t) of recorded ground, besides another load; accelerations relative to it are absolute."""
 
-    def __init__(self, record: Record, push: np.ndarray, envelope: Callable | None, other: Callable | None):
+    def __init__(self, record: Accelerogram, push: np.ndarray, envelope: Callable | None, other: Callable | None):
         self.record, self.push, self.envelope, self.other = record, push, envelope, other
 
     def __call__(self, t, params):
@@ -127,7 +127,7 @@ class GroundLoad:
         return self.other is None or (isinstance(self.other, GroundLoad) and self.other.is_ground_alone)
 
 
-def _with_record(problem: Mechanical, record: Record, push: np.ndarray, envelope: Callable | None) -> Mechanical:
+def _with_record(problem: Mechanical, record: Accelerogram, push: np.ndarray, envelope: Callable | None) -> Mechanical:
     """The problem with the load of recorded ground."""
     own: Any = problem.own
     if own.is_linear:

@@ -20,24 +20,24 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
-from stodyn import listing
+from stodyn import deprecation, listing
 from stodyn.arguments import check_positive, checks_arguments, stacklevel_of_user
 from stodyn.noise.coloured import Coloured
 from stodyn.numerics import lyapunov, sparse_lyapunov
 from stodyn.numerics.printing.points import at_one
+from stodyn.problems.accelerogram import Accelerogram, read_record
 from stodyn.problems.accounted import Accounted, with_energy
 from stodyn.problems.calling import call
 from stodyn.problems.driven_mechanical import DrivenMechanical
 from stodyn.problems.ground import GroundLoad, base_excited, effective_masses, frequencies
 from stodyn.problems.known_matrices import is_symmetric
 from stodyn.problems.mechanical import Mechanical, Structure
-from stodyn.problems.record import Record, read_record
 from stodyn.statistics.extreme import Extreme
 from stodyn.statistics.observable import Observable
 
 __all__ = [
+    "Accelerogram",
     "Peaks",
-    "Record",
     "Responses",
     "SpectralMoments",
     "base_excited",
@@ -55,6 +55,7 @@ __all__ = [
     "with_energy",
 ]
 __dir__ = listing.names_of(__name__)
+__getattr__ = deprecation.old_names(__name__, {"Record": ("Accelerogram", "0.3")})
 
 DENSE = 250  # coordinates up to which a covariance is computed from dense matrices
 ENTRIES, NOISES = 60, 8  # in a row of a matrix of a large structure, and channels: with more, dense ones are cheaper

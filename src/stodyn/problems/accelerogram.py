@@ -19,13 +19,13 @@ EVEN = 1e-3  # of a step: by so much may a time of a file be off an even grid, a
 HEADER = 4  # lines above the values of an AT2 file; the last says how many there are and how far apart
 DENOMINATOR = 1000  # the largest in the ratio of two steps
 
-__all__ = ["Record", "read_record"]
+__all__ = ["Accelerogram", "read_record"]
 
 
 @checks_arguments
 @dataclasses.dataclass(frozen=True, eq=False)
-class Record:
-    """A recorded function of time on an even grid: straight between its values, 0 before and after them.
+class Accelerogram:
+    """A recorded acceleration on an even grid of times: straight between its values, 0 before and after them.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ class Record:
     Examples
     --------
     >>> import stodyn as sd
-    >>> pulse = sd.structures.Record([0.0, 1.0, 0.0], dt=0.5)
+    >>> pulse = sd.structures.Accelerogram([0.0, 1.0, 0.0], dt=0.5)
     >>> float(pulse(0.25))
     0.5
     """
@@ -78,7 +78,7 @@ class Record:
         return jnp.where((place >= 0.0) & (place <= last), inside, 0.0)
 
     @checks_arguments
-    def resampled(self, dt: float) -> Record:
+    def resampled(self, dt: float) -> Accelerogram:
         """Return the record on another grid, without aliasing: what is too fast for the new one is filtered out first.
 
         A run with longer steps than those of a record reads some of its values only, so that motion above 1/(2 dt)
@@ -92,20 +92,20 @@ class Record:
 
         Returns
         -------
-        Record
+        Accelerogram
         """
         check_positive("a time", dt=dt)
         ratio = fractions.Fraction(self.dt / dt).limit_denominator(DENOMINATOR)
         if not ratio or abs(float(ratio) * dt / self.dt - 1.0) > 1e-9:
             raise ValueError(f"dt: expected a ratio of whole numbers up to {DENOMINATOR} to {self.dt:g}, got {dt!r}")
         values = scipy.signal.resample_poly(self.values, ratio.numerator, ratio.denominator)
-        return Record(values, dt, self.start)
+        return Accelerogram(values, dt, self.start)
 
 
 @checks_arguments
 def read_record(
     file: str | Path, unit: float = 1.0, dt: float | None = None, column: int = 1, start: float | None = None
-) -> Record:
+) -> Accelerogram:
     """Read an accelerogram: a file of PEER with the ending .AT2, or columns of numbers (CSV), times in the first.
 
     Parameters
@@ -124,7 +124,7 @@ def read_record(
 
     Returns
     -------
-    Record
+    Accelerogram
 
     Raises
     ------
@@ -138,13 +138,13 @@ def read_record(
     lines = path.read_text(errors="replace").splitlines()
     if path.suffix.lower() == ".at2":
         values, step = _at2(str(path), lines)
-        return Record(unit * values, step, 0.0 if start is None else start)
+        return Accelerogram(unit * values, step, 0.0 if start is None else start)
     table = _columns(str(path), lines)
     if dt is None:
         times, values = _picked(str(path), table, 0), _picked(str(path), table, column)
         step = _even_step(str(path), times)
-        return Record(unit * values, step, float(times[0]) if start is None else start)
-    return Record(unit * _picked(str(path), table, column), dt, 0.0 if start is None else start)
+        return Accelerogram(unit * values, step, float(times[0]) if start is None else start)
+    return Accelerogram(unit * _picked(str(path), table, column), dt, 0.0 if start is None else start)
 
 
 def _at2(path: str, lines: list[str]) -> tuple[np.ndarray, float]:
