@@ -8,25 +8,17 @@ import jax.numpy as jnp
 
 from stodyn.methods.contract import Method
 from stodyn.methods.excited import Excited
-from stodyn.methods.wrapping import Wrapping
+from stodyn.methods.wrapping import WrappedSteps
 from stodyn.problems.accounted import Accounted
 from stodyn.problems.calling import call
 from stodyn.problems.mechanical import Mechanical
 
 
 @dataclasses.dataclass(frozen=True)
-class Accounting(Wrapping, Method):
+class Accounting(WrappedSteps):
     """A step of the method, then the energies; its state is that of the method, the energies, and the first energy."""
 
     accepts = Accounted
-
-    @property
-    def needs(self):
-        return self.method.needs
-
-    @property
-    def takes_equal_steps(self):
-        return self.method.takes_equal_steps
 
     def start(self, problem, t, x, params):
         inner = problem.problem

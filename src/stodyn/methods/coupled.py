@@ -22,8 +22,8 @@ import numpy as np
 
 from stodyn.methods.contract import Method
 from stodyn.methods.langevin import Shifted
+from stodyn.methods.wrapping import FurtherState
 from stodyn.noise.increment import Increment, Recipe
-from stodyn.problems.contract import Around
 
 FINE = {"single": 1, "pair": 1, "antithetic": 2}  # how many fine paths a level follows
 PATHS = {"single": 1, "pair": 2, "antithetic": 3}  # how many paths in all
@@ -46,7 +46,7 @@ def refusal(method: Any, m: int) -> str | None:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Levelled(Around):
+class Levelled(FurtherState):
     """A problem with several paths on the same noise, and the numbers that a functional gathers along each of them."""
 
     functional: Any  # statistics.functional
@@ -65,17 +65,6 @@ class Levelled(Around):
     def components(self) -> tuple[str, ...]:
         own = (*self.problem.components, *(f"gathered{k}" for k in range(self.gathered)))
         return tuple(f"{name}.{copy}" for copy in range(self.copies) for name in own)
-
-    @property
-    def units(self) -> None:
-        return None
-
-    @property
-    def failure_advice(self) -> str:  # type: ignore[override]
-        return self.problem.failure_advice
-
-    def before_run(self, t):
-        return self.problem.before_run(t)
 
     def draw_start(self, rng, paths):
         x = self.problem.draw_start(rng, paths)

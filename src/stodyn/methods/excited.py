@@ -24,8 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 import scipy
 
-from stodyn.methods.contract import Method
-from stodyn.methods.wrapping import AndNormals, Wrapping, without
+from stodyn.methods.wrapping import AndNormals, WrappedSteps, without
 from stodyn.numerics import lyapunov
 from stodyn.problems.driven import (
     IN_THE_LONG_RUN,
@@ -125,7 +124,7 @@ def linear_step(
 
 
 @dataclasses.dataclass(frozen=True)
-class Excited(Wrapping, Method):
+class Excited(WrappedSteps):
     """An α method with the filter's law for steps of length dt; its state is that of the method, s and η."""
 
     problem: Any = dataclasses.field(repr=False)

@@ -6,22 +6,17 @@ import dataclasses
 
 import jax.numpy as jnp
 
-from stodyn.methods.contract import Method
-from stodyn.methods.wrapping import Wrapping
+from stodyn.methods.wrapping import WrappedSteps
 from stodyn.problems.elements import Hysteretic
 
 BEYOND = 1.5  # times its bound: a z farther out comes from a step that is too long
 
 
 @dataclasses.dataclass(frozen=True)
-class Hysteresis(Wrapping, Method):
+class Hysteresis(WrappedSteps):
     """The method for the system whose force contains z at the end of the step; its state is the method's and z."""
 
     accepts = Hysteretic
-
-    @property
-    def needs(self):
-        return self.method.needs
 
     @property
     def order(self):

@@ -21,7 +21,7 @@ import scipy
 from jax import Array
 
 from stodyn.methods.contract import Method
-from stodyn.methods.wrapping import Wrapping
+from stodyn.methods.wrapping import WrappedSteps
 from stodyn.noise import counter, generators
 from stodyn.noise.distribution import Distribution
 from stodyn.numerics.rarely import rarely
@@ -112,16 +112,12 @@ class Clock:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Looping(Wrapping, Method):
+class _Looping(WrappedSteps):
     """A step of the method with the inputs held, then whatever is due."""
 
     clock: Any
     begins_anew: bool
     accepts = Looped
-
-    @property
-    def needs(self):
-        return self.method.needs
 
     @property
     def takes_equal_steps(self):

@@ -15,7 +15,7 @@ from stodyn.methods.striking import striking
 from stodyn.methods.switching import switching
 from stodyn.methods.tangent import following
 from stodyn.methods.walled import walling
-from stodyn.methods.wrapping import AndNormals, Wrapping, without
+from stodyn.methods.wrapping import AndNormals, WrappedSteps, Wrapping, without
 from stodyn.problems.accounted import Accounted
 from stodyn.problems.impact import Struck
 from stodyn.problems.looped import Looped
@@ -45,7 +45,7 @@ def measuring(method: Any, problem: Any, t: float, h: float) -> Any:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Steps(Wrapping, Method):
+class _Steps(WrappedSteps):
     """A step of the method, then z = H x + √(R/h) ξ; its state is that of the method and z."""
 
     count: int
@@ -54,10 +54,6 @@ class _Steps(Wrapping, Method):
     @property
     def needs(self):
         return AndNormals(self.method.needs, STREAM, self.count)
-
-    @property
-    def starting_steps(self):
-        return self.method.starting_steps
 
     def start(self, problem, t, x, params):
         return self.method.start(problem.problem, t, x[: problem.problem.n], params), x[problem.problem.n :]

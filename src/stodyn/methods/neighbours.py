@@ -12,14 +12,13 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from stodyn.methods.contract import Method, Report
-from stodyn.methods.wrapping import Wrapping
-from stodyn.problems.contract import Around
+from stodyn.methods.contract import Report
+from stodyn.methods.wrapping import FurtherState, WrappedSteps
 from stodyn.problems.tangents import WithTangents
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Neighbouring(Around):
+class Neighbouring(FurtherState):
     """A problem with 1 + 2 p paths on the same noise: its own, and for each of p directions one on either side.
 
     followed   the problem with its directions; spacings: how far a neighbour is away in each direction
@@ -39,17 +38,6 @@ class Neighbouring(Around):
     @property
     def components(self) -> tuple[str, ...]:
         return tuple(f"{name}.{copy}" for copy in range(self.copies) for name in self.problem.components)
-
-    @property
-    def units(self) -> None:
-        return None
-
-    @property
-    def failure_advice(self) -> str:  # type: ignore[override]
-        return self.problem.failure_advice
-
-    def before_run(self, t):
-        return self.problem.before_run(t)
 
     def shifts(self) -> list[tuple[int, float]]:
         """Of each neighbour, its direction and how far it is away."""
@@ -72,22 +60,10 @@ class Neighbouring(Around):
 
 
 @dataclasses.dataclass(frozen=True)
-class Neighbours(Wrapping, Method):
+class Neighbours(WrappedSteps):
     """A step of the method on every path; its state: those of all paths."""
 
     accepts = Neighbouring
-
-    @property
-    def needs(self):
-        return self.method.needs
-
-    @property
-    def starting_steps(self):
-        return self.method.starting_steps
-
-    @property
-    def takes_equal_steps(self):
-        return self.method.takes_equal_steps
 
     def prepared(self, problem, h):
         return dataclasses.replace(self, method=self.method.prepared(problem.problem, h))

@@ -32,7 +32,7 @@ from jax import Array
 
 from stodyn.arguments import checks_arguments
 from stodyn.methods.contract import Method, Report
-from stodyn.methods.wrapping import AndNormals, Wrapping, without
+from stodyn.methods.wrapping import AndNormals, WrappedSteps, without
 from stodyn.numerics import crossing
 from stodyn.numerics.rarely import rarely
 from stodyn.problems.level import BRIDGE, CUBIC, GRID, Gauge, Level
@@ -112,7 +112,7 @@ class End(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Stopping(Wrapping, Method):
+class Stopping(WrappedSteps):
     """A step of the wrapped method, then the decision whether and where in it the path is stopped.
 
     `gauges` are the levels for this problem of n components and m noise channels; `smooth` are the components that
@@ -143,10 +143,6 @@ class Stopping(Wrapping, Method):
             return self.method.needs
         places = self.m + 2 * (self.bridges - 1) if self.m > 1 else 0
         return AndNormals(self.method.needs, STREAM, 2 * self.bridges + places)
-
-    @property
-    def starting_steps(self):
-        return self.method.starting_steps
 
     @property
     def is_plain(self) -> bool:

@@ -28,7 +28,7 @@ import numpy as np
 from jax import Array, lax
 
 from stodyn.methods.contract import Method, Report
-from stodyn.methods.wrapping import AndNormals, Wrapping, without
+from stodyn.methods.wrapping import AndNormals, WrappedSteps, without
 from stodyn.noise import counter
 from stodyn.numerics import crossing
 from stodyn.numerics.rarely import rarely
@@ -59,7 +59,7 @@ def striking(method: Any, problem: Struck) -> Method:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Striking(Wrapping, Method):
+class _Striking(WrappedSteps):
     """A step of the method, then the impacts in it; its state is that of the method and two counts (COUNTED)."""
 
     accepts = Struck

@@ -21,7 +21,7 @@ from jax import Array, lax
 
 from stodyn.methods.contract import Method, Report
 from stodyn.methods.striking import key_of, normals_of
-from stodyn.methods.wrapping import AndNormals, Wrapping, without
+from stodyn.methods.wrapping import AndNormals, WrappedSteps, without
 from stodyn.noise import wiener
 from stodyn.numerics.rarely import rarely
 from stodyn.problems.contract import innermost
@@ -82,7 +82,7 @@ class _Now(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class _Switching(Wrapping, Method):
+class _Switching(WrappedSteps):
     """A step of the method, cut where switches change."""
 
     accepts = SDAE

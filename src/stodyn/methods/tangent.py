@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from stodyn.methods.contract import Method
-from stodyn.methods.wrapping import Wrapping
+from stodyn.methods.wrapping import WrappedSteps
 from stodyn.numerics.elimination import WRITTEN_OUT
 from stodyn.numerics.newton import derived_forwards
 from stodyn.numerics.printing.operations import LinearSolve, operation_of, traces_inside
@@ -36,23 +36,11 @@ def following(method: Any, problem: WithTangents) -> Method:
 
 
 @dataclasses.dataclass(frozen=True)
-class Tangent(Wrapping, Method):
+class Tangent(WrappedSteps):
     """A step of the method and its derivatives; its state: that of the method, and for each direction the derivatives
     of the real numbers in it."""
 
     accepts = WithTangents
-
-    @property
-    def needs(self):
-        return self.method.needs
-
-    @property
-    def starting_steps(self):
-        return self.method.starting_steps
-
-    @property
-    def takes_equal_steps(self):
-        return self.method.takes_equal_steps
 
     def start(self, problem, t, x, params):
         n = problem.problem.n

@@ -16,7 +16,7 @@ from typing import Any
 import jax.numpy as jnp
 
 from stodyn.methods.contract import Method
-from stodyn.methods.wrapping import AndNormals, Wrapping, without
+from stodyn.methods.wrapping import AndNormals, WrappedSteps, without
 from stodyn.problems.walls import Walled
 
 STREAM = "wall"
@@ -38,7 +38,7 @@ def walling(method: Any, problem: Walled) -> Method:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Walled(Wrapping, Method):
+class _Walled(WrappedSteps):
     """A step of the method, then the walls; `sides` is the number of walls that need normals."""
 
     sides: int

@@ -13,15 +13,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from stodyn.methods.contract import Method
-from stodyn.methods.wrapping import Wrapping
+from stodyn.methods.wrapping import FurtherState, WrappedSteps
 from stodyn.numerics.elimination import solve
-from stodyn.problems.contract import Around
 from stodyn.problems.tangents import WithTangents
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Weighted(Around):
+class Weighted(FurtherState):
     """A problem whose state is followed by a score for each direction; sde: its drift and noise."""
 
     followed: WithTangents
@@ -34,17 +32,6 @@ class Weighted(Around):
     @property
     def components(self) -> tuple[str, ...]:
         return (*self.problem.components, *(f"score of {one.name}" for one in self.followed.directions))
-
-    @property
-    def units(self) -> None:
-        return None
-
-    @property
-    def failure_advice(self) -> str:  # type: ignore[override]
-        return self.problem.failure_advice
-
-    def before_run(self, t):
-        return self.problem.before_run(t)
 
     def draw_start(self, rng, paths):
         x = self.problem.draw_start(rng, paths)
@@ -63,14 +50,10 @@ class Weighted(Around):
 
 
 @dataclasses.dataclass(frozen=True)
-class Weighting(Wrapping, Method):
+class Weighting(WrappedSteps):
     """A step of the method, and η · W added to each score; its state: that of the method, and the scores."""
 
     accepts = Weighted
-
-    @property
-    def needs(self):
-        return self.method.needs
 
     def prepared(self, problem, h):
         return dataclasses.replace(self, method=self.method.prepared(problem.problem, h))

@@ -1,12 +1,13 @@
-"""The common part of methods that wrap another method: it says who they are, and may need further normals."""
+"""The common part of methods that wrap another method, and of the problems that only they take."""
 
 from __future__ import annotations
 
 import dataclasses
 from typing import Any
 
-from stodyn.methods.contract import Catalogued
+from stodyn.methods.contract import Catalogued, Method
 from stodyn.noise.increment import Increment, Recipe
+from stodyn.problems.contract import Around
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,3 +57,29 @@ class Wrapping(Catalogued):
     @property
     def spelling(self):
         return self.method.spelling
+
+
+@dataclasses.dataclass(frozen=True)
+class WrappedSteps(Wrapping, Method):
+    """A step around that of the wrapped method, which says what noise it takes, how it begins, and which steps."""
+
+    @property
+    def needs(self):
+        return self.method.needs
+
+    @property
+    def starting_steps(self):
+        return self.method.starting_steps
+
+    @property
+    def takes_equal_steps(self):
+        return self.method.takes_equal_steps
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class FurtherState(Around):
+    """A problem whose state holds more than that of the problem inside, in numbers that have no units."""
+
+    @property
+    def units(self) -> None:
+        return None

@@ -396,6 +396,13 @@ class Around(Problem):
     def noise_structure(self) -> NoiseStructure:
         return self.problem.noise_structure
 
+    @property
+    def failure_advice(self) -> str:  # type: ignore[override]
+        return self.problem.failure_advice
+
+    def before_run(self, t: float) -> tuple[str, ...]:
+        return self.problem.before_run(t)
+
 
 def check_params(params: Any) -> None:
     """Refuse parameters that are not numbers, and NaN among them (infinity may be meant: a wall, a switch).

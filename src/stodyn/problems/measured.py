@@ -39,9 +39,6 @@ class Measured(Around):
     def start(self) -> Any:
         return self.problem.start
 
-    def before_run(self, t: float) -> tuple[str, ...]:
-        return self.problem.before_run(t)
-
     def draw_start(self, rng: np.random.Generator, paths: range) -> np.ndarray:
         x = self.problem.draw_start(rng, paths)
         return np.concatenate([x, x @ self.H.T], axis=1)

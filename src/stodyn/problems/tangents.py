@@ -42,10 +42,6 @@ class WithTangents(Measured):
     def n(self) -> int:  # type: ignore[override]
         return self.problem.n * (1 + len(self.directions))
 
-    @property
-    def failure_advice(self) -> str:  # type: ignore[override]
-        return self.problem.failure_advice
-
     def draw_start(self, rng: np.random.Generator, paths: range) -> np.ndarray:
         x = self.problem.draw_start(rng, paths)
         return np.concatenate([x, np.tile(self.first_tangents.reshape(-1), (len(x), 1))], axis=1)
