@@ -71,8 +71,10 @@ def changes() -> str:
     past = RELEASED.search((ROOT / "CHANGELOG.md").read_text())
     released = past[0] if past else ""
     title = "Coming" if f"## {stodyn.__version__}\n" in released else stodyn.__version__
+    notes = coming(fragments()) if fragments() else ""
     table = renamed((ROOT / "changes" / "renamed.md").read_text(), released)
-    return "\n\n".join(["# Changes", f"## {title}", coming(fragments()), *table, released]).rstrip() + "\n"
+    new = [f"## {title}", notes, *table] if notes or table else []
+    return "\n\n".join(part for part in ["# Changes", *new, released] if part).rstrip() + "\n"
 
 
 def fragments() -> list[str]:
