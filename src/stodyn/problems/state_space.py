@@ -179,8 +179,8 @@ def _sampled_noise(problem: Any) -> tuple[np.ndarray, np.ndarray]:
     # elimination gives the inverse of a matrix A + δA, |δA| <= 3 n ε |A|, which differs by A⁻¹ δA A⁻¹
     doubt = 3.0 * n * np.finfo(float).eps * np.abs(inverse) @ np.abs(matrices) @ np.abs(along)
     g_x = noise_slopes(problem, times, states)[:, rows]
-    values, slopes = looked.g[:, rows], np.einsum("skmn,snr->skmr", g_x, along)
-    rounding = np.einsum("skmn,snr->skmr", np.abs(g_x), CANCELLED * np.abs(along) + doubt)
+    values, slopes = looked.g[:, rows], g_x @ along[:, None]
+    rounding = np.abs(g_x) @ (CANCELLED * np.abs(along) + doubt)[:, None]
     slopes = np.where(np.abs(slopes) > rounding, slopes, 0.0)
     values[~sound] = np.nan
     finite = np.isfinite(values).all((1, 2)) & np.isfinite(slopes).all((1, 2, 3))
