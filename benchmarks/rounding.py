@@ -4,7 +4,8 @@
     python benchmarks/rounding.py beam lorenz     these
     python benchmarks/rounding.py --quick         the models of QUICK and every study (or those named), printed only
     python benchmarks/rounding.py --verdicts      what is decided about every model and case (or those named), no runs
-    python benchmarks/rounding.py --verdicts stability     the stability of every method, and nothing else
+    python benchmarks/rounding.py --verdicts stability     one kind of them: models, cases or stability (of methods)
+    python benchmarks/rounding.py --verdicts --processes 12     in as many processes at a time
 
 Rounded otherwise are: products fused with sums or not (the printer is told to fuse none, and XLA without optimising
 fuses none; both are asked in every process before they are believed), printed or vmap, one path or the same path among
@@ -23,17 +24,21 @@ the arguments of their stability functions, changed likewise. Each must stay the
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import functools
 import inspect
 import json
 import math
+import multiprocessing
 import os
 import re
 import subprocess
 import sys
 import tempfile
+import time
 import warnings
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +48,7 @@ NOTHING = 1e-12  # a row that is smaller than this in both is rounding itself
 FUSED = {"fused": "", "not fused": "--xla_backend_optimization_level=0"}
 EXECUTORS = ("auto", "vmap")
 SEEDS = (1, 2)
+STABILITY = "stability of "
 QUICK = ("bushing", "constrained_pendulum", "lorenz", "slider_crank", "two_diodes")
 
 
@@ -157,26 +163,67 @@ def study(name: str, way: tuple) -> dict:
     return {"rows": found}
 
 
-def compare_verdicts(names: list[str]) -> int:
+def compare_verdicts(words: list[str]) -> int:
     """Print whatever is decided otherwise with another rounding; 1 where there is any."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--processes", type=int, default=1)
+    asked, kinds = parser.parse_args(words), kinds_of_verdicts()
+    names = [name for kind in kinds.values() for name in kind]
+    if unknown := set(asked.names) - {*kinds, *names}:
+        parser.error(f"names: expected of {[*kinds]} and of {names}, got {sorted(unknown)}")
+    names = [one for named in asked.names or names for one in kinds.get(named, [named])]
+    suspects = []
+    with contextlib.closing(verdicts_that_differ(names, asked.processes)) as answers:
+        for name, number, seconds, differ in answers:
+            suspects += differ
+            print(
+                f"{name:36s} {number} verdicts, {len(SEEDS)} roundings, {seconds:.0f} s",
+                *differ,
+                sep="\n  ",
+                flush=True,
+            )
+    print(f"\n{len(suspects)} verdicts differ", *suspects, sep="\n  ")
+    return bool(suspects)
+
+
+def verdicts_that_differ(names: list[str], processes: int) -> Iterator[tuple[str, int, float, list[str]]]:
+    """Of each name, in the order in which they are answered: how many verdicts there are, and those that differ."""
+    if processes == 1:
+        yield from map(differing_verdicts, names)
+        return
+    with multiprocessing.get_context("spawn").Pool(processes) as pool:
+        yield from pool.imap_unordered(differing_verdicts, names)
+
+
+def differing_verdicts(name: str) -> tuple[str, int, float, list[str]]:
+    warnings.simplefilter("ignore")
+    begin, verdicts = time.perf_counter(), verdicts_on(name)
+    plain, differ = in_words(verdicts), []
+    for seed in SEEDS:
+        with rounded_otherwise(seed):
+            other = in_words(verdicts)
+        differ += [f"{name}, seed {seed}: {key}: {plain.get(key)} | {other.get(key)}"
+                   for key in {**plain, **other} if plain.get(key) != other.get(key)]  # fmt: skip
+    return name, len(plain), time.perf_counter() - begin, differ
+
+
+def verdicts_on(name: str) -> Callable[[], dict[str, Any]]:
+    if name in CASES:
+        return CASES[name]
+    if name.startswith(STABILITY):
+        return functools.partial(stability_of, name.removeprefix(STABILITY))
+    return functools.partial(verdicts_on_a_model, name)
+
+
+def kinds_of_verdicts() -> dict[str, list[str]]:
+    """The names of everything that has verdicts; of the models the large ones, which take longest, first."""
     from stodyn.models.catalogue import catalogue as models
     from stodyn.problems.random_dae import RandomDAE
 
-    warnings.simplefilter("ignore")
-    asked = {name: functools.partial(verdicts_on_a_model, name) for name, model in models().items()
-             if not isinstance(model.problem, RandomDAE)} | CASES  # fmt: skip
-    stability = {f"stability of {name}": functools.partial(stability_of, name) for name in methods_of_scalar_noise()}
-    asked, groups, suspects = asked | stability, {"stability": list(stability)}, []
-    for name in [one for named in names or asked for one in groups.get(named, [named])]:
-        plain = in_words(asked[name])
-        for seed in SEEDS:
-            with rounded_otherwise(seed):
-                other = in_words(asked[name])
-            differ = [f"{key}: {value} | {other.get(key)}" for key, value in plain.items() if value != other.get(key)]
-            suspects += [f"{name}, seed {seed}: {words}" for words in differ]
-        print(f"{name:32s} {len(plain)} verdicts, {len(SEEDS)} roundings", flush=True)
-    print(f"\n{len(suspects)} verdicts differ", *suspects, sep="\n  ")
-    return bool(suspects)
+    sizes = {name: model.problem.n for name, model in models().items() if not isinstance(model.problem, RandomDAE)}
+    methods = [STABILITY + name for name in methods_of_scalar_noise()]
+    return {"cases": list(CASES), "models": sorted(sizes, key=lambda name: -sizes[name]), "stability": methods}
 
 
 def in_words(verdicts: Any) -> dict[str, str]:
