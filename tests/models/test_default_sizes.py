@@ -22,7 +22,6 @@ STEPS, SMALL = 3, 4
 
 # (model, method) -> the reason; all others are printed, but for methods that make whole paths by the host's code.
 BY_VMAP = {
-    ("beam", "ImplicitMidpoint"): "a while loop under jax.vmap",
     ("ring_oscillator", "RK1A4MLevy"): "a scan of 6 turns over series",
 }
 

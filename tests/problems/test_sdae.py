@@ -373,6 +373,23 @@ def test_constraints_are_solved_once_for_drift_noise_and_their_derivatives():
     np.testing.assert_allclose(at_points(change, (z + z**3)[:, None])[:, 0], expected, rtol=1e-12)
 
 
+def test_noise_of_differential_components_solves_for_no_others():
+    """With the constraint 0 = z + z³ - y; noise through z cannot do without it, whatever has no effect besides."""
+    for through, loops in ((0.0, 0), (0.3, 2)):
+        problem = SDAE(
+            ONE,
+            lambda t, x: jnp.array([-x[1], x[1] + x[1] ** 3 - x[0]]),
+            lambda t, x, share=through: jnp.array([[0.1 * x[0] ** 2 + share * x[1]], [0.0]]),
+            [2.0, 1.0],
+        )
+        sde = written_as(problem, SDE)
+        assert loops_of(lambda y: sde.g(0.0, y, None)[0])[0] == loops
+        z = np.linspace(-1.5, 2.0, 5)
+        y = (z + z**3)[:, None]
+        expected = 0.1 * y[:, 0] ** 2 + through * z
+        np.testing.assert_allclose(at_points(lambda y: sde.g(0.0, y, None)[0], y)[:, 0], expected, rtol=1e-12)
+
+
 def loops_of(function):
     """How many loops a function of y has, as arrays and as scalars."""
     trace, graph = jax.make_jaxpr(function)(np.zeros(1)), Graph()

@@ -13,7 +13,7 @@ from jax import Array, lax
 from jax.extend import core
 from jax.typing import ArrayLike
 
-from stodyn.numerics.elimination import WRITTEN_OUT, is_written_out, solved
+from stodyn.numerics.elimination import WRITTEN_OUT, factorised, is_written_out, solved
 from stodyn.numerics.elimination import solve as eliminate
 from stodyn.numerics.facts.degree import is_affine
 from stodyn.numerics.rarely import rarely
@@ -254,8 +254,10 @@ def newton(
         matrix = J()
         if goes_forwards and _is_tabled(len(r)):
             return lax.custom_linear_solve(lambda x: matrix @ x, r, lambda _, b: _solved(matrix, b)[0])
+        # Eliminated once for all directions: whether its order suits the matrix does not depend on r.
+        divide = factorised(matrix)
         return lax.custom_linear_solve(
-            lambda x: matrix @ x, r, lambda _, b: eliminate(matrix, b),
+            lambda x: matrix @ x, r, lambda _, b: divide(b),
             transpose_solve=lambda _, b: eliminate(matrix.T, b),
         )  # fmt: skip
 

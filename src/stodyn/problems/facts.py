@@ -13,7 +13,7 @@ import scipy
 
 from stodyn.numerics.block_triangular import determining
 from stodyn.numerics.facts.degree import has_jumps
-from stodyn.numerics.facts.dependence import FOLLOWED, dependence
+from stodyn.numerics.facts.dependence import FOLLOWED, arguments_of, dependence
 from stodyn.numerics.printing.unprintable import Unprintable
 from stodyn.numerics.sparse import Pattern
 from stodyn.problems import index
@@ -149,6 +149,18 @@ class Facts:
             return False
         g = self.problem.g
         return not _jumps(self.problem, g) and _has_constant_derivative(self.problem, g)
+
+    @functools.cached_property
+    def has_differential_noise(self) -> bool:
+        """Whether g is proved not to depend on the algebraic components, so that it needs no solution for them."""
+        if self.is_large or self.split.r == self.problem.n:
+            return False
+        K, (t, x, params) = self.split.directions, _example(self.problem)
+        try:
+            free = np.zeros(K.shape[1])
+            return 0 not in arguments_of(lambda w, t, x, p: self.problem.g(t, x + K @ w, p), free, t, x, params)
+        except Unprintable:
+            return False
 
     @functools.cached_property
     def has_constant_orientation(self) -> bool:

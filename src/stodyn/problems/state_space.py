@@ -97,12 +97,15 @@ class StateSpace:
         nothing = jnp.zeros(self.problem.n, moved.dtype)
         return nothing.at[np.array([*self.places], int)].set(moved[np.array([*self.places.values()], int)])
 
+    def near(self, y: Array) -> Array:
+        """A state x (n,) whose differential components are y (r,), its algebraic ones those of the start."""
+        start = self.facts.diagnosed().start
+        change = y - jnp.asarray(self.facts.evolving @ start, y.dtype)
+        return jnp.asarray(start, y.dtype).at[self.facts.split.columns].add(change)
+
     def state(self, t, y: Array, params) -> Array:
         """The state x (n,) at time t whose differential components are y (r,): (y, F(t, y))."""
-        near = self.facts.diagnosed().start
-        change = y - jnp.asarray(self.facts.evolving @ near, y.dtype)
-        known = jnp.asarray(near, y.dtype).at[self.facts.split.columns].add(change)
-        return self.problem.consistent(t, known, params)
+        return self.problem.consistent(t, self.near(y), params)
 
 
 def to_sde(problem: Any) -> SDE:
@@ -119,8 +122,16 @@ def to_sde(problem: Any) -> SDE:
     def drift(t, y, params):
         return form.solved(problem.f(t, state(t, y, params), params))
 
+    if problem.facts.has_differential_noise:
+
+        def state_of_noise(t, y, params):
+            return form.near(y)
+
+    else:
+        state_of_noise = state
+
     def diffusion(t, y, params):
-        return form.solved_noise(problem.multiplier(t, state(t, y, params), params))
+        return form.solved_noise(problem.multiplier(t, state_of_noise(t, y, params), params))
 
     names = components(problem)[0]
     all_units: Any = problem.component_units or {}
