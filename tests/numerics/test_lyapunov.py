@@ -94,6 +94,22 @@ def test_noise_that_cancels_or_never_arrives_gives_no_variance():
     assert (discrete(0.3 * np.eye(2), np.zeros((2, 2))) == 0.0).all()
 
 
+def test_blocks_are_those_of_components_that_reach_each_other():
+    """Whatever the order of components, and in whichever order memory has the entries."""
+    generator = np.random.default_rng(2)
+    for number in range(300):
+        n = int(generator.integers(1, 8))
+        A = np.where(generator.random((n, n)) < generator.uniform(0.0, 0.5), generator.normal(size=(n, n)), 0.0)
+        A = np.tril(A) if number % 3 == 0 else A
+        mixed = generator.permutation(n)
+        A = A[mixed][:, mixed]
+        reaches = np.linalg.matrix_power((A != 0.0) + np.eye(n), n) > 0.0
+        order, ends = lyapunov._blocks(A)
+        block = np.searchsorted(ends, np.argsort(order), side="right")
+        np.testing.assert_array_equal(block == block[:, None], reaches & reaches.T)
+        assert (A[block[:, None] > block] == 0.0).all()
+
+
 def test_rates_without_a_common_scale():
     np.testing.assert_allclose(continuous(np.diag([-1e12, -1e-12]), np.eye(2)).diagonal(), [5e-13, 5e11], rtol=1e-15)
 

@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import math
 from typing import Any, NamedTuple
 
@@ -34,8 +35,8 @@ import scipy
 from numpy.typing import ArrayLike
 
 EPSILON = float(np.finfo(float).eps)
-SMALL = 1e-11  # a correction relative to the variances; the error that it leaves is at most as large
-SMALLEST = SMALL**2  # the same where variances are small differences of others
+SMALL = 1e-11  # of the variances: the most that the last correction may leave of an error
+SMALLEST = SMALL**2  # the size of the last correction where variances are small differences of others
 CORRECTIONS, SCALINGS = 12, 6
 LEAST = (
     2.0**-22
@@ -43,7 +44,6 @@ LEAST = (
 RANGE = 1e250
 LEAST_DECAY = 1e-12  # 1 - ρ(M) above which callers solve P = M P Mᵀ + Q: at a condition of 1/(1 - ρ), four digits
 ROUNDED = 1e-12  # of a covariance: negative eigenvalues up to this are rounding
-OF_ONE_SIZE = 2.0**8  # ratio of standard deviations that costs a residual few of its digits
 ONE_FORM = 1e9  # ratio of an entry to a rate up to which LAPACK solves triangular equations of several blocks at once
 
 
@@ -138,7 +138,7 @@ class _Equation:
 
     def scaled(self, scale: np.ndarray) -> Any:
         """The equation of the components divided by powers of two."""
-        if (scale == 1.0).all():
+        if np.logical_and.reduce(scale == 1.0):
             return self
         rows = scale[:, None]
         return type(self)(self.matrix * (scale / rows), self.Q / (scale * rows))
@@ -151,9 +151,9 @@ class _Continuous(_Equation):
     def solved(self, forms: _Forms, Q: np.ndarray) -> np.ndarray:
         return forms.solved(Q)
 
-    def residual(self, P: np.ndarray, low: np.ndarray) -> np.ndarray:
-        """That of P + low, with twice as many digits."""
-        half, rest = _product(self.matrix, P)
+    def residual(self, P: np.ndarray, low: np.ndarray, unit: Any = 1.0) -> np.ndarray:
+        """That of P + low, with twice as many digits; `unit` has the sizes of the components, as powers of two."""
+        half, rest = _product(self.matrix * unit, P / unit)
         rest += self.matrix.dot(low)
         total, first = _two_sum(half, half.T)
         total, second = _two_sum(total, self.Q)
@@ -161,7 +161,7 @@ class _Continuous(_Equation):
 
     def growth(self, rates: np.ndarray) -> float:
         """The growth of the slowest mode in units of what rounding makes of it."""
-        return float(rates.real.max() / (len(rates) * EPSILON * np.abs(rates).max() or 1.0))
+        return float(np.maximum.reduce(rates.real) / (len(rates) * EPSILON * np.maximum.reduce(np.abs(rates)) or 1.0))
 
     def refusal(self, rates: np.ndarray) -> str:
         worst = rates[np.argmax(rates.real)]
@@ -173,7 +173,7 @@ class _Continuous(_Equation):
 
     def without_cancelling(self, rates: np.ndarray) -> np.ndarray:
         """What gives, times standard deviations, those that there would be if no terms of an equation cancelled."""
-        return np.abs(self.matrix) / (np.abs(rates).max() or 1.0)
+        return np.abs(self.matrix) / (np.maximum.reduce(np.abs(rates)) or 1.0)
 
 
 class _Discrete(_Equation):
@@ -193,9 +193,9 @@ class _Discrete(_Equation):
     def solved(self, forms: _Forms, Q: np.ndarray) -> np.ndarray:
         return forms.solved(2.0 * self.half.dot(Q).dot(self.half.T))
 
-    def residual(self, P: np.ndarray, low: np.ndarray) -> np.ndarray:
-        """That of P + low, with twice as many digits."""
-        whole, rest = _congruence(self.matrix, P, low)
+    def residual(self, P: np.ndarray, low: np.ndarray, unit: Any = 1.0) -> np.ndarray:
+        """That of P + low, with twice as many digits; `unit` has the sizes of the components, as powers of two."""
+        whole, rest = _congruence(self.matrix, P, low, unit)
         total, first = _two_sum(whole, -P)
         total, second = _two_sum(total, self.Q)
         return symmetric(total + (first + second + (rest - low)))
@@ -235,13 +235,41 @@ def _blocks(A: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     n = len(A)
     if A.all():
         return np.arange(n), np.array([n])
-    reaches = A != 0.0
-    reaches.ravel()[:: n + 1] = True
-    for _ in range(math.ceil(math.log2(n))):
-        steps = reaches.astype(np.float32)
-        reaches = steps.dot(steps) > 0.0
-    if reaches.all():
+    order, first, last = _apart(A)
+    if first == last:
+        return order, np.arange(1, n + 1)
+    if last - first == n - 1:
+        return _strong_blocks(A)
+    between = order[first : last + 1]
+    inner, ends = _strong_blocks(A[between[:, None], between])
+    order[first : last + 1] = between[inner]
+    return order, np.concatenate([np.arange(1, first + 1), first + ends, np.arange(last + 2, n + 1)])
+
+
+def _apart(A: np.ndarray) -> tuple[np.ndarray, int, int]:
+    """An order in which A is triangular but for a block from a first to a last component: one and the same where it is
+    triangular, as cascades of filters are."""
+    _, first, last, partner, _ = scipy.linalg.lapack.dgebal(A, permute=1)
+    order, n = list(range(len(A))), len(A)
+    for k in (*range(n - 1, last, -1), *range(first)):
+        other = int(partner[k]) - 1
+        order[k], order[other] = order[other], order[k]
+    return np.array(order), first, last
+
+
+def _strong_blocks(A: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The same as `_blocks` for a matrix without a block of one at its ends, by what its entries reach."""
+    n = len(A)
+    # Two blocks of three are one of one and one of two. In a chain neighbours act on each other.
+    if n <= 3 or (A.diagonal(1).all() and A.diagonal(-1).all()):
         return np.arange(n), np.array([n])
+    ways = (A != 0.0).astype(float, order="C")
+    ways.ravel()[:: n + 1] = 1.0
+    for _ in range(math.ceil(math.log2(n))):
+        ways = np.minimum(ways.dot(ways), 1.0)
+    if ways.all():
+        return np.arange(n), np.array([n])
+    reaches = ways > 0.0
     first_of_block = np.argmax(reaches & reaches.T, axis=1)
     order = np.lexsort((first_of_block, -reaches.sum(axis=1)))
     return order, np.append(np.flatnonzero(np.diff(first_of_block[order])) + 1, n)
@@ -250,11 +278,16 @@ def _blocks(A: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 class _Forms:
     """Schur forms of the blocks of a block upper triangular A = U T U', by which A X + X A' + Q = 0 is solved."""
 
+    U: np.ndarray | None  # none where A is triangular itself
+
     def __init__(self, A: np.ndarray, ends: np.ndarray):
+        self.ends = ends
         if len(ends) == 1:
-            self.blocks, (self.T, self.U, self.rates) = [slice(0, len(A))], _schur(A)
+            self.T, self.U, self.rates = _schur(A)
             return
-        self.blocks = [slice(begin, end) for begin, end in zip([0, *ends[:-1]], ends, strict=True)]
+        if len(ends) == len(A):
+            self.T, self.U, self.rates = A, None, A.diagonal()
+            return
         self.U, self.rates, forms = np.eye(len(A)), A.diagonal().astype(complex), []
         large = [block for block in self.blocks if block.stop - block.start > 1]
         for block in large:
@@ -265,9 +298,13 @@ class _Forms:
             self.T[block, block] = form
 
     @functools.cached_property
+    def blocks(self) -> list[slice]:
+        return [slice(begin, end) for begin, end in itertools.pairwise([0, *self.ends.tolist()])]
+
+    @functools.cached_property
     def groups(self) -> list[slice]:
         """Neighbouring blocks, as long as no rate of them is small beside an entry: LAPACK would alter it."""
-        if len(self.blocks) == 1 or self._go_together(slice(None)):
+        if len(self.ends) == 1 or self._go_together(slice(None)):
             return [slice(None)]
         groups = self.blocks[:1]
         for block in self.blocks[1:]:
@@ -284,10 +321,15 @@ class _Forms:
 
     def solved(self, Q: np.ndarray) -> np.ndarray:
         """X, from its last rows and columns to the first."""
-        T, U = self.T, self.U
-        right = -U.T.dot(Q).dot(U)
+        if self.U is None:
+            return symmetric(self._solved(-Q))
+        return symmetric(self.U.dot(self._solved(-self.U.T.dot(Q).dot(self.U))).dot(self.U.T))
+
+    def _solved(self, right: np.ndarray) -> np.ndarray:
+        """X of T X + X T' = right."""
+        T = self.T
         if len(self.groups) == 1:
-            return symmetric(U.dot(_triangular(T, T, right)).dot(U.T))
+            return _triangular(T, T, right)
         X = np.empty_like(right)
         for b, columns in reversed(list(enumerate(self.groups))):
             for rows in reversed(self.groups[: b + 1]):
@@ -295,7 +337,7 @@ class _Forms:
                 known = T[rows, below] @ X[below, columns] + X[rows, beside] @ T[columns, beside].T
                 X[rows, columns] = _triangular(T[rows, rows], T[columns, columns], right[rows, columns] - known)
                 X[columns, rows] = X[rows, columns].T
-        return symmetric(U.dot(X).dot(U.T))
+        return X
 
 
 def _schur(A: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -331,12 +373,13 @@ class _Solution(NamedTuple):
 
 def _covariance(equation: Any, C: ArrayLike | None) -> np.ndarray:
     order, ends = _blocks(equation.matrix)
-    if len(ends) > 1:
+    is_in_order = order.tolist() == list(range(len(order)))
+    if not is_in_order:
         equation = type(equation)(*(matrix[order[:, None], order] for matrix in (equation.matrix, equation.Q)))
-    parts = _solution(equation, ends, SMALL if C is None else SMALLEST)
-    if len(ends) > 1:
+    parts = _solution(equation, ends, 1 if C is None else 2)
+    if not is_in_order:
         back = np.argsort(order)
-        parts = tuple(part[back[:, None], back] for part in parts[: 1 if C is None else 2])
+        parts = tuple(part[back[:, None], back] for part in parts)
     _require_covariance(parts[0].diagonal())
     return parts[0] if C is None else _of_outputs(np.asarray(C, float), *parts)
 
@@ -356,8 +399,10 @@ def _of_outputs(C: np.ndarray, high: np.ndarray, low: np.ndarray) -> np.ndarray:
     return _without(covariance, covariance.diagonal() <= 0.0)
 
 
-def _solution(equation: Any, ends: np.ndarray, small: float) -> tuple[np.ndarray, ...]:
-    """P as a sum of two matrices, in units in which its corrections become small relative to every variance."""
+def _solution(equation: Any, ends: np.ndarray, count: int) -> tuple[np.ndarray, ...]:
+    """P as one matrix or as the sum of two, in units in which its corrections become small relative to every
+    variance."""
+    small = EPSILON if count == 1 else SMALLEST
     scale = _balance(equation.matrix, ends)
     for _ in range(SCALINGS):
         scaled = equation.scaled(scale)
@@ -365,36 +410,32 @@ def _solution(equation: Any, ends: np.ndarray, small: float) -> tuple[np.ndarray
         _require_stable(scaled, forms)
         result = _corrected(scaled, forms, small)
         if result.error <= SMALL:
-            parts = _without_rounding(result) if result.cancels else result[:2]
+            parts = (_without_rounding(result) if result.cancels else result)[:count]
             return parts if scaled is equation else tuple(scale[:, None] * scale * part for part in parts)
         scale = scale * _power_of_two(result.unit)
     raise ValueError(_undetermined(forms.rates, result.error))
 
 
 def _corrected(equation: Any, forms: _Forms, small: float) -> _Solution:
-    """P, corrected until a correction is small or not half as large as the one before."""
+    """P, corrected until a correction leaves little, or is not half as large as the one before.
+
+    It leaves its size times the factor by which it is smaller than the one before. Of variances that are small
+    differences of others that is not known: their corrections have to be small themselves.
+    """
     high, least = equation.solved(forms, equation.Q), LEAST * equation.without_cancelling(forms.rates)
-    low, error, before = np.zeros(high.shape), 1.0, math.inf
+    low, left, error, before = np.zeros(high.shape), 1.0, 1.0, math.inf
     for _ in range(CORRECTIONS):
-        if error <= small or not error <= 0.5 * before:
+        if left <= small or not error <= 0.5 * before:
             break
         deviations = np.sqrt(np.abs(high.diagonal()))
         unit = _units(least, deviations)
-        cancels = not (unit == deviations).all()
-        correction = equation.solved(forms, _residual_in_units(equation, unit, high, low))
+        cancels = unit.tolist() != deviations.tolist()
+        correction = equation.solved(forms, equation.residual(high, low, _power_of_two(unit)))
         high, low = _two_sum(high, low + correction)
-        small = min(small, SMALLEST if cancels else SMALL)
+        small = SMALLEST if cancels else small
         before, error = error, float(np.maximum.reduce(np.abs(correction / (unit * unit[:, None])), axis=None))
-    return _Solution(high, low, correction, unit, min(before, error), cancels)
-
-
-def _residual_in_units(equation: Any, unit: np.ndarray, P: np.ndarray, low: np.ndarray) -> np.ndarray:
-    """The residual, computed where variances are about 1: the digits of its products are relative to the largest."""
-    if unit.max() <= OF_ONE_SIZE * unit.min():
-        return equation.residual(P, low)
-    unit = _power_of_two(unit)
-    size = unit[:, None] * unit
-    return size * equation.scaled(unit).residual(P / size, low / size)
+        left = error if small == SMALLEST else error * error / before
+    return _Solution(high, low, correction, unit, left if error <= 0.5 * before else min(before, error), cancels)
 
 
 def _units(least: np.ndarray, deviations: np.ndarray) -> np.ndarray:
@@ -426,7 +467,7 @@ def _require_stable(equation: Any, forms: _Forms) -> None:
 
 def _is_stable(equation: Any, forms: _Forms) -> bool:
     """Whether the equation with Q = 1 has a positive solution."""
-    result = _corrected(type(equation)(equation.matrix, np.eye(len(equation.Q))), forms, SMALL)
+    result = _corrected(type(equation)(equation.matrix, np.eye(len(equation.Q))), forms, EPSILON)
     return result.error <= SMALL and bool((result.high.diagonal() > 0.0).all())
 
 
@@ -434,7 +475,7 @@ def _undetermined(rates: np.ndarray, error: float) -> str:
     slowest = rates[np.argmax(rates.real)]
     return (
         f"A: the stationary covariance is not determined by numbers of 16 digits: the mode {_formatted(slowest)}"
-        f"{_beside(rates).replace('that could', 'cannot')}, and variances still change by {error:.1g} of themselves, "
+        f"{_beside(rates).replace('that could', 'cannot')}, and variances are known to {error:.1g} of themselves, "
         f"expected less than {SMALL:g}. Take the fast and the slow part apart, or write the system in variables "
         "of which none is a small difference of others."
     )
@@ -442,6 +483,8 @@ def _undetermined(rates: np.ndarray, error: float) -> str:
 
 def _balance(A: np.ndarray, ends: np.ndarray) -> np.ndarray:
     """Powers of two that make rows and columns of each block of one size, entries on the diagonal aside."""
+    if len(ends) == len(A):
+        return np.ones(len(A))
     coupled = A.copy()
     coupled.ravel()[:: len(A) + 1] = 0.0
     if len(ends) > 1:
@@ -485,8 +528,8 @@ def _product(X: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return rounded, left + (X1.dot(Y3) + X2.dot(rest[n:].T) + X3.dot(Y.T))
 
 
-def _congruence(X: np.ndarray, P: np.ndarray, low: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """X (P + low) X' as a sum of two matrices, for a symmetric P."""
-    half, rest = _product(X, P)
-    whole, left = _product(half, X)
+def _congruence(X: np.ndarray, P: np.ndarray, low: np.ndarray, unit: Any = 1.0) -> tuple[np.ndarray, np.ndarray]:
+    """X (P + low) X' as a sum of two matrices, for a symmetric P of components of these sizes, powers of two."""
+    half, rest = _product(X * unit, P / unit)
+    whole, left = _product(half / unit, X * unit)
     return whole, left + (rest + X.dot(low)).dot(X.T)
