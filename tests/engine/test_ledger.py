@@ -283,6 +283,18 @@ def test_a_lost_manifest_is_written_again_unless_the_blocks_are_of_another_run(k
     assert_same_bits(simulate(kubo(), Heun, paths=PATHS, ledger=kept, **RUN), unbroken)
 
 
+def test_a_ledger_of_programs_that_rounded_otherwise_is_refused(tmp_path, monkeypatch):
+    """One from before sums of products were rounded term by term says nothing of it."""
+    run = dict(t=(0, 1), dt=0.25, paths=8, seed=1, ledger=tmp_path / "run")
+    before = {name: word for name, word in identity.software().items() if name != "rounded"}
+    with monkeypatch.context() as patched:
+        patched.setattr(identity, "software", lambda: before)
+        simulate(ornstein_uhlenbeck(), Heun, **run)
+    said = "holds another run: software rounded was None and is 'both products of a sum of two'"
+    with pytest.raises(ValueError, match=said):
+        simulate(ornstein_uhlenbeck(), Heun, **run)
+
+
 def test_failures_are_kept_too(tmp_path):
     """dx = x³ dt blows up; the ledger of a run that stopped tells it again, and a run that goes on uses it."""
     problem = SDE(lambda t, x: x**3, lambda t, x: 0.0, PerPath(np.where(np.arange(24) == 13, 50.0, 0.1)))

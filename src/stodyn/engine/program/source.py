@@ -13,7 +13,7 @@ import numpy as np
 
 from stodyn.engine.program.watching import Watched
 from stodyn.engine.spec import Spec
-from stodyn.numerics.printing.nodes import INT32, Entry, Graph
+from stodyn.numerics.printing.nodes import INT32, STEP_LENGTH, Entry, Graph
 from stodyn.numerics.printing.rows import Function
 from stodyn.numerics.printing.unprintable import Unprintable, or_unprintable
 
@@ -230,7 +230,7 @@ class Source(ABC):
 
     def _stepped(self, trace: Any, is_numbered: bool = False) -> Step:
         terms, layout = self.terms(), self.layout
-        t, h = terms.number("t", self.dtype), terms.number("h", self.dtype, not self.equal_steps)
+        t, h = terms.number("t", self.dtype), terms.number(STEP_LENGTH[0], self.dtype, not self.equal_steps)
         method, gathered, counts = layout.parted(self._leaves(terms, "now"))
         normals, first = [], 0
         for stream, (_, count) in enumerate(self.traced.streams):

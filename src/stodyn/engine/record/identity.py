@@ -21,6 +21,7 @@ import stodyn
 from stodyn.engine.traces import function_traces
 from stodyn.noise.source import PerPath, source_of
 from stodyn.numerics.printing.fingerprints import calls_host, fingerprint
+from stodyn.numerics.printing.walk import ROUNDED
 from stodyn.problems.contract import has_listed_start
 from stodyn.statistics.contract import Move, Snapshot, Statistic, parted
 
@@ -37,14 +38,15 @@ def versions() -> dict[str, str]:
 
 @functools.cache
 def software() -> dict[str, str]:
-    """The versions of the software, and the processor: XLA makes other instructions for another one."""
+    """The versions of the software, the rounding of printed programs, and the processor: XLA makes other instructions
+    for another one."""
     versions = {"python": ".".join(platform.python_version_tuple()[:2]), "stodyn": stodyn.__version__}
     for package in PACKAGES:
         try:
             versions[package] = metadata.version(package)
         except metadata.PackageNotFoundError:
             versions[package] = "none"
-    return {**versions, "processor": _processor()}
+    return {**versions, "rounded": ROUNDED, "processor": _processor()}
 
 
 def _processor() -> str:

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 Entry = Any  # a Node or a np.generic
+STEP_LENGTH = ("h", 0)  # the name of the input that is the length of a step
 
 
 class Node:

@@ -1,7 +1,7 @@
 """In which order the nodes of a graph are printed, whatever the language: depth first from the requested results.
 
 A value is printed once in every region where it can be seen: before all loops, before a loop, inside it. A product that
-has one reader, an addition, is printed with it as one fused operation.
+has one reader, an addition, is printed with it as one fused operation, unless what it is added to is a product too.
 """
 
 from __future__ import annotations
@@ -12,7 +12,12 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from stodyn.numerics.printing.nodes import Entry, Loop, Node, reachable, value_of
+from stodyn.numerics.printing.nodes import STEP_LENGTH, Entry, Loop, Node, reachable, value_of
+
+ROUNDED = "both products of a sum of two"  # what is rounded though it could be fused, for the records of runs
+SUMS = ("add", "sub")
+SCALE = ("mul", "div")
+PASS_ON = ("neg", "abs", "select", "max", "min")  # operations whose result is an operand, up to its sign
 
 
 class Walk(ABC):
@@ -121,21 +126,66 @@ class Fusion:
 
 
 def fusions(nodes: Sequence[Node], readers: Mapping[int, int]) -> dict[int, Fusion]:
-    """The additions that take a product with them: one that nobody else reads, computed in the same place."""
+    """The additions that take a product with them: one that nobody else reads, computed in the same place.
+
+    A sum of products takes none of them, or x y - y x would not be 0: one would be rounded, and the other not.
+    """
     fused: dict[int, Fusion] = {}
+    products = _products(nodes)
     for node in nodes:
-        if node.op not in ("add", "sub") or node.dtype.kind != "f":
+        if node.op not in SUMS or node.dtype.kind != "f" or all(id(a) in products for a in node.args):
             continue
-        for place, product in enumerate(node.args):
+        for place, term in enumerate(node.args):
+            product, is_negative = _unsigned(term, readers)
             if not (isinstance(product, Node) and product.op == "mul" and readers[id(product)] == 1):
                 continue
             if (product.loops, product.moves, product.lane) != (node.loops, node.moves, node.lane):
                 continue
             minus = node.op == "sub"
             rest = node.args[1 - place]
-            fused[id(node)] = Fusion((*product.args, rest), minus and place == 1, minus and place == 0)
+            fused[id(node)] = Fusion((*product.args, rest), (minus and place == 1) != is_negative, minus and place == 0)
             break
     return fused
+
+
+def _unsigned(term: Entry, readers: Mapping[int, int]) -> tuple[Entry, bool]:
+    """A term without a sign that nobody else reads, and whether it has one."""
+    if isinstance(term, Node) and term.op == "neg" and readers[id(term)] == 1:
+        return term.args[0], True
+    return term, False
+
+
+def _products(nodes: Sequence[Node]) -> set[int]:
+    """The nodes, by id, that are products as sums see them: rounded ones, up to their signs, and differences of such.
+
+    A product with the length of the step or with noise, an increment, is none: what it is added to does not have the
+    same factors, and never cancels it.
+    """
+    products: set[int] = set()
+    increments = _increments(nodes)
+    for node in nodes:
+        among = [id(a) in products for a in node.args]
+        is_one = node.op == "mul" or (node.op in PASS_ON and any(among))
+        if id(node) not in increments and (is_one or (_is_difference(node) and all(among))):
+            products.add(id(node))
+    return products
+
+
+def _increments(nodes: Sequence[Node]) -> set[int]:
+    """The nodes, by id, that have the length of the step or noise as a factor."""
+    increments: set[int] = set()
+    for node in nodes:
+        are = [id(a) in increments for a in node.args if value_of(a) is None]
+        is_scaled = any(are) if node.op in SCALE else bool(are) and all(are)
+        if is_scaled or node.noise or (node.op == "input" and node.attr == STEP_LENGTH):
+            increments.add(id(node))
+    return increments
+
+
+def _is_difference(node: Node) -> bool:
+    """Whether a sum of products subtracts one. To a sum of plain ones, such as a row of a matrix times a vector, more
+    are added fused, which halves its cost."""
+    return node.op == "sub" or (node.op == "add" and any(isinstance(a, Node) and a.op != "mul" for a in node.args))
 
 
 def _readers_among(results: Sequence[Entry]) -> dict[int, int]:
