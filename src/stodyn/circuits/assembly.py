@@ -39,6 +39,7 @@ OVER_UNIT = "over unit"  # among the numbers of charges: their own unit over tha
 
 
 _TOKENS = itertools.count()
+NOWHERE = np.zeros(0, int)
 
 
 class Stamps(NamedTuple):
@@ -122,6 +123,16 @@ class Group:
         return self.law.noise(self.read(x), self.numbers, xp)
 
 
+class SlopeTerms(NamedTuple):
+    """Terms of f_x: signs times the slopes of these numbers, at rows and columns; `count` slopes in all."""
+
+    rows: np.ndarray
+    columns: np.ndarray
+    signs: np.ndarray
+    slopes: np.ndarray
+    count: int
+
+
 class Flicker(NamedTuple):
     """The devices of a group with flicker noise: their numbers, and the filter states (devices, poles) of each."""
 
@@ -203,18 +214,20 @@ class Network:
     def n(self) -> int:
         return len(self.names)
 
-    def rates(self, x: Any, sources: Any, xp: Any, linear: Stamps | None = None) -> Any:
+    @functools.cached_property
+    def at_rest(self) -> Network:
+        """The network for direct current."""
+        return dataclasses.replace(self, linear=self.at_dc)
+
+    def rates(self, x: Any, sources: Any, xp: Any) -> Any:
         """Return f (n,), with the sources at these values."""
         y = xp.concatenate([x, xp.zeros(1, x.dtype)])
         currents = [group.value(y, xp) for group in self.groups]
-        stamp = self.linear if linear is None else linear
-        values = [stamp.values * y[stamp.columns], self.source_signs * sources[self.source_columns]]
+        values = [self.linear.values * y[self.linear.columns], self.source_signs * sources[self.source_columns]]
         for i in (*currents, *self.flickering(currents, y, xp)):
             values += [-i, i]
         values += [-group.value(y, xp) for group in self.charges]
-        if linear is None:
-            return self.sums(xp.concatenate(values), xp)[: self.n]
-        return np.bincount(np.concatenate([stamp.rows, *self.places]), np.concatenate(values), self.n + 1)[: self.n]
+        return self.sums(xp.concatenate(values), xp)[: self.n]
 
     @functools.cached_property
     def memories(self) -> Memories | None:
@@ -248,39 +261,40 @@ class Network:
         return (both[0].toarray(), both[1].toarray()) if self.n <= SMALL else both
 
     @functools.cached_property
-    def slope_stamps(self) -> tuple[np.ndarray, np.ndarray, scipy.sparse.csr_array]:
-        """Places in the flat f_x, its linear part there, and the matrix that takes the slopes of all devices there."""
-        n = self.n
-        rows, columns, signs, slopes = [], [], [], []
-        first = 0
-        for group in (*self.groups, *self.charges):
+    def slope_terms(self) -> SlopeTerms:
+        """Where the slopes of all devices, in the order of `device_slopes`, enter f_x, and with which signs."""
+        everyone = (*self.groups, *self.charges)
+        first, flicker = 0, sum(len(group.control) * len(group.elements) for group in everyone)
+        terms: list[tuple[np.ndarray, ...]] = [(NOWHERE, NOWHERE, np.zeros(0), NOWHERE)]
+        for k, group in enumerate(everyone):
             ends = ((group.rows, -1.0),) if group.law.stores else tuple(zip(group.out, (-1.0, 1.0), strict=True))
             for c, d in group.control:
+                numbers = first + np.arange(len(group.elements))
                 for row, side in ends:
-                    for column, sign in ((c, side), (d, -side)):
-                        rows.append(row)
-                        columns.append(column)
-                        signs.append(np.full(len(row), sign))
-                        slopes.append(first + np.arange(len(row)))
+                    terms += [(row, c, np.full(len(row), side), numbers), (row, d, np.full(len(row), -side), numbers)]
                 first += len(group.elements)
-        for part in self.flickers:
-            for node, side in zip(self.groups[part.group].out, (-1.0, 1.0), strict=True):
-                for column in part.states.T:
-                    rows.append(node[part.devices])
-                    columns.append(column)
-                    signs.append(np.full(len(column), side))
-                    slopes.append(first + np.arange(len(column)))
-            first += len(part.devices)
+            for part in (part for part in self.flickers if part.group == k):
+                devices, poles = part.states.shape
+                numbers = np.repeat(flicker + np.arange(devices), poles)
+                for row, side in ends:
+                    rows = np.repeat(row[part.devices], poles)
+                    terms.append((rows, part.states.ravel(), np.full(len(rows), side), numbers))
+                flicker += devices
+        return SlopeTerms(*map(np.concatenate, zip(*terms, strict=True)), flicker)
+
+    @functools.cached_property
+    def slope_stamps(self) -> tuple[np.ndarray, np.ndarray, scipy.sparse.csr_array]:
+        """Places in the flat f_x, its linear part there, and the matrix that takes the slopes of all devices there."""
+        n, terms = self.n, self.slope_terms
         linear = self.linear.matrix(n).tocoo()
-        if not rows:
+        if not terms.count:
             return linear.row * n + linear.col, linear.data, scipy.sparse.csr_array((len(linear.data), 0))
-        row, column = np.concatenate(rows), np.concatenate(columns)
-        inside = (row < n) & (column < n)
-        flat = row[inside].astype(int) * n + column[inside]
+        inside = (terms.rows < n) & (terms.columns < n)
+        flat = terms.rows[inside].astype(int) * n + terms.columns[inside]
         places, which = np.unique(np.concatenate([linear.row.astype(int) * n + linear.col, flat]), return_inverse=True)
         constant = np.bincount(which[: linear.nnz], linear.data, len(places))
-        entries = np.concatenate(signs)[inside], (which[linear.nnz :], np.concatenate(slopes)[inside])
-        return places, constant, scipy.sparse.csr_array(entries, (len(places), first))
+        entries = terms.signs[inside], (which[linear.nnz :], terms.slopes[inside])
+        return places, constant, scipy.sparse.csr_array(entries, (len(places), terms.count))
 
     def flickering(self, currents: list[Any], y: Any, xp: Any) -> list[Any]:
         """Return the currents of the flicker noise, device by device."""
@@ -302,31 +316,20 @@ class Network:
             factors[k] = factor
         return in_states, factors
 
-    def slopes(self, x: np.ndarray, linear: Stamps | None = None) -> scipy.sparse.csr_array:
-        """∂f/∂x (n, n) at x, the flicker filters at rest."""
-        linear = self.linear if linear is None else linear
-        y = np.append(x, 0.0)
-        rows, columns, values = [linear.rows], [linear.columns], [linear.values]
-        for k, group in enumerate(self.groups):
-            current = group.current(y)
-            for slope, (c, d) in zip(current.slopes, group.control, strict=True):
-                for node, side in zip(group.out, (-1.0, 1.0), strict=True):
-                    rows += [node, node]
-                    columns += [c, d]
-                    values += [side * slope, -side * slope]
-            for part in self.flickers:
-                if part.group == k:
-                    size = flicker_size(current.i[part.devices], group.numbers.chosen(part.devices), np)
-                    for node, side in zip(group.out, (-1.0, 1.0), strict=True):
-                        rows.append(np.repeat(node[part.devices], part.states.shape[1]))
-                        columns.append(part.states.ravel())
-                        values.append(side * np.repeat(size, part.states.shape[1]))
-        for group in self.charges:
-            for slope, (c, d) in zip(group.current(y).slopes, group.control, strict=True):
-                rows += [group.rows, group.rows]
-                columns += [c, d]
-                values += [-slope, slope]
-        return Stamps(np.concatenate(rows), np.concatenate(columns), np.concatenate(values)).matrix(self.n)
+    def device_slopes(self, y: np.ndarray) -> np.ndarray:
+        """The slopes (..., count) of all devices at states with the ground (..., n + 1)."""
+        currents = [group.current(y) for group in self.groups]
+        more, louder = self.flicker_slopes(currents, y)
+        values = [slope * factor for current, factor in zip(currents, louder, strict=True) for slope in current.slopes]
+        values += [slope for group in self.charges for slope in group.current(y).slopes] + more
+        return np.concatenate([np.zeros((*y.shape[:-1], 0)), *values], axis=-1)
+
+    def slopes(self, x: np.ndarray) -> scipy.sparse.csr_array:
+        """∂f/∂x (n, n) at x."""
+        linear, terms = self.linear, self.slope_terms
+        rows, columns = np.append(linear.rows, terms.rows), np.append(linear.columns, terms.columns)
+        values = terms.signs * self.device_slopes(np.append(x, 0.0))[terms.slopes]
+        return Stamps(rows, columns, np.append(linear.values, values)).matrix(self.n)
 
     def small_signal(self, x: np.ndarray) -> tuple[scipy.sparse.csr_array, scipy.sparse.csr_array]:
         """M and f_x (n, n) of small signals around x; charges with a `capacitance` are capacitors there."""

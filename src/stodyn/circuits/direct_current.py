@@ -66,7 +66,7 @@ def curves(circuit: Any, sweeps: Sequence[Any]) -> Curves:
 
 def transfer(network: Network, x: np.ndarray, output: np.ndarray, is_voltage: bool, source: str) -> Transfer:
     """Gain and resistances at the operating point x, for an output e'x and a source of the netlist."""
-    J = network.slopes(x, network.at_dc)
+    J = network.at_rest.slopes(x)
     column = network.sources_of.index(source)
     mine = network.source_columns == column
     push = np.zeros(network.n + 1)
@@ -90,7 +90,7 @@ def sensitivities(
 ) -> dict[str, float]:  # fmt: skip
     """d(e'x)/dp for each of the numbers; `rebuilt` gives the network with one of them changed. Numbers that cannot be
     changed without other parts appearing are left out."""
-    adjoint = direct.solved(network.slopes(x, network.at_dc).T, output)
+    adjoint = direct.solved(network.at_rest.slopes(x).T, output)
 
     def pushed(place: str, value: float) -> float | None:
         try:
@@ -99,7 +99,7 @@ def sensitivities(
             return None
         if other.names != network.names:
             return None
-        return float(adjoint @ other.rates(x, other.sources.at_rest(), np, other.at_dc))
+        return float(adjoint @ other.at_rest.rates(x, other.sources.at_rest(), np))
 
     result = {}
     for place, value in numbers.items():

@@ -240,7 +240,7 @@ class Family:
 
 def _settled(network: Network, x: np.ndarray, held: Mapping[int, float]) -> np.ndarray:
     """Newton's method on f = 0 at DC from x, all paths together; NaN where it does not settle."""
-    at_rest = dataclasses.replace(network, linear=network.at_dc)
+    at_rest = network.at_rest
     times, rows = np.zeros(len(x)), list(held)
     states = np.full_like(x, np.nan)
     going = x.copy()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -143,7 +142,6 @@ class _Solver:
 
     def __init__(self, network: Network, sources: np.ndarray, held: dict[int, float]):
         self.network, self.sources, self.held = network, sources, held
-        self.at_rest = dataclasses.replace(network, linear=network.at_dc)
         self.rounds, self.trouble = 0, ""
         self.count = len(network.nodes)
 
@@ -153,7 +151,7 @@ class _Solver:
 
         def residual(x: np.ndarray) -> np.ndarray:
             with np.errstate(all="ignore"):
-                f = network.rates(x, share * self.sources, np, network.at_dc) - grounded * x
+                f = network.at_rest.rates(x, share * self.sources, np) - grounded * x
             for row, value in self.held.items():
                 f[row] = x[row] - value
             return f
@@ -209,12 +207,12 @@ class _Solver:
         """f_x, an array where the network is small; each held node has the row of its own voltage."""
         rows = list(self.held)
         if len(x) <= direct.SMALL:
-            J = points.slopes(self.at_rest, x[None])[0] - np.diag(grounded)
+            J = points.slopes(self.network.at_rest, x[None])[0] - np.diag(grounded)
             J[rows] = np.eye(len(x))[rows]
             return J
         keep = np.ones(len(x))
         keep[rows] = 0.0
-        J = self.network.slopes(x, self.network.at_dc) - scipy.sparse.diags_array(grounded)
+        J = self.network.at_rest.slopes(x) - scipy.sparse.diags_array(grounded)
         return scipy.sparse.diags_array(keep) @ J + scipy.sparse.diags_array(1.0 - keep) if rows else J
 
     def solved(self, J: Any, f: np.ndarray) -> np.ndarray | None:

@@ -36,14 +36,10 @@ def slopes(network: Network, x: np.ndarray) -> np.ndarray:
     """Return the slopes f_x (points, n, n) at some states."""
     y, n = _grounded(x), network.n
     places, constant, stamp = network.slope_stamps
-    currents = [group.current(y) for group in network.groups]
-    more, louder = network.flicker_slopes(currents, y)
-    values = [slope * factor for current, factor in zip(currents, louder, strict=True) for slope in current.slopes]
-    values += [slope for group in network.charges for slope in group.current(y).slopes] + more
     matrices = np.zeros((len(x), n * n))
     matrices[:, places] = constant
-    if values:
-        matrices[:, places] += _times(stamp, np.concatenate(values, axis=1))
+    if network.slope_terms.count:
+        matrices[:, places] += _times(stamp, network.device_slopes(y))
     return matrices.reshape(len(x), n, n)
 
 
