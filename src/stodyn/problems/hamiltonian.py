@@ -23,7 +23,6 @@ from stodyn.problems.contract import (
     Problem,
     Recommended,
     check_params,
-    conversions,
     derive,
     sample_params,
 )
@@ -296,9 +295,6 @@ class Hamiltonian(Problem):
     @functools.cached_property
     def start_source(self) -> Source:
         return paired_start.source(self.start, "qp")
-
-
-conversions.update({(Hamiltonian, SDE): hamiltonian_to_sde})
 
 
 def _periods(periodic: Any, N: int) -> tuple[float | None, ...] | None:

@@ -1,8 +1,9 @@
 """The table of conversions: how a problem of one kind is written as one of another kind with the same law.
 
 `Problem.lower` looks its own class up in the table, then those that the class is derived from, so that kinds of
-problems need not know each other. Other kinds enter their rows themselves. A row is a function of the problem; it
-returns the new problem and the conversion in words, or None where this problem has no such form.
+problems need not know each other. Kinds that are derived from these, and those of circuits and users, enter their rows
+themselves. A row is a function of the problem; it returns the new problem and the conversion in words, or None where
+this problem has no such form.
 """
 
 from collections.abc import Callable
@@ -13,9 +14,12 @@ import scipy
 
 from stodyn.numerics.facts.dependence import FOLLOWED
 from stodyn.problems import contract
+from stodyn.problems.as_first_order import hamiltonian_to_sde, mechanical_to_sdae, mechanical_to_sde
 from stodyn.problems.calculus import correction, to_ito, to_stratonovich
 from stodyn.problems.contract import Problem
+from stodyn.problems.hamiltonian import Hamiltonian
 from stodyn.problems.index import components, listed
+from stodyn.problems.mechanical import Mechanical
 from stodyn.problems.sdae import SDAE
 from stodyn.problems.sde import SDE
 
@@ -46,5 +50,8 @@ def _state_space(problem: SDAE) -> tuple[SDE, str] | None:
 TABLE: dict[tuple[type, type], Callable[[Any], tuple[Problem, str] | None]] = {
     (SDE, SDAE): _with_unit_mass,
     (SDAE, SDE): _state_space,
+    (Mechanical, SDE): mechanical_to_sde,
+    (Mechanical, SDAE): mechanical_to_sdae,
+    (Hamiltonian, SDE): hamiltonian_to_sde,
 }
 contract.conversions.update(TABLE)

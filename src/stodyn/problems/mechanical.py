@@ -15,14 +15,12 @@ from jax import Array
 from stodyn.arguments import checks_arguments
 from stodyn.noise.source import Source
 from stodyn.problems import paired_start
-from stodyn.problems.as_first_order import mechanical_to_sdae, mechanical_to_sde
 from stodyn.problems.contract import (
     NoiseStructure,
     Problem,
     Recommended,
     check_params,
     component_names,
-    conversions,
     derive,
     noise_hint,
     returned_shape,
@@ -33,8 +31,6 @@ from stodyn.problems.lagrangian import from_energies
 from stodyn.problems.massless import check_mass_at_start, remarks_on_constraints
 from stodyn.problems.mechanical_facts import ADDITIVE_LINEAR, CONSTANT_UNDAMPED, Facts, facts_of, noise_structure_of
 from stodyn.problems.motion import Motion, motion_of
-from stodyn.problems.sdae import SDAE
-from stodyn.problems.sde import SDE
 from stodyn.problems.structural import changing_structure, structure
 
 
@@ -466,9 +462,6 @@ class Structure(Mechanical):
     @property
     def mass_matrix(self):
         return self.mass  # from_matrices has checked it
-
-
-conversions.update({(Mechanical, SDE): mechanical_to_sde, (Mechanical, SDAE): mechanical_to_sdae})
 
 
 def _arguments(problem: Mechanical) -> tuple[tuple[str, Any], ...]:
