@@ -12,8 +12,7 @@ import numpy as np
 from stodyn.arguments import checks_arguments
 from stodyn.methods.catalogue import stepping
 from stodyn.methods.contract import Claim, Method, WithBase
-from stodyn.methods.wrapping import Wrapping, without
-from stodyn.noise.increment import Recipe
+from stodyn.methods.wrapping import AndNormals, Wrapping, without
 from stodyn.numerics import van_loan
 from stodyn.problems import lowering
 from stodyn.problems.driven import Driven
@@ -115,23 +114,6 @@ class ExactNoise(WithBase):
 
 
 @dataclasses.dataclass(frozen=True)
-class _AndFilter(Recipe):
-    """The increments of another recipe over the problem's own channels, and the filter's normals in aux["coloured"]."""
-
-    recipe: Recipe
-    channels: int
-    count: int
-
-    def normals(self, m):
-        return {**self.recipe.normals(self.channels), "coloured": self.count}
-
-    def increment(self, h, normals, m):
-        own = {name: z for name, z in normals.items() if name != "coloured"}
-        own_increment = self.recipe.increment(h, own, self.channels)
-        return dataclasses.replace(own_increment, aux={**(own_increment.aux or {}), "coloured": normals["coloured"]})
-
-
-@dataclasses.dataclass(frozen=True)
 class _OverEqualSteps(Wrapping, Method):
     """ExactNoise for one problem and steps of length dt: the base on the problem's own equations, then the filter.
 
@@ -168,7 +150,7 @@ class _OverEqualSteps(Wrapping, Method):
 
     @property
     def needs(self):
-        return _AndFilter(self.base.needs, self.own.m, len(self.law[1]))
+        return AndNormals(self.base.needs, "coloured", len(self.law[1]), self.own.m)
 
     def refusal(self, problem):
         return self.method.refusal(problem)

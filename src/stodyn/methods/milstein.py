@@ -37,8 +37,22 @@ def noise_terms(problem, t, x, noise, params, area: Recipe | None):
     return G @ W + sum(jax.jvp(lambda x: g(x) @ I[j], (x,), (G[:, j],))[1] for j in range(problem.m))
 
 
+class ByArea(Method):
+    """A method for noise that commutes, whose `area` is None, or by a recipe of iterated integrals for any noise."""
+
+    area: Recipe | None
+
+    @property
+    def needs(self):
+        return wiener.W if self.area is None else self.area
+
+    @property
+    def structures(self):
+        return ("commutative",) if self.area is None else ()
+
+
 @dataclasses.dataclass(frozen=True)
-class _Milstein(Method):
+class _Milstein(ByArea):
     """Milstein's method: x' = x + h f(t, x) + Σ_k g_k W_k + Σ_jk (∂g_k/∂x g_j) I_(j,k).
 
     Strong and weak order 1. One evaluation of f, one of g, and one derivative of g per channel and step (for diagonal
@@ -74,20 +88,12 @@ class _Milstein(Method):
     def name(self):
         return "Milstein" if self.area is None else "MilsteinLevy"
 
-    @property
-    def needs(self):
-        return wiener.W if self.area is None else self.area
-
-    @property
-    def structures(self):
-        return ("commutative",) if self.area is None else ()
-
     def step(self, problem, t, x, noise, params):
         return x + noise.h * problem.f(t, x, params) + noise_terms(problem, t, x, noise, params, self.area), EXPLICIT
 
 
 @dataclasses.dataclass(frozen=True)
-class _ImplicitMilstein(Method):
+class _ImplicitMilstein(ByArea):
     """Drift-implicit Milstein for stiff Ito problems: Milstein's noise terms are taken at the start of the step,
     x' = x + h [(1-θ) f(t, x) + θ f(t+h, x')] + Σ_k g_k W_k + Σ_jk (∂g_k/∂x g_j) I_(j,k).
 
@@ -123,14 +129,6 @@ class _ImplicitMilstein(Method):
     def __post_init__(self):
         if not 0 < self.theta <= 1:
             raise ValueError(f"theta: expected 0 < theta <= 1, got {self.theta}; theta = 0 is Milstein")
-
-    @property
-    def needs(self):
-        return wiener.W if self.area is None else self.area
-
-    @property
-    def structures(self):
-        return ("commutative",) if self.area is None else ()
 
     def step(self, problem, t, x, noise, params):
         h, θ = noise.h, self.theta

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from stodyn.methods.contract import Claim, Method, Report
+from stodyn.methods.milstein import ByArea
 from stodyn.methods.stiff_table import StiffTable
 from stodyn.methods.tableau import Tabulated
 from stodyn.noise import wiener
@@ -629,7 +630,7 @@ _DRIFTS = {
 
 
 @dataclasses.dataclass(frozen=True)
-class _ManyChannels(_Stiff):
+class _ManyChannels(ByArea, _Stiff):
     """Stiffly accurate Runge-Kutta for any number of channels, with one of two noise corrections K:
 
     M H0 = M x + h (a21 f(t, x) + a f(t + ch, H0)),   c = a21 + a
@@ -683,14 +684,6 @@ class _ManyChannels(_Stiff):
     @property
     def name(self):
         return f"RK1{self.form}M" if self.area is None else f"RK1{self.form}MLevy"
-
-    @property
-    def needs(self):
-        return wiener.W if self.area is None else self.area
-
-    @property
-    def structures(self):
-        return ("commutative",) if self.area is None else ()
 
     @property
     def table(self) -> StiffTable:
@@ -810,7 +803,7 @@ Appl. Math. 157 (2003)"
 
 
 @dataclasses.dataclass(frozen=True)
-class _StiffMilstein(_Stiff):
+class _StiffMilstein(ByArea, _Stiff):
     """Drift-implicit Milstein: M x' = M x + h f(t+h, x') + Σ_k g_k W_k + Σ_jk (∂g_k/∂x v_j) I_(j,k).
 
     v_j is the direction in which channel j pushes a state that stays on the constraints: R M v_j = R g_j,
@@ -845,14 +838,6 @@ simulation, J. Comput. Appl. Math. 157 (2003)"
     @property
     def name(self):
         return "StiffMilstein" if self.area is None else "StiffMilsteinLevy"
-
-    @property
-    def needs(self):
-        return wiener.W if self.area is None else self.area
-
-    @property
-    def structures(self):
-        return ("commutative",) if self.area is None else ()
 
     def step(self, problem, t, x, noise, params):
         h, step = noise.h, Stepping(self, problem, t, x, params)

@@ -84,8 +84,7 @@ class Table(ABC):
         return tuple(misses)
 
 
-@dataclasses.dataclass(frozen=True)
-class Tabulated(Method):
+class OfTable(Method):
     """A method with the name, the claims and the source of its table."""
 
     table: Table
@@ -105,6 +104,13 @@ class Tabulated(Method):
     @property
     def citation(self):
         return self.table.source
+
+
+@dataclasses.dataclass(frozen=True)
+class Tabulated(OfTable):
+    """The same with the table as its first field."""
+
+    table: Table
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

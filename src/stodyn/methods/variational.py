@@ -16,6 +16,7 @@ from jax import Array
 from stodyn.methods.catalogue import stepping
 from stodyn.methods.contract import Claim, Method, Report
 from stodyn.methods.partitioned import MeanSquareTable, PartitionedTable, Solution, WeakTable
+from stodyn.methods.tableau import OfTable
 from stodyn.noise import discrete as draws
 from stodyn.noise import wiener
 from stodyn.noise.increment import Increment
@@ -38,7 +39,7 @@ _SQUARE = (
 )
 
 
-class LagrangeDAlembert(Method):
+class LagrangeDAlembert(OfTable):
     """A partitioned Runge-Kutta step of the form (3.15) or (3.42).
 
     Stages are explicit or linear wherever the problem's structure allows; the others are solved by Newton's method to
@@ -52,22 +53,6 @@ class LagrangeDAlembert(Method):
     tol: float
     limit: int
     truncation: float | None = None
-
-    @property
-    def name(self):
-        return self.table.name
-
-    @property
-    def summary(self):
-        return self.table.what or super().summary
-
-    @property
-    def claims(self):
-        return self.table.claims
-
-    @property
-    def citation(self):
-        return self.table.source
 
     @property
     def needs(self):

@@ -12,18 +12,26 @@ from stodyn.problems.contract import Around
 
 @dataclasses.dataclass(frozen=True)
 class AndNormals(Recipe):
-    """The increments of another recipe, and beside them `count` normals from another stream, in aux[stream]."""
+    """The increments of another recipe, and beside them `count` normals from another stream, in aux[stream].
+
+    channels  of the recipe, where it serves fewer than the problem has
+    """
 
     recipe: Recipe
     stream: str
     count: int
+    channels: int | None = None
 
     def normals(self, m):
-        return {**self.recipe.normals(m), self.stream: self.count}
+        return {**self.recipe.normals(self._channels(m)), self.stream: self.count}
 
     def increment(self, h, normals, m):
-        own = self.recipe.increment(h, {name: z for name, z in normals.items() if name != self.stream}, m)
+        others = {name: z for name, z in normals.items() if name != self.stream}
+        own = self.recipe.increment(h, others, self._channels(m))
         return dataclasses.replace(own, aux={**(own.aux or {}), self.stream: normals[self.stream]})
+
+    def _channels(self, m: int) -> int:
+        return m if self.channels is None else self.channels
 
 
 def without(noise: Increment, stream: str) -> Increment:

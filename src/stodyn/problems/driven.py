@@ -6,7 +6,7 @@ import dataclasses
 import math
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -318,37 +318,52 @@ def _input(sde: SDE, noise: Coloured, into: Any) -> Callable:
                 f"into: returned shape {shape}, expected ({n}, {p}): one row per component, one column per output"
             )
         return lambda t, x, params: call(into, t, x[0] if sde.scalar else x, params=params)
+    matrix = input_matrix(into, noise, Places("component", sde.components))
+    return lambda t, x, params: matrix
+
+
+class Places(NamedTuple):
+    """Where noise may enter: components or coordinates by name, and what errors say further of one and of a matrix."""
+
+    kind: str
+    names: Sequence[str]
+    about_one: str = ""
+    about_matrix: str = ""
+
+    def number(self, place: str | int) -> int:
+        if isinstance(place, str):
+            if place not in self.names:
+                raise ValueError(
+                    f"into: there is no {self.kind} {place!r}; the {self.kind}s are {', '.join(self.names)}"
+                    f"{self.about_one or suggestion(place, self.names)}"
+                )
+            return list(self.names).index(place)
+        if not 0 <= place < len(self.names):
+            raise ValueError(f"into: there is no {self.kind} {place}; there are {len(self.names)}, counted from 0")
+        return int(place)
+
+
+def input_matrix(into: Any, noise: Coloured, rows: Places) -> np.ndarray:
+    """The argument `into`, places or a matrix, as a matrix with a column for each output of the noise."""
+    n, p = len(rows.names), len(noise.names)
     places = (into,) if isinstance(into, (str, int, np.integer)) and not isinstance(into, bool) else into
     if isinstance(places, Sequence) and all(isinstance(place, (str, int, np.integer)) for place in places):
         if len(places) != p:
             raise ValueError(
-                f"into: {len(places)} component(s) for the {p} output(s) {noise.names}; expected one per output"
+                f"into: {len(places)} {rows.kind}(s) for the {p} output(s) {noise.names}; expected one per output"
             )
         matrix = np.zeros((n, p))
         for j, place in enumerate(places):
-            matrix[_component(sde, place), j] = 1.0
-    else:
-        matrix = np.asarray(into, float)
-        matrix = matrix.reshape(n, 1) if matrix.shape in ((n,), ()) and p == 1 and matrix.size == n else matrix
-        if matrix.shape != (n, p) or not np.isfinite(matrix).all():
-            raise ValueError(
-                f"into: expected a finite matrix of shape ({n}, {p}), a row for each of {sde.components} and a column "
-                f"for each of {noise.names}, got shape {matrix.shape}"
-            )
-    return lambda t, x, params: matrix
-
-
-def _component(sde: SDE, place: str | int) -> int:
-    if isinstance(place, str):
-        if place not in sde.components:
-            raise ValueError(
-                f"into: there is no component {place!r}; the components are {', '.join(sde.components)}"
-                f"{suggestion(place, sde.components)}"
-            )
-        return sde.components.index(place)
-    if not 0 <= place < sde.n:
-        raise ValueError(f"into: there is no component {place}; there are {sde.n}, counted from 0")
-    return int(place)
+            matrix[rows.number(place), j] = 1.0
+        return matrix
+    matrix = np.asarray(into, float)
+    matrix = matrix.reshape(n, 1) if matrix.shape in ((n,), ()) and p == 1 and matrix.size == n else matrix
+    if matrix.shape != (n, p) or not np.isfinite(matrix).all():
+        raise ValueError(
+            f"into: expected a finite matrix of shape ({n}, {p}), a row for each of the {rows.kind}s {rows.names} and "
+            f"a column for each of {noise.names}, got shape {matrix.shape}{rows.about_matrix}"
+        )
+    return matrix
 
 
 def _is_quiet(sde: SDE) -> bool:

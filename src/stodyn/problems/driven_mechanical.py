@@ -20,7 +20,7 @@ from stodyn.numerics.printing.points import at_one
 from stodyn.numerics.printing.unprintable import Unprintable
 from stodyn.problems.calling import call
 from stodyn.problems.contract import NoiseStructure, component_names, conversions, returned_shape, written_as
-from stodyn.problems.driven import Driven, driven
+from stodyn.problems.driven import Driven, Places, driven, input_matrix
 from stodyn.problems.linear import GaussianStart
 from stodyn.problems.mechanical import Mechanical
 from stodyn.problems.sdae import SDAE
@@ -356,34 +356,6 @@ def _checked_into(problem: Mechanical, noise: Coloured, into: Any, coordinates: 
                 "output of the noise"
             )
         return into
-    places = (into,) if isinstance(into, (str, int, np.integer)) and not isinstance(into, bool) else into
-    if isinstance(places, Sequence) and all(isinstance(place, (str, int, np.integer)) for place in places):
-        if len(places) != p:
-            raise ValueError(
-                f"into: {len(places)} coordinate(s) for the {p} output(s) {noise.names}; expected one per output"
-            )
-        matrix = np.zeros((N, p))
-        for j, place in enumerate(places):
-            matrix[_coordinate(place, coordinates), j] = 1.0
-        return matrix
-    matrix = np.asarray(into, float)
-    matrix = matrix.reshape(N, 1) if matrix.shape in ((N,), ()) and p == 1 and matrix.size == N else matrix
-    if matrix.shape != (N, p) or not np.isfinite(matrix).all():
-        raise ValueError(
-            f"into: expected a finite matrix of shape ({N}, {p}), a row for each of the coordinates {coordinates} and "
-            f"a column for each of {noise.names}, got shape {matrix.shape}. It stands in M x'' = force + into y"
-        )
-    return matrix
-
-
-def _coordinate(place: str | int, coordinates: Sequence[str]) -> int:
-    if isinstance(place, str):
-        if place not in coordinates:
-            raise ValueError(
-                f"into: there is no coordinate {place!r}; the coordinates are {', '.join(coordinates)}. The noise is a "
-                "force: name the coordinate on which it acts"
-            )
-        return list(coordinates).index(place)
-    if not 0 <= place < len(coordinates):
-        raise ValueError(f"into: there is no coordinate {place}; there are {len(coordinates)}, counted from 0")
-    return int(place)
+    acts = ". The noise is a force: name the coordinate on which it acts"
+    rows = Places("coordinate", coordinates, acts, ". It stands in M x'' = force + into y")
+    return input_matrix(into, noise, rows)
