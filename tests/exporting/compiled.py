@@ -1,6 +1,7 @@
 """Exported models compiled and called as hosts call them: in C, and as Functional Mock-up Units."""
 
 import ctypes
+import os
 import shutil
 import subprocess
 import xml.etree.ElementTree as ET
@@ -12,7 +13,7 @@ import pytest
 import stodyn as sd
 from stodyn.exporting.stepping import stepping
 
-COMPILER = shutil.which("cc")
+COMPILER = shutil.which(os.environ.get("CC", "cc"))
 needs_compiler = pytest.mark.skipif(COMPILER is None, reason="there is no C compiler")
 STRICT = ("-std=c99", "-ffp-contract=off", "-Wall", "-Wextra", "-pedantic", "-Werror")
 SEED, STEPS, DT = 2**40 + 3, 12, 0.05

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from stodyn.arguments import checks_arguments
-from stodyn.numerics import van_loan
+from stodyn.numerics import systems, van_loan
 from stodyn.problems.sde import SDE
 
 SAME = 1e-12  # relative, by choice above n ε: asymmetry and negative eigenvalues that computed covariances may have
@@ -19,8 +19,8 @@ SAME = 1e-12  # relative, by choice above n ε: asymmetry and negative eigenvalu
 
 @checks_arguments
 def linear(
-    A: ArrayLike | Callable,
-    B: ArrayLike,
+    A: Any,
+    B: ArrayLike | None = None,
     Q: ArrayLike | Callable | None = None,
     *,
     Bu: ArrayLike | None = None,
@@ -34,14 +34,15 @@ def linear(
 
     Parameters
     ----------
-    A : array (n, n) or function of t
-        The system matrix; for one component it may be a number.
-    B : array (n, channels)
-        The noise input matrix.
+    A : array (n, n), function of t, or system
+        The system matrix; for one component it may be a number. Or a continuous system of python-control or
+        scipy.signal, whose states become the components.
+    B : array (n, channels), optional
+        The noise input matrix; it may be left out for a system, where noise then enters as the system's own input.
     Q : array (channels, channels) or function of t, optional
         The intensity of the white noise, E w(t) w(s)' = Q δ(t - s); the identity by default.
     Bu : array (n, inputs), optional
-        The input matrix; the identity by default.
+        The input matrix; the identity by default, and that of a system where B is given besides it.
     u : array (inputs,) or function of t, optional
         The input; none by default.
     mean, covariance : arrays (n,) and (n, n), optional
@@ -65,6 +66,10 @@ def linear(
     >>> oscillator.noise_structure.kind
     'additive'
     """
+    if systems.is_system(A):
+        A, B, Bu = _of_system(A, B, Bu, u)
+    if B is None:
+        raise ValueError("B: expected the noise input matrix, a column for each channel of noise")
     B = _matrix("B", B)
     n, m = B.shape
     A0 = _matrix("A", _at_zero(A))
@@ -90,6 +95,21 @@ def linear(
 
     start = m0 if covariance is None else GaussianStart(m0, _matrix("covariance", covariance))
     return SDE(drift, diffusion, start, names=names, units=units)
+
+
+def _of_system(system: Any, B: Any, Bu: Any, u: Any) -> tuple[np.ndarray, Any, Any]:
+    """A, B and B_u of a system of another library; noise enters as its input, or else B says where."""
+    if systems.time_step(system):
+        raise ValueError(
+            f"A: the system is discrete in time (dt={system.dt!r}), but an SDE is continuous; give the continuous one, "
+            "or make it a part of a loop by stodyn.parts.linear"
+        )
+    own = systems.matrices("A", system)
+    if B is None:
+        if u is not None:
+            raise ValueError("B: expected the noise input matrix, since the system's own input is u")
+        return own.A, own.B, Bu
+    return own.A, B, own.B if Bu is None and u is not None else Bu
 
 
 def _at_zero(matrix: ArrayLike | Callable) -> ArrayLike:

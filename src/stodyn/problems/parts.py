@@ -24,6 +24,7 @@ from numpy.typing import ArrayLike
 from stodyn import listing
 from stodyn.arguments import checks_arguments
 from stodyn.noise import readings as words_of_noise
+from stodyn.numerics import systems
 from stodyn.problems import sampled_design
 from stodyn.problems.linear_plant import Plant, linear_plant, linear_readings
 from stodyn.problems.looped import Part, True_, true
@@ -96,26 +97,21 @@ def linear(
     >>> import stodyn as sd
     >>> smooth = sd.parts.linear("smooth", 0.9, 0.1, 1.0, every=0.01, reads="y")
     """
-    system = _checked(_system(name, A, every) if hasattr(A, "dt") else _of_matrices(A, B, C, D))
+    system = _checked(_system(name, A, every) if systems.is_system(A) else _of_matrices(A, B, C, D))
     update, start = _update(name, system, reads, writes), _start(system, state)
     return Part(name, every, update, reads, writes, state=start, phase=phase, delay=delay)
 
 
 def _system(name: str, system: Any, every: float) -> System:
     """The matrices of a system of python-control or scipy.signal."""
-    if system.dt is None or (system.dt is not True and not system.dt):
+    if not systems.time_step(system):
         raise ValueError(
             f"A ({name}): the system is continuous in time (dt={system.dt!r}); discretise it with dt={every!r} first, "
             f"as system.to_discrete({every!r}) in scipy.signal or control.c2d(system, {every!r})"
         )
     if system.dt is not True and not math.isclose(float(system.dt), float(every), rel_tol=1e-12):
         raise ValueError(f"every ({name}): {every!r}, but the system was discretised with dt={system.dt!r}")
-    if not hasattr(system, "A"):
-        if not hasattr(system, "to_ss"):
-            raise TypeError(f"A ({name}): expected matrices or a system in state space, got {type(system).__name__}; "
-                            "turn it into one, as control.ss(system)")  # fmt: skip
-        system = system.to_ss()
-    return _of_matrices(system.A, system.B, system.C, system.D)
+    return _of_matrices(*systems.matrices(f"A ({name})", system)[:4])
 
 
 def _of_matrices(A: Any, B: Any, C: Any, D: Any) -> System:

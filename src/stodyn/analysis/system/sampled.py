@@ -35,6 +35,7 @@ from stodyn.methods.looping import Clock, Loop, in_steps
 from stodyn.noise.distribution import Distribution
 from stodyn.numerics import lyapunov, quadratic_cost, uncompiled, van_loan
 from stodyn.numerics.facts import degree
+from stodyn.numerics.systems import Matrices
 from stodyn.numerics.van_loan import Stretch
 from stodyn.problems.contract import written_as
 from stodyn.problems.linear_plant import affine, affine_rates
@@ -192,6 +193,19 @@ class Sampled:
     def stable(self) -> bool:
         """Whether covariances have a limit."""
         return self.radius < 1.0
+
+    @property
+    def system(self) -> Matrices:
+        """The loop from period to period, for other libraries: control.ss(*system).
+
+        Its states are those of the loop just before a period begins, its outputs the components at that instant, and
+        its inputs independent standard normal numbers.
+        """
+        over_period = _over_period(self.flow, self.ticks)
+        if over_period is None:
+            raise ValueError("system: readings are lost or late at random, so that no matrices stand for every period")
+        outputs = np.zeros((len(self.shown), len(self.flow.Phi)))
+        return Matrices(over_period.Phi, van_loan.root(over_period.Q), self.shown, outputs, self.period)
 
     @functools.cached_property
     def _before(self) -> list[Moments]:
@@ -681,18 +695,27 @@ def _name(loop: Looped, column: np.ndarray) -> str:
 
 def _stationary(loop: Looped, flow: Stretch, ticks: tuple[Tick, ...], names: list[str]) -> tuple[float, np.ndarray]:
     """The radius over a period, and P just before its first tick."""
-    if all(len(tick.rest.cases) == 1 and tick.act is None for tick in ticks):
-        M, C = np.eye(len(flow.Phi)), np.zeros_like(flow.Q)
-        for tick in ticks:
-            ((_, J, N),) = tick.rest.cases
-            step = flow.Phi @ J
-            M, C = step @ M, step @ C @ step.T + flow.Phi @ N @ N.T @ flow.Phi.T + flow.Q
+    over_period = _over_period(flow, ticks)
+    if over_period is not None:
+        M, C = over_period
         values, vectors = np.linalg.eig(M)
         radius = float(np.abs(values).max())
         if radius >= 1.0 - lyapunov.LEAST_DECAY:
             _refuse_unstable(loop, "unstable", values, np.abs(vectors), names)
         return radius, lyapunov.discrete(M, C)
     return _random_stationary(loop, flow, ticks, names)
+
+
+def _over_period(flow: Stretch, ticks: tuple[Tick, ...]) -> Stretch | None:
+    """What a period makes of ξ just before its first tick; None where that is random."""
+    if not all(len(tick.rest.cases) == 1 and tick.act is None for tick in ticks):
+        return None
+    M, C = np.eye(len(flow.Phi)), np.zeros_like(flow.Q)
+    for tick in ticks:
+        ((_, J, N),) = tick.rest.cases
+        step = flow.Phi @ J
+        M, C = step @ M, step @ C @ step.T + flow.Phi @ N @ N.T @ flow.Phi.T + flow.Q
+    return Stretch(M, C)
 
 
 def _first(ticks: tuple[Tick, ...]) -> int:

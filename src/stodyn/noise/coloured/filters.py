@@ -6,12 +6,12 @@ import math
 from typing import Any
 
 import numpy as np
-import scipy
 from numpy.typing import ArrayLike
 
 from stodyn.arguments import check_positive, checks_arguments
 from stodyn.hints import is_integer
 from stodyn.noise.coloured.process import Coloured, summed
+from stodyn.numerics import systems
 
 REAL = 1e-12  # of the largest root: imaginary parts below it count as 0, which users' conjugates may miss by rounding
 
@@ -181,10 +181,11 @@ def through(system: Any, intensity: float = 1.0, name: str = "y") -> Coloured:
 
     Parameters
     ----------
-    system : tuple or scipy.signal system
+    system : tuple, or system of scipy.signal or python-control
         (numerator, denominator), (zeros, poles, gain), (A, B, C, D), or an lti, TransferFunction, ZerosPolesGain or
-        StateSpace object of scipy.signal in continuous time. A state space keeps its coordinates; the others become a
-        chain of sections of one or two poles, which keeps digits at high orders.
+        StateSpace object of scipy.signal, or a TransferFunction or StateSpace of python-control, in continuous time. A
+        state space keeps its coordinates; the others become a chain of sections of one or two poles, which keeps digits
+        at high orders.
     intensity : float
         The intensity of the white noise.
     name : str
@@ -207,33 +208,39 @@ def through(system: Any, intensity: float = 1.0, name: str = "y") -> Coloured:
     """
     check_positive(intensity=intensity)
     root = math.sqrt(intensity)
-    if isinstance(system, scipy.signal.dlti):
-        raise TypeError(
-            f"system: {type(system).__name__} is in discrete time (dt = {system.dt}); expected continuous time"
-        )
-    if isinstance(system, scipy.signal.StateSpace) or (isinstance(system, (tuple, list)) and len(system) == 4):
-        A, B, C, D = (system.A, system.B, system.C, system.D) if isinstance(system, scipy.signal.lti) else system
-        A, B, C = (np.atleast_2d(np.asarray(value, float)) for value in (A, B, C))
-        if np.any(np.asarray(D, float)):
+    if systems.is_system(system):
+        if systems.time_step(system):
+            raise TypeError(
+                f"system: {type(system).__name__} is in discrete time (dt = {system.dt}); expected continuous time"
+            )
+        system = _as_tuple(system)
+    if isinstance(system, (tuple, list)) and len(system) == 4:
+        A, B, C, D = (np.atleast_2d(np.asarray(value, float)) for value in system)
+        if np.any(D):
             raise ValueError(
                 f"system: not strictly proper, it passes white noise straight on (D = {D}); expected D = 0"
             )
         names = (name,) if len(C) == 1 else tuple(f"{name}{i}" for i in range(len(C)))
         return Coloured(A, root * B, C, names)
-    if isinstance(system, scipy.signal.lti):
-        system = system.to_zpk()
-        z, p, k = system.zeros, system.poles, system.gain
-    elif isinstance(system, (tuple, list)) and len(system) == 3:
+    if isinstance(system, (tuple, list)) and len(system) == 3:
         z, p, k = system
     elif isinstance(system, (tuple, list)) and len(system) == 2:
         z, p, k = _zpk(*system)
     else:
         raise TypeError(
             "system: expected (numerator, denominator), (zeros, poles, gain), (A, B, C, D) or a continuous system of "
-            f"scipy.signal, got {system!r}"
+            f"scipy.signal or python-control, got {system!r}"
         )
     A, B, C = _chain(np.atleast_1d(z), np.atleast_1d(p), float(np.squeeze(k)))
     return Coloured(A, root * B, C, name)
+
+
+def _as_tuple(system: Any) -> tuple[Any, ...]:
+    """A system of scipy.signal or python-control as (zeros, poles, gain), (numerator, denominator) or matrices."""
+    if hasattr(system, "to_zpk") and not hasattr(system, "A"):
+        roots = system.to_zpk()
+        return roots.zeros, roots.poles, roots.gain
+    return systems.polynomials(system) or systems.matrices("system", system)[:4]
 
 
 def _zpk(numerator: ArrayLike, denominator: ArrayLike) -> tuple[np.ndarray, np.ndarray, float]:

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from stodyn.arguments import checks_arguments, stacklevel_of_user
 from stodyn.hints import Count, Integer, whole
 from stodyn.noise import stream
-from stodyn.numerics import lyapunov, van_loan
+from stodyn.numerics import lyapunov, systems, van_loan
 from stodyn.warnings import SpectrumFolded
 
 NOTABLY_FOLDED = 0.1  # of a variance
@@ -210,6 +210,34 @@ class Coloured:
             s = s @ Phi_t + rng.standard_normal((paths, k)) @ root_t
             series[:, n + 1] = s @ self.C.T
         return series
+
+    @checks_arguments
+    def to_control(self, dt: float | None = None) -> systems.Matrices:
+        """Return the noise as a system for other libraries, whose input is white noise: control.ss(*matrices).
+
+        Parameters
+        ----------
+        dt : float, optional
+            Gives the system from sample to sample, exact at any dt, whose input is a standard normal number for each
+            of its channels at every sample. By default the filter itself, whose input is white noise of the intensity
+            1.
+
+        Returns
+        -------
+        Matrices
+            (A, B, C, D, dt), with dt = 0 in continuous time.
+
+        Examples
+        --------
+        >>> import stodyn as sd
+        >>> noise = sd.noise.coloured.gauss_markov(sigma=2.0, tau=0.5)
+        >>> noise.to_control().A
+        array([[-2.]])
+        """
+        if dt is None:
+            return systems.Matrices(self.A, self.B, self.C, np.zeros((len(self.C), self.B.shape[1])))
+        Phi, Qd = self.discretise(dt)
+        return systems.Matrices(Phi, van_loan.root(Qd), self.C, np.zeros(self.C.shape), float(dt))
 
     def folded_variance(self, dt: float) -> np.ndarray:
         """The part of the variance of each output (p,) beyond 1/(2 dt), which samples dt apart fold back."""
