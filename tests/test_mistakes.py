@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 import scipy.stats
+import xarray as xr
 
 import stodyn as sd
 from stodyn import statistics as st
@@ -69,6 +70,24 @@ def entry_by_entry(t, x):
     rates = np.zeros(2)
     rates[0] = x[1]
     return rates
+
+
+READ = sd.Sensor("y", of="q", noise=sd.per_sample(0.1), unit="m")
+
+
+def data_of(
+    verb=sd.filtered, values=(0.1, 0.2, 0.3), times=(1.0, 2.0, 3.0), sensors=READ, problem=OSCILLATOR, **options
+):
+    return verb(problem, data={"y": (times, values)}, sensors=sensors, **options)
+
+
+def fit_of(free, **options):
+    params = {"k": 1.0, "spare": 1.0, "r": 0.1}
+    pushed = sd.SDE(
+        lambda t, x, p: jnp.array([x[1], -p["k"] * x[0]]), kick, [1.0, 0.0], names=("q", "p"), params=params
+    )
+    sensors = sd.Sensor("y", of="q", noise=sd.per_sample("r"))
+    return data_of(sd.fit, sensors=sensors, problem=pushed, free=free, **options)
 
 
 # what was done: (call, the argument the message names, the way out it offers)
@@ -253,6 +272,40 @@ MISTAKES = {
     "times outside of the run": (lambda: run(collect=st.Moments(at=[5.0])), "at=5", "Give times inside it"),
     "a percentage as quantile": (
         lambda: sd.quantile(run(collect=st.Histogram([-2.0, 0.0, 2.0])), 95), "q", "between 0 and 1"),
+    # data
+    "times that go back": (lambda: data_of(times=(1.0, 3.0, 2.0)), "data (y)", "Sort them"),
+    "a time twice": (lambda: data_of(times=(1.0, 2.0, 2.0)), "data (y)", "one reading for each time"),
+    "a reading before the start": (lambda: data_of(times=(-1.0, 2.0, 3.0)), "t0", "give t0=-1"),
+    "more times than values": (lambda: data_of(times=(1.0, 2.0)), "data (y)", "got 2 times and 3 values"),
+    "all values missing": (lambda: data_of(values=[math.nan] * 3), "data", "all values are missing"),
+    "an infinite value": (lambda: data_of(values=(0.1, math.inf, 0.2)), "data (y)", "write NaN where it is missing"),
+    "no sensors": (lambda: data_of(sensors=None), "sensors", "sd.Record(...)"),
+    "a sensor of another name": (
+        lambda: data_of(sensors=sd.Sensor("z", of="q")), "data", "there is no sensor 'y'; the sensors are z"),
+    "a sensor of an unknown component": (
+        lambda: data_of(sensors=sd.Sensor("y", of="angle", noise=sd.per_sample(0.1))), "of (y)", "there are q, p"),
+    "noise by a bare number": (lambda: sd.Sensor("y", of="q", noise=0.1), "noise", "per_sample(0.1)"),
+    "units that differ": (
+        lambda: sd.Record(xr.Dataset({"y": ("time", [0.1], {"units": "mm"})}, {"time": [1.0]}), READ),
+        "data (y)", "their unit is 'mm', that of the sensor 'm'"),
+    "readings beyond the range": (
+        lambda: data_of(sensors=sd.Sensor("y", of="q", noise=sd.per_sample(0.1), range=(-0.2, 0.25))),
+        "range (y)", "write NaN for them"),
+    "a window that begins before the start": (
+        lambda: data_of(sensors=sd.Sensor("y", of="q", noise=sd.per_sample(0.1), average=1.5)),
+        "average (y)", "give an earlier t0"),
+    "a reading without noise of a sure start": (
+        lambda: data_of(times=(0.0, 1.0, 2.0), sensors=sd.Sensor("y", of="q")), "data (y)", "Give the sensor noise"),
+    "a start without a stationary law": (lambda: data_of(initial="stationary"), "initial", "Add damping"),
+    "a step for the exact law": (lambda: data_of(dt=0.1), "method, dt", "give law= and dt="),
+    "readings between the steps": (lambda: data_of(law="Heun", dt=0.7), "dt", "not a whole number of steps"),
+    "a free parameter misspelt": (lambda: fit_of(["kk"]), "free", "there are k, r, spare"),
+    "a free parameter of nothing": (lambda: fit_of(["k", "spare"]), "free", "leave it out"),
+    "a range upside down": (lambda: fit_of({"k": (2.0, 1.0)}), "free (k)", "expected (low, high) with low < high"),
+    "a range in a word": (lambda: fit_of({"k": "positive"}), "free (k)", "a distribution as prior"),
+    "a start outside of the range": (lambda: fit_of({"k": (2.0, None)}), "start (k)", "its range from 2 to inf"),
+    "a start that is impossible": (lambda: fit_of(["r"], start={"r": math.nan}), "start (r)", "nan lies outside"),
+    "a result that is no fit": (lambda: sd.fitted(OSCILLATOR, run()), "result", "the result of sd.fit"),
     # impossible sizes
     "too many paths to keep": (
         lambda: run(paths=10**12, collect=st.Paths(10**12)), "Paths", "Keep fewer paths or components"),

@@ -14,6 +14,7 @@ import xarray
 from matplotlib.collections import PolyCollection
 from matplotlib.container import ErrorbarContainer
 
+import stodyn as sd
 from stodyn import plot
 
 
@@ -408,3 +409,31 @@ def test_fragilities_and_profiles_of_peaks():
         plot.profile(peaks.isel(peak_entry=0))
     with pytest.raises(ValueError, match=r"has no 'peak_passed'.*Extreme\(of, levels=levels\)"):
         plot.fragility(peaks.drop_vars("peak_passed"))
+
+
+def test_pictures_of_records_and_fits():
+    walk = sd.SDE(lambda t, x: 0.0 * x, lambda t, x, p: p["s"], 0.0, params={"s": 1.0})
+    values = np.cumsum([0.3, -1.2, 0.7, 2.0, -0.4, 0.1, 1.1, -0.9, 0.5, 0.2])
+    options = {"data": (np.arange(1.0, 11.0), values), "sensors": sd.Sensor("y", of="x", noise=sd.per_sample(0.1))}
+    now = sd.filtered(walk, **options)
+    upper = plot.filtered(now)
+    lower = upper.figure.axes[1]
+    np.testing.assert_allclose(_line(upper, "y"), [now.reading_time, values])
+    np.testing.assert_allclose(_line(lower, "y")[1], now.innovation / now.innovation_sd)
+    with pytest.raises(ValueError, match=r"stodyn\.filtered"):
+        plot.filtered(now[["mean"]])
+    result = sd.fit(walk, free={"s": (0, None)}, **options)
+    x, drop = _line(plot.profile(result, "s"), "s")
+    assert drop.max() == 0.0 and x[np.argmax(drop)] == result.estimate[0]
+    scaled = _line(plot.profile(result), "s")[0]
+    np.testing.assert_allclose(scaled, (x - float(result.estimate[0])) / float(result.stderr[0]))
+    with pytest.raises(ValueError, match="name: there is no parameter 'r'; there are s"):
+        plot.profile(result, "r")
+    np.testing.assert_allclose(_line(plot.predictive(result), "record")[1], values)
+    with pytest.raises(ValueError, match="output: expected one of y, got 'z'"):
+        plot.predictive(result, "z")
+
+
+def _line(ax, label):
+    """The points of the line with a label."""
+    return next(np.array(line.get_data()) for line in ax.get_lines() if line.get_label() == label)

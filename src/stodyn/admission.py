@@ -5,7 +5,7 @@ the address of a Dask scheduler, which may send code here. None of them is used 
 
     --allow my_model.py          this file, and no other, as the module my_model
     --allow my_package.models    this module, where Python finds it, and none of its submodules
-    --allow /scratch/me/         this folder and those below it, to write into
+    --allow /scratch/me/         this folder and those below it, to write into and for a record to be read from
     --allow tcp://host:8786      this scheduler
 
 or an installed package declares it among its entry points:
@@ -117,7 +117,7 @@ class Admission:
         raise NotAdmitted(
             f"{'; '.join(f'{each.key}: {each.text}' for each in lacking)}: not admitted. Nothing has been imported, "
             "called or written. Files and ledgers may come from others: the code they name runs, and the folders they "
-            f"name are written into, only if you allow it. If you trust all of this, give\n\n    {command}"
+            f"name are read or written into, only if you allow it. If you trust all of this, give\n\n    {command}"
         )
 
     def _admits(self, wanted: Wanted) -> bool:

@@ -37,6 +37,7 @@ __all__ = [
     "comparison",
     "cycle",
     "cyclostationary",
+    "filtered",
     "fragility",
     "histogram",
     "jitter",
@@ -47,6 +48,7 @@ __all__ = [
     "paths",
     "phase",
     "phase_noise",
+    "predictive",
     "profile",
     "region",
     "save",
@@ -320,6 +322,138 @@ def histogram(
 
 
 @_of_dataset
+def filtered(result: xarray.Dataset, component: str | None = None) -> Axes:
+    """Draw what a record says of a component, with the readings of it; below, the innovations in their deviations.
+
+    Parameters
+    ----------
+    result : Dataset
+        From stodyn.filtered or stodyn.smoothed.
+    component : str, optional
+        The name of the component; needed only where there are several.
+
+    Returns
+    -------
+    Axes
+        The upper Axes of a new picture. Of a right model, 95 % of the innovations lie between the dashed lines.
+
+    Raises
+    ------
+    ValueError
+        If the result is not one of these functions.
+
+    Examples
+    --------
+    >>> import stodyn as sd
+    >>> decay = sd.SDE(lambda t, x: -x, lambda t, x: 1.0 + 0.0 * x, 0.0)
+    >>> sensor = sd.Sensor("y", of="x", noise=sd.per_sample(0.1))
+    >>> ax = sd.plot.filtered(sd.filtered(decay, data=([0.5, 0.7, 1.5], [0.3, 0.1, -0.2]), sensors=sensor))
+    """
+    from matplotlib import pyplot
+
+    if "innovation" not in result:
+        raise ValueError("result: expected that of stodyn.filtered or stodyn.smoothed")
+    mean = _pick(result, "mean", component)
+    own = str(mean["component"].values)
+    spread = 2.0 * np.sqrt(result["covariance"].sel(component=own, other=own).values)
+    _, (upper, lower) = pyplot.subplots(
+        2, sharex=True, figsize=(6.4, 5.2), layout="constrained", height_ratios=(2.0, 1.0)
+    )
+    t = _time(mean)
+    upper.fill_between(t, mean.values - spread, mean.values + spread, color=SKY, alpha=0.4, lw=0, label="mean ± 2σ")
+    upper.plot(t, mean.values, color=BLUE, lw=1.2, label="mean")
+    times, sensors = result["reading_time"].values, result["sensor"].values
+    for sensor, colour in zip(dict.fromkeys(sensors), itertools.cycle(PALETTE[1:]), strict=False):
+        mine, reads = sensors == sensor, (sensors == sensor) & (result["reads"].values == own)
+        if reads.any():
+            upper.plot(times[reads], result["reading_observed"].values[reads], ".", color=colour, ms=4, label=sensor)
+        scaled = (result["innovation"] / result["innovation_sd"]).values
+        lower.plot(times[mine], scaled[mine], ".", color=colour, ms=4, label=sensor)
+    for end in (-2.0, 2.0):
+        lower.axhline(end, color=GREY, lw=0.8, ls="--")
+    _finish(lower, None, _label(result, "time"), "innovation / σ")
+    _finish(upper, result, "time", mean, legend=True)
+    upper.set_xlabel("")
+    return upper
+
+
+@_of_dataset
+def predictive(result: xarray.Dataset, output: str | None = None) -> Axes:
+    """Draw a record beside those that the fitted model makes: the readings, their summaries, and their spectrum.
+
+    Parameters
+    ----------
+    result : Dataset
+        From stodyn.fit, with predictive records.
+    output : str, optional
+        The name of a sensor, or of one of its outputs; needed only where there are several.
+
+    Returns
+    -------
+    Axes
+        The upper Axes of a new picture. Bands hold 95 % of the simulated records; summaries are drawn so that their
+        bands have one size.
+
+    Raises
+    ------
+    ValueError
+        If the result has no predictive records, or none of this output.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import stodyn as sd
+    >>> walk = sd.SDE(lambda t, x: 0.0 * x, lambda t, x, p: p["s"], 0.0, params={"s": 1.0})
+    >>> data = np.arange(1.0, 10.0), np.cumsum([1.0, -1.0, 1.0, -1.0, -1.0, 1.0, 1.0, 1.0, -1.0])
+    >>> result = sd.fit(walk, data=data, sensors=sd.Sensor("y", of="x"), free={"s": (0, None)})
+    >>> ax = sd.plot.predictive(result)
+    """
+    from matplotlib import pyplot
+
+    if "summary_observed" not in result:
+        raise ValueError("result: expected that of stodyn.fit with predictive records of at least eight readings")
+    names = [str(name) for name in result["output"].values]
+    own = output if output is not None or len(names) > 1 else names[0]
+    if own not in names:
+        raise ValueError(f"output: expected one of {', '.join(names)}, got {output!r}")
+    _, panels = pyplot.subplot_mosaic([["upper", "upper"], ["left", "right"]], figsize=(7.2, 5.6), layout="constrained")
+    upper, left, right = (panels[name] for name in ("upper", "left", "right"))
+    chosen = result["sensor"].values == own
+    _beside(upper, result["reading_time"].values[chosen], *_bands(result, "reading", chosen))
+    _finish(upper, None, "time", own, legend=True)
+    one = result.sel(output=own)
+    _scaled_summaries(left, one)
+    _beside(right, one["frequency"].values, *_bands(one, "spectrum"))
+    right.set(xscale="log", yscale="log")
+    _finish(right, None, "frequency", "spectral density")
+    return upper
+
+
+def _bands(result: xarray.Dataset, name: str, chosen: Any = slice(None)) -> list[np.ndarray]:
+    """What was observed, and the ends of the band."""
+    return [result[f"{name}_{ending}"].values[chosen] for ending in ("observed", "low", "high")]
+
+
+def _beside(ax: Axes, x: np.ndarray, observed: np.ndarray, low: np.ndarray, high: np.ndarray) -> None:
+    ax.fill_between(x, low, high, color=SKY, alpha=0.4, lw=0, label="95 % of simulated records")
+    ax.plot(x, observed, ".-", color=ORANGE, lw=0.6, ms=3, label="record")
+
+
+def _scaled_summaries(ax: Axes, one: xarray.Dataset) -> None:
+    """Each summary on a row of its own, on which its band has one length."""
+    observed, low, high = _bands(one, "summary")
+    places = np.arange(len(observed))
+    middle, half = 0.5 * (low + high), np.maximum(0.5 * (high - low), 1e-300)
+    ax.barh(places, np.full(len(places), 2.0), left=-1.0, height=0.5, color=SKY, alpha=0.4)
+    ax.plot(np.clip((observed - middle) / half, -4.0, 4.0), places, "o", color=ORANGE, ms=4)
+    labels = [f"{name}\n{value:.3g}" for name, value in zip(one["summary"].values, observed, strict=True)]
+    ax.set_yticks(places, labels, fontsize="small")
+    ax.set_xticks([-1.0, 1.0], ["2.5 %", "97.5 %"])
+    ax.set_xlim(-4.4, 4.4)
+    _finish(ax, None, "", "")
+
+
+@_of_dataset
 def fragility(run: xarray.Dataset, name: str = "peak", *, ax: Axes | None = None) -> Axes:
     """Draw the probability that a peak is beyond a level, over the levels, with intervals of 95 %: a fragility curve.
 
@@ -350,28 +484,72 @@ def fragility(run: xarray.Dataset, name: str = "peak", *, ax: Axes | None = None
 
 
 @_of_dataset
-def profile(run: xarray.Dataset, name: str = "peak", *, ax: Axes | None = None) -> Axes:
-    """Draw the quantiles of peaks of many responses from the bottom up, with ±2 standard errors: a profile of drifts.
+def profile(run: xarray.Dataset, name: str | None = None, *, ax: Axes | None = None) -> Axes:
+    """Draw the profile of a likelihood, or the peaks of many responses from the bottom up: a profile of drifts.
 
     Parameters
     ----------
     run : Dataset
-        A run that collected statistics.Extreme of several responses, such as the drifts of all floors.
-    name : str
-        Its name.
+        A result of stodyn.fit with profiles; or a run that collected statistics.Extreme of several responses, such as
+        the drifts of all floors, whose quantiles are drawn with ±2 standard errors.
+    name : str, optional
+        Of a fit, the parameter; left out, all of them, in standard errors from their estimates. Of a run, the name of
+        the statistic, by default "peak".
     ax : Axes, optional
         Axes to draw on; by default those of a new figure.
 
     Returns
     -------
     Axes
-        The Axes drawn on.
+        The Axes drawn on. What lies above the dashed line at -1.92 is the interval of 95 %; the dotted parabola is the
+        profile of a normal law, with the same estimate and standard error.
 
     Raises
     ------
     ValueError
-        If the run has no such peaks, or those of one response only.
+        If the fit has no such profile; if the run has no such peaks, or those of one response only.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import stodyn as sd
+    >>> walk = sd.SDE(lambda t, x: 0.0 * x, lambda t, x, p: p["s"], 0.0, params={"s": 1.0})
+    >>> data = np.arange(1.0, 5.0), np.array([1.0, -1.0, 1.0, -1.0])
+    >>> result = sd.fit(walk, data=data, sensors=sd.Sensor("y", of="x"), free={"s": (0, None)})
+    >>> ax = sd.plot.profile(result, "s")
     """
+    if "estimate" in run:
+        return _profile_of_fit(run, name, _axes(ax))
+    return _profile_of_peaks(run, "peak" if name is None else name, ax)
+
+
+HALF_95 = 1.9207  # how far the logarithm of a profile falls to the ends of an interval of 95 %
+
+
+def _profile_of_fit(result: xarray.Dataset, name: str | None, ax: Axes) -> Axes:
+    if "profile" not in result:
+        raise ValueError("run: this fit has no profiles; they are for up to six parameters, with profile=True")
+    names = [str(own) for own in result["parameter"].values]
+    if name is not None and name not in names:
+        raise ValueError(f"name: there is no parameter {name!r}; there are {', '.join(names)}{suggestion(name, names)}")
+    for own, colour in zip(names if name is None else [name], itertools.cycle(PALETTE), strict=False):
+        one = result.sel(parameter=own, other=own)
+        center, size = float(one["estimate"]), float(one["stderr"])
+        x, drop = one["profile_value"].values, one["profile"].values
+        place = int(np.searchsorted(x, center))
+        x, drop = np.insert(x, place, center), np.insert(drop, place, 0.0)
+        scaled = (x - center) / size if name is None else x
+        ax.plot(scaled, drop, "o-", color=colour, lw=1.2, ms=3, label=own)
+    ends = ax.get_xlim()
+    grid = np.linspace(*ends, 200)
+    ax.plot(grid, -0.5 * (grid if name is None else (grid - center) / size) ** 2, ":", color=GREY, label="normal law")
+    ax.axhline(-HALF_95, color=GREY, lw=0.8, ls="--", label="95 %")
+    ax.set(xlim=ends, ylim=(-5.0, 0.3))
+    across = "standard errors from the estimate" if name is None else name
+    return _finish(ax, None, across, "log-likelihood, from its maximum", legend=True)
+
+
+def _profile_of_peaks(run: xarray.Dataset, name: str, ax: Axes | None) -> Axes:
     values, stderr = (_variable(run, f"{name}_quantile{ending}") for ending in ("", "_stderr"))
     entry = f"{name}_entry"
     if entry not in values.dims:

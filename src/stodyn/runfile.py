@@ -57,6 +57,24 @@
     function = "my_module:energy"        # of the state, (t, x[, params])
     functional = "TimeAverage"           # any of stodyn.statistics.functional; left out: End
 
+`stodyn fit` takes a record and its sensors instead:
+
+    [data]
+    file = "record.csv"                  # a line of names, such as time,gauge [m]; empty where nothing was read
+    time = "time"                        # the name of its column of times: numbers, or dates, which become seconds
+
+    [sensors.gauge]                      # of the column "gauge", or of "gauge.0", "gauge.1", ...
+    of = "x"                             # a component, or module:function of (t, x[, params])
+    noise = "r"                          # its deviation, a number or a name in params; or {density = 0.1, sides = 2}
+    unit = "m"                           # and any of every, average, increment, resolution, range
+
+    [free]
+    rate = [0, inf]                      # a range, a number to begin at, or {prior = "LogNormal", mu = 0, sigma = 1}
+    r = [0, inf]
+
+    [fit]                                # left out: all as in stodyn.fit
+    params = {r = 0.1}                   # and t0, dt, by, law, initial, start, profile, predictive, seed
+
 Paths are relative to the folder of the file. A run file may come from somebody else: what module:name points to runs
 only if it is admitted by --allow, or by an entry point of an installed package (stodyn.admission), and so it is with
 files outside that folder and with the address of a scheduler. The folder of the file is not searched for modules, and
@@ -66,6 +84,7 @@ nothing else in it is executed.
 from __future__ import annotations
 
 import contextlib
+import csv
 import difflib
 import inspect
 import json
@@ -91,12 +110,17 @@ from stodyn.engine.places.contract import Place
 from stodyn.engine.record.ledger import RUN_FILE, DescribedLedger
 from stodyn.engine.simulate import simulate
 from stodyn.engine.until import until
+from stodyn.inference.fitting import fit
+from stodyn.inference.record import Record
 from stodyn.methods.catalogue import find as find_method
 from stodyn.methods.stopping import Stop
 from stodyn.models.catalogue import Model
 from stodyn.models.catalogue import find as find_model
+from stodyn.noise import distribution
+from stodyn.noise.readings import density, per_sample
 from stodyn.problems.contract import Problem
 from stodyn.problems.level import Level
+from stodyn.problems.sensor import Sensor
 from stodyn.statistics import functional
 from stodyn.statistics.catalogue import find as find_statistic
 from stodyn.statistics.contract import Statistic
@@ -110,9 +134,13 @@ RARE = ("event", "before", "dt", "seed", "t0", "replicas", "runs", "kill", "scor
 WORDS_FOR_SCORES = ("index", "distance", "amplitude")
 LOOKED_UP = ("statistic", "function", "level", "of", "score")  # keys that may say module:name, beside those below
 NAMES_LOOKED_UP = ("model.name", "method.name")
-FREE = ("model.parameters", "method.options")  # whose keys are somebody else's
+FREE = ("model.parameters", "method.options", "fit.params", "fit.start", "free")  # whose keys are somebody else's
 DOORS = ("run", "rare", "estimate")  # tables that may name a ledger
+FIT = ("t0", "dt", "by", "law", "params", "initial", "start", "profile", "predictive", "seed")
+SENSOR = ("of", "noise", "every", "average", "increment", "resolution", "range", "unit")
+PRIORS = ("Beta", "Exponential", "Gamma", "LogNormal", "Normal", "Uniform")
 MOST_BYTES = 1_000_000  # of a run file
+MOST_DATA = 200_000_000  # bytes of a record
 MOST_WORKERS_PER_CORE = 16
 
 
@@ -316,6 +344,143 @@ def estimated(described: EstimateFile, progress: bool | None = None) -> tuple[xr
     return result, files
 
 
+class FitFile(NamedTuple):
+    """The checked contents of a file for `stodyn fit`."""
+
+    problem: Any
+    method: Any
+    options: dict[str, Any]
+    outputs: dict[str, Path]
+
+
+def read_fit(file: str | Path, allow: Iterable[str | Path] = ()) -> FitFile:
+    """Read a file with a record, its sensors and a table [free], and the record; raise BadRunFile for a wrong key.
+
+    `allow` is as in `read`.
+    """
+    path = Path(file)
+    home, content = path.resolve().parent, _content(_text(path))
+    admission = Admission(allow, _command("fit", path), [home])
+    _check_admitted(content, home, admission)
+    names = ("model", "method", "data", "sensors", "free", "fit", "output")
+    _only(content, "", names, needed=("model", "data", "sensors", "free"))
+    table = {name: _table(content.get(name, {}), name) for name in names}
+    _only(table["fit"], "fit", FIT)
+    _only(table["data"], "data", ("file", "time"), needed=("file",))
+    sensors = [_sensor(name, own, admission) for name, own in table["sensors"].items()]
+    options = {
+        **table["fit"],
+        "sensors": sensors,
+        "free": {name: _free(name, own) for name, own in table["free"].items()},
+    }
+    problem, method = _model(table["model"], admission), _method(table["method"], admission)
+    columns = _columns(home / _word(table["data"]["file"], "data.file"))
+    time = _word(table["data"].get("time", "time"), "data.time")
+    options["data"] = _called(lambda: _record(columns, time, sensors), {}, "data")
+    return FitFile(problem, method, options, _outputs(table["output"], home))
+
+
+def fitted(described: FitFile, progress: bool | None = None) -> tuple[xr.Dataset, list[Path]]:
+    """Fit what a file describes and write its outputs; return the result and the files that were written."""
+    result = fit(described.problem, described.method, progress=progress, **described.options)
+    files = list(write_outputs(result, {name: file for name, file in described.outputs.items() if name != "pictures"}))
+    if "pictures" in described.outputs:
+        described.outputs["pictures"].mkdir(parents=True, exist_ok=True)
+        for name, axes in _pictures_of_fit(result):
+            files.append(_fresh(described.outputs["pictures"], f"{name}.png"))
+            plot.save(axes, files[-1])
+    return result, files
+
+
+def _pictures_of_fit(result: xr.Dataset) -> Iterator[tuple[str, Any]]:
+    if "profile" in result:
+        yield "profile", plot.profile(result)
+    for output in map(str, result["output"].values if "output" in result.coords else ()):
+        yield f"predictive_{output}", plot.predictive(result, output)
+
+
+def _sensor(name: str, value: Any, admission: Admission) -> Sensor:
+    key = f"sensors.{name}"
+    options = dict(_table(value, key))
+    _only(options, key, SENSOR, needed=("of",))
+    parts = options["of"] if isinstance(options["of"], list) else [options["of"]]
+    parts = [_object(part, f"{key}.of", admission) if isinstance(part, str) and ":" in part else part for part in parts]
+    options["of"] = parts if isinstance(options["of"], list) else parts[0]
+    noise = options.pop("noise", None)
+    if isinstance(noise, dict):
+        _only(noise, f"{key}.noise", ("density", "sides"), needed=("density", "sides"))
+        options["noise"] = _called(density, {"root": noise["density"], "sides": noise["sides"]}, f"{key}.noise")
+    elif noise is not None:
+        options["noise"] = _called(per_sample, {"size": noise}, f"{key}.noise")
+    if "range" in options and isinstance(options["range"], list):
+        options["range"] = tuple(options["range"])
+    return _called(Sensor, {"name": name, **options}, key)
+
+
+def _free(name: str, value: Any) -> Any:
+    """A range, a number, or a prior by its name in stodyn.noise."""
+    if not isinstance(value, dict):
+        return value
+    options = dict(value)
+    kind = options.pop("prior", None)
+    if kind not in PRIORS:
+        raise BadRunFile(f"free.{name}.prior: expected one of {', '.join(PRIORS)}, got {kind!r}")
+    return _called(getattr(distribution, kind), options, f"free.{name}")
+
+
+def _columns(file: Path) -> dict[str, list[str]]:
+    """The columns of a table in a text file, as words, by the names in its first line."""
+    try:
+        if not stat.S_ISREG(file.stat().st_mode):
+            raise BadRunFile(f"data.file: {file} is not a file")
+        if file.stat().st_size > MOST_DATA:
+            raise BadRunFile(f"data.file: {file} has {file.stat().st_size:,} bytes; a record has at most {MOST_DATA:,}")
+        with file.open(encoding="utf-8", newline="") as lines:
+            rows = [row for row in csv.reader(lines) if row]
+    except BadRunFile:
+        raise
+    except (OSError, ValueError, csv.Error) as error:
+        raise BadRunFile(f"data.file: {file} cannot be read ({error})") from error
+    names = [name.strip() for name in rows[0]] if rows else []
+    for k, row in enumerate(rows[1:], start=2):
+        if len(row) != len(names):
+            raise BadRunFile(f"data.file: row {k} has {len(row)} entries, the first line has {len(names)} names")
+    return {name: [row[k] for row in rows[1:]] for k, name in enumerate(names)}
+
+
+UNIT = re.compile(r"(?P<name>.*?)\s*\[(?P<unit>[^\[\]]*)\]")
+
+
+def _record(columns: Mapping[str, list[str]], time: str, sensors: list[Sensor]) -> Record:
+    """The columns of a table as a record; columns that belong to no sensor are left out."""
+    if time not in columns:
+        raise ValueError(f"time: there is no column {time!r}; there are {', '.join(columns)}")
+    owners = {sensor.name for sensor in sensors}
+    variables = {}
+    for head, words in columns.items():
+        match = UNIT.fullmatch(head)
+        name, unit = (match["name"], match["unit"]) if match else (head, None)
+        if name in owners or name.rpartition(".")[0] in owners:
+            values = np.array([_number(word, head, k) for k, word in enumerate(words, start=2)])
+            variables[name] = ("time", values, {"units": unit} if unit else {})
+    return Record(xr.Dataset(variables, {"time": _times(columns[time])}), sensors)
+
+
+def _number(word: str, column: str, row: int) -> float:
+    try:
+        return float(word) if word.strip() else np.nan
+    except ValueError as error:
+        raise ValueError(f"{column}: expected a number in row {row}, got {word!r}") from error
+
+
+def _times(words: list[str]) -> np.ndarray:
+    """Numbers, or dates such as 2024-05-01T12:00:00."""
+    for kind in (float, "datetime64[ns]"):
+        with contextlib.suppress(ValueError):
+            return np.array([word.strip().removesuffix("Z") for word in words]).astype(kind)
+    raise ValueError("time: expected numbers or dates such as 2024-05-01T12:00:00")
+
+
 def resumed(folder: str | Path, allow: Iterable[str | Path] = ()) -> RunFile:
     """Return the run file that the ledger of a `stodyn run` was made from; `allow` is as in `read`.
 
@@ -380,21 +545,25 @@ def _names(table: Any, key: str) -> Iterator[tuple[str, str]]:
             yield from _names(entry, f"{key}[{k}]")
     for name, value in table.items() if isinstance(table, dict) else ():
         inner = f"{key}.{name}" if key else name
-        if isinstance(value, str) and (name in LOOKED_UP or inner in NAMES_LOOKED_UP) and OBJECT.fullmatch(value):
-            yield inner, value
-        elif inner not in FREE:
+        words = [word for word in (value if isinstance(value, list) else [value]) if isinstance(word, str)]
+        is_looked_up = name in LOOKED_UP or inner in NAMES_LOOKED_UP
+        yield from ((inner, word) for word in words if is_looked_up and OBJECT.fullmatch(word))
+        if inner not in FREE:
             yield from _names(value, inner)
 
 
 def _folders(content: Mapping[str, Any], home: Path) -> Iterator[Wanted]:
-    """Yield the folders that would be written into, links followed."""
+    """Yield the folders that would be written into, and that of a record, links followed."""
     tables = {name: table for name, table in content.items() if isinstance(table, dict)}
     named = {f"{door}.ledger": tables.get(door, {}).get("ledger") for door in DOORS}
     named |= {f"output.{key}": value for key, value in tables.get("output", {}).items()}
+    named["data.file"] = tables.get("data", {}).get("file")
     for key, value in named.items():
         if isinstance(value, str) and value:
             try:
-                folder = (home / value).parent.resolve() if key == "output.netcdf" else (home / value).resolve()
+                file = home / value
+                ends = {"output.netcdf": file.parent, "data.file": file.resolve().parent}  # a link is read, not written
+                folder = ends.get(key, file).resolve()
             except (OSError, ValueError, RuntimeError) as error:  # a zero byte, a circle of links
                 raise BadRunFile(f"{key}: {value!r} cannot be the name of a file ({error})") from error
             yield Wanted(key, value, os.path.join(folder, ""))

@@ -33,6 +33,7 @@ def _hidden(t, x):
 MODEL = 'model = {name = "ornstein_uhlenbeck"}\n'
 OURS = MODEL + "grid = {t = [0, 1], dt = 0.25}\nrun = {paths = 8, seed = 1}\n"
 RARE = MODEL + "rare = {event = {level = 1.0}, before = 1.0, dt = 0.25, seed = 1}\n"
+FIT = MODEL + 'data = {file = "FILE"}\nsensors.gauge = {of = "OF", noise = 0.1}\nfree = {rate = [0, inf]}\n'
 ESTIMATE = MODEL + 'estimate = {t = [0, 1], error = 0.1, seed = 1, function = "stranger:energy"}\n'
 LOOKED_UP = {
     "model.name": OURS.replace("ornstein_uhlenbeck", "stranger:problem"),
@@ -47,6 +48,7 @@ LOOKED_UP = {
     "rare.before[1].of": RARE.replace("before = 1.0", 'before = [1.0, {level = 1.0, of = "stranger:energy"}]'),
     "rare.score": RARE.replace("seed = 1", 'seed = 1, score = "stranger:energy"'),
     "estimate.function": ESTIMATE,
+    "sensors.gauge.of": FIT.replace("OF", "stranger:energy"),
 }
 
 
@@ -59,7 +61,8 @@ def folder(tmp_path):
 
 def read(text, folder, allow=()):
     (folder / "file.toml").write_text(text)
-    return (runfile.read_estimate if "estimate" in text else runfile.read)(folder / "file.toml", allow)
+    reader = runfile.read_estimate if "estimate" in text else runfile.read_fit if "sensors" in text else runfile.read
+    return reader(folder / "file.toml", allow)
 
 
 @pytest.mark.parametrize("key", LOOKED_UP)
@@ -68,7 +71,7 @@ def test_every_key_that_is_looked_up_asks_for_admission(key, folder):
     for path in (contextlib.nullcontext(), on_the_path(folder)):
         with path, pytest.raises(NotAdmitted) as refusal:
             read(LOOKED_UP[key], folder)
-        name = "estimate" if "estimate" in key else "run"
+        name = "estimate" if "estimate" in key else "fit" if "sensors" in key else "run"
         assert str(refusal.value).startswith(f"{key}: stranger:")
         assert f"\n    stodyn {name} {folder}/file.toml --allow {folder}/stranger.py" in str(refusal.value)
     assert not (folder / "stranger.ran").exists() and "stranger" not in sys.modules
@@ -95,6 +98,20 @@ def test_the_command_in_the_error_works(folder, monkeypatch):
     assert command[:2] == ["stodyn", "run"] and command.count("--allow") == 2
     then = CliRunner().invoke(application(), command[1:])
     assert then.exit_code == 0 and (outside / "run.nc").is_file(), then.output
+
+
+def test_a_record_outside_the_folder_asks_for_admission(folder):
+    outside = folder.parent / f"{folder.name}.csv"
+    outside.write_text("time,gauge\n1,0.5\n2,0.3\n")
+    text = FIT.replace("OF", "x").replace("FILE", f"../{outside.name}")
+    with pytest.raises(NotAdmitted, match=rf"(?s)data\.file: \.\./.*--allow {folder.parent}/"):
+        read(text, folder)
+    assert len(read(text, folder, [f"{folder.parent}/"]).options["data"].times) == 2
+    (folder / "record.csv").symlink_to(outside)
+    with pytest.raises(NotAdmitted, match=r"data\.file: record\.csv"):
+        read(FIT.replace("OF", "x").replace("FILE", "record.csv"), folder)
+    with pytest.raises(NotAdmitted, match=r"sensors\.gauge\.of: stranger:energy"):
+        read(FIT.replace('"OF"', '["x", "stranger:energy"]'), folder)
 
 
 @pytest.mark.parametrize("name", ["os:system", "posix:system", "json:decoder.os.system", "stodyn.cli:main",

@@ -130,3 +130,38 @@ def test_wrong_questions_are_refused():
         sd.likelihood(oscillator(), data=(TIMES, VALUES), sensors=sensor(), free=["k"])
     with pytest.raises(ValueError, match="do not determine everything that is diffuse: 1 of 2"):
         sd.smoothed(oscillator(), data=([1.0], [0.0]), sensors=sensor(), initial="diffuse")
+
+
+def test_tables_of_pandas_itself():
+    """pandas comes with xarray; the package does not import it."""
+    pandas = pytest.importorskip("pandas")
+    gauge = sd.Sensor("gauge", of="x", noise=sd.per_sample(0.1), unit="m")
+    dates = pandas.date_range("2024-03-31 00:30", periods=3, freq="30min")  # Berlin's clocks go forward after an hour
+    values = pandas.array([1, None, 3], dtype="Int64")
+    zoned = dates.tz_localize("UTC").tz_convert("Europe/Berlin")
+    for index in (dates, zoned, dates - dates[0], [0.0, 1800.0, 3600.0]):
+        for table in (
+            pandas.DataFrame({"gauge": values}, index=index),
+            pandas.Series(values, index=index, name="gauge"),
+        ):
+            record = sd.Record(table, gauge)
+            np.testing.assert_array_equal(record.times, [0.0, 1800.0, 3600.0])
+            np.testing.assert_array_equal(record.values.ravel(), [1.0, np.nan, 3.0])
+    months = pandas.DataFrame({"gauge": values}, index=pandas.period_range("2023-01", periods=3, freq="M"))
+    np.testing.assert_array_equal(sd.Record(months, gauge).times, 86400.0 * np.array([0, 31, 59]))
+    epoch = pandas.Timestamp("2024-03-31", tz="UTC")
+    frame = pandas.DataFrame({"gauge": values}, index=zoned)
+    np.testing.assert_array_equal(sd.Record(frame, gauge, epoch=epoch).times, [1800.0, 3600.0, 5400.0])
+    with pytest.raises(ValueError, match=r"data\.set_index\('time'\)"):
+        sd.Record(frame.reset_index(names="time"), gauge)
+    missing = frame.set_index(pandas.DatetimeIndex([dates[0], pandas.NaT, dates[2]]))
+    with pytest.raises(ValueError, match="time 1 is not finite"):
+        sd.Record(missing, gauge)
+    frame.attrs["units"] = {"gauge": "km"}
+    with pytest.raises(ValueError, match="their unit is 'km', that of the sensor 'm'"):
+        sd.Record(frame, gauge)
+
+
+def test_dates_of_python():
+    times = [datetime.datetime(2024, 1, 1, hour, tzinfo=datetime.UTC) for hour in (0, 1)]
+    np.testing.assert_array_equal(sd.Record((times, [1.0, 2.0]), sd.Sensor("y", of="x")).times, [0.0, 3600.0])

@@ -61,8 +61,9 @@ def filtered(
     -------
     xarray.Dataset
         mean (time, component) and covariance (time, component, other) of the state; of what is still unknown after a
-        diffuse start NaN and infinity. innovation, innovation_sd and nis (reading), with reading_time and sensor;
-        loglik; p_value and statistic (check). attrs: by, law, exact, reasons.
+        diffuse start NaN and infinity. reading_observed, innovation, innovation_sd and nis (reading), with
+        reading_time, sensor and `reads`, the component that it reads as it is; loglik; p_value and statistic (check).
+        attrs: by, law, exact, reasons.
 
     Raises
     ------
@@ -199,13 +200,25 @@ def _readings(question: Question, history: Any, innovation: np.ndarray, variance
         "innovation": ("reading", listed(innovation)),
         "innovation_sd": ("reading", listed(spread)),
         "nis": ("reading", listed(e**2)),
+        "reading_observed": ("reading", question.evaluated.rows.values[rows, places]),
         "reading_time": ("reading", plan.times[rows]),
         "sensor": ("reading", np.array(columns)[plan.outputs[places]]),
+        "reads": ("reading", _components_read(question)[plan.outputs[places]]),
         "statistic": ("check", np.array([check.statistic for check in checklist])),
         "p_value": ("check", np.array([check.p for check in checklist])),
         "check": ("check", np.array([check.name for check in checklist], dtype=str)),
         "reasons": [*_approximations(question), *(check.words for check in checklist if check.p < checks.DOUBTFUL)],
     }
+
+
+def _components_read(question: Question) -> np.ndarray:
+    """The component that each output reads as it is, without a window; "" where there is none."""
+    components, names = question.model.plant.problem.components, []
+    for sensor, own in zip(question.record.sensors, question.record.series, strict=True):
+        is_plain = len(sensor.parts) == own.values.shape[1] and not (sensor.average or sensor.increment)
+        for part in sensor.parts if is_plain else [None] * own.values.shape[1]:
+            names.append(part if isinstance(part, str) else components[part] if isinstance(part, int) else "")
+    return np.array(names, dtype=str)
 
 
 def _approximations(question: Question) -> list[str]:
@@ -234,7 +247,7 @@ def _dataset(
     plan, problem = question.model.schedule, question.model.plant.problem
     wanted = question.record.times if at is None else np.unique(np.atleast_1d(np.asarray(at, float)))
     chosen = nearest(plan.times, wanted)
-    coords = {name: variables.pop(name) for name in ("reading_time", "sensor", "check")}
+    coords = {name: variables.pop(name) for name in ("reading_time", "sensor", "reads", "check")}
     reasons = variables.pop("reasons")
     names = np.array(problem.components)
     return xr.Dataset(

@@ -77,8 +77,15 @@ def question_of(
         names, values, params_of = numbers_in(tree)
         evaluated = Evaluated(model, params_of).for_parameters(values[None])
         if start.is_stationary:
-            evaluated.refuse_unstable(values)
+            _refuse_unstable(evaluated, values)
     return Question(record, evaluated, names, values)
+
+
+def _refuse_unstable(evaluated: Evaluated, values: np.ndarray) -> None:
+    try:
+        evaluated.refuse_unstable(values)
+    except ValueError as error:
+        raise ValueError(f"initial: 'stationary' needs a system that comes to rest. {error}") from error
 
 
 def _check_record(record: Record, widths: Sequence[int]) -> None:

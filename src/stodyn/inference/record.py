@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+import datetime
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,7 +39,7 @@ class Record:
     sensors : Sensor or sequence of Sensor
         What made the readings, by their names; of arrays and of a table with one column, in the order of the columns.
     epoch : datetime64, optional
-        The time 0 where times are dates; by default the first one. They become seconds.
+        The time 0 where times are dates; by default the first one. They become seconds, in UTC where they have a zone.
 
     Attributes
     ----------
@@ -224,14 +225,22 @@ def _of_columns(times: np.ndarray, values: np.ndarray, sensors: Sequence[Sensor]
 
 
 def _of_pandas(data: Any, sensors: Sequence[Sensor], epoch: Any) -> list[Series]:
-    times = _seconds(data.index.to_numpy(), epoch)
+    times = _seconds(_without_zone(data.index).to_numpy(), epoch)
     if not hasattr(data, "columns"):
         if data.name is not None:
             _match_names([data.name], sensors)
         return _of_columns(times, _numbers("data", data.to_numpy()), sensors)
     units = data.attrs.get("units", {}) if isinstance(getattr(data, "attrs", None), Mapping) else {}
+    _owners(map(str, data.columns), sensors)
     columns = {str(column): _numbers(f"data ({column})", data[column].to_numpy()) for column in data.columns}
     return _of_table(times, columns, units if isinstance(units, Mapping) else {}, sensors)
+
+
+def _without_zone(index: Any) -> Any:
+    """An index of pandas whose times of a zone are those of UTC, and whose periods are their beginnings."""
+    if hasattr(index, "to_timestamp"):
+        index = index.to_timestamp()
+    return index.tz_convert("UTC").tz_localize(None) if getattr(index, "tz", None) is not None else index
 
 
 def _of_xarray(data: Any, sensors: Sequence[Sensor], epoch: Any) -> list[Series]:
@@ -248,7 +257,8 @@ def _of_xarray(data: Any, sensors: Sequence[Sensor], epoch: Any) -> list[Series]
             raise ValueError(
                 f"data ({name}): expected one path, got {variable.sizes['number']}; write data.sel(number=0)"
             )
-        values = _numbers(f"data ({name})", variable.squeeze(drop=True).transpose("time", *others).values)
+        single = [dim for dim in variable.dims if dim != "time" and dim not in others]
+        values = _numbers(f"data ({name})", variable.squeeze(single, drop=True).transpose("time", *others).values)
         columns |= dict(zip(outputs_of(str(name), _width(values)), _as_columns(str(name), values).T, strict=True))
         units[str(name)] = variable.attrs.get("units", variable.attrs.get("unit"))
     return _of_table(_seconds(data["time"].values, epoch), columns, units, sensors)
@@ -257,17 +267,23 @@ def _of_xarray(data: Any, sensors: Sequence[Sensor], epoch: Any) -> list[Series]
 def _of_table(
     times: np.ndarray, columns: Mapping[str, np.ndarray], units: Mapping, sensors: Sequence[Sensor]
 ) -> list[Series]:
-    def belongs(column: str, name: str) -> bool:
-        return column == name or column.rpartition(".")[0] == name
-
-    owners = [next((s.name for s in sensors if belongs(column, s.name)), column) for column in columns]
-    _match_names(list(dict.fromkeys(owners)), sensors)
-    series = []
+    owners, series = _owners(columns, sensors), []
     for sensor in sensors:
         own = np.stack([columns[c] for c, owner in zip(columns, owners, strict=True) if owner == sensor.name], axis=1)
         unit = units.get(sensor.name)
         series.append(Series(times, own, unit) if len(sensors) == 1 else _thinned(times, own, unit))
     return series
+
+
+def _owners(columns: Iterable[str], sensors: Sequence[Sensor]) -> list[str]:
+    """The sensor to which each column of a table belongs."""
+
+    def belongs(column: str, name: str) -> bool:
+        return column == name or column.rpartition(".")[0] == name
+
+    owners = [next((s.name for s in sensors if belongs(column, s.name)), column) for column in columns]
+    _match_names(list(dict.fromkeys(owners)), sensors)
+    return owners
 
 
 def _thinned(times: np.ndarray, values: np.ndarray, unit: str | None) -> Series:
@@ -280,8 +296,9 @@ def _match_names(there: Sequence[Any], sensors: Sequence[Sensor]) -> None:
     names = [sensor.name for sensor in sensors]
     for name in there:
         if name not in names:
+            hint = ". Times are the index of a table: data.set_index('time')" if name == "time" else ""
             raise ValueError(f"data: there is no sensor {name!r}; the sensors are {', '.join(names)}"
-                             f"{suggestion(str(name), names)}")  # fmt: skip
+                             f"{suggestion(str(name), names)}{hint}")  # fmt: skip
     for name in names:
         if name not in there:
             raise ValueError(f"data: nothing of the sensor {name!r}; there is {', '.join(map(str, there))}")
@@ -290,8 +307,10 @@ def _match_names(there: Sequence[Any], sensors: Sequence[Sensor]) -> None:
 def _seconds(times: Any, epoch: Any) -> np.ndarray:
     """Times as numbers; dates as seconds since the epoch."""
     array = np.asarray(times)
+    if array.dtype.kind == "O" and array.size and all(isinstance(time, datetime.datetime) for time in array.flat):
+        array = np.array([_date(time) for time in array.flat])
     if array.dtype.kind == "M":
-        begin = np.datetime64(epoch) if epoch is not None else array.min() if array.size else array
+        begin = _date(epoch) if epoch is not None else np.nanmin(array) if array.size else array
         return (array - begin) / np.timedelta64(1, "s")
     if array.dtype.kind == "m":
         return array / np.timedelta64(1, "s")
@@ -300,6 +319,13 @@ def _seconds(times: Any, epoch: Any) -> np.ndarray:
             f"data: expected times as a vector of numbers or dates, got {array.dtype} of shape {array.shape}"
         )
     return array.astype(float)
+
+
+def _date(time: Any) -> np.datetime64:
+    """A date of Python, pandas or NumPy, in UTC where it has a zone."""
+    if getattr(time, "tzinfo", None) is not None:
+        time = time.astimezone(datetime.UTC).replace(tzinfo=None)
+    return np.datetime64(time)
 
 
 def _numbers(name: str, values: Any) -> np.ndarray:
@@ -319,4 +345,4 @@ def _width(values: np.ndarray) -> int:
 def _as_columns(name: str, values: np.ndarray) -> np.ndarray:
     if values.ndim not in (1, 2):
         raise ValueError(f"data ({name}): expected values (times,) or (times, outputs), got shape {values.shape}")
-    return values.reshape(len(values), -1)
+    return values[:, None] if values.ndim == 1 else values
