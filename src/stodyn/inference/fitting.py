@@ -23,6 +23,7 @@ from stodyn.warnings import Multimodal, NotIdentified, StepTooLong
 
 NEAR = 2.0  # of log L: another maximum this close competes
 UNKNOWN = 1e-6  # of the largest eigenvalue of the scaled information: below it a combination is not known
+ROUNDING = 1e-13  # of the same: below it nothing is left of the information
 SAME = 1e-6  # of log L: maxima this close are equal
 LONG = 0.5  # of log L: a step whose half changes it by more is too long
 COORDINATES = ("output", "summary", "reading_time", "sensor")
@@ -134,7 +135,7 @@ def fit(
     with Progress(starts.STARTS + points, progress, label="fitting") as bar:
         _refuse_unknown(line)
         others = climbing.climb(line, starts.scattered(line, seed), _all_free(line), bar.advance, for_all=False)
-        best = climbing.Climbed(*(part[_highest(others)] for part in others))
+        best = climbing.Climbed(*(part[_highest(line, others)] for part in others))
         reasons = _doubts(line, best, others)
         spread = _inverse(-best.curvature)
         ends = profiles.intervals(line, best, spread, profile, bar.advance)
@@ -144,9 +145,10 @@ def fit(
     return _dataset(line, best, spread, ends, variables, [*reasons, *more])
 
 
-def _highest(others: climbing.Climbed) -> int:
-    """The lane of the maximum; of equal ones the first, which is the user's."""
-    return int(np.argmax(others.value > others.value.max() - SAME))
+def _highest(line: Line, others: climbing.Climbed) -> int:
+    """The lane of the maximum; of equal ones, such as s and -s of a noise, that nearest to the user's start."""
+    far = np.abs(others.u - line.start).max(axis=1)
+    return int(np.argmin(np.where(others.value > others.value.max() - SAME, far, np.inf)))
 
 
 def _all_free(line: Line) -> np.ndarray:
@@ -205,10 +207,12 @@ def _another(line: Line, best: climbing.Climbed, others: climbing.Climbed) -> st
 
 
 def _inverse(information: np.ndarray) -> np.ndarray:
-    """The covariance of an information, NaN where it has none."""
-    if not np.isfinite(information).all() or np.linalg.eigvalsh(information)[0] <= 0.0:
+    """The covariance of an information, NaN where it has none: where it is singular but for rounding."""
+    size = np.sqrt(np.abs(np.diagonal(information)))
+    scaled = information / np.maximum(size, 1e-300) / np.maximum(size, 1e-300)[:, None]
+    if not np.isfinite(scaled).all() or np.linalg.eigvalsh(scaled)[0] <= ROUNDING:
         return np.full_like(information, np.nan)
-    return np.linalg.inv(information)
+    return np.linalg.inv(scaled) / size / size[:, None]
 
 
 def _afterwards(
