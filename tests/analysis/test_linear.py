@@ -451,3 +451,15 @@ def test_bad_input_is_named():
         ValueError, match=r"stationary: the mean-square radius of Heun with dt = 0\.1 is 1\.\d+, expected less"
     ):
         step.stationary()
+
+
+def test_noise_that_multiplies_a_small_entry_counts_whatever_the_units_of_others():
+    """E y² of y' = .99 y + .1 (.8 y ξ + η), beside x' = .99 x + .01 u y: .01/(1 - .99² - .0064)."""
+    u = 1e16
+    problem = SDE(
+        lambda t, x: jnp.array([-x[0] + u * x[1], -x[1]]),
+        lambda t, x: jnp.array([[0.0, 0.0], [0.8 * x[1], 1.0]]),
+        [0.0, 0.0],
+    )
+    covariance = step_map(problem, "EulerMaruyama", 0.01).stationary().covariance
+    np.testing.assert_allclose(covariance[1, 1], 0.01 / (1.0 - 0.99**2 - 0.0064), rtol=1e-9)

@@ -340,6 +340,18 @@ def test_modes_are_those_of_the_circuit_on_its_constraints():
     np.testing.assert_allclose(*terms, atol=1e-9 * np.abs(J @ np.diag(np.abs(modes.shapes[:, k]))).max())
 
 
+def test_an_oscillation_far_slower_than_other_modes_is_found():
+    """The growth of a relaxation oscillator is 1e-13 of the fastest rate, and its first windows show no motion."""
+
+    def drift(t, x):
+        return jnp.array([x[0] - x[0] ** 3 / 3.0 - x[1], 0.05 * (x[0] - 0.1 * x[1]), 1e13 * (x[0] - x[2])])
+
+    noise = np.array([[0.1], [0.0], [0.0]])
+    alone = periodic(sd.SDE(lambda t, x: drift(t, jnp.append(x, 0.0))[:2], lambda t, x: noise[:2], [0.0, 0.0]))
+    beside = periodic(sd.SDE(drift, lambda t, x: noise, [0.0, 0.0, 0.0]))
+    assert beside.period == pytest.approx(alone.period, rel=1e-9)
+
+
 def test_an_oscillation_that_needs_a_large_start_is_found():
     """r' = -r/10 + r³ - r⁵/2 around (1, 0) dies out from r < 0.33, and has a cycle at r² = 1 + √0.8."""
 

@@ -277,6 +277,15 @@ def test_exact_laws_of_a_hundred_storeys():
     assert P[99, 99] > P[50, 50] > P[0, 0] > 0.0
 
 
+def test_equal_frequencies_beside_stiff_springs_are_equal():
+    """Those of 1 rad/s beside some of 1e5 come out 1e-6 apart: rounding is relative to the largest."""
+    turned = np.linalg.qr(np.random.default_rng(1).normal(size=(6, 6)))[0]
+    stiffness = turned @ np.diag([1.0, 1.0, 2.0, 3.0, 5e9, 1e10]) @ turned.T
+    stiffness = 0.5 * (stiffness + stiffness.T)
+    with pytest.raises(ValueError, match="modes 1 and 2 have the same frequency"):
+        sd.Mechanical.from_matrices(np.eye(6), None, stiffness, damping=("modal", [0.1, 0.2, 0.1, 0.1, 0.1, 0.1]))
+
+
 UNSYMMETRIC = K + np.eye(3, k=1) * 1e3
 
 

@@ -100,6 +100,19 @@ def test_noise_that_vanishes_at_first_is_not_taken_for_commutative(problem):
     assert not problem.noise_structure.implies("commutative")
 
 
+@pytest.mark.parametrize("unit", [1e12, 1e-12])
+def test_noise_that_does_not_commute_in_small_units_is_not_taken_for_commutative(unit):
+    """Beside a component whose own noise is as far from additive, in a unit of its own."""
+
+    def noise(t, x, p=None):
+        return jnp.diag(jnp.array([unit * (1.0 + 0.1 * (x[0] / unit) ** 2), 1.0, x[1]]))
+
+    start = np.array([unit, 1.0, 1.0])
+    assert not sde(noise, start).noise_structure.implies("commutative")
+    with jax.enable_x64(True):
+        assert not commutes_in_directions(noise, start, (None, None))
+
+
 @pytest.mark.parametrize("structure", ["additive", "commutative", "general", "diagonal"])
 def test_a_stated_structure_is_believed(structure):
     found = sde(lambda t, x: jnp.diag(x[::-1]), structure=structure).noise_structure

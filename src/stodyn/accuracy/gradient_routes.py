@@ -37,7 +37,7 @@ from stodyn.statistics.functional import End, Functional, Probability
 ROUTES = ("tangent", "conditional", "weight", "difference")
 COMPARISONS = {"gt": 1.0, "ge": 1.0, "lt": -1.0, "le": -1.0}
 SAMPLES = 16  # states at which it is checked that noise reaches what a parameter changes
-UNREACHED = 1e-9  # of a slope of the drift: rounding
+UNREACHED = 1e-9  # of a slope of the drift, a choice far above n ε: a share of it that noise does not reach is none
 
 
 class Nature(NamedTuple):

@@ -43,12 +43,19 @@ LEAST = (
 )  # of a standard deviation as it would be if nothing cancelled: rounding of A and Q decides what is less
 RANGE = 1e250
 LEAST_DECAY = 1e-12  # 1 - ρ(M) above which callers solve P = M P Mᵀ + Q: at a condition of 1/(1 - ρ), four digits
-ROUNDED = 1e-12  # of a covariance: negative eigenvalues up to this are rounding
+ROUNDED = 1e-12  # of a covariance: asymmetry and negative eigenvalues that one may have, by choice far above n ε
 ONE_FORM = 1e9  # ratio of an entry to a rate up to which LAPACK solves triangular equations of several blocks at once
 
 
 class NotStable(ValueError):
-    """The system has no stationary law: a mode grows, or does not decay."""
+    """The system has no stationary law: a mode grows, or does not decay.
+
+    is_growing  whether its rate is above what rounding makes of 0
+    """
+
+    def __init__(self, words: str, is_growing: bool = True):
+        super().__init__(words)
+        self.is_growing = is_growing
 
 
 def continuous(A: ArrayLike, Q: ArrayLike, C: ArrayLike | None = None) -> np.ndarray:
@@ -462,7 +469,7 @@ def _require_stable(equation: Any, forms: _Forms) -> None:
         rates = forms.rates[block]
         growth = equation.growth(rates)
         if growth >= 0.0 or (growth > -1.0 and not _is_stable(equation, forms)):
-            raise NotStable(equation.refusal(rates))
+            raise NotStable(equation.refusal(rates), growth > 1.0)
 
 
 def _is_stable(equation: Any, forms: _Forms) -> bool:

@@ -29,7 +29,7 @@ from stodyn.numerics.lyapunov import NotStable
 MOST = 1000  # shifts
 RESIDUAL = 1e-13  # energy of W beside the largest that it had
 CHANGE = 1e-11  # of every variance by the latest shifts together
-LEAST = 1e-24  # of the largest variance: less is rounding
+LEAST = 1e-24  # of the largest variance, a choice: deviations below 1e-12 of it need not settle
 COLUMNS, POWERS = 20, 6  # latest columns of Z that give shifts; solves without a shift that give the first ones
 SYMMETRIC = {"permc_spec": "MMD_AT_PLUS_A", "diag_pivot_thresh": 0.0, "options": {"SymmetricMode": True}}
 
@@ -138,7 +138,8 @@ def _first_shifts(structure: LargeStructure, W: np.ndarray) -> np.ndarray:
             right = structure.with_masses(powers[-1]) / np.linalg.norm(powers[-1])
     except np.linalg.LinAlgError:
         raise NotStable(
-            "problem: K is singular, so that the structure floats and has no stationary law; hold it somewhere"
+            "problem: K is singular, so that the structure floats and has no stationary law; hold it somewhere",
+            is_growing=False,
         ) from None
     of_filter = np.linalg.eigvals(structure.A)
     return np.concatenate([_stable(of_filter[of_filter.imag >= 0.0]), structure.eigenvalues(np.hstack(powers))])

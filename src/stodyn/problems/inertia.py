@@ -15,7 +15,7 @@ from jax import Array
 from stodyn.numerics import elimination
 from stodyn.problems.index import split
 
-ASYMMETRIC = 1e-9  # relative: the asymmetry, and the negative part, of a mass that are rounding
+ASYMMETRIC = 1e-9  # relative, a choice: the asymmetry and the negative part that a mass may have; files have ten digits
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -17,7 +17,7 @@ from stodyn.arguments import stacklevel_of_user
 from stodyn.problems.known_matrices import is_positive, is_symmetric
 from stodyn.warnings import Overdamped
 
-SAME = 1e-8  # relative: frequencies no farther apart count as one, since their shapes turn into each other by rounding
+SAME = 1e-8  # relative, a choice: frequencies no farther apart count as one; matrices from files have some ten digits
 
 
 def damping_matrix(M: scipy.sparse.csr_array, K: scipy.sparse.csr_array, damping: Any) -> scipy.sparse.csr_array:
@@ -28,7 +28,7 @@ def damping_matrix(M: scipy.sparse.csr_array, K: scipy.sparse.csr_array, damping
         if min(a_M, a_K) < 0.0:
             ω = natural_modes(M, K)[0]
             ζ = 0.5 * a_M / np.maximum(ω, 1e-300) + 0.5 * a_K * ω
-            if ζ.min() < -1e-12 * ζ.max():  # a ratio of 0 at a frequency of the structure is 0 but for rounding
+            if ζ.min() < -1e-12 * ζ.max():  # by choice above ε: a ratio of 0 at a frequency of the structure is none
                 raise ValueError(
                     f"damping: the ratio at ω = {ω[np.argmin(ζ)]:.4g}, a frequency of the structure, would be "
                     f"{ζ.min():.4g}. Give the ratios at frequencies that enclose the structure's, or modal damping"
@@ -37,7 +37,7 @@ def damping_matrix(M: scipy.sparse.csr_array, K: scipy.sparse.csr_array, damping
     if kind == "modal" and len(damping) == 2:
         ω, Φ = natural_modes(M, K)
         ζ = _ratios(damping[1], len(ω))
-        unclear = np.flatnonzero(are_equal(ω) & (np.diff(ζ) != 0.0))
+        unclear = np.flatnonzero(are_equal(ω, M, K) & (np.diff(ζ) != 0.0))
         if len(unclear):
             i = int(unclear[0])
             raise ValueError(
@@ -98,6 +98,12 @@ def natural_modes(M: scipy.sparse.csr_array, K: scipy.sparse.csr_array, count: i
     return np.sqrt(np.maximum(values, 0.0)), shapes
 
 
-def are_equal(ω: np.ndarray) -> np.ndarray:
-    """Whether each frequency is the next one but for rounding, (r - 1,)."""
-    return np.diff(ω) <= SAME * ω[1:]
+def are_equal(ω: np.ndarray, M: scipy.sparse.csr_array, K: scipy.sparse.csr_array) -> np.ndarray:
+    """Whether each of the frequencies of K and M is the next one, so that their shapes are not determined, (r - 1,).
+
+    Squares of frequencies are rounded to about 4 √N ε of the largest, which is that of a single coordinate or little
+    above it.
+    """
+    largest = float(np.max(K.diagonal() / M.diagonal()))
+    rounding = 4.0 * M.shape[0] ** 0.5 * np.finfo(float).eps * largest
+    return np.diff(ω**2) <= np.maximum(2.0 * SAME * ω[1:] ** 2, rounding)

@@ -12,7 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy
 
-EXACT = 1e-11  # of the largest value of an entry: error of an interpolant that rounding may cause
+# Of the largest value of an entry, a choice: an interpolant that is right to this takes the place of the function. That
+# of many parameters is rounded to more, even where it is exact, and is not used.
+EXACT = 1e-11
 ROUNDING = 64 * np.finfo(float).eps  # of it: the rounding of one value; a coefficient of k parameters has that of 2^k
 MOST_ACTIVE = 12  # parameters up to which all subsets are tried
 

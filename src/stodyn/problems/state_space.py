@@ -31,8 +31,8 @@ from stodyn.problems.index import (
 from stodyn.problems.operators import Diagonal, Operator, Sparse
 from stodyn.problems.sde import SDE
 from stodyn.problems.structure import (
-    COMMUTES,
     PROVED,
+    are_equal_in_units,
     checked_kinds,
     commutes,
     kinds_of_operator,
@@ -224,5 +224,5 @@ def _commutes_in_directions(problem: Any) -> bool:
             continue
         one, two = (part[0] for part in slopes(t, state[None], params, along[None], a, b))
         if is_sound and np.isfinite(one).all() and np.isfinite(two).all():
-            answers.append(bool(np.all(np.abs(one - two) <= COMMUTES * np.abs(one).max())))
+            answers.append(bool(are_equal_in_units(one, two, np.abs(g).max(axis=0), np)))
     return len(answers) > 1 and all(answers)

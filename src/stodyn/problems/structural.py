@@ -250,7 +250,7 @@ def reduced(whole: Any, count: int) -> Any:
     M, C, K = whole.matrices
     _check_count(count, 1, whole.N)
     ω, Φ = natural_modes(M, K, min(int(count) + 1, whole.N))
-    _check_apart(ω, count)
+    _check_apart(ω, count, M, K)
     ω, Φ = ω[:count], Φ[:, :count]
     masses, stiffnesses = (scipy.sparse.csr_array(np.diag(values)) for values in (np.ones(count), ω**2))
     matrices = Matrices(masses, _between_shapes(C, Φ), stiffnesses)
@@ -277,7 +277,7 @@ def reduced_inside(whole: Any, interface: Sequence[Any], count: int) -> Any:
         shapes[inner, : len(held)] = -np.linalg.solve(inside.toarray(), between.toarray())
     if count:
         ω, Φ = natural_modes(M[inner][:, inner], inside, min(int(count) + 1, len(inner)))
-        _check_apart(ω, count)
+        _check_apart(ω, count, M[inner][:, inner], inside)
         ω, shapes[inner, len(held) :] = ω[:count], Φ[:, :count]
     matrices = Matrices(*(_between_shapes(A, shapes) for A in (M, C, K)))
     to_start = np.linalg.solve(matrices.M.toarray(), shapes.T @ M.toarray())
@@ -303,9 +303,9 @@ def _check_count(count: Any, least: int, most: int) -> None:
         raise ValueError(f"modes: expected a whole number from {least} to {most}, got {count!r}")
 
 
-def _check_apart(ω: np.ndarray, count: int) -> None:
+def _check_apart(ω: np.ndarray, count: int, M: scipy.sparse.csr_array, K: scipy.sparse.csr_array) -> None:
     """Refuse to separate modes of one frequency."""
-    if len(ω) > count and are_equal(ω)[-1]:
+    if len(ω) > count and are_equal(ω, M, K)[-1]:
         raise ValueError(
             f"modes: {count} separates modes {count} and {count + 1}, which have the same frequency {ω[-1]:.6g}, so "
             "that their shapes are not determined; take fewer or more of them"

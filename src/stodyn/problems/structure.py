@@ -237,7 +237,8 @@ def commutes_in_directions(g: Callable[[Any, Array, Any], Any], x: Array, sample
 
         one, two = along(b, a), along(a, b)
         finite = jnp.isfinite(one).all() & jnp.isfinite(two).all()
-        return jnp.stack([(jnp.abs(one - two) <= COMMUTES * jnp.abs(one).max()).all(), finite])
+        noise = jnp.stack([g(t, x, p) @ a, g(t, x, p) @ b])
+        return jnp.stack([are_equal_in_units(one, two, jnp.abs(noise).max(0), jnp), finite])
 
     answers = _answers(question, x, sampled)
     return len(answers) >= CHECKED_STATES // 8 and bool(answers.all())
@@ -260,9 +261,23 @@ def checked_kinds(values: np.ndarray, slopes: np.ndarray) -> list[str]:
 
 
 def commutes(values: np.ndarray, slopes: np.ndarray) -> bool:
-    """Whether Σ_l (∂g_ik/∂x_l) g_lj is symmetric in k and j, to the rounding of its terms."""
+    """Whether Σ_l (∂g_ik/∂x_l) g_lj is symmetric in k and j, to COMMUTES of its terms in units of the noise in each
+    component."""
     if len(values) < CHECKED_STATES // 8:
         return False
-    products = np.einsum("sikl,slj->sikj", slopes, values)
-    rounding = COMMUTES * np.einsum("sikl,slj->sikj", np.abs(slopes), np.abs(values)).max((1, 2, 3), keepdims=True)
-    return bool(np.all(np.abs(products - products.transpose(0, 1, 3, 2)) <= rounding))
+    unit = _or_one(np.abs(values).max((0, 2)), np)[:, None, None]
+    products = np.einsum("sikl,slj->sikj", slopes, values) / unit
+    terms = np.einsum("sikl,slj->sikj", np.abs(slopes), np.abs(values)) / unit
+    apart = np.abs(products - products.transpose(0, 1, 3, 2))
+    return bool(np.all(apart <= COMMUTES * terms.max((1, 2, 3), keepdims=True)))
+
+
+def are_equal_in_units(one: Any, two: Any, noise: Any, xp: Any) -> Any:
+    """Whether two changes of the noise (n,) are equal, relative to the largest in units of the noise (n,) in each
+    component: components in small units count as much as others."""
+    unit = _or_one(noise, xp)
+    return (xp.abs(one - two) / unit <= COMMUTES * xp.max(xp.abs(one) / unit)).all()
+
+
+def _or_one(size: Any, xp: Any) -> Any:
+    return xp.where(size > 0.0, size, 1.0)

@@ -36,8 +36,8 @@ __dir__ = listing.names_of(__name__)
 
 SAME_ROWS = 1e-12  # of the largest singular value: below it rows of M count as dependent, by choice above n ε
 ENOUGH = 1e-3  # a change from half as many steps above which a result is not known well
-SAME = 1e-12  # of the period: nodes of two meshes that are nearer to each other are one
-NONE = 1e-12  # of the largest: the changes of smaller deviations and gains are not reported as errors
+SAME = 1e-12  # of the period, by choice above its ε: nodes of two meshes that are nearer to each other are one
+NONE = 1e-12  # of the largest, a choice: the changes of smaller deviations and gains are not reported as errors
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(20)
 
 

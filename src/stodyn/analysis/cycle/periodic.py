@@ -39,8 +39,8 @@ ADVICE = (
 )
 ROUNDS = 40
 HALVINGS = 8
-ONE = 1e-6  # multipliers nearer to 1 count as 1
-ROUNDING = 1e-9  # of the range: where Newton may stop when it gets no better
+ONE = 1e-6  # a choice: multipliers nearer to 1 count as 1, since amplitudes that decay so slowly are not followed
+SETTLED = 1e-9  # of the range, a choice: where Newton may stop when it gets no better, as rounding lets it not
 SMALL_SYSTEM = 32  # unknowns up to which the order 9 costs little
 SAME = 0.2  # by which the period and the ranges may differ from those that were observed
 REFINED = 1e-3  # of the error of a cycle: how exactly the derivatives of one with other steps are computed
@@ -337,12 +337,12 @@ def _at_corners(cycle: Cycle, tol: float = 1e-12) -> Cycle:
         try:
             cycle = _newton(cycle.system, orbit, cycle.order, tol, rough=ROUGH)
         except (NoOscillation, np.linalg.LinAlgError):
-            if cycle.residual > ROUNDING:
+            if cycle.residual > SETTLED:
                 raise
             break
-    if cycle.residual > ROUNDING and cycle.mesh.at_corner.any():
+    if cycle.residual > SETTLED and cycle.mesh.at_corner.any():
         orbit = _Orbit(cycle.t[0], cycle.x[0], cycle.stages, cycle.period, cycle.mesh)
-        cycle = _newton(cycle.system, orbit, cycle.order, max(tol, ROUNDING))
+        cycle = _newton(cycle.system, orbit, cycle.order, max(tol, SETTLED))
     return cycle
 
 
@@ -491,7 +491,7 @@ def _newton(
         share = min(1.0, 0.25 * T / abs(delta_T) if delta_T else 1.0, 1.0 / measure if measure > 1.0 else 1.0)
         x0, X, T = x0 + share * delta, X + share * changes, T + share * delta_T
         done = measure <= tol
-        stuck = best is not None and measure <= ROUNDING and measure > 0.3 * best
+        stuck = best is not None and measure <= SETTLED and measure > 0.3 * best
         best = measure if best is None else min(best, measure)
         if done or stuck or measure <= rough:
             if not done:

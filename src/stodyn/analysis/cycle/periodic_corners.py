@@ -18,9 +18,10 @@ import numpy as np
 from stodyn.analysis.cycle.periodic_system import System
 
 HALVINGS = 40  # of the distance between two stages: to 1e-14 of the period or less
-SAME = 1e-9  # of the period: corners that are nearer to each other are one
-PLACED = 1e-11  # of the period: how near to a corner a step has to end
-SIDE = 1e-10  # of the period: how far before a corner the equations of the stage that lies on it are evaluated
+# Of the period, choices in this order: times are rounded to 1e-16 of it, corners are located to 1e-14.
+PLACED = 1e-11  # how near to a corner a step has to end
+SIDE = 1e-10  # how far before a corner the equations of the stage that lies on it are evaluated
+SAME = 1e-9  # corners that are nearer to each other are one
 NEAR = 1.0 / 8.0, 1.0 / 64.0, 1.0 / 512.0  # of the mean step: distances between the points next to a corner
 POINTS = 6  # on either side
 TOGETHER = 1e-2  # of the mean step: changes of decisions that are nearer to each other are judged together

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
+import scipy
 
 from stodyn.analysis.cycle.periodic_system import System
 from stodyn.numerics import radau
@@ -97,9 +98,11 @@ def driven(system: System, t: float, x: np.ndarray, period: float, settle: float
 
 
 class Modes(NamedTuple):
-    """The small motions T z exp(λt) of a system around a state: λ (r,) and T z (n, r)."""
+    """The small motions T z exp(λt) of a system around a state: λ (r,), how much of each λ may be rounding, and T z
+    (n, r)."""
 
     rates: np.ndarray
+    rounding: np.ndarray
     shapes: np.ndarray
 
 
@@ -109,8 +112,20 @@ def modes_at(system: System, x: np.ndarray) -> Modes:
     rows, N, *_ = system.split
     J = system.jacobian(np.zeros(1), x[None])[0]
     T = np.linalg.solve(np.concatenate([system.mass[rows], N @ J]), np.eye(system.n, len(rows)))
-    rates, vectors = np.linalg.eig(J[rows] @ T)
-    return Modes(rates, T @ vectors)
+    A = J[rows] @ T
+    rates, left, vectors = scipy.linalg.eig(A, left=True)
+    return Modes(rates, _rounding_of_rates(A, left, vectors), T @ vectors)
+
+
+def _rounding_of_rates(A: np.ndarray, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Eigenvalues are those of A + δA, |δA| <= n ε |A| in units in which rows and columns are of one size: each moves
+    by |w| |v| |δA|/|w*v| or, where w*v = 0, as of a double one, by about the root of that."""
+    balanced, (unit, _) = scipy.linalg.matrix_balance(A, permute=False, separate=True)
+    lengths = np.linalg.norm(right.T / unit, axis=1) * np.linalg.norm(left.T * unit, axis=1)
+    share = len(A) * np.finfo(float).eps
+    with np.errstate(divide="ignore"):
+        conditions = lengths / np.abs(np.sum(left.conj() * right, axis=0))
+    return np.linalg.norm(balanced) * np.minimum(share * conditions, np.sqrt(share))
 
 
 def autonomous(system: System, x: np.ndarray, period: float | None, settle: float) -> Iterator[Guess]:
@@ -165,7 +180,8 @@ def _followed_until_it_repeats(system: System, x: np.ndarray, period: float | No
                 if spent > 8.0 * settle:
                     break
             size = np.abs(states).max(axis=0)
-            if window > start_window and np.all(reach <= 1e-4 * largest + REST * (size + 1e-9 * size.max())):
+            is_still = window > start_window and np.all(reach <= 1e-4 * largest + REST * (size + 1e-9 * size.max()))
+            if is_still and window >= _slowest_time(modes_at(system, x)):
                 left = float((reach / np.maximum(largest, 1e-300)).max())
                 raise DiesOut(f"the oscillation dies out: in the last {window:.4g} of time every component stays "
                               f"within {left:.1e} of the range it had", x)  # fmt: skip
@@ -217,7 +233,7 @@ def _kicked(system: System, x: np.ndarray, share: float, modes: Modes) -> np.nda
     """The state moved along its growing modes, by this share of the sizes of components; where none grows, along those
     that oscillate, since a large oscillation may last where a small one dies out. None where there are neither."""
     rates = modes.rates
-    growing = rates.real > 1e-12 * np.abs(rates).max(initial=0.0)
+    growing = rates.real > modes.rounding
     chosen = growing if growing.any() else rates.imag > 1e-3 * np.abs(rates)
     if not chosen.any():
         return None
@@ -226,6 +242,12 @@ def _kicked(system: System, x: np.ndarray, share: float, modes: Modes) -> np.nda
     for shape in modes.shapes[:, chosen & (rates.imag >= 0.0)].real.T:
         x = x + share * shape / (np.abs(shape) / sizes).max()
     return x
+
+
+def _slowest_time(modes: Modes) -> float:
+    """That of the slowest mode that moves at all: within less of it, a system only seems to rest."""
+    sizes = np.abs(modes.rates)
+    return float(np.max(1.0 / sizes[sizes > modes.rounding], initial=0.0))
 
 
 def _first_window(modes: Modes) -> float:

@@ -28,7 +28,7 @@ from stodyn.problems.sdae import SDAE
 from stodyn.problems.sde import SDE
 
 FEW = 10_000  # calls for which NumPy takes less time than LLVM for compiling
-CONSISTENT = 1e-13  # relative change at which constraints count as satisfied
+CONSISTENT = 1e-13  # of the largest unknown, a choice: a change by Newton at which it may end; it ends in any case
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -37,7 +37,7 @@ __dir__ = listing.names_of(__name__)
 
 NODES = 12  # per normal: exact for polynomials of degree 23 in it
 MOST_NODES = 2_000_000
-ROUNDED = 1e-14  # of entries of a matrix: what their rounding over the nodes may be
+ROUNDED = 1e-14  # of entries of a matrix in units of one size: 45 ε, what their rounding over the nodes may be
 CHUNK = 4096  # nodes evaluated at a time
 LEAST_STEPS = 100  # at least this many steps over an interval in which coefficients change, so that no pulse is missed
 
@@ -191,7 +191,11 @@ class StepMap:
         """Whether noise multiplies the state, by more than the rounding of a matrix M that is always the same."""
         if self._only_adds:
             return False
-        return bool(np.abs(self.second[:, :-1, :, :-1]).max() > (ROUNDED * np.abs(self.M).max()) ** 2)
+        _, (unit, _) = scipy.linalg.matrix_balance(self.M, permute=False, separate=True)
+        in_units = unit / unit[:, None]
+        variances = np.einsum("ijij->ij", self.second[:, :-1, :, :-1])
+        deviations = np.sqrt(np.abs(variances)) * in_units
+        return bool(deviations.max() > ROUNDED * np.abs(self.M * in_units).max())
 
     @property
     def total(self) -> np.ndarray:

@@ -302,10 +302,8 @@ def stationary(circuit: Circuit) -> tuple[np.ndarray | None, str]:
         return np.sqrt(np.diagonal(circuit.small_signal.covariance())), ""
     except NetlistError as error:
         return None, f"no small-signal analysis: {error}"
-    except NotStable:
-        rates = circuit.small_signal.rates
-        is_growing = rates.real.max() > 1e-9 * abs(rates[0])
-        why = "the circuit is not stable" if is_growing else "nothing holds the charge of some node"
+    except NotStable as error:
+        why = "the circuit is not stable" if error.is_growing else "nothing holds the charge of some node"
         return None, f"no small-signal deviations: {why} at the operating point"
     except ValueError as error:
         return None, f"no small-signal deviations: {error}"
