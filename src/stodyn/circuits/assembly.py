@@ -124,13 +124,13 @@ class Group:
 
 
 class SlopeTerms(NamedTuple):
-    """Terms of f_x: signs times the slopes of these numbers, at rows and columns; `count` slopes in all."""
+    """Terms of f_x: signs times the slopes of these numbers, at rows and columns; `total` slopes in all."""
 
     rows: np.ndarray
     columns: np.ndarray
     signs: np.ndarray
     slopes: np.ndarray
-    count: int
+    total: int
 
 
 class Flicker(NamedTuple):
@@ -280,21 +280,22 @@ class Network:
                     rows = np.repeat(row[part.devices], poles)
                     terms.append((rows, part.states.ravel(), np.full(len(rows), side), numbers))
                 flicker += devices
-        return SlopeTerms(*map(np.concatenate, zip(*terms, strict=True)), flicker)
+        rows, columns, signs, slopes = map(np.concatenate, zip(*terms, strict=True))
+        return SlopeTerms(rows, columns, signs, slopes, flicker)
 
     @functools.cached_property
     def slope_stamps(self) -> tuple[np.ndarray, np.ndarray, scipy.sparse.csr_array]:
         """Places in the flat f_x, its linear part there, and the matrix that takes the slopes of all devices there."""
         n, terms = self.n, self.slope_terms
         linear = self.linear.matrix(n).tocoo()
-        if not terms.count:
+        if not terms.total:
             return linear.row * n + linear.col, linear.data, scipy.sparse.csr_array((len(linear.data), 0))
         inside = (terms.rows < n) & (terms.columns < n)
         flat = terms.rows[inside].astype(int) * n + terms.columns[inside]
         places, which = np.unique(np.concatenate([linear.row.astype(int) * n + linear.col, flat]), return_inverse=True)
         constant = np.bincount(which[: linear.nnz], linear.data, len(places))
         entries = terms.signs[inside], (which[linear.nnz :], terms.slopes[inside])
-        return places, constant, scipy.sparse.csr_array(entries, (len(places), terms.count))
+        return places, constant, scipy.sparse.csr_array(entries, (len(places), terms.total))
 
     def flickering(self, currents: list[Any], y: Any, xp: Any) -> list[Any]:
         """Return the currents of the flicker noise, device by device."""
@@ -317,7 +318,7 @@ class Network:
         return in_states, factors
 
     def device_slopes(self, y: np.ndarray) -> np.ndarray:
-        """The slopes (..., count) of all devices at states with the ground (..., n + 1)."""
+        """The slopes (..., total) of all devices at states with the ground (..., n + 1)."""
         currents = [group.current(y) for group in self.groups]
         more, louder = self.flicker_slopes(currents, y)
         values = [slope * factor for current, factor in zip(currents, louder, strict=True) for slope in current.slopes]

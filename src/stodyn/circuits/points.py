@@ -38,7 +38,7 @@ def slopes(network: Network, x: np.ndarray) -> np.ndarray:
     places, constant, stamp = network.slope_stamps
     matrices = np.zeros((len(x), n * n))
     matrices[:, places] = constant
-    if network.slope_terms.count:
+    if network.slope_terms.total:
         matrices[:, places] += _times(stamp, network.device_slopes(y))
     return matrices.reshape(len(x), n, n)
 
