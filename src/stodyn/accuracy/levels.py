@@ -27,6 +27,7 @@ from stodyn.engine.spec import Spec, describe
 from stodyn.engine.where import Where
 from stodyn.methods.coupled import FINE, PATHS, Level, Levelled
 from stodyn.noise.sobol import RANDOMISATIONS
+from stodyn.numerics.printing.entrywise import CORNERED
 from stodyn.numerics.printing.fingerprints import holds
 from stodyn.statistics.functional import Functional
 from stodyn.statistics.moments import Sums, merge_sums, variances
@@ -39,7 +40,7 @@ CHEAP = 1e5  # path-steps that pilots may always cost
 SHORT = 64  # steps of the coarsest level, beyond which a pilot should leave room for another with twice the steps
 PILOT = 9  # path-steps of the differences of levels 1 and 2, per point and step of level 0
 DEVICE_PATHS = 2**18  # for which the width of a block on a GPU is taken
-CORNERS = ("gt", "ge", "lt", "le", "eq", "ne", "select_n", "sign", "floor", "ceil", "round", "max", "min", "clamp")
+CORNERS = (*CORNERED, "select_n")
 BLOCK, NARROWEST = 2**19, 64  # path-steps of a block of pseudo-random paths, and the fewest paths of a block
 UNPRINTED = 256  # paths of a block that is not printed
 

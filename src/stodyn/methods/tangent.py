@@ -21,7 +21,7 @@ from stodyn.methods.contract import Method
 from stodyn.methods.wrapping import WrappedSteps
 from stodyn.numerics.elimination import WRITTEN_OUT
 from stodyn.numerics.newton import derived_forwards
-from stodyn.numerics.printing.operations import LinearSolve, operation_of, traces_inside
+from stodyn.numerics.printing.operations import LinearSolve, While, operation_of, traces_inside
 from stodyn.problems.tangents import WithTangents
 
 
@@ -141,7 +141,7 @@ def _has_transpose(trace: Any) -> bool:
         if isinstance(how, LinearSolve):
             if not how.has_transpose:
                 return False
-        elif equation.primitive.name == "while" or not all(_has_transpose(t.jaxpr) for t in traces_inside(equation)):
+        elif isinstance(how, While) or not all(_has_transpose(t.jaxpr) for t in traces_inside(equation)):
             return False
     return True
 

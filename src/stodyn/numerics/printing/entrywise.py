@@ -455,4 +455,19 @@ TABLE: dict[str, Entrywise] = {
     "bitcast_convert_type": Entrywise(_bitcast),
 }
 UNKNOWN = Entrywise()
+CORNERED = (  # have corners or jumps among ordinary numbers, where roots and powers have none
+    "gt",
+    "ge",
+    "lt",
+    "le",
+    "eq",
+    "ne",
+    "max",
+    "min",
+    "sign",
+    "clamp",
+    "floor",
+    "ceil",
+    "round",
+)
 PRINTED = {name: row.node for name, row in TABLE.items() if row.node is not None}
