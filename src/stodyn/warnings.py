@@ -121,6 +121,10 @@ class NotIdentified(UserWarning):
     """Warns of parameters that a record does not determine."""
 
 
+class NotGaussian(UserWarning):
+    """Warns of a filter that takes a law for a normal one, where a grid contradicts it."""
+
+
 class Multimodal(UserWarning):
     """Warns of another maximum of a likelihood that comes close to the highest."""
 

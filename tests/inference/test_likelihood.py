@@ -1,6 +1,7 @@
 """Likelihoods with their derivatives, against values by the dense joint normal law and against each other."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from inference.records import TIMES, VALUES, K, ornstein_uhlenbeck, oscillator, sensor
 
@@ -80,3 +81,35 @@ def test_derivatives_of_the_law_of_a_method():
     for k, name in enumerate(like.names):
         ends = [like({name: like.start[k] + sign * h}) for sign in (-1, 1)]
         np.testing.assert_allclose(like.gradient()[k], (ends[1] - ends[0]) / (2 * h), rtol=1e-5)
+
+
+def test_transitions_of_a_square_root_process():
+    process = sd.SDE(
+        lambda t, x, p: p["rate"] * (p["level"] - x),
+        lambda t, x, p: p["s"] * jnp.sqrt(x),
+        start=1.2,
+        params={"rate": 0.9, "level": 1.2, "s": 0.5},
+    )
+    data = TIMES, 1.2 * (1 + 0.4 * np.sin(1.3 * K) + 0.2 * np.cos(0.7 * K**2))
+    options = {"data": data, "sensors": sensor(noise=None), "initial": "diffuse"}
+    like = sd.likelihood(process, **options)
+    np.testing.assert_allclose(like(), -15.4536260203, rtol=1e-11)
+    np.testing.assert_allclose(value(like.jax, like.start), like(), rtol=1e-12)
+    h, gradient, hessian = 1e-5, like.gradient(), like.hessian()
+    for k, name in enumerate(like.names):
+        ends = [{name: like.start[k] + sign * h} for sign in (-1, 1)]
+        np.testing.assert_allclose(gradient[k], (like(ends[1]) - like(ends[0])) / (2 * h), rtol=1e-6)
+        slopes = (like.gradient(ends[1]) - like.gradient(ends[0])) / (2 * h)
+        np.testing.assert_allclose(hessian[k], slopes, rtol=1e-6)
+    result = sd.filtered(process, **options)
+    np.testing.assert_allclose(result.loglik, like(), rtol=1e-12)
+    np.testing.assert_allclose(result["mean"][:, 0], data[1])
+    assert result.attrs["by"] == "transition" and result.attrs["exact"] == "yes"
+
+
+def test_transitions_are_normal_where_the_state_is_large():
+    process = sd.SDE(lambda t, x: -(x - 1e6), lambda t, x: jnp.sqrt(x), start=1e6)
+    data = [0.5, 1.0], [1e6 + 300.0, 1e6 - 200.0]
+    normal = sd.SDE(lambda t, x: -(x - 1e6), lambda t, x: 1e3, start=1e6)
+    exact, near = (sd.filtered(own, data=data, sensors=sensor(noise=None)).loglik for own in (process, normal))
+    np.testing.assert_allclose(exact, near, atol=1e-3)

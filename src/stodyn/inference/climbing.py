@@ -15,6 +15,7 @@ ROUNDS = 100
 ENOUGH = 15  # rounds after which the search ends with the highest lane
 FIRST_DAMPING, LEAST_DAMPING, MOST_DAMPING = 1e-2, 1e-12, 1e12
 FLAT = 1e-10  # of a Newton step's gain in the logarithm: less is the end
+ROUNDING = 1e-15  # of a value: a step that gains less, as that from s to -s of a noise, does not climb
 LONGEST = 2.0  # of a step along any coordinate, in units of the line
 
 
@@ -46,14 +47,15 @@ def climb(
         if not active.any() or (not for_all and turn >= ENOUGH and converged[int(np.argmax(value))]):
             break
         before = int(active.sum())
-        trial, gains = u.copy(), np.zeros(len(u))
-        for k in np.flatnonzero(active):
+        lanes, gains = np.flatnonzero(active), np.zeros(len(u))
+        trial = u[lanes]
+        for i, k in enumerate(lanes):
             step, gains[k] = _step(slope[k], curvature[k], damping[k], is_free[k])
-            trial[k] += step
-        new = function(trial)  # of all lanes, also those that have ended: another number of them is another program
-        for k in np.flatnonzero(active):
-            if np.isfinite(new[0][k]) and new[0][k] > value[k]:
-                u[k], value[k], slope[k], curvature[k] = trial[k], *(part[k] for part in new)
+            trial[i] += step
+        new = function(trial)
+        for i, k in enumerate(lanes):
+            if np.isfinite(new[0][i]) and new[0][i] > value[k] + ROUNDING * abs(value[k]):
+                u[k], value[k], slope[k], curvature[k] = trial[i], *(part[i] for part in new)
                 damping[k] = max(damping[k] / 10.0, LEAST_DAMPING)
             else:
                 damping[k] *= 10.0

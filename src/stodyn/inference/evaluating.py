@@ -13,7 +13,10 @@ from stodyn.inference import kalman, schedule
 from stodyn.inference.kalman import History, Row, Sensing, State
 from stodyn.inference.laws import Model, Parts
 from stodyn.inference.stepping import SteppedModel
+from stodyn.numerics.printing.points import AtPoints
 from stodyn.numerics.uncompiled import Uncompiled
+
+PRINTED = 4  # states up to which the laws of gaps are printed; beyond, NumPy computes them for all lanes at once
 
 
 class Evaluated:
@@ -21,18 +24,15 @@ class Evaluated:
 
     def __init__(self, model: Model | SteppedModel, params_of: Callable[[Any], Any]):
         self.model, self.params_of = model, params_of
-        orders: list[Callable] = [self._at, self._slope, self._curvature]
-        self._parts = [Uncompiled(jax.vmap(function)) for function in orders]
+        self._whole = _along(lambda theta: model.at(params_of(theta)), _of_lanes)
+        self._rest = _along(lambda theta: model.without_laws(params_of(theta)), AtPoints)
+        self._laws = _along(self._law, AtPoints)
         self._own = Uncompiled(lambda theta: model.own(params_of(theta)))
 
-    def _at(self, theta: Any) -> Parts:
-        return self.model.at(self.params_of(theta))
-
-    def _slope(self, theta: Any, u: Any) -> Any:
-        return jax.jvp(self._at, (theta,), (u,))
-
-    def _curvature(self, theta: Any, u: Any, v: Any) -> Any:
-        return jax.jvp(lambda theta: self._slope(theta, u), (theta,), (v,))
+    def _law(self, theta: Any) -> Any:
+        """The law of one gap, whose length follows the parameters."""
+        law = self.model.law(self.params_of(theta[:-1]), theta[-1:])
+        return jax.tree.map(lambda part: part[0], law)
 
     def for_parameters(self, thetas: np.ndarray) -> Evaluated:
         """Return this made wide enough for the matrices at θ (lanes, p)."""
@@ -52,15 +52,23 @@ class Evaluated:
 
     def parts(self, *directions: Any) -> Any:
         """Return the matrices at θ (lanes, p), with tangents along one or two directions of the same shape."""
-        return self._parts[len(directions) - 1](*directions)
+        order = len(directions) - 1
+        if not isinstance(self.model, Model) or self.model.states > PRINTED:
+            return self._whole[order](*directions)
+        gaps, lanes = self.model.schedule.gaps, len(directions[0])
+        lengths = [np.tile(gaps, lanes), *[np.zeros(lanes * len(gaps))] * order]
+        points = [np.concatenate([np.repeat(own, len(gaps), axis=0), length[:, None]], axis=1)
+                  for own, length in zip(directions, lengths, strict=True)]  # fmt: skip
+        laws = jax.tree.map(lambda part: part.reshape(lanes, len(gaps), *part.shape[1:]), self._laws[order](*points))
+        return _joined(self._rest[order](*directions), laws, order)
 
     def log_likelihood(self, *directions: np.ndarray) -> list[np.ndarray]:
         """Return log L at θ (lanes, p); with a direction u also its slope along u; with two, [L, L_u, L_v, L_uv]."""
         parts = self.parts(*directions)
         order = len(directions) - 1
-        carry, table, fixed = _nested(parts, order, self._arguments)
+        carry, table, fixed = nested(parts, order, self._arguments)
         last, _ = kalman.SUMS[order](carry, table, fixed, self.model.schedule.gap, self.rows)
-        return _totals(last, order)
+        return totals(last, order)
 
     def _arguments(self, parts: Parts, is_tangent: bool) -> tuple[Any, Any, Any]:
         """Start, table and fixed numbers of the recursion, with lanes where it has them."""
@@ -77,6 +85,10 @@ class Evaluated:
         _, history = kalman.STORED(start, table, fixed, self.model.schedule.gap, self.rows)
         return jax.tree.map(lambda a: a[0], parts), jax.tree.map(lambda a: a[:, 0], history)
 
+    def smoothed(self, parts: Parts, history: History) -> tuple[np.ndarray, np.ndarray]:
+        """Return mean and covariance of all states in all rows, given all readings."""
+        return smoothed(self.model, parts, history, self.rows)
+
 
 def smoothed(model: Model | SteppedModel, parts: Parts, history: History, rows: Row) -> tuple[np.ndarray, np.ndarray]:
     """Return mean (rows, n) and covariance of all states given all readings."""
@@ -89,16 +101,40 @@ def smoothed(model: Model | SteppedModel, parts: Parts, history: History, rows: 
     return mean[::-1, 0], covariance[::-1, 0]
 
 
-def _nested(parts: Any, order: int, arguments: Callable, is_tangent: bool = False) -> tuple[Any, Any, Any]:
-    """The arguments of a recursion whose numbers are pairs of pairs of values and tangents, as deep as the order."""
+def _along(function: Callable, evaluator: Callable) -> list[Any]:
+    """A function of θ at many points: its values, those with a slope along one direction, and with curvatures."""
+
+    def slope(theta: Any, u: Any) -> Any:
+        return jax.jvp(function, (theta,), (u,))
+
+    def curvature(theta: Any, u: Any, v: Any) -> Any:
+        return jax.jvp(lambda theta: slope(theta, u), (theta,), (v,))
+
+    return [evaluator(own) for own in (function, slope, curvature)]
+
+
+def _of_lanes(function: Callable) -> Uncompiled:
+    return Uncompiled(jax.vmap(function))
+
+
+def _joined(parts: Any, laws: Any, order: int) -> Any:
+    """Parts with the laws of their gaps, as deep as the order."""
+    if order == 0:
+        return parts._replace(law=laws)
+    return tuple(_joined(part, law, order - 1) for part, law in zip(parts, laws, strict=True))
+
+
+def nested(parts: Any, order: int, arguments: Callable, is_tangent: bool = False) -> tuple[Any, Any, Any]:
+    """Return the arguments of a recursion whose numbers are pairs of pairs of values and tangents, by the order."""
     if order == 0:
         return arguments(parts, is_tangent)
     value, tangent = parts
-    both = _nested(value, order - 1, arguments, is_tangent), _nested(tangent, order - 1, arguments, True)
+    both = nested(value, order - 1, arguments, is_tangent), nested(tangent, order - 1, arguments, True)
     return tuple(zip(*both, strict=True))  # type: ignore[return-value]
 
 
-def _totals(carry: Any, order: int) -> list[np.ndarray]:
+def totals(carry: Any, order: int) -> list[np.ndarray]:
+    """Return the log-likelihoods and their derivatives from the last carry of such a recursion."""
     if order == 0:
         return [carry[1]]
-    return [total for part in carry for total in _totals(part, order - 1)]
+    return [total for part in carry for total in totals(part, order - 1)]

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
-from stodyn.arguments import checks_arguments
-from stodyn.inference import checks, evaluating, kalman
+from stodyn.arguments import checks_arguments, stacklevel_of_user
+from stodyn.inference import checks, grid, kalman, moments
 from stodyn.inference.question import Question, marginals, question_of, why_singular
 from stodyn.inference.record import nearest
+from stodyn.warnings import NotGaussian
+
+CONTRADICTS = 2.0  # of log L between a filter and a grid
 
 
 @checks_arguments
@@ -27,16 +31,16 @@ def filtered(
     params: Any = None,
     initial: Any = None,
     at: Any = None,
+    check: bool = True,
 ) -> xr.Dataset:
     """Filter a record: what the readings up to each time say of the state, and how they fit the model.
 
     Parameters
     ----------
     problem : Problem
-        A linear problem with additive noise; what is not proved to be one is refused. Algebraic components of an SDAE
-        are given too.
+        A linear problem with additive noise, or any other with `by`. Algebraic components of an SDAE are given too.
     method : Method or str, optional
-        For nonlinear problems, which are not taken so far.
+        Of by="ekf" and "statistical", the method whose steps are taken; by default Heun's.
     data : Record, mapping, table or (times, values)
         The readings, in any form that sd.Record takes.
     sensors : Sensor or sequence of Sensor
@@ -44,9 +48,11 @@ def filtered(
     t0 : float
         The time of the start, by default 0; no reading is earlier.
     dt : float, optional
-        The step of the method whose law is asked for.
-    by : "kalman", optional
-        The filter; left out, Kalman's, which is exact.
+        The step of the method; with `by`, by default so short that half of it changes log L by less than 0.05.
+    by : "kalman", "ekf" or "statistical", optional
+        The filter. Kalman's is exact, and takes linear problems alone: what is not proved to be one is refused. The
+        others take the law of the state for a normal one: "ekf" takes the equations for straight over its spread,
+        "statistical" averages them over it. They may agree and be wrong: see `check`.
     law : "exact", Method or str, optional
         The law between readings: by default that of the equations. A method: what its steps dt deliver, for records
         made by a simulator; readings are then whole numbers of steps apart.
@@ -56,19 +62,26 @@ def filtered(
         The law of the start where it is not the problem's own: that of the long run, or nothing known.
     at : sequence of numbers, optional
         Give the state at these times; by default at the times of the readings.
+    check : bool
+        Whether a filter that is not exact is checked against the likelihood on a grid, for one and two components.
 
     Returns
     -------
     xarray.Dataset
         mean (time, component) and covariance (time, component, other) of the state; of what is still unknown after a
         diffuse start NaN and infinity. reading_observed, innovation, innovation_sd and nis (reading), with
-        reading_time, sensor and `reads`, the component that it reads as it is; loglik; p_value and statistic (check).
-        attrs: by, law, exact, reasons.
+        reading_time, sensor and `reads`, the component that it reads as it is; loglik, and loglik_grid where it was
+        checked; p_value and statistic (check). attrs: by, law, exact, reasons.
 
     Raises
     ------
     TypeError, ValueError
         If data and sensors do not match, the problem is not linear, or a reading has no variance.
+
+    Warns
+    -----
+    NotGaussian
+        If log L by "ekf" or "statistical" differs by more than 2 from that on a grid.
 
     Notes
     -----
@@ -86,7 +99,7 @@ def filtered(
     """
     options = {"t0": t0, "dt": dt, "by": by, "law": law, "params": params, "initial": initial, "at": at}
     question = question_of(problem, method, data=data, sensors=sensors, **options)
-    parts, history, variables = _run(question)
+    parts, history, variables = _run(question, check)
     state = history.state
     mean, covariance = state.m @ parts.W.T + parts.w, parts.W @ state.P @ parts.W.T
     if state.D is not None:
@@ -108,13 +121,14 @@ def smoothed(
     params: Any = None,
     initial: Any = None,
     at: Any = None,
+    check: bool = True,
 ) -> xr.Dataset:
     """Smooth a record: what all readings together say of the state at each time.
 
     Parameters
     ----------
     problem : Problem
-        A linear problem with additive noise.
+        A linear problem with additive noise, or any other with `by`.
     method : Method or str, optional
         As that of sd.filtered.
     data : Record, mapping, table or (times, values)
@@ -124,9 +138,9 @@ def smoothed(
     t0 : float
         The time of the start, by default 0.
     dt : float, optional
-        The step of the method whose law is asked for.
-    by : "kalman", optional
-        The filter.
+        The step of the method.
+    by : "kalman", "ekf" or "statistical", optional
+        The filter, as in sd.filtered.
     law : "exact", Method or str, optional
         The law between readings: by default that of the equations. A method: what its steps dt deliver, for records
         made by a simulator; readings are then whole numbers of steps apart.
@@ -136,6 +150,8 @@ def smoothed(
         The law of the start where it is not the problem's own.
     at : sequence of numbers, optional
         Give the state at these times; by default at the times of the readings.
+    check : bool
+        Whether a filter that is not exact is checked against the likelihood on a grid, for one and two components.
 
     Returns
     -------
@@ -158,24 +174,48 @@ def smoothed(
     """
     options = {"t0": t0, "dt": dt, "by": by, "law": law, "params": params, "initial": initial, "at": at}
     question = question_of(problem, method, data=data, sensors=sensors, **options)
-    parts, history, variables = _run(question)
+    parts, history, variables = _run(question, check)
     if history.state.left is not None and history.state.left[-1] > 0:
         raise ValueError(
             f"initial: the readings do not determine everything that is diffuse: {history.state.left[-1]:.0f} of "
             f"{history.state.D.shape[-1]} directions are still unknown at the end"
         )
-    m, P = evaluating.smoothed(question.model, parts, history, question.evaluated.rows)
+    m, P = question.evaluated.smoothed(parts, history)
     return _dataset(question, at, m @ parts.W.T + parts.w, parts.W @ P @ parts.W.T, variables)
 
 
-def _run(question: Question) -> tuple[Any, Any, dict[str, Any]]:
+def _run(question: Question, check: bool) -> tuple[Any, Any, dict[str, Any]]:
     """The matrices, what the filter leaves of every row, and the variables of the readings."""
     parts, history = question.evaluated.history(question.values)
     innovation, variance = marginals(question, parts, history.predicted)
     reason = why_singular(question, history.readings, variance)
     if reason is not None:
         raise ValueError(reason)
-    return parts, history, _readings(question, history, innovation, variance)
+    variables = _readings(question, history, innovation, variance)
+    if check and question.model.by in moments.WAYS:
+        _compare(question, parts, history, variables)
+    return parts, history, variables
+
+
+def _compare(question: Question, parts: Any, history: Any, variables: dict[str, Any]) -> None:
+    """Compare the log-likelihood with that on a grid, and warn where they contradict each other."""
+    model, loglik = question.model, variables["loglik"][1]
+    laws = [(state.m @ parts.W.T + parts.w, parts.W @ state.P @ parts.W.T)
+            for state in (history.predicted, history.state)]  # fmt: skip
+    try:
+        exact = grid.log_likelihood(question.evaluated, question.values, laws)
+    except grid.Unchecked as reason:
+        variables["reasons"].append(
+            f"by={model.by!r} takes the law of the state for a normal one; not checked: {reason}"
+        )
+        return
+    variables["loglik_grid"] = ((), exact)
+    if not abs(exact - loglik) < CONTRADICTS:
+        words = (
+            f"log L is {loglik:.6g} by {model.by!r}, which takes the law for a normal one, but {exact:.6g} on a grid"
+        )
+        variables["reasons"].append(words)
+        warnings.warn(f"by: {words}", NotGaussian, stacklevel=stacklevel_of_user())
 
 
 def _readings(question: Question, history: Any, innovation: np.ndarray, variance: np.ndarray) -> dict[str, Any]:
@@ -213,7 +253,7 @@ def _readings(question: Question, history: Any, innovation: np.ndarray, variance
 
 def _components_read(question: Question) -> np.ndarray:
     """The component that each output reads as it is, without a window; "" where there is none."""
-    components, names = question.model.plant.problem.components, []
+    components, names = question.model.problem.components, []
     for sensor, own in zip(question.record.sensors, question.record.series, strict=True):
         is_plain = len(sensor.parts) == own.values.shape[1] and not (sensor.average or sensor.increment)
         for part in sensor.parts if is_plain else [None] * own.values.shape[1]:
@@ -244,7 +284,7 @@ def _unknown(
 def _dataset(
     question: Question, at: Any, mean: np.ndarray, covariance: np.ndarray, variables: dict[str, Any]
 ) -> xr.Dataset:
-    plan, problem = question.model.schedule, question.model.plant.problem
+    plan, problem = question.model.schedule, question.model.problem
     wanted = question.record.times if at is None else np.unique(np.atleast_1d(np.asarray(at, float)))
     chosen = nearest(plan.times, wanted)
     coords = {name: variables.pop(name) for name in ("reading_time", "sensor", "reads", "check")}
@@ -257,5 +297,10 @@ def _dataset(
             **variables,
         },
         {"time": plan.times[chosen], "component": names, "other": names, **coords},
-        {"by": "kalman", "law": question.model.name, "exact": "yes", "reasons": "; ".join(reasons)},
+        {
+            "by": question.model.by,
+            "law": question.model.name,
+            "exact": "no" if question.model.by in moments.WAYS else "yes",
+            "reasons": "; ".join(reasons),
+        },
     )

@@ -46,6 +46,7 @@ def fit(
     initial: Any = None,
     profile: bool = True,
     predictive: int = 200,
+    check: bool = True,
     seed: int = 0,
     progress: bool | None = None,
 ) -> xr.Dataset:
@@ -54,7 +55,7 @@ def fit(
     Parameters
     ----------
     problem : Problem
-        A linear problem with additive noise.
+        A linear problem with additive noise, or any other with `by`.
     method : Method or str, optional
         As that of sd.filtered.
     data : Record, mapping, table or (times, values)
@@ -70,9 +71,9 @@ def fit(
     t0 : float
         The time of the start, by default 0.
     dt : float, optional
-        The step of the method whose law is asked for.
-    by : "kalman", optional
-        The filter.
+        The step of the method.
+    by : "kalman", "ekf" or "statistical", optional
+        The filter, as in sd.filtered.
     law : "exact", Method or str, optional
         As that of sd.filtered.
     params : mapping, optional
@@ -84,6 +85,8 @@ def fit(
     predictive : int
         How many records the fitted model makes, at the same times by the same sensors, for the bands beside the record;
         0 for none.
+    check : bool
+        Whether a filter that is not exact is checked against the likelihood on a grid, as in sd.filtered.
     seed : int
         Of the seven further starts, one of which is the best of a survey, and of the simulated records.
     progress : bool, optional
@@ -140,7 +143,7 @@ def fit(
         spread = _inverse(-best.curvature)
         ends = profiles.intervals(line, best, spread, profile, bar.advance)
     variables, more = _afterwards(
-        line, best, (problem, method), {"data": data, "sensors": sensors, **options}, predictive, seed
+        line, best, (problem, method), {"data": data, "sensors": sensors, **options}, predictive, check, seed
     )
     return _dataset(line, best, spread, ends, variables, [*reasons, *more])
 
@@ -216,12 +219,18 @@ def _inverse(information: np.ndarray) -> np.ndarray:
 
 
 def _afterwards(
-    line: Line, best: climbing.Climbed, posed: tuple[Any, Any], options: dict[str, Any], predictive: int, seed: int
+    line: Line,
+    best: climbing.Climbed,
+    posed: tuple[Any, Any],
+    options: dict[str, Any],
+    predictive: int,
+    check: bool,
+    seed: int,
 ) -> tuple[dict[str, Any], list[str]]:
     """The checks of the residuals and of the step, and the predictive bands, as variables and in words."""
     theta = line.parameters(best.u[None])[0]
     at = {**(options["params"] or {}), **dict(zip(line.like.names, theta, strict=True))}
-    checked = filtered(*posed, **options | {"params": at})
+    checked = filtered(*posed, **options | {"params": at, "check": check})
     variables: dict[str, Any] = {"statistic": checked["statistic"], "p_value": checked["p_value"]}
     words = list(filter(None, [checked.attrs["reasons"]]))
     if options["dt"] is not None:
@@ -274,7 +283,7 @@ def _dataset(
         "converged": "yes" if best.converged else "no",
         "maximum": "of the posterior density" if line.has_priors else "of the likelihood",
         "law": model.name,
-        "calculus": model.plant.problem.calculus,
+        "calculus": model.problem.calculus,
         "reasons": "; ".join(reasons),
     }
     return xr.Dataset(everything, {"parameter": names, "other": names, **coords}, attrs)

@@ -37,10 +37,12 @@ from stodyn.problems.sensor import Sensor
 from stodyn.problems.structure import depends_on_time, is_autonomous
 
 MOST = 200  # states of dense matrices
-NOT_LINEAR = (
-    "only linear problems are filtered so far: by='ekf' (a normal law, linearised along its mean) and by='statistical' "
-    "(a normal law, by expectations) do not exist yet"
+NAME_ONE = (
+    "by='ekf' (takes the law of the state for a normal one, and the equations for straight over its spread) or "
+    "by='statistical' (takes the law for a normal one, and averages the equations over it); a law with two humps is "
+    "beyond both"
 )
+NOT_LINEAR = f"an exact filter takes linear problems alone. Name one that is not exact: {NAME_ONE}"
 
 
 class Flow(NamedTuple):
@@ -131,6 +133,13 @@ def _of_sdae(problem: Any, sdae: SDAE) -> Plant:
 # --- sensors ----------------------------------------------------------------------------------------------------------
 
 
+def width_of(problem: Any, sensor: Sensor, params: Any) -> int:
+    """Return how many outputs a sensor has."""
+    if sensor.log_density is not None:
+        raise ValueError(f"log_density ({sensor.name}): these filters take normal noise; give noise=")
+    return jax.eval_shape(lambda x: sensor.value(problem, 0.0, x, params), np.zeros(problem.n)).shape[0]
+
+
 def widths_of(plant: Plant, sensors: Sequence[Sensor], params: Any) -> list[int]:
     """Return how many outputs each sensor has, after the proof that it reads something linear."""
     x, widths = np.zeros(plant.problem.n), []
@@ -139,9 +148,7 @@ def widths_of(plant: Plant, sensors: Sequence[Sensor], params: Any) -> list[int]
         def value(t: Any, x: Any, params: Any, sensor: Sensor = sensor) -> Any:
             return sensor.value(plant.problem, t, x, params)
 
-        if sensor.log_density is not None:
-            raise ValueError(f"log_density ({sensor.name}): a Kalman filter takes normal noise; give noise=")
-        widths.append(jax.eval_shape(value, 0.0, x, params).shape[0])
+        widths.append(width_of(plant.problem, sensor, params))
         if not degree.is_proved_affine(value, (np.zeros(()), x, params), 1):
             raise ValueError(f"of ({sensor.name}): what it reads is not proved to be linear: {NOT_LINEAR}")
         if depends_on_time(value, x, params):
@@ -237,6 +244,12 @@ class Model:
     start: Start
     halvings: int = 0
     name: ClassVar[str] = "exact"
+    by: ClassVar[str] = "kalman"
+
+    @property
+    def problem(self) -> Problem:
+        """The problem."""
+        return self.plant.problem
 
     @property
     def memories(self) -> list[list[Memory]]:
@@ -315,11 +328,19 @@ class Model:
 
     def at(self, params: Any) -> Parts:
         """Return everything at some params."""
+        return self.without_laws(params)._replace(law=self.law(params, jnp.asarray(self.schedule.gaps)))
+
+    def law(self, params: Any, gaps: Array) -> Law:
+        """Return the laws over some lengths of time."""
+        flow = self.system(params)[0]
+        return linear_flow.over(flow.A, flow.a, flow.S, gaps, self.schedule.longest or 1.0, self.halvings)
+
+    def without_laws(self, params: Any) -> Parts:
+        """Return everything but the laws of the gaps."""
         flow, H, d, R = self.system(params)
-        gaps = jnp.asarray(self.schedule.gaps)
-        law = linear_flow.over(flow.A, flow.a, flow.S, gaps, self.schedule.longest or 1.0, self.halvings)
         m, P = self.begun(flow, params)
-        return Parts(law, H, d, R, m, P, flow.W, flow.w)
+        nothing: Any = ()
+        return Parts(nothing, H, d, R, m, P, flow.W, flow.w)
 
     def diffuse(self) -> np.ndarray | None:
         """Return the directions of which nothing is known, as columns; None where there are none."""

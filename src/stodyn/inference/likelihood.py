@@ -16,8 +16,10 @@ from stodyn.arguments import checks_arguments
 from stodyn.inference import kalman
 from stodyn.inference.evaluating import Evaluated
 from stodyn.inference.kalman import Row, Sensing, State
+from stodyn.inference.nonlinear import NormalEvaluated
 from stodyn.inference.question import Question, chosen, marginals, question_of, why_singular, with_start
 from stodyn.inference.scales import Scale, scales_of
+from stodyn.inference.square_root import SquareRootEvaluated
 from stodyn.problems.contract import expect_problem
 
 
@@ -154,12 +156,18 @@ class Likelihood:
         return _scanned(self.question.evaluated, self.question.values, self.places)
 
 
-def _scanned(evaluated: Evaluated, values: np.ndarray, places: tuple[int, ...]) -> Any:
+def _scanned(
+    evaluated: Evaluated | NormalEvaluated | SquareRootEvaluated, values: np.ndarray, places: tuple[int, ...]
+) -> Any:
     """The log-likelihood as a function of JAX alone."""
+    if isinstance(evaluated, SquareRootEvaluated):
+        return lambda theta: evaluated.log_total(_whole(values, places, theta))
+    if isinstance(evaluated, NormalEvaluated):
+        return _scanned_steps(evaluated, values, places)
     model, rows, D = evaluated.model, evaluated.rows, evaluated.model.diffuse()
 
     def log_likelihood(theta: Any) -> Array:
-        whole = jnp.asarray(values).at[np.array(places)].set(jnp.asarray(theta, float))
+        whole = _whole(values, places, theta)
         parts = model.at(evaluated.params_of(whole))
         sensing = Sensing(parts.H, parts.d, parts.R)
         left = None if D is None else jnp.asarray(float(D.shape[1]))
@@ -171,6 +179,26 @@ def _scanned(evaluated: Evaluated, values: np.ndarray, places: tuple[int, ...]) 
 
         (_, total), _ = lax.scan(turn, (start, jnp.zeros(())), (jnp.asarray(model.schedule.gap), rows))
         return total
+
+    return log_likelihood
+
+
+def _whole(values: np.ndarray, places: tuple[int, ...], theta: Any) -> Array:
+    """All parameters, with θ in the places of those that are free."""
+    return jnp.asarray(values).at[np.array(places)].set(jnp.asarray(theta, float))
+
+
+def _scanned_steps(evaluated: NormalEvaluated, values: np.ndarray, places: tuple[int, ...]) -> Any:
+    """The same of a filter in steps."""
+
+    def log_likelihood(theta: Any) -> Array:
+        whole = _whole(values, places, theta)
+        start = State(*evaluated.model.begun(evaluated.params_of(whole)), None, None)
+
+        def turn(carry: Any, stride: Any) -> Any:
+            return evaluated.summed_row(carry, whole, stride), ()
+
+        return lax.scan(turn, (start, jnp.zeros(())), evaluated.strides)[0][1]
 
     return log_likelihood
 
@@ -195,7 +223,7 @@ def likelihood(
     Parameters
     ----------
     problem : Problem
-        A linear problem with additive noise.
+        A linear problem with additive noise, or any other with `by`.
     method : Method or str, optional
         As that of sd.filtered.
     data : Record, mapping, table or (times, values)
@@ -207,9 +235,9 @@ def likelihood(
     t0 : float
         The time of the start, by default 0.
     dt : float, optional
-        The step of the method whose law is asked for.
-    by : "kalman", optional
-        The filter.
+        The step of the method.
+    by : "kalman", "ekf" or "statistical", optional
+        The filter, as in sd.filtered.
     law : "exact", Method or str, optional
         The law between readings: by default that of the equations. A method: what its steps dt deliver, for records
         made by a simulator; readings are then whole numbers of steps apart.

@@ -19,6 +19,8 @@ LEAST = 8  # readings of an output that is compared
 
 def simulated(question: Question, theta: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
     """Return records of the model at θ, (count, rows, columns), at the times and by the sensors of the record."""
+    if not isinstance(question.evaluated, evaluating.Evaluated):
+        return question.evaluated.simulated(theta, count, MOST_ROWS, rng)
     model, plan = question.model, question.model.schedule
     parts = jax.tree.map(lambda a: a[0], question.evaluated.parts(theta[None]))
     mean, covariance = _begun(question, theta, parts)

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
 from stodyn.arguments import suggestion
-from stodyn.inference import laws, stepping
+from stodyn.inference import laws, moments, nonlinear, square_root, stepping
 from stodyn.inference.evaluating import Evaluated
 from stodyn.inference.gaussian import START, start_of
 from stodyn.inference.record import Record, as_record
 from stodyn.inference.schedule import scheduled
 from stodyn.problems.contract import expect_problem
 
-WAYS = ("kalman",)
+KALMAN = "kalman"
 SINGULAR = 1e-13  # of the variance of a reading before the others of its time: less is rounding
 
 
@@ -26,12 +26,12 @@ class Question:
     """What the verbs share: the model on the rows of a record, and parameters by their names."""
 
     record: Record
-    evaluated: Evaluated
+    evaluated: Evaluated | nonlinear.NormalEvaluated | square_root.SquareRootEvaluated
     names: tuple[str, ...]
     values: np.ndarray
 
     @property
-    def model(self) -> laws.Model | stepping.SteppedModel:
+    def model(self) -> laws.Model | stepping.SteppedModel | nonlinear.NormalModel | square_root.SquareRootModel:
         """The model on the rows of the record."""
         return self.evaluated.model
 
@@ -52,18 +52,20 @@ def question_of(
 ) -> Question:
     """Return the question after its checks."""
     expect_problem(problem)
-    if by is not None and by not in WAYS:
-        raise ValueError(f"by: expected 'kalman', got {by!r}; {laws.NOT_LINEAR}")
+    if by in moments.WAYS:
+        return _of_steps(problem, method, data, sensors, Options(by, t0, law, params, initial, at, dt))
+    if by not in (None, KALMAN):
+        raise ValueError(f"by: expected {', '.join(map(repr, (KALMAN, *moments.WAYS)))}, got {by!r}")
     is_exact = law is None or law == "exact"
     if method is not None or (is_exact and dt is not None):
         raise ValueError(
-            "method, dt: the exact law of a linear problem has no steps; for what a method delivers give law= and dt="
+            "method, dt: the exact law of a linear problem has no steps; for what a method delivers give law= and dt=, "
+            f"for a nonlinear problem by=: {laws.NAME_ONE}"
         )
-    record = as_record(data, sensors)
-    if problem.has_random_params:
-        raise ValueError("params: expected numbers; those of the problem are random")
-    tree = merged(problem, params)
+    record, tree = _numbers(problem, data, sensors, params)
     with jax.enable_x64(True):
+        if is_exact and square_root.is_square_root(problem, record.sensors, tree, record.values):
+            return _of_transitions(problem, record, tree, t0, initial, at)
         plant = laws.plant_of(problem, tree)
         widths = laws.widths_of(plant, record.sensors, tree)
         _check_record(record, widths)
@@ -86,6 +88,63 @@ def _refuse_unstable(evaluated: Evaluated, values: np.ndarray) -> None:
         evaluated.refuse_unstable(values)
     except ValueError as error:
         raise ValueError(f"initial: 'stationary' needs a system that comes to rest. {error}") from error
+
+
+def _numbers(problem: Any, data: Any, sensors: Any, params: Any) -> tuple[Record, Any]:
+    """The record and the params as numbers."""
+    record = as_record(data, sensors)
+    if problem.has_random_params:
+        raise ValueError("params: expected numbers; those of the problem are random")
+    return record, merged(problem, params)
+
+
+class Options(NamedTuple):
+    """What a user says of a filter, besides problem, method and record."""
+
+    by: str
+    t0: float | None
+    law: Any
+    params: Any
+    initial: Any
+    at: Any
+    dt: float | None
+
+
+def _of_steps(problem: Any, method: Any, data: Any, sensors: Any, options: Options) -> Question:
+    """The question to a filter that takes the law of a problem in steps for a normal one."""
+    by, t0, law, params, initial, at, dt = options
+    if law is not None:
+        raise ValueError(f"law: by={by!r} has the law of its method's steps; name method= and dt= instead")
+    if dt is not None and not dt > 0:
+        raise ValueError(f"dt: expected a positive step, got {dt!r}")
+    record, tree = _numbers(problem, data, sensors, params)
+    with jax.enable_x64(True):
+        nonlinear.refuse_memory(by, record.sensors, initial)
+        widths = tuple(laws.width_of(problem, sensor, tree) for sensor in record.sensors)
+        _check_record(record, widths)
+        schedule = scheduled(record, 0.0 if t0 is None else float(t0), at)
+        start = start_of(problem.start_source, None, problem.components, stated_in(problem, tree))
+        method = nonlinear.chosen_method(problem, method)
+        model = nonlinear.NormalModel(problem, record.sensors, widths, schedule, start, method, by, 0.0)
+        names, values, params_of = numbers_in(tree)
+        evaluated = nonlinear.with_steps(model, params_of, values, dt)
+    return Question(record, evaluated, names, values)
+
+
+def _of_transitions(problem: Any, record: Record, tree: Any, t0: float | None, initial: Any, at: Any) -> Question:
+    """The question to a process whose transitions are known."""
+    if at is not None or initial == "stationary":
+        raise ValueError(
+            "at, initial: what is read without noise is known at its readings; a start is fixed or diffuse"
+        )
+    begun = record.times[0] if t0 is None and initial == "diffuse" else t0
+    schedule = scheduled(record, 0.0 if begun is None else float(begun))
+    start = start_of(problem.start_source, initial, problem.components)
+    if start.covariance.any():
+        raise ValueError("start: expected a fixed one, or initial='diffuse', which is given the first reading")
+    model = square_root.SquareRootModel(problem, record.sensors, (1,), schedule, start)
+    names, values, params_of = numbers_in(tree)
+    return Question(record, square_root.SquareRootEvaluated(model, params_of, values), names, values)
 
 
 def _check_record(record: Record, widths: Sequence[int]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -41,6 +41,12 @@ class SteppedModel:
     method: Any
     dt: float
     keys: tuple[tuple[int, int], ...]
+    by: ClassVar[str] = "kalman"
+
+    @property
+    def problem(self) -> Any:
+        """The problem."""
+        return self.plant.problem
 
     @functools.cached_property
     def steps(self) -> list[OneStep]:
