@@ -9,7 +9,7 @@ import stodyn
 PACKAGE = Path(stodyn.__file__).parent
 MOST = 8
 OPTIONS_BY_NAME = {
-    "accuracy/estimate.py": {"estimate"},
+    "accuracy/estimate.py": {"estimate", "__init__"},
     "accuracy/rare.py": {"rare"},
     "accuracy/sensitivity.py": {"sensitivity"},
     "analysis/cycle/phase_noise.py": {"phase_noise"},

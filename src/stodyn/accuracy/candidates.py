@@ -106,8 +106,13 @@ class _WithoutAreas(_Milstein):
         return "MilsteinWithoutAreas"
 
 
-def candidates(problem: Any, functional: Functional, method: Any, t: tuple[float, float]) -> list[Candidate]:
-    """The methods to try; raises an error in the user's terms where nothing can be estimated."""
+def candidates(
+    problem: Any, functional: Functional, method: Any, t: tuple[float, float], is_differentiated: bool = False
+) -> list[Candidate]:
+    """The methods to try; raises an error in the user's terms where nothing can be estimated.
+
+    Exact steps are made of numbers, which do not change with the parameters: they have no derivatives.
+    """
     if isinstance(problem, (Measured, RandomDAE)):
         raise TypeError(
             f"problem: expected an SDE, a Hamiltonian, Mechanical or SDAE system, got {type(problem).__name__}, whose "
@@ -116,7 +121,7 @@ def candidates(problem: Any, functional: Functional, method: Any, t: tuple[float
     if method is not None:
         chosen = [(named(method), "pair")]
     else:
-        chosen = _for_problem(problem, t)
+        chosen = _for_problem(problem, t, is_differentiated)
     choices, along, stops = [], _rate_along_paths(problem, t[0]), _steps_that_resolve_stops(problem, t)
     for one, kind in chosen:
         stepped, _ = matched(problem, one)
@@ -153,14 +158,14 @@ def candidates(problem: Any, functional: Functional, method: Any, t: tuple[float
     return choices
 
 
-def _for_problem(problem: Any, t: tuple[float, float]) -> list[tuple[Any, str]]:
+def _for_problem(problem: Any, t: tuple[float, float], is_differentiated: bool) -> list[tuple[Any, str]]:
     """The methods that suit a problem, each with the kind of its differences."""
     lowered = problem
     if not isinstance(problem, SDE):  # an SDAE is an SDE only where its constraints are solved in every step
         lowered = None if isinstance(problem, SDAE) else written_as(problem, SDE)
     if lowered is None:
         return [(recommended(problem), "pair")]
-    if are_exact(lowered):
+    if not is_differentiated and are_exact(lowered):
         return [(ExactSteps(), "pair")]
     commutes, steep = lowered.noise_structure.implies("commutative"), superlinear(lowered)
     methods: list[tuple[Any, str]] = [(PlatenWeak2 if commutes else PlatenWeak2Pairs, "pair")]

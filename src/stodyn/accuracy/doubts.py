@@ -37,7 +37,7 @@ def may_hide_values(ladder: Ladder) -> list[rules.Level]:
 
 def _is_constant(ladder: Ladder) -> bool:
     """Whether f had one value on all paths of the base, and no control explains it."""
-    return bool(np.any(ladder.result.levels[0].known.variance == 0)) and not ladder.is_controlled
+    return bool(np.any(ladder.is_of_f & (ladder.result.levels[0].known.variance == 0))) and not ladder.is_controlled
 
 
 def is_suspect(ladder: Ladder) -> bool:
@@ -133,6 +133,6 @@ def _tail_in_words(one: rules.Level, steps: int) -> str:
 def refuse_rare(ladder: Ladder, most: np.ndarray) -> None:
     """Refuse probabilities that are at most `most`, where that is below RARE."""
     result = ladder.result
-    is_probability = isinstance(ladder.functional, Probability) | ladder.fine(1).is_indicator
+    is_probability = ladder.is_of_f & (isinstance(ladder.functional, Probability) | ladder.fine(1).is_indicator)
     if np.any(is_probability & (most < RARE) & (result.levels[0].known.variance > 0)):
-        raise Unattainable(rare(float(np.min(result.interval.value)), ladder.work.error))
+        raise Unattainable(rare(float(np.min(result.interval.value[ladder.is_of_f])), ladder.work.error))

@@ -23,6 +23,7 @@ import xarray as xr
 from stodyn.accuracy import rules
 from stodyn.accuracy.candidates import Candidate, candidates
 from stodyn.accuracy.controls import WithControl, doubts_of_control, functional_of, named_control, with_control
+from stodyn.accuracy.gradient_routes import by_paths
 from stodyn.accuracy.ladder import Diverged, Ladder, Unattainable, Work
 from stodyn.accuracy.levels import Question
 from stodyn.accuracy.moves import carried_out
@@ -39,6 +40,7 @@ from stodyn.hints import Integer, Reals, check_seed
 from stodyn.methods.switching import refuse_switches
 from stodyn.problems.calling import call
 from stodyn.problems.contract import returned_shape
+from stodyn.problems.tangents import with_tangents
 from stodyn.statistics.functional import Functional, Probability, Watching
 from stodyn.warnings import Untrusted
 
@@ -61,6 +63,7 @@ def estimate(
     steps: Integer | None = None,
     points: str = "auto",
     control: tuple[Callable | Functional, float] | str | None = None,
+    gradient: str | Sequence[str] | None = None,
     most: float = 1e10,
     ledger: Any = None,
     place: Place | None = None,
@@ -97,6 +100,10 @@ def estimate(
         along its own Gaussian law, beside each path; for additive noise, up to four components and End, Integral or
         TimeAverage. "auto": the same where it lowers the variance by a factor of at least 2.5, the cost of the second
         path.
+    gradient : str or sequence of str, optional
+        Names of parameters ("k", "spring.k") and starts ("start.x"), as for `sensitivity`: the gradient of E f with
+        respect to them is estimated too, every entry to the same error, by derivatives of the paths; for the
+        probability of an event, after the last step is integrated out. What has no such derivatives is refused.
     most : float
         The largest number of path-steps.
     ledger : str or Path, optional
@@ -110,8 +117,9 @@ def estimate(
     -------
     xarray.Dataset
         value, error (the half-width reached), low, high, bias, stderr; for every level steps, points, level_mean,
-        level_stderr, level_variance, kurtosis, gain (of Sobol points), path_steps, sampled, role. attrs: route, why,
-        trusted, reasons, path_steps, pilot_path_steps, predicted, plain_path_steps.
+        level_stderr, level_variance, kurtosis, gain (of Sobol points), path_steps, sampled, role; with gradient=
+        also gradient (parameter), gradient_error, gradient_bias, gradient_stderr. attrs: route, why, trusted, reasons,
+        path_steps, pilot_path_steps, predicted, plain_path_steps.
 
     Raises
     ------
@@ -135,7 +143,8 @@ def estimate(
     """
     _check_wishes(error, level, most, seed)
     where = where_of(place=place, device=device)
-    estimator = Estimator(problem, f, t, method=method, steps=steps, points=points, control=control, where=where)
+    options = {"method": method, "steps": steps, "points": points, "control": control, "gradient": gradient}
+    estimator = Estimator(problem, f, t, **options, where=where)
     result = estimator.answer(error, seed, level=level, relative=relative, most=most, ledger=ledger, progress=progress)
     if not result.attrs["trusted"]:
         warnings.warn(
@@ -146,13 +155,22 @@ def estimate(
     return result
 
 
+class _Gradient(NamedTuple):
+    """The names of a gradient that is asked for, its route, and the reason for it."""
+
+    of: Any
+    route: str
+    reason: str
+
+
 class Estimator:
     """A question, described and traced once, that can be answered many times; the options are those of estimate, with
     `where` from engine.where."""
 
     def __init__(
-        self, problem, f, t, *, method=None, steps=None, points="auto", control=None, where: Where | None = None
-    ):
+        self, problem, f, t, *, method=None, steps=None, points="auto", control=None, gradient=None,
+        where: Where | None = None,
+    ):  # fmt: skip
         self.span, self.functional = _checked_span(t), functional_of(f)
         _check_choices(points, steps)
         refuse_switches(problem, "estimate")
@@ -160,6 +178,7 @@ class Estimator:
         _check_lists(self.problem)
         check_values(self.functional, self.problem, self.span[0])
         self.functional = self.functional.along(self.problem, self.span)
+        self.gradient = self._gradient(gradient)
         where = where or where_of()
         self.where, self.devices = where.place, where.devices
         if self.devices and points == "sobol":
@@ -168,15 +187,26 @@ class Estimator:
         self.chooses = points == "auto"
         self.questions = self._questions(self.problem, self.functional)
 
+    def _gradient(self, of) -> _Gradient | None:
+        """The gradient that is asked for; f is then what its route averages."""
+        if of is None:
+            return None
+        if self.control is not None:
+            raise ValueError("control: a control of f is none of its gradient; leave control or gradient out")
+        self.functional, *words = by_paths(self.problem, self.functional, of, self.span)
+        return _Gradient(of, *words)
+
     def _questions(self, problem, functional, beside: Functional | None = None) -> list[tuple[Candidate, Question]]:
         """The candidate methods, the coarsest first; `beside`, if any, replaces the functional."""
-        methods = sorted(candidates(problem, functional, self.method, self.span), key=lambda method: method.steps)
+        fitting = candidates(problem, functional, self.method, self.span, is_differentiated=self.gradient is not None)
+        methods = sorted(fitting, key=lambda method: method.steps)
         return [(method, self._question(method, beside or functional)) for method in methods]
 
     def _question(self, candidate: Candidate, functional: Functional) -> Question:
         """The question of one method; it watches the paths of those that may run away."""
         watched = Watching(functional) if candidate.watched else functional
-        return Question(candidate.problem, candidate.method, watched, self.span, self.where, self.devices)
+        directions = () if self.gradient is None else with_tangents(candidate.problem, self.gradient.of).directions
+        return Question(candidate.problem, candidate.method, watched, self.span, self.where, self.devices, directions)
 
     def _controlled(self, error: float, seed: int) -> tuple[list[tuple[Candidate, Question]], WithControl]:
         """The questions with the user's control, and the facts known about that control."""
@@ -210,7 +240,10 @@ class Estimator:
         reasons = [*chosen.reasons, *doubts_of_control(chosen.ladder, control)]
         spent, seconds = control.spent + pilots.spent, time.perf_counter() - began
         account = Account(reasons, chosen.cost, chosen.other_costs, pilots.failures, pilot, spent, seconds)
-        return dataset(chosen.ladder, work, control, account)
+        result = dataset(chosen.ladder, work, control, account)
+        if self.gradient is not None:
+            result.attrs["route"] += f"; gradient by {self.gradient.route}: {self.gradient.reason}"
+        return result
 
 
 class _Chosen(NamedTuple):

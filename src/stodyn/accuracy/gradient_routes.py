@@ -30,7 +30,7 @@ from stodyn.problems.contract import innermost, written_as
 from stodyn.problems.impact import Struck
 from stodyn.problems.sdae import SDAE
 from stodyn.problems.sde import SDE
-from stodyn.problems.tangents import Direction, WithTangents
+from stodyn.problems.tangents import Direction, WithTangents, with_tangents
 from stodyn.problems.walls import Walled
 from stodyn.statistics.functional import End, Functional, Probability
 
@@ -203,6 +203,12 @@ class Question:
         order = ("tangent", "conditional", "weight", "difference")
         return next(route for route in order if not self.wrong(route, direction))
 
+    def reason(self, route: str, direction: Direction) -> str:
+        """Why a route is taken, in words."""
+        if route == "tangent":
+            return f"f is {'smooth' if self.nature.f == 'smooth' else 'continuous, with kinks'}"
+        return self.wrong("tangent", direction)
+
     def _wrong_tangent(self, direction: Direction) -> str:
         if self.nature.f == "jumps":
             return (
@@ -272,6 +278,34 @@ class Question:
 
     def _wrong_difference(self, direction: Direction) -> str:
         return ""
+
+
+class ByPaths(NamedTuple):
+    """A gradient by derivatives of paths: the functional whose derivatives are averaged, the route and the reason."""
+
+    functional: Functional
+    route: str
+    reason: str
+
+
+def by_paths(problem: Any, functional: Functional, of: Any, span: tuple[float, float]) -> ByPaths:
+    """The gradient of E f as the mean of derivatives of paths; refuses what has another route, and says which."""
+    refuse_host(problem, functional, span[1])
+    sde = None if isinstance(problem, SDAE) else written_as(problem, SDE)
+    stepped = problem if sde is None else sde
+    paths = with_tangents(stepped, of)
+    question = Question(stepped, paths, functional, span, nature(problem, functional, span[1]))
+    refuse_unused(question, paths.directions)
+    for direction in paths.directions:
+        route = question.chosen(direction)
+        if route not in ("tangent", "conditional"):
+            raise ValueError(
+                f"gradient: derivatives of paths are wrong for {direction.name}: {question.wrong('tangent', direction)}"
+                f'. sensitivity(problem, f, of=...) takes the route "{route}" with a step and a number of paths that '
+                "you state"
+            )
+    event = question.nature.event if route == "conditional" else None
+    return ByPaths(event or functional, route, question.reason(route, direction))
 
 
 def refuse_unused(question: Question, directions: Sequence[Direction]) -> None:

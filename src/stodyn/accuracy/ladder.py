@@ -144,6 +144,11 @@ class Ladder:
         """The number of entries of f."""
         return next(iter(self.runs.values())).entries
 
+    @property
+    def is_of_f(self) -> np.ndarray:
+        """Which of the entries are those of f, and not derivatives of it."""
+        return np.arange(self.question_entries) < self.question_entries // (1 + len(self.question.directions))
+
     def check_far(self) -> None:
         """Refuse levels on which a path went ten times as far as the finest paths."""
         if self.candidate.watched:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -29,6 +30,7 @@ from stodyn.methods.coupled import FINE, PATHS, Level, Levelled
 from stodyn.noise.sobol import RANDOMISATIONS
 from stodyn.numerics.printing.entrywise import CORNERED
 from stodyn.numerics.printing.fingerprints import holds
+from stodyn.problems.tangents import Direction, WithTangents, followed
 from stodyn.statistics.functional import Functional
 from stodyn.statistics.moments import Sums, merge_sums, variances
 from stodyn.statistics.observable import Observable
@@ -110,9 +112,45 @@ class LevelSums(Randomised):
         return super().label(result.sums, run)
 
 
+class _LevelledWithTangents(WithTangents):
+    """The paths of a level with their derivatives; all of them begin at the same start."""
+
+    @property
+    def first_tangents(self):
+        copies = self.problem.copies
+        return np.tile(super().first_tangents[:, : self.problem.n // copies], (1, copies))
+
+
+def differentiated(levelled: Levelled, directions: tuple[Direction, ...]) -> tuple[Any, Callable]:
+    """The paths of a level with their derivatives, and the numbers that it averages as a function (t, x, params).
+
+    They are P of a single path and its derivatives, or Y of a pair and its derivatives, then P and those of P.
+    """
+    if not directions:
+        return levelled, levelled.values
+    problem = followed(levelled, directions, _LevelledWithTangents)
+
+    def values(t, x, params):
+        own, rows = x[: levelled.n], x[levelled.n :].reshape(len(directions), levelled.n)
+
+        def f(own, values):
+            return levelled.values(t, own, problem.with_values(params, values))
+
+        value, push = jax.linearize(f, own, problem.values(params))
+        tangents = jnp.asarray(problem.value_tangents, x.dtype)
+        parts = [value, *(push(row, along) for row, along in zip(rows, tangents, strict=True))]
+        averaged = value.size - (levelled.copies if levelled.functional.watches else 0)
+        size = averaged if levelled.kind == "single" else averaged // 2
+        groups = [part[k : k + size] for k in range(0, averaged, size) for part in parts]
+        return jnp.concatenate([*groups, value[averaged:]])
+
+    return problem, values
+
+
 @dataclasses.dataclass(frozen=True)
 class Question:
-    """The question that all levels share: the problem as the method takes it, the functional, and where it runs."""
+    """The question that all levels share: the problem as the method takes it, the functional, where it runs, and the
+    directions in which its paths are differentiated."""
 
     problem: Any
     method: Any
@@ -120,6 +158,7 @@ class Question:
     t: tuple[float, float]
     place: Place
     devices: tuple[Any, ...] = ()
+    directions: tuple[Direction, ...] = ()
 
     @functools.cached_property
     def gathered(self) -> int:
@@ -153,11 +192,13 @@ class Question:
             return dataclasses.replace(known, times=times, lengths=lengths, saves=(np.array([steps]),))
         levelled = Levelled(self.problem, self.functional, kind, self.gathered)
 
+        problem, numbers = differentiated(levelled, self.directions)
+
         def values(t, x, params=None):
-            return levelled.values(t, x, params)
+            return numbers(t, x, params)
 
         collect = LevelSums(Observable(values, name="f", at=[end]), at=[end])
-        spec = describe(levelled, Level(self.method, kind, self.functional), self.t, step, collect, "float64")
+        spec = describe(problem, Level(self.method, kind, self.functional), self.t, step, collect, "float64")
         self._described[kind] = spec
         return spec
 

@@ -144,9 +144,9 @@ class Pilots:
     def _serves(self, ladder: Ladder, before: float) -> tuple[bool, float]:
         """Whether the levels can be used, and how much more than f the differences of the coarser one vary."""
         fine = ladder.fine(2)
-        is_small = np.any(fine.mean + 5 * np.sqrt(fine.stderr2) < RARE) and fine.points >= TELLING
+        is_small = np.any(ladder.is_of_f & (fine.mean + 5 * np.sqrt(fine.stderr2) < RARE)) and fine.points >= TELLING
         if isinstance(ladder.functional, Probability) and is_small:
-            raise Unattainable(rare(float(np.min(fine.mean)), self.work.error))
+            raise Unattainable(rare(float(np.min(fine.mean[ladder.is_of_f])), self.work.error))
         first, whole = ladder.known("difference", 1).variance, fine.variance
         if not (np.all(np.isfinite(first)) and np.all(np.isfinite(whole))):
             raise not_finite(ladder)

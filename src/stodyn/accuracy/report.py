@@ -31,15 +31,20 @@ class Account(NamedTuple):
 def dataset(ladder: Any, work: Any, control: Any, account: Account) -> xr.Dataset:
     """Assemble the result of an estimate."""
     interval, bias, levels, counted, error = ladder.result
-    k = ladder.question_entries
+    directions = ladder.question.directions
+    k = ladder.question_entries // (1 + len(directions))
     by_entry: tuple[str, ...] = () if k == 1 else ("entry",)
 
     def own(values: np.ndarray) -> tuple[tuple[str, ...], Any]:
-        return by_entry, float(values[0]) if k == 1 else values
+        return by_entry, float(values[0]) if k == 1 else values[:k]
 
     def over_levels(values: list[Any]) -> tuple[tuple[str, ...], np.ndarray]:
         stacked = np.asarray(values)
-        return ("level", *by_entry), stacked[:, 0] if k == 1 else stacked
+        return ("level", *by_entry), stacked[:, 0] if k == 1 else stacked[:, :k]
+
+    def rows(values: np.ndarray) -> tuple[tuple[str, ...], np.ndarray]:
+        each = values[k:].reshape(len(directions), k)
+        return ("parameter", *by_entry), each[:, 0] if k == 1 else each
 
     runs = [ladder.runs[one.role, one.level] for one in levels]
     roles = [
@@ -67,6 +72,13 @@ def dataset(ladder: Any, work: Any, control: Any, account: Account) -> xr.Datase
         "progress_value": ("look", [entry[1] for entry in work.history]),
         "progress_error": ("look", [entry[2] for entry in work.history]),
     }
+    if directions:
+        variables |= {
+            "gradient": rows(interval.value),
+            "gradient_error": rows(interval.half),
+            "gradient_bias": rows(interval.bias),
+            "gradient_stderr": rows(interval.stderr),
+        }
     plain, plain_steps = _plain(ladder, interval, error, work.level, control.variance)
     record = {
         "problem": type(ladder.question.problem).__name__,
@@ -102,7 +114,7 @@ def dataset(ladder: Any, work: Any, control: Any, account: Account) -> xr.Datase
         "plain_steps": int(plain_steps),
         "provenance": json.dumps(record),
     }
-    return xr.Dataset(variables, attrs=attrs)
+    return xr.Dataset(variables, {"parameter": [one.name for one in directions]} if directions else None, attrs)
 
 
 def _plain(

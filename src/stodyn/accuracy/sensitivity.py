@@ -25,6 +25,7 @@ from stodyn.accuracy.controls import functional_of
 from stodyn.accuracy.estimate import check_values
 from stodyn.accuracy.gradient_routes import ROUTES, Question, nature, refuse_host, refuse_unused
 from stodyn.accuracy.levels import Question as Gathering
+from stodyn.accuracy.levels import differentiated
 from stodyn.arguments import stacklevel_of_user
 from stodyn.engine import grid
 from stodyn.engine.door import front_door
@@ -197,13 +198,8 @@ class _Inquiry:
                     "or leave by out"
                 )
             routes[direction] = route or self.question.chosen(direction)
-            reasons[direction] = "asked for" if route else self._reason(routes[direction], direction)
+            reasons[direction] = "asked for" if route else self.question.reason(routes[direction], direction)
         return routes, reasons
-
-    def _reason(self, route: str, direction: Direction) -> str:
-        if route == "tangent":
-            return f"f is {'smooth' if self.question.nature.f == 'smooth' else 'continuous, with kinks'}"
-        return self.question.wrong("tangent", direction)
 
     def levelled(self, functional: Functional) -> tuple[Levelled, Level]:
         """The problem with what f gathers along a path, and the method for it."""
@@ -274,18 +270,7 @@ class _ByTangent:
 
     def estimated(self, seed: int, where: Where) -> _Estimate:
         levelled, method = self.inquiry.levelled(self.functional)
-        problem = followed(levelled, self.directions)
-
-        def values(t, x, params):
-            own, rows = x[: levelled.n], x[levelled.n :].reshape(len(self.directions), levelled.n)
-
-            def f(own, values):
-                return levelled.values(t, own, problem.with_values(params, values))
-
-            value, push = jax.linearize(f, own, problem.values(params))
-            tangents = jnp.asarray(problem.value_tangents, x.dtype)
-            return jnp.concatenate([value, *(push(row, along) for row, along in zip(rows, tangents, strict=True))])
-
+        problem, values = differentiated(levelled, self.directions)
         sums = self.inquiry.sums(problem, method, values, self.paths, seed, where)
         return _of_numbers(sums, self.directions)
 

@@ -125,12 +125,12 @@ def with_tangents(problem: Any, of: str | Sequence[str]) -> WithTangents:
     return followed(problem, directions(problem, of))
 
 
-def followed(problem: Any, chosen: tuple[Direction, ...]) -> WithTangents:
+def followed(problem: Any, chosen: tuple[Direction, ...], kind: type[WithTangents] = WithTangents) -> WithTangents:
     """A problem with its derivatives in these directions."""
     names = (*problem.components, *(f"d{x}/d{one.name}" for one in chosen for x in problem.components))
     units = {name: unit for name, unit in (problem.component_units or {}).items() if name == "time"} or None
     none = np.zeros((0, problem.n))
-    return WithTangents(problem, none, none[:, :0], names, units, chosen)
+    return kind(problem, none, none[:, :0], names, units, chosen)
 
 
 def directions(problem: Problem, of: str | Sequence[str]) -> tuple[Direction, ...]:
