@@ -12,7 +12,7 @@ from exporting.compiled import COMPILER, DT, SEED, STEPS, Library, Unit, needs_c
 
 import stodyn as sd
 from stodyn import statistics as st
-from stodyn.exporting import c_file
+from stodyn.exporting import c_file, libraries
 from stodyn.methods import catalogue as methods
 from stodyn.methods.contract import Method
 from stodyn.models import catalogue
@@ -198,6 +198,9 @@ def test_the_description_of_a_unit_says_what_reads_the_input(tmp_path):
     (dict(dt=0.0), "dt: expected a step > 0"),
     (dict(seed=-1), "seed: expected a whole number"),
     (dict(to="m.fmu", fmi="1.0"), 'fmi: expected "2.0" or "3.0"'),
+    (dict(to="m.fmu", platforms=["x86_64-window"]), "platforms: expected some of x86_64-linux, .*x86_64-windows"),
+    (dict(to="m.fmu", platforms="x86_64-linux"), "platforms: expected a list of names"),
+    (dict(to="m.fmu", platforms=["x86_64-linux", "aarch64-linux"]), "units of FMI 2.0 have one folder for each system"),
     (dict(to="m.fmu", seed=2**31), "seed: integers of FMI 2.0 are below"),
     (dict(inputs=["u"], outputs={"u": lambda t, x: x[0]}), "outputs: 'u' would stand for two numbers"),
     (dict(outputs={"seed": lambda t, x: x[0]}), "outputs: 'seed' would stand for two numbers"),
@@ -207,6 +210,26 @@ def test_what_cannot_be_exported_is_refused_in_words(change, words, tmp_path):
     with pytest.raises((ValueError, TypeError), match=words):
         sd.export(PENDULUM, "Heun", **options | dict(to=tmp_path / options["to"]))
     assert not list(tmp_path.iterdir())
+
+
+def test_libraries_for_other_platforms_are_compiled_by_zig(tmp_path, monkeypatch):
+    """By a stand-in for zig that writes down how it was called."""
+    platforms = [name for name in libraries.PLATFORMS if name != libraries.this_machine()]
+    options = dict(dt=DT, to=tmp_path / "unit.fmu", fmi="3.0", platforms=platforms)
+    monkeypatch.setattr(libraries, "_zig", lambda: None)
+    with pytest.raises(ValueError, match="are compiled by zig, which is not installed here; pip install ziglang"):
+        sd.export(INTEGRATOR, "Heun", **options)
+    zig = tmp_path / "zig"
+    zig.write_text('#!/bin/sh\nfor a in "$@"; do test "$before" = -o && out=$a; before=$a; done\necho "$@" > "$out"\n')
+    zig.chmod(0o755)
+    monkeypatch.setattr(libraries, "_zig", lambda: [str(zig)])
+    (file,) = sd.export(INTEGRATOR, "Heun", **options)
+    with zipfile.ZipFile(file) as unit:
+        assert {"sources/model.c", "sources/fmi.c", "sources/model.h"} <= set(unit.namelist())
+        for name in platforms:
+            known = libraries.PLATFORMS[name]
+            words = unit.read(f"binaries/{name}/unit{known.suffix}").decode()
+            assert words.startswith(f"cc -target {known.target} -std=c99") and "-ffp-contract=off" in words
 
 
 def test_random_starts_parameters_and_whole_paths_are_refused(tmp_path):

@@ -20,6 +20,14 @@ def command(
         list[str] | None, typer.Option("--output", help="A component to show; left out: all of them.")
     ] = None,
     fmi: Annotated[str, typer.Option("--fmi", help="The version of FMI: 2.0 or 3.0.")] = "2.0",
+    platforms: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--platform",
+            help="A platform for which a unit holds a library, such as x86_64-windows; others than this one need zig. "
+            "May be given several times.",
+        ),
+    ] = None,
     allow: Allow = None,
     as_json: AsJson = False,
 ) -> None:
@@ -40,6 +48,7 @@ def command(
             t0=float(options["t"][0]),
             seed=int(options["seed"]),
             fmi=fmi,
+            platforms=platforms or (),
         )
     if as_json:
         print_json({"files": [str(name) for name in files]})

@@ -27,6 +27,7 @@ def export(
     t0: float = 0.0,
     seed: int = 0,
     fmi: str = "2.0",
+    platforms: Sequence[str] = (),
 ) -> list[Path]:
     """Write one path of a problem, with its method, step and noise, as a program for other simulators.
 
@@ -58,6 +59,10 @@ def export(
         The seed that the model has until its host sets another one.
     fmi : str, optional
         "2.0" or "3.0": the version of the Functional Mock-up Interface.
+    platforms : sequence of str, optional
+        For which platforms a unit holds a library: some of x86_64-linux, aarch64-linux, x86_64-windows, x86_64-darwin
+        and aarch64-darwin. Those other than this machine are compiled by zig (pip install ziglang). By default this
+        machine alone, by $CC or cc; the sources are always inside.
 
     Returns
     -------
@@ -92,7 +97,7 @@ def export(
         file.write_text(numpy_file.text(model, name, seed))
         return [file]
     if file.suffix == ".fmu":
-        return [fmu.write(model, name, inputs, file, seed, fmi)]
+        return [fmu.write(model, name, inputs, file, seed, fmi, platforms)]
     header = file.with_suffix(".h")
     file.write_text(c_file.source(model, name, inputs, header.name))
     header.write_text(c_file.header(model, name, inputs))

@@ -7,21 +7,14 @@ library is compiled where there is a compiler.
 from __future__ import annotations
 
 import dataclasses
-import os
-import platform
-import shutil
-import subprocess
-import sys
-import tempfile
-import warnings
 import xml.etree.ElementTree as ET
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from stodyn.arguments import stacklevel_of_user
 from stodyn.engine.record.identity import versions
 from stodyn.exporting import c_file, fmi_code
+from stodyn.exporting.libraries import check_platforms, libraries
 from stodyn.exporting.stepping import Stepping
 
 VERSIONS = ("2.0", "3.0")
@@ -41,10 +34,13 @@ class Variable:
     is_whole: bool = False
 
 
-def write(model: Stepping, name: str, inputs: Sequence[str], file: Path, seed: int, fmi: str) -> Path:
+def write(
+    model: Stepping, name: str, inputs: Sequence[str], file: Path, seed: int, fmi: str, platforms: Sequence[str]
+) -> Path:
     """Write the unit."""
     if fmi not in VERSIONS:
         raise ValueError(f'fmi: expected "2.0" or "3.0", got {fmi!r}')
+    check_platforms(platforms, fmi)
     if model.noise is not None and model.noise.is_fresh:
         raise ValueError(
             f"to: a unit for co-simulation holds its outputs over a step, but this is {model.noise.text}; give "
@@ -59,15 +55,15 @@ def write(model: Stepping, name: str, inputs: Sequence[str], file: Path, seed: i
         "model.c": c_file.source(model, name, inputs, "model.h"),
         "fmi.c": fmi_code.text(model, name, inputs, listed, digest, fmi),
     }
+    compiled = libraries(sources, name, fmi, platforms)
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as unit:
         unit.writestr("modelDescription.xml", description(model, name, listed, digest, fmi))
         for word, text in sources.items():
             unit.writestr(f"sources/{word}", text)
         if fmi == "3.0":
             unit.writestr("sources/buildDescription.xml", _build_description(name))
-        library = _compiled(sources)
-        if library is not None:
-            unit.writestr(f"binaries/{_platform(fmi)}/{name}{_suffix()}", library)
+        for place, library in compiled.items():
+            unit.writestr(place, library)
     return file
 
 
@@ -189,42 +185,3 @@ def _build_description(name: str) -> str:
     ET.SubElement(configuration, "Library", name="m", external="true")
     ET.indent(root)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(root, encoding="unicode") + "\n"
-
-
-# --- the library ------------------------------------------------------------------------------------------------------
-
-
-def _suffix() -> str:
-    return {"win32": ".dll", "darwin": ".dylib"}.get(sys.platform, ".so")
-
-
-def _platform(fmi: str) -> str:
-    """The name of this platform in a unit."""
-    system = {"win32": "windows", "darwin": "darwin"}.get(sys.platform, "linux")
-    if fmi == "3.0":
-        machine = platform.machine().lower()
-        machine = {"amd64": "x86_64", "arm64": "aarch64"}.get(machine, machine)
-        return f"{machine}-{system}"
-    return {"windows": "win", "darwin": "darwin", "linux": "linux"}[system] + "64"
-
-
-def _compiled(sources: dict[str, str]) -> bytes | None:
-    """The library for this machine; None, and a warning, where there is no compiler."""
-    compiler = os.environ.get("CC") or shutil.which("cc")
-    if compiler is None:
-        warnings.warn(
-            "to: no C compiler was found ($CC, cc), so that the unit holds its sources and no library; most hosts need "
-            "one. Install a compiler, or compile the sources on the host's machine",
-            stacklevel=stacklevel_of_user(),
-        )
-        return None
-    with tempfile.TemporaryDirectory() as folder:
-        for word, text in sources.items():
-            (Path(folder) / word).write_text(text)
-        library = Path(folder) / f"library{_suffix()}"
-        call = [*compiler.split(), *c_file.FLAGS.split(), "-shared", "-fPIC", "-o", str(library),
-                "model.c", "fmi.c", "-lm"]  # fmt: skip
-        done = subprocess.run(call, cwd=folder, capture_output=True, text=True)
-        if done.returncode:
-            raise RuntimeError(f"to: {compiler} could not compile the model:\n{done.stderr[-2000:]}")
-        return library.read_bytes()
