@@ -1,0 +1,44 @@
+"""The house is in order: no module imports itself by way of others, not even for types, and no class knows it all."""
+
+import graphlib
+import re
+from pathlib import Path
+
+SOURCE = Path(__file__).parents[1] / "src"
+IMPORT = re.compile(r"^ *from (stodyn[\w.]*) import (\([^)]*\)|[^\n]*)", re.MULTILINE)
+CLASS = re.compile(r"^class (\w+).*?(?=^\S|\Z)", re.MULTILINE | re.DOTALL)
+METHOD = re.compile(r"^    (?:async )?def ", re.MULTILINE)
+MOST_METHODS = 35
+
+
+def texts(source: Path = SOURCE) -> dict[str, str]:
+    """Return module -> text."""
+    files = {".".join(file.relative_to(source).with_suffix("").parts): file for file in source.rglob("*.py")}
+    return {name.removesuffix(".__init__"): file.read_text() for name, file in files.items()}
+
+
+def imports(text: str, modules: set[str]) -> set[str]:
+    """Return the modules that a module imports anywhere: at its head, in functions, and for types alone."""
+    names = ((home, name) for home, several in IMPORT.findall(text) for name in re.findall(r"\w+", several))
+    return {f"{home}.{name}" if f"{home}.{name}" in modules else home for home, name in names}
+
+
+def test_no_module_imports_itself_by_way_of_others():
+    modules = texts()
+    graph = {name: imports(text, set(modules)) - {name} for name, text in modules.items()}
+    graphlib.TopologicalSorter(graph).prepare()
+
+
+def test_no_class_has_more_methods_than_a_reader_can_keep_in_mind():
+    large = [
+        f"{module}.{match[1]}: {count} methods"
+        for module, text in texts().items()
+        for match in CLASS.finditer(text)
+        if (count := len(METHOD.findall(match[0]))) > MOST_METHODS
+    ]
+    assert not large, large
+
+
+def test_imports_of_every_form_are_seen():
+    text = "from stodyn.a import (\n    b,\n    c,\n)\n\ndef f():\n    from stodyn import d as e\n"
+    assert imports(text, {"stodyn.a.b", "stodyn.d", "stodyn.a"}) >= {"stodyn.a.b", "stodyn.a", "stodyn.d"}
