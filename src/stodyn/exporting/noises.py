@@ -165,7 +165,9 @@ def noise_of(source: Any, dt: float) -> Noise:
     if isinstance(source, Inertial | Imu):
         axes = len(source.response)
         recursion = source.recursion(dt, axes)
-        shown = {} if isinstance(source, Imu) else {"resolution": source.resolution, "range": source.range}
+        shown: dict[str, Any] = (
+            {} if isinstance(source, Imu) else {"resolution": source.resolution, "range": source.range}
+        )
         names = tuple(f"noise{k}" for k in range(axes)) if axes > 1 else ("noise",)
         kind = "imu" if isinstance(source, Imu) else source.kind
         return Noise(f"noise of a {kind}", names, recursion, _white(recursion, axes), source.response, **shown)

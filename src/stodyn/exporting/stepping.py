@@ -138,7 +138,7 @@ class Stepping:
             functions["step" if name == "run" else "first_step"] = _printed(name, results, dtypes)
         shown = [source.see[row] for row in self.rows]
         functions["look"] = _printed("look", shown, [source.saved_dtypes[row] for row in self.rows])
-        if self.is_by_time:
+        if self.noise is not None and self.is_by_time:
             functions["at"] = _reals("at", _by_time(self.noise, len(self.words)))
         return functions
 

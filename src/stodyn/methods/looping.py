@@ -200,10 +200,11 @@ class Loop:
         if spare is None:
             z, generator = generators.normals(generator, count)
         else:
+            dtype = spare.dtype
 
             def both(old: Any) -> Any:
                 z, generator = generators.normals(old[2], 2 * count)
-                return z[:count].astype(spare.dtype), z[count:].astype(spare.dtype), generator
+                return z[:count].astype(dtype), z[count:].astype(dtype), generator
 
             z, spare, generator = rarely(sample % 2 == 0, both, (spare, spare, generator), loops=self.loops)
             registers = registers._replace(spares={**registers.spares, name: spare})

@@ -417,7 +417,7 @@ def _solution(equation: Any, ends: np.ndarray, count: int) -> tuple[np.ndarray, 
         _require_stable(scaled, forms)
         result = _corrected(scaled, forms, small)
         if result.error <= SMALL:
-            parts = (_without_rounding(result) if result.cancels else result)[:count]
+            parts: Any = (_without_rounding(result) if result.cancels else result)[:count]
             return parts if scaled is equation else tuple(scale[:, None] * scale * part for part in parts)
         scale = scale * _power_of_two(result.unit)
     raise ValueError(_undetermined(forms.rates, result.error))
