@@ -1,5 +1,6 @@
 """Loops of sensors and parts around a plant: runs beside exact covariances, times, noises, refusals."""
 
+import dataclasses
 import re
 import warnings
 
@@ -288,10 +289,110 @@ def test_an_alpha_method_begins_its_acceleration_anew():
     assert errors[0] / errors[1] == pytest.approx(4.0, rel=0.15)
 
 
+def held_oscillator(kind):
+    """x'' + 0.4 x' + 4 x = u without noise, u = -3 x at every tenth of a second, as an SDE or a mechanical system."""
+    if kind == "SDE":
+        plant = dataclasses.replace(OSCILLATOR, diffusion=None)
+    else:
+        plant = sd.Mechanical(lambda t, x, v, p: -4 * x - 0.4 * v + p["u"], None, ([0.0], [0.0]), params={"u": 0.0})
+    name = plant.components[0]
+    return sd.with_loop(plant, sd.Part("law", H, lambda t, own, seen, p: (own, -3 * seen[name]), sd.true(name), "u"))
+
+
+@pytest.mark.brief("Heun-SDE-2-2.2e-05", "StochasticAlpha-Mechanical-2-1.3e-05")
+@pytest.mark.parametrize(
+    ("method", "kind", "order", "error"),
+    [
+        ("Heun", "SDE", 2, 2.2e-5),
+        ("RK4", "SDE", 4, 3.6e-11),
+        ("ImplicitMidpoint", "SDE", 2, 1.1e-5),
+        ("Trapezoidal", "SDE", 2, 1.1e-5),
+        ("RK1W2", "SDE", 2, 5e-6),
+        ("RK1A4", "SDE", 2, 1e-5),
+        ("Newmark", "Mechanical", 2, 1.1e-5),
+        ("GeneralisedAlpha", "Mechanical", 2, 1.1e-5),
+        ("HHT", "Mechanical", 2, 2.5e-5),
+        ("StochasticAlpha", "Mechanical", 2, 1.3e-5),
+    ],
+)
+def test_methods_keep_their_order_over_jumps_of_an_input(method, kind, order, error):
+    """The error of x(2), from the maps of ticks, at 16 and 32 steps to a period."""
+    loop = held_oscillator(kind)
+    start = {loop.components[0]: 1.0}
+    exact = sd.analysis.sampled(loop).response(start, 2.0)[0]
+    errors = [abs(sd.analysis.sampled(loop, method, H / k).response(start, 2.0)[0] - exact) for k in (16, 32)]
+    assert np.log2(errors[0] / errors[1]) == pytest.approx(order, abs=0.1) and errors[1] < 1.1 * error
+
+
+def test_responses_are_those_of_a_run_without_noise():
+    loop = held_oscillator("Mechanical")
+    run = sd.simulate(loop, "Newmark", t=(0, 0.5), dt=0.025, paths=1, seed=1, progress=False,
+                      collect=[st.Paths(1, every=4)])  # fmt: skip
+    assert (run["path"].values == 0.0).all()
+    moved = dataclasses.replace(loop, problem=loop.problem.changed(start=([1.0], [0.0])))
+    run = sd.simulate(moved, "Newmark", t=(0, 0.5), dt=0.025, paths=1, seed=1, progress=False,
+                      collect=[st.Paths(1, every=4)])  # fmt: skip
+    response = sd.analysis.sampled(loop, "Newmark", 0.025).response({"x0": 1.0}, run["time"].values)
+    assert response == pytest.approx(run["path"].values[0], abs=1e-12)
+    exact = sd.analysis.sampled(s1())
+    assert exact.response({"x": 2.0}, [0.0, 0.05, 0.1])[:, 0] == pytest.approx([2.0, 1.5, 1.0])  # 2 (1 - K t)
+    for start, t, words in (({"z": 1.0}, 0.0, "start: there is no component 'z'"), ({}, -1.0, "t: expected times")):
+        with pytest.raises(ValueError, match=words):
+            exact.response(start, t)
+
+
+def test_other_loops_are_linearised_on_request():
+    """sin x, noise of the state and limits: about a point they are the linear loop of their derivatives there."""
+
+    def loop(drift, noise, law, limits=None):
+        plant = sd.SDE(drift, noise, start=[0.0], params={"u": 0.0}, names=("x",), calculus="ito")
+        sensor = sd.Sensor("y", of="x", every=H, noise=sd.per_sample(0.1), range=limits)
+        part = sd.Part("law", every=H, reads="y", writes="u", update=lambda t, own, seen, p: (own, law(seen["y"])))
+        return sd.with_loop(plant, sensor, part)
+
+    curved = loop(
+        lambda t, x, p: jnp.sin(x) + p["u"] + jnp.sin(t), lambda t, x: sd.diagonal(0.01 * (1 + x**2)),
+        lambda y: -3 * jnp.tanh(y), (-1, 1),
+    )  # fmt: skip
+    at = 0.5
+    slope = 3 * (1 - np.tanh(at) ** 2)
+    straight = loop(
+        lambda t, x, p: np.cos(at) * x + p["u"], lambda t, x: sd.diagonal([0.01 * (1 + at**2)]), lambda y: -slope * y
+    )
+    linearised, exact = sd.analysis.sampled(curved, at={"x": at}), sd.analysis.sampled(straight)
+    assert linearised.law == "linearised, exact"
+    assert linearised.average == pytest.approx(exact.average, rel=1e-12)
+    both = [sd.analysis.sampled(curved, "RK4", 0.05, at={"x": at}), sd.analysis.sampled(straight, "RK4", 0.05)]
+    assert both[0].law == "linearised, RK4, dt=0.05" and both[0].radius == pytest.approx(both[1].radius, rel=1e-3)
+    with pytest.raises(ValueError, match="the noise of the plant is"):
+        sd.analysis.sampled(loop(lambda t, x, p: p["u"] - x, lambda t, x: sd.diagonal(1 + x**2), lambda y: -y))
+    with pytest.raises(ValueError, match="at: there is no component 'z'"):
+        sd.analysis.sampled(curved, at={"z": 1.0})
+
+
+def test_loops_whose_slopes_change_with_time_have_no_exact_answer():
+    """What is added may move: setpoints and forces change the mean alone."""
+
+    def loop(drift, law):
+        plant = sd.SDE(drift, lambda t, x: sd.diagonal([1.0]), start=[0.0], params={"u": 0.0}, names=("x",))
+        return sd.with_loop(
+            plant, sd.Part("law", H, lambda t, own, seen, p: (own, law(t, seen["x"])), sd.true("x"), "u")
+        )
+
+    follows = loop(lambda t, x, p: p["u"] + jnp.sin(t) + 0 * x, lambda t, x: -K * (x - jnp.cos(t)))
+    assert sd.analysis.sampled(follows).covariance()[0, 0] == pytest.approx(1 / (K * (2 - K * H)), abs=1e-12)
+    with pytest.raises(ValueError, match="the slopes or the noise of the plant change with time"):
+        sd.analysis.sampled(loop(lambda t, x, p: p["u"] - (1 + jnp.sin(t)) * x, lambda t, x: -x))
+    with pytest.raises(ValueError, match=r"update \(law\): its slopes change with time"):
+        sd.analysis.sampled(loop(lambda t, x, p: p["u"] + 0 * x, lambda t, x: -jnp.exp(-t) * x))
+
+
 @pytest.mark.parametrize("method", ["AB2", "AM4"])
 def test_methods_that_carry_derivatives_are_refused(method):
     with pytest.raises(ValueError, match=f"{method} keeps derivatives from before a jump"):
         sd.simulate(s1(), method, t=(0, 1), dt=0.05, paths=2, seed=1, progress=False)
+    with pytest.raises(ValueError, match=f"{method} keeps derivatives from before a jump"):
+        sd.analysis.sampled(s1(), method, 0.05)
 
 
 def test_steps_that_do_not_divide_are_refused_with_those_that_do():

@@ -32,8 +32,20 @@ _pair = jax.jit(counter.pair)  # traced once, and not at every sensor of every r
 
 
 def looping(method: Any, problem: Looped, t: float, h: float) -> Method:
-    """The method for a loop with steps of length h from t on; refuses methods that carry derivatives over a jump."""
+    """The method for a loop with steps of length h from t on."""
     method = in_steps(method, problem, h)
+    kind: Any = type(method)
+    return _Looping(method, Clock(problem, t, h), kind.start is not Method.start)
+
+
+def in_steps(method: Any, problem: Looped, h: float) -> Method:
+    """A method for the plant of a loop, which makes steps; refuses those that carry derivatives over a jump."""
+    stepping = method if isinstance(method, Method) else _stepping(method, problem, h)
+    _refuse_derivatives(stepping)
+    return stepping
+
+
+def _refuse_derivatives(method: Method) -> None:
     if method.starting_steps:
         raise ValueError(
             f"method: {method.name} keeps derivatives from before a jump of an input; take a method of one step such "
@@ -45,13 +57,9 @@ def looping(method: Any, problem: Looped, t: float, h: float) -> Method:
             f"method: {method.name} keeps more than the state from step to step and does not say how it goes on after "
             "a jump of an input; take a method of one step such as RK4, Trapezoidal or Newmark"
         )
-    return _Looping(method, Clock(problem, t, h), kind.start is not Method.start)
 
 
-def in_steps(method: Any, problem: Looped, h: float) -> Method:
-    """A method for the plant of a loop, which makes steps."""
-    if isinstance(method, Method):
-        return method
+def _stepping(method: Any, problem: Looped, h: float) -> Method:
     stepping = method.as_steps(problem.problem, h, tuple(problem.layout.inputs))
     if stepping is None:
         raise ValueError(f"method: {method.name} makes whole paths at once, but a loop acts between steps; take RK4")

@@ -76,8 +76,9 @@ def _matrices(problem: Any, sde: Any, params: Any, inputs: tuple[str, ...]) -> P
     return Plant(problem, rates.A, rates.B, rates.G, inputs, start, held)
 
 
-def affine_rates(words: str, sde: Any, params: Any, inputs: Sequence[str]) -> Rates:
-    """Return the matrices of an SDE that is proved to be affine in its state and inputs; `words` begin a refusal."""
+def affine_rates(words: str, sde: Any, params: Any, inputs: Sequence[str], about: np.ndarray | None = None) -> Rates:
+    """Return the matrices of an SDE that is proved to be affine in its state and inputs; `words` begin a refusal.
+    About a state, and the inputs in params, they are those of its derivatives there."""
     shapes = [np.shape(params[name]) for name in inputs]
     ends = np.cumsum([math.prod(shape) for shape in shapes])
 
@@ -86,9 +87,12 @@ def affine_rates(words: str, sde: Any, params: Any, inputs: Sequence[str]) -> Ra
         own = {name: piece.reshape(shape) for name, piece, shape in zip(inputs, pieces, shapes, strict=True)}
         return sde.f(0.0, both[: sde.n], {**params, **own} if inputs else params)
 
-    both = np.zeros(sde.n + (int(ends[-1]) if inputs else 0))
-    F, rest = affine(words, rate, both)
-    G = uncompiled.value(lambda x: sde.g(0.0, x, params), np.zeros(sde.n))
+    if about is None:
+        F, rest = affine(words, rate, np.zeros(sde.n + (int(ends[-1]) if inputs else 0)))
+    else:
+        both = np.concatenate([about, *(np.ravel(params[name]) for name in inputs)])
+        F, rest = derivative(rate, both), np.asarray(uncompiled.value(rate, both), float)
+    G = uncompiled.value(lambda x: sde.g(0.0, x, params), np.zeros(sde.n) if about is None else about)
     return Rates(F[:, : sde.n], F[:, sde.n :], np.asarray(G, float), rest)
 
 
@@ -96,8 +100,12 @@ def affine(words: str, function: Callable, zero: np.ndarray) -> tuple[np.ndarray
     """The matrix of an affine function and its value at 0, after its proof."""
     if not degree.is_proved_affine(function, (zero,), 0):
         raise ValueError(f"{words} not proved to be linear; write its linear part as a plant of its own")
-    rest = uncompiled.value(function, zero)
-    return np.asarray(uncompiled.value(jax.jacfwd(function), zero), float), np.asarray(rest, float)
+    return derivative(function, zero), np.asarray(uncompiled.value(function, zero), float)
+
+
+def derivative(function: Callable, about: np.ndarray) -> np.ndarray:
+    """The matrix of a function's derivatives at a point."""
+    return np.asarray(uncompiled.value(jax.jacfwd(function), about), float)
 
 
 def _refuse_rest(words: str, rest: np.ndarray) -> None:

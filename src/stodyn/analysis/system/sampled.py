@@ -19,7 +19,7 @@ import functools
 import itertools
 import math
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -27,20 +27,22 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend import core
 from jax.flatten_util import ravel_pytree
+from jax.interpreters import partial_eval
 
 from stodyn.arguments import checks_arguments, stacklevel_of_user
 from stodyn.methods.catalogue import named
-from stodyn.methods.contract import Method
 from stodyn.methods.looping import Clock, Loop, in_steps
+from stodyn.noise import readings
 from stodyn.noise.distribution import Distribution
 from stodyn.numerics import lyapunov, quadratic_cost, uncompiled, van_loan
 from stodyn.numerics.facts import degree
 from stodyn.numerics.systems import Matrices
 from stodyn.numerics.van_loan import Stretch
 from stodyn.problems.contract import written_as
-from stodyn.problems.linear_plant import affine, affine_rates
+from stodyn.problems.linear_plant import affine, affine_rates, derivative
 from stodyn.problems.looped import SLOPE, Looped
 from stodyn.problems.sde import SDE
+from stodyn.problems.structure import depends_on_time
 from stodyn.warnings import CoarseReadings
 
 LEAST_NOISE = 0.5  # of a resolution, from which on rounding adds a noise of its own
@@ -55,6 +57,11 @@ class Jump(NamedTuple):
     def of(self, P: np.ndarray, share: float = 1.0) -> np.ndarray:
         """The covariance after the tick, of a share of all paths."""
         return sum(p * (J @ P @ J.T + share * (N @ N.T)) for p, J, N in self.cases)
+
+    @property
+    def mean(self) -> np.ndarray:
+        """What it makes of means."""
+        return sum(p * J for p, J, _ in self.cases)
 
 
 class Moments(NamedTuple):
@@ -133,7 +140,8 @@ class _Probe(Loop):
         return self.lost[sensor.name]
 
     def rounded(self, sensor, value):
-        """The reading with the noise that rounding adds."""
+        """The reading, within its limits, with the noise that rounding adds."""
+        value = readings.shown(value, None, sensor.range)
         if sensor.resolution is None:
             return value
         return value + sensor.resolution / math.sqrt(12.0) * self.normals(None, None, len(value), None)
@@ -141,16 +149,21 @@ class _Probe(Loop):
 
 class _Fed:
     """A function that is affine in its first argument, a vector, as matrices: its trace for all unit vectors at once is
-    taken once and computed by NumPy, for any values of the other arguments."""
+    taken once and computed by NumPy, for any values of the other arguments. About a point it is that of the function's
+    derivative there, whether it is affine or not."""
 
-    def __init__(self, function: Any, size: int, *others: Any):
+    def __init__(self, function: Any, size: int, *others: Any, about: Any = None):
         self.rows = np.concatenate([np.zeros((1, size)), np.eye(size)])
         axes = 0, *(None for _ in others)
-        self.trace = jax.make_jaxpr(jax.vmap(function, in_axes=axes))(self.rows, *others)
+
+        def derivative(v: Any, *others: Any) -> Any:
+            return jax.jvp(lambda w: function(w, *others), (about,), (v,))[1]
+
+        fed = function if about is None else derivative
+        self.trace = jax.make_jaxpr(jax.vmap(fed, in_axes=axes))(self.rows, *others)
         moves = [True, *(False for _ in others)]
-        self.is_affine = degree.is_affine(self.trace, moves) or degree.is_proved_affine(
-            function, (self.rows[0], *others), 0
-        )
+        self.is_affine = about is not None or degree.is_affine(self.trace, moves)
+        self.is_affine = self.is_affine or degree.is_proved_affine(function, (self.rows[0], *others), 0)
 
     def matrix(self, *others: Any) -> np.ndarray:
         """The matrix of its linear part."""
@@ -174,7 +187,7 @@ class Sampled:
     period : float
         The time after which the loop repeats itself.
     law : str
-        "exact", or the method and step whose covariances these are.
+        "exact", or the method and step whose covariances these are; "linearised" before it where the loop was.
     """
 
     names: tuple[str, ...]
@@ -188,6 +201,7 @@ class Sampled:
     begun: np.ndarray
     tick: float
     events: dict[str, tuple[int, ...]]
+    entered: np.ndarray
 
     @property
     def stable(self) -> bool:
@@ -311,6 +325,41 @@ class Sampled:
         return total / (self.tick * len(self.ticks))
 
     @checks_arguments
+    def response(self, start: Mapping[str, float], t: Any) -> np.ndarray:
+        """Return how the mean of the loop, begun away from where it rests, goes back.
+
+        Parameters
+        ----------
+        start : mapping
+            Component of the plant -> its deviation at time 0; others begin at rest.
+        t : float or array (...)
+            Times from 0 on, after what happens at each; of a method, multiples of the tick.
+
+        Returns
+        -------
+        array (..., n)
+            Deviations of the components.
+        """
+        count = self.entered.shape[1]
+        _expect_components("start", start, self.names[:count])
+        if any(tick.act is not None for tick in self.ticks):
+            raise ValueError("response: the loop has jitter, and its paths have no one response; simulate the loop")
+        deviation = np.array([start.get(name, 0.0) for name in self.names[:count]], float)
+        times = np.asarray(t, float)
+        if not np.all(times >= 0.0):
+            raise ValueError(f"t: expected times from 0 on, got {t!r}")
+        rows = [self._mean_at(self.entered @ deviation, time) for time in times.ravel()]
+        return np.reshape(rows, (*times.shape, len(self.names)))
+
+    def _mean_at(self, mean: np.ndarray, t: float) -> np.ndarray:
+        """The components at a time, from the mean of ξ before the first tick."""
+        number = int(t / self.tick + 1e-9)
+        for k in range(number):
+            mean = self.flow.Phi @ self.ticks[k % len(self.ticks)].rest.mean @ mean
+        mean, rest = self.ticks[number % len(self.ticks)].rest.mean @ mean, t - number * self.tick
+        return self.shown @ (mean if rest < 1e-9 * self.tick else self._part(rest).Phi @ mean)
+
+    @checks_arguments
     def cost(self, weights: Mapping[str, float]) -> float:
         """Return the average over time of Σ w c² over components c.
 
@@ -323,35 +372,45 @@ class Sampled:
         -------
         float
         """
-        unknown = [name for name in weights if name not in self.names]
-        if unknown:
-            raise ValueError(f"weights: there is no component {unknown[0]!r}; there are {', '.join(self.names)}")
+        _expect_components("weights", weights, self.names)
         average = np.diagonal(self.average)
         return float(sum(weight * average[self.names.index(name)] for name, weight in weights.items()))
 
 
+def _expect_components(argument: str, names: Iterable[str], known: Sequence[str]) -> None:
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise ValueError(f"{argument}: there is no component {unknown[0]!r}; there are {', '.join(known)}")
+
+
 @checks_arguments
-def sampled(loop: Any, method: Any = None, dt: float | None = None) -> Sampled:
-    """Solve a linear loop without sampling it.
+def sampled(
+    loop: Any, method: Any = None, dt: float | None = None, *, at: Mapping[str, float] | None = None
+) -> Sampled:
+    """Solve a linear loop without sampling it, or the linear part of another one about a point.
 
     Parameters
     ----------
     loop : Looped
         From stodyn.with_loop; its plant is linear with additive noise, its parts are affine, and its sensors have no
-        limits. Readings that are rounded to a resolution q have a further noise of variance q²/12.
+        limits; time may move what they add, not their matrices. Readings that are rounded to a resolution q have a
+        further noise of variance q²/12.
     method, dt : Method or str, float, optional
         Give the covariances that runs with this method and step have; by default those of the exact plant. Jitter is
         counted in steps, so that it needs dt in any case.
+    at : mapping, optional
+        Linearise about this point: component of the plant or input -> value. Others are as at the start, the states of
+        parts too. The answer is that of small deviations and small noise, and its `law` says so.
 
     Returns
     -------
     Sampled
-        With covariance(t), before(part), after(part), average, cost(weights), radius.
+        With covariance(t), before(part), after(part), average, cost(weights), response(start, t), radius.
 
     Raises
     ------
     ValueError
-        If something is not affine, which is named, or the loop is unstable, with the mode.
+        If something is not affine or changes with time, which is named, or the loop is unstable, with the mode.
 
     Warns
     -----
@@ -377,15 +436,20 @@ def sampled(loop: Any, method: Any = None, dt: float | None = None) -> Sampled:
         raise ValueError("dt: jitter is counted in steps; give dt, the step that they have")
     if (method is None) != (dt is None) and not is_jittered:
         raise ValueError("method, dt: give both, for what a run delivers, or neither, for the exact plant")
-    _refuse_what_is_not_analysed(loop, method)
+    _refuse_what_is_not_analysed(loop, method, at)
     with jax.enable_x64(True):
-        return _solved(loop, method, dt)
+        return _solved(loop, method, dt, at)
 
 
-def _refuse_what_is_not_analysed(loop: Looped, method: Any) -> None:
+def _refuse_what_is_not_analysed(loop: Looped, method: Any, at: Any) -> None:
     for sensor in loop.sensors:
-        if sensor.range is not None:
-            raise ValueError(f"range ({sensor.name}): is not affine; leave it out, or simulate the loop")
+        if sensor.range is not None and at is None:
+            raise ValueError(f"range ({sensor.name}): is not affine; leave it out, linearise with at=, or simulate")
+    for name, look in loop.layout.traces.items():
+        if _slopes_move(look.function, *look.arguments):
+            raise ValueError(
+                f"{name}: its slopes change with time, and the analysis is of loops that repeat themselves; simulate it"
+            )
     for part in loop.parts:
         if part.hold == "first" and method is not None:
             raise ValueError(
@@ -411,32 +475,66 @@ def _refuse_jitter(loop: Looped) -> None:
             raise ValueError(f"jitter ({thing.name}): {reason} are not analysed; simulate the loop")
 
 
-def _solved(loop: Looped, method: Any, dt: float | None) -> Sampled:
+def _slopes_move(function: Any, t: Any, *arguments: Any) -> bool:
+    """Whether time enters the derivatives of a function (t, ...): not where it moves what is added alone."""
+
+    def along(t: Any, arguments: Any, tangents: Any) -> Any:
+        return jax.jvp(lambda *values: function(t, *values), arguments, tangents)[1]
+
+    with jax.enable_x64(True):
+        arguments = jax.tree.map(lambda v: jnp.asarray(v, float), arguments)
+        jaxpr: Any = jax.make_jaxpr(along)(jnp.asarray(t, float), arguments, arguments).jaxpr
+    return bool(partial_eval.dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars))[1][0])
+
+
+class _Point(NamedTuple):
+    """Where a loop is linearised: state and params of the plant; None where it need not be."""
+
+    x: np.ndarray
+    params: Any
+
+
+def _point(loop: Looped, plant: Any, params: Any, at: Mapping[str, float] | None) -> _Point | None:
+    if at is None:
+        return None
+    inputs, names = tuple(loop.layout.inputs), plant.components
+    _expect_components("at", at, (*names, *inputs))
+    start = np.array(plant.example_start(), float)
+    x = np.array([at.get(name, value) for name, value in zip(names, start, strict=True)], float)
+    held = {
+        name: jnp.broadcast_to(jnp.asarray(at[name], float), jnp.shape(params[name])) for name in inputs if name in at
+    }
+    return _Point(x, {**params, **held})
+
+
+def _solved(loop: Looped, method: Any, dt: float | None, at: Mapping[str, float] | None) -> Sampled:
     clock = Clock(loop, 0.0, dt if dt is not None else float(loop.tick))
     if clock.jitters:
         assert dt is not None
         loop.check_step(method, dt)
     tick = float(loop.tick) if dt is None or not clock.jitters else dt
     plant = loop.problem if isinstance(loop.problem, SDE) else written_as(loop.problem, SDE)
-    x = jnp.zeros(plant.n)
     params = jax.tree.map(lambda v: jnp.asarray(v, float), plant.example_params())
-    registers = _empty(loop, clock, params, x)
-    flat, unravel = ravel_pytree((x, registers))
-    size = flat.size
+    point = _point(loop, plant, params, at)
+    params, x = (params, jnp.zeros(plant.n)) if point is None else (point.params, jnp.asarray(point.x))
+    begun, unravel = _begun(loop, clock, params, x)
+    flat = uncompiled.value(begun, x) if point is not None else np.zeros(jax.eval_shape(begun, x).shape)
+    size, about = flat.size, None if point is None else flat
     lines = _lines(loop, unravel, size)
-    rates = _rates(loop, plant, params, unravel, size, lines)
+    rates = _rates(loop, plant, (params, point), unravel, size, lines)
     flow = van_loan.discretise(*rates, np.eye(rates[1].shape[1]), tick)
     law = "exact"
     if method is not None:
         assert dt is not None
         flow, law = (
-            _delivered(loop, named(method), dt, clock, unravel, size, params),
+            _delivered(loop, named(method), dt, clock, unravel, flat, params),
             f"{named(method).name}, dt={dt:g}",
         )
     _warn_of_coarse_readings(loop, clock, params)
-    ticks, events = _jumps(loop, clock, params, unravel, size)
+    ticks, events = _jumps(loop, clock, params, unravel, size, about)
     ticks = tuple(tick._replace(rest=_with_lines(tick.rest, k, clock, lines)) for k, tick in enumerate(ticks))
-    shown = np.pad(_shown(loop, unravel, size), ((0, 0), (0, len(rates[0]) - size)))
+    whole = len(rates[0])
+    shown = np.pad(_shown(loop, unravel, size), ((0, 0), (0, whole - size)))
     jumps = {id(jump): jump for one in ticks for jump in (one.rest, one.act) if jump is not None}
     keep = _observable(shown, [flow.Phi, rates[0], *(J for jump in jumps.values() for _, J, _ in jump.cases)])
     flow = Stretch(*(matrix[np.ix_(keep, keep)] for matrix in flow))
@@ -447,8 +545,10 @@ def _solved(loop: Looped, method: Any, dt: float | None) -> Sampled:
     ticks = tuple(one._replace(rest=reduced[id(one.rest)], act=reduced.get(id(one.act))) for one in ticks)
     rates, shown = (rates[0][np.ix_(keep, keep)], rates[1][keep]), shown[:, keep]
     radius, P = _stationary(loop, flow, ticks, [_name(loop, column) for column in shown.T])
+    entered = np.pad(uncompiled.value(jax.jacfwd(begun), x), ((0, whole - size), (0, 0)))[keep]
+    law = law if point is None else f"linearised, {law}"
     return Sampled(loop.components, radius, float(loop.period), law, ticks, flow,
-                   rates if method is None else None, shown, P, tick, events)  # fmt: skip
+                   rates if method is None else None, shown, P, tick, events, entered)  # fmt: skip
 
 
 class _Line(NamedTuple):
@@ -516,26 +616,35 @@ def _warn_of_coarse_readings(loop: Looped, clock: Clock, params: Any) -> None:
             )
 
 
-def _empty(loop: Looped, clock: Clock, params: Any, x: Any) -> Any:
-    """Registers of the right shapes."""
+def _begun(loop: Looped, clock: Clock, params: Any, x: Any) -> tuple[Any, Any]:
+    """ξ before the first tick, without noise, as a function of the plant's state; and how it is taken apart."""
     normals = jnp.zeros(sum(recursion.start.shape[1] for recursion in clock.recursions.values()))
-    probe = _Probe(loop, clock, params, normals, {})
-    shapes = jax.eval_shape(lambda x: probe.begun(0.0, x, None), x)
-    return jax.tree.map(lambda v: np.zeros(v.shape), shapes)
+
+    def begun(x: Any) -> Any:
+        return x, _Probe(loop, clock, params, normals, {}).begun(0.0, x, None)
+
+    def flat(x: Any) -> Any:
+        return ravel_pytree(jax.tree.map(lambda v: jnp.asarray(v, float), begun(x)))[0]
+
+    shapes = jax.eval_shape(begun, x)
+    return flat, ravel_pytree(jax.tree.map(lambda v: np.zeros(v.shape), shapes))[1]
 
 
 def _rates(
-    loop: Looped, plant: Any, params: Any, unravel: Any, size: int, lines: Mapping[str, _Line]
+    loop: Looped, plant: Any, where: tuple[Any, _Point | None], unravel: Any, size: int, lines: Mapping[str, _Line]
 ) -> tuple[np.ndarray, np.ndarray]:
     """F and G of dξ = F ξ dt + G dW, rows of registers zero, those of averages what they average, those of straight
     lines their slopes."""
-    if not plant.noise_structure.implies("additive"):
+    params, point = where
+    if point is None and not plant.noise_structure.implies("additive"):
         raise ValueError(
-            f"loop: the noise of the plant is {plant.noise_structure}; an exact analysis needs additive noise"
+            f"loop: the noise of the plant is {plant.noise_structure}; an exact analysis needs additive noise. "
+            "Linearise with at=, or simulate the loop"
         )
+    _refuse_moving_plant(plant, params, loop.layout.inputs)
     places, registers = _places(unravel, size)
     inputs = {name: np.ravel(registers.held[name]) for name in loop.layout.inputs}
-    rates = affine_rates("loop: the plant is", plant, params, tuple(inputs))
+    rates = affine_rates("loop: the plant is", plant, params, tuple(inputs), None if point is None else point.x)
     whole = size + sum(line.now.size for line in lines.values())
     F, G = np.zeros((whole, whole)), np.zeros((whole, rates.G.shape[1]))
     for name, line in lines.items():
@@ -545,54 +654,78 @@ def _rates(
     for sensor in loop.sensors:
         if sensor.average:
             reading = functools.partial(_reading, sensor, loop.problem, params)
-            H, _ = affine(f"of ({sensor.name}): the reading is", reading, np.zeros(plant.n))
+            words = f"of ({sensor.name}): the reading is"
+            H = affine(words, reading, np.zeros(plant.n))[0] if point is None else derivative(reading, point.x)
             F[np.ix_(registers.sums[sensor.name], places)] = H
     return F, G
+
+
+def _refuse_moving_plant(plant: Any, params: Any, inputs: Iterable[str]) -> None:
+    """Refuse a plant whose slopes or noise change with time; what is added may move."""
+    x = np.asarray(plant.example_start(), float)
+    held = {name: params[name] for name in inputs}
+    moves = _slopes_move(lambda t, x, held: plant.f(t, x, {**params, **held} if held else params), 0.0, x, held)
+    if moves or depends_on_time(plant.g, x, params):
+        raise ValueError(
+            "loop: the slopes or the noise of the plant change with time, and the analysis is of loops that repeat "
+            "themselves; simulate the loop, or analyse the plant as it is at one time"
+        )
 
 
 def _reading(sensor: Any, plant: Any, params: Any, x: Any) -> Any:
     return sensor.value(plant, 0.0, x, params)
 
 
-def _delivered(loop: Looped, method: Any, dt: float, clock: Clock, unravel: Any, size: int, params: Any) -> Stretch:
-    """One tick by steps of a method with the inputs held: Φ and Q of the product of its steps."""
+def _delivered(loop: Looped, method: Any, dt: float, clock: Clock, unravel: Any, about: Any, params: Any) -> Stretch:
+    """One tick by steps of a method with the inputs held: Φ and Q of the product of its steps. A method that carries
+    more than the state begins that anew at a tick, so that what a tick makes of ξ is a function of ξ."""
     from stodyn.engine.spec import matched
 
     stepped = matched(loop.problem, method)[0]
     ready = in_steps(method.prepared(stepped, dt), loop, dt)
-    kind: Any = type(ready)
-    if kind.start is not Method.start:
-        raise ValueError(f"method: {method.name} carries more than the state; take a method of one step, or simulate")
     needs = ready.needs.normals(stepped.m)
     counts = [(name, count) for name, count in needs.items() if count]
 
-    def step(flat: Any, normals: Any) -> Any:
+    def begin(flat: Any) -> Any:
         x, registers = unravel(flat)
+        return ready.start(stepped, 0.0, x, {**params, **registers.held}), registers
+
+    parts = ravel_pytree(jax.tree.map(lambda v: jnp.zeros(v.shape), jax.eval_shape(begin, about)))[1]
+
+    def step(flat: Any, normals: Any) -> Any:
+        inner, registers = parts(flat)
         z, first = {name: jnp.zeros(0) for name, count in needs.items() if not count}, 0
         for name, count in counts:
             z[name], first = normals[first : first + count], first + count
         noise = ready.needs.increment(dt, z, stepped.m)
-        after = ready.step(stepped, 0.0, x, noise, {**params, **registers.held})[0]
+        after = ready.step(stepped, 0.0, inner, noise, {**params, **registers.held})[0]
         sums = dict(registers.sums)
         for s in loop.sensors:
             if s.average:
-                values = [s.value(loop.problem, 0.0, y, params) for y in (x, after)]
+                values = [s.value(loop.problem, 0.0, ready.read(y), params) for y in (inner, after)]
                 sums[s.name] = sums[s.name] + 0.5 * dt * (values[0] + values[1])
         return ravel_pytree((after, registers._replace(sums=sums)))[0]
 
-    zeros = jnp.zeros(size), jnp.zeros(sum(count for _, count in counts))
-    Phi, N = (np.array(uncompiled.value(jax.jacfwd(step, argnums=k), *zeros)) for k in (0, 1))
-    return Stretch(Phi, N @ N.T).repeated(clock.steps)
+    def end(flat: Any) -> Any:
+        inner, registers = parts(flat)
+        return ravel_pytree((ready.read(inner), registers))[0]
+
+    place = uncompiled.value(lambda flat: ravel_pytree(begin(flat))[0], about)
+    normals = jnp.zeros(sum(count for _, count in counts))
+    Phi, N = (np.array(uncompiled.value(jax.jacfwd(step, argnums=k), place, normals)) for k in (0, 1))
+    steps = Stretch(Phi, N @ N.T).repeated(clock.steps)
+    enter, leave = derivative(lambda flat: ravel_pytree(begin(flat))[0], about), derivative(end, place)
+    return Stretch(leave @ steps.Phi @ enter, leave @ steps.Q @ leave.T)
 
 
 def _jumps(
-    loop: Looped, clock: Clock, params: Any, unravel: Any, size: int
+    loop: Looped, clock: Clock, params: Any, unravel: Any, size: int, about: Any
 ) -> tuple[tuple[Tick, ...], dict[str, tuple[int, ...]]]:
     """The ticks of a period, once all phases and delays have passed, and when everything acts at times of its own."""
     count = math.lcm(*(clock.times[thing.name][0] for thing in loop.things))
     longest = max(sum(clock.times[thing.name][1:]) + clock.times[thing.name][0] for thing in loop.things)
     first = count * (1 + -(-longest // count))
-    fed = _acting(loop, clock, params, unravel, size)
+    fed = _acting(loop, clock, params, unravel, size, about)
     known: dict[tuple, Jump] = {}
     ticks: list[Tick] = []
     events: dict[str, list[int]] = {thing.name: [] for thing in loop.things}
@@ -634,7 +767,7 @@ def _is_due(clock: Clock, name: str, tick: int) -> tuple[bool, bool]:
     return (tick - phase) % every == 0, arrives
 
 
-def _acting(loop: Looped, clock: Clock, params: Any, unravel: Any, size: int) -> _Fed:
+def _acting(loop: Looped, clock: Clock, params: Any, unravel: Any, size: int, about: Any) -> _Fed:
     """What a tick makes of ξ and the normals of its readings, for its number and the readings that are lost."""
     losing = [sensor.name for sensor in loop.sensors if sensor.loss]
     readings = loop.layout.readings
@@ -647,11 +780,12 @@ def _acting(loop: Looped, clock: Clock, params: Any, unravel: Any, size: int) ->
         probe = _Probe(loop, clock, params, both[size:], dict(zip(losing, lost, strict=True)), acts)
         return ravel_pytree((x, probe.acted(0.0, tick, x, registers)))[0]
 
-    fed = _Fed(acted, size + normals, np.int32(0), np.False_, *(np.False_ for _ in losing))
+    point = None if about is None else np.concatenate([about, np.zeros(normals)])
+    fed = _Fed(acted, size + normals, np.int32(0), np.False_, *(np.False_ for _ in losing), about=point)
     if not fed.is_affine:
         raise ValueError(
             f"loop: what happens at a tick is not proved to be affine: look for products, limits or branches "
-            f"in the updates of {', '.join(part.name for part in loop.parts)}"
+            f"in the updates of {', '.join(part.name for part in loop.parts)}, or linearise with at="
         )
     return fed
 
