@@ -249,8 +249,9 @@ def sum_of(function):
 @pytest.mark.parametrize("method", [Quadrature, Galerkin, Collocation], ids=lambda m: m.name)
 def test_jumps_in_a_combination_of_parameters_warn(method):
     """1 where a + b > 1: the mean is off by up to 27 %, and no parameter has a kink that could be named."""
+    misses, decays = "misses the solution at t = .* by 0", "at t = 0 has terms that do not decay"
     for jump in (0.4, 1.0):
-        with pytest.warns(UserWarning, match="the expansion of degree 3 of x0 misses the solution at t = .* by 0"):
+        with pytest.warns(UserWarning, match=f"the expansion of degree 3 of x0 ({misses}|{decays})"):
             simulate(sum_of(lambda s, jump=jump: float(s > jump)), method, t=(0, 1), dt=1.0)
 
 

@@ -45,6 +45,19 @@ def test_fixed_params_stand_beside_random_ones_and_problems_keep_what_they_were_
     assert at_mean == pytest.approx(1.0 - np.exp(-2.0), rel=1e-6)
 
 
+@pytest.mark.parametrize("names", [("p",), ("p", "q", "r")])
+@pytest.mark.parametrize("share", [0.14, 0.35, 0.6, 0.86])
+def test_matrices_that_bend_anywhere_are_not_taken_for_affine(share, names):
+    laws = dict.fromkeys(names, scipy.stats.norm(1.0, 0.1))
+    bend = scipy.stats.norm(1.0, 0.1).ppf(share)
+    for name in names:
+        for bent in (np.maximum, np.minimum):
+            problem = with_matrices(
+                [[1.0]], lambda p, n=name, b=bent: [[-1.0 - b(p[n] - bend, 0.0)]], params=laws, start=[0.0]
+            )
+            assert problem.structure["matrix"] == "general"
+
+
 def test_structure_is_found():
     fixed = np.diag([1.0, 0.0])
     cases = {
