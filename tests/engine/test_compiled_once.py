@@ -114,6 +114,24 @@ def test_host_functions_are_told_apart():
         np.testing.assert_allclose(run["mean"], factor**10, rtol=1e-12)
     assert compiled_by(called(halve), EulerMaruyama, collect=st.Moments(at=[1.0])) == 0
 
+    @dataclasses.dataclass(frozen=True)
+    class Scaled:
+        """Two of them compare equal, whatever their factors are."""
+
+        factor: float = dataclasses.field(compare=False)
+
+        def __call__(self, x):
+            return self.factor * np.asarray(x)
+
+        def method(self, x):
+            return self(x)
+
+    one, other = Scaled(-0.5), Scaled(2.0)
+    for function, factor in ((one, 0.95), (other, 1.2), (one.method, 0.95), (other.method, 1.2)):
+        run = simulate(called(function), EulerMaruyama, collect=st.Moments(at=[1.0]), **RUN)
+        np.testing.assert_allclose(run["mean"], factor**10, rtol=1e-12)
+    assert compiled_by(called(other.method), EulerMaruyama, collect=st.Moments(at=[1.0])) == 0
+
 
 @pytest.mark.parametrize("session", [False, True])
 @pytest.mark.usefixtures("quick_compiling")

@@ -144,3 +144,32 @@ def test_functions_that_draw_count_or_read_a_clock_are_refused():
     noisy = sd.SDE(lambda t, x: -x, lambda t, x: rng.normal() * x, 1.0)
     with pytest.raises(ValueError, match=r"diffusion: .* Put randomness into diffusion, start or params"):
         sd.simulate(noisy, "EulerMaruyama", **RUN)
+
+
+WATCHING = {
+    "Observable wave": lambda of: dict(collect=st.Observable(of, name="wave")),
+    "of": lambda of: dict(stop=sd.Stop(sd.Level(3.0, of=of))),
+    "level": lambda of: dict(stop=sd.Stop(sd.Level(lambda t: of(t, np.ones(1))))),
+    "Passage: of": lambda of: dict(collect=st.Passage(sd.Level(3.0, of=of))),
+}
+
+
+@pytest.mark.parametrize("who", WATCHING)
+def test_functions_that_watch_paths_are_refused_likewise(who):
+    problem = sd.SDE(lambda t, x: -x, lambda t, x: 1.0, 1.0)
+    for number in (np.random.default_rng(1).normal, functools.partial(next, itertools.count()), time.time):
+        watching = WATCHING[who](lambda t, x, number=number: x[0] + number())
+        with pytest.raises(ValueError, match=f"^{who}: traced twice, it gives two different functions"):
+            sd.simulate(problem, "EulerMaruyama", **RUN | watching)
+
+
+@pytest.mark.parametrize("name", ["start", "params"])
+def test_draws_from_another_generator_are_refused(name):
+    """From the one that is given, a path gets the same value in every run."""
+    rng = np.random.default_rng(1)
+    others = dict(start=1.0, params=1.0) | {name: lambda own, size: rng.normal(size=size)}
+    with pytest.raises(ValueError, match=rf"{name}: called twice with the same generator, .* Draw from rng alone"):
+        grown(sd.SDE(lambda t, x, rate: -rate * x, None, **others))
+    others[name] = lambda own, size: own.normal(size=size)
+    problem = sd.SDE(lambda t, x, rate: -rate * x, None, **others)
+    assert grown(problem) == grown(problem)

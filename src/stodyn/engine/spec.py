@@ -21,9 +21,15 @@ from stodyn.methods.stopping import Stop, Stopping, stopping
 from stodyn.models.catalogue import Model
 from stodyn.noise.iterated import Approximation, check_resolution
 from stodyn.numerics.newton import underived
-from stodyn.numerics.printing.fingerprints import calls_host, fingerprint
 from stodyn.problems import lowering
-from stodyn.problems.contract import Problem, TracedFunction, expect_problem, machine_memory, written_as
+from stodyn.problems.contract import (
+    Problem,
+    TracedFunction,
+    check_repeats,
+    expect_problem,
+    machine_memory,
+    written_as,
+)
 from stodyn.problems.driven import Driven
 from stodyn.problems.driven_mechanical import DrivenMechanical
 from stodyn.problems.level import Level
@@ -213,12 +219,7 @@ def _function_traces(problem: Any) -> dict[str, TracedFunction]:
     for name, look in traced.items():
         if look.earlier is not None and look.earlier.digest == look.digest:
             continue
-        if fingerprint(look.trace_again()) != look.digest and not calls_host(look.trace):
-            raise ValueError(
-                f"{name}: traced twice, it gives two different functions: does it draw a random number, count, or read "
-                "a clock? JAX traces a function once, so all paths and steps would get the same number. "
-                "Put randomness into diffusion, start or params."
-            )
+        check_repeats(name, look.trace, look.trace_again())
     return traced
 
 

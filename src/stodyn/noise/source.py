@@ -25,6 +25,8 @@ import scipy
 from stodyn.arguments import checks_arguments
 from stodyn.noise.uniforms import Uniforms
 
+COMPARED = 16  # draws of a user's function that are made twice
+
 
 class Source(ABC):
     """Where the values of all paths come from.
@@ -202,6 +204,15 @@ class _FromFunction(Source):
     def normal(self):
         law: Any = self.function
         return (law.mean, law.covariance) if hasattr(law, "mean") and hasattr(law, "covariance") else None
+
+    def example(self, name):
+        first, again = (self.draw(np.random.default_rng(0), range(COMPARED), name) for _ in range(2))
+        if not np.array_equal(first, again, equal_nan=True):
+            raise ValueError(
+                f"{name}: called twice with the same generator, {name}(rng, size) gives different numbers, so that a "
+                "run could not be repeated. Draw from rng alone: rng.normal(size=size), not np.random.normal(size=size)"
+            )
+        return super().example(name)
 
     def draw(self, rng, paths, name):
         return checked_draws(np.asarray(self.function(rng, len(paths)), float), len(paths), name)

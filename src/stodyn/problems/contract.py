@@ -24,7 +24,7 @@ from stodyn.arguments import stacklevel_of_user
 from stodyn.noise.from_normals import FromNormals
 from stodyn.noise.source import Fixed, PerPath, Source, source_of, sources_in
 from stodyn.numerics.bounds import check_bounds
-from stodyn.numerics.printing.fingerprints import fingerprint, says_all
+from stodyn.numerics.printing.fingerprints import calls_host, fingerprint, says_all
 from stodyn.numerics.tracing_errors import first_line, in_words, missing_entry, unnamed_entry, way_out
 from stodyn.problems import describing
 from stodyn.problems.calling import PARAMS_NAMES, check_call, takes_params
@@ -70,6 +70,29 @@ class TracedFunction:
         """The trace of the function as it is now."""
         with jax.enable_x64(True):
             return anew(self.function)(*self.arguments)[0]
+
+
+def check_repeats(name: str, trace: core.ClosedJaxpr, again: core.ClosedJaxpr) -> None:
+    """Refuse a function two of whose traces differ, since a number that it draws would be drawn only once.
+
+    Parameters
+    ----------
+    name : str
+        The name of the function, with which the error begins.
+    trace, again : jax.core.ClosedJaxpr
+        Its traces, one after the other. What those with calls to the host do, they do not say.
+
+    Raises
+    ------
+    ValueError
+        If they differ.
+    """
+    if fingerprint(trace) != fingerprint(again) and not calls_host(trace):
+        raise ValueError(
+            f"{name}: traced twice, it gives two different functions: does it draw a random number, count, or read "
+            "a clock? JAX traces a function once, so all paths and steps would get the same number. "
+            "Put randomness into diffusion, start or params."
+        )
 
 
 def anew(function: Callable) -> Callable[..., tuple[core.ClosedJaxpr, Any]]:
@@ -579,6 +602,8 @@ def returned_shape(
         raise TypeError(f"{name}: {wanted} returned {result.dtype} values, expected real numbers.")
     if dataclasses.is_dataclass(problem) and name.partition("[")[0] in {f.name for f in dataclasses.fields(problem)}:
         problem.traced_functions[name] = TracedFunction(function, tuple(examples), trace)
+    else:  # those of the problem itself are compared by every run
+        check_repeats(name, trace, anew(function)(*examples)[0])
     return result
 
 

@@ -8,10 +8,12 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.extend import core
 
 from stodyn.arguments import checks_arguments
 from stodyn.numerics.bounds import check_bounds
 from stodyn.problems.calling import call
+from stodyn.problems.contract import check_repeats
 from stodyn.statistics import intervals
 from stodyn.statistics.contract import Labelled, Variable
 from stodyn.statistics.moments import Averaged, summarise
@@ -60,13 +62,16 @@ class Observable(Averaged):
             raise TypeError(f"Observable: name must be a word, the variable's name in the result, got {self.name!r}")
 
     def prepared(self, problem, times):
+        def trace() -> core.ClosedJaxpr:
+            point = np.zeros(()), np.zeros(problem.n), problem.example_params()
+            return jax.make_jaxpr(lambda t, x, params: call(self.function, t, x, params=params))(*point)
+
         try:
-            trace = jax.make_jaxpr(lambda t, x, params: call(self.function, t, x, params=params))(
-                np.zeros(()), np.zeros(problem.n), problem.example_params()
-            )
+            first = trace()
         except Exception:  # reported when the run is traced
             return self
-        check_bounds(trace, f"Observable {self.name}:")
+        check_bounds(first, f"Observable {self.name}:")
+        check_repeats(f"Observable {self.name}", first, trace())
         return self
 
     @property

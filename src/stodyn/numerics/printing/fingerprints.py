@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 import hashlib
 import itertools
+import types
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,16 +26,27 @@ from stodyn.numerics.printing.trace import literal_value
 LARGE = 100_000  # bytes of a constant that is not kept beside the others
 MESH = "ctx_mesh"  # of compiled functions: the devices of the session, callable but without meaning for the digest
 
-_host_functions: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
-_unweak_functions: dict[int, tuple[Any, int]] = {}  # those that Python cannot refer to weakly, such as NumPy's
+_host_functions: dict[int, tuple[Callable[[], Any], int]] = {}  # by id: what refers to each, and its number
 _numbers = itertools.count()
 
 
-def _host_number(function: Any) -> int:
-    try:
-        return _host_functions.setdefault(function, next(_numbers))
-    except TypeError:
-        return _unweak_functions.setdefault(id(function), (function, next(_numbers)))[1]
+def _host_number(function: Any) -> Any:
+    """A number for each callable object, and a pair of them for a bound method, which Python makes anew at every use.
+
+    Two objects that compare equal are two: they may differ in what comparison leaves out, or be changed later on.
+    """
+    if isinstance(function, types.MethodType):
+        return _host_number(function.__self__), _host_number(function.__func__)
+    key = id(function)
+    refer, number = _host_functions.get(key, (lambda: None, -1))
+    if refer() is not function:
+        try:
+            refer = weakref.ref(function, lambda _: _host_functions.pop(key, None))
+        except TypeError:  # of those that Python cannot refer to weakly, such as NumPy's, the object itself is kept
+            refer = lambda: function  # noqa: E731
+        number = next(_numbers)
+        _host_functions[key] = refer, number
+    return number
 
 
 @functools.cache
