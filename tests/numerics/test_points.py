@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import lax
 
 from stodyn.numerics.printing import points
 from stodyn.numerics.printing.points import AtPoints, _Loop, at_points
@@ -80,3 +81,13 @@ def test_entries_that_are_known_or_the_same_are_not_computed_again():
     with jax.enable_x64(True):
         closed = jax.make_jaxpr(lambda x: jnp.diag(x))(points[0])
     assert _Loop(closed, [True]).count == 30
+
+
+@pytest.mark.parametrize("index", [jnp.int8, jnp.uint8, jnp.int32])
+def test_an_index_of_few_bits_into_a_longer_table_is_printed(index):
+    """An int8 counts to 127, and reads what lies there; entries beyond are out of its reach."""
+    table, x = np.linspace(0.0, 1.0, 200), np.arange(2.0, 128.0, 5.0)
+    found = AtPoints(lambda x: lax.dynamic_slice(table, (index(x),), (1,))[0])(x)
+    closed = jax.make_jaxpr(lambda x: lax.dynamic_slice(table, (index(x),), (1,)))(0.0)
+    assert points._printed(closed, [True]) is not None
+    np.testing.assert_array_equal(found, table[x.astype(int)])

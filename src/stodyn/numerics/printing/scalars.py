@@ -155,7 +155,7 @@ class _Scalars:
         if positions > SELECTED_POSITIONS:
             raise Unprintable(f"an index that differs between paths, over more than {SELECTED_POSITIONS} positions")
         result = at(0)
-        for p in range(1, positions):
+        for p in range(1, min(positions, np.iinfo(start.dtype).max + 1)):  # further ones are beyond what an int8 counts
             beyond = self.graph.make("ge", BOOL, start, start.dtype.type(p))
             result = self.choose(beyond, at(p), result, dtype)
         return result
@@ -392,7 +392,8 @@ def _inside(graph: Graph, starts: Sequence[Entry], limits: Sequence[int]) -> Ent
     for start, limit in zip(starts, limits, strict=True):
         if start.dtype.kind == "i":
             inside = graph.make("and", BOOL, inside, graph.make("ge", BOOL, start, start.dtype.type(0)))
-        below = graph.make("le", BOOL, start, start.dtype.type(limit)) if limit >= 0 else np.False_
+        highest = min(limit, np.iinfo(start.dtype).max)
+        below = graph.make("le", BOOL, start, start.dtype.type(highest)) if limit >= 0 else np.False_
         inside = graph.make("and", BOOL, inside, below)
     return inside
 
