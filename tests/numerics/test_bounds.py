@@ -34,6 +34,16 @@ RIGHT = {
     "rolled": lambda x: jnp.roll(x, 3) + jnp.interp(x, jnp.arange(3.0), jnp.ones(3)),
     "loop": lambda x: jax.lax.fori_loop(0, 5, lambda k, y: y + x[k % 2], x),
     "column": lambda x: jnp.outer(x, x)[:, 1] + jnp.diag(jnp.outer(x, x)),
+    "clipped": lambda x: x.at[np.array([0, 3])].get(mode="clip"),
+    "filled": lambda x: x.at[np.array([0, 3])].get(mode="fill", fill_value=0.0),
+    "filled by take": lambda x: jnp.take(x, np.array([0, 3]), mode="fill", fill_value=0.0),
+    "wrapped": lambda x: jnp.take(x, np.array([0, 3]), mode="wrap"),
+    "dropped": lambda x: x.at[np.array([0, 3])].add(
+        1.0,
+        mode="drop",
+    ),
+    "dropped in a jit": lambda x: jax.jit(lambda y: y.at[np.array([0, 3])].set(1.0, mode="drop"))(x),
+    "a bin that is thrown away": lambda x: jax.ops.segment_sum(x, np.array([0, 7]), 2),
 }
 
 

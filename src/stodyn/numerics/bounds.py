@@ -16,6 +16,7 @@ from stodyn.numerics.printing.entrywise import TABLE
 from stodyn.numerics.printing.operations import Gather, Operation, Scatter, SliceAt, equations_of, has_indices
 from stodyn.numerics.printing.scalars import MOVES
 from stodyn.numerics.printing.trace import interpret
+from stodyn.numerics.tracing_errors import OTHERS, names_argument
 
 LARGEST = 10_000_000  # numbers of an array of indices that is computed
 
@@ -26,7 +27,10 @@ def check_bounds(closed: core.ClosedJaxpr, who: str) -> None:
     """Refuse a trace with an index that is known and out of bounds; `who` begins the sentence."""
     outside = out_of_bounds(closed)
     if outside is not None:
-        raise IndexError(f"{who} {outside}. Count from 0, and check the length of the vector.")
+        raise IndexError(
+            f"{who} {outside}. Count from 0, and check the length of the vector; where it is meant, say so in the "
+            'call: mode="clip", "fill" or "drop".'
+        )
 
 
 def out_of_bounds(closed: core.ClosedJaxpr) -> str | None:
@@ -78,9 +82,22 @@ def _refused(operation: Operation, values: list[Known]) -> str | None:
             here = indices[..., place].ravel()
             last = sizes[axis] - (how.sizes[axis] if isinstance(how, Gather) else 1)
             outside = (here < 0) | (here > last)
-            if outside.any():
+            if outside.any() and not _is_meant(operation):
                 return (_read if is_read else _write)(int(here[np.argmax(outside)]), axis, sizes)
     return None
+
+
+def _is_meant(operation: Operation) -> bool:
+    """Whether the user has said what becomes of indices outside: by a mode, or by a sum over segments, which leaves
+    them out. Updates are dropped by default too, which a trace does not tell from a mode: it stands in the call."""
+    how, lines = operation.how, operation.callers
+    if how.clips or isinstance(how, Gather):
+        return how.clips or how.fills
+    own = max((k for k, line in enumerate(lines) if not line.filename.startswith(OTHERS)), default=-1)
+    if own < 0:
+        return False
+    called = lines[own + 1].name if own + 1 < len(lines) else ""
+    return called.startswith("segment_") or names_argument(lines[own], "mode")
 
 
 def _read(index: int, axis: int, sizes: tuple[int, ...]) -> str:

@@ -19,6 +19,7 @@ import itertools
 import linecache
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from traceback import FrameSummary
 from types import FrameType, TracebackType
 from typing import Any, NamedTuple
 
@@ -167,6 +168,29 @@ def user_place(error: BaseException) -> Place | None:
             last = trace
         trace = trace.tb_next
     return None if last is None else _place(last)
+
+
+def names_argument(line: FrameSummary, name: str) -> bool:
+    """Return whether a call on a line of Python names this argument; False where the line cannot be read.
+
+    Parameters
+    ----------
+    line : traceback.FrameSummary
+        The line; the call may begin before it and end after it.
+    name : str
+        The name of the argument, as in f(..., name=...).
+
+    Returns
+    -------
+    bool
+    """
+    try:
+        tree = ast.parse("".join(linecache.getlines(line.filename)))
+    except (SyntaxError, ValueError):
+        return False
+    calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call))
+    around = (call for call in calls if call.lineno <= (line.lineno or 0) <= (call.end_lineno or 0))
+    return any(keyword.arg == name for call in around for keyword in call.keywords)
 
 
 def _place(trace: TracebackType) -> Place:

@@ -11,6 +11,7 @@ import functools
 import itertools
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from traceback import FrameSummary, extract_tb
 from typing import Any, NamedTuple
 
 import jax
@@ -87,6 +88,7 @@ class Gather(NamedTuple):
     inside   axis of the array -> axis of the result that counts inside a slice
     along    axis of the array -> axis of the indices that counts it
     fills    whether slices outside the array are filled, with `fill` where it is given
+    clips    whether they are moved inside because the user says so
     """
 
     axes: tuple[int, ...]
@@ -95,6 +97,7 @@ class Gather(NamedTuple):
     along: Mapping[int, int]
     fills: bool
     fill: Any
+    clips: bool
 
 
 class Scatter(NamedTuple):
@@ -286,8 +289,8 @@ def _gather(params: Mapping[str, Any], equation: Equation) -> Gather:
     numbers = params["dimension_numbers"]
     along = dict(zip(numbers.operand_batching_dims, numbers.start_indices_batching_dims, strict=True))
     inside = _inside(equation, numbers.collapsed_slice_dims, along, numbers.offset_dims)
-    fills = "FILL" in str(params["mode"])
-    return Gather(numbers.start_index_map, params["slice_sizes"], inside, along, fills, params["fill_value"])
+    fills, clips = (word in str(params["mode"]) for word in ("FILL", "CLIP"))
+    return Gather(numbers.start_index_map, params["slice_sizes"], inside, along, fills, params["fill_value"], clips)
 
 
 def _scatter(fold: str | None) -> Reader:
@@ -387,6 +390,12 @@ class Operation:
     def origin(self) -> Any:
         """What the same operation of a trace that is opened several times has in common; the trace keeps it alive."""
         return id(self._equation)
+
+    @property
+    def callers(self) -> list[FrameSummary]:
+        """The lines of Python from which it came into the trace, the outermost first."""
+        calls = None if self._equation is None else self._equation.source_info.traceback
+        return [] if calls is None else extract_tb(calls.as_python_traceback())
 
     @property
     def parameters(self) -> list[tuple[str, Any]]:
