@@ -25,7 +25,7 @@ import scipy
 from stodyn.arguments import checks_arguments
 from stodyn.noise.uniforms import Uniforms
 
-COMPARED = 16  # draws of a user's function that are made twice
+REPEATS = 16  # draws of a user's function that are made twice
 
 
 class Source(ABC):
@@ -207,8 +207,8 @@ class _FromFunction(Source):
 
     def example(self, name):
         example = super().example(name)
-        first, again = (np.asarray(self.function(np.random.default_rng(0), COMPARED)).tobytes() for _ in range(2))
-        if first != again:
+        first, second = (np.asarray(self.function(np.random.default_rng(0), REPEATS)).tobytes() for _ in range(2))
+        if first != second:
             raise ValueError(
                 f"{name}: called twice with the same generator, {name}(rng, size) gives different numbers, so that a "
                 "run could not be repeated. Draw from rng alone: rng.normal(size=size), not np.random.normal(size=size)"

@@ -72,14 +72,14 @@ class TracedFunction:
             return anew(self.function)(*self.arguments)[0]
 
 
-def check_repeats(name: str, trace: core.ClosedJaxpr, again: core.ClosedJaxpr) -> None:
+def check_repeats(name: str, first: core.ClosedJaxpr, second: core.ClosedJaxpr) -> None:
     """Refuse a function two of whose traces differ, since a number that it draws would be drawn only once.
 
     Parameters
     ----------
     name : str
         The name of the function, with which the error begins.
-    trace, again : jax.core.ClosedJaxpr
+    first, second : jax.core.ClosedJaxpr
         Its traces, one after the other. What those with calls to the host do, they do not say.
 
     Raises
@@ -87,7 +87,7 @@ def check_repeats(name: str, trace: core.ClosedJaxpr, again: core.ClosedJaxpr) -
     ValueError
         If they differ.
     """
-    if fingerprint(trace) != fingerprint(again) and not calls_host(trace):
+    if fingerprint(first) != fingerprint(second) and not calls_host(first):
         raise ValueError(
             f"{name}: traced twice, it gives two different functions: does it draw a random number, count, or read "
             "a clock? JAX traces a function once, so all paths and steps would get the same number. "
