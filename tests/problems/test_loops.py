@@ -479,6 +479,22 @@ def test_an_update_that_draws_is_refused():
         sd.simulate(sd.with_loop(integrator(), law), "Heun", t=(0, 1), dt=0.1, paths=2, seed=1, progress=False)
 
 
+@pytest.mark.parametrize(
+    ("update", "words"),
+    [
+        (lambda t, own, seen, p: -seen["y"], r"update \(law\): expected it to return \(own, out\), got a ShapeDtype"),
+        (lambda t, own, seen, p: None, r"expected it to return \(own, out\), got a NoneType"),
+        (
+            lambda t, own, seen, p: (own, -seen["z"]),
+            r"could not be traced by JAX .*'z'.*of `seen` it has y, of `params` u",
+        ),
+    ],
+)
+def test_an_update_that_is_none_is_refused_in_words(update, words):
+    with pytest.raises(TypeError, match=words):
+        sd.with_loop(integrator(), sd.Sensor("y", of="x", every=H), sd.Part("law", H, update, "y", "u"))
+
+
 def test_parts_that_read_each_other_and_write_nothing_are_refused():
     one, other = (
         sd.Part(name, every=0.1, reads=read, update=lambda t, own, seen, p, read=read: (own, seen[read]))
@@ -582,6 +598,39 @@ def test_every_kind_of_plant_takes_a_loop(kind):
         run = sd.simulate(sd.with_loop(plants[kind], part), t=(0, 1), dt=0.05, paths=8, seed=1, progress=False)
         means.append(float(run["mean"].values[-1, 0]))
     assert means[1] - means[0] > 0.2
+
+
+NETLIST = """RC
+.param u=0.5 r=1k
+V1 in 0 DC {u}
+R1 in out {r}
+C1 out 0 1u
+"""
+
+
+@pytest.mark.usefixtures("quick_compiling")
+def test_a_parameter_of_a_netlist_that_gives_the_value_of_a_source_is_an_input():
+    """From 0.5 V the capacitor goes to 1 - 0.5/2 V, then to 1 V less half of what it had, each for a time RC."""
+    circuit = sd.circuits.read(NETLIST)
+
+    def law(name="u"):
+        return sd.Part("law", 1e-3, lambda t, own, seen, p: (own, 1 - 0.5 * seen["y"]), "y", name)
+
+    y = sd.Sensor("y", of="out", every=1e-3)
+    loop = sd.with_loop(circuit, y, law())
+    assert loop.problem.params == {"noise": 1.0, "u": pytest.approx(0.5)}
+    run = sd.simulate(loop, "Trapezoidal", t=(0, 2e-3), dt=1e-5, paths=2, seed=1, progress=False,
+                      collect=[st.Moments(at=[0, 1e-3, 2e-3])])  # fmt: skip
+    exact = [0.5]
+    for _ in range(2):
+        exact.append(exact[-1] * np.exp(-1) + (1 - 0.5 * exact[-1]) * (1 - np.exp(-1)))
+    assert run["mean"].sel(component="out").values == pytest.approx(exact, abs=2e-6)
+    with pytest.raises(ValueError, match="writes: 'r' of the netlist is no input"):
+        sd.with_loop(circuit, y, law("r"))
+    with pytest.raises(ValueError, match="there is no value named w"):
+        sd.with_loop(circuit, y, law("w"))
+    with pytest.raises(ValueError, match="its plant, a SDAE, has no form as an SDE of its own components"):
+        sd.analysis.sampled(loop)
 
 
 @pytest.mark.parametrize("noise", [sd.per_sample(0.1), None])

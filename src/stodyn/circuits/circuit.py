@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from stodyn.arguments import checks_arguments, stacklevel_of_user
-from stodyn.circuits import direct_current, measures
+from stodyn.circuits import direct_current, inputs_of_sources, measures
 from stodyn.circuits.asked import Output
 from stodyn.circuits.assembly import Network, assemble
 from stodyn.circuits.channels import Unplaced, channels
@@ -584,6 +584,11 @@ class Circuit(SDAE):
         circuit = _built(laid_out(netlist.deck, {**netlist.overrides.values, **_lowered(values)}))
         gone = {*_lowered(values), *netlist.overrides.random} - {*circuit.network.netlist.overrides.random}
         return dataclasses.replace(circuit, random={name: law for name, law in self.random.items() if name not in gone})
+
+    def with_inputs(self, names: Sequence[str]) -> SDAE:
+        """The circuit with these .params of its netlist, which give values of sources, as params that a loop writes."""
+        inputs = [name for name in names if name not in self.params]
+        return inputs_of_sources.as_plant(self, inputs) if inputs else self
 
     @checks_arguments
     def steps(self) -> Iterator[tuple[dict[str, float], Circuit]]:

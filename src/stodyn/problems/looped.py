@@ -27,6 +27,7 @@ from stodyn.noise import path_normals, sfc64
 from stodyn.noise.source import ByPath
 from stodyn.noise.uniforms import Uniforms
 from stodyn.numerics.bounds import check_bounds
+from stodyn.numerics.tracing_errors import in_words
 from stodyn.problems.calling import call
 from stodyn.problems.contract import TracedFunction, anew, component_names, expect_problem
 from stodyn.problems.measured import Measured
@@ -221,7 +222,7 @@ class Layout:
                 values[name] = jnp.zeros(self.outputs[name])
             else:
                 return False
-        own, out = self._shape(part, part.update, t, self.own[part.name], values, self.params)
+        own, out = self._update_shapes(part, t, values)
         own_tree: Any = jax.tree.structure(self.own[part.name])
         if jax.tree.structure(own) != own_tree:
             raise ValueError(
@@ -236,6 +237,24 @@ class Layout:
                 f"its output has {tuple(out.shape)}"
             )
         return True
+
+    def _update_shapes(self, part: Part, t: Any, values: Mapping[str, Any]) -> tuple[Any, Any]:
+        """The shapes of (own, out); errors are in the user's terms."""
+        try:
+            both = self._shape(part, part.update, t, self.own[part.name], values, self.params)
+        except IndexError:
+            raise  # in words already
+        except Exception as error:
+            raise TypeError(
+                f"{part.function_words}: could not be traced by JAX ({in_words(error)}); of `seen` it has "
+                f"{', '.join(values) or 'nothing'}, of `params` {', '.join(self.params) or 'nothing'}"
+            ) from error
+        if not (isinstance(both, tuple) and len(both) == 2):
+            raise TypeError(
+                f"{part.function_words}: expected it to return (own, out), got a {type(both).__name__}; without a "
+                "state of its own, return own as it was given"
+            )
+        return both
 
     def reads(self, part: Part) -> list[tuple[str, str]]:
         """What a part reads: (name, "reading", "true" or "output")."""
@@ -384,7 +403,7 @@ def with_loop(plant: Any, *parts: Sensor | Part) -> Looped:
     ----------
     plant : Problem
         Any problem whose params hold the inputs, such as params={"u": 0.0}; before a first write they have these
-        values.
+        values. Of a netlist, a .param that gives values of sources, such as V1 in 0 DC {u}, is an input.
     *parts : Sensor or Part
         Sensors and parts; at one instant sensors read first, then parts act, in the order listed.
 
@@ -424,6 +443,7 @@ def with_loop(plant: Any, *parts: Sensor | Part) -> Looped:
     if not sensors and not acting:
         raise ValueError("with_loop: expected at least one sensor or part")
     plant = plant if plant.params is not None else plant.changed(params={})
+    plant = plant.with_inputs([name for part in acting for name in part.writes])
     _check_words(plant, sensors, acting)
     lines = tuple(name for part in acting if part.hold == "first" for name in part.writes)
     plant = _with_lines(plant, lines) if lines else plant

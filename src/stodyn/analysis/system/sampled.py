@@ -514,6 +514,11 @@ def _solved(loop: Looped, method: Any, dt: float | None, at: Mapping[str, float]
         loop.check_step(method, dt)
     tick = float(loop.tick) if dt is None or not clock.jitters else dt
     plant = loop.problem if isinstance(loop.problem, SDE) else written_as(loop.problem, SDE)
+    if plant is None or plant.n != loop.problem.n:
+        raise ValueError(
+            f"loop: its plant, a {type(loop.problem).__name__}, has no form as an SDE of its own components; write it "
+            "as one, or simulate the loop"
+        )
     params = jax.tree.map(lambda v: jnp.asarray(v, float), plant.example_params())
     point = _point(loop, plant, params, at)
     params, x = (params, jnp.zeros(plant.n)) if point is None else (point.params, jnp.asarray(point.x))
