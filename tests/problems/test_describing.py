@@ -5,6 +5,7 @@ import pytest
 import scipy.stats
 
 import stodyn as sd
+from stodyn.circuits import read
 from stodyn.models.catalogue import catalogue
 from stodyn.problems import describing
 
@@ -26,6 +27,12 @@ def test_a_problem_tells_its_noise_its_start_and_its_method():
     assert told["method"].startswith("SRIW1 unless another is named: ")
     page = spring._repr_html_()
     assert page.startswith("<b>SDE with 1 component") and "SRIW1" in page
+
+
+def test_a_circuit_whose_noise_has_no_place_in_time_can_be_shown():
+    """A switch with memory at a node without a capacitor: the words of the refusal stand in its line."""
+    switch = "V1 a 0 1\nS1 a b c 0 sw\nR1 b 0 1k\nV2 c 0 sin(0 1 1k)\n.model sw sw(vt=.5 vh=.1 ron=1 roff=1meg)\n"
+    assert "no capacitor from b to ground" in repr(read(f"switched\n{switch}"))
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,10 @@ def of_problem(problem: Any) -> tuple[str, Lines]:
     title = f"{type(problem).__name__} with {problem.n} component{'s' * (problem.n != 1)} and {noise}"
     lines = [("components", listed(map(str, problem.components)))]
     if problem.m:
-        lines.append(("noise", f"{problem.noise_structure}, {problem.calculus}"))
+        try:
+            lines.append(("noise", f"{problem.noise_structure}, {problem.calculus}"))
+        except ValueError as error:  # such as that of a circuit whose noise has no place in time
+            lines.append(("noise", f"refused: {error}"))
     elif coloured:
         lines.append(("noise", f"coloured: {listed(coloured)}"))
     if hasattr(problem, "start"):
