@@ -13,6 +13,7 @@ from exporting.compiled import COMPILER, DT, SEED, STEPS, Library, Unit, needs_c
 import stodyn as sd
 from stodyn import statistics as st
 from stodyn.exporting import c_file, libraries
+from stodyn.exporting.stepping import stepping
 from stodyn.methods import catalogue as methods
 from stodyn.methods.contract import Method
 from stodyn.models import catalogue
@@ -41,6 +42,7 @@ LOOP = sd.with_loop(
 
 GUSTS = sd.with_noise(ADDITIVE, sd.noise.coloured.gauss_markov2(1.0, 2.0, 0.3), into=[[1.0], [0.0]])
 GUSTS = GUSTS.changed(start=sd.from_normals(lambda z: 0.7 * z, 4))
+NORMAL = sd.linear([[-1.0, 1.0], [0.0, -2.0]], [[1.0], [1.0]], mean=[1.0, 2.0], covariance=[[2.0, 0.5], [0.5, 1.0]])
 
 
 def of_model(name):
@@ -236,13 +238,24 @@ def test_random_starts_parameters_and_whole_paths_are_refused(tmp_path):
     drawn = sd.SDE(lambda t, x: -x, lambda t, x: 1.0, start=lambda rng, n: rng.normal(size=n))
     spread = sd.SDE(lambda t, x, p: -p["k"] * x, lambda t, x: 1.0, start=1.0,
                     params={"k": lambda rng, n: rng.uniform(1, 2, n)})  # fmt: skip
-    for problem, words in ((drawn, "from_normals"), (spread, r"params\['k'\] is a distribution")):
+    for problem, words in (
+        (drawn, r"stodyn.from_normals\(function, count\)$"),
+        (NORMAL, r"changed\(start=problem.start.from_normals\(\)\) has the same law$"),
+        (spread, r"params\['k'\] is a distribution"),
+    ):
         with pytest.raises(ValueError, match=words):
             sd.export(problem, "Heun", dt=DT, to=tmp_path / "model.c")
     with pytest.raises(ValueError, match=r"components are computed by loops over arrays .* cannot be exported yet"):
         sd.export(of_model("oscillator_chain"), "StochasticAlpha", dt=DT, to=tmp_path / "model.c")
     with pytest.raises(ValueError, match="makes whole paths"):
         sd.export(of_model("miller_integrator"), "Galerkin", dt=1e-6, to=tmp_path / "model.c")
+
+
+def test_a_normal_start_is_exported_as_a_function_of_normals():
+    start = NORMAL.start.from_normals()
+    of_units = np.array([start.function(z) for z in np.eye(2)]) - NORMAL.start.mean
+    np.testing.assert_allclose(of_units.T @ of_units, NORMAL.start.covariance, rtol=1e-12)
+    assert stepping(NORMAL.changed(start=start), "Heun", DT, None, 0.0).outputs == ("x0", "x1")
 
 
 def test_names_that_c_cannot_have_are_spelled_anew():

@@ -31,6 +31,7 @@ from stodyn.numerics.printing.llvm import Printer, Writer
 from stodyn.numerics.printing.nodes import Entry, Graph, Node, reachable
 from stodyn.numerics.printing.rows import words
 from stodyn.numerics.printing.unprintable import Unprintable
+from stodyn.problems.linear import GaussianStart
 from stodyn.problems.looped import Keys
 from stodyn.statistics.moments import Moments
 from stodyn.statistics.observable import Observable
@@ -261,9 +262,11 @@ def check_random(spec: Spec) -> None:
     """Refuse starts and parameters that are drawn for every path: a model outside is one path."""
     problem = spec.problem
     if problem.has_random_start and problem.start_from_normals is None:
+        same_law = "problem.changed(start=problem.start.from_normals()) has the same law"
         raise ValueError(
-            "problem: its start is drawn for every path by NumPy, which an exported model cannot do. Give start= as "
-            "numbers, or as noise.from_normals(function, count)"
+            "problem: paths differ in their starts, by draws of NumPy or by a list, which an exported model cannot do. "
+            "Give start= as numbers, or as stodyn.from_normals(function, count)"
+            f"{f'; {same_law}' if isinstance(problem.start, GaussianStart) else ''}"
         )
     for name, source in zip(leaf_names(problem.params), problem.param_sources, strict=True):
         if source.is_random and not isinstance(source, Keys):

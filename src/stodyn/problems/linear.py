@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from stodyn.arguments import checks_arguments
+from stodyn.noise.from_normals import FromNormals
 from stodyn.numerics import systems, van_loan
 from stodyn.problems.sde import SDE
 
@@ -158,6 +159,10 @@ class GaussianStart:
             )
         self.mean, self.covariance = mean, covariance
         self.root = van_loan.root(covariance)
+
+    def from_normals(self) -> FromNormals:
+        """The same law as a function of normals that each path counts off, which other draws than these are."""
+        return FromNormals(lambda z: self.mean + self.root @ z, self.root.shape[1])
 
     def __call__(self, rng: np.random.Generator, size: int) -> np.ndarray:
         return self.mean + rng.standard_normal((size, len(self.mean))) @ self.root.T
