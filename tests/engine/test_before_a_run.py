@@ -262,3 +262,16 @@ def test_steps_are_examined_with_the_parameters_of_the_first_path():
     problem = SDE(lambda t, x, rate: -rate * x, lambda t, x, rate: jnp.ones_like(x), 1.0, PerPath([30.0, *[0.1] * 39]))
     heard = [warned(simulate, problem, "Heun", t=(0, 10), dt=0.1, executor=way) for way in ("printed", "vmap")]
     assert len(heard[0]) == 1 and heard[0] == heard[1] and "grow by 2.5 per step" in heard[0][0]
+
+
+@pytest.mark.parametrize(
+    ("stated", "diffusion"),
+    [
+        ("additive", lambda t, x: jnp.diag(1.0 + 0.1 * jnp.sin(x))),
+        ("diagonal", lambda t, x: jnp.diag(1.0 + 0.1 * x[::-1])),
+    ],
+)
+def test_a_structure_that_is_stated_and_false_is_refused(stated, diffusion):
+    problem = SDE(lambda t, x: -x, diffusion, [1.0, 2.0], structure=stated)
+    with pytest.raises(ValueError, match=f"structure: '{stated}' is stated, but the noise is not {stated}"):
+        simulate(problem, "EulerMaruyama", t=(0.0, 1.0), dt=0.5, paths=2, seed=1)

@@ -132,6 +132,7 @@ def describe(
     if dtype not in ("float64", "float32"):
         raise ValueError(f'dtype: expected "float64" or "float32", got {dtype!r}')
     functions = _function_traces(problem)
+    _check_stated_structure(problem)
     facts_key = kept_traces.recall_facts(problem, functions)
     method = chosen_method(problem, method)
     times, lengths = grid.step_times(t, dt)
@@ -221,6 +222,20 @@ def _function_traces(problem: Any) -> dict[str, TracedFunction]:
             continue
         check_repeats(name, look.trace, look.trace_again())
     return traced
+
+
+def _check_stated_structure(problem: Any) -> None:
+    """Refuse noise that is stated to be additive or diagonal and is not. What is stated to commute may be meant to
+    leave small areas out, and "general" claims nothing."""
+    stated = getattr(problem, "structure", None)
+    if stated not in ("additive", "diagonal"):
+        return
+    structure = dataclasses.replace(problem, structure=None).noise_structure
+    if not structure.implies(stated):
+        raise ValueError(
+            f"structure: {stated!r} is stated, but the noise is not {stated} ({structure}), and methods made for "
+            f"{stated} noise would give wrong results. Leave structure out: it is then determined from the diffusion."
+        )
 
 
 def _traced(problem: Any, method: Method, dtype: np.dtype) -> traces.Traced:

@@ -79,8 +79,8 @@ class SDE(Problem):
         units appear in results and plots.
     structure : str, optional
         Overrides the structure of the noise that is otherwise determined from `diffusion`: one of "additive",
-        "diagonal", "scalar", "commutative" and "general" (see `noise_structure`). It is believed, not checked: a method
-        made for additive noise gives wrong results for noise that depends on x.
+        "diagonal", "scalar", "commutative" and "general" (see `noise_structure`). A run refuses "additive" and
+        "diagonal" where the diffusion is not; "commutative" is believed, as it may be meant to leave small areas out.
 
     Raises
     ------
