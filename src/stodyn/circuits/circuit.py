@@ -41,7 +41,7 @@ from stodyn.numerics import direct
 from stodyn.numerics.elimination import ORDERED
 from stodyn.numerics.facts.dependence import FOLLOWED
 from stodyn.numerics.traced_once import TracedOnce
-from stodyn.problems import contract
+from stodyn.problems import contract, looped
 from stodyn.problems.contract import Recommended
 from stodyn.problems.facts import Known
 from stodyn.problems.linear import GaussianStart
@@ -585,11 +585,6 @@ class Circuit(SDAE):
         gone = {*_lowered(values), *netlist.overrides.random} - {*circuit.network.netlist.overrides.random}
         return dataclasses.replace(circuit, random={name: law for name, law in self.random.items() if name not in gone})
 
-    def with_inputs(self, names: Sequence[str]) -> SDAE:
-        """The circuit with these .params of its netlist, which give values of sources, as params that a loop writes."""
-        inputs = [name for name in names if name not in self.params]
-        return inputs_of_sources.as_plant(self, inputs) if inputs else self
-
     @checks_arguments
     def steps(self) -> Iterator[tuple[dict[str, float], Circuit]]:
         """Iterate over all combinations of the values of .step and .temp, the first .step innermost.
@@ -1018,3 +1013,4 @@ def _state_space(circuit: Circuit) -> tuple[Any, str] | None:
 
 
 contract.conversions[Circuit, SDE] = _state_space
+looped.INPUTS[Circuit] = inputs_of_sources.as_plant

@@ -19,8 +19,11 @@ CLOSE = 1e-9  # of the largest value, to which two differences of equations are 
 TIMES = (0.0, 0.37)  # in units of the run, where the equations are compared
 
 
-def as_plant(circuit: Any, inputs: Sequence[str]) -> SDAE:
+def as_plant(circuit: Any, names: Sequence[str]) -> SDAE:
     """The circuit as an SDAE with these inputs among its params, at the values of the netlist."""
+    inputs = [name for name in names if name not in circuit.params]
+    if not inputs:
+        return circuit
     zero = circuit.valued(dict.fromkeys(inputs, 0.0))
     columns = {name: _column(zero, name) for name in inputs}
     B = np.stack(list(columns.values()), axis=1)

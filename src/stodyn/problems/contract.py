@@ -261,10 +261,6 @@ class Problem(ABC):
         """A copy with another start or other params."""
         return dataclasses.replace(self, **changes)  # type: ignore[type-var]
 
-    def with_inputs(self, names: Sequence[str]) -> Any:
-        """This problem with these inputs of a loop among its params, where it can make them; else itself."""
-        return self
-
     def lower(self, kind: type) -> tuple[Problem, str] | None:
         """This problem as one of another class with the same law, and the conversion in words; None if impossible."""
         lowered: dict[type, Any] = vars(self).setdefault("lowered", {})

@@ -36,6 +36,7 @@ from stodyn.problems.sensor import Jitter, Sensor, Timed, Times, exact
 
 KEYS = "~sensor keys"  # the last of all names in params, so that the draws of others stay as they are
 HOLDS = ("zero", "first")
+INPUTS: dict[type, Callable[[Any, list[str]], Any]] = {}  # kind of problem -> the same with inputs among its params
 SLOPE, SINCE = "~slope of {}", "~since when {}"  # params of a plant whose input is a straight line between samples
 
 
@@ -443,7 +444,7 @@ def with_loop(plant: Any, *parts: Sensor | Part) -> Looped:
     if not sensors and not acting:
         raise ValueError("with_loop: expected at least one sensor or part")
     plant = plant if plant.params is not None else plant.changed(params={})
-    plant = plant.with_inputs([name for part in acting for name in part.writes])
+    plant = _with_inputs(plant, [name for part in acting for name in part.writes])
     _check_words(plant, sensors, acting)
     lines = tuple(name for part in acting if part.hold == "first" for name in part.writes)
     plant = _with_lines(plant, lines) if lines else plant
@@ -453,6 +454,12 @@ def with_loop(plant: Any, *parts: Sensor | Part) -> Looped:
     looped = Looped(plant, np.zeros((0, plant.n)), np.zeros((0, 0)), names, plant.component_units, sensors, acting)
     vars(looped).update(layout=layout, traced_functions=layout.traces)
     return looped
+
+
+def _with_inputs(plant: Any, names: list[str]) -> Any:
+    """The plant with these inputs among its params, where its kind makes them when they are written."""
+    make = next((INPUTS[kind] for kind in type(plant).__mro__ if kind in INPUTS), None)
+    return plant if make is None else make(plant, names)
 
 
 def _with_lines(plant: Any, names: tuple[str, ...]) -> Any:
