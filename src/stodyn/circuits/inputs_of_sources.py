@@ -48,8 +48,8 @@ def _column(zero: Any, name: str) -> np.ndarray:
         columns += [_equations(first, case) - begun, (_equations(second, case) - begun) / 2.0]
     size = max(np.abs(column).max() for column in columns)
     is_constant = all(np.abs(column - columns[0]).max() <= CLOSE * size for column in columns)
-    noises = [_noise(c) for c in (zero, second)]
-    same_noise = noises[0].shape == noises[1].shape and np.allclose(*noises, rtol=CLOSE, atol=0.0)
+    noise, other_noise = _noise(zero), _noise(second)
+    same_noise = noise.shape == other_noise.shape and np.allclose(noise, other_noise, rtol=CLOSE, atol=0.0)
     same_mass = np.array_equal(_dense(zero.mass), _dense(second.mass))
     if not (is_constant and same_noise and same_mass and size > 0.0):
         raise ValueError(

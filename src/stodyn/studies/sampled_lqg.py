@@ -45,6 +45,7 @@ def loop(every: float, variance: float, believed: float | None = None, delay: fl
     modelled = y if believed is None else sensor(every, believed)
     law = parts.lqg(plant(), COST, modelled, every)
     late = Part(law.name, every, law.update, law.reads, law.writes, state=law.state, delay=delay)
+    assert law.design.J is not None
     return with_loop(plant(), y, late), law.design.J
 
 

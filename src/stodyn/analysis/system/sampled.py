@@ -61,7 +61,7 @@ class Jump(NamedTuple):
     @property
     def mean(self) -> np.ndarray:
         """What it makes of means."""
-        return sum(p * J for p, J, _ in self.cases)
+        return np.sum([p * J for p, J, _ in self.cases], axis=0)
 
 
 class Moments(NamedTuple):
