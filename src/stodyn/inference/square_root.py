@@ -25,13 +25,15 @@ from stodyn.inference.kalman import Array, History, Reading, Row, State
 from stodyn.inference.laws import Parts
 from stodyn.inference.schedule import Schedule
 from stodyn.numerics.facts.degree import is_proved_affine
-from stodyn.numerics.uncompiled import Uncompiled
+from stodyn.numerics.uncompiled import Uncompiled, value
 from stodyn.problems.sde import SDE
 from stodyn.problems.sensor import Sensor
 
 STRAIGHT = 1e-10  # of the squared noise: a distance from a line that is rounding
 PLACES = 9  # at which it is compared with one
 TERMS = 8.0  # standard deviations of the mixture that are summed on either side of its largest term
+MOST_TERMS = 2.0**15
+LARGE = 16.0  # of ψ': beyond it five terms of its series are enough
 
 
 class Lines(NamedTuple):
@@ -107,41 +109,62 @@ class SquareRootModel:
         shift = c0 / c1
         return c, c * jnp.exp(b1 * h) * (before + shift), c * (after + shift), 2.0 * (b0 - b1 * shift) / c1 - 1.0
 
-    def terms(self, lines: Lines) -> int:
-        """Return how many terms of the mixture are summed on either side of the largest."""
-        _, u, v, _ = (np.asarray(part) for part in self.chi2(lines))
-        return int(20 + TERMS * np.sqrt(1.0 + np.sqrt((u * v).max())))
-
     def places(self, params: Any) -> tuple[Array, Array, Array]:
         """Return ln(u v) of each transition, q, and all of log L that is not in the mixture."""
         c, u, v, q = self.chi2(self.lines(params))
         return jnp.log(u * v), q, jnp.sum(jnp.log(c) - u - v + q * jnp.log(v))
 
 
-def first_terms(a: Any, q: Any, count: int) -> Any:
-    """Return the numbers of the first of the 2 count terms that are summed, about the largest."""
-    return jnp.maximum(jnp.floor(0.5 * (jnp.sqrt(q**2 + 4.0 * jnp.exp(a)) - q)) - count, 0.0)
+def _largest(a: Any, q: Any) -> Any:
+    """The number of the largest term of the mixture."""
+    return jnp.floor(0.5 * (jnp.sqrt(q**2 + 4.0 * jnp.exp(a)) - q))
 
 
-def mixture(a: np.ndarray, q: np.ndarray, count: int) -> tuple[np.ndarray, ...]:
+def terms_of(a: np.ndarray) -> np.ndarray:
+    """Return how many terms are summed on either side of the largest: a power of two, NaN where they are too many."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        wanted = 2.0 ** np.ceil(np.log2(10.0 + TERMS * np.sqrt(1.0 + 0.5 * np.exp(0.5 * a))))
+    return np.where(wanted <= MOST_TERMS, wanted, np.nan)
+
+
+def mixture(a: np.ndarray, q: np.ndarray) -> list[np.ndarray]:
     """Return A = ln Σ e^{a j}/(Γ(j+1) Γ(j+q+1)), its slopes by a and q, and its curvatures by aa, aq and qq."""
+    counts = terms_of(a)
+    results = [np.full_like(a, np.nan) for _ in range(6)]
+    for count in np.unique(counts[np.isfinite(counts)]):
+        those = counts == count
+        for whole, own in zip(results, _summed(a[those], q[those], int(count)), strict=True):
+            whole[those] = own
+    return results
+
+
+def _summed(a: np.ndarray, q: np.ndarray, count: int) -> tuple[np.ndarray, ...]:
     first = np.maximum(np.floor(0.5 * (np.sqrt(q**2 + 4.0 * np.exp(a)) - q)) - count, 0.0)
-    j = first[..., None] + np.arange(2 * count)
-    above = j + q[..., None] + 1.0
-    each = a[..., None] * j - special.gammaln(j + 1.0) - special.gammaln(above)
-    largest = each.max(axis=-1, keepdims=True)
+    j = first[:, None] + np.arange(2 * count)
+    above = j + q[:, None] + 1.0
+    each = a[:, None] * j - special.gammaln(j + 1.0) - special.gammaln(above)
+    largest = each.max(axis=1, keepdims=True)
     weights = np.exp(each - largest)
-    total = weights.sum(axis=-1, keepdims=True)
+    total = weights.sum(axis=1, keepdims=True)
     weights /= total
 
     def mean(x: np.ndarray) -> np.ndarray:
-        return np.sum(weights * x, axis=-1)
+        return np.sum(weights * x, axis=1)
 
     psi = -special.psi(above)
     by_a, by_q = mean(j), mean(psi)
-    rest, turn = j - by_a[..., None], psi - by_q[..., None]
-    by_qq = mean(turn**2) - mean(special.zeta(2.0, above))
-    return (largest + np.log(total))[..., 0], by_a, by_q, mean(rest**2), mean(rest * turn), by_qq
+    rest, turn = j - by_a[:, None], psi - by_q[:, None]
+    by_qq = mean(turn**2) - mean(_trigamma(above))
+    return (largest + np.log(total))[:, 0], by_a, by_q, mean(rest**2), mean(rest * turn), by_qq
+
+
+def _trigamma(x: np.ndarray) -> np.ndarray:
+    """ψ'(x), by Stirling's series where x is large, which is most of it and much faster."""
+    y = 1.0 / np.maximum(x, LARGE) ** 2
+    series = (1.0 + y * (1 / 6 - y * (1 / 30 - y * (1 / 42 - y * (1 / 30 - y * 5 / 66))))) / x + 0.5 * y
+    small = x < LARGE
+    series[small] = special.zeta(2.0, x[small])
+    return series
 
 
 class SquareRootEvaluated:
@@ -149,15 +172,15 @@ class SquareRootEvaluated:
 
     def __init__(self, model: SquareRootModel, params_of: Callable[[Any], Any], theta: np.ndarray):
         self.model, self.params_of = model, params_of
-        with jax.enable_x64(True):
-            self.count = 2 * model.terms(model.lines(params_of(theta)))
+        self.count = 4 * int(np.nanmax(terms_of(value(lambda theta: self._at(theta)[0], theta))))
         orders: list[Callable] = [self._at, self._slope, self._curvature]
         self._orders = [Uncompiled(jax.vmap(function)) for function in orders]
 
     def log_total(self, theta: Any) -> Array:
         """Return log L within a trace."""
         a, q, rest = self._at(theta)
-        j = jax.lax.stop_gradient(first_terms(a, q, self.count))[:, None] + np.arange(2 * self.count)
+        first = jnp.maximum(jax.lax.stop_gradient(_largest(a, q)) - self.count, 0.0)
+        j = first[:, None] + np.arange(2 * self.count)
         each = a[:, None] * j - gammaln(j + 1.0) - gammaln(j + q + 1.0)
         return rest + jnp.sum(jax.nn.logsumexp(each, axis=1))
 
@@ -177,20 +200,20 @@ class SquareRootEvaluated:
         a, q, rest = jax.tree.leaves(parts)[:3]
         _, different, lane = np.unique(directions[0], axis=0, return_index=True, return_inverse=True)
         q = np.broadcast_to(q[:, None], a.shape)
-        A, by_a, by_q, aa, aq, qq = (part[lane.ravel()] for part in mixture(a[different], q[different], self.count))
-        value = rest + A.sum(axis=1)
+        A, by_a, by_q, aa, aq, qq = (part[lane.ravel()] for part in mixture(a[different], q[different]))
+        total = rest + A.sum(axis=1)
 
         def slope(own: Any) -> np.ndarray:
             return own[2] + np.sum(by_a * own[0] + by_q * own[1][:, None], axis=1)
 
         if order == 0:
-            return [value]
+            return [total]
         if order == 1:
-            return [value, slope(parts[1])]
+            return [total, slope(parts[1])]
         (_, along), (other, both) = parts
         bent = aa * along[0] * other[0] + qq * (along[1] * other[1])[:, None]
         bent = bent + aq * (along[0] * other[1][:, None] + other[0] * along[1][:, None])
-        return [value, slope(along), slope(other), slope(both) + bent.sum(axis=1)]
+        return [total, slope(along), slope(other), slope(both) + bent.sum(axis=1)]
 
     def for_parameters(self, thetas: np.ndarray) -> SquareRootEvaluated:
         """Return this, which answers for all parameters."""
@@ -212,7 +235,7 @@ class SquareRootEvaluated:
             params = self.params_of(theta)
             lines = Lines(*map(float, self.model.lines(params)))
             c, u, v, q = (np.asarray(part) for part in self.model.chi2(lines))
-        log = mixture(np.log(u * v), np.full_like(u, q), self.count)[0] + np.log(c) - u - v + q * np.log(v)
+        log = mixture(np.log(u * v), np.full_like(u, q))[0] + np.log(c) - u - v + q * np.log(v)
         e = special.ndtri(np.clip(special.chndtr(2 * v, 2 * q + 2, 2 * u), 1e-300, 1.0 - 1e-16))
         mean = (u + q + 1.0) / c - lines.c0 / lines.c1
         variance = (2.0 * u + q + 1.0) / c**2
