@@ -262,3 +262,44 @@ def test_wrong_laws_are_refused():
     refused("not a whole number of steps", law="Heun", dt=0.1)
     refused("has no steps", dt=0.1)
     refused("averages, increments and biases", law="Heun", dt=0.05, sensors=sensor(average=0.1))
+
+
+def test_forces_that_depend_on_time():
+    def force(t):  # jumps at readings, where it may
+        return jnp.where(t < 1.0, 0.5, jnp.sin(3.0 * t))
+
+    pushed = sd.SDE(lambda t, x, p: -p["a"] * x + force(t), lambda t, x: 0.4, start=0.3, params={"a": 0.8})
+    times = 0.25 * np.arange(1, 13)
+    values = np.sin(times)
+    own = sd.filtered(pushed, data=(times, values), sensors=sensor(noise=0.2))
+    mean, rest, shift = 0.3, [], 0.0
+    for k, t in enumerate(times):  # what the force adds to the mean is known, and the filter is that of the rest
+        s = np.linspace(t - 0.25, t, 2001)
+        middles = 0.5 * (s[1:] + s[:-1])
+        pushes = np.where(middles < 1.0, 0.5, np.sin(3.0 * middles)) * np.exp(-0.8 * (t - middles))
+        shift = shift * np.exp(-0.2) + pushes.sum() * 0.25 / 2000
+        rest.append(values[k] - shift)
+    free = sd.SDE(lambda t, x: -0.8 * x, lambda t, x: 0.4, start=mean)
+    alone = sd.filtered(free, data=(times, np.array(rest)), sensors=sensor(noise=0.2))
+    np.testing.assert_allclose(own.loglik, alone.loglik, rtol=1e-7)
+    np.testing.assert_allclose(own["mean"][-1, 0], alone["mean"][-1, 0] + shift, rtol=1e-7)
+    like = sd.likelihood(pushed, data=(times, values), sensors=sensor(noise=0.2))
+    slope = (like([0.8 + 1e-5]) - like([0.8 - 1e-5])) / 2e-5
+    np.testing.assert_allclose(like.gradient(), slope, rtol=1e-7)
+    turning = sd.SDE(lambda t, x: -(1.0 + jnp.sin(t)) * x, lambda t, x: 0.4, start=0.3)
+    with pytest.raises(ValueError, match="matrices depend on time"):
+        sd.filtered(turning, data=(times, values), sensors=sensor(noise=0.2))
+    with pytest.raises(ValueError, match="no stationary one"):
+        sd.filtered(pushed, data=(times, values), sensors=sensor(noise=0.2), initial="stationary")
+
+
+def test_a_vague_start_is_not_a_diffuse_one():
+    level = sd.SDE(lambda t, x: 0.0 * x, lambda t, x: 1469.1**0.5, start=scipy.stats.norm(0.0, 1e7**0.5))
+    own = sensor(noise=15099**0.5)
+    first, everything = (
+        sd.filtered(level, t0=1871.0, data=(1871.0 + np.arange(n), NILE[:n]), sensors=own).loglik for n in (1, 100)
+    )
+    np.testing.assert_allclose(everything - first, -632.544212, atol=5e-7)
+    exact = sd.filtered(level, data=(1871.0 + np.arange(100), NILE), sensors=own, initial="diffuse", t0=1871.0)
+    # the constant that others add for the first reading is that of a reading of variance 1
+    np.testing.assert_allclose(exact.loglik - 0.5 * np.log(2 * np.pi), -633.464564, atol=5e-7)

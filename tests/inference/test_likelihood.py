@@ -6,7 +6,7 @@ import numpy as np
 from inference.records import TIMES, VALUES, K, ornstein_uhlenbeck, oscillator, sensor
 
 import stodyn as sd
-from stodyn.numerics.uncompiled import value
+from stodyn.numerics.uncompiled import Uncompiled, value
 
 TIGHT = {"rtol": 1e-9, "atol": 1e-9}
 
@@ -113,3 +113,28 @@ def test_transitions_are_normal_where_the_state_is_large():
     normal = sd.SDE(lambda t, x: -(x - 1e6), lambda t, x: 1e3, start=1e6)
     exact, near = (sd.filtered(own, data=data, sensors=sensor(noise=None)).loglik for own in (process, normal))
     np.testing.assert_allclose(exact, near, atol=1e-3)
+
+
+def test_a_sampler_on_the_log_density_finds_the_posterior():
+    like = sd.likelihood(
+        ornstein_uhlenbeck(), data=(0.5 * K[:5], VALUES[:5]), sensors=sensor(), free={"s": (0.2, 4.0)},
+        initial="stationary",
+    )  # fmt: skip
+    places = np.linspace(-12.0, 12.0, 401)
+    density = Uncompiled(jax.vmap(lambda u: like.log_density(u[None])))
+    weights = np.exp(density(places) - density(places).max())
+    s = np.linspace(0.2, 4.0, 400)[1:-1]  # and on the scale of s, with a flat prior
+    likelihoods = np.exp([like([own]) for own in s[::4]])
+    sizes = 0.2 + 3.8 / (1.0 + np.exp(-places))
+    mean = weights @ sizes / weights.sum()
+    np.testing.assert_allclose(mean, likelihoods @ s[::4] / likelihoods.sum(), rtol=2e-3)
+    rng, chains = np.random.default_rng(8), 400
+    u = rng.choice(places, size=chains, p=weights / weights.sum())
+    now = density(u)
+    for _ in range(12):  # Metropolis, from the posterior, in which it stays
+        trial = u + 1.5 * rng.standard_normal(chains)
+        new = density(trial)
+        takes = np.log(rng.random(chains)) < new - now
+        u, now = np.where(takes, trial, u), np.where(takes, new, now)
+    sizes = 0.2 + 3.8 / (1.0 + np.exp(-u))
+    assert abs(sizes.mean() - mean) < 5 * sizes.std() / chains**0.5

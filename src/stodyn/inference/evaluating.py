@@ -30,8 +30,8 @@ class Evaluated:
         self._own = Uncompiled(lambda theta: model.own(params_of(theta)))
 
     def _law(self, theta: Any) -> Any:
-        """The law of one gap, whose length follows the parameters."""
-        law = self.model.law(self.params_of(theta[:-1]), theta[-1:])
+        """The law of one gap, whose length and beginning follow the parameters."""
+        law = self.model.law(self.params_of(theta[:-2]), theta[-2:-1], theta[-1:])
         return jax.tree.map(lambda part: part[0], law)
 
     def for_parameters(self, thetas: np.ndarray) -> Evaluated:
@@ -55,10 +55,11 @@ class Evaluated:
         order = len(directions) - 1
         if not isinstance(self.model, Model) or self.model.states > PRINTED:
             return self._whole[order](*directions)
-        gaps, lanes = self.model.schedule.gaps, len(directions[0])
-        lengths = [np.tile(gaps, lanes), *[np.zeros(lanes * len(gaps))] * order]
-        points = [np.concatenate([np.repeat(own, len(gaps), axis=0), length[:, None]], axis=1)
-                  for own, length in zip(directions, lengths, strict=True)]  # fmt: skip
+        plan, lanes = self.model.schedule, len(directions[0])
+        gaps = np.stack([plan.gaps, plan.begins], axis=1)
+        along = [np.tile(gaps, (lanes, 1)), *[np.zeros((lanes * len(gaps), 2))] * order]
+        points = [np.concatenate([np.repeat(own, len(gaps), axis=0), gap], axis=1)
+                  for own, gap in zip(directions, along, strict=True)]  # fmt: skip
         laws = jax.tree.map(lambda part: part.reshape(lanes, len(gaps), *part.shape[1:]), self._laws[order](*points))
         return _joined(self._rest[order](*directions), laws, order)
 

@@ -9,6 +9,7 @@ is read over windows. Algebraic components of an SDAE are outputs: x = W z + w s
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, NamedTuple
 
@@ -26,7 +27,7 @@ from stodyn.noise.distribution import Distribution
 from stodyn.noise.inertial import Inertial
 from stodyn.noise.readings import Density, PerSample, resolved
 from stodyn.noise.source import Source
-from stodyn.numerics import linear_flow, lyapunov
+from stodyn.numerics import gauss, linear_flow, lyapunov
 from stodyn.numerics.facts import degree
 from stodyn.numerics.linear_flow import Law
 from stodyn.problems.contract import Problem, expect_problem, written_as
@@ -37,6 +38,7 @@ from stodyn.problems.sensor import Sensor
 from stodyn.problems.structure import depends_on_time, is_autonomous
 
 MOST = 200  # states of dense matrices
+NODES = gauss.legendre(6)  # in each gap, for forces that depend on time
 NAME_ONE = (
     "by='ekf' (takes the law of the state for a normal one, and the equations for straight over its spread) or "
     "by='statistical' (takes the law for a normal one, and averages the equations over it); a law with two humps is "
@@ -66,12 +68,14 @@ class Memory(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Plant:
-    """A linear problem without its sensors: its states and their start, and its matrices as a function of params."""
+    """A linear problem without its sensors: its states and their start, its matrices as a function of params, and its
+    forces push(params, t) in place of `a` where they depend on time."""
 
     problem: Problem
     start: Source
     states: tuple[str, ...]
     flow: Callable[[Any], Flow]
+    push: Callable[[Any, Any], Array] | None = None
 
 
 def plant_of(problem: Any, params: Any) -> Plant:
@@ -89,12 +93,23 @@ def plant_of(problem: Any, params: Any) -> Plant:
         form.f, (np.zeros(()), x, params), 1
     ):
         raise ValueError(f"problem: it is not proved to be linear: {NOT_LINEAR}")
-    if not is_autonomous(form):
-        raise ValueError("problem: expected constant coefficients; those of this one depend on time")
+    if not is_autonomous(form) and not _is_pushed(form, params):
+        raise ValueError(
+            "problem: its matrices depend on time; only the forces of an SDE may. Take by='ekf', which is exact for "
+            "linear problems but for its steps"
+        )
     plant = _of_sdae(problem, form) if isinstance(form, SDAE) else _of_sde(problem, form)
     if len(plant.states) > MOST:
         raise ValueError(f"problem: {len(plant.states)} states, more than {MOST}: reduce the model")
     return plant
+
+
+def _is_pushed(form: Any, params: Any) -> bool:
+    """Whether nothing of an SDE depends on time but its forces, which do not depend on the state."""
+    if not isinstance(form, SDE):
+        return False
+    slope = jax.jacfwd(form.f, 1)
+    return not any(depends_on_time(own, np.zeros(form.n), params) for own in (slope, form.g))
 
 
 def _of_sde(problem: Any, sde: SDE) -> Plant:
@@ -103,7 +118,10 @@ def _of_sde(problem: Any, sde: SDE) -> Plant:
         A, B = jax.jacfwd(lambda x: sde.f(0.0, x, params))(x), sde.g(0.0, x, params)
         return Flow(A, sde.f(0.0, x, params), B @ B.T, jnp.eye(sde.n), jnp.zeros(sde.n))
 
-    return Plant(problem, sde.start_source, problem.components, flow)
+    def push(params: Any, t: Array) -> Array:
+        return sde.f(t, jnp.zeros(sde.n), params)
+
+    return Plant(problem, sde.start_source, problem.components, flow, None if is_autonomous(sde) else push)
 
 
 def _of_sdae(problem: Any, sdae: SDAE) -> Plant:
@@ -328,12 +346,27 @@ class Model:
 
     def at(self, params: Any) -> Parts:
         """Return everything at some params."""
-        return self.without_laws(params)._replace(law=self.law(params, jnp.asarray(self.schedule.gaps)))
+        plan = self.schedule
+        law = self.law(params, jnp.asarray(plan.gaps), jnp.asarray(plan.begins))
+        return self.without_laws(params)._replace(law=law)
 
-    def law(self, params: Any, gaps: Array) -> Law:
-        """Return the laws over some lengths of time."""
-        flow = self.system(params)[0]
-        return linear_flow.over(flow.A, flow.a, flow.S, gaps, self.schedule.longest or 1.0, self.halvings)
+    def law(self, params: Any, gaps: Array, begins: Array) -> Law:
+        """Return the laws over some lengths of time, from the times at which they begin."""
+        flow, longest = self.system(params)[0], self.schedule.longest or 1.0
+        if self.plant.push is None:
+            return linear_flow.over(flow.A, flow.a, flow.S, gaps, longest, self.halvings)
+        rest = gaps[:, None] * np.concatenate([[1.0], 0.5 - 0.5 * NODES.nodes])
+        laws = linear_flow.over(flow.A, 0.0 * flow.a, flow.S, rest.ravel(), longest, self.halvings)
+        E, _, Q = (part.reshape(*rest.shape, *part.shape[1:]) for part in laws)
+        times = begins[:, None] + gaps[:, None] * (0.5 + 0.5 * NODES.nodes)
+        forces = jax.vmap(jax.vmap(functools.partial(self._pushed, params, flow.a)))(times)
+        moved = forces + jnp.einsum("gkij,gkj->gki", E[:, 1:], forces)
+        return Law(E[:, 0], gaps[:, None] * jnp.einsum("k,gki->gi", NODES.weights, moved), Q[:, 0])
+
+    def _pushed(self, params: Any, a: Array, t: Array) -> Array:
+        """The forces at a time, of all states."""
+        assert self.plant.push is not None
+        return a.at[: len(self.plant.states)].set(self.plant.push(params, t))
 
     def without_laws(self, params: Any) -> Parts:
         """Return everything but the laws of the gaps."""

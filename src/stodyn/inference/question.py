@@ -14,7 +14,7 @@ from stodyn.inference import laws, moments, nonlinear, square_root, stepping
 from stodyn.inference.evaluating import Evaluated
 from stodyn.inference.gaussian import START, start_of
 from stodyn.inference.record import Record, as_record
-from stodyn.inference.schedule import scheduled
+from stodyn.inference.schedule import Schedule, scheduled
 from stodyn.problems.contract import expect_problem
 
 KALMAN = "kalman"
@@ -74,6 +74,8 @@ def question_of(
             (plant.start, initial, plant.states) if is_exact else (problem.start_source, initial, problem.components)
         )
         start = start_of(*states, stated_in(problem, tree))
+        if plant.push is not None:
+            schedule = _of_forces(schedule, is_exact, initial)
         parts = plant, record.sensors, tuple(widths), schedule, start
         model = laws.Model(*parts) if is_exact else stepping.stepped(*parts, law, dt).checked(tree)
         names, values, params_of = numbers_in(tree)
@@ -88,6 +90,13 @@ def _refuse_unstable(evaluated: Evaluated, values: np.ndarray) -> None:
         evaluated.refuse_unstable(values)
     except ValueError as error:
         raise ValueError(f"initial: 'stationary' needs a system that comes to rest. {error}") from error
+
+
+def _of_forces(schedule: Schedule, is_exact: bool, initial: Any) -> Schedule:
+    """The schedule of a problem whose forces depend on time."""
+    if not is_exact or initial == "stationary":
+        raise ValueError("law, initial: forces that depend on time have no law of a step, and no stationary one")
+    return schedule.one_by_one()
 
 
 def _numbers(problem: Any, data: Any, sensors: Any, params: Any) -> tuple[Record, Any]:

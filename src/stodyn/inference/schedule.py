@@ -27,6 +27,7 @@ class Schedule:
 
     times     (rows,) when
     gaps      (k,) the different lengths of time between rows, and `gap` (rows,) which of them leads to a row
+    begins    (k,) when they begin, where that counts, and else 0
     values    (rows, columns), NaN where a column is not read
     reset     (rows, integrals) whether an integral begins anew after a row
     outputs   (columns,) the output of the record that a column belongs to
@@ -40,6 +41,13 @@ class Schedule:
     reset: np.ndarray
     outputs: np.ndarray
     integrals: tuple[int, ...]
+    begins: np.ndarray
+
+    def one_by_one(self) -> Schedule:
+        """Return this with a gap of its own for each row, for laws that depend on time."""
+        lengths = np.diff(self.times, prepend=self.times[0])
+        rows = np.arange(len(lengths))
+        return dataclasses.replace(self, gaps=lengths, gap=rows, begins=self.times - lengths)
 
     @property
     def longest(self) -> float:
@@ -94,7 +102,8 @@ def scheduled(record: Record, t0: float, at: Any = None) -> Schedule:
         first += width
     gaps, gap = _gaps(times)
     reset = np.stack(resets, axis=1) if resets else np.zeros((len(times), 0), bool)
-    return Schedule(times, gaps, gap, np.concatenate(columns, axis=1), reset, np.array(outputs), tuple(integrals))
+    return Schedule(times, gaps, gap, np.concatenate(columns, axis=1), reset, np.array(outputs), tuple(integrals),
+                    np.zeros(len(gaps)))  # fmt: skip
 
 
 def _checked_at(at: Any, t0: float) -> np.ndarray:
