@@ -1,12 +1,14 @@
 """Fits to records, against closed forms and the conditions of a maximum."""
 
+import types
+
 import numpy as np
 import pytest
 import scipy.stats
 from inference.records import TIMES, VALUES, ornstein_uhlenbeck, oscillator, sensor
 
 import stodyn as sd
-from stodyn.inference import predictive
+from stodyn.inference import climbing, fitting, predictive
 from stodyn.inference.priors import SHAPES, prior_of
 from stodyn.inference.question import question_of
 from stodyn.numerics import uncompiled
@@ -169,3 +171,13 @@ def test_a_diffuse_level_is_simulated_from_where_the_record_begins():
     data = RECORD[0], RECORD[1] + 1000.0
     result = sd.fit(walk, data=data, sensors=sensor(noise=0.5), free={"s": (0, None)}, initial="diffuse", profile=False)
     assert ((result.reading_low > 980) & (result.reading_high < 1020)).all()
+
+
+def test_of_equal_maxima_that_is_taken_at_which_the_search_has_ended():
+    unfinished, ended = np.array([1.0]), np.array([1.0 + 1e-6])
+    lanes = climbing.Climbed(
+        np.array([unfinished, ended]), np.array([-3.0, -3.0 + 1e-9]), np.zeros((2, 1)), -np.ones((2, 1, 1)),
+        np.array([False, True]),
+    )  # fmt: skip
+    line = types.SimpleNamespace(start=np.array([0.5]))
+    assert fitting._highest(line, lanes) == 1

@@ -59,8 +59,7 @@ def climb(
                 damping[k] = max(damping[k] / 10.0, LEAST_DAMPING)
             else:
                 damping[k] *= 10.0
-            left = _step(slope[k], curvature[k], LEAST_DAMPING, is_free[k])[1]
-            converged[k] = min(gains[k], left) < FLAT
+            converged[k] = gains[k] < FLAT
             active[k] = not converged[k] and damping[k] < MOST_DAMPING
         report(before - int(active.sum()))
     return Climbed(u, value, slope, curvature, converged)

@@ -149,9 +149,12 @@ def fit(
 
 
 def _highest(line: Line, others: climbing.Climbed) -> int:
-    """The lane of the maximum; of equal ones, such as s and -s of a noise, that nearest to the user's start."""
+    """The lane of the maximum; of equal ones, such as s and -s of a noise, that nearest to the user's start, and rather
+    one that has come to its end than one that is almost there."""
+    is_equal = others.value > others.value.max() - SAME
+    has_ended = is_equal & others.converged
     far = np.abs(others.u - line.start).max(axis=1)
-    return int(np.argmin(np.where(others.value > others.value.max() - SAME, far, np.inf)))
+    return int(np.argmin(np.where(has_ended if has_ended.any() else is_equal, far, np.inf)))
 
 
 def _all_free(line: Line) -> np.ndarray:
