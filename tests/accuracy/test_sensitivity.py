@@ -158,6 +158,18 @@ def test_parameters_that_nothing_depends_on_and_host_callbacks_are_refused():
         gradients(problem, on_host, "k", paths=100)
 
 
+def test_joints_are_kept_by_default():
+    """With a warning that positions drift off their joints, gradients would be those of another system."""
+    pendulum = sd.Mechanical(
+        lambda t, x, v, p: jnp.stack([0.0, -p["g"]]) - 0.2 * v, lambda t, x, v: 0.3 * jnp.eye(2),
+        (np.array([1.0, 0.0]), np.zeros(2)), params={"g": 1.3}, constraints=lambda t, q: q @ q - 1.0,
+    )  # fmt: skip
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        result = gradients(pendulum, lambda t, x: x[1], "g", paths=100)
+    assert "Rattle" in result.attrs["provenance"]
+
+
 def test_chaos_is_warned_of():
     with pytest.warns(Chaotic, match="paths that begin close together part"):
         gradients(lorenz(), lambda t, x: x[2], "rayleigh", t=(0, 20), dt=0.02, paths=32, method="Heun")

@@ -225,7 +225,7 @@ class _Inquiry:
 def _default(problem: Any) -> Any:
     """A method of weak order 2 for what is an SDE, the recommended one for anything else."""
     sde = None if isinstance(problem, SDAE | Measured) else written_as(problem, SDE)
-    if sde is None:
+    if sde is None or getattr(problem, "joints", None) is not None:  # whose SDE drifts off them
         return chosen_method(problem, None)
     return PlatenWeak2 if sde.noise_structure.implies("commutative") else PlatenWeak2Pairs
 

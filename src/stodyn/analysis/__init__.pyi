@@ -16,6 +16,7 @@ from stodyn.analysis.system import conservation, ergodic, fatigue, plan, structu
 from stodyn.analysis.system.allan import allan
 from stodyn.analysis.system.allan_models import allan_variance
 from stodyn.analysis.system.sampled import sampled
+from stodyn.analysis.system.stationary import stationary
 
 __all__ = [
     "allan",
@@ -41,6 +42,7 @@ __all__ = [
     "small_noise",
     "stability",
     "stability_function",
+    "stationary",
     "structures",
     "tolerance",
     "transient_noise",

@@ -27,6 +27,7 @@ from stodyn.circuits.family import Family
 from stodyn.circuits.harmonics import FOURIER_ACCURACY, FOURIER_POINTS, Harmonics, harmonics, last_period
 from stodyn.circuits.known import known_of, takes_time
 from stodyn.circuits.netlist import Netlist, causes_in_errors, laid_out, read_deck, warn
+from stodyn.circuits.noise_sensitivities import noise_sensitivities
 from stodyn.circuits.operating_point import OperatingPoint, operating_point
 from stodyn.circuits.scattering import Scattering, scattering
 from stodyn.circuits.small_signal import Response, SmallSignal, Spectrum
@@ -440,11 +441,54 @@ class Circuit(SDAE):
         """
         netlist = self.network.netlist
         output = _output(node, reference, netlist.sensitivity, ".sens")
-        fixed, x = netlist.overrides.values, self.operating_point.x
-        return direct_current.sensitivities(
-            self.network, x, _weights(self, output), netlist.overrides.met,
-            lambda values: assemble(laid_out(netlist.deck, {**fixed, **values})),
-        )  # fmt: skip
+        x = self.operating_point.x
+        return direct_current.sensitivities(self.network, x, _weights(self, output), self._numbers, self._rebuilt)
+
+    @checks_arguments
+    def noise_sensitivities(self, node: str | None = None, frequency: Any = None) -> dict[str, np.ndarray]:
+        """Compute the derivatives of the noise at a node with respect to every number of the netlist.
+
+        Two solves per frequency and one at the operating point, which the numbers move too, serve all of them.
+
+        Parameters
+        ----------
+        node, frequency
+            As for `noise_spectrum`; by default those of .noise.
+
+        Returns
+        -------
+        dict
+            The derivatives of `density`, V²/Hz, one for each frequency, by the names that `valued` takes, as in
+            `sensitivities`.
+
+        Raises
+        ------
+        ValueError
+            If the netlist has no .noise, and `node` or `frequency` is missing.
+
+        Examples
+        --------
+        >>> import stodyn as sd
+        >>> circuit = sd.circuits.read("A resistor\\nR1 a 0 1k\\nC1 a 0 1p\\n")
+        >>> print(f"{circuit.noise_sensitivities('a', 1.0)['r1.value'][0]:.2e}")  # 4kT
+        1.66e-20
+        """
+        spectrum = self.noise_spectrum(node, frequency)
+        directive = self.network.netlist.noise
+        output = Output(directive.node, directive.reference) if node is None else Output(node.lower(), GROUND)
+        return noise_sensitivities(
+            self.small_signal, _weights(self, output), spectrum.frequency, self._numbers, self._rebuilt
+        )
+
+    @property
+    def _numbers(self) -> dict[str, float]:
+        """The numbers of the netlist, by the names that `valued` takes."""
+        return self.network.netlist.overrides.met
+
+    def _rebuilt(self, values: dict[str, float]) -> Network:
+        """The network with other values of some numbers."""
+        netlist = self.network.netlist
+        return assemble(laid_out(netlist.deck, {**netlist.overrides.values, **values}))
 
     @checks_arguments
     def harmonics(self, node: str | None = None, frequency: float | None = None, reference: str = "0") -> Harmonics:

@@ -88,26 +88,36 @@ def sensitivities(
     network: Network, x: np.ndarray, output: np.ndarray, numbers: Mapping[str, float],
     rebuilt: Callable[[dict[str, float]], Network],
 ) -> dict[str, float]:  # fmt: skip
-    """d(e'x)/dp for each of the numbers; `rebuilt` gives the network with one of them changed. Numbers that cannot be
-    changed without other parts appearing are left out."""
+    """d(e'x)/dp for each of the numbers; `rebuilt` gives the network with one of them changed."""
     adjoint = direct.solved(network.at_rest.slopes(x).T, output)
 
-    def pushed(place: str, value: float) -> float | None:
+    def pushed(other: Network) -> float:
+        return -float(adjoint @ other.at_rest.rates(x, other.sources.at_rest(), np))
+
+    return derivatives(network, numbers, rebuilt, pushed)
+
+
+def derivatives(
+    network: Network, numbers: Mapping[str, float], rebuilt: Callable[[dict[str, float]], Network],
+    function: Callable[[Network], Any],
+) -> dict[str, Any]:  # fmt: skip
+    """The derivatives of a function of the network by each of the numbers. Numbers that cannot be changed without other
+    parts appearing are left out."""
+
+    def value_at(place: str, value: float) -> Any:
         try:
             other = rebuilt({place: value})
         except NetlistError:
             return None
-        if other.names != network.names:
-            return None
-        return float(adjoint @ other.at_rest.rates(x, other.sources.at_rest(), np))
+        return function(other) if other.names == network.names else None
 
     result = {}
     for place, value in numbers.items():
         step = STEP * abs(value) if value else STEP
-        ends = [(pushed(place, value + side), side) for side in (step, -step)]
-        known = [(push, side) for push, side in ends if push is not None]
+        ends = [(value_at(place, value + side), side) for side in (step, -step)]
+        known = [(end, side) for end, side in ends if end is not None]
         if len(known) == 1:
-            known.append((pushed(place, value) or 0.0, 0.0))
-        if len(known) == 2:
-            result[place] = (known[1][0] - known[0][0]) / (known[0][1] - known[1][1]) + 0.0  # no -0.0
+            known.append((value_at(place, value), 0.0))
+        if len(known) == 2 and known[1][0] is not None:
+            result[place] = (known[0][0] - known[1][0]) / (known[0][1] - known[1][1]) + 0.0  # no -0.0
     return result

@@ -81,7 +81,9 @@ class WithTangents(Measured):
             leaf = leaves[direction.leaf]  # type: ignore[index]
             shape = jnp.shape(leaf)
             leaves[direction.leaf] = (  # type: ignore[index]
-                jnp.reshape(jnp.reshape(leaf, -1).at[direction.entry].set(values[k]), shape) if shape else values[k]
+                jnp.reshape(jnp.ravel(jnp.asarray(leaf)).at[direction.entry].set(values[k]), shape)
+                if shape
+                else values[k]
             )
         return tree.unflatten(leaves)
 
