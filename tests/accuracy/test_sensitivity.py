@@ -176,3 +176,44 @@ def test_chaos_is_warned_of():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         gradients(lorenz(), lambda t, x: x[2], "rayleigh", t=(0, 0.2), dt=0.02, paths=32, method="Heun")
+
+
+def test_second_derivatives_of_a_moment_and_a_probability():
+    mu, sigma, options = 0.1, 0.3, {"second": True, "method": "Milstein", "dt": 1 / 64, "paths": 10_000}
+    result = gradients(growth(), lambda t, x: x[0] ** 2, ("mu", "sigma"), **options)
+    exact = np.exp(2 * mu + sigma**2) * np.array([[4.0, 4 * sigma], [4 * sigma, 2 + 4 * sigma**2]])
+    assert np.all(np.abs(result["second"] - exact) < CERTAIN * result["second_stderr"])
+    ε = 1e-4
+    slope = (digital(mu, sigma + ε)[1] - digital(mu, sigma - ε)[1])[1] / (2 * ε)
+    result = gradients(growth(), above, "sigma", **options)
+    assert np.all(np.abs(result["second"] - slope) < CERTAIN * result["second_stderr"])
+
+
+def test_second_derivatives_of_an_implicit_step_are_those_of_its_gradient():
+    """With one seed they are the derivatives of the gradient to rounding."""
+    spring = sd.Mechanical(
+        lambda t, x, v, p: -p["k"] * x - p["a"] * x**3 - 0.2 * v, lambda t, x, v: jnp.eye(1), ([0.5], [0.0]),
+        params={"k": 1.0, "a": 0.3},
+    )  # fmt: skip
+
+    def result(a, **more):
+        moved = spring.changed(params={"k": 1.0, "a": a})
+        return gradients(moved, lambda t, x: x[0] ** 2, "a", paths=20, method="Newmark", **more)
+
+    ε = 1e-5
+    difference = (result(0.3 + ε)["gradient"] - result(0.3 - ε)["gradient"]) / (2 * ε)
+    np.testing.assert_allclose(result(0.3, second=True)["second"][:, 0], difference, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "drift, f, words",
+    [
+        (lambda t, x, p: -p["k"] * x, lambda t, x: jnp.maximum(x[0], 0.0), "second: f has kinks"),
+        (lambda t, x, p: -p["k"] * jnp.abs(x), lambda t, x: x[0] ** 2, "second: drift has kinks"),
+        (lambda t, x, p: -p["k"] * x, lambda t, x: jnp.where(x[0] > 1, x[0], 0.0), 'k has the route "weight"'),
+    ],
+)
+def test_second_derivatives_that_paths_do_not_tell_are_refused(drift, f, words):
+    problem = sd.SDE(drift, lambda t, x: 0.3, 1.0, {"k": 1.0})
+    with pytest.raises(ValueError, match=words):
+        gradients(problem, f, "k", second=True, paths=100)

@@ -82,6 +82,15 @@ def _broken(problem: Any) -> str:
     return ""
 
 
+def _with_kinks(problem: Any) -> str:
+    """The name of a function of a problem that is not smooth in the state; empty where all are."""
+    with jax.enable_x64(True):
+        for name, look in traced_functions_of(problem).items():
+            if any(is_rough(look.function, look.arguments, k) for k in range(1, len(look.arguments) - 1)):
+                return name
+    return ""
+
+
 def _event(functional: Functional, x: Any, params: Any, t: float) -> Probability | None:
     """The smooth φ with f = 1 where φ > 0 and f = 0 elsewhere, where the trace of f ends with such a comparison."""
     if type(functional) is not End:
@@ -208,6 +217,16 @@ class Question:
         if route == "tangent":
             return f"f is {'smooth' if self.nature.f == 'smooth' else 'continuous, with kinks'}"
         return self.wrong("tangent", direction)
+
+    def wrong_second(self, route: str, direction: Direction) -> str:
+        """Why derivatives of derivatives along a route are not second derivatives of E f; empty where they are."""
+        if route not in ("tangent", "conditional"):
+            return f'{direction.name} has the route "{route}", which has no derivative along a path'
+        if route == "tangent" and self.nature.f != "smooth":
+            return "f has kinks, and derivatives of derivatives of paths lack what happens there"
+        if name := _with_kinks(self.problem):
+            return f"{name} has kinks or roots, and derivatives of derivatives of paths lack what happens there"
+        return ""
 
     def _wrong_tangent(self, direction: Direction) -> str:
         if self.nature.f == "jumps":

@@ -131,20 +131,25 @@ def differentiated(levelled: Levelled, directions: tuple[Direction, ...]) -> tup
     problem = followed(levelled, directions, _LevelledWithTangents)
 
     def values(t, x, params):
-        own, rows = x[: levelled.n], x[levelled.n :].reshape(len(directions), levelled.n)
-
-        def f(own, values):
-            return levelled.values(t, own, problem.with_values(params, values))
-
-        value, push = jax.linearize(f, own, problem.values(params))
-        tangents = jnp.asarray(problem.value_tangents, x.dtype)
-        parts = [value, *(push(row, along) for row, along in zip(rows, tangents, strict=True))]
-        averaged = value.size - (levelled.copies if levelled.functional.watches else 0)
+        parts = derivatives(problem, levelled.values, t, x, params)
+        averaged = parts[0].size - (levelled.copies if levelled.functional.watches else 0)
         size = averaged if levelled.kind == "single" else averaged // 2
         groups = [part[k : k + size] for k in range(0, averaged, size) for part in parts]
-        return jnp.concatenate([*groups, value[averaged:]])
+        return jnp.concatenate([*groups, parts[0][averaged:]])
 
     return problem, values
+
+
+def derivatives(problem: WithTangents, function: Callable, t: Any, x: Any, params: Any) -> list[Any]:
+    """A function (t, x, params) of the state without tangents, and its derivatives in each direction."""
+    n, count = problem.problem.n, len(problem.directions)
+
+    def f(own, values):
+        return function(t, own, problem.with_values(params, values))
+
+    value, push = jax.linearize(f, x[:n], problem.values(params))
+    tangents = jnp.asarray(problem.value_tangents, x.dtype)
+    return [value, *(push(row, along) for row, along in zip(x[n:].reshape(count, n), tangents, strict=True))]
 
 
 @dataclasses.dataclass(frozen=True)

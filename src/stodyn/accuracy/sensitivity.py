@@ -25,7 +25,7 @@ from stodyn.accuracy.controls import functional_of
 from stodyn.accuracy.estimate import check_values
 from stodyn.accuracy.gradient_routes import ROUTES, Question, nature, refuse_host, refuse_unused
 from stodyn.accuracy.levels import Question as Gathering
-from stodyn.accuracy.levels import differentiated
+from stodyn.accuracy.levels import derivatives, differentiated
 from stodyn.arguments import stacklevel_of_user
 from stodyn.engine import grid
 from stodyn.engine.door import front_door
@@ -71,6 +71,7 @@ def sensitivity(
     method: Catalogued | str | None = None,
     by: str | Mapping[str, str] | None = None,
     spacing: float | None = None,
+    second: bool = False,
     place: Place | None = None,
     threads: Integer | None = None,
     device: Any = "cpu",
@@ -105,6 +106,9 @@ def sensitivity(
     spacing : float, optional
         The distance of neighbouring paths, as a share of the parameter (of 1 where it is 0); by default 1e-4 where f
         does not jump, otherwise paths^(-1/4).
+    second : bool
+        Whether second derivatives are estimated too, by derivatives of the derivatives of paths: where f and the
+        equations are smooth, and for probabilities by the conditional route.
     place, threads, device, progress
         As for `simulate`.
 
@@ -113,12 +117,13 @@ def sensitivity(
     xarray.Dataset
         value and value_stderr; gradient and gradient_stderr (parameter), all with a last dimension `entry` where f is a
         vector; route (parameter) and reason (parameter), in words; covariance (parameter, other), of the errors of the
-        gradient where all parameters have one route and f is a number.
+        gradient where all parameters have one route and f is a number; with second=True also second and second_stderr
+        (parameter, other).
 
     Raises
     ------
     ValueError, TypeError
-        If a name is unknown, nothing depends on it, or the route asked for is wrong.
+        If a name is unknown, nothing depends on it, or the route asked for, or a second derivative, is wrong.
 
     Notes
     -----
@@ -141,6 +146,7 @@ def sensitivity(
     problem, functional = as_it_is_now(problem), functional_of(f)
     inquiry = _Inquiry(problem, functional, of, t, dt, method)
     routes, reasons = inquiry.routes(by)
+    inquiry.order = inquiry.order_of(routes) if second else 1
     parts = [
         _PART[route](inquiry, where_is(routes, route), spacing, int(paths))
         for route in ROUTES
@@ -162,7 +168,7 @@ class _Inquiry:
 
     def __init__(self, problem, functional: Functional, of, t, dt, method):
         self.times, self.lengths = grid.step_times(t, dt)
-        self.t, self.dt = t, dt
+        self.t, self.dt, self.order = t, dt, 1
         self.span = float(self.times[0]), float(self.times[-1])
         refuse_switches(problem, "sensitivity")
         self.method = named(method) if method is not None else _default(problem)
@@ -200,6 +206,15 @@ class _Inquiry:
             routes[direction] = route or self.question.chosen(direction)
             reasons[direction] = "asked for" if route else self.question.reason(routes[direction], direction)
         return routes, reasons
+
+    def order_of(self, routes: Mapping[Direction, str]) -> int:
+        """2, the order of the derivatives of paths; refuses what has no second derivatives along these routes."""
+        for direction, route in routes.items():
+            if wrong := self.question.wrong_second(route, direction):
+                raise ValueError(
+                    f"second: {wrong}. Take central differences of two gradients with one seed, whose noise is common"
+                )
+        return 2
 
     def levelled(self, functional: Functional) -> tuple[Levelled, Level]:
         """The problem with what f gathers along a path, and the method for it."""
@@ -253,6 +268,8 @@ class _Estimate(NamedTuple):
     gradient: np.ndarray  # (directions, entries)
     stderr: np.ndarray
     covariance: np.ndarray | None = None
+    second: np.ndarray | None = None  # (directions, directions, entries)
+    second_stderr: np.ndarray | None = None
 
 
 @dataclasses.dataclass
@@ -271,8 +288,15 @@ class _ByTangent:
     def estimated(self, seed: int, where: Where) -> _Estimate:
         levelled, method = self.inquiry.levelled(self.functional)
         problem, values = differentiated(levelled, self.directions)
+        if self.inquiry.order == 2:
+            once, first = problem, values
+            problem = followed(once, self.directions)
+
+            def values(t, x, params):
+                return jnp.concatenate(derivatives(problem, first, t, x, params))
+
         sums = self.inquiry.sums(problem, method, values, self.paths, seed, where)
-        return _of_numbers(sums, self.directions)
+        return _of_numbers(sums, self.directions, self.inquiry.order)
 
 
 class _ByCondition(_ByTangent):
@@ -354,16 +378,17 @@ def sizes_of(problem: WithTangents) -> np.ndarray:
     )
 
 
-def _of_numbers(sums: Sums, directions: tuple[Direction, ...]) -> _Estimate:
-    """An estimate from numbers that are f and its derivatives on each path."""
+def _of_numbers(sums: Sums, directions: tuple[Direction, ...], order: int = 1) -> _Estimate:
+    """An estimate from numbers that are f and its derivatives on each path, then those of all these."""
     summary, rows = summarise(sums), 1 + len(directions)
-    mean, stderr, variance = (
-        part[0].reshape(rows, -1) for part in (summary.mean, summary.mean_stderr, summary.variance)
+    means, stderrs, variances = (
+        part[0].reshape(rows ** (order - 1), rows, -1) for part in (summary.mean, summary.mean_stderr, summary.variance)
     )
-    covariance = None
+    mean, stderr, variance, covariance = means[0], stderrs[0], variances[0], None
     if summary.covariance is not None and mean.shape[1] == 1:
-        covariance = summary.covariance[0, 1:, 1:] / np.asarray(sums.weight)[0]
-    return _Estimate(directions, mean[0], stderr[0], variance[0], mean[1:], stderr[1:], covariance)
+        covariance = summary.covariance[0, 1:rows, 1:rows] / np.asarray(sums.weight)[0]
+    further = (means[1:, 1:], stderrs[1:, 1:]) if order == 2 else ()
+    return _Estimate(directions, mean[0], stderr[0], variance[0], mean[1:], stderr[1:], covariance, *further)
 
 
 def _warn_of_chaos(inquiry: _Inquiry, estimates: Sequence[_Estimate]) -> None:
@@ -412,6 +437,12 @@ def _dataset(inquiry, routes, reasons, estimates, paths, seed, where, began) -> 
     coords = {"parameter": names}
     if len(estimates) == 1 and first.covariance is not None:
         variables["covariance"] = (("parameter", "other"), first.covariance)
+        coords["other"] = names
+    if inquiry.order == 2:
+        dims = ("parameter", "other", *entry)
+        for name in ("second", "second_stderr"):
+            values = getattr(first, name)
+            variables[name] = (dims, values[..., 0] if one else values)
         coords["other"] = names
     record = {
         "problem": type(inquiry.problem).__name__,

@@ -12,11 +12,11 @@ from stodyn.analysis.step import (
     stability,
     stability_function,
 )
+from stodyn.analysis.step.stationary import stationary
 from stodyn.analysis.system import conservation, ergodic, fatigue, plan, structures, tolerance, transient_noise
 from stodyn.analysis.system.allan import allan
 from stodyn.analysis.system.allan_models import allan_variance
 from stodyn.analysis.system.sampled import sampled
-from stodyn.analysis.system.stationary import stationary
 
 __all__ = [
     "allan",

@@ -129,7 +129,8 @@ def with_tangents(problem: Any, of: str | Sequence[str]) -> WithTangents:
 
 def followed(problem: Any, chosen: tuple[Direction, ...], kind: type[WithTangents] = WithTangents) -> WithTangents:
     """A problem with its derivatives in these directions."""
-    names = (*problem.components, *(f"d{x}/d{one.name}" for one in chosen for x in problem.components))
+    inner = "d({})/d{}" if isinstance(problem, WithTangents) else "d{}/d{}"
+    names = (*problem.components, *(inner.format(x, one.name) for one in chosen for x in problem.components))
     units = {name: unit for name, unit in (problem.component_units or {}).items() if name == "time"} or None
     none = np.zeros((0, problem.n))
     return kind(problem, none, none[:, :0], names, units, chosen)

@@ -153,6 +153,6 @@ def _spectra(own: _System, slopes: list[_System], f: np.ndarray, transfers: Any)
     result = np.empty((len(slopes), len(f), n, n), complex)
     for index in np.ndindex(result.shape[:2]):
         d, T = slopes[index[0]], transfers[index[1]]
-        half = _transfer(own, f[index[1]], d.A @ T + d.B) @ T.conj().T
+        half = _transfer(own, float(f[index[1]]), d.A @ T + d.B) @ T.conj().T
         result[index] = half + half.conj().T
     return result
