@@ -25,7 +25,7 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
 STORED = Path(__file__).parent / "gallery"
 DOMAINS = (
     "first steps", "choosing a method", "vehicles and structures", "mechanisms", "particles and plasma",
-    "nonlinear dynamics", "life and finance", "circuits", "tolerances", "large systems", "running",
+    "nonlinear dynamics", "life and finance", "circuits", "tolerances", "records", "large systems", "running",
 )  # fmt: skip
 NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 TRUTH = re.compile(rf"^truth: (?P<what>.*) (?P<exact>{NUMBER}), ours (?P<ours>{NUMBER}) \+- (?P<error>{NUMBER})", re.M)

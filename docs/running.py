@@ -30,7 +30,7 @@ SIZES = re.compile(r"^(?P<head>\s*[\w, ]+ = )(?P<whole>.+?)  # small: (?P<small>
 BLOCK = re.compile(
     r"^```python\n(?P<code>.*?)^```\n(?P<then>\n*```text\n(?P<printed>.*?)^```\n)?", re.MULTILINE | re.DOTALL
 )
-OPTIONAL = ("control", "fmpy", "sympy")
+OPTIONAL = ("blackjax", "control", "fmpy", "sympy")
 EMPTY = re.compile(r"(?:, )?\w+=(?:\[\]|Load\(\))")  # what newer versions of Python leave out of a dump
 STAMP = re.compile(r"\n*<!-- run: (\w+) -->\n*$")
 

@@ -181,3 +181,13 @@ def test_of_equal_maxima_that_is_taken_at_which_the_search_has_ended():
     )  # fmt: skip
     line = types.SimpleNamespace(start=np.array([0.5]))
     assert fitting._highest(line, lanes) == 1
+
+
+def test_a_lane_whose_derivatives_overflow_does_not_stop_the_others():
+    def function(u):
+        curvature = np.where(np.abs(u) > 5.0, np.nan, -2.0)[:, :, None]
+        return -((u[:, 0] - 1.0) ** 2), -2.0 * (u - 1.0), curvature
+
+    ends = climbing.climb(function, np.array([[0.0], [9.0]]), np.ones((2, 1), bool), lambda k: None, for_all=True)
+    np.testing.assert_allclose(ends.u[0], 1.0, atol=1e-6)
+    assert list(ends.converged) == [True, False] and ends.value[1] == -np.inf

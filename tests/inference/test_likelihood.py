@@ -138,3 +138,15 @@ def test_a_sampler_on_the_log_density_finds_the_posterior():
         u, now = np.where(takes, trial, u), np.where(takes, new, now)
     sizes = 0.2 + 3.8 / (1.0 + np.exp(-u))
     assert abs(sizes.mean() - mean) < 5 * sizes.std() / chains**0.5
+
+
+def test_second_derivatives_of_the_law_of_no_time_are_zero():
+    """Powers of the first gap, of length 0, must not be derived: XLA, which compiles long programs, gives NaN."""
+    law = sd.likelihood(oscillator(), data=(TIMES, VALUES), sensors=sensor()).question.evaluated._law
+    at, along = np.array([2.0, 0.1, 0.7, 0.2, 0.0, 0.0]), np.array([1.0, 1.0, 1.0, 1.0, 0.0, 0.0])
+
+    def slope(theta):
+        return jax.jvp(lambda theta: law(theta).E, (theta,), (along,))[1]
+
+    second = value(lambda theta: jax.jvp(slope, (theta,), (along,))[1], at)
+    np.testing.assert_array_equal(second, 0.0)

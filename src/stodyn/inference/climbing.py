@@ -38,7 +38,7 @@ def climb(
     below the highest one after some rounds are left where they are, not converged.
     """
     u = np.array(u, float)
-    value, slope, curvature = (np.array(part) for part in function(u))
+    value, slope, curvature = _usable(function(u))
     damping = np.full(len(u), FIRST_DAMPING)
     converged = np.zeros(len(u), bool)
     active = np.isfinite(value)
@@ -63,6 +63,13 @@ def climb(
             active[k] = not converged[k] and damping[k] < MOST_DAMPING
         report(before - int(active.sum()))
     return Climbed(u, value, slope, curvature, converged)
+
+
+def _usable(parts: tuple[np.ndarray, ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Values, slopes and curvatures; values are -inf where a derivative is not finite, as far away it may not be."""
+    value, slope, curvature = (np.array(part) for part in parts)
+    is_finite = np.isfinite(slope).all(axis=1) & np.isfinite(curvature).all(axis=(1, 2))
+    return np.where(is_finite, value, -np.inf), slope, curvature
 
 
 def _step(slope: np.ndarray, curvature: np.ndarray, damping: float, is_free: np.ndarray) -> tuple[np.ndarray, float]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax import lax
 
 from stodyn.inference import kalman, schedule
 from stodyn.inference.kalman import History, Row, Sensing, State
@@ -31,7 +32,8 @@ class Evaluated:
 
     def _law(self, theta: Any) -> Any:
         """The law of one gap, whose length and beginning follow the parameters."""
-        law = self.model.law(self.params_of(theta[:-2]), theta[-2:-1], theta[-1:])
+        when = lax.stop_gradient(theta[-2:])  # of powers of a length 0, second derivatives would be NaN times 0
+        law = self.model.law(self.params_of(theta[:-2]), when[:1], when[1:])
         return jax.tree.map(lambda part: part[0], law)
 
     def for_parameters(self, thetas: np.ndarray) -> Evaluated:
