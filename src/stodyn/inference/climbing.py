@@ -15,7 +15,6 @@ ROUNDS = 100
 ENOUGH = 15  # rounds after which the search ends with the highest lane
 FIRST_DAMPING, LEAST_DAMPING, MOST_DAMPING = 1e-2, 1e-12, 1e12
 FLAT = 1e-10  # of a Newton step's gain in the logarithm: less is the end
-ROUNDING = 1e-15  # of a value: a step that gains less, as that from s to -s of a noise, does not climb
 LONGEST = 2.0  # of a step along any coordinate, in units of the line
 
 
@@ -54,7 +53,7 @@ def climb(
             trial[i] += step
         new = function(trial)
         for i, k in enumerate(lanes):
-            if np.isfinite(new[0][i]) and new[0][i] > value[k] + ROUNDING * abs(value[k]):
+            if np.isfinite(new[0][i]) and new[0][i] > value[k]:
                 u[k], value[k], slope[k], curvature[k] = trial[i], *(part[i] for part in new)
                 damping[k] = max(damping[k] / 10.0, LEAST_DAMPING)
             else:

@@ -26,14 +26,16 @@ class Evaluated:
     def __init__(self, model: Model | SteppedModel, params_of: Callable[[Any], Any]):
         self.model, self.params_of = model, params_of
         self._whole = _along(lambda theta: model.at(params_of(theta)), _of_lanes)
-        self._rest = _along(lambda theta: model.without_laws(params_of(theta)), AtPoints)
+        linear: Any = model
+        self._rest = _along(lambda theta: linear.without_laws(params_of(theta)), AtPoints)
         self._laws = _along(self._law, AtPoints)
         self._own = Uncompiled(lambda theta: model.own(params_of(theta)))
 
     def _law(self, theta: Any) -> Any:
         """The law of one gap, whose length and beginning follow the parameters."""
         when = lax.stop_gradient(theta[-2:])  # of powers of a length 0, second derivatives would be NaN times 0
-        law = self.model.law(self.params_of(theta[:-2]), when[:1], when[1:])
+        linear: Any = self.model
+        law = linear.law(self.params_of(theta[:-2]), when[:1], when[1:])
         return jax.tree.map(lambda part: part[0], law)
 
     def for_parameters(self, thetas: np.ndarray) -> Evaluated:

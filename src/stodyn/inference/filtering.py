@@ -203,7 +203,8 @@ def _compare(question: Question, parts: Any, history: Any, variables: dict[str, 
     laws = [(state.m @ parts.W.T + parts.w, parts.W @ state.P @ parts.W.T)
             for state in (history.predicted, history.state)]  # fmt: skip
     try:
-        exact = grid.log_likelihood(question.evaluated, question.values, laws)
+        evaluated: Any = question.evaluated
+        exact = grid.log_likelihood(evaluated, question.values, laws)
     except grid.Unchecked as reason:
         variables["reasons"].append(
             f"by={model.by!r} takes the law of the state for a normal one; not checked: {reason}"

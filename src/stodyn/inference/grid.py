@@ -89,7 +89,8 @@ def log_likelihood(evaluated: NormalEvaluated, theta: np.ndarray, passed: Sequen
 
 
 def _box(evaluated: NormalEvaluated, params: Any, variances: np.ndarray, passed: Sequence[tuple[Any, Any]]) -> Box:
-    low, high = np.inf, -np.inf
+    low: Any = np.inf
+    high: Any = -np.inf
     for mean, covariance in passed:
         spread = REACH * np.sqrt(np.maximum(np.diagonal(covariance, axis1=1, axis2=2), 0.0))
         low, high = np.minimum(low, (mean - spread).min(axis=0)), np.maximum(high, (mean + spread).max(axis=0))

@@ -41,10 +41,12 @@ def simulated(question: Question, theta: np.ndarray, count: int, rng: np.random.
 
 def _begun(question: Question, theta: np.ndarray, parts: Any) -> tuple[np.ndarray, np.ndarray]:
     """The law of the start; where something in it is diffuse, that given the record."""
-    if question.model.diffuse() is None:
+    model: Any = question.model
+    if model.diffuse() is None:
         return parts.m, parts.P
+    history: Any
     parts, history = question.evaluated.history(theta)
-    mean, covariance = evaluating.smoothed(question.model, parts, history, question.evaluated.rows)
+    mean, covariance = question.evaluated.smoothed(parts, history)
     return mean[0], covariance[0]
 
 

@@ -70,7 +70,7 @@ def question_of(
         widths = laws.widths_of(plant, record.sensors, tree)
         _check_record(record, widths)
         schedule = scheduled(record, 0.0 if t0 is None else float(t0), at)
-        states = (
+        states: Any = (
             (plant.start, initial, plant.states) if is_exact else (problem.start_source, initial, problem.components)
         )
         start = start_of(*states, stated_in(problem, tree))

@@ -52,12 +52,13 @@ def is_square_root(problem: Any, sensors: tuple[Sensor, ...], params: Any, value
     own = sensors[0]
     if own.noise is not None or own.bias is not None or own.average or own.increment or own.resolution is not None:
         return False
+    equations: Any = problem
     values = values[np.isfinite(values)]
     low, high = values.min(), values.max()
     if not high > low or not is_proved_affine(problem.f, (np.zeros(()), np.zeros(1), params), 1):
         return False
     places = np.linspace(low, high, PLACES)
-    squares = np.array([float(np.sum(np.asarray(problem.g(0.0, np.array([x]), params)) ** 2)) for x in places])
+    squares = np.array([float(np.sum(np.asarray(equations.g(0.0, np.array([x]), params)) ** 2)) for x in places])
     line = squares[0] + (squares[-1] - squares[0]) * (places - low) / (high - low)
     read = [float(np.asarray(own.value(problem, 0.0, np.array([x]), params))[0]) for x in places]
     return bool(np.abs(squares - line).max() <= STRAIGHT * squares.max() and squares[0] != squares[-1]
@@ -68,7 +69,7 @@ def is_square_root(problem: Any, sensors: tuple[Sensor, ...], params: Any, value
 class SquareRootModel:
     """Such a process on the rows of a record."""
 
-    problem: SDE
+    problem: Any
     sensors: tuple[Sensor, ...]
     widths: tuple[int, ...]
     schedule: Schedule
