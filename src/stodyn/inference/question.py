@@ -70,10 +70,8 @@ def question_of(
         widths = laws.widths_of(plant, record.sensors, tree)
         _check_record(record, widths)
         schedule = scheduled(record, 0.0 if t0 is None else float(t0), at)
-        states: Any = (
-            (plant.start, initial, plant.states) if is_exact else (problem.start_source, initial, problem.components)
-        )
-        start = start_of(*states, stated_in(problem, tree))
+        source, states = (plant.start, plant.states) if is_exact else (problem.start_source, problem.components)
+        start = start_of(source, initial, states, stated_in(problem, tree))
         if plant.push is not None:
             schedule = _of_forces(schedule, is_exact, initial)
         parts = plant, record.sensors, tuple(widths), schedule, start
