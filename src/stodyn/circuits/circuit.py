@@ -234,21 +234,8 @@ class Circuit(SDAE):
     def operating_point(self) -> OperatingPoint:
         """The DC operating point: sources at their DC values or, where none is given, at their values at t = 0."""
         point = operating_point(self.network, self.network.sources.at_rest())
-        self._warn_of_bodies(point.x)
+        _warn_of_bodies(self, point.x)
         return point
-
-    def _warn_of_bodies(self, x: np.ndarray) -> None:
-        """Warn of transistors without junctions to the body where a real one would conduct."""
-        voltages, network = {GROUND: 0.0, **dict(zip(self.names, x, strict=True))}, self.network
-        for bare in mosfet.bare_ends(network.netlist.elements, network.netlist.terminals):
-            forward = voltages.get(bare.plus, 0.0) - voltages.get(bare.minus, 0.0)
-            if forward > CONDUCTING:
-                warnings.warn(
-                    f"{bare.at}: {bare.name}: at the operating point the junction between its body and its {bare.end} "
-                    f"would be {forward:.2g} V forward, but its .model gives no IS, so that it has none; SPICE has "
-                    "IS=1e-14 there. Give IS in the .model",
-                    stacklevel=stacklevel_of_user(),
-                )
 
     @functools.cached_property
     def small_signal(self) -> SmallSignal:
@@ -442,7 +429,8 @@ class Circuit(SDAE):
         netlist = self.network.netlist
         output = _output(node, reference, netlist.sensitivity, ".sens")
         x = self.operating_point.x
-        return direct_current.sensitivities(self.network, x, _weights(self, output), self._numbers, self._rebuilt)
+        rebuilt = functools.partial(_rebuilt, netlist)
+        return direct_current.sensitivities(self.network, x, _weights(self, output), netlist.overrides.met, rebuilt)
 
     @checks_arguments
     def noise_sensitivities(self, node: str | None = None, frequency: Any = None) -> dict[str, np.ndarray]:
@@ -474,21 +462,10 @@ class Circuit(SDAE):
         1.66e-20
         """
         spectrum = self.noise_spectrum(node, frequency)
-        directive = self.network.netlist.noise
-        output = Output(directive.node, directive.reference) if node is None else Output(node.lower(), GROUND)
-        return noise_sensitivities(
-            self.small_signal, _weights(self, output), spectrum.frequency, self._numbers, self._rebuilt
-        )
-
-    @property
-    def _numbers(self) -> dict[str, float]:
-        """The numbers of the netlist, by the names that `valued` takes."""
-        return self.network.netlist.overrides.met
-
-    def _rebuilt(self, values: dict[str, float]) -> Network:
-        """The network with other values of some numbers."""
         netlist = self.network.netlist
-        return assemble(laid_out(netlist.deck, {**netlist.overrides.values, **values}))
+        directive, numbers, rebuilt = netlist.noise, netlist.overrides.met, functools.partial(_rebuilt, netlist)
+        output = Output(directive.node, directive.reference) if node is None else Output(node.lower(), GROUND)
+        return noise_sensitivities(self.small_signal, _weights(self, output), spectrum.frequency, numbers, rebuilt)
 
     @checks_arguments
     def harmonics(self, node: str | None = None, frequency: float | None = None, reference: str = "0") -> Harmonics:
@@ -918,6 +895,25 @@ def _output(node: str | None, reference: str, default: Output | None, directive:
     if node is None and default is None:
         raise ValueError(f"node: there is no {directive} in the netlist; give the name of a node")
     return default if node is None else Output(node.lower(), reference.lower())  # type: ignore[return-value]
+
+
+def _warn_of_bodies(circuit: Circuit, x: np.ndarray) -> None:
+    """Warn of transistors without junctions to the body where a real one would conduct."""
+    voltages, network = {GROUND: 0.0, **dict(zip(circuit.names, x, strict=True))}, circuit.network
+    for bare in mosfet.bare_ends(network.netlist.elements, network.netlist.terminals):
+        forward = voltages.get(bare.plus, 0.0) - voltages.get(bare.minus, 0.0)
+        if forward > CONDUCTING:
+            warnings.warn(
+                f"{bare.at}: {bare.name}: at the operating point the junction between its body and its {bare.end} "
+                f"would be {forward:.2g} V forward, but its .model gives no IS, so that it has none; SPICE has "
+                "IS=1e-14 there. Give IS in the .model",
+                stacklevel=stacklevel_of_user(),
+            )
+
+
+def _rebuilt(netlist: Netlist, values: dict[str, float]) -> Network:
+    """The network of a netlist with other values of some numbers."""
+    return assemble(laid_out(netlist.deck, {**netlist.overrides.values, **values}))
 
 
 def _weights(circuit: Circuit, output: Output) -> np.ndarray:
