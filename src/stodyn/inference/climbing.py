@@ -51,9 +51,11 @@ def climb(
         for i, k in enumerate(lanes):
             step, gains[k] = _step(slope[k], curvature[k], damping[k], is_free[k])
             trial[i] += step
-        new = function(trial)
+        new = _usable(function(trial))
         for i, k in enumerate(lanes):
-            if np.isfinite(new[0][i]) and new[0][i] > value[k]:
+            # The gain of the last step is below the rounding of the value, and shows in the slope alone.
+            is_flatter = gains[k] < FLAT and np.abs(new[1][i][is_free[k]]).sum() < np.abs(slope[k][is_free[k]]).sum()
+            if np.isfinite(new[0][i]) and (new[0][i] > value[k] or is_flatter):
                 u[k], value[k], slope[k], curvature[k] = trial[i], *(part[i] for part in new)
                 damping[k] = max(damping[k] / 10.0, LEAST_DAMPING)
             else:
