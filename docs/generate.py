@@ -86,6 +86,9 @@ def write_changelog() -> None:
     """Write CHANGELOG.md; say how long the coming version's part is, and which fragments name no kind."""
     text = changes()
     (ROOT / "CHANGELOG.md").write_text(text)
+    if not fragments():
+        print("no fragment tells of a coming version")
+        return
     part = text.partition("\n## ")[2].partition("\n## ")[0]
     unnamed = sum(not NOTE.match(fragment) for fragment in fragments())
     print(f"{part.count(chr(10))} lines on the coming version, where about {LINES} are enough to read;")

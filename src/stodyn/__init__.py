@@ -5,7 +5,7 @@ __init__.pyi lists the public names and where each is from; a name is imported w
 
 from stodyn import listing
 
-__version__ = "0.2.0"  # the one home of the version: the wheel, the records of runs and the documents read it
+__version__ = "0.3.0"  # the one home of the version: the wheel, the records of runs and the documents read it
 
 
 def _elsewhere(name: str) -> str:
