@@ -27,7 +27,7 @@ from stodyn.noise import path_normals, sfc64
 from stodyn.noise.source import ByPath
 from stodyn.noise.uniforms import Uniforms
 from stodyn.numerics.bounds import check_bounds
-from stodyn.numerics.tracing_errors import in_words
+from stodyn.numerics.tracing_errors import in_words, user_place
 from stodyn.problems.calling import call
 from stodyn.problems.contract import TracedFunction, anew, component_names, expect_problem
 from stodyn.problems.measured import Measured
@@ -243,9 +243,9 @@ class Layout:
         """The shapes of (own, out); errors are in the user's terms."""
         try:
             both = self._shape(part, part.update, t, self.own[part.name], values, self.params)
-        except IndexError:
-            raise  # in words already
         except Exception as error:
+            if isinstance(error, IndexError) or user_place(error) is None:  # in words already
+                raise
             raise TypeError(
                 f"{part.function_words}: could not be traced by JAX ({in_words(error)}); of `seen` it has "
                 f"{', '.join(values) or 'nothing'}, of `params` {', '.join(self.params) or 'nothing'}"
