@@ -1,5 +1,6 @@
 """What could make an interval silently wrong, through the public door: each is avoided, or said."""
 
+import re
 import warnings
 
 import jax.numpy as jnp
@@ -315,6 +316,8 @@ def test_what_plain_monte_carlo_would_take_beside_a_control_that_takes_all_varia
     found = ask(BROWNIAN, lambda t, x: 3 * x[0], control=(lambda t, x: x[0], 0.0))
     assert "takes all the variance away" in found.attrs["why"] and "plain Monte Carlo would take" in found.attrs["why"]
     assert found.attrs["plain_path_steps"] / found.attrs["plain_steps"] == pytest.approx(9 * 196**2, rel=0.3)
+    half, shift = map(float, re.search(r"confirm it to ± (\S+), .* up to (\S+),", found.attrs["why"]).groups())
+    assert shift == pytest.approx(3 * half, rel=0.06) and half > 0.0  # two digits of each
 
 
 def test_fast_modes_of_constraints():

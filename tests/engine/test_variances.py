@@ -51,6 +51,15 @@ def test_every_method_is_told_with_the_size_of_its_error_and_a_step_without_it(m
     assert errors[0] <= 0.05 < errors[1]
 
 
+def test_steps_that_come_to_the_right_law_too_late_are_told():
+    """At ω h = 5 the midpoint rule has the right law in the long run, but damps with 2/29 of the rate."""
+    mode = sd.Mechanical(lambda t, x, v: -16.0 * x - 0.4 * v, lambda t, x, v: 1.0, (0.0, 0.0))
+    (words,) = told(mode, "ImplicitMidpoint", 1.25, 30.0)
+    assert "too small" in words
+    assert not told(mode, "ImplicitMidpoint", 1.25, 120.0)
+    assert not told(mode, "ImplicitMidpoint", 1.25, 2.5)
+
+
 @pytest.mark.parametrize("method", [StochasticAlpha, StochasticAlpha(rho=0.3, order=1.5), Newmark(order=2.0)])
 def test_alpha_methods_are_told_likewise(method):
     for h in (0.5, 2.0, 5.0):

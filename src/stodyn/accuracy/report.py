@@ -10,6 +10,7 @@ import numpy as np
 import xarray as xr
 
 from stodyn.accuracy import rules
+from stodyn.accuracy.controls import LIKELY
 from stodyn.noise.from_normals import FromNormals
 from stodyn.problems.contract import differs_from_path_to_path
 
@@ -182,6 +183,13 @@ def _why(ladder: Any, account: Account, plain: float, control: Any) -> str:
     if control.functional is not None:
         reasons.append(f"the control lowers the variance {control.factor:.2g} times" if control.factor < ALL else
                     "the control takes all the variance away")  # fmt: skip
+        if control.functional.is_stated:
+            half = float(ladder.of_control(LIKELY).half[0])
+            shift = half * np.max(np.abs(control.functional.slope))
+            reasons.append(
+                f"its expectation is taken as stated: the paths confirm it to ± {half:.2g}, and a mistake within that "
+                f"would move the value by up to {shift:.2g}, which the error leaves out"
+            )
     return "; ".join([*reasons, *_beside_plain(plain / max(account.spent, 1), ladder.is_plain)])
 
 

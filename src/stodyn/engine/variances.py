@@ -117,8 +117,9 @@ def _verdict_on(law: _Law, h: float, T: float, names: Sequence[str]) -> Verdict 
     exact, delivered = (np.where(exact < BEGUN * settled, 0.0, variances) for variances in (exact, delivered))
     if response_in_words(delivered, exact, names) is None:
         return None
-    if in_the_long_run is not None and response_in_words(in_the_long_run, settled, names) is None:
-        return None
+    is_right_later = in_the_long_run is not None and response_in_words(in_the_long_run, settled, names) is None
+    if is_right_later and response_in_words(exact, settled, names) is not None:
+        return None  # the run ends on the way to a law that the steps have too
 
     def is_off(shorter: float) -> bool:
         at_end = law.delivered(shorter, T)
