@@ -277,6 +277,20 @@ def test_exponents_show_their_sign_at_short_steps():
     assert largest_step(30.0, 0.3, 0.0, 0.8).almost_surely == (0.0, math.inf)
 
 
+def test_largest_steps_take_little_time(monkeypatch):
+    """The integrals are drawn once for all calls, means that vanish are known, and names of α methods import none."""
+    words = second_order._words(2)[:20]
+    means = second_order._product_means(words)
+    assert (means == [[second_order._product_mean(u, w) for w in words] for u in words]).all()
+    monkeypatch.setattr(second_order, "named", None)
+    before = largest_step(30.0, 0.3, 0.0, 0.8, method="StochasticAlpha")
+    monkeypatch.setattr(second_order, "_draws", None)
+    assert largest_step(30.0, 0.3, 0.0, 0.8, method="StochasticAlpha") == before
+    second_order._product_mean.cache_clear()
+    second_order._product_means.__wrapped__(words)
+    assert second_order._product_mean.cache_info().misses < len(words) ** 2 / 5
+
+
 def test_the_largest_step_is_where_stability_ends():
     found = largest_step(30.0, 0.5, 0.0, 0.8, simulate=False)
     low, high = found.mean_square

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -19,7 +20,7 @@ from numpy.typing import ArrayLike
 
 from stodyn import listing
 from stodyn.arguments import checks_arguments
-from stodyn.methods import signature
+from stodyn.methods import alpha, signature
 from stodyn.methods.alpha import Coefficients, GeneralisedAlpha, StochasticAlpha
 from stodyn.methods.catalogue import named
 from stodyn.models.oscillators import growth, noisy_oscillator
@@ -178,13 +179,18 @@ class Amplification:
 
 
 def _alpha(method: GeneralisedAlpha | str) -> GeneralisedAlpha:
-    """Return an α method, from itself or its name."""
-    resolved = named(method)
+    """Return an α method, from itself or its name; those of their own module without the imports of all others."""
+    resolved = _own_methods().get(method) or named(method) if isinstance(method, str) else method
     if not isinstance(resolved, GeneralisedAlpha):
         raise TypeError(
             f"method: expected an α method (StochasticAlpha, Newmark, HHT, WBZ, ...) or its name, got {method!r}"
         )
     return resolved
+
+
+@functools.cache
+def _own_methods() -> dict[str, GeneralisedAlpha]:
+    return {value.name: value for value in vars(alpha).values() if isinstance(value, GeneralisedAlpha)}
 
 
 @checks_arguments
@@ -276,8 +282,16 @@ def _product_mean(u: Word, w: Word) -> float:
 
 @functools.lru_cache(maxsize=64)
 def _product_means(words: tuple[Word, ...]) -> np.ndarray:
-    """Return E[I_u I_w] for every two of some words, (words, words)."""
-    return np.array([_product_mean(u, w) for u in words for w in words]).reshape(len(words), len(words))
+    """Return E[I_u I_w] for every two of some words, (words, words).
+
+    -W has the law of W: where a channel occurs in u and w together an odd number of times, the mean is 0.
+    """
+    means = np.zeros((len(words), len(words)))
+    parities = [frozenset(j for j in w if j and w.count(j) % 2) for w in words]
+    for i, k in itertools.combinations_with_replacement(range(len(words)), 2):
+        if parities[i] == parities[k]:
+            means[i, k] = means[k, i] = _product_mean(words[i], words[k])
+    return means
 
 
 def _draws(m: int, words: tuple[Word, ...], count: int, seed: int) -> np.ndarray:
@@ -303,6 +317,12 @@ class _Integrals:
         self.chunks: list[np.ndarray] = [
             np.moveaxis(values.reshape(TOGETHER, paths, len(words)), 1, 2) for values in draws
         ]
+
+
+@functools.lru_cache(maxsize=2)  # of two channels they take 32 MB
+def _shown_by(words: tuple[Word, ...], seed: int) -> _Integrals:
+    """The integrals that show the sign of an exponent, kept for the next call."""
+    return _Integrals(words, **SHOWN_BY, seed=seed)
 
 
 def _exponents(
@@ -745,7 +765,7 @@ def largest_stable_step(
     almost = None
     if simulate:
         words = tuple(dict.fromkeys(w for step in at(coarse) for w in step.terms))
-        integrals = _Integrals(words, **SHOWN_BY, seed=seed)
+        integrals = _shown_by(words, seed)
 
         def signs_of_exponents(steps: np.ndarray) -> np.ndarray:
             """Their signs: below 0 where second moments die out, and every path with them, else simulated."""
