@@ -63,11 +63,135 @@ def test_probabilities_by_the_law_of_the_last_step_and_by_weights(mu, sigma):
     assert_near(gradients(growth(mu, sigma), above, "sigma", by="difference"), exact[1:])
 
 
-def test_deviations_of_one_path_are_those_of_theory():
-    """The derivative of a probability by a noise intensity: .30 with 16 steps, .48 with 64."""
-    for steps, deviation in ((16, 0.30), (64, 0.48)):
-        result = gradients(growth(), above, "sigma", dt=1 / steps)
-        assert abs(float(result["gradient_stderr"][0]) * 20_000**0.5 - deviation) < 0.03
+def square(t, x):
+    return x[0] ** 2
+
+
+def option(t, x):
+    return jnp.maximum(x[0] - 1.1, 0.0)
+
+
+@pytest.mark.parametrize(
+    "f, of, by, more, exact, deviation",
+    [
+        (square, "mu", "tangent", {}, 2.672855, 1.75),
+        (square, "mu", "weight", {}, 2.672855, 5.06),  # 7.89 without the regression on the score
+        (square, "sigma", "tangent", {}, 0.801856, 4.2),
+        (above, "mu", "weight", {"dt": 1 / 4}, 1.317857, 1.02),  # 1.95 without it
+        (above, "mu", "weight", {"dt": 1 / 64}, 1.317857, 1.02),  # the same for any number of steps
+        (above, "sigma", "conditional", {}, -0.218280, 0.30),
+        (above, "sigma", "conditional", {"dt": 1 / 64}, -0.218280, 0.48),
+        (above, "sigma", "difference", {"spacing": 0.1}, -0.218280, 1.90),
+        (above, "sigma", "difference", {"spacing": 0.01}, -0.218280, 6.2),
+        (option, "sigma", "tangent", {}, 0.434867, 0.92),
+    ],
+)
+def test_each_route_is_right_and_scatters_as_theory_says(f, of, by, more, exact, deviation):
+    """Derivatives for geometric Brownian motion, and the deviation of one path; spacings are shares of sigma = .3."""
+    result = gradients(growth(), f, of, by=by, **more)
+    assert_near(result, np.array([exact]))
+    np.testing.assert_allclose(result["gradient_stderr"] * 20_000**0.5, deviation, rtol=0.1)
+
+
+@pytest.mark.parametrize(
+    "f, of, by, second, words",
+    [
+        (above, "mu", "tangent", False, "its derivative along a path is 0"),
+        (above, "sigma", "tangent", False, "its derivative along a path is 0"),
+        (above, "sigma", "weight", False, "the score of a noise intensity grows"),
+        (square, "sigma", "weight", False, "the score of a noise intensity grows"),
+        (option, "sigma", None, True, "second: f has kinks"),
+    ],
+)
+def test_the_routes_that_would_be_wrong_are_refused(f, of, by, second, words):
+    with pytest.raises(ValueError, match=words):
+        gradients(growth(), f, of, by=by, second=second, paths=100)
+
+
+def drifting():
+    return sd.SDE(lambda t, x, p: p["mu"], lambda t, x, p: p["sigma"], 0.0, {"mu": 0.3, "sigma": 0.8, "level": 1.0})
+
+
+STOP = sd.Stop(sd.Level(1.0))
+
+
+def test_the_time_of_a_stop_by_scores_up_to_it_and_by_differences():
+    """By the reflection principle: E min(τ, 2) = 1.4113088, its derivatives -.71945432 and -.80205925."""
+    options = {"t": (0, 2), "dt": 1 / 4, "stop": STOP}
+    result = gradients(drifting(), lambda t, x: t, ("mu", "sigma"), **options)
+    assert result["route"].values.tolist() == ["weight", "difference"]
+    assert_near(result, [-0.71945432, -0.80205925])
+    assert abs(result["value"] - 1.4113088148605) < CERTAIN * result["value_stderr"]
+    place = gradients(drifting(), lambda t, x: x[0], "mu", **options)  # E x = mu E min(τ, 2), by Wald's identity
+    assert_near(place, [1.4113088148605 - 0.3 * 0.71945432])
+
+
+@pytest.mark.parametrize(
+    "f, of, by, stop, words",
+    [
+        (lambda t, x: t, "mu", "tangent", STOP, "a level stops the paths"),
+        (lambda t, x: x[0] > 0, "mu", "conditional", STOP, "a level stops the paths"),
+        (lambda t, x: t, "sigma", "weight", STOP, "the score of a noise intensity grows"),
+        (
+            lambda t, x: t,
+            "level",
+            "weight",
+            sd.Stop(sd.Level(lambda t, p: p["level"])),
+            "the level of the stop depends",
+        ),
+        (functional.TimeAverage(lambda t, x: x[0]), "mu", None, STOP, "f: TimeAverage with stop="),
+        (lambda t, x: t, "mu", None, sd.Stop(sd.Level(1.0), stopped="alive"), "leaves stopped paths out"),
+    ],
+)
+def test_what_is_wrong_for_paths_that_stop_is_refused(f, of, by, stop, words):
+    with pytest.raises(ValueError, match=words):
+        gradients(drifting(), f, of, by=by, t=(0, 2), dt=1 / 4, paths=100, stop=stop)
+
+
+def test_a_level_that_is_a_parameter_is_moved_by_differences():
+    stop = sd.Stop(sd.Level(lambda t, p: p["level"]))
+    result = gradients(drifting(), lambda t, x: t, "level", t=(0, 2), dt=1 / 4, stop=stop)
+    ε = 1e-4
+    exact = (restricted_mean(1 + ε) - restricted_mean(1 - ε)) / (2 * ε)
+    assert result["route"].values.tolist() == ["difference"]
+    assert_near(result, [exact])
+
+
+def survival(mu, sigma, level, t):
+    spread = sigma * np.sqrt(t)
+    image = np.exp(2 * mu * level / sigma**2) * norm.cdf((-level - mu * t) / spread)
+    return norm.cdf((level - mu * t) / spread) - image
+
+
+def restricted_mean(level):
+    """E min(τ, 2) = ∫ survival dt, by Gauss' rule in √t: the integrand is flat at 0."""
+    nodes, weights = np.polynomial.legendre.leggauss(200)
+    t = (0.5 * (nodes + 1) * np.sqrt(2.0)) ** 2
+    return float(np.sum(weights * survival(0.3, 0.8, level, t) * np.sqrt(t)) * np.sqrt(2.0))
+
+
+def test_survival_has_tangents_by_drift_noise_and_level():
+    """Between the steps by the law of a bridge, which is exact for Brownian motion with steps of any length."""
+    staying = functional.Survival(lambda t, x, p: p["level"] - x[0])
+    result = gradients(drifting(), staying, ("mu", "sigma", "level"), t=(0, 2), dt=1 / 2)
+    values, ε = np.array([0.3, 0.8, 1.0]), 1e-6
+    exact = [(survival(*(values + ε * d), 2) - survival(*(values - ε * d), 2)) / (2 * ε) for d in np.eye(3)]
+    assert result["route"].values.tolist() == ["tangent"] * 3
+    assert_near(result, exact)
+    assert abs(result["value"] - survival(*values, 2)) < CERTAIN * result["value_stderr"]
+
+
+def test_survival_is_refused_where_it_has_no_bridge_and_its_second_derivatives_where_it_has_kinks():
+    pushed = sd.SDE(
+        lambda t, x, p: jnp.stack([x[1], -p["k"] * x[0]]),
+        lambda t, x: jnp.array([[0.0], [1.0]]),
+        [0.0, 0.0],
+        {"k": 1.0},
+    )
+    with pytest.raises(ValueError, match="f: Survival needs a function on which noise acts directly"):
+        gradients(pushed, functional.Survival(lambda t, x: 1.0 - x[0]), "k", paths=100)
+    with pytest.raises(ValueError, match="second: f has kinks"):
+        gradients(drifting(), functional.Survival(lambda t, x: 1.0 - x[0]), "mu", second=True, paths=100)
 
 
 def test_an_option_has_kinks_and_tangents():

@@ -28,6 +28,7 @@ from stodyn.numerics.printing.points import AtPoints
 from stodyn.problems.calling import call
 from stodyn.problems.contract import innermost, written_as
 from stodyn.problems.impact import Struck
+from stodyn.problems.level import Gauge
 from stodyn.problems.sdae import SDAE
 from stodyn.problems.sde import SDE
 from stodyn.problems.tangents import Direction, WithTangents, with_tangents
@@ -53,7 +54,7 @@ class Nature(NamedTuple):
     event: Probability | None
 
 
-def nature(problem: Any, functional: Functional, t: float) -> Nature:
+def nature(problem: Any, functional: Functional, t: float, stop: Any = None) -> Nature:
     """What the traces of f and of the equations prove."""
     own = innermost(problem)
     x, params = np.asarray(own.example_start(), float), own.example_params()
@@ -62,15 +63,18 @@ def nature(problem: Any, functional: Functional, t: float) -> Nature:
         return jnp.asarray(call(functional.function, t, x, params=params), float)
 
     with jax.enable_x64(True):
-        kind = "jumps" if has_jumps(f, (x, params), (0, 1)) else "kinks" if is_rough(f, (x, params), 0) else "smooth"
+        rough = functional.has_kinks or is_rough(f, (x, params), 0)
+        kind = "jumps" if has_jumps(f, (x, params), (0, 1)) else "kinks" if rough else "smooth"
         event = _event(functional, x, params, t) if kind == "jumps" else None
     if isinstance(functional, Probability) and kind != "jumps":
         event = functional
-    return Nature(kind, _broken(problem), event)
+    return Nature(kind, _broken(problem, stop), event)
 
 
-def _broken(problem: Any) -> str:
+def _broken(problem: Any, stop: Any) -> str:
     """Why the paths of a problem do not have a derivative everywhere, in words."""
+    if stop is not None:
+        return "a level stops the paths, and tangents lack what a shift of the time of the stop does"
     if isinstance(problem, Struck | Walled):
         what = "impacts" if isinstance(problem, Struck) else "walls"
         return f"the problem has {what}, and tangents lack what a shift of the time of contact does"
@@ -189,13 +193,23 @@ def refuse_host(problem: Any, functional: Functional, t: float) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Question:
-    """A gradient to be computed: the problem as the method takes it, with its directions, and what is proved."""
+    """A gradient to be computed: the problem as the method takes it, with its directions, what is proved, and the
+    levels that stop paths."""
 
     problem: Any
     followed: WithTangents
     functional: Functional
     span: tuple[float, float]
     nature: Nature
+    gauges: tuple[Gauge, ...] = ()
+
+    def in_levels(self, direction: Direction) -> bool:
+        """Whether a level that stops paths, or the function that reaches it, depends on a parameter."""
+        x, params = np.asarray(self.problem.example_start(), float), self.problem.example_params()
+        return any(
+            depends(lambda params, gauge=gauge: gauge.distances(self.span[0], x, params), params, direction)
+            for gauge in self.gauges
+        )
 
     @property
     def sde(self) -> Any:
@@ -275,6 +289,8 @@ class Question:
             )
         if depends(lambda params: self.functional.value(sde, self.span[1], x, params), params, direction):
             return f"f itself depends on {direction.name}, which a score does not see"
+        if self.in_levels(direction):
+            return f"the level of the stop depends on {direction.name}, which a score does not see"
         return self._unreached(direction)
 
     def _unreached(self, direction: Direction) -> str:
@@ -332,7 +348,7 @@ def refuse_unused(question: Question, directions: Sequence[Direction]) -> None:
     problem, functional = question.problem, question.functional
     x, params = np.asarray(problem.example_start(), float), problem.example_params()
     for direction in directions:
-        if direction.leaf is None or users_of(innermost(problem), direction):
+        if direction.leaf is None or users_of(innermost(problem), direction) or question.in_levels(direction):
             continue
         if not depends(lambda params: functional.value(problem, question.span[1], x, params), params, direction):
             raise ValueError(

@@ -39,9 +39,11 @@ from stodyn.hints import Count, Integer, Reals
 from stodyn.methods.catalogue import named
 from stodyn.methods.contract import Catalogued, Method
 from stodyn.methods.coupled import Level, Levelled
+from stodyn.methods.halting import Halted, Halting
 from stodyn.methods.measured import measuring
 from stodyn.methods.neighbours import Neighbouring, Neighbours
 from stodyn.methods.platen import PlatenWeak2, PlatenWeak2Pairs
+from stodyn.methods.stopping import Stop, Stopping, stopping
 from stodyn.methods.switching import refuse_switches
 from stodyn.methods.weighted import Weighted, Weighting
 from stodyn.problems.contract import written_as
@@ -49,7 +51,7 @@ from stodyn.problems.measured import Measured
 from stodyn.problems.sdae import SDAE
 from stodyn.problems.sde import SDE
 from stodyn.problems.tangents import Direction, WithTangents, followed, with_tangents
-from stodyn.statistics.functional import Functional
+from stodyn.statistics.functional import End, Functional
 from stodyn.statistics.moments import Sums, summarise
 from stodyn.statistics.observable import Observable
 from stodyn.warnings import Chaotic
@@ -72,6 +74,7 @@ def sensitivity(
     by: str | Mapping[str, str] | None = None,
     spacing: float | None = None,
     second: bool = False,
+    stop: Stop | None = None,
     place: Place | None = None,
     threads: Integer | None = None,
     device: Any = "cpu",
@@ -86,6 +89,7 @@ def sensitivity(
     f : function or Functional
         A function (t, x[, params]) of the end state that returns a number or a vector, or one of
         stodyn.statistics.functional: End, TimeAverage, Integral, Maximum, Minimum, Probability; as for `estimate`.
+        With a stop, t and x are the time and the place of the stop where there was one.
     of : str or sequence of str
         Names among the params ("k", "spring.k"), of a number or an array; "start.x" is the start of component x.
     t : (start, end)
@@ -109,6 +113,9 @@ def sensitivity(
     second : bool
         Whether second derivatives are estimated too, by derivatives of the derivatives of paths: where f and the
         equations are smooth, and for probabilities by the conditional route.
+    stop : stodyn.Stop, optional
+        Levels at which paths end, as for `simulate`: E min(τ, T) is that of lambda t, x: t. Scores up to the stop are
+        right for parameters of the drift; derivatives of paths lack what a shift of the stop does, and are refused.
     place, threads, device, progress
         As for `simulate`.
 
@@ -144,7 +151,7 @@ def sensitivity(
     check_options(paths, seed, "raise")
     where = where_of(threads=threads, place=place, device=device, progress=progress)
     problem, functional = as_it_is_now(problem), functional_of(f)
-    inquiry = _Inquiry(problem, functional, of, t, dt, method)
+    inquiry = _Inquiry(problem, functional, of, t, dt, method, stop)
     routes, reasons = inquiry.routes(by)
     inquiry.order = inquiry.order_of(routes) if second else 1
     parts = [
@@ -166,12 +173,12 @@ def where_is(routes: Mapping[Direction, str], route: str) -> tuple[Direction, ..
 class _Inquiry:
     """The question: the problem as the method takes it, f along its paths, and the directions."""
 
-    def __init__(self, problem, functional: Functional, of, t, dt, method):
+    def __init__(self, problem, functional: Functional, of, t, dt, method, stop):
         self.times, self.lengths = grid.step_times(t, dt)
         self.t, self.dt, self.order = t, dt, 1
         self.span = float(self.times[0]), float(self.times[-1])
         refuse_switches(problem, "sensitivity")
-        self.method = named(method) if method is not None else _default(problem)
+        self.method = named(method) if method is not None else _default(problem, stop)
         if not isinstance(self.method, Method):
             raise ValueError(
                 f"method: {self.method.name} makes whole paths at once, and has no step to differentiate; take one "
@@ -187,8 +194,14 @@ class _Inquiry:
                 "not step an SDE; use End(f)"
             )
         self.followed = with_tangents(self.problem, of)
+        self.stopping = None if stop is None else self.stopping_at(stop)
         self.question = Question(
-            self.problem, self.followed, self.functional, self.span, nature(problem, functional, self.span[1])
+            self.problem,
+            self.followed,
+            self.functional,
+            self.span,
+            nature(problem, functional, self.span[1], stop),
+            () if self.stopping is None else self.stopping.gauges,
         )
         refuse_unused(self.question, self.followed.directions)
 
@@ -216,13 +229,33 @@ class _Inquiry:
                 )
         return 2
 
+    @property
+    def measuring(self) -> Any:
+        """The method with the measurements of the problem, if it has any."""
+        if not isinstance(self.problem, Measured):
+            return self.method
+        return measuring(self.method, self.problem, self.span[0], float(self.lengths.max()))
+
+    def stopping_at(self, stop: Stop) -> Stopping:
+        """The method with a stop; refuses functionals that would have to know of it."""
+        if type(self.functional) is not End:
+            raise ValueError(
+                f"f: {type(self.functional).__name__} with stop= is not possible; give a function (t, x[, params]) of "
+                "the time and the place at which a path ends"
+            )
+        if isinstance(stop, Stop) and stop.stopped != "frozen":
+            raise ValueError('stop: stopped="alive" leaves stopped paths out; weigh them by 0 in f: t < T tells them')
+        return stopping(self.measuring, self.problem, stop, self.span[0])
+
     def levelled(self, functional: Functional) -> tuple[Levelled, Level]:
         """The problem with what f gathers along a path, and the method for it."""
+        if self.stopping is not None:
+            at_stop = _AtStop(functional.function)
+            return Levelled(Halted(self.problem), at_stop, "single", 0), Level(
+                Halting(self.stopping), "single", at_stop
+            )
         gathered = Gathering(self.problem, self.method, functional, self.span, None).gathered  # type: ignore[arg-type]
-        method: Any = self.method
-        if isinstance(self.problem, Measured):
-            method = measuring(method, self.problem, self.span[0], float(self.lengths.max()))
-        return Levelled(self.problem, functional, "single", gathered), Level(method, "single", functional)
+        return Levelled(self.problem, functional, "single", gathered), Level(self.measuring, "single", functional)
 
     def sums(self, problem, method, values: Callable, paths: int, seed: int, where: Where) -> Sums:
         """The central sums over all paths of some numbers of the end of each."""
@@ -237,9 +270,17 @@ class _Inquiry:
             return merged(run, where.place, bar, "raise").merged[0]
 
 
-def _default(problem: Any) -> Any:
-    """A method of weak order 2 for what is an SDE, the recommended one for anything else."""
-    sde = None if isinstance(problem, SDAE | Measured) else written_as(problem, SDE)
+class _AtStop(Functional):
+    """A function of the time and the place at which a path is stopped, or ends."""
+
+    def finish(self, problem, t, gathered, x, params):
+        return self.value(problem, jnp.where(x[-1] > 0, x[-2], t), x[:-2], params)
+
+
+def _default(problem: Any, stop: Stop | None) -> Any:
+    """A method of weak order 2 for what is an SDE, the recommended one for anything else, and for stops: weak methods
+    draw increments that are not those of a Brownian path."""
+    sde = None if isinstance(problem, SDAE | Measured) or stop is not None else written_as(problem, SDE)
     if sde is None or getattr(problem, "joints", None) is not None:  # whose SDE drifts off them
         return chosen_method(problem, None)
     return PlatenWeak2 if sde.noise_structure.implies("commutative") else PlatenWeak2Pairs
@@ -345,7 +386,8 @@ class _ByWeight(_ByTangent):
 
     def estimated(self, seed: int, where: Where) -> _Estimate:
         levelled, method = self.inquiry.levelled(self.functional)
-        problem = Weighted(levelled, followed(levelled, self.directions), self.inquiry.question.sde)
+        stopped = None if self.inquiry.stopping is None else levelled.n - 1
+        problem = Weighted(levelled, followed(levelled, self.directions), self.inquiry.question.sde, stopped)
 
         def values(t, x, params):
             f, scores = levelled.values(t, x[: levelled.n], params), x[levelled.n :]
@@ -452,6 +494,7 @@ def _dataset(inquiry, routes, reasons, estimates, paths, seed, where, began) -> 
         "steps": len(inquiry.lengths),
         "paths": int(paths),
         "seed": int(seed),
+        **({} if inquiry.stopping is None else {"stop": inquiry.stopping.levels_in_words}),
         **where.record,
         "versions": identity.versions(),
         "seconds": round(time.perf_counter() - began, 3),

@@ -20,10 +20,15 @@ from stodyn.problems.tangents import WithTangents
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Weighted(FurtherState):
-    """A problem whose state is followed by a score for each direction; sde: its drift and noise."""
+    """A problem whose state is followed by a score for each direction.
+
+    sde      its drift and noise
+    stopped  the component of the problem that is > 0 for a path that a level has stopped; None where there is no stop
+    """
 
     followed: WithTangents
     sde: Any
+    stopped: int | None = None
 
     @property
     def n(self) -> int:  # type: ignore[override]
@@ -64,9 +69,12 @@ class Weighting(WrappedSteps):
 
     def step(self, problem, t, state, noise, params):
         own, scores = state
-        x = self.method.read(own)[: problem.sde.n]
+        before = self.method.read(own)
+        x = before[: problem.sde.n]
         after, report = self.method.step(problem.problem, t, own, noise, params)
         W = noise.whole.W if hasattr(noise, "whole") else noise.W
+        if problem.stopped is not None:
+            W = jnp.where(before[problem.stopped] > 0, 0.0, W)  # the step of the stop counts: its law is that of W
         return (after, scores + problem.rates(t, x, params)[0] @ W), report
 
     def leading(self, state):

@@ -5,6 +5,7 @@
     Maximum(f)        the largest value of f, between the steps too: f is followed as a Brownian bridge of its variance
                       rate (weak order 1), or as a cubic where no noise acts on it (order 1.5);  Minimum(f)
     Probability(phi)  P(phi > 0) at the end, with the Gaussian law of the last step: smooth in the path before it
+    Survival(phi)     P(phi > 0 at all times), with the law of a bridge between the steps: continuous in the path
 
 Functions take (t, x[, params]) for one path. A functional gathers numbers step by step, by `move` over a step, or by
 `halved` over a long step whose two half increments are known, so that fine and coarse paths that share their noise
@@ -14,6 +15,7 @@ also share the draws between their steps. `finish` computes its value from those
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable
 from typing import Any, ClassVar
@@ -32,7 +34,7 @@ from stodyn.problems.contract import written_as
 from stodyn.problems.sdae import SDAE
 from stodyn.problems.sde import SDE
 
-__all__ = ["End", "Functional", "Integral", "Maximum", "Minimum", "Probability", "TimeAverage"]
+__all__ = ["End", "Functional", "Integral", "Maximum", "Minimum", "Probability", "Survival", "TimeAverage"]
 __dir__ = listing.names_of(__name__)
 
 NOISE_SAMPLES = 8  # times and states at which to look for noise
@@ -50,6 +52,7 @@ class Functional:
     tells            how many numbers follow its own in its value: a control beside what it controls
     gathers_in_time  whether the function is needed along the path, not only at its end
     of_numbers       whether the value of the function must be a number
+    has_kinks        whether it has kinks where the function is smooth
     """
 
     function: Callable
@@ -62,6 +65,7 @@ class Functional:
     tells: ClassVar[int] = 0
     gathers_in_time: ClassVar[bool] = False
     of_numbers: ClassVar[bool] = False
+    has_kinks: ClassVar[bool] = False
 
     def __post_init__(self):
         if not callable(self.function):
@@ -159,9 +163,62 @@ def _rate(problem, function, t, x, params) -> jax.Array:
     return jax.grad(lambda x: function(t, x)[0])(x) @ problem.g(t, x, params)
 
 
+def _is_noisy(functional: Functional, problem: Any, t: tuple[float, float]) -> bool:
+    """Whether noise acts on a function of the state, as some random states show; where that is not known, it does."""
+    sde = None if isinstance(problem, SDAE) else written_as(problem, SDE)
+    if sde is None:
+        return True
+    rng, params, x = np.random.default_rng(0), sde.example_params(), np.asarray(sde.example_start(), float)
+    times = t[0] + (t[1] - t[0]) * rng.random(NOISE_SAMPLES)
+    states = x + (1.0 + np.abs(x)) * rng.standard_normal((NOISE_SAMPLES, sde.n))
+
+    def rate(t, x, params):
+        return _rate(sde, lambda t, x: functional.value(sde, t, x, params), t, x, params)
+
+    return bool(np.any(AtPoints(rate, (0, 0, None))(times, states, params)))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Bridged(Functional):
+    """A functional that follows its function between the steps as a Brownian bridge of its variance rate."""
+
+    weak_order = 1.0
+    has_roots = True
+    has_kinks = True
+    diffuses = True
+    gathers_in_time = True
+    of_numbers = True
+
+    def over(self, problem, gathered, bridges, normals) -> jax.Array:
+        """Gather over bridges, each with its two ends and its variance."""
+        raise NotImplementedError
+
+    def _ends(self, problem, step, params):
+        """The function at both ends of a step, and the rate at which noise acts on it."""
+
+        def one(t, x):
+            return self.value(problem, t, x, params)
+
+        rate = _rate(problem, one, step.t, step.before, params)
+        return one(step.t, step.before), one(step.t + step.h, step.after), rate
+
+    def move(self, problem, gathered, step, params):
+        start, end, rate = self._ends(problem, step, params)
+        return self.over(problem, gathered, [(start, end, step.h * jnp.sum(rate**2))], step.normals)
+
+    def halved(self, problem, gathered, step, params):
+        start, end, rate = self._ends(problem, step, params)
+        middle = 0.5 * (start + end) + 0.5 * (rate @ (step.first_W - (step.W - step.first_W)))
+        variance = 0.5 * step.h * jnp.sum(rate**2)
+        return self.over(problem, gathered, [(start, middle, variance), (middle, end, variance)], step.normals)
+
+    def finish(self, problem, t, gathered, x, params):
+        return gathered
+
+
 @checks_arguments
 @dataclasses.dataclass(frozen=True)
-class Maximum(Functional):
+class Maximum(_Bridged):
     """The largest value of a function over the path; between two states, that of a Brownian bridge (weak order 1).
 
     Where no noise acts on the function, ∇f · g = 0, as for the displacement of an oscillator, f has a slope along the
@@ -173,28 +230,12 @@ class Maximum(Functional):
         function(t, x[, params]) -> number, written for one path with jax.numpy.
     """
 
-    weak_order = 1.0
-    has_roots = True
     normals = 1
-    diffuses = True
-    gathers_in_time = True
-    of_numbers = True
     sign: ClassVar[float] = 1.0
 
     def along(self, problem, t):
         """The functional with cubics between states where no noise acts on the function, as some random states show."""
-        sde = None if isinstance(problem, SDAE) else written_as(problem, SDE)
-        if sde is None:
-            return self
-        rng, params, x = np.random.default_rng(0), sde.example_params(), np.asarray(sde.example_start(), float)
-        times = t[0] + (t[1] - t[0]) * rng.random(NOISE_SAMPLES)
-        states = x + (1.0 + np.abs(x)) * rng.standard_normal((NOISE_SAMPLES, sde.n))
-
-        def rate(t, x, params):
-            return _rate(sde, lambda t, x: self.value(sde, t, x, params), t, x, params)
-
-        rates = AtPoints(rate, (0, 0, None))(times, states, params)
-        return self if np.any(rates) else _Smooth(self.function, sign=self.sign)
+        return self if _is_noisy(self, problem, t) else _Smooth(self.function, sign=self.sign)
 
     def begin(self, problem, t, x, params):
         return self.value(problem, t, x, params)
@@ -204,32 +245,13 @@ class Maximum(Functional):
         below = -jnp.log(jax.scipy.special.ndtr(normal))
         return 0.5 * (start + end + self.sign * jnp.sqrt((end - start) ** 2 + 2.0 * variance * below))
 
-    def _ends(self, problem, step, params):
-        """The function at both ends of a step, and the rate at which noise acts on it."""
-
-        def one(t, x):
-            return self.value(problem, t, x, params)
-
-        rate = _rate(problem, one, step.t, step.before, params)
-        return one(step.t, step.before), one(step.t + step.h, step.after), rate
-
     def _further(self, gathered, candidate):
         """The more extreme of two values."""
         return self.sign * jnp.maximum(self.sign * gathered, self.sign * candidate)
 
-    def move(self, problem, gathered, step, params):
-        start, end, rate = self._ends(problem, step, params)
-        return self._further(gathered, self._between(start, end, step.h * jnp.sum(rate**2), step.normals[0]))
-
-    def halved(self, problem, gathered, step, params):
-        start, end, rate = self._ends(problem, step, params)
-        middle = 0.5 * (start + end) + 0.5 * (rate @ (step.first_W - (step.W - step.first_W)))
-        variance = 0.5 * step.h * jnp.sum(rate**2)
-        for a, b, normal in ((start, middle, step.normals[0]), (middle, end, step.normals[1])):
-            gathered = self._further(gathered, self._between(a, b, variance, normal))
-        return gathered
-
-    def finish(self, problem, t, gathered, x, params):
+    def over(self, problem, gathered, bridges, normals):
+        for k, (start, end, variance) in enumerate(bridges):
+            gathered = self._further(gathered, self._between(start, end, variance, normals[k]))
         return gathered
 
 
@@ -259,6 +281,7 @@ class _Smooth(Functional):
 
     weak_order = 1.5
     has_roots = True
+    has_kinks = True
     diffuses = True
     gathers_in_time = True
     of_numbers = True
@@ -330,6 +353,48 @@ class Probability(Functional):
 
     def finish(self, problem, t, gathered, x, params):
         return gathered
+
+
+@checks_arguments
+@dataclasses.dataclass(frozen=True)
+class Survival(_Bridged):
+    """The probability that a function of the state stays positive over the whole path.
+
+    Between two states it does so with the probability 1 - exp(-2 a b/v) of a Brownian bridge, from the values a and b
+    there and the variance v of the step (weak order 1). The product over the steps is continuous in the path, so that
+    it has a derivative with respect to levels and noise intensities, where the event itself has none.
+
+    Parameters
+    ----------
+    function : callable
+        function(t, x[, params]) -> number, such as a level less the component that must not reach it.
+
+    Examples
+    --------
+    >>> from stodyn.statistics.functional import Survival
+    >>> below = Survival(lambda t, x, p: p["level"] - x[0])
+    """
+
+    def along(self, problem, t):
+        """The functional itself; refuses functions that noise does not reach, which have no bridge."""
+        if _is_noisy(self, problem, t):
+            return self
+        raise ValueError(
+            "f: Survival needs a function on which noise acts directly; here it acts through the rate alone; "
+            "give End with stop=stodyn.Stop(...) to sensitivity, or take simulate with statistics.Passage"
+        )
+
+    def begin(self, problem, t, x, params):
+        return jnp.where(self.value(problem, t, x, params) > 0, 1.0, 0.0).astype(x.dtype)
+
+    @staticmethod
+    def _stays(start, end, variance):
+        """The probability that a bridge stays positive."""
+        start, end = jnp.maximum(start, 0.0), jnp.maximum(end, 0.0)
+        return -jnp.expm1(-2.0 * start * end / variance)
+
+    def over(self, problem, gathered, bridges, normals):
+        return functools.reduce(jnp.multiply, [self._stays(*bridge) for bridge in bridges], gathered)
 
 
 @dataclasses.dataclass(frozen=True)
