@@ -75,6 +75,15 @@
     [fit]                                # left out: all as in stodyn.fit
     params = {r = 0.1}                   # and t0, dt, by, law, initial, start, profile, predictive, seed
 
+`stodyn export` takes a run file, or a noise by itself:
+
+    [noise]
+    name = "gyro"                        # of stodyn.noise, coloured.dryden among them, per_sample, density, module:name
+    parameters = {arw = "0.3 deg/sqrt(h)"}  # of an imu: {gyro = {...}, accelerometer = {...}}
+
+    [export]
+    dt = 0.01                            # and t0, seed
+
 Paths are relative to the folder of the file. A run file may come from somebody else: what module:name points to runs
 only if it is admitted by --allow, or by an entry point of an installed package (stodyn.admission), and so it is with
 files outside that folder and with the address of a scheduler. The folder of the file is not searched for modules, and
@@ -110,13 +119,16 @@ from stodyn.engine.places.contract import Place
 from stodyn.engine.record.ledger import RUN_FILE, DescribedLedger
 from stodyn.engine.simulate import simulate
 from stodyn.engine.until import until
+from stodyn.exporting.noises import is_noise
 from stodyn.inference.fitting import fit
 from stodyn.inference.record import Record
 from stodyn.methods.catalogue import find as find_method
 from stodyn.methods.stopping import Stop
 from stodyn.models.catalogue import Model
 from stodyn.models.catalogue import find as find_model
-from stodyn.noise import distribution
+from stodyn.noise import coloured, distribution
+from stodyn.noise.hosts import white
+from stodyn.noise.inertial import Imu, accelerometer, gyro, imu
 from stodyn.noise.readings import density, per_sample
 from stodyn.problems.contract import Problem
 from stodyn.problems.level import Level
@@ -133,11 +145,19 @@ SIMULATE = ("paths", "seed", "on_failure", "dtype", "device", "executor", "block
 RARE = ("event", "before", "dt", "seed", "t0", "replicas", "runs", "kill", "score", "tol", "by", "ledger")
 WORDS_FOR_SCORES = ("index", "distance", "amplitude")
 LOOKED_UP = ("statistic", "function", "level", "of", "score")  # keys that may say module:name, beside those below
-NAMES_LOOKED_UP = ("model.name", "method.name")
-FREE = ("model.parameters", "method.options", "fit.params", "fit.start", "free")  # whose keys are somebody else's
+NAMES_LOOKED_UP = ("model.name", "method.name", "noise.name")
+FREE = (
+    "model.parameters",
+    "method.options",
+    "noise.parameters",
+    "fit.params",
+    "fit.start",
+    "free",
+)  # whose keys are somebody else's
 DOORS = ("run", "rare", "estimate")  # tables that may name a ledger
 FIT = ("t0", "dt", "by", "law", "params", "initial", "start", "profile", "predictive", "seed")
 SENSOR = ("of", "noise", "every", "average", "increment", "resolution", "range", "unit")
+EXPORT = ("dt", "t0", "seed")
 PRIORS = ("Beta", "Exponential", "Gamma", "LogNormal", "Normal", "Uniform")
 MOST_BYTES = 1_000_000  # of a run file
 MOST_DATA = 200_000_000  # bytes of a record
@@ -390,6 +410,79 @@ def fitted(described: FitFile, progress: bool | None = None) -> tuple[xr.Dataset
             files.append(_fresh(described.outputs["pictures"], f"{name}.png"))
             plot.save(axes, files[-1])
     return result, files
+
+
+class ExportFile(NamedTuple):
+    """The checked contents of a file for `stodyn export`: a problem or a noise, and what the file says of its steps."""
+
+    problem: Any
+    method: Any
+    options: dict[str, Any]
+
+
+def read_export(file: str | Path, allow: Iterable[str | Path] = ()) -> ExportFile:
+    """Read a run file, or a file with a table [noise]; raise BadRunFile, which names the wrong key.
+
+    `allow` is as in `read`.
+    """
+    path = Path(file)
+    text, home = _text(path), path.resolve().parent
+    content, admission = _content(text), Admission(allow, _command("export", path), [home])
+    if "noise" not in content:
+        described = _described(content, text, home, admission)
+        own = described.options
+        begin = own["t"][0] if "t" in own else own.get("t0", 0.0)
+        return ExportFile(
+            described.problem, described.method, {"dt": own["dt"], "t0": float(begin), "seed": int(own["seed"])}
+        )
+    _check_admitted(content, home, admission)
+    _only(content, "", ("noise", "export"), needed=("export",))
+    options = _table(content["export"], "export")
+    _only(options, "export", EXPORT, needed=("dt",))
+    return ExportFile(_noise(_table(content["noise"], "noise"), admission), None, options)
+
+
+def _noise(table: Mapping[str, Any], admission: Admission) -> Any:
+    """A noise by its name in stodyn.noise, or by module:name."""
+    _only(table, "noise", ("name", "parameters"), needed=("name",))
+    name, parameters = _word(table["name"], "noise.name"), _table(table.get("parameters", {}), "noise.parameters")
+    if ":" in name:
+        noise = _object(name, "noise.name", admission)
+    elif name in NOISES:
+        noise = NOISES[name]
+    else:
+        raise BadRunFile(f"noise.name: there is no noise {name!r}; expected one of {', '.join(NOISES)}, or module:name")
+    if callable(noise):
+        noise = _called(noise, parameters, "noise.parameters")
+    if not is_noise(noise):
+        raise BadRunFile(f"noise.name: {name} is a {type(noise).__name__}; expected a noise, or a function of one")
+    return noise
+
+
+def _imu(gyro: Mapping[str, Any], accelerometer: Mapping[str, Any]) -> Imu:
+    """An IMU by the tables of its sensors."""
+    return imu(NOISES["gyro"](**gyro), NOISES["accelerometer"](**accelerometer))
+
+
+def _named_shapes() -> dict[str, Callable[..., Any]]:
+    """The functions of noise.coloured that give a noise."""
+    functions = {f"coloured.{name}": getattr(coloured, name) for name in coloured.__all__ if name.islower()}
+    return {
+        name: function
+        for name, function in functions.items()
+        if callable(function) and inspect.signature(function).return_annotation in ("Coloured", coloured.Coloured)
+    }
+
+
+NOISES: dict[str, Callable[..., Any]] = {
+    "white": white,
+    "gyro": gyro,
+    "accelerometer": accelerometer,
+    "imu": _imu,
+    "per_sample": per_sample,
+    "density": density,
+    **_named_shapes(),
+}
 
 
 def _pictures_of_fit(result: xr.Dataset) -> Iterator[tuple[str, Any]]:
