@@ -17,6 +17,7 @@ OPTIONS_BY_NAME = {
     "analysis/system/ergodic.py": {"long_run"},
     "analysis/system/tolerance.py": {"split_variance"},
     "cli/circuit.py": {"command"},
+    "cli/export.py": {"command"},
     "cli/order.py": {"command"},
     "engine/ready.py": {"prepare"},
     "engine/simulate.py": {"simulate"},

@@ -69,7 +69,7 @@ class Unit:
         given = [ctypes.c_void_p(a) if isinstance(a, int) and a > 2**31 else a for a in arguments]
         return getattr(self.c, f"fmi{self.version}{name}")(*given)
 
-    def instance(self, token=None, path=0):
+    def instance(self, token=None, path=0, has_begun=True, **parameters):
         token, none, hear = (token or self.token).encode(), ctypes.c_void_p(None), self.said.append
         word, pointer = ctypes.c_char_p, ctypes.c_void_p
         if self.version == 2:
@@ -91,8 +91,21 @@ class Unit:
             else:
                 value = (ctypes.c_uint64 * 1)(path)
                 assert self.call("SetUInt64", i, number, ctypes.c_size_t(1), value, ctypes.c_size_t(1)) == 0
-            assert self.call("ExitInitializationMode", i) == 0
+            self.set(i, **parameters)
+            assert not has_begun or self.call("ExitInitializationMode", i) == 0
         return i
+
+    def set(self, i, **values):
+        for name, value in values.items():
+            number, count = (ctypes.c_uint32 * 1)(self.numbers[name]), ctypes.c_size_t(1)
+            word = "SetReal" if self.version == 2 else "SetFloat64"
+            one = (ctypes.c_double * 1)(value)
+            assert self.call(word, i, number, count, one, *([count] if self.version == 3 else [])) == 0
+
+    def begins(self, i, start):
+        """What the unit says to the host's time of the start."""
+        word = "SetupExperiment" if self.version == 2 else "EnterInitializationMode"
+        return self.call(word, i, False, ctypes.c_double(), ctypes.c_double(start), False, ctypes.c_double())
 
     def get(self, i, *names):
         numbers, values = (

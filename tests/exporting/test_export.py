@@ -144,6 +144,17 @@ def test_a_step_that_fails_leaves_the_state_before_it(tmp_path):
     assert bytes(state) == before
 
 
+DIGEST = 24  # where it stands in the bytes of a state
+
+
+def sealed(content):
+    """The bytes of a state whose checksum is right."""
+    total = 0xCBF29CE484222325
+    for byte in content:
+        total = (total ^ byte) * 0x100000001B3 % 2**64
+    return content + total.to_bytes(8, "little")
+
+
 @needs_compiler
 @pytest.mark.parametrize("version", [2, 3])
 def test_a_unit_has_the_bits_of_the_run_goes_back_and_refuses(version, tmp_path):
@@ -172,13 +183,30 @@ def test_a_unit_has_the_bits_of_the_run_goes_back_and_refuses(version, tmp_path)
     assert unit.call(f"Set{unit.word}", second, again) == 0
     unit.step(second, DT)
     assert unit.get(second, "x") == after
+    third = unit.instance(k=3.0)
+    assert unit.get(third, "k") == [3.0]
+    assert unit.call(f"Set{unit.word}", third, again) == 0
+    assert unit.get(third, "k") == [2.0]
+    other = sealed(bytes(data[:DIGEST]) + b"0" * 64 + bytes(data[DIGEST + 64 : -8]))
+    foreign = (ctypes.c_uint8 * size.value)(*other)
+    assert unit.call(f"{word}{unit.word}", second, foreign, size, ctypes.byref(again)) == 3
     data[size.value // 2] ^= 1
     assert unit.call(f"{word}{unit.word}", second, data, size, ctypes.byref(again)) == 3
     assert unit.call(f"{word}{unit.word}", second, data, ctypes.c_size_t(8), ctypes.byref(again)) == 3
     assert unit.step(first, 0.03) == 2
     assert unit.instance(token="{of another model}") is None
+    early = unit.instance(has_begun=False)
+    assert (unit.begins(early, 0.0), unit.begins(early, 5.0), unit.step(early, DT)) == (0, 1, 3)
     said = " ".join(unit.said)
-    for words in ("is not a multiple of dt = 0.05", "another length", "damaged", "another model"):
+    for words in (
+        "is not a multiple of dt = 0.05",
+        "another length",
+        "damaged",
+        "the state of another model",
+        "belongs to another model",
+        "the host begins at time 5, but the model counts its own from 0.0",
+        "before initialisation",
+    ):
         assert words in said
 
 

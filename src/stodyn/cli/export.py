@@ -33,6 +33,7 @@ def command(
         Form | None,
         typer.Option("--as", help="Write FILE.c, FILE.fmu or, in NumPy alone, FILE.py, unless --to says where."),
     ] = None,
+    *,
     inputs: Annotated[
         list[str] | None, typer.Option("--input", help="A parameter that the host sets. May be given several times.")
     ] = None,

@@ -44,7 +44,7 @@ def text(model: Stepping, name: str, inputs: Sequence[str], listed: Sequence[Any
     common = _COMMON.format(
         name=name, upper=name.upper(), digest=digest, magic=MAGIC, variables=rows, count=len(reals),
         seed=whole["seed"].number, path=whole["path"].number, first_seed=whole["seed"].start,
-        dt=c99.real_number(model.dt), spelled=f"{model.dt!r}", tolerance=TOLERANCE,
+        dt=c99.real_number(model.dt), begin=repr(model.begins_at), spelled=f"{model.dt!r}", tolerance=TOLERANCE,
         inputs_at=", ".join(str(places[i]) for i in inputs) or "0",
         is_alone=int(model.noise is not None and model.noise.is_held),
     )  # fmt: skip
@@ -89,6 +89,7 @@ typedef struct {{
     uint64_t magic, seed, path;
     char digest[64];
     {name}_state s;
+    double params[sizeof(((({name}_state *)0)->params)) / sizeof(double)];
     double inputs[{upper}_INPUTS + 1];
     int has_begun;
 }} content;
@@ -97,7 +98,6 @@ typedef void (*logger_function)(void *environment, const char *name, int status,
 
 typedef struct {{
     content now;
-    double params[sizeof(((({name}_state *)0)->params)) / sizeof(double)];
     double outputs[{upper}_OUTPUTS + 1];
     int is_stale;
     char *name;
@@ -119,8 +119,8 @@ static void reset(instance *c)
     c->now.magic = UINT64_C({magic});
     memcpy(c->now.digest, digest, 64);
     c->now.seed = UINT64_C({first_seed});
-    {name}_defaults(c->params);
-    for (int j = 0; j < {upper}_INPUTS; j++) c->now.inputs[j] = c->params[inputs_at[j]];
+    {name}_defaults(c->now.params);
+    for (int j = 0; j < {upper}_INPUTS; j++) c->now.inputs[j] = c->now.params[inputs_at[j]];
     c->is_stale = 1;
 }}
 
@@ -154,14 +154,14 @@ static void released(instance *c)
 
 static void begin(instance *c)
 {{
-    {name}_begin(&c->now.s, c->now.seed, c->now.path, c->params);
+    {name}_begin(&c->now.s, c->now.seed, c->now.path, c->now.params);
     c->is_stale = 1;
 }}
 
 static void look(instance *c)
 {{
     if (!c->is_stale) return;
-    if (!c->now.has_begun) {name}_begin(&c->now.s, c->now.seed, c->now.path, c->params);
+    if (!c->now.has_begun) {name}_begin(&c->now.s, c->now.seed, c->now.path, c->now.params);
     for (int j = 0; j < {upper}_INPUTS; j++) c->now.s.params[inputs_at[j]] = c->now.inputs[j];
     {name}_outputs(&c->now.s, c->outputs);
     c->is_stale = 0;
@@ -184,7 +184,7 @@ static int get_real(instance *c, uint32_t number, double *x)
     }}
     if (!v) return refused(c, "there is no real variable with this reference");
     if (v->kind == 2) look(c);
-    *x = v->kind == 0 ? c->params[v->place] : v->kind == 1 ? c->now.inputs[v->place] : c->outputs[v->place];
+    *x = v->kind == 0 ? c->now.params[v->place] : v->kind == 1 ? c->now.inputs[v->place] : c->outputs[v->place];
     return OK;
 }}
 
@@ -194,7 +194,7 @@ static int set_real(instance *c, uint32_t number, double x)
     if (!v || v->kind == 2) return refused(c, "no parameter or input has this reference");
     if (!isfinite(x)) return refused(c, "a parameter or input must be a finite number");
     if (v->kind == 0 && c->now.has_begun) return refused(c, "parameters are fixed once initialisation has ended");
-    if (v->kind == 0) c->params[v->place] = x;
+    if (v->kind == 0) c->now.params[v->place] = x;
     else c->now.inputs[v->place] = x;
     c->is_stale = 1;
     return OK;
@@ -220,6 +220,7 @@ static int advance(instance *c, double length)
 {{
     double count = length / {dt}, nearest = rint(count);
     char text[160];
+    if (!c->now.has_begun) return refused(c, "a step before initialisation has ended");
     if (!(fabs(count - nearest) <= {tolerance!r}) || nearest < 0) {{
         snprintf(text, sizeof text, "communication step %.12g is not a multiple of dt = {spelled}", length);
         tell(c, DISCARD, text);
@@ -240,6 +241,15 @@ static int advance(instance *c, double length)
     }}
     c->is_stale = 1;
     return OK;
+}}
+
+static int begins(instance *c, double start)
+{{
+    char text[160];
+    if (fabs(start - {begin}) <= {tolerance!r} * {dt}) return OK;
+    snprintf(text, sizeof text, "the host begins at time %.12g, but the model counts its own from {begin}", start);
+    tell(c, WARNING, text);
+    return WARNING;
 }}
 
 static int restored(instance *c, const content *kept)
@@ -320,7 +330,7 @@ EXPORT void *fmi2Instantiate(const char *name, int type, const char *token, cons
 }
 EXPORT void fmi2FreeInstance(void *i) { released(i); }
 EXPORT int fmi2SetupExperiment(void *i, int has_tolerance, double tolerance, double start, int has_end, double end)
-{ (void)i; (void)has_tolerance; (void)tolerance; (void)start; (void)has_end; (void)end; return OK; }
+{ (void)has_tolerance; (void)tolerance; (void)has_end; (void)end; return begins(i, start); }
 EXPORT int fmi2EnterInitializationMode(void *i) { (void)i; return OK; }
 EXPORT int fmi2ExitInitializationMode(void *i)
 { instance *c = i; begin(c); c->now.has_begun = 1; return OK; }
@@ -425,7 +435,7 @@ EXPORT void *fmi3InstantiateScheduledExecution(const char *name, const char *tok
 EXPORT void fmi3FreeInstance(void *i) { released(i); }
 EXPORT int fmi3EnterInitializationMode(void *i, _Bool has_tolerance, double tolerance, double start, _Bool has_end,
                                        double end)
-{ (void)i; (void)has_tolerance; (void)tolerance; (void)start; (void)has_end; (void)end; return OK; }
+{ (void)has_tolerance; (void)tolerance; (void)has_end; (void)end; return begins(i, start); }
 EXPORT int fmi3ExitInitializationMode(void *i)
 { instance *c = i; begin(c); c->now.has_begun = 1; return OK; }
 EXPORT int fmi3EnterStepMode(void *i) { (void)i; return OK; }
