@@ -173,3 +173,13 @@ def test_draws_from_another_generator_are_refused(name):
     others[name] = lambda own, size: own.normal(size=size)
     problem = sd.SDE(lambda t, x, rate: -rate * x, None, **others)
     assert grown(problem) == grown(problem)
+
+
+def test_the_structure_of_noise_is_that_of_the_functions_as_they_are_now():
+    """It stayed as it was when it was first asked for, or when the problem was made."""
+    slope = {"is": 0.0}
+    problem = sd.SDE(lambda t, x: -x, lambda t, x: (1.0 + slope["is"] * x)[:, None], [1.0])
+    kinds = []
+    for slope["is"] in (0.5, 0.0, 0.5):
+        kinds.append(problem.noise_structure.kind)
+    assert kinds == ["diagonal", "additive", "diagonal"]

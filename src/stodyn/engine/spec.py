@@ -23,7 +23,6 @@ from stodyn.noise.iterated import Approximation, check_resolution
 from stodyn.numerics.newton import underived
 from stodyn.problems import lowering
 from stodyn.problems.contract import (
-    Problem,
     TracedFunction,
     check_repeats,
     expect_problem,
@@ -258,15 +257,7 @@ def as_it_is_now(problem: Any) -> Any:
     """
     original = problem.problem if isinstance(problem, Model) else problem
     expect_problem(original)
-    if not dataclasses.is_dataclass(original):
-        return original
-    fields = {field.name: getattr(original, field.name) for field in dataclasses.fields(original) if field.init}
-    kind: Any = type(original)
-    rebuilt = kind(**{name: as_it_is_now(v) if isinstance(v, Problem) else v for name, v in fields.items()})
-    earlier: dict[str, TracedFunction] = vars(original).get("traced_functions", {})
-    for name, look in rebuilt.traced_functions.items():
-        rebuilt.traced_functions[name] = dataclasses.replace(look, earlier=earlier.get(name))
-    return rebuilt
+    return original.snapshot()
 
 
 def chosen_method(problem: Any, method: Catalogued | str | None) -> Catalogued:

@@ -149,6 +149,26 @@ class Recommended(NamedTuple):
 conversions: dict[tuple[type, type], Callable[[Any], tuple[Problem, str] | None]] = {}  # filled by problems.lowering
 
 
+class AsNow(functools.cached_property):
+    """A cached property of a problem that is worked out again where the problem's functions have changed since: they
+    may read values from outside. In the copies that runs make for themselves they cannot."""
+
+    def __get__(self, problem: Any, owner: Any = None) -> Any:
+        if problem is None or problem.is_snapshot or not problem.traced_functions:
+            return super().__get__(problem, owner)
+        now = {name: fingerprint(look.trace_again()) for name, look in problem.traced_functions.items()}
+        then = vars(problem).setdefault(
+            "digests", {name: look.digest for name, look in problem.traced_functions.items()}
+        )
+        if now != then:
+            vars(problem).update({"digests": now, self.attrname: getattr(problem.snapshot(), str(self.attrname))})
+        return super().__get__(problem, owner)
+
+    def __set__(self, problem: Any, value: Any) -> None:
+        """Store a value; with it, Python asks __get__ even where one is stored."""
+        vars(problem)[self.attrname] = value
+
+
 class Problem(ABC):
     """A frozen record of functions and numbers; concrete classes are frozen dataclasses compared by identity.
 
@@ -171,6 +191,7 @@ class Problem(ABC):
     unsolved: ClassVar[str] = "whose implicit equations Newton did not solve"  # why paths stopped, in words
     failure_suspect: ClassVar[str] = ""  # what in such a problem most likely makes paths fail, in words
     failure_advice: ClassVar[str] = ""  # further reasons why paths of such a problem may fail, in words
+    is_snapshot = False  # whether it is a copy that a run made for itself
 
     def __init_subclass__(cls, **keywords: Any):
         super().__init_subclass__(**keywords)
@@ -178,6 +199,19 @@ class Problem(ABC):
 
     def __repr__(self) -> str:
         return describing.as_text(*describing.of_problem(self))
+
+    def snapshot(self) -> Any:
+        """A fresh copy with no cached facts: those about functions that read values from outside may be wrong now."""
+        if not dataclasses.is_dataclass(self):
+            return self
+        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.init}
+        kind: Any = type(self)
+        copy = kind(**{name: v.snapshot() if isinstance(v, Problem) else v for name, v in fields.items()})
+        vars(copy)["is_snapshot"] = True
+        earlier: dict[str, TracedFunction] = vars(self).get("traced_functions", {})
+        for name, look in copy.traced_functions.items():
+            copy.traced_functions[name] = dataclasses.replace(look, earlier=earlier.get(name))
+        return copy
 
     def _repr_html_(self) -> str:
         return describing.as_html(*describing.of_problem(self))

@@ -19,7 +19,7 @@ from stodyn.numerics.facts.dependence import arguments_of
 from stodyn.numerics.printing.points import at_one
 from stodyn.numerics.printing.unprintable import Unprintable
 from stodyn.problems.calling import call
-from stodyn.problems.contract import NoiseStructure, component_names, conversions, returned_shape, written_as
+from stodyn.problems.contract import AsNow, NoiseStructure, component_names, conversions, returned_shape, written_as
 from stodyn.problems.driven import Driven, Places, driven, input_matrix
 from stodyn.problems.linear import GaussianStart
 from stodyn.problems.mechanical import Mechanical
@@ -173,7 +173,7 @@ class DrivenMechanical(Mechanical):
 
     # --- what every problem offers ------------------------------------------------------------------------------------
 
-    @functools.cached_property
+    @AsNow
     def noise_structure(self) -> NoiseStructure:
         """That of the system's white noise: a coloured force is an ordinary one."""
         structure = self.own.noise_structure

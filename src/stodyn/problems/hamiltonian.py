@@ -19,6 +19,7 @@ from stodyn.problems import paired_start
 from stodyn.problems.as_first_order import hamiltonian_to_sde
 from stodyn.problems.calling import call
 from stodyn.problems.contract import (
+    AsNow,
     NoiseStructure,
     Problem,
     Recommended,
@@ -243,7 +244,7 @@ class Hamiltonian(Problem):
     def without_noise(self, calculus: str | None = None) -> Hamiltonian:
         return dataclasses.replace(self, h=(), noise=())
 
-    @functools.cached_property
+    @AsNow
     def noise_structure(self) -> NoiseStructure:
         """Commutative where Γ_ij = Γ_ji and Λ_ij = Λ_ji, the brackets of the channels' vector fields."""
         with jax.enable_x64(True):

@@ -16,6 +16,7 @@ from stodyn.arguments import checks_arguments
 from stodyn.noise.source import Source
 from stodyn.problems import paired_start
 from stodyn.problems.contract import (
+    AsNow,
     NoiseStructure,
     Problem,
     Recommended,
@@ -310,7 +311,7 @@ class Mechanical(Problem):
         """The arguments on which acceleration and kicks depend; all, where their traces cannot be taken apart."""
         return facts_of(self.motion)
 
-    @functools.cached_property
+    @AsNow
     def noise_structure(self) -> NoiseStructure:
         """The structure of the noise of (x, v)."""
         return noise_structure_of(self)

@@ -18,6 +18,7 @@ from stodyn.problems.calling import call
 from stodyn.problems.consistent import consistent
 from stodyn.problems.contract import (
     STRUCTURES,
+    AsNow,
     NoiseStructure,
     Problem,
     Recommended,
@@ -265,7 +266,7 @@ class SDAE(Problem):
         shape = (self.n, self.m)
         return dataclasses.replace(self, diffusion=lambda t, x: jnp.zeros(shape), structure=None)
 
-    @functools.cached_property
+    @AsNow
     def noise_structure(self) -> NoiseStructure:
         """The structure of the noise in the state-space form, and how it is known."""
         return find_noise_structure(self)

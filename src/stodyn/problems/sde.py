@@ -20,6 +20,7 @@ from stodyn.problems.calling import call
 from stodyn.problems.contract import (
     CALCULI,
     STRUCTURES,
+    AsNow,
     NoiseStructure,
     Problem,
     Recommended,
@@ -235,7 +236,7 @@ class SDE(Problem):
         with jax.enable_x64(True):
             return is_zero_off_diagonal(self.g, self.example_start(), self.example_params())
 
-    @functools.cached_property
+    @AsNow
     def noise_structure(self) -> NoiseStructure:
         """The structure of the noise (additive, diagonal, scalar, commutative, general), and how it is known."""
         if self.structure is not None:
