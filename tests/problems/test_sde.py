@@ -2,6 +2,7 @@
 
 import fractions
 import math
+import tracemalloc
 
 import jax
 import jax.numpy as jnp
@@ -10,9 +11,17 @@ import pytest
 import scipy.stats
 
 from stodyn import SDE, PathsFailed, PerPath, simulate
+from stodyn.numerics.printing.points import AtPoints
 from stodyn.problems.lowering import to_stratonovich
 from stodyn.problems.sparsity import find_elimination
-from stodyn.problems.structure import commutes_in_directions, depends_on_time, directed_kinds, find_structure
+from stodyn.problems.structure import (
+    CHECKED_STATES,
+    commutes,
+    commutes_in_directions,
+    depends_on_time,
+    directed_kinds,
+    find_structure,
+)
 
 L = np.array([[1.0, 0.0], [0.5, 1.0]])
 
@@ -419,3 +428,31 @@ def test_the_order_of_elimination_suits_steps_of_all_lengths():
 )
 def test_dependence_on_time_is_looked_for_where_it_cannot_be_proved(function, depends):
     assert depends_on_time(function, np.array([1.0, 2.0]), None) is depends
+
+
+@pytest.mark.parametrize("is_one_apart", [False, True])
+def test_all_pairs_of_many_channels_are_compared_in_little_memory(is_one_apart):
+    """g_k = b_k A x for all channels k commute, until one entry differs; comparing them took 300 MB."""
+    n, m, rng = 3, 120, np.random.default_rng(1)
+    slopes = np.einsum("il,k->ikl", rng.standard_normal((n, n)), rng.standard_normal(m))
+    slopes[0, -1, 1] *= 1.0 + 1e-6 * is_one_apart
+    states = rng.standard_normal((CHECKED_STATES, n))
+    values, all_slopes = (
+        np.einsum("ikl,sl->sik", slopes, states),
+        np.broadcast_to(slopes, (CHECKED_STATES, *slopes.shape)),
+    )
+    tracemalloc.start()
+    try:
+        assert commutes(values, all_slopes) is not is_one_apart
+        assert tracemalloc.get_traced_memory()[1] < 4e6
+    finally:
+        tracemalloc.stop()
+
+
+def test_the_slopes_of_many_channels_are_not_compiled(monkeypatch):
+    """LLVM took half a minute for a matrix of 10 by 300 sines and its slopes."""
+    monkeypatch.setattr(AtPoints, "_compiled", None)
+    A = np.random.default_rng(1).standard_normal((10, 110))
+    assert (
+        sde(lambda t, x: jnp.sin(A * x[:, None] + x.sum()), np.linspace(0.1, 1.0, 10)).noise_structure.kind == "general"
+    )
