@@ -11,6 +11,7 @@ from stodyn import statistics as st
 from stodyn.methods.explicit import EulerMaruyama
 from stodyn.methods.implicit import ThetaEuler
 from stodyn.models.ornstein_uhlenbeck import ornstein_uhlenbeck
+from stodyn.numerics import uncompiled
 
 RUN = dict(t=(0.0, 1.0), dt=0.1, seed=6)
 
@@ -116,3 +117,14 @@ def test_failed_paths_are_not_counted():
     run = simulate(problem, ThetaEuler, paths=2, collect=st.Iterations(at=[0.5, 1.0]), on_failure="record", **RUN)
     np.testing.assert_array_equal(run["failed_path"], [1])
     np.testing.assert_array_equal(run["iterations"], [1.0, 1.0])
+
+
+def test_what_only_picks_numbers_out_is_observed_at_many_times_at_once(monkeypatch):
+    """A call of Python for each time made storing every step 180 times as long as the steps."""
+    calls, run_by_numpy = [], uncompiled.run
+    monkeypatch.setattr(uncompiled, "run", lambda *arguments: calls.append(1) or run_by_numpy(*arguments))
+    problem = SDE(lambda t, x: x[::-1], None, [1.0, 2.0])
+    run = simulate(problem, EulerMaruyama, t=(0.0, 1.0), dt=1 / 512, seed=1, paths=2, collect=st.Paths(2, every=1))
+    assert run["path"].shape == (2, 513, 2) and len(calls) < 10
+    sums, steps = run["path"].sum("component"), np.arange(513)
+    np.testing.assert_allclose(sums, np.broadcast_to(3.0 * (1 + 1 / 512) ** steps, (2, 513)), rtol=1e-13)

@@ -277,28 +277,36 @@ class _RowsOfLanes(Rows):
         return self.saved
 
     def whole(self, k: int, statistic: Statistic, look: np.ndarray) -> Any:
-        observed = [self._by_jax(k, statistic, self._filled[j], self.finite[j], self.times[j]) for j in look]
+        if k not in self.work.observing:
+            example = self._inputs(k, look[0])
+            self.work.observing[k] = _observing(self._observation(k, statistic), example, type(statistic).__name__)
+        observing = self.work.observing[k]
+        if isinstance(observing, _Picking):
+            return observing(*self._inputs(k, look))
+        observed = [jax.tree.map(np.asarray, observing(*self._inputs(k, j))) for j in look]
         return jax.tree.map(lambda *parts: np.stack(parts), *observed)
 
-    def _by_jax(self, k: int, statistic: Statistic, saved: np.ndarray, sound: np.ndarray, t: Any) -> Any:
-        spec, source, members = self.work.spec, self.source, self.work.members
-        with np.errstate(over="ignore", invalid="ignore"):  # numbers of failed paths
-            own = [typed(saved[rows], source.saved_dtypes[rows.flat[0]]) for rows in source.rows_of[k]]
-            x = saved[: spec.problem.n].astype(spec.dtype)
+    def _observation(self, k: int, statistic: Statistic) -> Callable[..., Any]:
+        """What the statistic observes at one save, as a function of the inputs below."""
+        spec, source = self.work.spec, self.source
 
         def observation(
-            t: Array, x: Array, sound: Array, member: Array, weight: Array, params: Sequence[Array], own: list[Array]
+            t: Array, x: Array, sound: Array, own: list[Array], member: Array, weight: Array, params: Sequence[Array]
         ) -> Any:
             tree = jax.tree.unflatten(spec.params_tree, params)
             more = gathered(statistic, source.watched.trees[k], own)
             return observe(statistic, Snapshot(t, x, sound, weight, tree, spec.axes, *more), member)
 
-        weight = members.weight.astype(spec.dtype)
-        inputs = (t.astype(spec.dtype), x, sound, members.member, weight, members.params, own)
-        observing = self.work.observing
-        if k not in observing:
-            observing[k] = _observing(observation, inputs, type(statistic).__name__)
-        return jax.tree.map(np.asarray, observing[k](*inputs))
+        return observation
+
+    def _inputs(self, k: int, look: Any) -> tuple[Any, ...]:
+        """Time, states, soundness and own numbers at one save, or at several: a leading axis; and what all share."""
+        spec, source, members, saved = self.work.spec, self.source, self.work.members, self._filled[look]
+        with np.errstate(over="ignore", invalid="ignore"):  # numbers of failed paths
+            own = [typed(saved[..., rows, :], source.saved_dtypes[rows.flat[0]]) for rows in source.rows_of[k]]
+            x = saved[..., : spec.problem.n, :].astype(spec.dtype)
+        t, weight = self.times[look].astype(spec.dtype), members.weight.astype(spec.dtype)
+        return t, x, self.finite[look], own, members.member, weight, members.params
 
 
 class _Packing(_Work):
@@ -385,11 +393,26 @@ def _of_lanes(generators: np.ndarray, streams: int, lanes: np.ndarray) -> np.nda
     return np.ascontiguousarray(by_lane.reshape(streams, 4, -1, GROUP).swapaxes(1, 2)).reshape(-1, 4, GROUP)
 
 
+class _Picking:
+    """An observation that only picks numbers out, at many saves at once by NumPy; traced anew for another number."""
+
+    def __init__(self, observe: Callable[..., Any]):
+        self.at_saves = jax.vmap(observe, in_axes=(0, 0, 0, 0, None, None, None))
+        self.traces: dict[int, tuple[Any, Any]] = {}
+
+    def __call__(self, t: np.ndarray, *inputs: Any) -> Any:
+        if len(t) not in self.traces:
+            with jax.enable_x64(True):
+                trace, shape = jax.make_jaxpr(self.at_saves, return_shape=True)(t, *inputs)
+            self.traces[len(t)] = trace, jax.tree.structure(shape)
+        trace, tree = self.traces[len(t)]
+        return jax.tree.unflatten(tree, map(np.asarray, uncompiled.run(trace, *jax.tree.leaves((t, *inputs)))))
+
+
 def _observing(observe: Callable[..., Any], inputs: tuple[Any, ...], name: str) -> Callable[..., Any]:
     """The observation of a statistic, compiled; by NumPy where it only picks numbers out."""
     with jax.enable_x64(True):
-        trace, shape = jax.make_jaxpr(observe, return_shape=True)(*inputs)
+        trace = jax.make_jaxpr(observe)(*inputs)
         if all(operation_of(equation).kind in scalars.MOVES for equation in trace.eqns):
-            tree = jax.tree.structure(shape)
-            return lambda *inputs: jax.tree.unflatten(tree, uncompiled.run(trace, *jax.tree.leaves(inputs)))
+            return _Picking(observe)
         return compiled(fingerprint(trace) + name, observe, *inputs).call
