@@ -27,6 +27,7 @@ from stodyn.problems.contract import (
     check_repeats,
     expect_problem,
     machine_memory,
+    snapshot,
     written_as,
 )
 from stodyn.problems.driven import Driven
@@ -257,7 +258,7 @@ def as_it_is_now(problem: Any) -> Any:
     """
     original = problem.problem if isinstance(problem, Model) else problem
     expect_problem(original)
-    return original.snapshot()
+    return snapshot(original)
 
 
 def chosen_method(problem: Any, method: Catalogued | str | None) -> Catalogued:

@@ -149,6 +149,30 @@ class Recommended(NamedTuple):
 conversions: dict[tuple[type, type], Callable[[Any], tuple[Problem, str] | None]] = {}  # filled by problems.lowering
 
 
+def snapshot(problem: Any) -> Any:
+    """Copy a problem without its cached facts: those about functions that read values from outside may be wrong now.
+
+    Parameters
+    ----------
+    problem : Problem
+        The problem.
+
+    Returns
+    -------
+    Problem
+    """
+    if not dataclasses.is_dataclass(problem):
+        return problem
+    fields = {field.name: getattr(problem, field.name) for field in dataclasses.fields(problem) if field.init}
+    kind: Any = type(problem)
+    copy = kind(**{name: snapshot(v) if isinstance(v, Problem) else v for name, v in fields.items()})
+    vars(copy)["is_snapshot"] = True
+    earlier: dict[str, TracedFunction] = vars(problem).get("traced_functions", {})
+    for name, look in copy.traced_functions.items():
+        copy.traced_functions[name] = dataclasses.replace(look, earlier=earlier.get(name))
+    return copy
+
+
 class AsNow(functools.cached_property):
     """A cached property of a problem that is worked out again where the problem's functions have changed since: they
     may read values from outside. In the copies that runs make for themselves they cannot."""
@@ -161,7 +185,7 @@ class AsNow(functools.cached_property):
             "digests", {name: look.digest for name, look in problem.traced_functions.items()}
         )
         if now != then:
-            vars(problem).update({"digests": now, self.attrname: getattr(problem.snapshot(), str(self.attrname))})
+            vars(problem).update({"digests": now, self.attrname: getattr(snapshot(problem), str(self.attrname))})
         return super().__get__(problem, owner)
 
     def __set__(self, problem: Any, value: Any) -> None:
@@ -199,19 +223,6 @@ class Problem(ABC):
 
     def __repr__(self) -> str:
         return describing.as_text(*describing.of_problem(self))
-
-    def snapshot(self) -> Any:
-        """A fresh copy with no cached facts: those about functions that read values from outside may be wrong now."""
-        if not dataclasses.is_dataclass(self):
-            return self
-        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.init}
-        kind: Any = type(self)
-        copy = kind(**{name: v.snapshot() if isinstance(v, Problem) else v for name, v in fields.items()})
-        vars(copy)["is_snapshot"] = True
-        earlier: dict[str, TracedFunction] = vars(self).get("traced_functions", {})
-        for name, look in copy.traced_functions.items():
-            copy.traced_functions[name] = dataclasses.replace(look, earlier=earlier.get(name))
-        return copy
 
     def _repr_html_(self) -> str:
         return describing.as_html(*describing.of_problem(self))
