@@ -78,3 +78,68 @@ def test_wrong_calls_of_a_prepared_run_are_named():
         ready(seed=-1)
     with pytest.raises(ValueError, match="paths: expected a whole number"):
         sd.prepare(ornstein_uhlenbeck(), "Heun", **RUN | dict(paths=0))
+
+
+def particles(paths):
+    """Noise with parameters and starts of each path, two components, in blocks the last of which is not full."""
+    rates = sd.PerPath(np.linspace(1.0, 2.0, paths))
+    return sd.SDE(
+        lambda t, x, p: -p["rate"] * x + p["push"], lambda t, x, p: jnp.diag(1.0 + 0.1 * x),
+        lambda rng, size: rng.normal(size=(size, 2)), params={"rate": rates, "push": 0.5},
+    )  # fmt: skip
+
+
+def at_the_end(ready, **options):
+    return ready.arrays(**options)["path"][:, 0].T
+
+
+def test_the_raw_states_are_those_of_the_paths():
+    """Also by a method whose first steps are others, and into the caller's array."""
+    paths = 1100
+    whole = dict(collect=st.Paths(paths, at=[1.0]), block=1024, **RUN | {"paths": paths})
+    for problem, method in ((particles(paths), "Heun"), (ornstein_uhlenbeck(), "AB3")):
+        ready = sd.prepare(problem, method, **whole)
+        out = np.empty((problem.n, paths))
+        for seed in (1, 2):
+            assert ready.raw(seed=seed, out=out) is out
+            np.testing.assert_array_equal(out, at_the_end(ready, seed=seed))
+
+
+def test_raw_calls_take_other_starts_and_parameters():
+    ready = sd.prepare(ornstein_uhlenbeck(rate=1.0), "Heun", collect=st.Paths(100, at=[1.0]), **RUN)
+    other = {"rate": 3.0, "sigma": 0.25}
+    states = ready.raw(seed=3, params=other, start=np.full((1, 100), 2.0))
+    np.testing.assert_array_equal(states, at_the_end(ready, seed=3, params=other, start=2.0))
+    np.testing.assert_array_equal(ready.raw(seed=3), at_the_end(ready, seed=3))
+    own = sd.prepare(particles(100), "Heun", **RUN)
+    rates = {"rate": np.ones(100), "push": 0.0}
+    cloud = own.raw(seed=1, params=rates, start=np.zeros((2, 100)))
+    np.testing.assert_array_equal(own.raw(seed=1, params=rates, start=cloud)[:, 7:8], own.raw(
+        seed=1, params={"rate": np.arange(100) - 6.0, "push": 0.0}, start=cloud)[:, 7:8])  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (dict(start=np.zeros(100)), r"start: expected an array of shape \(1, 100\), got \(100,\)"),
+        (dict(out=np.zeros((2, 100))), r"out: expected an array of shape \(1, 100\)"),
+        (dict(params={"rate": 1.0}), "params: expected the structure"),
+        (dict(params={"rate": np.ones(3), "sigma": 1.0}), r"params: expected an array of shape \(\), got \(3,\)"),
+    ],
+)
+def test_raw_calls_refuse_what_does_not_fit(options, message):
+    with pytest.raises(ValueError, match=message):
+        sd.prepare(ornstein_uhlenbeck(), "Heun", **RUN).raw(seed=1, **options)
+
+
+def test_raw_calls_say_where_they_are_not_possible():
+    explodes = sd.SDE(lambda t, x: x**3, lambda t, x: 0.0 * x, sd.PerPath([1e100, 0.0]))
+    with pytest.raises(sd.PathsFailed, match="1 of 2 paths failed, the first is path 0"):
+        sd.prepare(explodes, "EulerMaruyama", **RUN | {"paths": 2}).raw(seed=1)
+    recorded = sd.prepare(explodes, "EulerMaruyama", on_failure="record", **RUN | {"paths": 2}).raw(seed=1)
+    assert np.isfinite(recorded).tolist() == [[False, True]]
+    with pytest.raises(ValueError, match="stop= ends some before it"):
+        sd.prepare(ornstein_uhlenbeck(), "Heun", stop=sd.Stop(sd.Level(2.0)), **RUN).raw(seed=1)
+    checked = sd.SDE(lambda t, x, p: -x, lambda t, x, p: jnp.stack([x, -p * x], 1), [1.0, 2.0], params=2.0)
+    with pytest.raises(ValueError, match="where the structure of its noise is proved"):
+        sd.prepare(checked, "Milstein", **RUN).raw(seed=1, params=1.0)

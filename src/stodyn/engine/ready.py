@@ -17,6 +17,7 @@ from stodyn.engine.door import front_door
 from stodyn.engine.layout import Layout
 from stodyn.engine.places.contract import Place
 from stodyn.engine.progress import Progress
+from stodyn.engine.raw import Raw
 from stodyn.engine.run import Run, Tally
 from stodyn.engine.simulate import check_options, dataset, described, halved, merged, run_of
 from stodyn.engine.spec import as_it_is_now, chosen_method
@@ -101,6 +102,7 @@ class Ready:
     run: Run
     where: Where
     options: dict[str, Any]
+    _raw: Raw | None = None
 
     @checks_arguments
     def __call__(self, *, seed: Integer, params: Any = None, start: Any = None) -> xr.Dataset:
@@ -121,6 +123,33 @@ class Ready:
             arrays |= {name: variable.values for name, variable in labelled.variables.items()}
         failed = tally.log.variables() if tally.on_failure == "record" else {}
         return arrays | {name: values for name, (_, values) in failed.items()}
+
+    def raw(
+        self, *, seed: int, params: Any = None, start: np.ndarray | None = None, out: np.ndarray | None = None
+    ) -> np.ndarray:
+        """The components of all paths at the end of the run, and nothing else: for clouds of particles, filters and
+        samplers that make a million small calls. It computes in the calling thread.
+
+        Parameters
+        ----------
+        seed : int
+            The seed; a path has the numbers that it has in `simulate`.
+        params : optional
+            Other values in the shapes of the problem's params, those of all paths (paths, ...) where paths have their
+            own. Of an SDE of up to 12 components.
+        start : array (n, paths), optional
+            The start of each path. Of an SDE of up to 12 components.
+        out : array (n, paths) of float64, optional
+            Where to write them.
+
+        Returns
+        -------
+        array (n, paths)
+            `out`, where it is given. With on_failure="record", failed paths have components that are not finite.
+        """
+        if self._raw is None:
+            self._raw = Raw(self.run, self.options["on_failure"])
+        return self._raw(seed, params, start, out)
 
     def _tally(self, seed: Integer, params: Any, start: Any) -> Tally:
         check_options(self.run.paths, seed, self.options["on_failure"])

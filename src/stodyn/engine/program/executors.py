@@ -245,9 +245,19 @@ class ByPrint(Stepping, SingleSteps):
         work.take(members, first_path, supply)
         return gone_through(work, self.plan, tell)
 
+    def at_end(self, members: Members, first_path: int, supply: Supply) -> np.ndarray:
+        """The components (n, lanes) after the last step, in memory that the next call overwrites."""
+        kind = members.start.shape[1], "end"
+        if kind not in self._works:
+            plan = Plan(self.plan.t, self.plan.h, np.array([self.spec.steps]), ())
+            self._works[kind] = self.program.work(self.spec, plan, kind[0], packs=False)
+        work = self._works[kind]
+        work.take(members, first_path, supply)
+        return work.last_components()
+
     @property
-    def _works(self) -> dict[tuple[int, bool], Any]:
-        """The memory of this thread by its number of lanes, and by whether they are packed."""
+    def _works(self) -> dict[tuple[int, Any], Any]:
+        """The memory of this thread by its number of lanes, and by whether they are packed or seen at the end alone."""
         return self._of_thread.__dict__.setdefault("works", {})
 
     def until_stopped(self, members: Members, supply: Supply) -> Iterator[tuple[np.ndarray, np.ndarray]]:
