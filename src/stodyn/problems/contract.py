@@ -175,12 +175,16 @@ def snapshot(problem: Any) -> Any:
 
 class AsNow(functools.cached_property):
     """A cached property of a problem that is worked out again where the problem's functions have changed since: they
-    may read values from outside. In the copies that runs make for themselves they cannot."""
+    may read values from outside. In the copies that runs make for themselves they cannot, and functions that read
+    values being differentiated live no longer than the differentiation."""
 
     def __get__(self, problem: Any, owner: Any = None) -> Any:
         if problem is None or problem.is_snapshot or not problem.traced_functions:
             return super().__get__(problem, owner)
-        now = {name: fingerprint(look.trace_again()) for name, look in problem.traced_functions.items()}
+        traces = {name: look.trace_again() for name, look in problem.traced_functions.items()}
+        if any(isinstance(value, jax.core.Tracer) for trace in traces.values() for value in trace.consts):
+            return super().__get__(problem, owner)
+        now = {name: fingerprint(trace) for name, trace in traces.items()}
         then = vars(problem).setdefault(
             "digests", {name: look.digest for name, look in problem.traced_functions.items()}
         )
