@@ -24,6 +24,13 @@ from stodyn.noise.ziggurat import LAYERS, TAIL, layer_table
 from stodyn.numerics.printing import c99
 
 FLAGS = "-std=c99 -O2 -ffp-contract=off"
+# Clang fuses even C99 by default, and listens to the pragma; gcc does not, and warns of it.
+UNFUSED = """#if defined __clang__
+#pragma STDC FP_CONTRACT OFF
+#elif defined _MSC_VER
+#pragma fp_contract(off)
+#endif
+"""
 
 
 def identifier(name: str) -> str:
@@ -100,7 +107,7 @@ def source(model: Stepping, name: str, inputs: Sequence[str], included: str) -> 
         _normals() if model.streams else "", _counted(model), _times(), _interface(model, name, inputs),
     ])  # fmt: skip
     return "\n".join(
-        [f'#include "{included}"', "#include <math.h>", "#include <string.h>", "", c99.helpers(name, text), text]
+        [f'#include "{included}"', "#include <math.h>", "#include <string.h>", UNFUSED, c99.helpers(name, text), text]
     )
 
 
