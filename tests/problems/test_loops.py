@@ -228,13 +228,16 @@ def test_a_loop_has_the_same_bits_in_a_kernel_on_replay_and_from_a_ledger(tmp_pa
 
 
 def test_what_a_loop_does_at_samples_is_printed_behind_the_step():
-    """A step is one block without branches, as that of the plant alone; the loop's is entered where a sample is due."""
+    """A step is one block and a loop of its own, as that of the plant alone: it reads whether a sample is due, which
+    is computed before the steps, and what is done then is entered by all paths, so that nothing is picked."""
     spec = describe(s1(), "Heun", (0, 1), 0.01, [st.Moments()], "float64")
     text = executors.get(spec, "printed").program.code.text.split("define void @run")[1]
-    step, rest = re.split(r"\nstep\d+:\n", text)[1].split("\n  br ", 1)
-    (inside, on) = re.findall(r"label %(\w+)", rest.split("\n")[0])
-    assert inside.startswith("where") and on.startswith("on")
-    assert "enter" not in step and re.search(rf"\n{inside}:(?s:.*?)\nenter\d+:(?s:.*?)\n{on}:", rest)
+    name, step, rest = re.split(r"\n(step\d+):\n(?s:(.*?))\n  br ", text, maxsplit=1)[1:]
+    inside, again = re.findall(r"label %(\w+)", rest.split("\n")[0])
+    assert inside.startswith("left") and again == name
+    assert not any(word in step for word in ("rint", "rem", "select")) and "load i8" in step
+    acted = re.search(rf"\n{inside}:(?s:.*?)\nenter\d+:(?s:(.*?))\ndone", rest)
+    assert acted and len(re.findall(r"select <\d+ x i1>", acted[1])) == 4  # those of Box and Muller's normals
 
 
 def test_a_sensor_draws_at_its_own_ticks_alone_and_for_two_samples_at_once():

@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import scipy
-from jax import Array
+from jax import Array, lax
 
 from stodyn.methods.contract import Method
 from stodyn.methods.wrapping import WrappedSteps
@@ -108,10 +108,10 @@ class Clock:
         }
 
     def ticks(self, t: Any) -> tuple[Array, Array]:
-        """Whether a tick falls on the step that ends at t, and its number; times of steps are whole multiples of h."""
-        number = jnp.round((t - self.begin) * (1.0 / self.h))
-        whole = jnp.floor((number + 0.5) * (1.0 / self.steps))
-        return whole * self.steps == number, whole
+        """Whether a tick falls on the end of the step that begins at t, and the number of that step, counted from 1;
+        times of steps are whole multiples of h. Whole numbers cost the reals of the step no time."""
+        number = 1 + jnp.round((t - self.begin) * (1.0 / self.h)).astype(np.int64)
+        return lax.rem(number, np.int64(self.steps)) == 0, number
 
     def depth(self, name: str) -> int:
         """How many values of a thing may be on their way."""
@@ -149,16 +149,17 @@ class _Looping(WrappedSteps):
         inner, report = self.method.step(problem.problem, t, inner, noise, held)
         end = t + noise.h
         registers = loop.summed(end, noise.h, before, self.method.read(inner), registers)
-        is_due, tick = self.clock.ticks(end)
+        is_due, number = self.clock.ticks(t)
 
         def act(now):
-            inner, registers, end, tick = now  # what a turn is handed is computed in the turn, and nowhere else
-            registers = loop.acted(end, tick.astype(np.int32), self.method.read(inner), registers)
+            inner, registers, end, number = now  # what a turn is handed is computed in the turn, and nowhere else
+            tick = lax.div(number, np.int64(self.clock.steps)).astype(np.int32)
+            registers = loop.acted(end, tick, self.method.read(inner), registers)
             if self.begins_anew:
                 inner = self.method.after_jump(problem.problem, end, inner, loop.inputs(registers))
-            return inner, registers, end, tick
+            return inner, registers, end, number
 
-        now = inner, registers, jnp.asarray(end), tick
+        now = inner, registers, jnp.asarray(end), number
         return rarely(is_due, act, now, loops=self.clock.steps > 1)[:2], report
 
     def read(self, state):

@@ -167,6 +167,7 @@ class ScalarForm(Form):
         self.in_branches = _changed_by_branches(self.results, readers, numbers) if target.in_place else {}
         self.dtypes = {k: dtype for k, dtype in enumerate(layout.dtypes) if k not in self.in_branches}
         self.late = _changed_by_all(results, self.printer.nodes, readers) if ok is None else {}
+        self.acts_together = bool(self.late)
         self.in_memory = len(self.dtypes) > target.room
         if self.in_memory:
             size = len(layout.dtypes) * self.w.width
@@ -241,10 +242,10 @@ class ScalarForm(Form):
     def _handed_on(self) -> list[str]:
         return [*([self.then, self.now] if self.in_memory else self.after.values()), *self.spares]
 
-    def acts(self) -> str | None:
+    def acts(self) -> str:
         w, branches = self.w, {id(node.attr[0]): node.attr[0] for node in self.late.values()}
         entered = [self.printer.read(branch.enters, False) for branch in branches.values()]
-        return functools.reduce(lambda a, b: w.value(f"or i1 {a}, {b}"), entered) if entered else None
+        return functools.reduce(lambda a, b: w.value(f"or i1 {a}, {b}"), entered)
 
     def act(self) -> list[str]:
         for k, node in self.late.items():

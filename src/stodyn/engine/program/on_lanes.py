@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from stodyn.engine.program.as_scalars import ScalarForm, Scalars
 from stodyn.engine.program.source import Source, Step
-from stodyn.engine.program.steps import Call, Carried, Target, over_steps
+from stodyn.engine.program.steps import Call, Carried, Form, Target, over_steps
 from stodyn.noise import path_normals
 from stodyn.numerics.printing import compiling, rows
 from stodyn.numerics.printing.loops import LoopPrinter, Memory, Program
@@ -68,6 +68,7 @@ class Lanes(Target):
         """for each chunk of paths: for each slab of steps: draw its normals; for each vector of paths: its steps."""
         w = self.w
         form.hoist(lane=False)
+        self._mark(form)
         w.head.append("  %next_save = alloca i64, align 8")
         with self._lanes(self.chunk):
             chunk = self.lane
@@ -78,6 +79,20 @@ class Lanes(Target):
                 with w.counted(0, self._lanes_left(chunk), self.width) as self.part, form.printer.scope():
                     self.lane = w.whole("add", chunk, self.part)
                     w.store(over_steps(form, Call(self.first, end, save)), "%next_save", "i64")
+
+    def _mark(self, form: ScalarForm) -> None:
+        """Note after which steps all paths act together: that is known before the first, and reals that each step
+        computed for it would cost it time."""
+        if form.acts_together:
+            w = self.w
+            with w.counted(0, w.count("steps")) as form.number, form.printer.scope():
+                w.store(w.value(f"zext i1 {form.acts()} to i8"), self._marked(form.number), "i8", align=1)
+
+    def _marked(self, step: str) -> str:
+        return self.w.at(self.w.address("scratch"), step)
+
+    def acts(self, form: Form) -> str:
+        return self.w.value(f"icmp ne i8 {self.w.load(self._marked(form.number), 'i8', align=1)}, 0")
 
     def _lanes_left(self, lane: str) -> str | int:
         """How many lanes of the chunk that begins at `lane` are computed: the last one may hold few paths."""

@@ -148,7 +148,7 @@ class _Work(Work):
             h=self.h, state=self.state, stride=lanes, first_lane=0, slab=program.slab, groups=lanes // GROUP,
             normals=_memory("normals", program.normals_per_step * program.slab * program.chunk + 1),
             failed=self.failed, unsolved=self.unsolved, tables=program.tables,
-            scratch=_memory("scratch", program.scratch),
+            scratch=_memory("scratch", max(program.scratch, len(plan.h))),
         )  # fmt: skip
 
     def take(self, members: Members, first_path: int, supply: Supply) -> None:

@@ -90,6 +90,10 @@ class Target(ABC):
         index = k if name == "common_params" or (name == "h" and self.source.equal_steps) else step
         return w.load_row(w.at(w.address(name), index, 8), node.dtype, False)
 
+    def acts(self, form: Form) -> str:
+        """Whether all paths do something together after the step that a form has printed."""
+        return form.acts()
+
     @abstractmethod
     def fail(self, sound: str, ok: str, following: str) -> None:
         """Note which paths are not sound for the first time after a step, and whether its equations were solved."""
@@ -165,10 +169,12 @@ class Form(ABC):
     """A function of the state of a path being printed for a target, in the terms of a form.
 
     number  of the step that is printed
+    acts_together  whether all paths do something together after some steps
     ok      whether its equations were solved, where the function notes when each path failed, and why; else it sees
     """
 
     printer: Printer
+    acts_together = False
 
     def __init__(self, target: Target, ok: Entry | None):
         self.target, self.source, self.w = target, target.source, target.w
@@ -186,9 +192,9 @@ class Form(ABC):
     def step(self, names: Sequence[str]) -> list[str]:
         """Print a step from what it is handed under these names; returns what it hands on."""
 
-    def acts(self) -> str | None:
-        """Whether all paths do something together after the step that was printed; None where they never do."""
-        return None
+    def acts(self) -> str:
+        """Whether they do so after this step."""
+        raise AssertionError("nothing is done after a step")
 
     def act(self) -> list[str]:
         """Print what they do; returns what is handed on then."""
@@ -216,15 +222,26 @@ class Form(ABC):
 
 
 def over_steps(form: Form, call: Call) -> str:
-    """Print the steps of a call; returns the number of the first save after it."""
+    """Print the steps of a call; returns the number of the first save after it.
+
+    An inner loop takes the steps up to one after which something happens, so that what happens rarely takes no
+    registers from them.
+    """
     w, carried = form.w, form.carried()
     listed = w.load(w.at(w.address("saves"), w.count(call.listed) if call.listed else call.save, 8), "i64")
-    before, head, done = w.block, *map(w.fresh, ("step", "done"))
-    i, q, due, *names = (f"%{w.fresh(word)}" for word in ("i", "q", "due", *(c.word for c in carried)))
+    before, head, step, left, done = w.block, *map(w.fresh, ("head", "step", "left", "done"))
+    words = ("i", *(c.word for c in carried))
+    q, due, *begun = (f"%{w.fresh(word)}" for word in ("q", "due", *words))
+    i, *names = (f"%{w.fresh(word)}" for word in words)
+    types = ["i64", *(c.type for c in carried)]
     w.jump(head)
     w.open(head)
-    place = len(w.lines)
-    w.lines += [""] * (3 + len(carried))
+    outer = len(w.lines)
+    w.lines += [""] * (2 + len(begun))
+    w.jump(step)
+    w.open(step)
+    inner = len(w.lines)
+    w.lines += [""] * len(begun)
     form.number = i
     with form.printer.scope():
         after = form.step(names)
@@ -232,15 +249,21 @@ def over_steps(form: Form, call: Call) -> str:
         if form.ok is not None:
             form.target.fail(form.sound(), form.printer.read(form.ok), following)
         stop, save = w.value(f"icmp eq i64 {following}, {due}"), functools.partial(_save, form, call, following, q, due)
-        acts = form.acts()
-        if acts is not None:
-            save, stop = functools.partial(_act, form, carried, after, stop, save), w.value(f"or i1 {stop}, {acts}")
+        if form.acts_together:
+            save = functools.partial(_act, form, carried, after, stop, save)
+            stop = w.value(f"or i1 {stop}, {form.target.acts(form)}")
+        goes_on = w.value(f"icmp slt i64 {following}, {call.last}")
+        w.carry(inner, head, zip((i, *names), types, begun, (following, *after), strict=True))
+        w.branch(w.value(f"or i1 {stop}, {w.value(f'xor i1 {goes_on}, true')}"), left, step)
+        w.open(left)
         after_q, after_due, *changed = _where(w, stop, save)
-        after = form.joined(changed) if acts is not None else after
-    w.branch(w.value(f"icmp slt i64 {following}, {call.last}"), head, done)
-    phis = [(i, "i64", call.first, following), (q, "i64", call.save, after_q), (due, "i64", listed, after_due)]
-    phis += [(name, c.type, c.start, new) for name, c, new in zip(names, carried, after, strict=True)]
-    w.carry(place, before, phis)
+        after = form.joined(changed) if form.acts_together else after
+    w.branch(goes_on, head, done)
+    firsts, lasts = (
+        (call.save, listed, call.first, *(c.start for c in carried)),
+        (after_q, after_due, following, *after),
+    )
+    w.carry(outer, before, zip((q, due, *begun), ("i64", "i64", *types), firsts, lasts, strict=True))
     w.open(done)
     form.end()
     return after_q
@@ -278,7 +301,7 @@ def _act(
 def _where(w: Function, which: str, happens: Callable[[], list[Change]]) -> list[str]:
     """Print what happens where `which` is true; returns the values that it changes as they are after it."""
     inside, end, before = w.fresh("where"), w.fresh("on"), w.block
-    w.branch(which, inside, end)
+    w.branch(which, inside, end, rarely=True)
     w.open(inside)
     changes, reached = happens(), w.block
     w.jump(end)

@@ -205,6 +205,8 @@ class Graph:
             self.select(active, new, old, dtype) if moves else old
             for old, new, dtype, moves in zip(entries, after, dtypes, moving, strict=True)
         ]
+        if isinstance(enters, Node) and not enters.lane and _is_no(goes_on(after)):
+            masked = after  # all paths take the one turn, or none
         goes_on_for_any = self.make("and", BOOL, active, goes_on(masked))
         begun, left, carried = (list(itertools.compress(all_of, moving)) for all_of in (first, masked, entries))
         loop = Loop(
@@ -218,6 +220,12 @@ class Graph:
             [Node("result", np.dtype(d), used, (loop, place), True, moves, loops) for place, d in enumerate(kinds)]
         )
         return [next(results) if moves else entry for moves, entry in zip(moving, first, strict=True)]
+
+
+def _is_no(entry: Entry) -> bool:
+    """Whether a truth value is known to be false."""
+    value = value_of(entry)
+    return value is not None and not value
 
 
 def _same(a: Entry, b: Entry) -> bool:
