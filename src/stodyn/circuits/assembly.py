@@ -352,9 +352,9 @@ class Network:
         return tuple(e for e in self.netlist.elements if e.kind == "t")
 
     def at_frequency(self, M: Any, J: Any, frequency: float) -> Any:
-        """iωM - J, in which lines have their delays."""
+        """iωM - J, in which lines and transistors have their delays."""
         matrix = 2j * np.pi * frequency * M - J
-        if not self.lines:
+        if not self.lines and not self.netlist.delays:
             return matrix
         matrix = scipy.sparse.lil_array(matrix)
         place = {**self.nodes, GROUND: self.n}
@@ -366,6 +366,10 @@ class Network:
             np.add.at(row, [place[node] for node in e.nodes], [-1.0, 1.0, z, -z])
             row[[j, other]] = impedance, z * impedance
             matrix[[j], :] = row[None, : self.n]
+        for later in self.netlist.delays:
+            row = np.zeros(self.n, complex)
+            row[place[later.node]], row[place[later.of]] = later.gain, -np.exp(-2j * np.pi * frequency * later.delay)
+            matrix[[place[later.node]], :] = row[None]
         return matrix.tocsr() if scipy.sparse.issparse(J) else matrix.toarray()
 
     def intensity(self, x: Any, sources: Any, xp: Any) -> Any:

@@ -118,8 +118,10 @@ def _subcircuit(line: Line, depth: int) -> Block:
     if len(words) < 3:
         raise NetlistError(f".subckt: expected {SUBCIRCUIT}", line.at)
     _, name, *nodes = words
-    if len(set(nodes)) < len(nodes) or GROUND in nodes:
-        raise NetlistError(f".subckt {name}: its nodes must all be different, and none may be the ground", line.at)
+    if GROUND in nodes:
+        raise NetlistError(
+            f".subckt {name}: none of its nodes may be the ground, which is the same everywhere", line.at
+        )
     if depth > DEEPEST:
         raise NetlistError(f".subckt {name}: definitions nested deeper than {DEEPEST}", line.at)
     return _opened(line.at, name, tuple(nodes), parameters)

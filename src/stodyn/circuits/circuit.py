@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from stodyn.arguments import checks_arguments, stacklevel_of_user
-from stodyn.circuits import direct_current, inputs_of_sources, measures
+from stodyn.circuits import direct_current, inputs_of_sources, measures, topology
 from stodyn.circuits.asked import Output
 from stodyn.circuits.assembly import Network, assemble
 from stodyn.circuits.channels import Unplaced, channels
@@ -1024,11 +1024,11 @@ def _given_voltages(netlist: Netlist) -> dict[str, float]:
     Where neither end is known, n- is put at 0 V: only charges matter, since the constraints move the voltages.
     """
     volts = {GROUND: 0.0} | {name: value for name, (value, _) in netlist.initial.items()}
-    waiting = [(e, e.initial) for e in netlist.elements if e.kind == "c" and e.initial is not None]
+    waiting = [(e, e.initial) for e in netlist.elements if topology.is_capacitive(e) and e.initial is not None]
     while waiting:
         later = []
         for e, initial in waiting:
-            plus, minus = e.nodes
+            plus, minus = topology.ends(e)
             if plus in volts and minus in volts:
                 voltage = volts[plus] - volts[minus]
                 if abs(voltage - initial) > 1e-9 * (1.0 + abs(voltage)):

@@ -46,6 +46,15 @@ class Element(NamedTuple):
     kelvin: float | None = None
 
 
+class Delay(NamedTuple):
+    """A node whose voltage, times a gain, is for small signals that of another node after a delay in seconds."""
+
+    node: str
+    of: str
+    gain: float
+    delay: float
+
+
 class Model(NamedTuple):
     """A .model: its type, its numbers with all defaults, and the names that the line sets."""
 

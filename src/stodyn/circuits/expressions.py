@@ -32,7 +32,7 @@ SUFFIXES = {
 _UNITS = "v|volts?|a|amps?|ohms?|ω|f|farads?|h|henrys?|hz|s|secs?|w|watts?|mhos?|°?c|deg"
 _NUMBER = rf"(\d+\.?\d*|\.\d+)(e[+-]?\d+)?(?:(t|g|meg|k|mil|m|u|µ|μ|n|p|f)?(?:{_UNITS})?(?![\w.]))"
 NUMBER = re.compile(_NUMBER)
-SIGNED = re.compile(rf"([+-]?){_NUMBER}")
+SIGNED = re.compile(r"([+-]?)(\d+\.?\d*|\.\d+)(e[+-]?\d+)?(t|g|meg|k|mil|m|u|µ|μ|n|p|f)?[a-zω°%]*")  # 10Vpeak
 SHORTHAND = re.compile(r"([+-]?\d+)(meg|[tgkmunpfr])(\d+)")  # 4k7
 TOKEN = re.compile(r"\s*(?:(\*\*|>=|<=|==|!=|<>|&&?|\|\|?|[-+*/^(),?:<>!~])|([a-z_][\w.]*))")
 COMPARED: dict[str, Callable[[Any, Any], Any]] = {
@@ -139,7 +139,7 @@ class BadValue(ValueError):
 
 def number(text: str) -> float | None:
     """10k, 2.2uF, 1meg, -5V, 1e-3: the number that a word in lower case stands for, or None. As in SPICE, m is
-    milli and f femto.
+    milli and f femto, and letters after these say nothing.
 
     Raises BadValue where no floating-point number is near it: 1e-400 is not 0.
     """

@@ -26,7 +26,7 @@ from stodyn.circuits.asked import (
 from stodyn.circuits.blocks import Block, blocks, with_conditions
 from stodyn.circuits.devices import ZERO_CELSIUS
 from stodyn.circuits.directive import STAGES
-from stodyn.circuits.element import GROUND, Card, Element, ElementType, near
+from stodyn.circuits.element import GROUND, Card, Delay, Element, ElementType, near
 from stodyn.circuits.elements.controlled import TIME_NODE
 from stodyn.circuits.expressions import BadValue
 from stodyn.circuits.kinds import TYPES
@@ -58,6 +58,7 @@ MILLI["i"] = MILLI["v"]
 BEHAVIOURAL = re.compile(r"(\S+\s+\S+\s+\S+)\s+([vir])\s*=\s*(.*)")
 BESIDE = re.compile(r"\s+(tripdv|tripdt|rpar|cpar|tc1|tc2|temp|dtemp|noise|noisy|laplace|m)\s*=\s*")  # after it
 TABLE = re.compile(r"(\b(?:table|laplace)\s*(?:\{[^{}]*\}|'[^']*'))\s*=")  # PSpice: TABLE {...} = (x, y) ...
+STORED = re.compile(r"\b(q|flux)\s*=\s*(?![{'\"])(.*?)(?=\s+\w+\s*=|$)")  # LTspice: without braces
 LAPLACE = re.compile(r"\blaplace\s*=\s*(?![{'\"])(.*?)(?=\s+(?:window|nfft|mtol|m)\s*=|$)")  # LTspice: without braces
 ROUND = str.maketrans("{}", "()")
 PAIRED = re.compile(r"(\S+)\s*\(\s*([^\s(),]+)[\s,]+([^\s(),]+)\s*\)(.*)")  # E1 (a b) (c d): nodes in parentheses
@@ -83,6 +84,7 @@ class Netlist:
     elements: list[Element] = dataclasses.field(default_factory=list)
     initial: dict[str, tuple[float, Position]] = dataclasses.field(default_factory=dict)
     guesses: dict[str, tuple[float, Position]] = dataclasses.field(default_factory=dict)
+    resting: dict[str, float] = dataclasses.field(default_factory=dict)  # integrals, which the operating point holds
     kelvin: float = 27.0 + ZERO_CELSIUS
     nominal: float = 27.0 + ZERO_CELSIUS
     transient: Transient | None = None
@@ -103,6 +105,7 @@ class Netlist:
     node_order: dict[str, None] = dataclasses.field(default_factory=dict)
     terminals: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     reads_time: Position | None = None
+    delays: list[Delay] = dataclasses.field(default_factory=list)
     ports: dict[int, tuple[str, float]] = dataclasses.field(default_factory=dict)
     model_names: set[str] = dataclasses.field(default_factory=set)
     ignored: dict[str, list[str]] = dataclasses.field(default_factory=dict)
@@ -308,7 +311,11 @@ def _instance(name, words, parameters, scope: Scope, netlist: Netlist, at: Posit
         if key not in block.defaults and key not in block.params:
             raise NetlistError(f"{name}: {kind} has no parameter {key}{near(key, block.defaults)}", at)
         numbers[key] = scope.number(text, f"{name}: {key}", at, place=f"{scope.prefix}{name}.{key}")
-    inside = dict(zip(block.nodes, map(scope.node, nodes), strict=True))
+    inside: dict[str, str] = {}
+    for own, node in zip(block.nodes, map(scope.node, nodes), strict=True):
+        if inside.setdefault(own, node) != node:
+            netlist.notes.append(f"{at}: {name}: .subckt {kind} names its node {own} twice; the first connection "
+                                 "counts, as in ngspice")  # fmt: skip
     inner = Scope(block, home, numbers, f"{scope.prefix}{name}.", inside, {**scope.path, kind: at}, netlist)
     _lay_out(block, inner, netlist)
 
@@ -321,12 +328,15 @@ def _check_nodes(name: str, nodes: list[str], at: Position) -> None:
 
 
 def _plain(line: Line) -> Line:
-    """A line without parentheses around its nodes, without = after a table, and with one value in ic=."""
+    """A line without parentheses around its nodes, without = after a table, with braces around transfer functions,
+    charges and fluxes, and with one value in ic=."""
     text = line.text.lower()
     if (paired := PAIRED.fullmatch(text)) and text[0] in "eghf":
         text = " ".join(paired.groups())
     if text[0] in "eghf":
         text = LAPLACE.sub(lambda match: f"laplace={{{match[1].translate(ROUND)}}}", TABLE.sub(r"\1 ", text))
+    if text[0] in "cl":
+        text = STORED.sub(lambda match: f"{match[1]}={{{match[2].translate(ROUND)}}}", text)
     text = INITIAL.sub("ic=0", text) if "ic" in text else text
     return line._replace(text=text)
 

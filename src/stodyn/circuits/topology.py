@@ -61,7 +61,8 @@ def check(netlist: Any, nodes: dict[str, int]) -> frozenset[str]:
         raise NetlistError(f"a loop of voltage sources: {_some(e.name for e in short)}; put a resistor into it",
                            short[0].at)  # fmt: skip
     if not uic:
-        conducting = [e for e in elements if conducts(e) or e.kind in VOLTAGES or e.kind == "l"]
+        conducting = [e for e in elements if conducts(e) or e.kind in VOLTAGES or e.kind == "l"
+                      or e.nodes[0] in netlist.resting]  # fmt: skip
         _refuse_cut(nodes, elements, conducting, "capacitors and current sources",
                     "at DC nothing determines {}; put a large resistor there, or start with .tran ... uic")  # fmt: skip
     return frozenset(_in_loops(nodes, elements))

@@ -49,6 +49,19 @@ ARGUMENTS = {
 }
 
 
+def apart(numbers: Sequence[float]) -> list[float]:
+    """The points of a PWL with a jump, two points at one time, as a steep line; other points at that time left out."""
+    times, values = list(numbers[::2]), list(numbers[1::2])
+    needed = [k for k, t in enumerate(times) if k == 0 or times[k - 1 : k + 2] != [t, t, t]]
+    needed = [k for k in needed if k == 0 or (times[k], values[k]) != (times[k - 1], values[k - 1])]
+    times, values = [times[k] for k in needed], [values[k] for k in needed]
+    for k in range(len(times) - 1):
+        if times[k] == times[k + 1]:
+            beside = times[k + 2] - times[k] if k + 2 < len(times) else times[k] - times[k - 1]
+            times[k + 1] += RETURN * max(beside, 0.0)
+    return [number for point in zip(times, values, strict=True) for number in point]
+
+
 def completed(kind: str, numbers: Sequence[float], step: float | None, stop: float | None) -> tuple[float, ...]:
     """The numbers of a waveform with SPICE's defaults for missing ones; ValueError where they make no sense.
 
@@ -64,6 +77,7 @@ def completed(kind: str, numbers: Sequence[float], step: float | None, stop: flo
             raise ValueError(f"pwl: expected pairs t1 v1 t2 v2 ..., got {len(numbers)} number(s)")
         if len(numbers) > 2 * MOST_POINTS:
             raise ValueError(f"pwl: {len(numbers) // 2:,} points, expected at most {MOST_POINTS:,}")
+        numbers = apart(numbers)
         late = np.flatnonzero(np.diff(numbers[::2]) <= 0.0)
         if len(late):
             k = 2 * int(late[0])

@@ -42,6 +42,7 @@ from stodyn.problems.structure import (
 )
 
 DIRECTIONS = 8  # in which noise is tested for commuting
+FEW = STATES // 8  # states in which most noise without a structure shows that
 CHECKED = f"checked at {STATES} random states"
 CHECKED_IN_DIRECTIONS = f"checked in random directions at {DIRECTIONS} random states"
 
@@ -164,15 +165,20 @@ def find_noise_structure(problem: Any) -> NoiseStructure:
         return NoiseStructure(("scalar", "commutative"), PROVED)
     if problem.facts.is_large:
         return NoiseStructure(("commutative",) if _commutes_in_directions(problem) else (), CHECKED_IN_DIRECTIONS)
-    values, slopes = _sampled_noise(problem)
+    sampled = _sampled_noise(problem)
+    values, slopes = _in_free_directions(*(part[:FEW] for part in sampled))
+    if not checked_kinds(values, slopes) and len(values) == FEW and not commutes(values, slopes):
+        return NoiseStructure((), CHECKED)
+    values, slopes = _in_free_directions(*sampled)
     special = checked_kinds(values, slopes)
     if special or commutes(values, slopes):
         return NoiseStructure((*special, "commutative"), CHECKED)
     return NoiseStructure((), CHECKED)
 
 
-def _sampled_noise(problem: Any) -> tuple[np.ndarray, np.ndarray]:
-    """R g (states, r, m) and its derivative (states, r, m, r) in R M x, in consistent states around the start."""
+def _sampled_noise(problem: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """R g (states, r, m), its derivative (states, r, m, n) in x, and [R M; N f_x] (states, n, n), in consistent states
+    around the start."""
     rng = np.random.default_rng(2024)
     n, x = problem.n, problem.facts.diagnosed().start
     reach = 10.0 ** rng.uniform(-2, 0, (STATES, 1)) * (1.0 + np.abs(x))
@@ -182,6 +188,14 @@ def _sampled_noise(problem: Any) -> tuple[np.ndarray, np.ndarray]:
     rows, N, *_ = problem.facts.split
     r = len(rows)
     matrices = np.concatenate([np.broadcast_to(problem.mass_matrix[rows], (STATES, r, n)), N @ looked.f_x], axis=1)
+    return looked.g[:, rows], noise_slopes(problem, times, states)[:, rows], matrices
+
+
+def _in_free_directions(
+    values: np.ndarray, g_x: np.ndarray, matrices: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+    """R g (states, r, m) and its derivative (states, r, m, r) in R M x, in the states in which both are finite."""
+    r, n = values.shape[1], matrices.shape[2]
     sound = np.isfinite(matrices).all((1, 2)) & (np.linalg.cond(np.nan_to_num(matrices)) < 1e14)
     matrices = np.where(sound[:, None, None], matrices, np.eye(n))
     size = np.abs(matrices).max(axis=2, keepdims=True)
@@ -189,11 +203,10 @@ def _sampled_noise(problem: Any) -> tuple[np.ndarray, np.ndarray]:
     along = inverse[..., :r]
     # elimination gives the inverse of a matrix A + δA, |δA| <= 3 n ε |A|, which differs by A⁻¹ δA A⁻¹
     doubt = 3.0 * n * np.finfo(float).eps * np.abs(inverse) @ np.abs(matrices) @ np.abs(along)
-    g_x = noise_slopes(problem, times, states)[:, rows]
-    values, slopes = looked.g[:, rows], g_x @ along[:, None]
+    slopes = g_x @ along[:, None]
     rounding = np.abs(g_x) @ (CANCELLED * np.abs(along) + doubt)[:, None]
     slopes = np.where(np.abs(slopes) > rounding, slopes, 0.0)
-    values[~sound] = np.nan
+    values = np.where(sound[:, None, None], values, np.nan)
     finite = np.isfinite(values).all((1, 2)) & np.isfinite(slopes).all((1, 2, 3))
     return values[finite], slopes[finite]
 

@@ -28,9 +28,13 @@ def _tran(statement: Statement) -> None:
     if not 2 <= len(numbers) <= 4 or parameters:
         raise statement.malformed()
     step, stop = (numbers[3] if len(numbers) == 4 else numbers[0]), numbers[1]
-    if step == 0.0 and stop > 0.0:
+    if stop == 0.0:
+        statement.netlist.notes.append(f"{statement.at}: left out .tran, which ends at 0 s")
+        return
+    if step == 0.0 or step > stop > 0.0:
+        what = "without a step" if step == 0.0 else f"with a step of {step:g} s, longer than all of it"
         step = stop / USUAL_STEPS
-        statement.netlist.notes.append(f"{statement.at}: .tran without a step: it is {step:g} s, STOP/{USUAL_STEPS}")
+        statement.netlist.notes.append(f"{statement.at}: .tran {what}: it is {step:g} s, STOP/{USUAL_STEPS}")
     if not 0.0 < step <= stop:
         raise statement.error(f": expected 0 < step <= stop, got {step:g} and {stop:g}")
     if stop / step > 1e8:

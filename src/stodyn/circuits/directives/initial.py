@@ -13,6 +13,9 @@ def _read(statement: Statement) -> None:
     known = statement.netlist.initial if statement.type is IC else statement.netlist.guesses
     body = statement.body
     voltages = VOLTAGE.findall(body)
+    if not body.strip():
+        statement.netlist.notes.append(f"{statement.at}: left out {statement.type.name}, which names no node")
+        return
     if not voltages or VOLTAGE.sub("", body).strip():
         raise statement.malformed()
     for name, text in voltages:

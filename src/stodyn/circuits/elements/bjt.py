@@ -17,6 +17,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
+from stodyn.circuits import transfer
 from stodyn.circuits.devices import (
     BOLTZMANN,
     CHARGE,
@@ -31,7 +34,7 @@ from stodyn.circuits.devices import (
     potential_at,
     saturation_ratio,
 )  # fmt: skip
-from stodyn.circuits.element import Card, Element, ElementType, Model, ModelType
+from stodyn.circuits.element import GROUND, Card, Delay, Element, ElementType, Model, ModelType
 
 NONE = 1e-30  # A: in place of 0 in a quotient
 SPREAD = 144.0 / math.pi**2  # of the current below the emitter
@@ -50,13 +53,14 @@ MODEL = ModelType(
         "mjc": Parameter(0.33), "xcjc": Parameter(1.0), "fc": Parameter(0.5), "tf": Parameter(0.0, "s"),
         "tr": Parameter(0.0, "s"), "cjs": Parameter(0.0, "F"), "vjs": Parameter(0.75, "V", 0.0, False),
         "mjs": Parameter(0.0), "xtf": Parameter(0.0), "itf": Parameter(0.0, "A"), "vtf": Parameter(0.0, "V"),
+        "ptf": Parameter(0.0, "°"),
         "rbm": Parameter(0.0, "Ω"), "irb": Parameter(0.0, "A"), "subs": Parameter(math.nan, "", -math.inf),
         "eg": Parameter(1.11, "eV", 0.0, False),
         "xti": Parameter(3.0), "xtb": Parameter(0.0, "", -math.inf), "level": Parameter(1.0), **FLICKER, **TEMPERATURE,
     },
     same={"va": "vaf", "vb": "var", "ik": "ikf", "pe": "vje", "me": "mje", "pc": "vjc", "mc": "mjc", "ccs": "cjs",
           "tref": "tnom", "ps": "vjs", "psub": "vjs", "ms": "mjs", "jbf": "ikf", "jbr": "ikr", "iob": "irb"},
-    refused={"ptf": 0.0, "rco": 0.0, "vo": 0.0, "gamma": 0.0, "qco": 0.0},
+    refused={"rco": 0.0, "vo": 0.0, "gamma": 0.0, "qco": 0.0},
 )  # fmt: skip
 
 
@@ -78,6 +82,20 @@ def _base_charge(be: Any, bc: Any, p: Numbers, xp: Any) -> Any:
 def transport(read: tuple[Any, ...], p: Numbers, xp: Any) -> Any:
     be, bc = (p["sign"] * v for v in read)
     return p["sign"] * (_forward(be, p, xp) - _reverse(bc, p, xp)) / _base_charge(be, bc, p, xp)
+
+
+def forward(read: tuple[Any, ...], p: Numbers, xp: Any) -> Any:
+    return _forward(p["sign"] * read[0], p, xp)
+
+
+def delayed_transport(read: tuple[Any, ...], p: Numbers, xp: Any) -> Any:
+    """The current with a forward part that is read, over `gain`."""
+    be, bc = (p["sign"] * v for v in read[:2])
+    return p["sign"] * (p["gain"] * read[2] - _reverse(bc, p, xp)) / _base_charge(be, bc, p, xp)
+
+
+def delayed_noise(read: tuple[Any, ...], p: Numbers, xp: Any) -> Any:
+    return collector_noise(read[:2], p, xp)
 
 
 def base(read: tuple[Any, ...], p: Numbers, xp: Any) -> Any:
@@ -139,6 +157,8 @@ def base_resistor_noise(read: tuple[Any, ...], p: Numbers, xp: Any) -> Any:
 
 RESISTOR = Law("bipolar base resistance", base_resistor, base_resistor_noise, "thermal")
 TRANSPORT = Law("bipolar transport", transport, collector_noise, "shot", (("is", "nf"), ("is", "nr")))
+FORWARD = Law("bipolar forward current", forward, None, "", (("is", "nf"),))
+DELAYED = Law("bipolar delayed transport", delayed_transport, delayed_noise, "shot", (("is", "nf"), ("is", "nr"), None))
 BASE = Law("bipolar base", base, base_noise, "shot", (("is", "nf"),))
 BACK = Law("bipolar collector junction", back, None, "", (("is", "nr"),))
 EMITTER_CHARGE = Law("bipolar emitter charge", emitter_charge, stores=True, conducts=False)
@@ -158,6 +178,25 @@ def at_temperature(model: Model, kelvin: float, nominal: float) -> dict[str, flo
         p[c] *= capacitance_ratio(p[v], p[m], kelvin, nominal)
         p[v] = potential_at(p[v], kelvin, nominal)
     return p
+
+
+def _transport(card: Card, c: str, b: str, e: str, p: dict[str, float]) -> list[Element]:
+    """The current from collector to emitter. With PTF its forward part follows the junctions after a delay of PTF TF:
+    a Bessel filter of second order in time, as in SPICE, and the delay itself for small signals."""
+    reads = (b, e), (b, c)
+    delay = math.radians(p["ptf"]) * p["tf"]
+    if not delay:
+        return [card.nonlinear(TRANSPORT, (c, e), reads, p)]
+    early = card.inner("forward")
+    filtered = transfer.Rational(np.array([3.0]), np.array([3.0, 3.0 * delay, delay * delay]))
+    states, ((late, _), *_), (gain, *_) = transfer.states(card, filtered, (early, GROUND))
+    card.netlist.delays.append(Delay(late, early, gain, delay))
+    return [
+        card.nonlinear(DELAYED, (c, e), (*reads, (late, GROUND)), {**p, "gain": gain}),
+        card.nonlinear(FORWARD, (GROUND, early), reads[:1], p, ".forward", noisy=False),
+        card.part("r", (early, GROUND), 1.0, ".unit", noisy=False),
+        *states,
+    ]
 
 
 def _parse(card: Card) -> list[Element]:
@@ -186,7 +225,7 @@ def _parse(card: Card) -> list[Element]:
     if at_base and "rbm" in model.explicit and p["rbm"] < p["rb"]:
         at_base[0] = card.nonlinear(RESISTOR, (outer, b), ((outer, b), (b, e), (b, c)), quiet, ".rb")
     parts = [
-        card.nonlinear(TRANSPORT, (c, e), ((b, e), (b, c)), quiet),
+        *_transport(card, c, b, e, quiet),
         card.nonlinear(BASE, (b, e), ((b, e), (b, c)), loud, ".b"),
         card.nonlinear(BACK, (b, c), ((b, c),), quiet, ".c", noisy=False),
         *at_collector, *at_base, *at_emitter,
@@ -216,5 +255,5 @@ def _parse(card: Card) -> list[Element]:
     return [part for part in parts if part.nodes[0] != part.nodes[1]]
 
 
-Q = ElementType("q", "Q collector base emitter [substrate] model [area]", 3, _parse, {"npn": MODEL, "pnp": MODEL},
-                noisy=True)  # fmt: skip
+Q = ElementType("q", "Q collector base emitter [substrate] model [area]", 3, _parse,
+                {"npn": MODEL, "pnp": MODEL, "lpnp": MODEL}, noisy=True)  # fmt: skip

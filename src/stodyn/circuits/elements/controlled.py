@@ -2,7 +2,10 @@
 LAPLACE {...} {rational function of s}; B: any expression of V(...), I(...) and time, with laplace=. A resistor whose
 value is such an expression is one as well.
 
-A voltage source with a nonlinear law is a branch with the equation u+ - u- = value.
+A voltage source with a nonlinear law is a branch with the equation u+ - u- = value. In expressions, idt(x) and sdt(x)
+are the voltage of 1 F that x charges, held at its initial value at the operating point. A current ddt(Q) of the voltage
+across the source alone is that of the charge Q; any other ddt(x) is x through s/(1 + τs), with τ half the step of
+.tran, so that the trapezoidal rule takes differences from step to step.
 """
 
 from __future__ import annotations
@@ -12,17 +15,19 @@ import functools
 import itertools
 import math
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from stodyn.circuits import transfer
-from stodyn.circuits.devices import Law, Numbers
+from stodyn.circuits.devices import REFERENCE, Law, Numbers
 from stodyn.circuits.element import GROUND, Card, Element, ElementType
 from stodyn.circuits.expressions import BadValue, Names, evaluate_arrays
 from stodyn.circuits.text import NetlistError
 from stodyn.circuits.waveforms import Waveform
 from stodyn.circuits.words import unbraced
+from stodyn.numerics import dual
 
 READ = re.compile(r"(?<![\w.])([vi])\s*\(\s*([^\s(),]+)\s*(?:,\s*([^\s(),]+)\s*)?\)")
 MISREAD = re.compile(r"(?<![\w.])[vi]\s*\([^()]*\)")  # what is left where READ has been replaced
@@ -35,13 +40,17 @@ NOT_HERE = {
 }
 LAPLACE = "LAPLACE {expression} {function of s}, or nc+ nc- laplace={function of s}"
 NO_FUNCTION = {
-    "ddt": "drive a capacitor of 1 F from a V source through a small resistor, and take the current of that source",
-    "sdt": "charge a capacitor of 1 F with a B source of I={...}, and take its voltage",
-    "idt": "charge a capacitor of 1 F with a B source of I={...}, and take its voltage",
+    "idtmod": "reset an integrator of C and a B source by a switch",
     "delay": "delays are not implemented; a ladder of L and C delays a signal",
     "absdelay": "delays are not implemented; a ladder of L and C delays a signal",
     "white": "noise in expressions is not implemented; resistors have theirs",
 }
+FACTORS_BEFORE = re.compile(r"\s*-?\s*(?:[\w.{}]+\s*\*\s*)*")
+FACTORS_AFTER = re.compile(r"(?:\s*[*/]\s*[\w.{}]+)*\s*")
+CALCULUS = re.compile(r"(?<![\w.])(ddt|idt|sdt)\s*\(")
+SHORTEST = 1e-12  # s: the time constant of derivatives without .tran
+USUAL_CHARGE = 1e-12  # F: the unit of a charge that does not change at first
+VOLTS = np.array([0.1, -0.1, 0.5, -0.5, 2.0, -2.0, 8.0, -8.0, 30.0, -30.0])  # at which charges are tried
 CALLED = re.compile(r"(?<![\w.])([a-z_]\w*)\s*\(")
 TIME = re.compile(r"(?<![\w.])time(?![\w.(])")
 TIME_NODE = "time"  # the node whose voltage is the time
@@ -73,8 +82,11 @@ def _polynomial_law(controls: int, terms: int) -> Law:
     return Law(f"polynomial of {controls} variables and {terms} terms", value)
 
 
-def _law(card: Card, text: str) -> tuple[Law, tuple[tuple[str, str], ...], dict[str, float]]:
-    """The law of an expression, the pairs that it reads, and the parameters in it."""
+def law_of(
+    card: Card, text: str, own: Mapping[str, tuple[str, str]] | None = None
+) -> tuple[Law, tuple[tuple[str, str], ...], dict[str, float]]:
+    """The law of an expression, the pairs that it reads, and the parameters in it; `own` are further names in it, of
+    pairs of nodes."""
     bare = unbraced(text).replace("{", "(").replace("}", ")")
     if known := next((name for name in CALLED.findall(bare) if name in NO_FUNCTION), ""):
         raise card.malformed(f"{known}() is not implemented: {NO_FUNCTION[known]}")
@@ -92,7 +104,11 @@ def _law(card: Card, text: str) -> tuple[Law, tuple[tuple[str, str], ...], dict[
     if TIME.search(expression):
         pairs[(TIME_NODE, GROUND)] = TIME_NODE
         card.netlist.reads_time = card.netlist.reads_time or card.at
+    own = {name: pair for name, pair in (own or {}).items() if re.search(rf"(?<![\w.]){name}(?![\w.(])", expression)}
+    for pair in own.values():
+        pairs.setdefault(pair, f"read_{len(pairs)}")
     names = {name: k for k, name in enumerate(pairs.values())}
+    names |= {name: names[pairs[pair]] for name, pair in own.items()}
     numbers: dict[str, float] = {}
 
     def value(read: tuple[Any, ...], p: Numbers, xp: Any) -> Any:
@@ -119,6 +135,8 @@ def _law(card: Card, text: str) -> tuple[Law, tuple[tuple[str, str], ...], dict[
     try:
         if (open_ones := bare.count("(") - bare.count(")")) != 0:
             raise BadValue(f"{bare!r}: a parenthesis is not {'closed' if open_ones > 0 else 'opened'}")
+        if not pairs:
+            raise BadValue(f"{bare!r} reads no voltage and no current")
         if unread := MISREAD.search(expression):
             raise BadValue(f"{unread[0]}: expected V(node), V(node, node) or I(source)")
         with np.errstate(all="ignore"):  # an expression need not have a value here
@@ -134,10 +152,122 @@ def _law(card: Card, text: str) -> tuple[Law, tuple[tuple[str, str], ...], dict[
 
 def _sourced(card: Card, is_voltage: bool, text: str) -> list[Element]:
     """A source whose voltage or current is an expression; a constant one reads nothing."""
-    if is_expression(text):
-        return _driven(card, is_voltage, *_law(card, text))
+    if not is_voltage and (stored := _derivative_of(text)):
+        law, reads, numbers = law_of(card, stored)
+        if is_between(reads, card.nodes):
+            return [charge(card, card.nodes, law, reads, numbers)]
+    text, own, parts = _expanded(card, text)
+    if own or is_expression(text):
+        return [*parts, *_driven(card, is_voltage, *law_of(card, text, own))]
     value = card.number(text, "its value", place="value")
     return [card.part("v" if is_voltage else "i", card.nodes, Waveform(value), noisy=False)]
+
+
+def is_between(reads: tuple[tuple[str, str], ...], ends: tuple[str, ...]) -> bool:
+    """Whether nothing but the voltage between two nodes is read."""
+    return set(map(frozenset, reads)) == {frozenset(ends)}
+
+
+def charge(
+    card: Card, ends: tuple[str, ...], law: Law, reads: tuple[tuple[str, str], ...], numbers: dict[str, float],
+    suffix: str = "", initial: float | None = None,
+) -> Element:  # fmt: skip
+    """The part whose charge between two nodes follows a law."""
+    slopes = _slopes_at(law, reads, numbers)
+    unit = float(np.nan_to_num(np.abs(slopes[0]).max(initial=0.0), posinf=0.0)) or USUAL_CHARGE
+    is_monotone = reads == (ends,) and bool((slopes > 0.0).all())
+
+    def value(read: tuple[Any, ...], p: Numbers, xp: Any) -> Any:
+        return law.value(read, p, xp) / p["unit"]
+
+    stored = Law(f"charge of {law.name}", value, stores=True, conducts=False, monotone=is_monotone)
+    return card.nonlinear(stored, (ends[0], ends[1]), reads, {**numbers, "unit": unit}, suffix, noisy=False,
+                          initial=initial)  # fmt: skip
+
+
+def _slopes_at(law: Law, reads: tuple[tuple[str, str], ...], numbers: dict[str, float]) -> np.ndarray:
+    """The slopes of a law (VOLTS, reads) where all that it reads has each of the values VOLTS."""
+    p = Numbers({key: np.array([value]) for key, value in numbers.items()}, REFERENCE)
+    with np.errstate(all="ignore"):
+        at = tuple(VOLTS.copy() for _ in reads)
+        return np.array(dual.slopes(lambda read, xp: law.value(read, p, xp), at)[1]).T
+
+
+# --- derivatives and integrals in expressions -------------------------------------------------------------------------
+
+
+def _expanded(card: Card, text: str) -> tuple[str, dict[str, tuple[str, str]], list[Element]]:
+    """An expression with names in place of its derivatives and integrals, the pairs of nodes whose voltages these are,
+    and the parts that make them."""
+    own: dict[str, tuple[str, str]] = {}
+    parts: list[Element] = []
+    while match := CALCULUS.search(text):
+        name, end = f"{match[1]}_{len(own)}", _closing(card, text, match.end())
+        node = card.inner(name)
+        source = dataclasses.replace(card, full=node, nodes=(node, GROUND), rest=[], parameters={})
+        arguments = _arguments(text[match.end() : end])
+        parts += _derivative(source, arguments) if match[1] == "ddt" else _integral(source, match[1], arguments)
+        own[name] = node, GROUND
+        text = text[: match.start()] + name + text[end + 1 :]
+    return text, own, parts
+
+
+def _derivative(source: Card, arguments: list[str]) -> list[Element]:
+    if len(arguments) != 1:
+        raise source.malformed(f"ddt() takes one expression, got {len(arguments)}")
+    transient = source.netlist.transient
+    τ, why = (SHORTEST, "") if transient is None else (0.5 * transient.step, ", half the step of .tran")
+    source.netlist.notes.append(f"{source.at}: {source.name}: ddt(x) is x through s/(1 + {τ:g} s){why}")
+    return _filtered(source, True, arguments[0], f"s/(1 + {τ!r}*s)")
+
+
+def _integral(source: Card, name: str, arguments: list[str]) -> list[Element]:
+    if not 1 <= len(arguments) <= 2:
+        raise source.malformed(f"{name}() takes an expression and an initial value, got {len(arguments)} argument(s)")
+    node, _ = source.nodes
+    initial = source.number(arguments[1], "its initial value", place="ic") if len(arguments) == 2 else 0.0
+    source.netlist.resting[node] = initial
+    charging = dataclasses.replace(source, full=f"{node}.rate", nodes=(GROUND, node))
+    return [
+        *_sourced(charging, False, arguments[0]),
+        source.part("c", (node, GROUND), 1.0, ".state", initial=initial, noisy=False),
+    ]
+
+
+def _derivative_of(text: str) -> str:
+    """The expression Q where a text is ddt(Q), or that times numbers and parameters; empty where it is not."""
+    bare = unbraced(text).strip()
+    match = CALCULUS.search(bare)
+    if match is None or match[1] != "ddt":
+        return ""
+    end = _closing(None, bare, match.end())
+    before, inside, after = bare[: match.start()], bare[match.end() : end], bare[end + 1 :]
+    is_multiple = FACTORS_BEFORE.fullmatch(before) and FACTORS_AFTER.fullmatch(after)
+    return f"{before}({inside}){after}" if is_multiple and not CALCULUS.search(inside) else ""
+
+
+def _closing(card: Card | None, text: str, start: int) -> int:
+    """The place of the parenthesis that closes what is open at `start`; the end of the text where none does."""
+    depth = 1
+    for place in range(start, len(text)):
+        depth += {"(": 1, ")": -1}.get(text[place], 0)
+        if not depth:
+            return place
+    if card is not None:
+        raise card.malformed(f"{text!r}: a parenthesis is not closed")
+    return len(text)
+
+
+def _arguments(text: str) -> list[str]:
+    """The arguments of a call, at the commas outside of parentheses."""
+    parts, depth = [""], 0
+    for letter in text:
+        depth += {"(": 1, ")": -1}.get(letter, 0)
+        if letter == "," and not depth:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return [part.strip() for part in parts]
 
 
 def _plain_number(p: Numbers, name: str) -> Any:
@@ -299,8 +429,7 @@ def _linear(card: Card, reads: list[tuple[str, str]], terms: list[float], letter
 
 def resistor(card: Card, text: str) -> list[Element]:
     """A resistor whose value is an expression of voltages or currents; as in ngspice it has no noise."""
-    own = ", ".join(card.nodes)
-    law, reads, numbers = _law(card, f"v({own})/({unbraced(text)})")
+    law, reads, numbers = law_of(card, f"across/({unbraced(text)})", {"across": (card.nodes[0], card.nodes[1])})
     card.netlist.notes.append(f"{card.at}: {card.full} depends on voltages or currents; it has no noise, as in ngspice")
     return [card.nonlinear(law, (card.nodes[0], card.nodes[1]), reads, numbers, noisy=False)]
 

@@ -92,6 +92,9 @@ class _Line:
             raise NetlistError(f"{card.name}: {error}", card.at) from None
         self.waveform = Waveform(None, kind, numbers)
         if kind == "pwl":
+            if len(numbers) < len(values) or list(numbers) != values:
+                card.netlist.notes.append(f"{card.at}: {card.full}: pwl has two points at one time; a jump there "
+                                          f"takes {waveforms.RETURN:g} of the line beside it")  # fmt: skip
             self.waveform = self.moved(self.waveform)
         if self.waveform.returns:
             card.netlist.notes.append(

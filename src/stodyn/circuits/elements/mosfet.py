@@ -104,7 +104,7 @@ MODEL = ModelType(
         "nsub": Parameter(0.0, "1/cm³"), "nss": Parameter(0.0, "1/cm²", ANY), "tpg": Parameter(1.0, "", ANY),
         "rsh": Parameter(0.0, "Ω/□"), "ld": Parameter(0.0, "m"), "rd": Parameter(0.0, "Ω"),
         "rs": Parameter(0.0, "Ω"), "cgso": Parameter(0.0, "F/m"), "cgdo": Parameter(0.0, "F/m"),
-        "cgbo": Parameter(0.0, "F/m"), "is": Parameter(1e-14, "A", 0.0, False), "js": Parameter(0.0, "A/m²"),
+        "cgbo": Parameter(0.0, "F/m"), "is": Parameter(1e-14, "A"), "js": Parameter(0.0, "A/m²"),
         "cbd": Parameter(0.0, "F"), "cbs": Parameter(0.0, "F"), "cj": Parameter(0.0, "F/m²"),
         "mj": Parameter(0.5), "cjsw": Parameter(0.0, "F/m"), "mjsw": Parameter(0.5),
         "pb": Parameter(0.8, "V", 0.0, False), "fc": Parameter(0.5), "alpha": Parameter(0.0, "1/V", 0.0, False),
@@ -378,7 +378,8 @@ def _bulk_diode(card, p, ends, size: dict[str, float], many: float, suffix: str)
     saturation = p["js"] * size["area"] if p["js"] > 0.0 and size["area"] > 0.0 else p["is"]
     common = {"n": 1.0, "vj": p["pb"], "fc": p["fc"], "tt": 0.0, "bv": math.inf, "ibv": 1e-3, "nbv": 1.0, "share": 1.0}
     bottom = size["capacitance"] * many
-    parts = junction(card, ends, {**common, "is": saturation * many, "cjo": bottom, "m": p["mj"]}, suffix)
+    numbers = {**common, "is": saturation * many or 1.0, "cjo": bottom, "m": p["mj"]}
+    parts = junction(card, ends, numbers, suffix)[0 if saturation else 1 :]  # IS = 0: capacitances alone
     if size["side"] > 0.0:
         numbers = {**common, "is": 1.0, "cjo": size["side"] * many, "m": p["mjsw"]}
         parts += junction(card, ends, numbers, f"{suffix}sw")[1:]

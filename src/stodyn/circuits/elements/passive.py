@@ -1,30 +1,31 @@
-"""R, C, L, and K, which couples inductors: M_12 = k √(L1 L2)."""
+"""R, C, L, and K, which couples inductors: M_12 = k √(L1 L2). Values that are expressions are in varying.py."""
 
 from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Mapping
 
 from stodyn.circuits.devices import ANY, TEMPERATURE, Parameter
 from stodyn.circuits.element import Card, Element, ElementType, ModelType
-from stodyn.circuits.elements import controlled
+from stodyn.circuits.elements import controlled, varying
 from stodyn.circuits.elements.controlled import is_expression
+from stodyn.circuits.words import unbraced
 
 SHORT = 1e-3  # Ω
 TIGHT = 1.0 - 1e-8  # the coupling that stands for 1, at which inductors would not be independent
 LABELS = {"mfg", "pn", "type", "tol", "pwr", "ipk", "irms", "v", "mfr"}  # remarks of LTspice on the part that is bought
-NOT_HERE = {
-    "r": {},
-    "c": {"q": "charges as expressions are not implemented; give a constant capacitance, or a diode with CJO"},
-    "l": {"flux": "flux as an expression is not implemented; give a constant inductance",
-          "hc": "Chan's model of cores is not implemented; give a constant inductance"},
-}  # fmt: skip
+STORED = {"r": "", "c": "q", "l": "flux"}  # charge and flux as expressions
+NOT_HERE = {"hc": "Chan's model of cores is not implemented; give a constant inductance, or its flux as Flux={...}"}
 RESISTOR = ModelType({"r": Parameter(1.0), "rsh": Parameter(0.0, "Ω/□"), "defw": Parameter(1e-6, "m", 0.0, False),
                       "narrow": Parameter(0.0, "m"), "tc1": Parameter(0.0, "1/K", ANY),
                       "tc2": Parameter(0.0, "1/K²", ANY), "tce": Parameter(0.0, "1/K", ANY), **TEMPERATURE},
                      refused={"kf": 0.0}, same={"tc": "tc1", "resistance": "r"})  # fmt: skip
-CAPACITOR = ModelType({"c": Parameter(1.0), "tc1": Parameter(0.0, "1/K", ANY), "tc2": Parameter(0.0, "1/K²", ANY),
-                       **TEMPERATURE}, refused={"cj": 0.0, "cjsw": 0.0})  # fmt: skip
+CAPACITOR = ModelType({"c": Parameter(1.0), "cj": Parameter(0.0, "F/m²"), "cjsw": Parameter(0.0, "F/m"),
+                       "defw": Parameter(1e-5, "m", 0.0, False), "narrow": Parameter(0.0, "m"),
+                       "short": Parameter(0.0, "m"),
+                       "tc1": Parameter(0.0, "1/K", ANY), "tc2": Parameter(0.0, "1/K²", ANY),
+                       **TEMPERATURE}, same={"cap": "c"})  # fmt: skip
 INDUCTOR = ModelType({"l": Parameter(1.0), "tc1": Parameter(0.0, "1/K", ANY), "tc2": Parameter(0.0, "1/K²", ANY),
                       **TEMPERATURE})  # fmt: skip
 
@@ -35,8 +36,11 @@ def _two_ends(card: Card) -> list[Element]:
     letter = card.type.name
     text = card.parameters.pop("value", None) or card.parameters.pop(letter, None)
     rest = card.rest if text is None else [*card.rest, text]
-    if letter == "r" and (varying := next((word for word in rest if is_expression(word)), "")):
-        return controlled.resistor(card, varying)
+    stored = card.parameters.pop(STORED[letter], None)
+    if expression := stored or next((word for word in rest if is_expression(word)), ""):
+        if letter == "r":
+            return controlled.resistor(card, expression)
+        return _varying(card, expression, stored is not None)
     numbers = dict.fromkeys(("tc1", "tc2", "tce"), 0.0)
     nominal = card.nominal
     named = next((word for word in rest if word in card.netlist.model_names), None)
@@ -47,11 +51,8 @@ def _two_ends(card: Card) -> list[Element]:
         if rest and letter in model.explicit:
             card.netlist.notes.append(f"{card.at}: {card.full} has a value of its own; {letter}= of .model {named} is "
                                       "left out, as in ngspice")  # fmt: skip
-        if letter == "r" and not rest:
-            length, width = card.named("l", 0.0, 0.0, False), card.named("w", numbers["defw"], 0.0, False)
-            squares = (length - numbers["narrow"]) / (width - numbers["narrow"])
-            if squares * numbers["rsh"] > 0.0:
-                rest = [repr(numbers["rsh"] * squares)]
+        if letter in "rc" and not rest and (size := _by_dimensions(card, numbers)) > 0.0:
+            rest = [repr(size)]
         if not rest and letter in model.explicit:  # .model rmod r (r=1k): the value of all that name no other
             rest = [repr(model.numbers[letter])]
         if not rest:
@@ -62,17 +63,9 @@ def _two_ends(card: Card) -> list[Element]:
         if rest and len(rest) == 2:  # tc=1m,2u: the second follows as a word
             numbers["tc2"] = card.number(rest.pop(), "tc", place="tc2")
     numbers = {**numbers, "tc1": card.named("tc1", numbers["tc1"]), "tc2": card.named("tc2", numbers["tc2"])}
-    initial = None
-    if "ic" in card.parameters and letter != "r":
-        initial = card.named("ic", 0.0)
-        if card.netlist.transient is not None and not card.netlist.transient.uic:
-            card.netlist.notes.append(f"{card.at}: left out ic= of {card.full}, which matters only with .tran ... uic")
+    initial = _initial(card)
     least = -math.inf if letter == "r" else 0.0
-    for key in LABELS & card.parameters.keys():
-        del card.parameters[key]
-    for key, why in NOT_HERE[letter].items():
-        if key in card.parameters:
-            raise card.malformed(f"{key}=: {why}")
+    _drop_labels(card)
     value = card.number(card.only(rest), "", least, False) * card.named("scale", 1.0, 0.0, False)
     warmer = card.kelvin - nominal
     exponential = card.named("tce", numbers.get("tce", 0.0))  # it takes the place of the others, as in SPICE
@@ -87,6 +80,45 @@ def _two_ends(card: Card) -> list[Element]:
         raise card.malformed(f"is {value:g} at this temperature")
     parts, nodes = _own_parasites(card, many)
     return [card.part(letter, nodes, value, initial=initial), *parts]
+
+
+def _by_dimensions(card: Card, numbers: Mapping[str, float]) -> float:
+    """The value of a resistor by its squares, of a capacitor by its area and its rim; 0 without either."""
+    length, width = card.named("l", 0.0, 0.0, False), card.named("w", numbers["defw"], 0.0, False)
+    width -= numbers["narrow"]
+    if card.type.name == "r":
+        return numbers["rsh"] * (length - numbers["narrow"]) / width
+    length -= numbers["short"]
+    return numbers["cj"] * length * width + 2.0 * numbers["cjsw"] * (length + width)
+
+
+def _varying(card: Card, text: str, is_stored: bool) -> list[Element]:
+    """A capacitor or an inductor whose value is an expression."""
+    initial, many = _initial(card), card.named("m", 1.0, 0.0, False)
+    _drop_labels(card)
+    warmer = card.kelvin - card.nominal
+    size = card.named("scale", 1.0, 0.0, False) * (many if card.type.name == "c" else 1.0 / many)
+    size *= 1.0 + (card.named("tc1", 0.0) + card.named("tc2", 0.0) * warmer) * warmer
+    parts, nodes = _own_parasites(card, many)
+    of = varying.capacitor if card.type.name == "c" else varying.inductor
+    bare = unbraced(text)
+    return [*of(card, nodes, bare if size == 1.0 else f"({bare})*{size!r}", is_stored, initial), *parts]
+
+
+def _initial(card: Card) -> float | None:
+    if "ic" not in card.parameters or card.type.name == "r":
+        return None
+    if card.netlist.transient is not None and not card.netlist.transient.uic:
+        card.netlist.notes.append(f"{card.at}: left out ic= of {card.full}, which matters only with .tran ... uic")
+    return card.named("ic", 0.0)
+
+
+def _drop_labels(card: Card) -> None:
+    for key in LABELS & card.parameters.keys():
+        del card.parameters[key]
+    for key, why in NOT_HERE.items():
+        if key in card.parameters:
+            raise card.malformed(f"{key}=: {why}")
 
 
 def _own_parasites(card: Card, many: float) -> tuple[list[Element], tuple[str, str]]:

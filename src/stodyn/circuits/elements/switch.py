@@ -4,7 +4,8 @@ With the control c, log R runs from log ROFF at VT - SMOOTH to log RON at VT + S
 SMOOTH, which SPICE does not have, within 1 % of VT (at least 10 mV or 1 µA). VH < 0 is a transition of half-width |VH|,
 as in LTspice. VH > 0 is a hysteresis: the switch has RON from where c rises above VT + VH until it falls below VT - VH,
 and ROFF from there on; between them it is at first what `on` or `off` in its line says. PSpice's VSWITCH and ISWITCH
-have that path from ROFF at VOFF to RON at VON. The resistance has thermal noise.
+have that path from ROFF at VOFF to RON at VON; with VT or VH they are LTspice's, which are SW and CSW. The resistance
+has thermal noise.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ def _pspice_model(unit: str) -> ModelType:
     on, off = {"V": (1.0, 0.0), "A": (1e-3, 0.0)}[unit]
     resistances = {key: Parameter(value, "Ω", 0.0, False) for key, value in (("ron", 1.0), ("roff", 1e6))}
     ends = {f"{letter}on": Parameter(on, unit, ANY), f"{letter}off": Parameter(off, unit, ANY)}
-    return ModelType({**ends, **resistances}, check=functools.partial(_apart, letter))
+    middle = {f"{letter}{key}": Parameter(0.0, unit, ANY) for key in "th"}
+    return ModelType({**ends, **middle, **resistances}, check=functools.partial(_apart, letter))
 
 
 def _apart(letter: str, numbers: Mapping[str, float]) -> None:
@@ -78,7 +80,7 @@ WITH_MEMORY = Law("switch with memory", remembered_current, remembered_noise, "t
 def _switch(card: Card, model: Any, is_on: bool, keys: tuple[str, str], control: tuple[str, str]) -> list[Element]:
     p = model.numbers
     ends, numbers = (card.nodes[0], card.nodes[1]), {"ron": p["ron"], "roff": p["roff"]}
-    if model.type in PSPICE:
+    if model.type in PSPICE and not model.explicit.intersection(keys):
         on, off = (p[keys[0][0] + word] for word in ("on", "off"))
         return [card.nonlinear(SWITCH, ends, (ends, control), {**numbers, "middle": 0.5 * (on + off),
                                                                "reach": 0.5 * (on - off)})]  # fmt: skip
@@ -87,7 +89,7 @@ def _switch(card: Card, model: Any, is_on: bool, keys: tuple[str, str], control:
         numbers |= {"low": middle - half, "high": middle + half, "on": float(is_on)}
         return [card.nonlinear(WITH_MEMORY, ends, (ends, control, (f"on({card.full})", GROUND)), numbers)]
     smallest = max(0.01 * abs(middle), 0.01 if keys[0] == "vt" else 1e-6)
-    numbers |= {"middle": middle, "reach": max(p["smooth"], -half, smallest)}
+    numbers |= {"middle": middle, "reach": max(p.get("smooth", 0.0), -half, smallest)}
     return [card.nonlinear(SWITCH, ends, (ends, control), numbers)]
 
 

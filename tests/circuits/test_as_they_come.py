@@ -1,0 +1,89 @@
+"""Constructs of public netlists that are not faults there, and the excess phase PTF."""
+
+import numpy as np
+import pytest
+
+import stodyn as sd
+
+
+def point(text, node):
+    circuit = sd.circuits.read(f"title\n{text}")
+    return circuit.operating_point.x[circuit.names.index(node)]
+
+
+def test_a_tran_without_an_end_is_left_out():
+    circuit = sd.circuits.read("title\nV1 a 0 1\nR1 a b 1k\nC1 b 0 1n\n.tran 0 0 0\n.ic\n")
+    assert sum("left out" in note for note in circuit.notes) == 2
+    with pytest.raises(sd.circuits.NetlistError, match="tran"):
+        circuit.noiseless()
+
+
+def test_a_step_longer_than_the_run_is_a_fiftieth_of_it():
+    circuit = sd.circuits.read("title\nV1 a 0 1\nR1 a b 1k\nC1 b 0 1n\n.tran 1m 10u\n")
+    assert circuit.step == pytest.approx(0.2e-6)
+    assert any("longer than all of it" in note for note in circuit.notes)
+
+
+def test_the_first_of_two_nodes_of_one_name_counts():
+    text = "title\nV1 a 0 2\nX1 a b c sub\n.subckt sub p ? ?\nR1 p ? 1k\n.ends\nR2 b 0 1k\nR3 c 0 3k\n"
+    circuit = sd.circuits.read(text)
+    assert circuit.operating_point.x[circuit.names.index("b")] == pytest.approx(1.0)
+    assert any("twice" in note for note in circuit.notes)
+
+
+def test_letters_after_a_number_say_nothing():
+    assert point("V1 a 0 10Vpeak\nR1 a b 1kOhms\nR2 b 0 4kilo\n", "b") == pytest.approx(8.0)
+
+
+def test_two_points_of_a_pwl_at_one_time_are_a_jump():
+    circuit = sd.circuits.read("title\nV1 a 0 PWL(0 0 1u 0 1u 0 1u 2 3u 2 3u 2)\nR1 a b 1k\nC1 b 0 1n\n.tran 0.1u 4u\n")
+    values = circuit.noiseless(1e-6)[:, circuit.names.index("b")]
+    np.testing.assert_allclose(
+        values, 2.0 * (1.0 - np.exp(-np.maximum(circuit.times - 1.001e-6, 0.0) / 1e-6)), atol=5e-3
+    )
+    assert any("at one time" in note for note in circuit.notes)
+    with pytest.raises(sd.circuits.NetlistError, match="must increase"):
+        sd.circuits.read("title\nV1 a 0 PWL(0 0 2u 1 1u 0)\nR1 a 0 1k\n")
+
+
+def test_a_mosfet_without_saturation_current_has_capacitances_alone():
+    text = "title\nV1 d 0 DC 1 AC 1\nR1 d x 1k\nM1 x 0 0 0 m\n.model m nmos(vto=1 is=0 cbd=1n)\n"
+    circuit = sd.circuits.read(text)
+    assert circuit.operating_point.x[circuit.names.index("x")] == pytest.approx(1.0)
+    same = sd.circuits.read(text.replace("is=0", "is=1e-30"))
+    f = np.array([1e5])
+    assert circuit.response(f)["x"] == pytest.approx(same.response(f)["x"], rel=1e-6)
+
+
+def test_a_lateral_pnp_is_a_pnp():
+    text = "V1 e 0 5\nR1 b 0 100k\nQ1 0 b e q\n.model q {}(is=1e-15 bf=50)\n"
+    assert point(text.format("lpnp"), "b") == point(text.format("pnp"), "b")
+
+
+def test_a_vswitch_with_a_threshold_is_the_switch_of_ltspice():
+    text = "V1 c 0 {}\nV2 a 0 1\nR1 a b 1k\nS1 b 0 c 0 s\n.model s {}(vt=3 vh=0.5 ron=1k roff=1g)\n"
+    for volts in (2.0, 4.0):
+        assert point(text.format(volts, "vswitch"), "b") == point(text.format(volts, "sw"), "b")
+
+
+def test_excess_phase_delays_the_collector():
+    """At 1/(2π TF) the transconductance turns by PTF, without a loss; without capacitances nothing else turns it."""
+    text = (
+        "title\nV1 c 0 5\nV2 b 0 DC 0.65 AC 1\nR1 c d 100\nQ1 d b 0 q\n.model q npn(is=1e-15 tf=1n {})\n.tran 50p 10n\n"
+    )
+    f = np.array([1.0, 0.5e9 / np.pi])
+    late, early = (sd.circuits.read(text.format(word)).response(f)["d"] for word in ("ptf=25", ""))
+    assert late[0] == pytest.approx(early[0], rel=1e-6)
+    assert late[1] / early[1] == pytest.approx(np.exp(-1j * np.radians(25.0)), rel=1e-9)
+
+
+def test_excess_phase_in_time_is_a_bessel_filter():
+    """A current that steps follows by H = 3/(3 + 3 s τ + s² τ²), whose mean delay is τ = PTF TF."""
+    text = ("title\nV1 c 0 5\nV2 b 0 PULSE(0.6 0.61 1n 1f 1f 1 2)\nR1 c d 100\nC1 d 0 1f\nQ1 d b 0 q\n"
+            ".model q npn(is=1e-15 tf=1n ptf=45)\n.tran 20p 12n\n")  # fmt: skip
+    circuit = sd.circuits.read(text)
+    values = circuit.noiseless(1e-7)[:, circuit.names.index("d")]
+    share = (values - values[0]) / (values[-1] - values[0])
+    mean = 1e-9 + np.trapezoid(1.0 - share[circuit.times >= 1e-9], circuit.times[circuit.times >= 1e-9])
+    assert mean - 1e-9 == pytest.approx(np.radians(45.0) * 1e-9, rel=0.01)
+    assert share.max() == pytest.approx(1.0043, abs=1e-3)
