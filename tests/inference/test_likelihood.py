@@ -1,11 +1,14 @@
 """Likelihoods with their derivatives, against values by the dense joint normal law and against each other."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 from inference.records import TIMES, VALUES, K, ornstein_uhlenbeck, oscillator, sensor
 
 import stodyn as sd
+from stodyn.inference import evaluating
 from stodyn.numerics.uncompiled import Uncompiled, value
 
 TIGHT = {"rtol": 1e-9, "atol": 1e-9}
@@ -142,7 +145,8 @@ def test_a_sampler_on_the_log_density_finds_the_posterior():
 
 def test_second_derivatives_of_the_law_of_no_time_are_zero():
     """Powers of the first gap, of length 0, must not be derived: XLA, which compiles long programs, gives NaN."""
-    law = sd.likelihood(oscillator(), data=(TIMES, VALUES), sensors=sensor()).question.evaluated._law
+    evaluated = sd.likelihood(oscillator(), data=(TIMES, VALUES), sensors=sensor()).question.evaluated
+    law = functools.partial(evaluating.law_at, evaluated.model, evaluated.params_of)
     at, along = np.array([2.0, 0.1, 0.7, 0.2, 0.0, 0.0]), np.array([1.0, 1.0, 1.0, 1.0, 0.0, 0.0])
 
     def slope(theta):
@@ -150,3 +154,17 @@ def test_second_derivatives_of_the_law_of_no_time_are_zero():
 
     second = value(lambda theta: jax.jvp(slope, (theta,), (along,))[1], at)
     np.testing.assert_array_equal(second, 0.0)
+
+
+def test_a_filter_that_has_settled_is_the_same_to_rounding(monkeypatch):
+    """Regular readings with two gaps: value and derivatives with the covariance of every row computed."""
+    k = np.arange(1, 301)
+    values = np.where((k == 150) | (k == 151), np.nan, np.sin(1.3 * k) + 0.5 * np.cos(0.7 * k**2))
+    like = sd.likelihood(oscillator(), data=(0.2 * k, values), sensors=sensor())
+    settled = like.derivatives()
+    rows = like.question.evaluated.data
+    assert rows.repeats is not None and rows.repeats.sum() == 301 - 4  # the start, and where rows change
+    never = rows._replace(repeats=np.zeros_like(rows.repeats))
+    monkeypatch.setitem(like.question.evaluated.__dict__, "data", never)
+    for own, whole in zip(settled, like.derivatives(), strict=True):
+        np.testing.assert_allclose(own, whole, rtol=3e-13, atol=1e-11)

@@ -7,13 +7,17 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
 from stodyn.inference import kalman, schedule
-from stodyn.inference.kalman import History, Row, Sensing, State
+from stodyn.inference.kalman import History, Row, Sensing, Spread, State, Sum
 from stodyn.inference.laws import Model, Parts
 from stodyn.inference.stepping import SteppedModel
+from stodyn.numerics import linear_flow
+from stodyn.numerics.linear_flow import Law
+from stodyn.numerics.printing import recurrence
 from stodyn.numerics.printing.points import AtPoints
 from stodyn.numerics.uncompiled import Uncompiled
 
@@ -26,17 +30,10 @@ class Evaluated:
     def __init__(self, model: Model | SteppedModel, params_of: Callable[[Any], Any]):
         self.model, self.params_of = model, params_of
         self._whole = _along(lambda theta: model.at(params_of(theta)), _of_lanes)
-        linear: Any = model
-        self._rest = _along(lambda theta: linear.without_laws(params_of(theta)), AtPoints)
-        self._laws = _along(self._law, AtPoints)
         self._own = Uncompiled(lambda theta: model.own(params_of(theta)))
-
-    def _law(self, theta: Any) -> Any:
-        """The law of one gap, whose length and beginning follow the parameters."""
-        when = lax.stop_gradient(theta[-2:])  # of powers of a length 0, second derivatives would be NaN times 0
-        linear: Any = self.model
-        law = linear.law(self.params_of(theta[:-2]), when[:1], when[1:])
-        return jax.tree.map(lambda part: part[0], law)
+        if isinstance(model, Model):
+            self._systems = _along(lambda theta: model.without_laws(params_of(theta)), AtPoints)
+            self._laws = _along(functools.partial(law_at, model, params_of), AtPoints)
 
     def for_parameters(self, thetas: np.ndarray) -> Evaluated:
         """Return this made wide enough for the matrices at θ (lanes, p)."""
@@ -56,38 +53,64 @@ class Evaluated:
 
     def parts(self, *directions: Any) -> Any:
         """Return the matrices at θ (lanes, p), with tangents along one or two directions of the same shape."""
-        order = len(directions) - 1
-        if not isinstance(self.model, Model) or self.model.states > PRINTED:
+        order, model = len(directions) - 1, self.model
+        if not isinstance(model, Model) or model.states > PRINTED:
             return self._whole[order](*directions)
-        plan, lanes = self.model.schedule, len(directions[0])
-        gaps = np.stack([plan.gaps, plan.begins], axis=1)
-        along = [np.tile(gaps, (lanes, 1)), *[np.zeros((lanes * len(gaps), 2))] * order]
-        points = [np.concatenate([np.repeat(own, len(gaps), axis=0), gap], axis=1)
-                  for own, gap in zip(directions, along, strict=True)]  # fmt: skip
-        laws = jax.tree.map(lambda part: part.reshape(lanes, len(gaps), *part.shape[1:]), self._laws[order](*points))
-        return _joined(self._rest[order](*directions), laws, order)
+        systems = self._systems[order](*directions)
+        plan, lanes = model.schedule, len(directions[0])
+        if model.plant.push is None:
+            laws = _laws_over(_rates(systems, order), order, plan.gaps, plan.longest or 1.0)
+        else:
+            gaps = np.tile(np.stack([plan.gaps, plan.begins], axis=1), (lanes, 1))
+            along = [gaps, *[np.zeros_like(gaps)] * order]
+            points = [np.concatenate([np.repeat(own, len(plan.gaps), axis=0), gap], axis=1)
+                      for own, gap in zip(directions, along, strict=True)]  # fmt: skip
+            laws = self._laws[order](*points)
+        return _joined(systems, laws, order, (lanes, len(plan.gaps)))
 
     def log_likelihood(self, *directions: np.ndarray) -> list[np.ndarray]:
         """Return log L at θ (lanes, p); with a direction u also its slope along u; with two, [L, L_u, L_v, L_uv]."""
         parts = self.parts(*directions)
         order = len(directions) - 1
-        carry, table, fixed = nested(parts, order, self._arguments)
-        last, _ = kalman.SUMS[order](carry, table, fixed, self.model.schedule.gap, self.rows)
+        spread, carry, table, fixed = nested(parts, order, self._arguments)
+        (_, last), _ = kalman.SUMS[order]((spread, carry), table, fixed, self.data)
         return totals(last, order)
 
-    def _arguments(self, parts: Parts, is_tangent: bool) -> tuple[Any, Any, Any]:
-        """Start, table and fixed numbers of the recursion, with lanes where it has them."""
+    @functools.cached_property
+    def data(self) -> recurrence.Rows:
+        """The rows of the record, as a recursion takes them."""
+        rows = self.rows
+        return recurrence.prepared(rows, self.model.schedule.gap, (rows.is_read, rows.keep))
+
+    def log_total(self, theta: Any) -> Any:
+        """Return log L at θ (p,) within a trace of JAX."""
+        parts, D = self.model.at(self.params_of(theta)), self.model.diffuse()
+        left = None if D is None else jnp.asarray(float(D.shape[1]))
+        spread = Spread(parts.P, None if D is None else jnp.asarray(D), left)
+
+        def turn(carry: Any, at: tuple[Any, Row]) -> Any:
+            gap, row = at
+            law = jax.tree.map(lambda part: part[gap], parts.law)
+            return kalman.summed_row(carry, law, Sensing(parts.H, parts.d, parts.R), row), None
+
+        rows = jnp.asarray(self.model.schedule.gap), self.rows
+        (_, carry), _ = lax.scan(turn, (spread, Sum(parts.m, jnp.zeros(()), jnp.zeros(()))), rows)
+        return carry.total
+
+    def _arguments(self, parts: Parts, is_tangent: bool) -> tuple[Any, Any, Any, Any]:
+        """Start of covariances and means, table and fixed numbers of the recursion, with lanes where it has them."""
         lanes, D = len(parts.m), self.model.diffuse()
         diffuse = None if D is None else np.repeat((0.0 if is_tangent else 1.0) * D[None], lanes, axis=0)
         left = None if D is None else np.full(lanes, 0.0 if is_tangent else float(D.shape[1]))
-        table = jax.tree.map(lambda a: np.moveaxis(a, 0, 1), parts.law)
-        return (State(parts.m, parts.P, diffuse, left), np.zeros(lanes)), table, Sensing(parts.H, parts.d, parts.R)
+        table = Law(*(np.moveaxis(part, 0, 1) for part in parts.law))
+        sensing = Sensing(parts.H, parts.d, parts.R)
+        return Spread(parts.P, diffuse, left), Sum(parts.m, np.zeros(lanes), np.zeros(lanes)), table, sensing
 
     def history(self, theta: np.ndarray) -> tuple[Parts, History]:
         """Return the matrices at θ (p,), and what the filter leaves of every row."""
         parts = self.parts(theta[None])
-        (start, _), table, fixed = self._arguments(parts, False)
-        _, history = kalman.STORED(start, table, fixed, self.model.schedule.gap, self.rows)
+        spread, begun, table, fixed = self._arguments(parts, False)
+        _, history = kalman.STORED(State(begun.m, *spread), table, fixed, self.data)
         return jax.tree.map(lambda a: a[0], parts), jax.tree.map(lambda a: a[:, 0], history)
 
     def smoothed(self, parts: Parts, history: History) -> tuple[np.ndarray, np.ndarray]:
@@ -102,7 +125,8 @@ def smoothed(model: Model | SteppedModel, parts: Parts, history: History, rows: 
     adjoint = kalman.Adjoint(zero, flat, *((zero, flat, flat) if is_diffuse else (None, None, None)))
     backwards: Any = jax.tree.map(lambda a: a[::-1], kalman.Passed(history.predicted, history.readings, rows))
     table, fixed = jax.tree.map(lambda a: a[:, None], parts.law), Sensing(*(a[None] for a in parts[1:4]))
-    _, (mean, covariance) = kalman.SMOOTHED(adjoint, table, fixed, model.schedule.gap[::-1], backwards)
+    data = recurrence.prepared(backwards, model.schedule.gap[::-1])
+    _, (mean, covariance) = kalman.SMOOTHED(adjoint, table, fixed, data)
     return mean[::-1, 0], covariance[::-1, 0]
 
 
@@ -122,20 +146,58 @@ def _of_lanes(function: Callable) -> Uncompiled:
     return Uncompiled(jax.vmap(function))
 
 
-def _joined(parts: Any, laws: Any, order: int) -> Any:
-    """Parts with the laws of their gaps, as deep as the order."""
+def law_at(model: Model, params_of: Callable, theta: Any) -> Any:
+    """Return the law of one gap, whose length and beginning follow the parameters."""
+    when = lax.stop_gradient(theta[-2:])  # of powers of a length 0, second derivatives would be NaN times 0
+    return jax.tree.map(lambda part: part[0], model.law(params_of(theta[:-2]), when[:1], when[1:]))
+
+
+def _rates(systems: Any, order: int) -> Any:
+    """The rates of parts, as deep as the order."""
+    return systems.law if order == 0 else tuple(_rates(part, order - 1) for part in systems)
+
+
+def _laws_over(rates: Any, order: int, gaps: np.ndarray, longest: float) -> Any:
+    """The laws over gaps of many lanes, lane by lane, whose rates have as many tangents as the order says."""
+    A = jax.tree.leaves(rates)[0]
+    halvings = linear_flow.doublings(A[np.isfinite(A).all(axis=(1, 2))], longest)
+    unit = longest / 2.0**halvings
+    repeated = jax.tree.map(lambda part: np.repeat(unit * part, len(gaps), axis=0), rates)
+    return LAWS[order](repeated, np.tile(gaps / longest, len(A)), np.asarray(halvings), np.asarray(linear_flow.TERMS))
+
+
+def _law(rates: Any, share: Any, *counts: Any) -> Any:
+    """The law over one share of a time, the same for all problems."""
+    laws = linear_flow.over_shares(*rates, share[None], *counts)
+    return jax.tree.map(lambda part: part[0], laws)
+
+
+def _with_slope(function: Callable, pair: Any, *others: Any) -> Any:
+    return jax.jvp(lambda rates: function(rates, *others), pair[:1], pair[1:])
+
+
+_ORDERS = (
+    _law,
+    functools.partial(_with_slope, _law),
+    functools.partial(_with_slope, functools.partial(_with_slope, _law)),
+)
+LAWS = [AtPoints(function, (0, 0, None, None)) for function in _ORDERS]  # by order of derivative
+
+
+def _joined(parts: Any, laws: Any, order: int, shape: tuple[int, int]) -> Any:
+    """Parts with the laws of their gaps, which are (lanes, gaps) in this shape, as deep as the order."""
     if order == 0:
-        return parts._replace(law=laws)
-    return tuple(_joined(part, law, order - 1) for part, law in zip(parts, laws, strict=True))
+        return parts._replace(law=Law(*(part.reshape(*shape, *part.shape[1:]) for part in laws)))
+    return tuple(_joined(part, law, order - 1, shape) for part, law in zip(parts, laws, strict=True))
 
 
-def nested(parts: Any, order: int, arguments: Callable, is_tangent: bool = False) -> tuple[Any, Any, Any]:
+def nested(parts: Any, order: int, arguments: Callable, is_tangent: bool = False) -> tuple[Any, ...]:
     """Return the arguments of a recursion whose numbers are pairs of pairs of values and tangents, by the order."""
     if order == 0:
         return arguments(parts, is_tangent)
     value, tangent = parts
     both = nested(value, order - 1, arguments, is_tangent), nested(tangent, order - 1, arguments, True)
-    return tuple(zip(*both, strict=True))  # type: ignore[return-value]
+    return tuple(zip(*both, strict=True))
 
 
 def totals(carry: Any, order: int) -> list[np.ndarray]:

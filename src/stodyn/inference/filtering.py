@@ -99,7 +99,7 @@ def filtered(
     """
     options = {"t0": t0, "dt": dt, "by": by, "law": law, "params": params, "initial": initial, "at": at}
     question = question_of(problem, method, data=data, sensors=sensors, **options)
-    parts, history, variables = _run(question, check)
+    parts, history, variables = run(question, check)
     state = history.state
     mean, covariance = state.m @ parts.W.T + parts.w, parts.W @ state.P @ parts.W.T
     if state.D is not None:
@@ -174,7 +174,7 @@ def smoothed(
     """
     options = {"t0": t0, "dt": dt, "by": by, "law": law, "params": params, "initial": initial, "at": at}
     question = question_of(problem, method, data=data, sensors=sensors, **options)
-    parts, history, variables = _run(question, check)
+    parts, history, variables = run(question, check)
     if history.state.left is not None and history.state.left[-1] > 0:
         raise ValueError(
             f"initial: the readings do not determine everything that is diffuse: {history.state.left[-1]:.0f} of "
@@ -184,8 +184,8 @@ def smoothed(
     return _dataset(question, at, m @ parts.W.T + parts.w, parts.W @ P @ parts.W.T, variables)
 
 
-def _run(question: Question, check: bool) -> tuple[Any, Any, dict[str, Any]]:
-    """The matrices, what the filter leaves of every row, and the variables of the readings."""
+def run(question: Question, check: bool) -> tuple[Any, Any, dict[str, Any]]:
+    """Return the matrices, what the filter leaves of every row, and the variables of the readings."""
     parts, history = question.evaluated.history(question.values)
     innovation, variance = marginals(question, parts, history.predicted)
     reason = why_singular(question, history.readings, variance)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import warnings
 from collections.abc import Mapping
 from typing import Any
@@ -12,8 +13,7 @@ import xarray as xr
 
 from stodyn.arguments import checks_arguments, stacklevel_of_user
 from stodyn.engine.progress import Progress
-from stodyn.inference import climbing, profiles, starts
-from stodyn.inference.filtering import filtered
+from stodyn.inference import climbing, filtering, profiles, starts
 from stodyn.inference.gaussian import START
 from stodyn.inference.likelihood import likelihood
 from stodyn.inference.line import Line
@@ -26,7 +26,7 @@ UNKNOWN = 1e-6  # of the largest eigenvalue of the scaled information: below it 
 ROUNDING = 1e-13  # of the same: below it nothing is left of the information
 SAME = 1e-6  # of log L: maxima this close are equal
 LONG = 0.5  # of log L: a step whose half changes it by more is too long
-COORDINATES = ("output", "summary", "reading_time", "sensor")
+COORDINATES = ("check", "output", "summary", "reading_time", "sensor")
 
 
 @checks_arguments
@@ -232,11 +232,14 @@ def _afterwards(
 ) -> tuple[dict[str, Any], list[str]]:
     """The checks of the residuals and of the step, and the predictive bands, as variables and in words."""
     theta = line.parameters(best.u[None])[0]
-    at = {**(options["params"] or {}), **dict(zip(line.like.names, theta, strict=True))}
-    checked = filtered(*posed, **options | {"params": at, "check": check})
-    variables: dict[str, Any] = {"statistic": checked["statistic"], "p_value": checked["p_value"]}
-    words = list(filter(None, [checked.attrs["reasons"]]))
+    whole = line.like.question.values.copy()
+    whole[list(line.like.places)] = theta
+    question = dataclasses.replace(line.like.question, values=whole)
+    _, _, checked = filtering.run(question, check)
+    variables: dict[str, Any] = {word: checked[word] for word in ("statistic", "p_value", "check")}
+    words: list[str] = checked["reasons"]
     if options["dt"] is not None:
+        at = {**(options["params"] or {}), **dict(zip(line.like.names, theta, strict=True))}
         halved = likelihood(*posed, **options | {"params": at, "dt": 0.5 * options["dt"]})()
         own = float(line.like(theta))
         variables["loglik_halved"] = (), halved
@@ -247,9 +250,6 @@ def _afterwards(
             )
             warnings.warn(f"dt: {words[-1]}", StepTooLong, stacklevel=stacklevel_of_user())
     if predictive:
-        question = line.like.question
-        whole = question.values.copy()
-        whole[list(line.like.places)] = theta
         bands, outside = predicted(question, whole, predictive, seed)
         variables, words = variables | bands, words + outside
     return variables, words

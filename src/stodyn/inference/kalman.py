@@ -15,6 +15,7 @@ but S.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
 import jax
@@ -27,6 +28,7 @@ from stodyn.numerics.printing.recurrence import Recurrence
 Array: TypeAlias = Any  # of JAX, or of NumPy
 
 FEW = 4  # columns up to which the readings of a row are written out one by one
+STILL = 4e-15  # of a covariance: a change from row to row that is rounding
 SEEN = 1e-9  # of |h| |D|: less of a diffuse direction in a reading is rounding
 
 
@@ -46,6 +48,14 @@ class Row(NamedTuple):
     keep: Array
 
 
+class Spread(NamedTuple):
+    """What is known of x without its mean: the covariance P + κ D D', and how many directions of D are left."""
+
+    P: Array
+    D: Array | None
+    left: Array | None
+
+
 class State(NamedTuple):
     """What is known of x: N(m, P + κ D D'), and how many directions of D are left."""
 
@@ -54,10 +64,25 @@ class State(NamedTuple):
     D: Array | None
     left: Array | None
 
+    @property
+    def spread(self) -> Spread:
+        """Everything but the mean."""
+        return Spread(self.P, self.D, self.left)
+
+
+class Gain(NamedTuple):
+    """What a reading does, whatever its value: its variance S given the readings before it in the row, its gain, P h;
+    and whether it sees something diffuse, with |D' h|²."""
+
+    S: Array
+    K: Array
+    Ph: Array
+    sees: Array | None
+    size: Array | None
+
 
 class Reading(NamedTuple):
-    """One reading on its way into the state: innovation and variance, given the readings before it in the row, its
-    gain, P h; and whether it sees something diffuse, with |D' h|²."""
+    """One reading on its way into the state: its innovation, and its gain as above."""
 
     v: Array
     S: Array
@@ -67,22 +92,38 @@ class Reading(NamedTuple):
     size: Array | None
 
 
-def moved(state: State, law: Law, keep: Array) -> State:
-    """Return the prediction for the next row."""
-    m, P, D, left = state
+def _whole(n: int, keep: Array) -> Array:
+    """1 for each state, and 0 for integrals that are reset."""
+    return jnp.concatenate([jnp.ones(n - keep.size), keep])
+
+
+def moved_mean(m: Array, law: Law, keep: Array) -> Array:
+    """Return the mean at the next row before its readings."""
+    m = m * _whole(len(m), keep) if keep.size else m
+    return m + law.E @ m + law.c
+
+
+def moved_spread(spread: Spread, law: Law, keep: Array) -> Spread:
+    """Return the covariance at the next row before its readings."""
+    P, D, left = spread
     if keep.size:
-        whole = jnp.concatenate([jnp.ones(len(m) - keep.size), keep])
-        m, P, D = m * whole, P * whole * whole[:, None], None if D is None else D * whole[:, None]
+        whole = _whole(len(P), keep)
+        P, D = P * whole * whole[:, None], None if D is None else D * whole[:, None]
     half = P + law.E @ P
     P = half + half @ law.E.T + law.Q
-    return State(m + law.E @ m + law.c, 0.5 * (P + P.T), None if D is None else D + law.E @ D, left)
+    return Spread(0.5 * (P + P.T), None if D is None else D + law.E @ D, left)
 
 
-def read(state: State, h: Array, d: Array, r: Array, y: Array, is_read: Array) -> tuple[State, Reading]:
-    """Return the state after one reading, and the reading."""
-    m, P, D, left = state
+def moved(state: State, law: Law, keep: Array) -> State:
+    """Return the prediction for the next row."""
+    return State(moved_mean(state.m, law, keep), *moved_spread(state.spread, law, keep))
+
+
+def gained(spread: Spread, h: Array, r: Array, is_read: Array) -> tuple[Spread, Gain]:
+    """Return the covariance after one reading, and the gain of the reading."""
+    P, D, left = spread
     Ph = P @ h
-    S, v = h @ Ph + r, y - h @ m - d
+    S = h @ Ph + r
     K = Ph / jnp.where(is_read & (S > 0.0), S, 1.0)
     sees = size = None
     if D is not None and left is not None:
@@ -95,37 +136,108 @@ def read(state: State, h: Array, d: Array, r: Array, y: Array, is_read: Array) -
     K = jnp.where(is_read, K, 0.0)
     X = P - jnp.outer(K, Ph)
     P = X - jnp.outer(X @ h, K) + r * jnp.outer(K, K)
-    return State(m + K * v, 0.5 * (P + P.T), D, left), Reading(v, S, K, Ph, sees, size)
+    return Spread(0.5 * (P + P.T), D, left), Gain(S, K, Ph, sees, size)
+
+
+def read(state: State, h: Array, d: Array, r: Array, y: Array, is_read: Array) -> tuple[State, Reading]:
+    """Return the state after one reading, and the reading."""
+    v = y - h @ state.m - d
+    spread, gain = gained(state.spread, h, r, is_read)
+    return State(state.m + gain.K * v, *spread), Reading(v, *gain)
+
+
+def counts(gain: Gain | Reading, is_read: Array) -> Array:
+    """Return which readings have a share in the likelihood."""
+    return is_read if gain.sees is None else is_read & ~gain.sees
 
 
 def log_density(reading: Reading, is_read: Array) -> Array:
     """Return the shares of readings in the log-likelihood."""
-    counts = is_read if reading.sees is None else is_read & ~reading.sees
-    S = jnp.where(counts, reading.S, 1.0)
-    return jnp.where(counts, -0.5 * (reading.v**2 / S + jnp.log(2.0 * math.pi * S)), 0.0)
+    has_share = counts(reading, is_read)
+    S = jnp.where(has_share, reading.S, 1.0)
+    return jnp.where(has_share, -0.5 * (reading.v**2 / S + jnp.log(2.0 * math.pi * S)), 0.0)
+
+
+def in_order(update: Callable, first: Any, columns: Any) -> tuple[Any, Any]:
+    """Return what is left after the readings of a row, one after the other, and what each leaves, stacked."""
+
+    def turn(state: Any, column: Any) -> Any:
+        return update(state, *column)
+
+    if len(columns[0]) > FEW:
+        return lax.scan(turn, first, tuple(columns))
+    state, series = first, []
+    for k in range(len(columns[0])):
+        state, own = turn(state, [part[k] for part in columns])
+        series.append(own)
+    return state, jax.tree.map(lambda *parts: jnp.stack(parts), *series)
 
 
 def updated(predicted: State, sensing: Sensing, row: Row) -> tuple[State, Reading]:
     """Return the state after all readings of a row, and these."""
-
-    def update(state: State, column: Any) -> tuple[State, Reading]:
-        return read(state, *column)
-
-    columns = *sensing, row.values, row.is_read
-    if len(sensing.d) > FEW:
-        return lax.scan(update, predicted, columns)
-    state, readings = predicted, []
-    for k in range(len(sensing.d)):
-        state, reading = update(state, [part[k] for part in columns])
-        readings.append(reading)
-    return state, jax.tree.map(lambda *parts: jnp.stack(parts), *readings)
+    return in_order(read, predicted, (*sensing, row.values, row.is_read))
 
 
-def summed_row(carry: tuple[State, Array], law: Law, sensing: Sensing, row: Row) -> tuple[tuple[State, Array], tuple]:
-    """One row, with nothing stored but the log-likelihood."""
-    state, total = carry
-    state, readings = updated(moved(state, law, row.keep), sensing, row)
-    return (state, total + jnp.sum(log_density(readings, row.is_read))), ()
+# --- the log-likelihood alone -----------------------------------------------------------------------------------------
+
+
+class Link(NamedTuple):
+    """What a row does to means and to the log-likelihood: of each reading its gain and 1/S, and the terms ln 2πS."""
+
+    K: Array
+    inverse: Array
+    constant: Array
+
+
+def spread_row(spread: Spread, law: Law, sensing: Sensing, row: Row) -> tuple[Spread, Link, Array]:
+    """One row of the covariance, which does not depend on what is read, and whether it leaves it as it was."""
+    moved = moved_spread(spread, law, row.keep)
+    after, gains = in_order(gained, moved, (sensing.H, sensing.R, row.is_read))
+    has_share = counts(gains, row.is_read)
+    S = jnp.where(has_share, gains.S, 1.0)
+    inverse = jnp.where(has_share, 1.0 / S, 0.0)
+    constant = -0.5 * jnp.sum(jnp.where(has_share, jnp.log(2.0 * math.pi * S), 0.0))
+    is_settled = _is_still(after.P - spread.P, after.P, after.P)
+    if after.left is not None:
+        is_settled = is_settled & (after.left == 0.0)
+    return after, Link(gains.K, inverse, constant), is_settled
+
+
+def _is_still(change: Array, P: Array, size: Array) -> Array:
+    """Whether a covariance, or a derivative of it, has changed by no more than rounding, in units of the deviations."""
+    deviations = jnp.sqrt(jnp.where(jnp.diagonal(P) > 0.0, jnp.diagonal(P), 1.0))
+    units = deviations * deviations[:, None]
+    return jnp.max(jnp.abs(change) / units) <= STILL * jnp.max(jnp.abs(size) / units)
+
+
+class Sum(NamedTuple):
+    """A mean, and a log-likelihood with what its additions have rounded off: a settled filter adds the same term a
+    million times, and would round it the same way each time."""
+
+    m: Array
+    total: Array
+    lost: Array
+
+
+def mean_row(carry: Sum, link: Link, law: Law, sensing: Sensing, row: Row) -> tuple[Sum, tuple]:
+    """One row of the mean and of the log-likelihood so far."""
+
+    def update(carry: Any, h: Array, d: Array, K: Array, inverse: Array, y: Array) -> tuple[Any, tuple]:
+        m, square = carry
+        v = y - d - h @ m
+        return (m + K * v, square + inverse * v * v), ()
+
+    columns = sensing.H, sensing.d, link.K, link.inverse, row.values
+    (m, square), _ = in_order(update, (moved_mean(carry.m, law, row.keep), jnp.zeros(())), columns)
+    term = link.constant - 0.5 * square + carry.lost
+    total = carry.total + term
+    return Sum(m, total, term - (total - carry.total)), ()
+
+
+def summed_row(carry: tuple[Spread, Sum], law: Law, sensing: Sensing, row: Row) -> tuple[Spread, Sum]:
+    """One row of everything, with nothing stored but the log-likelihood."""
+    spread, link, _ = spread_row(carry[0], law, sensing, row)
+    return spread, mean_row(carry[1], link, law, sensing, row)[0]
 
 
 class History(NamedTuple):
@@ -147,12 +259,37 @@ def stored_row(state: State, law: Law, sensing: Sensing, row: Row) -> tuple[Stat
 def derived(function: Any) -> Any:
     """Return a row with a derivative beside each number: arguments and results are pairs (value, tangent)."""
 
-    def both(carry: Any, law: Any, sensing: Any, row: Row) -> Any:
-        primals, tangents = zip(carry, law, sensing, strict=True)
+    def both(*arguments: Any) -> Any:
+        *pairs, row = arguments
+        primals, tangents = zip(*pairs, strict=True)
         (new, _), (slope, _) = jax.jvp(lambda *parts: function(*parts, row), primals, tangents)
         return (new, slope), ()
 
     return both
+
+
+def derived_spread(function: Any) -> Any:
+    """Return a row of the covariance with a derivative beside each number; it is settled where both are."""
+
+    def both(spread: Any, law: Any, sensing: Any, row: Row) -> Any:
+        def own(*parts: Any) -> Any:
+            after, link, is_settled = function(*parts, row)
+            return (after, link), is_settled
+
+        primals, tangents = zip(spread, law, sensing, strict=True)
+        (after, link), (slope, bend), is_settled = jax.jvp(own, primals, tangents, has_aux=True)
+        P = jax.tree.leaves(after)[0]
+        changes = zip(_covariances(slope), _covariances(spread[1]), strict=True)
+        for new, old in changes:
+            is_settled = is_settled & _is_still(new - old, P, new)
+        return (after, slope), (link, bend), is_settled
+
+    return both
+
+
+def _covariances(spread: Any) -> list[Array]:
+    """All covariances in pairs of pairs of spreads."""
+    return [spread.P] if isinstance(spread, Spread) else [P for part in spread for P in _covariances(part)]
 
 
 # --- backwards --------------------------------------------------------------------------------------------------------
@@ -238,5 +375,9 @@ def smoothed_row(adjoint: Adjoint, law: Law, sensing: Sensing, passed: Passed) -
     return Adjoint(*map(back, adjoint)), (mean, 0.5 * (covariance + covariance.T))
 
 
-SUMS = tuple(map(Recurrence, (summed_row, derived(summed_row), derived(derived(summed_row)))))  # by order of derivative
+SUMS = (
+    Recurrence(mean_row, spread_row),
+    Recurrence(derived(mean_row), derived_spread(spread_row)),
+    Recurrence(derived(derived(mean_row)), derived_spread(derived_spread(spread_row))),
+)  # by order of derivative
 STORED, SMOOTHED = Recurrence(stored_row), Recurrence(smoothed_row)

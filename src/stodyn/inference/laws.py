@@ -18,23 +18,23 @@ import jax.numpy as jnp
 import numpy as np
 import scipy
 
-from stodyn.inference import schedule as schedules
 from stodyn.inference.gaussian import Start
 from stodyn.inference.kalman import Array
 from stodyn.inference.schedule import Schedule
 from stodyn.noise.coloured import Coloured
 from stodyn.noise.distribution import Distribution
 from stodyn.noise.inertial import Inertial
-from stodyn.noise.readings import Density, PerSample, resolved
+from stodyn.noise.readings import Density
 from stodyn.noise.source import Source
 from stodyn.numerics import gauss, linear_flow, lyapunov
 from stodyn.numerics.facts import degree
-from stodyn.numerics.linear_flow import Law
+from stodyn.numerics.linear_flow import Law, Rates
 from stodyn.problems.contract import Problem, expect_problem, written_as
 from stodyn.problems.looped import Looped
 from stodyn.problems.sdae import SDAE
 from stodyn.problems.sde import SDE
 from stodyn.problems.sensor import Sensor
+from stodyn.problems.sensor_noise import independent, interval, root, window
 from stodyn.problems.structure import depends_on_time, is_autonomous
 
 MOST = 200  # states of dense matrices
@@ -178,13 +178,7 @@ def widths_of(plant: Plant, sensors: Sequence[Sensor], params: Any) -> list[int]
 
 def white(sensor: Sensor, params: Any) -> Any:
     """Return the variance of the independent noise of a reading; of increments, that which does not grow with time."""
-    noise, total = sensor.noise, 0.0
-    if isinstance(noise, PerSample):
-        total = resolved(noise.size, params) ** 2
-    elif isinstance(noise, Density | Inertial) and not sensor.increment:
-        total = _root(noise, params) ** 2 / _interval(sensor)
-    elif isinstance(noise, Distribution):
-        total = _variance(sensor)
+    total = _variance(sensor) if isinstance(sensor.noise, Distribution) else independent(sensor, params)
     return total + (0.0 if sensor.resolution is None else sensor.resolution**2 / 12.0)
 
 
@@ -197,23 +191,6 @@ def _variance(sensor: Sensor) -> float:
     return sensor.noise.variance
 
 
-def _root(noise: Any, params: Any) -> Any:
-    """The root of the two-sided density of white noise; 0 where it is coloured by a bandwidth."""
-    if isinstance(noise, Inertial):
-        return noise.N
-    return 0.0 if noise.bandwidth is not None else noise.two_sided(params)
-
-
-def _interval(sensor: Sensor) -> float:
-    length = sensor.every if sensor.every is not None else schedules.window(sensor)
-    if length is None:
-        raise ValueError(
-            f"noise ({sensor.name}): a density needs the time that a reading takes: give every= or average=, or "
-            "sd.per_sample(...)"
-        )
-    return float(length)
-
-
 def memories(sensor: Sensor, width: int) -> list[Memory]:
     """Return the coloured noise of a reading, part by part."""
     noises: list[Any] = [sensor.bias] if sensor.bias is not None else []
@@ -223,7 +200,7 @@ def memories(sensor: Sensor, width: int) -> list[Memory]:
     elif isinstance(noise, Density) and noise.bandwidth is not None:
         noises.append(noise.coloured())
     elif isinstance(noise, Inertial):
-        noises += noise.biases(_interval(sensor))
+        noises += noise.biases(interval(sensor))
         if noise.K or noise.turn_on:
             one = np.eye(width)
             walks.append(Memory(0.0 * one, noise.K**2 * one, one, noise.turn_on**2 * one))
@@ -241,7 +218,7 @@ def _memory(noise: Coloured, width: int, name: str) -> Memory:
 class Parts(NamedTuple):
     """All that the recursion needs, at some params: laws of the gaps, readings, the start, and what components are."""
 
-    law: Law
+    law: Law | Rates
     H: Array
     d: Array
     R: Array
@@ -307,9 +284,9 @@ class Model:
                 here = slice(integral, integral + width)
                 A, a, integral = A.at[here].set(rows), a.at[here].set(offset), here.stop
                 scale = 1.0
-                if sensor.increment and isinstance(sensor.noise, Density | Inertial):
-                    S = S.at[here, here].set(jnp.eye(width) * _root(sensor.noise, params) ** 2)
-                length = schedules.window(sensor)
+                if sensor.increment:
+                    S = S.at[here, here].set(jnp.eye(width) * root(sensor, params) ** 2)
+                length = window(sensor)
                 if length is not None:
                     scale = 1.0 / length
                 H.append(noise.at[:, here].set(scale * jnp.eye(width)))
@@ -369,11 +346,10 @@ class Model:
         return a.at[: len(self.plant.states)].set(self.plant.push(params, t))
 
     def without_laws(self, params: Any) -> Parts:
-        """Return everything but the laws of the gaps."""
+        """Return everything but the laws of the gaps, with the rates from which they come in their place."""
         flow, H, d, R = self.system(params)
         m, P = self.begun(flow, params)
-        nothing: Any = ()
-        return Parts(nothing, H, d, R, m, P, flow.W, flow.w)
+        return Parts(Rates(flow.A, flow.a, flow.S), H, d, R, m, P, flow.W, flow.w)
 
     def diffuse(self) -> np.ndarray | None:
         """Return the directions of which nothing is known, as columns; None where there are none."""
@@ -387,7 +363,7 @@ class Model:
 
     def widened(self, flows: Sequence[Flow]) -> Model:
         """Return this with as many halvings of the longest gap as these flows need."""
-        needed = max(linear_flow.doublings(np.asarray(flow.A), self.schedule.longest) for flow in flows)
+        needed = max((linear_flow.doublings(np.asarray(flow.A), self.schedule.longest) for flow in flows), default=0)
         return self if needed <= self.halvings else dataclasses.replace(self, halvings=needed)
 
     def refuse_unstable(self, flow: Flow) -> None:

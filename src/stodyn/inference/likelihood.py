@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Mapping
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array, lax
+from jax import Array
 
 from stodyn.arguments import checks_arguments
-from stodyn.inference import kalman
-from stodyn.inference.evaluating import Evaluated
-from stodyn.inference.kalman import Row, Sensing, State
-from stodyn.inference.nonlinear import NormalEvaluated
 from stodyn.inference.question import Question, chosen, marginals, question_of, why_singular, with_start
 from stodyn.inference.scales import Scale, scales_of
-from stodyn.inference.square_root import SquareRootEvaluated
 from stodyn.problems.contract import expect_problem
 
 
@@ -93,7 +86,8 @@ class Likelihood:
     def jax(self, params: Any) -> Array:
         """Return the log-likelihood as a number of JAX, to be traced and derived in either direction; NaN where rates
         are more than eight times those of the problem."""
-        return self._by_scan(self._theta(params))
+        whole = jnp.asarray(self.question.values).at[np.array(self.places)].set(jnp.asarray(self._theta(params), float))
+        return self.question.evaluated.log_total(whole)
 
     def log_density(self, u: Any) -> Array:
         """Return log L, log prior and the logarithm of the slope of the parameters at u on the line, for samplers."""
@@ -150,57 +144,6 @@ class Likelihood:
                 self.question = dataclasses.replace(self.question, evaluated=wider)
                 results = wider.log_likelihood(at, *along)
         return [np.where(np.isfinite(results[0]), results[0], -np.inf), *results[1:]]
-
-    @functools.cached_property
-    def _by_scan(self) -> Any:
-        return _scanned(self.question.evaluated, self.question.values, self.places)
-
-
-def _scanned(
-    evaluated: Evaluated | NormalEvaluated | SquareRootEvaluated, values: np.ndarray, places: tuple[int, ...]
-) -> Any:
-    """The log-likelihood as a function of JAX alone."""
-    if isinstance(evaluated, SquareRootEvaluated):
-        return lambda theta: evaluated.log_total(_whole(values, places, theta))
-    if isinstance(evaluated, NormalEvaluated):
-        return _scanned_steps(evaluated, values, places)
-    model, rows, D = evaluated.model, evaluated.rows, evaluated.model.diffuse()
-
-    def log_likelihood(theta: Any) -> Array:
-        whole = _whole(values, places, theta)
-        parts = model.at(evaluated.params_of(whole))
-        sensing = Sensing(parts.H, parts.d, parts.R)
-        left = None if D is None else jnp.asarray(float(D.shape[1]))
-        start = State(parts.m, parts.P, None if D is None else jnp.asarray(D), left)
-
-        def turn(carry: Any, at: tuple[Any, Row]) -> Any:
-            gap, row = at
-            return kalman.summed_row(carry, jax.tree.map(lambda part: part[gap], parts.law), sensing, row)
-
-        (_, total), _ = lax.scan(turn, (start, jnp.zeros(())), (jnp.asarray(model.schedule.gap), rows))
-        return total
-
-    return log_likelihood
-
-
-def _whole(values: np.ndarray, places: tuple[int, ...], theta: Any) -> Array:
-    """All parameters, with θ in the places of those that are free."""
-    return jnp.asarray(values).at[np.array(places)].set(jnp.asarray(theta, float))
-
-
-def _scanned_steps(evaluated: NormalEvaluated, values: np.ndarray, places: tuple[int, ...]) -> Any:
-    """The same of a filter in steps."""
-
-    def log_likelihood(theta: Any) -> Array:
-        whole = _whole(values, places, theta)
-        start = State(*evaluated.model.begun(evaluated.params_of(whole)), None, None)
-
-        def turn(carry: Any, stride: Any) -> Any:
-            return evaluated.summed_row(carry, whole, stride), ()
-
-        return lax.scan(turn, (start, jnp.zeros(())), evaluated.strides)[0][1]
-
-    return log_likelihood
 
 
 @checks_arguments

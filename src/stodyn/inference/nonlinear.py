@@ -10,6 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 from stodyn.analysis.step.one_step import AFFINE, OneStep
 from stodyn.inference import evaluating, kalman, moments
@@ -17,11 +18,12 @@ from stodyn.inference.gaussian import Start
 from stodyn.inference.kalman import Array, Row, State
 from stodyn.inference.laws import Parts, white
 from stodyn.inference.moments import Functions, Stride
-from stodyn.inference.schedule import Schedule
+from stodyn.inference.schedule import WHOLE, Schedule
 from stodyn.methods.catalogue import stepping
 from stodyn.methods.recommend import recommended
 from stodyn.noise.coloured import Coloured
 from stodyn.numerics.newton import derived_forwards
+from stodyn.numerics.printing import recurrence
 from stodyn.numerics.printing.points import AtPoints
 from stodyn.numerics.printing.recurrence import Recurrence
 from stodyn.numerics.uncompiled import Uncompiled
@@ -31,7 +33,6 @@ from stodyn.problems.sensor import Sensor
 
 CHANGE = 0.05  # of log L by halving the step: less is small enough
 HALVINGS = 14
-WHOLE = 1e-9  # of a step: what a gap may exceed a whole number of them by
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -134,7 +135,7 @@ class NormalEvaluated:
     def with_schedule(self, schedule: Schedule, dt: float) -> NormalEvaluated:
         """Return this with other steps; its programs are the same."""
         other = object.__new__(NormalEvaluated)
-        other.__dict__.update({k: v for k, v in vars(self).items() if k != "strides"})
+        other.__dict__.update({k: v for k, v in vars(self).items() if k not in ("strides", "data")})
         other.model = dataclasses.replace(self.model, schedule=schedule, dt=dt)
         return other
 
@@ -183,7 +184,7 @@ class NormalEvaluated:
         """Return log L at θ (lanes, p); with a direction u also its slope along u; with two, [L, L_u, L_v, L_uv]."""
         order = len(directions) - 1
         carry, table, fixed = evaluating.nested(self._starts[order](*directions), order, _arguments)
-        last, _ = self._sums[order](carry, table, fixed, self._which, self.strides)
+        last, _ = self._sums[order](carry, table, fixed, self.data)
         return evaluating.totals(last, order)
 
     def loglik(self, theta: np.ndarray) -> float:
@@ -195,14 +196,15 @@ class NormalEvaluated:
         dt = 0.5 * self.model.dt
         return self.with_schedule(in_steps(self.model.schedule, dt), dt)
 
-    @property
-    def _which(self) -> np.ndarray:
-        return np.zeros(len(self.model.schedule.times), np.int64)
+    @functools.cached_property
+    def data(self) -> recurrence.Rows:
+        """The rows of the record, as a recursion takes them."""
+        return recurrence.prepared(self.strides, np.zeros(len(self.model.schedule.times)))
 
     def history(self, theta: np.ndarray) -> tuple[Parts, moments.Passed]:
         """Return matrices for what is read of (s, h) at θ (p,), and what the filter leaves of every row."""
         m, P, _ = self._starts[0](theta[None])
-        _, passed = self._stored(State(m, P, None, None), (), theta[None], self._which, self.strides)
+        _, passed = self._stored(State(m, P, None, None), (), theta[None], self.data)
         W, w = self.model.reading
         n, columns = self.model.states, sum(self.model.widths)
         H = np.concatenate([np.zeros((columns, n)), np.eye(columns)], axis=1)
@@ -216,7 +218,7 @@ class NormalEvaluated:
         n = self.model.states
         adjoint = kalman.Adjoint(np.zeros((1, n)), np.zeros((1, n, n)), None, None, None)
         backwards: Any = jax.tree.map(lambda a: a[::-1], (passed, self.rows))
-        _, (mean, covariance) = RETURNED(adjoint, (), (), self._which, backwards)
+        _, (mean, covariance) = RETURNED(adjoint, (), (), recurrence.prepared(backwards, self.data.which))
         return mean[::-1, 0], covariance[::-1, 0]
 
     def simulated(self, theta: np.ndarray, count: int, most: int, rng: np.random.Generator) -> np.ndarray:
@@ -235,9 +237,14 @@ class NormalEvaluated:
                 readings[:, k] = sense(np.asarray(t + h), s) + noise * rng.standard_normal((count, len(noise)))
         return readings
 
-    def summed_row(self, carry: Any, theta: Any, stride: Stride) -> Any:
-        """One row within a trace of JAX: (state, log L so far) after it."""
-        return self._summed(carry, (), theta, stride)[0]
+    def log_total(self, theta: Any) -> Array:
+        """Return log L at θ (p,) within a trace of JAX."""
+        start = State(*self.model.begun(self.params_of(theta)), None, None)
+
+        def turn(carry: Any, stride: Any) -> Any:
+            return self._summed(carry, (), theta, stride)
+
+        return lax.scan(turn, (start, jnp.zeros(())), self.strides)[0][1]
 
 
 def _arguments(parts: Any, is_tangent: bool) -> tuple[Any, Any, Any]:

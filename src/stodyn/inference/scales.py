@@ -15,13 +15,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from scipy import special
 
 from stodyn.inference.priors import Prior, prior_of
 
 
 @dataclasses.dataclass(frozen=True)
 class Scale:
-    """The range of a parameter; its functions take and give numbers of JAX."""
+    """The range of a parameter; its functions take and give numbers of JAX, or arrays of NumPy."""
 
     low: float = -math.inf
     high: float = math.inf
@@ -44,19 +45,32 @@ class Scale:
 
     def constrain(self, u: Any) -> Any:
         """The parameter at a place on the line."""
+        array, sigmoid = _functions(u)
         if math.isfinite(self.low) and math.isfinite(self.high):
-            return self.low + (self.high - self.low) * jax.nn.sigmoid(u)
+            return self.low + (self.high - self.low) * sigmoid(u)
         if math.isfinite(self.low):
-            return self.low + jnp.exp(u)
-        return self.high - jnp.exp(u) if math.isfinite(self.high) else jnp.asarray(u)
+            return self.low + array.exp(u)
+        return self.high - array.exp(u) if math.isfinite(self.high) else array.asarray(u)
+
+    def slopes(self, u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The first and second derivative of the parameter along the line."""
+        if math.isfinite(self.low) and math.isfinite(self.high):
+            share = special.expit(u)
+            first = (self.high - self.low) * share * (1.0 - share)
+            return first, first * (1.0 - 2.0 * share)
+        if self.is_unlimited:
+            return np.ones_like(u), np.zeros_like(u)
+        growth = np.exp(u) if math.isfinite(self.low) else -np.exp(u)
+        return growth, growth
 
     def unconstrain(self, value: Any) -> Any:
         """The place of a parameter on the line."""
+        array, _ = _functions(value)
         if math.isfinite(self.low) and math.isfinite(self.high):
-            return jnp.log(value - self.low) - jnp.log(self.high - value)
+            return array.log(value - self.low) - array.log(self.high - value)
         if math.isfinite(self.low):
-            return jnp.log(value - self.low)
-        return jnp.log(self.high - value) if math.isfinite(self.high) else jnp.asarray(value)
+            return array.log(value - self.low)
+        return array.log(self.high - value) if math.isfinite(self.high) else array.asarray(value)
 
     def log_slope(self, u: Any) -> Array:
         """The logarithm of the slope of the parameter along the line."""
@@ -71,6 +85,11 @@ class Scale:
     def log_prior(self, value: Any) -> Any:
         """The logarithm of the prior's density; 0 where there is none."""
         return 0.0 * value if self.prior is None else self.prior.log_density(value)
+
+
+def _functions(number: Any) -> tuple[Any, Any]:
+    """NumPy or jax.numpy, whichever a number is of, and its logistic function."""
+    return (np, special.expit) if isinstance(number, np.ndarray | np.floating) else (jnp, jax.nn.sigmoid)
 
 
 def scales_of(free: Any) -> dict[str, Scale]:

@@ -15,9 +15,11 @@ import numpy as np
 
 from stodyn.inference.record import Record, distinct, nearest
 from stodyn.problems.sensor import Sensor
+from stodyn.problems.sensor_noise import window
 
 MOST_OVERLAPS = 8
 SAME_GAP = 1e-12  # of a gap: those closer than this share their law
+WHOLE = 1e-6  # of a step: a time this close to a whole number of steps is one
 ROUNDING = 8 * float(np.finfo(float).eps)  # of a time
 
 
@@ -53,21 +55,6 @@ class Schedule:
     def longest(self) -> float:
         """The longest gap."""
         return float(self.gaps.max())
-
-
-def window(sensor: Sensor) -> float | None:
-    """Return the length over which a sensor averages; None where it reads points or increments."""
-    if not sensor.average or sensor.increment:
-        return None
-    if sensor.average is True:
-        if sensor.every is None:
-            raise ValueError(
-                f"average ({sensor.name}): True means `every`, which the sensor does not have; give the time"
-            )
-        return float(sensor.every)
-    if not sensor.average > 0:
-        raise ValueError(f"average ({sensor.name}): expected a positive time, got {sensor.average!r}")
-    return float(sensor.average)
 
 
 def scheduled(record: Record, t0: float, at: Any = None) -> Schedule:

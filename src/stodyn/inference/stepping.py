@@ -20,13 +20,11 @@ from stodyn.analysis.step.one_step import OneStep
 from stodyn.inference.gaussian import Start
 from stodyn.inference.kalman import Array
 from stodyn.inference.laws import Parts, Plant, white
-from stodyn.inference.schedule import Schedule
+from stodyn.inference.schedule import WHOLE, Schedule
 from stodyn.methods.catalogue import stepping
 from stodyn.numerics import linear_flow, lyapunov
 from stodyn.numerics.linear_flow import Law
 from stodyn.problems.sensor import Sensor
-
-WHOLE = 1e-6  # of a step: how far a reading may lie from one
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

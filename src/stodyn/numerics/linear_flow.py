@@ -13,7 +13,7 @@ are sums in which nothing cancels, and their limit is the stationary law.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -23,6 +23,14 @@ from jax import Array, lax
 TERMS = 16  # of Taylor's series: 1/17! where the norm of A h is 1
 NEAR = 0.125  # norm of A h up to which it is halved: parameters may then grow by a factor of 8
 FURTHEST = 64  # doublings to the stationary law, of steps of 1/8 of the fastest time
+
+
+class Rates(NamedTuple):
+    """dx = (A x + a) dt + dW, Cov dW = S dt."""
+
+    A: Array
+    a: Array
+    S: Array
 
 
 class Law(NamedTuple):
@@ -58,19 +66,26 @@ def norm(A: Array) -> Array:
 
 
 def doublings(A: np.ndarray, longest: float) -> int:
-    """Return how often `over` has to double at this A, with room for larger ones."""
-    size = float(np.abs(A).sum(axis=0).max()) * longest
+    """Return how often `over` has to double at this A, or at all of these, with room for larger ones."""
+    size = float(np.abs(A).sum(axis=-2).max(initial=0.0)) * longest
     return max(0, math.ceil(math.log2(size / NEAR))) if size > 0.0 else 0
 
 
 def over(A: Array, a: Array, S: Array, times: Array, longest: float, halvings: int) -> Law:
     """Return the laws over these times, up to the longest; NaN where A has become too large for the halvings."""
     unit = longest / 2.0**halvings
-    share = times / longest
-    short = _series(A * unit, a * unit, S * unit, share)
-    fits = jnp.where(norm(A) * unit <= 1.0, 0.0, jnp.nan)
+    return over_shares(A * unit, a * unit, S * unit, times / longest, halvings)
+
+
+def over_shares(A: Array, a: Array, S: Array, shares: Array, halvings: Any, terms: Any = TERMS) -> Law:
+    """Return the laws over shares of 2^halvings units of time, in which A, a and S are; NaN where A is larger than 1.
+
+    Where halvings and terms are traced, one program serves all, which has no derivatives backwards.
+    """
+    short = _series(A, a, S, shares, terms)
+    fits = jnp.where(norm(A) <= 1.0, 0.0, jnp.nan)
     law = jax.tree.map(lambda part: part + fits, short)
-    return lax.fori_loop(0, halvings, lambda _, law: law.doubled(), law) if halvings else law
+    return lax.fori_loop(0, halvings, lambda _, law: law.doubled(), law)
 
 
 def stationary(A: Array, a: Array, S: Array) -> tuple[Array, Array]:
@@ -86,16 +101,18 @@ def limit(law: Law) -> tuple[Array, Array]:
     return far.c[0], far.Q[0]
 
 
-def _series(A: Array, a: Array, S: Array, share: Array) -> Law:
+def _series(A: Array, a: Array, S: Array, share: Array, terms: Any = TERMS) -> Law:
     """The laws over shares of the unit of time, in whose units A, a and S are, by Taylor's series."""
 
-    def next_term(term: Law, k: Array) -> tuple[Law, Law]:
-        grown = A @ term.Q
-        term = Law(term.E @ A / k, A @ term.c / k, (grown + grown.T) / k)
-        return term, term
+    def summed(whole: Array, power: Array, term: Array) -> Array:
+        return whole + jnp.expand_dims(power, tuple(range(1, 1 + term.ndim))) * term
+
+    def next_term(k: Array, carry: tuple[Law, Array, Law]) -> tuple[Law, Array, Law]:
+        term, power, total = carry
+        grown, number, power = A @ term.Q, k.astype(A.dtype), power * share
+        term = Law(term.E @ A / number, A @ term.c / number, (grown + grown.T) / number)
+        return term, power, Law(*(summed(*parts) for parts in zip(total, (power,) * 3, term, strict=True)))
 
     first = Law(A, a, S)
-    _, others = lax.scan(next_term, first, jnp.arange(2.0, TERMS + 1.0))
-    weights = share[:, None] ** jnp.arange(1, TERMS + 1)
-    return Law(*(jnp.tensordot(weights, jnp.concatenate([one[None], more]), 1)
-                 for one, more in zip(first, others, strict=True)))  # fmt: skip
+    total = Law(*(summed(jnp.zeros(1), share, own) for own in first))
+    return lax.fori_loop(2, terms + 1, next_term, (first, share, total))[2]
