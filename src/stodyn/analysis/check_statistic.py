@@ -15,8 +15,10 @@ from stodyn import statistics as st
 from stodyn.analysis.check import Result, answers
 from stodyn.arguments import checks_arguments
 from stodyn.engine.ready import Ready, prepare
+from stodyn.noise.readings import per_sample
 from stodyn.noise.source import PerPath
 from stodyn.problems.sde import SDE
+from stodyn.problems.sensor import Sensor
 from stodyn.statistics import intervals
 from stodyn.statistics.contract import Snapshot, Statistic
 from stodyn.statistics.moments import Averaged
@@ -219,6 +221,10 @@ SUITE: dict[str, Callable[[Make], str]] = {
 }
 
 
+def _sensor(offset: float) -> Sensor:
+    return Sensor("reading", of=lambda t, x: x - offset, every=0.5, noise=per_sample(0.1))
+
+
 EDGES = np.linspace(-2.0, 2.0, 6)
 EXAMPLES: dict[str, Make] = {  # every statistic of paths, as it is asked
     "Moments": lambda offset: st.Moments(every=4),
@@ -229,6 +235,7 @@ EXAMPLES: dict[str, Make] = {  # every statistic of paths, as it is asked
     "Rainflow": lambda offset: st.Rainflow(lambda t, x: x - offset, curve=(1e3, 3.0), edges=[0.0, 1.0, 9.0]),
     "Histogram": lambda offset: st.Histogram(EDGES + offset, every=8),
     "Paths": lambda offset: st.Paths(9, every=8),
+    "Sensed": lambda offset: st.Sensed(_sensor(offset), count=9),
     "Passage": lambda offset: st.Passage(1.0 + offset, bridge=False, every=8),
     "Iterations": lambda offset: st.Iterations(every=8),
     "Autocorrelation": lambda offset: st.Autocorrelation(lags=4),

@@ -99,8 +99,8 @@ def _numbers(value: Any) -> np.ndarray | None:
 def save_steps(statistic: Statistic, times: np.ndarray, fallback: np.ndarray | None) -> np.ndarray:
     """Return the steps after which a statistic looks; `fallback` is for one that names none."""
     steps, span, kind = len(times) - 1, times[-1] - times[0], type(statistic).__name__
-    if statistic.at is not None:
-        wanted = np.asarray(statistic.at)
+    wanted = statistic.wanted_times(times)
+    if wanted is not None:
         if wanted.size == 0:
             raise ValueError(f"{kind}: at= is empty; give at least one time")
         nearest = np.searchsorted(times, wanted).clip(1, steps)

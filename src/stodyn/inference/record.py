@@ -244,6 +244,11 @@ def _without_zone(index: Any) -> Any:
 
 
 def _of_xarray(data: Any, sensors: Sequence[Sensor], epoch: Any) -> list[Series]:
+    own = {sensor.name for sensor in sensors}
+    grids = {dim for name in own & set(getattr(data, "data_vars", ())) for dim in data[name].dims
+             if str(dim).startswith("time_")}  # fmt: skip
+    if len(grids) == 1:  # of a run that has other times too
+        data = data[[name for name in data.data_vars if grids <= set(data[name].dims)]].rename({grids.pop(): "time"})
     if "time" not in data.dims:
         raise ValueError(f"data: expected the dimension 'time', got {', '.join(map(str, data.dims))}")
     table = data.data_vars if hasattr(data, "data_vars") else {data.name or sensors[0].name: data}

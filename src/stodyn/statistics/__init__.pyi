@@ -9,6 +9,7 @@ from stodyn.statistics.passage import Passage
 from stodyn.statistics.paths import Paths
 from stodyn.statistics.rainflow import Rainflow
 from stodyn.statistics.reaction import Reaction
+from stodyn.statistics.sensed import Sensed
 from stodyn.statistics.series import Allan, Autocorrelation, Spectrum
 from stodyn.statistics.surrogate import Surrogate
 
@@ -26,6 +27,7 @@ __all__ = [
     "Paths",
     "Rainflow",
     "Reaction",
+    "Sensed",
     "Spectrum",
     "Surrogate",
     "contract",

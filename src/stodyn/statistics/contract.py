@@ -198,6 +198,10 @@ class Statistic(ABC):
                 raise ValueError(f"{kind}: at must be a list of finite times, got {self.at!r}")
             object.__setattr__(self, "at", tuple(times.tolist()))
 
+    def wanted_times(self, times: np.ndarray) -> np.ndarray | None:
+        """The times at which it looks, of those of the steps; None where `every`, `at` or the run says it."""
+        return None if self.at is None else np.asarray(self.at)
+
     def prepared(self, problem: Any, times: np.ndarray) -> Statistic:
         """The statistic made ready for a problem and for its observation times; errors are in the user's terms."""
         return self
