@@ -191,3 +191,22 @@ def test_a_lane_whose_derivatives_overflow_does_not_stop_the_others():
     ends = climbing.climb(function, np.array([[0.0], [9.0]]), np.ones((2, 1), bool), lambda k: None, for_all=True)
     np.testing.assert_allclose(ends.u[0], 1.0, atol=1e-6)
     assert list(ends.converged) == [True, False] and ends.value[1] == -np.inf
+
+
+def test_a_profile_leaves_the_plain_of_a_noise_that_is_nearly_zero():
+    """The noise of readings is estimated as almost nothing: a quadratic then leads the search far off along it."""
+    rng = np.random.default_rng([1, 82])
+    a, s, h = 0.8, 1.1, 0.25
+    x, values = s / np.sqrt(2 * a) * rng.normal(), []
+    for _ in range(150):
+        x = x * np.exp(-a * h) + s * np.sqrt((1 - np.exp(-2 * a * h)) / (2 * a)) * rng.normal()
+        values.append(0.5 + x + 0.3 * rng.normal())
+    result = sd.fit(
+        ornstein_uhlenbeck(), data=(h * np.arange(1, 151), np.array(values)), sensors=sensor(), initial="stationary",
+        free={"a": (0, None), "s": (0, None), "r": (0, None), "mu": None}, predictive=0,
+    )  # fmt: skip
+    assert result.estimate[2] < 0.1
+    for drops in result.profile.values:
+        low, high = np.split(drops, 2)
+        assert (np.diff(low) > -1e-6).all() and (np.diff(high) < 1e-6).all()
+    np.testing.assert_allclose([result.low[1], result.high[1]], [0.99987, 1.59839], atol=2e-4)

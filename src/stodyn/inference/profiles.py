@@ -13,6 +13,8 @@ from stodyn.inference.line import Line
 
 PLACES = np.array([0.3, 0.7, 1.1, 1.5, 1.8, 2.1, 2.5, 3.0])  # of a profile, in standard deviations on either side
 MOST = 6  # parameters
+PLAIN = 1e-7  # of the root of a drop: places of a profile this close say nothing of its slope
+HIGHER = 1e-6  # of log L: a neighbour whose end, moved over, is this much higher was the better start
 
 
 class Intervals(NamedTuple):
@@ -38,14 +40,45 @@ def intervals(
     which = np.repeat(np.arange(count), points)
     shift = np.tile(signed, count)
     u = best.u + shift[:, None] * (spread / sizes)[:, which].T
-    profiles = climbing.climb(line, u, ~np.eye(count, dtype=bool)[which], report, for_all=True)
-    drop = np.minimum(profiles.value - best.value, 0.0).reshape(count, points)
-    places = profiles.u[np.arange(len(which)), which].reshape(count, points)
+    u, value = _climbed(line, best, u, which, report)
+    drop = np.minimum(value - best.value, 0.0).reshape(count, points)
+    places = u[np.arange(len(which)), which].reshape(count, points)
     roots = np.sign(signed) * np.sqrt(-2.0 * drop)
     ends = np.array([_crossings(best.u[k], places[k], roots[k], z) for k in range(count)])
     limits = np.sort([line.one_by_one(best.u, side, np.arange(count)) for side in ends.T], axis=0)
     values = line.one_by_one(best.u, places.ravel(), which).reshape(count, points)
     return Intervals(limits[0], limits[1], values, drop)
+
+
+def _climbed(
+    line: Line, best: climbing.Climbed, u: np.ndarray, which: np.ndarray, report: Callable[[int], None]
+) -> tuple[np.ndarray, np.ndarray]:
+    """The places (lanes, p) and heights of the profile, from the places to which a quadratic leads.
+
+    Where the record says little of another parameter, as of a noise that is nearly zero, these lie far off, and the
+    search ends on a plain: then it begins at the end of a neighbour's, and before that at the maximum.
+    """
+    held, lanes = u[np.arange(len(which)), which], np.arange(len(which))
+    is_free = ~np.eye(line.count, dtype=bool)[which]
+
+    def beside(other: np.ndarray) -> np.ndarray:
+        """Other places with the parameter of each lane where it is held."""
+        moved = np.array(other)
+        moved[lanes, which] = held
+        return moved
+
+    near = beside(np.repeat(best.u[None], len(which), axis=0))
+    u = np.where((line.values(near) > line.values(u))[:, None], near, u)
+    ends = climbing.climb(line, u, is_free, report, for_all=True)
+    u, value = ends.u.copy(), ends.value.copy()
+    for step in (1, -1) * len(PLACES):
+        has_neighbour = np.roll(which, step) == which
+        other = beside(np.roll(u, step, axis=0))
+        below = np.flatnonzero(has_neighbour & (line.values(other) > value + HIGHER))
+        if len(below):
+            ends = climbing.climb(line, other[below], is_free[below], lambda count: None, for_all=True)
+            u[below], value[below] = ends.u, ends.value
+    return u, value
 
 
 def _crossings(best: float, places: np.ndarray, roots: np.ndarray, z: float) -> tuple[float, float]:
@@ -67,6 +100,8 @@ def _crossings(best: float, places: np.ndarray, roots: np.ndarray, z: float) -> 
 
 def _cubic(y: np.ndarray, x: np.ndarray, wanted: float) -> float:
     """x at a value of y, by the cubic through the four nearest points, in the form of Lagrange."""
+    differs = np.diff(y, prepend=-np.inf) > PLAIN
+    y, x = y[differs], x[differs]
     nearest = np.argsort(np.abs(y - wanted))[:4]
     away = y[nearest] - wanted
     shares = [np.prod(np.delete(away, k) / (np.delete(away, k) - away[k])) for k in range(len(away))]

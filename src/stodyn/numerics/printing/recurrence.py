@@ -117,11 +117,11 @@ class Recurrence:
         slow = None
         if self.settling is not None:
             slow, (_, link, _) = _trace_of(self.settling, *(examples[name] for name in SLOW))
-            fast, (carry, kept) = _trace_of(self.function, *(({"link": link} | examples)[name] for name in FAST))
+            fast, (carry, series) = _trace_of(self.function, *(({"link": link} | examples)[name] for name in FAST))
         else:
-            fast, (carry, kept) = _trace_of(self.function, *(examples[name] for name in FAST if name != "link"))
+            fast, (carry, series) = _trace_of(self.function, *(examples[name] for name in FAST if name != "link"))
         counts = {name: len(jax.tree.leaves(part)) for name, part in ({"link": link} | examples).items()}
-        return Traces(fast, slow, counts, tuple(map(jax.tree.structure, (carry, kept, parts["slow"]))))
+        return Traces(fast, slow, counts, tuple(map(jax.tree.structure, (carry, series, parts["slow"]))))
 
 
 def _trace_of(function: Callable[..., Any], *examples: Any) -> tuple[core.ClosedJaxpr, Any]:
