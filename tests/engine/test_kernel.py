@@ -274,7 +274,7 @@ def test_what_a_card_cannot_do_is_refused_with_the_reason(case):
     if case == "no GPU" and any(device.platform == "gpu" for device in jax.devices()):
         pytest.skip("there is one")
     options, words = REFUSED[case]
-    problem = models.catalogue()["ornstein_uhlenbeck"].problem if case == "a solver" else oscillator()
+    problem = sd.linear(-1.0, 1.0, Bu=1.0, u=jnp.sin) if case == "a solver" else oscillator()
     with pytest.raises(ValueError, match=words):
         sd.simulate(problem, **RUN | dict(paths=10, method="Heun") | options)
 

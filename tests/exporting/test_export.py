@@ -73,6 +73,7 @@ CASES = {
     "ExactNoise": lambda: (GUSTS, sd.ExactNoise("RK4")),
     "walls": lambda: (sd.with_walls(INTEGRATOR, sd.Walls({"x": (-1.0, 1.0)})), "Heun"),
     "loop": lambda: (LOOP, "Heun"),
+    "VanLoan": lambda: (INTEGRATOR, "VanLoan"),
     "VanLoan in a loop": lambda: (LOOP, "VanLoan"),
 }
 
@@ -93,7 +94,7 @@ def expected(problem, method, dt=DT, steps=STEPS, paths=3):
 @needs_compiler
 @pytest.mark.brief(
     "Heun", "EulerMaruyama", "ImplicitMidpoint", "AB2", "DRI1", "SRA1, drawn start", "MilsteinLevy", "StochasticAlpha",
-    "RattleAlpha", "Midpoint", "RK1A4", "ExactNoise", "walls", "loop", "VanLoan in a loop",
+    "RattleAlpha", "Midpoint", "RK1A4", "ExactNoise", "walls", "loop", "VanLoan",
 )  # fmt: skip
 @pytest.mark.parametrize("name", CASES)
 def test_a_model_in_c_has_the_bits_of_the_run(name, tmp_path):
@@ -246,6 +247,16 @@ def test_what_cannot_be_exported_is_refused_in_words(change, words, tmp_path):
     with pytest.raises((ValueError, TypeError), match=words):
         sd.export(PENDULUM, "Heun", **options | dict(to=tmp_path / options["to"]))
     assert not list(tmp_path.iterdir())
+
+
+def test_numbers_that_are_part_of_the_step_cannot_be_set_from_outside(tmp_path):
+    """VanLoan's matrices are made of k and not of u."""
+    decay = sd.SDE(lambda t, x, p: -p["k"] * x + p["u"], lambda t, x: jnp.ones((1, 1)), start=[0.0],
+                   params={"k": 2.0, "u": 0.0}, names=("x",))  # fmt: skip
+    sd.export(decay, "VanLoan", dt=DT, to=tmp_path / "model.c", inputs=["u"])
+    assert "PARAM_u" in (tmp_path / "model.h").read_text() and "PARAM_k" not in (tmp_path / "model.h").read_text()
+    with pytest.raises(ValueError, match="inputs: 'k' multiplies the state or the noise, and the matrices of a step"):
+        sd.export(decay, "VanLoan", dt=DT, to=tmp_path / "other.c", inputs=["k"])
 
 
 def test_libraries_for_other_platforms_are_compiled_by_zig(tmp_path, monkeypatch):

@@ -1,12 +1,16 @@
-"""The exact discretisation as a solver: the law of linear systems at any step."""
+"""The exact discretisation, in steps and as a solver: the law of linear systems at any step."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.stats
 
 import stodyn as sd
+from stodyn import statistics as st
 from stodyn.analysis import covariance
+from stodyn.engine.spec import describe
+from stodyn.methods.contract import Solver
 from stodyn.methods.exact import VanLoan, linear_coefficients
 from stodyn.numerics import lyapunov, van_loan
 from stodyn.problems.linear import linear
@@ -58,6 +62,61 @@ def test_law_of_a_run_with_one_large_step():
     assert (abs(run["mean"].values - exact.mean) <= 5 * run["mean_stderr"].values).all()
     variance = np.diagonal(exact.covariance, axis1=1, axis2=2)
     assert (abs(run["variance"].values - variance) <= 5 * run["variance_stderr"].values).all()
+
+
+DAMPED = sd.SDE(
+    lambda t, x, p: jnp.array([x[1], -p["k"] * x[0] - 0.4 * x[1] + p["u"]]),
+    lambda t, x, p: jnp.array([[0.0, 0.1], [p["size"], 0.0]]),
+    start=[1.0, 0.0], params={"k": 4.0, "u": 0.5, "size": 0.7}, names=("x", "v"),
+)  # fmt: skip
+
+
+def one_step(spec):
+    """The matrices of the step that a run prints: x → Φ x + a + N z, fed with unit vectors."""
+    step, count, zero = spec.method, spec.method.needs.normals(2), np.zeros(2)
+
+    def after(x, z):
+        parts = np.split(np.asarray(z), np.cumsum(list(count.values()))[:-1])
+        noise = step.needs.increment(0.3, dict(zip(count, parts, strict=True)), 2)
+        return np.asarray(step.step(spec.problem, 0.0, jnp.asarray(x), noise, spec.problem.params)[0])
+
+    with jax.enable_x64(True):
+        quiet = np.zeros(sum(count.values()))
+        a = after(zero, quiet)
+        Phi = np.stack([after(e, quiet) - a for e in np.eye(2)], axis=1)
+        return Phi, a, np.stack([after(zero, z) - a for z in np.eye(len(quiet))], axis=1)
+
+
+def test_the_steps_of_a_run_have_the_stationary_law_of_lyapunov_at_any_length():
+    spec = describe(DAMPED, "VanLoan", (0, 3), 0.3, None, "float64")
+    Phi, a, N = one_step(spec)
+    A, B, _, _ = linear_coefficients(DAMPED)
+    P = lyapunov.continuous(A, B @ B.T)
+    np.testing.assert_allclose(Phi @ P @ Phi.T + N @ N.T, P, rtol=0, atol=1e-14)
+    rest = np.array([0.5 / 4.0, 0.0])
+    np.testing.assert_allclose(Phi @ rest + a, rest, rtol=0, atol=1e-14)
+
+
+def test_steps_are_printed_for_processors_and_cards_and_follow_the_paths_of_a_seed():
+    options = {"t": (0, 1), "dt": 0.01, "paths": 3, "seed": 2, "progress": False, "collect": [st.Paths(3)]}
+    runs = [sd.simulate(DAMPED, method, **options) for method in ("VanLoan", "RK4")]
+    assert sd.provenance(runs[0])["executor"] == "printed"
+    assert abs(runs[0]["path"] - runs[1]["path"]).max() < 0.02 < 0.3 < runs[0]["path"].std("number").max()
+    card = sd.simulate(DAMPED, "VanLoan", device=jax.devices("cpu"), **options)
+    assert sd.provenance(card)["executor"] == "printed"
+    assert (sd.replay(DAMPED, "VanLoan", card, 1)["path"].values == card["path"][1].values).all()
+
+
+def test_inputs_that_change_and_steps_that_differ_take_whole_paths():
+    pushed = linear(OSCILLATOR, [[0.0], [1.0]], Bu=[[0.0], [1.0]], u=jnp.sin)
+    for problem, dt in ((pushed, 0.1), (linear(-1.0, 1.0), [0.1, 0.2, 0.3])):
+        assert isinstance(describe(problem, "VanLoan", (0, 0.6), dt, None, "float64").method, Solver)
+
+
+def test_without_noise_the_steps_are_those_of_the_exponential():
+    decay = sd.SDE(lambda t, x: -x, lambda t, x: jnp.zeros((1, 1)), [1.0])
+    run = sd.simulate(decay, "VanLoan", t=(0, 2), dt=1.0, paths=1, seed=1, progress=False)
+    np.testing.assert_allclose(run["mean"].values[:, 0], np.exp([0.0, -1.0, -2.0]), rtol=1e-14)
 
 
 def test_the_same_seed_gives_the_same_paths():

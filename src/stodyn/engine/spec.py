@@ -14,7 +14,7 @@ from stodyn.engine import grid, kept_traces, traces
 from stodyn.engine.collector import without_collection
 from stodyn.methods.catalogue import named
 from stodyn.methods.contacts import check_contacts
-from stodyn.methods.contract import Catalogued, Method
+from stodyn.methods.contract import Catalogued, Method, Solver
 from stodyn.methods.measured import measuring
 from stodyn.methods.recommend import best_fitting, recommended, stable_methods
 from stodyn.methods.stopping import Stop, Stopping, stopping
@@ -146,6 +146,8 @@ def describe(
         check_contacts(method, problem, float(lengths.max()))
         _check_driven(method, problem, stepped, float(lengths.max()))
     measured = measuring(ready, stepped, float(times[0]), float(lengths.max()))
+    if isinstance(measured, Solver) and stop is None and np.ptp(lengths) <= grid.TOLERANCE * lengths[0]:
+        measured = measured.as_steps(stepped, float(lengths[0]), ()) or measured
     if isinstance(ready, Method):
         strong = max((float(c.order or 0) for c in ready.claims if c.kind == "strong" and not c.when), default=0.0)
         if isinstance(ready.needs, Approximation):

@@ -109,6 +109,11 @@ def _check_inputs(model: Stepping, inputs: Sequence[str]) -> None:
         raise TypeError(f"inputs: expected a list of names such as [{inputs!r}], got the word {inputs!r}")
     known = [p.name for p in model.parameters]
     for name in inputs:
+        if name.split(".")[0] in model.fixed:
+            raise ValueError(
+                f"inputs: {name!r} multiplies the state or the noise, and the matrices of a step of "
+                f"{model.spec.method.name} are made for its value; take RK4, whose steps read it anew"
+            )
         if name not in known:
             raise ValueError(
                 f"inputs: the problem has no parameter {name!r}; it has {', '.join(known) or 'none'}"

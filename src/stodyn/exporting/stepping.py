@@ -114,13 +114,19 @@ class Stepping:
         """The words of all params."""
         return np.concatenate([np.zeros(0), *(words(value).ravel() for _, value in self.common_params)])
 
+    @property
+    def fixed(self) -> tuple[str, ...]:
+        """The params that are part of the step, and cannot be set any more."""
+        return self.spec.method.fixed_params
+
     @functools.cached_property
     def parameters(self) -> list[Parameter]:
         parameters, place = [], 0
         for name, example in self.common_params:
             numbers = np.ravel(example)
+            is_fixed = name.split(".")[0] in self.fixed
             for k, number in enumerate(numbers):
-                if example.dtype.kind == "f":
+                if example.dtype.kind == "f" and not is_fixed:
                     suffix = f"[{', '.join(map(str, np.unravel_index(k, example.shape)))}]" if example.shape else ""
                     parameters.append(Parameter(name + suffix, place + k, float(number)))
             place += numbers.size

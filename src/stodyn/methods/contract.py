@@ -267,6 +267,11 @@ class Method(Catalogued):
         """Why all steps of a run must have the same length, in words for the user; empty where they need not."""
         return "takes its history at equal steps" if self.starting_steps else ""
 
+    @property
+    def fixed_params(self) -> tuple[str, ...]:
+        """The names of params whose values at the time of preparation are part of the step."""
+        return ()
+
     def starting_step(self, k, problem, t, state, noise: Increment, params) -> tuple[Any, Report]:
         """Step number k (from 0, traced) of the first `starting_steps` steps; it has the same state as `step`."""
         raise NotImplementedError(f"{self.name} has no starting steps")
@@ -315,7 +320,7 @@ class Solver(Catalogued):
 
     def as_steps(self, problem, h: float, inputs: Sequence[str]) -> Method | None:
         """The same as a method that makes steps of length h, between which the inputs among the params may change; None
-        where it makes none."""
+        where it makes none for this problem."""
         return None
 
     @abstractmethod

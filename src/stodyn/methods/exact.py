@@ -1,16 +1,17 @@
 """The exact discretisation of linear systems with additive noise, without error for any step.
 
-VanLoan makes whole paths at once. Where something happens between steps, as in a loop, it makes them one by one:
+Where inputs are held, VanLoan makes steps, in runs, in loops, in kernels and in exported models alike:
 
     x(t + h) = Φ x(t) + Γ a + w,   Φ = exp(Ah),   Γ = ∫ exp(As) ds,   w = ∫ exp(As) B dW = share W + rest ξ,
 
-with the input a held over the step, the increment W that the seed gives to every method, and further normals ξ.
+with the input a held over the step, the increment W that the seed gives to every method, and further normals ξ. Where
+the input changes with time or the steps differ in length, it makes whole paths at once.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -39,8 +40,8 @@ class _VanLoan(Solver):
 
     Mean, covariance and all joint distributions of the states on the grid are exact for any step (up to 12-point Gauss
     quadrature over a step if the input a(t) changes). Two matrix exponentials per step length and n² operations per
-    path and step. It draws its own normals, so its paths differ from those of other methods with the same seed; in a
-    loop it makes single steps, with the increments that the seed gives to every method.
+    path and step. With equal steps and a constant input its paths follow the increments that the seed gives to every
+    method; otherwise it is host code that draws its own normals.
     """
 
     accepts = SDE
@@ -62,6 +63,8 @@ class _VanLoan(Solver):
 
     def as_steps(self, problem, h, inputs):
         coefficients = linear_coefficients(problem)
+        if coefficients.a is None and not inputs:
+            return None
         if coefficients.a is None:
             raise ValueError(
                 f"method: {self.name} holds inputs over a step, but the drift changes with time by itself; take RK4"
@@ -71,7 +74,7 @@ class _VanLoan(Solver):
                 f"method: {self.name} makes its steps with matrices that no input changes, but here "
                 f"{', '.join(inputs)} multiplies the state or the noise; take RK4"
             )
-        return _ExactSteps(self, step_law(coefficients.A, coefficients.B, h))
+        return _ExactSteps(self, step_law(coefficients.A, coefficients.B, h), _in_matrices(problem))
 
     def solve(self, problem, grid, start, params, streams):
         A, B, constant, _ = linear_coefficients(problem)
@@ -137,6 +140,11 @@ class _ExactSteps(Wrapping, Method):
     """VanLoan step by step, for one problem and one length of step."""
 
     law: StepLaw
+    fixed: Mapping[str, Any]
+
+    @property
+    def fixed_params(self):
+        return tuple(self.fixed)
 
     @property
     def needs(self):
@@ -148,21 +156,32 @@ class _ExactSteps(Wrapping, Method):
 
     def step(self, problem, t, state, noise, params):
         Phi, Gamma, share, rest = (jnp.asarray(matrix, state.dtype) for matrix in self.law)
-        a = problem.f(t, jnp.zeros_like(state), params)
+        a = problem.f(t, jnp.zeros_like(state), {**params, **self.fixed} if self.fixed else params).astype(state.dtype)
         return Phi @ state + Gamma @ a + (share @ noise.W + rest @ noise.aux["rest"]), EXPLICIT
+
+
+def _in_matrices(problem: Any) -> dict[str, Any]:
+    """The params by name that the matrices of a step are made of."""
+    params = problem.params
+    names = params if isinstance(params, Mapping) else ()
+    return {name: params[name] for name in names if _multiplies(problem, (name,))}
 
 
 def _multiplies(problem: Any, inputs: Sequence[str]) -> bool:
     """Whether the linear part of the drift, or the noise, depends on inputs among the params."""
 
     def moved(function: Callable) -> Callable:
-        return lambda s, x, p: function(0.0, x, {**p, **{name: p[name] + s for name in inputs}})
+        return lambda s, x, p: function(0.0, x, {**p, **{name: _plus(p[name], s) for name in inputs}})
 
     def slope(t: Any, x: Any, p: Any) -> Any:
         return jax.jacfwd(lambda x: problem.f(t, x, p))(x)
 
     zero, params = np.zeros(problem.n), problem.example_params()
     return any(depends_on_time(moved(function), zero, params) for function in (slope, problem.g))
+
+
+def _plus(leaves: Any, s: Any) -> Any:
+    return jax.tree.map(lambda leaf: leaf + s, leaves)
 
 
 class Coefficients(NamedTuple):

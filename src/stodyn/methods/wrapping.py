@@ -83,6 +83,10 @@ class WrappedSteps(Wrapping, Method):
     def takes_equal_steps(self):
         return self.method.takes_equal_steps
 
+    @property
+    def fixed_params(self):
+        return self.method.fixed_params
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class FurtherState(Around):
