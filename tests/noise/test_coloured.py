@@ -588,3 +588,9 @@ def test_gusts_may_have_a_strength_and_a_length_each(make):
         alone = make(60.0, strengths[k], lengths[k], components=letter)
         np.testing.assert_allclose(density(each, output=k), density(alone), rtol=1e-9)
         assert each.variance[k] == pytest.approx(alone.variance[0])
+
+
+def test_slow_pairs_of_poles_stay_pairs_beside_a_fast_pole():
+    """1/((s² + s/5 + 0.26)(1 + s/1e13)) has the variance 1/(2 · 0.2 · 0.26); with its pair taken as real it had 250."""
+    through = co.through(([], [-0.1 + 0.5j, -0.1 - 0.5j, -1e13], 1e13))
+    assert through.variance == pytest.approx(1 / (2 * 0.2 * 0.26), rel=1e-9)

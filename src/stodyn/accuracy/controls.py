@@ -1,16 +1,19 @@
 """A control of f, a quantity of the same paths with a known expectation: its slope, and what contradicts its statement.
 
-The estimate is that of f - β (c - E c) with β from a pilot of its own; the points of the estimate check E c.
+The estimate is that of f - β (c - E c) with β from a pilot of its own. The points of the estimate check E c; where they
+tell too little of it, since f - β c needs few points and long steps, c is estimated by itself.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from stodyn.accuracy import rules
 from stodyn.accuracy.candidates import Candidate
 from stodyn.accuracy.ladder import Ladder
 from stodyn.accuracy.levels import LevelRun, Question
@@ -24,16 +27,43 @@ SURELY, LIKELY = 1 - 1e-6, 0.995  # confidence with which a control is refused, 
 UNEXPECTED = 1.5  # standard errors of a control's mean for which points are doubled
 SLOPE_POINTS = 512  # paths that determine the slope of a control
 DOUBTED, REFUTED, FINER = 2.5, 6.0, 8  # standard errors of a control's mean; factor of the steps and paths that decide
+PROOF, MOST_PROOF = (
+    0.25,
+    3e5,
+)  # of plain Monte Carlo that a check of E c may cost if the estimate costs less; path-steps
 
 
 class WithControl(NamedTuple):
-    """f with its control, the path-steps of the pilot that found its slope, the factor by which the variance falls, and
-    the variance of f by itself, per entry."""
+    """f with its control, the path-steps of the pilot that found its slope, the factor by which the variance falls, the
+    variance of f by itself, per entry, and in the end the expectation of the control as the points tell it."""
 
     functional: Controlled | None
     spent: int
     factor: float
     variance: np.ndarray | None
+    expectation: Expectation | None = None
+
+
+class Expectation:
+    """E c as the points of the estimate tell it, or those of an estimate of c by itself where they tell it better."""
+
+    def __init__(self, ladder: Ladder, alone: Sequence[Ladder]):
+        self.ladder, self.alone = ladder, alone
+
+    def interval(self, level: float) -> rules.Interval:
+        """The narrowest interval. That of c by itself has the bound on its bias twice, for it must hold for sure."""
+        measured = [self.ladder.of_control(level)]
+        for one in self.alone:
+            result = one.result
+            own = rules.interval(result.levels, result.weights, result.bias.bound, level)
+            measured.append(own._replace(half=own.half + own.bias))
+        best = min(measured, key=lambda interval: float(interval.half[0]))
+        return best._replace(half=best.half + _rounding([self.ladder, *self.alone]) * np.abs(best.value))
+
+    def contradicts(self, known: float, confidence: float) -> bool:
+        """Whether the stated expectation lies outside the interval."""
+        measured = self.interval(confidence)
+        return bool(abs(measured.value[0] - known) > measured.half[0])
 
 
 def functional_of(f: Any) -> Functional:
@@ -127,18 +157,19 @@ def _off(run: LevelRun, known: float) -> tuple[float, float]:
     return mean, abs(mean - known) / math.sqrt(variance / count)
 
 
-def doubts_of_control(ladder: Ladder, control: WithControl) -> list[str]:
-    """Refuse a stated expectation that the points of the estimate contradict, once in a million where it is right, and
-    do not trust one that they doubt, once in two hundred."""
-    if control.functional is None or not _is_contradicted(ladder, LIKELY):
+def doubts_of_control(control: WithControl) -> list[str]:
+    """Refuse a stated expectation that the points contradict, once in a million where it is right, and do not trust one
+    that they doubt, once in two hundred."""
+    known, expectation = control.functional.known, control.expectation
+    if not expectation.contradicts(known, LIKELY):
         return []
-    known, is_sure = control.functional.known, _is_contradicted(ladder, SURELY)
+    is_sure = expectation.contradicts(known, SURELY)
     confidence = SURELY if is_sure else LIKELY
-    measured = ladder.of_control(confidence)
+    measured = expectation.interval(confidence)
     mean, half = float(measured.value[0]), float(measured.half[0])
     shift = np.max(np.abs(control.functional.slope)) * abs(mean - known)
     words = (
-        f"control: its expectation is {mean:.6g} ± {half:.2g} on the paths of the estimate "
+        f"control: its expectation is {mean:.6g} ± {half:.2g} by the paths "
         f"(bias and sampling, at {confidence:g}), but {known:.6g} was stated, which moves the value by {shift:.2g}. "
         "Give its exact expectation, or leave it out"
     )
@@ -147,10 +178,11 @@ def doubts_of_control(ladder: Ladder, control: WithControl) -> list[str]:
     return [words]
 
 
-def _is_contradicted(ladder: Ladder, confidence: float) -> bool:
-    """Whether the stated expectation of the control lies outside its interval on the points of the estimate."""
-    known, measured = ladder.control.known, ladder.of_control(confidence)
-    return bool(abs(measured.value[0] - known) > measured.half[0] + _rounding(ladder) * abs(known))
+def needed_error(control: WithControl, ladder: Ladder) -> float:
+    """The error of E c that moves the value by the error asked for; infinite where the estimate shows E c as well."""
+    slope, error = np.abs(control.functional.slope), ladder.result.error
+    enough = np.min(error[slope > 0] / slope[slope > 0], initial=np.inf)
+    return float(enough) if ladder.of_control(LIKELY).half[0] > enough else math.inf
 
 
 def is_unexpected(ladder: Ladder) -> bool:
@@ -158,12 +190,12 @@ def is_unexpected(ladder: Ladder) -> bool:
     if not ladder.is_controlled or not ladder.control.is_stated:
         return False
     known, measured = ladder.control.known, ladder.of_control(LIKELY)
-    allowed = UNEXPECTED * measured.stderr[0] + measured.bias[0] + _rounding(ladder) * abs(known)
+    allowed = UNEXPECTED * measured.stderr[0] + measured.bias[0] + _rounding([ladder]) * abs(known)
     return bool(abs(measured.value[0] - known) > allowed)
 
 
-def _rounding(ladder: Ladder) -> float:
+def _rounding(ladders: Sequence[Ladder]) -> float:
     """The share of the mean of a control that may be rounding: N ε for a sum of N values, n ε for values after n
     steps."""
-    points = sum(ladder.runs[one].computed for one in ladder.used)
-    return float(np.finfo(float).eps) * (points + ladder.n(max(ladder.base, ladder.top)))
+    points = sum(one.runs[place].computed for one in ladders for place in one.used)
+    return float(np.finfo(float).eps) * (points + max(one.n(max(one.base, one.top)) for one in ladders))

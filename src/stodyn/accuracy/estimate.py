@@ -20,15 +20,26 @@ import jax.numpy as jnp
 import numpy as np
 import xarray as xr
 
-from stodyn.accuracy import rules
+from stodyn.accuracy import doubts, rules
 from stodyn.accuracy.candidates import Candidate, candidates
-from stodyn.accuracy.controls import WithControl, doubts_of_control, functional_of, named_control, with_control
+from stodyn.accuracy.controls import (
+    LIKELY,
+    MOST_PROOF,
+    PROOF,
+    Expectation,
+    WithControl,
+    doubts_of_control,
+    functional_of,
+    named_control,
+    needed_error,
+    with_control,
+)
 from stodyn.accuracy.gradient_routes import by_paths
 from stodyn.accuracy.ladder import Diverged, Ladder, Unattainable, Work
 from stodyn.accuracy.levels import Question
 from stodyn.accuracy.moves import carried_out
 from stodyn.accuracy.pilot import MOST_STEPS, Pilots, in_words, stops_in_words
-from stodyn.accuracy.report import Account, dataset
+from stodyn.accuracy.report import Account, dataset, plain_cost
 from stodyn.arguments import stacklevel_of_user
 from stodyn.engine.door import front_door
 from stodyn.engine.failure import PathsFailed
@@ -237,13 +248,37 @@ class Estimator:
             pilots = Pilots(questions, work, self.steps, bar)
             pilot = control.spent + pilots.spent
             chosen = _by_the_cheapest(pilots, work, bar)
-        reasons = [*chosen.reasons, *doubts_of_control(chosen.ladder, control)]
-        spent, seconds = control.spent + pilots.spent, time.perf_counter() - began
+            spent, reasons = control.spent + pilots.spent, chosen.reasons
+            if control.functional is not None:
+                alone, more = self._control_alone(control, chosen.ladder, spent, bar)
+                control, spent = control._replace(expectation=Expectation(chosen.ladder, alone)), spent + more
+                reasons = [*reasons, *doubts_of_control(control)]
+        seconds = time.perf_counter() - began
         account = Account(reasons, chosen.cost, chosen.other_costs, pilots.failures, pilot, spent, seconds)
         result = dataset(chosen.ladder, work, control, account)
         if self.gradient is not None:
             result.attrs["route"] += f"; gradient by {self.gradient.route}: {self.gradient.reason}"
         return result
+
+    def _control_alone(
+        self, control: WithControl, ladder: Ladder, spent: int, bar: Progress
+    ) -> tuple[list[Ladder], int]:
+        """The expectation of a stated control, estimated by itself where the estimate does not show it well enough,
+        and the path-steps of that: about as many as the estimate took, or a share of what the control saves."""
+        work, error = ladder.work, needed_error(control, ladder)
+        share = min(PROOF * plain_cost(ladder, control.variance)[0], MOST_PROOF)
+        most = min(max(spent, share), work.most - spent)
+        if not (control.functional.is_stated and math.isfinite(error) and most > 0):
+            return [], 0
+        seed = int(np.random.SeedSequence(work.seed, spawn_key=(0, 1)).generate_state(1, np.uint64)[0] >> np.uint64(1))
+        own = Work(LIKELY, error, False, most, seed, self.kind, self.chooses, None)
+        pilots = Pilots(self._questions(self.problem, control.functional.control), own, self.steps, bar)
+        try:
+            alone = _by_the_cheapest(pilots, own, bar).ladder
+            is_trusted = not doubts.reasons(alone, doubts.heavy(alone))
+        except Unattainable:
+            return [], pilots.spent
+        return [alone] if is_trusted else [], pilots.spent
 
 
 class _Chosen(NamedTuple):

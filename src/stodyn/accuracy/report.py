@@ -31,7 +31,7 @@ class Account(NamedTuple):
 
 def dataset(ladder: Any, work: Any, control: Any, account: Account) -> xr.Dataset:
     """Assemble the result of an estimate."""
-    interval, bias, levels, counted, error = ladder.result
+    interval, bias, levels, counted, _ = ladder.result
     directions = ladder.question.directions
     k = ladder.question_entries // (1 + len(directions))
     by_entry: tuple[str, ...] = () if k == 1 else ("entry",)
@@ -80,7 +80,7 @@ def dataset(ladder: Any, work: Any, control: Any, account: Account) -> xr.Datase
             "gradient_bias": rows(interval.bias),
             "gradient_stderr": rows(interval.stderr),
         }
-    plain, plain_steps = _plain(ladder, interval, error, work.level, control.variance)
+    plain, plain_steps = plain_cost(ladder, control.variance)
     record = {
         "problem": type(ladder.question.problem).__name__,
         "method": ladder.candidate.method.spelling,
@@ -118,11 +118,10 @@ def dataset(ladder: Any, work: Any, control: Any, account: Account) -> xr.Datase
     return xr.Dataset(variables, {"parameter": [one.name for one in directions]} if directions else None, attrs)
 
 
-def _plain(
-    ladder: Any, interval: rules.Interval, error: np.ndarray, level: float, own: np.ndarray | None
-) -> tuple[float, int]:
+def plain_cost(ladder: Any, own: np.ndarray | None) -> tuple[float, int]:
     """The path-steps that plain Monte Carlo with the same method would need for the same error; own: the variance of f
     itself, where the levels have a control."""
+    interval, error = ladder.result.interval, ladder.result.error
     variances, biases, steps = {}, {}, {}
     top = max(l for role, l in ladder.runs if role == "difference")
     left = np.zeros_like(interval.value)
@@ -140,7 +139,7 @@ def _plain(
     variances = {l - 1: v for l, v in variances.items()}
     biases = {l - 1: v for l, v in biases.items()}
     steps = {l - 1: v for l, v in steps.items()}
-    return rules.plain(variances, biases, steps, ladder.order, np.maximum(error, 1e-300), level)
+    return rules.plain(variances, biases, steps, ladder.order, np.maximum(error, 1e-300), ladder.work.level)
 
 
 def _starts_and_params(problem: Any, runs: list[Any]) -> str:
@@ -184,7 +183,7 @@ def _why(ladder: Any, account: Account, plain: float, control: Any) -> str:
         reasons.append(f"the control lowers the variance {control.factor:.2g} times" if control.factor < ALL else
                     "the control takes all the variance away")  # fmt: skip
         if control.functional.is_stated:
-            half = float(ladder.of_control(LIKELY).half[0])
+            half = float(control.expectation.interval(LIKELY).half[0])
             shift = half * np.max(np.abs(control.functional.slope))
             reasons.append(
                 f"its expectation is taken as stated: the paths confirm it to ± {half:.2g}, and a mistake within that "

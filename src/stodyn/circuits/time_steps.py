@@ -25,7 +25,7 @@ from stodyn.problems.index import split
 ACCURACY = 1e-4  # the relative accuracy of the solution without noise
 SMALLEST = 1e-4  # smaller ranges count as this share of the largest range in the same unit
 STILL = 1e-9  # of the largest in the same unit: what moves by less is at rest, and steps need not resolve it
-SAME = 1e-13  # of the time: corners, and times of .tran, that are nearer to each other differ by rounding only
+SAME = 1e-13  # of the time, a choice: nearer corners and times of .tran are one, since sums of periods round apart
 MERGED = 1e-6  # as a share of a step: a corner nearer than this to a time of .tran is merged with it
 FEWEST, MOST_PARTS = 8, 512  # the parts of a step with which its error is first estimated, and the most it is cut into
 WATCHED = 0.25, 0.5, 0.75, 1.0  # shares of a step at which switches with memory are looked at

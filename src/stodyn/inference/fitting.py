@@ -23,7 +23,7 @@ from stodyn.warnings import Multimodal, NotIdentified, StepTooLong
 
 NEAR = 2.0  # of log L: another maximum this close competes
 UNKNOWN = 1e-6  # of the largest eigenvalue of the scaled information: below it a combination is not known
-ROUNDING = 1e-13  # of the same: below it nothing is left of the information
+ROUNDING = 1e-13  # of the same, a choice: 450 roundings of 1, the diagonal; below it nothing is left of the information
 SAME = 1e-6  # of log L: maxima this close are equal
 LONG = 0.5  # of log L: a step whose half changes it by more is too long
 COORDINATES = ("check", "output", "summary", "reading_time", "sensor")

@@ -29,7 +29,7 @@ Array: TypeAlias = Any  # of JAX, or of NumPy
 
 FEW = 4  # columns up to which the readings of a row are written out one by one
 STILL = 4e-15  # of a covariance: a change from row to row that is rounding
-SEEN = 1e-9  # of |h| |D|: less of a diffuse direction in a reading is rounding
+SEEN = 1e-9  # of |h| |D|, a choice: less of a diffuse direction in a reading is what earlier steps have rounded
 
 
 class Sensing(NamedTuple):

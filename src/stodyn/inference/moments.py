@@ -26,7 +26,7 @@ from stodyn.inference import kalman
 from stodyn.inference.kalman import Adjoint, Array, Reading, Row, Sensing, State
 
 FEW = 4  # numbers up to which points are those of a product
-SINGULAR = 1e-13  # of a variance: what is left of it after those before is rounding
+SINGULAR = 1e-13  # of a variance, a choice: of less that is left of it after those before, rounding leaves few digits
 
 
 class Expected(NamedTuple):

@@ -18,7 +18,7 @@ from stodyn.inference.schedule import Schedule, scheduled
 from stodyn.problems.contract import expect_problem
 
 KALMAN = "kalman"
-SINGULAR = 1e-13  # of the variance of a reading before the others of its time: less is rounding
+SINGULAR = 1e-13  # of a reading's variance before the others of its time, a choice: rounding leaves three digits of it
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

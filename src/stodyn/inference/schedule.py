@@ -20,7 +20,7 @@ from stodyn.problems.sensor_noise import window
 MOST_OVERLAPS = 8
 SAME_GAP = 1e-12  # of a gap: those closer than this share their law
 WHOLE = 1e-6  # of a step: a time this close to a whole number of steps is one
-ROUNDING = 8 * float(np.finfo(float).eps)  # of a time
+ROUNDING = 8 * float(np.finfo(float).eps)  # of a time: a gap is the difference of two, each a sum of rounded products
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

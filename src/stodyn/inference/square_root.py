@@ -29,7 +29,7 @@ from stodyn.numerics.uncompiled import Uncompiled, value
 from stodyn.problems.sde import SDE
 from stodyn.problems.sensor import Sensor
 
-STRAIGHT = 1e-10  # of the squared noise: a distance from a line that is rounding
+STRAIGHT = 1e-10  # of the squared noise, a choice: nearer to a line it is one, and the variance is off by no more
 PLACES = 9  # at which it is compared with one
 TERMS = 8.0  # standard deviations of the mixture that are summed on either side of its largest term
 MOST_TERMS = 2.0**15

@@ -13,7 +13,7 @@ from stodyn.hints import is_integer
 from stodyn.noise.coloured.process import Coloured, summed
 from stodyn.numerics import systems
 
-REAL = 1e-12  # of the largest root: imaginary parts below it count as 0, which users' conjugates may miss by rounding
+REAL = 1e-12  # a choice, of the root itself: smaller imaginary parts of users' real roots come from their arithmetic
 
 
 @checks_arguments
@@ -288,9 +288,9 @@ def _chain(zeros: np.ndarray, poles: np.ndarray, gain: float) -> tuple[np.ndarra
 
 def _pairs(roots: np.ndarray) -> list[np.ndarray]:
     """Conjugate pairs, and real roots two by two with one left over where their number is odd; the smallest first."""
-    size = np.abs(roots).max(initial=1e-300)
-    real = np.sort(roots[np.abs(roots.imag) <= REAL * size].real)[::-1]
-    upper = roots[roots.imag > REAL * size]
+    is_real = np.abs(roots.imag) <= REAL * np.abs(roots)
+    real = np.sort(roots[is_real].real)[::-1]
+    upper = roots[~is_real & (roots.imag > 0.0)]
     if 2 * len(upper) + len(real) != len(roots):
         raise ValueError(f"system: expected zeros and poles that are real or come in conjugate pairs, got {roots}")
     groups = [np.array([r, r.conjugate()]) for r in upper]
