@@ -124,7 +124,7 @@ def summed(chains, length):
     for k in range(length):
         one = graph.input(("now", chains + k), np.float64)
         stepped = [graph.make("add", np.float64, x, one) for x in stepped]
-    source.stepped = Step(stepped, np.True_)
+    source.stepped = Step(stepped, np.True_, np.True_)
     return source
 
 

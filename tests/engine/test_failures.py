@@ -200,6 +200,20 @@ def test_causes_are_told_apart():
     assert "larger Newton limit" in words and "an implicit method" not in words  # it is implicit already
 
 
+def test_states_that_are_not_allowed_are_named():
+    log = FailureLog(np.linspace(0, 1, 11), "mass became negative")
+    log.add(np.array([0, 1, 2]), np.array([3, 5, 2]), np.arange(3))
+    within = ", maybe since its mass became negative within the step"
+    assert log.variables()["failure_cause"][1].tolist() == [
+        LEFT + within,
+        UNSOLVED + within,
+        "its mass became negative",
+    ]
+    assert "(1 whose mass became negative; 1 whose implicit equations Newton did not solve; 1 whose state" in str(
+        log.error(4)
+    )
+
+
 def test_a_start_that_is_bad_already():
     """1e200 does not exist in float32: a failure at the first time, before any step."""
     problem = SDE(lambda t, x: -x, lambda t, x: 1.0, PerPath([1.0, 1e200]))

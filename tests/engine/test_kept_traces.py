@@ -26,9 +26,9 @@ def traced(monkeypatch):
     """The methods whose steps are traced."""
     made = []
 
-    def trace(problem, method, dtype):
+    def trace(problem, method, dtype, fit):
         made.append(method)
-        return original(problem, method, dtype)
+        return original(problem, method, dtype, fit)
 
     original = traces.trace
     monkeypatch.setattr(traces, "trace", trace)

@@ -370,6 +370,61 @@ def test_paths_end_where_a_mass_is_no_mass(mass, method):
         sd.simulate(moving, method, t=(0.0, 0.5), dt=0.05, paths=2, seed=1)
 
 
+NO_MASS = "its mass became singular, negative or unsymmetric"
+
+
+@pytest.mark.parametrize("method", ["EulerMaruyama", "Heun", "RK4", "StochasticAlpha", "ImplicitMidpoint"])
+@pytest.mark.parametrize(
+    "mass",
+    [lambda t, x, v: (1.0 - t) * jnp.eye(2), lambda t, x, v: (0.9 - t) * jnp.eye(2),
+     lambda t, x, v: jnp.eye(2) + jnp.where(t > 0.9, 0.1, 0.0) * jnp.array([[0.0, 1.0], [0.0, 0.0]])],
+    ids=["zero", "negative", "unsymmetric"],
+)  # fmt: skip
+def test_a_mass_that_ends_in_the_last_step_fails_its_path_by_name(mass, method):
+    """No step begins with the last state: it is checked by itself."""
+    moving = sd.Mechanical(lambda t, x, v: -x, None, ([1.0, 0.0], [0.0, 0.0]), mass=mass)
+    run = sd.simulate(moving, method, t=(0.0, 1.0), dt=0.25, paths=2, seed=1, on_failure="record")
+    assert run["failed_path"].values.tolist() == [0, 1] and run["failure_time"].values.tolist() == [1.0, 1.0]
+    assert all(NO_MASS in cause for cause in run["failure_cause"].values)
+    assert all(cause == NO_MASS for cause in run["failure_cause"].values) or method != "EulerMaruyama"
+
+
+def test_executors_and_solvers_name_a_mass_that_is_none():
+    """States between steps are judged one by one: a path whose mass stays one goes on."""
+    spread = (PerPath([[0.5], [2.0]]), [0.0])
+    moving = sd.Mechanical(
+        lambda t, x, v: 0.0 * x, lambda t, x, v: 0.0 * x[:, None], spread, mass=lambda t, x, v: (1.0 - x * t)[:, None]
+    )
+    run = dict(t=(0.0, 0.75), dt=0.25, paths=2, seed=1)
+    ways = [("EulerMaruyama", {"executor": "vmap"}), ("EulerMaruyama", {}), ("Dyadic", {})]
+    for method, options in ways:
+        result = sd.simulate(moving, method, on_failure="record", **run, **options)
+        assert result["failed_path"].values.tolist() == [1], method
+        assert result["failure_time"].values.tolist() == [0.5] and NO_MASS in str(result["failure_cause"].values[0])
+    with pytest.raises(sd.PathsFailed, match=r"\(1 whose mass became singular, negative or unsymmetric\)"):
+        sd.simulate(moving, "EulerMaruyama", **run)
+
+
+def test_a_mass_behind_joints_is_checked_too():
+    """A bead on a circle, by the method that keeps it there."""
+    bead = sd.Mechanical(
+        lambda t, x, v: jnp.array([0.0, -1.0]), None, ([1.0, 0.0], [0.0, 0.0]),
+        mass=lambda t, x, v: (0.9 - t) * jnp.eye(2), constraints=lambda t, x: x @ x - 1.0,
+    )  # fmt: skip
+    run = sd.simulate(bead, t=(0.0, 1.0), dt=0.25, paths=1, seed=1, on_failure="record")
+    assert run["failure_time"].values.tolist() == [1.0] and NO_MASS in str(run["failure_cause"].values[0])
+
+
+def test_a_path_that_is_stopped_needs_no_mass():
+    moving = sd.Mechanical(
+        lambda t, x, v: 0.0 * x, lambda t, x, v: 0.0 * x[:, None], ([0.0], [1.0]),
+        mass=lambda t, x, v: (0.8 - t) * jnp.ones((1, 1)),
+    )  # fmt: skip
+    run = sd.simulate(moving, "EulerMaruyama", t=(0.0, 1.5), dt=0.25, paths=2, seed=1, on_failure="record",
+                      stop=sd.Stop(sd.Level(0.6, of="x0")))  # fmt: skip
+    assert run.sizes["failure"] == 0
+
+
 @pytest.mark.parametrize(
     ("matrix", "words"),
     [([[1.0, 0.5], [0.0, 1.0]], r"at the start and t = 0 is not symmetric, entry \(0, 1\) is 0.5"),

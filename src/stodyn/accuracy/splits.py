@@ -129,7 +129,7 @@ class BySplitting(executors.Executor):
         splitting = Splitting(runs, starts, self.collect.kill, rngs, self.n, self.clock)
         for steps in run_together(splitting, functools.partial(self.segments, layout.seed)):
             tell(steps)
-        nothing = Failures(np.empty(0, int), np.empty(0, int), np.empty(0, bool))
+        nothing = Failures(np.empty(0, int), np.empty(0, int), np.empty(0, int))
         return Went([splitting.outcomes], nothing, 0)
 
     def first_carries(self, seed: int, run: int) -> np.ndarray:

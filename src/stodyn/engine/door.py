@@ -16,6 +16,7 @@ from jax.extend.core import get_opaque_trace_state
 
 from stodyn import arguments
 from stodyn.engine.forked import note_run
+from stodyn.numerics.tracing_errors import TRACED
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -41,14 +42,6 @@ def on_processor(function: F) -> F:
             return function(*arguments, **options)
 
     return cast(F, placed)
-
-
-TRACED = (
-    jax.errors.TracerArrayConversionError,
-    jax.errors.ConcretizationTypeError,
-    jax.errors.UnexpectedTracerError,
-    jax.errors.TracerBoolConversionError,
-)
 
 
 @functools.cache

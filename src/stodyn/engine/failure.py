@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 
 SHOWN = 8
+LEFT, UNSOLVED, UNFIT = range(3)  # why a path failed: by infinity or NaN, by a solve, by a state that is none
+CAUSES = {LEFT: "its state left the floating-point numbers", UNSOLVED: "its equations were not solved"}
 
 
 class PathsFailed(RuntimeError):
@@ -35,30 +37,39 @@ class Stopped(Exception):
 
 @dataclasses.dataclass
 class FailureLog:
-    """The failures of a run, block by block."""
+    """The failures of a run, block by block.
+
+    unfit  what became of a problem's finite states that the equations do not allow, in words (Fitness.unfit)
+    """
 
     times: np.ndarray
+    unfit: str = ""
     failures: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = dataclasses.field(default_factory=list)
 
-    def add(self, paths: np.ndarray, steps: np.ndarray, unsolved: np.ndarray) -> None:
-        """Take in paths by their numbers, the steps after which they failed, and whether a solve failed there."""
+    def add(self, paths: np.ndarray, steps: np.ndarray, causes: np.ndarray) -> None:
+        """Take in paths by their numbers, the steps after which they failed, and why."""
         if len(paths):
-            self.failures.append((paths, self.times[steps], unsolved))
+            self.failures.append((paths, self.times[steps], causes))
 
     def all(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         if not self.failures:
-            return np.empty(0, int), np.empty(0), np.empty(0, bool)
-        paths, times, unsolved = (np.concatenate(parts) for parts in zip(*self.failures, strict=True))
-        return paths, times, unsolved
+            return np.empty(0, int), np.empty(0), np.empty(0, int)
+        paths, times, causes = (np.concatenate(parts) for parts in zip(*self.failures, strict=True))
+        return paths, times, causes.astype(int)
 
     def variables(self) -> dict[str, Any]:
-        paths, times, unsolved = self.all()
-        causes = np.where(unsolved, "its equations were not solved", "its state left the floating-point numbers")
+        paths, times, causes = self.all()
         return {
             "failed_path": (("failure",), paths),
             "failure_time": (("failure",), times),
-            "failure_cause": (("failure",), causes.astype(str)),
+            "failure_cause": (("failure",), np.array([self._in_words(cause) for cause in causes], str)),
         }
+
+    def _in_words(self, cause: int) -> str:
+        """A cause; states within a step, which may have been unfit, are not told apart from others."""
+        if cause == UNFIT:
+            return f"its {self.unfit}"
+        return CAUSES[cause] + (f", maybe since its {self.unfit} within the step" if self.unfit else "")
 
     def error(
         self,
@@ -68,17 +79,19 @@ class FailureLog:
         implicit: tuple[str, ...] = ("ThetaEuler", "ImplicitMidpoint"),
         suspect: str = "",
     ) -> PathsFailed:
-        paths, times, unsolved = self.all()
+        paths, times, causes = self.all()
         order = np.argsort(times, kind="stable")
-        paths, times, unsolved = paths[order], times[order], unsolved[order]
+        paths, times, causes = paths[order], times[order], causes[order]
         shown = ", ".join(f"path {p} at t = {t:.6g}" for p, t in zip(paths[:SHOWN], times[:SHOWN], strict=True))
         more = f" and {len(paths) - SHOWN} more" if len(paths) > SHOWN else ""
-        why = []
-        if np.any(unsolved):
-            why.append(f"{np.count_nonzero(unsolved)} {unsolved_words}")
-        if not np.all(unsolved):
-            why.append(f"{np.count_nonzero(~unsolved)} whose state became infinite or NaN")
-        if np.any(unsolved):
+        words = {
+            UNFIT: f"whose {self.unfit}",
+            UNSOLVED: unsolved_words,
+            LEFT: "whose state became infinite or NaN",
+        }
+        counts = {cause: np.count_nonzero(causes == cause) for cause in words}
+        why = [f"{count} {words[cause]}" for cause, count in counts.items() if count]
+        if counts[UNSOLVED]:
             other_way = "a larger Newton limit or tol (options of the method)"
         else:
             named = f" ({', '.join(implicit)})" if implicit else ""

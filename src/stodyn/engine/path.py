@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from stodyn.arguments import checks_arguments
+from stodyn.engine.spec import fit_of
 from stodyn.hints import is_integer
 from stodyn.methods.catalogue import named
 from stodyn.methods.contract import Method
@@ -17,6 +18,7 @@ from stodyn.methods.recommend import best_fitting
 from stodyn.methods.switching import refuse_switches
 from stodyn.noise.increment import Increment, Recipe
 from stodyn.noise.source import differs
+from stodyn.numerics.tracing_errors import TRACED
 
 
 @checks_arguments
@@ -119,7 +121,7 @@ def path(
     states : array (steps + 1, n)
         The components at the beginning and after every step.
     ok : array (steps,)
-        Whether each step succeeded.
+        Whether each step succeeded, and ended in a state that the problem allows.
 
     Raises
     ------
@@ -142,6 +144,7 @@ def path(
             "make whole paths at once (Dyadic, VanLoan) and expansions are run only by simulate"
         )
     refuse_switches(problem, "path")
+    original = problem
     if not isinstance(problem, method.accepts):
         lowered = problem.lower(method.accepts)
         if lowered is None:
@@ -168,11 +171,14 @@ def path(
     lengths = jnp.asarray(noise.h)
     begins = t + jnp.concatenate([jnp.zeros(1, lengths.dtype), jnp.cumsum(lengths)[:-1]])
     first = method.start(problem, begins[0], x, params)
+    fit = fit_of(original, problem)
 
     def step(state: Any, inputs: tuple[Array, Array, Increment]) -> tuple[Any, tuple[Array, Array]]:
         k, time, increment = inputs
         after, report = method.numbered_step(k, problem, time, state, increment, params)
-        return after, (method.read(after), jnp.asarray(report.ok))
+        shown = method.read(after)
+        is_fit = True if fit is None else ~fit.fails(time + increment.h, shown, params)
+        return after, (shown, jnp.asarray(report.ok & is_fit))
 
     _, (states, ok) = lax.scan(step, first, (jnp.arange(len(lengths)), begins, noise))
     return jnp.concatenate([method.read(first)[None], states]), ok
@@ -182,11 +188,7 @@ def _require_taken(method: Method, problem: Any) -> None:
     """Refuse problems that the method refuses; one made of values that are being traced cannot be examined."""
     try:
         reason = method.refusal(problem)
-    except (
-        jax.errors.ConcretizationTypeError,
-        jax.errors.TracerArrayConversionError,
-        jax.errors.UnexpectedTracerError,
-    ):
+    except TRACED:
         return
     if reason is not None:
         raise ValueError(f"method: {reason}. {best_fitting(problem, method.name)}")

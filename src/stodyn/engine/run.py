@@ -21,13 +21,13 @@ from stodyn.statistics.contract import Block, Labelled, Labels, Statistic
 
 
 class Part(NamedTuple):
-    """The record of a block: the result of each statistic, the failed lanes, the step after which each failed, whether
-    a solve failed there, and how many steps were solved no better than rounding allows."""
+    """The record of a block: the result of each statistic, the failed lanes, the step after which each failed, why, and
+    how many steps were solved no better than rounding allows."""
 
     folded: list[Any]
     lanes: np.ndarray
     steps: np.ndarray
-    unsolved: np.ndarray
+    causes: np.ndarray
     rounded: int
 
 
@@ -134,16 +134,16 @@ class Tally:
 
     def __init__(self, run: Run, on_failure: str):
         self.run, self.on_failure = run, on_failure
-        self.log = FailureLog(run.spec.times)
+        self.log = FailureLog(run.spec.times, run.spec.fit.fitness.unfit if run.spec.fit else "")
         self.merged: list[Any] = []
         self.rounded = 0  # steps that were solved no better than rounding allows
 
     def take(self, block: int, part: Part) -> None:
         """The next block."""
-        run, (folded, lanes, steps, unsolved, rounded) = self.run, part
+        run, (folded, lanes, steps, causes, rounded) = self.run, part
         first = run.layout.first_path(block)
         self.rounded += rounded
-        self.log.add(first + lanes, steps, unsolved)
+        self.log.add(first + lanes, steps, causes)
         if self.log.failures and self.on_failure == "raise":
             spec, problem = run.spec, run.spec.problem
             looked_at = first + run.paths_in(block)

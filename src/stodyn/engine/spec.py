@@ -33,6 +33,7 @@ from stodyn.problems.contract import (
 from stodyn.problems.driven import Driven
 from stodyn.problems.driven_mechanical import DrivenMechanical
 from stodyn.problems.level import Level
+from stodyn.problems.looped import Looped
 from stodyn.problems.measured import Measured
 from stodyn.problems.sdae import SDAE
 from stodyn.problems.time_scale import time_scale
@@ -55,6 +56,7 @@ class Spec:
     levels      how many levels stop a path (methods.stopping); 0 where every path runs to the end
     implicit    the names of implicit methods for the problem as the user wrote it
     suspect     what in the problem as the user wrote it most likely makes paths fail
+    fit         which finite states that problem allows; None where it allows all
     """
 
     problem: Any
@@ -69,6 +71,7 @@ class Spec:
     implicit: tuple[str, ...] = ()
     levels: int = 0
     suspect: str = ""
+    fit: traces.Fit | None = None
 
     @property
     def steps(self) -> int:
@@ -119,7 +122,7 @@ class Spec:
         return dataclasses.replace(self, traced=None)
 
     def traced_anew(self) -> Spec:
-        traced = _traced(self.problem, self.method, self.dtype) if isinstance(self.method, Method) else None
+        traced = _traced(self.problem, self.method, self.dtype, self.fit) if isinstance(self.method, Method) else None
         return dataclasses.replace(self, traced=traced)
 
 
@@ -172,9 +175,9 @@ def describe(
         "noise": str(problem.noise_structure),
         **further,
     }
-    traced = None
+    traced, fit = None, fit_of(problem, stepped)
     if isinstance(measured, Method):
-        make = functools.partial(_traced, stepped, measured, np.dtype(dtype))
+        make = functools.partial(_traced, stepped, measured, np.dtype(dtype), fit)
         keep = functools.partial(kept_traces.of_step, problem, functions, measured, make, stepped is not problem)
         traced = keep() if dtype == "float64" else make()
     implicit = tuple(other.name for other in stable_methods(problem) if other.name != method.name)
@@ -182,8 +185,20 @@ def describe(
     suspect = (problem.problem if isinstance(problem, Measured) else problem).failure_suspect
     kept_traces.note_facts(problem, facts_key)
     return Spec(
-        stepped, measured, times, lengths, statistics, saves, np.dtype(dtype), traced, record, implicit, levels, suspect
-    )
+        stepped, measured, times, lengths, statistics, saves, np.dtype(dtype), traced, record, implicit, levels,
+        suspect, fit,
+    )  # fmt: skip
+
+
+def fit_of(problem: Any, stepped: Any) -> traces.Fit | None:
+    """Which states a problem allows; None where it allows all, and where it takes params that the parts of a loop
+    write, whose values a state does not show."""
+    own, in_loop = problem, False
+    while isinstance(own, Measured):
+        in_loop |= isinstance(own, Looped)
+        own = own.problem
+    fitness = own.fitness
+    return None if fitness is None or (in_loop and fitness.takes_params) else traces.Fit(fitness, stepped.n)
 
 
 def _check_driven(method: Catalogued, problem: Any, stepped: Any, h: float) -> None:
@@ -240,10 +255,10 @@ def _check_stated_structure(problem: Any) -> None:
         )
 
 
-def _traced(problem: Any, method: Method, dtype: np.dtype) -> traces.Traced:
+def _traced(problem: Any, method: Method, dtype: np.dtype, fit: traces.Fit | None) -> traces.Traced:
     try:
         with jax.enable_x64(True), underived():
-            return traces.trace(problem, method, dtype)
+            return traces.trace(problem, method, dtype, fit)
     except NotImplementedError as error:
         raise ValueError(
             f"method: {method.name} takes derivatives of the equations, but JAX has none of something in them "

@@ -14,11 +14,12 @@ from jax import Array
 from jax.extend import core
 from jax.interpreters import partial_eval
 
+from stodyn.engine.failure import LEFT, UNFIT, UNSOLVED
 from stodyn.methods.contract import Method, Report
 from stodyn.numerics.printing.fingerprints import fingerprint, holds
 from stodyn.numerics.printing.flat import scalar_operations
 from stodyn.numerics.printing.operations import inner_traces
-from stodyn.problems.contract import Problem, TracedFunction, innermost
+from stodyn.problems.contract import Fitness, Problem, TracedFunction, innermost
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,6 +27,7 @@ class Traced:
     """A step, a start and a reading of one path, as JAX traces over flat lists of arrays.
 
     step      (t, h, *state, *normals, *params) -> (*state, ok, iterations, rounded); a state whose step failed is NaN
+    names_causes  whether a step also gives, before `ok`, why it failed (engine.failure)
     start     (t, x, *params) -> state
     read      state -> x
     starting  (k, t, h, ...) -> the same as step, for the first `starting_steps` steps k; None where there are none
@@ -42,6 +44,7 @@ class Traced:
     state_dtypes: tuple[Any, ...]
     params_tree: Any
     leading: int
+    names_causes: bool = False
 
     @functools.cached_property
     def fingerprint(self) -> str:
@@ -76,7 +79,24 @@ class Traced:
         return [str(constant) for constant in single_precision_constants(self.step)]
 
 
-def trace(problem: Any, method: Method, dtype: Any = np.float64) -> Traced:
+@dataclasses.dataclass(frozen=True)
+class Fit:
+    """Which states a problem as the user wrote it allows, asked of the state after each step.
+
+    n  components of the problem as the method steps it
+    """
+
+    fitness: Fitness
+    n: int
+
+    def fails(self, t: Array, shown: Array, params: Any) -> Array:
+        """Whether a path that a method shows like this is finite, not stopped, and in a state that is not allowed."""
+        is_going: Any = shown[-1] == 0 if len(shown) > self.n else True
+        x = shown[: self.n]
+        return is_going & jnp.all(jnp.isfinite(x)) & ~self.fitness.allows(t, x, params)
+
+
+def trace(problem: Any, method: Method, dtype: Any = np.float64, fit: Fit | None = None) -> Traced:
     """Trace the three functions of a method on a problem."""
     params = jax.tree.map(lambda leaf: np.asarray(leaf, number_type(leaf, dtype)), problem.example_params())
     leaves: list[Any]
@@ -107,9 +127,15 @@ def trace(problem: Any, method: Method, dtype: Any = np.float64) -> Traced:
         noise = method.needs.increment(h, normals, problem.m)
         outcome = step(problem, t, state, noise, tree.unflatten(rest[len(streams) :]))
         after, report = _checked(method, outcome, start_shape)
+        cause = []
+        if fit is not None:
+            is_unfit = report.ok & fit.fails(t + h, method.read(after), tree.unflatten(rest[len(streams) :]))
+            cause = [jnp.where(is_unfit, UNFIT, jnp.where(report.ok, LEFT, UNSOLVED)).astype(np.int32)]
+            report = report._replace(ok=report.ok & ~is_unfit)
         if report.ok is not True:
             after = jax.tree.map(lambda s: jnp.where(report.ok, s, jnp.nan) if _is_real(s) else s, after)
         flat = [jnp.asarray(a, s.dtype) for a, s in zip(jax.tree.leaves(after), state_leaves, strict=True)]
+        flat += cause
         return *flat, jnp.asarray(report.ok), jnp.asarray(report.iterations, np.int32), jnp.asarray(report.rounded)
 
     def read(*state: Array) -> Array:
@@ -128,6 +154,7 @@ def trace(problem: Any, method: Method, dtype: Any = np.float64) -> Traced:
         tuple(leaf.dtype for leaf in state_leaves),
         tree,
         len(jax.tree.leaves(method.leading(start_shape))),
+        fit is not None,
     )
 
 

@@ -33,6 +33,12 @@ OTHERS = (
     *(f"{Path(str(package.__file__)).parent}/" for package in (jax, np, scipy)),
     functools.__file__,
 )  # whose lines are not the user's
+TRACED = (
+    jax.errors.TracerArrayConversionError,
+    jax.errors.ConcretizationTypeError,
+    jax.errors.UnexpectedTracerError,
+    jax.errors.TracerBoolConversionError,
+)  # raised where a number is needed and the value is one that JAX is tracing
 LONGEST = 60  # characters of a line that are shown
 ARRAYS = "Write it with jax.numpy on arrays"
 BRANCHES = "jnp.where or lax.cond for `if` on x, & for `and`"

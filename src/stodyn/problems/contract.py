@@ -146,6 +146,19 @@ class Recommended(NamedTuple):
     options: Mapping[str, Any] = {}
 
 
+class Fitness(NamedTuple):
+    """Which states the equations of a problem allow.
+
+    allows        (t, x, params) -> bool, for a state whose components come first in x
+    unfit         what became of a path in another state, in words
+    takes_params  whether params decide on it
+    """
+
+    allows: Callable[..., Any]
+    unfit: str
+    takes_params: bool
+
+
 conversions: dict[tuple[type, type], Callable[[Any], tuple[Problem, str] | None]] = {}  # filled by problems.lowering
 
 
@@ -218,6 +231,7 @@ class Problem(ABC):
     step_facts: Any = None  # what a step takes from the values of start and params, as plain values; None: all of them
     unsolved: ClassVar[str] = "whose implicit equations Newton did not solve"  # why paths stopped, in words
     failure_suspect: ClassVar[str] = ""  # what in such a problem most likely makes paths fail, in words
+    fitness: Fitness | None = None  # which finite states its equations allow; None: all
     failure_advice: ClassVar[str] = ""  # further reasons why paths of such a problem may fail, in words
     is_snapshot = False  # whether it is a copy that a run made for itself
 

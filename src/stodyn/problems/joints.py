@@ -192,11 +192,7 @@ class Joints:
             return lambda right: right
         if self.inertia is not None and self.inertia.is_regular:
             return self.inertia.solve
-        M = self.mass(t, q, params)
-        if not self.mass_is_regular:
-            G = slopes()
-            M = M + self.stiffening * (G.T @ G)
-        solve = elimination.factorised(M)
+        solve = elimination.factorised(completed_mass(self, t, q, params, slopes))
         return lambda right: (
             solve(right) if right.ndim == 1 else jnp.stack([solve(right[:, k]) for k in range(right.shape[1])], axis=1)
         )
@@ -380,6 +376,15 @@ class Joints:
                 return arguments_of(function, jnp.zeros(()), q, v, self.problem.example_params())
             except Unprintable:
                 return {0, 1, 2, 3}
+
+
+def completed_mass(joints: Joints, t: Any, q: Array, params: Any, slopes: Callable[[], Array]) -> Array:
+    """M, of a singular mass M + s GᵀG, with G from slopes()."""
+    M = joints.mass(t, q, params)
+    if joints.mass_is_regular:
+        return M
+    G = slopes()
+    return M + joints.stiffening * (G.T @ G)
 
 
 def joints_of(problem: Any) -> Joints | None:

@@ -15,8 +15,10 @@ from jax import Array
 from stodyn.arguments import checks_arguments
 from stodyn.noise.source import Source
 from stodyn.problems import paired_start
+from stodyn.problems.calling import takes_params
 from stodyn.problems.contract import (
     AsNow,
+    Fitness,
     NoiseStructure,
     Problem,
     Recommended,
@@ -26,7 +28,7 @@ from stodyn.problems.contract import (
     noise_hint,
     returned_shape,
 )
-from stodyn.problems.inertia import constant_mass
+from stodyn.problems.inertia import constant_mass, is_positive_definite
 from stodyn.problems.joints import Joints, JointsDiagnosis, joints_of
 from stodyn.problems.lagrangian import from_energies
 from stodyn.problems.massless import check_mass_at_start, remarks_on_constraints
@@ -111,6 +113,14 @@ class Mechanical(Problem):
     is_linear: ClassVar[bool] = False
     coloured: ClassVar[Any] = None
     hysteresis: ClassVar[tuple] = ()
+
+    @property
+    def fitness(self) -> Fitness | None:  # type: ignore[override]
+        """The states at which a mass that depends on time or state is one."""
+        if not callable(self.mass):
+            return None
+        words = "mass became singular, negative or unsymmetric"
+        return Fitness(functools.partial(_has_mass, self), words, takes_params(self.mass, 3, self.params))
 
     @property
     def failure_suspect(self) -> str:  # type: ignore[override]
@@ -463,6 +473,12 @@ class Structure(Mechanical):
     @property
     def mass_matrix(self):
         return self.mass  # from_matrices has checked it
+
+
+def _has_mass(problem: Mechanical, t, x: Array, params) -> Array:
+    """Whether the mass at a state is one: symmetric, and positive in every direction that joints leave free."""
+    N = problem.N
+    return is_positive_definite(problem.motion.mass_of_motion(t, x[:N], x[N : 2 * N], params))
 
 
 def _arguments(problem: Mechanical) -> tuple[tuple[str, Any], ...]:

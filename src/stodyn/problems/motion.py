@@ -22,7 +22,7 @@ from stodyn.numerics.elimination import WRITTEN_OUT
 from stodyn.numerics.printing.points import at_points
 from stodyn.problems.calling import call
 from stodyn.problems.inertia import Inertia, is_positive_definite
-from stodyn.problems.joints import Joints
+from stodyn.problems.joints import Joints, completed_mass
 from stodyn.problems.known_matrices import Matrices, SparseInertia, StepMatrices, is_positive, step_matrices
 from stodyn.problems.stops import Contacts, Stop, parted, pushes_of
 
@@ -122,6 +122,13 @@ class Motion:
         return jnp.reshape(
             jnp.asarray(call(self.mass, t, *self.in_users_form(y, v, z), params=params), y.dtype), (self.N, self.N)
         )
+
+    def mass_of_motion(self, t, x: Array, v: Array, params) -> Array:
+        """Return the mass (N, N) that a path must have; a singular one with what joints add along themselves."""
+        joints = self.joints
+        if joints is None:
+            return self.mass_at(t, x, v, x[:0], params)
+        return completed_mass(joints, t, x, params, lambda: joints.jacobian(t, x, params))
 
     def mass_times(self, a: Array, t, y: Array, v: Array, z: Array, params) -> Array:
         """Return M a, the left side of the equations with inertia, for an acceleration a (r,)."""

@@ -95,8 +95,8 @@ class Loops(Source):
     def terms(self) -> Terms:
         return LoopTerms(self.tables)
 
-    def form(self, target: Target, program: Program, ok: Entry | None = None) -> LoopForm:
-        return LoopForm(target, program, ok)
+    def form(self, target: Target, program: Program, cause: Entry | None = None) -> LoopForm:
+        return LoopForm(target, program, cause)
 
     def mapped(self, name: str, width: int, frame: Sequence[str]) -> Function:
         return mapped(name, {"begin": self.begun, "look": self.see}[name], frame, ROWS)
@@ -123,8 +123,8 @@ class LoopForm(Form):
 
     printer: LoopPrinter
 
-    def __init__(self, target: Target, program: Program, ok: Entry | None):
-        super().__init__(target, ok)
+    def __init__(self, target: Target, program: Program, cause: Entry | None):
+        super().__init__(target, cause)
         self.program, self.bases, self.then = program, {"scratch": target.scratch()}, ""
         self.printer = target.printer(program, lambda node: target.common(node, self.number), self.bases)
         self.w.operations = program.operations

@@ -89,8 +89,8 @@ class Scalars(Source):
     def terms(self) -> Terms:
         return ScalarTerms()
 
-    def form(self, target: Target, program: list[Entry], ok: Entry | None = None) -> ScalarForm:
-        return ScalarForm(target, program, ok)
+    def form(self, target: Target, program: list[Entry], cause: Entry | None = None) -> ScalarForm:
+        return ScalarForm(target, program, cause)
 
     def mapped(self, name: str, width: int, frame: Sequence[str]) -> Function:
         program, dtypes, into = {
@@ -154,10 +154,10 @@ class ScalarForm(Form):
     """The state in registers; in two memories in turns where they have no room; in its rows where only a branch that
     few paths enter changes it."""
 
-    def __init__(self, target: Target, results: Sequence[Entry], ok: Entry | None):
-        super().__init__(target, ok)
+    def __init__(self, target: Target, results: Sequence[Entry], cause: Entry | None):
+        super().__init__(target, cause)
         self.results, layout = results, self.source.layout
-        every = results if ok is None else [*results, ok]
+        every = results if cause is None else [*results, cause]
         led = range(layout.leading, layout.of_method)
         leading = [entry for k, entry in enumerate(every) if k not in led] if led else None
         self.printer = Printer(self.w, every, self.input_value, leading)
@@ -166,7 +166,7 @@ class ScalarForm(Form):
         numbers = range(len(layout.dtypes))
         self.in_branches = _changed_by_branches(self.results, readers, numbers) if target.in_place else {}
         self.dtypes = {k: dtype for k, dtype in enumerate(layout.dtypes) if k not in self.in_branches}
-        self.late = _changed_by_all(results, self.printer.nodes, readers) if ok is None else {}
+        self.late = _changed_by_all(results, self.printer.nodes, readers) if cause is None else {}
         self.acts_together = bool(self.late)
         self.in_memory = len(self.dtypes) > target.room
         if self.in_memory:

@@ -302,14 +302,14 @@ class _Work(Work):
     def diagnose(self, before: Memory, first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
         card = self.card
         scratch = card.memory("scratch", *before.shape)
-        failed, unsolved = (card.memory(name, self.lanes) for name in ("failed", "unsolved"))
+        failed, causes = (card.memory(name, self.lanes) for name in ("failed", "causes"))
         failed.put(np.full(self.lanes, -1))
-        unsolved.clear(self.lanes)
+        causes.clear(self.lanes)
         self._set_steps(first, last, before, scratch, len(self.plan.saves))
-        self.frame.set(failed=failed.address, unsolved=unsolved.address)
+        self.frame.set(failed=failed.address, causes=causes.address)
         self.program.on(card, diagnosing=True)(self._name(first), self.blocks, self.threads, self.frame)
-        step, cause = (memory.got(self.lanes, dtype=np.int64) for memory in (failed, unsolved))
-        return np.where(step >= 0, step - 1 - first, -1), cause.astype(bool)
+        step, cause = (memory.got(self.lanes, dtype=np.int64) for memory in (failed, causes))
+        return np.where(step >= 0, step - 1 - first, -1), cause
 
     def rounded(self) -> int:
         return self._rounded

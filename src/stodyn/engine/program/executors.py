@@ -20,6 +20,7 @@ import numpy as np
 from jax import Array
 
 from stodyn.engine.collector import without_collection
+from stodyn.engine.failure import LEFT, UNFIT
 from stodyn.engine.layout import Layout, Members
 from stodyn.engine.program.as_loops import Loops
 from stodyn.engine.program.as_scalars import Scalars
@@ -515,6 +516,8 @@ class Hosted(Executor):
         states, expected = np.asarray(solved, spec.dtype), (len(times), width, spec.problem.n)
         if states.shape != expected:
             raise ValueError(f"method: {spec.method.name}.solve gave shape {states.shape}, expected {expected}")
+        unfit = self._unfit(states, tree.unflatten(leaves))
+        states = np.where(np.logical_or.accumulate(unfit)[..., None], np.nan, states) if unfit.any() else states
         finite, params = np.isfinite(states).all(axis=2), tree.unflatten(members.params)
 
         def look(statistic: Statistic, follows: Observer, saves: np.ndarray) -> Any:
@@ -532,4 +535,12 @@ class Hosted(Executor):
         observed = [look(*each) for each in zip(spec.statistics, self.observers, spec.saves, strict=True)]
         lanes = np.flatnonzero(~finite.all(axis=0))
         tell(spec.steps * width)
-        return Went(observed, Failures(lanes, np.argmin(finite[:, lanes], axis=0), np.zeros(lanes.size, bool)), 0)
+        steps = np.argmin(finite[:, lanes], axis=0)
+        return Went(observed, Failures(lanes, steps, np.where(unfit[steps, lanes], UNFIT, LEFT)), 0)
+
+    def _unfit(self, states: np.ndarray, params: Any) -> np.ndarray:
+        """Which states (times, paths, n) the problem does not allow, (times, paths)."""
+        if self.spec.fit is None:
+            return np.zeros(states.shape[:2], bool)
+        of_paths = jax.vmap(self.spec.fit.fails, (None, 0, 0))
+        return Uncompiled(jax.vmap(of_paths, (0, 0, None)))(self.spec.times, states, params)

@@ -31,7 +31,7 @@ FEW_SUMS = 24  # that are written out one by one; more are taken in a loop
 FRAME = (
     "start", "start_row", "start_lane", "state", "after", "own_params", "common_params", "t", "h", "first", "last",
     "saves", "first_save", "seen", "partials", "totals", "blocks", "stride", "paths", "first_path", "flag",
-    "rounded", "failed", "unsolved", "grid", "rows", "count", "seconds", "shift", "one", "other", "entries", "normals",
+    "rounded", "failed", "causes", "grid", "rows", "count", "seconds", "shift", "one", "other", "entries", "normals",
     "tables", *(f"key{k}" for k in range(counter.ROUNDS)),
 )  # fmt: skip
 TID = "@llvm.nvvm.read.ptx.sreg.tid.x"

@@ -124,7 +124,7 @@ class Thread(Target):
     def advanced(self, step: Step, diagnosing: bool) -> Function:
         w = self.w
         self.path = w.whole("add", w.count("first_path"), self.lane)
-        form = self.source.form(self, step.program, step.ok if diagnosing else None)
+        form = self.source.form(self, step.program, step.cause if diagnosing else None)
         if not self.is_sharing:
             w.blocks_at_once = blocks_together(w.operations, len(self.source.layout.dtypes))
         over_steps(form, Call(w.count("first"), w.count("last"), listed="first_save"))
@@ -152,11 +152,10 @@ class Thread(Target):
     def number_of(self, step: str) -> str:
         return step
 
-    def fail(self, sound: str, ok: str, following: str) -> None:
+    def fail(self, sound: str, cause: str, following: str) -> None:
         """Threads that share a path and find it unsound at the same step write the same."""
         w = self.w
-        failed, unsolved = (w.at(w.address(name), self.lane, 8) for name in ("failed", "unsolved"))
-        not_ok = w.value(f"zext i1 {w.value(f'xor i1 {ok}, true')} to i64")
+        failed, causes = (w.at(w.address(name), self.lane, 8) for name in ("failed", "causes"))
         known = w.load(failed, "i64")
         is_unknown, is_here = w.value(f"icmp slt i64 {known}, 0"), w.value(f"icmp eq i64 {known}, {following}")
         is_fresh = w.value(f"or i1 {is_unknown}, {is_here}")
@@ -164,7 +163,7 @@ class Thread(Target):
 
         def write() -> None:
             w.store(following, failed, "i64")
-            w.store(not_ok, unsolved, "i64")
+            w.store(cause, causes, "i64")
 
         w.when(is_fresh, write)
         self.barrier()

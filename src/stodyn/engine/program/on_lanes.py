@@ -22,7 +22,7 @@ GROUP = path_normals.LANES  # paths whose generators lie side by side
 GENERATORS = 8 * 4 * GROUP  # bytes of them
 FRAME = (
     "start", "state", "own_params", "common_params", "t", "h", "steps", "first_step", "saves", "seen", "stride",
-    "first_lane", "last_lane", "normals", "slab", "generators", "groups", "fill", "failed", "unsolved", "scratch",
+    "first_lane", "last_lane", "normals", "slab", "generators", "groups", "fill", "failed", "causes", "scratch",
     "tables",
 )  # fmt: skip
 
@@ -51,7 +51,7 @@ class Lanes(Target):
         self.first = self.part = self.in_slab = ""  # of the slab, of the vector in its chunk, of the step in its slab
 
     def advanced(self, step: Step, diagnosing: bool) -> Function:
-        parts = step.program, step.ok if diagnosing else None
+        parts = step.program, step.cause if diagnosing else None
         if isinstance(self.source, Scalars):
             self._slab_by_slab(self.source.form(self, *parts))
         else:
@@ -108,16 +108,15 @@ class Lanes(Target):
     def number_of(self, step: str) -> str:
         return self.w.whole("add", step, self.w.count("first_step"))
 
-    def fail(self, sound: str, ok: str, following: str) -> None:
+    def fail(self, sound: str, cause: str, following: str) -> None:
         w = self.w
         mask, word = w.type("bool"), w.type("int64")
-        failed, unsolved = (w.at(w.address(name), self.lane, 8) for name in ("failed", "unsolved"))
+        failed, causes = (w.at(w.address(name), self.lane, 8) for name in ("failed", "causes"))
         old = w.load(failed, word)
         unknown = w.value(f"icmp slt {word} {old}, zeroinitializer")
         fresh = w.value(f"and {mask} {unknown}, {w.value(f'xor {mask} {sound}, splat (i1 true)')}")
         w.store(w.value(f"select {mask} {fresh}, {word} {w.spread(following, 'int64')}, {word} {old}"), failed, word)
-        not_ok = w.value(f"zext {mask} {w.value(f'xor {mask} {ok}, splat (i1 true)')} to {word}")
-        w.store(w.value(f"select {mask} {fresh}, {word} {not_ok}, {word} {w.load(unsolved, word)}"), unsolved, word)
+        w.store(w.value(f"select {mask} {fresh}, {word} {cause}, {word} {w.load(causes, word)}"), causes, word)
 
     # --- normals ------------------------------------------------------------------------------------------------------
 

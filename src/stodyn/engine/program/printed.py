@@ -142,12 +142,12 @@ class _Work(Work):
         self.state = _memory("state", len(source.layout.dtypes), lanes)
         self.saved = _memory("seen", min(self.most_saves + 1, len(plan.saves)), len(source.saved_dtypes), lanes)
         self.t, self.h = (np.ascontiguousarray(x, float) for x in (plan.t, plan.h))
-        self.failed, self.unsolved = np.zeros(lanes, np.int64), np.zeros(lanes, np.int64)
+        self.failed, self.causes = np.zeros(lanes, np.int64), np.zeros(lanes, np.int64)
         self.frame = Frame(FRAME)
         self.frame.set(
             h=self.h, state=self.state, stride=lanes, first_lane=0, slab=program.slab, groups=lanes // GROUP,
             normals=_memory("normals", program.normals_per_step * program.slab * program.chunk + 1),
-            failed=self.failed, unsolved=self.unsolved, tables=program.tables,
+            failed=self.failed, causes=self.causes, tables=program.tables,
             scratch=_memory("scratch", max(program.scratch, len(plan.h))),
         )  # fmt: skip
 
@@ -241,10 +241,10 @@ class _Work(Work):
     def diagnose(self, before: tuple[np.ndarray, np.ndarray], first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
         after, (state, generators) = self.snapshot(), self.moving
         state[:], generators[:] = before
-        self.failed[:], self.unsolved[:] = -1, 0
+        self.failed[:], self.causes[:] = -1, 0
         self.step(self.program.diagnosing.machine(self.lanes * (last - first)), first, last, np.empty(0, int))
         state[:], generators[:] = after
-        return np.where(self.failed >= 0, self.failed - 1, -1), self.unsolved.astype(bool)
+        return np.where(self.failed >= 0, self.failed - 1, -1), self.causes.copy()
 
     def observed(self, inside: slice) -> list[Any]:
         is_observed = [look[inside] for look in self.plan.observes]
@@ -392,9 +392,9 @@ class _Packing(_Work):
 
     def diagnose(self, before: tuple[np.ndarray, np.ndarray], first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
         diagnosis = super().diagnose(before, first, last)
-        step, unsolved = np.full(self.lanes, -1), np.zeros(self.lanes, bool)
-        step[self.going], unsolved[self.going] = (part[: self.going.size] for part in diagnosis)
-        return step, unsolved
+        step, cause = np.full(self.lanes, -1), np.zeros(self.lanes, int)
+        step[self.going], cause[self.going] = (part[: self.going.size] for part in diagnosis)
+        return step, cause
 
 
 def _begun(first: int, saves: np.ndarray) -> int:

@@ -133,10 +133,11 @@ class Terms(ABC):
 
 
 class Step(NamedTuple):
-    """A step: the program that makes it, and whether its equations were solved."""
+    """A step: the program that makes it, whether it succeeded, and why it failed, `ok` where that says all."""
 
     program: Any
     ok: Entry
+    cause: Entry
 
 
 class Source(ABC):
@@ -172,8 +173,8 @@ class Source(ABC):
         """A function of one path to be made."""
 
     @abstractmethod
-    def form(self, target: Any, program: Any, ok: Entry | None = None) -> Any:
-        """One of its programs, to be printed for a target; with `ok` it notes when each path failed, and why."""
+    def form(self, target: Any, program: Any, cause: Entry | None = None) -> Any:
+        """One of its programs, to be printed for a target; with `cause` it notes when each path failed, and why."""
 
     @abstractmethod
     def operations(self) -> int:
@@ -239,6 +240,7 @@ class Source(ABC):
         common = [terms.number("k", INT32), t, h] if is_numbered else [t, h]
         *after, ok, iterations, rounded = terms.run(trace, [*common, *method, *normals, *self._params(terms)])
         ok, iterations, rounded = map(terms.keep, (ok, iterations, rounded))
+        cause = terms.keep(after.pop()) if self.traced.names_causes else ok
         into = iter(layout.leaves)
         after = [terms.keep(array, "then", next(into)) for array in after]
         if layout.gathered:
@@ -248,7 +250,8 @@ class Source(ABC):
         wanted = [*([iterations] if layout.iterations else []), *([rounded] if layout.rounded else [])]
         for count, more in zip(counts, wanted, strict=True):
             terms.keep(terms.counted(count, more), "then", next(into))
-        return Step(terms.program([terms.entry(ok)]), terms.entry(ok))
+        results = [terms.entry(ok), terms.entry(cause)]
+        return Step(terms.program(results if self.traced.names_causes else results[:1]), *results)
 
     def _saved(self) -> tuple[Any, list[np.dtype], list[list[np.ndarray]]]:
         """What is written at a save, the types of its rows, and of each statistic the numbers of those that are its

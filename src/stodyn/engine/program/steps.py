@@ -95,8 +95,8 @@ class Target(ABC):
         return form.acts()
 
     @abstractmethod
-    def fail(self, sound: str, ok: str, following: str) -> None:
-        """Note which paths are not sound for the first time after a step, and whether its equations were solved."""
+    def fail(self, sound: str, cause: str, following: str) -> None:
+        """Note which paths are not sound for the first time after a step, and why."""
 
     # --- for scalars --------------------------------------------------------------------------------------------------
 
@@ -170,15 +170,15 @@ class Form(ABC):
 
     number  of the step that is printed
     acts_together  whether all paths do something together after some steps
-    ok      whether its equations were solved, where the function notes when each path failed, and why; else it sees
+    cause   why it failed, where the function notes when each path failed, and why; else it sees
     """
 
     printer: Printer
     acts_together = False
 
-    def __init__(self, target: Target, ok: Entry | None):
+    def __init__(self, target: Target, cause: Entry | None):
         self.target, self.source, self.w = target, target.source, target.w
-        self.number, self.ok = "0", ok
+        self.number, self.cause = "0", cause
 
     @abstractmethod
     def begin(self) -> None:
@@ -246,8 +246,8 @@ def over_steps(form: Form, call: Call) -> str:
     with form.printer.scope():
         after = form.step(names)
         following = w.value(f"add nsw i64 {i}, 1")
-        if form.ok is not None:
-            form.target.fail(form.sound(), form.printer.read(form.ok), following)
+        if form.cause is not None:
+            form.target.fail(form.sound(), _numbered(form, form.cause), following)
         stop, save = w.value(f"icmp eq i64 {following}, {due}"), functools.partial(_save, form, call, following, q, due)
         if form.acts_together:
             save = functools.partial(_act, form, carried, after, stop, save)
@@ -269,10 +269,20 @@ def over_steps(form: Form, call: Call) -> str:
     return after_q
 
 
+def _numbered(form: Form, cause: Entry) -> str:
+    """Why a step failed, by its number; of steps that say only whether they were solved, UNSOLVED is the one number."""
+    w, word = form.w, form.w.type("int64")
+    value, kind = form.printer.read(cause), w.type(cause.dtype)
+    if np.dtype(cause.dtype) != bool:
+        return w.value(f"sext {kind} {value} to {word}")
+    is_failed = w.value(f"xor {kind} {value}, {'true' if w.width == 1 else 'splat (i1 true)'}")
+    return w.value(f"zext {kind} {is_failed} to {word}")
+
+
 def _save(form: Form, call: Call, following: str, q: str, due: str) -> list[Change]:
     """What is seen after a step, as save number q; then the next one is due."""
     w = form.w
-    if form.ok is None:
+    if form.cause is None:
         form.see(following, q)
     next_q = w.value(f"add nsw i64 {q}, 1")
     next_place = w.whole("add", next_q, w.count(call.listed)) if call.listed else next_q

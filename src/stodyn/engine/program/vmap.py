@@ -15,6 +15,7 @@ from jax import Array, lax
 from jax.extend.core import jaxpr_as_fun
 
 from stodyn.engine.door import available_cores
+from stodyn.engine.failure import LEFT, UNSOLVED
 from stodyn.engine.forked import require_threads
 from stodyn.engine.layout import Members
 from stodyn.engine.program.observing import observe
@@ -47,14 +48,15 @@ class Vmap:
         varies: Sequence[int],
         k: Numbers | None = None,
     ) -> tuple[tuple[Array, ...], Array, Array, Array]:
-        """(carry, ok, iterations, rounded) after a step, or starting step k."""
+        """(carry, cause, iterations, rounded) after a step, or starting step k; see engine.failure."""
         common, traced = ((t, h), self.traced.step) if k is None else ((k, t, h), self.traced.starting)
         assert traced is not None  # only steps that start a method are numbered
         axes = (*(None for _ in common), *(-1 for _ in (*carry, *normals)), *(-1 if v else None for v in varies))
         one = jaxpr_as_fun(as_written(exact_zeros(traced)))
         function = jax.vmap(one, in_axes=axes, out_axes=-1, axis_size=self.paths)
         *after, ok, iterations, rounded = function(*common, *carry, *normals, *params)
-        return tuple(after), ok, iterations, rounded
+        cause = after.pop() if self.traced.names_causes else jnp.where(ok, LEFT, UNSOLVED).astype(np.int32)
+        return tuple(after), cause, iterations, rounded
 
     def read(self, carry: Sequence[Array]) -> Array:
         return jax.vmap(jaxpr_as_fun(self.traced.read), in_axes=-1, out_axes=-1, axis_size=self.paths)(*carry)[0]
@@ -214,7 +216,7 @@ class Program:
         """The call once more, looking at every step: the step at which each lane went bad first (-1: none) and why."""
 
         def one(i: Array, carry: tuple[State, Array, Array]) -> tuple[State, Array, Array]:
-            state, step, unsolved = carry
+            state, step, causes = carry
             step_normals = [z[i] for z in normals]
 
             def now(k: Numbers | None = None) -> tuple[State, Array]:
@@ -222,19 +224,19 @@ class Program:
 
             number = window.first + i
             starting = self.batch.traced.starting_steps
-            after, ok = lax.cond(number < starting, lambda: now(number), now) if starting else now()
+            after, cause = lax.cond(number < starting, lambda: now(number), now) if starting else now()
             fresh = self.bad(after, members) & (step < 0)
-            return after, jnp.where(fresh, i, step), jnp.where(fresh, ~ok, unsolved)
+            return after, jnp.where(fresh, i, step), jnp.where(fresh, cause, causes)
 
         nowhere = jnp.full(self.batch.paths, -1, np.int32)
-        start = (state, nowhere, jnp.zeros(self.batch.paths, bool))
+        start = (state, nowhere, jnp.full(self.batch.paths, LEFT, np.int32))
         return lax.fori_loop(0, window.bounds[-1], one, start)[1:]
 
     def step(
         self, state: State, t: Numbers, h: Numbers, normals: Sequence[Array], members: Members, k: Numbers | None = None
     ) -> tuple[State, Array]:
         normals = [z.astype(self.dtype) for z in normals]
-        after, ok, iterations, edge = self.batch.step(state.method, t, h, normals, members.params, self.varies, k)
+        after, cause, iterations, edge = self.batch.step(state.method, t, h, normals, members.params, self.varies, k)
         count = None if state.iterations is None else state.iterations + jnp.asarray(iterations, np.int32)
         rounded = None if state.rounded is None else state.rounded + jnp.asarray(edge, np.int32)
         tracks = state.tracks
@@ -249,7 +251,7 @@ class Program:
                 tracks = jax.tree.unflatten(
                     jax.tree.structure(tracks), frozen(goes_on, jax.tree.leaves(tracks), jax.tree.leaves(before))
                 )
-        return State(after, count, rounded, tracks), ok
+        return State(after, count, rounded, tracks), cause
 
     def observe(self, state: State, t: Array, is_observed: Array, members: Members) -> Observed:
         x, stops = parted(self.batch.read(state.method), len(members.start), self.levels)
@@ -467,8 +469,8 @@ class VmapWork(Work):
         return self.state
 
     def diagnose(self, before: Any, first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
-        step, unsolved = self.runner.diagnose(before, *self.call, self.members)
-        return np.asarray(step), np.asarray(unsolved)
+        step, causes = self.runner.diagnose(before, *self.call, self.members)
+        return np.asarray(step), np.asarray(causes)
 
     def rounded(self) -> int:
         if self.state.rounded is None:

@@ -11,13 +11,15 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from stodyn.engine.failure import LEFT
+
 
 class Failures(NamedTuple):
-    """The lanes that went bad, the step after which the state of each was first bad, and whether its solve failed."""
+    """The lanes that went bad, the step after which the state of each was first bad, and why (engine.failure)."""
 
     lane: np.ndarray
     step: np.ndarray
-    unsolved: np.ndarray
+    cause: np.ndarray
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,7 +64,7 @@ class Gathered:
 
     def __init__(self, plan: Plan):
         self.observations: list[list[Any]] = [[] for _ in plan.observes]
-        self.failures: list[Failures] = [Failures(np.empty(0, int), np.empty(0, int), np.empty(0, bool))]
+        self.failures: list[Failures] = [Failures(np.empty(0, int), np.empty(0, int), np.empty(0, int))]
         self.rounded = 0  # steps that were solved no better than rounding allows
 
     def keep(self, observed: Sequence[Any]) -> None:
@@ -74,15 +76,15 @@ class Gathered:
     def begun_badly(self, bad: np.ndarray) -> None:
         """Note lanes that are bad before the first step."""
         lanes = np.flatnonzero(bad)
-        self.failures.append(Failures(lanes, np.zeros(lanes.size, int), np.zeros(lanes.size, bool)))
+        self.failures.append(Failures(lanes, np.zeros(lanes.size, int), np.full(lanes.size, LEFT)))
 
     def gone_bad(self, first: int, bad: np.ndarray, diagnose: Callable[[], tuple[Any, Any]]) -> None:
         """Note lanes that are bad after a call from step `first` on; diagnose() gives the step after which each went
         bad."""
         fresh = np.setdiff1d(np.flatnonzero(bad), np.concatenate([f.lane for f in self.failures]))
         if fresh.size:
-            step, unsolved = map(np.asarray, diagnose())
-            self.failures.append(Failures(fresh, first + step[fresh] + 1, unsolved[fresh]))
+            step, cause = map(np.asarray, diagnose())
+            self.failures.append(Failures(fresh, first + step[fresh] + 1, cause[fresh]))
 
     def result(self) -> Went:
         observations = [
@@ -125,7 +127,7 @@ class Work(ABC):
 
     @abstractmethod
     def diagnose(self, before: Any, first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
-        """Repeat a call: the step after which each lane was first bad (-1: none), and whether a solve failed there."""
+        """Repeat a call: the step after which each lane was first bad (-1: none), and why."""
 
     @abstractmethod
     def rounded(self) -> int:
