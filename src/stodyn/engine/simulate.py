@@ -52,6 +52,7 @@ from stodyn.methods.recommend import advice
 from stodyn.methods.stopping import Stop
 from stodyn.noise.sobol import RANDOMISATIONS
 from stodyn.noise.supply import CountedNormals, DrawnNormals
+from stodyn.numerics.printing.unprintable import noting_faults
 from stodyn.statistics.contract import Statistic, is_whole
 from stodyn.statistics.moments import Moments
 from stodyn.statistics.randomised import randomised
@@ -179,12 +180,13 @@ def simulate(
     check_options(first, seed, on_failure)
     where = where_of(threads=threads, place=place, device=device, executor=executor, block=block, ledger=ledger,
                      progress=progress)  # fmt: skip
-    spec = described(problem, chosen, t, dt, collect, dtype, 1 if rule is not None else paths, stop)
-    run = run_of(spec, int(first), int(seed), where)  # type: ignore[arg-type]
-    if points != "random":
-        run = dataclasses.replace(run, layout=dataclasses.replace(run.layout, points=points))
-    if not warn_of_unstable_steps(run, problem, stacklevel=4):
-        warn_of_wrong_variances(run, problem, chosen)
+    with noting_faults() as faults:
+        spec = described(problem, chosen, t, dt, collect, dtype, 1 if rule is not None else paths, stop)
+        run = run_of(spec, int(first), int(seed), where)  # type: ignore[arg-type]
+        if points != "random":
+            run = dataclasses.replace(run, layout=dataclasses.replace(run.layout, points=points))
+        if not warn_of_unstable_steps(run, problem, stacklevel=4):
+            warn_of_wrong_variances(run, problem, chosen)
     if rule is None:
         tally, open_ledger = _carry_out(run, where, on_failure)
         reached: dict[str, Any] = {}
@@ -194,6 +196,7 @@ def simulate(
         reached |= of_randomisations(spec.statistics, tally.merged, run.labels())
     further = {
         **reached,
+        **({"faults": faults} if faults else {}),
         **({} if method is not None else {"advice": advice(problem, chosen)}),
         **({} if open_ledger is None else {"blocks_read": open_ledger.read_blocks}),
     }

@@ -19,6 +19,7 @@ from stodyn.methods.contract import Method, Report
 from stodyn.numerics.printing.fingerprints import fingerprint, holds
 from stodyn.numerics.printing.flat import scalar_operations
 from stodyn.numerics.printing.operations import inner_traces
+from stodyn.numerics.printing.unprintable import or_else
 from stodyn.problems.contract import Fitness, Problem, TracedFunction, innermost
 
 
@@ -188,6 +189,7 @@ def _is_real(x: Any) -> bool:
     return jnp.issubdtype(jnp.asarray(x).dtype, jnp.inexact)
 
 
+@or_else(lambda closed: [])
 def single_precision_constants(closed: core.ClosedJaxpr) -> list[Any]:
     """The float32 arrays a trace has captured that may have lost digits."""
     constants = [c for c in closed.consts if was_rounded(c)]

@@ -18,11 +18,13 @@ from stodyn.numerics.printing import operations as kinds
 from stodyn.numerics.printing.entrywise import TABLE, UNKNOWN, Entrywise, Zeros
 from stodyn.numerics.printing.operations import UNMAPPED, Equation, Operation, equations_of
 from stodyn.numerics.printing.trace import interpret, retraced
+from stodyn.numerics.printing.unprintable import or_else
 
 SHAPED = kinds.Spread | kinds.Reshaped | kinds.Squeezed | kinds.Transposed  # XLA looks through them, or moves them
 LOOPS = kinds.While | kinds.Scan | kinds.Cond
 
 
+@or_else(lambda trace: trace)
 def as_written(trace: core.ClosedJaxpr) -> core.ClosedJaxpr:
     """The trace with barriers behind the exponentials and truth values that XLA would merge with their readers."""
     if not any(map(_is_merged, equations_of(trace.jaxpr))):

@@ -16,6 +16,7 @@ from stodyn.numerics.printing.entrywise import TABLE
 from stodyn.numerics.printing.operations import Gather, Operation, Scatter, SliceAt, equations_of, has_indices
 from stodyn.numerics.printing.scalars import MOVES
 from stodyn.numerics.printing.trace import interpret
+from stodyn.numerics.printing.unprintable import or_else
 from stodyn.numerics.tracing_errors import OTHERS, names_argument
 
 LARGEST = 10_000_000  # numbers of an array of indices that is computed
@@ -33,6 +34,7 @@ def check_bounds(closed: core.ClosedJaxpr, who: str) -> None:
         )
 
 
+@or_else(lambda closed: None)
 def out_of_bounds(closed: core.ClosedJaxpr) -> str | None:
     """The first index of a trace that is known and out of bounds, in words; None where there is none."""
     if not any(map(has_indices, equations_of(closed.jaxpr))):

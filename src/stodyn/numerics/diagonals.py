@@ -15,23 +15,28 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.extend import core
 
 from stodyn.numerics.printing import operations as kinds
 from stodyn.numerics.printing.entrywise import PRINTED, TABLE, Zeros
 from stodyn.numerics.printing.operations import INLINED, Operation
 from stodyn.numerics.printing.trace import interpret
+from stodyn.numerics.printing.unprintable import or_else
 
 
 def diagonal(function: Callable) -> Callable:
     """The function that gives the diagonal (n,) of the matrix (n, n) that `function` gives."""
 
     def of_arguments(*arguments: Any) -> Any:
-        closed = jax.make_jaxpr(function)(*arguments)
-        inputs = list(map(_value_of, jax.tree.leaves(arguments)))
-        (result,) = interpret(closed, inputs, _applied, _value_of, calls=INLINED)
-        return jnp.asarray(result.diagonal, closed.out_avals[0].dtype)
+        return _diagonal_of(jax.make_jaxpr(function)(*arguments), jax.tree.leaves(arguments))
 
     return of_arguments
+
+
+@or_else(lambda closed, inputs: jnp.diagonal(core.jaxpr_as_fun(closed)(*inputs)[0]))
+def _diagonal_of(closed: core.ClosedJaxpr, inputs: list[Any]) -> Any:
+    (result,) = interpret(closed, list(map(_value_of, inputs)), _applied, _value_of, calls=INLINED)
+    return jnp.asarray(result.diagonal, closed.out_avals[0].dtype)
 
 
 class _Value:

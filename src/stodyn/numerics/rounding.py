@@ -27,6 +27,7 @@ from stodyn.numerics.printing import operations as kinds
 from stodyn.numerics.printing.entrywise import TABLE
 from stodyn.numerics.printing.operations import INLINED, WHOLE, Operation
 from stodyn.numerics.printing.trace import interpret
+from stodyn.numerics.printing.unprintable import or_else
 
 CHANGE, SAMPLES = 32, 8  # changes are up to this many ε, and made this many times
 UNITS = 4  # ε: what processors may differ by in one operation, and more
@@ -34,6 +35,7 @@ HALF = 2.0**27 + 1.0  # times a number, it separates the upper half of the numbe
 WITH_TRACES = kinds.Cond | kinds.While | kinds.Scan | kinds.LinearSolve  # taken as one operation
 
 
+@or_else(lambda equations, x: jnp.asarray(False))
 def is_rounding(equations: core.ClosedJaxpr, x: Array) -> Array:
     """Whether each entry of equations(x) is at most twice what changes by up to 32 ε make of it, of x, of all that the
     trace has captured and that may differ between paths, and of the sums, products and functions it computes."""

@@ -16,6 +16,8 @@ from stodyn.numerics.printing.entrywise import TABLE
 from stodyn.numerics.printing.operations import Cond, Cumulated, Dot, Gather, Operation, Scan, Scatter, While
 from stodyn.numerics.printing.scalars import MOVES, filling
 from stodyn.numerics.printing.trace import interpret
+from stodyn.numerics.printing.unprintable import report_fault
+from stodyn.numerics.tracing_errors import TRACED
 
 
 class Compile(Exception):
@@ -24,8 +26,13 @@ class Compile(Exception):
 
 def run(closed: core.ClosedJaxpr, *arguments: Any) -> list[np.ndarray]:
     """The outputs of a trace for arguments of its input shapes; raises Compile where NumPy does not know how."""
-    with np.errstate(all="ignore"):
-        return interpret(closed, [np.asarray(a) for a in arguments], apply, np.asarray)
+    try:
+        with np.errstate(all="ignore"):
+            return interpret(closed, [np.asarray(a) for a in arguments], apply, np.asarray)
+    except (Compile, *TRACED):
+        raise
+    except Exception as error:
+        raise Compile(report_fault("a computation by NumPy", error, "with JAX's own, more slowly")) from error
 
 
 def value(function: Callable, *arguments: Any) -> np.ndarray:

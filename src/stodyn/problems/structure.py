@@ -16,7 +16,7 @@ from stodyn.numerics.facts.dependence import Dependence, dependence_of
 from stodyn.numerics.printing.entrywise import TABLE, UNKNOWN
 from stodyn.numerics.printing.operations import equations_of
 from stodyn.numerics.printing.points import AtPoints, at_points
-from stodyn.numerics.printing.unprintable import Unprintable
+from stodyn.numerics.printing.unprintable import Unprintable, or_else
 from stodyn.problems.contract import NoiseStructure, TracedFunction
 from stodyn.problems.operators import Diagonal, Operator, Sparse
 
@@ -103,8 +103,12 @@ def kinds_of_operator(
 
 def is_zero_off_diagonal(g: Diffusion, x: Any, params: Any) -> bool:
     """Whether the trace of g, seen as whole arrays, proves that its square matrix is zero off the diagonal."""
-    arguments = (np.zeros(()), x, params)
-    return facts_of(jax.make_jaxpr(g)(*arguments), arguments, vector=1).is_zero((0, 1))
+    return _is_proved_zero(trace_of(g, x, params))
+
+
+@or_else(lambda g: False)
+def _is_proved_zero(g: TracedFunction) -> bool:
+    return facts_of(g.trace, g.arguments, vector=1).is_zero((0, 1))
 
 
 def trace_of(g: Diffusion, x: Any, params: Any) -> TracedFunction:
@@ -112,6 +116,7 @@ def trace_of(g: Diffusion, x: Any, params: Any) -> TracedFunction:
     return TracedFunction(g, arguments, jax.make_jaxpr(g)(*arguments))
 
 
+@or_else(lambda g: ([], False))
 def proved_kinds(g: TracedFunction) -> tuple[list[str], bool]:
     """Which of "additive" and "diagonal" are proved from the trace of g, and whether the others are disproved by it."""
     trace, arguments = g.trace, g.arguments
@@ -159,6 +164,7 @@ def depends_on_time(function: Callable[[Any, Array, Any], Array], x: Any, params
         return not np.array_equal(now, then, equal_nan=True)
 
 
+@or_else(lambda trace: ())
 def partial_functions(trace: Any) -> tuple[str, ...]:
     """The functions of a trace that are not numbers for some arguments, in words."""
     rows = (TABLE.get(equation.primitive.name, UNKNOWN) for equation in equations_of(trace.jaxpr))

@@ -20,6 +20,7 @@ from stodyn.numerics.printing.entrywise import TABLE, Zeros
 from stodyn.numerics.printing.nodes import FOLDS
 from stodyn.numerics.printing.operations import Operation
 from stodyn.numerics.printing.trace import interpret, owners
+from stodyn.numerics.printing.unprintable import or_else
 
 Pair = tuple[int, int]
 NONE: frozenset[Any] = frozenset()
@@ -56,6 +57,12 @@ class Facts(NamedTuple):
         return any(axis in pair and self.along & set(pair) for pair in self.zero)
 
 
+def _unknown(trace: core.ClosedJaxpr, arguments: Sequence[Any], vector: int) -> Facts:
+    """Nothing but that the result may depend on every argument."""
+    return Facts(frozenset(range(len(arguments))))
+
+
+@or_else(_unknown)
 def facts_of(trace: core.ClosedJaxpr, arguments: Sequence[Any], vector: int) -> Facts:
     """The facts about the result of the trace of a function of `arguments`; `vector` is the number of the one whose
     entries are followed."""

@@ -18,7 +18,7 @@ from stodyn.numerics.printing.entrywise import TABLE, UNKNOWN, Zeros
 from stodyn.numerics.printing.operations import Operation, equations_of, operation_of
 from stodyn.numerics.printing.scalars import MOVES
 from stodyn.numerics.printing.trace import interpret, owners
-from stodyn.numerics.printing.unprintable import Unprintable
+from stodyn.numerics.printing.unprintable import Unprintable, or_else
 
 FIXED, AFFINE, OTHER = range(3)
 IN_THESE = {  # affine in these operands where all others are fixed
@@ -30,6 +30,7 @@ IN_THESE = {  # affine in these operands where all others are fixed
 }
 
 
+@or_else(lambda trace, moving: False)
 def is_affine(trace: core.ClosedJaxpr, moving: Sequence[bool]) -> bool:
     """Whether all results are affine in the inputs that move, the others held fixed; False where it is not proved."""
 
@@ -41,6 +42,12 @@ def is_affine(trace: core.ClosedJaxpr, moving: Sequence[bool]) -> bool:
 
     inputs = [AFFINE if moves else FIXED for moves in moving]
     return OTHER not in interpret(trace, inputs, apply, lambda _: FIXED)
+
+
+@or_else(lambda trace, arguments, moving: False)
+def is_affine_in(trace: core.ClosedJaxpr, arguments: Sequence[Any], moving: Sequence[int]) -> bool:
+    """The same for the arguments of the traced function that move, by their numbers."""
+    return is_affine(trace, [k in moving for k in owners(arguments)])
 
 
 def _is_affine_in(operation: Operation, moves: list[bool]) -> bool:
@@ -77,10 +84,10 @@ def _is_linear(fold: str) -> bool:
 def is_proved_affine(function: Callable, arguments: Sequence[Any], moving: int) -> bool:
     """Whether a function is affine in its argument number `moving`: by its trace, or since its derivative is proved not
     to depend on it and nothing in it jumps."""
-    trace, moves = _traced(function, arguments, (moving,))
-    if is_affine(trace, moves):
+    trace = jax.make_jaxpr(function)(*arguments)
+    if is_affine_in(trace, arguments, (moving,)):
         return True
-    if _meets(trace, moves, _is_flat):
+    if _meets(trace, arguments, (moving,), _is_flat):
         return False
     try:
         return moving not in dependence(jax.jacfwd(function, argnums=moving), *arguments).arguments
@@ -91,23 +98,21 @@ def is_proved_affine(function: Callable, arguments: Sequence[Any], moving: int) 
 def has_jumps(function: Callable, arguments: Sequence[Any], moving: Sequence[int]) -> bool:
     """Whether some operation in a function of `arguments` has no slope in the `moving` ones but may still change with
     them, such as a sign: then its derivatives do not show how it depends on them."""
-    return _meets(*_traced(function, arguments, moving), _is_flat)
+    return _meets(jax.make_jaxpr(function)(*arguments), arguments, moving, _is_flat)
 
 
 def is_rough(function: Callable, arguments: Sequence[Any], moving: int) -> bool:
     """Whether a function of `arguments` applies, to what depends on its argument number `moving`, an operation that is
     not smooth everywhere: a root, a power, an absolute value, a maximum, a comparison."""
-    return _meets(*_traced(function, arguments, (moving,)), _is_rough)
+    return _meets(jax.make_jaxpr(function)(*arguments), arguments, (moving,), _is_rough)
 
 
-def _traced(function: Callable, arguments: Sequence[Any], moving: Sequence[int]) -> tuple[core.ClosedJaxpr, list[bool]]:
-    """The trace of a function, and which of its inputs move."""
-    return jax.make_jaxpr(function)(*arguments), [k in moving for k in owners(arguments)]
-
-
-def _meets(trace: core.ClosedJaxpr, moves: Sequence[bool], kind: Callable[[Operation], bool]) -> bool:
-    """Whether an operation of some kind is applied to what depends on the inputs that move."""
-    met = []
+@or_else(lambda trace, arguments, moving, kind: True)
+def _meets(
+    trace: core.ClosedJaxpr, arguments: Sequence[Any], moving: Sequence[int], kind: Callable[[Operation], bool]
+) -> bool:
+    """Whether an operation of some kind is applied to what depends on the arguments that move, by their numbers."""
+    met, moves = [], [k in moving for k in owners(arguments)]
 
     def apply(operation: Operation, inputs: list[bool]) -> list[bool]:
         is_moved = any(inputs)

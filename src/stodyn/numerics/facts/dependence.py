@@ -24,7 +24,7 @@ from stodyn.numerics.printing.nodes import Entry, Graph, Node, is_known, reachab
 from stodyn.numerics.printing.operations import Operation
 from stodyn.numerics.printing.scalars import inputs_of, scalarised
 from stodyn.numerics.printing.trace import interpret, owners
-from stodyn.numerics.printing.unprintable import Unprintable, or_unprintable
+from stodyn.numerics.printing.unprintable import Unprintable, or_else, or_unprintable
 
 FOLLOWED = 64  # numbers in the arguments up to which each scalar of a trace is followed by itself
 
@@ -43,18 +43,25 @@ class Dependence:
     owner: np.ndarray
 
     @property
+    @or_else(lambda self: set(self.owner.tolist()))
     def arguments(self) -> set[int]:
         """The numbers of the arguments on which an entry depends."""
         return set(self.owner[self.rows.indices].tolist())
 
+    @or_else(lambda self, argument: _everywhere(self.zero.size, int(np.sum(self.owner == argument))))
     def on(self, argument: int) -> scipy.sparse.csr_array:
         """(entries, numbers of that argument): where one depends on the other."""
         return self.rows[:, np.flatnonzero(self.owner == argument)]
 
+    @or_else(lambda self, arguments: np.ones(self.zero.shape, bool))
     def varies(self, arguments: Iterable[int]) -> np.ndarray:
         """Of the result's shape: which entries depend on one of these arguments."""
         moves = np.isin(self.owner, list(arguments))
         return (self.rows @ moves).reshape(self.zero.shape)
+
+
+def _everywhere(rows: int, columns: int) -> scipy.sparse.csr_array:
+    return scipy.sparse.csr_array(np.ones((rows, columns), bool))
 
 
 def dependence(function: Callable, *arguments: Any) -> Dependence:
@@ -72,6 +79,7 @@ def arguments_of(function: Callable, *arguments: Any) -> set[int]:
     return dependence(function, *arguments).arguments
 
 
+@or_unprintable()
 def dependence_of(trace: core.ClosedJaxpr, arguments: Sequence[Any]) -> Dependence:
     """The same for the trace of a function of `arguments`."""
     if sum(v.aval.size for v in trace.jaxpr.invars) > FOLLOWED:
@@ -80,6 +88,7 @@ def dependence_of(trace: core.ClosedJaxpr, arguments: Sequence[Any]) -> Dependen
     return Dependence(*_by_scalars(trace), _owners(trace, arguments))
 
 
+@or_unprintable()
 def dependence_by_arrays(trace: core.ClosedJaxpr, arguments: Sequence[Any]) -> Dependence:
     """The same, only a whole array at a time; numbers that are captured from a trace in the making may be any."""
     return Dependence(*_by_arrays(trace), _owners(trace, arguments))
@@ -93,7 +102,6 @@ def _owners(trace: core.ClosedJaxpr, arguments: Sequence[Any]) -> np.ndarray:
 # --- a whole array at a time ------------------------------------------------------------------------------------------
 
 
-@or_unprintable()
 def _by_arrays(trace: core.ClosedJaxpr) -> tuple[np.ndarray, scipy.sparse.csr_array]:
     """Where the result is zero, and on which numbers of the inputs it depends."""
     (out,), inputs = trace.out_avals, [v.aval for v in trace.jaxpr.invars]

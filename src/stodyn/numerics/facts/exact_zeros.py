@@ -20,6 +20,7 @@ from stodyn.numerics.printing import operations as kinds
 from stodyn.numerics.printing.entrywise import TABLE
 from stodyn.numerics.printing.operations import UNMAPPED, Dot, Operation, Scan, While
 from stodyn.numerics.printing.trace import interpret, retraced
+from stodyn.numerics.printing.unprintable import or_else
 
 LARGEST = 300_000  # entries of arrays that are followed
 FULL = 0.5  # of the longest row of a known matrix: a fuller one is multiplied entry by entry
@@ -27,6 +28,7 @@ MADE = kinds.Counted | kinds.Empty  # arrays of known numbers from nothing
 UNFOLLOWED = While | Scan | kinds.Cond | kinds.Executed  # of known numbers, too: their turns may be many
 
 
+@or_else(lambda trace, facts=None: trace)
 def exact_zeros(trace: core.ClosedJaxpr, facts: Sequence[Fact] | None = None) -> core.ClosedJaxpr:
     """The trace in which zeros in arrays are exact; the trace itself where no such zero meets a number unknown here."""
     facts = [None] * len(trace.jaxpr.invars) if facts is None else list(facts)

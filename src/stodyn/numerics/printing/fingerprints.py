@@ -22,7 +22,9 @@ from stodyn.numerics.printing.operations import (
     parameters_of,
 )
 from stodyn.numerics.printing.trace import literal_value
+from stodyn.numerics.printing.unprintable import or_else
 
+UNKNOWN = "unknown"  # begins the digest of a trace that could not be taken in
 LARGE = 100_000  # bytes of a constant that is not kept beside the others
 MESH = "ctx_mesh"  # of compiled functions: the devices of the session, callable but without meaning for the digest
 
@@ -55,9 +57,21 @@ def named(dtype: np.dtype) -> str:
     return str(dtype)
 
 
+def _no_digest(closed: core.ClosedJaxpr) -> str:
+    """A digest like no other."""
+    return f"{UNKNOWN} {next(_numbers)}"
+
+
+@or_else(_no_digest)
 def fingerprint(closed: core.ClosedJaxpr) -> str:
     """A digest of a trace and of every constant in it: equal for two functions that compute the same."""
     return _Digest().of(closed)
+
+
+def are_known_to_differ(first: core.ClosedJaxpr, second: core.ClosedJaxpr) -> bool:
+    """Whether two traces have different digests, both of them known."""
+    digests = fingerprint(first), fingerprint(second)
+    return digests[0] != digests[1] and not any(digest.startswith(UNKNOWN) for digest in digests)
 
 
 def digest_of(operation: Operation) -> str:
@@ -151,6 +165,7 @@ class _Digest:
             )  # other callables (derivative rules) are not run; those that run are in the traces
 
 
+@or_else(lambda closed: False)
 def says_all(closed: core.ClosedJaxpr) -> bool:
     """Whether the digest of a trace determines its derivatives too: not if it calls the host or has its own rules."""
     return not any(_has_rules(equation) or _is_callback(equation) for equation in equations_of(closed.jaxpr))
@@ -170,11 +185,13 @@ def _is_callback(equation: Any) -> bool:
     return "callback" in equation.primitive.name
 
 
+@or_else(lambda closed: False)
 def calls_host(closed: core.ClosedJaxpr) -> bool:
     """Whether a trace calls back to Python."""
     return any(map(_is_callback, equations_of(closed.jaxpr)))
 
 
+@or_else(lambda closed, name: False)
 def holds(closed: core.ClosedJaxpr, name: str) -> bool:
     """Whether there is a primitive or a compiled function of that name in a trace."""
     return any(name in (e.primitive.name, function_name(e)) for e in equations_of(closed.jaxpr))

@@ -16,7 +16,7 @@ from stodyn.numerics.printing.entrywise import TABLE, Zeros
 from stodyn.numerics.printing.fingerprints import digest_of
 from stodyn.numerics.printing.operations import CALLS, Operation, called_by, operation_of
 from stodyn.numerics.printing.trace import interpret
-from stodyn.numerics.printing.unprintable import Unprintable
+from stodyn.numerics.printing.unprintable import Unprintable, or_else
 
 LOOPS = kinds.While | kinds.Scan
 
@@ -124,6 +124,12 @@ def _merged(equations: list[Equation], results: list[Value]) -> tuple[list[Equat
     return list(unique.values()), list(map(earliest, results))
 
 
+def _numbers_made(closed: core.ClosedJaxpr) -> int:
+    """How many numbers the operations of a trace make, those of inner functions left out."""
+    return sum(math.prod(v.aval.shape) for equation in closed.jaxpr.eqns for v in equation.outvars)
+
+
+@or_else(_numbers_made)
 def scalar_operations(closed: core.ClosedJaxpr) -> int:
     """How many operations a trace has, entry by entry: an estimate that looks at shapes alone.
 

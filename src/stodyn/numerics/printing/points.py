@@ -155,6 +155,7 @@ _loops: Bounded[str, _Loop] = Bounded(256)
 _keeping = threading.Lock()
 
 
+@or_unprintable()
 def _printed(closed: core.ClosedJaxpr, differs: Sequence[bool]) -> _Loop:
     """The compiled loop of a trace; raises Unprintable."""
     reason = compiling.unavailable()
@@ -165,8 +166,7 @@ def _printed(closed: core.ClosedJaxpr, differs: Sequence[bool]) -> _Loop:
     key = hashlib.sha256(repr((fingerprint(closed), differs, compiling.processor())).encode()).hexdigest()
     with _keeping:
         if key not in _loops:
-            with or_unprintable():
-                _loops[key] = _Loop(closed, differs)
+            _loops[key] = _Loop(closed, differs)
         return _loops[key]
 
 
