@@ -95,6 +95,14 @@ def test_integrals_begin_at_their_initial_values():
     assert circuit.response(np.array([10.0]))["b"][0] == pytest.approx(1.0 / (20j * np.pi))
 
 
+def test_an_integral_does_not_move_at_rest():
+    text = "title\nV1 a 0 1\nB1 b 0 V=idt(v(a), 2) + 3*v(a)\nR1 b c 1k\nR2 c 0 1k\n.tf v(c) v1\n.sens v(c)\n"
+    circuit = sd.circuits.read(text)
+    assert circuit.transfer().gain == pytest.approx(1.5)
+    assert circuit.sensitivities()["v1.value"] == pytest.approx(1.5, rel=1e-6)
+    assert circuit.sensitivities()["r2.value"] == pytest.approx(5.0 / 4e3, rel=1e-6)
+
+
 def test_a_derivative_is_a_difference_over_a_step():
     circuit = sd.circuits.read("title\nV1 a 0 SIN(0 1 10k)\nB1 b 0 V=100u*ddt(v(a))\nR1 b 0 1k\nC1 b c 1n\nR2 c 0 1k\n"
                                ".tran 1u 100u\n")  # fmt: skip

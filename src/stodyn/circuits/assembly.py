@@ -332,6 +332,21 @@ class Network:
         values = terms.signs * self.device_slopes(np.append(x, 0.0))[terms.slopes]
         return Stamps(rows, columns, np.append(linear.values, values)).matrix(self.n)
 
+    @functools.cached_property
+    def resting(self) -> np.ndarray:
+        """The unknowns that the operating point holds: integrals in expressions."""
+        return np.array([self.nodes[name] for name in self.netlist.resting], int)
+
+    def slopes_at_rest(self, x: np.ndarray) -> scipy.sparse.csr_array:
+        """∂f/∂x (n, n) for direct current; the rows of what is held there say that it does not change."""
+        J = self.at_rest.slopes(x)
+        if not len(self.resting):
+            return J
+        J = J.tolil()
+        J[self.resting, :] = 0.0
+        J[self.resting, self.resting] = 1.0
+        return J.tocsr()
+
     def small_signal(self, x: np.ndarray) -> tuple[scipy.sparse.csr_array, scipy.sparse.csr_array]:
         """M and f_x (n, n) of small signals around x; charges with a `capacitance` are capacitors there."""
         y, rows, columns, values = np.append(x, 0.0), [self.mass.rows], [self.mass.columns], [self.mass.values]

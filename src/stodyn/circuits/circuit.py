@@ -842,7 +842,7 @@ def _effect_of_cmin(network: Network, x: np.ndarray) -> str:
     rows = [network.nodes[node] for node in nodes]
     unit = np.zeros((network.n, len(rows)))
     unit[rows, np.arange(len(rows))] = 1.0
-    ohms = np.abs(direct.solved(network.at_rest.slopes(x), unit)[rows, np.arange(len(rows))])
+    ohms = np.abs(direct.solved(network.slopes_at_rest(x), unit)[rows, np.arange(len(rows))])
     corner = 1.0 / (2.0 * np.pi * farads * ohms.max())
     return (
         f".options cmin={farads:g}: added from {', '.join(nodes)} to ground. Alone they act from {corner:.3g} Hz on, "

@@ -66,7 +66,7 @@ def curves(circuit: Any, sweeps: Sequence[Any]) -> Curves:
 
 def transfer(network: Network, x: np.ndarray, output: np.ndarray, is_voltage: bool, source: str) -> Transfer:
     """Gain and resistances at the operating point x, for an output e'x and a source of the netlist."""
-    J = network.at_rest.slopes(x)
+    J = network.slopes_at_rest(x)
     column = network.sources_of.index(source)
     mine = network.source_columns == column
     push = np.zeros(network.n + 1)
@@ -89,7 +89,8 @@ def sensitivities(
     rebuilt: Callable[[dict[str, float]], Network],
 ) -> dict[str, float]:  # fmt: skip
     """d(e'x)/dp for each of the numbers; `rebuilt` gives the network with one of them changed."""
-    adjoint = direct.solved(network.at_rest.slopes(x).T, output)
+    adjoint = direct.solved(network.slopes_at_rest(x).T, output)
+    adjoint[network.resting] = 0.0  # held, whatever the numbers are
 
     def pushed(other: Network) -> float:
         return -float(adjoint @ other.at_rest.rates(x, other.sources.at_rest(), np))

@@ -44,7 +44,7 @@ def operating_point(
     charge. The search begins with the nodes of .nodeset held at their voltages, so that of several operating points
     the one near these voltages is found; or at the state `near`, if it is given.
     """
-    held = {network.nodes[name]: value for name, value in network.netlist.resting.items()} | (held or {})
+    held = dict(zip(network.resting.tolist(), network.netlist.resting.values(), strict=True)) | (held or {})
     if network.memories is not None:
         return _with_memories(network, sources, held, near)
     return _at_rest(network, sources, held, near)
