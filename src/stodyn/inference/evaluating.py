@@ -102,7 +102,7 @@ class Evaluated:
         lanes, D = len(parts.m), self.model.diffuse()
         diffuse = None if D is None else np.repeat((0.0 if is_tangent else 1.0) * D[None], lanes, axis=0)
         left = None if D is None else np.full(lanes, 0.0 if is_tangent else float(D.shape[1]))
-        table = Law(*(np.moveaxis(part, 0, 1) for part in parts.law))
+        table = Law(*(np.moveaxis(np.asarray(part), 0, 1) for part in parts.law))
         sensing = Sensing(parts.H, parts.d, parts.R)
         return Spread(parts.P, diffuse, left), Sum(parts.m, np.zeros(lanes), np.zeros(lanes)), table, sensing
 
@@ -166,9 +166,9 @@ def _laws_over(rates: Any, order: int, gaps: np.ndarray, longest: float) -> Any:
     return LAWS[order](repeated, np.tile(gaps / longest, len(A)), np.asarray(halvings), np.asarray(linear_flow.TERMS))
 
 
-def _law(rates: Any, share: Any, *counts: Any) -> Any:
+def _law(rates: Any, share: Any, halvings: Any, terms: Any) -> Any:
     """The law over one share of a time, the same for all problems."""
-    laws = linear_flow.over_shares(*rates, share[None], *counts)
+    laws = linear_flow.over_shares(rates.A, rates.a, rates.S, share[None], halvings, terms)
     return jax.tree.map(lambda part: part[0], laws)
 
 

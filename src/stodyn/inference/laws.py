@@ -171,7 +171,8 @@ def widths_of(plant: Plant, sensors: Sequence[Sensor], params: Any) -> list[int]
             raise ValueError(f"of ({sensor.name}): what it reads is not proved to be linear: {NOT_LINEAR}")
         if depends_on_time(value, x, params):
             raise ValueError(
-                f"of ({sensor.name}): what it reads depends on time; only constant sensors are taken so far"
+                f"of ({sensor.name}): what it reads depends on time, which an exact filter does not take. Take "
+                "by='ekf', which is exact for linear problems but for its steps"
             )
     return widths
 
