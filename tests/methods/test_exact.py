@@ -113,6 +113,15 @@ def test_inputs_that_change_and_steps_that_differ_take_whole_paths():
         assert isinstance(describe(problem, "VanLoan", (0, 0.6), dt, None, "float64").method, Solver)
 
 
+def test_other_params_make_other_matrices():
+    ready = sd.prepare(DAMPED, "VanLoan", t=(0, 1), dt=0.5, paths=4)
+    other = {"k": 1.0, "u": 0.5, "size": 0.0}
+    with pytest.raises(ValueError, match="the matrices of its steps are not made of them"):
+        ready.raw(seed=1, params=other)
+    mean = ready.arrays(seed=1, params=other)["mean"][-1]
+    assert abs(mean - ready.arrays(seed=1)["mean"][-1]).max() > 0.1
+
+
 def test_without_noise_the_steps_are_those_of_the_exponential():
     decay = sd.SDE(lambda t, x: -x, lambda t, x: jnp.zeros((1, 1)), [1.0])
     run = sd.simulate(decay, "VanLoan", t=(0, 2), dt=1.0, paths=1, seed=1, progress=False)

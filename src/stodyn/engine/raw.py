@@ -29,7 +29,8 @@ class Raw:
         self.run, self.executor, self.raises = run, executor, on_failure == "raise"
         self.takes_start = spec.record["problem"] == "SDE" and spec.problem.n <= WRITTEN_OUT  # its step knows no values
         noise = spec.problem.noise_structure
-        self.takes_params = self.takes_start and (noise.known == PROVED or not noise.kinds)
+        is_free = not spec.method.fixed_params and (noise.known == PROVED or not noise.kinds)
+        self.takes_params = self.takes_start and is_free
 
     def __call__(self, seed: int, params: Any, start: np.ndarray | None, out: np.ndarray | None) -> np.ndarray:
         run = self.run
@@ -55,7 +56,8 @@ class Raw:
         if (params is not None and not self.takes_params) or (start is not None and not self.takes_start):
             raise ValueError(
                 f"raw: takes other params and starts of an SDE of up to {WRITTEN_OUT} components alone, and params "
-                "where the structure of its noise is proved; this problem is checked and traced again for them: call "
+                "where the structure of its noise is proved and the matrices of its steps are not made of them; this "
+                "problem is checked and traced again for them: call "
                 "ready.arrays(seed=..., params=..., start=...)"
             )
         if start is not None:

@@ -124,7 +124,7 @@ class Stepping:
         parameters, place = [], 0
         for name, example in self.common_params:
             numbers = np.ravel(example)
-            is_fixed = name.split(".")[0] in self.fixed
+            is_fixed = name.split(".")[0] in self.fixed or self.fixed == ("params",)
             for k, number in enumerate(numbers):
                 if example.dtype.kind == "f" and not is_fixed:
                     suffix = f"[{', '.join(map(str, np.unravel_index(k, example.shape)))}]" if example.shape else ""

@@ -156,15 +156,17 @@ class _ExactSteps(Wrapping, Method):
 
     def step(self, problem, t, state, noise, params):
         Phi, Gamma, share, rest = (jnp.asarray(matrix, state.dtype) for matrix in self.law)
-        a = problem.f(t, jnp.zeros_like(state), {**params, **self.fixed} if self.fixed else params).astype(state.dtype)
+        own = {**params, **self.fixed} if isinstance(params, Mapping) else params
+        a = problem.f(t, jnp.zeros_like(state), own).astype(state.dtype)
         return Phi @ state + Gamma @ a + (share @ noise.W + rest @ noise.aux["rest"]), EXPLICIT
 
 
 def _in_matrices(problem: Any) -> dict[str, Any]:
-    """The params by name that the matrices of a step are made of."""
+    """The params by name that the matrices of a step are made of; all, as "params", where they have no names."""
     params = problem.params
-    names = params if isinstance(params, Mapping) else ()
-    return {name: params[name] for name in names if _multiplies(problem, (name,))}
+    if not isinstance(params, Mapping):
+        return {} if params is None else {"params": params}
+    return {name: params[name] for name in params if _multiplies(problem, (name,))}
 
 
 def _multiplies(problem: Any, inputs: Sequence[str]) -> bool:
