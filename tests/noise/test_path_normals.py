@@ -195,3 +195,20 @@ def test_neighbours_begin_with_unlike_words():
 def test_no_two_streams_have_one_number():
     """They would draw the same numbers."""
     assert len(set(STREAMS.values())) == len(STREAMS)
+
+
+@pytest.mark.parametrize(
+    ("seed", "path", "normals"),
+    [
+        (1, 0, (1.1315506193624485, 0.24703295099811257, -1.3335179867474)),
+        (1, 1, (-0.39577234203041745, 0.7295957488794181, -1.9696889672075744)),
+        (2**40 + 3, 5, (-0.07474600849941788, -1.129611350209943, -0.7709410115765021)),
+    ],
+)
+def test_first_normals_of_a_seed_are_those_of_every_version(seed, path, normals):
+    assert path_normals.rows(seed, "W", path, 1, 3, 1)[:, 0, 0] == pytest.approx(normals, abs=1e-15)
+
+
+def test_words_of_a_path_before_its_first_draw():
+    words = path_normals.states(path_normals.key(1, "W"), [0])[0, :, 0]
+    assert [f"{word:x}" for word in words] == ["1c93abf95cb014b5", "ba7eddc28ab423c3", "2bc60a5c26bc3f09", "d"]

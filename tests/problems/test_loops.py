@@ -555,6 +555,39 @@ def test_jitter_has_its_exact_covariances(steps, at_the_start, at_samples):
         sd.analysis.sampled(s1({"jitter": late}, {"jitter": sd.Jitter(steps=1)}), dt=0.01)
 
 
+def of_intervals(mean, square, k=5.0, r=0.01):
+    """The variance before a sample of x' = -k (x + v) + w whose intervals have this mean and mean square."""
+    return (mean + k**2 * r * square) / (2 * k * mean - k**2 * square)
+
+
+def test_intervals_that_are_drawn_have_their_closed_form():
+    for epsilon, exact in ((0.2, 0.1373214285714), (0.5, 0.1408571428571), (1.0, 0.155)):
+        assert of_intervals(0.1, 0.01 * (1 + epsilon**2 / 3)) == pytest.approx(exact, abs=1e-12)
+    for steps, dt in ((2, 0.01), (4, 0.01), (40, 0.001)):
+        together = sd.Jitter(steps=steps, drifting=True)
+        solved = sd.analysis.sampled(s1({"jitter": together}, {"jitter": together}), dt=dt)
+        square = 0.01 + dt**2 * steps * (steps + 1) / 3
+        assert solved.before("y")[0, 0] == pytest.approx(of_intervals(0.1, square), abs=1e-12)
+        assert solved.radius == pytest.approx(1 - 2 * 5 * 0.1 + 25 * square, abs=1e-12)
+    with pytest.raises(ValueError, match="the loop has no period"):
+        solved.covariance()
+
+
+@pytest.mark.usefixtures("quick_compiling")
+def test_averages_over_intervals_that_are_drawn_are_those_of_regular_ones_and_of_a_run():
+    """Intervals that hardly differ have nearly the average of regular ones; with losses a run has them too."""
+    regular = sd.analysis.sampled(s1()).average[0, 0]
+    nearly = sd.Jitter(steps=1, drifting=True)
+    solved = sd.analysis.sampled(s1({"jitter": nearly}, {"jitter": nearly}), dt=0.001)
+    assert solved.average[0, 0] == pytest.approx(regular, rel=1e-3)
+    wide = sd.Jitter(steps=4, drifting=True)
+    loop = s1({"jitter": wide, "loss": 0.2}, {"jitter": wide})
+    run = sd.simulate(loop, "VanLoan", t=(0, 4), dt=0.01, paths=2000, seed=1, progress=False,
+                      collect=[st.Moments(at=[4.0])])  # fmt: skip
+    off = run["variance"].values[0, 0] - sd.analysis.sampled(loop, "VanLoan", 0.01).average[0, 0]
+    assert abs(off) < 5 * run["variance_stderr"].values[0, 0]
+
+
 def test_jitter_and_loss_together_are_those_of_a_run():
     """The variances of x inside the period, of 4000 paths within five standard errors (false alarms 6e-7)."""
     late = sd.Jitter(steps=3)

@@ -6,7 +6,8 @@
 the loop's own functions, after a proof from their traces that they are affine. A reading that is lost with the chance p
 makes the jump random, and P⁺ the mean over both: then P ↦ M P Mᵀ is a sum of such terms, solved in the entries of P.
 With jitter a sample falls on one of 2m + 1 steps. P is then kept apart for paths that wait for theirs and for those
-that have taken it; of those that wait, 1/(2m + 1 - i) take it at step i.
+that have taken it; of those that wait, 1/(2m + 1 - i) take it at step i. Where the intervals between samples are drawn
+and everything acts at them, the loop is followed from one sample to the next in the same way.
 
 Averages over time are those of P' = F P + P Fᵀ + G Gᵀ: what the covariances after the ticks come to, which is linear in
 their sum, and what the noise of a tick adds.
@@ -19,7 +20,7 @@ import functools
 import itertools
 import math
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -105,6 +106,22 @@ class Tick(NamedTuple):
         left = 1.0 - self.hazard
         past = past + self.hazard * self.act.of(waiting, share)
         return Moments(left * self.rest.of(waiting, share), past, left * share)
+
+
+def _to_the_next_sample(begun: np.ndarray, flow: Stretch, ticks: Sequence[Tick]) -> tuple[list[Moments], Moments]:
+    """From the covariance after a sample, where the interval to the next is drawn: what each tick meets, and what is
+    there after the sample. Paths that have taken it go on from there, in intervals of their own."""
+    moments, met = Moments(begun, 0.0 * begun, 1.0), []
+    for tick in ticks:
+        waiting = moments.after(flow).waiting
+        met.append(Moments(waiting, moments.past, moments.share))
+        if tick.act is not None:
+            past = moments.past + tick.hazard * tick.act.of(waiting, moments.share)
+            left = 1.0 - tick.hazard
+            moments = Moments(left * waiting, past, left * moments.share)
+        else:
+            moments = Moments(waiting, moments.past, moments.share)
+    return met, moments
 
 
 class _Probe(Loop):
@@ -224,6 +241,9 @@ class Sampled:
     @functools.cached_property
     def _before(self) -> list[Moments]:
         """The moments that each tick of the period meets."""
+        return self._met()
+
+    def _met(self) -> list[Moments]:
         first, all_of_them = _first(self.ticks), {}
         moments = Moments(0.0 * self.begun, self.begun, 0.0)
         for k in (*range(first, len(self.ticks)), *range(first)):
@@ -383,6 +403,43 @@ def _expect_components(argument: str, names: Iterable[str], known: Sequence[str]
         raise ValueError(f"{argument}: there is no component {unknown[0]!r}; there are {', '.join(known)}")
 
 
+class Drifting(Sampled):
+    """A loop whose intervals between samples are drawn independently, so that it has no period.
+
+    `before` and `after` a sensor or a part, `average` and `cost` are those in the long run; its radius is that of the
+    covariances from sample to sample.
+    """
+
+    def _met(self) -> list[Moments]:
+        return _to_the_next_sample(self.begun, self.flow, self.ticks)[0]
+
+    @checks_arguments
+    def covariance(self, t: float = 0.0, *, before: bool = False) -> np.ndarray:
+        """Refuse: times that drift have no period.
+
+        Parameters
+        ----------
+        t, before
+            As of a loop with a period.
+        """
+        raise ValueError("t: the times of the samples drift, and the loop has no period; use before, after or average")
+
+    @functools.cached_property
+    def average(self) -> np.ndarray:
+        """The covariance of the components averaged over time, (n, n)."""
+        begun = [Moments(self.begun, 0.0 * self.begun, 1.0)]
+        for tick, (waiting, past, share) in zip(self.ticks, self._before, strict=True):
+            left = 1.0 - tick.hazard
+            begun.append(Moments(left * waiting, past, left * share))
+        total, shares = np.sum([one.waiting for one in begun], axis=0), sum(one.share for one in begun)
+        if self.rates is not None:
+            F, G = self.rates
+            lasting = van_loan.discretise(F, np.eye(len(F)), total, self.tick)[1]
+            added = quadratic_cost.accumulated(F.T, G @ G.T, self.tick).of_noise
+            total = (lasting + shares * added) / self.tick
+        return self.shown @ (total / shares) @ self.shown.T
+
+
 @checks_arguments
 def sampled(
     loop: Any, method: Any = None, dt: float | None = None, *, at: Mapping[str, float] | None = None
@@ -397,7 +454,8 @@ def sampled(
         further noise of variance q²/12.
     method, dt : Method or str, float, optional
         Give the covariances that runs with this method and step have; by default those of the exact plant. Jitter is
-        counted in steps, so that it needs dt in any case.
+        counted in steps, so that it needs dt in any case. Where it drifts, everything must act at its times, and there
+        are covariances before and after samples and averages, but none at times of a period.
     at : mapping, optional
         Linearise about this point: component of the plant or input -> value. Others are as at the start, the states of
         parts too. The answer is that of small deviations and small noise, and its `law` says so.
@@ -459,14 +517,18 @@ def _refuse_what_is_not_analysed(loop: Looped, method: Any, at: Any) -> None:
     _refuse_jitter(loop)
 
 
+def _drifts(loop: Looped) -> bool:
+    return any(thing.jitter is not None and thing.jitter.drifting for thing in loop.things)
+
+
 def _refuse_jitter(loop: Looped) -> None:
-    """Refuse jitter that is not that of one instant in each period."""
+    """Refuse jitter that is not that of one instant in each period, or of intervals at whose ends everything acts."""
     jittered = [thing for thing in loop.things if thing.jitter is not None]
     for thing in jittered:
         assert thing.jitter is not None
         reason = None
-        if thing.jitter.drifting:
-            reason = "times that drift"
+        if thing.jitter.drifting and (len(jittered) < len(loop.things) or thing.times.delay):
+            reason = "times that drift beside others, or with delays,"
         elif thing.jitter is not jittered[0].jitter or thing.times[:2] != jittered[0].times[:2]:
             reason = "instants that are late independently of each other"
         elif getattr(thing, "hold", "zero") == "first":
@@ -536,7 +598,7 @@ def _solved(loop: Looped, method: Any, dt: float | None, at: Mapping[str, float]
             f"{named(method).name}, dt={dt:g}",
         )
     _warn_of_coarse_readings(loop, clock, params)
-    ticks, events = _jumps(loop, clock, params, unravel, size, about)
+    ticks, events = (_intervals if _drifts(loop) else _jumps)(loop, clock, params, unravel, size, about)
     ticks = tuple(tick._replace(rest=_with_lines(tick.rest, k, clock, lines)) for k, tick in enumerate(ticks))
     whole = len(rates[0])
     shown = np.pad(_shown(loop, unravel, size), ((0, 0), (0, whole - size)))
@@ -552,8 +614,9 @@ def _solved(loop: Looped, method: Any, dt: float | None, at: Mapping[str, float]
     radius, P = _stationary(loop, flow, ticks, [_name(loop, column) for column in shown.T])
     entered = np.pad(uncompiled.value(jax.jacfwd(begun), x), ((0, whole - size), (0, 0)))[keep]
     law = law if point is None else f"linearised, {law}"
-    return Sampled(loop.components, radius, float(loop.period), law, ticks, flow,
-                   rates if method is None else None, shown, P, tick, events, entered)  # fmt: skip
+    kind = Drifting if _drifts(loop) else Sampled
+    return kind(loop.components, radius, float(loop.period), law, ticks, flow,
+                rates if method is None else None, shown, P, tick, events, entered)  # fmt: skip
 
 
 class _Line(NamedTuple):
@@ -752,6 +815,25 @@ def _jumps(
     return tuple(ticks), {name: tuple(numbers) for name, numbers in events.items()}
 
 
+def _intervals(
+    loop: Looped, clock: Clock, params: Any, unravel: Any, size: int, about: Any
+) -> tuple[tuple[Tick, ...], dict[str, tuple[int, ...]]]:
+    """The ticks from one sample to the last at which the next may fall, where intervals are drawn."""
+    thing = loop.things[0]
+    assert thing.jitter is not None
+    every, most = clock.times[thing.name][0], thing.jitter.steps
+    fed = _acting(loop, clock, params, unravel, size, about)
+    due = {other.name: True for other in loop.things}
+    rest, act = (_jump(loop, fed, size, every, {name: acts for name in due}, acts) for acts in (False, True))
+    window = range(every + most, every - most - 1, -1)  # from the last on: shares of those that still wait
+    hazards = {tick: 1.0 / (1 + place) for place, tick in enumerate(window)}
+    ticks = [
+        Tick(rest, act if tick in hazards else None, hazards.get(tick, 0.0), tick == 1)
+        for tick in range(1, every + most + 1)
+    ]
+    return tuple(ticks), {name: () for name in due}
+
+
 def _hazard(loop: Looped, clock: Clock, tick: int) -> tuple[float, bool]:
     """The share of the paths waiting for a jittered sample that take it at a tick, and whether they begin to wait."""
     thing = next((thing for thing in loop.things if thing.jitter is not None), None)
@@ -833,7 +915,10 @@ def _name(loop: Looped, column: np.ndarray) -> str:
 
 
 def _stationary(loop: Looped, flow: Stretch, ticks: tuple[Tick, ...], names: list[str]) -> tuple[float, np.ndarray]:
-    """The radius over a period, and P just before its first tick."""
+    """The radius over a period, and P just before its first tick; where intervals are drawn, the radius from sample to
+    sample, and P after a sample."""
+    if _drifts(loop):
+        return _random_stationary(loop, flow, lambda P: _to_the_next_sample(P, flow, ticks)[1].past, names)
     over_period = _over_period(flow, ticks)
     if over_period is not None:
         M, C = over_period
@@ -842,7 +927,15 @@ def _stationary(loop: Looped, flow: Stretch, ticks: tuple[Tick, ...], names: lis
         if radius >= 1.0 - lyapunov.LEAST_DECAY:
             _refuse_unstable(loop, "unstable", values, np.abs(vectors), names)
         return radius, lyapunov.discrete(M, C)
-    return _random_stationary(loop, flow, ticks, names)
+    first = _first(ticks)
+
+    def over(P: np.ndarray) -> np.ndarray:
+        moments = Moments(0.0 * P, P, 0.0)
+        for k in (*range(first, len(ticks)), *range(first)):
+            moments = ticks[k].of(moments).after(flow)
+        return moments.total
+
+    return _random_stationary(loop, flow, over, names)
 
 
 def _over_period(flow: Stretch, ticks: tuple[Tick, ...]) -> Stretch | None:
@@ -863,7 +956,7 @@ def _first(ticks: tuple[Tick, ...]) -> int:
 
 
 def _random_stationary(
-    loop: Looped, flow: Stretch, ticks: tuple[Tick, ...], names: list[str]
+    loop: Looped, flow: Stretch, over: Callable[[np.ndarray], np.ndarray], names: list[str]
 ) -> tuple[float, np.ndarray]:
     """The same where cases are random: from what a period makes of nothing, and of each entry of P by itself."""
     n = len(flow.Phi)
@@ -874,10 +967,8 @@ def _random_stationary(
     units = np.zeros((1 + len(rows), n, n))
     number = np.arange(1, 1 + len(rows))
     units[number, rows, columns] = units[number, columns, rows] = 1.0
-    moments, first = Moments(0.0 * units, units, 0.0), _first(ticks)
-    for k in (*range(first, len(ticks)), *range(first)):
-        moments = ticks[k].of(moments).after(flow)
-    C, after = moments.total[0], moments.total[1:] - moments.total[0]
+    C, *entries = over(units)
+    after = np.array(entries) - C
     operator = after[:, rows, columns].T
     values, vectors = np.linalg.eig(operator)
     radius = float(np.abs(values).max())
