@@ -1,5 +1,6 @@
 """Allan variances beside published ones and closed forms, and fits whose intervals cover."""
 
+import dataclasses
 import warnings
 
 import jax.numpy as jnp
@@ -201,3 +202,34 @@ def test_a_fit_makes_a_sensor():
         sensor = curve.fit("N").noise()
     assert pytest.approx(0.1, rel=0.05) == sensor.N
     assert sensor.every == 0.01
+
+
+def test_flicker_of_readings_has_a_flat_allan_variance_from_the_first_reading_on():
+    """Processes that are faster than the readings would be white noise on top of N."""
+    every, stretches = 0.01, np.array([1, 2, 3, 4, 8, 64])
+    gyro = sd.noise.gyro(bias_instability=0.5, every=every)
+    seen = sd.analysis.allan_variance(gyro, stretches * every, every=every)
+    assert seen == pytest.approx(2 * np.log(2) / np.pi * 0.25, rel=0.012)
+
+
+def test_samples_of_gauss_markov_processes_have_their_closed_forms():
+    exact = [0.0951625819640, 0.3392346920207, 0.1701934408645]
+    unit = allan_terms.variances(allan_terms.gauss_markov(10.0, is_averaging=False), np.array([1, 10, 100]))
+    assert unit == pytest.approx(exact, abs=1e-12)
+    averaged = allan_terms.variances(allan_terms.gauss_markov(10.0), np.array([1, 10, 100]))
+    assert averaged == pytest.approx([0.0618919065856, 0.3361824814492, 0.1700018159766], abs=1e-12)
+
+
+def test_a_gauss_markov_process_is_fitted_with_its_correlation_time():
+    """From the curve that it has on average, exactly; from a record within its intervals of 1e-6."""
+    gyro = sd.noise.gyro(arw=0.01, gauss_markov=(0.05, 2.0), every=0.1)
+    curve = sd.analysis.allan(gyro.sample(1024, seed=1)[0, :, 0], dt=0.1)
+    fit = curve.fit("NG", confidence=1 - 1e-6)
+    assert fit["N"].low < 0.01 < fit["N"].high and fit["G"].low < 0.05 < fit["G"].high
+    assert fit.correlation_time.low < 2.0 < fit.correlation_time.high and fit.correlation_time.high < 40.0
+    mean = dataclasses.replace(curve, variance=sd.analysis.allan_variance(gyro, curve.tau, every=0.1))
+    exact = mean.fit("NG")
+    assert [exact["N"].value, exact["G"].value] == pytest.approx([0.01, 0.05], rel=1e-4)
+    assert exact.correlation_time.value == pytest.approx(2.0, rel=1e-3)
+    assert exact.noise().gauss_markov == ((exact["G"].value, exact.correlation_time.value),)
+    assert "of correlation time" in str(exact)

@@ -19,7 +19,7 @@ def command(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Rates, equally spaced: .csv, .txt or .npy.")],
     dt: Annotated[float, typer.Option(metavar="T", help="The time between samples.")],
     column: Annotated[int, typer.Option(metavar="K", help="Which column of the file, counted from 0.")] = 0,
-    terms: Annotated[str, typer.Option(metavar="LETTERS", help="Terms to fit, of QNBKR.")] = "QNBKR",
+    terms: Annotated[str, typer.Option(metavar="LETTERS", help="Terms to fit, of QNBKRG.")] = "QNBKR",
     averaged: Annotated[bool, typer.Option("--averaged", help="Samples are averages over the time between.")] = False,
     picture: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the curve into this file.")] = None,
     as_json: AsJson = False,

@@ -26,11 +26,43 @@ import scipy
 from stodyn.arguments import checks_arguments
 from stodyn.hints import Count, Integer, check_seed, whole
 from stodyn.noise import readings, stream, units
-from stodyn.noise.coloured import Coloured, flicker, gauss_markov
+from stodyn.noise.coloured import Coloured, flicker, gauss_markov, summed
 from stodyn.noise.readings import Density, Recursion
 
 ENDLESS = 1000.0  # correlation time, in s, that stands for a random walk in tools that want one
+FASTEST, POLES = 0.3, 3  # of the processes that flicker is made of: the shortest correlation time, in readings, and how
+# many there are in a decade
+FITTED = 10  # processes whose variances are fitted to a flat Allan variance
 LOWEST = 1e6  # readings within which flicker without a band goes on to lower frequencies: 1/(20 LOWEST every)
+
+
+def flicker_of_readings(B: float, every: float, lowest: float) -> Coloured:
+    """Return flicker noise of the bias instability B down to a frequency, as readings this far apart are to show it.
+
+    It is a sum of first-order processes, as `flicker` is. Readings see processes that are faster than they are as white
+    noise, which would come on top of N: there are none, and the fastest have such variances that the Allan variance of
+    the readings is (2 ln 2/π) B² to 1.1 % from the shortest averaging time on.
+    """
+    decades = math.log10(10.0 / (2.0 * math.pi * lowest * FASTEST * every))
+    times = FASTEST * 10.0 ** (np.arange(max(math.ceil(POLES * decades) + 1, FITTED)) / POLES)
+    stretches = 2 ** np.arange(FITTED + 3)
+    columns = np.stack([_sampled_allan_variances(time, stretches) for time in times], axis=1)
+    unit, flat = B**2 * math.log(10.0) / (POLES * math.pi), 2.0 * math.log(2.0) / math.pi * B**2
+    slow = unit * columns[:, FITTED:].sum(axis=1)
+    fast, _ = scipy.optimize.nnls(columns[:, :FITTED], flat - slow)
+    variances = np.concatenate([fast, np.full(len(times) - FITTED, unit)])
+    return summed(*(gauss_markov(math.sqrt(v), time * every) for v, time in zip(variances, times, strict=True) if v))
+
+
+def _sampled_allan_variances(time: float, stretches: np.ndarray) -> np.ndarray:
+    """Return those of a first-order process of variance 1 whose correlation time is counted in readings."""
+
+    def of(m: int) -> float:
+        lags = np.arange(1 - m, m)
+        missing = -np.expm1(-(m + lags) / time) + np.expm1(-np.abs(lags) / time)
+        return float((m - np.abs(lags)) @ missing) / m**2
+
+    return np.array([of(int(m)) for m in stretches])
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -71,7 +103,9 @@ class Inertial:
     def biases(self, every: float, duration: float | None = None) -> list[Coloured]:
         """Return the stationary parts of the bias, as readings this far apart see them."""
         terms = [gauss_markov(s, time) for s, time in self.gauss_markov]
-        if self.B:
+        if self.B and self.band is None:
+            terms.append(flicker_of_readings(self.B, every, self.flicker_band(every, duration)[0]))
+        elif self.B:
             terms.append(flicker(self.B**2 / math.pi, self.flicker_band(every, duration)))
         return terms
 
@@ -243,8 +277,9 @@ def gyro(
     every : float, optional
         The time between readings; a Sensor or `sample(every=)` may give it instead.
     band : (f1, f2), optional
-        Frequencies in Hz between which flicker is flicker; by default up to half the rate, and down to a
-        period of twenty times the record.
+        Frequencies in Hz between which flicker is flicker; by default up to half the rate, with a flat Allan variance
+        of the readings, and down to a period of twenty times the record. What a band holds above half the rate is seen
+        by readings as white noise on top of N.
 
     Returns
     -------

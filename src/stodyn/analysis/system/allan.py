@@ -12,6 +12,7 @@ error that they would have: |θ̂_k - θ_k| <= q sd_k(θ_k). With the error at t
 from __future__ import annotations
 
 import dataclasses
+import functools
 import warnings
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -32,9 +33,12 @@ ROUNDS = 8  # at most, in which C follows θ; three are enough where no term is 
 DOUBLINGS = 20  # of an upper end, after which a record is said to set none
 SETTLED = 1e-3  # change of θ, in its errors, at which they end
 SUSPICIOUS = 1e-3  # chance of residuals as large as those seen, below which the terms are said not to fit
+TIMES = 8  # correlation times that are tried first
+SMALL = 1e-4  # change of a correlation time, by which its derivative is taken
 KINDS = ("overlapping", "plain")
 WORDS = {
     "Q": "quantisation", "N": "angle random walk", "B": "bias instability", "K": "rate random walk", "R": "rate ramp",
+    "G": "Gauss-Markov",
 }  # fmt: skip
 
 
@@ -58,7 +62,7 @@ class AllanFit:
     ----------
     terms : str
         The letters of the terms: Q quantisation, N angle random walk (white rate noise), B bias instability (flicker),
-        K rate random walk, R rate ramp.
+        K rate random walk, R rate ramp, G a Gauss-Markov process of the standard deviation fit["G"].
     squares, covariance : arrays (terms,), (terms, terms)
         The squares of the coefficients and the covariance of their errors.
     intervals : array (terms, 2)
@@ -69,6 +73,8 @@ class AllanFit:
         The probability with which an interval covers its coefficient.
     averaged : bool
         Whether samples are averages over their spacing.
+    correlation_time : Coefficient or None
+        That of the Gauss-Markov process, with its interval.
     """
 
     terms: str
@@ -81,6 +87,7 @@ class AllanFit:
     confidence: float
     averaged: bool
     dt: float
+    correlation_time: Coefficient | None = None
 
     def __getitem__(self, letter: str) -> Coefficient:
         if letter not in self.terms:
@@ -105,7 +112,8 @@ class AllanFit:
         array (...)
         """
         tau = np.asarray(tau, float)
-        X = _columns(self.terms, np.round(tau.ravel() / self.dt), self.dt, self.averaged)
+        time = None if self.correlation_time is None else self.correlation_time.value / self.dt
+        X = _columns(self.terms, np.round(tau.ravel() / self.dt), self.dt, self.averaged, time)
         is_wanted = np.array([terms is None or letter in terms for letter in self.terms])
         return (X @ np.where(is_wanted, self.squares, 0.0)).reshape(tau.shape)
 
@@ -120,12 +128,14 @@ class AllanFit:
         Returns
         -------
         Inertial
-            Of the terms N, B and K; quantisation and ramps are no noise that a sensor adds to a reading.
+            Of the terms N, B, K and G; quantisation and ramps are no noise that a sensor adds to a reading.
         """
         if kind not in ("gyro", "accelerometer"):
             raise ValueError(f'kind: expected "gyro" or "accelerometer", got {kind!r}')
         N, B, K = (self[letter].value if letter in self.terms else 0.0 for letter in "NBK")
         rest: dict[str, Any] = {"bias_instability": B, "rate_random_walk": K, "every": self.dt}
+        if self.correlation_time is not None and self["G"].is_seen:
+            rest["gauss_markov"] = (self["G"].value, self.correlation_time.value)
         return inertial.gyro(arw=N, **rest) if kind == "gyro" else inertial.accelerometer(vrw=N, **rest)
 
     def __str__(self) -> str:
@@ -134,6 +144,9 @@ class AllanFit:
             value, low, high, is_seen = self[letter]
             words = f"{value:.4g}  ({low:.4g} to {high:.4g})" if is_seen else f"not seen, below {high:.4g}"
             lines.append(f"{letter}  {WORDS[letter]:18s} {words}")
+            if letter == "G" and self.correlation_time is not None and is_seen:
+                value, low, high, _ = self.correlation_time
+                lines.append(f"   {'of correlation time':18s} {value:.4g}  ({low:.4g} to {high:.4g})")
         return "\n".join([*lines, f"χ² {self.chi2:.3g} for {self.freedom}, p = {self.p_value:.2g}"])
 
 
@@ -177,6 +190,8 @@ class AllanCurve:
         terms : str
             Letters: Q quantisation (of the angle), N angle or velocity random walk, B bias instability, K rate random
             walk, R rate ramp. In units of the record y and of time t: Q in y t, N in y √t, B in y, K in y/√t, R in y/t.
+            G adds a Gauss-Markov process, whose correlation time is found between dt and the longest averaging time;
+            the intervals of all terms allow for its error.
         averaged : bool
             Whether each sample is the average over the time since the one before, as of a rate-integrating gyro. The
             Allan variance of a random walk that is sampled is half as large again at the shortest averaging time.
@@ -201,19 +216,21 @@ class AllanCurve:
         if self.kind != "overlapping":
             raise ValueError(f'kind: the law of the points is that of overlapping ones, got {self.kind!r}; '
                              'call allan(..., kind="overlapping")')  # fmt: skip
-        law = _Law(letters, self, averaged)
+        law = _law(letters, self, averaged)
         squares, C = _settled(law, self.variance)
         active = squares > 0.0
         off = np.linalg.solve(np.linalg.cholesky(C), self.variance - law.X @ squares)
         covariance = law.errors(squares)
         quantile = float(scipy.stats.norm.isf((1.0 - confidence) / 2.0))
         intervals = law.scale[:, None] * [_interval(law, squares, k, quantile) for k in range(len(letters))]
-        chi2, freedom = float(off @ off), len(self.tau) - int(active.sum())
+        unknown = int(active.sum()) + int(law.time is not None)
+        chi2, freedom = float(off @ off), max(len(self.tau) - unknown, 0)
         p_value = float(scipy.stats.chi2.sf(chi2, freedom)) if freedom else 1.0
         covariance = law.scale[:, None] * covariance * law.scale
         fit = AllanFit(
-            letters, squares * law.scale, covariance, intervals, chi2, freedom, p_value, confidence, averaged, self.dt
-        )
+            letters, squares * law.scale, covariance, intervals, chi2, freedom, p_value, confidence, averaged, self.dt,
+            law.time_and_interval(squares, quantile),
+        )  # fmt: skip
         if p_value < SUSPICIOUS:
             warnings.warn(_what_does_not_fit(self, fit, np.sqrt(np.diagonal(C))), DoesNotFit, stacklevel_of_user())
         return fit
@@ -254,7 +271,8 @@ class AllanCurve:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", DoesNotFit)
                 fit = self.fit("QNBKR"[: max(len(self.tau) - 1, 1)])
-        law = _Law(fit.terms, self, fit.averaged)
+        time = None if fit.correlation_time is None else fit.correlation_time.value / self.dt
+        law = _Law(fit.terms, self, fit.averaged, time)
         squares = fit.squares / law.scale
         return 2.0 * (law.X @ squares) ** 2 / np.diagonal(law.covariance(squares))
 
@@ -380,19 +398,20 @@ def _checked_terms(terms: str, points: int) -> str:
     unknown = [letter for letter in terms if letter not in allan_terms.LETTERS]
     if unknown or not terms or len(set(terms)) != len(terms):
         raise ValueError(f"terms: expected different letters of {allan_terms.LETTERS}, such as 'NBK', got {terms!r}")
-    if len(terms) > points:
-        raise ValueError(f"terms: {len(terms)} terms need as many averaging times, there are {points}")
+    count = len(terms) + ("G" in terms)
+    if count > points:
+        raise ValueError(f"terms: {count} numbers to be found need as many averaging times, there are {points}")
     return terms
 
 
-def _columns(terms: str, stretches: np.ndarray, dt: float, averaged: bool) -> np.ndarray:
-    """X (points, terms): the Allan variance of each term whose coefficient is 1."""
+def _columns(terms: str, stretches: np.ndarray, dt: float, averaged: bool, time: float | None = None) -> np.ndarray:
+    """X (points, terms): the Allan variance of each term whose coefficient is 1; `time` of G in samples."""
     columns = []
     for letter in terms:
         if letter == "R":
             columns.append((stretches * dt) ** 2 / 2.0)
             continue
-        unit = allan_terms.variances(allan_terms.differences_of(letter, averaged), stretches)
+        unit = allan_terms.variances(allan_terms.differences_of(letter, averaged, time), stretches)
         columns.append(unit * dt ** (allan_terms.UNITS[letter] - 2.0))
     return np.stack(columns, axis=1)
 
@@ -400,11 +419,12 @@ def _columns(terms: str, stretches: np.ndarray, dt: float, averaged: bool) -> np
 class _Law:
     """Mean and covariance of V as functions of squared coefficients, in units in which columns of X are of size 1."""
 
-    def __init__(self, terms: str, curve: AllanCurve, averaged: bool):
-        X = _columns(terms, curve.stretches, curve.dt, averaged)
+    def __init__(self, terms: str, curve: AllanCurve, averaged: bool, time: float | None = None):
+        self.terms, self.curve, self.averaged, self.time = terms, curve, averaged, time
+        X = _columns(terms, curve.stretches, curve.dt, averaged, time)
         self.scale = 1.0 / np.max(X / curve.variance[:, None], axis=0)
         self.X = X * self.scale
-        differences = [allan_terms.differences_of(letter, averaged) for letter in terms]
+        differences = [allan_terms.differences_of(letter, averaged, time) for letter in terms]
         H, L = allan_terms.laws(differences, curve.stretches, curve.samples)
         powers = np.array([allan_terms.UNITS[letter] if letter != "R" else 0.0 for letter in terms]) - 2.0
         units = self.scale * curve.dt**powers
@@ -419,8 +439,63 @@ class _Law:
 
     def errors(self, squares: np.ndarray) -> np.ndarray:
         """The covariance of the errors of an estimate, where these are the squares."""
-        whitened = np.linalg.solve(np.linalg.cholesky(self.covariance(squares)), self.X)
+        return self._all_errors(squares)[: len(squares), : len(squares)]
+
+    def _all_errors(self, squares: np.ndarray) -> np.ndarray:
+        """The same, and behind it that of the logarithm of the correlation time, where there is one."""
+        X = self.X if self.time is None else np.column_stack([self.X, squares[self.terms.index("G")] * self._slope])
+        whitened = np.linalg.solve(np.linalg.cholesky(self.covariance(squares)), X)
         return np.linalg.pinv(whitened.T @ whitened, hermitian=True)
+
+    @functools.cached_property
+    def _slope(self) -> np.ndarray:
+        """The derivative of G's column by the logarithm of its correlation time."""
+        assert self.time is not None
+        curve, k = self.curve, self.terms.index("G")
+        later, earlier = (
+            _columns("G", curve.stretches, curve.dt, self.averaged, self.time * factor)[:, 0]
+            for factor in (1.0 + SMALL, 1.0 - SMALL)
+        )
+        return (later - earlier) / (2.0 * SMALL) * self.scale[k]
+
+    def time_and_interval(self, squares: np.ndarray, quantile: float) -> Coefficient | None:
+        """The correlation time with its interval, even in its logarithm; None where there is none."""
+        if self.time is None:
+            return None
+        time, is_seen = self.time * self.curve.dt, bool(squares[self.terms.index("G")] > 0.0)
+        factor = float(np.exp(quantile * np.sqrt(self._all_errors(squares)[-1, -1]))) if is_seen else np.inf
+        return Coefficient(time, time / factor, time * factor, is_seen)
+
+
+def _law(terms: str, curve: AllanCurve, averaged: bool) -> _Law:
+    """The law of the terms; that of a Gauss-Markov process has the correlation time of the least squares, with the
+    covariance of that one of a few, equally far apart in the logarithm, under which the points are most probable."""
+    if "G" not in terms:
+        return _Law(terms, curve, averaged)
+    tried = np.linspace(0.0, np.log(float(curve.stretches.max())), TIMES)
+    roots = [_root(_Law(terms, curve, averaged, float(np.exp(logarithm))), curve.variance) for logarithm in tried]
+    best = int(np.argmin([_improbable(root, off) for root, off in roots]))
+
+    def squares(logarithm: float) -> float:
+        X = _columns(terms, curve.stretches, curve.dt, averaged, float(np.exp(logarithm)))
+        whitened = np.linalg.solve(roots[best][0], np.column_stack([X / X.max(axis=0), curve.variance]))
+        return scipy.optimize.nnls(whitened[:, :-1], whitened[:, -1])[1] ** 2
+
+    ends = tried[max(best - 1, 0)], tried[min(best + 1, TIMES - 1)]
+    least = scipy.optimize.minimize_scalar(squares, bounds=ends, method="bounded", options={"xatol": 1e-5})
+    return _Law(terms, curve, averaged, float(np.exp(least.x)))
+
+
+def _root(law: _Law, V: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The root of C at the terms that fit best, and how far the points are off in its units."""
+    squares, C = _settled(law, V)
+    root = np.linalg.cholesky(C)
+    return root, np.linalg.solve(root, V - law.X @ squares)
+
+
+def _improbable(root: np.ndarray, off: np.ndarray) -> float:
+    """-2 times the logarithm of the probability of the points, but for a constant."""
+    return float(off @ off + 2.0 * np.log(np.diagonal(root)).sum())
 
 
 def _interval(law: _Law, squares: np.ndarray, k: int, quantile: float) -> tuple[float, float]:

@@ -9,7 +9,8 @@ A term is known by its generalised covariance γ(x) at a lag of x samples, which
     K  walk of the rate, averaged    K² T³ |x|³/12                         K² τ/3
        the same, sampled             K² T³ (|x|³ - |x|)/12                 K² τ/3 (1 + 1/2m²)
     R  ramp R t                      none: d_m = R τ² on average           R² τ²/2
-    G  Gauss-Markov (s, T_c)         -s² T_c² (a - 1 + exp(-a)), a = T|x|/T_c
+    G  Gauss-Markov, averaged        -s² T_c² (a + exp(-a)), a = T|x|/T_c
+       the same, sampled             -s² T² (|x| coth b + exp(-2b|x|)/(2 sinh² b))/2, b = T/2T_c
 Covariances of differences are r_mk(x) = Δ²_m Δ²_k γ(x). For Gaussian noise with the means μ_m = R τ_m²
     cov(V_m, V_k) = Σ_ij (2 r_mk(i-j)² + 4 μ_m μ_k r_mk(i-j)) / (4 τ_m² τ_k² M_m M_k),
 a quadratic form in the terms' squares, without any table of types of noise.
@@ -26,7 +27,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-LETTERS = "QNBKR"
+LETTERS = "QNBKRG"
 Differences = Callable[[np.ndarray, int], np.ndarray]  # (lags, m) -> Δ²_m γ, for a term of size 1 and T = 1
 
 NEAR = 32  # lags on either side of a kink of r that are all summed; beyond them, ever fewer
@@ -73,19 +74,25 @@ def _ramp(x: np.ndarray, m: int) -> np.ndarray:
     return np.zeros_like(x)
 
 
-def gauss_markov(correlation_time: float) -> Differences:
+def gauss_markov(correlation_time: float, is_averaging: bool = True) -> Differences:
     """Return Δ²_m γ of a Gauss-Markov process of variance 1, for a correlation time in samples."""
+    half = 0.5 / correlation_time
+    line = correlation_time if is_averaging else 0.5 / np.tanh(half)
+    bend = correlation_time**2 if is_averaging else 0.25 / np.sinh(half) ** 2
 
     def differences(x: np.ndarray, m: int) -> np.ndarray:
         a, b = np.abs(x) / correlation_time, m / correlation_time
         outside = np.exp(-np.abs(a - b)) - 2.0 * np.exp(-a) + np.exp(-(a + b))
-        return -(correlation_time**2) * (2.0 * np.maximum(b - a, 0.0) + outside)
+        return -(2.0 * line * np.maximum(m - np.abs(x), 0.0) + bend * outside)
 
     return differences
 
 
-def differences_of(letter: str, is_averaging: bool) -> Differences:
-    """Return Δ²_m γ of one of the LETTERS, for size 1 and samples 1 apart."""
+def differences_of(letter: str, is_averaging: bool, correlation_time: float | None = None) -> Differences:
+    """Return Δ²_m γ of one of the LETTERS, for size 1 and samples 1 apart; G has a correlation time, in samples."""
+    if letter == "G":
+        assert correlation_time is not None
+        return gauss_markov(correlation_time, is_averaging)
     walk = _walk if is_averaging else _sampled_walk
     return {"Q": _quantisation, "N": _white, "B": _flicker, "K": walk, "R": _ramp}[letter]
 
