@@ -1,4 +1,5 @@
 from stodyn import analysis, circuits, hints, methods, models, noise, plot, problems, statistics, warnings
+from stodyn.accuracy.dgsm import dgsm
 from stodyn.accuracy.estimate import estimate
 from stodyn.accuracy.fragility import fragility
 from stodyn.accuracy.rare import rare
@@ -68,6 +69,7 @@ __all__ = [
     "circuits",
     "compare",
     "density",
+    "dgsm",
     "diagonal",
     "difference",
     "draw_increments",

@@ -8,6 +8,7 @@ report    value, gradient, standard errors; the route of each parameter, and the
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import math
 import time
@@ -151,7 +152,7 @@ def sensitivity(
     check_options(paths, seed, "raise")
     where = where_of(threads=threads, place=place, device=device, progress=progress)
     problem, functional = as_it_is_now(problem), functional_of(f)
-    inquiry = _Inquiry(problem, functional, of, t, dt, method, stop)
+    inquiry = Inquiry(problem, functional, functools.partial(with_tangents, of=of), t, dt, method, stop)
     routes, reasons = inquiry.routes(by)
     inquiry.order = inquiry.order_of(routes) if second else 1
     parts = [
@@ -170,10 +171,13 @@ def where_is(routes: Mapping[Direction, str], route: str) -> tuple[Direction, ..
     return tuple(direction for direction, own in routes.items() if own == route)
 
 
-class _Inquiry:
-    """The question: the problem as the method takes it, f along its paths, and the directions."""
+class Inquiry:
+    """The question: the problem as the method takes it, f along its paths, and the directions, which `follow` adds to
+    the problem."""
 
-    def __init__(self, problem, functional: Functional, of, t, dt, method, stop):
+    def __init__(
+        self, problem, functional: Functional, follow: Callable[[Any], WithTangents], t, dt, method, stop=None
+    ):
         self.times, self.lengths = grid.step_times(t, dt)
         self.t, self.dt, self.order = t, dt, 1
         self.span = float(self.times[0]), float(self.times[-1])
@@ -193,7 +197,7 @@ class _Inquiry:
                 f"f: {type(functional).__name__} needs the drift and diffusion of an SDE, but {self.method.name} does "
                 "not step an SDE; use End(f)"
             )
-        self.followed = with_tangents(self.problem, of)
+        self.followed = follow(self.problem)
         self.stopping = None if stop is None else self.stopping_at(stop)
         self.question = Question(
             self.problem,
@@ -204,6 +208,14 @@ class _Inquiry:
             () if self.stopping is None else self.stopping.gauges,
         )
         refuse_unused(self.question, self.followed.directions)
+
+    @property
+    def entries(self) -> int:
+        """How many numbers f has."""
+        problem, functional = self.problem, self.functional
+        x, params = np.asarray(problem.example_start(), float), problem.example_params()
+        with jax.enable_x64(True):
+            return jax.eval_shape(lambda x: functional.value(problem, self.span[1], x, params), x).size
 
     def routes(self, by) -> tuple[dict[Direction, str], dict[Direction, str]]:
         """The route of each direction, and the reason for it; wrong ones are refused."""
@@ -317,7 +329,7 @@ class _Estimate(NamedTuple):
 class _ByTangent:
     """Derivatives of each path and of f along it."""
 
-    inquiry: _Inquiry
+    inquiry: Inquiry
     directions: tuple[Direction, ...]
     spacing: float | None
     paths: int
@@ -433,7 +445,7 @@ def _of_numbers(sums: Sums, directions: tuple[Direction, ...], order: int = 1) -
     return _Estimate(directions, mean[0], stderr[0], variance[0], mean[1:], stderr[1:], covariance, *further)
 
 
-def _warn_of_chaos(inquiry: _Inquiry, estimates: Sequence[_Estimate]) -> None:
+def _warn_of_chaos(inquiry: Inquiry, estimates: Sequence[_Estimate]) -> None:
     """Warn where derivatives of paths scatter far more than what they are derivatives of."""
     sizes = dict(zip(inquiry.followed.directions, np.abs(sizes_of(inquiry.followed)), strict=True))
     for one in estimates:

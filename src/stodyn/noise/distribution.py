@@ -20,6 +20,8 @@ from stodyn.numerics.orthogonal import Recurrence
 RESOLVED = 1e-14  # relative to the whole mass: how well the integral of a density over a panel is known
 NEGLIGIBLE = 1e-8  # the share of a moment that may come from the outermost panels before it is called infinite
 NOTHING = 1e-15  # the probability beyond a kink below which nothing lies there
+FAR_TAIL = 1e-15  # the probability beyond which nothing grows, where tails are as light as exponential ones:
+GROWTH = 1.2  # by more than that, a choice: heavier tails make it grow with the logarithm of the probability at least
 TAIL = 1e-60  # the probability beyond the outermost quantile that is integrated to
 
 
@@ -67,6 +69,25 @@ class Distribution(ABC):
     @property
     def variance(self) -> float:
         return float(self.recurrence(2).beta[1])
+
+    @property
+    def poincare(self) -> float:
+        """C with Var u ≤ C E u'² for every function u: Muckenhoupt's bound, at most four times the least such C.
+
+        With the median m it is 4 times the largest P(x > r) ∫_m^r dx/density over r > m, or the same on the other side;
+        infinite where tails are heavier than exponential."""
+        points = self._points
+        with np.errstate(all="ignore"):
+            over = points.w / np.asarray(self.pdf(points.x), float) ** 2  # dx/density at each point
+        middle = int(np.searchsorted(np.cumsum(points.w), 0.5))
+        upper = _muckenhoupt(points.w[middle:], over[middle:])
+        lower = _muckenhoupt(points.w[middle::-1], over[middle::-1])
+        return 4.0 * max(upper, lower)
+
+    @property
+    @abstractmethod
+    def _points(self) -> _Points:
+        """The density as weighted points."""
 
     def between(self, low: float, high: float) -> Piece:
         """This distribution on [low, high], and the probability of that interval."""
@@ -127,8 +148,14 @@ class _Law(Distribution):
         x, w = gauss.rule(*self.closed(n))
         return gauss.Rule(self.location + self.scale * x, w)
 
+    @property
+    def poincare(self):
+        family, (_, _, scale) = self.law.dist.name, self.law.dist._parse_args(*self.law.args, **self.law.kwds)
+        known = {"uniform": (scale / np.pi) ** 2, "norm": scale**2}
+        return float(known[family]) if family in known else super().poincare
+
     @functools.cached_property
-    def _points(self) -> _Points:
+    def _points(self) -> _Points:  # type: ignore[override]
         u = np.concatenate([10.0 ** np.arange(np.log10(TAIL), 0.0), [0.25, 0.5]])
         edges = np.unique(np.concatenate([self.law.ppf(u), self.law.isf(u), [self.low, self.high]]))
         return _integrated(self.law.pdf, edges[np.isfinite(edges)], self.spelling)
@@ -196,7 +223,7 @@ class Truncated(Distribution):
         return _discretised(self._points, n, repr(self))
 
     @functools.cached_property
-    def _points(self) -> _Points:
+    def _points(self) -> _Points:  # type: ignore[override]
         share, law = (
             self._between * np.concatenate([10.0 ** np.arange(np.log10(TAIL), 0.0), [0.25, 0.5]]),
             self.base.law,
@@ -270,7 +297,7 @@ class Density(Distribution):
         return NumericalInversePolynomial(Standardised(), domain=ends, center=0.0, u_resolution=1e-12)
 
     @functools.cached_property
-    def _points(self) -> _Points:
+    def _points(self) -> _Points:  # type: ignore[override]
         far = 2.0 ** np.arange(-60, 61)
         if np.isfinite(self.low) and np.isfinite(self.high):
             graded = 2.0 ** np.arange(-50, 0) * (self.high - self.low)
@@ -525,6 +552,18 @@ def _integrated(pdf: Callable, edges: np.ndarray, name: str) -> _Points:
                          "whose mass lies within its ends; give narrower ones")  # fmt: skip
     outer = (x > edges[-2]) | (x < edges[1])
     return _Points(x, w / w.sum(), float(w.sum()), outer)
+
+
+def _muckenhoupt(w: np.ndarray, over: np.ndarray) -> float:
+    """The largest P(beyond r) ∫ dx/density up to r, from the median outwards; infinite where it grows to the end."""
+    beyond = np.cumsum(w[::-1])[::-1] - 0.5 * w  # at a point, half of which lies on either side
+    with np.errstate(all="ignore"):
+        products = beyond * (np.cumsum(over) - 0.5 * over)
+    inside = np.isfinite(products) & (beyond > TAIL)
+    products, beyond = products[inside], beyond[inside]
+    inner = products[beyond > FAR_TAIL].max(initial=0.0)
+    largest = float(products.max(initial=0.0))
+    return largest if largest <= GROWTH * inner else np.inf
 
 
 def _discretised(points: _Points, n: int, name: str) -> Recurrence:
