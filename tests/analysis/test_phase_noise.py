@@ -383,3 +383,47 @@ def test_conversion_at_negative_frequencies_is_the_conjugate(rectifier):
     f0 = 1.0 / rectifier.period
     gain = cyclostationary.conversion(rectifier, "u3", [0.3 * f0, -0.3 * f0], 3)["gain"].values
     assert np.abs(gain[1] - gain[0, ::-1].conj()).max() < 1e-9 * np.abs(gain).max()
+
+
+def test_gradients_of_stuart_landau():
+    """c = σ²(1 + β²)/(g Ω²) and T = 2π/Ω with Ω = ω - β g, by g, ω, β and σ."""
+
+    def drift(t, x, p):
+        r2 = x @ x
+        return jnp.array([p["g"] * x[0] - p["w"] * x[1] - r2 * (x[0] - p["b"] * x[1]),
+                          p["g"] * x[1] + p["w"] * x[0] - r2 * (x[1] + p["b"] * x[0])])  # fmt: skip
+
+    g, w, b, s = 1.1, 2.0, 0.5, 0.03
+    problem = sd.SDE(drift, lambda t, x, p: p["s"] * jnp.eye(2), [1.0, 0.0], {"g": g, "w": w, "b": b, "s": s})
+    result = phase_noise(problem, "x0", level=0.0, steps=64, of=("g", "w", "b", "s"))
+    turns = w - b * g
+    c, T = s**2 * (1 + b**2) / (g * turns**2), 2 * np.pi / turns
+    slopes = [-1 / g + 2 * b / turns, -2 / turns, 2 * b / (1 + b**2) + 2 * g / turns, 2 / s]
+    np.testing.assert_allclose(result["c_gradient"], c * np.array(slopes), rtol=1e-6)
+    np.testing.assert_allclose(result["c_by_source_gradient"].sum("source"), result["c_gradient"], rtol=1e-12)
+    np.testing.assert_allclose(result["period_gradient"], T / turns * np.array([b, -1.0, g, 0.0]), rtol=1e-9, atol=1e-9)
+
+
+def test_gradients_of_a_ring_by_numbers_of_its_netlist():
+    """Beside differences of cycles that are searched for anew: a capacitor and a threshold."""
+    circuit, names = read(examples()["ring_oscillator"]), ("c1.value", "inverter.vto")
+    result = phase_noise(circuit, "u1", level=2.0, steps=256, of=names)
+    for k, name in enumerate(names):
+        value = circuit.network.netlist.overrides.met[name]
+        sides = [periodic(circuit.valued({name: value * (1 + by)}), steps=256) for by in (1e-3, -1e-3)]
+        above, below = (response(cycle) for cycle in sides)
+        change = (above.c_by_source - below.c_by_source) / 2e-3
+        np.testing.assert_allclose(result["c_by_source_gradient"][k] * value, change, atol=1e-5 * above.c)
+        period = (sides[0].period - sides[1].period) / 2e-3
+        assert float(result["period_gradient"][k]) * value == pytest.approx(period, rel=1e-5)
+
+
+@pytest.mark.parametrize("of, words", [("mu", "it has none"), ("start.x0", "a cycle does not depend on the start")])
+def test_gradients_by_what_a_cycle_does_not_depend_on(of, words):
+    with pytest.raises(ValueError, match=words):
+        phase_noise(periodic(stuart_landau(0.01), steps=64), "x0", of=of)
+
+
+def test_gradients_by_unknown_numbers_of_a_netlist():
+    with pytest.raises(ValueError, match="'c9value' is not a number of the netlist"):
+        phase_noise(read(examples()["ring_oscillator"]), "u1", steps=64, of="c9value")

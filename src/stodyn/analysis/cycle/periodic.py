@@ -508,6 +508,42 @@ def _rounding(system: System, size: np.ndarray) -> np.ndarray:
     return system.n * limits.eps * np.where(alike > 0.0, alike, size.max()) + limits.tiny
 
 
+class CycleSlope(NamedTuple):
+    """The derivative of a cycle by a parameter: of its first state (n,), its stages (N, s, n) and its period."""
+
+    x0: np.ndarray
+    stages: np.ndarray
+    period: float
+
+
+def slope_of(cycle: Cycle, above: System, below: System, apart: float) -> CycleSlope:
+    """The derivative of a cycle by a parameter, by which the systems `above` and `below` are `apart`: Newton's
+    equations with ∂f/∂p - ∂M/∂p x' on the right."""
+    begin, T, X, nodes, method = cycle.t[0], cycle.period, cycle.stages, cycle.mesh, _scheme(cycle.order)
+    N, s, n = X.shape
+    places, points = periodic_corners.before_corners(nodes, method.c[-1] - method.c[-2], nodes.places(method.c), X)
+    times, D = (begin + T * places).ravel(), np.linalg.inv(method.A)
+    J = cycle.system.jacobian(times, points.reshape(-1, n)).reshape(N, s, n, n)
+    equations = StageEquations(cycle.system, J, D, cycle.h)
+    before = np.concatenate([cycle.x[:1], X[:-1, -1]])
+    velocity = np.einsum("ij,Njn->Nin", D, X - before[:, None]) / cycle.h[:, None, None]
+    f_above, f_below = (side.f(times, points.reshape(-1, n)).reshape(N, s, n) for side in (above, below))
+    rates = (f_above - f_below - velocity @ (above.mass - below.mass).T) / apart
+    right = np.stack([rates, velocity @ cycle.system.mass.T], axis=-1)
+    added, by_period = np.moveaxis(equations.solved(right), -1, 0)
+    delta, delta_T, changes = _correction(
+        cycle.system, (cycle.flows, added, by_period), X[-1, -1], X, T, cycle.driven, np.ptp(cycle.x, axis=0)
+    )
+    return CycleSlope(delta, changes, delta_T)
+
+
+def moved(cycle: Cycle, system: System, slope: CycleSlope, step: float) -> Cycle:
+    """The cycle of a system whose parameter is larger by a step than that of another cycle."""
+    x0, X, T = cycle.x[0] + step * slope.x0, cycle.stages + step * slope.stages, cycle.period + step * slope.period
+    other = _newton(system, _Orbit(cycle.t[0], x0, X, T, cycle.mesh), cycle.order, 1e-12)
+    return _at_corners(other) if cycle.mesh.at_corner.any() else other
+
+
 def _linearised(system: System, orbit: _Orbit, method: Scheme):
     """Of every step: ∂X/∂x_n (N, s, n, n), Newton's own correction of X (N, s, n), and T ∂X/∂T (N, s, n).
 

@@ -19,6 +19,7 @@ Phase noise and timing jitter in oscillators with colored-noise sources, ibid. 4
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,6 +27,7 @@ import xarray as xr
 from numpy.typing import ArrayLike
 
 from stodyn.analysis.cycle import cyclostationary
+from stodyn.analysis.cycle.cycle_gradient import gradient
 from stodyn.analysis.cycle.cyclostationary import component
 from stodyn.analysis.cycle.periodic import ONE, Cycle, periodic
 from stodyn.analysis.cycle.periodic_start import NoOscillation
@@ -170,6 +172,7 @@ def phase_noise(
     start: Any = None,
     steps: int | None = None,
     f_lo: float | None = None,
+    of: str | Sequence[str] = (),
 ) -> xr.Dataset:
     """Compute phase noise, jitter and Allan deviation of an oscillator.
 
@@ -191,6 +194,9 @@ def phase_noise(
         devices have corners, until c changes by less than 5e-7.
     f_lo : float, optional
         The lowest frequency of 1/f noise; by default .options flo, or the lowest offset.
+    of : str or sequence of str
+        Names among the params, as for `sensitivity`, or of numbers of a netlist, as for `Circuit.valued`, with respect
+        to which c and the period are differentiated.
 
     Returns
     -------
@@ -202,12 +208,13 @@ def phase_noise(
         fall), accumulated over `periods` (variance), allan over `tau` (deviation), rate_gain of 1/f sources,
         x over `time`, multiplier. `c.attrs["error"]` is the relative error of c, from its change with twice as many
         steps, or, where devices have corners, its change from half as many steps: corners not found do not show in it.
-        `period.attrs["error"]` is at least that of the period.
+        `period.attrs["error"]` is at least that of the period. With `of` also c_gradient and period_gradient over
+        `parameter`, and c_by_source_gradient (parameter, source), right to about 1e-7.
 
     Raises
     ------
     ValueError
-        If the problem depends on time, or the node lacks the harmonic.
+        If the problem depends on time, the node lacks the harmonic, or a name in `of` is unknown.
     """
     if isinstance(problem, Cycle):
         cycle, phase, error, period_error = _resolved(problem, False)
@@ -279,7 +286,19 @@ def phase_noise(
         result.attrs["f_lo"] = lowest
     result["c"].attrs["error"] = error
     result["period"].attrs["error"] = period_error
-    return result
+    return result.assign(_gradients(cycle, of)) if of else result
+
+
+def _gradients(cycle: Cycle, of: str | Sequence[str]) -> dict[str, Any]:
+    """The derivatives of c, its shares and the period."""
+    names, period, by_source = gradient(cycle, lambda other: response(other).c_by_source, of)
+    by, shares = {"parameter": list(names)}, ("parameter", "source")
+    coords = {**by, "source": list(cycle.system.sources)}
+    return {
+        "c_gradient": xr.DataArray(by_source.sum(axis=1), by, "parameter"),
+        "c_by_source_gradient": xr.DataArray(by_source, coords, shares),
+        "period_gradient": xr.DataArray(period, by, "parameter"),
+    }
 
 
 def _cycle_of(problem: Problem, period: Any, start: Any, steps: int | None) -> tuple[Cycle, Response, float, float]:
