@@ -369,3 +369,41 @@ def test_subset_simulation_in_the_space_of_normals():
     found = [subset(score, 4, 200, np.random.default_rng(k)).probability for k in range(40)]
     assert abs(np.mean(found) - norm.sf(3.5)) < 5 * np.std(found) / np.sqrt(40) + 0.1 * norm.sf(3.5)
     assert subset(lambda u: 0.0 * u[0], 2, 50, np.random.default_rng(0)).probability == 0
+
+
+def test_derivatives_by_level_drift_and_intensity():
+    """Of one normal number, a + s W(1), in closed form; by s differences are off by .7 % of themselves."""
+    problem = sd.SDE(lambda t, x, p: p["a"], lambda t, x, p: p["s"], 0.0, {"a": -0.5, "s": 1.0})
+    options = {"event": sd.Level(4.0), "before": 1.0, "dt": 1.0, "seed": 2, "runs": 4, "by": "elementary"}
+    result = sd.rare(problem, of=("level", "a", "s"), **options)
+    hazard = norm.pdf(4.5) / norm.sf(4.5)
+    assert result["parameter"].values.tolist() == ["level", "a", "s"]
+    np.testing.assert_allclose(result["log_gradient"], hazard * np.array([-1.0, 1.0, 4.5]), rtol=0.012)
+    np.testing.assert_allclose(result["gradient"], result["probability"] * result["log_gradient"])
+
+
+def test_derivatives_by_splitting():
+    """P(max W > level) = 2 Φ(-level): the derivative of its logarithm is minus the hazard of a normal number."""
+    result = rarely(of="level")
+    off = result["log_gradient"] + norm.pdf(LEVEL) / norm.sf(LEVEL)
+    assert np.all(np.abs(off) < 5.2 * result["log_gradient_stderr"])
+
+
+def test_of_a_linear_problem_from_rest_intensity_and_level_are_one():
+    """p depends on level/intensity alone: level dp/dlevel = -intensity dp/dintensity, run by run."""
+    problem = sd.SDE(lambda t, x: -x, lambda t, x, p: p["s"], 0.0, {"s": 0.7})
+    options = {"event": sd.Level(3.0), "before": 1.0, "dt": 0.1, "seed": 1, "by": "elementary", "runs": 8}
+    curve = sd.fragility(problem, over={"s": [0.7, 0.9]}, of=("level", "s"), **options)
+    level, intensity = curve["log_gradient"].values.T * np.array([[3.0], [1.0]])
+    np.testing.assert_allclose(level, -intensity * [0.7, 0.9], rtol=0.02)
+    assert curve["gradient"].dims == ("s", "parameter")
+
+
+@pytest.mark.parametrize(
+    "event, of, words",
+    [(sd.Level((-3.0, 3.0)), "level", "has no one level"), (sd.Level(3.0), "sigma", "not among the problem's params")],
+)
+def test_derivatives_by_what_is_not_a_number_are_refused(event, of, words):
+    problem = sd.SDE(lambda t, x: -x, lambda t, x, p: p["s"], 0.0, {"s": 0.7})
+    with pytest.raises(ValueError, match=words):
+        sd.rare(problem, event=event, before=1.0, dt=0.1, seed=1, by="elementary", runs=2, of=of)

@@ -35,14 +35,15 @@ def fragility(
     over : mapping
         One name and its values, as in `sweep`.
     **options
-        As in `rare`: event, before, dt, seed and others. Every point has the same seed.
+        As in `rare`: event, before, dt, seed, of and others. Every point has the same seed.
 
     Returns
     -------
     xarray.Dataset
         probability, probability_stderr, probability_low and probability_high over the swept dimension. For positive
         values of the parameter, also the median and the dispersion of the curve Φ(ln(value/median)/dispersion), fitted
-        with weights from the standard errors, if at least three probabilities lie between 0 and 1.
+        with weights from the standard errors, if at least three probabilities lie between 0 and 1. With of=, the
+        derivatives of each probability, as in `rare`.
 
     Raises
     ------
@@ -67,6 +68,10 @@ def fragility(
     variables: dict[str, Any] = {name: ((axis.name,), np.array([float(one[name]) for one in runs])) for name in names}
     coords = axis.coords()
     values = np.asarray(coords[axis.name][1])
+    for name in ("log_gradient", "log_gradient_stderr", "gradient", "gradient_stderr"):
+        if name in runs[0]:
+            variables[name] = ((axis.name, "parameter"), np.stack([one[name].values for one in runs]))
+            coords["parameter"] = runs[0]["parameter"].values
     fitted = _lognormal(values, variables["probability"][1], variables["probability_stderr"][1])
     if fitted is not None:
         variables |= {"median": ((), fitted[0]), "dispersion": ((), fitted[1])}

@@ -21,6 +21,7 @@ import xarray as xr
 from stodyn.accuracy import scores, ways
 from stodyn.accuracy.elementary import elementary, sampled_estimates
 from stodyn.accuracy.rare_estimate import Effort, Estimate, Question, repeated
+from stodyn.accuracy.rare_gradient import gradient
 from stodyn.accuracy.splits import paths_with_event, splitting_run
 from stodyn.accuracy.splitting import Outcome
 from stodyn.accuracy.subset import PathsOfNormals, subset
@@ -66,6 +67,7 @@ def rare(
     score: str | Callable | None = None,
     tol: float | None = None,
     by: str = "splitting",
+    of: str | Sequence[str] = (),
     threads: Integer | None = None,
     place: Place | None = None,
     ledger: str | os.PathLike | None = None,
@@ -104,6 +106,9 @@ def rare(
         and the relative error is about 1/√(replicas runs) however rare the event is, but the event is only looked for
         at the ends of steps. "subset": chains in the space of all normals, including those behind random parameters,
         before a time; biased by O(1/replicas), so give about 1000 replicas.
+    of : str or sequence of str
+        Names among the params, as for `sensitivity`, and "level" for that of the event, with respect to which the
+        probability is differentiated: by differences over a fifth of each, which cost two more estimates for each name.
     threads, place, ledger, progress
         As in `simulate`. The result depends only on the seed and the options above; a ledger can be continued with more
         runs.
@@ -113,7 +118,8 @@ def rare(
     xarray.Dataset
         probability, probability_stderr, probability_low and probability_high (95 %, on the logarithmic scale); for each
         run (run): estimate, ancestors, iterations, path_steps; up to 16 of the paths that reached the event: event_path
-        (number, time, component), NaN after the event, and event_time (number).
+        (number, time, component), NaN after the event, and event_time (number). With `of`, over `parameter`: gradient
+        and log_gradient, the derivative of the logarithm, each with _stderr.
 
     Raises
     ------
@@ -147,21 +153,35 @@ def rare(
     problem = as_it_is_now(problem)
     _check(event, dt, t0, replicas, runs, kill, tol, seed)
     end, others = _ends(before, t0)
-    _check_start(problem, event, others, float(t0))
-    question = Question(problem, event, others, float(t0), end, float(dt))
     effort = Effort(int(replicas), int(runs), float(kill), int(seed), tol)
-    if by == "elementary":
-        _refuse(f'by="{by}" takes exact steps and draws whole paths at once; leave it out',
-                method=method, score=score, place=place, ledger=ledger)  # fmt: skip
-        return _by_elementary(question, effort, began)
-    if by == "subset":
-        _refuse(f'by="{by}" scores by the distance from the level, in one thread; leave it out',
-                score=score, place=place, ledger=ledger)  # fmt: skip
-        return _by_subset(question, method, effort, began)
-    if by != "splitting":
-        raise ValueError(f'by: expected "splitting", "elementary" or "subset", got {by!r}')
-    run = splitting_run(question, chosen_method(problem, method), functools.partial(_score, score, question), effort)
-    return _by_splitting(run, effort, where_of(threads=threads, place=place).place, ledger, progress, began)
+
+    def answered(problem: Any, event: Level, effort: Effort, ledger: Any, progress: bool | None) -> xr.Dataset:
+        _check_start(problem, event, others, float(t0))
+        question = Question(problem, event, others, float(t0), end, float(dt))
+        if by == "elementary":
+            _refuse(f'by="{by}" takes exact steps and draws whole paths at once; leave it out',
+                    method=method, score=score, place=place, ledger=ledger)  # fmt: skip
+            return _by_elementary(question, effort, began)
+        if by == "subset":
+            _refuse(f'by="{by}" scores by the distance from the level, in one thread; leave it out',
+                    score=score, place=place, ledger=ledger)  # fmt: skip
+            return _by_subset(question, method, effort, began)
+        if by != "splitting":
+            raise ValueError(f'by: expected "splitting", "elementary" or "subset", got {by!r}')
+        how = functools.partial(_score, score, question)
+        run = splitting_run(question, chosen_method(problem, method), how, effort)
+        return _by_splitting(run, effort, where_of(threads=threads, place=place).place, ledger, progress, began)
+
+    result = answered(problem, event, effort, ledger, progress)
+    if not of:
+        return result
+    same = dataclasses.replace(effort, runs=result.sizes["run"], tol=None)
+    probability = float(result["probability"]), float(result["probability_stderr"])
+    names, variables = gradient(
+        problem, event, of, probability,
+        lambda problem, event: answered(as_it_is_now(problem), event, same, None, False)["estimate"].values,
+    )  # fmt: skip
+    return result.assign(variables).assign_coords(parameter=names)
 
 
 # --- the arguments ----------------------------------------------------------------------------------------------------
