@@ -155,7 +155,7 @@ class _Law(Distribution):
         return float(known[family]) if family in known else super().poincare
 
     @functools.cached_property
-    def _points(self) -> _Points:  # type: ignore[override]
+    def _points(self) -> _Points:
         u = np.concatenate([10.0 ** np.arange(np.log10(TAIL), 0.0), [0.25, 0.5]])
         edges = np.unique(np.concatenate([self.law.ppf(u), self.law.isf(u), [self.low, self.high]]))
         return _integrated(self.law.pdf, edges[np.isfinite(edges)], self.spelling)
@@ -223,7 +223,7 @@ class Truncated(Distribution):
         return _discretised(self._points, n, repr(self))
 
     @functools.cached_property
-    def _points(self) -> _Points:  # type: ignore[override]
+    def _points(self) -> _Points:
         share, law = (
             self._between * np.concatenate([10.0 ** np.arange(np.log10(TAIL), 0.0), [0.25, 0.5]]),
             self.base.law,
@@ -297,7 +297,7 @@ class Density(Distribution):
         return NumericalInversePolynomial(Standardised(), domain=ends, center=0.0, u_resolution=1e-12)
 
     @functools.cached_property
-    def _points(self) -> _Points:  # type: ignore[override]
+    def _points(self) -> _Points:
         far = 2.0 ** np.arange(-60, 61)
         if np.isfinite(self.low) and np.isfinite(self.high):
             graded = 2.0 ** np.arange(-50, 0) * (self.high - self.low)
