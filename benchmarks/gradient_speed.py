@@ -61,7 +61,10 @@ def of_diffrax(paths: int, steps: int) -> list[Contender]:
 
     def mean(p, adjoint):
         def one(key):
-            noise = diffrax.UnsafeBrownianPath(shape=(1,), key=key)
+            if isinstance(adjoint, diffrax.ForwardMode):
+                noise = diffrax.UnsafeBrownianPath(shape=(1,), key=key)
+            else:  # reverse mode asks for the path twice
+                noise = diffrax.VirtualBrownianTree(0.0, end, STEP / 2, (1,), key)
             term = diffrax.ControlTerm(lambda t, x, p: jnp.array([[0.0], [1.0]]) * p["p3"], noise)
             terms = diffrax.MultiTerm(diffrax.ODETerm(drift), term)
             solved = diffrax.diffeqsolve(

@@ -9,7 +9,6 @@ import stodyn
 PACKAGE = Path(stodyn.__file__).parent
 MOST = 8
 OPTIONS_BY_NAME = {
-    "accuracy/dgsm.py": {"dgsm"},
     "accuracy/estimate.py": {"estimate", "__init__"},
     "accuracy/rare.py": {"rare"},
     "accuracy/sensitivity.py": {"sensitivity"},

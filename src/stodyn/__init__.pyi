@@ -1,5 +1,4 @@
 from stodyn import analysis, circuits, hints, methods, models, noise, plot, problems, statistics, warnings
-from stodyn.accuracy.dgsm import dgsm
 from stodyn.accuracy.estimate import estimate
 from stodyn.accuracy.fragility import fragility
 from stodyn.accuracy.rare import rare
@@ -69,7 +68,6 @@ __all__ = [
     "circuits",
     "compare",
     "density",
-    "dgsm",
     "diagonal",
     "difference",
     "draw_increments",

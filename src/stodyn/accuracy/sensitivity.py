@@ -23,6 +23,7 @@ import xarray as xr
 from numpy.typing import ArrayLike
 
 from stodyn.accuracy.controls import functional_of
+from stodyn.accuracy.dgsm import mean_squares
 from stodyn.accuracy.estimate import check_values
 from stodyn.accuracy.gradient_routes import ROUTES, Question, nature, refuse_host, refuse_unused
 from stodyn.accuracy.levels import Question as Gathering
@@ -51,7 +52,7 @@ from stodyn.problems.contract import written_as
 from stodyn.problems.measured import Measured
 from stodyn.problems.sdae import SDAE
 from stodyn.problems.sde import SDE
-from stodyn.problems.tangents import Direction, WithTangents, followed, with_tangents
+from stodyn.problems.tangents import Direction, WithTangents, followed, with_random_tangents, with_tangents
 from stodyn.statistics.functional import End, Functional
 from stodyn.statistics.moments import Sums, summarise
 from stodyn.statistics.observable import Observable
@@ -75,6 +76,7 @@ def sensitivity(
     by: str | Mapping[str, str] | None = None,
     spacing: float | None = None,
     second: bool = False,
+    dgsm: bool = False,
     stop: Stop | None = None,
     place: Place | None = None,
     threads: Integer | None = None,
@@ -114,6 +116,10 @@ def sensitivity(
     second : bool
         Whether second derivatives are estimated too, by derivatives of the derivatives of paths: where f and the
         equations are smooth, and for probabilities by the conditional route.
+    dgsm : bool
+        Whether the names are those of random parameters, and mean squared derivatives are estimated: which share of
+        the variance of f, noise included, each can have at most. A parameter whose bound is small may be fixed; how
+        much the others matter is told by `analysis.tolerance.split_variance`, which needs many more paths.
     stop : stodyn.Stop, optional
         Levels at which paths end, as for `simulate`: E min(τ, T) is that of lambda t, x: t. Scores up to the stop are
         right for parameters of the drift; derivatives of paths lack what a shift of the stop does, and are refused.
@@ -126,7 +132,9 @@ def sensitivity(
         value and value_stderr; gradient and gradient_stderr (parameter), all with a last dimension `entry` where f is a
         vector; route (parameter) and reason (parameter), in words; covariance (parameter, other), of the errors of the
         gradient where all parameters have one route and f is a number; with second=True also second and second_stderr
-        (parameter, other).
+        (parameter, other). With dgsm=True value, variance and by parameter dgsm = E (∂f/∂p)², poincare, the constant C
+        of its law (width²/π² of a uniform, σ² of a normal one, for others Muckenhoupt's bound, at most four times too
+        large), and bound = C dgsm/variance, on the total Sobol share.
 
     Raises
     ------
@@ -152,7 +160,11 @@ def sensitivity(
     check_options(paths, seed, "raise")
     where = where_of(threads=threads, place=place, device=device, progress=progress)
     problem, functional = as_it_is_now(problem), functional_of(f)
-    inquiry = Inquiry(problem, functional, functools.partial(with_tangents, of=of), t, dt, method, stop)
+    follow = functools.partial(with_random_tangents if dgsm else with_tangents, of=of)
+    inquiry = Inquiry(problem, functional, follow, t, dt, method, stop)
+    if dgsm:
+        _refuse_beside_dgsm(by=by, spacing=spacing, second=second or None)
+        return mean_squares(inquiry, int(paths), int(seed), where)
     routes, reasons = inquiry.routes(by)
     inquiry.order = inquiry.order_of(routes) if second else 1
     parts = [
@@ -164,6 +176,13 @@ def sensitivity(
     result = _dataset(inquiry, routes, reasons, estimates, paths, seed, where, began)
     _warn_of_chaos(inquiry, estimates)
     return result
+
+
+def _refuse_beside_dgsm(**options: Any) -> None:
+    """Refuse options that mean squared derivatives do not have."""
+    for name, value in options.items():
+        if value is not None:
+            raise ValueError(f"{name}: {value!r} is not possible with dgsm=True, which takes derivatives of paths")
 
 
 def where_is(routes: Mapping[Direction, str], route: str) -> tuple[Direction, ...]:

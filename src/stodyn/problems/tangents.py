@@ -127,20 +127,17 @@ def with_tangents(problem: Any, of: str | Sequence[str]) -> WithTangents:
     return followed(problem, directions(problem, of))
 
 
-def with_random_tangents(problem: Any, of: str | Sequence[str] | None) -> WithTangents:
-    """A problem with the derivatives of every path by parameters of its own: those that have a distribution, all of
-    them where `of` is None."""
+def with_random_tangents(problem: Any, of: str | Sequence[str]) -> WithTangents:
+    """A problem with the derivatives of every path by parameters that have a distribution, at its own values."""
     expect_problem(problem)
     leaves, _ = jax.tree_util.tree_flatten_with_path(problem.params)
     spelled = [jax.tree_util.keystr(place, simple=True, separator=".") or "params" for place, _ in leaves]
     numbers = [Direction(name, k, 0) for k, name in enumerate(spelled) if source_of(leaves[k][1]).is_random]
-    names = [one.name for one in numbers] if of is None else [of] if isinstance(of, str) else list(of)
+    names = [of] if isinstance(of, str) else list(of)
     have = ", ".join(one.name for one in numbers) or "none"
     for name in names:
         if name not in have.split(", "):
             raise ValueError(f"of: {name!r} is not among the problem's random params: {have}")
-    if not names:
-        raise ValueError("of: the problem has no random params; give some a distribution, such as noise.Normal(1, 0.1)")
     return followed(problem, tuple(one for one in numbers if one.name in names))
 
 
