@@ -66,7 +66,7 @@ def fragility(
     names = [f"probability{part}" for part in ("", "_stderr", "_low", "_high")]
     axis = axes[0]
     variables: dict[str, Any] = {name: ((axis.name,), np.array([float(one[name]) for one in runs])) for name in names}
-    coords = axis.coords()
+    coords: dict[str, Any] = dict(axis.coords())
     values = np.asarray(coords[axis.name][1])
     for name in ("log_gradient", "log_gradient_stderr", "gradient", "gradient_stderr"):
         if name in runs[0]:
