@@ -157,17 +157,18 @@ def _off(run: LevelRun, known: float) -> tuple[float, float]:
     return mean, abs(mean - known) / math.sqrt(variance / count)
 
 
-def doubts_of_control(control: WithControl) -> list[str]:
+def doubts_of_control(expectation: Expectation) -> list[str]:
     """Refuse a stated expectation that the points contradict, once in a million where it is right, and do not trust one
     that they doubt, once in two hundred."""
-    known, expectation = control.functional.known, control.expectation
+    control = expectation.ladder.control
+    known = control.known
     if not expectation.contradicts(known, LIKELY):
         return []
     is_sure = expectation.contradicts(known, SURELY)
     confidence = SURELY if is_sure else LIKELY
     measured = expectation.interval(confidence)
     mean, half = float(measured.value[0]), float(measured.half[0])
-    shift = np.max(np.abs(control.functional.slope)) * abs(mean - known)
+    shift = np.max(np.abs(control.slope)) * abs(mean - known)
     words = (
         f"control: its expectation is {mean:.6g} ± {half:.2g} by the paths "
         f"(bias and sampling, at {confidence:g}), but {known:.6g} was stated, which moves the value by {shift:.2g}. "
@@ -178,9 +179,9 @@ def doubts_of_control(control: WithControl) -> list[str]:
     return [words]
 
 
-def needed_error(control: WithControl, ladder: Ladder) -> float:
+def needed_error(ladder: Ladder) -> float:
     """The error of E c that moves the value by the error asked for; infinite where the estimate shows E c as well."""
-    slope, error = np.abs(control.functional.slope), ladder.result.error
+    slope, error = np.abs(ladder.control.slope), ladder.result.error
     enough = np.min(error[slope > 0] / slope[slope > 0], initial=np.inf)
     return float(enough) if ladder.of_control(LIKELY).half[0] > enough else math.inf
 

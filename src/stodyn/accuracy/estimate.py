@@ -250,9 +250,10 @@ class Estimator:
             chosen = _by_the_cheapest(pilots, work, bar)
             spent, reasons = control.spent + pilots.spent, chosen.reasons
             if control.functional is not None:
-                alone, more = self._control_alone(control, chosen.ladder, spent, bar)
-                control, spent = control._replace(expectation=Expectation(chosen.ladder, alone)), spent + more
-                reasons = [*reasons, *doubts_of_control(control)]
+                alone, more = self._control_alone(chosen.ladder, control.variance, spent, bar)
+                expectation, spent = Expectation(chosen.ladder, alone), spent + more
+                control = control._replace(expectation=expectation)
+                reasons = [*reasons, *doubts_of_control(expectation)]
         seconds = time.perf_counter() - began
         account = Account(reasons, chosen.cost, chosen.other_costs, pilots.failures, pilot, spent, seconds)
         result = dataset(chosen.ladder, work, control, account)
@@ -261,18 +262,21 @@ class Estimator:
         return result
 
     def _control_alone(
-        self, control: WithControl, ladder: Ladder, spent: int, bar: Progress
+        self, ladder: Ladder, variance: np.ndarray | None, spent: int, bar: Progress
     ) -> tuple[list[Ladder], int]:
         """The expectation of a stated control, estimated by itself where the estimate does not show it well enough,
         and the path-steps of that: about as many as the estimate took, or a share of what the control saves."""
-        work, error = ladder.work, needed_error(control, ladder)
-        share = min(PROOF * plain_cost(ladder, control.variance)[0], MOST_PROOF)
+        work, error, control = ladder.work, needed_error(ladder), ladder.control
+        share = min(PROOF * plain_cost(ladder, variance)[0], MOST_PROOF)
         most = min(max(spent, share), work.most - spent)
-        if not (control.functional.is_stated and math.isfinite(error) and most > 0):
+        if not (control.is_stated and math.isfinite(error) and most > 0):
             return [], 0
         seed = int(np.random.SeedSequence(work.seed, spawn_key=(0, 1)).generate_state(1, np.uint64)[0] >> np.uint64(1))
         own = Work(LIKELY, error, False, most, seed, self.kind, self.chooses, None)
-        pilots = Pilots(self._questions(self.problem, control.functional.control), own, self.steps, bar)
+        try:
+            pilots = Pilots(self._questions(self.problem, control.control), own, self.steps, bar)
+        except Unattainable:
+            return [], 0
         try:
             alone = _by_the_cheapest(pilots, own, bar).ladder
             is_trusted = not doubts.reasons(alone, doubts.heavy(alone))
