@@ -102,7 +102,7 @@ class Evaluated:
         lanes, D = len(parts.m), self.model.diffuse()
         diffuse = None if D is None else np.repeat((0.0 if is_tangent else 1.0) * D[None], lanes, axis=0)
         left = None if D is None else np.full(lanes, 0.0 if is_tangent else float(D.shape[1]))
-        table = Law(*(np.moveaxis(np.asarray(part), 0, 1) for part in parts.law))
+        table = jax.tree.map(lambda part: np.moveaxis(part, 0, 1), parts.law)
         sensing = Sensing(parts.H, parts.d, parts.R)
         return Spread(parts.P, diffuse, left), Sum(parts.m, np.zeros(lanes), np.zeros(lanes)), table, sensing
 
