@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -226,3 +227,34 @@ def test_a_step_of_ones_own_that_returns_something_else(name):
     problem = SDE(lambda t, x: -x, lambda t, x: jnp.eye(2), np.ones(2))
     with pytest.raises((TypeError, ValueError), match=message):
         simulate(problem, Mine(), t=(0.0, 1.0), dt=0.5, paths=1, seed=1)
+
+
+def on_the_host(x):
+    """-x, computed by Python, of which JAX has no derivative."""
+    return jax.pure_callback(lambda x: -x, jax.ShapeDtypeStruct(x.shape, x.dtype), x, vmap_method="broadcast_all")
+
+
+@pytest.mark.parametrize(
+    ("drift", "diffusion", "method"),
+    [
+        (lambda t, x: on_the_host(x), lambda t, x: jnp.ones((2, 1)), "SRA1"),
+        (lambda t, x: -x, lambda t, x: jnp.diag(on_the_host(x)), "EulerMaruyama"),
+        (lambda t, x: -x, lambda t, x: on_the_host(x)[:, None], "SRIW1"),
+    ],
+)
+def test_a_method_is_chosen_for_functions_without_derivatives(drift, diffusion, method):
+    """JAX's error about them was passed on to the user."""
+    assert recommended(SDE(drift, diffusion, [1.0, 2.0])).name == method
+    advice(SDE(drift, diffusion, [1.0, 2.0]), recommended(SDE(drift, diffusion, [1.0, 2.0])))
+
+
+def test_a_method_that_needs_derivatives_of_a_call_to_the_host_is_refused_in_words():
+    problem = SDE(lambda t, x: on_the_host(x), lambda t, x: jnp.ones((2, 1)), [1.0, 2.0])
+    with pytest.raises(ValueError, match=r"method: ImplicitMidpoint takes derivatives .*such as Heun"):
+        simulate(problem, "ImplicitMidpoint", t=(0.0, 1.0), dt=0.5, paths=2, seed=1)
+
+
+def test_what_jax_would_have_to_compile_is_refused_where_it_must_not():
+    problem = SDE(lambda t, x: -x, lambda t, x: 1.0, 1.0)
+    with jax.disable_jit(), pytest.raises(ValueError, match=r"executor: .*jax.disable_jit\(\) forbids"):
+        simulate(problem, "EulerMaruyama", t=(0.0, 1.0), dt=0.5, paths=2, seed=1, executor="vmap")

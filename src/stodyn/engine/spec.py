@@ -21,6 +21,7 @@ from stodyn.methods.stopping import Stop, Stopping, stopping
 from stodyn.models.catalogue import Model
 from stodyn.noise.iterated import Approximation, check_resolution
 from stodyn.numerics.newton import underived
+from stodyn.numerics.tracing_errors import one_error_of_derivatives
 from stodyn.problems import lowering
 from stodyn.problems.contract import (
     TracedFunction,
@@ -257,7 +258,7 @@ def _check_stated_structure(problem: Any) -> None:
 
 def _traced(problem: Any, method: Method, dtype: np.dtype, fit: traces.Fit | None) -> traces.Traced:
     try:
-        with jax.enable_x64(True), underived():
+        with jax.enable_x64(True), underived(), one_error_of_derivatives():
             return traces.trace(problem, method, dtype, fit)
     except NotImplementedError as error:
         raise ValueError(

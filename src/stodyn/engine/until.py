@@ -64,7 +64,8 @@ def until(
     error : float or mapping, optional
         The tolerance, as in `estimate`: the half-width of each number's interval at `level`, at 0.95 about two standard
         errors. Give one tolerance for all variables of the result that have a standard error (NAME with NAME_stderr),
-        or tolerances by name. The worst of a variable's components and times counts.
+        or tolerances by name. The worst of a variable's components and times counts. Of an Observable, one tolerance
+        also decides by its variance and standard deviation; {"observable": 0.01} decides by its mean alone.
     relative : float or mapping, optional
         The same as a share of the number's own size. A number whose interval contains zero never meets it.
     level : float

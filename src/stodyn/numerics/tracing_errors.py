@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import ast
 import builtins
+import contextlib
 import difflib
 import functools
 import itertools
 import linecache
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from traceback import FrameSummary
 from types import FrameType, TracebackType
@@ -59,6 +60,17 @@ class Place(NamedTuple):
         shown = text if len(text) <= LONGEST else f"{text[: LONGEST - 4]} ..."
         where = f"line {self.line} of {Path(self.file).name}"
         return f"in `{shown}`, {where}" if shown else f"in {where}"
+
+
+@contextlib.contextmanager
+def one_error_of_derivatives() -> Iterator[None]:
+    """Raise NotImplementedError wherever JAX has no derivative: of calls to the host it raises a ValueError."""
+    try:
+        yield
+    except ValueError as error:
+        if "do not support JVP" not in str(error):
+            raise
+        raise NotImplementedError(str(error).partition(". ")[0]) from error
 
 
 def first_line(error: BaseException) -> str:

@@ -17,11 +17,13 @@ from stodyn.numerics.printing.entrywise import TABLE, UNKNOWN
 from stodyn.numerics.printing.operations import equations_of
 from stodyn.numerics.printing.points import AtPoints, at_points
 from stodyn.numerics.printing.unprintable import Unprintable, or_else
+from stodyn.numerics.tracing_errors import one_error_of_derivatives
 from stodyn.problems.contract import NoiseStructure, TracedFunction
 from stodyn.problems.operators import Diagonal, Operator, Sparse
 
 CHECKED_STATES = 64
 CHECKED, PROVED = f"checked at {CHECKED_STATES} random states", "proved from the trace"
+UNDERIVED = "JAX has no derivative of it"
 COMMUTES = 1e-9  # of its terms: a commutator below this is none, by choice far above n ε; what it would do is as small
 TAKEN_APART = 10_000  # entries of an array up to which each is followed through the trace
 DIFFERENTIATED = 10_000  # n² m: beyond it derivatives are taken in random directions, at a cost linear in m
@@ -45,7 +47,17 @@ def find_structure(
     contract.sample_params(problem, CHECKED_STATES).
     """
     traced = traced or trace_of(g, x, params)
-    (kinds, is_settled), known, sampled = proved_kinds(traced), PROVED, sampled or (params, None)
+    try:
+        with one_error_of_derivatives():
+            return _structure(g, x, traced, sampled or (params, None))
+    except NotImplementedError:
+        is_scalar = traced.trace.out_avals[0].shape[1] == 1
+        return NoiseStructure(("scalar", "commutative") if is_scalar else (), UNDERIVED)
+
+
+def _structure(g: Diffusion, x: Any, traced: TracedFunction, sampled: tuple[Any, Any]) -> NoiseStructure:
+    """The same; raises NotImplementedError where JAX has no derivative of g."""
+    (kinds, is_settled), known = proved_kinds(traced), PROVED
     n, m = traced.trace.out_avals[0].shape
     looked: tuple[np.ndarray, np.ndarray] | None = None
     in_directions = n * n * m > DIFFERENTIATED

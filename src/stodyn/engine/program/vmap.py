@@ -340,6 +340,11 @@ class Compiled(NamedTuple):
 def compiled(key: str, function: Callable[..., Any], *arguments: Any) -> Compiled:
     """`function` compiled for arguments of these shapes, or the function compiled earlier under the same key."""
     require_threads()
+    if jax.config.jax_disable_jit:  # type: ignore[attr-defined, unused-ignore]
+        raise ValueError(
+            "executor: this run is compiled by JAX, which jax.disable_jit() forbids. Run it outside of that context, "
+            'or by executor="printed", which does without JAX\'s compiler'
+        )
     with _compiling:
         name = (key, function.__name__, str(jax.config.jax_default_device))  # type: ignore[attr-defined, unused-ignore]
         if name not in _compiled:

@@ -19,6 +19,7 @@ from stodyn.numerics.printing.operations import Operation, equations_of, operati
 from stodyn.numerics.printing.scalars import MOVES
 from stodyn.numerics.printing.trace import interpret, owners
 from stodyn.numerics.printing.unprintable import Unprintable, or_else
+from stodyn.numerics.tracing_errors import one_error_of_derivatives
 
 FIXED, AFFINE, OTHER = range(3)
 IN_THESE = {  # affine in these operands where all others are fixed
@@ -90,7 +91,8 @@ def is_proved_affine(function: Callable, arguments: Sequence[Any], moving: int) 
     if _meets(trace, arguments, (moving,), _is_flat):
         return False
     try:
-        return moving not in dependence(jax.jacfwd(function, argnums=moving), *arguments).arguments
+        with one_error_of_derivatives():
+            return moving not in dependence(jax.jacfwd(function, argnums=moving), *arguments).arguments
     except (Unprintable, NotImplementedError):  # JAX differentiates most operations, but not all
         return False
 
