@@ -137,6 +137,12 @@ def test_quasi_symplectic_verdicts():
     assert found["ShiftedVerlet"].symplectic is None and found["Midpoint"].symplectic < 1e-12
 
 
+def test_a_method_of_high_order_is_not_taken_for_symplectic():
+    """In a step of .1 the defect of RKF78 is 8e-14, as small as what Newton's method may leave; at 1 it is 5e-6."""
+    verdict = conservation.verdict("RKF78")
+    assert verdict.symplectic > 1e-10 and verdict.qs1 > 1e-10 and verdict.lengths[:2] == (0.4, 0.4)
+
+
 def test_numbers_are_64_bit_for_a_caller_who_is_not():
     with jax.enable_x64(False):
         noise = conservation.draw_increment(StoermerVerlet, 1, 0.1, seed=3)
