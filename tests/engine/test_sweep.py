@@ -12,6 +12,7 @@ from stodyn import statistics as st
 from stodyn.engine.sweep import MEMORY_SHARE
 from stodyn.methods.explicit import EulerMaruyama, Heun
 from stodyn.models.ornstein_uhlenbeck import ORNSTEIN_UHLENBECK, ornstein_uhlenbeck
+from stodyn.statistics import comparison
 
 pytestmark = pytest.mark.usefixtures("quick_compiling_everywhere")
 PATHS = 300
@@ -189,3 +190,21 @@ def test_swept_parameters_keep_their_units_and_have_words():
     assert plot.sweep(run).get_xlabel() == "rate [1/s]"
     laws = sweep(decay, "Heun", over={"s": [0.1, scipy.stats.norm(0.1, 0.01)]}, **options)
     assert provenance(laws)["sweep"]["points"]["s"][1] == {"s": "norm(loc=0.1, scale=0.01)"}
+
+
+def test_along_many_points_each_is_compared_with_the_one_before_it_alone(monkeypatch):
+    """The covariances of all pairs took memory and time with the square of the points; the differences are the same."""
+    over = {"rate": [0.5, 1.0, 1.5, 2.5], "sigma": [0.2, 0.3]}
+    options = dict(t=(0.0, 1.0), dt=0.25, paths=40, seed=3, block=16, collect=st.Moments(at=[0.5, 1.0]))
+    pairs = sweep(ornstein_uhlenbeck(), "Heun", over=over, **options)
+    monkeypatch.setattr(comparison, "ALL_PAIRS", 3)
+    run = sweep(ornstein_uhlenbeck(), "Heun", over=over, **options)
+    assert run["mean_error_covariance_rate"].shape == (2, 1, 2, 4, 2)
+    assert run["mean_error_covariance_sigma"].dims == pairs["mean_error_covariance_sigma"].dims
+    for along in over:
+        one, other = difference(run, along), difference(pairs, along)
+        assert set(one.data_vars) == {"mean", "mean_stderr", "variance", "variance_stderr"}
+        for name in one.data_vars:
+            np.testing.assert_allclose(one[name], other[name], rtol=1e-10, atol=1e-15)
+    with pytest.raises(ValueError, match=r"reference: along more than 3 points .* Leave reference out"):
+        difference(run, "rate", reference=0.5)

@@ -94,8 +94,9 @@ def sweep(
     differences : bool
         Whether to store the numbers that stodyn.difference needs: for Moments and Observables the covariance, from
         point to point, of the errors of mean and variance, as NAME_error_covariance_DIMENSION. It is taken over pairs
-        of single paths, not over batches. With P points along the dimension it costs 3 P operations per path, time,
-        component and point, and memory for the values of one block at all times and points.
+        of single paths, not over batches. Along a dimension of up to 256 points all pairs are stored, which costs 3 P
+        operations per path, time, component and point; along longer ones each point and the one before it. One block
+        needs memory for its values at all times and points.
     method, t, dt, paths, seed, collect, on_failure, dtype, device, executor, block, threads
         As in `simulate`.
     place, ledger, progress, stop
@@ -234,9 +235,8 @@ def difference(run: xr.Dataset, along: str, reference: Any = None) -> xr.Dataset
         if record["common_random_numbers"]:
             if joint not in run:
                 continue
-            covariance = run[joint].transpose(*values.dims, f"{along}_other").values
-            own = np.diagonal(covariance, axis1=-2, axis2=-1)
-            squared = own[..., later] + own[..., earlier] - 2 * covariance[..., later, earlier]
+            own, together = _errors_of_pairs(run[joint], values.dims, later, earlier, reference)
+            squared = own[..., later] + own[..., earlier] - 2 * together
         else:
             own = run[stderr].transpose(..., along).values ** 2
             squared = own[..., later] + own[..., earlier]
@@ -253,6 +253,21 @@ def difference(run: xr.Dataset, along: str, reference: Any = None) -> xr.Dataset
     at = run[along].values
     coords |= {along: (along, at[later]), f"{along}_before": (along, at[earlier])}
     return xr.Dataset(variables, coords, {"provenance": run.attrs["provenance"]})
+
+
+def _errors_of_pairs(
+    joint: xr.DataArray, dims: Sequence[Any], later: np.ndarray, earlier: np.ndarray, reference: Any
+) -> tuple[np.ndarray, np.ndarray]:
+    """The covariances of the errors of each point with itself, and of these pairs of points."""
+    covariance = joint.transpose(*dims, ...).values
+    if "itself_or_before" not in joint.dims:
+        return np.diagonal(covariance, axis1=-2, axis2=-1), covariance[..., later, earlier]
+    if reference is not None:
+        raise ValueError(
+            f"reference: along more than {comparison.ALL_PAIRS} points a sweep keeps the errors of each point and the "
+            "one before it alone. Leave reference out, or sweep fewer points at a time"
+        )
+    return covariance[..., 0], covariance[..., later, 1]
 
 
 # --- the points -------------------------------------------------------------------------------------------------------
@@ -528,7 +543,8 @@ def _dataset(
             for name, covariance in zip(statistic.averages, comparison.error_covariances(sums, k), strict=True):
                 time, *entries = first[name].dims
                 covariance = covariance if entries else covariance[:, 0]
-                joint = (time, *entries, *others, dim, f"{dim}_other")
+                whole = covariance.shape[-2] <= comparison.ALL_PAIRS
+                joint = (time, *entries, *others, dim, f"{dim}_other" if whole else "itself_or_before")
                 variables[f"{name}_error_covariance_{dim}"] = (joint, covariance)
     return xr.Dataset(variables, coords, results.attributes(record))
 

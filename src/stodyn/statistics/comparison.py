@@ -7,18 +7,53 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+ALL_PAIRS = 256  # points along a line up to which each is compared with each: beyond, with the one before it
+
 
 class Products(NamedTuple):
-    """Central sums over paths of points along a line: Σ d_p d_q, Σ d_p² d_q and Σ d_p² d_q², shape (..., P, P)."""
+    """Central sums over paths of points p and q along a line: Σ d_p d_q, Σ d_p² d_q, Σ d_p d_q² and Σ d_p² d_q², shape
+    (..., P, P); for more than ALL_PAIRS points (..., P, 2), where q is p itself and the point before it."""
 
     first: Any
     mixed: Any
+    swapped: Any
     second: Any
+
+
+def others(values: np.ndarray) -> np.ndarray:
+    """The values (..., P) of the points q that belong to each p: (..., 1, P) or (..., P, 2)."""
+    if values.shape[-1] <= ALL_PAIRS:
+        return values[..., None, :]
+    return np.stack([values, np.roll(values, 1, -1)], -1)
+
+
+def _own(first: np.ndarray) -> np.ndarray:
+    """Σ d_p² (..., P) from Σ d_p d_q."""
+    is_whole = first.shape[-2] <= ALL_PAIRS
+    return np.diagonal(first, axis1=-2, axis2=-1) if is_whole else first[..., 0]
+
+
+def _products(a: np.ndarray) -> Products:
+    """The products of a line from the deviations (..., P, lanes)."""
+    squares = a * a
+    if a.shape[-2] <= ALL_PAIRS:
+        mixed = _each_with_each(squares, a)
+        return Products(_each_with_each(a, a), mixed, np.swapaxes(mixed, -2, -1), _each_with_each(squares, squares))
+    return Products(*(_with_the_one_before(*pair) for pair in ((a, a), (squares, a), (a, squares), (squares, squares))))
+
+
+def _each_with_each(u: np.ndarray, v: np.ndarray) -> np.ndarray:
+    return np.einsum("...pl,...ql->...pq", u, v)
+
+
+def _with_the_one_before(u: np.ndarray, v: np.ndarray) -> np.ndarray:
+    """Of the first point, the one before it is the last."""
+    return np.stack([np.einsum("...pl,...pl->...p", u, w) for w in (v, np.roll(v, 1, -2))], -1)
 
 
 class Comparison(NamedTuple):
     """Sums over the paths that are sound at every point: their number (times,), the means (times, entries, *grid), and
-    the Products of the lines along each dimension of the grid (times, entries, *other dimensions, P, P).
+    the Products of the lines along each dimension of the grid (times, entries, *other dimensions, P, ...).
     """
 
     paths: np.ndarray
@@ -43,10 +78,7 @@ def _compared(values: Sequence[np.ndarray], everywhere: np.ndarray, grid: Sequen
     d = d.reshape(*d.shape[:2], *grid, d.shape[-1])
     lines = []
     for axis in range(len(grid)):
-        a = np.moveaxis(d, 2 + axis, -2)
-        lines.append(
-            Products(*(np.einsum("...pl,...ql->...pq", u, v) for u, v in ((a, a), (a * a, a), (a * a, a * a))))
-        )
+        lines.append(_products(np.moveaxis(d, 2 + axis, -2)))
     return Comparison(count, mean.reshape(*mean.shape[:2], *grid), lines)
 
 
@@ -76,21 +108,22 @@ def _moved(sums: Comparison, axis: int, mean: np.ndarray) -> Products:
                                  + s_q² Σ d_p² + s_p² Σ d_q² + N s_p² s_q².
     """
     s = np.moveaxis(sums.mean - mean, 2 + axis, -1)
-    p, q = s[..., :, None], s[..., None, :]
-    first, mixed, second = sums.lines[axis]
+    p, q = s[..., :, None], others(s)
+    first, mixed, swapped, second = sums.lines[axis]
     n = sums.paths.reshape(-1, *[1] * (first.ndim - 1))
-    own = np.diagonal(first, axis1=-2, axis2=-1)
-    of_p, of_q = own[..., :, None], own[..., None, :]
+    own = _own(first)
+    of_p, of_q = own[..., :, None], others(own)
     return Products(
         first + n * p * q,
         mixed + 2 * p * first + q * of_p + n * p**2 * q,
-        second + 2 * q * mixed + 2 * p * np.swapaxes(mixed, -2, -1) + 4 * p * q * first + q**2 * of_p + p**2 * of_q
+        swapped + 2 * q * first + p * of_q + n * q**2 * p,
+        second + 2 * q * mixed + 2 * p * swapped + 4 * p * q * first + q**2 * of_p + p**2 * of_q
         + n * p**2 * q**2,
     )  # fmt: skip
 
 
 def error_covariances(sums: Comparison, axis: int) -> tuple[np.ndarray, np.ndarray]:
-    """The covariances of the estimated means and variances of points p and q along an axis (..., P, P):
+    """The covariances of the estimated means and variances of points p and q along an axis, in the shape of Products:
 
     Cov(x̄_p, x̄_q) = κ11/N,   Cov(s²_p, s²_q) = κ22/N + 2 κ11²/(N - 1),
 
@@ -99,12 +132,12 @@ def error_covariances(sums: Comparison, axis: int) -> tuple[np.ndarray, np.ndarr
 
     Cov(s²_p, s²_q) ≈ ((N - 1)/N k22 + 2 ((N - 1) k11² - k20 k02)/(N - 2))/(N + 1).
     """
-    first, _, second = sums.lines[axis]
+    first, second = sums.lines[axis].first, sums.lines[axis].second
     n = sums.paths.reshape(-1, *[1] * (first.ndim - 1))
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         joint = np.where(n > 1, first / (n - 1), np.nan)
-        own = np.diagonal(first, axis1=-2, axis2=-1)
-        product = own[..., :, None] * own[..., None, :]
+        own = _own(first)
+        product = own[..., :, None] * others(own)
         k22 = n * (n + 1) * second - (n - 1) * (2 * first**2 + product)
         k22 = np.where(n > 3, k22 / ((n - 1) * (n - 2) * (n - 3)), 0.0)
         squares = np.where(n > 2, ((n - 1) * joint**2 - product / (n - 1) ** 2) / (n - 2), joint**2)
