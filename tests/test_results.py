@@ -158,3 +158,13 @@ def test_runs_in_words():
     swept = record | {"dt": [0.1, 0.2], "sweep": {"dimensions": ["a", "b"], "points": {"a": [1, 2], "b": [1, 2, 3]}}}
     assert run_in_words(swept) == "2 x 3 points, 100,000 paths by BAOAB, 800 steps from 0 to 8, seed 1"
     assert list(attributes({})) == ["provenance"]
+
+
+def test_a_run_without_a_named_method_shows_those_of_higher_order():
+    """Chemical Langevin equations get Euler's method; the result tells of those of weak order 2."""
+    decay = sd.SDE(
+        lambda t, x: 10.0 - x, lambda t, x: jnp.stack([jnp.sqrt(10.0) + 0.0 * x, -jnp.sqrt(jnp.abs(x))], 1), [10.0]
+    )
+    run = sd.simulate(decay, t=(0.0, 0.2), dt=0.1, paths=2, seed=1)
+    assert "PlatenWeak2Pairs, RS1 (weak 2)" in run.attrs["advice"] and "advice" in repr(run)
+    assert "advice" not in sd.simulate(decay, "EulerMaruyama", t=(0.0, 0.2), dt=0.1, paths=2, seed=1).attrs

@@ -40,13 +40,15 @@ def attributes(record: Mapping[str, Any]) -> dict[str, str]:
     """Return the attributes of a Dataset: how it was made in words a person reads, and the whole record as JSON.
 
     The words are those that `print` and a notebook show of a run: the problem, the structure of its noise and how that
-    structure is known, and the method with its steps and paths.
+    structure is known, the method with its steps and paths and, where no method was named, those of higher order.
     """
     words = {}
     if "problem" in record and "noise" in record:
         words["problem"] = f"{record['problem']}, noise: {record['noise']}"
     if "method" in record and "steps" in record:
         words["run"] = run_in_words(record)
+    if record.get("advice"):
+        words["advice"] = record["advice"]
     return {**words, "provenance": json.dumps(record)}
 
 
