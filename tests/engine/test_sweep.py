@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from stodyn import SDE, PathsFailed, difference, load, place, plot, provenance, simulate, sweep
+from stodyn import SDE, Level, PathsFailed, Stop, difference, load, place, plot, provenance, simulate, sweep
 from stodyn import statistics as st
 from stodyn.engine.sweep import MEMORY_SHARE
 from stodyn.methods.explicit import EulerMaruyama, Heun
@@ -208,3 +208,27 @@ def test_along_many_points_each_is_compared_with_the_one_before_it_alone(monkeyp
             np.testing.assert_allclose(one[name], other[name], rtol=1e-10, atol=1e-15)
     with pytest.raises(ValueError, match=r"reference: along more than 3 points .* Leave reference out"):
         difference(run, "rate", reference=0.5)
+
+
+def test_differences_of_passages_and_stops_have_the_errors_of_shared_paths():
+    """Against the scatter of the differences of the single paths: survival by indicators, and the paths alive."""
+    paths, over = 64, {"rate": [0.5, 1.0, 2.0]}
+    options = dict(t=(0.0, 1.0), dt=0.125, paths=paths, seed=3, block=24)
+    level = Level(0.9, of=0, direction="down")
+    passage = st.Passage(level, bridge=False, mean=False, every=4)
+    run = sweep(ornstein_uhlenbeck(start=1.5), "Heun", over=over, collect=[passage], **options)
+    stopped = sweep(ornstein_uhlenbeck(start=1.5), "Heun", over=over, stop=Stop(level), **options)
+    singles = sweep(ornstein_uhlenbeck(start=1.5), "Heun", over=over, collect=[st.Paths(paths, every=1)], **options)
+    reached = np.minimum.accumulate(singles["path"].values[..., 0], axis=2) <= 0.9  # (rate, number, time)
+    survives = 1.0 - reached[:, :, [0, 4, 8]]
+    apart = np.diff(survives, axis=0)
+    moved = difference(run, "rate")
+    np.testing.assert_allclose(moved["passage_survival"], apart.mean(axis=1), atol=1e-14)
+    error = apart.std(axis=1, ddof=1) / np.sqrt(paths)
+    np.testing.assert_allclose(moved["passage_survival_stderr"], error, atol=1e-12)
+    assert 0 < error[0, 1] < np.hypot(*run["passage_survival_stderr"].values[:2, 1])
+    assert "passage_restricted_mean_stderr" in moved
+    alive, stops = difference(stopped, "rate"), np.isfinite(stopped["stop_time"].values)
+    ends = np.diff(1.0 - stops, axis=0)
+    np.testing.assert_allclose(alive["alive"][:, -1], ends.sum(axis=1))
+    np.testing.assert_allclose(alive["alive_stderr"][:, -1], ends.std(axis=1, ddof=1) * np.sqrt(paths), rtol=1e-12)

@@ -49,7 +49,9 @@ from stodyn.problems import describing
 from stodyn.problems.contract import Problem, machine_memory, param_units
 from stodyn.statistics import comparison
 from stodyn.statistics.comparison import Comparison
-from stodyn.statistics.contract import Snapshot, Statistic
+from stodyn.statistics.contract import Move, Snapshot, Statistic
+from stodyn.statistics.moments import Averaged, Valued
+from stodyn.statistics.stopping import Alive
 
 
 @front_door
@@ -93,7 +95,8 @@ def sweep(
         makes differences between points far more exact than the points themselves. Otherwise each has its own.
     differences : bool
         Whether to store the numbers that stodyn.difference needs: for Moments and Observables the covariance, from
-        point to point, of the errors of mean and variance, as NAME_error_covariance_DIMENSION. It is taken over pairs
+        point to point, of the errors of mean and variance, for a Passage those of survival and restricted mean, with
+        stop= that of the number of paths alive, as NAME_error_covariance_DIMENSION. It is taken over pairs
         of single paths, not over batches. Along a dimension of up to 256 points all pairs are stored, which costs 3 P
         operations per path, time, component and point; along longer ones each point and the one before it. One block
         needs memory for its values at all times and points.
@@ -125,11 +128,13 @@ def sweep(
     where = where_of(threads=threads, place=place, device=device, executor=executor, block=block, ledger=ledger,
                      progress=progress)  # fmt: skip
     statistics = statistics_of(collect)
-    watched = [s for s in statistics if hasattr(s, "averages")] if differences and common else []
+    watched = [s for s in (*statistics, *[Alive()] * (stop is not None)) if isinstance(s, Averaged) and _is_compared(s)]
+    watched = watched if differences and common else []
     seeds = [int(seed)] * len(problems)
     if not common:
         seeds = [int(np.random.SeedSequence([int(seed), k]).generate_state(1)[0]) for k in range(len(problems))]
-    collected = [*statistics, *(Values(s, every=s.every, at=s.at) for s in watched)]
+    kinds = [ValuesOfStops if isinstance(s, Alive) else Values for s in watched]
+    collected = [*statistics, *(kind(s, every=s.every, at=s.at) for kind, s in zip(kinds, watched, strict=True))]
     runs = []
     for number, point in zip(seeds, problems, strict=True):
         spec = _with_values_last(describe(point, method, t, dt, collected, dtype, stop))
@@ -157,6 +162,12 @@ def sweep(
     if kept_in is not None:
         kept_in.finish(result)
     return result
+
+
+def _is_compared(statistic: Averaged) -> bool:
+    """Whether a statistic has variables whose errors at two points can be compared."""
+    nothing = np.zeros((1, 1))
+    return bool(statistic.error_covariances(nothing, nothing, nothing[0]))
 
 
 def _expansions(
@@ -203,7 +214,8 @@ def difference(run: xr.Dataset, along: str, reference: Any = None) -> xr.Dataset
     Returns
     -------
     xarray.Dataset
-        mean and variance, and NAME and NAME_variance of every Observable, each with its _stderr.
+        mean and variance, NAME and NAME_variance of every Observable, NAME_survival and NAME_restricted_mean of every
+        Passage, and alive, the number of paths, of a sweep with stop=, each with its _stderr.
 
     Raises
     ------
@@ -229,7 +241,7 @@ def difference(run: xr.Dataset, along: str, reference: Any = None) -> xr.Dataset
     variables: dict[str, Any] = {}
     for name in map(str, run.data_vars):
         stderr, joint = f"{name}_stderr", f"{name}_error_covariance_{along}"
-        if along not in run[name].dims or stderr not in run:
+        if along not in run[name].dims or (stderr not in run and joint not in run):
             continue
         values = run[name].transpose(..., along)
         if record["common_random_numbers"]:
@@ -245,8 +257,8 @@ def difference(run: xr.Dataset, along: str, reference: Any = None) -> xr.Dataset
             variables[label] = xr.DataArray(array, dims=values.dims).transpose(*run[name].dims)
     if not variables:
         raise ValueError(
-            "run: nothing to compare: the errors of differences on common random numbers are kept for Moments and "
-            "Observables, by sweep(..., differences=True)"
+            "run: nothing to compare: the errors of differences on common random numbers are kept for Moments, "
+            "Observables, Passages and stops, by sweep(..., differences=True)"
         )
     coords: dict[str, Any] = {str(d): run[d] for d in run.dims if d in run.coords and d != along}
     coords = {d: c for d, c in coords.items() if any(d in v.dims for v in variables.values())}
@@ -403,6 +415,16 @@ class Values(Statistic):
     def stepped_by(self, method: Any, times: np.ndarray) -> Values:
         return dataclasses.replace(self, of=self.of.stepped_by(method, times))
 
+    @property
+    def counts_failed(self) -> bool:  # type: ignore[override]
+        return self.of.counts_failed
+
+    def track_start(self, t: Array, x: Array, params: Any) -> Any:
+        return self.of.track_start(t, x, params)
+
+    def track(self, gathered: Any, move: Move) -> Any:
+        return self.of.track(gathered, move)
+
     def observe(self, snapshot: Snapshot) -> tuple[Any, Array]:
         return self.of.values(snapshot), snapshot.sound
 
@@ -410,6 +432,16 @@ class Values(Statistic):
         raise AssertionError("values belong to one block")
 
     label = merge  # type: ignore[assignment]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ValuesOfStops(Values, Valued):
+    """The same of stops, which are known only where the values are printed with the step."""
+
+    observe = Valued.observe
+
+    def values(self, snapshot: Snapshot) -> Any:
+        return self.of.values(snapshot)
 
 
 @dataclasses.dataclass
@@ -540,9 +572,10 @@ def _dataset(
     for statistic, sums in zip(watched, compared, strict=True):
         for k, dim in enumerate(dims):
             others = tuple(d for d in dims if d != dim)
-            for name, covariance in zip(statistic.averages, comparison.error_covariances(sums, k), strict=True):
+            covariances = statistic.error_covariances(*comparison.error_covariances(sums, k), sums.paths)
+            for name, joint_errors in covariances.items():
                 time, *entries = first[name].dims
-                covariance = covariance if entries else covariance[:, 0]
+                covariance = joint_errors if entries else joint_errors[:, 0]
                 whole = covariance.shape[-2] <= comparison.ALL_PAIRS
                 joint = (time, *entries, *others, dim, f"{dim}_other" if whole else "itself_or_before")
                 variables[f"{name}_error_covariance_{dim}"] = (joint, covariance)

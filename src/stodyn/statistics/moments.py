@@ -171,6 +171,14 @@ class Averaged(Valued):
         """The variables of the result that are means of `values`, with the entries each is taken from."""
         return {getattr(self, "averages", ("",))[0]: slice(None)}
 
+    def error_covariances(
+        self, of_means: np.ndarray, of_variances: np.ndarray, paths: np.ndarray
+    ) -> dict[str, np.ndarray]:
+        """The covariances of the errors of its variables at two points of a sweep, from those of the means and of the
+        variances of its `values` (times, entries, ...), taken over so many paths (times,)."""
+        covariances = {name: of_means[:, entries] for name, entries in self.means().items() if name}
+        return covariances | dict.fromkeys(getattr(self, "averages", ())[1:], of_variances)
+
     def products(self, entries: int) -> bool:
         """Whether the products of different entries are averaged too."""
         return entries <= FEW_ENTRIES

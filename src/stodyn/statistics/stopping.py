@@ -92,6 +92,9 @@ class Alive(Averaged):
     def means(self):
         return {}
 
+    def error_covariances(self, of_means, of_variances, paths):
+        return {"alive": of_means * paths.reshape(-1, *[1] * (of_means.ndim - 1)) ** 2}
+
     def values(self, snapshot):
         return jnp.where(snapshot.stops.by == 0, 1.0, 0.0)[None]
 

@@ -343,9 +343,9 @@ def verdict(method: Method | str, dt: float = 0.1) -> Verdict:
     if all(value is None or value >= TOLERANCE for value in short):
         return Verdict(*short, (dt,) * 3)
     long = _verdict(stepping(method), LONGER * dt)
-    is_told = [now is not None and now < TOLERANCE <= (later or 0.0) for now, later in zip(short, long, strict=True)]
-    values = [later if told else now for now, later, told in zip(short, long, is_told, strict=True)]
-    return Verdict(*values, tuple(LONGER * dt if told else dt for told in is_told))
+    shows = [now is not None and now < TOLERANCE <= (later or 0.0) for now, later in zip(short, long, strict=True)]
+    values = [later if is_shown else now for now, later, is_shown in zip(short, long, shows, strict=True)]
+    return Verdict(*values, tuple(LONGER * dt if is_shown else dt for is_shown in shows))
 
 
 def _verdict(step: Method, dt: float) -> tuple[float | None, float | None, float | None]:
