@@ -247,8 +247,8 @@ def difference(run: xr.Dataset, along: str, reference: Any = None) -> xr.Dataset
         if record["common_random_numbers"]:
             if joint not in run:
                 continue
-            own, together = _errors_of_pairs(run[joint], values.dims, later, earlier, reference)
-            squared = own[..., later] + own[..., earlier] - 2 * together
+            own, shared = _errors_of_pairs(run[joint], values.dims, later, earlier, reference)
+            squared = own[..., later] + own[..., earlier] - 2 * shared
         else:
             own = run[stderr].transpose(..., along).values ** 2
             squared = own[..., later] + own[..., earlier]
