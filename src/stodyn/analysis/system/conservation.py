@@ -344,8 +344,8 @@ def verdict(method: Method | str, dt: float = 0.1) -> Verdict:
         return Verdict(*short, (dt,) * 3)
     long = _verdict(stepping(method), LONGER * dt)
     shows = [now is not None and now < TOLERANCE <= (later or 0.0) for now, later in zip(short, long, strict=True)]
-    values = [later if is_shown else now for now, later, is_shown in zip(short, long, shows, strict=True)]
-    return Verdict(*values, tuple(LONGER * dt if is_shown else dt for is_shown in shows))
+    form, qs1, qs2 = (later if is_shown else now for now, later, is_shown in zip(short, long, shows, strict=True))
+    return Verdict(form, qs1, qs2, tuple(LONGER * dt if is_shown else dt for is_shown in shows))
 
 
 def _verdict(step: Method, dt: float) -> tuple[float | None, float | None, float | None]:
