@@ -71,13 +71,16 @@ def _climbed(
     u = np.where((line.values(near) > line.values(u))[:, None], near, u)
     ends = climbing.climb(line, u, is_free, report, for_all=True)
     u, value = ends.u.copy(), ends.value.copy()
-    for step in (1, -1) * len(PLACES):
-        has_neighbour = np.roll(which, step) == which
-        other = beside(np.roll(u, step, axis=0))
-        below = np.flatnonzero(has_neighbour & (line.values(other) > value + HIGHER))
-        if len(below):
-            ends = climbing.climb(line, other[below], is_free[below], lambda count: None, for_all=True)
-            u[below], value[below] = ends.u, ends.value
+    for _ in PLACES:
+        is_done = True
+        for step in (1, -1):
+            other = beside(np.roll(u, step, axis=0))
+            below = np.flatnonzero((np.roll(which, step) == which) & (line.values(other) > value + HIGHER))
+            if len(below):
+                ends = climbing.climb(line, other[below], is_free[below], lambda count: None, for_all=True)
+                u[below], value[below], is_done = ends.u, ends.value, False
+        if is_done:
+            break
     return u, value
 
 
