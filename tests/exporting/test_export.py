@@ -13,7 +13,7 @@ from exporting.compiled import COMPILER, DT, SEED, STEPS, Library, Unit, needs_c
 
 import stodyn as sd
 from stodyn import statistics as st
-from stodyn.exporting import c_file, libraries
+from stodyn.exporting import c_file, fmu, libraries
 from stodyn.exporting.stepping import stepping
 from stodyn.methods import catalogue as methods
 from stodyn.methods.contract import Method
@@ -215,6 +215,46 @@ def test_a_unit_has_the_bits_of_the_run_goes_back_and_refuses(version, tmp_path)
         "before initialisation",
     ):
         assert words in said
+
+
+@needs_compiler
+def test_a_unit_begins_with_the_inputs_that_its_host_has_set_by_then(tmp_path):
+    """Newmark's begins with an acceleration, which reads them."""
+    mass = sd.Mechanical(lambda t, x, v, p: p["u"] - x, lambda t, x, v: 0.3, (1.0, 0.0), params={"u": 0.0}, names=["x"])
+    (file,) = sd.export(mass, "Newmark", dt=DT, to=tmp_path / "unit.fmu", inputs=["u"], seed=SEED, fmi="3.0")
+    unit = Unit(file, tmp_path / "unit", 3)
+    i = unit.instance(path=1, u=0.7)
+    unit.step(i, STEPS * DT)
+    assert unit.get(i, "x", "dx") == expected(mass.changed(params={"u": 0.7}), "Newmark")[1, -1].values.tolist()
+
+
+@needs_compiler
+def test_a_unit_whose_step_fails_half_way_is_as_before_it(tmp_path):
+    blocked = sd.SDE(lambda t, x, p: 0.0 * jnp.sqrt(1.0 - x) + 1.0, lambda t, x: 0.0, start=0.78, names=["x"])
+    (file,) = sd.export(blocked, "EulerMaruyama", dt=DT, to=tmp_path / "unit.fmu")
+    unit = Unit(file, tmp_path / "unit", 2)
+    i = unit.instance()
+    assert unit.step(i, DT) == 0
+    before = unit.get(i, "x")
+    assert unit.step(i, 9 * DT) == 3
+    assert "the step from time 0.25 failed" in unit.said[-1]
+    assert (unit.get(i, "x"), unit.step(i, DT)) == (before, 0)
+    assert unit.get(i, "x") == pytest.approx([0.88])
+
+
+@pytest.mark.parametrize(("name", "convention"), [("k", "structured"), ("Stärke", "flat"), ('a & "b"', "flat")])
+def test_names_in_a_unit_are_structured_or_taken_as_they_are(name, convention):
+    problem = sd.SDE(lambda t, x, p: -p[name] * x, lambda t, x: 0.1, start=1.0, params={name: 1.0})
+    model = stepping(problem, "Heun", DT, None, 0.0)
+    root = ET.fromstring(fmu.description(model, "model", fmu.variables(model, (), 0), "0", "2.0"))
+    assert root.get("variableNamingConvention") == convention
+    assert name in {variable.get("name") for variable in root.find("ModelVariables")}
+
+
+def test_parameters_with_names_that_every_model_has_are_refused(tmp_path):
+    problem = sd.SDE(lambda t, x, p: -p["seed"] * x, lambda t, x: 0.1, start=1.0, params={"seed": 1.0})
+    with pytest.raises(ValueError, match="params: 'seed' would stand for two numbers of the model"):
+        sd.export(problem, "Heun", dt=DT, to=tmp_path / "model.fmu")
 
 
 def test_the_description_of_a_unit_says_what_reads_the_input(tmp_path):

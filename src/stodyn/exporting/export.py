@@ -119,11 +119,12 @@ def _check_inputs(model: Stepping, inputs: Sequence[str]) -> None:
                 f"inputs: the problem has no parameter {name!r}; it has {', '.join(known) or 'none'}"
                 f"{suggestion(name, known)}. Read the input in the equations from params, and give it a value there"
             )
-    for names in ((*inputs, *model.outputs, *RESERVED), tuple(known)):
+    for argument, own in (("outputs", (*inputs, *model.outputs)), ("params", known)):
+        names = (*own, *RESERVED)
         words = [c_file.identifier(name) for name in names]
         twice = sorted({name for name, word in zip(names, words, strict=True) if words.count(word) > 1})
         if twice:
             raise ValueError(
-                f"outputs: {', '.join(map(repr, twice))} would stand for two numbers of the model, which has "
+                f"{argument}: {', '.join(map(repr, twice))} would stand for two numbers of the model, which has "
                 f"{', '.join(RESERVED)} of its own; in C, names are made of letters, digits and _. Give other names"
             )

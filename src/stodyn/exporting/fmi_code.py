@@ -152,8 +152,10 @@ static void released(instance *c)
     free(c);
 }}
 
+/* What the host has set by then holds from the first instant on: the beginning may read its inputs. */
 static void begin(instance *c)
 {{
+    for (int j = 0; j < {upper}_INPUTS; j++) c->now.params[inputs_at[j]] = c->now.inputs[j];
     {name}_begin(&c->now.s, c->now.seed, c->now.path, c->now.params);
     c->is_stale = 1;
 }}
@@ -161,7 +163,7 @@ static void begin(instance *c)
 static void look(instance *c)
 {{
     if (!c->is_stale) return;
-    if (!c->now.has_begun) {name}_begin(&c->now.s, c->now.seed, c->now.path, c->now.params);
+    if (!c->now.has_begun) begin(c);
     for (int j = 0; j < {upper}_INPUTS; j++) c->now.s.params[inputs_at[j]] = c->now.inputs[j];
     {name}_outputs(&c->now.s, c->outputs);
     c->is_stale = 0;
@@ -232,10 +234,12 @@ static int advance(instance *c, double length)
         tell(c, DISCARD, text);
         return DISCARD;
     }}
+    const {name}_state before = c->now.s;
     for (; nearest > 0; nearest--) {{
         if ({name}_step(&c->now.s, c->now.inputs, NULL)) {{
             snprintf(text, sizeof text, "the step from time %.12g failed: its equations have no solution, or a number "
                      "is not finite", {name}_time(&c->now.s));
+            c->now.s = before;
             return refused(c, text);
         }}
     }}

@@ -7,6 +7,7 @@ library is compiled where there is a compiler.
 from __future__ import annotations
 
 import dataclasses
+import re
 import xml.etree.ElementTree as ET
 import zipfile
 from collections.abc import Sequence
@@ -19,6 +20,8 @@ from stodyn.exporting.stepping import Stepping
 
 VERSIONS = ("2.0", "3.0")
 LARGEST_INTEGER = 2**31  # of FMI 2.0
+WORD, PLACE = r"[A-Za-z_]\w*", r"(\[\d+(, ?\d+)*\])?"
+STRUCTURED = re.compile(rf"{WORD}{PLACE}(\.{WORD}{PLACE})*", re.ASCII)  # names such as gyro.truth[0]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,7 +100,7 @@ def description(model: Stepping, name: str, listed: Sequence[Variable], digest: 
     token = "guid" if is_two else "instantiationToken"
     root = ET.Element("fmiModelDescription", {
         "fmiVersion": fmi, "modelName": name, token: f"{{{digest}}}",
-        "generationTool": f"stodyn {versions()['stodyn']}", "variableNamingConvention": "structured",
+        "generationTool": f"stodyn {versions()['stodyn']}", "variableNamingConvention": _convention(listed),
         "description": f"{model.title} s",
     })  # fmt: skip
     abilities = {
@@ -121,6 +124,11 @@ def description(model: Stepping, name: str, listed: Sequence[Variable], digest: 
     (_two if is_two else _three)(root, model, listed)
     ET.indent(root)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(root, encoding="unicode") + "\n"
+
+
+def _convention(listed: Sequence[Variable]) -> str:
+    """How the names are spelled: those of other letters, with blanks or signs, are taken as they are."""
+    return "structured" if all(STRUCTURED.fullmatch(v.name) for v in listed) else "flat"
 
 
 def _named(v: Variable) -> dict[str, str]:
