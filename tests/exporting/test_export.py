@@ -151,6 +151,13 @@ def test_a_step_that_fails_leaves_the_state_before_it(tmp_path):
     assert bytes(state) == before
 
 
+@needs_compiler
+def test_noise_of_size_zero_compiles_without_a_word(tmp_path):
+    silent = sd.SDE(lambda t, x: -x, lambda t, x: 0.0, start=1.0)
+    _, rows, _ = Library(tmp_path, silent, "EulerMaruyama").path(0, 1)
+    assert rows[-1] == [1.0 - DT]
+
+
 DIGEST = 24  # where it stands in the bytes of a state
 
 

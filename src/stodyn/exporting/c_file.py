@@ -348,6 +348,8 @@ def _stepped(model: Stepping, inputs: Sequence[str]) -> Iterator[str]:
     for j, (_, count) in enumerate(model.streams):
         yield f"for (int i = 0; i < {count}; i++) normals[{first} + i] = sd_normal(noise[{j}]);"
         first += count
+    if model.streams:
+        yield "(void)normals;"
     if "first_step" in model.functions:
         yield "double k = sd_i64_as_double((uint64_t)s->steps);\n    (void)k;"
         yield f"if (s->steps < {model.starting_steps}) {_call(model, 'first_step', 'after')}"
