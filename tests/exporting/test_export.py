@@ -258,6 +258,11 @@ def test_names_in_a_unit_are_structured_or_taken_as_they_are(name, convention):
     assert name in {variable.get("name") for variable in root.find("ModelVariables")}
 
 
+def test_inputs_of_methods_that_keep_derivatives_are_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"inputs: AB2.* keeps derivatives from before a jump of an input"):
+        sd.export(PENDULUM, "AB2", dt=DT, to=tmp_path / "model.c", inputs=["u"])
+
+
 def test_parameters_with_names_that_every_model_has_are_refused(tmp_path):
     problem = sd.SDE(lambda t, x, p: -p["seed"] * x, lambda t, x: 0.1, start=1.0, params={"seed": 1.0})
     with pytest.raises(ValueError, match="params: 'seed' would stand for two numbers of the model"):

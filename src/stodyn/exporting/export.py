@@ -119,6 +119,11 @@ def _check_inputs(model: Stepping, inputs: Sequence[str]) -> None:
                 f"inputs: the problem has no parameter {name!r}; it has {', '.join(known) or 'none'}"
                 f"{suggestion(name, known)}. Read the input in the equations from params, and give it a value there"
             )
+    if inputs and model.starting_steps:
+        raise ValueError(
+            f"inputs: {model.spec.record['method']} keeps derivatives from before a jump of an input, and its error "
+            "would be of order 1; take a method of one step such as RK4 or Heun"
+        )
     for argument, own in (("outputs", (*inputs, *model.outputs)), ("params", known)):
         names = (*own, *RESERVED)
         words = [c_file.identifier(name) for name in names]
