@@ -13,14 +13,14 @@ from stodyn.circuits.expressions import BadValue, Names, evaluate, number
         ("10", 10.0), ("-2.5", -2.5), (".5", 0.5), ("3.", 3.0), ("1e-3", 1e-3), ("2.5e+6", 2.5e6), ("10k", 1e4),
         ("4.7kohm", 4700.0), ("1meg", 1e6), ("1megohm", 1e6), ("1m", 1e-3), ("1mil", 25.4e-6), ("2.2uf", 2.2e-6),
         ("3µ", 3e-6), ("100n", 1e-7), ("15pf", 15e-12), ("1f", 1e-15), ("1g", 1e9), ("2t", 2e12), ("5v", 5.0),
-        ("1ma", 1e-3), ("10ns", 1e-8), ("50hz", 50.0), ("1khz", 1e3), ("3a", 3.0),
+        ("1ma", 1e-3), ("10ns", 1e-8), ("50hz", 50.0), ("1khz", 1e3), ("3a", 3.0), ("1kk", 1e3), ("1e", 1.0),
     ],
 )  # fmt: skip
 def test_numbers_are_read_with_their_suffixes_and_units(text, value):
     assert number(text) == pytest.approx(value, rel=1e-15)
 
 
-@pytest.mark.parametrize("text", ["", "k", "1kk", "4kk7", "1.2.3", "1e", "0x10", "1_000", "inf", "nan", "--1", "1 2"])
+@pytest.mark.parametrize("text", ["", "k", "4kk7", "1.2.3", "0x10", "1_000", "inf", "nan", "--1", "1 2"])
 def test_what_is_no_number(text):
     assert number(text) is None
 

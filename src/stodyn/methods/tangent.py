@@ -97,12 +97,24 @@ def _pushed(
         return _reals(outcomes[-1][0]), [x for x in jax.tree.leaves(outcomes[-1]) if isinstance(x, jax.Array)]
 
     with derived_forwards():
-        reals, push, arrays = jax.linearize(moved, _reals(own), problem.values(params), has_aux=True)
+        reals, push, arrays = _linearised(moved, _reals(own), problem.values(params))
     tree: Any
     leaves, tree = jax.tree.flatten(outcomes[0])  # numbers that are no arrays, as in EXPLICIT, stay as they are
     values = iter(arrays)
     after, report = tree.unflatten([next(values) if isinstance(x, jax.Array) else x for x in leaves])
     return (_with_reals(after, reals), _carried(push, tangents, problem.value_tangents)), report
+
+
+def _linearised(function: Callable[..., tuple[Any, Any]], *at: Any) -> tuple[Any, Callable[..., Any], Any]:
+    """The result of a function, the linear map of its tangents, and what it gives beside its result.
+
+    JAX 0.11 cannot linearise the derivatives of a root again, of which it knows each derivative along a direction.
+    """
+    try:
+        return jax.linearize(function, *at, has_aux=True)
+    except NotImplementedError:
+        result, beside = function(*at)
+        return result, lambda *along: jax.jvp(lambda *at: function(*at)[0], at, along)[1], beside
 
 
 def _carried(push: Callable, tangents: list[list[jax.Array]], rows: np.ndarray) -> list[list[jax.Array]]:
