@@ -27,10 +27,7 @@ SURELY, LIKELY = 1 - 1e-6, 0.995  # confidence with which a control is refused, 
 UNEXPECTED = 1.5  # standard errors of a control's mean for which points are doubled
 SLOPE_POINTS = 512  # paths that determine the slope of a control
 DOUBTED, REFUTED, FINER = 2.5, 6.0, 8  # standard errors of a control's mean; factor of the steps and paths that decide
-PROOF, MOST_PROOF = (
-    0.25,
-    3e5,
-)  # of plain Monte Carlo that a check of E c may cost if the estimate costs less; path-steps
+PROOF, MOST_PROOF = 0.25, 3e5  # a check of E c may cost this share of plain Monte Carlo, up to so many path-steps
 
 
 class WithControl(NamedTuple):
