@@ -18,6 +18,7 @@ from stodyn.exporting.stepping import stepping
 from stodyn.methods import catalogue as methods
 from stodyn.methods.contract import Method
 from stodyn.models import catalogue
+from stodyn.problems.elements import BoucWen
 
 PENDULUM = sd.SDE(
     lambda t, x, p: jnp.array([x[1], -p["k"] * jnp.sin(x[0]) - 0.1 * x[1] + p["u"] * jnp.cos(t)]),
@@ -44,6 +45,10 @@ LOOP = sd.with_loop(
 GUSTS = sd.with_noise(ADDITIVE, sd.noise.coloured.gauss_markov2(1.0, 2.0, 0.3), into=[[1.0], [0.0]])
 GUSTS = GUSTS.changed(start=sd.from_normals(lambda z: 0.7 * z, 4))
 NORMAL = sd.linear([[-1.0, 1.0], [0.0, -2.0]], [[1.0], [1.0]], mean=[1.0, 2.0], covariance=[[2.0, 0.5], [0.5, 1.0]])
+
+
+def with_start(loop, start):
+    return sd.with_loop(loop.problem.changed(start=start), *loop.sensors, *loop.parts)
 
 
 def of_model(name):
@@ -73,6 +78,7 @@ CASES = {
     "ExactNoise": lambda: (GUSTS, sd.ExactNoise("RK4")),
     "walls": lambda: (sd.with_walls(INTEGRATOR, sd.Walls({"x": (-1.0, 1.0)})), "Heun"),
     "loop": lambda: (LOOP, "Heun"),
+    "loop, drawn start": lambda: (with_start(LOOP, sd.from_normals(lambda z: z[:1], 1)), "Heun"),
     "VanLoan": lambda: (INTEGRATOR, "VanLoan"),
     "VanLoan in a loop": lambda: (LOOP, "VanLoan"),
 }
@@ -122,6 +128,58 @@ def test_inputs_outputs_and_snapshots(tmp_path):
         library.c.model_step(copy, None, shown)
         copies.append((bytes(copy), shown[0]))
     assert copies[0] == copies[1]
+
+
+MASS = sd.Mechanical(lambda t, x, v, p: p["u"] - x, lambda t, x, v: 0.3, (1.0, 0.0), params={"u": 0.0}, names=["x"])
+
+
+def followed(library, inputs, path=1):
+    """The outputs where the host gives these inputs, one for each step."""
+    state, shown = (ctypes.c_char * library.size)(), (ctypes.c_double * library.outputs)()
+    library.c.model_begin(state, ctypes.c_uint64(SEED), ctypes.c_uint64(path), None)
+    rows = []
+    for u in inputs:
+        assert library.c.model_step(state, (ctypes.c_double * 1)(u), shown) == 0
+        rows.append(list(shown))
+    return np.array(rows)
+
+
+PUSHED = sd.with_loop(
+    MASS,
+    sd.Part("law", every=6 * DT, reads=(), writes="u", update=lambda t, own, seen, p: (own, 0.1 + t)),
+)
+
+
+@needs_compiler
+@pytest.mark.parametrize("method", ["Newmark", "StochasticAlpha"])
+def test_a_method_that_carries_accelerations_begins_anew_where_an_input_jumps(method, tmp_path):
+    """A loop with the same inputs has the same bits, and so has the first step, whatever the default of the input."""
+    library = Library(tmp_path, MASS, method, inputs=["u"])
+    inputs = [0.1 + 6 * DT * (k // 6) for k in range(STEPS)]
+    in_loop = expected(PUSHED, method)[1].sel(component=["x", "dx"]).values
+    np.testing.assert_array_equal(followed(library, inputs), in_loop[1:])
+    alone = expected(MASS.changed(params={"u": 0.7}), method)[1].values
+    np.testing.assert_array_equal(followed(library, [0.7] * STEPS), alone[1:])
+
+
+@needs_compiler
+def test_a_unit_tells_its_method_of_a_jump_that_its_host_has_looked_at(tmp_path):
+    """Reading outputs between the setting of an input and the step must not hide the jump."""
+    (file,) = sd.export(MASS, "Newmark", dt=DT, to=tmp_path / "unit.fmu", inputs=["u"], seed=SEED, fmi="3.0")
+    unit = Unit(file, tmp_path / "unit", 3)
+    i = unit.instance(path=1, u=0.1)
+    for u in (0.1, 0.1 + 6 * DT):
+        unit.set(i, u=u)
+        unit.get(i, "x")
+        assert unit.step(i, 6 * DT) == 0
+    in_loop = expected(PUSHED, "Newmark")[1, -1].sel(component=["x", "dx"])
+    assert unit.get(i, "x", "dx") == in_loop.values.tolist()
+
+
+def test_inputs_of_methods_that_do_not_say_how_they_go_on_after_a_jump_are_refused(tmp_path):
+    slipping = sd.with_elements(MASS, BoucWen(at=0, stiffness=1.0, alpha=0.1))
+    with pytest.raises(ValueError, match=r"inputs: StochasticAlpha.* does not say how it goes on after a jump"):
+        sd.export(slipping, "StochasticAlpha", dt=DT, to=tmp_path / "model.c", inputs=["u"])
 
 
 @needs_compiler
@@ -338,6 +396,10 @@ def test_random_starts_parameters_and_whole_paths_are_refused(tmp_path):
     for problem, words in (
         (drawn, r"stodyn.from_normals\(function, count\)$"),
         (NORMAL, r"changed\(start=problem.start.from_normals\(\)\) has the same law$"),
+        (
+            sd.with_walls(INTEGRATOR.changed(start=sd.from_normals(lambda z: z[:1], 1)), sd.Walls({"x": (-9.0, 9.0)})),
+            "taken of an SDE or a Hamiltonian",
+        ),
         (spread, r"params\['k'\] is a distribution"),
     ):
         with pytest.raises(ValueError, match=words):

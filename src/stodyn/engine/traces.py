@@ -159,6 +159,26 @@ def trace(problem: Any, method: Method, dtype: Any = np.float64, fit: Fit | None
     )
 
 
+def jump_trace(problem: Any, method: Method, dtype: Any = np.float64) -> core.ClosedJaxpr:
+    """The trace (t, *state, *params) -> state of what a method does where an input among the params has jumped."""
+    params = jax.tree.map(lambda leaf: np.asarray(leaf, number_type(leaf, dtype)), problem.example_params())
+    leaves: list[Any]
+    tree: Any
+    leaves, tree = jax.tree.flatten(params)
+    t = np.zeros((), dtype)
+    state = jax.eval_shape(functools.partial(method.start, problem), t, np.zeros(problem.n, dtype), params)
+    state_leaves: list[Any]
+    state_tree: Any
+    state_leaves, state_tree = jax.tree.flatten(state)
+
+    def jumped(t: Array, *rest: Array) -> list[Array]:
+        before, own = rest[: len(state_leaves)], rest[len(state_leaves) :]
+        after = method.after_jump(problem, t, state_tree.unflatten(before), tree.unflatten(own))
+        return [jnp.asarray(a, s.dtype) for a, s in zip(jax.tree.leaves(after), state_leaves, strict=True)]
+
+    return jax.make_jaxpr(jumped)(t, *state_leaves, *leaves)
+
+
 def _checked(method: Method, outcome: Any, state: Any) -> tuple[Any, Report]:
     """The results of a step; raises an error in the words of someone who writes a method."""
     if not (isinstance(outcome, tuple) and len(outcome) == 2 and isinstance(outcome[1], Report)):

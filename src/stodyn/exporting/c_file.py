@@ -321,8 +321,8 @@ def _begun(model: Stepping) -> Iterator[str]:
     for j, (stream, _) in enumerate(model.streams):
         yield f"sd_seeded(s->noise[{j}], seed, path, {STREAMS[stream]});"
     if model.has_keys:
-        yield f"uint64_t key[3];\n    sd_path_words(key, seed, path, {STREAMS['sensor']});"
-        yield "for (int i = 0; i < 4; i++) s->keys[i] = (double)(key[0] >> 16 * i & 0xFFFF);"
+        yield f"uint64_t words[3];\n    sd_path_words(words, seed, path, {STREAMS['sensor']});"
+        yield "for (int i = 0; i < 4; i++) s->keys[i] = (double)(words[0] >> 16 * i & 0xFFFF);"
     if "draw" in model.functions:
         count = model.spec.problem.start_from_normals.normals
         yield f"uint64_t key[2];\n    double z[{count}];"
@@ -336,10 +336,9 @@ def _begun(model: Stepping) -> Iterator[str]:
 
 def _stepped(model: Stepping, inputs: Sequence[str]) -> Iterator[str]:
     """The step itself; the state is left alone where it fails."""
-    places, layout = {p.name: p.place for p in model.parameters}, model.source.layout
+    layout, now = model.source.layout, "now" if "jump" in model.functions else ARRAYS["now"]
     yield from ("(void)t;", "(void)h;", "(void)inputs;")
-    for j, name in enumerate(inputs):
-        yield f"if (inputs) s->params[{places[name]}] = inputs[{j}];"
+    yield from _inputs_set(model, inputs)
     if model.streams:
         yield f"double normals[{sum(count for _, count in model.streams)}];"
         yield f"uint64_t noise[{len(model.streams)}][4];"
@@ -352,16 +351,36 @@ def _stepped(model: Stepping, inputs: Sequence[str]) -> Iterator[str]:
         yield "(void)normals;"
     if "first_step" in model.functions:
         yield "double k = sd_i64_as_double((uint64_t)s->steps);\n    (void)k;"
-        yield f"if (s->steps < {model.starting_steps}) {_call(model, 'first_step', 'after')}"
-        yield f"else {_call(model, 'step', 'after')}"
+        yield f"if (s->steps < {model.starting_steps}) {_call(model, 'first_step', 'after', now=now)}"
+        yield f"else {_call(model, 'step', 'after', now=now)}"
     else:
-        yield _call(model, "step", "after")
-    yield f"if (!sd_double_as_i64(after[{model.state_words}])) return 1;"
-    reals = [k for k in range(layout.of_method) if layout.real[k]]
-    yield f"if (!({' && '.join(f'isfinite(after[{k}])' for k in reals)})) return 1;"
+        yield _call(model, "step", "after", now=now)
+    reals = [f"isfinite(after[{k}])" for k in range(layout.of_method) if layout.real[k]]
+    yield f"if (!({' && '.join([f'sd_double_as_i64(after[{model.state_words}])', *reals])})) {{"
+    yield from (f"    s->params[{place}] = held[{j}];" for j, place in enumerate(_places(model, inputs)))
+    yield "    return 1;\n    }"
     yield "memcpy(s->state, after, sizeof s->state);"
     if model.streams:
         yield "memcpy(s->noise, noise, sizeof noise);"
+
+
+def _places(model: Stepping, inputs: Sequence[str]) -> list[int]:
+    places = {p.name: p.place for p in model.parameters}
+    return [places[name] for name in inputs]
+
+
+def _inputs_set(model: Stepping, inputs: Sequence[str]) -> Iterator[str]:
+    """The inputs among the params; a method that carries what they enter begins anew where one of them has jumped."""
+    places = _places(model, inputs)
+    if places:
+        yield f"double held[{len(places)}] = {{{', '.join(f's->params[{place}]' for place in places)}}};"
+    for j, place in enumerate(places):
+        yield f"if (inputs) s->params[{place}] = inputs[{j}];"
+    if "jump" in model.functions:
+        yield f"double now[{model.state_words}];"
+        yield "memcpy(now, s->state, sizeof now);"
+        yield f"if ({' || '.join(f's->params[{place}] != held[{j}]' for j, place in enumerate(places))})"
+        yield f"    {_call(model, 'jump', 'now')}"
 
 
 ARRAYS = {"now": "s->state", "state": "s->state", "start": "start", "normals": "normals", "common_params": "s->params",
@@ -369,7 +388,7 @@ ARRAYS = {"now": "s->state", "state": "s->state", "start": "start", "normals": "
           "path": "&path", "number": "&number"}  # fmt: skip
 
 
-def _call(model: Stepping, name: str, results: str) -> str:
+def _call(model: Stepping, name: str, results: str, **others: str) -> str:
     function = model.functions[name]
-    arrays = {**ARRAYS, "results": results}
+    arrays = {**ARRAYS, **others, "results": results}
     return f"{function.name}({', '.join(f'(char *){arrays[argument]}' for argument in function.arguments)});"

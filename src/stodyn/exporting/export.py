@@ -9,7 +9,7 @@ from typing import Any
 from stodyn.arguments import check_positive, checks_arguments, suggestion
 from stodyn.exporting import c_file, fmu, numpy_file
 from stodyn.exporting.stepping import Stepping, stepping
-from stodyn.methods.contract import Catalogued
+from stodyn.methods.contract import Catalogued, Method
 
 SUFFIXES = (".c", ".fmu", ".py")
 RESERVED = ("seed", "path", "time")  # what every model has
@@ -90,7 +90,7 @@ def export(
         raise ValueError(f"to: expected a file that ends in {', '.join(SUFFIXES)}, got {str(to)!r}")
     if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**64:
         raise ValueError(f"seed: expected a whole number from 0 to 2^64 - 1, got {seed!r}")
-    model = stepping(problem, method, dt, outputs, t0)
+    model = stepping(problem, method, dt, outputs, t0, bool(inputs))
     _check_inputs(model, inputs)
     name = c_file.identifier(file.stem)
     if file.suffix == ".py":
@@ -123,6 +123,11 @@ def _check_inputs(model: Stepping, inputs: Sequence[str]) -> None:
         raise ValueError(
             f"inputs: {model.spec.record['method']} keeps derivatives from before a jump of an input, and its error "
             "would be of order 1; take a method of one step such as RK4 or Heun"
+        )
+    if inputs and model.keeps_more and type(model.spec.method).after_jump is Method.after_jump:
+        raise ValueError(
+            f"inputs: {model.spec.record['method']} carries more than the components of this problem from step to "
+            "step, and does not say how it goes on after a jump of an input; take one such as RK4 or Heun"
         )
     for argument, own in (("outputs", (*inputs, *model.outputs)), ("params", known)):
         names = (*own, *RESERVED)

@@ -164,8 +164,9 @@ static void look(instance *c)
 {{
     if (!c->is_stale) return;
     if (!c->now.has_begun) begin(c);
-    for (int j = 0; j < {upper}_INPUTS; j++) c->now.s.params[inputs_at[j]] = c->now.inputs[j];
-    {name}_outputs(&c->now.s, c->outputs);
+    {name}_state shown = c->now.s; /* the inputs of the last step stay, by which the next one knows of a jump */
+    for (int j = 0; j < {upper}_INPUTS; j++) shown.params[inputs_at[j]] = c->now.inputs[j];
+    {name}_outputs(&shown, c->outputs);
     c->is_stale = 0;
 }}
 

@@ -1,7 +1,7 @@
-"""A stepping model: one path of a problem with a method and a step, as three functions in LLVM text of single numbers.
+"""A stepping model: one path of a problem with a method and a step, as functions in LLVM text of single numbers.
 
     begin  (start, params) -> state          step  (state, normals, params, t, h) -> state, ok
-    look   (state, params, t) -> outputs
+    look   (state, params, t) -> outputs     jump  (state, params, t) -> state where an input has jumped
 
 They are printed from the same graphs as a run, whose bits do not depend on how many paths go side by side.
 """
@@ -21,16 +21,19 @@ from stodyn.engine.program.as_scalars import Scalars
 from stodyn.engine.program.executors import LOOPED, source_of
 from stodyn.engine.program.watching import watched
 from stodyn.engine.spec import Spec, as_it_is_now, describe
+from stodyn.engine.traces import jump_trace
 from stodyn.exporting import noises
 from stodyn.exporting.noises import Noise
 from stodyn.methods.contract import Method
 from stodyn.noise import counter
 from stodyn.noise.from_normals import FromNormals
+from stodyn.numerics.newton import underived
 from stodyn.numerics.printing import elementary, scalars
 from stodyn.numerics.printing.llvm import Printer, Writer
 from stodyn.numerics.printing.nodes import Entry, Graph, Node, reachable
 from stodyn.numerics.printing.rows import words
 from stodyn.numerics.printing.unprintable import Unprintable
+from stodyn.problems.contract import innermost
 from stodyn.problems.linear import GaussianStart
 from stodyn.problems.looped import Keys
 from stodyn.statistics.moments import Moments
@@ -55,6 +58,7 @@ class Stepping:
     outputs     names of the numbers that are shown after every step, and their rows in the graph
     parameters  real numbers that may be set from outside
     noise       the noise that it is, where it is no more than that
+    has_inputs  whether its host sets params between steps
     """
 
     spec: Spec
@@ -64,6 +68,7 @@ class Stepping:
     outputs: tuple[str, ...]
     rows: tuple[int, ...]
     noise: Noise | None = None
+    has_inputs: bool = False
 
     @property
     def title(self) -> str:
@@ -133,6 +138,22 @@ class Stepping:
         return parameters
 
     @functools.cached_property
+    def jump(self) -> list[Entry] | None:
+        """The state after a jump of an input, where the method does not go on as it is."""
+        if not self.has_inputs or type(self.spec.method).after_jump is Method.after_jump:
+            return None
+        with jax.enable_x64(True), underived():
+            trace = jump_trace(self.spec.problem, self.spec.method, self.spec.dtype)
+        program = self.source.jumped(trace)
+        is_same = [isinstance(e, Node) and (e.op, e.attr) == ("input", ("now", k)) for k, e in enumerate(program)]
+        return None if all(is_same) else program
+
+    @property
+    def keeps_more(self) -> bool:
+        """Whether the method carries more from step to step than the components, such as accelerations."""
+        return self.noise is None and self.source.layout.of_method > self.spec.problem.n
+
+    @functools.cached_property
     def functions(self) -> dict[str, Printed]:
         """The functions by name."""
         source = self.source
@@ -143,6 +164,8 @@ class Stepping:
         for name, step in source.steps.items():
             results, dtypes = [*step.program, step.ok], [*source.layout.dtypes, np.dtype(bool)]
             functions["step" if name == "run" else "first_step"] = _printed(name, results, dtypes)
+        if self.jump is not None:
+            functions["jump"] = _printed("jump", self.jump, source.layout.dtypes)
         shown = [source.see[row] for row in self.rows]
         functions["look"] = _printed("look", shown, [source.saved_dtypes[row] for row in self.rows])
         if self.noise is not None and self.is_by_time:
@@ -228,7 +251,12 @@ def _of_arrays(function: Callable, arrays: Mapping[str, tuple[tuple[int, ...], A
 
 
 def stepping(
-    problem: Any, method: Any, dt: float, outputs: Sequence[str] | Mapping[str, Callable] | None, begins_at: float
+    problem: Any,
+    method: Any,
+    dt: float,
+    outputs: Sequence[str] | Mapping[str, Callable] | None,
+    begins_at: float,
+    has_inputs: bool = False,
 ) -> Stepping:
     """The stepping model of a problem or of a noise; refuses in words what cannot leave the house."""
     noise = noises.noise_of(problem, dt) if noises.is_noise(problem) else None
@@ -261,7 +289,7 @@ def stepping(
             "cannot be exported yet. Export a smaller system"
         )
     names, rows = _outputs(spec, source, outputs)
-    return Stepping(spec, source, float(dt), float(begins_at), names, rows, noise)
+    return Stepping(spec, source, float(dt), float(begins_at), names, rows, noise, has_inputs)
 
 
 def check_random(spec: Spec) -> None:
@@ -269,6 +297,11 @@ def check_random(spec: Spec) -> None:
     problem = spec.problem
     if problem.has_random_start and problem.start_from_normals is None:
         same_law = "problem.changed(start=problem.start.from_normals()) has the same law"
+        if isinstance(innermost(problem).start, FromNormals):
+            raise ValueError(
+                "problem: starts by from_normals are taken of an SDE or a Hamiltonian, and of loops around them, but "
+                f"this is a {type(problem).__name__}. Give start= as numbers"
+            )
         raise ValueError(
             "problem: paths differ in their starts, by draws of NumPy or by a list, which an exported model cannot do. "
             "Give start= as numbers, or as stodyn.from_normals(function, count)"

@@ -162,6 +162,11 @@ class _Looping(WrappedSteps):
         now = inner, registers, jnp.asarray(end), number
         return rarely(is_due, act, now, loops=self.clock.steps > 1)[:2], report
 
+    def after_jump(self, problem, t, state, params):
+        inner, registers = state
+        held = Loop(problem, self.clock, params).inputs(registers)
+        return self.method.after_jump(problem.problem, t, inner, held), registers
+
     def read(self, state):
         inner, registers = state
         x = self.method.read(inner)

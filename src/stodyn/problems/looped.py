@@ -21,9 +21,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 from stodyn.arguments import checks_arguments
 from stodyn.noise import path_normals, sfc64
+from stodyn.noise.from_normals import FromNormals
 from stodyn.noise.source import ByPath
 from stodyn.noise.uniforms import Uniforms
 from stodyn.numerics.bounds import check_bounds
@@ -344,6 +346,13 @@ class Looped(Measured):
         return np.concatenate([x, np.zeros((len(x), len(self.layout.names)))], axis=1)
 
     @functools.cached_property
+    def start_from_normals(self) -> FromNormals | None:
+        plant = self.problem.start_from_normals
+        if plant is None:
+            return None
+        return FromNormals(functools.partial(_with_zeros, plant.function, len(self.layout.names)), plant.normals)
+
+    @functools.cached_property
     def tick(self) -> Fraction:
         """The greatest common divisor of all times of the loop."""
         times = [time for thing in self.things for time in thing.times if time]
@@ -394,6 +403,11 @@ class Looped(Measured):
         if own < 0:
             return self.problem.jumps(component)
         return f"{self.components[component]} changes at samples alone, so that it jumps"
+
+
+def _with_zeros(function: Any, count: int, z: Array) -> Array:
+    """The start of a plant, and zeros for what a loop shows besides."""
+    return jnp.concatenate([jnp.ravel(jnp.asarray(function(z), float)), jnp.zeros(count)])
 
 
 @checks_arguments

@@ -229,6 +229,15 @@ class Source(ABC):
             terms.keep(array, "state", leaf)
         return terms.program()
 
+    def jumped(self, trace: Any) -> Any:
+        """The state after a jump of an input, by its trace: what is gathered and counted stays as it is."""
+        terms = self.terms()
+        method, gathered, counts = self.layout.parted(self._leaves(terms, "now"))
+        after = terms.run(trace, [terms.number("t", self.dtype), *method, *self._params(terms)])
+        for array, leaf in zip([*after, *gathered, *counts], self.layout.leaves, strict=True):
+            terms.keep(array, "then", leaf)
+        return terms.program()
+
     def _stepped(self, trace: Any, is_numbered: bool = False) -> Step:
         terms, layout = self.terms(), self.layout
         t, h = terms.number("t", self.dtype), terms.number(STEP_LENGTH[0], self.dtype, not self.equal_steps)
