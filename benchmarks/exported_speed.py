@@ -94,9 +94,9 @@ def of_a_unit(file, folder):
                                          ctypes.c_size_t(0), none, none, none)  # fmt: skip
     instance = ctypes.c_void_p(made)
     c.fmi3ExitInitializationMode(instance)
-    flags, last = [ctypes.byref(ctypes.c_bool()) for _ in range(3)], ctypes.byref(ctypes.c_double())
-    arguments = [instance, ctypes.c_double(0.0), ctypes.c_double(DT), True, *flags, last]
-    idle = [instance, ctypes.c_double(0.0), ctypes.c_double(0.0), True, *flags, last]
+    flags, now = [ctypes.byref(ctypes.c_bool()) for _ in range(3)], ctypes.c_double(0.0)  # a step writes its end there
+    arguments = [instance, now, ctypes.c_double(DT), True, *flags, ctypes.byref(now)]
+    idle = [instance, now, ctypes.c_double(0.0), True, *flags, ctypes.byref(now)]
 
     def many(words):
         for _ in range(20_000):

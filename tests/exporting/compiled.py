@@ -117,8 +117,18 @@ class Unit:
         assert self.call(word, i, numbers, count, values, *([count] if self.version == 3 else [])) == 0
         return list(values)
 
-    def step(self, i, length):
-        t, h = ctypes.c_double(0.0), ctypes.c_double(length)
+    def time(self, i):
+        value = ctypes.c_double()
+        if self.version == 2:
+            self.call("GetRealStatus", i, 2, ctypes.byref(value))
+        else:
+            number, one = (ctypes.c_uint32 * 1)(0), ctypes.c_size_t(1)
+            self.call("GetFloat64", i, number, one, ctypes.byref(value), one)
+        return value.value
+
+    def step(self, i, length, t=None):
+        """A step from time t, by default that of the unit."""
+        t, h = ctypes.c_double(self.time(i) if t is None else t), ctypes.c_double(length)
         if self.version == 2:
             return self.call("DoStep", i, t, h, 1)
         flags, last = [ctypes.c_bool() for _ in range(3)], ctypes.c_double()

@@ -200,12 +200,12 @@ def test_the_self_test_finds_arithmetic_that_is_reordered(compiler, flags, verdi
 
 @needs_compiler
 def test_a_step_that_fails_leaves_the_state_before_it(tmp_path):
-    exploding = sd.SDE(lambda t, x: x**3, lambda t, x: 1.0, start=1e120)
-    library = Library(tmp_path, exploding, "EulerMaruyama")
+    exploding = sd.SDE(lambda t, x, p: p["u"] * x**3, lambda t, x: 1.0, start=1e120, params={"u": 1.0})
+    library = Library(tmp_path, exploding, "EulerMaruyama", inputs=["u"])
     state = (ctypes.c_char * library.size)()
     library.c.model_begin(state, ctypes.c_uint64(0), ctypes.c_uint64(0), None)
     before = bytes(state)
-    assert library.c.model_step(state, None, None) == 1
+    assert library.c.model_step(state, (ctypes.c_double * 1)(2.0), None) == 1
     assert bytes(state) == before
 
 
@@ -294,6 +294,19 @@ def test_a_unit_begins_with_the_inputs_that_its_host_has_set_by_then(tmp_path):
 
 
 @needs_compiler
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_unit_refuses_a_step_from_another_time_than_its_own(version, tmp_path):
+    (file,) = sd.export(INTEGRATOR, "Heun", dt=DT, to=tmp_path / "unit.fmu", fmi=f"{version}.0")
+    unit = Unit(file, tmp_path / "unit", version)
+    i = unit.instance()
+    assert unit.step(i, DT, t=1e-15) == 0
+    before = unit.get(i, "x")
+    assert [unit.step(i, DT, t=t) for t in (0.0, 5.0, float("nan"))] == [3, 3, 3]
+    assert "asks for a step from time 0, but the model is at 0.05" in unit.said[0]
+    assert (unit.get(i, "x"), unit.step(i, DT, t=0.7 * DT)) == (before, 0)
+
+
+@needs_compiler
 def test_a_unit_whose_step_fails_half_way_is_as_before_it(tmp_path):
     blocked = sd.SDE(lambda t, x, p: 0.0 * jnp.sqrt(1.0 - x) + 1.0, lambda t, x: 0.0, start=0.78, names=["x"])
     (file,) = sd.export(blocked, "EulerMaruyama", dt=DT, to=tmp_path / "unit.fmu")
@@ -325,6 +338,19 @@ def test_parameters_with_names_that_every_model_has_are_refused(tmp_path):
     problem = sd.SDE(lambda t, x, p: -p["seed"] * x, lambda t, x: 0.1, start=1.0, params={"seed": 1.0})
     with pytest.raises(ValueError, match="params: 'seed' would stand for two numbers of the model"):
         sd.export(problem, "Heun", dt=DT, to=tmp_path / "model.fmu")
+
+
+def test_an_input_that_is_a_whole_number_is_refused_with_the_real_one(tmp_path):
+    counted = INTEGRATOR.changed(params={"u": 0})
+    with pytest.raises(ValueError, match=r"inputs: params\['u'\] is 0, a whole number, .* give 0\.0$"):
+        sd.export(counted, "Heun", dt=DT, to=tmp_path / "model.c", inputs=["u"])
+
+
+def test_a_parameter_with_the_name_of_an_output_is_refused_in_a_unit(tmp_path):
+    same = sd.SDE(lambda t, x, p: -p["x"] * x, lambda t, x: 0.1, start=1.0, params={"x": 1.0}, names=["x"])
+    with pytest.raises(ValueError, match="params: 'x' is the name of an output too"):
+        sd.export(same, "Heun", dt=DT, to=tmp_path / "model.fmu")
+    assert sd.export(LOOP, "Heun", dt=DT, to=tmp_path / "loop.fmu"), "a loop shows what it sets"
 
 
 def test_the_description_of_a_unit_says_what_reads_the_input(tmp_path):
@@ -406,7 +432,7 @@ def test_random_starts_parameters_and_whole_paths_are_refused(tmp_path):
             sd.export(problem, "Heun", dt=DT, to=tmp_path / "model.c")
     with pytest.raises(ValueError, match=r"components are computed by loops over arrays .* cannot be exported yet"):
         sd.export(of_model("oscillator_chain"), "StochasticAlpha", dt=DT, to=tmp_path / "model.c")
-    with pytest.raises(ValueError, match="makes whole paths"):
+    with pytest.raises(ValueError, match=r"makes whole paths of this problem.* take a method of steps"):
         sd.export(of_model("miller_integrator"), "Galerkin", dt=1e-6, to=tmp_path / "model.c")
 
 

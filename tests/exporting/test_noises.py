@@ -102,6 +102,9 @@ def test_held_noise_is_a_function_of_time(tmp_path):
             assert at(t) == exact.tolist()
         np.testing.assert_allclose(stepper.at(time)[0], exact, rtol=1e-13)
     assert at(0.9) != at(1.0) != at(1.0 + DT)
+    assert np.isnan([at(np.nan), at(1e300), at(-np.inf)]).all()
+    with pytest.raises(ValueError, match=r"paths: expected whole numbers from 0 on, got \[1.5\]"):
+        type(stepper)(stepper.model, [1.5])
 
 
 @needs_compiler

@@ -95,7 +95,7 @@ def header(model: Stepping, name: str, inputs: Sequence[str]) -> str:
 def _declared_by_time(name: str) -> list[str]:
     return [
         "/* The sample that is held at time t, the same however often and in whatever order it is asked for. These",
-        "   samples are another path than those of the steps. */",
+        "   samples are another path than those of the steps. NaN where t is no number of a sample. */",
         f"void {name}_at(const {name}_state *s, double t, double *outputs);",
     ]
 
@@ -299,6 +299,10 @@ def _by_time(model: Stepping, name: str) -> str:
 void {name}_at(const {name}_state *s, double t, double *outputs)
 {{
     double z[{count}], sample = floor((t - {begin}) / {dt} + {c99.real_number(EARLY)});
+    if (!(fabs(sample) < 0x1p63)) {{
+        for (int i = 0; i < {len(model.outputs)}; i++) outputs[i] = NAN;
+        return;
+    }}
     sd_counted(z, {count}, s->counted, s->counted[2], {stream}, (uint64_t)(int64_t)sample * {pairs});
     {_call(model, "at", "outputs")}
 }}

@@ -114,6 +114,12 @@ def _check_inputs(model: Stepping, inputs: Sequence[str]) -> None:
                 f"inputs: {name!r} multiplies the state or the noise, and the matrices of a step of "
                 f"{model.spec.method.name} are made for its value; take RK4, whose steps read it anew"
             )
+        whole = {word: value for word, value in model.common_params if value.dtype.kind != "f"}
+        if (word := name.partition("[")[0]) in whole:
+            raise ValueError(
+                f"inputs: params[{word!r}] is {whole[word]!s}, a whole number, and an input is a real one; give "
+                f"{whole[word].astype(float)!s}"
+            )
         if name not in known:
             raise ValueError(
                 f"inputs: the problem has no parameter {name!r}; it has {', '.join(known) or 'none'}"

@@ -219,11 +219,16 @@ static int set_whole(instance *c, uint32_t number, uint64_t x)
     return OK;
 }}
 
-static int advance(instance *c, double length)
+static int advance(instance *c, double t, double length)
 {{
-    double count = length / {dt}, nearest = rint(count);
-    char text[160];
+    double count = length / {dt}, nearest = rint(count), here = {name}_time(&c->now.s);
+    char text[240];
     if (!c->now.has_begun) return refused(c, "a step before initialisation has ended");
+    if (!(fabs(t - here) <= 0.5 * {dt})) {{
+        snprintf(text, sizeof text, "the host asks for a step from time %.12g, but the model is at %.12g: a step is "
+                 "repeated from a state that was kept, and a model that begins elsewhere is exported with t0", t, here);
+        return refused(c, text);
+    }}
     if (!(fabs(count - nearest) <= {tolerance!r}) || nearest < 0) {{
         snprintf(text, sizeof text, "communication step %.12g is not a multiple of dt = {spelled}", length);
         tell(c, DISCARD, text);
@@ -388,7 +393,7 @@ EXPORT int fmi2SetRealInputDerivatives(void *i, const unsigned v[], size_t n, co
 EXPORT int fmi2GetRealOutputDerivatives(void *i, const unsigned v[], size_t n, const int order[], double x[])
 { (void)v; (void)n; (void)order; (void)x; return refused(i, "outputs of a noisy model have no derivatives"); }
 EXPORT int fmi2DoStep(void *i, double t, double length, int no_return)
-{ (void)t; (void)no_return; return advance(i, length); }
+{ (void)no_return; return advance(i, t, length); }
 EXPORT int fmi2CancelStep(void *i) { return refused(i, "no step is under way"); }
 EXPORT int fmi2GetStatus(void *i, int kind, int *x) { (void)i; (void)kind; *x = OK; return DISCARD; }
 EXPORT int fmi2GetRealStatus(void *i, int kind, double *x)
@@ -492,8 +497,8 @@ EXPORT int fmi3DeserializeFMUState(void *i, const uint8_t bytes[], size_t size, 
 EXPORT int fmi3DoStep(void *i, double t, double length, _Bool no_return, _Bool *event, _Bool *ended, _Bool *early,
                       double *last)
 {
-    int status = advance(i, length);
-    (void)t; (void)no_return;
+    int status = advance(i, t, length);
+    (void)no_return;
     *event = *ended = *early = 0;
     get_real(i, 0, last);
     return status;

@@ -17,6 +17,7 @@ from stodyn.engine.record.identity import versions
 from stodyn.exporting import c_file, fmi_code
 from stodyn.exporting.libraries import check_platforms, libraries
 from stodyn.exporting.stepping import Stepping
+from stodyn.problems.looped import Looped
 
 VERSIONS = ("2.0", "3.0")
 LARGEST_INTEGER = 2**31  # of FMI 2.0
@@ -78,7 +79,13 @@ def variables(model: Stepping, inputs: Sequence[str], seed: int) -> list[Variabl
     def add(name: str, causality: str, place: int, **more) -> None:
         unit.append(Variable(name, len(unit) + 1, causality, place, unit=units.get(name, ""), **more))
 
+    set_inside = model.spec.problem.layout.inputs if isinstance(model.spec.problem, Looped) else ()
     for p in model.parameters:
+        if p.name in model.outputs and p.name not in set_inside:
+            raise ValueError(
+                f"params: {p.name!r} is the name of an output too, and the variables of a unit have names of their "
+                "own; give the parameter or the component another name"
+            )
         if p.name not in inputs and p.name not in model.outputs:  # a loop sets what it also shows
             add(p.name, "parameter", p.place, start=p.value)
     values = {p.name: p for p in model.parameters}

@@ -28,7 +28,10 @@ class Stepper:
 
     def __init__(self, model: dict[str, Any], paths: Any = (0,), seed: int | None = None):
         self.model, self.steps = model, 0
-        self.paths = np.atleast_1d(np.asarray(paths, U64))
+        numbers = np.atleast_1d(np.asarray(paths))
+        if numbers.dtype.kind not in "iu" or (numbers < 0).any():
+            raise ValueError(f"paths: expected whole numbers from 0 on, got {paths!r}")
+        self.paths = numbers.astype(U64)
         self.seed = model["seed"] if seed is None else seed
         self.drive = Normals(self.seed, model["streams"]["drive"], self.paths, model["drive"].shape[1])
         outputs = len(model["C"]) if model["white"].any() else 0

@@ -272,7 +272,10 @@ def stepping(
     collect = [Moments(), *(Observable(function, name=name) for name, function in functions.items())]
     spec = describe(problem, method, (begins_at, begins_at + STEPS * dt), dt, collect, "float64")
     if not isinstance(spec.method, Method) or spec.traced is None:
-        raise ValueError(f"method: {spec.record['method']} makes whole paths, not steps, so that it cannot be exported")
+        raise ValueError(
+            f"method: {spec.record['method']} makes whole paths of this problem, not steps, so that it cannot be "
+            f"exported; take a method of steps such as {spec.implicit[0] if spec.implicit else 'RK4'}"
+        )
     check_random(spec)
     try:
         if spec.traced.unprintable is not None:
