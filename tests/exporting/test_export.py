@@ -100,7 +100,7 @@ def expected(problem, method, dt=DT, steps=STEPS, paths=3):
 @needs_compiler
 @pytest.mark.brief(
     "Heun", "EulerMaruyama", "ImplicitMidpoint", "AB2", "DRI1", "SRA1, drawn start", "MilsteinLevy", "StochasticAlpha",
-    "RattleAlpha", "Midpoint", "RK1A4", "ExactNoise", "walls", "loop", "VanLoan",
+    "RattleAlpha", "Midpoint", "RK1A4", "ExactNoise", "walls", "loop", "loop, drawn start", "VanLoan",
 )  # fmt: skip
 @pytest.mark.parametrize("name", CASES)
 def test_a_model_in_c_has_the_bits_of_the_run(name, tmp_path):
