@@ -17,6 +17,8 @@ from stodyn.engine.spec import describe
 from stodyn.methods.alpha import Newmark, StochasticAlpha
 from stodyn.noise import coloured as co
 from stodyn.noise import wiener
+from stodyn.problems.elements import Gap
+from stodyn.problems.mechanical_facts import has_constant_slopes
 from stodyn.warnings import ResponseNotDelivered
 
 MODE = sd.Mechanical(lambda t, x, v: -x - 0.1 * v, lambda t, x, v: 1.0, (0.0, 0.0))  # its variances are 5
@@ -156,3 +158,14 @@ def test_no_modes_where_forces_of_small_coordinates_are_not_symmetric():
     assert variances._modes(damped._replace(K=K)) is None
     K[1:, 1:] = [[1.0, 0.3], [0.3 * (1.0 + 1e-14), 2.0]]
     assert variances._modes(damped._replace(K=K)) is not None
+
+
+def test_forces_of_differences_are_seen_to_be_nonlinear():
+    """Whether the slopes are constant is asked in all directions: in that of equal displacements no spring is bent."""
+    ends = np.array([-1.0, 1.0])
+    frame = sd.Mechanical.from_matrices(np.eye(2), 0.4 * np.eye(2), 3 * np.eye(2), noise=np.eye(2))
+    cubic = sd.Mechanical(
+        lambda t, x, v: ends * (x[0] - x[1]) ** 3 - x - v, lambda t, x, v: jnp.eye(2), [np.zeros(2)] * 2
+    )
+    assert not has_constant_slopes(cubic)
+    assert not told(sd.with_elements(frame, Gap(at=0, to=1, stiffness=3e3, gap=0.2, both=True)), None, 0.001, 3.0)

@@ -7,6 +7,7 @@ import pytest
 import scipy.sparse
 
 from stodyn.numerics import uncompiled
+from stodyn.numerics.instructions import rows_of
 from stodyn.numerics.printing.points import at_one
 from stodyn.numerics.sparse import Pattern, filled_in, find_order, find_pattern
 
@@ -176,3 +177,10 @@ def test_work_grows_with_the_net_and_not_with_its_square():
     assert find_order(pattern, np.zeros((1, len(pattern.rows)))) is None
     nowhere = np.diag([1.0, 0.0, 1.0]) + np.eye(3, k=-2)
     assert find_order(Pattern.of(nowhere), np.ones((1, 3))) is None
+
+
+def test_rows_of_numbers_known_while_tracing():
+    """JAX hands over slopes that no input enters as arrays of NumPy, as in implicit steps of a structure whose load has
+    a filter of two states."""
+    numbers = np.arange(6.0).reshape(3, 2)
+    np.testing.assert_array_equal(rows_of(numbers, np.array([2, 0])), numbers[[2, 0]])

@@ -193,7 +193,7 @@ def _executed(groups: _Grouped, numbers: Array, fixed: Array | None = None) -> A
 
 def rows_of(a: Array, at: Any) -> Array:
     """The rows of a (entries, paths) at these places, which must exist."""
-    return a.at[at].get(mode="promise_in_bounds")
+    return jnp.asarray(a).at[at].get(mode="promise_in_bounds")
 
 
 def led(values: Array) -> Array:

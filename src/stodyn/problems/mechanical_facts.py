@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from stodyn.numerics import uncompiled
@@ -133,12 +132,13 @@ def has_constant_slopes(problem: Any) -> bool:
         return False
     with jax.enable_x64(True):
         arguments = np.zeros(()), motion.start, motion.params
+        direction = np.ones_like(motion.start)  # any: in a fixed one, forces of differences would have no slope
         try:
             with one_error_of_derivatives():
                 return not has_jumps(problem.f, arguments, (1,)) and not {0, 1} & arguments_of(
-                    lambda t, s, params: jax.jvp(lambda s: problem.f(t, s, params), (s,), (jnp.ones_like(s),))[1],
-                    *arguments,
-                )
+                    lambda t, s, params, v: jax.jvp(lambda s: problem.f(t, s, params), (s,), (v,))[1],
+                    *arguments, direction,
+                )  # fmt: skip
         except (Unprintable, NotImplementedError):  # JAX differentiates most operations, but not all
             return False
 
