@@ -74,12 +74,18 @@ def _neighbours(problem: Any, event: Level, names: tuple[str, ...]) -> list[tupl
         above, below = (Side(by, problem, dataclasses.replace(event, level=event.level + by)) for by in sizes)
         chosen.append((LEVEL, above, below))
     rest = tuple(name for name in names if name != LEVEL)
-    for k, direction in enumerate(with_tangents(problem, rest).directions if rest else ()):
+    return chosen + (_of_params(problem, event, rest) if rest else [])
+
+
+def _of_params(problem: Any, event: Level, names: tuple[str, ...]) -> list[tuple[str, Side, Side]]:
+    """The questions on both sides of parameters."""
+    paths, chosen = with_tangents(problem, names), []
+    for k, direction in enumerate(paths.directions):
         if direction.leaf is None:
             raise ValueError(f"of: {direction.name}: starts are not moved; run rare twice and compare")
         value = float(np.ravel(jax.tree.leaves(problem.params)[direction.leaf])[direction.entry])
         above, below = (
-            Side(side * APART * (value or 1.0), _changed(problem, rest, k, _beside(value, side) - value), event)
+            Side(side * APART * (value or 1.0), paths.moved(k, _beside(value, side) - value), event)
             for side in (1.0, -1.0)
         )
         chosen.append((direction.name, above, below))
@@ -89,12 +95,3 @@ def _neighbours(problem: Any, event: Level, names: tuple[str, ...]) -> list[tupl
 def _beside(value: float, side: float) -> float:
     """A parameter on one side of its value, by a factor where it is not 0."""
     return value * math.exp(side * APART) if value else side * APART
-
-
-def _changed(problem: Any, names: tuple[str, ...], k: int, by: float) -> Any:
-    """The problem with one of its parameters larger by some number."""
-    paths = with_tangents(problem, names)
-    with jax.enable_x64(True):
-        values = np.asarray(paths.values(problem.params), float) + by * np.eye(len(paths.free))[k]
-        params = jax.tree.map(np.asarray, paths.with_values(problem.params, values))
-    return problem.changed(params=params)

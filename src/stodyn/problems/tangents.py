@@ -87,6 +87,14 @@ class WithTangents(Measured):
             )
         return tree.unflatten(leaves)
 
+    def moved(self, k: int, by: float) -> Any:
+        """The problem with the parameter of number k among the values larger by some number."""
+        params = self.problem.params
+        with jax.enable_x64(True):
+            values = jnp.asarray(self.values(params), float).at[k].add(by)
+            params = jax.tree.map(np.asarray, self.with_values(params, values))
+        return self.problem.changed(params=params)
+
 
 @checks_arguments
 def with_tangents(problem: Any, of: str | Sequence[str]) -> WithTangents:
@@ -130,15 +138,12 @@ def with_tangents(problem: Any, of: str | Sequence[str]) -> WithTangents:
 def with_random_tangents(problem: Any, of: str | Sequence[str]) -> WithTangents:
     """A problem with the derivatives of every path by parameters that have a distribution, at its own values."""
     expect_problem(problem)
-    leaves, _ = jax.tree_util.tree_flatten_with_path(problem.params)
-    spelled = [jax.tree_util.keystr(place, simple=True, separator=".") or "params" for place, _ in leaves]
-    numbers = [Direction(name, k, 0) for k, name in enumerate(spelled) if source_of(leaves[k][1]).is_random]
-    names = [of] if isinstance(of, str) else list(of)
-    have = ", ".join(one.name for one in numbers) or "none"
+    names, (spelled, leaves) = _names(of), _named_leaves(problem)
+    numbers = {name: Direction(name, k, 0) for k, name in enumerate(spelled) if source_of(leaves[k]).is_random}
     for name in names:
-        if name not in have.split(", "):
-            raise ValueError(f"of: {name!r} is not among the problem's random params: {have}")
-    return followed(problem, tuple(one for one in numbers if one.name in names))
+        if name not in numbers:
+            raise ValueError(f"of: {name!r} is not among the problem's random params: {', '.join(numbers) or 'none'}")
+    return followed(problem, tuple(one for name, one in numbers.items() if name in names))
 
 
 def followed(problem: Any, chosen: tuple[Direction, ...], kind: type[WithTangents] = WithTangents) -> WithTangents:
@@ -152,24 +157,35 @@ def followed(problem: Any, chosen: tuple[Direction, ...], kind: type[WithTangent
 
 def directions(problem: Problem, of: str | Sequence[str]) -> tuple[Direction, ...]:
     """The numbers that `of` names, one by one; errors in the user's terms."""
+    spelled, leaves = _named_leaves(problem)
+    chosen: list[Direction] = []
+    for name in _names(of):
+        if name in spelled:
+            number = spelled.index(name)
+            chosen += _of_leaf(name, number, leaves[number])
+        elif name.startswith(START):
+            chosen.append(_of_start(problem, name))
+        else:
+            chosen.append(_of_entry(name, spelled, leaves, problem))
+    return tuple(chosen)
+
+
+def _names(of: str | Sequence[str]) -> tuple[str, ...]:
+    """The names that `of` gives, at least one and each once."""
     names = (of,) if isinstance(of, str) else tuple(of)
     if not names or not all(isinstance(name, str) for name in names):
         raise TypeError(f'of: expected names of parameters, such as ("k", "c"), got {of!r}')
     twice = [name for name in names if names.count(name) > 1]
     if twice:
         raise ValueError(f"of: {twice[0]!r} is there twice")
+    return names
+
+
+def _named_leaves(problem: Problem) -> tuple[list[str], list[Any]]:
+    """The leaves of the parameters, and the name of each."""
     places, _ = jax.tree_util.tree_flatten_with_path(problem.params)
     spelled = [jax.tree_util.keystr(place, simple=True, separator=".") or "params" for place, _ in places]
-    chosen: list[Direction] = []
-    for name in names:
-        if name in spelled:
-            number = spelled.index(name)
-            chosen += _of_leaf(name, number, places[number][1])
-        elif name.startswith(START):
-            chosen.append(_of_start(problem, name))
-        else:
-            chosen.append(_of_entry(name, spelled, [leaf for _, leaf in places], problem))
-    return tuple(chosen)
+    return spelled, [leaf for _, leaf in places]
 
 
 def _of_leaf(name: str, number: int, leaf: Any) -> list[Direction]:

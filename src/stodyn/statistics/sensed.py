@@ -21,11 +21,13 @@ SAME = 1e-9  # of the run: times this close are one
 
 
 class Plan(NamedTuple):
-    """When a sensor reads, as places among the times at which the statistic looks, and where its windows begin."""
+    """When a sensor reads, as places among the times at which the statistic looks, where its windows begin, and how
+    many outputs it has."""
 
     ends: np.ndarray
     begins: np.ndarray | None
     gaps: np.ndarray
+    outputs: int
 
 
 @checks_arguments
@@ -118,13 +120,15 @@ class Sensed(Statistic):
         return own
 
     def prepared(self, problem, times):
-        plans = []
+        plans, params, x = [], problem.example_params(), np.zeros(problem.n)
         for sensor in self.sensors:
             own = self._reads_at(sensor, times)
             begins = _begins(sensor, own, times)
             exact = np.diff(own, prepend=times[0] if sensor.increment else own[0])
             gaps = np.array([float(f"{gap:.9g}") for gap in exact])  # equal ones share their law
-            plans.append(Plan(_nearest(times, own), None if begins is None else _nearest(times, begins), gaps))
+            outputs = jax.eval_shape(lambda x, one=sensor: one.value(problem, 0.0, x, params), x).shape[0]
+            ends, begun = _nearest(times, own), None if begins is None else _nearest(times, begins)
+            plans.append(Plan(ends, begun, gaps, outputs))
         ready = dataclasses.replace(self)
         object.__setattr__(ready, "problem", problem)
         object.__setattr__(ready, "plans", tuple(plans))
@@ -185,8 +189,10 @@ class Sensed(Statistic):
     def _record(self, numbers: np.ndarray, path: int) -> np.ndarray:
         """The readings of one path, (times, outputs), NaN where a sensor does not read."""
         rng = np.random.default_rng([self.seed, path])
-        columns, first, integral, width = np.full((len(numbers), self._width), np.nan), 0, 3 * self._width, self._width
-        for sensor, plan, outputs in zip(self.sensors, self.plans, self._outputs, strict=True):
+        width = sum(plan.outputs for plan in self.plans)
+        columns, first, integral = np.full((len(numbers), width), np.nan), 0, 3 * width
+        for sensor, plan in zip(self.sensors, self.plans, strict=True):
+            outputs = plan.outputs
             here = slice(first, first + outputs)
             exact = numbers[plan.ends, here]
             if plan.begins is not None:
@@ -203,23 +209,13 @@ class Sensed(Statistic):
             first += outputs
         return columns
 
-    @property
-    def _outputs(self) -> list[int]:
-        """How many outputs each sensor has."""
-        params, x = self.problem.example_params(), np.zeros(self.problem.n)
-        return [jax.eval_shape(lambda x, own=sensor: own.value(self.problem, 0.0, x, params), x).shape[0]
-                for sensor in self.sensors]  # fmt: skip
-
-    @property
-    def _width(self) -> int:
-        return sum(self._outputs)
-
     def merge(self, a, b):
         return a + b
 
     def label(self, result, labels):
         table, first, variables = np.concatenate(result), 0, {}
-        for sensor, outputs in zip(self.sensors, self._outputs, strict=True):
+        for sensor, plan in zip(self.sensors, self.plans, strict=True):
+            outputs = plan.outputs
             dims = ("number", "time") if outputs == 1 else ("number", "time", f"{sensor.name}_output")
             values = table[:, :, first] if outputs == 1 else table[:, :, first : first + outputs]
             variables[sensor.name] = Variable(dims, values, {"units": sensor.unit} if sensor.unit else {})

@@ -97,7 +97,7 @@ def _of_params(system: System, names: tuple[str, ...]) -> Sides:
 
     def at(k, step):
         values = own + step * np.eye(len(own))[k]
-        other = dataclasses.replace(system, problem=problem.changed(params=paths.with_values(problem.params, values)))
+        other = dataclasses.replace(system, problem=paths.moved(k, step))
         vars(other)["_programs"] = {name: functools.partial(program, values) for name, program in programs.items()}
         return other
 
