@@ -1,4 +1,4 @@
-"""Mechanical and Hamiltonian systems as SDEs or SDAEs of (x, v) and (q, p)."""
+"""Mechanical and Hamiltonian systems as SDEs or SDAEs of (x, v) and (q, p), SDAEs as SDEs of what evolves."""
 
 from __future__ import annotations
 
@@ -6,15 +6,19 @@ import dataclasses
 import warnings
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
 from stodyn.arguments import stacklevel_of_user
 from stodyn.noise.source import Source
+from stodyn.numerics.newton import derived
 from stodyn.problems.calculus import to_ito
-from stodyn.problems.contract import CALCULI, differs_from_path_to_path, written_as
+from stodyn.problems.contract import CALCULI, NoiseStructure, differs_from_path_to_path, written_as
+from stodyn.problems.index import components, listed
 from stodyn.problems.sdae import SDAE
 from stodyn.problems.sde import SDE
+from stodyn.problems.state_space import StateSpace
 from stodyn.warnings import Drifting
 
 
@@ -123,3 +127,46 @@ def hamiltonian_to_sde(problem: Any, calculus: str = "stratonovich") -> tuple[SD
     start, names, units = problem.start_source.argument, problem.components, problem.component_units
     sde = SDE(problem.f, diffusion, start, problem.params, "stratonovich", names, units)
     return to_ito(sde) if calculus == "ito" else sde, "Hamiltonian -> Stratonovich SDE of (q, p)"
+
+
+def sdae_to_sde(problem: Any) -> tuple[SDE, str] | None:
+    """Return the state-space form of an SDAE, and the conversion in words; None where nothing evolves.
+
+    It is the SDE of the differential components, in which x follows from y by Newton's method.
+    """
+    if not problem.r:
+        return None
+    form: StateSpace = problem.state_space
+
+    # Drift, noise and each of their derivatives solve for the same x. Traced once, the solution is the same loop in all
+    # of them, and a printed program has it once (numerics.printing).
+    @jax.jit
+    def state(t, y, params):
+        with derived():
+            return form.state(t, y, params)
+
+    def drift(t, y, params):
+        return form.solved(problem.f(t, state(t, y, params), params))
+
+    if problem.facts.has_differential_noise:
+
+        def state_of_noise(t, y, params):
+            return form.near(y)
+
+    else:
+        state_of_noise = state
+
+    def diffusion(t, y, params):
+        return form.solved_noise(problem.multiplier(t, state_of_noise(t, y, params), params))
+
+    names = components(problem)[0]
+    all_units: Any = problem.component_units or {}
+    units = {name: all_units[name] for name in names if name in all_units} or None
+    start = problem.start_source.mapped(lambda rows: (problem.facts.evolving @ rows.T).T).argument
+    sde = SDE(drift, diffusion, start, problem.params, names=names, units=units, structure=problem.structure)
+    if problem.structure is None:  # known already: do not determine it again through every Newton solve
+        S, structure = form.solved_mass, problem.noise_structure
+        mixed = S.ndim == 2 and np.any(np.diag(np.diagonal(S)) != S)
+        kinds = tuple(kind for kind in structure.kinds if kind != "diagonal" or not mixed)
+        vars(sde)["noise_structure"] = NoiseStructure(kinds, structure.known)
+    return sde, f"SDAE -> SDE of its differential components {listed(names)}"

@@ -159,7 +159,12 @@ class Fitness(NamedTuple):
     takes_params: bool
 
 
-conversions: dict[tuple[type, type], Callable[[Any], tuple[Problem, str] | None]] = {}  # filled by problems.lowering
+conversions: dict[tuple[type, type], Callable[..., tuple[Problem, str] | None]] = {}  # filled by problems.lowering
+
+
+def kind_named(name: str) -> type:
+    """Return a class that the table of conversions leads to: kinds of problems import nothing of each other."""
+    return next(kind for _, kind in conversions if kind.__name__ == name)
 
 
 def snapshot(problem: Any) -> Any:

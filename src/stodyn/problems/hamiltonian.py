@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +16,6 @@ from stodyn.arguments import checks_arguments
 from stodyn.noise.from_normals import FromNormals
 from stodyn.noise.source import Source
 from stodyn.problems import paired_start
-from stodyn.problems.as_first_order import hamiltonian_to_sde
 from stodyn.problems.calling import call
 from stodyn.problems.contract import (
     AsNow,
@@ -24,14 +23,18 @@ from stodyn.problems.contract import (
     Problem,
     Recommended,
     check_params,
+    conversions,
     derive,
+    kind_named,
     sample_params,
 )
 from stodyn.problems.hamiltonian_channels import Channels, channels_of, check_channels
 from stodyn.problems.hamiltonian_facts import HamiltonianFacts, facts_of
 from stodyn.problems.operators import Operator, product
-from stodyn.problems.sde import SDE
 from stodyn.problems.structure import CHECKED_STATES, find_structure, find_structure_of_operator
+
+if TYPE_CHECKING:
+    from stodyn.problems.sde import SDE
 
 
 @checks_arguments
@@ -287,7 +290,8 @@ class Hamiltonian(Problem):
         ValueError
             If the calculus is unknown.
         """
-        return hamiltonian_to_sde(self, calculus)[0]
+        convert: Any = conversions[Hamiltonian, kind_named("SDE")]
+        return convert(self, calculus)[0]
 
     @property
     def start_from_normals(self) -> FromNormals | None:

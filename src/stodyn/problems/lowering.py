@@ -14,11 +14,10 @@ import scipy
 
 from stodyn.numerics.facts.dependence import FOLLOWED
 from stodyn.problems import contract
-from stodyn.problems.as_first_order import hamiltonian_to_sde, mechanical_to_sdae, mechanical_to_sde
+from stodyn.problems.as_first_order import hamiltonian_to_sde, mechanical_to_sdae, mechanical_to_sde, sdae_to_sde
 from stodyn.problems.calculus import correction, to_ito, to_stratonovich
 from stodyn.problems.contract import Problem
 from stodyn.problems.hamiltonian import Hamiltonian
-from stodyn.problems.index import components, listed
 from stodyn.problems.mechanical import Mechanical
 from stodyn.problems.sdae import SDAE
 from stodyn.problems.sde import SDE
@@ -40,16 +39,9 @@ def _with_unit_mass(problem: SDE) -> tuple[SDAE, str]:
     return sdae, f"SDE -> SDAE with M = 1{changed}"
 
 
-def _state_space(problem: SDAE) -> tuple[SDE, str] | None:
-    """Write an SDAE as the SDE of its differential components."""
-    if not problem.r:
-        return None
-    return problem.to_sde(), f"SDAE -> SDE of its differential components {listed(components(problem)[0])}"
-
-
 TABLE: dict[tuple[type, type], Callable[[Any], tuple[Problem, str] | None]] = {
     (SDE, SDAE): _with_unit_mass,
-    (SDAE, SDE): _state_space,
+    (SDAE, SDE): sdae_to_sde,
     (Mechanical, SDE): mechanical_to_sde,
     (Mechanical, SDAE): mechanical_to_sdae,
     (Hamiltonian, SDE): hamiltonian_to_sde,

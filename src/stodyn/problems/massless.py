@@ -11,11 +11,10 @@ import numpy as np
 
 from stodyn.numerics.printing.points import at_one
 from stodyn.problems.calling import call
-from stodyn.problems.contract import written_as
+from stodyn.problems.contract import kind_named, written_as
 from stodyn.problems.index import combination
 from stodyn.problems.inertia import Inertia, check_mass
 from stodyn.problems.motion import Motion
-from stodyn.problems.sdae import SDAE
 
 
 def check_mass_at_start(motion: Motion, t: float) -> None:
@@ -37,7 +36,7 @@ def remarks_on_constraints(problem: Any, t: float) -> tuple[str, ...]:
     motion = problem.motion
     _check_hidden_rates(motion, t)
     try:
-        return written_as(problem, SDAE).before_run(t)
+        return written_as(problem, kind_named("SDAE")).before_run(t)
     except ValueError as error:
         words = re.sub(r"\bf\[(\d+)\]", lambda match: _equation(motion, int(match[1])), str(error))
         raise ValueError(f"mass: has rank {motion.r} of {motion.N}. As an SDAE of (x, v): {words}") from error

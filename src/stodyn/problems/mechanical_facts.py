@@ -13,10 +13,9 @@ from stodyn.numerics.facts.degree import has_jumps
 from stodyn.numerics.facts.dependence import arguments_of
 from stodyn.numerics.printing.unprintable import Unprintable
 from stodyn.numerics.tracing_errors import one_error_of_derivatives
-from stodyn.problems.contract import NoiseStructure, sample_params, written_as
+from stodyn.problems.contract import NoiseStructure, kind_named, sample_params, written_as
 from stodyn.problems.known_matrices import ConstantNoise
 from stodyn.problems.motion import Motion
-from stodyn.problems.sdae import SDAE
 from stodyn.problems.structure import CHECKED_STATES, find_structure
 
 CONSTANT_UNDAMPED = "constant noise, undamped"
@@ -108,7 +107,7 @@ def _plain_structure(problem: Any) -> NoiseStructure:
     if problem.m == 0:
         return NoiseStructure(("additive", "commutative"), "there is none")
     if not problem.motion.is_regular:
-        return written_as(problem, SDAE).noise_structure
+        return written_as(problem, kind_named("SDAE")).noise_structure
     with jax.enable_x64(True):
         start, params = problem.motion.start, problem.example_params()
         return find_structure(problem.g, start, params, sample_params(problem, CHECKED_STATES))

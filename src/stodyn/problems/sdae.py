@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -23,16 +23,20 @@ from stodyn.problems.contract import (
     Problem,
     Recommended,
     check_params,
+    conversions,
     derive,
+    kind_named,
     noise_hint,
     returned_shape,
 )
 from stodyn.problems.facts import Facts, Known, facts_of
 from stodyn.problems.index import Diagnosis
 from stodyn.problems.operators import Operator, check_memory, returned_noise, silent
-from stodyn.problems.sde import SDE
-from stodyn.problems.state_space import StateSpace, find_noise_structure, to_sde
+from stodyn.problems.state_space import StateSpace, find_noise_structure
 from stodyn.problems.step_matrices import StepMatrices
+
+if TYPE_CHECKING:
+    from stodyn.problems.sde import SDE
 
 
 @checks_arguments
@@ -272,8 +276,11 @@ class SDAE(Problem):
         return find_noise_structure(self)
 
     def to_sde(self) -> SDE:
-        """The state-space form dY = S f dt + S g dW of the differential components, x from y by Newton."""
-        return to_sde(self)
+        """The state-space form dY = S f dt + S g dW of the differential components, an SDE with x from y by Newton."""
+        lowered: Any = conversions[SDAE, kind_named("SDE")](self)
+        if lowered is None:
+            raise ValueError("mass: is zero, so that nothing evolves; expected at least one nonzero entry")
+        return lowered[0]
 
     # --- how the components move ------------------------------------------------------------------------------------
 

@@ -14,14 +14,12 @@ import scipy
 from jax import Array
 
 from stodyn.numerics import direct
-from stodyn.numerics.newton import derived
 from stodyn.numerics.printing.points import AtPoints
 from stodyn.problems.contract import NoiseStructure
 from stodyn.problems.facts import Facts
 from stodyn.problems.index import (
     CANCELLED,
     STATES,
-    components,
     consistent_states,
     look,
     noise_slopes,
@@ -29,7 +27,6 @@ from stodyn.problems.index import (
     sparse_consistent,
 )
 from stodyn.problems.operators import Diagonal, Operator, Sparse
-from stodyn.problems.sde import SDE
 from stodyn.problems.structure import (
     PROVED,
     are_equal_in_units,
@@ -107,44 +104,6 @@ class StateSpace:
     def state(self, t, y: Array, params) -> Array:
         """The state x (n,) at time t whose differential components are y (r,): (y, F(t, y))."""
         return self.problem.consistent(t, self.near(y), params)
-
-
-def to_sde(problem: Any) -> SDE:
-    """Return the state-space form as an SDE, in which x follows from y by Newton's method."""
-    form: StateSpace = problem.state_space
-
-    # Drift, noise and each of their derivatives solve for the same x. Traced once, the solution is the same loop in all
-    # of them, and a printed program has it once (numerics.printing).
-    @jax.jit
-    def state(t, y, params):
-        with derived():
-            return form.state(t, y, params)
-
-    def drift(t, y, params):
-        return form.solved(problem.f(t, state(t, y, params), params))
-
-    if problem.facts.has_differential_noise:
-
-        def state_of_noise(t, y, params):
-            return form.near(y)
-
-    else:
-        state_of_noise = state
-
-    def diffusion(t, y, params):
-        return form.solved_noise(problem.multiplier(t, state_of_noise(t, y, params), params))
-
-    names = components(problem)[0]
-    all_units: Any = problem.component_units or {}
-    units = {name: all_units[name] for name in names if name in all_units} or None
-    start = problem.start_source.mapped(lambda rows: (problem.facts.evolving @ rows.T).T).argument
-    sde = SDE(drift, diffusion, start, problem.params, names=names, units=units, structure=problem.structure)
-    if problem.structure is None:  # known already: do not determine it again through every Newton solve
-        S, structure = form.solved_mass, problem.noise_structure
-        mixed = S.ndim == 2 and np.any(np.diag(np.diagonal(S)) != S)
-        kinds = tuple(kind for kind in structure.kinds if kind != "diagonal" or not mixed)
-        vars(sde)["noise_structure"] = NoiseStructure(kinds, structure.known)
-    return sde
 
 
 def find_noise_structure(problem: Any) -> NoiseStructure:
