@@ -187,6 +187,7 @@ def test_the_control_of_a_linear_problem_is_exact():
         ({}, functional.Maximum(lambda t, x: x[0]), "E of Maximum is not known"),
         ({}, lambda t, x: jnp.stack([x[0], x[0] ** 2]), "f has 2 entries"),
         ({}, lambda t, x: jnp.where(x[0] > 0.3, 1.0, 0.0), "f has corners or jumps \\(gt\\)"),
+        ({}, lambda t, x: jnp.max(jnp.append(x, 0.3)), "f has corners or jumps \\(reduce_max\\)"),
         ({}, lambda t, x: jnp.sqrt(x[0] ** 2), "which is not accurate enough"),
     ],
 )

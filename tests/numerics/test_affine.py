@@ -7,7 +7,7 @@ import pytest
 
 import stodyn as sd
 from stodyn.accuracy.exact_steps import are_exact
-from stodyn.numerics.facts.degree import has_jumps, is_affine
+from stodyn.numerics.facts.degree import corners, has_jumps, is_affine, is_rough
 from stodyn.numerics.newton import newton
 from stodyn.numerics.printing.points import at_one
 
@@ -59,6 +59,36 @@ def test_jumps_are_those_of_the_arguments_that_move():
 
     assert has_jumps(switched, (0.5, np.ones(2)), moving=(0,))
     assert not has_jumps(switched, (0.5, np.ones(2)), moving=(1,))
+
+
+@pytest.mark.parametrize(
+    "f, names",
+    [
+        (lambda x, t: jnp.abs(x[0]), ["abs"]),
+        (lambda x, t: jnp.where(x[0] > 0.3, 1.0, 0.0), ["gt"]),
+        (lambda x, t: jnp.max(x), ["reduce_max"]),
+        (lambda x, t: jax.lax.cummin(x)[1], ["cummin"]),
+        (lambda x, t: jnp.argmax(x) * 1.0, ["argmax"]),
+        (lambda x, t: jnp.sort(x)[0], ["sort"]),
+        (lambda x, t: jax.lax.rem(x[0], 0.7), ["rem"]),
+        (lambda x, t: jnp.int32(x[0]) * 1.0, ["convert_element_type"]),
+        (lambda x, t: jax.lax.cond(x[0] < t, jnp.sum, jnp.prod, x), ["lt", "convert_element_type"]),
+        (lambda x, t: jnp.where(t > 0.3, jnp.sin(x[0]), jnp.exp(x[1])), []),
+        (lambda x, t: x @ x + jnp.abs(t) * jnp.sum(x), []),
+    ],
+)
+def test_corners_in_what_moves_are_named(f, names):
+    arguments = np.array([0.5, 0.7]), 0.5
+    assert corners(f, arguments, moving=0) == names
+    assert is_rough(f, arguments, moving=0) == bool(names)
+
+
+def test_roots_and_powers_have_no_corners_among_ordinary_numbers():
+    def f(x):
+        return jnp.sqrt(x) * x**1.5
+
+    assert not corners(f, (0.5,), moving=0)
+    assert is_rough(f, (0.5,), moving=0)
 
 
 def test_newton_solves_affine_equations_at_once():

@@ -28,8 +28,7 @@ from stodyn.engine.spec import Spec, describe
 from stodyn.engine.where import Where
 from stodyn.methods.coupled import FINE, PATHS, Level, Levelled
 from stodyn.noise.sobol import RANDOMISATIONS
-from stodyn.numerics.printing.entrywise import CORNERED
-from stodyn.numerics.printing.fingerprints import holds
+from stodyn.numerics.facts.degree import corners
 from stodyn.problems.tangents import Direction, WithTangents, followed
 from stodyn.statistics.functional import Functional
 from stodyn.statistics.moments import Sums, merge_sums, variances
@@ -42,7 +41,6 @@ CHEAP = 1e5  # path-steps that pilots may always cost
 SHORT = 64  # steps of the coarsest level, beyond which a pilot should leave room for another with twice the steps
 PILOT = 9  # path-steps of the differences of levels 1 and 2, per point and step of level 0
 DEVICE_PATHS = 2**18  # for which the width of a block on a GPU is taken
-CORNERS = (*CORNERED, "select_n")
 BLOCK, NARROWEST = 2**19, 64  # path-steps of a block of pseudo-random paths, and the fewest paths of a block
 UNPRINTED = 256  # paths of a block that is not printed
 
@@ -184,8 +182,7 @@ class Question:
             functional = functional.function
         with jax.enable_x64(True):
             x, params = jnp.asarray(problem.example_start(), float), problem.example_params()
-            trace = jax.make_jaxpr(lambda x: functional.value(problem, self.t[1], x, params))(x)
-        return any(holds(trace, name) for name in CORNERS)
+            return bool(corners(lambda x: functional.value(problem, self.t[1], x, params), (x,), 0))
 
     def spec(self, kind: str, steps: int) -> Spec:
         """A level with `steps` (coarse) steps; described once for each kind, as long as the method stays the same."""

@@ -21,8 +21,7 @@ import scipy
 from numpy.polynomial import chebyshev
 
 from stodyn.numerics import gauss, orthogonal
-from stodyn.numerics.printing.entrywise import CORNERED
-from stodyn.numerics.printing.fingerprints import holds
+from stodyn.numerics.facts.degree import corners
 from stodyn.numerics.printing.points import AtPoints
 from stodyn.problems.calling import call
 from stodyn.problems.contract import differs_from_path_to_path, written_as
@@ -37,7 +36,6 @@ ROUGH = 1e-3  # error of these polynomials, relative to the largest coefficient
 LEFT_OUT = 1e-9  # their coefficients below this share of the largest: the expectation is that of what is left
 INSTANTS = 24, 32  # Gauss points in time for an integral
 AGREE = 1e-3  # largest difference of the two rules, relative to the error asked for
-ROUGH_OPERATIONS = (*CORNERED, "abs")
 TOLERANCE = dict(method="DOP853", rtol=1e-11, atol=1e-13)
 
 
@@ -202,8 +200,7 @@ def _tensor(nodes: np.ndarray, weights: np.ndarray, n: int) -> tuple[np.ndarray,
 def _check_smooth(functional: Functional, sde: SDE, params: Any) -> None:
     """Refuse functions that quadrature may get wrong without any sign."""
     with jax.enable_x64(True):
-        trace = jax.make_jaxpr(functional.value, static_argnums=0)(sde, 0.0, jnp.zeros(sde.n), params)
-    rough = [name for name in ROUGH_OPERATIONS if holds(trace, name)]
+        rough = corners(lambda x: functional.value(sde, 0.0, x, params), (jnp.zeros(sde.n),), 0)
     if rough:
         raise NoControl(f"control: f has corners or jumps ({', '.join(rough)}), and its expectation is not exact")
 

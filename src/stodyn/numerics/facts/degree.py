@@ -88,7 +88,7 @@ def is_proved_affine(function: Callable, arguments: Sequence[Any], moving: int) 
     trace = jax.make_jaxpr(function)(*arguments)
     if is_affine_in(trace, arguments, (moving,)):
         return True
-    if _meets(trace, arguments, (moving,), _is_flat):
+    if _met(trace, arguments, (moving,), _is_flat):
         return False
     try:
         with one_error_of_derivatives():
@@ -100,30 +100,38 @@ def is_proved_affine(function: Callable, arguments: Sequence[Any], moving: int) 
 def has_jumps(function: Callable, arguments: Sequence[Any], moving: Sequence[int]) -> bool:
     """Whether some operation in a function of `arguments` has no slope in the `moving` ones but may still change with
     them, such as a sign: then its derivatives do not show how it depends on them."""
-    return _meets(jax.make_jaxpr(function)(*arguments), arguments, moving, _is_flat)
+    return bool(_met(jax.make_jaxpr(function)(*arguments), arguments, moving, _is_flat))
 
 
 def is_rough(function: Callable, arguments: Sequence[Any], moving: int) -> bool:
     """Whether a function of `arguments` applies, to what depends on its argument number `moving`, an operation that is
     not smooth everywhere: a root, a power, an absolute value, a maximum, a comparison."""
-    return _meets(jax.make_jaxpr(function)(*arguments), arguments, (moving,), _is_rough)
+    return bool(_met(jax.make_jaxpr(function)(*arguments), arguments, (moving,), _is_rough))
 
 
-@or_else(lambda trace, arguments, moving, kind: True)
-def _meets(
+def corners(function: Callable, arguments: Sequence[Any], moving: int) -> list[str]:
+    """The operations that a function of `arguments` applies to what depends on its argument number `moving` and that
+    have jumps or corners among ordinary numbers, where roots and powers have none."""
+    return _met(jax.make_jaxpr(function)(*arguments), arguments, (moving,), _has_corners)
+
+
+@or_else(lambda trace, arguments, moving, kind: ["an operation that is not known"])
+def _met(
     trace: core.ClosedJaxpr, arguments: Sequence[Any], moving: Sequence[int], kind: Callable[[Operation], bool]
-) -> bool:
-    """Whether an operation of some kind is applied to what depends on the arguments that move, by their numbers."""
-    met, moves = [], [k in moving for k in owners(arguments)]
+) -> list[str]:
+    """The operations of some kind that are applied to what depends on the arguments that move, by their numbers."""
+    met: dict[str, None] = {}
+    moves = [k in moving for k in owners(arguments)]
 
     def apply(operation: Operation, inputs: list[bool]) -> list[bool]:
         is_moved = any(inputs)
-        inside = (operation_of(other) for inner in operation.traces for other in equations_of(inner.jaxpr))
-        met.append(is_moved and any(map(kind, (operation, *inside))))
+        if is_moved:
+            inside = (operation_of(other) for inner in operation.traces for other in equations_of(inner.jaxpr))
+            met.update((one.name, None) for one in (operation, *inside) if kind(one))
         return [is_moved] * len(operation.outs)
 
     interpret(trace, moves, apply, lambda _: False)
-    return any(met)
+    return list(met)
 
 
 def _is_flat(operation: Operation) -> bool:
@@ -132,7 +140,10 @@ def _is_flat(operation: Operation) -> bool:
     return is_cut or row.is_flat or isinstance(how, kinds.Extreme)
 
 
+def _has_corners(operation: Operation) -> bool:
+    folded = isinstance(operation.how, (kinds.Reduced, kinds.Cumulated)) and TABLE[operation.how.fold].has_corners
+    return folded or _is_flat(operation) or TABLE.get(operation.name, UNKNOWN).has_corners
+
+
 def _is_rough(operation: Operation) -> bool:
-    row = TABLE.get(operation.name, UNKNOWN)
-    is_extreme = isinstance(operation.how, kinds.Reduced) and TABLE[operation.how.fold].is_rough
-    return is_extreme or isinstance(operation.how, kinds.Extreme) or row.is_flat or row.is_rough
+    return _has_corners(operation) or TABLE.get(operation.name, UNKNOWN).is_singular

@@ -51,7 +51,8 @@ class Entrywise(NamedTuple):
     is_rounded  whether its result is rounded
     is_affine   whether it is affine in the operands that move: is_affine(how, *moves)
     is_flat     whether it has slope zero wherever it has one
-    is_rough    whether it is not smooth everywhere, though it may have slopes
+    is_singular whether it has a point where its slopes have no bound or are not defined, as roots and powers have
+    has_corners whether its slope jumps among ordinary numbers, as that of an absolute value
     is_free     whether it costs nothing
     is_exponential  whether it overflows or underflows for ordinary numbers, as an exponential does
     merges      with how many exponentials as operands XLA rewrites it
@@ -70,7 +71,8 @@ class Entrywise(NamedTuple):
     is_rounded: bool = False
     is_affine: Callable[..., bool] = lambda how, *moves: False
     is_flat: bool = False
-    is_rough: bool = False
+    is_singular: bool = False
+    has_corners: bool = False
     is_free: bool = False
     is_exponential: bool = False
     merges: int = 0
@@ -294,7 +296,7 @@ def _limit(towards: float) -> Callable[[np.dtype], Any]:
 
 def _extreme(op: str, numpy: Computed, towards: float) -> Entrywise:
     return Entrywise(
-        _plain(op), numpy, zeros=Zeros.ALL, is_rough=True, decides=lambda y, a, b: (a > b,), neutral=_limit(-towards)
+        _plain(op), numpy, zeros=Zeros.ALL, has_corners=True, decides=lambda y, a, b: (a > b,), neutral=_limit(-towards)
     )
 
 
@@ -355,15 +357,15 @@ TABLE: dict[str, Entrywise] = {
     "integer_pow": Entrywise(_integer_pow, lambda y, x: x**y, with_how=True, zeros=Zeros.BASE, is_rounded=True),
     # roots and powers
     "pow": Entrywise(
-        _pow, np.power, real=True, zeros=Zeros.BASE, is_rounded=True, is_rough=True, merges=1, undefined="a power"
+        _pow, np.power, real=True, zeros=Zeros.BASE, is_rounded=True, is_singular=True, merges=1, undefined="a power"
     ),
     "sqrt": Entrywise(
-        _plain("sqrt"), np.sqrt, zeros=Zeros.KEPT, is_rounded=True, is_rough=True, undefined="a square root"
+        _plain("sqrt"), np.sqrt, zeros=Zeros.KEPT, is_rounded=True, is_singular=True, undefined="a square root"
     ),
     "rsqrt": Entrywise(
-        _rsqrt, lambda x: 1.0 / np.sqrt(x), real=True, is_rounded=True, is_rough=True, undefined="a square root"
+        _rsqrt, lambda x: 1.0 / np.sqrt(x), real=True, is_rounded=True, is_singular=True, undefined="a square root"
     ),
-    "cbrt": _computes("cbrt", np.cbrt, Zeros.KEPT, is_rough=True),
+    "cbrt": _computes("cbrt", np.cbrt, Zeros.KEPT, is_singular=True),
     # elementary functions
     "exp": _computes("exp", np.exp, is_exponential=True),
     "exp2": _computes("exp2", is_exponential=True),
@@ -416,11 +418,11 @@ TABLE: dict[str, Entrywise] = {
     "select_n": Entrywise(_select_n, chosen, zeros=Zeros.CHOSEN, is_affine=lambda how, which, *cases: not which),
     "max": _extreme("max", np.maximum, np.inf),
     "min": _extreme("min", np.minimum, -np.inf),
-    "abs": Entrywise(_plain("abs"), np.abs, zeros=Zeros.KEPT, is_rough=True, decides=lambda y, x: (x > 0.0,)),
+    "abs": Entrywise(_plain("abs"), np.abs, zeros=Zeros.KEPT, has_corners=True, decides=lambda y, x: (x > 0.0,)),
     "clamp": Entrywise(
         _clamp,
         lambda low, x, high: np.minimum(np.maximum(low, x), high),
-        is_rough=True,
+        has_corners=True,
         decides=lambda y, low, x, high: (x > low, x > high),
     ),
     "sign": Entrywise(  # which keeps the sign of a zero
@@ -436,7 +438,7 @@ TABLE: dict[str, Entrywise] = {
     "round": _steps(_round, _rounded, with_how=True),
     "rem": Entrywise(_plain("rem"), _remainder, is_flat=True, decides=lambda y, a, b: (jnp.floor(a / b),)),
     "nextafter": Entrywise(is_flat=True),
-    "sort": Entrywise(is_rough=True),
+    "sort": Entrywise(has_corners=True),
     # copies and types
     "copy": _copies(numpy=np.array, zeros=Zeros.COPIED, is_affine=_linear),
     "copy_p": _copies(zeros=Zeros.COPIED, is_affine=_linear),
@@ -455,19 +457,4 @@ TABLE: dict[str, Entrywise] = {
     "bitcast_convert_type": Entrywise(_bitcast),
 }
 UNKNOWN = Entrywise()
-CORNERED = (  # have corners or jumps among ordinary numbers, where roots and powers have none
-    "gt",
-    "ge",
-    "lt",
-    "le",
-    "eq",
-    "ne",
-    "max",
-    "min",
-    "sign",
-    "clamp",
-    "floor",
-    "ceil",
-    "round",
-)
 PRINTED = {name: row.node for name, row in TABLE.items() if row.node is not None}
