@@ -10,7 +10,7 @@ import pytest
 
 import stodyn as sd
 from stodyn import statistics as st
-from stodyn.engine import kept_traces
+from stodyn.engine import kept_traces, variances
 from stodyn.warnings import PrinterFault
 
 RUN = dict(t=(0.0, 1.0), dt=0.5, paths=2, seed=1, collect=st.Moments(at=1.0))
@@ -71,6 +71,32 @@ def test_a_fault_in_what_proofs_use_ends_no_run(monkeypatch, expected, path):
         np.testing.assert_allclose(run["mean"].values, expected[method], rtol=1e-12)
         record = sd.provenance(run)
         assert record["executor"] == "printed" or "injected" in record["executor_reason"]
+    kept_traces.forget()
+
+
+SECOND_WAYS = [  # what looks at a problem before its run, or evaluates it by a printed loop: there is another way
+    ("sparse.find_pattern", "chain"), ("sparse._choose", "chain"), ("printing.rows.typed", "Heun"),
+    ("lyapunov.continuous", "free"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("path", "which"), SECOND_WAYS)
+@pytest.mark.filterwarnings("ignore::stodyn.warnings.PrinterFault")
+def test_a_fault_in_what_looks_at_a_problem_ends_no_run(monkeypatch, path, which):
+    def chain(t, x):
+        return jnp.roll(x, 1) - 2 * x + jnp.roll(x, -1)
+
+    problem, method = {
+        "chain": (sd.SDE(chain, lambda t, x: 0.1 * jnp.eye(40)[:, :2], np.arange(40.0)), "ThetaEuler"),
+        "Heun": (problems()["Heun"], "Heun"),
+        "free": (problems()["EulerMaruyama"], "Newmark"),
+    }[which]
+    expected = sd.simulate(problem, method, **RUN)["mean"].values
+    kept_traces.forget()
+    variances._verdicts.clear()
+    break_everywhere(monkeypatch, path, RuntimeError)
+    run = sd.simulate(problem, method, **RUN)
+    np.testing.assert_allclose(run["mean"].values, expected, rtol=1e-9)
     kept_traces.forget()
 
 

@@ -23,6 +23,7 @@ from stodyn.engine.program import executors
 from stodyn.engine.spec import Spec, describe
 from stodyn.methods.recommend import stable_methods
 from stodyn.methods.wrapping import Wrapping
+from stodyn.numerics.printing.unprintable import or_else
 from stodyn.problems.looped import Looped
 from stodyn.warnings import UnstableSteps
 
@@ -89,6 +90,7 @@ def _rounded_down(x: float) -> float:
     return math.floor(x / unit) * unit
 
 
+@or_else(lambda spec, layout, executor: None)
 def find_unstable(spec: Spec, layout: Layout, executor: Any) -> UnstableStep | None:
     """The first state about which the steps grow but the equations do not, where that is so about two of the examined
     states: a single one may be a place that the path only passes. None where there is no such state.

@@ -23,6 +23,7 @@ from stodyn.engine import grid
 from stodyn.engine.program import executors
 from stodyn.numerics import lyapunov, uncompiled, van_loan
 from stodyn.numerics.bounded import Bounded
+from stodyn.numerics.printing.unprintable import or_else
 from stodyn.problems.calling import call
 from stodyn.problems.driven import longest_step, response_in_words, warn_of_response
 from stodyn.problems.measured import Measured
@@ -98,6 +99,7 @@ def warn_of_wrong_variances(run: Any, problem: Any, method: Any) -> None:
         warn_of_response(method, h, (verdict.delivered, verdict.exact), system.components, when, verdict.longest)
 
 
+@or_else(lambda run, system, h: None)
 def _verdict(run: Any, system: Mechanical, h: float) -> Verdict | None:
     if system.joints is not None or not system.motion.is_regular:
         return None

@@ -20,7 +20,7 @@ from stodyn.numerics import direct
 from stodyn.numerics.elimination import WRITTEN_OUT
 from stodyn.numerics.facts.dependence import dependence, dependence_by_arrays
 from stodyn.numerics.instructions import LED, ONE, WIDEST, ZERO, Instructions, execute, led, rows_of
-from stodyn.numerics.printing.unprintable import Unprintable
+from stodyn.numerics.printing.unprintable import or_else
 from stodyn.numerics.rarely import rarely
 from stodyn.numerics.uncompiled import Uncompiled
 
@@ -492,6 +492,7 @@ def eliminated(a: Array, b: Array) -> tuple[Array, Array, Array]:
     return lax.fori_loop(0, n, substitute, jnp.zeros_like(b)), sign, size
 
 
+@or_else(lambda pattern, samples, most=None: None)
 def find_order(pattern: Pattern, samples: np.ndarray, most: float | None = None) -> Elimination | None:
     """An order for matrices of a pattern, from the values (K, nnz) of a few of them.
 
@@ -538,6 +539,7 @@ def find_order(pattern: Pattern, samples: np.ndarray, most: float | None = None)
                        _pattern_of(below, np.argsort(pivot_rows)))  # fmt: skip
 
 
+@or_else(lambda residual, x: None)
 def order_of(residual: Callable[[Array], Array], x: Array) -> Elimination | None:
     """An order with pivots on the diagonal for the Jacobian of a residual x - ..., from its trace alone.
 
@@ -546,10 +548,7 @@ def order_of(residual: Callable[[Array], Array], x: Array) -> Elimination | None
     n = x.size
     if n <= WRITTEN_OUT:
         return None
-    try:
-        rows = dependence_by_arrays(jax.make_jaxpr(residual)(x), (x,)).rows
-    except Unprintable:
-        return None
+    rows = dependence_by_arrays(jax.make_jaxpr(residual)(x), (x,)).rows
     pattern = Pattern.of_csr(rows + scipy.sparse.eye_array(n, dtype=bool))
     no_samples = np.zeros((0, len(pattern.rows)))
     return _on_diagonal(pattern, no_samples, _few_products(n)) if len(pattern.rows) <= MOST_FULL * n * n else None

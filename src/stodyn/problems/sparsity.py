@@ -13,7 +13,7 @@ import scipy
 from stodyn.numerics.elimination import ORDERED, WRITTEN_OUT
 from stodyn.numerics.facts.dependence import dependence, dependence_by_arrays
 from stodyn.numerics.printing.points import AtPoints, at_one
-from stodyn.numerics.printing.unprintable import Unprintable
+from stodyn.numerics.printing.unprintable import Unprintable, or_else
 from stodyn.numerics.sparse import MOST_FULL, Elimination, Pattern, find_order, find_pattern
 from stodyn.problems.explicit import Rest, step_lengths
 from stodyn.problems.operators import Diagonal, Operator, Sparse
@@ -73,6 +73,7 @@ def find_sparsity(problem: Any, implicit_noise: bool = False) -> Sparsity | None
     return None
 
 
+@or_else(lambda problem: None)
 def find_drift_pattern(problem: Any) -> Pattern | None:
     """Where f_x of an SDAE with more than a few unknowns may differ from zero; None where f cannot be taken apart."""
     if problem.n <= WRITTEN_OUT:
@@ -80,23 +81,19 @@ def find_drift_pattern(problem: Any) -> Pattern | None:
     with jax.enable_x64(True):
         start: Any = np.asarray(problem.example_start(), float)
         params = problem.example_params()
-        try:
-            pattern = find_pattern(lambda x, t, p: problem.f(t, x, p), start, np.zeros(()), params)
-        except Unprintable:
-            return None
+        pattern = find_pattern(lambda x, t, p: problem.f(t, x, p), start, np.zeros(()), params)
         return dataclasses.replace(pattern, reversible=_is_reversible(problem, start, params))
 
 
+@or_else(lambda function, x, params: False)
 def is_constant(function: Any, x: np.ndarray, params: Any) -> bool:
     """Whether the large array function(t, x, params) depends on neither time nor state; False where that is unknown."""
     with jax.enable_x64(True):
         arguments = (np.zeros(()), np.asarray(x, float), params)
-        try:
-            return not {0, 1} & dependence_by_arrays(jax.make_jaxpr(function)(*arguments), arguments).arguments
-        except Unprintable:
-            return False
+        return not {0, 1} & dependence_by_arrays(jax.make_jaxpr(function)(*arguments), arguments).arguments
 
 
+@or_else(lambda problem: None)
 def find_elimination(problem: Any) -> Elimination | None:
     """An order for the matrices 1 - a f_x - b (g W)_x of the implicit steps of a large SDE; None where there is none.
 
@@ -109,11 +106,8 @@ def find_elimination(problem: Any) -> Elimination | None:
         return None
     with jax.enable_x64(True):
         start, params, W = np.asarray(problem.example_start(), float), problem.example_params(), np.ones(problem.m)
-        try:
-            drift = find_pattern(lambda x, t, p: problem.f(t, x, p), start, np.zeros(()), params)
-            noise = find_pattern(lambda x, t, p: problem.push(t, x, p, W), start, np.zeros(()), params)
-        except Unprintable:
-            return None
+        drift = find_pattern(lambda x, t, p: problem.f(t, x, p), start, np.zeros(()), params)
+        noise = find_pattern(lambda x, t, p: problem.push(t, x, p, W), start, np.zeros(()), params)
         pattern = Pattern.of_csr(drift.csr() + noise.csr() + scipy.sparse.eye_array(n, dtype=bool))
         if len(pattern.rows) > MOST_FULL * n * n:
             return None
@@ -138,6 +132,7 @@ class NoisePlaces(NamedTuple):
     groups: np.ndarray
 
 
+@or_else(lambda problem: None)
 def find_noise_places(problem: Any) -> NoisePlaces | None:
     """The places of an SDE's noise, from the trace of its entries; None where it is a matrix, is known by its products
     alone, or cannot be followed."""
@@ -149,10 +144,7 @@ def find_noise_places(problem: Any) -> NoisePlaces | None:
 
     with jax.enable_x64(True):
         point = np.asarray(problem.example_start(), float), np.zeros(()), problem.example_params()
-        try:
-            depends = find_pattern(entries, *point).csr(1.0)
-        except Unprintable:
-            return None
+        depends = find_pattern(entries, *point).csr(1.0)
     noise = operators[-1]
     if not isinstance(noise, Diagonal | Sparse):
         return None

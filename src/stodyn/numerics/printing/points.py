@@ -112,16 +112,25 @@ class AtPoints:
     def _compiled(self, tree: Any, differs: Sequence[bool], shapes: Sequence[Shape]) -> tuple[Compiled, Any]:
         """The function from the arrays to the results, and the structure of these."""
         closed, shape = self._traced(tree, shapes)
+        many = jax.jit(_mapped(closed, differs), compiler_options=QUICK)
+
+        def by_xla(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+            with jax.ensure_compile_time_eval():
+                return list(map(np.asarray, many(*arrays)))
+
         try:
-            return _printed(closed, differs), shape
+            loop = _printed(closed, differs)
         except Unprintable:
-            many = jax.jit(_mapped(closed, differs), compiler_options=QUICK)
-
-            def by_xla(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-                with jax.ensure_compile_time_eval():
-                    return list(map(np.asarray, many(*arrays)))
-
             return by_xla, shape
+
+        def by_print(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+            try:
+                with or_unprintable():
+                    return loop(arrays)
+            except Unprintable:
+                return by_xla(arrays)
+
+        return by_print, shape
 
 
 def _mapped(closed: core.ClosedJaxpr, differs: Sequence[bool]) -> Callable[..., Any]:
