@@ -15,6 +15,7 @@ from stodyn.engine.collector import without_collection
 from stodyn.methods.catalogue import named
 from stodyn.methods.contacts import check_contacts
 from stodyn.methods.contract import Catalogued, Method, Solver
+from stodyn.methods.crossings import check_crossings
 from stodyn.methods.measured import measuring
 from stodyn.methods.recommend import best_fitting, recommended, stable_methods
 from stodyn.methods.stopping import Stop, Stopping, stopping
@@ -146,6 +147,7 @@ def describe(
     if reason is not None:
         raise ValueError(f"dt: {reason}")
     ready = prepared(method, stepped, lengths)
+    check_crossings(method, stepped, float(lengths.max()), float(times[-1] - times[0]))
     if conversions:
         check_contacts(method, problem, float(lengths.max()))
         _check_driven(method, problem, stepped, float(lengths.max()))

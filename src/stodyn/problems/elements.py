@@ -60,8 +60,9 @@ class Element:
 class Gap(Element):
     """A stop: a spring that acts where the stretch d = x_at - x_to exceeds a gap.
 
-    Methods of the α family with order=1.0 keep the energy of a body that meets it, however stiff it is. Others warn
-    where their steps are too long for it, and are refused where they would multiply the energy.
+    Methods of the α family with order=1.0 keep the energy of a body that meets it, however stiff it is. They warn where
+    a body crosses the way between two stops too often in a step. Others warn where their steps are too long for it, and
+    are refused where they would multiply the energy.
 
     Parameters
     ----------
