@@ -13,6 +13,7 @@ from stodyn.analysis.step.one_step import OneStep
 from stodyn.methods.alpha import HHT, WBZ, Newmark, StochasticAlpha, StochasticAlpha20
 from stodyn.methods.contacts import change_of_energy
 from stodyn.methods.crossings import check_crossings, rooms_of
+from stodyn.methods.written_stops import check_written_stops
 from stodyn.noise import coloured as co
 from stodyn.numerics import gauss
 from stodyn.numerics.printing.points import at_points
@@ -322,3 +323,58 @@ def test_crossings_between_bodies_and_under_coloured_loads():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         check_crossings(StochasticAlpha, sd.with_noise(body, co.gauss_markov(1.0, 50.0), "x"), 0.02, 50.0)
+
+
+def forced(spring):
+    return sd.Mechanical(lambda t, x, v: spring(x) - 0.1 * v, lambda t, x, v: 1.0, (0.0, 0.0))
+
+
+@pytest.mark.parametrize(
+    "force",
+    [
+        lambda x: -x - jnp.where(jnp.abs(x) > 0.1, 1e5 * (x - 0.1 * jnp.sign(x)), 0.0),
+        lambda x: -jnp.sin(x) - 1e5 * jnp.maximum(x - 0.5, 0.0),
+    ],
+    ids=["where", "maximum"],
+)
+def test_stops_in_a_force_are_told_or_refused(force):
+    """With h √(k/m) of 0.16, 0.95 and 3.2; at the last E v² was 1188 for 1."""
+    problem = forced(force)
+    with pytest.raises(ValueError, match=r"dt: .* multiplies the energy of a body that meets a stop in `force`.*Gap"):
+        sd.simulate(problem, t=(0.0, 10.0), dt=0.01, paths=2, seed=1, progress=False)
+    with pytest.warns(StopsNotResolved, match=r"meets a stop in `force`.* is 0\.949\. Take steps of 0\.00075 or write"):
+        check_written_stops(StochasticAlpha, problem, 0.003, 10.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        check_written_stops(StochasticAlpha, problem, 0.0005, 10.0)
+        check_written_stops(StochasticAlpha, problem, 0.01, 0.02)  # too short to get there
+
+
+@pytest.mark.parametrize(
+    "force",
+    [
+        lambda x: -x - 100.0 * x**3,
+        lambda x: -1000.0 * x * jnp.abs(x),
+        lambda x: -x / jnp.maximum(jnp.abs(x), 1e-9),
+        lambda x: jnp.where(x > 0.0, -2.0 * x, -x),
+    ],
+    ids=["smooth", "steeper and steeper", "guarded", "hardly steeper"],
+)
+def test_forces_without_stops_are_not_told(force):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        check_written_stops(StochasticAlpha, forced(force), 0.1, 20.0)
+
+
+def test_stops_in_forces_between_bodies_and_of_falling_ones():
+    """Of two masses of 1 the rate is √(2k); a ball reaches the ground by its weight alone."""
+
+    def force(t, x, v):
+        pressed = 1e4 * jnp.maximum(x[0] - x[1] - 0.1, 0.0)
+        return -x - 0.1 * v + pressed * jnp.array([-1.0, 1.0])
+
+    pair = sd.Mechanical(force, lambda t, x, v: jnp.eye(2), (np.zeros(2), np.zeros(2)))
+    ball = sd.Mechanical(lambda t, x, v: -9.81 + 2e4 * jnp.maximum(-x, 0.0), None, (1.0, 0.0))
+    for problem in (pair, ball):
+        with pytest.warns(StopsNotResolved, match=r"meets a stop in `force`.* is 1\.41\."):
+            check_written_stops(StochasticAlpha, problem, 0.01, 2.0)

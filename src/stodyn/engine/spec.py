@@ -19,6 +19,7 @@ from stodyn.methods.crossings import check_crossings
 from stodyn.methods.measured import measuring
 from stodyn.methods.recommend import best_fitting, recommended, stable_methods
 from stodyn.methods.stopping import Stop, Stopping, stopping
+from stodyn.methods.written_stops import check_written_stops
 from stodyn.models.catalogue import Model
 from stodyn.noise.iterated import Approximation, check_resolution
 from stodyn.numerics.newton import underived
@@ -148,6 +149,7 @@ def describe(
         raise ValueError(f"dt: {reason}")
     ready = prepared(method, stepped, lengths)
     check_crossings(method, stepped, float(lengths.max()), float(times[-1] - times[0]))
+    check_written_stops(method, problem, float(lengths.max()), float(times[-1] - times[0]))
     if conversions:
         check_contacts(method, problem, float(lengths.max()))
         _check_driven(method, problem, stepped, float(lengths.max()))

@@ -20,13 +20,17 @@ from stodyn.methods.excited import linear_step
 from stodyn.problems.driven import step_matrices
 from stodyn.problems.mechanical import Mechanical
 from stodyn.problems.sde import SDE
-from stodyn.problems.stops import stiffest_stop
+from stodyn.problems.stops import Stiffest, stiffest_stop
 from stodyn.warnings import StopsNotResolved
 
 NOTABLE = 0.3, 0.02  # h √(k/m), and the error of E v², above which a run warns
 REFUSED = 0.7, 0.1  # above which it is refused
 CONTACTS = 55  # at most, in the time in which the energy decays
 MOST_HALVINGS = 16  # of the step, in search of one that is short enough
+WORDS = (
+    "of a body that meets a stop (Gap): h √(k/m) is {Ω:.3g} for the stiffest one. Take {shorter}a method of the α "
+    "family with order=1.0, such as StochasticAlpha, which takes the mean force of a stop over the step."
+)
 
 
 def check_contacts(method: Any, problem: Any, h: float) -> None:
@@ -35,17 +39,19 @@ def check_contacts(method: Any, problem: Any, h: float) -> None:
     stiffest = stiffest_stop(problem) if isinstance(problem, Mechanical) else None
     if stiffest is None:
         return
+    tell_of_stiff_stop(method, h, stiffest, REFUSED, WORDS)
+
+
+def tell_of_stiff_stop(method: Any, h: float, stiffest: Stiffest, refused: tuple[float, float], words: str) -> None:
+    """Warn where steps of length h are too long for a stop, and refuse above given limits; `words` say which stop it
+    is, at {Ω}, and what to do, where {shorter} names shorter steps."""
     Ω, damping = h * stiffest.rate, max(stiffest.damping / stiffest.rate, 0.0)
     if _is_within(NOTABLE, method, Ω, damping):
         return
     shares = (0.5**k for k in range(1, MOST_HALVINGS))
     share = next((share for share in shares if _is_within(NOTABLE, method, share * Ω, damping)), None)
-    shorter = "" if share is None else f"steps of {share * h:.2g} or "
-    words = (
-        f"of a body that meets a stop (Gap): h √(k/m) is {Ω:.3g} for the stiffest one. Take {shorter}a method of the α "
-        "family with order=1.0, such as StochasticAlpha, which takes the mean force of a stop over the step."
-    )
-    if not _is_within(REFUSED, method, Ω, damping):
+    words = words.format(Ω=Ω, shorter="" if share is None else f"steps of {share * h:.2g} or ")
+    if not _is_within(refused, method, Ω, damping):
         raise ValueError(f"dt: with steps of {h:g} {method.name} multiplies the energy {words}")
     warnings.warn(
         f"dt: with steps of {h:g} {method.name} changes the energy {words}", StopsNotResolved,

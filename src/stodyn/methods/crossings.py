@@ -22,12 +22,11 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-import scipy
 
 from stodyn.arguments import stacklevel_of_user
 from stodyn.methods.alpha import MOST_PARTS, SHORT
 from stodyn.methods.contacts import keeps_stops
-from stodyn.numerics import uncompiled, van_loan
+from stodyn.methods.linear_law import LinearLaw, law_without_stops
 from stodyn.problems.driven import longest_step
 from stodyn.problems.mechanical import Mechanical
 from stodyn.problems.stops import pushes_of
@@ -37,7 +36,6 @@ LOST = 0.9  # parts of a step in which damping is lost at a contact that they do
 NOTABLE = 0.02  # relative error of the mean square of a speed above which a run warns
 REFUSED = 1.0  # above which it is refused
 ROUNDS = 4  # of a speed between stops, which settles in them
-MOST_STATES = 200  # of a structure and its filter, whose covariance is computed before a run
 
 
 class Room(NamedTuple):
@@ -68,31 +66,25 @@ class Room(NamedTuple):
         return self.lost(h) * self.rate / math.pi
 
 
-class _Linear(NamedTuple):
-    """d(x, v, s) = A (x, v, s) dt + B dW with the covariance P at the start."""
+def _speed(law: LinearLaw, room: Room, T: float) -> float:
+    """The root of the variance of the speed across a room at a time T."""
+    N = law.N
+    return math.sqrt(max(room.row @ law.second_moments(T)[N : 2 * N, N : 2 * N] @ room.row, 0.0))
 
-    A: np.ndarray
-    B: np.ndarray
-    P: np.ndarray
 
-    def speed(self, room: Room, T: float) -> float:
-        """The root of the variance of the speed across a room at a time T."""
-        row = np.pad(room.row, (len(room.row), len(self.A) - 2 * len(room.row)))
-        covariance = van_loan.discretise(self.A, self.B, np.eye(self.B.shape[1]), T).of(self.P)
-        return math.sqrt(max(row @ covariance @ row, 0.0))
+def _less_damped(law: LinearLaw, room: Room, share: float) -> LinearLaw:
+    """The law without a share of what damping takes from the motion across a room."""
+    N, A = law.N, law.A.copy()
+    along = A[N : 2 * N, N : 2 * N] @ room.push / (room.row @ room.push)
+    A[N : 2 * N, N : 2 * N] -= share * np.outer(along, room.row)
+    return law._replace(A=A)
 
-    def less_damped(self, room: Room, share: float) -> _Linear:
-        """The system without a share of what damping takes from the motion across a room."""
-        N, A = len(room.row), self.A.copy()
-        along = A[N : 2 * N, N : 2 * N] @ room.push / (room.row @ room.push)
-        A[N : 2 * N, N : 2 * N] -= share * np.outer(along, room.row)
-        return self._replace(A=A)
 
-    def sprung(self, room: Room, rate: float) -> _Linear:
-        """The system with a spring across a room, of the rate √(k/m)."""
-        N, A = len(room.row), self.A.copy()
-        A[N : 2 * N, :N] -= rate**2 * np.outer(room.push, room.row) / (room.row @ room.push)
-        return self._replace(A=A)
+def _sprung(law: LinearLaw, room: Room, rate: float) -> LinearLaw:
+    """The law with a spring across a room, of the rate √(k/m)."""
+    N, A = law.N, law.A.copy()
+    A[N : 2 * N, :N] -= rate**2 * np.outer(room.push, room.row) / (room.row @ room.push)
+    return law._replace(A=A)
 
 
 def check_crossings(method: Any, problem: Any, h: float, T: float) -> None:
@@ -101,10 +93,10 @@ def check_crossings(method: Any, problem: Any, h: float, T: float) -> None:
     has_stops = isinstance(problem, Mechanical) and bool(problem.motion.stops) and keeps_stops(method, problem)
     rooms = rooms_of(problem) if has_stops else []
     rooms = [room for room in rooms if room.most_lost(h) > NOTABLE / (1.0 + NOTABLE)]
-    linear = _without_stops(problem) if rooms else None
-    if linear is None:
+    law = law_without_stops(problem) if rooms else None
+    if law is None:
         return
-    excess = max((_excess(linear, room, T) for room in rooms), key=lambda excess: excess(h))
+    excess = max((_excess(law, room, T) for room in rooms), key=lambda excess: excess(h))
     if not excess(h) > NOTABLE:
         return
     longest = longest_step(lambda shorter: excess(shorter) > NOTABLE, h)
@@ -122,23 +114,22 @@ def _in_words(excess: float) -> str:
     return f"about {100.0 * excess:.2g} % too large" if excess < REFUSED else "more than twice as large as it is"
 
 
-def _excess(linear: _Linear, room: Room, T: float) -> Callable[[float], float]:
+def _excess(law: LinearLaw, room: Room, T: float) -> Callable[[float], float]:
     """The relative error of the mean square of the speed across a room, as a function of the step.
 
     A body between stops goes to and fro as on a spring with the same period: loads that are slow beside that give it
     less speed than they would without stops.
     """
-    speed = linear.speed(room, T)
-    sprung = linear
+    sprung, speed = law, _speed(law, room, T)
     for _ in range(ROUNDS if speed > 0.0 else 0):
-        sprung = linear.sprung(room, math.pi / room.time(min(speed, sprung.speed(room, T))))
-    speed = sprung.speed(room, T)
+        sprung = _sprung(law, room, math.pi / room.time(min(speed, _speed(sprung, room, T))))
+    speed = _speed(sprung, room, T)
 
     def excess(h: float) -> float:
         delivered = speed
         for _ in range(2 if speed > 0.0 else 0):  # the second time at the speed that is too large
             share = min(room.lost(h) / room.time(delivered), 1.0)
-            delivered = sprung.less_damped(room, share).speed(room, T)
+            delivered = _speed(_less_damped(sprung, room, share), room, T)
         return (delivered / speed) ** 2 - 1.0 if speed > 0.0 else 0.0
 
     return excess
@@ -161,34 +152,3 @@ def rooms_of(problem: Mechanical) -> list[Room]:
             rate = math.sqrt(max(near.stiffness, far.stiffness) * row @ push)
             rooms.append(Room(near.gap + far.gap, rate, row, push))
     return rooms
-
-
-def _without_stops(problem: Any) -> _Linear | None:
-    """The equations without stops, linearised about their start; None where they are not known, or large."""
-    motion, noise, N = problem.motion.without_stops, problem.coloured, problem.N
-    k = 0 if noise is None else len(noise.A)
-    if problem.own.hysteresis or not problem.m + k or 2 * N + k > MOST_STATES:
-        return None
-    y, v, z = motion.example_coordinates()
-    start, params = np.concatenate([y, v]), motion.params
-    with jax.enable_x64(True):
-        slopes, white = (
-            uncompiled.value(function, start)
-            for function in (
-                jax.jacfwd(lambda s: motion.acceleration(0.0, s[:N], s[N:], z, params)),
-                lambda s: motion.kicks(0.0, s[:N], s[N:], z, params),
-            )
-        )
-    A = np.concatenate([np.eye(N, 2 * N, k=N), slopes])
-    B = np.concatenate([np.zeros_like(white), white])
-    if noise is None:
-        return _Linear(A, B, np.zeros_like(A))
-    with jax.enable_x64(True):
-        push = uncompiled.value(lambda s: problem.push(0.0, s[:N], s[N:], z, params), start)
-    into = np.concatenate([np.zeros_like(push), push]) @ noise.C
-    A = np.block([[A, into], [np.zeros((k, 2 * N)), noise.A]])
-    return _Linear(
-        A,
-        scipy.linalg.block_diag(B, noise.B),
-        scipy.linalg.block_diag(np.zeros((2 * N, 2 * N)), noise.state_covariance),
-    )
