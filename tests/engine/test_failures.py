@@ -1,16 +1,18 @@
 """Paths that fail are named with their number, time and cause, change no other path, and are never averaged away."""
 
 import pickle
+import re
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from stodyn import SDE, PathsFailed, PerPath, replay, simulate
+from stodyn import SDE, Mechanical, PathsFailed, PerPath, replay, simulate
 from stodyn import statistics as st
 from stodyn.engine.failure import FailureLog
 from stodyn.methods.explicit import EulerMaruyama
 from stodyn.methods.implicit import ImplicitMidpoint, ThetaEuler
+from stodyn.models.beam import beam
 from stodyn.noise import path_normals
 from stodyn.warnings import Unbelievable, UnstableSteps
 
@@ -260,3 +262,15 @@ def test_a_mean_that_cannot_be_is_said():
     root = st.Observable(lambda t, x: jnp.sqrt(x[0]), name="root")
     with pytest.warns(Unbelievable, match=r"root: .* from t = 0\.25 on. Its function gives NaN"):
         simulate(noise, "EulerMaruyama", t=(0, 1), dt=0.25, paths=40, seed=1, collect=root)
+
+
+def test_failures_of_unstable_steps_name_the_stable_step_and_no_function_that_the_user_did_not_write():
+    """The SDE that Heun steps solves for coordinates without inertia, with square roots of its own."""
+    with pytest.warns(UnstableSteps) as told, pytest.raises(PathsFailed) as failed:
+        simulate(beam(2), "Heun", t=(0.0, 200.0), dt=1.0, paths=2, seed=1, progress=False)
+    step = re.search(r"Take steps of [\d.]+ or less", str(told[0].message)).group()
+    assert step in str(failed.value)
+    assert "square root" not in str(failed.value)
+    rooted = Mechanical(lambda t, x, v: -jnp.sqrt(x), lambda t, x, v: 1.0, (0.1, 0.0))
+    with pytest.raises(PathsFailed, match="the force takes a square root"):
+        simulate(rooted, "Heun", t=(0.0, 5.0), dt=0.1, paths=20, seed=1, progress=False)

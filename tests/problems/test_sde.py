@@ -11,6 +11,7 @@ import pytest
 import scipy.stats
 
 from stodyn import SDE, PathsFailed, PerPath, simulate
+from stodyn.engine.spec import describe
 from stodyn.numerics.printing.points import AtPoints
 from stodyn.problems.lowering import to_stratonovich
 from stodyn.problems.sparsity import find_elimination
@@ -351,7 +352,8 @@ def test_functions_that_are_nan_for_some_numbers_are_named_where_paths_fail():
     rooted = SDE(lambda t, x: -x, lambda t, x: jnp.where(x > -1e9, jnp.sqrt(x), 0.0), 0.1)
     with pytest.raises(PathsFailed, match="the diffusion takes a square root, NaN or infinite outside"):
         simulate(rooted, t=(0, 5), dt=0.1, paths=40, seed=1)
-    assert SDE(lambda t, x: -x, lambda t, x: 0.1 * x, 0.1).failure_advice == ""
+    defined = SDE(lambda t, x: -x, lambda t, x: 0.1 * x, 0.1)
+    assert describe(defined, None, (0, 1), 0.1, None, "float64").undefined == ""
 
 
 DIRECTED = {

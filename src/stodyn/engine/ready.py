@@ -86,8 +86,10 @@ def prepare(
     where = where_of(threads=threads, place=place, device=device, executor=executor, block=block)
     spec = described(problem, chosen, t, dt, collect, dtype, paths, stop)
     run = run_of(spec, int(paths), 0, where)
-    if not warn_of_unstable_steps(run, problem, stacklevel=3):
+    unstable = warn_of_unstable_steps(run, problem, stacklevel=3)
+    if not unstable:
         warn_of_wrong_variances(run, problem, chosen)
+    run = run.suspecting(unstable)
     options = dict(t=t, dt=dt, paths=paths, collect=collect, on_failure=on_failure, dtype=dtype, device=device,
                    executor=executor, block=block, threads=threads, place=place, stop=stop)  # fmt: skip
     return Ready(problem, chosen, run, where, options)

@@ -48,6 +48,11 @@ class Run(Job):
             more.__dict__["identity"] = self.identity
         return more
 
+    def suspecting(self, words: str) -> Run:
+        """The same run, whose failures name a further suspect."""
+        suspect = " ".join(filter(None, (words[:1].upper() + words[1:], self.spec.suspect)))
+        return dataclasses.replace(self, spec=dataclasses.replace(self.spec, suspect=suspect)) if words else self
+
     @property
     def paths(self) -> int:  # type: ignore[override]
         return self.layout.paths
@@ -147,7 +152,8 @@ class Tally:
         if self.log.failures and self.on_failure == "raise":
             spec, problem = run.spec, run.spec.problem
             looked_at = first + run.paths_in(block)
-            raise self.log.error(looked_at, problem.failure_advice, problem.unsolved, spec.implicit, spec.suspect)
+            advice = " ".join(filter(None, (problem.failure_advice, spec.undefined)))
+            raise self.log.error(looked_at, advice, problem.unsolved, spec.implicit, spec.suspect)
         if not self.merged:
             self.merged = folded
             if run.blocks > 1:  # results that contradict each other are refused here, not at the end

@@ -185,8 +185,10 @@ def simulate(
         run = run_of(spec, int(first), int(seed), where)  # type: ignore[arg-type]
         if points != "random":
             run = dataclasses.replace(run, layout=dataclasses.replace(run.layout, points=points))
-        if not warn_of_unstable_steps(run, problem, stacklevel=4):
+        unstable = warn_of_unstable_steps(run, problem, stacklevel=4)
+        if not unstable:
             warn_of_wrong_variances(run, problem, chosen)
+        run = run.suspecting(unstable)
     if rule is None:
         tally, open_ledger = _carry_out(run, where, on_failure)
         reached: dict[str, Any] = {}

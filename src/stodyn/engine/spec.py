@@ -29,6 +29,7 @@ from stodyn.problems.contract import (
     TracedFunction,
     check_repeats,
     expect_problem,
+    innermost,
     machine_memory,
     snapshot,
     written_as,
@@ -39,6 +40,7 @@ from stodyn.problems.level import Level
 from stodyn.problems.looped import Looped
 from stodyn.problems.measured import Measured
 from stodyn.problems.sdae import SDAE
+from stodyn.problems.structure import partial_functions
 from stodyn.problems.time_scale import time_scale
 from stodyn.statistics.contract import Statistic
 from stodyn.statistics.moments import Moments
@@ -59,6 +61,7 @@ class Spec:
     levels      how many levels stop a path (methods.stopping); 0 where every path runs to the end
     implicit    the names of implicit methods for the problem as the user wrote it
     suspect     what in the problem as the user wrote it most likely makes paths fail
+    undefined   which of its functions are not defined everywhere, in words
     fit         which finite states that problem allows; None where it allows all
     """
 
@@ -74,6 +77,7 @@ class Spec:
     implicit: tuple[str, ...] = ()
     levels: int = 0
     suspect: str = ""
+    undefined: str = ""
     fit: traces.Fit | None = None
 
     @property
@@ -191,7 +195,7 @@ def describe(
     kept_traces.note_facts(problem, facts_key)
     return Spec(
         stepped, measured, times, lengths, statistics, saves, np.dtype(dtype), traced, record, implicit, levels,
-        suspect, fit,
+        suspect, _undefined_in_words(problem, functions), fit,
     )  # fmt: skip
 
 
@@ -244,6 +248,23 @@ def _function_traces(problem: Any) -> dict[str, TracedFunction]:
             continue
         check_repeats(name, look.trace, look.trace_again())
     return traced
+
+
+def _undefined_in_words(problem: Any, functions: dict[str, TracedFunction]) -> str:
+    """Name the functions, as the user wrote them, that are NaN for some arguments, which failed paths may have reached.
+
+    A method may step other functions, which solve with a mass; those of circuits are written by stodyn.
+    """
+    if isinstance(innermost(problem), SDAE):
+        return ""
+    undefined = {name.split(".")[-1]: partial_functions(look.trace) for name, look in functions.items()}
+    takes = [f"the {name} takes {' and '.join(words)}" for name, words in undefined.items() if words]
+    if not takes:
+        return ""
+    return (
+        f"Check the arguments first: {', '.join(takes)}, NaN or infinite outside its domain. A step may leave it even "
+        "where the solution does not. Keep them inside, as in jnp.sqrt(jnp.maximum(x, 0.0))."
+    )
 
 
 def _check_stated_structure(problem: Any) -> None:

@@ -64,24 +64,23 @@ class UnstableStep(NamedTuple):
     longest: Callable[[], float]
 
 
-def warn_of_unstable_steps(run: Any, problem: Any, stacklevel: int) -> bool:
-    """Warn where the steps of a run are unstable, and name a step and a method that are stable; returns whether."""
+def warn_of_unstable_steps(run: Any, problem: Any, stacklevel: int) -> str:
+    """Warn where the steps of a run are unstable, and name a step and a method that are stable; returns the words."""
     unstable = find_unstable(run.spec, run.layout, run.executor)
     if unstable is not None and isinstance(problem, Looped):
         unstable = _of_plant(problem, run.spec, run.layout)
     if unstable is None:
-        return False
+        return ""
     spec, h = run.spec, unstable.length
     name = _stable_method(problem, spec, run.layout)
     other = "" if name is None else f", or {name}, which is stable with steps of {h:g}"
-    warnings.warn(
-        f"dt: steps of {h:g} are unstable: about the state at t = {unstable.t:g} {spec.method.name} makes differences "
+    words = (
+        f"steps of {h:g} are unstable: about the state at t = {unstable.t:g} {spec.method.name} makes differences "
         f"grow by {unstable.factor:.4g} per step {unstable.sense}, but the equations do not. Take steps of "
-        f"{_rounded_down(unstable.longest()):g} or less{other}.",
-        UnstableSteps,
-        stacklevel=stacklevel,
+        f"{_rounded_down(unstable.longest()):g} or less{other}."
     )
-    return True
+    warnings.warn(f"dt: {words}", UnstableSteps, stacklevel=stacklevel)
+    return words
 
 
 def _rounded_down(x: float) -> float:

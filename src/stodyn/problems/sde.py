@@ -37,7 +37,6 @@ from stodyn.problems.structure import (
     find_structure,
     find_structure_of_operator,
     is_zero_off_diagonal,
-    partial_functions,
     stated_structure,
 )
 
@@ -284,23 +283,6 @@ class SDE(Problem):
     def noise_places(self) -> NoisePlaces | None:
         """Where noise that is never a matrix has its entries, in groups that do not disturb each other."""
         return find_noise_places(self) if self._is_operator or self._is_diagonal_matrix else None
-
-    @property
-    def failure_advice(self) -> str:  # type: ignore[override]
-        """Name the functions in its equations that are NaN for some arguments, which failed paths may have reached."""
-        with jax.enable_x64(True):
-            arguments = jnp.zeros(()), jnp.asarray(self.example_start(), float), self.example_params()
-            advice = {
-                name: partial_functions(jax.make_jaxpr(function)(*arguments))
-                for name, function in (("drift", self.f), ("diffusion", self.g))
-            }
-        takes = [f"the {name} takes {' and '.join(words)}" for name, words in advice.items() if words]
-        if not takes:
-            return ""
-        return (
-            f"Check the arguments first: {', '.join(takes)}, NaN or infinite outside its domain. A step may leave it "
-            "even where the solution does not. Keep them inside, as in jnp.sqrt(jnp.maximum(x, 0.0))."
-        )
 
     @property
     def start_from_normals(self) -> FromNormals | None:
