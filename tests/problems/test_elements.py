@@ -116,6 +116,8 @@ def test_a_structure_with_elements_is_no_longer_taken_as_linear_and_may_be_drive
         (lambda: sd.with_elements(PLAIN, Gap(at="y", stiffness=1.0)), "Gap: at: there is no coordinate 'y'"),
         (lambda: sd.with_elements(PLAIN, Gap(at=1, stiffness=1.0)), "Gap: at: expected a coordinate, 0 to 0"),
         (lambda: sd.with_elements(PLAIN, Gap(at=0, to=0, stiffness=1.0)), "Gap: at, to: both are coordinate 0"),
+        (lambda: sd.with_elements(PLAIN, Gap(at=lambda x: x[0], stiffness=1.0)), "Gap: at: a stop acts between coord"),
+        (lambda: sd.with_elements(PLAIN, BoucWen(at=lambda x: x, stiffness=1.0, alpha=0.1)), "BoucWen: at: returned"),
         (lambda: Gap(at=0, stiffness=-1.0), "Gap: stiffness: expected a number > 0"),
         (lambda: PowerDamper(at=0, c=1.0, exponent=0.5), "PowerDamper: smooth: with the exponent 0.5"),
         (lambda: BoucWen(at=0, stiffness=1.0, alpha=2.0), "BoucWen: alpha: expected the ratio"),
@@ -133,6 +135,56 @@ def test_a_structure_with_elements_is_no_longer_taken_as_linear_and_may_be_drive
 def test_elements_that_do_not_fit_are_named(make, message):
     with pytest.raises((ValueError, TypeError), match=message):
         make()
+
+
+def ends(problem, dt, paths=20):
+    kept = sd.statistics.Paths(paths, at=[2.0])
+    run = sd.simulate(problem, t=(0.0, 2.0), dt=dt, paths=paths, seed=1, collect=kept, progress=False)
+    return run["path"].values.reshape(paths, -1)
+
+
+def test_elements_beside_a_joint_that_is_straight_are_those_along_the_line():
+    """A slider on an inclined line, with a hysteretic spring, a damper and a stop on its x: the step along the line."""
+    c, s = math.cos(0.6), math.sin(0.6)
+    slider = sd.Mechanical(lambda t, x, v: -0.2 * v, lambda t, x, v: jnp.array([[2.0 * c], [2.0 * s]]),
+                           (np.zeros(2), np.zeros(2)), constraints=lambda t, x: (s * x[0] - c * x[1])[None],
+                           impulses=True)  # fmt: skip
+    line = sd.Mechanical(lambda t, x, v: -0.2 * v, lambda t, x, v: jnp.array([[2.0]]), ([0.0], [0.0]))
+    on_x = (BoucWen(at=0, stiffness=40.0, alpha=0.1, beta=3.0, gamma=2.0), PowerDamper(at=0, c=0.5, exponent=2.0))
+    along = (
+        BoucWen(at=0, stiffness=40.0 * c**2, alpha=0.1, beta=3.0 * c, gamma=2.0 * c),
+        PowerDamper(at=0, c=0.5 * c**3, exponent=2.0),
+    )
+    both = sd.with_elements(slider, *on_x)
+    assert both.components == ("x0", "x1", "dx0", "dx1", "Λ_g0", "z")
+    found, expected = ends(both, 1 / 64), ends(sd.with_elements(line, *along), 1 / 64)
+    np.testing.assert_allclose(found[:, [0, 2, 5]], expected * [c, c, c], rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.brief("coloured")
+@pytest.mark.parametrize("driven", [False, True], ids=["white", "coloured"])
+def test_a_hysteretic_hinge_is_that_of_the_angle(driven):
+    """The stretch of an element may be any function of the coordinates: here the angle of a rod, with and without
+    coloured noise in the force; methods on the same paths, whose differences fall as their orders say."""
+    elements = [
+        (BoucWen(at=at, stiffness=40.0, alpha=0.1), PowerDamper(at=at, c=0.5, exponent=2.0))
+        for at in (lambda x: jnp.arctan2(x[0], -x[1]), 0)
+    ]
+    push = None if driven else lambda t, x, v: jnp.array([[1.5], [0.0]])
+    rod = sd.Mechanical(lambda t, x, v: jnp.array([0.0, -9.81]), push, ([math.sin(1.0), -math.cos(1.0)], np.zeros(2)),
+                        constraints=lambda t, x: 0.5 * (x @ x - 1.0)[None])  # fmt: skip
+    turn = None if driven else lambda t, x, v: 1.5 * jnp.cos(x)[:, None]
+    angle = sd.Mechanical(lambda t, x, v: -9.81 * jnp.sin(x), turn, ([1.0], [0.0]))
+    pair = [sd.with_elements(rod, *elements[0]), sd.with_elements(angle, *elements[1])]
+    if driven:
+        noise = co.gauss_markov(3.0, 0.3)
+        pair = [sd.with_noise(pair[0], noise, "x0"), sd.with_noise(pair[1], noise, lambda t, x, v: jnp.cos(x)[:, None])]
+    off = []
+    for dt in (1 / 32, 1 / 128):
+        at_rod, at_angle = (ends(problem, dt) for problem in pair)
+        apart = at_rod[:, [0, 4]] - np.stack([np.sin(at_angle[:, 0]), at_angle[:, 2]], axis=1)
+        off.append(np.sqrt(np.mean(apart**2, axis=0)))
+    assert (off[0] < 0.01).all() and (off[1] < off[0] / (9.0 if driven else 2.5)).all(), off
 
 
 @pytest.mark.parametrize("exponent", [1.0, 1.5, 2.0])

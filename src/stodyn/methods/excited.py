@@ -148,7 +148,8 @@ class Excited(WrappedSteps):
     def is_direct(self) -> bool:
         """Whether y is left out of the force, and its integrals are added to x' and v'."""
         if self.problem.joints is not None:
-            return self.problem.has_constant_push and not self.problem.accelerations
+            shows_none = not self.problem.accelerations
+            return self.problem.has_constant_push and shows_none and self.method.kicks_before_impulses
         terms = self.method.order == 1.0 or self.problem.own.facts.additive  # L⁰b of other noise contains the force
         return self.problem.has_constant_push and terms
 

@@ -25,22 +25,26 @@ class Hysteresis(WrappedSteps):
     def coefficients(self, h):
         return self.method.coefficients(h)
 
+    @property
+    def kicks_before_impulses(self):
+        return self.method.kicks_before_impulses
+
     def start(self, problem, t, x, params):
-        z = x[2 * problem.N :]
-        return self.method.start(
-            problem.given_z, t, x[: 2 * problem.N], self._inner_params(params, z, jnp.zeros_like(z), 0.0)
-        ), z
+        n = problem.elastic.n
+        inner_params = self._inner_params(params, x[n:], jnp.zeros_like(x[n:]), 0.0)
+        return self.method.start(problem.given_z, t, x[:n], inner_params), x[n:]
 
     def step(self, problem, t, state, noise, params, *, later=None, push=None):
         before, z = state
         N, h = problem.N, noise.h
-        r = problem.rates(self.method.read(before)[N : 2 * N], z)
+        x, v = jnp.split(self.method.read(before)[: 2 * N], 2)
+        r = problem.rates(x, v, z)
         inner_params = self._inner_params(params, z, r, jnp.zeros_like(h))
         at_end = self._inner_params(params if later is None else later, z, r, h)
         after, report = self.method.step(problem.given_z, t, before, noise, inner_params, later=at_end, push=push)
-        v = self.method.read(after)[N : 2 * N]
-        z_after = problem.after(z, r, v, h)
-        off = jnp.abs(z_after - z - 0.5 * h * (r + problem.rates(v, z_after)))
+        x, v = jnp.split(self.method.read(after)[: 2 * N], 2)
+        z_after = problem.after(z, r, x, v, h)
+        off = jnp.abs(z_after - z - 0.5 * h * (r + problem.rates(x, v, z_after)))
         bounds = jnp.asarray([element.bound for element, _ in problem.hysteresis], z.dtype)
         solved = jnp.all(off <= 1e-6 * (bounds + jnp.abs(z_after)))
         inside = jnp.all(jnp.abs(z_after) <= BEYOND * jnp.maximum(bounds, jnp.abs(z)))

@@ -11,12 +11,12 @@ lies on the constraints, so the projection moves a state by no more than its err
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 
-from stodyn.methods.alpha import Fields, StochasticAlpha, cheapest, noise_terms
+from stodyn.methods.alpha import Coefficients, Fields, StochasticAlpha, cheapest, noise_terms
 from stodyn.methods.contract import Claim, Report
 from stodyn.methods.rattle_alpha import MEASURED, Constrained, impulses, is_sound, shown
 from stodyn.noise.increment import Recipe
@@ -51,6 +51,7 @@ class _ProjectedAlpha(Constrained):
     area: Recipe | None = None
 
     name = "ProjectedAlpha"
+    kicks_before_impulses: ClassVar[bool] = False
     citation = "stodyn: the stochastic α method of N. Rajan & S. Raha, CMES (2008), with E. Hairer & G. Wanner's \
 projection, Solving Ordinary Differential Equations II (1996)"
 
@@ -66,8 +67,7 @@ projection, Solving Ordinary Differential Equations II (1996)"
         strong = Claim("strong", float(self.order), source=MEASURED)
         return strong, Claim("deterministic", 2.0, source=MEASURED), Claim("constraints", source="solved by Newton")
 
-    def prepared(self, problem, h):
-        problem.check_step(self, h)
+    def with_noise_for(self, problem, h):
         return self if self.area is not None else self(area=cheapest(problem, self.order, h))
 
     def start(self, problem, t, x, params):
@@ -75,20 +75,31 @@ projection, Solving Ordinary Differential Equations II (1996)"
         φ, λ = problem.joints.accelerated(t, components[:N], components[N : 2 * N], params)
         return components, φ, λ
 
-    def step(self, problem, t, state, noise, params):
+    def coefficients(self, h) -> Coefficients:
+        return StochasticAlpha(rho=self.rho).coefficients(h)
+
+    def step(self, problem, t, state, noise, params, *, later=None, push=None):
+        """A step; `later` are the parameters at its end, and the part of `push` along the constraints is added to q'
+        and v' (methods.excited)."""
         components, φ, filtered = state
         joints, N, h = problem.joints, problem.N, noise.h
         q, v = components[:N], components[N : 2 * N]
-        αm, αf, β, γ = StochasticAlpha(rho=self.rho).coefficients(h)
+        αm, αf, β, γ = self.coefficients(h)
+        here = joints.frame(t, q, params)
+        later = params if later is None else later
         fields = Fields(problem, q[:0], params, self.order)
         x_kick, v_kick, N_kick = noise_terms(fields, (t, q, v), noise, γ, self.order)
+        pushed = jnp.zeros(joints.c, q.dtype)
+        if push is not None:
+            in_v, pushed = here.held(push[1])
+            x_kick, v_kick = x_kick + here.held(push[0])[0], v_kick + in_v
         a, λ = joints.accelerated(t, q, v, params)
         q_known = q + h * v + h**2 * (0.5 - β) * φ + x_kick
         v_known = v + h * (1.0 - γ) * φ + v_kick
         known = αm * φ - αf * a - (0.0 if self.order == 1.0 else (αf - αm) * N_kick)
 
         def near(φ):
-            return t + h, q_known + β * h**2 * φ, v_known + γ * h * φ, params
+            return t + h, q_known + β * h**2 * φ, v_known + γ * h * φ, later
 
         root = newton(
             lambda φ: (1.0 - αm) * φ + known - (1.0 - αf) * joints.acceleration(*near(φ)),
@@ -96,21 +107,21 @@ projection, Solving Ordinary Differential Equations II (1996)"
         )  # fmt: skip
         φ = root.x
         t_after, q_near, v_near, _ = near(φ)
-        q_after, projected = joints.moved_onto(t_after, q_near, params, self.tol, self.limit)
-        frame = joints.frame(t_after, q_after, params)
-        v_after, ν = frame.held(v_near, joints.rate(t_after, q_after, params))
+        q_after, projected = joints.moved_onto(t_after, q_near, later, self.tol, self.limit)
+        frame = joints.frame(t_after, q_after, later)
+        v_after, ν = frame.held(v_near, joints.rate(t_after, q_after, later))
         report = Report(*root[1:]).joined(Report(*projected[1:]))
-        report = report._replace(ok=report.ok & is_sound(joints.frame(t, q, params), frame))
+        report = report._replace(ok=report.ok & is_sound(here, frame))
         Λ = jnp.zeros(joints.c, q.dtype)
         if problem.impulses and self.order == 1.0:
             λ_near = joints.accelerated(*near(φ))[1]
             before, filtered = filtered, ((1.0 - αf) * λ_near + αf * λ - αm * filtered) / (1.0 - αm)
-            Λ = h * ((1.0 - γ) * before + γ * filtered) + joints.kicked(t, q, v, params)[1] @ noise.W + ν
+            Λ = h * ((1.0 - γ) * before + γ * filtered) + joints.kicked(t, q, v, params)[1] @ noise.W + ν + pushed
         elif problem.impulses:
-            λ_after = joints.accelerated(t_after, q_after, v_after, params)[1]
-            Λ = 0.5 * h * (λ + λ_after) + _noise_of_impulses(problem, t, q, v, noise, params)
+            λ_after = joints.accelerated(t_after, q_after, v_after, later)[1]
+            Λ = 0.5 * h * (λ + λ_after) + pushed + _noise_of_impulses(problem, t, q, v, noise, params)
         return (
-            shown(problem, t_after, q_after, v_after, impulses(problem, components) + Λ, params),
+            shown(problem, t_after, q_after, v_after, impulses(problem, components) + Λ, later),
             φ,
             filtered,
         ), report

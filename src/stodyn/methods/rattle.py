@@ -24,6 +24,7 @@ import numpy as np
 from jax import Array
 
 from stodyn.hints import is_integer
+from stodyn.methods.alpha import Coefficients
 from stodyn.methods.contract import Claim, Report
 from stodyn.methods.langevin_splitting import mean_decay
 from stodyn.methods.rattle_alpha import MEASURED, Constrained, bent_kicks, impulses, is_sound, refuses_mass, shown
@@ -35,6 +36,7 @@ from stodyn.problems.joints import Joints
 from stodyn.problems.mechanical import Mechanical
 
 ANDERSEN = "H. C. Andersen, RATTLE: a velocity version of the SHAKE algorithm, J. Comput. Phys. 52 (1983)"
+HALVES = Coefficients(0.0, 0.0, 0.0, 0.5)
 BALANCED = 1e-9  # relative tolerance of the balance of noise and friction
 
 
@@ -108,12 +110,18 @@ class _Rattle(Constrained):
     def refusal(self, problem):
         return super().refusal(problem) or refuses_mass(problem, self.name) or _takes(self.name, problem)
 
-    def step(self, problem, t, x, noise, params):
+    def coefficients(self, h) -> Coefficients:
+        """Those of the rule by which a step takes forces, a half at each end."""
+        return HALVES
+
+    def step(self, problem, t, x, noise, params, *, later=None, push=None):
+        """A step; `later` are the parameters at its end, and `push` is added to q' and v' (methods.excited)."""
         joints, N, h = problem.joints, problem.N, noise.h
         free, q, v = joints.free.motion, x[:N], x[N : 2 * N]
         none, frame = q[:0], joints.frame(t, q, params)
+        later = params if later is None else later
 
-        def half_kick(t, q):
+        def half_kick(t, q, params):
             a = h * free.acceleration(t, q, v, none, params)
             return 0.5 * (a + free.kicks(t, q, v, none, params) @ noise.W)
 
@@ -121,18 +129,24 @@ class _Rattle(Constrained):
             H = noise.Z / h - 0.5 * noise.W
             b = frame.tangent(free.kicks(t, q, v, none, params))
             v = v + b @ H
-        first = half_kick(t, q)
+        at_first, at_second = _parts_of(push, h)
+        first = half_kick(t, q, params) + at_first
         if self.correction:
             size = h * noise.W**2 / 12.0 + h * H**2 / 5.0 + h**2 / 15.0
             bent = bent_kicks(problem, t, q, v, b, params) @ size
         else:
             bent = jnp.zeros_like(q)
-        kicks = first, lambda q: half_kick(t + h, q) - bent
+        kicks = first, lambda q: half_kick(t + h, q, later) - bent + at_second
         newton_options = {"tol": self.tol, "limit": self.limit}
         q, v, Λ, there, report = impulse_step(joints, t, h, (q, v), kicks, params, newton_options)
         if self.shifted:
             v = v - there.held(free.kicks(t + h, q, v, none, params) @ H)[0]
-        return shown(problem, t + h, q, v, impulses(problem, x) + Λ, params), report
+        return shown(problem, t + h, q, v, impulses(problem, x) + Λ, later), report
+
+
+def _parts_of(push: tuple[Array, Array] | None, h: Any) -> tuple[Any, Any]:
+    """What the first and the second kick add to v, so that q' gains push[0] and v' push[1]."""
+    return (0.0, 0.0) if push is None else (push[0] / h, push[1] - push[0] / h)
 
 
 def _takes(name: str, problem: Mechanical) -> str | None:
@@ -140,6 +154,8 @@ def _takes(name: str, problem: Mechanical) -> str | None:
     if callable(problem.mass):
         return f"{name} takes a constant mass, but here it depends on the state; take RattleAlpha"
     facts = problem.joints.free.facts  # type: ignore[union-attr]
+    if problem.coloured is not None and problem.pushes_by_velocity:  # type: ignore[attr-defined]
+        return f"{name} takes coloured noise that does not depend on v, but here it does; take RattleAlpha"
     if facts.force_on_v:
         return f"{name} takes forces that do not depend on v; with friction take RattleAlpha or ConstrainedBAOAB"
     if facts.noise_on_v:
@@ -189,14 +205,21 @@ computation of free energy differences, Math. Comp. 81 (2012)"
     def refusal(self, problem):
         return super().refusal(problem) or refuses_mass(problem, self.name) or _unbalanced(self.name, problem)
 
-    def step(self, problem, t, x, noise, params):
+    def coefficients(self, h) -> Coefficients:
+        """Those of the rule by which a step takes forces, a half at each end."""
+        return HALVES
+
+    def step(self, problem, t, x, noise, params, *, later=None, push=None):
+        """A step; `later` are the parameters at its end, and `push` is added to q' and v' (methods.excited)."""
         joints, N, h = problem.joints, problem.N, noise.h
         q, v, none = x[:N], x[N : 2 * N], x[:0]
         free = joints.free.motion
+        at_first, at_second = _parts_of(push, h)
+        later = params if later is None else later
 
-        def B(t, q, v):
+        def B(t, q, v, push, params):
             frame = joints.frame(t, q, params)
-            change, λ = frame.held(0.5 * h * free.acceleration(t, q, jnp.zeros_like(v), none, params))
+            change, λ = frame.held(0.5 * h * free.acceleration(t, q, jnp.zeros_like(v), none, params) + push)
             return v + change, λ
 
         def A(q, v):
@@ -214,15 +237,15 @@ computation of free energy differences, Math. Comp. 81 (2012)"
             q, v, Λ, *outcome = jax.lax.fori_loop(0, self.substeps, turn, (q, v, *start))
             return q, v, Λ, Report(*outcome)
 
-        v, Λ = B(t, q, v)
+        v, Λ = B(t, q, v, at_first, params)
         q, v, more, first = A(q, v)
         Λ = Λ + more
         v, more = _friction(joints, t + 0.5 * h, q, v, h, noise.W, params)
         Λ = Λ + more
         q, v, more, second = A(q, v)
         Λ = Λ + more
-        v, more = B(t + h, q, v)
-        return shown(problem, t + h, q, v, impulses(problem, x) + Λ + more, params), first.joined(second)
+        v, more = B(t + h, q, v, at_second, later)
+        return shown(problem, t + h, q, v, impulses(problem, x) + Λ + more, later), first.joined(second)
 
 
 def damping(joints: Joints, t: Any, q: Array, params: Any) -> Array:
@@ -278,6 +301,8 @@ def _unbalanced(name: str, problem: Mechanical) -> str | None:
     if callable(problem.mass):
         return f"{name} takes a constant mass, but here it depends on the state; take RattleAlpha"
     facts = joints.free.facts
+    if problem.coloured is not None and problem.pushes_by_velocity:  # type: ignore[attr-defined]
+        return f"{name} takes coloured noise that does not depend on v, but here it does; take RattleAlpha"
     if facts.noise_on_v or (facts.force_on_v and not facts.linear_damping):
         return (
             f"{name} takes forces F(x) - Γ v and noise that does not depend on v, but here they depend on it "

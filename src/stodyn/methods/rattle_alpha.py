@@ -25,15 +25,17 @@ with the acceleration a along the constraints.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
 from stodyn.methods.alpha import Coefficients, Fields, StochasticAlpha, cheapest, milstein_terms, words
+from stodyn.methods.contacts import check_contacts
 from stodyn.methods.contract import Claim, Method, Report
 from stodyn.methods.excited import Excited
+from stodyn.methods.hysteresis import Hysteresis
 from stodyn.noise.increment import Increment, Recipe
 from stodyn.noise.iterated import SecondMoments, Words
 from stodyn.numerics import elimination
@@ -52,17 +54,27 @@ class Constrained(Method):
 
     accepts = Mechanical
     calculus = "ito"
-    takes_coloured_noise = False
+    takes_hysteresis: ClassVar[bool] = False
+    kicks_before_impulses: ClassVar[bool] = True  # integrals of coloured noise may enter before those of joints
 
     def refusal(self, problem):
         if problem.joints is None:
             return f"{self.name} is made for constraints, but this problem has none; take StochasticAlpha"
-        if problem.coloured is not None and not self.takes_coloured_noise:
-            return (
-                f"{self.name} takes no coloured noise beside constraints; take RattleAlpha, which has strong order 2 "
-                "for it"
-            )
+        if problem.own.hysteresis and not self.takes_hysteresis:
+            return f"{self.name} takes no hysteretic elements; take RattleAlpha"
         return super().refusal(problem)
+
+    def prepared(self, problem, h):
+        """The method with the cheapest noise for this problem, and with its elements and coloured noise around it."""
+        problem.check_step(self, h)
+        check_contacts(self, problem, h)
+        ready: Any = self.with_noise_for(problem, h)
+        if problem.own.hysteresis:
+            ready = Hysteresis(ready)
+        return ready if problem.coloured is None else Excited(ready, problem, h)
+
+    def with_noise_for(self, problem, h):
+        return self
 
     def after_jump(self, problem, t, state, params):
         return self.start(problem, t, self.read(state), params)
@@ -134,7 +146,6 @@ class _RattleAlpha(Constrained):
     area: Recipe | None = None
 
     citation = SOURCE
-    takes_coloured_noise = True
 
     def __post_init__(self):
         StochasticAlpha(rho=self.rho)
@@ -150,6 +161,11 @@ class _RattleAlpha(Constrained):
         return "RattleAlpha" if self.order == 1.0 else "RattleAlpha15"
 
     @property
+    def takes_hysteresis(self) -> bool:  # type: ignore[override]
+        """Whether its forces may lack derivatives."""
+        return self.order == 1.0
+
+    @property
     def needs(self):
         return self.area or (SecondMoments(4) if self.order == 1.0 else Words())
 
@@ -161,19 +177,17 @@ class _RattleAlpha(Constrained):
     def refusal(self, problem):
         return super().refusal(problem) or refuses_mass(problem, self.name)
 
-    def prepared(self, problem, h):
-        problem.check_step(self, h)
-        ready = self if self.area is not None else self(area=cheapest(problem, self.order, h))
-        return ready if problem.coloured is None else Excited(ready, problem, h)
+    def with_noise_for(self, problem, h):
+        return self if self.area is not None else self(area=cheapest(problem, self.order, h))
 
     def coefficients(self, h) -> Coefficients:
         """The coefficients for steps of length h, the same for all."""
         return _coefficients(self.rho)
 
     def start(self, problem, t, x, params):
-        if problem.coloured is not None:
-            raise TypeError(f"{self.name} cannot step a system with coloured noise as it is; take the method that "
-                            "method.prepared(problem, h) returns")  # fmt: skip
+        if problem.coloured is not None or problem.hysteresis:
+            raise TypeError(f"{self.name} cannot step a system with coloured noise or hysteretic elements as it is; "
+                            "take the method that method.prepared(problem, h) returns")  # fmt: skip
         components = super().start(problem, t, x, params)
         N = problem.N
         φ = problem.joints.free.motion.acceleration(t, components[:N], components[N : 2 * N], components[:0], params)

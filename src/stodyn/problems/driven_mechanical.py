@@ -142,6 +142,11 @@ class DrivenMechanical(Mechanical):
         """Whether Γ depends on x or v."""
         return callable(self.into) and bool(self._reached_by(self._flat_gamma) & {1, 2})
 
+    @property
+    def pushes_by_velocity(self) -> bool:
+        """Whether Γ depends on v."""
+        return callable(self.into) and 2 in self._reached_by(self._flat_gamma)
+
     def _flat_gamma(self, t, y, v, z, params):
         x, v = self.motion.in_users_form(y, v, z)
         return self.gamma(t, x, v, params)

@@ -7,7 +7,8 @@ With the stretch d = x_at - x_to and its rate w, an element pulls `at` back by F
     Friction    F = f tanh(w/s)
     BoucWen     F = α k d + (1 - α) k z,   z' = A w - β |w| |z|^(n-1) z - γ w |z|^n
 
-z is a state of its own: a structure with such elements is a Hysteretic problem, of (x, v, z).
+z is a state of its own: a structure with such elements is a Hysteretic problem, of (x, v, z). Where d is a function of
+the coordinates, such as the angle of a hinge, an element pulls with -F ∂d/∂x.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -25,7 +27,7 @@ from jax import Array
 from stodyn import listing
 from stodyn.arguments import checks_arguments, suggestion
 from stodyn.problems.calling import call
-from stodyn.problems.contract import component_names, conversions
+from stodyn.problems.contract import component_names, conversions, returned_shape
 from stodyn.problems.driven_mechanical import fields_of, synchronised, with_own_params
 from stodyn.problems.mechanical import Mechanical
 from stodyn.problems.sdae import SDAE
@@ -40,9 +42,12 @@ ROUNDS = 6  # of Newton's method for z at the end of a step: it is piecewise lin
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Element:
-    """An element between the coordinates `at` and `to`, by name or number; to=None is the ground."""
+    """An element between the coordinates `at` and `to`, by name or number; to=None is the ground.
 
-    at: str | int
+    at may also be a function d(x) of all coordinates, the stretch itself, written with jax.numpy.
+    """
+
+    at: str | int | Callable
     to: str | int | None = None
 
     def force(self, d: Any, w: Any) -> Any:
@@ -90,7 +95,12 @@ class Gap(Element):
     def force(self, d, w):
         return self._between(0, None).force(d)
 
-    def _between(self, at: int, to: int | None) -> Stop:
+    def _between(self, at: Any, to: int | None) -> Stop:
+        if callable(at):
+            raise ValueError(
+                "Gap: at: a stop acts between coordinates; give their names, or write the force of a stop on a "
+                "function of them into force"
+            )
         return Stop(self.stiffness, self.gap, self.both, at, to)
 
 
@@ -101,8 +111,8 @@ class PowerDamper(Element):
 
     Parameters
     ----------
-    at, to : str, int or None
-        The coordinates, by name or number; to=None is the ground.
+    at, to : str, int, function or None
+        The coordinates, by name or number; to=None is the ground. Or the stretch as a function at(x).
     c, exponent : float
         Both > 0.
     smooth : float
@@ -136,8 +146,8 @@ class Friction(Element):
 
     Parameters
     ----------
-    at, to : str, int or None
-        The coordinates, by name or number; to=None is the ground.
+    at, to : str, int, function or None
+        The coordinates, by name or number; to=None is the ground. Or the stretch as a function at(x).
     slip : float
         The force at which it slips, > 0.
     speed : float
@@ -161,8 +171,8 @@ class BoucWen(Element):
 
     Parameters
     ----------
-    at, to : str, int or None
-        The coordinates, by name or number; to=None is the ground.
+    at, to : str, int, function or None
+        The coordinates, by name or number; to=None is the ground. Or the stretch as a function at(x).
     stiffness : float
         k, the stiffness before yielding, > 0.
     alpha : float
@@ -233,7 +243,7 @@ def with_elements(problem: Mechanical, *elements: Element, names: Sequence[str] 
     Parameters
     ----------
     problem : Mechanical
-        Without constraints.
+        With or without constraints.
     elements : Gap, PowerDamper, Friction, BoucWen
         The elements; `at` and `to` of each name the coordinates it connects.
     names : sequence of str, optional
@@ -262,10 +272,6 @@ def with_elements(problem: Mechanical, *elements: Element, names: Sequence[str] 
         raise TypeError("problem: expected a mechanical system; give it elements before it is driven by coloured noise")
     if not elements or not all(isinstance(element, Element) for element in elements):
         raise TypeError(f"elements: expected one or more of Gap, PowerDamper, Friction and BoucWen, got {elements!r}")
-    if problem.joints is not None:
-        raise ValueError(
-            "problem: it has constraints, which cannot be combined with elements; write the elements' forces into force"
-        )
     if problem.reduction is not None:
         raise ValueError(
             "problem: its coordinates are modes, but elements act at nodes; take the structure without modes="
@@ -278,9 +284,8 @@ def with_elements(problem: Mechanical, *elements: Element, names: Sequence[str] 
     def rest(t, x, v, params=None):
         total = jnp.atleast_1d(call(own, t, x, v, params=params))
         xs, vs = jnp.atleast_1d(x), jnp.atleast_1d(v)
-        for element, (at, to) in smooth:
-            d, w = (u[at] - (0.0 if to is None else u[to]) for u in (xs, vs))
-            total = _pulled(total, at, to, element.force(d, w))
+        for element, place in smooth:
+            total = _pulled(total, xs, place, element.force(*_stretch(place, xs, vs)))
         return jnp.reshape(total, jnp.shape(x))
 
     system = dataclasses.replace(problem, force=with_stops(rest if smooth else own, stops))
@@ -292,13 +297,34 @@ def with_elements(problem: Mechanical, *elements: Element, names: Sequence[str] 
                       internal_names=component_names(names, default))  # fmt: skip
 
 
-def _pulled(force: Array, at: int, to: int | None, F: Any) -> Array:
+def _stretch(place: tuple, x: Array, v: Array) -> tuple[Array, Array]:
+    """The stretch of an element at a place, and its rate."""
+    at, to = place
+    if callable(at):
+        return jax.jvp(at, (x,), (v,))
+    return x[at] - (0.0 if to is None else x[to]), v[at] - (0.0 if to is None else v[to])
+
+
+def _pulled(force: Array, x: Array, place: tuple, F: Any) -> Array:
+    """The force with that of an element."""
+    at, to = place
+    if callable(at):
+        return force - F * jax.grad(at)(x)
     force = force.at[at].add(-F)
     return force if to is None else force.at[to].add(F)
 
 
-def _place(problem: Mechanical, element: Element) -> tuple[int, int | None]:
+def _place(problem: Mechanical, element: Element) -> tuple[Any, int | None]:
     coordinates = problem.coordinates
+    if callable(element.at):
+        if element.to is not None:
+            raise ValueError(f"{type(element).__name__}: to: at is the stretch itself; leave `to` out")
+        x = np.atleast_1d(problem.example_pair[0])
+        with jax.enable_x64(True):
+            shape = returned_shape(problem, "at", element.at, ("x", x)).shape
+        if shape != ():
+            raise ValueError(f"{type(element).__name__}: at: returned shape {shape}, expected a number, the stretch")
+        return element.at, None
 
     def number(name: str, place: Any) -> int:
         if isinstance(place, str):
@@ -340,7 +366,7 @@ class Hysteretic(Mechanical):
         super().__post_init__()
         if self.accelerations:
             raise ValueError("accelerations: not available for systems with hysteretic elements; leave it out")
-        if not self.motion.is_regular:
+        if not (self.motion.is_regular if self.joints is None else self.joints.mass_is_regular):
             raise ValueError("mass: hysteretic elements need inertia in every coordinate, but this mass is singular")
 
     @functools.cached_property
@@ -368,57 +394,54 @@ class Hysteretic(Mechanical):
     def facts(self):
         return self.elastic.facts._replace(force_on_v=True, linear_damping=False)
 
-    def rates_of_stretch(self, v: Array) -> list[Array]:
-        """w of each hysteretic element."""
-        return [v[at] - (0.0 if to is None else v[to]) for _, (at, to) in self.hysteresis]
-
-    def rates(self, v: Array, z: Array) -> Array:
+    def rates(self, x: Array, v: Array, z: Array) -> Array:
         """z' of each hysteretic element."""
-        pairs = zip(self.hysteresis, self.rates_of_stretch(v), strict=True)
-        return jnp.stack([element.rate(w, z[i]) for i, ((element, _), w) in enumerate(pairs)])
+        pairs = zip(self.hysteresis, z, strict=True)
+        return jnp.stack([element.rate(_stretch(place, x, v)[1], own) for (element, place), own in pairs])
 
-    def after(self, z: Array, r: Array, v: Array, h: Any) -> Array:
-        """z at the end of a step from z with the rate r, where v is the velocity there."""
-        pairs = zip(self.hysteresis, self.rates_of_stretch(v), strict=True)
-        return jnp.stack([element.after(z[i], r[i], w, h) for i, ((element, _), w) in enumerate(pairs)])
+    def after(self, z: Array, r: Array, x: Array, v: Array, h: Any) -> Array:
+        """z at the end of a step from z with the rate r, where x and v are the position and velocity there."""
+        each = zip(self.hysteresis, z, r, strict=True)
+        return jnp.stack([element.after(own, at, _stretch(place, x, v)[1], h) for (element, place), own, at in each])
 
     @functools.cached_property
     def given_z(self) -> Mechanical:
         """The system whose params are {"own": its params, "z", "r", "h"}: z at the start of a step of length h, and its
-        rate there; the force is that at the end of such a step, or at its start where h is 0."""
+        rate there; the force is that at the end of such a step, or at its start where h is 0 or None."""
 
         own, stops = parted(self.force)
 
         def rest(t, x, v, inner_params):
-            total = jnp.atleast_1d(call(own, t, x, v, params=inner_params["own"]))
-            z = self.after(inner_params["z"], inner_params["r"], jnp.atleast_1d(v), inner_params["h"])
-            return jnp.reshape(self.pulled(total, z), jnp.shape(x))
+            total, xs = jnp.atleast_1d(call(own, t, x, v, params=inner_params["own"])), jnp.atleast_1d(x)
+            z, h = inner_params["z"], inner_params["h"]
+            z = z if h is None else self.after(z, inner_params["r"], xs, jnp.atleast_1d(v), h)
+            return jnp.reshape(self.pulled(total, xs, z), jnp.shape(x))
 
         nothing = np.zeros(len(self.hysteresis))
         inner_params = {"own": self.params, "z": nothing, "r": nothing, "h": 0.0}
         force, noise, mass = with_stops(rest, stops), with_own_params(self.noise), with_own_params(self.mass)
         changed = {"force": force, "noise": noise, "mass": mass, "params": inner_params}
+        if self.constraints is not None:
+            changed["constraints"] = lambda t, x, inner_params: call(self.constraints, t, x, params=inner_params["own"])
         return Mechanical(**fields_of(self) | changed)
 
-    def pulled(self, force: Array, z: Array) -> Array:
+    def pulled(self, force: Array, x: Array, z: Array) -> Array:
         """The force plus the force of z."""
-        for i, (element, (at, to)) in enumerate(self.hysteresis):
-            force = _pulled(force, at, to, (1.0 - element.alpha) * element.stiffness * z[i])
+        for i, (element, place) in enumerate(self.hysteresis):
+            force = _pulled(force, x, place, (1.0 - element.alpha) * element.stiffness * z[i])
         return force
 
     # --- of first order -----------------------------------------------------------------------------------------------
 
     def f(self, t, x, params):
         """The drift of (x, v, z)."""
-        N = self.N
-        y, v, z = x[:N], x[N : 2 * N], x[2 * N :]
-        own = jnp.atleast_1d(call(self.force, t, *self.motion.in_users_form(y, v, y[:0]), params=params))
-        a = self.motion.solved(t, y, v, y[:0], params, self.pulled(jnp.asarray(own, x.dtype), z))
-        return jnp.concatenate([v, a, self.rates(v, z)])
+        N, z = self.N, x[self.elastic.n :]
+        own = self.given_z.f(t, x, {"own": params, "z": z, "r": None, "h": None})
+        return jnp.concatenate([own, jnp.zeros(self.elastic.n - 2 * N, x.dtype), self.rates(x[:N], x[N : 2 * N], z)])
 
     def g(self, t, x, params):
         own = super().g(t, x, params)
-        return jnp.concatenate([own, jnp.zeros((len(self.hysteresis), self.m), x.dtype)])
+        return jnp.concatenate([own, jnp.zeros((self.n - 2 * self.N, self.m), x.dtype)])
 
     def noise_rows(self, t, x, params, components):
         rows = self.g(t, x, params)
@@ -433,8 +456,11 @@ class Hysteretic(Mechanical):
         return jnp.concatenate([flat, jnp.zeros(self.n - flat.size)])
 
 
-def _to_sde(problem: Hysteretic) -> tuple[SDE, str]:
-    """Return a system with hysteretic elements as an SDE of (x, v, z); without noise it gets a channel of zeros."""
+def _to_sde(problem: Hysteretic) -> tuple[SDE, str] | None:
+    """Return a system with hysteretic elements as an SDE of (x, v, z), None with joints; without noise it gets a
+    channel of zeros."""
+    if problem.joints is not None:
+        return None
     q = len(problem.hysteresis)
     sde = SDE(
         problem.f,
