@@ -28,7 +28,7 @@ DOMAINS = (
     "nonlinear dynamics", "life and finance", "circuits", "tolerances", "records", "large systems", "running",
 )  # fmt: skip
 NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
-TRUTH = re.compile(rf"^truth: (?P<what>.*) (?P<exact>{NUMBER}), ours (?P<ours>{NUMBER}) \+- (?P<error>{NUMBER})", re.M)
+TRUTH = re.compile(rf"^truth: (?P<what>.*) is (?P<exact>{NUMBER}), ours (?P<ours>{NUMBER}) ± (?P<error>{NUMBER})", re.M)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Entry:
     """A script of the gallery.
 
     The first line of its docstring is its title, the last one `Domain: one of DOMAINS`, and it prints at least one line
-    `truth: WHAT EXACT, ours VALUE +- ERROR`.
+    `truth: WHAT is EXACT, ours VALUE ± ERROR`.
     """
 
     name: str

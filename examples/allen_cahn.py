@@ -54,4 +54,4 @@ well = SPACING * (u**2 - 1) ** 2 / 8
 transfer = np.exp(-β * ((u[:, None] - u) ** 2 / (2 * SPACING) + well[:, None] + well))
 φ = np.linalg.eigh(transfer)[1][:, -1]
 ours, error = float(run["square"][-1]), float(run["square_stderr"][-1])
-print(f"truth: mean of u² {φ**2 @ u**2:.4f}, ours {ours:.4f} +- {error:.4f}")
+print(f"truth: mean of u² is {φ**2 @ u**2:.4f}, ours {ours:.4f} ± {error:.4f}")

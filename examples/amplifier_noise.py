@@ -59,6 +59,6 @@ exact = np.trapezoid(circuit.noise_spectrum("out", frequency).density, frequency
 ours = run["variance"].sel(component="out").values.mean()
 error = run["variance_stderr"].sel(component="out").values.mean() / 2
 print(
-    f"truth: output variance in µV² {1e12 * exact:.1f}, ours {1e12 * ours:.1f} +- "
+    f"truth: output variance in µV² is {1e12 * exact:.1f}, ours {1e12 * ours:.1f} ± "
     f"{1e12 * error:.1f}"
 )

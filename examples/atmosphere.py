@@ -40,4 +40,4 @@ print(
 height, error = (
     float(end[name].sel(component="height")) for name in ("mean", "mean_stderr")
 )
-print(f"truth: mean height T/g {scale:.4f}, ours {height:.4f} +- {error:.4f}")
+print(f"truth: mean height T/g is {scale:.4f}, ours {height:.4f} ± {error:.4f}")

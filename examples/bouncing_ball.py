@@ -57,10 +57,11 @@ end = run.isel(time=-1)
 x, y = end.sel(component="x"), end.sel(component="y")
 print(f"bounces: {float(end['mean'].sel(component='impacts')):g}")
 print(
-    f"truth: height in m after {END} s {height:.8f}, ours {float(y['mean']):.8f} +- 1e-06"
+    f"truth: height in m after {END} s is {height:.8f}, "
+    f"ours {float(y['mean']):.8f} ± 1e-06"
 )
 for name, exact in (("mean", distance), ("variance", variance)):
     print(
-        f"truth: {name} of the distance {exact:.5f}, ours {float(x[name]):.5f} +- "
+        f"truth: {name} of the distance is {exact:.5f}, ours {float(x[name]):.5f} ± "
         f"{float(x[f'{name}_stderr']):.5f}"
     )

@@ -52,6 +52,6 @@ ax.set(xscale="log", xlabel="path-steps", ylabel="mean square drift [cm²]")
 ax.legend(frameon=False, fontsize="small")
 sd.plot.save(ax, "building_drift.png")
 print(
-    f"truth: mean square drift in cm² {exact:.4f}, ours {float(found.value):.4f} +- "
+    f"truth: mean square drift in cm² is {exact:.4f}, ours {float(found.value):.4f} ± "
     f"{float(found.error) / 2:.4f}"
 )

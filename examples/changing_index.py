@@ -47,6 +47,6 @@ ax.legend(frameon=False, fontsize="small", loc="upper left")
 sd.plot.save(ax, "changing_index.png")
 where = crossing.domain_index.where
 print(
-    f"truth: gain at the place found {1 + where['C1'] / where['C2']:.9f}, ours "
-    f"{where['a']:.9f} +- 1e-06"
+    f"truth: gain at the place found is {1 + where['C1'] / where['C2']:.9f}, ours "
+    f"{where['a']:.9f} ± 1e-06"
 )

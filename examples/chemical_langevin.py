@@ -66,4 +66,4 @@ sd.plot.save(ax, "chemical_langevin.png")
 end = run.isel(time=-1).sel(component="protein")
 for name, truth in (("mean", exact[1, -1]), ("variance", exact[5, -1])):
     ours, error = float(end[name]), float(end[f"{name}_stderr"])
-    print(f"truth: {name} of the protein {truth:.2f}, ours {ours:.2f} +- {error:.2f}")
+    print(f"truth: {name} of the protein is {truth:.2f}, ours {ours:.2f} ± {error:.2f}")

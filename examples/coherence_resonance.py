@@ -77,6 +77,6 @@ for D in NOISES[-2:]:
     # of each path: paths are independent, times are not
     late = x.sel(D=D).values[:, t > 20].mean(axis=1)
     print(
-        f"truth: mean of x at D = {D:g} {-A:g}, ours {late.mean():.4f} +- "
+        f"truth: mean of x at D = {D:g} is {-A:g}, ours {late.mean():.4f} ± "
         f"{late.std(ddof=1) / np.sqrt(PATHS):.4f}"
     )

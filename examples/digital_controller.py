@@ -66,6 +66,6 @@ sd.plot.save(upper, "digital_controller.png")
 before = solved.covariance(0, before=True)[0, 0]
 error = float(run["variance_stderr"].sel(component="x")[-1])
 print(
-    f"truth: variance before a sample {before:.5f}, "
-    f"ours {float(variance[-1]):.5f} +- {error:.5f}"
+    f"truth: variance before a sample is {before:.5f}, "
+    f"ours {float(variance[-1]):.5f} ± {error:.5f}"
 )

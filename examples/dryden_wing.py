@@ -59,7 +59,7 @@ for label, (method, share, style) in ways.items():
     for one in warned:
         print(f"warning: {one.message}")
     print(
-        f"truth: variance with {label} {share * exact:.5f}, ours {ours:.5f} +- "
+        f"truth: variance with {label} is {share * exact:.5f}, ours {ours:.5f} ± "
         f"{error:.5f}"
     )
 

@@ -43,7 +43,7 @@ ax.plot(t, exact, "k--", lw=0.9, label="exact")
 ax.set(xlabel="time", ylabel="mean energy", title=f"dt = {STEP:g}, {PATHS:,} paths")
 ax.legend(frameon=False)
 sd.plot.save(fig, "energy_drift.png")
-print(f"truth: mean energy {exact[-1]:.4f}, ours {mean[-1]:.4f} +- {error[-1]:.4f}")
+print(f"truth: mean energy is {exact[-1]:.4f}, ours {mean[-1]:.4f} ± {error[-1]:.4f}")
 
 damped = sd.Hamiltonian(
     H, h=lambda t, q, p: -SIGMA * q, force=lambda t, q, p: -0.1 * p, start=(1.0, 0.0)
@@ -52,4 +52,4 @@ for method in ("Heun", "ConformalVerlet"):
     noise = conservation.draw_increment(method, 1, STEP, seed=1)
     area = np.linalg.det(conservation.jacobian(damped, method, [1.0, 0.5], noise))
     print(f"a step of {method} multiplies areas by {area:.10f}")
-print(f"truth: area after a step {np.exp(-0.1 * STEP):.10f}, ours {area:.10f} +- 1e-9")
+print(f"truth: area after a step is {np.exp(-0.1 * STEP):.10f}, ours {area:.10f} ± 1e-9")

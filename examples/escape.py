@@ -48,4 +48,4 @@ print(
     f"{np.count_nonzero(run['stopped_by'].values < 0)} of {PATHS} paths had not left by "
     f"t = {END:g}"
 )
-print(f"truth: mean time {exact:.4f}, ours {mean:.4f} +- {error:.4f}")
+print(f"truth: mean time is {exact:.4f}, ours {mean:.4f} ± {error:.4f}")

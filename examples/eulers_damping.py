@@ -55,7 +55,7 @@ for row, (name, result, truth) in enumerate(
     own = result.sel(parameter="zeta")
     ours, error = float(own.estimate), float(own.stderr)
     axes.errorbar(ours, row, xerr=2 * error, fmt="o", ms=4)
-    print(f"truth: damping by {name} {truth:.4f}, ours {ours:.4f} +- {error:.4f}")
+    print(f"truth: damping by {name} is {truth:.4f}, ours {ours:.4f} ± {error:.4f}")
 axes.axvline(ζ, color="0.5", lw=1)
 axes.axvline(ζ + H / 2, color="0.5", lw=1, ls=":")
 axes.text(ζ, 1.3, " ζ", va="center")

@@ -63,15 +63,16 @@ sd.plot.save(sd.plot.band(run, "angle"), "first.png")
 end = run.isel(time=-1)
 angle = end.sel(component="angle")
 print(
-    f"mean angle after 8 s: {float(angle['mean']):.4f} +- "
+    f"mean angle after 8 s: {float(angle['mean']):.4f} ± "
     f"{float(angle['mean_stderr']):.4f} rad"
 )
 print(
-    f"mean energy after 8 s: {float(end['energy']):.4f} +- "
+    f"mean energy after 8 s: {float(end['energy']):.4f} ± "
     f"{float(end['energy_stderr']):.4f}"
 )
 ours, error = float(end["balance"]), float(end["balance_stderr"])
 print(
-    f"truth: energy less what was gained {float(run['energy'][0]):.4f}, ours {ours:.4f} "
-    f"+- {error:.4f}"
+    f"truth: energy less what was gained is {float(run['energy'][0]):.4f}, "
+    f"ours {ours:.4f} "
+    f"± {error:.4f}"
 )

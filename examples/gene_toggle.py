@@ -76,4 +76,4 @@ right.semilogy(
 right.set(xlabel="time", ylabel="share not yet switched", ylim=(0.5 / PATHS, 1.5))
 right.legend(frameon=False, fontsize="small")
 sd.plot.save(left, "gene_toggle.png")
-print(f"truth: mean time to switch {exact:.3f}, ours {mean:.3f} +- {error:.3f}")
+print(f"truth: mean time to switch is {exact:.3f}, ours {mean:.3f} ± {error:.3f}")

@@ -57,4 +57,4 @@ exact, ours, error = (
     plasma.exact["ergodic_energy"](), float(run["energy"][-1]),
     float(run["energy_stderr"][-1]),
 )
-print(f"truth: mean energy {exact:.4f}, ours {ours:.4f} +- {error:.4f}")
+print(f"truth: mean energy is {exact:.4f}, ours {ours:.4f} ± {error:.4f}")

@@ -29,6 +29,6 @@ sd.plot.save(ax, "gyro_at_rest.png")
 print(fit)
 N = fit["N"]
 print(
-    f"truth: angle random walk in 1e-5 rad/sqrt(s) {1e5 * ARW:.4f}, "
-    f"ours {1e5 * N.value:.4f} +- {1e5 * (N.high - N.low) / 4:.4f}"
+    f"truth: angle random walk in 1e-5 rad/sqrt(s) is {1e5 * ARW:.4f}, "
+    f"ours {1e5 * N.value:.4f} ± {1e5 * (N.high - N.low) / 4:.4f}"
 )

@@ -50,6 +50,7 @@ sd.plot.save(fig, "heat_equation.png")
 
 k = N // 2
 print(
-    f"truth: variance in the middle {x[k] * (1 - x[k]) / 2:.5f}, ours {variance[k]:.5f} "
-    f"+- {error[k]:.5f}"
+    f"truth: variance in the middle is {x[k] * (1 - x[k]) / 2:.5f}, "
+    f"ours {variance[k]:.5f} "
+    f"± {error[k]:.5f}"
 )

@@ -62,4 +62,7 @@ print(
     f"at h = {h} s EulerMaruyama is off by {expected - 1:+.1%}, Heun by "
     f"{variance('Heun', h) - 1:+.2%}"
 )
-print(f"truth: variance of EulerMaruyama {expected:.4f}, ours {ours:.4f} +- {error:.4f}")
+print(
+    f"truth: variance of EulerMaruyama is {expected:.4f}, "
+    f"ours {ours:.4f} ± {error:.4f}"
+)

@@ -46,8 +46,8 @@ for k, R in enumerate(RESISTORS):
     )
     truth = 1e6 * np.sqrt(exact[-1])
     print(
-        f"truth: rms voltage in µV after 100 ns behind {R / 1e3:.0f} kΩ {truth:.3f}, "
-        f"ours {ours:.3f} +- {error:.3f}"
+        f"truth: rms voltage in µV after 100 ns behind {R / 1e3:.0f} kΩ is {truth:.3f}, "
+        f"ours {ours:.3f} ± {error:.3f}"
     )
 ax.axhline(1e6 * np.sqrt(kT / C), color="k", ls="--", lw=1, label="√(kT/C)")
 ax.set(xlabel="time [ns]", ylabel="rms voltage [µV]", ylim=(0, 70))

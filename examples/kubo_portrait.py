@@ -49,5 +49,8 @@ late = int((run["time"] <= 3.0).sum()) - 1
 mean, error = (
     float(run[name].sel(component="q")[late]) for name in ("mean", "mean_stderr")
 )
-print(f"truth: mean of q at t = 3 {exact[late, 0]:.4f}, ours {mean:.4f} +- {error:.4f}")
-print(f"truth: mean energy at t = 12 2.0, ours {float(run['energy'][-1]):.12f} +- 1e-11")
+print(f"truth: mean of q at t = 3 is {exact[late, 0]:.4f}, ours {mean:.4f} ± {error:.4f}")
+print(
+    f"truth: mean energy at t = 12 is 2.0, "
+    f"ours {float(run['energy'][-1]):.12f} ± 1e-11"
+)

@@ -58,4 +58,4 @@ sd.plot.save(fig, "lorentz_scattering.png")
 
 ours, error = float(run["square"][-1]), float(run["square_stderr"][-1])
 print(f"root mean square change of the squared speed: {float(run['change_rms'][-1]):.0e}")
-print(f"truth: mean square distance {exact[-1]:.3f}, ours {ours:.3f} +- {error:.3f}")
+print(f"truth: mean square distance is {exact[-1]:.3f}, ours {ours:.3f} ± {error:.3f}")

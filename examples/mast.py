@@ -55,6 +55,6 @@ ax.set(
 )
 sd.plot.save(ax, "mast.png")
 print(
-    f"truth: probability {float(exact['probability']):.4e}, ours {ours:.4e} +- "
+    f"truth: probability is {float(exact['probability']):.4e}, ours {ours:.4e} ± "
     f"{error:.1e}"
 )

@@ -60,6 +60,6 @@ mean = np.sum(w * v)
 exact = {"mean": mean, "std": np.sqrt(np.sum(w * (v - mean) ** 2))}
 for name in ("mean", "std"):
     print(
-        f"truth: {name} of the output in V at {t[k]:.2f} µs {exact[name]:.6f}, ours "
-        f"{float(out[name][k]):.6f} +- 1e-06"
+        f"truth: {name} of the output in V at {t[k]:.2f} µs is {exact[name]:.6f}, ours "
+        f"{float(out[name][k]):.6f} ± 1e-06"
     )

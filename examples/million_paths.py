@@ -56,4 +56,4 @@ exact = np.trapezoid(q**2 * gibbs(q), q) / norm
 ours, error = (
     float(run[name].sel(component="q")[-1]) for name in ("variance", "variance_stderr")
 )
-print(f"truth: mean square of q {exact:.5f}, ours {ours:.5f} +- {error:.5f}")
+print(f"truth: mean square of q is {exact:.5f}, ours {ours:.5f} ± {error:.5f}")

@@ -44,5 +44,5 @@ exact = -0.5 * (
     steps @ np.linalg.solve(covariance, steps)
     + np.linalg.slogdet(2 * np.pi * covariance)[1]
 )
-print(f"truth: log-likelihood {exact:.9f}, ours {float(now.loglik):.9f} +- 1e-8")
+print(f"truth: log-likelihood is {exact:.9f}, ours {float(now.loglik):.9f} ± 1e-8")
 sd.plot.save(sd.plot.filtered(later, "level"), "nile.png")

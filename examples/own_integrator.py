@@ -66,4 +66,4 @@ sd.plot.save(fig, "own_integrator.png")
 
 error = right[-1] * np.sqrt(2 / PATHS)
 print(f"folklore delivers {folklore[-1]:.4f}, exact in the long run {exact[-1]:.4f}")
-print(f"truth: variance {exact[-1]:.4f}, ours {right[-1]:.4f} +- {error:.4f}")
+print(f"truth: variance is {exact[-1]:.4f}, ours {right[-1]:.4f} ± {error:.4f}")

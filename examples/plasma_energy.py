@@ -45,6 +45,7 @@ print(
 # errors of estimates are half-widths of 95 % intervals: two standard errors
 error = 0.5 * float(found.error) + 0.5 * ν * END * float(average.error)
 print(
-    f"truth: mean energy by its balance {balance:.3f}, ours {float(found.value):.3f} +- "
+    f"truth: mean energy by its balance is {balance:.3f}, "
+    f"ours {float(found.value):.3f} ± "
     f"{error:.3f}"
 )

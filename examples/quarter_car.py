@@ -64,8 +64,8 @@ for damping in DRIVEN:
             label=f"{PATHS} drives, ± 2 standard errors",
         )
         print(
-            f"truth: rms of the {name} at {damping:.0f} N s/m {truth:.4f}, ours "
-            f"{value:.4f} +- {error:.4f}"
+            f"truth: rms of the {name} at {damping:.0f} N s/m is {truth:.4f}, ours "
+            f"{value:.4f} ± {error:.4f}"
         )
 axes[0].set_ylabel("rms acceleration\nof the body [m/s²]")
 axes[1].set(

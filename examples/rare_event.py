@@ -45,7 +45,10 @@ for σ in NOISE:
         1 / σ**2, p, [[p - low], [high - p]], fmt="C0o", ms=4,
         label="splitting, 95 %" if σ == NOISE[0] else None,
     )
-    print(f"truth: probability at σ = {σ:g} {exact(σ):.3e}, ours {p:.3e} +- {error:.1e}")
+    print(
+        f"truth: probability at σ = {σ:g} is {exact(σ):.3e}, "
+        f"ours {p:.3e} ± {error:.1e}"
+    )
 curve = np.linspace(0.17, 0.45, 50)
 ax.semilogy(1 / curve**2, [exact(σ) for σ in curve], "k", lw=1, label="exact")
 ax.set(xlabel="1/σ²", ylabel="probability of reaching the other well")

@@ -61,8 +61,9 @@ for ω in SAMPLED:
         ω, ours, "C2o", ms=5, label=f"{PATHS} paths, ρ = 0.5" if ω == SAMPLED[0] else None
     )
     print(
-        f"truth: variance of the method at ωh = {ω:g}, ρ = 0.5 {delivered(ω, 0.5):.5f}, "
-        f"ours {ours:.5f} +- {error:.5f}"
+        f"truth: variance of the method at ωh = {ω:g}, ρ = 0.5 is "
+        f"{delivered(ω, 0.5):.5f}, "
+        f"ours {ours:.5f} ± {error:.5f}"
     )
 ax.axhline(1, color="k", ls="--", lw=0.8)
 ax.set(xlabel="frequency times step, ωh", ylabel="delivered/true variance of x")

@@ -60,6 +60,6 @@ print(
     f"{1e15 * float(found['period_jitter']):.1f} fs"
 )
 print(
-    f"truth: variance after {PERIODS} periods in ps² {exact[-1]:.5f}, ours "
-    f"{sampled[-1]:.5f} +- {errors[-1]:.5f}"
+    f"truth: variance after {PERIODS} periods in ps² is {exact[-1]:.5f}, ours "
+    f"{sampled[-1]:.5f} ± {errors[-1]:.5f}"
 )

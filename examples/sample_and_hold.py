@@ -49,5 +49,6 @@ for ax in (upper, lower):
 sd.plot.save(upper, "sample_and_hold.png")
 error = 1e12 * float(one["variance_stderr"][-1]) / (2 * rms[-1])
 print(
-    f"truth: rms of the held voltage in µV {exact:.3f}, ours {rms[-1]:.3f} +- {error:.3f}"
+    f"truth: rms of the held voltage in µV is {exact:.3f}, "
+    f"ours {rms[-1]:.3f} ± {error:.3f}"
 )

@@ -77,6 +77,6 @@ sd.plot.save(left, "shear_building.png")
 for k in (0, STOREYS - 1):
     truth, value, error = 1e3 * exact[k], 1e3 * ours[k], 1e3 * errors[k]
     print(
-        f"truth: rms drift of storey {k + 1} in mm {truth:.4f}, ours {value:.4f} +- "
+        f"truth: rms drift of storey {k + 1} in mm is {truth:.4f}, ours {value:.4f} ± "
         f"{error:.4f}"
     )

@@ -66,10 +66,10 @@ ours, error = (
 )
 exact = np.sqrt(sd.structures.stationary_covariance(ship)[0, 0])
 print(
-    f"truth: rms heave in m, for the filter {exact:.4f}, ours {ours:.4f} +- {error:.4f}"
+    f"truth: rms heave in m, for the filter is {exact:.4f}, ours {ours:.4f} ± {error:.4f}"
 )
 exact = np.sqrt(np.trapezoid(gain(f) * formula, f))
 print(
-    f"truth: rms heave in m, for JONSWAP {exact:.4f}, ours {ours:.4f} +- "
+    f"truth: rms heave in m, for JONSWAP is {exact:.4f}, ours {ours:.4f} ± "
     f"{error + 0.002 * ours:.4f}"
 )

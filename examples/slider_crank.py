@@ -68,6 +68,7 @@ right.legend(frameon=False, fontsize="small")
 sd.plot.save(left, "slider_crank.png")
 for k in (len(times) // 4, len(times) - 1):
     print(
-        f"truth: energy in J after {times[k]:.1f} s {exact[k]:.4f}, ours {ours[k]:.4f} "
-        f"+- {error[k]:.4f}"
+        f"truth: energy in J after {times[k]:.1f} s is {exact[k]:.4f}, "
+        f"ours {ours[k]:.4f} "
+        f"± {error[k]:.4f}"
     )

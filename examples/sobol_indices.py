@@ -61,4 +61,7 @@ ax.legend(frameon=False)
 sd.plot.save(ax, "sobol_indices.png")
 for k, name in enumerate(SPREAD):
     ours = float(run["sobol_first"].sel(parameter=name, time=2.0))
-    print(f"truth: index of {name} at 2 ms {exact(2.0)[k]:.6f}, ours {ours:.6f} +- 1e-05")
+    print(
+        f"truth: index of {name} at 2 ms is {exact(2.0)[k]:.6f}, "
+        f"ours {ours:.6f} ± 1e-05"
+    )

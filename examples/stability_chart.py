@@ -39,4 +39,4 @@ for name, exact in (
     ("implicit Euler", 3.0), ("Euler-Maruyama", 1.0), ("Milstein", np.sqrt(3.0) - 1.0),
 ):
     ours = stability.largest_noise(methods[name][0], -1.0)
-    print(f"truth: largest k² of {name} {exact:.8f}, ours {ours:.8f} +- 1e-7")
+    print(f"truth: largest k² of {name} is {exact:.8f}, ours {ours:.8f} ± 1e-7")

@@ -54,6 +54,6 @@ for tilt, T in ((0.0, 0.1), (0.2, 0.4)):
     point = runs.sel(tilt=tilt, temperature=T, method="nearest").isel(time=-1)
     ours, error = float(point["share"]), float(point["share_stderr"])
     print(
-        f"truth: share at tilt {tilt:g} and T = {T:g} {exact(tilt, T):.4f}, ours "
-        f"{ours:.4f} +- {error:.4f}"
+        f"truth: share at tilt {tilt:g} and T = {T:g} is {exact(tilt, T):.4f}, ours "
+        f"{ours:.4f} ± {error:.4f}"
     )

@@ -57,4 +57,7 @@ ax.set(
 ax.legend(frameon=False)
 sd.plot.save(ax, "thermal_pendulum.png")
 ours, error = np.mean(-y / L), np.std(y / L) / np.sqrt(PATHS)
-print(f"truth: mean of cos θ {ive(1, κ) / ive(0, κ):.5f}, ours {ours:.5f} +- {error:.5f}")
+print(
+    f"truth: mean of cos θ is {ive(1, κ) / ive(0, κ):.5f}, "
+    f"ours {ours:.5f} ± {error:.5f}"
+)

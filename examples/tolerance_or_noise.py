@@ -55,6 +55,7 @@ for name, truth in (("parameters", tolerance), ("noise", noise)):
             1e6 * float(one[f"variance_{name}{end}"]) for end in ("", "_stderr")
         )
         print(
-            f"truth: variance from {name} after {times[k]:.0f} ps in mV² {truth[k]:.4f}, "
-            f"ours {ours:.4f} +- {error:.4f}"
+            f"truth: variance from {name} after {times[k]:.0f} ps in mV² is "
+            f"{truth[k]:.4f}, "
+            f"ours {ours:.4f} ± {error:.4f}"
         )

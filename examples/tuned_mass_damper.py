@@ -59,7 +59,7 @@ for name, structure, color in (("without", bare, "C1"), ("with", damped(BEST), "
     ours, error = np.sqrt(variance), error / (2 * np.sqrt(variance))
     right.errorbar(BEST, ours, 2 * error, fmt=f"{color}o", ms=4, label=f"{name} damper")
     print(
-        f"truth: rms sway {name} damper {exact(structure):.5f}, ours {ours:.5f} +- "
+        f"truth: rms sway {name} damper is {exact(structure):.5f}, ours {ours:.5f} ± "
         f"{error:.5f}"
     )
 left.set(xlabel="time [s]", ylabel="sway [m]", ylim=(-0.45, 0.6))

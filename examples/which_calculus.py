@@ -34,7 +34,7 @@ for calculus, rate, color in (
     ax.plot(t, mean, color=color, label=f"{calculus.capitalize()}, {PATHS:,} paths")
     ax.plot(t, np.exp(rate * t), "k--", lw=0.9, label=f"exp({rate:+.2f} t)")
     print(
-        f"truth: {calculus} mean {np.exp(5 * rate):.4f}, ours {mean[-1]:.4f} +- "
+        f"truth: {calculus} mean is {np.exp(5 * rate):.4f}, ours {mean[-1]:.4f} ± "
         f"{error[-1]:.4f}"
     )
 ax.set(xlabel="time", ylabel="mean population [of its start]")

@@ -43,6 +43,7 @@ euler = means.sel(integrator="EulerMaruyama", dt=1 / 8)
 ours, error = float(euler["error"]), float(euler["error_stderr"])
 exact = abs(of_steps - of_equation)
 print(
-    f"truth: error of E x² by EulerMaruyama at dt = 1/8 {exact:.4f}, ours {ours:.4f} +- "
+    f"truth: error of E x² by EulerMaruyama at dt = 1/8 is {exact:.4f}, "
+    f"ours {ours:.4f} ± "
     f"{error:.4f}"
 )

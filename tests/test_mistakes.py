@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
+import pandas
 import pytest
 import scipy.sparse
 import scipy.stats
@@ -201,6 +202,13 @@ MISTAKES = {
     "paths of an estimate": (
         lambda: sd.estimate(OSCILLATOR, lambda t, x: x[0], t=(0, 1), error=0.1, seed=1, paths=8),
         "paths", "It takes problem, f, t, error"),
+    "steps of an estimate": (
+        lambda: sd.estimate(OSCILLATOR, lambda t, x: x[0], t=(0, 1), error=0.1, seed=1, dt=0.1),
+        "dt", "steps=N fixes those of its coarsest level"),
+    "params of pandas": (
+        lambda: damped(lambda t, x, p: -p["a"] * x, params=pandas.Series({"a": 1.0})), "params", "series.to_dict()"),
+    "a component of a mean": (lambda: run()["mean"]["q"], "'q'", "run['mean'].sel(component='q')"),
+    "a component of a run": (lambda: run()["q"], "'q'", "run['mean'].sel(component='q')"),
     "a method misspelt": (lambda: run(method="Hein"), "method", "Heun"),
     "a name misspelt": (lambda: sd.simulat, "simulat", "simulate"),
     "a keyword misspelt": (lambda: run(n_paths=8), "n_paths", "did you mean 'paths'?"),
@@ -347,7 +355,7 @@ MISTAKES = {
 @pytest.mark.parametrize("name", MISTAKES)
 def test_it_says_what_where_and_how_to_fix_it(name):
     call, argument, way_out = MISTAKES[name]
-    with pytest.raises((ValueError, TypeError, AttributeError, IndexError, MemoryError, OSError)) as raised:
+    with pytest.raises((ValueError, TypeError, AttributeError, LookupError, MemoryError, OSError)) as raised:
         call()
     message = str(raised.value)
     assert argument in message.partition(". ")[0], message

@@ -1,6 +1,7 @@
 """The Dataset of a run: its names, units, grids and provenance; saved and loaded without loss."""
 
 import json
+import pickle
 
 import jax
 import jax.numpy as jnp
@@ -69,7 +70,7 @@ def test_units_are_attributes(run):
     for name in ("mean", "variance", "path", "density"):
         assert json.loads(run[name].attrs["units"]) == {"q": "m"}
     assert run["energy"].attrs["units"] == "J"
-    assert "units" not in run["sound"].attrs
+    assert "units" not in run["paths_used"].attrs
     assert run["time"].attrs["units"] == "s"
 
 
@@ -168,3 +169,23 @@ def test_a_run_without_a_named_method_shows_those_of_higher_order():
     run = sd.simulate(decay, t=(0.0, 0.2), dt=0.1, paths=2, seed=1)
     assert "PlatenWeak2Pairs, RS1 (weak 2)" in run.attrs["advice"] and "advice" in repr(run)
     assert "advice" not in sd.simulate(decay, "EulerMaruyama", t=(0.0, 0.2), dt=0.1, paths=2, seed=1).attrs
+
+
+def test_variables_answer_their_old_names(run, tmp_path):
+    with pytest.warns(DeprecationWarning, match=r"run\['sound'\]: write run\['paths_used'\], .* since stodyn 0.4"):
+        assert run["sound"].identical(run["paths_used"])
+    with pytest.warns(DeprecationWarning, match="paths_used_in_histogram"):
+        np.testing.assert_array_equal(run.sound_in_histogram, run["paths_used_in_histogram"])
+    sd.save(run.rename(paths_used="sound"), tmp_path / "old.nc")
+    assert sd.load(tmp_path / "old.nc")["paths_used"].values.tolist() == run["paths_used"].values.tolist()
+
+
+def test_a_component_is_not_a_coordinate(run):
+    """How it is chosen is said at every step of the way: of a run, a variable and what was made of one."""
+    for asked in (lambda: run["q"], lambda: run["mean"]["q"], lambda: (2 * run["mean"])["q"]):
+        with pytest.raises(KeyError, match=r"'q' is a component: write run\['mean'\]\.sel\(component='q'\)"):
+            asked()
+    with pytest.raises(KeyError, match=r"'w' is no coordinate of 'mean'; its components are q, v"):
+        run["mean"]["w"]
+    assert run["mean"]["time"].identical(run["time"])
+    assert "<xarray.Dataset>" in repr(run) and pickle.loads(pickle.dumps(run)).identical(run)

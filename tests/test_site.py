@@ -226,6 +226,6 @@ def test_a_large_picture_keeps_its_colours(tmp_path, monkeypatch):
 def test_the_page_on_choosing_says_what_is_recommended():
     """If not: python docs/generate.py --recommend."""
     page = (Path(generate.DOCS) / "start" / "choose.md").read_text()
-    shown = dict(re.findall(r"^### (.*)\n\n.*\n.*\n\| `(\w+)` \| taken when none is named", page, re.MULTILINE))
+    shown = dict(re.findall(r"^### (.*)\n\n.*\n.*\n\| `(\w+)` \| default", page, re.MULTILINE))
     assert shown == {words: recommended(problem).name for words, problem in catalogues.examples().items()}
     assert {type(problem) for problem in catalogues.examples().values()} >= {sd.SDE, sd.SDAE, sd.Hamiltonian}

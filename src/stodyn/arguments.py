@@ -35,6 +35,10 @@ RENAMED = {
     "step": "dt",
 }  # keywords that version 0.2 renamed; they are looked up where a call takes the new one and not the old
 
+INSTEAD = {
+    ("dt", "error"): "It finds steps that meet `error`; steps=N fixes those of its coarsest level",
+}  # unknown keywords that calls with another one do without
+
 
 def checks_arguments(called: T) -> T:
     """Return a function, a method or a class whose calls are refused by `check` where they do not fit its signature.
@@ -139,5 +143,8 @@ def _meant(word: str, known: Sequence[str]) -> str:
     """Return the hint for an unknown keyword: its new name, a similar keyword, or all keywords."""
     if RENAMED.get(word) in known:
         return f". It is called {RENAMED[word]!r} now"
+    without = [why for (unknown, other), why in INSTEAD.items() if unknown == word and other in known]
+    if without:
+        return f". {without[0]}"
     near = difflib.get_close_matches(word, known, 1, 0.5 if len(word) < 4 else 0.6)  # td for dt, not paths for points
     return f"; did you mean {near[0]!r}?" if near else f". It takes {', '.join(known) if known else 'none'}"

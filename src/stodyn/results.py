@@ -14,12 +14,67 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from stodyn import deprecation
 from stodyn.arguments import checks_arguments, expect_dataset, stacklevel_of_user, suggestion
 from stodyn.statistics import intervals
 from stodyn.statistics.contract import Labelled, Labels, Statistic
 
 LARGEST_KEPT = 100_000  # most numbers of a coordinate whose index is reused from result to result
 EXPANSION, SMALL = 1000, 64 * 2**20  # times the bytes of a NetCDF file that are read from it, at least 64 MiB
+RENAMED = {"sound": "paths_used", "sound_in_histogram": "paths_used_in_histogram"}  # variables, since version 0.4
+
+
+class DataArray(xr.DataArray):
+    """A variable of a run: where a component is asked for as if it were a coordinate, the error says how to choose it.
+
+    It has the name of xarray's own class, which printing shows."""
+
+    __slots__ = ()
+
+    def __getitem__(self, key: Any) -> Any:
+        try:
+            return super().__getitem__(key)
+        except KeyError:
+            if isinstance(key, str) and "component" in self.coords:
+                raise KeyError(_by_component(str(self.name), key, self["component"].values)) from None
+            raise
+
+
+class Dataset(xr.Dataset):
+    """A run: old names of variables are answered, with a warning that names the new ones."""
+
+    __slots__ = ()
+
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, str) and key in RENAMED and key not in self.variables:
+            deprecation.answer(f"run[{key!r}]", f"run[{RENAMED[key]!r}]", "0.4")
+            key = RENAMED[key]
+        try:
+            value = super().__getitem__(key)
+        except KeyError:
+            if isinstance(key, str) and key in self.coords.get("component", ()):
+                raise KeyError(_by_component("mean", key, [key])) from None
+            raise
+        if isinstance(value, xr.DataArray):
+            value.__class__ = DataArray
+        return value
+
+
+def _by_component(variable: str, key: str, components: Any) -> str:
+    """How a component is chosen, for an error about `key`."""
+    known = [str(name) for name in np.atleast_1d(components)]
+    if key not in known:
+        names = f"{', '.join(known)}{suggestion(key, known)}"
+        return f"{key!r} is no coordinate of {variable!r}; its components are {names}"
+    return f"{key!r} is a component: write run[{variable!r}].sel(component={key!r})"
+
+
+def answering(run: xr.Dataset) -> xr.Dataset:
+    """Return a Dataset as a run, which answers old names; those of files of older versions become the new ones."""
+    old = {name: new for name, new in RENAMED.items() if name in run.variables}
+    run = run.rename(old) if old else run
+    run.__class__ = Dataset
+    return run
 
 
 def dataset(
@@ -33,7 +88,7 @@ def dataset(
     variables, coords = merged(labelled, extra)
     for warning in (warning for _, result, _ in labelled for warning in result.warnings):
         warnings.warn(warning, stacklevel=stacklevel_of_user())
-    return xr.Dataset(variables, _indexed(coords), attributes(provenance))
+    return answering(xr.Dataset(variables, _indexed(coords), attributes(provenance)))
 
 
 def attributes(record: Mapping[str, Any]) -> dict[str, str]:
@@ -237,7 +292,7 @@ def load(file: str | Path) -> xr.Dataset:
         with xr.open_dataset(file, engine="netcdf4", decode_times=False) as opened:  # times in seconds are not dates
             size = opened.nbytes
             if size <= most:
-                return opened.load()
+                return answering(opened.load())
     except Exception as error:  # the library and xarray refuse damaged files in many ways
         raise ValueError(f"load: {file} is not a NetCDF file that can be read ({error})") from error
     raise ValueError(f"load: {file} would take {size:.3g} bytes of memory, which a file of its size cannot hold")
@@ -339,7 +394,7 @@ def quantile(run: xr.Dataset, q: float) -> xr.Dataset:
         ask = "Surrogate(quantiles=(...))" if "coefficient" in run else "Histogram(edges)"
         raise ValueError(f"run: no histogram was collected; add statistics.{ask} to collect=")
     edges, cumulative = run["edge"].values, run["cumulative"]
-    count = run["sound_in_histogram"].values
+    count = run["paths_used_in_histogram"].values
 
     def at(values, number):
         k = np.searchsorted(values, q, side="right") - 1

@@ -40,7 +40,7 @@ def test_long_keeps_the_structure():
 def test_left_out_the_default_comes_first_and_each_method_once():
     choices = sd.recommend(GENERAL_NOISE.problem, most=9)
     assert choices[0].method is sd.method("EulerMaruyama")
-    assert "taken when none is named" in repr(choices).splitlines()[0]
+    assert "default: " in repr(choices).splitlines()[0]
     names = [choice.method.name for choice in choices[1:]]
     assert len(set(names)) == len(names)
     run = sd.simulate(GENERAL_NOISE.problem, choices[1].method, t=(0, 0.1), dt=0.05, paths=8, seed=1)

@@ -55,7 +55,7 @@ def test_count_time_and_numbers_are_those_of_a_run_by_hand(expected):
     np.testing.assert_array_equal(run["failure_time"], expected[failed])
     assert set(run["failure_cause"].values) == {LEFT}
     sound = [np.count_nonzero(~(expected <= t)) for t in run["time"].values]
-    np.testing.assert_array_equal(run["sound"], sound)
+    np.testing.assert_array_equal(run["paths_used"], sound)
 
 
 def test_the_error_says_how_many_which_when_and_what_to_try(expected):
@@ -84,7 +84,7 @@ def test_lanes_beyond_the_last_path_are_never_reported(expected):
     assert np.any(np.isfinite(expected[11:16]))
     run = simulate(cubic(), EulerMaruyama, paths=11, block=16, on_failure="record", collect=st.Moments(every=1), **RUN)
     np.testing.assert_array_equal(run["failed_path"], np.flatnonzero(np.isfinite(expected[:11])))
-    assert run["sound"][0] == 11
+    assert run["paths_used"][0] == 11
 
 
 def test_failed_paths_are_left_out_of_every_statistic(expected):
@@ -98,7 +98,7 @@ def test_failed_paths_are_left_out_of_every_statistic(expected):
     x = run["path"].values[:, 0, 0]
     alive = ~np.isfinite(expected)
     np.testing.assert_array_equal(np.isfinite(x), alive)
-    assert run["sound"][0] == run["sound_in_histogram"][0] == np.count_nonzero(alive)
+    assert run["paths_used"][0] == run["paths_used_in_histogram"][0] == np.count_nonzero(alive)
     np.testing.assert_allclose(run["mean"][0, 0], x[alive].mean(), rtol=1e-12)
     np.testing.assert_allclose(run["variance"][0, 0], x[alive].var(ddof=1), rtol=1e-12)
     np.testing.assert_allclose(run["square"][0], (x[alive] ** 2).mean(), rtol=1e-12)
@@ -118,7 +118,7 @@ def test_a_block_that_fails_as_a_whole_leaves_the_others_whole(dtype):
             x = x + H * x**3
         np.testing.assert_allclose(run["mean"][0, 0], x.mean(), rtol=1e-5 if dtype == "float32" else 1e-13)
         np.testing.assert_allclose(run["variance"][0, 0], x.var(ddof=1), rtol=1e-5 if dtype == "float32" else 1e-12)
-        assert run["sound"][0] == 4
+        assert run["paths_used"][0] == 4
     everybody = simulate(
         problem,
         EulerMaruyama,
@@ -129,7 +129,7 @@ def test_a_block_that_fails_as_a_whole_leaves_the_others_whole(dtype):
         collect=st.Moments(at=[0.0, 3.0]),
         **RUN,
     )
-    np.testing.assert_array_equal(everybody["sound"], [4, 0])
+    np.testing.assert_array_equal(everybody["paths_used"], [4, 0])
     assert np.isnan(everybody["mean"][1, 0])
     assert everybody["mean"][0, 0] == 1e3
 
@@ -224,7 +224,7 @@ def test_a_start_that_is_bad_already():
     )
     np.testing.assert_array_equal(run["failed_path"], [1])
     np.testing.assert_array_equal(run["failure_time"], [0.0])
-    np.testing.assert_array_equal(run["sound"], [1, 1])
+    np.testing.assert_array_equal(run["paths_used"], [1, 1])
     with pytest.raises(PathsFailed, match="First: path 1 at t = 0"):
         simulate(problem, EulerMaruyama, paths=2, dtype="float32", **RUN)
 

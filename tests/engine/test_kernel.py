@@ -217,7 +217,7 @@ def test_failures_are_found_at_their_step():
     )
     run = on_a_card(problem, "EulerMaruyama", paths=20, on_failure="record")
     assert run["failed_path"].values.tolist() == [7] and run["failure_time"].values.tolist() == [2 * H]
-    assert run["sound"].values[-1] == 19
+    assert run["paths_used"].values[-1] == 19
 
 
 def test_a_kernel_in_single_precision_has_the_paths_to_single_precision():

@@ -10,7 +10,7 @@ import jax.numpy as jnp, numpy as np, stodyn as sd
 A = np.random.default_rng(0).normal(size=(6, 6)) - 3 * np.eye(6)
 problem = sd.SDE(lambda t, x: jnp.linalg.solve(A + jnp.diag(x), x), lambda t, x: jnp.diag(0.1 * x), np.ones(6))
 run = sd.simulate(problem, "EulerMaruyama", t=(0, 1), dt=0.1, paths=8192, seed=1, executor="vmap", progress=False)
-print(sd.provenance(run)["executor"], int(run["sound"][-1]))
+print(sd.provenance(run)["executor"], int(run["paths_used"][-1]))
 """
 
 

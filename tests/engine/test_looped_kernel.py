@@ -92,7 +92,7 @@ def test_failures_are_found_at_their_step():
     run = run_of(lorenz(start=start), "EulerMaruyama", on_failure="record", collect=st.Moments(every=1))
     assert run["failed_path"].values.tolist() == [7]
     assert run["failure_time"].values.tolist() == [2 * H]
-    assert run["sound"].values.tolist() == [9, 9, *[8] * (STEPS - 1)]
+    assert run["paths_used"].values.tolist() == [9, 9, *[8] * (STEPS - 1)]
     with pytest.raises(sd.PathsFailed, match=r"t = 0\.02"):
         run_of(lorenz(start=start), "EulerMaruyama")
 

@@ -42,7 +42,7 @@ def test_a_block_may_be_wider_than_the_run():
     )
     np.testing.assert_allclose(run["path"][:, 0, 0], np.array([1.0, 2.0, 3.0]) * 0.9**10, rtol=1e-13)
     np.testing.assert_allclose(run["mean"], 2.0 * 0.9**10, rtol=1e-13)
-    assert run["sound"][0] == 3
+    assert run["paths_used"][0] == 3
 
 
 def test_values_given_path_by_path_reach_their_paths():

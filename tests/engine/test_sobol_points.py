@@ -26,7 +26,7 @@ def test_errors_are_those_of_the_randomisations():
     for name, exact in (("mean", mean), ("variance", variance), ("square", mean**2 + variance)):
         error = float(net[f"{name}_stderr"].squeeze())
         assert abs(float(net[name].squeeze()) - exact) < 12 * error < 2.4 * float(random[f"{name}_stderr"].squeeze())
-    assert "Sobol" in sd.provenance(net)["normals"] and int(net["sound"][0]) == 4096
+    assert "Sobol" in sd.provenance(net)["normals"] and int(net["paths_used"][0]) == 4096
 
 
 def test_the_same_bits_in_any_blocks_of_one_width(tmp_path):

@@ -62,7 +62,7 @@ def test_every_statistic_sees_it():
     grown = (1.0 + t) * x[..., 0] - x[:, :1, 0]
     np.testing.assert_allclose(run["grown_rms"], np.sqrt((grown**2).mean(axis=0)), rtol=1e-12, atol=1e-14)
     np.testing.assert_array_equal(run["iterations"], [np.nan, 0.0, 0.0])
-    np.testing.assert_array_equal(run["sound"], 2500)
+    np.testing.assert_array_equal(run["paths_used"], 2500)
     collect = st.Paths(2500, every=1)
     full = simulate(MODEL.problem, ExactOU(), paths=2500, block=1250, collect=collect, **RUN)["path"].values
     np.testing.assert_array_equal(full[:, ::2], x)
@@ -116,7 +116,7 @@ def test_failures_of_a_solver():
     run = simulate(MODEL.problem, Broken(), paths=5, on_failure="record", collect=st.Moments(every=1), **RUN)
     np.testing.assert_array_equal(run["failed_path"], [2])
     np.testing.assert_array_equal(run["failure_time"], [0.5])
-    np.testing.assert_array_equal(run["sound"], [5, 4, 4, 4, 4])
+    np.testing.assert_array_equal(run["paths_used"], [5, 4, 4, 4, 4])
     with pytest.raises(PathsFailed, match=r"1 of the 5 paths run so far failed.* First: path 2 at t = 0.5"):
         simulate(MODEL.problem, Broken(), paths=5, **RUN)
 

@@ -117,7 +117,7 @@ def test_statistics_of_the_stopped_process_and_of_those_that_go_on():
     only = sd.simulate(BROWNIAN, "EulerMaruyama", t=(0, 2), dt=0.5, paths=8000, seed=1, collect=collect,
                        stop=sd.Stop(sd.Level(1.0), stopped="alive"))  # fmt: skip
     alive = int(run["alive"].values[-1])
-    assert only["sound"].values[0] == only["alive"].values[-1] == alive
+    assert only["paths_used"].values[0] == only["alive"].values[-1] == alive
     whole, count = run["mean"].values[0, 0], len(run["stop_time"])
     assert only["mean"].values[0, 0] == pytest.approx((whole * count - (count - alive) * 1.0) / alive, rel=1e-12)
     assert np.array_equal(only["stop_state"].values, run["stop_state"].values, equal_nan=True)

@@ -13,6 +13,7 @@ from stodyn.engine.sweep import MEMORY_SHARE
 from stodyn.methods.explicit import EulerMaruyama, Heun
 from stodyn.models.ornstein_uhlenbeck import ORNSTEIN_UHLENBECK, ornstein_uhlenbeck
 from stodyn.statistics import comparison
+from stodyn.warnings import UnstableSteps
 
 pytestmark = pytest.mark.usefixtures("quick_compiling_everywhere")
 PATHS = 300
@@ -232,3 +233,11 @@ def test_differences_of_passages_and_stops_have_the_errors_of_shared_paths():
     ends = np.diff(1.0 - stops, axis=0)
     np.testing.assert_allclose(alive["alive"][:, -1], ends.sum(axis=1))
     np.testing.assert_allclose(alive["alive_stderr"][:, -1], ends.std(axis=1, ddof=1) * np.sqrt(paths), rtol=1e-12)
+
+
+def test_warnings_of_a_sweep_name_their_point():
+    """Explicit Euler steps of 0.1 are unstable for rates above 20: two points of three."""
+    decay = SDE(lambda t, x, p: -p["k"] * x, lambda t, x, p: 0.1 * x, 1.0, params={"k": 1.0})
+    with pytest.warns(UnstableSteps, match=r"at k = 25.0 \(and at 1 other points\): dt: steps of 0.1 are uns") as told:
+        sweep(decay, "EulerMaruyama", over={"k": [1.0, 25.0, 30.0]}, t=(0, 1), dt=0.1, paths=8, seed=1)
+    assert [warning.filename for warning in told] == [__file__]

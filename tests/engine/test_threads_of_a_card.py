@@ -87,7 +87,7 @@ def test_threads_that_sum_together_find_the_sums_of_one(monkeypatch, few):
     together = Emulated(jax.devices("cpu")[0])
     monkeypatch.setattr(cards, "card_of", lambda device: together)
     run = sd.simulate(problem, "EulerMaruyama", **options)
-    assert run["sound"].values.tolist() == [200]
+    assert run["paths_used"].values.tolist() == [200]
     for name in alone.data_vars:
         np.testing.assert_allclose(run[name], alone[name], rtol=1e-11, err_msg=name)
 

@@ -131,7 +131,7 @@ def test_any_call_of_simulate_is_answered_or_refused_in_words(options):
         times = run["mean"].dims[0]  # "time", or another one beside statistics that look at other times
         assert run["mean"].shape == (run.sizes[times], n) and run[times].values[-1] == 1.0
         assert run["mean"].dtype == np.float64
-        assert run["sound"].dtype.kind == "i" and np.all(run["sound"] == paths)
+        assert run["paths_used"].dtype.kind == "i" and np.all(run["paths_used"] == paths)
     if "path" in run:
         assert run["path"].shape[0] == min(64, paths) and run["path"].dtype == np.dtype(dtype)
         if "mean" in run and run["path"].dims[1] == run["mean"].dims[0]:

@@ -335,7 +335,7 @@ def test_paths_that_newton_cannot_solve_are_flagged_and_counted():
     problem = Hamiltonian(lambda t, q, p: 0.5 * p**2 - jnp.cos(q), lambda t, q, p: jnp.sin(q) * p, start=(1.0, 0.5))
     run = sd.simulate(problem, Midpoint, t=(0, 8), dt=1.0, paths=512, seed=1, on_failure="record")
     failed = run.sizes["failure"]
-    assert 0 < failed < 256 and int(run["sound"][-1]) == 512 - failed
+    assert 0 < failed < 256 and int(run["paths_used"][-1]) == 512 - failed
     assert set(run["failure_cause"].values) == {"its equations were not solved"}
     with pytest.raises(sd.PathsFailed, match="whose implicit equations Newton did not solve"):
         sd.simulate(problem, Midpoint, t=(0, 8), dt=1.0, paths=512, seed=1)

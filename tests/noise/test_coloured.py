@@ -11,6 +11,7 @@ import scipy.signal
 
 from stodyn.noise import coloured as co
 from stodyn.noise.coloured import fit, points
+from stodyn.warnings import Overdamped
 
 STEPS = (1e-3, 0.05, 0.7, 20.0)
 F = np.array([0.0, 0.003, 0.05, 0.4, 3.0])  # cycles a unit of time
@@ -594,3 +595,16 @@ def test_slow_pairs_of_poles_stay_pairs_beside_a_fast_pole():
     """1/((s² + s/5 + 0.26)(1 + s/1e13)) has the variance 1/(2 · 0.2 · 0.26); with its pair taken as real it had 250."""
     through = co.through(([], [-0.1 + 0.5j, -0.1 - 0.5j, -1e13], 1e13))
     assert through.variance == pytest.approx(1 / (2 * 0.2 * 0.26), rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (lambda: co.kanai_tajimi(0.6, 15.0, sigma=1.0), "zeta: .*1500 % .*15 % is 0.15.*omega is 0.6 here"),
+        (lambda: co.gauss_markov2(1.0, 3.0, 60.0), "zeta: the ratio 60 is 6000 %"),
+        (lambda: co.clough_penzien(15.0, 0.6, 1.5, 60.0, sigma=1.0), "zeta_f: .*The order is omega_f, zeta_f"),
+    ],
+)
+def test_a_ratio_in_percent_or_in_the_place_of_a_frequency_is_told(make, told):
+    with pytest.warns(Overdamped, match=told):
+        make()

@@ -124,4 +124,4 @@ def test_a_path_lives_where_only_a_zero_meets_what_is_not_finite(executor, quick
     options = dict(t=(0, 0.1), dt=0.1, paths=2, seed=1, executor=executor, on_failure="record")
     for drift, left in ((lambda t, x: rows @ jnp.log(x), 2), (lambda t, x: 0.0 * jnp.log(x), 0)):
         problem = sd.SDE(drift, lambda t, x: 0.1 * jnp.eye(2), [1.0, -1.0])
-        assert sd.simulate(problem, "EulerMaruyama", **options)["sound"].values[-1] == left
+        assert sd.simulate(problem, "EulerMaruyama", **options)["paths_used"].values[-1] == left

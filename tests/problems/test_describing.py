@@ -81,3 +81,16 @@ def test_every_model_and_method_tells_itself():
         assert model.summary in repr(model)
     page = sd.method("SRA1")._repr_html_()
     assert "order 1.5 for additive noise" in page and "Rößler" in page
+
+
+def test_a_structure_shows_its_first_frequencies():
+    """Of two floors of 1 t and 1 MN/m: √((3 ∓ √5)/2 · 1000)/2π; a stiffness in kN among kg and m is √1000 too slow."""
+    K = np.array([[2.0, -1.0], [-1.0, 1.0]])
+    floors = sd.Mechanical.from_matrices([1e3, 1e3], None, 1e6 * K, damping=("modal", 0.05), units={"time": "s"})
+    assert "frequencies  3.111, 8.143 Hz, undamped" in repr(floors)
+    slow = sd.Mechanical.from_matrices([1e3, 1e3], None, 1e3 * K, damping=("modal", 0.05))
+    assert "frequencies  0.09836, 0.2575 per unit of time, undamped" in repr(slow)
+    chain = sd.Mechanical.from_matrices(np.ones(40), np.eye(40), 2.0 * np.eye(40) - np.eye(40, k=1) - np.eye(40, k=-1))
+    assert repr(chain).count(", ...") and "undamped" in repr(chain)
+    rotor = sd.Mechanical.from_matrices([1.0, 1.0], np.zeros((2, 2)), [[1.0, 0.1], [-0.1, 1.0]], symmetric=False)
+    assert "frequencies" not in repr(rotor)

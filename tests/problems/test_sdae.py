@@ -138,7 +138,8 @@ def test_an_inconsistent_start_is_repaired_and_reported():
     np.testing.assert_allclose(found.start, [1.0, 0.3, 0.1, -0.07], atol=1e-14)
     np.testing.assert_allclose([found.moved[n] for n in wrong.components], [0.5, 0.0, 0.0, -7.07], atol=1e-14)
     assert "u1 by +0.5" in found.move and "jV by -7.07" in found.move and "u2" not in found.move
-    run = stodyn.simulate(wrong, "ImplicitEuler", t=(0.25, 0.26), dt=0.01, paths=4, seed=1)
+    with pytest.warns(stodyn.warnings.StartMoved, match=r"jV by -7\.07"):
+        run = stodyn.simulate(wrong, "ImplicitEuler", t=(0.25, 0.26), dt=0.01, paths=4, seed=1)
     np.testing.assert_allclose(run["mean"][0], found.start, atol=1e-12)
     assert any("moved" in change for change in stodyn.provenance(run)["lowering"])
 
@@ -523,3 +524,16 @@ def test_the_rank_that_is_told_is_the_one_at_the_start():
     found = problem.diagnose()
     assert found.index is None and found.rank == 0 and "has rank 0 of 2" in found.reason
     assert "no algebraic component stands in 0 = f[1], 0 = f[2]; no constraint contains x1, x2" in found.reason
+
+
+def test_a_start_that_moves_far_is_told_and_one_that_was_left_at_0_is_not():
+    def divider(start):
+        drift, noise = lambda t, x: jnp.array([-x[0], x[1] - x[0]]), jnp.array([[0.1], [0.0]])
+        return SDAE(np.diag([1.0, 0.0]), drift, lambda t, x: noise, start, names=("u", "v"))
+
+    with pytest.warns(stodyn.warnings.StartMoved, match="start: the start did not satisfy .*: v by -499"):
+        divider([1.0, 500.0]).before_run(0.0)
+    assert divider([1.0, 1.05]).before_run(0.0) == (
+        "the start did not satisfy the constraints and was moved: v by -0.05",
+    )
+    divider([1.0, 0.0]).before_run(0.0)

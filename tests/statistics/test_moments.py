@@ -47,7 +47,7 @@ def test_run_gives_numpys_moments():
         np.testing.assert_allclose(run["covariance"][k], np.cov(x[:, k].T), **close)
     np.testing.assert_allclose(run["variance_stderr"], unbiased_error_of_variance(x), **close)
     np.testing.assert_allclose(run["std"], x.std(axis=0, ddof=1), **close)
-    np.testing.assert_array_equal(run["sound"], 300)
+    np.testing.assert_array_equal(run["paths_used"], 300)
     assert run["covariance"].dims == ("time", "component", "other")
     assert run["mean"].sel(component="p").dims == ("time",)
 

@@ -66,8 +66,8 @@ def recommend(problem: Any, want: str | None = None, most: int = 5) -> Choices:
         it can be converted may still be named (an SDE's for a Hamiltonian).
     want : {"strong", "weak", "long", "fast"}, optional
         "strong": paths close to the true ones. "weak": means, variances, probabilities. "long": long times and
-        stationary statistics. "fast": the cheapest step that converges. Left out: the method that `simulate` takes when
-        none is named, then the best one for each of these.
+        stationary statistics. "fast": the cheapest step that converges. Left out: the default method of `simulate`,
+        then the best one for each of these.
     most : int
         The largest number of methods to list.
 
@@ -102,7 +102,7 @@ def recommend(problem: Any, want: str | None = None, most: int = 5) -> Choices:
         for c in _ranked(candidates, each)[:1]:
             best.setdefault(c.method.name, []).append(words)
             reasons[c.method.name] = c.reason
-    own = Choice(recommended(problem), f"taken when none is named: {problem.recommended.reason}")
+    own = Choice(recommended(problem), f"default: {problem.recommended.reason}")
     purposes = {name: ", ".join(words) if len(words) < len(WANTS) else "any purpose" for name, words in best.items()}
     others = [Choice(find(name), f"for {purposes[name]}: {reasons[name]}") for name in best]
     return Choices([own, *others][:most])

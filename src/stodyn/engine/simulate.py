@@ -111,7 +111,7 @@ def simulate(
         none has, at about 100 times.
     on_failure : "raise" or "record"
         "raise" stops with PathsFailed. "record" continues without the failed paths and returns failed_path,
-        failure_time and failure_cause along the dimension `failure`; `sound` counts the paths that are left.
+        failure_time and failure_cause along the dimension `failure`; `paths_used` counts the paths that are left.
     dtype : "float64" or "float32"
         The precision of the steps.
     device : "cpu", "gpu", "auto" or sequence of jax devices
@@ -463,7 +463,7 @@ def replay(
         values = _one_path(one_path, int(path))
     coords = {"time": spec.times, "component": list(spec.problem.components)}
     attrs = {"path": int(path), "provenance": run.attrs["provenance"]}
-    return xr.Dataset({"path": (("time", "component"), values)}, coords, attrs)
+    return results.answering(xr.Dataset({"path": (("time", "component"), values)}, coords, attrs))
 
 
 def _one_path(run: Run, path: int) -> np.ndarray:

@@ -9,6 +9,7 @@ import inspect
 import itertools
 import os
 import time
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -19,7 +20,7 @@ from jax import Array
 from numpy.typing import ArrayLike
 
 from stodyn import results
-from stodyn.arguments import checks_arguments, suggestion
+from stodyn.arguments import checks_arguments, stacklevel_of_user, suggestion
 from stodyn.engine.door import front_door
 from stodyn.engine.failure import PathsFailed
 from stodyn.engine.places.contract import Place
@@ -38,6 +39,7 @@ from stodyn.engine.spec import (
     describe,
     statistics_of,
 )
+from stodyn.engine.stability import warn_of_unstable_steps
 from stodyn.engine.variances import warn_of_wrong_variances
 from stodyn.engine.where import refuse_blocks, where_of
 from stodyn.hints import Count, Integer, Reals
@@ -135,13 +137,20 @@ def sweep(
         seeds = [int(np.random.SeedSequence([int(seed), k]).generate_state(1)[0]) for k in range(len(problems))]
     kinds = [ValuesOfStops if isinstance(s, Alive) else Values for s in watched]
     collected = [*statistics, *(kind(s, every=s.every, at=s.at) for kind, s in zip(kinds, watched, strict=True))]
-    runs = []
-    for number, point in zip(seeds, problems, strict=True):
-        spec = _with_values_last(describe(point, method, t, dt, collected, dtype, stop))
-        check_paths(spec, int(paths))
-        runs.append(run_of(spec, int(paths), number, where))
-        warn_of_wrong_variances(runs[-1], point, method)
-    job = Sweep(runs, tuple(len(axis.points) for axis in axes), len(watched), _spelled(axes))
+    grid, spelled, runs, messages = tuple(len(axis.points) for axis in axes), _spelled(axes), [], []
+    for k, (number, point) in enumerate(zip(seeds, problems, strict=True)):
+        with warnings.catch_warnings(record=True) as own:
+            warnings.simplefilter("always")
+            spec = _with_values_last(describe(point, method, t, dt, collected, dtype, stop))
+            check_paths(spec, int(paths))
+            run = run_of(spec, int(paths), number, where)
+            unstable = warn_of_unstable_steps(run, point, stacklevel=4)
+            if not unstable:
+                warn_of_wrong_variances(run, point, method)
+            runs.append(run.suspecting(unstable))
+        messages += [(_words(spelled, grid, k), warning) for warning in own]
+    _warn_of_points(messages)
+    job = Sweep(runs, grid, len(watched), spelled)
     job.check()
     with jax.enable_x64(True):
         kept_in = None if where.ledger is None else Ledger(where.ledger, job)
@@ -178,7 +187,7 @@ def _expansions(
     variables, coords = _stacked(axes, runs)
     first = results.provenance(runs[0])
     record = {**first, "sweep": _spelled(axes), "common_random_numbers": False, **_versions_and_seconds(began)}
-    return xr.Dataset(variables, coords, results.attributes(record))
+    return results.answering(xr.Dataset(variables, coords, results.attributes(record)))
 
 
 def _versions_and_seconds(began: float) -> dict[str, Any]:
@@ -332,6 +341,24 @@ def _spelled(axes: Sequence[_Axis]) -> dict[str, Any]:
     """The grid in plain words, for records."""
     values = {axis.name: [{name: _plainly(value) for name, value in point} for point in axis.points] for axis in axes}
     return {"dimensions": [axis.name for axis in axes], "points": values}
+
+
+def _words(spelled: Mapping[str, Any], grid: tuple[int, ...], point: int) -> str:
+    """A point in words: 'rate = 2, sigma = 0.1'."""
+    names = zip(spelled["dimensions"], np.unravel_index(point, grid), strict=True)
+    values = [spelled["points"][name][int(k)] for name, k in names]
+    return ", ".join(f"{name} = {value}" for entry in values for name, value in entry.items())
+
+
+def _warn_of_points(messages: Sequence[tuple[str, warnings.WarningMessage]]) -> None:
+    """Give each kind of warning once, that of the first point that has it, and say how many others have it too."""
+    by_kind: dict[type, dict[str, str]] = {}
+    for point, warning in messages:
+        by_kind.setdefault(warning.category, {}).setdefault(point, str(warning.message))
+    for kind, by_point in by_kind.items():
+        point, message = next(iter(by_point.items()))
+        others = f" (and at {len(by_point) - 1} other points)" if len(by_point) > 1 else ""
+        warnings.warn(f"at {point}{others}: {message}", kind, stacklevel=stacklevel_of_user())
 
 
 def _plainly(value: Any) -> Any:
@@ -535,9 +562,7 @@ class Sweep(Job):
 
     def words(self, point: int) -> str:
         """A point in words: 'rate = 2, sigma = 0.1'."""
-        names = zip(self.spelled["dimensions"], np.unravel_index(point, self.grid), strict=True)
-        values = [self.spelled["points"][name][int(k)] for name, k in names]
-        return ", ".join(f"{name} = {value}" for entry in values for name, value in entry.items())
+        return _words(self.spelled, self.grid, point)
 
     def describe(self) -> dict[str, Any]:
         first, *others = (run.describe() for run in self.runs)
@@ -579,7 +604,7 @@ def _dataset(
                 whole = covariance.shape[-2] <= comparison.ALL_PAIRS
                 joint = (time, *entries, *others, dim, f"{dim}_other" if whole else "itself_or_before")
                 variables[f"{name}_error_covariance_{dim}"] = (joint, covariance)
-    return xr.Dataset(variables, coords, results.attributes(record))
+    return results.answering(xr.Dataset(variables, coords, results.attributes(record)))
 
 
 def _stacked(axes: Sequence[_Axis], runs: Sequence[xr.Dataset]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -237,6 +237,7 @@ class Problem(ABC):
     unsolved: ClassVar[str] = "whose implicit equations Newton did not solve"  # why paths stopped, in words
     failure_suspect: ClassVar[str] = ""  # what in such a problem most likely makes paths fail, in words
     fitness: Fitness | None = None  # which finite states its equations allow; None: all
+    further_lines: Any = ()  # what else a person who prints such a problem should see: lines of (what, words)
     failure_advice: ClassVar[str] = ""  # further reasons why paths of such a problem may fail, in words
     is_snapshot = False  # whether it is a copy that a run made for itself
 
@@ -512,6 +513,11 @@ def check_params(params: Any) -> None:
         name, source = f"params{jax.tree_util.keystr(place)}", source_of(leaf)
         if isinstance(leaf, jax.core.Tracer):
             continue
+        if hasattr(leaf, "to_dict") and hasattr(leaf, "index"):
+            raise TypeError(
+                f"{name}: a {type(leaf).__name__} of pandas is one array to JAX, whose functions do not see its names. "
+                "Give a dict: params=series.to_dict()"
+            )
         if source.is_random and not source.is_listed:
             drawn_example(name, source)
             continue

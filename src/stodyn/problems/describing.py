@@ -50,6 +50,7 @@ def of_problem(problem: Any) -> tuple[str, Lines]:
         lines.append(("params", listed(f"{name} = {short(value)}" for name, value in problem.params.items())))
     elif problem.params is not None:
         lines.append(("params", short(problem.params)))
+    lines += problem.further_lines
     try:
         name, reason, _ = problem.recommended
     except TypeError:

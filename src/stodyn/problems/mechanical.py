@@ -33,6 +33,7 @@ from stodyn.problems.joints import Joints, JointsDiagnosis, joints_of
 from stodyn.problems.lagrangian import from_energies
 from stodyn.problems.massless import check_mass_at_start, remarks_on_constraints
 from stodyn.problems.mechanical_facts import ADDITIVE_LINEAR, CONSTANT_UNDAMPED, Facts, facts_of, noise_structure_of
+from stodyn.problems.modal import in_words
 from stodyn.problems.motion import Motion, motion_of
 from stodyn.problems.structural import changing_structure, structure
 
@@ -203,6 +204,13 @@ class Mechanical(Problem):
     def own(self) -> Mechanical:
         """The system without coloured noise."""
         return self
+
+    @property
+    def further_lines(self):
+        """The first frequencies of a structure, by which a stiffness in kN, or a mass in tonnes, is noticed."""
+        matrices, unit = self.own.matrices, (self.component_units or {}).get("time", "")
+        words = "" if matrices is None else in_words(matrices.M, matrices.K, unit)
+        return [("frequencies", words)] if words else []
 
     @classmethod
     def from_matrices(cls, M: Any, C: Any, K: Any, **options: Any) -> Mechanical:

@@ -17,6 +17,7 @@ from stodyn.arguments import stacklevel_of_user
 from stodyn.problems.known_matrices import is_positive, is_symmetric
 from stodyn.warnings import Overdamped
 
+SHOWN, LOOKED_AT = 3, 500  # frequencies in a description, and the coordinates up to which they are computed for it
 SAME = 1e-8  # relative, a choice: frequencies no farther apart count as one; matrices from files have some ten digits
 
 
@@ -96,6 +97,18 @@ def natural_modes(M: scipy.sparse.csr_array, K: scipy.sparse.csr_array, count: i
     chosen = None if count is None or count == N else (0, count - 1)
     values, shapes = scipy.linalg.eigh(K.toarray(), M.toarray(), subset_by_index=chosen)
     return np.sqrt(np.maximum(values, 0.0)), shapes
+
+
+def in_words(M: scipy.sparse.csr_array, K: scipy.sparse.csr_array, unit: str) -> str:
+    """The first frequencies, in cycles, which show a stiffness in another unit; "" where there are none."""
+    try:
+        ω = natural_modes(M, K, min(SHOWN, M.shape[0]))[0] if M.shape[0] <= LOOKED_AT else ()
+    except (ValueError, np.linalg.LinAlgError):
+        return ""
+    listed = ", ".join(f"{f:.4g}" for f in ω / (2.0 * np.pi)) if len(ω) else ""
+    more = ", ..." if len(ω) < M.shape[0] else ""
+    per = "Hz" if unit == "s" else f"per {unit or 'unit of time'}"
+    return f"{listed}{more} {per}, undamped" if listed else ""
 
 
 def are_equal(ω: np.ndarray, M: scipy.sparse.csr_array, K: scipy.sparse.csr_array) -> np.ndarray:

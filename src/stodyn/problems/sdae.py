@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -13,7 +14,7 @@ import numpy as np
 import scipy
 from jax import Array
 
-from stodyn.arguments import checks_arguments
+from stodyn.arguments import checks_arguments, stacklevel_of_user
 from stodyn.problems.calling import call
 from stodyn.problems.consistent import consistent
 from stodyn.problems.contract import (
@@ -34,9 +35,12 @@ from stodyn.problems.index import Diagnosis
 from stodyn.problems.operators import Operator, check_memory, returned_noise, silent
 from stodyn.problems.state_space import StateSpace, find_noise_structure
 from stodyn.problems.step_matrices import StepMatrices
+from stodyn.warnings import StartMoved
 
 if TYPE_CHECKING:
     from stodyn.problems.sde import SDE
+
+FAR = 0.1  # of the largest component of a start: a component that is moved by more to be consistent causes a warning
 
 
 @checks_arguments
@@ -59,7 +63,8 @@ class SDAE(Problem):
         zeros, return `sd.diagonal(vector)` or `sd.sparse(rows, columns, values, shape)`, which are never written out.
     start : array (n,) or random values
         The initial value, or one draw per path as for SDE. Where it does not satisfy the constraints, the algebraic
-        part is computed from the differential one; `diagnose` reports how far it moved.
+        part is computed from the differential one. `diagnose` reports how far it moved, and a run warns where a
+        component that is not 0 moves by more than a tenth of the largest.
     params, names, units : optional
         As for SDE.
     structure : str, optional
@@ -251,6 +256,9 @@ class SDAE(Problem):
         diagnosis = self.facts.diagnosed(t)
         if diagnosis.index is None:
             raise ValueError(f"problem: this SDAE cannot be run: {diagnosis.reason}.")
+        start, moved = self.example_start(), np.abs(list(diagnosis.moved.values()))
+        if np.any(moved[start != 0.0] > FAR * np.abs(start).max()):  # 0 is what is written where it is not known
+            warnings.warn(f"start: {diagnosis.move}", StartMoved, stacklevel=stacklevel_of_user())
         return (diagnosis.move,) if diagnosis.move else ()
 
     @property

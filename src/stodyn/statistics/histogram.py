@@ -29,8 +29,8 @@ class Histogram(Statistic):
     Notes
     -----
     Variables: density, density_stderr (time, component, bin); cumulative, cumulative_stderr (time, component, edge),
-    the fraction of the paths below each edge; and sound_in_histogram (time), the number of paths. Paths outside the
-    edges are not lost: their fraction is `cumulative` at the first edge and one minus `cumulative` at the last.
+    the fraction of the paths below each edge; and paths_used_in_histogram (time), the number of paths. Paths outside
+    the edges are not lost: their fraction is `cumulative` at the first edge and one minus `cumulative` at the last.
     `results.quantile` reads quantiles off a histogram. Each observation costs one comparison per edge, component and
     path.
 
@@ -81,7 +81,7 @@ class Histogram(Statistic):
                 "density_stderr": Variable(by_bin, stderr / width),
                 "cumulative": Variable(by_edge, cumulative, intervals.attributes(intervals.BINOMIAL, result[1])),
                 "cumulative_stderr": Variable(by_edge, below_stderr),
-                "sound_in_histogram": Variable(("time",), np.asarray(result[1])),
+                "paths_used_in_histogram": Variable(("time",), np.asarray(result[1])),
             },
             {
                 "bin": Variable(("bin",), 0.5 * (edges[1:] + edges[:-1])),

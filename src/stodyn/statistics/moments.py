@@ -207,8 +207,8 @@ class Moments(Averaged):
     Notes
     -----
     Variables: mean, mean_stderr, variance, variance_stderr, std, std_stderr (time, component); covariance (time,
-    component, other); and sound (time), the number of paths they are taken over. `std` is the root of `variance`, the
-    unbiased one; its error heeds the kurtosis of the paths, as that of `variance` does.
+    component, other); and paths_used (time), the number of paths they are taken over. `std` is the root of
+    `variance`, the unbiased one; its error heeds the kurtosis of the paths, as that of `variance` does.
 
     Examples
     --------
@@ -246,7 +246,7 @@ class Moments(Averaged):
             "variance_stderr": Variable(by_component, s.variance_stderr),
             "std": Variable(by_component, s.std, student | {"interval": intervals.DEVIATION}),
             "std_stderr": Variable(by_component, s.std_stderr),
-            "sound": Variable(("time",), np.rint(result.weight).astype(int)),
+            "paths_used": Variable(("time",), np.rint(result.weight).astype(int)),
         }
         if s.covariance is None:
             return Labelled(variables)

@@ -25,5 +25,5 @@ def visit(paths: int, seed: int) -> Findings:
     return Findings([answer], picture, run_in_words(sd.provenance(run)))
 
 
-PLASMA = Stop("plasma", "Which energy do collisions give the particles of a plasma wave?",
+PLASMA = Stop("plasma", "How much energy do collisions leave the particles of a plasma wave?",
               "Gibbs' distribution", visit, 3)  # fmt: skip

@@ -1,4 +1,4 @@
-"""Results that engineers read of a structure: drifts, base shear, accelerations, stationary laws, peaks, spectra.
+"""Results that engineers look for in a structure: drifts, base shear, accelerations, stationary laws, peaks, spectra.
 
 Exact where the structure is linear: with z = (x, v, s) of structure and filter, dz = A z dt + B dW, the covariance P
 solves A P + P A' + B B' = 0, and for a response q = c z the spectral moments of its one-sided density are

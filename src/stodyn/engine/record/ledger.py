@@ -457,4 +457,4 @@ def load(file: str | os.PathLike[str]) -> xr.Dataset:
 def _dataset(content: dict[str, Any]) -> xr.Dataset:
     """The Dataset that `_plain_dataset` described."""
     variables, coords = ({name: tuple(v) for name, v in content[kind].items()} for kind in ("variables", "coords"))
-    return xr.Dataset(variables, coords, content["attrs"])
+    return results.answering(xr.Dataset(variables, coords, content["attrs"]))

@@ -3,17 +3,32 @@
 from __future__ import annotations
 
 import math
+import warnings
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from stodyn.arguments import check_positive, checks_arguments
+from stodyn.arguments import check_positive, checks_arguments, stacklevel_of_user
 from stodyn.hints import is_integer
 from stodyn.noise.coloured.process import Coloured, summed
 from stodyn.numerics import systems
+from stodyn.warnings import Overdamped
 
 REAL = 1e-12  # a choice, of the root itself: smaller imaginary parts of users' real roots come from their arithmetic
+PERCENTS = 5.0  # a choice: damping ratios of filters from here on are taken for percentages, or for another argument
+
+
+def warn_of_percents(**values: float) -> None:
+    """Warn of a damping ratio, the second of two arguments, that looks like a percentage or like the first one."""
+    (omega, ω), (zeta, ζ) = values.items()
+    if ζ >= PERCENTS:
+        warnings.warn(
+            f"{zeta}: the ratio {ζ:g} is {100.0 * ζ:g} % of critical damping. Ratios are not percentages: {ζ:g} % is "
+            f"{ζ / 100.0:g}. The order is {omega}, {zeta}, and {omega} is {ω:g} here",
+            Overdamped,
+            stacklevel=stacklevel_of_user(),
+        )
 
 
 @checks_arguments
@@ -66,6 +81,7 @@ def gauss_markov2(sigma: float, omega: float, zeta: float, name: str = "y") -> C
     array([4.])
     """
     check_positive(sigma=sigma, omega=omega, zeta=zeta)
+    warn_of_percents(omega=omega, zeta=zeta)
     A = [[0.0, 1.0], [-(omega**2), -2.0 * zeta * omega]]
     return Coloured(A, [[0.0], [2.0 * sigma * omega * math.sqrt(zeta * omega)]], [[1.0, 0.0]], name)
 
@@ -111,6 +127,7 @@ def kanai_tajimi(
     array([2.25])
     """
     check_positive(omega=omega, zeta=zeta)
+    warn_of_percents(omega=omega, zeta=zeta)
     if (sigma is None) == (S0 is None):
         raise ValueError(f"sigma, S0: expected one of the two, got sigma={sigma!r} and S0={S0!r}")
     if S0 is None:

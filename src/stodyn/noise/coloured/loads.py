@@ -18,7 +18,7 @@ import scipy
 from numpy.typing import ArrayLike
 
 from stodyn.arguments import check_positive, checks_arguments
-from stodyn.noise.coloured.filters import gauss_markov
+from stodyn.noise.coloured.filters import gauss_markov, warn_of_percents
 from stodyn.noise.coloured.fit import fitted
 from stodyn.noise.coloured.points import relaxing
 from stodyn.noise.coloured.process import Coloured
@@ -85,6 +85,8 @@ def clough_penzien(
     array([4.])
     """
     check_positive(omega=omega, zeta=zeta, omega_f=omega_f, zeta_f=zeta_f)
+    warn_of_percents(omega=omega, zeta=zeta)
+    warn_of_percents(omega_f=omega_f, zeta_f=zeta_f)
     if (sigma is None) == (S0 is None):
         raise ValueError(f"sigma, S0: expected one of the two, got sigma={sigma!r} and S0={S0!r}")
     soil, rest = omega * np.array([1.0, 2.0 * zeta]), omega_f * np.array([1.0, 2.0 * zeta_f])
