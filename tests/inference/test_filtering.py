@@ -8,7 +8,9 @@ import scipy
 from inference.records import NILE, TIMES, VALUES, K, ornstein_uhlenbeck, oscillator, sensor
 
 import stodyn as sd
+from stodyn.inference import evaluating
 from stodyn.inference.question import question_of
+from stodyn.numerics.uncompiled import value
 
 TIGHT = {"rtol": 1e-10, "atol": 1e-11}
 
@@ -136,8 +138,6 @@ def dense(problem, **options):
 
 
 def smoothed_states(question):
-    from stodyn.inference import evaluating
-
     parts, history = question.evaluated.history(question.values)
     return history, evaluating.smoothed(question.model, parts, history, question.evaluated.rows)
 
@@ -286,11 +286,82 @@ def test_forces_that_depend_on_time():
     like = sd.likelihood(pushed, data=(times, values), sensors=sensor(noise=0.2))
     slope = (like([0.8 + 1e-5]) - like([0.8 - 1e-5])) / 2e-5
     np.testing.assert_allclose(like.gradient(), slope, rtol=1e-7)
-    turning = sd.SDE(lambda t, x: -(1.0 + jnp.sin(t)) * x, lambda t, x: 0.4, start=0.3)
-    with pytest.raises(ValueError, match="matrices depend on time"):
-        sd.filtered(turning, data=(times, values), sensors=sensor(noise=0.2))
     with pytest.raises(ValueError, match="no stationary one"):
         sd.filtered(pushed, data=(times, values), sensors=sensor(noise=0.2), initial="stationary")
+
+
+def test_forces_that_jump_between_readings():
+    times, values = 0.25 * np.arange(1, 13), np.sin(0.25 * np.arange(1, 13))
+    jumps = sd.SDE(lambda t, x: -0.8 * x + jnp.where(t < 1.1, 2.0, -1.0), lambda t, x: 0.4, start=0.3)
+    own = sd.filtered(jumps, data=(times, values), sensors=sensor(noise=0.2))
+    shift = np.where(times < 1.1, 2.5 * (1 - np.exp(-0.8 * times)), 0.0)
+    later = 2.5 * (1 - np.exp(-0.88)) * np.exp(-0.8 * (times - 1.1)) - 1.25 * (1 - np.exp(-0.8 * (times - 1.1)))
+    shift += np.where(times < 1.1, 0.0, later)
+    free = sd.SDE(lambda t, x: -0.8 * x, lambda t, x: 0.4, start=0.3)
+    alone = sd.filtered(free, data=(times, values - shift), sensors=sensor(noise=0.2))
+    np.testing.assert_allclose(own.loglik, alone.loglik, rtol=1e-9)
+
+
+@pytest.mark.parametrize("copies", [1, 5])
+def test_rates_that_depend_on_time_are_those_of_another_clock(copies):
+    """dx = -a c(t) x dt + s √c(t) dW is a stationary process read by a clock of rate c, with a jump; copies of it are
+    as many as matrices are not printed for."""
+
+    def rate(t):
+        return jnp.where(t < 1.1, 1.0 + 0.6 * jnp.cos(2.0 * t), 3.0)
+
+    def clock(t):
+        return np.where(t < 1.1, t + 0.3 * np.sin(2.0 * t), 1.1 + 0.3 * np.sin(2.2) + 3.0 * (t - 1.1))
+
+    def process(c):
+        drift, noise = lambda t, x, p: -p["a"] * c(t) * x, lambda t, x, p: p["s"] * jnp.sqrt(c(t)) * np.eye(copies)
+        return sd.SDE(drift, noise, 0.3 * np.ones(copies), params={"a": 0.8, "s": 1.1})
+
+    times, values = 0.25 * np.arange(1, 9), np.sin(1.3 * np.arange(1, 9))
+    reads = sensor(of=[lambda t, x: x.sum()], noise=0.2)
+    varied = sd.likelihood(process(rate), data=(times, values), sensors=reads)
+    steady = sd.likelihood(process(lambda t: 1.0), data=(clock(times), values), sensors=reads)
+    np.testing.assert_allclose(varied(), steady(), rtol=2e-10)
+    np.testing.assert_allclose(varied.gradient(), steady.gradient(), rtol=1e-8)
+
+
+def test_rates_too_fast_for_rows_between_readings_are_refused(monkeypatch):
+    monkeypatch.setattr(evaluating, "MOST_BETWEEN", 100)
+    fast = sd.SDE(lambda t, x: -jnp.sin(1e4 * t) * x, lambda t, x: 1.0, start=0.0)
+    with pytest.raises(ValueError, match="more than 100 rows are needed between the readings"):
+        sd.filtered(fast, data=([1.0, 2.0], [0.0, 1.0]), sensors=sensor(noise=1.0))
+
+
+def test_matrices_that_do_not_commute_with_themselves():
+    parametric = sd.SDE(
+        lambda t, x, p: jnp.array([x[1], -(1.3 + p["q"] * jnp.cos(2.0 * t)) * x[0] - 0.2 * x[1] + jnp.sin(t)]),
+        lambda t, x: jnp.array([[0.0], [0.7 + 0.3 * jnp.sin(t)]]),
+        start=[0.1, 0.2],
+        params={"q": 0.4},
+        names=["x", "v"],
+    )
+
+    def rhs(t, y):
+        m, P = y[:2], y[2:].reshape(2, 2)
+        A = np.array([[0.0, 1.0], [-1.3 - 0.4 * np.cos(2.0 * t), -0.2]])
+        own = A @ P + P @ A.T + np.diag([0.0, (0.7 + 0.3 * np.sin(t)) ** 2])
+        return np.concatenate([A @ m + [0.0, np.sin(t)], own.ravel()])
+
+    y, before, expected = np.array([0.1, 0.2, 0, 0, 0, 0]), 0.0, 0.0
+    for t, reading in zip(TIMES[:6], VALUES[:6], strict=True):
+        y = scipy.integrate.solve_ivp(rhs, (before, t), y, "DOP853", rtol=1e-12, atol=1e-14).y[:, -1]
+        m, P = y[:2], y[2:].reshape(2, 2)
+        v, S = reading - m[0], P[0, 0] + 0.04
+        expected -= 0.5 * (v**2 / S + np.log(2 * np.pi * S))
+        y, before = np.concatenate([m + P[0] * v / S, (P - np.outer(P[0], P[0]) / S).ravel()]), t
+    options = {"data": (TIMES[:6], VALUES[:6]), "sensors": sensor(noise=0.2)}
+    like = sd.likelihood(parametric, **options)
+    np.testing.assert_allclose(like(), expected, rtol=1e-9)
+    np.testing.assert_allclose(value(like.jax, like.start), like(), rtol=1e-12)
+    slope = (like([0.4 + 1e-4]) - like([0.4 - 1e-4])) / 2e-4
+    np.testing.assert_allclose(like.gradient(), slope, rtol=1e-6)
+    smooth = sd.smoothed(parametric, **options)
+    assert smooth.attrs["exact"] == "yes" and smooth.sizes["time"] == 6
 
 
 def test_a_vague_start_is_not_a_diffuse_one():

@@ -146,7 +146,7 @@ def test_a_sampler_on_the_log_density_finds_the_posterior():
 def test_second_derivatives_of_the_law_of_no_time_are_zero():
     """Powers of the first gap, of length 0, must not be derived: XLA, which compiles long programs, gives NaN."""
     evaluated = sd.likelihood(oscillator(), data=(TIMES, VALUES), sensors=sensor()).question.evaluated
-    law = functools.partial(evaluating.law_at, evaluated.model, evaluated.params_of)
+    law = functools.partial(evaluating.of_gap, evaluated.model, evaluated.params_of, False)
     at, along = np.array([2.0, 0.1, 0.7, 0.2, 0.0, 0.0]), np.array([1.0, 1.0, 1.0, 1.0, 0.0, 0.0])
 
     def slope(theta):

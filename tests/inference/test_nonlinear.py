@@ -9,6 +9,7 @@ from inference.records import TIMES, VALUES, K, oscillator, sensor
 
 import stodyn as sd
 from stodyn.inference import moments
+from stodyn.inference.predictive import simulated
 from stodyn.inference.question import question_of
 from stodyn.numerics.uncompiled import value
 from stodyn.warnings import NotGaussian
@@ -47,7 +48,9 @@ def test_what_is_not_linear_is_refused_and_both_filters_are_named():
 
     refused("law of its method's steps", law="exact")
     refused("takes the start of the problem", initial="diffuse")
-    refused("readings of points", sensors=sensor(average=0.1))
+    refused("independent noise", sensors=sensor(bias=sd.noise.coloured.gauss_markov(0.4, 1.5)))
+    slow = sd.Sensor("y", of="x", every=0.1, noise=sd.density(0.1, sides=2, bandwidth=1.0))
+    refused("independent noise", sensors=slow)
     refused("needs the steps before it", method="AB4")
     refused("expected a positive step", dt=-1.0)
 
@@ -149,6 +152,50 @@ def test_of_a_linear_problem_both_are_the_filter_of_the_step(by):
         np.testing.assert_allclose(result["mean"], exact["mean"], atol=1e-9)
         np.testing.assert_allclose(result.covariance, exact.covariance, atol=1e-9)
         np.testing.assert_allclose(result.nis, exact.nis, rtol=1e-8)
+
+
+WINDOWS = [
+    sensor("mean", noise=0.1, average=0.4),
+    sensor("count", of="v", noise=0.05, increment=True),
+    sd.Sensor("angle", of=lambda t, x: x[0] + 0.1, noise=sd.density(0.05, sides=2), increment=True),
+    sensor("point"),
+]
+WINDOWED = {  # the means overlap
+    "mean": (0.5 + 0.25 * K[:8], 0.1 * VALUES[:8]),
+    "count": (0.5 * K[:5], 0.1 * VALUES[8:13]),
+    "angle": (0.75 * K[:3], 0.1 * VALUES[:3]),
+    "point": (0.25 * K[:8], 0.1 * VALUES[:8]),
+}
+
+
+@pytest.mark.parametrize("by", ["ekf", "statistical"])
+def test_averages_and_increments_are_of_second_order(by):
+    """Of a linear problem, whose law between readings is known."""
+    for verb in (sd.filtered, sd.smoothed):
+        exact = verb(oscillator(), data=WINDOWED, sensors=WINDOWS)
+        coarse, fine = (verb(oscillator(), data=WINDOWED, sensors=WINDOWS, by=by, dt=dt) for dt in (0.05, 0.025))
+        for word in ("loglik", "mean", "covariance"):
+            far, near = (float(abs(own[word] - exact[word]).max()) for own in (coarse, fine))
+            assert 3.5 < far / near < 4.5 and near < 0.02
+        assert "not checked: readings over windows" in fine.attrs["reasons"]
+
+
+def test_fits_to_averages_of_a_nonlinear_problem():
+    options = {"data": WINDOWED, "sensors": WINDOWS, "by": "ekf", "dt": 0.125}
+    like = sd.likelihood(duffing(), free=["q", "r"], **options)
+    slope = (like([0.5 + 1e-5, 0.1]) - like([0.5 - 1e-5, 0.1])) / 2e-5
+    np.testing.assert_allclose(like.gradient([0.5, 0.1])[0], slope, rtol=1e-6)
+
+
+def test_simulated_averages_have_the_spread_of_those_of_the_exact_law():
+    spreads = []
+    for own in ({}, {"by": "ekf", "dt": 0.025}):
+        question = sd.likelihood(oscillator(), data=WINDOWED, sensors=WINDOWS, **own).question
+        draws = simulated(question, question.values, 10_000, np.random.default_rng(1))
+        rows, columns = np.nonzero(question.evaluated.rows.is_read)
+        spreads.append(draws[:, rows, columns].std(axis=0))
+    assert len(spreads[0]) == 24 and spreads[0].min() > 0
+    np.testing.assert_allclose(*spreads, rtol=0.05)  # five standard errors
 
 
 @pytest.mark.parametrize("by", ["ekf", "statistical"])

@@ -2,6 +2,7 @@
 
 import datetime
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 import xarray as xr
@@ -114,7 +115,8 @@ def test_wrong_questions_are_refused():
     refused("has to be additive", sd.SDE(lambda t, x: -x, lambda t, x: x, start=1.0), sensors=sensor(noise=1.0))
     refused("not proved to be linear", sensors=sensor(of=lambda t, x: x[0] ** 2))
     refused("expected 'kalman', 'ekf', 'statistical', got 'particles'", by="particles")
-    refused("depend on time", sd.SDE(lambda t, x: -t * x, lambda t, x: 1.0, start=0.0), sensors=sensor(noise=1.0))
+    circuit = sd.SDAE(np.diag([1.0, 0.0]), lambda t, x: jnp.array([x[1] - x[0], x[1] - jnp.sin(t)]), None, [0.0, 0.0])
+    refused("as those alone may", circuit, sensors=sensor(of=0, noise=1.0))
     refused("first reading is at 0.2.*before the start at 1", t0=1.0)
     refused("no stationary covariance", ornstein_uhlenbeck(a=-1.0), initial="stationary")
     refused("there is no state 'y'", initial={"y": "diffuse"})

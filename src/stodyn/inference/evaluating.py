@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -21,6 +22,9 @@ from stodyn.numerics.printing import recurrence
 from stodyn.numerics.printing.points import AtPoints
 from stodyn.numerics.uncompiled import Uncompiled
 
+AGREES = 1e-10  # of an entry of the laws of all gaps: what depends on time, taken at some times in a gap and at others
+SHORTEST = 1e-12  # of the record: gaps about a jump
+MOST_BETWEEN = 1_000_000  # rows for these
 PRINTED = 4  # states up to which the laws of gaps are printed; beyond, NumPy computes them for all lanes at once
 
 
@@ -33,7 +37,8 @@ class Evaluated:
         self._own = Uncompiled(lambda theta: model.own(params_of(theta)))
         if isinstance(model, Model):
             self._systems = _along(lambda theta: model.without_laws(params_of(theta)), AtPoints)
-            self._laws = _along(functools.partial(law_at, model, params_of), AtPoints)
+            self._laws = _along(functools.partial(of_gap, model, params_of, False), AtPoints)
+            self._other_nodes = AtPoints(functools.partial(of_gap, model, params_of, True))
 
     def for_parameters(self, thetas: np.ndarray) -> Evaluated:
         """Return this made wide enough for the matrices at θ (lanes, p)."""
@@ -58,15 +63,56 @@ class Evaluated:
             return self._whole[order](*directions)
         systems = self._systems[order](*directions)
         plan, lanes = model.schedule, len(directions[0])
-        if model.plant.push is None:
-            laws = _laws_over(_rates(systems, order), order, plan.gaps, plan.longest or 1.0)
+        if not model.plant.moved:
+            rates = jax.tree.map(lambda part: np.repeat(part, len(plan.gaps), axis=0), _rates(systems, order))
+            laws = _laws_over(rates, order, np.tile(plan.gaps, lanes), plan.longest or 1.0)
         else:
-            gaps = np.tile(np.stack([plan.gaps, plan.begins], axis=1), (lanes, 1))
-            along = [gaps, *[np.zeros_like(gaps)] * order]
-            points = [np.concatenate([np.repeat(own, len(plan.gaps), axis=0), gap], axis=1)
-                      for own, gap in zip(directions, along, strict=True)]  # fmt: skip
-            laws = self._laws[order](*points)
+            laws = self._laws_of_gaps(self._laws, directions, plan.gaps, plan.begins)
         return _joined(systems, laws, order, (lanes, len(plan.gaps)))
+
+    def _laws_of_gaps(self, functions: list[Any], directions: Any, gaps: np.ndarray, begins: np.ndarray) -> Any:
+        """The laws of gaps, lane by lane, of matrices or forces that depend on time."""
+        order, lanes = len(directions) - 1, len(directions[0])
+        when = np.tile(np.stack([gaps, begins], axis=1), (lanes, 1))
+        along = [when, *[np.zeros_like(when)] * order]
+        points = [np.concatenate([np.repeat(own, len(gaps), axis=0), part], axis=1)
+                  for own, part in zip(directions, along, strict=True)]  # fmt: skip
+        results = functions[order](*points)
+        if self.model.plant.moved == "forces":
+            return results
+        return _laws_over(results, order, np.tile(gaps, lanes), self.model.schedule.longest or 1.0)
+
+    def resolved(self, theta: np.ndarray) -> Evaluated:
+        """Return this with so many rows that the law of each gap at θ (p,) is the same by other nodes, where it depends
+        on time: gaps are halved until then, and end at a jump in ever shorter ones."""
+        model = self.model
+        if not (isinstance(model, Model) and model.plant.moved):
+            return self
+        plan = model.schedule
+        begins, gaps = plan.begins[plan.gaps > 0], plan.gaps[plan.gaps > 0]
+        between, sizes, shortest = [plan.times], None, SHORTEST * np.ptp(plan.times)
+        while len(gaps):
+            law, other = (self._laws_of_gaps(own, (theta[None],), gaps, begins)
+                          for own in (self._laws, [self._other_nodes]))  # fmt: skip
+            if sizes is None:
+                sizes = [np.abs(part).max(axis=0) for part in (law.Phi, law.c, law.Q)]
+            is_far = np.zeros(len(gaps), bool)
+            for one, two, size in zip(law, other, sizes, strict=True):
+                is_far |= (np.abs(one - two) > AGREES * size).reshape(len(gaps), -1).any(axis=1)
+            is_far &= gaps > shortest
+            halves, begins = 0.5 * gaps[is_far], begins[is_far]
+            between.append(begins + halves)
+            if sum(map(len, between)) > MOST_BETWEEN + len(plan.times):
+                raise ValueError(
+                    f"problem: it changes in time so fast that more than {MOST_BETWEEN} rows are needed between the "
+                    f"readings, as at {between[-1][0]:.6g}"
+                )
+            begins, gaps = np.concatenate([begins, between[-1]]), np.tile(halves, 2)
+        if sum(map(len, between)) == len(plan.times):
+            return self
+        times = np.sort(np.concatenate(between))
+        finer = plan.with_rows(times, np.searchsorted(times, plan.times)).one_by_one()
+        return Evaluated(dataclasses.replace(model, schedule=finer), self.params_of)
 
     def log_likelihood(self, *directions: np.ndarray) -> list[np.ndarray]:
         """Return log L at θ (lanes, p); with a direction u also its slope along u; with two, [L, L_u, L_v, L_uv]."""
@@ -146,10 +192,13 @@ def _of_lanes(function: Callable) -> Uncompiled:
     return Uncompiled(jax.vmap(function))
 
 
-def law_at(model: Model, params_of: Callable, theta: Any) -> Any:
-    """Return the law of one gap, whose length and beginning follow the parameters."""
-    when = lax.stop_gradient(theta[-2:])  # of powers of a length 0, second derivatives would be NaN times 0
-    return jax.tree.map(lambda part: part[0], model.law(params_of(theta[:-2]), when[:1], when[1:]))
+def of_gap(model: Model, params_of: Callable, checking: bool, theta: Any) -> Any:
+    """Return the law of a gap, whose length and beginning follow the parameters, or rates in place of its own."""
+    params, when = params_of(theta[:-2]), lax.stop_gradient(theta[-2:])
+    if model.plant.moved == "matrices":
+        return model.rates(params, when[0], when[1], checking)
+    # of powers of a length 0, second derivatives would be NaN times 0
+    return jax.tree.map(lambda part: part[0], model.law(params, when[:1], when[1:], checking))
 
 
 def _rates(systems: Any, order: int) -> Any:
@@ -158,12 +207,12 @@ def _rates(systems: Any, order: int) -> Any:
 
 
 def _laws_over(rates: Any, order: int, gaps: np.ndarray, longest: float) -> Any:
-    """The laws over gaps of many lanes, lane by lane, whose rates have as many tangents as the order says."""
+    """The laws over gaps of many lanes, lane by lane, of rates for each with as many tangents as the order says."""
     A = jax.tree.leaves(rates)[0]
     halvings = linear_flow.doublings(A[np.isfinite(A).all(axis=(1, 2))], longest)
     unit = longest / 2.0**halvings
-    repeated = jax.tree.map(lambda part: np.repeat(unit * part, len(gaps), axis=0), rates)
-    return LAWS[order](repeated, np.tile(gaps / longest, len(A)), np.asarray(halvings), np.asarray(linear_flow.TERMS))
+    rates = jax.tree.map(lambda part: unit * part, rates)
+    return LAWS[order](rates, gaps / longest, np.asarray(halvings), np.asarray(linear_flow.TERMS))
 
 
 def _law(rates: Any, share: Any, halvings: Any, terms: Any) -> Any:

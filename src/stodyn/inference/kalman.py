@@ -92,14 +92,14 @@ class Reading(NamedTuple):
     size: Array | None
 
 
-def _whole(n: int, keep: Array) -> Array:
-    """1 for each state, and 0 for integrals that are reset."""
+def whole(n: int, keep: Array) -> Array:
+    """Return 1 for each state, and 0 for integrals that are reset."""
     return jnp.concatenate([jnp.ones(n - keep.size), keep])
 
 
 def moved_mean(m: Array, law: Law, keep: Array) -> Array:
     """Return the mean at the next row before its readings."""
-    m = m * _whole(len(m), keep) if keep.size else m
+    m = m * whole(len(m), keep) if keep.size else m
     return m + law.E @ m + law.c
 
 
@@ -107,8 +107,8 @@ def moved_spread(spread: Spread, law: Law, keep: Array) -> Spread:
     """Return the covariance at the next row before its readings."""
     P, D, left = spread
     if keep.size:
-        whole = _whole(len(P), keep)
-        P, D = P * whole * whole[:, None], None if D is None else D * whole[:, None]
+        mask = whole(len(P), keep)
+        P, D = P * mask * mask[:, None], None if D is None else D * mask[:, None]
     half = P + law.E @ P
     P = half + half @ law.E.T + law.Q
     return Spread(0.5 * (P + P.T), None if D is None else D + law.E @ D, left)
@@ -369,8 +369,8 @@ def smoothed_row(adjoint: Adjoint, law: Law, sensing: Sensing, passed: Passed) -
             part = part + part @ law.E
         if not row.keep.size:
             return part
-        whole = jnp.concatenate([jnp.ones(len(m) - row.keep.size), row.keep])
-        return part * whole if part.ndim == 1 else part * whole * whole[:, None]
+        mask = whole(len(m), row.keep)
+        return part * mask if part.ndim == 1 else part * mask * mask[:, None]
 
     return Adjoint(*map(back, adjoint)), (mean, 0.5 * (covariance + covariance.T))
 

@@ -9,7 +9,7 @@ is read over windows. Algebraic components of an SDAE are outputs: x = W z + w s
 from __future__ import annotations
 
 import dataclasses
-import functools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, NamedTuple
 
@@ -38,7 +38,10 @@ from stodyn.problems.sensor_noise import independent, interval, root, window
 from stodyn.problems.structure import depends_on_time, is_autonomous
 
 MOST = 200  # states of dense matrices
-NODES = gauss.legendre(6)  # in each gap, for forces that depend on time
+FORCES = gauss.legendre(6), gauss.lobatto(7)  # where forces that depend on time are taken in a gap, and for a check
+MATRICES = gauss.legendre(2), gauss.lobatto(3)  # and matrices; the second see a jump anywhere otherwise than the first
+TURNS = math.sqrt(3.0) / 12.0, 1.0 / 12.0  # of the commutator of the first and the last of them
+INSIDE = 1e-9  # of a gap: how far inside its ends are, where there may be a jump
 NAME_ONE = (
     "by='ekf' (takes the law of the state for a normal one, and the equations for straight over its spread) or "
     "by='statistical' (takes the law for a normal one, and averages the equations over it); a law with two humps is "
@@ -68,14 +71,14 @@ class Memory(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Plant:
-    """A linear problem without its sensors: its states and their start, its matrices as a function of params, and its
-    forces push(params, t) in place of `a` where they depend on time."""
+    """A linear problem without its sensors: its states and their start, its matrices flow(params, t), and whether
+    nothing in them depends on t but the forces `a` ("forces"), nothing at all (""), or anything ("matrices")."""
 
     problem: Problem
     start: Source
     states: tuple[str, ...]
-    flow: Callable[[Any], Flow]
-    push: Callable[[Any, Any], Array] | None = None
+    flow: Callable[[Any, Any], Flow]
+    moved: str = ""
 
 
 def plant_of(problem: Any, params: Any) -> Plant:
@@ -93,35 +96,29 @@ def plant_of(problem: Any, params: Any) -> Plant:
         form.f, (np.zeros(()), x, params), 1
     ):
         raise ValueError(f"problem: it is not proved to be linear: {NOT_LINEAR}")
-    if not is_autonomous(form) and not _is_pushed(form, params):
+    if isinstance(form, SDAE) and not is_autonomous(form):
         raise ValueError(
-            "problem: its matrices depend on time; only the forces of an SDE may. Take by='ekf', which is exact for "
-            "linear problems but for its steps"
+            "problem: it depends on time, as those alone may that have a form as an SDE. Take by='ekf', which is exact "
+            "for linear problems but for its steps"
         )
-    plant = _of_sdae(problem, form) if isinstance(form, SDAE) else _of_sde(problem, form)
+    plant = _of_sdae(problem, form) if isinstance(form, SDAE) else _of_sde(problem, form, params)
     if len(plant.states) > MOST:
         raise ValueError(f"problem: {len(plant.states)} states, more than {MOST}: reduce the model")
     return plant
 
 
-def _is_pushed(form: Any, params: Any) -> bool:
-    """Whether nothing of an SDE depends on time but its forces, which do not depend on the state."""
-    if not isinstance(form, SDE):
-        return False
-    slope = jax.jacfwd(form.f, 1)
-    return not any(depends_on_time(own, np.zeros(form.n), params) for own in (slope, form.g))
+def _of_sde(problem: Any, sde: SDE, params: Any) -> Plant:
+    matrices = jax.jacfwd(sde.f, 1), sde.g
+    moved = "" if is_autonomous(sde) else "forces"
+    if moved and any(depends_on_time(own, np.zeros(sde.n), params) for own in matrices):
+        moved = "matrices"
 
-
-def _of_sde(problem: Any, sde: SDE) -> Plant:
-    def flow(params: Any) -> Flow:
+    def flow(params: Any, t: Any) -> Flow:
         x = jnp.zeros(sde.n)
-        A, B = jax.jacfwd(lambda x: sde.f(0.0, x, params))(x), sde.g(0.0, x, params)
-        return Flow(A, sde.f(0.0, x, params), B @ B.T, jnp.eye(sde.n), jnp.zeros(sde.n))
+        A, B = (own(t, x, params) for own in matrices)
+        return Flow(A, sde.f(t, x, params), B @ B.T, jnp.eye(sde.n), jnp.zeros(sde.n))
 
-    def push(params: Any, t: Array) -> Array:
-        return sde.f(t, jnp.zeros(sde.n), params)
-
-    return Plant(problem, sde.start_source, problem.components, flow, None if is_autonomous(sde) else push)
+    return Plant(problem, sde.start_source, problem.components, flow, moved)
 
 
 def _of_sdae(problem: Any, sdae: SDAE) -> Plant:
@@ -132,7 +129,7 @@ def _of_sdae(problem: Any, sdae: SDAE) -> Plant:
     evolving = scipy.sparse.csr_array(sdae.facts.evolving).toarray()
     r = parts.r
 
-    def flow(params: Any) -> Flow:
+    def flow(params: Any, t: Any) -> Flow:
         x = jnp.zeros(sdae.n)
         slope, at_zero = jax.jacfwd(lambda x: sdae.f(0.0, x, params))(x), sdae.f(0.0, x, params)
         system = jnp.concatenate([jnp.asarray(evolving), parts.constraints(slope)])
@@ -256,17 +253,16 @@ class Model:
     def sizes(self) -> tuple[int, int, int]:
         """How many states are the plant's, of coloured noise, and integrals."""
         remembered = sum(len(memory.A) for own in self.memories for memory in own)
-        integrals = sum(count * width for count, width in zip(self.schedule.integrals, self.widths, strict=True))
-        return len(self.plant.states), remembered, integrals
+        return len(self.plant.states), remembered, self.schedule.integrated(self.widths)
 
     @property
     def states(self) -> int:
         """How many there are in all."""
         return sum(self.sizes)
 
-    def system(self, params: Any) -> tuple[Flow, Array, Array, Array]:
-        """Return the flow of all states, and H, d and R of the columns."""
-        own, n, N = self.plant.flow(params), len(self.plant.states), self.states
+    def system(self, params: Any, t: Any = 0.0) -> tuple[Flow, Array, Array, Array]:
+        """Return the flow of all states at a time, and H, d and R of the columns."""
+        own, n, N = self.plant.flow(params, t), len(self.plant.states), self.states
         A, S = jnp.zeros((N, N)).at[:n, :n].set(own.A), jnp.zeros((N, N)).at[:n, :n].set(own.S)
         a = jnp.zeros(N).at[:n].set(own.a)
         H, d, R, place, integral = [], [], [], n, sum(self.sizes[:2])
@@ -328,23 +324,35 @@ class Model:
         law = self.law(params, jnp.asarray(plan.gaps), jnp.asarray(plan.begins))
         return self.without_laws(params)._replace(law=law)
 
-    def law(self, params: Any, gaps: Array, begins: Array) -> Law:
-        """Return the laws over some lengths of time, from the times at which they begin."""
-        flow, longest = self.system(params)[0], self.schedule.longest or 1.0
-        if self.plant.push is None:
+    def law(self, params: Any, gaps: Array, begins: Array, checking: bool = False) -> Law:
+        """Return the laws over some lengths of time, from the times at which they begin; by other nodes for a check of
+        those that depend on time."""
+        longest = self.schedule.longest or 1.0
+        if self.plant.moved == "matrices":
+            rates = jax.vmap(lambda gap, begin: self.rates(params, gap, begin, checking))(gaps, begins)
+            own = jax.vmap(
+                lambda rates, gap: linear_flow.over(rates.A, rates.a, rates.S, gap[None], longest, self.halvings)
+            )(rates, gaps)
+            return jax.tree.map(lambda part: part[:, 0], own)
+        flow = self.own(params)
+        if not self.plant.moved:
             return linear_flow.over(flow.A, flow.a, flow.S, gaps, longest, self.halvings)
-        rest = gaps[:, None] * np.concatenate([[1.0], 0.5 - 0.5 * NODES.nodes])
-        laws = linear_flow.over(flow.A, 0.0 * flow.a, flow.S, rest.ravel(), longest, self.halvings)
+        shares, weights = _nodes(FORCES, checking)
+        rest = gaps[:, None] * np.concatenate([[1.0], 1.0 - shares])
+        laws = linear_flow.over(flow.A, jnp.zeros_like(flow.a), flow.S, rest.ravel(), longest, self.halvings)
         E, _, Q = (part.reshape(*rest.shape, *part.shape[1:]) for part in laws)
-        times = begins[:, None] + gaps[:, None] * (0.5 + 0.5 * NODES.nodes)
-        forces = jax.vmap(jax.vmap(functools.partial(self._pushed, params, flow.a)))(times)
+        times = begins[:, None] + gaps[:, None] * shares
+        forces = jax.vmap(jax.vmap(lambda t: self.system(params, t)[0].a))(times)
         moved = forces + jnp.einsum("gkij,gkj->gki", E[:, 1:], forces)
-        return Law(E[:, 0], gaps[:, None] * jnp.einsum("k,gki->gi", NODES.weights, moved), Q[:, 0])
+        return Law(E[:, 0], gaps[:, None] * jnp.einsum("k,gki->gi", weights, moved), Q[:, 0])
 
-    def _pushed(self, params: Any, a: Array, t: Array) -> Array:
-        """The forces at a time, of all states."""
-        assert self.plant.push is not None
-        return a.at[: len(self.plant.states)].set(self.plant.push(params, t))
+    def rates(self, params: Any, gap: Array, begin: Array, checking: bool = False) -> Rates:
+        """Return the constant rates in place of those of a gap, where these depend on time."""
+        shares, weights = _nodes(MATRICES, checking)
+        flows = [self.system(params, begin + gap * share)[0] for share in shares]
+        parts = [Rates(flow.A, flow.a, flow.S) for flow in flows]
+        mean = jax.tree.map(lambda *own: sum(w * a for w, a in zip(weights, own, strict=True)), *parts)
+        return linear_flow.averaged(mean, parts[0], parts[-1], TURNS[checking] * gap)
 
     def without_laws(self, params: Any) -> Parts:
         """Return everything but the laws of the gaps, with the rates from which they come in their place."""
@@ -359,8 +367,11 @@ class Model:
         return np.eye(self.states)[:, list(self.start.diffuse)]
 
     def own(self, params: Any) -> Flow:
-        """Return the flow of all states."""
-        return self.system(params)[0]
+        """Return the flow of all states, at the start or in the middle of each gap where it depends on time."""
+        plan = self.schedule
+        if self.plant.moved != "matrices":
+            return self.system(params, plan.times[0])[0]
+        return jax.vmap(lambda t: self.system(params, t)[0])(jnp.asarray(plan.begins + 0.5 * plan.gaps))
 
     def widened(self, flows: Sequence[Flow]) -> Model:
         """Return this with as many halvings of the longest gap as these flows need."""
@@ -371,3 +382,9 @@ class Model:
         """Refuse a plant without a stationary law, in words."""
         n = len(self.plant.states)
         lyapunov.continuous(flow.A[:n, :n], flow.S[:n, :n])
+
+
+def _nodes(rules: tuple[gauss.Rule, gauss.Rule], checking: bool) -> tuple[np.ndarray, np.ndarray]:
+    """The shares of a gap at which something is taken, and their weights."""
+    nodes, weights = rules[checking]
+    return np.clip(0.5 + 0.5 * nodes, INSIDE, 1.0 - INSIDE), weights

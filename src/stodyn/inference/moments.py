@@ -203,13 +203,14 @@ def advanced(
     """Return the state after a row, and what is left of the row."""
     moves = stride.length > 0.0
     length = jnp.where(moves, stride.length, 1.0)
+    whole, n = kalman.whole(len(state.m), stride.row.keep), len(state.m)
+    state = state._replace(m=whole * state.m, P=whole * state.P * whole[:, None])
 
     def step(s: Array, ξ: Array) -> Array:
         return functions.step(params, stride.time, length, s, ξ)
 
     after = filter_by.step(step, state, functions.normals, functions.is_additive)
-    n = len(state.m)
-    m, F = jnp.where(moves, after.mean, state.m), jnp.where(moves, after.slope, jnp.eye(n))
+    m, F = jnp.where(moves, after.mean, state.m), jnp.where(moves, after.slope, jnp.eye(n)) * whole
     P = _symmetric(jnp.where(moves, after.covariance, state.P))
     now = stride.time + stride.length
     sensed = filter_by.sense(lambda s: functions.sense(params, now, s), m, P)
@@ -219,13 +220,13 @@ def advanced(
     columns = len(sensed.mean)
     H = jnp.concatenate([jnp.zeros((columns, n)), jnp.eye(columns)], axis=1)
     sensing = Sensing(H, jnp.zeros(columns), functions.variances(params))
-    whole, readings = kalman.updated(predicted, sensing, stride.row)
-    m = whole.m[:n]
+    known, readings = kalman.updated(predicted, sensing, stride.row)
+    m = known.m[:n]
     if functions.settled is not None:
         m = jnp.where(jnp.any(stride.row.is_read), functions.settled(params, now, m), m)
-        whole = whole._replace(m=whole.m.at[:n].set(m))
+        known = known._replace(m=known.m.at[:n].set(m))
     loglik = jnp.sum(kalman.log_density(readings, stride.row.is_read))
-    return State(m, whole.P[:n, :n], None, None), Passed(predicted, whole, readings, loglik, F, sensed.slope)
+    return State(m, known.P[:n, :n], None, None), Passed(predicted, known, readings, loglik, F, sensed.slope)
 
 
 def _symmetric(P: Array) -> Array:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -16,13 +16,12 @@ from stodyn.analysis.step.one_step import AFFINE, OneStep
 from stodyn.inference import evaluating, kalman, moments
 from stodyn.inference.gaussian import Start
 from stodyn.inference.kalman import Array, Row, State
-from stodyn.inference.laws import Parts, white
+from stodyn.inference.laws import Parts, memories, white
 from stodyn.inference.moments import Functions, Stride
-from stodyn.inference.schedule import WHOLE, Schedule
+from stodyn.inference.schedule import WHOLE, Schedule, keeping
 from stodyn.methods.catalogue import stepping
 from stodyn.methods.recommend import recommended
-from stodyn.noise.coloured import Coloured
-from stodyn.numerics.newton import derived_forwards
+from stodyn.numerics.newton import derived_forwards, underived
 from stodyn.numerics.printing import recurrence
 from stodyn.numerics.printing.points import AtPoints
 from stodyn.numerics.printing.recurrence import Recurrence
@@ -30,6 +29,7 @@ from stodyn.numerics.uncompiled import Uncompiled
 from stodyn.problems.contract import written_as
 from stodyn.problems.sde import SDE
 from stodyn.problems.sensor import Sensor
+from stodyn.problems.sensor_noise import root, window
 
 CHANGE = 0.05  # of log L by halving the step: less is small enough
 HALVINGS = 14
@@ -60,8 +60,8 @@ class NormalModel:
 
     @property
     def states(self) -> int:
-        """How many numbers the method carries."""
-        return self.one.size
+        """How many numbers the method carries, with the integrals of what is read over windows."""
+        return self.one.size + self.schedule.integrated(self.widths)
 
     @functools.cached_property
     def reading(self) -> tuple[np.ndarray, np.ndarray]:
@@ -69,7 +69,9 @@ class NormalModel:
         matrix, defect = self.one.reading
         if defect > AFFINE:
             raise ValueError(f"method: what {self.method.name} shows of its state is not linear in it; take another")
-        return matrix[:, :-1], matrix[:, -1]
+        wide = np.zeros((len(matrix), self.states))
+        wide[:, : self.one.size] = matrix[:, :-1]
+        return wide, matrix[:, -1]
 
     def diffuse(self) -> None:
         """Return None: nothing is diffuse."""
@@ -77,20 +79,44 @@ class NormalModel:
     @property
     def functions(self) -> Functions:
         """The step and what is read, as functions of params."""
-        W, w = self.reading
+        (W, w), own = self.reading, self.one
+        integrals = self.states - own.size
+        windows = [(sensor, width, count) for sensor, width, count
+                   in zip(self.sensors, self.widths, self.schedule.integrals, strict=True)]  # fmt: skip
+
+        def read(sensor: Sensor, params: Any, t: Array, s: Array) -> Array:
+            return sensor.value(self.problem, t, W @ s + w, params)
+
+        def integrands(params: Any, t: Array, s: Array) -> Array:
+            return jnp.concatenate([jnp.tile(read(own, params, t, s), count) for own, _, count in windows if count])
 
         def step(params: Any, t: Array, h: Array, s: Array, ξ: Array) -> Array:
-            return self.one.function(0, t, h, params, s, ξ)
+            """Integrals by the trapezoidal rule, with the noise of what is counted."""
+            after = own.function(0, t, h, params, s[: own.size], ξ[: own.normals])
+            if not integrals:
+                return after
+            ends = integrands(params, t, s), integrands(params, t + h, jnp.concatenate([after, s[own.size :]]))
+            roots = [
+                jnp.full(width * count, root(one, params) if one.increment else 0.0) for one, width, count in windows
+            ]
+            kicks = jnp.sqrt(h) * jnp.concatenate(roots) * ξ[own.normals :]
+            return jnp.concatenate([after, s[own.size :] + 0.5 * h * (ends[0] + ends[1]) + kicks])
 
         def sense(params: Any, t: Array, s: Array) -> Array:
-            return jnp.concatenate([own.value(self.problem, t, W @ s + w, params) for own in self.sensors])
+            columns, k = [], own.size
+            for sensor, width, count in windows:
+                columns += (
+                    [read(sensor, params, t, s)] if not count else [s[k : k + width * count] / (window(sensor) or 1.0)]
+                )
+                k += width * count
+            return jnp.concatenate(columns)
 
         def variances(params: Any) -> Array:
-            both = zip(self.sensors, self.widths, strict=True)
-            return jnp.concatenate([jnp.broadcast_to(jnp.asarray(white(own, params), float), (k,)) for own, k in both])
+            sizes = [(jnp.asarray(white(own, params), float), width * max(count, 1)) for own, width, count in windows]
+            return jnp.concatenate([jnp.broadcast_to(size, k) for size, k in sizes])
 
         is_additive = self.problem.noise_structure.implies("additive")
-        return Functions(step, sense, variances, self._settled(), self.one.normals, is_additive)
+        return Functions(step, sense, variances, self._settled(), own.normals + integrals, is_additive)
 
     def _settled(self) -> Callable | None:
         """The function that moves a mean back onto joints, which a reading takes it off by the square of its way."""
@@ -112,7 +138,7 @@ class NormalModel:
         t = float(self.schedule.times[0])
 
         def begun(x: Array) -> Array:
-            return self.one.begun(t, params, x)
+            return jnp.pad(self.one.begun(t, params, x), (0, self.states - self.one.size))
 
         mean = jnp.asarray(self.start.mean_at(params))
         into = jax.jacfwd(begun)(mean)
@@ -172,7 +198,7 @@ class NormalEvaluated:
         plan = self.model.schedule
         is_read = ~np.isnan(plan.values)
         lengths = np.diff(plan.times, prepend=plan.times[0])
-        row = Row(np.where(is_read, plan.values, 0.0), is_read, np.zeros((len(lengths), 0)))
+        row = Row(np.where(is_read, plan.values, 0.0), is_read, keeping(plan, self.model.widths))
         return Stride(plan.times - lengths, lengths, row)
 
     @property
@@ -206,7 +232,7 @@ class NormalEvaluated:
         m, P, _ = self._starts[0](theta[None])
         _, passed = self._stored(State(m, P, None, None), (), theta[None], self.data)
         W, w = self.model.reading
-        n, columns = self.model.states, sum(self.model.widths)
+        n, columns = self.model.states, self.strides.row.values.shape[1]
         H = np.concatenate([np.zeros((columns, n)), np.eye(columns)], axis=1)
         wide = np.concatenate([W, np.zeros((len(W), columns))], axis=1)
         law: Any = None
@@ -227,12 +253,16 @@ class NormalEvaluated:
         params, (mean, P, _) = self.params_of(theta), self._starts[0](theta[None])
         values, vectors = np.linalg.eigh(P[0])
         s = mean + rng.standard_normal((count, len(values))) @ (vectors * np.sqrt(np.maximum(values, 0.0))).T
-        sense = AtPoints(lambda t, s: model.functions.sense(params, t, s), (None, 0))
+        functions = model.functions
+        sense = AtPoints(lambda t, s: functions.sense(params, t, s), (None, 0))
+        step = AtPoints(lambda t, h, s, ξ: functions.step(params, t, h, s, ξ), (None, None, 0, 0))
         last = min(len(strides.length), most)
         readings = np.full((count, last, len(noise)), np.nan)
         for k, (t, h) in enumerate(zip(strides.time[:last], strides.length[:last], strict=True)):
+            s = s * np.concatenate([np.ones(model.one.size), strides.row.keep[k]])
             if h > 0.0:
-                s = model.one.after(t, h, params, s, rng.standard_normal((count, model.one.normals)))
+                with underived():
+                    s = step(np.asarray(t), np.asarray(h), s, rng.standard_normal((count, functions.normals)))
             if strides.row.is_read[k].any():
                 readings[:, k] = sense(np.asarray(t + h), s) + noise * rng.standard_normal((count, len(noise)))
         return readings
@@ -258,15 +288,15 @@ RETURNED = Recurrence(moments.returned)
 # --- the model of a question ------------------------------------------------------------------------------------------
 
 
-def refuse_memory(by: str, sensors: tuple[Sensor, ...], initial: Any) -> None:
-    """Refuse sensors whose readings depend on more than a state, and starts that are not the problem's."""
+def refuse_memory(by: str, sensors: Sequence[Sensor], widths: Sequence[int], initial: Any) -> None:
+    """Refuse sensors with noise that remembers, and starts that are not the problem's."""
     if initial is not None:
         raise ValueError(f"initial: by={by!r} takes the start of the problem; give it a fixed or a normal start")
-    for own in sensors:
-        if own.average or own.increment or own.bias is not None or isinstance(own.noise, Coloured):
+    for own, width in zip(sensors, widths, strict=True):
+        if memories(own, width):
             raise ValueError(
-                f"sensors ({own.name}): by={by!r} takes readings of points with independent noise; averages, "
-                "increments and coloured noise are taken of linear problems, or write them as components of the problem"
+                f"sensors ({own.name}): by={by!r} takes independent noise of readings; coloured noise and a bias are "
+                "taken of linear problems, or write them as components of the problem"
             )
 
 
@@ -289,10 +319,7 @@ def in_steps(plan: Schedule, dt: float) -> Schedule:
     owner = np.repeat(np.arange(len(counts)), counts)
     left = last[owner] - np.arange(len(owner))  # steps to the row that a step leads to
     times = plan.times[owner] - left * (lengths / counts)[owner]
-    values = np.full((len(owner), plan.values.shape[1]), np.nan)
-    values[last] = plan.values
-    nothing = np.zeros((len(owner), 0), bool)
-    return dataclasses.replace(plan, times=times, gap=np.zeros(len(owner), int), values=values, reset=nothing)
+    return plan.with_rows(times, last)
 
 
 def with_steps(model: NormalModel, params_of: Callable, theta: np.ndarray, dt: float | None) -> NormalEvaluated:

@@ -72,12 +72,12 @@ def question_of(
         schedule = scheduled(record, 0.0 if t0 is None else float(t0), at)
         source, states = (plant.start, plant.states) if is_exact else (problem.start_source, problem.components)
         start = start_of(source, initial, states, stated_in(problem, tree))
-        if plant.push is not None:
-            schedule = _of_forces(schedule, is_exact, initial)
+        if plant.moved:
+            schedule = _of_times(schedule, is_exact, initial)
         parts = plant, record.sensors, tuple(widths), schedule, start
         model = laws.Model(*parts) if is_exact else stepping.stepped(*parts, law, dt).checked(tree)
         names, values, params_of = numbers_in(tree)
-        evaluated = Evaluated(model, params_of).for_parameters(values[None])
+        evaluated = Evaluated(model, params_of).for_parameters(values[None]).resolved(values)
         if start.is_stationary:
             _refuse_unstable(evaluated, values)
     return Question(record, evaluated, names, values)
@@ -90,10 +90,10 @@ def _refuse_unstable(evaluated: Evaluated, values: np.ndarray) -> None:
         raise ValueError(f"initial: 'stationary' needs a system that comes to rest. {error}") from error
 
 
-def _of_forces(schedule: Schedule, is_exact: bool, initial: Any) -> Schedule:
-    """The schedule of a problem whose forces depend on time."""
+def _of_times(schedule: Schedule, is_exact: bool, initial: Any) -> Schedule:
+    """The schedule of a problem whose forces or matrices depend on time."""
     if not is_exact or initial == "stationary":
-        raise ValueError("law, initial: forces that depend on time have no law of a step, and no stationary one")
+        raise ValueError("law, initial: what depends on time has no law of a step, and no stationary one")
     return schedule.one_by_one()
 
 
@@ -126,8 +126,8 @@ def _of_steps(problem: Any, method: Any, data: Any, sensors: Any, options: Optio
         raise ValueError(f"dt: expected a positive step, got {dt!r}")
     record, tree = _numbers(problem, data, sensors, params)
     with jax.enable_x64(True):
-        nonlinear.refuse_memory(by, record.sensors, initial)
         widths = tuple(laws.width_of(problem, sensor, tree) for sensor in record.sensors)
+        nonlinear.refuse_memory(by, record.sensors, widths, initial)
         _check_record(record, widths)
         schedule = scheduled(record, 0.0 if t0 is None else float(t0), at)
         start = start_of(problem.start_source, None, problem.components, stated_in(problem, tree))

@@ -51,6 +51,17 @@ class Schedule:
         rows = np.arange(len(lengths))
         return dataclasses.replace(self, gaps=lengths, gap=rows, begins=self.times - lengths)
 
+    def with_rows(self, times: np.ndarray, own: np.ndarray) -> Schedule:
+        """Return this with rows at more times; those numbered `own` are its rows."""
+        values = np.full((len(times), self.values.shape[1]), np.nan)
+        reset = np.zeros((len(times), self.reset.shape[1]), bool)
+        values[own], reset[own] = self.values, self.reset
+        return dataclasses.replace(self, times=times, values=values, reset=reset, gap=np.zeros(len(times), int))
+
+    def integrated(self, widths: Sequence[int]) -> int:
+        """Return how many states the integrals of all windows are, of sensors with so many outputs."""
+        return sum(count * width for count, width in zip(self.integrals, widths, strict=True))
+
     @property
     def longest(self) -> float:
         """The longest gap."""

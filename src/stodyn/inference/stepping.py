@@ -164,7 +164,10 @@ def stepped(
         raise ValueError(f"dt: expected the step of {method.name}, whose law is asked for, got {dt!r}")
     for sensor in sensors:
         if sensor.average or sensor.increment or sensor.bias is not None:
-            raise ValueError(f"law ({sensor.name}): averages, increments and biases are taken with law='exact' so far")
+            raise ValueError(
+                f"law ({sensor.name}): averages, increments and biases are taken with law='exact'; averages and "
+                f"increments by the steps of a method also with method={method.name!r}, by='ekf', exact if it is linear"
+            )
     places = (schedule.times - schedule.times[0]) / dt
     numbers = np.round(places).astype(int)
     off = np.abs(places - numbers) > WHOLE

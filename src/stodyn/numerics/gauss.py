@@ -68,6 +68,13 @@ def legendre(n: int) -> Rule:
     return rule(*orthogonal.legendre(n))
 
 
+def lobatto(n: int) -> Rule:
+    """n nodes for the uniform distribution on [-1, 1], two of them its ends; of degree 2n - 3."""
+    last = np.polynomial.Legendre.basis(n - 1)
+    nodes = np.concatenate([[-1.0], last.deriv().roots().real, [1.0]])
+    return Rule(nodes, 1.0 / (n * (n - 1) * last(nodes) ** 2))
+
+
 def hermite(n: int) -> Rule:
     """n nodes for the standard normal distribution (the probabilists' Hermite polynomials)."""
     return rule(*orthogonal.hermite(n))
