@@ -11,6 +11,7 @@ from scipy import stats as laws
 import stodyn as sd
 from stodyn import statistics as st
 from stodyn.methods import walled
+from stodyn.models.jointed import JOINTED_PENDULUM
 from stodyn.numerics import uncompiled
 from stodyn.warnings import WallsNotResolved
 
@@ -102,15 +103,16 @@ def test_an_elastic_wall_in_the_middle_folds_the_paths():
     assert abs(one["energy"] - other["energy"]) < 5 * np.hypot(one["energy_stderr"], other["energy_stderr"])
 
 
-def test_impacts_lose_velocity():
+@pytest.mark.parametrize("method", ["SRA1", "StochasticAlpha"])
+def test_impacts_lose_velocity(method):
     """e = .7, T = 4: in the limit E v²/2 = .2282(4) and E x = .5392(5); mirrored with steps of 1/20, of order 1."""
     walls = sd.Walls({"x": (0.0, None)}, kind="impact", restitution=0.7)
     kinetic = st.Observable(lambda t, x: 0.5 * x[1] ** 2, name="kinetic", at=[4.0])
-    run = run_of(sd.with_walls(OSCILLATOR, walls), "SRA1", t=(0, 4), dt=0.05, paths=40_000,
+    run = run_of(sd.with_walls(OSCILLATOR, walls), method, t=(0, 4), dt=0.05, paths=40_000,
                  collect=[st.Moments(at=[4.0]), kinetic])  # fmt: skip
     assert abs(run["kinetic"] - 0.2282) < 5 * run["kinetic_stderr"] + 0.0016
     assert abs(run["mean"][0, 0] - 0.5392) < 5 * run["mean_stderr"][0, 0] + 0.0012
-    resting = run_of(sd.with_walls(OSCILLATOR, sd.Walls({"x": (0.0, 2.0)}, "impact", 0.0)), "SRA1", t=(0, 4), dt=0.05,
+    resting = run_of(sd.with_walls(OSCILLATOR, sd.Walls({"x": (0.0, 2.0)}, "impact", 0.0)), method, t=(0, 4), dt=0.05,
                      paths=50, collect=st.Paths(50, every=1))  # fmt: skip
     assert resting["path"][:, :, 0].min() >= 0
 
@@ -166,8 +168,7 @@ def test_walls_go_where_runs_go():
         (lambda: sd.with_measurement(sd.with_walls(FREE, {"x": (0, None)}), [[1.0]], 1.0), TypeError, "walls"),
         (lambda: run_of(sd.with_walls(FREE, {"x": (0, None)}), "AB2", paths=4), ValueError, "keeps more"),
         (lambda: run_of(sd.with_walls(FREE, {"x": (0, None)}), "VanLoan", paths=4), ValueError, "whole paths at once"),
-        (lambda: run_of(sd.with_walls(OSCILLATOR, sd.Walls({"x": (0, None)}, "impact")), "StochasticAlpha", paths=4),
-         ValueError, "keeps more than the state"),
+        (lambda: sd.with_walls(JOINTED_PENDULUM.problem, sd.Walls({"x": (0, None)}, "impact")), ValueError, "leave the joints"),
         (lambda: run_of(sd.with_walls(sd.SDE(lambda t, x: -x, lambda t, x: 1.0, laws.norm(0, 1)), {"x": (0, None)})),
          ValueError, "Start all paths inside"),
     ],

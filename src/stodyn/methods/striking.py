@@ -103,6 +103,7 @@ class _Striking(WrappedSteps):
             gone = gone + share * (1.0 - gone)
             rest = jnp.maximum(1.0 - gone, LEAST) * h
             fresh = self.method.start(own, when, x, params)
+            x = self.method.read(fresh)
             following = self.method.needs.increment(rest, normals, own.m)
             after, report = self.method.step(own, when, fresh, following, params)
             new = Report(*(jnp.asarray(part) for part in report))

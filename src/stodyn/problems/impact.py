@@ -8,7 +8,8 @@ With f the function that reaches the level l, and ν = ∇f·v - dl/dt the speed
 
     v -> v - (1 + e) ν M⁻¹∇f / (∇f·M⁻¹∇f),
 
-so that ν -> -e ν, and the momentum along the wall is kept.
+so that ν -> -e ν, and the momentum along the wall is kept. With joints P M⁻¹∇f takes the place of M⁻¹∇f, its part along
+them: the impulse is shared with the joints, which hold before and after it.
 """
 
 from __future__ import annotations
@@ -188,10 +189,13 @@ class Struck(Measured):
         return x.at[:N].add(-distance / jnp.where(normal @ push > 0, normal @ push, 1.0) * push)
 
     def _normal(self, gauge: Gauge, t, x: Array, params) -> tuple[Array, Array]:
-        """The gradient of the distance by the positions, and M⁻¹ times it."""
+        """The gradient of the distance by the positions, and M⁻¹ times it, with joints its part along them."""
         N = self.own.N
-        normal = -gauge.signs(x)[0] * gauge.gradient(t, x, params)[:N]
-        return normal, self.own.motion.solved(t, x[:N], x[N : 2 * N], x[:0], params, normal)
+        normal, joints = -gauge.signs(x)[0] * gauge.gradient(t, x, params)[:N], self.own.joints
+        if joints is None:
+            return normal, self.own.motion.solved(t, x[:N], x[N : 2 * N], x[:0], params, normal)
+        frame = joints.frame(t, x[:N], params)
+        return normal, frame.held(frame.inverse(normal))[0]
 
 
 def struck(problem: Any, impacts: Sequence[Impact]) -> Struck:
@@ -230,10 +234,13 @@ def check_strikable(problem: Any) -> None:
         raise TypeError(
             f"problem: impacts take a Mechanical all of whose coordinates have inertia, got a {type(problem).__name__}"
         )
-    if problem.n != 2 * problem.N or problem.joints is not None:
+    if problem.n != 2 * problem.N:
         raise TypeError(
-            "problem: impacts take a Mechanical without accelerations, joints or impulses among its components"
+            "problem: impacts take a Mechanical that shows positions and velocities alone; leave out accelerations=True, "
+            "impulses=True, hysteretic elements and coloured noise"
         )
+    if problem.joints is not None and not problem.joints.mass_is_regular:
+        raise TypeError("problem: impacts beside joints take a regular mass; add s G'G to it, which changes no motion")
 
 
 def _check_crossing(problem: Mechanical, impacts: Sequence[Impact]) -> None:

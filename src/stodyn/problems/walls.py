@@ -205,8 +205,8 @@ def with_walls(problem: Any, *walls: Walls | Mapping | Impact) -> Walled | Struc
     Returns
     -------
     Walled or Struck
-        A problem for one-step methods; with Walls, for those that step the state itself, such as EulerMaruyama, Heun or
-        SRA1. At most weak order 1. With impacts a run shows two components more: how many `impacts` a path has had, and
+        A problem for one-step methods; with walls that reflect, for those that step the state itself, such as
+        EulerMaruyama, Heun or SRA1. Systems with joints take located impacts, by the methods for joints. At most weak order 1. With impacts a run shows two components more: how many `impacts` a path has had, and
         in how many steps it was at rest at a wall (`rests`).
 
     Raises
@@ -242,6 +242,11 @@ def _walled(problem: Any, walls: Walls) -> Walled:
         )
     if walls.kind == "impact":
         check_strikable(problem)
+        if problem.joints is not None:
+            raise ValueError(
+                "walls: a state that is mirrored after a step would leave the joints; give Walls(..., located=True), "
+                "whose impacts keep them"
+            )
     places = tuple(_place(problem, walls, of, pair) for of, pair in walls.bounds.items())
     if len({place[0] for place in places}) < len(places):
         raise ValueError(f"walls: a component is named twice in {list(walls.bounds)}")
