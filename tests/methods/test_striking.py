@@ -198,8 +198,9 @@ def test_impacts_share_their_impulse_with_joints():
     for noise, dt in ((0.0, 1 / 32), (0.0, 1 / 128), (1.0, 1 / 128)):
         rod = sd.Mechanical(lambda t, x, v: jnp.array([0.0, -9.81]), lambda t, x, v, noise=noise: noise * push, start,
                             constraints=lambda t, x: 0.5 * (x @ x - 1.0)[None])  # fmt: skip
+        turn = 1.5 * noise
         angle = sd.Mechanical(lambda t, x, v: -9.81 * jnp.sin(x),
-                              lambda t, x, v, noise=noise: noise * 1.5 * jnp.cos(x)[:, None], ([1.0], [0.5]))  # fmt: skip
+                              lambda t, x, v, turn=turn: turn * jnp.cos(x)[:, None], ([1.0], [0.5]))  # fmt: skip
         jointed, plain = (
             sd.simulate(sd.with_walls(system, sd.Impact(level, sd.Restitution(0.7))), t=(0.0, 1.0), dt=dt, paths=40,
                         seed=1, collect=st.Paths(40, at=[1.0]), progress=False)["path"].values[:, 0]

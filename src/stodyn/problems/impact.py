@@ -236,8 +236,8 @@ def check_strikable(problem: Any) -> None:
         )
     if problem.n != 2 * problem.N:
         raise TypeError(
-            "problem: impacts take a Mechanical that shows positions and velocities alone; leave out accelerations=True, "
-            "impulses=True, hysteretic elements and coloured noise"
+            "problem: impacts take a Mechanical that shows positions and velocities alone; leave out accelerations, "
+            "impulses, hysteretic elements and coloured noise"
         )
     if problem.joints is not None and not problem.joints.mass_is_regular:
         raise TypeError("problem: impacts beside joints take a regular mass; add s G'G to it, which changes no motion")

@@ -206,8 +206,9 @@ def with_walls(problem: Any, *walls: Walls | Mapping | Impact) -> Walled | Struc
     -------
     Walled or Struck
         A problem for one-step methods; with walls that reflect, for those that step the state itself, such as
-        EulerMaruyama, Heun or SRA1. Systems with joints take located impacts, by the methods for joints. At most weak order 1. With impacts a run shows two components more: how many `impacts` a path has had, and
-        in how many steps it was at rest at a wall (`rests`).
+        EulerMaruyama, Heun or SRA1. Systems with joints take located impacts, by the methods for joints. At most weak
+        order 1. With impacts a run shows two components more: how many `impacts` a path has had, and in how many steps
+        it was at rest at a wall (`rests`).
 
     Raises
     ------
