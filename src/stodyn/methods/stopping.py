@@ -16,6 +16,10 @@ Where several levels have bridges, the state at the stop is also one from which 
 distance from each of them is that of a bridge kept from the level until it reaches it, or to the end of the step
 (crossing.distance_before). This is exact where the noises of the functions are independent.
 
+Where functions are curved, share their noise or are decided in different ways, such a place may still lie off its level
+or beyond another one. The path is then stopped where the line from the beginning of the step to it first meets a level,
+and by that level.
+
 The state of a stopped path no longer changes. The last entry of the method's state is the number of the level
 that stopped the path, counted from 1, and 0 while the path goes on.
 """
@@ -41,6 +45,7 @@ STREAM = "event"
 SMALL = 16  # components up to which the work for a crossing is done in a loop that runs only where there is one
 ONTO = 4  # how many moves bring a chord that is close to the level onto it, up to rounding
 FAR = 15.0  # a b from which a bridge that keeps from a level is any bridge: exp(-2 a b) < 1e-13
+FURTHER = 5  # how often a move that ends before the level is doubled
 LEAST_SLOPE = 1e-3  # 1 - ρ² of two functions' noises, below which a place cannot be moved along one for the other
 KINDS = ("frozen", "alive")
 
@@ -141,8 +146,20 @@ class Stopping(WrappedSteps):
     def needs(self):
         if not self.bridges:
             return self.method.needs
-        places = self.m + 2 * (self.bridges - 1) if self.m > 1 else 0
-        return AndNormals(self.method.needs, STREAM, 2 * self.bridges + places)
+        return AndNormals(self.method.needs, STREAM, 2 * self.bridges + self.places)
+
+    @property
+    def places(self) -> int:
+        """The number of normals that draw where a path is, beside the level that stopped it."""
+        kinds = [gauge.known[0] for gauge in self.gauges]
+        is_mixed = BRIDGE in kinds and CUBIC in kinds
+        return self.m + 2 * (self.bridges - (not is_mixed)) if self.bridges and (self.m > 1 or is_mixed) else 0
+
+    @property
+    def places_exactly(self) -> bool:
+        """Whether places lie on their level by construction: on one level of a component, or at the ends of steps."""
+        on_a_component = len(self.gauges) == 1 and not callable(self.gauges[0].of)
+        return on_a_component or all(gauge.known[0] == GRID for gauge in self.gauges)
 
     @property
     def is_plain(self) -> bool:
@@ -179,8 +196,9 @@ class Stopping(WrappedSteps):
         after, report = stepped
         goes_on = end.by == 0
         x, y = self.method.read(inner), self.method.read(after)
-        closest = [jnp.min(gauge.distances(t + noise.h, y, params)) for gauge in self.gauges]
         stops, share, by, place = self._stopped(problem, t, noise, x, y, params, goes_on)
+        until, shown = t + jnp.where(stops, share, 1.0) * noise.h, jnp.where(stops, place, y)
+        closest = [jnp.min(gauge.distances(until, shown, params)) for gauge in self.gauges]
         time = jnp.where(stops, t + share * noise.h, end.time)
         following = jax.tree.map(lambda new, old: jnp.where(goes_on, new, old), after, inner)
         if self.is_plain:
@@ -195,8 +213,11 @@ class Stopping(WrappedSteps):
         h, tests, used = noise.h, [], 0
         normals = noise.aux[STREAM] if self.bridges else jnp.zeros(0, x.dtype)
         for gauge in self.gauges:
-            tests.append(_Test(gauge, self, t, h, x, y, params, normals[used : used + 2]))
-            used += 2 * (gauge.known[0] == BRIDGE)
+            z, is_bridge = normals[used : used + 2], gauge.known[0] == BRIDGE
+            if used and is_bridge:
+                z = next(test for test in tests if test.kind == BRIDGE).shared_with(gauge, z)
+            tests.append(_Test(gauge, self, t, h, x, y, params, z))
+            used += 2 * is_bridge
         possible = goes_on & jnp.any(jnp.stack([test.is_possible() for test in tests]))
 
         def once(_):
@@ -204,18 +225,47 @@ class Stopping(WrappedSteps):
             crossings = [test.crossing() for test in tests]
             for number, (test, (crosses, when, side)) in enumerate(zip(tests, crossings, strict=True), 1):
                 when = when.astype(x.dtype)
-                where = test.place(when, side, normals[used : used + self.m])
-                if self.m > 1 and test.kind == BRIDGE:
+                where = test.place(when, side, normals[used : used + self.m] if self.places else normals[:0])
+                if self.places and test.kind != GRID:
                     others = [(other, *its_crossing) for other, its_crossing in zip(tests, crossings, strict=True)
                               if other is not test and other.kind == BRIDGE]  # fmt: skip
-                    where = test.before_others(where, when, side, others, normals[used + self.m :])
+                    moved = test.before_others(where, when, side, others, normals[used + self.m :])
+                    far = [jnp.any(of.gauge.distances(t + when * h, moved, params) < -of.rounding) for of in tests]
+                    where = jnp.where(jnp.any(jnp.stack(far)), where, moved)
+                if not self.places_exactly:
+                    where = test.at_or_beyond(where, when, side)
                 is_first = crosses & (~reached | (when < share))
                 share, by = jnp.where(is_first, when, share), jnp.where(is_first, np.int32(number), by)
                 reached, place = reached | crosses, jnp.where(is_first, where, place)
+            if not self.places_exactly:
+                share, by, place = self._first_met(tests, reached, share, by, place)
             return reached, share.astype(x.dtype), by, place.astype(x.dtype)
 
         nothing = jnp.asarray(False), jnp.ones_like(x[0]), jnp.asarray(0, np.int32), y
         return rarely(possible, once, nothing, loops=problem.n <= SMALL)
+
+    def _first_met(self, tests, reached, share, by, place):
+        """The share, the level and the place where the line from the beginning of a step to a place first meets a
+        level, if the place lies off its own level or beyond another."""
+        numbers = jnp.asarray([k for k, test in enumerate(tests, 1) if test.kind != GRID], np.int32)
+        checked = [test for test in tests if test.kind != GRID]
+
+        def beyond(u):
+            """By how much the path is beyond each level after a part u of the line."""
+            return -jnp.stack([jnp.min(test.distances_on_the_way(place, u, share)) for test in checked])
+
+        def halved(_, bounds):
+            middle = 0.5 * (bounds[0] + bounds[1])
+            is_beyond = jnp.any(beyond(middle) > 0.0)
+            return jnp.where(is_beyond, bounds[0], middle), jnp.where(is_beyond, middle, bounds[1])
+
+        one = jnp.ones_like(share)
+        allowed = jnp.where(numbers == by, jnp.stack([test.rounding for test in checked]), 0.0)
+        is_off = reached & jnp.any(beyond(one) > allowed)
+        inside, outside = jax.lax.fori_loop(0, crossing.BISECTIONS, halved, (jnp.zeros_like(one), one))
+        first = numbers[jnp.argmax(beyond(outside))]
+        place = jnp.where(is_off, tests[0].x + inside * (place - tests[0].x), place)
+        return jnp.where(is_off, inside * share, share), jnp.where(is_off, first, by), place
 
 
 def of_those(report: Report, goes_on: Array) -> Report:
@@ -240,6 +290,17 @@ class _Test:
             self.frozen = method.method.freezes_noise(gauge.problem)
             self.units = gauge.in_deviations(t, h, x, y, params, self.frozen)
             self.energy = 0.5 * jnp.sum(z**2)
+
+    def shared_with(self, gauge: Gauge, z: Array) -> Array:
+        """Normals for another level, which has as much of its noise in common with this one as its function has."""
+        if len(self.gauge.sides) + len(gauge.sides) > 2:
+            return z
+        one, other = (g.sides[0] * g.noise(self.t, self.x, self.params) for g in (self.gauge, gauge))
+        tiny = jnp.finfo(z.dtype).tiny
+        common = one @ other / jnp.sqrt(jnp.maximum((one @ one) * (other @ other), tiny))
+        against = -jnp.log(-jnp.expm1(-self.energy)) / jnp.maximum(self.energy, tiny)
+        same = self.z * jnp.where(common > 0.0, 1.0, jnp.sqrt(against))
+        return jnp.abs(common) * same + jnp.sqrt(jnp.maximum(1.0 - common**2, 0.0)) * z
 
     def is_possible(self) -> Array:
         """Whether the level may have been reached."""
@@ -286,15 +347,15 @@ class _Test:
         if self.kind == GRID:
             return y
         chord = x + share * (y - x)
-        if self.kind == CUBIC:
-            here, there = (problem.mean_rates(*at, params, self.smooth) for at in ((t, x), (t + h, y)))
-            for i, p, q in zip(self.smooth, here, there, strict=True):
-                chord = chord.at[i].set(crossing.cubic_at(share, (x[i], y[i]), (h * p, h * q)))
-            return chord
+        here, there = (problem.mean_rates(*at, params, self.smooth) for at in ((t, x), (t + h, y)))
+        for i, p, q in zip(self.smooth, here, there, strict=True):
+            cubic = crossing.cubic_at(share, (x[i], y[i]), (h * p, h * q))
+            broken = problem.is_broken(x, y)
+            chord = chord.at[i].set(cubic if broken is None else jnp.where(broken, chord[i], cubic))
         if len(normals):
             push = jnp.sqrt(h * share * (1.0 - share)) * problem.noise_push(t, x, params, normals)
             chord = chord + push - self.gauge.toward(t, chord, params) * (self.gauge.gradient(t, chord, params) @ push)
-        for _ in range(ONTO):
+        for _ in range(ONTO if self.kind == BRIDGE else 0):
             chord = self._onto(chord, t + share * h, side)
         return chord
 
@@ -307,7 +368,7 @@ class _Test:
         """The place, moved along this level so that no other one was reached before; others are tests with their
         crossings, and there are two normals for each."""
         when = self.t + share * self.h
-        pairs = normals.reshape(-1, 2)
+        pairs = normals.reshape(-1, 2)[: len(others)]
         aims = [other.distance_before(place, share, its_crossing, pair)
                 for (other, *its_crossing), pair in zip(others, pairs, strict=True)]  # fmt: skip
         for _ in range(ONTO if others else 0):
@@ -315,6 +376,30 @@ class _Test:
                 place = place + self._along(other.gauge, place, when, aim, near)
             place = self._onto(place, when, side)
         return place
+
+    @property
+    def rounding(self) -> Array:
+        """How far from its level a place may be that is on it: a rounding of the distances at the ends of the step."""
+        first, last = self.ends
+        return jnp.sqrt(jnp.finfo(self.x.dtype).eps) * jnp.max(jnp.abs(first) + jnp.abs(last))
+
+    def distances_on_the_way(self, place: Array, u: Array, share: Array) -> Array:
+        """The distances after a part u of the line from the beginning of the step to a place."""
+        return self.gauge.distances(self.t + u * share * self.h, self.x + u * (place - self.x), self.params)
+
+    def at_or_beyond(self, place: Array, share: Array, side: Array) -> Array:
+        """The place, or one beyond the level if it lies before it."""
+        when = self.t + share * self.h
+        off = self.gauge.distances(when, place, self.params)[side]
+        direction = self.gauge.toward(when, place, self.params)
+        if self.kind == CUBIC:
+            slope = self.gauge.gradient(when, place, self.params)
+            direction = slope / jnp.maximum(slope @ slope, jnp.finfo(slope.dtype).tiny)
+        move, moved = (self.gauge.signs(place)[side] * off) * direction, place
+        for k in range(FURTHER):
+            is_before = self.gauge.distances(when, moved, self.params)[side] > self.rounding
+            moved = jnp.where(is_before, place + 2.0**k * move, moved)
+        return moved
 
     def _along(self, other: Gauge, place: Array, when: Array, aim: Array, near: Array) -> Array:
         """The move along this level to the distance `aim` from a side of another; none where noise has no such way."""
