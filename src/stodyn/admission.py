@@ -62,14 +62,8 @@ class Wanted(NamedTuple):
 class Admission:
     """What may be used of the things that one file names.
 
-    Parameters
-    ----------
-    allow : iterable of str or Path
-        The values of --allow.
-    command : str
-        The command that reads the file, which errors repeat with what it lacks.
-    folders : iterable of Path
-        Where the file may write without being asked.
+    `allow` are the values of --allow, `command` is the command that reads the file, which errors repeat with what it
+    lacks, and `folders` are where the file may write without being asked.
     """
 
     def __init__(self, allow: Iterable[str | Path], command: str, folders: Iterable[Path] = ()):

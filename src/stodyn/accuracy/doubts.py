@@ -73,8 +73,8 @@ def _is_spread(ladder: Ladder) -> np.ndarray:
 
 
 def _mattering(doubted: Sequence[rules.Level], ladder: Ladder) -> list[rules.Level]:
-    """Those of some levels whose variance, three standard errors larger, would be too large beside the others for the
-    error."""
+    """The doubted levels that matter: their variance, three standard errors larger, would be too large beside the
+    others for the error."""
     result = ladder.result
 
     def matters(one: rules.Level) -> bool:

@@ -35,7 +35,7 @@ from stodyn.engine.run import Run, Tally
 from stodyn.engine.simulate import merged
 from stodyn.engine.spec import as_it_is_now, chosen_method, describe
 from stodyn.engine.where import where_of
-from stodyn.hints import Count, Integer, check_seed
+from stodyn.hints import Count, Integer, check_seed, is_whole
 from stodyn.methods.contract import Catalogued
 from stodyn.methods.stopping import Stop
 from stodyn.methods.switching import refuse_switches
@@ -44,7 +44,6 @@ from stodyn.problems.contract import written_as
 from stodyn.problems.level import SIDES, Level
 from stodyn.problems.looped import Looped
 from stodyn.problems.sde import SDE
-from stodyn.statistics.contract import is_whole
 from stodyn.warnings import MissedWays, Skewed
 
 SKEWED = 0.7  # c.o.v. of single runs beyond which their mean is too low most of the time

@@ -131,7 +131,7 @@ def _projected(problem: RandomDAE, basis: Basis, terms: MultiAffine | None, at: 
         return np.einsum("k,ki,kl,kab->ialb", grid.weights, phi, phi, values, optimize=True)
 
     def rounding(grid: grids.Nodes) -> np.ndarray:
-        """Of each integral: that of its sum, whose terms are products of four rounded numbers."""
+        """The rounding of each integral: that of its sum, whose terms are products of four rounded numbers."""
         values, phi = np.abs(at(grid.points)), np.abs(basis.evaluate(grid.points))
         sizes = np.einsum("k,ki,kl,kab->ialb", np.abs(grid.weights), phi, phi, values, optimize=True)
         return (len(values) + 4) * np.finfo(float).eps * sizes

@@ -23,17 +23,9 @@ SHOWN = 4  # numbers that a warning lists
 
 
 def warn_of_rounded(problem: Any, computation: str, further: list[str] | None = None) -> None:
-    """Warn of float32 numbers in the functions of a problem, its start and its params.
-
-    Parameters
-    ----------
-    problem : Problem
-        The problem.
-    computation : str
-        The computation in float64 that uses them, in words.
-    further : list of str, optional
-        Values of float32 constants that were seen elsewhere, listed where the functions do not have them.
-    """
+    """Warn of float32 numbers in the functions of a problem, its start and its params, which a computation in float64
+    uses; `further` are values of float32 constants that were seen elsewhere, listed where the functions do not have
+    them."""
     rounded = _rounded(problem)
     listed = [words for words, _ in rounded]
     listed += [value for value in further or () if value not in {value for _, value in rounded}]

@@ -144,7 +144,7 @@ class Tally:
         self.rounded = 0  # steps that were solved no better than rounding allows
 
     def take(self, block: int, part: Part) -> None:
-        """The next block."""
+        """Merge the part of the next block."""
         run, (folded, lanes, steps, causes, rounded) = self.run, part
         first = run.layout.first_path(block)
         self.rounded += rounded

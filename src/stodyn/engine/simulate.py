@@ -46,14 +46,14 @@ from stodyn.engine.stability import warn_of_unstable_steps
 from stodyn.engine.until import Until, Watch, of_randomisations
 from stodyn.engine.variances import warn_of_wrong_variances
 from stodyn.engine.where import Where, refuse_blocks, where_of
-from stodyn.hints import Count, Integer, Reals, check_seed
+from stodyn.hints import Count, Integer, Reals, check_seed, is_whole
 from stodyn.methods.contract import Catalogued, Expansion, Method
 from stodyn.methods.recommend import advice
 from stodyn.methods.stopping import Stop
 from stodyn.noise.sobol import RANDOMISATIONS
 from stodyn.noise.supply import CountedNormals, DrawnNormals
 from stodyn.numerics.printing.unprintable import noting_faults
-from stodyn.statistics.contract import Statistic, is_whole
+from stodyn.statistics.contract import Statistic
 from stodyn.statistics.moments import Moments
 from stodyn.statistics.randomised import randomised
 from stodyn.statistics.stopping import Stopped

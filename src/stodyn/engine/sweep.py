@@ -463,7 +463,7 @@ class Values(Statistic):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ValuesOfStops(Values, Valued):
-    """The same of stops, which are known only where the values are printed with the step."""
+    """The values of a sweep that enter stops, which are known only where the values are printed with the step."""
 
     observe = Valued.observe
 

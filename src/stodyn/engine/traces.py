@@ -54,7 +54,7 @@ class Traced:
 
     @functools.cached_property
     def fingerprints(self) -> tuple[str, str, str]:
-        """Of the step, the start and the reading."""
+        """The fingerprints of the step, the start and the reading."""
         return self.fingerprint, fingerprint(self.start), fingerprint(self.read)
 
     @functools.cached_property

@@ -31,9 +31,9 @@ import numpy as np
 import scipy
 
 from stodyn.arguments import checks_arguments, stacklevel_of_user
-from stodyn.hints import Count, Reals
+from stodyn.hints import Count, Reals, is_whole
 from stodyn.noise.sobol import RANDOMISATIONS
-from stodyn.statistics.contract import Labelled, Labels, Statistic, is_whole
+from stodyn.statistics.contract import Labelled, Labels, Statistic
 from stodyn.statistics.histogram import Histogram
 from stodyn.statistics.moments import Averaged, Sums, variances
 from stodyn.statistics.observable import Observable

@@ -11,8 +11,7 @@ import jax
 from stodyn.engine.places.contract import Place
 from stodyn.engine.places.threads import Threads
 from stodyn.engine.program import executors
-from stodyn.hints import Count, Integer
-from stodyn.statistics.contract import is_whole
+from stodyn.hints import Count, Integer, is_whole
 
 
 @dataclasses.dataclass(frozen=True)

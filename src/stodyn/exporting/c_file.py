@@ -40,7 +40,7 @@ def identifier(name: str) -> str:
 
 
 def digest(model: Stepping, inputs: Sequence[str]) -> str:
-    """Of everything that the model computes: two files with the same digest are the same model."""
+    """A digest of everything that the model computes: two files with the same digest are the same model."""
     parts = [model.text(), repr(model.start.tolist()), repr(model.dt), repr(model.begins_at), repr(model.streams),
              repr([(p.name, p.value) for p in model.parameters]), repr(model.outputs), repr(tuple(inputs))]  # fmt: skip
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()

@@ -109,7 +109,7 @@ class Normals:
         self.block = np.empty((CHUNK, len(paths), count))
 
     def next(self) -> np.ndarray:
-        """Those of the next step, (paths, count)."""
+        """The normals of the next step, (paths, count)."""
         if self.place == CHUNK:
             self.place = 0
             for p, generator in enumerate(self.generators):

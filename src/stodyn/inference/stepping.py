@@ -82,7 +82,7 @@ class SteppedModel:
         return self
 
     def _law(self, k: int, params: Any) -> Law:
-        """That of the starting step k, or of a step."""
+        """The law of the starting step k, or of a step."""
         one, N = self.steps[k], self.states
         points = np.concatenate([np.zeros((1, N + one.normals)), np.eye(N + one.normals)])
 

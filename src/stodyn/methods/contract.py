@@ -319,8 +319,8 @@ class Solver(Catalogued):
     follows_paths: ClassVar[bool] = False  # whether it takes the normals of W as steps do, (channels, paths) for each
 
     def as_steps(self, problem, h: float, inputs: Sequence[str]) -> Method | None:
-        """The same as a method that makes steps of length h, between which the inputs among the params may change; None
-        where it makes none for this problem."""
+        """The solver as a method that makes steps of length h, between which the inputs among the params may change;
+        None where it makes none for this problem."""
         return None
 
     @abstractmethod

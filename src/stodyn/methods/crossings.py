@@ -53,11 +53,11 @@ class Room(NamedTuple):
     push: np.ndarray
 
     def time(self, speed: float) -> float:
-        """From one stop to the next."""
+        """The time from meeting one stop to meeting the next, at a speed."""
         return math.pi / self.rate + self.width / speed
 
     def lost(self, h: float) -> float:
-        """Of this time, that in which steps of a length h lose the damping."""
+        """For how much of the time from one stop to the next steps of length h lose the damping."""
         part = h / min(max(math.ceil(h * self.rate / SHORT), 1), MOST_PARTS)
         return part * min(LOST, 0.25 * math.pi * self.rate * part)
 

@@ -40,7 +40,7 @@ class Neighbouring(FurtherState):
         return tuple(f"{name}.{copy}" for copy in range(self.copies) for name in self.problem.components)
 
     def shifts(self) -> list[tuple[int, float]]:
-        """Of each neighbour, its direction and how far it is away."""
+        """For each neighbour, its direction and how far it is away."""
         return [(j, side * spacing) for j, spacing in enumerate(self.spacings) for side in (1.0, -1.0)]
 
     def draw_start(self, rng, paths):

@@ -82,8 +82,8 @@ def _touches_zero(d: Callable[[Array], Array], begin: Array, middle: Array, end:
 
 
 class _Stage(NamedTuple):
-    """Of the unknowns z that a stage eliminates: z -> the residual of their equations, z -> Z of all unknowns, and
-    z -> the Jacobian of the residual."""
+    """Functions of the unknowns z that a stage eliminates: the residual of their equations, all unknowns Z, and the
+    Jacobian of the residual."""
 
     residual: Callable[[Array], Array]
     whole: Callable[[Array], Array]

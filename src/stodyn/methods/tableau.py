@@ -108,7 +108,7 @@ class OfTable(Method):
 
 @dataclasses.dataclass(frozen=True)
 class Tabulated(OfTable):
-    """The same with the table as its first field."""
+    """A method that is described by a table, which is its first field."""
 
     table: Table
 

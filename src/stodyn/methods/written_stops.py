@@ -46,7 +46,7 @@ def check_written_stops(method: Any, problem: Any, h: float, T: float) -> None:
 
 @or_else(lambda problem, h, T: None)
 def _stiffest(problem: Mechanical, h: float, T: float) -> Stiffest | None:
-    """Of the steepest region √(k/m) and c/m; None where there is none."""
+    """√(k/m) and c/m in the steepest region of the force; None where there is none."""
     law = law_without_stops(problem) if _may_have_stops(problem) else None
     if law is None:
         return None

@@ -58,7 +58,7 @@ class Distribution(ABC):
         return gauss.rule(*self.recurrence(n))
 
     def moment(self, k: int) -> float:
-        """E x^k."""
+        """The moment E x^k."""
         x, w = self.rule(k // 2 + 1)
         return float(np.sum(w * x**k))
 

@@ -154,7 +154,8 @@ class Sobol:
         return points[:, first_path - begin * R :][:, :paths]
 
     def normals(self, first_path: int, paths: int, lanes: int) -> Mapping[str, np.ndarray]:
-        """Of each stream (steps, count, lanes), for the paths from first_path on; further lanes repeat them."""
+        """The normals (steps, count, lanes) of each stream, for the paths from first_path on; further lanes repeat
+        them."""
         R, steps = self.net.randomisations, len(self.lengths) // self.halves
         begin, end = first_path // R, -(-(first_path + paths) // R)
         u = self.net.points(begin, end - begin).reshape(self.net.coordinates, -1)

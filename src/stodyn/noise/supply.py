@@ -79,7 +79,7 @@ class CountedNormals:
         self.key = counter.key_of(seed)
 
     def states(self, stream: str, first_path: int, paths: int) -> np.ndarray:
-        """Of each group of paths: their numbers, how many normals they have taken, the key, the stream's number."""
+        """For each group of paths: their numbers, how many normals they have taken, the key, the stream's number."""
         groups_of_states = np.empty((-(-paths // LANES), 4, LANES), np.uint64)
         groups_of_states[:, 0] = first_path + np.arange(groups_of_states[:, 0].size).reshape(-1, LANES)
         groups_of_states[:, 1], groups_of_states[:, 2], groups_of_states[:, 3] = (

@@ -83,7 +83,7 @@ def square(name: str, value: ArrayLike, size: int | None = None) -> np.ndarray:
 
 
 def _with_largest(name: str, value: ArrayLike, size: int | None) -> tuple[np.ndarray, float]:
-    """The same, and the size of its largest entry."""
+    """A finite square matrix, or an error that names it, and the size of its largest entry."""
     matrix = np.asarray(value, dtype=float)
     n = matrix.shape[0] if size is None and matrix.ndim else size
     largest = float(np.maximum.reduce(np.abs(matrix), axis=None, initial=0.0))
@@ -159,7 +159,7 @@ class _Continuous(_Equation):
         return forms.solved(Q)
 
     def residual(self, P: np.ndarray, low: np.ndarray, unit: Any = 1.0) -> np.ndarray:
-        """That of P + low, with twice as many digits; `unit` has the sizes of the components, as powers of two."""
+        """The residual of P + low, with twice as many digits; the sizes of components in `unit` are powers of two."""
         half, rest = _product(self.matrix * unit, P / unit)
         rest += self.matrix.dot(low)
         total, first = _two_sum(half, half.T)
@@ -201,7 +201,7 @@ class _Discrete(_Equation):
         return forms.solved(2.0 * self.half.dot(Q).dot(self.half.T))
 
     def residual(self, P: np.ndarray, low: np.ndarray, unit: Any = 1.0) -> np.ndarray:
-        """That of P + low, with twice as many digits; `unit` has the sizes of the components, as powers of two."""
+        """The residual of P + low, with twice as many digits; the sizes of components in `unit` are powers of two."""
         whole, rest = _congruence(self.matrix, P, low, unit)
         total, first = _two_sum(whole, -P)
         total, second = _two_sum(total, self.Q)
@@ -265,7 +265,7 @@ def _apart(A: np.ndarray) -> tuple[np.ndarray, int, int]:
 
 
 def _strong_blocks(A: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The same as `_blocks` for a matrix without a block of one at its ends, by what its entries reach."""
+    """The order and the ends of the blocks of a matrix without one of size 1 at its ends, by what its entries reach."""
     n = len(A)
     # Two blocks of three are one of one and one of two. In a chain neighbours act on each other.
     if n <= 3 or (A.diagonal(1).all() and A.diagonal(-1).all()):

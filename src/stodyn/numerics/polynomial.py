@@ -186,8 +186,8 @@ def rational_multiple(p: Sequence[Number]) -> Dense:
 
 
 def _discriminant(columns: Sequence[Dense]) -> Dense:
-    """Of F = Σ columns[j](x) y^j a polynomial in x whose roots are those x at which the number of distinct roots y
-    changes while the degree does not: the first principal subresultant of F and ∂F/∂y that is not zero."""
+    """A polynomial in x whose roots are those x at which the number of distinct roots y of F = Σ columns[j](x) y^j
+    changes while its degree does not: the first principal subresultant of F and ∂F/∂y that is not zero."""
     n = len(columns) - 1
     longest = max(len(column) for column in columns) - 1
     for j in range(n):

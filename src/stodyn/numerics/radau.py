@@ -233,7 +233,7 @@ def factorised(matrix: Any) -> Any:
 
 
 def _inverse(matrices: np.ndarray) -> np.ndarray:
-    """Of each matrix, after its rows have been brought to one size."""
+    """The inverse of each matrix, after its rows have been brought to one size."""
     size = np.abs(matrices).max(axis=-1, keepdims=True)
     size = np.where(size > 0, size, 1.0)
     try:

@@ -118,7 +118,7 @@ class Pattern:
         return jnp.zeros(self.shape, values.dtype).at[self.rows, self.columns].set(values, unique_indices=True)
 
     def times(self, values: Array, x: Array) -> Array:
-        """a x (m,)."""
+        """The product a x, (m,)."""
         return self._times(values, x)
 
     def sums(self, values: Array, x: Array) -> Array:
@@ -387,7 +387,7 @@ class _Plan:
         self.unknowns = x[of_column]
 
     def substituted(self, factors: Array, b: Array) -> Array:
-        """x from L U x = b."""
+        """The solution x of L U x = b."""
         return execute(self.solving, b, factors)[self.unknowns]
 
 
@@ -556,7 +556,7 @@ def order_of(residual: Callable[[Array], Array], x: Array) -> Elimination | None
 
 @functools.lru_cache(maxsize=64)
 def full_order(n: int) -> Elimination:
-    """Of a matrix (n, n) without known zeros, its rows and columns in their order."""
+    """The order of rows and columns in which a matrix (n, n) without known zeros is eliminated: as they are."""
     every = np.ones((n, n), bool)
     own = np.arange(n)
     return Elimination(Pattern.of(every), own, own, Pattern.of(np.triu(every, 1)), Pattern.of(np.triu(every, 1)))
@@ -612,7 +612,7 @@ def _on_diagonal(
 
 
 def filled_in(holds: Any) -> tuple[Pattern, Pattern]:
-    """Of every pivot along the diagonal the columns in which U has entries beside it, and the rows in which L has
+    """For every pivot along the diagonal, the columns in which U has entries beside it, and the rows in which L has
     entries below it, both from the pattern alone: in numbers, fill across a long ring or grid underflows.
 
     A pivot fills the places where its columns and rows cross. They wait for the next pivot that is one of its columns

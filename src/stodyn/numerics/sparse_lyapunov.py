@@ -63,7 +63,8 @@ class LargeStructure:
         return np.concatenate([x, self.M @ v, s])
 
     def eigenvalues(self, Z: np.ndarray) -> np.ndarray:
-        """Of the system seen in the columns of Z: those with an imaginary part >= 0, made stable, fast ones first."""
+        """The eigenvalues of the system seen in the columns of Z: those with an imaginary part >= 0, made stable, fast
+        ones first."""
         Q = np.linalg.qr(Z / np.linalg.norm(Z, axis=0))[0]
         x, v, s = self.parts(Q)
         slopes = np.concatenate([self.K @ v, self.G @ s - self.K @ x - self.C @ v, self.A @ s])
@@ -73,7 +74,7 @@ class LargeStructure:
         return _stable(λ[np.argsort(-np.abs(λ))])
 
     def energies(self, W: np.ndarray) -> np.ndarray:
-        """Of W in the structure, and its square in the filter."""
+        """The energies of the columns of W in the structure, and their squares in the filter."""
         x, v, s = self.parts(W)
         return np.array([np.sum(x * (self.K @ x)) + np.sum(v * self._inertia.solve(v)), np.sum(s**2)])
 

@@ -74,17 +74,7 @@ def one_error_of_derivatives() -> Iterator[None]:
 
 
 def first_line(error: BaseException) -> str:
-    """Return the kind of an error and the first line of its message.
-
-    Parameters
-    ----------
-    error : BaseException
-        The error.
-
-    Returns
-    -------
-    str
-    """
+    """Return the kind of an error and the first line of its message."""
     return ": ".join([type(error).__name__, *str(error).splitlines()[:1]])
 
 
@@ -189,19 +179,8 @@ def user_place(error: BaseException) -> Place | None:
 
 
 def names_argument(line: FrameSummary, name: str) -> bool:
-    """Return whether a call on a line of Python names this argument; False where the line cannot be read.
-
-    Parameters
-    ----------
-    line : traceback.FrameSummary
-        The line; the call may begin before it and end after it.
-    name : str
-        The name of the argument, as in f(..., name=...).
-
-    Returns
-    -------
-    bool
-    """
+    """Return whether the call of a function around a line of Python names this argument, f(..., name=...); False where
+    the file cannot be read."""
     try:
         tree = ast.parse("".join(linecache.getlines(line.filename)))
     except (SyntaxError, ValueError):

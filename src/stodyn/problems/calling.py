@@ -44,17 +44,8 @@ def takes_params(function: Callable, count: int, params: Any) -> bool:
 
 
 def check_call(name: str, function: Callable, words: Sequence[str], params: Any) -> None:
-    """Refuse a function that cannot be called with these arguments.
-
-    Parameters
-    ----------
-    name
-        The name of the function in errors.
-    words
-        The names of its arguments before params, such as ("t", "x").
-    params
-        The params of the problem.
-    """
+    """Refuse a function that cannot be called with arguments of these names, such as ("t", "x"), and params behind
+    them; errors begin with `name`."""
     places = _places(function)
     if places is None:
         return

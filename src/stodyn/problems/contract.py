@@ -73,20 +73,8 @@ class TracedFunction:
 
 
 def check_repeats(name: str, first: core.ClosedJaxpr, second: core.ClosedJaxpr) -> None:
-    """Refuse a function two of whose traces differ, since a number that it draws would be drawn only once.
-
-    Parameters
-    ----------
-    name : str
-        The name of the function, with which the error begins.
-    first, second : jax.core.ClosedJaxpr
-        Its traces, one after the other. What those with calls to the host do, they do not say.
-
-    Raises
-    ------
-    ValueError
-        If they differ.
-    """
+    """Refuse a function two of whose traces differ, since a number that it draws would be drawn only once; those with
+    calls to the host do not say what the host does."""
     if are_known_to_differ(first, second) and not calls_host(first):
         raise ValueError(
             f"{name}: traced twice, it gives two different functions: does it draw a random number, count, or read "
@@ -99,15 +87,6 @@ def anew(function: Callable) -> Callable[..., tuple[core.ClosedJaxpr, Any]]:
     """Return a function that traces `function` afresh, and returns the trace and the shape of the result.
 
     JAX reuses the traces of functions that it has traced before, but the values that they read may have changed since.
-
-    Parameters
-    ----------
-    function : callable
-        The function to trace.
-
-    Returns
-    -------
-    callable
     """
     return jax.make_jaxpr(functools.wraps(function)(lambda *arguments: function(*arguments)), return_shape=True)
 
@@ -168,17 +147,7 @@ def kind_named(name: str) -> type:
 
 
 def snapshot(problem: Any) -> Any:
-    """Copy a problem without its cached facts: those about functions that read values from outside may be wrong now.
-
-    Parameters
-    ----------
-    problem : Problem
-        The problem.
-
-    Returns
-    -------
-    Problem
-    """
+    """Copy a problem without its cached facts: those about functions that read values from outside may be wrong now."""
     if not dataclasses.is_dataclass(problem):
         return problem
     fields = {field.name: getattr(problem, field.name) for field in dataclasses.fields(problem) if field.init}
@@ -497,18 +466,7 @@ class Around(Problem):
 
 
 def check_params(params: Any) -> None:
-    """Refuse parameters that are not numbers, and NaN among them (infinity may be meant: a wall, a switch).
-
-    Parameters
-    ----------
-    params : pytree
-        The parameters of a problem.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If a leaf is not a number, or is NaN.
-    """
+    """Refuse parameters that are not numbers, and NaN among them (infinity may be meant: a wall, a switch)."""
     for place, leaf in jax.tree_util.tree_flatten_with_path(params)[0]:
         name, source = f"params{jax.tree_util.keystr(place)}", source_of(leaf)
         if isinstance(leaf, jax.core.Tracer):
@@ -558,24 +516,7 @@ def checked_source(name: str, start: Any) -> Source:
 
 
 def drawn_example(name: str, source: Source) -> np.ndarray:
-    """Return the first draw of a start that differs from path to path; listed values are all checked.
-
-    Parameters
-    ----------
-    name : str
-        The name with which errors begin.
-    source : Source
-        Where the values come from.
-
-    Returns
-    -------
-    array
-
-    Raises
-    ------
-    TypeError, ValueError
-        If a draw fails, or a listed value is not finite.
-    """
+    """Return the first draw of a start that differs from path to path; listed values are all checked."""
     for part in source.parts:
         if isinstance(part, PerPath) and not np.all(np.isfinite(part.values)):
             raise ValueError(f"{name}: not finite{_which(part.values)}. Give finite values.")
@@ -586,18 +527,7 @@ def drawn_example(name: str, source: Source) -> np.ndarray:
 
 
 def expect_problem(problem: Any) -> None:
-    """Refuse an argument that is not a problem.
-
-    Parameters
-    ----------
-    problem : object
-        The user's argument.
-
-    Raises
-    ------
-    TypeError
-        If it is not a problem.
-    """
+    """Refuse an argument of the user that is not a problem."""
     if not isinstance(problem, Problem):
         hint, home = "", getattr(problem, "__module__", getattr(problem, "__name__", "")) or ""
         if isinstance(problem, str) or hasattr(problem, "accepts"):
@@ -696,20 +626,8 @@ def _as_function(name: str, constant: Any, arguments: Sequence[tuple[str, Any]])
 def noise_hint(shape: tuple[int, ...], n: int, diagonal: str = "sd.diagonal", number: str = "start=1.0") -> str:
     """Return how to write noise of n rows, for a user's function that returned noise of another shape.
 
-    Parameters
-    ----------
-    shape : tuple of int
-        The shape that it returned.
-    n : int
-        The number of rows that it should have.
-    diagonal : str
-        The function that makes a diagonal matrix.
-    number : str
-        How to write a start for which the function may return a number; "" where there is none.
-
-    Returns
-    -------
-    str
+    `diagonal` names the function that makes a diagonal matrix, and `number` tells how to write a start for which the
+    function may return a number; "" where there is none.
     """
     if n == 1 and shape in ((), (1,)):
         value = "g" if shape == () else "g[0]"
@@ -812,12 +730,7 @@ def _entries(params: Sequence[Any]) -> Iterable[tuple[str, Any]]:
 
 
 def machine_memory() -> float:
-    """Return the bytes of memory that this machine has, or that this process may still take under ulimit -v.
-
-    Returns
-    -------
-    float
-    """
+    """Return the bytes of memory that this machine has, or that this process may still take under ulimit -v."""
     if not hasattr(os, "sysconf"):
         return np.inf
     page = os.sysconf("SC_PAGE_SIZE")

@@ -120,7 +120,7 @@ class Driven(SDE):
         return A, G, b
 
     def stationary_variance(self) -> np.ndarray | None:
-        """Of a linear problem the variance of each component in the long run; None where it keeps growing."""
+        """The variance of each component of a linear problem in the long run; None where it keeps growing."""
         x = np.zeros(self.n)
         with jax.enable_x64(True):
             A, B = (
@@ -133,7 +133,7 @@ class Driven(SDE):
         return np.diagonal(lyapunov.continuous(A, B @ B.T))
 
     def delivered(self, method: Any, h: float) -> np.ndarray | None:
-        """Of a linear problem the variance of each component in the long run, as a method steps it; None where that
+        """The variance of each component of a linear problem in the long run, as a method steps it; None where that
         grows or is not known."""
         covariance = _delivered(method.on(self) if hasattr(method, "on") else method, self, h)
         return None if covariance is None or not np.isfinite(covariance).all() else np.diagonal(covariance)

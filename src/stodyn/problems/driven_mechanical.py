@@ -180,7 +180,7 @@ class DrivenMechanical(Mechanical):
 
     @AsNow
     def noise_structure(self) -> NoiseStructure:
-        """That of the system's white noise: a coloured force is an ordinary one."""
+        """The structure of the system's white noise: a coloured force is an ordinary one."""
         structure = self.own.noise_structure
         return NoiseStructure(
             structure.kinds, f"{structure.known}; besides, the coloured force {', '.join(self.coloured.names)}"

@@ -213,7 +213,7 @@ class BoucWen(Element):
         return self.A * w - self.beta * jnp.abs(w) * _power(size, self.n - 1.0) * z - self.gamma * w * size**self.n
 
     def slope(self, w, z):
-        """∂rate/∂z."""
+        """The derivative ∂rate/∂z."""
         size = _power(jnp.abs(z), self.n - 1.0)
         return -self.n * size * (self.beta * jnp.abs(w) + self.gamma * w * jnp.sign(z))
 

@@ -62,7 +62,7 @@ class Rest:
         self._place = np.argsort(np.concatenate([unknowns, self.explicit.stored, self.explicit.filtered]))
 
     def sorted(self, samples: np.ndarray) -> Rest:
-        """The same in an order of unknowns and equations in which elimination fills few places, by samples of their
+        """The rest in an order of unknowns and equations in which elimination fills few places, by samples of their
         matrix; where none is found, in an order of the equations for the first sample that is regular."""
         other, n = copy.copy(self), len(self.unknowns)
         holds = np.any(samples != 0.0, axis=0)

@@ -167,7 +167,7 @@ class Hamiltonian(Problem):
         return -jax.grad(lambda q: self.energy(k, t, q, p, params))(q)
 
     def push(self, k: int, t, q: Array, p: Array, params) -> Array:
-        """F or f_k, (N,)."""
+        """The force F, or f_k of channel k, (N,)."""
         function = self.channels.forces[k]
         if function is None:
             return jnp.zeros_like(p)

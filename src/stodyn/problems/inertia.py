@@ -43,23 +43,23 @@ class Inertia:
 
     @functools.cached_property
     def matrix(self) -> np.ndarray:
-        """R M E, regular."""
+        """The regular matrix R M E."""
         return self.M if self.is_regular else self.M[np.ix_(self.parts.rows, self.parts.columns)]
 
     @functools.cached_property
     def coordinates(self) -> np.ndarray:
-        """[E K]."""
+        """The basis [E K] of the coordinates (y, z)."""
         return np.concatenate([np.eye(len(self.M))[:, self.parts.columns], self.parts.K], axis=1)
 
     def split(self, x: Array) -> tuple[Array, Array]:
-        """y and z of x."""
+        """The coordinates y and z of x."""
         if self.is_regular:
             return x, x[:0]
         both = _times(np.linalg.inv(self.coordinates), x)
         return both[: self.r], both[self.r :]
 
     def joined(self, y: Array, z: Array) -> Array:
-        """x of y and z."""
+        """The x that has the coordinates y and z."""
         return y if self.is_regular else _times(self.coordinates, jnp.concatenate([y, z]))
 
     def with_inertia(self, values: Array) -> Array:
@@ -67,7 +67,7 @@ class Inertia:
         return values if self.is_regular else _times(np.eye(len(self.M))[self.parts.rows], values)
 
     def without(self, values: Array) -> Array:
-        """N values."""
+        """N v, the combinations of rows of v without mass."""
         return values[:0] if self.is_regular else _times(self.parts.N, values)
 
     @functools.cached_property

@@ -65,11 +65,11 @@ class Slopes:
         return self._C if self.pattern is None else self.inverse(self.G.T)
 
     def across(self, w: Array) -> Array:
-        """G w."""
+        """The product G w."""
         return self._G @ w if self.pattern is None else self.pattern.sums(self._entries, w)
 
     def pushed(self, λ: Array) -> Array:
-        """C λ."""
+        """The product C λ."""
         return self._C @ λ if self.pattern is None else self.inverse(self.pattern.transposed_sums(self._entries, λ))
 
     def times(self, other: Slopes) -> Array:
@@ -147,16 +147,16 @@ class Joints:
     # --- the constraints ----------------------------------------------------------------------------------------------
 
     def value(self, t: Any, q: Array, params: Any) -> Array:
-        """g, (c,)."""
+        """The constraints g, (c,)."""
         values = jnp.ravel(jnp.asarray(call(self.problem.constraints, t, q, params=params), q.dtype))
         return values if len(values) == self.c else values[np.asarray(self.rows)]
 
     def jacobian(self, t: Any, q: Array, params: Any) -> Array:
-        """G, (c, N)."""
+        """Their Jacobian G, (c, N)."""
         return jax.jacfwd(lambda q: self.value(t, q, params))(q)
 
     def rate(self, t: Any, q: Array, params: Any) -> Array:
-        """g_t, (c,)."""
+        """Their partial derivative g_t by time, (c,)."""
         if not self.moves:
             return jnp.zeros(self.c, q.dtype)
         t = jnp.asarray(t, q.dtype)
@@ -180,7 +180,7 @@ class Joints:
     # --- the mass -----------------------------------------------------------------------------------------------------
 
     def mass(self, t: Any, q: Array, params: Any) -> Array:
-        """M, (N, N)."""
+        """The mass M, (N, N)."""
         matrix, N = self.problem.mass_matrix, self.problem.N
         if callable(self.problem.mass):
             matrix = call(self.problem.mass, t, q, jnp.zeros_like(q), params=params)
@@ -246,14 +246,14 @@ class Joints:
         return jnp.reshape(jnp.asarray(call(self.problem.force, t, q, v, params=params), q.dtype), (self.problem.N,))
 
     def pushes(self, t: Any, q: Array, v: Array, params: Any) -> Array:
-        """B, (N, m)."""
+        """The noise matrix B, (N, m)."""
         shape = (self.problem.N, self.problem.m)
         if self.problem.noise is None:
             return jnp.zeros(shape, q.dtype)
         return jnp.reshape(jnp.asarray(call(self.problem.noise, t, q, v, params=params), q.dtype), shape)
 
     def accelerated(self, t: Any, q: Array, v: Array, params: Any) -> tuple[Array, Array]:
-        """a and λ."""
+        """The accelerations a and the reactions λ."""
         frame, γ = self.frame(t, q, params), self.bend(t, q, v, params)
         a, λ = frame.held(frame.inverse(self.forces(t, q, v, params)), γ)
         return a, λ - self.stiffening * γ

@@ -161,7 +161,7 @@ class Gauge:
         return SIDES[self.level.direction]  # type: ignore[index]
 
     def signs(self, x: Array) -> Array:
-        """The same as an array."""
+        """The signs of `sides` as an array."""
         return jnp.asarray(self.sides, x.dtype)
 
     # --- rates --------------------------------------------------------------------------------------------------------
@@ -172,7 +172,7 @@ class Gauge:
         return jnp.asarray(row, x.dtype)
 
     def gradient(self, t, x: Array, params) -> Array:
-        """∇f, (n,)."""
+        """The gradient ∇f, (n,)."""
         if not callable(self.of):
             return jnp.zeros_like(x).at[self.of].set(1.0)
         return jax.grad(lambda x: self.value(t, x, params))(x)

@@ -158,7 +158,7 @@ class Keys(ByPath):
     is_random = True
 
     def of_paths(self, seed: int, first: int, last: int) -> np.ndarray:
-        """Those of the paths from `first` to `last`, which depend on the seed and the path alone."""
+        """The keys of the paths from `first` to `last`, which depend on the seed and the path alone."""
         words = sfc64.mixed(path_normals.key(seed, "sensor")[0], np.arange(first, last, dtype=np.uint64))
         return (words[:, None] >> np.arange(0, 64, 16, dtype=np.uint64) & np.uint64(0xFFFF)).astype(float)
 

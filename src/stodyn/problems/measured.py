@@ -44,7 +44,7 @@ class Measured(Around):
         return np.concatenate([x, x @ self.H.T], axis=1)
 
     def noise_rows(self, t, x, params, components):
-        """Of the state; a measurement is drawn anew in every step and has no row."""
+        """The rows of the state; a measurement is drawn anew in every step and has no row."""
         return self._inner(self.problem.noise_rows, t, x, params, components)
 
     def mean_rates(self, t, x, params, components):

@@ -189,7 +189,7 @@ class Mechanical(Problem):
 
     @functools.cached_property
     def joints(self) -> Joints | None:
-        """Its constraints."""
+        """The joints, where there are constraints."""
         return joints_of(self)
 
     @functools.cached_property

@@ -12,15 +12,8 @@ from stodyn.problems.contract import checked_source, component_names
 
 
 def pair_names(value: Any, default: Sequence[str], derived: str) -> tuple[str, ...]:
-    """The names of all 2N components, from those of the N coordinates or of all.
-
-    Parameters
-    ----------
-    value
-        N names, which also name the second part with `derived` in front; 2N names; or None.
-    default
-        2N names, for None.
-    """
+    """Return the names of all 2N components: of N names the second part has `derived` in front; 2N are taken as they
+    are, and `default` where there are none."""
     N = len(default) // 2
     names = (value,) if isinstance(value, str) else tuple(value) if isinstance(value, Iterable) else value
     if isinstance(names, tuple) and len(names) == N:

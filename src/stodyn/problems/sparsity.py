@@ -121,10 +121,10 @@ def find_elimination(problem: Any) -> Elimination | None:
 
 
 class NoisePlaces(NamedTuple):
-    """Of the entries of noise that is never a matrix: their rows, their columns, and a group for each.
+    """The places of the entries of noise that is never a matrix: their rows, their columns, and a group for each.
 
-    The channels of a group do not disturb each other: an entry of one of them depends on no component that another
-    one moves. So the derivatives of all of them along their own noise are computed in one pass.
+    The channels of a group do not disturb each other: an entry of one of them depends on no component that another one
+    moves. So the derivatives of all of them along their own noise are computed in one pass.
     """
 
     rows: np.ndarray

@@ -145,11 +145,11 @@ class Contacts:
         return Outlook(begin_or_end, [is_resting & ~begin_or_end for is_resting in rests])
 
     def acceleration(self, y: Array, of: Sequence[Array] | None = None) -> Array:
-        """Of the stops' forces at y; `of` picks stops."""
+        """The acceleration by the stops' forces at y; `of` picks stops."""
         return self._pushed([stop.force(stop.stretch(y)) for stop in self.stops], y, of)
 
     def mean_acceleration(self, y: Array, after: Array, of: Sequence[Array] | None = None) -> Array:
-        """Of the stops' mean forces over a step between two places; `of` picks stops."""
+        """The acceleration by the stops' mean forces over a step between two places; `of` picks stops."""
         return self._pushed([stop.mean_force(stop.stretch(y), stop.stretch(after)) for stop in self.stops], y, of)
 
     def _pushed(self, forces: list[Array], y: Array, of: Sequence[Array] | None) -> Array:
@@ -166,7 +166,7 @@ class Contacts:
 
 
 class Stiffest(NamedTuple):
-    """Of the stiffest stop of a system √(k/m), and the rate c/m at which the rest damps the motion towards it."""
+    """√(k/m) of the stiffest stop of a system, and the rate c/m at which the rest damps the motion towards it."""
 
     rate: float
     damping: float

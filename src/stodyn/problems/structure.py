@@ -79,7 +79,7 @@ def _structure(g: Diffusion, x: Any, traced: TracedFunction, sampled: tuple[Any,
 def find_structure_of_operator(
     operator: Callable[[Any, Array, Any], Operator], x: Any, params: Any, sampled: tuple[Any, Any]
 ) -> NoiseStructure:
-    """The same of noise that is never a matrix, from the numbers that it is made of and its products with vectors."""
+    """The structure of noise that is never a matrix, from the numbers it is made of and its products with vectors."""
     kinds, (n, m) = kinds_of_operator(operator, x, params)
     is_small = n * m <= TAKEN_APART
     if is_small and (not kinds or (n == m and "diagonal" not in kinds)):
@@ -289,7 +289,7 @@ def commutes(values: np.ndarray, slopes: np.ndarray) -> bool:
 
 
 def _commutes_at(values: np.ndarray, slopes: np.ndarray, unit: np.ndarray) -> bool:
-    """The same in one state, for some channels k at a time: all pairs of many channels take much memory."""
+    """Whether noise commutes in a state, for some channels k at a time: all pairs of many channels take much memory."""
     apart, largest = 0.0, 0.0
     for first in range(0, values.shape[1], PAIRED):
         some = slice(first, first + PAIRED)

@@ -161,7 +161,8 @@ class Walled(Measured):
         return "lifted", words, (LIFTED_STEP * (high - low) / noise) ** 2 if noise else math.inf
 
     def _folded_step(self, i: int, low: float, high: float) -> tuple[str, str, float]:
-        """The same for folding, which takes no account of the drift on the way from the wall."""
+        """The rule, why a step is too long for it, and the longest one, for folding: it takes no account of the drift
+        on the way from the wall."""
         longest, words = math.inf, ""
         for wall, side in ((low, -1.0), (high, 1.0)):
             drift, noise = self._rates_at(i, wall) if math.isfinite(wall) else (0.0, 0.0)

@@ -47,7 +47,7 @@ def _each_with_each(u: np.ndarray, v: np.ndarray) -> np.ndarray:
 
 
 def _with_the_one_before(u: np.ndarray, v: np.ndarray) -> np.ndarray:
-    """Of the first point, the one before it is the last."""
+    """Each point beside the one before it, which for the first point is the last."""
     return np.stack([np.einsum("...pl,...pl->...p", u, w) for w in (v, np.roll(v, 1, -2))], -1)
 
 

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from stodyn import hints, listing
+from stodyn import listing
 from stodyn.hints import Integer, Reals, is_integer
 from stodyn.numerics.tracing_errors import in_words, missing_entry, unnamed_entry, way_out
 from stodyn.problems.calling import call, check_call, takes_params
@@ -31,19 +31,8 @@ class Stops(NamedTuple):
 
 
 def parted(shown: Any, n: int, levels: int) -> tuple[Any, Stops | None]:
-    """Split the rows that a method shows into the components and, if it may stop paths, their stops.
-
-    Parameters
-    ----------
-    shown : array
-        The rows that a method shows, (rows, lanes).
-    n, levels : int
-        The number of components, and of levels at which paths stop; 0 where they do not.
-
-    Returns
-    -------
-    components, stops : array, and Stops or None
-    """
+    """Split the rows (rows, lanes) that a method shows into the n components and, where there are levels at which paths
+    may stop, their stops; None without levels."""
     if not levels:
         return shown, None
     time, closest, place, by = shown[n], shown[n + 1 : n + 1 + levels], shown[n + 1 + levels : -1], shown[-1]
@@ -131,36 +120,6 @@ class Labelled(NamedTuple):
     warnings: tuple[Warning, ...] = ()  # about the variables; the user gets each once
 
 
-def is_count(value: Any) -> bool:
-    """Tell whether a value is a whole number >= 1.
-
-    Parameters
-    ----------
-    value : object
-        The user's argument.
-
-    Returns
-    -------
-    bool
-    """
-    return is_integer(value)
-
-
-def is_whole(value: Any) -> bool:
-    """Tell whether a value is a whole number >= 1, written as an integer or as a float: 1e5 paths.
-
-    Parameters
-    ----------
-    value : object
-        The user's argument.
-
-    Returns
-    -------
-    bool
-    """
-    return hints.is_whole(value)
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Statistic(ABC):
     """A frozen record of a statistic to collect from a run.
@@ -187,7 +146,7 @@ class Statistic(ABC):
         kind = type(self).__name__
         if self.every is not None and self.at is not None:
             raise ValueError(f"{kind}: give either every= (steps) or at= (times), not both")
-        if self.every is not None and not is_count(self.every):
+        if self.every is not None and not is_integer(self.every):
             raise ValueError(f"{kind}: every counts steps and must be a whole number >= 1, got {self.every!r}")
         if self.at is not None:
             try:

@@ -143,7 +143,7 @@ def _components(responses: Followed) -> tuple[int, ...]:
 
 
 def _with_known_rates(problem: Any, components: Sequence[int]) -> tuple[int, ...]:
-    """Those of the components that are of a diffusion and go on without a jump."""
+    """The components that are of a diffusion and go on without a jump."""
     periods: Any = getattr(problem, "periods", None) or ()
     rows: list[Any] = []
 

@@ -7,8 +7,8 @@ import dataclasses
 import numpy as np
 
 from stodyn.arguments import checks_arguments
-from stodyn.hints import Count
-from stodyn.statistics.contract import Labelled, Statistic, Variable, is_whole
+from stodyn.hints import Count, is_whole
+from stodyn.statistics.contract import Labelled, Statistic, Variable
 
 
 @checks_arguments

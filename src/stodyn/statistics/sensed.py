@@ -11,11 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from stodyn.arguments import checks_arguments
-from stodyn.hints import Count, check_seed
+from stodyn.hints import Count, check_seed, is_whole
 from stodyn.noise import readings
 from stodyn.problems.sensor import Sensor
 from stodyn.problems.sensor_noise import independent, is_drawn_alone, root, window
-from stodyn.statistics.contract import Labelled, Statistic, Variable, is_whole
+from stodyn.statistics.contract import Labelled, Statistic, Variable
 
 SAME = 1e-9  # of the run: times this close are one
 
@@ -165,7 +165,7 @@ class Sensed(Statistic):
             return jnp.concatenate([sensor.value(self.problem, t, x, params) for sensor in self.sensors])
 
         def variances(t, x, params):
-            """Of noise, constant and by the time of an increment, for each output."""
+            """The variances of the noise of each output: constant, and by the time of an increment."""
             widths = [len(sensor.value(self.problem, t, x, params)) for sensor in self.sensors]
             parts = [[independent(sensor, params), root(sensor, params) ** 2 * float(sensor.increment)]
                      for sensor in self.sensors]  # fmt: skip

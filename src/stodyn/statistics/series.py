@@ -18,9 +18,9 @@ import numpy as np
 import scipy
 
 from stodyn.arguments import checks_arguments
-from stodyn.hints import Count, Integer
+from stodyn.hints import Count, Integer, is_integer, is_whole
 from stodyn.numerics.allan_variance import allan_variance, stretches_for
-from stodyn.statistics.contract import Labelled, Statistic, Variable, is_count, is_whole
+from stodyn.statistics.contract import Labelled, Statistic, Variable
 
 
 class Sums(NamedTuple):
@@ -61,9 +61,9 @@ class _Series(Statistic):
         kind = type(self).__name__
         for name, is_right in (
             ("paths", is_whole),
-            ("segment", is_count),
-            ("lags", is_count),
-            ("per_octave", is_count),
+            ("segment", is_integer),
+            ("lags", is_integer),
+            ("per_octave", is_integer),
         ):
             if not is_right(value := getattr(self, name, 1)):
                 raise ValueError(f"{kind}: {name} must be a whole number >= 1, got {value!r}")

@@ -7,8 +7,8 @@ import dataclasses
 import numpy as np
 
 from stodyn.arguments import checks_arguments
-from stodyn.hints import Integer, Reals
-from stodyn.statistics.contract import Labelled, Statistic, Variable, is_count
+from stodyn.hints import Integer, Reals, is_integer
+from stodyn.statistics.contract import Labelled, Statistic, Variable
 
 
 @checks_arguments
@@ -53,7 +53,7 @@ class Surrogate(Statistic):
         levels = tuple(float(q) for q in np.atleast_1d(self.quantiles))
         if not all(0.0 < q < 1.0 for q in levels):
             raise ValueError(f"Surrogate: quantiles are levels between 0 and 1, got {self.quantiles!r}")
-        if self.density != 0 and not is_count(self.density):
+        if self.density != 0 and not is_integer(self.density):
             raise ValueError(f"Surrogate: density is a number of bins, got {self.density!r}")
         object.__setattr__(self, "quantiles", levels)
 

@@ -501,8 +501,8 @@ def _newton(
 
 
 def _rounding(system: System, size: np.ndarray) -> np.ndarray:
-    """Of components of these sizes, some of which may be zero: n ε of the largest in the same unit, or of all; sizes
-    count as at least those of the start, for a cycle that is zero has none of its own."""
+    """What rounding does to components of these sizes: n ε of the largest in the same unit, or of all. Sizes count as
+    at least those of the start, since a cycle that is zero has none of its own."""
     size = np.maximum(size, np.abs(system.start))
     alike, limits = system.largest_alike(size), np.finfo(float)
     return system.n * limits.eps * np.where(alike > 0.0, alike, size.max()) + limits.tiny
@@ -545,7 +545,8 @@ def moved(cycle: Cycle, system: System, slope: CycleSlope, step: float) -> Cycle
 
 
 def _linearised(system: System, orbit: _Orbit, method: Scheme):
-    """Of every step: ∂X/∂x_n (N, s, n, n), Newton's own correction of X (N, s, n), and T ∂X/∂T (N, s, n).
+    """The derivatives ∂X/∂x_n (N, s, n, n) of every step, Newton's own correction of X (N, s, n), and T ∂X/∂T (N, s,
+    n).
 
     Steps are taken in batches whose matrices fit into the caches of a processor.
     """

@@ -245,7 +245,7 @@ def _kicked(system: System, x: np.ndarray, share: float, modes: Modes) -> np.nda
 
 
 def _slowest_time(modes: Modes) -> float:
-    """That of the slowest mode that moves at all: within less of it, a system only seems to rest."""
+    """The time constant of the slowest mode that moves at all: over less than this, a system only seems to rest."""
     sizes = np.abs(modes.rates)
     return float(np.max(1.0 / sizes[sizes > modes.rounding], initial=0.0))
 

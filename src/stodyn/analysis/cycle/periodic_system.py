@@ -101,7 +101,7 @@ class System:
         return np.concatenate(self._rounding(t, x), axis=1)
 
     def largest_alike(self, size: np.ndarray) -> np.ndarray:
-        """Of each component the largest size of all in its unit, from the sizes (n,) of all; 0 where it has no unit."""
+        """For each component, the largest of the sizes (n,) that have its unit; 0 where it has no unit."""
         units = np.array([self.units.get(name, "") for name in self.names])
         return np.array([size[units == unit].max() if unit else 0.0 for unit in units])
 
@@ -122,7 +122,7 @@ class System:
 
     @functools.cached_property
     def _directions(self) -> tuple[np.ndarray, np.ndarray]:
-        """Of the sources of a circuit: their numbers among all, and g (n, sources) where their densities are 1."""
+        """The numbers of the sources of a circuit among all sources, and g (n, sources) where their densities are 1."""
         channels = self.problem.channels  # type: ignore[attr-defined]
         directions = np.zeros((self.problem.n, max(channels.total, 1)))
         directions[channels.rows, channels.columns] = channels.coefficients
@@ -278,7 +278,7 @@ def system_of(problem: Problem) -> System:
 
 
 def _solved(matrices: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Of each matrix (points, n, n), after its rows have been brought to one size."""
+    """Solve with each of the matrices (points, n, n), after its rows have been brought to one size."""
     size = np.abs(matrices).max(axis=-1, keepdims=True)
     size = np.where(size > 0.0, size, 1.0)
     return np.linalg.solve(matrices / size, right / size)

@@ -83,7 +83,7 @@ class StepMap:
 
     @property
     def c(self) -> np.ndarray:
-        """E[c]."""
+        """The mean E[c] of the constant part."""
         return self.first[:, -1]
 
     @property
@@ -120,13 +120,13 @@ class StepMap:
 
     @property
     def Mc(self) -> np.ndarray:
-        """E[M ⊗ c] (N², N)."""
+        """The moment E[M ⊗ c], (N², N)."""
         N = len(self.first)
         return np.kron(self.M, self.c[:, None]) + self.second[:, :-1, :, -1].transpose(0, 2, 1).reshape(N * N, N)
 
     @property
     def cc(self) -> np.ndarray:
-        """E[c c'] (N, N)."""
+        """The moment E[c c'], (N, N)."""
         return np.outer(self.c, self.c) + self.second[:, -1, :, -1]
 
     def advance(self, m: np.ndarray, P: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

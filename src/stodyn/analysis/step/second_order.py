@@ -81,7 +81,7 @@ class Amplification:
 
     @property
     def spectral_radius(self) -> float:
-        """Of A_d: the mean dies out where it is below 1."""
+        """The spectral radius of A_d: the mean dies out where it is below 1."""
         return float(np.abs(np.linalg.eigvals(self.deterministic)).max())
 
     @functools.cached_property

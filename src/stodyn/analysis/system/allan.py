@@ -442,7 +442,8 @@ class _Law:
         return self._all_errors(squares)[: len(squares), : len(squares)]
 
     def _all_errors(self, squares: np.ndarray) -> np.ndarray:
-        """The same, and behind it that of the logarithm of the correlation time, where there is one."""
+        """The covariance of the errors of all estimates, with the logarithm of the correlation time last where there is
+        one."""
         X = self.X if self.time is None else np.column_stack([self.X, squares[self.terms.index("G")] * self._slope])
         whitened = np.linalg.solve(np.linalg.cholesky(self.covariance(squares)), X)
         return np.linalg.pinv(whitened.T @ whitened, hermitian=True)

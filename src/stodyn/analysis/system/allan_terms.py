@@ -101,17 +101,8 @@ UNITS = {"Q": 0.0, "N": 1.0, "B": 2.0, "K": 3.0, "R": 4.0, "G": 2.0}  # powers o
 
 
 def covariances(differences: Differences, x: np.ndarray, m: int, k: int) -> np.ndarray:
-    """Return r_mk at the lags x: the difference over the shorter stretch in closed form, then over the longer one.
-
-    Parameters
-    ----------
-    differences : callable
-        Δ²_m γ.
-    x : array
-        Lags i - j of d_m(i) and d_k(j).
-    m, k : int
-        Both are at least 1.
-    """
+    """Return r_mk, m and k at least 1, at the lags x = i - j of d_m(i) and d_k(j) of a term with these differences Δ²_m
+    γ: the difference over the shorter stretch in closed form, then over the longer one."""
     short, long = min(m, k), max(m, k)
     centred = x + (m - k)  # differences are counted from their first sample, stretches are symmetric about their middle
     return differences(centred + long, short) - 2.0 * differences(centred, short) + differences(centred - long, short)
@@ -123,15 +114,9 @@ def variances(differences: Differences, m: np.ndarray) -> np.ndarray:
 
 
 def laws(terms: Sequence[Differences], m: np.ndarray, samples: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return what makes covariances of V, for samples 1 apart and terms of size 1.
-
-    Returns
-    -------
-    H : array (points, points, terms, terms)
-        cov(V_m, V_k) of terms with the squared sizes a, without means: a' H a.
-    L : array (points, points, terms)
-        The same for means: a mean R adds R² L·a.
-    """
+    """Return H (points, points, terms, terms) and L (points, points, terms), of which covariances of V are made, for
+    samples 1 apart and terms of size 1: cov(V_m, V_k) = a' H a for terms with the squared sizes a and without means, to
+    which a mean R adds R² L·a."""
     points, count = len(m), len(terms)
     H, L = np.zeros((points, points, count, count)), np.zeros((points, points, count))
     for i in range(points):

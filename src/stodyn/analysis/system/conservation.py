@@ -404,7 +404,7 @@ class MomentumBalance(NamedTuple):
 
     @property
     def drift(self) -> float:
-        """max |J_k - J_0|."""
+        """The largest distance |J_k - J_0| of the momentum from its value at the start."""
         return float(np.abs(self.momentum - self.momentum[0]).max())
 
     @property

@@ -958,7 +958,8 @@ def _first(ticks: tuple[Tick, ...]) -> int:
 def _random_stationary(
     loop: Looped, flow: Stretch, over: Callable[[np.ndarray], np.ndarray], names: list[str]
 ) -> tuple[float, np.ndarray]:
-    """The same where cases are random: from what a period makes of nothing, and of each entry of P by itself."""
+    """The spectral radius and the stationary covariance where cases are random: from what a period makes of nothing,
+    and of each entry of P by itself."""
     n = len(flow.Phi)
     if n > MOST_RANDOM:
         raise ValueError(f"loop: covariances with random times or losses are solved for up to {MOST_RANDOM} states, "

@@ -20,11 +20,10 @@ from stodyn.chaos import coupled, nodes
 from stodyn.chaos.expansion import Series
 from stodyn.circuits.circuit import Circuit
 from stodyn.engine.simulate import simulate
-from stodyn.hints import Count, Integer, Reals
+from stodyn.hints import Count, Integer, Reals, is_whole
 from stodyn.noise.distribution import distribution
 from stodyn.results import provenance
 from stodyn.statistics.batches import Batches
-from stodyn.statistics.contract import is_whole
 
 __dir__ = listing.names_of(__name__)
 

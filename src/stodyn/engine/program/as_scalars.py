@@ -114,7 +114,7 @@ class Scalars(Source):
         return self._size[0]
 
     def width(self) -> int:
-        """As many paths as leave the processor neither waiting nor short of registers."""
+        """How many paths go together: as many as leave the processor neither waiting nor short of registers."""
         register, (count, depth) = compiling.processor().register, self._size
         if count < TINY or (count < SHORT and count < SERIAL // 2 * depth):
             return 4 * register

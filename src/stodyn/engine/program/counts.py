@@ -15,8 +15,8 @@ FRAME = ("seen", "sound", "lanes", "stride", "rows", "edges", "groups", "counted
 def below(
     saved: np.ndarray, n: int, sound: np.ndarray, look: np.ndarray, edges: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Of the first n rows of `saved` (saves, rows, lanes), at the saves numbered `look`, how many of the lanes that are
-    sound (saves, lanes) lie below each edge: (saves, n, edges), and how many are sound: (saves,)."""
+    """How many of the lanes that are sound (saves, lanes) lie below each edge in the first n rows of `saved` (saves,
+    rows, lanes), at the saves numbered `look`: (saves, n, edges), and how many are sound: (saves,)."""
     lanes, count = saved.shape[2], len(edges)
     padded = np.append(np.asarray(edges, float), np.full(-count % EDGES_AT_ONCE, np.inf))
     counts = np.empty((len(look), n, padded.size), np.int64)

@@ -178,7 +178,7 @@ class Thread(Target):
         return normal_pair(self.w, stream, self.path, number)
 
     def spares(self) -> list[Carried]:
-        """Of each stream with an odd number of normals, what an odd first step takes from the pair before it."""
+        """What an odd first step takes from the pair before it, for each stream with an odd number of normals."""
         w, spares = self.w, []
         for number, (stream, count) in enumerate(self.source.traced.streams):
             if count % 2:

@@ -171,7 +171,7 @@ class Lanes(Target):
         return parts[0]
 
     def normals_in_memory(self, step: str) -> dict[str, str]:
-        """Those of a slab are drawn before its first step."""
+        """Where the normals of a step lie in memory: those of a slab are drawn before its first step."""
         w, drawing, on = self.w, self.w.fresh("draw"), self.w.fresh("drawn")
         in_slab = w.whole("srem", step, w.count("slab"))
         w.branch(w.value(f"icmp eq i64 {in_slab}, 0"), drawing, on)

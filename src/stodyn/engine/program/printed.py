@@ -325,7 +325,8 @@ class _RowsOfLanes(Rows):
 
 
 class _Packing(_Work):
-    """The same for paths that may be stopped: active ones are packed together, so that a step costs only those.
+    """The work on a block whose paths may be stopped: active paths are packed together, so that a step costs only
+    those.
 
     The last number of a path's state says by which level it was stopped, 0 while it goes on. `state`, `seen` and the
     frame `everyone` hold all paths in their places, `few` those that go on and what they need, `going` says which they
@@ -379,7 +380,7 @@ class _Packing(_Work):
         return self.move(first, last, inside)
 
     def move(self, first: int, last: int, inside: slice) -> np.ndarray | None:
-        """The same, looking only at the paths that go on."""
+        """Move the paths that go on, and look only at them."""
         if not self.is_packed and self.going.size:
             return super().advance(first, last, inside)
         if self.going.size:

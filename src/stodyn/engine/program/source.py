@@ -104,7 +104,7 @@ class Terms(ABC):
 
     @abstractmethod
     def with_path_axis(self, x: Any) -> Any:
-        """The same with a last axis of one path."""
+        """A value with a last axis of one path."""
 
     @abstractmethod
     def run(self, trace: Any, arguments: Sequence[Any]) -> list[Any]:

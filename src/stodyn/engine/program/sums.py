@@ -19,12 +19,12 @@ FRAME = (*MOVING, "rows", "count", "lanes", "stride", "deviations", "pairs", "ap
 def central_sums(
     saved: np.ndarray, wanted: np.ndarray, weight: np.ndarray | None, look: np.ndarray, products: bool = True
 ) -> Sums:
-    """Of rows of `saved` (saves, rows, lanes), those numbered `wanted`, with the weights (saves, lanes) of the paths,
-    at the saves numbered `look`. No weights are weights of one, to the bit, and take half the time.
+    """Central sums of the rows numbered `wanted` of `saved` (saves, rows, lanes) at the saves numbered `look`, with the
+    weights (saves, lanes) of the paths. No weights are weights of one, to the bit, and take half the time.
 
-    Lanes of weight 0 are left out whatever they hold. Two passes: the means, then Σ w (x - mean)^k. Means are
-    taken about the first lane, where it counts, so that equal numbers have no variance. Without `products` those of
-    different rows are left out.
+    Lanes of weight 0 are left out whatever they hold. Two passes: the means, then Σ w (x - mean)^k. Means are taken
+    about the first lane, where it counts, so that equal numbers have no variance. Without `products` those of different
+    rows are left out.
     """
     lanes, saves, n = saved.shape[2], len(look), len(wanted)
     shapes = {"total": (), "first": (n,), "second": (n, n) if products else (n,), "third": (n,), "fourth": (n,)}

@@ -47,7 +47,7 @@ def is_affine(trace: core.ClosedJaxpr, moving: Sequence[bool]) -> bool:
 
 @or_else(lambda trace, arguments, moving: False)
 def is_affine_in(trace: core.ClosedJaxpr, arguments: Sequence[Any], moving: Sequence[int]) -> bool:
-    """The same for the arguments of the traced function that move, by their numbers."""
+    """Whether all results are affine in the arguments that move, which are told by their numbers."""
     return is_affine(trace, [k in moving for k in owners(arguments)])
 
 

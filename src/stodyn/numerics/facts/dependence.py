@@ -55,7 +55,7 @@ class Dependence:
 
     @or_else(lambda self, arguments: np.ones(self.zero.shape, bool))
     def varies(self, arguments: Iterable[int]) -> np.ndarray:
-        """Of the result's shape: which entries depend on one of these arguments."""
+        """Which entries depend on one of these arguments, in the shape of the result."""
         moves = np.isin(self.owner, list(arguments))
         return (self.rows @ moves).reshape(self.zero.shape)
 
@@ -81,7 +81,7 @@ def arguments_of(function: Callable, *arguments: Any) -> set[int]:
 
 @or_unprintable()
 def dependence_of(trace: core.ClosedJaxpr, arguments: Sequence[Any]) -> Dependence:
-    """The same for the trace of a function of `arguments`."""
+    """What the result of a trace of a function of `arguments` depends on; raises Unprintable likewise."""
     if sum(v.aval.size for v in trace.jaxpr.invars) > FOLLOWED:
         with contextlib.suppress(Unprintable):
             return dependence_by_arrays(trace, arguments)
@@ -90,12 +90,13 @@ def dependence_of(trace: core.ClosedJaxpr, arguments: Sequence[Any]) -> Dependen
 
 @or_unprintable()
 def dependence_by_arrays(trace: core.ClosedJaxpr, arguments: Sequence[Any]) -> Dependence:
-    """The same, only a whole array at a time; numbers that are captured from a trace in the making may be any."""
+    """What the result of a trace depends on, found a whole array at a time alone; numbers that are captured from a
+    trace in the making may be any."""
     return Dependence(*_by_arrays(trace), _owners(trace, arguments))
 
 
 def _owners(trace: core.ClosedJaxpr, arguments: Sequence[Any]) -> np.ndarray:
-    """Of every number of a trace's inputs, the argument that it belongs to."""
+    """The argument that each number of a trace's inputs belongs to."""
     return np.repeat(np.array(owners(arguments), int), [v.aval.size for v in trace.jaxpr.invars])
 
 

@@ -218,7 +218,7 @@ def _reduced(operation: Operation, inputs: Sequence[Entries]) -> Fact:
 
 
 def _landed(operation: Operation, inputs: Sequence[Entries]) -> Fact:
-    """Of updates that are joined with the entries they land on: one is known where it was and all updates are."""
+    """An entry on which updates land, and with which they are joined, is known where it was and all its updates are."""
     x, indices, updates = inputs
     if not indices.known.all():
         return None

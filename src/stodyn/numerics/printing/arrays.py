@@ -265,7 +265,7 @@ class Arrays:
         return array
 
     def zeros_of(self, operands: Sequence[Array]) -> list[Callable[[Index], Entry] | None]:
-        """Of each factor of a product, is_zero(index): whether an entry is exactly zero, so that the product is; None
+        """For each factor of a product, is_zero(index): whether an entry is exactly zero, so that the product is; None
         where no entry is, or where the other factor is known and finite."""
         zeros: list[Callable[[Index], Entry] | None] = []
         for k, x in enumerate(operands):

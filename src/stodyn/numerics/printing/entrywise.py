@@ -227,7 +227,7 @@ def _bitcast(graph: Graph, dtype: np.dtype, how: Any, x: Entry) -> Entry:
 
 
 def chosen(which: np.ndarray, *cases: np.ndarray) -> np.ndarray:
-    """Of each entry the case that `which` numbers; np.choose takes few cases alone."""
+    """For each entry, the case that `which` numbers; np.choose takes few cases alone."""
     result = cases[0]
     for k, case in enumerate(cases[1:], 1):
         result = np.where(which == k, case, result)
@@ -242,7 +242,7 @@ def _horner(x: np.ndarray, *coefficients: np.ndarray) -> np.ndarray:
 
 
 def _converted(new_dtype: Any, x: np.ndarray) -> np.ndarray:
-    """As XLA converts: NaN becomes the whole number 0, and what is too large for a type its largest number."""
+    """Convert as XLA does: NaN becomes the whole number 0, and what is too large for a type its largest number."""
     if x.dtype.kind != "f" or np.dtype(new_dtype).kind not in "iu":
         return np.asarray(x, new_dtype)
     limits = np.iinfo(new_dtype)
@@ -301,7 +301,7 @@ def _extreme(op: str, numpy: Computed, towards: float) -> Entrywise:
 
 
 def _steps(node: Rule, numpy: Computed, with_how: bool = False) -> Entrywise:
-    """To whole numbers."""
+    """The row of an operation that rounds to whole numbers."""
     return Entrywise(node, numpy, with_how=with_how, zeros=Zeros.KEPT, is_flat=True, decides=lambda y, x: (y,))
 
 

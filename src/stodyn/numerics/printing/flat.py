@@ -93,7 +93,8 @@ def flattened(closed: core.ClosedJaxpr) -> tuple[list[Value], list[Equation], li
 
 
 def _merged(equations: list[Equation], results: list[Value]) -> tuple[list[Equation], list[Value]]:
-    """The same with one equation for those that compute the same from the same, where some of them are loops.
+    """The equations and results with one equation for those that compute the same from the same, where some of them are
+    loops.
 
     An iteration that several functions need, or several derivatives of one, is then made once. Traces that repeat no
     loop stay as they are: what else they repeat costs less than to look for it.

@@ -319,7 +319,7 @@ class Printer(Walk):
             self.scopes[-1][loop.number, k] = merged
 
     def _any_not_below(self, entry: Entry) -> str | None:
-        """Of "not a < b" with one b for all paths: whether it holds for any, by the largest a; None for other tests,
+        """Whether "not a < b" with one b for all paths holds for any of them, by the largest a; None for other tests,
         and where the processor has no maximum that keeps NaN."""
         below = entry.args[0] if isinstance(entry, Node) and entry.op == "not" else None
         if self.w.width == 1 or not isinstance(below, Node) or not compiling.processor().is_arm:
@@ -471,7 +471,7 @@ def _splat(type_: str, number: int) -> str:
 
 
 def _whole_division(w: Writer, node: Node, op: str, T: str, dtype: Any, a: str, b: str) -> str:
-    """As XLA: x/0 = -1 (all bits set), x % 0 = x, and the least number over -1 is itself."""
+    """Divide whole numbers as XLA does: x/0 = -1 (all bits set), x % 0 = x, and the least number over -1 is itself."""
     mask, zero, one = w.type("bool", node.lane), _splat(T, 0), _splat(T, 1)
     none = w.value(f"icmp eq {T} {b}, {zero}")
     unsafe = none

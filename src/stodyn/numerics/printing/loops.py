@@ -124,7 +124,7 @@ def _needed(items: Sequence[Item], read: set[int]) -> tuple[list[Item], set[int]
 
 
 def _needed_turns(turns: Turns, read: set[int]) -> tuple[Turns, set[int]]:
-    """The same for turns: a value that is handed on is also needed where a later turn reads it."""
+    """The parts of turns that are needed: a value that is handed on is also needed where a later turn reads it."""
     while True:
         before = read
         copies, read = _needed(turns.copies, read)

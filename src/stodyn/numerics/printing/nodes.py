@@ -460,7 +460,7 @@ def _or(graph: Graph, dtype: np.dtype, a: Entry, b: Entry) -> Entry | None:
 
 
 def _gt(graph: Graph, dtype: np.dtype, a: Entry, b: Entry) -> Entry | None:
-    """Of a truth value as a number beside 0: the truth value."""
+    """A truth value as a number that is compared with 0 is the truth value."""
     is_truth = isinstance(a, Node) and a.op == "convert" and a.args[0].dtype == BOOL
     return a.args[0] if is_truth and value_of(b) == 0 else None
 
@@ -476,7 +476,7 @@ SIMPLER: dict[str, Callable[..., Entry | None]] = {
 
 
 def _whole_div(a: Any, b: Any) -> Any:
-    """Of integers as XLA divides them: towards zero, x/0 = -1."""
+    """Divide integers as XLA does: towards zero, x/0 = -1."""
     if a.dtype.kind == "f":
         return a / b
     if b == 0:

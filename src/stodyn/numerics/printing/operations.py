@@ -33,7 +33,8 @@ UNMAPPED = CALLS - {"custom_vmap_call"}  # whose own rule says how it is mapped
 
 
 class Scan(NamedTuple):
-    """Of the operands the first `consts` stay, the next `carry` are handed on, and the others are series of rows."""
+    """A loop over rows: its first `consts` operands stay, the next `carry` are handed on, the others are series of
+    rows."""
 
     consts: int
     carry: int
@@ -44,7 +45,8 @@ class Scan(NamedTuple):
 
 
 class While(NamedTuple):
-    """Of the operands the first `tested` are for the condition, those up to `fixed` for the body, the rest carried."""
+    """A loop while a condition holds: its first `tested` operands are for the condition, those up to `fixed` for the
+    body, and the rest are carried."""
 
     tested: int
     fixed: int

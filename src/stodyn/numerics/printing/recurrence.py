@@ -286,7 +286,7 @@ def _looped(width: int, fast: _Section, slow: _Section | None) -> rows.Function:
 
 
 class _ByXla:
-    """The same by lax.scan."""
+    """The recursion by lax.scan."""
 
     def __init__(self, traces: Traces):
         counts = traces.counts

@@ -74,7 +74,7 @@ def retraced(function: Callable[..., Any], trace: core.ClosedJaxpr) -> core.Clos
 
 
 def owners(arguments: Sequence[Any]) -> list[int]:
-    """Of every input of the trace of a function, the number of the argument that it belongs to."""
+    """For every input of the trace of a function, the number of the argument that it belongs to."""
     return [number for number, argument in enumerate(arguments) for _ in jax.tree.leaves(argument)]
 
 

@@ -20,7 +20,7 @@ def kind(element: str, width: int) -> str:
 
 
 def mangled(element: str, width: int) -> str:
-    """That type as a part of an intrinsic's name."""
+    """The type of such a vector as a part of an intrinsic's name."""
     name = {REAL: "f64"}.get(element, element)
     return name if width == 1 else f"v{width}{name}"
 

@@ -117,7 +117,7 @@ def key_of(node: Node) -> Any:
 
 
 class Fusion:
-    """±a·b ± c."""
+    """A product that is fused with a sum, ±a·b ± c."""
 
     __slots__ = ("minus_product", "minus_rest", "operands")
 
