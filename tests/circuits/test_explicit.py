@@ -8,6 +8,7 @@ import pytest
 
 import stodyn as sd
 from stodyn.circuits import points, read
+from stodyn.engine.program import executors
 from stodyn.numerics import elimination
 from stodyn.numerics.printing.points import at_one
 from stodyn.problems import explicit, sparsity
@@ -79,6 +80,16 @@ def test_more_unknowns_than_are_written_out_are_eliminated_as_a_sparse_system(mo
     circuit = read(f"row\nV1 n0 0 SIN(0 1 10meg)\n{rows}.model d D(IS=1p CJO=1p)\n.tran 1n 2n\n")
     assert circuit.facts.sparsity.matrix.pattern.shape == (8, 8) and circuit.n == 14
     assert left_over(circuit, 1e-9) < 1e-10
+
+
+def test_few_unknowns_among_many_are_eliminated_as_scalars(monkeypatch):
+    """Loops over arrays take 20 times as long; only where all unknowns are eliminated do they pay."""
+    monkeypatch.setattr(executors, "SMALL", 4)
+    monkeypatch.setattr(executors, "LOOPED", 100)
+    rows = "".join(f"R{i} n{i} n{i + 1} 1k\nD{i} n{i + 1} 0 d\n" for i in range(2))
+    circuit = read(f"row\nV1 n0 0 SIN(0 1 10meg)\n{rows}.model d D(IS=1p CJO=1p TT=1n)\n.tran 1n 2n\n")
+    run = sd.simulate(circuit, "Trapezoidal", t=(0.0, 2e-9), dt=1e-9, paths=2, seed=1)
+    assert circuit.n > 4 and "scalar operations" in sd.provenance(run)["executor_reason"]
 
 
 def test_filters_are_stepped_by_themselves():

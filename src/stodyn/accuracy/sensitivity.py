@@ -312,7 +312,7 @@ def _default(problem: Any, stop: Stop | None) -> Any:
     """A method of weak order 2 for what is an SDE, the recommended one for anything else, and for stops: weak methods
     draw increments that are not those of a Brownian path."""
     sde = None if isinstance(problem, SDAE | Measured) or stop is not None else written_as(problem, SDE)
-    if sde is None or getattr(problem, "joints", None) is not None:  # whose SDE drifts off them
+    if sde is None or problem.joints is not None:  # whose SDE drifts off them
         return chosen_method(problem, None)
     return PlatenWeak2 if sde.noise_structure.implies("commutative") else PlatenWeak2Pairs
 

@@ -434,7 +434,7 @@ def states_near(problem: Any) -> np.ndarray:
 
 def _on_joints(problem: Any, states: np.ndarray) -> np.ndarray:
     """States (n, ...) of a mechanical system moved onto its constraints; others as they are."""
-    joints = getattr(problem, "joints", None)
+    joints = problem.joints
     if joints is None:
         return states
 

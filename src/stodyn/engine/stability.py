@@ -97,7 +97,7 @@ def find_unstable(spec: Spec, layout: Layout, executor: Any) -> UnstableStep | N
     Of implicit steps only the growth in mean square is examined, which comes from the noise; Solvers, GPUs and
     float32 are not examined.
     """
-    if getattr(spec.problem, "joints", None) is not None:
+    if spec.problem.joints is not None:
         return None  # differences off the constraints grow in every step, and are taken back by the next
     if not isinstance(executor, executors.SingleSteps) or spec.dtype != np.float64:
         return None

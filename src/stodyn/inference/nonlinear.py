@@ -120,7 +120,7 @@ class NormalModel:
 
     def _settled(self) -> Callable | None:
         """The function that moves a mean back onto joints, which a reading takes it off by the square of its way."""
-        joints = getattr(self.problem, "joints", None)
+        joints = self.problem.joints
         if joints is None:
             return None
         W, w = self.reading

@@ -208,6 +208,9 @@ class Problem(ABC):
     fitness: Fitness | None = None  # which finite states its equations allow; None: all
     further_lines: Any = ()  # what else a person who prints such a problem should see: lines of (what, words)
     failure_advice: ClassVar[str] = ""  # further reasons why paths of such a problem may fail, in words
+    joints: Any = None  # the joints of a mechanical system
+    periods: Any = None  # the period of each coordinate that is wrapped
+    writes_out: bool = False  # whether its steps write out the elimination of few unknowns among many
     is_snapshot = False  # whether it is a copy that a run made for itself
 
     def __init_subclass__(cls, **keywords: Any):

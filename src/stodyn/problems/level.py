@@ -263,7 +263,7 @@ class Gauge:
     def known(self) -> tuple[str, str]:
         """How a crossing between two steps is detected, "bridge", "cubic" or "grid", and why in words."""
         names = self.problem.components
-        periods: Any = getattr(self.problem, "periods", None) or ()
+        periods = self.problem.periods or ()
         if not callable(self.of) and self.of < len(periods) and periods[self.of]:
             return GRID, f"{names[self.of]} is wrapped to [0, {periods[self.of]:g}), so that it jumps"
         jumps = next(filter(None, map(self.problem.jumps, self.components)), "")

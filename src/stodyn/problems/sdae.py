@@ -220,6 +220,12 @@ class SDAE(Problem):
         return StateSpace(self, self.facts)
 
     @property
+    def writes_out(self) -> bool:  # type: ignore[override]
+        """Whether the unknowns that are not explicit are eliminated in an order that keeps most zeros."""
+        rest = self.facts.rest
+        return rest is not None and rest.row_order is not None
+
+    @property
     def r(self) -> int:
         """The rank of M: how many differential components there are."""
         return self.facts.split.r

@@ -237,7 +237,7 @@ def _of_start(problem: Problem, name: str) -> Direction:
             f"{suggestion(component, problem.components)}"
         )
     own = innermost(problem)
-    if isinstance(own, SDAE) or getattr(own, "joints", None) is not None:
+    if isinstance(own, SDAE) or own.joints is not None:
         raise ValueError(
             f"of: {name!r}: a start that satisfies constraints cannot be moved in one component alone; make the start "
             "a parameter of another problem, or take differences by sweep"

@@ -144,7 +144,7 @@ def _components(responses: Followed) -> tuple[int, ...]:
 
 def _with_known_rates(problem: Any, components: Sequence[int]) -> tuple[int, ...]:
     """The components that are of a diffusion and go on without a jump."""
-    periods: Any = getattr(problem, "periods", None) or ()
+    periods = problem.periods or ()
     rows: list[Any] = []
 
     def look(t, x, params):

@@ -381,7 +381,7 @@ def plan(problem: Any, method: Method | str, tol: float = 1e-3, at: Reals = ()) 
     if method.starting_steps:
         raise ValueError(f"method: {method.name} takes its history at equal steps; take a one-step method such as RK4")
     converted, _ = matched(problem.problem if isinstance(problem, Measured) else problem, method)
-    if getattr(converted, "joints", None) is not None:
+    if converted.joints is not None:
         raise TypeError("problem: has constraints, along which no covariance is followed; give dt as a number, or the "
                         "problem in minimal coordinates (problems.minimal)")  # fmt: skip
     with warnings.catch_warnings():

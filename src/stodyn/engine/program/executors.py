@@ -309,9 +309,9 @@ def _printed(spec: Spec, watch: Watched) -> Printed:
 def source_of(spec: Spec, watch: Watched, most: int) -> Source:
     """A step of more than `most` operations as loops over arrays, one of fewer as scalars."""
     traced: Any = spec.traced
-    is_large = spec.problem.n > SMALL and not writes_out(spec)
+    is_large = spec.problem.n > SMALL and not spec.problem.writes_out
     if traced.operations > most and (is_large or eliminates(spec)):
-        if getattr(spec.problem, "joints", None) is not None:  # matrices of zeros, which scalars leave out
+        if spec.problem.joints is not None:  # matrices of zeros, which scalars leave out
             with contextlib.suppress(Unprintable):
                 return scalar_source(spec, watch)
         try:
@@ -322,12 +322,6 @@ def source_of(spec: Spec, watch: Watched, most: int) -> Source:
         except Unprintable as error:
             return scalar_source(spec, watch, f" ({error})")
     return scalar_source(spec, watch)
-
-
-def writes_out(spec: Spec) -> bool:
-    """Whether the few unknowns that are eliminated among many are written out in an order that keeps most zeros."""
-    rest = getattr(spec.problem, "rest", None)
-    return rest is not None and rest.row_order is not None
 
 
 def eliminates(spec: Spec) -> bool:
