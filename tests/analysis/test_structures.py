@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.io
+import scipy.linalg
 import scipy.sparse
 
 import stodyn as sd
@@ -53,6 +54,30 @@ def test_the_frame_has_its_exact_stationary_law():
     modal = [6.655560317478e-05, 6.447591411704e-05, 3.053255066322e-05]
     found = variances(frame(damping="modal"), sd.structures.responses(frame(damping="modal")).drifts)
     np.testing.assert_allclose(found, modal, rtol=1e-10)
+
+
+def test_drifts_of_a_frame_with_rotations_are_those_between_its_floors():
+    """Each floor also turns, apart from the rest: its drifts are those of the frame. By default they are taken between
+    the coordinates that the ground moves, which is said; names choose others, as of a frame numbered from above."""
+    order, names = [0, 3, 1, 4, 2, 5], ("u1", "r1", "u2", "r2", "u3", "r3")
+    C = scipy.linalg.block_diag(frame().own.matrices.C.toarray(), 1e5 * np.eye(3))
+    turning = scipy.linalg.block_diag(K, np.diag([3e8, 2e8, 1e8]))
+    matrices = [np.diag([*m, 1e5, 1e5, 1e5]), C, turning]
+    matrices = [matrix[np.ix_(order, order)] for matrix in matrices]
+    built = sd.Mechanical.from_matrices(*matrices, names=names)
+    shaken = sd.base_excited(built, GROUND, direction=[1.0, 0.0] * 3)
+    expected = variances(frame(), sd.structures.responses(frame()).drifts)
+    named = sd.structures.responses(shaken, drifts=["u1", "u2", "u3"]).drifts
+    np.testing.assert_allclose(variances(shaken, named), expected, rtol=1e-10)
+    with pytest.warns(UserWarning, match=r"drifts: taken between 'u1', 'u2', 'u3', the coordinates in the direction"):
+        np.testing.assert_array_equal(sd.structures.responses(shaken).drifts, named)
+    down = sd.structures.responses(shaken, drifts=["u3", "u2"]).drifts
+    np.testing.assert_array_equal(down[:, :6], [[0, 0, 0, 0, 1, 0], [0, 0, 1, 0, -1, 0]])
+    with pytest.raises(ValueError, match=r"drifts: there is no coordinate 'u4'; there are u1, r1"):
+        sd.structures.responses(shaken, drifts=["u4"])
+    reduced = sd.Mechanical.from_matrices(*matrices, names=names, interface=["u1", "u2", "u3"])
+    few = sd.base_excited(reduced, GROUND, direction=[1.0, 0.0] * 3)
+    assert np.max(np.abs(sd.structures.reduction_error(shaken, few, drifts=["u1", "u2", "u3"]))) < 1e-8
 
 
 def test_modal_reduction_says_what_it_leaves_out():
@@ -357,7 +382,7 @@ def twin(**options):
         (lambda: sd.Mechanical.from_matrices(m, K, K, load=np.ones(2)), "load: expected 3 finite numbers"),
         (lambda: sd.Mechanical.from_matrices("no_such.mtx", K, K), "M: there is no file"),
         (lambda: sd.base_excited(frame().own, GROUND, direction=[1.0, 1.0]), "direction: expected 3 finite numbers"),
-        (lambda: sd.structures.responses(frame(), drifts=np.eye(2)), r"drifts: expected \(drifts, 3\)"),
+        (lambda: sd.structures.responses(frame(), drifts=np.eye(2)), r"drifts: expected the names .* or \(drifts, 3\)"),
         (lambda: sd.structures.peaks(frame(), sd.structures.responses(frame()).drifts[0], 0.0), "duration: expected"),
         (lambda: sd.structures.response_spectrum(GROUND, [1.0], kind="jerk"), "kind: expected one of"),
         (

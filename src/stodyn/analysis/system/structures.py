@@ -13,6 +13,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import warnings
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -21,7 +22,7 @@ import scipy
 from numpy.typing import ArrayLike
 
 from stodyn import deprecation, listing
-from stodyn.arguments import check_positive, checks_arguments, stacklevel_of_user
+from stodyn.arguments import check_positive, checks_arguments, stacklevel_of_user, suggestion
 from stodyn.noise.coloured import Coloured
 from stodyn.numerics import lyapunov, sparse_lyapunov
 from stodyn.numerics.printing.points import at_one
@@ -118,7 +119,10 @@ class Responses(NamedTuple):
 
 @checks_arguments
 def responses(
-    problem: Any, direction: ArrayLike | None = None, drifts: ArrayLike | None = None, static: bool = False
+    problem: Any,
+    direction: ArrayLike | None = None,
+    drifts: ArrayLike | Sequence[str] | None = None,
+    static: bool = False,
 ) -> Responses:
     """Return the responses of a linear structure from matrices, as rows that multiply its state.
 
@@ -133,9 +137,10 @@ def responses(
         structure.
     direction : array (N,) or (N, k), optional
         ι; by default that of `base_excited`, or ones.
-    drifts : array (k, N), optional
-        Which differences of displacements are drifts; by default x_0, x_1 - x_0, x_2 - x_1, ..., as for floors that are
-        numbered upwards.
+    drifts : sequence of names, or array (k, N), optional
+        The horizontal coordinates of the floors from the ground up, such as ["u1", "u2", "u3"], of which each is taken
+        from the next; or which differences of displacements are drifts, as rows. By default the coordinates that the
+        direction moves, in their order, as for floors that are numbered upwards.
     static : bool
         Of a modal reduction: add the static response of the omitted modes to the coloured load,
         x ≈ Φ z + (K⁻¹ - Φ diag(ω⁻²) Φ') load. It need not improve every response: see `reduction_error`.
@@ -153,8 +158,9 @@ def responses(
     Warns
     -----
     UserWarning
-        If accelerations miss a part that is not a multiple of the state: that of `load`, or of a force that changes
-        with time or state (other than the ground of `base_excited`, whose envelope changes no row).
+        If drifts are taken by default where the direction leaves coordinates at rest, such as rotations: floors may
+        have several others. If accelerations miss a part that is not a multiple of the state: that of `load`, or of a
+        force that changes with time or state (other than the ground of `base_excited`, whose envelope changes no row).
     """
     inner = problem.problem if isinstance(problem, Accounted) else problem
     own = _linear(inner)
@@ -165,9 +171,7 @@ def responses(
     base = driven.base[:, driven.base.any(axis=0)] if driven is not None and driven.base is not None else None
     base = base if direction is None else direction
     ι = np.ones((N, 1)) if base is None else np.asarray(base, float).reshape(N, -1)
-    D = np.eye(N) - np.eye(N, k=-1) if drifts is None else np.atleast_2d(np.asarray(drifts, float))
-    if D.shape[1] != N:
-        raise ValueError(f"drifts: expected (drifts, {N}), a column for each coordinate, got shape {D.shape}")
+    D = _drift_rows(whole, ι, drifts)
     M, C, K = (matrix.toarray() for matrix in whole.matrices)
     forces = np.concatenate([K, C], axis=1)
     rows_of_response = [np.concatenate([D, np.zeros_like(D)], axis=1), ι.T @ forces, -np.linalg.solve(M, forces)]
@@ -184,6 +188,38 @@ def responses(
     if driven is not None:
         rows_of_response[2] = _with_forces(driven, own, rows_of_response[2], static)
     return Responses(*rows_of_response)
+
+
+def _drift_rows(whole: Structure, ι: np.ndarray, drifts: Any) -> np.ndarray:
+    """The rows (k, N) of drifts, given as such, by the names of the floors' coordinates, or by a direction ι (N, j)."""
+    N, names = whole.N, whole.coordinates
+    given = [drifts] if isinstance(drifts, str) else drifts
+    if given is None:
+        floors = [i for i in range(N) if ι[i].any()] or list(range(N))
+        if len(floors) < N:
+            first = [repr(names[i]) for i in floors[:3]] + ["..."] * (len(floors) > 3)
+            warnings.warn(
+                f"drifts: taken between {', '.join(first)}, the coordinates in the direction of the ground, in their "
+                "order. If these are not one for each floor from the ground up, name those that are: "
+                f"drifts=[{first[0]}, ...]; or give rows",
+                stacklevel=stacklevel_of_user(),
+            )
+    elif len(given) and all(isinstance(name, str) for name in given):
+        for name in given:
+            if name not in names:
+                raise ValueError(
+                    f"drifts: there is no coordinate {name!r}; there are {', '.join(names)}{suggestion(name, names)}"
+                )
+        floors = [names.index(name) for name in given]
+    else:
+        rows = np.atleast_2d(np.asarray(given, float))
+        if rows.ndim != 2 or rows.shape[1] != N:
+            raise ValueError(
+                f"drifts: expected the names of the floors' coordinates, or (drifts, {N}), a column for each "
+                f"coordinate, got shape {rows.shape}"
+            )
+        return rows
+    return np.diff(np.eye(N)[floors], axis=0, prepend=np.zeros((1, N)))
 
 
 def _with_forces(problem: DrivenMechanical, own: Structure, rows: np.ndarray, static: bool) -> np.ndarray:
@@ -375,7 +411,13 @@ def poles(problem: Any) -> np.ndarray:
 
 
 @checks_arguments
-def reduction_error(whole: Any, reduced: Any, rows: str = "drifts", static: bool = False) -> np.ndarray:
+def reduction_error(
+    whole: Any,
+    reduced: Any,
+    rows: str = "drifts",
+    static: bool = False,
+    drifts: ArrayLike | Sequence[str] | None = None,
+) -> np.ndarray:
     """Compute the relative errors of stationary variances of responses by reduction, exactly: reduced/whole - 1.
 
     Parameters
@@ -386,6 +428,8 @@ def reduction_error(whole: Any, reduced: Any, rows: str = "drifts", static: bool
         "drifts", "base_shear" or "accelerations".
     static : bool
         Whether the responses of the reduced one have the static correction of `responses`.
+    drifts : sequence of names, or array (k, N), optional
+        Which drifts, as in `responses`.
 
     Returns
     -------
@@ -400,7 +444,7 @@ def reduction_error(whole: Any, reduced: Any, rows: str = "drifts", static: bool
         raise TypeError("reduced: expected a structure made with modes=r or interface=b")
     errors = []
     for problem in (whole, reduced):
-        c = getattr(responses(problem, static=static and problem is reduced), rows)
+        c = getattr(responses(problem, drifts=drifts, static=static and problem is reduced), rows)
         errors.append(np.diagonal(stationary_covariance(problem, c)))
     return errors[1] / errors[0] - 1.0
 
