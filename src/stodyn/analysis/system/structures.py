@@ -193,8 +193,8 @@ def responses(
 def _drift_rows(whole: Structure, ι: np.ndarray, drifts: Any) -> np.ndarray:
     """The rows (k, N) of drifts, given as such, by the names of the floors' coordinates, or by a direction ι (N, j)."""
     N, names = whole.N, whole.coordinates
-    given = [drifts] if isinstance(drifts, str) else drifts
-    if given is None:
+    drifts = [drifts] if isinstance(drifts, str) else drifts
+    if drifts is None:
         floors = [i for i in range(N) if ι[i].any()] or list(range(N))
         if len(floors) < N:
             first = [repr(names[i]) for i in floors[:3]] + ["..."] * (len(floors) > 3)
@@ -204,15 +204,15 @@ def _drift_rows(whole: Structure, ι: np.ndarray, drifts: Any) -> np.ndarray:
                 f"drifts=[{first[0]}, ...]; or give rows",
                 stacklevel=stacklevel_of_user(),
             )
-    elif len(given) and all(isinstance(name, str) for name in given):
-        for name in given:
+    elif len(drifts) and all(isinstance(name, str) for name in drifts):
+        for name in drifts:
             if name not in names:
                 raise ValueError(
                     f"drifts: there is no coordinate {name!r}; there are {', '.join(names)}{suggestion(name, names)}"
                 )
-        floors = [names.index(name) for name in given]
+        floors = [names.index(name) for name in drifts]
     else:
-        rows = np.atleast_2d(np.asarray(given, float))
+        rows = np.atleast_2d(np.asarray(drifts, float))
         if rows.ndim != 2 or rows.shape[1] != N:
             raise ValueError(
                 f"drifts: expected the names of the floors' coordinates, or (drifts, {N}), a column for each "
