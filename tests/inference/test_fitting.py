@@ -1,7 +1,9 @@
 """Fits to records, against closed forms and the conditions of a maximum."""
 
 import types
+import warnings
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.stats
@@ -12,7 +14,7 @@ from stodyn.inference import climbing, fitting, predictive
 from stodyn.inference.priors import SHAPES, prior_of
 from stodyn.inference.question import question_of
 from stodyn.numerics import uncompiled
-from stodyn.warnings import NotIdentified, StepTooLong
+from stodyn.warnings import NotGaussian, NotIdentified, StepTooLong
 
 WALK = sd.SDE(lambda t, x, p: 0.0 * x + p["m"], lambda t, x, p: p["s"], 0.0, params={"m": 0.0, "s": 2.0})
 STEPS = np.array([0.3, -1.2, 0.7, 2.0, -0.4, 0.1, 1.1, -0.9, 0.5, 0.2, -1.4, 0.8])
@@ -210,3 +212,18 @@ def test_a_profile_leaves_the_plain_of_a_noise_that_is_nearly_zero():
         low, high = np.split(drops, 2)
         assert (np.diff(low) > -1e-6).all() and (np.diff(high) < 1e-6).all()
     np.testing.assert_allclose([result.low[1], result.high[1]], [0.99987, 1.59839], atol=2e-4)
+
+
+@pytest.mark.parametrize(("level", "is_wrong"), [(0.6, False), (1.2, True)])
+def test_intervals_that_a_grid_contradicts_are_not_to_be_trusted(level, is_wrong):
+    """A sine read near its top: the filter's log L is within 2 of that on the grid, but not the interval."""
+    k = np.arange(1, 41)
+    reading = np.sin(level + 0.3 * np.sin(0.4 * k) + 0.2 * np.cos(1.7 * k)) + 0.05 * np.sin(k**2)
+    wanders = sd.SDE(lambda t, x, p: p["mu"] - x, lambda t, x: 0.5, start=level, params={"mu": level})
+    sine = sd.Sensor("y", of=lambda t, x: jnp.sin(x[0]), noise=sd.per_sample(0.1))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        result = sd.fit(wanders, data=(0.25 * k, reading), sensors=sine, free=["mu"], by="ekf", dt=0.125, predictive=0)
+    assert abs(result.loglik - result.loglik_grid) < 2 and result.attrs["exact"] == "no"
+    assert any(issubclass(own.category, NotGaussian) for own in caught) is is_wrong
+    assert ("intervals are not to be trusted" in result.attrs["reasons"]) is is_wrong

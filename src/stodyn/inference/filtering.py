@@ -200,11 +200,8 @@ def run(question: Question, check: bool) -> tuple[Any, Any, dict[str, Any]]:
 def _compare(question: Question, parts: Any, history: Any, variables: dict[str, Any]) -> None:
     """Compare the log-likelihood with that on a grid, and warn where they contradict each other."""
     model, loglik = question.model, variables["loglik"][1]
-    laws = [(state.m @ parts.W.T + parts.w, parts.W @ state.P @ parts.W.T)
-            for state in (history.predicted, history.state)]  # fmt: skip
     try:
-        evaluated: Any = question.evaluated
-        exact = grid.log_likelihood(evaluated, question.values, laws)
+        exact = on_grid(question, parts, history)
     except grid.Unchecked as reason:
         variables["reasons"].append(
             f"by={model.by!r} takes the law of the state for a normal one; not checked: {reason}"
@@ -217,6 +214,14 @@ def _compare(question: Question, parts: Any, history: Any, variables: dict[str, 
         )
         variables["reasons"].append(words)
         warnings.warn(f"by: {words}", NotGaussian, stacklevel=stacklevel_of_user())
+
+
+def on_grid(question: Question, parts: Any, history: Any) -> float:
+    """Return log L on a grid that covers what a filter has passed; raises grid.Unchecked where there is none."""
+    laws = [(state.m @ parts.W.T + parts.w, parts.W @ state.P @ parts.W.T)
+            for state in (history.predicted, history.state)]  # fmt: skip
+    evaluated: Any = question.evaluated
+    return grid.log_likelihood(evaluated, question.values, laws)
 
 
 def _readings(question: Question, history: Any, innovation: np.ndarray, variance: np.ndarray) -> dict[str, Any]:

@@ -15,16 +15,21 @@ from stodyn.arguments import checks_arguments, stacklevel_of_user
 from stodyn.engine.progress import Progress
 from stodyn.inference import climbing, filtering, profiles, starts
 from stodyn.inference.gaussian import START
+from stodyn.inference.grid import Unchecked
 from stodyn.inference.likelihood import likelihood
 from stodyn.inference.line import Line
+from stodyn.inference.moments import WAYS
 from stodyn.inference.predictive import predicted
+from stodyn.inference.question import Question
 from stodyn.problems.contract import expect_problem
-from stodyn.warnings import Multimodal, NotIdentified, StepTooLong
+from stodyn.warnings import Multimodal, NotGaussian, NotIdentified, StepTooLong
 
 NEAR = 2.0  # of log L: another maximum this close competes
 UNKNOWN = 1e-6  # of the largest eigenvalue of the scaled information: below it a combination is not known
 ROUNDING = 1e-13  # of the same, a choice: 450 roundings of 1, the diagonal; below it nothing is left of the information
 SAME = 1e-6  # of log L: maxima this close are equal
+DROP = 1.92  # of log L at the ends of an interval of 95 %
+APART = 0.5  # of log L: a filter and a grid that differ so much in this drop do not give the same interval
 LONG = 0.5  # of log L: a step whose half changes it by more is too long
 COORDINATES = ("check", "output", "summary", "reading_time", "sensor")
 
@@ -86,7 +91,8 @@ def fit(
         How many records the fitted model makes, at the same times by the same sensors, for the bands beside the record;
         0 for none.
     check : bool
-        Whether a filter that is not exact is checked against the likelihood on a grid, as in sd.filtered.
+        Whether a filter that is not exact is checked against the likelihood on a grid, as in sd.filtered, and so is its
+        drop to the upper end of each interval. Of two components each takes a second or so.
     seed : int
         Of the seven further starts, one of which is the best of a survey, and of the simulated records.
     progress : bool, optional
@@ -98,10 +104,10 @@ def fit(
         estimate, stderr, low and high (parameter): the maximum, standard errors by the observed information, and the
         ends of 95 % intervals; correlation (parameter, other); profile and profile_value (parameter, point): the
         largest log-likelihood with the parameter held at a value, minus the maximum; loglik; p_value and statistic
-        (check) as in sd.filtered; with law= a method, loglik_halved at half its step. Of the simulated records, as
-        ..._observed, ..._low and ..._high of a band of 95 %: reading (reading), with reading_time and sensor; summary
-        (output, summary); spectrum (output, band), with frequency. attrs: converged, maximum (of what), law, calculus,
-        reasons.
+        (check) as in sd.filtered; loglik_grid where it was checked; with law= a method, loglik_halved at half its
+        step. Of the simulated records, as ..._observed, ..._low and ..._high of a band of 95 %: reading (reading), with
+        reading_time and sensor; summary (output, summary); spectrum (output, band), with frequency. attrs: converged,
+        maximum (of what), by, law, exact, calculus, reasons.
 
     Raises
     ------
@@ -110,9 +116,10 @@ def fit(
 
     Warns
     -----
-    NotIdentified, Multimodal, StepTooLong
-        If the record does not determine a combination of parameters, another maximum comes close, or half the step of
-        the method whose law is asked for gives another likelihood.
+    NotIdentified, Multimodal, StepTooLong, NotGaussian
+        If the record does not determine a combination of parameters, another maximum comes close, half the step of
+        the method whose law is asked for gives another likelihood, or log L by "ekf" or "statistical" differs from that
+        on a grid: by more than 2, or by more than 0.5 in its drop to the end of an interval, which is then wrong.
 
     Notes
     -----
@@ -143,7 +150,7 @@ def fit(
         spread = _inverse(-best.curvature)
         ends = profiles.intervals(line, best, spread, profile, bar.advance)
     variables, more = _afterwards(
-        line, best, (problem, method), {"data": data, "sensors": sensors, **options}, predictive, check, seed
+        line, best, spread, (problem, method), {"data": data, "sensors": sensors, **options}, predictive, check, seed
     )
     return _dataset(line, best, spread, ends, variables, [*reasons, *more])
 
@@ -224,6 +231,7 @@ def _inverse(information: np.ndarray) -> np.ndarray:
 def _afterwards(
     line: Line,
     best: climbing.Climbed,
+    spread: np.ndarray,
     posed: tuple[Any, Any],
     options: dict[str, Any],
     predictive: int,
@@ -238,6 +246,9 @@ def _afterwards(
     _, _, checked = filtering.run(question, check)
     variables: dict[str, Any] = {word: checked[word] for word in ("statistic", "p_value", "check")}
     words: list[str] = checked["reasons"]
+    if "loglik_grid" in checked:
+        variables["loglik_grid"] = checked["loglik_grid"]
+        words += _wrong_intervals(line, best, spread, question, checked["loglik_grid"][1])
     if options["dt"] is not None:
         at = {**(options["params"] or {}), **dict(zip(line.like.names, theta, strict=True))}
         halved = likelihood(*posed, **options | {"params": at, "dt": 0.5 * options["dt"]})()
@@ -253,6 +264,33 @@ def _afterwards(
         bands, outside = predicted(question, whole, predictive, seed)
         variables, words = variables | bands, words + outside
     return variables, words
+
+
+def _wrong_intervals(
+    line: Line, best: climbing.Climbed, spread: np.ndarray, question: Question, exact: float
+) -> list[str]:
+    """In words, the first parameter to the end of whose interval log L drops otherwise on a grid than by a filter."""
+    sizes, shares = np.sqrt(np.diagonal(spread)), np.linspace(0.1, 2.5, 25)
+    for k in range(line.count if np.isfinite(sizes).all() else 0):
+        u = best.u + shares[:, None] * (spread[k] / sizes[k])
+        drops = line.like.values(line.parameters(u)) - line.like.values(line.parameters(best.u[None]))
+        at = int(np.argmin(np.abs(drops + DROP)))
+        whole = question.values.copy()
+        whole[list(line.like.places)] = line.parameters(u[at : at + 1])[0]
+        moved = dataclasses.replace(question, values=whole)
+        try:
+            other = filtering.on_grid(moved, *moved.evaluated.history(whole)) - exact
+        except Unchecked:
+            continue
+        if not abs(other - drops[at]) < APART:
+            words = (
+                f"towards the end of the interval of {line.like.names[k]}, log L changes by {drops[at]:+.3g} by "
+                f"{question.model.by!r}, which takes the law for a normal one, but by {other:+.3g} on a grid: the "
+                "intervals are not to be trusted"
+            )
+            warnings.warn(f"by: {words}", NotGaussian, stacklevel=stacklevel_of_user())
+            return [words]
+    return []
 
 
 def _dataset(
@@ -285,7 +323,9 @@ def _dataset(
     attrs = {
         "converged": "yes" if best.converged else "no",
         "maximum": "of the posterior density" if line.has_priors else "of the likelihood",
+        "by": model.by,
         "law": model.name,
+        "exact": "no" if model.by in WAYS else "yes",
         "calculus": model.problem.calculus,
         "reasons": "; ".join(reasons),
     }
