@@ -17,6 +17,7 @@ from stodyn.analysis.system import conservation, ergodic, fatigue, plan, structu
 from stodyn.analysis.system.allan import allan
 from stodyn.analysis.system.allan_models import allan_variance
 from stodyn.analysis.system.sampled import sampled
+from stodyn.engine.looking import evaluate
 
 __all__ = [
     "allan",
@@ -30,6 +31,7 @@ __all__ = [
     "covariance",
     "cyclostationary",
     "ergodic",
+    "evaluate",
     "fatigue",
     "integrator",
     "linear",

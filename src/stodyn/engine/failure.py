@@ -8,6 +8,10 @@ from typing import Any
 import numpy as np
 
 SHOWN = 8
+EXAMINE = (
+    'To examine such paths pass on_failure="record": the run continues without them, their numbers and times are in '
+    "its result, and stodyn.replay gives each of them step by step."
+)
 LEFT, UNSOLVED, UNFIT = range(3)  # why a path failed: by infinity or NaN, by a solve, by a state that is none
 CAUSES = {LEFT: "its state left the floating-point numbers", UNSOLVED: "its equations were not solved"}
 
@@ -29,6 +33,14 @@ class PathsFailed(RuntimeError):
 
     def __str__(self) -> str:
         return self.args[0]
+
+    def located(self, path: int, where: str, undefined: str) -> PathsFailed:
+        """The same error with the functions that are not finite where a path was last, which no smaller dt mends."""
+        if not where:
+            return self
+        way_out = undefined or "Write it so that it is finite there, or keep the paths away by a sd.Stop."
+        words = f"{self.facts} Before path {path} failed, {where}. {way_out} {EXAMINE}"
+        return PathsFailed(words, self.paths, self.times, self.facts)
 
 
 class Stopped(Exception):
@@ -98,9 +110,7 @@ class FailureLog:
             other_way = f"where the system is stiff an implicit method{named}"
         facts = f"{len(paths)} of the {looked_at} paths run so far failed ({'; '.join(why)}). First: {shown}{more}."
         return PathsFailed(
-            f"{facts} {suspect}{suspect and ' '}Try a smaller dt, or {other_way}. To examine such paths pass "
-            'on_failure="record": the run continues without them, their numbers and times are in its result, and '
-            f"stodyn.replay gives each of them step by step.{advice and ' '}{advice}",
+            f"{facts} {suspect}{suspect and ' '}Try a smaller dt, or {other_way}. {EXAMINE}{advice and ' '}{advice}",
             paths,
             times,
             facts,

@@ -20,8 +20,10 @@ from stodyn.arguments import stacklevel_of_user
 from stodyn.engine import grid, self_test
 from stodyn.engine.door import call_form, front_door
 from stodyn.engine.expansion import expanded
+from stodyn.engine.failure import PathsFailed
 from stodyn.engine.follow import States
 from stodyn.engine.layout import Layout
+from stodyn.engine.looking import one_path, unfit_start, where_it_failed
 from stodyn.engine.places.contract import Place
 from stodyn.engine.precision import warn_of_rounded
 from stodyn.engine.program import cards, executors
@@ -61,6 +63,7 @@ from stodyn.warnings import BlockHalved, Unbelievable, Unmet
 
 MOST_PATHS = 2**62  # numbers of paths and of their blocks fit into 64 bits
 BELIEVABLE = 1e100
+FINITE = "Start elsewhere, or write the function so that it is finite there, as by jnp.maximum(x, 1e-9)"
 FIRST_PATHS = 2**16  # for which a run that is to go on `until` takes the width of its blocks on a GPU
 
 
@@ -189,11 +192,18 @@ def simulate(
         if not unstable:
             warn_of_wrong_variances(run, problem, chosen)
         run = run.suspecting(unstable)
-    if rule is None:
-        tally, open_ledger = _carry_out(run, where, on_failure)
-        reached: dict[str, Any] = {}
-    else:
-        tally, open_ledger, reached = _carry_out_until(rule, run, where, on_failure, began)
+        unfit = unfit_start(problem, spec)
+    if unfit and on_failure == "raise":
+        raise ValueError(f"start: {unfit}, so that every path would fail. {spec.undefined or FINITE}")
+    try:
+        if rule is None:
+            tally, open_ledger = _carry_out(run, where, on_failure)
+            reached: dict[str, Any] = {}
+        else:
+            tally, open_ledger, reached = _carry_out_until(rule, run, where, on_failure, began)
+    except PathsFailed as error:
+        path, at = int(error.paths[0]), float(error.times[0])
+        raise error.located(path, where_it_failed(run, problem, chosen, stop, path, at), spec.undefined) from None
     if points != "random":
         reached |= of_randomisations(spec.statistics, tally.merged, run.labels())
     further = {
@@ -450,33 +460,20 @@ def replay(
     counted = str(record.get("normals", "")).startswith("Philox")
     executor = record["executor"] if record["executor"] in executors.EXECUTORS else "auto"
     chosen = executors.get(spec, executor, CountedNormals if counted else DrawnNormals)
-    one_path = Run(spec, Layout(spec, record["paths"], record["seed"], record["block"]), chosen)
-    if record.get("normals") != one_path.executor.normals:
+    repeated = Run(spec, Layout(spec, record["paths"], record["seed"], record["block"]), chosen)
+    if record.get("normals") != repeated.executor.normals:
         raise ValueError(
             f"run: its normals ({record.get('normals')}) are from another version of stodyn; replay it with that one"
         )
     if spec.traced is not None and spec.traced.fingerprint != record["fingerprint"]:
         raise ValueError("problem: this is not the one the run was made with (its equations or constants differ)")
-    if one_path.record()["given"] != record["given"]:
+    if repeated.record()["given"] != record["given"]:
         raise ValueError("problem: this is not the one the run was made with (its start or params differ)")
     with jax.enable_x64(True):
-        values = _one_path(one_path, int(path))
+        values = one_path(repeated, int(path))
     coords = {"time": spec.times, "component": list(spec.problem.components)}
     attrs = {"path": int(path), "provenance": run.attrs["provenance"]}
     return results.answering(xr.Dataset({"path": (("time", "component"), values)}, coords, attrs))
-
-
-def _one_path(run: Run, path: int) -> np.ndarray:
-    """The states (times, n) of one path."""
-    layout, executor = run.layout, run.executor
-    if isinstance(executor, executors.Stepping):
-        first = path // executor.lane_multiple * executor.lane_multiple
-        members = layout.members_from(first, min(executor.lane_multiple, layout.paths - first), executor.lane_multiple)
-        observed = executor.paths(members, first, executor.supply(layout.seed)).observed
-    else:
-        first = path // layout.width * layout.width
-        observed = executor.block(layout, path // layout.width, lambda steps: None).observed
-    return observed[0][:, :, path - first]
 
 
 def check_points(points: Any, method: Catalogued, paths: Any, device: Any, collect: Any) -> list[Statistic]:

@@ -8,6 +8,7 @@ rates log ρ / h no longer change.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import itertools
 import math
@@ -23,6 +24,7 @@ from stodyn.engine.program import executors
 from stodyn.engine.spec import Spec, describe
 from stodyn.methods.recommend import stable_methods
 from stodyn.methods.wrapping import Wrapping
+from stodyn.numerics.printing.fingerprints import prints
 from stodyn.numerics.printing.unprintable import or_else
 from stodyn.problems.looped import Looped
 from stodyn.warnings import UnstableSteps
@@ -66,7 +68,7 @@ class UnstableStep(NamedTuple):
 
 def warn_of_unstable_steps(run: Any, problem: Any, stacklevel: int) -> str:
     """Warn where the steps of a run are unstable, and name a step and a method that are stable; returns the words."""
-    unstable = find_unstable(run.spec, run.layout, run.executor)
+    unstable = find_unstable(*_silent(run))
     if unstable is not None and isinstance(problem, Looped):
         unstable = _of_plant(problem, run.spec, run.layout)
     if unstable is None:
@@ -81,6 +83,16 @@ def warn_of_unstable_steps(run: Any, problem: Any, stacklevel: int) -> str:
     )
     warnings.warn(f"dt: {words}", UnstableSteps, stacklevel=stacklevel)
     return words
+
+
+def _silent(run: Any) -> tuple[Spec, Layout, Any]:
+    """The steps of a run without the prints of its functions, which are for the steps that are taken."""
+    spec = run.spec
+    if spec.traced is None or not prints(spec.traced.step):
+        return spec, run.layout, run.executor
+    spec = dataclasses.replace(spec, traced=spec.traced.silent)
+    executor = executors.get(spec)
+    return spec, dataclasses.replace(run.layout, spec=spec), executor
 
 
 def _rounded_down(x: float) -> float:

@@ -16,7 +16,7 @@ from jax.interpreters import partial_eval
 
 from stodyn.engine.failure import LEFT, UNFIT, UNSOLVED
 from stodyn.methods.contract import Method, Report
-from stodyn.numerics.printing.fingerprints import fingerprint, holds
+from stodyn.numerics.printing.fingerprints import fingerprint, holds, without_prints
 from stodyn.numerics.printing.flat import scalar_operations
 from stodyn.numerics.printing.operations import inner_traces
 from stodyn.numerics.printing.unprintable import or_else
@@ -68,6 +68,13 @@ class Traced:
     def operations(self) -> int:
         """The operations of a step on scalars, by the shapes in its trace."""
         return scalar_operations(self.step)
+
+    @property
+    def silent(self) -> Traced:
+        """The same without the prints of the user's functions."""
+        parts = {name: without_prints(getattr(self, name)) for name in ("step", "start", "read")}
+        starting = None if self.starting is None else without_prints(self.starting)
+        return dataclasses.replace(self, **parts, starting=starting)
 
     @property
     def may_round(self) -> bool:

@@ -13,6 +13,7 @@ from jax.extend import core
 from stodyn.numerics.places import read_places, written_places
 from stodyn.numerics.printing import operations as kinds
 from stodyn.numerics.printing.entrywise import TABLE
+from stodyn.numerics.printing.fingerprints import without_prints
 from stodyn.numerics.printing.operations import Cond, Cumulated, Dot, Gather, Operation, Scan, Scatter, While
 from stodyn.numerics.printing.scalars import MOVES, filling
 from stodyn.numerics.printing.trace import interpret
@@ -38,11 +39,11 @@ def run(closed: core.ClosedJaxpr, *arguments: Any) -> list[np.ndarray]:
 def value(function: Callable, *arguments: Any) -> np.ndarray:
     """function(*arguments), one array, of arrays, in double precision: by NumPy where it knows how, else compiled."""
     with jax.enable_x64(True):
-        trace = jax.make_jaxpr(function)(*arguments)
+        trace = without_prints(jax.make_jaxpr(function)(*arguments))
         try:
             return run(trace, *arguments)[0]
         except Compile:
-            return np.asarray(jax.jit(function)(*arguments))
+            return np.asarray(jax.jit(core.jaxpr_as_fun(trace))(*jax.tree.leaves(arguments))[0])
 
 
 class Uncompiled:
@@ -78,6 +79,7 @@ class Uncompiled:
             return self.function(*jax.tree.unflatten(tree, leaves))
 
         trace, shape = jax.make_jaxpr(flat, return_shape=True)(*arrays)
+        trace = without_prints(trace)
         return trace, jax.tree.structure(shape), None
 
 

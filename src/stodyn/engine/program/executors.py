@@ -37,7 +37,7 @@ from stodyn.noise import stream
 from stodyn.noise.supply import CountedNormals, DrawnNormals, GivenNormals, PathByPath, Supply
 from stodyn.numerics.bounded import Bounded
 from stodyn.numerics.printing import compiling
-from stodyn.numerics.printing.fingerprints import calls_host, holds
+from stodyn.numerics.printing.fingerprints import calls_host, holds, prints
 from stodyn.numerics.printing.unprintable import Unprintable, or_unprintable
 from stodyn.numerics.uncompiled import Uncompiled
 from stodyn.statistics.contract import Move, Snapshot, Statistic
@@ -364,6 +364,8 @@ class Vmapped(Stepping, SingleSteps):
 
     def __init__(self, spec: Spec, reason: str, supply: type[DrawnNormals] | type[CountedNormals] = DrawnNormals):
         self.spec, self.reason, self.supply = spec, reason, supply
+        if spec.traced is not None and prints(spec.traced.step):
+            self.lane_multiple = 1  # idle lanes would print too
         self._runners: dict[Any, BlockRunner] = {}
         self._making = threading.Lock()
 
@@ -379,7 +381,8 @@ class Vmapped(Stepping, SingleSteps):
         traced: Any = self.spec.traced
         lanes = members.start.shape[1]
         feed = supply.feed(traced.streams, first_path, lanes)
-        with _in_float64_everywhere() if calls_host(traced.step) else contextlib.nullcontext():
+        shows = calls_host(traced.step) or prints(traced.step)
+        with _in_float64_everywhere() if shows else contextlib.nullcontext():
             runner = self._runner(members, lanes)
             return gone_through(VmapWork(runner, feed, members), runner.plan, tell)
 

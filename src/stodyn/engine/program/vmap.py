@@ -459,7 +459,8 @@ class VmapWork(Work):
         return self.plan.end(first, self.plan.longest)
 
     def advance(self, first: int, last: int, inside: slice) -> np.ndarray | None:
-        normals = [self.runner.padded(z) for z in self.feed(last - first)]
+        lanes = self.members.start.shape[-1]
+        normals = [self.runner.padded(z[..., :lanes]) for z in self.feed(last - first)]
         self.call = normals, self.plan.window(first, last, self.runner.program.dtype)
         self.state, observations, any_bad, bad = self.runner.advance(self.state, *self.call, self.members)
         self.observations = jax.device_get(observations)

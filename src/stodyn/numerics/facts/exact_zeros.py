@@ -87,8 +87,8 @@ def _is_changed(operation: Operation, facts: list[Fact]) -> bool:
 
 def _zeroed(operation: Operation, facts: Sequence[Fact]) -> np.ndarray | None:
     """Where a product or a quotient of real numbers is zero because of a zero in an array; None where nowhere."""
-    row, out = TABLE.get(operation.name), operation.outs[0]
-    if row is None or not row.factors or not any(facts) or np.dtype(out.dtype).kind != "f":
+    row = TABLE.get(operation.name)
+    if row is None or not row.factors or not any(facts) or np.dtype(operation.outs[0].dtype).kind != "f":
         return None
     zero = zero_products(row, spread_over(operation, facts))
     return zero if zero.any() else None

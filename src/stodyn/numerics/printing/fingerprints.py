@@ -26,6 +26,7 @@ from stodyn.numerics.printing.unprintable import or_else
 
 UNKNOWN = "unknown"  # begins the digest of a trace that could not be taken in
 LARGE = 100_000  # bytes of a constant that is not kept beside the others
+PRINTS = ("debug_print", "debug_callback")  # the operations of jax.debug.print and jax.debug.callback
 MESH = "ctx_mesh"  # of compiled functions: the devices of the session, callable but without meaning for the digest
 
 _host_functions: dict[int, tuple[Callable[[], Any], int]] = {}  # by id: what refers to each, and its number
@@ -189,6 +190,43 @@ def _is_callback(equation: Any) -> bool:
 def calls_host(closed: core.ClosedJaxpr) -> bool:
     """Whether a trace calls back to Python."""
     return any(map(_is_callback, equations_of(closed.jaxpr)))
+
+
+@or_else(lambda closed: closed)
+def without_prints(closed: core.ClosedJaxpr) -> core.ClosedJaxpr:
+    """A trace without jax.debug.print and its like: users want to see the steps of a run, and not what looks at their
+    functions before it."""
+    return closed.replace(jaxpr=_silent(closed.jaxpr)) if prints(closed) else closed
+
+
+@or_else(lambda closed: False)
+def prints(closed: core.ClosedJaxpr) -> bool:
+    """Whether a trace shows numbers as it is computed."""
+    return any(equation.primitive.name in PRINTS for equation in equations_of(closed.jaxpr))
+
+
+def _silent(jaxpr: Any) -> Any:
+    """A trace without the operations that print, also in those inside it."""
+
+    def inside(value: Any) -> Any:
+        if isinstance(value, (tuple, list)):
+            return type(value)(map(inside, value)) if type(value) in (tuple, list) else value
+        if isinstance(value, core.ClosedJaxpr):
+            return value.replace(jaxpr=_silent(value.jaxpr))
+        return _silent(value) if isinstance(value, core.Jaxpr) else value
+
+    equations = [
+        equation.replace(
+            params={name: inside(value) for name, value in equation.params.items()}, effects=_quiet(equation.effects)
+        )
+        for equation in jaxpr.eqns
+        if equation.primitive.name not in PRINTS
+    ]
+    return jaxpr.replace(eqns=equations, effects=_quiet(jaxpr.effects))
+
+
+def _quiet(effects: Any) -> Any:
+    return frozenset(effect for effect in effects if "Debug" not in type(effect).__name__)
 
 
 @or_else(lambda closed, name: False)

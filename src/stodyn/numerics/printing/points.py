@@ -20,7 +20,7 @@ from jax.extend import core
 from stodyn.numerics import uncompiled
 from stodyn.numerics.bounded import Bounded
 from stodyn.numerics.printing import compiling, rows, scalars
-from stodyn.numerics.printing.fingerprints import calls_host, fingerprint, holds
+from stodyn.numerics.printing.fingerprints import calls_host, fingerprint, holds, without_prints
 from stodyn.numerics.printing.nodes import Entry, Graph, is_known, reachable
 from stodyn.numerics.printing.unprintable import Unprintable, or_unprintable
 
@@ -106,7 +106,7 @@ class AtPoints:
         if key not in self._cache:
             examples = [jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in shapes]
             closed, out = jax.make_jaxpr(flat, return_shape=True)(*examples)
-            self._cache[key] = closed, jax.tree.structure(out)
+            self._cache[key] = without_prints(closed), jax.tree.structure(out)
         return self._cache[key]
 
     def _compiled(self, tree: Any, differs: Sequence[bool], shapes: Sequence[Shape]) -> tuple[Compiled, Any]:
