@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stodyn.accuracy import doubts, rules
+from stodyn.accuracy import cusps, doubts, rules
 from stodyn.accuracy.controls import is_unexpected
 from stodyn.accuracy.ladder import Diverged, Ladder, Result, Work
 from stodyn.accuracy.pilot import MOST_STEPS, TELLING, not_finite
@@ -256,9 +256,12 @@ def _look_closer(course: Course) -> Reasons | None:
 
 
 def _sharpen(course: Course) -> Reasons | None:
-    """Add points to that one of the two finest differences which lowers the error of the bias most."""
-    look, top = course.look, course.ladder.top
-    weights = {top: course.ladder.order.ratio, top - 1: 1.0}
+    """Add points to that one of the finest differences which lowers the error of the bias most: where the order is
+    low, coarser ones tell more of it, as they fall by √2 at least."""
+    look, ladder = course.look, course.ladder
+    top, order = ladder.top, ladder.order
+    low = {top - k: 2 ** (0.5 * k) for k in range(order.differences)}
+    weights = low if order.is_low else {top: order.ratio, top - 1: 1.0}
     return _grow(course, max(map(look.difference, weights), key=lambda one: _helps(one, weights[one.level], look)))
 
 
@@ -361,7 +364,11 @@ def _refuse_divergence(course: Course) -> None:
     if np.any((first > rules.STEEPEST) & (second > rules.STEEPEST)):
         differences = look.result.levels[1:]
         listed = (f"{one.known.mean[look.worst]:.2g} at {ladder.n(one.level)} steps" for one in differences)
-        raise Diverged("f: its differences do not fall from level to level at a visible rate: " + ", ".join(listed))
+        raise Diverged(
+            "f: its differences do not fall from level to level at a visible rate: "
+            + ", ".join(listed)
+            + (f". {cusps.WORDS}" if ladder.order.is_low else "")
+        )
 
 
 MOVES = (

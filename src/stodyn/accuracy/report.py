@@ -11,6 +11,7 @@ import xarray as xr
 
 from stodyn.accuracy import rules
 from stodyn.accuracy.controls import LIKELY
+from stodyn.accuracy.cusps import WORDS
 from stodyn.noise.from_normals import FromNormals
 from stodyn.problems.contract import differs_from_path_to_path
 
@@ -107,7 +108,7 @@ def dataset(ladder: Any, work: Any, control: Any, account: Account) -> xr.Datase
         "route": _route(ladder, bias, runs),
         "why": _why(ladder, account, plain, control),
         "trusted": int(not account.doubts),
-        "reasons": "; ".join(account.doubts),
+        "reasons": "; ".join([*account.doubts, WORDS] if account.doubts and ladder.order.is_low else account.doubts),
         "path_steps": int(account.spent),
         "pilot_path_steps": int(account.pilot),
         "predicted": float(account.predicted),
@@ -177,6 +178,8 @@ def _why(ladder: Any, account: Account, plain: float, control: Any) -> str:
     if account.other_costs:
         ratio = account.other_costs[0] / max(account.predicted, 1e-300)
         reasons = [f"the next best method was predicted to cost {ratio:.2g} times as much"]
+    if ladder.order.is_low:
+        reasons.append(WORDS)
     if ladder.is_plain:
         reasons.append("paths of different steps lose each other, so that levels do not help")
     if control.functional is not None:

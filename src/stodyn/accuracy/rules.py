@@ -17,7 +17,8 @@ Errors in powers of √h, such as those of extremes, leave no such safety: D is 
 error, and a D that is small by chance would end the sampling. Its standard error is therefore added.
 
 Coefficients with roots or corners leave the order open until it is seen: three differences are compared (bias_seen,
-bias_seen_above).
+bias_seen_above). Where steps cross roots of the diffusion, differences fall by √2 only, which hardly shows: the bound
+is then the largest that their errors allow.
 
 Where fine and coarse paths lose each other (chaos, phase mixing), Y varies as f does, and both g Y_L and the noise of D
 cost more than the estimate. Then E = P_b with b = L + k ≥ L, and with s the standard error of Y_L the bias is at most
@@ -44,6 +45,7 @@ from stodyn.noise.sobol import RANDOMISATIONS
 
 SEEN, STEEPEST = 3.0, 0.9  # standard errors beyond which a difference is significant; the largest ratio of differences
 SLOWER = 2.0**0.25  # times the slowest fall seen from difference to difference: a quarter of an order less
+RATIOS, ALLOWED = 49, 4.0  # how many falls of differences are tried; squared deviations to which they may be off
 SLACK = 0.4  # shortfall of the order that is tolerated: half an order less is detected
 FEWEST_PATHS = 30  # the fewest whose scatter means anything
 FEW_DIFFERENT = 5  # the fewest different means of randomisations whose scatter means anything
@@ -59,12 +61,14 @@ class Order(NamedTuple):
 
     has_roots  whether its error is a series in powers of √h, not of h
     is_rough   whether the coefficients have corners or roots, so that the order holds only where it is seen
+    is_low     whether steps cross roots of the diffusion, where an order of 1/2 is likely (cusps)
     """
 
     weak: float
     decay: float
     has_roots: bool = False
     is_rough: bool = False
+    is_low: bool = False
 
     @property
     def differences(self) -> int:
@@ -143,7 +147,30 @@ def bias_seen(finest: Sequence[LevelEstimate], order: Order) -> Bias:
     than claimed: no less than each of them shows at order 1 beyond doubt."""
     claimed = bias(finest[0], finest[1], order)
     shown = [np.maximum(np.abs(Y.mean) - 2 * np.sqrt(Y.stderr2), 0) * 0.5**k for k, Y in enumerate(finest)]
-    return claimed._replace(bound=np.maximum(claimed.bound, np.max(shown, axis=0)))
+    b = claimed._replace(bound=np.maximum(claimed.bound, np.max(shown, axis=0)))
+    return _bias_allowed(finest, order, b) if order.is_low else b
+
+
+def _bias_allowed(finest: Sequence[LevelEstimate], order: Order, least: Bias) -> Bias:
+    """No less than `least`, nor than the largest remainder C r/(1 - r) of differences C r^-k that the three allow by
+    their errors, with r up to √½, or to where they fit best."""
+    ratios = np.geomspace(1.0 / order.ratio, STEEPEST, RATIOS)[:, None]
+    powers = ratios ** -np.arange(len(finest))  # (ratios, differences)
+    means = np.array([Y.mean for Y in finest])
+    weights = 1.0 / np.maximum([Y.stderr2 for Y in finest], np.finfo(float).tiny)
+    precision = powers**2 @ weights
+    C = powers @ (weights * means) / precision
+    misfit = np.sum(weights * means**2, axis=0) - C**2 * precision
+    best = np.min(misfit, axis=0)
+    is_allowed = (misfit - best <= ALLOWED * np.maximum(best, 1.0)) & (
+        ratios <= np.maximum(math.sqrt(0.5), ratios[np.argmin(misfit, axis=0), 0])
+    )
+    left = np.abs(ratios / (1 - ratios) - np.where(least.extrapolated, 1 / (order.ratio - 1), 0.0))
+    remainders = np.where(is_allowed, left * (np.abs(C) + 2 * precision**-0.5), 0.0)
+    worst = np.argmax(remainders, axis=0)[None]
+    stderr = np.take_along_axis(left * precision**-0.5, worst, axis=0)[0]
+    bound = np.maximum(least.bound, np.max(remainders, axis=0))
+    return least._replace(bound=bound, stderr=np.maximum(least.stderr, stderr))
 
 
 def bias_seen_above(finest: Sequence[LevelEstimate], order: Order, above: int) -> Bias:
