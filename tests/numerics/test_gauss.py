@@ -118,3 +118,11 @@ def test_bad_input_is_named():
         gauss.rule([0.0, 0.0], [1.0])
     with pytest.raises(ValueError, match="positive beta"):
         gauss.rule([0.0, 0.0], [1.0, -1.0])
+
+
+@pytest.mark.parametrize("n", [2, 3, 7])
+def test_rules_with_ends_are_exact_to_degree_2n_3(n):
+    nodes, weights = gauss.lobatto(n)
+    assert nodes[0] == -1.0 and nodes[-1] == 1.0
+    for degree in range(2 * n - 2):
+        np.testing.assert_allclose(weights @ nodes**degree, (1 - degree % 2) / (degree + 1), atol=1e-14)

@@ -64,8 +64,7 @@ class Evaluated:
         systems = self._systems[order](*directions)
         plan, lanes = model.schedule, len(directions[0])
         if not model.plant.moved:
-            rates = jax.tree.map(lambda part: np.repeat(part, len(plan.gaps), axis=0), _rates(systems, order))
-            laws = _laws_over(rates, order, np.tile(plan.gaps, lanes), plan.longest or 1.0)
+            laws = _laws_over(_rates(systems, order), order, plan.gaps, plan.longest or 1.0, lanes)
         else:
             laws = self._laws_of_gaps(self._laws, directions, plan.gaps, plan.begins)
         return _joined(systems, laws, order, (lanes, len(plan.gaps)))
@@ -80,7 +79,7 @@ class Evaluated:
         results = functions[order](*points)
         if self.model.plant.moved == "forces":
             return results
-        return _laws_over(results, order, np.tile(gaps, lanes), self.model.schedule.longest or 1.0)
+        return _laws_over(results, order, gaps, self.model.schedule.longest or 1.0, lanes)
 
     def resolved(self, theta: np.ndarray) -> Evaluated:
         """Return this with so many rows that the law of each gap at θ (p,) is the same by other nodes, where it depends
@@ -148,7 +147,7 @@ class Evaluated:
         lanes, D = len(parts.m), self.model.diffuse()
         diffuse = None if D is None else np.repeat((0.0 if is_tangent else 1.0) * D[None], lanes, axis=0)
         left = None if D is None else np.full(lanes, 0.0 if is_tangent else float(D.shape[1]))
-        table = jax.tree.map(lambda part: np.moveaxis(part, 0, 1), parts.law)
+        table = jax.tree.map(lambda part: part.swapaxes(0, 1), parts.law)
         sensing = Sensing(parts.H, parts.d, parts.R)
         return Spread(parts.P, diffuse, left), Sum(parts.m, np.zeros(lanes), np.zeros(lanes)), table, sensing
 
@@ -206,13 +205,14 @@ def _rates(systems: Any, order: int) -> Any:
     return systems.law if order == 0 else tuple(_rates(part, order - 1) for part in systems)
 
 
-def _laws_over(rates: Any, order: int, gaps: np.ndarray, longest: float) -> Any:
-    """The laws over gaps of many lanes, lane by lane, of rates for each with as many tangents as the order says."""
+def _laws_over(rates: Any, order: int, gaps: np.ndarray, longest: float, lanes: int) -> Any:
+    """The laws over gaps of many lanes, lane by lane, whose rates have as many tangents as the order says; they are
+    those of each lane, or of each gap in it."""
     A = jax.tree.leaves(rates)[0]
-    halvings = linear_flow.doublings(A[np.isfinite(A).all(axis=(1, 2))], longest)
-    unit = longest / 2.0**halvings
-    rates = jax.tree.map(lambda part: unit * part, rates)
-    return LAWS[order](rates, gaps / longest, np.asarray(halvings), np.asarray(linear_flow.TERMS))
+    halvings = linear_flow.doublings(A if np.isfinite(A).all() else A[np.isfinite(A).all(axis=(1, 2))], longest)
+    unit, copies = longest / 2.0**halvings, lanes * len(gaps) // len(A)
+    rates = jax.tree.map(lambda part: np.repeat(unit * part, copies, axis=0), rates)
+    return LAWS[order](rates, np.tile(gaps / longest, lanes), np.asarray(halvings), np.asarray(linear_flow.TERMS))
 
 
 def _law(rates: Any, share: Any, halvings: Any, terms: Any) -> Any:

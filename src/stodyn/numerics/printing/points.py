@@ -217,12 +217,13 @@ class _Loop:
             self.places[k] = row_of.setdefault(id(entry), len(nodes))
             if self.places[k] == len(nodes):
                 nodes.append(entry)
+        self.is_known = np.flatnonzero(self.places < 0)
         return nodes
 
     def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         points = next(len(a) for a, (own, _, _) in zip(arrays, self.arguments, strict=True) if own)
         lanes = -(-points // self.width) * self.width
-        own, common = np.empty((self.own, lanes)), np.empty(self.common)
+        own, common = np.empty((max(self.own, 1), lanes)), np.empty(max(self.common, 1))
         for array, (differs, place, dtype) in zip(arrays, self.arguments, strict=True):
             words = rows.words(np.asarray(array, dtype))
             if differs:
@@ -234,7 +235,9 @@ class _Loop:
         frame = rows.Frame(FRAME)
         frame.set(own=own, common=common, results=results, first_lane=0, last_lane=lanes, stride=lanes)
         self.program.machine(lanes)["run"](frame.address)
-        results = np.where(self.places[:, None] < 0, self.known[:, None], results[self.places, :points])
+        results = results[self.places, :points]
+        if self.is_known.size:
+            results[self.is_known] = self.known[self.is_known, None]
         outputs, used = [], 0
         for shape, dtype, size in self.results:
             part = rows.typed(results[used : used + size], dtype)

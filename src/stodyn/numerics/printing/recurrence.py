@@ -214,7 +214,7 @@ def _leaves_of(source: np.ndarray, results: Sequence[tuple[Any, Any, int]], lane
     outputs, used = [], 0
     for shape, dtype, size in results:
         part = rows.typed(source[..., used : used + size, :lanes], dtype)
-        outputs.append(np.moveaxis(part, -1, -2).reshape(*part.shape[:-2], lanes, *shape))
+        outputs.append(part.swapaxes(-1, -2).reshape(*part.shape[:-2], lanes, *shape))
         used += size
     return outputs
 
@@ -224,10 +224,12 @@ def _with_lanes(arrays: Sequence[np.ndarray], lead: int, padded: int) -> np.ndar
     first lane fills up whole vectors."""
     if not arrays:
         return np.zeros((*(1,) * lead, 1, padded))
-    numbers = [rows.words(a).reshape(*a.shape[: lead + 1], -1) for a in arrays]
-    joined = np.moveaxis(np.concatenate(numbers, axis=-1), lead, -1)
-    missing = padded - joined.shape[-1]
-    return np.ascontiguousarray(np.concatenate([joined, np.repeat(joined[..., :1], missing, axis=-1)], axis=-1))
+    joined = np.concatenate([rows.words(a).reshape(*a.shape[: lead + 1], -1) for a in arrays], axis=-1)
+    *first, lanes, numbers = joined.shape
+    whole = np.empty((*first, numbers, padded))
+    whole[..., :lanes] = joined.swapaxes(-1, -2)
+    whole[..., lanes:] = whole[..., :1]
+    return whole
 
 
 def _looped(width: int, fast: _Section, slow: _Section | None) -> rows.Function:
