@@ -105,6 +105,11 @@ class GeneralisedAlpha(Method):
     def refusal(self, problem):
         if problem.joints is not None:
             return f"{self.name} takes no constraints, but this problem has them: take RattleAlpha or ProjectedAlpha"
+        if problem.motion.slips and not (self.order == 1.0 and self.coefficients(0.0).beta > 0):
+            return (
+                f"{self.name} takes forces at points in time, but dry friction that sticks (Coulomb) has none at rest; "
+                "take order=1.0, or Friction"
+            )
         return super().refusal(problem)
 
     def _check(self) -> None:
@@ -159,7 +164,7 @@ class GeneralisedAlpha(Method):
                     "where the motion turns; take order=1.0"
                 )
             ready = Hysteresis(ready)
-        elif problem.coloured is not None:
+        elif problem.coloured is not None and not problem.motion.slips:
             check_response(self, problem, h)
         return ready if problem.coloured is None else Excited(ready, problem, h)
 
@@ -174,7 +179,8 @@ class GeneralisedAlpha(Method):
         if len(z):
             root = newton(lambda z: motion.balance(t, y, v, z, params)[1], z, tol=self.tol, limit=100)
             z = jnp.where(root.ok, root.x, jnp.nan)
-        φ = (motion.without_stops if self.keeps_contacts(problem) else motion).acceleration(t, y, v, z, params)
+        free = motion.without_stops if self.keeps_contacts(problem) else motion.without_slips
+        φ = free.acceleration(t, y, v, z, params)
         return self._state(problem, t, (y, v, z, φ), jnp.zeros_like(z), params)
 
     def after_jump(self, problem, t, state, params):
@@ -200,9 +206,11 @@ class GeneralisedAlpha(Method):
         With contacts, whose mean accelerations p over the step are added to v' as h p and to y' as h² p/2, the
         equations are solved for β φ' + p/2 instead of φ', so that p is a function of the unknown. The forces of stops
         on which a body rests are ordinary ones: s is their acceleration, which a and φ have as well during the step.
+        Dry friction takes its mean acceleration from v' and y' in the same way; its means are unknowns.
         """
         (t, h), (y, v, z, φ), (x_kick, v_kick, N_kick), r = when, now, kicks, motion.r
-        free = motion if contacts is None else motion.without_stops
+        free = motion.without_slips if contacts is None else motion.without_stops
+        drag = motion.drag(t, y, v, ends[0]) if motion.slips else None
         αm, αf, β, γ = self.coefficients(h)
         a = free.acceleration(t, y, v, z, ends[0])
         if contacts is not None:
@@ -215,33 +223,38 @@ class GeneralisedAlpha(Method):
             known = known - (αf - αm) * N_kick
 
         def at_end(u):
-            if contacts is None:
+            u, still = u[:r], 0.0 if drag is None else drag.acceleration(u[motion.N :])
+            if contacts is None and drag is None:
                 return u, y_known + β * h**2 * u, v_known + γ * h * u
-            y_after = y_known + h**2 * u
+            if contacts is None:
+                return u, y_known + β * h**2 * u - 0.5 * h**2 * still, v_known + γ * h * u - h * still
+            y_after = y_known + h**2 * u - 0.5 * h**2 * still
             p = contacts.mean_acceleration(y, y_after, [~is_resting for is_resting in rests])
             φ = (u - 0.5 * p) / β
-            return φ, y_after, v_known + γ * h * φ + h * p
+            return φ, y_after, v_known + γ * h * φ + h * p - h * still
 
         def residual(u):
-            φ, y, v = at_end(u[:r])
-            now = t + h, y, v, u[r:], ends[1]
+            φ, y, v = at_end(u)
+            now = t + h, y, v, u[r : motion.N], ends[1]
             force, vanishing = free.balance(*now)
             inertial = (1.0 - αm) * φ + known
             if contacts is not None:
                 inertial = inertial - (1.0 - αf) * contacts.acceleration(y, rests)
             left = free.mass_times(inertial, *now)
-            return jnp.concatenate([left - (1.0 - αf) * force, vanishing])
+            dry = [] if drag is None else [drag.balance(u[motion.N :], t + h, y, v, h)]
+            return jnp.concatenate([left - (1.0 - αf) * force, vanishing, *dry])
 
-        guess = jnp.concatenate([φ if contacts is None else β * φ, z])
-        linear = motion.step_matrices if contacts is None else None
+        still = jnp.zeros(len(motion.slips), y.dtype)
+        guess = jnp.concatenate([φ if contacts is None else β * φ, z, still])
+        linear = motion.step_matrices if contacts is None and drag is None else None
         if linear is None:
             root = newton(residual, guess, tol=self.tol, limit=self.limit, **_solver(motion, residual, guess))
         else:
             M, C, K = (jnp.asarray(entries, φ.dtype) for entries in linear[1:])
             matrix = (1.0 - αm) * M + (1.0 - αf) * (β * h**2 * K + γ * h * C)
             root = affine_root(residual, guess, linear.order.factorised(matrix))
-        φ, y, v = at_end(root.x[:r])
-        return (y, v, root.x[r:], φ if contacts is None else φ - contacts.acceleration(y, rests)), root[1:]
+        φ, y, v = at_end(root.x)
+        return (y, v, root.x[r : motion.N], φ if contacts is None else φ - contacts.acceleration(y, rests)), root[1:]
 
     # --- stops --------------------------------------------------------------------------------------------------------
 
@@ -304,6 +317,9 @@ def _solver(motion: Motion, residual: Callable, start: Array) -> dict[str, Any]:
     does not converge with the Jacobian of every iterate. Few unknowns: by elimination, in a row order fixed by the mass
     matrix.
     """
+    if motion.slips:
+        order = order_of(residual, start) if len(start) > elimination.WRITTEN_OUT else None
+        return {} if order is None else {"solve": order.solve_at}
     if motion.N > elimination.WRITTEN_OUT:
         band = motion.band
         matrix: Band | Elimination | None = band

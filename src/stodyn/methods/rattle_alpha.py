@@ -62,6 +62,11 @@ class Constrained(Method):
             return f"{self.name} is made for constraints, but this problem has none; take StochasticAlpha"
         if problem.own.hysteresis and not self.takes_hysteresis:
             return f"{self.name} takes no hysteretic elements; take RattleAlpha"
+        if problem.motion.slips and not self.takes_hysteresis:
+            return (
+                f"{self.name} takes forces at points in time, but dry friction that sticks (Coulomb) has none at rest; "
+                "take RattleAlpha, or Friction"
+            )
         return super().refusal(problem)
 
     def prepared(self, problem, h):
@@ -190,7 +195,8 @@ class _RattleAlpha(Constrained):
                             "take the method that method.prepared(problem, h) returns")  # fmt: skip
         components = super().start(problem, t, x, params)
         N = problem.N
-        φ = problem.joints.free.motion.acceleration(t, components[:N], components[N : 2 * N], components[:0], params)
+        free = problem.joints.free.motion.without_slips
+        φ = free.acceleration(t, components[:N], components[N : 2 * N], components[:0], params)
         return components, φ
 
     def step(self, problem, t, state, noise, params, *, later=None, push=None):
@@ -280,35 +286,41 @@ def _shifts(problem: Mechanical) -> bool:
 
 
 def _moved(kicks, method, problem, t, q, v, φ, params_at_ends):
-    """φ', q', v', ΔΛ and the report of the step: Newton's method finds φ' and Λ1, on which Λ2 depends linearly.
+    """φ', q', v', ΔΛ and the report of the step: Newton's method finds φ' and Λ1, on which Λ2 depends linearly, and
+    the mean accelerations p of dry friction.
 
     `params_at_ends` are the parameters at the start and at the end of the step.
     """
     before, params = params_at_ends
     αm, αf, β, γ = _coefficients(method.rho)
     joints: Joints = problem.joints
-    free, none, N, h, frame = joints.free.motion, q[:0], problem.N, kicks.h, kicks.frame
+    whole, none, N, h, frame = joints.free.motion, q[:0], problem.N, kicks.h, kicks.frame
+    free, drag = whole.without_slips, whole.drag(t, q, v, before) if whole.slips else None
     a = free.acceleration(t, q, v, none, before)
     q_known = q + h * v + h**2 * (0.5 - β) * φ + kicks.x
     v_known = v + h * (1.0 - γ) * φ + kicks.u
     known = αm * φ - αf * a - (αf - αm) * kicks.N
     t_after, on_v = t + h, joints.free.facts.force_on_v
 
-    def position(φ, Λ):
-        return q_known + β * h**2 * φ - 0.5 * h * frame.pushed(Λ)
+    def position(φ, Λ, p):
+        near = q_known + β * h**2 * φ - 0.5 * h * frame.pushed(Λ)
+        return near if drag is None else near - 0.5 * h**2 * drag.acceleration(p)
 
-    def velocity(φ, Λ, q):
-        there = joints.frame(t_after, q, params)
+    def before_second(φ, Λ, p):
         w = v_known + γ * h * φ - 0.5 * frame.pushed(Λ)
+        return w if drag is None else w - h * drag.acceleration(p)
+
+    def velocity(w, q):
+        there = joints.frame(t_after, q, params)
         return (*kicks.after(t_after, q, v, w, joints.rate(t_after, q, params), there, params), there)
 
-    def held(φ, Λ):
-        return joints.value(t_after, position(φ, Λ), params) / h
+    def held(q):
+        return joints.value(t_after, q, params) / h
 
-    zero = jnp.zeros(joints.c, q.dtype)
+    zero, p = jnp.zeros(joints.c, q.dtype), jnp.zeros(len(whole.slips), q.dtype)
     if joints.force_is_free_of_state:
         φ = ((1.0 - αf) * free.acceleration(t_after, q, v, none, params) - known) / (1.0 - αm)
-        root = newton(lambda Λ: held(φ, Λ), zero, tol=method.tol, limit=method.limit, **joints.solver)
+        root = newton(lambda Λ: held(position(φ, Λ, p)), zero, tol=method.tol, limit=method.limit, **joints.solver)
         Λ1 = root.x
     else:
 
@@ -317,33 +329,37 @@ def _moved(kicks, method, problem, t, q, v, φ, params_at_ends):
             left = free.mass_times((1.0 - αm) * φ + known, t_after, q, v, none, params)
             return left - (1.0 - αf) * force
 
+        def balanced(φ, q, v, p):
+            dry = [] if drag is None else [drag.balance(p, t_after, q, v, h)]
+            return [imbalance(φ, q, v), held(q), *dry]
+
         def residual(u):
-            φ, Λ = u[:N], u[N:]
-            q = position(φ, Λ)
-            return jnp.concatenate([imbalance(φ, q, velocity(φ, Λ, q)[0] if on_v else v), held(φ, Λ)])
+            φ, Λ, p = jnp.split(u, (N, N + joints.c))
+            q = position(φ, Λ, p)
+            return jnp.concatenate(balanced(φ, q, velocity(before_second(φ, Λ, p), q)[0] if on_v else v, p))
 
         def released(u):
             """With the multipliers of v' among the unknowns: without A⁻¹ every equation holds few of them."""
-            φ, Λ, ν = jnp.split(u, (N, N + joints.c))
-            q = position(φ, Λ)
-            w = kicks.before_impulse(t_after, q, v, v_known + γ * h * φ - 0.5 * frame.pushed(Λ), params)
+            φ, Λ, ν, p = jnp.split(u, (N, N + joints.c, N + 2 * joints.c))
+            q = position(φ, Λ, p)
+            w = kicks.before_impulse(t_after, q, v, before_second(φ, Λ, p), params)
             there = joints.slopes(t_after, q, params)
             after = w - there.pushed(ν)
             across = there.across(after) + joints.rate(t_after, q, params)
-            return jnp.concatenate([imbalance(φ, q, after), held(φ, Λ), across])
+            return jnp.concatenate([*balanced(φ, q, after, p), across])
 
-        start = jnp.concatenate([φ, zero])
+        start = jnp.concatenate([φ, zero, p])
         solve: Solve | None = None
         if joints.pattern is not None:
-            sparse, begin = (released, jnp.concatenate([start, zero])) if on_v else (residual, start)
+            sparse, begin = (released, jnp.concatenate([φ, zero, zero, p])) if on_v else (residual, start)
             order = order_of(sparse, begin)
             if order is not None:
                 # Pivots beside M and G M⁻¹ Gᵀ are zero where the constraints depend on each other, and nowhere else.
                 residual, start, solve = sparse, begin, dataclasses.replace(order, is_mended=False).solve_at
         root = newton(residual, start, tol=method.tol, limit=method.limit, solve=solve)
-        φ, Λ1 = root.x[:N], root.x[N : N + joints.c]
-    q = position(φ, Λ1)
-    v, Λ2, there = velocity(φ, Λ1, q)
+        φ, Λ1, p = root.x[:N], root.x[N : N + joints.c], root.x[len(root.x) - len(p) :]
+    q = position(φ, Λ1, p)
+    v, Λ2, there = velocity(before_second(φ, Λ1, p), q)
     return φ, q, v, 0.5 * (Λ1 + Λ2), Report(root.ok & is_sound(frame, there), root.iterations, root.rounded)
 
 

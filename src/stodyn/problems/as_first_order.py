@@ -38,8 +38,11 @@ class DriftingSDE(SDE):
 def mechanical_to_sde(problem: Any) -> tuple[SDE, str] | None:
     """Return a mechanical system as an SDE of (x, v), and the conversion in words; None where there is none.
 
-    Coordinates without inertia are solved for first, and paths of an SDE with joints drift off them.
+    Coordinates without inertia are solved for first, and paths of an SDE with joints drift off them. Dry friction that
+    sticks has no force at a point in time.
     """
+    if problem.motion.slips:
+        return None
     if problem.joints is not None:
         return _drifting(problem)
     if not problem.motion.is_regular:
@@ -82,7 +85,7 @@ def mechanical_to_sdae(problem: Any) -> tuple[SDAE, str] | None:
 
     y' = v, R M E v' = R force + R noise ξ, 0 = N force, with y, R, E and N as in problems.inertia.
     """
-    if problem.joints is not None:
+    if problem.joints is not None or problem.motion.slips:
         return None
     motion, (start, names, units) = problem.motion, _start_and_names(problem)
     N, r, inertia = motion.N, motion.r, motion.inertia

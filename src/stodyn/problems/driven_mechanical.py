@@ -248,8 +248,9 @@ def _to_driven(problem: DrivenMechanical) -> tuple[Driven, str] | None:
     lowered = own.lower(SDE)
     if lowered is None or lowered[0].n != 2 * N:
         raise TypeError(
-            "problem: has coordinates without inertia or hysteretic elements, and with coloured noise such a "
-            "system cannot be written as an SDE; take a method of the α family, such as StochasticAlpha"
+            "problem: has coordinates without inertia, hysteretic elements or dry friction that sticks, and with "
+            "coloured noise such a system cannot be written as an SDE; take a method of the α family, such as "
+            "StochasticAlpha"
         )
 
     def into(t, x, params):

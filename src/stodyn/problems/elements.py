@@ -5,6 +5,7 @@ With the stretch d = x_at - x_to and its rate w, an element pulls `at` back by F
     Gap         F = k max(d - gap, 0), on both sides where asked
     PowerDamper F = c w (w² + s²)^((a-1)/2), that is c |w|^a sign w but for rates below s
     Friction    F = f tanh(w/s)
+    Coulomb     F in f Sign(w), any value from -f to f where w = 0
     BoucWen     F = α k d + (1 - α) k z,   z' = A w - β |w| |z|^(n-1) z - γ w |z|^n
 
 z is a state of its own: a structure with such elements is a Hysteretic problem, of (x, v, z). Where d is a function of
@@ -32,9 +33,10 @@ from stodyn.problems.driven_mechanical import fields_of, synchronised, with_own_
 from stodyn.problems.mechanical import Mechanical
 from stodyn.problems.sdae import SDAE
 from stodyn.problems.sde import SDE
+from stodyn.problems.slips import Slip, pulled_at, stretch_at
 from stodyn.problems.stops import Stop, parted, with_stops
 
-__all__ = ["BoucWen", "Element", "Friction", "Gap", "PowerDamper", "with_elements"]
+__all__ = ["BoucWen", "Coulomb", "Element", "Friction", "Gap", "PowerDamper", "with_elements"]
 __dir__ = listing.names_of(__name__)
 
 ROUNDS = 6  # of Newton's method for z at the end of a step: it is piecewise linear for n = 1
@@ -166,6 +168,38 @@ class Friction(Element):
 
 @checks_arguments
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class Coulomb(Element):
+    """Dry friction that sticks: the force `slip` against the motion, and at rest any force up to it that keeps it.
+
+    Methods of the α family with order=1.0, and RattleAlpha beside joints, solve for the force with the step: a body
+    that rests does not creep. Other methods refuse it.
+
+    Parameters
+    ----------
+    at, to : str, int, function or None
+        The coordinates, by name or number; to=None is the ground. Or the stretch as a function at(x).
+    slip : float
+        The force at which it slips, > 0.
+    belt : float or function belt(t)
+        The rate of the ground (or of `to`) itself, as of a belt under a block.
+    """
+
+    slip: float
+    belt: Any = 0.0
+
+    def __post_init__(self):
+        self._check(slip=self.slip)
+        if not callable(self.belt) and not (
+            isinstance(self.belt, (int, float, np.number)) and math.isfinite(self.belt)
+        ):
+            raise ValueError(f"Coulomb: belt: expected a rate or a function of t, got {self.belt!r}")
+
+    def force(self, d, w):
+        return self.slip * jnp.sign(w)
+
+
+@checks_arguments
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class BoucWen(Element):
     """A hysteretic spring: F = α k d + (1 - α) k z, z' = A w - β |w| |z|^(n-1) z - γ w |z|^n; |z| <= (A/(β+γ))^(1/n).
 
@@ -244,7 +278,7 @@ def with_elements(problem: Mechanical, *elements: Element, names: Sequence[str] 
     ----------
     problem : Mechanical
         With or without constraints.
-    elements : Gap, PowerDamper, Friction, BoucWen
+    elements : Gap, PowerDamper, Friction, Coulomb, BoucWen
         The elements; `at` and `to` of each name the coordinates it connects.
     names : sequence of str, optional
         The names of the hysteretic variables of BoucWen elements, which are components of a run; "z0", "z1", ... by
@@ -271,7 +305,9 @@ def with_elements(problem: Mechanical, *elements: Element, names: Sequence[str] 
     if not isinstance(problem, Mechanical) or problem.coloured is not None:
         raise TypeError("problem: expected a mechanical system; give it elements before it is driven by coloured noise")
     if not elements or not all(isinstance(element, Element) for element in elements):
-        raise TypeError(f"elements: expected one or more of Gap, PowerDamper, Friction and BoucWen, got {elements!r}")
+        raise TypeError(
+            f"elements: expected one or more of Gap, PowerDamper, Friction, Coulomb, BoucWen; got {elements!r}"
+        )
     if problem.reduction is not None:
         raise ValueError(
             "problem: its coordinates are modes, but elements act at nodes; take the structure without modes="
@@ -279,13 +315,17 @@ def with_elements(problem: Mechanical, *elements: Element, names: Sequence[str] 
     placed = [(element, _place(problem, element)) for element in elements]
     own, stops = parted(problem.force)
     stops += tuple(element._between(*place) for element, place in placed if isinstance(element, Gap))
-    smooth = [(element, place) for element, place in placed if not isinstance(element, Gap)]
+    dry = [(element, place) for element, place in placed if isinstance(element, Coulomb)]
+    if dry:
+        _check_slipping(problem)
+    stops += tuple(Slip(element.slip, element.belt, place) for element, place in dry)
+    smooth = [(element, place) for element, place in placed if not isinstance(element, (Gap, Coulomb))]
 
     def rest(t, x, v, params=None):
         total = jnp.atleast_1d(call(own, t, x, v, params=params))
         xs, vs = jnp.atleast_1d(x), jnp.atleast_1d(v)
         for element, place in smooth:
-            total = _pulled(total, xs, place, element.force(*_stretch(place, xs, vs)))
+            total = pulled_at(total, xs, place, element.force(*stretch_at(place, xs, vs)))
         return jnp.reshape(total, jnp.shape(x))
 
     system = dataclasses.replace(problem, force=with_stops(rest if smooth else own, stops))
@@ -297,21 +337,12 @@ def with_elements(problem: Mechanical, *elements: Element, names: Sequence[str] 
                       internal_names=component_names(names, default))  # fmt: skip
 
 
-def _stretch(place: tuple, x: Array, v: Array) -> tuple[Array, Array]:
-    """The stretch of an element at a place, and its rate."""
-    at, to = place
-    if callable(at):
-        return jax.jvp(at, (x,), (v,))
-    return x[at] - (0.0 if to is None else x[to]), v[at] - (0.0 if to is None else v[to])
-
-
-def _pulled(force: Array, x: Array, place: tuple, F: Any) -> Array:
-    """The force with that of an element."""
-    at, to = place
-    if callable(at):
-        return force - F * jax.grad(at)(x)
-    force = force.at[at].add(-F)
-    return force if to is None else force.at[to].add(F)
+def _check_slipping(problem: Mechanical) -> None:
+    """Refuse systems in which dry friction has no inertia to act on, or no acceleration to be shown."""
+    if problem.accelerations:
+        raise ValueError("accelerations: not available beside Coulomb, whose force is a mean over a step; leave it out")
+    if not (problem.motion.is_regular if problem.joints is None else problem.joints.mass_is_regular):
+        raise ValueError("mass: Coulomb needs inertia in every coordinate, but this mass is singular")
 
 
 def _place(problem: Mechanical, element: Element) -> tuple[Any, int | None]:
@@ -397,12 +428,12 @@ class Hysteretic(Mechanical):
     def rates(self, x: Array, v: Array, z: Array) -> Array:
         """z' of each hysteretic element."""
         pairs = zip(self.hysteresis, z, strict=True)
-        return jnp.stack([element.rate(_stretch(place, x, v)[1], own) for (element, place), own in pairs])
+        return jnp.stack([element.rate(stretch_at(place, x, v)[1], own) for (element, place), own in pairs])
 
     def after(self, z: Array, r: Array, x: Array, v: Array, h: Any) -> Array:
         """z at the end of a step from z with the rate r, where x and v are the position and velocity there."""
         each = zip(self.hysteresis, z, r, strict=True)
-        return jnp.stack([element.after(own, at, _stretch(place, x, v)[1], h) for (element, place), own, at in each])
+        return jnp.stack([element.after(own, at, stretch_at(place, x, v)[1], h) for (element, place), own, at in each])
 
     @functools.cached_property
     def given_z(self) -> Mechanical:
@@ -428,7 +459,7 @@ class Hysteretic(Mechanical):
     def pulled(self, force: Array, x: Array, z: Array) -> Array:
         """The force plus the force of z."""
         for i, (element, place) in enumerate(self.hysteresis):
-            force = _pulled(force, x, place, (1.0 - element.alpha) * element.stiffness * z[i])
+            force = pulled_at(force, x, place, (1.0 - element.alpha) * element.stiffness * z[i])
         return force
 
     # --- of first order -----------------------------------------------------------------------------------------------

@@ -24,7 +24,8 @@ from stodyn.problems.calling import call
 from stodyn.problems.inertia import Inertia, is_positive_definite
 from stodyn.problems.joints import Joints, completed_mass
 from stodyn.problems.known_matrices import Matrices, SparseInertia, StepMatrices, is_positive, step_matrices
-from stodyn.problems.stops import Contacts, Stop, parted, pushes_of
+from stodyn.problems.slips import Drag, Slip
+from stodyn.problems.stops import Contacts, Stop, parted, pushes_of, with_stops
 
 CORRECTIONS = 2  # Newton steps after which a constraint's solution has its first three derivatives right
 
@@ -182,11 +183,27 @@ class Motion:
     @property
     def stops(self) -> tuple[Stop, ...]:
         """The stops among the elements of the system."""
-        return parted(self.force)[1]
+        return tuple(part for part in parted(self.force)[1] if isinstance(part, Stop))
+
+    @property
+    def slips(self) -> tuple[Slip, ...]:
+        """The dry friction among the elements of the system."""
+        return tuple(part for part in parted(self.force)[1] if isinstance(part, Slip))
+
+    @functools.cached_property
+    def without_slips(self) -> Motion:
+        """The same system without its dry friction."""
+        if not self.slips:
+            return self
+        return dataclasses.replace(self, force=with_stops(parted(self.force)[0], self.stops))
+
+    def drag(self, t, y: Array, v: Array, params) -> Drag:
+        """Return the dry friction in a step from a state."""
+        return Drag(self.slips, y, lambda row: self.solved(t, y, v, y[:0], params, row))
 
     @functools.cached_property
     def without_stops(self) -> Motion:
-        """The same system without its stops."""
+        """The same system without its stops and its dry friction."""
         return dataclasses.replace(self, force=parted(self.force)[0])
 
     def contacts(self, t, y: Array, v: Array, params) -> Contacts:

@@ -22,6 +22,7 @@ from jax import Array
 
 from stodyn.numerics import uncompiled
 from stodyn.problems.calling import call
+from stodyn.problems.slips import Slip
 
 
 class Stop(NamedTuple):
@@ -32,6 +33,12 @@ class Stop(NamedTuple):
     both: bool
     at: int
     to: int | None
+
+    def pulled(self, force: Array, t: Any, x: Array, v: Array) -> Array:
+        """The force with that of the stop."""
+        F = self.force(self.stretch(x))
+        force = force.at[self.at].add(-F)
+        return force if self.to is None else force.at[self.to].add(F)
 
     def stretch(self, x: Array) -> Array:
         return x[self.at] - (0.0 if self.to is None else x[self.to])
@@ -76,25 +83,23 @@ def _mean_pressed(a: Array, b: Array) -> Array:
     return jnp.where(is_crossed, 0.5 * inside**2 / distance, 0.5 * (jnp.maximum(a, 0.0) + jnp.maximum(b, 0.0)))
 
 
-def with_stops(rest: Callable, stops: Sequence[Stop]) -> Callable:
-    """The force of a structure with stops: that of the rest and, at every state, that of the stops."""
+def with_stops(rest: Callable, stops: Sequence[Stop | Slip]) -> Callable:
+    """The force of a structure with stops and dry friction: that of the rest and, at every state, theirs."""
     if not stops:
         return rest
 
     def force(t, x, v, params=None):
-        total, xs = jnp.atleast_1d(call(rest, t, x, v, params=params)), jnp.atleast_1d(x)
+        total, xs, vs = jnp.atleast_1d(call(rest, t, x, v, params=params)), jnp.atleast_1d(x), jnp.atleast_1d(v)
         for stop in stops:
-            F = stop.force(stop.stretch(xs))
-            total = total.at[stop.at].add(-F)
-            total = total if stop.to is None else total.at[stop.to].add(F)
+            total = stop.pulled(total, t, xs, vs)
         return jnp.reshape(total, jnp.shape(x))
 
     force.rest, force.stops = rest, tuple(stops)  # type: ignore[attr-defined]
     return force
 
 
-def parted(force: Callable) -> tuple[Callable, tuple[Stop, ...]]:
-    """The force of the rest, and the stops."""
+def parted(force: Callable) -> tuple[Callable, tuple[Stop | Slip, ...]]:
+    """The force of the rest, and the stops and slips."""
     return getattr(force, "rest", force), getattr(force, "stops", ())
 
 
