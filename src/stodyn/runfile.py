@@ -206,6 +206,13 @@ def read(file: str | Path, allow: Iterable[str | Path] = ()) -> RunFile:
     return parsed(_text(path), path.resolve().parent, allow, _command("run", path))
 
 
+def _opened_file(command: str, file: str | Path, allow: Iterable[str | Path]) -> tuple[Path, dict[str, Any], Admission]:
+    """The folder of a file, its tables, and what may be used of the things that it names."""
+    path = Path(file)
+    home = path.resolve().parent
+    return home, _content(_text(path)), Admission(allow, _command(command, path), [home])
+
+
 def _command(name: str, path: Path) -> str:
     return f"stodyn {name} {shlex.quote(str(path))}"
 
@@ -263,8 +270,7 @@ def _described(content: dict[str, Any], text: str, home: Path, admission: Admiss
     if isinstance(options["paths"], dict):
         _only(options["paths"], "run.paths", ("until",), needed=("until",))
         options["paths"] = _called(until, _table(options["paths"]["until"], "run.paths.until"), "run.paths.until")
-    if "ledger" in options:
-        options["ledger"] = home / _word(options["ledger"], "run.ledger")
+    options = _with_ledger(options, "run", home)
     collect = content.get("collect", [])
     if not isinstance(collect, list) or not all(isinstance(entry, dict) for entry in collect):
         raise BadRunFile(f"collect: expected tables, [[collect]], got {collect!r}")
@@ -276,13 +282,9 @@ def _described(content: dict[str, Any], text: str, home: Path, admission: Admiss
 
 def _rare(content: Mapping[str, Any], text: str, home: Path, admission: Admission) -> RunFile:
     """Return the checked contents of a file with a table [rare]."""
-    names = ("model", "method", "rare", "place", "output")
-    _only(content, "", names, needed=("model", "rare"))
-    table = {name: _table(content.get(name, {}), name) for name in names}
-    options = dict(table["rare"])
-    _only(options, "rare", RARE, needed=("event", "before", "dt", "seed"))
-    if "ledger" in options:
-        options["ledger"] = home / _word(options["ledger"], "rare.ledger")
+    table = _tables(content, ("model", "method", "rare", "place", "output"), needed=("model", "rare"))
+    _only(table["rare"], "rare", RARE, needed=("event", "before", "dt", "seed"))
+    options = _with_ledger(table["rare"], "rare", home)
     options["event"] = _level(options["event"], "rare.event", admission)
     ends = options["before"] if isinstance(options["before"], list) else [options["before"]]
     options["before"] = [_level(end, "rare.before", admission) if isinstance(end, dict) else end for end in ends]
@@ -331,16 +333,11 @@ def read_estimate(file: str | Path, allow: Iterable[str | Path] = ()) -> Estimat
 
     `allow` is as in `read`.
     """
-    path = Path(file)
-    home, content = path.resolve().parent, _content(_text(path))
-    admission = Admission(allow, _command("estimate", path), [home])
+    home, content, admission = _opened_file("estimate", file, allow)
     _check_admitted(content, home, admission)
-    _only(content, "", ("model", "method", "estimate", "place", "output"), needed=("model", "estimate"))
-    table = {name: _table(content.get(name, {}), name) for name in ("model", "method", "estimate", "place", "output")}
-    options = dict(table["estimate"])
-    _only(options, "estimate", ESTIMATE, needed=("t", "error", "seed", "function"))
-    if "ledger" in options:
-        options["ledger"] = home / _word(options["ledger"], "estimate.ledger")
+    table = _tables(content, ("model", "method", "estimate", "place", "output"), needed=("model", "estimate"))
+    _only(table["estimate"], "estimate", ESTIMATE, needed=("t", "error", "seed", "function"))
+    options = _with_ledger(table["estimate"], "estimate", home)
     name = _word(options.pop("functional", "End"), "estimate.functional")
     kind = getattr(functional, name, None) if name in FUNCTIONALS else None
     if kind is None:
@@ -356,12 +353,7 @@ def estimated(described: EstimateFile, progress: bool | None = None) -> tuple[xr
     """Estimate what a file describes and write its outputs; return the result and the files that were written."""
     with _opened(described.place) as where:
         result = estimate(described.problem, described.f, place=where, progress=progress, **described.options)
-    files = list(write_outputs(result, {name: file for name, file in described.outputs.items() if name != "pictures"}))
-    if "pictures" in described.outputs:
-        described.outputs["pictures"].mkdir(parents=True, exist_ok=True)
-        files.append(_fresh(described.outputs["pictures"], "levels.png"))
-        plot.save(plot.levels(result), files[-1])
-    return result, files
+    return result, list(write_outputs(result, described.outputs, _pictures_of_estimate))
 
 
 class FitFile(NamedTuple):
@@ -378,13 +370,10 @@ def read_fit(file: str | Path, allow: Iterable[str | Path] = ()) -> FitFile:
 
     `allow` is as in `read`.
     """
-    path = Path(file)
-    home, content = path.resolve().parent, _content(_text(path))
-    admission = Admission(allow, _command("fit", path), [home])
+    home, content, admission = _opened_file("fit", file, allow)
     _check_admitted(content, home, admission)
     names = ("model", "method", "data", "sensors", "free", "fit", "output")
-    _only(content, "", names, needed=("model", "data", "sensors", "free"))
-    table = {name: _table(content.get(name, {}), name) for name in names}
+    table = _tables(content, names, needed=("model", "data", "sensors", "free"))
     _only(table["fit"], "fit", FIT)
     _only(table["data"], "data", ("file", "time"), needed=("file",))
     sensors = [_sensor(name, own, admission) for name, own in table["sensors"].items()]
@@ -403,13 +392,7 @@ def read_fit(file: str | Path, allow: Iterable[str | Path] = ()) -> FitFile:
 def fitted(described: FitFile, progress: bool | None = None) -> tuple[xr.Dataset, list[Path]]:
     """Fit what a file describes and write its outputs; return the result and the files that were written."""
     result = fit(described.problem, described.method, progress=progress, **described.options)
-    files = list(write_outputs(result, {name: file for name, file in described.outputs.items() if name != "pictures"}))
-    if "pictures" in described.outputs:
-        described.outputs["pictures"].mkdir(parents=True, exist_ok=True)
-        for name, axes in _pictures_of_fit(result):
-            files.append(_fresh(described.outputs["pictures"], f"{name}.png"))
-            plot.save(axes, files[-1])
-    return result, files
+    return result, list(write_outputs(result, described.outputs, _pictures_of_fit))
 
 
 class ExportFile(NamedTuple):
@@ -483,6 +466,10 @@ NOISES: dict[str, Callable[..., Any]] = {
     "density": density,
     **_named_shapes(),
 }
+
+
+def _pictures_of_estimate(result: xr.Dataset) -> Iterator[tuple[str, Any]]:
+    yield "levels", plot.levels(result)
 
 
 def _pictures_of_fit(result: xr.Dataset) -> Iterator[tuple[str, Any]]:
@@ -693,6 +680,18 @@ def _word(value: Any, key: str) -> str:
     return value
 
 
+def _tables(content: Mapping[str, Any], names: tuple[str, ...], needed: tuple[str, ...]) -> dict[str, dict[str, Any]]:
+    """The tables of a file that may have these; empty ones where it has none."""
+    _only(content, "", names, needed)
+    return {name: _table(content.get(name, {}), name) for name in names}
+
+
+def _with_ledger(options: Mapping[str, Any], door: str, home: Path) -> dict[str, Any]:
+    """The options of a door, with the file of the ledger where it is named."""
+    named = {"ledger": home / _word(options["ledger"], f"{door}.ledger")} if "ledger" in options else {}
+    return {**options, **named}
+
+
 def _table(value: Any, key: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise BadRunFile(f"{key}: expected a table, {{name = value}}, got {value!r}")
@@ -838,8 +837,10 @@ def _outputs(table: Mapping[str, Any], home: Path) -> dict[str, Path]:
     return {key: home / _word(value, f"output.{key}") for key, value in table.items()}
 
 
-def write_outputs(result: xr.Dataset, outputs: Mapping[str, Path]) -> Iterator[Path]:
-    """Write the requested outputs; yield each file."""
+def write_outputs(
+    result: xr.Dataset, outputs: Mapping[str, Path], pictures_of: Callable | None = None
+) -> Iterator[Path]:
+    """Write the requested outputs; yield each file. The pictures are those of a run unless another function draws."""
     if "netcdf" in outputs:
         outputs["netcdf"].parent.mkdir(parents=True, exist_ok=True)
         results.save(result, outputs["netcdf"])
@@ -857,7 +858,7 @@ def write_outputs(result: xr.Dataset, outputs: Mapping[str, Path]) -> Iterator[P
             yield file
     if "pictures" in outputs:
         outputs["pictures"].mkdir(parents=True, exist_ok=True)
-        for name, axes in _pictures(result):
+        for name, axes in (pictures_of or _pictures)(result):
             file = _fresh(outputs["pictures"], f"{name}.png")
             plot.save(axes, file)
             yield file

@@ -21,7 +21,6 @@ from jax.typing import ArrayLike
 PIVOTED = 3  # up to this size rows are always exchanged per path, by selection
 WRITTEN_OUT = 12  # up to this size elimination is written out in a fixed row order; beyond it is LAPACK's LU
 ORDERED = 32  # the same where the caller knows an order: that of a sparse system fills few places
-ELIMINATION = "_decompose"  # the function whose name in a trace shows an elimination by rows
 NOISE = 200  # a pivot below this many ε of its row's size means a singular matrix
 GROWTH = 1000  # errors of this many ε mean that the order of rows does not suit the matrix
 SMALL = 0.01  # unknowns below this share of the largest are not measured by their own size: they may be rounded zeros

@@ -87,12 +87,6 @@ def evaluate(recurrence: Recurrence, x: np.ndarray) -> np.ndarray:
     return p
 
 
-def jacobi_matrix(recurrence: Recurrence) -> np.ndarray:
-    """<x p_i p_j>, symmetric and tridiagonal: alpha on the diagonal, √beta beside it."""
-    beside = np.sqrt(recurrence.beta[1:])
-    return np.diag(recurrence.alpha) + np.diag(beside, 1) + np.diag(beside, -1)
-
-
 def _counted(n: int) -> np.ndarray:
     if n != int(n) or n < 1:
         raise ValueError(f"n: expected a number of nodes >= 1, got {n!r}")

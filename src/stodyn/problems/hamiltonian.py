@@ -14,13 +14,10 @@ from jax import Array
 
 from stodyn.arguments import checks_arguments
 from stodyn.noise.from_normals import FromNormals
-from stodyn.noise.source import Source
-from stodyn.problems import paired_start
 from stodyn.problems.calling import call
 from stodyn.problems.contract import (
     AsNow,
     NoiseStructure,
-    Problem,
     Recommended,
     check_params,
     conversions,
@@ -31,6 +28,7 @@ from stodyn.problems.contract import (
 from stodyn.problems.hamiltonian_channels import Channels, channels_of, check_channels
 from stodyn.problems.hamiltonian_facts import HamiltonianFacts, facts_of
 from stodyn.problems.operators import Operator, product
+from stodyn.problems.paired_start import Paired, pair_names
 from stodyn.problems.structure import CHECKED_STATES, find_structure, find_structure_of_operator
 
 if TYPE_CHECKING:
@@ -39,7 +37,7 @@ if TYPE_CHECKING:
 
 @checks_arguments
 @dataclasses.dataclass(frozen=True, eq=False)
-class Hamiltonian(Problem):
+class Hamiltonian(Paired):
     """dq = H_p dt + Σ_r h_r,p ∘ dW_r,   dp = (-H_q + F) dt + Σ_r (-h_r,q + f_r) ∘ dW_r, subscripts being derivatives.
 
     The derivatives are taken by jax.grad. What each of them depends on, and how, is proved from the trace and used by
@@ -95,6 +93,7 @@ class Hamiltonian(Problem):
     periodic: Sequence[float | None] | float | None = None
     units: Sequence[str] | Mapping[str, str] | None = None
 
+    letters = "qp"
     calculus = "stratonovich"
     call_form = "Hamiltonian(H, h, start=(q0, p0))"
 
@@ -104,16 +103,6 @@ class Hamiltonian(Problem):
             raise TypeError("H: expected a function H(t, q, p[, params]) -> number, got None")
         check_channels(self, self.channels)
         derive(self, "component_units", "periods")
-
-    @functools.cached_property
-    def example_pair(self) -> tuple[np.ndarray, np.ndarray]:
-        """q and p of one path, as the functions see them."""
-        return paired_start.example(self.start, "qp")
-
-    @property
-    def scalar(self) -> bool:
-        """Whether q and p are numbers."""
-        return self.example_pair[0].ndim == 0
 
     @property
     def n(self) -> int:  # type: ignore[override]
@@ -129,7 +118,7 @@ class Hamiltonian(Problem):
 
     @functools.cached_property
     def components(self) -> tuple[str, ...]:
-        return paired_start.pair_names(self.names, self.default_names, "p_")
+        return pair_names(self.names, self.default_names, "p_")
 
     @functools.cached_property
     def periods(self) -> tuple[float | None, ...] | None:
@@ -296,10 +285,6 @@ class Hamiltonian(Problem):
     @property
     def start_from_normals(self) -> FromNormals | None:
         return self.start if isinstance(self.start, FromNormals) else None
-
-    @functools.cached_property
-    def start_source(self) -> Source:
-        return paired_start.source(self.start, "qp")
 
 
 def _periods(periodic: Any, N: int) -> tuple[float | None, ...] | None:

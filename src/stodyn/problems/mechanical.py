@@ -13,14 +13,11 @@ import numpy as np
 from jax import Array
 
 from stodyn.arguments import checks_arguments
-from stodyn.noise.source import Source
-from stodyn.problems import paired_start
 from stodyn.problems.calling import takes_params
 from stodyn.problems.contract import (
     AsNow,
     Fitness,
     NoiseStructure,
-    Problem,
     Recommended,
     check_params,
     component_names,
@@ -35,12 +32,13 @@ from stodyn.problems.massless import check_mass_at_start, remarks_on_constraints
 from stodyn.problems.mechanical_facts import ADDITIVE_LINEAR, CONSTANT_UNDAMPED, Facts, facts_of, noise_structure_of
 from stodyn.problems.modal import in_words
 from stodyn.problems.motion import Motion, motion_of
+from stodyn.problems.paired_start import Paired, pair_names
 from stodyn.problems.structural import changing_structure, structure
 
 
 @checks_arguments
 @dataclasses.dataclass(frozen=True, eq=False)
-class Mechanical(Problem):
+class Mechanical(Paired):
     """M x'' = force(t, x, v) + noise(t, x, v) ξ in Ito's sense: dx = v dt, M dv = force dt + noise dW.
 
     The arguments on which the functions depend are proved from their traces: they decide which random numbers a step
@@ -106,6 +104,7 @@ class Mechanical(Problem):
     redundant: str = "refuse"
     impulses: bool = False
 
+    letters = "xv"
     calculus = "ito"
     further_structures = (CONSTANT_UNDAMPED, ADDITIVE_LINEAR)
     # what kinds of systems have besides; see Structure, problems.driven_mechanical and problems.elements
@@ -150,16 +149,6 @@ class Mechanical(Problem):
 
     # --- its arguments ------------------------------------------------------------------------------------------------
 
-    @functools.cached_property
-    def example_pair(self) -> tuple[np.ndarray, np.ndarray]:
-        """x and v of one path, as the functions see them."""
-        return paired_start.example(self.start, "xv")
-
-    @property
-    def scalar(self) -> bool:
-        """Whether x and v are numbers."""
-        return self.example_pair[0].ndim == 0
-
     @property
     def N(self) -> int:
         """How many coordinates there are."""
@@ -181,7 +170,7 @@ class Mechanical(Problem):
     @functools.cached_property
     def components(self) -> tuple[str, ...]:
         letters = ["x"] if self.scalar else [f"x{i}" for i in range(self.N)]
-        names = paired_start.pair_names(self.names, [*letters, *(f"d{name}" for name in letters)], "d")
+        names = pair_names(self.names, [*letters, *(f"d{name}" for name in letters)], "d")
         names += tuple(f"dd{name}" for name in names[: self.N]) if self.accelerations else ()
         if self.impulses and self.joints is not None:
             names += tuple(f"Λ_{name}" for name in self.joints.names)
@@ -438,10 +427,6 @@ class Mechanical(Problem):
         if callable(self.mass):
             check_mass_at_start(self.motion, t)
         return () if self.motion.is_regular else remarks_on_constraints(self, t)
-
-    @functools.cached_property
-    def start_source(self) -> Source:
-        return paired_start.source(self.start, "xv")
 
     def draw_start(self, rng: np.random.Generator, paths: range) -> np.ndarray:
         start = self.start_source.draw(rng, paths, "start").reshape(len(paths), 2 * self.N)

@@ -1,14 +1,15 @@
-"""The start of a state made of two vectors of one length: coordinates and momenta, positions and velocities."""
+"""States made of two vectors of one length: coordinates and momenta, positions and velocities."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from stodyn.noise.source import Source, joined, source_of
-from stodyn.problems.contract import checked_source, component_names
+from stodyn.problems.contract import Problem, checked_source, component_names
 
 
 def pair_names(value: Any, default: Sequence[str], derived: str) -> tuple[str, ...]:
@@ -26,11 +27,29 @@ def pair_names(value: Any, default: Sequence[str], derived: str) -> tuple[str, .
         ) from None
 
 
-def source(start: Any, letters: str) -> Source:
-    """The source of states (2N,) of a start: a pair, each part fixed or random, or one sampler of whole states.
+class Paired(Problem):
+    """A problem whose state is two vectors of one length, or two numbers; `letters` names them, "qp" or "xv"."""
 
-    letters are the names of the two parts, "qp" or "xv".
-    """
+    letters: ClassVar[str]
+
+    @functools.cached_property
+    def example_pair(self) -> tuple[np.ndarray, np.ndarray]:
+        """Both parts of the state of one path, as the functions see them."""
+        return example(self.start, self.letters)
+
+    @property
+    def scalar(self) -> bool:
+        """Whether the parts are numbers."""
+        return self.example_pair[0].ndim == 0
+
+    @functools.cached_property
+    def start_source(self) -> Source:
+        """Where the starts of the paths come from."""
+        return source(self.start, self.letters)
+
+
+def source(start: Any, letters: str) -> Source:
+    """The source of states (2N,) of a start: a pair, each part fixed or random, or one sampler of whole states."""
     a, b = tuple(letters)
     if start is None:
         raise ValueError(f"start: missing; give ({a}0, {b}0), two numbers or two vectors")

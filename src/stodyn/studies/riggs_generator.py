@@ -22,7 +22,7 @@ from stodyn.studies.riggs_example import END, EXAMPLE, Curve, variance_picture
 
 MULTIPLIER, MODULUS, SEED = 630360016, 2**31 - 1, 824064364
 STRIDE = 1 << 16
-RUNS, H, SIGMA2 = 1000, 0.005, 0.01
+RUNS, H = 1000, 0.005
 
 
 def states(count: int, seed: int = SEED) -> np.ndarray:
