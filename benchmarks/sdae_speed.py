@@ -64,7 +64,7 @@ def ladders(sizes, steps):
 
 PARTS = {
     "ring": lambda steps: contest(
-        "ring oscillator", dataclasses.replace(RING_OSCILLATOR.problem, structure="commutative"), 0.02, steps, 2
+        "ring oscillator", dataclasses.replace(RING_OSCILLATOR.problem, structure="without areas"), 0.02, steps, 2
     ),
     "diodes": lambda steps: contest("two diodes", TWO_DIODES(kappa=1000.0).problem, 0.001, steps, 2),
     "ladders": lambda steps: ladders((5, 10, 20, 50, 100, 200), max(steps // 50, 4)),

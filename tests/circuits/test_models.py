@@ -67,7 +67,7 @@ def test_the_same_equations(name, model, renamed, second):
 @pytest.mark.long("test_the_same_equations")
 def test_two_diodes_with_given_increments():
     """RK1W2M in V, A and s gives the twelve digits that an independent program in V, mA and us gave."""
-    circuit = dataclasses.replace(read(examples()["two_diodes"]), params={"noise": 1000.0}, structure="commutative")
+    circuit = dataclasses.replace(read(examples()["two_diodes"]), params={"noise": 1000.0}, structure="without areas")
     dW = 1e-3 * np.array([(0.02, -0.03), (0.01, 0.04), (-0.05, 0.02), (0.03, -0.01)])
     h = 0.125e-6 / 4
 

@@ -238,7 +238,7 @@ def test_every_method_passes_the_suite(name, monkeypatch):
 def test_areas_are_what_milstein_needs_where_channels_do_not_commute():
     """With areas order 1 (above), and exactly the same step without them (W_j W_k/2 for I_(j,k)) order 1/2."""
     problem, options = case(STEPPERS["MilsteinLevy"], "strong", "general")
-    forced = dataclasses.replace(problem, structure="commutative")
+    forced = dataclasses.replace(problem, structure="without areas")
     without = strong_order(forced, STEPPERS["Milstein"], level=LEVEL, seed=1, **options)
     assert without.attrs["order_low"] <= 0.5 <= without.attrs["order_high"] < 1.0, without
     assert np.all(without["used"])

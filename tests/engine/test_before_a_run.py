@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from stodyn import SDE, Hamiltonian, Mechanical, PathsFailed, PerPath, diagonal, prepare, simulate
+from stodyn import SDE, Hamiltonian, Mechanical, PathsFailed, PerPath, diagonal, prepare, provenance, simulate
 from stodyn.engine import stability
 from stodyn.engine.spec import describe
 from stodyn.methods.explicit import Heun
@@ -269,9 +269,26 @@ def test_steps_are_examined_with_the_parameters_of_the_first_path():
     [
         ("additive", lambda t, x: jnp.diag(1.0 + 0.1 * jnp.sin(x))),
         ("diagonal", lambda t, x: jnp.diag(1.0 + 0.1 * x[::-1])),
+        ("commutative", lambda t, x: jnp.stack([jnp.cos(x), 0.3 * x[::-1]])),
     ],
 )
 def test_a_structure_that_is_stated_and_false_is_refused(stated, diffusion):
     problem = SDE(lambda t, x: -x, diffusion, [1.0, 2.0], structure=stated)
     with pytest.raises(ValueError, match=f"structure: '{stated}' is stated, but the noise is not {stated}"):
         simulate(problem, "EulerMaruyama", t=(0.0, 1.0), dt=0.5, paths=2, seed=1)
+
+
+def test_areas_are_left_out_by_a_word_of_its_own():
+    """Noise that does not commute runs by a method for noise that does, and the record says so."""
+
+    def diffusion(t, x):
+        return jnp.stack([jnp.cos(x), 0.3 * x[::-1]])
+
+    options = dict(t=(0.0, 1.0), dt=0.5, paths=2, seed=1)
+    problem = SDE(lambda t, x: -x, diffusion, [1.0, 2.0], structure="commutative")
+    with pytest.raises(ValueError, match=r"on purpose, .* state structure='without areas'"):
+        simulate(problem, "Milstein", **options)
+    run = simulate(dataclasses.replace(problem, structure="without areas"), "Milstein", **options)
+    assert provenance(run)["noise"] == "commutative (taken so: its areas are left out)"
+    with pytest.raises(ValueError, match="Milstein"):
+        simulate(dataclasses.replace(problem, structure=None), "Milstein", **options)

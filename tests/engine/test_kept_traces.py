@@ -172,6 +172,7 @@ def diagnosed(monkeypatch):
     return made
 
 
+@pytest.mark.filterwarnings("ignore::stodyn.warnings.StartMoved")
 def test_facts_are_found_out_once_for_problems_that_say_the_same(diagnosed):
     """dx = -x dt, 0 = y - slope x, is of index 1, and 0 = x is not."""
     slope, solved = [2.0], [1.0]

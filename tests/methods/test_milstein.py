@@ -213,7 +213,7 @@ def test_order_for_noise_that_does_not_commute(method, order):
     )
     assert problem.noise_structure.kind == "general"
     if method is Milstein:
-        problem = dataclasses.replace(problem, structure="commutative")
+        problem = dataclasses.replace(problem, structure="without areas")
     assert abs(slope(method, problem, reference=MilsteinLevy, refine=16) - order) < (0.25 if order == 1.0 else 0.2)
 
 

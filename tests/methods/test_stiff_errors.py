@@ -61,6 +61,6 @@ def test_strong_errors_on_the_examples_of_the_paper(model, name, expected):
 
 def test_areas_are_what_many_channels_need_where_they_do_not_commute():
     """With areas the order is 1 (tests/claims); the same step with W_j W_k/2 for I_(j,k) has order 1/2."""
-    forced = dataclasses.replace(AMPLIFIED_NOISE.problem, structure="commutative")
+    forced = dataclasses.replace(AMPLIFIED_NOISE.problem, structure="without areas")
     without = strong_order(forced, stiff.RK1W2M, reference=stiff.StiffMilsteinLevy, steps=(16, 32, 64, 128), seed=1)
     assert without.attrs["order_low"] <= 0.5 <= without.attrs["order_high"] < 1.0, without

@@ -26,6 +26,7 @@ from stodyn.numerics.newton import underived
 from stodyn.numerics.tracing_errors import one_error_of_derivatives
 from stodyn.problems import lowering
 from stodyn.problems.contract import (
+    WITHOUT_AREAS,
     TracedFunction,
     check_repeats,
     expect_problem,
@@ -142,8 +143,8 @@ def describe(
     if dtype not in ("float64", "float32"):
         raise ValueError(f'dtype: expected "float64" or "float32", got {dtype!r}')
     functions = _function_traces(problem)
-    _check_stated_structure(problem)
     facts_key = kept_traces.recall_facts(problem, functions)
+    _check_stated_structure(problem)
     method = chosen_method(problem, method)
     times, lengths = grid.step_times(t, dt)
     stepped, conversions = matched(problem, method)
@@ -268,17 +269,19 @@ def _undefined_in_words(problem: Any, functions: dict[str, TracedFunction]) -> s
 
 
 def _check_stated_structure(problem: Any) -> None:
-    """Refuse noise that is stated to be additive or diagonal and is not. What is stated to commute may be meant to
-    leave small areas out, and "general" claims nothing."""
+    """Refuse noise that is stated to be additive, diagonal or commutative and is not; "general" claims nothing."""
     stated = getattr(problem, "structure", None)
-    if stated not in ("additive", "diagonal"):
+    if stated not in ("additive", "diagonal", "commutative") or problem.examined_structure.implies(stated):
         return
-    structure = dataclasses.replace(problem, structure=None).noise_structure
-    if not structure.implies(stated):
-        raise ValueError(
-            f"structure: {stated!r} is stated, but the noise is not {stated} ({structure}), and methods made for "
-            f"{stated} noise would give wrong results. Leave structure out: it is then determined from the diffusion."
-        )
+    areas = (
+        f" To leave its areas out on purpose, where they are too small to matter, state structure={WITHOUT_AREAS!r}."
+        if stated == "commutative" else ""
+    )  # fmt: skip
+    raise ValueError(
+        f"structure: {stated!r} is stated, but the noise is not {stated} ({problem.examined_structure}), and methods "
+        f"made for {stated} noise would give wrong results. Leave structure out: it is then determined from the "
+        f"diffusion.{areas}"
+    )
 
 
 def _traced(problem: Any, method: Method, dtype: np.dtype, fit: traces.Fit | None) -> traces.Traced:

@@ -44,6 +44,8 @@ __all__ = [
 __dir__ = listing.names_of(__name__)
 
 STRUCTURES = ("additive", "diagonal", "scalar", "commutative", "general")
+WITHOUT_AREAS = "without areas"  # noise that is taken as commutative on purpose: its Lévy areas are left out
+STATED = (*STRUCTURES, WITHOUT_AREAS)
 CALCULI = ("ito", "stratonovich")
 
 

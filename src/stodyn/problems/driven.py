@@ -20,7 +20,7 @@ from stodyn.numerics import lyapunov, uncompiled
 from stodyn.numerics.facts.dependence import dependence
 from stodyn.numerics.printing.unprintable import Unprintable
 from stodyn.problems.calling import call
-from stodyn.problems.contract import expect_problem, param_units, returned_shape, written_as
+from stodyn.problems.contract import WITHOUT_AREAS, expect_problem, param_units, returned_shape, written_as
 from stodyn.problems.linear import GaussianStart
 from stodyn.problems.measured import Measured
 from stodyn.problems.sde import SDE
@@ -275,7 +275,7 @@ def driven(problem: Any, noise: Coloured, into: Any) -> Driven:
 
     inner_params = {"own": sde.params, "noise": np.zeros(p)}
     own = SDE(own_drift, own_diffusion, np.zeros(n), inner_params, sde.calculus, structure=sde.structure)
-    structure = sde.structure if sde.structure in ("additive", "commutative", "general") else None
+    structure = sde.structure if sde.structure in ("additive", "commutative", "general", WITHOUT_AREAS) else None
     names = (*(sde.components or ()), *noise.state_names)
     if len(set(names)) < len(names):
         clashes = sorted(set(sde.components or ()) & set(noise.state_names))

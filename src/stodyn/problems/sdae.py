@@ -18,7 +18,7 @@ from stodyn.arguments import checks_arguments, stacklevel_of_user
 from stodyn.problems.calling import call
 from stodyn.problems.consistent import consistent
 from stodyn.problems.contract import (
-    STRUCTURES,
+    STATED,
     AsNow,
     NoiseStructure,
     Problem,
@@ -118,8 +118,8 @@ class SDAE(Problem):
         return "No step helps where the index changes: state the equations so that their constraints stay solvable."
 
     def __post_init__(self):
-        if self.structure is not None and self.structure not in STRUCTURES:
-            raise ValueError(f"structure: expected one of {STRUCTURES}, got {self.structure!r}")
+        if self.structure is not None and self.structure not in STATED:
+            raise ValueError(f"structure: expected one of {STATED}, got {self.structure!r}")
         if not callable(self.drift):
             raise TypeError(
                 f"drift: expected a function drift(t, x[, params]), got {self.drift!r}; the order of the arguments is "
@@ -283,6 +283,11 @@ class SDAE(Problem):
     def without_noise(self, calculus: str | None = None) -> SDAE:
         shape = (self.n, self.m)
         return dataclasses.replace(self, diffusion=lambda t, x: jnp.zeros(shape), structure=None)
+
+    @functools.cached_property
+    def examined_structure(self) -> NoiseStructure:
+        """The structure of the noise by its functions, whatever is stated of it."""
+        return dataclasses.replace(self, structure=None).noise_structure
 
     @AsNow
     def noise_structure(self) -> NoiseStructure:

@@ -19,7 +19,7 @@ from stodyn.numerics.sparse import Elimination
 from stodyn.problems.calling import call
 from stodyn.problems.contract import (
     CALCULI,
-    STRUCTURES,
+    STATED,
     AsNow,
     NoiseStructure,
     Problem,
@@ -79,8 +79,8 @@ class SDE(Problem):
         units appear in results and plots.
     structure : str, optional
         Overrides the structure of the noise that is otherwise determined from `diffusion`: one of "additive",
-        "diagonal", "scalar", "commutative" and "general" (see `noise_structure`). A run refuses "additive" and
-        "diagonal" where the diffusion is not; "commutative" is believed, as it may be meant to leave small areas out.
+        "diagonal", "scalar", "commutative" and "general" (see `noise_structure`). A run refuses what the diffusion is
+        not. "without areas" takes noise that does not commute as if it did, for areas too small to matter.
 
     Raises
     ------
@@ -107,8 +107,8 @@ class SDE(Problem):
     def __post_init__(self):
         if self.calculus not in CALCULI:
             raise ValueError(f"calculus: expected one of {CALCULI}, got {self.calculus!r}")
-        if self.structure is not None and self.structure not in STRUCTURES:
-            raise ValueError(f"structure: expected one of {STRUCTURES}, got {self.structure!r}")
+        if self.structure is not None and self.structure not in STATED:
+            raise ValueError(f"structure: expected one of {STATED}, got {self.structure!r}")
         check_params(self.params)
         if (self.structure == "scalar" and self.m > 1) or (self.structure == "diagonal" and self.n != self.m):
             raise ValueError(f"structure: {self.structure!r} is impossible: diffusion returns shape {(self.n, self.m)}")
@@ -234,6 +234,11 @@ class SDE(Problem):
             return False
         with jax.enable_x64(True):
             return is_zero_off_diagonal(self.g, self.example_start(), self.example_params())
+
+    @functools.cached_property
+    def examined_structure(self) -> NoiseStructure:
+        """The structure of the noise by its functions, whatever is stated of it."""
+        return dataclasses.replace(self, structure=None).noise_structure
 
     @AsNow
     def noise_structure(self) -> NoiseStructure:

@@ -18,7 +18,7 @@ from stodyn.numerics.printing.operations import equations_of
 from stodyn.numerics.printing.points import AtPoints, at_points
 from stodyn.numerics.printing.unprintable import Unprintable, or_else
 from stodyn.numerics.tracing_errors import one_error_of_derivatives
-from stodyn.problems.contract import NoiseStructure, TracedFunction
+from stodyn.problems.contract import WITHOUT_AREAS, NoiseStructure, TracedFunction
 from stodyn.problems.operators import Diagonal, Operator, Sparse
 
 CHECKED_STATES = 64
@@ -33,6 +33,8 @@ Diffusion = Callable[[Any, Array, Any], Array]
 
 def stated_structure(kind: str, known: str) -> NoiseStructure:
     """Return the structure that a user states, or that is known in another way."""
+    if kind == WITHOUT_AREAS:
+        return NoiseStructure(("commutative",), "taken so: its areas are left out")
     return NoiseStructure(() if kind == "general" else tuple(dict.fromkeys((kind, "commutative"))), known)
 
 

@@ -97,7 +97,7 @@ def growth(ends: np.ndarray, groups: int = 16) -> tuple[float, float]:
 def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
     paths, periods = size.of((64, 1), (512, 12), (4096, 40))
     # Thermal noise of loads and channels does not commute; at its physical size that cannot be seen.
-    problem = dataclasses.replace(RING_OSCILLATOR.problem, structure="commutative")
+    problem = dataclasses.replace(RING_OSCILLATOR.problem, structure="without areas")
     progress("the noise-free cycle")
     quiet = cycle(problem, rtol=size.of(1e-5, 1e-10, 1e-10))
     begun = at_one(lambda x: problem.state_space.state(0.0, x, problem.params), quiet.state)

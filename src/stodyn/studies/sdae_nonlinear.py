@@ -36,7 +36,7 @@ def areas(paths: int, last: int) -> dict[str, Any]:
     """Strong errors on a nonlinear SDAE with two channels that do not commute: RK1W2M with W_j W_k/2 in place of
     I_(j,k), with I_(j,k), and implicit Euler, all on the same paths; or the last of these."""
     problem = NONCOMMUTING_DAE.problem
-    taken_as_commuting = dataclasses.replace(problem, structure="commutative")
+    taken_as_commuting = dataclasses.replace(problem, structure="without areas")
     cases = {
         "ImplicitEuler": (stiff.ImplicitEuler, problem),
         "RK1W2M without areas": (stiff.RK1W2M, taken_as_commuting),
