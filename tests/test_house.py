@@ -4,10 +4,14 @@ import graphlib
 import re
 from pathlib import Path
 
+import stodyn as sd
+from stodyn.problems.contract import Problem
+
 SOURCE = Path(__file__).parents[1] / "src"
 IMPORT = re.compile(r"^ *from (stodyn[\w.]*) import (\([^)]*\)|[^\n]*)", re.MULTILINE)
 CLASS = re.compile(r"^class (\w+).*?(?=^\S|\Z)", re.MULTILINE | re.DOTALL)
 METHOD = re.compile(r"^    (?:async )?def ", re.MULTILINE)
+ASKED = re.compile(r"""(?:get|has)attr\((?:\w+\.)*(?:problem|own|converted|stepped), "([a-z]\w*)\"""")
 MOST_METHODS = 35
 
 
@@ -42,3 +46,17 @@ def test_no_class_has_more_methods_than_a_reader_can_keep_in_mind():
 def test_imports_of_every_form_are_seen():
     text = "from stodyn.a import (\n    b,\n    c,\n)\n\ndef f():\n    from stodyn import d as e\n"
     assert imports(text, {"stodyn.a.b", "stodyn.d", "stodyn.a"}) >= {"stodyn.a.b", "stodyn.a", "stodyn.d"}
+
+
+def kinds(kind: type = Problem) -> set[type]:
+    """Return a class of problems and all that are made of it."""
+    return {kind}.union(*map(kinds, kind.__subclasses__()))
+
+
+def test_names_that_problems_are_asked_for_are_those_that_some_kind_has():
+    """A name that has moved elsewhere would be answered by None, without a word."""
+    assert sd.circuits.read("RC\nR1 a 0 1k\nC1 a 0 1p\n").n == 1  # circuits are problems too
+    known = {name for kind in kinds() for name in (*dir(kind), *kind.__annotations__)}
+    known.add("accepts")  # by which a method in the place of the problem is recognised
+    asked = {(module, name) for module, text in texts().items() for name in ASKED.findall(text)}
+    assert len(asked) > 3 and {name for _, name in asked} <= known, sorted(asked)
