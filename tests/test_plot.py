@@ -437,3 +437,68 @@ def test_pictures_of_records_and_fits():
 def _line(ax, label):
     """The points of the line with a label."""
     return next(np.array(line.get_data()) for line in ax.get_lines() if line.get_label() == label)
+
+
+def _curves(**variables):
+    """A run of one component with variables over time."""
+    t = np.array([0.0, 1.0, 2.0])
+    return xarray.Dataset(
+        {name: (dims, np.asarray(values, float), attrs) for name, (dims, values, attrs) in variables.items()},
+        {"time": t, "lag": t, "component": ["q"], "parameter": ["R", "C"], "wait_middle": [0.5, 1.5]},
+        {"provenance": json.dumps(RECORD), "units": json.dumps({"q": "m", "time": "s"})},
+    )
+
+
+def test_survival_and_hazard_have_their_intervals():
+    known = {"interval": "binomial", "paths": 100}
+    run = _curves(
+        wait_survival=(("time",), [1.0, 0.6, 0.2], known), wait_survival_stderr=(("time",), [0.0, 0.05, 0.04], {}),
+        wait_hazard=(("wait_middle",), [0.5, 1.1], {"interval": "Student", "paths": 100}),
+        wait_hazard_stderr=(("wait_middle",), [0.05, 0.2], {}),
+    )  # fmt: skip
+    ax = plot.survival(run, "wait", exact=lambda t: np.exp(-t))
+    np.testing.assert_array_equal(_line(ax, "paths"), [[0.0, 1.0, 2.0], [1.0, 0.6, 0.2]])
+    _, low, high = shaded(ax, "95 %")
+    limits = sd.interval(run, "wait_survival")
+    np.testing.assert_allclose([low, high], [limits["low"], limits["high"]])
+    assert ax.get_title() == "Heun, dt = 0.01 s, 100,000 paths" and ax.get_ylim()[1] == 1.0
+    assert plot.hazard(run, "wait").get_ylabel() == "hazard [1/s]"
+    with pytest.raises(ValueError, match=r"has no 'passage_survival'.*Passage\(level\)"):
+        plot.survival(run)
+
+
+def test_autocorrelations_and_indices_over_time():
+    run = _curves(
+        autocorrelation=(("lag", "component"), [[1.0], [0.5], [0.1]], {}),
+        autocorrelation_stderr=(("lag", "component"), [[0.0], [0.05], [0.1]], {}),
+        sobol_first=(("time", "component", "parameter"), [[[np.nan, np.nan]], [[0.3, 0.6]], [[0.5, 0.4]]], {}),
+    )
+    ax = plot.autocorrelation(run, exact=lambda lag: np.exp(-lag))
+    np.testing.assert_allclose(shaded(ax, "± 2 standard errors")[1], [1.0, 0.4, -0.1])
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("lag [s]", "autocorrelation of q")
+    ax = plot.indices(run)
+    tops = {str(bars.get_label()): [bar.get_y() + bar.get_height() for bar in bars] for bars in ax.containers}
+    np.testing.assert_allclose([tops["R"], tops["C"]], [[0.0, 0.3, 0.5], [0.0, 0.9, 0.9]])
+    with pytest.raises(ValueError, match="run: the indices are of one time"):
+        plot.indices(run.isel(time=[1]))
+
+
+def test_a_free_energy_has_the_errors_of_its_bins(run):
+    """kT ln(p_max/p) ± 2 kT stderr/p, and nothing where no path is."""
+    p = run["density"].isel(time_density=-1).sel(component="q").values
+    ax = plot.free_energy(run, "q", kT=2.0, exact=lambda x: x**2)
+    (bars,) = (c for c in ax.containers if isinstance(c, ErrorbarContainer))
+    x, y = bars.lines[0].get_data()
+    np.testing.assert_array_equal(x, run["bin"].values[p > 0])
+    np.testing.assert_allclose(y, 2.0 * np.log(p.max() / p[p > 0]))
+    ends = np.array([segment[:, 1] for segment in bars.lines[2][0].get_segments()])
+    stderr = run["density_stderr"].isel(time_density=-1).sel(component="q").values[p > 0]
+    np.testing.assert_allclose(ends[:, 1] - ends[:, 0], 8.0 * stderr / p[p > 0])
+    assert _line(ax, "exact")[1].min() == 0.0
+
+
+def test_an_observable_shows_its_spread(run):
+    run = run.assign(energy_std=(run["energy"].dims, np.full(run["energy"].shape, 0.5)))
+    ax = plot.observable(run, "energy", spread=True)
+    _, low, high = shaded(ax, "paths ± 2σ")
+    np.testing.assert_allclose(high - low, 2.0)

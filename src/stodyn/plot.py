@@ -33,13 +33,17 @@ __all__ = [
     "PURPLE",
     "SKY",
     "allan",
+    "autocorrelation",
     "band",
     "comparison",
     "cycle",
     "cyclostationary",
     "filtered",
     "fragility",
+    "free_energy",
+    "hazard",
     "histogram",
+    "indices",
     "jitter",
     "levels",
     "noise_density",
@@ -55,6 +59,7 @@ __all__ = [
     "shares",
     "spectrum",
     "spy",
+    "survival",
     "sweep",
     "transient_noise",
 ]
@@ -235,6 +240,7 @@ def observable(
     name: str,
     *,
     exact: Callable[[np.ndarray], np.ndarray] | None = None,
+    spread: bool = False,
     ax: Axes | None = None,
 ) -> Axes:
     """Draw the mean of a statistics.Observable with ±2 standard errors.
@@ -247,6 +253,8 @@ def observable(
         The name of the Observable.
     exact : callable, optional
         exact(t), drawn beside it.
+    spread : bool
+        Whether to draw the ±2σ band of the single paths too, which does not shrink with their number.
     ax : Axes, optional
         Axes to draw on; by default those of a new figure.
 
@@ -267,6 +275,9 @@ def observable(
         )
     ax = _axes(ax)
     t = _time(mean)
+    if spread:
+        wide = 2.0 * _variable(run, f"{name}_std").values
+        ax.fill_between(t, mean.values - wide, mean.values + wide, color=SKY, alpha=0.3, lw=0, label="paths ± 2σ")
     _draw_mean(ax, t, mean.values, stderr.values)
     if exact is not None:
         ax.plot(t, exact(t), color=ORANGE, lw=1.5, ls="--", label="exact")
@@ -318,6 +329,54 @@ def histogram(
     when = f"t = {float(_time(density)):g} {_unit(run, 'time')}".rstrip()
     unit = _unit(run, density)
     along = f"density [1/{unit if unit.isalpha() else f'({unit})'}]" if unit else "density"
+    return _finish(ax, run, density, along, legend=exact is not None, title=when)
+
+
+@_of_dataset
+def free_energy(
+    run: xarray.Dataset,
+    component: str | None = None,
+    *,
+    kT: float = 1.0,
+    time: float | None = None,
+    exact: Callable[[np.ndarray], np.ndarray] | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw the free energy -kT ln p of a component at one time, from 0 at its lowest bin, with ±2 standard errors.
+
+    Parameters
+    ----------
+    run : Dataset
+        A run that collected statistics.Histogram. Bins that no path is in have no finite energy and are left out.
+    component : str, optional
+        The name of the component; needed only where there are several.
+    kT : float
+        The thermal energy, in whose unit the energy is drawn.
+    time : float, optional
+        One of the stored times; the last one by default.
+    exact : callable, optional
+        exact(x), an energy drawn beside it, from 0 at its lowest value.
+    ax : Axes, optional
+        Axes to draw on; by default those of a new figure.
+
+    Returns
+    -------
+    Axes
+        The Axes drawn on. The error of an energy is kT times the relative error of the density in its bin.
+    """
+    density, stderr = (_at(_pick(run, name, component), time) for name in ("density", "density_stderr"))
+    p, middle = density.values, run["bin"].values
+    visited = p > 0.0
+    energy = -kT * np.log(p[visited] / p.max())
+    ax = _axes(ax)
+    error = 2.0 * kT * stderr.values[visited] / p[visited]
+    ax.errorbar(middle[visited], energy, error, fmt="o", color=BLUE, ms=3, lw=1, label="paths")
+    if exact is not None:
+        x = np.linspace(middle[visited][0], middle[visited][-1], 501)
+        curve = np.asarray(exact(x), float)
+        ax.plot(x, curve - curve.min(), color=ORANGE, lw=1.5, label="exact")
+    when = f"t = {float(_time(density)):g} {_unit(run, 'time')}".rstrip()
+    along = "-ln p" if kT == 1.0 else "-kT ln p"
     return _finish(ax, run, density, along, legend=exact is not None, title=when)
 
 
@@ -481,6 +540,81 @@ def fragility(run: xarray.Dataset, name: str = "peak", *, ax: Axes | None = None
         ax.plot(level, own, color=colour, lw=1.2, marker="o", ms=3, label=label)
     ax.set_ylim(0.0, 1.0)
     return _finish(ax, run, f"{name}_level", f"P({name} beyond the level)", legend=len(entries) > 1)
+
+
+@_of_dataset
+def survival(
+    run: xarray.Dataset,
+    name: str = "passage",
+    *,
+    exact: Callable[[np.ndarray], np.ndarray] | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw the probability that a level has not been reached, over time, with intervals of 95 %.
+
+    Parameters
+    ----------
+    run : Dataset
+        A run that collected statistics.Passage.
+    name : str
+        The name of the statistic.
+    exact : callable, optional
+        exact(t), drawn beside it.
+    ax : Axes, optional
+        Axes to draw on; by default those of a new figure.
+
+    Returns
+    -------
+    Axes
+        The Axes drawn on.
+    """
+    return _over_time(run, f"{name}_survival", "probability of not having reached the level", exact, ax, top=1.0)
+
+
+@_of_dataset
+def hazard(
+    run: xarray.Dataset,
+    name: str = "passage",
+    *,
+    exact: Callable[[np.ndarray], np.ndarray] | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw the rate at which paths reach a level that they have not reached yet, with intervals of 95 %.
+
+    Parameters
+    ----------
+    run : Dataset
+        A run that collected statistics.Passage; it has a rate for each interval between two observations.
+    name : str
+        The name of the statistic.
+    exact : callable, optional
+        exact(t), drawn beside it.
+    ax : Axes, optional
+        Axes to draw on; by default those of a new figure.
+
+    Returns
+    -------
+    Axes
+        The Axes drawn on.
+    """
+    per = _unit(run, "time")
+    return _over_time(run, f"{name}_hazard", f"hazard [1/{per}]" if per else "hazard", exact, ax)
+
+
+def _over_time(
+    run: xarray.Dataset, name: str, along: str, exact: Any, ax: Axes | None, top: float | None = None
+) -> Axes:
+    """A variable of a Passage with its intervals."""
+    values = _variable(run, name)
+    if values.ndim != 1:
+        raise ValueError(f"run: {name!r} has the dimensions {values.dims}; choose one entry first: run.isel(...)")
+    limits, t, ax = interval(run, name), run[values.dims[0]].values, _axes(ax)
+    ax.fill_between(t, limits["low"].values, limits["high"].values, color=SKY, alpha=0.4, lw=0, label="95 %")
+    ax.plot(t, values.values, color=BLUE, lw=1.5, label="paths")
+    if exact is not None:
+        ax.plot(t, exact(t), color=ORANGE, lw=1.5, ls="--", label="exact")
+    ax.set_ylim(bottom=0.0, top=top)
+    return _finish(ax, run, "time", along, legend=True)
 
 
 @_of_dataset
@@ -651,6 +785,83 @@ def spectrum(
     across = f"frequency [1/{per}]" if per else "frequency"
     along = f"power spectral density [{_squared(unit)} {per}]" if unit and per else "power spectral density"
     return _finish(ax, run, across, along, legend=True)
+
+
+@_of_dataset
+def autocorrelation(
+    run: xarray.Dataset,
+    component: str | None = None,
+    *,
+    exact: Callable[[np.ndarray], np.ndarray] | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw the autocorrelation of a component over the lag, with ±2 standard errors.
+
+    Parameters
+    ----------
+    run : Dataset
+        A run that collected statistics.Autocorrelation.
+    component : str, optional
+        The name of the component; needed only where there are several.
+    exact : callable, optional
+        exact(lag), drawn beside it.
+    ax : Axes, optional
+        Axes to draw on; by default those of a new figure.
+
+    Returns
+    -------
+    Axes
+        The Axes drawn on.
+    """
+    values, stderr = (_pick(run, name, component) for name in ("autocorrelation", "autocorrelation_stderr"))
+    lag, ax = run["lag"].values, _axes(ax)
+    low, high = values.values - 2.0 * stderr.values, values.values + 2.0 * stderr.values
+    ax.fill_between(lag, low, high, color=SKY, alpha=0.4, lw=0, label="± 2 standard errors")
+    ax.plot(lag, values.values, color=BLUE, lw=1.5, label="paths")
+    if exact is not None:
+        ax.plot(lag, exact(lag), color=ORANGE, lw=1.5, ls="--", label="exact")
+    ax.axhline(0.0, color=GREY, lw=0.6, zorder=0)
+    per = _unit(run, "time")
+    return _finish(ax, run, f"lag [{per}]" if per else "lag", f"autocorrelation of {_name(values)}", legend=True)
+
+
+@_of_dataset
+def indices(run: xarray.Dataset, component: str | None = None, *, ax: Axes | None = None) -> Axes:
+    """Draw Sobol's first-order indices of random parameters over time, stacked, with what they share at the top.
+
+    Parameters
+    ----------
+    run : Dataset
+        A run that collected statistics.Surrogate.
+    component : str, optional
+        The name of the component; needed only where there are several.
+    ax : Axes, optional
+        Axes to draw on; by default those of a new figure.
+
+    Returns
+    -------
+    Axes
+        The Axes drawn on. A bar for each stored time; the white rest up to 1 is the share of two or more parameters
+        together. Times without variance have no bar.
+
+    Raises
+    ------
+    ValueError
+        If the run has no indices, or those of a single time.
+    """
+    first = _pick(run, "sobol_first", component)
+    t, parameters = _time(first), [str(name) for name in first["parameter"].values]
+    shares = np.nan_to_num(first.transpose("parameter", _time_name(first)).values)
+    if len(t) < 2:
+        raise ValueError(
+            "run: the indices are of one time, but bars over time need several; collect Surrogate(every=...)"
+        )
+    ax, below, width = _axes(ax), np.zeros(len(t)), np.diff(t).min()
+    for name, share, colour in zip(parameters, shares, itertools.cycle(PALETTE), strict=False):
+        ax.bar(t, share, 0.9 * width, bottom=below, color=colour, label=name)
+        below = below + share
+    ax.set_ylim(0.0, 1.0)
+    return _finish(ax, run, "time", f"share of the variance of {_name(first)}", legend=True)
 
 
 @_of_dataset
@@ -1230,6 +1441,11 @@ COLLECT = {
     "spectrum": "Spectrum()",
     "spectrum_low": "Spectrum()",
     "spectrum_high": "Spectrum()",
+    "autocorrelation": "Autocorrelation()",
+    "autocorrelation_stderr": "Autocorrelation()",
+    "sobol_first": "Surrogate(every=1)",
+    "passage_survival": "Passage(level)",
+    "passage_hazard": "Passage(level)",
 }
 
 

@@ -1,0 +1,147 @@
+"""stodyn report: one page of a saved run, with its numbers, their errors, pictures, and how it was made."""
+
+import base64
+import functools
+import html
+import json
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+import xarray as xr
+
+from stodyn import plot, results
+from stodyn.cli._output import AsJson, console, errors_as_messages, print_json
+from stodyn.engine.record import ledger
+from stodyn.tour.page import STYLE
+
+CURVES = {"bin", "edge", "lag", "frequency", "tau"}  # dimensions of variables that are curves
+MOST_ROWS, MOST_PICTURES = 80, 24  # of a page that is read
+OWN_STYLE = """.wide { overflow-x: auto; } .warning { border-left: .3rem solid #D55E00; padding: .3rem .8rem; }
+@media (prefers-color-scheme: dark) { body { background: #1b1b1f; color: #ddd; } img { background: white; }
+pre { background: #2a2a30; } th, .run { color: #aaa; } summary { color: #56B4E9; } }"""
+
+
+def command(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A file of stodyn.save, or a finished ledger.")],
+    out: Annotated[Path | None, typer.Option(help="The page; by default FILE with the ending .html.")] = None,
+    title: Annotated[str, typer.Option(help="The heading of the page.")] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Write one self-contained HTML page of a saved run: numbers with errors, pictures, provenance, what to heed."""
+    with errors_as_messages():
+        run = ledger.load(file)
+        page = write(run, out or file.with_suffix(".html"), title or file.stem)
+    if as_json:
+        print_json({"page": page, "bytes": page.stat().st_size})
+        return
+    console().print(f"Open {page}: {page.stat().st_size / 1e3:.0f} kB, with its pictures.", soft_wrap=True)
+
+
+def write(run: xr.Dataset, page: Path, title: str) -> Path:
+    """Write the page."""
+    record = results.provenance(run)
+    parts = ["<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'>"]
+    parts.append(f"<title>{html.escape(title)}</title><style>{STYLE}\n{OWN_STYLE}</style><h1>{html.escape(title)}</h1>")
+    for name in ("problem", "run", "advice"):
+        parts += [f"<p>{html.escape(str(run.attrs[name]))}</p>"] if name in run.attrs else []
+    parts += [f"<p class=warning>{html.escape(words)}</p>" for words in to_heed(run, record)]
+    parts.append("<h2>Numbers</h2><p>At the last stored time, with the standard error and the interval of 95 %.</p>")
+    parts.append("<div class=wide><table><tr><th></th><th>value</th><th>± error</th><th>low</th><th>high</th></tr>")
+    rows = list(numbers(run))
+    for name, *values in rows[:MOST_ROWS]:
+        cells = "".join(f"<td>{'' if value is None else f'{value:.5g}'}</td>" for value in values)
+        parts.append(f"<tr><td>{html.escape(name)}</td>{cells}</tr>")
+    parts.append("</table></div>")
+    if len(rows) > MOST_ROWS:
+        parts.append(f"<p>{len(rows) - MOST_ROWS} more are in the file.</p>")
+    parts.append("<h2>Pictures</h2>")
+    for name, image in pictures(run, record):
+        parts.append(f"<p><img alt='{html.escape(name)}' src='data:image/png;base64,{image}'></p>")
+    whole = html.escape(json.dumps(record, indent=1, ensure_ascii=False))
+    parts.append(
+        f"<h2>How it was made</h2><details><summary>The record of the run</summary><pre>{whole}</pre></details>"
+    )
+    page.write_text("\n".join(parts) + "\n", encoding="utf-8")
+    return page
+
+
+def to_heed(run: xr.Dataset, record: dict[str, Any]) -> Iterator[str]:
+    """What of the record a reader must know before the numbers."""
+    if run.sizes.get("failure", 0):
+        yield f"{run.sizes['failure']} of {record['paths']:,} paths failed and are left out of the numbers."
+    if "failures" in run:
+        yield f"{int(run['failures'].sum())} paths failed at some of the points and are left out of the numbers."
+    if record.get("rounded_steps"):
+        yield f"{record['rounded_steps']:,} steps were solved no better than rounding allows."
+    for fault in record.get("faults", ()):
+        yield f"A fault of stodyn, which the run went around: {fault}."
+    for reason in (
+        json.loads(run.attrs.get("reasons", "[]")) if str(run.attrs.get("reasons", "")).startswith("[") else ()
+    ):
+        yield f"Not to be trusted: {reason}."
+    lost = [str(name) for name in run.data_vars if run[name].dtype.kind == "f" and np.isinf(run[name].values).any()]
+    if lost:
+        yield f"Infinite numbers stand in {', '.join(lost)}."
+
+
+def numbers(run: xr.Dataset) -> Iterator[tuple[str, float, float, float | None, float | None]]:
+    """Every number that has a standard error, at the last time: its name, value, error and interval."""
+    for name in map(str, run.data_vars):
+        if f"{name}_stderr" not in run or run[name].dtype.kind not in "fi":
+            continue
+        limits = results.interval(run, name) if "interval" in run[name].attrs else None
+        parts = [run[name], run[f"{name}_stderr"], *([] if limits is None else [limits["low"], limits["high"]])]
+        times = [dim for dim in run[name].dims if str(dim).startswith("time")]
+        last = [part.isel({dim: -1 for dim in times}) for part in parts]
+        if any(str(dim) in CURVES or str(dim).endswith("_middle") for dim in last[0].dims):
+            continue  # it is drawn
+        for place in np.ndindex(last[0].shape):
+            at = [str(last[0][dim].values[k]) if dim in last[0].coords else str(k)
+                  for dim, k in zip(last[0].dims, place, strict=True)]  # fmt: skip
+            values = [float(part.values[place]) for part in last]
+            yield (f"{name} ({', '.join(at)})" if at else name, *values, *[None] * (4 - len(values)))  # type: ignore[misc]
+
+
+def pictures(run: xr.Dataset, record: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """The names and the PNGs, in base64, of the pictures that fit what the run holds."""
+    with tempfile.TemporaryDirectory() as folder:
+        for k, (name, draw) in enumerate(list(drawings(run, record))[:MOST_PICTURES]):
+            file = Path(folder) / f"{k}.png"
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    plot.save(draw(), file)
+            except ValueError:
+                continue  # one time only, or a shape that this picture does not show
+            yield name, base64.b64encode(file.read_bytes()).decode()
+
+
+def drawings(run: xr.Dataset, record: dict[str, Any]) -> Iterator[tuple[str, Callable[[], Any]]]:
+    """The pictures of a run: for each its name, and the call that draws it."""
+    components = [str(name) for name in np.atleast_1d(run["component"].values)] if "component" in run.coords else []
+    if "sweep" in record:
+        for name in (
+            str(v) for v in run.data_vars if f"{v}_stderr" in run and not str(v).startswith(("std", "density"))
+        ):
+            for own in components if "component" in run[name].dims else [None]:
+                yield f"{name} {own or ''}", functools.partial(plot.sweep, run, name, own)
+        return
+    by_component = {"variance": plot.band, "path": plot.paths, "density": plot.histogram, "spectrum": plot.spectrum,
+                    "autocorrelation": plot.autocorrelation, "sobol_first": plot.indices}  # fmt: skip
+    for name, draw in by_component.items():
+        if name in run.variables and not (name == "path" and "variance" in run):
+            for own in components:
+                yield f"{name} of {own}", functools.partial(draw, run, own)
+    for name in map(str, run.data_vars):
+        for ending, draw in (("_survival", plot.survival), ("_hazard", plot.hazard), ("_passed", plot.fragility)):
+            if name.endswith(ending) and f"{name}_stderr" in run:
+                yield name, functools.partial(draw, run, name.removesuffix(ending))
+        if name.endswith("_quantile") and f"{name}_stderr" in run:
+            yield name, functools.partial(plot.profile, run, name.removesuffix("_quantile"))
+        if f"{name}_std" in run and f"{name}_stderr" in run:
+            yield name, functools.partial(plot.observable, run, name, spread=True)

@@ -1,0 +1,58 @@
+"""stodyn report: one page of a saved run, whose numbers are those of the file."""
+
+import re
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import stodyn as sd
+from stodyn import statistics as st
+from stodyn.cli import application
+
+SPRING = sd.SDE(
+    lambda t, x: jnp.array([x[1], -x[0] - 0.3 * x[1]]),
+    lambda t, x: jnp.array([[0.0], [0.5]]),
+    start=[1.0, 0.0],
+    names=("q", "p"),
+)
+
+
+def report(run, folder, *options):
+    sd.save(run, folder / "run.nc")
+    done = CliRunner().invoke(application(), ["report", str(folder / "run.nc"), *options])
+    assert done.exit_code == 0, done.output
+    return (folder / "run.html").read_text()
+
+
+@pytest.mark.usefixtures("coarse_pictures")
+def test_a_page_has_the_numbers_the_pictures_and_the_record(tmp_path):
+    collect = [
+        st.Moments(every=5), st.Histogram(np.linspace(-3, 3, 9), at=[1.0]),
+        st.Passage(sd.Level(1.2, of="q"), every=5, mean=False),
+        st.Observable(lambda t, x: x[0] ** 2, name="square", every=5),
+    ]  # fmt: skip
+    run = sd.simulate(SPRING, "Heun", t=(0, 1), dt=0.1, paths=16, seed=1, collect=collect)
+    page = report(run, tmp_path, "--title", "A <spring>")
+    assert "<h1>A &lt;spring&gt;</h1>" in page and "16 paths by Heun, 10 steps of 0.1" in page
+    mean, error = (float(run[name][-1, 0]) for name in ("mean", "mean_stderr"))
+    limits = sd.interval(run, "mean").isel(time=-1, component=0)
+    cells = (mean, error, float(limits["low"]), float(limits["high"]))
+    assert "<td>mean (q)</td>" + "".join(f"<td>{value:.5g}</td>" for value in cells) in page
+    drawn = set(re.findall("<img alt='([^']*)' src='data:image/png;base64,", page))
+    assert {"variance of q", "density of p", "passage_survival", "passage_hazard", "square"} <= drawn
+    assert "density (q" not in page and "&quot;seed&quot;: 1" in page and "http" not in page.partition("<pre>")[0]
+
+
+@pytest.mark.usefixtures("coarse_pictures")
+def test_what_a_reader_must_heed_comes_first(tmp_path):
+    cubic = sd.SDE(lambda t, x: x**3, lambda t, x: 0.0 * x, sd.PerPath([0.1, 50.0]))
+    run = sd.simulate(cubic, "EulerMaruyama", t=(0, 1), dt=0.1, paths=2, seed=1, on_failure="record")
+    page = report(run, tmp_path)
+    assert "1 of 2 paths failed and are left out" in page and page.index("left out") < page.index("Numbers")
+
+
+def test_a_file_that_is_none_is_told(tmp_path):
+    done = CliRunner().invoke(application(), ["report", str(tmp_path / "none.nc")])
+    assert done.exit_code == 2 and "none.nc" in done.output
