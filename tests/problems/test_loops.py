@@ -12,7 +12,7 @@ import pytest
 import stodyn as sd
 from stodyn import statistics as st
 from stodyn.engine.program import executors
-from stodyn.engine.spec import describe
+from stodyn.engine.spec import describe, matched
 from stodyn.warnings import CoarseReadings, UnstableSteps
 
 H, R, K = 0.1, 0.01, 5.0
@@ -683,3 +683,13 @@ def test_params_without_names_are_refused():
     plant = sd.SDE(lambda t, x, rate: -rate * x, lambda t, x: jnp.ones((1, 1)), start=[0.0], params=2.0)
     with pytest.raises(TypeError, match="plant: in a loop its params are a dict of names"):
         sd.with_loop(plant, sd.Sensor("y", of=0, every=0.1))
+
+
+def test_a_conversion_of_the_plant_leaves_the_shapes_of_the_loop():
+    """They were determined twice in a run: user's functions are traced once for them."""
+    multiplied = sd.SDE(
+        lambda t, x, p: p["u"] - x, lambda t, x, p: 0.1 * x[:, None], start=[1.0], params={"u": 0.0}, names=("x",)
+    )
+    loop = sd.with_loop(multiplied, sd.Sensor("y", of="x", every=H), proportional())
+    other, changes = matched(loop, sd.method("Heun"))
+    assert changes and other.layout is loop.layout and other.n == loop.n

@@ -328,7 +328,7 @@ def matched(problem: Any, method: Any) -> tuple[Any, list[str]]:
         raise TypeError(f"method: expected a method such as stodyn.methods.explicit.Heun, got {method!r}")
     if isinstance(problem, Measured):
         inner, changes = matched(problem.problem, method)
-        return problem if inner is problem.problem else dataclasses.replace(problem, problem=inner), changes
+        return problem if inner is problem.problem else problem.around(inner), changes
     accepts: Any = method.accepts
     original, changes = problem, []
     if not isinstance(problem, accepts):

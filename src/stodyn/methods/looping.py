@@ -51,7 +51,10 @@ def _refuse_derivatives(method: Method) -> None:
             f"method: {method.name} keeps derivatives from before a jump of an input; take a method of one step such "
             "as RK4 or Heun"
         )
-    kind: Any = type(method)
+    innermost: Any = method
+    while isinstance(innermost, WrappedSteps):
+        innermost = innermost.method
+    kind: Any = type(innermost)
     if kind.start is not Method.start and kind.after_jump is Method.after_jump:
         raise ValueError(
             f"method: {method.name} keeps more than the state from step to step and does not say how it goes on after "

@@ -61,6 +61,9 @@ class _Walled(WrappedSteps):
     def read(self, state):
         return self.method.read(state)
 
+    def after_jump(self, problem, t, state, params):
+        return self.method.after_jump(problem.problem, t, state, params)
+
     def step(self, problem, t, state, noise, params):
         own = without(noise, STREAM) if self.sides else noise
         reached, report = self.method.step(problem.problem, t, state, own, params)

@@ -317,6 +317,13 @@ class Looped(Measured):
         """The shapes of everything in the loop."""
         return Layout(self.problem, self.sensors, self.parts)
 
+    def around(self, problem: Any) -> Measured:
+        """Return the same around another form of the plant: with its components, everything has its shape."""
+        other = super().around(problem)
+        if problem.components == self.problem.components:
+            other.__dict__["layout"] = self.layout
+        return other
+
     @functools.cached_property
     def traced_functions(self) -> dict[str, TracedFunction]:
         return self.layout.traces

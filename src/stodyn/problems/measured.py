@@ -27,6 +27,10 @@ class Measured(Around):
     def n(self) -> int:  # type: ignore[override]
         return self.problem.n + len(self.H)
 
+    def around(self, problem: Any) -> Measured:
+        """Return the same around another form of the plant."""
+        return dataclasses.replace(self, problem=problem)
+
     @property
     def recommended(self) -> Recommended:
         return self.problem.recommended
