@@ -1,6 +1,7 @@
 """Constraints of mechanical systems: the fields along them, equal to minimal coordinates; what is refused, and how."""
 
 import dataclasses
+import types
 
 import jax
 import jax.numpy as jnp
@@ -9,6 +10,7 @@ import pytest
 
 import stodyn as sd
 from stodyn import statistics as st
+from stodyn.engine.program import executors
 from stodyn.methods.recommend import recommended
 from stodyn.models.jointed import (
     CRANK,
@@ -23,9 +25,10 @@ from stodyn.models.rigid_body import RIGID_BODY, rigid_body
 from stodyn.noise import coloured
 from stodyn.noise.source import PerPath
 from stodyn.numerics import uncompiled
+from stodyn.numerics.facts.dependence import arguments_of
 from stodyn.numerics.printing.points import at_one
 from stodyn.problems.as_first_order import mechanical_to_sde
-from stodyn.problems.joints import Frame
+from stodyn.problems.joints import Frame, factorised
 from stodyn.problems.joints_diagnosis import JointsDiagnosis, diagnose
 from stodyn.problems.mechanical import Mechanical
 from stodyn.warnings import Drifting, StartMoved
@@ -351,8 +354,8 @@ def test_a_force_that_cannot_be_taken_apart_may_depend_on_everything():
     assert not pendulum(lambda t, x, v: weight - 0.1 * v).force_is_free_of_state
     opaque = pendulum(lambda t, x, v: jnp.linalg.solve((1.0 + t) * jnp.eye(2), weight))
     assert not opaque.force_is_free_of_state
-    assert opaque._reached(lambda t, q, v, p: jnp.linalg.solve((1.0 + t) * jnp.eye(2), weight)) == {0, 1, 2, 3}
-    assert opaque._reached(lambda t, q, v, p: q * t) == {0, 1}
+    assert opaque.reached(lambda t, q, v, p: jnp.linalg.solve((1.0 + t) * jnp.eye(2), weight)) == {0, 1, 2, 3}
+    assert opaque.reached(lambda t, q, v, p: q * t) == {0, 1}
 
 
 def test_many_constraints_of_a_chain_are_solved_in_its_band():
@@ -361,7 +364,7 @@ def test_many_constraints_of_a_chain_are_solved_in_its_band():
     chain = PENDULUM_CHAIN(masses=(1.0,) * 14, lengths=(1.0,) * 14, angles=bend, rates=0.0 * bend).problem.joints
     A = np.diag(np.arange(3.0, 17.0)) + np.diag(np.linspace(-1.0, 1.0, 13), 1) + np.diag(np.linspace(0.5, 1.0, 13), -1)
     right = np.linspace(1.0, 2.0, 14)
-    solved = uncompiled.value(lambda A, right: chain.factorised(A)(right), A, right)
+    solved = uncompiled.value(lambda A, right: factorised(chain, A)(right), A, right)
     np.testing.assert_allclose(solved, np.linalg.solve(A, right), rtol=1e-12)
     newton = uncompiled.value(lambda u: chain.solver["solve"](lambda u: A @ u, u, jnp.asarray(right)), right)
     np.testing.assert_allclose(newton, solved, rtol=1e-12)
@@ -403,3 +406,47 @@ def test_a_light_coordinate_has_inertia():
     assert "have no inertia there" in diagnose(none.joints, 0.0).reason
     less = pendulum(together, start, np.diag([1e6, 1e6, -1e-6]))
     assert "is negative along the constraints" in diagnose(less.joints, 0.0).reason
+
+
+# --- what is known of many joints before a run ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("constraints", "force", "noise"),
+    [
+        (lambda t, x: 0.5 * (x @ x - 1.0)[None], lambda t, x, v: -0.3 * v, lambda t, x, v: jnp.ones((2, 2))),
+        (lambda t, x: 0.5 * (x @ x - 1.0 - jnp.sin(t))[None], lambda t, x, v: -x, lambda t, x, v: jnp.ones((2, 1))),
+        (lambda t, x: 0.5 * (x @ x / (1.0 + t) ** 2 - 1.0)[None], lambda t, x, v: -x, None),
+        (lambda t, x: (x[0] - 2.0 * x[1])[None], lambda t, x, v: -x, lambda t, x, v: jnp.eye(2)),
+        (lambda t, x: (x[0] - 2.0 * x[1])[None], lambda t, x, v: -(v**3), lambda t, x, v: v[:, None]),
+        (lambda t, x: (x[0] - (2.0 + t) * x[1])[None], lambda t, x, v: -x, lambda t, x, v: x[:, None]),
+    ],
+    ids=["rod", "pulled rod", "growing rod", "guide", "guide and friction", "turning guide"],
+)
+def test_facts_come_from_the_free_motion_and_the_slopes(constraints, force, noise):
+    """As the traces of the motion along the constraints tell them, which are long for many joints."""
+    problem = sd.Mechanical(force, noise, start=([0.6, 0.3], [0.0, 0.0]), constraints=constraints)
+    motion, arguments = problem.motion, (0.0, np.ones(2), np.ones(2), np.ones(0), problem.example_params())
+    kicked, pulled = (arguments_of(f, *arguments) for f in (motion.kicks, motion.acceleration))
+    facts = problem.facts
+    assert (facts.noise_on_t, facts.noise_on_x, facts.noise_on_v) == tuple(k in kicked for k in range(3))
+    assert facts.force_on_v == (2 in pulled)
+
+
+def test_noise_of_joints_is_known_without_sampling():
+    """It acts on v and depends on x alone, so that its channels commute, however many joints there are."""
+    rods = sd.Mechanical(
+        lambda t, x, v: -0.3 * v, lambda t, x, v: jnp.eye(4), start=([0.6, -0.8, 0.8, 0.6], [0.0] * 4),
+        constraints=lambda t, x: 0.5 * (jnp.sum(x.reshape(2, 2) ** 2, axis=1) - 1.0),
+    )  # fmt: skip
+    assert str(rods.noise_structure) == "commutative (proved from the trace)"
+
+
+@pytest.mark.parametrize(("operations", "route"), [(50_000, "scalars"), (200_000, "loops")])
+def test_steps_of_many_joints_are_not_written_as_scalars_first(operations, route, monkeypatch):
+    """A chain of 50 with friction took 10 s longer: its scalars were written and then given up as too many."""
+    problem = types.SimpleNamespace(n=200, joints=object(), writes_out=False)
+    spec = types.SimpleNamespace(problem=problem, traced=types.SimpleNamespace(operations=operations))
+    monkeypatch.setattr(executors, "scalar_source", lambda *arguments: "scalars")
+    monkeypatch.setattr(executors, "Loops", lambda *arguments: "loops")
+    assert executors.source_of(spec, None, executors.LOOPED) == route

@@ -32,7 +32,7 @@ from stodyn.noise import wiener
 from stodyn.numerics import elimination
 from stodyn.numerics.newton import newton
 from stodyn.numerics.printing.points import at_points
-from stodyn.problems.joints import Joints
+from stodyn.problems.joints import Joints, factorised
 from stodyn.problems.mechanical import Mechanical
 
 ANDERSEN = "H. C. Andersen, RATTLE: a velocity version of the SHAKE algorithm, J. Comput. Phys. 52 (1983)"
@@ -265,7 +265,7 @@ def _friction(joints: Joints, t, q, v, h, W, params) -> tuple[Array, Array]:
     solve = elimination.factorised(M + 0.5 * h * Γ)
     C = jnp.stack([solve(row) for row in frame.G], axis=1)
     w = solve(M @ v - 0.5 * h * (Γ @ v) + push)
-    λ = joints.factorised(frame.G @ C)(frame.G @ w)
+    λ = factorised(joints, frame.G @ C)(frame.G @ w)
     return w - C @ λ, λ
 
 

@@ -39,7 +39,7 @@ from stodyn.methods.hysteresis import Hysteresis
 from stodyn.noise.increment import Increment, Recipe
 from stodyn.noise.iterated import SecondMoments, Words
 from stodyn.numerics import elimination
-from stodyn.numerics.newton import Solve, newton
+from stodyn.numerics.newton import Twice, newton
 from stodyn.numerics.sparse import order_of
 from stodyn.problems.joints import Frame, Joints
 from stodyn.problems.mechanical import Mechanical
@@ -349,14 +349,14 @@ def _moved(kicks, method, problem, t, q, v, φ, params_at_ends):
             return jnp.concatenate([*balanced(φ, q, after, p), across])
 
         start = jnp.concatenate([φ, zero, p])
-        solve: Solve | None = None
+        solve: Twice | None = None
         if joints.pattern is not None:
             sparse, begin = (released, jnp.concatenate([φ, zero, zero, p])) if on_v else (residual, start)
             order = order_of(sparse, begin)
             if order is not None:
                 # Pivots beside M and G M⁻¹ Gᵀ are zero where the constraints depend on each other, and nowhere else.
-                residual, start, solve = sparse, begin, dataclasses.replace(order, is_mended=False).solve_at
-        root = newton(residual, start, tol=method.tol, limit=method.limit, solve=solve)
+                residual, start, solve = sparse, begin, dataclasses.replace(order, is_mended=False).solve_twice_at
+        root = newton(residual, start, tol=method.tol, limit=method.limit, twice=solve or False)
         φ, Λ1, p = root.x[:N], root.x[N : N + joints.c], root.x[len(root.x) - len(p) :]
     q = position(φ, Λ1, p)
     v, Λ2, there = velocity(before_second(φ, Λ1, p), q)

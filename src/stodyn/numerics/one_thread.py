@@ -6,11 +6,11 @@ A ring of 15 inverters (77 unknowns) has its phase noise in 9 s of processor tim
 from __future__ import annotations
 
 import functools
+import importlib
 import threading
 from collections.abc import Callable
 from typing import TypeVar, cast
 
-import scipy.linalg  # noqa: F401  so that the BLAS of SciPy is loaded, and found with that of NumPy
 import threadpoolctl
 
 F = TypeVar("F", bound=Callable)
@@ -19,6 +19,7 @@ _limiting = threading.RLock()  # held by the thread whose call has set the limit
 
 @functools.cache
 def _libraries() -> threadpoolctl.ThreadpoolController:
+    importlib.import_module("scipy.linalg")  # so that the BLAS of SciPy is loaded, and found with that of NumPy
     return threadpoolctl.ThreadpoolController()
 
 

@@ -198,6 +198,11 @@ class Elimination:
         """J⁻¹ r with the Jacobian J of a residual at x, as `newton` takes it."""
         return self.factorised(self.jacobian(residual, x))(r)
 
+    def solve_twice_at(self, residual: Callable[[Array], Array], x: Array, r: Array) -> tuple[Array, Callable]:
+        """J⁻¹ r likewise, and what gives it for a further r."""
+        divide = self.factorised(self.jacobian(residual, x))
+        return divide(r), divide
+
     def factorised(self, values: Array) -> Callable[[Array], Array]:
         """b -> x with a x = b, a eliminated once for any number of right-hand sides.
 

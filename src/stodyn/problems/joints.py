@@ -175,7 +175,7 @@ class Joints:
     @functools.cached_property
     def moves(self) -> bool:
         """Whether a constraint depends on time."""
-        return 0 in self._reached(lambda t, q, v, p: self.value(t, q, p))
+        return 0 in self.reached(lambda t, q, v, p: self.value(t, q, p))
 
     # --- the mass -----------------------------------------------------------------------------------------------------
 
@@ -206,8 +206,8 @@ class Joints:
     @functools.cached_property
     def mass_is_regular(self) -> bool:
         """Whether M can be solved with at the start."""
-        if self.inertia is not None:
-            return self.inertia.is_regular
+        if not callable(self.problem.mass):
+            return self.inertia is None or self.inertia.is_regular
         M = self._look_at_start.M
         return bool(np.isfinite(M).all()) and Inertia(M).is_regular
 
@@ -219,8 +219,12 @@ class Joints:
 
     @functools.cached_property
     def _look_at_start(self) -> joints_diagnosis.JointValues:
-        q = self._start[None]
-        return joints_diagnosis.JointValues(*(part[0] for part in joints_diagnosis.values_at(self)(np.zeros(1), q)))
+        return joints_diagnosis.JointValues(*(part[0] for part in self.look(np.zeros(1), self._start[None])))
+
+    @functools.cached_property
+    def look(self) -> Callable[[np.ndarray, np.ndarray], joints_diagnosis.JointValues]:
+        """(times (S,), coordinates (S, N)) -> the values there, with the parameters of one path."""
+        return joints_diagnosis.values_at(self, self.problem.example_params())
 
     @property
     def _start(self) -> np.ndarray:
@@ -303,15 +307,9 @@ class Joints:
     @functools.cached_property
     def force_is_free_of_state(self) -> bool:
         """Whether M⁻¹ f depends on t and params alone."""
-        return not self._reached(lambda t, q, v, p: self.free.acceleration(t, q, v, q[:0], p)) & {1, 2}
+        return not self.reached(lambda t, q, v, p: self.free.acceleration(t, q, v, q[:0], p)) & {1, 2}
 
     # --- solving ------------------------------------------------------------------------------------------------------
-
-    def factorised(self, A: Array) -> Callable[[Array], Array]:
-        """r -> A⁻¹ r for a matrix with the pattern of G M⁻¹ Gᵀ."""
-        if self.band is not None:
-            return self.band.factorised(self.band.jacobian(lambda x: A @ x, jnp.zeros(self.c, A.dtype)))
-        return elimination.factorised(A)
 
     @property
     def solver(self) -> dict[str, Any]:
@@ -367,7 +365,7 @@ class Joints:
     def before_run(self, t: float) -> tuple[str, ...]:
         return joints_diagnosis.checked(self, self.diagnose(t), t)
 
-    def _reached(self, function: Callable) -> set[int]:
+    def reached(self, function: Callable) -> set[int]:
         """Which of t (0), q (1), v (2), params (3) a function depends on; all where its trace cannot be taken apart."""
         with jax.enable_x64(True), jax.ensure_compile_time_eval():
             start = jnp.asarray(self.problem.start_source.example("start"), float)
@@ -376,6 +374,13 @@ class Joints:
                 return arguments_of(function, jnp.zeros(()), q, v, self.problem.example_params())
             except Unprintable:
                 return {0, 1, 2, 3}
+
+
+def factorised(joints: Joints, A: Array) -> Callable[[Array], Array]:
+    """r -> A⁻¹ r for a matrix with the pattern of G M⁻¹ Gᵀ."""
+    if joints.band is not None:
+        return joints.band.factorised(joints.band.jacobian(lambda x: A @ x, jnp.zeros(joints.c, A.dtype)))
+    return elimination.factorised(A)
 
 
 def completed_mass(joints: Joints, t: Any, q: Array, params: Any, slopes: Callable[[], Array]) -> Array:
@@ -410,7 +415,7 @@ def joints_of(problem: Any) -> Joints | None:
     if len(names) != count or len(set(names)) != count or not all(isinstance(name, str) for name in names):
         raise ValueError(f"constraint_names: expected {count} different names, one for each constraint, got {names}")
     joints = Joints(problem, names, tuple(range(count)))
-    if callable(problem.mass) and 2 in joints._reached(lambda t, q, v, p: call(problem.mass, t, q, v, params=p)):
+    if callable(problem.mass) and 2 in joints.reached(lambda t, q, v, p: call(problem.mass, t, q, v, params=p)):
         raise ValueError("mass: depends on v; with constraints it may depend on t, x and params alone")
     if problem.redundant == "drop":
         rows = joints_diagnosis.independent_rows(joints)

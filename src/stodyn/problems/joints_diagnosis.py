@@ -14,8 +14,10 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+import scipy
 
 from stodyn.arguments import stacklevel_of_user
+from stodyn.numerics.one_thread import blas_on_one_thread
 from stodyn.numerics.printing.points import AtPoints, at_points
 from stodyn.numerics.rounding import UNITS, Amounts
 from stodyn.problems.contract import differs_from_path_to_path, sample_params
@@ -29,6 +31,8 @@ DEPENDENT = 1e-10  # σ below this share of the largest everywhere: a constraint
 MASSLESS = 1e-10  # of the masses: an inertia below this is none, by choice far above n ε; files have ten digits
 REACHED = 1e-9  # of |x|: how near to its constraints a state holds them, by choice; where g is rounded to more, that
 NOISELESS = 1e-9  # of what noise does without constraints: a share below this, by choice far above n ε, is none
+STEADY = 1e-3  # a pivot above this share of the largest loses no digits that Newton's next round would not find
+STALLED = 1e-10  # of |q|: a round below it that is not half the last one is rounding
 BRANCHING = 1e-6  # σ below this at the start alone: the motion may branch
 FAR = 0.1  # a start is not moved farther than this share of |x|
 NEAR = 1e-9  # share of |x| by which states on either side of a constraint are displaced from it
@@ -76,9 +80,8 @@ class JointsDiagnosis:
         return how_moved(self.moved)
 
 
-def values_at(joints: Any, params: Any = None, axes: Any = None) -> Callable[[np.ndarray, np.ndarray], JointValues]:
+def values_at(joints: Any, params: Any, axes: Any = None) -> Callable[[np.ndarray, np.ndarray], JointValues]:
     """(times (S,), coordinates (S, N)) -> the values there, with the parameters of one path, or of S of them."""
-    params = joints.problem.example_params() if params is None else params
 
     def at(t, q, p):
         return JointValues(joints.value(t, q, p), joints.jacobian(t, q, p), joints.rate(t, q, p), joints.mass(t, q, p))
@@ -109,10 +112,11 @@ def rounding_of_distance(joints: Any, looked: JointValues, times: np.ndarray, q:
     return _distance(looked._replace(g=np.broadcast_to(most, looked.g.shape)))
 
 
+@blas_on_one_thread
 def diagnose(joints: Any, t: float) -> JointsDiagnosis:
     """The constraints at the start at time t and, where they cannot be run, the reason."""
     problem = joints.problem
-    N, names, look = problem.N, joints.names, values_at(joints)
+    N, names, look = problem.N, joints.names, joints.look
     example = np.asarray(problem.start_source.example("start"), float)
     x, v = example[:N], example[N:]
     times, near = _states(t, x)
@@ -178,7 +182,7 @@ def diagnose(joints: Any, t: float) -> JointsDiagnosis:
             f"start: {far:.3g} away from the constraints {_quoted(names)}, more than {FAR:.0%} of |x|; give a start "
             f"that satisfies them, such as {np.round(start, 6).tolist()}"
         )
-    return answer("", σ, _noisy(joints, times[usable], q[usable], v))
+    return answer("", σ, _noisy(joints, times[usable], q[usable], v, looked.G[usable], looked.M[usable]))
 
 
 def checked(joints: Any, diagnosis: JointsDiagnosis, t: float) -> tuple[str, ...]:
@@ -194,9 +198,10 @@ def checked(joints: Any, diagnosis: JointsDiagnosis, t: float) -> tuple[str, ...
     return (diagnosis.move,) if diagnosis.move else ()
 
 
+@blas_on_one_thread
 def independent_rows(joints: Any) -> tuple[int, ...]:
     """The first constraints on which all others depend, at the start and around it."""
-    look = values_at(joints)
+    look = joints.look
     times, near = _states(0.0, np.asarray(joints.problem.start_source.example("start"), float)[: joints.problem.N])
     q = _onto(look, times, near)
     looked = look(times, q)
@@ -245,13 +250,22 @@ def _spectrum(looked: JointValues) -> np.ndarray:
 
 def _pulled(G: np.ndarray, M: np.ndarray, change: np.ndarray) -> np.ndarray:
     """The smallest d in the metric of M with G d = change; dependent rows share it."""
+    try:
+        C = scipy.linalg.cho_solve(scipy.linalg.cho_factor(M), G.T)
+        A = G @ C
+        unit = 1.0 / np.sqrt(A.diagonal())
+        factor = scipy.linalg.cho_factor(unit[:, None] * A * unit)
+        if factor[0].diagonal().min() > STEADY:
+            return C @ (unit * scipy.linalg.cho_solve(factor, unit * change))
+    except (np.linalg.LinAlgError, ValueError):  # masses or constraints are missing
+        pass
     R = _metric(G, M)
     return R @ (np.linalg.pinv(G @ R, rcond=DEPENDENT) @ change)
 
 
 def _onto(look: Callable, times: np.ndarray, states: np.ndarray) -> np.ndarray:
     """States moved onto the constraints by Newton in the metric of M, as far as rounding allows."""
-    q, done = np.array(states), np.zeros(len(states), bool)
+    q, done, last = np.array(states), np.zeros(len(states), bool), np.full(len(states), np.inf)
     with np.errstate(all="ignore"):
         for _ in range(ROUNDS):
             looked = look(times, q)
@@ -262,7 +276,9 @@ def _onto(look: Callable, times: np.ndarray, states: np.ndarray) -> np.ndarray:
                     continue
                 move = _pulled(looked.G[i], looked.M[i], -looked.g[i])
                 q[i] += move
-                done[i] = np.abs(move).max() <= 1e-14 * (np.abs(q[i]).max() or 1.0)
+                size, far = np.abs(q[i]).max() or 1.0, np.abs(move).max()
+                done[i] = far <= 1e-14 * size or 0.5 * last[i] < far <= STALLED * size
+                last[i] = far
             if done.all():
                 break
         return q
@@ -327,10 +343,17 @@ def _units_of_inertia(M: np.ndarray, G: np.ndarray) -> np.ndarray:
 def _independent(looked: JointValues, usable: np.ndarray) -> tuple[int, ...]:
     """The first rows on which all others depend in all states."""
     scaled = [(_scaled(G, M), _least(G, M)) for G, M in zip(looked.G[usable], looked.M[usable], strict=True)]
+
+    def are_independent(rows: list[int]) -> bool:
+        tried = [(np.linalg.svd(X[rows], compute_uv=False), least) for X, least in scaled]
+        return any(len(s) == len(rows) and s[-1] > least * s[0] for s, least in tried)
+
+    every = list(range(looked.G.shape[1]))
+    if are_independent(every):  # then so is each choice of them
+        return tuple(every)
     rows: list[int] = []
-    for row in range(looked.G.shape[1]):
-        tried = [(np.linalg.svd(X[[*rows, row]], compute_uv=False), least) for X, least in scaled]
-        if any(len(s) > len(rows) and s[-1] > least * s[0] for s, least in tried):
+    for row in every:
+        if are_independent([*rows, row]):
             rows.append(row)
     return tuple(rows)
 
@@ -350,23 +373,29 @@ def _redundant(joints: Any, looked: JointValues, rows: tuple[int, ...], holds: b
     )
 
 
-def _noisy(joints: Any, times: np.ndarray, q: np.ndarray, v: np.ndarray) -> tuple[str, ...]:
-    """The constraints with white noise in their reactions."""
+def _noisy(
+    joints: Any, times: np.ndarray, q: np.ndarray, v: np.ndarray, G: np.ndarray, M: np.ndarray
+) -> tuple[str, ...]:
+    """The constraints with white noise in their reactions: μ of [M Gᵀ; G 0] (b, μ) = (B, 0) is not zero, in units in
+    which masses are 1 and the rows of G have length 1."""
     if not joints.problem.m:
         return ()
-
-    def at(t, q, v, p):
-        frame = joints.frame(t, q, p)
-        return joints.kicked(t, q, v, p)[1], frame.inverse(joints.pushes(t, q, v, p)), frame.C
-
     rates = v + np.abs(v).max(initial=1.0) * np.random.default_rng(6).standard_normal((len(q), len(v)))
     with jax.enable_x64(True), jax.ensure_compile_time_eval():
-        μ, b, C = at_points(at, times, q, rates, joints.problem.example_params(), in_axes=(0, 0, 0, None))
-    size = np.linalg.norm(b, axis=1)[:, None, :] / np.linalg.norm(C, axis=1)[:, :, None]
-    noisy = np.any(np.abs(μ) > NOISELESS * size, axis=(0, 2))
+        B = at_points(joints.pushes, times, q, rates, joints.problem.example_params(), in_axes=(0, 0, 0, None))
+    noisy = np.zeros(joints.c, bool)
+    N, none = joints.problem.N, np.zeros((joints.c, joints.c))
+    for G_, M_, B_ in zip(G, M, B, strict=True):
+        unit = _units_of_inertia(M_, G_)
+        across = G_ * unit / np.linalg.norm(G_ * unit, axis=1, keepdims=True)
+        pushes = unit[:, None] * B_
+        equations = np.block([[unit[:, None] * M_ * unit, across.T], [across, none]])
+        μ = np.linalg.solve(equations, np.vstack([pushes, np.zeros((joints.c, pushes.shape[1]))]))[N:]
+        noisy |= np.any(np.abs(μ) > NOISELESS * np.linalg.norm(pushes, axis=0), axis=1)
     return tuple(name for name, is_noisy in zip(joints.names, noisy, strict=True) if is_noisy)
 
 
+@blas_on_one_thread
 def _check_drawn(joints: Any, t: float) -> None:
     """Check some starts and parameters where paths have their own."""
     problem = joints.problem

@@ -16,7 +16,7 @@ from stodyn.numerics.tracing_errors import one_error_of_derivatives
 from stodyn.problems.contract import NoiseStructure, kind_named, sample_params, written_as
 from stodyn.problems.known_matrices import ConstantNoise
 from stodyn.problems.motion import Motion
-from stodyn.problems.structure import CHECKED_STATES, find_structure
+from stodyn.problems.structure import CHECKED_STATES, PROVED, find_structure
 
 CONSTANT_UNDAMPED = "constant noise, undamped"
 ADDITIVE_LINEAR = "additive noise, linear damping"
@@ -48,6 +48,8 @@ def facts_of(motion: Motion) -> Facts:
     """Return the facts of a mechanical system; whatever its traces cannot be taken apart for counts as dependence."""
     if motion.linear is not None and (not motion.m or isinstance(motion.noise, ConstantNoise)):
         return Facts(False, False, False, motion.linear.C.nnz > 0, True)
+    if motion.joints is not None and motion.joints.mass_is_regular:
+        return _facts_with_joints(motion)
     with jax.enable_x64(True):
         t, (y, v, z), params = np.zeros(()), motion.example_coordinates(), motion.params
         try:
@@ -62,6 +64,15 @@ def facts_of(motion: Motion) -> Facts:
             bent |= _reached(motion, lambda *args: motion.balance(*args)[1])
         follows = _noise_follows_constraints(motion)
     return Facts(T in noise, Y in noise, V in noise, V in force, V not in bent, follows)
+
+
+def _facts_with_joints(motion: Motion) -> Facts:
+    """The facts of the motion along the constraints, from those of the free motion and of the slopes G of g: the
+    projections depend on what G depends on, and the term of the curvature is quadratic in v where that is q."""
+    joints, free = motion.joints, motion.joints.free.facts
+    G = joints.reached(lambda t, q, v, p: jax.jvp(lambda q: joints.value(t, q, p), (q,), (v,))[1]) & {T, Y}
+    on_t, on_x = (free.noise_on_t or T in G, free.noise_on_x or Y in G) if motion.m else (False, False)
+    return Facts(on_t, on_x, free.noise_on_v, free.force_on_v or bool(G), free.linear_damping and Y not in G)
 
 
 def _noise_follows_constraints(motion: Motion) -> bool:
@@ -108,6 +119,10 @@ def _plain_structure(problem: Any) -> NoiseStructure:
         return NoiseStructure(("additive", "commutative"), "there is none")
     if not problem.motion.is_regular:
         return written_as(problem, kind_named("SDAE")).noise_structure
+    if problem.joints is not None and not problem.facts.noise_on_v:
+        # It acts on v and depends on t and x alone, so that no channel changes what another does.
+        kinds = (*(("additive",) if problem.facts.additive else ()), *(("scalar",) if problem.m == 1 else ()))
+        return NoiseStructure((*kinds, "commutative"), PROVED)
     with jax.enable_x64(True):
         start, params = problem.motion.start, problem.example_params()
         return find_structure(problem.g, start, params, sample_params(problem, CHECKED_STATES))

@@ -50,6 +50,7 @@ VMAPPED, SMALLEST = 1024, 64  # paths of a block under vmap, and where its state
 STATE_BYTES = 2_000_000  # of a block under vmap
 MOST_OPERATIONS = 30_000  # of a printed step: beyond, text and code grow too long
 LOOPED, SMALL = 4000, 16  # scalar operations beyond which a step is printed as loops; components up to which never
+ZEROS = 4  # of five operations by the shapes of a step with joints: scalars leave out the zeros of matrices
 MOST_TRACED = 1_000_000  # operations by the shapes of a trace, beyond which it is not taken apart into scalars
 LOOPED_BYTES, FEWEST = 8_000_000, 8  # of the states of a block of large systems; its paths, where they take long
 SLAB_BYTES, LONGEST_SLAB = 2_000_000, 1024  # of normals given to a program under vmap
@@ -311,7 +312,7 @@ def source_of(spec: Spec, watch: Watched, most: int) -> Source:
     traced: Any = spec.traced
     is_large = spec.problem.n > SMALL and not spec.problem.writes_out
     if traced.operations > most and (is_large or eliminates(spec)):
-        if spec.problem.joints is not None:  # matrices of zeros, which scalars leave out
+        if spec.problem.joints is not None and traced.operations <= ZEROS * MOST_OPERATIONS:
             with contextlib.suppress(Unprintable):
                 return scalar_source(spec, watch)
         try:
