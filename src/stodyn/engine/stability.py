@@ -13,7 +13,7 @@ import functools
 import itertools
 import math
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -101,27 +101,35 @@ def _rounded_down(x: float) -> float:
     return math.floor(x / unit) * unit
 
 
-@or_else(lambda spec, layout, executor: None)
 def find_unstable(spec: Spec, layout: Layout, executor: Any) -> UnstableStep | None:
     """The first state about which the steps grow but the equations do not, where that is so about two of the examined
     states: a single one may be a place that the path only passes. None where there is no such state.
 
     Of implicit steps only the growth in mean square is examined, which comes from the noise; Solvers, GPUs and
-    float32 are not examined.
+    float32 are not examined. Errors of the run's own paths, such as of its starts, are raised.
     """
     if spec.problem.joints is not None:
         return None  # differences off the constraints grow in every step, and are taken back by the next
     if not isinstance(executor, executors.SingleSteps) or spec.dtype != np.float64:
         return None
-    steps, first, looked, unstable = _Steps(spec, layout, executor), None, 0, 0
     is_explicit = isinstance(spec.traced.step.jaxpr.outvars[-2], core.Literal)  # type: ignore[union-attr]
-    if not is_explicit and len(steps.weights) == 1:
+    nodes = _nodes(spec, len(executor.real_rows) <= WHOLE)
+    if not is_explicit and len(nodes[1]) == 1:
         return None
-    for t, state in _states(spec, layout, executor):
+    states = list(_states(spec, layout, executor))
+    return _first_unstable(spec, lambda: _Steps(spec, layout, executor, nodes), states, is_explicit)
+
+
+@or_else(lambda spec, steps_of_run, states, is_explicit: None)
+def _first_unstable(
+    spec: Spec, steps_of_run: Callable[[], _Steps], states: Sequence[tuple[float, np.ndarray]], is_explicit: bool
+) -> UnstableStep | None:
+    steps, first, unstable = steps_of_run(), None, 0
+    for t, state in states:
         is_lost = not np.isfinite(state).all()
         here = None if is_lost else _unstable_about(functools.partial(steps.about, t, state), t, spec, is_explicit)
-        first, looked, unstable = first or here, looked + 1, unstable + (is_lost or here is not None)
-    return first if unstable >= min(2, looked) else None
+        first, unstable = first or here, unstable + (is_lost or here is not None)
+    return first if unstable >= min(2, len(states)) else None
 
 
 def _unstable_about(
@@ -232,18 +240,19 @@ def _states(spec: Spec, layout: Layout, executor: executors.SingleSteps) -> Iter
 class _Steps:
     """Single steps of a run from a state of its method and from states beside it."""
 
-    def __init__(self, spec: Spec, layout: Layout, executor: executors.SingleSteps):
+    def __init__(
+        self, spec: Spec, layout: Layout, executor: executors.SingleSteps, nodes: tuple[np.ndarray, np.ndarray]
+    ):
         self.rows, self.duration = executor.real_rows, float(spec.times[-1] - spec.times[0])
-        N = len(self.rows)
+        N, (points, self.weights) = len(self.rows), nodes
         self.is_whole = N <= WHOLE
-        nodes, self.weights = _nodes(spec, self.is_whole)
         if self.is_whole:
             self.shifts = np.concatenate([np.zeros((N, 1)), APART * np.eye(N), 8 * APART * np.eye(N)], axis=1)
         else:
             self.shifts = np.zeros((N, 2 * DIRECTIONS))
         self.normals, first = {}, 0
         for name, count in spec.traced.streams:  # type: ignore[union-attr]
-            self.normals[name] = np.repeat(nodes[first : first + count], self.shifts.shape[1], axis=1)
+            self.normals[name] = np.repeat(points[first : first + count], self.shifts.shape[1], axis=1)
             first += count
         lanes = executors.lanes_for(min(layout.paths, layout.width), executor.lane_multiple)
         operations = max(spec.traced.operations, 1)  # type: ignore[union-attr]
