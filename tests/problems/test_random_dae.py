@@ -330,3 +330,32 @@ def test_functions_written_with_jax_give_all_digits_in_a_session_of_float32():
     np.testing.assert_allclose(values[1][0], [[-0.7, 0.0], [0.1, -4.3]], rtol=1e-15)
     np.testing.assert_allclose(values[2][0], [0.3, 0.3], rtol=1e-15)
     np.testing.assert_allclose(np.reshape(values[3], (2, 2)), [[0.1 / 3.0, 0.1], [0.7 / 3.0, 0.1]], rtol=1e-15)
+
+
+@pytest.mark.parametrize("kind", ["fixed", "affine", "general"])
+def test_functions_of_jax_are_called_a_few_times_only(kind):
+    """Each call of an operation of JAX takes long by itself: at 11 times and 4 nodes they are computed at once, to the
+    same digits as those of Python."""
+    calls = []
+
+    def source(sin):
+        def value(t, p):
+            calls.append(t)
+            return [{"fixed": sin(t), "affine": p["a"] * sin(t), "general": sin(p["a"] * t)}[kind]]
+
+        return value
+
+    runs = []
+    for sin in (np.sin, jnp.sin):
+        calls.clear()
+        problem = RandomDAE([[1.0]], matrix=[[-1.0]], source=source(sin), start=[0.0], params={"a": Uniform(0.5, 1.5)})
+        runs.append(sd.simulate(problem, "Quadrature", t=(0, 1), dt=0.1))
+    assert len(calls) < 30
+    assert np.allclose(runs[0]["mean"], runs[1]["mean"], rtol=1e-12, atol=1e-14)
+
+
+def test_functions_of_jax_that_cannot_be_traced_are_called_as_they_are():
+    source = lambda t, p: jnp.array([float(p["a"]) * t])  # noqa: E731
+    problem = RandomDAE([[1.0]], matrix=[[-1.0]], source=source, start=[0.0], params={"a": Uniform(0.5, 1.5)})
+    mean = sd.simulate(problem, "Quadrature", t=(0, 1), dt=0.1)["mean"].values[-1, 0]
+    assert mean == pytest.approx(np.exp(-1.0), rel=1e-6)

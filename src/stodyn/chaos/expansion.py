@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +16,7 @@ from stodyn.chaos.sampled import Sampled
 SCRAMBLES = 8  # independent scramblings of the Sobol points: their spread is the standard error
 POINTS = 2**11
 NOTHING = 1e-13  # of the largest value of a component: a smaller standard deviation, some hundred ε, counts as none
+BENT = 0.01  # of the standard deviation: a larger error is reported where functions are known to bend or jump
 MISSED = 0.25  # of the standard deviation: a larger error at independent parameters is reported. Jumps in a combination
 # of two parameters have .25 to 1.2 up to degree 5, smooth functions with means right to 1 % seldom more than .2
 
@@ -44,12 +45,14 @@ class Densities(NamedTuple):
 @dataclasses.dataclass(frozen=True, eq=False)
 class Series:
     """An expansion: its coefficients (times, n, terms) in a basis; `sampled` holds what the samples tell where there
-    were any, `missed` the root mean square error (times, n) at independent parameters where it was measured."""
+    were any, `missed` the root mean square error (times, n) at independent parameters where it was measured, `bends`
+    the values of parameters at which functions of the problem bend or jump, by name."""
 
     basis: Basis
     coefficients: np.ndarray
     sampled: Sampled | None = None
     missed: np.ndarray | None = None
+    bends: Mapping[str, Sequence[float]] = dataclasses.field(default_factory=dict)
 
     @property
     def mean(self) -> np.ndarray:
@@ -91,7 +94,8 @@ class Series:
 
     def truncation(self) -> np.ndarray:
         """An estimate of the root mean square of what the expansion leaves out, (times, n): its error at samples left
-        out where there are samples, else from the decay of its coefficients.
+        out where there are samples, else from the decay of its coefficients, and no less than it misses at independent
+        parameters where that was measured.
 
         With the ratio r of the last two degrees, taken over all times, the rest of a geometric series is
         (last) r / √(1 - r²). Even and odd degrees also decay by themselves, since either may be missing (sin p has no
@@ -103,6 +107,10 @@ class Series:
         """
         if self.sampled is not None:
             return self.sampled.left_out
+        return self._by_decay() if self.missed is None else np.fmax(self._by_decay(), self.missed)
+
+    def _by_decay(self) -> np.ndarray:
+        """What the decay of the coefficients tells of what is left out."""
         sizes, degree = self.by_degree()[..., : self.basis.degree + 1], self.basis.degree
         if degree < 2:
             return np.full(sizes.shape[:2], np.nan)
@@ -123,7 +131,8 @@ class Series:
     def shortness(self, times: np.ndarray, components: Sequence[str]) -> str | None:
         """A warning where the expansion leaves out more than it holds, its terms do not decay, or it misses solutions
         at independent parameters; otherwise None."""
-        left_out, std = np.nan_to_num(self.truncation(), posinf=np.inf), np.sqrt(self.explained)
+        left_out = self._by_decay() if self.sampled is None else self.sampled.left_out
+        left_out, std = np.nan_to_num(left_out, posinf=np.inf), np.sqrt(self.explained)
         real = np.sqrt(self.variance) > NOTHING * np.abs(self.coefficients).max(axis=(0, 2))
         with np.errstate(divide="ignore", invalid="ignore"):
             share = np.where(real, left_out / std, 0.0)
@@ -138,26 +147,51 @@ class Series:
         )
         return (
             f"degree: the expansion of degree {self.basis.degree} of {components[component]} at t = {times[at]:.6g} "
-            f"{finding}. {BAD_MOMENTS if self.sampled is None else BAD_SHAPE}"
+            f"{finding}. {self._way_out() if self.bends else ''}{BAD_MOMENTS if self.sampled is None else BAD_SHAPE}"
         )
 
-    def _misses(self, times: np.ndarray, components: Sequence[str]) -> str | None:
-        """A warning where the error at independent parameters is large against the largest standard deviation."""
-        if self.missed is None or self.basis.degree < 2:  # a straight line is not expected to follow a curve
-            return None
+    @property
+    def may_bend(self) -> bool:
+        """Whether it misses so much that bends of the functions, if there are any, are to be named."""
+        return self._worst_miss()[0] > BENT
+
+    def _worst_miss(self) -> tuple[float, int, int]:
+        """The largest error at independent parameters as a share of a component's largest standard deviation, its time
+        and its component."""
+        if self.missed is None:
+            return 0.0, 0, 0
         std = np.sqrt(self.explained).max(axis=0)
         is_real = self.missed > NOTHING * np.abs(self.coefficients).max()  # a component may be nothing but rounding
         with np.errstate(divide="ignore", invalid="ignore"):
             share = np.where(is_real, self.missed / std, 0.0)
         at, component = map(int, np.unravel_index(np.argmax(share), share.shape))
-        if not share[at, component] > MISSED:
+        return float(share[at, component]), at, component
+
+    def _misses(self, times: np.ndarray, components: Sequence[str]) -> str | None:
+        """A warning where the error at independent parameters is large, or where it may be due to bends."""
+        share, at, component = self._worst_miss()
+        is_large = share > MISSED and self.basis.degree >= 2  # a straight line is not expected to follow a curve
+        if self.missed is None or not (is_large or (self.bends and share > BENT)):
             return None
+        std = np.sqrt(self.explained[:, component].max())
         return (
             f"degree: at parameters other than its nodes, the expansion of degree {self.basis.degree} of "
             f"{components[component]} misses the solution at t = {times[at]:.6g} by {self.missed[at, component]:.3g} "
-            f"(root mean square); the standard deviation is {std[component]:.3g}. Functions that jump or bend within "
-            "the domain of the parameters do that: name the values of a parameter at which they do in kinks. "
-            f"{BAD_MOMENTS}"
+            f"(root mean square); the standard deviation is {std:.3g}. {self._way_out()}{BAD_MOMENTS}"
+        )
+
+    def _way_out(self) -> str:
+        """What to do about functions that bend or jump."""
+        if not self.bends:
+            return (
+                "Functions that jump or bend within the domain of the parameters do that: name the values of a "
+                "parameter at which they do in kinks. "
+            )
+        places = {name: [float(f"{value:.4g}") for value in values] for name, values in self.bends.items()}
+        where = ", ".join(f"{name} = {value:g}" for name, values in places.items() for value in values)
+        return (
+            f"Functions of the problem bend or jump at {where}: name that, kinks={places}, and take Quadrature or "
+            "Galerkin, which then split their integrals there. "
         )
 
     def evaluate(self, points: np.ndarray) -> np.ndarray:

@@ -16,6 +16,7 @@ from stodyn.noise.distribution import Distribution, Piece
 from stodyn.numerics import gauss
 
 SEEN_ALIKE = 1e-12
+MOST_SPREAD = 4  # parameters up to which points to compare at are spread into the tails: their weights differ the more
 
 
 class Nodes(NamedTuple):
@@ -120,6 +121,18 @@ def sobol(laws: Sequence[Distribution], count: int, seed: int) -> Nodes:
     u = np.clip(u, 0.5**53, 1.0 - 0.5**53)
     points = np.stack([law.ppf(u[:, j]) for j, law in enumerate(laws)], axis=1)
     return Nodes(points, np.full(count, 1.0 / count), f"{count} points of a Sobol sequence")
+
+
+def independent(laws: Sequence[Distribution], count: int) -> Nodes:
+    """A few points to compare at, of a Sobol sequence in v with the quantiles u = 3v² - 2v³ and the weights du/dv: the
+    tails, where expansions miss most, hold more of them."""
+    v = scipy.stats.qmc.Sobol(len(laws), scramble=True, rng=np.random.default_rng(0)).random(count)
+    v = np.clip(v, 1e-3, 1.0 - 1e-3)
+    spreads = len(laws) <= MOST_SPREAD
+    u, density = (v * v * (3.0 - 2.0 * v), 6.0 * v * (1.0 - v)) if spreads else (v, np.ones_like(v))
+    points = np.stack([law.ppf(u[:, j]) for j, law in enumerate(laws)], axis=1)
+    weights = np.prod(density, axis=1)
+    return Nodes(points, weights / weights.sum(), f"{count} points of a Sobol sequence")
 
 
 def _product(rules: Sequence[gauss.Rule], spelling: str) -> Nodes:

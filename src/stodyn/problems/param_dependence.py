@@ -53,7 +53,7 @@ class ParamDependence:
         return multiaffine.find(at, self.problem.center, self._spread, self._tests)
 
     def _sources_at(self, times: np.ndarray, p: np.ndarray) -> np.ndarray:
-        return np.stack([self.problem.source_at(t, p) for t in times])
+        return self.problem.systems.sources(times, p[None])[:, 0]
 
     @functools.cached_property
     def mass_terms(self) -> MultiAffine | None:
@@ -109,14 +109,9 @@ class ParamDependence:
 
     def source_parts(self, times: np.ndarray, sets: list[tuple[int, ...]]) -> np.ndarray:
         """The coefficients of the source for each set, (times, sets, n)."""
-        if sets == [()] and callable(self.problem.source):
-            return np.array([self.problem.source_at(t, self.problem.center) for t in times.tolist()])[:, None]
-        rows = []
-        for t in times:
-            at = functools.partial(self.problem.source_at, t)
-            parts = multiaffine.interpolated(at, self.problem.center, self._spread, sets)
-            rows.append([parts[S] for S in sets])
-        return np.array(rows)
+        at = functools.partial(self._sources_at, times)
+        parts = multiaffine.interpolated(at, self.problem.center, self._spread, sets)
+        return np.stack([parts[S] for S in sets], axis=1)
 
 
 def square(name: str, matrix: Any) -> Any:

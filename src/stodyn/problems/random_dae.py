@@ -105,7 +105,7 @@ class RandomDAE(Problem):
             raise TypeError(f"drift: expected a function drift(t, x, p), got {self.drift!r}. For M x' = A x: matrix=A")
         for name, leading in (("mass", ()), ("matrix", ()), ("start", ()), ("source", ("t",))):
             if callable(getattr(self, name)):
-                _try_call(name, getattr(self, name), leading, self._params_at(self.center))
+                _try_call(name, getattr(self, name), leading, self.params_at(self.center))
         if self.matrix is not None and square("matrix", self.matrix_at(self.center)).shape[0] != self.n:
             returned = np.shape(self.matrix_at(self.center))
             raise ValueError(f"matrix: expected {self.n} rows, as mass has, got shape {returned}")
@@ -168,7 +168,7 @@ class RandomDAE(Problem):
         """The means of the parameters."""
         return np.array([law.mean for law in self.distributions])
 
-    def _params_at(self, p: np.ndarray) -> dict[str, Any] | None:
+    def params_at(self, p: np.ndarray) -> dict[str, Any] | None:
         """The params of the functions where the values of the random ones are p."""
         if self.params is None:
             return None
@@ -179,7 +179,7 @@ class RandomDAE(Problem):
         if not callable(function):
             return function
         with jax.enable_x64(True):
-            return call(function, *arguments, params=self._params_at(p))
+            return call(function, *arguments, params=self.params_at(p))
 
     def mass_at(self, p: np.ndarray) -> Any:
         return self._value_at(p, self.mass)

@@ -12,10 +12,13 @@ import jax.numpy as jnp
 import numpy as np
 import scipy
 
+from stodyn.numerics.printing.points import AtPoints
 from stodyn.numerics.printing.unprintable import Unprintable
 from stodyn.numerics.radau import Forcing, Linear, Nonlinear
 from stodyn.numerics.sparse import MOST_FULL, Pattern, find_pattern
 from stodyn.problems import pencil
+from stodyn.problems.calling import call
+from stodyn.problems.contract import fixed_value
 from stodyn.problems.multiaffine import MultiAffine
 from stodyn.problems.param_dependence import ParamDependence
 
@@ -31,22 +34,72 @@ class RandomSystems:
 
     def masses(self, nodes: np.ndarray) -> np.ndarray:
         """M at the nodes (K, Q), (K, n, n)."""
-        return self._stacked(self.dependence.mass_terms, self.problem.mass_at, nodes)
+        return self._stacked(self.dependence.mass_terms, "mass", nodes)
 
     def matrices(self, nodes: np.ndarray) -> np.ndarray:
         """A at the nodes, (K, n, n)."""
-        return self._stacked(self.dependence.matrix_terms, self.problem.matrix_at, nodes)
+        return self._stacked(self.dependence.matrix_terms, "matrix", nodes)
 
     def starts(self, nodes: np.ndarray) -> np.ndarray:
         """The initial values at the nodes, (K, n)."""
         if not callable(self.problem.start):
             return np.tile(self.problem.start_at(self.problem.center), (len(nodes), 1))
-        return np.stack([self.problem.start_at(p) for p in nodes])
+        return np.stack([fixed_value("start", row) for row in self.values("start", nodes)])
 
-    def _stacked(self, terms: MultiAffine | None, at: Callable, nodes: np.ndarray) -> np.ndarray:
+    def sources(self, times: np.ndarray, nodes: np.ndarray) -> np.ndarray:
+        """s at the times and nodes, (T, K, n); the times of an integrator come in parts of one length."""
+        points = np.repeat(np.asarray(times, float), len(nodes)), np.tile(nodes, (len(times), 1))
+        values = self.values("source", points[1], points[0])
+        return np.reshape(values, (len(times), len(nodes), self.problem.n))
+
+    def _stacked(self, terms: MultiAffine | None, name: str, nodes: np.ndarray) -> np.ndarray:
         if terms is not None:
             return terms.values(nodes)
-        return np.stack([pencil.dense("mass, matrix", at(p)) for p in nodes])
+        return np.stack([pencil.dense("mass, matrix", value) for value in self.values(name, nodes)])
+
+    def values(self, name: str, nodes: np.ndarray, *times: np.ndarray) -> Any:
+        """A function of the parameters at nodes (K, Q), and a source at the time of each, as a list or an array.
+
+        A function of JAX is computed at all of them at once: each of its operations takes long by itself.
+        """
+        batched = self._batched(name)
+        if batched is None:
+            at = getattr(self.problem, f"{name}_at")
+            return [at(*map(float, t), p) for *t, p in zip(*times, nodes, strict=True)]
+        return batched(*times, nodes)
+
+    def _batched(self, name: str) -> AtPoints | None:
+        """A function that returns arrays of JAX, at many points; None for one that does not, or cannot be traced."""
+        if name not in self._functions:
+            self._functions[name] = self._find_batched(name)
+        return self._functions[name]
+
+    @functools.cached_property
+    def _functions(self) -> dict[str, AtPoints | None]:
+        return {}
+
+    def _find_batched(self, name: str) -> AtPoints | None:
+        problem, function = self.problem, getattr(self.problem, name)
+        if not callable(function):
+            return None
+        t = (0.0,) if name == "source" else ()
+        with jax.enable_x64(True):
+            value = call(function, *t, params=problem.params_at(problem.center))
+        if not any(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(value)):
+            return None
+
+        def at(*arguments: Any) -> jax.Array:
+            *t, p = arguments
+            own = dict(zip(problem.parameters, p, strict=True)) if problem.parameters else {}
+            params = None if problem.params is None else {**problem.params, **own}
+            return jnp.asarray(call(function, *t, params=params), float)
+
+        batched = AtPoints(at)
+        try:
+            batched(*(np.array([s]) for s in t), problem.center[None])
+        except Exception:  # whatever the user's function does not do to tracers
+            return None
+        return batched
 
     def system(self, nodes: np.ndarray, times: np.ndarray) -> Linear | Nonlinear:
         """The systems at the nodes (K, Q) as one batch."""
@@ -77,7 +130,7 @@ class RandomSystems:
         """s(t, p) at the nodes; a source that does not depend on p is evaluated once for all of them."""
         sets, columns = self.dependence.source_terms(times), np.arange(self.problem.n)
         if sets is None:
-            return Forcing(lambda t: np.array([[self.problem.source_at(s, p) for p in nodes] for s in t]), columns)
+            return Forcing(lambda t: self.sources(t, nodes), columns)
         if sets == [()]:
             return Forcing(lambda t: self.dependence.source_parts(t, sets)[:, 0], columns)
         products = MultiAffine(self.problem.center, dict.fromkeys(sets)).monomials(nodes)
@@ -92,6 +145,10 @@ class RandomSystems:
                 return np.asarray(self._slopes(t, x, params))
 
         return Nonlinear(self.masses(nodes), self._rates(params), jacobian)
+
+    def rates(self, t: np.ndarray, x: np.ndarray, nodes: np.ndarray) -> np.ndarray:
+        """f of a nonlinear system at times (S,), states (S, K, n) and nodes (K, Q)."""
+        return self._rates({name: nodes[:, i] for i, name in enumerate(self.problem.parameters)})(t, x)
 
     def _rates(self, params: Mapping[str, np.ndarray]) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
         """f (stages, members, n) at these parameters."""
