@@ -126,6 +126,20 @@ def test_the_time_of_a_stop_by_scores_up_to_it_and_by_differences():
     assert_near(place, [1.4113088148605 - 0.3 * 0.71945432])
 
 
+@pytest.mark.brief("stopped")
+@pytest.mark.parametrize("case", ["stopped", "smooth"])
+def test_kernels_carry_derivatives_and_stops(case):
+    """On a GPU where there is one, and else by a processor that stands in for it."""
+    cards = [device for device in jax.devices() if device.platform == "gpu"] or jax.devices("cpu")
+    if case == "stopped":
+        of = {"mu": "weight", "sigma": "difference"}
+        options = {"t": (0, 2), "dt": 1 / 2, "stop": STOP, "by": of, "device": cards}
+        assert_near(gradients(drifting(), lambda t, x: t, tuple(of), **options), [-0.71945432, -0.80205925])
+    else:
+        result = gradients(growth(), lambda t, x: x[0] ** 2, ("mu", "sigma"), by="tangent", device=cards)
+        assert_near(result, [2.6729, 0.8019])
+
+
 @pytest.mark.parametrize(
     "f, of, by, stop, words",
     [

@@ -80,6 +80,7 @@ def test_steady_state_of_regular_readings():
     S, P = result.innovation_sd.values[-1] ** 2, result.covariance.sel(time=40.2).values
     np.testing.assert_allclose(S, 0.06892192320, **TIGHT)
     np.testing.assert_allclose([P[0, 0], P[0, 1], P[1, 1]], [0.028921923201, 0.037663906417, 0.188335723573], **TIGHT)
+    np.testing.assert_allclose(P[0] / S, [0.419633142226, 0.546472075474], **TIGHT)
 
 
 def test_a_diffuse_start_contributes_nothing():

@@ -96,6 +96,14 @@ def test_filters_that_agree_and_are_wrong_are_found_out(by, noise, error):
     assert result.attrs["exact"] == "no" and result.attrs["by"] == by
 
 
+@pytest.mark.parametrize(("noise", "discretised"), [(0.5, -15.546597), (0.1, -9.66082)])
+def test_a_grid_has_the_likelihood_of_the_steps(noise, discretised):
+    """Of Heun's steps of 0.1, by splines and Gauss and Hermite's rule."""
+    with pytest.warns(NotGaussian):
+        result = sd.filtered(double_well(), data=(1.0 * COUNT, SWITCH), sensors=sensor(noise=noise), by="ekf", dt=0.1)
+    np.testing.assert_allclose(result.loglik_grid, discretised, atol=6e-3)  # what the grid is good for
+
+
 @pytest.mark.parametrize(("by", "error", "ambiguous"), [("ekf", 0.13552, -2.39001), ("statistical", 0.15566, 2.24926)])
 def test_benes(by, error, ambiguous):
     times = 0.5 * COUNT

@@ -209,8 +209,8 @@ def _of_entry(name: str, spelled: Sequence[str], leaves: Sequence[Any], problem:
     starts = [START + component for component in problem.components]
     have = f"they are {', '.join(spelled)}" if spelled else "it has none"
     raise ValueError(
-        f"of: {name!r} is not among the problem's params; {have}{suggestion(name, [*spelled, *starts])}. The start of "
-        f"a component is {starts[0]!r}"
+        f"of: {name!r} is not among the problem's params; {have}. The start of a component is "
+        f"{starts[0]!r}{suggestion(name, [*spelled, *starts])}"
     )
 
 
