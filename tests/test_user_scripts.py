@@ -1,6 +1,7 @@
-"""Twelve scripts as users write them, one for each field of the README, typed for `mypy --strict`, run as they stand.
+"""Twenty scripts as users write them, for the fields of the README and for eight tasks of newcomers.
 
-Each runs in a session as users have it: float64 is not switched on beforehand.
+They are typed for `mypy --strict` and run as they stand. Each runs in a session as users have it: float64 is not switched on
+beforehand.
 """
 
 import runpy
@@ -12,8 +13,8 @@ import pytest
 SCRIPTS = sorted((Path(__file__).parent / "user_scripts").glob("*.py"))
 
 
-def test_there_are_twelve():
-    assert len(SCRIPTS) == 12
+def test_there_are_twenty():
+    assert len(SCRIPTS) == 20
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.stem)

@@ -94,3 +94,11 @@ def test_a_structure_shows_its_first_frequencies():
     assert repr(chain).count(", ...") and "undamped" in repr(chain)
     rotor = sd.Mechanical.from_matrices([1.0, 1.0], np.zeros((2, 2)), [[1.0, 0.1], [-0.1, 1.0]], symmetric=False)
     assert "frequencies" not in repr(rotor)
+
+
+def test_noises_and_recommendations_are_tables_in_a_notebook():
+    noise = sd.noise.coloured.gauss_markov2(sigma=2.0, omega=3.0, zeta=0.1, name="gust")._repr_html_()
+    assert "2 states, with memories of 3.33<" in noise and "<td>2</td>" in noise and "gust" in noise
+    choices = sd.recommend(sd.SDE(lambda t, x: -x, lambda t, x: 0.5, 1.0))
+    page = choices._repr_html_()
+    assert page.count("<tr>") == len(choices) and choices[0].method.name in page

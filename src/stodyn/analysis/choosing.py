@@ -26,6 +26,7 @@ from stodyn.methods.contract import Catalogued, Method
 from stodyn.methods.recommend import recommended
 from stodyn.numerics.printing.fingerprints import holds
 from stodyn.numerics.printing.flat import scalar_operations
+from stodyn.problems import describing
 from stodyn.problems.contract import NoiseStructure, expect_problem
 from stodyn.problems.time_scale import time_scale
 
@@ -53,6 +54,9 @@ class Choices(tuple[Choice, ...]):
     def __repr__(self) -> str:
         width = max((len(choice.method.name) for choice in self), default=0)
         return "\n".join(f"{choice.method.name:{width}}  {choice.reason}" for choice in self)
+
+    def _repr_html_(self) -> str:
+        return describing.as_html("Methods, the best first", [(choice.method.name, choice.reason) for choice in self])
 
 
 @checks_arguments

@@ -138,9 +138,9 @@ def drawings(run: xr.Dataset, record: dict[str, Any]) -> Iterator[tuple[str, Cal
             for own in components:
                 yield f"{name} of {own}", functools.partial(draw, run, own)
     for name in map(str, run.data_vars):
-        for ending, draw in (("_survival", plot.survival), ("_hazard", plot.hazard), ("_passed", plot.fragility)):
+        for ending, by_name in (("_survival", plot.survival), ("_hazard", plot.hazard), ("_passed", plot.fragility)):
             if name.endswith(ending) and f"{name}_stderr" in run:
-                yield name, functools.partial(draw, run, name.removesuffix(ending))
+                yield name, functools.partial(by_name, run, name.removesuffix(ending))
         if name.endswith("_quantile") and f"{name}_stderr" in run:
             yield name, functools.partial(plot.profile, run, name.removesuffix("_quantile"))
         if f"{name}_std" in run and f"{name}_stderr" in run:

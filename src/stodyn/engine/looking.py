@@ -118,7 +118,7 @@ def not_numbers(problem: Any, t: float, x: np.ndarray) -> str:
     """Which functions of a problem are not finite at a state, in words with the entries; "" where all are."""
     words = []
     for name, value in values_at(problem, t, x, silent=True).items():
-        bad = np.argwhere(~np.isfinite(value)) if value.dtype.kind == "f" else ()
+        bad = np.argwhere(~np.isfinite(value))
         if len(bad):
             kind = "NaN" if np.isnan(value[tuple(bad[0])]) else "infinite"
             entries = listed((f"[{', '.join(map(str, place))}]" for place in bad), 4)

@@ -188,7 +188,7 @@ class Catalogued(ABC):
         options = [f"{f.name}={getattr(self, f.name)!r}" for f in dataclasses.fields(self) if f.init and f.repr]  # type: ignore[arg-type]
         return f"{self.name}({', '.join(options)})" if options else self.name
 
-    def __init_subclass__(cls, **keywords):
+    def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
         cls.__repr__ = Catalogued.__repr__  # type: ignore[method-assign]  # else dataclass shows the class's name
 

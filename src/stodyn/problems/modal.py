@@ -101,14 +101,16 @@ def natural_modes(M: scipy.sparse.csr_array, K: scipy.sparse.csr_array, count: i
 
 def in_words(M: scipy.sparse.csr_array, K: scipy.sparse.csr_array, unit: str) -> str:
     """The first frequencies, in cycles, which show a stiffness in another unit; "" where there are none."""
+    if M.shape[0] > LOOKED_AT:
+        return ""
     try:
-        ω = natural_modes(M, K, min(SHOWN, M.shape[0]))[0] if M.shape[0] <= LOOKED_AT else ()
+        ω = natural_modes(M, K, min(SHOWN, M.shape[0]))[0]
     except (ValueError, np.linalg.LinAlgError):
         return ""
-    listed = ", ".join(f"{f:.4g}" for f in ω / (2.0 * np.pi)) if len(ω) else ""
+    listed = ", ".join(f"{f:.4g}" for f in ω / (2.0 * np.pi))
     more = ", ..." if len(ω) < M.shape[0] else ""
     per = "Hz" if unit == "s" else f"per {unit or 'unit of time'}"
-    return f"{listed}{more} {per}, undamped" if listed else ""
+    return f"{listed}{more} {per}, undamped"
 
 
 def are_equal(ω: np.ndarray, M: scipy.sparse.csr_array, K: scipy.sparse.csr_array) -> np.ndarray:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import html
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -263,6 +264,21 @@ class Coloured:
         )
 
     # --- other outputs of the same filter -----------------------------------------------------------------------------
+
+    def _repr_html_(self) -> str:
+        """The outputs with their deviations and correlation times, as a notebook shows them."""
+        times = -1.0 / np.linalg.eigvals(self.A).real
+        rows = "".join(
+            f"<tr><td style='text-align:left'>{html.escape(name)}</td><td>{deviation:.4g}</td></tr>"
+            for name, deviation in zip(self.names, np.sqrt(self.variance), strict=True)
+        )
+        memory = (
+            f"{times.min():.3g}" if np.ptp(times) < 1e-9 * times.max() else f"{times.min():.3g} to {times.max():.3g}"
+        )
+        return (
+            f"<b>Coloured noise of {len(self.A)} states, with memories of {memory}</b>"
+            f"<table><tr><th>output</th><th>standard deviation</th></tr>{rows}</table>"
+        )
 
     @property
     def state_names(self) -> tuple[str, ...]:
