@@ -230,3 +230,56 @@ def test_recorded_ground_moves_a_structure_beside_noise():
         run = sd.simulate(moved, "Newmark", t=(0, 2), dt=0.01, paths=1, seed=1, collect=one)
         np.testing.assert_allclose(run["path"].values[0, 0, :2], exact, atol=3e-3 * np.abs(exact).max() * ω)
     assert np.shape(sd.structures.responses(sd.base_excited(storey, record)).accelerations) == (1, 2)
+
+
+def test_weights_take_stiffness_from_a_frame_until_it_buckles():
+    """One storey keeps k - P/h, and has m² σ²/(2 c (k - P/h)); of several each buckles where P_i = k_i h_i."""
+    m, c, k, h, σ = 2.0, 1.2, 50.0, 4.0, 0.3
+    weight = m * 9.81
+    taken = sd.structures.p_delta([weight], [h])
+    np.testing.assert_allclose(taken, [[weight / h]], rtol=1e-15)
+    loaded = sd.base_excited(sd.Mechanical.from_matrices([m], [c], np.array([[k]]) - taken), σ)
+    left = k - weight / h
+    exact = m**2 * σ**2 / (2.0 * c * left)
+    assert sd.structures.stationary_covariance(loaded)[0, 0] == pytest.approx(exact, rel=1e-12)
+    stiffness, weights, heights = np.array([80.0, 50.0, 30.0]), np.array([6.0, 5.0, 4.0]), np.array([4.0, 3.0, 3.0])
+    d = np.eye(3) - np.eye(3, k=-1)
+    K = d.T @ np.diag(stiffness) @ d
+    factors = sd.structures.buckling_factors(scipy.sparse.csr_array(K), sd.structures.p_delta(weights, heights))
+    np.testing.assert_allclose(factors, np.sort(stiffness * heights / np.cumsum(weights[::-1])[::-1]), rtol=1e-12)
+    assert len(sd.structures.buckling_factors(K, -sd.structures.p_delta(weights, heights))) == 0
+    beyond = K - 1.01 * factors[0] * sd.structures.p_delta(weights, heights)
+    with pytest.raises(ValueError, match=r"K: .*the structure would buckle"):
+        sd.Mechanical.from_matrices(np.ones(3), np.zeros(3), beyond)
+    for arguments, words in (
+        ((K, np.triu(K)), "geometric: is not symmetric"),
+        ((K, np.eye(2)), r"geometric: has shape \(2, 2\), but K has \(3, 3\)"),
+        ((-K, K), "K: is not positive definite"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            sd.structures.buckling_factors(*arguments)
+    with pytest.raises(ValueError, match="a finite number for each floor in both"):
+        sd.structures.p_delta([1.0], [1.0, 2.0])
+    with pytest.raises(ValueError, match="heights: expected positive numbers"):
+        sd.structures.p_delta([1.0], [0.0])
+
+
+def test_a_wave_passes_one_support_after_the_other():
+    """The second support moves later: the sum of two responses by SciPy, the second one delayed."""
+    M, C = np.array([2.0, 1.0]), np.array([[1.0, -0.3], [-0.3, 0.8]])
+    K = np.array([[90.0, -40.0], [-40.0, 60.0]])
+    first, second = np.array([0.7, 0.4]), np.array([0.3, 0.6])
+    t = np.arange(301) * 0.01
+    wave = sd.structures.Accelerogram(np.sin(np.pi * np.arange(101) * 0.01) ** 2, 0.01)
+    later = wave.delayed(0.5)
+    assert (later.start, later.dt, wave.start) == (0.5, 0.01, 0.0)
+    bridge = sd.Mechanical.from_matrices(M, C, K)
+    moved = sd.base_excited(sd.base_excited(bridge, wave, first), later, second)
+    run = sd.simulate(moved, "Newmark", t=(0, 3), dt=0.002, paths=1, seed=1, collect=sd.statistics.Paths(1, at=[3.0]))
+    A = np.block([[np.zeros((2, 2)), np.eye(2)], [-K / M[:, None], -C / M[:, None]]])
+    B = np.concatenate([np.zeros((2, 2)), -np.stack([first, second], axis=1)])
+    pushed = np.stack([uncompiled.value(record, t) for record in (wave, later)], axis=1)
+    exact = scipy.signal.lsim((A, B, np.eye(4), np.zeros((4, 2))), pushed, t)[1][-1]
+    np.testing.assert_allclose(run["path"].values.ravel()[:4], exact, atol=5e-4 * np.abs(exact).max())
+    with pytest.raises(ValueError, match="time: expected a finite number"):
+        wave.delayed(np.nan)

@@ -78,6 +78,23 @@ class Accelerogram:
         return jnp.where((place >= 0.0) & (place <= last), inside, 0.0)
 
     @checks_arguments
+    def delayed(self, time: float) -> Accelerogram:
+        """Return the record as it arrives later: at the next support, after the time that the wave takes to it.
+
+        Parameters
+        ----------
+        time : float
+            The delay; negative for an earlier arrival.
+
+        Returns
+        -------
+        Accelerogram
+        """
+        if not np.isfinite(time):
+            raise ValueError(f"time: expected a finite number, got {time!r}")
+        return dataclasses.replace(self, start=self.start + time)
+
+    @checks_arguments
     def resampled(self, dt: float) -> Accelerogram:
         """Return the record on another grid, without aliasing: what is too fast for the new one is filtered out first.
 

@@ -69,7 +69,8 @@ def facts_of(motion: Motion) -> Facts:
 def _facts_with_joints(motion: Motion) -> Facts:
     """The facts of the motion along the constraints, from those of the free motion and of the slopes G of g: the
     projections depend on what G depends on, and the term of the curvature is quadratic in v where that is q."""
-    joints, free = motion.joints, motion.joints.free.facts
+    joints: Any = motion.joints
+    free = joints.free.facts
     G = joints.reached(lambda t, q, v, p: jax.jvp(lambda q: joints.value(t, q, p), (q,), (v,))[1]) & {T, Y}
     on_t, on_x = (free.noise_on_t or T in G, free.noise_on_x or Y in G) if motion.m else (False, False)
     return Facts(on_t, on_x, free.noise_on_v, free.force_on_v or bool(G), free.linear_damping and Y not in G)

@@ -30,6 +30,7 @@ from stodyn.problems.accelerogram import Accelerogram, read_record
 from stodyn.problems.accounted import Accounted, with_energy
 from stodyn.problems.calling import call
 from stodyn.problems.driven_mechanical import DrivenMechanical
+from stodyn.problems.geometric import buckling_factors, p_delta
 from stodyn.problems.ground import GroundLoad, base_excited, effective_masses, frequencies
 from stodyn.problems.known_matrices import is_symmetric
 from stodyn.problems.mechanical import Mechanical, Structure
@@ -42,9 +43,11 @@ __all__ = [
     "Responses",
     "SpectralMoments",
     "base_excited",
+    "buckling_factors",
     "effective_masses",
     "floor_spectrum",
     "frequencies",
+    "p_delta",
     "peaks",
     "poles",
     "read_record",
