@@ -1,7 +1,7 @@
 """Twenty scripts as users write them, for the fields of the README and for eight tasks of newcomers.
 
-They are typed for `mypy --strict` and run as they stand. Each runs in a session as users have it: float64 is not switched on
-beforehand.
+They are typed for `mypy --strict` and run as they stand. Each runs in a session as users have it: float64 is not
+switched on beforehand.
 """
 
 import runpy

@@ -336,7 +336,7 @@ def interval(run: xr.Dataset, name: str, confidence: float = 0.95) -> xr.Dataset
     """
     expect_dataset(run, "run")
     if isinstance(confidence, bool) or not isinstance(confidence, (int, float, np.number)) or not 0 < confidence < 1:
-        raise ValueError(f"confidence: expected a number between 0 and 1, got {confidence!r}")
+        raise ValueError(f"confidence: expected a number between 0 and 1, got {confidence!r}; 95 % is 0.95")
     known = [v for v in run.data_vars if "interval" in run[v].attrs and f"{v}_stderr" in run]
     if name not in known:
         raise ValueError(
@@ -388,7 +388,7 @@ def quantile(run: xr.Dataset, q: float) -> xr.Dataset:
     >>> median = sd.quantile(run, 0.5)["quantile"]
     """
     if not isinstance(q, (int, float, np.number)) or not 0 < q < 1:
-        raise ValueError(f"q: expected a number between 0 and 1, got {q}")
+        raise ValueError(f"q: expected a number between 0 and 1, got {q}; 50 % is 0.5")
     expect_dataset(run, "run")
     if "cumulative" not in run:
         ask = "Surrogate(quantiles=(...))" if "coefficient" in run else "Histogram(edges)"
