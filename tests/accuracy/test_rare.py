@@ -9,6 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy
+from scipy.integrate import quad_vec
 from scipy.stats import multivariate_normal, norm
 
 import stodyn as sd
@@ -335,6 +337,25 @@ def test_elementary_events_at_two_times():
     found = sd.rare(BROWNIAN, event=sd.Level(3.0), before=1.0, dt=0.5, seed=1, by="elementary", replicas=100)
     exact = 1.0 - multivariate_normal(cov=[[0.5, 0.5], [0.5, 1.0]]).cdf([3.0, 3.0])
     assert abs(found["probability"] - exact) < 5 * found["probability_stderr"]
+
+
+def test_elementary_events_of_a_coloured_load():
+    """v' = F - v under a Gauss-Markov force of variance 1 and rate 2, from rest, and x' = √2 w - x from its stationary
+    law: P(beyond 3 deviations at one of the times) from their normal laws. |z| < 5: one in 10⁶."""
+    A, S = np.array([[-1.0, 1.0], [0.0, -2.0]]), np.diag([0.0, 4.0])
+    at = lambda t: scipy.linalg.expm(A * t)  # noqa: E731
+    P = [at(t) @ np.diag([0.0, 1.0]) @ at(t).T + quad_vec(lambda s: at(s) @ S @ at(s).T, 0, t)[0] for t in (0.5, 1.0)]
+    force = sd.noise.coloured.gauss_markov(1.0, 0.5)
+    problem = sd.with_noise(sd.SDE(lambda t, v: -v, lambda t, v: 0.0, 0.0), force, [[1.0]])
+    across = (at(0.5) @ P[0])[0, 0]
+    level = 3.0 * np.sqrt(P[1][0, 0])
+    driven = np.array([[P[0][0, 0], across], [across, P[1][0, 0]]])
+    stationary = np.exp(-0.5 * np.abs(np.subtract.outer(range(3), range(3))))
+    relaxing = sd.SDE(lambda t, x: -x, lambda t, x: np.sqrt(2.0), scipy.stats.norm())
+    for one, bound, covariance in zip((problem, relaxing), (level, 3.0), (driven, stationary), strict=True):
+        found = sd.rare(one, event=sd.Level(bound), before=1.0, dt=0.5, seed=1, by="elementary", replicas=400)
+        exact = 1.0 - multivariate_normal(cov=covariance).cdf([bound] * len(covariance))
+        assert abs(found["probability"] - exact) < 5 * found["probability_stderr"] < 0.1 * exact
 
 
 @pytest.mark.parametrize(("options", "words"), [

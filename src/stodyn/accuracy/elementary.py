@@ -8,7 +8,8 @@ P_k/Σ P, f_k from its law beyond the level, then the whole path given f_k. If i
 
 without bias, with a scatter of about 1 for single paths however small p is (S. Au & J. Beck, First excursion
 probabilities for linear systems by very efficient importance sampling, Prob. Eng. Mech. 16, 2001). Steps are exact.
-The event is detected only at these times, not between them.
+The event is detected only at these times, not between them. The start is fixed or normal, as the stationary one of
+coloured loads is; where it makes f random, the time of the start is one of the t_k.
 """
 
 from __future__ import annotations
@@ -25,14 +26,16 @@ MOST_BYTES = 2**28  # memory of the paths that are drawn at once
 
 
 class Elementary(NamedTuple):
-    """The elementary events of a function over times 1..K, on the sides (+1 above, -1 below) of its levels.
+    """The elementary events of a function over K times, on the sides (+1 above, -1 below) of its levels.
 
-    mean, deviation  (K,) of f; kernel (K, n): f - mean = Σ kernel_(k-i)·z_i of normals z; log_chance (K, sides)
+    mean, deviation  (K,) of f; log_chance (K, sides)
+    kernel, start    (K, n), (K, n): f_k - mean_k = Σ kernel_(k-i)·z_i + start_k·y of normals z and y
     """
 
     mean: np.ndarray
     deviation: np.ndarray
     kernel: np.ndarray
+    start: np.ndarray
     bounds: tuple[tuple[float, float], ...]  # (sign, level)
     log_chance: np.ndarray
 
@@ -42,19 +45,30 @@ class Elementary(NamedTuple):
         return float(np.exp(self.log_chance).sum())
 
 
-def elementary(parts: LinearParts, start: np.ndarray, h: float, steps: int, bounds: tuple) -> Elementary:
-    """Compute the elementary events of a path that begins in `start` and takes steps of length h."""
+def elementary(
+    parts: LinearParts, start: tuple[np.ndarray, np.ndarray], h: float, steps: int, bounds: tuple
+) -> Elementary:
+    """Compute the elementary events of a path that takes steps of length h; start: its mean and covariance."""
     rows, means, deviations = ahead(parts, h, steps)
     n = len(parts.A)
-    mean = (rows @ start[:n] + means + parts.offset)[1:]
+    mean = rows @ start[0][:n] + means + parts.offset
     _, Qd = van_loan.discretise(parts.A, np.eye(n), parts.S, h)
-    values, vectors = np.linalg.eigh(Qd)
-    root = vectors * np.sqrt(np.maximum(values, 0.0))
-    deviation = deviations[1:]
+    kernel, of_start = rows[:-1] @ _root(Qd), rows @ _root(start[1][:n, :n])
+    deviation = np.hypot(deviations, np.linalg.norm(of_start, axis=1))
+    if of_start[0].any():
+        kernel = np.concatenate([np.zeros((1, n)), kernel])
+    else:
+        mean, deviation, of_start = mean[1:], deviation[1:], of_start[1:]
     safe = np.where(deviation > 0, deviation, 1.0)
     distance = np.stack([sign * (level - mean) / safe for sign, level in bounds], axis=1)
     log_chance = np.where((deviation > 0)[:, None], scipy.special.log_ndtr(-distance), -np.inf)
-    return Elementary(mean, deviation, rows[:-1] @ root, bounds, log_chance)
+    return Elementary(mean, deviation, kernel, of_start[:, of_start.any(axis=0)], bounds, log_chance)
+
+
+def _root(covariance: np.ndarray) -> np.ndarray:
+    """R with R Rᵀ = covariance."""
+    values, vectors = np.linalg.eigh(covariance)
+    return vectors * np.sqrt(np.maximum(values, 0.0))
 
 
 def sampled_estimates(events: Elementary, paths: int, rng: np.random.Generator) -> np.ndarray:
@@ -72,15 +86,19 @@ def _times_beyond(events: Elementary, k: np.ndarray, side: np.ndarray, rng: np.r
     """Draw paths that are beyond a level at their times k, and count the times at which each is beyond one."""
     K, n = events.kernel.shape
     z = rng.standard_normal((n, K, len(k)))
-    apart = sum(scipy.signal.fftconvolve(z[i], events.kernel[:, i : i + 1], axes=0)[:K] for i in range(n))
+    y = rng.standard_normal((events.start.shape[1], len(k)))
+    apart = events.start @ y + sum(
+        scipy.signal.fftconvolve(z[i], events.kernel[:, i : i + 1], axes=0)[:K] for i in range(n)
+    )
     signs, levels = np.array(events.bounds).T
     # Beyond the level: the deviation u with P(U > u) = P(F_k) V, V uniform
     tail = events.log_chance[k, side] + np.log(1.0 - rng.random(len(k)))
     here = -signs[side] * scipy.special.ndtri_exp(tail) * events.deviation[k]
     shift = here - apart[k, np.arange(len(k))]
     covariance = np.empty((K, len(k)))
-    for one in np.unique(k):  # Cov(f_j, f_k) = Σ_i kernel_(j-i)·kernel_(k-i)
-        covariance[:, k == one] = _covariance(events.kernel, int(one))[:, None]
+    for one in np.unique(k):  # Cov(f_j, f_k) = Σ_i kernel_(j-i)·kernel_(k-i) + start_j·start_k
+        own = _covariance(events.kernel, int(one)) + events.start @ events.start[one]
+        covariance[:, k == one] = own[:, None]
     f = events.mean[:, None] + apart + covariance * (shift / events.deviation[k] ** 2)
     f[k, np.arange(len(k))] = events.mean[k] + here
     count = sum((sign * (f - level) >= 0).sum(axis=0) for sign, level in zip(signs, levels, strict=True))

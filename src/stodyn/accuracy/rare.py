@@ -101,10 +101,11 @@ def rare(
         Add runs until the relative standard error is below this.
     by : "splitting", "elementary" or "subset"
         "splitting": splitting of paths, for every problem. "elementary": importance sampling from elementary events,
-        for a linear function of a linear problem with additive noise and a fixed start, before a time: steps are exact
-        and the relative error is about 1/√(replicas runs) however rare the event is, but the event is only looked for
-        at the ends of steps. "subset": chains in the space of all normals, including those behind random parameters,
-        before a time; biased by O(1/replicas), so give about 1000 replicas.
+        for a linear function of a linear problem with additive noise and a fixed or normal start, such as that of
+        coloured noise, before a time: steps are exact and the relative error is about 1/√(replicas runs) however rare
+        the event is, but the event is only looked for at the ends of steps. "subset": chains in the space of all
+        normals, including those behind random parameters, before a time; biased by O(1/replicas), so give about 1000
+        replicas.
     of : str or sequence of str
         Names among the params, as for `sensitivity`, and "level" for that of the event, with respect to which the
         probability is differentiated: by differences over a fifth of each, which cost two more estimates for each name.
@@ -352,16 +353,17 @@ def _by_elementary(question: Question, effort: Effort, began: float) -> xr.Datas
     try:
         if sde is None:
             raise scores.NotLinear(f"{type(problem).__name__} cannot be written as an SDE here")
-        if problem.has_random_start:
-            raise scores.NotLinear("the start is random, as the stationary start of coloured noise is")
+        start = sde.start_source.normal()
+        if start is None:
+            raise scores.NotLinear("the start is random, and its law is not known to be normal")
         parts = scores.linear_parts(event.on(sde, t0))
     except scores.NotLinear as error:
         raise ValueError(
-            'by: "elementary" needs a linear problem with additive noise that does not depend on time, a fixed start, '
-            f'and a level of a linear function of the state, but {error}. Take by="splitting"'
+            'by: "elementary" needs a linear problem with additive noise that does not depend on time, a fixed or '
+            f'normal start, and a level of a linear function of the state, but {error}. Take by="splitting"'
         ) from error
     bounds = tuple(zip(SIDES[str(event.direction)], event.bounds, strict=True))
-    events = elementary(parts, np.asarray(sde.example_start(), float), question.dt, steps, bounds)
+    events = elementary(parts, start, question.dt, steps, bounds)
     if events.total == 0:
         raise ValueError(
             f"event: noise does not reach {event.on(sde, t0).words}, or {event} is so far off that its probability "
