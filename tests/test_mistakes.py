@@ -1,4 +1,4 @@
-"""At least 116 typical mistakes: none is silent, none raw; each names the argument and the way out before anything runs.
+"""At least 116 typical mistakes: none is silent, none raw; each names the argument and the way out before a run.
 
 A mistake is told well where its message says what is wrong, where (the argument), and how to fix it. Each row holds the
 call, the argument, and words of the way out.
@@ -372,7 +372,8 @@ MISTAKES = {
     "noise into nothing": (
         lambda: sd.with_noise(OSCILLATOR, sd.noise.coloured.gauss_markov(1.0, 1.0), "v"), "into", "are q, p"),
     "one triangle of a stiffness": (
-        lambda: sd.Mechanical.from_matrices([1, 1], np.zeros((2, 2)), [[1, 0.2], [0, 1]]), "K", "add the other: A + A.T"),
+        lambda: sd.Mechanical.from_matrices([1, 1], np.zeros((2, 2)), [[1, 0.2], [0, 1]]), "K",
+        "add the other: A + A.T"),
     "a number as damping": (
         lambda: sd.Mechanical.from_matrices([1, 1], None, np.eye(2), damping=0.05), "damping", "('modal', ζ)"),
     "a netlist that is not there": (lambda: sd.circuits.read("amplifier.cir"), "netlist", "no file 'amplifier.cir'"),
