@@ -334,10 +334,10 @@ def _solver(motion: Motion, residual: Callable, start: Array) -> dict[str, Any]:
             return {"solve": lambda residual, u, right: first(right), "fallback": anew, "linear": anew}
     if motion.row_order is None:
         return {}
-    order = motion.row_order
+    rows = motion.row_order
 
     def in_order(residual: Callable, u: Array, right: Array) -> Array:
-        return elimination.solve(jax.jacfwd(residual)(u), right, order)
+        return elimination.solve(jax.jacfwd(residual)(u), right, rows)
 
     return {"solve": in_order, "linear": in_order}
 

@@ -210,7 +210,8 @@ class Stopping(WrappedSteps):
 
     def _stopped(self, problem, t, noise, x, y, params, goes_on):
         """Whether a path is stopped in a step from x to y, after which share of the step, by which level, and where."""
-        h, tests, used = noise.h, [], 0
+        h, used = noise.h, 0
+        tests: list[_Test] = []
         normals = noise.aux[STREAM] if self.bridges else jnp.zeros(0, x.dtype)
         for gauge in self.gauges:
             z, is_bridge = normals[used : used + 2], gauge.known[0] == BRIDGE
