@@ -48,7 +48,7 @@ def test_the_gradient_is_zero_at_the_maximum():
 def test_what_cannot_be_fitted_is_said():
     options = {"data": RECORD, "sensors": sensor(noise=None)}
     with pytest.raises(ValueError, match="nothing that is read depends on 'k'"):
-        sd.fit(WALK, free=["s", "k"], params={"k": 1.0}, **options)
+        sd.fit(WALK.changed(params={**WALK.params, "k": 1.0}), free=["s", "k"], **options)
     with pytest.raises(ValueError, match=r"start \(s\): -1 lies outside its range from 0 to inf"):
         sd.fit(WALK, free={"s": (0, None)}, start={"s": -1.0}, **options)
     both = sd.SDE(lambda t, x, p: 0.0 * x, lambda t, x, p: p["a"] * p["b"], 0.0, params={"a": 1.0, "b": 1.0})

@@ -92,11 +92,12 @@ def test_dates_become_seconds():
             {"unit": "mm"},
             "their unit is 'm', that of the sensor 'mm'",
         ),
+        (([0.0, 1.0], [1j, 0.0]), {}, "expected numbers"),
         (xr.DataArray(np.ones((2, 1)), {"time": [0.0]}, ("number", "time"), name="y"), {}, "expected one path, got 2"),
     ],
 )
 def test_wrong_data_are_refused(data, options, words):
-    with pytest.raises(ValueError, match=words):
+    with pytest.raises((ValueError, TypeError), match=words):
         sd.Record(data, sensor(noise=0.1, **options))
 
 
@@ -117,6 +118,8 @@ def test_wrong_questions_are_refused():
     refused("expected 'kalman', 'ekf', 'statistical', got 'particles'", by="particles")
     circuit = sd.SDAE(np.diag([1.0, 0.0]), lambda t, x: jnp.array([x[1] - x[0], x[1] - jnp.sin(t)]), None, [0.0, 0.0])
     refused("as those alone may", circuit, sensors=sensor(of=0, noise=1.0))
+    refused("neither the problem nor a sensor has 'zeta'", params={"zeta": 0.1})
+    refused("params: q is nan, not finite", params={"q": np.nan})
     refused("first reading is at 0.2.*before the start at 1", t0=1.0)
     refused("no stationary covariance", ornstein_uhlenbeck(a=-1.0), initial="stationary")
     refused("there is no state 'y'", initial={"y": "diffuse"})
@@ -130,6 +133,10 @@ def test_wrong_questions_are_refused():
         sd.filtered(oscillator(), data=(TIMES, VALUES))
     with pytest.raises(ValueError, match=r"no parameter 'k'.*q, r, ζ, ω"):
         sd.likelihood(oscillator(), data=(TIMES, VALUES), sensors=sensor(), free=["k"])
+    with pytest.raises(ValueError, match="at least one parameter, of q, r, ζ, ω"):
+        sd.fit(oscillator(), data=(TIMES, VALUES), sensors=sensor(), free=[])
+    with pytest.raises(ValueError, match="predictive: expected a number of records"):
+        sd.fit(oscillator(), data=(TIMES, VALUES), sensors=sensor(), free=["q"], predictive=-1)
     with pytest.raises(ValueError, match="do not determine everything that is diffuse: 1 of 2"):
         sd.smoothed(oscillator(), data=([1.0], [0.0]), sensors=sensor(), initial="diffuse")
 

@@ -138,6 +138,8 @@ def fit(
     >>> round(float(result.estimate[0]), 9)  # the root of the mean square of the steps
     1.013039979
     """
+    if predictive < 0:
+        raise ValueError(f"predictive: expected a number of records, 0 for none, got {predictive}")
     options = {"t0": t0, "dt": dt, "by": by, "law": law, "params": params, "initial": initial}
     like = likelihood(problem, method, data=data, sensors=sensors, free=free, **options)
     line = Line(like, starts.starting(like, free, start))

@@ -102,7 +102,28 @@ def _numbers(problem: Any, data: Any, sensors: Any, params: Any) -> tuple[Record
     record = as_record(data, sensors)
     if problem.has_random_params:
         raise ValueError("params: expected numbers; those of the problem are random")
-    return record, merged(problem, params)
+    tree = merged(problem, params)
+    for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]:
+        if not np.isfinite(leaf).all():
+            raise ValueError(f"params: {jax.tree_util.keystr(path, simple=True, separator='.')} is {leaf}, not finite")
+    _refuse_unread(problem, record, tree)
+    return record, tree
+
+
+def _refuse_unread(problem: Any, record: Record, tree: Any) -> None:
+    """Refuse names that neither the problem nor a sensor has; a function of params may read any."""
+    if not isinstance(tree, Mapping):
+        return
+    noises = [getattr(own.noise, "size", getattr(own.noise, "root", None)) for own in record.sensors]
+    if any(map(callable, noises)) or any(callable(part) for own in record.sensors for part in own.parts):
+        return
+    own = problem.example_params()
+    read = [noise for noise in noises if isinstance(noise, str)]
+    known = list(dict.fromkeys([*(own if isinstance(own, Mapping) else ()), *read, START]))
+    for name in tree:
+        if name not in known:
+            raise ValueError(f"params: neither the problem nor a sensor has {name!r}; they have "
+                             f"{', '.join(known[:-1]) or 'none'}{suggestion(str(name), known)}")  # fmt: skip
 
 
 class Options(NamedTuple):
@@ -232,7 +253,9 @@ def chosen(names: Sequence[str], wanted: Any) -> tuple[int, ...]:
         if word not in names:
             raise ValueError(f"free: there is no parameter {word!r}; there are {', '.join(names) or 'none'}"
                              f"{suggestion(str(word), names)}")  # fmt: skip
-    if len(set(words)) < len(words) or not words:
+    if not words:
+        raise ValueError(f"free: expected at least one parameter, of {', '.join(names) or 'none that there are'}")
+    if len(set(words)) < len(words):
         raise ValueError(f"free: expected different names, got {words}")
     return tuple(names.index(word) for word in words)
 

@@ -338,6 +338,8 @@ def _numbers(name: str, values: Any) -> np.ndarray:
     if np.ma.isMaskedArray(values):
         return np.ma.filled(values.astype(float), np.nan)
     try:
+        if np.iscomplexobj(values):
+            raise TypeError("complex numbers")
         return np.asarray(values, float)  # None becomes NaN
     except (TypeError, ValueError) as error:
         raise TypeError(f"{name}: expected numbers, NaN where one is missing, got {values!r}") from error
