@@ -83,7 +83,7 @@ def test_the_example_of_the_command_is_read(tmp_path):
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        ("[free]\nsigma = [0, inf]", "[free]", "free: expected different names"),
+        ("[free]\nsigma = [0, inf]", "[free]", "free: expected at least one parameter"),
         ("sigma = [0, inf]", "sigmas = [0, inf]", "there is no parameter 'sigmas'"),
         ("sigma = [0, inf]", 'sigma = {prior = "Gumbel"}', "free.sigma.prior: expected one of Beta"),
         ("sigma = [0, inf]", 'sigma = {prior = "Normal", mean = 1.0}', "free.sigma: Normal() needs std"),
