@@ -215,6 +215,9 @@ def netlist_models_page() -> str:
                 for name, parameter in model.parameters.items()
             ]  # fmt: skip
             lines += [f"## {title}, of element {letter.upper()}", "", table(["", "also", "default", "unit"], rows), ""]
+            if model.lists:
+                words = ", ".join(f"`{name.upper()}`" for name in model.lists)
+                lines += [f"Several numbers in brackets: {words}.", ""]
             if model.refused:
                 words = ", ".join(f"`{name.upper()}` ({value:g})" for name, value in model.refused.items())
                 lines += [f"Refused, but for the value in brackets: {words}.", ""]

@@ -253,7 +253,7 @@ def test_a_title_is_not_continued():
 
 def test_the_warning_of_a_lost_line_comes_before_the_error_it_causes():
     with pytest.warns(UserWarning, match="first line is the title"), pytest.raises(NetlistError):
-        read("V1 in 0 1\nR1 in out 1k\nC1 out 0 1n\n.ic v(in)=1\n.measure tran x find i(v1) at=1\n")
+        read("V1 in 0 1\nR1 in out 1k\nC1 out 0 1n\nF1 out 0 v1 1\n")
 
 
 def test_a_response_to_nothing_is_refused():

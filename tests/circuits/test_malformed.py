@@ -29,7 +29,6 @@ CORPUS = [
     (5, "value is missing", RC + "R2 out 0\n"),
     (5, "did not expect '2k'", RC + "R2 out 0 1k 2k\n"),
     (5, "more than 0", RC + "C2 out 0 0\n"),
-    (5, "more than 0", RC + "C2 out 0 -1n\n"),
     (5, "more than 0", RC + "L2 out 0 0\n"),
     (5, "not a number", RC + "R2 out 0 4kk7\n"),
     (5, "no parameter many", RC + "R2 out 0 many\n"),

@@ -254,5 +254,5 @@ def test_an_oxide_gives_kp_and_flicker():
 
 
 def test_every_letter_has_one_file():
-    assert set(TYPES) == set("rclkvidmqjswegfhbtn")
+    assert set(TYPES) == set("arclkvidmqjswegfhbtn")
     assert all(isinstance(kind, ElementType) and kind.form.lower().startswith(kind.name) for kind in TYPES.values())

@@ -73,6 +73,8 @@ def blocks(lines: list[Line]) -> Block:
             raise NetlistError(f"unknown directive {word}{near(word, (*KNOWN, *STRUCTURE))}", line.at)
         elif KNOWN[word].stage == "block":
             KNOWN[word].read(Statement(KNOWN[word], line, block))
+        elif len(within) > 1 and word in KNOWN[".print"].also:
+            block.settings.append(Statement(KNOWN[word], line, block))
         elif len(within) > 1:
             raise NetlistError(
                 f"{word} belongs outside of the subcircuit {block.name} ({block.at}); is its .ends missing?", line.at

@@ -17,6 +17,7 @@ from stodyn.circuits.text import NetlistError, Position
 
 GROUND = "0"
 STRAY = 1e-14  # F, across series resistors of devices without any capacitance behind them
+FLAG = "true or false"  # the unit of a parameter that is one or the other
 LONGEST_NAME = 100  # the longest name for which similar ones are suggested
 
 
@@ -56,13 +57,14 @@ class Delay(NamedTuple):
 
 
 class Model(NamedTuple):
-    """A .model: its type, its numbers with all defaults, and the names that the line sets."""
+    """A .model: its type, its numbers and its lists of numbers with all defaults, and the names that the line sets."""
 
     name: str
     type: str
     numbers: dict[str, float]
     explicit: frozenset[str]
     at: Position
+    lists: Mapping[str, tuple[float, ...]] = {}
 
     def nominal(self, default: float) -> float:
         """Return the temperature TNOM of a model in kelvin; the default where the line sets none."""
@@ -78,6 +80,7 @@ class ModelType:
     refused     parameters that would change the answer: name -> the value at which they have no effect
     check       raises ValueError where the numbers contradict one another
     words       words without a value in a .model, such as pchan, and the type that each makes it
+    lists       parameters that are several numbers in brackets, with their defaults
     """
 
     parameters: Mapping[str, Parameter]
@@ -85,6 +88,7 @@ class ModelType:
     refused: Mapping[str, float] = dataclasses.field(default_factory=dict)
     check: Callable[[Mapping[str, float]], None] = lambda numbers: None
     words: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    lists: Mapping[str, tuple[float, ...]] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -32,7 +32,7 @@ SUFFIXES = {
 _UNITS = "v|volts?|a|amps?|ohms?|ω|f|farads?|h|henrys?|hz|s|secs?|w|watts?|mhos?|°?c|deg"
 _NUMBER = rf"(\d+\.?\d*|\.\d+)(e[+-]?\d+)?(?:(t|g|meg|k|mil|m|u|µ|μ|n|p|f)?(?:{_UNITS})?(?![\w.]))"
 NUMBER = re.compile(_NUMBER)
-SIGNED = re.compile(r"([+-]?)(\d+\.?\d*|\.\d+)(e[+-]?\d+)?(t|g|meg|k|mil|m|u|µ|μ|n|p|f)?[a-zω°%]*")  # 10Vpeak
+SIGNED = re.compile(r"([+-]?)(\d+\.?\d*|\.\d+)(e[+-]?\d+)?(t|g|meg|k|mil|m|u|µ|μ|n|p|f)?[a-zω°%]*\+?")  # 10Vpeak, 1e-4+
 SHORTHAND = re.compile(r"([+-]?\d+)(meg|[tgkmunpfr])(\d+)")  # 4k7
 TOKEN = re.compile(r"\s*(?:(\*\*|>=|<=|==|!=|<>|&&?|\|\|?|[-+*/^(),?:<>!~])|([a-z_][\w.]*))")
 COMPARED: dict[str, Callable[[Any, Any], Any]] = {
@@ -105,6 +105,7 @@ def array_functions(xp: Any) -> dict[str, tuple[int, Callable[..., Any]]]:
         "int": (1, xp.trunc), "floor": (1, xp.floor), "ceil": (1, xp.ceil), "nint": (1, xp.round),
         "round": (1, xp.round),
         "table": (0, lambda *points: interpolated(*points, xp=xp)),
+        "pwl": (0, lambda *points: interpolated(*points, xp=xp)),
     }  # fmt: skip
 
 

@@ -41,7 +41,7 @@ INSTANCE = "X node ... subcircuit [name=value ...]"
 NOT_HERE = {
     "o": "lines with losses (LTRA) are not supported; take T, a line without, or a ladder of R, L and C",
     "u": "RC lines are not supported; write one as a ladder of R and C",
-    "z": "MESFETs are not supported; J is a junction transistor", "a": "code models are not supported",
+    "z": "MESFETs are not supported; J is a junction transistor",
     "p": "coupled lines with losses (CPL) are not supported; take T, lines without, or ladders of R, L, C and K",
     "y": "lines with losses (TXL) are not supported; take T, a line without, or a ladder of R, L and C",
 }  # fmt: skip
@@ -58,8 +58,9 @@ MILLI["i"] = MILLI["v"]
 BEHAVIOURAL = re.compile(r"(\S+\s+\S+\s+\S+)\s+([vir])\s*=\s*(.*)")
 BESIDE = re.compile(r"\s+(tripdv|tripdt|rpar|cpar|tc1|tc2|temp|dtemp|noise|noisy|laplace|m)\s*=\s*")  # after it
 TABLE = re.compile(r"(\b(?:table|laplace)\s*(?:\{[^{}]*\}|'[^']*'))\s*=")  # PSpice: TABLE {...} = (x, y) ...
-STORED = re.compile(r"\b(q|flux)\s*=\s*(?![{'\"])(.*?)(?=\s+\w+\s*=|$)")  # LTspice: without braces
+STORED = re.compile(r"\b(q|flux|[cl](?=\s*=\s*\())\s*=\s*(?![{'\"])(.*?)(?=\s+\w+\s*=|$)")  # LTspice: without braces
 LAPLACE = re.compile(r"\blaplace\s*=\s*(?![{'\"])(.*?)(?=\s+(?:window|nfft|mtol|m)\s*=|$)")  # LTspice: without braces
+VECTOR = re.compile(r"(%\w+)\s*\[")  # of a code model: %vd[1 2]
 ROUND = str.maketrans("{}", "()")
 PAIRED = re.compile(r"(\S+)\s*\(\s*([^\s(),]+)[\s,]+([^\s(),]+)\s*\)(.*)")  # E1 (a b) (c d): nodes in parentheses
 INITIAL = re.compile(r"\bic\s*=\s*([^\s,]+(?:\s*,\s*[^\s,]+)+)")  # of devices: ic=0.7,5
@@ -105,6 +106,7 @@ class Netlist:
     node_order: dict[str, None] = dataclasses.field(default_factory=dict)
     terminals: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     reads_time: Position | None = None
+    logic: dict[str, list[str]] = dataclasses.field(default_factory=dict)  # digital nodes by those that depend on them
     delays: list[Delay] = dataclasses.field(default_factory=list)
     ports: dict[int, tuple[str, float]] = dataclasses.field(default_factory=dict)
     model_names: set[str] = dataclasses.field(default_factory=set)
@@ -335,6 +337,8 @@ def _plain(line: Line) -> Line:
         text = " ".join(paired.groups())
     if text[0] in "eghf":
         text = LAPLACE.sub(lambda match: f"laplace={{{match[1].translate(ROUND)}}}", TABLE.sub(r"\1 ", text))
+    if text[0] == "a":
+        text = VECTOR.sub(r"\1 [", text)
     if text[0] in "cl":
         text = STORED.sub(lambda match: f"{match[1]}={{{match[2].translate(ROUND)}}}", text)
     text = INITIAL.sub("ic=0", text) if "ic" in text else text

@@ -12,6 +12,7 @@ from stodyn.circuits import points
 from stodyn.circuits.assembly import Network
 from stodyn.circuits.text import NetlistError
 from stodyn.numerics import direct
+from stodyn.numerics.one_thread import blas_on_one_thread
 from stodyn.numerics.rounding import UNITS
 
 ROUNDS = 200
@@ -35,6 +36,7 @@ class OperatingPoint(NamedTuple):
     rounds: int
 
 
+@blas_on_one_thread
 def operating_point(
     network: Network, sources: np.ndarray, held: dict[int, float] | None = None, near: np.ndarray | None = None
 ) -> OperatingPoint:

@@ -14,7 +14,7 @@ from typing import Any
 
 from stodyn.circuits.blocks import Block
 from stodyn.circuits.devices import ZERO_CELSIUS
-from stodyn.circuits.element import GROUND, Model, near
+from stodyn.circuits.element import FLAG, GROUND, Model, near
 from stodyn.circuits.expressions import NORMAL, BadValue, Function, Names, evaluate, number
 from stodyn.circuits.kinds import MODELS
 from stodyn.circuits.text import NetlistError, Position
@@ -24,6 +24,7 @@ from stodyn.noise.distribution import Distribution, Normal, Uniform
 NAME = re.compile(r"(?<![\w.])[a-z_][\w.]*+(?!\s*\()")
 WITH_LEVELS = ("nmos", "pmos")  # types of models that choose a law by LEVEL themselves
 CALLED = re.compile(r"(?<![\w.])([a-z_]\w*+)\s*\(")
+FLAGS = {"true": "1", "t": "1", "false": "0", "f": "0"}
 
 
 class Overrides:
@@ -175,12 +176,14 @@ class Scope:
         """The numbers of a model, with defaults; refuses parameters that would change the answer, leaves out others."""
         known = MODELS[kind]
         numbers: dict[str, float] = {key: parameter.default for key, parameter in known.parameters.items()}
-        named = set()
+        lists, named = dict(known.lists), set()
         places = {key: f"{self.prefix}{name}.{key}" for key in numbers}
         outside = {key: "" for key in numbers if key not in parameters and places[key] in self.netlist.overrides.values}
         for key, text in {**parameters, **outside}.items():
             same = known.same.get(key, key)
-            if same == "level" and kind not in WITH_LEVELS and self.number(text, f".model {name}: level", at) != 1.0:
+            if same == "level" and kind == "d" and self.number(text, f".model {name}: level", at) == 2.0:
+                self.netlist.notes.append(f"{at}: .model {name}: level = 2 is read as 1, as in ngspice")
+            elif same == "level" and kind not in WITH_LEVELS and self.number(text, f".model {name}: level", at) != 1.0:
                 raise NetlistError(f".model {name}: level = {text}, but only level 1 of {kind} is implemented; take a "
                                    "card of level 1", at)  # fmt: skip
             if same in known.refused:
@@ -188,8 +191,13 @@ class Scope:
                 if value != known.refused[same]:
                     raise NetlistError(f".model {name}: {key} = {text} would change the answer and is not implemented; "
                                        "remove it if the circuit can do without", at)  # fmt: skip
+            elif same in lists:
+                words = text.strip("[]").replace(",", " ").split()
+                lists[same] = tuple(self.number(word, f".model {name}: {key}", at) for word in words)
+                named.add(same)
             elif same in numbers:
                 limit = known.parameters[same]
+                text = FLAGS.get(text, text) if limit.unit == FLAG else text
                 numbers[same] = self.number(text, f".model {name}: {key}", at, limit.least, limit.may_be_least,
                                             place=places[same])  # fmt: skip
                 named.add(same)
@@ -199,7 +207,7 @@ class Scope:
             known.check(numbers)
         except ValueError as error:
             raise NetlistError(f".model {name}: {error}", at) from None
-        return Model(name, kind, numbers, frozenset(named), at)
+        return Model(name, kind, numbers, frozenset(named), at, lists)
 
     def models(self) -> list[str]:
         return [*self.block.models, *(self.outer.models() if self.outer is not None else ())]

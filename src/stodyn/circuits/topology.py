@@ -1,14 +1,14 @@
 """Faults of a circuit as a graph, reported by the names of its elements, before any number is computed.
 
 floating      a node without any connection to ground
-no DC path    a cut-set of capacitors and current sources: the charge on one side is undetermined (unless .tran has uic)
+no DC path    a cut-set of capacitors and current sources: the charge on one side only grows (unless .tran has uic)
 short loops   a loop of voltage sources
 index 2       a loop of capacitors and voltage sources is resolved: the current of such a source is kept as the charge
               that it has delivered, `charged`
 
 What simulators solve all the same is held, with a note: nodes that only inductors and current sources join to the
-rest by HOLD to ground, the loose side of a transformer by LEASH, inductors in loops with voltage sources by a series
-resistance at DC.
+rest by HOLD to ground, those that only capacitors join to it by LEAK, the loose side of a transformer by LEASH,
+inductors in loops with voltage sources by a series resistance at DC.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from stodyn.circuits.text import NetlistError
 VOLTAGES = frozenset("veh")
 LEAST = ".cmin"  # after the names of nodes: the capacitors of .options cmin
 HELD = ".hold"
-HOLD, LEASH = 1e9, 1.0  # Ω, without noise
+HOLD, LEAK, LEASH = 1e9, 1e12, 1.0  # Ω, without noise
 
 
 def ends(element: Element) -> tuple[str, str]:
@@ -75,23 +75,28 @@ def hold(netlist: Any) -> None:
     if GROUND not in nodes:
         return
     coupled = {name for e in netlist.elements if e.kind == "k" for name in e.source.split()}
-    _hold_pieces(netlist, nodes, lambda e: True, lambda e: e.name in coupled, LEASH,
+    _hold_pieces(netlist, nodes, lambda e: True, lambda e, inside: e.name in coupled and inside, LEASH,
                  "to ground by the coupling of inductors")  # fmt: skip
     _hold_pieces(netlist, nodes, lambda e: conducts(e) or e.kind in VOLTAGES or is_capacitive(e),
-                 lambda e: e.kind in "li", HOLD, "to the rest by inductors or current sources")  # fmt: skip
+                 lambda e, inside: e.kind in "li" and inside, HOLD,
+                 "to the rest by inductors or current sources")  # fmt: skip
+    if netlist.transient is None or not netlist.transient.uic:
+        _hold_pieces(netlist, nodes, lambda e: not is_capacitive(e) or conducts(e), lambda e, inside: inside == 1, LEAK,
+                     "to the rest by capacitors")  # fmt: skip
 
 
 def _hold_pieces(
-    netlist: Any, nodes: dict[str, int], joins: Callable[[Element], bool], is_cause: Callable[[Element], bool],
-    ohms: float, why: str,
+    netlist: Any, nodes: dict[str, int], joins: Callable[[Element], bool],
+    is_cause: Callable[[Element, int], Any], ohms: float, why: str,
 ) -> None:  # fmt: skip
-    """Hold a node of each piece that the joining elements leave loose, if an element of the given kind touches it."""
+    """Hold a node of each piece that the joining elements leave loose, if there is a cause: an element that is known
+    by how many of its ends lie in the piece."""
     elements, names = [e for e in netlist.elements if e.nodes], list(nodes)
     piece = pieces(nodes, [e for e in elements if joins(e)])
     for loose in dict.fromkeys(piece[piece != piece[nodes[GROUND]]].tolist()):
         here = {names[i] for i in np.flatnonzero(piece == loose)}
-        cause = next((e for e in elements if is_cause(e) and here.intersection(ends(e))), None)
-        if cause is not None:
+        cause = next((e for e in elements if is_cause(e, len(here.intersection(ends(e))))), None)
+        if cause is not None and not (here & netlist.resting.keys()):
             node = next(end for end in ends(cause) if end in here)
             netlist.elements.append(Element(f"{node}{HELD}", "r", (node, GROUND), ohms, False, cause.at))
             netlist.notes.append(f"{cause.at}: {node} is joined {why} alone, as at {cause.name}; {ohms:g} ohm to "

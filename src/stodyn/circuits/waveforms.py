@@ -97,6 +97,8 @@ def completed(kind: str, numbers: Sequence[float], step: float | None, stop: flo
         value = numbers[i] if i < len(numbers) else missing.get(name, 0.0)
         if name in ("tr", "tf") and value == 0.0:
             value = step
+        if name == "freq" and value == 0.0 and stop is not None:
+            value = 1.0 / stop
         if name in ("per", "np") and value == 0.0:  # as in SPICE
             value = math.inf
         if value is None:

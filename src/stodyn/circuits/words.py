@@ -7,7 +7,7 @@ import re
 from stodyn.circuits.expressions import BadValue, number
 from stodyn.circuits.text import Line, NetlistError
 
-TOKEN = re.compile(r"""\{[^{}]*\}|'[^']*'|"[^"]*"|[=(),]|[^\s=(),{}'"]+|\S""")
+TOKEN = re.compile(r"""\{[^{}]*\}|\[[^\[\]]*\]|'[^']*'|"[^"]*"|[=(),]|[^\s=(),{}'"]+|\S""")
 ASSIGNED = re.compile(r"(?<![^\s=,(])([^\s=,(]++)\s*+(\([^)]*+\)\s*+)?=(?!=)")  # without backtracking: linear time
 NAME = re.compile(r"[a-z_]\w*")
 BRACES = re.compile(r"\{[^{}]*\}|'[^']*'")

@@ -8,7 +8,7 @@ from stodyn.circuits.asked import Fourier, NoiseAnalysis, Output, Sweep, Transfe
 from stodyn.circuits.directive import Directive, Statement
 
 SPACINGS = ("dec", "oct", "lin")
-MOST_POINTS = 100_000
+MOST_POINTS = 1_000_000
 TRAN_WORDS = ("uic", "startup", "steady", "nodiscard", "step")
 STARTUP = 20e-6  # s, as in LTspice
 USUAL_STEPS = 50  # of .tran where the step is left out or 0: SPICE's own longest step is a 50th of the time
@@ -25,6 +25,8 @@ def _tran(statement: Statement) -> None:
     if left := [word for word in words if word in TRAN_WORDS[2:]]:
         statement.netlist.notes.append(f"{statement.at}: left out {' '.join(left)}")
     numbers = [0.0, *numbers] if len(numbers) == 1 else numbers
+    if len(numbers) == 2 and "start" in parameters:  # as HSPICE writes it
+        numbers.append(statement.number(parameters.pop("start"), "start"))
     if not 2 <= len(numbers) <= 4 or parameters:
         raise statement.malformed()
     step, stop = (numbers[3] if len(numbers) == 4 else numbers[0]), numbers[1]
@@ -117,6 +119,9 @@ def _tf(statement: Statement) -> None:
 
 
 def _sens(statement: Statement) -> None:
+    if "=" in statement.body:  # Xyce's
+        statement.netlist.notes.append(f"{statement.at}: left out .sens; expected {statement.type.form}")
+        return
     outputs, rest = _outputs(statement, statement.body)
     if len(outputs) != 1 or rest.split()[:1] not in ([], ["ac"], ["dc"]):
         raise statement.malformed()
@@ -127,8 +132,8 @@ def _sens(statement: Statement) -> None:
 
 
 def _four(statement: Statement) -> None:
-    frequency, _, rest = statement.body.partition(" ")
-    outputs, left = _outputs(statement, rest.strip())
+    frequency, rest = (*statement.body.split(None, 1), "", "")[:2]
+    outputs, left = _outputs(statement, rest)
     if not outputs or left:
         raise statement.malformed()
     statement.netlist.fourier = Fourier(statement.number(frequency, "", 0.0, False), tuple(outputs))

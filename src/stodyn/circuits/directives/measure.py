@@ -95,8 +95,9 @@ def _event(words: _Words, is_trigger: bool) -> Event:
 def _read(statement: Statement) -> None:
     words = _Words(statement)
     analysis, name, kind = words.next("the analysis"), words.next("a name"), words.next("what is measured")
-    if analysis in SKIPPED:
-        statement.netlist.notes.append(f"{statement.at}: left out .measure {analysis} {name}")
+    if analysis in SKIPPED or name in WINDOWED or "(" in kind or words.peek() == "(":
+        why = "" if analysis in SKIPPED else f"; expected {statement.type.form}"
+        statement.netlist.notes.append(f"{statement.at}: left out .measure {analysis} {name}{why}")
         return
     if analysis not in ANALYSES:
         raise statement.error(f": {analysis} is not known; there are {', '.join(ANALYSES)}")

@@ -55,13 +55,15 @@ def _check_brackets(statement: Statement, name: str, text: str) -> None:
 
 def _model(statement: Statement) -> None:
     words, parameters = statement.fields()
-    words = [word for word in words if word not in "()"]
+    words = [word for word in words if word not in ("(", ")", "+")]
     if len(words) < 2:
         raise statement.malformed()
     name, kind, *stray = words
     known = MODELS[kind].words if kind in MODELS else {}
     kind = next((known[word] for word in stray if word in known), kind)
     stray = [word for word in stray if word not in known]
+    if kind in MODELS and set(stray[::2]) <= MODELS[kind].parameters.keys() and len(stray) % 2 == 0:  # SW(RON 1)
+        parameters, stray = {**parameters, **dict(zip(stray[::2], stray[1::2], strict=True))}, []
     models = statement.block.models
     if name in models and models[name][:2] != (kind, parameters):
         raise statement.error(f" {name}: is defined already, differently ({models[name][2]})")

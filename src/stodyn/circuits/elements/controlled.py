@@ -22,7 +22,7 @@ import numpy as np
 
 from stodyn.circuits import transfer
 from stodyn.circuits.devices import REFERENCE, Law, Numbers
-from stodyn.circuits.element import GROUND, Card, Element, ElementType
+from stodyn.circuits.element import GROUND, Card, Element, ElementType, is_node
 from stodyn.circuits.expressions import BadValue, Names, evaluate_arrays
 from stodyn.circuits.text import NetlistError
 from stodyn.circuits.waveforms import Waveform
@@ -158,7 +158,7 @@ def _sourced(card: Card, is_voltage: bool, text: str) -> list[Element]:
             return [charge(card, card.nodes, law, reads, numbers)]
     text, own, parts = _expanded(card, text)
     if own or is_expression(text):
-        return [*parts, *_driven(card, is_voltage, *law_of(card, text, own))]
+        return [*parts, *driven(card, is_voltage, *law_of(card, text, own))]
     value = card.number(text, "its value", place="value")
     return [card.part("v" if is_voltage else "i", card.nodes, Waveform(value), noisy=False)]
 
@@ -183,6 +183,11 @@ def charge(
     stored = Law(f"charge of {law.name}", value, stores=True, conducts=False, monotone=is_monotone)
     return card.nonlinear(stored, (ends[0], ends[1]), reads, {**numbers, "unit": unit}, suffix, noisy=False,
                           initial=initial)  # fmt: skip
+
+
+def proportional_charge(card: Card, ends: tuple[str, str], farads: float, initial: float | None) -> Element:
+    """The charge of a capacitor that is negative, which is none of the linear parts."""
+    return charge(card, ends, _polynomial_law(1, 2), (ends,), {"p0": 0.0, "p1": farads}, initial=initial)
 
 
 def _slopes_at(law: Law, reads: tuple[tuple[str, str], ...], numbers: dict[str, float]) -> np.ndarray:
@@ -276,7 +281,7 @@ def _plain_number(p: Numbers, name: str) -> Any:
     return float(value[0]) if isinstance(value, np.ndarray) and value.shape == (1,) else value
 
 
-def _driven(card: Card, is_voltage: bool, law: Law, reads: tuple[tuple[str, str], ...], numbers: dict[str, float]):
+def driven(card: Card, is_voltage: bool, law: Law, reads: tuple[tuple[str, str], ...], numbers: dict[str, float]):
     """The parts of a source whose voltage or current follows a law."""
     a, b = card.nodes[0], card.nodes[1]
     if not is_voltage:
@@ -332,7 +337,7 @@ def _filtered(card: Card, is_voltage: bool, text: str, of: str) -> list[Element]
     parts, control = _as_voltage(card, text)
     more, reads, gains = transfer.states(card, function, control)
     letter = "e" if is_voltage else "g"
-    return [*parts, *more, *_linear(card, reads, [0.0, *(many * gain for gain in gains)], letter)]
+    return [*parts, *more, *linear(card, reads, [0.0, *(many * gain for gain in gains)], letter)]
 
 
 def _as_voltage(card: Card, text: str) -> tuple[list[Element], tuple[str, str]]:
@@ -402,18 +407,20 @@ def _polynomials(card: Card, reads: list[tuple[str, str]], words: list[str]) -> 
     if len(terms) == 1:  # SPICE takes a single coefficient for the linear one
         terms = [0.0, *terms]
     if not any(terms[1 + len(reads) :]):
-        return _linear(card, reads, terms)
+        return linear(card, reads, terms)
     numbers = {f"p{k}": value for k, value in enumerate(terms)}
     law = _polynomial_law(len(reads), len(terms))
-    return _driven(card, card.type.name in "eh", law, tuple(dict.fromkeys(reads)), numbers)
+    return driven(card, card.type.name in "eh", law, tuple(dict.fromkeys(reads)), numbers)
 
 
-def _linear(card: Card, reads: list[tuple[str, str]], terms: list[float], letter: str = "") -> list[Element]:
+def linear(card: Card, reads: list[tuple[str, str]], terms: list[float], letter: str = "") -> list[Element]:
     """p0 + p1 x1 + ... as linear parts: currents side by side, voltages in series."""
-    letter, (plus, minus) = letter or card.type.name, card.nodes
-    is_voltage = letter in "eh"
+    (plus, minus), is_voltage = card.nodes, (letter or card.type.name) in "eh"
+    by_voltage, by_current = "eh" if is_voltage else "gf"
     steps: list[tuple[str, Any, tuple[str, str]]] = [
-        (letter, gain, read) for gain, read in zip(terms[1:], reads, strict=False) if gain
+        (by_voltage if is_node(read[0]) else by_current, gain, read)
+        for gain, read in zip(terms[1:], reads, strict=False)
+        if gain
     ]
     if terms[0] or not steps:
         steps.append(("v" if is_voltage else "i", Waveform(terms[0]), (GROUND, GROUND)))

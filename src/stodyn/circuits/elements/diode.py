@@ -63,7 +63,8 @@ def current(read: tuple[Any, ...], p: Numbers, xp: Any) -> Any:
         forward = forward / (1.0 + xp.sqrt(xp.maximum(forward, NONE) * p["one_over_ikf"]))
     if not (p.known("bv") < 1e30).any():
         return forward
-    return forward - p["is"] * xp.exp(xp.minimum(-(v + p["bv"]) / (p["nbv"] * p.thermal_voltage), 60.0))
+    beyond = xp.clip(-(v + p["bv"]) / (p["nbv"] * p.thermal_voltage), 0.0, 60.0)  # there -IS flows already
+    return forward - p["is"] * xp.expm1(beyond)
 
 
 def noise(read: tuple[Any, ...], p: Numbers, xp: Any) -> Any:

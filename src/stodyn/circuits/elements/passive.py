@@ -64,7 +64,7 @@ def _two_ends(card: Card) -> list[Element]:
             numbers["tc2"] = card.number(rest.pop(), "tc", place="tc2")
     numbers = {**numbers, "tc1": card.named("tc1", numbers["tc1"]), "tc2": card.named("tc2", numbers["tc2"])}
     initial = _initial(card)
-    least = -math.inf if letter == "r" else 0.0
+    least = 0.0 if letter == "l" else -math.inf
     _drop_labels(card)
     value = card.number(card.only(rest), "", least, False) * card.named("scale", 1.0, 0.0, False)
     warmer = card.kelvin - nominal
@@ -76,9 +76,14 @@ def _two_ends(card: Card) -> list[Element]:
     value = value * many if letter == "c" else value / many
     if letter == "r" and value <= 0.0:
         return [_odd_resistor(card, value)]
-    if not value > 0.0:
+    if letter == "c" and value == 0.0:
+        raise card.malformed("= 0: expected more than 0, or less")
+    if not value > 0.0 and letter == "l":
         raise card.malformed(f"is {value:g} at this temperature")
     parts, nodes = _own_parasites(card, many)
+    if value < 0.0:
+        card.netlist.notes.append(f"{card.at}: {card.full} is negative")
+        return [controlled.proportional_charge(card, nodes, value, initial), *parts]
     return [card.part(letter, nodes, value, initial=initial), *parts]
 
 
