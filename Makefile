@@ -6,7 +6,8 @@ INSTALL := $(BIN)/uv pip install --quiet --constraint constraints.txt
 # uv leaves the packages uncompiled: every process would compile JAX again, in 3 seconds, if none could keep its bytecode.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: install tour test test-full test-jax checks lint types layers tests wheel docs site changelog fuzz studies models
+.PHONY: install tour test test-full test-jax checks lint types layers tests wheel docs site notebooks changelog fuzz \
+  studies models
 
 install: .venv/installed
 
@@ -70,6 +71,7 @@ docs: install
 	# What the theme brings for debugging and for searching in other languages, 2 MB.
 	find site -name '*.map' -delete && rm -rf site/assets/javascripts/lunr
 	$(BIN)/python docs/links.py site
+	! command -v node > /dev/null || node docs/searches.js site  # asks the site's search what readers ask
 
 # The same with every example and every page run whole first (some minutes).
 site: install
@@ -79,6 +81,10 @@ site: install
 	[ ! -d docs/studies ] || $(BIN)/stodyn reproduce --pages --out docs/studies
 	$(BIN)/python docs/pictures.py
 	+$(MAKE) docs
+
+# Every tutorial and every entry of the gallery as a notebook, run at its small size (some minutes).
+notebooks: install
+	$(BIN)/python docs/notebooks.py
 
 # CHANGELOG.md: the fragments in changes/ as Added, Changed and Fixed, before the released versions.
 changelog: install

@@ -24,7 +24,10 @@ from running import shown
 
 ROOT = generate.DOCS.parent
 BUILD = ROOT / "build"
-LEFT_OUT = {".py", ".json", ".pyc"}  # of the files in docs/
+LEFT_OUT = {".py", ".json", ".pyc", "searches.js"}  # of the files in docs/
+# How much more than others the pages of a folder count in the search.
+BOOSTS = {"start/": 2, "tutorials/": 2, "howto/": 2, "kinds/": 2, "studies/": 0.3, "rooms/": 0.2, "decisions/": 0.2,
+          "design.md": 0.2, "changes.md": 0.1}  # fmt: skip
 FOLDERS = {"gallery/": generate.gallery_nav, "reference/": generate.reference_nav, "rooms/": rooms.nav}
 FRONT = re.compile(r"\A---\n(?P<settings>.*?)^---\n", re.DOTALL | re.MULTILINE)
 # Code in a sentence, after everything in which backticks mean something else or that is a link already.
@@ -73,7 +76,20 @@ def linked(page: str, address: str) -> str:
 
 def finished(page: str, address: str) -> str:
     """Return a page as readers see it: the whole sizes alone, code that is not run like any other, and links."""
+    if address.startswith("tutorials/"):
+        note = f"\n[This page as a notebook]({address.rpartition('/')[2].removesuffix('.md')}.ipynb)\n"
+        page = re.sub(r"^# .*\n", lambda heading: heading[0] + note, page, count=1, flags=re.MULTILINE)
     return linked(shown(page).replace("```python notest\n", "```python\n"), address)
+
+
+def boosted(page: str, address: str) -> str:
+    """Return a page with the weight of its folder in the search."""
+    boost = next((boost for folder, boost in BOOSTS.items() if address.startswith(folder)), None)
+    if boost is None:
+        return page
+    front = FRONT.search(page)
+    settings = (yaml.safe_load(front["settings"]) if front else {}) | {"search": {"boost": boost}}
+    return f"---\n{yaml.safe_dump(settings)}---\n\n{FRONT.sub('', page)}"
 
 
 def expanded(item: Any, pages: dict[str, str]) -> list:
@@ -102,7 +118,8 @@ def folder(name: str, pages: dict[str, str]) -> list[str]:
 
 def other_files() -> list[Path]:
     """Return the pictures, styles and scripts of docs/."""
-    return [path for path in generate.DOCS.rglob("*") if path.is_file() and path.suffix not in {*LEFT_OUT, ".md"}]
+    left_out = {*LEFT_OUT, ".md"}
+    return [path for path in generate.DOCS.rglob("*") if path.is_file() and not {path.suffix, path.name} & left_out]
 
 
 def write() -> None:
@@ -113,7 +130,7 @@ def write() -> None:
     for address, text in texts.items():
         file = BUILD / "pages" / address
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(finished(text, address) if address.endswith(".md") else text)
+        file.write_text(boosted(finished(text, address), address) if address.endswith(".md") else text)
     for path in other_files():
         file = BUILD / "pages" / path.relative_to(generate.DOCS)
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import catalogues
 import gallery
+import notebooks
 import reference
 import rooms
 import uses
@@ -112,11 +113,17 @@ def gallery_index(entries: list[gallery.Entry]) -> str:
             lines += [f"## {domain.capitalize()}", "", '<div class="gallery">']
             lines += [
                 f'<a href="{entry.name}.html"><img src="{entry.name}.png" alt="" loading="lazy">'
-                f"<span>{entry.title}</span></a>"
+                f"<span>{entry.title}{run_time(entry)}</span></a>"
                 for entry in own
             ]
             lines += ["</div>", ""]
     return "\n".join(lines)
+
+
+def run_time(entry: gallery.Entry) -> str:
+    """Return how long an entry takes, for its thumbnail; "" where it ran on another machine."""
+    seconds = entry.stored["seconds"] if entry.stored else None
+    return "" if seconds is None else f"<small>{seconds:.0f} s</small>"
 
 
 def gallery_page(entry: gallery.Entry, names: list[tuple[str, str]]) -> str:
@@ -126,7 +133,10 @@ def gallery_page(entry: gallery.Entry, names: list[tuple[str, str]]) -> str:
     ordered = sorted(stored["pictures"], key=lambda picture: (picture != f"{entry.name}.png", picture))
     blocks = [f"# {entry.title}", *(f"![{entry.title}]({picture})" for picture in ordered), prose(entry.text)]
     source = re.sub(r'^""".*?"""\n+', "", shown(entry.source), count=1, flags=re.DOTALL)
-    blocks += ["## Code", f"[{entry.name}.py]({entry.name}.py)", f"```python\n{source.rstrip()}\n```"]
+    files = f"[{entry.name}.py]({entry.name}.py)"
+    if not entry.ran_elsewhere:
+        files += f" · [as a notebook]({entry.name}.ipynb)"
+    blocks += ["## Code", files, f"```python\n{source.rstrip()}\n```"]
     blocks += ["## Output", f"```text\n{stored['printed'].rstrip()}\n```"]
     if stored["seconds"] is not None:
         blocks.append(f"That took {stored['seconds']:.0f} seconds of processor time, imports included.")
@@ -164,6 +174,7 @@ def generated() -> Iterator[tuple[str, str]]:
         known = [(name.replace("stodyn.", "sd."), address) for name in names if (address := address_of(name))]
         yield f"gallery/{entry.name}.md", gallery_page(entry, known)
         yield f"gallery/{entry.name}.py", shown(entry.source)
+    yield from ((f"{address}.ipynb", notebooks.text(address)) for address in notebooks.addresses())
 
 
 def address_of(name: str) -> str | None:
