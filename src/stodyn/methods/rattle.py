@@ -111,7 +111,7 @@ class _Rattle(Constrained):
         return super().refusal(problem) or refuses_mass(problem, self.name) or _takes(self.name, problem)
 
     def coefficients(self, h) -> Coefficients:
-        """Those of the rule by which a step takes forces, a half at each end."""
+        """The coefficients of the rule by which a step takes forces, a half at each end."""
         return HALVES
 
     def step(self, problem, t, x, noise, params, *, later=None, push=None):
@@ -206,7 +206,7 @@ computation of free energy differences, Math. Comp. 81 (2012)"
         return super().refusal(problem) or refuses_mass(problem, self.name) or _unbalanced(self.name, problem)
 
     def coefficients(self, h) -> Coefficients:
-        """Those of the rule by which a step takes forces, a half at each end."""
+        """The coefficients of the rule by which a step takes forces, a half at each end."""
         return HALVES
 
     def step(self, problem, t, x, noise, params, *, later=None, push=None):

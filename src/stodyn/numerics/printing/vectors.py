@@ -300,7 +300,7 @@ def two_sum(a: Number, b: Value) -> tuple[Value, Value]:
 
 
 def fast_two_sum(a: Number, b: Value) -> tuple[Value, Value]:
-    """The same in three operations, where |a| >= |b| or a = 0."""
+    """a + b rounded, and what the rounding lost, in three operations, where |a| >= |b| or a = 0."""
     total = a + b
     return total, b - (total - a)
 
