@@ -304,6 +304,24 @@ def test_turns_compute_what_numpy_does(name, evaluated):
     assert np.array_equal(evaluated(lambda x: TURNS[name](jnp, x), y)[..., others], found[..., others])
 
 
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: jnp.cos(x).at[jnp.floor(9 * x).astype(int)].add(jnp.sin(x)),
+        lambda x: jnp.zeros(7).at[jnp.floor(9 * x).astype(int)].add(x, mode="clip"),
+        lambda x: jnp.outer(x[:4], x[:3]).at[jnp.floor(2 * x).astype(int), jnp.floor(3 * x**2).astype(int)].add(x),
+        lambda x: jnp.outer(x, x).at[jnp.floor(9 * x).astype(int)].add(jnp.outer(x, x) + 1.0),
+    ],
+    ids=["outside", "clipped", "plane", "rows"],
+)
+def test_what_is_added_at_computed_places_is_added_in_order(function, evaluated):
+    """As XLA adds it, one after another, and nothing where a place lies outside."""
+    x = np.random.default_rng(3).standard_normal((N, LANES))
+    with jax.enable_x64(True):
+        expected = np.stack([function(jnp.asarray(x[:, k])) for k in range(LANES)], axis=-1)
+    np.testing.assert_allclose(evaluated(function, x), expected, rtol=1e-15, atol=1e-15)
+
+
 OUTSIDE = np.array([0, N + 70, 3, -N - 60, N])
 
 
@@ -341,7 +359,8 @@ def test_tables_are_read_inside_where_parts_are_joined():
     [
         (lambda x: jnp.sort(x), "sort is not among"),
         (lambda x: x.at[jnp.argsort(x)].set(0.0), "sort is not among"),
-        (lambda x: x.at[jnp.floor(x).astype(int)].add(1.0), "a scatter to many places that are computed"),
+        (lambda x: x.at[jnp.floor(x).astype(int)].multiply(2.0), "a scatter to many places that are computed"),
+        (lambda x: jnp.zeros(20_000).at[jnp.floor(x).astype(int)].add(1.0), "of 23 entries to 20000 places"),
         (lambda x: jax.vmap(lambda x: jax.lax.while_loop(lambda x: x < 1, lambda x: x + 1, x))(x), "under jax.vmap"),
         (lambda x: jnp.fft.fft(x).real, "numbers of type complex"),
         (lambda x: x.at[np.arange(N - 1)].apply(jnp.cos), r"a function of some entries, x.at\[k\].apply"),

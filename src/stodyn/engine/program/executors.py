@@ -38,7 +38,7 @@ from stodyn.noise.supply import CountedNormals, DrawnNormals, GivenNormals, Path
 from stodyn.numerics.bounded import Bounded
 from stodyn.numerics.printing import compiling
 from stodyn.numerics.printing.fingerprints import calls_host, holds, prints
-from stodyn.numerics.printing.unprintable import Unprintable, or_unprintable
+from stodyn.numerics.printing.unprintable import TooManySelections, Unprintable, or_unprintable
 from stodyn.numerics.uncompiled import Uncompiled
 from stodyn.statistics.contract import Move, Snapshot, Statistic
 
@@ -322,7 +322,12 @@ def source_of(spec: Spec, watch: Watched, most: int) -> Source:
             raise
         except Unprintable as error:
             return scalar_source(spec, watch, f" ({error})")
-    return scalar_source(spec, watch)
+    try:
+        return scalar_source(spec, watch)
+    except TooManySelections:
+        if not is_large:
+            raise
+        return Loops(spec, watch)
 
 
 def eliminates(spec: Spec) -> bool:

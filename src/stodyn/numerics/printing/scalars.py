@@ -26,12 +26,13 @@ from stodyn.numerics.printing.fingerprints import digest_of
 from stodyn.numerics.printing.nodes import BOOL, INT32, Entry, Graph, as_number, is_known, value_of
 from stodyn.numerics.printing.operations import Counted, Gather, Operation, Padded, Scatter, Sliced, Spread
 from stodyn.numerics.printing.trace import count_operations, interpret
-from stodyn.numerics.printing.unprintable import Unprintable, or_unprintable
+from stodyn.numerics.printing.unprintable import TooManySelections, Unprintable, or_unprintable
 
 TYPES = {np.dtype(t) for t in ("float64", "float32", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32",
                                "uint64", "bool")}  # fmt: skip
 UNROLLED = 4000  # equations of a scan, all turns together, up to which it is written out
 SELECTED_POSITIONS = 256  # an index that differs between paths is resolved by at most this many selections
+MOST_SELECTED = 100_000  # selections of one trace: making them takes about a second, and programs are smaller
 
 
 @or_unprintable()
@@ -91,6 +92,7 @@ class _Scalars:
     def __init__(self, graph: Graph):
         self.graph = graph
         self.loops: dict[Any, list[_Made]] = {}  # by their operands
+        self.selected = 0
 
     def run(self, trace: Any, arguments: Sequence[np.ndarray]) -> list[np.ndarray]:
         return interpret(trace, arguments, self.apply, self.literal)
@@ -145,7 +147,21 @@ class _Scalars:
         return self.graph.make("mul", dtype, a, b)
 
     def choose(self, which: Entry, yes: np.ndarray, no: np.ndarray, dtype: Any) -> np.ndarray:
+        self.selected += yes.size
+        if self.selected > MOST_SELECTED:
+            raise TooManySelections(
+                f"indices that differ between paths, resolved by more than {MOST_SELECTED} selections"
+            )
         return each(lambda a, b: self.graph.select(which, a, b, dtype), yes, no)
+
+    def joined_at(self, start: Entry, inside: Entry, x: np.ndarray, changed: np.ndarray, dtype: Any) -> np.ndarray:
+        """x (n,) with the entry `start` from `changed`, if it is inside."""
+        result = x.copy()
+        for p in range(min(len(x), np.iinfo(start.dtype).max + 1)):
+            here = self.graph.make("eq", BOOL, start, start.dtype.type(p))
+            here = self.graph.make("and", BOOL, inside, here)
+            result[p : p + 1] = self.choose(here, changed[p : p + 1], x[p : p + 1], dtype)
+        return result
 
     def pick(self, start: Entry, positions: int, at: Callable[[int], np.ndarray], dtype: Any) -> np.ndarray:
         """at(start), start an index from 0 to positions - 1 that may differ from path to path."""
@@ -465,6 +481,9 @@ def _scatter(self: _Scalars, operation: Operation, inputs: list[np.ndarray]) -> 
         if min(limits, default=0) < 0 or (is_known(inside) and not inside):
             continue
         is_fixed = is_known(inside) and all(value_of(start) is not None for start in starts)
+        if before.ndim == 1 and not is_fixed and sizes == [1]:
+            result = self.joined_at(starts[0], inside, before, each(joined, before, update.reshape(1)), dtype)
+            continue
 
         def at(*first: int) -> np.ndarray:
             place = tuple(slice(p, p + size) for p, size in zip(first, sizes, strict=True))

@@ -27,6 +27,10 @@ class Unprintable(Exception):
     """Raised with the reason why a trace cannot be taken apart into scalars."""
 
 
+class TooManySelections(Unprintable):
+    """Raised where numbers that differ between paths select among so many entries that only loops may serve."""
+
+
 @contextlib.contextmanager
 def or_unprintable() -> Iterator[None]:
     """Any error while a program is printed means that it cannot be printed, and becomes the reason."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from stodyn.numerics.printing.nodes import BOOL, Entry, Node, is_known, reachabl
 from stodyn.numerics.printing.scalars import filling
 from stodyn.numerics.printing.unprintable import Unprintable
 
+MOST_COMPARED = 2**18  # computed places with all places, for a scatter to them: above it, XLA's is as fast
 FULL = 0.2  # of a known matrix: a fuller one is multiplied as it is
 
 
@@ -243,6 +245,32 @@ def _dynamic_update_slice(self: Arrays, equation: Equation, inputs: list[Array])
     return Array(x.shape, x.dtype, at, x.cost + update.cost + 1)
 
 
+def _added(
+    self: Arrays, how: Any, inputs: list[Array], limits: np.ndarray, update_at: Callable[[Entry, Index], Entry]
+) -> Array:
+    """x with updates added to the entries at computed places: each entry asks all places whether they are its own."""
+    (x, indices, updates), graph = inputs, self.graph
+    count = indices.shape[0]
+    places = math.prod(x.shape[a] for a in how.axes)
+    if count * places > MOST_COMPARED:
+        raise Unprintable(f"a scatter of {count} entries to {places} places that are computed")
+
+    def at(index: Index) -> Entry:
+        flat = tuple(np.int64(0) if a in how.axes else i for a, i in enumerate(index))
+
+        def landing(k: Entry) -> Entry:
+            here: Entry = np.True_
+            for place, (a, limit) in enumerate(zip(how.axes, limits, strict=True)):
+                start = _whole_index(self, indices.at((k, np.int64(place))))
+                start = graph.clamped(start, int(limit) + 1) if how.clips else start
+                here = graph.make("and", BOOL, here, graph.make("eq", BOOL, start, index[a]))
+            return graph.select(here, update_at(k, flat), x.dtype.type(-0.0), x.dtype)  # -0.0 changes no number
+
+        return self.folded("add", x.dtype, x.at(index), np.int64(0), np.int64(count), landing)
+
+    return Array(x.shape, x.dtype, at, x.cost + (updates.cost + indices.cost + 2) * count)
+
+
 def _scatter(self: Arrays, equation: Equation, inputs: list[Array]) -> Array:
     """x with updates written to, or combined with, the entries they land on; many places are known beforehand."""
     (x, indices, updates), how, graph = inputs, equation.how, self.graph
@@ -294,15 +322,17 @@ def _scatter(self: Arrays, equation: Equation, inputs: list[Array]) -> Array:
             return entry
 
         return Array(x.shape, x.dtype, among, x.cost + (updates.cost + 1) * count)
+    lengths, zero = tuple(x.shape[a] for a in axes), {a: np.int64(0) for a in axes if a in window}
     if indices.known is None:
-        raise Unprintable("a scatter to many places that are computed, in a step that is printed as loops")
+        if how.fold != "add" or len(batch_shape) != 1 or any(window.get(a, 1) != 1 for a in axes):
+            raise Unprintable("a scatter to many places that are computed, in a step that is printed as loops")
+        return _added(self, how, inputs, limits, lambda k, index: update_at((k,), index, zero))
     rows = indices.known.reshape(-1, len(axes)).astype(np.int64)
     if how.clips:
         rows = np.clip(rows, 0, limits)
     sound = ((rows >= 0) & (rows <= limits)).all(axis=1)
     if any(window.get(a, 1) != 1 for a in axes):
         raise Unprintable("a scatter of many windows, in a step that is printed as loops")
-    lengths = tuple(x.shape[a] for a in axes)
     numbers_of_updates = np.flatnonzero(sound)
     landed = np.ravel_multi_index(tuple(rows[sound].T), lengths)
     order = np.argsort(landed, kind="stable")
@@ -310,7 +340,6 @@ def _scatter(self: Arrays, equation: Equation, inputs: list[Array]) -> Array:
     listed = [self.constant(b) for b in np.unravel_index(numbers_of_updates[order], batch_shape)]
     bounds = self.constant(ends.astype(np.int64))
     most = int(np.diff(ends).max(initial=0))
-    zero = {a: np.int64(0) for a in axes if a in window}
 
     def at(index: Index) -> Entry:
         row = self.place(lengths, tuple(index[a] for a in axes))
