@@ -16,6 +16,10 @@ class StiffWarning(UserWarning):
     """Warns of a system that is too stiff for the explicit noise terms of a high-order method."""
 
 
+class JumpsInTime(UserWarning):
+    """Warns of a drift or force that jumps where a step ends, under a method that carries derivatives across it."""
+
+
 class StopsNotResolved(UserWarning):
     """Warns of steps that are too long for the stops of a structure."""
 

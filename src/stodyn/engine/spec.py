@@ -12,6 +12,7 @@ import numpy as np
 
 from stodyn.engine import grid, kept_traces, traces
 from stodyn.engine.collector import without_collection
+from stodyn.engine.jumps import check_jumps
 from stodyn.methods.catalogue import named
 from stodyn.methods.contacts import check_contacts
 from stodyn.methods.contract import Catalogued, Method, Solver
@@ -155,6 +156,7 @@ def describe(
     ready = prepared(method, stepped, lengths)
     check_crossings(method, stepped, float(lengths.max()), float(times[-1] - times[0]))
     check_written_stops(method, problem, float(lengths.max()), float(times[-1] - times[0]))
+    check_jumps(method, problem, times)
     if conversions:
         check_contacts(method, problem, float(lengths.max()))
         _check_driven(method, problem, stepped, float(lengths.max()))

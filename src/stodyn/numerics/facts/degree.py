@@ -100,7 +100,12 @@ def is_proved_affine(function: Callable, arguments: Sequence[Any], moving: int) 
 def has_jumps(function: Callable, arguments: Sequence[Any], moving: Sequence[int]) -> bool:
     """Whether some operation in a function of `arguments` has no slope in the `moving` ones but may still change with
     them, such as a sign: then its derivatives do not show how it depends on them."""
-    return bool(_met(jax.make_jaxpr(function)(*arguments), arguments, moving, _is_flat))
+    return has_jumps_in(jax.make_jaxpr(function)(*arguments), arguments, moving)
+
+
+def has_jumps_in(trace: core.ClosedJaxpr, arguments: Sequence[Any], moving: Sequence[int]) -> bool:
+    """The same of a function that is traced already."""
+    return bool(_met(trace, arguments, moving, _is_flat))
 
 
 def is_rough(function: Callable, arguments: Sequence[Any], moving: int) -> bool:
