@@ -94,13 +94,43 @@ def test_gates_have_three_values(k):
     assert tuple(out(LOGIC.format(gate=gate, inputs=inputs), v) for v in (1.3, 0.2)) == pytest.approx(expected)
 
 
+FLIP_FLOPS = """a1 [in x] [d1 d2] ad
+a2 {ports} q nq f
+a3 [q nq] [out o2] da
+R2 o2 0 1k
+.model ad adc_bridge(in_low=0.5 in_high=0.7)
+.model f {model}
+.model da dac_bridge(out_low=0.2 out_high=4.8)
+"""
+
+
+@pytest.mark.parametrize(
+    ("ports", "model", "expected"),  # V(out) of ngspice 39 where d1 is 1 and where it is 0; d2 is 1
+    [
+        ("d1 d2 d1 d2", "d_dff", (UNKNOWN, LOW)), ("d1 d2 null null", "d_dff(ic=1)", (HIGH, HIGH)),
+        ("d1 d2 d1 null", "d_dff", (HIGH, LOW)), ("d1 d2 null d1", "d_tff(ic=1)", (LOW, HIGH)),
+        ("d1 d2 d1 null d1", "d_jkff(ic=1)", (LOW, HIGH)), ("d1 d2 null null", "d_dlatch", (HIGH, LOW)),
+        ("d2 d1 null null", "d_dlatch", (HIGH, LOW)),
+    ],
+)  # fmt: skip
+def test_flip_flops_at_rest(ports, model, expected):
+    text = FLIP_FLOPS.format(ports=ports, model=model)
+    assert tuple(out(text, v) for v in (1.3, 0.2)) == pytest.approx(expected)
+    own = circuit(text, 0.2)
+    point = dict(zip(own.names, own.operating_point.x, strict=True))
+    assert point["out"] + point["o2"] == pytest.approx(5.0)
+
+
 def test_what_is_not_built_is_refused_by_name():
-    with pytest.raises(NetlistError, match="unknown type d_dff"):
-        circuit("a1 d1 d2 d3 ff\n.model ff d_dff", 1.0)
+    with pytest.raises(NetlistError, match="unknown type d_tristate"):
+        circuit("a1 d1 d2 d3 ff\n.model ff d_tristate", 1.0)
     with pytest.raises(NetlistError, match="make a loop, as a latch"):
         circuit("a1 [in] [d1] ad\n.model ad adc_bridge\na2 [d1 q2] q1 n\na3 [q1 d1] q2 n\n.model n d_nand", 1.0)
-    with pytest.raises(NetlistError, match="stops at a limit is not implemented"):
-        circuit("a1 in out s\n.model s int(out_lower_limit=-5)", 1.0)
+    for model in ("int(out_lower_limit=-5 out_ic=1)", "triangle(out_low=1)"):
+        own = circuit(f"a1 in out s\n.model s {model}\n.tran 1u 1m\nC1 out 0 1n", 1.0)
+        assert own.operating_point.x[own.names.index("out")] == pytest.approx(1.0)
+        with pytest.raises(NetlistError, match="a1: is known at rest alone"):
+            own.noiseless()
     with pytest.raises(NetlistError, match=r"has 2 number\(s\) for 1 input\(s\)"):
         circuit("a1 [in] out s\n.model s summer(in_gain=[1 2])", 1.0)
     with pytest.raises(NetlistError, match="x_array rising"):
@@ -161,6 +191,8 @@ def test_what_else_public_files_write():
         + "D1 0 out dz\n.model dz D(level=2 ibv=1e-4+ bv=5)\nS1 out 0 in 0 sw\n.model sw SW( RON 1k VT 5 )\n"
         + "B1 p 0 V=pwl(v(in), 0, 0, 1, 3)\n"
     )
+    untimed = read("title\nV1 a 0 PULSE(0 1 0)\nR1 a 0 1k\n")
+    assert "without .tran, times that are missing in pulse are 1e-09 s" in " ".join(untimed.notes)
     voltages = dict(zip(own.names, own.operating_point.x, strict=True))
     assert voltages["out"] == pytest.approx(2.0 / 3.0, rel=1e-8)
     assert voltages["f"] == 0.0

@@ -883,6 +883,9 @@ def _check_time(network: Network) -> None:
             ".op, .ac and .noise have it. For a transient, take a ladder of L and C",
             network.lines[0].at,
         )
+    for name, at in network.netlist.at_rest[:1]:
+        raise NetlistError(f"{name}: is known at rest alone: .op, .ac and .noise have it. For a transient, take "
+                           "transistors or switches", at)  # fmt: skip
     if not takes_time(network):
         raise NetlistError(
             "there is neither a capacitor nor an inductor: nothing in this circuit takes time. .op, .ac and .noise "

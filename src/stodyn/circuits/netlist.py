@@ -107,6 +107,7 @@ class Netlist:
     terminals: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     reads_time: Position | None = None
     logic: dict[str, list[str]] = dataclasses.field(default_factory=dict)  # digital nodes by those that depend on them
+    at_rest: list[tuple[str, Position]] = dataclasses.field(default_factory=list)  # elements without a law in time
     delays: list[Delay] = dataclasses.field(default_factory=list)
     ports: dict[int, tuple[str, float]] = dataclasses.field(default_factory=dict)
     model_names: set[str] = dataclasses.field(default_factory=set)

@@ -13,6 +13,7 @@ MOST_POINTS = 200_000
 MOST_CORNERS = 1_000_000  # periods of a pulse in a run
 MOST_PERIODS = 1000  # of the fastest source in the common period of all
 SETTLED = 40.0  # time constants after which an EXP is constant
+UNTIMED = 1e-9  # s: edges and time constants that are left out where there is no .tran
 RETURN = (
     1e-3  # the time of a return that SPICE does at once, over the shorter edge of a pulse or the last line of a PWL
 )
@@ -101,6 +102,8 @@ def completed(kind: str, numbers: Sequence[float], step: float | None, stop: flo
             value = 1.0 / stop
         if name in ("per", "np") and value == 0.0:  # as in SPICE
             value = math.inf
+        if value is None and name in ("tr", "tf", "pw", "tau1", "tau2", "td2"):
+            value = math.inf if name == "pw" else UNTIMED
         if value is None:
             raise ValueError(f"{kind}: {name} is missing, and there is no .tran to take it from")
         if name in ("freq", "tr", "tf", "per", "np", "tau1", "tau2", "fc", "fs", "mf") and not value > 0.0:

@@ -7,7 +7,8 @@ current is read. `corner` rounds a bend into a parabola, as XSPICE does.
 A digital node is here a voltage of 0, 1, or 0.5 where its state is unknown; a converter goes from one to the next
 within REACH of its threshold. Gates act at once: their delays are left out, with a note, so that they cannot stand in a
 loop, as those of a latch or of a ring oscillator do. At the operating point the states of S_XFER are 0, as in ngspice,
-and the output of INT is OUT_IC.
+and the output of INT is OUT_IC. Flip-flops, TRIANGLE and an INT with limits are known at rest alone: operating points
+and small signals have them, transients refuse them.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ TWO = ("vd", "id", "gd", "hd")  # types of ports with two nodes
 ANALOGUE = ("v", "vd", "i", "id", "vnam")
 THERMAL = 0.026  # V: the thermal voltage of a zener
 NO_LIMIT = 1e6  # from this size on, a limit of an integrator is none
+UNKNOWN = 0.5  # of a digital node
 REACH = 0.01, 0.01  # half the width of the step at a threshold: this share of it, and at least this many volts
 
 
@@ -47,7 +49,7 @@ class Port(NamedTuple):
 class Code(NamedTuple):
     """A code model.
 
-    ports   (name, usual type) of each port; * after the name marks several, in brackets
+    ports   (name, usual type) of each port; * after the name marks several, in brackets, ? one that may be null
     build   (card, model, ports) -> parts
     """
 
@@ -69,6 +71,8 @@ def _ports(card: Card, code: Code) -> list[list[Port]]:
             ports.append(_several(card, inside, kind))
         else:
             ports.append([_port(card, words, kind)])
+        if not ports[-1][0].names and not name.endswith("?"):
+            raise card.malformed(f"the port {name} is null")
     if words:
         raise card.malformed(f"did not expect {words[0]!r}: {card.rest[-1]} has the ports {_named(code)}")
     return ports
@@ -93,14 +97,14 @@ def _port(card: Card, words: list[str], kind: str) -> Port:
         raise card.malformed(f"a port of type {kind} is missing")
     first, *others = (words.pop(0) for _ in range(count))
     if first == "null":
-        raise card.malformed("null ports are not implemented")
+        return Port(kind, ())
     inverted, first = inverted or first.startswith("~"), first.removeprefix("~")
     names = (card.scope.prefix + first,) if kind == "vnam" else tuple(map(card.scope.node, (first, *others)))
     return Port(kind, names, inverted)
 
 
 def _named(code: Code) -> str:
-    return ", ".join(f"[{name[:-1]} ...]" if name.endswith("*") else name for name, _ in code.ports)
+    return ", ".join(f"[{name[:-1]} ...]" if name.endswith("*") else name.rstrip("?") for name, _ in code.ports)
 
 
 def _read(card: Card, ports: list[Port]) -> tuple[list[Element], list[tuple[str, str]]]:
@@ -195,13 +199,14 @@ def _by_law(law: Callable[..., Law], lists: tuple[str, ...] = ()) -> Callable[..
 
 
 def _law(name: str) -> Callable[[Callable], Callable[..., Law]]:
-    """A law of a number of inputs or points; `order` says which of the pairs that the part reads each input is."""
+    """A law of a number of inputs or points; `order` says which of the pairs that the part reads each input is; -1 is
+    an input that is 0."""
 
     def laws(value: Callable) -> Callable[..., Law]:
         @functools.cache
         def law(order: tuple[int, ...], count: int) -> Law:
             def of_inputs(read: tuple[Any, ...], p: Numbers, xp: Any) -> Any:
-                return value([read[k] for k in order], p, xp, count)
+                return value([read[k] if k >= 0 else 0.0 * read[0] for k in order], p, xp, count)
 
             return Law(f"{name} of {count} {order}", of_inputs)
 
@@ -288,10 +293,8 @@ def _filtered(
 
 def _integrator(card: Card, model: Model, ports: list[list[Port]]) -> list[Element]:
     p = model.numbers
-    for key in ("out_lower_limit", "out_upper_limit"):
-        if abs(p[key]) < NO_LIMIT:
-            raise NetlistError(f".model {model.name}: {key} = {p[key]:g}: an integrator that stops at a limit is not "
-                               "implemented; take limits beyond 1e6, and limit after it", model.at)  # fmt: skip
+    if min(abs(p["out_lower_limit"]), abs(p["out_upper_limit"])) < NO_LIMIT:
+        _rests(card)
     of = transfer.Rational(np.array([p["gain"]]), np.array([0.0, 1.0]))
     return _filtered(card, ports, p["in_offset"], of, p["out_ic"])
 
@@ -482,6 +485,61 @@ def _logic(sort: int, inverts: bool) -> Callable[..., list[Element]]:
     return build
 
 
+@_law("flip-flop at rest")
+def _rest(read: list[Any], p: Numbers, xp: Any, count: int) -> Any:
+    """IC, or the data where the latch is enabled; set and reset come first, and both of them make it unknown."""
+    (_, sets), (_, resets), (_, enabled) = (_halves(x, xp) for x in read[:3])
+    (sometimes, _), (or_not, _) = (_halves(x, xp) for x in read[:2])
+    free = p["ic"] + enabled * (read[3] - p["ic"])
+    only_set, only_reset, both = sets * (1.0 - or_not), resets * (1.0 - sometimes), sets * resets
+    state = free + only_set * (1.0 - free) - only_reset * free + both * (0.5 - free)
+    return _inverted(state, p["inverts"])
+
+
+def _flip_flop(is_latch: bool) -> Callable[..., list[Element]]:
+    """The build of a flip-flop, with ports for data before set, reset and the two outputs; that of a latch has two."""
+
+    def build(card: Card, model: Model, ports: list[list[Port]]) -> list[Element]:
+        _rests(card)
+        *data, set_, reset, out, inverse = (_as_voltage(port) for (port,) in ports)
+        inputs = [set_, reset, *(reversed(data) if is_latch else (Port("v", ()), Port("v", ())))]
+        pairs = list(dict.fromkeys(_ends(port) for port in inputs if port.names))
+        ic = min(model.numbers["ic"], 2.0)
+        parts = []
+        for port, inverts in ((out, 0.0), (inverse, 1.0)):
+            if not port.names:
+                continue
+            own = dataclasses.replace(card, full=f"{card.full}.{'n' if inverts else ''}out")
+            source, _ = _to(own, port)
+            numbers = {"ic": UNKNOWN if ic == 2.0 else ic, "inverts": inverts}
+            if pairs:
+                order = tuple(pairs.index(_ends(port)) if port.names else -1 for port in inputs)
+                parts += driven(source, True, _rest(order, len(inputs)), tuple(pairs), numbers)
+            else:
+                level = _inverted(numbers["ic"], inverts)
+                parts.append(source.part("v", source.nodes, Waveform(level), noisy=False))
+            _link(card, [port for port in inputs if port.names], port)
+        return parts
+
+    return build
+
+
+def _triangle(card: Card, model: Model, ports: list[list[Port]]) -> list[Element]:
+    _rests(card)
+    parts, _ = _read(card, ports[0])
+    source, is_voltage = _to(card, ports[1][0])
+    return [
+        *parts,
+        source.part("v" if is_voltage else "i", source.nodes, Waveform(model.numbers["out_low"]), noisy=False),
+    ]
+
+
+def _rests(card: Card) -> None:
+    """Note an element that has no law in time."""
+    card.netlist.at_rest.append((card.full, card.at))
+    card.netlist.notes.append(f"{card.at}: {card.full} is known at rest alone; transients are refused")
+
+
 def _pull(level: float) -> Callable[..., list[Element]]:
     def build(card: Card, model: Model, ports: list[list[Port]]) -> list[Element]:
         return [card.part("v", _ends(_as_voltage(ports[0][0])), Waveform(level), noisy=False)]
@@ -522,6 +580,10 @@ _RANGE = Parameter(1e-6)
 _SUMS = {"in_offset": (0.0,), "in_gain": (1.0,)}
 _ENDS = {"out_gain": _ONE, "out_offset": _ANY}
 _LIMITS = {"out_lower_limit": _NONE_LOW, "out_upper_limit": _NONE_HIGH}
+_MEMORY = (("set?", "d"), ("reset?", "d"), ("out?", "d"), ("Nout?", "d"))
+_DELAYS = {f"{word}_delay": _DELAY for word in ("clk", "set", "reset", "rise", "fall", "data", "enable", "sr")} | {
+    f"{word}_load": Parameter(1e-12, "F") for word in ("clk", "set", "reset", "data", "enable", "t", "jk", "sr")
+}
 _GATE = {"rise_delay": _DELAY, "fall_delay": _DELAY, "input_load": Parameter(1e-12, "F")}
 
 
@@ -569,6 +631,13 @@ CODES: dict[str, tuple[Code, ModelType]] = {
                    _model({"out_low": Parameter(0.0, "V", ANY), "out_high": Parameter(1.0, "V", ANY),
                            "out_undef": Parameter(math.nan, "V", ANY), "input_load": Parameter(1e-12, "F"),
                            "t_rise": _DELAY, "t_fall": _DELAY})),
+    "triangle": (Code((("cntl_in", "v"), ("out", "v")), _triangle),
+                 _model({"out_low": Parameter(-1.0, "", ANY), "out_high": _ONE, "duty_cycle": Parameter(0.5)},
+                        cntl_array=(0.0, 1.0), freq_array=(1e3, 2e3))),
+    **{name: (Code((*((port, "d") for port in inputs.split()), *_MEMORY), _flip_flop(name == "d_dlatch")),
+              _model({"ic": _ANY, **_DELAYS}))
+       for name, inputs in (("d_dff", "data clk"), ("d_tff", "t clk"), ("d_jkff", "j k clk"), ("d_srff", "s r clk"),
+                            ("d_dlatch", "data enable"))},
     "d_pullup": (Code((("out", "d"),), _pull(1.0)), _model({"load": Parameter(1e-12, "F")})),
     "d_pulldown": (Code((("out", "d"),), _pull(0.0)), _model({"load": Parameter(1e-12, "F")})),
     "d_buffer": (Code((("in", "d"), ("out", "d")), _logic(0, False)), _model(_GATE)),

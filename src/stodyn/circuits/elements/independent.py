@@ -90,6 +90,9 @@ class _Line:
             numbers = waveforms.completed(kind, values, ends and ends.step, ends and ends.stop)
         except ValueError as error:
             raise NetlistError(f"{card.name}: {error}", card.at) from None
+        if ends is None and waveforms.UNTIMED in numbers[len(values) :]:
+            card.netlist.notes.append(f"{card.at}: {card.full}: without .tran, times that are missing in {kind} are "
+                                      f"{waveforms.UNTIMED:g} s")  # fmt: skip
         self.waveform = Waveform(None, kind, numbers)
         if kind == "pwl":
             if len(numbers) < len(values) or list(numbers) != values:
