@@ -20,7 +20,17 @@ SLIDER_CRANK = pytest.mark.long(
 
 # These run at a larger size there; of their kind tolerance-or-noise is run from its command here.
 CHAOS = pytest.mark.long("tests/studies/test_chaos_studies.py asks their numbers")
-LONG = {"slider-crank": SLIDER_CRANK, "miller": CHAOS, "index-counterexample": CHAOS, "chaos-equivalence": CHAOS}
+JOINTS = pytest.mark.long(
+    "tests/methods/test_constrained.py asks its orders and lengths, test_mechanics_studies.py its crank; the study of "
+    "the orders of α methods has its runs and figure"
+)
+LONG = {
+    "slider-crank": SLIDER_CRANK,
+    "joints": JOINTS,
+    "miller": CHAOS,
+    "index-counterexample": CHAOS,
+    "chaos-equivalence": CHAOS,
+}
 
 
 @pytest.mark.parametrize(

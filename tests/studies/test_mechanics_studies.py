@@ -9,11 +9,13 @@ import xarray as xr
 from stodyn.models.bushing import BUSHING
 from stodyn.models.slider_crank import SLIDER_CRANK
 from stodyn.models.spring_pendulum import SPRING_PENDULUM
-from stodyn.studies import alpha_stability, bushing, slider_crank, spring_pendulum
+from stodyn.numerics import uncompiled
+from stodyn.studies import alpha_stability, bushing, joints, slider_crank, spring_pendulum
 from stodyn.studies.contract import catalogue
 from stodyn.studies.mechanics_runs import by_rho, newton_row, same_paths
 
-NAMES = ("beam", "slider-crank", "double-pendulum", "bushing", "spring-pendulum", "alpha-orders", "alpha-stability")
+NAMES = ("beam", "slider-crank", "double-pendulum", "bushing", "spring-pendulum", "alpha-orders", "alpha-stability",
+         "joints")  # fmt: skip
 
 
 def test_they_are_all_there():
@@ -50,6 +52,17 @@ def test_ringing_and_drift_of_the_slider_crank():
     moved = found["path"].copy()
     moved[1, 2, 0] += 0.1
     assert slider_crank.drift(found.assign(path=moved)) > 0.01
+
+
+def test_the_crank_by_joints_is_that_of_the_accelerations():
+    """Where the paper's constraints hold, both have the same accelerations."""
+    jointed, written = joints.crank_by_joints(), SLIDER_CRANK.problem
+    q, v = np.split(np.asarray(written.example_start()), 2)
+    found, expected = (
+        uncompiled.value(lambda q, v, problem=problem: problem.acceleration(0.0, q, v, q[:0], None), q, v)
+        for problem in (jointed, written)
+    )
+    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9 * np.abs(expected).max())
 
 
 def test_the_pictures_of_stability_are_drawn():
