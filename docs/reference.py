@@ -33,7 +33,7 @@ FAMILIES: dict[str, tuple[str, list[Any]]] = {
             ("Loops of sensors and controllers", ["with_loop", "Sensor", "Part", "Jitter", "true"]), "parts",
             ("Noise of readings", ["per_sample", "density"]),
             ("Walls and impacts", ["with_walls", "Walls", "Impact", "Restitution"]),
-            ("Nonlinear elements", ["with_elements", "elements"]), "base_excited",
+            ("Nonlinear elements", ["with_elements", "elements"]), "bodies", "base_excited",
         ],
     ),
     "Running": (

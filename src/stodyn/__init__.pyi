@@ -26,7 +26,7 @@ from stodyn.methods.stopping import Stop
 from stodyn.noise.from_normals import from_normals
 from stodyn.noise.readings import density, per_sample
 from stodyn.noise.source import PerPath
-from stodyn.problems import elements, parts
+from stodyn.problems import bodies, elements, parts
 from stodyn.problems.elements import with_elements
 from stodyn.problems.excitation import with_noise
 from stodyn.problems.ground import base_excited
@@ -65,6 +65,7 @@ __all__ = [
     "Walls",
     "analysis",
     "base_excited",
+    "bodies",
     "circuits",
     "compare",
     "density",

@@ -25,6 +25,7 @@ from stodyn.models.rigid_body import RIGID_BODY, rigid_body
 from stodyn.noise import coloured
 from stodyn.noise.source import PerPath
 from stodyn.numerics import uncompiled
+from stodyn.numerics.banded import Band
 from stodyn.numerics.facts.dependence import arguments_of
 from stodyn.numerics.printing.points import at_one
 from stodyn.problems.as_first_order import mechanical_to_sde
@@ -369,7 +370,7 @@ def test_many_constraints_of_a_chain_are_solved_in_its_band():
     newton = uncompiled.value(lambda u: chain.solver["solve"](lambda u: A @ u, u, jnp.asarray(right)), right)
     np.testing.assert_allclose(newton, solved, rtol=1e-12)
     short = PENDULUM_CHAIN(masses=(1.0,) * 12, lengths=(1.0,) * 12, angles=bend[:12], rates=0.0 * bend[:12])
-    assert chain.band is not None and short.problem.joints.band is None and short.problem.joints.solver == {}
+    assert isinstance(chain.order, Band) and short.problem.joints.order is None and short.problem.joints.solver == {}
 
 
 def test_a_singular_mass_is_stiffened_by_constraints_of_its_size():

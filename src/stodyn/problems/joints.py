@@ -25,9 +25,9 @@ from jax import Array
 from stodyn.numerics import elimination
 from stodyn.numerics.banded import Band, find_band
 from stodyn.numerics.facts.dependence import arguments_of
-from stodyn.numerics.newton import newton
+from stodyn.numerics.newton import TABLED, newton
 from stodyn.numerics.printing.unprintable import Unprintable
-from stodyn.numerics.sparse import MOST_FULL, Pattern, find_pattern
+from stodyn.numerics.sparse import MOST_FULL, Elimination, Pattern, find_pattern, full_order, order_of
 from stodyn.problems import joints_diagnosis
 from stodyn.problems.calling import call
 from stodyn.problems.contract import returned_shape
@@ -84,15 +84,18 @@ class Frame(Slopes):
 
     def __init__(self, joints: Joints, t: Any, q: Array, params: Any):
         super().__init__(joints, t, q, params)
-        band = joints.band
+        order = joints.order
         self.solve: Callable[[Array], Array]
-        if band is None:
+        if order is None:
             A = self.times(self)
             self.solve, self._squares = elimination.factorised(A), jnp.diagonal(A)
         else:
-            diagonals = band.jacobian(lambda λ: self.across(self.pushed(λ)), jnp.zeros(joints.c, q.dtype))
-            self.solve = band.factorised(diagonals)
-            self._squares = diagonals[band.width][np.argsort(band.order)]
+            values = order.jacobian(lambda λ: self.across(self.pushed(λ)), jnp.zeros(joints.c, q.dtype))
+            self.solve = order.factorised(values)
+            if isinstance(order, Band):
+                self._squares = values[order.width][np.argsort(order.order)]
+            else:
+                self._squares = values[np.flatnonzero(order.pattern.rows == order.pattern.columns)]
 
     def held(self, w: Array, rate: Array | float = 0.0) -> tuple[Array, Array]:
         """w - C λ with G (w - C λ) = -rate, and λ: of a velocity rate is g_t, of an acceleration γ."""
@@ -314,18 +317,19 @@ class Joints:
     @property
     def solver(self) -> dict[str, Any]:
         """How Newton's systems for the multipliers of positions are solved, as options of newton."""
-        if self.band is None:
+        if self.order is None:
             return {}
-        band = self.band
+        order = self.order
 
         def solve(residual: Callable, u: jax.Array, right: jax.Array) -> jax.Array:
-            return band.factorised(band.jacobian(residual, u))(right)
+            return order.factorised(order.jacobian(residual, u))(right)
 
         return {"solve": solve, "linear": solve}
 
     @functools.cached_property
-    def band(self) -> Band | None:
-        """The order in which G M⁻¹ Gᵀ of many constraints is banded, as that of a chain, if there is one."""
+    def order(self) -> Band | Elimination | None:
+        """The order in which G M⁻¹ Gᵀ of many constraints is eliminated: banded as that of a chain, or with few entries
+        as that of a tree of bodies, or up to TABLED constraints as it is. None where they are few, or many more."""
         if self.c <= elimination.WRITTEN_OUT:
             return None
 
@@ -334,9 +338,17 @@ class Joints:
             return slopes.across(slopes.pushed(x))
 
         with jax.enable_x64(True), jax.ensure_compile_time_eval():
-            return find_band(
-                residual, jnp.zeros(self.c), jnp.asarray(self._start), jnp.zeros(()), self.problem.example_params()
-            )
+            zero, point = jnp.zeros(self.c), (jnp.asarray(self._start), jnp.zeros(()), self.problem.example_params())
+            band = find_band(residual, zero, *point)
+            if band is not None:
+                return band
+            try:
+                sparse = order_of(lambda x: residual(x, *point), zero)
+            except Unprintable:
+                return None
+        order = sparse or (full_order(self.c) if self.c <= TABLED else None)
+        # Pivots on the diagonal are zero where the constraints depend on each other, and nowhere else.
+        return None if order is None else dataclasses.replace(order, is_mended=False)
 
     @functools.cached_property
     def pattern(self) -> Pattern | None:
@@ -378,8 +390,8 @@ class Joints:
 
 def factorised(joints: Joints, A: Array) -> Callable[[Array], Array]:
     """r -> A⁻¹ r for a matrix with the pattern of G M⁻¹ Gᵀ."""
-    if joints.band is not None:
-        return joints.band.factorised(joints.band.jacobian(lambda x: A @ x, jnp.zeros(joints.c, A.dtype)))
+    if joints.order is not None:
+        return joints.order.factorised(joints.order.jacobian(lambda x: A @ x, jnp.zeros(joints.c, A.dtype)))
     return elimination.factorised(A)
 
 

@@ -1,0 +1,182 @@
+"""Rigid bodies with joints, against minimal coordinates and closed forms."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import stodyn as sd
+from stodyn import statistics as st
+from stodyn.numerics import elimination
+from stodyn.numerics.printing.points import at_one
+from stodyn.problems.bodies import (
+    Body,
+    Cylindrical,
+    Fixed,
+    Force,
+    Prismatic,
+    Revolute,
+    Rod,
+    Spherical,
+    Spring,
+    Torque,
+    Universal,
+    mechanism,
+)
+from stodyn.problems.minimal import placed
+
+WEIGHT = (0.0, 0.0, -9.81)
+J = (0.1, 0.12, 0.05)
+
+
+def links(t, u):
+    """Centres and directors of bodies of length 1 that hang one from the other, turned by u about y."""
+    place, poses = jnp.zeros(3), []
+    for a in u:
+        c, s = jnp.cos(a), jnp.sin(a)
+        D = jnp.stack([jnp.stack([c, 0 * c, s]), jnp.stack([0 * c, 1 + 0 * c, 0 * c]), jnp.stack([-s, 0 * c, c])])
+        poses.append(jnp.concatenate([place - 0.5 * D[2], D.ravel()]))
+        place = place - D[2]
+    return jnp.concatenate(poses)
+
+
+def test_a_double_pendulum_with_springs_is_that_of_lagrange():
+    """Hinges with springs, dampers and noise, a spring to the ground, gravity: the accelerations of Lagrange's
+    equations in two angles, and kicks along the joints."""
+    u, w = np.array([1.0, 0.5]), np.array([0.5, -0.3])
+    q, v = np.split(np.asarray(at_one(lambda s: placed(links, 0.0, s), np.concatenate([u, w]))), 2)
+    masses, inertias = (1.0, 2.0), ((0.1, 0.1, 0.05), (0.3, 0.2, 0.15))
+    bodies = []
+    for k, name in enumerate(("upper", "lower")):
+        own, moved = q[12 * k : 12 * k + 12], v[12 * k : 12 * k + 12]
+        D, W = own[3:].reshape(3, 3), moved[3:].reshape(3, 3)
+        rates = 0.5 * np.cross(D, W).sum(axis=0)
+        bodies.append(Body(name=name, mass=masses[k], inertia=inertias[k], at=own[:3], turned=D.T, velocity=moved[:3],
+                           rates=rates))  # fmt: skip
+    problem = mechanism(
+        bodies,
+        [Revolute(None, "upper", axis=(0, 1, 0), damping=0.2, stiffness=0.7),
+         Revolute("upper", "lower", at=2.0 * q[:3], axis=(0, 1, 0), damping=0.3, stiffness=0.4, noise=0.6),
+         Spring(None, "lower", at=((1, 0, 0), q[12:15]), stiffness=3.0, damping=0.1, length=0.2)],
+        gravity=WEIGHT,
+    )  # fmt: skip
+
+    def kinetic(u, w):
+        v = jnp.split(placed(links, 0.0, jnp.concatenate([u, w])), 2)[1]
+        return 0.5 * v @ (jnp.asarray(problem.mass_matrix) @ v)
+
+    def length(u):
+        d = links(0.0, u)[12:15] - jnp.array([1.0, 0.0, 0.0])
+        return jnp.sqrt(d @ d)
+
+    def potential(u):
+        x = links(0.0, u)
+        hinges = 0.7 * (u[0] - 1.0) ** 2 + 0.4 * (u[1] - u[0] + 0.5) ** 2 + 3.0 * (length(u) - 0.2) ** 2
+        return 9.81 * (x[2] + 2.0 * x[14]) + 0.5 * hinges
+
+    def off(u, w):
+        turned = jax.jacfwd(jax.grad(kinetic, 1), 0)(u, w) @ w
+        along = jax.grad(length)(u)
+        drag = jnp.stack([0.2 * w[0] - 0.3 * (w[1] - w[0]), 0.3 * (w[1] - w[0])]) + 0.1 * along * (along @ w)
+        M = jax.hessian(kinetic, 1)(u, w)
+        a = elimination.solve(M, jax.grad(kinetic)(u, w) - turned - jax.grad(potential)(u) - drag)
+        b = elimination.solve(M, 0.6 * jnp.array([1.0, -1.0]))  # u turns about -y
+
+        def slope(u):
+            return jax.jvp(lambda u: links(0.0, u), (u,), (w,))[1]
+
+        bent, jacobian = jax.jvp(slope, (u,), (w,))[1], jax.jacfwd(lambda u: links(0.0, u))(u)
+        x = jnp.concatenate([links(0.0, u), slope(u)])
+        found, pushed = problem.f(0.0, x, None)[24:], problem.g(0.0, x, None)[24:, 0]
+        energies = problem.energy(0.0, x) - kinetic(u, w) - potential(u)
+        return jnp.concatenate([found - jacobian @ a - bent, pushed - jacobian @ b, energies[None]])
+
+    assert problem.diagnose().degrees == 2
+    assert np.abs(at_one(off, u, w)).max() < 1e-12
+
+
+@pytest.mark.brief("Prismatic-1", "Fixed-6")
+@pytest.mark.parametrize(
+    ("joint", "degrees"),
+    [
+        (Spherical(None, "b"), 3), (Revolute(None, "b", axis=(1, 2, 3)), 1), (Prismatic(None, "b", axis=(1, 1, 0)), 1),
+        (Cylindrical(None, "b", axis=(0, 1, 1)), 2), (Universal(None, "b"), 2), (Fixed("a", "b"), 6),
+        (Rod("a", "b", at=((0, 0, 0), (1, 0, 0))), 11), (Spring("a", "b", at=((0, 0, 0), (1, 0, 0)), stiffness=1), 12),
+    ],
+    ids=lambda value: str(value) if isinstance(value, int) else type(value).__name__,
+)  # fmt: skip
+def test_joints_leave_their_degrees_of_freedom(joint, degrees):
+    bodies = [
+        Body(name=name, mass=2.0, inertia=J, at=(x, 0, 0), turned=(0.1, 0.3, -0.2))
+        for name, x in (("a", 0.2), ("b", 1.0))
+    ]
+    used = bodies if joint.a == "a" else bodies[1:]
+    diagnosis = mechanism(used, [joint]).diagnose()
+    assert diagnosis.degrees == degrees and not diagnosis.reason and not diagnosis.move
+
+
+def test_a_closed_loop_of_parallel_hinges_drops_what_follows():
+    """A four-bar linkage: one degree of freedom, where counting gives 18 - 20 = -2."""
+    places = [np.array(p) for p in ((0, 0, 0), (0.27, 0.42, 0), (1.4, 1.0, 0), (1.2, 0, 0))]
+    bodies = []
+    for k, name in enumerate(("crank", "rod", "rocker")):
+        p, q = places[k], places[k + 1]
+        turn = np.arctan2(*(q - p)[1::-1])
+        bodies.append(Body(name=name, mass=1.0, inertia=(0.01, 0.1, 0.1), at=0.5 * (p + q), turned=(0, 0, turn)))
+    ends = [(None, "crank"), ("crank", "rod"), ("rod", "rocker"), ("rocker", None)]
+    hinges = [Revolute(a, b, at=place) for (a, b), place in zip(ends, places, strict=True)]
+    problem = mechanism(bodies, hinges, gravity=(0, -9.81, 0))
+    assert problem.diagnose().degrees == 1 and len(problem.dropped) == 3
+    with pytest.raises(ValueError, match="follow"):
+        sd.simulate(mechanism(bodies, hinges, redundant="refuse"), t=(0, 1), dt=0.01, paths=1, seed=1)
+
+
+def test_a_top_precesses_and_spins_under_noise():
+    """Steady precession at the rate Ω with the spin that it needs; a white torque about its own axis makes the spin a
+    Brownian motion of the variance σ² t/J3², which no weight can change."""
+    m, l, J1, J3, g, tilt, Ω = 1.0, 0.5, 0.05, 0.02, 9.81, 0.8, 2.0
+    spin = (m * g * l + (J1 + m * l**2) * Ω**2 * np.cos(tilt)) / (J3 * Ω)
+    axis = np.array([np.sin(tilt), 0.0, np.cos(tilt)])
+    rates = np.array([0.0, 0.0, Ω])
+    rates = rates + (spin - rates @ axis) * axis
+    top = Body(name="top", mass=m, inertia=(J1, J1, J3), at=l * axis, turned=(0, tilt, 0), rates=rates,
+               velocity=np.cross(rates, l * axis))  # fmt: skip
+    joint, noise = [Spherical(None, "top")], Torque("top", noise=0.3 * axis, follows=True)
+    still, noisy = mechanism([top], joint, gravity=(0, 0, -g)), mechanism([top], joint, [noise], gravity=(0, 0, -g))
+    place = st.Observable(still.point("top", l * axis), name="place", at=[1.0])
+    run = sd.simulate(still, t=(0, 1), dt=0.002, paths=1, seed=1, collect=place, progress=False)
+    exact = l * np.array([np.sin(tilt) * np.cos(Ω), np.sin(tilt) * np.sin(Ω), np.cos(tilt)])
+    assert np.abs(run["place"].values.ravel() - exact).max() < 1e-4
+    square = st.Observable(lambda t, x: (noisy.rates("top")(t, x)[2] - spin) ** 2, name="square", at=[0.2])
+    run = sd.simulate(noisy, t=(0, 0.2), dt=0.002, paths=2000, seed=1, collect=square, progress=False)
+    expected = 0.3**2 * 0.2 / J3**2
+    assert abs(run["square"].values[0] - expected) < 5 * run["square_stderr"].values[0] < 0.2 * expected
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: Body(name="a", mass=-1.0, inertia=J), "Body 'a': mass: expected a number > 0"),
+        (lambda: Body(name="a", mass=1.0, inertia=(1, 1, 5)), "Body 'a': inertia: no body has it"),
+        (
+            lambda: Body(name="a", mass=1.0, inertia=J, turned=np.diag([1, 1, -1])),
+            "Body 'a': turned: expected a rotation",
+        ),
+        (lambda: mechanism([]), "bodies: expected one or more"),
+        (lambda: mechanism([ARM], [Revolute(None, "arn")]), "Revolute: b: there is no body 'arn'.*arm"),
+        (lambda: mechanism([ARM], [Revolute("arm", "arm")]), "Revolute: a, b: both are 'arm'"),
+        (lambda: mechanism([ARM], [Revolute(None, "arm", axis=(0, 0, 0))]), "Revolute: axis: expected a direction"),
+        (
+            lambda: mechanism([ARM], [Universal(None, "arm", axes=((1, 0, 0), (1, 1, 0)))]),
+            "Universal: axes: expected two",
+        ),
+        (lambda: mechanism([ARM], [Rod(None, "arm")]), "Rod: at: expected two places apart"),
+        (lambda: mechanism([ARM], [], [Force("hand")]), "Force: there is no body 'hand'"),
+    ],
+)
+def test_what_cannot_be_put_together_is_named(make, words):
+    with pytest.raises(ValueError, match=words):
+        make()
+
+
+ARM = Body(name="arm", mass=1.0, inertia=J)
