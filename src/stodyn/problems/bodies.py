@@ -706,7 +706,8 @@ def _sides(joint: Any, bodies: tuple[Body, ...]) -> tuple[Side, Side]:
 
 def _constraints(bodies: tuple[Body, ...], parts: Any) -> tuple[list[str], list[Callable[[Array], list[Any]]]]:
     """The names of all constraints, and the functions that give what must vanish."""
-    labels, rows = [], []
+    labels: list[str] = []
+    rows: list[Callable[[Array], list[Any]]] = []
     for number, body in enumerate(bodies):
         labels += [f"{body.name}_d{i + 1}d{j + 1}" for i, j in PAIRS]
         rows.append(functools.partial(_rigid, Side(number, body)))
