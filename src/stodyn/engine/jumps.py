@@ -21,6 +21,7 @@ from stodyn.numerics.facts.degree import has_jumps_in
 from stodyn.numerics.printing.points import AtPoints
 from stodyn.numerics.printing.unprintable import or_else
 from stodyn.problems.contract import TracedFunction
+from stodyn.problems.ground import GroundLoad
 from stodyn.problems.mechanical import Mechanical
 from stodyn.problems.sde import SDE
 from stodyn.warnings import JumpsInTime
@@ -38,7 +39,9 @@ def check_jumps(method: Any, problem: Any, times: np.ndarray) -> None:
     carries = isinstance(method, Method) and (
         type(method).after_jump is not Method.after_jump or method.starting_steps > 0
     )
-    if not carries or not isinstance(problem, SDE | Mechanical) or problem.n > MOST_COMPONENTS:
+    own = getattr(problem, "own", problem)
+    is_recorded = isinstance(getattr(own, "load", None), GroundLoad)  # whose end is a jump, and not the user's
+    if not carries or is_recorded or not isinstance(problem, SDE | Mechanical) or problem.n > MOST_COMPONENTS:
         return
     for name, look in traced_functions_of(problem).items():
         word = name.rsplit(".", 1)[-1]
