@@ -7,7 +7,7 @@ INSTALL := $(BIN)/uv pip install --quiet --constraint constraints.txt
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: install tour test test-full test-jax checks lint types layers tests wheel docs site notebooks changelog fuzz \
-  studies models
+  studies models release peers
 
 install: .venv/installed
 
@@ -99,3 +99,12 @@ wheel: install
 	  $(BIN)/python -m pip --python build/wheel/venv/bin/python install --quiet --constraint constraints.txt build/wheel/*.whl
 	cd build/wheel && venv/bin/stodyn tour --paths 1000 --out tour > /dev/null && venv/bin/stodyn methods > /dev/null
 	rm -rf build/wheel/venv
+
+# The wheel and the sdist of the version that the commit is tagged with, each tried on its own (.ci/release.py says how);
+# nothing is uploaded. `make release RELEASE=--untagged` tries what is not tagged.
+release: install
+	$(BIN)/python .ci/release.py $(RELEASE)
+
+# The page that compares numbers and costs with those of other tools (two minutes); they come with `pip install .[peers]`.
+peers: install
+	$(BIN)/python benchmarks/peers.py --page

@@ -16,11 +16,14 @@ from pathlib import Path
 from typing import Any
 
 import catalogues
+import drawings
 import generate
 import reference
 import rooms
 import yaml
 from running import shown
+
+import stodyn
 
 ROOT = generate.DOCS.parent
 BUILD = ROOT / "build"
@@ -82,6 +85,12 @@ def finished(page: str, address: str) -> str:
     return linked(shown(page).replace("```python notest\n", "```python\n"), address)
 
 
+def drawn(page: str, texts: dict[str, str]) -> str:
+    """Return a page with the chart of speed and the version where it asks for them."""
+    chart = drawings.bars(texts["performance.md"]) if "<!-- chart -->" in page else ""
+    return page.replace("<!-- chart -->", chart).replace("<!-- version -->", stodyn.__version__)
+
+
 def boosted(page: str, address: str) -> str:
     """Return a page with the weight of its folder in the search."""
     boost = next((boost for folder, boost in BOOSTS.items() if address.startswith(folder)), None)
@@ -130,11 +139,13 @@ def write() -> None:
     for address, text in texts.items():
         file = BUILD / "pages" / address
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(boosted(finished(text, address), address) if address.endswith(".md") else text)
+        text = boosted(drawn(finished(text, address), texts), address) if address.endswith(".md") else text
+        file.write_text(text)
     for path in other_files():
         file = BUILD / "pages" / path.relative_to(generate.DOCS)
         file.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, file)
+    (BUILD / "pages" / "assets" / "logo.svg").write_text(drawings.logo())
     settings = yaml.safe_load((ROOT / "mkdocs.yml").read_text())
     pages = {address: text for address, text in texts.items() if address.endswith(".md")}
     settings |= {"nav": [found for item in settings["nav"] for found in expanded(item, pages)]}

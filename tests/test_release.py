@@ -1,0 +1,52 @@
+"""What keeps a tree from being released is listed, and the site draws its logo and its chart from what stands in it."""
+
+import importlib.util
+from pathlib import Path
+
+import drawings
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SPEC = importlib.util.spec_from_file_location("release", ROOT / ".ci" / "release.py")
+assert SPEC is not None and SPEC.loader is not None
+release = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(release)
+
+
+@pytest.fixture
+def tree(tmp_path):
+    (tmp_path / "src/stodyn").mkdir(parents=True)
+    (tmp_path / "changes").mkdir()
+    (tmp_path / "src/stodyn/__init__.py").write_text('"""."""\n\n__version__ = "1.2.0"\n')
+    (tmp_path / "CITATION.cff").write_text("title: t\nversion: 1.2.0\n")
+    (tmp_path / "CHANGELOG.md").write_text("# Changes\n\n## 1.2.0\n\n- a\n")
+    (tmp_path / "changes/renamed.md").write_text("")
+    return tmp_path
+
+
+def test_a_tree_whose_parts_agree_is_released(tree):
+    assert release.faults(tree, ["v1.2.0"], []) == []
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "fault"),
+    [
+        ("CITATION.cff", "version: 1.1.0\n", "CITATION.cff: its version is not 1.2.0"),
+        ("CHANGELOG.md", "# Changes\n", "has no part '## 1.2.0'"),
+        ("changes/mine.md", "a", "the first mine.md"),
+    ],
+)
+def test_parts_that_do_not_agree_are_named(tree, file, text, fault):
+    (tree / file).write_text(text)
+    (words,) = release.faults(tree, ["v1.2.0"], [])
+    assert fault in words
+    assert any("git tag v1.2.0" in words for words in release.faults(tree, [], []))
+    assert "tree: 1 files are not committed, the first M a.py" in release.faults(tree, ["v1.2.0"], ["M a.py"])
+
+
+def test_the_chart_has_a_bar_for_each_row_of_the_table_of_the_page_on_performance():
+    chart = drawings.bars("# P\n\n<!-- bars -->\n\n| tool | ns |\n|---|---|\n| stodyn | 2 |\n| other | 8.5 |\n\nmore")
+    assert 'class="ours" x="0" y="17" width="101"' in chart and 'class="peer" x="0" y="51" width="430"' in chart
+    assert ">8.5<" in chart and 'aria-label="ns: stodyn 2; other 8.5"' in chart
+    assert "stodyn 3.41" in drawings.bars((ROOT / "docs/performance.md").read_text())
+    assert drawings.logo().count("<polyline") == 5 and drawings.logo() == drawings.logo()
