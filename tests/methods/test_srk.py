@@ -17,7 +17,8 @@ from stodyn.methods.srk import DRI1, RS1, RS2, SRA1, SRA3, SRIW1
 from stodyn.methods.trees import exact_weight, forests, weak_order
 from stodyn.noise.increment import Increment
 from stodyn.numerics.printing.points import AtPoints, at_one
-from stodyn.problems.sde import SDE, STRUCTURES
+from stodyn.problems.contract import STRUCTURES
+from stodyn.problems.sde import SDE
 
 STRONG = (SRA1, SRA3, SRIW1)
 WEAK = (DRI1, RS1, RS2)

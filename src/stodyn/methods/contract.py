@@ -71,7 +71,7 @@ class Claim:
     order : float, optional
         The order, where `kind` is a kind of order.
     when : tuple of str
-        The noise structures the claim holds for, from problems.sde.STRUCTURES; () means every structure it takes.
+        The noise structures the claim holds for, from problems.contract.STRUCTURES; () means every structure it takes.
     source : str
         Where the claim is proved.
     """
@@ -134,7 +134,7 @@ class Catalogued(ABC):
 
     @property
     def structures(self) -> tuple[str, ...]:
-        """The noise structures (problems.sde.STRUCTURES) the method may be used for; () means all."""
+        """The noise structures (problems.contract.STRUCTURES) the method may be used for; () means all."""
         return ()
 
     def promised(self, kind: str, noise) -> float:

@@ -263,7 +263,8 @@ class SDAE(Problem):
         if diagnosis.index is None:
             raise ValueError(f"problem: this SDAE cannot be run: {diagnosis.reason}.")
         start, moved = self.example_start(), np.abs(list(diagnosis.moved.values()))
-        if np.any(moved[start != 0.0] > FAR * np.abs(start).max()):  # 0 is what is written where it is not known
+        is_far = np.any(moved[start != 0.0] > FAR * np.abs(start).max())  # 0 is written where it is not known
+        if is_far and not self.has_random_params:  # the constraints of each path have places of their own
             warnings.warn(f"start: {diagnosis.move}", StartMoved, stacklevel=stacklevel_of_user())
         return (diagnosis.move,) if diagnosis.move else ()
 

@@ -387,8 +387,7 @@ class Vmapped(Stepping, SingleSteps):
         traced: Any = self.spec.traced
         lanes = members.start.shape[1]
         feed = supply.feed(traced.streams, first_path, lanes)
-        shows = calls_host(traced.step) or prints(traced.step)
-        with _in_float64_everywhere() if shows else contextlib.nullcontext():
+        with self._in_float64():
             runner = self._runner(members, lanes)
             return gone_through(VmapWork(runner, feed, members), runner.plan, tell)
 
@@ -397,7 +396,7 @@ class Vmapped(Stepping, SingleSteps):
         members = layout.members(0, lanes_of(layout, 0))
         lanes = members.start.shape[1]
         runner, feed = self._runner(members, lanes), DrawnNormals(layout.seed).feed(traced.streams, 0, lanes)
-        with jax.enable_x64(True):
+        with self._in_float64(), jax.enable_x64(True):
             return _rows(runner.state_after(members, feed, steps))[:, :paths]
 
     def stepper(self, layout: Layout, normals: Mapping[str, np.ndarray], count: int) -> Step:
@@ -411,13 +410,19 @@ class Vmapped(Stepping, SingleSteps):
             one = runner.stepper(members)
 
         def step(states: np.ndarray, t: float, h: float) -> np.ndarray:
-            with jax.enable_x64(True):
+            with self._in_float64(), jax.enable_x64(True):
                 parts = [
                     _rows(one(_leaves(states[:, fill], traced), t, h, z)) for fill, z in zip(fills, padded, strict=True)
                 ]
             return np.concatenate(parts, axis=1)[:, :count]
 
         return step
+
+    def _in_float64(self) -> contextlib.AbstractContextManager[None]:
+        """float64 in the threads of functions of the host too, where the step calls any."""
+        traced: Any = self.spec.traced
+        shows = calls_host(traced.step) or prints(traced.step)
+        return _in_float64_everywhere() if shows else contextlib.nullcontext()
 
     def _runner(self, members: Members, lanes: int) -> BlockRunner:
         traced: Any = self.spec.traced

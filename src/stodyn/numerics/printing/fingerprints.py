@@ -20,6 +20,7 @@ from stodyn.numerics.printing.operations import (
     function_name,
     opened,
     parameters_of,
+    with_traces,
 )
 from stodyn.numerics.printing.trace import literal_value
 from stodyn.numerics.printing.unprintable import or_else
@@ -207,22 +208,12 @@ def prints(closed: core.ClosedJaxpr) -> bool:
 
 def _silent(jaxpr: Any) -> Any:
     """A trace without the operations that print, also in those inside it."""
-
-    def inside(value: Any) -> Any:
-        if isinstance(value, (tuple, list)):
-            return type(value)(map(inside, value)) if type(value) in (tuple, list) else value
-        if isinstance(value, core.ClosedJaxpr):
-            return value.replace(jaxpr=_silent(value.jaxpr))
-        return _silent(value) if isinstance(value, core.Jaxpr) else value
-
-    equations = [
-        equation.replace(
-            params={name: inside(value) for name, value in equation.params.items()}, effects=_quiet(equation.effects)
-        )
+    quiet = [
+        with_traces(equation, _silent).replace(effects=_quiet(equation.effects))
         for equation in jaxpr.eqns
         if equation.primitive.name not in PRINTS
     ]
-    return jaxpr.replace(eqns=equations, effects=_quiet(jaxpr.effects))
+    return jaxpr.replace(eqns=quiet, effects=_quiet(jaxpr.effects))
 
 
 def _quiet(effects: Any) -> Any:

@@ -442,6 +442,19 @@ def _rewritten(value: Any, change: Callable[[core.ClosedJaxpr], core.ClosedJaxpr
 # --- traces inside equations ------------------------------------------------------------------------------------------
 
 
+def with_traces(equation: Equation, change: Callable[[core.Jaxpr], core.Jaxpr]) -> Equation:
+    """The equation with changed functions, branches and loop bodies inside it."""
+
+    def inside(value: Any) -> Any:
+        if type(value) in (tuple, list):
+            return type(value)(map(inside, value))
+        if isinstance(value, core.ClosedJaxpr):
+            return value.replace(jaxpr=change(value.jaxpr))
+        return change(value) if isinstance(value, core.Jaxpr) else value
+
+    return equation.replace(params={name: inside(value) for name, value in equation.params.items()})
+
+
 def called_by(equation: Equation) -> core.ClosedJaxpr | core.Jaxpr | None:
     """The trace of the function that an equation calls; None where it cannot be told which one that is."""
     if equation.primitive.name == WHOLE:
