@@ -184,7 +184,7 @@ class Side(NamedTuple):
         if self.number is None:
             return total
         i = SIZE * self.number
-        return total.at[i : i + SIZE].add(jnp.concatenate([r, D.ravel()]))
+        return total.at[i : i + SIZE].add(jnp.concatenate([r, D.ravel()]).astype(total.dtype))
 
     def forced(self, total: Array, X: np.ndarray, F: Any) -> Array:
         """With a force F at the point X."""
