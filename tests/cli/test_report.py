@@ -53,6 +53,7 @@ def test_what_a_reader_must_heed_comes_first(tmp_path):
     assert "1 of 2 paths failed and are left out" in page and page.index("left out") < page.index("Numbers")
 
 
-def test_a_file_that_is_none_is_told(tmp_path):
+def test_a_file_that_is_none_is_told(tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "400")  # so that the path of the file stays on one line
     done = CliRunner().invoke(application(), ["report", str(tmp_path / "none.nc")])
     assert done.exit_code == 2 and "none.nc" in done.output
