@@ -15,7 +15,9 @@ import jax
 from jax.extend.core import get_opaque_trace_state
 
 from stodyn import arguments
+from stodyn.engine.failure import StodynFault, fault_in_words
 from stodyn.engine.forked import note_run
+from stodyn.numerics.printing.unprintable import fault_in
 from stodyn.numerics.tracing_errors import TRACED
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -58,7 +60,8 @@ def front_door(function: F) -> F:
     """Return `function`, which users call, on the processor.
 
     An unknown option is refused with the nearest name, and a missing one with the way to call the function. Calls from
-    inside JAX's transformations, which would freeze the numbers of a run, are always refused.
+    inside JAX's transformations, which would freeze the numbers of a run, are always refused. An unforeseen error
+    inside stodyn is told as one.
     """
     parameters, name = inspect.signature(function).parameters, function.__name__
     form = call_form(function)
@@ -80,6 +83,11 @@ def front_door(function: F) -> F:
             raise TypeError(
                 f"{name}: this must be a number, but it is a value that JAX is tracing. {way_out}"
             ) from error
+        except Exception as error:
+            place = None if isinstance(error, ValueError | TypeError) else fault_in(error)
+            if place is None:
+                raise
+            raise StodynFault(fault_in_words(place, error)) from error
 
     return cast(F, called)
 

@@ -43,6 +43,25 @@ class PathsFailed(RuntimeError):
         return PathsFailed(words, self.paths, self.times, self.facts)
 
 
+class StodynFault(RuntimeError):
+    """An unforeseen error inside stodyn, which no argument has caused: the function in which it arose, and a way out.
+
+    Faults that a run survives are told by a warning, stodyn.warnings.PrinterFault, and stand in its record.
+    """
+
+
+def fault_in_words(place: str, error: Exception) -> str:
+    """An unforeseen error in a function of stodyn, and what to do about it."""
+    reason = type(error).__name__ + (f": {error}" if str(error) else "")
+    way_out = 'executor="vmap", which prints nothing, or another method'
+    if place.startswith("stodyn.problems.structure."):
+        way_out = 'stating the noise, as by structure="general", where the problem takes it'
+    return (
+        f"{place} failed with {reason}. This is a fault of stodyn: please report it with the functions of the problem. "
+        f"Until it is mended, try {way_out}."
+    )
+
+
 class Stopped(Exception):
     """The run was ended from outside; a block in progress leaves after its next call."""
 

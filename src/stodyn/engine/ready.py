@@ -21,8 +21,7 @@ from stodyn.engine.raw import Raw
 from stodyn.engine.run import Run, Tally
 from stodyn.engine.simulate import check_options, dataset, described, halved, merged, run_of
 from stodyn.engine.spec import as_it_is_now, chosen_method
-from stodyn.engine.stability import warn_of_unstable_steps
-from stodyn.engine.variances import warn_of_wrong_variances
+from stodyn.engine.stability import examined
 from stodyn.engine.where import Where, where_of
 from stodyn.hints import Count, Integer, Reals
 from stodyn.methods.contract import Catalogued, Expansion
@@ -86,10 +85,7 @@ def prepare(
     where = where_of(threads=threads, place=place, device=device, executor=executor, block=block)
     spec = described(problem, chosen, t, dt, collect, dtype, paths, stop)
     run = run_of(spec, int(paths), 0, where)
-    unstable = warn_of_unstable_steps(run, problem, stacklevel=3)
-    if not unstable:
-        warn_of_wrong_variances(run, problem, chosen)
-    run = run.suspecting(unstable)
+    run = examined(run, problem, chosen)
     options = dict(t=t, dt=dt, paths=paths, collect=collect, on_failure=on_failure, dtype=dtype, device=device,
                    executor=executor, block=block, threads=threads, place=place, stop=stop)  # fmt: skip
     return Ready(problem, chosen, run, where, options)

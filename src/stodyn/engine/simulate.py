@@ -44,9 +44,8 @@ from stodyn.engine.spec import (
     statistics_of,
     values_given,
 )
-from stodyn.engine.stability import warn_of_unstable_steps
+from stodyn.engine.stability import examined
 from stodyn.engine.until import Until, Watch, of_randomisations
-from stodyn.engine.variances import warn_of_wrong_variances
 from stodyn.engine.where import Where, refuse_blocks, where_of
 from stodyn.hints import Count, Integer, Reals, check_seed, is_whole
 from stodyn.methods.contract import Catalogued, Expansion, Method
@@ -54,7 +53,7 @@ from stodyn.methods.recommend import advice
 from stodyn.methods.stopping import Stop
 from stodyn.noise.sobol import RANDOMISATIONS
 from stodyn.noise.supply import CountedNormals, DrawnNormals
-from stodyn.numerics.printing.unprintable import noting_faults
+from stodyn.numerics.printing.unprintable import fault_in, noting_faults, report_fault
 from stodyn.statistics.contract import Statistic
 from stodyn.statistics.moments import Moments
 from stodyn.statistics.randomised import randomised
@@ -188,19 +187,13 @@ def simulate(
         run = run_of(spec, int(first), int(seed), where)  # type: ignore[arg-type]
         if points != "random":
             run = dataclasses.replace(run, layout=dataclasses.replace(run.layout, points=points))
-        unstable = warn_of_unstable_steps(run, problem, stacklevel=4)
-        if not unstable:
-            warn_of_wrong_variances(run, problem, chosen)
-        run = run.suspecting(unstable)
+        run = examined(run, problem, chosen)
         unfit = unfit_start(problem, spec)
     if unfit and on_failure == "raise":
         raise ValueError(f"start: {unfit}, so that every path would fail. {spec.undefined or FINITE}")
     try:
-        if rule is None:
-            tally, open_ledger = _carry_out(run, where, on_failure)
-            reached: dict[str, Any] = {}
-        else:
-            tally, open_ledger, reached = _carry_out_until(rule, run, where, on_failure, began)
+        with noting_faults(faults):
+            tally, open_ledger, reached = _carried_out(rule, run, where, on_failure, began)
     except PathsFailed as error:
         path, at = int(error.paths[0]), float(error.times[0])
         raise error.located(path, where_it_failed(run, problem, chosen, stop, path, at), spec.undefined) from None
@@ -296,6 +289,28 @@ def _warn_of_the_unbelievable(result: xr.Dataset, spec: Spec) -> None:
                 Unbelievable,
                 stacklevel=stacklevel_of_user(),
             )
+
+
+def _carried_out(
+    rule: Until | None, run: Run, where: Where, on_failure: str, began: float
+) -> tuple[Tally, Ledger | None, dict[str, Any]]:
+    """The merged blocks, the ledger if there is one, and how a rule was met; under vmap, from the beginning, where a
+    printed program breaks that was not asked for."""
+    try:
+        if rule is None:
+            return *_carry_out(run, where, on_failure), {}
+        return _carry_out_until(rule, run, where, on_failure, began)
+    except Exception as error:
+        may_change = run.executor.name == "printed" and where.executor == "auto" and where.ledger is None
+        place = fault_in(error) if may_change and not where.devices else None
+        if place is None:
+            raise
+        reason = report_fault(f"the printed program ({place})", error, 'by executor="vmap", with the same results')
+        where, layout = dataclasses.replace(where, executor="vmap"), run.layout
+        run = run_of(run.spec, run.paths, layout.seed, where)
+        run.executor.reason = reason
+        run = dataclasses.replace(run, layout=dataclasses.replace(run.layout, points=layout.points))
+        return _carried_out(rule, run, where, on_failure, began)
 
 
 def _carry_out(run: Run, where: Where, on_failure: str) -> tuple[Tally, Ledger | None]:

@@ -24,6 +24,7 @@ from stodyn.methods.written_stops import check_written_stops
 from stodyn.models.catalogue import Model
 from stodyn.noise.iterated import Approximation, check_resolution
 from stodyn.numerics.newton import underived
+from stodyn.numerics.printing.unprintable import or_unexamined
 from stodyn.numerics.tracing_errors import one_error_of_derivatives
 from stodyn.problems import lowering
 from stodyn.problems.contract import (
@@ -154,9 +155,12 @@ def describe(
     if reason is not None:
         raise ValueError(f"dt: {reason}")
     ready = prepared(method, stepped, lengths)
-    check_crossings(method, stepped, float(lengths.max()), float(times[-1] - times[0]))
-    check_written_stops(method, problem, float(lengths.max()), float(times[-1] - times[0]))
-    check_jumps(method, problem, times)
+    with or_unexamined():
+        check_crossings(method, stepped, float(lengths.max()), float(times[-1] - times[0]))
+    with or_unexamined():
+        check_written_stops(method, problem, float(lengths.max()), float(times[-1] - times[0]))
+    with or_unexamined():
+        check_jumps(method, problem, times)
     if conversions:
         check_contacts(method, problem, float(lengths.max()))
         _check_driven(method, problem, stepped, float(lengths.max()))

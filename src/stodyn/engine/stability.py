@@ -13,19 +13,21 @@ import functools
 import itertools
 import math
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 from jax.extend import core
 
+from stodyn.arguments import stacklevel_of_user
 from stodyn.engine.layout import Layout
 from stodyn.engine.program import executors
 from stodyn.engine.spec import Spec, describe
+from stodyn.engine.variances import warn_of_wrong_variances
 from stodyn.methods.recommend import stable_methods
 from stodyn.methods.wrapping import Wrapping
 from stodyn.numerics.printing.fingerprints import prints
-from stodyn.numerics.printing.unprintable import or_else
+from stodyn.numerics.printing.unprintable import or_unexamined
 from stodyn.problems.looped import Looped
 from stodyn.warnings import UnstableSteps
 
@@ -66,7 +68,18 @@ class UnstableStep(NamedTuple):
     longest: Callable[[], float]
 
 
-def warn_of_unstable_steps(run: Any, problem: Any, stacklevel: int) -> str:
+def examined(run: Any, problem: Any, method: Any) -> Any:
+    """The run, once its steps are examined: warns where they are unstable, and of variances that they make wrong."""
+    unstable = ""
+    with or_unexamined():
+        unstable = _warn_of_unstable_steps(run, problem)
+    if not unstable:
+        with or_unexamined():
+            warn_of_wrong_variances(run, problem, method)
+    return run.suspecting(unstable)
+
+
+def _warn_of_unstable_steps(run: Any, problem: Any) -> str:
     """Warn where the steps of a run are unstable, and name a step and a method that are stable; returns the words."""
     unstable = find_unstable(*_silent(run))
     if unstable is not None and isinstance(problem, Looped):
@@ -81,7 +94,7 @@ def warn_of_unstable_steps(run: Any, problem: Any, stacklevel: int) -> str:
         f"grow by {unstable.factor:.4g} per step {unstable.sense}, but the equations do not. Take steps of "
         f"{_rounded_down(unstable.longest()):g} or less{other}."
     )
-    warnings.warn(f"dt: {words}", UnstableSteps, stacklevel=stacklevel)
+    warnings.warn(f"dt: {words}", UnstableSteps, stacklevel=stacklevel_of_user())
     return words
 
 
@@ -116,15 +129,8 @@ def find_unstable(spec: Spec, layout: Layout, executor: Any) -> UnstableStep | N
     nodes = _nodes(spec, len(executor.real_rows) <= WHOLE)
     if not is_explicit and len(nodes[1]) == 1:
         return None
-    states = list(_states(spec, layout, executor))
-    return _first_unstable(spec, lambda: _Steps(spec, layout, executor, nodes), states, is_explicit)
-
-
-@or_else(lambda spec, steps_of_run, states, is_explicit: None)
-def _first_unstable(
-    spec: Spec, steps_of_run: Callable[[], _Steps], states: Sequence[tuple[float, np.ndarray]], is_explicit: bool
-) -> UnstableStep | None:
-    steps, first, unstable = steps_of_run(), None, 0
+    states, steps = list(_states(spec, layout, executor)), _Steps(spec, layout, executor, nodes)
+    first, unstable = None, 0
     for t, state in states:
         is_lost = not np.isfinite(state).all()
         here = None if is_lost else _unstable_about(functools.partial(steps.about, t, state), t, spec, is_explicit)

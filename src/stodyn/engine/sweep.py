@@ -39,8 +39,7 @@ from stodyn.engine.spec import (
     describe,
     statistics_of,
 )
-from stodyn.engine.stability import warn_of_unstable_steps
-from stodyn.engine.variances import warn_of_wrong_variances
+from stodyn.engine.stability import examined
 from stodyn.engine.where import refuse_blocks, where_of
 from stodyn.hints import Count, Integer, Reals
 from stodyn.methods.contract import Catalogued, Expansion
@@ -144,10 +143,7 @@ def sweep(
             spec = _with_values_last(describe(point, method, t, dt, collected, dtype, stop))
             check_paths(spec, int(paths))
             run = run_of(spec, int(paths), number, where)
-            unstable = warn_of_unstable_steps(run, point, stacklevel=4)
-            if not unstable:
-                warn_of_wrong_variances(run, point, method)
-            runs.append(run.suspecting(unstable))
+            runs.append(examined(run, point, method))
         messages += [(_words(spelled, grid, k), warning) for warning in own]
     _warn_of_points(messages)
     job = Sweep(runs, grid, len(watched), spelled)

@@ -9,9 +9,14 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import functools
+import opcode
+import sys
 import warnings
 from collections.abc import Callable, Iterator
+from types import TracebackType
 from typing import Any, ParamSpec, TypeVar
+
+import jax
 
 from stodyn.arguments import stacklevel_of_user
 from stodyn.numerics.tracing_errors import TRACED
@@ -19,6 +24,12 @@ from stodyn.warnings import PrinterFault
 
 Arguments = ParamSpec("Arguments")
 Known = TypeVar("Known")
+
+LIBRARIES = {"jax", "jaxlib", "numpy", "scipy", "llvmlite", *sys.stdlib_module_names}
+ROOMS = ("stodyn.numerics.", "stodyn.problems.", "stodyn.methods.", "stodyn.engine.program.", "stodyn.engine.stability",
+         "stodyn.engine.variances", "stodyn.engine.jumps")  # fmt: skip
+FORESEEN = (Warning, MemoryError, OSError, NotImplementedError, jax.errors.JaxRuntimeError, *TRACED)
+RAISED = {opcode.opmap["RAISE_VARARGS"], opcode.opmap["RERAISE"]}
 
 _noted: contextvars.ContextVar[list[str] | None] = contextvars.ContextVar("_noted", default=None)
 
@@ -65,9 +76,46 @@ def or_else(unknown: Callable[..., Any]) -> Callable[[Callable[Arguments, Known]
 
 
 @contextlib.contextmanager
-def noting_faults() -> Iterator[list[str]]:
-    """The faults reported meanwhile, each once."""
-    noted: list[str] = []
+def or_unexamined() -> Iterator[None]:
+    """A look at a run before it, to warn or refuse, that breaks says nothing, and the run goes on."""
+    try:
+        yield
+    except Exception as error:
+        place = fault_in(error)
+        if place is None:
+            raise
+        report_fault(f"a check of the run ({place})", error, "as it does where there is nothing to say")
+
+
+def fault_in(error: Exception) -> str | None:
+    """The function of ours in which an unforeseen error arose; None where it is a refusal, which is raised in words, or
+    comes from a function of the user's."""
+    places = list(_places(error.__traceback__))
+    own = [place for place in places if _room(place).partition(".")[0] not in LIBRARIES]
+    if not own or not _room(own[-1]).startswith(ROOMS) or isinstance(error, FORESEEN):
+        return None
+    code, kind = own[-1].tb_frame.f_code, type(error)
+    is_for_callers = kind is AssertionError or (kind.__base__ is Exception and kind.__module__.startswith("stodyn."))
+    is_raised = own[-1] is places[-1] and code.co_code[own[-1].tb_lasti] in RAISED
+    if is_raised and not is_for_callers:
+        return None
+    return f"{_room(own[-1])}.{code.co_qualname}"
+
+
+def _places(trace: TracebackType | None) -> Iterator[TracebackType]:
+    while trace is not None:
+        yield trace
+        trace = trace.tb_next
+
+
+def _room(place: TracebackType) -> str:
+    return str(place.tb_frame.f_globals.get("__name__"))
+
+
+@contextlib.contextmanager
+def noting_faults(noted: list[str] | None = None) -> Iterator[list[str]]:
+    """The faults reported meanwhile, each once, after those already noted."""
+    noted = [] if noted is None else noted
     token = _noted.set(noted)
     try:
         yield noted
