@@ -10,14 +10,15 @@ import dataclasses
 import math
 import warnings
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 
 from stodyn.arguments import checks_arguments, stacklevel_of_user
-from stodyn.numerics import uncompiled
+from stodyn.numerics.printing.points import AtPoints
 from stodyn.problems.contract import Recommended, expect_problem
+from stodyn.problems.driven import longest_step
 from stodyn.problems.impact import Impact, Restitution, Struck, check_restitution, check_strikable, struck
 from stodyn.problems.level import BRIDGE, Level
 from stodyn.problems.measured import Measured
@@ -25,11 +26,13 @@ from stodyn.problems.sde import SDE
 from stodyn.warnings import WallsNotResolved
 
 KINDS = ("reflect", "impact")
-# Steps from which the stationary mean or variance is 2 % off, measured without drift and with constant ones:
-LIFTED_STEP = (
-    0.6  # lifted, deviation of a step over the width of the box: .5 gives .7 % in the variance, .7 2.9 %, 1 5 %
-)
+# Where the stationary mean (over its deviation) or variance is 2 % off, measured in boxes and at single walls:
+LIFTED_STEP = 0.6  # lifted, deviation of a step over the width of the box: .5 gives .7 %, .7 2.9 %, 1 5 %
 FOLDED_STEP = 0.015  # folded, (drift towards a wall)² h/(noise)²: .01 gives 1.7 % in the mean, .04 5 %, .16 16 %
+NOISE_CHANGE = 0.12  # relative, of the noise within a step's deviation of a wall: .13 gives 2.5 %, .2 6 %, .3 13 %
+DRIFT_CHANGE = 0.15  # of the drift there, times √h/noise, by SRA1: .12 gives 1.7 %, .25 3 to 4 %, .5 8 to 12 %
+PLACES = 33  # at which drift and noise are looked at, evenly over a box, and ever closer to each wall
+NEAREST = 1e-4  # of these, to a wall, over the width or the deviation of a step
 
 
 @checks_arguments
@@ -56,7 +59,8 @@ class Walls:
         the step is lifted by the amount by which that value lies beyond the wall (Lépingle), exactly for constant
         coefficients. False: the step is folded at the wall, which draws nothing and has errors 3 to 4 times as large.
         Both have weak order 1, whatever the method. A warning names the step needed where a law would be biased by more
-        than 2 %: lifted steps that reach across the box, folded ones against a drift towards the wall.
+        than 2 %: steps so long that noise or drift change on the way from a wall, lifted ones that reach across the
+        box, folded ones against a drift towards the wall.
 
     Examples
     --------
@@ -99,6 +103,20 @@ class Walls:
         )
 
 
+class _Rates(NamedTuple):
+    """Drift and noise of a component at places between its walls."""
+
+    low: float
+    high: float
+    places: np.ndarray
+    drift: np.ndarray
+    noise: np.ndarray
+
+    def at(self, place: float) -> tuple[float, float]:
+        """Both at one place."""
+        return float(np.interp(place, self.places, self.drift)), float(np.interp(place, self.places, self.noise))
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Walled(Measured):
     """A problem with walls; made by `with_walls`. It shows exactly the components of the problem.
@@ -139,55 +157,65 @@ class Walled(Measured):
         """Warn where steps up to h are too long for walls that reflect, so that the law between them is biased."""
         if self.walls.kind == "impact":
             return
+        draws = self.walls.draw
         for i, _, low, high in self.places:
-            rule, is_long, step = (
-                self._lifted_step(i, low, high, h) if self.walls.draw else self._folded_step(i, low, high)
+            rates = self._rates_along(i, low, high, h)
+            reasons = _reasons(rates, draws, h)
+            if not reasons:
+                continue
+            step = longest_step(lambda shorter, rates=rates: bool(_reasons(rates, draws, shorter)), h)
+            other = "" if draws or _reasons(rates, True, h) else ", or draw=True"
+            warnings.warn(
+                f"dt: steps of {h:g} are long for the walls of {self.components[i]} at ({low:g}, {high:g}): "
+                f"{'; '.join(reasons)}; the {'lifted' if draws else 'folded'} step biases its law by more than 2 %. "
+                f"Take {'smaller steps' if step is None else f'steps of {step:g} or less'}{other}.",
+                WallsNotResolved,
+                stacklevel=stacklevel_of_user(),
             )
-            if h > step:
-                warnings.warn(
-                    f"dt: steps of {h:g} are long for the walls of {self.components[i]} at ({low:g}, {high:g}): "
-                    f"{is_long}, and the {rule} step biases its law by more than 2 %. Take steps below {step:.2g}"
-                    f"{'.' if self.walls.draw else ', or draw=True.'}",
-                    WallsNotResolved,
-                    stacklevel=stacklevel_of_user(),
-                )
 
-    def _lifted_step(self, i: int, low: float, high: float, h: float) -> tuple[str, str, float]:
-        """The rule, why a step is too long for it, and the longest one: for both walls of a box in one step."""
-        if not math.isfinite(high - low):
-            return "lifted", "", math.inf
-        _, noise = self._rates_at(i, 0.5 * (low + high))
-        words = f"noise moves it by {noise * math.sqrt(h):.3g} in a step (its standard deviation)"
-        return "lifted", words, (LIFTED_STEP * (high - low) / noise) ** 2 if noise else math.inf
+    def _rates_along(self, i: int, low: float, high: float, h: float) -> _Rates:
+        """Drift and noise of a component between its walls, the others at the start."""
+        start = np.array(self.example_start(), float)
 
-    def _folded_step(self, i: int, low: float, high: float) -> tuple[str, str, float]:
-        """The rule, why a step is too long for it, and the longest one, for folding: it takes no account of the drift
-        on the way from the wall."""
-        longest, words = math.inf, ""
-        for wall, side in ((low, -1.0), (high, 1.0)):
-            drift, noise = self._rates_at(i, wall) if math.isfinite(wall) else (0.0, 0.0)
-            if side * drift > 0.0 and FOLDED_STEP * (noise / drift) ** 2 < longest:
-                longest = FOLDED_STEP * (noise / drift) ** 2
-                words = f"the drift at {wall:g} is {drift:.3g}, with noise of {noise:.3g}"
-        return "folded", words, longest
-
-    def _rates_at(self, i: int, place: float) -> tuple[float, float]:
-        """Drift and noise of a component, the others at the start and it at this place."""
-        x = np.array(self.example_start(), float)
-        x[i] = place
-
-        def rates(x: Any) -> Any:
-            params = self.problem.example_params()
+        def rates(place: Any) -> Any:
+            params, x = self.problem.example_params(), jnp.asarray(start).at[i].set(place)
             (drift,), (row,) = (of(0.0, x, params, (i,)) for of in (self.problem.mean_rates, self.problem.noise_rows))
             return jnp.stack([drift, jnp.sqrt(jnp.sum(jnp.asarray(row) ** 2))])
 
-        drift, noise = uncompiled.value(rates, x)
-        return float(drift), float(noise)
+        along, walls = AtPoints(rates, few=2), np.array([wall for wall in (low, high) if math.isfinite(wall)])
+        length = high - low if math.isfinite(high - low) else math.sqrt(h) * along(walls)[:, 1].max() or 1.0
+        away = length * np.concatenate([np.zeros(1), np.geomspace(NEAREST, 1.0, PLACES - 1)])
+        places = np.unique(np.concatenate([np.add.outer(walls, sign * away).ravel() for sign in (1.0, -1.0)]
+                                          + [np.linspace(walls[0], walls[0] + length, PLACES)]))  # fmt: skip
+        places = places[(places >= low) & (places <= high)]
+        return _Rates(low, high, places, *along(places).T)
 
     def before_run(self, t: float) -> tuple[str, ...]:
         rule = "mirrored after the step" if self.walls.kind == "impact" else "lifted" if self.walls.draw else "folded"
         names = ", ".join(f"{self.components[i]} in ({low:g}, {high:g})" for i, _, low, high in self.places)
         return (*self.problem.before_run(t), f"walls: {names}, {rule}; weak order 1 with walls")
+
+
+def _reasons(rates: _Rates, draws: bool, h: float) -> list[str]:
+    """Why a step is too long for the walls of a component, in words; `draws`: whether it is lifted, not folded."""
+    width, largest, reasons = rates.high - rates.low, float(rates.noise.max()), []
+    if draws and LIFTED_STEP * width < largest * math.sqrt(h):
+        reasons.append(f"noise moves it by {largest * math.sqrt(h):.3g} in a step (its standard deviation)")
+    for wall, inward in ((rates.low, 1.0), (rates.high, -1.0)):
+        if not math.isfinite(wall):
+            continue
+        drift, noise = rates.at(wall)
+        away = noise * math.sqrt(h)
+        drift_away, noise_away = rates.at(float(np.clip(wall + inward * away, rates.low, rates.high)))
+        if not draws and inward * drift < 0.0 and drift**2 * h > FOLDED_STEP * noise**2:
+            reasons.append(f"the drift at {wall:g} is {drift:.3g}, with noise of {noise:.3g}")
+        if abs(noise_away - noise) > NOISE_CHANGE * noise:
+            reasons.append(f"within {away:.2g} of {wall:g}, a step's standard deviation, the noise goes from "
+                           f"{noise:.3g} to {noise_away:.3g}")  # fmt: skip
+        if abs(drift_away - drift) * h > DRIFT_CHANGE * away:
+            reasons.append(f"within {away:.2g} of {wall:g}, a step's standard deviation, the drift goes from "
+                           f"{drift:.3g} to {drift_away:.3g}")  # fmt: skip
+    return reasons
 
 
 @checks_arguments
