@@ -24,9 +24,12 @@ from stodyn.noise.ziggurat import LAYERS, TAIL, layer_table
 from stodyn.numerics.printing import c99
 
 FLAGS = "-std=c99 -O2 -ffp-contract=off"
-# Clang fuses even C99 by default, and listens to the pragma; gcc does not, and warns of it.
+# Clang fuses even C99 by default, and listens to the pragma of C99. gcc has one of its own; gcc 12 fuses pairs of
+# products with a sum beside a difference (vfmaddsub) whatever it is told, unless it does not vectorise.
 UNFUSED = """#if defined __clang__
 #pragma STDC FP_CONTRACT OFF
+#elif defined __GNUC__
+#pragma GCC optimize ("fp-contract=off", "no-tree-vectorize")
 #elif defined _MSC_VER
 #pragma fp_contract(off)
 #endif
