@@ -25,6 +25,7 @@ import numpy as np
 import scipy
 
 from stodyn.methods.wrapping import AndNormals, WrappedSteps, without
+from stodyn.noise.coloured.delay import Delayed
 from stodyn.numerics import lyapunov
 from stodyn.problems.driven import (
     IN_THE_LONG_RUN,
@@ -48,7 +49,9 @@ def check_response(method: Any, problem: Any, h: float) -> None:
 
     White noise alone is checked where a run begins, see engine.variances.
     """
-    N, k = problem.N, len(problem.coloured.A)
+    if isinstance(problem.coloured, Delayed):  # its outputs one by one: each must be delivered
+        problem = dataclasses.replace(problem, coloured=problem.coloured.undelayed)
+    N, k = problem.N, problem.coloured.states
     if problem.joints is not None or not problem.motion.is_regular or 3 * N + k > MOST_STATES:
         return
     lowered = problem.lower(Driven)
@@ -160,7 +163,7 @@ class Excited(WrappedSteps):
         return self.start(problem, t, self.read(state), params)
 
     def start(self, problem, t, x, params):
-        k = len(problem.coloured.A)
+        k = problem.coloured.states
         s = x[-k:]
         y = self._output(problem, s)
         if self.is_direct:
@@ -172,10 +175,8 @@ class Excited(WrappedSteps):
     def draw(self, state, noise):
         """The filter's state s after a step, and ∫y and ∫∫y over the step."""
         s = state[1]
-        k, p = len(s), len(self.problem.coloured.C)
-        transition, root = (jnp.asarray(matrix, s.dtype) for matrix in self.law)
-        joint = transition @ s + root @ noise.aux[STREAM]
-        return joint[:k], joint[k : k + p], joint[k + p :]
+        law = tuple(jnp.asarray(matrix, s.dtype) for matrix in self.law)
+        return self.problem.coloured.advanced(law, s, noise.aux[STREAM])
 
     def step(self, problem, t, state, noise, params):
         (before, s), h = state[:2], noise.h

@@ -8,6 +8,7 @@ import jax
 import numpy as np
 import scipy
 
+from stodyn.noise.coloured.delay import Delayed
 from stodyn.numerics import uncompiled, van_loan
 
 MOST_STATES = 200  # of a structure and its filter, whose covariance is computed before a run
@@ -42,6 +43,7 @@ class LinearLaw(NamedTuple):
 def law_without_stops(problem: Any) -> LinearLaw | None:
     """Return the law of a Mechanical; None where it is not known, or large."""
     motion, noise, N = problem.motion.without_stops, problem.coloured, problem.N
+    noise = noise.undelayed if isinstance(noise, Delayed) else noise
     k = 0 if noise is None else len(noise.A)
     if problem.own.hysteresis or problem.joints is not None or not motion.is_regular or 2 * N + k > MOST_STATES:
         return None

@@ -12,9 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from stodyn.noise.coloured import Coloured, stacked
+from stodyn.noise.coloured import Coloured
+from stodyn.noise.coloured.delay import Delayed, beside_each_other
 from stodyn.noise.source import Source, source_of
-from stodyn.numerics import van_loan
 from stodyn.numerics.facts.dependence import arguments_of
 from stodyn.numerics.printing.points import at_one
 from stodyn.numerics.printing.unprintable import Unprintable
@@ -161,20 +161,8 @@ class DrivenMechanical(Mechanical):
                 return {0, 1, 2}
 
     def integrals(self, h: float) -> tuple[np.ndarray, np.ndarray]:
-        """(s, ∫y, ∫∫y) after a step h = transition s + root ξ, in law, for s at its start.
-
-        Van Loan on the system of all three. (∫y = C A⁻¹(s' - s - B W) would cancel as |A| h goes to 0.)
-        """
-        A, B, C = self.coloured.A, self.coloured.B, self.coloured.C
-        k, p = len(A), len(C)
-        joint = np.zeros((k + 2 * p, k + 2 * p))
-        joint[:k, :k], joint[k : k + p, :k], joint[k + p :, k : k + p] = A, C, np.eye(p)
-        # In units of h for time the entries are of one size, and ∫∫y keeps its digits.
-        unit = np.concatenate([np.ones(k), np.full(p, h), np.full(p, h * h)])
-        scaled = h * joint * unit / unit[:, None]
-        noise = np.sqrt(h) * np.concatenate([B, np.zeros((2 * p, B.shape[1]))]) / unit[:, None]
-        Phi, Qd = van_loan.discretise(scaled, noise, np.eye(B.shape[1]), 1.0)
-        return (unit[:, None] * Phi)[:, :k], unit[:, None] * van_loan.root(Qd)
+        """(s, ∫y, ∫∫y) after a step h = transition s + root ξ, in law, for s at its start."""
+        return self.coloured.integrals(h)
 
     # --- what every problem offers ------------------------------------------------------------------------------------
 
@@ -225,7 +213,7 @@ class DrivenMechanical(Mechanical):
 
     @functools.cached_property
     def _filter_start(self) -> Source:
-        return source_of(GaussianStart(np.zeros(len(self.coloured.A)), self.coloured.state_covariance))
+        return source_of(GaussianStart(np.zeros(self.coloured.states), self.coloured.state_covariance))
 
     def draw_start(self, rng: np.random.Generator, paths: range) -> np.ndarray:
         """The system's own start and, independent of it, the filter's stationary law."""
@@ -234,7 +222,7 @@ class DrivenMechanical(Mechanical):
 
     def flat_start(self, start: Any) -> Array:
         """x, v and where they are given the states of the filter, else zeros for them."""
-        flat, k = jnp.ravel(jnp.asarray(start, float)), len(self.coloured.A)
+        flat, k = jnp.ravel(jnp.asarray(start, float)), self.coloured.states
         bare = flat.size in (2 * self.N, self.own.n)
         own, s = (flat, jnp.zeros(k)) if bare else (flat[:-k], flat[-k:])
         return jnp.concatenate([self.own.flat_start(own), s])
@@ -244,6 +232,11 @@ def _to_driven(problem: DrivenMechanical) -> tuple[Driven, str] | None:
     """Return a system with coloured noise as an SDE of (x, v) and the filter of its noise; None with joints."""
     if problem.joints is not None:
         return None
+    if isinstance(problem.coloured, Delayed):
+        raise TypeError(
+            "problem: its noise is delayed, and such a system is no SDE; the past of a noise is held for steps of a "
+            "method of the α family, such as StochasticAlpha"
+        )
     own, N, p = problem.own, problem.N, problem.outputs
     lowered = own.lower(SDE)
     if lowered is None or lowered[0].n != 2 * N:
@@ -296,7 +289,7 @@ def synchronised(problem: Any) -> Any:
 
 
 def driven_mechanical(
-    problem: Mechanical, noise: Coloured, into: str | int | Sequence[str | int] | Any | Callable
+    problem: Mechanical, noise: Coloured | Delayed, into: str | int | Sequence[str | int] | Any | Callable
 ) -> DrivenMechanical:
     """The mechanical system with coloured noise in its forces, as `with_noise` returns it."""
     if isinstance(problem, DrivenMechanical):
@@ -314,10 +307,10 @@ def driven_mechanical(
     return DrivenMechanical(**fields_of(problem), system=problem, coloured=noise, into=gain, at_nodes=at_nodes)
 
 
-def _driven_again(problem: DrivenMechanical, noise: Coloured, into: Any) -> DrivenMechanical:
+def _driven_again(problem: DrivenMechanical, noise: Coloured | Delayed, into: Any) -> DrivenMechanical:
     """A second noise beside the first, independent of it."""
     second = driven_mechanical(problem.own, noise, into)
-    both = stacked(problem.coloured, second.coloured)
+    both = beside_each_other(problem.coloured, second.coloured)
 
     def joined(t, x, v, params):
         return jnp.concatenate([problem.gamma(t, x, v, params), second.gamma(t, x, v, params)], axis=1)
@@ -333,7 +326,7 @@ def _driven_again(problem: DrivenMechanical, noise: Coloured, into: Any) -> Driv
     )
 
 
-def _checked_nodes(problem: Any, noise: Coloured, into: Any) -> np.ndarray | None:
+def _checked_nodes(problem: Any, noise: Coloured | Delayed, into: Any) -> np.ndarray | None:
     """Γ of a modal reduction where it is given in the coordinates of the whole structure, by their names or as a matrix
     with a row for each; None where it is not."""
     reduction = problem.reduction
@@ -347,7 +340,7 @@ def _checked_nodes(problem: Any, noise: Coloured, into: Any) -> np.ndarray | Non
     return _checked_into(whole, noise, into, whole.coordinates) if at_nodes else None
 
 
-def _checked_into(problem: Mechanical, noise: Coloured, into: Any, coordinates: Sequence[str]) -> Any:
+def _checked_into(problem: Mechanical, noise: Coloured | Delayed, into: Any, coordinates: Sequence[str]) -> Any:
     """Γ as a matrix (N, outputs) or the user's function."""
     N, p = problem.N, len(noise.names)
     if callable(into):

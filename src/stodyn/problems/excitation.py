@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 
 from stodyn.arguments import checks_arguments
 from stodyn.noise.coloured import Coloured
+from stodyn.noise.coloured.delay import Delayed
 from stodyn.problems.driven import driven
 from stodyn.problems.driven_mechanical import driven_mechanical
 from stodyn.problems.mechanical import Mechanical
@@ -32,8 +33,9 @@ def with_noise(problem: Any, noise: Coloured, into: str | int | Sequence[str | i
     ----------
     problem : Problem
         Before measurements are added to it.
-    noise : Coloured
-        The noise, such as stodyn.noise.coloured.gauss_markov(1, 2).
+    noise : Coloured or Delayed
+        The noise, such as stodyn.noise.coloured.gauss_markov(1, 2); for a mechanical system also one that arrives late
+        (noise.coloured.delayed).
     into : str, int, sequence of these, array or function
         Where y enters: the component to whose rate each output is added, by name or number (a list for several
         outputs); the matrix G (n, outputs); or a function into(t, x[, params]) -> G. For a mechanical system: the
@@ -58,7 +60,11 @@ def with_noise(problem: Any, noise: Coloured, into: str | int | Sequence[str | i
     >>> driven.components
     ('x', 'y')
     """
-    if not isinstance(noise, Coloured):
+    if isinstance(noise, Delayed) and not isinstance(problem, Mechanical):
+        raise TypeError(
+            "noise: delayed noise is held for the steps of mechanical systems, got " + type(problem).__name__
+        )
+    if not isinstance(noise, (Coloured, Delayed)):
         raise TypeError(
             "noise: expected coloured noise such as stodyn.noise.coloured.gauss_markov(1, 2), got "
             f"{type(noise).__name__}; the order of the arguments is with_noise(problem, noise, into)"

@@ -11,6 +11,7 @@ import numpy as np
 
 from stodyn.arguments import check_positive, checks_arguments
 from stodyn.noise.coloured import Coloured
+from stodyn.noise.coloured.delay import Delayed
 from stodyn.problems.accelerogram import Accelerogram
 from stodyn.problems.calling import call
 from stodyn.problems.driven_mechanical import DrivenMechanical, driven_mechanical
@@ -33,8 +34,9 @@ def base_excited(
     ----------
     problem : Mechanical
         A system with a constant mass, made by `Mechanical.from_matrices` or in any other way.
-    noise : Coloured, Accelerogram or number
-        The acceleration of the ground: coloured noise with one output, or one for each column of `direction`; a record
+    noise : Coloured, Delayed, Accelerogram or number
+        The acceleration of the ground: coloured noise with one output, or one for each column of `direction`, such as
+        the supports that it reaches one after the other (`noise.coloured.delayed`); a record
         (`structures.read_record`); or σ of white noise σ ξ, with the two-sided density σ² per cycle. Ground that moves
         by a record and by noise beside it is made by two calls.
     direction : array (N,) or (N, outputs), optional
@@ -63,7 +65,7 @@ def base_excited(
     if not isinstance(problem, Mechanical):
         raise TypeError(f"problem: expected a mechanical system, got {type(problem).__name__}")
     is_white = isinstance(noise, (int, float, np.number)) and not isinstance(noise, bool)
-    if not (is_white or isinstance(noise, (Coloured, Accelerogram))):
+    if not (is_white or isinstance(noise, (Coloured, Delayed, Accelerogram))):
         raise TypeError(
             "noise: expected coloured noise such as stodyn.noise.coloured.kanai_tajimi(15, 0.6, sigma=1), a record of "
             f"structures.read_record, or σ of white noise, got {type(noise).__name__}"
@@ -80,14 +82,14 @@ def base_excited(
     own = problem.own
     inertia, N = _inertia_of(own)
     ι = np.ones(N) if direction is None else np.asarray(direction, float)
-    outputs = len(noise.names) if isinstance(noise, Coloured) else 1
+    outputs = 1 if is_white or isinstance(noise, Accelerogram) else len(noise.names)
     if ι.shape not in ((N,), (N, outputs)) or not np.isfinite(ι).all() or not ι.any():
         raise ValueError(
             f"direction: expected {N} finite numbers, or ({N}, {outputs}), how each coordinate moves with the ground, "
             f"got shape {ι.shape}"
         )
     load = -inertia(ι).reshape(N, -1)
-    if not isinstance(noise, Coloured):
+    if is_white or isinstance(noise, Accelerogram):
         pushed = load[:, 0] if own.reduction is None else own.reduction.shapes.T @ load[:, 0]
         add = _with_white if is_white else _with_record
         return add(problem, noise, pushed, envelope)

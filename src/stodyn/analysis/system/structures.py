@@ -24,6 +24,7 @@ from numpy.typing import ArrayLike
 from stodyn import deprecation, listing
 from stodyn.arguments import check_positive, checks_arguments, stacklevel_of_user, suggestion
 from stodyn.noise.coloured import Coloured
+from stodyn.noise.coloured.delay import Delayed
 from stodyn.numerics import lyapunov, sparse_lyapunov
 from stodyn.numerics.printing.points import at_one
 from stodyn.problems.accelerogram import Accelerogram, read_record
@@ -317,6 +318,11 @@ def _loads(problem: Any) -> _Loads:
     if callable(problem.into):
         raise ValueError("problem: the coloured force changes with time or state, so that there is no stationary law")
     noise = problem.coloured
+    if isinstance(noise, Delayed):
+        raise ValueError(
+            "problem: its noise is delayed; of such structures stationary_covariance gives the covariance of x and v, "
+            "and other laws come from simulation"
+        )
     return _Loads(white, problem.into, noise.A, noise.B, noise.C)
 
 
@@ -346,23 +352,70 @@ def stationary_covariance(problem: Any, rows: ArrayLike | None = None) -> np.nda
     Parameters
     ----------
     problem : Mechanical
-        A linear structure of `Mechanical.from_matrices` with constant white noise or coloured forces.
+        A linear structure of `Mechanical.from_matrices` with constant white noise or coloured forces. Where coloured
+        noise is delayed, n is 2N: the covariance is that of x and v.
     rows : array (k, up to n), optional
         Responses c (x, v[, s]), as those of `responses`: their covariance is computed, in place of that of the state.
 
     Returns
     -------
     array (n, n) or (k, k)
+
+    Raises
+    ------
+    ValueError
+        If a load changes with time or state, or the rows are longer than the state.
     """
-    if _is_large(problem):
+    late = isinstance(problem, DrivenMechanical) and isinstance(problem.coloured, Delayed)
+    if not late and _is_large(problem):
         F = sparse_lyapunov.root(_large(problem), rows)
         return F @ F.T
-    A, B = _system(problem)
-    P = lyapunov.continuous(A, B @ B.T)
+    P = _covariance_with_delays(problem) if late else _stationary(problem)
     if rows is None:
         return P
     c = np.atleast_2d(np.asarray(rows, float))
+    if c.shape[1] > len(P):
+        raise ValueError(f"rows: expected rows of up to {len(P)} numbers, for {'(x, v)' if late else '(x, v, s)'}, got "
+                         f"shape {c.shape}")  # fmt: skip
     return c @ P[: c.shape[1], : c.shape[1]] @ c.T
+
+
+def _stationary(problem: Any) -> np.ndarray:
+    A, B = _system(problem)
+    return lyapunov.continuous(A, B @ B.T)
+
+
+def _covariance_with_delays(problem: DrivenMechanical) -> np.ndarray:
+    """The covariance of (x, v) = Σ_d w_d(t - τ_d) and of the part of white noise, w_d driven by y at once: that of w_d
+    with w_e at another time is exp(F τ) P, F and P those of all w and s together."""
+    noise = problem.coloured
+    if callable(problem.into):
+        raise ValueError("problem: the coloured force changes with time or state, so that there is no stationary law")
+    A, B = _system(problem.own)
+    (n, k), steps = (len(A), len(noise.noise.A)), np.array([late.steps for late in noise.late])
+    different = np.unique(steps)
+    D = len(different)
+    F = np.zeros((D * n + k, D * n + k))
+    F[D * n :, D * n :] = noise.noise.A
+    M = problem.own.matrices.M.toarray()
+    for d, count in enumerate(different):
+        into = np.zeros((problem.N, k))
+        for column, (output, own) in zip(problem.into.T, noise.late, strict=True):
+            if own == count:
+                into += np.outer(column, noise.noise.C[output])
+        F[d * n : (d + 1) * n, d * n : (d + 1) * n] = A
+        F[d * n + problem.N : (d + 1) * n, D * n :] = np.linalg.solve(M, into)
+    spread = np.concatenate([np.zeros((D * n, noise.noise.B.shape[1])), noise.noise.B])
+    P = lyapunov.continuous(F, spread @ spread.T)
+    total = lyapunov.continuous(A, B @ B.T)
+    for d, first in enumerate(different):
+        own = slice(d * n, (d + 1) * n)
+        total = total + P[own, own]
+        for e in range(d):  # w_e(t - τ_e) is later than w_d(t - τ_d)
+            apart = scipy.linalg.expm(F * noise.dt * (first - different[e])) @ P
+            both = apart[e * n : (e + 1) * n, own]
+            total = total + both + both.T
+    return total
 
 
 def _is_large(problem: Any) -> bool:

@@ -2,6 +2,7 @@
 
 from stodyn import listing
 from stodyn.noise.coloured import envelopes
+from stodyn.noise.coloured.delay import Delayed, delayed
 from stodyn.noise.coloured.filters import flicker, gauss_markov, gauss_markov2, kanai_tajimi, through
 from stodyn.noise.coloured.fit import Fit, fitted
 from stodyn.noise.coloured.gusts import Scales, dryden, turbulence_scales, von_karman, von_karman_spectrum
@@ -22,6 +23,7 @@ from stodyn.warnings import SpectrumFolded, SpectrumNotMet
 
 __all__ = [
     "Coloured",
+    "Delayed",
     "Fit",
     "Scales",
     "SpectrumFolded",
@@ -29,6 +31,7 @@ __all__ = [
     "at_points",
     "clough_penzien",
     "correlated",
+    "delayed",
     "dryden",
     "envelopes",
     "fitted",

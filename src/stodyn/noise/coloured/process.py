@@ -83,6 +83,11 @@ class Coloured:
         for name, value in (("A", A), ("B", B), ("C", C), ("names", names)):
             fill(self, name, value)
 
+    @property
+    def states(self) -> int:
+        """How many states the filter has."""
+        return len(self.A)
+
     @functools.cached_property
     def state_covariance(self) -> np.ndarray:
         """P (k, k), the covariance of the filter's state."""
@@ -159,6 +164,28 @@ class Coloured:
         tuple of two arrays (k, k)
         """
         return van_loan.discretise(self.A, self.B, np.eye(self.B.shape[1]), dt)
+
+    def integrals(self, h: float) -> tuple[np.ndarray, np.ndarray]:
+        """Return transition and root of (s, ∫y, ∫∫y) after a step h = transition s + root ξ, ξ normal, s at its start.
+
+        Van Loan on the system of all three. (∫y = C A⁻¹(s' - s - B W) would cancel as |A| h goes to 0.)
+        """
+        A, B, C = self.A, self.B, self.C
+        k, p = len(A), len(C)
+        joint = np.zeros((k + 2 * p, k + 2 * p))
+        joint[:k, :k], joint[k : k + p, :k], joint[k + p :, k : k + p] = A, C, np.eye(p)
+        # In units of h for time the entries are of one size, and ∫∫y keeps its digits.
+        unit = np.concatenate([np.ones(k), np.full(p, h), np.full(p, h * h)])
+        scaled = h * joint * unit / unit[:, None]
+        noise = np.sqrt(h) * np.concatenate([B, np.zeros((2 * p, B.shape[1]))]) / unit[:, None]
+        Phi, Qd = van_loan.discretise(scaled, noise, np.eye(B.shape[1]), 1.0)
+        return (unit[:, None] * Phi)[:, :k], unit[:, None] * van_loan.root(Qd)
+
+    def advanced(self, law: tuple[Any, Any], s: Any, ξ: Any) -> tuple[Any, Any, Any]:
+        """Return the states after a step, and ∫y and ∫∫y over it, from `integrals` and normals ξ."""
+        transition, root = law
+        joint, (p, k) = transition @ s + root @ ξ, self.C.shape
+        return joint[:k], joint[k : k + p], joint[k + p :]
 
     @checks_arguments
     def sample(self, dt: ArrayLike, steps: Count | None = None, *, paths: Count = 1, seed: Integer) -> np.ndarray:
