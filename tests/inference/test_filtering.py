@@ -123,10 +123,10 @@ def dense(problem, **options):
         mean[k], C[k, :, k], X[k] = m, P, Z
     at, columns = np.nonzero(rows.is_read)
     H = np.zeros((len(at), count, n))
-    H[np.arange(len(at)), at] = parts.H[columns]
+    H[np.arange(len(at)), at] = parts.view.H[columns]
     H, C, X = H.reshape(len(at), -1), C.reshape(count * n, -1), X.reshape(count * n, -1)
-    V = H @ C @ H.T + np.diag(parts.R[columns])
-    e = rows.values[at, columns] - H @ mean.ravel() - parts.d[columns]
+    V = H @ C @ H.T + np.diag(parts.view.R[columns])
+    e = rows.values[at, columns] - H @ mean.ravel() - parts.view.d[columns]
     gain, HX = C @ H.T @ np.linalg.inv(V), H @ X
     spread = np.linalg.inv(HX.T @ np.linalg.solve(V, HX))
     free = spread @ HX.T @ np.linalg.solve(V, e)
@@ -375,3 +375,106 @@ def test_a_vague_start_is_not_a_diffuse_one():
     exact = sd.filtered(level, data=(1871.0 + np.arange(100), NILE), sensors=own, initial="diffuse", t0=1871.0)
     # the constant that others add for the first reading is that of a reading of variance 1
     np.testing.assert_allclose(exact.loglik - 0.5 * np.log(2 * np.pi), -633.464564, atol=5e-7)
+
+
+def by_density(times, reads, values, noise):
+    """Log-likelihood of readings c(s) x(s) ds + d ds of x = 0.3 and dx = -0.8 x dt + 1.1 dW, by their joint law; each
+    reads at nodes with weights: (nodes, weights)."""
+    s, c = np.concatenate([nodes for nodes, _ in reads]), scipy.linalg.block_diag(*[own for _, own in reads])
+    C = 1.21 / 1.6 * (np.exp(-0.8 * np.abs(s - s[:, None])) - np.exp(-0.8 * (s + s[:, None])))
+    law = scipy.stats.multivariate_normal(c @ (0.3 * np.exp(-0.8 * s)), c @ C @ c.T + noise**2 * np.eye(len(times)))
+    return law.logpdf(values)
+
+
+def test_what_is_read_may_depend_on_time():
+    """A sensor whose sensitivity and zero drift, read at points, and averaged over windows."""
+    process = sd.SDE(lambda t, x, p: -p["a"] * x, lambda t, x: 1.1, start=0.3, params={"a": 0.8})
+
+    def of(t, x):
+        return (1 + 0.5 * jnp.sin(t)) * x[0] + jnp.cos(t)
+
+    times, values = TIMES[:9] + 0.4, VALUES[:9]
+    options = {"data": (times, values), "sensors": sensor(of=of, noise=0.2)}
+    reads = [(np.array([t]), np.array([1 + 0.5 * np.sin(t)])) for t in times]
+    like = sd.likelihood(process, **options)
+    np.testing.assert_allclose(like(), by_density(times, reads, values - np.cos(times), 0.2), rtol=1e-11)
+    np.testing.assert_allclose(value(like.jax, like.start), like(), rtol=1e-12)
+    ends = [like([0.8 + h]) for h in (1e-4, -1e-4)]
+    np.testing.assert_allclose(like.gradient(), (ends[0] - ends[1]) / 2e-4, rtol=1e-7)
+    np.testing.assert_allclose(like.hessian(), (ends[0] + ends[1] - 2 * like()) / 1e-8, rtol=1e-5)
+    smooth = sd.smoothed(process, **options)
+    undone = sd.smoothed(  # the readings of x itself, whose noise is that of the sensor through its sensitivity
+        process.changed(params={"a": 0.8}), data={str(k): ([t], [v]) for k, (t, v) in enumerate(zip(
+            times, (values - np.cos(times)) / (1 + 0.5 * np.sin(times)), strict=True))},
+        sensors=[sensor(str(k), noise=0.2 / (1 + 0.5 * np.sin(t))) for k, t in enumerate(times)],
+    )  # fmt: skip
+    np.testing.assert_allclose(smooth["mean"], undone["mean"], **TIGHT)
+    np.testing.assert_allclose(smooth.covariance, undone.covariance, **TIGHT)
+    times, rough = 0.4 + 0.2 * K[:9], []
+    averaged = sd.filtered(process, data=(times, values), sensors=sensor(of=of, noise=0.2, average=0.3))
+    for half in (15, 30):  # nodes at which the corners of the covariance are
+        shares = np.ones(2 * half + 1) / half / 2
+        shares[[0, -1]] *= 0.5
+        places = [t - 0.3 + 0.3 * np.arange(2 * half + 1) / half / 2 for t in times]
+        rest = values - [shares @ np.cos(s) for s in places]
+        rough.append(by_density(times, [(s, shares * (1 + 0.5 * np.sin(s))) for s in places], rest, 0.2))
+    np.testing.assert_allclose(averaged.loglik, rough[1] + (rough[1] - rough[0]) / 3, rtol=1e-7)
+
+
+def test_what_is_read_in_time_by_the_steps_of_a_method():
+    def of(t, x):
+        return (1 + 0.5 * jnp.sin(t)) * x[0] + x[1]
+
+    options = {"data": (0.25 * K, VALUES), "sensors": sensor(of=of, noise=0.2), "dt": 0.125}
+    own = sd.filtered(oscillator(), law="Heun", **options)
+    other = sd.filtered(oscillator(), "Heun", by="ekf", check=False, **options)
+    np.testing.assert_allclose(own.loglik, other.loglik, rtol=1e-11)
+
+
+def test_algebraic_components_that_depend_on_time():
+    def conductance(t):
+        return 2.0 + jnp.sin(3.0 * t)
+
+    sdae = sd.SDAE(
+        np.diag([1.0, 0.0]),
+        lambda t, x, p: jnp.array([-p["k"] * (x[0] - x[1]), p["k"] * (x[0] - x[1]) - conductance(t) * x[1] + t]),
+        lambda t, x: jnp.array([[0.6], [0.0]]),
+        start=[0.3, 0.1],
+        names=["u", "w"],
+        params={"k": 0.5},
+    )
+
+    def w(t, x, p):
+        return (p["k"] * x[0] + t) / (p["k"] + conductance(t))
+
+    reduced = sd.SDE(
+        lambda t, x, p: -p["k"] * (x - w(t, x, p)), lambda t, x: jnp.array([[0.6]]), [0.3], params={"k": 0.5}
+    )
+    data = {"data": (TIMES[:9], VALUES[:9])}
+    for verb in (sd.filtered, sd.smoothed):
+        own = verb(sdae, sensors=sensor(of="w", noise=0.2), **data)
+        other = verb(reduced, sensors=sensor(of=w, noise=0.2), **data)
+        np.testing.assert_allclose(own.loglik, other.loglik, rtol=1e-10)
+        np.testing.assert_allclose(own["mean"][:, 0], other["mean"][:, 0], rtol=1e-9)
+        shares = 0.5 / (0.5 + conductance(own.time.values))
+        shown = shares * own["mean"][:, 0] + own.time.values / (0.5 + conductance(own.time.values))
+        np.testing.assert_allclose(own["mean"][:, 1], shown, rtol=1e-12)
+        np.testing.assert_allclose(own.covariance[:, 1, 1], shares**2 * own.covariance[:, 0, 0], rtol=1e-12)
+
+
+def test_constraints_that_become_singular_are_refused():
+    leaving = sd.SDAE(
+        np.diag([1.0, 0.0]),
+        lambda t, x: jnp.array([-x[0] + x[1], x[0] - (1.0 - t) * x[1]]),
+        lambda t, x: jnp.array([[0.6], [0.0]]),
+        start=[0.3, 0.3],
+    )
+    with pytest.raises(ValueError, match=r"a time from 0.5 to 1.5, where it is not of index 1. End the record before"):
+        sd.filtered(leaving, data=([0.5, 1.5], [0.1, 0.2]), sensors=sensor(of=0, noise=0.2))
+
+
+def test_transitions_of_a_process_that_depends_on_time_are_not_taken():
+    """They are those of constant lines; a level that moves was taken for that at time 0."""
+    moving = sd.SDE(lambda t, x: 1.2 + 0.5 * jnp.sin(t) - x, lambda t, x: 0.5 * jnp.sqrt(x), 1.2)
+    with pytest.raises(ValueError, match="has to be additive"):
+        sd.filtered(moving, data=(TIMES, 1.2 + 0.2 * np.sin(K)), sensors=sensor(noise=None))

@@ -117,7 +117,7 @@ def test_wrong_questions_are_refused():
     refused("not proved to be linear", sensors=sensor(of=lambda t, x: x[0] ** 2))
     refused("expected 'kalman', 'ekf', 'statistical', got 'particles'", by="particles")
     circuit = sd.SDAE(np.diag([1.0, 0.0]), lambda t, x: jnp.array([x[1] - x[0], x[1] - jnp.sin(t)]), None, [0.0, 0.0])
-    refused("as those alone may", circuit, sensors=sensor(of=0, noise=1.0))
+    refused("has no law of a step", circuit, sensors=sensor(of=0, noise=1.0), law="ImplicitEuler", dt=0.1)
     refused("neither the problem nor a sensor has 'zeta'", params={"zeta": 0.1})
     refused("params: q is nan, not finite", params={"q": np.nan})
     refused("first reading is at 0.2.*before the start at 1", t0=1.0)

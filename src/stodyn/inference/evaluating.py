@@ -13,11 +13,10 @@ import numpy as np
 from jax import lax
 
 from stodyn.inference import kalman, schedule
-from stodyn.inference.kalman import History, Row, Sensing, Spread, State, Sum
+from stodyn.inference.kalman import History, Row, Spread, State, Sum
 from stodyn.inference.laws import Model, Parts
 from stodyn.inference.stepping import SteppedModel
 from stodyn.numerics import linear_flow
-from stodyn.numerics.linear_flow import Law
 from stodyn.numerics.printing import recurrence
 from stodyn.numerics.printing.points import AtPoints
 from stodyn.numerics.uncompiled import Uncompiled
@@ -39,6 +38,7 @@ class Evaluated:
             self._systems = _along(lambda theta: model.without_laws(params_of(theta)), AtPoints)
             self._laws = _along(functools.partial(of_gap, model, params_of, False), AtPoints)
             self._other_nodes = AtPoints(functools.partial(of_gap, model, params_of, True))
+            self._views = _along(functools.partial(of_row, model, params_of), AtPoints)
 
     def for_parameters(self, thetas: np.ndarray) -> Evaluated:
         """Return this made wide enough for the matrices at θ (lanes, p)."""
@@ -61,31 +61,30 @@ class Evaluated:
         order, model = len(directions) - 1, self.model
         if not isinstance(model, Model) or model.states > PRINTED:
             return self._whole[order](*directions)
-        systems = self._systems[order](*directions)
+        parts = self._systems[order](*directions)
         plan, lanes = model.schedule, len(directions[0])
-        if not model.plant.moved:
-            laws = _laws_over(_rates(systems, order), order, plan.gaps, plan.longest or 1.0, lanes)
+        if not model.moved:
+            laws = _laws_over(_rates(parts, order), order, plan.gaps, plan.longest or 1.0, lanes)
         else:
             laws = self._laws_of_gaps(self._laws, directions, plan.gaps, plan.begins)
-        return _joined(systems, laws, order, (lanes, len(plan.gaps)))
+        parts = _with(parts, "law", laws, order, lanes)
+        if not model.is_timed:
+            return parts
+        return _with(parts, "view", self._views[order](*_beside(directions, plan.times)), order, lanes)
 
     def _laws_of_gaps(self, functions: list[Any], directions: Any, gaps: np.ndarray, begins: np.ndarray) -> Any:
         """The laws of gaps, lane by lane, of matrices or forces that depend on time."""
-        order, lanes = len(directions) - 1, len(directions[0])
-        when = np.tile(np.stack([gaps, begins], axis=1), (lanes, 1))
-        along = [when, *[np.zeros_like(when)] * order]
-        points = [np.concatenate([np.repeat(own, len(gaps), axis=0), part], axis=1)
-                  for own, part in zip(directions, along, strict=True)]  # fmt: skip
-        results = functions[order](*points)
-        if self.model.plant.moved == "forces":
+        order = len(directions) - 1
+        results = functions[order](*_beside(directions, gaps, begins))
+        if self.model.moved == "forces":
             return results
-        return _laws_over(results, order, gaps, self.model.schedule.longest or 1.0, lanes)
+        return _laws_over(results, order, gaps, self.model.schedule.longest or 1.0, len(directions[0]))
 
     def resolved(self, theta: np.ndarray) -> Evaluated:
         """Return this with so many rows that the law of each gap at θ (p,) is the same by other nodes, where it depends
         on time: gaps are halved until then, and end at a jump in ever shorter ones."""
         model = self.model
-        if not (isinstance(model, Model) and model.plant.moved):
+        if not (isinstance(model, Model) and model.moved):
             return self
         plan = model.schedule
         begins, gaps = plan.begins[plan.gaps > 0], plan.gaps[plan.gaps > 0]
@@ -118,27 +117,27 @@ class Evaluated:
         parts = self.parts(*directions)
         order = len(directions) - 1
         spread, carry, table, fixed = nested(parts, order, self._arguments)
-        (_, last), _ = kalman.SUMS[order]((spread, carry), table, fixed, self.data)
+        (_, last), _ = kalman.SUMS[self.model.is_timed][order]((spread, carry), table, fixed, self.data)
         return totals(last, order)
 
     @functools.cached_property
     def data(self) -> recurrence.Rows:
         """The rows of the record, as a recursion takes them."""
         rows = self.rows
-        return recurrence.prepared(rows, self.model.schedule.gap, (rows.is_read, rows.keep))
+        return recurrence.prepared(rows, which(self.model), (rows.is_read, rows.keep))
 
     def log_total(self, theta: Any) -> Any:
         """Return log L at θ (p,) within a trace of JAX."""
-        parts, D = self.model.at(self.params_of(theta)), self.model.diffuse()
+        parts, D, is_timed = self.model.at(self.params_of(theta)), self.model.diffuse(), self.model.is_timed
         left = None if D is None else jnp.asarray(float(D.shape[1]))
         spread = Spread(parts.P, None if D is None else jnp.asarray(D), left)
 
-        def turn(carry: Any, at: tuple[Any, Row]) -> Any:
-            gap, row = at
+        def turn(carry: Any, at: tuple[Any, Row, Any]) -> Any:
+            gap, row, sensing = at
             law = jax.tree.map(lambda part: part[gap], parts.law)
-            return kalman.summed_row(carry, law, Sensing(parts.H, parts.d, parts.R), row), None
+            return kalman.summed_row(carry, law, sensing if is_timed else parts.view.sensing, row), None
 
-        rows = jnp.asarray(self.model.schedule.gap), self.rows
+        rows = jnp.asarray(self.model.schedule.gap), self.rows, parts.view.sensing if is_timed else None
         (_, carry), _ = lax.scan(turn, (spread, Sum(parts.m, jnp.zeros(()), jnp.zeros(()))), rows)
         return carry.total
 
@@ -147,15 +146,14 @@ class Evaluated:
         lanes, D = len(parts.m), self.model.diffuse()
         diffuse = None if D is None else np.repeat((0.0 if is_tangent else 1.0) * D[None], lanes, axis=0)
         left = None if D is None else np.full(lanes, 0.0 if is_tangent else float(D.shape[1]))
-        table = jax.tree.map(lambda part: part.swapaxes(0, 1), parts.law)
-        sensing = Sensing(parts.H, parts.d, parts.R)
-        return Spread(parts.P, diffuse, left), Sum(parts.m, np.zeros(lanes), np.zeros(lanes)), table, sensing
+        begun = Spread(parts.P, diffuse, left), Sum(parts.m, np.zeros(lanes), np.zeros(lanes))
+        return *begun, *entries(self.model, parts)
 
     def history(self, theta: np.ndarray) -> tuple[Parts, History]:
         """Return the matrices at θ (p,), and what the filter leaves of every row."""
         parts = self.parts(theta[None])
         spread, begun, table, fixed = self._arguments(parts, False)
-        _, history = kalman.STORED(State(begun.m, *spread), table, fixed, self.data)
+        _, history = kalman.STORED[self.model.is_timed](State(begun.m, *spread), table, fixed, self.data)
         return jax.tree.map(lambda a: a[0], parts), jax.tree.map(lambda a: a[:, 0], history)
 
     def smoothed(self, parts: Parts, history: History) -> tuple[np.ndarray, np.ndarray]:
@@ -169,10 +167,25 @@ def smoothed(model: Model | SteppedModel, parts: Parts, history: History, rows: 
     zero, flat = np.zeros((1, n)), np.zeros((1, n, n))
     adjoint = kalman.Adjoint(zero, flat, *((zero, flat, flat) if is_diffuse else (None, None, None)))
     backwards: Any = jax.tree.map(lambda a: a[::-1], kalman.Passed(history.predicted, history.readings, rows))
-    table, fixed = jax.tree.map(lambda a: a[:, None], parts.law), Sensing(*(a[None] for a in parts[1:4]))
-    data = recurrence.prepared(backwards, model.schedule.gap[::-1])
-    _, (mean, covariance) = kalman.SMOOTHED(adjoint, table, fixed, data)
+    table, fixed = entries(model, jax.tree.map(lambda a: a[None], parts))
+    data = recurrence.prepared(backwards, which(model)[::-1])
+    _, (mean, covariance) = kalman.SMOOTHED[model.is_timed](adjoint, table, fixed, data)
     return mean[::-1, 0], covariance[::-1, 0]
+
+
+def which(model: Model | SteppedModel) -> np.ndarray:
+    """Return which entry of the table of a recursion belongs to each row: that of its gap, or its own."""
+    plan = model.schedule
+    return np.arange(len(plan.times)) if model.is_timed else plan.gap
+
+
+def entries(model: Model | SteppedModel, parts: Parts) -> tuple[Any, Any]:
+    """Return the table and the fixed numbers of a recursion from parts that have the lanes first."""
+    table: Any = parts.law
+    fixed: Any = parts.view.sensing
+    if model.is_timed:
+        table, fixed = (jax.tree.map(lambda part: part[:, model.schedule.gap], table), fixed), ()
+    return jax.tree.map(lambda part: part.swapaxes(0, 1), table), fixed
 
 
 def _along(function: Callable, evaluator: Callable) -> list[Any]:
@@ -194,10 +207,24 @@ def _of_lanes(function: Callable) -> Uncompiled:
 def of_gap(model: Model, params_of: Callable, checking: bool, theta: Any) -> Any:
     """Return the law of a gap, whose length and beginning follow the parameters, or rates in place of its own."""
     params, when = params_of(theta[:-2]), lax.stop_gradient(theta[-2:])
-    if model.plant.moved == "matrices":
+    if model.moved == "matrices":
         return model.rates(params, when[0], when[1], checking)
     # of powers of a length 0, second derivatives would be NaN times 0
     return jax.tree.map(lambda part: part[0], model.law(params, when[:1], when[1:], checking))
+
+
+def of_row(model: Model, params_of: Callable, theta: Any) -> Any:
+    """Return what is seen at a time, which follows the parameters."""
+    return model.view(params_of(theta[:-1]), lax.stop_gradient(theta[-1]))
+
+
+def _beside(directions: Any, *numbers: np.ndarray) -> list[np.ndarray]:
+    """θ (lanes, p), and directions of the same shape, for each of some entries, with the numbers of the entry behind
+    them: lane by lane."""
+    own = np.tile(np.stack(numbers, axis=1), (len(directions[0]), 1))
+    behind = [own, *[np.zeros_like(own)] * (len(directions) - 1)]
+    return [np.concatenate([np.repeat(part, len(numbers[0]), axis=0), more], axis=1)
+            for part, more in zip(directions, behind, strict=True)]  # fmt: skip
 
 
 def _rates(systems: Any, order: int) -> Any:
@@ -233,11 +260,11 @@ _ORDERS = (
 LAWS = [AtPoints(function, (0, 0, None, None)) for function in _ORDERS]  # by order of derivative
 
 
-def _joined(parts: Any, laws: Any, order: int, shape: tuple[int, int]) -> Any:
-    """Parts with the laws of their gaps, which are (lanes, gaps) in this shape, as deep as the order."""
-    if order == 0:
-        return parts._replace(law=Law(*(part.reshape(*shape, *part.shape[1:]) for part in laws)))
-    return tuple(_joined(part, law, order - 1, shape) for part, law in zip(parts, laws, strict=True))
+def _with(parts: Any, name: str, values: Any, order: int, lanes: int) -> Any:
+    """Parts with other values by this name, which are those of their entries lane by lane, as deep as the order."""
+    if order > 0:
+        return tuple(_with(*both, order - 1, lanes) for both in zip(parts, [name] * 2, values, strict=True))
+    return parts._replace(**{name: jax.tree.map(lambda part: part.reshape(lanes, -1, *part.shape[1:]), values)})
 
 
 def nested(parts: Any, order: int, arguments: Callable, is_tangent: bool = False) -> tuple[Any, ...]:

@@ -101,9 +101,9 @@ def filtered(
     question = question_of(problem, method, data=data, sensors=sensors, **options)
     parts, history, variables = run(question, check)
     state = history.state
-    mean, covariance = state.m @ parts.W.T + parts.w, parts.W @ state.P @ parts.W.T
+    mean, covariance = parts.view.components(state.m, state.P)
     if state.D is not None:
-        mean, covariance = _unknown(question, parts.W, state, mean, covariance)
+        mean, covariance = _unknown(parts.view.W, state, mean, covariance)
     return _dataset(question, at, mean, covariance, variables)
 
 
@@ -180,8 +180,8 @@ def smoothed(
             f"initial: the readings do not determine everything that is diffuse: {history.state.left[-1]:.0f} of "
             f"{history.state.D.shape[-1]} directions are still unknown at the end"
         )
-    m, P = question.evaluated.smoothed(parts, history)
-    return _dataset(question, at, m @ parts.W.T + parts.w, parts.W @ P @ parts.W.T, variables)
+    mean, covariance = parts.view.components(*question.evaluated.smoothed(parts, history))
+    return _dataset(question, at, mean, covariance, variables)
 
 
 def run(question: Question, check: bool) -> tuple[Any, Any, dict[str, Any]]:
@@ -218,8 +218,7 @@ def _compare(question: Question, parts: Any, history: Any, variables: dict[str, 
 
 def on_grid(question: Question, parts: Any, history: Any) -> float:
     """Return log L on a grid that covers what a filter has passed; raises grid.Unchecked where there is none."""
-    laws = [(state.m @ parts.W.T + parts.w, parts.W @ state.P @ parts.W.T)
-            for state in (history.predicted, history.state)]  # fmt: skip
+    laws = [parts.view.components(state.m, state.P) for state in (history.predicted, history.state)]
     evaluated: Any = question.evaluated
     return grid.log_likelihood(evaluated, question.values, laws)
 
@@ -273,12 +272,10 @@ def _approximations(question: Question) -> list[str]:
             for own in rounded]  # fmt: skip
 
 
-def _unknown(
-    question: Question, W: np.ndarray, state: Any, mean: np.ndarray, covariance: np.ndarray
-) -> tuple[Any, Any]:
+def _unknown(W: np.ndarray, state: Any, mean: np.ndarray, covariance: np.ndarray) -> tuple[Any, Any]:
     """Mean and covariance with NaN and infinity for components in which something diffuse is left."""
     reach = W @ state.D
-    size = np.abs(W) @ np.ones(W.shape[1])
+    size = np.abs(W).sum(axis=-1)
     free = (np.abs(reach).max(axis=-1) > kalman.SEEN * size) & (state.left > 0)[:, None]
     mean, covariance = np.where(free, np.nan, mean), covariance.copy()
     covariance[free[:, :, None] | free[:, None, :]] = np.nan

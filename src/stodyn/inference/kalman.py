@@ -375,9 +375,22 @@ def smoothed_row(adjoint: Adjoint, law: Law, sensing: Sensing, passed: Passed) -
     return Adjoint(*map(back, adjoint)), (mean, 0.5 * (covariance + covariance.T))
 
 
-SUMS = (
-    Recurrence(mean_row, spread_row),
-    Recurrence(derived(mean_row), derived_spread(spread_row)),
-    Recurrence(derived(derived(mean_row)), derived_spread(derived_spread(spread_row))),
-)  # by order of derivative
-STORED, SMOOTHED = Recurrence(stored_row), Recurrence(smoothed_row)
+def timed(function: Callable) -> Callable:
+    """Return a row whose entry of the table is (law, sensing): what is read depends on time."""
+
+    def own(*arguments: Any) -> Any:
+        *carry, (law, sensing), _, row = arguments
+        return function(*carry, law, sensing, row)
+
+    return own
+
+
+def _sums(mean: Callable, spread: Callable) -> tuple[Recurrence, ...]:
+    """The log-likelihood with its derivatives, by their order."""
+    first, second = derived(mean), derived_spread(spread)
+    return Recurrence(mean, spread), Recurrence(first, second), Recurrence(derived(first), derived_spread(second))
+
+
+# whether what is read depends on time
+SUMS = {False: _sums(mean_row, spread_row), True: _sums(timed(mean_row), timed(spread_row))}
+STORED, SMOOTHED = ({False: Recurrence(row), True: Recurrence(timed(row))} for row in (stored_row, smoothed_row))

@@ -9,6 +9,8 @@ is read over windows. Algebraic components of an SDAE are outputs: x = W z + w s
 from __future__ import annotations
 
 import dataclasses
+import functools
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, NamedTuple
@@ -19,16 +21,17 @@ import numpy as np
 import scipy
 
 from stodyn.inference.gaussian import Start
-from stodyn.inference.kalman import Array
+from stodyn.inference.kalman import Array, Sensing
 from stodyn.inference.schedule import Schedule
 from stodyn.noise.coloured import Coloured
 from stodyn.noise.distribution import Distribution
 from stodyn.noise.inertial import Inertial
 from stodyn.noise.readings import Density
 from stodyn.noise.source import Source
-from stodyn.numerics import gauss, linear_flow, lyapunov
+from stodyn.numerics import elimination, gauss, linear_flow, lyapunov
 from stodyn.numerics.facts import degree
 from stodyn.numerics.linear_flow import Law, Rates
+from stodyn.numerics.uncompiled import Uncompiled
 from stodyn.problems.contract import Problem, expect_problem, written_as
 from stodyn.problems.looped import Looped
 from stodyn.problems.sdae import SDAE
@@ -71,14 +74,16 @@ class Memory(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Plant:
-    """A linear problem without its sensors: its states and their start, its matrices flow(params, t), and whether
-    nothing in them depends on t but the forces `a` ("forces"), nothing at all (""), or anything ("matrices")."""
+    """A linear problem without its sensors: its states and their start, its matrices flow(params, t), whether nothing
+    in them depends on t but the forces `a` ("forces"), nothing at all (""), or anything ("matrices"). Where components
+    are more than states and depend on t given these, `solved_by(params, t)` is the matrix that gives them."""
 
     problem: Problem
     start: Source
     states: tuple[str, ...]
     flow: Callable[[Any, Any], Flow]
     moved: str = ""
+    solved_by: Callable[[Any, Any], Array] | None = None
 
 
 def plant_of(problem: Any, params: Any) -> Plant:
@@ -96,11 +101,6 @@ def plant_of(problem: Any, params: Any) -> Plant:
         form.f, (np.zeros(()), x, params), 1
     ):
         raise ValueError(f"problem: it is not proved to be linear: {NOT_LINEAR}")
-    if isinstance(form, SDAE) and not is_autonomous(form):
-        raise ValueError(
-            "problem: it depends on time, as those alone may that have a form as an SDE. Take by='ekf', which is exact "
-            "for linear problems but for its steps"
-        )
     plant = _of_sdae(problem, form) if isinstance(form, SDAE) else _of_sde(problem, form, params)
     if len(plant.states) > MOST:
         raise ValueError(f"problem: {len(plant.states)} states, more than {MOST}: reduce the model")
@@ -125,24 +125,45 @@ def _of_sdae(problem: Any, sdae: SDAE) -> Plant:
     from stodyn.problems.index import components
 
     sdae.facts.diagnosed()  # refuses what is not of index 1, and noise in constraints
-    parts, form = sdae.facts.split, sdae.state_space
+    parts, form, is_moved = sdae.facts.split, sdae.state_space, not is_autonomous(sdae)
     evolving = scipy.sparse.csr_array(sdae.facts.evolving).toarray()
     r = parts.r
 
+    def slopes(params: Any, t: Any) -> Array:
+        return jax.jacfwd(lambda x: sdae.f(t, x, params))(jnp.zeros(sdae.n))
+
+    def solved_by(params: Any, t: Any) -> Array:
+        return jnp.concatenate([jnp.asarray(evolving), parts.constraints(slopes(params, t))])
+
     def flow(params: Any, t: Any) -> Flow:
         x = jnp.zeros(sdae.n)
-        slope, at_zero = jax.jacfwd(lambda x: sdae.f(0.0, x, params))(x), sdae.f(0.0, x, params)
-        system = jnp.concatenate([jnp.asarray(evolving), parts.constraints(slope)])
+        slope, at_zero, system = slopes(params, t), sdae.f(t, x, params), solved_by(params, t)
         right = jnp.concatenate(
             [jnp.eye(sdae.n, r), jnp.zeros((sdae.n, 1)).at[r:, 0].set(-parts.constraints(at_zero))], 1
         )
-        both = jnp.linalg.solve(system, right)
+        both = jax.vmap(elimination.factorised(system), 1, 1)(right)
         W, w = both[:, :r], both[:, r]
-        B = form.solved(sdae.g(0.0, x, params))
+        B = form.solved(sdae.g(t, x, params))
         return Flow(form.solved(slope @ W), form.solved(slope @ w + at_zero), B @ B.T, W, w)
 
     start = sdae.start_source.mapped(lambda rows: rows @ evolving.T)
-    return Plant(problem, start, components(sdae)[0], flow)
+    moved = ("matrices", solved_by) if is_moved else ("", None)
+    return Plant(problem, start, components(sdae)[0], flow, *moved)
+
+
+def refuse_singular(plant: Plant, params: Any, times: np.ndarray) -> None:
+    """Refuse algebraic components that the constraints do not determine at these times, or at one between them."""
+    if plant.solved_by is None:
+        return
+    own = plant.solved_by
+    signs = np.linalg.slogdet(Uncompiled(jax.vmap(lambda t: own(params, t)))(times))[0]
+    if (signs != signs[0]).any():
+        place = int(np.argmax(signs != signs[0]))
+        raise ValueError(
+            f"problem: its constraints do not determine the algebraic components at a time from {times[place - 1]:.6g} "
+            f"to {times[place]:.6g}, where it is not of index 1. End the record before, or state the equations so that "
+            "they stay solvable"
+        )
 
 
 # --- sensors ----------------------------------------------------------------------------------------------------------
@@ -155,9 +176,10 @@ def width_of(problem: Any, sensor: Sensor, params: Any) -> int:
     return jax.eval_shape(lambda x: sensor.value(problem, 0.0, x, params), np.zeros(problem.n)).shape[0]
 
 
-def widths_of(plant: Plant, sensors: Sequence[Sensor], params: Any) -> list[int]:
-    """Return how many outputs each sensor has, after the proof that it reads something linear."""
-    x, widths = np.zeros(plant.problem.n), []
+def read_by(plant: Plant, sensors: Sequence[Sensor], params: Any) -> tuple[list[int], list[bool]]:
+    """Return how many outputs each sensor has and whether what it reads depends on time itself, after the proof that it
+    is something linear."""
+    x, widths, timed = np.zeros(plant.problem.n), [], []
     for sensor in sensors:
 
         def value(t: Any, x: Any, params: Any, sensor: Sensor = sensor) -> Any:
@@ -166,12 +188,8 @@ def widths_of(plant: Plant, sensors: Sequence[Sensor], params: Any) -> list[int]
         widths.append(width_of(plant.problem, sensor, params))
         if not degree.is_proved_affine(value, (np.zeros(()), x, params), 1):
             raise ValueError(f"of ({sensor.name}): what it reads is not proved to be linear: {NOT_LINEAR}")
-        if depends_on_time(value, x, params):
-            raise ValueError(
-                f"of ({sensor.name}): what it reads depends on time, which an exact filter does not take. Take "
-                "by='ekf', which is exact for linear problems but for its steps"
-            )
-    return widths
+        timed.append(depends_on_time(value, x, params))
+    return widths, timed
 
 
 def white(sensor: Sensor, params: Any) -> Any:
@@ -213,26 +231,63 @@ def _memory(noise: Coloured, width: int, name: str) -> Memory:
     return Memory(*(scipy.linalg.block_diag(*[part] * copies) for part in parts))
 
 
-class Parts(NamedTuple):
-    """All that the recursion needs, at some params: laws of the gaps, readings, the start, and what components are."""
+class View(NamedTuple):
+    """What is seen of z: readings H z + d with noise of variance R, and components W z + w; each with the rows first
+    where it depends on time."""
 
-    law: Law | Rates
     H: Array
     d: Array
     R: Array
-    m: Array
-    P: Array
     W: Array
     w: Array
+
+    @property
+    def sensing(self) -> Sensing:
+        """The readings alone."""
+        return Sensing(self.H, self.d, self.R)
+
+    def at(self, row: int) -> View:
+        """Return this in one row."""
+        return self if self.H.ndim == 2 else View(*(part[row] for part in self))
+
+    def readings(self, m: np.ndarray, P: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return mean and variance of each reading in all rows from mean and covariance of z."""
+        return (self.H @ m[..., None])[..., 0] + self.d, np.sum(self.H @ P * self.H, axis=-1) + self.R
+
+    def components(self, m: np.ndarray, P: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return mean and covariance of the components in all rows from those of z."""
+        return (self.W @ m[..., None])[..., 0] + self.w, self.W @ P @ self.W.mT
+
+
+class Parts(NamedTuple):
+    """All that the recursion needs, at some params: laws of the gaps, the start, and what is seen."""
+
+    law: Law | Rates
+    m: Array
+    P: Array
+    view: View
+
+
+def remembered(sensors: Sequence[Sensor], widths: Sequence[int], windows: Sequence[int]) -> Memory:
+    """Return the coloured noise of all columns together, of sensors with so many windows at a time."""
+    none = np.zeros((0, 0))
+    own = [memories(sensor, width) for sensor, width in zip(sensors, widths, strict=True)]
+    every = [Memory(none, none, none, none), *itertools.chain(*own)]
+    A, S, _, P = (scipy.linalg.block_diag(*parts) for parts in zip(*every, strict=True))
+    C = [np.tile(np.concatenate([np.zeros((width, 0)), *(part.C for part in parts)], axis=1), (max(count, 1), 1))
+         for parts, width, count in zip(own, widths, windows, strict=True)]  # fmt: skip
+    return Memory(A, S, scipy.linalg.block_diag(none, *C), P)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Model:
-    """A plant with sensors on the rows of a record; `at(params)` has all matrices."""
+    """A plant with sensors on the rows of a record; `at(params)` has all matrices. `timed` says of each sensor whether
+    what it reads depends on time itself."""
 
     plant: Plant
     sensors: tuple[Sensor, ...]
     widths: tuple[int, ...]
+    timed: tuple[bool, ...]
     schedule: Schedule
     start: Start
     halvings: int = 0
@@ -245,97 +300,108 @@ class Model:
         return self.plant.problem
 
     @property
-    def memories(self) -> list[list[Memory]]:
-        """The coloured noises of each sensor."""
-        return [memories(sensor, width) for sensor, width in zip(self.sensors, self.widths, strict=True)]
+    def moved(self) -> str:
+        """What depends on time, as that of the plant, with the integrals of what is read."""
+        integrates = [own and windows for own, windows in zip(self.timed, self.schedule.integrals, strict=True)]
+        return "matrices" if any(integrates) else self.plant.moved
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether what is seen depends on time, given the states."""
+        points = [own and not windows for own, windows in zip(self.timed, self.schedule.integrals, strict=True)]
+        return any(points) or self.plant.solved_by is not None
+
+    def scheduled(self) -> Model:
+        """Return this with a gap of its own for each row, where the laws of gaps depend on when they begin."""
+        return dataclasses.replace(self, schedule=self.schedule.one_by_one()) if self.moved else self
+
+    @functools.cached_property
+    def memory(self) -> Memory:
+        """The coloured noise of all columns."""
+        return remembered(self.sensors, self.widths, self.schedule.integrals)
 
     @property
     def sizes(self) -> tuple[int, int, int]:
         """How many states are the plant's, of coloured noise, and integrals."""
-        remembered = sum(len(memory.A) for own in self.memories for memory in own)
-        return len(self.plant.states), remembered, self.schedule.integrated(self.widths)
+        return len(self.plant.states), len(self.memory.A), self.schedule.integrated(self.widths)
 
     @property
     def states(self) -> int:
         """How many there are in all."""
         return sum(self.sizes)
 
-    def system(self, params: Any, t: Any = 0.0) -> tuple[Flow, Array, Array, Array]:
-        """Return the flow of all states at a time, and H, d and R of the columns."""
-        own, n, N = self.plant.flow(params, t), len(self.plant.states), self.states
-        A, S = jnp.zeros((N, N)).at[:n, :n].set(own.A), jnp.zeros((N, N)).at[:n, :n].set(own.S)
+    def system(self, params: Any, t: Any) -> tuple[Rates, View]:
+        """Return the rates of all states at a time, and what is seen of them."""
+        own, (n, k, _), N = self.plant.flow(params, t), self.sizes, self.states
+        memory, noise = self.memory, slice(n, n + k)
+        A = jnp.zeros((N, N)).at[:n, :n].set(own.A).at[noise, noise].set(memory.A)
+        S = jnp.zeros((N, N)).at[:n, :n].set(own.S).at[noise, noise].set(memory.S)
         a = jnp.zeros(N).at[:n].set(own.a)
-        H, d, R, place, integral = [], [], [], n, sum(self.sizes[:2])
-        for sensor, width, memory, windows in zip(
-            self.sensors, self.widths, self.memories, self.schedule.integrals, strict=True
-        ):
-            rows, offset = self._read(sensor, own, params)
+        H, d, R, integral = [], [], [], n + k
+        for sensor, width, windows in zip(self.sensors, self.widths, self.schedule.integrals, strict=True):
+            rows, offset = self._read(sensor, own, params, t)
             rows = jnp.zeros((width, N)).at[:, :n].set(rows)
-            noise = jnp.zeros((width, N))
-            for part in memory:
-                here = slice(place, place + len(part.A))
-                A, S = A.at[here, here].set(part.A), S.at[here, here].set(part.S)
-                noise, place = noise.at[:, here].set(part.C), here.stop
             variance = jnp.broadcast_to(jnp.asarray(white(sensor, params), float), (width,))
             for _ in range(windows):
                 here = slice(integral, integral + width)
                 A, a, integral = A.at[here].set(rows), a.at[here].set(offset), here.stop
-                scale = 1.0
                 if sensor.increment:
                     S = S.at[here, here].set(jnp.eye(width) * root(sensor, params) ** 2)
-                length = window(sensor)
-                if length is not None:
-                    scale = 1.0 / length
-                H.append(noise.at[:, here].set(scale * jnp.eye(width)))
+                H.append(jnp.zeros((width, N)).at[:, here].set(jnp.eye(width) / (window(sensor) or 1.0)))
                 d.append(jnp.zeros(width))
                 R.append(variance)
             if not windows:
-                H.append(rows + noise)
+                H.append(rows)
                 d.append(offset)
                 R.append(variance)
-        flow = Flow(A, a, S, jnp.zeros((len(own.w), N)).at[:, :n].set(own.W), own.w)
-        return flow, jnp.concatenate(H), jnp.concatenate(d), jnp.concatenate(R)
+        W = jnp.zeros((len(own.w), N)).at[:, :n].set(own.W)
+        readings = jnp.concatenate(H).at[:, noise].set(memory.C), jnp.concatenate(d), jnp.concatenate(R)
+        return Rates(A, a, S), View(*readings, W, own.w)
 
-    def _read(self, sensor: Sensor, own: Flow, params: Any) -> tuple[Array, Array]:
+    def _read(self, sensor: Sensor, own: Flow, params: Any, t: Any) -> tuple[Array, Array]:
         """What a sensor reads of the plant's states: a matrix and an offset."""
 
         def value(z: Array) -> Array:
-            return sensor.value(self.plant.problem, 0.0, own.W @ z + own.w, params)
+            return sensor.value(self.plant.problem, t, own.W @ z + own.w, params)
 
         zero = jnp.zeros(own.W.shape[1])
         return jax.jacfwd(value)(zero), value(zero)
 
-    def begun(self, flow: Flow, params: Any) -> tuple[Array, Array]:
+    def begun(self, own: Rates, params: Any) -> tuple[Array, Array]:
         """Return mean and covariance of all states at the start."""
-        n, N = len(self.plant.states), self.states
+        (n, k, _), N = self.sizes, self.states
         m: Any = self.start.mean_at(params)
         P: Any = self.start.covariance
         if self.start.is_stationary:
-            m, P = linear_flow.stationary(flow.A[:n, :n], flow.a[:n], flow.S[:n, :n])
-        remembered = [part.P for own in self.memories for part in own]
-        spread = scipy.linalg.block_diag(*remembered) if remembered else np.zeros((0, 0))
-        end = n + len(spread)
-        P = jnp.zeros((N, N)).at[:n, :n].set(P).at[n:end, n:end].set(spread)
+            m, P = linear_flow.stationary(own.A[:n, :n], own.a[:n], own.S[:n, :n])
+        P = jnp.zeros((N, N)).at[:n, :n].set(P).at[n : n + k, n : n + k].set(self.memory.P)
         return jnp.zeros(N).at[:n].set(m), P
 
     def at(self, params: Any) -> Parts:
         """Return everything at some params."""
         plan = self.schedule
         law = self.law(params, jnp.asarray(plan.gaps), jnp.asarray(plan.begins))
-        return self.without_laws(params)._replace(law=law)
+        parts = self.without_laws(params)._replace(law=law)
+        if not self.is_timed:
+            return parts
+        return parts._replace(view=jax.vmap(lambda t: self.view(params, t))(jnp.asarray(plan.times)))
+
+    def view(self, params: Any, t: Any) -> View:
+        """Return what is seen at a time."""
+        return self.system(params, t)[1]
 
     def law(self, params: Any, gaps: Array, begins: Array, checking: bool = False) -> Law:
         """Return the laws over some lengths of time, from the times at which they begin; by other nodes for a check of
         those that depend on time."""
         longest = self.schedule.longest or 1.0
-        if self.plant.moved == "matrices":
+        if self.moved == "matrices":
             rates = jax.vmap(lambda gap, begin: self.rates(params, gap, begin, checking))(gaps, begins)
             own = jax.vmap(
                 lambda rates, gap: linear_flow.over(rates.A, rates.a, rates.S, gap[None], longest, self.halvings)
             )(rates, gaps)
             return jax.tree.map(lambda part: part[:, 0], own)
         flow = self.own(params)
-        if not self.plant.moved:
+        if not self.moved:
             return linear_flow.over(flow.A, flow.a, flow.S, gaps, longest, self.halvings)
         shares, weights = _nodes(FORCES, checking)
         rest = gaps[:, None] * np.concatenate([[1.0], 1.0 - shares])
@@ -349,16 +415,14 @@ class Model:
     def rates(self, params: Any, gap: Array, begin: Array, checking: bool = False) -> Rates:
         """Return the constant rates in place of those of a gap, where these depend on time."""
         shares, weights = _nodes(MATRICES, checking)
-        flows = [self.system(params, begin + gap * share)[0] for share in shares]
-        parts = [Rates(flow.A, flow.a, flow.S) for flow in flows]
+        parts = [self.system(params, begin + gap * share)[0] for share in shares]
         mean = jax.tree.map(lambda *own: sum(w * a for w, a in zip(weights, own, strict=True)), *parts)
         return linear_flow.averaged(mean, parts[0], parts[-1], TURNS[checking] * gap)
 
     def without_laws(self, params: Any) -> Parts:
         """Return everything but the laws of the gaps, with the rates from which they come in their place."""
-        flow, H, d, R = self.system(params)
-        m, P = self.begun(flow, params)
-        return Parts(Rates(flow.A, flow.a, flow.S), H, d, R, m, P, flow.W, flow.w)
+        rates, view = self.system(params, self.schedule.times[0])
+        return Parts(rates, *self.begun(rates, params), view)
 
     def diffuse(self) -> np.ndarray | None:
         """Return the directions of which nothing is known, as columns; None where there are none."""
@@ -366,22 +430,22 @@ class Model:
             return None
         return np.eye(self.states)[:, list(self.start.diffuse)]
 
-    def own(self, params: Any) -> Flow:
-        """Return the flow of all states, at the start or in the middle of each gap where it depends on time."""
+    def own(self, params: Any) -> Rates:
+        """Return the rates of all states, at the start or in the middle of each gap where they depend on time."""
         plan = self.schedule
-        if self.plant.moved != "matrices":
+        if self.moved != "matrices":
             return self.system(params, plan.times[0])[0]
         return jax.vmap(lambda t: self.system(params, t)[0])(jnp.asarray(plan.begins + 0.5 * plan.gaps))
 
-    def widened(self, flows: Sequence[Flow]) -> Model:
-        """Return this with as many halvings of the longest gap as these flows need."""
-        needed = max((linear_flow.doublings(np.asarray(flow.A), self.schedule.longest) for flow in flows), default=0)
+    def widened(self, rates: Sequence[Rates]) -> Model:
+        """Return this with as many halvings of the longest gap as these rates need."""
+        needed = max((linear_flow.doublings(np.asarray(own.A), self.schedule.longest) for own in rates), default=0)
         return self if needed <= self.halvings else dataclasses.replace(self, halvings=needed)
 
-    def refuse_unstable(self, flow: Flow) -> None:
+    def refuse_unstable(self, own: Rates) -> None:
         """Refuse a plant without a stationary law, in words."""
         n = len(self.plant.states)
-        lyapunov.continuous(flow.A[:n, :n], flow.S[:n, :n])
+        lyapunov.continuous(own.A[:n, :n], own.S[:n, :n])
 
 
 def _nodes(rules: tuple[gauss.Rule, gauss.Rule], checking: bool) -> tuple[np.ndarray, np.ndarray]:

@@ -16,7 +16,7 @@ from stodyn.analysis.step.one_step import AFFINE, OneStep
 from stodyn.inference import evaluating, kalman, moments
 from stodyn.inference.gaussian import Start
 from stodyn.inference.kalman import Array, Row, State
-from stodyn.inference.laws import Parts, memories, white
+from stodyn.inference.laws import Parts, View, memories, white
 from stodyn.inference.moments import Functions, Stride
 from stodyn.inference.schedule import WHOLE, Schedule, keeping
 from stodyn.methods.catalogue import stepping
@@ -236,7 +236,7 @@ class NormalEvaluated:
         H = np.concatenate([np.zeros((columns, n)), np.eye(columns)], axis=1)
         wide = np.concatenate([W, np.zeros((len(W), columns))], axis=1)
         law: Any = None
-        parts = Parts(law, H, np.zeros(columns), self.variances(theta), m[0], P[0], wide, w)
+        parts = Parts(law, m[0], P[0], View(H, np.zeros(columns), self.variances(theta), wide, w))
         return parts, jax.tree.map(lambda a: a[:, 0], passed)
 
     def smoothed(self, parts: Parts, passed: moments.Passed) -> tuple[np.ndarray, np.ndarray]:

@@ -27,15 +27,15 @@ def simulated(question: Question, theta: np.ndarray, count: int, rng: np.random.
     roots, last = [_root(Q) for Q in parts.law.Q], min(len(plan.times), MOST_ROWS)
     keep = schedule.keeping(plan, model.widths)[:last]
     z = mean + rng.standard_normal((count, len(mean))) @ _root(covariance).T
-    noise = np.sqrt(parts.R)
-    readings = np.empty((count, last, len(parts.d)))
+    readings = np.empty((count, last, plan.values.shape[1]))
     whole = np.ones(len(mean))
     for k, gap in enumerate(plan.gap[:last]):
         if keep.shape[1]:
             whole[-keep.shape[1] :] = keep[k]
             z = z * whole
         z = z + z @ parts.law.E[gap].T + parts.law.c[gap] + rng.standard_normal(z.shape) @ roots[gap].T
-        readings[:, k] = z @ parts.H.T + parts.d + noise * rng.standard_normal((count, len(noise)))
+        H, d, R, *_ = parts.view.at(k)
+        readings[:, k] = z @ H.T + d + np.sqrt(R) * rng.standard_normal((count, len(R)))
     return readings
 
 

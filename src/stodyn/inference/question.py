@@ -14,7 +14,7 @@ from stodyn.inference import laws, moments, nonlinear, square_root, stepping
 from stodyn.inference.evaluating import Evaluated
 from stodyn.inference.gaussian import START, start_of
 from stodyn.inference.record import Record, as_record
-from stodyn.inference.schedule import Schedule, scheduled
+from stodyn.inference.schedule import scheduled
 from stodyn.problems.contract import expect_problem
 
 KALMAN = "kalman"
@@ -67,17 +67,19 @@ def question_of(
         if is_exact and square_root.is_square_root(problem, record.sensors, tree, record.values):
             return _of_transitions(problem, record, tree, t0, initial, at)
         plant = laws.plant_of(problem, tree)
-        widths = laws.widths_of(plant, record.sensors, tree)
+        widths, timed = laws.read_by(plant, record.sensors, tree)
         _check_record(record, widths)
         schedule = scheduled(record, 0.0 if t0 is None else float(t0), at)
         source, states = (plant.start, plant.states) if is_exact else (problem.start_source, problem.components)
         start = start_of(source, initial, states, stated_in(problem, tree))
-        if plant.moved:
-            schedule = _of_times(schedule, is_exact, initial)
-        parts = plant, record.sensors, tuple(widths), schedule, start
-        model = laws.Model(*parts) if is_exact else stepping.stepped(*parts, law, dt).checked(tree)
+        if plant.moved and (not is_exact or initial == "stationary"):
+            raise ValueError("law, initial: what depends on time has no law of a step, and no stationary one")
+        parts = plant, record.sensors, tuple(widths), tuple(timed), schedule, start
+        model = laws.Model(*parts).scheduled() if is_exact else stepping.stepped(*parts, law, dt).checked(tree)
         names, values, params_of = numbers_in(tree)
+        laws.refuse_singular(plant, tree, schedule.times)
         evaluated = Evaluated(model, params_of).for_parameters(values[None]).resolved(values)
+        laws.refuse_singular(plant, tree, evaluated.model.schedule.times)
         if start.is_stationary:
             _refuse_unstable(evaluated, values)
     return Question(record, evaluated, names, values)
@@ -88,13 +90,6 @@ def _refuse_unstable(evaluated: Evaluated, values: np.ndarray) -> None:
         evaluated.refuse_unstable(values)
     except ValueError as error:
         raise ValueError(f"initial: 'stationary' needs a system that comes to rest. {error}") from error
-
-
-def _of_times(schedule: Schedule, is_exact: bool, initial: Any) -> Schedule:
-    """The schedule of a problem whose forces or matrices depend on time."""
-    if not is_exact or initial == "stationary":
-        raise ValueError("law, initial: what depends on time has no law of a step, and no stationary one")
-    return schedule.one_by_one()
 
 
 def _numbers(problem: Any, data: Any, sensors: Any, params: Any) -> tuple[Record, Any]:
@@ -278,6 +273,5 @@ def why_singular(question: Question, readings: Any, marginal: np.ndarray) -> str
 
 def marginals(question: Question, parts: Any, predicted: Any) -> tuple[np.ndarray, np.ndarray]:
     """Return innovation and variance of each reading against the prediction from earlier times."""
-    values = question.evaluated.rows.values
-    innovation = values - predicted.m @ parts.H.T - parts.d
-    return innovation, np.einsum("ci,tij,cj->tc", parts.H, predicted.P, parts.H) + parts.R
+    mean, variance = parts.view.readings(predicted.m, predicted.P)
+    return question.evaluated.rows.values - mean, variance

@@ -22,12 +22,13 @@ from scipy import special
 
 from stodyn.inference.gaussian import Start
 from stodyn.inference.kalman import Array, History, Reading, Row, State
-from stodyn.inference.laws import Parts
+from stodyn.inference.laws import Parts, View
 from stodyn.inference.schedule import Schedule
 from stodyn.numerics.facts.degree import is_proved_affine
 from stodyn.numerics.uncompiled import Uncompiled, value
 from stodyn.problems.sde import SDE
 from stodyn.problems.sensor import Sensor
+from stodyn.problems.structure import depends_on_time, is_autonomous
 
 STRAIGHT = 1e-10  # of the squared noise, a choice: nearer to a line it is one, and the variance is off by no more
 PLACES = 9  # at which it is compared with one
@@ -57,10 +58,16 @@ def is_square_root(problem: Any, sensors: tuple[Sensor, ...], params: Any, value
     low, high = values.min(), values.max()
     if not high > low or not is_proved_affine(problem.f, (np.zeros(()), np.zeros(1), params), 1):
         return False
+
+    def value(t: Any, x: Any, params: Any) -> Any:
+        return own.value(problem, t, x, params)
+
+    if not is_autonomous(problem) or depends_on_time(value, np.zeros(1), params):
+        return False
     places = np.linspace(low, high, PLACES)
     squares = np.array([float(np.sum(np.asarray(equations.g(0.0, np.array([x]), params)) ** 2)) for x in places])
     line = squares[0] + (squares[-1] - squares[0]) * (places - low) / (high - low)
-    read = [float(np.asarray(own.value(problem, 0.0, np.array([x]), params))[0]) for x in places]
+    read = [float(np.asarray(value(0.0, np.array([x]), params))[0]) for x in places]
     return bool(np.abs(squares - line).max() <= STRAIGHT * squares.max() and squares[0] != squares[-1]
                 and np.array_equal(read, places))  # fmt: skip
 
@@ -254,7 +261,7 @@ class SquareRootEvaluated:
         state = State(np.where(np.isfinite(values), values, np.nan), zero, None, None)
         one = np.ones((1, 1))
         law: Any = None
-        parts = Parts(law, one, np.zeros(1), np.zeros(1), np.zeros(1), one, one, np.zeros(1))
+        parts = Parts(law, np.zeros(1), one, View(one, np.zeros(1), np.zeros(1), one, np.zeros(1)))
         return parts, History(predicted, state, readings, wide(log)[:, 0])
 
     def simulated(self, theta: np.ndarray, count: int, most: int, rng: np.random.Generator) -> np.ndarray:

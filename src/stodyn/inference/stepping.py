@@ -19,7 +19,7 @@ from stodyn.analysis.step.linear import for_step, read_map
 from stodyn.analysis.step.one_step import OneStep
 from stodyn.inference.gaussian import Start
 from stodyn.inference.kalman import Array
-from stodyn.inference.laws import Parts, Plant, white
+from stodyn.inference.laws import Parts, Plant, View, white
 from stodyn.inference.schedule import WHOLE, Schedule
 from stodyn.methods.catalogue import stepping
 from stodyn.numerics import linear_flow, lyapunov
@@ -34,12 +34,19 @@ class SteppedModel:
     plant: Plant
     sensors: tuple[Sensor, ...]
     widths: tuple[int, ...]
+    timed: tuple[bool, ...]
     schedule: Schedule
     start: Start
     method: Any
     dt: float
     keys: tuple[tuple[int, int], ...]
     by: ClassVar[str] = "kalman"
+    moved: ClassVar[str] = ""
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether what is read depends on time itself."""
+        return any(self.timed)
 
     @property
     def problem(self) -> Any:
@@ -103,15 +110,15 @@ class SteppedModel:
             powers.append(powers[-1].doubled())
         gaps = [self._composed(first, count, laws, powers) for first, count in self.keys]
         law = jax.tree.map(lambda *parts: jnp.concatenate(parts), *gaps)
-        into, (W, w) = self._start(params), self._read()
+        into, times = self._start(params), jnp.asarray(self.schedule.times)
         m, P = (
             into[:, :-1] @ self.start.mean_at(params) + into[:, -1],
             into[:, :-1] @ self.start.covariance @ into[:, :-1].T,
         )
         if self.start.is_stationary:
             m, P = linear_flow.limit(laws[last])
-        H, d, R = self._sensing(params, W, w)
-        return Parts(law, H, d, R, m, P, W, w)
+        view = jax.vmap(lambda t: self.view(params, t))(times) if self.is_timed else self.view(params, times[0])
+        return Parts(law, m, P, view)
 
     def _composed(self, first: int, count: int, laws: list[Law], powers: list[Law]) -> Law:
         """The law of so many steps from step number `first` on."""
@@ -133,18 +140,19 @@ class SteppedModel:
         matrix = self.steps[-1].reading[0]
         return matrix[:, :-1], matrix[:, -1]
 
-    def _sensing(self, params: Any, W: np.ndarray, w: np.ndarray) -> tuple[Array, Array, Array]:
-        H, d, R = [], [], []
+    def view(self, params: Any, t: Any) -> View:
+        """Return what is seen at a time."""
+        (W, w), H, d, R = self._read(), [], [], []
         for sensor, width in zip(self.sensors, self.widths, strict=True):
 
             def value(s: Array, sensor: Sensor = sensor) -> Array:
-                return sensor.value(self.plant.problem, 0.0, W @ s + w, params)
+                return sensor.value(self.plant.problem, t, W @ s + w, params)
 
             zero = jnp.zeros(W.shape[1])
             H.append(jax.jacfwd(value)(zero))
             d.append(value(zero))
             R.append(jnp.broadcast_to(jnp.asarray(white(sensor, params), float), (width,)))
-        return jnp.concatenate(H), jnp.concatenate(d), jnp.concatenate(R)
+        return View(jnp.concatenate(H), jnp.concatenate(d), jnp.concatenate(R), W, w)
 
     def diffuse(self) -> np.ndarray | None:
         """Return the directions of which nothing is known, as columns; None where there are none."""
@@ -155,8 +163,8 @@ class SteppedModel:
 
 
 def stepped(
-    plant: Plant, sensors: tuple[Sensor, ...], widths: tuple[int, ...], schedule: Schedule, start: Start,
-    law: Any, dt: float | None,
+    plant: Plant, sensors: tuple[Sensor, ...], widths: tuple[int, ...], timed: tuple[bool, ...], schedule: Schedule,
+    start: Start, law: Any, dt: float | None,
 ) -> SteppedModel:  # fmt: skip
     """Return a plant whose law is that of steps dt of a method."""
     method = stepping(law)
@@ -182,4 +190,4 @@ def stepped(
     keys, gap = np.unique(np.stack([first, counts], axis=1), axis=0, return_inverse=True)
     pairs = tuple((int(a), int(b)) for a, b in keys)
     schedule = dataclasses.replace(schedule, gap=np.ravel(gap))
-    return SteppedModel(plant, sensors, widths, schedule, start, method, float(dt), pairs)
+    return SteppedModel(plant, sensors, widths, timed, schedule, start, method, float(dt), pairs)
