@@ -81,9 +81,50 @@ def test_negative_hysteresis_is_a_transition():
     assert circuit.operating_point.x[circuit.names.index("o")] == pytest.approx(0.5, rel=1e-9)
 
 
+AT_VT = """A switch whose control rests at VT
+V1 a 0 1
+V2 c 0 PULSE(0 5 1u 10n 10n 1u)
+S1 a o c 0 s
+R1 o 0 1k
+C1 o 0 10p
+.model s SW(RON=1 ROFF=1e6)
+.tran 0.1u 4u
+"""
+ON, OFF = 1000 / 1001, 1e3 / 1.001e6
+
+
+@pytest.mark.parametrize(
+    ("levels", "threshold", "volts"),
+    [("0 5", 0, (ON, ON, OFF)), ("-5 0", 0, (OFF, ON, OFF)), ("5 0", 0, (ON, OFF, ON)), ("0 -5", 0, (ON, OFF, ON)),
+     ("2 5", 5, (OFF, ON, OFF)), ("1.1 1", 1.1, (ON, OFF, ON))],
+)  # fmt: skip
+def test_controls_that_rest_at_the_threshold_as_in_spice(levels, threshold, volts):
+    """RON at the operating point and after a lower control, ROFF after a higher one: ngspice 39 gives the same."""
+    circuit = read(AT_VT.replace("0 5", levels).replace("SW(", f"SW(VT={threshold} "))
+    out = circuit.names.index("o")
+    assert circuit.operating_point.x[out] == pytest.approx(volts[0], rel=1e-9)
+    assert any("s1: its control rests at VT" in note for note in circuit.notes)
+    seen = circuit.noiseless()[[5, 19, 38], out]
+    np.testing.assert_allclose(seen, volts, rtol=1e-4)
+
+
+def test_paths_follow_controls_that_rest_at_the_threshold():
+    circuit = read(AT_VT)
+    run = sd.simulate(circuit, t=circuit.span, dt=1e-8, paths=2, seed=1, collect=sd.statistics.Paths(2, every=1))
+    volts = run["path"].values[:, :, circuit.names.index("o")]
+    np.testing.assert_allclose(volts[:, [50, 190, 380]], [[ON, ON, OFF]] * 2, atol=3e-4)  # the noise is 2e-5
+    assert not any("rests at VT" in note for note in read(AT_VT.replace("SW(", "SW(VT=2.5 ")).notes)
+
+
+def test_a_switch_that_is_half_closed_at_rest_is_told():
+    divider = AT_VT.replace("V2 c 0 PULSE(0 5 1u 10n 10n 1u)", "V2 d 0 5\nR2 d c 1k\nR3 c 0 1k")
+    with pytest.warns(UserWarning, match=r"s1: at the operating point its control, 2.5 V, is within 0.025 V of"):
+        _ = read(divider.replace("SW(", "SW(VT=2.5 ")).operating_point
+
+
 def test_refusals():
     circuit = read(RELAXATION)
-    with pytest.raises(ValueError, match=r"s1 has a memory \(VH > 0\), which periodic does not follow; simulate"):
+    with pytest.raises(ValueError, match=r"s1 has a memory \(VH > 0, or a control at VT\), which periodic does not"):
         periodic(circuit)
     with pytest.raises(ValueError, match="cannot begin anew within a step, but s1 is a switch with memory"):
         sd.simulate(circuit, "BDF2Maruyama", t=(0.0, 1e-6), dt=1e-8, paths=1, seed=1)

@@ -235,10 +235,10 @@ class Network:
         groups = [group for group in self.groups if group.law.remembers]
         if not groups:
             return None
-        (group,) = groups
-        (_, (plus, minus), (rows, _)), known = group.control, group.numbers.known
-        return Memories(rows, plus, minus, known("low"), known("high"), known("on"),
-                        tuple(e.name for e in group.elements))  # fmt: skip
+        ends = [(rows, plus, minus) for (_, (plus, minus), (rows, _)) in (group.control for group in groups)]
+        levels = [tuple(map(group.numbers.known, ("low", "high", "on"))) for group in groups]
+        parts = (np.concatenate(part) for part in (*zip(*ends, strict=True), *zip(*levels, strict=True)))
+        return Memories(*parts, tuple(e.name for group in groups for e in group.elements))
 
     @functools.cached_property
     def places(self) -> list[np.ndarray]:

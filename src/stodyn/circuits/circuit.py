@@ -22,7 +22,7 @@ from stodyn.circuits.channels import Unplaced, channels
 from stodyn.circuits.devices import Numbers
 from stodyn.circuits.direct_current import Curves, Transfer
 from stodyn.circuits.element import GROUND
-from stodyn.circuits.elements import mosfet
+from stodyn.circuits.elements import mosfet, switch
 from stodyn.circuits.family import Family
 from stodyn.circuits.harmonics import FOURIER_ACCURACY, FOURIER_POINTS, Harmonics, harmonics, last_period
 from stodyn.circuits.known import known_of, takes_time
@@ -235,6 +235,7 @@ class Circuit(SDAE):
         """The DC operating point: sources at their DC values or, where none is given, at their values at t = 0."""
         point = operating_point(self.network, self.network.sources.at_rest())
         _warn_of_bodies(self, point.x)
+        _warn_of_thresholds(self, point.x)
         return point
 
     @functools.cached_property
@@ -635,8 +636,8 @@ class Circuit(SDAE):
         memories = self.network.memories
         if memories is not None:
             raise ValueError(
-                f"random: {', '.join(memories.names)} has a memory (VH > 0), and circuits with such switches take "
-                "no random values; circuit.valued(...) builds the circuit for other values"
+                f"random: {', '.join(memories.names)} has a memory (VH > 0, or a control at VT), and circuits with "
+                "such switches take no random values; circuit.valued(...) builds the circuit for other values"
             )
         return Family(self.network.netlist, self.random)
 
@@ -912,6 +913,21 @@ def _warn_of_bodies(circuit: Circuit, x: np.ndarray) -> None:
                 "IS=1e-14 there. Give IS in the .model",
                 stacklevel=stacklevel_of_user(),
             )
+
+
+def _warn_of_thresholds(circuit: Circuit, x: np.ndarray) -> None:
+    """Warn of switches that are half closed, where SPICE's are open or closed."""
+    for group in (group for group in circuit.network.groups if group.law is switch.SWITCH):
+        _, control = group.read(np.append(x, 0.0))
+        for e, c in zip(group.elements, np.broadcast_to(control, len(group.elements)), strict=True):
+            middle, reach, unit = e.value["middle"], e.value["reach"], "A" if e.reads[1][0].startswith("i(") else "V"
+            if abs(c - middle) < reach == switch.narrowest(middle, unit):
+                warnings.warn(
+                    f"{e.at}: {e.name}: at the operating point its control, {c:.6g} {unit}, is within {reach:g} {unit} "
+                    f"of the threshold {middle:g} {unit}, where its resistance is on the way between ROFF and RON; in "
+                    "SPICE it is on or off. Choose a threshold between the levels of the control",
+                    stacklevel=stacklevel_of_user(),
+                )
 
 
 def _rebuilt(netlist: Netlist, values: dict[str, float]) -> Network:

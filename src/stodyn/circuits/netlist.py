@@ -33,6 +33,7 @@ from stodyn.circuits.kinds import TYPES
 from stodyn.circuits.scope import Overrides, Scope
 from stodyn.circuits.sensing import with_sensors
 from stodyn.circuits.text import DEEPEST, LEFT_OUT_LIBRARY, Line, NetlistError, Position, read_text, uncommented
+from stodyn.circuits.thresholds import with_resting
 from stodyn.circuits.waveforms import TIME, Waveform
 from stodyn.circuits.words import SWITCH, fields, is_number
 
@@ -151,6 +152,7 @@ def laid_out(deck: Deck, values: Mapping[str, float] | None = None) -> Netlist:
             _lay_out(deck.top, scope, netlist)
             netlist.elements = with_sensors(netlist.elements, netlist.terminals)
             _add_time(netlist)
+            netlist.elements = with_resting(netlist.elements, netlist.notes)
             topology.hold(netlist)
             topology.add_capacitors(netlist)
     if not netlist.elements:

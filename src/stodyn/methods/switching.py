@@ -43,7 +43,7 @@ def switching(method: Any, problem: Any) -> Any:
     if not isinstance(method, Method) or method.starting_steps or method.takes_equal_steps or method.needs != wiener.W:
         raise ValueError(
             f"method: {method.name} cannot begin anew within a step, but {memories.names[0]} is a switch with "
-            "memory (VH > 0), which changes there; take Trapezoidal or ImplicitEuler"
+            "memory (VH > 0, or a control at VT), which changes there; take Trapezoidal or ImplicitEuler"
         )
     return _Switching(method)
 
@@ -58,8 +58,9 @@ def refuse_switches(problem: Any, computation: str) -> None:
         raise ValueError(f"problem: {lines[0]} is an ideal line, a delay, which {computation} does not follow")
     if memories is not None:
         raise ValueError(
-            f"problem: {', '.join(memories.names)} has a memory (VH > 0), which {computation} does not follow; "
-            "simulate, noiseless, .op, .ac and .noise do. VH < 0 is a transition of that half-width without memory"
+            f"problem: {', '.join(memories.names)} has a memory (VH > 0, or a control at VT), which {computation} does "
+            "not follow; simulate, noiseless, .op, .ac and .noise do. VH < 0 is a transition of that half-width "
+            "without memory"
         )
 
 

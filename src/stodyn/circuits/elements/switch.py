@@ -3,7 +3,9 @@
 With the control c, log R runs from log ROFF at VT - SMOOTH to log RON at VT + SMOOTH along (3z - z³)/4 + 1/2; without
 SMOOTH, which SPICE does not have, within 1 % of VT (at least 10 mV or 1 µA). VH < 0 is a transition of half-width |VH|,
 as in LTspice. VH > 0 is a hysteresis: the switch has RON from where c rises above VT + VH until it falls below VT - VH,
-and ROFF from there on; between them it is at first what `on` or `off` in its line says. PSpice's VSWITCH and ISWITCH
+and ROFF from there on; between them it is at first what `on` or `off` in its line says. Without VH and SMOOTH, where
+the control rests exactly at VT (thresholds.py), the switch has the resistance that it has beyond VT: RON where c came
+from below, as at first, and ROFF where it came from above, as in SPICE. PSpice's VSWITCH and ISWITCH
 have that path from ROFF at VOFF to RON at VON; with VT or VH they are LTspice's, which are SW and CSW. The resistance
 has thermal noise.
 """
@@ -72,9 +74,35 @@ def remembered_noise(read: tuple[Any, ...], p: Numbers, xp: Any) -> Any:
     return 2.0 * BOLTZMANN * p.kelvin * remembered(read[2], p, xp)
 
 
+def _beyond(read: tuple[Any, ...], p: Numbers) -> Any:
+    """The control moved by the path's half-width: up where it came from below, down where it came from above."""
+    return read[1] - (2.0 * read[2] - 1.0) * p["reach"]
+
+
+def resting_current(read: tuple[Any, ...], p: Numbers, xp: Any) -> Any:
+    return read[0] * conductance(_beyond(read, p), p, xp)
+
+
+def resting_noise(read: tuple[Any, ...], p: Numbers, xp: Any) -> Any:
+    return 2.0 * BOLTZMANN * p.kelvin * conductance(_beyond(read, p), p, xp)
+
+
 PSPICE = ("vswitch", "iswitch")
 SWITCH = Law("switch", current, noise, "thermal")
 WITH_MEMORY = Law("switch with memory", remembered_current, remembered_noise, "thermal", remembers=True)
+RESTING = Law("switch at its threshold", resting_current, resting_noise, "thermal", remembers=True)
+
+
+def narrowest(middle: float, unit: str) -> float:
+    """The half-width of a path that the model does not give."""
+    return max(0.01 * abs(middle), 0.01 if unit == "V" else 1e-6)
+
+
+def resting(e: Element) -> Element:
+    """The switch with a memory of the side from which its control reached VT."""
+    middle, reach = e.value["middle"], e.value["reach"]
+    value = {**e.value, "low": middle - 2.0 * reach, "high": middle + 2.0 * reach, "on": 0.0}
+    return e._replace(kind=RESTING.name, law=RESTING, reads=(*e.reads, (f"on({e.name})", GROUND)), value=value)
 
 
 def _switch(card: Card, model: Any, is_on: bool, keys: tuple[str, str], control: tuple[str, str]) -> list[Element]:
@@ -88,7 +116,7 @@ def _switch(card: Card, model: Any, is_on: bool, keys: tuple[str, str], control:
     if half > 0.0:
         numbers |= {"low": middle - half, "high": middle + half, "on": float(is_on)}
         return [card.nonlinear(WITH_MEMORY, ends, (ends, control, (f"on({card.full})", GROUND)), numbers)]
-    smallest = max(0.01 * abs(middle), 0.01 if keys[0] == "vt" else 1e-6)
+    smallest = narrowest(middle, "V" if keys[0] == "vt" else "A")
     numbers |= {"middle": middle, "reach": max(p.get("smooth", 0.0), -half, smallest)}
     return [card.nonlinear(SWITCH, ends, (ends, control), numbers)]
 
