@@ -31,6 +31,7 @@ FEWEST, MOST_PARTS = 8, 512  # the parts of a step with which its error is first
 WATCHED = 0.25, 0.5, 0.75, 1.0  # shares of a step at which switches with memory are looked at
 NEAR = 1e-9  # of the distance between the two levels of such a switch: a control this near to its level has reached it
 ROUNDS = 60  # of Newton's method for the voltages after a change
+SINGULAR = 1e12  # a condition, a choice: constraints beyond it do not determine the unknowns without derivatives
 CHUNK = 2_000_000  # the most numbers processed in one batch
 LARGEST = 300  # unknowns, and corners, beyond which only the corners are met
 MOST_SEGMENTS = 2000
@@ -87,6 +88,34 @@ def noiseless(
         path = _between_corners(network, system, grid, x, rtol, watch)
         states[inside] = path[np.searchsorted(grid, times[inside])]
         x = path[-1]
+    return _on_constraints(network, times, states, rtol)
+
+
+def _on_constraints(network: Network, times: np.ndarray, states: np.ndarray, rtol: float) -> np.ndarray:
+    """The states (times, n), moved along unknowns without derivatives to where the constraints hold, wherever that is
+    farther than `rtol`: the polynomial of a step cuts the corner of a voltage that has a kink inside the step, as that
+    of a diode between resistors."""
+    _, N, K, _ = split(network.mass.matrix(network.n).toarray())
+    if not K.shape[1] or np.linalg.cond(N @ points.slopes(network, states[:1])[0] @ K) > SINGULAR:
+        return states  # all unknowns have derivatives, or some are determined by derivatives alone
+    size = rtol * np.maximum(np.abs(states).max(axis=0), 1e-3 * (np.abs(states).max() + 1e-12))
+    states, batch = states.copy(), max(1, CHUNK // network.n**2)
+    for first in range(0, len(times), batch):
+        t, x = times[first : first + batch], states[first : first + batch]
+        y, left = x.copy(), np.arange(len(t))
+        for _ in range(ROUNDS):
+            defect = points.rates(network, t[left], y[left]) @ N.T
+            try:
+                move = np.linalg.solve(N @ points.slopes(network, y[left]) @ K, defect[..., None])[..., 0] @ K.T
+            except np.linalg.LinAlgError:
+                break
+            y[left] -= move
+            left = left[(np.abs(move) > 1e-3 * size).any(axis=1)]
+            if not len(left):
+                break
+        far = (np.abs(y - x) > size).any(axis=1)
+        far[left] = False  # where no such voltages were found
+        x[far] = y[far]
     return states
 
 
