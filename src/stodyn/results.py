@@ -339,10 +339,13 @@ def interval(run: xr.Dataset, name: str, confidence: float = 0.95) -> xr.Dataset
         raise ValueError(f"confidence: expected a number between 0 and 1, got {confidence!r}; 95 % is 0.95")
     known = [v for v in run.data_vars if "interval" in run[v].attrs and f"{v}_stderr" in run]
     if name not in known:
+        way_out = run[name].attrs.get("stderr", "") if name in run else ""
         raise ValueError(
             f"name: {name!r} has no interval in this run; these have: {', '.join(map(repr, known)) or 'none'}"
-            f"{suggestion(name, known)}"
+            + (f". It has no standard error: {way_out}" if way_out else suggestion(name, known))
         )
+    if run[name].attrs["interval"] == intervals.COVARIANCE:
+        _expect_all_pairs(run[name])
     variable, stderr = run[name], run[f"{name}_stderr"].values
     paths = variable.attrs["paths"]
     counted = dict(variable.attrs) | ({"paths": run[paths].values} if isinstance(paths, str) else {})
@@ -352,6 +355,16 @@ def interval(run: xr.Dataset, name: str, confidence: float = 0.95) -> xr.Dataset
         {dim: run[dim] for dim in variable.dims if dim in run.coords},
         {"of": name, "confidence": float(confidence), "rule": variable.attrs["interval"]},
     )
+
+
+def _expect_all_pairs(covariance: xr.DataArray) -> None:
+    """Refuse some of the covariances without the variances on their diagonal."""
+    names = [np.atleast_1d(covariance[dim].values).tolist() for dim in ("component", "other")]
+    if covariance.dims[-2:] != ("component", "other") or names[0] != names[1]:
+        raise ValueError(
+            "run: an interval of a covariance takes both variances too, and this run is cut to some of its components. "
+            "Take the interval of the whole run, and select from that"
+        )
 
 
 @checks_arguments

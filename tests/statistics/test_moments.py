@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from stodyn import SDE, PerPath, simulate
+from stodyn import SDE, PerPath, interval, simulate
 from stodyn import statistics as st
 from stodyn.engine.program.sums import central_sums as printed_sums
 from stodyn.methods.explicit import EulerMaruyama, Heun
 from stodyn.models.kubo import kubo
-from stodyn.statistics.moments import WIDE, Sums, central_sums, merge_sums, summarise
+from stodyn.statistics.intervals import limits
+from stodyn.statistics.moments import WIDE, Sums, central_sums, covariance_errors, merge_sums, summarise
 from stodyn.statistics.randomised import Randomised
 
 RUN = dict(t=(0.0, 1.0), dt=0.05, seed=11)
@@ -102,6 +103,75 @@ def test_merging_keeps_what_cancellation_would_lose():
     d = x - 1e8  # exact: both are multiples of 2^-26
     np.testing.assert_allclose(whole.variance, d.var(axis=-1, ddof=1), rtol=1e-7)
     np.testing.assert_allclose(whole.mean - 1e8, d.mean(axis=-1), atol=2e-7)
+
+
+def pairs_of(x):
+    """The same with the higher sums of pairs."""
+    d = x - x.mean(axis=-1)[..., None]
+    third, fourth = (np.einsum("tip,tjp->tij", d**2, d**k) for k in (1, 2))
+    return sums_of(x)._replace(third=third, fourth=fourth)
+
+
+def error_of_covariance(x):
+    """The root of the unbiased estimate of Var c of x (N, n): c² less the mean of h h' over disjoint pairs of paths, of
+    which each has an h = ½ (x - x')(y - y') with the mean Cov."""
+    N, c = len(x), np.cov(x.T)
+    first, second = np.triu_indices(N, 1)
+    halves = 0.5 * np.einsum("ki,kj->kij", *[x[first] - x[second]] * 2)
+    total, squares = halves.sum(axis=0), (halves**2).sum(axis=0)
+    of_each = np.array([halves[(first == k) | (second == k)].sum(axis=0) for k in range(N)])
+    disjoint = total**2 - (of_each**2).sum(axis=0) + squares  # of ordered pairs without a common path
+    return np.sqrt(c**2 - disjoint / (N * (N - 1) * (N - 2) * (N - 3) / 4))
+
+
+RUN_OF_PAIRS = dict(t=(0.0, 0.5), dt=0.05, seed=11, paths=100, block=64)
+
+
+@pytest.mark.parametrize("way", [{"executor": "printed"}, {"executor": "vmap"}, {"device": jax.devices("cpu")}])
+def test_a_covariance_that_is_asked_for_has_its_error(way):
+    """By every executor, in blocks that are merged."""
+    collect = [st.Moments(every=5, covariance=True), st.Paths(100, every=5)]
+    run = simulate(kubo(), Heun, collect=collect, **RUN_OF_PAIRS, **way)
+    x = run["path"].values
+    for k in (1, 2):
+        np.testing.assert_allclose(run["covariance_stderr"][k], error_of_covariance(x[:, k]), rtol=1e-9)
+    diagonal = np.diagonal(run["covariance_stderr"], axis1=1, axis2=2)
+    np.testing.assert_allclose(diagonal, run["variance_stderr"], rtol=1e-12, atol=1e-15)
+    plain = simulate(kubo(), Heun, collect=st.Moments(every=5), **RUN_OF_PAIRS, **way)
+    np.testing.assert_allclose(plain["variance_stderr"], run["variance_stderr"], rtol=1e-12, atol=1e-15)
+    low, high = (interval(run, "covariance")[name].values for name in ("low", "high"))
+    assert np.all((low <= run["covariance"]) & (run["covariance"] <= high))
+    of_variance = interval(run, "variance")
+    np.testing.assert_allclose(np.diagonal(low[1:], axis1=1, axis2=2), of_variance["low"][1:], rtol=1e-9)
+    with pytest.raises(ValueError, match=r"'covariance' has no interval.*Moments\(covariance=True\) stores it"):
+        interval(plain, "covariance")
+    with pytest.raises(ValueError, match="Take the interval of the whole run"):
+        interval(run.isel(component=[0]), "covariance")
+
+
+def test_the_error_of_a_covariance_of_normal_numbers_is_the_exact_one():
+    """Var c = (σ₁²σ₂² + c²)/(N - 1), and its estimate is unbiased; intervals cover: 4000 samples of 8 and of 60."""
+    rng, root = np.random.default_rng(3), np.array([[2.0, 0.0], [0.9, 0.3]])
+    true = root @ root.T
+    for N in (8, 60):
+        x = root @ rng.standard_normal((4000, 2, N))
+        sums = pairs_of(x)
+        c, error = summarise(sums).covariance, covariance_errors(sums)
+        exact = (np.outer(np.diag(true), np.diag(true)) + true**2) / (N - 1)
+        np.testing.assert_allclose(np.mean(error**2, axis=0), exact, rtol=0.12)
+        low, high = limits(c, error, {"interval": "covariance", "paths": N})
+        covered = np.mean((low <= true) & (true <= high), axis=0)
+        assert np.all((covered > 0.93) & (covered < 0.985))
+
+
+def test_pairs_merge_as_if_they_had_never_been_apart():
+    """Values around 1e8 with a spread of 1, in blocks of 1 to 900 paths, and with nobody."""
+    x = 1e8 + np.random.default_rng(1).standard_normal((2, 3, 1000))
+    whole = covariance_errors(pairs_of(x))
+    merged, *rest = [pairs_of(part) for part in np.split(x, [1, 2, 100], axis=-1)]
+    for part in (*rest, Sums(*(np.zeros_like(part) for part in merged))):
+        merged = merge_sums(merged, part)
+    np.testing.assert_allclose(covariance_errors(merged), whole, rtol=1e-7)
 
 
 def test_merging_with_nothing_changes_nothing():
@@ -257,6 +327,6 @@ def test_sums_of_each_randomisation_are_those_of_its_sound_paths(covariance):
             assert sums.weight[k] == own.shape[1]
             np.testing.assert_allclose(sums.mean[k], own.mean(axis=1) if own.size else 0.0, rtol=1e-12)
             second = d @ d.T if covariance else (d**2).sum(axis=1)
-            for found, expected in ((sums.second[k], second), (sums.third[k], (d**3).sum(axis=1)),
-                                    (sums.fourth[k], (d**4).sum(axis=1))):  # fmt: skip
+            higher = [(d**2) @ (d**k).T if covariance else (d ** (k + 2)).sum(axis=1) for k in (1, 2)]
+            for found, expected in zip((sums.second[k], sums.third[k], sums.fourth[k]), (second, *higher), strict=True):
                 np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-12)

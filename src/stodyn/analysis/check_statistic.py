@@ -228,6 +228,7 @@ def _sensor(offset: float) -> Sensor:
 EDGES = np.linspace(-2.0, 2.0, 6)
 EXAMPLES: dict[str, Make] = {  # every statistic of paths, as it is asked
     "Moments": lambda offset: st.Moments(every=4),
+    "Moments with errors of covariance": lambda offset: st.Moments(every=8, covariance=True),
     "Moments without covariance": lambda offset: st.Moments(every=8, covariance=False),
     "Observable": lambda offset: st.Observable(lambda t, x: x, name="seen", every=8),
     "Change": lambda offset: st.Change(lambda t, x: x[0], every=8),

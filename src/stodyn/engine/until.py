@@ -35,7 +35,7 @@ from stodyn.hints import Count, Reals, is_whole
 from stodyn.noise.sobol import RANDOMISATIONS
 from stodyn.statistics.contract import Labelled, Labels, Statistic
 from stodyn.statistics.histogram import Histogram
-from stodyn.statistics.moments import Averaged, Sums, variances
+from stodyn.statistics.moments import Averaged, Sums, single
 from stodyn.statistics.observable import Observable
 from stodyn.warnings import HeavyTailed, NotReached, OneValue
 
@@ -194,9 +194,9 @@ def _of_sums(quantity: Quantity, sums: Sums, columns: slice) -> Quantity:
     """The quantity with its kurtosis; columns that hold only 0 and 1 get the variance of such numbers."""
     weight = np.asarray(sums.weight, float)[:, None]
     mean = np.asarray(sums.mean, float)[:, columns]
-    m2 = variances(sums)[:, columns]
+    m2, third, fourth = (single(part, sums)[:, columns] for part in (sums.second, sums.third, sums.fourth))
     with np.errstate(all="ignore"):
-        m2, m3, m4 = (np.asarray(s, float) / weight for s in (m2, sums.third[:, columns], sums.fourth[:, columns]))
+        m2, m3, m4 = (np.asarray(s, float) / weight for s in (m2, third, fourth))
         kurtosis = np.where(m2 > 0, m4 / m2**2, np.nan)
         a, b = mean * (1 - mean), 1 - 2 * mean
         off = a * a + b * b * m2 + m4 - 2 * a * m2 - 2 * b * m3  # E x²(1 - x)²

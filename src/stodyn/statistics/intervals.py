@@ -1,6 +1,9 @@
 """Confidence intervals of estimates over N independent paths, from an estimate and its standard error s.
 
     Student      value ± t s, with N - 1 degrees of freedom: means
+    covariance   a covariance c of numbers with variances v and w: half the difference of √(vw) ± c, which are taken for
+                 two independent variances (Zou and Donner, Statistics in Medicine 27, 2008, 1693), with
+                 ν = (vw + c²)/s² - 2, N - 1 at most; chi-square where v = w = c
     chi-square   a variance v: (v ν/χ²_upper, v ν/χ²_lower), with ν = 2 v²/s² - 2 degrees of freedom, N - 1 at most. For
                  normal numbers ν is about N - 1; with heavy tails it is smaller
     deviation    a standard deviation r: the square roots of the limits of r², with ν = r²/(2 s²) - ¼, N - 1 at most
@@ -27,7 +30,7 @@ import numpy as np
 import scipy
 
 STUDENT, CHI_SQUARE, RMS, BINOMIAL, HAZARD = "Student", "chi-square", "rms", "binomial", "hazard"
-BOUNDED, DEVIATION = "bounded", "deviation"
+BOUNDED, DEVIATION, COVARIANCE = "bounded", "deviation", "covariance"
 Limits = tuple[np.ndarray, np.ndarray]
 
 
@@ -82,6 +85,16 @@ def _deviation(value: np.ndarray, stderr: np.ndarray, paths: np.ndarray, tail: f
     return np.sqrt(low), np.sqrt(high)
 
 
+def _covariance(value: np.ndarray, stderr: np.ndarray, paths: np.ndarray, tail: float) -> Limits:
+    """The limits of the covariances (..., n, n), with the variances on the diagonal."""
+    variance = np.diagonal(value, axis1=-2, axis2=-1)
+    size = np.fmax(np.sqrt(variance[..., :, None] * variance[..., None, :]), np.abs(value))
+    freedom = np.clip((size**2 + value**2) / stderr**2 - 2.0, 1.0, paths - 1.0)
+    plus, minus = 0.5 * (size + value), 0.5 * (size - value)
+    (low, high), (least, most) = _scaled(plus, freedom, tail), _scaled(minus, freedom, tail)
+    return value - np.hypot(plus - low, most - minus), value + np.hypot(high - plus, minus - least)
+
+
 def _rms(value: np.ndarray, stderr: np.ndarray, paths: np.ndarray, tail: float) -> Limits:
     """The limits of a root mean square, from those of its square."""
     low, high = _scaled(value**2, np.clip(0.5 * (value / stderr) ** 2, 1.0, paths), tail)
@@ -108,6 +121,7 @@ def _binomial(p: np.ndarray, stderr: np.ndarray, paths: np.ndarray, tail: float)
 _RULES: dict[str, Callable[..., Limits]] = {
     STUDENT: _student,
     CHI_SQUARE: _chi_square,
+    COVARIANCE: _covariance,
     DEVIATION: _deviation,
     RMS: _rms,
 }

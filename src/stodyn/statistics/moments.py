@@ -20,18 +20,18 @@ class Sums(NamedTuple):
     weight: Any  # ()
     mean: Any  # (n,)
     second: Any  # (n, n), or (n,): the products of different components are left out
-    third: Any  # (n,)
-    fourth: Any  # (n,)
+    third: Any  # (n,), or where products have errors (n, n): Σ w d_i² d_j
+    fourth: Any  # (n,), or (n, n): Σ w d_i² d_j²
 
 
 FEW_ENTRIES = 100  # up to which all products are stored by default
 WIDE, FEW = 2**16, 6  # lanes of a block on a GPU; components for which sums one by one beat a product of matrices
 
 
-def central_sums(x, sound, weight, products: bool = True) -> Sums:
+def central_sums(x, sound, weight, products: bool = True, crosses: bool = False) -> Sums:
     """All the sums over the sound lanes of x (n, lanes) at once, as the product of (d, d²) with itself.
 
-    Without `products`, only the sums of single components, one by one.
+    Without `products`, only the sums of single components, one by one; with `crosses` the higher ones of pairs too.
 
     Computed in float64 whatever the states are: a mean in float32 would be off by its last digit, which shows with
     many paths.
@@ -40,7 +40,7 @@ def central_sums(x, sound, weight, products: bool = True) -> Sums:
     n, lanes = x.shape
     w = jnp.where(sound, jnp.asarray(weight, float), 0.0)
     x = jnp.where(sound, jnp.asarray(x, float), 0.0)
-    if products and lanes >= WIDE and n <= FEW:
+    if products and lanes >= WIDE and n <= FEW and not crosses:
         return _sums_one_by_one(x, sound, w)
     origin = x[:, :1]  # zero where the first lane is not sound; equal numbers have no variance about it
     first = jnp.concatenate([jnp.where(sound, x - origin, 0.0), jnp.ones((1, lanes), x.dtype)]) @ w
@@ -52,6 +52,8 @@ def central_sums(x, sound, weight, products: bool = True) -> Sums:
         return Sums(total, mean, square @ w, (square * d) @ w, (square * square) @ w)
     powers = jnp.concatenate([d, d * d])
     sums = (w * powers) @ powers.T
+    if crosses:
+        return Sums(total, mean, sums[:n, :n], sums[n:, :n], sums[n:, n:])
     return Sums(total, mean, sums[:n, :n], jnp.diagonal(sums[:n, n:]), jnp.diagonal(sums[n:, n:]))
 
 
@@ -79,13 +81,25 @@ def _merge_sums(a: Sums, b: Sums) -> Sums:
     wa, wb = a.weight[:, None], b.weight[:, None]
     w = np.maximum(wa + wb, 1e-300)
     d = b.mean - a.mean
-    va, vb = variances(a), variances(b)
+    third, fourth = _merged_singles(a, b) if a.third.ndim == 2 else _merged_pairs(a, b)
     fraction = wa * wb / w
     apart = d * d if a.second.ndim == 2 else d[:, :, None] * d[:, None, :]
     return Sums(
         a.weight + b.weight,
         np.where(wb > 0, a.mean + d * wb / w, a.mean),
         a.second + b.second + fraction.reshape(-1, *(1,) * (apart.ndim - 1)) * apart,
+        third,
+        fourth,
+    )
+
+
+def _merged_singles(a: Sums, b: Sums) -> tuple[np.ndarray, np.ndarray]:
+    """The third and fourth sums of single components."""
+    wa, wb = a.weight[:, None], b.weight[:, None]
+    w, d = np.maximum(wa + wb, 1e-300), b.mean - a.mean
+    va, vb = variances(a), variances(b)
+    fraction = wa * wb / w
+    return (
         a.third + b.third + fraction * (wa - wb) / w * d**3 + 3 * d * (wa * vb - wb * va) / w,
         a.fourth
         + b.fourth
@@ -95,10 +109,29 @@ def _merge_sums(a: Sums, b: Sums) -> Sums:
     )
 
 
+def _merged_pairs(a: Sums, b: Sums) -> tuple[np.ndarray, np.ndarray]:
+    """The third and fourth sums of pairs, each set's moved from its own mean to the common one."""
+    w, d = np.maximum(a.weight + b.weight, 1e-300)[:, None], b.mean - a.mean
+    third, fourth = np.zeros_like(a.third), np.zeros_like(a.fourth)
+    for own, move in ((a, -d * b.weight[:, None] / w), (b, d * a.weight[:, None] / w)):
+        i, j = move[:, :, None], move[:, None, :]
+        square, weight = variances(own), own.weight[:, None, None]
+        squares, others = square[:, :, None], square[:, None, :]
+        third += own.third + j * squares + 2 * i * own.second + weight * i * i * j
+        fourth += own.fourth + 2 * (j * own.third + i * own.third.swapaxes(1, 2)) + 4 * i * j * own.second
+        fourth += j * j * squares + i * i * others + weight * (i * j) ** 2
+    return third, fourth
+
+
 def variances(sums: Sums) -> np.ndarray:
     """The central sums of squares of the components."""
-    second = np.asarray(sums.second)
-    return second if second.ndim == np.ndim(sums.mean) else np.diagonal(second, axis1=-2, axis2=-1)
+    return single(sums.second, sums)
+
+
+def single(part: Any, sums: Sums) -> np.ndarray:
+    """The sums of single components in the second, third or fourth sums."""
+    part = np.asarray(part)
+    return part if part.ndim == np.ndim(sums.mean) else np.diagonal(part, axis1=-2, axis2=-1)
 
 
 class Summary(NamedTuple):
@@ -140,7 +173,7 @@ def summarise(sums: Sums) -> Summary:
         squares = variances(sums)
         variance = squares / less
         covariance = sums.second / less[:, :, None] if sums.second.ndim == 3 else None
-        k4 = count * (count + 1) * sums.fourth - 3 * less * squares**2
+        k4 = count * (count + 1) * single(sums.fourth, sums) - 3 * less * squares**2
         k4 = np.where(count > 3, k4 / (less * (count - 2) * (count - 3)), 0.0)
         spread = (2 * variance**2 + less / count * k4) / (count + 1)
         mean = np.where(count > 0, sums.mean, np.nan)
@@ -148,6 +181,23 @@ def summarise(sums: Sums) -> Summary:
         errors = (np.sqrt(np.maximum(square, 0.0)) for square in (variance / count, spread, of_std))
         mean_stderr, variance_stderr, std_stderr = errors
         return Summary(mean, mean_stderr, variance, variance_stderr, covariance, np.sqrt(variance), std_stderr)
+
+
+def covariance_errors(sums: Sums) -> np.ndarray:
+    """The standard errors (times, n, n) of covariances c, from the sums of pairs.
+
+    The estimate of Var c = κ₂₂/N + (σ₁²σ₂² + c²)/(N-1) is unbiased, from bivariate k-statistics; κ₂₂ is taken to be
+    zero for N < 4. On the diagonal it is that of a variance.
+    """
+    sums = Sums(*(np.asarray(part, float) for part in sums))
+    count, squares = sums.weight[:, None, None], variances(sums)
+    less = np.where(count > 1, count - 1, np.nan)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        sizes, own = squares[:, :, None] * squares[:, None, :], sums.second**2
+        k22 = count * (count + 1) * sums.fourth - less * (sizes + 2 * own)
+        k22 = np.where(count > 3, k22 / (less * (count - 2) * (count - 3)), 0.0)
+        normal = np.where(count > 2, (less * sizes + (count - 3) * own) / (count - 2), 2 * own)
+        return np.sqrt(np.maximum((normal / less**2 + less / count * k22) / (count + 1), 0.0))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -165,7 +215,12 @@ class Valued(Statistic):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Averaged(Valued):
-    """A statistic that is made of averages over the paths of its `values`."""
+    """A statistic that is made of averages over the paths of its `values`.
+
+    crosses  whether the products of different entries have errors, so that the higher sums of pairs are needed
+    """
+
+    crosses = False
 
     def means(self) -> dict[str, slice]:
         """The variables of the result that are means of `values`, with the entries each is taken from."""
@@ -185,7 +240,7 @@ class Averaged(Valued):
 
     def observe(self, snapshot):
         values = self.values(snapshot)
-        return central_sums(values, snapshot.sound, snapshot.weight, self.products(len(values)))
+        return central_sums(values, snapshot.sound, snapshot.weight, self.products(len(values)), self.crosses)
 
     def merge(self, a, b):
         return merge_sums(a, b)
@@ -194,21 +249,22 @@ class Averaged(Valued):
 @checks_arguments
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Moments(Averaged):
-    """Mean, variance, standard deviation and covariance of every component, with errors of the first three.
+    """Mean, variance, standard deviation and covariance of every component, with their errors.
 
     Parameters
     ----------
     covariance : bool, optional
-        Whether the covariance is stored. By default it is, for at most 100 components; where it is left out, the
-        attributes of `variance` say so.
+        Whether the covariance is stored. True stores it with its errors, which takes sums of each pair. By default it
+        is stored without, for at most 100 components; where it is left out, the attributes of `variance` say so.
     every, at : int, sequence of numbers, optional
         When to observe: after every `every` steps, or `at` these times; by default on the run's own grid.
 
     Notes
     -----
-    Variables: mean, mean_stderr, variance, variance_stderr, std, std_stderr (time, component); covariance (time,
-    component, other); and paths_used (time), the number of paths they are taken over. `std` is the root of
-    `variance`, the unbiased one; its error heeds the kurtosis of the paths, as that of `variance` does.
+    Variables: mean, mean_stderr, variance, variance_stderr, std, std_stderr (time, component); covariance and, if it is
+    asked for, covariance_stderr (time, component, other); and paths_used (time), the number of paths they are taken
+    over. `std` is the root of `variance`, the unbiased one; its error heeds the kurtosis of the paths, as that of
+    `variance` does.
 
     Examples
     --------
@@ -224,6 +280,10 @@ class Moments(Averaged):
         if self.covariance not in (None, True, False):
             raise ValueError(f"Moments: covariance must be True, False or None, got {self.covariance!r}")
 
+    @property
+    def crosses(self):  # type: ignore[override]
+        return bool(self.covariance)
+
     def products(self, entries):
         return entries <= FEW_ENTRIES if self.covariance is None else bool(self.covariance)
 
@@ -231,7 +291,8 @@ class Moments(Averaged):
         return snapshot.x
 
     def memory(self, times, paths, n):
-        return 8 * times * n * (6 + (n if self.products(n) else 1))
+        pairs = (self.products(n) + 2 * self.crosses) * n
+        return 8 * times * n * (6 + max(pairs, 1))
 
     def label(self, result, labels):
         s = summarise(result)
@@ -250,5 +311,9 @@ class Moments(Averaged):
         }
         if s.covariance is None:
             return Labelled(variables)
-        variables["covariance"] = Variable(("time", "component", "other"), s.covariance)
+        of_pairs, notes = ("time", "component", "other"), {"stderr": "Moments(covariance=True) stores it"}
+        if self.crosses:
+            notes = student | {"interval": intervals.COVARIANCE}
+            variables["covariance_stderr"] = Variable(of_pairs, covariance_errors(result))
+        variables["covariance"] = Variable(of_pairs, s.covariance, notes)
         return Labelled(variables, {"other": Variable(("other",), np.array(labels.names))})

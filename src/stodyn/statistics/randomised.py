@@ -64,6 +64,8 @@ class Randomised(Valued):
             d = np.where(w, x - mean[..., None], 0.0)
         d2 = d * d
         square, third, fourth = d2.sum(axis=-1), (d2 * d).sum(axis=-1), (d2 * d2).sum(axis=-1)
+        if self.of.crosses:
+            third, fourth = (np.einsum("rtei,rtfi->rtef", d2, power) for power in (d, d2))
         second = np.einsum("rtei,rtfi->rtef", d, d) if self.of.products(entries) else square
         return Sums(
             *(

@@ -22,7 +22,7 @@ from stodyn.engine.program.kernel import FRAME, GROUP, LaunchResults
 from stodyn.engine.program.observing import Rows, gathered, observe
 from stodyn.engine.program.source import Source
 from stodyn.engine.program.vmap import compiled
-from stodyn.engine.program.watching import Watched, averages_itself, gives_values
+from stodyn.engine.program.watching import Watched, averages_itself, gives_values, is_added_up_by_kernels
 from stodyn.engine.program.work import Went, Work, gone_through
 from stodyn.engine.spec import Spec
 from stodyn.noise import counter
@@ -114,7 +114,7 @@ class OnCards(Executor):
         if reason is not None:
             raise Unprintable(reason)
         self.spec, self.plan, self.devices, self._width = spec, plan_of(spec), devices, width
-        target = f"kernels {[averages_itself(statistic) for statistic in spec.statistics]}"
+        target = f"kernels {list(map(is_added_up_by_kernels, spec.statistics))}"
         self.program: Program = executors.kept_program(
             spec, target, lambda spec, watch: Program(_source(spec, watch), spec.statistics)
         )
@@ -345,7 +345,7 @@ class _RowsOfCard(Rows):
         if k in results.summed:
             totals = work.last_totals[WORDS:].reshape(self.saves, results.values)
             return _sums(totals[look, results.places[k] :], n, products, True)
-        if statistic.counts_failed:
+        if statistic.counts_failed or not is_added_up_by_kernels(statistic):
             return self.whole(k, statistic, look)
         return _sums(self._wide_sums(numbers, products)[look], n, products, products)
 
@@ -384,7 +384,8 @@ class _RowsOfCard(Rows):
                 values, counted = columns[0].reshape(-1, lanes), member if statistic.counts_failed else sound
                 if not averages_itself(statistic):
                     return values, counted
-                return central_sums(values, counted, weight, statistic.products(len(values)))  # type: ignore[attr-defined]
+                averaged: Any = statistic
+                return central_sums(values, counted, weight, averaged.products(len(values)), averaged.crosses)
             params = jax.tree.unflatten(spec.params_tree, work.params_of(own, common))
             x, more = rows[: spec.problem.n].astype(spec.dtype), gathered(statistic, source.watched.trees[k], columns)
             return observe(statistic, Snapshot(t, x, sound, weight, params, spec.axes, *more), member)

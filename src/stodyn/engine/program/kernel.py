@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from stodyn.engine.program.source import Source
-from stodyn.engine.program.watching import averages_itself
+from stodyn.engine.program.watching import is_added_up_by_kernels
 from stodyn.noise import counter
 from stodyn.noise.stream import STREAMS
 from stodyn.numerics.printing import rows
@@ -54,7 +54,7 @@ class LaunchResults:
         self.summed = {
             k: source.rows_of[k][0].ravel()
             for k, statistic in enumerate(statistics)
-            if source.has_registers and averages_itself(statistic) and source.rows_of[k][0].size <= FEW
+            if source.has_registers and is_added_up_by_kernels(statistic) and source.rows_of[k][0].size <= FEW
         }
         self.counting_failed = {k for k in self.summed if statistics[k].counts_failed}
         self.rows = len(source.saved_dtypes) + 1 if len(self.summed) < len(statistics) else 0

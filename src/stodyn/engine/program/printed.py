@@ -272,7 +272,8 @@ class _RowsOfLanes(Rows):
         weight = None  # no weights: all are one
         if not self.all_count:
             weight = np.where(self._counted(statistic), self.work.members.weight, 0.0)
-        return sums.central_sums(self.saved, numbers, weight, look, statistic.products(len(numbers)))
+        products = statistic.products(len(numbers))
+        return sums.central_sums(self.saved, numbers, weight, look, products, statistic.crosses)
 
     def below(self, k: int, statistic: Any, look: np.ndarray) -> Any:
         spec = self.work.spec

@@ -17,20 +17,22 @@ FRAME = (*MOVING, "rows", "count", "lanes", "stride", "deviations", "pairs", "ap
 
 
 def central_sums(
-    saved: np.ndarray, wanted: np.ndarray, weight: np.ndarray | None, look: np.ndarray, products: bool = True
-) -> Sums:
+    saved: np.ndarray, wanted: np.ndarray, weight: np.ndarray | None, look: np.ndarray, products: bool = True,
+    crosses: bool = False,
+) -> Sums:  # fmt: skip
     """Central sums of the rows numbered `wanted` of `saved` (saves, rows, lanes) at the saves numbered `look`, with the
     weights (saves, lanes) of the paths. No weights are weights of one, to the bit, and take half the time.
 
     Lanes of weight 0 are left out whatever they hold. Two passes: the means, then Σ w (x - mean)^k. Means are taken
     about the first lane, where it counts, so that equal numbers have no variance. Without `products` those of different
-    rows are left out.
+    rows are left out; with `crosses` they have the higher sums too.
     """
     lanes, saves, n = saved.shape[2], len(look), len(wanted)
-    shapes = {"total": (), "first": (n,), "second": (n, n) if products else (n,), "third": (n,), "fourth": (n,)}
+    higher = (n, n) if crosses else (n,)
+    shapes = {"total": (), "first": (n,), "second": (n, n) if products else (n,), "third": higher, "fourth": higher}
     sizes = [math.prod(shape) for shape in shapes.values()]
     sums = [np.zeros((saves, *shape)) for shape in shapes.values()]
-    frame, function = Frame(FRAME), _machine(weight is not None)["sums"]
+    frame, function = Frame(FRAME), _machine(weight is not None, crosses)["sums"]
     frame.set(rows=np.ascontiguousarray(wanted, np.int64), count=n, lanes=lanes, stride=lanes,
               deviations=np.empty((n, lanes)), pairs=int(products), apart=n + 1 if products else 1)  # fmt: skip
     here = [address(array) for array in (saved, saved if weight is None else weight, *sums)]
@@ -43,8 +45,8 @@ def central_sums(
 
 
 @compiling.once
-def _machine(weighted: bool) -> compiling.Machine:
-    return compiling.compiled(rows.module([_function(weighted)]), ["sums"], **compiling.effort(0))
+def _machine(weighted: bool, crosses: bool) -> compiling.Machine:
+    return compiling.compiled(rows.module([_function(weighted, crosses)]), ["sums"], **compiling.effort(0))
 
 
 def over_lanes(w: Function, terms: Callable[[str], list[str]], count: int, dtype: str = "float64") -> list[str]:
@@ -70,7 +72,7 @@ def over_lanes(w: Function, terms: Callable[[str], list[str]], count: int, dtype
     return [w.value(f"call {one} @llvm.vector.reduce.{op}.v{PARTIAL}{short}({begin}{vector} {t})") for t in totals]
 
 
-def _function(weighted: bool) -> Function:
+def _function(weighted: bool, crosses: bool) -> Function:
     w = Function("sums", PARTIAL, FRAME)
     vector, mask = w.type("float64"), w.type("bool")
     stride = w.whole("mul", w.count("stride"), 8)
@@ -125,8 +127,9 @@ def _function(weighted: bool) -> Function:
             return [second, w.value(f"fmul {vector} {second}, {d}"), w.value(f"fmul {vector} {second}, {square}")]
 
         second, third, fourth = summed(powers, 3)
-        w.store(third, w.at(w.address("third"), i, 8), "double")
-        w.store(fourth, w.at(w.address("fourth"), i, 8), "double")
+        higher = w.whole("mul", i, w.count("apart")) if crosses else i
+        w.store(third, w.at(w.address("third"), higher, 8), "double")
+        w.store(fourth, w.at(w.address("fourth"), higher, 8), "double")
         n = w.count("count")
         w.store(second, w.at(w.address("second"), w.whole("mul", i, w.count("apart")), 8), "double")
         with w.counted(0, w.whole("mul", i, w.count("pairs"))) as j:
@@ -134,10 +137,14 @@ def _function(weighted: bool) -> Function:
 
             def products(lane: str) -> list[str]:
                 a, b = (w.load(w.at(base, lane, 8), vector) for base in (deviations, other))
-                return [times_weight(lane, w.value(f"fmul {vector} {a}, {b}"))]
+                both = w.value(f"fmul {vector} {a}, {b}")
+                second = times_weight(lane, both)
+                return [second, *(w.value(f"fmul {vector} {second}, {x}") for x in (a, b, both) if crosses)]
 
-            (both,) = summed(products, 1)
-            for row_number, column in ((i, j), (j, i)):
+            both, *more = summed(products, 4 if crosses else 1)
+            for k, (row_number, column) in enumerate(((i, j), (j, i))):
                 place = w.whole("add", w.whole("mul", row_number, n), column)
-                w.store(both, w.at(w.address("second"), place, 8), "double")
+                own = {"second": both} | ({"third": more[k], "fourth": more[2]} if crosses else {})
+                for name, value in own.items():
+                    w.store(value, w.at(w.address(name), place, 8), "double")
     return w

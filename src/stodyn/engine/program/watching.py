@@ -51,6 +51,11 @@ def averages_itself(statistic: Statistic) -> bool:
     return isinstance(statistic, Averaged) and type(statistic).observe is Averaged.observe
 
 
+def is_added_up_by_kernels(statistic: Statistic) -> bool:
+    """Whether kernels add up all its sums: those of pairs beyond the second are left to JAX."""
+    return averages_itself(statistic) and not statistic.crosses  # type: ignore[attr-defined]
+
+
 def gives_values(statistic: Statistic) -> bool:
     """Whether a statistic looks only at numbers of single paths, so that a program may write them down."""
     return averages_itself(statistic) or (isinstance(statistic, Valued) and type(statistic).observe is Valued.observe)
