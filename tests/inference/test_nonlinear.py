@@ -48,9 +48,6 @@ def test_what_is_not_linear_is_refused_and_both_filters_are_named():
 
     refused("law of its method's steps", law="exact")
     refused("takes the start of the problem", initial="diffuse")
-    refused("independent noise", sensors=sensor(bias=sd.noise.coloured.gauss_markov(0.4, 1.5)))
-    slow = sd.Sensor("y", of="x", every=0.1, noise=sd.density(0.1, sides=2, bandwidth=1.0))
-    refused("independent noise", sensors=slow)
     refused("needs the steps before it", method="AB4")
     refused("expected a positive step", dt=-1.0)
 
@@ -186,6 +183,73 @@ def test_averages_and_increments_are_of_second_order(by):
             far, near = (float(abs(own[word] - exact[word]).max()) for own in (coarse, fine))
             assert 3.5 < far / near < 4.5 and near < 0.02
         assert "not checked: readings over windows" in fine.attrs["reasons"]
+
+
+def test_coloured_noise_of_sensors_is_that_of_the_exact_filter():
+    """Of a level that a step takes exactly, with all that has a memory, and averages."""
+    level = sd.SDE(
+        lambda t, x, p: 0.0 * x, lambda t, x, p: p["s"], scipy.stats.norm(0.2, 0.3), params={"s": 0.5, "r": 0.2}
+    )
+    slow = {"every": 0.1, "noise": sd.density(0.1, sides=2, bandwidth=1.0)}
+    gyro = sd.Sensor("gyro", of=lambda t, x: -x, every=0.2, noise=sd.noise.gyro(arw=0.1, rate_random_walk=0.3))
+    both = sd.Sensor("both", of=["x", lambda t, x: 2 * x], **slow)
+    two = np.stack([VALUES[:8], VALUES[8:16]], axis=1)
+    for verb, by, own in (
+        (sd.filtered, "statistical", [sensor("bias", bias=sd.noise.coloured.gauss_markov(0.4, 1.5))]),
+        (sd.smoothed, "ekf", [gyro, both]),
+    ):
+        series = {"bias": (TIMES, VALUES), "gyro": (0.5 * K[:8], VALUES[:8]), "both": (0.3 * K[:8], two)}
+        options = {"data": {one.name: series[one.name] for one in own}, "sensors": own}
+        exact, own = verb(level, **options), verb(level, by=by, dt=0.5, **options)
+        for word in ("loglik", "mean", "covariance", "innovation", "innovation_sd"):
+            np.testing.assert_allclose(own[word], exact[word], rtol=1e-10, atol=1e-10)
+    assert "has a memory, which a grid does not take" in own.attrs["reasons"]
+    averages = sensor(average=0.4, bias=sd.noise.coloured.gauss_markov(0.4, 1.5))
+    like, other = (sd.likelihood(level, data=(0.5 + 0.25 * K, VALUES), sensors=averages, by=by, dt=by and 0.05)
+                   for by in (None, "ekf"))  # fmt: skip
+    np.testing.assert_allclose(other(), like(), rtol=2e-3)
+    np.testing.assert_allclose(value(other.jax, other.start), other(), rtol=1e-12)
+    spread, expected = (np.std(simulated(own.question, own.question.values, 20_000, np.random.default_rng(1))[:, -1])
+                        for own in (other, like))  # fmt: skip
+    np.testing.assert_allclose(spread, expected, rtol=0.05)
+
+
+def test_a_coloured_bias_of_a_nonlinear_problem_is_a_component_of_it():
+    """And close to the truth where the law is nearly normal: a grid of both components."""
+    bias = sd.noise.coloured.gauss_markov(0.4, 1.5)
+    cubic = sd.SDE(lambda t, x: -(x**3), lambda t, x: 0.7, start=0.5)
+    both = sd.SDE(
+        lambda t, x: jnp.array([-(x[0] ** 3), -x[1] / 1.5]),
+        lambda t, x: jnp.array([[0.7, 0.0], [0.0, 0.4 * (2 / 1.5) ** 0.5]]),
+        start=scipy.stats.multivariate_normal([0.5, 0.0], np.diag([0.0, 0.16]), allow_singular=True),
+    )
+    options = {"data": (0.25 * K[:6], 0.5 * VALUES[:6]), "by": "statistical", "dt": 0.0625}
+    own = sd.filtered(cubic, sensors=sensor(noise=0.3, bias=bias), **options)
+    other = sd.filtered(both, sensors=sensor(of=lambda t, x: x[0] + x[1], noise=0.3), **options)
+    np.testing.assert_allclose(own.loglik, other.loglik, atol=1e-3)
+    np.testing.assert_allclose(own["mean"][:, 0], other["mean"][:, 0], atol=1e-3)
+    np.testing.assert_allclose(own.loglik, other.loglik_grid, atol=0.1)
+
+
+def test_coloured_noise_of_a_nonlinear_plant():
+    noise = sd.noise.coloured.Coloured([[0, 1], [-9, -3]], [[0], [3.0]], [[3.0, 0.0]], "push")
+    quiet = sd.Mechanical(lambda t, x, v: -4 * x - 0.4 * v, None, start=(0.1, 0.0))
+    options = {"data": (0.25 * K[:10], 0.3 * VALUES[:10]), "sensors": sensor(of=0, noise=0.2), "check": False}
+    driven = sd.with_noise(quiet, noise, into=0)
+    exact = sd.filtered(driven, **options)
+    off = []
+    for dt in (0.05, 0.025):
+        own = sd.filtered(driven, by="ekf", dt=dt, **options)
+        np.testing.assert_allclose(own.loglik, sd.filtered(driven, law="Heun", dt=dt, **options).loglik, rtol=1e-10)
+        off.append(abs(float(own.loglik - exact.loglik)))
+    assert 3.5 < off[0] / off[1] < 4.5 and off[1] < 0.02
+    with pytest.raises(ValueError, match=r"for steps of one length.*take method='Heun'"):
+        sd.filtered(driven, "StochasticAlpha", by="ekf", dt=0.05, **options)
+    held = sd.Mechanical(
+        lambda t, x, v: 0.0 * x, None, ([1.0, 0.0], [0.0, 0.0]), constraints=lambda t, x: jnp.sum(x * x)[None] - 1.0
+    )
+    with pytest.raises(ValueError, match="in_minimal_coordinates"):
+        sd.filtered(sd.with_noise(held, noise, into=0), by="ekf", **options)
 
 
 def test_fits_to_averages_of_a_nonlinear_problem():

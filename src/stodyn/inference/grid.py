@@ -79,6 +79,8 @@ def log_likelihood(evaluated: NormalEvaluated, theta: np.ndarray, passed: Sequen
         raise Unchecked(f"{n} components, and a grid takes {MOST_COMPONENTS}")
     if model.schedule.integrated(model.widths):
         raise Unchecked("readings over windows are not those of a state, as a grid takes them")
+    if len(model.memory.A):
+        raise Unchecked("the noise of a sensor has a memory, which a grid does not take")
     if model.states != n or normals > MOST_NORMALS:
         raise Unchecked(f"a step of {model.method.name} takes more numbers than a grid does; take method='Heun'")
     params, variances = evaluated.params_of(theta), evaluated.variances(theta)

@@ -38,11 +38,14 @@ class Expected(NamedTuple):
 
 
 class Stride(NamedTuple):
-    """A row of a record in steps: the time before, the length of the step, 0 where there is none, and the readings."""
+    """A row of a record in steps: the time before, the length of the step, 0 where there is none, the readings, and
+    what the coloured noise of sensors does in the step: s <- Phi s + root ξ."""
 
     time: Array
     length: Array
     row: Row
+    Phi: Array
+    root: Array
 
 
 def points(n: int) -> tuple[np.ndarray, np.ndarray]:
@@ -175,7 +178,7 @@ def _curvature(step: Callable, m: Array, zero: Array, r: int) -> tuple[Array, Ar
 
 
 class Functions(NamedTuple):
-    """A problem in steps: step(params, t, h, s, ξ), what is read, sense(params, t, s), the variances of the noise of
+    """A problem in steps: step(params, stride, s, ξ), what is read, sense(params, t, s), the variances of the noise of
     readings, variances(params), and settled(params, t, s), the state on its constraints."""
 
     step: Callable
@@ -202,12 +205,12 @@ def advanced(
 ) -> tuple[State, Passed]:
     """Return the state after a row, and what is left of the row."""
     moves = stride.length > 0.0
-    length = jnp.where(moves, stride.length, 1.0)
+    moving = stride._replace(length=jnp.where(moves, stride.length, 1.0))
     whole, n = kalman.whole(len(state.m), stride.row.keep), len(state.m)
     state = state._replace(m=whole * state.m, P=whole * state.P * whole[:, None])
 
     def step(s: Array, ξ: Array) -> Array:
-        return functions.step(params, stride.time, length, s, ξ)
+        return functions.step(params, moving, s, ξ)
 
     after = filter_by.step(step, state, functions.normals, functions.is_additive)
     m, F = jnp.where(moves, after.mean, state.m), jnp.where(moves, after.slope, jnp.eye(n)) * whole

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -16,17 +16,19 @@ from stodyn.analysis.step.one_step import AFFINE, OneStep
 from stodyn.inference import evaluating, kalman, moments
 from stodyn.inference.gaussian import Start
 from stodyn.inference.kalman import Array, Row, State
-from stodyn.inference.laws import Parts, View, memories, white
+from stodyn.inference.laws import Memory, Parts, View, remembered, white
 from stodyn.inference.moments import Functions, Stride
-from stodyn.inference.schedule import WHOLE, Schedule, keeping
+from stodyn.inference.schedule import WHOLE, Schedule, alike, keeping
 from stodyn.methods.catalogue import stepping
 from stodyn.methods.recommend import recommended
+from stodyn.numerics import van_loan
 from stodyn.numerics.newton import derived_forwards, underived
 from stodyn.numerics.printing import recurrence
 from stodyn.numerics.printing.points import AtPoints
 from stodyn.numerics.printing.recurrence import Recurrence
 from stodyn.numerics.uncompiled import Uncompiled
 from stodyn.problems.contract import written_as
+from stodyn.problems.driven_mechanical import DrivenMechanical
 from stodyn.problems.sde import SDE
 from stodyn.problems.sensor import Sensor
 from stodyn.problems.sensor_noise import root, window
@@ -58,10 +60,20 @@ class NormalModel:
         """The law in words."""
         return f"{self.method.name}, dt={self.dt:g}"
 
+    @functools.cached_property
+    def memory(self) -> Memory:
+        """The coloured noise of all columns."""
+        return remembered(self.sensors, self.widths, self.schedule.integrals)
+
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        """How many numbers the method carries, coloured noise, and integrals of what is read over windows."""
+        return self.one.size, len(self.memory.A), self.schedule.integrated(self.widths)
+
     @property
     def states(self) -> int:
-        """How many numbers the method carries, with the integrals of what is read over windows."""
-        return self.one.size + self.schedule.integrated(self.widths)
+        """How many there are in all."""
+        return sum(self.sizes)
 
     @functools.cached_property
     def reading(self) -> tuple[np.ndarray, np.ndarray]:
@@ -79,8 +91,8 @@ class NormalModel:
     @property
     def functions(self) -> Functions:
         """The step and what is read, as functions of params."""
-        (W, w), own = self.reading, self.one
-        integrals = self.states - own.size
+        (W, w), own, (n, k, integrals) = self.reading, self.one, self.sizes
+        C = self.memory.C
         windows = [(sensor, width, count) for sensor, width, count
                    in zip(self.sensors, self.widths, self.schedule.integrals, strict=True)]  # fmt: skip
 
@@ -90,33 +102,37 @@ class NormalModel:
         def integrands(params: Any, t: Array, s: Array) -> Array:
             return jnp.concatenate([jnp.tile(read(own, params, t, s), count) for own, _, count in windows if count])
 
-        def step(params: Any, t: Array, h: Array, s: Array, ξ: Array) -> Array:
-            """Integrals by the trapezoidal rule, with the noise of what is counted."""
-            after = own.function(0, t, h, params, s[: own.size], ξ[: own.normals])
+        def step(params: Any, stride: Stride, s: Array, ξ: Array) -> Array:
+            """Coloured noise exactly, and integrals by the trapezoidal rule with the noise of what is counted."""
+            t, h = stride.time, stride.length
+            after = own.function(0, t, h, params, s[:n], ξ[: own.normals])
+            if k:
+                mixed = stride.Phi @ s[n : n + k] + stride.root @ ξ[own.normals : own.normals + k]
+                after = jnp.concatenate([after, mixed])
             if not integrals:
                 return after
-            ends = integrands(params, t, s), integrands(params, t + h, jnp.concatenate([after, s[own.size :]]))
+            before = s[n + k :]
+            ends = integrands(params, t, s), integrands(params, t + h, jnp.concatenate([after, before]))
             roots = [
                 jnp.full(width * count, root(one, params) if one.increment else 0.0) for one, width, count in windows
             ]
-            kicks = jnp.sqrt(h) * jnp.concatenate(roots) * ξ[own.normals :]
-            return jnp.concatenate([after, s[own.size :] + 0.5 * h * (ends[0] + ends[1]) + kicks])
+            kicks = jnp.sqrt(h) * jnp.concatenate(roots) * ξ[own.normals + k :]
+            return jnp.concatenate([after, before + 0.5 * h * (ends[0] + ends[1]) + kicks])
 
         def sense(params: Any, t: Array, s: Array) -> Array:
-            columns, k = [], own.size
+            columns, place = [], n + k
             for sensor, width, count in windows:
-                columns += (
-                    [read(sensor, params, t, s)] if not count else [s[k : k + width * count] / (window(sensor) or 1.0)]
-                )
-                k += width * count
-            return jnp.concatenate(columns)
+                here = slice(place, place + width * count)
+                columns += [read(sensor, params, t, s)] if not count else [s[here] / (window(sensor) or 1.0)]
+                place = here.stop
+            return jnp.concatenate(columns) + (C @ s[n : n + k] if k else 0.0)
 
         def variances(params: Any) -> Array:
             sizes = [(jnp.asarray(white(own, params), float), width * max(count, 1)) for own, width, count in windows]
             return jnp.concatenate([jnp.broadcast_to(size, k) for size, k in sizes])
 
         is_additive = self.problem.noise_structure.implies("additive")
-        return Functions(step, sense, variances, self._settled(), own.normals + integrals, is_additive)
+        return Functions(step, sense, variances, self._settled(), own.normals + k + integrals, is_additive)
 
     def _settled(self) -> Callable | None:
         """The function that moves a mean back onto joints, which a reading takes it off by the square of its way."""
@@ -135,14 +151,15 @@ class NormalModel:
 
     def begun(self, params: Any) -> tuple[Array, Array]:
         """Return mean and covariance of the method's state at the start."""
-        t = float(self.schedule.times[0])
+        (n, k, _), t = self.sizes, float(self.schedule.times[0])
 
         def begun(x: Array) -> Array:
-            return jnp.pad(self.one.begun(t, params, x), (0, self.states - self.one.size))
+            return jnp.pad(self.one.begun(t, params, x), (0, self.states - n))
 
         mean = jnp.asarray(self.start.mean_at(params))
         into = jax.jacfwd(begun)(mean)
-        return begun(mean), into @ self.start.covariance @ into.T
+        P = into @ self.start.covariance @ into.T
+        return begun(mean), P.at[n : n + k, n : n + k].set(self.memory.P)
 
 
 class NormalEvaluated:
@@ -199,7 +216,13 @@ class NormalEvaluated:
         is_read = ~np.isnan(plan.values)
         lengths = np.diff(plan.times, prepend=plan.times[0])
         row = Row(np.where(is_read, plan.values, 0.0), is_read, keeping(plan, self.model.widths))
-        return Stride(plan.times - lengths, lengths, row)
+        gaps, which = alike(plan.times)
+        A, S, _, P = self.model.memory
+        laws = [van_loan.discretise(A, np.eye(len(A)), S, float(gap)) for gap in gaps] if len(P) else []
+        Phi, roots = np.zeros((2, len(gaps), *P.shape))
+        for j, law in enumerate(laws):
+            Phi[j], roots[j] = law.Phi, van_loan.root(law.Q)
+        return Stride(plan.times - lengths, lengths, row, Phi[which], roots[which])
 
     @property
     def rows(self) -> Row:
@@ -255,14 +278,15 @@ class NormalEvaluated:
         s = mean + rng.standard_normal((count, len(values))) @ (vectors * np.sqrt(np.maximum(values, 0.0))).T
         functions = model.functions
         sense = AtPoints(lambda t, s: functions.sense(params, t, s), (None, 0))
-        step = AtPoints(lambda t, h, s, ξ: functions.step(params, t, h, s, ξ), (None, None, 0, 0))
+        step = AtPoints(lambda stride, s, ξ: functions.step(params, stride, s, ξ), (None, 0, 0))
         last = min(len(strides.length), most)
         readings = np.full((count, last, len(noise)), np.nan)
         for k, (t, h) in enumerate(zip(strides.time[:last], strides.length[:last], strict=True)):
-            s = s * np.concatenate([np.ones(model.one.size), strides.row.keep[k]])
+            stride = jax.tree.map(lambda part, k=k: part[k], strides)
+            s = s * np.concatenate([np.ones(s.shape[1] - len(stride.row.keep)), stride.row.keep])
             if h > 0.0:
                 with underived():
-                    s = step(np.asarray(t), np.asarray(h), s, rng.standard_normal((count, functions.normals)))
+                    s = step(stride, s, rng.standard_normal((count, functions.normals)))
             if strides.row.is_read[k].any():
                 readings[:, k] = sense(np.asarray(t + h), s) + noise * rng.standard_normal((count, len(noise)))
         return readings
@@ -288,18 +312,6 @@ RETURNED = Recurrence(moments.returned)
 # --- the model of a question ------------------------------------------------------------------------------------------
 
 
-def refuse_memory(by: str, sensors: Sequence[Sensor], widths: Sequence[int], initial: Any) -> None:
-    """Refuse sensors with noise that remembers, and starts that are not the problem's."""
-    if initial is not None:
-        raise ValueError(f"initial: by={by!r} takes the start of the problem; give it a fixed or a normal start")
-    for own, width in zip(sensors, widths, strict=True):
-        if memories(own, width):
-            raise ValueError(
-                f"sensors ({own.name}): by={by!r} takes independent noise of readings; coloured noise and a bias are "
-                "taken of linear problems, or write them as components of the problem"
-            )
-
-
 def chosen_method(problem: Any, method: Any) -> Any:
     """Return the method whose steps are taken: Heun's, of weak order 2 for additive noise, or that of the problem."""
     if method is None:
@@ -308,6 +320,16 @@ def chosen_method(problem: Any, method: Any) -> Any:
     method = stepping(method)
     if method.starting_steps or method.takes_equal_steps:
         raise ValueError(f"method: a filter begins anew after each reading; {method.name} needs the steps before it")
+    if isinstance(problem, DrivenMechanical) and isinstance(problem, method.accepts):
+        way_out = "take method='Heun'"
+        if problem.joints is not None:
+            way_out = (
+                "write the mechanism without its joints by sd.problems.in_minimal_coordinates, and give it the noise"
+            )
+        raise ValueError(
+            f"method: {method.name} draws coloured noise for steps of one length, and those of a filter end at the "
+            f"readings; {way_out}"
+        )
     return method
 
 

@@ -15,6 +15,7 @@ from stodyn.inference.evaluating import Evaluated
 from stodyn.inference.gaussian import START, start_of
 from stodyn.inference.record import Record, as_record
 from stodyn.inference.schedule import scheduled
+from stodyn.noise.source import joined
 from stodyn.problems.contract import expect_problem
 
 KALMAN = "kalman"
@@ -70,8 +71,8 @@ def question_of(
         widths, timed = laws.read_by(plant, record.sensors, tree)
         _check_record(record, widths)
         schedule = scheduled(record, 0.0 if t0 is None else float(t0), at)
-        source, states = (plant.start, plant.states) if is_exact else (problem.start_source, problem.components)
-        start = start_of(source, initial, states, stated_in(problem, tree))
+        begun = (plant.start, plant.states) if is_exact else (joined(problem.start_parts), problem.components)
+        start = start_of(begun[0], initial, begun[1], stated_in(problem, tree))
         if plant.moved and (not is_exact or initial == "stationary"):
             raise ValueError("law, initial: what depends on time has no law of a step, and no stationary one")
         parts = plant, record.sensors, tuple(widths), tuple(timed), schedule, start
@@ -140,13 +141,14 @@ def _of_steps(problem: Any, method: Any, data: Any, sensors: Any, options: Optio
         raise ValueError(f"law: by={by!r} has the law of its method's steps; name method= and dt= instead")
     if dt is not None and not dt > 0:
         raise ValueError(f"dt: expected a positive step, got {dt!r}")
+    if initial is not None:
+        raise ValueError(f"initial: by={by!r} takes the start of the problem; give it a fixed or a normal start")
     record, tree = _numbers(problem, data, sensors, params)
     with jax.enable_x64(True):
         widths = tuple(laws.width_of(problem, sensor, tree) for sensor in record.sensors)
-        nonlinear.refuse_memory(by, record.sensors, widths, initial)
         _check_record(record, widths)
         schedule = scheduled(record, 0.0 if t0 is None else float(t0), at)
-        start = start_of(problem.start_source, None, problem.components, stated_in(problem, tree))
+        start = start_of(joined(problem.start_parts), None, problem.components, stated_in(problem, tree))
         method = nonlinear.chosen_method(problem, method)
         model = nonlinear.NormalModel(problem, record.sensors, widths, schedule, start, method, by, 0.0)
         names, values, params_of = numbers_in(tree)
@@ -214,7 +216,7 @@ def with_start(problem: Any, names: Sequence[str], params: Any) -> Any:
     wanted = [name for name in names if name.startswith(f"{START}.") and name not in (params or {})]
     if not wanted:
         return params
-    moments = problem.start_source.normal()
+    moments = joined(problem.start_parts).normal()
     if moments is None:
         raise ValueError(f"free ({wanted[0]}): the start of the problem is not normal; give it as numbers")
     mean = np.broadcast_to(moments[0], (problem.n,))

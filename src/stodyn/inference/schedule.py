@@ -98,7 +98,7 @@ def scheduled(record: Record, t0: float, at: Any = None) -> Schedule:
                 resets.append(reset)
         integrals.append(0 if begin is None else count)
         first += width
-    gaps, gap = _gaps(times)
+    gaps, gap = alike(times)
     reset = np.stack(resets, axis=1) if resets else np.zeros((len(times), 0), bool)
     return Schedule(times, gaps, gap, np.concatenate(columns, axis=1), reset, np.array(outputs), tuple(integrals),
                     np.zeros(len(gaps)))  # fmt: skip
@@ -141,8 +141,8 @@ def _slots(begins: np.ndarray, ends: np.ndarray, span: float) -> np.ndarray:
     return slots
 
 
-def _gaps(times: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The different gaps between rows, the first of length 0, and which one leads to each row."""
+def alike(times: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the different gaps between rows, the first of length 0, and which one leads to each row."""
     gaps = np.diff(times, prepend=times[0])
     shortest = gaps[gaps > 0].min(initial=np.inf)
     unit = max(ROUNDING * np.abs(times).max(), SAME_GAP * (shortest if np.isfinite(shortest) else 1.0), 1e-300)

@@ -173,8 +173,8 @@ def stepped(
     for sensor in sensors:
         if sensor.average or sensor.increment or sensor.bias is not None:
             raise ValueError(
-                f"law ({sensor.name}): averages, increments and biases are taken with law='exact'; averages and "
-                f"increments by the steps of a method also with method={method.name!r}, by='ekf', exact if it is linear"
+                f"law ({sensor.name}): averages, increments and biases are taken with law='exact'; by the steps of a "
+                f"method also with method={method.name!r}, by='ekf', exact if it is linear"
             )
     places = (schedule.times - schedule.times[0]) / dt
     numbers = np.round(places).astype(int)
