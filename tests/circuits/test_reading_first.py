@@ -111,15 +111,20 @@ def test_a_frequency_in_milli_is_shown_where_it_makes_no_sense():
 @pytest.mark.parametrize(("card", "bulk", "is_warned"), [
     ("vto=1", "0", True), ("vto=1 is=1e-14", "0", False), ("vto=1", "x", False), ("vto=1 cj=1m", "0", False),
 ])  # fmt: skip
-def test_a_body_that_would_conduct_without_a_junction_is_warned_of(card, bulk, is_warned):
-    """A drain 1 V below its body: with IS it is a diode, and a body at the drain has none to it."""
-    circuit = read(f"title\nV1 d 0 -1\nR1 d x 1k\nM1 x 0 x {bulk} nch\n.model nch nmos({card})\n")
+@pytest.mark.parametrize("uic", [False, True])
+def test_a_body_that_would_conduct_has_a_junction_with_a_note(card, bulk, is_warned, uic):
+    """A drain 1 V below its body: a diode, unless the body is at the drain; with uic a warning comes later."""
+    end = "C1 x 0 1p\n.tran 1n 9n uic\n" if uic else ""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        _ = circuit.operating_point
-    assert any(
-        "line 4: m1: at the operating point the junction between its body" in str(w.message) for w in caught
-    ) is (is_warned)
+        circuit = read(f"title\nV1 d 0 -1\nR1 d x 1k\nM1 x 0 x {bulk} nch\n.model nch nmos({card})\n{end}")
+        volts = circuit.operating_point.x[circuit.names.index("x")]
+    words = "line 4: m1: at the operating point the junction between its body and its drain would be 1 V forward"
+    told = [str(w.message) for w in caught] if uic else circuit.notes
+    assert any(words in message for message in told) is is_warned
+    conducts = bulk == "0" and (card != "vto=1" or not uic)
+    current = 1e-14 * np.expm1(-volts / (1.380649e-23 * 300.15 / 1.602176634e-19))
+    assert (-1.0 - volts) / 1e3 == pytest.approx(-2.0 * current if conducts else 0.0, rel=1e-6, abs=1e-15)
 
 
 def test_capacitors_of_cmin_give_the_noise_a_place_and_state_their_effect():

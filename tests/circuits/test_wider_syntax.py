@@ -197,3 +197,28 @@ def test_switches_of_pspice_go_from_voff_to_von(control, ohms):
 def test_a_switch_of_pspice_needs_two_voltages():
     with pytest.raises(NetlistError, match=r"line 4: \.model sw: von and voff are the same"):
         read("title\nR1 a 0 1k\nS1 a 0 a 0 sw\n.model sw vswitch(von=1 voff=1)\n")
+
+
+def test_copies_of_a_subcircuit_stand_side_by_side():
+    """m=4 of two resistors in a row, one of them twice; their noise is that of all eight."""
+    deck = "t\nI1 0 a 1m\nX1 a 0 two m=4\n.subckt two a b\nR1 a c 1k m=2\nR2 c b 500\n.ends\n"
+    circuit = read(deck)
+    assert circuit.operating_point.x[0] == pytest.approx(0.25, rel=1e-12)
+    assert circuit.names == ("a", "x1.c", "x1#2.c", "x1#3.c", "x1#4.c")
+    assert circuit.noise_spectrum("a", 1.0).density[0] == pytest.approx(4.0 * 1.380649e-23 * 300.15 * 250.0, rel=1e-9)
+    assert read(deck.replace("two a b", "two a b m=3")).n == 2
+    with pytest.raises(NetlistError, match=r"line 3: x1: m=2.5 copies of a subcircuit; expected a whole number from 1"):
+        read(deck.replace("m=4", "m=2.5"))
+
+
+def test_what_designers_write_besides(tmp_path):
+    """Subcircuits without nodes, a sine with LTspice's number of cycles, and the last character of files of DOS."""
+    file = tmp_path / "a.cir"
+    file.write_bytes(
+        b"t\r\nV1 a 0 SIN(0 1 200 0 0 0 0) DC 2\r\nR1 a 0 1k\r\nX1 own\r\n.subckt own\r\nV2 b 0 3\r\nR2 b 0 1k\r\n"
+        b".ends\r\n\x1a"
+    )
+    circuit = read(file)
+    assert dict(zip(circuit.names, circuit.operating_point.x, strict=True))["x1.b"] == pytest.approx(3.0)
+    with pytest.raises(NetlistError, match="got 7"):
+        read("t\nV1 a 0 SIN(0 1 200 0 0 0 3)\nR1 a 0 1k\n")

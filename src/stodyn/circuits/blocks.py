@@ -117,7 +117,7 @@ def _subcircuit(line: Line, depth: int) -> Block:
     words, parameters = fields(line)
     if "params:" in words:
         words.remove("params:")
-    if len(words) < 3:
+    if len(words) < 2:
         raise NetlistError(f".subckt: expected {SUBCIRCUIT}", line.at)
     _, name, *nodes = words
     if GROUND in nodes:

@@ -829,6 +829,13 @@ def _built(netlist: Netlist) -> Circuit:
     """The circuit of a flat netlist."""
     network = assemble(netlist)
     start = _start(network)
+    if not netlist.deck.bodies and _held(network) is not None:
+        forward = _forward_bodies(network, start.mean if isinstance(start, GaussianStart) else start)
+        if forward:
+            note = f"{'; '.join(forward)}. All transistors whose models give no junctions have SPICE's, IS=1e-14"
+            warn([note])
+            deck = netlist.deck._replace(notes=(*netlist.deck.notes, note), bodies=True)
+            return _built(laid_out(deck, netlist.overrides.values))
     if netlist.least_capacitance:
         netlist.notes.append(_effect_of_cmin(network, start.mean if isinstance(start, GaussianStart) else start))
     return _problem(network, lambda params: network, {"noise": 1.0}, start)
@@ -901,18 +908,27 @@ def _output(node: str | None, reference: str, default: Output | None, directive:
     return default if node is None else Output(node.lower(), reference.lower())  # type: ignore[return-value]
 
 
+def _forward_bodies(network: Network, x: np.ndarray) -> list[str]:
+    """The transistors without junctions to the body where a real one would conduct, in words."""
+    voltages = {GROUND: 0.0, **dict(zip(network.names, x, strict=True))}
+    ends = (
+        (bare, voltages.get(bare.plus, 0.0) - voltages.get(bare.minus, 0.0))
+        for bare in mosfet.bare_ends(network.netlist.elements, network.netlist.terminals)
+    )
+    return [
+        f"{bare.at}: {bare.name}: at the operating point the junction between its body and its {bare.end} would be "
+        f"{forward:.2g} V forward, but its .model gives no IS"
+        for bare, forward in ends if forward > CONDUCTING
+    ]  # fmt: skip
+
+
 def _warn_of_bodies(circuit: Circuit, x: np.ndarray) -> None:
-    """Warn of transistors without junctions to the body where a real one would conduct."""
-    voltages, network = {GROUND: 0.0, **dict(zip(circuit.names, x, strict=True))}, circuit.network
-    for bare in mosfet.bare_ends(network.netlist.elements, network.netlist.terminals):
-        forward = voltages.get(bare.plus, 0.0) - voltages.get(bare.minus, 0.0)
-        if forward > CONDUCTING:
-            warnings.warn(
-                f"{bare.at}: {bare.name}: at the operating point the junction between its body and its {bare.end} "
-                f"would be {forward:.2g} V forward, but its .model gives no IS, so that it has none; SPICE has "
-                "IS=1e-14 there. Give IS in the .model",
-                stacklevel=stacklevel_of_user(),
-            )
+    """Warn of junctions to the body that are missing where they would conduct; `read` adds those of its start."""
+    for words in _forward_bodies(circuit.network, x):
+        warnings.warn(
+            f"{words}, so that it has none; SPICE has IS=1e-14 there. Give IS in the .model",
+            stacklevel=stacklevel_of_user(),
+        )
 
 
 def _warn_of_thresholds(circuit: Circuit, x: np.ndarray) -> None:

@@ -38,7 +38,8 @@ from stodyn.circuits.waveforms import TIME, Waveform
 from stodyn.circuits.words import SWITCH, fields, is_number
 
 MOST_ELEMENTS = 100_000
-INSTANCE = "X node ... subcircuit [name=value ...]"
+MOST_COPIES = 100  # of a subcircuit by m=
+INSTANCE = "X [node ...] subcircuit [name=value ...]"
 NOT_HERE = {
     "o": "lines with losses (LTRA) are not supported; take T, a line without, or a ladder of R, L and C",
     "u": "RC lines are not supported; write one as a ladder of R and C",
@@ -68,13 +69,15 @@ INITIAL = re.compile(r"\bic\s*=\s*([^\s,]+(?:\s*,\s*[^\s,]+)+)")  # of devices: 
 
 
 class Deck(NamedTuple):
-    """A netlist before any number is computed: it may be laid out again with other values."""
+    """A netlist before any number is computed: it may be laid out again with other values; `bodies`: whether MOS
+    transistors whose models give no junctions have those that SPICE gives them."""
 
     title: str
     name: str
     at: Position
     top: Block
     notes: tuple[str, ...]
+    bodies: bool = False
 
 
 @dataclasses.dataclass
@@ -294,7 +297,7 @@ def _lay_out(block: Block, scope: Scope, netlist: Netlist) -> None:
 
 def _instance(name, words, parameters, scope: Scope, netlist: Netlist, at: Position) -> None:
     words = [word for word in words if word != "params:"]
-    if len(words) < 3:
+    if len(words) < 2:
         raise NetlistError(f"{name}: expected {INSTANCE}", at)
     kind = words[-1]
     subcircuit = scope.subcircuit(kind)
@@ -311,7 +314,7 @@ def _instance(name, words, parameters, scope: Scope, netlist: Netlist, at: Posit
         raise NetlistError(f"{name}: the subcircuit {kind} contains itself ({' -> '.join([*scope.path, kind])})", at)
     if len(scope.path) > DEEPEST:
         raise NetlistError(f"{name}: subcircuits nested deeper than {DEEPEST}", at)
-    numbers = {}
+    numbers, copies = {}, _copies(name, block, parameters, scope, at)
     for key, text in parameters.items():
         if key not in block.defaults and key not in block.params:
             raise NetlistError(f"{name}: {kind} has no parameter {key}{near(key, block.defaults)}", at)
@@ -321,8 +324,23 @@ def _instance(name, words, parameters, scope: Scope, netlist: Netlist, at: Posit
         if inside.setdefault(own, node) != node:
             netlist.notes.append(f"{at}: {name}: .subckt {kind} names its node {own} twice; the first connection "
                                  "counts, as in ngspice")  # fmt: skip
-    inner = Scope(block, home, numbers, f"{scope.prefix}{name}.", inside, {**scope.path, kind: at}, netlist)
-    _lay_out(block, inner, netlist)
+    for k in range(copies):
+        own = f"{scope.prefix}{name}#{k + 1}." if k else f"{scope.prefix}{name}."
+        inner = Scope(block, home, numbers, own, dict(inside), {**scope.path, kind: at}, netlist)
+        _lay_out(block, inner, netlist)
+
+
+def _copies(name: str, block: Block, parameters: dict[str, str], scope: Scope, at: Position) -> int:
+    """How many copies of a subcircuit stand side by side, m=; it is taken from the parameters unless the subcircuit has
+    a parameter of that name."""
+    if "m" not in parameters or "m" in block.defaults or "m" in block.params:
+        return 1
+    copies = scope.number(parameters.pop("m"), f"{name}: m", at, place=f"{scope.prefix}{name}.m")
+    if copies not in range(1, MOST_COPIES + 1):
+        raise NetlistError(
+            f"{name}: m={copies:g} copies of a subcircuit; expected a whole number from 1 to {MOST_COPIES}, or give "
+            "the subcircuit a parameter m", at)  # fmt: skip
+    return int(copies)
 
 
 def _check_nodes(name: str, nodes: list[str], at: Position) -> None:

@@ -262,6 +262,7 @@ class _Reader:
                 raise NetlistError(f"{path.name}: not text ({error.reason})", at) from None
             text = raw.decode("latin-1")
             self.notes.append(f"{path.name}: is not UTF-8; it is read as Latin-1")
+        text = text.removesuffix("\n").removesuffix("\x1a")  # the end of a file of DOS
         strange = UNPRINTABLE.search(text)
         if strange is not None:
             line = text.count("\n", 0, strange.start()) + 1

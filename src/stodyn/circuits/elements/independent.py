@@ -86,6 +86,8 @@ class _Line:
         places = [*waveforms.ARGUMENTS.get(kind, ()), *(f"{kind}{k}" for k in range(len(inside)))]
         values = [card.number(text, kind, place=place) for text, place in zip(inside, places, strict=False)]
         ends = card.netlist.transient
+        if kind == "sin" and len(values) == 7 and values[6] == 0.0:
+            values.pop()  # LTspice's number of cycles, 0 for any
         try:
             numbers = waveforms.completed(kind, values, ends and ends.step, ends and ends.stop)
         except ValueError as error:

@@ -331,7 +331,7 @@ def _parse(card: Card) -> list[Element]:
     for key, a, b, over in overlaps:
         if p[key] > 0.0 and a != b:
             parts.append(card.part("c", (a, b), p[key] * over * many, f".{key}"))
-    if any(key in model.explicit for key in JUNCTIONS):
+    if card.netlist.deck.bodies or any(key in model.explicit for key in JUNCTIONS):
         for end, area, rim, bottom in ((drain, "ad", "pd", "cbd"), (source, "as", "ps", "cbs")):
             diode = (bulk, end) if sign > 0.0 else (end, bulk)
             below = p[bottom] if p[bottom] > 0.0 else p["cj"] * areas[area]
