@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import xarray as xr
-from inference.records import TIMES, VALUES, ornstein_uhlenbeck, oscillator, sensor
+from inference.records import TIMES, VALUES, K, ornstein_uhlenbeck, oscillator, sensor
 
 import stodyn as sd
 
@@ -93,6 +93,8 @@ def test_dates_become_seconds():
             "their unit is 'm', that of the sensor 'mm'",
         ),
         (([0.0, 1.0], [1j, 0.0]), {}, "expected numbers"),
+        (xr.DataArray([1.0, 2.0], dims="time", name="y"), {}, "'time' has no times"),
+        (([0.0, 1.0, 1.0 + 3e-16], [0.0, 1.0, 9.0]), {}, "times 1 and 1.0000000000000002 are one"),
         (xr.DataArray(np.ones((2, 1)), {"time": [0.0]}, ("number", "time"), name="y"), {}, "expected one path, got 2"),
     ],
 )
@@ -163,12 +165,25 @@ def test_tables_of_pandas_itself():
     np.testing.assert_array_equal(sd.Record(frame, gauge, epoch=epoch).times, [1800.0, 3600.0, 5400.0])
     with pytest.raises(ValueError, match=r"data\.set_index\('time'\)"):
         sd.Record(frame.reset_index(names="time"), gauge)
+    with pytest.raises(ValueError, match="index of this table is the numbers of its rows"):
+        sd.Record(pandas.Series([1.0, 2.0]), gauge)
     missing = frame.set_index(pandas.DatetimeIndex([dates[0], pandas.NaT, dates[2]]))
     with pytest.raises(ValueError, match="time 1 is not finite"):
         sd.Record(missing, gauge)
     frame.attrs["units"] = {"gauge": "km"}
     with pytest.raises(ValueError, match="their unit is 'km', that of the sensor 'm'"):
         sd.Record(frame, gauge)
+
+
+def test_a_start_long_before_the_record():
+    """Readings of two times that are one at this distance were taken for one, and the first left out."""
+    data, process = (1.7e9 + 1e-3 * np.arange(4), np.arange(4.0)), ornstein_uhlenbeck()
+    refused("a start t0 close to the first one", process, data)
+    refused("more than 2e.07; .* closer to the first reading", process, (1e8 + K, VALUES), by="ekf", dt=0.1)
+    result = sd.filtered(process, data=(1e8 + K, VALUES), sensors=sensor())
+    assert "the start is at 0, long before the first reading at 100000001; give t0" in result.attrs["reasons"]
+    near = sd.filtered(process, data=(1e8 + K, VALUES), sensors=sensor(), t0=1e8)
+    assert "the start" not in near.attrs["reasons"]
 
 
 def test_dates_of_python():

@@ -15,6 +15,7 @@ from stodyn.inference.record import nearest
 from stodyn.warnings import NotGaussian
 
 CONTRADICTS = 2.0  # of log L between a filter and a grid
+FAR = 100.0  # times the record's length: a start so long before it was hardly meant
 
 
 @checks_arguments
@@ -268,8 +269,14 @@ def _components_read(question: Question) -> np.ndarray:
 
 def _approximations(question: Question) -> list[str]:
     rounded = [sensor for sensor in question.record.sensors if sensor.resolution is not None]
-    return [f"the rounding of {own.name} to {own.resolution:g} counts as noise of variance {own.resolution**2 / 12:.3g}"
-            for own in rounded]  # fmt: skip
+    words = [
+        f"the rounding of {own.name} to {own.resolution:g} counts as noise of variance {own.resolution**2 / 12:.3g}"
+        for own in rounded
+    ]
+    begins, times = question.model.schedule.times[0], question.record.times
+    if times[0] - begins > FAR * np.ptp(times) > 0.0:
+        words.append(f"the start is at {begins:.6g}, long before the first reading at {times[0]:.12g}; give t0")
+    return words
 
 
 def _unknown(W: np.ndarray, state: Any, mean: np.ndarray, covariance: np.ndarray) -> tuple[Any, Any]:

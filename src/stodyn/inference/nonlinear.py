@@ -35,6 +35,7 @@ from stodyn.problems.sensor_noise import root, window
 
 CHANGE = 0.05  # of log L by halving the step: less is small enough
 HALVINGS = 14
+MOST_STEPS = 20_000_000  # a row of two states is some hundred bytes
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -337,6 +338,13 @@ def in_steps(plan: Schedule, dt: float) -> Schedule:
     """Return a schedule with rows between its own, so that no step is longer than dt."""
     lengths = np.diff(plan.times, prepend=plan.times[0])
     counts = np.maximum(np.ceil(lengths / dt - WHOLE).astype(int), 1)
+    if counts.sum() > MOST_STEPS:
+        longest = int(counts.argmax())
+        raise ValueError(
+            f"dt: steps of {dt:.3g} make {counts.sum():.3g} rows, more than {MOST_STEPS:g}; {counts[longest]:.3g} of "
+            f"them from {plan.times[longest - 1]:.12g} to {plan.times[longest]:.12g}. Give a longer dt, or a start t0 "
+            "closer to the first reading"
+        )
     last = np.cumsum(counts) - 1
     owner = np.repeat(np.arange(len(counts)), counts)
     left = last[owner] - np.arange(len(owner))  # steps to the row that a step leads to

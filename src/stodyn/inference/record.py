@@ -83,8 +83,8 @@ class Record:
         times = distinct(np.concatenate([own.times for own in series]))
         values = np.full((len(times), sum(own.values.shape[1] for own in series)), np.nan)
         first = 0
-        for own in series:
-            values[nearest(times, own.times), first : first + own.values.shape[1]] = own.values
+        for sensor, own in zip(chosen, series, strict=True):
+            values[places_of(sensor, own, times), first : first + own.values.shape[1]] = own.values
             first += own.values.shape[1]
         for name, value in (("sensors", chosen), ("series", series), ("times", times), ("values", values)):
             object.__setattr__(self, name, value)
@@ -135,6 +135,20 @@ def nearest(times: np.ndarray, own: np.ndarray) -> np.ndarray:
     left = right - 1
     right = np.minimum(right, len(times) - 1)
     return np.where(np.abs(times[left] - own) <= np.abs(times[right] - own), left, right)
+
+
+def places_of(sensor: Sensor, own: Series, times: np.ndarray) -> np.ndarray:
+    """Return the numbers of the times of a sensor's readings; refuses two readings at one time."""
+    rows = nearest(times, own.times)
+    same = np.flatnonzero(np.diff(rows) <= 0)
+    if same.size:
+        first, then = own.times[same[0]], own.times[same[0] + 1]
+        raise ValueError(
+            f"data ({sensor.name}): the times {first:.17g} and {then:.17g} are one to {ONE_TIME:g} of the time from "
+            f"{times[0]:.12g} to {times[-1]:.12g}. Give one reading for each time, and a start t0 close to the first "
+            "one"
+        )
+    return rows
 
 
 def distinct(times: np.ndarray) -> np.ndarray:
@@ -225,6 +239,11 @@ def _of_columns(times: np.ndarray, values: np.ndarray, sensors: Sequence[Sensor]
 
 
 def _of_pandas(data: Any, sensors: Sequence[Sensor], epoch: Any) -> list[Series]:
+    if type(data.index).__name__ == "RangeIndex":
+        raise ValueError(
+            "data: the index of this table is the numbers of its rows, and times are the index of a table: "
+            "data.set_index('time'), or data.set_index(data.index * dt) for rows that are dt apart"
+        )
     times = _seconds(_without_zone(data.index).to_numpy(), epoch)
     if not hasattr(data, "columns"):
         if data.name is not None:
@@ -251,6 +270,8 @@ def _of_xarray(data: Any, sensors: Sequence[Sensor], epoch: Any) -> list[Series]
         data = data[[name for name in data.data_vars if grids <= set(data[name].dims)]].rename({grids.pop(): "time"})
     if "time" not in data.dims:
         raise ValueError(f"data: expected the dimension 'time', got {', '.join(map(str, data.dims))}")
+    if "time" not in data.coords:
+        raise ValueError("data: its dimension 'time' has no times; write data.assign_coords(time=...)")
     table = data.data_vars if hasattr(data, "data_vars") else {data.name or sensors[0].name: data}
     columns: dict[str, np.ndarray] = {}
     units: dict[str, Any] = {}

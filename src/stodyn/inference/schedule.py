@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from stodyn.inference.record import Record, distinct, nearest
+from stodyn.inference.record import Record, distinct, nearest, places_of
 from stodyn.problems.sensor import Sensor
 from stodyn.problems.sensor_noise import window
 
@@ -82,8 +82,8 @@ def scheduled(record: Record, t0: float, at: Any = None) -> Schedule:
     times = distinct(np.concatenate([[t0], *wanted]))
     columns, resets, integrals, first = [], [], [], 0
     outputs: list[int] = []
-    for begin, own in zip(begins, record.series, strict=True):
-        rows = nearest(times, np.maximum(own.times, t0))
+    for sensor, begin, own in zip(record.sensors, begins, record.series, strict=True):
+        rows = places_of(sensor, own._replace(times=np.maximum(own.times, t0)), times)
         slots = np.zeros(len(rows), int) if begin is None else _slots(begin, own.times, float(np.ptp(times)))
         count = int(slots.max()) + 1
         width = own.values.shape[1]
