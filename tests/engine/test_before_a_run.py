@@ -20,6 +20,7 @@ from stodyn.engine.spec import describe
 from stodyn.methods.explicit import Heun
 from stodyn.methods.milstein import MilsteinLevy
 from stodyn.models.ornstein_uhlenbeck import ORNSTEIN_UHLENBECK
+from stodyn.noise import Normal
 from stodyn.noise.iterated import MrongowiusRoessler
 from stodyn.statistics import Moments
 from stodyn.warnings import AnotherOrder, ResolutionWarning, UnstableSteps
@@ -276,6 +277,20 @@ def test_a_structure_that_is_stated_and_false_is_refused(stated, diffusion):
     problem = SDE(lambda t, x: -x, diffusion, [1.0, 2.0], structure=stated)
     with pytest.raises(ValueError, match=f"structure: '{stated}' is stated, but the noise is not {stated}"):
         simulate(problem, "EulerMaruyama", t=(0.0, 1.0), dt=0.5, paths=2, seed=1)
+
+
+def test_a_structure_that_is_false_where_paths_come_to_is_refused():
+    """It holds about the start, up to x = 60, which the paths reach after half of the run."""
+
+    def diffusion(t, x, p):
+        return jnp.stack([1.0 + 0.0 * x, p * jnp.maximum(x[::-1] - 60.0, 0.0)])
+
+    drawn = Normal(0.1, 0.01)
+    problem = SDE(lambda t, x, p: 100.0 + 0.0 * x, diffusion, [1.0, 2.0], params=drawn, structure="commutative")
+    options = dict(paths=40, seed=1, dt=0.05)
+    with pytest.raises(ValueError, match=r"on the first 4 paths the noise is not commutative at t = 1, "):
+        simulate(problem, "EulerMaruyama", t=(0.0, 1.0), **options)
+    simulate(problem, "EulerMaruyama", t=(0.0, 0.3), **options)
 
 
 def test_areas_are_left_out_by_a_word_of_its_own():

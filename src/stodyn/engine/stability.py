@@ -26,9 +26,13 @@ from stodyn.engine.spec import Spec, describe
 from stodyn.engine.variances import warn_of_wrong_variances
 from stodyn.methods.recommend import stable_methods
 from stodyn.methods.wrapping import Wrapping
+from stodyn.numerics.bounded import Bounded
 from stodyn.numerics.printing.fingerprints import prints
+from stodyn.numerics.printing.points import AtPoints
 from stodyn.numerics.printing.unprintable import or_unexamined
 from stodyn.problems.looped import Looped
+from stodyn.problems.sde import SDE
+from stodyn.problems.structure import DIFFERENTIATED, PROVED, holds_in, noise_and_slopes
 from stodyn.warnings import UnstableSteps
 
 GROWTH = math.log(10.0)  # of differences over the whole run, beyond what the equations do, that a run warns of
@@ -43,10 +47,16 @@ DIRECTIONS, TURNS, FEWEST_TURNS = 4, 24, 4
 SHARE, CHEAP = 0.03, 1e7  # of the work of a run for the growth about one state; operations that cost nothing
 SOLVED = 8  # scalars of a state up to which the eigenvalues of its second moments are computed
 SAVES = 2  # at which states are examined
+FREE = 1e6  # operations, half a millisecond
+FIRST = 4  # paths that are followed to see whether what is stated of the noise holds
+ALONG = 0.1, 0.4, 1.0  # of the way of the first paths, where what is stated of the noise is looked at
+CLAIMS = ("additive", "diagonal", "commutative")
 PILOT = 0.01  # of the work of a run that may be spent on reaching them
 SMALL = 12  # components of a problem for which implicit methods are tried
 FINEST = 30  # halvings of a step
 
+
+_looked: Bounded[Any, AtPoints] = Bounded(64)  # noise and its slopes
 
 Look = Callable[[float], "Growth | None"]  # by the length of a step; None where rates are not finite, or unknown
 
@@ -69,8 +79,11 @@ class UnstableStep(NamedTuple):
 
 
 def examined(run: Any, problem: Any, method: Any) -> Any:
-    """The run, once its steps are examined: warns where they are unstable, and of variances that they make wrong."""
+    """The run, once its steps are examined: warns where they are unstable, and of variances that they make wrong;
+    refuses noise that is not what is stated of it along the first paths."""
     unstable = ""
+    with or_unexamined():
+        _refuse_false_structure(run, problem)
     with or_unexamined():
         unstable = _warn_of_unstable_steps(run, problem)
     if not unstable:
@@ -241,6 +254,35 @@ def _states(spec: Spec, layout: Layout, executor: executors.SingleSteps) -> Iter
     paths = min(layout.paths, executor.lane_multiple)
     for k in steps:
         yield float(spec.times[k]), executor.states_after(layout, paths, k)[:, k % paths]
+
+
+def _refuse_false_structure(run: Any, problem: Any) -> None:
+    """Refuse noise that is not what is stated of it in states that the first paths come to. They are followed as far as
+    a small part of the run's work, or what costs nothing, takes them."""
+    (spec, layout, executor), stated = _silent(run), getattr(problem, "structure", None)
+    if not (isinstance(executor, executors.SingleSteps) and type(spec.problem) is type(problem) is SDE):
+        return
+    is_small = problem.n**2 * problem.m <= DIFFERENTIATED
+    if stated not in CLAIMS or problem.examined_structure.known == PROVED or not is_small or spec.dtype != np.float64:
+        return
+    if spec.traced.read.jaxpr.outvars[0] is not spec.traced.read.jaxpr.invars[0]:  # type: ignore[union-attr]
+        return  # its state does not begin with x
+    lanes, operations = executor.lane_multiple, max(spec.traced.operations, 1)  # type: ignore[union-attr]
+    paths = min(layout.paths, FIRST)
+    affordable = max(PILOT * layout.paths * spec.steps, FREE / operations) / (lanes * sum(ALONG))
+    members = layout.members_from(0, paths, paths)
+    params, look = spec.params_tree.unflatten(members.params), problem.traced_functions["diffusion"]
+    key = (look.digest, *spec.varies) if look.has_full_digest else object()
+    if key not in _looked:
+        _looked[key] = noise_and_slopes(spec.problem.g, spec.axes)
+    for k in sorted({int(share * min(affordable, spec.steps)) for share in ALONG}):
+        states = executor.states_after(layout, paths, k)[: problem.n]
+        if not holds_in(stated, _looked[key](np.full(paths, spec.times[k]), states.T, params)):
+            raise ValueError(
+                f"structure: {stated!r} is stated, but on the first {paths} paths the noise is not {stated} at "
+                f"t = {spec.times[k]:g}, and methods made for {stated} noise would give wrong results. Leave structure "
+                "out: it is then determined from the diffusion."
+            )
 
 
 class _Steps:

@@ -80,7 +80,8 @@ class SDE(Problem):
     structure : str, optional
         Overrides the structure of the noise that is otherwise determined from `diffusion`: one of "additive",
         "diagonal", "scalar", "commutative" and "general" (see `noise_structure`). A run refuses what the diffusion is
-        not. "without areas" takes noise that does not commute as if it did, for areas too small to matter.
+        not about the start or where the first four paths come to. "without areas" takes noise that does not commute as
+        if it did, for areas too small to matter.
 
     Raises
     ------

@@ -15,7 +15,7 @@ from stodyn.numerics.facts.axes import Facts, facts_of
 from stodyn.numerics.facts.dependence import Dependence, dependence_of
 from stodyn.numerics.printing.entrywise import TABLE, UNKNOWN
 from stodyn.numerics.printing.operations import equations_of
-from stodyn.numerics.printing.points import AtPoints, at_points
+from stodyn.numerics.printing.points import AtPoints
 from stodyn.numerics.printing.unprintable import Unprintable, or_else
 from stodyn.numerics.tracing_errors import one_error_of_derivatives
 from stodyn.problems.contract import WITHOUT_AREAS, NoiseStructure, TracedFunction
@@ -202,13 +202,28 @@ def _random_states(x: Array) -> tuple[np.ndarray, np.ndarray]:
 def _sampled_noise(g: Diffusion, x: Array, sampled: tuple[Any, Any]) -> tuple[np.ndarray, np.ndarray]:
     """g (states, n, m) and ∂g/∂x (states, n, m, n) in random states near and far from x, where both are finite."""
     (times, states), (params, axes) = _random_states(x), sampled
+    return _finite(noise_and_slopes(g, axes)(times, states, params))
+
+
+def noise_and_slopes(g: Diffusion, axes: Any) -> AtPoints:
+    """g (n, m) and ∂g/∂x (n, m, n) at many points; axes: those of the parameters."""
 
     def both(t, x, p):
         return g(t, x, p), jax.jacfwd(lambda x: g(t, x, p))(x)
 
-    values, slopes = at_points(both, times, states, params, in_axes=(0, 0, axes))
+    return AtPoints(both, (0, 0, axes))
+
+
+def _finite(looked: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    values, slopes = looked
     finite = np.isfinite(values).all((1, 2)) & np.isfinite(slopes).all((1, 2, 3))
     return values[finite], slopes[finite]
+
+
+def holds_in(kind: str, looked: tuple[np.ndarray, np.ndarray]) -> bool:
+    """Whether noise is "additive", "diagonal" or "commutative" in all the states in which it is looked at."""
+    values, slopes = _finite(looked)
+    return _commute(values, slopes) if kind == "commutative" else kind in _kinds(values, slopes)
 
 
 def _answers(question: Callable, x: Array, sampled: tuple[Any, Any]) -> np.ndarray:
@@ -267,8 +282,10 @@ def commutes_in_directions(g: Callable[[Any, Array, Any], Any], x: Array, sample
 
 def checked_kinds(values: np.ndarray, slopes: np.ndarray) -> list[str]:
     """Which of "additive" and "diagonal" hold for g (states, n, m) and ∂g/∂x (states, n, m, n) in many states."""
-    if len(values) < CHECKED_STATES // 8:
-        return []
+    return _kinds(values, slopes) if len(values) >= CHECKED_STATES // 8 else []
+
+
+def _kinds(values: np.ndarray, slopes: np.ndarray) -> list[str]:
     n, m = values.shape[1:]
     kinds = ["additive"] if not slopes.any() else []
     off = ~np.eye(n, m, dtype=bool)
@@ -284,9 +301,11 @@ def checked_kinds(values: np.ndarray, slopes: np.ndarray) -> list[str]:
 def commutes(values: np.ndarray, slopes: np.ndarray) -> bool:
     """Whether Σ_l (∂g_ik/∂x_l) g_lj is symmetric in k and j, to COMMUTES of its terms in units of the noise in each
     component."""
-    if len(values) < CHECKED_STATES // 8:
-        return False
-    unit = _or_one(np.abs(values).max((0, 2)), np)[:, None, None]
+    return len(values) >= CHECKED_STATES // 8 and _commute(values, slopes)
+
+
+def _commute(values: np.ndarray, slopes: np.ndarray) -> bool:
+    unit = _or_one(np.abs(values).max((0, 2), initial=0.0), np)[:, None, None]
     return all(_commutes_at(*point, unit) for point in zip(values, slopes, strict=True))
 
 
