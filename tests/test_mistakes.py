@@ -284,6 +284,14 @@ MISTAKES = {
     "dt does not divide": (lambda: run(dt=0.3), "dt", "the nearest that do are 0.25"),
     "dt below 0": (lambda: run(dt=-0.1), "dt", "expected a positive step"),
     "half a path": (lambda: run(paths=10.5), "paths", "expected a whole number >= 1"),
+    "times for an interval": (lambda: run(t=np.linspace(0, 1, 11)), "t", "t=(0, 1) and the step as dt="),
+    "times of an estimate": (
+        lambda: sd.estimate(OSCILLATOR, lambda t, x: x[0], t=np.linspace(0, 1, 11), error=0.1, seed=1),
+        "t", "t=(0, 1)"),
+    "a start in a call": (lambda: run(start=1.0), "start", "dataclasses.replace(problem, start=...)"),
+    "a level in words": (lambda: st.Passage("1"), "level", "such as 1.5"),
+    "readings without times": (
+        lambda: sd.filtered(OSCILLATOR, data=np.arange(9.0), sensors=READ), "data", "(dt * np.arange("),
     "a statistic by its class": (lambda: run(collect=[st.Moments]), "collect", "call it: Moments()"),
     "times outside of the run": (lambda: run(collect=st.Moments(at=[5.0])), "at=5", "Give times inside it"),
     "a percentage as quantile": (

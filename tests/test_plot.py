@@ -420,10 +420,13 @@ def test_pictures_of_records_and_fits():
     lower = upper.figure.axes[1]
     np.testing.assert_allclose(_line(upper, "y"), [now.reading_time, values])
     np.testing.assert_allclose(_line(lower, "y")[1], now.innovation / now.innovation_sd)
+    assert upper.get_title() == "kalman, law of a step: exact, 10 readings"
     with pytest.raises(ValueError, match=r"stodyn\.filtered"):
         plot.filtered(now[["mean"]])
     result = sd.fit(walk, free={"s": (0, None)}, **options)
-    x, drop = _line(plot.profile(result, "s"), "s")
+    picture = plot.profile(result, "s")
+    assert picture.get_title() == plot.predictive(result).get_title() == upper.get_title()
+    x, drop = _line(picture, "s")
     assert drop.max() == 0.0 and x[np.argmax(drop)] == result.estimate[0]
     scaled = _line(plot.profile(result), "s")[0]
     np.testing.assert_allclose(scaled, (x - float(result.estimate[0])) / float(result.stderr[0]))

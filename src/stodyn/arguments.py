@@ -37,6 +37,8 @@ RENAMED = {
 
 INSTEAD = {
     ("dt", "error"): "It finds steps that meet `error`; steps=N fixes those of its coarsest level",
+    ("params", "problem"): "Parameters stand in the problem: dataclasses.replace(problem, params=...)",
+    ("start", "problem"): "The start stands in the problem: dataclasses.replace(problem, start=...)",
 }  # unknown keywords that calls with another one do without
 
 

@@ -218,6 +218,7 @@ def test_pictures_show_the_numbers_of_the_analyses(ring, rectifier):
 
     ax = sd.plot.phase_noise(ring)
     assert ax.lines[0].get_ydata()[0] == pytest.approx(10.0 * np.log10(float(ring["L"][0])))
+    assert ax.get_title() == f"computed at {ring.sizes['time']:,} times of one period"
     assert "u1" in sd.plot.cycle(ring).get_ylabel()
     ends = np.cumsum(np.random.default_rng(1).normal(1.0, 0.1, (40, 6)), axis=1)
     assert len(sd.plot.jitter(ring, ends).lines) >= 2

@@ -43,6 +43,7 @@ from stodyn.accuracy.report import Account, dataset, plain_cost
 from stodyn.arguments import stacklevel_of_user
 from stodyn.engine.door import front_door
 from stodyn.engine.failure import PathsFailed
+from stodyn.engine.grid import span_of
 from stodyn.engine.places.contract import Place
 from stodyn.engine.progress import Progress
 from stodyn.engine.spec import as_it_is_now
@@ -182,7 +183,7 @@ class Estimator:
         self, problem, f, t, *, method=None, steps=None, points="auto", control=None, gradient=None,
         where: Where | None = None,
     ):  # fmt: skip
-        self.span, self.functional = _checked_span(t), functional_of(f)
+        self.span, self.functional = span_of(t), functional_of(f)
         _check_choices(points, steps)
         refuse_switches(problem, "estimate")
         self.problem, self.method, self.steps, self.control = as_it_is_now(problem), method, steps, control
@@ -325,17 +326,6 @@ def _other_costs(
         if ladder is not chosen:
             of[id(ladder)].append(prediction.cost)
     return sorted(map(min, of.values()))
-
-
-def _checked_span(t) -> tuple[float, float]:
-    """The interval as two numbers; anything else is refused."""
-    try:
-        start, end = (float(x) for x in t)
-    except (TypeError, ValueError) as wrong:
-        raise ValueError(f"t: expected (start, end), got {t!r}") from wrong
-    if not (math.isfinite(start) and math.isfinite(end) and start < end):
-        raise ValueError(f"t: expected (start, end) with start < end, got {t!r}")
-    return start, end
 
 
 def _check_lists(problem: Any) -> None:

@@ -20,17 +20,29 @@ SIZES = np.array([float(f"1e{e}") for e in range(-27, DIGITS + 1)])  # of times
 SCALES = np.array([float(10 ** (DIGITS - e)) for e in range(-27, DIGITS + 1)])  # 10^decimals of each
 
 
+def span_of(t: Any) -> tuple[float, float]:
+    """Return the start and the end of the interval t of a run; anything else is refused."""
+    ends = _numbers(t)
+    if ends is None or ends.shape != (2,):
+        words = f"t: expected (start, end), such as t=(0, 8), got {t!r}"
+        if ends is not None and ends.ndim == 1 and len(ends) > 3:
+            words = (
+                f"t: expected (start, end), got {len(ends)} times from {ends[0]:g} to {ends[-1]:g}. Write "
+                f"t=({ends[0]:g}, {ends[-1]:g}) and the step as dt=..., or as a list of steps: dt=np.diff(times)"
+            )
+        raise ValueError(words)
+    start, end = map(float, ends)
+    if not (np.isfinite(start) and np.isfinite(end) and end > start):
+        raise ValueError(f"t: expected a finite interval (start, end) with start < end, got {t!r}")
+    return start, end
+
+
 def step_times(t: Reals, dt: ArrayLike | Callable[..., Any]) -> tuple[np.ndarray, np.ndarray]:
     """(times (steps + 1,), lengths (steps,)) of the interval t = (start, end) cut by dt.
 
     dt is a number, the lengths of all steps, or a function of the interval that gives them, such as stodyn.plan(...).
     """
-    ends = _numbers(t)
-    if ends is None or ends.shape != (2,):
-        raise ValueError(f"t: expected (start, end), such as t=(0, 8), got {t!r}")
-    start, end = map(float, ends)
-    if not (np.isfinite(start) and np.isfinite(end) and end > start):
-        raise ValueError(f"t: expected a finite interval (start, end) with start < end, got {t!r}")
+    start, end = span_of(t)
     if callable(dt):
         dt = dt((start, end))
     lengths = _numbers(dt)

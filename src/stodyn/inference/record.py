@@ -208,7 +208,8 @@ def _read(data: Any, sensors: Sequence[Sensor], epoch: Any) -> list[Series]:
         return _of_columns(times, values, sensors)
     raise TypeError(
         "data: expected a dict {sensor: (times, values)}, a table of pandas or xarray, or (times, values), got "
-        f"{type(data).__name__}"
+        f"{type(data).__name__}; values alone do not say when they were read: write data=(dt * np.arange(len(values)), "
+        "values)"
     )
 
 

@@ -381,7 +381,10 @@ def _checked_level(level: Any) -> Any:
         return level
     values = np.asarray(level)
     if values.ndim or values.dtype.kind not in "iuf" or not np.isfinite(values):
-        raise ValueError(f"level: expected a finite number, a function level(t[, params]) or a pair, got {level!r}")
+        raise ValueError(
+            "level: expected a finite number such as 1.5, a function level(t[, params]), or of a passage a pair such "
+            f"as (-1.0, 1.0), got {level!r}"
+        )
     return float(values)
 
 

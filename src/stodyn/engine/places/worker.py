@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import platform
 import signal
 import sys
 import threading
@@ -72,7 +73,7 @@ def _opened(payload: bytes) -> Job:
     job, expected = cloudpickle.loads(payload)
     differences = identity.differences(expected, job.identity)
     if differences:
-        raise WorkerDiffers(f"place: a worker ({os.uname().nodename}, process {os.getpid()}) differs from the sender "
+        raise WorkerDiffers(f"place: a worker ({platform.node()}, process {os.getpid()}) differs from the sender "
                             f"(was: there, is: here): {'; '.join(differences)}")  # fmt: skip
     return job
 

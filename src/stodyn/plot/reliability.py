@@ -1,0 +1,188 @@
+"""Pictures of what fails, and when: fragility, survival, hazard and the levels of splitting."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import xarray
+
+from stodyn.plot.shared import (
+    BLUE,
+    GREY,
+    ORANGE,
+    PALETTE,
+    SKY,
+    axes_for,
+    by_entry,
+    finish,
+    of_dataset,
+    unit_of,
+    variable_of,
+)
+from stodyn.results import interval
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+@of_dataset
+def fragility(run: xarray.Dataset, name: str = "peak", *, ax: Axes | None = None) -> Axes:
+    """Draw the probability that a peak is beyond a level, over the levels, with intervals of 95 %: a fragility curve.
+
+    Parameters
+    ----------
+    run : Dataset
+        A run that collected statistics.Extreme(..., levels=...).
+    name : str
+        Its name; a curve is drawn for each of its responses.
+    ax : Axes, optional
+        Axes to draw on; by default those of a new figure.
+
+    Returns
+    -------
+    Axes
+        The Axes drawn on.
+    """
+    passed = variable_of(run, f"{name}_passed")
+    limits = interval(run, f"{name}_passed")
+    ax, level = axes_for(ax), run[f"{name}_level"].values
+    entries = by_entry(passed, name)
+    for (label, own), colour in zip(entries, itertools.cycle(PALETTE), strict=False):
+        low, high = (dict(by_entry(limits[end], name))[label] for end in ("low", "high"))
+        ax.fill_between(level, low, high, color=colour, alpha=0.2, lw=0)
+        ax.plot(level, own, color=colour, lw=1.2, marker="o", ms=3, label=label)
+    ax.set_ylim(0.0, 1.0)
+    return finish(ax, run, f"{name}_level", f"P({name} beyond the level)", legend=len(entries) > 1)
+
+
+@of_dataset
+def survival(
+    run: xarray.Dataset,
+    name: str = "passage",
+    *,
+    exact: Callable[[np.ndarray], np.ndarray] | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw the probability that a level has not been reached, over time, with intervals of 95 %.
+
+    Parameters
+    ----------
+    run : Dataset
+        A run that collected statistics.Passage.
+    name : str
+        The name of the statistic.
+    exact : callable, optional
+        exact(t), drawn beside it.
+    ax : Axes, optional
+        Axes to draw on; by default those of a new figure.
+
+    Returns
+    -------
+    Axes
+        The Axes drawn on.
+    """
+    return _over_time(run, f"{name}_survival", "probability of not having reached the level", exact, ax, top=1.0)
+
+
+@of_dataset
+def hazard(
+    run: xarray.Dataset,
+    name: str = "passage",
+    *,
+    exact: Callable[[np.ndarray], np.ndarray] | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw the rate at which paths reach a level that they have not reached yet, with intervals of 95 %.
+
+    Parameters
+    ----------
+    run : Dataset
+        A run that collected statistics.Passage; it has a rate for each interval between two observations.
+    name : str
+        The name of the statistic.
+    exact : callable, optional
+        exact(t), drawn beside it.
+    ax : Axes, optional
+        Axes to draw on; by default those of a new figure.
+
+    Returns
+    -------
+    Axes
+        The Axes drawn on.
+    """
+    per = unit_of(run, "time")
+    return _over_time(run, f"{name}_hazard", f"hazard [1/{per}]" if per else "hazard", exact, ax)
+
+
+def _over_time(
+    run: xarray.Dataset, name: str, along: str, exact: Any, ax: Axes | None, top: float | None = None
+) -> Axes:
+    """A variable of a Passage with its intervals."""
+    values = variable_of(run, name)
+    if values.ndim != 1:
+        raise ValueError(f"run: {name!r} has the dimensions {values.dims}; choose one entry first: run.isel(...)")
+    limits, t, ax = interval(run, name), run[values.dims[0]].values, axes_for(ax)
+    ax.fill_between(t, limits["low"].values, limits["high"].values, color=SKY, alpha=0.4, lw=0, label="95 %")
+    ax.plot(t, values.values, color=BLUE, lw=1.5, label="paths")
+    if exact is not None:
+        ax.plot(t, exact(t), color=ORANGE, lw=1.5, ls="--", label="exact")
+    ax.set_ylim(bottom=0.0, top=top)
+    return finish(ax, run, "time", along, legend=True)
+
+
+@of_dataset
+def levels(result: xarray.Dataset, truth: float | None = None) -> Axes:
+    """Draw an estimate in four pictures: the levels, their points, the error against the cost, and the value.
+
+    The first shows the variance and the size of the averages of each level over its steps; the second, the points of
+    each level; the third, the error against the path-steps spent, beside the cost of plain Monte Carlo; the fourth, the
+    value with its interval against the path-steps. For a vector, the entry that was last to meet the error is drawn.
+
+    Parameters
+    ----------
+    result : Dataset
+        A result of `stodyn.estimate`.
+    truth : float, optional
+        The exact value, drawn where it is known.
+
+    Returns
+    -------
+    Axes
+        The first of the four Axes of a new picture.
+    """
+    from matplotlib import pyplot
+    from matplotlib.ticker import LogLocator
+
+    one = result.isel(entry=0) if "entry" in result.dims else result
+    figure, grid = pyplot.subplots(2, 2, figsize=(9.6, 7.2), layout="constrained")
+    means, points, errors, values = grid.ravel()
+    is_difference = one["role"].values != "base"
+    steps = one["steps"].values
+    for name, colour, label in (("level_variance", BLUE, "variance"), ("level_mean", ORANGE, "|mean|")):
+        size = np.abs(one[name].values)
+        means.loglog(steps[is_difference], size[is_difference], "o-", color=colour, label=f"{label} of differences")
+        means.loglog(steps[~is_difference], size[~is_difference], "s", color=colour, label=f"{label} of f")
+    means.set(xlabel="steps", ylabel="of a level")
+    means.legend(frameon=False, fontsize="small")
+    names = [f"{n}\n{role}" for n, role in zip(steps, one["role"].values, strict=True)]
+    points.bar(np.arange(len(names)), one["points"].values, color=SKY)
+    points.set_xticks(np.arange(len(names)), names, fontsize="small")
+    points.set(yscale="log", ylabel="points")
+    spent, half = result["progress_path_steps"].values, result["progress_error"].values
+    errors.loglog(spent, half, "o-", color=BLUE, label="this estimate")
+    plain = result.attrs["plain_path_steps"]
+    if np.isfinite(plain):
+        errors.loglog([plain], [half[-1]], "D", color=GREY, label="plain Monte Carlo")
+    errors.set(xlabel="path-steps", ylabel="error")
+    errors.legend(frameon=False, fontsize="small")
+    values.errorbar(spent, result["progress_value"].values, yerr=half, fmt="o", color=BLUE, capsize=3)
+    if truth is not None:
+        values.axhline(truth, color=ORANGE, lw=1)
+    values.set(xscale="log", xlabel="path-steps", ylabel="value")
+    for ax in (errors, values):
+        ax.xaxis.set_minor_locator(LogLocator(subs=(2.0, 5.0)))  # more labels than these run into each other
+    figure.suptitle(result.attrs["route"], fontsize="medium")
+    return means
