@@ -30,7 +30,9 @@ def test_times_are_the_decimals_one_would_type():
     times, _ = step_times((1e6, 1e6 + 1), 0.1)
     assert times[3] == 1000000.3
     times, _ = step_times((0, 1e-15), 1e-16)
-    np.testing.assert_allclose(times, 1e-16 * np.arange(11), rtol=1e-12)
+    np.testing.assert_array_equal(times, [float(f"{k}e-16") for k in range(11)])
+    times, _ = step_times((0, 5e-9), 1e-12)
+    np.testing.assert_array_equal(times, [float(f"{k}e-12") for k in range(5001)])
     times, lengths = step_times((1e6, 1e6 + 1), 1 / 700)  # no decimals: nothing is moved
     np.testing.assert_allclose(np.diff(times), lengths, atol=5 * np.spacing(1e6))
     times, _ = step_times((0, 1 / 3), 1 / 30)

@@ -384,6 +384,7 @@ def test_the_description_of_a_unit_says_what_reads_the_input(tmp_path):
     (dict(outputs=["y"]), r"outputs: \['y'\] asked for; the components are \['x', 'v'\]"),
     (dict(to="model.f90"), "to: expected a file that ends in .c, .fmu, .py"),
     (dict(dt=0.0), "dt: expected a step > 0"),
+    (dict(t0=float("inf")), "t: expected a finite interval"),
     (dict(seed=-1), "seed: expected a whole number"),
     (dict(to="m.fmu", fmi="1.0"), 'fmi: expected "2.0" or "3.0"'),
     (dict(to="m.fmu", platforms=["x86_64-window"]), "platforms: expected some of x86_64-linux, .*x86_64-windows"),
@@ -456,6 +457,18 @@ def test_a_normal_start_is_exported_as_a_function_of_normals():
     of_units = np.array([start.function(z) for z in np.eye(2)]) - NORMAL.start.mean
     np.testing.assert_allclose(of_units.T @ of_units, NORMAL.start.covariance, rtol=1e-12)
     assert stepping(NORMAL.changed(start=start), "Heun", DT, None, 0.0).outputs == ("x0", "x1")
+
+
+@needs_compiler
+def test_a_model_begins_far_from_zero_where_runs_do(tmp_path):
+    start, dt = 86_400_123.0, 1e-3
+    library = Library(tmp_path, INTEGRATOR, "Heun", dt=dt, t0=start)
+    run = sd.simulate(
+        INTEGRATOR, "Heun", t=(start, start + 20), dt=dt, paths=1, seed=SEED, collect=st.Paths(1, every=1)
+    )
+    times, path, _ = library.path(0, 50)
+    np.testing.assert_array_equal(times, run["time"][:51])
+    np.testing.assert_array_equal(path, run["path"].isel(number=0)[:51])
 
 
 def test_names_that_c_cannot_have_are_spelled_anew():

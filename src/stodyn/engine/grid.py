@@ -17,7 +17,8 @@ MOST_STEPS = 10**8  # of a run: their times are stored
 LEAST_SPACINGS = 8  # of floating-point numbers in a step
 DIGITS = 13  # of a time that may be a short decimal
 SIZES = np.array([float(f"1e{e}") for e in range(-27, DIGITS + 1)])  # of times
-SCALES = np.array([float(10 ** (DIGITS - e)) for e in range(-27, DIGITS + 1)])  # 10^decimals of each
+DECIMALS = 22  # at most: 10^22 is the largest power of ten that is a floating-point number
+SCALES = np.array([float(10 ** min(DIGITS - e, DECIMALS)) for e in range(-27, DIGITS + 1)])  # 10^decimals of each
 
 
 def span_of(t: Any) -> tuple[float, float]:

@@ -50,7 +50,7 @@ class Stepper:
         size = max(abs(t), abs(t0))
         if self.steps == 0 or not 0 < size <= 1e13:
             return t
-        decimal = round(t, 13 - math.ceil(math.log10(size)))
+        decimal = round(t, min(13 - math.ceil(math.log10(size)), 22))
         return decimal if abs(decimal - t) <= 2 * np.spacing(size) else t
 
     def outputs(self, truth: Any = 0.0) -> np.ndarray:

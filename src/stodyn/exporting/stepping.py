@@ -17,6 +17,7 @@ import jax
 import numpy as np
 from jax.extend import core
 
+from stodyn.engine import grid
 from stodyn.engine.program.as_scalars import Scalars
 from stodyn.engine.program.executors import LOOPED, source_of
 from stodyn.engine.program.watching import watched
@@ -39,7 +40,7 @@ from stodyn.problems.looped import Keys
 from stodyn.statistics.moments import Moments
 from stodyn.statistics.observable import Observable
 
-STEPS = 4  # of the run that is described; a stepping model has no end
+STEPS = 4  # of the run that is described, at least; a stepping model has no end
 
 
 @dataclasses.dataclass(frozen=True)
@@ -270,7 +271,8 @@ def stepping(
     problem = as_it_is_now(problem)
     functions = outputs if isinstance(outputs, Mapping) else {}
     collect = [Moments(), *(Observable(function, name=name) for name, function in functions.items())]
-    spec = describe(problem, method, (begins_at, begins_at + STEPS * dt), dt, collect, "float64")
+    steps = max(STEPS, np.ceil(np.spacing(abs(begins_at)) / (grid.TOLERANCE * dt)))  # whose end can be told apart
+    spec = describe(problem, method, (begins_at, begins_at + steps * dt), dt, collect, "float64")
     if not isinstance(spec.method, Method) or spec.traced is None:
         raise ValueError(
             f"method: {spec.record['method']} makes whole paths of this problem, not steps, so that it cannot be "
