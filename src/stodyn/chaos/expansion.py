@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from stodyn.chaos import nodes as grids
 from stodyn.chaos.basis import Basis
+from stodyn.chaos.bends import Bends
+from stodyn.chaos.compared import OFF, Compared
 from stodyn.chaos.sampled import Sampled
 
 SCRAMBLES = 8  # independent scramblings of the Sobol points: their spread is the standard error
@@ -45,14 +47,14 @@ class Densities(NamedTuple):
 @dataclasses.dataclass(frozen=True, eq=False)
 class Series:
     """An expansion: its coefficients (times, n, terms) in a basis; `sampled` holds what the samples tell where there
-    were any, `missed` the root mean square error (times, n) at independent parameters where it was measured, `bends`
-    the values of parameters at which functions of the problem bend or jump, by name."""
+    were any, `compared` its errors at independent parameters where they were measured, `bends` where functions of the
+    problem bend, jump or are singular."""
 
     basis: Basis
     coefficients: np.ndarray
     sampled: Sampled | None = None
-    missed: np.ndarray | None = None
-    bends: Mapping[str, Sequence[float]] = dataclasses.field(default_factory=dict)
+    compared: Compared | None = None
+    bends: Bends = dataclasses.field(default_factory=Bends)
 
     @property
     def mean(self) -> np.ndarray:
@@ -107,7 +109,7 @@ class Series:
         """
         if self.sampled is not None:
             return self.sampled.left_out
-        return self._by_decay() if self.missed is None else np.fmax(self._by_decay(), self.missed)
+        return self._by_decay() if self.compared is None else np.fmax(self._by_decay(), self.compared.missed)
 
     def _by_decay(self) -> np.ndarray:
         """What the decay of the coefficients tells of what is left out."""
@@ -128,7 +130,11 @@ class Series:
             by_degree = rest(degree, tops[:, -1] / tops[:, -2])
         return np.maximum(np.hypot(*kinds), np.where(np.isfinite(by_degree), by_degree, 0.0))
 
-    def shortness(self, times: np.ndarray, components: Sequence[str]) -> str | None:
+    def doubts(self, times: np.ndarray, components: Sequence[str]) -> list[str]:
+        """Warnings about the expansion and about the samples that it is made from."""
+        return [words for words in (self._shortness(times, components), self._heaviness(times, components)) if words]
+
+    def _shortness(self, times: np.ndarray, components: Sequence[str]) -> str | None:
         """A warning where the expansion leaves out more than it holds, its terms do not decay, or it misses solutions
         at independent parameters; otherwise None."""
         left_out = self._by_decay() if self.sampled is None else self.sampled.left_out
@@ -150,6 +156,18 @@ class Series:
             f"{finding}. {self._way_out() if self.bends else ''}{BAD_MOMENTS if self.sampled is None else BAD_SHAPE}"
         )
 
+    def _heaviness(self, times: np.ndarray, components: Sequence[str]) -> str | None:
+        """A warning where the tails of the samples are too heavy for their moments."""
+        if self.sampled is None or not self.sampled.heaviest:
+            return None
+        index, at, component = self.sampled.heaviest
+        return (
+            f"samples: the largest values of {components[component]} at t = {times[at]:.6g} fall off like a power of "
+            f"about {index:.2g}, and rare parameters that were not drawn decide its moments: below 2 the variance is "
+            "infinite, below 1 the mean. Neither they nor their standard errors are to be trusted. Take a law without "
+            "such values, the quantiles, or the logarithm of the component."
+        )
+
     @property
     def may_bend(self) -> bool:
         """Whether it misses so much that bends of the functions, if there are any, are to be named."""
@@ -158,40 +176,47 @@ class Series:
     def _worst_miss(self) -> tuple[float, int, int]:
         """The largest error at independent parameters as a share of a component's largest standard deviation, its time
         and its component."""
-        if self.missed is None:
-            return 0.0, 0, 0
+        return (0.0, 0, 0) if self.compared is None else self._worst(self.compared.missed)
+
+    def _worst(self, errors: np.ndarray) -> tuple[float, int, int]:
+        """The largest of some errors (times, n) as a share of a component's largest standard deviation."""
         std = np.sqrt(self.explained).max(axis=0)
-        is_real = self.missed > NOTHING * np.abs(self.coefficients).max()  # a component may be nothing but rounding
+        is_real = errors > NOTHING * np.abs(self.coefficients).max()  # a component may be nothing but rounding
         with np.errstate(divide="ignore", invalid="ignore"):
-            share = np.where(is_real, self.missed / std, 0.0)
+            share = np.where(is_real, errors / std, 0.0)
         at, component = map(int, np.unravel_index(np.argmax(share), share.shape))
         return float(share[at, component]), at, component
 
     def _misses(self, times: np.ndarray, components: Sequence[str]) -> str | None:
-        """A warning where the error at independent parameters is large, or where it may be due to bends."""
-        share, at, component = self._worst_miss()
-        is_large = share > MISSED and self.basis.degree >= 2  # a straight line is not expected to follow a curve
-        if self.missed is None or not (is_large or (self.bends and share > BENT)):
+        """A warning where the error at independent parameters is large, where it may be due to bends, or where the
+        moments are off; a straight line is not expected to follow a curve."""
+        if self.compared is None:
             return None
-        std = np.sqrt(self.explained[:, component].max())
+        share, at, component = self._worst_miss()
+        if (self.basis.degree >= 2 and share > MISSED) or (self.bends and share > BENT):
+            std = np.sqrt(self.explained[:, component].max())
+            return (
+                f"degree: at parameters other than its nodes, the expansion of degree {self.basis.degree} of "
+                f"{components[component]} misses the solution at t = {times[at]:.6g} by "
+                f"{self.compared.missed[at, component]:.3g} (root mean square); the standard deviation is {std:.3g}. "
+                f"{self._way_out()}{BAD_MOMENTS}"
+            )
+        share, at, component = self._worst(self.compared.surely_off)
+        if not (self.basis.degree >= 2 and share > OFF):
+            return None
+        mean, std = self.coefficients[at, component, 0], np.sqrt(self.explained[at, component])
+        right = self.compared.off[:, at, component] + (mean, std)
         return (
-            f"degree: at parameters other than its nodes, the expansion of degree {self.basis.degree} of "
-            f"{components[component]} misses the solution at t = {times[at]:.6g} by {self.missed[at, component]:.3g} "
-            f"(root mean square); the standard deviation is {std:.3g}. {self._way_out()}{BAD_MOMENTS}"
+            f"degree: the expansion of degree {self.basis.degree} of {components[component]} at t = {times[at]:.6g} "
+            f"has the mean {mean:.4g} and the standard deviation {std:.4g}, but other parameters than its nodes tell "
+            f"{right[0]:.4g} and {right[1]:.4g}. {self._way_out()}{BAD_MOMENTS}"
         )
 
     def _way_out(self) -> str:
         """What to do about functions that bend or jump."""
-        if not self.bends:
-            return (
-                "Functions that jump or bend within the domain of the parameters do that: name the values of a "
-                "parameter at which they do in kinks. "
-            )
-        places = {name: [float(f"{value:.4g}") for value in values] for name, values in self.bends.items()}
-        where = ", ".join(f"{name} = {value:g}" for name, values in places.items() for value in values)
-        return (
-            f"Functions of the problem bend or jump at {where}: name that, kinks={places}, and take Quadrature or "
-            "Galerkin, which then split their integrals there. "
+        return self.bends.way_out or (
+            "Functions that jump or bend within the domain of the parameters do that: name the values of a "
+            "parameter at which they do in kinks. "
         )
 
     def evaluate(self, points: np.ndarray) -> np.ndarray:

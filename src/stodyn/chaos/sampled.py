@@ -6,12 +6,17 @@ from typing import NamedTuple
 
 import numpy as np
 
+from stodyn.accuracy import tails
+
 FEWEST = 3  # samples for the standard error of a variance
+ROUNDING = 1e-13  # of the largest value, below which a spread is none
+TELLING = 1024  # samples from which on the largest tell how heavy a tail is
 
 
 class Sampled(NamedTuple):
     """Mean and variance with their standard errors, and the root mean square error of the expansion at samples left out
-    one at a time; each (times, n).
+    one at a time; each (times, n). `heaviest` is the tail index of the component whose tail is too heavy for them and
+    the heaviest, its time and its component; empty where there is none.
     """
 
     mean: np.ndarray
@@ -19,6 +24,7 @@ class Sampled(NamedTuple):
     mean_stderr: np.ndarray
     variance_stderr: np.ndarray
     left_out: np.ndarray
+    heaviest: tuple[float, int, int] | tuple[()] = ()
 
     @property
     def std_stderr(self) -> np.ndarray:
@@ -30,7 +36,7 @@ def of_samples(values: np.ndarray, left_out: np.ndarray) -> Sampled:
     """The moments of the samples (K, times, n) themselves."""
     off = values - values.mean(axis=0)
     variance = np.sum(off**2, axis=0) / (len(values) - 1)
-    return Sampled(values.mean(axis=0), variance, _stderr(values), _stderr_of_squares(off), left_out)
+    return Sampled(values.mean(axis=0), variance, _stderr(values), _stderr_of_squares(off), left_out, heaviest(values))
 
 
 def with_control(values: np.ndarray, coefficients: np.ndarray, off: np.ndarray) -> Sampled:
@@ -42,7 +48,25 @@ def with_control(values: np.ndarray, coefficients: np.ndarray, off: np.ndarray) 
     fitted = values - off - coefficients[0]
     missed = np.mean(off**2, axis=0)
     variance = np.sum(coefficients[1:] ** 2, axis=0) + missed
-    return Sampled(coefficients[0], variance, _stderr(off), _stderr((fitted + off) ** 2 - fitted**2), np.sqrt(missed))
+    of_variance = _stderr((fitted + off) ** 2 - fitted**2)
+    return Sampled(coefficients[0], variance, _stderr(off), of_variance, np.sqrt(missed), heaviest(values))
+
+
+def heaviest(values: np.ndarray) -> tuple[float, int, int] | tuple[()]:
+    """The tail index of the samples (K, times, n) whose tail index is beyond doubt below four, and where it is least;
+    each component is looked at when its largest sample is furthest out."""
+    if len(values) < TELLING:
+        return ()
+    off = np.abs(values - values.mean(axis=0))
+    spread = off.mean(axis=0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        share = np.where(spread > ROUNDING * np.abs(values).max(axis=0), off.max(axis=0) / spread, 0.0)
+    at, components = share.argmax(axis=0), np.arange(values.shape[2])
+    chosen = values[:, at, components].T
+    shapes = tails.tail(tails.extremes(chosen), chosen.mean(axis=1), len(values))
+    indices = np.where(shapes.looks_heavy & (share.max(axis=0) > 0.0), shapes.hill, 0.0)
+    worst = int(np.argmax(indices))
+    return (1 / float(indices[worst]), int(at[worst]), worst) if indices[worst] > 0.0 else ()
 
 
 def _stderr_of_squares(off: np.ndarray) -> np.ndarray:

@@ -87,6 +87,8 @@ class Surrogate(Statistic):
             "term": Variable(("term",), np.array([",".join(map(str, index)) for index in basis.indices])),
             "parameter": Variable(("parameter",), np.array(result.parameters)),
         }
+        if series.compared is not None:
+            variables["mean_error"], variables["std_error"] = (Variable(by, part) for part in series.compared.bounds)
         if series.sampled is not None:
             variables["mean_stderr"] = Variable(by, series.sampled.mean_stderr)
             variables["variance_stderr"] = Variable(by, series.sampled.variance_stderr)
@@ -102,5 +104,4 @@ class Surrogate(Statistic):
             variables["density"] = Variable((*by, "bin"), bins.values)
             variables["density_stderr"] = Variable((*by, "bin"), bins.stderr)
             variables["density_edge"] = Variable((*by, "edge"), bins.edges)
-        shortness = series.shortness(labels.times, labels.names)
-        return Labelled(variables, coords, () if shortness is None else (UserWarning(shortness),))
+        return Labelled(variables, coords, tuple(map(UserWarning, series.doubts(labels.times, labels.names))))
