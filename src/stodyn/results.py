@@ -17,7 +17,7 @@ import xarray as xr
 from stodyn import deprecation
 from stodyn.arguments import checks_arguments, expect_dataset, stacklevel_of_user, suggestion
 from stodyn.statistics import intervals
-from stodyn.statistics.contract import Labelled, Labels, Statistic
+from stodyn.statistics.contract import Labelled, Labels, Statistic, Variable
 
 LARGEST_KEPT = 100_000  # most numbers of a coordinate whose index is reused from result to result
 EXPANSION, SMALL = 1000, 64 * 2**20  # times the bytes of a NetCDF file that are read from it, at least 64 MiB
@@ -85,10 +85,22 @@ def dataset(
     The first grid of times is the dimension `time`; a statistic with another grid has its own, `time_` and its name
     in small letters.
     """
-    variables, coords = merged(labelled, extra)
+    variables, coords = _warned(labelled, extra)
+    return answering(xr.Dataset(variables, _indexed(coords), attributes(provenance)))
+
+
+def variables(labelled: Sequence[tuple[Statistic, Labelled, Labels]]) -> dict[str, Variable]:
+    """Return the variables of a Dataset without making it, which takes longer than the steps of a few paths."""
+    return {name: Variable(*variable) for name, variable in _warned(labelled, {})[0].items()}
+
+
+def _warned(
+    labelled: Sequence[tuple[Statistic, Labelled, Labels]], extra: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The variables and coordinates of the statistics, which may warn."""
     for warning in (warning for _, result, _ in labelled for warning in result.warnings):
         warnings.warn(warning, stacklevel=stacklevel_of_user())
-    return answering(xr.Dataset(variables, _indexed(coords), attributes(provenance)))
+    return merged(labelled, extra)
 
 
 def attributes(record: Mapping[str, Any]) -> dict[str, str]:

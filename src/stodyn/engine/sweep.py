@@ -51,7 +51,7 @@ from stodyn.problems.contract import Problem, machine_memory, param_units
 from stodyn.statistics import comparison
 from stodyn.statistics.comparison import Comparison
 from stodyn.statistics.contract import Move, Snapshot, Statistic
-from stodyn.statistics.moments import Averaged, Valued
+from stodyn.statistics.moments import Averaged, Moments, Valued
 from stodyn.statistics.stopping import Alive
 
 
@@ -134,7 +134,7 @@ def sweep(
     seeds = [int(seed)] * len(problems)
     if not common:
         seeds = [int(np.random.SeedSequence([int(seed), k]).generate_state(1)[0]) for k in range(len(problems))]
-    kinds = [ValuesOfStops if isinstance(s, Alive) else Values for s in watched]
+    kinds = [WrittenValues if isinstance(s, Alive) or type(s) is Moments else Values for s in watched]
     collected = [*statistics, *(kind(s, every=s.every, at=s.at) for kind, s in zip(kinds, watched, strict=True))]
     grid, spelled, runs, messages = tuple(len(axis.points) for axis in axes), _spelled(axes), [], []
     for k, (number, point) in enumerate(zip(seeds, problems, strict=True)):
@@ -180,7 +180,7 @@ def _expansions(
 ) -> xr.Dataset:
     """The expansions in random parameters at all points, which have no paths to be compared."""
     runs = [simulate(point, method, **options) for point in problems]
-    variables, coords = _stacked(axes, runs)
+    variables, coords = _stacked(axes, runs[0], runs)
     first = results.provenance(runs[0])
     record = {**first, "sweep": _spelled(axes), "common_random_numbers": False, **_versions_and_seconds(began)}
     return results.answering(xr.Dataset(variables, coords, results.attributes(record)))
@@ -458,8 +458,9 @@ class Values(Statistic):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ValuesOfStops(Values, Valued):
-    """The values of a sweep that enter stops, which are known only where the values are printed with the step."""
+class WrittenValues(Values, Valued):
+    """The values of stops, which are known only where they are printed with the step, and the components, which every
+    program writes down."""
 
     observe = Valued.observe
 
@@ -583,10 +584,10 @@ def _dataset(
     recorded: bool,
     record: dict[str, Any],
 ) -> xr.Dataset:
-    runs = [results.dataset(tally.labelled(), {}, {}) for tally in tallies]
-    variables, coords = _stacked(axes, runs)
+    first = results.dataset(tallies[0].labelled(), {}, {})
+    others = (results.variables(tally.labelled()) for tally in tallies[1:])
+    variables, coords = _stacked(axes, first, [first, *others])
     dims, grid = tuple(axis.name for axis in axes), tuple(len(axis.points) for axis in axes)
-    first = runs[0]
     if recorded:
         counts = np.array([len(tally.log.all()[0]) for tally in tallies])
         variables["failures"] = (dims, counts.reshape(grid))
@@ -603,10 +604,11 @@ def _dataset(
     return results.answering(xr.Dataset(variables, coords, results.attributes(record)))
 
 
-def _stacked(axes: Sequence[_Axis], runs: Sequence[xr.Dataset]) -> tuple[dict[str, Any], dict[str, Any]]:
+def _stacked(
+    axes: Sequence[_Axis], first: xr.Dataset, points: Sequence[Mapping[Any, Any]]
+) -> tuple[dict[str, Any], dict[str, Any]]:
     """The variables of all points with the swept dimensions in front, and the coordinates."""
     dims, grid = tuple(axis.name for axis in axes), tuple(len(axis.points) for axis in axes)
-    first = runs[0]
     coords = {str(name): c.variable for name, c in first.coords.items()}
     for axis in axes:
         for name, coordinate in axis.coords().items():
@@ -615,9 +617,9 @@ def _stacked(axes: Sequence[_Axis], runs: Sequence[xr.Dataset]) -> tuple[dict[st
             coords[name] = coordinate
     variables: dict[str, Any] = {}
     for name in map(str, first.data_vars):
-        shapes = {run[name].shape for run in runs}
+        shapes = {np.shape(point[name].values) for point in points}
         if len(shapes) > 1:
             raise ValueError(f"collect: {name!r} must have the same shape at every point, got {sorted(shapes)}")
-        values = np.stack([run[name].values for run in runs])
+        values = np.stack([point[name].values for point in points])
         variables[name] = ((*dims, *first[name].dims), values.reshape(*grid, *values.shape[1:]), first[name].attrs)
     return variables, coords
