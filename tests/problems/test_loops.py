@@ -455,6 +455,51 @@ def test_samples_whose_times_drift_are_counted_one_by_one():
     assert count > 100 and (sequences[0][:count] == sequences[1][:count]).all()
 
 
+def clockwork(*sensors, t=4.0, dt=0.01):
+    """The readings of a plant whose one component is the time, along one path: a row for each."""
+    plant = sd.SDE(lambda t, x: 1.0 + 0 * x, lambda t, x: jnp.zeros((1, 1)), start=[0.0], names=("x",))
+    run = sd.simulate(sd.with_loop(plant, *sensors), "Heun", t=(0, t), dt=dt, paths=1, seed=1, progress=False,
+                      collect=[st.Paths(1, every=1)])  # fmt: skip
+    return {sensor.name: run["path"].sel(component=sensor.name).values[0] for sensor in sensors}
+
+
+def test_values_of_jittered_sensors_arrive_their_delay_after_they_were_read():
+    """They arrived at the regular time and the delay: at once, a period late, or those of the next reading instead."""
+    delays = (0.01, 0.05, 0.09, 0.13, 0.29)
+    about, drifting = sd.Jitter(steps=3), sd.Jitter(steps=4, drifting=True)
+    sensors = [
+        sd.Sensor(f"{word}{delay}", of="x", every=0.1, delay=delay, jitter=jitter)
+        for word, jitter in (("about", about), ("drifting", drifting))
+        for delay in delays
+    ]
+    for name, shown in clockwork(*sensors).items():
+        arrivals = np.flatnonzero(np.diff(shown)) + 1
+        assert len(arrivals) > 30, name
+        assert 0.01 * arrivals - shown[arrivals] == pytest.approx(float(name.lstrip("aboutdrifng")), abs=1e-9), name
+
+
+@pytest.mark.parametrize("drifting", [False, True])
+def test_jittered_readings_average_over_the_time_since_the_one_before(drifting):
+    """It was divided by the period, so that a constant had readings from 0.4 to 1.6 of it."""
+    late = sd.Jitter(steps=3, drifting=drifting)
+    shown = clockwork(
+        sd.Sensor("mean", of="x", every=0.1, average=True, jitter=late),
+        sd.Sensor("now", of="x", every=0.1, jitter=late),
+    )
+    taken = np.flatnonzero(np.diff(shown["now"])) + 1
+    ends = shown["now"][taken]
+    assert len(set(np.round(np.diff(ends), 6))) > 3
+    assert shown["mean"][taken][1:] == pytest.approx((ends[1:] + ends[:-1]) / 2, abs=1e-12)
+
+
+def test_a_lost_reading_that_would_have_been_late_leaves_the_last_that_arrived():
+    """What was read at the time of the lost one was shown again, so that readings went back in time."""
+    shown = clockwork(sd.Sensor("y", of="x", every=0.1, loss=0.3, delay=0.25), t=10.0, dt=0.05)["y"]
+    arrivals = np.flatnonzero(np.diff(shown)) + 1
+    assert 40 < len(arrivals) < 90
+    assert 0.05 * arrivals - shown[arrivals] == pytest.approx(0.25, abs=1e-9)
+
+
 @pytest.mark.parametrize(
     ("things", "words"),
     [
@@ -551,6 +596,10 @@ def test_jitter_has_its_exact_covariances(steps, at_the_start, at_samples):
     assert (start, solved.before("law")[0, 0]) == pytest.approx((at_the_start, at_samples), abs=1e-12)
     with pytest.raises(ValueError, match="dt: jitter is counted in steps"):
         sd.analysis.sampled(s1({"jitter": late}, {"jitter": late}))
+    with pytest.raises(ValueError, match="arrive a delay after instants that are drawn are not analysed"):
+        sd.analysis.sampled(s1({"jitter": late}, {"jitter": late, "delay": 0.05}), dt=0.01)
+    with pytest.raises(ValueError, match="averages over times that are drawn are not analysed"):
+        sd.analysis.sampled(s1({"jitter": late, "average": True}), dt=0.01)
     with pytest.raises(ValueError, match="late independently of each other"):
         sd.analysis.sampled(s1({"jitter": late}, {"jitter": sd.Jitter(steps=1)}), dt=0.01)
 

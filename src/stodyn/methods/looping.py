@@ -71,14 +71,16 @@ def _stepping(method: Any, problem: Looped, h: float) -> Method:
 
 class Registers(NamedTuple):
     """What the loop remembers: inputs as held, readings as seen, outputs of parts that write none, own states of parts,
-    values on their way, states of noises, generators of normals and the one of a pair that is left, averages, and when
-    jittered things act next: the tick and the number of the sample."""
+    values on their way and, of jittered things, the ticks at which they arrive, states of noises, generators of normals
+    and the one of a pair that is left, averages, and when jittered things act next: the tick and the number of the
+    sample, and the tick of the one before."""
 
     held: dict[str, Array]
     readings: dict[str, Array]
     outputs: dict[str, Array]
     own: dict[str, Any]
     queues: dict[str, Array]
+    arrivals: dict[str, Array]
     noises: dict[str, Array]
     generators: dict[str, Array]
     spares: dict[str, Array]
@@ -119,7 +121,12 @@ class Clock:
     def depth(self, name: str) -> int:
         """How many values of a thing may be on their way."""
         every, _, delay = self.times[name]
-        return -(-delay // every)
+        jitter = next(thing.jitter for thing in self.problem.things if thing.name == name)
+        if jitter is None or not delay:
+            return -(-delay // every)
+        if jitter.drifting:
+            return -(-delay // (every - jitter.steps))
+        return -(-(delay + 2 * jitter.steps) // every)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -248,6 +255,7 @@ class Loop:
         values = {**ideal, **{p.name: _output(p, held, outputs, layout.outputs[p.name]) for p in parts}}
         depths = {name: self.clock.depth(name) for name in values}
         queues = {name: jnp.repeat(values[name][None], depth, axis=0) for name, depth in depths.items() if depth}
+        arrivals = {name: jnp.full(depths[name], -1, np.int32) for name in queues if name in self.clock.jitters}
         noises: dict[str, Any] = {}
         sources: dict[str, Any] = {}
         spares: dict[str, Any] = {}
@@ -265,7 +273,7 @@ class Loop:
             for part in self.problem.parts
         }
         upcoming = {name: self.next_time(name, jnp.zeros((), np.int32), None) for name in self.clock.jitters}
-        return Registers(held, ideal, outputs, own, queues, noises, sources, spares, sums, upcoming, key)
+        return Registers(held, ideal, outputs, own, queues, arrivals, noises, sources, spares, sums, upcoming, key)
 
     # --- between instants ---------------------------------------------------------------------------------------------
 
@@ -306,8 +314,21 @@ class Loop:
         every, phase, delay = self.clock.times[thing.name]
         if not delay:
             return registers
+        if thing.name in self.clock.jitters:
+            is_now = registers.arrivals[thing.name] == self.tick
+            return self.when(
+                jnp.any(is_now), lambda now: self._delivered(thing, self._arriving(thing, now), now), registers
+            )
         is_due = _is_multiple(self.tick, phase + delay, every)
         return self.when(is_due, lambda now: self._delivered(thing, now.queues[thing.name][0], now), registers)
+
+    def _arriving(self, thing: Sensor | Part, registers: Registers) -> Array:
+        """The value of a jittered thing that arrives at this tick."""
+        queue, arrivals = registers.queues[thing.name], registers.arrivals[thing.name]
+        value = queue[0]
+        for place in range(1, len(queue)):
+            value = jnp.where(arrivals[place] == self.tick, queue[place], value)
+        return value
 
     def _delivered(self, thing: Sensor | Part, value: Array, registers: Registers) -> Registers:
         if isinstance(thing, Sensor):
@@ -327,10 +348,15 @@ class Loop:
 
     def _released(self, thing: Sensor | Part, value: Array, registers: Registers) -> Registers:
         """A new value, delivered at once or sent on its way."""
-        if not self.clock.times[thing.name][2]:
+        name, delay = thing.name, self.clock.times[thing.name][2]
+        if not delay:
             return self._delivered(thing, value, registers)
-        moved = jnp.concatenate([registers.queues[thing.name][1:], value[None]])
-        return registers._replace(queues={**registers.queues, thing.name: moved})
+        queues = {**registers.queues, name: jnp.concatenate([registers.queues[name][1:], value[None]])}
+        if name not in self.clock.jitters:
+            return registers._replace(queues=queues)
+        arrival = jnp.asarray(self.tick + np.int32(delay), np.int32)[None]
+        arrivals = {**registers.arrivals, name: jnp.concatenate([registers.arrivals[name][1:], arrival])}
+        return registers._replace(queues=queues, arrivals=arrivals)
 
     def _due(self, name: str, registers: Registers) -> tuple[Any, Array]:
         """Whether a thing acts at this tick, and the number of its sample."""
@@ -341,7 +367,7 @@ class Loop:
         return _is_multiple(self.tick, phase, every), (self.tick - phase) // every
 
     def next_time(self, name: str, sample: Array, before: Array | None) -> Array:
-        """The tick of a jittered sample, and its number."""
+        """The tick of a jittered sample, its number, and the tick of the sample before it."""
         every, phase, _ = self.clock.times[name]
         thing = next(thing for thing in self.problem.things if thing.name == name)
         assert thing.jitter is not None
@@ -351,20 +377,29 @@ class Loop:
         regular = sample * np.int32(every) + np.int32(phase)
         if thing.jitter.drifting and before is not None:
             regular = before + np.int32(every)
-        return jnp.stack([jnp.maximum(regular + late, 0), sample])
+        return jnp.stack([jnp.maximum(regular + late, 0), sample, jnp.zeros_like(sample) if before is None else before])
 
     def _sensed(self, sensor: Sensor, t: Any, x: Array, sample: Array, registers: Registers) -> Registers:
         name = sensor.name
         value = sensor.value(self.problem.problem, t, x, self.params)
         if sensor.average:
-            value = jnp.where(sample == 0, value, registers.sums[name] / float(sensor.times.every))
+            value = jnp.where(sample == 0, value, registers.sums[name] / self._averaged_over(sensor, registers))
             registers = registers._replace(sums={**registers.sums, name: jnp.zeros_like(registers.sums[name])})
         value, registers = self._with_noise(sensor, value, sample, registers)
         value = self.rounded(sensor, value)
         if sensor.loss:
-            instead = registers.readings[name] if sensor.keep == "last" else jnp.zeros_like(value)
+            sent = registers.queues[name][-1] if name in registers.queues else registers.readings[name]
+            instead = sent if sensor.keep == "last" else jnp.zeros_like(value)
             value = jnp.where(self.is_lost(sensor, sample, x.dtype), instead, value)
         return self._released(sensor, value, registers)
+
+    def _averaged_over(self, sensor: Sensor, registers: Registers) -> Any:
+        """The time since the sample before."""
+        if sensor.name not in self.clock.jitters:
+            return float(sensor.times.every)
+        tick, _, before = registers.upcoming[sensor.name]
+        steps = jnp.maximum(tick - before, 1)  # the first has none before it, and is not averaged
+        return jnp.asarray(self.clock.h * steps, registers.sums[sensor.name].dtype)
 
     def rounded(self, sensor: Sensor, value: Array) -> Array:
         """A reading as the sensor shows it."""

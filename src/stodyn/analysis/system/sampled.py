@@ -141,7 +141,7 @@ class _Probe(Loop):
         return super()._due(name, registers)
 
     def next_time(self, name, sample, before):
-        return jnp.zeros(2, np.int32)
+        return jnp.zeros(3, np.int32)
 
     def generator(self, name):
         return jnp.zeros(0)
@@ -527,8 +527,12 @@ def _refuse_jitter(loop: Looped) -> None:
     for thing in jittered:
         assert thing.jitter is not None
         reason = None
-        if thing.jitter.drifting and (len(jittered) < len(loop.things) or thing.times.delay):
-            reason = "times that drift beside others, or with delays,"
+        if thing.times.delay:
+            reason = "values that arrive a delay after instants that are drawn"
+        elif getattr(thing, "average", None):
+            reason = "averages over times that are drawn"
+        elif thing.jitter.drifting and len(jittered) < len(loop.things):
+            reason = "times that drift beside others"
         elif thing.jitter is not jittered[0].jitter or thing.times[:2] != jittered[0].times[:2]:
             reason = "instants that are late independently of each other"
         elif getattr(thing, "hold", "zero") == "first":
@@ -848,10 +852,9 @@ def _hazard(loop: Looped, clock: Clock, tick: int) -> tuple[float, bool]:
 def _is_due(clock: Clock, name: str, tick: int) -> tuple[bool, bool]:
     """Whether a thing acts at a tick by its period, and whether something of it arrives."""
     every, phase, delay = clock.times[name]
-    arrives = (tick - phase - delay) % every == 0
     if name in clock.jitters:
-        return False, arrives and delay > 0
-    return (tick - phase) % every == 0, arrives
+        return False, False
+    return (tick - phase) % every == 0, (tick - phase - delay) % every == 0
 
 
 def _acting(loop: Looped, clock: Clock, params: Any, unravel: Any, size: int, about: Any) -> _Fed:
