@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from stodyn.accuracy import rules, tails
+from stodyn.accuracy import rules
 from stodyn.accuracy.ladder import Ladder, Unattainable
 from stodyn.accuracy.pilot import RARE, rare
+from stodyn.numerics import tails
 from stodyn.statistics.functional import Probability
 
 SURE = 4096  # points needed before f counts as constant, and before an f with jumps or corners is believed

@@ -15,7 +15,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from stodyn.accuracy import tails
 from stodyn.engine import grid
 from stodyn.engine.layout import Layout
 from stodyn.engine.places.contract import Place
@@ -28,6 +27,7 @@ from stodyn.engine.spec import Spec, describe
 from stodyn.engine.where import Where
 from stodyn.methods.coupled import FINE, PATHS, Level, Levelled
 from stodyn.noise.sobol import RANDOMISATIONS
+from stodyn.numerics import tails
 from stodyn.numerics.facts.degree import corners
 from stodyn.problems.tangents import Direction, WithTangents, followed
 from stodyn.statistics.functional import Functional

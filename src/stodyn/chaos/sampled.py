@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stodyn.accuracy import tails
+from stodyn.numerics import tails
 
 FEWEST = 3  # samples for the standard error of a variance
 ROUNDING = 1e-13  # of the largest value, below which a spread is none

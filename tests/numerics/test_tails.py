@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from stodyn.accuracy import tails
+from stodyn.numerics import tails
 
 PROBABILITIES = (np.arange(2**18) + 0.5) / 2**18
 NORMAL = scipy.stats.norm.isf(PROBABILITIES)
