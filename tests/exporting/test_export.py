@@ -14,6 +14,7 @@ from exporting.compiled import COMPILER, DT, SEED, STEPS, Library, Unit, needs_c
 
 import stodyn as sd
 from stodyn import statistics as st
+from stodyn import warnings
 from stodyn.exporting import c_file, fmu, libraries
 from stodyn.exporting.stepping import stepping
 from stodyn.methods import catalogue as methods
@@ -384,7 +385,12 @@ def test_the_description_of_a_unit_says_what_reads_the_input(tmp_path):
     (dict(outputs=["y"]), r"outputs: \['y'\] asked for; the components are \['x', 'v'\]"),
     (dict(to="model.f90"), "to: expected a file that ends in .c, .fmu, .py"),
     (dict(dt=0.0), "dt: expected a step > 0"),
-    (dict(t0=float("inf")), "t: expected a finite interval"),
+    (dict(t0=float("inf")), "t0: expected the time at which the model begins, a finite"),
+    (dict(t0="1"), "t0: expected the time at which the model begins"),
+    (dict(inputs=["u", "u"]), "inputs: 'u' is given twice"),
+    (dict(outputs="xv"), "outputs: expected a list of names"),
+    (dict(outputs={}), "outputs: no function given"),
+    (dict(to="nowhere/model.c"), "to: there is no folder '.*nowhere'; make it"),
     (dict(seed=-1), "seed: expected a whole number"),
     (dict(to="m.fmu", fmi="1.0"), 'fmi: expected "2.0" or "3.0"'),
     (dict(to="m.fmu", platforms=["x86_64-window"]), "platforms: expected some of x86_64-linux, .*x86_64-windows"),
@@ -472,6 +478,72 @@ def test_a_model_begins_far_from_zero_where_runs_do(tmp_path):
 
 
 def test_names_that_c_cannot_have_are_spelled_anew():
-    assert [c_file.identifier(word) for word in ("wing in gusts", "2nd", "for", "a.b[0]")] == [
-        "wing_in_gusts", "m_2nd", "m_for", "a_b_0"
-    ]  # fmt: skip
+    spelled = {
+        "wing in gusts": "wing_in_gusts", "2nd": "m_2nd", "for": "m_for", "a.b[0]": "a_b_0", "x₁": "x1", "θ": "theta",
+        "Θ": "Theta", "λ₂": "lambda2", "q̇": "qdot", "ẍ": "xddot", "Stärke": "Staerke", "Ångström": "Angstroem",
+        "µ": "mu", "é": "e", "力": "u529b", "x′": "x", "sd": "m_sd",
+    }  # fmt: skip
+    assert {word: c_file.identifier(word) for word in spelled} == spelled
+
+
+@needs_compiler
+def test_names_of_other_letters_are_ascii_in_c_and_as_they_are_in_a_unit(tmp_path):
+    """A file called sd has functions of its own that begin so."""
+    named = sd.SDE(lambda t, x, p: -p["ω₀"] * x, lambda t, x: jnp.ones((2, 1)), start=[1.0, 0.0], params={"ω₀": 1.0},
+                   names=("θ", "θ̇"))  # fmt: skip
+    Library(tmp_path, named, "Heun")
+    header = (tmp_path / "model.h").read_text()
+    assert "{ MODEL_OUTPUT_theta, MODEL_OUTPUT_thetadot }" in header and "MODEL_PARAM_omega0 = 0" in header
+    source, _ = sd.export(named, "Heun", dt=DT, to=tmp_path / "sd.c")
+    subprocess.run([COMPILER, "-std=c99", "-fsyntax-only", source], check=True)
+    (file,) = sd.export(named, "Heun", dt=DT, to=tmp_path / "Ångström.fmu")
+    unit = Unit(file, tmp_path / "unit", 2)
+    assert unit.description.get("modelName") == "Angstroem"
+    assert unit.get(unit.instance(), "θ", "ω₀") == [1.0, 1.0]
+
+
+def test_an_input_that_a_part_of_the_loop_writes_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="inputs: 'u' is written by the part 'law' of the loop"):
+        sd.export(LOOP, "Heun", dt=DT, to=tmp_path / "model.c", inputs=["u"], outputs=["x"])
+
+
+def test_what_a_loop_keeps_among_the_params_for_itself_is_no_parameter():
+    line = sd.with_loop(
+        INTEGRATOR,
+        sd.Part("law", every=0.1, hold="first", reads=sd.true("x"), writes="u",
+                update=lambda t, own, seen, p: (own, -seen["x"])),
+    )  # fmt: skip
+    assert [p.name for p in stepping(line, "Heun", DT, None, 0.0).parameters] == ["u"]
+
+
+@pytest.mark.parametrize("fmi", ["2.0", "3.0"])
+def test_units_of_components_inputs_params_and_of_time_are_declared(fmi, tmp_path):
+    units = {"x": "m", "u": "N", "k": "N/m", "time": "ms"}
+    problem = sd.SDE(lambda t, x, p: p["u"] - p["k"][0] * x, lambda t, x: jnp.ones((1, 1)), start=[0.0], names=["x"],
+                     params={"u": 0.0, "k": np.ones(1)}, units=units)  # fmt: skip
+    with pytest.warns(UserWarning, match="units: the time of the problem is in 'ms', .* most hosts count seconds"):
+        (file,) = sd.export(problem, "Heun", dt=DT, to=tmp_path / "unit.fmu", inputs=["u"], fmi=fmi)
+    with zipfile.ZipFile(file) as unit:
+        root = ET.fromstring(unit.read("modelDescription.xml"))
+    given = {v.get("name"): (v if fmi == "3.0" else v[0]).get("unit") for v in root.find("ModelVariables")}
+    assert given == {"x": "m", "u": "N", "k[0]": "N/m", "time": "ms", "seed": None, "path": None}
+    assert {unit.get("name") for unit in root.find("UnitDefinitions")} == set(units.values())
+    assert root.get("description").endswith("dt = 0.05 ms")
+
+
+def test_steps_that_are_unstable_or_make_variances_wrong_are_told_as_before_a_run(tmp_path):
+    fast = INTEGRATOR.changed(drift=lambda t, x, p: p["u"] - 100.0 * x)
+    with pytest.warns(warnings.UnstableSteps, match="steps of 0.05 are unstable"):
+        sd.export(fast, "Heun", dt=DT, to=tmp_path / "model.c")
+    damped = sd.Mechanical(lambda t, x, v: -x - 0.05 * v, lambda t, x, v: 0.1, (0.0, 0.0))
+    with pytest.warns(warnings.ResponseNotDelivered, match="Newmark makes the variance"):
+        sd.export(damped, "Newmark", dt=0.9, to=tmp_path / "model.c")
+
+
+def test_what_cannot_be_printed_is_refused_with_a_way_out_that_is_one(tmp_path):
+    times = np.linspace(0.0, 10.0, 300)
+    table = INTEGRATOR.changed(drift=lambda t, x, p: jnp.interp(t, times, np.sin(times)) - x)
+    with pytest.raises(ValueError, match=r"Let the host look up values of long tables, and read them from params"):
+        sd.export(table, "Heun", dt=DT, to=tmp_path / "model.c")
+    with pytest.raises(ValueError, match=r"a scan of 6 turns over series\. Take another method"):
+        sd.export(of_model("ring_oscillator"), None, dt=1e-12, to=tmp_path / "model.c")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import keyword
 import re
+import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
@@ -23,6 +24,10 @@ from stodyn.noise.stream import STREAMS
 from stodyn.noise.ziggurat import LAYERS, TAIL, layer_table
 from stodyn.numerics.printing import c99
 
+PREFIX = "sd"  # with it and _ begin the names of the functions that a file has for itself
+UMLAUTS = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue", "Ä": "Ae", "Ö": "Oe", "Ü": "Ue", "ß": "ss"})
+MARKS = {"COMBINING DOT ABOVE": "dot", "COMBINING DIAERESIS": "ddot", "COMBINING CIRCUMFLEX ACCENT": "hat",
+         "COMBINING MACRON": "bar", "COMBINING TILDE": "tilde"}  # fmt: skip
 FLAGS = "-std=c99 -O2 -ffp-contract=off"
 # Clang fuses even C99 by default, and listens to the pragma of C99. gcc has one of its own; gcc 12 fuses pairs of
 # products with a sum beside a difference (vfmaddsub) whatever it is told, unless it does not vectorise.
@@ -37,9 +42,23 @@ UNFUSED = """#if defined __clang__
 
 
 def identifier(name: str) -> str:
-    """A word that C takes as a name."""
-    word = re.sub(r"\W+", "_", name).strip("_") or "model"
-    return f"m_{word}" if word[0].isdigit() or keyword.iskeyword(word) else word
+    """A word that C and C++ take as a name, of ASCII letters alone: x₁ is x1, θ is theta, and ẋ is xdot."""
+    spelled = "".join(map(_ascii, unicodedata.normalize("NFKD", name.translate(UMLAUTS))))
+    word = re.sub(r"\W+", "_", spelled).strip("_") or "model"
+    return f"m_{word}" if word[0].isdigit() or keyword.iskeyword(word) or word == PREFIX else word
+
+
+def _ascii(letter: str) -> str:
+    """A letter in ASCII; a blank for signs."""
+    if letter.isascii():
+        return letter
+    called = unicodedata.name(letter, "")
+    if unicodedata.combining(letter):
+        return MARKS.get(called, "")
+    if called.startswith("GREEK") and "LETTER" in called:
+        word = called.partition("LETTER ")[2].split()[0].replace("LAMDA", "LAMBDA")
+        return word.lower() if "SMALL" in called else word.capitalize()
+    return f"u{ord(letter):04x}" if letter.isalnum() else " "
 
 
 def digest(model: Stepping, inputs: Sequence[str]) -> str:

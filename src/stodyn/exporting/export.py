@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from stodyn.arguments import check_positive, checks_arguments, suggestion
 from stodyn.exporting import c_file, fmu, numpy_file
@@ -88,43 +91,43 @@ def export(
     file = Path(to)
     if file.suffix not in SUFFIXES:
         raise ValueError(f"to: expected a file that ends in {', '.join(SUFFIXES)}, got {str(to)!r}")
-    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**64:
+    if not file.parent.is_dir():
+        raise ValueError(f"to: there is no folder {str(file.parent)!r}; make it, or name another one")
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**64:
         raise ValueError(f"seed: expected a whole number from 0 to 2^64 - 1, got {seed!r}")
-    model = stepping(problem, method, dt, outputs, t0, bool(inputs))
+    if isinstance(t0, str) or not math.isfinite(t0):
+        raise ValueError(f"t0: expected the time at which the model begins, a finite number, got {t0!r}")
+    model = stepping(problem, method, dt, _checked_outputs(outputs), t0, bool(inputs))
     _check_inputs(model, inputs)
+    _check_names(model, inputs)
     name = c_file.identifier(file.stem)
     if file.suffix == ".py":
-        file.write_text(numpy_file.text(model, name, seed))
+        file.write_text(numpy_file.text(model, name, int(seed)))
         return [file]
     if file.suffix == ".fmu":
-        return [fmu.write(model, name, inputs, file, seed, fmi, platforms)]
+        return [fmu.write(model, name, inputs, file, int(seed), fmi, platforms)]
     header = file.with_suffix(".h")
     file.write_text(c_file.source(model, name, inputs, header.name))
     header.write_text(c_file.header(model, name, inputs))
     return [file, header]
 
 
+def _checked_outputs(outputs: Any) -> Any:
+    if isinstance(outputs, str):
+        raise TypeError(f"outputs: expected a list of names such as [{outputs!r}], got the word {outputs!r}")
+    if isinstance(outputs, Mapping) and not outputs:
+        raise ValueError("outputs: no function given; name at least one, or leave outputs out for all components")
+    return outputs
+
+
 def _check_inputs(model: Stepping, inputs: Sequence[str]) -> None:
     if isinstance(inputs, str):
         raise TypeError(f"inputs: expected a list of names such as [{inputs!r}], got the word {inputs!r}")
     known = [p.name for p in model.parameters]
-    for name in inputs:
-        if name.split(".")[0] in model.fixed:
-            raise ValueError(
-                f"inputs: {name!r} multiplies the state or the noise, and the matrices of a step of "
-                f"{model.spec.method.name} are made for its value; take RK4, whose steps read it anew"
-            )
-        whole = {word: value for word, value in model.common_params if value.dtype.kind != "f"}
-        if (word := name.partition("[")[0]) in whole:
-            raise ValueError(
-                f"inputs: params[{word!r}] is {whole[word]!s}, a whole number, and an input is a real one; give "
-                f"{whole[word].astype(float)!s}"
-            )
-        if name not in known:
-            raise ValueError(
-                f"inputs: the problem has no parameter {name!r}; it has {', '.join(known) or 'none'}"
-                f"{suggestion(name, known)}. Read the input in the equations from params, and give it a value there"
-            )
+    for k, name in enumerate(inputs):
+        if name in inputs[:k]:
+            raise ValueError(f"inputs: {name!r} is given twice; name each input once")
+        _check_input(model, name, known)
     if inputs and model.starting_steps:
         raise ValueError(
             f"inputs: {model.spec.record['method']} keeps derivatives from before a jump of an input, and its error "
@@ -135,6 +138,38 @@ def _check_inputs(model: Stepping, inputs: Sequence[str]) -> None:
             f"inputs: {model.spec.record['method']} carries more than the components of this problem from step to "
             "step, and does not say how it goes on after a jump of an input; take one such as RK4 or Heun"
         )
+
+
+def _check_input(model: Stepping, name: str, known: Sequence[str]) -> None:
+    """Refuse what a host cannot set."""
+    if name.partition(".")[0] in model.fixed:
+        raise ValueError(
+            f"inputs: {name!r} multiplies the state or the noise, and the matrices of a step of "
+            f"{model.spec.method.name} are made for its value; take RK4, whose steps read it anew"
+        )
+    word = name.partition("[")[0]
+    if word in model.set_inside:
+        part = model.set_inside[word]
+        raise ValueError(
+            f"inputs: {word!r} is written by the part {part!r} of the loop, which would write over what the host sets. "
+            f"Name a parameter that no part writes, or leave {part!r} out of the loop"
+        )
+    whole = {word: value for word, value in model.common_params if value.dtype.kind != "f"}
+    if word in whole:
+        raise ValueError(
+            f"inputs: params[{word!r}] is {whole[word]!s}, a whole number, and an input is a real one; give "
+            f"{whole[word].astype(float)!s}"
+        )
+    if name not in known:
+        raise ValueError(
+            f"inputs: the problem has no parameter {name!r}; it has {', '.join(known) or 'none'}"
+            f"{suggestion(name, known)}. Read the input in the equations from params, and give it a value there"
+        )
+
+
+def _check_names(model: Stepping, inputs: Sequence[str]) -> None:
+    """Refuse names that stand for two numbers, as they are or as C spells them."""
+    known = [p.name for p in model.parameters]
     for argument, own in (("outputs", (*inputs, *model.outputs)), ("params", known)):
         names = (*own, *RESERVED)
         words = [c_file.identifier(name) for name in names]
@@ -142,5 +177,6 @@ def _check_inputs(model: Stepping, inputs: Sequence[str]) -> None:
         if twice:
             raise ValueError(
                 f"{argument}: {', '.join(map(repr, twice))} would stand for two numbers of the model, which has "
-                f"{', '.join(RESERVED)} of its own; in C, names are made of letters, digits and _. Give other names"
+                f"{', '.join(RESERVED)} of its own; in C, names are made of the letters a to z, digits and _. Give "
+                "other names"
             )

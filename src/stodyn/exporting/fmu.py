@@ -8,19 +8,26 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import warnings
 import xml.etree.ElementTree as ET
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from stodyn.arguments import stacklevel_of_user
 from stodyn.engine.record.identity import versions
 from stodyn.exporting import c_file, fmi_code
 from stodyn.exporting.libraries import check_platforms, libraries
 from stodyn.exporting.stepping import Stepping
-from stodyn.problems.looped import Looped
 
 VERSIONS = ("2.0", "3.0")
 LARGEST_INTEGER = 2**31  # of FMI 2.0
+SECOND = "s"  # the unit of time of FMI, where a model has none of its own
+TIME = {"name": "time", "valueReference": "0", "causality": "independent", "variability": "continuous"}
+WHOLE = {
+    "seed": "The seed of all noise, as in stodyn.simulate",
+    "path": "The number of the path; two instances with the same seed and path are the same path",
+}
 WORD, PLACE = r"[A-Za-z_]\w*", r"(\[\d+(, ?\d+)*\])?"
 STRUCTURED = re.compile(rf"{WORD}{PLACE}(\.{WORD}{PLACE})*", re.ASCII)  # names such as gyro.truth[0]
 
@@ -52,6 +59,8 @@ def write(
         )
     if fmi == "2.0" and seed >= LARGEST_INTEGER:
         raise ValueError(f'seed: integers of FMI 2.0 are below 2^31, got {seed}; give a smaller one, or fmi="3.0"')
+    if model.unit_of("time") not in ("", SECOND):
+        _warn_of_time(model.unit_of("time"))
     listed = variables(model, inputs, seed)
     digest = c_file.digest(model, inputs)
     sources = {
@@ -71,17 +80,23 @@ def write(
     return file
 
 
+def _warn_of_time(unit: str) -> None:
+    warnings.warn(
+        f"units: the time of the problem is in {unit!r}, which the unit declares, but most hosts count seconds: for "
+        f"them, 1 s is one {unit}. Write the problem with time in s",
+        stacklevel=stacklevel_of_user(),
+    )
+
+
 def variables(model: Stepping, inputs: Sequence[str], seed: int) -> list[Variable]:
     """The variables; number 0 is the time."""
-    units = model.spec.problem.component_units or {}
     unit: list[Variable] = []
 
     def add(name: str, causality: str, place: int, **more) -> None:
-        unit.append(Variable(name, len(unit) + 1, causality, place, unit=units.get(name, ""), **more))
+        unit.append(Variable(name, len(unit) + 1, causality, place, unit=model.unit_of(name), **more))
 
-    set_inside = model.spec.problem.layout.inputs if isinstance(model.spec.problem, Looped) else ()
     for p in model.parameters:
-        if p.name in model.outputs and p.name not in set_inside:
+        if p.name in model.outputs and p.name.partition("[")[0] not in model.set_inside:
             raise ValueError(
                 f"params: {p.name!r} is the name of an output too, and the variables of a unit have names of their "
                 "own; give the parameter or the component another name"
@@ -108,7 +123,7 @@ def description(model: Stepping, name: str, listed: Sequence[Variable], digest: 
     root = ET.Element("fmiModelDescription", {
         "fmiVersion": fmi, "modelName": name, token: f"{{{digest}}}",
         "generationTool": f"stodyn {versions()['stodyn']}", "variableNamingConvention": _convention(listed),
-        "description": f"{model.title} s",
+        "description": f"{model.title} {model.unit_of('time') or SECOND}",
     })  # fmt: skip
     abilities = {
         "modelIdentifier": name, "canHandleVariableCommunicationStepSize": "true", "canSerializeFMUState": "true",
@@ -122,7 +137,7 @@ def description(model: Stepping, name: str, listed: Sequence[Variable], digest: 
             ET.SubElement(files, "File", name=word)
     else:
         ET.SubElement(root, "CoSimulation", {**abilities, "fixedInternalStepSize": repr(model.dt)})
-    units = sorted({v.unit for v in listed if v.unit})
+    units = sorted({v.unit for v in listed if v.unit} | ({model.unit_of("time")} - {""}))
     if units:
         definitions = ET.SubElement(root, "UnitDefinitions")
         for unit in units:
@@ -138,9 +153,16 @@ def _convention(listed: Sequence[Variable]) -> str:
     return "structured" if all(STRUCTURED.fullmatch(v.name) for v in listed) else "flat"
 
 
+def _unit_of_time(model: Stepping) -> dict[str, str]:
+    unit = model.unit_of("time")
+    return {"unit": unit} if unit else {}
+
+
 def _named(v: Variable) -> dict[str, str]:
     """What both versions say of a variable."""
     named = {"name": v.name, "valueReference": str(v.number), "causality": v.causality}
+    if v.is_whole:
+        named["description"] = WHOLE[v.name]
     if v.causality == "parameter":
         named |= {"variability": "fixed", "initial": "exact"}
     elif v.causality == "output":
@@ -158,6 +180,8 @@ def _two(root: ET.Element, model: Stepping, listed: Sequence[Variable]) -> None:
     for v in listed:
         variable = ET.SubElement(all_variables, "ScalarVariable", _named(v))
         ET.SubElement(variable, "Integer" if v.is_whole else "Real", _value(v))
+    if unit := _unit_of_time(model):
+        ET.SubElement(ET.SubElement(all_variables, "ScalarVariable", TIME), "Real", unit)
     outputs = [(place, v) for place, v in enumerate(listed, 1) if v.causality == "output"]
     places = {v.number: place for place, v in enumerate(listed, 1)}
     structure = ET.SubElement(root, "ModelStructure")
@@ -171,8 +195,7 @@ def _two(root: ET.Element, model: Stepping, listed: Sequence[Variable]) -> None:
 def _three(root: ET.Element, model: Stepping, listed: Sequence[Variable]) -> None:
     """Variables and structure in the words of FMI 3.0."""
     all_variables = ET.SubElement(root, "ModelVariables")
-    ET.SubElement(all_variables, "Float64", name="time", valueReference="0", causality="independent",
-                  variability="continuous")  # fmt: skip
+    ET.SubElement(all_variables, "Float64", TIME | _unit_of_time(model))
     for v in listed:
         ET.SubElement(all_variables, "UInt64" if v.is_whole else "Float64", _named(v) | _value(v))
     structure = ET.SubElement(root, "ModelStructure")

@@ -21,8 +21,11 @@ from stodyn.engine import grid
 from stodyn.engine.program.as_scalars import Scalars
 from stodyn.engine.program.executors import LOOPED, source_of
 from stodyn.engine.program.watching import watched
+from stodyn.engine.simulate import run_of
 from stodyn.engine.spec import Spec, as_it_is_now, describe
+from stodyn.engine.stability import examined
 from stodyn.engine.traces import jump_trace
+from stodyn.engine.where import where_of
 from stodyn.exporting import noises
 from stodyn.exporting.noises import Noise
 from stodyn.methods.contract import Method
@@ -33,14 +36,15 @@ from stodyn.numerics.printing import elementary, scalars
 from stodyn.numerics.printing.llvm import Printer, Writer
 from stodyn.numerics.printing.nodes import Entry, Graph, Node, reachable
 from stodyn.numerics.printing.rows import words
-from stodyn.numerics.printing.unprintable import Unprintable
-from stodyn.problems.contract import innermost
+from stodyn.numerics.printing.unprintable import LongTable, TooLarge, Unprintable
+from stodyn.problems.contract import innermost, param_units
 from stodyn.problems.linear import GaussianStart
-from stodyn.problems.looped import Keys
+from stodyn.problems.looped import Keys, Looped
 from stodyn.statistics.moments import Moments
 from stodyn.statistics.observable import Observable
 
-STEPS = 4  # of the run that is described, at least; a stepping model has no end
+OWN = "~"  # with which names of params begin that a loop makes for itself
+STEPS = 1000  # of the run that is described and looked at, at least; a stepping model has no end
 
 
 @dataclasses.dataclass(frozen=True)
@@ -125,6 +129,18 @@ class Stepping:
         """The params that are part of the step, and cannot be set any more."""
         return self.spec.method.fixed_params
 
+    def unit_of(self, name: str) -> str:
+        """The unit of a component, a parameter, an entry of one, or "time"; "" where none was given."""
+        problem = self.spec.problem
+        units = {**param_units(problem), **(problem.component_units or {})}
+        return units.get(name, units.get(name.partition("[")[0], ""))
+
+    @property
+    def set_inside(self) -> dict[str, str]:
+        """The params that parts of a loop write, and which part does."""
+        parts = self.spec.problem.parts if isinstance(self.spec.problem, Looped) else ()
+        return {name: part.name for part in parts for name in part.writes}
+
     @functools.cached_property
     def parameters(self) -> list[Parameter]:
         parameters, place = [], 0
@@ -132,7 +148,7 @@ class Stepping:
             numbers = np.ravel(example)
             is_fixed = name.split(".")[0] in self.fixed or self.fixed == ("params",)
             for k, number in enumerate(numbers):
-                if example.dtype.kind == "f" and not is_fixed:
+                if example.dtype.kind == "f" and not is_fixed and not name.startswith(OWN):
                     suffix = f"[{', '.join(map(str, np.unravel_index(k, example.shape)))}]" if example.shape else ""
                     parameters.append(Parameter(name + suffix, place + k, float(number)))
             place += numbers.size
@@ -286,15 +302,32 @@ def stepping(
     except Unprintable as error:
         raise ValueError(
             f"method: {spec.record['method']} cannot be printed for this problem, and only printed programs can be "
-            f"exported: {error}. Take another method, or fewer components"
+            f"exported: {error}. {_way_out(error)}"
         ) from error
     if not isinstance(source, Scalars):
         raise ValueError(
             f"problem: its {spec.problem.n} components are computed by loops over arrays ({source.description}), which "
             "cannot be exported yet. Export a smaller system"
         )
+    if noise is None:
+        _look_at_steps(spec, problem)
     names, rows = _outputs(spec, source, outputs)
     return Stepping(spec, source, float(dt), float(begins_at), names, rows, noise, has_inputs)
+
+
+def _look_at_steps(spec: Spec, problem: Any) -> None:
+    """Warn, as before a run, of steps that are unstable, or make variances wrong."""
+    examined(run_of(spec, 1, 0, where_of()), problem, spec.method)
+
+
+def _way_out(error: Unprintable) -> str:
+    match error:
+        case LongTable():
+            return "Let the host look up values of long tables, and read them from params, as an input; or shorten it"
+        case TooLarge():
+            return "Take a method with fewer operations in a step, such as an explicit one, or fewer components"
+        case _:
+            return "Take another method, or write this in other operations"
 
 
 def check_random(spec: Spec) -> None:

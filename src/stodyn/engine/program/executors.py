@@ -38,7 +38,7 @@ from stodyn.noise.supply import CountedNormals, DrawnNormals, GivenNormals, Path
 from stodyn.numerics.bounded import Bounded
 from stodyn.numerics.printing import compiling
 from stodyn.numerics.printing.fingerprints import calls_host, holds, prints
-from stodyn.numerics.printing.unprintable import TooManySelections, Unprintable, or_unprintable
+from stodyn.numerics.printing.unprintable import TooLarge, TooManySelections, Unprintable, or_unprintable
 from stodyn.numerics.uncompiled import Uncompiled
 from stodyn.statistics.contract import Move, Snapshot, Statistic
 
@@ -341,12 +341,12 @@ def scalar_source(spec: Spec, watch: Watched, no_loops: str = "") -> Source:
     traced: Any = spec.traced
     count = traced.operations
     if count > MOST_TRACED:
-        raise Unprintable(
+        raise TooLarge(
             f"about {count} scalar operations per step, more than {MOST_TRACED}, and it has no loops{no_loops}"
         )
     source = Scalars(spec, watch)
     if source.operations() > MOST_OPERATIONS:
-        raise Unprintable(f"{source.operations()} scalar operations per step, more than {MOST_OPERATIONS}{no_loops}")
+        raise TooLarge(f"{source.operations()} scalar operations per step, more than {MOST_OPERATIONS}{no_loops}")
     return source
 
 

@@ -26,7 +26,7 @@ from stodyn.numerics.printing.fingerprints import digest_of
 from stodyn.numerics.printing.nodes import BOOL, INT32, Entry, Graph, as_number, is_known, value_of
 from stodyn.numerics.printing.operations import Counted, Gather, Operation, Padded, Scatter, Sliced, Spread
 from stodyn.numerics.printing.trace import count_operations, interpret
-from stodyn.numerics.printing.unprintable import TooManySelections, Unprintable, or_unprintable
+from stodyn.numerics.printing.unprintable import LongTable, TooManySelections, Unprintable, or_unprintable
 
 TYPES = {np.dtype(t) for t in ("float64", "float32", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32",
                                "uint64", "bool")}  # fmt: skip
@@ -169,7 +169,7 @@ class _Scalars:
         if value is not None:
             return at(int(np.clip(int(value), 0, positions - 1)))
         if positions > SELECTED_POSITIONS:
-            raise Unprintable(f"an index that differs between paths, over more than {SELECTED_POSITIONS} positions")
+            raise LongTable(f"an index that differs between paths, over more than {SELECTED_POSITIONS} positions")
         result = at(0)
         for p in range(1, min(positions, np.iinfo(start.dtype).max + 1)):  # further ones are beyond what an int8 counts
             beyond = self.graph.make("ge", BOOL, start, start.dtype.type(p))
@@ -182,7 +182,7 @@ class _Scalars:
         """at(*starts), each start an index below its number of positions."""
         unknown = math.prod(p for s, p in zip(starts, positions, strict=True) if value_of(s) is None)
         if unknown > SELECTED_POSITIONS:
-            raise Unprintable(f"an index that differs between paths, over more than {SELECTED_POSITIONS} positions")
+            raise LongTable(f"an index that differs between paths, over more than {SELECTED_POSITIONS} positions")
 
         def deeper(indices: tuple[int, ...]) -> np.ndarray:
             if len(indices) == len(starts):

@@ -38,6 +38,14 @@ class Unprintable(Exception):
     """Raised with the reason why a trace cannot be taken apart into scalars."""
 
 
+class LongTable(Unprintable):
+    """Raised where a place in a table is computed, and the table is longer than what is printed as selections."""
+
+
+class TooLarge(Unprintable):
+    """Raised where a step has more operations than are printed."""
+
+
 class TooManySelections(Unprintable):
     """Raised where numbers that differ between paths select among so many entries that only loops may serve."""
 
