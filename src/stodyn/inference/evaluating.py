@@ -185,7 +185,8 @@ def entries(model: Model | SteppedModel, parts: Parts) -> tuple[Any, Any]:
     fixed: Any = parts.view.sensing
     if model.is_timed:
         table, fixed = (jax.tree.map(lambda part: part[:, model.schedule.gap], table), fixed), ()
-    return jax.tree.map(lambda part: part.swapaxes(0, 1), table), fixed
+    leaves, tree = jax.tree.flatten(table)
+    return jax.tree.unflatten(tree, [leaf.swapaxes(0, 1) for leaf in leaves]), fixed
 
 
 def _along(function: Callable, evaluator: Callable) -> list[Any]:
@@ -235,16 +236,18 @@ def _rates(systems: Any, order: int) -> Any:
 def _laws_over(rates: Any, order: int, gaps: np.ndarray, longest: float, lanes: int) -> Any:
     """The laws over gaps of many lanes, lane by lane, whose rates have as many tangents as the order says; they are
     those of each lane, or of each gap in it."""
-    A = jax.tree.leaves(rates)[0]
-    halvings = linear_flow.doublings(A if np.isfinite(A).all() else A[np.isfinite(A).all(axis=(1, 2))], longest)
-    unit, copies = longest / 2.0**halvings, lanes * len(gaps) // len(A)
-    rates = jax.tree.map(lambda part: np.repeat(unit * part, copies, axis=0), rates)
-    return LAWS[order](rates, np.tile(gaps / longest, lanes), np.asarray(halvings), np.asarray(linear_flow.TERMS))
+    leaves, tree = jax.tree.flatten(rates)
+    halvings, copies = linear_flow.doublings(leaves[0], longest), lanes * len(gaps) // len(leaves[0])
+    rates = jax.tree.unflatten(tree, [leaf.repeat(copies, axis=0) for leaf in leaves])
+    how = np.asarray(longest / 2.0**halvings), np.asarray(halvings), np.asarray(linear_flow.TERMS)
+    shares = gaps / longest
+    return LAWS[order](rates, shares if lanes == 1 else np.tile(shares, lanes), *how)
 
 
-def _law(rates: Any, share: Any, halvings: Any, terms: Any) -> Any:
+def _law(rates: Any, share: Any, unit: Any, halvings: Any, terms: Any) -> Any:
     """The law over one share of a time, the same for all problems."""
-    laws = linear_flow.over_shares(rates.A, rates.a, rates.S, share[None], halvings, terms)
+    short = unit * rates.A, unit * rates.a, unit * rates.S
+    laws = linear_flow.over_shares(*short, share[None], halvings, terms)
     return jax.tree.map(lambda part: part[0], laws)
 
 
@@ -257,14 +260,15 @@ _ORDERS = (
     functools.partial(_with_slope, _law),
     functools.partial(_with_slope, functools.partial(_with_slope, _law)),
 )
-LAWS = [AtPoints(function, (0, 0, None, None)) for function in _ORDERS]  # by order of derivative
+LAWS = [AtPoints(function, (0, 0, None, None, None)) for function in _ORDERS]  # by order of derivative
 
 
 def _with(parts: Any, name: str, values: Any, order: int, lanes: int) -> Any:
     """Parts with other values by this name, which are those of their entries lane by lane, as deep as the order."""
     if order > 0:
         return tuple(_with(*both, order - 1, lanes) for both in zip(parts, [name] * 2, values, strict=True))
-    return parts._replace(**{name: jax.tree.map(lambda part: part.reshape(lanes, -1, *part.shape[1:]), values)})
+    values = type(values)(*(part.reshape(lanes, -1, *part.shape[1:]) for part in values))
+    return parts._replace(**{name: values})
 
 
 def nested(parts: Any, order: int, arguments: Callable, is_tangent: bool = False) -> tuple[Any, ...]:

@@ -97,9 +97,14 @@ def whole(n: int, keep: Array) -> Array:
     return jnp.concatenate([jnp.ones(n - keep.size), keep])
 
 
+def after_resets(m: Array, keep: Array) -> Array:
+    """Return a mean where integrals that begin anew are 0."""
+    return m * whole(len(m), keep) if keep.size else m
+
+
 def moved_mean(m: Array, law: Law, keep: Array) -> Array:
     """Return the mean at the next row before its readings."""
-    m = m * whole(len(m), keep) if keep.size else m
+    m = after_resets(m, keep)
     return m + law.E @ m + law.c
 
 
@@ -182,8 +187,11 @@ def updated(predicted: State, sensing: Sensing, row: Row) -> tuple[State, Readin
 
 
 class Link(NamedTuple):
-    """What a row does to means and to the log-likelihood: of each reading its gain and 1/S, and the terms ln 2πS."""
+    """What a row does to means and to the log-likelihood: of each reading what it sees of the state before the row, HΦ,
+    with its offset, so that innovations need not wait for the prediction; its gain and 1/S; and the terms ln 2πS."""
 
+    sight: Array
+    offset: Array
     K: Array
     inverse: Array
     constant: Array
@@ -197,10 +205,11 @@ def spread_row(spread: Spread, law: Law, sensing: Sensing, row: Row) -> tuple[Sp
     S = jnp.where(has_share, gains.S, 1.0)
     inverse = jnp.where(has_share, 1.0 / S, 0.0)
     constant = -0.5 * jnp.sum(jnp.where(has_share, jnp.log(2.0 * math.pi * S), 0.0))
+    link = Link(sensing.H + sensing.H @ law.E, sensing.d + sensing.H @ law.c, gains.K, inverse, constant)
     is_settled = _is_still(after.P - spread.P, after.P, after.P)
     if after.left is not None:
         is_settled = is_settled & (after.left == 0.0)
-    return after, Link(gains.K, inverse, constant), is_settled
+    return after, link, is_settled
 
 
 def _is_still(change: Array, P: Array, size: Array) -> Array:
@@ -222,16 +231,18 @@ class Sum(NamedTuple):
 def mean_row(carry: Sum, link: Link, law: Law, sensing: Sensing, row: Row) -> tuple[Sum, tuple]:
     """One row of the mean and of the log-likelihood so far."""
 
-    def update(carry: Any, h: Array, d: Array, K: Array, inverse: Array, y: Array) -> tuple[Any, tuple]:
-        m, square = carry
-        v = y - d - h @ m
-        return (m + K * v, square + inverse * v * v), ()
+    before = after_resets(carry.m, row.keep)
 
-    columns = sensing.H, sensing.d, link.K, link.inverse, row.values
-    (m, square), _ = in_order(update, (moved_mean(carry.m, law, row.keep), jnp.zeros(())), columns)
+    def update(carry: Any, h: Array, K: Array, inverse: Array, v: Array) -> tuple[Any, tuple]:
+        change, square = carry
+        v = v - h @ change
+        return (change + K * v, square + inverse * v * v), ()
+
+    columns = sensing.H, link.K, link.inverse, (row.values - link.offset) - link.sight @ before
+    (change, square), _ = in_order(update, (jnp.zeros_like(before), jnp.zeros(())), columns)
     term = link.constant - 0.5 * square + carry.lost
     total = carry.total + term
-    return Sum(m, total, term - (total - carry.total)), ()
+    return Sum((before + law.c) + law.E @ before + change, total, term - (total - carry.total)), ()
 
 
 def summed_row(carry: tuple[Spread, Sum], law: Law, sensing: Sensing, row: Row) -> tuple[Spread, Sum]:

@@ -299,13 +299,13 @@ class Model:
         """The problem."""
         return self.plant.problem
 
-    @property
+    @functools.cached_property
     def moved(self) -> str:
         """What depends on time, as that of the plant, with the integrals of what is read."""
         integrates = [own and windows for own, windows in zip(self.timed, self.schedule.integrals, strict=True)]
         return "matrices" if any(integrates) else self.plant.moved
 
-    @property
+    @functools.cached_property
     def is_timed(self) -> bool:
         """Whether what is seen depends on time, given the states."""
         points = [own and not windows for own, windows in zip(self.timed, self.schedule.integrals, strict=True)]
@@ -320,7 +320,7 @@ class Model:
         """The coloured noise of all columns."""
         return remembered(self.sensors, self.widths, self.schedule.integrals)
 
-    @property
+    @functools.cached_property
     def sizes(self) -> tuple[int, int, int]:
         """How many states are the plant's, of coloured noise, and integrals."""
         return len(self.plant.states), len(self.memory.A), self.schedule.integrated(self.widths)

@@ -128,9 +128,10 @@ class Likelihood:
 
     def _whole(self, thetas: np.ndarray, are_directions: bool) -> np.ndarray:
         """Values, or directions, of all parameters from those of the free ones."""
-        base = np.zeros_like(self.question.values) if are_directions else self.question.values
-        whole = np.repeat(base[None], len(thetas), axis=0)
-        whole[:, list(self.places)] = thetas
+        whole = np.zeros((len(thetas), self.question.values.size))
+        if not are_directions:
+            whole[:] = self.question.values
+        whole[:, self.places] = thetas
         return whole
 
     def _evaluated(self, thetas: np.ndarray, *directions: np.ndarray) -> list[np.ndarray]:
@@ -138,11 +139,12 @@ class Likelihood:
         at, along = self._whole(thetas, False), [self._whole(u, True) for u in directions]
         evaluated = self.question.evaluated
         results = evaluated.log_likelihood(at, *along)
-        if not np.isfinite(results[0]).all():
-            wider = evaluated.for_parameters(at[np.isfinite(at).all(axis=1)])
-            if wider is not evaluated:
-                self.question = dataclasses.replace(self.question, evaluated=wider)
-                results = wider.log_likelihood(at, *along)
+        if np.isfinite(results[0]).all():
+            return results
+        wider = evaluated.for_parameters(at[np.isfinite(at).all(axis=1)])
+        if wider is not evaluated:
+            self.question = dataclasses.replace(self.question, evaluated=wider)
+            results = wider.log_likelihood(at, *along)
         return [np.where(np.isfinite(results[0]), results[0], -np.inf), *results[1:]]
 
 

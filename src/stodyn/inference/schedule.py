@@ -8,6 +8,7 @@ what its columns read, reset what begins there.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -62,7 +63,7 @@ class Schedule:
         """Return how many states the integrals of all windows are, of sensors with so many outputs."""
         return sum(count * width for count, width in zip(self.integrals, widths, strict=True))
 
-    @property
+    @functools.cached_property
     def longest(self) -> float:
         """The longest gap."""
         return float(self.gaps.max())

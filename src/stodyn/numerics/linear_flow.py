@@ -79,7 +79,10 @@ def norm(A: Array) -> Array:
 
 def doublings(A: np.ndarray, longest: float) -> int:
     """Return how often `over` has to double at this A, or at all of these, with room for larger ones."""
-    size = float(np.abs(A).sum(axis=-2).max(initial=0.0)) * longest
+    sums = np.abs(A).sum(axis=-2)
+    size = float(sums.max(initial=0.0)) * longest
+    if not math.isfinite(size):
+        size = float(sums[np.isfinite(sums)].max(initial=0.0)) * longest
     return max(0, math.ceil(math.log2(size / NEAR))) if size > 0.0 else 0
 
 

@@ -194,7 +194,9 @@ class _Loop:
             self.arguments.append((bool(own), slice(first, places[own]), dtype))
         self.common, self.own = places
         outputs = scalars.scalarised(closed, inputs, graph)
-        self.results = [(v.aval.shape, v.aval.dtype, int(np.prod(v.aval.shape))) for v in closed.jaxpr.outvars]
+        ends = np.cumsum([0, *(int(np.prod(v.aval.shape)) for v in closed.jaxpr.outvars)])
+        self.results = [(v.aval.shape, v.aval.dtype, slice(begin, end))
+                        for v, begin, end in zip(closed.jaxpr.outvars, ends[:-1], ends[1:], strict=True)]  # fmt: skip
         entries = self._varying(scalars.flatten(outputs))
         operations = rows.operations(reachable(entries))
         if operations > MOST_OPERATIONS:
@@ -238,9 +240,5 @@ class _Loop:
         results = results[self.places, :points]
         if self.is_known.size:
             results[self.is_known] = self.known[self.is_known, None]
-        outputs, used = [], 0
-        for shape, dtype, size in self.results:
-            part = rows.typed(results[used : used + size], dtype)
-            outputs.append(np.ascontiguousarray(part.T).reshape(points, *shape))
-            used += size
-        return outputs
+        return [np.ascontiguousarray(rows.typed(results[place], dtype).T).reshape(points, *shape)
+                for shape, dtype, place in self.results]  # fmt: skip

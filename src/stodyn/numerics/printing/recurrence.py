@@ -96,13 +96,14 @@ class Recurrence:
         lanes = len(leaves["carry"][0])
         with jax.enable_x64(True):
             key = *trees, shapes
-            if key not in self._cache:
-                self._cache[key] = self._traced(parts, shapes)
-            traces = self._cache[key]
+            traces = self._cache.get(key)
+            if traces is None:
+                traces = self._cache[key] = self._traced(parts, shapes)
             width = _width(lanes)
-            if (key, width) not in self._programs:
-                self._programs[key, width] = _compiled(traces, width)
-            results = self._programs[key, width](leaves, data, lanes)
+            program = self._programs.get((key, width))
+            if program is None:
+                program = self._programs[key, width] = _compiled(traces, width)
+            results = program(leaves, data, lanes)
         last, series, slow = (jax.tree.unflatten(tree, part)
                               for tree, part in zip(traces.results, results, strict=True))  # fmt: skip
         return (last if self.settling is None else (slow, last)), series
@@ -211,10 +212,10 @@ class _Printed:
 
 def _leaves_of(source: np.ndarray, results: Sequence[tuple[Any, Any, int]], lanes: int) -> list[np.ndarray]:
     """Numbers of lanes (..., numbers, lanes) as arrays with the lanes before their own shapes."""
-    outputs, used = [], 0
+    outputs, used, turned = [], 0, source[..., :lanes].swapaxes(-1, -2)
     for shape, dtype, size in results:
-        part = rows.typed(source[..., used : used + size, :lanes], dtype)
-        outputs.append(part.swapaxes(-1, -2).reshape(*part.shape[:-2], lanes, *shape))
+        part = rows.typed(turned[..., used : used + size], dtype)
+        outputs.append(part.reshape(*part.shape[:-1], *shape))
         used += size
     return outputs
 
@@ -226,6 +227,8 @@ def _with_lanes(arrays: Sequence[np.ndarray], lead: int, padded: int) -> np.ndar
         return np.zeros((*(1,) * lead, 1, padded))
     joined = np.concatenate([rows.words(a).reshape(*a.shape[: lead + 1], -1) for a in arrays], axis=-1)
     *first, lanes, numbers = joined.shape
+    if lanes == padded:
+        return np.ascontiguousarray(joined.swapaxes(-1, -2))
     whole = np.empty((*first, numbers, padded))
     whole[..., :lanes] = joined.swapaxes(-1, -2)
     whole[..., lanes:] = whole[..., :1]

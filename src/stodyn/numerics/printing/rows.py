@@ -17,9 +17,13 @@ from stodyn.numerics.printing import compiling, elementary
 from stodyn.numerics.printing.llvm import Printer, Writer
 from stodyn.numerics.printing.nodes import Entry, Node
 
+DOUBLE = np.dtype(float)
+
 
 def words(values: np.ndarray) -> np.ndarray:
     """Numbers as they are stored in rows: reals as doubles, others as 64-bit integers; to be read, not changed."""
+    if values.dtype is DOUBLE:
+        return values
     return values.astype(float, copy=False) if values.dtype.kind == "f" else values.astype(np.int64).view(float)
 
 
@@ -147,6 +151,8 @@ def mapped(
 
 def typed(rows: np.ndarray, dtype: np.dtype) -> np.ndarray:
     """Numbers of rows in their own type; to be read, not changed."""
+    if dtype is DOUBLE:
+        return rows
     if dtype.kind == "f":
         return rows.astype(dtype, copy=False)
     return np.ascontiguousarray(rows).view(np.int64).astype(dtype)

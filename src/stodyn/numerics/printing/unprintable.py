@@ -50,16 +50,19 @@ class TooManySelections(Unprintable):
     """Raised where numbers that differ between paths select among so many entries that only loops may serve."""
 
 
-@contextlib.contextmanager
-def or_unprintable() -> Iterator[None]:
-    """Any error while a program is printed means that it cannot be printed, and becomes the reason."""
-    try:
-        yield
-    except Unprintable:
-        raise
-    except Exception as error:
+class _OrUnprintable(contextlib.ContextDecorator):
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if not isinstance(error, Exception) or isinstance(error, Unprintable):
+            return
         reason = report_fault("the printer", error, "without a printed program, with the same results but more slowly")
         raise Unprintable(reason) from error
+
+
+def or_unprintable() -> _OrUnprintable:
+    """Any error while a program is printed means that it cannot be printed, and becomes the reason."""
+    return _OrUnprintable()
 
 
 def or_else(unknown: Callable[..., Any]) -> Callable[[Callable[Arguments, Known]], Callable[Arguments, Known]]:
