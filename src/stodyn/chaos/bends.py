@@ -105,7 +105,7 @@ def _oblique(problem: Any, functions: Sequence[Values], named: Mapping[str, Sequ
         ends = [LIKELY + (1.0 - 2.0 * LIKELY) * one for one in (u, rng.random(len(laws)) if k % 2 else 1.0 - u)]
         begin, end = (np.array([law.ppf(one) for law, one in zip(laws, v, strict=True)]) for v in ends)
         for function in functions:
-            for s in _along(lambda s, f=function, a=begin, b=end: f(a + s[:, None] * (b - a)), grid):
+            for s in _along(lambda s: function(begin + s[:, None] * (end - begin)), grid):
                 place = begin + s * (end - begin)
                 slack = 2.0 * np.abs(end - begin) / PLACES_ON_LINE
                 if not any(abs(p - v) <= d for p, d, own in zip(place, slack, known, strict=True) for v in own):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -13,8 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
-from stodyn.arguments import stacklevel_of_user, suggestion
+from stodyn.arguments import suggestion
 from stodyn.noise.coloured import Coloured
+from stodyn.noise.coloured.delay import Delayed
 from stodyn.noise.source import joined, source_of
 from stodyn.numerics import lyapunov, uncompiled
 from stodyn.numerics.facts.dependence import dependence
@@ -24,6 +24,7 @@ from stodyn.problems.contract import WITHOUT_AREAS, expect_problem, param_units,
 from stodyn.problems.linear import GaussianStart
 from stodyn.problems.measured import Measured
 from stodyn.problems.sde import SDE
+from stodyn.telling import tell
 from stodyn.warnings import NoiseNotDelivered, ResponseNotDelivered
 
 NOTABLE = 0.02  # relative error of the noise's variance above which a run warns
@@ -68,11 +69,10 @@ class Driven(SDE):
             raise ValueError(f"dt: {method.name} makes the coloured noise grow with steps of {h:g}. {remedy}")
         response = self._response_in_words(method, h)
         also = "" if response is None else f", and that of {response}, by the equations linearised about their start"
-        warnings.warn(
+        tell(
             f"dt: with steps of {h:g} {method.name} makes the variance of {self.noise.names[worst]} "
             f"{_percent(ratios[worst])}{also}. {remedy}",
             NoiseNotDelivered,
-            stacklevel=stacklevel_of_user(),
         )
 
     def check_response(self, method: Any, h: float) -> None:
@@ -149,11 +149,10 @@ def warn_of_response(
     if worst is None:
         return
     steps = "smaller steps" if longest is None else f"steps of {longest:g} or less"
-    warnings.warn(
+    tell(
         f"dt: with steps of {h:g} {method.name} makes the variance of {worst[0]} {when} {worst[1]}{basis}. Take "
         f"{steps}, with which all are right to {100.0 * NOTABLE_RESPONSE:g} %, or VanLoan where the problem is linear.",
         ResponseNotDelivered,
-        stacklevel=stacklevel_of_user(),
     )
 
 
@@ -343,7 +342,7 @@ class Places(NamedTuple):
         return int(place)
 
 
-def input_matrix(into: Any, noise: Coloured, rows: Places) -> np.ndarray:
+def input_matrix(into: Any, noise: Coloured | Delayed, rows: Places) -> np.ndarray:
     """The argument `into`, places or a matrix, as a matrix with a column for each output of the noise."""
     n, p = len(rows.names), len(noise.names)
     places = (into,) if isinstance(into, (str, int, np.integer)) and not isinstance(into, bool) else into

@@ -133,13 +133,13 @@ class Delayed:
                 first = self.place(output, 1)
                 newest = jnp.stack([y[output], once[output], twice[output]])
                 parts += [newest, s[first : first + HELD * (count - 1)]]
-        over_step = (
+        over_once, over_twice = (
             jnp.stack([
                 s[self.place(output, steps) + 1 + i] if steps else integral[output] for output, steps in self.late
             ])
             for i, integral in enumerate((once, twice))
         )  # fmt: skip
-        return jnp.concatenate(parts), *over_step
+        return jnp.concatenate(parts), over_once, over_twice
 
     @functools.cached_property
     def state_covariance(self) -> np.ndarray:
