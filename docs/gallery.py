@@ -3,7 +3,8 @@
     python docs/gallery.py NAME ...     run these entries, or where none is named all that ran on this kind of machine
 
 stores in docs/gallery what an entry prints, the processor time it takes in seconds (null where it ran on another
-machine), the digest of its source (NAME.json) and its pictures (NAME.png, NAME_2.png, ...).
+machine), the digest of its source (NAME.json), its pictures (NAME.png, NAME_2.png, ...) and its thumbnail
+(NAME.thumbnail.png).
 """
 
 import ast
@@ -23,6 +24,7 @@ from running import digest, shown
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 STORED = Path(__file__).parent / "gallery"
+THUMBNAILS = Path(__file__).parent / "thumbnails.py"
 DOMAINS = (
     "first steps", "choosing a method", "vehicles and structures", "mechanisms", "particles and plasma",
     "nonlinear dynamics", "life and finance", "circuits", "tolerances", "records", "large systems", "running",
@@ -70,6 +72,16 @@ class Entry:
         return json.loads(path.read_text()) if path.exists() else None
 
     @property
+    def small_picture(self) -> str:
+        """Return the name of its thumbnail."""
+        return f"{self.name}.thumbnail.png"
+
+    @property
+    def thumbnail(self) -> str:
+        """Return the picture to show for it among others: the whole one where it ran elsewhere."""
+        return self.small_picture if (STORED / self.small_picture).exists() else f"{self.name}.png"
+
+    @property
     def ran_elsewhere(self) -> bool:
         """Return whether the last whole run was on a machine with other devices, such as a GPU."""
         return self.stored is not None and self.stored["seconds"] is None
@@ -92,16 +104,17 @@ def run(entry: Entry) -> None:
         script = Path(folder) / f"{entry.name}.py"
         script.write_text(shown(entry.source))
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        done = subprocess.run([sys.executable, script.name], cwd=folder, capture_output=True, text=True)
+        done = subprocess.run([sys.executable, THUMBNAILS, script.name], cwd=folder, capture_output=True, text=True)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
         if done.returncode:
             raise RuntimeError(f"{entry.name} failed:\n{done.stderr}")
-        pictures = sorted(path.name for path in Path(folder).glob("*.png"))
+        left = sorted(path.name for path in Path(folder).glob("*.png"))
+        pictures = [picture for picture in left if picture != entry.small_picture]
         if f"{entry.name}.png" not in pictures or not truths(done.stdout):
             raise RuntimeError(f"{entry.name} must save {entry.name}.png and print a line of truth; it left {pictures}")
         STORED.mkdir(exist_ok=True)
-        for picture in pictures:
+        for picture in left:
             shutil.copy(Path(folder) / picture, STORED / picture)
         for path in large(STORED):
             shrink(path)

@@ -112,7 +112,7 @@ def gallery_index(entries: list[gallery.Entry]) -> str:
         if own:
             lines += [f"## {domain.capitalize()}", "", '<div class="gallery">']
             lines += [
-                f'<a href="{entry.name}.html"><img src="{entry.name}.png" alt="" loading="lazy">'
+                f'<a href="{entry.name}.html"><img src="{entry.thumbnail}" alt="" loading="lazy">'
                 f"<span>{entry.title}{run_time(entry)}</span></a>"
                 for entry in own
             ]
