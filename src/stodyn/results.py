@@ -6,7 +6,6 @@ import functools
 import json
 import os
 import uuid
-import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,9 +14,10 @@ import numpy as np
 import xarray as xr
 
 from stodyn import deprecation
-from stodyn.arguments import checks_arguments, expect_dataset, stacklevel_of_user, suggestion
+from stodyn.arguments import checks_arguments, expect_dataset, suggestion
 from stodyn.statistics import intervals
 from stodyn.statistics.contract import Labelled, Labels, Statistic, Variable
+from stodyn.telling import tell
 
 LARGEST_KEPT = 100_000  # most numbers of a coordinate whose index is reused from result to result
 EXPANSION, SMALL = 1000, 64 * 2**20  # times the bytes of a NetCDF file that are read from it, at least 64 MiB
@@ -99,8 +99,15 @@ def _warned(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """The variables and coordinates of the statistics, which may warn."""
     for warning in (warning for _, result, _ in labelled for warning in result.warnings):
-        warnings.warn(warning, stacklevel=stacklevel_of_user())
+        tell(str(warning), type(warning))
     return merged(labelled, extra)
+
+
+def with_warnings(result: Any, told: list[str]) -> Any:
+    """Return a result; one with a provenance says there what the user was warned of while it was made."""
+    if told and isinstance(result, xr.Dataset) and "provenance" in result.attrs:
+        result.attrs["provenance"] = json.dumps({**json.loads(result.attrs["provenance"]), "warnings": told})
+    return result
 
 
 def attributes(record: Mapping[str, Any]) -> dict[str, str]:

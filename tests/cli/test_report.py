@@ -57,3 +57,17 @@ def test_a_file_that_is_none_is_told(tmp_path, monkeypatch):
     monkeypatch.setenv("COLUMNS", "400")  # so that the path of the file stays on one line
     done = CliRunner().invoke(application(), ["report", str(tmp_path / "none.nc")])
     assert done.exit_code == 2 and "none.nc" in done.output
+
+
+@pytest.mark.usefixtures("coarse_pictures")
+def test_what_the_user_was_warned_of_stands_in_the_record_and_on_the_page(tmp_path):
+    far = sd.Stop(sd.Level(1e3, of="q"))
+    with pytest.warns(sd.warnings.Unmet) as told:
+        run = sd.simulate(SPRING, "Heun", t=(0, 1), dt=0.1, paths=16, seed=1, stop=far)
+    words = [str(one.message) for one in told]
+    assert sd.provenance(run)["warnings"] == words
+    assert f"<p class=warning>{words[0]}</p>" in report(run, tmp_path).replace("&#x27;", "'")
+
+
+def test_a_record_says_nothing_of_warnings_where_there_were_none():
+    assert "warnings" not in sd.provenance(sd.simulate(SPRING, "Heun", t=(0, 1), dt=0.1, paths=16, seed=1))

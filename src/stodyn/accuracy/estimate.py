@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 import time
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -40,7 +39,6 @@ from stodyn.accuracy.levels import Question
 from stodyn.accuracy.moves import carried_out
 from stodyn.accuracy.pilot import MOST_STEPS, Pilots, in_words, stops_in_words
 from stodyn.accuracy.report import Account, dataset, plain_cost
-from stodyn.arguments import stacklevel_of_user
 from stodyn.engine.door import front_door
 from stodyn.engine.failure import PathsFailed
 from stodyn.engine.grid import span_of
@@ -54,6 +52,7 @@ from stodyn.problems.calling import call
 from stodyn.problems.contract import returned_shape
 from stodyn.problems.tangents import with_tangents
 from stodyn.statistics.functional import Functional, Probability, Watching
+from stodyn.telling import tell
 from stodyn.warnings import Untrusted
 
 POINTS = ("auto", "sobol", "random")
@@ -159,11 +158,7 @@ def estimate(
     estimator = Estimator(problem, f, t, **options, where=where)
     result = estimator.answer(error, seed, level=level, relative=relative, most=most, ledger=ledger, progress=progress)
     if not result.attrs["trusted"]:
-        warnings.warn(
-            f"estimate: do not trust this interval: {result.attrs['reasons']}",
-            Untrusted,
-            stacklevel=stacklevel_of_user(),
-        )
+        tell(f"estimate: do not trust this interval: {result.attrs['reasons']}", Untrusted)
     return result
 
 

@@ -10,7 +10,6 @@ import json
 import math
 import os
 import time
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -25,7 +24,6 @@ from stodyn.accuracy.rare_gradient import gradient
 from stodyn.accuracy.splits import paths_with_event, splitting_run
 from stodyn.accuracy.splitting import Outcome
 from stodyn.accuracy.subset import PathsOfNormals, subset
-from stodyn.arguments import stacklevel_of_user
 from stodyn.engine.door import front_door
 from stodyn.engine.places.contract import Place
 from stodyn.engine.progress import Progress
@@ -44,6 +42,7 @@ from stodyn.problems.contract import written_as
 from stodyn.problems.level import SIDES, Level
 from stodyn.problems.looped import Looped
 from stodyn.problems.sde import SDE
+from stodyn.telling import tell
 from stodyn.warnings import MissedWays, Skewed
 
 SKEWED = 0.7  # c.o.v. of single runs beyond which their mean is too low most of the time
@@ -314,30 +313,27 @@ def _warn(run: Run, outcomes: Sequence[Outcome], estimate: Estimate, replicas: i
     """Warn of doubtful results, and suggest a remedy."""
     if all(one.probability == 0 for one in outcomes):
         best = max(one.reached for one in outcomes) + 0.0  # 0 and not -0, whichever of the two came first
-        warnings.warn(
+        tell(
             f"rare: all {len(outcomes)} runs died out: no path reached {run.spec.record['event']}. The best score was "
             f"{best:.4g}, after {max(one.rounds for one in outcomes)} rounds. Is the level within reach, and does the "
             "score grow on the way to it? A score that many paths share stops the search: give one that tells them "
             "apart.",
             MissedWays,
-            stacklevel=stacklevel_of_user(),
         )
         return
     if estimate.scatter > SKEWED:
-        warnings.warn(
+        tell(
             f"rare: single runs scatter by {estimate.scatter:.2g} of their mean, so that the estimate is too low more "
             "often than not, and so is its interval. Give a better score, more replicas or shorter steps.",
             Skewed,
-            stacklevel=stacklevel_of_user(),
         )
     signs = ways.signs(outcomes, estimate, replicas, run.spec)
     if signs:
-        warnings.warn(
+        tell(
             f"rare: ways to the event may have been missed: {'; '.join(signs)}. Repeat with {4 * replicas} "
             "replicas: an estimate that grows by more than two standard errors had missed one. Or give a score that "
             "tells the ways apart.",
             MissedWays,
-            stacklevel=stacklevel_of_user(),
         )
 
 
@@ -409,11 +405,10 @@ def _by_subset(question: Question, method: Any, effort: Effort, began: float) ->
         estimates = repeated(estimate, effort)
     if not any(estimates):
         nearest = -max(run.reached for run in runs)
-        warnings.warn(
+        tell(
             f"rare: no run reached {event}; the nearest path was {nearest:.4g} away from it. Is the level within "
             "reach, and does the distance from it tell paths apart?",
             MissedWays,
-            stacklevel=stacklevel_of_user(),
         )
     record = {
         **spec.record,

@@ -12,7 +12,6 @@ import functools
 import json
 import math
 import time
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -28,7 +27,6 @@ from stodyn.accuracy.estimate import check_values
 from stodyn.accuracy.gradient_routes import ROUTES, Question, nature, refuse_host, refuse_unused
 from stodyn.accuracy.levels import Question as Gathering
 from stodyn.accuracy.levels import derivatives, differentiated
-from stodyn.arguments import stacklevel_of_user
 from stodyn.engine import grid
 from stodyn.engine.door import front_door
 from stodyn.engine.places.contract import Place
@@ -56,6 +54,7 @@ from stodyn.problems.tangents import Direction, WithTangents, followed, with_ran
 from stodyn.statistics.functional import End, Functional
 from stodyn.statistics.moments import Sums, summarise
 from stodyn.statistics.observable import Observable
+from stodyn.telling import tell
 from stodyn.warnings import Chaotic
 
 CHAOTIC = 100.0  # times the variance of f: that of a parameter times the derivative by it, beyond which it is warned
@@ -472,13 +471,12 @@ def _warn_of_chaos(inquiry: Inquiry, estimates: Sequence[_Estimate]) -> None:
         for direction, scatter in zip(one.directions, one.stderr**2 * count, strict=True):
             ratio = float(np.max((sizes[direction] or 1.0) ** 2 * scatter / np.maximum(one.variance, 1e-300)))
             if ratio > CHAOTIC and np.all(one.variance > 0):
-                warnings.warn(
+                tell(
                     f"sensitivity: the derivatives of the paths by {direction.name} scatter {ratio**0.5:.2g} times as "
                     "much as f itself (in units of the parameter): paths that begin close together part, and the mean "
                     'of so few derivatives says little. Shorten the interval, or take by="weight" for parameters of '
                     "the drift, or differences with a large spacing.",
                     Chaotic,
-                    stacklevel=stacklevel_of_user(),
                 )
                 return
 

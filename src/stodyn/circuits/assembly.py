@@ -237,8 +237,9 @@ class Network:
             return None
         ends = [(rows, plus, minus) for (_, (plus, minus), (rows, _)) in (group.control for group in groups)]
         levels = [tuple(map(group.numbers.known, ("low", "high", "on"))) for group in groups]
-        parts = (np.concatenate(part) for part in (*zip(*ends, strict=True), *zip(*levels, strict=True)))
-        return Memories(*parts, tuple(e.name for group in groups for e in group.elements))
+        rows, plus, minus = map(np.concatenate, zip(*ends, strict=True))
+        low, high, at_first = map(np.concatenate, zip(*levels, strict=True))
+        return Memories(rows, plus, minus, low, high, at_first, tuple(e.name for g in groups for e in g.elements))
 
     @functools.cached_property
     def places(self) -> list[np.ndarray]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from stodyn.arguments import checks_arguments, stacklevel_of_user
+from stodyn.arguments import checks_arguments
 from stodyn.circuits import direct_current, inputs_of_sources, measures, topology
 from stodyn.circuits.asked import Output
 from stodyn.circuits.assembly import Network, assemble
@@ -48,6 +47,7 @@ from stodyn.problems.facts import Known
 from stodyn.problems.linear import GaussianStart
 from stodyn.problems.sdae import SDAE
 from stodyn.problems.sde import SDE
+from stodyn.telling import tell
 from stodyn.warnings import NominalValues
 
 MOST_CORNERS = 12  # the most random values for which all corners are computed
@@ -197,12 +197,11 @@ class Circuit(SDAE):
         _check_time(self.network)
         _ = self.channels.total
         if self.random and "devices" not in self.params:
-            warnings.warn(
+            tell(
                 f"problem: its random values ({', '.join(self.random)}) are at their nominal ones. To draw them for "
                 "each path, simulate(circuit.sampled(paths, seed), paths=paths, ...); circuit.at({}) is the nominal "
                 "circuit without this warning",
                 NominalValues,
-                stacklevel=stacklevel_of_user(),
             )
         super().check_step(method, h)
 
@@ -925,10 +924,7 @@ def _forward_bodies(network: Network, x: np.ndarray) -> list[str]:
 def _warn_of_bodies(circuit: Circuit, x: np.ndarray) -> None:
     """Warn of junctions to the body that are missing where they would conduct; `read` adds those of its start."""
     for words in _forward_bodies(circuit.network, x):
-        warnings.warn(
-            f"{words}, so that it has none; SPICE has IS=1e-14 there. Give IS in the .model",
-            stacklevel=stacklevel_of_user(),
-        )
+        tell(f"{words}, so that it has none; SPICE has IS=1e-14 there. Give IS in the .model")
 
 
 def _warn_of_thresholds(circuit: Circuit, x: np.ndarray) -> None:
@@ -938,11 +934,10 @@ def _warn_of_thresholds(circuit: Circuit, x: np.ndarray) -> None:
         for e, c in zip(group.elements, np.broadcast_to(control, len(group.elements)), strict=True):
             middle, reach, unit = e.value["middle"], e.value["reach"], "A" if e.reads[1][0].startswith("i(") else "V"
             if abs(c - middle) < reach == switch.narrowest(middle, unit):
-                warnings.warn(
+                tell(
                     f"{e.at}: {e.name}: at the operating point its control, {c:.6g} {unit}, is within {reach:g} {unit} "
                     f"of the threshold {middle:g} {unit}, where its resistance is on the way between ROFF and RON; in "
-                    "SPICE it is on or off. Choose a threshold between the levels of the control",
-                    stacklevel=stacklevel_of_user(),
+                    "SPICE it is on or off. Choose a threshold between the levels of the control"
                 )
 
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import re
-import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from stodyn.arguments import stacklevel_of_user
 from stodyn.circuits import topology
 from stodyn.circuits.asked import (
     TEMPERATURE,
@@ -36,6 +34,7 @@ from stodyn.circuits.text import DEEPEST, LEFT_OUT_LIBRARY, Line, NetlistError, 
 from stodyn.circuits.thresholds import with_resting
 from stodyn.circuits.waveforms import TIME, Waveform
 from stodyn.circuits.words import SWITCH, fields, is_number
+from stodyn.telling import tell
 
 MOST_ELEMENTS = 100_000
 MOST_COPIES = 100  # of a subcircuit by m=
@@ -198,7 +197,7 @@ def warn(notes: Iterable[str]) -> None:
     """Warn of the parts of the netlist that were left out and may matter."""
     for note in notes:
         if note.startswith("left out unknown parameters") or FIRST_LINE in note:
-            warnings.warn(note, stacklevel=stacklevel_of_user())
+            tell(note)
 
 
 def _places(netlist: Netlist, scope: Scope) -> list[str]:

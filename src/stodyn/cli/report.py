@@ -78,6 +78,7 @@ def to_heed(run: xr.Dataset, record: dict[str, Any]) -> Iterator[str]:
         yield f"{int(run['failures'].sum())} paths failed at some of the points and are left out of the numbers."
     if record.get("rounded_steps"):
         yield f"{record['rounded_steps']:,} steps were solved no better than rounding allows."
+    yield from record.get("warnings", ())
     for fault in record.get("faults", ()):
         yield f"A fault of stodyn, which the run went around: {fault}."
     for reason in (

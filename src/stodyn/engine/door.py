@@ -14,11 +14,12 @@ from typing import Any, TypeVar, cast
 import jax
 from jax.extend.core import get_opaque_trace_state
 
-from stodyn import arguments
+from stodyn import arguments, results
 from stodyn.engine.failure import StodynFault, fault_in_words
 from stodyn.engine.forked import note_run
 from stodyn.numerics.printing.unprintable import fault_in
 from stodyn.numerics.tracing_errors import TRACED
+from stodyn.telling import keeping_what_is_told
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -61,7 +62,7 @@ def front_door(function: F) -> F:
 
     An unknown option is refused with the nearest name, and a missing one with the way to call the function. Calls from
     inside JAX's transformations, which would freeze the numbers of a run, are always refused. An unforeseen error
-    inside stodyn is told as one.
+    inside stodyn is told as one. A Dataset keeps the warnings of its call in its provenance.
     """
     parameters, name = inspect.signature(function).parameters, function.__name__
     form = call_form(function)
@@ -77,8 +78,8 @@ def front_door(function: F) -> F:
             raise TypeError(f"{name}: called while JAX traces a function. {way_out}")
         note_run()
         try:
-            with jax.default_device(jax.devices("cpu")[0]):
-                return function(*positional, **options)
+            with jax.default_device(jax.devices("cpu")[0]), keeping_what_is_told() as told:
+                return results.with_warnings(function(*positional, **options), told)
         except TRACED as error:
             raise TypeError(
                 f"{name}: this must be a number, but it is a value that JAX is tracing. {way_out}"

@@ -6,14 +6,12 @@ order falls to 1. The value at the jump that is the mean of both sides keeps the
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from stodyn.arguments import stacklevel_of_user
 from stodyn.engine.traces import traced_functions_of
 from stodyn.methods.contract import Method
 from stodyn.numerics.bounded import Bounded
@@ -24,6 +22,7 @@ from stodyn.problems.contract import TracedFunction
 from stodyn.problems.ground import GroundLoad
 from stodyn.problems.mechanical import Mechanical
 from stodyn.problems.sde import SDE
+from stodyn.telling import tell
 from stodyn.warnings import JumpsInTime
 
 MOST_TIMES = 4096  # of the ends of steps that are looked at
@@ -47,12 +46,11 @@ def check_jumps(method: Any, problem: Any, times: np.ndarray) -> None:
         word = name.rsplit(".", 1)[-1]
         time = first_jump(look, times[1:-1][:MOST_TIMES]) if word in ("drift", "force") else None
         if time is not None:
-            warnings.warn(
+            tell(
                 f"{word}: jumps at t = {time:g}, where a step ends. {method.name} carries derivatives across it, so "
                 "that its order is 1. Give it the mean of both sides there, as in jnp.where(t > T, b, "
                 "jnp.where(t == T, (a + b)/2, a)), which keeps the order.",
                 JumpsInTime,
-                stacklevel=stacklevel_of_user(),
             )
 
 

@@ -7,7 +7,6 @@ of the function, whatever the precision of the trace.
 from __future__ import annotations
 
 import functools
-import warnings
 from collections.abc import Callable, Iterator
 from types import CodeType
 from typing import Any
@@ -15,8 +14,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from stodyn.arguments import stacklevel_of_user
 from stodyn.engine.traces import single_precision_constants, traced_functions_of, was_rounded
+from stodyn.telling import tell
 from stodyn.warnings import SinglePrecisionConstant
 
 SHOWN = 4  # numbers that a warning lists
@@ -30,11 +29,10 @@ def warn_of_rounded(problem: Any, computation: str, further: list[str] | None = 
     listed = [words for words, _ in rounded]
     listed += [value for value in further or () if value not in {value for _, value in rounded}]
     if listed:
-        warnings.warn(
+        tell(
             f"{computation} uses float32 numbers: {'; '.join(listed[:SHOWN])}. They were made by jax.numpy outside a "
             "64-bit context; make them with numpy, or inside the function.",
             SinglePrecisionConstant,
-            stacklevel=stacklevel_of_user(),
         )
 
 

@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 import os
 import time
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,7 +15,6 @@ import xarray as xr
 from numpy.typing import ArrayLike
 
 from stodyn import results
-from stodyn.arguments import stacklevel_of_user
 from stodyn.engine import grid, self_test
 from stodyn.engine.door import call_form, front_door
 from stodyn.engine.expansion import expanded
@@ -58,6 +56,7 @@ from stodyn.statistics.contract import Statistic
 from stodyn.statistics.moments import Moments
 from stodyn.statistics.randomised import randomised
 from stodyn.statistics.stopping import Stopped
+from stodyn.telling import tell
 from stodyn.warnings import BlockHalved, Unbelievable, Unmet
 
 MOST_PATHS = 2**62  # numbers of paths and of their blocks fit into 64 bits
@@ -262,11 +261,10 @@ def _warn_of_unmet_stops(tally: Tally) -> None:
     """Warn where a level has stopped no path."""
     for statistic, merged in zip(tally.run.spec.statistics, tally.merged, strict=True):
         for words in statistic.unmet(merged) if isinstance(statistic, Stopped) else ():
-            warnings.warn(
+            tell(
                 f"stop: {words} before t = {tally.run.spec.times[-1]:g}. Run longer, lower the level, or see "
                 "stodyn.rare for events that are rare.",
                 Unmet,
-                stacklevel=stacklevel_of_user(),
             )
 
 
@@ -284,11 +282,7 @@ def _warn_of_the_unbelievable(result: xr.Dataset, spec: Spec) -> None:
             if type(statistic) is Moments:
                 named = f" ({', '.join(spec.implicit)})" if spec.implicit else ""
                 why = f"The steps are probably unstable: take a smaller dt, or an implicit method{named}"
-            warnings.warn(
-                f"{name}: not finite or beyond 1e100 from t = {first:g} on. {why}.",
-                Unbelievable,
-                stacklevel=stacklevel_of_user(),
-            )
+            tell(f"{name}: not finite or beyond 1e100 from t = {first:g} on. {why}.", Unbelievable)
 
 
 def _carried_out(
@@ -333,11 +327,10 @@ def halved(run: Run, where: Where, error: RuntimeError) -> Run:
     if not (where.devices and is_out_of_memory(error) and width > GROUP):
         raise error
     smaller = max(width // 2 // GROUP, 1) * GROUP
-    warnings.warn(
+    tell(
         f"a block of {width} paths does not fit into the device's memory: continuing with {smaller} "
         f"(to start that way, give block={smaller})",
         BlockHalved,
-        stacklevel=stacklevel_of_user(),
     )
     there = dataclasses.replace(where, executor=run.executor.name, block=smaller)
     return run_of(run.spec, run.paths, run.layout.seed, there)

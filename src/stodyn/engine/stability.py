@@ -19,7 +19,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from jax.extend import core
 
-from stodyn.arguments import stacklevel_of_user
 from stodyn.engine.layout import Layout
 from stodyn.engine.program import executors
 from stodyn.engine.spec import Spec, describe
@@ -33,6 +32,7 @@ from stodyn.numerics.printing.unprintable import or_unexamined
 from stodyn.problems.looped import Looped
 from stodyn.problems.sde import SDE
 from stodyn.problems.structure import DIFFERENTIATED, PROVED, holds_in, noise_and_slopes
+from stodyn.telling import tell
 from stodyn.warnings import UnstableSteps
 
 GROWTH = math.log(10.0)  # of differences over the whole run, beyond what the equations do, that a run warns of
@@ -107,7 +107,7 @@ def _warn_of_unstable_steps(run: Any, problem: Any) -> str:
         f"grow by {unstable.factor:.4g} per step {unstable.sense}, but the equations do not. Take steps of "
         f"{_rounded_down(unstable.longest()):g} or less{other}."
     )
-    warnings.warn(f"dt: {words}", UnstableSteps, stacklevel=stacklevel_of_user())
+    tell(f"dt: {words}", UnstableSteps)
     return words
 
 

@@ -20,7 +20,7 @@ from jax import Array
 from numpy.typing import ArrayLike
 
 from stodyn import results
-from stodyn.arguments import checks_arguments, stacklevel_of_user, suggestion
+from stodyn.arguments import checks_arguments, suggestion
 from stodyn.engine.door import front_door
 from stodyn.engine.failure import PathsFailed
 from stodyn.engine.places.contract import Place
@@ -53,6 +53,7 @@ from stodyn.statistics.comparison import Comparison
 from stodyn.statistics.contract import Move, Snapshot, Statistic
 from stodyn.statistics.moments import Averaged, Moments, Valued
 from stodyn.statistics.stopping import Alive
+from stodyn.telling import tell
 
 
 @front_door
@@ -354,7 +355,7 @@ def _warn_of_points(messages: Sequence[tuple[str, warnings.WarningMessage]]) -> 
     for kind, by_point in by_kind.items():
         point, message = next(iter(by_point.items()))
         others = f" (and at {len(by_point) - 1} other points)" if len(by_point) > 1 else ""
-        warnings.warn(f"at {point}{others}: {message}", kind, stacklevel=stacklevel_of_user())
+        tell(f"at {point}{others}: {message}", kind)
 
 
 def _plainly(value: Any) -> Any:
@@ -585,8 +586,8 @@ def _dataset(
     record: dict[str, Any],
 ) -> xr.Dataset:
     first = results.dataset(tallies[0].labelled(), {}, {})
-    others = (results.variables(tally.labelled()) for tally in tallies[1:])
-    variables, coords = _stacked(axes, first, [first, *others])
+    later = (results.variables(tally.labelled()) for tally in tallies[1:])
+    variables, coords = _stacked(axes, first, [first, *later])
     dims, grid = tuple(axis.name for axis in axes), tuple(len(axis.points) for axis in axes)
     if recorded:
         counts = np.array([len(tally.log.all()[0]) for tally in tallies])

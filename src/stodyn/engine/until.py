@@ -23,20 +23,20 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy
 
-from stodyn.arguments import checks_arguments, stacklevel_of_user
+from stodyn.arguments import checks_arguments
 from stodyn.hints import Count, Reals, is_whole
 from stodyn.noise.sobol import RANDOMISATIONS
 from stodyn.statistics.contract import Labelled, Labels, Statistic
 from stodyn.statistics.histogram import Histogram
 from stodyn.statistics.moments import Averaged, Sums, single
 from stodyn.statistics.observable import Observable
+from stodyn.telling import tell
 from stodyn.warnings import HeavyTailed, NotReached, OneValue
 
 FEWEST_BLOCKS, FEWEST_PATHS, MANY_BLOCKS = 4, 4096, 16
@@ -348,21 +348,19 @@ class Watch:
             "coverage_lost": 0.25 * q * density * (1 + q * q) * loose**2,  # E Φ over such errors, to second order
         }
         if loose > LOOSE:
-            warnings.warn(
+            tell(
                 f"the standard error of {verdict.where} is itself known only to {100 * loose:.0f} % (kurtosis "
                 f"{verdict.kurtosis:.3g}), so the coverage may fall short. Rare large values dominate it: more paths "
                 "help slowly",
                 HeavyTailed,
-                stacklevel=stacklevel_of_user(),
             )
         if self.same:
             paths = self.checked_at[-1]
-            warnings.warn(
+            tell(
                 f"{', '.join(self.same)} had one value on all {paths} paths. Other values have a probability below "
                 f"{3 / paths:.1g}: the tolerance holds where they are truth values, but says nothing about rare large "
                 "ones; see stodyn.rare for rare events",
                 OneValue,
-                stacklevel=stacklevel_of_user(),
             )
         self._warn_of_the_end(verdict, ended_by)
         return {
@@ -385,11 +383,10 @@ class Watch:
         limit = {"most": f"most = {self.checked_at[-1]} paths", "seconds": f"seconds = {self.rule.seconds}"}
         needed = self.checked_at[-1] * verdict.share**2
         paths = f"; about {needed:.1g} paths would reach it" if math.isfinite(needed) else ""
-        warnings.warn(
+        tell(
             f"until: {limit.get(ended_by, ended_by)} ended the run before the tolerance was met: the half-width of "
             f"{verdict.where} is {verdict.half:.2g}, and {verdict.tolerance:.2g} was asked for{paths}",
             NotReached,
-            stacklevel=stacklevel_of_user(),
         )
 
 
@@ -409,12 +406,11 @@ def of_randomisations(statistics: Sequence[Any], merged: Sequence[Any], labels: 
             with np.errstate(invalid="ignore"):
                 loose = float(np.nanmax(np.sqrt((quantity.kurtosis - 1) / quantity.paths), initial=0.0))
             if loose > LOOSE:
-                warnings.warn(
+                tell(
                     f"the standard error of {name} is dominated by rare large values (kurtosis "
                     f"{np.nanmax(quantity.kurtosis):.3g} with {int(quantity.paths.max())} paths), so intervals "
                     "made from it cover too little. Take more paths",
                     HeavyTailed,
-                    stacklevel=stacklevel_of_user(),
                 )
     q = float(scipy.stats.t.ppf(0.975, freedom))
     return {

@@ -12,13 +12,13 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from stodyn.arguments import stacklevel_of_user, suggestion
+from stodyn.arguments import suggestion
 from stodyn.exporting import c_file
+from stodyn.telling import tell
 
 
 class Platform(NamedTuple):
@@ -122,8 +122,7 @@ def _compiled(sources: Mapping[str, str], suffix: str, compiler: Sequence[str]) 
 
 
 def _warn_of_sources_alone() -> None:
-    warnings.warn(
+    tell(
         "to: no C compiler was found ($CC, cc), so that the unit holds its sources and no library; most hosts need "
-        "one. Install a compiler, or compile the sources on the host's machine",
-        stacklevel=stacklevel_of_user(),
+        "one. Install a compiler, or compile the sources on the host's machine"
     )

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
-from stodyn.arguments import checks_arguments, stacklevel_of_user
+from stodyn.arguments import checks_arguments
 from stodyn.inference import checks, grid, kalman, moments
 from stodyn.inference.question import Question, marginals, question_of, why_singular
 from stodyn.inference.record import nearest
+from stodyn.telling import tell
 from stodyn.warnings import NotGaussian
 
 CONTRADICTS = 2.0  # of log L between a filter and a grid
@@ -214,7 +214,7 @@ def _compare(question: Question, parts: Any, history: Any, variables: dict[str, 
             f"log L is {loglik:.6g} by {model.by!r}, which takes the law for a normal one, but {exact:.6g} on a grid"
         )
         variables["reasons"].append(words)
-        warnings.warn(f"by: {words}", NotGaussian, stacklevel=stacklevel_of_user())
+        tell(f"by: {words}", NotGaussian)
 
 
 def on_grid(question: Question, parts: Any, history: Any) -> float:

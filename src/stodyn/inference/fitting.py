@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,7 +10,7 @@ import jax
 import numpy as np
 import xarray as xr
 
-from stodyn.arguments import checks_arguments, stacklevel_of_user
+from stodyn.arguments import checks_arguments
 from stodyn.engine.progress import Progress
 from stodyn.inference import climbing, filtering, profiles, starts
 from stodyn.inference.gaussian import START
@@ -22,6 +21,7 @@ from stodyn.inference.moments import WAYS
 from stodyn.inference.predictive import predicted
 from stodyn.inference.question import Question
 from stodyn.problems.contract import expect_problem
+from stodyn.telling import tell
 from stodyn.warnings import Multimodal, NotGaussian, NotIdentified, StepTooLong
 
 NEAR = 2.0  # of log L: another maximum this close competes
@@ -186,10 +186,10 @@ def _doubts(line: Line, best: climbing.Climbed, others: climbing.Climbed) -> lis
     reasons = [] if best.converged else ["the search did not come to an end"]
     unknown = _unknown(line, -best.curvature)
     for words in unknown:
-        warnings.warn(f"free: {words}", NotIdentified, stacklevel=stacklevel_of_user())
+        tell(f"free: {words}", NotIdentified)
     another = None if reasons or unknown else _another(line, best, others)
     if another is not None:
-        warnings.warn(f"free: {another}", Multimodal, stacklevel=stacklevel_of_user())
+        tell(f"free: {another}", Multimodal)
     return [*reasons, *unknown, *filter(None, [another])]
 
 
@@ -261,7 +261,7 @@ def _afterwards(
                 f"with steps of half the length the log-likelihood changes by {halved - own:+.3g}: the parameters are "
                 f"those of steps of {options['dt']:g}, not of the equations; take a shorter dt, or law='exact'"
             )
-            warnings.warn(f"dt: {words[-1]}", StepTooLong, stacklevel=stacklevel_of_user())
+            tell(f"dt: {words[-1]}", StepTooLong)
     if predictive:
         bands, outside = predicted(question, whole, predictive, seed)
         variables, words = variables | bands, words + outside
@@ -290,7 +290,7 @@ def _wrong_intervals(
                 f"{question.model.by!r}, which takes the law for a normal one, but by {other:+.3g} on a grid: the "
                 "intervals are not to be trusted"
             )
-            warnings.warn(f"by: {words}", NotGaussian, stacklevel=stacklevel_of_user())
+            tell(f"by: {words}", NotGaussian)
             return [words]
     return []
 

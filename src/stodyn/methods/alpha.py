@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import warnings
 from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -14,7 +13,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from stodyn.arguments import stacklevel_of_user
 from stodyn.methods.contacts import check_contacts
 from stodyn.methods.contract import Claim, Method, Report
 from stodyn.methods.excited import Excited, check_response
@@ -32,6 +30,7 @@ from stodyn.problems.mechanical import Mechanical
 from stodyn.problems.mechanical_facts import ADDITIVE_LINEAR, CONSTANT_UNDAMPED
 from stodyn.problems.motion import Motion
 from stodyn.problems.time_scale import time_scale
+from stodyn.telling import tell
 from stodyn.warnings import StiffWarning
 
 NARROW = 3  # of a band: the text of a wider one is longer than that of sparse elimination
@@ -147,12 +146,11 @@ class GeneralisedAlpha(Method):
                     "not finite (as that of |v|^0.4 at v = 0). Smooth it, start elsewhere, or take order=1.0"
                 )
             if Ω > LARGE_OMEGA:
-                warnings.warn(
+                tell(
                     f"order={self.order}: its noise terms are explicit and may amplify noise where the fastest rate "
                     f"of the system times the step is above {LARGE_OMEGA:g}; at the start it is {Ω:.3g}. Take a step "
                     f"of {h * LARGE_OMEGA / Ω:.2g}, or order=1.0.",
                     StiffWarning,
-                    stacklevel=stacklevel_of_user(),
                 )
         if not self.keeps_contacts(problem):
             check_contacts(self, problem, h)

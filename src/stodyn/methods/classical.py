@@ -14,7 +14,6 @@ import dataclasses
 import functools
 import itertools
 import math
-import warnings
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from fractions import Fraction as Q
@@ -22,7 +21,6 @@ from typing import Any
 
 import numpy as np
 
-from stodyn.arguments import stacklevel_of_user
 from stodyn.methods.contract import EXPLICIT, Claim, Method
 from stodyn.noise import wiener
 from stodyn.noise.increment import Recipe
@@ -30,6 +28,7 @@ from stodyn.noise.stages import Stages
 from stodyn.numerics.surd import Surd, sqrt
 from stodyn.problems.calculus import correction
 from stodyn.problems.sde import SDE
+from stodyn.telling import tell
 from stodyn.warnings import CovarianceError
 
 Number = Any  # int, Fraction, Surd: exact; or float
@@ -108,11 +107,10 @@ class ExplicitRungeKutta(Method):
             raise ValueError(f'noise: expected "held", "fresh", a number or a matrix, got {self.noise!r}')
         _check_correlation(self.C, self.noise, s)
         if self.order >= 2 and not _equal(self.c1, 1):
-            warnings.warn(
+            tell(
                 f"{self.name}: with this noise the covariance has an error of order h, c1 = 2 b'aCb/b'Cb = "
                 f"{float(self.c1):.6g} is not 1. Hold the sample (noise='held'), or take RK4 or RK2 for fresh noise.",
                 CovarianceError,
-                stacklevel=stacklevel_of_user(),
             )
 
     @property

@@ -9,18 +9,17 @@ decays, was measured to be off by 2 %, and by a third to a half, beyond which it
 from __future__ import annotations
 
 import math
-import warnings
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 
-from stodyn.arguments import stacklevel_of_user
 from stodyn.methods.excited import linear_step
 from stodyn.problems.driven import step_matrices
 from stodyn.problems.mechanical import Mechanical
 from stodyn.problems.sde import SDE
 from stodyn.problems.stops import Stiffest, stiffest_stop
+from stodyn.telling import tell
 from stodyn.warnings import StopsNotResolved
 
 NOTABLE = 0.3, 0.02  # h √(k/m), and the error of E v², above which a run warns
@@ -53,10 +52,8 @@ def tell_of_stiff_stop(method: Any, h: float, stiffest: Stiffest, refused: tuple
     words = words.format(Ω=Ω, shorter="" if share is None else f"steps of {share * h:.2g} or ")
     if not _is_within(refused, method, Ω, damping):
         raise ValueError(f"dt: with steps of {h:g} {method.name} multiplies the energy {words}")
-    warnings.warn(
-        f"dt: with steps of {h:g} {method.name} changes the energy {words}", StopsNotResolved,
-        stacklevel=stacklevel_of_user(),
-    )  # fmt: skip
+    tell(
+        f"dt: with steps of {h:g} {method.name} changes the energy {words}", StopsNotResolved)  # fmt: skip
 
 
 def keeps_stops(method: Any, problem: Any) -> bool:

@@ -16,20 +16,19 @@ from __future__ import annotations
 
 import itertools
 import math
-import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
-from stodyn.arguments import stacklevel_of_user
 from stodyn.methods.alpha import MOST_PARTS, SHORT
 from stodyn.methods.contacts import keeps_stops
 from stodyn.methods.linear_law import LinearLaw, law_without_stops
 from stodyn.problems.driven import longest_step
 from stodyn.problems.mechanical import Mechanical
 from stodyn.problems.stops import pushes_of
+from stodyn.telling import tell
 from stodyn.warnings import StopsNotResolved
 
 LOST = 0.9  # parts of a step in which damping is lost at a contact that they do not resolve
@@ -107,7 +106,7 @@ def check_crossings(method: Any, problem: Any, h: float, T: float) -> None:
     )
     if excess(h) > REFUSED:
         raise ValueError(words)
-    warnings.warn(words, StopsNotResolved, stacklevel=stacklevel_of_user())
+    tell(words, StopsNotResolved)
 
 
 def _in_words(excess: float) -> str:

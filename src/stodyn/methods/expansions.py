@@ -9,12 +9,10 @@ Galerkin     a residual orthogonal to every term: one large sparse system for al
 from __future__ import annotations
 
 import dataclasses
-import warnings
 from typing import Any, ClassVar
 
 import numpy as np
 
-from stodyn.arguments import stacklevel_of_user
 from stodyn.chaos import basis as bases
 from stodyn.chaos import coupled, nodes, regression, sampled
 from stodyn.chaos.basis import Basis
@@ -28,6 +26,7 @@ from stodyn.methods.radau import integrate, states_at
 from stodyn.numerics.radau import Forcing
 from stodyn.problems.random_dae import RandomDAE
 from stodyn.problems.random_start import INDEX_LIMIT, check_start
+from stodyn.telling import tell
 
 CITATION = (
     "R. Pulch, Stochastic collocation and stochastic Galerkin methods for linear differential algebraic equations, "
@@ -67,10 +66,9 @@ class _Chaos(Expansion):
             "Keep fewer times, or a lower degree.",
         )
         if problem.kinks and not self.splits_at_kinks:
-            warnings.warn(
+            tell(
                 f"kinks: {self.name} takes no integrals that could be split at the kinks of "
-                f"{', '.join(problem.kinks)}, which change nothing here. Quadrature and Galerkin split theirs.",
-                stacklevel=stacklevel_of_user(),
+                f"{', '.join(problem.kinks)}, which change nothing here. Quadrature and Galerkin split theirs."
             )
         record: dict[str, Any] = {"basis": basis.spelling, "structure": problem.structure}
         if self.diagnose:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import math
 import operator
-import warnings
 from abc import abstractmethod
 from functools import reduce
 from typing import Self
@@ -19,10 +18,11 @@ import numpy as np
 from jax import Array, lax
 
 from stodyn import listing
-from stodyn.arguments import checks_arguments, stacklevel_of_user
+from stodyn.arguments import checks_arguments
 from stodyn.noise.increment import Increment, Recipe
 from stodyn.noise.wiener import WZ
 from stodyn.noise.words import Word, up_to_weight
+from stodyn.telling import tell
 from stodyn.warnings import ResolutionWarning
 
 __dir__ = listing.names_of(__name__)
@@ -153,12 +153,11 @@ def check_resolution(recipe: Recipe, h: float, order: float, m: int = 2, unit: f
     """
     if isinstance(recipe, Approximation) and not recipe.is_enough(order, h, m, unit):
         scaled, counted = h / unit, f"h = {h:g}" if unit == 1.0 else f"h = {h:g}, {h / unit:.2g} of the time {unit:.2g}"
-        warnings.warn(
+        tell(
             f"{recipe} has an rms error of {recipe.error(scaled, m):.2g} at {counted} with {m} channel(s); strong "
             f"order {order:g} needs at most h^{order + 0.5:g} = {scaled ** (order + 0.5):.2g}. "
             f"Take {recipe.for_order(order, h, m, unit)}, or a longer step.",
             ResolutionWarning,
-            stacklevel=stacklevel_of_user(),
         )
 
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import warnings
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from stodyn.arguments import stacklevel_of_user
 from stodyn.noise.source import Source
 from stodyn.numerics.newton import derived
 from stodyn.problems.calculus import to_ito
@@ -19,6 +17,7 @@ from stodyn.problems.index import components, listed
 from stodyn.problems.sdae import SDAE
 from stodyn.problems.sde import SDE
 from stodyn.problems.state_space import StateSpace
+from stodyn.telling import tell
 from stodyn.warnings import Drifting
 
 
@@ -27,11 +26,10 @@ class DriftingSDE(SDE):
     """The SDE of (x, v) with accelerations and kicks along the constraints, for methods without constraints."""
 
     def check_step(self, method: Any, h: float) -> None:
-        warnings.warn(
+        tell(
             f"method: {method.name} steps accelerations that the constraints allow, but does not keep the constraints: "
             "positions drift off them, without bound. Take RattleAlpha, ProjectedAlpha or ConstrainedBAOAB",
             Drifting,
-            stacklevel=stacklevel_of_user(),
         )
 
 

@@ -7,7 +7,6 @@ import dataclasses
 import functools
 import inspect
 import os
-import warnings
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,7 +19,6 @@ import numpy as np
 from jax.extend import core
 
 from stodyn import listing
-from stodyn.arguments import stacklevel_of_user
 from stodyn.noise.from_normals import FromNormals
 from stodyn.noise.source import Fixed, PerPath, Source, source_of, sources_in
 from stodyn.numerics.bounds import check_bounds
@@ -28,6 +26,7 @@ from stodyn.numerics.printing.fingerprints import are_known_to_differ, calls_hos
 from stodyn.numerics.tracing_errors import first_line, in_words, missing_entry, unnamed_entry, way_out
 from stodyn.problems import describing
 from stodyn.problems.calling import PARAMS_NAMES, check_call, takes_params
+from stodyn.telling import tell
 from stodyn.warnings import AnotherOrder
 
 __all__ = [
@@ -681,11 +680,10 @@ def _warn_of_another_order(name: str, function: Callable, words: Sequence[str], 
             if code not in _warned_of:
                 if code is not None:
                     _warned_of.add(code)
-                warnings.warn(
+                tell(
                     f"{name}: it is called as {wanted}, but its arguments are named ({', '.join(names)}), so that "
                     f"{called!r} receives {places[here]}. Change their order, or rename them.",
                     AnotherOrder,
-                    stacklevel=stacklevel_of_user(),
                 )
             return
 

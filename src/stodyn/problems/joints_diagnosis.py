@@ -8,7 +8,6 @@ it: zero everywhere means that one constraint follows from others, zero at the s
 from __future__ import annotations
 
 import dataclasses
-import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -16,12 +15,12 @@ import jax
 import numpy as np
 import scipy
 
-from stodyn.arguments import stacklevel_of_user
 from stodyn.numerics.one_thread import blas_on_one_thread
 from stodyn.numerics.printing.points import AtPoints, at_points
 from stodyn.numerics.rounding import UNITS, Amounts
 from stodyn.problems.contract import differs_from_path_to_path, sample_params
 from stodyn.problems.index import how_moved
+from stodyn.telling import tell
 from stodyn.warnings import StartMoved
 
 STATES = 9  # the start, and consistent states around it
@@ -193,7 +192,7 @@ def checked(joints: Any, diagnosis: JointsDiagnosis, t: float) -> tuple[str, ...
     moved = np.abs(list(diagnosis.moved.values()))
     sizes = [np.abs(part).max(initial=0.0) for part in (diagnosis.start[:N], diagnosis.start[N:])]
     if any(m.max() > WARNED_OF * (size or 1.0) for m, size in zip((moved[:N], moved[N:]), sizes, strict=True)):
-        warnings.warn(f"start: {diagnosis.move}", StartMoved, stacklevel=stacklevel_of_user())
+        tell(f"start: {diagnosis.move}", StartMoved)
     _check_drawn(joints, t)
     return (diagnosis.move,) if diagnosis.move else ()
 
@@ -421,11 +420,10 @@ def _check_drawn(joints: Any, t: float) -> None:
     turned = [_pulled(G, M, -(G @ w + rate)) for G, M, w, rate in zip(there.G, there.M, v, there.rate, strict=True)]
     aside = np.linalg.norm(turned, axis=1) / np.maximum(np.linalg.norm(v + turned, axis=1), 1e-300)
     if far.max() > WARNED_OF or aside.max() > WARNED_OF:
-        warnings.warn(
+        tell(
             f"start: drawn starts are moved onto the constraints, x by up to {far.max():.3g} of |x|, v by up to "
             f"{aside.max():.3g} of |v| in {count} of them",
             StartMoved,
-            stacklevel=stacklevel_of_user(),
         )
 
 

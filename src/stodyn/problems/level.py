@@ -18,7 +18,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -27,12 +26,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from stodyn.arguments import checks_arguments, stacklevel_of_user, suggestion
+from stodyn.arguments import checks_arguments, suggestion
 from stodyn.numerics import uncompiled
 from stodyn.numerics.facts.dependence import Dependence, dependence
 from stodyn.numerics.printing.unprintable import Unprintable
 from stodyn.problems.calling import call
 from stodyn.problems.contract import Problem, differs_from_path_to_path, returned_shape
+from stodyn.telling import tell
 from stodyn.warnings import NoBridge
 
 BRIDGE, CUBIC, GRID = "bridge", "cubic", "grid"
@@ -363,11 +363,10 @@ class Gauge:
         """Warn where crossings between two steps cannot be detected."""
         kind, why = self.known
         if kind == GRID:
-            warnings.warn(
+            tell(
                 f"{who}: {self.level} is checked only at the ends of steps, so that crossings between them are missed: "
                 f"{why}. {way_out}",
                 NoBridge,
-                stacklevel=stacklevel_of_user(),
             )
 
     @property

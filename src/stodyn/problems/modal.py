@@ -6,15 +6,14 @@ modal damping     C = M Φ diag(2 ζ ω) Φ' M,   K Φ = M Φ diag(ω²), Φ' M 
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import scipy
 
-from stodyn.arguments import stacklevel_of_user
 from stodyn.problems.known_matrices import is_positive, is_symmetric
+from stodyn.telling import tell
 from stodyn.warnings import Overdamped
 
 SHOWN, LOOKED_AT = 3, 500  # frequencies in a description, and the coordinates up to which they are computed for it
@@ -76,11 +75,10 @@ def _ratios(value: Any, count: int) -> np.ndarray:
 def _warn_of_percents(ζ: float) -> None:
     """Warn where a damping ratio is above 1, as a percentage would be."""
     if ζ > 1.0:
-        warnings.warn(
+        tell(
             f"damping: the ratio {ζ:g} is {100.0 * ζ:g} % of critical damping, so that its mode creeps back and does "
             f"not swing. Ratios are not percentages: {ζ:g} % is {ζ / 100.0:g}.",
             Overdamped,
-            stacklevel=stacklevel_of_user(),
         )
 
 

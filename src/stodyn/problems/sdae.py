@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -14,7 +13,7 @@ import numpy as np
 import scipy
 from jax import Array
 
-from stodyn.arguments import checks_arguments, stacklevel_of_user
+from stodyn.arguments import checks_arguments
 from stodyn.problems.calling import call
 from stodyn.problems.consistent import consistent
 from stodyn.problems.contract import (
@@ -35,6 +34,7 @@ from stodyn.problems.index import Diagnosis
 from stodyn.problems.operators import Operator, check_memory, returned_noise, silent
 from stodyn.problems.state_space import StateSpace, find_noise_structure
 from stodyn.problems.step_matrices import StepMatrices
+from stodyn.telling import tell
 from stodyn.warnings import StartMoved
 
 if TYPE_CHECKING:
@@ -265,7 +265,7 @@ class SDAE(Problem):
         start, moved = self.example_start(), np.abs(list(diagnosis.moved.values()))
         is_far = np.any(moved[start != 0.0] > FAR * np.abs(start).max())  # 0 is written where it is not known
         if is_far and not self.has_random_params:  # the constraints of each path have places of their own
-            warnings.warn(f"start: {diagnosis.move}", StartMoved, stacklevel=stacklevel_of_user())
+            tell(f"start: {diagnosis.move}", StartMoved)
         return (diagnosis.move,) if diagnosis.move else ()
 
     @property

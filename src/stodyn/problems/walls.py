@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import warnings
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 
-from stodyn.arguments import checks_arguments, stacklevel_of_user
+from stodyn.arguments import checks_arguments
 from stodyn.numerics.printing.points import AtPoints
 from stodyn.problems.contract import Recommended, expect_problem
 from stodyn.problems.driven import longest_step
@@ -23,6 +22,7 @@ from stodyn.problems.impact import Impact, Restitution, Struck, check_restitutio
 from stodyn.problems.level import BRIDGE, Level
 from stodyn.problems.measured import Measured
 from stodyn.problems.sde import SDE
+from stodyn.telling import tell
 from stodyn.warnings import WallsNotResolved
 
 KINDS = ("reflect", "impact")
@@ -163,14 +163,13 @@ class Walled(Measured):
             reasons = _reasons(rates, draws, h)
             if not reasons:
                 continue
-            step = longest_step(lambda shorter, rates=rates: bool(_reasons(rates, draws, shorter)), h)
+            step = longest_step(lambda shorter: bool(_reasons(rates, draws, shorter)), h)
             other = "" if draws or _reasons(rates, True, h) else ", or draw=True"
-            warnings.warn(
+            tell(
                 f"dt: steps of {h:g} are long for the walls of {self.components[i]} at ({low:g}, {high:g}): "
                 f"{'; '.join(reasons)}; the {'lifted' if draws else 'folded'} step biases its law by more than 2 %. "
                 f"Take {'smaller steps' if step is None else f'steps of {step:g} or less'}{other}.",
                 WallsNotResolved,
-                stacklevel=stacklevel_of_user(),
             )
 
     def _rates_along(self, i: int, low: float, high: float, h: float) -> _Rates:

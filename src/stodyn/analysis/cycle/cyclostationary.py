@@ -14,7 +14,6 @@ error of one whose steps are short enough.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 
 import numpy as np
@@ -26,9 +25,10 @@ from stodyn.analysis.cycle.periodic import ONE, Cycle, _scheme
 from stodyn.analysis.cycle.periodic_corners import before_corners, jumps_with_the_state
 from stodyn.analysis.cycle.periodic_start import NoOscillation
 from stodyn.analysis.cycle.periodic_system import StageEquations
-from stodyn.arguments import checks_arguments, stacklevel_of_user
+from stodyn.arguments import checks_arguments
 from stodyn.numerics import lyapunov
 from stodyn.numerics.one_thread import blas_on_one_thread
+from stodyn.telling import tell
 from stodyn.warnings import Unresolved
 
 __all__ = ["conversion", "covariance", "sampled", "spectrum"]
@@ -244,11 +244,10 @@ def _stated(cycle: Cycle, change: Callable[[Cycle], float]) -> float:
     if not error <= ENOUGH:
         other = f"it differs by {error:.2g} of itself from that of half as many" if error < np.inf else (
             "a solution was found, but none with half as many")  # fmt: skip
-        warnings.warn(
+        tell(
             f"the noise of this cycle is not known well: with {cycle.steps} steps per period {other}. Give "
             f"analysis.periodic steps={4 * cycle.mesh.density} or more.",
             Unresolved,
-            stacklevel=stacklevel_of_user(),
         )
     return error
 

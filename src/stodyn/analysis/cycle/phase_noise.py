@@ -18,7 +18,6 @@ Phase noise and timing jitter in oscillators with colored-noise sources, ibid. 4
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -32,12 +31,13 @@ from stodyn.analysis.cycle.cyclostationary import component
 from stodyn.analysis.cycle.periodic import ONE, Cycle, periodic
 from stodyn.analysis.cycle.periodic_start import NoOscillation
 from stodyn.analysis.cycle.phase_noise_line import Wander
-from stodyn.arguments import checks_arguments, stacklevel_of_user
+from stodyn.arguments import checks_arguments
 from stodyn.circuits import Circuit
 from stodyn.noise import coloured
 from stodyn.numerics.one_thread import blas_on_one_thread
 from stodyn.numerics.van_loan import Stretch
 from stodyn.problems.contract import Problem
+from stodyn.telling import tell
 from stodyn.warnings import Unresolved
 
 WANTED = 1e-9  # relative error of c at which steps are fine enough
@@ -222,11 +222,10 @@ def phase_noise(
         cycle, phase, error, period_error = _cycle_of(problem, period, start, steps)
     _check(cycle, error)
     if error > ENOUGH:
-        warnings.warn(
+        tell(
             f"c is not known well: with {cycle.steps} steps per period it differs by {error:.2g} of itself from that "
             f"of half or twice as many. Edges are too steep for these steps; give steps={4 * cycle.steps} or more.",
             Unresolved,
-            stacklevel=stacklevel_of_user(),
         )
     i = _observed(cycle, node)
     f0 = 1.0 / cycle.period
@@ -252,8 +251,7 @@ def phase_noise(
     reach = np.ptp(cycle.x, axis=0)
     ρ = float(np.sqrt(np.max(np.diagonal(jit.Z)[reach > 0.0] / reach[reach > 0.0] ** 2)))
     if ρ > LOUD:
-        warnings.warn(f"noise is not small: σ/range = {ρ:.2g} across the cycle; c is off by about {4 * ρ * ρ:.1%}",
-                      stacklevel=stacklevel_of_user())  # fmt: skip
+        tell(f"noise is not small: σ/range = {ρ:.2g} across the cycle; c is off by about {4 * ρ * ρ:.1%}")  # fmt: skip
     tau = cycle.period * np.geomspace(1.0, 1e8, 81)
     D, D2 = wander.variance(tau), wander.variance(2.0 * tau)
     unit = cycle.system.units.get("time", "")
@@ -368,8 +366,7 @@ def _check(cycle: Cycle, error: float) -> None:
         raise ValueError(f"problem: another multiplier lies within {ONE:g} of 1: {cycle.multipliers[:3]}. Phase noise "
                          "is defined for one; are there two oscillators, or a charge that nothing holds?")  # fmt: skip
     if largest > SLOW:
-        warnings.warn(f"amplitude noise lasts {1.0 / (1.0 - largest):.0f} periods: jitter over fewer is not c t",
-                      stacklevel=stacklevel_of_user())  # fmt: skip
+        tell(f"amplitude noise lasts {1.0 / (1.0 - largest):.0f} periods: jitter over fewer is not c t")  # fmt: skip
 
 
 def _observed(cycle: Cycle, node: str | None) -> int:

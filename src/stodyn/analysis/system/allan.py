@@ -22,11 +22,12 @@ import scipy
 from numpy.typing import ArrayLike
 
 from stodyn.analysis.system import allan_terms
-from stodyn.arguments import checks_arguments, stacklevel_of_user
+from stodyn.arguments import checks_arguments
 from stodyn.hints import is_integer
 from stodyn.noise import inertial
 from stodyn.noise.inertial import Inertial
 from stodyn.numerics.allan_variance import allan_variance, stretches_for
+from stodyn.telling import tell
 from stodyn.warnings import DoesNotFit
 
 ROUNDS = 8  # at most, in which C follows θ; three are enough where no term is near zero
@@ -232,7 +233,7 @@ class AllanCurve:
             law.time_and_interval(squares, quantile),
         )  # fmt: skip
         if p_value < SUSPICIOUS:
-            warnings.warn(_what_does_not_fit(self, fit, np.sqrt(np.diagonal(C))), DoesNotFit, stacklevel_of_user())
+            tell(_what_does_not_fit(self, fit, np.sqrt(np.diagonal(C))), DoesNotFit)
         return fit
 
     @checks_arguments

@@ -19,7 +19,6 @@ import dataclasses
 import functools
 import itertools
 import math
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -30,7 +29,7 @@ from jax.extend import core
 from jax.flatten_util import ravel_pytree
 from jax.interpreters import partial_eval
 
-from stodyn.arguments import checks_arguments, stacklevel_of_user
+from stodyn.arguments import checks_arguments
 from stodyn.methods.catalogue import named
 from stodyn.methods.looping import Clock, Loop, in_steps
 from stodyn.noise import readings
@@ -44,6 +43,7 @@ from stodyn.problems.linear_plant import affine, affine_rates, derivative
 from stodyn.problems.looped import SLOPE, Looped
 from stodyn.problems.sde import SDE
 from stodyn.problems.structure import depends_on_time
+from stodyn.telling import tell
 from stodyn.warnings import CoarseReadings
 
 LEAST_NOISE = 0.5  # of a resolution, from which on rounding adds a noise of its own
@@ -679,12 +679,11 @@ def _warn_of_coarse_readings(loop: Looped, clock: Clock, params: Any) -> None:
             variance = variance + np.min(np.asarray(law.white(params), float) ** 2 + coloured)
         size = math.sqrt(variance)
         if size < LEAST_NOISE * sensor.resolution:
-            warnings.warn(
+            tell(
                 f"resolution ({sensor.name}): {sensor.resolution:g} is coarse beside the noise of a reading, "
                 f"{size:.3g}; below half a resolution rounding is no noise of variance q²/12, as taken here. "
                 "Simulate the loop.",
                 CoarseReadings,
-                stacklevel=stacklevel_of_user(),
             )
 
 

@@ -22,7 +22,7 @@ import scipy
 from numpy.typing import ArrayLike
 
 from stodyn import deprecation, listing
-from stodyn.arguments import check_positive, checks_arguments, stacklevel_of_user, suggestion
+from stodyn.arguments import check_positive, checks_arguments, suggestion
 from stodyn.noise.coloured import Coloured
 from stodyn.noise.coloured.delay import Delayed
 from stodyn.numerics import lyapunov, sparse_lyapunov
@@ -37,6 +37,7 @@ from stodyn.problems.known_matrices import is_symmetric
 from stodyn.problems.mechanical import Mechanical, Structure
 from stodyn.statistics.extreme import Extreme
 from stodyn.statistics.observable import Observable
+from stodyn.telling import tell
 
 __all__ = [
     "Accelerogram",
@@ -186,9 +187,7 @@ def responses(
     elif static:
         raise ValueError("static: the structure is not reduced, so that nothing is left out; make it with modes=r")
     if own.load is not None and not (isinstance(own.load, GroundLoad) and own.load.is_ground_alone):
-        warnings.warn(
-            "accelerations: without M⁻¹ load(t), which is not a multiple of the state", stacklevel=stacklevel_of_user()
-        )
+        tell("accelerations: without M⁻¹ load(t), which is not a multiple of the state")
     if driven is not None:
         rows_of_response[2] = _with_forces(driven, own, rows_of_response[2], static)
     return Responses(*rows_of_response)
@@ -202,11 +201,10 @@ def _drift_rows(whole: Structure, ι: np.ndarray, drifts: Any) -> np.ndarray:
         floors = [i for i in range(N) if ι[i].any()] or list(range(N))
         if len(floors) < N:
             first = [repr(names[i]) for i in floors[:3]] + ["..."] * (len(floors) > 3)
-            warnings.warn(
+            tell(
                 f"drifts: taken between {', '.join(first)}, the coordinates in the direction of the ground, in their "
                 "order. If these are not one for each floor from the ground up, name those that are: "
-                f"drifts=[{first[0]}, ...]; or give rows",
-                stacklevel=stacklevel_of_user(),
+                f"drifts=[{first[0]}, ...]; or give rows"
             )
     elif len(drifts) and all(isinstance(name, str) for name in drifts):
         for name in drifts:
@@ -230,10 +228,9 @@ def _with_forces(problem: DrivenMechanical, own: Structure, rows: np.ndarray, st
     """The rows of accelerations with those of coloured forces other than the ground's, which multiply s."""
     if callable(problem.into):
         if problem.base is None or not problem.base.any(axis=0).all():
-            warnings.warn(
+            tell(
                 "accelerations: without M⁻¹Γ y of a coloured force Γ that changes with time or state, which is not a "
-                "multiple of the state; if it is moving ground, make the problem with base_excited(..., envelope=...)",
-                stacklevel=stacklevel_of_user(),
+                "multiple of the state; if it is moving ground, make the problem with base_excited(..., envelope=...)"
             )
         return rows
     reduction, M = own.reduction, own.matrices.M.toarray()

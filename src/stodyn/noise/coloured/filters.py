@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-import warnings
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from stodyn.arguments import check_positive, checks_arguments, stacklevel_of_user
+from stodyn.arguments import check_positive, checks_arguments
 from stodyn.hints import is_integer
 from stodyn.noise.coloured.process import Coloured, summed
 from stodyn.numerics import systems
+from stodyn.telling import tell
 from stodyn.warnings import Overdamped
 
 REAL = 1e-12  # a choice, of the root itself: smaller imaginary parts of users' real roots come from their arithmetic
@@ -23,11 +23,10 @@ def warn_of_percents(**values: float) -> None:
     """Warn of a damping ratio, the second of two arguments, that looks like a percentage or like the first one."""
     (omega, ω), (zeta, ζ) = values.items()
     if ζ >= PERCENTS:
-        warnings.warn(
+        tell(
             f"{zeta}: the ratio {ζ:g} is {100.0 * ζ:g} % of critical damping. Ratios are not percentages: {ζ:g} % is "
             f"{ζ / 100.0:g}. The order is {omega}, {zeta}, and {omega} is {ω:g} here",
             Overdamped,
-            stacklevel=stacklevel_of_user(),
         )
 
 

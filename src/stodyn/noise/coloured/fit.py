@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import warnings
 from typing import NamedTuple
 
 import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
-from stodyn.arguments import checks_arguments, stacklevel_of_user
+from stodyn.arguments import checks_arguments
 from stodyn.noise.coloured.filters import through
 from stodyn.noise.coloured.process import NOTABLY_FOLDED
+from stodyn.telling import tell
 from stodyn.warnings import SpectrumNotMet
 
 DECIBEL = 10.0 / math.log(10.0)
@@ -141,7 +141,7 @@ def fitted(
             "more of them or raise tolerance_db; where the spectrum bends, take more of them, or a higher order"
         )
     if complaints:
-        warnings.warn(f"{fit}; {'; '.join(complaints)}.", SpectrumNotMet, stacklevel=stacklevel_of_user())
+        tell(f"{fit}; {'; '.join(complaints)}.", SpectrumNotMet)
     return dataclasses.replace(noise, fit=fit)
 
 

@@ -14,17 +14,17 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import warnings
 from collections.abc import Callable, Sequence
 
 import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
-from stodyn.arguments import checks_arguments, stacklevel_of_user
+from stodyn.arguments import checks_arguments
 from stodyn.noise.coloured.fit import DECIBEL, Fit, check_samples
 from stodyn.noise.coloured.process import Coloured, stacked
 from stodyn.numerics import van_loan
+from stodyn.telling import tell
 from stodyn.warnings import SpectrumNotMet
 
 PER_DECADE = 2  # first-order processes
@@ -170,11 +170,10 @@ def at_points(
     off = (matrix @ weights).reshape(wanted.shape) - wanted
     if np.abs(off).max() > tolerance:
         i, j = np.unravel_index(np.argmax(np.abs(off)), off.shape)
-        warnings.warn(
+        tell(
             f"coherence: met to {np.abs(off).max():.2g} of the density only, at f = {f[i]:.3g} and the distance "
             f"{d[j]:.3g}, with tolerance {tolerance:g}",
             SpectrumNotMet,
-            stacklevel=stacklevel_of_user(),
         )
     weights = weights.reshape(len(corners), len(lengths))
     p, A, B = len(where), [], []

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import html
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,10 +12,11 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
-from stodyn.arguments import checks_arguments, stacklevel_of_user
+from stodyn.arguments import checks_arguments
 from stodyn.hints import Count, Integer, whole
 from stodyn.noise import stream
 from stodyn.numerics import lyapunov, systems, van_loan
+from stodyn.telling import tell
 from stodyn.warnings import SpectrumFolded
 
 NOTABLY_FOLDED = 0.1  # of a variance
@@ -281,13 +281,12 @@ class Coloured:
         end = 0.5 / dt
         near = 0.9 * end
         density, folded = (self.spectrum(near, step)[worst, worst].real for step in (None, dt))
-        warnings.warn(
+        tell(
             f"dt: {100.0 * share[worst]:.3g} % of the variance of {self.names[worst]} lies beyond 1/(2 dt) = {end:g} "
             f"and is folded back: samples {dt:g} apart have {folded / density:.3g} times the density of the fit at "
             f"{near:g}. "
             "Take a shorter dt, and where samples further apart are needed filter these before leaving any out.",
             SpectrumFolded,
-            stacklevel=stacklevel_of_user(),
         )
 
     # --- other outputs of the same filter -----------------------------------------------------------------------------

@@ -11,15 +11,14 @@ import contextvars
 import functools
 import opcode
 import sys
-import warnings
 from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any, ParamSpec, TypeVar
 
 import jax
 
-from stodyn.arguments import stacklevel_of_user
 from stodyn.numerics.tracing_errors import TRACED
+from stodyn.telling import tell
 from stodyn.warnings import PrinterFault
 
 Arguments = ParamSpec("Arguments")
@@ -140,10 +139,9 @@ def report_fault(what: str, error: Exception, how: str) -> str:
     noted = _noted.get()
     if noted is not None and reason not in noted:
         noted.append(reason)
-    warnings.warn(
+    tell(
         f"{reason}. The run goes on {how}. This is a fault of stodyn: please report it with the functions of the "
         "problem.",
         PrinterFault,
-        stacklevel=stacklevel_of_user(),
     )
     return reason

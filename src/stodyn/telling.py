@@ -1,0 +1,33 @@
+"""Warnings: told at the user's line, and kept in the record of the result that they are about."""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Iterator
+from contextvars import ContextVar
+
+from stodyn.arguments import stacklevel_of_user
+
+_TOLD: ContextVar[list[str] | None] = ContextVar("told", default=None)
+
+
+def tell(words: str, category: type[Warning] = UserWarning) -> None:
+    """Warn the user, at the line that called stodyn; the words are kept even where warnings are filtered out."""
+    told = _TOLD.get()
+    if told is not None and words not in told:
+        told.append(words)
+    warnings.warn(words, category, stacklevel=stacklevel_of_user())
+
+
+@contextlib.contextmanager
+def keeping_what_is_told() -> Iterator[list[str]]:
+    """Collect the words of all warnings inside; those of a call within a call belong to both."""
+    outer, told = _TOLD.get(), list[str]()
+    token = _TOLD.set(told)
+    try:
+        yield told
+    finally:
+        _TOLD.reset(token)
+        if outer is not None:
+            outer += [words for words in told if words not in outer]
