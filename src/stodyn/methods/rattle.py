@@ -277,10 +277,10 @@ def _sampled_matrices(problem: Mechanical) -> tuple[np.ndarray, np.ndarray, np.n
         B = joints.pushes(t, q, jnp.zeros_like(q), p)
         return damping(joints, t, q, p), B @ B.T, joints.mass(t, q, p)
 
-    with jax.enable_x64(True), jax.ensure_compile_time_eval():
-        q = np.asarray(problem.example_start(), float)[: problem.N]
-        near = q + 0.1 * (1.0 + np.abs(q)) * np.random.default_rng(7).standard_normal((5, problem.N))
-        near[0] = q
+    q = np.asarray(problem.example_start(), float)[: problem.N]
+    near = q + 0.1 * (1.0 + np.abs(q)) * np.random.default_rng(7).standard_normal((5, problem.N))
+    near[0] = q
+    with jax.enable_x64(True):
         return at_points(at, np.linspace(0.0, 1.0, 5), near, problem.example_params(), in_axes=(0, 0, None))
 
 

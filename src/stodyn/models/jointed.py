@@ -22,7 +22,7 @@ __dir__ = listing.names_of(__name__)
 
 def _start(embedding, angles, rates):
     """The start (x, v) at given minimal coordinates and rates."""
-    with jax.enable_x64(True), jax.ensure_compile_time_eval():
+    with jax.enable_x64(True):
         state = uncompiled.value(lambda u: placed(embedding, 0.0, u), np.concatenate([angles, rates], dtype=float))
     return tuple(np.split(state, 2))
 

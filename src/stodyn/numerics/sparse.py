@@ -544,16 +544,17 @@ def find_order(pattern: Pattern, samples: np.ndarray, most: float | None = None)
                        _pattern_of(below, np.argsort(pivot_rows)))  # fmt: skip
 
 
-@or_else(lambda residual, x: None)
-def order_of(residual: Callable[[Array], Array], x: Array) -> Elimination | None:
-    """An order with pivots on the diagonal for the Jacobian of a residual x - ..., from its trace alone.
+@or_else(lambda residual, x, *others: None)
+def order_of(residual: Callable[..., Array], x: Any, *others: Any) -> Elimination | None:
+    """An order with pivots on the diagonal for the Jacobian in x of a residual x - ..., from its trace alone, which
+    holds for any values of the others.
 
     None where there are few unknowns, the trace cannot be taken apart, or elimination would fill the matrix up.
     """
     n = x.size
     if n <= WRITTEN_OUT:
         return None
-    rows = dependence_by_arrays(jax.make_jaxpr(residual)(x), (x,)).rows
+    rows = dependence_by_arrays(jax.make_jaxpr(residual)(x, *others), (x, *others)).on(0)
     pattern = Pattern.of_csr(rows + scipy.sparse.eye_array(n, dtype=bool))
     no_samples = np.zeros((0, len(pattern.rows)))
     return _on_diagonal(pattern, no_samples, _few_products(n)) if len(pattern.rows) <= MOST_FULL * n * n else None

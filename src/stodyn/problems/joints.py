@@ -230,6 +230,11 @@ class Joints:
         return joints_diagnosis.values_at(self, self.problem.example_params())
 
     @property
+    def _point(self) -> tuple[np.ndarray, np.ndarray, Any]:
+        """The coordinates, time and parameters of one start, for traces."""
+        return self._start, np.zeros(()), self.problem.example_params()
+
+    @property
     def _start(self) -> np.ndarray:
         return np.asarray(self.problem.start_source.example("start"), float)[: self.problem.N]
 
@@ -337,13 +342,13 @@ class Joints:
             slopes = self.slopes(t, q, params)
             return slopes.across(slopes.pushed(x))
 
-        with jax.enable_x64(True), jax.ensure_compile_time_eval():
-            zero, point = jnp.zeros(self.c), (jnp.asarray(self._start), jnp.zeros(()), self.problem.example_params())
-            band = find_band(residual, zero, *point)
+        zero = np.zeros(self.c)
+        with jax.enable_x64(True):
+            band = find_band(residual, zero, *self._point)
             if band is not None:
                 return band
             try:
-                sparse = order_of(lambda x: residual(x, *point), zero)
+                sparse = order_of(residual, zero, *self._point)
             except Unprintable:
                 return None
         order = sparse or (full_order(self.c) if self.c <= TABLED else None)
@@ -356,12 +361,10 @@ class Joints:
         N, c = self.problem.N, self.c
         if N + c <= elimination.WRITTEN_OUT:
             return None
-        with jax.enable_x64(True), jax.ensure_compile_time_eval():
-            point = jnp.asarray(self._start), jnp.zeros(()), self.problem.example_params()
-            try:
-                pattern = find_pattern(lambda q, t, p: self.value(t, q, p), *point)
-            except Unprintable:
-                return None
+        try:
+            pattern = find_pattern(lambda q, t, p: self.value(t, q, p), *self._point)
+        except Unprintable:
+            return None
         return pattern if len(pattern.rows) <= MOST_FULL * c * N else None
 
     # --- before a run -------------------------------------------------------------------------------------------------
@@ -379,13 +382,11 @@ class Joints:
 
     def reached(self, function: Callable) -> set[int]:
         """Which of t (0), q (1), v (2), params (3) a function depends on; all where its trace cannot be taken apart."""
-        with jax.enable_x64(True), jax.ensure_compile_time_eval():
-            start = jnp.asarray(self.problem.start_source.example("start"), float)
-            q, v = start[: self.problem.N], start[self.problem.N : 2 * self.problem.N]
-            try:
-                return arguments_of(function, jnp.zeros(()), q, v, self.problem.example_params())
-            except Unprintable:
-                return {0, 1, 2, 3}
+        q, t, params = self._point
+        try:
+            return arguments_of(function, t, q, np.zeros_like(q), params)
+        except Unprintable:
+            return {0, 1, 2, 3}
 
 
 def factorised(joints: Joints, A: Array) -> Callable[[Array], Array]:

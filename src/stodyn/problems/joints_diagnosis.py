@@ -88,7 +88,7 @@ def values_at(joints: Any, params: Any, axes: Any = None) -> Callable[[np.ndarra
     look = AtPoints(at, (0, 0, axes))
 
     def at_states(times: np.ndarray, q: np.ndarray) -> JointValues:
-        with jax.enable_x64(True), jax.ensure_compile_time_eval():  # a step may ask while it is traced
+        with jax.enable_x64(True):
             return JointValues(*map(np.asarray, look(times, q, params)))
 
     return at_states
@@ -105,7 +105,7 @@ def _hold(joints: Any, looked: JointValues, times: np.ndarray, q: np.ndarray) ->
 def rounding_of_distance(joints: Any, looked: JointValues, times: np.ndarray, q: np.ndarray) -> np.ndarray:
     """How far the rounding of g may put each state from its constraints, in the units of x."""
     params = joints.problem.example_params()
-    with jax.enable_x64(True), jax.ensure_compile_time_eval():
+    with jax.enable_x64(True):
         (amounts,) = Amounts(lambda t, q: joints.value(t, q, params))(times, q)
     most = 2.0 * amounts.max(axis=0, where=np.isfinite(amounts), initial=0.0)
     return _distance(looked._replace(g=np.broadcast_to(most, looked.g.shape)))
@@ -380,8 +380,7 @@ def _noisy(
     if not joints.problem.m:
         return ()
     rates = v + np.abs(v).max(initial=1.0) * np.random.default_rng(6).standard_normal((len(q), len(v)))
-    with jax.enable_x64(True), jax.ensure_compile_time_eval():
-        B = at_points(joints.pushes, times, q, rates, joints.problem.example_params(), in_axes=(0, 0, 0, None))
+    B = at_points(joints.pushes, times, q, rates, joints.problem.example_params(), in_axes=(0, 0, 0, None))
     noisy = np.zeros(joints.c, bool)
     N, none = joints.problem.N, np.zeros((joints.c, joints.c))
     for G_, M_, B_ in zip(G, M, B, strict=True):

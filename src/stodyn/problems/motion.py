@@ -20,6 +20,7 @@ from stodyn.numerics import elimination
 from stodyn.numerics.banded import Band, find_band
 from stodyn.numerics.elimination import WRITTEN_OUT
 from stodyn.numerics.printing.points import at_points
+from stodyn.numerics.uncompiled import Uncompiled
 from stodyn.problems.calling import call
 from stodyn.problems.inertia import Inertia, is_positive_definite
 from stodyn.problems.joints import Joints, completed_mass
@@ -94,9 +95,9 @@ class Motion:
 
     def example_coordinates(self) -> tuple[Array, Array, Array]:
         """Return y, v and z of one start, as numbers even while a step is being traced."""
-        start: Any = self.start
+        coordinates = Uncompiled(self.coordinates)(self.start)
         with jax.enable_x64(True), jax.ensure_compile_time_eval():
-            return jax.device_put(self.coordinates(start))
+            return jax.device_put(coordinates)
 
     def in_users_form(self, y: Array, v: Array, z: Array) -> tuple[Array, Array]:
         """Return x and v as the functions of the problem take them."""
