@@ -89,6 +89,16 @@ def test_the_error_of_the_response_is_named_beside_that_of_the_noise():
         euler.prepared(problem, 0.1)
 
 
+def test_steps_on_the_margin_of_stability_are_no_error():
+    """Euler's steps of 2ζ/ω make the oscillator's eigenvalue 1 to rounding: nothing is known of its long run."""
+    swinging = sd.SDE(lambda t, x: jnp.stack([x[1], -x[0] - 0.1 * x[1]]), None, [0.0, 0.0], names=("x", "v"))
+    problem = sd.with_noise(swinging, co.gauss_markov(1.0, 20.0, "gust"), "v")
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        sd.method("EulerMaruyama").prepared(problem, 0.1)
+    assert not [w for w in found if w.category is ResponseNotDelivered]
+
+
 def test_problems_without_white_noise():
     quiet = sd.SDE(STILL.drift, None, [0.0, 0.0])
     assert quiet.m == 1 and not np.any(quiet.g(0.0, jnp.ones(2), None))

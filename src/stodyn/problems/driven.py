@@ -130,7 +130,10 @@ class Driven(SDE):
         rates = np.linalg.eigvals(A)
         if not np.isfinite(A).all() or rates.real.max() >= -SLOW * np.abs(rates).max():
             return None
-        return np.diagonal(lyapunov.continuous(A, B @ B.T))
+        try:
+            return np.diagonal(lyapunov.continuous(A, B @ B.T))
+        except ValueError:  # modes that decay no faster than rounding lets them: nothing is known of the long run
+            return None
 
     def delivered(self, method: Any, h: float) -> np.ndarray | None:
         """The variance of each component of a linear problem in the long run, as a method steps it; None where that
@@ -211,9 +214,15 @@ def _delivered(method: Any, problem: Any, h: float) -> np.ndarray | None:
     if matrices is None:
         return None
     M, G, R, D = matrices
+    grows = np.full((problem.n, problem.n), np.inf)
     if not np.abs(np.linalg.eigvals(M)).max() < 1.0:
-        return np.full((problem.n, problem.n), np.inf)
-    return lyapunov.discrete(M, G @ G.T, R) + D @ D.T
+        return grows
+    try:
+        return lyapunov.discrete(M, G @ G.T, R) + D @ D.T
+    except lyapunov.NotStable:  # to rounding
+        return grows
+    except ValueError:  # numbers of 16 digits do not determine it
+        return None
 
 
 def step_matrices(method: Any, problem: Any, h: float) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray] | None:
