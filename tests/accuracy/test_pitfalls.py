@@ -11,7 +11,7 @@ import scipy.linalg
 import stodyn as sd
 from stodyn.accuracy import doubts, fast_modes, moves, rules
 from stodyn.accuracy.candidates import has_rough_coefficients
-from stodyn.accuracy.cusps import crosses_roots
+from stodyn.accuracy.cusps import crosses_roots_or_jumps
 from stodyn.accuracy.estimate import Ladder, Unattainable
 from stodyn.accuracy.fast_modes import FastModes
 from stodyn.accuracy.levels import LevelRun
@@ -377,14 +377,17 @@ ROOTS = {
     "power": (lambda r: jnp.abs(r) ** 0.6, True),
     "max": (lambda r: jnp.sqrt(jnp.maximum(r, 0.0)), False),
     "linear": (lambda r: r, False),
+    "jump": (lambda r: jnp.where(r > 0.05, 2.0, 1.0) + r, True),
+    "bend": (lambda r: 1.0 + jnp.maximum(r, 0.0), False),
+    "slope": (lambda r: 2.0 + jnp.tanh(4.0 * r), False),
 }
 
 
 @pytest.mark.parametrize("name", ROOTS)
-def test_roots_of_the_diffusion_that_steps_cross(name):
+def test_roots_and_jumps_of_the_diffusion_that_steps_cross(name):
     root, crosses = ROOTS[name]
     problem = sd.SDE(lambda t, r: 0.8 * (0.06 - r), lambda t, r: 0.7 * root(r), 0.03)
-    assert crosses_roots(problem, (0.0, 1.0), 64) == crosses
+    assert crosses_roots_or_jumps(problem, (0.0, 1.0), 64) == crosses
 
 
 def test_a_square_root_of_the_size_of_the_state():

@@ -15,6 +15,7 @@ import stodyn as sd
 from stodyn.analysis.system import structures
 from stodyn.methods.alpha import Newmark, StochasticAlpha
 from stodyn.noise import coloured as co
+from stodyn.numerics import sparse_lyapunov
 from stodyn.problems import known_matrices
 from stodyn.problems.contract import written_as
 from stodyn.warnings import Overdamped
@@ -54,6 +55,23 @@ def test_the_frame_has_its_exact_stationary_law():
     modal = [6.655560317478e-05, 6.447591411704e-05, 3.053255066322e-05]
     found = variances(frame(damping="modal"), sd.structures.responses(frame(damping="modal")).drifts)
     np.testing.assert_allclose(found, modal, rtol=1e-10)
+
+
+def test_large_structures_with_little_damping_in_many_modes_are_computed_from_dense_matrices(monkeypatch):
+    """Where the iteration with sparse matrices does not end; the exact law is that of the modes."""
+    N, α, β = 30, 0.05, 1e-5
+    K = 5e3 * (2.0 * np.eye(N) - np.eye(N, k=1) - np.eye(N, k=-1))
+    chain = sd.Mechanical.from_matrices(
+        np.ones(N), scipy.sparse.csr_array(α * np.eye(N) + β * K), scipy.sparse.csr_array(K), noise=np.ones(N)
+    )
+    k, shapes = np.linalg.eigh(K)
+    c, force = α + β * k, shapes.T @ np.ones(N)
+    sums, apart = c[:, None] + c, k[:, None] - k
+    P = np.outer(force, force) * sums / (sums * (np.outer(c, k) + np.outer(k, c)) + apart**2)
+    monkeypatch.setattr(structures, "DENSE", 10)
+    monkeypatch.setattr(sparse_lyapunov, "MOST", 20)
+    exact = np.einsum("ip,pq,iq->i", shapes, P, shapes)
+    np.testing.assert_allclose(np.diag(sd.structures.stationary_covariance(chain))[:N], exact, rtol=1e-9)
 
 
 def test_drifts_of_a_frame_with_rotations_are_those_between_its_floors():

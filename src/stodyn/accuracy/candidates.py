@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from stodyn.accuracy.cusps import crosses_roots
+from stodyn.accuracy.cusps import crosses_roots_or_jumps
 from stodyn.accuracy.exact_steps import ExactSteps, are_exact
 from stodyn.accuracy.fast_modes import FastModes
 from stodyn.accuracy.rules import Order
@@ -150,7 +150,7 @@ def candidates(
         rough = has_rough_coefficients(stepped, t[0])
         if rough:
             steps = max(steps, _steps_that_resolve_noise(stepped, t))
-        is_low = rough and isinstance(stepped, SDE) and crosses_roots(stepped, t, 4 * steps)
+        is_low = rough and isinstance(stepped, SDE) and crosses_roots_or_jumps(stepped, t, 4 * steps)
         watched = isinstance(stepped, SDE) and one is not TamedEuler and not is_implicit and superlinear(stepped)
         order = Order(min(own, functional.weak_order), 2.0 if strong >= 1 else 1.0, functional.has_roots, rough, is_low)
         damps = is_implicit or isinstance(stepped, SDAE)

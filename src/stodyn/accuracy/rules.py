@@ -17,8 +17,8 @@ Errors in powers of √h, such as those of extremes, leave no such safety: D is 
 error, and a D that is small by chance would end the sampling. Its standard error is therefore added.
 
 Coefficients with roots or corners leave the order open until it is seen: three differences are compared (bias_seen,
-bias_seen_above). Where steps cross roots of the diffusion, differences fall by √2 only, which hardly shows: the bound
-is then the largest that their errors allow.
+bias_seen_above). Where steps cross roots or jumps of the diffusion, differences fall by √2 only, which hardly shows:
+the bound is then the largest that their errors allow.
 
 Where fine and coarse paths lose each other (chaos, phase mixing), Y varies as f does, and both g Y_L and the noise of D
 cost more than the estimate. Then E = P_b with b = L + k ≥ L, and with s the standard error of Y_L the bias is at most
@@ -61,7 +61,7 @@ class Order(NamedTuple):
 
     has_roots  whether its error is a series in powers of √h, not of h
     is_rough   whether the coefficients have corners or roots, so that the order holds only where it is seen
-    is_low     whether steps cross roots of the diffusion, where an order of 1/2 is likely (cusps)
+    is_low     whether steps cross roots or jumps of the diffusion, where an order of 1/2 is likely (cusps)
     """
 
     weak: float

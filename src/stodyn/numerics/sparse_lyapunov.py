@@ -83,6 +83,10 @@ class LargeStructure:
         return direct.factorised(self.M, **SYMMETRIC)
 
 
+class NotKnown(ValueError):
+    """The iteration does not end: many modes have little damping, or one has none."""
+
+
 def _stable(λ: np.ndarray) -> np.ndarray:
     """Shifts from eigenvalues; next to the axes they are taken as real, or as decaying a little."""
     size = np.abs(λ)
@@ -122,7 +126,7 @@ def _blocks(structure: LargeStructure) -> Iterator[np.ndarray]:
         if (energies <= RESIDUAL * largest).all() and _change(structure, before, variances) <= CHANGE:
             return
         shifts = structure.eigenvalues(latest)
-    raise ValueError(
+    raise NotKnown(
         f"problem: the stationary covariance is not known after {used} shifts: the rest of the noise still has "
         f"{math.sqrt(np.max(energies / np.maximum(largest, 1e-300))):.1g} of its size, and variances change by "
         f"{_change(structure, before, variances):.1g}, expected {math.sqrt(RESIDUAL):.1g} and {CHANGE:g}. A mode "

@@ -208,19 +208,19 @@ def delivered_variance(method: Any, noise: Coloured, h: float) -> np.ndarray | N
 def _delivered(method: Any, problem: Any, h: float) -> np.ndarray | None:
     """The covariance (n, n) in the long run of a linear problem with additive noise, start 0, as a method steps it.
 
-    Infinite where it grows; None where its step is not known.
+    Infinite where it infinite; None where its step is not known.
     """
     matrices = step_matrices(method, problem, h)
     if matrices is None:
         return None
     M, G, R, D = matrices
-    grows = np.full((problem.n, problem.n), np.inf)
+    infinite = np.full((problem.n, problem.n), np.inf)
     if not np.abs(np.linalg.eigvals(M)).max() < 1.0:
-        return grows
+        return infinite
     try:
         return lyapunov.discrete(M, G @ G.T, R) + D @ D.T
     except lyapunov.NotStable:  # to rounding
-        return grows
+        return infinite
     except ValueError:  # numbers of 16 digits do not determine it
         return None
 

@@ -63,7 +63,8 @@ __all__ = [
 __dir__ = listing.names_of(__name__)
 __getattr__ = deprecation.old_names(__name__, {"Record": ("Accelerogram", "0.3")})
 
-DENSE = 250  # coordinates up to which a covariance is computed from dense matrices
+DENSE = 250  # coordinates up to which a covariance is computed from dense matrices,
+MOST_DENSE = 800  # and up to which it is where the iteration for sparse ones does not end: in half a minute
 ENTRIES, NOISES = 60, 8  # in a row of a matrix of a large structure, and channels: with more, dense ones are cheaper
 LOGARITHM = 1e-8  # relative: the largest error of exp(log(-A))
 SMOOTH = 1e-9  # relative: white noise in a response below this share of its rate counts as none
@@ -365,8 +366,12 @@ def stationary_covariance(problem: Any, rows: ArrayLike | None = None) -> np.nda
     """
     late = isinstance(problem, DrivenMechanical) and isinstance(problem.coloured, Delayed)
     if not late and _is_large(problem):
-        F = sparse_lyapunov.root(_large(problem), rows)
-        return F @ F.T
+        try:
+            F = sparse_lyapunov.root(_large(problem), rows)
+            return F @ F.T
+        except sparse_lyapunov.NotKnown:
+            if _linear(problem).N > MOST_DENSE:
+                raise
     P = _covariance_with_delays(problem) if late else _stationary(problem)
     if rows is None:
         return P
