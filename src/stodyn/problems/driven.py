@@ -208,7 +208,7 @@ def delivered_variance(method: Any, noise: Coloured, h: float) -> np.ndarray | N
 def _delivered(method: Any, problem: Any, h: float) -> np.ndarray | None:
     """The covariance (n, n) in the long run of a linear problem with additive noise, start 0, as a method steps it.
 
-    Infinite where it infinite; None where its step is not known.
+    Infinite where it grows; None where its step is not known.
     """
     matrices = step_matrices(method, problem, h)
     if matrices is None:
