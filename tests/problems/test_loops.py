@@ -1,19 +1,22 @@
 """Loops of sensors and parts around a plant: runs beside exact covariances, times, noises, refusals."""
 
 import dataclasses
+import functools
 import re
 import warnings
+from fractions import Fraction
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy
 
 import stodyn as sd
 from stodyn import statistics as st
 from stodyn.engine.program import executors
 from stodyn.engine.spec import describe, matched
-from stodyn.warnings import CoarseReadings, UnstableSteps
+from stodyn.warnings import CoarseReadings, NoBridge, UnstableSteps
 
 H, R, K = 0.1, 0.01, 5.0
 
@@ -520,6 +523,56 @@ def test_what_does_not_exist_is_refused(things, words):
         sd.with_loop(integrator(), *things)
 
 
+def test_a_part_that_reads_its_own_output_is_told_of_its_state():
+    with pytest.raises(ValueError, match=r"reads \(a\): it reads its own output.*state="):
+        sd.with_loop(integrator(), sd.Part("a", H, lambda t, own, seen, p: (own, seen["a"] + 1.0), "a"))
+
+
+def test_rates_that_are_no_decimals_are_taken_as_fractions():
+    """At 44.1 and 14.7 kHz the last of 30 steps is sample 30 of the one and the 10th of the other."""
+    times = {"exact": (Fraction(1, 44100), Fraction(1, 14700)), "rounded": (1 / 44100, 1 / 14700)}
+    sensors = {
+        word: (sd.Sensor("fast", of="x", every=fast), sd.Sensor("slow", of="x", every=slow, phase=Fraction(1, 44100)))
+        for word, (fast, slow) in times.items()
+    }
+    shown = clockwork(*sensors["exact"], t=1 / 1470, dt=1 / 44100)
+    assert 44100 * np.array([shown["fast"][-1], shown["slow"][-1]]) == pytest.approx([30.0, 28.0])
+    with pytest.raises(ValueError, match=r"have no tick worth the name.*fractions\.Fraction"):
+        clockwork(*sensors["rounded"], t=1 / 1470, dt=1 / 44100)
+
+
+def test_loops_run_in_single_precision():
+    """Constants of 64 bits in the functions of a plant ended such a run in an error of JAX."""
+    loop = sd.with_loop(
+        integrator(),
+        sd.Sensor("y", of="x", every=H, noise=sd.per_sample(0.1), loss=0.1, average=True),
+        sd.Sensor("z", of="x", every=H, noise=sd.noise.coloured.gauss_markov(0.1, 1.0), delay=0.05),
+        proportional(delay=0.05),
+    )
+    ends = [
+        sd.simulate(loop, "Heun", t=(0, 1), dt=0.05, paths=4, seed=1, progress=False, dtype=dtype)["mean"].values[-1]
+        for dtype in ("float32", "float64")
+    ]
+    assert ends[0] == pytest.approx(ends[1], abs=1e-5)
+
+
+def test_levels_of_what_is_held_are_crossed_at_samples_and_nothing_is_missed():
+    """Printed, beside steps; the noise of a sensor with a passage did not print. Neither warns of missed crossings."""
+    run = functools.partial(sd.simulate, s1(), "Heun", t=(0, 1), dt=0.05, paths=64, seed=1, progress=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        seen = run(executor="printed", collect=[st.Paths(64, every=1), st.Passage(0.8, of="u", mean=False)])
+        run(executor="printed", collect=st.Passage(0.3, of="x", mean=False))
+        stopped = run(stop=sd.Stop(sd.Level(0.8, of="u")))
+    u = seen["path"].sel(component="u").values
+    crossed = np.maximum.accumulate(u >= 0.8, axis=1)
+    assert seen["passage_survival"].values == pytest.approx(1.0 - crossed.mean(axis=0), abs=1e-12)
+    assert 0.05 < crossed[:, -1].mean() < 0.95
+    assert stopped["alive"].values[-1] == np.sum(~crossed[:, -1])
+    with pytest.warns(NoBridge, match="u changes at samples alone"):
+        run(stop=sd.Stop(sd.Level(lambda t: 0.8 - 0.1 * t, of="u")))
+
+
 def test_an_update_that_draws_is_refused():
     rng = np.random.default_rng(1)
     law = sd.Part("law", H, lambda t, own, seen, p: (own, rng.normal() * seen["x"]), sd.true("x"), "u")
@@ -569,6 +622,24 @@ def test_a_bare_number_is_refused_as_noise():
 def test_loops_that_have_no_exact_answer_are_refused(loop, words):
     with pytest.raises(ValueError, match=words):
         sd.analysis.sampled(loop())
+
+
+def test_parameters_that_differ_from_path_to_path_have_no_one_answer():
+    """The answer was that of one of them, drawn somewhere."""
+    plant = sd.SDE(
+        lambda t, x, p: p["u"] - p["rate"] * x,
+        lambda t, x: jnp.ones((1, 1)),
+        start=[0.0],
+        params={"u": 0.0, "rate": scipy.stats.uniform(1, 2)},
+        names=("x",),
+    )
+    y = sd.Sensor("y", of="x", every=H, noise=sd.per_sample(0.1))
+    with pytest.raises(ValueError, match="loop: its parameter rate differs from path to path"):
+        sd.analysis.sampled(sd.with_loop(plant, y, proportional()))
+    with pytest.raises(ValueError, match="plant: its parameter rate differs from path to path"):
+        sd.parts.lqg(plant, {"x": 1.0, "u": 0.1}, y, H)
+    begun = integrator().changed(params={"u": scipy.stats.uniform(1, 2)})  # the inputs are what the parts make them
+    assert sd.analysis.sampled(sd.with_loop(begun, y, proportional())).stable
 
 
 def test_rounding_is_a_noise_of_its_own_unless_it_is_coarser_than_the_noise():
@@ -652,6 +723,8 @@ def test_analyses_that_a_loop_does_not_fit_refuse_it():
         sd.estimate(s1(), lambda t, x: x[0], t=(0, 1), error=0.1, seed=1)
     with pytest.raises(ValueError, match="'x' is a component of the plant"):
         sd.with_loop(integrator(), sd.Sensor("x", of="x", every=0.1))
+    with pytest.raises(TypeError, match="with_loop\\(with_noise"):
+        sd.with_noise(s1(), sd.noise.coloured.gauss_markov(1.0, 0.1), "x")
     with pytest.raises(TypeError, match="with_loop\\(with_walls"):
         sd.with_walls(s1(), {"x": (0.0, None)})
 

@@ -156,7 +156,8 @@ class _Looping(WrappedSteps):
         loop = Loop(problem, self.clock, params)
         held = loop.inputs(registers)
         before = self.method.read(inner)
-        inner, report = self.method.step(problem.problem, t, inner, noise, held)
+        stepped, report = self.method.step(problem.problem, t, inner, noise, held)
+        inner = _in_types_of(inner, stepped)
         end = t + noise.h
         registers = loop.summed(end, noise.h, before, self.method.read(inner), registers)
         is_due, number = self.clock.ticks(t)
@@ -166,7 +167,8 @@ class _Looping(WrappedSteps):
             tick = lax.div(number, np.int64(self.clock.steps)).astype(np.int32)
             registers = loop.acted(end, tick, self.method.read(inner), registers)
             if self.begins_anew:
-                inner = self.method.after_jump(problem.problem, end, inner, loop.inputs(registers))
+                anew = self.method.after_jump(problem.problem, end, inner, loop.inputs(registers))
+                inner = _in_types_of(inner, anew)
             return inner, registers, end, number
 
         now = inner, registers, jnp.asarray(end), number
@@ -266,7 +268,7 @@ class Loop:
                 spares[name] = jnp.zeros(count, like)
             if recursion.states:
                 z = self.normals(self.clock.streams[name] + 1, jnp.zeros((), np.int32), recursion.start.shape[1], like)
-                noises[name] = recursion.start @ z
+                noises[name] = (recursion.start @ z).astype(like)
         sums = {s.name: jnp.zeros_like(ideal[s.name]) for s in self.problem.sensors if s.average}
         own = {
             part.name: jax.tree.map(lambda v: jnp.asarray(v, like), layout.own[part.name])
@@ -414,7 +416,7 @@ class Loop:
         name = sensor.name
         if isinstance(sensor.noise, Distribution):
             z = self.normals(2**13 + self.clock.streams[name], sample, len(value), value.dtype)
-            value = value + _quantiles(sensor.noise, z)
+            value = (value + _quantiles(sensor.noise, z)).astype(value.dtype)
         if name not in self.clock.recursions:
             return value, registers
         recursion = self.clock.recursions[name]
@@ -425,8 +427,9 @@ class Loop:
         if not recursion.states:
             return noisy, registers
         s = registers.noises[name]
-        after = recursion.Phi @ s + recursion.drive @ z[count:]
-        return noisy + recursion.C @ s, registers._replace(noises={**registers.noises, name: after})
+        after = (recursion.Phi @ s + recursion.drive @ z[count:]).astype(s.dtype)
+        noisy = (noisy + recursion.C @ s).astype(value.dtype)
+        return noisy, registers._replace(noises={**registers.noises, name: after})
 
     def _updated(self, part: Part, t: Any, x: Array, sample: Array, registers: Registers) -> Registers:
         values = {}
@@ -444,11 +447,16 @@ class Loop:
             if isinstance(word, str) and word not in values:
                 values[word] = registers.held[word]
         own, out = part.update(t, registers.own[part.name], values, self.inputs(registers))
-        new = jax.tree.map(lambda a, b: jnp.asarray(a, b.dtype), own, registers.own[part.name])
-        registers = registers._replace(own={**registers.own, part.name: new})
+        own = _in_types_of(registers.own[part.name], own)
+        registers = registers._replace(own={**registers.own, part.name: own})
         pieces = out if isinstance(out, tuple | list) else (out,)
         flat = jnp.concatenate([jnp.ravel(jnp.asarray(piece, x.dtype)) for piece in pieces])
         return self._released(part, flat.reshape(self.layout.outputs[part.name]), registers)
+
+
+def _in_types_of(like: Any, values: Any) -> Any:
+    """Values in the types of others: constants in the functions of a plant may be of 64 bits."""
+    return jax.tree.map(lambda one, value: jnp.asarray(value, one.dtype), like, values)
 
 
 def _output(part: Part, held: dict[str, Array], outputs: dict[str, Array], shape: tuple[int, ...]) -> Array:

@@ -211,6 +211,7 @@ class Problem(ABC):
     failure_advice: ClassVar[str] = ""  # further reasons why paths of such a problem may fail, in words
     joints: Any = None  # the joints of a mechanical system
     periods: Any = None  # the period of each coordinate that is wrapped
+    held: Any = ()  # components that change at the ends of steps alone, so that nothing happens to them within a step
     writes_out: bool = False  # whether its steps write out the elimination of few unknowns among many
     is_snapshot = False  # whether it is a copy that a run made for itself
 

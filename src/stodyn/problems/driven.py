@@ -306,7 +306,8 @@ def driven(problem: Any, noise: Coloured, into: Any) -> Driven:
 
 def _as_sde(problem: Any) -> SDE:
     if isinstance(problem, Measured):
-        raise TypeError("problem: add noise before measurements: with_measurement(with_noise(problem, ...), ...)")
+        around = "with_loop" if hasattr(problem, "sensors") else "with_measurement"
+        raise TypeError(f"problem: add noise before {around}: {around}(with_noise(problem, ...), ...)")
     expect_problem(problem)
     lowered = written_as(problem, SDE)
     if not isinstance(lowered, SDE):

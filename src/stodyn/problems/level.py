@@ -362,12 +362,17 @@ class Gauge:
     def warn_of_grid(self, who: str, way_out: str) -> None:
         """Warn where crossings between two steps cannot be detected."""
         kind, why = self.known
-        if kind == GRID:
+        if kind == GRID and not self._is_held:
             tell(
                 f"{who}: {self.level} is checked only at the ends of steps, so that crossings between them are missed: "
                 f"{why}. {way_out}",
                 NoBridge,
             )
+
+    @property
+    def _is_held(self) -> bool:
+        """Whether neither the function nor the levels change within a step, so that no crossing is missed."""
+        return set(self.components) <= set(self.problem.held) and not any(map(callable, self.level.bounds))
 
     @property
     def words(self) -> str:

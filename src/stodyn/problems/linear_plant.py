@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -12,6 +12,7 @@ import numpy as np
 import scipy
 
 from stodyn.noise.distribution import Distribution
+from stodyn.noise.source import source_of
 from stodyn.numerics import uncompiled
 from stodyn.numerics.facts import degree
 from stodyn.problems.contract import expect_problem, written_as
@@ -62,10 +63,22 @@ def linear_plant(problem: Any, inputs: Sequence[str]) -> Plant:
         raise ValueError(f"plant: a {type(problem).__name__} has no form as an SDE of its own components")
     if not (sde.noise_structure.implies("additive") and is_autonomous(sde)):
         raise ValueError("plant: expected constant coefficients and additive noise; this one depends on time or state")
+    refuse_random_params("plant", problem, inputs)
     with jax.enable_x64(True):
         params = jax.tree.map(lambda v: np.asarray(v, float), sde.example_params())
         expect_inputs("plant", params, inputs)
         return _matrices(problem, sde, params, tuple(inputs))
+
+
+def refuse_random_params(words: str, problem: Any, inputs: Iterable[str]) -> None:
+    """Refuse a plant whose parameters, the inputs apart, are drawn for each path; `words` begin the refusal."""
+    for place, leaf in jax.tree_util.tree_flatten_with_path(problem.params)[0]:
+        name = jax.tree_util.keystr(place, simple=True, separator=".")
+        if source_of(leaf).is_random and name not in inputs:
+            raise ValueError(
+                f"{words}: its parameter {name} differs from path to path, and so would the answer; give it a number, "
+                "one after the other if need be, or simulate"
+            )
 
 
 def _matrices(problem: Any, sde: Any, params: Any, inputs: tuple[str, ...]) -> Plant:

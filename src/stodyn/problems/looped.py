@@ -38,6 +38,7 @@ from stodyn.problems.sensor import Jitter, Sensor, Timed, Times, exact
 
 KEYS = "~sensor keys"  # the last of all names in params, so that the draws of others stay as they are
 HOLDS = ("zero", "first")
+MOST_TICKS = 10**7  # in the shortest period; more come of times that were rounded, such as 1/3
 INPUTS: dict[type, Callable[[Any, list[str]], Any]] = {}  # kind of problem -> the same with inputs among its params
 SLOPE, SINCE = "~slope of {}", "~since when {}"  # params of a plant whose input is a straight line between samples
 
@@ -202,10 +203,7 @@ class Layout:
         while left:
             known = [part for part in left if self._trace(part, t, x)]
             if not known:
-                raise ValueError(
-                    f"reads: the parts {', '.join(part.name for part in left)} read each other and write nothing, so "
-                    "that the shapes of their outputs are not known; let one of them write a parameter of the plant"
-                )
+                raise ValueError(_endless([part.name for part in left]))
             left = [part for part in left if part not in known]
 
     def _written_shape(self, part: Part) -> tuple[int, ...]:
@@ -296,6 +294,19 @@ class Layout:
         return tuple(names)
 
 
+def _endless(names: list[str]) -> str:
+    """That parts read each other, and the way out, in words."""
+    if len(names) == 1:
+        return (
+            f"reads ({names[0]}): it reads its own output, whose shape is not known before; keep what it needs next "
+            "time in its own state, state={...}, or let it write a parameter of the plant"
+        )
+    return (
+        f"reads: the parts {', '.join(names)} read each other and write nothing, so that the shapes of their outputs "
+        "are not known; let one of them write a parameter of the plant"
+    )
+
+
 def _numbered(name: str, count: int) -> list[str]:
     return [name] if count == 1 else [f"{name}{k}" for k in range(count)]
 
@@ -384,6 +395,11 @@ class Looped(Measured):
                 if value
             )
             more = max(math.ceil(count), 1)
+            if self.tick < min(thing.times.every for thing in self.things) / MOST_TICKS:
+                raise ValueError(
+                    f"dt: as decimals, {words} have no tick worth the name, {float(self.tick):g}; give times that are "
+                    "no decimals as fractions, such as every=fractions.Fraction(1, 3)"
+                )
             raise ValueError(
                 f"dt: {h:g} does not divide {float(self.tick):g}, the tick of {words}; give "
                 f"{float(self.tick) / more:.12g} or {float(self.tick) / (more + 1):.12g}"
@@ -410,6 +426,11 @@ class Looped(Measured):
         if own < 0:
             return self.problem.jumps(component)
         return f"{self.components[component]} changes at samples alone, so that it jumps"
+
+    @property
+    def held(self) -> range:
+        """The readings, inputs and own states."""
+        return range(self.problem.n, self.n)
 
 
 def _with_zeros(function: Any, count: int, z: Array) -> Array:

@@ -39,7 +39,7 @@ from stodyn.numerics.facts import degree
 from stodyn.numerics.systems import Matrices
 from stodyn.numerics.van_loan import Stretch
 from stodyn.problems.contract import written_as
-from stodyn.problems.linear_plant import affine, affine_rates, derivative
+from stodyn.problems.linear_plant import affine, affine_rates, derivative, refuse_random_params
 from stodyn.problems.looped import SLOPE, Looped
 from stodyn.problems.sde import SDE
 from stodyn.problems.structure import depends_on_time
@@ -500,6 +500,7 @@ def sampled(
 
 
 def _refuse_what_is_not_analysed(loop: Looped, method: Any, at: Any) -> None:
+    refuse_random_params("loop", loop.problem, loop.layout.inputs)
     for sensor in loop.sensors:
         if sensor.range is not None and at is None:
             raise ValueError(f"range ({sensor.name}): is not affine; leave it out, linearise with at=, or simulate")

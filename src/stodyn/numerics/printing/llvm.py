@@ -350,8 +350,9 @@ class Printer(Walk):
         """The same with few paths together, those of one register: as a rule, one of many needs it. What is taken from
         outside passes through memory."""
         w, whole = self.w, self.w.width
+        elsewhere = self._read_at_home()
         for node in reachable(loop.after):  # inputs are loaded for all paths together
-            if node.op == "input" and node.lane:
+            if node.op == "input" and node.lane and id(node) not in elsewhere:
                 self.need(node)
         homes = {k: self.homes.get((loop.number, k)) or self._slot() for k in wanted}
         for k, x in first.items():
@@ -375,6 +376,11 @@ class Printer(Walk):
         w.lines[place:place] = self._part.stores
         self._part = None
         return {k: w.load_row(homes[k], loop.carried[k].dtype) for k in first}
+
+    def _read_at_home(self) -> set[int]:
+        """The nodes of entries with a home, which only their own branch reads."""
+        results = [node.attr for node in self.nodes if node.op == "result"]
+        return {id(loop.first[place]) for loop, place in results if (loop.number, place) in self.homes}
 
     def operands(self, node: Node) -> list[Entry]:
         if node.op != "result":
