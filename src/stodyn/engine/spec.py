@@ -158,7 +158,7 @@ def describe(
     with or_unexamined():
         check_crossings(method, stepped, float(lengths.max()), float(times[-1] - times[0]))
     with or_unexamined():
-        check_written_stops(method, problem, float(lengths.max()), float(times[-1] - times[0]))
+        check_written_stops(method, problem, float(lengths.max()), (float(times[0]), float(times[-1])))
     with or_unexamined():
         check_jumps(method, problem, times)
     if conversions:
