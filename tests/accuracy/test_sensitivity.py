@@ -9,9 +9,10 @@ import pytest
 from scipy.stats import norm
 
 import stodyn as sd
+from stodyn.engine.failure import PathsFailed
 from stodyn.models.lorenz import lorenz
 from stodyn.statistics import functional
-from stodyn.warnings import Chaotic
+from stodyn.warnings import Chaotic, JumpsInTime
 
 CERTAIN = 5.2  # standard errors, which a normal number exceeds twice in ten million
 
@@ -308,6 +309,84 @@ def test_joints_are_kept_by_default():
     assert "Rattle" in result.attrs["provenance"]
 
 
+def pushed(k=0.4):
+    """x(1) is normal with the mean .3 + k and the deviation .5."""
+    return sd.SDE(lambda t, x, p: p["k"] + 0.0 * x, lambda t, x: jnp.array([[0.3, 0.4]]), [0.3], {"k": k})
+
+
+def test_places_in_a_sorted_list_jump_and_so_does_the_angle_of_a_vector():
+    """The derivative of P(x > .7), and for the angle 2π times that less E 1/(1 + (x - .7)²); two channels act alike."""
+    density = norm.pdf(0.7, 0.7, 0.5)
+    for f in (lambda t, x: jnp.argsort(jnp.stack([x[0], 0.7]))[0], lambda t, x: jax.lax.top_k(x - 0.7, 1)[0][0] > 0):
+        result = gradients(pushed(), f, "k")
+        assert result["route"].values.tolist() != ["tangent"]
+        assert_near(result, [density])
+    nodes, weights = np.polynomial.hermite_e.hermegauss(60)
+    smooth = weights @ (1 / (1 + (0.5 * nodes) ** 2)) / weights.sum()
+    result = gradients(pushed(), lambda t, x: jnp.arctan2(x[0] - 0.7, -1.0), "k")
+    assert_near(result, [2 * np.pi * density - smooth])
+
+
+def test_scores_have_the_order_of_the_method():
+    """Of the Ornstein-Uhlenbeck process by its rate: with the scores of Euler's method 8 standard errors would fail."""
+    k, s, ε = 2.0, 0.5, 1e-5
+
+    def probability(k):
+        return norm.sf(0.2, 0.6 * np.exp(-k), s * np.sqrt((1 - np.exp(-2 * k)) / (2 * k)))
+
+    process = sd.SDE(lambda t, x, p: -p["k"] * x, lambda t, x: s, 0.6, {"k": k})
+    result = gradients(process, lambda t, x: x[0] > 0.2, "k", by="weight", dt=1 / 8, paths=40_000)
+    assert_near(result, [(probability(k + ε) - probability(k - ε)) / (2 * ε)])
+
+
+def test_a_place_at_which_the_drift_jumps_has_no_score():
+    """x' = sign(a - x) + noise: a shift of a shifts x, so that E x(1) depends on a - x(0) alone."""
+    switched = sd.SDE(lambda t, x, p: jnp.where(x > p["a"], -1.0, 1.0), lambda t, x: 0.5, 0.2, {"a": 0.2})
+    result = gradients(switched, lambda t, x: x[0], ("a", "start.x"), spacing=0.5)
+    assert result["route"].values.tolist() == ["difference"] * 2
+    error = np.hypot(*result["gradient_stderr"].values)
+    assert abs(result["gradient"].sum() - 1.0) < CERTAIN * error
+    with pytest.raises(ValueError, match="drift jumps where a says"):
+        gradients(switched, lambda t, x: x[0], "a", by="weight", paths=100)
+
+
+def test_a_time_at_which_the_drift_jumps_is_met_by_whole_steps():
+    def switched_on(load):
+        return sd.SDE(lambda t, x, p: load(t - p["t0"]), lambda t, x: 0.5, 0.3, {"t0": 0.45})
+
+    with pytest.warns(JumpsInTime, match="drift jumps at a time that t0 says. With steps of 0.0625"):
+        gradients(switched_on(lambda t: jnp.where(t > 0, 1.0, 0.0)), lambda t, x: x[0], "t0", paths=100)
+    result = gradients(switched_on(lambda t: jax.nn.sigmoid(t / 0.05)), lambda t, x: x[0], "t0", paths=100)
+    np.testing.assert_allclose(result["gradient"], [-1.0], rtol=1e-3)
+
+
+@pytest.mark.parametrize(
+    "row, push, words",
+    [
+        (lambda t, x, p: p["a"] * jnp.sin(t), 0.5, "no noise acts where a changes the drift"),
+        (lambda t, x, p: p["a"] * jnp.maximum(x[0] - 1.7, 0.0), 0.5, "of the paths came to where a changes the drift"),
+    ],
+)
+def test_scores_are_refused_where_noise_does_not_reach_later(row, push, words):
+    motion = sd.SDE(
+        lambda t, x, p: jnp.stack([x[1] + row(t, x, p), -0.1 * x[0]]), lambda t, x: jnp.array([[0.0], [push]]),
+        [1.0, 1.0], {"a": 1.0},
+    )  # fmt: skip
+    with pytest.raises(ValueError, match=words):
+        gradients(motion, lambda t, x: (x[0] > 0.5) & (x[0] < 1.5), "a", by="weight", paths=1000)
+
+
+def test_derivatives_of_roots_that_fail_are_told_from_paths_that_do():
+    process = sd.SDE(
+        lambda t, x, p: p["k"] * (0.2 - x), lambda t, x: 0.8 * jnp.sqrt(jnp.maximum(x, 0.0)), 0.05, {"k": 1.4}
+    )
+    options = {"method": "EulerMaruyama", "paths": 200}
+    with pytest.raises(PathsFailed, match="It may be their derivatives alone that failed"):
+        gradients(process, lambda t, x: x[0], "k", **options)
+    result = gradients(process, lambda t, x: x[0], "k", by="difference", **options)
+    assert np.isfinite(result["gradient"]).all()
+
+
 def test_chaos_is_warned_of():
     with pytest.warns(Chaotic, match="paths that begin close together part"):
         gradients(lorenz(), lambda t, x: x[2], "rayleigh", t=(0, 20), dt=0.02, paths=32, method="Heun")
@@ -349,6 +428,9 @@ def test_second_derivatives_of_an_implicit_step_are_those_of_its_gradient():
         (lambda t, x, p: -p["k"] * x, lambda t, x: jnp.maximum(x[0], 0.0), "second: f has kinks"),
         (lambda t, x, p: -p["k"] * jnp.abs(x), lambda t, x: x[0] ** 2, "second: drift has kinks"),
         (lambda t, x, p: -p["k"] * x, lambda t, x: jnp.where(x[0] > 1, x[0], 0.0), 'k has the route "weight"'),
+        (lambda t, x, p: jnp.maximum(t - p["k"], 0.0), lambda t, x: x[0], "second: drift has kinks"),
+        (lambda t, x, p: -p["k"] * x, lambda t, x: jnp.arcsin(jnp.sin(x[0])), "second: f has kinks"),
+        (lambda t, x, p: -p["k"] * x, lambda t, x: jnp.abs(x[0]) > 0.5, "second: f has kinks"),
     ],
 )
 def test_second_derivatives_that_paths_do_not_tell_are_refused(drift, f, words):

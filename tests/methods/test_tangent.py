@@ -73,6 +73,16 @@ def test_paths_keep_their_bits_and_tangents_are_their_derivatives(name):
         np.testing.assert_allclose(tangent, difference, rtol=0, atol=1e-7 * np.abs(difference).max())
 
 
+def test_a_problem_that_is_stepped_with_fewer_components_has_their_tangents():
+    """An explicit method eliminates the algebraic component."""
+    problem, ε = PROBLEMS[sd.SDAE], 1e-5
+    linear = problem.changed(drift=lambda t, x, p: jnp.stack([x[1], -p["k"] * x[2], x[0] - p["a"] * x[2]]))
+    beside = paths_of(with_tangents(linear, "a"), "AB2")
+    difference = (paths_of(moved(linear, "a", ε), "AB2") - paths_of(moved(linear, "a", -ε), "AB2")) / (2 * ε)
+    assert np.array_equal(beside[..., :2], paths_of(linear, "AB2"))
+    np.testing.assert_allclose(beside[..., 2:], difference, rtol=0, atol=1e-7 * np.abs(difference).max())
+
+
 def test_the_matrix_of_a_step_gives_the_tangents_that_are_sent_through_it():
     """With more directions than components, rows of the matrix of a step take the place of single tangents."""
     problem = PROBLEMS[sd.SDE]

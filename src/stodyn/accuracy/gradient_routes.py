@@ -21,7 +21,7 @@ from jax.interpreters import partial_eval
 
 from stodyn.engine.traces import traced_functions_of
 from stodyn.methods.weighted import Weighted
-from stodyn.numerics.facts.degree import has_jumps, is_rough
+from stodyn.numerics.facts.degree import corners, has_jumps, has_jumps_in, is_rough, jumps
 from stodyn.numerics.printing.fingerprints import calls_host
 from stodyn.numerics.printing.operations import traces_inside
 from stodyn.numerics.printing.points import AtPoints
@@ -38,7 +38,6 @@ from stodyn.statistics.functional import End, Functional, Probability
 ROUTES = ("tangent", "conditional", "weight", "difference")
 COMPARISONS = {"gt": 1.0, "ge": 1.0, "lt": -1.0, "le": -1.0}
 SAMPLES = 16  # states at which it is checked that noise reaches what a parameter changes
-UNREACHED = 1e-9  # of a slope of the drift, a choice far above n ε: a share of it that noise does not reach is none
 
 
 class Nature(NamedTuple):
@@ -63,8 +62,8 @@ def nature(problem: Any, functional: Functional, t: float, stop: Any = None) -> 
         return jnp.asarray(call(functional.function, t, x, params=params), float)
 
     with jax.enable_x64(True):
-        rough = functional.has_kinks or is_rough(f, (x, params), 0)
-        kind = "jumps" if has_jumps(f, (x, params), (0, 1)) else "kinks" if rough else "smooth"
+        rough = functional.has_kinks or is_rough(f, (x, params), 0) or bool(corners(f, (x, params), 1))
+        kind = "jumps" if has_jumps(f, (x, params), (0, 1), with_cuts=True) else "kinks" if rough else "smooth"
         event = _event(functional, x, params, t) if kind == "jumps" else None
     if isinstance(functional, Probability) and kind != "jumps":
         event = functional
@@ -87,10 +86,14 @@ def _broken(problem: Any, stop: Any) -> str:
 
 
 def _with_kinks(problem: Any) -> str:
-    """The name of a function of a problem that is not smooth in the state; empty where all are."""
+    """The name of a function of a problem that is not smooth in the state, or bends where its parameters say; empty
+    where there is none. Roots of parameters are smooth at ordinary values of them."""
     with jax.enable_x64(True):
         for name, look in traced_functions_of(problem).items():
-            if any(is_rough(look.function, look.arguments, k) for k in range(1, len(look.arguments) - 1)):
+            last = len(look.arguments) - 1
+            if any(is_rough(look.function, look.arguments, k) for k in range(1, last)):
+                return name
+            if last > 0 and corners(look.function, look.arguments, last):
                 return name
     return ""
 
@@ -152,13 +155,41 @@ def users_of(problem: Any, direction: Direction) -> set[str]:
 
 
 def _uses(look: Any, problem: Any, direction: Direction) -> bool:
+    place = _input_of(look, problem, direction)
+    if place is None:
+        return False
+    _, used = partial_eval.dce_jaxpr(look.trace.jaxpr, [True] * len(look.trace.jaxpr.outvars))
+    return bool(used[place])
+
+
+def jumping_with(problem: Any, direction: Direction) -> str:
+    """The name of a function of a problem that jumps at a place or a time which a parameter moves; empty without."""
+    for name, look in traced_functions_of(problem).items():
+        place = _input_of(look, problem, direction)
+        if place is not None and has_jumps_in(look.trace, jax.tree.leaves(look.arguments), (place,)):
+            return name
+    return ""
+
+
+def in_stairs(problem: Any, direction: Direction) -> str:
+    """The name of a function of a problem that jumps at a time which a parameter moves, whatever the state; steps meet
+    that time as a whole number of them. Empty where there is none."""
+    for name, look in traced_functions_of(problem).items():
+        place = _input_of(look, problem, direction)
+        leaves = jax.tree.leaves(look.arguments)
+        if place is not None and {0, place} in jumps(look.trace, leaves):
+            return name
+    return ""
+
+
+def _input_of(look: Any, problem: Any, direction: Direction) -> int | None:
+    """Which input of the trace of a function is the parameter of a direction; None where it takes no params."""
     count = len(jax.tree.leaves(problem.params))
     inputs = len(look.trace.jaxpr.invars)
     own = inputs - sum(len(jax.tree.leaves(argument)) for argument in look.arguments[:-1])
     if direction.leaf is None or own != count or len(look.arguments) < 2:
-        return False
-    _, used = partial_eval.dce_jaxpr(look.trace.jaxpr, [True] * len(look.trace.jaxpr.outvars))
-    return bool(used[inputs - count + direction.leaf])
+        return None
+    return inputs - count + direction.leaf
 
 
 def depends(function: Callable, params: Any, direction: Direction, *arguments: Any) -> bool:
@@ -236,11 +267,23 @@ class Question:
         """Why derivatives of derivatives along a route are not second derivatives of E f; empty where they are."""
         if route not in ("tangent", "conditional"):
             return f'{direction.name} has the route "{route}", which has no derivative along a path'
-        if route == "tangent" and self.nature.f != "smooth":
+        if self.nature.f != "smooth" if route == "tangent" else self._event_has_kinks:
             return "f has kinks, and derivatives of derivatives of paths lack what happens there"
         if name := _with_kinks(self.problem):
             return f"{name} has kinks or roots, and derivatives of derivatives of paths lack what happens there"
         return ""
+
+    @property
+    def _event_has_kinks(self) -> bool:
+        event, problem = self.nature.event, self.problem
+        x, params = np.asarray(problem.example_start(), float), problem.example_params()
+        assert event is not None
+        with jax.enable_x64(True):
+
+            def value(x, params):
+                return event.value(problem, self.span[1], x, params)
+
+            return is_rough(value, (x, params), 0) or bool(corners(value, (x, params), 1))
 
     def _wrong_tangent(self, direction: Direction) -> str:
         if self.nature.f == "jumps":
@@ -289,6 +332,8 @@ class Question:
             )
         if depends(lambda params: self.functional.value(sde, self.span[1], x, params), params, direction):
             return f"f itself depends on {direction.name}, which a score does not see"
+        if name := jumping_with(self.problem, direction):
+            return f"{name} jumps where {direction.name} says, and scores do not see that"
         if self.in_levels(direction):
             return f"the level of the stop depends on {direction.name}, which a score does not see"
         return self._unreached(direction)
@@ -296,18 +341,9 @@ class Question:
     def _unreached(self, direction: Direction) -> str:
         """Why a change of the drift has no score: it must be a change that the noise could make."""
         weighted = Weighted(self.problem, dataclasses.replace(self.followed, directions=(direction,)), self.sde)
-        _, rest = AtPoints(weighted.rates, (None, 0, None))(
-            np.asarray(self.span[0]), self._states, self.sde.example_params()
-        )
-        slopes = AtPoints(
-            lambda t, x, params: (
-                jax.jacfwd(lambda values: self.sde.f(t, x, weighted.followed.with_values(params, values)))(
-                    weighted.followed.values(params)
-                ).T
-            ),
-            (None, 0, None),
-        )(np.asarray(self.span[0]), self._states, self.sde.example_params())
-        if np.all(np.abs(rest) <= UNREACHED * np.abs(slopes).max(initial=1e-300)):
+        times = np.linspace(*self.span, SAMPLES)
+        _, is_unreached = AtPoints(weighted.rates, (0, 0, None))(times, self._states, self.sde.example_params())
+        if not np.any(is_unreached):
             return ""
         return f"no noise acts where {direction.name} changes the drift, so that the law has no score for it"
 

@@ -24,11 +24,12 @@ from numpy.typing import ArrayLike
 from stodyn.accuracy.controls import functional_of
 from stodyn.accuracy.dgsm import mean_squares
 from stodyn.accuracy.estimate import check_values
-from stodyn.accuracy.gradient_routes import ROUTES, Question, nature, refuse_host, refuse_unused
+from stodyn.accuracy.gradient_routes import ROUTES, Question, in_stairs, nature, refuse_host, refuse_unused
 from stodyn.accuracy.levels import Question as Gathering
 from stodyn.accuracy.levels import derivatives, differentiated
 from stodyn.engine import grid
 from stodyn.engine.door import front_door
+from stodyn.engine.failure import PathsFailed
 from stodyn.engine.places.contract import Place
 from stodyn.engine.progress import Progress
 from stodyn.engine.record import identity
@@ -55,7 +56,7 @@ from stodyn.statistics.functional import End, Functional
 from stodyn.statistics.moments import Sums, summarise
 from stodyn.statistics.observable import Observable
 from stodyn.telling import tell
-from stodyn.warnings import Chaotic
+from stodyn.warnings import Chaotic, JumpsInTime
 
 CHAOTIC = 100.0  # times the variance of f: that of a parameter times the derivative by it, beyond which it is warned
 SMOOTH_SPACING = 1e-4  # of a parameter: the distance of neighbours where f does not jump
@@ -366,7 +367,15 @@ class _ByTangent:
             def values(t, x, params):
                 return jnp.concatenate(derivatives(problem, first, t, x, params))
 
-        sums = self.inquiry.sums(problem, method, values, self.paths, seed, where)
+        try:
+            sums = self.inquiry.sums(problem, method, values, self.paths, seed, where)
+        except PathsFailed as error:
+            words = (
+                f"{error.facts} It may be their derivatives alone that failed: those of roots, powers and logarithms "
+                'are not finite at 0. Take a smaller dt, keep the paths away from there, or take by="difference", '
+                "which needs no derivatives"
+            )
+            raise PathsFailed(words, error.paths, error.times, error.facts) from None
         return _of_numbers(sums, self.directions, self.inquiry.order)
 
 
@@ -388,6 +397,7 @@ class _ByDifference(_ByTangent):
         levelled, method = self.inquiry.levelled(self.functional)
         aside = followed(levelled, self.directions)
         spacings = self._spacings(aside)
+        self._warn_of_stairs(spacings)
         problem = Neighbouring(levelled, aside, spacings)
 
         def values(t, x, params):
@@ -398,6 +408,20 @@ class _ByDifference(_ByTangent):
 
         sums = self.inquiry.sums(problem, Neighbours(method), values, self.paths, seed, where)
         return _of_numbers(sums, self.directions)
+
+    def _warn_of_stairs(self, spacings: tuple[float, ...]) -> None:
+        """Warn of parameters in which E f goes up by stairs, which differences see as they happen to lie."""
+        longest = float(self.inquiry.lengths.max())
+        for direction, spacing in zip(self.directions, spacings, strict=True):
+            if name := in_stairs(self.inquiry.problem, direction):
+                tell(
+                    f"sensitivity: {name} jumps at a time that {direction.name} says. With steps of {longest:.3g} it "
+                    "jumps at the next step, so that values are stairs in this parameter: the difference of "
+                    f"neighbours {2 * spacing:.3g} apart may be off by up to {min(longest / (2 * spacing), 1.0):.0%}. "
+                    "Let it rise over several steps, such as jax.nn.sigmoid((t - t0)/width): then derivatives of paths "
+                    "are right",
+                    JumpsInTime,
+                )
 
     def _spacings(self, aside: WithTangents) -> tuple[float, ...]:
         share = self.spacing
@@ -420,23 +444,34 @@ class _ByWeight(_ByTangent):
         problem = Weighted(levelled, followed(levelled, self.directions), self.inquiry.question.sde, stopped)
 
         def values(t, x, params):
-            f, scores = levelled.values(t, x[: levelled.n], params), x[levelled.n :]
-            return jnp.concatenate([f, scores, *(score * f for score in scores)])
+            f, scores, without = levelled.values(t, x[: levelled.n], params), *jnp.split(x[levelled.n :], 2)
+            return jnp.concatenate([without > 0, f, scores, *(score * f for score in scores)])
 
         sums = self.inquiry.sums(problem, Weighting(method), values, self.paths, seed, where)
         summary, p = summarise(sums), len(self.directions)
-        k = (summary.mean.shape[1] - p) // (1 + p)
-        mean, covariance = summary.mean[0], summary.covariance[0]  # type: ignore[index]
+        self._refuse_paths_without_scores(summary.mean[0, :p])
+        mean, covariance = summary.mean[0, p:], summary.covariance[0, p:, p:]  # type: ignore[index]
+        k = (len(mean) - p) // (1 + p)
         gradient, stderr = np.empty((p, k)), np.empty((p, k))
         for j in range(p):
             score, products = k + j, range(k + p + j * k, k + p + (j + 1) * k)
-            slope = covariance[list(products), score] / covariance[score, score]
+            slope = covariance[list(products), score] / max(covariance[score, score], 1e-300)
             gradient[j] = mean[list(products)] - slope * mean[score]
             left = np.array([covariance[i, i] for i in products]) - slope**2 * covariance[score, score]
             stderr[j] = np.sqrt(np.maximum(left, 0.0) / self.paths)
         return _Estimate(
-            self.directions, mean[:k], summary.mean_stderr[0, :k], summary.variance[0, :k], gradient, stderr
+            self.directions, mean[:k], summary.mean_stderr[0, p : p + k], np.diagonal(covariance)[:k], gradient, stderr
         )
+
+    def _refuse_paths_without_scores(self, shares: np.ndarray) -> None:
+        """Refuse parameters by what the paths met; shares: of the paths that met a place which noise does not reach."""
+        for direction, share in zip(self.directions, shares, strict=True):
+            if share > 0:
+                raise ValueError(
+                    f'by: "weight" is wrong for {direction.name}: {share:.2g} of the paths came to where '
+                    f"{direction.name} changes the drift and no noise acts, so that their law has no score for it. "
+                    f'Take by={{"{direction.name}": "difference"}}'
+                )
 
 
 _PART = {"tangent": _ByTangent, "conditional": _ByCondition, "difference": _ByDifference, "weight": _ByWeight}

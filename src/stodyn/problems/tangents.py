@@ -42,6 +42,10 @@ class WithTangents(Measured):
     def n(self) -> int:  # type: ignore[override]
         return self.problem.n * (1 + len(self.directions))
 
+    def around(self, problem: Any) -> WithTangents:
+        """The same around another form of the problem, which may have fewer components."""
+        return followed(problem, self.directions, type(self))
+
     def draw_start(self, rng: np.random.Generator, paths: range) -> np.ndarray:
         x = self.problem.draw_start(rng, paths)
         return np.concatenate([x, np.tile(self.first_tangents.reshape(-1), (len(x), 1))], axis=1)

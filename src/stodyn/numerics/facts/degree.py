@@ -97,10 +97,12 @@ def is_proved_affine(function: Callable, arguments: Sequence[Any], moving: int) 
         return False
 
 
-def has_jumps(function: Callable, arguments: Sequence[Any], moving: Sequence[int]) -> bool:
+def has_jumps(function: Callable, arguments: Sequence[Any], moving: Sequence[int], *, with_cuts: bool = False) -> bool:
     """Whether some operation in a function of `arguments` has no slope in the `moving` ones but may still change with
-    them, such as a sign: then its derivatives do not show how it depends on them."""
-    return has_jumps_in(jax.make_jaxpr(function)(*arguments), arguments, moving)
+    them, such as a sign: then its derivatives do not show how it depends on them. with_cuts: or has slopes on both
+    sides of a line at which it jumps, as the angle of a vector does."""
+    trace = jax.make_jaxpr(function)(*arguments)
+    return has_jumps_in(trace, arguments, moving) or (with_cuts and bool(_met(trace, arguments, moving, _is_cut)))
 
 
 def has_jumps_in(trace: core.ClosedJaxpr, arguments: Sequence[Any], moving: Sequence[int]) -> bool:
@@ -120,29 +122,45 @@ def corners(function: Callable, arguments: Sequence[Any], moving: int) -> list[s
     return _met(jax.make_jaxpr(function)(*arguments), arguments, (moving,), _has_corners)
 
 
-@or_else(lambda trace, arguments, moving, kind: ["an operation that is not known"])
+def jumps(trace: core.ClosedJaxpr, arguments: Sequence[Any]) -> list[frozenset[int]]:
+    """The arguments, by their numbers, that each jump in a trace of a function of `arguments` depends on."""
+    return [on for _, on in _dependent(trace, arguments, _is_flat) if on]
+
+
 def _met(
     trace: core.ClosedJaxpr, arguments: Sequence[Any], moving: Sequence[int], kind: Callable[[Operation], bool]
 ) -> list[str]:
     """The operations of some kind that are applied to what depends on the arguments that move, by their numbers."""
-    met: dict[str, None] = {}
-    moves = [k in moving for k in owners(arguments)]
+    return list(dict.fromkeys(name for name, on in _dependent(trace, arguments, kind) if not on.isdisjoint(moving)))
 
-    def apply(operation: Operation, inputs: list[bool]) -> list[bool]:
-        is_moved = any(inputs)
-        if is_moved:
+
+@or_else(lambda trace, arguments, kind: [("an operation that is not known", frozenset(range(len(arguments))))])
+def _dependent(
+    trace: core.ClosedJaxpr, arguments: Sequence[Any], kind: Callable[[Operation], bool]
+) -> list[tuple[str, frozenset[int]]]:
+    """The operations of some kind in a trace, each with the numbers of the arguments that its operands depend on."""
+    met: list[tuple[str, frozenset[int]]] = []
+
+    def apply(operation: Operation, inputs: list[frozenset[int]]) -> list[frozenset[int]]:
+        on = frozenset[int]().union(*inputs)
+        if on:
             inside = (operation_of(other) for inner in operation.traces for other in equations_of(inner.jaxpr))
-            met.update((one.name, None) for one in (operation, *inside) if kind(one))
-        return [is_moved] * len(operation.outs)
+            met.extend((one.name, on) for one in (operation, *inside) if kind(one))
+        return [on] * len(operation.outs)
 
-    interpret(trace, moves, apply, lambda _: False)
-    return list(met)
+    interpret(trace, [frozenset((k,)) for k in owners(arguments)], apply, lambda _: frozenset())
+    return met
 
 
 def _is_flat(operation: Operation) -> bool:
     how, row = operation.how, TABLE.get(operation.name, UNKNOWN)
     is_cut = row.zeros is Zeros.COPIED and how is not None and not jnp.issubdtype(how, jnp.inexact)
-    return is_cut or row.is_flat or isinstance(how, kinds.Extreme)
+    is_permutation = operation.name in ("sort", "top_k") and len(operation.outs) > 1  # of what is sorted beside
+    return is_cut or is_permutation or row.is_flat or isinstance(how, kinds.Extreme)
+
+
+def _is_cut(operation: Operation) -> bool:
+    return TABLE.get(operation.name, UNKNOWN).has_cut
 
 
 def _has_corners(operation: Operation) -> bool:

@@ -53,6 +53,7 @@ class Entrywise(NamedTuple):
     is_flat     whether it has slope zero wherever it has one
     is_singular whether it has a point where its slopes have no bound or are not defined, as roots and powers have
     has_corners whether its slope jumps among ordinary numbers, as that of an absolute value
+    has_cut     whether it jumps at a line with slopes on both sides, as the angle of a vector does
     is_free     whether it costs nothing
     is_exponential  whether it overflows or underflows for ordinary numbers, as an exponential does
     merges      with how many exponentials as operands XLA rewrites it
@@ -73,6 +74,7 @@ class Entrywise(NamedTuple):
     is_flat: bool = False
     is_singular: bool = False
     has_corners: bool = False
+    has_cut: bool = False
     is_free: bool = False
     is_exponential: bool = False
     merges: int = 0
@@ -379,15 +381,15 @@ TABLE: dict[str, Entrywise] = {
     "sin": _computes("sin", np.sin, Zeros.KEPT),
     "cos": _computes("cos", np.cos),
     "tan": _computes("tan", np.tan, Zeros.KEPT),
-    "asin": _computes("asin", np.arcsin, Zeros.KEPT, undefined="an arc sine"),
-    "acos": _computes("acos", np.arccos, undefined="an arc cosine"),
+    "asin": _computes("asin", np.arcsin, Zeros.KEPT, is_singular=True, undefined="an arc sine"),
+    "acos": _computes("acos", np.arccos, is_singular=True, undefined="an arc cosine"),
     "atan": _computes("atan", np.arctan, Zeros.KEPT),
-    "atan2": _computes("atan2", np.arctan2),
+    "atan2": _computes("atan2", np.arctan2, has_cut=True),
     "sinh": _computes("sinh", np.sinh, Zeros.KEPT),
     "cosh": _computes("cosh", np.cosh),
     "tanh": _computes("tanh", np.tanh, Zeros.KEPT),
     "asinh": _computes("asinh", np.arcsinh, Zeros.KEPT),
-    "acosh": _computes("acosh", undefined="an inverse hyperbolic cosine"),
+    "acosh": _computes("acosh", is_singular=True, undefined="an inverse hyperbolic cosine"),
     "atanh": _computes("atanh", zeros=Zeros.KEPT, undefined="an inverse hyperbolic tangent"),
     "erf": _computes("erf", zeros=Zeros.KEPT),
     "erfc": _computes("erfc"),
@@ -439,6 +441,7 @@ TABLE: dict[str, Entrywise] = {
     "rem": Entrywise(_plain("rem"), _remainder, is_flat=True, decides=lambda y, a, b: (jnp.floor(a / b),)),
     "nextafter": Entrywise(is_flat=True),
     "sort": Entrywise(has_corners=True),
+    "top_k": Entrywise(has_corners=True),
     # copies and types
     "copy": _copies(numpy=np.array, zeros=Zeros.COPIED, is_affine=_linear),
     "copy_p": _copies(zeros=Zeros.COPIED, is_affine=_linear),
