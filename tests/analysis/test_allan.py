@@ -37,6 +37,23 @@ def test_published_deviations_are_reproduced(record, taus, kind, printed):
     assert sd.analysis.allan(record, 1.0, taus, kind=kind).deviation == pytest.approx(printed, rel=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("kind", "printed"),
+    [
+        (
+            "overlapping",
+            [0.20409788784998473, 0.37287295517073754, 0.7306305760514207, 1.4277781942652916, 2.32235853008403],
+        ),
+        ("plain", [0.20409788784998473, 0.3725125391564365, 0.7346226518064956, 1.405024671570704, 1.9341437112262165]),
+    ],
+)
+def test_deviations_of_another_program_are_reproduced(kind, printed):
+    """Those of a walk by allantools 2024.6, to all digits."""
+    walk = np.cumsum(thousand() - 0.5)
+    curve = sd.analysis.allan(walk, 0.01, [0.01, 0.05, 0.21, 1.0, 3.33], kind=kind)
+    assert curve.deviation == pytest.approx(printed, rel=1e-12)
+
+
 def test_the_estimator_is_its_definition():
     y = np.random.default_rng(1).standard_normal(50) + 1e6
     for m in (1, 3, 7):
@@ -173,6 +190,7 @@ def test_runs_give_records():
     [
         (([1.0, np.nan, 2.0, 3.0], 1.0), "sample 1 is missing"),
         (([1.0, 2.0], 1.0), "at least three samples"),
+        ((np.zeros((9, 2)), 1.0), r"channels in columns: give one of them, y\[:, 0\]"),
         ((np.zeros(9), None), "dt: expected the time between samples"),
         ((np.zeros(9), -1.0), "dt: expected a positive time"),
         ((np.zeros(9), 0.1, [0.25]), "no whole multiple of dt = 0.1; the nearest one is 0.2"),
@@ -183,6 +201,21 @@ def test_runs_give_records():
 def test_records_that_have_no_allan_variance_are_refused(arguments, words):
     with pytest.raises(ValueError, match=words):
         sd.analysis.allan(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("record", "terms", "words"),
+    [(np.ones(99), "NBK", "at tau = 0.1 is 0"), (np.arange(99.0), "R", "none but a ramp is seen")],
+)
+def test_records_without_noise_are_not_fitted(record, terms, words):
+    """They ended in errors of SciPy."""
+    with pytest.raises(ValueError, match=words):
+        sd.analysis.allan(record, 0.1).fit(terms)
+
+
+def test_times_in_place_of_a_time_are_refused():
+    with pytest.raises(TypeError, match=r"dt: .* one number, got an array of shape \(9,\)"):
+        sd.analysis.allan(np.ones(9), np.arange(9.0))
 
 
 def test_terms_and_kinds_are_checked():

@@ -791,6 +791,17 @@ def test_a_parameter_of_a_netlist_that_gives_the_value_of_a_source_is_an_input()
         sd.analysis.sampled(loop)
 
 
+def test_readings_and_inputs_have_units_and_a_loop_is_shown_with_its_parts():
+    """A sensor's own unit, else that of the component that it reads; inputs that of their parameter."""
+    plant = integrator(units={"x": "rad/s", "u": "V"})
+    sensors = sd.Sensor("y", of="x", every=H, noise=sd.per_sample(0.1)), sd.Sensor("z", of="x", every=H, unit="rpm")
+    loop = sd.with_loop(plant, *sensors, proportional())
+    assert loop.component_units == {"x": "rad/s", "y": "rad/s", "z": "rpm", "u": "V"}
+    shown = str(loop)
+    assert "sensor z    every 0.1" in shown and "part law    every 0.1, reads y, writes u" in shown
+    assert "params      u = 0\n" in shown
+
+
 @pytest.mark.parametrize("noise", [sd.per_sample(0.1), None])
 def test_a_plant_without_params_can_be_read(noise):
     plant = sd.SDE(lambda t, x: -x, lambda t, x: jnp.ones((1, 1)), start=[0.0], names=["x"])

@@ -38,12 +38,12 @@ from stodyn.numerics.printing.nodes import Entry, Graph, Node, reachable
 from stodyn.numerics.printing.rows import words
 from stodyn.numerics.printing.unprintable import LongTable, TooLarge, Unprintable
 from stodyn.problems.contract import innermost, param_units
+from stodyn.problems.describing import OWN
 from stodyn.problems.linear import GaussianStart
 from stodyn.problems.looped import Keys, Looped
 from stodyn.statistics.moments import Moments
 from stodyn.statistics.observable import Observable
 
-OWN = "~"  # with which names of params begin that a loop makes for itself
 STEPS = 1000  # of the run that is described and looked at, at least; a stepping model has no end
 
 

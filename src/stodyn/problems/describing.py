@@ -11,6 +11,7 @@ import numpy as np
 from stodyn.noise.source import PerPath
 
 Lines = Iterable[tuple[str, str]]
+OWN = "~"  # begins the names of params that a loop has for itself
 MOST = 8  # components or parameters that are named
 
 
@@ -47,7 +48,8 @@ def of_problem(problem: Any) -> tuple[str, Lines]:
     if hasattr(problem, "start"):
         lines.append(("start", short(problem.start)))
     if isinstance(problem.params, Mapping):
-        lines.append(("params", listed(f"{name} = {short(value)}" for name, value in problem.params.items())))
+        named = {name: value for name, value in problem.params.items() if not str(name).startswith(OWN)}
+        lines += [("params", listed(f"{name} = {short(value)}" for name, value in named.items()))] if named else []
     elif problem.params is not None:
         lines.append(("params", short(problem.params)))
     lines += problem.further_lines

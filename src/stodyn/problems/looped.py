@@ -31,7 +31,7 @@ from stodyn.noise.uniforms import Uniforms
 from stodyn.numerics.bounds import check_bounds
 from stodyn.numerics.tracing_errors import in_words, user_place
 from stodyn.problems.calling import call
-from stodyn.problems.contract import TracedFunction, anew, component_names, expect_problem
+from stodyn.problems.contract import TracedFunction, anew, component_names, expect_problem, param_units
 from stodyn.problems.measured import Measured
 from stodyn.problems.sde import SDE
 from stodyn.problems.sensor import Jitter, Sensor, Timed, Times, exact
@@ -294,6 +294,12 @@ class Layout:
         return tuple(names)
 
 
+def _connections(part: Part, layout: Layout) -> str:
+    """What a part reads and writes, in words."""
+    reads = ", ".join(name for name, _ in layout.reads(part))
+    return (f", reads {reads}" if reads else "") + (f", writes {', '.join(part.writes)}" if part.writes else "")
+
+
 def _endless(names: list[str]) -> str:
     """That parts read each other, and the way out, in words."""
     if len(names) == 1:
@@ -417,6 +423,16 @@ class Looped(Measured):
                         "steps or more; take shorter steps or fewer of them"
                     )
 
+    @property
+    def further_lines(self) -> list[tuple[str, str]]:
+        """The sensors and parts, as a person who prints the loop sees them."""
+        sensors = [(f"sensor {sensor.name}", f"every {float(sensor.times.every):g}") for sensor in self.sensors]
+        parts = [
+            (f"part {part.name}", f"every {float(part.times.every):g}{_connections(part, self.layout)}")
+            for part in self.parts
+        ]
+        return [*self.problem.further_lines, *sensors, *parts]
+
     def before_run(self, t: float) -> tuple[str, ...]:
         words = [f"{thing.name} every {float(thing.times.every):g}" for thing in self.things]
         return (*self.problem.before_run(t), f"loop: {', '.join(words)}; tick {float(self.tick):g}")
@@ -493,9 +509,26 @@ def with_loop(plant: Any, *parts: Sensor | Part) -> Looped:
     layout = Layout(plant, sensors, acting)
     every = (*plant.components, *layout.names)
     names = component_names(every, every)
-    looped = Looped(plant, np.zeros((0, plant.n)), np.zeros((0, 0)), names, plant.component_units, sensors, acting)
+    units = {**(plant.component_units or {}), **param_units(plant), **_units_of_more(plant, sensors, layout)} or None
+    looped = Looped(plant, np.zeros((0, plant.n)), np.zeros((0, 0)), names, units, sensors, acting)
     vars(looped).update(layout=layout, traced_functions=layout.traces)
     return looped
+
+
+def _units_of_more(plant: Any, sensors: Sequence[Sensor], layout: Layout) -> dict[str, str]:
+    """The units of inputs, and of readings: as their sensors say, else those of the components that are read."""
+    known, units = plant.component_units or {}, {}
+    for name, unit in param_units(plant).items():
+        if name in layout.inputs:
+            units |= dict.fromkeys(_numbered(name, math.prod(layout.inputs[name])), unit)
+    for sensor in sensors:
+        names = _numbered(sensor.name, layout.readings[sensor.name])
+        read = sensor.parts if len(sensor.parts) == len(names) else (None,) * len(names)
+        for name, part in zip(names, read, strict=True):
+            unit = sensor.unit or (known.get(part) if isinstance(part, str) else None)
+            if unit:
+                units[name] = unit
+    return units
 
 
 def _with_inputs(plant: Any, names: list[str]) -> Any:

@@ -217,8 +217,19 @@ class AllanCurve:
         if self.kind != "overlapping":
             raise ValueError(f'kind: the law of the points is that of overlapping ones, got {self.kind!r}; '
                              'call allan(..., kind="overlapping")')  # fmt: skip
+        if not (self.variance > 0.0).all():
+            still = self.tau[np.argmin(self.variance > 0.0)]
+            raise ValueError(
+                f"y: its Allan variance at tau = {still:g} is 0, so that it has no noise to be found there"
+            )
         law = _law(letters, self, averaged)
-        squares, C = _settled(law, self.variance)
+        try:
+            squares, C = _settled(law, self.variance)
+        except np.linalg.LinAlgError as failure:
+            raise ValueError(
+                f"y: of the terms {letters} none but a ramp is seen, so that its points have no errors; a record needs "
+                "noise to be fitted"
+            ) from failure
         active = squares > 0.0
         off = np.linalg.solve(np.linalg.cholesky(C), self.variance - law.X @ squares)
         covariance = law.errors(squares)
@@ -345,13 +356,20 @@ def _record(y: Any, dt: float | None, component: str | None) -> tuple[np.ndarray
         y = y.transpose(..., "time") if "time" in y.dims else y
     series = np.atleast_2d(np.asarray(y, float))
     if series.ndim != 2 or series.shape[1] < 3:
-        raise ValueError(f"y: expected at least three samples, as an array (n,) or (records, n), got {np.shape(y)}")
+        columns = "; it has its channels in columns: give one of them, y[:, 0]" if len(series) >= 3 else ""
+        raise ValueError(
+            f"y: expected at least three samples, as an array (n,) or (records, n), got {np.shape(y)}{columns}"
+        )
     if not np.isfinite(series).all():
         where = int(np.argmin(np.isfinite(series).all(axis=0)))
         raise ValueError(f"y: sample {where} is missing or not finite; Allan variances need every sample of a record")
     if (dt is None) == (times is None):
         raise ValueError("dt: expected the time between samples" if dt is None else "dt: the record has its own times")
-    return series, _spacing(times) if times is not None else float(dt)  # type: ignore[arg-type]
+    if times is not None:
+        return series, _spacing(times)
+    if np.ndim(dt):
+        raise TypeError(f"dt: expected the time between samples, one number, got an array of shape {np.shape(dt)}")
+    return series, float(dt)  # type: ignore[arg-type]
 
 
 def _one_component(y: Any, component: str | None) -> Any:
