@@ -51,6 +51,13 @@ GUSTS = GUSTS.changed(start=sd.from_normals(lambda z: 0.7 * z, 4))
 NORMAL = sd.linear([[-1.0, 1.0], [0.0, -2.0]], [[1.0], [1.0]], mean=[1.0, 2.0], covariance=[[2.0, 0.5], [0.5, 1.0]])
 
 
+DRIVEN = sd.with_noise(
+    sd.Mechanical(lambda t, x, v: -(x**3) - 0.1 * v, None, sd.from_normals(lambda z: jnp.array([1.0, z[0]]), 1),
+                  names=["x"]),
+    sd.noise.coloured.delayed(sd.noise.coloured.gauss_markov(1.0, 0.5), [0.0, 2 * DT], DT), into=[[1.0, 0.5]],
+)  # fmt: skip
+
+
 def with_start(loop, start):
     return sd.with_loop(loop.problem.changed(start=start), *loop.sensors, *loop.parts)
 
@@ -80,6 +87,7 @@ CASES = {
     "BAOAB": lambda: (of_model("harmonic_langevin"), "BAOAB"),
     "RK1A4": lambda: (of_model("nonlinear_dae"), "RK1A4"),
     "ExactNoise": lambda: (GUSTS, sd.ExactNoise("RK4")),
+    "mechanics in delayed noise": lambda: (DRIVEN, "StochasticAlpha"),
     "walls": lambda: (sd.with_walls(INTEGRATOR, sd.Walls({"x": (-1.0, 1.0)})), "Heun"),
     "loop": lambda: (LOOP, "Heun"),
     "loop, drawn start": lambda: (with_start(LOOP, sd.from_normals(lambda z: z[:1], 1)), "Heun"),
@@ -104,7 +112,8 @@ def expected(problem, method, dt=DT, steps=STEPS, paths=3):
 @needs_compiler
 @pytest.mark.brief(
     "Heun", "EulerMaruyama", "ImplicitMidpoint", "AB2", "DRI1", "SRA1, drawn start", "MilsteinLevy", "StochasticAlpha",
-    "RattleAlpha", "Midpoint", "RK1A4", "ExactNoise", "walls", "loop", "loop, drawn start", "VanLoan",
+    "RattleAlpha", "Midpoint", "RK1A4", "ExactNoise", "mechanics in delayed noise", "walls", "loop",
+    "loop, drawn start", "VanLoan",
 )  # fmt: skip
 @pytest.mark.parametrize("name", CASES)
 def test_a_model_in_c_has_the_bits_of_the_run(name, tmp_path):
@@ -281,7 +290,9 @@ def test_a_unit_has_the_bits_of_the_run_goes_back_and_refuses(version, tmp_path)
     data[size.value // 2] ^= 1
     assert unit.call(f"{word}{unit.word}", second, data, size, ctypes.byref(again)) == 3
     assert unit.call(f"{word}{unit.word}", second, data, ctypes.c_size_t(8), ctypes.byref(again)) == 3
-    assert unit.step(first, 0.03) == 2
+    t = unit.time(first)
+    assert [unit.step(first, length) for length in (0.03, 0.03, DT, 0.03)] == [2, 3, 0, 2]
+    assert unit.time(first) == pytest.approx(t + DT), "FMPy would ask for ever for a step that is only discarded"
     assert unit.instance(token="{of another model}") is None
     early = unit.instance(has_begun=False)
     assert (unit.begins(early, 0.0), unit.begins(early, 5.0), unit.step(early, DT)) == (0, 1, 3)
@@ -441,13 +452,16 @@ def test_random_starts_parameters_and_whole_paths_are_refused(tmp_path):
     drawn = sd.SDE(lambda t, x: -x, lambda t, x: 1.0, start=lambda rng, n: rng.normal(size=n))
     spread = sd.SDE(lambda t, x, p: -p["k"] * x, lambda t, x: 1.0, start=1.0,
                     params={"k": lambda rng, n: rng.uniform(1, 2, n)})  # fmt: skip
+    noise = sd.noise.coloured.gauss_markov(1.0, 0.5)
+    shaken = sd.with_noise(sd.Mechanical(lambda t, x, v: -x, None, (1.0, 0.0), names=["x"]), noise, into=[[1.0]])
     for problem, words in (
         (drawn, r"stodyn.from_normals\(function, count\)$"),
         (NORMAL, r"changed\(start=problem.start.from_normals\(\)\) has the same law$"),
         (
             sd.with_walls(INTEGRATOR.changed(start=sd.from_normals(lambda z: z[:1], 1)), sd.Walls({"x": (-9.0, 9.0)})),
-            "taken of an SDE or a Hamiltonian",
+            "taken of an SDE, a Hamiltonian or a mechanical system",
         ),
+        (shaken, r"filter of its noise starts in its stationary law.* Give its x and v as"),
         (spread, r"params\['k'\] is a distribution"),
     ):
         with pytest.raises(ValueError, match=words):

@@ -24,6 +24,7 @@ NOISES = {
                                   range=0.3, scale_factor=(0.01, 0.02, 0.03), band=(0.1, 1.0)),
     "white": lambda: sd.noise.white([[2.0, 0.5], [0.5, 1.0]], host="held"),
     "density": lambda: sd.density(0.1, sides=2),
+    "delayed": lambda: sd.noise.coloured.delayed(sd.noise.coloured.gauss_markov2(1.0, 2.0, 0.3), [0.0, 3 * DT], DT),
 }  # fmt: skip
 
 
@@ -50,6 +51,19 @@ def test_a_noise_in_c_has_the_bits_of_a_run_and_in_numpy_its_digits(name, tmp_pa
         np.testing.assert_array_equal(rows, paths[number])
         np.testing.assert_allclose(in_numpy[place], paths[number], rtol=0, atol=2e-14 * np.abs(paths).max())
         assert stepper.time == times[-1]
+
+
+def test_delayed_noise_is_stationary_and_is_what_it_was_before(tmp_path):
+    source = NOISES["delayed"]()
+    recursion = noises.noise_of(source, DT).recursion
+    P = recursion.start @ recursion.start.T
+    after = recursion.Phi @ P @ recursion.Phi.T + recursion.drive @ recursion.drive.T
+    np.testing.assert_allclose(after, P, rtol=0, atol=1e-12 * P.max())
+    stepper = numpy_model(source, tmp_path)(paths=[1])
+    y = np.array([stepper.outputs()[0], *(stepper.step()[0] for _ in range(STEPS))])
+    np.testing.assert_allclose(y[3:, 1], y[:-3, 0], rtol=1e-13)
+    with pytest.raises(ValueError, match=r"dt: the past of y0, y1 is held in steps of 0\.05, got steps of 0\.1"):
+        sd.export(source, dt=2 * DT, to=tmp_path / "model.c")
 
 
 def test_a_file_of_numpy_needs_nothing_else_goes_back_and_draws_on(tmp_path):

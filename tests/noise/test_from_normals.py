@@ -56,6 +56,29 @@ def test_hamiltonian_starts_and_float32():
         np.testing.assert_array_equal(run["path"].isel(time=0).transpose("number", "component"), expected)
 
 
+@pytest.mark.parametrize("kind", ["SDE", "Mechanical"])
+def test_the_start_of_a_filter_is_counted_off_behind_that_of_the_system_it_drives(kind):
+    """By unit normals: the covariance of the whole start, the system's own and the filter's stationary one."""
+    noise = sd.noise.coloured.gauss_markov2(1.0, 2.0, 0.3)
+    own = sd.from_normals(lambda z: jnp.array([1.0, 2 * z[0]]), 1)
+    quiet = (
+        sd.SDE(lambda t, x: -x, None, own)
+        if kind == "SDE"
+        else sd.Mechanical(lambda t, x, v: -x, None, own, names=["x"])
+    )
+    system = sd.with_noise(quiet, noise, into=np.eye(quiet.n)[:, :1] if kind == "SDE" else [[1.0]])
+    start = system.start_from_normals
+    fixed = start.function(jnp.zeros(start.normals))
+    root = np.array([start.function(z) - fixed for z in np.eye(start.normals)])
+    expected = np.zeros((4, 4))
+    expected[1, 1], expected[2:, 2:] = 4.0, noise.state_covariance
+    np.testing.assert_allclose(root.T @ root, expected, atol=1e-14)
+    np.testing.assert_array_equal(fixed, [1.0, 0.0, 0.0, 0.0])
+    run = sd.simulate(system, "StochasticAlpha" if kind == "Mechanical" else "Heun", paths=40, **RUN)
+    drawn = run["path"].isel(time=0).transpose("number", "component")
+    np.testing.assert_array_equal(drawn, start.of_paths(3, 0, 40))
+
+
 def test_a_pickled_source_gives_the_same_values():
     start = pickle.loads(pickle.dumps(sd.from_normals(curved, 3)))
     np.testing.assert_array_equal(start.of_paths(1, 0, 4), sd.from_normals(curved, 3).of_paths(1, 0, 4))

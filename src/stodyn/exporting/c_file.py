@@ -25,7 +25,7 @@ from stodyn.noise.ziggurat import LAYERS, TAIL, layer_table
 from stodyn.numerics.printing import c99
 
 PREFIX = "sd"  # with it and _ begin the names of the functions that a file has for itself
-UMLAUTS = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue", "Ä": "Ae", "Ö": "Oe", "Ü": "Ue", "ß": "ss"})
+SPELLED = str.maketrans({"∫": "int_", "ä": "ae", "ö": "oe", "ü": "ue", "Ä": "Ae", "Ö": "Oe", "Ü": "Ue", "ß": "ss"})
 MARKS = {"COMBINING DOT ABOVE": "dot", "COMBINING DIAERESIS": "ddot", "COMBINING CIRCUMFLEX ACCENT": "hat",
          "COMBINING MACRON": "bar", "COMBINING TILDE": "tilde"}  # fmt: skip
 FLAGS = "-std=c99 -O2 -ffp-contract=off"
@@ -43,7 +43,7 @@ UNFUSED = """#if defined __clang__
 
 def identifier(name: str) -> str:
     """A word that C and C++ take as a name, of ASCII letters alone: x₁ is x1, θ is theta, and ẋ is xdot."""
-    spelled = "".join(map(_ascii, unicodedata.normalize("NFKD", name.translate(UMLAUTS))))
+    spelled = "".join(map(_ascii, unicodedata.normalize("NFKD", name.translate(SPELLED))))
     word = re.sub(r"\W+", "_", spelled).strip("_") or "model"
     return f"m_{word}" if word[0].isdigit() or keyword.iskeyword(word) or word == PREFIX else word
 

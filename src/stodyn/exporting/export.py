@@ -41,9 +41,9 @@ def export(
     ----------
     problem : problem or noise
         Any problem whose steps are printed, a loop of `with_loop` among them. Its start is given as numbers, or by
-        `from_normals`; its params become parameters of the model. Or a noise by itself: a Coloured, noise.gyro(...),
-        accelerometer or imu, per_sample, density, or noise.white(Q, host=...). A gyro's reading is that of the
-        parameter "truth", which may be an input.
+        `from_normals`; its params become parameters of the model. Or a noise by itself: a Coloured, delayed noise,
+        noise.gyro(...), accelerometer or imu, per_sample, density, or noise.white(Q, host=...). A gyro's reading is
+        that of the parameter "truth", which may be an input.
     method : str or method, optional
         As in `simulate`; a noise has none.
     dt : float

@@ -99,6 +99,7 @@ typedef void (*logger_function)(void *environment, const char *name, int status,
 typedef struct {{
     content now;
     double outputs[{upper}_OUTPUTS + 1];
+    double discarded; /* the length of the step that was discarded last, if none was taken since */
     int is_stale;
     char *name;
     void *environment;
@@ -113,8 +114,18 @@ static int refused(instance *c, const char *text)
     return ERROR;
 }}
 
+/* A host that asks again for a step that was discarded would do so for ever: it is told that this is an error. */
+static int discards(instance *c, double length, const char *text)
+{{
+    if (!(length > 0) || !isfinite(length) || length == c->discarded) return refused(c, text);
+    c->discarded = length;
+    tell(c, DISCARD, text);
+    return DISCARD;
+}}
+
 static void reset(instance *c)
 {{
+    c->discarded = 0;
     memset(&c->now, 0, sizeof c->now);
     c->now.magic = UINT64_C({magic});
     memcpy(c->now.digest, digest, 64);
@@ -231,14 +242,12 @@ static int advance(instance *c, double t, double length)
     }}
     if (!(fabs(count - nearest) <= {tolerance!r}) || nearest < 0) {{
         snprintf(text, sizeof text, "communication step %.12g is not a multiple of dt = {spelled}", length);
-        tell(c, DISCARD, text);
-        return DISCARD;
+        return discards(c, length, text);
     }}
     if ({is_alone} && nearest != 1) {{
         snprintf(text, sizeof text, "communication step %.12g: white noise is scaled for dt = {spelled}, and held over "
                  "any other step it has another spectrum", length);
-        tell(c, DISCARD, text);
-        return DISCARD;
+        return discards(c, length, text);
     }}
     const {name}_state before = c->now.s;
     for (; nearest > 0; nearest--) {{
@@ -250,6 +259,7 @@ static int advance(instance *c, double t, double length)
         }}
     }}
     c->is_stale = 1;
+    c->discarded = 0;
     return OK;
 }}
 

@@ -17,14 +17,16 @@ from jax import Array
 from stodyn.methods.contract import EXPLICIT, Method
 from stodyn.noise import readings
 from stodyn.noise.coloured import Coloured
+from stodyn.noise.coloured.delay import Delayed
 from stodyn.noise.from_normals import FromNormals
 from stodyn.noise.hosts import White
 from stodyn.noise.increment import Increment, Recipe
 from stodyn.noise.inertial import Imu, Inertial
 from stodyn.noise.readings import Density, PerSample, Recursion
+from stodyn.numerics import van_loan
 from stodyn.problems.sde import SDE
 
-KINDS = (Coloured, Inertial, Imu, PerSample, Density, White)
+KINDS = (Coloured, Delayed, Inertial, Imu, PerSample, Density, White)
 DRIVE, SAMPLE = "coloured", "measurement"  # the streams of w and e
 TRUTH, READING = "truth", "reading"
 
@@ -171,12 +173,36 @@ def noise_of(source: Any, dt: float) -> Noise:
         names = tuple(f"noise{k}" for k in range(axes)) if axes > 1 else ("noise",)
         kind = "imu" if isinstance(source, Imu) else source.kind
         return Noise(f"noise of a {kind}", names, recursion, _white(recursion, axes), source.response, **shown)
-    names = source.names if isinstance(source, Coloured) else _numbered(_outputs(source))
-    recursion = readings.recursion(source, dt, len(names))
+    names = source.names if isinstance(source, Coloured | Delayed) else _numbered(_outputs(source))
+    recursion = _late(source, dt) if isinstance(source, Delayed) else readings.recursion(source, dt, len(names))
     text = f"white noise, {source.host}" if isinstance(source, White) else f"{type(source).__name__} noise"
     is_held = isinstance(source, White) and source.is_held
     is_fresh = isinstance(source, White) and not source.is_held
     return Noise(text, names, recursion, _white(recursion, len(names)), is_held=is_held, is_fresh=is_fresh)
+
+
+def _late(source: Delayed, dt: float) -> Recursion:
+    """Noise that arrives late, whose state is that of its filter and, of each output, as many samples as are held."""
+    source.integrals(dt)  # refuses steps of another length
+    own = readings.recursion(source.noise, dt, len(source.noise.C))
+    held = [(output, steps) for output, count in enumerate(source.held) for steps in range(1, count + 1)]
+    k, places = own.states, {past: own.states + j for j, past in enumerate(held)}
+    Phi, C = np.zeros((k + len(held), k + len(held))), np.zeros((len(source.late), k + len(held)))
+    Phi[:k, :k] = own.Phi
+    for (output, steps), j in places.items():
+        if steps == 1:
+            Phi[j, :k] = own.C[output]
+        else:
+            Phi[j, j - 1] = 1.0
+    for row, (output, steps) in zip(C, source.late, strict=True):
+        if steps:
+            row[places[output, steps]] = 1.0
+        else:
+            row[:k] = own.C[output]
+    drive = np.concatenate([own.drive, np.zeros((len(held), own.drive.shape[1]))])
+    states = [*range(k), *(source.place(*past) for past in held)]
+    start = van_loan.root(source.state_covariance[np.ix_(states, states)])
+    return Recursion(Phi, drive, C, start, own.white)
 
 
 def _outputs(source: PerSample | Density | White) -> int:

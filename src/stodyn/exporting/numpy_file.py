@@ -20,8 +20,9 @@ def text(model: Stepping, name: str, seed: int) -> str:
     """The file: the stepper as it stands, and the numbers of the model."""
     if model.noise is None:
         raise ValueError(
-            "to: a file of NumPy holds a noise or a sensor by itself: a Coloured, noise.gyro(...), noise.imu(...), "
-            f"per_sample, density or noise.white(...), got {model.spec.record['problem']}. Export C, which ctypes loads"
+            "to: a file of NumPy holds a noise or a sensor by itself: a Coloured, delayed noise, noise.gyro(...), "
+            f"noise.imu(...), per_sample, density or noise.white(...), got {model.spec.record['problem']}. "
+            "Export C, which ctypes loads"
         )
     word = name if not keyword.iskeyword(name) else f"{name}_"
     lines = "\n".join(f"    {key!r}: {_spelled(value)}," for key, value in _numbers(model, seed).items())

@@ -39,6 +39,7 @@ from stodyn.numerics.printing.rows import words
 from stodyn.numerics.printing.unprintable import LongTable, TooLarge, Unprintable
 from stodyn.problems.contract import innermost, param_units
 from stodyn.problems.describing import OWN
+from stodyn.problems.driven_mechanical import DrivenMechanical
 from stodyn.problems.linear import GaussianStart
 from stodyn.problems.looped import Keys, Looped
 from stodyn.statistics.moments import Moments
@@ -337,8 +338,14 @@ def check_random(spec: Spec) -> None:
         same_law = "problem.changed(start=problem.start.from_normals()) has the same law"
         if isinstance(innermost(problem).start, FromNormals):
             raise ValueError(
-                "problem: starts by from_normals are taken of an SDE or a Hamiltonian, and of loops around them, but "
-                f"this is a {type(problem).__name__}. Give start= as numbers"
+                "problem: starts by from_normals are taken of an SDE, a Hamiltonian or a mechanical system, and of "
+                f"loops around them, but this is a {type(problem).__name__}. Give start= as numbers"
+            )
+        if isinstance(innermost(problem), DrivenMechanical):
+            raise ValueError(
+                "problem: the filter of its noise starts in its stationary law, by draws of NumPy, which an exported "
+                "model cannot do. Give its x and v as stodyn.from_normals(lambda z: jnp.array([x..., v...]), 1), a "
+                "function that may leave z alone: then all of its start is counted off by each path"
             )
         raise ValueError(
             "problem: paths differ in their starts, by draws of NumPy or by a list, which an exported model cannot do. "

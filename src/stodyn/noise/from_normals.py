@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -60,6 +61,11 @@ class FromNormals(Source):
         halves = [counter.pair((key[0], key[1]), STREAMS[STREAM], path, jnp.asarray(k, np.uint64)) for k in pairs]
         return self._value(jnp.stack([half for pair in halves for half in pair][: self.normals]))
 
+    def followed_by(self, root: np.ndarray) -> FromNormals:
+        """The same start with `root` times further normals behind it: zeros where the root has no columns."""
+        function = functools.partial(_followed, self.function, self.normals, root)
+        return FromNormals(function, self.normals + root.shape[1])
+
     def __reduce__(self):
         return FromNormals, (self.function, self.normals)
 
@@ -76,6 +82,11 @@ class FromNormals(Source):
     def of_paths(self, seed: int, first: int, last: int) -> np.ndarray:
         """The draws of the paths from `first` to `last`, from the normals that a GPU computes for them by counting."""
         return self._of_path(np.arange(first, last, dtype=np.uint64), counter.key_of(seed))
+
+
+def _followed(function: Callable, normals: int, root: np.ndarray, z: Array) -> Array:
+    rest = root @ z[normals:] if root.shape[1] else jnp.zeros(len(root))
+    return jnp.concatenate([jnp.ravel(jnp.asarray(function(z[:normals]), float)), rest])
 
 
 @checks_arguments

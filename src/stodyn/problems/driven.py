@@ -15,8 +15,9 @@ from jax.flatten_util import ravel_pytree
 from stodyn.arguments import suggestion
 from stodyn.noise.coloured import Coloured
 from stodyn.noise.coloured.delay import Delayed
+from stodyn.noise.from_normals import FromNormals
 from stodyn.noise.source import joined, source_of
-from stodyn.numerics import lyapunov, uncompiled
+from stodyn.numerics import lyapunov, uncompiled, van_loan
 from stodyn.numerics.facts.dependence import dependence
 from stodyn.numerics.printing.unprintable import Unprintable
 from stodyn.problems.calling import call
@@ -389,6 +390,8 @@ def _start(sde: SDE, noise: Coloured) -> Any:
     P, k = noise.state_covariance, len(noise.A)
     if isinstance(sde.start, GaussianStart):
         mean, own = sde.start.mean, sde.start.covariance
+    elif isinstance(sde.start, FromNormals):
+        return sde.start.followed_by(van_loan.root(P))
     elif sde.has_random_start:
         return joined([sde.start_source, source_of(GaussianStart(np.zeros(k), P))])
     else:

@@ -14,7 +14,9 @@ from jax import Array
 
 from stodyn.noise.coloured import Coloured
 from stodyn.noise.coloured.delay import Delayed, beside_each_other
+from stodyn.noise.from_normals import FromNormals
 from stodyn.noise.source import Source, source_of
+from stodyn.numerics import van_loan
 from stodyn.numerics.facts.dependence import arguments_of
 from stodyn.numerics.printing.points import at_one
 from stodyn.numerics.printing.unprintable import Unprintable
@@ -219,6 +221,11 @@ class DrivenMechanical(Mechanical):
         """The system's own start and, independent of it, the filter's stationary law."""
         own = self.own.draw_start(rng, paths)
         return np.concatenate([own, self._filter_start.draw(rng, paths, "start")], axis=1)
+
+    @functools.cached_property
+    def start_from_normals(self) -> FromNormals | None:
+        own = self.own.start_from_normals
+        return None if own is None else own.followed_by(van_loan.root(self.coloured.state_covariance))
 
     def flat_start(self, start: Any) -> Array:
         """x, v and where they are given the states of the filter, else zeros for them."""

@@ -21,7 +21,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
 
 from stodyn.arguments import checks_arguments
 from stodyn.noise import path_normals, sfc64
@@ -372,9 +371,7 @@ class Looped(Measured):
     @functools.cached_property
     def start_from_normals(self) -> FromNormals | None:
         plant = self.problem.start_from_normals
-        if plant is None:
-            return None
-        return FromNormals(functools.partial(_with_zeros, plant.function, len(self.layout.names)), plant.normals)
+        return None if plant is None else plant.followed_by(np.zeros((len(self.layout.names), 0)))
 
     @functools.cached_property
     def tick(self) -> Fraction:
@@ -447,11 +444,6 @@ class Looped(Measured):
     def held(self) -> range:
         """The readings, inputs and own states."""
         return range(self.problem.n, self.n)
-
-
-def _with_zeros(function: Any, count: int, z: Array) -> Array:
-    """The start of a plant, and zeros for what a loop shows besides."""
-    return jnp.concatenate([jnp.ravel(jnp.asarray(function(z), float)), jnp.zeros(count)])
 
 
 @checks_arguments

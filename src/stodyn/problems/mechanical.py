@@ -13,6 +13,7 @@ import numpy as np
 from jax import Array
 
 from stodyn.arguments import checks_arguments
+from stodyn.noise.from_normals import FromNormals
 from stodyn.problems.calling import takes_params
 from stodyn.problems.contract import (
     AsNow,
@@ -431,6 +432,12 @@ class Mechanical(Paired):
     def draw_start(self, rng: np.random.Generator, paths: range) -> np.ndarray:
         start = self.start_source.draw(rng, paths, "start").reshape(len(paths), 2 * self.N)
         return np.concatenate([start, np.zeros((len(paths), self.n - 2 * self.N))], axis=1)
+
+    @functools.cached_property
+    def start_from_normals(self) -> FromNormals | None:
+        if not isinstance(self.start, FromNormals):
+            return None
+        return self.start.followed_by(np.zeros((self.n - 2 * self.N, 0)))
 
     def flat_start(self, start: Any) -> Array:
         """x and v, and zeros for the accelerations where they are shown: the method computes them."""
