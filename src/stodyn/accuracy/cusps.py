@@ -91,7 +91,7 @@ def _crosses_root(along: Any, noise: np.ndarray) -> np.ndarray:
     grid, values = np.linspace(0.0, 1.0, PLACES), np.linalg.norm(noise, axis=2)
     is_low = values.min(axis=1) < LOW * np.minimum(values[:, 0], values[:, -1])
     crossed = np.zeros(len(noise), bool)
-    for channel in np.flatnonzero(is_low.any(axis=0)):
+    for channel in np.flatnonzero(is_low.any(axis=0)).tolist():
 
         def sizes(shares: np.ndarray, channel: int = channel) -> np.ndarray:
             return np.linalg.norm(along(shares)[:, :, :, channel], axis=2)

@@ -333,6 +333,7 @@ def Uniform(low: float, high: float) -> Distribution:
     >>> sd.noise.Uniform(0.9, 1.1).mean
     1.0
     """
+    _expect_numbers("Uniform", low, high)
     _expect(low < high, "Uniform", f"low < high, got {low} and {high}")
     half, middle = 0.5 * (high - low), 0.5 * (high + low)
     return _Law(scipy.stats.uniform(low, high - low), f"Uniform({low:g}, {high:g})", orthogonal.legendre, middle, half)
@@ -357,6 +358,7 @@ def Normal(mean: float, std: float) -> Distribution:
     >>> sd.noise.Normal(1.0, 2.0).mean
     1.0
     """
+    _expect_numbers("Normal", mean, std)
     _expect(std > 0, "Normal", f"std > 0, got {std}")
     return _Law(scipy.stats.norm(mean, std), f"Normal({mean:g}, {std:g})", orthogonal.hermite, mean, std)
 
@@ -382,6 +384,7 @@ def Beta(a: float, b: float, low: float = 0.0, high: float = 1.0) -> Distributio
     >>> round(sd.noise.Beta(2.0, 2.0).variance, 12)
     0.05
     """
+    _expect_numbers("Beta", a, b, low, high)
     _expect(a > 0 and b > 0 and low < high, "Beta", f"a, b > 0 and low < high, got {a}, {b}, {low}, {high}")
     half, middle = 0.5 * (high - low), 0.5 * (high + low)
     return _Law(scipy.stats.beta(a, b, low, high - low), f"Beta({a:g}, {b:g}, {low:g}, {high:g})",
@@ -409,6 +412,7 @@ def Gamma(shape: float, scale: float = 1.0, low: float = 0.0) -> Distribution:
     >>> round(sd.noise.Gamma(2.0, 3.0).mean, 12)
     6.0
     """
+    _expect_numbers("Gamma", shape, scale)
     _expect(shape > 0 and scale > 0, "Gamma", f"shape, scale > 0, got {shape}, {scale}")
     return _Law(scipy.stats.gamma(shape, low, scale), f"Gamma({shape:g}, {scale:g}, {low:g})",
                 functools.partial(orthogonal.laguerre, shape=shape), low, scale)  # fmt: skip
@@ -435,6 +439,7 @@ def Exponential(scale: float = 1.0, low: float = 0.0) -> Distribution:
     >>> round(sd.noise.Exponential(2.0).mean, 12)
     2.0
     """
+    _expect_numbers("Exponential", scale, low)
     _expect(scale > 0, "Exponential", f"scale > 0, got {scale}")
     law = scipy.stats.expon(low, scale)
     return _Law(law, f"Exponential({scale:g}, {low:g})", orthogonal.laguerre, low, scale)
@@ -462,6 +467,7 @@ def LogNormal(mu: float, sigma: float) -> Distribution:
     >>> round(sd.noise.LogNormal(0.0, 1.0).mean, 6)
     1.648721
     """
+    _expect_numbers("LogNormal", mu, sigma)
     _expect(sigma > 0, "LogNormal", f"sigma > 0, got {sigma}")
     return _Law(scipy.stats.lognorm(sigma, scale=np.exp(mu)), f"LogNormal({mu:g}, {sigma:g})",
                 functools.partial(orthogonal.stieltjes_wigert, sigma=sigma), 0.0, float(np.exp(mu)))  # fmt: skip
@@ -578,6 +584,15 @@ def _discretised(points: _Points, n: int, name: str) -> Recurrence:
     if np.count_nonzero(points.w > 0) < 4 * n:
         raise ValueError(f"{name}: too few points carry mass for {n} orthogonal polynomials")
     return orthogonal.stieltjes(n, points.x, points.w)
+
+
+def _expect_numbers(name: str, *values: Any) -> None:
+    for value in values:
+        if not (np.ndim(value) == 0 and np.issubdtype(np.asarray(value).dtype, np.number) and np.isfinite(value)):
+            raise ValueError(
+                f"{name}: expected finite numbers, got {value!r}. It is the law of one number; several independent "
+                "ones have a law each, and dependent ones are functions of these"
+            )
 
 
 def _expect(right: bool, name: str, words: str) -> None:
