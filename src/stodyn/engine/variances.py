@@ -7,7 +7,8 @@ of a path are off at any length of the steps, and of a run that is short beside 
 start nothing in the long run is seen. In the modes of a large structure M is a small matrix for each mode, and
 covariances cost little.
 
-Nothing is said of systems whose variances do not settle (no damping), and of nonlinear ones.
+Nothing is said of systems whose variances do not settle (no damping), and of nonlinear ones, unless they are nearly
+linear wherever the noise takes them. Their steps are then linearised about the start too.
 """
 
 from __future__ import annotations
@@ -25,10 +26,14 @@ from stodyn.numerics import lyapunov, uncompiled, van_loan
 from stodyn.numerics.bounded import Bounded
 from stodyn.numerics.printing.unprintable import or_else
 from stodyn.problems.calling import call
-from stodyn.problems.driven import longest_step, response_in_words, warn_of_response
+from stodyn.problems.driven import LINEARISED, longest_step, response_in_words, warn_of_response
 from stodyn.problems.measured import Measured
 from stodyn.problems.mechanical import Mechanical
-from stodyn.problems.mechanical_facts import has_constant_slopes, slopes_at_the_start
+from stodyn.problems.mechanical_facts import (
+    deviations_where_nearly_linear,
+    has_constant_slopes,
+    slopes_at_the_start,
+)
 
 FEW = 60  # scalars of a state up to which modes would save nothing
 MOST_STATES = 200  # up to which its covariance is computed where modes are no help
@@ -37,18 +42,20 @@ SYMMETRIC = 1e-9  # entries that agree so well are equal: slopes and matrices fr
 COUPLED = 1e-6  # damping between modes, relative to that of each, above which it couples them
 BEGUN = 0.01  # of its variance in the long run, below which that of a component at the end of a run counts as none yet
 MOST_DOUBLINGS = 64  # of a number of steps, in which every system that settles has settled
-SMALL_SHIFT = 2.0**-20  # of a state that must not reach a level
+SMALL_SHIFT = 2.0**-20  # of a state that must not reach a level, or not leave what is linear about it
+LEAST_SHIFT = 2.0**-34  # relative to the start, below which differences are rounding
 
 _verdicts: Bounded[Any, Verdict | None] = Bounded(256)
 
 
 class Verdict(NamedTuple):
     """The variances of x and v at the end of a run, as they are delivered and exact; `longest`: the longest step with
-    which they are right, None where none was found."""
+    which they are right, None where none was found; `basis`: what they are computed from, where it is not the run's."""
 
     delivered: np.ndarray
     exact: np.ndarray
     longest: float | None
+    basis: str = ""
 
 
 class _Equations(NamedTuple):
@@ -96,17 +103,33 @@ def warn_of_wrong_variances(run: Any, problem: Any, method: Any) -> None:
     verdict = _verdicts[key]
     if verdict is not None:
         when = f"at t = {spec.times[-1]:g}"
-        warn_of_response(method, h, (verdict.delivered, verdict.exact), system.components, when, verdict.longest)
+        warn_of_response(method, h, (verdict.delivered, verdict.exact), system.components, when, verdict.longest,
+                         verdict.basis)  # fmt: skip
 
 
 @or_else(lambda run, system, h: None)
 def _verdict(run: Any, system: Mechanical, h: float) -> Verdict | None:
     if system.joints is not None or not system.motion.is_regular:
         return None
-    if not (system.facts.is_constant_noise and has_constant_slopes(system)):
+    if not system.facts.is_constant_noise:
         return None
-    law = _law(run, system)
-    return None if law is None else _verdict_on(law, h, h * run.spec.steps, system.components)
+    shift = _shift(run, system)
+    law = None if shift is None else _law(run, system, shift)
+    verdict = None if law is None else _verdict_on(law, h, h * run.spec.steps, system.components)
+    return verdict if verdict is None or has_constant_slopes(system) else verdict._replace(basis=LINEARISED)
+
+
+def _shift(run: Any, system: Mechanical) -> float | None:
+    """By how much states may be moved to show a linear step, None where none would be."""
+    if has_constant_slopes(system):
+        return SMALL_SHIFT if run.spec.levels else 1.0
+    if system.has_random_start or system.n != 2 * system.N or 2 * system.N > FEW:
+        return None
+    deviations = deviations_where_nearly_linear(system, run.spec.times)
+    if deviations is None:
+        return None
+    shift = SMALL_SHIFT * min(1.0, deviations.min())
+    return shift if shift > LEAST_SHIFT * np.abs(system.example_start()).max() else None
 
 
 def _verdict_on(law: _Law, h: float, T: float, names: Sequence[str]) -> Verdict | None:
@@ -130,7 +153,7 @@ def _verdict_on(law: _Law, h: float, T: float, names: Sequence[str]) -> Verdict 
     return Verdict(delivered, exact, longest_step(is_off, h))
 
 
-def _law(run: Any, system: Mechanical) -> _Law | None:
+def _law(run: Any, system: Mechanical, shift: float) -> _Law | None:
     """The law of a small state as a whole, of a large one by modes where damping leaves these uncoupled."""
     states = len(run.executor.real_rows)
     if system.N > MOST_COORDINATES:
@@ -140,8 +163,8 @@ def _law(run: Any, system: Mechanical) -> _Law | None:
         return None
     modes = None if states <= FEW or states % system.N else _modes(equations)
     if modes is not None:
-        return _ByModes(run, equations, modes)
-    return _Whole(run, equations) if states <= MOST_STATES else None
+        return _ByModes(run, equations, modes, shift)
+    return _Whole(run, equations, shift) if states <= MOST_STATES else None
 
 
 def _equations(system: Any) -> _Equations:
@@ -163,10 +186,10 @@ def _equations(system: Any) -> _Equations:
 class _Whole:
     """The law of all coordinates together."""
 
-    def __init__(self, run: Any, equations: _Equations):
+    def __init__(self, run: Any, equations: _Equations, shift: float):
         self.A, self.b = equations.of_first_order()
         units = np.eye(len(run.executor.real_rows))
-        self.step, self.read = _stepper(run, units), _reading(run, units, len(self.A))
+        self.step, self.read = _stepper(run, units, shift), _reading(run, units, len(self.A))
 
     def exact(self, T: float) -> np.ndarray | None:
         if np.isfinite(T):
@@ -182,12 +205,11 @@ class _Whole:
         return None if covariance is None else np.sum((self.read @ covariance) * self.read, axis=1)
 
 
-def _stepper(run: Any, directions: np.ndarray) -> Callable[[float], tuple[np.ndarray, np.ndarray]]:
+def _stepper(run: Any, directions: np.ndarray, shift: float) -> Callable[[float], tuple[np.ndarray, np.ndarray]]:
     """M times some directions, and G, of a step by its length, from single steps of the run's program about the state
     it begins with."""
     spec, executor, rows = run.spec, run.executor, run.executor.real_rows
     streams, count = spec.traced.streams, directions.shape[1]
-    shift = SMALL_SHIFT if spec.levels else 1.0
     inputs = shift * scipy.linalg.block_diag(directions, *(np.eye(size) for _, size in streams))
     inputs = np.concatenate([np.zeros((len(inputs), 1)), inputs], axis=1)
     shifts, *parts = np.split(inputs, np.cumsum([len(rows), *(size for _, size in streams)])[:-1])
@@ -277,9 +299,9 @@ class _ByModes:
     at once, one for each of these vectors, show the matrix of every mode.
     """
 
-    def __init__(self, run: Any, equations: _Equations, modes: _Modes):
+    def __init__(self, run: Any, equations: _Equations, modes: _Modes, shift: float):
         self.modes, vectors = modes, len(run.executor.real_rows) // len(modes.k)
-        self.step = _stepper(run, np.kron(np.eye(vectors), modes.shapes.sum(axis=1)[:, None]))
+        self.step = _stepper(run, np.kron(np.eye(vectors), modes.shapes.sum(axis=1)[:, None]), shift)
         self.to_modes, force = modes.shapes.T @ equations.M, modes.shapes.T @ equations.B
         self.common = force @ force.T
         first = np.kron(np.eye(vectors), np.eye(len(modes.k), 1))  # x and v of a coordinate are read like all others

@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from stodyn.numerics import uncompiled
+from stodyn.numerics import lyapunov, uncompiled
 from stodyn.numerics.facts.degree import has_jumps
 from stodyn.numerics.facts.dependence import arguments_of
+from stodyn.numerics.printing.points import AtPoints
 from stodyn.numerics.printing.unprintable import Unprintable
 from stodyn.numerics.tracing_errors import one_error_of_derivatives
 from stodyn.problems.contract import NoiseStructure, kind_named, sample_params, written_as
@@ -20,6 +21,7 @@ from stodyn.problems.structure import CHECKED_STATES, PROVED, find_structure
 
 CONSTANT_UNDAMPED = "constant noise, undamped"
 ADDITIVE_LINEAR = "additive noise, linear damping"
+POINTS, NEARLY = 8, 0.05  # where slopes are looked at, and by how much those of a nearly linear system differ
 T, Y, V, Z = range(4)  # the numbers of the arguments of accelerations and kicks
 
 
@@ -165,3 +167,28 @@ def slopes_at_the_start(problem: Any) -> tuple[np.ndarray, np.ndarray]:
         A = uncompiled.value(jax.jacfwd(lambda s: problem.f(0.0, s, params)), start)
         b = uncompiled.value(lambda s: problem.g(0.0, s, params), start)
     return A, b
+
+
+def deviations_where_nearly_linear(problem: Any, times: np.ndarray) -> np.ndarray | None:
+    """The deviations of x and v in the long run by the equations linearised about the start; None where there are
+    none, or where slopes anywhere within twice these, about the start or the place of rest, are others than there."""
+    start, params = problem.motion.start, problem.motion.params
+    A, b = slopes_at_the_start(problem)
+    with jax.enable_x64(True):
+        if has_jumps(problem.f, (np.zeros(()), start, params), (1,)):
+            return None
+        slopes = AtPoints(jax.jacfwd(lambda s, t: problem.f(t, s, params)), (0, 0), few=1)
+        rate = uncompiled.value(lambda s: problem.f(0.0, s, params), start)
+    try:
+        deviations = np.sqrt(lyapunov.continuous(A, b @ b.T).diagonal())
+        rest = start - np.linalg.solve(A, rate)
+    except ValueError:
+        return None
+    if not deviations.all():
+        return None
+    signs = np.random.default_rng(0).choice([-1.0, 1.0], (POINTS, len(start)))
+    places = np.concatenate([start + 2.0 * deviations * signs, rest + 2.0 * deviations * signs])
+    unit = deviations / deviations[:, None]
+    at = times[np.linspace(0, len(times) - 1, len(places)).astype(int)]
+    off = np.abs(slopes(places, at) - A) * unit
+    return deviations if off.max() <= NEARLY * np.abs(A * unit).max() else None
