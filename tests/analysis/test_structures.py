@@ -89,10 +89,19 @@ def test_drifts_of_a_frame_with_rotations_are_those_between_its_floors():
     np.testing.assert_allclose(variances(shaken, named), expected, rtol=1e-10)
     with pytest.warns(UserWarning, match=r"drifts: taken between 'u1', 'u2', 'u3', the coordinates in the direction"):
         np.testing.assert_array_equal(sd.structures.responses(shaken).drifts, named)
-    down = sd.structures.responses(shaken, drifts=["u3", "u2"]).drifts
+    with pytest.warns(UserWarning, match=r"from the ground up it is \['u2', 'u3'\]"):
+        down = sd.structures.responses(shaken, drifts=["u3", "u2"]).drifts
     np.testing.assert_array_equal(down[:, :6], [[0, 0, 0, 0, 1, 0], [0, 0, 1, 0, -1, 0]])
     with pytest.raises(ValueError, match=r"drifts: there is no coordinate 'u4'; there are u1, r1"):
         sd.structures.responses(shaken, drifts=["u4"])
+    with pytest.raises(ValueError, match=r"drifts: 'u2' is named 2 times"):
+        sd.structures.responses(shaken, drifts=["u1", "u2", "u2"])
+    with pytest.raises(ValueError, match=r"drifts: 'r1' does not move with the ground as 'u1' does"):
+        sd.structures.responses(shaken, drifts=["u1", "r1", "u2"])
+    units = {"u1": "m", "r1": "rad", "u2": "m", "r2": "rad", "u3": "m", "r3": "rad", "time": "s"}
+    alone = sd.Mechanical.from_matrices(*matrices, names=names, units=units)
+    with pytest.raises(ValueError, match=r"one unit, but they have several: u1 \[m\], r1 \[rad\]"):
+        sd.structures.responses(alone, drifts=["u1", "r1"])
     reduced = sd.Mechanical.from_matrices(*matrices, names=names, interface=["u1", "u2", "u3"])
     few = sd.base_excited(reduced, GROUND, direction=[1.0, 0.0] * 3)
     assert np.max(np.abs(sd.structures.reduction_error(shaken, few, drifts=["u1", "u2", "u3"]))) < 1e-8

@@ -146,7 +146,8 @@ def responses(
     drifts : sequence of names, or array (k, N), optional
         The horizontal coordinates of the floors from the ground up, such as ["u1", "u2", "u3"], of which each is taken
         from the next; or which differences of displacements are drifts, as rows. By default the coordinates that the
-        direction moves, in their order, as for floors that are numbered upwards.
+        direction moves, in their order, as for floors that are numbered upwards. Names given twice, and rotations
+        among displacements, are refused.
     static : bool
         Of a modal reduction: add the static response of the omitted modes to the coloured load,
         x ≈ Φ z + (K⁻¹ - Φ diag(ω⁻²) Φ') load. It need not improve every response: see `reduction_error`.
@@ -165,8 +166,9 @@ def responses(
     -----
     UserWarning
         If drifts are taken by default where the direction leaves coordinates at rest, such as rotations: floors may
-        have several others. If accelerations miss a part that is not a multiple of the state: that of `load`, or of a
-        force that changes with time or state (other than the ground of `base_excited`, whose envelope changes no row).
+        have several others. If named floors lie from the top down. If accelerations miss a part that is not a multiple
+        of the state: that of `load`, or of a force that changes with time or state (other than the ground of
+        `base_excited`, whose envelope changes no row).
     """
     inner = problem.problem if isinstance(problem, Accounted) else problem
     own = _linear(inner)
@@ -214,6 +216,7 @@ def _drift_rows(whole: Structure, ι: np.ndarray, drifts: Any) -> np.ndarray:
                     f"drifts: there is no coordinate {name!r}; there are {', '.join(names)}{suggestion(name, names)}"
                 )
         floors = [names.index(name) for name in drifts]
+        _check_floors(whole, ι, floors)
     else:
         rows = np.atleast_2d(np.asarray(drifts, float))
         if rows.ndim != 2 or rows.shape[1] != N:
@@ -223,6 +226,35 @@ def _drift_rows(whole: Structure, ι: np.ndarray, drifts: Any) -> np.ndarray:
             )
         return rows
     return np.diff(np.eye(N)[floors], axis=0, prepend=np.zeros((1, N)))
+
+
+def _check_floors(whole: Structure, ι: np.ndarray, floors: list[int]) -> None:
+    """Refuse names of floors between which a difference is no drift, and tell of floors from the top down."""
+    names, units = whole.coordinates, whole.component_units or {}
+    twice = [names[i] for i in dict.fromkeys(floors) if floors.count(i) > 1]
+    if twice:
+        times = floors.count(names.index(twice[0]))
+        raise ValueError(f"drifts: {twice[0]!r} is named {times} times; expected the name of each floor once")
+    moved = [bool(ι[i].any()) for i in floors]
+    if any(moved) and not all(moved):
+        still, other = names[floors[moved.index(False)]], names[floors[moved.index(True)]]
+        raise ValueError(
+            f"drifts: {still!r} does not move with the ground as {other!r} does, as a rotation does not, so that their "
+            "difference is no drift. Name horizontal coordinates alone, or give rows"
+        )
+    if len({str(units.get(names[i])) for i in floors}) > 1:
+        words = ", ".join(f"{names[i]} [{units.get(names[i])}]" for i in floors)
+        raise ValueError(f"drifts: between coordinates of one unit, but they have several: {words}")
+    M, K = whole.matrices.M, whole.matrices.K
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of a structure that floats
+        sway = np.abs(scipy.sparse.linalg.spsolve(K.tocsc(), np.asarray(M @ ι)).reshape(whole.N, -1)[floors])
+    if len(floors) > 1 and np.isfinite(sway).all() and (np.diff(sway, axis=0) < 0.0).all():
+        upwards = ", ".join(repr(names[i]) for i in reversed(floors))
+        tell(
+            f"drifts: {names[floors[0]]!r} is taken from the ground, but under its own weight sideways the structure "
+            f"moves less from each named floor to the next, as from the top down; from the ground up it is [{upwards}]"
+        )
 
 
 def _with_forces(problem: DrivenMechanical, own: Structure, rows: np.ndarray, static: bool) -> np.ndarray:
