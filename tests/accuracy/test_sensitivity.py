@@ -387,6 +387,25 @@ def test_derivatives_of_roots_that_fail_are_told_from_paths_that_do():
     assert np.isfinite(result["gradient"]).all()
 
 
+@pytest.mark.parametrize("resolution, route", [(None, "tangent"), (0.25, "difference")])
+def test_the_gain_of_a_sampled_controller(resolution, route):
+    """Which only the controller reads. With one seed, tangents are the differences of values to rounding."""
+    plant = sd.SDE(
+        lambda t, x, p: p["u"] - 0.7 * x, lambda t, x: sd.diagonal([0.4]), start=[0.3], params={"u": 0.0, "μ": 2.0},
+        names=["x"],
+    )  # fmt: skip
+    loop = sd.with_loop(
+        plant,
+        sd.Sensor("y", of="x", every=0.25, noise=sd.per_sample(0.1), resolution=resolution),
+        sd.Part("law", every=0.25, reads="y", writes="u", update=lambda t, own, seen, p: (own, -p["μ"] * seen["y"])),
+    )
+    result = gradients(loop, lambda t, x: x[0] ** 2, "μ", paths=200)
+    assert result["route"].values.tolist() == [route]
+    if route == "tangent":
+        differences = gradients(loop, lambda t, x: x[0] ** 2, "μ", paths=200, by="difference")
+        np.testing.assert_allclose(result["gradient"], differences["gradient"], rtol=1e-6)
+
+
 def test_chaos_is_warned_of():
     with pytest.warns(Chaotic, match="paths that begin close together part"):
         gradients(lorenz(), lambda t, x: x[2], "rayleigh", t=(0, 20), dt=0.02, paths=32, method="Heun")

@@ -29,6 +29,7 @@ from stodyn.problems.calling import call
 from stodyn.problems.contract import innermost, written_as
 from stodyn.problems.impact import Struck
 from stodyn.problems.level import Gauge
+from stodyn.problems.looped import Looped
 from stodyn.problems.sdae import SDAE
 from stodyn.problems.sde import SDE
 from stodyn.problems.tangents import Direction, WithTangents, with_tangents
@@ -77,6 +78,9 @@ def _broken(problem: Any, stop: Any) -> str:
     if isinstance(problem, Struck | Walled):
         what = "impacts" if isinstance(problem, Struck) else "walls"
         return f"the problem has {what}, and tangents lack what a shift of the time of contact does"
+    for sensor in problem.sensors if isinstance(problem, Looped) else ():
+        if sensor.resolution is not None:
+            return f"the sensor {sensor.name} rounds what it reads, and tangents do not see that"
     for name, look in traced_functions_of(problem).items():
         moving = range(1, len(look.arguments))
         with jax.enable_x64(True):
@@ -184,12 +188,15 @@ def in_stairs(problem: Any, direction: Direction) -> str:
 
 def _input_of(look: Any, problem: Any, direction: Direction) -> int | None:
     """Which input of the trace of a function is the parameter of a direction; None where it takes no params."""
-    count = len(jax.tree.leaves(problem.params))
-    inputs = len(look.trace.jaxpr.invars)
-    own = inputs - sum(len(jax.tree.leaves(argument)) for argument in look.arguments[:-1])
-    if direction.leaf is None or own != count or len(look.arguments) < 2:
+    if direction.leaf is None or len(look.arguments) < 2:
         return None
-    return inputs - count + direction.leaf
+    places = [[place for place, _ in jax.tree_util.tree_flatten_with_path(params)[0]]
+              for params in (problem.params, look.arguments[-1])]  # fmt: skip
+    inputs = len(look.trace.jaxpr.invars)
+    wanted, own = places[0][direction.leaf], places[1]
+    if len(jax.tree.leaves(look.arguments)) != inputs or wanted not in own:
+        return None
+    return inputs - len(own) + own.index(wanted)
 
 
 def depends(function: Callable, params: Any, direction: Direction, *arguments: Any) -> bool:
@@ -384,7 +391,7 @@ def refuse_unused(question: Question, directions: Sequence[Direction]) -> None:
     problem, functional = question.problem, question.functional
     x, params = np.asarray(problem.example_start(), float), problem.example_params()
     for direction in directions:
-        if direction.leaf is None or users_of(innermost(problem), direction) or question.in_levels(direction):
+        if direction.leaf is None or users_of(problem, direction) or question.in_levels(direction):
             continue
         if not depends(lambda params: functional.value(problem, question.span[1], x, params), params, direction):
             raise ValueError(
