@@ -81,7 +81,7 @@ def _of_params(problem: Any, event: Level, names: tuple[str, ...]) -> list[tuple
     """The questions on both sides of parameters."""
     paths, chosen = with_tangents(problem, names), []
     for k, direction in enumerate(paths.directions):
-        if direction.leaf is None:
+        if direction.leaf is None or direction.along is not None:
             raise ValueError(f"of: {direction.name}: starts are not moved; run rare twice and compare")
         value = float(np.ravel(jax.tree.leaves(problem.params)[direction.leaf])[direction.entry])
         above, below = (

@@ -47,11 +47,18 @@ from stodyn.methods.platen import PlatenWeak2, PlatenWeak2Pairs
 from stodyn.methods.stopping import Stop, Stopping, stopping
 from stodyn.methods.switching import refuse_switches
 from stodyn.methods.weighted import Weighted, Weighting
-from stodyn.problems.contract import written_as
+from stodyn.problems.contract import Problem, written_as
 from stodyn.problems.measured import Measured
 from stodyn.problems.sdae import SDAE
 from stodyn.problems.sde import SDE
-from stodyn.problems.tangents import Direction, WithTangents, followed, with_random_tangents, with_tangents
+from stodyn.problems.tangents import (
+    Direction,
+    WithTangents,
+    followed,
+    names_of,
+    with_random_tangents,
+    with_tangents,
+)
 from stodyn.statistics.functional import End, Functional
 from stodyn.statistics.moments import Sums, summarise
 from stodyn.statistics.observable import Observable
@@ -160,6 +167,8 @@ def sensitivity(
     check_options(paths, seed, "raise")
     where = where_of(threads=threads, place=place, device=device, progress=progress)
     problem, functional = as_it_is_now(problem), functional_of(f)
+    if isinstance(problem, Problem):
+        problem = problem.holding(names_of(of))
     follow = functools.partial(with_random_tangents if dgsm else with_tangents, of=of)
     inquiry = Inquiry(problem, functional, follow, t, dt, method, stop)
     if dgsm:
@@ -481,7 +490,14 @@ def sizes_of(problem: WithTangents) -> np.ndarray:
     """The values of the parameters and starts among the directions."""
     leaves, x = jax.tree.leaves(problem.params), np.asarray(problem.problem.example_start(), float)
     return np.array(
-        [x[one.entry] if one.leaf is None else np.ravel(leaves[one.leaf])[one.entry] for one in problem.directions]
+        [
+            one.along.value
+            if one.along is not None
+            else x[one.entry]
+            if one.leaf is None
+            else np.ravel(leaves[one.leaf])[one.entry]
+            for one in problem.directions
+        ]
     )
 
 

@@ -12,8 +12,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import scipy.stats
 
-from stodyn.arguments import checks_arguments
+from stodyn.arguments import checks_arguments, suggestion
 from stodyn.circuits import direct_current, inputs_of_sources, measures, topology
 from stodyn.circuits.asked import Output
 from stodyn.circuits.assembly import Network, assemble
@@ -52,6 +53,8 @@ from stodyn.warnings import NominalValues
 
 MOST_CORNERS = 12  # the most random values for which all corners are computed
 CONDUCTING = 0.4  # V: forward, from which the body of a transistor without junctions is warned of
+NEAR = 1e-3  # of a number of the netlist: how far about it is looked for the devices that it changes
+SLOPE_STEP = 1e-4  # of it, for central differences of what the devices and the operating point make of it
 LOOKED_AT = 1_000_000  # n² m: larger systems are not checked for commutative noise
 
 
@@ -718,6 +721,42 @@ class Circuit(SDAE):
         network = self.family.at(data, np)
         return _of_family(self, network, data, _start(network))
 
+    def holding(self, names: Sequence[str]) -> Circuit:
+        """This circuit with the numbers of the netlist that are named in the params of its runs."""
+        met = self.network.netlist.overrides.met
+        free = [name for name in names if name.lower() in met and name not in self.params]
+        if "devices" in self.params:
+            return self
+        for name in names:
+            if name not in free and name not in self.params and not name.startswith("start."):
+                raise ValueError(
+                    f"of: {name!r} is no number of the netlist; these are {', '.join(met)}{suggestion(name, list(met))}"
+                )
+        if not free:
+            return self
+        near = {name: _near(met[name.lower()]) for name in map(str.lower, free)}
+        family = Family(self.network.netlist, near)
+        data = family.numbers({name: met[name] for name in near})
+        network = family.at(data, np)
+        params = {"noise": 1.0, "devices": data}
+        circuit = _problem(
+            network, lambda params: family.at(params["devices"], jnp), params, _start(network), None, family
+        )
+        _ = circuit.channels.total  # an error in words where noise can be placed for fixed values alone
+        return circuit
+
+    def along(self, name: str) -> tuple[str, tuple[Any, ...]] | None:
+        """How the numbers of the devices and the operating point at the start go with a number of the netlist."""
+        family, low = self.of_family, name.lower()
+        if family is None or low not in family.random or low not in (met := self.network.netlist.overrides.met):
+            return None
+        value, step = met[low], SLOPE_STEP * (abs(met[low]) or 1.0)
+        data = [family.numbers({low: value + side}) for side in (step, -step)]
+        starts = [_start(family.at(one, np)) for one in data]
+        means = [start.mean if isinstance(start, GaussianStart) else start for start in starts]
+        slopes = [(above - below) / (2.0 * step) for above, below in (data, means)]
+        return "devices", (value, *(tuple(map(float, slope)) for slope in slopes))
+
     @checks_arguments
     def corners(
         self, sigmas: float = 3.0, of: Sequence[str] | None = None
@@ -863,6 +902,12 @@ def _of_family(circuit: Circuit, network: Network, data: Any, start: Any) -> Cir
     family = circuit.family
     params = {"noise": 1.0, "devices": data}
     return _problem(network, lambda params: family.at(params["devices"], jnp), params, start, circuit.random, family)
+
+
+def _near(value: float) -> Distribution:
+    """A law about the value of a number of the netlist, from which the devices that it changes are told."""
+    spread = NEAR * (abs(value) or 1.0)
+    return distribution(scipy.stats.uniform(value - spread, 2.0 * spread), "value")
 
 
 def _transient(network: Network) -> Any:

@@ -20,16 +20,26 @@ from stodyn.problems.sdae import SDAE
 START = "start."  # before the name of a component: its start
 
 
+class Along(NamedTuple):
+    """A number on which a leaf of the params and the start depend: its value, and their slopes in it."""
+
+    value: float
+    slopes: tuple[float, ...]
+    start: tuple[float, ...]
+
+
 class Direction(NamedTuple):
     """A number with respect to which paths are differentiated.
 
     name    as users write it: "rate", "spring.rate", "rate[2]" for an entry of an array, "start.x"
     leaf    which leaf of the params it belongs to, None for a start; entry: its place there, or the component
+    along   how the whole leaf and the start go with it, for a number that is not among the params itself
     """
 
     name: str
     leaf: int | None
     entry: int
+    along: Along | None = None
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -57,6 +67,8 @@ class WithTangents(Measured):
         for row, direction in zip(tangents, self.directions, strict=True):
             if direction.leaf is None:
                 row[direction.entry] = 1.0
+            if direction.along is not None:
+                row[: len(direction.along.start)] = direction.along.start
         return tangents
 
     # --- the parameters among the directions, as one vector -----------------------------------------------------------
@@ -72,9 +84,12 @@ class WithTangents(Measured):
         return np.array([[float(one is value) for value in self.free] for one in self.directions])
 
     def values(self, params: Any) -> jax.Array:
-        """The values of the parameters among the directions."""
+        """The values of the parameters among the directions; of numbers along which params go, how far they have."""
         leaves = jax.tree.leaves(params)
-        entries = [jnp.reshape(leaves[one.leaf], -1)[one.entry] for one in self.free]  # type: ignore[index]
+        entries = [
+            jnp.zeros(()) if one.along else jnp.reshape(leaves[one.leaf], -1)[one.entry]  # type: ignore[index]
+            for one in self.free
+        ]
         return jnp.stack(entries) if entries else jnp.zeros(0)
 
     def with_values(self, params: Any, values: jax.Array) -> Any:
@@ -84,6 +99,10 @@ class WithTangents(Measured):
         for k, direction in enumerate(self.free):
             leaf = leaves[direction.leaf]  # type: ignore[index]
             shape = jnp.shape(leaf)
+            if direction.along is not None:
+                slopes = np.reshape(direction.along.slopes, shape)
+                leaves[direction.leaf] = leaf + jnp.asarray(slopes, jnp.result_type(leaf)) * values[k]  # type: ignore[index]
+                continue
             leaves[direction.leaf] = (  # type: ignore[index]
                 jnp.reshape(jnp.ravel(jnp.asarray(leaf)).at[direction.entry].set(values[k]), shape)
                 if shape
@@ -114,7 +133,8 @@ def with_tangents(problem: Any, of: str | Sequence[str]) -> WithTangents:
         Any problem, with `params`.
     of : str or sequence of str
         Names among the params ("rate", "spring.rate", "params" where they are one number), each of a real number or of
-        an array, all of whose entries are then taken, "rate[0]" and so on; "start.x" is the start of component x.
+        an array, all of whose entries are then taken, "rate[0]" and so on; "start.x" is the start of component x. Of a
+        circuit also numbers of its netlist, such as "r1.value", which move the operating point that it starts at.
 
     Returns
     -------
@@ -136,13 +156,14 @@ def with_tangents(problem: Any, of: str | Sequence[str]) -> WithTangents:
     expect_problem(problem)
     if isinstance(problem, WithTangents):
         raise TypeError("problem: already has derivatives; give the problem itself, and all names at once")
+    problem = problem.holding(names_of(of))
     return followed(problem, directions(problem, of))
 
 
 def with_random_tangents(problem: Any, of: str | Sequence[str]) -> WithTangents:
     """A problem with the derivatives of every path by parameters that have a distribution, at its own values."""
     expect_problem(problem)
-    names, (spelled, leaves) = _names(of), _named_leaves(problem)
+    names, (spelled, leaves) = names_of(of), _named_leaves(problem)
     numbers = {name: Direction(name, k, 0) for k, name in enumerate(spelled) if source_of(leaves[k]).is_random}
     for name in names:
         if name not in numbers:
@@ -163,8 +184,12 @@ def directions(problem: Problem, of: str | Sequence[str]) -> tuple[Direction, ..
     """The numbers that `of` names, one by one; errors in the user's terms."""
     spelled, leaves = _named_leaves(problem)
     chosen: list[Direction] = []
-    for name in _names(of):
-        if name in spelled:
+    for name in names_of(of):
+        along = problem.along(name)
+        if along is not None:
+            leaf, of_it = along
+            chosen.append(Direction(name, spelled.index(leaf), 0, Along(*of_it)))
+        elif name in spelled:
             number = spelled.index(name)
             chosen += _of_leaf(name, number, leaves[number])
         elif name.startswith(START):
@@ -174,7 +199,7 @@ def directions(problem: Problem, of: str | Sequence[str]) -> tuple[Direction, ..
     return tuple(chosen)
 
 
-def _names(of: str | Sequence[str]) -> tuple[str, ...]:
+def names_of(of: str | Sequence[str]) -> tuple[str, ...]:
     """The names that `of` gives, at least one and each once."""
     names = (of,) if isinstance(of, str) else tuple(of)
     if not names or not all(isinstance(name, str) for name in names):
