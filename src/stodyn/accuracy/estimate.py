@@ -49,8 +49,8 @@ from stodyn.engine.where import Where, where_of
 from stodyn.hints import Integer, Reals, check_seed
 from stodyn.methods.switching import refuse_switches
 from stodyn.problems.calling import call
-from stodyn.problems.contract import Problem, returned_shape
-from stodyn.problems.tangents import names_of, with_tangents
+from stodyn.problems.contract import returned_shape
+from stodyn.problems.tangents import holding, names_of, with_tangents
 from stodyn.statistics.functional import Functional, Probability, Watching
 from stodyn.telling import tell
 from stodyn.warnings import Untrusted
@@ -182,8 +182,8 @@ class Estimator:
         _check_choices(points, steps)
         refuse_switches(problem, "estimate")
         self.problem, self.method, self.steps, self.control = as_it_is_now(problem), method, steps, control
-        if gradient is not None and isinstance(self.problem, Problem):
-            self.problem = self.problem.holding(names_of(gradient))
+        if gradient is not None:
+            self.problem = holding(self.problem, names_of(gradient))
         _check_lists(self.problem)
         check_values(self.functional, self.problem, self.span[0])
         self.functional = self.functional.along(self.problem, self.span)

@@ -47,7 +47,7 @@ from stodyn.methods.platen import PlatenWeak2, PlatenWeak2Pairs
 from stodyn.methods.stopping import Stop, Stopping, stopping
 from stodyn.methods.switching import refuse_switches
 from stodyn.methods.weighted import Weighted, Weighting
-from stodyn.problems.contract import Problem, written_as
+from stodyn.problems.contract import written_as
 from stodyn.problems.measured import Measured
 from stodyn.problems.sdae import SDAE
 from stodyn.problems.sde import SDE
@@ -55,6 +55,7 @@ from stodyn.problems.tangents import (
     Direction,
     WithTangents,
     followed,
+    holding,
     names_of,
     with_random_tangents,
     with_tangents,
@@ -167,8 +168,7 @@ def sensitivity(
     check_options(paths, seed, "raise")
     where = where_of(threads=threads, place=place, device=device, progress=progress)
     problem, functional = as_it_is_now(problem), functional_of(f)
-    if isinstance(problem, Problem):
-        problem = problem.holding(names_of(of))
+    problem = holding(problem, names_of(of))
     follow = functools.partial(with_random_tangents if dgsm else with_tangents, of=of)
     inquiry = Inquiry(problem, functional, follow, t, dt, method, stop)
     if dgsm:

@@ -48,6 +48,7 @@ from stodyn.problems.facts import Known
 from stodyn.problems.linear import GaussianStart
 from stodyn.problems.sdae import SDAE
 from stodyn.problems.sde import SDE
+from stodyn.problems.tangents import Along, along, holding
 from stodyn.telling import tell
 from stodyn.warnings import NominalValues
 
@@ -721,42 +722,6 @@ class Circuit(SDAE):
         network = self.family.at(data, np)
         return _of_family(self, network, data, _start(network))
 
-    def holding(self, names: Sequence[str]) -> Circuit:
-        """This circuit with the numbers of the netlist that are named in the params of its runs."""
-        met = self.network.netlist.overrides.met
-        free = [name for name in names if name.lower() in met and name not in self.params]
-        if "devices" in self.params:
-            return self
-        for name in names:
-            if name not in free and name not in self.params and not name.startswith("start."):
-                raise ValueError(
-                    f"of: {name!r} is no number of the netlist; these are {', '.join(met)}{suggestion(name, list(met))}"
-                )
-        if not free:
-            return self
-        near = {name: _near(met[name.lower()]) for name in map(str.lower, free)}
-        family = Family(self.network.netlist, near)
-        data = family.numbers({name: met[name] for name in near})
-        network = family.at(data, np)
-        params = {"noise": 1.0, "devices": data}
-        circuit = _problem(
-            network, lambda params: family.at(params["devices"], jnp), params, _start(network), None, family
-        )
-        _ = circuit.channels.total  # an error in words where noise can be placed for fixed values alone
-        return circuit
-
-    def along(self, name: str) -> tuple[str, tuple[Any, ...]] | None:
-        """How the numbers of the devices and the operating point at the start go with a number of the netlist."""
-        family, low = self.of_family, name.lower()
-        if family is None or low not in family.random or low not in (met := self.network.netlist.overrides.met):
-            return None
-        value, step = met[low], SLOPE_STEP * (abs(met[low]) or 1.0)
-        data = [family.numbers({low: value + side}) for side in (step, -step)]
-        starts = [_start(family.at(one, np)) for one in data]
-        means = [start.mean if isinstance(start, GaussianStart) else start for start in starts]
-        slopes = [(above - below) / (2.0 * step) for above, below in (data, means)]
-        return "devices", (value, *(tuple(map(float, slope)) for slope in slopes))
-
     @checks_arguments
     def corners(
         self, sigmas: float = 3.0, of: Sequence[str] | None = None
@@ -902,6 +867,50 @@ def _of_family(circuit: Circuit, network: Network, data: Any, start: Any) -> Cir
     family = circuit.family
     params = {"noise": 1.0, "devices": data}
     return _problem(network, lambda params: family.at(params["devices"], jnp), params, start, circuit.random, family)
+
+
+# --- numbers of the netlist by which paths are differentiated ---------------------------------------------------------
+
+
+@holding.register(Circuit)
+def _holding(circuit: Circuit, names: Sequence[str]) -> Circuit:
+    """A circuit with the numbers of the netlist that are named in the params of its runs."""
+    met = circuit.network.netlist.overrides.met
+    free = [name for name in names if name.lower() in met and name not in circuit.params]
+    if "devices" in circuit.params:
+        return circuit
+    for name in names:
+        if name not in free and name not in circuit.params and not name.startswith("start."):
+            raise ValueError(
+                f"of: {name!r} is no number of the netlist; these are {', '.join(met)}{suggestion(name, list(met))}"
+            )
+    if not free:
+        return circuit
+    near = {name: _near(met[name.lower()]) for name in map(str.lower, free)}
+    family = Family(circuit.network.netlist, near)
+    data = family.numbers({name: met[name] for name in near})
+    network = family.at(data, np)
+    params = {"noise": 1.0, "devices": data}
+    freed = _problem(network, lambda params: family.at(params["devices"], jnp), params, _start(network), None, family)
+    _ = freed.channels.total  # an error in words where noise can be placed for fixed values alone
+    return freed
+
+
+@along.register(Circuit)
+def _along(circuit: Circuit, name: str) -> tuple[str, Along] | None:
+    """How the numbers of the devices and the operating point at the start go with a number of the netlist."""
+    family, low = circuit.of_family, name.lower()
+    if family is None or low not in family.random or low not in (met := circuit.network.netlist.overrides.met):
+        return None
+    usual = family.numbers({name: met[name] for name in family.random if name in met})
+    if not (isinstance(circuit.params["devices"], np.ndarray) and np.array_equal(circuit.params["devices"], usual)):
+        return None  # at other values than those of the netlist, where the slopes are others
+    value, step = met[low], SLOPE_STEP * (abs(met[low]) or 1.0)
+    data = [family.numbers({low: value + side}) for side in (step, -step)]
+    starts = [_start(family.at(one, np)) for one in data]
+    means = [start.mean if isinstance(start, GaussianStart) else start for start in starts]
+    slopes = [(above - below) / (2.0 * step) for above, below in (data, means)]
+    return "devices", Along(value, *(tuple(map(float, slope)) for slope in slopes))
 
 
 def _near(value: float) -> Distribution:

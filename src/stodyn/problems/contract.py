@@ -304,14 +304,6 @@ class Problem(ABC):
         """A copy with another start or other params."""
         return dataclasses.replace(self, **changes)  # type: ignore[type-var]
 
-    def holding(self, names: Sequence[str]) -> Problem:
-        """This problem in a form that can be differentiated by the numbers of these names, where it has such a form."""
-        return self
-
-    def along(self, name: str) -> tuple[str, tuple[Any, ...]] | None:
-        """The param that goes with a number of this name, and (value, slopes of the param, slopes of the start)."""
-        return None
-
     def lower(self, kind: type) -> tuple[Problem, str] | None:
         """This problem as one of another class with the same law, and the conversion in words; None if impossible."""
         lowered: dict[type, Any] = vars(self).setdefault("lowered", {})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -119,6 +120,18 @@ class WithTangents(Measured):
         return self.problem.changed(params=params)
 
 
+@functools.singledispatch
+def holding(problem: Any, names: Sequence[str]) -> Any:
+    """A problem in a form that can be differentiated by the numbers of these names, where it has such a form."""
+    return problem
+
+
+@functools.singledispatch
+def along(problem: Any, name: str) -> tuple[str, Along] | None:
+    """The param that goes with a number that is not among the params itself, and how; None where there is none."""
+    return None
+
+
 @checks_arguments
 def with_tangents(problem: Any, of: str | Sequence[str]) -> WithTangents:
     """Add the derivatives of every path with respect to parameters and starts to a problem, as further components.
@@ -156,7 +169,7 @@ def with_tangents(problem: Any, of: str | Sequence[str]) -> WithTangents:
     expect_problem(problem)
     if isinstance(problem, WithTangents):
         raise TypeError("problem: already has derivatives; give the problem itself, and all names at once")
-    problem = problem.holding(names_of(of))
+    problem = holding(problem, names_of(of))
     return followed(problem, directions(problem, of))
 
 
@@ -185,10 +198,9 @@ def directions(problem: Problem, of: str | Sequence[str]) -> tuple[Direction, ..
     spelled, leaves = _named_leaves(problem)
     chosen: list[Direction] = []
     for name in names_of(of):
-        along = problem.along(name)
-        if along is not None:
-            leaf, of_it = along
-            chosen.append(Direction(name, spelled.index(leaf), 0, Along(*of_it)))
+        known = along(problem, name)
+        if known is not None:
+            chosen.append(Direction(name, spelled.index(known[0]), 0, known[1]))
         elif name in spelled:
             number = spelled.index(name)
             chosen += _of_leaf(name, number, leaves[number])
