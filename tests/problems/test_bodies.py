@@ -7,8 +7,11 @@ import pytest
 
 import stodyn as sd
 from stodyn import statistics as st
+from stodyn.methods.rattle_alpha import RattleAlpha
+from stodyn.noise.increment import Increment
 from stodyn.numerics import elimination
-from stodyn.numerics.printing.points import at_one
+from stodyn.numerics.printing.points import AtPoints, at_one
+from stodyn.numerics.uncompiled import Uncompiled
 from stodyn.problems.bodies import (
     Body,
     Cylindrical,
@@ -57,7 +60,8 @@ def test_a_double_pendulum_with_springs_is_that_of_lagrange():
         bodies,
         [Revolute(None, "upper", axis=(0, 1, 0), damping=0.2, stiffness=0.7),
          Revolute("upper", "lower", at=2.0 * q[:3], axis=(0, 1, 0), damping=0.3, stiffness=0.4, noise=0.6),
-         Spring(None, "lower", at=((1, 0, 0), q[12:15]), stiffness=3.0, damping=0.1, length=0.2)],
+         Spring(None, "lower", at=((1, 0, 0), q[12:15]), stiffness=3.0, damping=0.1, length=0.2),
+         Spring("upper", "lower", at=(q[:3], q[12:15]), stiffness=2.0, damping=0.5, length=0.1)],
         gravity=WEIGHT,
     )  # fmt: skip
 
@@ -69,15 +73,20 @@ def test_a_double_pendulum_with_springs_is_that_of_lagrange():
         d = links(0.0, u)[12:15] - jnp.array([1.0, 0.0, 0.0])
         return jnp.sqrt(d @ d)
 
+    def between(u):
+        d = links(0.0, u)[12:15] - links(0.0, u)[:3]
+        return jnp.sqrt(d @ d)
+
     def potential(u):
         x = links(0.0, u)
         hinges = 0.7 * (u[0] - 1.0) ** 2 + 0.4 * (u[1] - u[0] + 0.5) ** 2 + 3.0 * (length(u) - 0.2) ** 2
-        return 9.81 * (x[2] + 2.0 * x[14]) + 0.5 * hinges
+        return 9.81 * (x[2] + 2.0 * x[14]) + 0.5 * hinges + (between(u) - 0.1) ** 2
 
     def off(u, w):
         turned = jax.jacfwd(jax.grad(kinetic, 1), 0)(u, w) @ w
-        along = jax.grad(length)(u)
-        drag = jnp.stack([0.2 * w[0] - 0.3 * (w[1] - w[0]), 0.3 * (w[1] - w[0])]) + 0.1 * along * (along @ w)
+        along, apart = jax.grad(length)(u), jax.grad(between)(u)
+        drag = jnp.stack([0.2 * w[0] - 0.3 * (w[1] - w[0]), 0.3 * (w[1] - w[0])])
+        drag = drag + 0.1 * along * (along @ w) + 0.5 * apart * (apart @ w)
         M = jax.hessian(kinetic, 1)(u, w)
         a = elimination.solve(M, jax.grad(kinetic)(u, w) - turned - jax.grad(potential)(u) - drag)
         b = elimination.solve(M, 0.6 * jnp.array([1.0, -1.0]))  # u turns about -y
@@ -151,6 +160,42 @@ def test_a_top_precesses_and_spins_under_noise():
     run = sd.simulate(noisy, t=(0, 0.2), dt=0.002, paths=2000, seed=1, collect=square, progress=False)
     expected = 0.3**2 * 0.2 / J3**2
     assert abs(run["square"].values[0] - expected) < 5 * run["square_stderr"].values[0] < 0.2 * expected
+
+
+def test_a_step_with_dampers_between_bodies_is_that_of_the_accelerations():
+    """A step of RattleAlpha, which solves for the forces of links among its unknowns, from the accelerations along the
+    joints, which the test before compares with those of Lagrange: its error is of the third order."""
+    upper = Body(name="a", mass=1.0, inertia=J, at=(0, 0, -0.5), rates=(1, 2, 0), velocity=(-1, 0.5, 0))
+    lower = Body(name="b", mass=2.0, inertia=J, at=(0, 0, -1.5), rates=(1, 0, 3), velocity=(-2, 1.5, 0))
+    places = ((0.3, 0, -0.3), (0.4, 0.1, -1.5))
+    joints = [
+        Spherical(None, "a"), Spherical("a", "b", at=(0, 0, -1)),
+        Spring("a", "b", at=places, stiffness=300.0, damping=20.0, length=0.5),
+    ]  # fmt: skip
+    problem = mechanism([upper, lower], joints, gravity=WEIGHT)
+    x = np.asarray(problem.example_start(), float)
+    free, rates = problem.joints.free.motion, AtPoints(lambda x: problem.f(0.0, x, None))
+
+    def f(x):
+        return rates(x[None])[0]
+
+    def step(x, h):
+        φ = free.acceleration(0.0, x[:24], x[24:], x[:0], None)
+        (after, _), report = RattleAlpha(rho=1.0).step(problem, 0.0, (x, φ), Increment(h=h, W=x[:0], Z=x[:0]), None)
+        return jnp.append(after, report.ok)
+
+    stepped = Uncompiled(step)
+
+    def error(h):
+        k1 = f(x)
+        k2 = f(x + 0.5 * h * k1)
+        k3 = f(x + 0.5 * h * k2)
+        exact = x + h / 6.0 * (k1 + 2.0 * k2 + 2.0 * k3 + f(x + h * k3))
+        *after, ok = stepped(x, h)
+        assert ok
+        return np.abs(after - exact).max()
+
+    assert error(1e-3) < 1e-4 and error(5e-4) < 0.15 * error(1e-3)
 
 
 def test_the_order_of_elimination_holds_however_bodies_are_turned():

@@ -29,6 +29,7 @@ from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from stodyn.methods.alpha import Coefficients, Fields, StochasticAlpha, cheapest, milstein_terms, words
@@ -42,6 +43,7 @@ from stodyn.numerics import elimination
 from stodyn.numerics.newton import Twice, newton
 from stodyn.numerics.sparse import order_of
 from stodyn.problems.joints import Frame, Joints
+from stodyn.problems.links import LinkedForce
 from stodyn.problems.mechanical import Mechanical
 
 MEASURED = "measured on the same Brownian path as in minimal coordinates"
@@ -324,38 +326,49 @@ def _moved(kicks, method, problem, t, q, v, φ, params_at_ends):
         Λ1 = root.x
     else:
 
-        def imbalance(φ, q, v):
-            force = free.balance(t_after, q, v, none, params)[0]
+        def imbalance(φ, q, v, force):
             left = free.mass_times((1.0 - αm) * φ + known, t_after, q, v, none, params)
             return left - (1.0 - αf) * force
 
-        def balanced(φ, q, v, p):
-            dry = [] if drag is None else [drag.balance(p, t_after, q, v, h)]
-            return [imbalance(φ, q, v), held(q), *dry]
+        def forced(q, v):
+            return free.balance(t_after, q, v, none, params)[0]
+
+        def dry(p, q, v):
+            return [] if drag is None else [drag.balance(p, t_after, q, v, h)]
 
         def residual(u):
             φ, Λ, p = jnp.split(u, (N, N + joints.c))
             q = position(φ, Λ, p)
-            return jnp.concatenate(balanced(φ, q, velocity(before_second(φ, Λ, p), q)[0] if on_v else v, p))
+            after = velocity(before_second(φ, Λ, p), q)[0] if on_v else v
+            return jnp.concatenate([imbalance(φ, q, after, forced(q, after)), held(q), *dry(p, q, after)])
+
+        linked = free.force if isinstance(free.force, LinkedForce) else None
+        ν = zero if on_v else none
+        s = none if linked is None else linked.links(t, q, v)
 
         def released(u):
-            """With the multipliers of v' among the unknowns: without A⁻¹ every equation holds few of them."""
-            φ, Λ, ν, p = jnp.split(u, (N, N + joints.c, N + 2 * joints.c))
-            q = position(φ, Λ, p)
-            w = kicks.before_impulse(t_after, q, v, before_second(φ, Λ, p), params)
-            there = joints.slopes(t_after, q, params)
-            after = w - there.pushed(ν)
-            across = there.across(after) + joints.rate(t_after, q, params)
-            return jnp.concatenate([*balanced(φ, q, after, p), across])
+            """With the multipliers ν of v' and the forces s of links among the unknowns: without A⁻¹, and without the
+            bodies on which s depends, every equation holds few of them."""
+            φ, Λ, near_ν, near_s, p = jnp.split(u, np.cumsum([N, joints.c, len(ν), len(s)]))
+            q, after, across = position(φ, Λ, p), v, []
+            if on_v:
+                there = joints.slopes(t_after, q, params)
+                after = kicks.before_impulse(t_after, q, v, before_second(φ, Λ, p), params) - there.pushed(near_ν)
+                across = [there.across(after) + joints.rate(t_after, q, params)]
+            if linked is None:
+                force, pull = forced(q, after), []
+            else:
+                force, pull = linked.total(t_after, q, after, near_s), [near_s - linked.links(t_after, q, after)]
+            return jnp.concatenate([imbalance(φ, q, after, force), held(q), *across, *pull, *dry(p, q, after)])
 
         start = jnp.concatenate([φ, zero, p])
         solve: Twice | None = None
         if joints.pattern is not None:
-            sparse, begin = (released, jnp.concatenate([φ, zero, zero, p])) if on_v else (residual, start)
-            order = order_of(sparse, begin)
+            begin = jnp.concatenate([φ, zero, ν, s, p])
+            order = order_of(released, begin)
             if order is not None:
                 # Pivots beside M and G M⁻¹ Gᵀ are zero where the constraints depend on each other, and nowhere else.
-                residual, start, solve = sparse, begin, dataclasses.replace(order, is_mended=False).solve_twice_at
+                residual, start, solve = released, begin, dataclasses.replace(order, is_mended=False).solve_twice_at
         root = newton(residual, start, tol=method.tol, limit=method.limit, twice=solve or False)
         φ, Λ1, p = root.x[:N], root.x[N : N + joints.c], root.x[len(root.x) - len(p) :]
     q = position(φ, Λ1, p)

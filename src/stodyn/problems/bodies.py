@@ -16,7 +16,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -27,6 +27,7 @@ from jax import Array
 from stodyn import listing
 from stodyn.arguments import checks_arguments, suggestion
 from stodyn.numerics.printing.points import at_points
+from stodyn.problems.links import LinkedForce
 from stodyn.problems.mechanical import Mechanical
 
 __all__ = [
@@ -219,9 +220,15 @@ class Joint:
         """The names of its constraints, and what must vanish."""
         raise NotImplementedError
 
-    def forced(self, sides: tuple[Side, Side], total: Array, q: Array, v: Array) -> Array:
-        """The forces with those of its spring and damper."""
-        return total
+    is_linked: ClassVar[bool] = False
+
+    def link(self, sides: tuple[Side, Side], q: Array, v: Array) -> Array:
+        """The force or torque (3,) of its spring and damper on b; only where it `is_linked`."""
+        raise NotImplementedError
+
+    def linked(self, sides: tuple[Side, Side], total: Array, q: Array, s: Array) -> Array:
+        """The forces with such a force on b, and back on a."""
+        raise NotImplementedError
 
     def channels(self, sides: tuple[Side, Side]) -> list[Callable[[Array], Array]]:
         """The forces of its noise, one per channel."""
@@ -286,14 +293,19 @@ class _About(Joint):
         turned = sides[1].pose(q).along(g)
         return jnp.arctan2(sides[0].pose(q).along(f) @ turned, sides[0].pose(q).along(e) @ turned)
 
-    def forced(self, sides, total, q, v):
-        if not (self.stiffness or self.damping):
-            return total
+    @property
+    def is_linked(self) -> bool:  # type: ignore[override]
+        return bool(self.stiffness or self.damping)
+
+    def link(self, sides, q, v):
         axis = sides[0].pose(q).along(sides[0].along(self._axis()))
         torque = -self.damping * axis @ (sides[1].rates(q, v) - sides[0].rates(q, v))
         if self.stiffness:
             torque = torque - self.stiffness * self.angle(sides, q)
-        return sides[0].turned(sides[1].turned(total, q, torque * axis), q, -torque * axis)
+        return torque * axis
+
+    def linked(self, sides, total, q, s):
+        return sides[0].turned(sides[1].turned(total, q, s), q, -s)
 
     def channels(self, sides):
         if not self.noise:
@@ -301,7 +313,7 @@ class _About(Joint):
 
         def push(q):
             torque = self.noise * sides[0].pose(q).along(sides[0].along(self._axis()))
-            return sides[0].turned(sides[1].turned(jnp.zeros_like(q), q, torque), q, -torque)
+            return self.linked(sides, jnp.zeros_like(q), q, torque)
 
         return [push]
 
@@ -455,14 +467,22 @@ class Spring(Joint):
         d = between(q)[0]
         return 0.5 * self.stiffness * (jnp.sqrt(d @ d) - (length if self.length is None else self.length)) ** 2
 
-    def forced(self, sides, total, q, v):
+    @property
+    def is_linked(self) -> bool:  # type: ignore[override]
+        return bool(self.stiffness or self.damping)
+
+    def link(self, sides, q, v):
         between, length = ends(self, sides)
         d, X, Y = between(q)
         size = jnp.sqrt(d @ d)
         along = d / size
         rate = along @ (sides[1].pose(v, STILL).point(Y) - sides[0].pose(v, STILL).point(X))
         F = self.stiffness * (size - (length if self.length is None else self.length)) + self.damping * rate
-        return sides[0].forced(sides[1].forced(total, Y, -F * along), X, F * along)
+        return -F * along
+
+    def linked(self, sides, total, q, s):
+        _, X, Y = ends(self, sides)[0](q)
+        return sides[0].forced(sides[1].forced(total, Y, s), X, -s)
 
     def channels(self, sides):
         if not self.noise:
@@ -470,9 +490,8 @@ class Spring(Joint):
         between, _ = ends(self, sides)
 
         def push(q):
-            d, X, Y = between(q)
-            F = self.noise * d / jnp.sqrt(d @ d)
-            return sides[0].forced(sides[1].forced(jnp.zeros_like(q), Y, F), X, -F)
+            d = between(q)[0]
+            return self.linked(sides, jnp.zeros_like(q), q, self.noise * d / jnp.sqrt(d @ d))
 
         return [push]
 
@@ -540,6 +559,8 @@ class Mechanism(Mechanical):
     bodies: tuple[Body, ...] = ()
     parts: tuple[tuple[Any, tuple[Side, ...]], ...] = ()
     gravity: Any = None
+
+    mostly_zeros: ClassVar[bool] = True  # type: ignore[misc]
 
     @property
     def dropped(self) -> tuple[str, ...]:
@@ -661,14 +682,19 @@ def mechanism(
     labels, rows = _constraints(bodies, parts)
     weight = np.concatenate([np.concatenate([body.mass * g, np.zeros(9)]) for body in bodies])
 
-    def force(t, x, v):
-        total = jnp.asarray(weight, x.dtype)
-        for part, sides in parts:
-            total = part.forced(sides, total, x, v)
+    linked = [(part, sides) for part, sides in parts if part.is_linked]
+
+    def links(t, x, v):
+        return jnp.concatenate([part.link(sides, x, v) for part, sides in linked])
+
+    def total(t, x, v, s=()):
+        force = jnp.asarray(weight, x.dtype)
+        for k, (part, sides) in enumerate(linked):
+            force = part.linked(sides, force, x, s[3 * k : 3 * k + 3])
         for push, side in acting:
             if np.any(push.force):
-                total = push.acting(side, x, total, vector("force", push.force))
-        return total
+                force = push.acting(side, x, force, vector("force", push.force))
+        return force
 
     channels = [channel for part, sides in parts for channel in part.channels(sides)]
     for push, side in acting:
@@ -685,6 +711,7 @@ def mechanism(
     mass = scipy.linalg.block_diag(*(part for body, E in zip(bodies, blocks, strict=True)
                                      for part in (body.mass * np.eye(3), E)))  # fmt: skip
     diagonal = np.diagonal(mass)
+    force = LinkedForce(links, total) if linked else lambda t, x, v: total(t, x, v)
     return Mechanism(
         force, noise if channels else None, start, diagonal if np.array_equal(mass, np.diag(diagonal)) else mass,
         names=[f"{name}_{i}{c}" for name in names for i in ("", "1", "2", "3") for c in "xyz"],

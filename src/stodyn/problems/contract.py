@@ -213,6 +213,7 @@ class Problem(ABC):
     periods: Any = None  # the period of each coordinate that is wrapped
     held: Any = ()  # components that change at the ends of steps alone, so that nothing happens to them within a step
     writes_out: bool = False  # whether its steps write out the elimination of few unknowns among many
+    mostly_zeros: bool = False  # whether the matrices of its steps are, so that written out they are short
     is_snapshot = False  # whether it is a copy that a run made for itself
 
     def __init_subclass__(cls, **keywords: Any):

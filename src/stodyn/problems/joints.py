@@ -230,11 +230,6 @@ class Joints:
         return joints_diagnosis.values_at(self, self.problem.example_params())
 
     @property
-    def _point(self) -> tuple[np.ndarray, np.ndarray, Any]:
-        """The coordinates, time and parameters of one start, for traces."""
-        return self._start, np.zeros(()), self.problem.example_params()
-
-    @property
     def _start(self) -> np.ndarray:
         return np.asarray(self.problem.start_source.example("start"), float)[: self.problem.N]
 
@@ -344,11 +339,11 @@ class Joints:
 
         zero = np.zeros(self.c)
         with jax.enable_x64(True):
-            band = find_band(residual, zero, *self._point)
+            band = find_band(residual, zero, *_example(self))
             if band is not None:
                 return band
             try:
-                sparse = order_of(residual, zero, *self._point)
+                sparse = order_of(residual, zero, *_example(self))
             except Unprintable:
                 return None
         order = sparse or (full_order(self.c) if self.c <= TABLED else None)
@@ -362,7 +357,7 @@ class Joints:
         if N + c <= elimination.WRITTEN_OUT:
             return None
         try:
-            pattern = find_pattern(lambda q, t, p: self.value(t, q, p), *self._point)
+            pattern = find_pattern(lambda q, t, p: self.value(t, q, p), *_example(self))
         except Unprintable:
             return None
         return pattern if len(pattern.rows) <= MOST_FULL * c * N else None
@@ -382,11 +377,16 @@ class Joints:
 
     def reached(self, function: Callable) -> set[int]:
         """Which of t (0), q (1), v (2), params (3) a function depends on; all where its trace cannot be taken apart."""
-        q, t, params = self._point
+        q, t, params = _example(self)
         try:
             return arguments_of(function, t, q, np.zeros_like(q), params)
         except Unprintable:
             return {0, 1, 2, 3}
+
+
+def _example(joints: Joints) -> tuple[np.ndarray, np.ndarray, Any]:
+    """The coordinates, time and parameters of one start, for traces."""
+    return joints._start, np.zeros(()), joints.problem.example_params()
 
 
 def factorised(joints: Joints, A: Array) -> Callable[[Array], Array]:
