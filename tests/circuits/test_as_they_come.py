@@ -87,3 +87,69 @@ def test_excess_phase_in_time_is_a_bessel_filter():
     mean = 1e-9 + np.trapezoid(1.0 - share[circuit.times >= 1e-9], circuit.times[circuit.times >= 1e-9])
     assert mean - 1e-9 == pytest.approx(np.radians(45.0) * 1e-9, rel=0.01)
     assert share.max() == pytest.approx(1.0043, abs=1e-3)
+
+
+def test_an_analysis_of_an_included_file_gives_way(tmp_path):
+    """The netlist's own counts, as does the last .param; the same line twice in one file is still an error."""
+    (tmp_path / "part.net").write_text("* a part\n.param r=2k\nV1 a 0 1\nR1 a b {r}\nC1 b 0 1n\n.tran 1u 9m\n")
+    (tmp_path / "all.cir").write_text("title\n.param r=1k\n.tran 1u 1m\n.include part.net\n")
+    circuit = sd.circuits.read(tmp_path / "all.cir")
+    assert circuit.span == (0.0, 1e-3)
+    assert sum(words in note for note in circuit.notes for words in ("left out .tran of", "r replaces that of")) == 2
+    assert circuit.network.netlist.elements[1].value == pytest.approx(2e3)
+
+
+def test_an_ends_may_carry_another_name():
+    text = ".subckt half p q\nR1 p q 1k\n.ends other\nV1 a 0 2\nX1 a b half\nR2 b 0 1k\n"
+    assert point(text, "b") == pytest.approx(1.0)
+    assert any(".ends other closes half" in note for note in sd.circuits.read(f"title\n{text}").notes)
+    with pytest.raises(sd.circuits.NetlistError, match="open subcircuit is inner"):
+        sd.circuits.read("title\n.subckt outer p q\n.subckt inner p q\nR1 p q 1\n.ends outer\nR2 a 0 1\n")
+
+
+def test_the_ground_may_stand_among_the_nodes_of_a_subcircuit():
+    circuit = sd.circuits.read("title\nV1 a 0 2\nX1 a b half\nR2 b 0 1k\n.subckt half p gnd\nR1 p gnd 1k\n.ends\n")
+    assert circuit.operating_point.x[circuit.names.index("b")] == 0.0
+    assert any("is the ground" in note for note in circuit.notes)
+    same = sd.circuits.read("title\nV1 a 0 2\nX1 a 0 half\n.subckt half p 0\nR1 p 0 1k\n.ends\n")
+    assert same.operating_point.x[-1] == pytest.approx(-2e-3) and not same.notes
+
+
+def test_a_kind_of_another_model():
+    text = "V1 b 0 0.7\nV2 c 0 1\nR1 c d 10\nQ1 d b 0 q\n"
+    own = ".model q ako:first npn(bf=150)\n.model first npn(is=1e-15 bf=20 vaf=50)\n"
+    assert point(text + own, "d") == point(text + ".model q npn(is=1e-15 bf=150 vaf=50)\n", "d")
+    with pytest.raises(sd.circuits.NetlistError, match=r"no \.model first for AKO"):
+        sd.circuits.read(f"title\n{text}.model q ako:first npn(bf=150)\n")
+
+
+def test_numbers_of_models_without_braces_and_twice():
+    text = "V1 a 0 1\nR1 a b 1k\nD1 b 0 d\n"
+    card = ".model d d(is=1e-15 n=agauss(1.5, 0.1, 3) is=1e-12)\n"
+    assert point(text + card, "b") == point(text + ".model d d(is=1e-12 n=1.5)\n", "b")
+    assert any("is given twice" in note for note in sd.circuits.read(f"title\n{text}{card}").notes)
+    assert list(sd.circuits.read(f"title\n{text}{card}").random) == ["agauss(d.n)"]
+
+
+def test_models_that_are_not_here_say_what_to_take():
+    for card, words in ((".model m numd level=1", "CIDER"), (".model m.1 d\n.model m.2 d", "name one of m.1, m.2")):
+        with pytest.raises(sd.circuits.NetlistError, match=words):
+            sd.circuits.read(f"title\nV1 a 0 1\nD1 a 0 m\n{card}\n")
+
+
+def test_words_of_other_simulators():
+    assert point("V1 a 0 {vt}\nR1 a 0 1k\n.temp = 27\n", "a") == pytest.approx(0.0258649, rel=1e-5)
+    assert point("V1 a 0 2\nR1 a b 1k\nR2 b 0 R = (time<12m ? {1k} : {2k})\n", "b") == pytest.approx(1.0)
+    notes = sd.circuits.read("title\nV1 a 0 2\nB1 b 0 v=limit(v(a), 0, 1)\nR1 b 0 1\n.temp 10 50\n").notes
+    assert any("limit(x, a, b) is x within a and b" in note for note in notes)
+    assert any(".temp has 2 values" in note for note in notes)
+
+
+def test_nodes_that_only_leakage_holds_are_noted():
+    """A gate behind a diode, with 1e-12 S to ground and without: 1 fA of saturation is less than that."""
+    text = "title\nV1 a 0 {}\nD1 g a d\nC1 g 0 1p\nR1 a 0 1k\n.model d d(is=1e-15)\n"
+    (note,) = (note for note in sd.circuits.read(text.format(2)).notes if "leakage" in note)
+    assert "only leakage holds g:" in note and "2 V" in note
+    assert not any("leakage" in note for note in sd.circuits.read(text.format(2) + "R2 g 0 1meg\n").notes)
+    open_gate = text.format(2) + "M1 a g s 0 m\nC2 s 0 1p\n.model m nmos(vto=5)\n"
+    assert any("only with 1e-12 S" in note and " s " in note for note in sd.circuits.read(open_gate).notes)

@@ -211,3 +211,32 @@ def test_a_breakdown_adds_nothing_to_the_saturation_current():
     current = (-15.0 - v) / 5e3
     inside = v - 14.0 * current
     assert current == pytest.approx(-5e-6 * np.exp(-(inside + 2.81) / (8.617333262145179e-05 * 300.15)), rel=1e-9)
+
+
+def test_an_oscillator_whose_frequency_follows_a_voltage():
+    """1.7 kHz for 1 ms, then, beyond the last point, 3.5 kHz: the phase goes on where it was."""
+    own = read(
+        "title\nV1 a 0 PWL(0 0.7 1m 0.7 1.000001m 1.5)\na1 a o s\nR1 o 0 1k\nC1 o 0 1p\n"
+        ".model s sine(cntl_array=[0 1 2] freq_array=[1k 2k 5k] out_low=-1 out_high=2)\n.tran 5u 2m\n"
+    )
+    voltage = own.noiseless(1e-8)[:, own.names.index("o")]
+    cycles = 1.7e3 * np.minimum(own.times, 1e-3) + 3.5e3 * np.maximum(own.times - 1e-3, 0.0)
+    np.testing.assert_allclose(voltage, 0.5 + 1.5 * np.sin(2.0 * np.pi * cycles), atol=2e-5)
+    assert voltage[0] == 0.5  # also at the operating point, as in ngspice
+
+
+def test_what_rests_where_ngspice_has_it():
+    """Hysteresis on the branch of rising inputs, a corner of it included; a slew limiter at its input."""
+    kinds = [("a", "h"), ("b", "h"), ("a", "sl"), ("a", "sq")]
+    lines = [
+        *(f"a{k} {node} o{k} {model}\nR{k} o{k} 0 1k" for k, (node, model) in enumerate(kinds)),
+        ".model h hyst(in_low=0.2 in_high=0.9 hyst=0.1 out_upper_limit=5)",
+        ".model sl slew(rise_slope=1e6)",
+        ".model sq square(cntl_array=[0 1] freq_array=[1k 2k] out_low=-1)",
+    ]
+    own = read("\n".join(["title", "V1 a 0 0.7", "V2 b 0 0.3", *lines, ".tran 1u 1m"]))
+    voltages = dict(zip(own.names, own.operating_point.x, strict=True))
+    for node, theirs in {"o0": 20.0 / 7.0, "o1": 0.0125, "o2": 0.7, "o3": -1.0}.items():
+        assert voltages[node] == pytest.approx(theirs, rel=1e-9)
+    with pytest.raises(NetlistError, match="at rest alone"):
+        own.noiseless()

@@ -59,7 +59,7 @@ def test_many_continuations_are_read_in_linear_time():
 def test_steps_give_a_circuit_for_each_combination():
     circuit = read(RC + ".step param c list 1n 3n\n.step dec param load 1k 100k 1\nR2 out 0 {load}\n.temp 0 100\n")
     found = list(circuit.steps())
-    assert len(found) == 2 * 3 * 2 and len(circuit.notes) == 2
+    assert len(found) == 2 * 3 * 2 and len(circuit.notes) == 3
     assert [values["c"] for values, _ in found[:4]] == pytest.approx(
         [1e-9, 3e-9, 1e-9, 3e-9]
     )  # the first .step is innermost

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from stodyn import listing
 from stodyn.circuits import conditions, directives
 from stodyn.circuits.directive import Directive, OwnFunction, Statement
-from stodyn.circuits.element import GROUND, near
+from stodyn.circuits.element import near
 from stodyn.circuits.text import DEEPEST, Line, NetlistError, Position
 from stodyn.circuits.words import fields
 
@@ -32,6 +32,7 @@ class Block(NamedTuple):
     models: dict[str, tuple[str, dict[str, str], Position]]
     params: dict[str, tuple[str, Position]]
     functions: dict[str, OwnFunction]
+    notes: list[str]  # on the whole netlist
 
     def model_names(self) -> set[str]:
         """The names of all models, including those of subcircuits."""
@@ -44,13 +45,15 @@ class Block(NamedTuple):
         return conditional.union(self.models, *(inner.model_names() for inner in self.subcircuits.values()))
 
 
-def _opened(at: Position | None, name: str = "", nodes: tuple[str, ...] = (), defaults: Any = None) -> Block:
-    return Block(at, name, nodes, defaults or {}, [], [], {}, {}, {}, {})
+def _opened(
+    at: Position | None, notes: list[str], name: str = "", nodes: tuple[str, ...] = (), defaults: Any = None
+) -> Block:
+    return Block(at, name, nodes, defaults or {}, [], [], {}, {}, {}, {}, notes)
 
 
 def blocks(lines: list[Line]) -> Block:
     """The top of a netlist: elements in `lines`, directives for later stages in `settings`, the others already read."""
-    within, opened = [_opened(None)], [conditions.Open()]
+    within, opened = [_opened(None, [])], [conditions.Open()]
     for line in lines:
         block, word = within[-1], conditions.word_of(line)
         if word in conditions.WORDS:
@@ -59,14 +62,14 @@ def blocks(lines: list[Line]) -> Block:
         if not word or word in conditions.WORDS or (opened[-1].begun and word == conditions.ALLOWED):
             block.lines.append(line)
         elif word == ".subckt":
-            within.append(_subcircuit(line, len(within)))
+            within.append(_subcircuit(line, within))
             opened.append(conditions.Open())
         elif word == ".ends":
             if len(within) == 1:
                 raise NetlistError(".ends without .subckt", line.at)
             named = line.text.split()[1:]
             if named and named[0].lower() != block.name:
-                raise NetlistError(f".ends {named[0]}: the open subcircuit is {block.name} ({block.at})", line.at)
+                _misnamed(named[0], within, line.at)
             opened.pop().close()
             _add(within.pop(), within[-1])
         elif word not in KNOWN:
@@ -85,6 +88,14 @@ def blocks(lines: list[Line]) -> Block:
         raise NetlistError(f".subckt {within[-1].name} is not closed by .ends", within[-1].at)
     opened[0].close()
     return within[0]
+
+
+def _misnamed(name: str, within: list[Block], at: Position) -> None:
+    """Note an .ends that names no open subcircuit; refuse one that names another, whose own is then missing."""
+    block = within[-1]
+    if name.lower() in {outer.name for outer in within[1:-1]}:
+        raise NetlistError(f".ends {name}: the open subcircuit is {block.name} ({block.at})", at)
+    block.notes.append(f"{at}: .ends {name} closes {block.name} ({block.at}), the subcircuit that is open")
 
 
 def with_conditions(block: Block, holds: Callable[[str, Position], bool]) -> Block:
@@ -113,17 +124,13 @@ def _content(block: Block) -> Any:
     return block.nodes, block.defaults, [line.text for line in block.lines], inside, models, params, functions
 
 
-def _subcircuit(line: Line, depth: int) -> Block:
+def _subcircuit(line: Line, within: list[Block]) -> Block:
     words, parameters = fields(line)
     if "params:" in words:
         words.remove("params:")
     if len(words) < 2:
         raise NetlistError(f".subckt: expected {SUBCIRCUIT}", line.at)
     _, name, *nodes = words
-    if GROUND in nodes:
-        raise NetlistError(
-            f".subckt {name}: none of its nodes may be the ground, which is the same everywhere", line.at
-        )
-    if depth > DEEPEST:
+    if len(within) > DEEPEST:
         raise NetlistError(f".subckt {name}: definitions nested deeper than {DEEPEST}", line.at)
-    return _opened(line.at, name, tuple(nodes), parameters)
+    return _opened(line.at, within[0].notes, name, tuple(nodes), parameters)

@@ -28,7 +28,7 @@ from stodyn.circuits.harmonics import FOURIER_ACCURACY, FOURIER_POINTS, Harmonic
 from stodyn.circuits.known import known_of, takes_time
 from stodyn.circuits.netlist import Netlist, causes_in_errors, laid_out, read_deck, warn
 from stodyn.circuits.noise_sensitivities import noise_sensitivities
-from stodyn.circuits.operating_point import OperatingPoint, operating_point
+from stodyn.circuits.operating_point import OperatingPoint, held_by_leakage, operating_point
 from stodyn.circuits.scattering import Scattering, scattering
 from stodyn.circuits.small_signal import Response, SmallSignal, Spectrum
 from stodyn.circuits.text import NetlistError
@@ -839,6 +839,10 @@ def _built(netlist: Netlist) -> Circuit:
             warn([note])
             deck = netlist.deck._replace(notes=(*netlist.deck.notes, note), bodies=True)
             return _built(laid_out(deck, netlist.overrides.values))
+    if (held := _held(network)) is not None:
+        at_start = start.mean if isinstance(start, GaussianStart) else start
+        if leaking := held_by_leakage(network, held, at_start):
+            netlist.notes.append(leaking)
     if netlist.least_capacitance:
         netlist.notes.append(_effect_of_cmin(network, start.mean if isinstance(start, GaussianStart) else start))
     return _problem(network, lambda params: network, {"noise": 1.0}, start)

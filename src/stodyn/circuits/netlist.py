@@ -23,7 +23,7 @@ from stodyn.circuits.asked import (
 )
 from stodyn.circuits.blocks import Block, blocks, with_conditions
 from stodyn.circuits.devices import ZERO_CELSIUS
-from stodyn.circuits.directive import STAGES
+from stodyn.circuits.directive import STAGES, Statement
 from stodyn.circuits.element import GROUND, Card, Delay, Element, ElementType, near
 from stodyn.circuits.elements.controlled import TIME_NODE
 from stodyn.circuits.expressions import BadValue
@@ -38,6 +38,7 @@ from stodyn.telling import tell
 
 MOST_ELEMENTS = 100_000
 MOST_COPIES = 100  # of a subcircuit by m=
+ONCE = (".tran", ".ac", ".noise", ".dc")  # analyses that a netlist asks for once
 INSTANCE = "X [node ...] subcircuit [name=value ...]"
 NOT_HERE = {
     "o": "lines with losses (LTRA) are not supported; take T, a line without, or a ladder of R, L and C",
@@ -59,7 +60,7 @@ MILLI["i"] = MILLI["v"]
 BEHAVIOURAL = re.compile(r"(\S+\s+\S+\s+\S+)\s+([vir])\s*=\s*(.*)")
 BESIDE = re.compile(r"\s+(tripdv|tripdt|rpar|cpar|tc1|tc2|temp|dtemp|noise|noisy|laplace|m)\s*=\s*")  # after it
 TABLE = re.compile(r"(\b(?:table|laplace)\s*(?:\{[^{}]*\}|'[^']*'))\s*=")  # PSpice: TABLE {...} = (x, y) ...
-STORED = re.compile(r"\b(q|flux|[cl](?=\s*=\s*\())\s*=\s*(?![{'\"])(.*?)(?=\s+\w+\s*=|$)")  # LTspice: without braces
+STORED = re.compile(r"\b(q|flux|[rcl](?=\s*=\s*\())\s*=\s*(?![{'\"])(.*?)(?=\s+\w+\s*=|$)")  # LTspice: without braces
 LAPLACE = re.compile(r"\blaplace\s*=\s*(?![{'\"])(.*?)(?=\s+(?:window|nfft|mtol|m)\s*=|$)")  # LTspice: without braces
 VECTOR = re.compile(r"(%\w+)\s*\[")  # of a code model: %vd[1 2]
 ROUND = str.maketrans("{}", "()")
@@ -133,6 +134,7 @@ def read_deck(source: str | Path, libraries: Sequence[str | Path] = ()) -> Deck:
         notes.append(lost)
     with causes_in_errors(notes):
         top = blocks(lines)
+        notes += top.notes
         if not top.lines and not top.subcircuits:
             raise NetlistError("the netlist has no elements", title.at)
     deck = Deck(name, title.at.file, title.at, top, tuple(notes))
@@ -144,8 +146,9 @@ def laid_out(deck: Deck, values: Mapping[str, float] | None = None) -> Netlist:
     values = dict(values or {})
     netlist = Netlist(deck, Overrides(values), notes=list(deck.notes), model_names=deck.top.model_names())
     scope = Scope(deck.top, None, {}, "", {}, {}, netlist)
+    settings = _asked_once(deck, netlist.notes)
     for stage in STAGES[1:]:
-        for statement in deck.top.settings:
+        for statement in settings:
             if statement.type.stage == stage:
                 statement.type.read(dataclasses.replace(statement, netlist=netlist, scope=scope))
         if stage == "settings":
@@ -168,6 +171,19 @@ def laid_out(deck: Deck, values: Mapping[str, float] | None = None) -> Netlist:
         ignored = "; ".join(f"{model}: {', '.join(names)}" for model, names in netlist.ignored.items())
         netlist.notes.append(f"left out unknown parameters of models: {ignored}")
     return netlist
+
+
+def _asked_once(deck: Deck, notes: list[str]) -> list[Statement]:
+    """The directives of a netlist, without the analyses of included files that the netlist asks for itself."""
+    own = {setting.type.name for setting in deck.top.settings if setting.at.file == deck.at.file}
+    kept = []
+    for setting in deck.top.settings:
+        name = setting.type.name
+        if name in ONCE and name in own and setting.at.file != deck.at.file:
+            notes.append(f"{setting.at}: left out {name} of an included file: {deck.at.file} has its own")
+        else:
+            kept.append(setting)
+    return kept
 
 
 def _add_time(netlist: Netlist) -> None:
@@ -320,6 +336,9 @@ def _instance(name, words, parameters, scope: Scope, netlist: Netlist, at: Posit
         numbers[key] = scope.number(text, f"{name}: {key}", at, place=f"{scope.prefix}{name}.{key}")
     inside: dict[str, str] = {}
     for own, node in zip(block.nodes, map(scope.node, nodes), strict=True):
+        if own in (GROUND, "gnd") and node != GROUND:
+            netlist.notes.append(f"{at}: {name}: the node {own} of .subckt {kind} is the ground, the same everywhere; "
+                                 f"that it is connected to {node} has no effect, as in ngspice")  # fmt: skip
         if inside.setdefault(own, node) != node:
             netlist.notes.append(f"{at}: {name}: .subckt {kind} names its node {own} twice; the first connection "
                                  "counts, as in ngspice")  # fmt: skip
@@ -359,7 +378,7 @@ def _plain(line: Line) -> Line:
         text = LAPLACE.sub(lambda match: f"laplace={{{match[1].translate(ROUND)}}}", TABLE.sub(r"\1 ", text))
     if text[0] == "a":
         text = VECTOR.sub(r"\1 [", text)
-    if text[0] in "cl":
+    if text[0] in "rcl":
         text = STORED.sub(lambda match: f"{match[1]}={{{match[2].translate(ROUND)}}}", text)
     text = INITIAL.sub("ic=0", text) if "ic" in text else text
     return line._replace(text=text)

@@ -19,6 +19,8 @@ ROUNDS = 200
 SETTLED = 1e-12  # relative to the voltages: the error after a last move this small is of the order of its square
 ROUGHLY = 1e-6  # relative to the voltages: from moves this small on, they are compared with rounding errors
 GMIN = 10.0 ** np.arange(-2.0, -13.0, -1.0)  # S, from every node to ground
+SPICES_GMIN, LEAKING = 1e-12, 1e-4  # S, and the share of the largest voltage by which it moves what leakage holds
+SHOWN = 6  # names in a note
 NEAR, BEGINNINGS = 0.1, 20  # V, and tries: how far from its first guess the search begins where that has no value
 SIGNS = 4  # combinations of signs of rounding errors that are tried
 HALVINGS = 60  # of a step that leads to where an expression has no value
@@ -112,6 +114,27 @@ def _at_rest(
     raise NetlistError(
         f"no DC operating point was found in {solver.rounds} rounds of Newton, gmin stepping and source stepping"
         f"{solver.trouble}. {advice}, or start from them with .tran ... uic"
+    )
+
+
+def held_by_leakage(network: Network, held: dict[int, float], x: np.ndarray) -> str:
+    """The nodes of an operating point at t = 0 that only leakage holds, in words: those that nothing determines, or
+    those that SPICE's GMIN from every node to ground would move by more than LEAKING of the largest voltage."""
+    solver = _Solver(network, network.sources.values(0.0, np), held)
+    if not network.groups:
+        return ""
+    if solver.newton(x) is None:
+        return f"the operating point is determined only with {GMIN[-1]:g} S from every node to ground{solver.trouble}"
+    other = solver.newton(x, gmin=SPICES_GMIN)
+    moves = np.zeros(network.n) if other is None else np.abs(other - x)
+    largest = np.abs(x[: solver.count]).max(initial=0.0)
+    names = [name for name, row in network.nodes.items() if moves[row] > LEAKING * largest]
+    if not names:
+        return ""
+    shown = ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
+    return (
+        f"only leakage holds {shown}: SPICE's GMIN of {SPICES_GMIN:g} S from each node to ground, which is not here, "
+        f"would move voltages by up to {moves[: solver.count].max():.2g} V"
     )
 
 

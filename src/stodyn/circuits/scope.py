@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from stodyn.circuits.blocks import Block
-from stodyn.circuits.devices import ZERO_CELSIUS
+from stodyn.circuits.devices import BOLTZMANN, CHARGE, ZERO_CELSIUS
 from stodyn.circuits.element import FLAG, GROUND, Model, near
 from stodyn.circuits.expressions import NORMAL, BadValue, Function, Names, evaluate, number
 from stodyn.circuits.kinds import MODELS
@@ -24,6 +24,9 @@ from stodyn.noise.distribution import Distribution, Normal, Uniform
 NAME = re.compile(r"(?<![\w.])[a-z_][\w.]*+(?!\s*\()")
 WITH_LEVELS = ("nmos", "pmos")  # types of models that choose a law by LEVEL themselves
 CALLED = re.compile(r"(?<![\w.])([a-z_]\w*+)\s*\(")
+AKO = "ako:"  # .model A AKO:B NPN(...): B with other numbers
+_CIDER = "CIDER's devices, computed from their doping, are not supported; take a card of D, Q or M"
+NOT_HERE = {kind: _CIDER for kind in ("numd", "nbjt", "numos")}
 FLAGS = {"true": "1", "t": "1", "false": "0", "f": "0"}
 
 
@@ -71,6 +74,8 @@ class Scope:
                 return self.outer.parameter(name)
             if name == "temper":
                 return self.netlist.kelvin - ZERO_CELSIUS
+            if name == "vt":  # PSpice's name for it
+                return BOLTZMANN * self.netlist.kelvin / CHARGE
             raise BadValue(f"there is no parameter {name}{near(name, self.block.params)}")
         chain = dict.fromkeys([name])  # each waits for the next: a chain may be of any length
         while chain:
@@ -157,12 +162,20 @@ class Scope:
 
     def model(self, name: str, kinds: tuple[str, ...], element: str, at: Position) -> Model:
         """The .model of that name; its type must be one of `kinds`."""
-        scope: Scope | None = self
-        while scope is not None and name not in scope.block.models:
-            scope = scope.outer
+        scope = self._home(name)
         if scope is None:
-            raise NetlistError(f"{element}: there is no .model {name}{near(name, self.models())}", at)
+            raise NetlistError(f"{element}: there is no .model {name}{self._instead(name)}", at)
         kind, parameters, where = scope.block.models[name]
+        chain = [name]
+        while kind.startswith(AKO):  # a kind of another model
+            chain.append(kind.removeprefix(AKO))
+            home = self._home(chain[-1])
+            if home is None or chain[-1] in chain[:-1]:
+                raise NetlistError(f".model {name}: there is no .model {chain[-1]} for AKO to begin with", where)
+            kind, others, _ = home.block.models[chain[-1]]
+            parameters = {**others, **parameters}
+        if kind in NOT_HERE:
+            raise NetlistError(f".model {name}: {NOT_HERE[kind]}. It is the model of {element} ({at})", where)
         if kind not in MODELS:  # an error only where it is used: libraries hold many
             raise NetlistError(f".model {name}: unknown type {kind}; there are {', '.join(MODELS)}. It is the model of "
                                f"{element} ({at})", where)  # fmt: skip
@@ -171,6 +184,20 @@ class Scope:
         if name not in scope.built:
             scope.built[name] = scope._built(name, kind, parameters, where)
         return scope.built[name]
+
+    def _home(self, name: str) -> Scope | None:
+        """The scope in which a model is defined."""
+        scope: Scope | None = self
+        while scope is not None and name not in scope.block.models:
+            scope = scope.outer
+        return scope
+
+    def _instead(self, name: str) -> str:
+        """What to take in place of a model that is not defined."""
+        binned = [other for other in self.models() if other.startswith(f"{name}.")]
+        if binned:
+            return f", but one in bins of W and L, which are BSIM's; name one of {', '.join(binned[:4])}"
+        return near(name, self.models())
 
     def _built(self, name: str, kind: str, parameters: dict[str, str], at: Position) -> Model:
         """The numbers of a model, with defaults; refuses parameters that would change the answer, leaves out others."""

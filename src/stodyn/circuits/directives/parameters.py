@@ -7,8 +7,9 @@ import re
 from stodyn.circuits.directive import Directive, OwnFunction, Statement
 from stodyn.circuits.expressions import CONSTANTS, FUNCTIONS, RANDOM
 from stodyn.circuits.kinds import MODELS
-from stodyn.circuits.words import NAME, assignments, unbraced
+from stodyn.circuits.words import NAME, assignments, fields, unbraced
 
+CALLED = re.compile(rf"=\s*((?:{'|'.join({**FUNCTIONS, **RANDOM})})\s*\([^()]*\))")  # a value without braces
 FUNCTION = re.compile(r"([a-z_]\w*+)\s*+\(([^()]*+)\)\s*+=?\s*+(\S.*+)", re.DOTALL)
 
 
@@ -19,7 +20,10 @@ def _param(statement: Statement) -> None:
             _define(statement, name, arguments.strip()[1:-1], value)
             continue
         if name in params and params[name][0] != value:
-            raise statement.error(f" {name}: is given already ({params[name][1]})")
+            before = params[name][1]
+            if before.file == statement.at.file:
+                raise statement.error(f" {name}: is given already ({before})")
+            statement.block.notes.append(f"{statement.at}: .param {name} replaces that of {before}, as in ngspice")
         _check_brackets(statement, name, value)
         params[name] = value, statement.at
 
@@ -54,8 +58,10 @@ def _check_brackets(statement: Statement, name: str, text: str) -> None:
 
 
 def _model(statement: Statement) -> None:
-    words, parameters = statement.fields()
-    words = [word for word in words if word not in ("(", ")", "+")]
+    again: list[str] = []
+    line = statement.line._replace(text=CALLED.sub(r"={\1}", statement.line.text.lower()))
+    words, parameters = fields(line, again)
+    words = [word for word in words[1:] if word not in ("(", ")", "+")]
     if len(words) < 2:
         raise statement.malformed()
     name, kind, *stray = words
@@ -69,6 +75,11 @@ def _model(statement: Statement) -> None:
         raise statement.error(f" {name}: is defined already, differently ({models[name][2]})")
     if stray and kind in MODELS:
         raise statement.error(f" {name}: did not expect {stray[0]!r}; parameters are name=value")
+    if again and kind in MODELS:
+        twice = ", ".join(dict.fromkeys(again))
+        statement.block.notes.append(
+            f"{statement.at}: .model {name}: {twice} given twice; the last counts, as in ngspice"
+        )
     models[name] = kind, parameters, statement.at
 
 

@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 from stodyn.circuits.asked import TEMPERATURE, Step
@@ -102,7 +103,10 @@ def _counted(statement: Statement, name: str, steps: float) -> int:
 
 
 def _temperature(statement: Statement) -> None:
-    words, parameters = statement.fields()
+    line = statement.line
+    if statement.body.startswith("="):
+        line = line._replace(text=line.text.replace("=", " ", 1))
+    words, parameters = dataclasses.replace(statement, line=line).fields()
     if not words or parameters:
         raise statement.malformed()
     values = tuple(statement.number(word, "", -ZERO_CELSIUS, False) for word in words)
@@ -111,6 +115,8 @@ def _temperature(statement: Statement) -> None:
         if any(step.place == TEMPERATURE for step in statement.netlist.steps):
             raise statement.error(": the temperature is stepped already")
         statement.netlist.steps.append(Step(TEMPERATURE, values, statement.at))
+        statement.netlist.notes.append(f"{statement.at}: .temp has {len(values)} values, as in LTspice: the circuit is "
+                                       f"at {values[0]:g} °C, and circuit.steps() gives one for each")  # fmt: skip
 
 
 DC = Directive(".dc", ".dc SOURCE START STOP INCREMENT [SOURCE START STOP INCREMENT]", _dc, "analyses")

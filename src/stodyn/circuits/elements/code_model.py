@@ -7,8 +7,8 @@ current is read. `corner` rounds a bend into a parabola, as XSPICE does.
 A digital node is here a voltage of 0, 1, or 0.5 where its state is unknown; a converter goes from one to the next
 within REACH of its threshold. Gates act at once: their delays are left out, with a note, so that they cannot stand in a
 loop, as those of a latch or of a ring oscillator do. At the operating point the states of S_XFER are 0, as in ngspice,
-and the output of INT is OUT_IC. Flip-flops, TRIANGLE and an INT with limits are known at rest alone: operating points
-and small signals have them, transients refuse them.
+and the output of INT is OUT_IC. Flip-flops, TRIANGLE, SQUARE, HYST, SLEW and an INT with limits are known at rest
+alone: operating points and small signals have them, transients refuse them.
 """
 
 from __future__ import annotations
@@ -247,8 +247,7 @@ def _controlled_limiter(read: list[Any], p: Numbers, xp: Any, count: int) -> Any
     return xp.where(high - low < 2.0 * reach, 0.0, held)
 
 
-@_law("straight lines")
-def _lines(read: list[Any], p: Numbers, xp: Any, count: int) -> Any:
+def _along(read: list[Any], p: Numbers, xp: Any, count: int) -> Any:
     (x,) = read
     xs, ys = ([p[f"{key}_array{k}"] for k in range(count)] for key in "xy")
     widths = [b - a for a, b in itertools.pairwise(xs)]
@@ -263,12 +262,49 @@ def _lines(read: list[Any], p: Numbers, xp: Any, count: int) -> Any:
     return total
 
 
+_lines = _law("straight lines")(_along)
+
+
+@_law("frequency")
+def _frequency(read: list[Any], p: Numbers, xp: Any, count: int) -> Any:
+    return xp.maximum(_along(read, p, xp, count), 0.0)
+
+
+def _check_points(model: Model, x: str, y: str) -> None:
+    at, values = (np.array(model.lists[key]) for key in (x, y))
+    if len(at) != len(values) or len(at) < 2 or not (np.diff(at) > 0.0).all():
+        raise NetlistError(f".model {model.name}: expected two or more points, {x} rising and {y} as long", model.at)
+
+
 def _points(card: Card, model: Model, ports: list[list[Port]]) -> list[Element]:
-    x, y = (np.array(model.lists[key]) for key in ("x_array", "y_array"))
-    if len(x) != len(y) or len(x) < 2 or not (np.diff(x) > 0.0).all():
-        raise NetlistError(f".model {model.name}: expected two or more points, x_array rising and y_array as long",
-                           model.at)  # fmt: skip
+    _check_points(model, "x_array", "y_array")
     return _by_law(_lines, ("x_array", "y_array"))(card, model, ports)
+
+
+@_law("hysteresis at rest")
+def _rising(read: list[Any], p: Numbers, xp: Any, count: int) -> Any:
+    """The branch of rising inputs, on which XSPICE begins."""
+    width, low, high = p["in_high"] - p["in_low"], p["out_lower_limit"], p["out_upper_limit"]
+    slope = (high - low) / width
+    reach = slope * xp.where(p["fraction"] > 0.0, p["input_domain"] * width, p["input_domain"])
+    return between(low + slope * (read[0] - p["in_low"] - p["hyst"]), low, high, reach, xp)
+
+
+def _hysteresis(card: Card, model: Model, ports: list[list[Port]]) -> list[Element]:
+    p = model.numbers
+    if not (p["in_low"] < p["in_high"] and p["out_lower_limit"] < p["out_upper_limit"]):
+        raise NetlistError(f".model {model.name}: expected in_low < in_high and out_lower_limit < out_upper_limit",
+                           model.at)  # fmt: skip
+    _rests(card)
+    return _by_law(_rising)(card, model, ports)
+
+
+def _slew(card: Card, model: Model, ports: list[list[Port]]) -> list[Element]:
+    """At rest the output is the input."""
+    _rests(card)
+    parts, reads = _read(card, ports[0])
+    source, is_voltage = _to(card, ports[-1][0])
+    return [*parts, *linear(source, reads, [0.0, 1.0], "e" if is_voltage else "g")]
 
 
 # --- blocks with states -----------------------------------------------------------------------------------------------
@@ -297,6 +333,32 @@ def _integrator(card: Card, model: Model, ports: list[list[Port]]) -> list[Eleme
         _rests(card)
     of = transfer.Rational(np.array([p["gain"]]), np.array([0.0, 1.0]))
     return _filtered(card, ports, p["in_offset"], of, p["out_ic"])
+
+
+@_law("sine")
+def _of_phase(read: list[Any], p: Numbers, xp: Any, count: int) -> Any:
+    low, high = p["out_low"], p["out_high"]
+    return 0.5 * (high + low) + 0.5 * (high - low) * xp.sin(2.0 * math.pi * read[0])
+
+
+def _sine(card: Card, model: Model, ports: list[list[Port]]) -> list[Element]:
+    """An oscillator whose frequency follows a voltage by straight lines; its state is the number of cycles since the
+    beginning, the voltage of an inner node."""
+    _check_points(model, "cntl_array", "freq_array")
+    parts, reads = _read(card, ports[0])
+    source, is_voltage = _to(card, ports[1][0])
+    phase = card.inner("phase")
+    pairs = [*zip(model.lists["cntl_array"], model.lists["freq_array"], strict=True)]
+    numbers = {"input_domain": 0.0, "fraction": 0.0, "limit": 0.0}
+    numbers |= {f"{key}_array{k}": value for k, pair in enumerate(pairs) for key, value in zip("xy", pair, strict=True)}
+    rate = dataclasses.replace(card, full=phase, nodes=(GROUND, phase))
+    card.netlist.resting[phase] = 0.0
+    return [
+        *parts,
+        card.part("c", (phase, GROUND), 1.0, ".phase"),
+        *driven(rate, False, _frequency((0,), len(pairs)), tuple(reads), numbers),
+        *driven(source, is_voltage, _of_phase((0,), 1), ((phase, GROUND),), model.numbers),
+    ]
 
 
 def _transfer(card: Card, model: Model, ports: list[list[Port]]) -> list[Element]:
@@ -638,6 +700,18 @@ CODES: dict[str, tuple[Code, ModelType]] = {
               _model({"ic": _ANY, **_DELAYS}))
        for name, inputs in (("d_dff", "data clk"), ("d_tff", "t clk"), ("d_jkff", "j k clk"), ("d_srff", "s r clk"),
                             ("d_dlatch", "data enable"))},
+    "sine": (Code((("cntl_in", "v"), ("out", "v")), _sine),
+             _model({"out_low": Parameter(-1.0, "", ANY), "out_high": _ONE}, cntl_array=(0.0, 1.0),
+                    freq_array=(1e3, 2e3))),
+    "square": (Code((("cntl_in", "v"), ("out", "v")), _triangle),
+               _model({"out_low": Parameter(-1.0, "", ANY), "out_high": _ONE, "duty_cycle": Parameter(0.5),
+                       "rise_time": _DELAY, "fall_time": _DELAY}, cntl_array=(0.0, 1.0), freq_array=(1e3, 2e3))),
+    "hyst": (Code(_IN_OUT, _hysteresis),
+             _model({"in_low": _ANY, "in_high": _ONE, "hyst": Parameter(0.1), "out_lower_limit": _ANY,
+                     "out_upper_limit": _ONE, "input_domain": Parameter(0.01), "fraction": Parameter(1.0, FLAG)})),
+    "slew": (Code(_IN_OUT, _slew),
+             _model({"rise_slope": Parameter(1e9, "", ANY), "fall_slope": Parameter(1e9, "", ANY),
+                     "range": Parameter(0.1)})),
     "d_pullup": (Code((("out", "d"),), _pull(1.0)), _model({"load": Parameter(1e-12, "F")})),
     "d_pulldown": (Code((("out", "d"),), _pull(0.0)), _model({"load": Parameter(1e-12, "F")})),
     "d_buffer": (Code((("in", "d"), ("out", "d")), _logic(0, False)), _model(_GATE)),

@@ -32,6 +32,7 @@ from stodyn.numerics import dual
 READ = re.compile(r"(?<![\w.])([vi])\s*\(\s*([^\s(),]+)\s*(?:,\s*([^\s(),]+)\s*)?\)")
 MISREAD = re.compile(r"(?<![\w.])[vi]\s*\([^()]*\)")  # what is left where READ has been replaced
 READING = re.compile(r"(?<![\w.])[vi]\s*\(")
+LIMIT = re.compile(r"(?<![\w.])limit\s*+\(")
 POWER = re.compile(r"(?:\^|\*\*)\s*(\d+)(?![\d.])|\bpow\s*\([^()]*,\s*(\d+)\s*\)")  # whole powers
 MOST_TERMS, MOST_CONTROLS = 300, 20
 NOT_HERE = {
@@ -147,6 +148,9 @@ def law_of(
         card.netlist.notes.append(
             f"{card.at}: {card.full}: an odd power of a negative number is negative; ngspice has that of the magnitude"
         )
+    if LIMIT.search(expression) and card.scope.function("limit") is None:
+        card.netlist.notes.append(f"{card.at}: {card.full}: limit(x, a, b) is x within a and b, as in LTspice and "
+                                  "PSpice; ngspice has 0 outside of its compatibility modes")  # fmt: skip
     return Law(f"expression {card.full}", value), tuple(pairs), numbers
 
 
