@@ -70,3 +70,14 @@ def test_dc_and_the_start_of_a_waveform():
     assert read("title\nI1 0 a AC 1\nR1 a 0 1k\nC1 a 0 1n\n").operating_point.x[0] == 0.0  # AC alone: DC 0, as in SPICE
     with pytest.raises(ValueError, match=r"there is no \.tran"):
         _ = read(DIODE).step
+
+
+def test_a_chain_of_gates_needs_steps_of_less_than_a_decade():
+    """The gains of fifty inverters multiply: from 1e-3 S to 1e-4 S to ground Newton's method finds no way."""
+    lines = ["title", "V1 vdd 0 1.2", "V2 n0 0 0", ".model n nmos(vto=0.4 kp=200u lambda=0.05)"]
+    lines.append(".model p pmos(vto=-0.4 kp=80u lambda=0.05)")
+    for k in range(50):
+        lines += [f"MP{k} n{k + 1} n{k} vdd vdd p W=2u L=0.1u", f"MN{k} n{k + 1} n{k} 0 0 n W=1u L=0.1u"]
+    circuit = read("\n".join([*lines, ""]))
+    point = dict(zip(circuit.names, circuit.operating_point.x, strict=True))
+    assert [round(point[f"n{k}"], 9) for k in range(51)] == [1.2 * (k % 2) for k in range(51)]

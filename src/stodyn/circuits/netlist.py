@@ -176,14 +176,14 @@ def laid_out(deck: Deck, values: Mapping[str, float] | None = None) -> Netlist:
 def _asked_once(deck: Deck, notes: list[str]) -> list[Statement]:
     """The directives of a netlist, without the analyses of included files that the netlist asks for itself."""
     own = {setting.type.name for setting in deck.top.settings if setting.at.file == deck.at.file}
-    kept = []
+    counting = []
     for setting in deck.top.settings:
         name = setting.type.name
         if name in ONCE and name in own and setting.at.file != deck.at.file:
             notes.append(f"{setting.at}: left out {name} of an included file: {deck.at.file} has its own")
         else:
-            kept.append(setting)
-    return kept
+            counting.append(setting)
+    return counting
 
 
 def _add_time(netlist: Netlist) -> None:

@@ -18,7 +18,8 @@ from stodyn.numerics.rounding import UNITS
 ROUNDS = 200
 SETTLED = 1e-12  # relative to the voltages: the error after a last move this small is of the order of its square
 ROUGHLY = 1e-6  # relative to the voltages: from moves this small on, they are compared with rounding errors
-GMIN = 10.0 ** np.arange(-2.0, -13.0, -1.0)  # S, from every node to ground
+GMIN = 1e-2, 1e-12  # S, from every node to ground: the first and the last, by decades or, where that fails, less
+LEAST_FACTOR = 10.0 ** (1.0 / 256.0)  # between two of them
 SPICES_GMIN, LEAKING = 1e-12, 1e-4  # S, and the share of the largest voltage by which it moves what leakage holds
 SHOWN = 6  # names in a note
 NEAR, BEGINNINGS = 0.1, 20  # V, and tries: how far from its first guess the search begins where that has no value
@@ -93,17 +94,13 @@ def _at_rest(
     point = solver.newton(nothing)
     if point is not None:
         return OperatingPoint(point, "Newton", solver.rounds)
-    point = nothing
-    for g in (*GMIN, 0.0):
-        before, point = point, solver.newton(point, gmin=g)
-        if point is None:
-            if g == 0.0 and network.groups:  # a node may be connected only to devices that are off
-                return OperatingPoint(
-                    before, f"gmin stepping, with {GMIN[-1]:g} S from every node to ground", solver.rounds
-                )
-            break
-    else:
-        return OperatingPoint(point, "gmin stepping", solver.rounds)
+    before = _by_gmin_stepping(solver, nothing)
+    if before is not None:
+        point = solver.newton(before)
+        if point is not None:
+            return OperatingPoint(point, "gmin stepping", solver.rounds)
+        if network.groups:  # a node may be connected only to devices that are off
+            return OperatingPoint(before, f"gmin stepping, with {GMIN[1]:g} S from every node to ground", solver.rounds)
     point = _by_source_stepping(solver, nothing)
     if point is not None:
         return OperatingPoint(point, "source stepping", solver.rounds)
@@ -117,6 +114,22 @@ def _at_rest(
     )
 
 
+def _by_gmin_stepping(solver: _Solver, x: np.ndarray) -> np.ndarray | None:
+    """The point with the last GMIN, from that with the first on; in a chain of gates a decade may be too much."""
+    (g, last), factor = GMIN, 10.0
+    point = solver.newton(x, gmin=g)
+    while point is not None and g > last:
+        ahead = g / factor if g > 1.001 * factor * last else last
+        further = solver.newton(point, gmin=ahead)
+        if further is None:
+            factor **= 0.25
+            if factor < LEAST_FACTOR:
+                return None
+        else:
+            point, g, factor = further, ahead, min(10.0, factor**2)
+    return point
+
+
 def held_by_leakage(network: Network, held: dict[int, float], x: np.ndarray) -> str:
     """The nodes of an operating point at t = 0 that only leakage holds, in words: those that nothing determines, or
     those that SPICE's GMIN from every node to ground would move by more than LEAKING of the largest voltage."""
@@ -124,7 +137,7 @@ def held_by_leakage(network: Network, held: dict[int, float], x: np.ndarray) -> 
     if not network.groups:
         return ""
     if solver.newton(x) is None:
-        return f"the operating point is determined only with {GMIN[-1]:g} S from every node to ground{solver.trouble}"
+        return f"the operating point is determined only with {GMIN[1]:g} S from every node to ground{solver.trouble}"
     other = solver.newton(x, gmin=SPICES_GMIN)
     moves = np.zeros(network.n) if other is None else np.abs(other - x)
     largest = np.abs(x[: solver.count]).max(initial=0.0)

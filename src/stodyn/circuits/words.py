@@ -14,9 +14,9 @@ BRACES = re.compile(r"\{[^{}]*\}|'[^']*'")
 SWITCH = {"on": True, "off": False, "1": True, "0": False, "yes": True, "no": False}
 
 
-def fields(line: Line, again: list[str] | None = None) -> tuple[list[str], dict[str, str]]:
+def fields(line: Line, repeats: list[str] | None = None) -> tuple[list[str], dict[str, str]]:
     """The words of a line in lower case and its name=value pairs; commas separate, parentheses are words. A name that
-    is given twice is an error, or is added to `again`, and its last value counts."""
+    is given twice is an error, or is added to `repeats`, and its last value counts."""
     words: list[str] = []
     pairs: dict[str, str] = {}
     tokens = TOKEN.findall(line.text.lower())
@@ -28,10 +28,10 @@ def fields(line: Line, again: list[str] | None = None) -> tuple[list[str], dict[
         if i + 1 < len(tokens) and tokens[i + 1] == "=":
             if i + 2 >= len(tokens) or tokens[i + 2] in ("=", "(", ")", ","):
                 raise NetlistError(f"{tokens[0]}: {token}= has no value", line.at)
-            if token in pairs and again is None:
+            if token in pairs and repeats is None:
                 raise NetlistError(f"{tokens[0]}: {token}= is given twice", line.at)
             if token in pairs:
-                again.append(token)  # type: ignore[union-attr]
+                repeats.append(token)  # type: ignore[union-attr]
             pairs[token] = tokens[i + 2]
             i += 3
             continue

@@ -58,9 +58,9 @@ def _check_brackets(statement: Statement, name: str, text: str) -> None:
 
 
 def _model(statement: Statement) -> None:
-    again: list[str] = []
+    repeats: list[str] = []
     line = statement.line._replace(text=CALLED.sub(r"={\1}", statement.line.text.lower()))
-    words, parameters = fields(line, again)
+    words, parameters = fields(line, repeats)
     words = [word for word in words[1:] if word not in ("(", ")", "+")]
     if len(words) < 2:
         raise statement.malformed()
@@ -75,8 +75,8 @@ def _model(statement: Statement) -> None:
         raise statement.error(f" {name}: is defined already, differently ({models[name][2]})")
     if stray and kind in MODELS:
         raise statement.error(f" {name}: did not expect {stray[0]!r}; parameters are name=value")
-    if again and kind in MODELS:
-        twice = ", ".join(dict.fromkeys(again))
+    if repeats and kind in MODELS:
+        twice = ", ".join(dict.fromkeys(repeats))
         statement.block.notes.append(
             f"{statement.at}: .model {name}: {twice} given twice; the last counts, as in ngspice"
         )
