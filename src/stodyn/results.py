@@ -103,10 +103,10 @@ def _warned(
     return merged(labelled, extra)
 
 
-def with_warnings(result: Any, told: list[str]) -> Any:
+def with_warnings(result: Any, messages: list[str]) -> Any:
     """Return a result; one with a provenance says there what the user was warned of while it was made."""
-    if told and isinstance(result, xr.Dataset) and "provenance" in result.attrs:
-        result.attrs["provenance"] = json.dumps({**json.loads(result.attrs["provenance"]), "warnings": told})
+    if messages and isinstance(result, xr.Dataset) and "provenance" in result.attrs:
+        result.attrs["provenance"] = json.dumps({**json.loads(result.attrs["provenance"]), "warnings": messages})
     return result
 
 

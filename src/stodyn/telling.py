@@ -14,20 +14,20 @@ _TOLD: ContextVar[list[str] | None] = ContextVar("told", default=None)
 
 def tell(words: str, category: type[Warning] = UserWarning) -> None:
     """Warn the user, at the line that called stodyn; the words are kept even where warnings are filtered out."""
-    told = _TOLD.get()
-    if told is not None and words not in told:
-        told.append(words)
+    messages = _TOLD.get()
+    if messages is not None and words not in messages:
+        messages.append(words)
     warnings.warn(words, category, stacklevel=stacklevel_of_user())
 
 
 @contextlib.contextmanager
 def keeping_what_is_told() -> Iterator[list[str]]:
     """Collect the words of all warnings inside; those of a call within a call belong to both."""
-    outer, told = _TOLD.get(), list[str]()
-    token = _TOLD.set(told)
+    outer, messages = _TOLD.get(), list[str]()
+    token = _TOLD.set(messages)
     try:
-        yield told
+        yield messages
     finally:
         _TOLD.reset(token)
         if outer is not None:
-            outer += [words for words in told if words not in outer]
+            outer += [words for words in messages if words not in outer]

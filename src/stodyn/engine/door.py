@@ -78,8 +78,8 @@ def front_door(function: F) -> F:
             raise TypeError(f"{name}: called while JAX traces a function. {way_out}")
         note_run()
         try:
-            with jax.default_device(jax.devices("cpu")[0]), keeping_what_is_told() as told:
-                return results.with_warnings(function(*positional, **options), told)
+            with jax.default_device(jax.devices("cpu")[0]), keeping_what_is_told() as messages:
+                return results.with_warnings(function(*positional, **options), messages)
         except TRACED as error:
             raise TypeError(
                 f"{name}: this must be a number, but it is a value that JAX is tracing. {way_out}"

@@ -331,18 +331,18 @@ def _way_out(error: Unprintable) -> str:
             return "Take another method, or write this in other operations"
 
 
-def check_random(spec: Spec, given: Any) -> None:
-    """Refuse starts and parameters that are drawn for every path: a model outside is one path. `given` is the problem
+def check_random(spec: Spec, stated: Any) -> None:
+    """Refuse starts and parameters that are drawn for every path: a model outside is one path. `stated` is the problem
     in the form in which its user has it."""
     problem = spec.problem
     if problem.has_random_start and problem.start_from_normals is None:
         same_law = "problem.changed(start=problem.start.from_normals()) has the same law"
-        if isinstance(given.start, FromNormals):
+        if isinstance(stated.start, FromNormals):
             raise ValueError(
                 "problem: starts by from_normals are taken of an SDE, a Hamiltonian or a mechanical system, and of "
                 f"loops around them, but this is a {type(problem).__name__}. Give start= as numbers"
             )
-        if isinstance(given, DrivenMechanical):
+        if isinstance(stated, DrivenMechanical):
             raise ValueError(
                 "problem: the filter of its noise starts in its stationary law, by draws of NumPy, which an exported "
                 "model cannot do. Give its x and v as stodyn.from_normals(lambda z: jnp.array([x..., v...]), 1), a "
@@ -351,7 +351,7 @@ def check_random(spec: Spec, given: Any) -> None:
         raise ValueError(
             "problem: paths differ in their starts, by draws of NumPy or by a list, which an exported model cannot do. "
             "Give start= as numbers, or as stodyn.from_normals(function, count)"
-            f"{f'; {same_law}' if isinstance(given.start, GaussianStart) else ''}"
+            f"{f'; {same_law}' if isinstance(stated.start, GaussianStart) else ''}"
         )
     for name, source in zip(leaf_names(problem.params), problem.param_sources, strict=True):
         if source.is_random and not isinstance(source, Keys):
