@@ -38,6 +38,7 @@ def test_words_and_a_picture(record):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [(("none.csv", "--dt", 1), "does not exist"), (("rates.csv", "--dt", 1, "--column", 7), "expected 0 to 1"),
+     (("rates.csv", "--dt", 1), "column 0 counts up in steps of 1, as times do"),
      (("rates.npy", "--dt", 0), "expected a positive time"), (("rates.npy", "--dt", 1, "--terms", "Z"),
       "different letters")],
 )  # fmt: skip

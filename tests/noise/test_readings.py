@@ -1,5 +1,6 @@
 """Noise of readings: what the words mean at a rate, units, and sensors from data sheets."""
 
+import functools
 import math
 
 import numpy as np
@@ -125,8 +126,13 @@ def test_other_tools_get_the_same_sensor():
     assert sd.noise.accelerometer.from_px4(2e-3, walk, 50.0).gauss_markov[0] == pytest.approx((0.02, 50.0))
     assert (
         pytest.approx(4.6 * math.pi / 648000 / math.sqrt(500))
-        == sd.noise.gyro.from_airsim("0.3 deg/sqrt(h)", 4.6 * math.pi / 648000, 500.0).K
+        == sd.noise.gyro.from_airsim("0.3 deg/sqrt(h)", "4.6 deg/h", 500.0).K
     )
+    settings = sd.noise.gyro.from_airsim(0.3, 4.6, 500.0), sd.noise.accelerometer.from_airsim(0.24, 36.0, 800.0)
+    assert pytest.approx(math.radians(0.3) / 60) == settings[0].N
+    assert settings[0].as_airsim().splitlines()[0] == '"AngularRandomWalk": 0.3,'
+    assert settings[1].as_airsim().splitlines()[0] == '"VelocityRandomWalk": 0.24,'
+    assert pytest.approx(36e-6 * 9.80665 / math.sqrt(800)) == settings[1].K
     assert "<dynamic_bias_stddev>2e-05<" in sd.noise.gyro(rate_random_walk=2e-5).as_gazebo(250.0)
     walks = sd.noise.gyro(arw="0.3 deg/sqrt(h)", rate_random_walk=4.6 * math.pi / 648000 / math.sqrt(500))
     assert walks.as_airsim().splitlines()[0] == '"AngularRandomWalk": 0.3,'
@@ -134,8 +140,30 @@ def test_other_tools_get_the_same_sensor():
     assert '"VelocityRandomWalk": 0.24,' in sd.noise.accelerometer(vrw="0.24 mg/sqrt(Hz)").as_airsim()
     lines = "gyroscope_noise_density: 1e-4  # two-sided\naccelerometer_noise_density: 2e-3\nupdate_rate: 200"
     assert (sd.noise.gyro.from_kalibr(lines).N, sd.noise.accelerometer.from_kalibr(lines).every) == (1e-4, 0.005)
-    with pytest.raises(ValueError, match="expected a number as gyroscope_noise_density"):
-        sd.noise.gyro.from_kalibr("update_rate: 200")
+    assert sd.noise.gyro.from_kalibr(lines.splitlines()[0]).N == 1e-4
+    with pytest.raises(ValueError, match=r"there is no gyroscope_noise_density in it; .*imu\.yaml"):
+        sd.noise.gyro.from_kalibr("imu.yaml")
+    with pytest.raises(ValueError, match="expected a number as gyroscope_noise_density, got 'low'"):
+        sd.noise.gyro.from_kalibr("gyroscope_noise_density: low")
+
+
+def test_a_whole_imu_goes_to_kalibr_and_comes_back(tmp_path):
+    every = dict(every=0.005)
+    both = sd.noise.imu(
+        sd.noise.gyro(arw=1e-4, rate_random_walk=2e-5, **every), sd.noise.accelerometer(vrw=2e-3, **every)
+    )
+    file = tmp_path / "imu.yaml"
+    file.write_text(both.as_kalibr())
+    gyro, accelerometer = sd.noise.gyro.from_kalibr(file), sd.noise.accelerometer.from_kalibr(file)
+    assert (gyro.N, gyro.K, gyro.every, accelerometer.N) == pytest.approx((1e-4, 2e-5, 0.005, 2e-3), rel=1e-9)
+
+
+def test_a_tool_with_one_bias_is_not_given_one_of_two():
+    """The random walk was left out without a word."""
+    sensor = sd.noise.gyro(arw=1e-3, rate_random_walk=1e-5, gauss_markov=(0.02, 50.0))
+    for lines in (sensor.as_px4, functools.partial(sensor.as_gazebo, 100.0)):
+        with pytest.raises(ValueError, match="this tool has one bias that moves, the sensor has 2"):
+            lines()
 
 
 def test_six_channels():

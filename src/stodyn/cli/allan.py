@@ -26,7 +26,9 @@ def command(
 ) -> None:
     """Print the coefficients of a sensor's noise with intervals, and its Allan deviations."""
     with errors_as_messages():
-        curve = allan(read_column(file, column), dt)
+        record = read_column(file, column)
+        _refuse_times(record, column)
+        curve = allan(record, dt)
         with warnings.catch_warnings(record=True) as doubts:
             warnings.simplefilter("always", DoesNotFit)
             fit = curve.fit(terms, averaged=averaged)
@@ -50,6 +52,15 @@ def command(
     screen.print(str(fit))
     for warning in doubts:
         console(stderr=True).print(f"Warning: {warning.message}")
+
+
+def _refuse_times(record: np.ndarray, column: int) -> None:
+    """Refuse a column that counts up in equal steps."""
+    gaps = np.diff(record)
+    if len(gaps) > 1 and gaps[0] > 0.0 and np.allclose(gaps, gaps[0], rtol=1e-3, atol=0.0):
+        raise typer.BadParameter(
+            f"--column: column {column} counts up in steps of {gaps[0]:g}, as times do; give that of the rates"
+        )
 
 
 def read_column(file: Path, column: int) -> np.ndarray:

@@ -18,6 +18,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Mapping, Sequence
+from pathlib import Path, PurePath
 from typing import Any
 
 import numpy as np
@@ -173,7 +174,7 @@ class Inertial:
 
     def as_kalibr(self) -> str:
         """Return the lines of kalibr's imu.yaml: roots of two-sided densities, at any rate."""
-        word = "gyroscope" if self.kind == "gyro" else "accelerometer"
+        word = KALIBR[self.kind][0]
         rate = f"\nupdate_rate: {1.0 / self.every:.10g}" if self.every else ""
         return f"{word}_noise_density: {self.N:.10g}\n{word}_random_walk: {self.K:.10g}{rate}"
 
@@ -200,6 +201,12 @@ class Inertial:
     @property
     def _driven(self) -> tuple[float, float]:
         """The walk and the time of the one bias that these tools have."""
+        count = bool(self.K) + len(self.gauss_markov)
+        if count > 1:
+            raise ValueError(
+                f"gauss_markov, rate_random_walk: this tool has one bias that moves, the sensor has {count}; leave out "
+                "all but one of them"
+            )
         if not self.gauss_markov:
             return self.K, ENDLESS
         size, time = self.gauss_markov[0]
@@ -214,7 +221,7 @@ class Inertial:
 
     def as_px4(self) -> str:
         """Return the lines of PX4's and rotors' classic plugin: N, the walk of a Gauss-Markov bias, and its time."""
-        word = "gyroscope" if self.kind == "gyro" else "accelerometer"
+        word = KALIBR[self.kind][0]
         walk, time = self._driven
         return "\n".join(f"<{word}{name}>{value:.10g}</{word}{name}>" for name, value in (
             ("NoiseDensity", self.N), ("RandomWalk", walk), ("BiasCorrelationTime", time),
@@ -231,6 +238,7 @@ AIRSIM = {  # names of settings, and the units of the first two of them
         (units.parsed("mg/sqrt(Hz)").size, units.parsed("ug").size),
     ),
 }
+KALIBR = {"gyro": ("gyroscope", "arw"), "accelerometer": ("accelerometer", "vrw")}  # names there and here
 UNITS = {
     "gyro": {"N": "rad/sqrt(s)", "B": "rad/s", "K": "rad/s/sqrt(s)", "rate": "rad/s"},
     "accelerometer": {"N": "m/s/sqrt(s)", "B": "m/s^2", "K": "m/s^2/sqrt(s)", "rate": "m/s^2"},
@@ -294,11 +302,12 @@ def gyro(
     Notes
     -----
     From the words of other tools, for gyro and accelerometer alike:
-        gyro.from_kalibr(text)                        the lines of an imu.yaml
+        gyro.from_kalibr(text)                        the lines of an imu.yaml, or its pathlib.Path
         gyro.from_gazebo(stddev, rate)                also bias_stddev=, dynamic_bias_stddev=,
                                                       dynamic_bias_correlation_time=
         gyro.from_px4(noise_density, random_walk, bias_correlation_time, turn_on_bias_sigma)
-        gyro.from_airsim(N, bias_stability, tau, turn_on_bias)
+        gyro.from_airsim(N, bias_stability, tau)      numbers as in AirSim's settings: in deg/√h and deg/h, those of
+                                                      accelerometers in mg/√Hz and µg
 
     Examples
     --------
@@ -436,6 +445,11 @@ class Imu:
         """The time between readings, where both sensors have the same."""
         return self.gyro.every if self.gyro.every == self.accelerometer.every else None
 
+    def as_kalibr(self) -> str:
+        """Return the lines of kalibr's imu.yaml, of both sensors."""
+        lines = "\n".join(dataclasses.replace(one, every=None).as_kalibr() for one in (self.gyro, self.accelerometer))
+        return lines + (f"\nupdate_rate: {1.0 / self.every:.10g}" if self.every else "")
+
     @property
     def response(self) -> np.ndarray:
         """What the six readings are of true rates and accelerations."""
@@ -533,13 +547,13 @@ def imu(gyro: Inertial, accelerometer: Inertial) -> Imu:
 
 
 @checks_arguments
-def from_kalibr(text: str | Mapping[str, Any]) -> Imu:
+def from_kalibr(text: str | PurePath | Mapping[str, Any]) -> Imu:
     """Read the noise of an imu.yaml of kalibr: roots of two-sided densities, and random walks.
 
     Parameters
     ----------
-    text : str or mapping
-        The lines of the file, or its entries.
+    text : str, path or mapping
+        The lines of the file, the file as a pathlib.Path, or its entries. Of gyro.from_kalibr only those of a gyro.
 
     Returns
     -------
@@ -557,25 +571,36 @@ def from_kalibr(text: str | Mapping[str, Any]) -> Imu:
     >>> sd.noise.gyro.from_kalibr(lines).N
     0.0001
     """
-    entries = text if not isinstance(text, str) else _entries(text)
+    entries = _entries(text)
+    return imu(*(_of_kalibr(make, entries) for make in (gyro, accelerometer)))
 
-    def entry(name: str, default: float | None = None) -> float:
-        value = entries.get(name, default)
+
+def _of_kalibr(make: Any, text: Any) -> Inertial:
+    """Read the gyro or the accelerometer of an imu.yaml."""
+    entries, (word, walk) = _entries(text), KALIBR[make.__name__]
+    if f"{word}_noise_density" not in entries:
+        raise ValueError(
+            f"text: there is no {word}_noise_density in it; expected the lines of an imu.yaml, such as "
+            'pathlib.Path("imu.yaml").read_text()'
+        )
+
+    def entry(name: str) -> float:
+        value = entries.get(name, 0.0)
         try:
-            return float(value)  # type: ignore[arg-type]
+            return float(value)
         except (TypeError, ValueError):
             raise ValueError(f"text: expected a number as {name}, got {value!r}") from None
 
-    rate = entry("update_rate", 0.0)
-    every = 1.0 / rate if rate else None
-    walks = {word: entry(f"{word}_random_walk", 0.0) for word in ("gyroscope", "accelerometer")}
-    return imu(
-        gyro(arw=entry("gyroscope_noise_density"), rate_random_walk=walks["gyroscope"], every=every),
-        accelerometer(vrw=entry("accelerometer_noise_density"), rate_random_walk=walks["accelerometer"], every=every),
-    )
+    rate = entry("update_rate")
+    noise = {walk: entry(f"{word}_noise_density"), "rate_random_walk": entry(f"{word}_random_walk")}
+    return make(**noise, every=1.0 / rate if rate else None)
 
 
-def _entries(text: str) -> dict[str, str]:
+def _entries(text: Any) -> Mapping[str, Any]:
+    if isinstance(text, Mapping):
+        return text
+    if isinstance(text, PurePath):
+        text = Path(text).read_text()
     lines = (line.split("#")[0].split(":", 1) for line in text.splitlines() if ":" in line)
     return {name.strip(): value.strip() for name, value in lines}
 
@@ -608,14 +633,21 @@ def _accelerometer_of(N: float, terms: Any, turn_on: float, every: float | None)
 
 
 def _from_airsim(
-    make: Any, walk: str, N: float | str, bias_stability: float, tau: float, turn_on_bias: float = 0.0
+    make: Any, walk: str, N: float | str, bias_stability: float | str, tau: float, turn_on_bias: float = 0.0
 ) -> Inertial:
-    """Read AirSim's settings: its bias is a walk with K = bias_stability/√τ."""
-    return make(**{walk: N}, rate_random_walk=bias_stability / math.sqrt(tau), turn_on=turn_on_bias)
+    """Read AirSim's settings, numbers in its units: its bias is a walk with K = bias_stability/√τ."""
+    kind = make.__name__
+    sizes, like = AIRSIM[kind][1], UNITS[kind]
+    root = N if isinstance(N, str) else N * sizes[0]
+    if isinstance(bias_stability, str):
+        bias = units.number("bias_stability", bias_stability, like["B"])
+    else:
+        bias = bias_stability * sizes[1]
+    return make(**{walk: root}, rate_random_walk=bias / math.sqrt(tau), turn_on=turn_on_bias)
 
 
 for _make, _of, _walk in ((gyro, _gyro_of, "arw"), (accelerometer, _accelerometer_of, "vrw")):
     _words: Any = _make
     _words.from_gazebo, _words.from_px4 = functools.partial(_from_gazebo, _of), functools.partial(_from_px4, _of)
     _words.from_airsim = functools.partial(_from_airsim, _make, _walk)
-    _words.from_kalibr = functools.partial(lambda kind, text: getattr(from_kalibr(text), kind), _make.__name__)
+    _words.from_kalibr = functools.partial(_of_kalibr, _make)

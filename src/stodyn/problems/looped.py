@@ -509,7 +509,8 @@ def with_loop(plant: Any, *parts: Sensor | Part) -> Looped:
 
 def _units_of_more(plant: Any, sensors: Sequence[Sensor], layout: Layout) -> dict[str, str]:
     """The units of inputs, and of readings: as their sensors say, else those of the components that are read."""
-    known, units = plant.component_units or {}, {}
+    known: dict[str, str] = plant.component_units or {}
+    units: dict[str, str] = {}
     for name, unit in param_units(plant).items():
         if name in layout.inputs:
             units |= dict.fromkeys(_numbered(name, math.prod(layout.inputs[name])), unit)
@@ -517,9 +518,9 @@ def _units_of_more(plant: Any, sensors: Sequence[Sensor], layout: Layout) -> dic
         names = _numbered(sensor.name, layout.readings[sensor.name])
         read = sensor.parts if len(sensor.parts) == len(names) else (None,) * len(names)
         for name, part in zip(names, read, strict=True):
-            unit = sensor.unit or (known.get(part) if isinstance(part, str) else None)
-            if unit:
-                units[name] = unit
+            own = sensor.unit or (known.get(part) if isinstance(part, str) else None)
+            if own:
+                units[name] = own
     return units
 
 

@@ -343,7 +343,7 @@ def allan(
     return AllanCurve(stretches * spacing, V, stretches, spacing, samples, records, kind)
 
 
-def _record(y: Any, dt: float | None, component: str | None) -> tuple[np.ndarray, float]:
+def _record(y: Any, dt: Any, component: str | None) -> tuple[np.ndarray, float]:
     """Return the series (records, n) and the time between samples."""
     times = None
     if hasattr(y, "data_vars"):
@@ -369,7 +369,7 @@ def _record(y: Any, dt: float | None, component: str | None) -> tuple[np.ndarray
         return series, _spacing(times)
     if np.ndim(dt):
         raise TypeError(f"dt: expected the time between samples, one number, got an array of shape {np.shape(dt)}")
-    return series, float(dt)  # type: ignore[arg-type]
+    return series, float(dt)
 
 
 def _one_component(y: Any, component: str | None) -> Any:

@@ -47,6 +47,7 @@ from stodyn.telling import tell
 from stodyn.warnings import CoarseReadings
 
 LEAST_NOISE = 0.5  # of a resolution, from which on rounding adds a noise of its own
+MARGIN = 1e-8  # about 1, of the factor of a mode that neither grows nor decays
 MOST_RANDOM = 30  # states up to which equations in all entries of P are solved
 
 
@@ -988,7 +989,11 @@ def _refuse_unstable(loop: Looped, words: str, values: np.ndarray, sizes: np.nda
     worst = int(np.argmax(np.abs(values)))
     shape = sizes[:, worst]
     largest = [names[k] for k in np.argsort(-shape)[:3] if shape[k] > 0.1 * shape.max()]
+    drifts = (
+        "; nothing in the loop holds it, so that it drifts without end. Feed it back, or leave it out of the plant: "
+    )
+    drifts += "the difference of two readings of a place is the average of its rate, Sensor(of=rate, average=True)"
     raise ValueError(
         f"loop: {words}, its mode with the factor {abs(values[worst]):.8g} in a period of {float(loop.period):g} is "
-        f"that of {', '.join(dict.fromkeys(largest))}"
+        f"that of {', '.join(dict.fromkeys(largest))}{drifts if abs(abs(values[worst]) - 1.0) < MARGIN else ''}"
     )
