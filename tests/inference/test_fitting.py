@@ -214,6 +214,31 @@ def test_a_profile_leaves_the_plain_of_a_noise_that_is_nearly_zero():
     np.testing.assert_allclose([result.low[1], result.high[1]], [0.99987, 1.59839], atol=2e-4)
 
 
+def test_a_noise_whose_estimate_is_zero_has_an_upper_end():
+    """Half of all records of a system without noise have their maximum there."""
+    noise = np.random.default_rng(1).standard_normal(100)
+    times = 0.3 * np.arange(1, 101)
+    data = times, 1.0 + 2.0 * np.exp(-times / 9.0) + 0.1 * noise
+    names = ["tau", "mu", "q", "r"]
+    cooling = sd.SDE(
+        lambda t, x, p: (p["mu"] - x) / p["tau"], lambda t, x, p: p["q"], 3.0,
+        params=dict(zip(names, (5.0, 0.5, 0.1, 0.1), strict=True)),
+    )  # fmt: skip
+    options = {"data": data, "sensors": sensor(), "free": dict.fromkeys(names, (0, None))}
+    result = sd.fit(cooling, predictive=0, **options)
+    estimate = dict(zip(names, result.estimate.values, strict=True))
+    low, high = (dict(zip(names, result[word].values, strict=True)) for word in ("low", "high"))
+    assert low["q"] == 0.0 < 1e-4 < high["q"] and "q may be 0, where its range begins" in result.attrs["reasons"]
+    like, rest = sd.likelihood(cooling, **options), [name for name in names if name != "q"]
+
+    def held(ratios):
+        return -like({"q": high["q"], **{name: estimate[name] * ratio for name, ratio in zip(rest, ratios, strict=True)}})
+
+    best = scipy.optimize.minimize(held, np.ones(3), method="Nelder-Mead", options={"fatol": 1e-6, "xatol": 1e-5})
+    np.testing.assert_allclose(float(result.loglik) + best.fun, scipy.stats.chi2(1).ppf(0.95) / 2, rtol=0.02)
+    assert np.isfinite(result.high).all() and np.isfinite(result.stderr).all()
+
+
 @pytest.mark.parametrize(("level", "is_wrong"), [(0.6, False), (1.2, True)])
 def test_intervals_that_a_grid_contradicts_are_not_to_be_trusted(level, is_wrong):
     """A sine read near its top: the filter's log L is within 2 of that on the grid, but not the interval."""

@@ -151,6 +151,7 @@ def fit(
         reasons = _doubts(line, best, others)
         spread = _inverse(-best.curvature)
         ends = profiles.intervals(line, best, spread, profile, bar.advance)
+    reasons += _at_limits(line, ends)
     variables, more = _afterwards(
         line, best, spread, (problem, method), {"data": data, "sensors": sensors, **options}, predictive, check, seed
     )
@@ -206,6 +207,15 @@ def _unknown(line: Line, information: np.ndarray) -> list[str]:
                  if abs(share) > 0.05]  # fmt: skip
         lines.append(f"the record does not determine {' '.join(parts)}: leave one of them out, or give it a prior")
     return lines
+
+
+def _at_limits(line: Line, ends: profiles.Intervals) -> list[str]:
+    """The parameters of which the record does not exclude a limit, in words."""
+    sides = ("low", "begins"), ("high", "ends")
+    return [f"{name} may be {limit:g}, where its range {verb}"
+            for k, (name, scale) in enumerate(zip(line.like.names, line.like.scales, strict=True))
+            for (side, verb), sign in zip(sides, (1, -1), strict=True)
+            if np.isfinite(limit := getattr(scale, side)) and sign * getattr(ends, side)[k] <= sign * limit]  # fmt: skip
 
 
 def _another(line: Line, best: climbing.Climbed, others: climbing.Climbed) -> str | None:

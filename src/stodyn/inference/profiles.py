@@ -14,6 +14,9 @@ from stodyn.inference.line import Line
 PLACES = np.array([0.3, 0.7, 1.1, 1.5, 1.8, 2.1, 2.5, 3.0])  # of a profile, in standard deviations on either side
 MOST = 6  # parameters
 PLAIN = 1e-7  # of the root of a drop: places of a profile this close say nothing of its slope
+WIDE = 3.0  # standard deviations on the line of a parameter with a limit, a factor of 20: a parabola says nothing there
+REACHES = 0.25 * 1.4 ** np.arange(18)  # along that line, up to 76
+FALL = 0.01, 0.5 * PLACES[-1] ** 2  # of log L: where it begins, and as far as a profile is wanted
 HIGHER = 1e-6  # of log L: a neighbour whose end, moved over, is this much higher was the better start
 
 
@@ -40,6 +43,9 @@ def intervals(
     which = np.repeat(np.arange(count), points)
     shift = np.tile(signed, count)
     u = best.u + shift[:, None] * (spread / sizes)[:, which].T
+    for k in np.flatnonzero((sizes > WIDE) & ~np.array([scale.is_unlimited for scale in line.like.scales])):
+        u[which == k] = best.u
+        u[which == k, k] += np.concatenate([-_reached(line, best, k, -1.0)[::-1], _reached(line, best, k, 1.0)])
     u, value = _climbed(line, best, u, which, report)
     drop = np.minimum(value - best.value, 0.0).reshape(count, points)
     places = u[np.arange(len(which)), which].reshape(count, points)
@@ -48,6 +54,26 @@ def intervals(
     limits = np.sort([line.one_by_one(best.u, side, np.arange(count)) for side in ends.T], axis=0)
     values = line.one_by_one(best.u, places.ravel(), which).reshape(count, points)
     return Intervals(limits[0], limits[1], values, drop)
+
+
+def _reached(line: Line, best: climbing.Climbed, k: int, side: float) -> np.ndarray:
+    """How far along a parameter its profile is taken on one side, where a parabola does not say: the part in which log L
+    falls, the other parameters being where they are. On a plain, as towards a noise of zero, any places do."""
+
+    def fall(steps: np.ndarray) -> np.ndarray:
+        u = np.repeat(best.u[None], len(steps), axis=0)
+        u[:, k] += side * steps
+        return best.value - line.values(u)
+
+    steps = np.insert(REACHES, 0, 0.0)
+    for _ in range(2):
+        falls = fall(steps)
+        begins, ends = (np.flatnonzero(falls > least) for least in FALL)
+        if not begins.size:
+            return REACHES[: len(PLACES)]
+        end = ends[0] if ends.size else -1
+        steps = np.linspace(steps[max(begins[0] - 1, 0)], steps[end], 33)
+    return steps[0] + (steps[-1] - steps[0]) * PLACES / PLACES[-1]
 
 
 def _climbed(
