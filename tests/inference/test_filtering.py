@@ -208,6 +208,24 @@ def test_mechanics_are_filtered_as_an_oscillator():
     np.testing.assert_allclose(result.loglik, -112.408364917822, **TIGHT)
 
 
+def test_noise_may_be_a_normal_law_of_scipy():
+    for law, refused in ((scipy.stats.norm(0.0, 0.2), None), (scipy.stats.t(4, scale=0.2), "not normal")):
+        read = sd.Sensor("y", of="x", noise=law)
+        if refused is None:
+            result = sd.filtered(oscillator(), data=(TIMES, VALUES), sensors=read)
+            np.testing.assert_allclose(result.loglik, -112.408364917822, **TIGHT)
+        else:
+            with pytest.raises(ValueError, match=refused):
+                sd.filtered(oscillator(), data=(TIMES, VALUES), sensors=read)
+
+
+def test_a_delay_is_not_taken_for_one_of_the_record():
+    late = sd.Sensor("y", of="x", noise=sd.per_sample("r"), delay=0.3)
+    result = sd.filtered(oscillator(), data=(TIMES, VALUES), sensors=late)
+    np.testing.assert_allclose(result.loglik, -112.408364917822, **TIGHT)
+    assert "the times of y are those at which it reads, not 0.3 later" in result.attrs["reasons"]
+
+
 def test_checks_find_a_noise_that_is_too_small():
     rng = np.random.default_rng(3)
     result = sd.filtered(ornstein_uhlenbeck(r=0.01), data=(0.5 * K, 2 * rng.normal(size=25)), sensors=sensor())

@@ -232,7 +232,8 @@ def test_a_noise_whose_estimate_is_zero_has_an_upper_end():
     like, rest = sd.likelihood(cooling, **options), [name for name in names if name != "q"]
 
     def held(ratios):
-        return -like({"q": high["q"], **{name: estimate[name] * ratio for name, ratio in zip(rest, ratios, strict=True)}})
+        others = {name: estimate[name] * ratio for name, ratio in zip(rest, ratios, strict=True)}
+        return -like(others | {"q": high["q"]})
 
     best = scipy.optimize.minimize(held, np.ones(3), method="Nelder-Mead", options={"fatol": 1e-6, "xatol": 1e-5})
     np.testing.assert_allclose(float(result.loglik) + best.fun, scipy.stats.chi2(1).ppf(0.95) / 2, rtol=0.02)

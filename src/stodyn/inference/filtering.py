@@ -273,6 +273,11 @@ def _approximations(question: Question) -> list[str]:
         f"the rounding of {own.name} to {own.resolution:g} counts as noise of variance {own.resolution**2 / 12:.3g}"
         for own in rounded
     ]
+    words += [
+        f"the times of {own.name} are those at which it reads, not {float(own.delay):g} later, when readings arrive"
+        for own in question.record.sensors
+        if own.delay
+    ]
     begins, times = question.model.schedule.times[0], question.record.times
     if times[0] - begins > FAR * np.ptp(times) > 0.0:
         words.append(f"the start is at {begins:.6g}, long before the first reading at {times[0]:.12g}; give t0")

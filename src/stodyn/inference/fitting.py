@@ -211,11 +211,13 @@ def _unknown(line: Line, information: np.ndarray) -> list[str]:
 
 def _at_limits(line: Line, ends: profiles.Intervals) -> list[str]:
     """The parameters of which the record does not exclude a limit, in words."""
-    sides = ("low", "begins"), ("high", "ends")
-    return [f"{name} may be {limit:g}, where its range {verb}"
-            for k, (name, scale) in enumerate(zip(line.like.names, line.like.scales, strict=True))
-            for (side, verb), sign in zip(sides, (1, -1), strict=True)
-            if np.isfinite(limit := getattr(scale, side)) and sign * getattr(ends, side)[k] <= sign * limit]  # fmt: skip
+    words = []
+    for name, scale, low, high in zip(line.like.names, line.like.scales, ends.low, ends.high, strict=True):
+        if np.isfinite(scale.low) and low <= scale.low:
+            words.append(f"{name} may be {scale.low:g}, where its range begins")
+        if np.isfinite(scale.high) and high >= scale.high:
+            words.append(f"{name} may be {scale.high:g}, where its range ends")
+    return words
 
 
 def _another(line: Line, best: climbing.Climbed, others: climbing.Climbed) -> str | None:

@@ -57,8 +57,8 @@ def intervals(
 
 
 def _reached(line: Line, best: climbing.Climbed, k: int, side: float) -> np.ndarray:
-    """How far along a parameter its profile is taken on one side, where a parabola does not say: the part in which log L
-    falls, the other parameters being where they are. On a plain, as towards a noise of zero, any places do."""
+    """How far along a parameter its profile is taken on one side, where a parabola does not say: where log L falls, the
+    other parameters being where they are. On a plain, as towards a noise of zero, any places do."""
 
     def fall(steps: np.ndarray) -> np.ndarray:
         u = np.repeat(best.u[None], len(steps), axis=0)

@@ -74,7 +74,10 @@ def question_of(
         begun = (plant.start, plant.states) if is_exact else (joined(problem.start_parts), problem.components)
         start = start_of(begun[0], initial, begun[1], stated_in(problem, tree))
         if plant.moved and (not is_exact or initial == "stationary"):
-            raise ValueError("law, initial: what depends on time has no law of a step, and no stationary one")
+            raise ValueError(
+                "law, initial: what depends on time has no law of a step, and no stationary one. Leave law out for the "
+                "exact law, or take method= and dt= with by='ekf', which is exact for linear problems"
+            )
         parts = plant, record.sensors, tuple(widths), tuple(timed), schedule, start
         model = laws.Model(*parts).scheduled() if is_exact else stepping.stepped(*parts, law, dt).checked(tree)
         names, values, params_of = numbers_in(tree)

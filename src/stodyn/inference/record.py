@@ -35,7 +35,7 @@ class Record:
         {name of a sensor: (times, values)}, where each has times of its own; a pandas DataFrame or Series whose index
         is time; an xarray Dataset or DataArray with the dimension time; or arrays (times, values), a column for each
         output. A sensor with several outputs has values (times, outputs), or the columns "name.0", "name.1", ...
-        Missing readings are NaN, None or masked.
+        Times are when a reading is taken, whatever its sensor's `delay`. Missing readings are NaN, None or masked.
     sensors : Sensor or sequence of Sensor
         What made the readings, by their names; of arrays and of a table with one column, in the order of the columns.
     epoch : datetime64, optional

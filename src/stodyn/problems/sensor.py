@@ -10,11 +10,12 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
+import scipy
 
 from stodyn.arguments import checks_arguments
 from stodyn.noise import readings
 from stodyn.noise.coloured import Coloured
-from stodyn.noise.distribution import Distribution
+from stodyn.noise.distribution import Distribution, distribution
 from stodyn.problems.calling import call
 
 KEEPS = ("last", "zero")
@@ -108,7 +109,7 @@ class Sensor(Timed):
         What is read: a component, or a function of(t, x[, params]); several make a vector.
     every : float, optional
         The time between readings; needed in a loop.
-    noise : per_sample(...), density(..., sides=...), Coloured, Distribution or gyro(...), optional
+    noise : per_sample(...), density(..., sides=...), Coloured, a distribution (also scipy's) or gyro(...), optional
         The noise of a reading. A bare number is refused, because the standard deviation of a reading and the root of a
         density differ by the root of the rate. A gyro or accelerometer also gives its errors of scale and direction,
         and its period, resolution and range where they are not given here.
@@ -190,6 +191,8 @@ class Sensor(Timed):
         for field in SHEET:
             if getattr(self, field) is None:
                 object.__setattr__(self, field, getattr(noise, field, None))
+        if hasattr(noise, "dist") and isinstance(noise.dist, scipy.stats.rv_continuous):
+            object.__setattr__(self, "noise", distribution(noise, f"noise ({name})"))
         _check(self)
 
     @property
