@@ -68,6 +68,13 @@ def test_records_without_a_turn(record):
     assert counts(cycles) == ({3.0: 0.5} if len(record) > 2 else {})
 
 
+def test_records_without_a_cycle_have_no_damage():
+    curve = (1e6, 3.0)
+    assert fatigue.damage(np.ones(5), curve).tolist() == [0.0]
+    records = np.stack([np.ones(5), [0.0, 1.0, 0.0, 1.0, 0.0], np.ones(5)], axis=1)
+    assert fatigue.damage(records, curve).tolist() == [0.0, 2.0 * 0.5**3 / 1e6, 0.0]
+
+
 def test_turning_points_between_steps_are_those_of_the_cubic():
     """u³ - 3u²/2 + u/2 + 1 turns twice within [0, 1]; a straight line does not."""
     u = (3 - np.sqrt(3) * np.array([1, -1])) / 6
@@ -144,3 +151,5 @@ def test_wrong_arguments_are_told():
         fatigue.rainflow([1.0, np.nan])
     with pytest.raises(ValueError, match="moments: expected λ0, λ1, λ2, λ4, got 3 numbers"):
         fatigue.dirlik((1.0, 1.0, 1.0), (1e3, 3.0))
+    with pytest.raises(ValueError, match="no spectrum has them.*in this order"):
+        fatigue.dirlik((1.0, 4.0, 20.0, 2.0), (1e3, 3.0))

@@ -68,7 +68,7 @@ def damage(record: ArrayLike | Cycles, curve: Any) -> np.ndarray:
     Parameters
     ----------
     record : array (times,) or (times, records), or Cycles
-        A record, or the counts of `rainflow`.
+        A record, or the counts of `rainflow`, which hold nothing of records without a cycle behind the last one.
     curve : (K, m) or SNCurve
         The cycles to failure; (K, m) is N = K S^-m with S the amplitude.
 
@@ -76,8 +76,11 @@ def damage(record: ArrayLike | Cycles, curve: Any) -> np.ndarray:
     -------
     array, (records,)
     """
-    cycles = record if isinstance(record, Cycles) else rainflow(record)
-    return np.bincount(cycles.series, cycles.counts * curve_of(curve).damage(cycles.range))
+    if isinstance(record, Cycles):
+        cycles, records = record, 1
+    else:
+        cycles, records = rainflow(record), int(np.prod(np.shape(record)[1:]))
+    return np.bincount(cycles.series, cycles.counts * curve_of(curve).damage(cycles.range), records)
 
 
 @checks_arguments
@@ -128,10 +131,16 @@ def dirlik(moments: Sequence[float], curve: Any) -> float:
     Raises
     ------
     ValueError
-        If a moment is not a finite number > 0, as λ4 where white noise enters the second derivative of the stress.
+        If a moment is not a finite number > 0, as λ4 where white noise enters the second derivative of the stress, or
+        if no spectrum has these moments.
     """
     λ0, λ1, λ2, λ4 = _known(moments, 4, "dirlik")
-    γ = λ2 / math.sqrt(λ0 * λ4)
+    γ, narrowness = λ2 / math.sqrt(λ0 * λ4), λ1 / math.sqrt(λ0 * λ2)
+    if max(γ, narrowness) > 1.0 + NARROW:
+        raise ValueError(
+            f"moments: no spectrum has them: λ1² <= λ0 λ2 and λ2² <= λ0 λ4 hold for every one, got λ1²/(λ0 λ2) = "
+            f"{narrowness**2:.4g} and λ2²/(λ0 λ4) = {γ**2:.4g}; expected λ0, λ1, λ2, λ4 in this order"
+        )
     if 1.0 - γ < NARROW:
         return narrow_band(moments, curve)
     law, σ = curve_of(curve), math.sqrt(λ0)
