@@ -7,19 +7,23 @@ parameters; ratios to the plain run are of one race. Goals: ten parameters cost 
 method and 7 with an implicit one, the paths themselves included. Paths must have the same bits with and without.
 With --diffrax: the gradient of the same mean by diffrax, by reverse and by forward mode, in the same race.
 With --large: 200 states and ten parameters, plain and with derivatives, and the memory of the process.
-With --coverage: how often value ± 1.96 standard errors of a gradient holds the exact one, for each route.
+With --coverage: how often value ± 1.96 standard errors of a gradient holds the exact one, for each kind of problem and
+each route (--only SDAE: for those that begin so).
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import os
 import resource
+from collections.abc import Callable
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
 import jax.numpy as jnp
 import numpy as np
+from scipy.linalg import expm
 from scipy.stats import norm
 from timing import Contender, load, machine, race, show
 
@@ -122,29 +126,100 @@ def large(paths: int, steps: int, rounds: int) -> None:
         print(f"memory of the process at most {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6:.2f} GB")
 
 
-def covered(f, exact: np.ndarray, seeds: int, **options) -> np.ndarray:
-    """The share of seeds whose intervals hold the exact derivatives by mu and sigma."""
+def mean_square(A, b, start, t: float, place: int = 0) -> float:
+    """E x_i² at t of the linear system dx = A x dt + b dW, from its mean and covariance."""
+    n = len(start)
+    both = expm(np.block([[-A, np.outer(b, b)], [np.zeros((n, n)), A.T]]) * t)
+    flow = both[n:, n:].T
+    return float((flow @ start)[place] ** 2 + (flow @ both[:n, n:])[place, place])
+
+
+def slopes(value, at: tuple[float, ...]) -> np.ndarray:
+    """The derivatives of value(*at), by central differences."""
+    steps = 1e-5 * np.abs(at) * np.eye(len(at))
+    return np.array([(value(*(at + h)) - value(*(at - h))) / (2 * h.sum()) for h in steps])
+
+
+@dataclasses.dataclass
+class Asked:
+    """A gradient whose exact value is known."""
+
+    problem: object
+    f: Callable
+    exact: np.ndarray
+    of: tuple[str, ...]
+    options: dict = dataclasses.field(default_factory=dict)
+
+    def covered(self, seeds: int) -> np.ndarray:
+        """The share of seeds whose intervals hold the exact derivatives."""
+        hits = np.zeros(len(self.exact))
+        options = {"t": (0, 1), "dt": 1 / 32, "paths": 2000} | self.options
+        for seed in range(seeds):
+            result = sd.sensitivity(self.problem, self.f, of=self.of, seed=seed, **options)
+            hits += np.abs(result["gradient"].values - self.exact) <= 1.96 * result["gradient_stderr"].values
+        return hits / seeds
+
+
+RC = """RC
+V1 a 0 DC 1
+R1 a b 1k
+C1 b 0 1n
+.tran 10n 1u
+"""
+
+
+def asked() -> dict[str, Asked]:
+    """Questions of every kind of problem, and of every route."""
     growth = sd.SDE(lambda t, x, p: p["mu"] * x, lambda t, x, p: p["sigma"] * x, 1.0, {"mu": 0.1, "sigma": 0.3})
-    hits = np.zeros(len(exact))
-    for seed in range(seeds):
-        result = sd.sensitivity(growth, f, t=(0, 1), dt=1 / 32, paths=2000, seed=seed, **options)
-        hits += np.abs(result["gradient"].values - exact) <= 1.96 * result["gradient_stderr"].values
-    return hits / seeds
-
-
-def coverage(seeds: int) -> None:
-    """Print how often intervals hold the exact gradient, for each route."""
     d = (0.1 - 0.045 - np.log(1.1)) / 0.3
     square = np.array([2.0, 0.6]) * np.exp(0.29)
     event = norm.pdf(d) * np.array([1 / 0.3, -(0.1 - np.log(1.1)) / 0.09 - 0.5])
-    jobs = {
-        "tangent, x²": (lambda t, x: x[0] ** 2, square, {"of": ("mu", "sigma")}),
-        "conditional, x > 1.1": (lambda t, x: x[0] > 1.1, event, {"of": ("mu", "sigma")}),
-        "weight, x > 1.1": (lambda t, x: x[0] > 1.1, event[:1], {"of": "mu", "by": "weight"}),
-        "difference, x > 1.1": (lambda t, x: x[0] > 1.1, event[1:], {"of": "sigma", "by": "difference"}),
-    }
-    for name, (f, exact, options) in jobs.items():
-        print(f"{name:24s}{np.array2string(covered(f, exact, seeds, **options), precision=3)} of {seeds} seeds")
+    values = {"k": 1.3, "c": 0.4}
+
+    def oscillator(k, c):
+        return mean_square(np.array([[0.0, 1.0], [-k, -c]]), np.array([0.0, 0.7]), np.array([0.8, 0.1]), 1.0)
+
+    def network(k):  # x1 = x0/5, and x0 falls by 2 k/5
+        return 0.04 * mean_square(np.array([[-0.4 * k]]), np.array([0.6]), np.array([1.0]), 1.0)
+
+    mechanical = sd.Mechanical(
+        lambda t, x, v, p: -p["k"] * x - p["c"] * v, lambda t, x, v: 0.7 * jnp.eye(1), ([0.8], [0.1]), params=values
+    )
+    hamiltonian = sd.Hamiltonian(
+        lambda t, q, p, c: 0.5 * p**2 + 0.5 * c["k"] * q**2, lambda t, q, p, c: -0.7 * q, lambda t, q, p, c: -c["c"] * p,
+        start=(0.8, 0.1), params=values,
+    )  # fmt: skip
+    sdae = sd.SDAE(
+        np.diag([1.0, 0.0]),
+        lambda t, x, p: jnp.stack([-p["k"] * (x[0] - x[1]) / 2, (x[0] - x[1]) / 2 - x[1] / 0.5]),
+        lambda t, x: jnp.array([[0.6], [0.0]]), [1.0, 0.2], {"k": 1.0},
+    )  # fmt: skip
+    kT, left = 1.380649e-23 * 300.15, np.exp(-2.0)
+    by_c = -1e12 * kT / 1e-18 * (1.0 + left)
+    both, position, of = ("mu", "sigma"), lambda t, x: x[0] ** 2, ("k", "c")
+    oscillation = slopes(oscillator, tuple(values.values()))
+    return {
+        "SDE, tangent, x²": Asked(growth, position, square, both),
+        "SDE, conditional, x > 1.1": Asked(growth, lambda t, x: x[0] > 1.1, event, both),
+        "SDE, weight, x > 1.1": Asked(growth, lambda t, x: x[0] > 1.1, event[:1], ("mu",), {"by": "weight"}),
+        "SDE, difference, x > 1.1": Asked(
+            growth, lambda t, x: x[0] > 1.1, event[1:], ("sigma",), {"by": "difference"}
+        ),
+        "Mechanical, x²": Asked(mechanical, position, oscillation, of, {"method": "StochasticAlpha"}),
+        "Hamiltonian, x²": Asked(hamiltonian, position, oscillation, of),
+        "SDAE, x²": Asked(sdae, lambda t, x: x[1] ** 2, slopes(network, (1.0,)), ("k",)),
+        "netlist, (v - 1)²": Asked(
+            sd.circuits.read(RC), lambda t, x: (1e6 * (x[1] - 1.0)) ** 2, np.array([by_c]), ("c1.value",),
+            {"t": (0, 1e-6), "dt": 1e-8},
+        ),
+    }  # fmt: skip
+
+
+def coverage(seeds: int, only: str) -> None:
+    """Print how often intervals hold the exact gradient, for each kind of problem and each route."""
+    for name, question in asked().items():
+        if name.startswith(only):
+            print(f"{name:28s}{np.array2string(question.covered(seeds), precision=3)} of {seeds} seeds", flush=True)
 
 
 def main() -> None:
@@ -156,7 +231,8 @@ def main() -> None:
     arguments = parser.parse_args()
     print(machine("jax"), f"load {load():.1f}")
     paths, steps, rounds = (4_000, 100, 3) if arguments.quick else (20_000, 200, 7)
-    chosen = arguments.only.split(",") if arguments.only else [] if arguments.diffrax or arguments.large else GOALS
+    others = arguments.diffrax or arguments.large or arguments.coverage
+    chosen = [] if others else arguments.only.split(",") if arguments.only else GOALS
     for method in chosen:
         runs = [contender(method, count, paths, steps) for count in (0, 1, 3, 10)]
         race(runs, rounds, 60.0)
@@ -170,7 +246,7 @@ def main() -> None:
     if arguments.large:
         large(128 if arguments.quick else 512, 50, rounds)
     if arguments.coverage:
-        coverage(40 if arguments.quick else 500)
+        coverage(40 if arguments.quick else 500, arguments.only)
 
 
 if __name__ == "__main__":

@@ -109,8 +109,8 @@ def test_the_routes_that_would_be_wrong_are_refused(f, of, by, second, words):
         gradients(growth(), f, of, by=by, second=second, paths=100)
 
 
-def drifting():
-    return sd.SDE(lambda t, x, p: p["mu"], lambda t, x, p: p["sigma"], 0.0, {"mu": 0.3, "sigma": 0.8, "level": 1.0})
+def drifting(level=1.0):
+    return sd.SDE(lambda t, x, p: p["mu"], lambda t, x, p: p["sigma"], 0.0, {"mu": 0.3, "sigma": 0.8, "level": level})
 
 
 STOP = sd.Stop(sd.Level(1.0))
@@ -207,6 +207,12 @@ def test_survival_is_refused_where_it_has_no_bridge_and_its_second_derivatives_w
         gradients(pushed, functional.Survival(lambda t, x: 1.0 - x[0]), "k", paths=100)
     with pytest.raises(ValueError, match="second: f has kinks"):
         gradients(drifting(), functional.Survival(lambda t, x: 1.0 - x[0]), "mu", second=True, paths=100)
+
+
+def test_survival_that_is_decided_within_single_steps_is_warned_of_as_such():
+    staying = functional.Survival(lambda t, x, p: p["level"] - x[0])
+    with pytest.warns(Chaotic, match="decided within single steps.*Take longer steps or more paths"):
+        gradients(drifting(level=3.0), staying, "level", t=(0, 2), dt=1 / 64, paths=1000)
 
 
 def test_an_option_has_kinks_and_tangents():

@@ -60,7 +60,7 @@ from stodyn.problems.tangents import (
     with_random_tangents,
     with_tangents,
 )
-from stodyn.statistics.functional import End, Functional
+from stodyn.statistics.functional import End, Functional, Survival
 from stodyn.statistics.moments import Sums, summarise
 from stodyn.statistics.observable import Observable
 from stodyn.telling import tell
@@ -514,6 +514,13 @@ def _of_numbers(sums: Sums, directions: tuple[Direction, ...], order: int = 1) -
     return _Estimate(directions, mean[0], stderr[0], variance[0], mean[1:], stderr[1:], covariance, *further)
 
 
+_CAUSES = {  # of derivatives that scatter, with what else helps; by whether f is a Survival
+    False: ("paths that begin close together part", "Shorten the interval"),
+    True: ("whether a path survives is decided within single steps, the more sharply the shorter they are",
+           "Take longer steps or more paths"),
+}  # fmt: skip
+
+
 def _warn_of_chaos(inquiry: Inquiry, estimates: Sequence[_Estimate]) -> None:
     """Warn where derivatives of paths scatter far more than what they are derivatives of."""
     sizes = dict(zip(inquiry.followed.directions, np.abs(sizes_of(inquiry.followed)), strict=True))
@@ -522,11 +529,12 @@ def _warn_of_chaos(inquiry: Inquiry, estimates: Sequence[_Estimate]) -> None:
         for direction, scatter in zip(one.directions, one.stderr**2 * count, strict=True):
             ratio = float(np.max((sizes[direction] or 1.0) ** 2 * scatter / np.maximum(one.variance, 1e-300)))
             if ratio > CHAOTIC and np.all(one.variance > 0):
+                cause, way_out = _CAUSES[type(inquiry.functional) is Survival]
                 tell(
                     f"sensitivity: the derivatives of the paths by {direction.name} scatter {ratio**0.5:.2g} times as "
-                    "much as f itself (in units of the parameter): paths that begin close together part, and the mean "
-                    'of so few derivatives says little. Shorten the interval, or take by="weight" for parameters of '
-                    "the drift, or differences with a large spacing.",
+                    f"much as f itself (in units of the parameter): {cause}, and the mean of so few derivatives says "
+                    f'little. {way_out}, or take by="weight" for parameters of the drift, or differences with a large '
+                    "spacing.",
                     Chaotic,
                 )
                 return
