@@ -12,7 +12,7 @@ ENTRIES = {entry.name: entry for entry in gallery.entries() if entry.stored}
 NOTHING_NEW = (
     "slider_crank", "mast", "ring_oscillator", "sample_and_hold", "rare_event", "tolerance_or_noise", "quarter_car",
     "building_drift", "atmosphere", "miller_tolerances", "how_small_a_step", "bouncing_ball", "own_integrator",
-    "heat_equation", "kramers", "eulers_damping",
+    "heat_equation", "kramers", "eulers_damping", "satellite",
 )  # fmt: skip
 LATER = pytest.mark.long("the pages and entries with the same calls, and the truths that were stored of this source")
 

@@ -151,5 +151,5 @@ def test_wrong_arguments_are_told():
         fatigue.rainflow([1.0, np.nan])
     with pytest.raises(ValueError, match="moments: expected λ0, λ1, λ2, λ4, got 3 numbers"):
         fatigue.dirlik((1.0, 1.0, 1.0), (1e3, 3.0))
-    with pytest.raises(ValueError, match="no spectrum has them.*in this order"):
+    with pytest.raises(ValueError, match=r"no spectrum has them.*in this order"):
         fatigue.dirlik((1.0, 4.0, 20.0, 2.0), (1e3, 3.0))
