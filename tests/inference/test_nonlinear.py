@@ -36,6 +36,31 @@ def benes(start):
     return sd.SDE(lambda t, x: jnp.tanh(x), lambda t, x: 1.0, start=start)
 
 
+@pytest.mark.parametrize("options", [{}, {"law": "Heun", "dt": 0.1}, {"by": "ekf"}, {"by": "statistical", "dt": 0.1}])
+def test_what_is_put_around_a_problem_is_refused_in_words(options):
+    spring = sd.Mechanical(lambda t, x, v: -x, lambda t, x, v: jnp.array([[0.5]]), ([1.0], [0.0]), names=["x"])
+    plane = sd.SDE(lambda t, x: -x, lambda t, x: jnp.eye(1), [0.5], names=["x"])
+    bouncing = sd.Impact(sd.Level(0.0, of="x", direction="down"), sd.Restitution(0.8))
+    for problem, words in (
+        (sd.with_walls(plane, sd.Walls({"x": (0.0, None)})), "without walls and impacts"),
+        (sd.with_walls(spring, bouncing), "without walls and impacts"),
+        (sd.with_loop(spring, sd.Sensor("gauge", "x", every=0.1)), "plant alone"),
+        (sd.with_measurement(plane, [[1.0]], [[0.1]]), "kept beside its state"),
+    ):
+        with pytest.raises(TypeError, match=words):
+            sd.filtered(problem, data=(TIMES, VALUES), sensors=sensor(), **options)
+
+
+@pytest.mark.parametrize("options", [{"law": "Heun"}, {"by": "ekf", "method": "Heun"}])
+def test_methods_that_leave_algebraic_components_out_are_refused(options):
+    sdae = sd.SDAE(
+        np.diag([1.0, 0.0]), lambda t, x: jnp.array([-x[0] + x[1], x[0] - 2 * x[1]]),
+        lambda t, x: jnp.array([[0.6], [0.0]]), start=[0.0, 0.0], names=["x", "w"],
+    )  # fmt: skip
+    with pytest.raises(ValueError, match="does not step the components that constraints determine; take a method for"):
+        sd.filtered(sdae, data=(0.1 * COUNT, 0.1 * SWITCH), sensors=sensor(of="w"), dt=0.1, **options)
+
+
 def test_what_is_not_linear_is_refused_and_both_filters_are_named():
     with pytest.raises(ValueError, match=r"by='ekf'.*straight.*by='statistical'.*averages"):
         sd.filtered(duffing(), data=(TIMES, VALUES), sensors=sensor())

@@ -20,9 +20,12 @@ import jax.numpy as jnp
 import numpy as np
 import scipy
 
+from stodyn.engine.spec import matched
 from stodyn.inference.gaussian import Start
 from stodyn.inference.kalman import Array, Sensing
 from stodyn.inference.schedule import Schedule
+from stodyn.methods.catalogue import stepping
+from stodyn.methods.recommend import recommended
 from stodyn.noise.coloured import Coloured
 from stodyn.noise.distribution import Distribution
 from stodyn.noise.inertial import Inertial
@@ -33,12 +36,15 @@ from stodyn.numerics.facts import degree
 from stodyn.numerics.linear_flow import Law, Rates
 from stodyn.numerics.uncompiled import Uncompiled
 from stodyn.problems.contract import Problem, expect_problem, written_as
+from stodyn.problems.impact import Struck
 from stodyn.problems.looped import Looped
+from stodyn.problems.measured import Measured
 from stodyn.problems.sdae import SDAE
 from stodyn.problems.sde import SDE
 from stodyn.problems.sensor import Sensor
 from stodyn.problems.sensor_noise import independent, interval, root, window
 from stodyn.problems.structure import depends_on_time, is_autonomous
+from stodyn.problems.walls import Walled
 
 MOST = 200  # states of dense matrices
 FORCES = gauss.legendre(6), gauss.lobatto(7)  # where forces that depend on time are taken in a gap, and for a check
@@ -86,11 +92,34 @@ class Plant:
     solved_by: Callable[[Any, Any], Array] | None = None
 
 
-def plant_of(problem: Any, params: Any) -> Plant:
-    """Return a problem as a linear system, after the proof that it is one."""
+def expect_plant(problem: Any) -> None:
+    """Refuse what is no problem, and what has more around it than a filter follows."""
     expect_problem(problem)
     if isinstance(problem, Looped):
         raise TypeError("problem: expected the plant alone; a loop around it acts at its own times")
+    if isinstance(problem, Walled | Struck):
+        raise TypeError(
+            "problem: expected it without walls and impacts, which fold the law of its state, so that no filter here "
+            "follows it. Where the record stays far from them, give the problem that they were put around"
+        )
+    if isinstance(problem, Measured):
+        raise TypeError(
+            "problem: expected it without what is kept beside its state: give the problem that this was put around, "
+            "and sensors for what is read"
+        )
+
+
+def expect_steps_of_all(problem: Any, method: Any, argument: str) -> None:
+    """Refuse a method that takes another form of a problem, with other components."""
+    if matched(problem, method)[0].n != problem.n:
+        raise ValueError(
+            f"{argument}: {method.name} does not step the components that constraints determine; take a method for "
+            f"{type(problem).__name__} problems, such as {stepping(recommended(problem)).name}"
+        )
+
+
+def plant_of(problem: Any, params: Any) -> Plant:
+    """Return a problem as a linear system, after the proof that it is one."""
     form = problem if isinstance(problem, SDE | SDAE) else written_as(problem, SDE) or written_as(problem, SDAE)
     if form is None or form.n != problem.n:
         raise ValueError(f"problem: a {type(problem).__name__} has no form as an SDE or SDAE of its own components")

@@ -16,7 +16,7 @@ from stodyn.analysis.step.one_step import AFFINE, OneStep
 from stodyn.inference import evaluating, kalman, moments
 from stodyn.inference.gaussian import Start
 from stodyn.inference.kalman import Array, Row, State
-from stodyn.inference.laws import Memory, Parts, View, remembered, white
+from stodyn.inference.laws import Memory, Parts, View, expect_steps_of_all, remembered, white
 from stodyn.inference.moments import Functions, Stride
 from stodyn.inference.schedule import WHOLE, Schedule, alike, keeping
 from stodyn.methods.catalogue import stepping
@@ -321,6 +321,7 @@ def chosen_method(problem: Any, method: Any) -> Any:
     method = stepping(method)
     if method.starting_steps or method.takes_equal_steps:
         raise ValueError(f"method: a filter begins anew after each reading; {method.name} needs the steps before it")
+    expect_steps_of_all(problem, method, "method")
     if isinstance(problem, DrivenMechanical) and isinstance(problem, method.accepts):
         way_out = "take method='Heun'"
         if problem.joints is not None:

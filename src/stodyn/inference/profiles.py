@@ -43,7 +43,7 @@ def intervals(
     which = np.repeat(np.arange(count), points)
     shift = np.tile(signed, count)
     u = best.u + shift[:, None] * (spread / sizes)[:, which].T
-    for k in np.flatnonzero((sizes > WIDE) & ~np.array([scale.is_unlimited for scale in line.like.scales])):
+    for k in map(int, np.flatnonzero((sizes > WIDE) & ~np.array([own.is_unlimited for own in line.like.scales]))):
         u[which == k] = best.u
         u[which == k, k] += np.concatenate([-_reached(line, best, k, -1.0)[::-1], _reached(line, best, k, 1.0)])
     u, value = _climbed(line, best, u, which, report)

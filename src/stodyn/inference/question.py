@@ -16,7 +16,6 @@ from stodyn.inference.gaussian import START, start_of
 from stodyn.inference.record import Record, as_record
 from stodyn.inference.schedule import scheduled
 from stodyn.noise.source import joined
-from stodyn.problems.contract import expect_problem
 
 KALMAN = "kalman"
 SINGULAR = 1e-13  # of a reading's variance before the others of its time, a choice: rounding leaves three digits of it
@@ -52,7 +51,7 @@ def question_of(
     dt: float | None = None,
 ) -> Question:
     """Return the question after its checks."""
-    expect_problem(problem)
+    laws.expect_plant(problem)
     if by in moments.WAYS:
         return _of_steps(problem, method, data, sensors, Options(by, t0, law, params, initial, at, dt))
     if by not in (None, KALMAN):

@@ -19,7 +19,7 @@ from stodyn.analysis.step.linear import for_step, read_map
 from stodyn.analysis.step.one_step import OneStep
 from stodyn.inference.gaussian import Start
 from stodyn.inference.kalman import Array
-from stodyn.inference.laws import Parts, Plant, View, white
+from stodyn.inference.laws import Parts, Plant, View, expect_steps_of_all, white
 from stodyn.inference.schedule import WHOLE, Schedule
 from stodyn.methods.catalogue import stepping
 from stodyn.numerics import linear_flow, lyapunov
@@ -167,7 +167,8 @@ def stepped(
     start: Start, law: Any, dt: float | None,
 ) -> SteppedModel:  # fmt: skip
     """Return a plant whose law is that of steps dt of a method."""
-    method = stepping(law)
+    method = stepping(law, "law")
+    expect_steps_of_all(plant.problem, method, "law")
     if dt is None or not dt > 0:
         raise ValueError(f"dt: expected the step of {method.name}, whose law is asked for, got {dt!r}")
     for sensor in sensors:
