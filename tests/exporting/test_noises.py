@@ -117,8 +117,10 @@ def test_held_noise_is_a_function_of_time(tmp_path):
         np.testing.assert_allclose(stepper.at(time)[0], exact, rtol=1e-13)
     assert at(0.9) != at(1.0) != at(1.0 + DT)
     assert np.isnan([at(np.nan), at(1e300), at(-np.inf)]).all()
-    with pytest.raises(ValueError, match=r"paths: expected whole numbers from 0 on, got \[1.5\]"):
-        type(stepper)(stepper.model, [1.5])
+    for paths in ([1.5], [-1], [2**64]):
+        with pytest.raises(ValueError, match="paths: expected whole numbers from 0 to 2"):
+            type(stepper)(stepper.model, paths)
+    assert type(stepper)(stepper.model, [2**63, 1]).paths.tolist() == [2**63, 1]
 
 
 @needs_compiler

@@ -28,7 +28,9 @@ PREFIX = "sd"  # with it and _ begin the names of the functions that a file has 
 SPELLED = str.maketrans({"∫": "int_", "ä": "ae", "ö": "oe", "ü": "ue", "Ä": "Ae", "Ö": "Oe", "Ü": "Ue", "ß": "ss"})
 MARKS = {"COMBINING DOT ABOVE": "dot", "COMBINING DIAERESIS": "ddot", "COMBINING CIRCUMFLEX ACCENT": "hat",
          "COMBINING MACRON": "bar", "COMBINING TILDE": "tilde"}  # fmt: skip
-FLAGS = "-std=c99 -O2 -ffp-contract=off"
+# With -O2 gcc 12 numbers the values of steps with many loops, such as those of switches in a netlist, for minutes, and
+# makes nothing faster: -O1 takes seconds.
+FLAGS = "-std=c99 -O1 -ffp-contract=off"
 # Clang fuses even C99 by default, and listens to the pragma of C99. gcc has one of its own; gcc 12 fuses pairs of
 # products with a sum beside a difference (vfmaddsub) whatever it is told, unless it does not vectorise.
 UNFUSED = """#if defined __clang__

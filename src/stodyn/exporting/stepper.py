@@ -28,9 +28,9 @@ class Stepper:
 
     def __init__(self, model: dict[str, Any], paths: Any = (0,), seed: int | None = None):
         self.model, self.steps = model, 0
-        numbers = np.atleast_1d(np.asarray(paths))
-        if numbers.dtype.kind not in "iu" or (numbers < 0).any():
-            raise ValueError(f"paths: expected whole numbers from 0 on, got {paths!r}")
+        numbers = np.atleast_1d(np.asarray(paths, object))  # as they are: NumPy makes floats of 2**63 and 1
+        if not all(isinstance(p, int | np.integer) and 0 <= p < 2**64 for p in numbers):
+            raise ValueError(f"paths: expected whole numbers from 0 to 2^64 - 1, got {paths!r}")
         self.paths = numbers.astype(U64)
         self.seed = model["seed"] if seed is None else seed
         self.drive = Normals(self.seed, model["streams"]["drive"], self.paths, model["drive"].shape[1])
