@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy.stats import norm
+from scipy.stats import chi2, norm
 
 import stodyn as sd
 from stodyn.engine.failure import PathsFailed
@@ -92,6 +92,13 @@ def test_each_route_is_right_and_scatters_as_theory_says(f, of, by, more, exact,
     result = gradients(growth(), f, of, by=by, **more)
     assert_near(result, np.array([exact]))
     np.testing.assert_allclose(result["gradient_stderr"] * 20_000**0.5, deviation, rtol=0.1)
+
+
+def test_errors_over_seeds_are_as_large_as_their_standard_errors():
+    """By the sum of their squares; benchmarks/gradient_speed.py --coverage counts intervals of all kinds and routes."""
+    results = [gradients(growth(), above, "sigma", paths=1000, dt=1 / 8, seed=seed) for seed in range(12)]
+    errors = np.array([(one["gradient"][0] - digital(0.1, 0.3)[1][1]) / one["gradient_stderr"][0] for one in results])
+    assert chi2.ppf(1e-6, 12) < np.sum(errors**2) < chi2.isf(1e-6, 12)
 
 
 @pytest.mark.parametrize(
