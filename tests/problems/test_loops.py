@@ -523,6 +523,56 @@ def test_what_does_not_exist_is_refused(things, words):
         sd.with_loop(integrator(), *things)
 
 
+TWO_INPUTS = sd.SDE(
+    lambda t, x, p: -x + p["u"] + p["w"],
+    lambda t, x: 0.1 * jnp.eye(2),
+    start=[1.0, -1.0],
+    params={"u": np.zeros(2), "w": 0.0},
+    names=("a", "b"),
+)
+
+
+@pytest.mark.parametrize(
+    ("out", "words"),
+    [
+        ((5.0, np.array([1.0, 2.0])), r"but its output has u \(\), w \(2,\)"),
+        (np.zeros(5), r"but its output has one array of the shape \(5,\)"),
+        ({"u": np.array([1.0, 2.0])}, r"but its output has u \(2,\)"),
+        (np.array([1.0, 2.0, 5.0]), None),
+        ((np.array([1.0, 2.0]), 5.0), None),
+        ({"w": 5.0, "u": np.array([1.0, 2.0])}, None),
+    ],
+)
+def test_several_outputs_are_those_of_their_inputs(out, words):
+    """A tuple in another order was cut up, and went to the wrong inputs."""
+    out = jax.tree.map(jnp.asarray, out)
+
+    def loop():
+        return sd.with_loop(TWO_INPUTS, sd.Part("law", H, lambda t, own, seen, p: (own, out), writes=("u", "w")))
+
+    if words:
+        with pytest.raises(ValueError, match=words):
+            loop()
+        return
+    run = sd.simulate(loop(), "Heun", t=(0, H), dt=H, paths=1, seed=1, progress=False)
+    assert run["mean"].sel(component=["u0", "u1", "w"]).values[-1] == pytest.approx([1.0, 2.0, 5.0])
+
+
+def test_shapes_of_states_noises_and_digits_are_looked_at():
+    """They ended in errors of JAX, xarray and Python."""
+    with pytest.raises(ValueError, match=r"update \(law\): its own state keeps its shapes, \(\), got \(3,\)"):
+        sd.with_loop(
+            TWO_INPUTS,
+            sd.Part("law", H, lambda t, own, seen, p: (jnp.zeros(3), jnp.zeros(2)), writes="u", state=0.0),
+        )
+    with pytest.raises(ValueError, match=r"noise \(y\): is of 3 readings, the sensor has 2"):
+        sd.with_loop(TWO_INPUTS, sd.Sensor("y", of=("a", "b"), every=H, noise=sd.per_sample([0.1, 0.2, 0.3])))
+    with pytest.raises(ValueError, match=r"resolution \(y\): expected a positive number"):
+        sd.Sensor("y", of=("a", "b"), every=H, resolution=(0.1, 0.2))
+    with pytest.raises(ValueError, match=r"writes 'w' of the shape \(\), but its output has a tuple"):
+        sd.with_loop(TWO_INPUTS, sd.Part("law", H, lambda t, own, seen, p: (own, (5.0,)), writes="w"))
+
+
 def test_a_part_that_reads_its_own_output_is_told_of_its_state():
     with pytest.raises(ValueError, match=r"reads \(a\): it reads its own output.*state="):
         sd.with_loop(integrator(), sd.Part("a", H, lambda t, own, seen, p: (own, seen["a"] + 1.0), "a"))

@@ -12,6 +12,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -449,7 +450,8 @@ class Loop:
         own, out = part.update(t, registers.own[part.name], values, self.inputs(registers))
         own = _in_types_of(registers.own[part.name], own)
         registers = registers._replace(own={**registers.own, part.name: own})
-        pieces = out if isinstance(out, tuple | list) else (out,)
+        pieces = [out[name] for name in part.writes] if isinstance(out, Mapping) else out
+        pieces = pieces if isinstance(pieces, tuple | list) else (pieces,)
         flat = jnp.concatenate([jnp.ravel(jnp.asarray(piece, x.dtype)) for piece in pieces])
         return self._released(part, flat.reshape(self.layout.outputs[part.name]), registers)
 

@@ -184,6 +184,8 @@ class Layout:
             self.readings = {
                 s.name: self._shape(s, functools.partial(s.value, plant), t, x, self.params).shape[0] for s in sensors
             }
+            for sensor in sensors:
+                self._expect_noise(sensor)
             self.inputs = {name: jnp.shape(self.params[name]) for part in parts for name in part.writes}
             self.own = {part.name: jax.tree.map(lambda v: jnp.asarray(v, float), part.state) for part in parts}
             self.outputs = {part.name: self._written_shape(part) for part in parts if part.writes}
@@ -195,6 +197,15 @@ class Layout:
         check_bounds(trace, thing.function_words)
         self.traces[thing.function_words] = TracedFunction(function, arguments, trace)
         return shape
+
+    def _expect_noise(self, sensor: Sensor) -> None:
+        """Refuse noise of another number of readings."""
+        if sensor.noise is None and sensor.bias is None:
+            return
+        count = self.readings[sensor.name]
+        size = np.shape(sensor.recursion(count).white(self.params))
+        if size not in ((), (1,), (count,)):
+            raise ValueError(f"noise ({sensor.name}): is of {size[-1]} readings, the sensor has {count}")
 
     def _trace_all(self, t: Any, x: Any) -> None:
         """The shapes of outputs; a part may read one that comes later, which is looked at first."""
@@ -229,14 +240,40 @@ class Layout:
                 f"update ({part.name}): expected (own, out) with the same own state as it was given, "
                 f"{own_tree}, got {jax.tree.structure(own)}"
             )
+        shapes = [np.shape(leaf) for leaf in jax.tree.leaves(self.own[part.name])]
+        after = [tuple(leaf.shape) for leaf in jax.tree.leaves(own)]
+        if after != shapes:
+            raise ValueError(
+                f"update ({part.name}): its own state keeps its shapes, {_listed_shapes(shapes)}, got "
+                f"{_listed_shapes(after)}"
+            )
+        self._expect_output(part, out)
         if not part.writes:
             self.outputs[part.name] = tuple(out.shape)
-        elif len(part.writes) == 1 and tuple(out.shape) != self.outputs[part.name]:
-            raise ValueError(
-                f"update ({part.name}): writes {part.writes[0]!r} of the shape {self.outputs[part.name]}, but "
-                f"its output has {tuple(out.shape)}"
-            )
         return True
+
+    def _expect_output(self, part: Part, out: Any) -> None:
+        """Refuse an output that is not what a part writes."""
+        wanted = {name: self.inputs[name] for name in part.writes}
+        each = out if isinstance(out, Mapping) else None
+        if len(wanted) > 1 and isinstance(out, tuple | list) and len(out) == len(wanted):
+            each = dict(zip(wanted, out, strict=True))
+        if each is not None and len(wanted) > 1:
+            shapes = {name: tuple(getattr(piece, "shape", ("?",))) for name, piece in each.items()}
+            if shapes == wanted:
+                return
+            actual = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
+        else:
+            shape = getattr(out, "shape", None)
+            is_whole = (
+                shape is not None and len(wanted) > 1 and math.prod(shape) == sum(map(math.prod, wanted.values()))
+            )
+            if is_whole or (shape is not None and (not wanted or [tuple(shape)] == list(wanted.values()))):
+                return
+            actual = f"a {type(out).__name__}" if shape is None else f"one array of the shape {tuple(shape)}"
+        words = ", ".join(f"{name!r} of the shape {shape}" for name, shape in wanted.items())
+        one = f"writes {words}" if words else "writes nothing, so that its output is one array for other parts"
+        raise ValueError(f"update ({part.name}): {one}, but its output has {actual}")
 
     def _update_shapes(self, part: Part, t: Any, values: Mapping[str, Any]) -> tuple[Any, Any]:
         """The shapes of (own, out); errors are in the user's terms."""
@@ -310,6 +347,10 @@ def _endless(names: list[str]) -> str:
         f"reads: the parts {', '.join(names)} read each other and write nothing, so that the shapes of their outputs "
         "are not known; let one of them write a parameter of the plant"
     )
+
+
+def _listed_shapes(shapes: Sequence[tuple[int, ...]]) -> str:
+    return ", ".join(map(str, shapes)) or "none"
 
 
 def _numbered(name: str, count: int) -> list[str]:

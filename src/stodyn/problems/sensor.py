@@ -256,7 +256,7 @@ def _check(sensor: Sensor) -> None:
         raise TypeError(f"bias{words}: expected a Coloured, got {sensor.bias!r}")
     for word in Times._fields[sensor.every is None :]:
         sensor.time(word)
-    if sensor.resolution is not None and not sensor.resolution > 0:
+    if sensor.resolution is not None and not (np.ndim(sensor.resolution) == 0 and sensor.resolution > 0):
         raise ValueError(f"resolution{words}: expected a positive number, got {sensor.resolution!r}")
     if sensor.range is not None and not (np.shape(sensor.range) == (2,) and sensor.range[0] < sensor.range[1]):
         raise ValueError(f"range{words}: expected (low, high) with low < high, got {sensor.range!r}")
