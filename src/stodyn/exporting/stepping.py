@@ -42,6 +42,7 @@ from stodyn.problems.describing import OWN
 from stodyn.problems.driven_mechanical import DrivenMechanical
 from stodyn.problems.linear import GaussianStart
 from stodyn.problems.looped import Keys, Looped
+from stodyn.problems.random_dae import RandomDAE
 from stodyn.statistics.moments import Moments
 from stodyn.statistics.observable import Observable
 
@@ -293,7 +294,7 @@ def stepping(
     if not isinstance(spec.method, Method) or spec.traced is None:
         raise ValueError(
             f"method: {spec.record['method']} makes whole paths of this problem, not steps, so that it cannot be "
-            f"exported; take a method of steps such as {spec.implicit[0] if spec.implicit else 'RK4'}"
+            f"exported; {_with_steps(spec)}"
         )
     check_random(spec, innermost(problem))
     try:
@@ -314,6 +315,12 @@ def stepping(
         _look_at_steps(spec, problem)
     names, rows = _outputs(spec, source, outputs)
     return Stepping(spec, source, float(dt), float(begins_at), names, rows, noise, has_inputs)
+
+
+def _with_steps(spec: Spec) -> str:
+    if isinstance(spec.problem, RandomDAE):
+        return "no method makes steps of a RandomDAE: write it with one value of its parameters, as an SDAE"
+    return f"take a method of steps such as {spec.implicit[0] if spec.implicit else 'RK4'}"
 
 
 def _look_at_steps(spec: Spec, problem: Any) -> None:

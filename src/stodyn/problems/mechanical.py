@@ -53,7 +53,8 @@ class Mechanical(Paired):
         The forces that white noise multiplies, column k by channel k.
     start : (x0, v0)
         Two numbers make x, v and noise numbers; two vectors make x and v vectors. Either may be random (a frozen
-        scipy.stats distribution, PerPath, draw(rng, size)). A single sampler of whole states (2N,) serves as well.
+        scipy.stats distribution, PerPath, draw(rng, size)). A single sampler of whole states (2N,) serves as well, such
+        as from_normals(function, normals), which exported models and GPUs draw themselves.
     mass : array (N,) or (N, N), or function mass(t, x, v[, params]) -> (N, N), optional
         The diagonal or the matrix; 1 by default. It is never inverted. A constant mass may be singular: coordinates
         without inertia are then determined by the equations without inertia, 0 = N force with N M = 0, which noise must
