@@ -255,6 +255,16 @@ def test_a_step_with_dampers_between_bodies_is_that_of_the_accelerations():
     assert error(1e-3) < 1e-4 and error(5e-4) < 0.15 * error(1e-3)
 
 
+def test_products_of_inertia_of_many_bodies_are_solved_with_as_they_are():
+    """Beyond twelve coordinates the mass went to LAPACK, and with it every step to XLA."""
+    tensor = [[0.1, 0.01, 0.0], [0.01, 0.12, 0.02], [0.0, 0.02, 0.08]]
+    problem = mechanism([Body(name=name, mass=2.0, inertia=tensor) for name in "abc"])
+    inertia, right = problem.joints.inertia, np.random.default_rng(2).standard_normal(36)
+    trace = str(jax.make_jaxpr(inertia.solve)(right))
+    assert "triangular_solve" not in trace and "lu" not in trace
+    assert np.abs(inertia.M @ at_one(inertia.solve, right) - right).max() < 1e-14
+
+
 def test_the_order_of_elimination_holds_however_bodies_are_turned():
     """Bodies whose axes are those of space at the start have zeros in G there that no other state has."""
     bodies = [Body(name=name, mass=1.0, inertia=J, at=(0, 0, z)) for name, z in (("a", -0.5), ("b", -1.5))]

@@ -15,6 +15,7 @@ from jax import Array
 from stodyn.numerics import elimination
 from stodyn.problems.index import split
 
+MOST_ROWS = 240  # of a mass whose factors are written out because few of their entries are not zero: twenty bodies
 ASYMMETRIC = 1e-9  # relative, a choice: the asymmetry and the negative part that a mass may have; files have ten digits
 
 
@@ -82,16 +83,22 @@ class Inertia:
             return jnp.asarray(self.matrix, a.dtype) @ a
         return jnp.asarray(self.diagonal, a.dtype) * a
 
+    @functools.cached_property
+    def _factors(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """P, L and U of R M E: of blocks, as of bodies that follow each other, they have few entries."""
+        return scipy.linalg.lu(self.matrix)
+
     def solve(self, right: Array) -> Array:
-        """(R M E)⁻¹ right, for right (r,) or (r, m), by factors computed once."""
+        """(R M E)⁻¹ right, for right (r,) or (r, m), by factors computed once; written out where these are few."""
         A, dtype = self.matrix, right.dtype
         if self.diagonal is not None:
             diagonal = jnp.asarray(self.diagonal, dtype)
             return right / (diagonal if right.ndim == 1 else diagonal[:, None])
-        if len(A) > elimination.WRITTEN_OUT:
+        P, L, U = self._factors
+        entries, few = np.count_nonzero(L) + np.count_nonzero(U), elimination.WRITTEN_OUT
+        if len(A) > few and (len(A) > MOST_ROWS or entries > few * len(A)):
             lu, pivots = scipy.linalg.lu_factor(A)
             return jax.scipy.linalg.lu_solve((jnp.asarray(lu, dtype), jnp.asarray(pivots)), right)
-        P, L, U = scipy.linalg.lu(A)
         rows = [right[i] for i in np.argmax(P, axis=0)]
         for i in range(len(A)):
             rows[i] = sum((-float(L[i, j]) * rows[j] for j in range(i) if L[i, j]), rows[i])
