@@ -7,6 +7,7 @@ measured (rules.plain_routes).
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 from collections.abc import Sequence
@@ -17,11 +18,13 @@ import numpy as np
 from stodyn.accuracy import rules
 from stodyn.accuracy.candidates import Candidate
 from stodyn.accuracy.levels import LevelRun, Question, pilot_points
+from stodyn.engine.failure import PathsFailed
 from stodyn.engine.progress import Progress
 from stodyn.statistics.functional import Controlled, Functional, Probability, Watching
 
 TINY = 1e-140  # used for a tolerance of zero; its square is not zero
 FAR = 10.0  # times the reach of the finest paths, beyond which a path has run away
+NEAR = 0.05  # of the size of f, above which the difference of two levels is large
 LOST = 0.125  # share of the variance of f beyond which differences are of little use
 
 
@@ -81,6 +84,7 @@ class Ladder:
         self.base, self.top, self.expected = 0, 2, math.inf
         self.is_plain = False  # whether the base stands alone, the differences telling only its bias
         self.random_from = math.inf  # the first level that takes pseudo-random points
+        self.below: Any = None  # the difference below the first one, where it is known
         self.dropped = 0  # path-steps of runs that were replaced
         self.result: Any = None  # the Result at the last look
 
@@ -205,8 +209,29 @@ class Ladder:
         elif self.order.is_rough:
             bias = rules.bias_seen(finest, self.order)
         else:
-            bias = rules.bias(by[self.top], by[self.top - 1], self.order)
+            bias = rules.bias(by[self.top], by[self.top - 1], self.order, self._third() if of_f else None)
         return bias._replace(bound=bias.bound + self.unseen)
+
+    def _third(self) -> Any:
+        """The difference below the two finest ones, if it is known."""
+        level = self.top - 2
+        return (
+            self.known("difference", level) if ("difference", level) in self.runs else self.below if not level else None
+        )
+
+    def look_below(self, bar: Progress) -> None:
+        """Look at the difference below the first one, where level 2 is still so far from level 1 that it is not clear
+        how differences fall."""
+        Y, P = self.known("difference", 2), self.fine(2)
+        size = np.maximum(np.abs(P.mean), np.sqrt(P.variance))
+        if self.order.is_rough or self.steps % 2 or not np.any(np.abs(Y.mean) - 3 * np.sqrt(Y.stderr2) > NEAR * size):
+            return
+        with contextlib.suppress(PathsFailed):
+            run = self.run("difference", 0)
+            run.grow(self.least, bar)
+            self.below = self.known("difference", 0)
+        self.dropped += run.spent
+        del self.runs["difference", 0]
 
     def grow(self, role: str, level: int, points: int, bar: Progress) -> None:
         """Add points to a level, and to the differences that are compared with it."""

@@ -133,6 +133,7 @@ class Pilots:
         except (PathsFailed, Diverged) as failed:
             serves, reason, self._has_run_away = False, failed, True
         if serves or (self.fixed and reason is None):
+            ladder.look_below(self.bar)
             self.ladders.append(ladder)
             return
         self.lost += ladder.spent

@@ -13,6 +13,9 @@ b = L is plain Monte Carlo, b = 0 multilevel (Giles, 2008). Its bias is bounded 
 |Y_L/Y_(L-1)| = ρ > 2^(0.4 - a) is seen (both beyond 3 standard errors), nothing is extrapolated and
 D = |Y_L| ρ/(1 - ρ).
 
+Where differences do not fall as claimed yet, their ratio passes the claimed one on its way, and D is small there by
+chance: if the pair before showed ρ > 2^(0.4 - a), D is no less than its own |g Y - Y'|/(g - 1)/g, beyond doubt.
+
 Errors in powers of √h, such as those of extremes, leave no such safety: D is then hardly larger than the remaining
 error, and a D that is small by chance would end the sampling. Its standard error is therefore added.
 
@@ -126,8 +129,18 @@ def guarded(levels: Sequence[Level], order: Order, span: np.ndarray) -> list[Lev
     return guarded_levels
 
 
-def bias(top: LevelEstimate, below: LevelEstimate, order: Order) -> Bias:
-    """A bound on the bias from the two finest differences."""
+def bias(top: LevelEstimate, below: LevelEstimate, order: Order, third: LevelEstimate | None = None) -> Bias:
+    """A bound on the bias from the two finest differences, and the one below them where it is known."""
+    b = _bias_of_two(top, below, order)
+    if third is None:
+        return b
+    before, g, Y = _bias_of_two(below, third, order), order.ratio, below.mean
+    doubt = SEEN * np.sqrt(g * g * below.stderr2 + third.stderr2)
+    left = np.maximum(np.abs(g * Y - third.mean) - doubt, 0.0) / (g - 1) / g
+    return b._replace(bound=np.where(b.extrapolated & ~before.extrapolated, np.maximum(b.bound, left), b.bound))
+
+
+def _bias_of_two(top: LevelEstimate, below: LevelEstimate, order: Order) -> Bias:
     g = order.ratio
     Y, before = top.mean, below.mean
     is_significant = (np.abs(Y) > SEEN * np.sqrt(top.stderr2)) & (np.abs(before) > SEEN * np.sqrt(below.stderr2))
