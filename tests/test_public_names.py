@@ -93,6 +93,9 @@ def test_importing_loads_nothing_that_is_not_used():
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert said.strip() == "set() set()"
+    code = "import sys, stodyn as sd; sd.circuits.read; print({'scipy.stats', 'xarray'} & set(sys.modules))"
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert said.strip() == "set()"
 
 
 def test_modules_that_are_not_listed_open_too():

@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import scipy.stats
+import scipy
 
 from stodyn.arguments import checks_arguments, suggestion
 from stodyn.circuits import direct_current, inputs_of_sources, measures, topology

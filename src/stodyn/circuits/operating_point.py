@@ -1,4 +1,4 @@
-"""The DC operating point: Newton with limited junction steps, then gmin stepping, then source stepping."""
+"""The DC operating point: Newton with limited junction steps, then gmin stepping, settling and source stepping."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ ROUNDS = 200
 SETTLED = 1e-12  # relative to the voltages: the error after a last move this small is of the order of its square
 ROUGHLY = 1e-6  # relative to the voltages: from moves this small on, they are compared with rounding errors
 GMIN = 1e-2, 1e-12  # S, from every node to ground: the first and the last, by decades or, where that fails, less
-LEAST_FACTOR = 10.0 ** (1.0 / 256.0)  # between two of them
+SETTLING = 100, 50  # steps of the circuit with a capacitor at every node, and rounds of Newton's method in one
+LEAST_FACTOR = 10.0 ** (1.0 / 16.0)  # between two of them
 SPICES_GMIN, LEAKING = 1e-12, 1e-4  # S, and the share of the largest voltage by which it moves what leakage holds
 SHOWN = 6  # names in a note
 NEAR, BEGINNINGS = 0.1, 20  # V, and tries: how far from its first guess the search begins where that has no value
@@ -101,6 +102,9 @@ def _at_rest(
             return OperatingPoint(point, "gmin stepping", solver.rounds)
         if network.groups:  # a node may be connected only to devices that are off
             return OperatingPoint(before, f"gmin stepping, with {GMIN[1]:g} S from every node to ground", solver.rounds)
+    point = _by_settling(solver, nothing)
+    if point is not None:
+        return OperatingPoint(point, "settling", solver.rounds)
     point = _by_source_stepping(solver, nothing)
     if point is not None:
         return OperatingPoint(point, "source stepping", solver.rounds)
@@ -109,8 +113,8 @@ def _at_rest(
     if names:
         advice = f".ic holds {names}: take out those that inductors or sources hold already"
     raise NetlistError(
-        f"no DC operating point was found in {solver.rounds} rounds of Newton, gmin stepping and source stepping"
-        f"{solver.trouble}. {advice}, or start from them with .tran ... uic"
+        f"no DC operating point was found in {solver.rounds} rounds of Newton, gmin stepping, settling and source "
+        f"stepping{solver.trouble}. {advice}, or start from them with .tran ... uic"
     )
 
 
@@ -169,6 +173,21 @@ def _by_source_stepping(solver: _Solver, x: np.ndarray) -> np.ndarray | None:
     return x
 
 
+def _by_settling(solver: _Solver, x: np.ndarray) -> np.ndarray | None:
+    """The point at which the circuit settles with a capacitor at every node: steps of the implicit Euler method, ever
+    longer ones, which a comparator with feedback needs where a change of GMIN makes it jump."""
+    g = GMIN[0]
+    for _ in range(SETTLING[0]):
+        ahead = solver.newton(x, gmin=g, anchor=x, most=SETTLING[1])
+        if ahead is None:
+            g *= 8.0
+            continue
+        x, g = ahead, g / 4.0
+        if g < GMIN[1]:
+            return solver.newton(x)
+    return None
+
+
 def shortened(turn: int, move: float) -> float:
     """The factor that shortens a step of Newton's method: after some iterations no voltage moves farther than CAPS
     allows, so that the iteration cannot cycle for ever."""
@@ -184,19 +203,23 @@ class _Solver:
         self.rounds, self.trouble = 0, ""
         self.count = len(network.nodes)
 
-    def newton(self, x: np.ndarray, gmin: float = 0.0, share: float = 1.0) -> np.ndarray | None:
+    def newton(
+        self, x: np.ndarray, gmin: float = 0.0, share: float = 1.0, anchor: np.ndarray | float = 0.0, most: int = ROUNDS
+    ) -> np.ndarray | None:
+        """The point with a conductance from every node to the voltage it has in `anchor`, and a share of the sources,
+        found in `most` rounds or not at all."""
         network, n = self.network, self.network.n
         grounded = np.where(np.arange(n) < self.count, gmin, 0.0)
 
         def residual(x: np.ndarray) -> np.ndarray:
             with np.errstate(all="ignore"):
-                f = network.at_rest.rates(x, share * self.sources, np) - grounded * x
+                f = network.at_rest.rates(x, share * self.sources, np) - grounded * (x - anchor)
             for row, value in self.held.items():
                 f[row] = x[row] - value
             return f
 
         x, f = self.beginning(x, residual)
-        for turn in range(ROUNDS if np.isfinite(f).all() else 0):
+        for turn in range(most if np.isfinite(f).all() else 0):
             self.rounds += 1
             with np.errstate(all="ignore"):
                 J = self.jacobian(x, grounded)
