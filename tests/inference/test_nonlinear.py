@@ -61,6 +61,13 @@ def test_methods_that_leave_algebraic_components_out_are_refused(options):
         sd.filtered(sdae, data=(0.1 * COUNT, 0.1 * SWITCH), sensors=sensor(of="w"), dt=0.1, **options)
 
 
+def test_readings_that_no_square_root_process_has_are_told_of():
+    root = sd.SDE(lambda t, x: 1.2 - x, lambda t, x: 0.5 * jnp.sqrt(x), start=1.0)
+    for values in (0.1 * SWITCH, np.ones(len(COUNT))):  # some are negative, all are the same
+        with pytest.raises(ValueError, match="square-root process the transitions are taken where a single sensor"):
+            sd.filtered(root, data=(1.0 * COUNT, values), sensors=sensor(noise=None))
+
+
 def test_what_is_not_linear_is_refused_and_both_filters_are_named():
     with pytest.raises(ValueError, match=r"by='ekf'.*straight.*by='statistical'.*averages"):
         sd.filtered(duffing(), data=(TIMES, VALUES), sensors=sensor())

@@ -124,7 +124,11 @@ def plant_of(problem: Any, params: Any) -> Plant:
     if form is None or form.n != problem.n:
         raise ValueError(f"problem: a {type(problem).__name__} has no form as an SDE or SDAE of its own components")
     if not form.noise_structure.implies("additive"):
-        raise ValueError(f"problem: its noise is {form.noise_structure}, but has to be additive: {NOT_LINEAR}")
+        also = "" if form.n > 1 or form.m > 1 else (
+            ". Of a square-root process the transitions are taken where a single sensor without noise, window or "
+            "resolution reads x itself, at values where the noise is defined"
+        )  # fmt: skip
+        raise ValueError(f"problem: its noise is {form.noise_structure}, but has to be additive: {NOT_LINEAR}{also}")
     x = np.zeros(form.n)
     if not (isinstance(form, SDAE) and form.known.is_affine) and not degree.is_proved_affine(
         form.f, (np.zeros(()), x, params), 1
