@@ -281,7 +281,9 @@ class Sampled:
 
     def _part(self, time: float) -> Stretch:
         if self.rates is None:
-            raise ValueError(f"t: steps of a method end at multiples of its dt; the nearest tick is {self.tick:g}")
+            raise ValueError(
+                f"t: what a method delivers is given at ticks, multiples of {self.tick:g}, got another time"
+            )
         F, G = self.rates
         return van_loan.discretise(F, G, np.eye(G.shape[1]), time)
 
