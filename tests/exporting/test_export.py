@@ -518,6 +518,16 @@ def test_names_of_other_letters_are_ascii_in_c_and_as_they_are_in_a_unit(tmp_pat
     assert unit.get(unit.instance(), "θ", "ω₀") == [1.0, 1.0]
 
 
+def test_an_array_among_the_inputs_stands_for_its_entries(tmp_path):
+    pushed = INTEGRATOR.changed(drift=lambda t, x, p: p["u"][0] + 2.0 * p["u"][1] + 0 * x, params={"u": np.zeros(2)},
+                                diffusion=None)  # fmt: skip
+    for inputs in (["u"], ["u[0]", "u[1]"]):
+        sd.export(pushed, "Heun", dt=DT, to=tmp_path / "model.c", inputs=inputs)
+        assert "MODEL_INPUTS = 2" in (tmp_path / "model.h").read_text()
+    with pytest.raises(ValueError, match=r"inputs: 'u\[0\]' is given twice"):
+        sd.export(pushed, "Heun", dt=DT, to=tmp_path / "model.c", inputs=["u", "u[0]"])
+
+
 def test_an_input_that_a_part_of_the_loop_writes_is_refused(tmp_path):
     with pytest.raises(ValueError, match="inputs: 'u' is written by the part 'law' of the loop"):
         sd.export(LOOP, "Heun", dt=DT, to=tmp_path / "model.c", inputs=["u"], outputs=["x"])

@@ -52,7 +52,8 @@ def export(
         A file that ends in .c (a header is written beside it), in .fmu, or, for a noise, in .py, which needs NumPy
         alone.
     inputs : sequence of str, optional
-        The params that the host sets before every step; they are held over it.
+        The params that the host sets before every step; they are held over it. An array stands for its entries, of
+        which "truth[0]" is one.
     outputs : sequence of str or mapping, optional
         The components to show, or name -> function(t, x[, params]); by default all components. A noise shows all of its
         outputs.
@@ -98,6 +99,7 @@ def export(
     if isinstance(t0, str) or not math.isfinite(t0):
         raise ValueError(f"t0: expected the time at which the model begins, a finite number, got {t0!r}")
     model = stepping(problem, method, dt, _checked_outputs(outputs), t0, bool(inputs))
+    inputs = _entries(model, inputs)
     _check_inputs(model, inputs)
     _check_names(model, inputs)
     name = c_file.identifier(file.stem)
@@ -120,9 +122,15 @@ def _checked_outputs(outputs: Any) -> Any:
     return outputs
 
 
-def _check_inputs(model: Stepping, inputs: Sequence[str]) -> None:
+def _entries(model: Stepping, inputs: Sequence[str]) -> list[str]:
+    """The inputs with each array among them as its entries."""
     if isinstance(inputs, str):
         raise TypeError(f"inputs: expected a list of names such as [{inputs!r}], got the word {inputs!r}")
+    known = [p.name for p in model.parameters]
+    return [entry for name in inputs for entry in [p for p in known if p.partition("[")[0] == name] or [name]]
+
+
+def _check_inputs(model: Stepping, inputs: Sequence[str]) -> None:
     known = [p.name for p in model.parameters]
     for k, name in enumerate(inputs):
         if name in inputs[:k]:
@@ -162,8 +170,8 @@ def _check_input(model: Stepping, name: str, known: Sequence[str]) -> None:
         )
     if name not in known:
         raise ValueError(
-            f"inputs: the problem has no parameter {name!r}; it has {', '.join(known) or 'none'}"
-            f"{suggestion(name, known)}. Read the input in the equations from params, and give it a value there"
+            f"inputs: the problem has no parameter {name!r}; it has {', '.join(known) or 'none'}. Read the input in "
+            f"the equations from params, and give it a value there{suggestion(name, known)}"
         )
 
 
