@@ -186,7 +186,7 @@ def asked() -> dict[str, Asked]:
         lambda t, x, v, p: -p["k"] * x - p["c"] * v, lambda t, x, v: 0.7 * jnp.eye(1), ([0.8], [0.1]), params=values
     )
     hamiltonian = sd.Hamiltonian(
-        lambda t, q, p, c: 0.5 * p**2 + 0.5 * c["k"] * q**2, lambda t, q, p, c: -0.7 * q, lambda t, q, p, c: -c["c"] * p,
+        lambda t, q, p, c: 0.5 * (p**2 + c["k"] * q**2), lambda t, q, p, c: -0.7 * q, lambda t, q, p, c: -c["c"] * p,
         start=(0.8, 0.1), params=values,
     )  # fmt: skip
     sdae = sd.SDAE(

@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import dataclasses
 import re
-import warnings
 import xml.etree.ElementTree as ET
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from stodyn.arguments import stacklevel_of_user
 from stodyn.engine.record.identity import versions
 from stodyn.exporting import c_file, fmi_code
 from stodyn.exporting.libraries import check_platforms, libraries
 from stodyn.exporting.stepping import Stepping
+from stodyn.telling import tell
 
 VERSIONS = ("2.0", "3.0")
 LARGEST_INTEGER = 2**31  # of FMI 2.0
@@ -81,10 +80,9 @@ def write(
 
 
 def _warn_of_time(unit: str) -> None:
-    warnings.warn(
+    tell(
         f"units: the time of the problem is in {unit!r}, which the unit declares, but most hosts count seconds: for "
-        f"them, 1 s is one {unit}. Write the problem with time in s",
-        stacklevel=stacklevel_of_user(),
+        f"them, 1 s is one {unit}. Write the problem with time in s"
     )
 
 

@@ -13,7 +13,6 @@ function takes, so that a piece need not be wide. Then paths from the start show
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -22,7 +21,6 @@ import jax.numpy as jnp
 import numpy as np
 import scipy
 
-from stodyn.arguments import stacklevel_of_user
 from stodyn.methods.contacts import NOTABLE, REFUSED, is_resolved, tell_of_stiff_stop
 from stodyn.noise.coloured.delay import Delayed
 from stodyn.numerics import van_loan
@@ -36,6 +34,7 @@ from stodyn.problems.hamiltonian import Hamiltonian
 from stodyn.problems.mechanical import Mechanical
 from stodyn.problems.sde import SDE
 from stodyn.problems.stops import Stiffest
+from stodyn.telling import tell
 from stodyn.warnings import StopsNotResolved
 
 MOST_STATES = 60  # of systems whose Jacobians are computed at many points
@@ -92,7 +91,7 @@ def _tell_of_deeper_paths(method: Any, h: float, rate: float, place: str) -> Non
     )
     if deeper > DEEPER[1]:
         raise ValueError(words)
-    warnings.warn(words, StopsNotResolved, stacklevel=stacklevel_of_user())
+    tell(words, StopsNotResolved)
 
 
 def _deeper(method: Any, z: float) -> float:
