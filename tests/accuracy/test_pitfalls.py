@@ -402,12 +402,18 @@ def test_steps_that_multiply_the_state(rate):
 def test_a_square_root_of_the_size_of_the_state():
     """E exp(-25 r⁺) = 0.6783 of dr = 0.8 (0.06 - r) dt + 0.7 √|r| dW by its transform. Steps cross zero and are 0.008
     low with 1024 of them, by an order of 1/2: the last difference, small by chance, was taken for the bias (0.007 with
-    seed 12, and the interval was 0.005 wide, 0.018 off)."""
+    seed 12, and the interval was 0.005 wide, 0.018 off). Roots magnify rounding, so that another number of threads
+    gives other values: 38 of 40 intervals covered, with errors of 0.47 ± 0.33 half-widths, whose mean of three is below
+    1.5 but for a chance of 1e-7."""
     c = 0.49 * (1 - np.exp(-0.8)) / 3.2
     truth = (1 + 50 * c) ** (-0.096 / 0.49) * np.exp(-25 * np.exp(-0.8) * 0.03 / (1 + 50 * c))
     problem = sd.SDE(lambda t, r: 0.8 * (0.06 - r), lambda t, r: 0.7 * jnp.sqrt(jnp.abs(r)), 0.03)
-    found = ask(problem, lambda t, r: jnp.exp(-25 * jnp.maximum(r[0], 0.0)), error=0.04, seed=12)
-    assert found.attrs["trusted"] and abs(float(found.value) - truth) < float(found.error)
+    errors = []
+    for seed in (11, 12, 13):
+        found = ask(problem, lambda t, r: jnp.exp(-25 * jnp.maximum(r[0], 0.0)), error=0.04, seed=seed)
+        assert found.attrs["trusted"]
+        errors.append(abs(float(found.value) - truth) / float(found.error))
+    assert np.mean(errors) < 1.5
     assert "jnp.maximum" in found.attrs["why"]
 
 
