@@ -38,7 +38,7 @@ ROOMS = (
     Room("problems", "The equations: frozen records of functions and numbers, and exact conversions.", ("problems",)),
     Room("noise", "Randomness, which knows nothing of problems: normals, increments, distributions.", ("noise",)),
     Room("numerics", "Mathematics that knows nothing of dynamics, the printer of programs, and small tools.",
-         ("numerics", "listing", "arguments", "deprecation", "warnings", "hints", "admission")),
+         ("numerics", "listing", "arguments", "deprecation", "telling", "warnings", "hints", "admission")),
 )  # fmt: skip
 
 
