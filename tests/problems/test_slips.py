@@ -10,7 +10,10 @@ import stodyn as sd
 from stodyn import statistics as st
 from stodyn.analysis.step.one_step import OneStep
 from stodyn.methods.alpha import StochasticAlpha
+from stodyn.methods.rattle_alpha import RattleAlpha
 from stodyn.noise import coloured
+from stodyn.noise.increment import Increment
+from stodyn.numerics.uncompiled import Uncompiled
 from stodyn.problems.elements import BoucWen, Coulomb, Gap
 
 BODY = sd.Mechanical(lambda t, x, v: 0.0 * x, lambda t, x, v: 1.0, (0.0, 2.0))
@@ -138,3 +141,33 @@ def test_other_methods_for_joints_refuse_it(method):
                         constraints=lambda t, x: 0.5 * (x @ x - 1.0)[None])  # fmt: skip
     with pytest.raises(ValueError, match=r"Coulomb. has none at rest; take RattleAlpha"):
         path_of(sd.with_elements(rod, Coulomb(at=0, slip=1.0)), 0.1, 0.2, method=method)
+
+
+def test_friction_that_sticks_beside_many_joints_with_dampers_is_that_of_each():
+    """Five pendulums, whose step is eliminated by its pattern: the first, which sticks, moves as by itself."""
+    angles = np.linspace(0.3, 1.0, 5)
+
+    def pendulums(n):
+        place = np.stack([np.sin(angles[:n]), -np.cos(angles[:n])], axis=1).ravel()
+        free = sd.Mechanical(
+            lambda t, x, v: jnp.tile(jnp.array([0.0, -9.81]), n) - 0.3 * v, None, (place, np.zeros(2 * n)),
+            constraints=lambda t, x: 0.5 * (x[0::2] ** 2 + x[1::2] ** 2 - 1.0),
+        )  # fmt: skip
+        return sd.with_elements(free, Coulomb(at=0, slip=10.0), *([Coulomb(at=2, slip=0.5)] if n > 1 else []))
+
+    def after(n):
+        problem = pendulums(n)
+        x = np.asarray(problem.example_start(), float)
+
+        def step(x):
+            noise = Increment(h=0.01, W=x[:0], Z=x[:0])
+            (found, _), report = RattleAlpha.step(problem, 0.0, RattleAlpha.start(problem, 0.0, x, None), noise, None)
+            return jnp.append(found, report.ok)
+
+        *found, ok = Uncompiled(step)(x)
+        assert ok
+        return np.array(found)
+
+    many, one = after(5), after(1)
+    assert np.abs(many[[0, 1, 10, 11]] - one).max() < 1e-9 and np.abs(one[2:]).max() < 1e-9
+    assert abs(many[12]) > 0.01  # the second one slips

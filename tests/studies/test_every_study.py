@@ -45,10 +45,10 @@ def test_every_study_runs_at_its_tiny_size(name, tmp_path, monkeypatch):
         results.append(result)
         return save(study, size, result, seconds, out)
 
-    def coarsely(figure, file, dpi):
+    def coarsely(figure, file, dpi, metadata):
         """Nobody looks at it: few dots, and texts where they come to lie."""
         figure.set_layout_engine("none")
-        savefig(figure, file, dpi=dpi / 5)
+        savefig(figure, file, dpi=dpi / 5, metadata=metadata)
 
     monkeypatch.setattr(report, "save", watched)
     monkeypatch.setattr(Figure, "savefig", coarsely)
@@ -76,3 +76,4 @@ def test_every_study_runs_at_its_tiny_size(name, tmp_path, monkeypatch):
             assert ax.get_ylabel() or shared, name
         assert picture.caption.endswith("."), name
         assert (folder / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+        assert (folder / f"{name}.txt").read_text(encoding="utf-8").strip() == result.figures[name].caption.strip()

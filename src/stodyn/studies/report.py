@@ -1,6 +1,6 @@
 """The report on the studies: a record of each, and a page per paper made of the records alone.
 
-DIR/NAME/result.json, DIR/NAME/FIGURE.png    what a run of the study NAME leaves
+DIR/NAME/result.json, DIR/NAME/FIGURE.png    what a run of the study NAME leaves; pictures hold their captions
 DIR/PAGE.md, DIR/index.md                    the pages, in Markdown
 """
 
@@ -30,9 +30,10 @@ HEADS = ("quantity", "paper", "ours", "standard error", "T", "h", "paths", "rema
 
 def save(study: Study, size: Size, result: StudyResult, seconds: float, out: Path) -> list[Path]:
     """Write the figures and the record of a run, which took `seconds` of processor time; return the files."""
-    files = [out / f"{name}.png" for name in result.figures]
+    files = [out / f"{name}.png" for name in result.figures]  # each with its caption beside it
     for file, picture in zip(files, result.figures.values(), strict=True):
-        picture.figure.savefig(file, dpi=110)
+        picture.figure.savefig(file, dpi=110, metadata={"Description": picture.caption})
+        file.with_suffix(".txt").write_text(picture.caption + "\n", encoding="utf-8")
     fields = {
         "study": study.name,
         "title": study.title,
