@@ -19,6 +19,7 @@ ROUNDS = 200
 SETTLED = 1e-12  # relative to the voltages: the error after a last move this small is of the order of its square
 ROUGHLY = 1e-6  # relative to the voltages: from moves this small on, they are compared with rounding errors
 GMIN = 1e-2, 1e-12  # S, from every node to ground: the first and the last, by decades or, where that fails, less
+MOST_STILL = 1e2  # S: where steps as short as this fail, longer ones do not help
 SETTLING = 100, 50  # steps of the circuit with a capacitor at every node, and rounds of Newton's method in one
 LEAST_FACTOR = 10.0 ** (1.0 / 16.0)  # between two of them
 SPICES_GMIN, LEAKING = 1e-12, 1e-4  # S, and the share of the largest voltage by which it moves what leakage holds
@@ -179,6 +180,8 @@ def _by_settling(solver: _Solver, x: np.ndarray) -> np.ndarray | None:
     g = GMIN[0]
     for _ in range(SETTLING[0]):
         ahead = solver.newton(x, gmin=g, anchor=x, most=SETTLING[1])
+        if ahead is None and g > MOST_STILL:
+            return None
         if ahead is None:
             g *= 8.0
             continue
