@@ -107,6 +107,13 @@ def test_paths_that_fail():
         ask(problem, lambda t, x: x[0])
 
 
+def test_a_root_that_steps_leave_but_the_solution_does_not_is_named():
+    """An interest rate stays above zero; a step of a method takes some paths below, where its root is NaN."""
+    rate = sd.SDE(lambda t, x: 0.5 * (0.04 - x), lambda t, x: 0.3 * jnp.sqrt(x), 0.02)
+    with pytest.raises(Unattainable, match=r"the diffusion takes a square root.* as in jnp.sqrt\(jnp.maximum"):
+        ask(rate, lambda t, x: jnp.maximum(0.03 - x[0], 0.0))
+
+
 @pytest.mark.parametrize(
     ("f", "words"),
     [

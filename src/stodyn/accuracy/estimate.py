@@ -386,8 +386,8 @@ def _without_method(failures: Sequence[str]) -> str:
     """Say that every method has failed, each with its reason."""
     return (
         f"f: no method gives levels that converge. {' | '.join(failures)} | Give steps= for a finer coarsest level, "
-        "another method=, or a shorter t; where paths explode or leave the domain of the coefficients, E f does not "
-        "exist"
+        "another method=, or a shorter t; where solutions explode or leave the domain of the coefficients, E f does "
+        "not exist"
     )
 
 

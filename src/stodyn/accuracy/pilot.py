@@ -158,8 +158,9 @@ class Pilots:
 
 
 def in_words(reason: Exception) -> str:
-    """Why a method failed, without what a run of simulate would be advised to do."""
-    return reason.facts if isinstance(reason, PathsFailed) else str(reason)
+    """Why a method failed: what a run of simulate would be advised to do is left out, but for functions that are not
+    defined where its paths may have been."""
+    return f"{reason.facts} {reason.undefined}".rstrip() if isinstance(reason, PathsFailed) else str(reason)
 
 
 def not_finite(ladder: Ladder) -> ValueError:

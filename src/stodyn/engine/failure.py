@@ -25,11 +25,13 @@ class PathsFailed(RuntimeError):
         The numbers of the failed paths and the times at which they failed, in the blocks that had run by then.
     facts
         What happened, without the advice for a run of stodyn.simulate.
+    undefined
+        Which functions of the problem are not defined everywhere, and what to do about it; "" where all are.
     """
 
-    def __init__(self, message: str, paths: np.ndarray, times: np.ndarray, facts: str = ""):
-        super().__init__(message, paths, times, facts)  # all of them, so that the error survives pickling
-        self.paths, self.times, self.facts = paths, times, facts or message
+    def __init__(self, message: str, paths: np.ndarray, times: np.ndarray, facts: str = "", undefined: str = ""):
+        super().__init__(message, paths, times, facts, undefined)  # all of them, so that the error survives pickling
+        self.paths, self.times, self.facts, self.undefined = paths, times, facts or message, undefined
 
     def __str__(self) -> str:
         return self.args[0]
@@ -40,7 +42,7 @@ class PathsFailed(RuntimeError):
             return self
         way_out = undefined or "Write it so that it is finite there, or keep the paths away by a sd.Stop."
         words = f"{self.facts} Before path {path} failed, {where}. {way_out} {EXAMINE}"
-        return PathsFailed(words, self.paths, self.times, self.facts)
+        return PathsFailed(words, self.paths, self.times, self.facts, self.undefined)
 
 
 class StodynFault(RuntimeError):
@@ -109,6 +111,7 @@ class FailureLog:
         unsolved_words: str = "whose implicit equations Newton did not solve",
         implicit: tuple[str, ...] = ("ThetaEuler", "ImplicitMidpoint"),
         suspect: str = "",
+        undefined: str = "",
     ) -> PathsFailed:
         paths, times, causes = self.all()
         order = np.argsort(times, kind="stable")
@@ -128,9 +131,11 @@ class FailureLog:
             named = f" ({', '.join(implicit)})" if implicit else ""
             other_way = f"where the system is stiff an implicit method{named}"
         facts = f"{len(paths)} of the {looked_at} paths run so far failed ({'; '.join(why)}). First: {shown}{more}."
+        advice = " ".join(filter(None, (EXAMINE, advice, undefined)))
         return PathsFailed(
-            f"{facts} {suspect}{suspect and ' '}Try a smaller dt, or {other_way}. {EXAMINE}{advice and ' '}{advice}",
+            f"{facts} {suspect}{suspect and ' '}Try a smaller dt, or {other_way}. {advice}",
             paths,
             times,
             facts,
+            undefined,
         )

@@ -152,8 +152,9 @@ class Tally:
         if self.log.failures and self.on_failure == "raise":
             spec, problem = run.spec, run.spec.problem
             looked_at = first + run.paths_in(block)
-            advice = " ".join(filter(None, (problem.failure_advice, spec.undefined)))
-            raise self.log.error(looked_at, advice, problem.unsolved, spec.implicit, spec.suspect)
+            raise self.log.error(
+                looked_at, problem.failure_advice, problem.unsolved, spec.implicit, spec.suspect, spec.undefined
+            )
         if not self.merged:
             self.merged = folded
             if run.blocks > 1:  # results that contradict each other are refused here, not at the end

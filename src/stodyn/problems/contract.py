@@ -302,7 +302,7 @@ class Problem(ABC):
         raise TypeError(f"problem: a {type(self).__name__} has no form without noise; give the problem inside it")
 
     def changed(self, **changes: Any) -> Problem:
-        """A copy with another start or other params."""
+        """A copy with another start or other params, all of them: params={**problem.params, "k": 2.0} changes one."""
         return dataclasses.replace(self, **changes)  # type: ignore[type-var]
 
     def lower(self, kind: type) -> tuple[Problem, str] | None:

@@ -282,7 +282,8 @@ class Sampled:
     def _part(self, time: float) -> Stretch:
         if self.rates is None:
             raise ValueError(
-                f"t: what a method delivers is given at ticks, multiples of {self.tick:g}, got another time"
+                f"t: what a method delivers is given at ticks, multiples of {self.tick:g}, got a time {time:g} after "
+                "one. Leave method and dt out for the exact covariance at any time."
             )
         F, G = self.rates
         return van_loan.discretise(F, G, np.eye(G.shape[1]), time)
