@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -190,9 +191,13 @@ def simulate(
         unfit = unfit_start(problem, spec)
     if unfit and on_failure == "raise":
         raise ValueError(f"start: {unfit}, so that every path would fail. {spec.undefined or FINITE}")
+    carry_out = _carry_out if rule is None else functools.partial(_carry_out_until, rule, began)
     try:
         with noting_faults(faults):
-            tally, open_ledger, reached = _carried_out(rule, run, where, on_failure, began)
+            try:
+                tally, open_ledger, reached = carry_out(run, where, on_failure)
+            except Exception as error:
+                tally, open_ledger, reached = carry_out(*without_printing(run, where, error), on_failure)
     except PathsFailed as error:
         path, at = int(error.paths[0]), float(error.times[0])
         raise error.located(path, where_it_failed(run, problem, chosen, stop, path, at), spec.undefined) from None
@@ -285,36 +290,29 @@ def _warn_of_the_unbelievable(result: xr.Dataset, spec: Spec) -> None:
             tell(f"{name}: not finite or beyond 1e100 from t = {first:g} on. {why}.", Unbelievable)
 
 
-def _carried_out(
-    rule: Until | None, run: Run, where: Where, on_failure: str, began: float
-) -> tuple[Tally, Ledger | None, dict[str, Any]]:
-    """The merged blocks, the ledger if there is one, and how a rule was met; under vmap, from the beginning, where a
-    printed program breaks that was not asked for."""
-    try:
-        if rule is None:
-            return *_carry_out(run, where, on_failure), {}
-        return _carry_out_until(rule, run, where, on_failure, began)
-    except Exception as error:
-        may_change = run.executor.name == "printed" and where.executor == "auto" and where.ledger is None
-        place = fault_in(error) if may_change and not where.devices else None
-        if place is None:
-            raise
-        reason = report_fault(f"the printed program ({place})", error, 'by executor="vmap", with the same results')
-        where, layout = dataclasses.replace(where, executor="vmap"), run.layout
-        run = run_of(run.spec, run.paths, layout.seed, where)
-        run.executor.reason = reason
-        run = dataclasses.replace(run, layout=dataclasses.replace(run.layout, points=layout.points))
-        return _carried_out(rule, run, where, on_failure, began)
+def without_printing(run: Run, where: Where, error: Exception) -> tuple[Run, Where]:
+    """The run under vmap, from the beginning, where its printed program broke that was not asked for; any other error
+    is raised."""
+    may_change = run.executor.name == "printed" and where.executor == "auto" and where.ledger is None
+    place = fault_in(error) if may_change and not where.devices else None
+    if place is None:
+        raise error
+    reason = report_fault(f"the printed program ({place})", error, 'by executor="vmap", with the same results')
+    there = dataclasses.replace(where, executor="vmap")
+    again = run_of(run.spec, run.paths, run.layout.seed, there)
+    again.executor.reason = reason
+    return dataclasses.replace(again, layout=dataclasses.replace(again.layout, points=run.layout.points)), there
 
 
-def _carry_out(run: Run, where: Where, on_failure: str) -> tuple[Tally, Ledger | None]:
-    """The merged blocks, and the ledger if there is one; a device that is too small gets smaller blocks."""
+def _carry_out(run: Run, where: Where, on_failure: str) -> tuple[Tally, Ledger | None, dict[str, Any]]:
+    """The merged blocks, the ledger if there is one, and nothing for the record; a device that is too small gets
+    smaller blocks."""
     while True:
         try:
             with jax.enable_x64(True):
                 ledger = None if where.ledger is None else Ledger(where.ledger, run)
                 with Progress(run.paths * run.spec.steps, where.progress, link=where.place.link) as bar:
-                    return merged(run, where.place, bar, on_failure, ledger), ledger
+                    return merged(run, where.place, bar, on_failure, ledger), ledger, {}
         except RuntimeError as error:
             if where.ledger is not None:
                 raise
@@ -359,7 +357,7 @@ def merged(
 
 
 def _carry_out_until(
-    rule: Until, run: Run, where: Where, on_failure: str, began: float
+    rule: Until, began: float, run: Run, where: Where, on_failure: str
 ) -> tuple[Tally, Ledger | None, dict[str, Any]]:
     """Run blocks until the merged numbers meet the tolerance; also returns how it ended, for the record."""
     spec, width = run.spec, run.layout.width

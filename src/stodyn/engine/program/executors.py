@@ -50,8 +50,9 @@ VMAPPED, SMALLEST = 1024, 64  # paths of a block under vmap, and where its state
 STATE_BYTES = 2_000_000  # of a block under vmap
 MOST_OPERATIONS = 30_000  # of a printed step: beyond, text and code grow too long
 LOOPED, SMALL = 4000, 16  # scalar operations beyond which a step is printed as loops; components up to which never
-MOST_WRITTEN = 90_000  # likewise where most entries of matrices are zeros: loops take fifty times as long for a step
+MOST_WRITTEN = 60_000  # likewise where most entries of matrices are zeros: loops take fifty times as long for a step
 ZEROS = 4  # of five operations by the shapes of a step with joints: scalars leave out the zeros of matrices
+MOSTLY_ZEROS = 16  # likewise where most entries are; a step of 79,000 took minutes to compile, and overran the stack
 MOST_TRACED = 1_000_000  # operations by the shapes of a trace, beyond which it is not taken apart into scalars
 LOOPED_BYTES, FEWEST = 8_000_000, 8  # of the states of a block of large systems; its paths, where they take long
 SLAB_BYTES, LONGEST_SLAB = 2_000_000, 1024  # of normals given to a program under vmap
@@ -313,8 +314,8 @@ def source_of(spec: Spec, watch: Watched, most: int) -> Source:
     traced: Any = spec.traced
     is_large = spec.problem.n > SMALL and not spec.problem.writes_out
     if traced.operations > most and (is_large or eliminates(spec)):
-        most_traced = MOST_TRACED if spec.problem.mostly_zeros else ZEROS * MOST_OPERATIONS
-        if spec.problem.joints is not None and traced.operations <= most_traced:
+        zeros = MOSTLY_ZEROS if spec.problem.mostly_zeros else ZEROS
+        if spec.problem.joints is not None and traced.operations <= zeros * MOST_OPERATIONS:
             with contextlib.suppress(Unprintable):
                 return scalar_source(spec, watch)
         try:
