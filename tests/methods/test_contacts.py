@@ -428,6 +428,14 @@ def test_forces_without_stops_are_not_told(name):
         check_written_stops(method, problem, h, (0.0, 20.0))
 
 
+def test_a_stop_that_only_long_steps_of_the_look_ahead_meet():
+    """A resonance that reaches the stop after a period and a half: one force beyond it threw the look-ahead back."""
+    problem = sd.Mechanical(lambda t, x, v: -x - 0.1 * v + 2.0 * jnp.sin(t) - 1e5 * jnp.maximum(x - 3.0, 0.0), None,
+                            (0.0, 0.0))  # fmt: skip
+    with pytest.raises(ValueError, match="multiplies the energy of a body that meets a stop"):
+        check_written_stops(named("StochasticAlpha"), problem, 0.003, (0.0, 30.0))
+
+
 def test_stops_in_forces_between_bodies_and_of_falling_ones():
     """Of two masses of 1 the rate is √(2k); a ball reaches the ground by its weight alone."""
 
@@ -437,6 +445,7 @@ def test_stops_in_forces_between_bodies_and_of_falling_ones():
 
     pair = sd.Mechanical(force, lambda t, x, v: jnp.eye(2), (np.zeros(2), np.zeros(2)))
     ball = sd.Mechanical(lambda t, x, v: -9.81 + 4e3 * jnp.maximum(-x, 0.0), None, (1.0, 0.0))
-    for problem in (pair, ball):
+    thrown_up = sd.Mechanical(lambda t, x, v: -9.81 + 4e3 * jnp.maximum(-x, 0.0), None, (0.0, 2.0))
+    for problem in (pair, ball, thrown_up):
         with pytest.warns(StopsNotResolved, match=r"meets a stop in `force`.* is 0\.632"):
             check_written_stops(named("StochasticAlpha"), problem, 0.01, (0.0, 2.0))

@@ -41,6 +41,7 @@ MOST_STATES = 60  # of systems whose Jacobians are computed at many points
 STEEPER = 2.0  # times that a stop is at least as stiff as what is beside it, and as the start
 LINES, SCALES = 64, np.geomspace(1e-4, 1e4, 65)  # in search of surfaces, and places on them in units of a state's size
 CROSSINGS = 16  # of each surface that are looked at
+AT_START = 1e-12  # of the size of a state: how far from the start its piece is looked for
 MOMENTS = 8  # at which the Jacobians at a surface are compared
 BISECTIONS, BESIDE = 30, 1e-7  # how exactly a surface is found, and how far from it its pieces are judged
 PATHS, STAGE, STAGES = 64, 50, 12  # paths from the start, and steps of a length until they may double
@@ -268,10 +269,10 @@ def _stiffest(method: Any, problem: Any, h: float, times: tuple[float, float]) -
     if equations is None:
         return NOTHING
     with np.errstate(all="ignore"):
-        at_start = np.asarray(equations.slopes(np.full(1, times[0]), equations.start[None]))[0]
+        rng = np.random.default_rng(0)
+        at_start = _slopes_at_start(equations, times[0], rng)
         if not np.isfinite(at_start).all():
             return NOTHING
-        rng = np.random.default_rng(0)
         looked = _crossed(equations, *_lines(equations, times, rng), most=CROSSINGS)
         stops = _stops(equations, looked, rng.uniform(*times, MOMENTS), at_start)
         limits = _limits(method, h, stops)
@@ -279,6 +280,13 @@ def _stiffest(method: Any, problem: Any, h: float, times: tuple[float, float]) -
         met = _met(equations, at_start, h, times, np.unique(decisions), limits, rng) if len(decisions) else []
     swinging = max(met, key=lambda stop: stop.swings, default=NOTHING)
     return swinging._replace(pushes=max((stop.pushes for stop in met), default=0.0))
+
+
+def _slopes_at_start(equations: _Equations, t: float, rng: np.random.Generator) -> np.ndarray:
+    """The Jacobian close beside the start, where it is least: a body may start just at a stop."""
+    beside = equations.start + AT_START * _directions(equations, rng)
+    slopes = np.asarray(equations.slopes(np.full(len(beside), t), beside))
+    return slopes[np.argmin(np.linalg.norm(slopes, axis=(1, 2)))]
 
 
 def _limits(method: Any, h: float, stops: list[_Stop]) -> tuple[float, float]:
@@ -295,11 +303,15 @@ def _lines(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Times and ways, the parts of lines from the start in many directions."""
     start, n = equations.start, len(equations.start)
-    sizes = np.where(np.abs(start) > 0.0, np.abs(start), 1.0)
-    directions = sizes * rng.standard_normal((LINES, n))
-    places = start + np.concatenate([[0.0], SCALES])[:, None, None] * directions  # (places, lines, n)
+    places = start + np.concatenate([[0.0], SCALES])[:, None, None] * _directions(equations, rng)  # (places, lines, n)
     t = np.tile(rng.uniform(*times, LINES), len(SCALES))
     return t, places[:-1].reshape(-1, n), places[1:].reshape(-1, n)
+
+
+def _directions(equations: _Equations, rng: np.random.Generator) -> np.ndarray:
+    """Ways (lines, n) of a state's size."""
+    sizes = np.where(np.abs(equations.start) > 0.0, np.abs(equations.start), 1.0)
+    return sizes * rng.standard_normal((LINES, len(sizes)))
 
 
 def _met(
@@ -323,8 +335,8 @@ def _met(
                 length *= 2.0
                 step = _Exponential(equations, at_start, times[0], length)
             curved = 0.0
-        after, bent = step(t, z, rng)
-        surfaces = _crossed(equations, np.full(len(z), t), z, after, of)
+        reached, after, bent = step(t, z, rng)
+        surfaces = _crossed(equations, np.full(len(z), t), z, reached, of)
         count, curved = len(surfaces.t), max(curved, bent)
         stops = _stops(equations, surfaces, np.array([t + length]), at_start)
         stops = [
@@ -333,7 +345,7 @@ def _met(
         is_stiff = np.array([stop.is_beyond(limits) for stop in stops], bool)
         begins, t = ~np.isfinite(after).all(axis=1), t + length
         if is_stiff.any():
-            before, behind = (np.asarray(equations.slopes(np.full(count, t), at[surfaces.line])) for at in (z, after))
+            before, behind = (np.asarray(equations.slopes(np.full(count, t), at[surfaces.line])) for at in (z, reached))
             for i in np.flatnonzero(is_stiff):
                 pushes = _stop_between(before[i], behind[i], at_start).pushes
                 is_deep = stops[i].pushes == 0.0 or pushes > 0.5 * stops[i].pushes
@@ -360,8 +372,9 @@ class _Exponential:
         power = scipy.linalg.expm(block)
         self.Φ, self.first, self.second = power[:n, :n], h * power[:n, n : 2 * n], h * power[:n, 2 * n :]
 
-    def __call__(self, t: float, z: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, float]:
-        """The states after a step, and the share of what is not linear in it."""
+    def __call__(self, t: float, z: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, float]:
+        """The states to which the forces at the beginning of a step lead, those after it, and the share of what is not
+        linear in it. A stop that is met within the step has no part in the first, and may throw the second far back."""
         equations, start = self.equations, self.equations.start
         rest = self._rest(t, z)
         after = (z - start) @ self.Φ.T + rest @ self.first.T
@@ -372,7 +385,8 @@ class _Exponential:
             noise += math.sqrt(self.h) * np.einsum("pij,pj->pi", excess, rng.standard_normal(excess[:, 0].shape))
         moved = np.sqrt(np.mean((after + noise) ** 2, axis=0))
         shares = np.sqrt(np.mean(correction**2, axis=0)) / np.where(moved > 0.0, moved, 1.0)
-        return start + after + correction + noise, float(shares.max())
+        reached = start + after + noise
+        return reached, reached + correction, float(shares.max())
 
     def _rest(self, t: float, z: np.ndarray) -> np.ndarray:
         return np.asarray(self.equations.f(np.full(len(z), t), z)) - (z - self.equations.start) @ self.A.T
