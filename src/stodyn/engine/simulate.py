@@ -299,9 +299,9 @@ def without_printing(run: Run, where: Where, error: Exception) -> tuple[Run, Whe
         raise error
     reason = report_fault(f"the printed program ({place})", error, 'by executor="vmap", with the same results')
     there = dataclasses.replace(where, executor="vmap")
-    again = run_of(run.spec, run.paths, run.layout.seed, there)
-    again.executor.reason = reason
-    return dataclasses.replace(again, layout=dataclasses.replace(again.layout, points=run.layout.points)), there
+    compiled = run_of(run.spec, run.paths, run.layout.seed, there)
+    compiled.executor.reason = reason
+    return dataclasses.replace(compiled, layout=dataclasses.replace(compiled.layout, points=run.layout.points)), there
 
 
 def _carry_out(run: Run, where: Where, on_failure: str) -> tuple[Tally, Ledger | None, dict[str, Any]]:
