@@ -116,7 +116,7 @@ def run(entry: Entry) -> None:
         STORED.mkdir(exist_ok=True)
         for picture in left:
             shutil.copy(Path(folder) / picture, STORED / picture)
-        for path in large(STORED):
+        for path in {*large(STORED), STORED / entry.small_picture}:
             shrink(path)
     kept = {"source": digest(entry.source), "seconds": round(seconds, 1), "pictures": pictures, "printed": done.stdout}
     (STORED / f"{entry.name}.json").write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n")

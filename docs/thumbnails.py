@@ -15,7 +15,7 @@ from unittest.mock import patch
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
+from matplotlib.ticker import AutoLocator, LogLocator, MaxNLocator, NullLocator
 
 INCHES = 5.0, 3.75
 DOTS = 80  # per inch: twice 200 pixels in width
@@ -50,7 +50,7 @@ def enlarge(axes: Axes) -> None:
         axis.label.set_size(POINTS)
         axis.set_tick_params(labelsize=POINTS, which="both")
         axis.get_offset_text().set_size(POINTS)
-        if axis.get_scale() == "linear":
+        if axis.get_scale() == "linear" and isinstance(axis.get_major_locator(), AutoLocator):  # numbers, no names
             axis.set_major_locator(MaxNLocator(NUMBERS - 1))
         elif axis.get_scale() == "log":
             axis.set_major_locator(LogLocator(numticks=NUMBERS))

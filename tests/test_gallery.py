@@ -37,6 +37,7 @@ def test_what_the_site_shows_is_of_this_source(name):
     entry = ENTRIES[name]
     assert entry.stored["source"] == digest(entry.source)
     assert all((gallery.STORED / picture).exists() for picture in entry.stored["pictures"])
+    assert entry.ran_elsewhere or entry.thumbnail == entry.small_picture
     for what, exact, ours, error in gallery.truths(entry.stored["printed"]):
         assert abs(ours - exact) <= 4.5 * error, what
 
