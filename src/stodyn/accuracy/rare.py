@@ -108,6 +108,8 @@ def rare(
     of : str or sequence of str
         Names among the params, as for `sensitivity`, and "level" for that of the event, with respect to which the
         probability is differentiated: by differences over a fifth of each, which cost two more estimates for each name.
+        Their errors say how they scatter, not how far such a difference is from the derivative: of
+        ln p = -level²/(2 σ²) it is exact by the level and 0.7 % off by σ.
     threads, place, ledger, progress
         As in `simulate`. The result depends only on the seed and the options above; a ledger can be continued with more
         runs.
