@@ -8,11 +8,11 @@ import os
 import queue
 import time
 import uuid
-import warnings
 import weakref
 from collections.abc import Iterator
 from typing import Any
 
+from stodyn import telling
 from stodyn.engine.places import worker
 from stodyn.engine.places.contract import Bundles, Place, parts_of
 from stodyn.engine.places.worker import forget, receive
@@ -146,9 +146,7 @@ class Dask(Place):
                         manned, is_said = looked, False
                     elif looked - manned > DESERTED and not is_said:
                         is_said = True
-                        warnings.warn(
-                            f"place: {self.words} has had no workers for {DESERTED:g} s. {_WAITING}", stacklevel=2
-                        )
+                        telling.tell(f"place: {self.words} has had no workers for {DESERTED:g} s. {_WAITING}")
                 while more and len(waiting) < most and len(waiting) + len(ready) < 2 * most:
                     number, bundle = next(upcoming, (-1, []))
                     more = number >= 0
