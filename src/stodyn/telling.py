@@ -31,3 +31,15 @@ def keeping_what_is_told() -> Iterator[list[str]]:
         _TOLD.reset(token)
         if outer is not None:
             outer += [words for words in messages if words not in outer]
+
+
+@contextlib.contextmanager
+def unheard() -> Iterator[None]:
+    """Neither tell nor keep the warnings inside, which are about what the user has not asked for."""
+    token = _TOLD.set(None)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        _TOLD.reset(token)

@@ -32,9 +32,9 @@ def told(problem, method, dt, end, **options):
     return [str(w.message) for w in all_told if w.category is ResponseNotDelivered]
 
 
-def exact_ratios(method, h):
-    """Stationary variances of x and v over 5, from the step map."""
-    return np.diagonal(step_map(MODE, method, h).stationary().covariance)[:2] / 5.0
+def exact_ratios(method, h, mode=MODE, exact=5.0):
+    """Stationary variances of x and v, from the step map, over those that they have."""
+    return np.diagonal(step_map(mode, method, h).stationary().covariance)[:2] / exact
 
 
 @pytest.mark.parametrize(
@@ -81,6 +81,57 @@ def test_a_nearly_linear_system_is_told_as_a_linear_one():
     shares = [float(re.search(r"(\S+) % too large", one)[1]) for one in (words, exactly)]
     assert abs(shares[0] / shares[1] - 1.0) < 0.05
     assert told(bent, Newmark, 0.2, 400.0) == []
+
+
+def sprung(k=1.0, c=0.1, noise=lambda t: 1.0, **options):
+    def force(t, x, v, p=None):
+        return -(k if p is None else p) * x - c * v
+
+    return sd.Mechanical(force if "params" not in options else lambda t, x, v, p: force(t, x, v, p),
+                         lambda t, x, v: noise(t), (0.0, 0.0), **options)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("problem", "options"),
+    [
+        (sprung(noise=lambda t: jnp.minimum(t, 1.0)), {}),
+        (sprung(noise=lambda t: 0.01 + jnp.exp(-(((t - 200.0) / 100.0) ** 2))), {}),
+        (sprung(params=sd.noise.Uniform(0.999, 1.001)), {}),
+        (sprung(params=sd.PerPath(np.linspace(0.999, 1.001, 2))), {}),
+        (sprung(), {"dtype": "float32"}),
+        (sprung(noise=lambda t: jnp.minimum(t, 1.0), params=sd.noise.Uniform(0.999, 1.001)), {"dtype": "float32"}),
+    ],
+    ids=["an envelope", "a pulse", "a law", "listed values", "float32", "all together"],
+)
+def test_noise_and_parameters_that_vary_and_single_precision_are_told_likewise(problem, options):
+    ratio = exact_ratios(Newmark, 5.0)[0]
+    (words,) = told(problem, Newmark, 5.0, 2000.0, **options)
+    share = float(re.search(r"(\S+) % too large", words)[1])
+    assert abs(share / (100.0 * (ratio - 1.0)) - 1.0) < 0.03, (words, ratio)
+    assert told(problem, Newmark, 0.2, 100.0, **options) == []
+
+
+def test_parameters_are_those_of_slow_and_of_fast_paths():
+    """Of x, which slow paths have most of, the error is smaller than of v."""
+    spread = sprung(params=sd.noise.Uniform(0.01, 17.0), c=0.4)
+    (words,) = told(spread, "StochasticAlpha", 0.5, 100.0)
+    assert "of dx at" in words and "in the mean over 5 paths from low frequencies to high ones" in words
+    nodes, weights = np.polynomial.legendre.leggauss(3)
+    modes = [sprung(8.505 + 8.495 * node, 0.4) for node in nodes]
+    ratios = [exact_ratios(StochasticAlpha(area=wiener.WZ), 0.5, mode, 1.25)[1] for mode in modes]
+    delivered = 0.5 * weights @ ratios
+    share = float(re.search(r"(\S+) % too large", words)[1])
+    assert abs(share - 100.0 * (delivered - 1.0)) < 2.0
+
+
+def test_noise_that_turns_to_another_mode_is_told_where_it_is_worst():
+    """At first it drives the slow mode alone, at last the fast one."""
+    pair = sd.Mechanical(lambda t, x, v: -np.array([1.0, 16.0]) * x - 0.4 * v,
+                         lambda t, x, v: jnp.stack([jnp.cos(t / 50.0), jnp.sin(t / 50.0)])[:, None],
+                         (np.zeros(2), np.zeros(2)))  # fmt: skip
+    (words,) = told(pair, None, 1.25, 78.75)
+    share = 100.0 * (exact_ratios(StochasticAlpha(area=wiener.WZ), 1.25, sprung(16.0, 0.4), [1 / 12.8, 1.25])[0] - 1.0)
+    assert f"of x1 at t = 78.75 {share:.3g} % too large, by the noise as it is at t = " in words
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,6 @@ import dataclasses
 import functools
 import itertools
 import math
-import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -32,7 +31,7 @@ from stodyn.numerics.printing.unprintable import or_unexamined
 from stodyn.problems.looped import Looped
 from stodyn.problems.sde import SDE
 from stodyn.problems.structure import DIFFERENTIATED, PROVED, holds_in, noise_and_slopes
-from stodyn.telling import tell
+from stodyn.telling import tell, unheard
 from stodyn.warnings import UnstableSteps
 
 GROWTH = math.log(10.0)  # of differences over the whole run, beyond what the equations do, that a run warns of
@@ -236,8 +235,7 @@ def _of_plant(loop: Looped, spec: Spec, layout: Layout) -> UnstableStep | None:
 
 def _unstable_with(problem: Any, method: Any, spec: Spec, layout: Layout) -> UnstableStep | None:
     """The unstable step of another problem or method in a run like this one."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of what the user has not asked for
+    with unheard():
         other = describe(problem, method, (spec.times[0], spec.times[-1]), spec.lengths, None, "float64")
     executor = executors.get(other)
     return find_unstable(other, Layout(other, layout.paths, layout.seed, executor.width), executor)

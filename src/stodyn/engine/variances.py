@@ -7,25 +7,39 @@ of a path are off at any length of the steps, and of a run that is short beside 
 start nothing in the long run is seen. In the modes of a large structure M is a small matrix for each mode, and
 covariances cost little.
 
+How wrong a mode is does not depend on how strong the noise is. Noise that changes in time is therefore held as it is
+when it is strongest, and as it is when its shape differs most from that; of noise that always changes much in a step
+nothing is said. Parameters that differ between paths are those
+of a few paths, from those with low frequencies to those with high ones, whose variances are averaged. Such runs, and
+those in float32, are made once more for this, in float64.
+
 Nothing is said of systems whose variances do not settle (no damping), and of nonlinear ones, unless they are nearly
 linear wherever the noise takes them. Their steps are then linearised about the start too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import dataclasses
+import functools
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
+import jax
 import numpy as np
 import scipy
 from jax import Array
 
 from stodyn.engine import grid
+from stodyn.engine.layout import Layout
 from stodyn.engine.program import executors
+from stodyn.engine.run import Run
+from stodyn.engine.spec import describe
 from stodyn.numerics import lyapunov, uncompiled, van_loan
 from stodyn.numerics.bounded import Bounded
+from stodyn.numerics.printing.points import AtPoints
 from stodyn.numerics.printing.unprintable import or_else
 from stodyn.problems.calling import call
+from stodyn.problems.contract import sample_params
 from stodyn.problems.driven import LINEARISED, longest_step, response_in_words, warn_of_response
 from stodyn.problems.measured import Measured
 from stodyn.problems.mechanical import Mechanical
@@ -34,6 +48,7 @@ from stodyn.problems.mechanical_facts import (
     has_constant_slopes,
     slopes_at_the_start,
 )
+from stodyn.telling import unheard
 
 FEW = 60  # scalars of a state up to which modes would save nothing
 MOST_STATES = 200  # up to which its covariance is computed where modes are no help
@@ -41,6 +56,10 @@ MOST_COORDINATES = 600  # of structures whose modes are computed
 SYMMETRIC = 1e-9  # entries that agree so well are equal: slopes and matrices from files are known no better
 COUPLED = 1e-6  # damping between modes, relative to that of each, above which it couples them
 BEGUN = 0.01  # of its variance in the long run, below which that of a component at the end of a run counts as none yet
+PATHS, MEMBERS = 60, 5  # of a run whose parameters differ between paths, and those of them whose variances are averaged
+MOMENTS = 64  # at which noise that changes in time is looked at
+SLIGHT, SAME_SHAPE = 0.01, 1e-6  # of the strongest noise, that does not matter; entries of products, shapes being 1
+STEADY = 0.3  # of its variance, by which noise may change in a step at a time as of which it is held
 MOST_DOUBLINGS = 64  # of a number of steps, in which every system that settles has settled
 SMALL_SHIFT = 2.0**-20  # of a state that must not reach a level, or not leave what is linear about it
 LEAST_SHIFT = 2.0**-34  # relative to the start, below which differences are rounding
@@ -56,6 +75,12 @@ class Verdict(NamedTuple):
     exact: np.ndarray
     longest: float | None
     basis: str = ""
+
+    @property
+    def error(self) -> float:
+        """The largest relative error."""
+        known = self.exact > 0.0
+        return float(np.abs(self.delivered[known] / self.exact[known] - 1.0).max(initial=0.0))
 
 
 class _Equations(NamedTuple):
@@ -92,14 +117,13 @@ def warn_of_wrong_variances(run: Any, problem: Any, method: Any) -> None:
     system = problem.problem if type(problem) is Measured else problem
     if not isinstance(system, Mechanical) or system.coloured is not None or not system.m:
         return
-    if not isinstance(run.executor, executors.SingleSteps) or spec.dtype != np.float64 or system.has_random_params:
+    if not isinstance(run.executor, executors.SingleSteps) or np.ptp(spec.lengths) > grid.TOLERANCE * spec.lengths[0]:
         return
-    if np.ptp(spec.lengths) > grid.TOLERANCE * spec.lengths[0]:
-        return
-    h = float(spec.lengths[0])
-    key = (spec.traced.fingerprints, *(leaf.tobytes() for leaf in spec.examples), h, spec.steps)
+    h, (params, _) = float(spec.lengths[0]), sample_params(system, PATHS)
+    values = (np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(params))
+    key = (spec.traced.fingerprints, *values, h, spec.steps, str(spec.dtype))
     if key not in _verdicts:
-        _verdicts[key] = _verdict(run, system, h)
+        _verdicts[key] = _verdict(run, system, method)
     verdict = _verdicts[key]
     if verdict is not None:
         when = f"at t = {spec.times[-1]:g}"
@@ -107,16 +131,22 @@ def warn_of_wrong_variances(run: Any, problem: Any, method: Any) -> None:
                          verdict.basis)  # fmt: skip
 
 
-@or_else(lambda run, system, h: None)
-def _verdict(run: Any, system: Mechanical, h: float) -> Verdict | None:
-    if system.joints is not None or not system.motion.is_regular:
+@or_else(lambda run, system, method: None)
+def _verdict(run: Any, system: Mechanical, method: Any) -> Verdict | None:
+    if system.joints is not None or not (system.motion.is_regular and system.facts.additive):
         return None
-    if not system.facts.is_constant_noise:
-        return None
-    shift = _shift(run, system)
-    law = None if shift is None else _law(run, system, shift)
-    verdict = None if law is None else _verdict_on(law, h, h * run.spec.steps, system.components)
-    return verdict if verdict is None or has_constant_slopes(system) else verdict._replace(basis=LINEARISED)
+    h, verdicts = float(run.spec.lengths[0]), []
+    for basis, cases in _held(run, system, method):
+        shift = _shift(*cases[0])
+        laws = [] if shift is None else [law for case in cases if (law := _law(*case, shift)) is not None]
+        if not laws or len(laws) < len(cases):
+            return None
+        law: _Law = laws[0] if len(laws) == 1 else _Mean(laws)
+        verdict = _verdict_on(law, h, h * run.spec.steps, system.components)
+        if verdict is not None:
+            linearised = "" if has_constant_slopes(cases[0][1]) else LINEARISED
+            verdicts.append(verdict._replace(basis=linearised + basis))
+    return max(verdicts, key=lambda verdict: verdict.error, default=None)
 
 
 def _shift(run: Any, system: Mechanical) -> float | None:
@@ -259,6 +289,95 @@ def _covariance(M: np.ndarray, Q: np.ndarray, h: float, T: float) -> np.ndarray 
             steps >>= 1
             doubled, M = doubled + from_left(from_left(doubled).T), M @ M
     return total if np.isfinite(total).all() and np.isfinite(T) else None
+
+
+# --- what changes in time, or from path to path, held fast ------------------------------------------------------------
+
+
+def _held(run: Any, system: Mechanical, method: Any) -> Iterator[tuple[str, list[tuple[Any, Any]]]]:
+    """Runs in float64, and their systems, in which neither noise nor parameters vary, with what they hold in words:
+    those in one list are together the run."""
+    has_constant_noise, params = system.facts.is_constant_noise, _spread_params(system)
+    if has_constant_noise and not params and run.spec.dtype == np.float64:
+        yield "", [(run, system)]
+        return
+    spread = f", in the mean over {MEMBERS} paths from low frequencies to high ones" if params else ""
+    for t in [None] if has_constant_noise else _moments(system, run.spec.times):
+        held: Any = system if t is None else system.changed(noise=functools.partial(_noise_at, system, t))
+        held = held.changed(params=params[0]) if params else held
+        is_traced = t is None and run.spec.dtype == np.float64
+        first = _with_params(run, held) if is_traced else _in_double(run.spec, held, method)
+        others = [held.changed(params=own) for own in params[1:]]
+        cases = [(first, held), *((_with_params(first, other), other) for other in others)]
+        yield spread + ("" if t is None else f", by the noise as it is at t = {t:g}"), cases
+
+
+def _noise_at(system: Any, moment: float, t: Array, x: Array, v: Array, params: Any) -> Any:
+    return call(system.noise, moment, x, v, params=params)
+
+
+def _in_double(spec: Any, system: Any, method: Any) -> Run:
+    with unheard():
+        spec = describe(system, method, (spec.times[0], spec.times[-1]), spec.lengths, None, "float64")
+    executor = executors.get(spec)
+    return Run(spec, Layout(spec, 1, 0, executor.width), executor)
+
+
+def _with_params(run: Run, system: Any) -> Run:
+    """The run with other parameters, without tracing it again."""
+    spec = dataclasses.replace(run.spec, problem=run.spec.problem.changed(params=system.params))
+    return Run(spec, Layout(spec, 1, 0, run.executor.width), executors.get(spec))
+
+
+def _spread_params(system: Any) -> list[Any]:
+    """The parameters of some paths whose highest frequencies are spread as those of all; none where all are alike."""
+    if not system.has_random_params:
+        return []
+    params, axes = sample_params(system, PATHS)
+    start = np.asarray(system.example_start(), float)
+    slopes = AtPoints(jax.jacfwd(lambda s, p: system.f(0.0, s, p)), (None, axes), few=1)
+    fastest = np.abs(np.linalg.eigvals(slopes(start, params))).max(axis=1)
+    chosen = np.argsort(fastest)[PATHS // (2 * MEMBERS) :: PATHS // MEMBERS]
+    return [jax.tree.map(lambda axis, leaf, k=k: leaf if axis is None else leaf[k], axes, params,
+                         is_leaf=lambda axis: axis is None) for k in chosen]  # fmt: skip
+
+
+def _moments(system: Any, times: np.ndarray) -> list[float]:
+    """When the noise is strongest, and when its shape differs most from that, among the times at which it hardly
+    changes in a step; none where it is not seen at such a time."""
+    steps = np.linspace(0, len(times) - 2, min(len(times) - 1, MOMENTS)).astype(int)
+    start, params = np.asarray(system.example_start(), float), system.example_params()
+    noise = AtPoints(lambda t: system.g(t, start, params), few=1)(np.concatenate([times[steps], times[steps + 1]]))
+    products = noise @ noise.swapaxes(1, 2)
+    now, next_ = products[: len(steps)], products[len(steps) :]
+    sizes = np.trace(now, axis1=1, axis2=2)
+    is_steady = np.abs(next_ - now).max(axis=(1, 2)) <= STEADY * sizes
+    sizes = np.where(is_steady, sizes, 0.0)
+    strongest = int(np.argmax(sizes))
+    if not sizes[strongest] > 0.0:
+        return []
+    shapes = now / np.where(sizes > SLIGHT * sizes[strongest], sizes, np.inf)[:, None, None]
+    apart = np.where(shapes.any(axis=(1, 2)), np.abs(shapes - shapes[strongest]).max(axis=(1, 2)), 0.0)
+    other = int(np.argmax(apart))
+    return [float(times[steps[k]]) for k in ([strongest, other] if apart[other] > SAME_SHAPE else [strongest])]
+
+
+class _Mean:
+    """The law of a system whose parameters differ between paths, from those of some of these."""
+
+    def __init__(self, laws: list[_Law]):
+        self.laws = laws
+
+    def exact(self, T: float) -> np.ndarray | None:
+        return _mean([law.exact(T) for law in self.laws])
+
+    def delivered(self, h: float, T: float) -> np.ndarray | None:
+        return _mean([law.delivered(h, T) for law in self.laws])
+
+
+def _mean(variances: list[np.ndarray | None]) -> np.ndarray | None:
+    known = [own for own in variances if own is not None]
+    return np.mean(known, axis=0) if len(known) == len(variances) else None
 
 
 # --- modes of large structures ----------------------------------------------------------------------------------------
