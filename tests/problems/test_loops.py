@@ -771,8 +771,6 @@ def test_jitter_and_loss_together_are_those_of_a_run():
 def test_analyses_that_a_loop_does_not_fit_refuse_it():
     with pytest.raises(ValueError, match="branches of a path would share"):
         sd.rare(s1(), event=sd.Level(3.0, of="x"), before=1.0, dt=0.05, seed=1)
-    with pytest.raises(TypeError, match="whose levels cannot be coupled"):
-        sd.estimate(s1(), lambda t, x: x[0], t=(0, 1), error=0.1, seed=1)
     with pytest.raises(ValueError, match="'x' is a component of the plant"):
         sd.with_loop(integrator(), sd.Sensor("x", of="x", every=0.1))
     with pytest.raises(TypeError, match="with_loop\\(with_noise"):

@@ -11,6 +11,7 @@ SDEs        PlatenWeak2, of weak order 2 and, where the noise commutes, of stron
             when a path runs away with them; those below weak order 2 are not used, and not trusted where the user
             asks for them
 others      the recommended method of the problem
+loops       the same for the plant, in steps that fall on all samples
 
 The coarsest grid has about one step per time constant of the linearised system, more where explicit steps would heat
 it, and follows the coefficients in time: a load with 16 periods is zero at every time of 4, 8 and 16 steps, and no
@@ -37,6 +38,7 @@ from stodyn.methods.catalogue import named
 from stodyn.methods.contacts import NOTABLE
 from stodyn.methods.coupled import refusal
 from stodyn.methods.langevin import ShiftedConformalVerlet, ShiftedMidpoint, ShiftedVerlet
+from stodyn.methods.looping import in_steps
 from stodyn.methods.milstein import _Milstein
 from stodyn.methods.platen import PlatenWeak2, PlatenWeak2Pairs
 from stodyn.methods.recommend import recommended
@@ -45,6 +47,7 @@ from stodyn.numerics.facts.degree import is_rough
 from stodyn.numerics.printing.points import AtPoints, at_points
 from stodyn.problems.contract import written_as
 from stodyn.problems.hamiltonian import Hamiltonian
+from stodyn.problems.looped import Looped, plant_of
 from stodyn.problems.measured import Measured
 from stodyn.problems.mechanical import Mechanical
 from stodyn.problems.random_dae import RandomDAE
@@ -74,6 +77,7 @@ class Candidate(NamedTuple):
     fast     the modes whose noise an implicit method may damp out
     waits    whether the method is for paths that run away with other methods, and not to be tried before they do
     stops    the steps of the coarsest level that resolve contacts with the stiffest stop
+    unit     what the steps of every level are multiples of: the fewest that fall on the samples of a loop
     """
 
     problem: Any
@@ -86,6 +90,7 @@ class Candidate(NamedTuple):
     fast: FastModes | None
     waits: bool
     stops: int
+    unit: int = 1
 
     def following(self, error: float, is_relative: bool) -> Candidate:
         """Return the candidate with enough steps for the fast modes that noise reaches."""
@@ -114,21 +119,24 @@ def candidates(
 
     Exact steps are made of numbers, which do not change with the parameters: they have no derivatives.
     """
-    if isinstance(problem, (Measured, RandomDAE)):
-        raise TypeError(
-            f"problem: expected an SDE, a Hamiltonian, Mechanical or SDAE system, got {type(problem).__name__}, whose "
-            "levels cannot be coupled; use simulate(..., paths=stodyn.until(...)), and compare two steps for the bias"
-        )
+    _refuse(problem, functional)
+    plant = plant_of(problem)
     if method is not None:
         chosen = [(named(method), "pair")]
+    elif isinstance(problem, Looped):
+        chosen = _for_problem(plant, t, is_differentiated, tuple(problem.layout.inputs))
     else:
-        chosen = _for_problem(problem, t, is_differentiated)
-    choices, along, stops = [], _rate_along_paths(problem, t[0]), _steps_that_resolve_stops(problem, t)
+        chosen = _for_problem(plant, t, is_differentiated)
+    choices, along, stops = [], _rate_along_paths(plant, t[0]), _steps_that_resolve_stops(plant, t)
+    unit = problem.fewest_steps(t) if isinstance(problem, Looped) else 1
     for one, kind in chosen:
-        stepped, _ = matched(problem, one)
+        matching, _ = matched(problem, one)
+        stepped = plant_of(matching)
         reason = refusal(one, stepped.m)
         if reason is not None:
             raise ValueError(f"method: {reason}. Take one of {COUPLABLE}")
+        if isinstance(matching, Looped):
+            in_steps(one, matching, (t[1] - t[0]) / unit)
         if functional.diffuses and (isinstance(stepped, SDAE) or not hasattr(stepped, "g")):
             name = type(functional).__name__
             raise TypeError(
@@ -146,29 +154,60 @@ def candidates(
             steps = _first_steps(growth, along, t, is_implicit, one in KEEPING)
             while one in HEATING and steps < MOST_FIRST and growth.heated(t[1] - t[0], steps):
                 steps *= 2
-        steps = max(steps, stops, _steps_in_time(stepped, functional, t))
+        steps = max(steps, stops, _steps_in_time(matching, functional, t))
         rough = has_rough_coefficients(stepped, t[0])
         if rough:
             steps = max(steps, _steps_that_resolve_noise(stepped, t))
         is_low = rough and isinstance(stepped, SDE) and crosses_roots_or_jumps(stepped, t, 4 * steps)
         watched = isinstance(stepped, SDE) and one is not TamedEuler and not is_implicit and superlinear(stepped)
-        order = Order(min(own, functional.weak_order), 2.0 if strong >= 1 else 1.0, functional.has_roots, rough, is_low)
+        decay = 2.0 if strong >= 1 else 1.0
+        if isinstance(matching, Looped) and matching.jumps_at_samples:
+            rough, decay = True, 0.5 * decay
+        order = Order(min(own, functional.weak_order), decay, functional.has_roots, rough, is_low)
         damps = is_implicit or isinstance(stepped, SDAE)
-        fast = FastModes(stepped, functional, t) if damps else None
+        fast = FastModes(matching, functional, t) if damps else None
         waits = one is TamedEuler and len(chosen) > 1
-        choices.append(Candidate(stepped, one, kind, order, steps, watched, watched and own < 2, fast, waits, stops))
+        steps = unit * 2 ** max(math.ceil(math.log2(steps / unit)), 0) if unit > 1 else steps
+        watches = watched, watched and own < 2
+        choices.append(Candidate(matching, one, kind, order, steps, *watches, fast, waits, stops, unit))
     return choices
 
 
-def _for_problem(problem: Any, t: tuple[float, float], is_differentiated: bool) -> list[tuple[Any, str]]:
-    """The methods that suit a problem, each with the kind of its differences."""
+def _refuse(problem: Any, functional: Functional) -> None:
+    """Refuse problems whose levels cannot be coupled, and functionals that a loop does not show."""
+    plant = plant_of(problem)
+    if isinstance(plant, (Measured, RandomDAE)):
+        raise TypeError(
+            f"problem: expected an SDE, a Hamiltonian, Mechanical or SDAE system, got {type(plant).__name__}, whose "
+            "levels cannot be coupled; use simulate(..., paths=stodyn.until(...)), and compare two steps for the bias"
+        )
+    if not isinstance(problem, Looped):
+        return
+    for thing in problem.things:
+        if thing.jitter is not None:
+            raise ValueError(
+                f"jitter ({thing.name}): it is counted in steps, so that levels with other steps are other loops; "
+                "use simulate(..., paths=stodyn.until(...)) with the dt that is meant"
+            )
+    if functional.diffuses:
+        raise TypeError(
+            f"f: {type(functional).__name__} follows its function between steps, where what a loop holds does not move "
+            "by drift and diffusion; use End, Integral or TimeAverage, or simulate with the statistic"
+        )
+
+
+def _for_problem(
+    problem: Any, t: tuple[float, float], is_differentiated: bool, inputs: tuple[str, ...] | None = None
+) -> list[tuple[Any, str]]:
+    """The methods that suit a problem, or the plant of a loop with these inputs, each with the kind of its
+    differences."""
     lowered = problem
     if not isinstance(problem, SDE):  # an SDAE is an SDE only where its constraints are solved in every step
         lowered = None if isinstance(problem, SDAE) else written_as(problem, SDE)
     if lowered is None:
         return [(recommended(problem), "pair")]
-    if not is_differentiated and are_exact(lowered):
-        return [(ExactSteps(), "pair")]
+    if not is_differentiated and are_exact(lowered, inputs or ()):
+        return [(ExactSteps(is_held=inputs is not None), "pair")]
     commutes, steep = lowered.noise_structure.implies("commutative"), superlinear(lowered)
     methods: list[tuple[Any, str]] = [(PlatenWeak2 if commutes else PlatenWeak2Pairs, "pair")]
     if not commutes and not steep:
@@ -252,7 +291,8 @@ def _steps_in_time(problem: Any, functional: Functional, t: tuple[float, float])
     the times of the finest grid, which sees short pulses, they deviate from their chords by less than half their
     standard deviation. Components that only count time move along."""
     params, x = problem.example_params(), np.asarray(problem.example_start(), float)
-    functions: list[Any] = [problem.f, problem.g]
+    plant = plant_of(problem)
+    functions: list[Any] = [lambda t, x, params, one=one: one(t, x[: plant.n], params) for one in (plant.f, plant.g)]
     if functional.gathers_in_time:
         functions.append(lambda t, x, params: functional.value(problem, t, x, params))
     rng = np.random.default_rng(0)
@@ -260,7 +300,7 @@ def _steps_in_time(problem: Any, functional: Functional, t: tuple[float, float])
     places = np.concatenate([np.linspace(0.0, 1.0, MOST_FIRST + 1), rng.random(RANDOM_TIMES)])
     times = t[0] + (t[1] - t[0]) * places
     moved = np.repeat(states[:, None], len(places), axis=1)
-    clocks = _clocks(problem, params, states, times)
+    clocks = _clocks(plant, params, states[:, : plant.n], times)
     if clocks:
         for i, rate in clocks.items():
             moved[:, :, i] += rate * (times - t[0])

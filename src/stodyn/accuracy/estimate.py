@@ -86,8 +86,8 @@ def estimate(
     Parameters
     ----------
     problem : Problem
-        An SDE, a problem that has an SDE with the same law (Hamiltonian, Mechanical, coloured noise), or an SDAE.
-        Starts and parameters may be random.
+        An SDE, a problem that has an SDE with the same law (Hamiltonian, Mechanical, coloured noise), an SDAE, or a
+        loop around one of these (with_loop), without jitter. Starts and parameters may be random.
     f : function or Functional
         A function (t, x[, params]) of the end state that returns a number or a vector, or one of
         stodyn.statistics.functional: End, TimeAverage, Integral, Maximum, Minimum, Probability.
@@ -208,6 +208,11 @@ class Estimator:
     def _questions(self, problem, functional, beside: Functional | None = None) -> list[tuple[Candidate, Question]]:
         """The candidate methods, the coarsest first; `beside`, if any, replaces the functional."""
         fitting = candidates(problem, functional, self.method, self.span, is_differentiated=self.gradient is not None)
+        unit = fitting[0].unit
+        if self.steps is not None and self.steps % unit:
+            raise ValueError(
+                f"steps: {self.steps} equal steps do not fall on the samples of the loop; give a multiple of {unit}"
+            )
         methods = sorted(fitting, key=lambda method: method.steps)
         return [(method, self._question(method, beside or functional)) for method in methods]
 

@@ -4,13 +4,14 @@
 
 with W and w drawn from their joint law. The noise of two adjacent steps joins to W₁ + W₂ and Φ w₁ + w₂, so that a
 coarse path goes through every second state of the fine one: differences of levels hold only what f misses between the
-steps.
+steps. In a loop a is that of the inputs as they are held, c = Γ a.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -19,25 +20,28 @@ import numpy as np
 import scipy
 
 from stodyn.methods.contract import EXPLICIT, Claim, Method
-from stodyn.methods.exact import linear_coefficients, step_law
+from stodyn.methods.exact import linear_coefficients, multiplies, step_law
 from stodyn.noise.increment import Recipe
 from stodyn.problems.sde import SDE
 
 MOST = 32  # components: a step costs about 2 n² multiplications
 
 
-def are_exact(problem: SDE) -> bool:
-    """Whether the steps of a problem can be taken without any error, because it is linear with additive noise."""
+def are_exact(problem: SDE, inputs: Sequence[str] = ()) -> bool:
+    """Whether the steps of a problem can be taken without any error, because it is linear with additive noise, and no
+    input multiplies the state or the noise."""
     if problem.n > MOST or problem.has_random_params or not problem.noise_structure.implies("additive"):
         return False
     coefficients = linear_coefficients(problem)
-    return coefficients.reason is None and coefficients.a is not None and np.isfinite(coefficients.A).all()
+    is_linear = coefficients.reason is None and coefficients.a is not None and np.isfinite(coefficients.A).all()
+    return bool(is_linear) and not (inputs and multiplies(problem, inputs))
 
 
 class _Law(NamedTuple):
-    """Φ, c and the law w = share W + rest ξ over a step, ξ standard normal."""
+    """Φ, Γ, c and the law w = share W + rest ξ over a step, ξ standard normal."""
 
     Phi: np.ndarray
+    Gamma: np.ndarray
     c: np.ndarray
     share: np.ndarray
     rest: np.ndarray
@@ -75,8 +79,12 @@ class _ExactIncrements(Recipe):
 
 @dataclasses.dataclass(frozen=True)
 class ExactSteps(Method):
-    """The exact steps as a method; once prepared, it serves one problem and the step `h` of its finer level."""
+    """The exact steps as a method; once prepared, it serves one problem and the step `h` of its finer level.
 
+    is_held  whether inputs among the params are held over each step
+    """
+
+    is_held: bool = dataclasses.field(default=False, repr=False)
     problem: Any = dataclasses.field(default=None, repr=False)
     h: float = dataclasses.field(default=0.0, repr=False)
 
@@ -100,12 +108,15 @@ class ExactSteps(Method):
     def law(self) -> _Law:
         A, B, a, _ = linear_coefficients(self.problem)
         assert a is not None  # are_exact
-        Phi, _, share, rest = step_law(A, B, self.h)
+        Phi, Gamma, share, rest = step_law(A, B, self.h)
         c = scipy.linalg.expm(self.h * np.block([[A, a[:, None]], [np.zeros((1, len(A) + 1))]]))[: len(A), len(A)]
-        return _Law(Phi, c, share, rest)
+        return _Law(Phi, Gamma, c, share, rest)
 
     def step(self, problem, t, state, noise, params):
-        Phi, c, *_ = self.law
+        Phi, Gamma, c, *_ = self.law
         if noise.is_joined:
-            Phi, c = Phi @ Phi, Phi @ c + c
+            Phi, Gamma, c = Phi @ Phi, Phi @ Gamma + Gamma, Phi @ c + c
+        if self.is_held:
+            a = problem.f(t, jnp.zeros_like(state), params).astype(state.dtype)
+            c = jnp.asarray(Gamma, state.dtype) @ a
         return jnp.asarray(Phi, state.dtype) @ state + jnp.asarray(c, state.dtype) + noise.w, EXPLICIT

@@ -11,6 +11,7 @@ on f is computed: at the end or along the path, directly and through the mean of
 from __future__ import annotations
 
 import functools
+import math
 from typing import Any, NamedTuple
 
 import jax
@@ -18,6 +19,7 @@ import numpy as np
 import scipy
 
 from stodyn.numerics.printing.points import AtPoints
+from stodyn.problems.looped import Looped, plant_of
 from stodyn.statistics.functional import Functional, Integral, Maximum, Probability, TimeAverage
 
 FLOW = 16  # implicit Euler steps along which the equations are linearised
@@ -49,16 +51,19 @@ class Shift(NamedTuple):
 
 
 class FastModes:
-    """The fast modes of an SDE or SDAE over an interval, and their effect on a functional."""
+    """The fast modes of an SDE or SDAE over an interval, and their effect on a functional; of a plant in a loop, whose
+    sensors may read them, any effect is too much."""
 
     def __init__(self, problem: Any, functional: Functional, t: tuple[float, float]):
-        self.problem, self.functional, self.t = problem, functional, t
+        self.is_read = isinstance(problem, Looped)
+        self.problem, self.functional, self.t = plant_of(problem), functional, t
+        problem = self.problem
         self.mass = problem.mass_matrix
         self._known: dict[int, float] = {}
 
     def steps_for(self, error: float, is_relative: bool, least: int) -> int:
         """The fewest steps, at least `least`, with which only a small share of the error is damped out."""
-        if is_relative:
+        if is_relative and not self.is_read:
             error = error * self._size
         n = least
         while n <= MOST_STEPS and self.unseen(n) > SHARE * error:
@@ -78,6 +83,8 @@ class FastModes:
         roots = [self._root(look, steps / T) for look in self._linearisations]
         if not any(root.any() for root in roots):
             return 0.0
+        if self.is_read:
+            return math.inf
         f = self.functional
         own = [self._shifts(at, root) for at, root in zip(self._linearisations, roots, strict=True)]
         if isinstance(f, Maximum):

@@ -224,7 +224,8 @@ class Ladder:
         how differences fall."""
         Y, P = self.known("difference", 2), self.fine(2)
         size = np.maximum(np.abs(P.mean), np.sqrt(P.variance))
-        if self.order.is_rough or self.steps % 2 or not np.any(np.abs(Y.mean) - 3 * np.sqrt(Y.stderr2) > NEAR * size):
+        is_coarsest = self.steps % (2 * self.candidate.unit) != 0
+        if self.order.is_rough or is_coarsest or not np.any(np.abs(Y.mean) - 3 * np.sqrt(Y.stderr2) > NEAR * size):
             return
         with contextlib.suppress(PathsFailed):
             run = self.run("difference", 0)

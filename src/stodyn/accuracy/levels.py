@@ -150,6 +150,14 @@ def derivatives(problem: WithTangents, function: Callable, t: Any, x: Any, param
     return [value, *(push(row, along) for row, along in zip(x[n:].reshape(count, n), tangents, strict=True))]
 
 
+def _is_prepared(spec: Spec, step: float) -> bool:
+    """Whether a level that is described already serves steps of another length too."""
+    method, problem = spec.method, spec.problem
+    if isinstance(problem, WithTangents):
+        method, problem = method.method, problem.problem
+    return bool(method.prepared(problem, step) == method)
+
+
 @dataclasses.dataclass(frozen=True)
 class Question:
     """The question that all levels share: the problem as the method takes it, the functional, where it runs, and the
@@ -189,10 +197,10 @@ class Question:
         start, end = self.t
         step = (end - start) / steps
         known = self._described.get(kind)
-        if known is not None and known.method.prepared(known.problem, step) == known.method:
+        if known is not None and _is_prepared(known, step):
             times, lengths = grid.step_times(self.t, step)
             return dataclasses.replace(known, times=times, lengths=lengths, saves=(np.array([steps]),))
-        levelled = Levelled(self.problem, self.functional, kind, self.gathered)
+        levelled = Levelled(self.problem, self.functional, kind, self.gathered, start)
 
         problem, numbers = differentiated(levelled, self.directions)
 

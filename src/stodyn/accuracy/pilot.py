@@ -63,7 +63,7 @@ class Pilots:
         self.lost = 0
         self._waiting: list[Attempt] = []
         self._has_run_away = False
-        if steps is None and any(candidate.steps > MOST_FIRST for candidate, _ in questions):
+        if steps is None and any(candidate.steps > max(MOST_FIRST, candidate.unit) for candidate, _ in questions):
             stops = max(candidate.stops for candidate, _ in questions)
             raise Unattainable(_unresolved_stops(stops) if stops > MOST_FIRST else _too_fast())
         for candidate, question in questions:
@@ -195,11 +195,16 @@ def _too_fast() -> str:
 
 
 def _damped(unseen: float) -> str:
-    """Say that implicit steps damp out a part of E f."""
-    return (
+    """Say that implicit steps damp out a part of E f, or noise that the sensors of a loop may read."""
+    damped = (
         f"noise reaches modes that decay within one of {fast_modes.MOST_STEPS} steps, the finest first level; implicit "
-        f"steps damp it out, so that about {unseen:.2g} of E f would be missing on every level. Ask for a larger "
-        "error, or replace the fast components by their stationary law"
+        "steps damp it out, "
+    )
+    if math.isinf(unseen):
+        return f"{damped}but the sensors of the loop may read it; replace the fast components by their stationary law"
+    return (
+        f"{damped}so that about {unseen:.2g} of E f would be missing on every level. Ask for a larger error, or "
+        "replace the fast components by their stationary law"
     )
 
 

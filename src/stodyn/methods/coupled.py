@@ -9,6 +9,9 @@ A level is a method for a problem whose state holds all the paths that are follo
 A level is therefore run like any other problem: in blocks, on any place, with a ledger. The recipe of the base makes
 the coarse increment from the two fine ones. Where channels do not commute, Milstein's step without areas has
 differences of variance O(h) for pairs but O(h²) for antithetic pairs (Giles & Szpruch, Ann. Appl. Prob. 24, 2014).
+
+Fine and coarse paths of a loop share the increments of their plant and the random numbers of their sensors, which
+belong to samples; each has its own registers, and its own count of steps to a tick.
 """
 
 from __future__ import annotations
@@ -22,8 +25,10 @@ import numpy as np
 
 from stodyn.methods.contract import Method
 from stodyn.methods.langevin import Shifted
+from stodyn.methods.looping import looping
 from stodyn.methods.wrapping import FurtherState
 from stodyn.noise.increment import Increment, Recipe
+from stodyn.problems.looped import Looped
 
 FINE = {"single": 1, "pair": 1, "antithetic": 2}  # how many fine paths a level follows
 PATHS = {"single": 1, "pair": 2, "antithetic": 3}  # how many paths in all
@@ -52,6 +57,7 @@ class Levelled(FurtherState):
     functional: Any  # statistics.functional
     kind: str
     gathered: int
+    begin: float = 0.0  # the time from which the ticks of a loop are counted
 
     @property
     def copies(self) -> int:
@@ -139,7 +145,10 @@ class Drawing(Recipe):
 
 @dataclasses.dataclass(frozen=True)
 class Level(Method):
-    """The base method on every path of a Levelled problem; its state: those of the base and the numbers gathered."""
+    """The base method on every path of a Levelled problem; its state: those of the base and the numbers gathered.
+
+    fine, coarse  the base as it makes fine and coarse steps of a loop, once prepared
+    """
 
     base: Any
 
@@ -149,6 +158,8 @@ class Level(Method):
 
     kind: str = "single"
     functional: Any = dataclasses.field(default=None, repr=False)
+    fine: Any = dataclasses.field(default=None, repr=False)
+    coarse: Any = dataclasses.field(default=None, repr=False)
 
     @property
     def name(self):
@@ -167,18 +178,32 @@ class Level(Method):
         return Drawing(self.base.needs, self.functional.normals, 1 if self.kind == "single" else 2)
 
     def prepared(self, problem, h):
-        shortest = h if self.kind == "single" else 0.5 * h
-        return dataclasses.replace(self, base=self.base.prepared(problem.problem, shortest))
+        inner, shortest = problem.problem, h if self.kind == "single" else 0.5 * h
+        if not isinstance(inner, Looped) or self.base.accepts is Looped:
+            return dataclasses.replace(self, base=self.base.prepared(inner, shortest))
+        inner.check_step(self.base, h)
+        base = self.base.prepared(inner.problem, shortest)
+        fine, coarse = (looping(base, inner, problem.begin, step) for step in (shortest, h))
+        return dataclasses.replace(self, base=base, fine=fine, coarse=coarse)
+
+    def _stepping(self, copy: int) -> Any:
+        """The base as it steps one of the paths, of which the last of several is the coarse one."""
+        is_coarse = copy > 0 and copy == PATHS[self.kind] - 1
+        return (self.coarse if is_coarse else self.fine) or self.base
 
     def start(self, problem, t, x, params):
-        inner, functional = problem.problem, problem.functional
-        return tuple(
-            (self.base.start(inner, t, state, params), functional.begin(inner, t, state, params))
-            for state, _ in problem.parted(x)
-        )
+        inner, states = problem.problem, []
+        for copy, (state, _) in enumerate(problem.parted(x)):
+            method = self._stepping(copy)
+            begun = method.start(inner, t, state, params)
+            states.append((begun, problem.functional.begin(inner, t, method.read(begun), params)))
+        return tuple(states)
 
     def read(self, state):
-        return jnp.concatenate([part for own, gathered in state for part in (self.base.read(own), gathered)])
+        parts = (
+            part for copy, (own, gathered) in enumerate(state) for part in (self._stepping(copy).read(own), gathered)
+        )
+        return jnp.concatenate(list(parts))
 
     def step(self, problem, t, state, noise, params):
         inner, functional, half = problem.problem, problem.functional, 0.5 * noise.h
@@ -186,24 +211,29 @@ class Level(Method):
         firsts = None if noise.normals is None else noise.normals[:extra]
         seconds = None if noise.normals is None else noise.normals[extra:]
 
-        def moved(own, t, h, increment, normals, first_W=None):
-            before, gathered = own
-            after, report = self.base.step(inner, t, before, increment, params)
-            step = Step(t, h, self.base.read(before), self.base.read(after), increment.W, first_W, normals)
+        def moved(copy, own, t, h, increment, normals, first_W=None):
+            method, (before, gathered) = self._stepping(copy), own
+            after, report = method.step(inner, t, before, increment, params)
+            here, there = method.read(before), method.read(after)
+            if isinstance(inner, Looped):  # what it holds jumps at the end of the step
+                there = jnp.concatenate([there[: inner.held.start], here[inner.held.start :]])
+            step = Step(t, h, here, there, increment.W, first_W, normals)
             take = functional.move if first_W is None else functional.halved
             return (after, take(inner, gathered, step, params)), report
 
         if self.kind == "single":
-            after, report = moved(state[0], t, noise.h, noise.whole, noise.normals)
+            after, report = moved(0, state[0], t, noise.h, noise.whole, noise.normals)
             return (after,), report
         states, reports = [], []
         orders = [((noise.first, firsts), (noise.second, seconds)), ((noise.second, seconds), (noise.first, firsts))]
-        for own, ((one, one_normals), (other, other_normals)) in zip(state[:-1], orders[: len(state) - 1], strict=True):
-            middle, report = moved(own, t, half, one, one_normals)
-            after, second = moved(middle, t + half, half, other, other_normals)
+        halves = zip(state[:-1], orders[: len(state) - 1], strict=True)
+        for copy, (own, ((one, one_normals), (other, other_normals))) in enumerate(halves):
+            middle, report = moved(copy, own, t, half, one, one_normals)
+            after, second = moved(copy, middle, t + half, half, other, other_normals)
             states.append(after)
             reports += [report, second]
-        coarse, report = moved(state[-1], t, noise.h, noise.whole, noise.normals, noise.first.W)
+        last = len(state) - 1
+        coarse, report = moved(last, state[last], t, noise.h, noise.whole, noise.normals, noise.first.W)
         for other in reports:
             report = report.joined(other)
         return (*states, coarse), report

@@ -69,7 +69,7 @@ class _VanLoan(Solver):
             raise ValueError(
                 f"method: {self.name} holds inputs over a step, but the drift changes with time by itself; take RK4"
             )
-        if inputs and _multiplies(problem, inputs):
+        if inputs and multiplies(problem, inputs):
             raise ValueError(
                 f"method: {self.name} makes its steps with matrices that no input changes, but here "
                 f"{', '.join(inputs)} multiplies the state or the noise; take RK4"
@@ -166,10 +166,10 @@ def _in_matrices(problem: Any) -> dict[str, Any]:
     params = problem.params
     if not isinstance(params, Mapping):
         return {} if params is None else {"params": params}
-    return {name: params[name] for name in params if _multiplies(problem, (name,))}
+    return {name: params[name] for name in params if multiplies(problem, (name,))}
 
 
-def _multiplies(problem: Any, inputs: Sequence[str]) -> bool:
+def multiplies(problem: Any, inputs: Sequence[str]) -> bool:
     """Whether the linear part of the drift, or the noise, depends on inputs among the params."""
 
     def moved(function: Callable) -> Callable:

@@ -28,6 +28,7 @@ from stodyn.noise.from_normals import FromNormals
 from stodyn.noise.source import ByPath
 from stodyn.noise.uniforms import Uniforms
 from stodyn.numerics.bounds import check_bounds
+from stodyn.numerics.facts.degree import has_jumps_in
 from stodyn.numerics.tracing_errors import in_words, user_place
 from stodyn.problems.calling import call
 from stodyn.problems.contract import TracedFunction, anew, component_names, expect_problem, param_units
@@ -427,6 +428,26 @@ class Looped(Measured):
         ticks = [int(thing.times.every / self.tick) for thing in self.things]
         return math.lcm(*ticks) * self.tick
 
+    @property
+    def jumps_at_samples(self) -> bool:
+        """Whether a sensor rounds, or what a sensor or a part does jumps with the state, as a relay does."""
+        if any(sensor.resolution is not None for sensor in self.sensors):
+            return True
+        functions = self.layout.traces.values()
+        return any(has_jumps_in(one.trace, one.arguments, range(1, len(one.arguments))) for one in functions)
+
+    def fewest_steps(self, t: tuple[float, float]) -> int:
+        """Return the fewest equal steps from one time to another that fall on all samples; refuses times that have none
+        worth the name."""
+        start, end = (Fraction(repr(float(time))) for time in t)
+        ticks = (end - start) / self.tick
+        if ticks.denominator > MOST_TICKS:
+            raise ValueError(
+                f"t: no equal steps from {t[0]:g} to {t[1]:g} fall on the samples, which are {float(self.tick):g} "
+                "apart; end at one of them"
+            )
+        return ticks.numerator
+
     def steps_per_tick(self, h: float) -> int:
         """Return the number of steps in a tick; refuses steps that do not divide it, with some that do."""
         count = float(self.tick) / h
@@ -485,6 +506,11 @@ class Looped(Measured):
     def held(self) -> range:
         """The readings, inputs and own states."""
         return range(self.problem.n, self.n)
+
+
+def plant_of(problem: Any) -> Any:
+    """The plant of a loop; any other problem as it is."""
+    return problem.problem if isinstance(problem, Looped) else problem
 
 
 @checks_arguments
