@@ -138,7 +138,7 @@ def _verdict(run: Any, system: Mechanical, method: Any) -> Verdict | None:
     h, verdicts = float(run.spec.lengths[0]), []
     for basis, cases in _held(run, system, method):
         shift = _shift(*cases[0])
-        laws = [] if shift is None else [law for case in cases if (law := _law(*case, shift)) is not None]
+        laws = [] if shift is None else [own for case in cases if (own := _law(*case, shift)) is not None]
         if not laws or len(laws) < len(cases):
             return None
         law: _Law = laws[0] if len(laws) == 1 else _Mean(laws)
