@@ -320,6 +320,8 @@ def test_titles_say_method_step_and_paths_and_legends_hide_nothing(run):
     ax = plot.band(run, "q")
     assert ax.get_title() == "Heun, dt = 0.01 s, 100,000 paths"
     assert plot.histogram(run, "q").get_title() == "t = 8 s, Heun, dt = 0.01 s, 100,000 paths"
+    run.attrs["provenance"] = json.dumps(RECORD | {"method": "StochasticAlpha15(rho=0.0, order=1.5, area=None)"})
+    assert plot.band(run, "q").get_title() == "StochasticAlpha15, ρ = 0, dt = 0.01 s, 100,000 paths"
     ax.figure.draw_without_rendering()
     legend, title = ax.get_legend().get_window_extent(), ax.title.get_window_extent()
     assert legend.y0 >= ax.get_window_extent().y1 and title.y0 >= legend.y1

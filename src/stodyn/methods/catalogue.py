@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 from stodyn import listing, methods
@@ -89,15 +90,16 @@ def stepping(method: Any, argument: str = "method") -> Method:
     return method
 
 
-def fitting(problem, kind: type | None = None) -> list[str]:
+def fitting(problem, kind: type | None = None, wanted: Callable[[Catalogued], bool] = lambda method: True) -> list[str]:
     """The names of the methods that take a problem, as it is or after an exact conversion.
 
-    With `kind`, a class of problems, only methods that accept this class are named.
+    With `kind`, a class of problems, only methods that accept this class are named. Only methods that are `wanted` are
+    asked whether they take the problem: some must compute for that.
     """
     names, lowered = [], {type(problem): problem}
     for name, method in catalogue().items():
         accepts = method.accepts
-        if kind not in (None, accepts):
+        if kind not in (None, accepts) or not wanted(method):
             continue
         if accepts not in lowered:
             lowered[accepts] = problem if isinstance(problem, accepts) else (problem.lower(accepts) or (None,))[0]

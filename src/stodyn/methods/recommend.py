@@ -40,7 +40,12 @@ def best_fitting(problem, refused: str = "") -> str:
 
 def advice(problem, chosen: Catalogued) -> str:
     """The methods of the same kind that have a higher order for a problem than the chosen one, in words; "" if none."""
-    better = of_highest_order(problem, fitting(problem, chosen.accepts), than=chosen)
+    noise = problem.noise_structure
+
+    def promises_more(method: Catalogued) -> bool:
+        return any(method.promised(kind, noise) > chosen.promised(kind, noise) for kind in ("strong", "weak"))
+
+    better = of_highest_order(problem, fitting(problem, chosen.accepts, promises_more), than=chosen)
     return f"higher orders for {problem.noise_structure.kind} noise: {'; '.join(better)}" if better else ""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -237,7 +238,8 @@ def axes_for(ax: Axes | None) -> Axes:
 def title_of(run: xarray.Dataset | None, begun: str) -> str:
     """Return a title: the beginning that the picture gives, then what it was made with.
 
-    Of a run its method, step and paths; of a fit its filter, law and readings; of an oscillator its times.
+    Of a run its method, with the dissipation ρ of those that have it, step and paths; of a fit its filter, law and
+    readings; of an oscillator its times.
     """
     record = json.loads(run.attrs.get("provenance", "{}")) if run is not None else {}
     parts = [begun] if begun else []
@@ -248,7 +250,9 @@ def title_of(run: xarray.Dataset | None, begun: str) -> str:
     if run is not None and "time_unit" in run.attrs:  # of an oscillator's cycle
         parts.append(f"computed at {run.sizes['time']:,} times of one period")
     if "method" in record:
-        parts.append(str(record["method"]).partition("(")[0])
+        name, _, options = str(record["method"]).partition("(")
+        rho = re.search(r"\brho=([^,)]+)", options)
+        parts += [name, *([f"ρ = {float(rho[1]):g}"] if rho else [])]
         if isinstance(record.get("dt"), float):
             parts.append(f"dt = {record['dt']:g} {unit_of(run, 'time')}".rstrip())
         elif "steps" in record:

@@ -155,6 +155,7 @@ def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
         "slopes written beside them. Left: additive noise and a force that depends only on the position, where every "
         "variant has order 2. Right: noise v dW, where the printed scheme (order=1.0) has order 1, not 1.5."
     )
+    drawing.note(figure, f"ρ = 0.8, h = 1/{steps[0]} to 1/{steps[-1]}, {paths:,} paths")
     return StudyResult(rows, {"orders": Picture(figure, caption)})
 
 

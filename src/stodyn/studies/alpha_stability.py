@@ -84,6 +84,7 @@ def dissipation_picture(points: int) -> Picture:
         "Without noise, computed: the spectral radius of a step on x'' = -ω²x, which tends to ρ for long steps, how "
         "much longer the period is than the true one, and the damping that the method adds."
     )
+    drawing.note(figure, "computed for every h, without paths")
     return Picture(figure, caption)
 
 
@@ -103,6 +104,7 @@ def mean_square_picture(points: int) -> Picture:
         f"The factor by which second moments grow in a step of h = {h:g} on x'' = -ω²x + η x' ξ, computed. The "
         "equation itself grows (dotted, above 1); a method that dissipates (ρ < 1) hides this at high frequencies."
     )
+    drawing.note(figure, f"h = {h:g}, computed without paths")
     return Picture(figure, caption)
 
 

@@ -79,6 +79,7 @@ def dissipation_picture() -> Picture:
         f"ρ, computed without noise. The fastest mode keeps {least[0.0]:.0f} % with ρ = 0 and {least[1.0]:.0f} % with "
         "ρ = 1."
     )
+    drawing.note(figure, f"h = {H:g}, computed without paths")
     return Picture(figure, caption)
 
 

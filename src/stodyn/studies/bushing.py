@@ -10,6 +10,7 @@ import numpy as np
 
 from stodyn.models.bushing import BUSHING
 from stodyn.plot import BLUE, ORANGE
+from stodyn.plot.shared import title_of
 from stodyn.studies import drawing
 from stodyn.studies.contract import Picture, Row, Size, Study, StudyResult, of_run
 from stodyn.studies.mechanics_runs import by_rho, newton_row, pace, path_of_each, same_paths, several_paths
@@ -79,6 +80,7 @@ def averages(result: Any, quiet: Any, title: str) -> Picture:
         f"standard errors, and the motion without noise{'; below, their differences from it' if coincide else ''}; T = "
         f"{setting['T']:.4g} s, h = {setting['h']:.4g} s."
     )
+    drawing.note(figure, title_of(result, ""))
     return Picture(figure, caption)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from stodyn.engine.simulate import simulate
 from stodyn.methods.alpha import StochasticAlpha
 from stodyn.models.double_pendulum import DOUBLE_PENDULUM
+from stodyn.plot.shared import title_of
 from stodyn.statistics.paths import Paths
 from stodyn.studies import drawing
 from stodyn.studies.contract import Picture, Row, Size, Study, StudyResult, of_run
@@ -66,6 +67,7 @@ def phase_plane(result, label: str) -> Picture:
     ax.set(xlabel="rate of the upper angle [rad/s]", ylabel="rate of the lower angle [rad/s]")
     drawing.legend(figure, columns=2)
     setting = of_run(result)
+    drawing.note(figure, title_of(result, ""))
     caption = f"Double pendulum, {label}: the rates of two paths, T = {setting['T']:g} s, h = {setting['h']:g} s."
     return Picture(figure, caption)
 

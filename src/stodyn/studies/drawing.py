@@ -54,6 +54,11 @@ def legend_below(ax: Axes, columns: int) -> None:
     ax.legend(frameon=False, fontsize="small", loc="upper center", bbox_to_anchor=(0.5, -0.15), ncols=columns)
 
 
+def note(figure: Figure, words: str) -> None:
+    """The setting of the runs in small letters above the picture: ρ, h and the number of paths."""
+    figure.suptitle(words, x=0.99, ha="right", fontsize="x-small", color=GREY)
+
+
 def slope_guide(ax: Axes, h: np.ndarray, order: float, height: float) -> None:
     """A dotted line of slope `order` on logarithmic axes, `height` at the largest h, with its order beside it."""
     h = np.asarray(h, float)

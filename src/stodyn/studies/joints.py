@@ -87,6 +87,7 @@ def drifts(size: Size) -> tuple[list[Row], Picture]:
         f"paths. RattleAlpha (ρ = 0.8) and Rattle hold them to rounding; by {OLD} (StochasticAlpha, ρ = 0.8) they grow "
         "apart."
     )
+    drawing.note(figure, f"ρ = 0.8, h = {H:g}, {paths} paths")
     return rows, Picture(figure, caption)
 
 
@@ -130,6 +131,7 @@ def orders(size: Size) -> tuple[list[Row], Picture]:
         f"{T_ORDERS:g}, {paths} paths, ρ = 0.8; bars are two standard errors, dotted lines have the slopes written "
         "beside them."
     )
+    drawing.note(figure, f"ρ = 0.8, h = 1/{round(1 / h[0])} to 1/{round(1 / h[-1])}, {paths:,} paths")
     return rows, Picture(figure, caption)
 
 
@@ -158,6 +160,7 @@ def reactions(size: Size) -> tuple[list[Row], Picture]:
         f"{paths} paths, h = {h:g}, ρ = 0.8; bars are two standard errors. It grows like 1/Δ, since the reaction at a "
         "time is white noise."
     )
+    drawing.note(figure, f"ρ = 0.8, h = {h:g}, {paths:,} paths")
     return rows, Picture(figure, caption)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from stodyn.engine.simulate import simulate
 from stodyn.methods.alpha import GeneralisedAlpha, StochasticAlpha
+from stodyn.plot.shared import title_of
 from stodyn.problems.mechanical import Mechanical
 from stodyn.statistics.iterations import Iterations
 from stodyn.statistics.moments import Moments
@@ -58,6 +59,7 @@ def path_of_each(runs: Mapping[str, Any], component: str, axis: str, what: str, 
         f"{what}: one Brownian path for all methods, T = {setting['T']:g}, h = {setting['h']:g}. Above, the paths; "
         f"{differ}."
     )
+    drawing.note(figure, f"h = {setting['h']:g}, one of {setting['paths']:,} paths")
     return Picture(figure, caption)
 
 
@@ -74,6 +76,7 @@ def several_paths(result: Any, component: str, axis: str, what: str, clock: str 
         f"{what}: {result.sizes['number']} paths (thin) and the mean of {setting['paths']}, T = {setting['T']:g}, "
         f"h = {setting['h']:g}."
     )
+    drawing.note(figure, title_of(result, ""))
     return Picture(figure, caption)
 
 
