@@ -5,7 +5,11 @@ integral; s falls in a step by the chance of a crossing within it (problems.leve
 
     survival S(t) = E s;   restricted mean E min(τ, t) = E ∫ s;   between two observations, s falling by d on the way:
     density E d/Δ;         hazard ln(S_before/S)/Δ;               errors from sums over paths of s, d, ∫ s and products
-    E τ = E min(τ, T) + S(T)/λ, where the hazard λ is constant at the end (λ over the last fifth of the time)
+    E τ = E min(τ, T) + S(T)/λ, where the hazard λ is constant at the end (λ over the last tenth of the time)
+
+Constant: at none of several marks near the end does λ change by more than CHANGE standard errors. That of λ over a
+while follows from its error over all of them, for it falls with the time that paths spend on the way to the level
+there, as for events that are counted; the own error of a while with hardly any would be nothing.
 
 A path that fails keeps its s: a level reached before the failure counts, and after it the level is never reached.
 """
@@ -13,7 +17,7 @@ A path that fails keeps its s: a level reached before the failure counts, and af
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -31,11 +35,13 @@ from stodyn.statistics.moments import Averaged, Summary, summarise
 from stodyn.warnings import Censored
 
 COMPLETE = 1e-3  # survival at the end, up to which a mean is complete
-EARLY, LATE = 0.6, 0.8  # shares of the time at which survival is stored, for the hazard between and after them
+MARKS, LATEST = (0.6, 0.8, 0.9, 0.97), 2  # shares of the time at which survival is stored; λ is that after the latest
+CHANGE = 2.5  # standard errors of a change of the hazard at a mark; one in 25 constant hazards goes beyond at some mark
 FAR = 3.0  # standard deviations of a step; where both ends are farther off, the chance of a crossing is below 2e-8
 FEW_COMPONENTS, FEW_HALVINGS = 8, 12  # components up to which rare cases take loops; halvings of a root without them
 FEW = 16  # observation times that are compared one by one
-SURVIVAL, TIME, FALL, FAILED, AT_EARLY, AT_LATE, VALUE = range(7)  # values per path; the last three serve the mean
+SURVIVAL, TIME, FALL, FAILED = range(4)  # values per path; for the mean there follow those at the marks, and f
+AT_MARKS, VALUE = slice(4, 4 + len(MARKS)), 4 + len(MARKS)
 
 
 class Track(NamedTuple):
@@ -44,15 +50,14 @@ class Track(NamedTuple):
     survival  the probability s that the level has not been reached
     time      the integral of s up to the time `when`, where the latest such step ended
     last      s at the beginning of the observation interval that holds `when`
-    early, late  s at the two marks near the end; None where no mean is wanted
+    at_marks  s at the marks near the end; empty where no mean is wanted
     """
 
     survival: Array
     time: Array
     when: Array
     last: Array
-    early: Array | None
-    late: Array | None
+    at_marks: tuple[Array, ...]
 
 
 @checks_arguments
@@ -92,7 +97,8 @@ class Passage(Averaged):
     without an error, NAME_at_risk, how many paths enter the interval; and the number NAME_mean = E τ. NAME_mean_kind
     says what that number is: "complete" (at most one path in a thousand is left, and its share S/λ is added),
     "extrapolated" (the hazard was constant over the last two fifths of the time, and S/λ is added), or "bound"
-    (E min(τ, T), a lower bound). For the last two a warning `Censored` says what is missing.
+    (E min(τ, T), a lower bound). For the last two a warning `Censored` says what is missing; where S/λ is added, also
+    how large a change of the hazard near the end would not have been noticed.
     Intervals of survival, restricted mean, density and hazard: `results.interval`.
 
     Where paths fail (on_failure="record"), one that had reached the level before counts as any other; one that had not
@@ -157,8 +163,9 @@ class Passage(Averaged):
         over_step = {BRIDGE: _Bridged(gauge, freezes), CUBIC: _Followed(gauge), GRID: _SeenAfterStep(gauge)}[how]
         over_step.check(float(times[0]), float(np.diff(times).max()))
         until = times[times <= self.observed_at[-1]]
-        wanted = times[0] + np.array([EARLY, LATE]) * (until[-1] - times[0])
-        marks = until[np.abs(until[:, None] - wanted).argmin(axis=0)]
+        wanted = times[0] + np.array(MARKS) * (until[-1] - times[0])
+        inner = until[: max(len(until) - 1, 1)]
+        marks = inner[np.abs(inner[:, None] - wanted).argmin(axis=0)]
         return self._with(
             over_step=over_step,
             marks=(float(times[0]), *map(float, marks)),
@@ -181,8 +188,8 @@ class Passage(Averaged):
             return jnp.where(has_reached, 0.0, 1.0).astype(x.dtype)
 
         begun = jax.vmap(alive, in_axes=(-1, self._axes(params, x)))(x, params)
-        extremes = (begun, begun) if self.mean else (None, None)
-        return Track(begun, jnp.zeros_like(begun), jnp.full_like(begun, t), begun, *extremes)
+        at_marks = (begun,) * len(MARKS) if self.mean else ()
+        return Track(begun, jnp.zeros_like(begun), jnp.full_like(begun, t), begun, at_marks)
 
     def _is_known(self, t: Array, x: Array, params: Any) -> Array:
         """Whether a path has not failed and the function of its state has a value."""
@@ -207,10 +214,9 @@ class Passage(Averaged):
             left = s * (1.0 - reached)
             time = track.time + s * ((t - track.when) + h * (1.0 - lost))
             is_new = self._interval(t + self.tolerance) != self._interval(track.when - self.tolerance)
-            marks = [jnp.where(t + self.tolerance < mark, left, old)
-                     for mark, old in zip(self.marks[1:], track[4:], strict=True) if old is not None]  # fmt: skip
-            extremes = marks or (None, None)
-            new = Track(left, time, t + h + 0.0 * s, jnp.where(is_new, s, track.last), *extremes)
+            marked = zip(self.marks[1:], track.at_marks, strict=False)
+            at_marks = tuple(jnp.where(t + self.tolerance < mark, left, old) for mark, old in marked)
+            new = Track(left, time, t + h + 0.0 * s, jnp.where(is_new, s, track.last), at_marks)
             is_known = self._is_known(t + h, after, params) & jnp.isfinite(reached)
             return jax.tree.map(lambda a, b: jnp.where(is_known, a, b), new, track)
 
@@ -246,7 +252,7 @@ class Passage(Averaged):
         if not self.mean:
             return jnp.stack(own)
         value = of_each(self.gauge.value)
-        return jnp.stack([*own, track.early, track.late, jnp.where(jnp.isfinite(value), value, 0.0)])
+        return jnp.stack([*own, *track.at_marks, jnp.where(jnp.isfinite(value), value, 0.0)])
 
     # --- the result ---------------------------------------------------------------------------------------------------
 
@@ -345,7 +351,8 @@ class Passage(Averaged):
             return (
                 Censored(
                     f"{left}Of the mean {mean.value:.4g}, {mean.added:.4g} is extrapolated from the hazard at the end, "
-                    f"which was constant. {remedy}"
+                    f"which was constant as far as these paths tell: after t = {self.marks[-1]:.4g}, a change by less "
+                    f"than {100 * mean.unnoticed:.2g} % would not have been noticed. {remedy}"
                 ),
             )
         why = "the hazard was not constant at the end, or is not known well enough to extrapolate"
@@ -365,42 +372,59 @@ class Passage(Averaged):
 
 
 class _Mean(NamedTuple):
-    """The mean passage time as far as it is known; `added` is the part that is extrapolated."""
+    """The mean passage time as far as it is known.
+
+    added      the part that is extrapolated
+    unnoticed  how large a change of the hazard after the last mark would not be noticed, as a share of it
+    """
 
     value: float
     stderr: float
     kind: str
     added: float
+    unnoticed: float = np.inf
 
 
 def _mean(summary: Summary, count: np.ndarray, end: float, marks: tuple[float, ...]) -> _Mean:
-    """Compute E min(τ, T), and add S/λ where the hazard λ of the last fifth permits it; the error follows from the
-    delta method."""
-    S, R, early, late = (float(summary.mean[-1, k]) for k in (SURVIVAL, TIME, AT_EARLY, AT_LATE))
+    """Compute E min(τ, T), and add S/λ where the hazard λ near the end permits it; the error follows from the delta
+    method."""
+    S, R, at_marks = summary.mean[-1, SURVIVAL], summary.mean[-1, TIME], summary.mean[-1, AT_MARKS]
     covariance = summary.covariance[-1] / count[-1]  # type: ignore[index]
-    bound = _Mean(R, float(summary.mean_stderr[-1, TIME]), "bound", 0.0)
+    bound = _Mean(float(R), float(summary.mean_stderr[-1, TIME]), "bound", 0.0)
     if S <= 0.0:
         return bound._replace(kind="complete")
-    last, before = end - marks[2], marks[2] - marks[1]
-    if summary.mean[-1, FAILED] > 0.0 or not (last > 0 and before > 0 and late > S and early > 0):
+    first, latest = marks[1], marks[1 + LATEST]
+    if summary.mean[-1, FAILED] > 0.0 or latest <= first or not at_marks[LATEST] > S:
         return bound
-    λ, λ_before = np.log(late / S) / last, np.log(early / late) / before
 
-    def error(**slopes: float) -> float:
+    def error(slopes: Mapping[int, float]) -> float:
         vector = np.zeros(len(covariance))
-        for name, slope in slopes.items():
-            vector[{"S": SURVIVAL, "R": TIME, "early": AT_EARLY, "late": AT_LATE}[name]] = slope
+        vector[list(slopes)] = list(slopes.values())
         return float(np.sqrt(max(vector @ covariance @ vector, 0.0)))
 
-    of_hazard = error(S=-1 / (S * last), late=1 / (late * last))
-    of_change = error(S=-1 / (S * last), late=1 / (late * last) + 1 / (late * before), early=-1 / (early * before))
-    mean = _Mean(
-        R + S / λ, error(R=1.0, S=1 / λ + 1 / (λ**2 * last), late=-S / (λ**2 * late * last)), "extrapolated", S / λ
-    )
+    late, last, k = at_marks[LATEST], end - latest, AT_MARKS.start + LATEST
+    λ = np.log(late / S) / last
+    of_hazard = error({SURVIVAL: -1 / (S * last), k: 1 / (late * last)})
+    of_all = error({SURVIVAL: -1 / (S * (end - first)), AT_MARKS.start: 1 / (at_marks[0] * (end - first))})
+    changes, of_changes = _changes(np.array([*at_marks, S]), np.array([*marks[1:], end]))
+    is_constant = bool(np.all(np.abs(changes) <= CHANGE * of_all * of_changes))
+    of_mean = error({TIME: 1.0, SURVIVAL: 1 / λ + 1 / (λ**2 * last), k: -S / (λ**2 * late * last)})
+    mean = _Mean(R + S / λ, of_mean, "extrapolated", S / λ, CHANGE * of_all * of_changes[-1] / λ)
     if S <= COMPLETE:
-        return mean._replace(kind="complete")
-    is_constant = abs(λ - λ_before) <= 2.0 * of_change and λ > 2.0 * of_hazard
-    return mean if is_constant else bound
+        return mean._replace(kind="complete", stderr=of_mean if is_constant else np.hypot(of_mean, S / λ))
+    return mean if is_constant and λ > 2.0 * of_hazard else bound
+
+
+def _changes(S: np.ndarray, times: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """By how much the hazard after each of some times exceeds that before it, from the survivals at all of them, the
+    first and the last included; and the errors of that as multiples of the error of the hazard over all."""
+    exposures = np.diff(times) * (S[:-1] + S[1:]) / 2
+    before, after = np.cumsum(exposures)[:-1], np.cumsum(exposures[::-1])[-2::-1]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        changes = np.log(S[1:-1] / S[-1]) / (times[-1] - times[1:-1]) - np.log(S[0] / S[1:-1]) / (
+            times[1:-1] - times[0]
+        )
+        return np.where(before > 0, changes, 0.0), np.sqrt(exposures.sum() * (1 / before + 1 / after))
 
 
 # --- a step: whether the level may have been reached, and the law of it -----------------------------------------------
