@@ -1,5 +1,7 @@
 """Constructs of public netlists that are not faults there, and the excess phase PTF."""
 
+import math
+
 import numpy as np
 import pytest
 
@@ -153,3 +155,65 @@ def test_nodes_that_only_leakage_holds_are_noted():
     assert not any("leakage" in note for note in sd.circuits.read(text.format(2) + "R2 g 0 1meg\n").notes)
     open_gate = text.format(2) + "M1 a g s 0 m\nC2 s 0 1p\n.model m nmos(vto=5)\n"
     assert any("only with 1e-12 S" in note and " s " in note for note in sd.circuits.read(open_gate).notes)
+
+
+def test_leakage_is_noted_of_the_operating_point_of_a_circuit_that_starts_elsewhere():
+    text = "title\nV1 a 0 2\nD1 g a d\nC1 g 0 1p\nR1 a 0 1k\n.model d d(is=1e-15)\n.tran 1n 1u uic\n"
+    circuit = sd.circuits.read(text)
+    assert not any("leakage" in note for note in circuit.notes)
+    _ = circuit.operating_point
+    assert sum("only leakage holds g:" in note for note in circuit.notes) == 1
+
+
+@pytest.mark.parametrize(
+    "netlist",
+    [
+        "Latch\nV1 v 0 5\nR1 v a 1k\nR2 v b 1k\nRA b x 10k\nRB a y 10k\nQ1 a x 0 q\nQ2 b y 0 q\n.model q npn\n",
+        "Astable\nV1 v 0 5\nR1 v a 1k\nR2 v b 1k\nR3 v x 47k\nR4 v y 47k\nCA a y 10n\nCB b x 10n\nQ1 a x 0 q\n"
+        "Q2 b y 0 q\n.model q npn(cje=2p cjc=1p tf=0.3n)\n",
+        "Schmitt trigger and a slow feedback\nB1 o 0 V=5*tanh(200*(V(p)-V(c)))\nR1 o p 1k\n"
+        "R2 p 0 1k\nC1 p 0 1p\nR3 o c 10k\nC2 c 0 10n\n",
+    ],
+    ids=["latch", "astable", "trigger"],
+)
+def test_operating_points_at_which_a_circuit_does_not_rest_are_noted(netlist):
+    assert any("feedback drives the circuit away" in note for note in sd.circuits.read(netlist).notes)
+
+
+@pytest.mark.parametrize(
+    "netlist",
+    [
+        "Follower\nV1 i 0 1\nB1 o 0 V=5*tanh(200*(V(i)-V(n)))\nR1 o n 1k\nC1 n 0 1p\n",
+        "Pair\nV1 v 0 10\nV2 x 0 1\nQ1 v x e q\nQ2 c 0 e q\nRC v c 5k\nRE e m 10k\nV3 m 0 -10\n"
+        ".model q npn(cje=1p cjc=1p)\n",
+        "Reset latch\nV1 v 0 5\nR1 v a 1k\nR2 v b 1k\nRA b x 10k\nRB a y 10k\nQ1 a x 0 q\nQ2 b y 0 q\n.model q npn\n"
+        ".nodeset v(a)=0 v(b)=5 v(x)=0.8 v(y)=0\n",
+    ],
+    ids=["follower", "pair", "latch"],
+)
+def test_operating_points_at_which_a_circuit_rests_are_not_noted(netlist):
+    assert not any("feedback" in note for note in sd.circuits.read(netlist).notes)
+
+
+def test_a_saturated_transistor_with_an_area_is_noted():
+    """ngspice 39 gives i(v1) = -2.52749e-04 for area=0.5, by an IS of the collector that goes with 0.5²."""
+    text = "title\nV1 c 0 0.05\nV2 b 0 0.7\nQ1 c b 0 q {}\n.model q npn(is=1e-15 bf=100 br=2)\n"
+    scale = 1.380649e-23 * 300.15 / 1.602176634e-19
+    forward, reverse = (1e-15 * math.expm1(volts / scale) for volts in (0.7, 0.65))
+    for words, noted in (("0.5", True), ("area=2", True), ("m=0.5", False), ("", False)):
+        circuit = sd.circuits.read(text.format(words))
+        times = float(words.rpartition("=")[2] or 1.0)
+        current = circuit.operating_point.x[circuit.names.index("i(v1)")]
+        assert current == pytest.approx(-times * (forward - 1.5 * reverse), rel=1e-9)
+        assert any("q1: conducts from base to collector" in note for note in circuit.notes) is noted
+    assert sd.circuits.read(text.replace("0.05", "5").format("0.5")).notes == ()
+
+
+def test_initial_voltages_of_nodes_that_inductors_hold():
+    """At rest 5 V drive 50 mA through the inductor; .ic says what holds anyway, or contradicts it."""
+    text = "title\nV1 a 0 5\nR1 a b 100\nL1 b 0 500m\nC1 b 0 10u\nR2 b 0 50k\n.ic v(b)={}\n.tran 1u 1m\n"
+    circuit = sd.circuits.read(text.format(0))
+    assert circuit.start[circuit.names.index("i(l1)")] == pytest.approx(0.05)
+    with pytest.raises(sd.circuits.NetlistError, match=r"\.ic v\(b\)=1: inductors and sources hold it at 0 V.*uic"):
+        sd.circuits.read(text.format(1))
+    assert sd.circuits.read(text.format(1).replace("1m\n", "1m uic\n")).start[0] in (0.0, 1.0)

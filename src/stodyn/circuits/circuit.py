@@ -28,7 +28,7 @@ from stodyn.circuits.harmonics import FOURIER_ACCURACY, FOURIER_POINTS, Harmonic
 from stodyn.circuits.known import known_of, takes_time
 from stodyn.circuits.netlist import Netlist, causes_in_errors, laid_out, read_deck, warn
 from stodyn.circuits.noise_sensitivities import noise_sensitivities
-from stodyn.circuits.operating_point import OperatingPoint, held_by_leakage, operating_point
+from stodyn.circuits.operating_point import OperatingPoint, operating_point, remarks
 from stodyn.circuits.scattering import Scattering, scattering
 from stodyn.circuits.small_signal import Response, SmallSignal, Spectrum
 from stodyn.circuits.text import NetlistError
@@ -56,6 +56,7 @@ MOST_CORNERS = 12  # the most random values for which all corners are computed
 CONDUCTING = 0.4  # V: forward, from which the body of a transistor without junctions is warned of
 NEAR = 1e-3  # of a number of the netlist: how far about it is looked for the devices that it changes
 SLOPE_STEP = 1e-4  # of it, for central differences of what the devices and the operating point make of it
+OFF_INITIAL = 1e-6  # V: the most by which a node may be off its .ic
 LOOKED_AT = 1_000_000  # n² m: larger systems are not checked for commutative noise
 
 
@@ -236,9 +237,14 @@ class Circuit(SDAE):
     @functools.cached_property
     def operating_point(self) -> OperatingPoint:
         """The DC operating point: sources at their DC values or, where none is given, at their values at t = 0."""
-        point = operating_point(self.network, self.network.sources.at_rest())
+        network, sources = self.network, self.network.sources.at_rest()
+        point = operating_point(network, sources)
         _warn_of_bodies(self, point.x)
         _warn_of_thresholds(self, point.x)
+        is_start = _held(network) == {} and np.array_equal(sources, network.sources.values(0.0, np))
+        if not is_start:
+            notes = network.netlist.notes
+            notes += [words for words in remarks(network, sources, {}, point.x) if words not in notes]
         return point
 
     @functools.cached_property
@@ -841,8 +847,7 @@ def _built(netlist: Netlist) -> Circuit:
             return _built(laid_out(deck, netlist.overrides.values))
     if (held := _held(network)) is not None:
         at_start = start.mean if isinstance(start, GaussianStart) else start
-        if leaking := held_by_leakage(network, held, at_start):
-            netlist.notes.append(leaking)
+        netlist.notes += remarks(network, network.sources.values(0.0, np), held, at_start)
     if netlist.least_capacitance:
         netlist.notes.append(_effect_of_cmin(network, start.mean if isinstance(start, GaussianStart) else start))
     return _problem(network, lambda params: network, {"noise": 1.0}, start)
@@ -1068,11 +1073,14 @@ def _problem(
 
 
 def _held(network: Network) -> dict[int, float] | None:
-    """The voltages of .ic, at which nodes are held while the starting point is computed; None with uic."""
+    """The voltages of .ic, at which nodes are held while the starting point is computed; None with uic.
+
+    Nodes that inductors and sources hold already are left out."""
     netlist = network.netlist
     if netlist.transient is not None and netlist.transient.uic:
         return None
-    return {network.nodes[name]: value for name, (value, _) in netlist.initial.items()}
+    stiff = topology.held_at_rest(netlist.elements) if netlist.initial else frozenset()
+    return {network.nodes[name]: value for name, (value, _) in netlist.initial.items() if name not in stiff}
 
 
 def _start(network: Network) -> Any:
@@ -1095,6 +1103,11 @@ def _start(network: Network) -> Any:
                 at = netlist.initial[element.nodes[0]][1]
                 raise NetlistError(f".ic v({element.nodes[0]}): {element.name} holds this node already", at)
         x = operating_point(network, network.sources.values(0.0, np), held).x.copy()
+        for name, (value, at) in netlist.initial.items():
+            there = x[network.nodes[name]]
+            if abs(there - value) > OFF_INITIAL * (1.0 + abs(value)):
+                raise NetlistError(f".ic v({name})={value:g}: inductors and sources hold it at {there:g} V while the "
+                                   "circuit rests. Take it out, or start from it with .tran ... uic", at)  # fmt: skip
         x[[network.branches[name] for name in network.charged]] = 0.0
     if network.filters is None:
         return x

@@ -75,6 +75,7 @@ class Law:
                  where it is not the slope of that charge
     remembers    whether it is a switch with memory: besides its voltage and its control it reads an unknown of its own,
                  1 where it is on and 0 where it is off, which changes where the control leaves `low` to `high`
+    remark       (read, numbers) -> for which parts other simulators differ at an operating point, and why
     """
 
     name: str
@@ -89,6 +90,7 @@ class Law:
     couples: Callable[[Numbers], bool] | None = None
     capacitance: Callable[[tuple[Any, ...], Numbers], Any] | None = None
     remembers: bool = False
+    remark: tuple[Callable[[tuple[Any, ...], Numbers], np.ndarray], str] | None = None
 
     def room(self, k: int, v: np.ndarray, p: Numbers) -> np.ndarray:
         """The most by which the k-th voltage may rise in one step of Newton's method: for a junction, to 2 N V_T beyond

@@ -24,6 +24,8 @@ SETTLING = 100, 50  # steps of the circuit with a capacitor at every node, and r
 LEAST_FACTOR = 10.0 ** (1.0 / 16.0)  # between two of them
 SPICES_GMIN, LEAKING = 1e-12, 1e-4  # S, and the share of the largest voltage by which it moves what leakage holds
 SHOWN = 6  # names in a note
+STILL, MOST_LOOKED_AT, MOST_MODES = 1e3, 1000, 60  # of the largest entry of f_x, S; unknowns
+SLOW = 1e-9  # of the longest time constant of a circuit: shorter ones may be rounding errors
 NEAR, BEGINNINGS = 0.1, 20  # V, and tries: how far from its first guess the search begins where that has no value
 SIGNS = 4  # combinations of signs of rounding errors that are tried
 HALVINGS = 60  # of a step that leads to where an expression has no value
@@ -135,12 +137,25 @@ def _by_gmin_stepping(solver: _Solver, x: np.ndarray) -> np.ndarray | None:
     return point
 
 
-def held_by_leakage(network: Network, held: dict[int, float], x: np.ndarray) -> str:
-    """The nodes of an operating point at t = 0 that only leakage holds, in words: those that nothing determines, or
-    those that SPICE's GMIN from every node to ground would move by more than LEAKING of the largest voltage."""
-    solver = _Solver(network, network.sources.values(0.0, np), held)
+def remarks(network: Network, sources: np.ndarray, held: dict[int, float], x: np.ndarray) -> list[str]:
+    """What to say of an operating point: why other simulators may find other voltages, or find none."""
     if not network.groups:
-        return ""
+        return []
+    solver = _Solver(network, sources, held)
+    words = [_held_by_leakage(solver, x) or _driven_away(solver, x)]
+    for group in network.groups:
+        if group.law.remark is None:
+            continue
+        which, why = group.law.remark
+        names = [group.elements[k].name for k in np.flatnonzero(which(group.read(np.append(x, 0.0)), group.numbers))]
+        words += [f"{_some(names)}: {why}"] if names else []
+    return [*filter(None, words)]
+
+
+def _held_by_leakage(solver: _Solver, x: np.ndarray) -> str:
+    """The nodes of an operating point that only leakage holds, in words: those that nothing determines, or those that
+    SPICE's GMIN from every node to ground would move by more than LEAKING of the largest voltage."""
+    network = solver.network
     if solver.newton(x) is None:
         return f"the operating point is determined only with {GMIN[1]:g} S from every node to ground{solver.trouble}"
     other = solver.newton(x, gmin=SPICES_GMIN)
@@ -149,11 +164,57 @@ def held_by_leakage(network: Network, held: dict[int, float], x: np.ndarray) -> 
     names = [name for name, row in network.nodes.items() if moves[row] > LEAKING * largest]
     if not names:
         return ""
-    shown = ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
     return (
-        f"only leakage holds {shown}: SPICE's GMIN of {SPICES_GMIN:g} S from each node to ground, which is not here, "
-        f"would move voltages by up to {moves[: solver.count].max():.2g} V"
+        f"only leakage holds {_some(names)}: SPICE's GMIN of {SPICES_GMIN:g} S from each node to ground, which is "
+        f"not here, would move voltages by up to {moves[: solver.count].max():.2g} V"
     )
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
+
+
+def _driven_away(solver: _Solver, x: np.ndarray) -> str:
+    """What to say of an operating point at which the circuit does not rest: that of an oscillator, or in a latch.
+
+    It has a mode that grows; or it would have one with a capacitance at every node: with a large conductance g from
+    every node to where it is the circuit rests, and if det f_x has another sign without g, det (f_x - g) vanishes on
+    the way.
+    """
+    network, rows = solver.network, list(solver.held)
+    if network.n > MOST_LOOKED_AT:
+        return ""
+    J = direct.dense(solver.jacobian(x, np.zeros(network.n)))
+    still = J - np.diag(np.where(np.arange(network.n) < solver.count, STILL * np.abs(J).max(), 0.0))
+    still[rows] = J[rows]
+    if _sign(J) * _sign(still) >= 0.0 and not (network.n <= MOST_MODES and _grows(network, x)):
+        return ""
+    return (
+        "at the operating point feedback drives the circuit away, as in an oscillator or a latch: other simulators may "
+        "find another point, or a moment of the oscillation. .nodeset chooses among several points"
+    )
+
+
+def _grows(network: Network, x: np.ndarray) -> bool:
+    """Whether a mode grows: those of M x' = f_x x are exp(t/τ) for the eigenvalues τ of f_x⁻¹ M."""
+    M, J = map(direct.dense, network.small_signal(x))
+    try:
+        times = np.linalg.eigvals(np.linalg.solve(_perturbed(J), M))
+    except np.linalg.LinAlgError:
+        return False
+    return bool((times.real > SLOW * np.abs(times).max(initial=0.0)).any(axis=-1).all())
+
+
+def _sign(J: np.ndarray) -> float:
+    """The sign of a determinant; 0 where rounding errors in the entries can change it."""
+    signs = np.linalg.slogdet(_perturbed(direct.of_one_size(J, J[0])[0]))[0]
+    return float(signs[0]) if (signs == signs[0]).all() else 0.0
+
+
+def _perturbed(J: np.ndarray) -> np.ndarray:
+    """The matrix (tries, n, n) with rounding errors of its entries."""
+    signs = np.random.default_rng(1).choice([-1.0, 0.0, 1.0], (SIGNS, *J.shape))
+    return J * (1.0 + UNITS * np.finfo(float).eps * signs)
 
 
 def _by_source_stepping(solver: _Solver, x: np.ndarray) -> np.ndarray | None:

@@ -129,6 +129,13 @@ def shorted(netlist: Any, nodes: dict[str, int]) -> list[str]:
         closing.append(loop[0].name)
 
 
+def held_at_rest(elements: Sequence[Element]) -> frozenset[str]:
+    """The nodes that voltage sources and inductors join to ground, which therefore hold them at rest."""
+    nodes = {node: k for k, node in enumerate(dict.fromkeys(n for e in elements for n in e.nodes))}
+    piece = pieces(nodes, [e for e in elements if e.kind in VOLTAGES or e.kind == "l"])
+    return frozenset(node for node, k in nodes.items() if piece[k] == piece[nodes[GROUND]])
+
+
 def _touched(netlist: Any) -> None:
     """Note nodes that only one element touches, often because of a misspelt name; refuse references to controlling
     sources that do not exist."""

@@ -39,6 +39,7 @@ from stodyn.circuits.element import GROUND, Card, Delay, Element, ElementType, M
 NONE = 1e-30  # A: in place of 0 in a quotient
 SPREAD = 144.0 / math.pi**2  # of the current below the emitter
 LEAST_RATIO = 1e-9  # of the base current to IRB
+OTHERWISE = 1e-6  # of the largest current: a difference from another simulator that is worth saying
 
 MODEL = ModelType(
     {
@@ -155,10 +156,23 @@ def base_resistor_noise(read: tuple[Any, ...], p: Numbers, xp: Any) -> Any:
     return 2.0 * BOLTZMANN * p.kelvin * _base_conductance(read, p, xp)
 
 
+def is_saturated_beside_area(read: tuple[Any, ...], p: Numbers) -> np.ndarray:
+    """Which transistors with an area conduct from base to collector."""
+    be, bc = (p["sign"] * v for v in read[:2])
+    forward, reverse = _forward(be, p, np), _reverse(bc, p, np)
+    return reverse * np.abs(p["area"] - 1.0) > OTHERWISE * np.maximum(np.abs(forward), np.abs(reverse)).max()
+
+
+SATURATED = (
+    is_saturated_beside_area,
+    "conducts from base to collector at the operating point, where its current goes with its area, as the manual of "
+    "SPICE says, and that of ngspice with the square. m= is the same in both",
+)
 RESISTOR = Law("bipolar base resistance", base_resistor, base_resistor_noise, "thermal")
-TRANSPORT = Law("bipolar transport", transport, collector_noise, "shot", (("is", "nf"), ("is", "nr")))
+TRANSPORT = Law("bipolar transport", transport, collector_noise, "shot", (("is", "nf"), ("is", "nr")), remark=SATURATED)
 FORWARD = Law("bipolar forward current", forward, None, "", (("is", "nf"),))
-DELAYED = Law("bipolar delayed transport", delayed_transport, delayed_noise, "shot", (("is", "nf"), ("is", "nr"), None))
+DELAYED = Law("bipolar delayed transport", delayed_transport, delayed_noise, "shot", (("is", "nf"), ("is", "nr"), None),
+              remark=SATURATED)  # fmt: skip
 BASE = Law("bipolar base", base, base_noise, "shot", (("is", "nf"),))
 BACK = Law("bipolar collector junction", back, None, "", (("is", "nr"),))
 EMITTER_CHARGE = Law("bipolar emitter charge", emitter_charge, stores=True, conducts=False)
@@ -205,8 +219,8 @@ def _parse(card: Card) -> list[Element]:
         substrate = card.scope.node(card.rest.pop(0))
     model = card.model(2)
     area = card.number(card.rest[1], "area", 0.0, False) if len(card.rest) == 2 else card.named("area", 1.0, 0.0, False)
+    p = {**at_temperature(model, card.kelvin, model.nominal(card.nominal)), "area": area}
     area *= card.named("m", 1.0, 0.0, False)
-    p = at_temperature(model, card.kelvin, model.nominal(card.nominal))
     for key in ("is", "ise", "isc", "ikf", "ikr", "cje", "cjc", "cjs", "itf", "irb"):
         p[key] *= area
     p["rb"], p["rbm"] = p["rb"] / area, p["rbm"] / area
