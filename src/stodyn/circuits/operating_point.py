@@ -187,7 +187,7 @@ def _driven_away(solver: _Solver, x: np.ndarray) -> str:
     J = direct.dense(solver.jacobian(x, np.zeros(network.n)))
     still = J - np.diag(np.where(np.arange(network.n) < solver.count, STILL * np.abs(J).max(), 0.0))
     still[rows] = J[rows]
-    if _sign(J) * _sign(still) >= 0.0 and not (network.n <= MOST_MODES and _grows(network, x)):
+    if _sign(J) * _sign(still) >= 0.0 and not (network.n <= MOST_MODES and _has_growing_mode(network, x)):
         return ""
     return (
         "at the operating point feedback drives the circuit away, as in an oscillator or a latch: other simulators may "
@@ -195,7 +195,7 @@ def _driven_away(solver: _Solver, x: np.ndarray) -> str:
     )
 
 
-def _grows(network: Network, x: np.ndarray) -> bool:
+def _has_growing_mode(network: Network, x: np.ndarray) -> bool:
     """Whether a mode grows: those of M x' = f_x x are exp(t/τ) for the eigenvalues τ of f_x⁻¹ M."""
     M, J = map(direct.dense, network.small_signal(x))
     try:
