@@ -39,6 +39,11 @@ INSTEAD = {
     ("dt", "error"): "It finds steps that meet `error`; steps=N fixes those of its coarsest level",
     ("params", "problem"): "Parameters stand in the problem: dataclasses.replace(problem, params=...)",
     ("start", "problem"): "The start stands in the problem: dataclasses.replace(problem, start=...)",
+    ("noise_density", "arw"): "A data sheet's is arw=stodyn.density(..., sides=1); that of kalibr or PX4 has sides=2",
+    ("noise_density", "vrw"): "A data sheet's is vrw=stodyn.density(..., sides=1); that of kalibr or PX4 has sides=2",
+    ("noise_density", "accelerometer"): "It belongs to the sensors: gyro(arw=...) and accelerometer(vrw=...)",
+    ("noise_density", "log_density"): "The noise of a reading is noise=stodyn.density(..., sides=1 or 2)",
+    ("density", "log_density"): "The noise of a reading is noise=stodyn.density(..., sides=1 or 2)",
 }  # unknown keywords that calls with another one do without
 
 

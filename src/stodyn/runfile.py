@@ -79,7 +79,7 @@
 
     [noise]
     name = "gyro"                        # of stodyn.noise, coloured.dryden among them, per_sample, density, module:name
-    parameters = {arw = "0.3 deg/sqrt(h)"}  # of an imu: {gyro = {...}, accelerometer = {...}}
+    parameters = {arw = "0.3 deg/sqrt(h)"}  # or {density = "8 mdeg/s/sqrt(Hz)", sides = 1}; of an imu two such tables
 
     [export]
     dt = 0.01                            # and t0, seed
@@ -436,10 +436,28 @@ def _noise(table: Mapping[str, Any], admission: Admission) -> Any:
     else:
         raise BadRunFile(f"noise.name: there is no noise {name!r}; expected one of {', '.join(NOISES)}, or module:name")
     if callable(noise):
-        noise = _called(noise, parameters, "noise.parameters")
+        noise = _called(noise, _with_densities(parameters, "noise.parameters"), "noise.parameters")
     if not is_noise(noise):
         raise BadRunFile(f"noise.name: {name} is a {type(noise).__name__}; expected a noise, or a function of one")
     return noise
+
+
+def _with_densities(parameters: Mapping[str, Any], key: str) -> dict[str, Any]:
+    """Parameters, or tables of them, in which {density = ..., sides = ...} is a density."""
+    return {
+        name: value
+        if not isinstance(value, dict)
+        else _density(value, f"{key}.{name}")
+        if "density" in value
+        else _with_densities(value, f"{key}.{name}")
+        for name, value in parameters.items()
+    }
+
+
+def _density(table: Mapping[str, Any], key: str) -> Any:
+    """A density by its table."""
+    _only(table, key, ("density", "sides"), needed=("density", "sides"))
+    return _called(density, {"root": table["density"], "sides": table["sides"]}, key)
 
 
 def _imu(gyro: Mapping[str, Any], accelerometer: Mapping[str, Any]) -> Imu:
@@ -488,8 +506,7 @@ def _sensor(name: str, value: Any, admission: Admission) -> Sensor:
     options["of"] = parts if isinstance(options["of"], list) else parts[0]
     noise = options.pop("noise", None)
     if isinstance(noise, dict):
-        _only(noise, f"{key}.noise", ("density", "sides"), needed=("density", "sides"))
-        options["noise"] = _called(density, {"root": noise["density"], "sides": noise["sides"]}, f"{key}.noise")
+        options["noise"] = _density(noise, f"{key}.noise")
     elif noise is not None:
         options["noise"] = _called(per_sample, {"size": noise}, f"{key}.noise")
     if "range" in options and isinstance(options["range"], list):

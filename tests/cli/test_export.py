@@ -72,7 +72,9 @@ def test_a_noise_is_written_in_numpy_as_by_the_function(tmp_path):
 
 @pytest.mark.parametrize(("noise", "parameters"), [
     ("imu", "{gyro = {arw = 1e-4}, accelerometer = {vrw = 1e-3}}"), ("white", '{Q = 0.2, host = "held"}'),
-    ("density", "{root = 0.1, sides = 2}"), ("coloured.dryden", "{V = 60.0, sigma = 1.5, L = 300.0}"),
+    ("density", "{root = 0.1, sides = 2}"),
+    ("gyro", '{arw = {density = "8 mdeg/s/sqrt(Hz)", sides = 1}}'),
+    ("coloured.dryden", "{V = 60.0, sigma = 1.5, L = 300.0}"),
 ])  # fmt: skip
 def test_noises_have_the_names_and_parameters_of_the_functions(noise, parameters, tmp_path):
     text = f'[noise]\nname = "{noise}"\nparameters = {parameters}\n[export]\ndt = 0.01\n'
@@ -87,6 +89,14 @@ def test_noises_have_the_names_and_parameters_of_the_functions(noise, parameters
     (NOISE.replace("gauss_markov", "gaus_markov"), ("--as", "c"), "there is no noise 'coloured.gaus_markov'"),
     (NOISE.replace("coloured.gauss_markov", "my_module:noise"), ("--as", "c"), "--allow"),
     (NOISE.replace("tau", "tow"), ("--as", "c"), "noise.parameters:"),
+    (
+        NOISE.replace("coloured.gauss_markov", "gyro").replace("sigma = 2.0, tau = 0.5", 'arw = "1 deg/s/sqrt(Hz)"'),
+        ("--as", "c"), "arw: the frequencies of '1 deg/s/sqrt(Hz)' may be counted in two ways",
+    ),
+    (
+        NOISE.replace("coloured.gauss_markov", "gyro").replace("sigma = 2.0, tau = 0.5", "arw = {density = 1.0}"),
+        ("--as", "c"), "noise.parameters.arw.sides: missing",
+    ),
     (NOISE.replace("dt = 0.125", ""), ("--as", "c"), "export.dt: missing"),
     (RUN, ("--as", "numpy"), "a file of NumPy holds a noise or a sensor by itself"),
 ])  # fmt: skip

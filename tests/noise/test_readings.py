@@ -85,6 +85,55 @@ def test_a_data_sheet_says_the_same_twice():
     assert pytest.approx(walk, rel=0.01) == sd.noise.gyro(arw=sd.density("0.008 deg/s/sqrt(Hz)", sides=1)).N
 
 
+@pytest.mark.parametrize(
+    ("call", "argument"),
+    [
+        (lambda text: sd.noise.gyro(arw=text), "arw"),
+        (lambda text: sd.noise.gyro.from_px4(text, 0.0, 1.0), "arw"),
+        (lambda text: sd.noise.gyro.from_airsim(text, 0.0, 1.0), "arw"),
+        (lambda text: sd.density(text), "sides"),
+    ],
+)
+@pytest.mark.parametrize("text", ["0.008 deg/s/sqrt(Hz)", "0.008 °/s/√Hz", "8 mdeg / s / sqrt( Hz )"])
+def test_densities_are_refused_until_their_sides_are_given(call, argument, text):
+    """With both readings in numbers: 0.008 π/180/√2 and 0.008 π/180."""
+    with pytest.raises(ValueError, match=rf"{argument}: .*sides=1, .* 9\.873e-05 .*sides=2, 0\.0001396"):
+        call(text)
+
+
+def test_densities_with_units_are_those_of_their_numbers():
+    """Of a gyro, in a sensor by itself and behind a bandwidth; of a walk of the bias, as kalibr writes it."""
+    root = 0.008 * math.pi / 180
+    for sides in (1, 2):
+        words, number = (sd.density(size, sides=sides) for size in ("0.008 deg/s/sqrt(Hz)", root))
+        assert pytest.approx(root / (2 / sides) ** 0.5, rel=1e-14) == sd.noise.gyro(arw=words).N
+        seen = [readings.recursion(noise, 0.01).white(None) for noise in (words, number)]
+        assert seen[0] == pytest.approx(seen[1], rel=1e-14)
+    behind = sd.density("0.008 deg/s/sqrt(Hz)", sides=2, bandwidth=5.0)
+    assert covariance(behind, 0.02, 1)[0] == pytest.approx(root**2 * math.pi * 5.0)
+    assert sd.noise.gyro(rate_random_walk=sd.density("2e-5 rad/s^2/sqrt(Hz)", sides=2)).K == 2e-5
+    with pytest.raises(ValueError, match=r"rate_random_walk: .*sides=2, 2e-05"):
+        sd.noise.gyro(rate_random_walk="2e-5 rad/s^2/sqrt(Hz)")
+    with pytest.raises(ValueError, match="root: '8 deg/h' is no root of a density"):
+        sd.density("8 deg/h", sides=1)
+    with pytest.raises(ValueError, match=r"sides: .* roots differ by √2"):
+        sd.density("r")
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (sd.noise.gyro, r"arw=stodyn\.density\(\.\.\., sides=1\)"),
+        (sd.noise.accelerometer, r"vrw=stodyn\.density\(\.\.\., sides=1\)"),
+        (sd.noise.imu, r"gyro\(arw=\.\.\.\) and accelerometer\(vrw=\.\.\.\)"),
+        (sd.Sensor, r"noise=stodyn\.density\(\.\.\., sides=1 or 2\)"),
+    ],
+)
+def test_a_noise_density_by_that_name_points_to_the_right_word(make, words):
+    with pytest.raises(TypeError, match=words):
+        make(noise_density=1e-3)
+
+
 def test_readings_are_drawn_in_chunks_as_one_after_the_other(monkeypatch):
     """Two sensors with a walk and correlated states, beside the recursion itself with the same normals."""
     sensor = sd.noise.gyro(
@@ -137,7 +186,9 @@ def test_other_tools_get_the_same_sensor():
     walks = sd.noise.gyro(arw="0.3 deg/sqrt(h)", rate_random_walk=4.6 * math.pi / 648000 / math.sqrt(500))
     assert walks.as_airsim().splitlines()[0] == '"AngularRandomWalk": 0.3,'
     assert f'"GyroBiasStability": {4.6 / math.sqrt(500):.10g},' in walks.as_airsim()
-    assert '"VelocityRandomWalk": 0.24,' in sd.noise.accelerometer(vrw="0.24 mg/sqrt(Hz)").as_airsim()
+    assert (
+        '"VelocityRandomWalk": 0.24,' in sd.noise.accelerometer(vrw=sd.density("0.24 mg/sqrt(Hz)", sides=2)).as_airsim()
+    )
     lines = "gyroscope_noise_density: 1e-4  # two-sided\naccelerometer_noise_density: 2e-3\nupdate_rate: 200"
     assert (sd.noise.gyro.from_kalibr(lines).N, sd.noise.accelerometer.from_kalibr(lines).every) == (1e-4, 0.005)
     assert sd.noise.gyro.from_kalibr(lines.splitlines()[0]).N == 1e-4

@@ -265,12 +265,13 @@ def gyro(
     Parameters
     ----------
     arw : float, str or Density
-        Angle random walk, Allan's N: the root of the two-sided density of white rate noise. A one-sided rate noise
-        density of a data sheet is sd.density("0.008 deg/s/sqrt(Hz)", sides=1).
+        Angle random walk, Allan's N: the root of the two-sided density of white rate noise. A rate noise density of a
+        data sheet, which counts positive frequencies alone, is sd.density("0.008 deg/s/sqrt(Hz)", sides=1); in a unit
+        per √Hz without sides= it is refused.
     bias_instability : float or str
         B of flicker noise S(f) = B²/(2πf). The flat part of an Allan deviation is 0.664 B; the smallest value of a
         curve lies above it where random walks still count.
-    rate_random_walk : float or str
+    rate_random_walk : float, str or Density
         K of a walk of the bias: its variance grows by K² per unit of time.
     gauss_markov : (s, T_c) or sequence of them
         Standard deviations and correlation times of stationary biases.
@@ -334,12 +335,13 @@ def accelerometer(
     every: float | None = None,
     band: tuple[float, float] | None = None,
 ) -> Inertial:
-    """Describe an accelerometer by its data sheet; numbers are in m and s, or with a unit: "100 ug/sqrt(Hz)".
+    """Describe an accelerometer by its data sheet; numbers are in m and s, or with a unit: "0.06 m/s/sqrt(h)".
 
     Parameters
     ----------
     vrw : float, str or Density
-        Velocity random walk, Allan's N: the root of the two-sided density of the white noise.
+        Velocity random walk, Allan's N: the root of the two-sided density of the white noise. A noise density of a
+        data sheet is sd.density("100 ug/sqrt(Hz)", sides=1).
     bias_instability, rate_random_walk : float or str
         B of flicker and K of a walk of the bias.
     gauss_markov : (s, T_c) or sequence of them
@@ -365,8 +367,8 @@ def accelerometer(
     Examples
     --------
     >>> import stodyn as sd
-    >>> f'{sd.noise.accelerometer(vrw="100 ug/sqrt(Hz)").N:.4g}'
-    '0.0009807'
+    >>> f'{sd.noise.accelerometer(vrw=sd.density("100 ug/sqrt(Hz)", sides=1)).N:.4g}'
+    '0.0006934'
     """
     return _inertial("accelerometer", "vrw", locals())
 
@@ -377,7 +379,7 @@ def _inertial(kind: str, walk: str, sheet: Mapping[str, Any]) -> Inertial:
     sizes = {
         walk: _two_sided(walk, sheet[walk], like["N"]),
         "bias_instability": units.number("bias_instability", sheet["bias_instability"], like["B"]),
-        "rate_random_walk": units.number("rate_random_walk", sheet["rate_random_walk"], like["K"]),
+        "rate_random_walk": _two_sided("rate_random_walk", sheet["rate_random_walk"], like["K"]),
         "turn_on": units.number("turn_on", sheet["turn_on"], like["rate"]),
     }
     for name, size in sizes.items():
@@ -416,9 +418,15 @@ def _limits(limits: Any, like: str) -> tuple[float, float] | None:
 
 def _two_sided(name: str, walk: Any, like: str) -> float:
     if isinstance(walk, Density):
-        root = units.number("root", walk.root, like)
+        root = units.number(name, walk.root, like)
         return root if walk.sides == 2 else root / math.sqrt(2.0)
-    return units.number(name, walk, like)
+    size = units.number(name, walk, like)
+    if units.is_density(walk):
+        raise ValueError(
+            f"{name}: the frequencies of {walk!r} may be counted in two ways: {readings.both_counts(walk)}; write "
+            f"sd.density({walk!r}, sides=1) or sides=2"
+        )
+    return size
 
 
 def _response(scale: Any, misalignment: Any) -> np.ndarray:

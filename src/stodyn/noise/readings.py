@@ -23,6 +23,7 @@ import numpy as np
 import scipy
 
 from stodyn.arguments import checks_arguments
+from stodyn.noise import units
 from stodyn.noise.coloured import Coloured, gauss_markov
 from stodyn.numerics import van_loan
 
@@ -116,7 +117,7 @@ def per_sample(size: Size) -> PerSample:
     ----------
     size : float, array, str or callable
         The standard deviation, in units of the reading: a number, one for each output, the name of an entry of params,
-        or a function of params.
+        or a function of params; or with a unit in words, "0.02 deg/s", for a reading in rad, m and s.
 
     Returns
     -------
@@ -137,18 +138,18 @@ def per_sample(size: Size) -> PerSample:
 
 
 @checks_arguments
-def density(root: Size, *, sides: int, bandwidth: float | None = None) -> Density:
+def density(root: Size, *, sides: int | None = None, bandwidth: float | None = None) -> Density:
     """Give a sensor's noise by the root of its spectral density: the standard deviation of a reading then has √rate.
 
     Parameters
     ----------
     root : float, array, str or callable
         In units of the reading per √Hz: a number, one for each output, the name of an entry of params, or a function
-        of params.
+        of params; or with a unit in words, "0.008 deg/s/sqrt(Hz)", for a reading in rad, m and s.
     sides : 1 or 2
         Whether the density counts positive frequencies alone, as data sheets do, or both signs, as Allan's N, kalibr
         and the intensity of white noise do; the roots differ by √2. A reading of the period T has the standard
-        deviation root/√(2T) with one side and root/√T with two.
+        deviation root/√(2T) with one side and root/√T with two. It must be said: without, the call is refused.
     bandwidth : float, optional
         In Hz, one pole in front of the converter; by default white up to all frequencies.
 
@@ -167,20 +168,39 @@ def density(root: Size, *, sides: int, bandwidth: float | None = None) -> Densit
     >>> sd.density(0.0025, sides=2)
     Density(root=0.0025, sides=2, bandwidth=None)
     """
+    if sides is None:
+        raise ValueError(f"sides: the frequencies of {root!r} may be counted in two ways: {both_counts(root)}; give "
+                         "sides=1 or sides=2")  # fmt: skip
     if sides not in (1, 2):
         raise ValueError(f"sides: expected 1 (positive frequencies, as data sheets) or 2 (Allan's N), got {sides!r}")
     if bandwidth is not None:
         if not (isinstance(bandwidth, int | float) and math.isfinite(bandwidth) and bandwidth > 0):
             raise ValueError(f"bandwidth: expected a positive frequency in Hz, got {bandwidth!r}")
-        if callable(root) or isinstance(root, str) or np.ndim(root):
+        is_number = isinstance(root, int | float | np.number) or units.measure("root", root) is not None
+        if not is_number:
             raise ValueError(f"root: expected one number where there is a bandwidth, got {root!r}")
+    known = units.measure("root", root)
+    if known is not None and known.time.denominator == 1:
+        raise ValueError(f"root: {root!r} is no root of a density; expected a unit per √Hz, or one like deg/sqrt(h)")
     return Density(_checked("root", root), sides, bandwidth)
 
 
+def both_counts(root: Any) -> str:
+    """Both readings of the root of a density whose sides are not given, in words."""
+    known = units.measure("root", root)
+    if known is None and (isinstance(root, str) or callable(root) or np.ndim(root)):
+        return "positive ones alone, as data sheets do, or both signs, as Allan's N and kalibr do; roots differ by √2"
+    size, unit = (float(root), "") if known is None else (known.size, " in rad, m, s")
+    return (
+        f"positive ones alone, as data sheets do (sides=1, in Allan's terms {size / math.sqrt(2.0):.4g}{unit}), or "
+        f"both signs, as Allan's N and kalibr do (sides=2, {size:.4g}{unit})"
+    )
+
+
 def _checked(name: str, size: Size) -> Size:
-    if callable(size) or isinstance(size, str):
+    if callable(size) or (isinstance(size, str) and units.measure(name, size) is None):
         return size
-    numbers = np.asarray(size)
+    numbers = np.asarray(resolved(size, None))
     if numbers.dtype.kind not in "fiu" or numbers.ndim > 1 or not (np.isfinite(numbers).all() and (numbers >= 0).all()):
         raise ValueError(f"{name}: expected a number >= 0, one for each output, a name in params or a function of "
                          f"params, got {size!r}")  # fmt: skip
@@ -192,6 +212,9 @@ def resolved(size: Size, params: Any) -> Any:
     if callable(size):
         return size(params)
     if isinstance(size, str):
+        known = units.measure("noise", size)
+        if known is not None:
+            return known.size
         if not hasattr(params, "keys") or size not in params:
             known = ", ".join(map(str, params)) if hasattr(params, "keys") else "none"
             raise ValueError(f"noise: there is no {size!r} in params; there are {known}")

@@ -59,19 +59,40 @@ def number(name: str, value: Any, like: str) -> float:
     """Return a value in rad, m and s: a number as it is, or one with a unit in words of the same kind as `like`."""
     if not isinstance(value, str):
         return float(value)
-    parts = NUMBER.match(value)
-    if parts is None or not parts[2]:
+    known = measure(name, value)
+    if known is None:
         raise ValueError(f"{name}: expected a number with a unit, such as '0.3 {like}', got {value!r}")
-    unit = parsed(parts[2], name)
-    if unit.powers != parsed(like, name).powers:
-        raise ValueError(f"{name}: {parts[2]} is not a unit of this; expected one like {like}")
-    return float(parts[1]) * unit.size
+    if known.powers != parsed(like, name).powers:
+        raise ValueError(f"{name}: {_parts(value)[1]} is not a unit of this; expected one like {like}")
+    return known.size
+
+
+def measure(name: str, value: Any) -> Unit | None:
+    """Return a number with a unit in words as a unit of that size; None of anything else."""
+    count, unit = _parts(value) if isinstance(value, str) else ("", "")
+    return parsed(unit, name).times(_unit(float(count))) if unit else None
+
+
+def is_density(value: Any) -> bool:
+    """Whether a value is a number per √Hz, of which it is to be said how frequencies are counted."""
+    return isinstance(value, str) and "sqrt(Hz)" in _spelled(_parts(value)[1]).replace(" ", "")
+
+
+def _parts(value: str) -> tuple[str, str]:
+    """The number and the unit in a text; both are empty where there is none."""
+    parts = NUMBER.match(value)
+    return ("", "") if parts is None else (parts[1], parts[2])
+
+
+def _spelled(text: str) -> str:
+    """A unit in letters of ASCII."""
+    text = text.replace("µ", "u").replace("μ", "u").replace("°", "deg").replace("²", "^2").replace("·", "*")
+    return re.sub(r"√\(?([A-Za-z]+)\)?", r"sqrt(\1)", text)
 
 
 def parsed(text: str, name: str = "unit") -> Unit:
     """Return the unit that a text such as "deg/s/sqrt(Hz)" names; what follows a slash divides."""
-    text = text.replace("µ", "u").replace("μ", "u").replace("°", "deg").replace("²", "^2").replace("·", "*")
-    text = re.sub(r"√\(?([A-Za-z]+)\)?", r"sqrt(\1)", text)
+    text = _spelled(text)
     unit, sign, rest = _unit(1.0), 1, text
     while True:
         factor = FACTOR.match(rest)
