@@ -212,9 +212,9 @@ def resolved(size: Size, params: Any) -> Any:
     if callable(size):
         return size(params)
     if isinstance(size, str):
-        known = units.measure("noise", size)
-        if known is not None:
-            return known.size
+        unit = units.measure("noise", size)
+        if unit is not None:
+            return unit.size
         if not hasattr(params, "keys") or size not in params:
             known = ", ".join(map(str, params)) if hasattr(params, "keys") else "none"
             raise ValueError(f"noise: there is no {size!r} in params; there are {known}")
