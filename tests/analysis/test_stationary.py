@@ -3,6 +3,7 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy
 
 import stodyn as sd
 
@@ -70,3 +71,29 @@ def test_what_has_no_stationary_law_is_refused(drift, noise, of, words):
     problem = sd.SDE(drift, noise, 1.0, {"k": 1.0}, names=["x"])
     with pytest.raises(ValueError, match=words):
         sd.analysis.stationary(problem, of=of)
+
+
+@pytest.mark.parametrize("rate", [scipy.stats.uniform(1, 2), sd.PerPath([1.0, 2.0])])
+@pytest.mark.parametrize(
+    "ask",
+    [
+        sd.analysis.stationary,
+        sd.analysis.linear.coefficients,
+        sd.analysis.periodic,
+        lambda problem: sd.analysis.small_noise.small_noise(problem, [0.0, 1.0]),
+        lambda problem: sd.analysis.small_noise.delivered_small_noise(problem, "Heun", (0, 1), 2),
+        lambda problem: sd.analysis.covariance.delivered(problem, "Heun", 0.1, 2),
+        lambda problem: sd.analysis.covariance.exact(problem, [0.0, 1.0]),
+        lambda problem: sd.analysis.ergodic.stationary(
+            problem, sd.analysis.ergodic.Hermite(2), sd.analysis.ergodic.Hermite(2)
+        ),
+    ],
+)
+def test_parameters_that_are_drawn_for_each_path_have_no_one_law(ask, rate):
+    """They ended in errors of JAX, or the answer was that of one draw."""
+    problem = sd.SDE(
+        lambda t, x, p: jnp.array([x[1], -p["k"] * x[0] - x[1]]), lambda t, x: jnp.array([[0.0], [1.0]]), [1.0, 0.0],
+        params={"k": rate},
+    )  # fmt: skip
+    with pytest.raises(ValueError, match="problem: its parameter k differs from path to path"):
+        ask(problem)

@@ -70,8 +70,8 @@ def linear_plant(problem: Any, inputs: Sequence[str]) -> Plant:
         return _matrices(problem, sde, params, tuple(inputs))
 
 
-def refuse_random_params(words: str, problem: Any, inputs: Iterable[str]) -> None:
-    """Refuse a plant whose parameters, the inputs apart, are drawn for each path; `words` begin the refusal."""
+def refuse_random_params(words: str, problem: Any, inputs: Iterable[str] = ()) -> None:
+    """Refuse a problem whose parameters, the inputs apart, are drawn for each path; `words` begin the refusal."""
     for place, leaf in jax.tree_util.tree_flatten_with_path(problem.params)[0]:
         name = jax.tree_util.keystr(place, simple=True, separator=".")
         if source_of(leaf).is_random and name not in inputs:

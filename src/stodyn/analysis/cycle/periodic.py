@@ -32,6 +32,7 @@ from stodyn.methods.switching import refuse_switches
 from stodyn.numerics.one_thread import blas_on_one_thread
 from stodyn.numerics.radau import Scheme
 from stodyn.problems.contract import Problem
+from stodyn.problems.linear_plant import refuse_random_params
 
 ADVICE = (
     "Give period=, start= nearer to it, such as the last state of a long run without noise, or more steps= where edges "
@@ -287,6 +288,7 @@ def periodic(
         If an argument is impossible, the period of a driven system is missing, or no periodic solution is found.
     """
     refuse_switches(problem, "periodic")
+    refuse_random_params("problem", problem)
     system = system_of(problem)
     warn_of_rounded(problem, "this analysis in float64")
     order = (9 if len(system.implicit) <= SMALL_SYSTEM else 5) if order is None else order

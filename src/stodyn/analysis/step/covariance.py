@@ -37,6 +37,7 @@ from stodyn.methods.exact import VanLoan
 from stodyn.numerics import gauss, lyapunov, van_loan
 from stodyn.problems.contract import expect_problem
 from stodyn.problems.linear import GaussianStart, intensity
+from stodyn.problems.linear_plant import refuse_random_params
 from stodyn.problems.sde import SDE
 
 __dir__ = listing.names_of(__name__)
@@ -297,6 +298,7 @@ def delivered(
         If `dt` and `steps` do not describe steps, or a multistep method gets steps of different lengths.
     """
     expect_problem(problem)
+    refuse_random_params("problem", problem)
     warn_of_rounded(problem, "this analysis in float64")
     n, method, t = problem.n, stepping(method), t0
     if (np.ndim(dt) == 0) == (steps is None):

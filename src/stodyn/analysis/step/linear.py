@@ -29,6 +29,7 @@ from stodyn.numerics.printing.points import AtPoints
 from stodyn.problems import lowering
 from stodyn.problems.contract import Problem, expect_problem, written_as
 from stodyn.problems.driven_mechanical import DrivenMechanical
+from stodyn.problems.linear_plant import refuse_random_params
 from stodyn.problems.sde import SDE
 from stodyn.problems.structure import is_autonomous
 
@@ -547,6 +548,7 @@ def _integrated_moments(ito: SDE, t: np.ndarray, m0: np.ndarray, P0: np.ndarray,
 
 
 def _as_sde(problem: Problem) -> SDE:
+    refuse_random_params("problem", problem)
     lowered = written_as(problem, SDE)
     if not isinstance(lowered, SDE):
         raise TypeError(f"problem: expected one that can be written as an SDE, got a {type(problem).__name__}")

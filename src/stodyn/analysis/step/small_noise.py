@@ -23,6 +23,7 @@ from stodyn.methods.switching import refuse_switches
 from stodyn.numerics import uncompiled
 from stodyn.numerics.printing.points import AtPoints, at_points
 from stodyn.problems.contract import Problem, written_as
+from stodyn.problems.linear_plant import refuse_random_params
 from stodyn.problems.sdae import SDAE
 from stodyn.problems.sde import SDE
 
@@ -65,6 +66,7 @@ def small_noise(problem: Problem, t: ArrayLike, rtol: float = RTOL) -> Moments:
         raise ValueError(f"t: expected increasing times, the first that of the start, got {t!r}")
     warn_of_rounded(problem, "this analysis in float64")
     refuse_switches(problem, "small_noise")
+    refuse_random_params("problem", problem)
     sde, whole = _form(problem, float(times[0]))
     r, p = sde.n, sde.example_params()
 
@@ -156,6 +158,7 @@ def delivered_small_noise(
         raise ValueError(f"steps: expected a whole number >= 1, or several, got {steps!r}")
     if np.shape(t) != (2,) or not -np.inf < t[0] < t[1] < np.inf:
         raise ValueError(f"t: expected (begin, end), begin before end, got {t!r}")
+    refuse_random_params("problem", problem)
     begin, h = float(t[0]), (t[1] - t[0]) / counts
     with jax.enable_x64(True):
         start, step = _linearised(as_it_is_now(problem), method, begin)

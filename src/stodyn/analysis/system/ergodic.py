@@ -20,6 +20,7 @@ from stodyn.hints import Count, Integer, Reals, whole
 from stodyn.numerics import gauss
 from stodyn.problems import lowering
 from stodyn.problems.contract import written_as
+from stodyn.problems.linear_plant import refuse_random_params
 from stodyn.problems.sde import SDE
 from stodyn.statistics.contract import Labelled, Variable
 from stodyn.statistics.paths import Paths
@@ -318,6 +319,7 @@ def stationary(problem: Any, first: Hermite | Fourier, second: Hermite | Fourier
     ValueError
         If the problem does not have two components, or cannot be written as an SDE.
     """
+    refuse_random_params("problem", problem)
     sde = written_as(problem, SDE)
     if sde is None or sde.n != 2:
         raise ValueError("problem: expected one of two components that lowers to an SDE")
