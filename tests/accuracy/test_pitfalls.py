@@ -1,5 +1,6 @@
 """What could make an interval silently wrong, through the public door: each is avoided, or said."""
 
+import json
 import re
 import warnings
 
@@ -16,6 +17,7 @@ from stodyn.accuracy.estimate import Ladder, Unattainable
 from stodyn.accuracy.fast_modes import FastModes
 from stodyn.accuracy.levels import LevelRun
 from stodyn.accuracy.report import _beside_plain
+from stodyn.methods.catalogue import named
 from stodyn.models.lenard_bernstein import ergodic_energy
 from stodyn.problems.elements import Gap
 from stodyn.statistics import functional
@@ -45,6 +47,15 @@ def test_a_base_above_the_levels_of_the_pilot(monkeypatch):
     base = int(found.steps[found.role == "base"][0])
     assert base == found.steps.max() == 64
     assert float(found.value) == pytest.approx(2 / np.e, abs=2e-6)
+
+
+def test_a_spread_that_no_sample_shows_is_not_stated():
+    """E exp(-60 x) = 2.9e-13 of x normal about 1 with a deviation of 0.13: 8192 points have seen 1e-17, and stated an
+    interval 17 000 times too narrow, though it was not trusted. What is not to be trusted is no narrower than asked."""
+    problem = sd.SDE(lambda t, x: 1.0 - x, lambda t, x: 0.2, 1.0)
+    found = ask(problem, lambda t, x: jnp.exp(-60.0 * x[0]), error=1e-3, seed=2)
+    assert not found.attrs["trusted"] and "kurtosis" in found.attrs["reasons"]
+    assert float(found.error) == 1e-3 and abs(float(found.value)) < 1e-15
 
 
 def test_noise_and_loads_that_vanish_on_coarse_grids():
@@ -404,6 +415,24 @@ def test_steps_that_multiply_the_state(rate):
     problem = sd.SDE(lambda t, x: rate * x, lambda t, x: 0.3 * x, 1.0)
     found = ask(problem, lambda t, x: x[0], method="Heun", error=0.03, relative=True)
     assert found.attrs["trusted"] and abs(float(found.value) - np.exp(rate)) < float(found.error)
+
+
+class _ShortSteps(type(named("Heun"))):
+    """Heun's method that refuses steps above 0.1."""
+
+    def prepared(self, problem, h):
+        if h > 0.1:
+            raise ValueError(f"dt: {h:g} is above 0.1")
+        return super().prepared(problem, h)
+
+
+def test_steps_that_a_method_refuses_are_not_compared():
+    """Differences of 8 and 16 steps are large, and those of 4 and 8 would tell more; that these are refused is no
+    reason to refuse the estimate, but is written down."""
+    problem = sd.SDE(lambda t, x: 8.0 * x, lambda t, x: 0.3 * x, 1.0)
+    found = ask(problem, lambda t, x: x[0], method=_ShortSteps(), steps=8, error=0.1, relative=True)
+    words = json.loads(found.attrs["provenance"])["not_compared"]
+    assert words == "steps of 4 and 8 were not compared: dt: 0.125 is above 0.1"
 
 
 def test_a_square_root_of_the_size_of_the_state():

@@ -9,7 +9,7 @@ import scipy
 
 from stodyn import provenance, simulate
 from stodyn import statistics as st
-from stodyn.chaos import basis, nodes
+from stodyn.chaos import basis, nodes, sampled
 from stodyn.chaos.expansion import Series
 from stodyn.methods.expansions import Collocation, Galerkin, Quadrature, Sampling
 from stodyn.noise.distribution import Density, Gamma, Normal, Truncated, Uniform
@@ -322,6 +322,25 @@ def test_samples_of_an_infinite_mean_are_told(fit):
         problem = of_one(lambda R: np.exp(1.0 / R), law)
         with pytest.warns(UserWarning, match="samples: the largest values of x0 .* a power of about 1.*rare"):
             simulate(problem, Sampling(fit=fit), t=(0, 1), dt=1.0, seed=1)
+
+
+@pytest.mark.filterwarnings("ignore:degree")
+@pytest.mark.parametrize(("function", "samples", "power"), [
+    (lambda u: u**-0.5, 256, "1"),  # no variance; 1000 samples had no word
+    (lambda u: 1.0 / u, 256, "0|1"),  # no mean
+    (lambda u: np.exp(np.exp(scipy.special.ndtri(u))), 4096, "0"),  # no power: the mean of samples is beyond them
+], ids=["variance", "mean", "nothing"])  # fmt: skip
+def test_samples_of_few_parameters_tell_their_tails(function, samples, power):
+    with pytest.warns(UserWarning, match=f"samples: the largest values of x0 .* a power of about ({power})"):
+        simulate(of_one(function, Uniform(0.0, 1.0)), Sampling(samples=samples), t=(0, 1), dt=1.0, seed=1)
+
+
+@pytest.mark.parametrize("count", [256, 1024, 4096])
+def test_light_tails_are_not_taken_for_heavy(count):
+    """At the quantiles of the laws, which Sobol points come near."""
+    u = (np.arange(count) + 0.5) / count
+    laws = (scipy.stats.norm(), scipy.stats.uniform(), scipy.stats.expon(), scipy.stats.lognorm(0.4))
+    assert sampled.heaviest(np.stack([law.ppf(u) for law in laws], axis=1)[:, None]) == ()
 
 
 def of_one(function, law, **options):

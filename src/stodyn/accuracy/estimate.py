@@ -34,10 +34,10 @@ from stodyn.accuracy.controls import (
     with_control,
 )
 from stodyn.accuracy.gradient_routes import by_paths
-from stodyn.accuracy.ladder import Diverged, Ladder, Unattainable, Work
+from stodyn.accuracy.ladder import Diverged, Ladder, Unattainable, Work, in_words
 from stodyn.accuracy.levels import Question
 from stodyn.accuracy.moves import carried_out
-from stodyn.accuracy.pilot import MOST_STEPS, Pilots, in_words, stops_in_words
+from stodyn.accuracy.pilot import MOST_STEPS, Pilots, stops_in_words
 from stodyn.accuracy.report import Account, dataset, plain_cost
 from stodyn.engine.door import front_door
 from stodyn.engine.failure import PathsFailed

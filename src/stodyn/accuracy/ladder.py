@@ -7,7 +7,6 @@ measured (rules.plain_routes).
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import math
 from collections.abc import Sequence
@@ -35,6 +34,12 @@ class Unattainable(ValueError):
 class Diverged(Unattainable):
     """Raised where the levels of a method are of no use: paths run away because the drift grows faster than linearly,
     or differences do not fall."""
+
+
+def in_words(reason: Exception) -> str:
+    """Why steps or a method failed: what a run of simulate would be advised to do is left out, but for functions that
+    are not defined where its paths may have been."""
+    return f"{reason.facts} {reason.undefined}".rstrip() if isinstance(reason, PathsFailed) else str(reason)
 
 
 @dataclasses.dataclass
@@ -85,6 +90,7 @@ class Ladder:
         self.is_plain = False  # whether the base stands alone, the differences telling only its bias
         self.random_from = math.inf  # the first level that takes pseudo-random points
         self.below: Any = None  # the difference below the first one, where it is known
+        self.no_below = ""  # why it is not, though it was wanted
         self.dropped = 0  # path-steps of runs that were replaced
         self.result: Any = None  # the Result at the last look
 
@@ -227,12 +233,14 @@ class Ladder:
         is_coarsest = self.steps % (2 * self.candidate.unit) != 0
         if self.order.is_rough or is_coarsest or not np.any(np.abs(Y.mean) - 3 * np.sqrt(Y.stderr2) > NEAR * size):
             return
-        with contextlib.suppress(PathsFailed):
-            run = self.run("difference", 0)
-            run.grow(self.least, bar)
+        try:
+            self.run("difference", 0).grow(self.least, bar)
             self.below = self.known("difference", 0)
-        self.dropped += run.spent
-        del self.runs["difference", 0]
+        except (PathsFailed, ValueError) as reason:  # of steps that are longer than those that serve
+            self.no_below = f"steps of {self.n(0) // 2} and {self.n(0)} were not compared: {in_words(reason)}"
+        finally:
+            run = self.runs.pop(("difference", 0), None)
+            self.dropped += 0 if run is None else run.spent
 
     def grow(self, role: str, level: int, points: int, bar: Progress) -> None:
         """Add points to a level, and to the differences that are compared with it."""

@@ -127,15 +127,16 @@ def carried_out(ladder: Ladder, work: Work, bar: Progress, elsewhere: int) -> Re
         course.look = _looked(course)
         move = next(move for move in MOVES if move.test(course))
         reasons = move.act(course)
-    ladder.result = _no_narrower(ladder.result, course.widest)
+    ladder.result = _no_narrower(ladder.result, np.inf if reasons else course.widest)
     return reasons
 
 
 def _no_narrower(result: Result, widest: np.ndarray | float) -> Result:
-    """The result with the half-width that reached the error, where points were added to judge a tail.
+    """The result with the half-width that reached the error, where points were added to judge a tail, or with the
+    error itself, where it is not to be trusted: an interval from a spread that was not seen may be far too narrow.
 
-    They end when the largest values seen make the tail look light. These values also decide the mean: it comes out
-    low, and what the further points seem to bring to the interval is not there."""
+    Points for a tail end when the largest values seen make the tail look light. These values also decide the mean: it
+    comes out low, and what the further points seem to bring to the interval is not there."""
     half = np.maximum(result.interval.half, np.minimum(widest, result.error))
     return result._replace(interval=result.interval._replace(half=half))
 

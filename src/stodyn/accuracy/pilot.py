@@ -10,7 +10,7 @@ import numpy as np
 
 from stodyn.accuracy import fast_modes
 from stodyn.accuracy.candidates import MOST_FIRST, Candidate
-from stodyn.accuracy.ladder import TINY, Diverged, Ladder, Unattainable, Work
+from stodyn.accuracy.ladder import TINY, Diverged, Ladder, Unattainable, Work, in_words
 from stodyn.accuracy.levels import CHEAP, PILOT, Question, pilot_points
 from stodyn.engine.failure import PathsFailed
 from stodyn.engine.progress import Progress
@@ -155,12 +155,6 @@ class Pilots:
             return True, 0.0
         ratio = float(np.max(first / np.maximum(whole, TINY)))
         return 0.5 * before < ratio <= APART, ratio
-
-
-def in_words(reason: Exception) -> str:
-    """Why a method failed: what a run of simulate would be advised to do is left out, but for functions that are not
-    defined where its paths may have been."""
-    return f"{reason.facts} {reason.undefined}".rstrip() if isinstance(reason, PathsFailed) else str(reason)
 
 
 def not_finite(ladder: Ladder) -> ValueError:

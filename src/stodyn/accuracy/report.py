@@ -102,6 +102,7 @@ def dataset(ladder: Any, work: Any, control: Any, account: Account) -> xr.Datase
         "freedom": interval.freedom if math.isfinite(interval.freedom) else None,
         "runs": [run.run.record() for run in runs],
         "given_up": account.failures,
+        "not_compared": ladder.no_below,
         "seconds": round(account.seconds, 3),
     }
     attrs = {

@@ -10,7 +10,6 @@ from stodyn.numerics import tails
 
 FEWEST = 3  # samples for the standard error of a variance
 ROUNDING = 1e-13  # of the largest value, below which a spread is none
-TELLING = 1024  # samples from which on the largest tell how heavy a tail is
 
 
 class Sampled(NamedTuple):
@@ -54,16 +53,16 @@ def with_control(values: np.ndarray, coefficients: np.ndarray, off: np.ndarray) 
 
 def heaviest(values: np.ndarray) -> tuple[float, int, int] | tuple[()]:
     """The tail index of the samples (K, times, n) whose tail index is beyond doubt below four, and where it is least;
-    each component is looked at when its largest sample is furthest out."""
-    if len(values) < TELLING:
-        return ()
+    each component is looked at when its largest sample is furthest out. Distances are those from the median: where
+    there is no mean, that of the samples is further out than most of the largest ones.
+    """
     off = np.abs(values - values.mean(axis=0))
     spread = off.mean(axis=0)
     with np.errstate(divide="ignore", invalid="ignore"):
         share = np.where(spread > ROUNDING * np.abs(values).max(axis=0), off.max(axis=0) / spread, 0.0)
     at, components = share.argmax(axis=0), np.arange(values.shape[2])
     chosen = values[:, at, components].T
-    shapes = tails.tail(tails.extremes(chosen), chosen.mean(axis=1), len(values))
+    shapes = tails.tail(tails.extremes(chosen), np.median(chosen, axis=1), len(values))
     indices = np.where(shapes.looks_heavy & (share.max(axis=0) > 0.0), shapes.hill, 0.0)
     worst = int(np.argmax(indices))
     return (1 / float(indices[worst]), int(at[worst]), worst) if indices[worst] > 0.0 else ()
