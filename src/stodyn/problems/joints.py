@@ -88,7 +88,7 @@ class Frame(Slopes):
         self.solve: Callable[[Array], Array]
         if order is None:
             A = self.times(self)
-            self.solve, self._squares = elimination.factorised(A), jnp.diagonal(A)
+            self.solve, self._squares = elimination.factorised(A, is_definite=True), jnp.diagonal(A)
         else:
             values = order.jacobian(lambda λ: self.across(self.pushed(λ)), jnp.zeros(joints.c, q.dtype))
             self.solve = order.factorised(values)
@@ -195,7 +195,7 @@ class Joints:
             return lambda right: right
         if self.inertia is not None and self.inertia.is_regular:
             return self.inertia.solve
-        solve = elimination.factorised(completed_mass(self, t, q, params, slopes))
+        solve = elimination.factorised(completed_mass(self, t, q, params, slopes), is_definite=True)
         return lambda right: (
             solve(right) if right.ndim == 1 else jnp.stack([solve(right[:, k]) for k in range(right.shape[1])], axis=1)
         )
