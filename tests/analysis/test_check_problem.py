@@ -90,7 +90,7 @@ KINDS = {
         sd.Mechanical(lambda t, x, v: jnp.array([0.0, -1.0]), None, ([0.6, -0.8], [0.0, 0.0]),
                       constraints=lambda t, x: x @ x - 1.0, impulses=True), GROUND, "x0"),
     "bodies": sd.bodies.mechanism(
-        [sd.bodies.Body(name="arm", mass=1.0, inertia=(0.1, 0.2, 0.3), at=(0.3, 0.0, -0.5))],
+        [sd.bodies.Body(name="arm", mass=1.0, inertia=(0.1, 0.2, 0.25), at=(0.3, 0.0, -0.5))],
         [sd.bodies.Spherical(None, "arm", at=(0.0, 0.0, 0.0))],
         [sd.bodies.Force("arm", at=(0.3, 0.0, -0.5), noise=(0.1, 0.0, 0.0))], gravity=(0.0, 0.0, -9.81)),
     "measured": sd.with_measurement(PLAIN, [[1.0, 1.0]], 0.1),

@@ -11,6 +11,7 @@ import pytest
 import stodyn as sd
 from stodyn import statistics as st
 from stodyn.engine.program import executors
+from stodyn.methods.projected_alpha import ProjectedAlpha
 from stodyn.methods.recommend import recommended
 from stodyn.models.jointed import (
     CRANK,
@@ -244,7 +245,9 @@ def test_as_an_sde_a_problem_without_noise_has_an_idle_channel():
 
 
 def test_a_singular_mass_gets_the_method_that_takes_it():
-    assert recommended(rigid_body(stiffening=0.0)).name == "ProjectedAlpha"
+    assert recommended(rigid_body(stiffening=0.0)) is ProjectedAlpha
+    plate = sd.bodies.mechanism([sd.bodies.Body(name="plate", mass=1.0, inertia=(0.1, 0.2, 0.3))])
+    assert recommended(plate) == ProjectedAlpha(order=1.0)
     assert recommended(RIGID_BODY.problem).name == "RattleAlpha"
 
 

@@ -82,8 +82,14 @@ class JointsDiagnosis:
 def values_at(joints: Any, params: Any, axes: Any = None) -> Callable[[np.ndarray, np.ndarray], JointValues]:
     """(times (S,), coordinates (S, N)) -> the values there, with the parameters of one path, or of S of them."""
 
+    pattern = joints.pattern
+
     def at(t, q, p):
-        return JointValues(joints.value(t, q, p), joints.jacobian(t, q, p), joints.rate(t, q, p), joints.mass(t, q, p))
+        if pattern is None:
+            G = joints.jacobian(t, q, p)
+        else:
+            G = pattern.dense(pattern.jacobian(lambda q: joints.value(t, q, p), q))
+        return JointValues(joints.value(t, q, p), G, joints.rate(t, q, p), joints.mass(t, q, p))
 
     look = AtPoints(at, (0, 0, axes))
 
