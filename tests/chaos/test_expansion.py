@@ -272,6 +272,13 @@ def test_bends_along_a_parameter_are_named(method):
     assert not any("kinks={" in str(word.message) for word in words)
 
 
+def test_a_bend_beyond_the_nodes_is_named():
+    """(a - 0.97)⁺ was taken for zero, as it is at all nodes, and the mean 0 ± 0 for 0.00045."""
+    problem = of_one(lambda a: max(a - 0.97, 0.0), Uniform(0.0, 1.0))
+    with pytest.warns(UserWarning, match=r"bend or jump at a = 0\.97: name that"):
+        simulate(problem, Quadrature, t=(0, 1), dt=1.0)
+
+
 def test_bends_of_matrices_and_drifts_are_named():
     decay = linear([[1.0]], lambda p: [[-max(p["a"], 0.1)]], None, {"a": Uniform(-0.5, 1.0)}, [1.0])
     drift = RandomDAE([[1.0]], lambda t, x, p: -jnp.maximum(p["a"], 0.1) * x, [1.0], {"a": Uniform(-0.5, 1.0)})

@@ -46,7 +46,7 @@ def test_fixed_params_stand_beside_random_ones_and_problems_keep_what_they_were_
 
 
 @pytest.mark.parametrize("names", [("p",), ("p", "q", "r")])
-@pytest.mark.parametrize("share", [0.14, 0.35, 0.6, 0.86])
+@pytest.mark.parametrize("share", [0.02, 0.14, 0.35, 0.6, 0.86, 0.98])
 def test_matrices_that_bend_anywhere_are_not_taken_for_affine(share, names):
     laws = dict.fromkeys(names, scipy.stats.norm(1.0, 0.1))
     bend = scipy.stats.norm(1.0, 0.1).ppf(share)

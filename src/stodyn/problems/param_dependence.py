@@ -13,7 +13,8 @@ import scipy
 from stodyn.problems import multiaffine
 from stodyn.problems.multiaffine import MultiAffine
 
-TESTS = 16  # points at which an interpolant is compared with the function: a bend shows that cuts off twice that share
+TESTS = 16  # points anywhere at which an interpolant is compared with the function
+OUTER = 0.01, 0.99  # quantiles of all parameters at two points more: a bend shows that cuts off more than that
 SOURCE_TIMES = 8  # times of a run at which the dependence of a source on the parameters is tested at first
 
 
@@ -25,12 +26,14 @@ class ParamDependence:
 
     @functools.cached_property
     def _tests(self) -> np.ndarray:
-        """Points of which each parameter has one in every TESTS-th part of its law (a Latin hypercube)."""
+        """Points of which each parameter has one in every TESTS-th part of its law (a Latin hypercube), and two at
+        which all of them are near their ends."""
         rng, shape = np.random.default_rng(20), (TESTS, len(self.problem.distributions))
         parts = rng.permuted(np.broadcast_to(np.arange(TESTS)[:, None], shape), axis=0)
         u = 0.02 + 0.96 * (parts + rng.uniform(size=shape)) / TESTS
         if not u.size:
             return u
+        u = np.vstack([u, *(np.full(u.shape[1], one) for one in OUTER)])
         anywhere = np.stack([law.ppf(u[:, i]) for i, law in enumerate(self.problem.distributions)], axis=1)
         return np.vstack([anywhere, self.between_kinks])
 
