@@ -760,6 +760,44 @@ def test_averages_over_intervals_that_are_drawn_are_those_of_regular_ones_and_of
     assert abs(off) < 5 * run["variance_stderr"].values[0, 0]
 
 
+def test_a_part_may_know_whether_a_reading_arrives():
+    """Of a sensor that keeps its last reading, a part that leaves it out where none arrives is the same as one that reads
+    zeros: exactly, and in runs, with a delay too. Of a slower sensor it is told at its instants alone."""
+
+    def heeding(kept, delay=0.0):
+        sensor = sd.Sensor("y", of="x", every=H, noise=sd.per_sample(0.1), loss=0.4, keep=kept, delay=delay)
+        law = sd.Part(
+            "law",
+            every=H,
+            reads=("y", sd.arrived("y")),
+            writes="u",
+            update=lambda t, own, seen, p: (own, -K * seen["y"] * (seen["y arrived"] if kept == "last" else 1.0)),
+            phase=delay,
+        )
+        return sd.with_loop(integrator(), sensor, law)
+
+    last, zero = (sd.analysis.sampled(heeding(kept)).covariance(0.05)[0, 0] for kept in ("last", "zero"))
+    assert last == pytest.approx(zero, rel=1e-12)
+    for delay in (0.0, 0.05):
+        ends = [
+            sd.simulate(heeding(kept, delay), "Heun", t=(0, 1), dt=0.05, paths=8, seed=1, progress=False,
+                        collect=st.Paths(8, at=[1.0]))["path"].sel(component="x").values
+            for kept in ("last", "zero")
+        ]  # fmt: skip
+        assert np.array_equal(*ends)
+    count = sd.Part(
+        "count", H, lambda t, own, seen, p: (own + seen["slow arrived"], own), sd.arrived("slow"), state=0.0
+    )
+    loop = sd.with_loop(integrator(), sd.Sensor("slow", of="x", every=0.3, phase=H), count)
+    run = sd.simulate(loop, "Heun", t=(0, 1), dt=0.05, paths=1, seed=1, progress=False)
+    assert run["mean"].sel(component="count.state").values[-1] == 4.0  # at 0.1, 0.4, 0.7 and 1
+    with pytest.raises(ValueError, match=r"reads \(law\): arrived\('z'\) needs a sensor; there are y"):
+        sd.with_loop(integrator(), sd.Sensor("y", of="x", every=H), sd.Part("law", H, lambda *a: a, sd.arrived("z")))
+    late = sd.Sensor("y", of="x", every=H, jitter=sd.Jitter(steps=1))
+    with pytest.raises(ValueError, match="leave jitter out of the sensor"):
+        sd.with_loop(integrator(), late, sd.Part("law", H, lambda *a: a, sd.arrived("y")))
+
+
 def test_jitter_and_loss_together_are_those_of_a_run():
     """The variances of x inside the period, of 4000 paths within five standard errors (false alarms 6e-7)."""
     late = sd.Jitter(steps=3)

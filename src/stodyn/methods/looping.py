@@ -26,7 +26,7 @@ from stodyn.methods.wrapping import WrappedSteps
 from stodyn.noise import counter, generators
 from stodyn.noise.distribution import Distribution
 from stodyn.numerics.rarely import rarely
-from stodyn.problems.looped import KEYS, SINCE, SLOPE, Looped, Part
+from stodyn.problems.looped import KEYS, SINCE, SLOPE, Arrived, Looped, Part
 from stodyn.problems.sensor import Sensor
 
 _pair = jax.jit(counter.pair)  # traced once, and not at every sensor of every run
@@ -408,6 +408,16 @@ class Loop:
         """A reading as the sensor shows it."""
         return sensor.shown(value)
 
+    def _arrives(self, name: str, dtype: Any) -> Array:
+        """1 where a reading arrives at this tick, else 0."""
+        sensor = next(sensor for sensor in self.problem.sensors if sensor.name == name)
+        every, phase, delay = self.clock.times[name]
+        arrives = jnp.asarray(_is_multiple(self.tick, phase + delay, every))
+        if sensor.loss:
+            sample = jnp.maximum(self.tick - (phase + delay), 0) // every
+            arrives = arrives & ~self.is_lost(sensor, sample, dtype)
+        return arrives.astype(dtype)
+
     def is_lost(self, sensor: Sensor, sample: Array, dtype: Any) -> Array:
         """Whether a reading does not arrive."""
         z = self.normals(2**15 + self.clock.streams[sensor.name], sample, 1, dtype)[0]
@@ -437,6 +447,8 @@ class Loop:
         for name, word in self.layout.reads(part):
             if word == "true":
                 values[name] = x[self.problem.problem.components.index(name)]
+            elif word == "arrived":
+                values[Arrived(name).key] = self._arrives(name, x.dtype)
             elif word == "reading":
                 values[name] = (
                     registers.readings[name][0] if self.layout.readings[name] == 1 else registers.readings[name]

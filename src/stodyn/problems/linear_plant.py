@@ -44,13 +44,14 @@ class Rates(NamedTuple):
 
 
 class Readings(NamedTuple):
-    """y = H x + C s + v, s⁺ = Φ s + w: what sensors read, the covariances of v and w."""
+    """y = H x + C s + v, s⁺ = Φ s + w: what sensors read, the covariances of w, v and of s at the first reading."""
 
     H: np.ndarray
     Phi: np.ndarray
     C: np.ndarray
     Q: np.ndarray
     R: np.ndarray
+    start: np.ndarray
 
 
 def linear_plant(problem: Any, inputs: Sequence[str]) -> Plant:
@@ -131,7 +132,7 @@ def linear_readings(plant: Plant, sensors: Sequence[Sensor]) -> Readings:
     with jax.enable_x64(True):
         parts = [_reading(plant, sensor) for sensor in sensors]
     H = np.concatenate([part.H for part in parts])
-    return Readings(H, *(scipy.linalg.block_diag(*(part[k] for part in parts)) for k in (1, 2, 3, 4)))
+    return Readings(H, *(scipy.linalg.block_diag(*(part[k] for part in parts)) for k in range(1, 6)))
 
 
 def _reading(plant: Plant, sensor: Sensor) -> Readings:
@@ -147,4 +148,4 @@ def _reading(plant: Plant, sensor: Sensor) -> Readings:
             raise ValueError(f"noise ({sensor.name}): its mean is {sensor.noise.mean:g}, expected 0")
         white = white + sensor.noise.variance
     rounding = 0.0 if sensor.resolution is None else sensor.resolution**2 / 12.0
-    return Readings(H, law.Phi, law.C, law.drive @ law.drive.T, np.diag(white + rounding))
+    return Readings(H, law.Phi, law.C, law.drive @ law.drive.T, np.diag(white + rounding), law.start @ law.start.T)

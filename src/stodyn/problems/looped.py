@@ -71,6 +71,44 @@ def true(name: str) -> True_:
     return True_(name)
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
+class Arrived:
+    """Whether a reading arrives as a part acts; made by `arrived`."""
+
+    name: str
+
+    @property
+    def key(self) -> str:
+        """The name under which a part sees it."""
+        return f"{self.name} arrived"
+
+
+@checks_arguments
+def arrived(name: str) -> Arrived:
+    """Let a part know whether a reading arrives at the instant at which it acts: 1, or 0 where it is lost or not due.
+
+    The part sees it as seen["y arrived"].
+
+    Parameters
+    ----------
+    name : str
+        The sensor, which has no jitter.
+
+    Returns
+    -------
+    Arrived
+
+    Examples
+    --------
+    >>> import stodyn as sd
+    >>> def update(t, own, seen, params):
+    ...     estimate = own["x"] + 0.5 * seen["y arrived"] * (seen["y"] - own["x"])
+    ...     return {"x": estimate}, estimate
+    >>> part = sd.Part("filter", 0.1, update, reads=("y", sd.arrived("y")), state={"x": 0.0})
+    """
+    return Arrived(name)
+
+
 @checks_arguments
 @dataclasses.dataclass(frozen=True, eq=False, init=False)
 class Part(Timed):
@@ -85,8 +123,9 @@ class Part(Timed):
     update : callable
         update(t, own, seen, params) -> (own, out), plain JAX: its own state and what it has read, by name, give its
         next state and its output.
-    reads : str, true(...) or a sequence of these
-        Names of sensors and of other parts; components of the state only by true("x").
+    reads : str, true(...), arrived(...) or a sequence of these
+        Names of sensors and of other parts; components of the state only by true("x"), and whether a reading arrives at
+        this instant by arrived("y").
     writes : str or sequence of str, optional
         The params of the plant that it sets; without, its output can be read by other parts alone.
     state : pytree, optional
@@ -136,7 +175,7 @@ class Part(Timed):
         hold: str = "zero",
         jitter: Jitter | None = None,
     ):
-        reads = (reads,) if isinstance(reads, str | True_) else tuple(reads)
+        reads = (reads,) if isinstance(reads, str | True_ | Arrived) else tuple(reads)
         writes = (writes,) if isinstance(writes, str) else tuple(writes or ())
         for field, value in list(locals().items()):
             if field != "self":
@@ -230,6 +269,8 @@ class Layout:
                 values[name] = jnp.zeros(()) if self.readings[name] == 1 else jnp.zeros(self.readings[name])
             elif word == "true":
                 values[name] = x[0]
+            elif word == "arrived":
+                values[Arrived(name).key] = jnp.ones(())
             elif name in self.outputs:
                 values[name] = jnp.zeros(self.outputs[name])
             else:
@@ -295,7 +336,7 @@ class Layout:
         return both
 
     def reads(self, part: Part) -> list[tuple[str, str]]:
-        """What a part reads: (name, "reading", "true" or "output")."""
+        """What a part reads: (name, "reading", "true", "arrived" or "output")."""
         writers = {name: other.name for other in self.parts for name in other.writes}
         words = []
         for word in part.reads:
@@ -304,6 +345,9 @@ class Layout:
                     raise ValueError(f"reads ({part.name}): there is no component {word.name!r}; there are "
                                      f"{', '.join(self.plant.components)}")  # fmt: skip
                 words.append((word.name, "true"))
+            elif isinstance(word, Arrived):
+                self._expect_regular(part, word.name)
+                words.append((word.name, "arrived"))
             elif word in self.readings:
                 words.append((word, "reading"))
             elif any(other.name == word for other in self.parts) or word in writers:
@@ -313,6 +357,18 @@ class Layout:
                 known = ", ".join([*self.readings, *(other.name for other in self.parts)])
                 raise ValueError(f"reads ({part.name}): there is no sensor or part {word!r}; there are {known}{hint}")
         return words
+
+    def _expect_regular(self, part: Part, name: str) -> None:
+        """Refuse to tell of the arrivals of what is no sensor, or whose instants are drawn."""
+        sensor = next((sensor for sensor in self.sensors if sensor.name == name), None)
+        if sensor is None:
+            known = ", ".join(self.readings) or "none"
+            raise ValueError(f"reads ({part.name}): arrived({name!r}) needs a sensor; there are {known}")
+        if sensor.jitter is not None:
+            raise ValueError(
+                f"reads ({part.name}): arrived({name!r}) needs readings at instants that are known; leave jitter out "
+                "of the sensor"
+            )
 
     @functools.cached_property
     def names(self) -> tuple[str, ...]:
@@ -333,7 +389,7 @@ class Layout:
 
 def _connections(part: Part, layout: Layout) -> str:
     """What a part reads and writes, in words."""
-    reads = ", ".join(name for name, _ in layout.reads(part))
+    reads = ", ".join(name for name, word in layout.reads(part) if word != "arrived")
     return (f", reads {reads}" if reads else "") + (f", writes {', '.join(part.writes)}" if part.writes else "")
 
 

@@ -19,20 +19,24 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
 
 from stodyn import listing
 from stodyn.arguments import checks_arguments
 from stodyn.noise import readings as words_of_noise
-from stodyn.numerics import systems
+from stodyn.numerics import systems, van_loan
 from stodyn.problems import sampled_design
 from stodyn.problems.linear_plant import Plant, linear_plant, linear_readings
-from stodyn.problems.looped import Part, True_, true
+from stodyn.problems.looped import Part, True_, arrived, true
 from stodyn.problems.sampled_design import Design, System
 from stodyn.problems.sensor import Sensor, exact
 
 __all__ = ["kalman", "linear", "lqg", "lqr", "pid"]
 __dir__ = listing.names_of(__name__)
+
+GAINS, FORMS = ("steady", "varying"), ("filter", "predictor")
+LEAST = 1e-300  # variance of a reading: of what is known exactly nothing is learnt
 
 
 @dataclasses.dataclass(frozen=True, eq=False, init=False)
@@ -358,9 +362,12 @@ def kalman(
     *,
     inputs: str | Sequence[str] = (),
     delay: float = 0,
+    gain: str = "steady",
+    form: str = "filter",
+    covariance: ArrayLike | None = None,
     name: str = "kalman",
 ) -> Designed:
-    """Design the steady Kalman filter of a plant: the state estimated from readings, theirs included.
+    """Design the Kalman filter of a plant: the state estimated from readings.
 
     Parameters
     ----------
@@ -375,13 +382,21 @@ def kalman(
         The params of the plant that other parts of the loop write, which the filter then knows; list it before them.
     delay : float
         How late the inputs take effect: the delay of the part that writes them.
+    gain : "steady" or "varying"
+        The gain of the long run, or at every run that of the covariance so far, which the part carries along: best from
+        the start on, and with sensors that lose readings, whose update is skipped.
+    form : "filter" or "predictor"
+        Whether the estimate takes in the readings of its instant, or only those before.
+    covariance : array (n, n), optional
+        With a varying gain the covariance of the state at the start, 0 where that is fixed.
     name : str
         The name of the part.
 
     Returns
     -------
     Designed
-        A part whose output is the estimate of the state, with `design`: gains, covariance, poles.
+        A part whose output is the estimate of the state, with `design`: gains, covariance, poles, those of the long run
+        without losses.
 
     Raises
     ------
@@ -395,26 +410,101 @@ def kalman(
     >>> y = sd.Sensor("y", of="x", every=0.1, noise=sd.per_sample(0.1))
     >>> estimate = sd.parts.kalman(plant, y, every=0.1)
     >>> loop = sd.with_loop(plant, y, estimate)
+    >>> lossy = sd.Sensor("y", of="x", every=0.1, noise=sd.per_sample(0.1), loss=0.3)
+    >>> loop = sd.with_loop(plant, lossy, sd.parts.kalman(plant, lossy, every=0.1, gain="varying"))
     """
+    for word, value, known in (("gain", gain, GAINS), ("form", form, FORMS)):
+        if value not in known:
+            raise ValueError(f"{word}: expected {' or '.join(map(repr, known))}, got {value!r}")
+    if covariance is not None and gain == "steady":
+        raise ValueError('covariance: a steady gain does not depend on it; give gain="varying" too, or leave it out')
     times = exact("every", every, least=0.0), exact("delay", delay)
     inputs = (inputs,) if isinstance(inputs, str) else tuple(inputs)
-    model, sensors = linear_plant(plant, inputs), _sensors(sensors, times[0])
+    model, sensors = linear_plant(plant, inputs), _sensors(sensors, times[0], may_lose=gain == "varying")
     n, p = model.B.shape
     period = sampled_design.sampled_plant(model, *times)
     readings = linear_readings(model, sensors)
     law = sampled_design.estimator(period, readings, n)
-    early, late = _in_two(period, n, p, times)
-    H = np.hstack([readings.H, readings.C])
-    keep, rest = np.eye(len(H.T)) - law.L @ H, np.zeros((len(readings.Phi), p))
-    Phi = _with_noise(period.A[:n, :n], readings.Phi)
-    early, late = np.concatenate([early, rest]), np.concatenate([late, rest])
+    Phi, Q, H = sampled_design.with_readings(period, readings, n)
+    early, late = (np.concatenate([part, np.zeros((len(readings.Phi), p))]) for part in _in_two(period, n, p, times))
+    keep = np.eye(len(H.T)) - law.L @ H
     C, D = keep, np.hstack([law.L, keep @ late])
     A, B = Phi @ C, Phi @ D + np.hstack([np.zeros_like(law.L), early])
-    design = Design({"filter": law.L[:n]}, None, np.linalg.eigvals(Phi @ keep), law.filtered[:n, :n],
+    if form == "predictor":
+        C, D = np.eye(len(C)), np.hstack([np.zeros_like(law.L), late])
+    errors = law.filtered if form == "filter" else law.predicted
+    design = Design({"filter": law.L[:n]}, None, np.linalg.eigvals(A), errors[:n, :n],
                     System(A, B, C[:n], D[:n]), model, readings.H, *times)  # fmt: skip
-    state = np.concatenate([model.start, np.zeros(len(readings.Phi))]) - late @ model.held
-    reads = (*(sensor.name for sensor in sensors), *inputs)
-    return _designed(design, name, every, reads, state, 0, writes=(), phase=sensors[0].phase)
+    names, phase = tuple(sensor.name for sensor in sensors), sensors[0].phase
+    if gain == "steady":
+        state = np.concatenate([model.start, np.zeros(len(readings.Phi))]) - late @ model.held
+        return _designed(design, name, every, (*names, *inputs), state, 0, writes=(), phase=phase)
+    mean, spread = _at_first_reading(model, covariance, float(sensors[0].times.phase))
+    filtering = _Varying(
+        Phi, Q, H, np.diag(readings.R), early, late, names, tuple(_rows(model, sensors)), inputs, n, form
+    )
+    state = {
+        "estimate": np.concatenate([mean, np.zeros(len(readings.Phi))]) - late @ model.held,
+        "covariance": scipy.linalg.block_diag(spread, readings.start),
+    }
+    reads = (*names, *map(arrived, names), *inputs)
+    return Designed(design, name, every, filtering.update, reads, state=state, phase=phase)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Varying:
+    """A Kalman filter that carries its covariance along, and takes in one reading after the other, if it arrives.
+
+    z = (x, s) moves by Φ with noise of the covariance Q, and is read by the rows of H with white noise of the variances
+    R; the inputs as they are at an instant move it by `late` before the readings and by `early` after them. `rows` says
+    of which sensor a row is.
+    """
+
+    Phi: np.ndarray
+    Q: np.ndarray
+    H: np.ndarray
+    R: np.ndarray
+    early: np.ndarray
+    late: np.ndarray
+    sensors: tuple[str, ...]
+    rows: tuple[str, ...]
+    inputs: tuple[str, ...]
+    n: int
+    form: str
+
+    def update(self, t: Any, own: Any, seen: Any, params: Any) -> tuple[Any, Any]:
+        """The update of a part."""
+        y = jnp.concatenate([jnp.ravel(seen[name]) for name in self.sensors])
+        u = jnp.concatenate([jnp.ravel(seen[name]) for name in self.inputs]) if self.inputs else jnp.zeros(0)
+        z, P = own["estimate"] + self.late @ u, own["covariance"]
+        before = z
+        for k, sensor in enumerate(self.rows):
+            known = P @ self.H[k]
+            spread = self.H[k] @ known + self.R[k]
+            L = seen[arrived(sensor).key] * known / jnp.maximum(spread, LEAST)
+            z, P = z + L * (y[k] - self.H[k] @ z), P - jnp.outer(L, known)
+        after = {"estimate": self.Phi @ z + self.early @ u, "covariance": self.Phi @ P @ self.Phi.T + self.Q}
+        return after, (z if self.form == "filter" else before)[: self.n]
+
+
+def _rows(model: Plant, sensors: Sequence[Sensor]) -> list[str]:
+    """The sensor of each reading."""
+    return [sensor.name for sensor in sensors for _ in linear_readings(model, (sensor,)).H]
+
+
+def _at_first_reading(model: Plant, covariance: ArrayLike | None, phase: float) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and covariance of the state at the first reading, inputs held as they are at the start."""
+    n, p = model.B.shape
+    if covariance is None:
+        if model.problem.start_source.is_random:
+            raise ValueError("covariance: the start is drawn for each path; give the covariance of its law")
+        covariance = np.zeros((n, n))
+    spread = np.asarray(covariance, float)
+    if spread.shape != (n, n) or not np.allclose(spread, spread.T) or np.linalg.eigvalsh(spread)[0] < -1e-12:
+        raise ValueError(f"covariance: expected a matrix ({n}, {n}), symmetric and not negative, got {covariance!r}")
+    moved = scipy.linalg.expm(phase * np.block([[model.A, model.B], [np.zeros((p, n + p))]]))[:n]
+    Q = van_loan.discretise(model.A, model.G, np.eye(model.G.shape[1]), phase)[1] if phase else 0.0 * spread
+    return moved @ np.concatenate([model.start, model.held]), moved[:, :n] @ spread @ moved[:, :n].T + Q
 
 
 @checks_arguments
@@ -502,23 +592,24 @@ def _weight(name: str, weight: Any, least: float = 1e-300) -> Any:
     return float(numbers) if numbers.ndim == 0 else np.ravel(numbers)
 
 
-def _sensors(sensors: Any, every: Fraction) -> tuple[Sensor, ...]:
-    """Sensors that a steady filter can take."""
+def _sensors(sensors: Any, every: Fraction, may_lose: bool = False) -> tuple[Sensor, ...]:
+    """Sensors that a filter can take, which may lose readings where its gain varies."""
     listed = (sensors,) if isinstance(sensors, Sensor) else tuple(sensors)
     if not listed:
         raise ValueError("sensors: expected at least one")
     for sensor in listed:
         if sensor.times.every != every:
             raise ValueError(f"every ({sensor.name}): reads every {sensor.every!r}, the filter runs every "
-                             f"{float(every):g}; a steady filter needs one period")  # fmt: skip
+                             f"{float(every):g}; a filter needs one period")  # fmt: skip
         if sensor.times.phase != listed[0].times.phase:
-            raise ValueError(
-                f"phase ({sensor.name}): a steady filter needs readings at one instant; give all one phase"
-            )
-        for word in ("delay", "average", "jitter", "loss"):
+            raise ValueError(f"phase ({sensor.name}): a filter needs readings at one instant; give all one phase")
+        for word in ("delay", "average", "jitter"):
             if getattr(sensor, word):
-                raise ValueError(f"{word} ({sensor.name}): a steady filter takes whole readings of the instant; leave "
-                                 f"{word} out of the sensor that it is designed for")  # fmt: skip
+                raise ValueError(f"{word} ({sensor.name}): a filter takes whole readings of the instant; leave {word} "
+                                 "out of the sensor that it is designed for")  # fmt: skip
+        if sensor.loss and not may_lose:
+            raise ValueError(f"loss ({sensor.name}): a steady filter takes every reading; leave loss out of the sensor "
+                             'that it is designed for, or take kalman(..., gain="varying")')  # fmt: skip
     return listed
 
 

@@ -163,9 +163,7 @@ def regulator(period: Period) -> Regulator:
 
 def estimator(period: Period, readings: Readings, n: int) -> Estimator:
     """Return the steady filter of the state and of what the noise of the sensors remembers."""
-    Phi = scipy.linalg.block_diag(period.A[:n, :n], readings.Phi)
-    Q = scipy.linalg.block_diag(period.Q[:n, :n], readings.Q)
-    H = np.hstack([readings.H, readings.C])
+    Phi, Q, H = with_readings(period, readings, n)
     words = "sensors: no filter has bounded errors; the readings do not show an unstable mode, or no noise moves one"
     Y = _riccati(Phi.T, H.T, Q, readings.R, None, words)
     spread = H @ Y @ H.T + readings.R
@@ -173,6 +171,13 @@ def estimator(period: Period, readings: Readings, n: int) -> Estimator:
         raise ValueError("sensors: some reading follows from the others without error; leave it out, or give it noise")
     L = np.linalg.solve(spread, H @ Y).T
     return Estimator(L, Y, lyapunov.symmetric(Y - L @ H @ Y))
+
+
+def with_readings(period: Period, readings: Readings, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return Φ and Q of the state and of what the noise of the sensors remembers, and H, by which they are read."""
+    Phi = scipy.linalg.block_diag(period.A[:n, :n], readings.Phi)
+    Q = scipy.linalg.block_diag(period.Q[:n, :n], readings.Q)
+    return Phi, Q, np.hstack([readings.H, readings.C])
 
 
 def _riccati(A: Any, B: Any, Q: Any, R: Any, S: Any, words: str) -> np.ndarray:
