@@ -49,8 +49,8 @@ def main() -> None:
         share, seen = np.mean(held[letter]), np.array(values[letter])
         apart = (share - 0.95) / math.sqrt(0.95 * 0.05 / count)
         print(
-            f"{letter}: held {share:.3f} ({apart:+.1f} standard errors from 0.95), mean {seen.mean() / true:.4f} of the "
-            f"truth, spread {seen.std() / true:.4f}"
+            f"{letter}: held {share:.3f} ({apart:+.1f} standard errors from 0.95), mean {seen.mean() / true:.4f} of "
+            f"the truth, spread {seen.std() / true:.4f}"
         )
     print(f"{time.process_time() / count:.2f} s of processor time for a record")
 
