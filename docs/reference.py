@@ -30,7 +30,7 @@ FAMILIES: dict[str, tuple[str, list[Any]]] = {
             ("Noise of large systems", ["diagonal", "sparse", "product"]),
             ("Random starts and parameters", ["PerPath", "from_normals"]),
             "with_noise", "with_measurement",
-            ("Loops of sensors and controllers", ["with_loop", "Sensor", "Part", "Jitter", "true", "arrived"]), "parts",
+            ("Loops of sensors and controllers", ["with_loop", "Sensor", "Part", "Jitter", "true"]), "parts",
             ("Noise of readings", ["per_sample", "density"]),
             ("Walls and impacts", ["with_walls", "Walls", "Impact", "Restitution"]),
             ("Nonlinear elements", ["with_elements", "elements"]), "bodies", "base_excited",

@@ -33,7 +33,7 @@ OPTIONS_BY_NAME = {
     "problems/lagrangian.py": {"from_energies"},
     "problems/linear.py": {"linear"},
     "problems/looped.py": {"__init__"},
-    "problems/parts.py": {"linear", "pid"},
+    "problems/parts.py": {"kalman", "linear", "pid"},
     "problems/sensor.py": {"__init__"},
     "problems/structural.py": {"structure"},
 }

@@ -34,7 +34,7 @@ from stodyn.problems.hamiltonian import Hamiltonian
 from stodyn.problems.impact import Impact, Restitution
 from stodyn.problems.level import Level
 from stodyn.problems.linear import linear
-from stodyn.problems.looped import Part, arrived, true, with_loop
+from stodyn.problems.looped import Part, true, with_loop
 from stodyn.problems.measured import with_measurement
 from stodyn.problems.mechanical import Mechanical
 from stodyn.problems.operators import diagonal, product, sparse
@@ -64,7 +64,6 @@ __all__ = [
     "Stop",
     "Walls",
     "analysis",
-    "arrived",
     "base_excited",
     "bodies",
     "circuits",

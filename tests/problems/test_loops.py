@@ -769,7 +769,7 @@ def test_a_part_may_know_whether_a_reading_arrives():
         law = sd.Part(
             "law",
             every=H,
-            reads=("y", sd.arrived("y")),
+            reads=("y", sd.parts.arrived("y")),
             writes="u",
             update=lambda t, own, seen, p: (own, -K * seen["y"] * (seen["y arrived"] if kept == "last" else 1.0)),
             phase=delay,
@@ -786,16 +786,18 @@ def test_a_part_may_know_whether_a_reading_arrives():
     ]
     assert ends[0] == ends[1]
     count = sd.Part(
-        "count", H, lambda t, own, seen, p: (own + seen["slow arrived"], own), sd.arrived("slow"), state=0.0
+        "count", H, lambda t, own, seen, p: (own + seen["slow arrived"], own), sd.parts.arrived("slow"), state=0.0
     )
     loop = sd.with_loop(integrator(), sd.Sensor("slow", of="x", every=0.3, phase=H), count)
     run = sd.simulate(loop, "Heun", t=(0, 1), dt=0.05, paths=1, seed=1, progress=False)
     assert run["mean"].sel(component="count.state").values[-1] == 4.0  # at 0.1, 0.4, 0.7 and 1
     with pytest.raises(ValueError, match=r"reads \(law\): arrived\('z'\) needs a sensor; there are y"):
-        sd.with_loop(integrator(), sd.Sensor("y", of="x", every=H), sd.Part("law", H, lambda *a: a, sd.arrived("z")))
+        sd.with_loop(
+            integrator(), sd.Sensor("y", of="x", every=H), sd.Part("law", H, lambda *a: a, sd.parts.arrived("z"))
+        )
     late = sd.Sensor("y", of="x", every=H, jitter=sd.Jitter(steps=1))
     with pytest.raises(ValueError, match="leave jitter out of the sensor"):
-        sd.with_loop(integrator(), late, sd.Part("law", H, lambda *a: a, sd.arrived("y")))
+        sd.with_loop(integrator(), late, sd.Part("law", H, lambda *a: a, sd.parts.arrived("y")))
 
 
 def test_jitter_and_loss_together_are_those_of_a_run():

@@ -73,7 +73,7 @@ def true(name: str) -> True_:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Arrived:
-    """Whether a reading arrives as a part acts; made by `arrived`."""
+    """Whether a reading arrives as a part acts; made by `parts.arrived`."""
 
     name: str
 
@@ -104,7 +104,7 @@ def arrived(name: str) -> Arrived:
     >>> def update(t, own, seen, params):
     ...     estimate = own["x"] + 0.5 * seen["y arrived"] * (seen["y"] - own["x"])
     ...     return {"x": estimate}, estimate
-    >>> part = sd.Part("filter", 0.1, update, reads=("y", sd.arrived("y")), state={"x": 0.0})
+    >>> part = sd.Part("filter", 0.1, update, reads=("y", sd.parts.arrived("y")), state={"x": 0.0})
     """
     return Arrived(name)
 
@@ -123,9 +123,9 @@ class Part(Timed):
     update : callable
         update(t, own, seen, params) -> (own, out), plain JAX: its own state and what it has read, by name, give its
         next state and its output.
-    reads : str, true(...), arrived(...) or a sequence of these
+    reads : str, true(...), parts.arrived(...) or a sequence of these
         Names of sensors and of other parts; components of the state only by true("x"), and whether a reading arrives at
-        this instant by arrived("y").
+        this instant by parts.arrived("y").
     writes : str or sequence of str, optional
         The params of the plant that it sets; without, its output can be read by other parts alone.
     state : pytree, optional

@@ -5,6 +5,7 @@
     lqr             the feedback of the state that costs least
     kalman          the state estimated from readings
     lqg             both in one part
+    arrived         no part, but what a part may read: whether a reading arrives
 
 Each returns a part for with_loop; the last three carry their design: part.design has gains, J, poles and longest_delay.
 """
@@ -32,7 +33,7 @@ from stodyn.problems.looped import Part, True_, arrived, true
 from stodyn.problems.sampled_design import Design, System
 from stodyn.problems.sensor import Sensor, exact
 
-__all__ = ["kalman", "linear", "lqg", "lqr", "pid"]
+__all__ = ["arrived", "kalman", "linear", "lqg", "lqr", "pid"]
 __dir__ = listing.names_of(__name__)
 
 GAINS, FORMS = ("steady", "varying"), ("filter", "predictor")
@@ -472,16 +473,16 @@ class _Varying:
     n: int
     form: str
 
-    def update(self, t: Any, own: Any, seen: Any, params: Any) -> tuple[Any, Any]:
+    def update(self, t: Any, own: Any, readings: Any, params: Any) -> tuple[Any, Any]:
         """The update of a part."""
-        y = jnp.concatenate([jnp.ravel(seen[name]) for name in self.sensors])
-        u = jnp.concatenate([jnp.ravel(seen[name]) for name in self.inputs]) if self.inputs else jnp.zeros(0)
+        y = jnp.concatenate([jnp.ravel(readings[name]) for name in self.sensors])
+        u = jnp.concatenate([jnp.ravel(readings[name]) for name in self.inputs]) if self.inputs else jnp.zeros(0)
         z, P = own["estimate"] + self.late @ u, own["covariance"]
         before = z
         for k, sensor in enumerate(self.rows):
             known = P @ self.H[k]
             spread = self.H[k] @ known + self.R[k]
-            L = seen[arrived(sensor).key] * known / jnp.maximum(spread, LEAST)
+            L = readings[arrived(sensor).key] * known / jnp.maximum(spread, LEAST)
             z, P = z + L * (y[k] - self.H[k] @ z), P - jnp.outer(L, known)
         after = {"estimate": self.Phi @ z + self.early @ u, "covariance": self.Phi @ P @ self.Phi.T + self.Q}
         return after, (z if self.form == "filter" else before)[: self.n]
