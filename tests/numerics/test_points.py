@@ -53,6 +53,21 @@ def test_derivatives_of_loops_over_whole_numbers():
     np.testing.assert_allclose(at_points(jax.jacfwd(power), x), 4 * x**3, rtol=1e-14)
 
 
+@pytest.mark.parametrize("how", ["add", "set", "max", "multiply"])
+@pytest.mark.parametrize("dtype", [np.int64, np.int8, np.uint8])
+def test_places_outside_are_moved_inside_where_the_user_says_so(how, dtype):
+    """Written or combined with mode="clip", one place after another: they were dropped."""
+    places = np.array([[-90, 1], [1, 3], [0, 99], [2, 0]], np.int64).astype(dtype)
+    values = np.random.default_rng(4).standard_normal((4, 3))
+    for shape in ((3,), (3, 1)):
+
+        def function(x, k, shape=shape):
+            entries = x.reshape(shape).at[(k,) + (0,) * (len(shape) - 1)]
+            return getattr(entries, how)(jnp.array([0.5, 3.0]), mode="clip")
+
+        assert np.array_equal(at_points(function, values, places), jax.vmap(function)(values, places))
+
+
 def test_what_is_compiled_is_kept_under_what_the_function_says():
     """A function that says the same takes the same program, another one its own, though its name is the same."""
     scale = 2.0

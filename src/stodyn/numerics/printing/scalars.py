@@ -414,6 +414,12 @@ def _inside(graph: Graph, starts: Sequence[Entry], limits: Sequence[int]) -> Ent
     return inside
 
 
+def _moved_inside(graph: Graph, start: Entry, limit: int) -> Entry:
+    """The start from 0 to its limit that is nearest."""
+    lowest, highest = start.dtype.type(0), start.dtype.type(min(limit, np.iinfo(start.dtype).max))
+    return graph.make("min", start.dtype, graph.make("max", start.dtype, start, lowest), highest)
+
+
 def _gather(self: _Scalars, operation: Operation, inputs: list[np.ndarray]) -> np.ndarray:
     """Slices of x that begin at the rows of `indices`, laid out as XLA defines it."""
     (x, indices), how, graph = inputs, operation.how, self.graph
@@ -482,7 +488,8 @@ def _scatter(self: _Scalars, operation: Operation, inputs: list[np.ndarray]) -> 
             continue
         is_fixed = is_known(inside) and all(value_of(start) is not None for start in starts)
         if before.ndim == 1 and not is_fixed and sizes == [1]:
-            result = self.joined_at(starts[0], inside, before, each(joined, before, update.reshape(1)), dtype)
+            start = _moved_inside(graph, starts[0], limits[0]) if how.clips else starts[0]
+            result = self.joined_at(start, inside, before, each(joined, before, update.reshape(1)), dtype)
             continue
 
         def at(*first: int) -> np.ndarray:
