@@ -217,3 +217,11 @@ def test_initial_voltages_of_nodes_that_inductors_hold():
     with pytest.raises(sd.circuits.NetlistError, match=r"\.ic v\(b\)=1: inductors and sources hold it at 0 V.*uic"):
         sd.circuits.read(text.format(1))
     assert sd.circuits.read(text.format(1).replace("1m\n", "1m uic\n")).start[0] in (0.0, 1.0)
+
+
+def test_corners_of_tables_are_noted():
+    """ngspice 39 rounds them over a tenth of the shorter line beside them: 1.0513 V at the corner."""
+    text = "title\nV1 a 0 0\nG1 0 b TABLE {abs(V(a))} = (0, 1m) (4, 5m)\nR1 b 0 1k\n"
+    circuit = sd.circuits.read(text)
+    assert circuit.operating_point.x[circuit.names.index("b")] == pytest.approx(1.0, rel=1e-12)
+    assert any("line 3: g1: the corners of its TABLE are sharp" in note for note in circuit.notes)

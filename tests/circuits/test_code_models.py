@@ -122,8 +122,10 @@ def test_flip_flops_at_rest(ports, model, expected):
 
 
 def test_what_is_not_built_is_refused_by_name():
-    with pytest.raises(NetlistError, match="unknown type d_tristate"):
-        circuit("a1 d1 d2 d3 ff\n.model ff d_tristate", 1.0)
+    for model, way_out in (("d_tristate", r"switches \(S\)"), ("ilimit", r"I=\{limit\("), ("oneshot", "B source"),
+                           ("multi_input_pwl", r"pwl\(min\(")):  # fmt: skip
+        with pytest.raises(NetlistError, match=rf"line \d+: .model ff: .*not implemented.*{way_out}.*a1"):
+            circuit(f"a1 d1 d2 d3 ff\n.model ff {model}", 1.0)
     with pytest.raises(NetlistError, match="make a loop, as a latch"):
         circuit("a1 [in] [d1] ad\n.model ad adc_bridge\na2 [d1 q2] q1 n\na3 [q1 d1] q2 n\n.model n d_nand", 1.0)
     for model in ("int(out_lower_limit=-5 out_ic=1)", "triangle(out_low=1)"):

@@ -408,7 +408,10 @@ def _from_drifting(system: System, guess: periodic_start.Guess, steps: int, orde
         linear = _linearised(system, _Orbit(0.0, x, X, T, nodes), method)
         size = np.abs(X).max(axis=(0, 1))
         far = np.ptp(X, axis=(0, 1)) + FAR * np.maximum(size, system.largest_alike(size)) + _rounding(system, size)
-        delta, delta_T, _ = _correction(system, linear, x, X, T, False, far)
+        try:
+            delta, delta_T, _ = _correction(system, linear, x, X, T, False, far)
+        except NoOscillation:
+            return None
         moved = float((np.abs(delta) / far)[others].max())
         if not math.isfinite(moved):
             return None
@@ -617,7 +620,11 @@ def _correction(
         row = np.eye(n)[np.argmax(speed)]
         size = np.where(span > 0.0, span, 1.0)  # rows and columns of one size
         bordered = np.block([[matrix * size / size[:, None], (held * d / size)[:, None]], [row[None] * size, 0.0]])
-        solution = np.linalg.solve(bordered, np.append(miss / size, 0.0))
+        try:
+            solution = np.linalg.solve(bordered, np.append(miss / size, 0.0))
+        except np.linalg.LinAlgError:
+            raise NoOscillation("the equations of Newton's method are singular: the steps may be too long for edges") \
+                from None  # fmt: skip
         delta, relative = size * solution[:n], float(solution[n])
     changes, moved = np.empty_like(X), delta
     for k in range(len(flows)):

@@ -188,7 +188,7 @@ def _followed_until_it_repeats(system: System, x: np.ndarray, period: float | No
             window *= 2.0
             continue
         spent += window / (known or window)
-        periods, known = np.diff(rises)[-3:].tolist(), float(rises[-1] - rises[-2])
+        periods, known = np.diff(rises[0])[-3:].tolist(), float(rises[0][-1] - rises[0][-2])
         if spent > 8.0 * settle:
             break
         window = max(4.5 * known, min(2.0 * window, MOST_TURNS * 3.0 * known))
@@ -255,14 +255,18 @@ def _first_window(modes: Modes) -> float:
     return 2.0 * np.pi / float(sizes.max()) if len(sizes) else 1.0
 
 
-def _repeated(system: System, times: np.ndarray, states: np.ndarray, rises: np.ndarray | None) -> Guess | None:
-    """The last period of a window in which the states repeat; None where they do not."""
-    turns = None if rises is None else _turns(system, times, states, rises)
-    if rises is None or turns is None:
-        return None
-    periods = rises[turns::turns] - rises[: len(rises) - turns : turns] if turns > 1 else np.diff(rises)
-    x = _between(times, states, rises[-1])
-    return Guess(float(rises[-1]), x, float(periods[-1]), tuple(periods[-3:]), (times, states))
+def _repeated(
+    system: System, times: np.ndarray, states: np.ndarray, candidates: list[np.ndarray] | None
+) -> Guess | None:
+    """The last period of a window in which the states repeat, counted by the first component that shows it; None where
+    they do not."""
+    for rises in candidates or ():
+        turns = _turns(system, times, states, rises)
+        if turns is not None:
+            periods = rises[turns::turns] - rises[: len(rises) - turns : turns] if turns > 1 else np.diff(rises)
+            x = _between(times, states, rises[-1])
+            return Guess(float(rises[-1]), x, float(periods[-1]), tuple(periods[-3:]), (times, states))
+    return None
 
 
 def _turns(system: System, times: np.ndarray, states: np.ndarray, rises: np.ndarray) -> int | None:
@@ -281,25 +285,26 @@ def _turns(system: System, times: np.ndarray, states: np.ndarray, rises: np.ndar
     return None
 
 
-def _rises(system: System, times: np.ndarray, states: np.ndarray) -> np.ndarray | None:
-    """When a component rises through the middle of its range, for the component that does so least often.
+def _rises(system: System, times: np.ndarray, states: np.ndarray) -> list[np.ndarray] | None:
+    """When each component rises through the middle of its range, beginning with the one that does so least often: where
+    its range drifts, it may miss some.
 
     None where one does so at all, but fewer than RISES times: the period may be longer than this window shows.
     """
-    rises = [some for some in _rises_of_each(system, times, states) if len(some)]
-    least = min(rises, key=len, default=None)
-    return None if least is None or len(least) < RISES else least
+    rises = sorted((some for some in _rises_of_each(system, times, states) if len(some)), key=len)
+    return None if not rises or len(rises[0]) < RISES else rises
 
 
 def _drifting(system: System, times: np.ndarray, states: np.ndarray) -> Guess | None:
     """The last turn of the components that go round at least REGULAR times in a window, in equal times and without
     much change from one to the next; None where none does."""
-    rises = min((some for some in _rises_of_each(system, times, states) if len(some) >= REGULAR), key=len, default=None)
-    if rises is None or _turns(system, times, states, rises) != 1:
-        return None
-    periods = np.diff(rises)
-    return Guess(float(rises[-1]), _between(times, states, rises[-1]), float(periods[-1]), tuple(periods[-3:]),
-                 (times, states), True)  # fmt: skip
+    regular = (some for some in _rises_of_each(system, times, states) if len(some) >= REGULAR)
+    for rises in sorted(regular, key=len):
+        if _turns(system, times, states, rises) == 1:
+            periods = np.diff(rises)
+            return Guess(float(rises[-1]), _between(times, states, rises[-1]), float(periods[-1]), tuple(periods[-3:]),
+                         (times, states), True)  # fmt: skip
+    return None
 
 
 def _rises_of_each(system: System, times: np.ndarray, states: np.ndarray) -> Iterator[np.ndarray]:
