@@ -31,13 +31,14 @@ NOT_HERE = {
     **dict.fromkeys(("numd", "nbjt", "numos"), _CIDER),
     **{kind: _CODE.format(kind) for kind in
        ("oneshot", "core", "lcouple", "memristor", "potentiometer", "file_source", "delay", "astate",
-        "cmeter", "lmeter", "d_osc", "d_pwm", "d_ram", "d_state", "d_source", "d_fdiv", "d_lut", "d_genlut", "d_srlatch",
-        "d_process", "d_cosim", "bidi_bridge", "real_gain", "real_delay", "d_to_real", "real_to_v", "sidiode")},
+        "cmeter", "lmeter", "d_osc", "d_pwm", "d_ram", "d_state", "d_source", "d_fdiv", "d_lut", "d_genlut",
+        "d_srlatch", "d_process", "d_cosim", "bidi_bridge", "real_gain", "real_delay", "d_to_real", "real_to_v",
+        "sidiode")},
     "ilimit": "XSPICE's ilimit is not implemented; a B source I={limit(G*V(a,b), LEAST, MOST)} limits a current",
     "multi_input_pwl": "XSPICE's multi_input_pwl is not implemented; a B source V={pwl(min(V(a), V(b)), X, Y, ...)} is "
                        "the same for model=and, with max() for model=or",
-    "d_tristate": "outputs with three states are not implemented; switches (S) can connect a node to either rail, or to "
-                  "none",
+    "d_tristate": "outputs with three states are not implemented; switches (S) can connect a node to either rail, or "
+                  "to none",
 }  # fmt: skip
 FLAGS = {"true": "1", "t": "1", "false": "0", "f": "0"}
 

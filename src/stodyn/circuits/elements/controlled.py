@@ -314,8 +314,8 @@ def _form(card: Card, is_voltage: bool) -> list[Element] | None:
     if card.rest[:1] == ["table"]:
         _, text, *points = card.rest
         values = ", ".join(word for word in points if word not in "()")
-        card.netlist.notes.append(f"{card.at}: {card.full}: the corners of its TABLE are sharp, as in LTspice and PSpice; "
-                                  "ngspice rounds them over a tenth of the line beside them")  # fmt: skip
+        card.netlist.notes.append(f"{card.at}: {card.full}: the corners of its TABLE are sharp, as in LTspice and "
+                                  "PSpice; ngspice rounds them over a tenth of the line beside them")  # fmt: skip
         return _sourced(card, is_voltage, f"table({unbraced(text)}, {values})")
     return None
 
