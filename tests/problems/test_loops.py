@@ -410,6 +410,15 @@ def test_steps_that_do_not_divide_are_refused_with_those_that_do():
         sd.simulate(s1(), "Heun", t=(0, 0.3), dt=[0.1, 0.05, 0.05, 0.1], paths=2, seed=1, progress=False)
 
 
+@pytest.mark.parametrize("method", ["Heun", "VanLoan"])
+def test_steps_that_differ_are_refused(method):
+    """VanLoan went on with the matrices of the longest."""
+    with pytest.raises(ValueError, match=rf"dt: {method} samples a loop at equal steps, but .* Give one number\.$"):
+        sd.simulate(s1(), method, t=(0, 0.3), dt=[0.1, 0.05, 0.05, 0.1], paths=2, seed=1)
+    with pytest.raises(ValueError, match=r"problem: a loop samples at equal steps, .* one dt that divides 0\.1"):
+        sd.plan(s1(), method if method == "Heun" else "RK4")
+
+
 def test_readings_are_rounded_limited_averaged_and_late():
     plant = sd.SDE(
         lambda t, x, p: 1.0 + 0 * x, lambda t, x: jnp.zeros((1, 1)), start=[0.0], params={"u": 0.0}, names=("x",)

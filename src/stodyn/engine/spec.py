@@ -167,16 +167,12 @@ def describe(
     measured = measuring(ready, stepped, float(times[0]), float(lengths.max()))
     if isinstance(measured, Solver) and stop is None and np.ptp(lengths) <= grid.TOLERANCE * lengths[0]:
         measured = measured.as_steps(stepped, float(lengths[0]), ()) or measured
+    if isinstance(measured, Method) and np.ptp(lengths) > grid.TOLERANCE * lengths[0]:
+        _check_unequal_steps(ready, measured)
     if isinstance(ready, Method):
         strong = max((float(c.order or 0) for c in ready.claims if c.kind == "strong" and not c.when), default=0.0)
         if isinstance(ready.needs, Approximation):
             _check_resolution(ready.needs, strong, stepped, times, float(lengths.min()))
-        reason = ready.takes_equal_steps or measured.takes_equal_steps
-        if reason and np.ptp(lengths) > grid.TOLERANCE * lengths[0]:
-            raise ValueError(
-                f"dt: {method.name} {reason}, but these steps differ. "
-                "Give one number, or a one-step method such as RK4."
-            )
     statistics, saves = _prepared_statistics(statistics_of(collect), stepped, measured, times)
     further: dict[str, Any] = {}
     if stop is not None:
@@ -204,6 +200,14 @@ def describe(
         stepped, measured, times, lengths, statistics, saves, np.dtype(dtype), traced, record, implicit, levels,
         suspect, _undefined_in_words(problem, functions), fit,
     )  # fmt: skip
+
+
+def _check_unequal_steps(method: Catalogued, measured: Method) -> None:
+    """Refuse steps that differ where a method, or the loop in which it steps, takes equal ones."""
+    own = method.takes_equal_steps if isinstance(method, Method) else ""
+    if reason := own or measured.takes_equal_steps:
+        way_out = "Give one number, or a one-step method such as RK4." if own else "Give one number."
+        raise ValueError(f"dt: {method.name} {reason}, but these steps differ. {way_out}")
 
 
 def fit_of(problem: Any, stepped: Any) -> traces.Fit | None:

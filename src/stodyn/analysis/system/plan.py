@@ -25,6 +25,7 @@ from stodyn.numerics.printing.points import AtPoints
 from stodyn.problems import lowering
 from stodyn.problems.contract import written_as
 from stodyn.problems.linear import GaussianStart
+from stodyn.problems.looped import Looped
 from stodyn.problems.measured import Measured
 from stodyn.problems.sdae import SDAE
 from stodyn.problems.sde import SDE
@@ -400,6 +401,9 @@ def plan(problem: Any, method: Method | str, tol: float = 1e-3, at: Reals = ()) 
         raise ValueError(f"method: {method.name} takes discrete draws, which a plan cannot follow; take one with W")
     if not (math.isfinite(tol) and 0 < tol < 1):
         raise ValueError(f"tol: expected a relative error between 0 and 1, got {tol!r}")
+    if isinstance(problem, Looped):
+        words = f"give one dt that divides {float(problem.tick):g}"
+        raise ValueError(f"problem: a loop samples at equal steps, and takes no plan; {words}")
     problem = problem.problem if isinstance(problem, Measured) else problem
     if problem.has_random_params:
         raise ValueError(
