@@ -241,3 +241,39 @@ def test_warnings_of_a_sweep_name_their_point():
     with pytest.warns(UnstableSteps, match=r"at k = 25.0 \(and at 1 other points\): dt: steps of 0.1 are uns") as told:
         sweep(decay, "EulerMaruyama", over={"k": [1.0, 25.0, 30.0]}, t=(0, 1), dt=0.1, paths=8, seed=1)
     assert [warning.filename for warning in told] == [__file__]
+
+
+def test_points_share_the_traces_of_their_functions():
+    """What a point costs does not contain tracing: its functions are traced as often for 12 points as for 4."""
+
+    def calls_for(points):
+        calls = []
+
+        def drift(t, x, params):
+            calls.append("drift")
+            return -params["rate"] * x
+
+        def diffusion(t, x, params):
+            calls.append("diffusion")
+            return params["sigma"] * x
+
+        problem = SDE(drift, diffusion, 1.0, {"rate": 1.0, "sigma": 0.5})
+        sweep(
+            problem, "EulerMaruyama", over={"rate": np.linspace(1.0, 2.0, points)}, t=(0.0, 1.0), dt=0.5, paths=2,
+            seed=1, collect=st.Moments(at=[1.0]),
+        )  # fmt: skip
+        return calls.count("diffusion")
+
+    few, many = calls_for(4), calls_for(12)
+    assert many <= few  # the first sweep traces the step too
+
+
+@pytest.mark.parametrize("part", ["drift", "diffusion"])
+def test_numbers_drawn_in_a_swept_function_are_refused(part):
+    functions = {
+        name: lambda t, x, params, k=k: params["rate"] * x * (np.random.default_rng().random() if k else 1.0)
+        for name, k in (("drift", part == "drift"), ("diffusion", part == "diffusion"))
+    }
+    problem = SDE(functions["drift"], functions["diffusion"], 1.0, {"rate": 1.0})
+    with pytest.raises(ValueError, match=f"{part}: traced twice"):
+        sweep(problem, "EulerMaruyama", over={"rate": [1.0, 2.0]}, t=(0.0, 1.0), dt=0.5, paths=2, seed=1)

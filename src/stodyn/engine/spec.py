@@ -144,7 +144,7 @@ def describe(
     expect_problem(problem)
     if dtype not in ("float64", "float32"):
         raise ValueError(f'dtype: expected "float64" or "float32", got {dtype!r}')
-    functions = _function_traces(problem)
+    functions = checked_functions(problem)
     facts_key = kept_traces.recall_facts(problem, functions)
     _check_stated_structure(problem)
     method = chosen_method(problem, method)
@@ -250,7 +250,7 @@ def _check_resolution(needs: Approximation, order: float, problem: Any, times: n
         check_resolution(needs, shortest, order, problem.m, unit)
 
 
-def _function_traces(problem: Any) -> dict[str, TracedFunction]:
+def checked_functions(problem: Any) -> dict[str, TracedFunction]:
     """The traces of a problem's functions. Each is traced at least twice, and refused where the last two traces differ,
     since a number that it draws would be drawn only once."""
     traced = traces.traced_functions_of(problem)

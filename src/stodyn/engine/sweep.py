@@ -35,6 +35,7 @@ from stodyn.engine.spec import (
     Spec,
     as_it_is_now,
     check_paths,
+    checked_functions,
     chosen_method,
     describe,
     statistics_of,
@@ -47,7 +48,7 @@ from stodyn.methods.stopping import Stop
 from stodyn.models.catalogue import Model
 from stodyn.noise.source import differs
 from stodyn.problems import describing
-from stodyn.problems.contract import Problem, machine_memory, param_units
+from stodyn.problems.contract import Problem, machine_memory, param_units, sharing_traces
 from stodyn.statistics import comparison
 from stodyn.statistics.comparison import Comparison
 from stodyn.statistics.contract import Move, Snapshot, Statistic
@@ -138,14 +139,15 @@ def sweep(
     kinds = [WrittenValues if isinstance(s, Alive) or type(s) is Moments else Values for s in watched]
     collected = [*statistics, *(kind(s, every=s.every, at=s.at) for kind, s in zip(kinds, watched, strict=True))]
     grid, spelled, runs, messages = tuple(len(axis.points) for axis in axes), _spelled(axes), [], []
-    for k, (number, point) in enumerate(zip(seeds, problems, strict=True)):
-        with warnings.catch_warnings(record=True) as own:
-            warnings.simplefilter("always")
-            spec = _with_values_last(describe(point, method, t, dt, collected, dtype, stop))
-            check_paths(spec, int(paths))
-            run = run_of(spec, int(paths), number, where)
-            runs.append(examined(run, point, method))
-        messages += [(_words(spelled, grid, k), warning) for warning in own]
+    with sharing_traces():
+        for k, (number, point) in enumerate(zip(seeds, problems, strict=True)):
+            with warnings.catch_warnings(record=True) as own:
+                warnings.simplefilter("always")
+                spec = _with_values_last(describe(point, method, t, dt, collected, dtype, stop))
+                check_paths(spec, int(paths))
+                run = run_of(spec, int(paths), number, where)
+                runs.append(examined(run, point, method))
+            messages += [(_words(spelled, grid, k), warning) for warning in own]
     _warn_of_points(messages)
     job = Sweep(runs, grid, len(watched), spelled)
     job.check()
@@ -371,7 +373,10 @@ def points(problem: Any, over: Mapping[Any, Sequence[Any]]) -> tuple[list[_Axis]
     """The dimensions of a grid, and the problem at each of its points."""
     axes = _axes(over)
     grid = itertools.product(*(axis.points for axis in axes))
-    problems = [as_it_is_now(_at(problem, dict(itertools.chain(*point)))) for point in grid]
+    if isinstance(problem, Problem):
+        checked_functions(as_it_is_now(problem))  # once, since its points share the traces
+    with sharing_traces():
+        problems = [as_it_is_now(_at(problem, dict(itertools.chain(*point)))) for point in grid]
     return [axis._replace(units=param_units(problems[0])) for axis in axes], problems
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import dataclasses
 import functools
 import inspect
 import os
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -21,6 +22,7 @@ from jax.extend import core
 from stodyn import listing
 from stodyn.noise.from_normals import FromNormals
 from stodyn.noise.source import Fixed, PerPath, Source, source_of, sources_in
+from stodyn.numerics.bounded import Bounded
 from stodyn.numerics.bounds import check_bounds
 from stodyn.numerics.printing.fingerprints import are_known_to_differ, calls_host, fingerprint, says_all
 from stodyn.numerics.tracing_errors import first_line, in_words, missing_entry, unnamed_entry, way_out
@@ -46,6 +48,7 @@ STRUCTURES = ("additive", "diagonal", "scalar", "commutative", "general")
 WITHOUT_AREAS = "without areas"  # noise that is taken as commutative on purpose: its Lévy areas are left out
 STATED = (*STRUCTURES, WITHOUT_AREAS)
 CALCULI = ("ito", "stratonovich")
+MOST_SHARED = 64  # traces that problems share
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -90,6 +93,34 @@ def anew(function: Callable) -> Callable[..., tuple[core.ClosedJaxpr, Any]]:
     JAX reuses the traces of functions that it has traced before, but the values that they read may have changed since.
     """
     return jax.make_jaxpr(functools.wraps(function)(lambda *arguments: function(*arguments)), return_shape=True)
+
+
+_shared: contextvars.ContextVar[Bounded[Any, tuple[Any, Any]] | None] = contextvars.ContextVar("_shared", default=None)
+
+
+@contextlib.contextmanager
+def sharing_traces() -> Iterator[None]:
+    """Problems made meanwhile of the same functions share their traces: they differ in the numbers of their params, and
+    what the functions read from outside does not change."""
+    token = _shared.set(Bounded(MOST_SHARED))
+    try:
+        yield
+    finally:
+        _shared.reset(token)
+
+
+def shared(what: str, function: Any, make: Callable[[], Any], examples: Any = ()) -> Any:
+    """make(), which tells something about a function for arguments like these examples; made once where problems share
+    it."""
+    kept = _shared.get()
+    if kept is None:
+        return make()
+    leaves, tree = jax.tree.flatten(examples)
+    shapes = tuple((np.shape(leaf), np.result_type(leaf), isinstance(leaf, (int, float))) for leaf in leaves)
+    key = what, id(function), tree, shapes, jax.config.jax_enable_x64  # type: ignore[attr-defined]
+    if key not in kept:
+        kept[key] = function, make()  # the function too, so that no other one gets its id
+    return kept[key][1]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -588,7 +619,7 @@ def returned_shape(
     wanted = f"{name}({', '.join([*words, 'params'][: len(examples)])})"
     _warn_of_another_order(name, function, words, wanted)
     try:
-        trace, result = anew(function)(*examples)
+        trace, result = shared("trace", function, lambda: anew(function)(*examples), examples)
     except MemoryError as error:
         raise MemoryError(
             f"{name}: {wanted} needs more memory than the machine has ({first_line(error)}). Return "

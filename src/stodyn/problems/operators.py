@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike
 
 from stodyn.arguments import checks_arguments
 from stodyn.hints import is_integer
-from stodyn.problems.contract import Problem, machine_memory, returned_shape
+from stodyn.problems.contract import Problem, machine_memory, returned_shape, shared
 
 MEMORY_SHARE = 0.25  # of the machine's memory that one matrix of noise may take
 
@@ -138,18 +138,24 @@ def returned_noise(problem: Problem, function: Any, *arguments: tuple[str, Any])
 
     The stored trace of an operator is that of its row sums, which holds the places of its entries beside their values.
     """
-    operators: list[Operator] = []
+    traced, shapes = shared("row sums", function, lambda: _row_sums(function))
+    shape = returned_shape(problem, "diffusion", traced, *arguments).shape
+    return (shapes[0], True) if shapes else (shape, False)
+
+
+def _row_sums(function: Any) -> tuple[Any, list[tuple[int, ...]]]:
+    """A function of the row sums of the operator that a diffusion returns, or of what else it returns; and a list to
+    which it adds the shape of the operator."""
+    shapes: list[tuple[int, ...]] = []
 
     def row_sums(*values):
         operator = function(*values)
         if not isinstance(operator, Operator):
             return operator
-        operators.append(operator)
+        shapes.append(operator.shape)
         return operator @ jnp.ones(operator.shape[1])
 
-    traced = functools.wraps(function)(row_sums) if callable(function) else function
-    shape = returned_shape(problem, "diffusion", traced, *arguments).shape
-    return (operators[0].shape, True) if operators else (shape, False)
+    return (functools.wraps(function)(row_sums) if callable(function) else function), shapes
 
 
 def check_memory(n: int, m: int) -> None:

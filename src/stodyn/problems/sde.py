@@ -24,11 +24,13 @@ from stodyn.problems.contract import (
     NoiseStructure,
     Problem,
     Recommended,
+    TracedFunction,
     check_params,
     derive,
     noise_hint,
     returned_shape,
     sample_params,
+    shared,
 )
 from stodyn.problems.operators import Diagonal, Operator, check_memory, returned_noise, silent
 from stodyn.problems.sparsity import NoisePlaces, find_elimination, find_noise_places
@@ -38,6 +40,7 @@ from stodyn.problems.structure import (
     find_structure_of_operator,
     is_zero_off_diagonal,
     stated_structure,
+    trace_of,
 )
 
 
@@ -250,9 +253,16 @@ class SDE(Problem):
             examples = self.example_start(), self.example_params(), sample_params(self, CHECKED_STATES)
             if self._is_operator:
                 return find_structure_of_operator(self.multiplier, *examples)
-            return find_structure(
-                self.g, *examples, traced=None if self.scalar else self.traced_functions.get("diffusion")
-            )
+            return find_structure(self.g, *examples, traced=self._traced_noise)
+
+    @property
+    def _traced_noise(self) -> TracedFunction:
+        """The trace of g, which that of the diffusion is where both are matrices."""
+        if not self.scalar and "diffusion" in self.traced_functions:
+            return self.traced_functions["diffusion"]
+        arguments = self.example_start(), self.example_params()
+        traced = shared("noise", self.diffusion, lambda: trace_of(self.g, *arguments), arguments)
+        return dataclasses.replace(traced, arguments=(np.zeros(()), *arguments))
 
     @property
     def recommended(self) -> Recommended:
