@@ -17,7 +17,7 @@ class StiffWarning(UserWarning):
 
 
 class JumpsInTime(UserWarning):
-    """Warns of a drift or force that jumps at a time across which a method, or by which a user, takes derivatives."""
+    """Warns of a drift or force that jumps where a step ends, or at a time by which a user takes derivatives."""
 
 
 class StopsNotResolved(UserWarning):

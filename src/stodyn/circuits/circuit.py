@@ -34,6 +34,7 @@ from stodyn.circuits.small_signal import Response, SmallSignal, Spectrum
 from stodyn.circuits.text import NetlistError
 from stodyn.circuits.time_steps import noiseless, time_steps
 from stodyn.circuits.topology import LEAST
+from stodyn.circuits.waveforms import TIME
 from stodyn.hints import Count, Integer, whole
 from stodyn.noise.distribution import Distribution, distribution
 from stodyn.noise.source import PerPath
@@ -58,6 +59,11 @@ NEAR = 1e-3  # of a number of the netlist: how far about it is looked for the de
 SLOPE_STEP = 1e-4  # of it, for central differences of what the devices and the operating point make of it
 OFF_INITIAL = 1e-6  # V: the most by which a node may be off its .ic
 LOOKED_AT = 1_000_000  # n² m: larger systems are not checked for commutative noise
+
+
+def _clocks(circuit: Circuit) -> tuple[int, ...]:
+    """The component that is the time, where expressions read it; other sources do not jump, since edges last."""
+    return (circuit.components.index(TIME),) if TIME in circuit.network.sources.moving else ()
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -86,6 +92,8 @@ class Circuit(SDAE):
     @property
     def recommended(self) -> Recommended:
         return Recommended("Trapezoidal", "the noise of circuits is small, and kT/C is right at any step")
+
+    clocks = property(_clocks)
 
     @property
     def title(self) -> str:

@@ -112,15 +112,15 @@ def sharing_traces() -> Iterator[None]:
 def shared(what: str, function: Any, make: Callable[[], Any], examples: Any = ()) -> Any:
     """make(), which tells something about a function for arguments like these examples; made once where problems share
     it."""
-    kept = _shared.get()
-    if kept is None:
+    known = _shared.get()
+    if known is None:
         return make()
     leaves, tree = jax.tree.flatten(examples)
     shapes = tuple((np.shape(leaf), np.result_type(leaf), isinstance(leaf, (int, float))) for leaf in leaves)
     key = what, id(function), tree, shapes, jax.config.jax_enable_x64  # type: ignore[attr-defined]
-    if key not in kept:
-        kept[key] = function, make()  # the function too, so that no other one gets its id
-    return kept[key][1]
+    if key not in known:
+        known[key] = function, make()  # the function too, so that no other one gets its id
+    return known[key][1]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -245,6 +245,7 @@ class Problem(ABC):
     held: Any = ()  # components that change at the ends of steps alone, so that nothing happens to them within a step
     writes_out: bool = False  # whether its steps write out the elimination of few unknowns among many
     mostly_zeros: bool = False  # whether the matrices of its steps are, so that written out they are short
+    clocks: tuple[int, ...] | None = None  # the components that are the time, where jumps in time come from these alone
     is_snapshot = False  # whether it is a copy that a run made for itself
 
     def __init_subclass__(cls, **keywords: Any):
