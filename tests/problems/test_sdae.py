@@ -537,3 +537,13 @@ def test_a_start_that_moves_far_is_told_and_one_that_was_left_at_0_is_not():
         "the start did not satisfy the constraints and was moved: v by -0.05",
     )
     divider([1.0, 0.0]).before_run(0.0)
+
+
+def test_a_diagonal_mass_is_split_as_one_that_is_eliminated():
+    diagonal = np.diag([2.0, 0.0, 1e-12, 5.0])
+    turned = diagonal[[1, 0, 2, 3]]  # the same equations in another order, which is not diagonal
+    (rows, N), (others, M) = independent_rows(diagonal), independent_rows(turned)
+    np.testing.assert_array_equal(rows, [0, 2, 3])
+    np.testing.assert_array_equal(N, [[0.0, 1.0, 0.0, 0.0]])
+    np.testing.assert_array_equal(others, [1, 2, 3])
+    np.testing.assert_array_equal(M[:, [1, 0, 2, 3]], N)

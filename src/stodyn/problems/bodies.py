@@ -72,7 +72,7 @@ class Body:
     inertia : sequence of 3 numbers, or matrix (3, 3)
         The moments of inertia about its centre of mass, along its axes. Of a flat body, one of them is the sum of the
         others: its mass matrix is then singular, and ProjectedAlpha is the method that takes it. A small thickness
-        makes it regular: RattleAlpha takes a tenth of the time for it.
+        makes it regular, and RattleAlpha has its first result in a quarter of the time.
     at : sequence of 3 numbers
         The centre of mass at the start.
     turned : sequence of 3 numbers, or matrix (3, 3)

@@ -112,6 +112,9 @@ def evolving(M: Any, parts: Split) -> Any:
 def independent_rows(M: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The numbers of rows that span the others, and combinations of rows that vanish, one for each other row."""
     n = len(M)
+    if is_diagonal(M):
+        is_zero = np.diagonal(M) == 0.0
+        return np.flatnonzero(~is_zero), np.eye(n)[is_zero]
     scale = _inverse(np.abs(M).max(axis=1))
     scaled = M * scale[:, None]
     scaled = scaled * _inverse(np.abs(scaled).max(axis=0))
@@ -127,6 +130,11 @@ def independent_rows(M: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         vanishing[:, independent] = -np.where(np.abs(share) > rounding, share, 0.0)
     vanishing = vanishing * scale
     return independent, vanishing / np.abs(vanishing).max(axis=1, keepdims=True, initial=1e-300)
+
+
+def is_diagonal(M: np.ndarray) -> bool:
+    """Whether a square matrix has nothing beside its diagonal."""
+    return M.shape[0] == M.shape[1] and np.array_equal(M, np.diag(np.diagonal(M)))
 
 
 def _inverse(size: np.ndarray) -> np.ndarray:

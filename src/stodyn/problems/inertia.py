@@ -13,7 +13,7 @@ import scipy
 from jax import Array
 
 from stodyn.numerics import elimination
-from stodyn.problems.index import split
+from stodyn.problems.index import is_diagonal, split
 
 MOST_ROWS = 240  # of a mass whose factors are written out because few of their entries are not zero: twenty bodies
 ASYMMETRIC = 1e-9  # relative, a choice: the asymmetry and the negative part that a mass may have; files have ten digits
@@ -74,8 +74,7 @@ class Inertia:
     @functools.cached_property
     def diagonal(self) -> np.ndarray | None:
         """The diagonal of R M E where there is nothing else in it."""
-        diagonal = np.diagonal(self.matrix)
-        return diagonal if np.array_equal(self.matrix, np.diag(diagonal)) else None
+        return np.diagonal(self.matrix) if is_diagonal(self.matrix) else None
 
     def times(self, a: Array) -> Array:
         """R M E a, for a (r,)."""
@@ -149,7 +148,7 @@ def check_mass(M: np.ndarray, which: str) -> None:
             "matrix is symmetric, since only its symmetric part enters the energy v'Mv/2. Equations "
             "multiplied by another matrix are written as stodyn.SDAE"
         )
-    if (least := np.linalg.eigvalsh(M)[0]) < -ASYMMETRIC * size:
+    if (least := (np.diagonal(M).min() if is_diagonal(M) else np.linalg.eigvalsh(M)[0])) < -ASYMMETRIC * size:
         raise ValueError(
             f"mass: {which} negative in some direction (its lowest eigenvalue is {least:g}), so that a body pushed one "
             "way is accelerated the other way, and paths run away. Give masses >= 0"

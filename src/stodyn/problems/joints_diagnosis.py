@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import scipy
 
@@ -19,7 +20,7 @@ from stodyn.numerics.one_thread import blas_on_one_thread
 from stodyn.numerics.printing.points import AtPoints, at_points
 from stodyn.numerics.rounding import UNITS, Amounts
 from stodyn.problems.contract import differs_from_path_to_path, sample_params
-from stodyn.problems.index import how_moved
+from stodyn.problems.index import how_moved, is_diagonal
 from stodyn.telling import tell
 from stodyn.warnings import StartMoved
 
@@ -81,21 +82,29 @@ class JointsDiagnosis:
 
 def values_at(joints: Any, params: Any, axes: Any = None) -> Callable[[np.ndarray, np.ndarray], JointValues]:
     """(times (S,), coordinates (S, N)) -> the values there, with the parameters of one path, or of S of them."""
-
-    pattern = joints.pattern
+    pattern, problem = joints.pattern, joints.problem
+    constant = None
+    if not callable(problem.mass):
+        constant = np.eye(problem.N) if problem.mass_matrix is None else problem.mass_matrix
 
     def at(t, q, p):
         if pattern is None:
             G = joints.jacobian(t, q, p)
         else:
-            G = pattern.dense(pattern.jacobian(lambda q: joints.value(t, q, p), q))
-        return JointValues(joints.value(t, q, p), G, joints.rate(t, q, p), joints.mass(t, q, p))
+            G = pattern.jacobian(lambda q: joints.value(t, q, p), q)
+        M: Any = joints.mass(t, q, p) if constant is None else jnp.zeros(0)
+        return JointValues(joints.value(t, q, p), G, joints.rate(t, q, p), M)
 
     look = AtPoints(at, (0, 0, axes))
 
     def at_states(times: np.ndarray, q: np.ndarray) -> JointValues:
         with jax.enable_x64(True):
-            return JointValues(*map(np.asarray, look(times, q, params)))
+            found = JointValues(*map(np.asarray, look(times, q, params)))
+        if pattern is not None:
+            G = np.zeros((len(q), *pattern.shape))
+            G[:, pattern.rows, pattern.columns] = found.G
+            found = found._replace(G=G)
+        return found if constant is None else found._replace(M=np.broadcast_to(constant, (len(q), *constant.shape)))
 
     return at_states
 
@@ -256,7 +265,10 @@ def _spectrum(looked: JointValues) -> np.ndarray:
 def _pulled(G: np.ndarray, M: np.ndarray, change: np.ndarray) -> np.ndarray:
     """The smallest d in the metric of M with G d = change; dependent rows share it."""
     try:
-        C = scipy.linalg.cho_solve(scipy.linalg.cho_factor(M), G.T)
+        if is_diagonal(M) and np.diagonal(M).min() > 0.0:
+            C = G.T / np.diagonal(M)[:, None]
+        else:
+            C = scipy.linalg.cho_solve(scipy.linalg.cho_factor(M), G.T)
         A = G @ C
         unit = 1.0 / np.sqrt(A.diagonal())
         factor = scipy.linalg.cho_factor(unit[:, None] * A * unit)
