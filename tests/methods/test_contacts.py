@@ -14,6 +14,9 @@ from stodyn.methods.alpha import HHT, WBZ, Newmark, StochasticAlpha, StochasticA
 from stodyn.methods.catalogue import named
 from stodyn.methods.contacts import change_of_energy
 from stodyn.methods.crossings import check_crossings, rooms_of
+from stodyn.methods.one_contact import gain_at_contact
+from stodyn.methods.passages import passage
+from stodyn.methods.surfaces import equations_of, stop_between
 from stodyn.methods.written_stops import check_written_stops
 from stodyn.noise import coloured as co
 from stodyn.numerics import gauss
@@ -345,7 +348,6 @@ WRITTEN = {
     "where": forced(lambda x: -x - jnp.where(jnp.abs(x) > 0.1, 1e5 * (x - 0.1 * jnp.sign(x)), 0.0)),
     "maximum": forced(lambda x: -jnp.sin(x) - 1e5 * jnp.maximum(x - 0.5, 0.0)),
     "clip": forced(lambda x: -x - 1e5 * (x - jnp.clip(x, -0.1, 0.1))),
-    "a narrow piece": forced(lambda x: -x - jnp.where((x > 0.1) & (x < 0.1001), 1e5 * (x - 0.1), 0.0)),
     "damped there": sd.Mechanical(lambda t, x, v: -x - jnp.where(x > 0.1, 1e5 * (x - 0.1) + 0.3 * v, 0.0) - 0.1 * v,
                                   lambda t, x, v: 1.0, (0.0, 0.0)),
     "switched on": sd.Mechanical(lambda t, x, v: -x - 0.1 * v + jnp.where(t > 5.0, between(x), 0.0),
@@ -378,6 +380,68 @@ def test_written_stops_are_told_or_refused(name):
         warnings.simplefilter("error")
         check_written_stops(method, problem, 0.0005, (0.0, 10.0))
         check_written_stops(method, problem, 0.01, (0.0, 0.02))  # too short to get there
+
+
+NARROW = {  # E v², by 400 paths (± 3 %)
+    "narrow": (lambda x: -x - jnp.where((x > 0.1) & (x < 0.1001), 1e5 * (x - 0.1), 0.0), (0.0, 0.0), 0.003, 1.0),
+    "a preloaded spring": (lambda x: -x - jnp.clip(x / 0.001, -1.0, 1.0), (2.0, 0.0), 0.05, 1.05),
+    "the same from rest": (lambda x: -x - jnp.clip(x / 0.001, -1.0, 1.0), (0.0, 0.0), 0.05, 1.04),
+    "ten times the load": (lambda x: -x - 10.0 * jnp.clip(x / 0.01, -1.0, 1.0), (0.0, 0.0), 0.047, 1.20),
+    "thirty times": (lambda x: -x - 30.0 * jnp.clip(x / 0.01, -1.0, 1.0), (0.0, 0.0), 0.03, 2.26),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NARROW)
+def test_what_bodies_go_through_is_told_by_the_error_that_it_makes(name):
+    """With h √(k/m) of 0.95, 1.6, 1.6, 1.5 and 1.6; a body that is turned round there would be refused."""
+    spring, start, h, measured = NARROW[name]
+    problem = sd.Mechanical(lambda t, x, v: spring(x) - 0.1 * v, lambda t, x, v: 1.0, start)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        if measured < 1.1:
+            check_written_stops(named("StochasticAlpha"), problem, h, (0.0, 60.0))
+        elif measured < 2.0:
+            with pytest.warns(
+                StopsNotResolved, match=r"go through a steep piece of `force` about 2. % too large.*steps"
+            ):
+                check_written_stops(named("StochasticAlpha"), problem, h, (0.0, 60.0))
+        else:
+            with pytest.raises(ValueError, match=r"go through a steep piece of `force` far too large.*Take steps of"):
+                check_written_stops(named("StochasticAlpha"), problem, h, (0.0, 60.0))
+
+
+def test_steps_see_narrow_pieces_by_chance():
+    """Of a force that stays, Var J = (h Δ)²/12; of one of a width w that comes back, h Δ² w/(3 V) less its mean."""
+    h, V, jump, width = 0.01, 2.0, 3.0, 1e-5
+
+    def way(force):
+        problem = sd.Mechanical(lambda t, x, v: force(x), None, (0.0, V))
+        equations = equations_of(problem)
+        at = np.array([[-1e-9, V], [1e-9, V]])
+        near, far = np.asarray(equations.slopes(np.zeros(2), at))
+        return passage(equations, stop_between(near, far, near), 0.0, at[0], 1.0)
+
+    stays = way(lambda x: -1e-3 * x - jump * jnp.clip(x / width, 0.0, 1.0))
+    comes_back = way(lambda x: -1e-3 * x - jnp.where((x > 0.0) & (x < width), jump * x / width, 0.0))
+    np.testing.assert_allclose([stays.V, stays.width, comes_back.width], [V, width, width], rtol=0.1)
+    np.testing.assert_allclose(stays.heating(h), (h * jump) ** 2 / 12.0, rtol=0.02)
+    mean = jump * width / (2.0 * V)
+    np.testing.assert_allclose(comes_back.heating(h), h * jump**2 * width / (3.0 * V) - mean**2, rtol=0.1)
+
+
+def test_methods_are_measured_by_their_own_steps():
+    """With h √(k/m) = 1: ImplicitEuler keeps a sixteenth of the energy, EulerMaruyama makes it 16 times as large."""
+    found = [gain_at_contact(named(name), 1.0) for name in ("ImplicitEuler", "EulerMaruyama")]
+    np.testing.assert_allclose(found, [-15.0 / 16.0, 15.0], rtol=1e-12)
+    assert gain_at_contact(named("VanLoan"), 1.0) is None
+
+
+@pytest.mark.parametrize("name", ["ImplicitEuler", "ThetaEuler"])
+def test_methods_that_damp_are_said_to(name):
+    """With h √(k/m) = 0.1 a contact takes 27 % of the energy: of ImplicitEuler nothing was said up to 0.3."""
+    problem = moved(lambda t, x, v: -x - 0.1 * v + between(x, k=1e4))
+    with pytest.raises(ValueError, match=f"{name} takes away the energy of a body that meets a stop in `drift`"):
+        check_written_stops(named(name), problem, 0.001, (0.0, 10.0))
 
 
 def test_runs_look_at_written_stops():

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from stodyn.methods.excited import linear_step
+from stodyn.methods.one_contact import gain_at_contact
 from stodyn.problems.driven import step_matrices
 from stodyn.problems.mechanical import Mechanical
 from stodyn.problems.sde import SDE
@@ -25,6 +26,8 @@ from stodyn.warnings import StopsNotResolved
 NOTABLE = 0.3, 0.02  # h √(k/m), and the error of E v², above which a run warns
 REFUSED = 0.7, 0.1  # above which it is refused
 CONTACTS = 55  # at most, in the time in which the energy decays
+LEAST_GAIN = 1e-3  # of the energy at a contact, below which it is not said whether a method takes or gives
+FEWEST = 0.02  # of h √(k/m), below which no contact is followed by a method's own steps
 MOST_HALVINGS = 16  # of the step, in search of one that is short enough
 WORDS = (
     "of a body that meets a stop (Gap): h √(k/m) is {Ω:.3g} for the stiffest one. Take {shorter}a method of the α "
@@ -51,9 +54,17 @@ def tell_of_stiff_stop(method: Any, h: float, stiffest: Stiffest, refused: tuple
     share = next((share for share in shares if _is_within(NOTABLE, method, share * Ω, damping)), None)
     words = words.format(Ω=Ω, shorter="" if share is None else f"steps of {share * h:.2g} or ")
     if not _is_within(refused, method, Ω, damping):
-        raise ValueError(f"dt: with steps of {h:g} {method.name} multiplies the energy {words}")
+        raise ValueError(f"dt: with steps of {h:g} {method.name} {_does(method, Ω)} the energy {words}")
     tell(
         f"dt: with steps of {h:g} {method.name} changes the energy {words}", StopsNotResolved)  # fmt: skip
+
+
+def _does(method: Any, Ω: float) -> str:
+    """What a method does with the energy of a body that meets a stop, as its own steps show it."""
+    gain = gain_at_contact(method, Ω)
+    if gain is None or abs(gain) < LEAST_GAIN:
+        return "changes"
+    return "multiplies" if gain > 0.0 else "takes away"
 
 
 def keeps_stops(method: Any, problem: Any) -> bool:
@@ -74,8 +85,8 @@ def is_resolved(method: Any, Ω: float) -> bool:
 
 
 def change_of_energy(method: Any, Ω: float, damping: float = 0.0) -> float:
-    """The relative error of the energy of x'' = -x - damping x' after half a period, by steps of length Ω; 0 where the
-    method's step is not known, and where there is no oscillation."""
+    """The relative error of the energy of x'' = -x - damping x' after half a period, by steps of length Ω; 0 where
+    there is no oscillation. Where a step is no matrix it is that of a body at a stop, as the method's steps show it."""
     if damping >= 2.0:
         return 0.0
     if hasattr(method, "coefficients"):
@@ -86,7 +97,14 @@ def change_of_energy(method: Any, Ω: float, damping: float = 0.0) -> float:
                          np.zeros(2), calculus=method.calculus or "ito", structure="additive")  # fmt: skip
         matrices = step_matrices(method, oscillator, Ω) if isinstance(oscillator, method.accepts) else None
         if matrices is None:
-            return 0.0
+            return _gain(method, Ω) or 0.0
         matrix = matrices[0]
     modulus = np.abs(np.linalg.eigvals(matrix)).max()
     return math.expm1(math.pi * (2.0 / Ω * math.log(modulus) + damping))
+
+
+def _gain(method: Any, Ω: float) -> float | None:
+    """That at a contact, which is of first order at least where there are too many steps in it to make them."""
+    shorter = min(1.0, Ω / FEWEST)
+    gain = gain_at_contact(method, max(Ω, FEWEST))
+    return None if gain is None else shorter * gain

@@ -1,35 +1,36 @@
 """Whether steps are short enough for stops that a user wrote into a force or a drift, by jnp.where or jnp.maximum.
 
-Where a function made of pieces passes from one to the next, its Jacobian jumps by u wᵀ, with w normal to the surface
-between the pieces. A path that meets the steeper piece moves along u by
-
-    λ² - (wᵀu) λ - wᵀS u = 0,
-
-S being the Jacobian of the other piece: it swings with √(-wᵀS u), the √(k/m) of a stop, or is pushed back at the rate
--wᵀu, as by a stop in an equation of first order. Surfaces are found along lines, by the decisions that the trace of the
-function takes, so that a piece need not be wide. Then paths from the start show which of the stops are met.
+Stops stand where the pieces of a function meet (methods.surfaces). Paths from the start show which of them are met.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import scipy
 
 from stodyn.methods.contacts import NOTABLE, REFUSED, is_resolved, tell_of_stiff_stop
-from stodyn.noise.coloured.delay import Delayed
+from stodyn.methods.passages import Passage, excess, passage
+from stodyn.methods.surfaces import (
+    NOTHING,
+    Equations,
+    Stop,
+    crossed,
+    equations_of,
+    has_corners,
+    lines_from_start,
+    slopes_at_start,
+    stop_between,
+    stops_at,
+)
 from stodyn.numerics import van_loan
-from stodyn.numerics.facts.degree import corners
-from stodyn.numerics.printing.fingerprints import holds
-from stodyn.numerics.printing.points import AtPoints
 from stodyn.numerics.printing.unprintable import Unprintable
-from stodyn.numerics.regions import region
-from stodyn.problems.driven import step_matrices
+from stodyn.problems.driven import longest_step, step_matrices
 from stodyn.problems.hamiltonian import Hamiltonian
 from stodyn.problems.mechanical import Mechanical
 from stodyn.problems.sde import SDE
@@ -37,16 +38,12 @@ from stodyn.problems.stops import Stiffest
 from stodyn.telling import tell
 from stodyn.warnings import StopsNotResolved
 
-MOST_STATES = 60  # of systems whose Jacobians are computed at many points
-STEEPER = 2.0  # times that a stop is at least as stiff as what is beside it, and as the start
-LINES, SCALES = 64, np.geomspace(1e-4, 1e4, 65)  # in search of surfaces, and places on them in units of a state's size
 CROSSINGS = 16  # of each surface that are looked at
-AT_START = 1e-12  # of the size of a state: how far from the start its piece is looked for
 MOMENTS = 8  # at which the Jacobians at a surface are compared
-BISECTIONS, BESIDE = 30, 1e-7  # how exactly a surface is found, and how far from it its pieces are judged
-PATHS, STAGE, STAGES = 64, 50, 12  # paths from the start, and steps of a length until they may double
-ENOUGH = 8  # times that paths meet a surface
+STAGE, STAGES = 50, 12  # steps of a length until they may double
+ENOUGH = 8  # times that paths meet a surface, after which those that go through it are only counted
 CURVED = 0.02  # share of nonlinear motion in a step, of the way of a path, up to which its steps double
+MUCH = 0.5  # relative error of E v² above which a run is refused
 DEEPER = 1.0, 4.0  # times as deep in a stop of first order after a step, above which a run warns and is refused
 MOST_HALVINGS = 24  # of the step, in search of one that is short enough
 WORDS = (
@@ -68,14 +65,33 @@ def check_written_stops(method: Any, problem: Any, h: float, times: tuple[float,
     if words is None:
         return
     try:
-        stop, (place, remedy) = _stiffest(method, problem, h, times), words
+        met, (place, remedy) = _what_is_met(method, problem, h, times), words
     except (Unprintable, NotImplementedError):  # its pieces, or its derivatives, are not known
         return
-    if stop.swings > 0.0:
-        swinging = Stiffest(stop.swings, stop.damping)
+    if met.stop.swings > 0.0:
+        swinging = Stiffest(met.stop.swings, met.stop.damping)
         tell_of_stiff_stop(method, h, swinging, REFUSED, WORDS.format(place=place, remedy=remedy))
-    if stop.pushes > 0.0:
-        _tell_of_deeper_paths(method, h, stop.pushes, place)
+    if met.stop.pushes > 0.0:
+        _tell_of_deeper_paths(method, h, met.stop.pushes, place)
+    if met.excess is not None:
+        _tell_of_passages(method, h, met.excess, place)
+
+
+def _tell_of_passages(method: Any, h: float, excess: Callable[[float], float], place: str) -> None:
+    with np.errstate(all="ignore"):
+        error = excess(h)
+        if not error > NOTABLE[1]:
+            return
+        longest = longest_step(lambda shorter: not excess(shorter) <= NOTABLE[1], h)
+    size = f"about {100.0 * error:.2g} % too large" if error <= MUCH else "far too large"
+    words = (
+        f"dt: with steps of {h:g} {method.name} makes E v² of bodies that go through a steep piece of {place} {size}: "
+        f"steps see its force by chance. Take {'smaller steps' if longest is None else f'steps of {longest:g} or less'}"
+        ", or make the piece less steep."
+    )
+    if not error <= MUCH:
+        raise ValueError(words)
+    tell(words, StopsNotResolved)
 
 
 def _tell_of_deeper_paths(method: Any, h: float, rate: float, place: str) -> None:
@@ -103,232 +119,116 @@ def _deeper(method: Any, z: float) -> float:
     return 0.0 if matrices is None else float(np.abs(np.linalg.eigvals(matrices[0])).max())
 
 
-# --- the equations, and where their pieces meet -----------------------------------------------------------------------
+class _Met(NamedTuple):
+    """What paths meet, of that alone for which steps may be too long.
 
-
-class _Equations:
-    """dz = f dt + g dW of a problem without its elements, at many points, and the pieces of f.
-
-    places        of its states among those of the problem
-    noise_varies  whether g may depend on the state
+    stop     the stiffest stops at which bodies are turned round, and that push paths back
+    excess   the relative error of E v² by what bodies go through, by the step; None where they go through nothing
     """
 
-    def __init__(self, problem: Any, f: Callable, g: Any, places: np.ndarray):
-        params = problem.example_params()
-
-        def at_points(function: Callable, few: int = 0) -> AtPoints:
-            return AtPoints(lambda t, z: function(t, z, params), few=few)
-
-        self.problem, self.places = problem, places
-        self.noise_varies = g is not None and not problem.noise_structure.implies("additive")
-        self.start = np.asarray(problem.example_start(), float)[places]
-        self.f, self.pieces = at_points(f), at_points(region(f))
-        self.g: Any = None if g is None else at_points(g)
-        self.slopes = at_points(jax.jacfwd(f, argnums=1), few=1)
-
-    def starts(self, rng: np.random.Generator) -> np.ndarray:
-        return np.asarray(self.problem.draw_start(rng, range(PATHS)), float)[:, self.places]
+    stop: Stop
+    excess: Callable[[float], float] | None
 
 
-def _equations(problem: Any) -> _Equations | None:
-    """The equations of first order of a problem; None of one that is large or that cannot be written so."""
-    if problem.n > MOST_STATES:
-        return None
-    g = problem.g if problem.m else None
-    if not isinstance(problem, Mechanical):
-        return _Equations(problem, problem.f, g, np.arange(problem.n))
-    motion, noise, push, N = problem.motion.without_stops, problem.coloured, getattr(problem, "push", None), problem.N
-    is_plain = motion.is_regular and problem.joints is None and not problem.own.hysteresis
-    if not is_plain or isinstance(noise, Delayed):
-        return None
-
-    def own_rates(t, z, params):
-        y, v = z[:N], z[N : 2 * N]
-        return jnp.concatenate([v, motion.acceleration(t, y, v, y[:0], params)])
-
-    if noise is None or push is None:
-        return _Equations(problem, own_rates, g, np.arange(2 * N))
-
-    def rates(t, z, params):
-        y, v, s = z[:N], z[N : 2 * N], z[2 * N :]
-        pushed = jnp.concatenate([jnp.zeros(N), push(t, y, v, y[:0], params) @ (noise.C @ s)])
-        return jnp.concatenate([own_rates(t, z, params) + pushed, noise.A @ s])
-
-    def kicks(t, z, params):
-        own = motion.kicks(t, z[:N], z[N : 2 * N], z[:0], params)
-        return jax.scipy.linalg.block_diag(jnp.concatenate([jnp.zeros_like(own), own]), jnp.asarray(noise.B))
-
-    own = problem.own.n
-    return _Equations(problem, rates, kicks, np.r_[: 2 * N, own : own + len(noise.A)])
-
-
-def _has_corners(problem: Any) -> bool:
-    """Whether a force or a drift has corners in the state, and its slopes at many points cost little."""
-    motion = problem.motion.without_stops if isinstance(problem, Mechanical) else None
-
-    def bare(s):
-        if motion is None:
-            return problem.f(0.0, s, params)
-        y, v, z = motion.coordinates(s)
-        return motion.balance(0.0, y, v, z, params)[0]
-
-    params, start = problem.example_params(), jnp.asarray(problem.example_start())
-    with jax.enable_x64(True):
-        trace = jax.make_jaxpr(bare)(start)
-        return not (holds(trace, "while") or holds(trace, "scan")) and bool(corners(bare, (start,), 0))
-
-
-class _Surfaces(NamedTuple):
-    """Surfaces between pieces, where lines cross them.
-
-    t          when
-    near, far  states (crossings, n) close beside them, before and behind
-    decision   which of the decisions changes there
-    line       which of the lines it is on
-    """
-
-    t: np.ndarray
-    near: np.ndarray
-    far: np.ndarray
-    decision: np.ndarray
-    line: np.ndarray
-
-
-def _crossed(
-    equations: _Equations, t: np.ndarray, a: np.ndarray, b: np.ndarray, of: np.ndarray | None = None, most: int = PATHS
-) -> _Surfaces:
-    """Where lines from a to b (lines, n) at times t cross surfaces, so many of each; `of` picks decisions."""
-    before, after = np.asarray(equations.pieces(t, a)), np.asarray(equations.pieces(t, b))
-    lines, decisions = [], []
-    for k in range(before.shape[1]) if of is None else of:
-        changed = np.flatnonzero(before[:, k] != after[:, k])
-        changed = changed[:: max(1, -(-len(changed) // most))]
-        lines.append(changed)
-        decisions.append(np.full(len(changed), k))
-    line, decision = (np.concatenate(parts).astype(int) if parts else np.zeros(0, int) for parts in (lines, decisions))
-    t, a, step, own = t[line], a[line], b[line] - a[line], before[line, decision]
-    low, high = np.zeros(len(line)), np.ones(len(line))
-    for _ in range(BISECTIONS if len(line) else 0):
-        middle = 0.5 * (low + high)
-        here = np.asarray(equations.pieces(t, a + middle[:, None] * step))
-        is_before = here[np.arange(len(line)), decision] == own
-        low, high = np.where(is_before, middle, low), np.where(is_before, high, middle)
-    return _Surfaces(t, a + (low - BESIDE)[:, None] * step, a + (high + BESIDE)[:, None] * step, decision, line)
-
-
-class _Stop(NamedTuple):
-    """What a path meets at a surface: √(k/m), and the damping, of one that swings; the rate of one that pushes back."""
-
-    swings: float
-    damping: float
-    pushes: float
-
-    def is_beyond(self, limits: tuple[float, float]) -> bool:
-        return self.swings > limits[0] or self.pushes > limits[1]
-
-
-NOTHING = _Stop(0.0, 0.0, 0.0)
-
-
-def _stop_between(near: np.ndarray, far: np.ndarray, at_start: np.ndarray) -> _Stop:
-    """The stop that a path from `near` to `far`, or back, meets by the Jacobians there and at the start."""
-    jump = far - near
-    if not (np.isfinite(jump).all() and jump.any()):
-        return NOTHING
-    rise = np.abs(jump) / np.maximum(np.abs(jump).max(), 1e-300)
-    i, j = np.unravel_index(int(np.argmax(rise)), jump.shape)
-    soft, stiff = (near, far) if abs(near[i, j]) <= abs(far[i, j]) else (far, near)
-    if abs(stiff[i, j]) < STEEPER**2 * max(abs(soft[i, j]), abs(at_start[i, j])):
-        return NOTHING
-    jump = stiff - soft
-    u, w = jump[:, j], jump[i] / jump[i, j]
-    pushed, square = float(-w @ u), float(-w @ soft @ u)
-    if pushed > 0.0 and pushed**2 >= 4.0 * square:
-        return _Stop(0.0, 0.0, pushed)
-    if square <= 0.0 or pushed**2 >= 4.0 * square:
-        return NOTHING
-    return _Stop(math.sqrt(square), pushed + float(w @ soft @ soft @ u) / square, 0.0)
-
-
-def _stops(equations: _Equations, surfaces: _Surfaces, t: np.ndarray, at_start: np.ndarray) -> list[_Stop]:
-    """The stops (times, crossings) at surfaces, at their own times and at other ones t."""
-    count = len(surfaces.t)
-    if not count:
-        return []
-    times = np.concatenate([surfaces.t, *(np.full(count, moment) for moment in t)])
-    near, far = (np.asarray(equations.slopes(times, np.tile(side, (len(t) + 1, 1)))) for side in surfaces[1:3])
-    return [_stop_between(one, other, at_start) for one, other in zip(near, far, strict=True)]
-
-
-# --- which of them paths meet -----------------------------------------------------------------------------------------
-
-
-def _stiffest(method: Any, problem: Any, h: float, times: tuple[float, float]) -> _Stop:
-    """The stiffest stops that paths swing at and that push them back, of those alone for which steps are too long."""
-    equations = _equations(problem) if _has_corners(problem) else None
+def _what_is_met(method: Any, problem: Any, h: float, times: tuple[float, float]) -> _Met:
+    equations = equations_of(problem) if has_corners(problem) else None
     if equations is None:
-        return NOTHING
+        return _Met(NOTHING, None)
     with np.errstate(all="ignore"):
         rng = np.random.default_rng(0)
-        at_start = _slopes_at_start(equations, times[0], rng)
+        at_start = slopes_at_start(equations, times[0], rng)
         if not np.isfinite(at_start).all():
-            return NOTHING
-        looked = _crossed(equations, *_lines(equations, times, rng), most=CROSSINGS)
-        stops = _stops(equations, looked, rng.uniform(*times, MOMENTS), at_start)
+            return _Met(NOTHING, None)
+        looked = crossed(equations, *lines_from_start(equations, times, rng), most=CROSSINGS)
+        stops = stops_at(equations, looked, rng.uniform(*times, MOMENTS), at_start)
         limits = _limits(method, h, stops)
         decisions = np.tile(looked.decision, MOMENTS + 1)[[stop.is_beyond(limits) for stop in stops]]
-        met = _met(equations, at_start, h, times, np.unique(decisions), limits, rng) if len(decisions) else []
-    swinging = max(met, key=lambda stop: stop.swings, default=NOTHING)
-    return swinging._replace(pushes=max((stop.pushes for stop in met), default=0.0))
+        if not len(decisions):
+            return _Met(NOTHING, None)
+        surfaces = _meetings(equations, at_start, h, times, np.unique(decisions), limits, rng)
+        sorts = [own.sorted() for own in surfaces if own.stops]
+    turning = [stop for own in sorts for stop in own.turning]
+    swinging = max(turning, key=lambda stop: stop.swings, default=NOTHING)
+    stop = swinging._replace(pushes=max((stop.pushes for own in sorts for stop in own.pushing), default=0.0))
+    passing = [own.excess for own in sorts if own.excess is not None]
+    return _Met(stop, (lambda h: sum(excess(h) for excess in passing)) if passing else None)
 
 
-def _slopes_at_start(equations: _Equations, t: float, rng: np.random.Generator) -> np.ndarray:
-    """The Jacobian close beside the start, where it is least: a body may start just at a stop."""
-    beside = equations.start + AT_START * _directions(equations, rng)
-    slopes = np.asarray(equations.slopes(np.full(len(beside), t), beside))
-    return slopes[np.argmin(np.linalg.norm(slopes, axis=(1, 2)))]
+class _Sorts(NamedTuple):
+    """The stops at one surface: those at which bodies are turned round and those that push paths back; the error by
+    what bodies go through."""
+
+    turning: list[Stop]
+    pushing: list[Stop]
+    excess: Callable[[float], float] | None
 
 
-def _limits(method: Any, h: float, stops: list[_Stop]) -> tuple[float, float]:
+class _Surface:
+    """What paths meet at one surface: the first times, and how often in all.
+
+    stops     what they met
+    passages  the way on from there, of those that swing
+    is_deep   whether the step ended in what pushes it back, as most do in a stop, but not in a narrow piece such as
+              that of saturated friction about rest
+    """
+
+    def __init__(self) -> None:
+        self.stops: list[Stop] = []
+        self.passages: list[Passage | None] = []
+        self.is_deep: list[bool] = []
+        self.count, self.spent = 0.0, 0.0
+
+    def note(self, stop: Stop, entry: Passage | None, is_deep: bool) -> None:
+        self.stops.append(stop)
+        self.passages.append(entry)
+        self.is_deep.append(is_deep)
+
+    @property
+    def is_seen(self) -> bool:
+        return len(self.stops) >= ENOUGH
+
+    @property
+    def is_known(self) -> bool:
+        """Whether it was met so often that there is nothing more to learn."""
+        return self.is_seen and not self._through
+
+    def sorted(self) -> _Sorts:
+        """A surface is what half of the meetings there are at least."""
+        half = 0.5 * len(self.stops)
+        pushing = [stop for stop, is_deep in zip(self.stops, self.is_deep, strict=True) if stop.pushes and is_deep]
+        turning = [
+            stop for stop, entry in zip(self.stops, self.passages, strict=True)
+            if entry is not None and math.isinf(entry.width) and stop.is_new
+        ]  # fmt: skip
+        through = self._through
+        error = functools.partial(excess, through, self.count / self.spent) if len(through) >= half else None
+        return _Sorts(turning if len(turning) >= half else [], pushing if len(pushing) >= half else [], error)
+
+    @property
+    def _through(self) -> list[Passage]:
+        return [entry for entry in self.passages if entry is not None and math.isfinite(entry.width)]
+
+
+def _limits(method: Any, h: float, stops: list[Stop]) -> tuple[float, float]:
     """The rates of stops up to which a method's steps of length h may be right, where some of these are beyond it."""
     swings, pushes = (max((getattr(stop, name) for stop in stops), default=0.0) for name in ("swings", "pushes"))
-    limit = NOTABLE[0]
-    while limit > NOTABLE[0] / 16.0 and swings * h > 0.5 * limit and not is_resolved(method, limit):
+    limit = min(NOTABLE[0], swings * h)
+    while limit > NOTABLE[0] / 16.0 and not is_resolved(method, limit):
         limit *= 0.5
     return limit / h, pushes if _deeper(method, pushes * h) <= DEEPER[0] else DEEPER[0] / h
 
 
-def _lines(
-    equations: _Equations, times: tuple[float, float], rng: np.random.Generator
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Times and ways, the parts of lines from the start in many directions."""
-    start, n = equations.start, len(equations.start)
-    places = start + np.concatenate([[0.0], SCALES])[:, None, None] * _directions(equations, rng)  # (places, lines, n)
-    t = np.tile(rng.uniform(*times, LINES), len(SCALES))
-    return t, places[:-1].reshape(-1, n), places[1:].reshape(-1, n)
-
-
-def _directions(equations: _Equations, rng: np.random.Generator) -> np.ndarray:
-    """Ways (lines, n) of a state's size."""
-    sizes = np.where(np.abs(equations.start) > 0.0, np.abs(equations.start), 1.0)
-    return sizes * rng.standard_normal((LINES, len(sizes)))
-
-
-def _met(
-    equations: _Equations, at_start: np.ndarray, h: float, times: tuple[float, float], of: np.ndarray,
+def _meetings(
+    equations: Equations, at_start: np.ndarray, h: float, times: tuple[float, float], of: np.ndarray,
     limits: tuple[float, float], rng: np.random.Generator,
-) -> list[_Stop]:  # fmt: skip
-    """The stops beyond some limits at the surfaces of some decisions that paths from the start come to; a path that
-    does begins anew, and all end where each of these surfaces has been met often enough.
-
-    A stop that pushes back is one where most of the steps that meet it end in it: others go beyond a narrow piece, such
-    as that of saturated friction about rest.
-    """
-    t, z, length, met = times[0], equations.starts(rng), h, {int(k): list[_Stop]() for k in of}
-    curved = math.inf
+) -> list[_Surface]:  # fmt: skip
+    """What is beyond some limits at the surfaces of some decisions that paths from the start come to. A path that is
+    turned round there, or pushed back, begins anew, and all end where each of these surfaces is known."""
+    t, z, length, met = times[0], equations.starts(rng), h, {int(k): _Surface() for k in of}
+    curved, spent = math.inf, 0.0
     step = _Exponential(equations, at_start, times[0], length)
     for k in range(STAGES * STAGE):
-        if t >= times[1] or all(len(stops) >= ENOUGH for stops in met.values()):
+        if t >= times[1] or all(surface.is_known for surface in met.values()):
             break
         if k % STAGE == 0:
             if curved < CURVED:
@@ -336,30 +236,42 @@ def _met(
                 step = _Exponential(equations, at_start, times[0], length)
             curved = 0.0
         reached, after, bent = step(t, z, rng)
-        surfaces = _crossed(equations, np.full(len(z), t), z, reached, of)
+        now = np.full(len(z), t)
+        surfaces = crossed(equations, now, z, reached, np.array([k for k, own in met.items() if not own.is_seen]))
+        if any(own.is_seen for own in met.values()):
+            changes = np.asarray(equations.pieces(now, z)) != np.asarray(equations.pieces(now, reached))
+            for k, surface in met.items():
+                if surface.is_seen:
+                    surface.count += 0.5 * np.count_nonzero(changes[:, k])  # half of them lead into the piece
         count, curved = len(surfaces.t), max(curved, bent)
-        stops = _stops(equations, surfaces, np.array([t + length]), at_start)
+        stops = stops_at(equations, surfaces, np.array([t + length]), at_start)
         stops = [
             late if late.is_beyond(limits) else now for now, late in zip(stops[:count], stops[count:], strict=True)
         ]
         is_stiff = np.array([stop.is_beyond(limits) for stop in stops], bool)
-        begins, t = ~np.isfinite(after).all(axis=1), t + length
+        begins, t, spent = ~np.isfinite(after).all(axis=1), t + length, spent + length * len(z)
         if is_stiff.any():
             before, behind = (np.asarray(equations.slopes(np.full(count, t), at[surfaces.line])) for at in (z, reached))
             for i in np.flatnonzero(is_stiff):
-                pushes = _stop_between(before[i], behind[i], at_start).pushes
-                is_deep = stops[i].pushes == 0.0 or pushes > 0.5 * stops[i].pushes
-                met[int(surfaces.decision[i])].append(stops[i] if is_deep else NOTHING)
-            begins[surfaces.line[is_stiff]] = True
+                stop, surface, entry = stops[i], met[int(surfaces.decision[i])], None
+                if surface.is_seen or (stop.swings and not stop.enters):
+                    continue
+                surface.count += 1.0
+                if stop.swings:
+                    entry = passage(equations, stop, float(surfaces.t[i]), surfaces.near[i], times[1])
+                deeper = stop_between(before[i], behind[i], at_start).pushes
+                surface.note(stop, entry, deeper > 0.5 * stop.pushes)
+                begins[surfaces.line[i]] |= entry is None or math.isinf(entry.width)
         z = np.where(begins[:, None], equations.starts(rng), after) if begins.any() else after
-    often = {k for k, stops in met.items() if 2 * stops.count(NOTHING) <= len(stops)}
-    return [stop for k in often for stop in met[k]]
+    for surface in met.values():
+        surface.spent = spent
+    return list(met.values())
 
 
 class _Exponential:
     """Steps of a length h of paths: exact in the equations linearised about the start, of second order in the rest."""
 
-    def __init__(self, equations: _Equations, A: np.ndarray, t: float, h: float):
+    def __init__(self, equations: Equations, A: np.ndarray, t: float, h: float):
         self.equations, self.A, self.h = equations, A, h
         n = len(A)
         now = np.full(1, t)

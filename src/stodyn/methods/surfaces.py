@@ -1,0 +1,225 @@
+"""Where the pieces of a force or a drift meet, and what a path meets there.
+
+Where a function made of pieces passes from one to the next, its Jacobian jumps by u wᵀ, with w normal to the surface
+between the pieces. A path that meets the steeper piece moves along u by
+
+    λ² - (wᵀu) λ - wᵀS u = 0,
+
+S being the Jacobian of the other piece: it swings with √(-wᵀS u), the √(k/m) of a stop, or is pushed back at the rate
+-wᵀu, as by a stop in an equation of first order. Surfaces are found along lines, by the decisions that the trace of the
+function takes, so that a piece need not be wide.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from stodyn.noise.coloured.delay import Delayed
+from stodyn.numerics.facts.degree import corners
+from stodyn.numerics.printing.fingerprints import holds
+from stodyn.numerics.printing.points import AtPoints
+from stodyn.numerics.regions import region
+from stodyn.problems.mechanical import Mechanical
+
+MOST_STATES = 60  # of systems whose Jacobians are computed at many points
+STEEPER = 2.0  # times that a stop is at least as stiff as what is beside it, and as the start
+LINES, SCALES = 64, np.geomspace(1e-4, 1e4, 65)  # in search of surfaces, and places on them in units of a state's size
+AT_START = 1e-12  # of the size of a state: how far from the start its piece is looked for
+BISECTIONS, BESIDE = 30, 1e-7  # how exactly a surface is found, and how far from it its pieces are judged
+PATHS = 64  # from the start
+
+
+class Equations:
+    """dz = f dt + g dW of a problem without its elements, at many points, and the pieces of f.
+
+    places        of its states among those of the problem
+    noise_varies  whether g may depend on the state
+    """
+
+    def __init__(self, problem: Any, f: Callable, g: Any, places: np.ndarray):
+        params = problem.example_params()
+
+        def at_points(function: Callable, few: int = 0) -> AtPoints:
+            return AtPoints(lambda t, z: function(t, z, params), few=few)
+
+        self.problem, self.places = problem, places
+        self.noise_varies = g is not None and not problem.noise_structure.implies("additive")
+        self.start = np.asarray(problem.example_start(), float)[places]
+        self.f, self.pieces = at_points(f), at_points(region(f))
+        self.g: Any = None if g is None else at_points(g)
+        self.slopes = at_points(jax.jacfwd(f, argnums=1), few=1)
+
+    def starts(self, rng: np.random.Generator) -> np.ndarray:
+        return np.asarray(self.problem.draw_start(rng, range(PATHS)), float)[:, self.places]
+
+
+def equations_of(problem: Any) -> Equations | None:
+    """The equations of first order of a problem; None of one that is large or that cannot be written so."""
+    if problem.n > MOST_STATES:
+        return None
+    g = problem.g if problem.m else None
+    if not isinstance(problem, Mechanical):
+        return Equations(problem, problem.f, g, np.arange(problem.n))
+    motion, noise, push, N = problem.motion.without_stops, problem.coloured, getattr(problem, "push", None), problem.N
+    is_plain = motion.is_regular and problem.joints is None and not problem.own.hysteresis
+    if not is_plain or isinstance(noise, Delayed):
+        return None
+
+    def own_rates(t, z, params):
+        y, v = z[:N], z[N : 2 * N]
+        return jnp.concatenate([v, motion.acceleration(t, y, v, y[:0], params)])
+
+    if noise is None or push is None:
+        return Equations(problem, own_rates, g, np.arange(2 * N))
+
+    def rates(t, z, params):
+        y, v, s = z[:N], z[N : 2 * N], z[2 * N :]
+        pushed = jnp.concatenate([jnp.zeros(N), push(t, y, v, y[:0], params) @ (noise.C @ s)])
+        return jnp.concatenate([own_rates(t, z, params) + pushed, noise.A @ s])
+
+    def kicks(t, z, params):
+        own = motion.kicks(t, z[:N], z[N : 2 * N], z[:0], params)
+        return jax.scipy.linalg.block_diag(jnp.concatenate([jnp.zeros_like(own), own]), jnp.asarray(noise.B))
+
+    own = problem.own.n
+    return Equations(problem, rates, kicks, np.r_[: 2 * N, own : own + len(noise.A)])
+
+
+def has_corners(problem: Any) -> bool:
+    """Whether a force or a drift has corners in the state, and its slopes at many points cost little."""
+    motion = problem.motion.without_stops if isinstance(problem, Mechanical) else None
+
+    def bare(s):
+        if motion is None:
+            return problem.f(0.0, s, params)
+        y, v, z = motion.coordinates(s)
+        return motion.balance(0.0, y, v, z, params)[0]
+
+    params, start = problem.example_params(), jnp.asarray(problem.example_start())
+    with jax.enable_x64(True):
+        trace = jax.make_jaxpr(bare)(start)
+        return not (holds(trace, "while") or holds(trace, "scan")) and bool(corners(bare, (start,), 0))
+
+
+class Surfaces(NamedTuple):
+    """Surfaces between pieces, where lines cross them.
+
+    t          when
+    near, far  states (crossings, n) close beside them, before and behind
+    decision   which of the decisions changes there
+    line       which of the lines it is on
+    """
+
+    t: np.ndarray
+    near: np.ndarray
+    far: np.ndarray
+    decision: np.ndarray
+    line: np.ndarray
+
+
+def crossed(
+    equations: Equations, t: np.ndarray, a: np.ndarray, b: np.ndarray, of: np.ndarray | None = None, most: int = PATHS
+) -> Surfaces:
+    """Where lines from a to b (lines, n) at times t cross surfaces, so many of each; `of` picks decisions."""
+    before, after = np.asarray(equations.pieces(t, a)), np.asarray(equations.pieces(t, b))
+    lines, decisions = [], []
+    for k in range(before.shape[1]) if of is None else of:
+        changed = np.flatnonzero(before[:, k] != after[:, k])
+        changed = changed[:: max(1, -(-len(changed) // most))]
+        lines.append(changed)
+        decisions.append(np.full(len(changed), k))
+    line, decision = (np.concatenate(parts).astype(int) if parts else np.zeros(0, int) for parts in (lines, decisions))
+    t, a, step, own = t[line], a[line], b[line] - a[line], before[line, decision]
+    low, high = np.zeros(len(line)), np.ones(len(line))
+    for _ in range(BISECTIONS if len(line) else 0):
+        middle = 0.5 * (low + high)
+        here = np.asarray(equations.pieces(t, a + middle[:, None] * step))
+        is_before = here[np.arange(len(line)), decision] == own
+        low, high = np.where(is_before, middle, low), np.where(is_before, high, middle)
+    return Surfaces(t, a + (low - BESIDE)[:, None] * step, a + (high + BESIDE)[:, None] * step, decision, line)
+
+
+class Stop(NamedTuple):
+    """What a path meets at a surface: √(k/m), and the damping, of one that swings; the rate of one that pushes back.
+
+    row, push  w and u
+    soft       S
+    enters     whether the steeper piece is the one beyond the surface
+    is_new     whether it is steeper than the start too
+    """
+
+    swings: float
+    damping: float
+    pushes: float
+    row: Any = None
+    push: Any = None
+    soft: Any = None
+    enters: bool = True
+    is_new: bool = True
+
+    def is_beyond(self, limits: tuple[float, float]) -> bool:
+        return self.swings > limits[0] or self.pushes > limits[1]
+
+
+NOTHING = Stop(0.0, 0.0, 0.0)
+
+
+def stop_between(near: np.ndarray, far: np.ndarray, at_start: np.ndarray) -> Stop:
+    """The stop that a path from `near` to `far`, or back, meets by the Jacobians there and at the start."""
+    jump = far - near
+    if not (np.isfinite(jump).all() and jump.any()):
+        return NOTHING
+    rise = np.abs(jump) / np.maximum(np.abs(jump).max(), 1e-300)
+    i, j = np.unravel_index(int(np.argmax(rise)), jump.shape)
+    enters = bool(abs(near[i, j]) <= abs(far[i, j]))
+    soft, stiff = (near, far) if enters else (far, near)
+    if abs(stiff[i, j]) < STEEPER**2 * abs(soft[i, j]):
+        return NOTHING
+    is_new = bool(abs(stiff[i, j]) >= STEEPER**2 * abs(at_start[i, j]))
+    jump = stiff - soft
+    u, w = jump[:, j], jump[i] / jump[i, j]
+    pushed, square = float(-w @ u), float(-w @ soft @ u)
+    if pushed > 0.0 and pushed**2 >= 4.0 * square:
+        return Stop(0.0, 0.0, pushed) if is_new else NOTHING
+    if square <= 0.0 or pushed**2 >= 4.0 * square:
+        return NOTHING
+    return Stop(math.sqrt(square), pushed + float(w @ soft @ soft @ u) / square, 0.0, w, u, soft, enters, is_new)
+
+
+def stops_at(equations: Equations, surfaces: Surfaces, t: np.ndarray, at_start: np.ndarray) -> list[Stop]:
+    """The stops (times, crossings) at surfaces, at their own times and at other ones t."""
+    count = len(surfaces.t)
+    if not count:
+        return []
+    times = np.concatenate([surfaces.t, *(np.full(count, moment) for moment in t)])
+    near, far = (np.asarray(equations.slopes(times, np.tile(side, (len(t) + 1, 1)))) for side in surfaces[1:3])
+    return [stop_between(one, other, at_start) for one, other in zip(near, far, strict=True)]
+
+
+def slopes_at_start(equations: Equations, t: float, rng: np.random.Generator) -> np.ndarray:
+    """The Jacobian close beside the start, where it is least: a body may start just at a stop."""
+    beside = equations.start + AT_START * _directions(equations, rng)
+    slopes = np.asarray(equations.slopes(np.full(len(beside), t), beside))
+    return slopes[np.argmin(np.linalg.norm(slopes, axis=(1, 2)))]
+
+
+def lines_from_start(
+    equations: Equations, times: tuple[float, float], rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Times and ways, the parts of lines from the start in many directions."""
+    start, n = equations.start, len(equations.start)
+    places = start + np.concatenate([[0.0], SCALES])[:, None, None] * _directions(equations, rng)  # (places, lines, n)
+    t = np.tile(rng.uniform(*times, LINES), len(SCALES))
+    return t, places[:-1].reshape(-1, n), places[1:].reshape(-1, n)
+
+
+def _directions(equations: Equations, rng: np.random.Generator) -> np.ndarray:
+    """Ways (lines, n) of a state's size."""
+    sizes = np.where(np.abs(equations.start) > 0.0, np.abs(equations.start), 1.0)
+    return sizes * rng.standard_normal((LINES, len(sizes)))
