@@ -225,3 +225,10 @@ def test_corners_of_tables_are_noted():
     circuit = sd.circuits.read(text)
     assert circuit.operating_point.x[circuit.names.index("b")] == pytest.approx(1.0, rel=1e-12)
     assert any("line 3: g1: the corners of its TABLE are sharp" in note for note in circuit.notes)
+
+
+def test_random_values_are_noted():
+    circuit = sd.circuits.read("title\n.param p=agauss(0, 1, 1)\nV1 a 0 {p}\nR1 a 0 {gauss(1k, 0.1)}\n")
+    (note,) = circuit.notes
+    assert "agauss(p), gauss(r1.value): nominal until they are drawn" in note
+    assert circuit.operating_point.x[0] == 0.0

@@ -20,12 +20,21 @@ PIERCE = (
     "V1 v 0 3\nMP o a v v p W=40u L=1u\nMN o a 0 0 n W=16u L=1u\nRF o a 1meg\nC1 a 0 20p\nC2 o 0 20p\nLM a m 1m\n"
     "CM m k 10p\nRM k o 100\nCP a o 2p\n"
 )
+HARTLEY = (
+    "V1 v 0 10\nR1 v b 47k\nR2 b 0 10k\nCB b 0 1n\nRE e 0 2.2k\nL1 c t 9u\nL2 t v 1u\nK1 L1 L2 0.9\nCT c v 1n\n"
+    "RL c v 2k\nRX e y 100\nCE y t 1n\nRD t v 1k\nQ1 c b e q\n"
+    ".model q npn(is=1e-15 bf=150 vaf=80 cje=2p cjc=1p tf=0.3n rb=50)\n"
+)
 
 
 @pytest.mark.parametrize(
     ("text", "node", "period", "swing"),
-    [(CROSS_COUPLED, "a", 6.7597847e-10, 2.526127), (PIERCE, "a", 4.7694924e-7, 5.161422)],
-    ids=["cross_coupled", "pierce"],
+    [
+        (CROSS_COUPLED, "a", 6.7597847e-10, 2.526127),
+        (PIERCE, "a", 4.7694924e-7, 5.161422),
+        (HARTLEY, "c", 7.6461349e-7, 1.634459),
+    ],
+    ids=["cross_coupled", "pierce", "hartley"],
 )
 def test_oscillators_start_by_themselves(text, node, period, swing):
     circuit = sd.circuits.read(f"title\n{text}{CMOS}")

@@ -35,6 +35,7 @@ from stodyn.circuits.text import NetlistError
 from stodyn.circuits.time_steps import noiseless, time_steps
 from stodyn.circuits.topology import LEAST
 from stodyn.circuits.waveforms import TIME
+from stodyn.circuits.words import several
 from stodyn.hints import Count, Integer, whole
 from stodyn.noise.distribution import Distribution, distribution
 from stodyn.noise.source import PerPath
@@ -828,6 +829,9 @@ def read(
     warn(deck.notes)  # before an error that a lost first line may cause
     with causes_in_errors(deck.notes):
         netlist = laid_out(deck, _lowered(values or {}))
+        if chances := netlist.overrides.random:
+            netlist.notes.append(f"{several(chances)}: nominal until they are drawn by .sampled(paths, seed) or chosen "
+                                 "by .at({...}); ngspice draws each once where it reads the netlist")  # fmt: skip
         warn(netlist.notes[len(deck.notes) :])
         laws = {name.lower(): distribution(law, f"random[{name!r}]") for name, law in (random or {}).items()}
         if laws:

@@ -11,6 +11,7 @@ import scipy
 from stodyn.circuits import points
 from stodyn.circuits.assembly import Network
 from stodyn.circuits.text import NetlistError
+from stodyn.circuits.words import several
 from stodyn.numerics import direct
 from stodyn.numerics.one_thread import blas_on_one_thread
 from stodyn.numerics.rounding import UNITS
@@ -148,7 +149,7 @@ def remarks(network: Network, sources: np.ndarray, held: dict[int, float], x: np
             continue
         which, why = group.law.remark
         names = [group.elements[k].name for k in np.flatnonzero(which(group.read(np.append(x, 0.0)), group.numbers))]
-        words += [f"{_some(names)}: {why}"] if names else []
+        words += [f"{several(names, SHOWN)}: {why}"] if names else []
     return [*filter(None, words)]
 
 
@@ -165,13 +166,9 @@ def _held_by_leakage(solver: _Solver, x: np.ndarray) -> str:
     if not names:
         return ""
     return (
-        f"only leakage holds {_some(names)}: SPICE's GMIN of {SPICES_GMIN:g} S from each node to ground, which is "
-        f"not here, would move voltages by up to {moves[: solver.count].max():.2g} V"
+        f"only leakage holds {several(names, SHOWN)}: SPICE's GMIN of {SPICES_GMIN:g} S from each node to ground, "
+        f"which is not here, would move voltages by up to {moves[: solver.count].max():.2g} V"
     )
-
-
-def _some(names: list[str]) -> str:
-    return ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
 
 
 def _driven_away(solver: _Solver, x: np.ndarray) -> str:

@@ -21,6 +21,7 @@ import scipy
 
 from stodyn.circuits.element import GROUND, Element
 from stodyn.circuits.text import NetlistError
+from stodyn.circuits.words import several
 
 VOLTAGES = frozenset("veh")
 LEAST = ".cmin"  # after the names of nodes: the capacitors of .options cmin
@@ -54,11 +55,11 @@ def check(netlist: Any, nodes: dict[str, int]) -> frozenset[str]:
     if len(loose):
         names, here = list(nodes), [e for e in elements if nodes[e.nodes[0]] in set(loose.tolist())]
         at = here[0] if here else next(e for e in elements if names[loose[0]] in e.nodes)
-        raise NetlistError(f"{_some(names[i] for i in loose)}: no connection to ground (node 0), as at {at.name}",
+        raise NetlistError(f"{several(names[i] for i in loose)}: no connection to ground (node 0), as at {at.name}",
                            at.at)  # fmt: skip
     short = _first_loop(nodes, [e for e in elements if e.kind in VOLTAGES])
     if short:
-        raise NetlistError(f"a loop of voltage sources: {_some(e.name for e in short)}; put a resistor into it",
+        raise NetlistError(f"a loop of voltage sources: {several(e.name for e in short)}; put a resistor into it",
                            short[0].at)  # fmt: skip
     if not uic:
         conducting = [e for e in elements if conducts(e) or e.kind in VOLTAGES or e.kind == "l"
@@ -175,7 +176,7 @@ def _refuse_cut(nodes, elements, connecting, what: str, why: str) -> None:
         return
     inside = {names[i] for i in np.flatnonzero(piece == loose)}
     across = [e for e in elements if len(inside.intersection(ends(e))) == 1]
-    raise NetlistError(f"a cut-set of {what}: {_some(e.name for e in across)}; {why.format(_some(inside))}",
+    raise NetlistError(f"a cut-set of {what}: {several(e.name for e in across)}; {why.format(several(inside))}",
                        across[0].at if across else None)  # fmt: skip
 
 
@@ -249,8 +250,3 @@ def _in_loops(nodes: dict[str, int], elements: Sequence[Element]) -> Iterable[st
                 else:
                     lowest[node] = min(lowest[node], entered[other])
     return (e.name for k, e in enumerate(edges) if e.kind in VOLTAGES and k not in bridges)
-
-
-def _some(names: Iterable[str], most: int = 8) -> str:
-    items = list(names)
-    return ", ".join(items[:most]) + (f" and {len(items) - most} more" if len(items) > most else "")

@@ -1,8 +1,9 @@
-"""A line of a netlist as words and name=value pairs."""
+"""A line of a netlist as words and name=value pairs, and names in a message."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from stodyn.circuits.expressions import BadValue, number
 from stodyn.circuits.text import Line, NetlistError
@@ -73,3 +74,9 @@ def is_number(word: str) -> bool:
         return number(word) is not None
     except BadValue:
         return True
+
+
+def several(names: Iterable[str], most: int = 8) -> str:
+    """Names in a message, the first ones where there are many."""
+    items = list(names)
+    return ", ".join(items[:most]) + (f" and {len(items) - most} more" if len(items) > most else "")
