@@ -147,8 +147,21 @@ def bennett(t, u):
     """Origins and axes of the three moving bars at the angle u of the first: tan(θ1/2) tan(θ2/2) is constant."""
     α, β = TWISTS
     other = 2.0 * jnp.arctan(np.sin(0.5 * (β + α)) / np.sin(0.5 * (β - α)) / jnp.tan(0.5 * u[0]))
+    return open_chain((u[0], other, -u[0]), BARS * 2, TWISTS * 2)
+
+
+def bricard(t, u):
+    """Likewise of the five moving bars of Bricard's linkage of right angles: the angles of its hinges are θ and φ in
+    turn, with cos θ + cos φ + cos θ cos φ = 0."""
+    other = jnp.arccos(-jnp.cos(u[0]) / (1.0 + jnp.cos(u[0])))
+    return open_chain((u[0], other) * 2 + (u[0],), (1.0,) * 5, (0.5 * np.pi, -0.5 * np.pi) * 3)
+
+
+def open_chain(angles, lengths, twists):
+    """Origins and axes at the ends of bars, each turned against the one before by an angle about the axis there and
+    by its twist along itself (J. Denavit & R. Hartenberg, J. Appl. Mech. 22 (1955))."""
     place, axes, poses = jnp.zeros(3), jnp.eye(3), []
-    for angle, length, twist in zip((u[0], other, -u[0]), BARS * 2, TWISTS * 2, strict=False):
+    for angle, length, twist in zip(angles, lengths, twists, strict=False):
         c, s = jnp.cos(angle), jnp.sin(angle)
         axes = axes @ (jnp.eye(3).at[:2, :2].set(jnp.stack([jnp.stack([c, -s]), jnp.stack([s, c])])))
         place = place + length * axes[:, 0]
@@ -191,6 +204,35 @@ def test_bennetts_linkage_moves_in_space():
     off_at = Uncompiled(off)
     for angle in (1.2, 2.0):
         assert np.abs(off_at(np.array([angle]), w)).max() < 1e-11
+
+
+def test_bricards_linkage_moves_in_space():
+    """Six bars with hinges in space, which counting holds fast (30 - 30), move where the twists are right angles in
+    turn (R. Bricard, 1927; Y. Chen, Z. You & T. Tarnai, Int. J. Solids Struct. 42 (2005)): the closed form keeps the
+    constraints, and the accelerations are those of the equation along it, Jᵀ (M a - f) = 0."""
+    u, w = np.array([1.1]), np.array([0.7])
+    at_angle = Uncompiled(lambda u: bricard(0.0, u))
+    x = np.asarray(at_angle(u))
+    bodies = [Body(name=str(k), mass=1.0 + k, inertia=J, at=x[12 * k : 12 * k + 3],
+                   turned=x[12 * k + 3 : 12 * k + 12].reshape(3, 3).T) for k in range(5)]  # fmt: skip
+    ends = [((0, 0, 0), (0, 0, 1)), *((body.at, body.start.D[2]) for body in bodies)]
+    pairs = [(None, "0"), *((str(k), str(k + 1)) for k in range(4)), ("4", None)]
+    hinges = [Revolute(a, b, at=at, axis=axis) for (a, b), (at, axis) in zip(pairs, ends, strict=True)]
+    problem = mechanism(bodies, hinges, gravity=WEIGHT)
+    assert problem.diagnose().degrees == 1 and len(problem.dropped) == 1
+    held = Uncompiled(lambda q: problem.constraints(0.0, q))
+    assert max(np.abs(held(np.asarray(at_angle(np.array([θ]))))).max() for θ in (0.5, 1.1, 1.6)) < 1e-13
+
+    def motion(u):
+        along = jax.jvp(lambda u: bricard(0.0, u), (u,), (w,))[1]
+        bent = jax.jvp(lambda u: jax.jvp(lambda u: bricard(0.0, u), (u,), (w,))[1], (u,), (w,))[1]
+        return along, bent
+
+    v, bent = map(np.asarray, Uncompiled(motion)(u))
+    M, f = problem.mass_matrix, np.asarray(Uncompiled(lambda x: problem.force(0.0, x[:60], x[60:]))(np.append(x, v)))
+    a = bent + v * (v @ (f - M @ bent)) / (v @ M @ v)
+    found = np.asarray(Uncompiled(lambda x: problem.f(0.0, x, None))(np.append(x, v)))[60:]
+    assert np.abs(found - a).max() < 1e-11 * np.abs(a).max()
 
 
 def test_a_top_precesses_and_spins_under_noise():

@@ -117,6 +117,16 @@ def _hold(joints: Any, looked: JointValues, times: np.ndarray, q: np.ndarray) ->
     return np.isfinite(q).all(axis=1) & (distance <= reached)
 
 
+def _usable(joints: Any, looked: JointValues, times: np.ndarray, q: np.ndarray) -> tuple[np.ndarray, bool]:
+    """The states that tell how the constraints depend on each other, and whether they hold at the first, the start.
+
+    Where they do, states that Newton could not bring onto them tell nothing: constraints of a linkage that moves only
+    because of its measures are independent off them.
+    """
+    finite, hold = np.isfinite(q).all(axis=1) & np.isfinite(looked.G).all(axis=(1, 2)), _hold(joints, looked, times, q)
+    return (finite & hold if hold[0] else finite), bool(hold[0])
+
+
 def rounding_of_distance(joints: Any, looked: JointValues, times: np.ndarray, q: np.ndarray) -> np.ndarray:
     """How far the rounding of g may put each state from its constraints, in the units of x."""
     params = joints.problem.example_params()
@@ -146,7 +156,7 @@ def diagnose(joints: Any, t: float) -> JointsDiagnosis:
     if not all(np.isfinite(part[0]).all() for part in raw):
         return answer(f"constraints: g, its derivatives or the mass are not finite at the start and t = {t:g}")
     looked = look(times, q)
-    usable = np.isfinite(q).all(axis=1) & np.isfinite(looked.G).all(axis=(1, 2))
+    usable, holds = _usable(joints, looked, times, q)
     if not usable[0]:
         return answer(f"start: Newton finds no state near {x.tolist()} that satisfies {_quoted(names)}; start nearer")
     flat = _flat(raw, looked, usable)
@@ -168,12 +178,12 @@ def diagnose(joints: Any, t: float) -> JointsDiagnosis:
     σ = float(spectra[0, -1])
     rows = _independent(looked, usable)
     if len(rows) < joints.c:
-        return answer(_redundant(joints, looked, rows, _hold(joints, looked, times, q)[0]), σ)
+        return answer(_redundant(joints, looked, rows, holds), σ)
     if joints.c >= N:
         return answer(
             f"constraints: {joints.c} independent ones on {N} coordinates, so that nothing can move; leave one out"
         )
-    if not _hold(joints, looked, times, q)[0]:
+    if not holds:
         return answer(
             f"start: Newton finds no state near {x.tolist()} that satisfies {_quoted(names)} (it ends "
             f"{_distance(looked).max():.3g} away); start nearer, or check whether they can all hold at once"
@@ -219,9 +229,10 @@ def independent_rows(joints: Any) -> tuple[int, ...]:
     times, near = _states(0.0, np.asarray(joints.problem.start_source.example("start"), float)[: joints.problem.N])
     q = _onto(look, times, near)
     looked = look(times, q)
-    rows = _independent(looked, np.isfinite(q).all(axis=1) & np.isfinite(looked.G).all(axis=(1, 2)))
+    usable, holds = _usable(joints, looked, times, q)
+    rows = _independent(looked, usable)
     is_known = np.isfinite(q[0]).all() and np.isfinite(looked.g[0]).all()
-    if rows and len(rows) < joints.c and is_known and not (holds := _hold(joints, looked, times, q)[0]):
+    if rows and len(rows) < joints.c and is_known and not holds:
         raise ValueError(f"{_redundant(joints, looked, rows, holds)}.")
     return rows or tuple(range(joints.c))
 
