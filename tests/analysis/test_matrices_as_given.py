@@ -183,6 +183,9 @@ def test_records_are_read_with_care(tmp_path):
     np.testing.assert_allclose(record.values, values)
     np.testing.assert_allclose(uncompiled.value(record, np.array(0.515)), values[1:3].mean())
     np.testing.assert_array_equal(uncompiled.value(record, np.array([0.49, 0.57])), 0.0)
+    with pytest.raises(ValueError, match=r"unit: a\.AT2 holds accelerations in g"):
+        sd.structures.read_record(at2)
+    assert sd.structures.read_record(at2, unit=1.0).values[1] == 0.1
     for text, words in (
         (AT2.replace("NPTS", "POINTS"), "line 4 should state NPTS and DT"),
         (AT2.replace("NPTS=   7", "NPTS=   9"), "states NPTS = 9 values but holds 7; its end is missing"),

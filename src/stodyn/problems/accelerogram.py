@@ -121,7 +121,7 @@ class Accelerogram:
 
 @checks_arguments
 def read_record(
-    file: str | Path, unit: float = 1.0, dt: float | None = None, column: int = 1, start: float | None = None
+    file: str | Path, unit: float | None = None, dt: float | None = None, column: int = 1, start: float | None = None
 ) -> Accelerogram:
     """Read an accelerogram: a file of PEER with the ending .AT2, or columns of numbers (CSV), times in the first.
 
@@ -130,8 +130,9 @@ def read_record(
     file : str or Path
         The file. Columns are separated by commas, semicolons, tabs or blanks; lines above them that begin with no
         number are a header.
-    unit : float
-        What a value of 1 in the file is in the units of the problem: 9.80665 for values in g and metres.
+    unit : float, optional
+        What a value of 1 in the file is in the units of the problem: 9.80665 for values in g and metres. AT2 files hold
+        accelerations in g and need it; otherwise it is 1.
     dt : float, optional
         For a file without times: the time between two values.
     column : int
@@ -146,8 +147,8 @@ def read_record(
     Raises
     ------
     ValueError
-        If the header is not one of such a file, the number of values is not the one it states, a value is missing or no
-        number, or there is a gap: times that are not evenly spaced.
+        If an AT2 file is read without `unit`, if the header is not one of such a file, the number of values is not the
+        one it states, a value is missing or no number, or there is a gap: times that are not evenly spaced.
     """
     path = Path(file)
     if not path.is_file():
@@ -155,7 +156,13 @@ def read_record(
     lines = path.read_text(errors="replace").splitlines()
     if path.suffix.lower() == ".at2":
         values, step = _at2(str(path), lines)
+        if unit is None:
+            raise ValueError(
+                f"unit: {path.name} holds accelerations in g, but left out is what 1 g is in the problem; give "
+                "unit=9.80665 for metres and seconds, or unit=1 for accelerations in g"
+            )
         return Accelerogram(unit * values, step, 0.0 if start is None else start)
+    unit = 1.0 if unit is None else unit
     table = _columns(str(path), lines)
     if dt is None:
         times, values = _picked(str(path), table, 0), _picked(str(path), table, column)
