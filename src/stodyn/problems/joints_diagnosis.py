@@ -99,12 +99,12 @@ def values_at(joints: Any, params: Any, axes: Any = None) -> Callable[[np.ndarra
 
     def at_states(times: np.ndarray, q: np.ndarray) -> JointValues:
         with jax.enable_x64(True):
-            found = JointValues(*map(np.asarray, look(times, q, params)))
+            values = JointValues(*map(np.asarray, look(times, q, params)))
         if pattern is not None:
             G = np.zeros((len(q), *pattern.shape))
-            G[:, pattern.rows, pattern.columns] = found.G
-            found = found._replace(G=G)
-        return found if constant is None else found._replace(M=np.broadcast_to(constant, (len(q), *constant.shape)))
+            G[:, pattern.rows, pattern.columns] = values.G
+            values = values._replace(G=G)
+        return values if constant is None else values._replace(M=np.broadcast_to(constant, (len(q), *constant.shape)))
 
     return at_states
 
