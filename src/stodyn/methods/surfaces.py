@@ -33,6 +33,8 @@ LINES, SCALES = 64, np.geomspace(1e-4, 1e4, 65)  # in search of surfaces, and pl
 AT_START = 1e-12  # of the size of a state: how far from the start its piece is looked for
 BISECTIONS, BESIDE = 30, 1e-7  # how exactly a surface is found, and how far from it its pieces are judged
 PATHS = 64  # from the start
+CROSSINGS = 16  # of each surface that are looked at
+PARTS = 16  # of a line, in which slopes that jump are told from such as rise
 
 
 class Equations:
@@ -143,6 +145,39 @@ def crossed(
         is_before = here[np.arange(len(line)), decision] == own
         low, high = np.where(is_before, middle, low), np.where(is_before, high, middle)
     return Surfaces(t, a + (low - BESIDE)[:, None] * step, a + (high + BESIDE)[:, None] * step, decision, line)
+
+
+def crossed_sharply(equations: Equations, t: np.ndarray, a: np.ndarray, b: np.ndarray, least: float) -> Surfaces:
+    """Where slopes of at least a size jump on lines from a to b (lines, n) at times t, within a sixteenth of a line,
+    whatever the trace of the function shows."""
+    before, after = (np.abs(np.asarray(equations.slopes(t, states))) for states in (a, b))
+    line = np.flatnonzero(_rises(before, after, least).any(axis=(1, 2)))[:CROSSINGS]
+    shares = np.linspace(0.0, 1.0, PARTS + 1)
+    places = a[line, None] + shares[:, None] * (b - a)[line, None]
+    slopes = np.asarray(equations.slopes(np.repeat(t[line], len(shares)), places.reshape(-1, a.shape[1])))
+    slopes = np.abs(slopes).reshape(len(line), len(shares), *slopes.shape[1:])
+    is_sharp = _rises(slopes[:, :-1], slopes[:, 1:], least).any(axis=(2, 3))
+    is_sharp &= (np.abs(np.diff(slopes, axis=1)) > 0.5 * slopes.max(axis=1, keepdims=True)).any(axis=(2, 3))
+    own = np.flatnonzero(is_sharp.any(axis=1))
+    k, line = np.argmax(is_sharp[own], axis=1), line[own]
+    return Surfaces(t[line], places[own, k], places[own, k + 1], np.zeros(len(own), int), line)
+
+
+def is_sharp_somewhere(
+    equations: Equations, times: tuple[float, float], rng: np.random.Generator, least: float
+) -> bool:
+    """Whether slopes of at least a size rise, from one place to the next on lines from the start, as no smooth power
+    does."""
+    t, a, b = lines_from_start(equations, times, rng)
+    states = np.concatenate([a, b[-LINES:]])
+    slopes = np.abs(np.asarray(equations.slopes(np.concatenate([t, t[-LINES:]]), states)))
+    return bool(_rises(slopes[:-LINES], slopes[LINES:], least).any())
+
+
+def _rises(before: np.ndarray, after: np.ndarray, least: float) -> np.ndarray:
+    """Which slopes are so much steeper on one side, and not flat there."""
+    larger, smaller = np.maximum(before, after), np.minimum(before, after)
+    return (larger >= STEEPER**2 * smaller) & (larger >= least)
 
 
 class Stop(NamedTuple):

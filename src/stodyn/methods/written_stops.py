@@ -17,12 +17,16 @@ import scipy
 from stodyn.methods.contacts import NOTABLE, REFUSED, is_resolved, tell_of_stiff_stop
 from stodyn.methods.passages import Passage, excess, passage
 from stodyn.methods.surfaces import (
+    CROSSINGS,
     NOTHING,
     Equations,
     Stop,
+    Surfaces,
     crossed,
+    crossed_sharply,
     equations_of,
     has_corners,
+    is_sharp_somewhere,
     lines_from_start,
     slopes_at_start,
     stop_between,
@@ -30,6 +34,7 @@ from stodyn.methods.surfaces import (
 )
 from stodyn.numerics import van_loan
 from stodyn.numerics.printing.unprintable import Unprintable
+from stodyn.numerics.tracing_errors import one_error_of_derivatives
 from stodyn.problems.driven import longest_step, step_matrices
 from stodyn.problems.hamiltonian import Hamiltonian
 from stodyn.problems.mechanical import Mechanical
@@ -38,7 +43,7 @@ from stodyn.problems.stops import Stiffest
 from stodyn.telling import tell
 from stodyn.warnings import StopsNotResolved
 
-CROSSINGS = 16  # of each surface that are looked at
+FEW = 12  # components of systems whose slopes are looked at along paths
 MOMENTS = 8  # at which the Jacobians at a surface are compared
 STAGE, STAGES = 50, 12  # steps of a length until they may double
 ENOUGH = 8  # times that paths meet a surface, after which those that go through it are only counted
@@ -65,7 +70,8 @@ def check_written_stops(method: Any, problem: Any, h: float, times: tuple[float,
     if words is None:
         return
     try:
-        met, (place, remedy) = _what_is_met(method, problem, h, times), words
+        with one_error_of_derivatives():
+            met, (place, remedy) = _what_is_met(method, problem, h, times), words
     except (Unprintable, NotImplementedError):  # its pieces, or its derivatives, are not known
         return
     if met.stop.swings > 0.0:
@@ -131,22 +137,17 @@ class _Met(NamedTuple):
 
 
 def _what_is_met(method: Any, problem: Any, h: float, times: tuple[float, float]) -> _Met:
-    equations = equations_of(problem) if has_corners(problem) else None
+    has_pieces, equations = has_corners(problem), equations_of(problem)
     if equations is None:
         return _Met(NOTHING, None)
     with np.errstate(all="ignore"):
-        rng = np.random.default_rng(0)
-        at_start = slopes_at_start(equations, times[0], rng)
-        if not np.isfinite(at_start).all():
-            return _Met(NOTHING, None)
-        looked = crossed(equations, *lines_from_start(equations, times, rng), most=CROSSINGS)
-        stops = stops_at(equations, looked, rng.uniform(*times, MOMENTS), at_start)
-        limits = _limits(method, h, stops)
-        decisions = np.tile(looked.decision, MOMENTS + 1)[[stop.is_beyond(limits) for stop in stops]]
-        if not len(decisions):
-            return _Met(NOTHING, None)
-        surfaces = _meetings(equations, at_start, h, times, np.unique(decisions), limits, rng)
-        sorts = [own.sorted() for own in surfaces if own.stops]
+        rng, search = np.random.default_rng(0), None
+        if has_pieces:
+            search = _of_pieces(method, equations, h, times, rng)
+        if search is None and len(equations.start) <= FEW:
+            search = _of_slopes(equations, h, times, rng)
+        surfaces = [] if search is None else _meetings(equations, h, times, search, rng)
+    sorts = [own.sorted() for own in surfaces if own.stops]
     turning = [stop for own in sorts for stop in own.turning]
     swinging = max(turning, key=lambda stop: stop.swings, default=NOTHING)
     stop = swinging._replace(pushes=max((stop.pushes for own in sorts for stop in own.pushing), default=0.0))
@@ -218,13 +219,64 @@ def _limits(method: Any, h: float, stops: list[Stop]) -> tuple[float, float]:
     return limit / h, pushes if _deeper(method, pushes * h) <= DEEPER[0] else DEEPER[0] / h
 
 
+class _Search(NamedTuple):
+    """What is looked for on the way of paths.
+
+    at_start   the slopes there
+    decisions  surfaces by their numbers
+    limits     the rates of stops up to which steps may be right
+    crossed    the surfaces, of some decisions, that lines from a to b at times t cross
+    counted    how often each of the decisions changes on them
+    """
+
+    at_start: np.ndarray
+    decisions: np.ndarray
+    limits: tuple[float, float]
+    crossed: Callable[[np.ndarray, np.ndarray, np.ndarray, np.ndarray], Surfaces]
+    counted: Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
+
+
+def _of_pieces(
+    method: Any, equations: Equations, h: float, times: tuple[float, float], rng: np.random.Generator
+) -> _Search | None:
+    """Where the decisions of a function change, of which some lead to stops that steps may be too long for."""
+    at_start = slopes_at_start(equations, times[0], rng)
+    if not np.isfinite(at_start).all():
+        return None
+    looked = crossed(equations, *lines_from_start(equations, times, rng), most=CROSSINGS)
+    stops = stops_at(equations, looked, rng.uniform(*times, MOMENTS), at_start)
+    limits = _limits(method, h, stops)
+    decisions = np.tile(looked.decision, MOMENTS + 1)[[stop.is_beyond(limits) for stop in stops]]
+
+    def counted(t: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        return np.count_nonzero(np.asarray(equations.pieces(t, a)) != np.asarray(equations.pieces(t, b)), axis=0)
+
+    return _Search(
+        at_start, np.unique(decisions), limits, functools.partial(crossed, equations), counted
+    ) if len(decisions) else None  # fmt: skip
+
+
+def _of_slopes(equations: Equations, h: float, times: tuple[float, float], rng: np.random.Generator) -> _Search | None:
+    """Where slopes jump although no decision says so: in a table, a function that sorts, or a sharp exponential."""
+    limits = NOTABLE[0] / h, DEEPER[0] / h
+    least = min(limits[0] ** 2, limits[1])
+    at_start = slopes_at_start(equations, times[0], rng)
+    if not (np.isfinite(at_start).all() and is_sharp_somewhere(equations, times, rng, least)):
+        return None
+
+    def jumps(t: np.ndarray, a: np.ndarray, b: np.ndarray, of: np.ndarray) -> Surfaces:
+        return crossed_sharply(equations, t, a, b, least)
+
+    return _Search(at_start, np.zeros(1, int), limits, jumps, lambda t, a, b: len(jumps(t, a, b, t).t) * np.ones(1))
+
+
 def _meetings(
-    equations: Equations, at_start: np.ndarray, h: float, times: tuple[float, float], of: np.ndarray,
-    limits: tuple[float, float], rng: np.random.Generator,
-) -> list[_Surface]:  # fmt: skip
-    """What is beyond some limits at the surfaces of some decisions that paths from the start come to. A path that is
-    turned round there, or pushed back, begins anew, and all end where each of these surfaces is known."""
-    t, z, length, met = times[0], equations.starts(rng), h, {int(k): _Surface() for k in of}
+    equations: Equations, h: float, times: tuple[float, float], search: _Search, rng: np.random.Generator
+) -> list[_Surface]:
+    """What paths from the start come to. One that is turned round there, or pushed back, begins anew, and all end where
+    each surface is known."""
+    at_start, limits = search.at_start, search.limits
+    t, z, length, met = times[0], equations.starts(rng), h, {int(k): _Surface() for k in search.decisions}
     curved, spent = math.inf, 0.0
     step = _Exponential(equations, at_start, times[0], length)
     for k in range(STAGES * STAGE):
@@ -237,12 +289,13 @@ def _meetings(
             curved = 0.0
         reached, after, bent = step(t, z, rng)
         now = np.full(len(z), t)
-        surfaces = crossed(equations, now, z, reached, np.array([k for k, own in met.items() if not own.is_seen]))
+        open_ = np.array([k for k, own in met.items() if not own.is_seen])
+        surfaces = search.crossed(now, z, reached, open_)
         if any(own.is_seen for own in met.values()):
-            changes = np.asarray(equations.pieces(now, z)) != np.asarray(equations.pieces(now, reached))
+            changes = search.counted(now, z, reached)
             for k, surface in met.items():
                 if surface.is_seen:
-                    surface.count += 0.5 * np.count_nonzero(changes[:, k])  # half of them lead into the piece
+                    surface.count += 0.5 * float(changes[k])  # half of them lead into the piece
         count, curved = len(surfaces.t), max(curved, bent)
         stops = stops_at(equations, surfaces, np.array([t + length]), at_start)
         stops = [
