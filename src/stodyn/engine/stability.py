@@ -254,32 +254,69 @@ def _states(spec: Spec, layout: Layout, executor: executors.SingleSteps) -> Iter
         yield float(spec.times[k]), executor.states_after(layout, paths, k)[:, k % paths]
 
 
+class _Stated(NamedTuple):
+    """What a run states of its noise and shows along its first paths.
+
+    spec, layout, executor  its steps
+    kind   what is stated
+    paths  how many are followed
+    steps  after which their states are looked at: as far as a small part of the run's work, or what costs nothing,
+           takes them
+    """
+
+    spec: Spec
+    layout: Layout
+    executor: executors.SingleSteps
+    kind: str
+    paths: int
+    steps: tuple[int, ...]
+
+    def states(self, k: int) -> np.ndarray:
+        return self.executor.states_after(self.layout, self.paths, k)[: self.spec.problem.n].T
+
+    @property
+    def params(self) -> Any:
+        return self.spec.params_tree.unflatten(self.layout.members_from(0, self.paths, self.paths).params)
+
+
+def _stated(run: Any, problem: Any) -> _Stated | None:
+    """What can be examined; None where nothing is stated that is not proved, or the states of the method do not show
+    those of the problem."""
+    spec, layout, executor = _silent(run)
+    kind = getattr(problem, "structure", None)
+    is_examined = (
+        isinstance(executor, executors.SingleSteps)
+        and type(spec.problem) is type(problem) is SDE
+        and spec.dtype == np.float64
+        and kind in CLAIMS
+        and problem.examined_structure.known != PROVED
+        and problem.n**2 * problem.m <= DIFFERENTIATED
+    )
+    traced: Any = spec.traced
+    if not is_examined or traced.read.jaxpr.outvars[0] is not traced.read.jaxpr.invars[0]:
+        return None  # its state does not begin with x
+    affordable = max(PILOT * layout.paths * spec.steps, FREE / max(traced.operations, 1))
+    farthest = min(affordable / (executor.lane_multiple * sum(ALONG)), spec.steps)
+    return _Stated(spec, layout, executor, str(kind), min(layout.paths, FIRST),
+                   tuple(sorted({int(share * farthest) for share in ALONG})))  # fmt: skip
+
+
 def _refuse_false_structure(run: Any, problem: Any) -> None:
-    """Refuse noise that is not what is stated of it in states that the first paths come to. They are followed as far as
-    a small part of the run's work, or what costs nothing, takes them."""
-    (spec, layout, executor), stated = _silent(run), getattr(problem, "structure", None)
-    if not (isinstance(executor, executors.SingleSteps) and type(spec.problem) is type(problem) is SDE):
+    """Refuse noise that is not what is stated of it in states that the first paths come to."""
+    stated = _stated(run, problem)
+    if stated is None:
         return
-    is_small = problem.n**2 * problem.m <= DIFFERENTIATED
-    if stated not in CLAIMS or problem.examined_structure.known == PROVED or not is_small or spec.dtype != np.float64:
-        return
-    if spec.traced.read.jaxpr.outvars[0] is not spec.traced.read.jaxpr.invars[0]:  # type: ignore[union-attr]
-        return  # its state does not begin with x
-    lanes, operations = executor.lane_multiple, max(spec.traced.operations, 1)  # type: ignore[union-attr]
-    paths = min(layout.paths, FIRST)
-    affordable = max(PILOT * layout.paths * spec.steps, FREE / operations) / (lanes * sum(ALONG))
-    members = layout.members_from(0, paths, paths)
-    params, look = spec.params_tree.unflatten(members.params), problem.traced_functions["diffusion"]
+    spec, look = stated.spec, problem.traced_functions["diffusion"]
     key = (look.digest, *spec.varies) if look.has_full_digest else object()
     if key not in _looked:
         _looked[key] = noise_and_slopes(spec.problem.g, spec.axes)
-    for k in sorted({int(share * min(affordable, spec.steps)) for share in ALONG}):
-        states = executor.states_after(layout, paths, k)[: problem.n]
-        if not holds_in(stated, _looked[key](np.full(paths, spec.times[k]), states.T, params)):
+    params = stated.params
+    for k in stated.steps:
+        if not holds_in(stated.kind, _looked[key](np.full(stated.paths, spec.times[k]), stated.states(k), params)):
             raise ValueError(
-                f"structure: {stated!r} is stated, but on the first {paths} paths the noise is not {stated} at "
-                f"t = {spec.times[k]:g}, and methods made for {stated} noise would give wrong results. Leave structure "
-                "out: it is then determined from the diffusion."
+                f"structure: {stated.kind!r} is stated, but on the first {stated.paths} paths the noise is not "
+                f"{stated.kind} at t = {spec.times[k]:g}, and methods made for {stated.kind} noise would give wrong "
+                "results. Leave structure out: it is then determined from the diffusion."
             )
 
 
