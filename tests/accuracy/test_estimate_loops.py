@@ -177,6 +177,17 @@ def test_gradients_of_loops_are_those_of_their_closed_form():
     assert abs(float(found.gradient[0]) - slope) < float(found.gradient_error[0]) < 0.02
 
 
+def test_gradients_by_the_noise_of_a_sensor():
+    """Of x = -2 (noise), held over the first period: E x² = (2 r h)², whose derivative was said to be 0."""
+    plant = sd.SDE(lambda t, x, p: p["u"] + 0 * x, lambda t, x: 0 * x, 0.0, params={"u": 0.0, "r": 0.1}, names=("x",))
+    law = sd.Part("law", PERIOD, lambda t, own, seen, p: (own, -2.0 * seen["y"]), "y", "u")
+    for noise in (sd.per_sample("r"), sd.density(lambda p: p["r"] * PERIOD**0.5, sides=2)):
+        controlled = sd.with_loop(plant, sd.Sensor("y", of="x", every=PERIOD, noise=noise), law)
+        found = sd.sensitivity(controlled, square, of="r", t=(0, PERIOD), dt=PERIOD, paths=500, seed=1)
+        assert float(found.gradient[0]) == pytest.approx(2 * float(found.value) / 0.1, rel=1e-12)
+        assert float(found.value) == pytest.approx((2 * 0.1 * PERIOD) ** 2, rel=5 * (2 / 500) ** 0.5)
+
+
 def test_integrals_of_what_is_held_take_it_as_held():
     """Of u = a t, held over ten periods: 0.45 a, and not the 0.475 a of trapezes over steps of half a period."""
     plant = sd.SDE(lambda t, x, p: 0 * x, lambda t, x: 1.0, start=0.0, params={"u": 0.0, "a": 2.0}, names=("x",))

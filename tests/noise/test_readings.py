@@ -118,6 +118,28 @@ def test_densities_with_units_are_those_of_their_numbers():
         sd.density("8 deg/h", sides=1)
     with pytest.raises(ValueError, match=r"sides: .* roots differ by √2"):
         sd.density("r")
+    with pytest.raises(ValueError, match=r"size: '0.1 rad/s/sqrt\(Hz\)' is the root of a density"):
+        sd.per_sample("0.1 rad/s/sqrt(Hz)")
+
+
+@pytest.mark.parametrize(
+    "noise",
+    [
+        sd.per_sample("0.1 deg/s"),
+        sd.density("0.1 dps/sqrt(Hz)", sides=1),
+        sd.density("0.1 deg/sqrt(h)", sides=2, bandwidth=5.0),
+        sd.noise.gyro(arw="0.1 deg/sqrt(h)"),
+    ],
+)
+def test_noise_in_words_is_refused_where_readings_are_in_another_unit(noise):
+    """They became rad/s: 57 times too little where a plant is in degrees, by its own word or by that of the sensor."""
+    for unit in ("deg/s", "m/s", "V"):
+        with pytest.raises(ValueError, match=rf"noise \(y\): .* but in {unit}"):
+            sd.Sensor("y", of="x", every=0.1, noise=noise, unit=unit)
+        plant = sd.SDE(lambda t, x: -x, lambda t, x: sd.diagonal([1.0]), [0.0], names=("x",), units={"x": unit})
+        with pytest.raises(ValueError, match=rf"noise \(y\): .* but in {unit}"):
+            sd.with_loop(plant, sd.Sensor("y", of="x", every=0.1, noise=noise))
+    assert sd.Sensor("y", of="x", every=0.1, noise=noise, unit="rad/s").unit == "rad/s"
 
 
 @pytest.mark.parametrize(

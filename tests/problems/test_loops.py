@@ -822,6 +822,9 @@ def test_analyses_that_a_loop_does_not_fit_refuse_it():
         sd.rare(s1(), event=sd.Level(3.0, of="x"), before=1.0, dt=0.05, seed=1)
     with pytest.raises(ValueError, match="'x' is a component of the plant"):
         sd.with_loop(integrator(), sd.Sensor("x", of="x", every=0.1))
+    with pytest.raises(ValueError, match="name: 'u' is an input that a part writes"):
+        law = sd.Part("law", 0.1, lambda t, own, seen, p: (own, -seen["u"]), "u", "u")
+        sd.with_loop(integrator(), sd.Sensor("u", of="x", every=0.1), law)
     with pytest.raises(TypeError, match="with_loop\\(with_noise"):
         sd.with_noise(s1(), sd.noise.coloured.gauss_markov(1.0, 0.1), "x")
     with pytest.raises(TypeError, match="with_loop\\(with_walls"):

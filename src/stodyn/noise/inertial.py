@@ -101,6 +101,11 @@ class Inertial:
     band: tuple[float, float] | None
     every: float | None
 
+    @property
+    def reading_unit(self) -> units.Unit:
+        """The unit of a reading."""
+        return units.parsed(UNITS[self.kind]["rate"])
+
     def biases(self, every: float, duration: float | None = None) -> list[Coloured]:
         """Return the stationary parts of the bias, as readings this far apart see them."""
         terms = [gauss_markov(s, time) for s, time in self.gauss_markov]

@@ -78,6 +78,11 @@ class PerSample:
 
     size: Size
 
+    @property
+    def reading_unit(self) -> units.Unit | None:
+        """The unit of a reading, where the size has one in words."""
+        return units.measure("size", self.size)
+
     def recursion(self, every: float, outputs: int) -> Recursion:
         """Return the noise at readings this far apart."""
         return memoryless(outputs, lambda params: resolved(self.size, params))
@@ -90,6 +95,12 @@ class Density:
     root: Size
     sides: int
     bandwidth: float | None = None
+
+    @property
+    def reading_unit(self) -> units.Unit | None:
+        """The unit of a reading, where the root has one in words."""
+        known = units.measure("root", self.root)
+        return None if known is None else known.times(units.parsed("sqrt(Hz)"))
 
     def two_sided(self, params: Any = None) -> Any:
         """Return the root of the two-sided density, which is Allan's N."""
@@ -126,7 +137,7 @@ def per_sample(size: Size) -> PerSample:
     Raises
     ------
     ValueError
-        If a number is negative or not finite.
+        If a number is negative or not finite, or its unit is one per √Hz.
 
     Examples
     --------
@@ -134,6 +145,12 @@ def per_sample(size: Size) -> PerSample:
     >>> sd.per_sample(0.02)
     PerSample(size=0.02)
     """
+    known = units.measure("size", size)
+    if known is not None and known.time.denominator != 1:
+        raise ValueError(
+            f"size: {size!r} is the root of a density, from which the deviation of a reading follows by the rate; "
+            f"write density({size!r}, sides=1) or sides=2"
+        )
     return PerSample(_checked("size", size))
 
 
@@ -195,6 +212,22 @@ def both_counts(root: Any) -> str:
         f"positive ones alone, as data sheets do (sides=1, in Allan's terms {size / math.sqrt(2.0):.4g}{unit}), or "
         f"both signs, as Allan's N and kalibr do (sides=2, {size:.4g}{unit})"
     )
+
+
+def expect_unit(argument: str, noise: Any, unit: str | None) -> None:
+    """Refuse noise with a unit in words, or of a data sheet, where readings are in another unit of rad, m and s."""
+    known = getattr(noise, "reading_unit", None)
+    if known is None or unit is None:
+        return
+    try:
+        read = units.parsed(unit)
+    except ValueError:
+        read = None
+    if read is None or read.powers != known.powers or read.size != 1.0:
+        raise ValueError(
+            f"{argument}: sizes with units in words, and those of data sheets, become rad, m and s, which the readings "
+            f"are not in, but in {unit}; give per_sample or density a number alone, or read in rad, m and s"
+        )
 
 
 def _checked(name: str, size: Size) -> Size:

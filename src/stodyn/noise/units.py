@@ -45,6 +45,7 @@ def _unit(size: float, angle: int = 0, length: int = 0, time: int = 0) -> Unit:
 
 UNITS = {
     "rad": _unit(1.0, 1), "mrad": _unit(1e-3, 1), "urad": _unit(1e-6, 1),
+    "dps": _unit(DEGREE, 1, 0, -1), "mdps": _unit(1e-3 * DEGREE, 1, 0, -1),
     "deg": _unit(DEGREE, 1), "mdeg": _unit(1e-3 * DEGREE, 1), "arcsec": _unit(DEGREE / 3600.0, 1),
     "m": _unit(1.0, 0, 1), "cm": _unit(1e-2, 0, 1), "mm": _unit(1e-3, 0, 1), "ft": _unit(0.3048, 0, 1),
     "g": _unit(GRAVITY, 0, 1, -2), "mg": _unit(1e-3 * GRAVITY, 0, 1, -2), "ug": _unit(1e-6 * GRAVITY, 0, 1, -2),

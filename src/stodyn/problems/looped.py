@@ -21,9 +21,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.interpreters import partial_eval
 
 from stodyn.arguments import checks_arguments
-from stodyn.noise import path_normals, sfc64
+from stodyn.noise import path_normals, readings, sfc64
 from stodyn.noise.from_normals import FromNormals
 from stodyn.noise.source import ByPath
 from stodyn.noise.uniforms import Uniforms
@@ -243,9 +244,14 @@ class Layout:
         if sensor.noise is None and sensor.bias is None:
             return
         count = self.readings[sensor.name]
-        size = np.shape(sensor.recursion(count).white(self.params))
+        white = sensor.recursion(count).white
+        size = np.shape(white(self.params))
         if size not in ((), (1,), (count,)):
             raise ValueError(f"noise ({sensor.name}): is of {size[-1]} readings, the sensor has {count}")
+        arguments = jnp.zeros(()), self.params
+        trace = jax.make_jaxpr(lambda t, params: white(params))(*arguments)
+        if any(partial_eval.dce_jaxpr(trace.jaxpr, [True])[1]):
+            self.traces[f"noise ({sensor.name})"] = TracedFunction(lambda t, params: white(params), arguments, trace)
 
     def _trace_all(self, t: Any, x: Any) -> None:
         """The shapes of outputs; a part may read one that comes later, which is looked at first."""
@@ -643,6 +649,7 @@ def _units_of_more(plant: Any, sensors: Sequence[Sensor], layout: Layout) -> dic
         for name, part in zip(names, read, strict=True):
             own = sensor.unit or (known.get(part) if isinstance(part, str) else None)
             if own:
+                readings.expect_unit(f"noise ({sensor.name})", sensor.noise, own)
                 units[name] = own
     return units
 
@@ -695,6 +702,10 @@ def _check_words(plant: Any, sensors: Sequence[Sensor], parts: Sequence[Part]) -
             raise ValueError(f"name: {name!r} is a component of the plant; give the sensor or part another name")
         if names.count(name) > 1:
             raise ValueError(f"name: {name!r} is given to {names.count(name)} sensors or parts; give each its own")
+    inputs = [name for part in parts for name in part.writes]
+    for thing in things:
+        if thing.name in inputs and not (isinstance(thing, Part) and thing.writes):
+            raise ValueError(f"name: {thing.name!r} is an input that a part writes; take another name")
     for sensor in sensors:
         _ = sensor.times
         if sensor.average and sensor.average is not True and exact("average", sensor.average) != sensor.times.every:
@@ -708,7 +719,6 @@ def _check_words(plant: Any, sensors: Sequence[Sensor], parts: Sequence[Part]) -
         raise TypeError(
             f'plant: in a loop its params are a dict of names, such as {{"u": 0.0}}, got {type(params).__name__}'
         )
-    inputs = [name for part in parts for name in part.writes]
     expect_inputs("writes", params, inputs)
     for name in inputs:
         if inputs.count(name) > 1:

@@ -252,6 +252,7 @@ def _check(sensor: Sensor) -> None:
     is_noise = isinstance(sensor.noise, Coloured | Distribution) or hasattr(sensor.noise, "recursion")
     if sensor.noise is not None and not is_noise:
         raise TypeError(readings.refusal(sensor.noise))
+    readings.expect_unit(f"noise{words}", sensor.noise, sensor.unit)
     if sensor.bias is not None and not isinstance(sensor.bias, Coloured):
         raise TypeError(f"bias{words}: expected a Coloured, got {sensor.bias!r}")
     for word in Times._fields[sensor.every is None :]:
