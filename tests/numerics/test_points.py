@@ -106,3 +106,22 @@ def test_an_index_of_few_bits_into_a_longer_table_is_printed(index):
     closed = jax.make_jaxpr(lambda x: lax.dynamic_slice(table, (index(x),), (1,)))(0.0)
     assert points._printed(closed, [True]) is not None
     np.testing.assert_array_equal(found, table[x.astype(int)])
+
+
+def test_long_functions_that_are_not_printed_are_not_compiled_by_xla(monkeypatch):
+    """It takes minutes for a derivative through hundreds of steps that are written out; NumPy takes milliseconds."""
+
+    def steps(x):
+        for _ in range(40):
+            x = x + 0.01 * jnp.sin(x) * jnp.roll(x, 1)
+        return x
+
+    def refused(*_, **__):
+        raise AssertionError("compiled by XLA")
+
+    x = np.random.default_rng(1).normal(size=(5, 4))
+    printed = AtPoints(jax.jacfwd(steps))(x)
+    monkeypatch.setattr(points, "MOST_OPERATIONS", 1000)
+    monkeypatch.setattr(points, "_loops", {})
+    monkeypatch.setattr(points.jax, "jit", lambda function, **_: refused)
+    np.testing.assert_allclose(AtPoints(jax.jacfwd(steps))(x), printed, rtol=1e-12, atol=1e-13)
