@@ -145,3 +145,13 @@ def test_a_matrix_of_noise_beyond_the_memory_names_the_way_out(monkeypatch):
     with pytest.raises(MemoryError, match=r"sd\.diagonal\(vector\)"):
         sd.SDAE(np.eye(3), lambda t, x: -x, lambda t, x: jnp.ones((3, 2)), np.zeros(3))
     assert sd.SDAE(np.eye(3), lambda t, x: -x, lambda t, x: sd.diagonal(x), np.zeros(3)).is_operator
+
+
+def test_a_large_system_in_which_all_depends_on_all_is_eliminated_in_order():
+    """Its constraint is one of a sparse matrix, and its slopes are full ones."""
+    n = 65
+    coupling = np.random.default_rng(0).normal(size=(n, n)) / n
+    mass = np.diag([*np.ones(n - 1), 0.0])
+    problem = sd.SDAE(mass, lambda t, x: coupling @ x - x, None, np.zeros(n))
+    assert problem.matrices.row_orders == (None, (0,))
+    assert problem.matrices.determinant_units[1] > 0.0

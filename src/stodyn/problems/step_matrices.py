@@ -10,6 +10,7 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
+import scipy
 from jax import Array
 
 from stodyn.numerics.elimination import WRITTEN_OUT, Order, row_order
@@ -100,11 +101,17 @@ class StepMatrices:
         RM, K = self.problem.mass_matrix[facts.split.rows], facts.split.directions
         if r == n:
             return None if n > WRITTEN_OUT else _row_order(RM), ()
-        for C in facts.split.N @ slopes_at_the_start(self.problem):
+        for C in self._constraint_slopes:
             with contextlib.suppress(ValueError):
                 whole = None if n > WRITTEN_OUT else row_order(np.concatenate([RM, C]))
                 return whole, row_order(C @ K)
         return None, None
+
+    @property
+    def _constraint_slopes(self) -> np.ndarray:
+        """N f_x at the start, at t = 0 and at later times; N is sparse in large systems."""
+        N = self.facts.split.N
+        return (N.toarray() if scipy.sparse.issparse(N) else N) @ slopes_at_the_start(self.problem)
 
     @functools.cached_property
     def determinant_units(self) -> tuple[float, float]:
@@ -117,7 +124,7 @@ class StepMatrices:
         RM = self.problem.mass_matrix[split.rows]
         if split.r == self.problem.n:
             return _determinant_unit(RM), 1.0
-        C = (split.N @ slopes_at_the_start(self.problem))[0]
+        C = self._constraint_slopes[0]
         return _determinant_unit(np.concatenate([RM, C])), _determinant_unit(C @ split.directions)
 
 
