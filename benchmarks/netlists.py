@@ -6,7 +6,8 @@ ngspice must be installed. Every netlist has a tree of resistors to ground, so t
 to twenty more elements between random nodes. Compared are the operating point (over the largest voltage), .ac (over the
 largest amplitude) and .noise at three frequencies. Those above 1e-5 are listed, and compared again without two known
 causes: ngspice 39 takes switches as open in .ac and .noise, whatever they are at the operating point, so that it gets
-resistors in their place; and it has no shot noise of the gate currents of JFETs, which is then left out here.
+resistors in their place; and it has no shot noise of the gate currents of JFETs and of the junctions to the body of MOS
+transistors, which is then left out here.
 """
 
 from __future__ import annotations
@@ -154,12 +155,12 @@ def peer(netlist: Netlist, text: str) -> tuple[np.ndarray, np.ndarray, np.ndarra
 
 
 def ours(netlist: Netlist) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """The same, and the noise without the shot noise of gate currents."""
+    """The same, and the noise without the shot noise of the currents of gates and bodies."""
     circuit = read(netlist.text)
     place = [circuit.names.index(node) for node in netlist.nodes]
     response = circuit.response(np.array(FREQUENCIES))
     noise = circuit.noise_spectrum(netlist.nodes[-1], np.array(FREQUENCIES))
-    gates = sum(part for name, part in noise.parts.items() if re.fullmatch(r"j\d+\.g[sd]", name))
+    gates = sum(part for name, part in noise.parts.items() if re.fullmatch(r"j\d+\.g[sd]|m\d+\.b[sd]", name))
     swept = np.array([response[node] for node in netlist.nodes]).T
     return circuit.operating_point.x[place], swept, np.sqrt(noise.density), np.sqrt(noise.density - gates)
 
