@@ -140,6 +140,7 @@ def test_histogram_shows_bins_errors_and_the_exact_density(run):
     exact = line(ax, "exact")
     np.testing.assert_array_equal(exact.get_ydata(), np.exp(-(exact.get_xdata() ** 2)))
     assert (ax.get_xlabel(), ax.get_ylabel(), ax.get_title()) == ("p [m/s]", "density [1/(m/s)]", "t = 8 s")
+    assert ax.get_ylim()[0] == 0.0
     assert plot.histogram(run, "p", time=2.0).get_title() == "t = 2 s"
     with pytest.raises(ValueError, match="time: nothing was stored at 3; the nearest stored time is 2"):
         plot.histogram(run, "p", time=3.0)
@@ -201,6 +202,7 @@ def test_region_has_the_boundary_of_its_level():
     np.testing.assert_allclose(np.hypot(boundary[:, 0] + 1.0, boundary[:, 1]), 1.0, atol=1e-3)
     assert legend(ax) == ["Euler"]
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("Re hλ", "Im hλ")
+    assert (ax.get_xlim(), ax.get_ylim()) == ((-3.0, 1.0), (-2.0, 2.0))
     ax = plot.region(x, y, level <= 1.0)
     boundary = next(c for c in ax.collections if c.get_linewidth()[0] == 1.5).get_paths()[0].vertices
     np.testing.assert_allclose(np.hypot(boundary[:, 0] + 1.0, boundary[:, 1]), 1.0, atol=0.02)
@@ -267,6 +269,24 @@ def test_paths_may_be_counted_by_a_dimension_called_path(run):
     np.testing.assert_array_equal(drawn, run["path"].sel(component="p"))
     assert "paths" in legend(plot.band(same, "q"))
     assert len(plot.phase(same, "q", "p").lines) == 4 + 2
+
+
+def test_paths_have_colours_of_their_own_as_long_as_there_are_enough(run):
+    few = plot.paths(run, "q").lines
+    assert [path.get_color() for path in few] == list(plot.PALETTE[:4])
+    many = xarray.concat([run[["path"]]] * 3, "number").assign_attrs(run.attrs)
+    assert {path.get_color() for path in plot.paths(many, "q").lines} == {plot.GREY}
+
+
+def test_a_cycle_is_drawn_with_twice_its_deviation():
+    phase = np.linspace(0.0, 1.0, 5)
+    x, deviation = np.cos(phase)[:, None], 0.1 + 0.2 * phase[:, None]
+    result = xarray.Dataset(
+        {"x": (("phase", "component"), x), "deviation": (("phase", "component"), deviation)},
+        coords={"phase": phase, "component": ["u"]},
+    )
+    _, low, high = shaded(plot.cyclostationary(result, "u"), "±2σ")
+    np.testing.assert_allclose(high - low, 4.0 * deviation[:, 0], rtol=1e-12)
 
 
 def test_shares_of_a_variance_have_its_unit_and_its_factor_beside_the_legend():

@@ -104,6 +104,14 @@ def test_fewer_lags_give_the_same_law(monkeypatch):
     assert np.max(np.abs(fewer - every) / size) < 5e-4
 
 
+@pytest.mark.parametrize(("m", "k"), [(1, 1), (3, 5)])
+def test_lags_thin_out_by_a_factor(m, k):
+    """All near the kinks, and beyond them none further from the next than 6 % of its distance, to the last one."""
+    lags, _ = allan_terms._lags(m, k, 1_000_000)
+    assert lags[0] == -(1_000_000 - 2 * k) and lags[-1] == 1_000_000 - 2 * m and len(lags) < 4000
+    assert np.all(np.diff(lags) <= 1.0 + 0.06 * (np.minimum(np.abs(lags[1:]), np.abs(lags[:-1])) + 20.0))
+
+
 def test_degrees_of_freedom_of_white_noise_are_those_of_howe_allan_and_barnes():
     y = np.random.default_rng(1).standard_normal(16_384)
     curve = sd.analysis.allan(y, 1.0, [1, 4, 16, 64, 256, 1024, 4096])

@@ -277,6 +277,11 @@ def test_exponents_show_their_sign_at_short_steps():
     assert largest_step(30.0, 0.3, 0.0, 0.8).almost_surely == (0.0, math.inf)
 
 
+def test_no_steps_have_no_exponents():
+    words = tuple(amplification(READ(0.8), 3.0, 0.1, 0.5, 0.2).terms)
+    assert second_order._exponents([], second_order._Integrals(words, 100, 6, 1)).shape == (0, 6)
+
+
 def test_largest_steps_take_little_time(monkeypatch):
     """The integrals are drawn once for all calls, means that vanish are known, and names of α methods import none."""
     words = second_order._words(2)[:20]

@@ -73,6 +73,14 @@ def test_diodes_break_down_at_the_reference_voltages(card, amperes, volts):
     assert found["a"] == pytest.approx(volts, rel=1e-6)
 
 
+def test_gates_of_junction_transistors_warm_up():
+    """Both gate junctions carry IS(T) = IS exp((T/TNOM - 1) 1.11 eV/(k T)), with TNOM = 27 °C."""
+    found = point("I1 0 g 1m\nJ1 0 g 0 j\n.model j njf is=1e-14\n.temp 77\n")
+    volt = 8.617333262145179e-05 * 350.15
+    saturation = 1e-14 * math.exp((350.15 / 300.15 - 1.0) * 1.11 / volt)
+    assert found["g"] == pytest.approx(volt * math.log(0.5e-3 / saturation + 1.0), rel=1e-6)
+
+
 def test_breakdown_grows_with_n():
     """From 1 mA to 10 mA by N V_T log 10."""
     text = "I1 0 a 1m\nD1 0 a d\nI2 0 b 10m\nD2 0 b d\n.model d d bv=6 n=1.7\n"

@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 
 from stodyn.circuits import NetlistError, read
+from stodyn.circuits.devices import Numbers
+from stodyn.circuits.elements.code_model import ANALOGUE_SWITCH
 
 SOURCES = "V1 in 0 {v} AC 1\nV2 xx 0 0.8 AC 0.5 30\nVX xx x 0\nRX x 0 1k\n"
 # The line and the model, the value of V1, and V(out) of ngspice 39 there, to the digits that it printed.
@@ -242,3 +244,12 @@ def test_what_rests_where_ngspice_has_it():
         assert voltages[node] == pytest.approx(theirs, rel=1e-9)
     with pytest.raises(NetlistError, match="at rest alone"):
         own.noiseless()
+
+
+def test_a_switch_without_a_limit_stays_within_numbers():
+    """Its resistance R_ON (R_OFF/R_ON)^share goes up to R_ON e^600, so that a current is left, and not 0."""
+    numbers = {"r_on": 1.0, "r_off": 1e6, "cntl_on": 1.0, "cntl_off": 0.0, "log": 1.0, "limit": 0.0}
+    p = Numbers({key: np.array([value]) for key, value in numbers.items()}, 300.15)
+    for control, factor in ((-0.5, 1e9), (-50.0, np.exp(600.0)), (-60.0, np.exp(600.0))):
+        found = ANALOGUE_SWITCH.value((np.array([2.0]), np.array([control])), p, np)
+        np.testing.assert_allclose(found, 2.0 / factor, rtol=1e-12)

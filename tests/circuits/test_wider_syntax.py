@@ -88,6 +88,7 @@ def test_the_terms_of_a_polynomial_come_in_the_order_of_spice():
     ("B1 y 0 I=1m\nR5 y 0 1k\nB2 x 0 V=I(B1)*3k\n", 3.0),
     ("B1 x 0 V=2+1 Rpar=1k\n", 3.0),
     ("B1 x 0 V=V(in) > 3 & ~(V(a) > 3) ? 1 : 2\n", 1.0),
+    ("B1 x 0 V=exp(V(in)/10) + exp(V(in)*1e3)*1e-87\n", math.exp(0.5) + math.exp(200.0) * 1e-87),
     ("B1 x 0 V=e + asin(V(in)/10) + atan2(V(in), 5) + max(1, 2, 3)\n", math.e + math.pi / 6 + math.pi / 4 + 3),
     ("R3 in x R='1k*(1+V(in)/5)'\n", 5.0 / 3.0),
     ("R3 in x rm\n.model rm r (r=3k)\n", 1.25),

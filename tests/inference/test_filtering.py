@@ -8,8 +8,10 @@ import scipy
 from inference.records import NILE, TIMES, VALUES, K, ornstein_uhlenbeck, oscillator, sensor
 
 import stodyn as sd
-from stodyn.inference import evaluating
+from stodyn.inference import evaluating, stepping
+from stodyn.inference.checks import checked
 from stodyn.inference.question import question_of
+from stodyn.numerics import linear_flow
 from stodyn.numerics.uncompiled import value
 
 TIGHT = {"rtol": 1e-10, "atol": 1e-11}
@@ -231,6 +233,29 @@ def test_checks_find_a_noise_that_is_too_small():
     result = sd.filtered(ornstein_uhlenbeck(r=0.01), data=(0.5 * K, 2 * rng.normal(size=25)), sensors=sensor())
     assert result.p_value.sel(check="nis") < 1e-3 and "mean square of the innovations" in result.attrs["reasons"]
     assert float(result.nis.mean()) > 1.5
+
+
+def test_checks_name_the_reading_that_is_farthest_off():
+    """One wrong reading among 25: 6 standard deviations off by itself, its chance that of the largest of 25."""
+    e = np.random.default_rng(3).standard_normal((25, 2))
+    e[7, 1], e[8, 0] = -6.0, np.nan
+    largest = next(check for check in checked(e, TIMES, ("y", "z")) if check.name == "largest")
+    assert largest.statistic == 6.0 and largest.words.startswith(f"the reading of z at time {TIMES[7]:.6g} is 6.00")
+    np.testing.assert_allclose(largest.p, 49 * 2 * scipy.stats.norm.sf(6.0), rtol=1e-6)
+
+
+def test_steps_of_starting_methods_come_one_after_the_other():
+    """Three steps from the first on: the first, the second and a usual one; more are taken by their powers."""
+    laws = [linear_flow.Law(np.array([[[e]]]), np.array([[c]]), np.array([[[q]]]))
+            for e, c, q in ((0.1, 1.0, 0.3), (-0.2, 0.5, 0.7), (0.4, -1.0, 0.2))]  # fmt: skip
+    powers = [laws[-1], laws[-1].doubled()]
+    for first, count in ((0, 1), (0, 2), (0, 4), (1, 4), (2, 3)):
+        expected = laws[min(first, 2)]
+        for k in range(first + 1, first + count):
+            expected = expected.then(laws[min(k, 2)])
+        found = stepping.SteppedModel._composed(None, first, count, laws, powers)
+        for one, other in zip(found, expected, strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-13)
 
 
 def test_a_filter_at_other_times_is_the_same_filter():

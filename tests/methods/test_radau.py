@@ -185,6 +185,18 @@ def test_nonlinear_index_one_with_prescribed_steps():
         np.testing.assert_allclose(found, order, atol=0.35)
 
 
+def test_newton_begins_where_the_polynomial_of_the_step_before_leads():
+    """x' = 3 t² + (x - t³)²: the solution t³ is such a polynomial, so after the first step nothing is left to do."""
+
+    def f(t, x):
+        return 3.0 * t[:, None, None] ** 2 + (x - t[:, None, None] ** 3) ** 2
+
+    system = radau.Nonlinear(np.ones((1, 1, 1)), f, lambda t, x: 2.0 * (x - t**3)[..., None])
+    states, work = radau.prescribed(system, np.linspace(0.0, 1.0, 17), np.zeros((1, 1)))
+    np.testing.assert_allclose(states[-1], 1.0, rtol=1e-14)
+    assert work.iterations <= 16 + 10
+
+
 def test_many_nonlinear_equations_are_solved_with_sparse_matrices():
     """100 pairs x' = -p z, 0 = z - x³ side by side: x = a/√(1 + 2 p a² t), by steps of the grid and by chosen ones."""
     n, a = 100, np.linspace(0.5, 1.5, 100)

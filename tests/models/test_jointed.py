@@ -7,7 +7,14 @@ import scipy.integrate
 import stodyn as sd
 from stodyn import statistics as st
 from stodyn.models.double_pendulum import force as double_pendulum_force
-from stodyn.models.jointed import HOISTING_CRANE, JOINTED_PENDULUM, PENDULUM_CHAIN, THERMAL_PENDULUM, pendulum_chain
+from stodyn.models.jointed import (
+    HOISTING_CRANE,
+    JOINTED_PENDULUM,
+    PENDULUM_CHAIN,
+    THERMAL_PENDULUM,
+    hoisting_crane,
+    pendulum_chain,
+)
 from stodyn.models.rigid_body import RIGID_BODY, rates_matrix
 from stodyn.numerics import uncompiled
 from stodyn.problems.minimal import in_minimal_coordinates, placed
@@ -54,6 +61,22 @@ def test_the_quaternion_body_obeys_eulers_equations():
     assert np.allclose(2.0 * rates_matrix(q, np) @ a, np.cross(J * ω, ω) / J, atol=1e-13)
     assert np.allclose(2.0 * rates_matrix(q, np) @ b[:, 0], np.array([0.6, -0.4, 0.8]) / J, atol=1e-13)
     assert np.allclose(RIGID_BODY.exact["body_rates"](np.concatenate([q, v])), ω)
+
+
+def test_the_torque_heats_the_body():
+    """T = ½ Σ J ω² at first, and each axis takes up ½ σ²/J in a unit of time."""
+    heated = RIGID_BODY.exact["energy"](np.array([0.0, 0.5, 4.0]))
+    begun = 0.5 * (1.0 * 0.5**2 + 2.0 * 1.5**2 + 2.5 * 0.7**2)
+    taken = 0.5 * (0.6**2 / 1.0 + 0.4**2 / 2.0 + 0.8**2 / 2.5)
+    np.testing.assert_allclose(heated, begun + taken * np.array([0.0, 0.5, 4.0]), rtol=1e-14)
+
+
+def test_the_load_hangs_below_the_trolley():
+    problem = hoisting_crane(rope=2.0, hoist=0.1, place=0.3, angle=0.4, rates=(0.0, 0.0))
+    s, x, y, *_ = problem.example_start()
+    np.testing.assert_allclose([s, x, y], [0.3, 0.3 + 2.0 * np.sin(0.4), -2.0 * np.cos(0.4)], rtol=1e-14)
+    there = HOISTING_CRANE.exact["embedding"](3.0, np.array([0.3, 0.4]), rope=2.0, hoist=0.1)
+    np.testing.assert_allclose(there[2], -1.7 * np.cos(0.4), rtol=1e-14)
 
 
 def test_densities_and_refusals():

@@ -41,6 +41,21 @@ def test_an_end_beyond_a_level_has_crossed():
     assert at_one(crossing.bridge_chance_of_two, (1.0, -0.1), (3.0, 2.0)) == 1.0
 
 
+@pytest.mark.parametrize(("share", "until"), [(0.2, 0.9), (0.5, 0.6), (0.01, 0.3)])
+def test_the_distance_before_a_crossing_scatters_alike_in_three_directions(share, until):
+    """Before it first arrives a bridge is as far off as a point of space that ends at 0: along the way the scatter of
+    the bridge is turned into √(share (until - share)/until), as across."""
+    spread, a = np.sqrt(share * (until - share) / until), 1.3
+    one = np.sqrt(share * (1.0 - share))  # what `off` is where the normal is 1
+    straight = a * (1.0 - share / until)
+    for off, normals, expected in (
+        (one, (0.0, 0.0), straight + spread),
+        (0.0, (0.6, -0.8), np.hypot(straight, spread)),
+    ):
+        found = at_one(crossing.distance_before, (a, 0.7), share, until, True, off, 0.4, np.array(normals))
+        assert found == pytest.approx(expected, rel=1e-14)
+
+
 def test_the_time_left_after_a_crossing():
     """Against its definition, with the density a/√(2πu³) exp(-a²/2u) of the first passage of a level at a."""
     assert at_one(crossing.share_after_crossing, 0.3, 0.2) == pytest.approx(0.73709066, abs=1e-8)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import scipy.special
 
-from stodyn.numerics.printing import elementary
+from stodyn.numerics.printing import coefficients, elementary
 from stodyn.numerics.printing.over_arrays import evaluate
 
 NAMES = sorted(elementary.NAMES)
@@ -196,6 +196,13 @@ def test_several_widths_in_one_module():
     llvm.parse_assembly(
         "\n".join(elementary.definitions(elementary.NAMES, width) for width in (1, 2, 4, 8, 16, 32))
     ).verify()
+
+
+def test_the_constant_of_erfc_has_its_digits_twice():
+    """(1 + 2a) exp(a²) erfc a at a = 4, about which it is fitted, in two numbers: half a unit of the first is 1.1e-16."""
+    with mp.workdps(40):
+        exact = 9 * mp.exp(16) * mp.erfc(4)
+        assert abs(mp.mpf(coefficients.ERFC[0]) + mp.mpf(coefficients.ERFC[1]) - exact) < 3e-17
 
 
 def test_unknown_names_are_refused():

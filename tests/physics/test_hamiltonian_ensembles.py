@@ -11,7 +11,7 @@ from stodyn.analysis.conservation import energy_drift, energy_of
 from stodyn.analysis.ergodic import long_run
 from stodyn.models.damped_kubo import DAMPED_KUBO
 from stodyn.models.lenard_bernstein import LENARD_BERNSTEIN
-from stodyn.models.lorentz_collisions import LORENTZ_COLLISIONS
+from stodyn.models.lorentz_collisions import LORENTZ_COLLISIONS, lorentz_collisions
 from stodyn.models.van_der_pol import VAN_DER_POL
 from stodyn.statistics.observable import Observable
 from stodyn.studies import kubo
@@ -110,6 +110,14 @@ def test_lenard_bernstein_particles_have_the_reference_energies(name):
 
 
 # --- Lorentz ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_density_wave_of_lorentz_fills_the_torus():
+    """(1 + eps cos 2πx)(1 + eps cos 2πy) on one period of both, by draws of which one in (1 + eps)² is taken."""
+    place = lorentz_collisions(eps=0.5).start[0]
+    assert (place.lower, place.upper) == ((0.0, 0.0), (1.0, 1.0)) and place.bound == 2.25
+    np.testing.assert_allclose(place.density(np.array([[0.0, 0.0], [0.5, 0.5], [0.25, 0.0]])), [2.25, 0.25, 1.5])
+
 
 LORENTZ_RUNS = {"StoermerVerlet": (0.05, 2.2e-2), "DIRK": (0.05, 3.0e-3)}
 

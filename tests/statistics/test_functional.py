@@ -32,7 +32,9 @@ def test_extremes_are_cubics_where_no_noise_acts(kind):
 def test_a_cubic_has_the_values_and_slopes_of_both_ends():
     """x' = v; the extremes of Hermite's cubic between two states, where there is one, else those of its ends."""
     problem = sd.SDE(lambda t, x: jnp.stack([x[1], 0.0]), None, [0.0, 1.0])
-    h, ends = 0.5, np.array([[[0.2, 3.0], [0.1, -2.0]], [[0.1, -2.0], [0.3, 1.0]], [[0.0, 1.0], [2.0, 1.5]]])
+    paths = [[0.2, 3.0, 0.1, -2.0], [0.1, -2.0, 0.3, 1.0], [0.0, 1.0, 2.0, 1.5], [0.0, 0.2, 2.0, -1.0]]
+    from_rest = [[0.0, 0.0, 1.0, -1.0], [1.0, 0.0, 0.0, 1.0], [0.0, 0.0, -1.0, -3.0], [0.5, 0.0, 0.2, -1.8]]
+    h, ends = 0.5, np.array(paths + from_rest).reshape(-1, 2, 2)
     for kind, of in ((functional.Maximum, np.max), (functional.Minimum, np.min)):
         smooth = functional._Smooth(lambda t, x: x[0], sign=kind.sign)
         for before, after in ends:
@@ -44,7 +46,7 @@ def test_a_cubic_has_the_values_and_slopes_of_both_ends():
             cubic = scipy.interpolate.CubicHermiteSpline([0.0, h], [before[0], after[0]], [before[1], after[1]])
             inside = [u for u in cubic.derivative().roots(extrapolate=False) if 0.0 < u < h]
             exact = of(cubic(np.array([0.0, h, *inside])))
-            np.testing.assert_allclose(uncompiled.value(move, before, after), [exact], rtol=1e-14)
+            np.testing.assert_allclose(uncompiled.value(move, before, after), [exact], rtol=1e-14, atol=1e-15)
 
 
 def test_bridges_and_probabilities_are_those_of_brownian_motion():

@@ -402,12 +402,14 @@ def _turning(t, x):
     return jnp.stack([x[1] - x[0], -x[0] - 0.5 * x[1]])
 
 
-PENDULUM = {  # a driven pendulum, its noise set to zero
-    channels: SDE(_pendulum, lambda t, x, m=channels: jnp.zeros((2, m)), (0.5, 0.2)) for channels in (2, 1)
-}
-FREE = {2: SDE(_still, lambda t, x: jnp.array([[0.7, 0.2], [-0.3, 0.5]]), (0.5, 0.2)),
-        1: SDE(_still, lambda t, x: jnp.array([[0.7], [-0.3]]), (0.5, 0.2)),
-        0: SDE(_still, lambda t, x: jnp.diag(jnp.array([0.7, 0.5])), (0.5, 0.2))}  # fmt: skip
+PENDULUM = tuple(  # a driven pendulum, its noise set to zero
+    SDE(_pendulum, lambda t, x, m=channels: jnp.zeros((2, m)), (0.5, 0.2)) for channels in (2, 1)
+)
+FREE = (
+    SDE(_still, lambda t, x: jnp.array([[0.7, 0.2], [-0.3, 0.5]]), (0.5, 0.2)),
+    SDE(_still, lambda t, x: jnp.array([[0.7], [-0.3]]), (0.5, 0.2)),
+    SDE(_still, lambda t, x: jnp.diag(jnp.array([0.7, 0.5])), (0.5, 0.2)),
+)
 
 MODELS = (ADDITIVE_NOISE, SCALAR_NOISE, DIAGONAL_NOISE, COMMUTATIVE_NOISE, GENERAL_NOISE)
 LINEAR = (SDE(_turning, lambda t, x: jnp.array([[0.7, 0.2], [-0.3, 0.5]], x.dtype), (0.5, 0.2)),
@@ -416,8 +418,8 @@ LINEAR = (SDE(_turning, lambda t, x: jnp.array([[0.7, 0.2], [-0.3, 0.5]], x.dtyp
           COMMUTATIVE_NOISE.problem, GENERAL_NOISE.problem)  # fmt: skip
 
 
-def _first_accepted(method: Method, candidates: dict[int, SDE]) -> SDE:
-    return next(problem for problem in candidates.values() if method.refusal(problem) is None)
+def _first_accepted(method: Method, candidates: Sequence[SDE]) -> SDE:
+    return next(problem for problem in candidates if method.refusal(problem) is None)
 
 
 @functools.lru_cache(maxsize=64)

@@ -274,7 +274,8 @@ class _Smooth(Functional):
     """The largest value (the smallest: sign = -1) of a function on which no noise acts.
 
     Between two states it is that of the cubic a + s u + k u² + l u³ with the values and the slopes at both ends, if one
-    lies there: where u = s/(√(k² - 3 l s) - k). The slopes vary as √h within a step, hence the order 1.5.
+    lies there: where u = s/(√(k² - 3 l s) - k), which for k > 0 is (√(k² - 3 l s) + k)/(-3 l), s being 0 or not. The
+    slopes vary as √h within a step, hence the order 1.5.
     """
 
     sign: float = 1.0
@@ -303,9 +304,10 @@ class _Smooth(Functional):
         b, slope_b = self._end(problem, step.t + step.h, step.after, params)
         first, last = step.h * slope_a, step.h * slope_b
         k, l = 3.0 * (b - a) - 2.0 * first - last, 2.0 * (a - b) + first + last
-        turns = (first > 0) & (last < 0)
-        below = jnp.sqrt(jnp.where(turns, k**2 - 3.0 * l * first, 1.0)) - k
-        u = jnp.where(turns, first, 0.0) / jnp.where(turns, below, 1.0)
+        turns = (last < 0) & ((first > 0) | ((first == 0) & (k > 0)))
+        root, is_late = jnp.sqrt(jnp.where(turns, k**2 - 3.0 * l * first, 1.0)), turns & (k > 0)
+        early = jnp.where(turns, first, 0.0) / jnp.where(turns & ~is_late, root - k, 1.0)
+        u = jnp.where(is_late, (k + root) / jnp.where(is_late, -3.0 * l, 1.0), early)
         highest = a + u * (first + u * (k + u * l))
         highest_so_far = jnp.maximum(jnp.maximum(a, b), highest)
         return self.sign * jnp.maximum(self.sign * gathered, highest_so_far)
