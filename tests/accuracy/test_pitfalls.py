@@ -10,8 +10,8 @@ import pytest
 import scipy.linalg
 
 import stodyn as sd
-from stodyn.accuracy import doubts, fast_modes, moves, rules
-from stodyn.accuracy.candidates import has_rough_coefficients
+from stodyn.accuracy import doubts, fast_modes, gradient_routes, moves, rules
+from stodyn.accuracy.candidates import _clocks, has_rough_coefficients
 from stodyn.accuracy.cusps import crosses_roots_or_jumps
 from stodyn.accuracy.estimate import Ladder, Unattainable
 from stodyn.accuracy.fast_modes import FastModes
@@ -571,3 +571,20 @@ def test_an_estimate_that_takes_far_more_than_was_predicted_ends(monkeypatch):
     found = ask(OU, lambda t, x: x[0] ** 2, error=1e-4, method="PlatenWeak2")
     assert not found.attrs["trusted"] and found.attrs["path_steps"] < 1e5
     assert "given up after" in found.attrs["reasons"] and "the pilot had predicted" in found.attrs["reasons"]
+
+
+def test_a_component_whose_rate_changes_in_time_is_no_clock():
+    problem = sd.SDE(lambda t, x: jnp.stack([2.0, t, x[0]]), lambda t, x: jnp.array([[0.0], [0.0], [1.0]]), np.zeros(3))
+    states, times = np.random.default_rng(1).standard_normal((4, 3)), np.linspace(0.5, 3.0, 20)
+    assert _clocks(problem, None, states, times) == {0: 2.0}
+
+
+def test_kinks_of_functions_are_those_of_the_state_and_corners_those_of_parameters_too():
+    """A root of a parameter is smooth at its value; tangents are taken there."""
+
+    def named(drift):
+        return gradient_routes._with_kinks(sd.SDE(drift, lambda t, x, p: 0.1, 1.0, params={"p": 2.0}))
+
+    assert named(lambda t, x, p: -jnp.sqrt(p["p"]) * x) == ""
+    assert named(lambda t, x, p: -p["p"] * jnp.abs(x)) == "drift"
+    assert named(lambda t, x, p: -jnp.maximum(p["p"], 1.0) * x) == "drift"

@@ -158,6 +158,14 @@ def chain(rng, carries, paths, best):
     return Segments(segment, steps[:, 0], steps, last, np.where(has_event, np.inf, np.where(climbs, last[:, 0], best)))
 
 
+def test_the_number_of_families_is_that_of_equal_ones():
+    """Of 8 survivors 4, 2, 1 and 1 come from one first path each: as many as 8²/(4² + 2² + 1 + 1) equal families."""
+    splitting = Splitting([0], np.zeros((1, 8, 1)), 0.25, [np.random.default_rng(0)], 1, 1)
+    splitting.ancestor = np.array([5, 5, 5, 5, 2, 2, 0, 1])
+    splitting._report(0, 1.0, np.arange(8))
+    assert splitting.reports[0][-1][4] == 64 / 22
+
+
 def test_splitting_by_itself():
     """P(the chain gets to 6) = 2^-6, from 400 runs side by side."""
     rngs = [np.random.default_rng(r) for r in range(400)]

@@ -51,6 +51,18 @@ def test_one_order_less_that_is_not_seen_is_covered_too():
     assert b.extrapolated.all() and b.bound[0] == pytest.approx(abs(interval.value[0] - 3.0), rel=1e-6)
 
 
+def test_the_bias_of_each_entry_is_its_own():
+    low = Order(1.0, 1.0, is_low=True)
+    entries = [(0.0032, 0.0050, 0.0070), (0.01, 0.02, 0.04), (-0.002, 0.001, 0.003), (0.3, 0.31, 0.32)]
+    errors = 1e-4, 2e-3, 3e-3, 1e-5
+    means = np.array(entries).T
+    together = [known(0.0)._replace(mean=of_all, stderr2=np.array(errors) ** 2) for of_all in means]
+    b = rules.bias_seen(together, low)
+    for i, (of, error) in enumerate(zip(entries, errors, strict=True)):
+        alone = rules.bias_seen([known(Y, error) for Y in of], low)
+        np.testing.assert_allclose((b.bound[i], b.stderr[i]), (alone.bound[0], alone.stderr[0]), rtol=1e-12)
+
+
 def test_weights_of_plain_monte_carlo_and_of_levels():
     levels = ladder(3.0, 5.0, 2.0)
     yes = np.array([True])

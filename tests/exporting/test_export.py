@@ -189,6 +189,14 @@ def test_a_unit_tells_its_method_of_a_jump_that_its_host_has_looked_at(tmp_path)
     assert unit.get(i, "x", "dx") == in_loop.values.tolist()
 
 
+def test_every_variable_of_a_unit_has_a_place_of_its_own():
+    """Among parameters, inputs, outputs and whole numbers each: the seed and the path would be one number."""
+    listed = fmu.variables(stepping(MASS, "Newmark", DT, None, 0.0), ("u",), 7)
+    kinds = [("whole" if v.is_whole else v.causality, v.place) for v in listed]
+    assert len(set(kinds)) == len(kinds) and [v.number for v in listed] == list(range(1, len(listed) + 1))
+    assert [(v.name, v.place, v.start) for v in listed[-2:]] == [("seed", 0, 7), ("path", 1, 0)]
+
+
 def test_inputs_of_methods_that_do_not_say_how_they_go_on_after_a_jump_are_refused(tmp_path):
     slipping = sd.with_elements(MASS, BoucWen(at=0, stiffness=1.0, alpha=0.1))
     with pytest.raises(ValueError, match=r"inputs: StochasticAlpha.* does not say how it goes on after a jump"):

@@ -117,6 +117,24 @@ WHOLE_TABLE = {
 }  # fmt: skip
 
 
+def test_friction_is_that_of_the_middle_of_a_step():
+    """In a plane, by a friction γ = 0.4 + t: the velocity falls by the midpoint rule, by (1 - γ h/2)/(1 + γ h/2)."""
+    problem = sd.Mechanical(
+        lambda t, x, v: -(0.4 + t) * v, lambda t, x, v: jnp.zeros((3, 1)), (np.zeros(3), np.array([1.0, -2.0, 0.0])),
+        constraints=lambda t, x: x[2:],
+    )  # fmt: skip
+    begin, h = 0.3, 0.5
+
+    def stepped(x):
+        still = Increment(jnp.asarray(h), jnp.zeros(1))
+        return ConstrainedBAOAB().step(problem, jnp.asarray(begin), x, still, None)[0]
+
+    found = at_one(stepped, np.concatenate([np.zeros(3), [1.0, -2.0, 0.0]]))
+    middle = 0.5 * h * (0.4 + begin + 0.5 * h)
+    expected = np.array([1.0, -2.0, 0.0]) * (1.0 - middle) / (1.0 + middle)
+    np.testing.assert_allclose(found[3:6], expected, rtol=1e-13, atol=1e-15)
+
+
 @pytest.mark.parametrize("name", [*TABLE, *(WHOLE_TABLE if os.environ.get("STODYN_FULL") else ())])
 def test_paths_are_those_of_a_code_without_a_line_in_common(name):
     """To the digits of a code without any line in common: x, v, impulses after 32 steps. `make test-full` asks all."""

@@ -9,6 +9,7 @@ from jax.extend import core
 import stodyn as sd
 from stodyn.engine import kept_traces
 from stodyn.engine.spec import matched
+from stodyn.methods.stiff import Stepping
 from stodyn.models.circuits import RC_LADDER
 from stodyn.numerics import uncompiled
 from stodyn.problems.facts import Facts
@@ -17,6 +18,20 @@ from stodyn.problems.sdae import SDAE
 pytestmark = pytest.mark.usefixtures("quick_compiling")
 
 NODES = 12
+
+
+def test_determinants_of_large_constraints_are_relative_to_the_one_at_the_start():
+    """Along the way of a step, of 1e-5 conductances: their product is 1e-200 of a unit and more."""
+    problem, Z = net(True), np.full(NODES + 1, 0.01)
+
+    def along(h, Z):
+        stepping = Stepping(sd.method("RK1W2"), problem, 0.0, jnp.asarray(problem.example_start()), {"g": 2.0})
+        sign, relative = stepping._determinant_along(h, Z)
+        return jnp.stack([sign, relative(0.0), relative(1.0)])
+
+    assert problem.facts.sparsity is not None
+    sign, first, last = uncompiled.value(along, np.array(0.1), Z)
+    assert first == sign and abs(sign) == 1.0 and 0.1 < last / first < 10.0
 
 
 def net(nonlinear):

@@ -56,6 +56,14 @@ def test_the_distance_before_a_crossing_scatters_alike_in_three_directions(share
         assert found == pytest.approx(expected, rel=1e-14)
 
 
+def test_the_distance_on_the_way_of_a_bridge_that_does_not_cross():
+    """Its chord from 1.3 to 0.7 and what it is off along it, with the scatter of a bridge across."""
+    normals, spread = np.array([0.6, -1.1]), np.sqrt(0.2 * 0.8)
+    found = at_one(crossing.distance_before, (1.3, 0.7), 0.2, 1.0, False, 0.25, 1.0, normals)
+    along = 0.8 * 1.3 + 0.2 * 0.7 + 0.25
+    assert found == pytest.approx(np.sqrt(along**2 + spread**2 * normals @ normals), rel=1e-14)
+
+
 def test_the_time_left_after_a_crossing():
     """Against its definition, with the density a/√(2πu³) exp(-a²/2u) of the first passage of a level at a."""
     assert at_one(crossing.share_after_crossing, 0.3, 0.2) == pytest.approx(0.73709066, abs=1e-8)

@@ -199,7 +199,7 @@ def test_several_widths_in_one_module():
 
 
 def test_the_constant_of_erfc_has_its_digits_twice():
-    """(1 + 2a) exp(a²) erfc a at a = 4, about which it is fitted, in two numbers: half a unit of the first is 1.1e-16."""
+    """(1 + 2a) exp(a²) erfc a at a = 4, about which it is fitted: half a unit of the first is 1.1e-16."""
     with mp.workdps(40):
         exact = 9 * mp.exp(16) * mp.erfc(4)
         assert abs(mp.mpf(coefficients.ERFC[0]) + mp.mpf(coefficients.ERFC[1]) - exact) < 3e-17

@@ -49,6 +49,23 @@ def made(few, monkeypatch, diffusion=noise, f=drift, M=None):
     return sd.SDAE(M, f, lambda t, x: jnp.asarray(diffusion(t, x).dense()), np.zeros(N))
 
 
+def test_noise_that_is_affine_is_found_to_be(monkeypatch):
+    """Of a large system by sparse products it is not asked; of a small one by products and of a large one by a matrix
+    it is."""
+
+    def affine(t, x):
+        return sd.sparse([0, 3], [0, 1], 0.3 + 0.1 * x[:2], (N, 2))
+
+    monkeypatch.setattr(facts, "FOLLOWED", 64)
+    assert sd.SDAE(mass(), drift, affine, np.zeros(N)).facts.has_affine_noise
+    assert not sd.SDAE(mass(), drift, noise, np.zeros(N)).facts.has_affine_noise
+    monkeypatch.setattr(facts, "FOLLOWED", 12)
+    sparse_mass = scipy.sparse.csr_array(mass())
+    by_matrix = sd.SDAE(sparse_mass, drift, lambda t, x: jnp.asarray(affine(t, x).dense()), np.zeros(N))
+    assert by_matrix.facts.is_large and by_matrix.facts.has_affine_noise
+    assert not sd.SDAE(sparse_mass, drift, affine, np.zeros(N)).facts.has_affine_noise
+
+
 def test_the_same_diagnosis_and_the_same_run(monkeypatch):
     found = []
     for few in (12, 64):

@@ -180,6 +180,18 @@ def filtered(loss, gain, steps, form="filter", phase=0.0, paths=1, covariance=No
     return estimate, run["path"][0]
 
 
+@pytest.mark.parametrize("gain", ["steady", "varying"])
+def test_noise_of_sensors_is_estimated_from_0_on(gain):
+    """The state of a part is that of the plant at the start, with 0 for the coloured noise of its sensor."""
+    plant = oscillator((0.4, -0.2))
+    sensors = (
+        sd.Sensor("y", of="x", every=0.1, noise=sd.per_sample(0.1)),
+        sd.Sensor("r", of="v", every=0.1, noise=sd.noise.coloured.gauss_markov(0.2, 0.3)),
+    )
+    state = sd.parts.kalman(plant, sensors, 0.1, inputs="u", gain=gain).state
+    np.testing.assert_allclose(state if gain == "steady" else state["estimate"], [0.4, -0.2, 0.0], atol=1e-15)
+
+
 @pytest.mark.parametrize("form", ["filter", "predictor"])
 def test_a_varying_gain_is_that_of_the_covariance_so_far(form):
     """Beside the equations of Kalman in NumPy on the readings of a run, which loses four of ten; the noise of the other
