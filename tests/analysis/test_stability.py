@@ -59,6 +59,19 @@ def test_mean_square_growth_for_complex_arguments_is_the_closed_form():
     )
 
 
+@pytest.mark.parametrize("h", [-0.7, -0.7 + 0.4j])
+def test_the_closed_form_holds_for_any_table(h):
+    """Of RK1W5 with other weights of the noise: all that are shipped have β¹₂₁ β²₃₂ + β²₂₁ β¹₃₂ = 0, and no Σ₃."""
+    B1 = [["0", "0", "0"], ["1/2", "0", "0"], ["1/3", "1", "0"]]
+    B2 = [["0", "0", "0"], ["1/4", "0", "0"], ["-1/5", "1/2", "0"]]
+    B1, B2 = ([[Fraction(x) for x in row] for row in B] for B in (B1, B2))
+    table = dataclasses.replace(stiff.RK1W5.table, B1=B1, B2=B2, β1=(), β2=(), claims=())
+    method = dataclasses.replace(stiff.RK1W5, table=table)
+    for k in (0.6, -1.1):
+        k = k + 0.0 * h
+        np.testing.assert_allclose(closed_form(table, h, k), mean_square(method, h, k), rtol=1e-11)
+
+
 def test_the_erratum_of_7_2():
     """As printed RK1W2 would have R̂(-1, 1) = .51113; RK1W3 has B2 = 0 and does not notice."""
     assert closed_form(stiff.RK1W2.table, -1.0, 1.0, printed=True) == pytest.approx(0.51113, abs=5e-6)

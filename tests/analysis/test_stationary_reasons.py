@@ -1,6 +1,10 @@
-"""Why a circuit has no stationary deviations, in the words of the reason that was met."""
+"""Why a circuit has no stationary deviations, in the words of the reason that was met, and what a run says of them."""
 
 from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import xarray
 
 from stodyn.analysis import transient_noise
 from stodyn.circuits import read
@@ -29,3 +33,21 @@ def test_a_mode_that_grows_slowly_beside_fast_ones_is_no_loose_charge():
     assert transient_noise.stationary(read(SLOWLY_GROWING))[1].endswith(
         "the circuit is not stable at the operating point"
     )
+
+
+def test_the_noise_of_a_run_is_that_at_its_end():
+    """Mean and deviation at the last time, the largest deviation when it was, and 0 where only rounding is left."""
+    circuit = read("title\nV1 in 0 1\nR1 in out 1k\nC1 out 0 1n\n.tran 1u 3u\n")
+    names = list(circuit.names)
+    mean, variance = np.zeros((3, len(names))), np.full((3, len(names)), 1e-30)
+    mean[:, 1], variance[:, 1] = [0.2, 0.5, 0.9], [4e-12, 9e-12, 1e-12]
+    by = ("time", "component")
+    run = xarray.Dataset(
+        {"mean": (by, mean), "variance": (by, variance), "mean_stderr": (by, 0.01 + 0.0 * mean),
+         "variance_stderr": (by, 0.1 * variance)},
+        coords={"time": [0.0, 1e-6, 3e-6], "component": names},
+    )  # fmt: skip
+    assert circuit.network.names[1] == names[1]
+    (out,) = transient_noise.component_noise(circuit, run, None, [names[1]])
+    assert (out.mean, out.deviation, out.largest, out.largest_time) == (0.9, 1e-6, 3e-6, 1e-6)
+    assert (out.mean_stderr, out.deviation_stderr) == (0.01, pytest.approx(0.05e-6))

@@ -112,3 +112,20 @@ def test_a_path_is_that_of_all_unknowns():
     run = dict(t=(0.0, 2e-9), dt=0.5e-9, paths=2, seed=1, collect=sd.statistics.Paths(2, at=[2e-9]))
     ours, theirs = (sd.simulate(problem, "StiffMilstein", **run)["path"].values for problem in (circuit, whole))
     np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-12)
+
+
+def test_what_everything_depends_on_is_eliminated_last():
+    """A rail that 20 nodes share, the first unknown: eliminated first it would fill all places."""
+    n = 21
+    arrow = np.diag(np.linspace(2.0, 4.0, n))
+    arrow[0], arrow[:, 0] = 0.5, 0.5
+    samples = np.stack([arrow, 2.0 * arrow])
+    nothing = np.empty(0, int)
+    rest = explicit.Rest.__new__(explicit.Rest)
+    rest.explicit = explicit.Explicit(nothing, nothing, np.empty(0))
+    rest._take(np.arange(n), np.arange(n))
+    ordered = rest.sorted(samples)
+    assert 0 in ordered.unknowns[-2:] and ordered.row_order == tuple(range(n))
+    assert sorted(ordered.unknowns) == sorted(ordered.rows) == list(range(n))
+    permuted = arrow[np.ix_(ordered.rows, ordered.unknowns)]
+    assert np.all(np.diagonal(permuted) != 0.0)

@@ -67,6 +67,14 @@ def test_a_path_that_fails_names_the_function_the_time_the_state_and_the_entry()
     assert "jnp.maximum" in str(error) and "smaller dt" not in str(error)
 
 
+def test_a_step_that_fails_is_looked_for_where_the_noise_of_a_step_leads():
+    """Heun asks at x + W, which may be beyond the edge of a root that is 0.9 √h away."""
+    edge = 0.9 * np.sqrt(0.1)
+    near = sd.SDE(lambda t, x: 0.0 * jnp.sqrt(edge - x), lambda t, x: 1.0, 0.0)
+    with pytest.raises(sd.PathsFailed, match=r"its last state was .*x = 0.*, and near it the drift is NaN"):
+        sd.simulate(near, "Heun", t=(0, 0.1), dt=0.1, paths=50, seed=1)
+
+
 def test_only_the_steps_of_a_run_print(capsys):
     """Heun asks the drift twice in each of four steps; nothing else that looks at it is seen."""
 

@@ -1,6 +1,7 @@
 """Variances that the steps of a run deliver, against exact ones: warnings that tell the truth, and none beside them."""
 
 import re
+import types
 import warnings
 
 import jax.numpy as jnp
@@ -22,6 +23,15 @@ from stodyn.problems.mechanical_facts import has_constant_slopes
 from stodyn.warnings import ResponseNotDelivered
 
 MODE = sd.Mechanical(lambda t, x, v: -x - 0.1 * v, lambda t, x, v: 1.0, (0.0, 0.0))  # its variances are 5
+
+
+def test_states_are_moved_by_a_small_part_of_the_deviations(monkeypatch):
+    """Of the smallest one, and never by more than of 1: near the start the force is then as good as linear."""
+    hardening = sd.Mechanical(lambda t, x, v: -x - x**3 - 0.1 * v, lambda t, x, v: 1e-3, (0.0, 0.0))
+    run = types.SimpleNamespace(spec=types.SimpleNamespace(times=np.linspace(0.0, 1.0, 11), levels=()))
+    for deviations, part in (([1e-3, 2e-2], 1e-3), ([50.0, 20.0], 1.0)):
+        monkeypatch.setattr(variances, "deviations_where_nearly_linear", lambda *_, d=deviations: np.array(d))
+        assert variances._shift(run, hardening) == variances.SMALL_SHIFT * part
 
 
 def told(problem, method, dt, end, **options):

@@ -33,7 +33,7 @@ def test_a_cubic_has_the_values_and_slopes_of_both_ends():
     """x' = v; the extremes of Hermite's cubic between two states, where there is one, else those of its ends."""
     problem = sd.SDE(lambda t, x: jnp.stack([x[1], 0.0]), None, [0.0, 1.0])
     paths = [[0.2, 3.0, 0.1, -2.0], [0.1, -2.0, 0.3, 1.0], [0.0, 1.0, 2.0, 1.5], [0.0, 0.2, 2.0, -1.0]]
-    from_rest = [[0.0, 0.0, 1.0, -1.0], [1.0, 0.0, 0.0, 1.0], [0.0, 0.0, -1.0, -3.0], [0.5, 0.0, 0.2, -1.8]]
+    from_rest = [[0.0, 0.0, 1.0, -1.0], [1.0, 0.0, 0.0, 1.0], [0.0, 0.0, -1.0, -3.0], [0.0, 0.0, -0.5, -3.0]]
     h, ends = 0.5, np.array(paths + from_rest).reshape(-1, 2, 2)
     for kind, of in ((functional.Maximum, np.max), (functional.Minimum, np.min)):
         smooth = functional._Smooth(lambda t, x: x[0], sign=kind.sign)

@@ -33,18 +33,17 @@ def command(
         return
     if not methods:
         typer.echo("No method fits. Ask for less: leave out --order, --noise or --for.")
-    width = max(map(len, methods), default=0)
+    width = max(map(len, methods))
     for kind in dict.fromkeys(method.accepts.__name__ for method in methods.values()):
         typer.echo(f"{kind}\n{'':{width + 2}}strong weak")
         for name, method in methods.items():
             if method.accepts.__name__ == kind:
                 typer.echo(f"{name:{width}}  {orders(method, noise)}  {method.summary}")
         typer.echo("")
-    if methods:
-        typer.echo("Each order is the highest that a method promises for some kind of noise; --json says for which.")
-        for name, method in composed.items():
-            if name in methods:
-                typer.echo(f"The name {name} stands for {method.name}; with Heun in its place it is {name}(Heun).")
+    typer.echo("Each order is the highest that a method promises for some kind of noise; --json says for which.")
+    for name, method in composed.items():
+        if name in methods:
+            typer.echo(f"The name {name} stands for {method.name}; with Heun in its place it is {name}(Heun).")
 
 
 def chosen(methods: Mapping[str, Catalogued], problem: str, noise: str, order: float) -> dict[str, Catalogued]:
