@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import stodyn as sd
-from stodyn.engine.program import executors
+from stodyn.engine.program import executors, printed
 from stodyn.engine.program.as_scalars import Scalars
 from stodyn.engine.program.source import Step
 from stodyn.engine.spec import describe
@@ -172,3 +172,15 @@ def test_loops_that_fail_are_printed_as_scalars(monkeypatch):
     with pytest.warns(PrinterFault, match="KeyError: 'num_consts'"):
         run = sd.simulate(problem, "EulerMaruyama", **RUN)
     assert "scalar operations" in sd.provenance(run)["executor_reason"]
+
+
+def test_normals_of_two_streams_lie_apart_in_long_runs(monkeypatch):
+    """Those of W and Z are drawn for a slab of steps together: how many that are changes no number of a run."""
+    problem = sd.SDE(lambda t, x: -x, lambda t, x: jnp.array([[0.3], [0.1]]), np.array([0.5, -0.2]))
+    ends = []
+    for size in (printed.SLAB_BYTES, 10**7):
+        monkeypatch.setattr(printed, "SLAB_BYTES", size)
+        run = sd.simulate(problem, "SRA1", t=(0.0, 1.0), dt=1 / 128, paths=64, seed=5, executor="printed", threads=1,
+                          collect=Paths(64, at=[1.0]))  # fmt: skip
+        ends.append(run["path"].values)
+    assert np.array_equal(*ends)
