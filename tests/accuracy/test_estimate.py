@@ -224,5 +224,7 @@ def test_listed_values_are_drawn_at_random_and_stay_together(points):
     problem = sd.SDE(lambda t, x, p: p + 0 * x, lambda t, x: 0.1, sd.PerPath(listed), sd.PerPath(listed))
     found = sd.estimate(problem, square, t=(0, 1), error=0.05, seed=1, points=points)
     assert abs(float(found.value) - 4 * np.mean(listed**2) - 0.01) < 0.15
+    if points == "random":
+        np.testing.assert_allclose(found.level_stderr**2, found.level_variance / found.points, rtol=1e-12)
     with pytest.raises(ValueError, match="hold 101 and 102 values"):
         sd.estimate(problem.changed(params=sd.PerPath(np.ones(102))), square, t=(0, 1), error=0.05, seed=1)

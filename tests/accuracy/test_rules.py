@@ -1,9 +1,12 @@
 """The rules of estimates on made-up levels: no paths."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
+import scipy.stats
 
-from stodyn.accuracy import rules
+from stodyn.accuracy import report, rules
 from stodyn.accuracy.levels import LevelEstimate
 from stodyn.accuracy.rules import Level, Order
 
@@ -61,6 +64,22 @@ def test_the_bias_of_each_entry_is_its_own():
     for i, (of, error) in enumerate(zip(entries, errors, strict=True)):
         alone = rules.bias_seen([known(Y, error) for Y in of], low)
         np.testing.assert_allclose((b.bound[i], b.stderr[i]), (alone.bound[0], alone.stderr[0]), rtol=1e-12)
+
+
+def test_what_plain_monte_carlo_would_cost():
+    """Its bias at a level is that of all finer differences, c 2^-l in all: n V (q/(error - bias))² with the best n."""
+    c, V, error = 0.08, 0.5, 0.03
+    differences = {l: known(c * 0.5**l, variance=V) for l in (1, 2, 3)}
+    ladder = SimpleNamespace(
+        result=SimpleNamespace(interval=SimpleNamespace(value=np.zeros(1)), error=np.array([error])),
+        runs={("difference", l): None for l in differences}, order=Order(1.0, 2.0), work=SimpleNamespace(level=0.95),
+        known=lambda role, l: differences[l], fine=lambda l: differences[l], n=lambda l: 4 * 2**l,
+    )  # fmt: skip
+    q = scipy.stats.norm.ppf(0.975)
+    left = {8 * 2**l: error - c * 0.5 ** (l + 1) for l in range(26)}
+    costs = [(n * V * (q / rest) ** 2, n) for n, rest in left.items() if rest > 0.0]
+    cost, steps = report.plain_cost(ladder, None)
+    assert cost == pytest.approx(min(costs)[0], rel=1e-12) and steps == min(costs)[1]
 
 
 def test_weights_of_plain_monte_carlo_and_of_levels():
