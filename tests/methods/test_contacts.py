@@ -410,7 +410,7 @@ def test_what_bodies_go_through_is_told_by_the_error_that_it_makes(name):
                 check_written_stops(named("StochasticAlpha"), problem, h, (0.0, 60.0))
 
 
-HIDDEN = {  # from the decisions of the trace; E v² with h √(k/m) = 0.95 was 2.1, 2.1 and 2.2 times as large as it is
+HIDDEN = {  # from the decisions of the trace
     "a table": lambda d: jnp.interp(d, np.array([-10.0, 0.0, 10.0]), np.array([0.0, 0.0, 10.0])),
     "an exponential": lambda d: jax.nn.softplus(1e4 * d) / 1e4,
     "a function that sorts": lambda d: jnp.sort(jnp.stack([d, 0.0 * d]))[1],
