@@ -167,7 +167,7 @@ CASES = {
         "weak, nonlinear": {
             structure: (problem, {"steps": (8, 16, 32, 64)}) for structure, problem in POLYNOMIAL.items()
         },
-        "deterministic": {"additive": (PENDULUM[2], {"t": (0.0, 2.0)}), "scalar": (PENDULUM[1], {"t": (0.0, 2.0)})},
+        "deterministic": {"additive": (PENDULUM[0], {"t": (0.0, 2.0)}), "scalar": (PENDULUM[1], {"t": (0.0, 2.0)})},
     }
 }
 

@@ -111,7 +111,7 @@ def test_delays_beside_other_noise():
     P = sd.structures.stationary_covariance(both)
     apart = [sd.structures.stationary_covariance(sd.with_noise(FRAME, *load))[:4, :4]
              for load in ((one, [0, 1]), (co.gauss_markov(2.0, 1.0, "wind"), 1))]  # fmt: skip
-    np.testing.assert_allclose(P, apart[0] + apart[1], rtol=1e-10)
+    np.testing.assert_allclose(P, apart[0] + apart[1], rtol=1e-10, atol=1e-14 * np.abs(P).max())
     with pytest.raises(ValueError, match=r"held in steps of 0\.02 and of 0\.01"):
         sd.with_noise(sd.with_noise(FRAME, one, [0, 1]), co.delayed(GROUND, 0.02, dt=0.01), 0)
 

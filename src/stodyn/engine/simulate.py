@@ -36,6 +36,7 @@ from stodyn.engine.spec import (
     Spec,
     as_it_is_now,
     check_block,
+    check_listed,
     check_paths,
     chosen_method,
     describe,
@@ -220,6 +221,7 @@ def described(
     problem: Any, method: Catalogued, t: Any, dt: Any, collect: Any, dtype: str, paths: Any, stop: Stop | None = None
 ) -> Spec:
     """The checked spec of a run with that many paths; warns of numbers that were rounded before it."""
+    check_listed(problem, int(paths))
     spec = describe(problem, method, t, dt, collect, dtype, stop)
     check_paths(spec, int(paths))
     if spec.dtype == np.float64:

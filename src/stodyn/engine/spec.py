@@ -398,7 +398,7 @@ def _prepared_statistics(
 
 
 def check_paths(spec: Spec, paths: int) -> None:
-    """Refuse results that do not fit into memory, and values listed path by path that do not reach the last one."""
+    """Refuse results that do not fit into memory, and lists that are too short."""
     for statistic, saves in zip(spec.statistics, spec.saves, strict=True):
         needed = statistic.memory(len(saves), paths, spec.problem.n)
         most = MEMORY_SHARE * machine_memory()
@@ -408,9 +408,14 @@ def check_paths(spec: Spec, paths: int) -> None:
                 f"{MEMORY_SHARE:.0%} of this machine's memory. Keep fewer paths or components, leave covariances out, "
                 "or take fewer times with every= or at=."
             )
+    check_listed(spec.problem, paths)
+
+
+def check_listed(problem: Any, paths: int) -> None:
+    """Refuse values listed path by path that do not reach the last path."""
     last, rng = range(paths - 1, paths), np.random.default_rng(0)
-    spec.problem.draw_start(rng, last)
-    for source in spec.problem.param_sources:
+    problem.draw_start(rng, last)
+    for source in problem.param_sources:
         if source.is_random:
             source.draw(rng, last, "params")
 

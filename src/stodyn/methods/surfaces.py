@@ -58,7 +58,10 @@ class Equations:
         self.slopes = at_points(jax.jacfwd(f, argnums=1), few=1)
 
     def starts(self, rng: np.random.Generator) -> np.ndarray:
-        return np.asarray(self.problem.draw_start(rng, range(PATHS)), float)[:, self.places]
+        """PATHS starts; those listed path by path in turns where they are fewer."""
+        listed = int(min((PATHS, *(part.count for part in self.problem.start_parts))))
+        draws = np.asarray(self.problem.draw_start(rng, range(listed)), float)
+        return draws[np.arange(PATHS) % listed][:, self.places]
 
 
 def equations_of(problem: Any) -> Equations | None:
