@@ -105,6 +105,9 @@ def _numbers(problem: Any, data: Any, sensors: Any, params: Any) -> tuple[Record
         if not np.isfinite(leaf).all():
             raise ValueError(f"params: {jax.tree_util.keystr(path, simple=True, separator='.')} is {leaf}, not finite")
     _refuse_unread(problem, record, tree)
+    for sensor in record.sensors:
+        for part in sensor.parts:
+            sensor.unit_of(part, problem)
     return record, tree
 
 

@@ -24,7 +24,7 @@ import numpy as np
 from jax.interpreters import partial_eval
 
 from stodyn.arguments import checks_arguments
-from stodyn.noise import path_normals, readings, sfc64
+from stodyn.noise import path_normals, sfc64
 from stodyn.noise.from_normals import FromNormals
 from stodyn.noise.source import ByPath
 from stodyn.noise.uniforms import Uniforms
@@ -638,19 +638,15 @@ def with_loop(plant: Any, *parts: Sensor | Part) -> Looped:
 
 def _units_of_more(plant: Any, sensors: Sequence[Sensor], layout: Layout) -> dict[str, str]:
     """The units of inputs, and of readings: as their sensors say, else those of the components that are read."""
-    known: dict[str, str] = plant.component_units or {}
     units: dict[str, str] = {}
     for name, unit in param_units(plant).items():
         if name in layout.inputs:
             units |= dict.fromkeys(_numbered(name, math.prod(layout.inputs[name])), unit)
     for sensor in sensors:
         names = _numbered(sensor.name, layout.readings[sensor.name])
-        read = sensor.parts if len(sensor.parts) == len(names) else (None,) * len(names)
-        for name, part in zip(names, read, strict=True):
-            own = sensor.unit or (known.get(part) if isinstance(part, str) else None)
-            if own:
-                readings.expect_unit(f"noise ({sensor.name})", sensor.noise, own)
-                units[name] = own
+        read = [sensor.unit_of(part, plant) for part in sensor.parts]
+        read = read if len(read) == len(names) else [sensor.unit] * len(names)
+        units |= {name: unit for name, unit in zip(names, read, strict=True) if unit}
     return units
 
 

@@ -201,6 +201,14 @@ class Sensor(Timed):
         is_several = isinstance(self.of, Sequence) and not isinstance(self.of, str)
         return tuple(self.of) if is_several else (self.of,)
 
+    def unit_of(self, part: Any, problem: Any) -> str | None:
+        """The unit of readings of a part: that of the sensor, else of the component; refuses noise in another."""
+        units = problem.component_units or {}
+        read = None if callable(part) else units.get(problem.components[_component(problem, part, self.name)])
+        unit = self.unit or read
+        readings.expect_unit(f"noise ({self.name})", self.noise, unit)
+        return unit
+
     def value(self, problem: Any, t: Any, x: Any, params: Any) -> Any:
         """Return what is read of a state, without noise: a vector."""
         pieces = []

@@ -122,6 +122,8 @@ class Sensed(Statistic):
     def prepared(self, problem, times):
         plans, params, x = [], problem.example_params(), np.zeros(problem.n)
         for sensor in self.sensors:
+            for part in sensor.parts:
+                sensor.unit_of(part, problem)
             own = self._reads_at(sensor, times)
             begins = _begins(sensor, own, times)
             exact = np.diff(own, prepend=times[0] if sensor.increment else own[0])
