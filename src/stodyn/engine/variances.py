@@ -14,7 +14,8 @@ of a few paths, from those with low frequencies to those with high ones, whose v
 those in float32, are made once more for this, in float64.
 
 Nothing is said of systems whose variances do not settle (no damping), and of nonlinear ones, unless they are nearly
-linear wherever the noise takes them. Their steps are then linearised about the start too.
+linear wherever the noise takes them. Their steps are then linearised about the start too. Noise that depends on the
+state, but is nearly the same wherever it takes the system, is held as it is at the start.
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ from stodyn.problems.mechanical import Mechanical
 from stodyn.problems.mechanical_facts import (
     deviations_where_nearly_linear,
     has_constant_slopes,
+    has_nearly_constant_noise,
     slopes_at_the_start,
 )
 from stodyn.telling import unheard
@@ -133,7 +135,7 @@ def warn_of_wrong_variances(run: Any, problem: Any, method: Any) -> None:
 
 @or_else(lambda run, system, method: None)
 def _verdict(run: Any, system: Mechanical, method: Any) -> Verdict | None:
-    if system.joints is not None or not (system.motion.is_regular and system.facts.additive):
+    if system.joints is not None or not system.motion.is_regular or not _is_nearly_additive(system, run.spec.times):
         return None
     h, verdicts = float(run.spec.lengths[0]), []
     for basis, cases in _held(run, system, method):
@@ -147,6 +149,15 @@ def _verdict(run: Any, system: Mechanical, method: Any) -> Verdict | None:
             linearised = "" if has_constant_slopes(cases[0][1]) else LINEARISED
             verdicts.append(verdict._replace(basis=linearised + basis))
     return max(verdicts, key=lambda verdict: verdict.error, default=None)
+
+
+def _is_nearly_additive(system: Mechanical, times: np.ndarray) -> bool:
+    if system.facts.additive:
+        return True
+    is_small = system.n == 2 * system.N <= FEW
+    if not is_small or system.has_random_start:
+        return False
+    return all(has_nearly_constant_noise(system, t) for t in _moments(system, times))
 
 
 def _shift(run: Any, system: Mechanical) -> float | None:
@@ -309,11 +320,13 @@ def _held(run: Any, system: Mechanical, method: Any) -> Iterator[tuple[str, list
         first = _with_params(run, held) if is_traced else _in_double(run.spec, held, method)
         others = [held.changed(params=own) for own in params[1:]]
         cases = [(first, held), *((_with_params(first, other), other) for other in others)]
-        yield spread + ("" if t is None else f", by the noise as it is at t = {t:g}"), cases
+        where = "" if system.facts.additive else " where paths start"
+        yield spread + ("" if t is None else f", by the noise as it is at t = {t:g}{where}"), cases
 
 
 def _noise_at(system: Any, moment: float, t: Array, x: Array, v: Array, params: Any) -> Any:
-    return call(system.noise, moment, x, v, params=params)
+    start = np.asarray(system.example_start()[: 2 * system.N], float)
+    return call(system.noise, moment, *(np.reshape(part, x.shape) for part in np.split(start, 2)), params=params)
 
 
 def _in_double(spec: Any, system: Any, method: Any) -> Run:

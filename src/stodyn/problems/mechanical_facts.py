@@ -169,15 +169,19 @@ def slopes_at_the_start(problem: Any) -> tuple[np.ndarray, np.ndarray]:
     return A, b
 
 
-def deviations_where_nearly_linear(problem: Any, times: np.ndarray) -> np.ndarray | None:
-    """The deviations of x and v in the long run by the equations linearised about the start; None where there are
-    none, or where slopes anywhere within twice these, about the start or the place of rest, are others than there."""
+class _Reach(NamedTuple):
+    """Where noise takes a system linearised about its start: A, the deviations of x and v in the long run, and places
+    twice these about the start and the place of rest."""
+
+    A: np.ndarray
+    deviations: np.ndarray
+    places: np.ndarray
+
+
+def _reach(problem: Any, A: np.ndarray, b: np.ndarray) -> _Reach | None:
+    """None of a system in which some component comes to rest nowhere, or is not moved by noise."""
     start, params = problem.motion.start, problem.motion.params
-    A, b = slopes_at_the_start(problem)
     with jax.enable_x64(True):
-        if has_jumps(problem.f, (np.zeros(()), start, params), (1,)):
-            return None
-        slopes = AtPoints(jax.jacfwd(lambda s, t: problem.f(t, s, params)), (0, 0), few=1)
         rate = uncompiled.value(lambda s: problem.f(0.0, s, params), start)
     try:
         deviations = np.sqrt(lyapunov.continuous(A, b @ b.T).diagonal())
@@ -187,8 +191,29 @@ def deviations_where_nearly_linear(problem: Any, times: np.ndarray) -> np.ndarra
     if not deviations.all():
         return None
     signs = np.random.default_rng(0).choice([-1.0, 1.0], (POINTS, len(start)))
-    places = np.concatenate([start + 2.0 * deviations * signs, rest + 2.0 * deviations * signs])
-    unit = deviations / deviations[:, None]
-    at = times[np.linspace(0, len(times) - 1, len(places)).astype(int)]
-    off = np.abs(slopes(places, at) - A) * unit
-    return deviations if off.max() <= NEARLY * np.abs(A * unit).max() else None
+    return _Reach(A, deviations, np.concatenate([place + 2.0 * deviations * signs for place in (start, rest)]))
+
+
+def deviations_where_nearly_linear(problem: Any, times: np.ndarray) -> np.ndarray | None:
+    """The deviations of x and v in the long run by the equations linearised about the start; None where there are
+    none, or where slopes anywhere within twice these, about the start or the place of rest, are others than there."""
+    start, params = problem.motion.start, problem.motion.params
+    with jax.enable_x64(True):
+        if has_jumps(problem.f, (np.zeros(()), start, params), (1,)):
+            return None
+        slopes = AtPoints(jax.jacfwd(lambda s, t: problem.f(t, s, params)), (0, 0), few=1)
+    reach = _reach(problem, *slopes_at_the_start(problem))
+    if reach is None:
+        return None
+    at = times[np.linspace(0, len(times) - 1, len(reach.places)).astype(int)]
+    unit = reach.deviations / reach.deviations[:, None]
+    off = np.abs(slopes(reach.places, at) - reach.A) * unit
+    return reach.deviations if off.max() <= NEARLY * np.abs(reach.A * unit).max() else None
+
+
+def has_nearly_constant_noise(problem: Any, t: float) -> bool:
+    """Whether noise as it is at a time is nearly the same wherever it takes the system, linearised about the start."""
+    noise = AtPoints(lambda s: problem.g(t, s, problem.motion.params), (0,), few=1)
+    at_start = noise(problem.motion.start[None])[0]
+    reach = _reach(problem, slopes_at_the_start(problem)[0], at_start)
+    return reach is not None and np.abs(noise(reach.places) - at_start).max() <= NEARLY * np.abs(at_start).max()
