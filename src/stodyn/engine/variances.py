@@ -9,9 +9,8 @@ covariances cost little.
 
 How wrong a mode is does not depend on how strong the noise is. Noise that changes in time is therefore held as it is
 when it is strongest, and as it is when its shape differs most from that; of noise that always changes much in a step
-nothing is said. Parameters that differ between paths are those
-of a few paths, from those with low frequencies to those with high ones, whose variances are averaged. Such runs, and
-those in float32, are made once more for this, in float64.
+nothing is said. Parameters that differ between paths are those of a few paths, from those with low frequencies to those
+with high ones, whose variances are averaged. Such runs, and those in float32, are made once more for this, in float64.
 
 Nothing is said of systems whose variances do not settle (no damping), and of nonlinear ones, unless they are nearly
 linear wherever the noise takes them. Their steps are then linearised about the start too. Noise that depends on the

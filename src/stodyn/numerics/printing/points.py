@@ -27,9 +27,7 @@ from stodyn.numerics.printing.unprintable import Unprintable, or_unprintable
 
 FRAME = ("own", "common", "results", "first_lane", "last_lane", "stride")
 MOST_OPERATIONS = 30_000  # of a function: beyond, text and code grow too long
-MOST_COMPILED = (
-    300  # operations on arrays that XLA compiles, in 6 ms for each; NumPy takes .02 ms for each, by 64 points
-)
+MOST_COMPILED = 300  # operations on arrays that XLA compiles, in 6 ms for each; NumPy takes .02 ms, by 64 points
 QUICK = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}  # where XLA must compile
 
 Shape: TypeAlias = tuple[tuple[int, ...], Any]  # of an array at one point, and its dtype
