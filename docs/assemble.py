@@ -27,7 +27,7 @@ import stodyn
 
 ROOT = generate.DOCS.parent
 BUILD = ROOT / "build"
-LEFT_OUT = {".py", ".json", ".pyc", "searches.js"}  # of the files in docs/
+LEFT_OUT = {".py", ".json", ".pyc", "browse.js", "searches.js"}  # of the files in docs/
 # How much more than others the pages of a folder count in the search.
 BOOSTS = {"start/": 2, "tutorials/": 2, "howto/": 2, "kinds/": 2, "studies/": 0.3, "rooms/": 0.2, "decisions/": 0.2,
           "design.md": 0.2, "changes.md": 0.1}  # fmt: skip

@@ -3,12 +3,14 @@
     python docs/thumbnails.py SCRIPT.py
 
 runs the script and leaves, beside the picture that is named as it is (SCRIPT.png), SCRIPT.thumbnail.png: one pair of
-axes without title and legend, letters of 10 pixels, thick lines and at most four numbers on an axis.
+axes without title and legend, letters of 10 pixels, labels in as many lines as they need, thick lines and at most four
+numbers on an axis.
 """
 
 import runpy
 import sys
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 from unittest.mock import patch
 
@@ -21,6 +23,7 @@ INCHES = 5.0, 3.75
 DOTS = 80  # per inch: twice 200 pixels in width
 POINTS = 18.0  # a letter's height, 10 of 200 pixels
 NUMBERS = 4  # along an axis
+LETTERS = {"x": 28, "y": 24}  # of a label in one line
 
 
 def draw(figure: Figure, path: Path) -> None:
@@ -47,7 +50,7 @@ def enlarge(axes: Axes) -> None:
     for text in list(axes.texts):
         text.remove()
     for axis in (axes.xaxis, axes.yaxis):
-        axis.label.set_size(POINTS)
+        axis.label.set(size=POINTS, text=fill(axis.label.get_text(), LETTERS[axis.axis_name]))
         axis.set_tick_params(labelsize=POINTS, which="both")
         axis.get_offset_text().set_size(POINTS)
         if axis.get_scale() == "linear" and isinstance(axis.get_major_locator(), AutoLocator):  # numbers, no names

@@ -10,6 +10,8 @@ the dip in its curve is where its error changes sign.
 Domain: first steps
 """
 
+import warnings
+
 import matplotlib.pyplot as plt
 import numpy as np
 
@@ -17,6 +19,7 @@ import stodyn as sd
 from stodyn import statistics as st
 from stodyn.analysis import linear
 
+warnings.simplefilter("ignore", sd.warnings.ResponseNotDelivered)  # as is shown here
 PATHS = 20_000  # small: 1000
 POINTS = 40  # small: 5
 # rad/s, damping ratio; the noise makes the stationary variance 1

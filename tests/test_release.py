@@ -1,6 +1,8 @@
 """What keeps a tree from being released is listed, and the site draws its logo and its chart from what stands in it."""
 
 import importlib.util
+import sys
+import tomllib
 from pathlib import Path
 
 import drawings
@@ -42,6 +44,22 @@ def test_parts_that_do_not_agree_are_named(tree, file, text, fault):
     assert fault in words
     assert any("git tag v1.2.0" in words for words in release.faults(tree, [], []))
     assert "tree: 1 files are not committed, the first M a.py" in release.faults(tree, ["v1.2.0"], ["M a.py"])
+
+
+def test_a_python_that_does_not_run_is_named_with_a_way_out(tmp_path):
+    """One that is found may not run: a version manager leaves pointers to versions that are not chosen."""
+    pointer = tmp_path / "python"
+    pointer.write_text("#!/bin/sh\nexit 127\n")
+    pointer.chmod(0o755)
+    assert release.missing([sys.executable]) == []
+    for name in ("python9.99", str(pointer)):
+        (words,) = release.missing([sys.executable, name])
+        assert words.startswith(f"{name}: does not run here") and "--python PATH" in words
+
+
+def test_the_pythons_tried_begin_where_the_package_does():
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    assert settings["project"]["requires-python"] == f">={release.PYTHONS[0].removeprefix('python')}"
 
 
 def test_the_chart_has_a_bar_for_each_row_of_the_table_of_the_page_on_performance():

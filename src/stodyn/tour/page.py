@@ -13,7 +13,9 @@ table { border-collapse: collapse; margin: 1rem 0; } td, th { padding: .3rem 1re
 td:first-child, th:first-child { text-align: left; } th { color: #777; font-weight: normal; }
 img { max-width: 100%; }
 pre { background: #f5f5f5; padding: 1rem; overflow-x: auto; font-size: 13px; line-height: 1.4; }
-summary { cursor: pointer; color: #0072B2; } .run { color: #777; }"""
+summary { cursor: pointer; color: #0072B2; } .run { color: #777; } .wide { overflow-x: auto; }
+@media (prefers-color-scheme: dark) { body { background: #1b1b1f; color: #ddd; } img { background: white; }
+pre { background: #2a2a30; } th, .run { color: #aaa; } summary { color: #56B4E9; } }"""
 
 
 def write(out: Path, visits: Sequence[tuple[Stop, Findings, float]]) -> Path:
@@ -26,12 +28,14 @@ def write(out: Path, visits: Sequence[tuple[Stop, Findings, float]]) -> Path:
     ]
     for stop, answer, seconds in visits:
         parts.append(f"<h2>{html.escape(stop.question)}</h2>")
-        parts.append("<table><tr><th></th><th>stodyn</th><th>standard error</th><th>truth</th><th>z</th></tr>")
+        parts.append("<div class=wide><table>")
+        parts.append("<tr><th></th><th>stodyn</th><th>±</th><th>truth</th><th>z</th></tr>")
         for a in answer.answers:
-            numbers = (f"{a.ours:.4g}", f"{a.stderr:.1g}", f"{a.truth:.4g}", f"{a.z:+.1f}")
+            numbers = (f"{a.ours:.4g}", f"{a.stderr:.2g}", f"{a.truth:.4g}", f"{a.z:+.1f}")
             cells = "".join(f"<td>{number}</td>" for number in numbers)
             parts.append(f"<tr><td>{html.escape(a.quantity)}</td>{cells}</tr>")
-        parts.append(f"</table><p class=run>{html.escape(answer.words)}, {seconds:.1f} s with compiling. The truth: ")
+        parts.append("</table></div>")
+        parts.append(f"<p class=run>{html.escape(answer.words)}, {seconds:.1f} s with compiling. The truth: ")
         image = f"<img src='{stop.name}.png' alt='{html.escape(stop.question)}'>"
         parts.append(f"{html.escape(stop.truth)}.</p><p>{image}</p>")
         source = inspect.getsource(inspect.getmodule(stop.visit) or stop.visit)
