@@ -120,3 +120,33 @@ def test_what_is_wrong_is_said_with_its_line(line, said):
 def test_what_is_missing_is_said(ask):
     with pytest.raises(ValueError, match=r"there (is|are) no"):
         getattr(read(DIVIDER), ask)()
+
+
+def test_diodes_across_an_ideal_source_change_no_response():
+    """They conduct 1e10 S, and only the source feels it: .ac lost 3e-4 of a gain beside them."""
+    alone = """title
+V1 in 0 1.36339 AC 1
+RT1 n0 in 3647.6
+RG1 n0 0 138813
+RT2 n1 in 29545.9
+RG2 n1 0 23886
+RT3 n2 n1 26521.3
+RG3 n2 0 380759
+RT4 n3 n1 82198.3
+RG4 n3 0 12994.2
+RM n0 0 14946.5
+R4 n3 0 10k
+R9 n3 0 10k
+R10 in 0 10k
+R11 n0 0 10k
+RL14 n2 in 1637.4
+Q3 n1 in n2 c3
+Q13 n2 n0 n3 c13
+.model c3 npn (br=4.84279 vaf=69.4313 ikf=0.265505 ise=5.64654e-16 ne=1.59321 rb=3.0072 re=0.404321 cjc=8.3p)
+.model c13 npn (is=2.33322e-14 bf=107.192 ne=1.31736 rc=4.29156 cjc=1.07p)
+"""
+    diodes = "D2 in 0 c2\nD15 in 0 c15\n.model c2 d (cjo=.8p m=.3)\n.model c15 d (is=5.13241e-13 n=1.11105 tt=2.7n)\n"
+    f = np.array([1e3, 1e7])
+    beside, expected = read(alone + diodes).response(f), read(alone).response(f)
+    for node in ("n0", "n1", "n2", "n3"):
+        np.testing.assert_allclose(beside[node], expected[node], rtol=1e-8)

@@ -157,7 +157,7 @@ class Card:
         """A part with a law, between two nodes, reading pairs of nodes or (i(source), ground)."""
         controls = [node for pair in reads for node in pair if is_node(node)]
         nodes = tuple(dict.fromkeys((*ends, *controls))) if ends[0] != ends[1] else (*ends, *dict.fromkeys(controls))
-        numbers = {"unit": 1.0, "kf": 0.0, "af": 1.0, **value}
+        numbers = {"kf": 0.0, "af": 1.0, **value}
         noisy = more.pop("noisy", self.noisy)
         return Element(
             self.full + suffix, law.name, nodes, numbers, noisy, self.at, law=law, reads=reads, kelvin=self.own_kelvin,

@@ -116,7 +116,7 @@ class Family:
         """The laws of a part that varies; `usual` is the same part at its nominal value."""
         if e.name not in self.varying or e.law is not None:
             return [e]
-        plain = {"unit": 1.0, "kf": 0.0, "af": 1.0}
+        plain = {"kf": 0.0, "af": 1.0}
         ends = e.nodes[:2]
         if e.kind == "r":
             return [_law_part(e, RESISTOR, ends, (ends,), {**plain, "size": 1.0 / e.value})]

@@ -339,14 +339,13 @@ class _Solver:
         return scipy.sparse.diags_array(keep) @ J + scipy.sparse.diags_array(1.0 - keep) if rows else J
 
     def solved(self, J: Any, f: np.ndarray) -> np.ndarray | None:
-        J, f = direct.of_one_size(J, f)
         if not np.isfinite(J.data if scipy.sparse.issparse(J) else J).all():
             self.trouble = " (an expression has an infinite slope where the search passed)"
             return None
         try:
             solution = direct.solved(J, f)
         except np.linalg.LinAlgError:
-            self.trouble = f" (singular: {self.loose(J)})"
+            self.trouble = f" (singular: {self.loose(direct.of_one_size(J, f)[0])})"
             return None
         return solution if np.isfinite(solution).all() else None
 

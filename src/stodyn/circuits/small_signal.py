@@ -215,7 +215,7 @@ class SmallSignal:
             )
         rows, N, *_ = problem.facts.split
         J, M = self.network.slopes(self.x).toarray(), problem.mass_matrix
-        T = np.linalg.solve(np.concatenate([M[rows], N @ J]), np.eye(n, len(rows)))
+        T = direct.solved(np.concatenate([M[rows], N @ J]), np.eye(n, len(rows)))
         memories = self.network.memories
         V = M[np.ix_(rows, [*self.wandering, *(() if memories is None else memories.rows)])]
         W = np.linalg.qr(V, mode="complete")[0][:, V.shape[1] :]
