@@ -10,6 +10,7 @@ import pytest
 from stodyn.analysis import conservation
 from stodyn.methods import burrage, explicit, implicit, langevin, srk
 from stodyn.methods.variational import DIRK, Midpoint, SRKw1, SRKw2, SRKw2Coupled, StoermerVerlet
+from stodyn.noise.distribution import Uniform
 from stodyn.noise.increment import Increment
 from stodyn.numerics.printing.points import at_one
 from stodyn.problems.hamiltonian import Hamiltonian
@@ -159,3 +160,29 @@ def test_verdicts_are_given_with_noise():
 def test_the_implicit_midpoint_rule_for_sdes_is_the_same_step():
     problem, noise = two_channels(), Increment(0.1, jnp.array([0.2, -0.1]))
     assert conservation.symplecticity_defect(problem, implicit.ImplicitMidpoint, X[::2], noise) < 1e-12
+
+
+def test_random_parameters_are_refused():
+    """One draw of them decided what was measured; a path takes the numbers that it is given."""
+    rubbed = Hamiltonian(
+        lambda t, q, p, c: 0.5 * p @ p + 0.5 * q @ q,
+        lambda t, q, p, c: -0.3 * q @ q,
+        lambda t, q, p, c: -c * p,
+        start=(X[:2], X[2:]),
+        params=Uniform(0.1, 2.0),
+    )
+    noise = Increment(0.2, jnp.array([0.3]))
+    measured = (conservation.jacobian, conservation.symplecticity_defect, conservation.conformal_factor,
+                conservation.volume_factor)  # fmt: skip
+    for measure in measured:
+        with pytest.raises(ValueError, match="differs from path to path"):
+            measure(rubbed, StoermerVerlet, X, noise)
+    with pytest.raises(ValueError, match="differs from path to path"):
+        conservation.frictions(rubbed)
+    turning = np.array([[0.0, -1.0], [1.0, 0.0]])
+    follow = functools.partial(
+        conservation.momentum_balance, rubbed, StoermerVerlet, lambda q: turning @ q, dt=0.1, steps=2
+    )
+    with pytest.raises(ValueError, match="differs from path to path"):
+        follow()
+    assert follow(params=0.5).defect < 1e-14

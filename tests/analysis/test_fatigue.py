@@ -62,6 +62,29 @@ def test_the_rule_of_four_points_counts_as_that_of_three():
         assert counts(cycles, k) == pytest.approx(by_three_points(turns.tolist()))
 
 
+def by_rychliks_definition(peak_to_peak):
+    """Ranges of a record that begins and ends at its largest value: each maximum, less the higher of the lowest values
+    on the ways left and right to where the record is as high again."""
+    v, ranges = peak_to_peak, [peak_to_peak.max() - peak_to_peak.min()]
+    for i in range(1, len(v) - 1):
+        if v[i - 1] < v[i] > v[i + 1]:
+            left, right = np.flatnonzero(v[:i] >= v[i])[-1], i + 1 + np.flatnonzero(v[i + 1 :] >= v[i])[0]
+            ranges.append(v[i] - max(v[left:i].min(), v[i : right + 1].min()))
+    return np.sort(ranges)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_cycles_are_those_of_rychliks_definition(seed):
+    """Which names each cycle by itself, in place of reading the record once (Int. J. Fatigue 9, 1987)."""
+    record = np.random.default_rng(seed).standard_normal(400)
+    closed = np.append(np.roll(record, -record.argmax()), record.max())
+    expected, cycles = by_rychliks_definition(closed), fatigue.rainflow(closed)
+    halves = np.sort(np.repeat(cycles.range, (2 * cycles.counts).astype(int)))
+    np.testing.assert_allclose(halves[::2], expected, rtol=1e-14)
+    np.testing.assert_allclose(halves[1::2], expected, rtol=1e-14)
+    assert fatigue.damage(closed, (7.0, 3.5))[0] == pytest.approx(((expected / 2) ** 3.5).sum() / 7.0, rel=1e-13)
+
+
 @pytest.mark.parametrize("record", [[1.0], [2.0, 2.0], [0.0, 1.0, 2.0, 2.0, 3.0]])
 def test_records_without_a_turn(record):
     cycles = fatigue.rainflow(record)
@@ -101,6 +124,33 @@ def test_narrow_band_is_its_closed_form():
     assert fatigue.dirlik((σ**2, σ**2 * ω, σ**2 * ω**2, σ**2 * ω**4), (1e6, 3.5)) == pytest.approx(rate, rel=1e-12)
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_damage_rates_are_integrals_of_the_published_densities(seed):
+    """Dirlik's p(Z), Z = range/2√λ0, and Rayleigh's, of spectra of some boxes, for N = 1e3 S^-m."""
+    rng = np.random.default_rng(seed)
+    ends, heights, m = np.sort(rng.uniform(0.1, 10.0, 6)).reshape(3, 2), rng.uniform(0.1, 5.0, 3), rng.uniform(2, 8)
+    λ0, λ1, λ2, λ4 = (heights @ np.diff(ends ** (n + 1))[:, 0] / (n + 1) for n in (0, 1, 2, 4))
+    γ, x = λ2 / np.sqrt(λ0 * λ4), λ1 / λ0 * np.sqrt(λ2 / λ4)
+    D1 = 2 * (x - γ**2) / (1 + γ**2)
+    R = (γ - x - D1**2) / (1 - γ - D1 + D1**2)
+    D2 = (1 - γ - D1 + D1**2) / (1 - R)
+    D3 = 1 - D1 - D2
+    Q = 1.25 * (γ - D3 - D2 * R) / D1
+
+    def dirlik(Z):
+        return D1 / Q * np.exp(-Z / Q) + D2 * Z / R**2 * np.exp(-((Z / R) ** 2) / 2) + D3 * Z * np.exp(-(Z**2) / 2)
+
+    def mean(density):
+        pieces = itertools.pairwise([0.0, 0.01, 0.3, 1.0, 3.0, 6.0, 12.0, 60.0])
+        return sum(scipy.integrate.quad(lambda Z: density(Z) * (Z * np.sqrt(λ0)) ** m / 1e3, *piece, epsabs=0,
+                                        limit=200)[0] for piece in pieces)  # fmt: skip
+
+    moments, curve = (λ0, λ1, λ2, λ4), (1e3, m)
+    assert fatigue.dirlik(moments, curve) == pytest.approx(np.sqrt(λ4 / λ2) / (2 * np.pi) * mean(dirlik), rel=1e-8)
+    rayleigh = np.sqrt(λ2 / λ0) / (2 * np.pi) * mean(lambda Z: Z * np.exp(-(Z**2) / 2))
+    assert fatigue.narrow_band(moments, curve) == pytest.approx(rayleigh, rel=1e-8)
+
+
 def test_dirliks_law_is_a_density_and_agrees_with_counted_cycles():
     """Of a flat spectrum up to ω = 1, λn = 1/(n + 1), as a record of 10 000 random waves, whose rainflow damage
     scatters by some 2 %."""
@@ -131,6 +181,16 @@ def test_moments_of_a_mast_in_coloured_wind_are_integrals_of_its_spectrum():
         assert λ == pytest.approx(ends[0][0] + ends[1][0], rel=1e-9)
 
 
+@pytest.mark.parametrize("ζ", [0.01, 0.3, 1.0, 1.5])
+def test_the_first_moment_under_white_noise_is_its_closed_form(ζ):
+    """λ1 = (2/π) λ0 ω arccos(ζ)/√(1 - ζ²), also of two real poles, and (2/π) λ0 ω of a double one; λ0 = 1/(4 ζ ω³)."""
+    ω = 3.0
+    swaying = sd.Mechanical.from_matrices([1.0], [2.0 * ζ * ω], [ω**2], noise=[1.0])
+    ratio = 1.0 if ζ == 1.0 else abs(np.emath.arccos(ζ) / np.emath.sqrt(1.0 - ζ**2))
+    found = fatigue.spectral_moments(swaying, [1.0])
+    assert found[:3] == pytest.approx(np.array([1.0, 2.0 / np.pi * ratio * ω, ω**2]) / (4.0 * ζ * ω**3), rel=1e-13)
+
+
 def test_moments_that_do_not_exist_are_told():
     shaken = sd.Mechanical.from_matrices([1.0], [0.2], [4.0], noise=[1.0])
     moments = fatigue.spectral_moments(shaken, [1.0])
@@ -153,3 +213,29 @@ def test_wrong_arguments_are_told():
         fatigue.dirlik((1.0, 1.0, 1.0), (1e3, 3.0))
     with pytest.raises(ValueError, match=r"no spectrum has them.*in this order"):
         fatigue.dirlik((1.0, 4.0, 20.0, 2.0), (1e3, 3.0))
+
+
+def test_records_of_a_run_are_counted_along_time():
+    """run["path"] has the paths first."""
+    blown = sd.with_noise(sd.Mechanical.from_matrices([1.0], [0.2], [4.0]), co.gauss_markov(1.0, 1.0), into="x0")
+    run = sd.simulate(blown, t=(0, 8), dt=0.1, paths=3, seed=1, collect=sd.statistics.Paths(3, every=1))
+    paths = run["path"].sel(component="x0")
+    assert paths.dims == ("number", "time")
+    expected = [fatigue.damage(one.values, (10.0, 3.0))[0] for one in paths]
+    np.testing.assert_array_equal(fatigue.damage(paths, (10.0, 3.0)), expected)
+    assert fatigue.rainflow(paths).series.max() == 2
+
+
+@pytest.mark.parametrize("curve", CURVES)
+def test_damage_of_what_is_no_range(curve):
+    """NaN stays NaN, also with a knee; numbers below 0 are refused."""
+    assert np.isnan(curve.damage([np.nan, 2.0])).tolist() == [True, False]
+    with pytest.raises(ValueError, match=r"ranges: expected numbers >= 0, got -2"):
+        curve.damage([-2.0, 2.0])
+    with pytest.raises(ValueError, match=r"S: expected numbers >= 0, got -1"):
+        curve.cycles_to_failure(-1.0)
+
+
+def test_complex_records_are_refused():
+    with pytest.raises(TypeError, match="record: expected real numbers, got complex ones"):
+        fatigue.rainflow(np.array([1.0 + 1.0j, 2.0]))

@@ -2,11 +2,13 @@
 
 import dataclasses
 import functools
+import itertools
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.integrate
 import scipy.io
 import scipy.linalg
 import scipy.sparse
@@ -181,11 +183,13 @@ def test_accelerations_say_what_rows_cannot_hold():
 
 def test_peaks_of_the_first_drift():
     law = sd.structures.peaks(frame(), [1.0, 0.0, 0.0], 10.0)
-    np.testing.assert_allclose(law.moments, [6.661555211924e-05, 8.084925919085e-04, 1.035074031986e-02], rtol=1e-9)
-    np.testing.assert_allclose([law.bandwidth, law.crossings], [0.228050842608, 3.967783965126], rtol=1e-9)
-    np.testing.assert_allclose([law.factor, law.factor_sd], [2.599696528829, 0.495923851230], rtol=1e-8)
-    np.testing.assert_allclose(law.survival([2.5, 3.0, 3.5]), [0.4507373404, 0.8013950079, 0.9532743020], rtol=1e-9)
-    np.testing.assert_allclose(law.survival(2.559278648993), 0.5, rtol=1e-9)
+    np.testing.assert_allclose(law.moments, [6.661555211924e-05, 8.084925919085e-04, 1.035074031986e-02], rtol=1e-11)
+    np.testing.assert_allclose([law.bandwidth, law.crossings], [0.228050842608, 3.967783965126], rtol=1e-11)
+    np.testing.assert_allclose([law.factor, law.factor_sd], [2.599696528829, 0.495923851230], rtol=1e-11)
+    np.testing.assert_allclose(
+        law.survival([2.5, 3.0, 3.5]), [0.450737340426, 0.801395007859, 0.953274302019], rtol=1e-11
+    )
+    np.testing.assert_allclose(law.survival(2.559278648993), 0.5, rtol=1e-11)
 
 
 def test_a_response_spectrum_has_the_stiff_limit():
@@ -611,6 +615,40 @@ def test_floor_spectra_of_a_rigid_structure_are_those_of_the_ground():
         sd.structures.floor_spectrum(rigid, floor, [0.0])
 
 
+def integral_of_four(B, A):
+    """∫ |B0 + iω B1 - ω² B2|² / |A0 + iω A1 - ω² A2 - iω³ A3 + ω⁴|² dω (Crandall & Mark, 1963)."""
+    (B0, B1, B2), (A0, A1, A2, A3) = B, A
+    above = A0 * A1 * B2**2 + A0 * A3 * (B1**2 - 2.0 * B0 * B2) - B0**2 * (A1 - A2 * A3)
+    return np.pi * above / (A0 * (A1 * A2 * A3 - A0 * A3**2 - A1**2))
+
+
+@pytest.mark.parametrize(("period", "ζ"), [(0.3, 0.05), (2.0 * np.pi / 7.0, 0.04), (2.0, 0.02)])
+def test_a_floor_spectrum_under_white_ground_is_its_closed_form(period, ζ):
+    """Equipment on an oscillator, also in tune with it: λ0 and λ2 in closed form, the rest by quadrature."""
+    ω0, ζ0, σ, T, ω = 7.0, 0.04, 0.8, 10.0, 2.0 * np.pi / period
+    tower = sd.base_excited(sd.Mechanical.from_matrices([1.0], [2.0 * ζ0 * ω0], [ω0**2]), σ)
+    density = σ**2 / (2.0 * np.pi)
+    below = np.polymul([1.0, 2.0 * ζ0 * ω0, ω0**2], [1.0, 2.0 * ζ * ω, ω**2])
+    carried = np.array([ω0**2, 2.0 * ζ0 * ω0, 0.0])
+    λ0, λ2 = (density * integral_of_four(B, below[:0:-1]) for B in (carried, np.roll(carried, 1)))
+
+    def first(w):
+        return 2.0 * density * w * np.abs(np.polyval(carried[1::-1], 1j * w) / np.polyval(below, 1j * w)) ** 2
+
+    places = np.sort([0.0, *(np.array([[ω0], [ω]]) * [0.8, 1.0, 1.2]).ravel(), 60.0])
+    λ1 = sum(scipy.integrate.quad(first, *ends, limit=400)[0] for ends in itertools.pairwise([*places, np.inf]))
+    ν, δ = np.sqrt(λ2 / λ0) / np.pi, np.sqrt(1.0 - λ1**2 / (λ0 * λ2))
+
+    def passed(r):
+        grouped = 1.0 - np.exp(-np.sqrt(np.pi / 2) * δ**1.2 * r)
+        return 1.0 - (1.0 - np.exp(-(r**2) / 2)) * np.exp(-ν * T * grouped / np.expm1(r**2 / 2))
+
+    factor = 1e-9 + sum(scipy.integrate.quad(passed, *ends)[0] for ends in itertools.pairwise([1e-9, 1, 2, 3, 5, 14]))
+    row = sd.structures.responses(tower).accelerations[0]
+    found = sd.structures.floor_spectrum(tower, row, [period], damping=ζ, duration=T)
+    np.testing.assert_allclose(found, ω**2 * np.sqrt(λ0) * factor, rtol=1e-8)
+
+
 def test_peaks_of_all_responses_at_once():
     """Drifts and the base shear of each path, followed between the steps."""
     read = sd.structures.responses(frame())
@@ -622,3 +660,31 @@ def test_peaks_of_all_responses_at_once():
         found = run[f"{name}_peak"].values.reshape(at_steps.shape)
         assert np.all(found >= at_steps * (1 - 1e-12)) and np.all(found <= 1.1 * at_steps)
         assert run[f"{name}_peak"].attrs["between_steps"].startswith("cubic")
+
+
+def test_peaks_of_a_response_that_noise_does_not_move_are_refused():
+    apart = sd.with_noise(sd.Mechanical.from_matrices([1.0, 1.0], [0.1, 0.1], [1.0, 2.0]),
+                          co.gauss_markov(1.0, 1.0), into="x0")  # fmt: skip
+    for problem, row in ((apart, [0.0, 1.0]), (frame().own, [1.0, 0.0, 0.0]), (frame(), np.zeros(6))):
+        with pytest.raises(ValueError, match="row: noise does not move this response"):
+            sd.structures.peaks(problem, row, 10.0)
+        with pytest.raises(ValueError, match="row: noise does not move this response"):
+            sd.structures.floor_spectrum(problem, row, [0.5])
+    with pytest.raises(ValueError, match=r"row: expected finite numbers, got \[nan"):
+        sd.structures.peaks(frame(), [np.nan, 0.0, 0.0], 10.0)
+
+
+def test_laws_of_noise_say_that_a_record_or_a_load_beside_it_is_left_out():
+    record = sd.structures.Accelerogram(np.sin(np.arange(0.0, 4.0, 0.01)), dt=0.01)
+    row = [1.0, 0.0, 0.0]
+    C = frame().own.matrices.C
+    steady = sd.Mechanical.from_matrices(m, C, K, load=np.full(3, 1e5))
+    for built, what in ((sd.base_excited(frame().own, record), "recorded ground"), (steady, r"load\(t\)")):
+        shaken = sd.base_excited(built, GROUND)
+        with pytest.warns(UserWarning, match=f"{what}, which moves its mean, is left out"):
+            law = sd.structures.peaks(shaken, row, 10.0)
+        np.testing.assert_allclose(law.moments, sd.structures.peaks(frame(), row, 10.0).moments, rtol=1e-12)
+        with pytest.warns(UserWarning, match=f"{what}, which moves its mean, is left out"):
+            sd.structures.spectral_moments(shaken, row)
+        with pytest.warns(UserWarning, match=f"{what}, which moves its mean, is left out"):
+            sd.structures.floor_spectrum(shaken, row, [0.5])

@@ -162,9 +162,14 @@ class SNCurve:
         Returns
         -------
         array
+
+        Raises
+        ------
+        ValueError
+            If a number is below 0.
         """
         with np.errstate(divide="ignore"):
-            return 1.0 / self._damage(np.asarray(S, float))
+            return 1.0 / self._damage(_not_below_zero("S", S))
 
     def damage(self, ranges: Any) -> np.ndarray:
         """Return Miner's damage 1/N of one cycle of each range.
@@ -177,8 +182,13 @@ class SNCurve:
         Returns
         -------
         array
+
+        Raises
+        ------
+        ValueError
+            If a number is below 0.
         """
-        return self._damage(np.asarray(ranges, float) * (1.0 if self.per == RANGE else 0.5))
+        return self._damage(_not_below_zero("ranges", ranges) * (1.0 if self.per == RANGE else 0.5))
 
     def _damage(self, S: np.ndarray) -> np.ndarray:
         upper = S**self.m / self.K
@@ -187,7 +197,7 @@ class SNCurve:
         knee, below = self._knee
         with np.errstate(over="ignore", under="ignore"):
             lower = knee**self.m / self.K * (S / knee) ** below
-        return np.where(knee <= S, upper, np.where(S > 0.0, lower, 0.0))
+        return np.where(knee > S, np.where(S > 0.0, lower, 0.0), upper)  # NaN where S is
 
     def mean_damage(self, scale: float, shape: float) -> float:
         """E 1/N of cycles with amplitudes of Weibull's law: P(amplitude > a) = exp(-(a/scale)^shape), Rayleigh's where
@@ -205,6 +215,13 @@ class SNCurve:
         order = 1.0 + below / shape
         log = math.lgamma(order) + below * math.log(unit / knee)
         return upper + knee**self.m / self.K * math.exp(log) * float(scipy.special.gammainc(order, at))
+
+
+def _not_below_zero(name: str, values: Any) -> np.ndarray:
+    sizes = np.asarray(values, float)
+    if np.any(sizes < 0.0):
+        raise ValueError(f"{name}: expected numbers >= 0, got {sizes.min():g}")
+    return sizes
 
 
 def curve_of(curve: Any) -> SNCurve:

@@ -24,6 +24,7 @@ from stodyn.noise.increment import Increment
 from stodyn.numerics.newton import underived
 from stodyn.numerics.printing.points import AtPoints, at_one, at_points
 from stodyn.problems.hamiltonian import Hamiltonian
+from stodyn.problems.linear_plant import refuse_random_params
 from stodyn.statistics.change import Change
 from stodyn.statistics.observable import Observable
 
@@ -69,7 +70,7 @@ def jacobian(problem: Any, method: Method | str, x: Any, noise: Increment, t: fl
     Parameters
     ----------
     problem : Hamiltonian or another problem of (q, p)
-        It is lowered as in a run.
+        It is lowered as in a run. Its parameters must be numbers: random ones are refused.
     method : Method or str
         A method that makes steps, or its name.
     x : array (2N,)
@@ -109,6 +110,7 @@ def jacobians(
         With `of_noises`, the increments come first instead.
     """
     step, problem = stepping(method), as_it_is_now(problem)
+    refuse_random_params("problem", problem)
     stepped, _ = matched(problem, step)
     params = problem.example_params()
 
@@ -181,7 +183,7 @@ def conformal_factor(problem: Hamiltonian, method: Method | str, x: Any, noise: 
     Raises
     ------
     ValueError
-        If a force is not -ν p.
+        If a force is not -ν p, or parameters are random.
     """
     friction = frictions(problem)
     N = problem.n // 2
@@ -246,10 +248,11 @@ def frictions(problem: Hamiltonian) -> list[np.ndarray]:
     TypeError
         If the problem is not a Hamiltonian.
     ValueError
-        If a force is not of this form.
+        If a force is not of this form, or parameters are random.
     """
     if not isinstance(problem, Hamiltonian):
         raise TypeError(f"problem: expected a Hamiltonian, got {type(problem).__name__}")
+    refuse_random_params("problem", problem)
     matrices = []
     q, p = problem.split(np.asarray(problem.example_start(), float))
     params = problem.example_params()
@@ -441,7 +444,7 @@ def momentum_balance(
     steps, seed : int
         The number of steps, and the seed of the path's noise.
     params : pytree, optional
-        Numbers in place of the problem's own params.
+        Numbers in place of the problem's own params; needed where these are random.
 
     Returns
     -------
@@ -452,7 +455,7 @@ def momentum_balance(
     TypeError
         If the generator is not a function.
     ValueError
-        If the generator does not return a vector of the shape of q.
+        If the generator does not return a vector of the shape of q, or parameters are random.
     """
     if not callable(generator):
         raise TypeError(f"generator: expected a function ξ(q), got {generator!r}. For a matrix A: lambda q: A @ q")
@@ -465,7 +468,9 @@ def momentum_balance(
     rng = np.random.default_rng(seed)
     normals = {name: rng.standard_normal((steps, count)) for name, count in step.needs.normals(problem.m).items()}
     noise = at_points(lambda h, z: step.needs.increment(h, z, problem.m), np.full(steps, float(dt)), normals)
-    params = problem.example_params() if params is None else params
+    if params is None:
+        refuse_random_params("problem", problem)
+        params = problem.example_params()
     states = _states(problem, step, noise, params)
 
     def momentum(x):

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import xarray as xr
 from numpy.typing import ArrayLike
 
 from stodyn import listing
@@ -33,7 +34,8 @@ def rainflow(record: ArrayLike) -> Cycles:
     Parameters
     ----------
     record : array (times,) or (times, records)
-        Values one after the other; a path of `st.Paths` is run["path"][0, :, 0]. They need not be turning points.
+        Values one after the other; they need not be turning points. Of a DataArray such as run["path"].sel(component=
+        "x0") of `st.Paths` the dimension time is taken, wherever it stands.
 
     Returns
     -------
@@ -44,6 +46,8 @@ def rainflow(record: ArrayLike) -> Cycles:
     ------
     ValueError
         If the record is not one of finite numbers.
+    TypeError
+        If it is complex.
 
     Examples
     --------
@@ -52,13 +56,22 @@ def rainflow(record: ArrayLike) -> Cycles:
     >>> float(cycles.counts[cycles.range == 4].sum())
     1.5
     """
+    return cycles_of(_columns(record))
+
+
+def _columns(record: Any) -> np.ndarray:
+    """A record as (times, records), the times of a DataArray first."""
+    if isinstance(record, xr.DataArray) and "time" in record.dims:
+        record = record.transpose("time", ...)
+    if np.iscomplexobj(record):
+        raise TypeError("record: expected real numbers, got complex ones")
     values = np.asarray(record, float)
     if values.ndim not in (1, 2) or values.size == 0 or not np.isfinite(values).all():
         raise ValueError(
             f"record: expected finite numbers (times,) or (times, records), got shape {values.shape}"
             f"{'' if np.isfinite(values).all() else ' with numbers that are not finite'}"
         )
-    return cycles_of(values.reshape(len(values), -1))
+    return values.reshape(len(values), -1)
 
 
 @checks_arguments
@@ -79,7 +92,8 @@ def damage(record: ArrayLike | Cycles, curve: Any) -> np.ndarray:
     if isinstance(record, Cycles):
         cycles, records = record, 1
     else:
-        cycles, records = rainflow(record), int(np.prod(np.shape(record)[1:]))
+        columns = _columns(record)
+        cycles, records = cycles_of(columns), columns.shape[1]
     return np.bincount(cycles.series, cycles.counts * curve_of(curve).damage(cycles.range), records)
 
 

@@ -630,20 +630,50 @@ def peaks(problem: Any, row: ArrayLike, duration: float) -> Peaks:
     Raises
     ------
     ValueError
-        If `row` does not fit the state, or `duration` is not above 0.
+        If `row` does not fit the state, noise does not move the response, or `duration` is not above 0.
+
+    Warns
+    -----
+    UserWarning
+        If the structure has a load without noise, such as recorded ground, which is left out.
     """
     check_positive("a time", duration=duration)
+    _tell_of_load(problem)
     A, B = _system(problem)
     moments = _moments(A, B, stationary_covariance(problem), _checked_row(row, len(A)))
+    return _peaks(moments, duration)
+
+
+def _peaks(moments: SpectralMoments, duration: float) -> Peaks:
+    """The law of the largest |q|, of a response that moves."""
+    if not (moments.λ0 > 0.0 and moments.λ2 > 0.0):
+        raise ValueError(
+            f"row: noise does not move this response, which has the variance {moments.λ0:g} and the variance of its "
+            f"rate {moments.λ2:g}; expected numbers > 0. Put noise into the structure with base_excited or with_noise, "
+            "or take a response that it reaches"
+        )
     return Peaks(moments[:3], float(duration))
 
 
 def _checked_row(row: ArrayLike, states: int) -> np.ndarray:
     """A row with an entry for each state."""
     weights = np.asarray(row, float).ravel()
-    if len(weights) > states or not np.isfinite(weights).all():
-        raise ValueError(f"row: expected up to {states} finite numbers, one for each state, got {len(weights)}")
+    if not np.isfinite(weights).all():
+        raise ValueError(f"row: expected finite numbers, got {weights}")
+    if len(weights) > states:
+        raise ValueError(f"row: expected up to {states} numbers, one for each state, got {len(weights)}")
     return np.concatenate([weights, np.zeros(states - len(weights))])
+
+
+def _tell_of_load(problem: Any) -> None:
+    """Warn where a load without noise moves a response, too: its law is then one about a mean that moves."""
+    load = _linear(problem).load
+    if load is not None:
+        what = "recorded ground" if isinstance(load, GroundLoad) else "load(t)"
+        tell(
+            f"problem: this is the law of what noise adds to the response; {what}, which moves its mean, is left out. "
+            "Of both together simulate a run with statistics.Extreme or statistics.Rainflow"
+        )
 
 
 class SpectralMoments(NamedTuple):
@@ -660,7 +690,8 @@ def spectral_moments(problem: Any, row: ArrayLike) -> SpectralMoments:
     """Compute the exact spectral moments λ0, λ1, λ2, λ4 of a stationary response q = row · (x, v[, s]).
 
     λ0, λ2 and λ4 are the variances of q, q' and q'', from Lyapunov's equation; λ1 comes from the logarithm of the
-    system's matrix. Nothing is integrated numerically.
+    system's matrix. Nothing is integrated numerically. Where frequencies lie far apart, λ1 is known to the order of
+    1e-16 (ω_max/ω_min)² of itself: to 1e-7 if the largest is 3e4 times the smallest.
 
     Parameters
     ----------
@@ -679,6 +710,11 @@ def spectral_moments(problem: Any, row: ArrayLike) -> SpectralMoments:
     ValueError
         If `row` does not fit the state, or white noise enters the response itself, which then has no λ2.
 
+    Warns
+    -----
+    UserWarning
+        If the structure has a load without noise, such as recorded ground, which is left out.
+
     Examples
     --------
     >>> import stodyn as sd
@@ -686,6 +722,7 @@ def spectral_moments(problem: Any, row: ArrayLike) -> SpectralMoments:
     >>> blown = sd.with_noise(mast, sd.noise.coloured.gauss_markov(1.0, 1.0), into="x0")
     >>> moments = sd.structures.spectral_moments(blown, [1.0])
     """
+    _tell_of_load(problem)
     A, B = _system(problem)
     return _moments(A, B, stationary_covariance(problem), _checked_row(row, len(A)))
 
@@ -796,13 +833,19 @@ def floor_spectrum(
     Raises
     ------
     ValueError
-        If an argument is not above 0, or `row` does not fit the state.
+        If an argument is not above 0, `row` does not fit the state, or noise does not move the floor.
+
+    Warns
+    -----
+    UserWarning
+        If the structure has a load without noise, such as recorded ground, which is left out.
     """
     T = np.asarray(periods, float)
     if not (np.isfinite(T).all() and (T > 0).all()):
         raise ValueError(f"periods: expected times > 0, got {periods!r}")
     check_positive("a ratio", damping=damping)
     check_positive("a time", duration=duration)
+    _tell_of_load(problem)
     A, B = _system(problem)
     c, n = _checked_row(row, len(A)), len(A)
     spectrum = np.empty(T.shape)
@@ -813,7 +856,7 @@ def floor_spectrum(
         both[n + 1] = np.concatenate([-c, [-(ω**2), -2.0 * damping * ω]])
         noise = np.concatenate([B, np.zeros((2, B.shape[1]))])
         moments = _moments(both, noise, lyapunov.continuous(both, noise @ noise.T), np.eye(n + 2)[n])
-        spectrum[index] = ω**2 * Peaks(moments[:3], float(duration)).expected_maximum
+        spectrum[index] = ω**2 * _peaks(moments, duration).expected_maximum
     return spectrum
 
 
