@@ -70,6 +70,12 @@ def test_two_threads_give_the_same_bits(alone):
     assert_same_bits(simulate(problem(), Heun, place=place.threads(2), collect=collected(), **RUN), alone)
 
 
+def test_threads_compute_on_the_processor_whatever_device_jax_would_take():
+    """JAX's default device belongs to a thread: beside a GPU blocks of runs went there, slowly and with other bits."""
+    devices = place.threads(2).map(lambda block: jax.config.jax_default_device, range(3), lambda: None)
+    assert list(devices) == [jax.devices("cpu")[0]] * 3
+
+
 def test_after_an_error_blocks_under_way_are_waited_for_and_others_not_begun():
     """Blocks 1 and 2 end a while after the error of block 0; block 3 waits for a thread in vain."""
     began, ended, error_seen = [], [], threading.Event()

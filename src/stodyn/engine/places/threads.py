@@ -10,6 +10,7 @@ from typing import Any
 
 import jax
 
+from stodyn.engine.door import on_processor
 from stodyn.engine.failure import Stopped
 from stodyn.engine.places.contract import Place, count_of
 from stodyn.engine.record.job import Job, Tell
@@ -18,7 +19,8 @@ from stodyn.hints import Integer
 
 
 class Threads(Place):
-    """One worker thread per core; each enters float64 for itself, since JAX's setting belongs to a thread."""
+    """One worker thread per core; each enters float64 and the processor for itself: JAX's settings belong to a thread,
+    and a new one would compute on the GPU that JAX finds."""
 
     def __init__(self, count: Integer | None = None):
         self.count = count_of(count, "threads")
@@ -56,6 +58,7 @@ class Threads(Place):
         pool = concurrent.futures.ThreadPoolExecutor(self.count, thread_name_prefix="stodyn")
         try:
             pending: deque[concurrent.futures.Future[Any]] = deque()
+            function = on_processor(function)
             upcoming = iter(blocks)
             for block in upcoming:
                 pending.append(pool.submit(function, block))
