@@ -187,6 +187,22 @@ def test_wrong_shapes_names_and_options_are_refused_at_once():
         pendulum(constraints=None).multiplier(0.0, jnp.zeros(4))
 
 
+@pytest.mark.parametrize(
+    "blade",
+    [
+        lambda t, x, v: (v[0] * x[1] - v[1] * x[0])[None],
+        lambda t, x, dx, params: dx[:1],
+        types.SimpleNamespace(held=lambda t, x, Velocity: Velocity[:1]).held,
+    ],
+)
+@pytest.mark.parametrize("params", [None, np.ones(2)])
+def test_constraints_of_velocities_are_refused_by_name(blade, params):
+    """As of a blade; one whose third argument is params, by any name that is no velocity's, is taken."""
+    with pytest.raises(TypeError, match=r"constraints: '(v|dx|Velocity)' is a velocity by its name.*not offered"):
+        pendulum(blade, params=params)
+    assert pendulum(lambda t, x, size, v=1.0: 0.5 * (x @ x - v)[None], params=np.ones(2)).joints is not None
+
+
 def test_a_coordinate_without_inertia_or_constraint_is_named():
     start = np.append(ON, 0.2), np.append(ALONG, 0.0)
     refused("mass: 'x2' can move within the constraints and have no inertia",

@@ -29,8 +29,8 @@ from stodyn.numerics.newton import TABLED, newton
 from stodyn.numerics.printing.unprintable import Unprintable
 from stodyn.numerics.sparse import MOST_FULL, Elimination, Pattern, find_pattern, full_order, order_of
 from stodyn.problems import joints_diagnosis
-from stodyn.problems.calling import call
-from stodyn.problems.contract import returned_shape
+from stodyn.problems.calling import call, needed_names
+from stodyn.problems.contract import MEANT, returned_shape
 from stodyn.problems.inertia import Inertia
 from stodyn.problems.joints_diagnosis import FAR, JointsDiagnosis
 
@@ -405,6 +405,14 @@ def completed_mass(joints: Joints, t: Any, q: Array, params: Any, slopes: Callab
     return M + joints.stiffening * (G.T @ G)
 
 
+NOT_OF_VELOCITIES = (
+    "constraints are functions of (t, x[, params]). Those of velocities, as of wheels that roll and of blades, are not "
+    "offered: a step is not known here that keeps them as well as the law of the noise. Where they are the rate of a "
+    "g(t, x), as of a wheel that rolls straight on, give g; otherwise write the reduced equations x' = S(x) u, with "
+    "fewer velocities u, as an SDE"
+)
+
+
 def joints_of(problem: Any) -> Joints | None:
     """The joints of a mechanical problem; refuses arguments that do not define any."""
     if problem.constraints is None:
@@ -418,6 +426,7 @@ def joints_of(problem: Any) -> Joints | None:
         raise ValueError(
             "constraints: x is a number, so nothing could move; give start as vectors, ([x0, y0], [vx0, vy0])"
         )
+    _refuse_velocities(problem.constraints)
     x = problem.example_pair[0]
     with jax.enable_x64(True):
         returned = returned_shape(problem, "constraints", problem.constraints, ("t", 0.0), ("x", x)).shape
@@ -434,3 +443,16 @@ def joints_of(problem: Any) -> Joints | None:
         rows = joints_diagnosis.independent_rows(joints)
         joints = Joints(problem, tuple(names[i] for i in rows), rows)
     return joints
+
+
+VELOCITIES = (*MEANT["v"], "velocities", "dq", "qdot")  # names that say that an argument is a velocity
+
+
+def _refuse_velocities(constraints: Any) -> None:
+    """Refuse constraints that ask for the velocity, by the name of their third argument."""
+    for name in needed_names(constraints)[2:3]:
+        if name.lower() in VELOCITIES:
+            raise TypeError(
+                f"constraints: {name!r} is a velocity by its name, but {NOT_OF_VELOCITIES}. (If it stands for the "
+                "params, name it params.)"
+            )
