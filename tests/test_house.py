@@ -43,6 +43,17 @@ def test_no_class_has_more_methods_than_a_reader_can_keep_in_mind():
     assert not large, large
 
 
+TEXT_FILE = re.compile(r"""^ *[^'" ].*\.(?:read_text|write_text)\((?!.*utf-8).*$""", re.MULTILINE)
+
+
+def test_files_of_text_are_read_and_written_in_utf_8():
+    """Their names and units have Greek letters, which Windows would take for others; files of Linux are left aside."""
+    of_linux = {"stodyn.engine.door", "stodyn.engine.record.identity", "stodyn.problems.contract"}
+    found = {module: TEXT_FILE.findall(text) for module, text in texts().items() if module not in of_linux}
+    assert {module: lines for module, lines in found.items() if lines} == {}
+    assert TEXT_FILE.findall("file.read_text()\nfile.write_text(text, encoding='utf-8')\n") == ["file.read_text()"]
+
+
 def test_imports_of_every_form_are_seen():
     text = "from stodyn.a import (\n    b,\n    c,\n)\n\ndef f():\n    from stodyn import d as e\n"
     assert imports(text, {"stodyn.a.b", "stodyn.d", "stodyn.a"}) >= {"stodyn.a.b", "stodyn.a", "stodyn.d"}

@@ -18,6 +18,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
+import numpy as np
+
 T = TypeVar("T", bound=Callable[..., Any])
 Parameters = Mapping[str, inspect.Parameter]
 
@@ -129,7 +131,7 @@ def stacklevel_of_user() -> int:
 def check_positive(what: str = "a number", **values: float | None) -> None:
     """Refuse arguments that are not finite numbers above 0; errors name the argument, and `what` it is."""
     for name, value in values.items():
-        if value is None or not (math.isfinite(value) and value > 0):
+        if value is None or np.ndim(value) or callable(value) or not (math.isfinite(value) and value > 0):
             raise ValueError(f"{name}: expected {what} > 0, got {value!r}")
 
 

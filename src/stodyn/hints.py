@@ -26,6 +26,11 @@ def is_integer(value: Any, least: int = 1) -> bool:
     return isinstance(value, int | np.integer) and not isinstance(value, bool) and int(value) >= least
 
 
+def is_number(value: Any) -> bool:
+    """Whether a value is a real number, of Python or NumPy; True and False are not."""
+    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+
+
 def is_whole(value: Any, least: int = 1) -> bool:
     """Whether a value is a Count that is not less than `least`: an integer, or a float with a whole value."""
     if isinstance(value, (float, np.floating)):

@@ -119,7 +119,7 @@ def below(file: str, name: str) -> str:
 def _homes(stub: Path) -> dict[str, tuple[str, str]]:
     """Return name -> (module, name there), for the names that a stub imports."""
     homes: dict[str, tuple[str, str]] = {}
-    for statement in ast.parse(stub.read_text()).body:
+    for statement in ast.parse(stub.read_text(encoding="utf-8")).body:
         if isinstance(statement, ast.ImportFrom):
             homes |= {alias.asname or alias.name: (str(statement.module), alias.name) for alias in statement.names}
     return homes

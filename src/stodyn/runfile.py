@@ -871,7 +871,7 @@ def write_outputs(
             if dims:
                 table.to_dataframe(dim_order=list(dims)).to_csv(file)
             else:
-                file.write_text("".join(f"{name},{table[name].item()!r}\n" for name in names))
+                file.write_text("".join(f"{name},{table[name].item()!r}\n" for name in names), encoding="utf-8")
             yield file
     if "pictures" in outputs:
         outputs["pictures"].mkdir(parents=True, exist_ok=True)

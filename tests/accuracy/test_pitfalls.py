@@ -330,6 +330,16 @@ def test_relative_errors_of_small_and_of_no_values():
     assert not found.attrs["trusted"] and "still contains zero" in found.attrs["reasons"]
 
 
+def test_a_relative_error_of_nothing_at_all_is_answered_in_words():
+    """NumPy told of overflows and of invalid values in the costs of an error of 0."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        found = ask(OU, lambda t, x: 0.0 * x[0], relative=True)
+        tiny = ask(OU, lambda t, x: 1e-160 * x[0], relative=True)
+    assert not found.attrs["trusted"] and "no error is a share of a value of 0" in found.attrs["reasons"]
+    assert abs(float(tiny.value) * 1e160 / (2.0 * np.exp(-1.0)) - 1.0) < 0.01
+
+
 def test_what_plain_monte_carlo_would_take_beside_a_control_that_takes_all_variance():
     """W itself as the control of 3 W: nothing is left to sample, and plain Monte Carlo takes 9 (1.96/0.01)² paths."""
     found = ask(BROWNIAN, lambda t, x: 3 * x[0], control=(lambda t, x: x[0], 0.0))

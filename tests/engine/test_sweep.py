@@ -1,14 +1,19 @@
 """A sweep is the runs of its points on the same paths; its differences have the errors of the pathwise differences."""
 
+import gc
 import json
+import tracemalloc
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.stats
 
 from stodyn import SDE, Level, PathsFailed, Stop, difference, load, place, plot, provenance, simulate, sweep
 from stodyn import statistics as st
+from stodyn.engine import spec
+from stodyn.engine import sweep as sweeping
 from stodyn.engine.sweep import MEMORY_SHARE
 from stodyn.methods.explicit import EulerMaruyama, Heun
 from stodyn.models.ornstein_uhlenbeck import ORNSTEIN_UHLENBECK, ornstein_uhlenbeck
@@ -266,6 +271,39 @@ def test_points_share_the_traces_of_their_functions():
 
     few, many = calls_for(4), calls_for(12)
     assert many <= few  # the first sweep traces the step too
+
+
+def test_drifts_with_the_same_slopes_everywhere_are_not_searched_for_stops(monkeypatch):
+    """For parameters of any value: the proof is made once, not at every point; others are searched at every point."""
+    searched = []
+    monkeypatch.setattr(spec, "check_written_stops", lambda *arguments: searched.append(arguments))
+
+    def searches_of(problem, method="EulerMaruyama"):
+        searched.clear()
+        sweep(problem, method, over={"k": [1.0, 1.5, 2.0]}, t=(0.0, 1.0), dt=0.5, paths=2, seed=1)
+        return len(searched)
+
+    assert searches_of(SDE(lambda t, x, p: -p["k"] * x * jnp.cos(t), lambda t, x: x, 1.0, {"k": 1.0})) == 0
+    assert searches_of(SDE(lambda t, x, p: -p["k"] * jnp.maximum(x, 0.0), lambda t, x: x, 1.0, {"k": 1.0})) == 3
+
+
+def test_a_point_keeps_little_memory(monkeypatch):
+    """Some 13 kB for the run, which the comparison of all points needs; its buffers go once its block is done."""
+    problem, kept = SDE(lambda t, x, p: -p["k"] * x, lambda t, x: 1.0, 1.0, {"k": 1.0}), []
+    label = sweeping._dataset
+
+    def weighed(*arguments):
+        gc.collect()
+        kept.append(tracemalloc.get_traced_memory()[0])
+        return label(*arguments)
+
+    monkeypatch.setattr(sweeping, "_dataset", weighed)
+    for points in (2, 20, 60):
+        tracemalloc.start()
+        sweep(problem, "Heun", over={"k": np.linspace(0.5, 2.0, points)}, t=(0.0, 1.0), dt=0.1, paths=16, seed=1,
+              collect=st.Moments(at=[1.0]))  # fmt: skip
+        tracemalloc.stop()
+    assert (kept[2] - kept[1]) / 40 < 17_000  # 22 kB with the buffers of every point
 
 
 @pytest.mark.parametrize("part", ["drift", "diffusion"])

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import stodyn as sd
-from stodyn.analysis.linear import step_map
-from stodyn.engine import variances
+from stodyn.analysis.linear import exact_moments, step_map
+from stodyn.engine import laws, laws_of_structures, variances
 from stodyn.engine.layout import Layout
 from stodyn.engine.program import executors
 from stodyn.engine.run import Run
@@ -19,6 +19,7 @@ from stodyn.methods.alpha import Newmark, StochasticAlpha
 from stodyn.noise import coloured as co
 from stodyn.noise import wiener
 from stodyn.problems.elements import Gap
+from stodyn.problems.linear import GaussianStart
 from stodyn.problems.mechanical_facts import has_constant_slopes
 from stodyn.warnings import ResponseNotDelivered
 
@@ -30,15 +31,15 @@ def test_states_are_moved_by_a_small_part_of_the_deviations(monkeypatch):
     hardening = sd.Mechanical(lambda t, x, v: -x - x**3 - 0.1 * v, lambda t, x, v: 1e-3, (0.0, 0.0))
     run = types.SimpleNamespace(spec=types.SimpleNamespace(times=np.linspace(0.0, 1.0, 11), levels=()))
     for deviations, part in (([1e-3, 2e-2], 1e-3), ([50.0, 20.0], 1.0)):
-        monkeypatch.setattr(variances, "deviations_where_nearly_linear", lambda *_, d=deviations: np.array(d))
-        assert variances._shift(run, hardening) == variances.SMALL_SHIFT * part
+        monkeypatch.setattr(laws_of_structures, "deviations_where_nearly_linear", lambda *_, d=deviations: np.array(d))
+        assert laws_of_structures._shift(run, hardening) == laws_of_structures.SMALL_SHIFT * part
 
 
-def told(problem, method, dt, end, **options):
+def told(problem, method, dt, end, begin=0.0, **options):
     """The warnings of a run of two paths about its variances."""
     with warnings.catch_warnings(record=True) as all_told:
         warnings.simplefilter("always")
-        sd.simulate(problem, method, t=(0.0, end), dt=dt, paths=2, seed=1, on_failure="record", **options)
+        sd.simulate(problem, method, t=(begin, end), dt=dt, paths=2, seed=1, on_failure="record", **options)
     return [str(w.message) for w in all_told if w.category is ResponseNotDelivered]
 
 
@@ -118,6 +119,7 @@ def test_noise_and_parameters_that_vary_and_single_precision_are_told_likewise(p
     (words,) = told(problem, Newmark, 5.0, 2000.0, **options)
     share = float(re.search(r"(\S+) % too large", words)[1])
     assert abs(share / (100.0 * (ratio - 1.0)) - 1.0) < 0.03, (words, ratio)
+    assert ("VanLoan" in words) == (not problem.has_random_params and problem.facts.is_constant_noise)
     assert told(problem, Newmark, 0.2, 100.0, **options) == []
 
 
@@ -172,6 +174,126 @@ def test_nothing_is_told(problem, method, dt, end):
     assert told(problem, method, dt, end) == []
 
 
+def oscillator(k=1.0, c=0.1, start=(0.0, 0.0)):
+    """x'' = -k x - c x' + ξ, written as an SDE; both variances are 5 in the long run."""
+    return sd.SDE(
+        lambda t, s, k: jnp.stack([s[1], -k * s[0] - c * s[1]]), lambda t, s: jnp.array([[0.0], [1.0]]),
+        start, k, names=("x", "v"),
+    )  # fmt: skip
+
+
+def ou(noise=lambda t: 1.0, **options):
+    return sd.SDE(lambda t, x: -x, lambda t, x: noise(t), **({"start": 0.0} | options))
+
+
+@pytest.mark.parametrize(
+    ("method", "h"), [("ImplicitEuler", 0.1), ("ThetaEuler", 0.1), ("EulerMaruyama", 0.05), ("Heun", 0.5), ("RK4", 1.6)]
+)
+def test_an_sde_is_told_with_both_variances_a_step_and_a_method_that_are_right(method, h):
+    def variances_of(length):
+        return np.diagonal(step_map(oscillator(), method, length).stationary().covariance)
+
+    worst = int(np.argmax(np.abs(variances_of(h) / 5.0 - 1.0)))
+    found = variances_of(h)[worst]
+    (words,) = told(oscillator(), method, h, 400.0)
+    share = f"{100.0 * abs(found / 5.0 - 1.0):.3g} % too {'large' if found > 5 else 'small'}"
+    assert f"of {'xv'[worst]} at t = 400 {share}: {found:.3g}, but it is 5. " in words
+    assert words.endswith("all are right to 5 %, or VanLoan, which is exact.")
+    step = float(re.search(r"Take steps of (\S+) or less", words)[1])
+    errors = [np.abs(variances_of(length) / 5.0 - 1.0).max() for length in (step, 1.25 * step)]
+    assert errors[0] <= 0.05 < errors[1]
+
+
+@pytest.mark.parametrize(("spread", "end"), [(0.0, 200.0), (40.0, 100.0)])
+def test_the_end_of_a_run_counts_from_its_start(spread, end):
+    """The midpoint rule at ω h = 5 has the right law in the long run, but comes to it with 2/29 of the rate, from no
+    spread as from a large one."""
+    start = GaussianStart(np.zeros(2), spread * np.eye(2)) if spread else (0.0, 0.0)
+    problem, P = oscillator(c=0.05, start=start), spread * np.eye(2)
+    moments = step_map(problem, "ImplicitMidpoint", 5.0).moments(np.zeros(2), P, round(end / 5.0))
+    found = np.diagonal(moments.covariance[-1])
+    exact = np.diagonal(exact_moments(problem, end, np.zeros(2), P).covariance)
+    worst = int(np.argmax(np.abs(found / exact - 1.0)))
+    (words,) = told(problem, "ImplicitMidpoint", 5.0, end)
+    assert f"of {'xv'[worst]} at t = {end:g} " in words
+    assert f": {found[worst]:.3g}, but it is {exact[worst]:.3g}. Take" in words
+
+
+def test_variances_that_grow_without_end_are_told_too():
+    """Undamped, the implicit Euler method damps all the same."""
+    problem = oscillator(c=0.0)
+    moments = step_map(problem, "ImplicitEuler", 0.1).moments(np.zeros(2), np.zeros((2, 2)), 400)
+    exact = exact_moments(problem, 40.0, np.zeros(2), np.zeros((2, 2))).covariance[0, 0]
+    (words,) = told(problem, "ImplicitEuler", 0.1, 40.0)
+    assert f": {moments.covariance[-1, 0, 0]:.3g}, but it is {exact:.3g}." in words
+
+
+@pytest.mark.parametrize(
+    ("problem", "options", "found", "exact"),
+    [
+        (ou(lambda t: 1.0 + jnp.minimum(t, 1.0)), {}, 8 / 3, 2.0),
+        (sd.SDE(lambda t, x, p: -p * x, lambda t, x: 1.0, 0.0, sd.noise.Uniform(0.999, 1.001)), {}, 2 / 3, 0.5),
+        (sd.SDE(lambda t, x, p: -p * x, lambda t, x: 1.0, 0.0, sd.PerPath(np.array([0.9999, 1.0001]))), {}, 2 / 3, 0.5),
+        (ou(), {"dtype": "float32"}, 2 / 3, 0.5),
+        (sd.SDE(lambda t, x: jnp.sin(t) - x, lambda t, x: 1.0, 3.0), {}, 2 / 3, 0.5),
+        (
+            sd.SDE(lambda t, x: -x, lambda t, x: 1.0, sd.noise.Exponential(2.0**0.5)),
+            {},
+            2 / 3,
+            0.5,
+        ),
+    ],
+    ids=["an envelope", "a law", "listed values", "float32", "a driven mean", "a start that is not normal"],
+)
+def test_noise_parameters_and_starts_of_an_sde_may_vary(problem, options, found, exact):
+    """Euler's method at λ h = 1/2 makes the variance a third too large."""
+    (words,) = told(problem, "EulerMaruyama", 0.5, 30.0, **options)
+    assert f": {found:.3g}, but it is {exact:.3g}. Take steps of 0.09" in words
+    is_taken = not problem.has_random_params and "noise as it is" not in words
+    assert ("VanLoan" in words) == is_taken
+    assert told(problem, "EulerMaruyama", 0.2, 30.0, **options) == []
+
+
+@pytest.mark.parametrize(
+    ("problem", "method", "dt", "end"),
+    [
+        (ou(), "EulerMaruyama", 0.3, 30.0),
+        (ou(), "TamedEuler", 0.5, 30.0),
+        (ou(), "PlatenWeak2", 0.2, 30.0),
+        (ou(), "EulerMaruyama", 0.5, 5.5),
+        (oscillator(c=0.05), "ImplicitMidpoint", 1.0, 20.0),
+        (sd.SDE(lambda t, x: -x + 0.01 * x**3, lambda t, x: 1.0, 0.0), "EulerMaruyama", 0.5, 30.0),
+        (sd.SDE(lambda t, x: -x, lambda t, x: 0.1 * x, 1.0), "EulerMaruyama", 0.5, 30.0),
+        (sd.SDE(lambda t, x: -x * (1.0 + 0.1 * jnp.sin(t)), lambda t, x: 1.0, 0.0), "EulerMaruyama", 0.5, 30.0),
+        (sd.SDE(lambda t, x: np.array([-1.0, -5.0]) * x, lambda t, x: jnp.array([[1.0], [0.0]]), (0.0, 1.0)),
+         "ImplicitEuler", 0.2, 30.0),
+        (sd.SDE(lambda t, x: jnp.stack([x[1], 0.0 * x[0]]), lambda t, x: jnp.array([[0.0], [1.0]]), (0.0, 0.0)),
+         "EulerMaruyama", 0.1, 1.2),
+    ],
+    ids=["a fifth", "a step that is not linear", "three values for normals", "a few steps", "half of what settles",
+         "a cubic drift", "noise times x", "slopes that change", "a component that does not move",
+         "first steps of what grows"],
+)  # fmt: skip
+def test_nothing_is_told_of_an_sde(problem, method, dt, end):
+    assert told(problem, method, dt, end) == []
+
+
+def test_a_hamiltonian_is_told_as_its_sde():
+    system = sd.Hamiltonian(lambda t, q, p: 0.5 * p @ p + 0.5 * q @ q, lambda t, q, p: -q[0], lambda t, q, p: -0.1 * p,
+                            start=([0.0], [0.0]))  # fmt: skip
+    moments = step_map(system, "Midpoint", 5.0).moments(np.zeros(2), np.zeros((2, 2)), 12)
+    exact = np.diagonal(exact_moments(system, 60.0, np.zeros(2), np.zeros((2, 2))).covariance)
+    (words,) = told(system, "Midpoint", 5.0, 60.0)
+    found = np.diagonal(moments.covariance[-1])
+    worst = int(np.argmax(np.abs(found / exact - 1.0)))
+    assert f": {found[worst]:.3g}, but it is {exact[worst]:.3g}." in words
+
+
+def test_paths_that_levels_stop_are_not_judged():
+    """Their variances are not those of the linear equation."""
+    assert told(ou(), "EulerMaruyama", 0.5, 30.0, stop=sd.Stop(sd.Level(0.1))) == []
+
+
 def chain(N, damping):
     """N masses on springs, with noise on the first."""
     K = 100.0 * (2.0 * np.eye(N) - np.eye(N, k=1) - np.eye(N, k=-1))
@@ -184,15 +306,17 @@ def law(problem, method, h, kind):
     spec = describe(problem, sd.method(method), (0.0, 40 * h), h, None, "float64")
     executor = executors.get(spec)
     run = Run(spec, Layout(spec, 1, 0, executor.width), executor)
-    equations = variances._equations(problem)
-    return kind(run, equations, *((variances._modes(equations),) if kind is variances._ByModes else ()), 1.0)
+    equations = laws_of_structures._equations(problem)
+    if kind is laws.Whole:
+        return kind(run, *equations.of_first_order(), 1.0, 0.0)
+    return kind(run, equations, laws_of_structures._modes(equations), 1.0)
 
 
 @pytest.mark.parametrize("method", ["StochasticAlpha", "Heun"])
 def test_a_structure_has_the_same_law_by_its_modes(method):
     """Exact and delivered, at a time and in the long run, to rounding."""
     problem, h = chain(4, lambda K: 0.01 * K), 0.02
-    whole, by_modes = (law(problem, method, h, kind) for kind in (variances._Whole, variances._ByModes))
+    whole, by_modes = (law(problem, method, h, kind) for kind in (laws.Whole, laws_of_structures._ByModes))
     for T in (40 * h, np.inf):
         np.testing.assert_allclose(by_modes.exact(T), whole.exact(T), rtol=1e-9)
         np.testing.assert_allclose(by_modes.delivered(h, T), whole.delivered(h, T), rtol=1e-9)
@@ -216,20 +340,32 @@ def test_methods_for_sdaes_are_told_of_coloured_loads(method):
 
 
 def test_a_run_again_takes_what_is_known(monkeypatch):
-    first = told(MODE, "ThetaEuler", 0.5, 400.0)
+    first, of_sde = (told(problem, "ThetaEuler", 0.5, 400.0) for problem in (MODE, oscillator()))
     monkeypatch.setattr(variances, "_verdict", None)
     assert told(MODE, "ThetaEuler", 0.5, 400.0) == first != []
+    assert told(oscillator(), "ThetaEuler", 0.5, 400.0) == of_sde != []
+
+
+def test_a_run_at_another_time_is_judged_anew():
+    """The noise of what its steps do not resolve has gone by then."""
+
+    def noise(t, x):
+        return jnp.stack([0.5 - 0.5 * jnp.tanh(t - 500.0), 1.0 + 0.0 * t])[:, None]
+
+    problem = sd.SDE(lambda t, x: -np.array([1.0, 0.01]) * x, noise, np.zeros(2))
+    assert told(problem, "EulerMaruyama", 0.5, 30.0) != []
+    assert told(problem, "EulerMaruyama", 0.5, 1030.0, begin=1000.0) == []
 
 
 def test_no_modes_where_forces_of_small_coordinates_are_not_symmetric():
     """Beside a stiff spring the asymmetry of two soft coordinates looked like rounding."""
     K = np.diag([1e12, 1.0, 2.0])
-    damped = variances._Equations(np.eye(3), 0.1 * np.eye(3), K, np.ones((3, 1)))
-    assert variances._modes(damped) is not None
+    damped = laws_of_structures._Equations(np.eye(3), 0.1 * np.eye(3), K, np.ones((3, 1)))
+    assert laws_of_structures._modes(damped) is not None
     K = K + np.array([[0.0, 0.0, 0.0], [0.0, 0.0, 0.3], [0.0, -0.3, 0.0]])
-    assert variances._modes(damped._replace(K=K)) is None
+    assert laws_of_structures._modes(damped._replace(K=K)) is None
     K[1:, 1:] = [[1.0, 0.3], [0.3 * (1.0 + 1e-14), 2.0]]
-    assert variances._modes(damped._replace(K=K)) is not None
+    assert laws_of_structures._modes(damped._replace(K=K)) is not None
 
 
 def test_forces_of_differences_are_seen_to_be_nonlinear():

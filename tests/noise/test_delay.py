@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.integrate
+import scipy.linalg
 
 import stodyn as sd
 from stodyn import statistics as st
@@ -73,6 +74,31 @@ def test_the_covariance_under_a_passing_wave_is_the_integral_of_its_spectrum():
     np.testing.assert_allclose(P[:2, 2:], expected[:2, 2:], atol=1e-9)
     at_once = sd.structures.stationary_covariance(sd.base_excited(FRAME, GROUND, FOLLOWS.sum(1)))
     assert P[0, 0] < 0.95 * at_once[0, 0]  # and not what supports that move together would give
+
+
+def test_the_covariance_under_a_delayed_markov_noise_is_its_closed_form():
+    """E y(t - a) y(t - b) = σ² exp(-r |a - b|); with z' = A z + Σ b_j y(t - τ_j) the E y(t - τ_j) z' are integrals of
+    exponentials, and A P + P A' + S + S' = 0 gives the covariance."""
+    σ, r, delays = 0.9, 1.7, np.array([0.0, 0.06, 0.16])
+    late = co.delayed(co.gauss_markov(σ, 1.0 / r, "road"), delays, dt=h)
+    lags = delays - delays[:, None]
+    np.testing.assert_allclose(late.C @ late.state_covariance @ late.C.T, σ**2 * np.exp(-r * np.abs(lags)), rtol=1e-13)
+    into = np.array([[1.0, 1.0, 0.0], [1.0, -0.8, 0.3]])
+    A = np.block([[np.zeros((2, 2)), np.eye(2)], [-K / m[:, None], -C / m[:, None]]])
+    b, unit = np.concatenate([np.zeros((2, 3)), into / m[:, None]]), np.eye(4)
+
+    def met(column, lag):
+        """∫ exp(A s) b exp(-r |s + lag|) ds from 0 on."""
+        if lag >= 0.0:
+            return np.exp(-r * lag) * np.linalg.solve(r * unit - A, column)
+        grown = np.linalg.solve(A + r * unit, scipy.linalg.expm((A + r * unit) * -lag) - unit) @ column
+        return np.exp(r * lag) * grown + scipy.linalg.expm(A * -lag) @ np.linalg.solve(r * unit - A, column)
+
+    rates = [sum(met(b[:, i], lags[j, i]) for i in range(3)) for j in range(3)]
+    S = σ**2 * sum(np.outer(b[:, j], rates[j]) for j in range(3))
+    P = np.linalg.solve(np.kron(A, unit) + np.kron(unit, A), -(S + S.T).ravel()).reshape(4, 4)
+    found = sd.structures.stationary_covariance(sd.with_noise(FRAME, late, into))
+    np.testing.assert_allclose(found, P, rtol=0, atol=1e-13 * np.abs(P).max())
 
 
 def test_steps_under_a_passing_wave_have_the_covariance_of_shifted_responses():

@@ -143,6 +143,15 @@ def test_gamma_functions_beside_their_zeros(name):
     assert np.max(np.abs(evaluate(name, x) - exact) / np.maximum(1, np.abs(exact))) < 1.2e-15
 
 
+@pytest.mark.parametrize("name", ["lgamma", "digamma"])
+def test_gamma_functions_of_halves_beyond_2_51(name):
+    """The last numbers below 2^52 that are not whole; they were taken for poles."""
+    x = -np.array([2.0**51 - 0.25, 2.0**51 + 0.5, 2.9e15 + 0.5, 2.0**52 - 1.5, 2.0**52 - 0.5])
+    exact = np.array([float(exactly(name, (v,))) for v in x.tolist()])
+    np.testing.assert_allclose(evaluate(name, x), exact, rtol=4e-16)
+    assert not np.isfinite(evaluate(name, np.array([-(2.0**51), -(2.0**51) - 1.0, 1.0 - 2.0**52, -(2.0**52)]))).any()
+
+
 POSITIVE = [0.0, 5e-324, 1e-310, 2.0**-1022, 1e-30, 1e-9, 0.3, 0.5, 1.0, 1.5, 2.0, 3.0, 26.5, 27.5, 40.0]
 EDGES = [709.78, 709.79, 710.47, 710.48, 745.1, 745.2, 1023.9, 1024.0, 1074.5, 1075.5, 2.0**31, 1e22, 1e300, np.inf]
 WHOLE = [2.0**52 + 1, 2.0**53 - 1, 2.0**53 + 2, np.finfo(float).max]

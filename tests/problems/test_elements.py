@@ -187,6 +187,15 @@ def test_a_hysteretic_hinge_is_that_of_the_angle(driven):
     assert (off[0] < 0.01).all() and (off[1] < off[0] / (9.0 if driven else 2.5)).all(), off
 
 
+def test_a_stiff_stop_beside_joints_is_told_with_what_joints_take():
+    """Methods of the α family refuse joints, so that they are no way out."""
+    rod = sd.Mechanical(lambda t, x, v: jnp.array([0.0, -9.81]), None, ([0.6, -0.8], [0.0, 0.0]),
+                        constraints=lambda t, x: x @ x - 1.0)  # fmt: skip
+    stopped = sd.with_elements(rod, Gap(at=0, stiffness=1e7, gap=0.61))
+    with pytest.raises(ValueError, match=r"RattleAlpha .* \(Gap\): .* steps of .* or an impact in place of the stop"):
+        sd.simulate(stopped, t=(0.0, 0.1), dt=0.01, paths=2, seed=1)
+
+
 @pytest.mark.parametrize("exponent", [1.0, 1.5, 2.0])
 def test_a_damper_that_is_not_smoothed_is_the_plain_power(exponent):
     rates = np.array([-2.0, -0.3, 0.0, 0.7])

@@ -480,3 +480,14 @@ def test_a_mass_that_depends_on_the_state_may_be_light():
         mass=lambda t, x, v: jnp.diag(jnp.array([1e8, 1e-6])) * (2.0 + jnp.sin(x[0])),
     )  # fmt: skip
     check_mass_at_start(problem.motion, 0.0)
+
+
+def test_friction_that_newton_does_not_solve_names_its_element():
+    def failed(force):
+        with pytest.raises(sd.PathsFailed) as error:
+            problem = sd.Mechanical(force, lambda t, x, v: 1.0, (0.0, 1.0))
+            sd.simulate(problem, "StochasticAlpha", t=(0.0, 1.0), dt=0.01, paths=16, seed=1, progress=False)
+        return str(error.value)
+
+    assert "stodyn.elements.Coulomb" in failed(lambda t, x, v: -x - 5.0 * jnp.tanh(v / 1e-6))
+    assert "stodyn.elements.Coulomb" not in failed(lambda t, x, v: -5.0 * jnp.tanh(x / 1e-9) - 1e9 * x)

@@ -356,6 +356,13 @@ def test_functions_that_are_nan_for_some_numbers_are_named_where_paths_fail():
     assert describe(defined, None, (0, 1), 0.1, None, "float64").undefined == ""
 
 
+def test_methods_without_slopes_are_named_where_a_root_is_finite_and_its_slope_is_not():
+    guarded = SDE(lambda t, x: 1.0 - x, lambda t, x: 2.8 * jnp.sqrt(jnp.maximum(x, 0.0)), 0.5)
+    with pytest.raises(PathsFailed, match="the slope of the root, which is infinite at 0: PlatenWeak2, SRIW1"):
+        simulate(guarded, "Milstein", t=(0, 1), dt=1 / 16, paths=100, seed=1)
+    simulate(guarded, "PlatenWeak2", t=(0, 1), dt=1 / 16, paths=100, seed=1)
+
+
 DIRECTED = {
     "constant": (lambda t, x: jnp.sin(t) * jnp.eye(2), ["additive", "diagonal"], True),
     "diagonal": (lambda t, x: jnp.diag(x**2), ["diagonal"], True),

@@ -51,6 +51,18 @@ def test_where_noise_enters_they_are_those_of_the_steps(kind):
     np.testing.assert_allclose(run["peak_mean"][-1], run["peak"].mean("peak_path"), rtol=1e-12)
 
 
+def test_peak_reactions_of_pendulums_are_those_of_the_books():
+    """Let go at rest at the angle θ, a rod of length 1 holds at most g (3 - 2 cos θ), as the bob passes below."""
+    θ, gravity = np.array([0.4, 0.9, 1.5]), 9.81
+    start = sd.PerPath(np.stack([np.sin(θ), -np.cos(θ)], axis=1)), sd.PerPath(np.zeros((3, 2)))
+    rods = sd.Mechanical(
+        lambda t, x, v: jnp.array([0.0, -gravity]), None, start, constraints=lambda t, x: 0.5 * (x @ x - 1.0)[None]
+    )
+    peaks = st.Extreme(rods.multiplier, at=[0.9])
+    run = sd.simulate(rods, "RattleAlpha", t=(0, 0.9), dt=0.01, paths=3, seed=1, collect=peaks)
+    np.testing.assert_allclose(run["peak"].values.ravel(), gravity * (3.0 - 2.0 * np.cos(θ)), rtol=1e-3)
+
+
 def test_velocities_under_coloured_forces_are_smooth():
     mast = sd.with_noise(
         sd.Mechanical.from_matrices([1.0], [0.2], [4.0]), sd.noise.coloured.gauss_markov(1.0, 1.0), into="x0"
@@ -79,3 +91,10 @@ def test_a_component_that_is_not_there_is_told():
         st.Extreme("y").prepared(FROZEN, np.array([0.0, 1.0]))
     with pytest.raises(ValueError, match=r"Extreme: of returned shape \(2, 2\), expected a number or a vector"):
         st.Extreme(lambda t, x: jnp.outer(x, x)).prepared(FROZEN, np.array([0.0, 1.0]))
+
+
+def test_shares_of_a_response_without_a_value_are_unknown():
+    """Where a path is negative its root is NaN, which is not below a level."""
+    peaks = st.Extreme(lambda t, x: jnp.stack([jnp.sqrt(x[0]), x[1]]), levels=[0.5])
+    run = sd.simulate(FROZEN, EulerMaruyama, t=(0, 1), dt=0.5, paths=20, seed=1, collect=peaks)
+    assert np.isnan(run["peak_passed"].values[0]).tolist() == [True, False]

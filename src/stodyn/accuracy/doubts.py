@@ -105,6 +105,8 @@ def reasons(ladder: Ladder, heavy: Sequence[rules.Level]) -> list[str]:
         distrust.append(
             f"f had one value on all {points} paths: if it has others, their probability is below {3 / points:.1g}"
         )
+        if ladder.work.relative and not ladder.result.interval.value.all():
+            distrust.append("no error is a share of a value of 0: ask for an absolute one (relative=False)")
     for one in heavy[:1]:
         worst = float(np.max(one.known.kurtosis))
         distrust.append(

@@ -141,7 +141,7 @@ def plain_cost(ladder: Any, own: np.ndarray | None) -> tuple[float, int]:
     variances = {l - 1: v for l, v in variances.items()}
     biases = {l - 1: v for l, v in biases.items()}
     steps = {l - 1: v for l, v in steps.items()}
-    return rules.plain(variances, biases, steps, ladder.order, np.maximum(error, 1e-300), ladder.work.level)
+    return rules.plain(variances, biases, steps, ladder.order, error, ladder.work.level)
 
 
 def _starts_and_params(problem: Any, runs: list[Any]) -> str:

@@ -379,6 +379,6 @@ def plain(
         bound = biases[known] * 2.0 ** (-order.weak * (l - known))
         n = steps[known] * 2 ** (l - known)
         if np.all(bound < error):
-            cost = n * max(float(np.max(variances[known] * (q / (error - bound)) ** 2)), FEWEST_PATHS)
+            cost = n * max(float(np.max((np.sqrt(variances[known]) * q / (error - bound)) ** 2)), FEWEST_PATHS)
             best = min(best, (cost, n))
     return best

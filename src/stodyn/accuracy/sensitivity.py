@@ -274,7 +274,7 @@ class Inquiry:
         """The method with the measurements of the problem, if it has any."""
         if not isinstance(self.problem, Measured):
             return self.method
-        return measuring(self.method, self.problem, self.span[0], float(self.lengths.max()))
+        return measuring(self.method, self.problem, self.span[0], grid.step_of(self.lengths))
 
     def stopping_at(self, stop: Stop) -> Stopping:
         """The method with a stop; refuses functionals that would have to know of it."""

@@ -80,7 +80,7 @@ def read_column(file: Path, column: int) -> np.ndarray:
 
 
 def _from_text(file: Path) -> np.ndarray:
-    with file.open() as lines:
+    with file.open(encoding="utf-8") as lines:
         first = next((line for line in lines if line.strip() and not line.startswith("#")), "")
     separator = next((mark for mark in ",;\t" if mark in first), None)
     words = first.split(separator)

@@ -48,7 +48,7 @@ def read_system(file: Path) -> dict[str, Any]:
     if file.stat().st_size > MOST_BYTES:
         raise typer.BadParameter(f"--file: {file} has {file.stat().st_size:,} bytes, expected at most {MOST_BYTES:,}")
     try:
-        matrices = _from_archive(file) if file.suffix == ".npz" else json.loads(file.read_text())
+        matrices = _from_archive(file) if file.suffix == ".npz" else json.loads(file.read_text(encoding="utf-8"))
     except Exception as error:  # archives and arrays are refused in many ways
         raise typer.BadParameter(f"--file: {file} could not be read ({error}); expected .json or .npz") from error
     if not isinstance(matrices, dict) or not {"A", "B"} <= set(matrices) <= {"A", "B", "Q"}:

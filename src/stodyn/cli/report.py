@@ -21,9 +21,7 @@ from stodyn.tour.page import STYLE
 
 CURVES = {"bin", "edge", "lag", "frequency", "tau"}  # dimensions of variables that are curves
 MOST_ROWS, MOST_PICTURES = 80, 24  # of a page that is read
-OWN_STYLE = """.wide { overflow-x: auto; } .warning { border-left: .3rem solid #D55E00; padding: .3rem .8rem; }
-@media (prefers-color-scheme: dark) { body { background: #1b1b1f; color: #ddd; } img { background: white; }
-pre { background: #2a2a30; } th, .run { color: #aaa; } summary { color: #56B4E9; } }"""
+OWN_STYLE = ".warning { border-left: .3rem solid #D55E00; padding: .3rem .8rem; }"
 
 
 def command(

@@ -12,6 +12,10 @@ EXAMINE = (
     'To examine such paths pass on_failure="record": the run continues without them, their numbers and times are in '
     "its result, and stodyn.replay gives each of them step by step."
 )
+SLOPES = (
+    "Where they are inside already, the method takes the slope of the root, which is infinite at 0: PlatenWeak2, SRIW1 "
+    "and EulerMaruyama take none."
+)
 LEFT, UNSOLVED, UNFIT = range(3)  # why a path failed: by infinity or NaN, by a solve, by a state that is none
 CAUSES = {LEFT: "its state left the floating-point numbers", UNSOLVED: "its equations were not solved"}
 
@@ -131,7 +135,8 @@ class FailureLog:
             named = f" ({', '.join(implicit)})" if implicit else ""
             other_way = f"where the system is stiff an implicit method{named}"
         facts = f"{len(paths)} of the {looked_at} paths run so far failed ({'; '.join(why)}). First: {shown}{more}."
-        advice = " ".join(filter(None, (EXAMINE, advice, undefined)))
+        slopes = SLOPES if "the diffusion takes a square root" in undefined else ""
+        advice = " ".join(filter(None, (EXAMINE, advice, undefined, slopes)))
         return PathsFailed(
             f"{facts} {suspect}{suspect and ' '}Try a smaller dt, or {other_way}. {advice}",
             paths,

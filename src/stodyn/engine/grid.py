@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from stodyn.hints import Reals
+from stodyn.numerics.running_sums import running_sums
 from stodyn.statistics.contract import Statistic
 
 TOLERANCE = 1e-9  # relative to the interval: how closely dt must divide it and times must lie on the grid
@@ -49,6 +50,8 @@ def step_times(t: Reals, dt: ArrayLike | Callable[..., Any]) -> tuple[np.ndarray
     lengths = _numbers(dt)
     if lengths is None:
         raise ValueError(f"dt: expected a positive step length (or a list of them), got {dt!r}")
+    if lengths.ndim == 1 and lengths.size > 1 and lengths[0] == start and np.all(np.diff(lengths) > 0):
+        _refuse_times(lengths, start, end)
     if lengths.ndim > 1 or not np.all(np.isfinite(lengths)) or np.any(lengths <= 0):
         raise ValueError(f"dt: expected a positive step length (or a list of them), got {dt!r}")
     span = end - start
@@ -66,7 +69,7 @@ def step_times(t: Reals, dt: ArrayLike | Callable[..., Any]) -> tuple[np.ndarray
     if lengths.ndim == 1:
         if abs(lengths.sum() - span) > TOLERANCE * span:
             raise ValueError(f"dt: the steps add up to {lengths.sum()}, but the interval is {span} long")
-        return np.concatenate([[start], start + np.cumsum(lengths)]), lengths
+        return start + running_sums(lengths), lengths
     steps = max(round(span / float(lengths)), 1)
     if abs(steps * float(lengths) - span) > TOLERANCE * span:
         fewer = max(int(span / float(lengths)), 1)
@@ -81,6 +84,20 @@ def step_times(t: Reals, dt: ArrayLike | Callable[..., Any]) -> tuple[np.ndarray
         h = span / steps
         times = step_time(start, h, np.arange(steps + 1))
     return np.append(times[:-1], end), np.full(steps, h)
+
+
+def _refuse_times(values: np.ndarray, start: float, end: float) -> None:
+    """Refuse times at which steps end in place of the lengths of steps, unless they are such lengths too."""
+    if abs(values.sum() - (end - start)) > TOLERANCE * (end - start):
+        raise ValueError(
+            f"dt: expected lengths of steps, got times from {values[0]:g} to {values[-1]:g}; their differences, "
+            f"np.diff(times), are steps if they go from {start:g} to {end:g}"
+        )
+
+
+def step_of(lengths: np.ndarray) -> float | np.ndarray:
+    """The length of the steps of a run; those of all of them where they differ."""
+    return lengths if np.ptp(lengths) > TOLERANCE * lengths[0] else float(lengths.max())
 
 
 def step_time(start: float, dt: float, k: np.ndarray) -> np.ndarray:

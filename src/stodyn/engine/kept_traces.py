@@ -1,4 +1,4 @@
-"""Traces of steps, and facts about problems, kept under a digest of everything they are made of.
+"""Traces of steps, facts about problems and solutions, kept under a digest of everything they are made of.
 
 A step is a function of its method and of the problem. Both enter the digest by value, and the functions of the problem
 by traces made in this call. Where something has no digest (a method that is not ours, a function that was not
@@ -77,6 +77,11 @@ def of_step(
 def of_values(values: Sequence[Any], make: Callable[[], Of]) -> Of:
     """Traces that depend on these values alone, such as those of the numbers that statistics observe."""
     return _reused(lambda: _value(values), make)
+
+
+def of_problem(problem: Problem, functions: Mapping[str, TracedFunction], question: Any, make: Callable[[], Of]) -> Of:
+    """What follows from a problem, whose functions are traced as they are now, for a question in plain values."""
+    return _reused(lambda: (_problem(problem, functions), _value(question)), make)
 
 
 def _reused(words: Callable[[], Any], make: Callable[[], Of], may_be: Callable[[], bool] = lambda: True) -> Of:
@@ -244,7 +249,7 @@ def _value(value: Any) -> Any:
     if isinstance(value, Gauge):
         return _gauge(value)
     if isinstance(value, Clock):  # all else in it is that of the loop
-        return value.begin, value.h, sorted(value.jitters.items())
+        return value.begin, value.h, value.takes_equal_steps, sorted(value.jitters.items())
     if type(value).__module__.startswith(OURS) and isinstance(getattr(value, "token", None), int):
         return type(value).__qualname__, value.token  # it never changes: the network of a circuit
     if _is_ours(value) and not isinstance(value, Problem):

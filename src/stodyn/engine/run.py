@@ -76,6 +76,11 @@ class Run(Job):
         ordered = [np.asarray(x, order="C") if isinstance(x, (np.ndarray, jax.Array)) else x for x in leaves]
         return Part(jax.tree.unflatten(tree, ordered), *failures, rounded)
 
+    def let_go(self) -> None:
+        """Give up memory that is kept from block to block."""
+        self.executor.let_go()
+        self.spec.members_alike.clear()
+
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickled without programs and traces, which are made again on arrival."""
         fields = {f.name: getattr(self.layout, f.name) for f in dataclasses.fields(self.layout) if f.name != "spec"}

@@ -13,6 +13,7 @@ import numpy as np
 from stodyn.engine import grid, kept_traces, traces
 from stodyn.engine.collector import without_collection
 from stodyn.engine.jumps import check_jumps
+from stodyn.hints import is_number
 from stodyn.methods.catalogue import named
 from stodyn.methods.contacts import check_contacts
 from stodyn.methods.contract import Catalogued, Method, Solver
@@ -23,6 +24,8 @@ from stodyn.methods.stopping import Stop, Stopping, stopping
 from stodyn.methods.written_stops import check_written_stops
 from stodyn.models.catalogue import Model
 from stodyn.noise.iterated import Approximation, check_resolution
+from stodyn.numerics.bounded import Bounded
+from stodyn.numerics.facts.degree import is_affine_in
 from stodyn.numerics.newton import underived
 from stodyn.numerics.printing.unprintable import or_unexamined
 from stodyn.numerics.tracing_errors import one_error_of_derivatives
@@ -42,7 +45,9 @@ from stodyn.problems.driven_mechanical import DrivenMechanical
 from stodyn.problems.level import Level
 from stodyn.problems.looped import Looped
 from stodyn.problems.measured import Measured
+from stodyn.problems.mechanical import Mechanical
 from stodyn.problems.sdae import SDAE
+from stodyn.problems.sde import SDE
 from stodyn.problems.structure import partial_functions
 from stodyn.problems.time_scale import time_scale
 from stodyn.statistics.contract import Statistic
@@ -50,6 +55,8 @@ from stodyn.statistics.moments import Moments
 from stodyn.statistics.stopping import Alive, Stopped
 
 MEMORY_SHARE = 0.5  # of the machine's memory that a result may take
+
+_even: Bounded[str, bool] = Bounded(256)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -148,26 +155,34 @@ def describe(
     facts_key = kept_traces.recall_facts(problem, functions)
     _check_stated_structure(problem)
     method = chosen_method(problem, method)
+    if isinstance(problem, Looped) and is_number(dt) and dt > 0:
+        problem.expect_dt(grid.span_of(t), float(dt))
     times, lengths = grid.step_times(t, dt)
     stepped, conversions = matched(problem, method)
     changes = [*conversions, *problem.before_run(float(times[0]))]
     reason = method.step_refusal(float(lengths.max()))
     if reason is not None:
         raise ValueError(f"dt: {reason}")
-    ready = prepared(method, stepped, lengths)
+    h = grid.step_of(lengths)
+    if isinstance(problem, Looped) and not is_number(dt) and isinstance(h, float) and not problem.has_ticks_of(h):
+        h = lengths  # equal, but counted as if they differed: instants lie at ends of steps, other ticks need not
+    ready = prepared(method, stepped, float(times[0]), h)
+    if dtype == "float32":
+        _check_single_times(stepped, times, h)
     with or_unexamined():
         check_crossings(method, stepped, float(lengths.max()), float(times[-1] - times[0]))
     with or_unexamined():
-        check_written_stops(method, problem, float(lengths.max()), (float(times[0]), float(times[-1])))
+        if not has_even_slopes(problem, functions):
+            check_written_stops(method, problem, float(lengths.max()), (float(times[0]), float(times[-1])))
     with or_unexamined():
         check_jumps(method, problem, times)
     if conversions:
         check_contacts(method, problem, float(lengths.max()))
         _check_driven(method, problem, stepped, float(lengths.max()))
-    measured = measuring(ready, stepped, float(times[0]), float(lengths.max()))
-    if isinstance(measured, Solver) and stop is None and np.ptp(lengths) <= grid.TOLERANCE * lengths[0]:
+    measured = measuring(ready, stepped, float(times[0]), h)
+    if isinstance(measured, Solver) and stop is None and not np.ndim(h):
         measured = measured.as_steps(stepped, float(lengths[0]), ()) or measured
-    if isinstance(measured, Method) and np.ptp(lengths) > grid.TOLERANCE * lengths[0]:
+    if isinstance(measured, Method) and np.ndim(h):
         _check_unequal_steps(ready, measured)
     if isinstance(ready, Method):
         strong = max((float(c.order or 0) for c in ready.claims if c.kind == "strong" and not c.when), default=0.0)
@@ -200,6 +215,14 @@ def describe(
         stepped, measured, times, lengths, statistics, saves, np.dtype(dtype), traced, record, implicit, levels,
         suspect, _undefined_in_words(problem, functions), fit,
     )  # fmt: skip
+
+
+def _check_single_times(problem: Any, times: np.ndarray, h: float | np.ndarray) -> None:
+    """Refuse steps that a loop cannot count in single precision."""
+    while isinstance(problem, Measured):
+        if isinstance(problem, Looped):
+            problem.expect_single(times, h)
+        problem = problem.problem
 
 
 def _check_unequal_steps(method: Catalogued, measured: Method) -> None:
@@ -259,6 +282,21 @@ def checked_functions(problem: Any) -> dict[str, TracedFunction]:
             continue
         check_repeats(name, look.trace, look.trace_again())
     return traced
+
+
+def has_even_slopes(problem: Any, functions: dict[str, TracedFunction]) -> bool:
+    """Whether it is proved, for all values of the parameters, that the slopes of a drift, or of a force of bodies of
+    constant mass, are the same everywhere, so that no stop is written into it."""
+    name, moving = ("force", (1, 2)) if isinstance(problem, Mechanical) else ("drift", (1,))
+    is_plain = type(problem) is SDE or (
+        isinstance(problem, Mechanical) and problem.coloured is None and not callable(problem.mass)
+    )
+    look = functions.get(name) if is_plain else None
+    if look is None:
+        return False
+    if look.digest not in _even:
+        _even[look.digest] = is_affine_in(look.trace, look.arguments, moving)
+    return _even[look.digest]
 
 
 def _undefined_in_words(problem: Any, functions: dict[str, TracedFunction]) -> str:
@@ -322,13 +360,12 @@ def chosen_method(problem: Any, method: Catalogued | str | None) -> Catalogued:
     return recommended(problem) if method is None else named(method)
 
 
-def prepared(method: Catalogued, stepped: Any, lengths: np.ndarray) -> Catalogued:
-    """The method prepared for the problem that it steps."""
-    longest = float(lengths.max())
+def prepared(method: Catalogued, stepped: Any, t: float, h: float | np.ndarray) -> Catalogued:
+    """The method prepared for the problem that it steps from t on, by steps of length h, or of these lengths."""
     while isinstance(stepped, Measured):
-        stepped.check_step(method, longest)
+        stepped.check_steps(method, t, h)
         stepped = stepped.problem
-    return method.prepared(stepped, longest)
+    return method.prepared(stepped, float(np.max(h)))
 
 
 def matched(problem: Any, method: Any) -> tuple[Any, list[str]]:

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jax.extend import core
 
+from stodyn.engine.energies import check_energy
 from stodyn.engine.layout import Layout
 from stodyn.engine.program import executors
 from stodyn.engine.spec import Spec, describe
@@ -77,17 +78,20 @@ class UnstableStep(NamedTuple):
     longest: Callable[[], float]
 
 
-def examined(run: Any, problem: Any, method: Any) -> Any:
-    """The run, once its steps are examined: warns where they are unstable, and of variances that they make wrong;
-    refuses noise that is not what is stated of it along the first paths."""
+def examined(run: Any, problem: Any, method: Any, judges_laws: bool = True) -> Any:
+    """The run, once its steps are examined: warns where they are unstable, and of variances and energies that they make
+    wrong, which is what `judges_laws` asks; refuses noise that is not what is stated of it along the first paths, and
+    energies that are far off."""
     unstable = ""
     with or_unexamined():
         _refuse_false_structure(run, problem)
     with or_unexamined():
         unstable = _warn_of_unstable_steps(run, problem)
-    if not unstable:
+    if judges_laws and not unstable:
         with or_unexamined():
             warn_of_wrong_variances(run, problem, method)
+        with or_unexamined():
+            check_energy(run, problem, method)
     return run.suspecting(unstable)
 
 

@@ -48,7 +48,7 @@ from stodyn.methods.stopping import Stop
 from stodyn.models.catalogue import Model
 from stodyn.noise.source import differs
 from stodyn.problems import describing
-from stodyn.problems.contract import Problem, machine_memory, param_units, sharing_traces
+from stodyn.problems.contract import Problem, as_snapshot, machine_memory, param_units, sharing_traces
 from stodyn.statistics import comparison
 from stodyn.statistics.comparison import Comparison
 from stodyn.statistics.contract import Move, Snapshot, Statistic
@@ -138,6 +138,8 @@ def sweep(
         seeds = [int(np.random.SeedSequence([int(seed), k]).generate_state(1)[0]) for k in range(len(problems))]
     kinds = [WrittenValues if isinstance(s, Alive) or type(s) is Moments else Values for s in watched]
     collected = [*statistics, *(kind(s, every=s.every, at=s.at) for kind, s in zip(kinds, watched, strict=True))]
+    corners = {int(np.ravel_multi_index(ends, [len(axis.points) for axis in axes]))
+               for ends in itertools.product(*({0, len(axis.points) - 1} for axis in axes))}  # fmt: skip
     grid, spelled, runs, messages = tuple(len(axis.points) for axis in axes), _spelled(axes), [], []
     with sharing_traces():
         for k, (number, point) in enumerate(zip(seeds, problems, strict=True)):
@@ -146,7 +148,7 @@ def sweep(
                 spec = _with_values_last(describe(point, method, t, dt, collected, dtype, stop))
                 check_paths(spec, int(paths))
                 run = run_of(spec, int(paths), number, where)
-                runs.append(examined(run, point, method))
+                runs.append(examined(run, point, method, judges_laws=k in corners))
             messages += [(_words(spelled, grid, k), warning) for warning in own]
     _warn_of_points(messages)
     job = Sweep(runs, grid, len(watched), spelled)
@@ -373,10 +375,13 @@ def points(problem: Any, over: Mapping[Any, Sequence[Any]]) -> tuple[list[_Axis]
     """The dimensions of a grid, and the problem at each of its points."""
     axes = _axes(over)
     grid = itertools.product(*(axis.points for axis in axes))
-    if isinstance(problem, Problem):
-        checked_functions(as_it_is_now(problem))  # once, since its points share the traces
     with sharing_traces():
-        problems = [as_it_is_now(_at(problem, dict(itertools.chain(*point)))) for point in grid]
+        if isinstance(problem, Problem):
+            now = as_it_is_now(problem)
+            checked_functions(now)  # once, since its points share the traces
+            problems = [as_snapshot(_at(now, dict(itertools.chain(*point))), now) for point in grid]
+        else:
+            problems = [as_it_is_now(_at(problem, dict(itertools.chain(*point)))) for point in grid]
     return [axis._replace(units=param_units(problems[0])) for axis in axes], problems
 
 
@@ -523,6 +528,8 @@ class Sweep(Job):
         parts, observed = [], []
         for run in self.runs:
             part = run.compute(block, tell)
+            if self.blocks == 1:  # no later one has use for it
+                run.let_go()
             folded, plain = part.folded, len(part.folded) - self.watched
             parts.append(part._replace(folded=folded[:plain]))
             count = self.paths_in(block)

@@ -251,6 +251,12 @@ def traced_functions_of(problem: Any, path: str = "") -> dict[str, TracedFunctio
     return traced_functions
 
 
+def traced_anew(problem: Any) -> dict[str, TracedFunction]:
+    """The traces of the functions of a problem as they are now."""
+    functions = traced_functions_of(problem)
+    return {name: dataclasses.replace(look, trace=look.trace_again()) for name, look in functions.items()}
+
+
 def function_traces(problem: Any) -> list[tuple[str, core.ClosedJaxpr]]:
     """The functions f and g of a problem as traces, by name; a problem that is made of another has that one's."""
     with jax.enable_x64(True):

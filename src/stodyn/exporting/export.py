@@ -104,13 +104,13 @@ def export(
     _check_names(model, inputs)
     name = c_file.identifier(file.stem)
     if file.suffix == ".py":
-        file.write_text(numpy_file.text(model, name, int(seed)))
+        file.write_text(numpy_file.text(model, name, int(seed)), encoding="utf-8")
         return [file]
     if file.suffix == ".fmu":
         return [fmu.write(model, name, inputs, file, int(seed), fmi, platforms)]
     header = file.with_suffix(".h")
-    file.write_text(c_file.source(model, name, inputs, header.name))
-    header.write_text(c_file.header(model, name, inputs))
+    file.write_text(c_file.source(model, name, inputs, header.name), encoding="utf-8")
+    header.write_text(c_file.header(model, name, inputs), encoding="utf-8")
     return [file, header]
 
 

@@ -111,7 +111,7 @@ def _library(
 def _compiled(sources: Mapping[str, str], suffix: str, compiler: Sequence[str]) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         for word, text in sources.items():
-            (Path(folder) / word).write_text(text)
+            (Path(folder) / word).write_text(text, encoding="utf-8")
         library = Path(folder) / f"library{suffix}"
         movable = [] if suffix == ".dll" else ["-fPIC"]
         call = [*compiler, *c_file.FLAGS.split(), "-shared", *movable, "-o", str(library), "model.c", "fmi.c", "-lm"]

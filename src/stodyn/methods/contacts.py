@@ -29,10 +29,12 @@ CONTACTS = 55  # at most, in the time in which the energy decays
 LEAST_GAIN = 1e-3  # of the energy at a contact, below which it is not said whether a method takes or gives
 FEWEST = 0.02  # of h √(k/m), below which no contact is followed by a method's own steps
 MOST_HALVINGS = 16  # of the step, in search of one that is short enough
-WORDS = (
-    "of a body that meets a stop (Gap): h √(k/m) is {Ω:.3g} for the stiffest one. Take {shorter}a method of the α "
-    "family with order=1.0, such as StochasticAlpha, which takes the mean force of a stop over the step."
+WORDS = "of a body that meets a stop (Gap): h √(k/m) is {Ω:.3g} for the stiffest one. Take {shorter}"
+ALPHA = (
+    "a method of the α family with order=1.0, such as StochasticAlpha, which takes the mean force of a stop over the "
+    "step."
 )
+IMPACT = "an impact in place of the stop, sd.with_walls(problem, sd.Impact(...)), whose impulse the joints share."
 
 
 def check_contacts(method: Any, problem: Any, h: float) -> None:
@@ -41,7 +43,7 @@ def check_contacts(method: Any, problem: Any, h: float) -> None:
     stiffest = stiffest_stop(problem) if isinstance(problem, Mechanical) else None
     if stiffest is None:
         return
-    tell_of_stiff_stop(method, h, stiffest, REFUSED, WORDS)
+    tell_of_stiff_stop(method, h, stiffest, REFUSED, WORDS + (ALPHA if problem.joints is None else IMPACT))
 
 
 def tell_of_stiff_stop(method: Any, h: float, stiffest: Stiffest, refused: tuple[float, float], words: str) -> None:

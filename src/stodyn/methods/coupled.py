@@ -181,7 +181,7 @@ class Level(Method):
         inner, shortest = problem.problem, h if self.kind == "single" else 0.5 * h
         if not isinstance(inner, Looped) or self.base.accepts is Looped:
             return dataclasses.replace(self, base=self.base.prepared(inner, shortest))
-        inner.check_step(self.base, h)
+        inner.check_steps(self.base, problem.begin, h)
         base = self.base.prepared(inner.problem, shortest)
         fine, coarse = (looping(base, inner, problem.begin, step) for step in (shortest, h))
         return dataclasses.replace(self, base=base, fine=fine, coarse=coarse)

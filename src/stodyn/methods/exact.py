@@ -23,10 +23,9 @@ from stodyn.methods.contract import EXPLICIT, Claim, Method, Solver
 from stodyn.methods.wrapping import Wrapping
 from stodyn.noise.increment import Increment, Recipe
 from stodyn.numerics import gauss, van_loan
-from stodyn.numerics.facts.degree import is_proved_affine
 from stodyn.numerics.printing.points import at_one, at_points
 from stodyn.problems.sde import SDE
-from stodyn.problems.structure import depends_on_time
+from stodyn.problems.structure import depends_on_time, has_fixed_slopes
 
 INPUT_NODES = 12  # nodes of the Gauss rule over a step, for inputs that change with time
 LINEAR = 1e-9  # of the largest value: the deviation that cancelling terms may leave in a drift that is proved affine
@@ -205,14 +204,11 @@ def linear_coefficients(problem: Any) -> Coefficients:
         values = at_points(lambda x: problem.f(0.0, x, params), points)
         B = at_one(lambda x: problem.g(0.0, x, params), np.zeros(n))
         fixed = not depends_on_time(problem.f, points[0], params)
-        constant = fixed or not depends_on_time(lambda t, x, p: jax.jacfwd(lambda x: problem.f(t, x, p))(x), points[0],
-                                                params)  # fmt: skip
         steady_noise = not depends_on_time(problem.g, points[0], params)
-        affine = is_proved_affine(problem.f, (np.zeros(()), points[0], params), moving=1)
     a, A = values[0], (values[1 : n + 1] - values[0]).T
     reason = None
     off = np.abs(values[n + 1 :] - (random @ A.T + a)).max()  # NaN where the drift is
-    if not (affine and constant and off <= LINEAR * max(np.abs(values).max(), 1e-300)):
+    if not (has_fixed_slopes(problem.f, points[0], params) and off <= LINEAR * max(np.abs(values).max(), 1e-300)):
         reason = "VanLoan is made for linear systems with constant coefficients, but this drift is not of that kind"
     elif not steady_noise:
         reason = "VanLoan is made for constant noise, but this problem's noise depends on time"

@@ -32,6 +32,7 @@ from stodyn.problems.driven import (
     LINEARISED,
     SLOW,
     Driven,
+    by_van_loan,
     longest_step,
     response_in_words,
     warn_of_response,
@@ -78,7 +79,8 @@ def check_response(method: Any, problem: Any, h: float) -> None:
     now = delivered(h)
     if now is not None and is_off(h):
         compared = now, exact
-        warn_of_response(method, h, compared, problem.components, IN_THE_LONG_RUN, longest_step(is_off, h), LINEARISED)
+        longest, remedy = longest_step(is_off, h), by_van_loan(problem)
+        warn_of_response(method, h, compared, problem.components, IN_THE_LONG_RUN, longest, LINEARISED, remedy)
 
 
 def _exact(problem: DrivenMechanical, A: np.ndarray, G: np.ndarray, b: np.ndarray) -> np.ndarray | None:

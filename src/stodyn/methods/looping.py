@@ -1,10 +1,11 @@
 """A method for a plant in a loop: steps with the inputs held, and at every tick the sensors and parts that are due.
 
 The state is that of the method and the registers of the loop. The number of a step follows from its time; between ticks
-a step costs one comparison more, and what does not act at every tick is entered at its own alone. The normals of a
-sensor are a function of (seed, path, sensor, sample), so that they are the same at every dt and cost nothing between
-samples: every sensor has a generator, which samples advance. It makes pairs, and where a sample leaves one of a pair,
-that is the first of the next sample.
+a step costs one comparison more, and what does not act at every tick is entered at its own alone. Where the lengths of
+steps differ, all instants of the loop are ends of steps, and a tick is due at an end that lies nearer to it than half
+the shortest step. The normals of a sensor are a function of (seed, path, sensor, sample), so that they are the same at
+every dt and cost nothing between samples: every sensor has a generator, which samples advance. It makes pairs, and
+where a sample leaves one of a pair, that is the first of the next sample.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+import operator
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -32,9 +34,9 @@ from stodyn.problems.sensor import Sensor
 _pair = jax.jit(counter.pair)  # traced once, and not at every sensor of every run
 
 
-def looping(method: Any, problem: Looped, t: float, h: float) -> Method:
-    """The method for a loop with steps of length h from t on."""
-    method = in_steps(method, problem, h)
+def looping(method: Any, problem: Looped, t: float, h: float | np.ndarray) -> Method:
+    """The method for a loop with steps from t on, of length h or of these lengths."""
+    method = in_steps(method, problem, float(np.max(h)))
     kind: Any = type(method)
     return _Looping(method, Clock(problem, t, h), kind.start is not Method.start)
 
@@ -93,13 +95,15 @@ class Registers(NamedTuple):
 class Clock:
     """The ticks of a loop in steps of a run, and the periods, phases and delays of everything in ticks."""
 
-    def __init__(self, problem: Looped, t: float, h: float):
+    def __init__(self, problem: Looped, t: float, h: float | np.ndarray):
         things = problem.things
-        steps = problem.steps_per_tick(h)
+        self.begin, self.h, self.takes_equal_steps = t, float(np.min(h)), not np.ndim(h)
+        problem.expect_steps(t, h)
+        steps = problem.steps_per_tick(self.h) if self.takes_equal_steps else 1
         is_fine = any(thing.jitter is not None for thing in things)
-        self.begin, self.h = t, h
         self.problem = problem
         self.steps = 1 if is_fine else steps  # to a tick; jitter is counted in single steps
+        self.whole = np.int32 if self.takes_equal_steps else np.int64  # ticks may be far more than steps that differ
         factor = steps if is_fine else 1
         self.times = {thing.name: [int(time / problem.tick) * factor for time in thing.times] for thing in things}
         jitters = {id(thing.jitter): thing.jitter for thing in things if thing.jitter is not None}
@@ -113,11 +117,30 @@ class Clock:
             if sensor.noise is not None or sensor.bias is not None
         }
 
-    def ticks(self, t: Any) -> tuple[Array, Array]:
-        """Whether a tick falls on the end of the step that begins at t, and the number of that step, counted from 1;
-        times of steps are whole multiples of h. Whole numbers cost the reals of the step no time."""
+    def ticks(self, t: Any, h: Any) -> tuple[Array, Array]:
+        """Whether a tick falls on the end of the step of length h that begins at t, and the number of that step,
+        counted from 1; times of steps are whole multiples of h. Whole numbers cost the reals of the step no time.
+
+        Where steps differ: whether an instant falls on the end, and the number of the nearest tick.
+        """
+        if not self.takes_equal_steps:
+            since, length = (t - self.begin) + h, float(self.problem.tick)
+            nearest = jnp.round(since / length)
+            tick = nearest.astype(np.int64)
+            return (jnp.abs(since - nearest * length) < 0.5 * self.h) & self._is_instant(tick), tick
         number = 1 + jnp.round((t - self.begin) * (1.0 / self.h)).astype(np.int64)
         return lax.rem(number, np.int64(self.steps)) == 0, number
+
+    def _is_instant(self, tick: Array) -> Any:
+        """Whether something acts or arrives at a tick; without jitter."""
+        due = [_is_multiple(tick, first, every) for every, phase, delay in self.times.values()
+               for first in {phase, phase + delay}]  # fmt: skip
+        return functools.reduce(operator.or_, due)
+
+    @property
+    def is_rare(self) -> bool:
+        """Whether steps may end between ticks."""
+        return self.steps > 1 or not self.takes_equal_steps
 
     def depth(self, name: str) -> int:
         """How many values of a thing may be on their way."""
@@ -138,16 +161,12 @@ class _Looping(WrappedSteps):
     begins_anew: bool
     accepts = Looped
 
-    @property
-    def takes_equal_steps(self):
-        return "samples a loop at equal steps"
-
     def start(self, problem, t, x, params):
         loop = Loop(problem, self.clock, params)
         plant = x[: problem.problem.n]
         registers = loop.begun(t, plant, _key(params[KEYS]) if problem.draws else None)
         inner = self.method.start(problem.problem, t, plant, loop.inputs(registers))
-        registers = loop.acted(t, jnp.zeros((), np.int32), self.method.read(inner), registers)
+        registers = loop.acted(t, jnp.zeros((), self.clock.whole), self.method.read(inner), registers)
         if self.begins_anew:
             inner = self.method.start(problem.problem, t, plant, loop.inputs(registers))
         return inner, registers
@@ -161,11 +180,11 @@ class _Looping(WrappedSteps):
         inner = _in_types_of(inner, stepped)
         end = t + noise.h
         registers = loop.summed(end, noise.h, before, self.method.read(inner), registers)
-        is_due, number = self.clock.ticks(t)
+        is_due, number = self.clock.ticks(t, noise.h)
 
         def act(now):
             inner, registers, end, number = now  # what a turn is handed is computed in the turn, and nowhere else
-            tick = lax.div(number, np.int64(self.clock.steps)).astype(np.int32)
+            tick = lax.div(number, np.int64(self.clock.steps)).astype(self.clock.whole)
             registers = loop.acted(end, tick, self.method.read(inner), registers)
             if self.begins_anew:
                 anew = self.method.after_jump(problem.problem, end, inner, loop.inputs(registers))
@@ -173,7 +192,7 @@ class _Looping(WrappedSteps):
             return inner, registers, end, number
 
         now = inner, registers, jnp.asarray(end), number
-        return rarely(is_due, act, now, loops=self.clock.steps > 1)[:2], report
+        return rarely(is_due, act, now, loops=self.clock.is_rare)[:2], report
 
     def after_jump(self, problem, t, state, params):
         inner, registers = state
@@ -485,7 +504,8 @@ def _is_multiple(tick: Array, first: int, every: int) -> Any:
     since = tick - first
     if every == 1:
         return True if first == 0 else since >= 0
-    return since % np.int32(every) == 0 if first == 0 else (since >= 0) & (since % np.int32(every) == 0)
+    is_whole = since % np.asarray(every, since.dtype) == 0
+    return is_whole if first == 0 else (since >= 0) & is_whole
 
 
 def _quantiles(law: Distribution, z: Array) -> Array:

@@ -26,8 +26,9 @@ from stodyn.problems.walls import Walled
 STREAM = "measurement"
 
 
-def measuring(method: Any, problem: Any, t: float, h: float) -> Any:
-    """The method for a problem and steps of length h from t on, with its measurements, loop, walls or switches."""
+def measuring(method: Any, problem: Any, t: float, h: float | np.ndarray) -> Any:
+    """The method for a problem and steps from t on, of length h or of these lengths, with its measurements, loop, walls
+    or switches."""
     if not isinstance(problem, Measured):
         return switching(method, problem)
     if isinstance(problem, Looped):

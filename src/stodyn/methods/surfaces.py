@@ -1,18 +1,17 @@
-"""Where the pieces of a force or a drift meet, and what a path meets there.
+"""Where the pieces of a drift meet, and what pushes a path back there.
 
 Where a function made of pieces passes from one to the next, its Jacobian jumps by u wᵀ, with w normal to the surface
 between the pieces. A path that meets the steeper piece moves along u by
 
     λ² - (wᵀu) λ - wᵀS u = 0,
 
-S being the Jacobian of the other piece: it swings with √(-wᵀS u), the √(k/m) of a stop, or is pushed back at the rate
--wᵀu, as by a stop in an equation of first order. Surfaces are found along lines, by the decisions that the trace of the
-function takes, so that a piece need not be wide.
+S being the Jacobian of the other piece: it swings, or is pushed back at the rate -wᵀu, as by a stop in an equation of
+first order. Surfaces are found along lines, by the decisions that the trace of the function takes, so that a piece need
+not be wide.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -40,6 +39,7 @@ PARTS = 16  # of a line, in which slopes that jump are told from such as rise
 class Equations:
     """dz = f dt + g dW of a problem without its elements, at many points, and the pieces of f.
 
+    rates, kicks  f and g at one point, with parameters
     places        of its states among those of the problem
     noise_varies  whether g may depend on the state
     """
@@ -50,7 +50,7 @@ class Equations:
         def at_points(function: Callable, few: int = 0) -> AtPoints:
             return AtPoints(lambda t, z: function(t, z, params), few=few)
 
-        self.problem, self.places = problem, places
+        self.problem, self.places, self.rates, self.kicks = problem, places, f, g
         self.noise_varies = g is not None and not problem.noise_structure.implies("additive")
         self.start = np.asarray(problem.example_start(), float)[places]
         self.f, self.pieces = at_points(f), at_points(region(f))
@@ -97,19 +97,15 @@ def equations_of(problem: Any) -> Equations | None:
 
 
 def has_corners(problem: Any) -> bool:
-    """Whether a force or a drift has corners in the state, and its slopes at many points cost little."""
-    motion = problem.motion.without_stops if isinstance(problem, Mechanical) else None
-
-    def bare(s):
-        if motion is None:
-            return problem.f(0.0, s, params)
-        y, v, z = motion.coordinates(s)
-        return motion.balance(0.0, y, v, z, params)[0]
-
+    """Whether a drift has corners in the state, and its slopes at many points cost little."""
     params, start = problem.example_params(), jnp.asarray(problem.example_start())
+
+    def drift(x):
+        return problem.f(0.0, x, params)
+
     with jax.enable_x64(True):
-        trace = jax.make_jaxpr(bare)(start)
-        return not (holds(trace, "while") or holds(trace, "scan")) and bool(corners(bare, (start,), 0))
+        trace = jax.make_jaxpr(drift)(start)
+        return not (holds(trace, "while") or holds(trace, "scan")) and bool(corners(drift, (start,), 0))
 
 
 class Surfaces(NamedTuple):
@@ -183,61 +179,30 @@ def _rises(before: np.ndarray, after: np.ndarray, least: float) -> np.ndarray:
     return (larger >= STEEPER**2 * smaller) & (larger >= least)
 
 
-class Stop(NamedTuple):
-    """What a path meets at a surface: √(k/m), and the damping, of one that swings; the rate of one that pushes back.
-
-    row, push  w and u
-    soft       S
-    enters     whether the steeper piece is the one beyond the surface
-    is_new     whether it is steeper than the start too
-    """
-
-    swings: float
-    damping: float
-    pushes: float
-    row: Any = None
-    push: Any = None
-    soft: Any = None
-    enters: bool = True
-    is_new: bool = True
-
-    def is_beyond(self, limits: tuple[float, float]) -> bool:
-        return self.swings > limits[0] or self.pushes > limits[1]
-
-
-NOTHING = Stop(0.0, 0.0, 0.0)
-
-
-def stop_between(near: np.ndarray, far: np.ndarray, at_start: np.ndarray) -> Stop:
-    """The stop that a path from `near` to `far`, or back, meets by the Jacobians there and at the start."""
+def push_between(near: np.ndarray, far: np.ndarray, at_start: np.ndarray) -> float:
+    """The rate at which the stop that a path from `near` to `far`, or back, meets pushes it back, by the Jacobians
+    there and at the start; 0 where there is none."""
     jump = far - near
     if not (np.isfinite(jump).all() and jump.any()):
-        return NOTHING
-    rise = np.abs(jump) / np.maximum(np.abs(jump).max(), 1e-300)
-    i, j = np.unravel_index(int(np.argmax(rise)), jump.shape)
-    enters = bool(abs(near[i, j]) <= abs(far[i, j]))
-    soft, stiff = (near, far) if enters else (far, near)
-    if abs(stiff[i, j]) < STEEPER**2 * abs(soft[i, j]):
-        return NOTHING
-    is_new = bool(abs(stiff[i, j]) >= STEEPER**2 * abs(at_start[i, j]))
+        return 0.0
+    i, j = np.unravel_index(int(np.argmax(np.abs(jump))), jump.shape)
+    soft, stiff = (near, far) if abs(near[i, j]) <= abs(far[i, j]) else (far, near)
+    if abs(stiff[i, j]) < STEEPER**2 * max(abs(soft[i, j]), abs(at_start[i, j])):
+        return 0.0
     jump = stiff - soft
     u, w = jump[:, j], jump[i] / jump[i, j]
     pushed, square = float(-w @ u), float(-w @ soft @ u)
-    if pushed > 0.0 and pushed**2 >= 4.0 * square:
-        return Stop(0.0, 0.0, pushed) if is_new else NOTHING
-    if square <= 0.0 or pushed**2 >= 4.0 * square:
-        return NOTHING
-    return Stop(math.sqrt(square), pushed + float(w @ soft @ soft @ u) / square, 0.0, w, u, soft, enters, is_new)
+    return pushed if pushed > 0.0 and pushed**2 >= 4.0 * square else 0.0
 
 
-def stops_at(equations: Equations, surfaces: Surfaces, t: np.ndarray, at_start: np.ndarray) -> list[Stop]:
-    """The stops (times, crossings) at surfaces, at their own times and at other ones t."""
+def pushes_at(equations: Equations, surfaces: Surfaces, t: np.ndarray, at_start: np.ndarray) -> list[float]:
+    """The rates (times, crossings) of stops at surfaces, at their own times and at other ones t."""
     count = len(surfaces.t)
     if not count:
         return []
     times = np.concatenate([surfaces.t, *(np.full(count, moment) for moment in t)])
     near, far = (np.asarray(equations.slopes(times, np.tile(side, (len(t) + 1, 1)))) for side in surfaces[1:3])
-    return [stop_between(one, other, at_start) for one, other in zip(near, far, strict=True)]
+    return [push_between(one, other, at_start) for one, other in zip(near, far, strict=True)]
 
 
 def slopes_at_start(equations: Equations, t: float, rng: np.random.Generator) -> np.ndarray:

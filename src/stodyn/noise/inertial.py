@@ -613,7 +613,7 @@ def _entries(text: Any) -> Mapping[str, Any]:
     if isinstance(text, Mapping):
         return text
     if isinstance(text, PurePath):
-        text = Path(text).read_text()
+        text = Path(text).read_text(encoding="utf-8")
     lines = (line.split("#")[0].split(":", 1) for line in text.splitlines() if ":" in line)
     return {name.strip(): value.strip() for name, value in lines}
 

@@ -153,7 +153,7 @@ def read_record(
     path = Path(file)
     if not path.is_file():
         raise ValueError(f"file: there is no file {str(path)!r}")
-    lines = path.read_text(errors="replace").splitlines()
+    lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     if path.suffix.lower() == ".at2":
         values, step = _at2(str(path), lines)
         if unit is None:

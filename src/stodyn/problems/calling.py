@@ -99,6 +99,12 @@ def _places(function: Callable) -> _Places | None:
     return _Places(sum(p.default is p.empty for p in own), math.inf if endless else len(own), own, keywords)
 
 
+def needed_names(function: Callable) -> tuple[str, ...]:
+    """The names of the arguments that a function cannot be called without, by position."""
+    places = _places(function) if callable(function) else None
+    return () if places is None else tuple(each.name for each in places.parameters[: places.required])
+
+
 def _is_given(params: Any) -> bool:
     return params is not None and not (isinstance(params, Mapping) and not params)
 

@@ -48,7 +48,7 @@ STRUCTURES = ("additive", "diagonal", "scalar", "commutative", "general")
 WITHOUT_AREAS = "without areas"  # noise that is taken as commutative on purpose: its Lévy areas are left out
 STATED = (*STRUCTURES, WITHOUT_AREAS)
 CALCULI = ("ito", "stratonovich")
-MOST_SHARED = 64  # traces that problems share
+MOST_SHARED = 256  # traces, and what is told from them, that problems share
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -63,12 +63,12 @@ class TracedFunction:
 
     @functools.cached_property
     def digest(self) -> str:
-        return fingerprint(self.trace)
+        return shared("digest", self.trace, lambda: fingerprint(self.trace))
 
     @functools.cached_property
     def has_full_digest(self) -> bool:
         """Whether the digest determines its derivatives too."""
-        return says_all(self.trace)
+        return shared("full digest", self.trace, lambda: says_all(self.trace))
 
     def trace_again(self) -> core.ClosedJaxpr:
         """The trace of the function as it is now."""
@@ -185,6 +185,15 @@ def snapshot(problem: Any) -> Any:
     fields = {field.name: getattr(problem, field.name) for field in dataclasses.fields(problem) if field.init}
     kind: Any = type(problem)
     copy = kind(**{name: snapshot(v) if isinstance(v, Problem) else v for name, v in fields.items()})
+    return as_snapshot(copy, problem)
+
+
+def as_snapshot(copy: Any, problem: Any) -> Any:
+    """A copy just made of a problem, told that it is one, with the traces of that problem as the earlier ones; so are
+    the problems inside it."""
+    for field in dataclasses.fields(copy):
+        if isinstance(inner := getattr(copy, field.name), Problem):
+            as_snapshot(inner, getattr(problem, field.name))
     vars(copy)["is_snapshot"] = True
     earlier: dict[str, TracedFunction] = vars(problem).get("traced_functions", {})
     for name, look in copy.traced_functions.items():

@@ -64,7 +64,7 @@ class Driven(SDE):
         one_step = "Heun" if method.starting_steps else method.name
         remedy = (
             f"The filter of the noise has rates up to {rate:.3g}: take smaller steps, or keep the noise exact at any "
-            f"step by stodyn.ExactNoise({one_step!r}), or by VanLoan where the problem is linear."
+            f"step by stodyn.ExactNoise({one_step!r}){by_van_loan(self, 'or by')}."
         )
         if math.isinf(ratios[worst]):
             raise ValueError(f"dt: {method.name} makes the coloured noise grow with steps of {h:g}. {remedy}")
@@ -81,7 +81,8 @@ class Driven(SDE):
         compared = self._compared(method, h)
         if compared is not None and response_in_words(*compared, self.components) is not None:
             longest = longest_step(lambda shorter: self._is_off(method, shorter), h)
-            warn_of_response(method, h, compared, self.components, IN_THE_LONG_RUN, longest, LINEARISED)
+            remedy = by_van_loan(self)
+            warn_of_response(method, h, compared, self.components, IN_THE_LONG_RUN, longest, LINEARISED, remedy)
 
     def _is_off(self, method: Any, h: float) -> bool:
         compared = self._compared(method.with_steps(h) if hasattr(method, "with_steps") else method, h)
@@ -145,19 +146,28 @@ class Driven(SDE):
 
 def warn_of_response(
     method: Any, h: float, compared: tuple[np.ndarray, np.ndarray], components: Sequence[str], when: str,
-    longest: float | None, basis: str = "",
+    longest: float | None, basis: str, remedy: str,
 ) -> None:  # fmt: skip
     """Warn where variances, as a method delivers them and as they are, differ; `longest`: the longest step with which
-    they do not, where it is known; basis: what they are computed from."""
+    they do not, where it is known; basis: what they are computed from; remedy: a method that is right, in words."""
     worst = response_in_words(*compared, components)
     if worst is None:
         return
+    component, share = worst
+    by_steps, true = (variances[list(components).index(component)] for variances in compared)
     steps = "smaller steps" if longest is None else f"steps of {longest:g} or less"
     tell(
-        f"dt: with steps of {h:g} {method.name} makes the variance of {worst[0]} {when} {worst[1]}{basis}. Take "
-        f"{steps}, with which all are right to {100.0 * NOTABLE_RESPONSE:g} %, or VanLoan where the problem is linear.",
+        f"dt: with steps of {h:g} {method.name} makes the variance of {component} {when} {share}{basis}: "
+        f"{by_steps:.3g}, but it is {true:.3g}. Take {steps}, with which all are right to "
+        f"{100.0 * NOTABLE_RESPONSE:g} %{remedy}.",
         ResponseNotDelivered,
     )
+
+
+def by_van_loan(problem: Any, words: str = "or") -> str:
+    """The method that is exact for linear problems, in words; none where parameters differ between paths, which it
+    refuses."""
+    return "" if problem.has_random_params else f", {words} VanLoan where the problem is linear"
 
 
 def longest_step(is_off: Callable[[float], bool], h: float) -> float | None:
@@ -174,7 +184,9 @@ def longest_step(is_off: Callable[[float], bool], h: float) -> float | None:
     return math.floor(step / unit) * unit
 
 
-def response_in_words(delivered: np.ndarray, exact: np.ndarray, components: Sequence[str]) -> tuple[str, str] | None:
+def response_in_words(
+    delivered: np.ndarray, exact: np.ndarray, components: Sequence[str], notable: float = NOTABLE_RESPONSE
+) -> tuple[str, str] | None:
     """The component whose variance is most wrong, and by how much; None where none is notably wrong.
 
     A component that noise does not move has a variance of rounding alone, relative to the largest, and counts as right.
@@ -182,7 +194,7 @@ def response_in_words(delivered: np.ndarray, exact: np.ndarray, components: Sequ
     moves = exact > len(exact) * np.finfo(float).eps * exact.max(initial=0.0)
     ratios = np.divide(delivered, exact, out=np.ones(len(exact)), where=moves)
     worst = int(np.argmax(np.abs(ratios - 1.0)))
-    if abs(ratios[worst] - 1.0) <= NOTABLE_RESPONSE:
+    if abs(ratios[worst] - 1.0) <= notable:
         return None
     return components[worst], _percent(ratios[worst])
 

@@ -6,7 +6,7 @@ due now arrive; sensors read, as listed; parts act, as listed, each seeing what 
 without delay are made; statistics look.
 
 Samples fall on steps by number. Times are read as decimal fractions; the tick is their greatest common divisor, and dt
-must divide it.
+must divide it. Steps of different lengths must end at all instants of samples and arrivals, `loop.times(t)`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -24,12 +24,14 @@ import numpy as np
 from jax.interpreters import partial_eval
 
 from stodyn.arguments import checks_arguments
+from stodyn.hints import Reals, is_number
 from stodyn.noise import path_normals, sfc64
 from stodyn.noise.from_normals import FromNormals
 from stodyn.noise.source import ByPath
 from stodyn.noise.uniforms import Uniforms
 from stodyn.numerics.bounds import check_bounds
 from stodyn.numerics.facts.degree import has_jumps_in
+from stodyn.numerics.running_sums import running_sums
 from stodyn.numerics.tracing_errors import in_words, user_place
 from stodyn.problems.calling import call
 from stodyn.problems.contract import TracedFunction, anew, component_names, expect_problem, param_units
@@ -39,6 +41,9 @@ from stodyn.problems.sensor import Jitter, Sensor, Timed, Times, exact
 
 KEYS = "~sensor keys"  # the last of all names in params, so that the draws of others stay as they are
 HOLDS = ("zero", "first")
+NEAR = 1e-9  # of the shorter of the steps beside it: how near to an instant a step ends there
+LEAST_SPACINGS = 64  # of floating-point numbers in a tick that is counted from the times of steps
+LEAST_SINGLE_SPACINGS = 8  # of numbers of single precision in a step, and in a tick that is counted so
 MOST_TICKS = 10**7  # in the shortest period; more come of times that were rounded, such as 1/3
 INPUTS: dict[type, Callable[[Any, list[str]], Any]] = {}  # kind of problem -> the same with inputs among its params
 SLOPE, SINCE = "~slope of {}", "~since when {}"  # params of a plant whose input is a straight line between samples
@@ -510,31 +515,162 @@ class Looped(Measured):
             )
         return ticks.numerator
 
-    def steps_per_tick(self, h: float) -> int:
-        """Return the number of steps in a tick; refuses steps that do not divide it, with some that do."""
-        count = float(self.tick) / h
-        whole = max(round(count), 1)
-        if abs(count - whole) > 1e-9 * whole:
-            words = ", ".join(
-                f"{word}={float(value):g} ({thing.name})"
-                for thing in self.things
-                for word, value in zip(Times._fields, thing.times, strict=True)
-                if value
-            )
-            more = max(math.ceil(count), 1)
-            if self.tick < min(thing.times.every for thing in self.things) / MOST_TICKS:
-                raise ValueError(
-                    f"dt: as decimals, {words} have no tick worth the name, {float(self.tick):g}; give times that are "
-                    "no decimals as fractions, such as every=fractions.Fraction(1, 3)"
-                )
+    def expect_dt(self, t: tuple[float, float], dt: float) -> None:
+        """Refuse a dt that does not divide the tick or the interval of a run, with some that divide both."""
+        start, end = (Fraction(repr(time)) for time in t)
+        ticks = (end - start) / self.tick
+        steps = float(ticks) * self.steps_per_tick(dt, ticks)
+        if abs(steps - round(steps)) > NEAR * steps and ticks.denominator <= MOST_TICKS:
             raise ValueError(
-                f"dt: {h:g} does not divide {float(self.tick):g}, the tick of {words}; give "
-                f"{float(self.tick) / more:.12g} or {float(self.tick) / (more + 1):.12g}"
+                f"dt: {dt:g} divides {float(self.tick):g}, the tick of the loop, but not the interval ({t[0]:g}, "
+                f"{t[1]:g}); give {self._dividing(steps / float(ticks), ticks)}"
             )
-        return whole
 
-    def check_step(self, method: Any, h: float) -> None:
-        steps = self.steps_per_tick(h)
+    def _dividing(self, count: float, ticks: Fraction | None) -> str:
+        """The two longest steps that are not longer than a tick over `count` and divide it, and so many ticks."""
+        unit = 1 if ticks is None or ticks.denominator > MOST_TICKS else ticks.denominator
+        more = max(math.ceil(count / unit), 1)
+        return f"{float(self.tick) / (unit * more):.12g} or {float(self.tick) / (unit * (more + 1)):.12g}"
+
+    def steps_per_tick(self, h: float, ticks: Fraction | None = None) -> int:
+        """Return the number of steps in a tick; refuses steps that do not divide it, with some that do, and that divide
+        so many ticks too."""
+        count = float(self.tick) / h
+        if not self.has_ticks_of(h):
+            if self.tick < min(thing.times.every for thing in self.things) / MOST_TICKS:
+                raise self._no_tick()
+            raise ValueError(
+                f"dt: {h:g} does not divide {float(self.tick):g}, the tick of {self._times_in_words}; "
+                f"give {self._dividing(count, ticks)}"
+            )
+        return round(count)
+
+    def has_ticks_of(self, h: float) -> bool:
+        """Whether a tick is a whole number of steps of this length."""
+        count = float(self.tick) / h
+        return abs(count - max(round(count), 1)) <= NEAR * max(round(count), 1)
+
+    @property
+    def _times_in_words(self) -> str:
+        return ", ".join(
+            f"{word}={float(value):g} ({thing.name})"
+            for thing in self.things
+            for word, value in zip(Times._fields, thing.times, strict=True)
+            if value
+        )
+
+    def _no_tick(self) -> ValueError:
+        """That the times have no common divisor that steps can count, and the way out, in words."""
+        return ValueError(
+            f"dt: as decimals, {self._times_in_words} have no tick worth the name, {float(self.tick):g}; give times "
+            "that are no decimals as fractions, such as every=fractions.Fraction(1, 3)"
+        )
+
+    def times(self, t: Reals) -> np.ndarray:
+        """Return the instants of a run over t = (start, end) at which something happens: a sensor reads, a part runs,
+        or what either gave arrives after its delay.
+
+        Steps that differ have to end at all of them: sd.plan(plant, method, at=loop.times) gives such steps.
+
+        Parameters
+        ----------
+        t : (start, end)
+            The interval of the run; phases count from its start.
+
+        Returns
+        -------
+        array
+            The instants, increasing, with both ends of the interval where something happens there.
+
+        Raises
+        ------
+        ValueError
+            If there are jittered sensors or parts, whose instants are drawn for each path.
+
+        Examples
+        --------
+        >>> import stodyn as sd
+        >>> plant = sd.SDE(lambda t, x: -x, None, start=[1.0], names=["x"])
+        >>> sd.with_loop(plant, sd.Sensor("y", of="x", every=0.1, delay=0.025)).times((0, 0.2))
+        array([0.   , 0.025, 0.1  , 0.125, 0.2  ])
+        """
+        self._refuse_jitter("times: sensors or parts with jitter act at instants that are drawn for each path")
+        if np.shape(t) != (2,) or not all(map(is_number, t)) or not -np.inf < t[0] < t[1] < np.inf:
+            raise ValueError(f"t: expected (start, end), such as t=(0, 8), got {t!r}")
+        start, end = map(float, t)
+        ticks = [ticks for thing in self.things for _, ticks in self._happenings(thing, start, end)]
+        return self._at(start, np.unique(np.concatenate(ticks)))
+
+    def _at(self, start: float, ticks: np.ndarray) -> np.ndarray:
+        """The times of ticks of a run that begins at `start`."""
+        return start + ticks * float(self.tick.numerator) / float(self.tick.denominator)
+
+    def _happenings(self, thing: Sensor | Part, start: float, end: float) -> Iterator[tuple[str, np.ndarray]]:
+        """What happens with a sensor or a part in a run, in words, and the ticks of its samples and of their arrivals,
+        from number 0 on."""
+        last = math.floor((Fraction(repr(end)) - Fraction(repr(start))) / self.tick + Fraction(NEAR))
+        every, phase, delay = (int(time / self.tick) for time in thing.times)
+        ticks = np.arange(phase, last + 1, every)
+        yield "sample" if isinstance(thing, Sensor) else "run", ticks
+        if delay:
+            yield "arrival", ticks[ticks <= last - delay] + delay
+
+    def _refuse_jitter(self, words: str) -> None:
+        name = next((thing.name for thing in self.things if thing.jitter is not None), None)
+        if name is not None:
+            raise ValueError(f"{words}; leave jitter out of {name}, or give one number as dt")
+
+    def _expect_instants(self, t: float, lengths: np.ndarray) -> None:
+        """Refuse steps of different lengths from t on that do not end at all instants, naming the first that is
+        missed."""
+        self._refuse_jitter("dt: jitter is counted in equal steps, but these steps differ")
+        grid = t + running_sums(lengths)
+        if float(self.tick) < LEAST_SPACINGS * np.spacing(np.abs(grid[[0, -1]]).max()):
+            raise self._no_tick()
+        missed = [miss for thing in self.things for miss in self._missed(thing, grid)]
+        if missed:
+            instant, words, nearest = min(missed, key=lambda miss: miss[0])
+            raise ValueError(
+                f"dt: {words} falls on t = {instant:.12g}, where no step ends; the nearest end of a step is "
+                f"{nearest:.12g}. Let steps end at all of loop.times((start, end)), as "
+                f"sd.plan(plant, method, at=loop.times) does, or give one number that divides {float(self.tick):g}"
+            )
+
+    def _missed(self, thing: Sensor | Part, grid: np.ndarray) -> Iterator[tuple[float, str, float]]:
+        """The first instants of a sensor or a part at which no step ends, what happens there, and the nearest end."""
+        lengths = np.diff(grid)
+        shortest = np.minimum(np.append(lengths, np.inf), np.append(np.inf, lengths))
+        for word, ticks in self._happenings(thing, float(grid[0]), float(grid[-1])):
+            instants = self._at(float(grid[0]), ticks)
+            after = np.searchsorted(grid, instants).clip(1, len(grid) - 1)
+            near = after - (instants - grid[after - 1] < grid[after] - instants)
+            nearness = np.minimum(NEAR * shortest[near], 0.25 * float(self.tick))
+            off = np.abs(grid[near] - instants) > nearness + 2.0 * np.spacing(np.abs(instants))
+            for k in np.flatnonzero(off)[:1]:
+                yield instants[k], f"{word} {k} of {thing.name}", grid[near[k]]
+
+    def check_steps(self, method: Any, t: float, h: float | np.ndarray) -> None:
+        self.expect_steps(t, h)
+
+    def expect_steps(self, t: float, h: float | np.ndarray) -> None:
+        """Refuse steps from t on, of length h or of these lengths, that do not fall on all instants."""
+        if np.ndim(h):
+            self._expect_instants(t, np.asarray(h))
+        else:
+            self._expect_short_jitter(self.steps_per_tick(float(h)))
+
+    def expect_single(self, times: np.ndarray, h: float | np.ndarray) -> None:
+        """Refuse steps at times that single precision cannot tell apart, so that nothing would act."""
+        counted = min(float(np.min(h)), float(self.tick) if np.ndim(h) else math.inf)
+        apart = np.spacing(np.float32(np.abs(times[[0, -1]]).max()))
+        if counted < LEAST_SINGLE_SPACINGS * apart:
+            raise ValueError(
+                f'dtype: between {times[0]:g} and {times[-1]:g} numbers of "float32" are {apart:.2g} apart, too far to '
+                f'count {counted:g} in a loop. Take "float64", or count the time from the start of the run.'
+            )
+
+    def _expect_short_jitter(self, steps: int) -> None:
+        """Refuse jitter of half a period or more, with so many steps in a tick."""
         for thing in self.things:
             if thing.jitter is not None:
                 period = int(thing.times.every / self.tick) * steps
@@ -591,7 +727,8 @@ def with_loop(plant: Any, *parts: Sensor | Part) -> Looped:
     -------
     Looped
         A problem like any other. The components of a run are those of the plant, then readings, outputs of parts, and
-        their own states, as "law.sum". dt must divide every period, phase and delay.
+        their own states, as "law.sum". dt must divide every period, phase and delay; a list of steps of different
+        lengths has to end at all instants, `loop.times(t)`, as those of plan(..., at=loop.times) do.
 
     Raises
     ------

@@ -31,6 +31,10 @@ class Measured(Around):
         """Return the same around another form of the plant."""
         return dataclasses.replace(self, problem=problem)
 
+    def check_steps(self, method: Any, t: float, h: float | np.ndarray) -> None:
+        """Check the steps of a run from t on, of length h or of these lengths, as `check_step` does a length."""
+        self.check_step(method, float(np.max(h)))
+
     @property
     def recommended(self) -> Recommended:
         return self.problem.recommended

@@ -139,7 +139,10 @@ class Mechanical(Paired):
     def failure_advice(self) -> str:  # type: ignore[override]
         """Further reasons why paths may fail."""
         rounded = "A force of stiffness k is rounded to 1e-16 k |x|: where that is above Newton's tol, raise tol."
-        return rounded + ("" if self.joints is None else f" {self.joints.failure_advice}")
+        words = [rounded] if self.joints is None else [rounded, self.joints.failure_advice]
+        if self.facts.force_on_v and not self.facts.linear_damping and not self.motion.slips:
+            words.append("Dry friction that is steep in v is solved whatever the step as stodyn.elements.Coulomb.")
+        return " ".join(words)
 
     def __post_init__(self):
         check_params(self.params)

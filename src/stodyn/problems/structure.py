@@ -11,11 +11,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from stodyn.numerics.bounded import Bounded
 from stodyn.numerics.facts.axes import Facts, facts_of
+from stodyn.numerics.facts.degree import is_proved_affine
 from stodyn.numerics.facts.dependence import Dependence, dependence_of
 from stodyn.numerics.printing.entrywise import TABLE, UNKNOWN
 from stodyn.numerics.printing.operations import equations_of
 from stodyn.numerics.printing.points import AtPoints
+from stodyn.numerics.printing.trace import owners
 from stodyn.numerics.printing.unprintable import Unprintable, or_else
 from stodyn.numerics.tracing_errors import one_error_of_derivatives
 from stodyn.problems.contract import WITHOUT_AREAS, NoiseStructure, TracedFunction
@@ -130,9 +133,20 @@ def trace_of(g: Diffusion, x: Any, params: Any) -> TracedFunction:
     return TracedFunction(g, arguments, jax.make_jaxpr(g)(*arguments))
 
 
-@or_else(lambda g: ([], False))
+_proved: Bounded[Any, tuple[list[str], bool]] = Bounded(256)
+
+
 def proved_kinds(g: TracedFunction) -> tuple[list[str], bool]:
     """Which of "additive" and "diagonal" are proved from the trace of g, and whether the others are disproved by it."""
+    key = g.digest, tuple(owners(g.arguments))
+    if key not in _proved:
+        _proved[key] = _proved_kinds(g)
+    kinds, is_settled = _proved[key]
+    return [*kinds], is_settled
+
+
+@or_else(lambda g: ([], False))
+def _proved_kinds(g: TracedFunction) -> tuple[list[str], bool]:
     trace, arguments = g.trace, g.arguments
     n, m = trace.out_avals[0].shape
     kinds = _seen_as_a_whole(facts_of(trace, arguments, vector=1), n == m)
@@ -176,6 +190,25 @@ def depends_on_time(function: Callable[[Any, Array, Any], Array], x: Any, params
         looked = AtPoints(function, (0, 0, None))
         now, then = looked(0.0 * times, states, params), looked(times, states, params)
         return not np.array_equal(now, then, equal_nan=True)
+
+
+_fixed: Bounded[Any, bool] = Bounded(256)
+
+
+def has_fixed_slopes(f: Callable[[Any, Array, Any], Array], x: Any, params: Any) -> bool:
+    """Whether it is proved that f(t, x, params) is affine in x with slopes that depend on params alone."""
+
+    def slopes(t, x, p):
+        return jax.jacfwd(lambda x: f(t, x, p))(x)
+
+    with jax.enable_x64(True):
+        traced = trace_of(f, x, params)
+        key = (traced.digest, tuple(owners(traced.arguments))) if traced.has_full_digest else object()
+        if key not in _fixed:
+            _fixed[key] = is_proved_affine(f, traced.arguments, moving=1) and not (
+                depends_on_time(f, x, params) and depends_on_time(slopes, x, params)
+            )
+        return _fixed[key]
 
 
 @or_else(lambda trace: ())

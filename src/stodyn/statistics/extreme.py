@@ -174,7 +174,7 @@ class Extreme(Valued):
         beyond = extremes <= levels if self.kind == "smallest" else extremes >= levels
         if not N:
             return (np.full((len(self.levels), extremes.shape[1]), np.nan),) * 2  # type: ignore[arg-type]
-        share = beyond.mean(axis=1)
+        share = np.where(np.isnan(extremes).any(axis=0), np.nan, beyond.mean(axis=1))
         return share, np.sqrt(share * (1.0 - share) / (N - 1.0)) if N > 1 else np.full_like(share, np.nan)
 
 

@@ -36,6 +36,7 @@ __dir__ = listing.names_of(__name__)
 SAFETY, SHORTER, LONGER = 0.9, 0.1, 2.0
 FIRST = 1e-3  # of the interval: the first step that is tried
 SHORTEST = 1e-9  # of the interval
+STRETCH = 1.001  # by which a step may be made longer, so that no splinter is left before a time that is to be met
 GROWTH = 2.0  # by which a disturbance of the mean may grow over the interval
 LEAST_STEPS = 400  # fewest steps with which the moments are followed over the interval, so that no pulse is missed
 SMALL = 8  # components of a problem whose moments are followed by one call per step: of more it takes long to compile
@@ -52,7 +53,7 @@ class StepPlan:
     problem: Any
     method: Method
     tol: float
-    at: tuple[float, ...] = ()
+    at: tuple[Any, ...] = ()  # times, and functions of the interval that give them
 
     def __call__(self, t: Reals) -> np.ndarray:
         start, end = float(t[0]), float(t[1])
@@ -88,22 +89,23 @@ class StepPlan:
         """Steps each of which makes an error of at most `local` by itself, and the largest error over the whole run."""
         start, end = truth.start, truth.end
         now, span, delivered = start, end - start, self._first_moments(start, *truth.initial)
+        ends = [start]
         true = self._true_state(start, truth, delivered)
-        h, lengths, worst = FIRST * span, [], 0.0
-        stops = [time for time in self.at if start + SHORTEST * span < time < end - SHORTEST * span] + [end]
+        h, worst = FIRST * span, 0.0
+        stops = self._stops(start, end)
         while end - now > SHORTEST * span:
-            stop = next(time for time in stops if time - now > SHORTEST * span)
-            wanted, h = h, min(h, stop - now)
+            left = (stop := stops[np.searchsorted(stops, now, side="right")]) - now
+            wanted, h = h, left if left < STRETCH * h else h
             one, delivered_after = self._stepped(now, h, true, delivered)
             error = truth.error(now + h, *self._shown_moments(*one))
             change = SAFETY * (local / max(error, 1e-300)) ** (1.0 / 3.0) if math.isfinite(error) else SHORTER
             if error <= local:
-                lengths.append(h)
-                now, delivered = (stop if h == stop - now else now + h), delivered_after
+                now, delivered = (stop if h == left else now + h), delivered_after
+                ends.append(now)
                 total = truth.error(now, *self._shown_moments(*delivered))
                 worst = max(worst, total) if math.isfinite(total) else math.inf
                 if worst == math.inf:
-                    return np.array(lengths), worst
+                    return np.diff(ends), worst
                 truth.require_stable(now)
                 true = self._true_state(now, truth, delivered)
             elif h <= SHORTEST * span:
@@ -113,7 +115,14 @@ class StepPlan:
                 )
             cut = h < wanted and error <= local  # a step cut short at a stop says nothing against the one wanted
             h = max(h * min(max(change, SHORTER), LONGER), wanted if cut else 0.0)
-        return np.array(lengths), worst
+        return np.diff(ends), worst
+
+    def _stops(self, start: float, end: float) -> np.ndarray:
+        """The times that steps must meet, the end of the run last."""
+        near = SHORTEST * (end - start)
+        times = np.sort(np.concatenate([np.ravel(at((start, end)) if callable(at) else at) for at in (*self.at, end)]))
+        times = times[(np.diff(times, prepend=start) > near) & (times > start) & (times < end - near)]
+        return np.append(times, end)
 
     @functools.cached_property
     def _slope(self) -> Callable:
@@ -339,7 +348,7 @@ class _Followed:
 
 
 @checks_arguments
-def plan(problem: Any, method: Method | str, tol: float = 1e-3, at: Reals = ()) -> StepPlan:
+def plan(problem: Any, method: Method | str, tol: float = 1e-3, at: Reals | Callable[..., Any] = ()) -> StepPlan:
     """Plan steps that keep a method's covariance right to `tol`, the same for all paths: simulate(..., dt=plan(...)).
 
     The mean and the covariance are followed along m' = f(m), P' = F P + P F' + g g' + Σ_k Dg_k P Dg_k', with the drift
@@ -351,6 +360,9 @@ def plan(problem: Any, method: Method | str, tol: float = 1e-3, at: Reals = ()) 
     until the run meets tol. No path is observed and nothing is drawn, so that the statistics are not affected. Exact
     for linear problems; others are linearised along the mean, and a mean that is unstable is refused.
 
+    Of a loop its plant is followed with the inputs as they are in params, to which `tol` then applies, and steps meet
+    all instants at which something acts.
+
     Parameters
     ----------
     problem : Problem
@@ -360,8 +372,9 @@ def plan(problem: Any, method: Method | str, tol: float = 1e-3, at: Reals = ()) 
         to the next is followed with its covariance too.
     tol : float
         The relative error of every mean and variance.
-    at : sequence of float
-        Times that steps must meet, so that statistics can be observed there.
+    at : sequence of float, or callable
+        Times that steps must meet, so that statistics can be observed there; or a function of the interval (start, end)
+        that gives them, such as loop.times.
 
     Returns
     -------
@@ -401,15 +414,15 @@ def plan(problem: Any, method: Method | str, tol: float = 1e-3, at: Reals = ()) 
         raise ValueError(f"method: {method.name} takes discrete draws, which a plan cannot follow; take one with W")
     if not (math.isfinite(tol) and 0 < tol < 1):
         raise ValueError(f"tol: expected a relative error between 0 and 1, got {tol!r}")
+    meets: tuple[Any, ...] = (at,) if callable(at) else tuple(sorted(float(time) for time in at))
     if isinstance(problem, Looped):
-        words = f"give one dt that divides {float(problem.tick):g}"
-        raise ValueError(f"problem: a loop samples at equal steps, and takes no plan; {words}")
+        meets = (*meets, problem.times)
     problem = problem.problem if isinstance(problem, Measured) else problem
     if problem.has_random_params:
         raise ValueError(
             "params: differ from path to path, but there is one plan for all; give it a problem with fixed ones"
         )
-    return StepPlan(problem, method, float(tol), tuple(sorted(float(time) for time in at)))
+    return StepPlan(problem, method, float(tol), meets)
 
 
 def _initial(problem: Any) -> tuple[np.ndarray, np.ndarray]:

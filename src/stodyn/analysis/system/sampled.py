@@ -15,11 +15,12 @@ their sum, and what the noise of a tick adds.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import functools
 import itertools
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -30,6 +31,8 @@ from jax.flatten_util import ravel_pytree
 from jax.interpreters import partial_eval
 
 from stodyn.arguments import checks_arguments
+from stodyn.engine import kept_traces, traces
+from stodyn.engine.spec import matched
 from stodyn.methods.catalogue import named
 from stodyn.methods.looping import Clock, Loop, in_steps
 from stodyn.noise import readings
@@ -292,6 +295,8 @@ class Sampled:
     def before(self, name: str) -> np.ndarray:
         """Return the covariance just before a sensor or a part acts, averaged over its samples in the period.
 
+        That before one of them is covariance(t, before=True).
+
         Parameters
         ----------
         name : str
@@ -493,6 +498,8 @@ def sampled(
     """
     if not isinstance(loop, Looped):
         raise TypeError(f"loop: expected stodyn.with_loop(...), got {type(loop).__name__}")
+    if dt is not None and (callable(dt) or np.ndim(dt)):
+        raise TypeError("dt: expected one step; steps that differ are not analysed; take sd.simulate(..., dt=...)")
     is_jittered = any(thing.jitter is not None for thing in loop.things)
     if is_jittered and dt is None:
         raise ValueError("dt: jitter is counted in steps; give dt, the step that they have")
@@ -500,7 +507,14 @@ def sampled(
         raise ValueError("method, dt: give both, for what a run delivers, or neither, for the exact plant")
     _refuse_what_is_not_analysed(loop, method, at)
     with jax.enable_x64(True):
-        return _solved(loop, method, dt, at)
+        if method is None:
+            functions, question = traces.traced_anew(loop), ("sampled", dt, at)
+            solved, messages = kept_traces.of_problem(loop, functions, question, lambda: _solved(loop, None, dt, at))
+        else:
+            solved, messages = _solved(loop, method, dt, at)
+    for message in messages:
+        tell(message, CoarseReadings)
+    return copy.deepcopy(solved)  # whose arrays are the user's own
 
 
 def _refuse_what_is_not_analysed(loop: Looped, method: Any, at: Any) -> None:
@@ -578,11 +592,11 @@ def _point(loop: Looped, plant: Any, params: Any, at: Mapping[str, float] | None
     return _Point(x, {**params, **held})
 
 
-def _solved(loop: Looped, method: Any, dt: float | None, at: Mapping[str, float] | None) -> Sampled:
+def _solved(
+    loop: Looped, method: Any, dt: float | None, at: Mapping[str, float] | None
+) -> tuple[Sampled, tuple[str, ...]]:
+    """The solution, and what is to be told of it."""
     clock = Clock(loop, 0.0, dt if dt is not None else float(loop.tick))
-    if clock.jitters:
-        assert dt is not None
-        loop.check_step(method, dt)
     tick = float(loop.tick) if dt is None or not clock.jitters else dt
     plant = loop.problem if isinstance(loop.problem, SDE) else written_as(loop.problem, SDE)
     if plant is None or plant.n != loop.problem.n:
@@ -606,7 +620,7 @@ def _solved(loop: Looped, method: Any, dt: float | None, at: Mapping[str, float]
             _delivered(loop, named(method), dt, clock, unravel, flat, params),
             f"{named(method).name}, dt={dt:g}",
         )
-    _warn_of_coarse_readings(loop, clock, params)
+    messages = tuple(_coarse_readings(loop, clock, params))
     ticks, events = (_intervals if _drifts(loop) else _jumps)(loop, clock, params, unravel, size, about)
     ticks = tuple(tick._replace(rest=_with_lines(tick.rest, k, clock, lines)) for k, tick in enumerate(ticks))
     whole = len(rates[0])
@@ -624,8 +638,9 @@ def _solved(loop: Looped, method: Any, dt: float | None, at: Mapping[str, float]
     entered = np.pad(uncompiled.value(jax.jacfwd(begun), x), ((0, whole - size), (0, 0)))[keep]
     law = law if point is None else f"linearised, {law}"
     kind = Drifting if _drifts(loop) else Sampled
-    return kind(loop.components, radius, float(loop.period), law, ticks, flow,
-                rates if method is None else None, shown, P, tick, events, entered)  # fmt: skip
+    solved = kind(loop.components, radius, float(loop.period), law, ticks, flow,
+                  rates if method is None else None, shown, P, tick, events, entered)  # fmt: skip
+    return solved, messages
 
 
 class _Line(NamedTuple):
@@ -671,9 +686,9 @@ def _with_lines(jump: Jump, tick: int, clock: Clock, lines: Mapping[str, _Line])
     return Jump(tuple(cases))
 
 
-def _warn_of_coarse_readings(loop: Looped, clock: Clock, params: Any) -> None:
-    """Warn where noise is too small beside a resolution for rounding to be a noise: from half of it on the variance
-    q²/12 is right to 2.4 %, at a fifth it is ten times too large."""
+def _coarse_readings(loop: Looped, clock: Clock, params: Any) -> Iterator[str]:
+    """Where noise is too small beside a resolution for rounding to be a noise, in words: from half of it on the
+    variance q²/12 is right to 2.4 %, at a fifth it is ten times too large."""
     for sensor in loop.sensors:
         if sensor.resolution is None:
             continue
@@ -684,11 +699,10 @@ def _warn_of_coarse_readings(loop: Looped, clock: Clock, params: Any) -> None:
             variance = variance + np.min(np.asarray(law.white(params), float) ** 2 + coloured)
         size = math.sqrt(variance)
         if size < LEAST_NOISE * sensor.resolution:
-            tell(
+            yield (
                 f"resolution ({sensor.name}): {sensor.resolution:g} is coarse beside the noise of a reading, "
                 f"{size:.3g}; below half a resolution rounding is no noise of variance q²/12, as taken here. "
-                "Simulate the loop.",
-                CoarseReadings,
+                "Simulate the loop."
             )
 
 
@@ -755,8 +769,6 @@ def _reading(sensor: Any, plant: Any, params: Any, x: Any) -> Any:
 def _delivered(loop: Looped, method: Any, dt: float, clock: Clock, unravel: Any, about: Any, params: Any) -> Stretch:
     """One tick by steps of a method with the inputs held: Φ and Q of the product of its steps. A method that carries
     more than the state begins that anew at a tick, so that what a tick makes of ξ is a function of ξ."""
-    from stodyn.engine.spec import matched
-
     stepped = matched(loop.problem, method)[0]
     ready = in_steps(method.prepared(stepped, dt), loop, dt)
     needs = ready.needs.normals(stepped.m)

@@ -12,7 +12,7 @@ import functools
 import hashlib
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -78,6 +78,9 @@ class Executor(ABC):
     @abstractmethod
     def block(self, layout: Layout, block: int, tell: Tell) -> Went:
         """How a block went; tell(path_steps) is called as work is done, and may raise."""
+
+    def let_go(self) -> None:  # noqa: B027
+        """Give up memory that is kept from block to block; some keep none."""
 
     @property
     @abstractmethod
@@ -225,6 +228,9 @@ class ByPrint(Stepping, SingleSteps):
         self.reason = self.program.source.description + left_out
         self.lane_multiple = FEWEST if self.program.looped else LANE_MULTIPLE
 
+    def let_go(self) -> None:
+        self._of_thread = threading.local()
+
     def on_grid(self, spec: Spec) -> ByPrint:
         """The same program for a run that differs only in its times, without tracing it again."""
         program = copy.copy(self)
@@ -276,7 +282,11 @@ class ByPrint(Stepping, SingleSteps):
 
     def states_after(self, layout: Layout, paths: int, steps: int) -> np.ndarray:
         members = layout.members_from(0, paths, lanes_for(paths, self.lane_multiple))
-        return self.program.states_after(self.spec, self.plan, members, DrawnNormals(layout.seed), steps)[:, :paths]
+        return self.states_along(members, layout.seed, [steps])[0, :, :paths]
+
+    def states_along(self, members: Members, seed: int, steps: Sequence[int] | np.ndarray) -> np.ndarray:
+        """The method's states (times, scalars, lanes) of paths after increasing numbers of steps."""
+        return self.program.states_along(self.spec, self.plan, members, DrawnNormals(seed), steps)
 
     def stepper(self, layout: Layout, normals: Mapping[str, np.ndarray], count: int) -> Step:
         lanes = lanes_for(count, self.lane_multiple)

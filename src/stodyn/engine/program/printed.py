@@ -87,16 +87,21 @@ class Printed:
         if bad is not None:
             raise FloatingPointError(f"{np.count_nonzero(bad)} of {np.count_nonzero(members.member)}")
 
-    def states_after(self, spec: Spec, plan: Plan, members: Members, supply: Supply, steps: int) -> np.ndarray:
-        """The method's states of the first paths after that many steps."""
-        work = _Work(self, spec, plan, members.start.shape[1])
+    def states_along(
+        self, spec: Spec, plan: Plan, members: Members, supply: Supply, steps: Sequence[int] | np.ndarray
+    ) -> np.ndarray:
+        """The method's states (times, scalars, lanes) after increasing numbers of steps."""
+        work, first, starting = _Work(self, spec, plan, members.start.shape[1]), 0, self.source.traced.starting_steps
         work.take(members, 0, supply)
         work.begin()
-        starting = min(self.source.traced.starting_steps, steps)
-        for first, last in ((0, starting), (starting, steps)):
-            if first < last:
-                work.step(work.machine, first, last, np.empty(0, int))
-        return work.state[: self.source.layout.of_method].copy()
+        along = np.empty((len(steps), self.source.layout.of_method, work.lanes))
+        for states, step in zip(along, steps, strict=True):
+            middle = min(max(starting, first), step)
+            for begin, end in ((first, middle), (middle, step)):
+                if begin < end:
+                    work.step(work.machine, begin, end, np.empty(0, int))
+            states[:], first = work.state[: len(states)], step
+        return along
 
     def stepper(
         self, spec: Spec, members: Members, normals: Supply

@@ -668,9 +668,9 @@ def _log_gamma(x: Value) -> Value:
 
 
 def _from_whole(x: Value) -> Value:
-    """x less the whole number next to it; beyond 2^51 all are whole."""
-    a = select(x.within(2.0**51), x, 0.0)
-    return a - ((a + SHIFT) - SHIFT)
+    """x, of one below 0, less the whole number next to it; beyond 2^52 all are whole."""
+    a = select(x.within(2.0**52), x, 0.0)
+    return a - ((a - 2.0**52) + 2.0**52)
 
 
 @function()

@@ -26,7 +26,8 @@ Known = TypeVar("Known")
 
 LIBRARIES = {"jax", "jaxlib", "numpy", "scipy", "llvmlite", *sys.stdlib_module_names}
 ROOMS = ("stodyn.numerics.", "stodyn.problems.", "stodyn.methods.", "stodyn.engine.program.", "stodyn.engine.stability",
-         "stodyn.engine.variances", "stodyn.engine.jumps")  # fmt: skip
+         "stodyn.engine.variances", "stodyn.engine.laws", "stodyn.engine.held", "stodyn.engine.energies",
+         "stodyn.engine.jumps")  # fmt: skip
 FORESEEN = (Warning, MemoryError, OSError, NotImplementedError, jax.errors.JaxRuntimeError, *TRACED)
 RAISED = {opcode.opmap["RAISE_VARARGS"], opcode.opmap["RERAISE"]}
 

@@ -1,0 +1,147 @@
+"""The law of a linear system: the covariance of its state as it is, and as the steps of a run deliver it.
+
+A step is a linear map s' = M s + G ξ + c of the method's state s and its normals ξ. The program of the run makes single
+steps from unit states and with unit normals, which gives M and G, and by doubling the covariance after any number of
+steps and in the long run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+import scipy
+
+from stodyn.numerics import lyapunov, uncompiled, van_loan
+
+FEW = 60  # scalars of a state up to which it is taken as a whole
+LINEAR = 1e-3  # of the largest change by a step, by which those of a sum and the sum of those may differ
+INFINITE = 2**64  # steps, in which every system that settles has settled
+
+
+class Law(Protocol):
+    """Variances of components: exact, and delivered by steps of a length, at a time and, at infinity, in the long run;
+    None where they are not known. is_of_end: whether those at the end of a run are judged by themselves."""
+
+    is_of_end: bool
+
+    def exact(self, T: float) -> np.ndarray | None: ...
+
+    def delivered(self, h: float, T: float) -> np.ndarray | None: ...
+
+
+class Whole:
+    """The law of all components together of dx = A x dt + b dW, whose starts have the covariance `start`, 0 by default;
+    by steps as they are at time t."""
+
+    def __init__(
+        self, run: Any, A: np.ndarray, b: np.ndarray, shift: float, t: float, start: np.ndarray | None = None,
+        is_of_end: bool = False,
+    ):  # fmt: skip
+        self.A, self.b, self.is_of_end = A, b, is_of_end
+        self.start = np.zeros_like(A) if start is None else start
+        units = np.eye(len(run.executor.real_rows))
+        self.step, self.read = stepper(run, units, shift, t), reading(run, units, len(A))
+
+    @property
+    def shows_start(self) -> bool:
+        """Whether the state of the method is that of the equations, so that it starts as these do."""
+        return np.array_equal(self.read, np.eye(len(self.A)))
+
+    def exact(self, T: float) -> np.ndarray | None:
+        if np.isfinite(T):
+            with np.errstate(all="ignore"):
+                P = van_loan.discretise(self.A, self.b, np.eye(self.b.shape[1]), T).of(self.start)
+            return np.diagonal(P) if np.isfinite(P).all() else None
+        try:
+            return np.diagonal(lyapunov.continuous(self.A, self.b @ self.b.T))
+        except ValueError:  # nothing is known of the long run of modes that decay no faster than rounding lets them
+            return None
+
+    def delivered(self, h: float, T: float) -> np.ndarray | None:
+        steps = max(round(T / h), 1) if np.isfinite(T) else INFINITE
+        matrices = self.step(T / steps if np.isfinite(T) else h)
+        if matrices is None:
+            return None
+        M, G = matrices
+        P = covariance(M[None], G @ G.T, steps, self.start if self.shows_start else None)
+        return None if P is None else np.sum((self.read @ P) * self.read, axis=1)
+
+
+def stepper(
+    run: Any, directions: np.ndarray, shift: float, t: float
+) -> Callable[[float], tuple[np.ndarray, np.ndarray] | None]:
+    """M times some directions, and G, of a step at time t by its length, from single steps of the run's program about
+    the state it begins with; None where these are not linear."""
+    spec, executor, rows = run.spec, run.executor, run.executor.real_rows
+    streams, count = spec.traced.streams, directions.shape[1]
+    inputs = scipy.linalg.block_diag(directions, *(np.eye(size) for _, size in streams))
+    shares = np.random.default_rng(0).uniform(1.2, 2.0, inputs.shape[1])  # not 1, at which a sign would look linear
+    inputs = shift * np.column_stack([np.zeros(len(inputs)), inputs, inputs @ shares])
+    shifts, *parts = np.split(inputs, np.cumsum([len(rows), *(size for _, size in streams)])[:-1])
+    normals = {name: part for (name, _), part in zip(streams, parts, strict=True)}
+    states = np.repeat(executor.states_after(run.layout, 1, spec.traced.starting_steps), inputs.shape[1], axis=1)
+    states[rows] += shifts
+    advance = executor.stepper(run.layout, normals, inputs.shape[1])
+
+    def step(h: float) -> tuple[np.ndarray, np.ndarray] | None:
+        after = advance(states, t, h)[rows]
+        moved = (after[:, 1:] - after[:, :1]) / shift
+        moved, by_all = moved[:, :-1], moved[:, -1]
+        is_linear = np.abs(by_all - moved @ shares).max() <= LINEAR * np.abs(moved).max()  # NaN is not
+        return (moved[:, :count], moved[:, count:]) if is_linear else None
+
+    return step
+
+
+def reading(run: Any, directions: np.ndarray, count: int) -> np.ndarray:
+    """The first components (count, directions) that are read off some directions of the real scalars of a state."""
+    traced, rows = run.spec.traced, run.executor.real_rows
+    sizes = [int(np.prod(shape)) for shape in traced.state_shapes]
+    states = np.zeros((sum(sizes), directions.shape[1]))
+    states[rows] = directions
+    shapes = list(zip(traced.state_shapes, traced.state_dtypes, strict=True))
+    columns = []
+    for state in states.T:
+        parts = np.split(state, np.cumsum(sizes)[:-1])
+        leaves = [part.reshape(shape).astype(dtype) for part, (shape, dtype) in zip(parts, shapes, strict=True)]
+        columns.append(uncompiled.run(traced.read, *leaves)[0][:count])
+    return np.array(columns).T
+
+
+def covariance(M: np.ndarray, Q: np.ndarray, steps: int, start: np.ndarray | None = None) -> np.ndarray | None:
+    """M P M' + Q of so many steps on, from P = start, 0 by default, by doubling, where M (blocks, s, s) is the diagonal
+    of a matrix of blocks; None where it overflows, or where there is no limit."""
+
+    def from_left(P: np.ndarray) -> np.ndarray:
+        return (M @ P.reshape(len(M), M.shape[1], -1)).reshape(P.shape)
+
+    total, doubled, is_endless = np.zeros_like(Q) if start is None else start, Q, steps >= INFINITE
+    with np.errstate(all="ignore"):
+        while steps and np.isfinite(doubled).all():
+            if steps & 1:
+                total = doubled + from_left(from_left(total).T)
+            if is_endless and np.abs(M).max() < np.finfo(float).eps:
+                return doubled
+            steps >>= 1
+            doubled, M = doubled + from_left(from_left(doubled).T), M @ M
+    return total if np.isfinite(total).all() and not is_endless else None
+
+
+class Mean:
+    """The law of a system whose parameters differ between paths, from those of some of these."""
+
+    def __init__(self, laws: list[Law]):
+        self.laws, self.is_of_end = laws, laws[0].is_of_end
+
+    def exact(self, T: float) -> np.ndarray | None:
+        return _mean([law.exact(T) for law in self.laws])
+
+    def delivered(self, h: float, T: float) -> np.ndarray | None:
+        return _mean([law.delivered(h, T) for law in self.laws])
+
+
+def _mean(variances: list[np.ndarray | None]) -> np.ndarray | None:
+    known = [own for own in variances if own is not None]
+    return np.mean(known, axis=0) if len(known) == len(variances) else None

@@ -1,0 +1,113 @@
+"""The laws of linear SDEs with additive noise, as variances are judged.
+
+Equations of Hamiltonians, and of SDAEs without constraints, are written as SDEs. Noise that changes in time is held as
+it is when it is strongest and when its shape differs most from that, at times at which it hardly changes in a step;
+parameters that differ between paths are those of a few paths. A start that differs between paths has its covariance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from stodyn.engine.held import MEMBERS, in_double, moments, spread_params, with_params
+from stodyn.engine.laws import Law, Mean, Whole
+from stodyn.numerics.bounded import Bounded
+from stodyn.numerics.uncompiled import Uncompiled
+from stodyn.problems.contract import written_as
+from stodyn.problems.hamiltonian import Hamiltonian
+from stodyn.problems.sdae import SDAE
+from stodyn.problems.sde import SDE
+from stodyn.problems.structure import depends_on_time, has_fixed_slopes
+
+NOTABLE = 0.21  # relative error of a variance above which a run warns: twice that of Euler's method at a rate of 0.2/h
+MOST = 30  # components of an SDE that is judged
+LEAST_STEPS = 12  # of a run that is judged: the first are off at any length
+STEADY = 0.02  # of its variance, by which noise may change in a step at a time as of which it is held
+STARTS = 4096  # of which the covariance is taken where their law is not normal
+
+
+def is_judged(run: Any, system: Any) -> bool:
+    """Whether a system may be a linear SDE with additive noise, which its paths follow to the end."""
+    is_plain = type(system) in (SDE, Hamiltonian, SDAE) and system.m > 0 and system.n <= MOST
+    runs_on = run.spec.steps >= LEAST_STEPS and not run.spec.levels
+    return is_plain and runs_on and run.spec.record["noise"].startswith("additive")
+
+
+class _Equations(NamedTuple):
+    """Of a linear SDE: whether its noise changes in time; (t, x, params) -> A, b of dx = (A x + a(t)) dt + b(t) dW."""
+
+    has_moving_noise: bool
+    matrices: Callable[..., tuple[np.ndarray, np.ndarray]]
+
+
+_known: Bounded[Any, _Equations | None] = Bounded(256)
+
+
+def laws(run: Any, system: Any, method: Any) -> list[tuple[str, Law]]:
+    """The laws of a run, each with what it holds fast in words; none where nothing is known."""
+    sde = written_as(system, SDE)
+    equations = _equations(sde) if sde is not None and sde.n == system.n else None
+    if equations is None:
+        return []
+    members = spread_params(sde)
+    runs, params = _runs(run, system, method, members), members or [sde.example_params()]
+    spread = f", in the mean over {MEMBERS} paths from low frequencies to high ones" if members else ""
+    by_moment = []
+    for t in moments(sde, run.spec.times, STEADY) if equations.has_moving_noise else run.spec.times[:1]:
+        pairs = zip(runs, params, strict=True)
+        own = [law for one, values in pairs if (law := _law(one, sde, equations, float(t), values)) is not None]
+        if len(own) < len(runs):
+            return []
+        basis = spread + (f", by the noise as it is at t = {t:g}" if equations.has_moving_noise else "")
+        by_moment.append((basis, own[0] if len(own) == 1 else Mean(own)))
+    return by_moment
+
+
+def _equations(sde: SDE) -> _Equations | None:
+    """The equations of a linear SDE, found once for all parameters; None of one that is not linear."""
+    traces = [sde.traced_functions.get(name) for name in ("drift", "diffusion")]
+    is_told_apart = all(trace is not None and trace.has_full_digest for trace in traces)
+    key = tuple(trace.digest for trace in traces if trace is not None) if is_told_apart else object()
+    if key not in _known:
+        _known[key] = _linear(sde)
+    return _known[key]
+
+
+def _linear(sde: SDE) -> _Equations | None:
+    x, params = np.asarray(sde.example_start(), float), sde.example_params()
+    if not has_fixed_slopes(sde.f, x, params):
+        return None
+    matrices = Uncompiled(lambda t, x, p: (jax.jacfwd(lambda x: sde.f(t, x, p))(x), sde.g(t, x, p)))
+    return _Equations(depends_on_time(sde.g, x, params), matrices)
+
+
+def _runs(run: Any, system: Any, method: Any, members: list[Any]) -> list[Any]:
+    """The run in double precision, with the parameters of each of some paths."""
+    cases = [system.changed(params=params) for params in members] or [system]
+    first = run if run.spec.dtype == np.float64 else in_double(run.spec, cases[0], method)
+    return [with_params(first, case) for case in cases] if members else [first]
+
+
+def _law(run: Any, sde: SDE, equations: _Equations, t: float, params: Any) -> Law | None:
+    x = np.asarray(sde.example_start(), float)
+    A, b = equations.matrices(t, x, params)
+    shift = max(1.0, float(np.abs(x).max()))  # which rounding beside x leaves its digits
+    if not (np.isfinite(A).all() and np.isfinite(b).all() and np.isfinite(shift)):
+        return None
+    law = Whole(run, A, b, shift, t, covariance_of_starts(sde), is_of_end=True)
+    return law if law.shows_start or not law.start.any() else None
+
+
+def covariance_of_starts(system: Any) -> np.ndarray:
+    """The covariance of the starts of the paths."""
+    source = system.start_source
+    law = source.normal()
+    if law is not None:
+        return law[1]
+    starts = source.spread(np.random.default_rng(0), STARTS, "start")
+    with np.errstate(all="ignore"):  # some may not be finite, or too large
+        return np.atleast_2d(np.cov(np.reshape(starts, (STARTS, -1)).T))
