@@ -119,6 +119,17 @@ def test_a_fork_waits_until_the_threads_of_jax_rest(monkeypatch):
     assert answers_of_a_fork(working.is_ready) == ["True"]
 
 
+def test_threads_that_hand_work_on_do_not_rest(monkeypatch):
+    """A look at one thread after the other can miss the one that works: all must rest several times."""
+    seen = [True, False, True, False, False, True] + [False] * 100
+    left = iter(seen)
+    monkeypatch.setattr(forked, "_ran", True)
+    monkeypatch.setattr(forked, "LONGEST_REST", 60.0)
+    monkeypatch.setattr(forked, "others_work", lambda: next(left))
+    forked._wait_for_rest()
+    assert len(list(left)) == len(seen) - 6 - forked.LOOKS
+
+
 def test_a_process_forked_after_a_run_computes_by_print_and_refuses_what_would_wait_for_ever():
     def mean(executor):
         return float(simulate(DECAY, "EulerMaruyama", executor=executor, threads=2, **RUN)["mean"].values[-1, 0])

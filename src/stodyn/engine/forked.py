@@ -11,6 +11,7 @@ import threading
 import time
 
 LONGEST_REST = 0.5  # s: a process whose own threads never rest forks all the same
+LOOKS = 5  # one look sees a thread after the other: where one hands its work to the next, none may seem to work
 _ran = _forked = False
 
 
@@ -21,17 +22,18 @@ def note_run() -> None:
 
 
 def _wait_for_rest() -> None:
-    """Wait until no other thread of this process works, where the system tells."""
-    end = time.monotonic() + LONGEST_REST
-    while _ran and others_work() and time.monotonic() < end:
-        time.sleep(1e-3)
+    """Wait until no other thread of this process is seen to work several times, where the system tells."""
+    end, rested = time.monotonic() + LONGEST_REST, 0
+    while _ran and rested < LOOKS and time.monotonic() < end:
+        rested = 0 if others_work() else rested + 1
+        time.sleep(2e-4 if rested else 1e-3)
 
 
 def others_work() -> bool:
-    """Whether a thread other than this one is running or ready to run; False where the system has no such list."""
+    """Whether another thread runs, is ready to or waits for a page; False where the system has no such list."""
     this = str(threading.get_native_id())
     try:
-        return any(_state(thread) == "R" for thread in os.listdir("/proc/self/task") if thread != this)
+        return any(_state(thread) in "RD" for thread in os.listdir("/proc/self/task") if thread != this)
     except OSError:
         return False
 
