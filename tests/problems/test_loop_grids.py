@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.differentiate
 
 import stodyn as sd
 from stodyn import statistics as st
@@ -336,6 +337,22 @@ def test_gradients_of_loops_take_steps_of_different_lengths():
         run = sd.simulate(loop, "Heun", progress=False, collect=[st.Paths(500, at=[0.5])], **options)
         values.append((run["path"].sel(component="x").values ** 2).mean())
     assert float(np.ravel(result["gradient"].values)[0]) == pytest.approx((values[0] - values[1]) / 2e-5, rel=1e-6)
+
+
+@pytest.mark.parametrize("by", ["tangent", "difference"])
+def test_gradients_of_loops_take_equal_steps_that_only_meet_the_instants(by):
+    """The tick is 0.01, which no step of 0.03 divides: x' = a x + u, with u = -x(0.03) from 0.06 on, by Heun."""
+    plant = sd.SDE(lambda t, x, p: p["a"] * x + p["u"], None, [1.0], params={"a": -0.5, "u": 0.0}, names=("x",))
+    law = sd.Part("law", 0.1, lambda t, own, seen, p: (own, -seen["y"]), "y", "u", phase=0.06)
+    loop = sd.with_loop(plant, sd.Sensor("y", of="x", every=0.1, phase=0.03), law)
+    result = sd.sensitivity(loop, lambda t, x, p: x[0], of="a", method="Heun", t=(0, 0.12), dt=[0.03] * 4, seed=1,
+                            paths=2, by=by, progress=False)  # fmt: skip
+
+    def end(a):
+        growth, held = 1 + 0.03 * a + (0.03 * a) ** 2 / 2, 0.03 * (1 + 0.015 * a)
+        return growth**4 - growth * (growth + 1) * held
+
+    assert float(result["gradient"].item()) == pytest.approx(scipy.differentiate.derivative(end, -0.5).df, rel=1e-8)
 
 
 def test_running_sums_are_rounded_once():

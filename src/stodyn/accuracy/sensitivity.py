@@ -34,7 +34,7 @@ from stodyn.engine.places.contract import Place
 from stodyn.engine.progress import Progress
 from stodyn.engine.record import identity
 from stodyn.engine.simulate import check_options, merged, run_of
-from stodyn.engine.spec import as_it_is_now, chosen_method, describe, matched
+from stodyn.engine.spec import as_it_is_now, chosen_method, counted_steps, describe, matched
 from stodyn.engine.where import Where, where_of
 from stodyn.hints import Count, Integer, Reals
 from stodyn.methods.catalogue import named
@@ -274,7 +274,8 @@ class Inquiry:
         """The method with the measurements of the problem, if it has any."""
         if not isinstance(self.problem, Measured):
             return self.method
-        return measuring(self.method, self.problem, self.span[0], grid.step_of(self.lengths))
+        steps = counted_steps(self.problem, self.dt, self.lengths)
+        return measuring(self.method, self.problem, self.span[0], steps)
 
     def stopping_at(self, stop: Stop) -> Stopping:
         """The method with a stop; refuses functionals that would have to know of it."""

@@ -163,9 +163,7 @@ def describe(
     reason = method.step_refusal(float(lengths.max()))
     if reason is not None:
         raise ValueError(f"dt: {reason}")
-    h = grid.step_of(lengths)
-    if isinstance(problem, Looped) and not is_number(dt) and isinstance(h, float) and not problem.has_ticks_of(h):
-        h = lengths  # equal, but counted as if they differed: instants lie at ends of steps, other ticks need not
+    h = counted_steps(problem, dt, lengths)
     ready = prepared(method, stepped, float(times[0]), h)
     if dtype == "float32":
         _check_single_times(stepped, times, h)
@@ -215,6 +213,14 @@ def describe(
         stepped, measured, times, lengths, statistics, saves, np.dtype(dtype), traced, record, implicit, levels,
         suspect, _undefined_in_words(problem, functions), fit,
     )  # fmt: skip
+
+
+def counted_steps(problem: Any, dt: Any, lengths: np.ndarray) -> float | np.ndarray:
+    """The length of the steps of a run; those of all of them where they differ, and where a list of equal ones meets
+    the instants of a loop but divides none of its ticks."""
+    h = grid.step_of(lengths)
+    is_listed = isinstance(problem, Looped) and isinstance(h, float) and not is_number(dt)
+    return lengths if is_listed and not problem.has_ticks_of(h) else h
 
 
 def _check_single_times(problem: Any, times: np.ndarray, h: float | np.ndarray) -> None:
