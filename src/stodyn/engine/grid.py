@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -46,7 +47,7 @@ def step_times(t: Reals, dt: ArrayLike | Callable[..., Any]) -> tuple[np.ndarray
     """
     start, end = span_of(t)
     if callable(dt):
-        dt = dt((start, end))
+        dt = _planned(dt, (start, end))
     lengths = _numbers(dt)
     if lengths is None:
         raise ValueError(f"dt: expected a positive step length (or a list of them), got {dt!r}")
@@ -84,6 +85,20 @@ def step_times(t: Reals, dt: ArrayLike | Callable[..., Any]) -> tuple[np.ndarray
         h = span / steps
         times = step_time(start, h, np.arange(steps + 1))
     return np.append(times[:-1], end), np.full(steps, h)
+
+
+def _planned(plan: Callable[..., Any], span: tuple[float, float]) -> Any:
+    """The steps that a function gives for an interval; one that takes points in time is refused in words."""
+    try:
+        return plan(span)
+    except (TypeError, AttributeError) as error:
+        if not inspect.isroutine(plan):  # sd.plan's, whose errors are its own
+            raise
+        raise TypeError(
+            f"dt: a function is called once, with the interval ({span[0]:g}, {span[1]:g}) of the run, and gives the "
+            f"lengths of all steps, but this one failed there with {type(error).__name__}: {error}. Give a list of "
+            f"lengths that add up to {span[1] - span[0]:g}, or one number"
+        ) from error
 
 
 def _refuse_times(values: np.ndarray, start: float, end: float) -> None:

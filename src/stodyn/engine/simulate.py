@@ -101,7 +101,8 @@ def simulate(
     t : (start, end)
         The interval of time.
     dt : number, sequence or function
-        The step, which divides the interval; the lengths of all steps; or stodyn.plan(...).
+        The step, which divides the interval; the lengths of all steps; or a function of the interval (start, end) that
+        gives them, such as stodyn.plan(...).
     paths : int or stodyn.until(...)
         How many; or, with stodyn.until(error=...), as many as the tolerance of the collected numbers takes. Expansions
         in random parameters (Quadrature, Sampling, Collocation, Galerkin) have no paths.
