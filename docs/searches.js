@@ -4,7 +4,8 @@ const fs = require("node:fs"), path = require("node:path");
 const { strict } = require("./assets/search.js");
 
 const EXPECTED = {
-  "phase noise": /phase noise|phase_noise|oscillators/i, "op-amp": /amplifier/i, kalman: /filter|digital_controller|sampled/i,
+  "phase noise": /phase noise|phase_noise|oscillators/i, "op-amp": /op-amp/i, opamp: /op-amp/i,
+  "op-amp noise": /op-amp/i, "operational amplifier": /op-amp/i, kalman: /filter|digital_controller|sampled/i,
   controller: /controller/i, "time series": /record/i, yield: /tolerance/i, jitter: /jitter|oscillator/i,
   "monte carlo": /paths|accuracy|levels/i, earthquake: /earthquake/i, "free energy": /free_energy|plot|energ/i,
   "first passage": /passage|event/i, notebook: /jupyter|notebook/i, gpu: /gpu/i, install: /install/i,

@@ -2,7 +2,7 @@
 // where no page has all words, those that have some are shown, as the theme does by itself.
 (() => {
   const MEANT = {
-    "op amp": "amplifier", "op-amp": "amplifier", opamp: "amplifier", "time series": "record", yield: "tolerances",
+    "op-amp": "op amp", opamp: "op amp", "operational amplifier": "op amp", "time series": "record", yield: "tolerances",
     "monte carlo": "paths", mc: "paths", mlmc: "levels", kalman: "filter", "control loop": "controller", pid: "controller",
     autocovariance: "autocorrelation", "first passage": "passage", "hitting time": "passage", pdf: "density",
     spice: "netlist", quake: "earthquake", seismic: "earthquake", dae: "differential algebraic", cuda: "gpu",
