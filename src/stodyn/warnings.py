@@ -64,7 +64,7 @@ class ResolutionWarning(UserWarning):
 
 
 class CovarianceError(UserWarning):
-    """Warns of noise that leaves an error of order h in the covariance, where the method's table could do better."""
+    """Warns of noise that leaves an error of order h in the covariance, where another method or table does better."""
 
 
 class NoBridge(UserWarning):

@@ -49,7 +49,7 @@ from stodyn.engine.until import Until, Watch, of_randomisations
 from stodyn.engine.where import Where, refuse_blocks, where_of
 from stodyn.hints import Count, Integer, Reals, check_seed, is_whole
 from stodyn.methods.contract import Catalogued, Expansion, Method
-from stodyn.methods.recommend import advice
+from stodyn.methods.recommend import advice, tell_of_order_one
 from stodyn.methods.stopping import Stop
 from stodyn.noise.sobol import RANDOMISATIONS
 from stodyn.noise.supply import CountedNormals, DrawnNormals
@@ -191,6 +191,8 @@ def simulate(
             run = dataclasses.replace(run, layout=dataclasses.replace(run.layout, points=points))
         run = examined(run, problem, chosen)
         unfit = unfit_start(problem, spec)
+    if method is None and stop is None:
+        tell_of_order_one(problem, chosen)
     if unfit and on_failure == "raise":
         raise ValueError(f"start: {unfit}, so that every path would fail. {spec.undefined or FINITE}")
     carry_out = _carry_out if rule is None else functools.partial(_carry_out_until, rule, began)

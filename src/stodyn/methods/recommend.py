@@ -6,6 +6,9 @@ from typing import Any
 
 from stodyn.methods.catalogue import catalogue, find, fitting
 from stodyn.methods.contract import Catalogued
+from stodyn.problems.sde import SDE
+from stodyn.telling import tell
+from stodyn.warnings import CovarianceError
 
 
 def recommended(problem: Any) -> Catalogued:
@@ -47,6 +50,21 @@ def advice(problem, chosen: Catalogued) -> str:
 
     better = of_highest_order(problem, fitting(problem, chosen.accepts, promises_more), than=chosen)
     return f"higher orders for {problem.noise_structure.kind} noise: {'; '.join(better)}" if better else ""
+
+
+def tell_of_order_one(problem: Any, chosen: Catalogued) -> None:
+    """Tell of a default that promises neither paths of order 1 nor moments of order 2, with the methods that do."""
+    noise = problem.noise_structure
+    is_good = chosen.promised("strong", noise) >= 1 or chosen.promised("weak", noise) >= 2
+    if is_good or type(problem) is not SDE or find("PlatenWeak2Pairs").refusal(problem) is not None:
+        return
+    tell(
+        f"method: {chosen.name}, which {noise.kind} noise gets where none is named, has weak order 1: means, variances "
+        'and probabilities are off in proportion to dt. For these name one of weak order 2, such as "PlatenWeak2Pairs" '
+        '(sd.recommend(problem, "weak") ranks them), for close paths "MilsteinLevy", of strong order 1; '
+        f'"{chosen.name}" by name is taken without a word',
+        CovarianceError,
+    )
 
 
 def of_highest_order(problem, names: list[str], than: Catalogued | None = None, most: int = 3) -> list[str]:
