@@ -332,6 +332,38 @@ def test_methods_keep_their_order_over_jumps_of_an_input(method, kind, order, er
     assert np.log2(errors[0] / errors[1]) == pytest.approx(order, abs=0.1) and errors[1] < 1.1 * error
 
 
+ALPHA = ["Newmark", "HHT", "StochasticAlpha"]
+
+
+def swinging(*parts):
+    plant = sd.Mechanical(lambda t, x, v, p: -4 * x - 0.4 * v + p["u"], None, ([1.0], [0.0]), params={"u": 0.0},
+                          names=("x", "v"))  # fmt: skip
+    return sd.with_loop(plant, *parts) if parts else plant
+
+
+@pytest.mark.brief("HHT")
+@pytest.mark.parametrize("method", ALPHA)
+def test_a_sensor_that_nothing_reads_moves_no_plant(method):
+    """α methods began their acceleration anew at its samples, which took the order of HHT and StochasticAlpha."""
+    ends = []
+    for system in (swinging(), swinging(sd.Sensor("y", of="x", every=0.02))):
+        run = sd.simulate(system, method, t=(0, 2), dt=0.02, paths=1, seed=1, progress=False)
+        ends.append(run["mean"].sel(component=["x", "v"]).values[-1])
+    np.testing.assert_allclose(ends[1], ends[0], rtol=1e-13)
+
+
+@pytest.mark.brief("HHT")
+@pytest.mark.parametrize("method", ALPHA)
+def test_accelerations_are_carried_over_ticks_that_move_no_input(method):
+    """Exact maps of a loop with a delay, ticks of a quarter of a period, beside the path of a run."""
+    law = sd.Part("law", 0.2, lambda t, own, seen, p: (own, -1.5 * seen["y"]), "y", "u", phase=0.1, delay=0.15)
+    loop = swinging(sd.Sensor("y", of="x", every=0.05), law)
+    for dt in (0.05, 0.025):
+        run = sd.simulate(loop, method, t=(0, 3), dt=dt, paths=1, seed=1, progress=False)
+        delivered = sd.analysis.sampled(loop, method, dt).response({"x": 1.0}, 3.0)
+        np.testing.assert_allclose(delivered[:2], run["mean"].values[-1][:2], rtol=1e-11, atol=1e-12)
+
+
 def test_responses_are_those_of_a_run_without_noise():
     loop = held_oscillator("Mechanical")
     run = sd.simulate(loop, "Newmark", t=(0, 0.5), dt=0.025, paths=1, seed=1, progress=False,

@@ -137,6 +137,14 @@ class Clock:
                for first in {phase, phase + delay}]  # fmt: skip
         return functools.reduce(operator.or_, due)
 
+    def moves(self, tick: Any) -> Any:
+        """Whether an input may change at a tick: where what a part writes arrives; with jitter at every one."""
+        if self.jitters:
+            return True
+        writing = (self.times[part.name] for part in self.problem.parts if part.writes)
+        due = (every == 1 or (tick - (phase + delay)) % every == 0 for every, phase, delay in writing)
+        return functools.reduce(operator.or_, due, False)
+
     @property
     def is_rare(self) -> bool:
         """Whether steps may end between ticks."""
@@ -186,9 +194,13 @@ class _Looping(WrappedSteps):
             inner, registers, end, number = now  # what a turn is handed is computed in the turn, and nowhere else
             tick = lax.div(number, np.int64(self.clock.steps)).astype(self.clock.whole)
             registers = loop.acted(end, tick, self.method.read(inner), registers)
+
+            def begun_anew(inner):
+                return _in_types_of(inner, self.method.after_jump(problem.problem, end, inner, loop.inputs(registers)))
+
             if self.begins_anew:
-                anew = self.method.after_jump(problem.problem, end, inner, loop.inputs(registers))
-                inner = _in_types_of(inner, anew)
+                moves = self.clock.moves(tick)
+                inner = begun_anew(inner) if moves is True else rarely(moves, begun_anew, inner, loops=loop.loops)
             return inner, registers, end, number
 
         now = inner, registers, jnp.asarray(end), number

@@ -34,6 +34,7 @@ from stodyn.arguments import checks_arguments
 from stodyn.engine import kept_traces, traces
 from stodyn.engine.spec import matched
 from stodyn.methods.catalogue import named
+from stodyn.methods.contract import Method
 from stodyn.methods.looping import Clock, Loop, in_steps
 from stodyn.noise import readings
 from stodyn.noise.distribution import Distribution
@@ -612,17 +613,17 @@ def _solved(
     size, about = flat.size, None if point is None else flat
     lines = _lines(loop, unravel, size)
     rates = _rates(loop, plant, (params, point), unravel, size, lines)
-    flow = van_loan.discretise(*rates, np.eye(rates[1].shape[1]), tick)
-    law = "exact"
+    flow, law, begins = van_loan.discretise(*rates, np.eye(rates[1].shape[1]), tick), "exact", np.zeros((0, size))
     if method is not None:
         assert dt is not None
-        flow, law = (
-            _delivered(loop, named(method), dt, clock, unravel, flat, params),
-            f"{named(method).name}, dt={dt:g}",
-        )
+        flow, begins = _delivered(loop, named(method), dt, clock, unravel, flat, params)
+        law = f"{named(method).name}, dt={dt:g}"
     messages = tuple(_coarse_readings(loop, clock, params))
     ticks, events = (_intervals if _drifts(loop) else _jumps)(loop, clock, params, unravel, size, about)
     ticks = tuple(tick._replace(rest=_with_lines(tick.rest, k, clock, lines)) for k, tick in enumerate(ticks))
+    if carried := len(begins):
+        ticks = tuple(_with_carried(one, k, clock, begins) for k, one in enumerate(ticks))
+        rates = np.pad(rates[0], (0, carried)), np.pad(rates[1], ((0, carried), (0, 0)))
     whole = len(rates[0])
     shown = np.pad(_shown(loop, unravel, size), ((0, 0), (0, whole - size)))
     jumps = {id(jump): jump for one in ticks for jump in (one.rest, one.act) if jump is not None}
@@ -635,7 +636,8 @@ def _solved(
     ticks = tuple(one._replace(rest=reduced[id(one.rest)], act=reduced.get(id(one.act))) for one in ticks)
     rates, shown = (rates[0][np.ix_(keep, keep)], rates[1][keep]), shown[:, keep]
     radius, P = _stationary(loop, flow, ticks, [_name(loop, column) for column in shown.T])
-    entered = np.pad(uncompiled.value(jax.jacfwd(begun), x), ((0, whole - size), (0, 0)))[keep]
+    entered = uncompiled.value(jax.jacfwd(begun), x)
+    entered = np.concatenate([entered, begins @ entered, np.zeros((whole - size - carried, plant.n))])[keep]
     law = law if point is None else f"linearised, {law}"
     kind = Drifting if _drifts(loop) else Sampled
     solved = kind(loop.components, radius, float(loop.period), law, ticks, flow,
@@ -684,6 +686,21 @@ def _with_lines(jump: Jump, tick: int, clock: Clock, lines: Mapping[str, _Line])
                 J[line.now, line.now] = 1.0
         cases.append((chance, J, N))
     return Jump(tuple(cases))
+
+
+def _with_carried(tick: Tick, number: int, clock: Clock, begins: np.ndarray) -> Tick:
+    """A tick with what a method carries beyond the state, which begins anew where an input may change."""
+    moves = bool(clock.moves(number))
+
+    def carried(jump: Jump) -> Jump:
+        cases = []
+        for chance, J, N in jump.cases:
+            rows, keep = begins * moves, np.eye(len(begins)) * (not moves)
+            J = np.block([[J, np.zeros((len(J), len(keep)))], [rows @ J, keep]])
+            cases.append((chance, J, np.concatenate([N, rows @ N])))
+        return Jump(tuple(cases))
+
+    return tick._replace(rest=carried(tick.rest), act=None if tick.act is None else carried(tick.act))
 
 
 def _coarse_readings(loop: Looped, clock: Clock, params: Any) -> Iterator[str]:
@@ -766,9 +783,11 @@ def _reading(sensor: Any, plant: Any, params: Any, x: Any) -> Any:
     return sensor.value(plant, 0.0, x, params)
 
 
-def _delivered(loop: Looped, method: Any, dt: float, clock: Clock, unravel: Any, about: Any, params: Any) -> Stretch:
-    """One tick by steps of a method with the inputs held: Φ and Q of the product of its steps. A method that carries
-    more than the state begins that anew at a tick, so that what a tick makes of ξ is a function of ξ."""
+def _delivered(
+    loop: Looped, method: Any, dt: float, clock: Clock, unravel: Any, about: Any, params: Any
+) -> tuple[Stretch, np.ndarray]:
+    """One tick by steps of a method with the inputs held: Φ and Q of the product of its steps. What a method carries
+    beyond the state stands behind all other entries of ξ; the rows are how it begins, given these."""
     stepped = matched(loop.problem, method)[0]
     ready = in_steps(method.prepared(stepped, dt), loop, dt)
     needs = ready.needs.normals(stepped.m)
@@ -803,14 +822,27 @@ def _delivered(loop: Looped, method: Any, dt: float, clock: Clock, unravel: Any,
     Phi, N = (np.array(uncompiled.value(jax.jacfwd(step, argnums=k), place, normals)) for k in (0, 1))
     steps = Stretch(Phi, N @ N.T).repeated(clock.steps)
     enter, leave = derivative(lambda flat: ravel_pytree(begin(flat))[0], about), derivative(end, place)
-    return Stretch(leave @ steps.Phi @ enter, leave @ steps.Q @ leave.T)
+    size, held = len(about), len(about) - loop.problem.n
+    kind: Any = type(ready)
+    if kind.start is Method.start or all(map(clock.moves, range(_ticks_of(clock)))):  # nothing to carry
+        return Stretch(leave @ steps.Phi @ enter, leave @ steps.Q @ leave.T), np.zeros((0, size))
+    carried = len(place) - held
+    enter_there = np.eye(len(place), size + carried, size)
+    enter_there[carried:, size - held : size] = np.eye(held)
+    leave = np.concatenate([leave, np.eye(carried, len(place))])
+    return Stretch(leave @ steps.Phi @ enter_there, leave @ steps.Q @ leave.T), enter[:carried]
+
+
+def _ticks_of(clock: Clock) -> int:
+    """How many ticks a period of a loop has."""
+    return math.lcm(*(every for every, _, _ in clock.times.values()))
 
 
 def _jumps(
     loop: Looped, clock: Clock, params: Any, unravel: Any, size: int, about: Any
 ) -> tuple[tuple[Tick, ...], dict[str, tuple[int, ...]]]:
     """The ticks of a period, once all phases and delays have passed, and when everything acts at times of its own."""
-    count = math.lcm(*(clock.times[thing.name][0] for thing in loop.things))
+    count = _ticks_of(clock)
     longest = max(sum(clock.times[thing.name][1:]) + clock.times[thing.name][0] for thing in loop.things)
     first = count * (1 + -(-longest // count))
     fed = _acting(loop, clock, params, unravel, size, about)
