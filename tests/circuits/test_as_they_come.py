@@ -180,6 +180,17 @@ def test_operating_points_at_which_a_circuit_does_not_rest_are_noted(netlist):
     assert any("feedback drives the circuit away" in note for note in sd.circuits.read(netlist).notes)
 
 
+def test_an_oscillator_whose_source_counts_its_charge_is_noted():
+    """A ring as in ngspice's ro_11_vdmos, whose operating point ngspice takes from a transient: what its
+    supply has delivered is an unknown that nothing reads."""
+    models = "cgdmin=0.05p cgdmax=0.2p a=1.2 cgs=0.15p rg=10 kp=1e-5 rb=1e7 cjo=1n ksubthres=0.2"
+    stages = "".join(f"MP{k} {b} {a} v p m=2\nMN{k} {b} {a} 0 n\nC{k} {b} 0 0.2p\n" for k, a, b in
+                     ((1, "a", "b"), (2, "b", "c"), (3, "c", "a")))  # fmt: skip
+    cards = f".model n vdmos vto=1 {models}\n.model p vdmos vto=-1 {models} pchan\n"
+    circuit = sd.circuits.read(f"ring\nV1 v 0 5\n{stages}{cards}")
+    assert any("feedback drives the circuit away" in note for note in circuit.notes)
+
+
 @pytest.mark.parametrize(
     "netlist",
     [

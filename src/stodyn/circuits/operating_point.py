@@ -25,7 +25,7 @@ SETTLING = 100, 50  # steps of the circuit with a capacitor at every node, and r
 LEAST_FACTOR = 10.0 ** (1.0 / 16.0)  # between two of them
 SPICES_GMIN, LEAKING = 1e-12, 1e-4  # S, and the share of the largest voltage by which it moves what leakage holds
 SHOWN = 6  # names in a note
-STILL, MOST_LOOKED_AT, MOST_MODES = 1e3, 1000, 60  # of the largest entry of f_x, S; unknowns
+STILL, MOST_LOOKED_AT, MOST_MODES = 1e3, 1000, 120  # of the largest entry of f_x, S; unknowns
 SLOW = 1e-9  # of the longest time constant of a circuit: shorter ones may be rounding errors
 NEAR, BEGINNINGS = 0.1, 20  # V, and tries: how far from its first guess the search begins where that has no value
 SIGNS = 4  # combinations of signs of rounding errors that are tried
@@ -193,8 +193,13 @@ def _driven_away(solver: _Solver, x: np.ndarray) -> str:
 
 
 def _has_growing_mode(network: Network, x: np.ndarray) -> bool:
-    """Whether a mode grows: those of M x' = f_x x are exp(t/τ) for the eigenvalues τ of f_x⁻¹ M."""
-    M, J = map(direct.dense, network.small_signal(x))
+    """Whether a mode grows: those of M x' = f_x x are exp(t/τ) for the eigenvalues τ of f_x⁻¹ M.
+
+    Only the rate of a charge that a source has delivered is read: it takes the place of the charge, so that f_x has no
+    column of zeros."""
+    M, J = (np.array(direct.dense(matrix)) for matrix in network.small_signal(x))
+    delivered = [network.branches[name] for name in network.charged]
+    J[:, delivered], M[:, delivered] = -M[:, delivered], 0.0
     try:
         times = np.linalg.eigvals(np.linalg.solve(_perturbed(J), M))
     except np.linalg.LinAlgError:
