@@ -17,7 +17,8 @@ from scipy.optimize import brentq
 import stodyn as sd
 from stodyn.analysis import cyclostationary
 from stodyn.analysis.cycle.periodic import periodic
-from stodyn.analysis.cycle.periodic_corners import corners_of, mesh
+from stodyn.analysis.cycle.periodic_corners import corners_of
+from stodyn.analysis.cycle.periodic_mesh import mesh
 from stodyn.analysis.cycle.periodic_system import system_of
 from stodyn.analysis.cycle.phase_noise import phase_noise, response
 from stodyn.circuits import examples, points, read

@@ -9,7 +9,8 @@ import pytest
 import stodyn as sd
 from stodyn.analysis import cyclostationary
 from stodyn.analysis.cycle import periodic_start
-from stodyn.analysis.cycle.periodic import _is_stable, mesh, periodic
+from stodyn.analysis.cycle.periodic import _is_stable, periodic
+from stodyn.analysis.cycle.periodic_mesh import mesh
 from stodyn.analysis.cycle.periodic_system import StageEquations, system_of
 from stodyn.analysis.cycle.phase_noise import jitter, phase_noise, response
 from stodyn.analysis.cycle.phase_noise_line import Wander

@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stodyn.analysis.cycle import periodic_corners, periodic_start
-from stodyn.analysis.cycle.periodic_corners import Mesh, mesh
+from stodyn.analysis.cycle import periodic_corners, periodic_mesh, periodic_pace, periodic_start
+from stodyn.analysis.cycle.periodic_mesh import Mesh, mesh
 from stodyn.analysis.cycle.periodic_start import NoOscillation
 from stodyn.analysis.cycle.periodic_system import StageEquations, System, system_of
 from stodyn.arguments import check_positive, checks_arguments
@@ -54,7 +54,9 @@ SEARCHES = 2  # of them in which all corners are searched for; later ones follow
 ROUGH = 1e-3  # of the range: a change of Newton's that is small enough to place corners again
 FEWEST = 12  # steps between two corners from which means over the period are taken
 KNOWN = 1e-4  # a multiplier of an oscillator so near to 1 is that of its phase
+AMISS = 0.1  # a choice: an oscillator of which no multiplier is so near to 1 has too long steps, if it is one at all
 CLOSER = 2  # times that steps are doubled to see whether a cycle is stable
+GAUSS = 12  # points of a step at which its Fourier coefficients are summed
 REST = 1e-6  # of its size: a cycle whose components all stay within that is an equilibrium
 
 
@@ -74,7 +76,7 @@ class Kicks(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Cycle:
-    """A periodic solution at N + 1 times, equally spaced where f has no corners, and the derivatives of its N steps.
+    """A periodic solution at N + 1 times and the derivatives of its N steps, equally long unless its mesh says other.
 
     mesh         its times as shares of the period
     t, x         (N + 1,) and (N + 1, n): times from `begin` on, states; x[N] = x[0]
@@ -198,24 +200,30 @@ class Cycle:
     @functools.cached_property
     def refined(self) -> Cycle:
         """The same cycle with twice as many steps: the difference is the error of this one."""
-        return _at_corners(self._with(mesh(2 * self.mesh.density, self.mesh.corners)))
+        return _at_corners(self._with(self.mesh.of(2 * self.mesh.density)))
 
     @functools.cached_property
     def coarsened(self) -> Cycle:
         """The same cycle with half as many steps between corners: the difference is more than the error of this one."""
-        return self._with(mesh(max(self.mesh.density // 2, 1), self.mesh.corners))
+        return self._with(self.mesh.of(max(self.mesh.density // 2, 1)))
 
     @functools.cached_property
     def averaging(self) -> Cycle:
         """The same cycle with so many steps between any two corners that means over the period are right."""
-        nodes = mesh(self.mesh.density, self.mesh.corners, FEWEST)
+        nodes = self.mesh.of(self.mesh.density, FEWEST)
         return self if len(nodes.at_corner) == self.steps else self._with(nodes)
 
     @functools.cached_property
     def halved(self) -> Cycle:
         """The same cycle with about half as many steps. Where corners are near each other, this one has more: a
         difference shows either way."""
-        return self._with(mesh(max(self.mesh.density // 2, 1), self.mesh.corners, FEWEST // 2))
+        return self._with(self.mesh.of(max(self.mesh.density // 2, 1), FEWEST // 2))
+
+    @functools.cached_property
+    def paced(self) -> Cycle | None:
+        """The same cycle of an oscillator with steps that are short where it is fast; None where none is found."""
+        guess = periodic_start.Guess(0.0, self.x[0], self.period, (self.period,))
+        return _paced(self.system, guess, periodic_mesh.USUAL, self.order, 1e-12)
 
     def shifted(self, begin: float) -> Cycle:
         """The same cycle, beginning elsewhere on it; of an oscillator only."""
@@ -223,13 +231,23 @@ class Cycle:
 
     def with_node_at(self, t: float) -> Cycle:
         """The same cycle with a step that ends at a time."""
-        return self._with(mesh(self.mesh.density, np.append(self.mesh.corners, (t - self.t[0]) / self.period)))
+        return self._with(self.mesh.at(np.append(self.mesh.corners, (t - self.t[0]) / self.period)))
 
     def _with(self, other: Mesh, begin: float | None = None) -> Cycle:
         """Return the same cycle with other steps."""
         begin = self.t[0] if begin is None else begin
         orbit = _Orbit(begin, self.at(begin), self.at(begin + self.period * other.places(self.c)), self.period, other)
         return _newton(self.system, orbit, self.order, 1e-12, REFINED)
+
+    def harmonics(self, orders: np.ndarray) -> np.ndarray:
+        """The Fourier coefficients (orders, n) of the states, in the period as it lies here."""
+        if self.mesh.pace is None:
+            even = np.fft.fft(self.on(np.arange(self.steps) / self.steps), axis=0) / self.steps
+            return even[np.minimum(orders, self.steps - 1)]
+        places, weights = np.polynomial.legendre.leggauss(GAUSS)
+        shares = self.mesh.places(0.5 + 0.5 * places)
+        x = self.on(shares.ravel()) * (0.5 * np.outer(self.mesh.lengths, weights)).ravel()[:, None]
+        return np.exp(-2j * np.pi * np.outer(orders, shares)) @ x
 
     def to_dataset(self) -> Any:
         """t, x and the multipliers as an xarray.Dataset."""
@@ -269,7 +287,8 @@ def periodic(
         A state near the solution; by default the start of the problem.
     steps : int
         The number of steps over the period, all equal where the equations have no corners. Where they do, as those of
-        transistors that switch off or saturate, steps end there, and there are a few more.
+        transistors that switch off or saturate, steps end there, and there are a few more. Where equal steps find no
+        cycle of an oscillator, they are short where it is fast, as those of an adaptive run are.
     order : {3, 5, 7, 9}, optional
         The order of the Radau IIA method; by default 9 up to 32 unknowns, not counting stored charges, and 5 beyond.
     settle : float
@@ -320,8 +339,17 @@ def periodic(
             guess = periodic_start.sharpened(system, guess)
         except NoOscillation as error:
             raise ValueError(f"problem: no periodic solution was found from this start: {error}. {ADVICE}") from None
-    cycle = _solved_from(system, begin, guess, steps, order, tol)
-    return _at_corners(cycle if cycle.driven else _shortest(cycle, tol), tol)
+    if system.is_driven:
+        return _at_corners(_solved_from(system, begin, guess, steps, order, tol), tol)
+    try:
+        even = _at_corners(_shortest(_solved_from(system, begin, guess, steps, order, tol), tol), tol)
+    except ValueError:
+        paced = _paced(system, guess, steps, order, tol)
+        if paced is None:
+            raise
+        return paced
+    is_known = np.abs(even.multipliers - 1.0).min() <= AMISS
+    return even if is_known else _paced(system, guess, steps, order, tol) or even
 
 
 def _at_corners(cycle: Cycle, tol: float = 1e-12) -> Cycle:
@@ -329,10 +357,10 @@ def _at_corners(cycle: Cycle, tol: float = 1e-12) -> Cycle:
     before = np.inf
     for placing in range(PLACINGS):
         known = cycle.mesh.corners
-        placed = mesh(cycle.mesh.density, periodic_corners.corners_of(cycle, placing >= SEARCHES and len(known) > 0))
+        placed = cycle.mesh.at(periodic_corners.corners_of(cycle, placing >= SEARCHES and len(known) > 0))
         if len(known) == len(placed.corners):
             moved = np.max(np.abs(placed.corners - known), initial=0.0)
-            if moved <= periodic_corners.PLACED or (moved <= periodic_corners.SAME and moved > 0.5 * before):
+            if moved <= periodic_corners.PLACED or (moved <= periodic_mesh.SAME and moved > 0.5 * before):
                 break
             before = moved
         orbit = _Orbit(cycle.t[0], cycle.x[0], cycle.on(placed.places(cycle.c)), cycle.period, placed)
@@ -424,6 +452,19 @@ def _from_drifting(system: System, guess: periodic_start.Guess, steps: int, orde
                 return None
             return cycle if _is_stable(cycle) else None
     return None
+
+
+def _paced(system: System, guess: periodic_start.Guess, steps: int, order: int, tol: float) -> Cycle | None:
+    """The stable cycle with steps that are short where it is fast; None where there is none."""
+    try:
+        turn = periodic_pace.turn(system, guess)
+        nodes = mesh(steps, pace=turn.pace)
+        stages = turn.on(nodes.places(_scheme(order).c))
+        orbit = _Orbit(0.0, turn.on(np.zeros(1))[0], stages, turn.period, nodes)
+        cycle = _at_corners(_solved(system, orbit, order, tol), tol)
+    except (NoOscillation, np.linalg.LinAlgError):
+        return None
+    return cycle if _is_stable(cycle) else None
 
 
 def _shortest(cycle: Cycle, tol: float) -> Cycle:

@@ -10,19 +10,18 @@ extrapolation multiply, say nothing: processors round differently, and may not f
 
 from __future__ import annotations
 
-import itertools
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import numpy as np
 
+from stodyn.analysis.cycle.periodic_mesh import SAME, Mesh
 from stodyn.analysis.cycle.periodic_system import System
 
 HALVINGS = 40  # of the distance between two stages: to 1e-14 of the period or less
 # Of the period, choices in this order: times are rounded to 1e-16 of it, corners are located to 1e-14.
 PLACED = 1e-11  # how near to a corner a step has to end
 SIDE = 1e-10  # how far before a corner the equations of the stage that lies on it are evaluated
-SAME = 1e-9  # corners that are nearer to each other are one
-NEAR = 1.0 / 8.0, 1.0 / 64.0, 1.0 / 512.0  # of the mean step: distances between the points next to a corner
+NEAR = 1.0 / 8.0, 1.0 / 64.0, 1.0 / 512.0  # of the mean step there: distances between the points next to a corner
 POINTS = 6  # on either side
 TOGETHER = 1e-2  # of the mean step: changes of decisions that are nearer to each other are judged together
 STILL = 1e-2  # of the mean step: a change so near to a known corner is that corner
@@ -31,80 +30,6 @@ JUMP = 1e-6  # of the terms in f: smaller jumps are of no consequence
 AWAY = 1e-5  # of the range: by which the state is moved to see whether the time of a jump depends on it
 MOST = 20_000  # changes of decisions: beyond, they flicker with rounding
 CHUNK = 1_000_000  # numbers of f and g² at the points next to corners
-
-
-class Mesh(NamedTuple):
-    """The nodes of a cycle as shares of the period (N + 1,), from 0 to 1; which steps end at a corner (N,); and the
-    number of steps per period, without those that corners add."""
-
-    shares: np.ndarray
-    at_corner: np.ndarray
-    density: int
-
-    @property
-    def lengths(self) -> np.ndarray:
-        return np.diff(self.shares)
-
-    @property
-    def corners(self) -> np.ndarray:
-        return self.shares[1:][self.at_corner]
-
-    def places(self, c: np.ndarray) -> np.ndarray:
-        """The shares (N, s) of the period at which the stages lie."""
-        return self.shares[:-1, None] + np.outer(self.lengths, c)
-
-    def shifted(self, share: float) -> Mesh:
-        """The mesh that begins at another place of the same cycle."""
-        return mesh(self.density, self.corners - share)
-
-    def weights(self) -> np.ndarray:
-        """The weights (N,) of the nodes in a mean over the period; between corners, those of Newton and Cotes."""
-        return np.sum(self.weights_of_sides(), axis=0)
-
-    def weights_of_sides(self) -> tuple[np.ndarray, np.ndarray]:
-        """The weights as two parts (N,), of the values just before the nodes and just after them: what jumps at a
-        corner has two values there. Where there is no corner, the first is 0."""
-        N = len(self.at_corner)
-        if not self.at_corner.any():
-            return np.zeros(N), np.full(N, 1.0 / N)
-        before, after = np.zeros(N + 1), np.zeros(N + 1)
-        ends = np.flatnonzero(np.append(self.at_corner[:-1], True)) + 1
-        for first, last in zip(np.append(0, ends[:-1]), ends, strict=True):
-            cuts = np.linspace(first, last, 1 - (first - last) // 6).round().astype(int)
-            for begin, end in itertools.pairwise(cuts):
-                weights = _newton_cotes(end - begin) * (self.shares[end] - self.shares[begin])
-                after[begin:end] += weights[:-1]
-                (before if end == last else after)[end] += weights[-1]
-        before, after = np.append(before[-1], before[1:-1]), after[:-1]
-        at_corner = self.after_corner
-        return np.where(at_corner, before, 0.0), np.where(at_corner, after, after + before)
-
-    @property
-    def after_corner(self) -> np.ndarray:
-        """Which steps begin at a corner (N,)."""
-        return np.roll(self.at_corner, 1)
-
-
-def _newton_cotes(intervals: int) -> np.ndarray:
-    """Weights of intervals + 1 equally spaced points in a mean."""
-    powers = np.arange(intervals + 1)
-    return np.linalg.solve((powers / intervals) ** powers[:, None], 1.0 / (powers + 1.0))
-
-
-def mesh(steps: int, corners: np.ndarray | None = None, fewest: int = 1) -> Mesh:
-    """At least `steps` steps, equal between corners, whose shares are taken modulo 1; at least `fewest` between two."""
-    shares = np.mod(np.zeros(0) if corners is None else corners, 1.0)
-    at_end = bool(np.any((shares <= SAME) | (shares >= 1.0 - SAME)))
-    shares = np.sort(shares[(shares > SAME) & (shares < 1.0 - SAME)])
-    shares = shares[np.diff(shares, prepend=-1.0) > SAME]
-    ends = np.concatenate([[0.0], shares, [1.0]])
-    counts = np.maximum(np.ceil(steps * np.diff(ends) - SAME), fewest).astype(int)
-    nodes = [first + (last - first) * np.arange(count) / count
-             for first, last, count in zip(ends[:-1], ends[1:], counts, strict=True)]  # fmt: skip
-    at_corner = np.zeros(counts.sum(), bool)
-    at_corner[np.cumsum(counts)[:-1] - 1] = True
-    at_corner[-1] = at_end
-    return Mesh(np.append(np.concatenate(nodes), 1.0), at_corner, steps)
 
 
 def before_corners(mesh: Mesh, gap: float, places: np.ndarray, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -163,12 +88,12 @@ def corners_of(cycle: Solution, known_only: bool = False) -> np.ndarray:
         low, high = np.where(same, middle, low), np.where(same, high, middle)
     changes = np.unique(high)
     changes = changes[np.diff(changes, prepend=-1.0) > SAME]
-    known, length = cycle.mesh.corners, 1.0 / cycle.mesh.density
+    known, length = cycle.mesh.corners, cycle.mesh.mean_step(changes)
     is_corner = np.min(np.abs(np.subtract.outer(changes, known)), axis=1, initial=np.inf) < STILL * length
     if known_only:
         return changes[is_corner]
     apart = np.abs(np.subtract.outer(changes, changes))
-    apart = np.where(apart > TOGETHER * length, apart, np.inf).min(axis=1)
+    apart = np.where(apart > TOGETHER * length[:, None], apart, np.inf).min(axis=1)
     reach = np.minimum(length, apart / (NEAR[0] * POINTS))  # the points do not go beyond the next change
     is_corner[~is_corner] = _are_corners(cycle, changes[~is_corner], reach[~is_corner])
     return changes[is_corner]

@@ -10,7 +10,7 @@ as the bias of an oscillator does on its bypass capacitor, Newton may try from t
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -27,10 +27,17 @@ DOUBLINGS = 60
 MOST_TURNS = 8  # rises of one component within a period
 JOINED = 3  # windows that are joined where the last one shows too few periods
 RISES = 3  # the fewest in a window from which a period is inferred
+PEAKS = 0.01  # of the times of a window: a component that is elsewhere for less is one of peaks
+EQUAL = 0.01  # of a period, by which those that count as equal may differ
+PATIENCE = 3  # windows of unequal periods, after which the error of steps is taken for their cause
+FEW_TURNS = 6.0  # periods of the first window with smaller errors
 REGULAR = 10  # the fewest in a window while another component drifts
 NOTHING_KNOWN = 1e-3  # taken for the largest component where kicks begin at zero
 KICKS = 0.01, 0.1, 1.0  # of the sizes of the components
 REST = 1e-6  # of the size of a component: a range below it is none
+
+
+Watch = Callable[[float, float, np.ndarray, np.ndarray], None]  # called with t, h, x and Z of every step
 
 
 class Guess(NamedTuple):
@@ -64,7 +71,9 @@ class DiesOut(NoOscillation):
         self.x = x
 
 
-def followed(system: System, times: np.ndarray, x: np.ndarray, rtol: float = RTOL) -> np.ndarray:
+def followed(
+    system: System, times: np.ndarray, x: np.ndarray, rtol: float = RTOL, watch: Watch | None = None
+) -> np.ndarray:  # fmt: skip
     """The states (times, n) of the noise-free system from x at the first time; NoOscillation where there are none."""
     equations = radau.Nonlinear(
         system.mass[None],
@@ -72,7 +81,7 @@ def followed(system: System, times: np.ndarray, x: np.ndarray, rtol: float = RTO
         lambda t, y: system.jacobian(np.array([t]), y),
     )
     try:
-        return radau.controlled(equations, times, x[None], 5, rtol, atol=rtol * _floors(system, x))[0][:, 0]
+        return radau.controlled(equations, times, x[None], 5, rtol, rtol * _floors(system, x), watch=watch)[0][:, 0]
     except radau.StepTooSmall:
         raise NoOscillation(f"the noise-free system could not be followed from t = {times[0]:.4g} to {times[-1]:.4g}: "
                             "it jumps or has a singularity there") from None  # fmt: skip
@@ -152,11 +161,11 @@ def _followed_until_it_repeats(system: System, x: np.ndarray, period: float | No
     t, window = 0.0, 3.0 * period if period else _first_window(modes_at(system, x))
     start_window, periods, largest = window, [], np.zeros(system.n)
     known = period
-    spent = 0.0
+    spent, irregular, rtol = 0.0, 0, RTOL
     windows: list[tuple[np.ndarray, np.ndarray]] = []
     for _ in range(DOUBLINGS + 8 * math.ceil(settle)):
         times = np.linspace(t, t + window, WINDOW_POINTS + 1)
-        states = followed(system, times, x)
+        states = followed(system, times, x, rtol)
         if not np.isfinite(states).all():
             raise NoOscillation(f"the noise-free system has no finite solution beyond t = {t:.4g}")
         reach = np.ptp(states, axis=0)
@@ -192,6 +201,9 @@ def _followed_until_it_repeats(system: System, x: np.ndarray, period: float | No
         if spent > 8.0 * settle:
             break
         window = max(4.5 * known, min(2.0 * window, MOST_TURNS * 3.0 * known))
+        irregular += _is_irregular(rises[0])
+        if irregular == PATIENCE and rtol > FINE:
+            rtol, window = FINE, FEW_TURNS * known
     if known is None:
         raise NoOscillation("no component keeps going up and down")
     yield Guess(t, x, known, tuple(periods))
@@ -280,7 +292,7 @@ def _turns(system: System, times: np.ndarray, states: np.ndarray, rises: np.ndar
     for turns in range(1, min(MOST_TURNS, (len(rises) - 1) // 2) + 1):
         lengths = rises[turns:] - rises[:-turns]
         apart = np.abs(ends[turns:] - ends[:-turns])[-2 * turns :]
-        if np.ptp(lengths[-2 * turns :]) <= 0.01 * lengths[-1] and np.all(apart <= allowed):
+        if np.ptp(lengths[-2 * turns :]) <= EQUAL * lengths[-1] and np.all(apart <= allowed):
             return turns
     return None
 
@@ -289,10 +301,20 @@ def _rises(system: System, times: np.ndarray, states: np.ndarray) -> list[np.nda
     """When each component rises through the middle of its range, beginning with the one that does so least often: where
     its range drifts, it may miss some.
 
-    None where one does so at all, but fewer than RISES times: the period may be longer than this window shows.
+    None where one does so at all, but fewer than RISES times: the period may be longer than this window shows, unless
+    it is one of peaks between which the times of the window miss others.
     """
     rises = sorted((some for some in _rises_of_each(system, times, states) if len(some)), key=len)
+    if rises and len(rises[0]) < RISES:
+        lasting = ~_is_of_peaks(states)
+        rises = sorted((some for some in _rises_of_each(system, times, states, lasting) if len(some)), key=len)
     return None if not rises or len(rises[0]) < RISES else rises
+
+
+def _is_irregular(rises: np.ndarray) -> bool:
+    """Whether the times between rises differ: the errors of coarse steps move where sharp thresholds switch."""
+    lengths = np.diff(rises)
+    return bool(np.ptp(lengths) > EQUAL * lengths.mean())
 
 
 def _drifting(system: System, times: np.ndarray, states: np.ndarray) -> Guess | None:
@@ -307,10 +329,18 @@ def _drifting(system: System, times: np.ndarray, states: np.ndarray) -> Guess | 
     return None
 
 
-def _rises_of_each(system: System, times: np.ndarray, states: np.ndarray) -> Iterator[np.ndarray]:
+def _is_of_peaks(states: np.ndarray) -> np.ndarray:
+    """Which components are away from the value that they usually have at few times only."""
+    away = np.abs(states - np.median(states, axis=0)) > 0.2 * np.ptp(states, axis=0)
+    return np.mean(away, axis=0) < PEAKS
+
+
+def _rises_of_each(
+    system: System, times: np.ndarray, states: np.ndarray, some: np.ndarray | slice = slice(None)
+) -> Iterator[np.ndarray]:  # fmt: skip
     """When each component rises through the middle of its range. Ripple of less than 40 % of the range is passed over.
     Components that do not move are left out."""
-    for i in np.setdiff1d(np.arange(system.n), system.wandering):
+    for i in np.setdiff1d(np.arange(system.n)[some], system.wandering):
         values = states[:, i]
         low, high = values.min(), values.max()
         if high - low <= REST * (np.abs(values).max() + 1e-300):

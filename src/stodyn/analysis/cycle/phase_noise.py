@@ -34,6 +34,7 @@ from stodyn.analysis.cycle.phase_noise_line import Wander
 from stodyn.arguments import checks_arguments
 from stodyn.circuits import Circuit
 from stodyn.noise import coloured
+from stodyn.numerics.lyapunov import symmetric
 from stodyn.numerics.one_thread import blas_on_one_thread
 from stodyn.numerics.van_loan import Stretch
 from stodyn.problems.contract import Problem
@@ -41,13 +42,15 @@ from stodyn.telling import tell
 from stodyn.warnings import Unresolved
 
 WANTED = 1e-9  # relative error of c at which steps are fine enough
-WANTED_BETWEEN_CORNERS = 5e-7  # change of c from half as many steps at which they are; the error is far smaller
+WANTED_UNEVEN = 5e-7  # change of c from half as many steps at which they are; the error is far smaller
 SLOWLY = 8.0  # where twice the steps do not divide the error by it, they are doubled no more
 ENOUGH, CORNERS = 1e-3, 24.0  # below this error they have to divide it by that, as they do where devices are smooth
 FIRST_STEPS = 256, 1024, 4096  # with which cycles are searched for
 MANY = 4000  # steps up to which they are doubled whatever comes of it while the error is larger than that
 MOST_NUMBERS = 40_000_000  # in the stage equations of all steps, or in their derivatives: no finer steps beyond it
 JUMP = 1e-3  # by which no multiplier may differ from 1 where f is continuous
+ROUNDED = 1e-13  # of the variances: eigenvalues of a covariance that are so little below 0 need no care
+FLAT = 0.01  # of the mean of its slopes: crossings that are flatter are not counted by
 LAGS = 64  # periods over which jitter is followed
 SLOW = 0.99  # a multiplier above it makes amplitude noise that lasts for hundreds of periods
 LOUD = 0.05  # deviation across the cycle, relative to its range, from which small noise is not small
@@ -87,8 +90,7 @@ def response(cycle: Cycle) -> Response:
         pulled = np.einsum("pr,prn->pn", a, J[:, rows]) @ K
         v += np.linalg.solve((N @ J @ K).mT, -pulled[..., None])[..., 0] @ N
     kick = np.einsum("pr,prk->pk", a, cycle.noise[:, rows])
-    at_corners = cycle.mesh.at_corner.any()
-    squares = cyclostationary.squared_gains(cycle, after) if at_corners else np.mean(kick**2, axis=0)
+    squares = np.mean(kick**2, axis=0) if cycle.mesh.is_even else cyclostationary.squared_gains(cycle, after)
     return Response(v, kick, squares, float(np.abs(np.einsum("pn,pn->p", w, cycle.velocity) - 1.0).max()))
 
 
@@ -149,7 +151,7 @@ def _jitter_of(cycle: Cycle, whole: Stretch, speed: np.ndarray, section: np.ndar
     projected = np.eye(len(Phi)) - np.outer(speed, section) / slope
     ahead = -section / slope
     F = projected @ Phi
-    Z = cyclostationary.stationary(cycle, F, projected @ Q @ projected.T)
+    Z = cyclostationary.stationary(cycle, F, _felt(projected, Q))
     column = whole.of(Z) @ ahead
     R = [ahead @ column]
     column = projected @ column
@@ -157,6 +159,20 @@ def _jitter_of(cycle: Cycle, whole: Stretch, speed: np.ndarray, section: np.ndar
         R.append(ahead @ Phi @ column)
         column = F @ column
     return Jitter(np.array(R), Z, slope)
+
+
+def _felt(projected: np.ndarray, Q: np.ndarray) -> np.ndarray:
+    """Π Q Πᵀ, a covariance also where Q is that of the phase on a steep edge and little but rounding is left of it."""
+    felt, sizes = projected @ Q @ projected.T, np.abs(projected) @ np.abs(Q) @ np.abs(projected).T
+    nothing = np.diagonal(felt) <= len(Q) * np.finfo(float).eps * np.diagonal(sizes)
+    felt[nothing] = 0.0
+    felt[:, nothing] = 0.0
+    unit = np.where(nothing, 1.0, np.sqrt(np.abs(np.diagonal(felt))))
+    values, vectors = np.linalg.eigh(symmetric(felt / np.outer(unit, unit)))
+    if values[0] >= -ROUNDED and np.abs(felt - felt.T).max() <= ROUNDED * np.abs(felt).max():
+        return felt
+    half = unit[:, None] * vectors * np.sqrt(np.maximum(values, 0.0))
+    return half @ half.T
 
 
 @checks_arguments
@@ -232,18 +248,18 @@ def phase_noise(
     f = f0 * np.geomspace(1e-8, 1.0, 81) if offsets is None else np.atleast_1d(np.asarray(offsets, float))
     if f.ndim != 1 or not (np.isfinite(f).all() and (f > 0.0).all()):
         raise ValueError(f"offsets: expected frequencies above 0, got {offsets!r}")
-    X = np.fft.fft(cycle.on(np.arange(cycle.steps) / cycle.steps), axis=0) / cycle.steps
-    if not abs(X[harmonic, i]) > 1e-9 * np.ptp(cycle.x[:, i]):
-        raise ValueError(f"node: {cycle.names[i]} has no {harmonic}-th harmonic (|X| = {abs(X[harmonic, i]):.2g}); "
+    line = float(abs(cycle.harmonics(np.array([harmonic]))[0, i]))
+    if not line > 1e-9 * np.ptp(cycle.x[:, i]):
+        raise ValueError(f"node: {cycle.names[i]} has no {harmonic}-th harmonic (|X| = {line:.2g}); "
                          "take another node or harmonic")  # fmt: skip
     wander, gains, lowest = _wander(cycle, phase, f, f_lo)
     white = Wander(phase.c, np.zeros(0), np.zeros(0))
     angular = 2.0 * np.pi * f0 * harmonic
     L = wander.line(f, angular)
     S_phi = 2.0 * (harmonic * f0 / f) ** 2 * (phase.c + wander.slow_density(f))
-    density = _composite(cycle, i, harmonic * f0 + f, X[:, i], phase.c)
+    density = _composite(cycle, i, harmonic * f0 + f, phase.c)
     if len(wander.times):
-        density = density + 2.0 * abs(X[harmonic, i]) ** 2 * (L - white.line(f, angular))
+        density = density + 2.0 * line**2 * (L - white.line(f, angular))
     counted = _at_level(cycle, i, level)
     section = np.eye(cycle.system.n)[i]
     jit = jitter(counted, section)
@@ -299,48 +315,68 @@ def _gradients(cycle: Cycle, of: str | Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _cycle_of(problem: Problem, period: Any, start: Any, steps: int | None) -> tuple[Cycle, Response, float, float]:
+Resolved = tuple[Cycle, Response, float, float]
+
+
+def _cycle_of(problem: Problem, period: Any, start: Any, steps: int | None) -> Resolved:
     """The cycle of an oscillator as `_resolved` gives it, searched for with more steps where edges are too steep for
-    few: then Newton finds no cycle with other steps beside the first."""
+    few: then Newton finds no cycle with other steps beside the first. Where equal steps are too many, others are taken.
+    """
     failure: Exception | None = None
+    resolved: Resolved | None = None
     for count in FIRST_STEPS if steps is None else (steps,):
         cycle = periodic(problem, period=period, start=start, steps=count)
         try:
-            return _resolved(cycle, steps is None)
+            resolved = _resolved(cycle, steps is None)
+            break
         except NoOscillation as error:
             failure = error
+    if steps is None and (resolved is None or resolved[2] > ENOUGH):
+        resolved = _with_a_pace(cycle) or resolved
+    if resolved is not None:
+        return resolved
     raise NoOscillation(
         f"problem: a cycle was found with {count} steps per period, but none with other steps beside it ({failure}). "
         f"Its edges are too steep for these steps; give steps={4 * count} or more"
     ) from failure
 
 
-def _resolved(cycle: Cycle, finer: bool) -> tuple[Cycle, Response, float, float]:
+def _with_a_pace(cycle: Cycle) -> Resolved | None:
+    """The cycle with steps that are short where it is fast, if c is known by them."""
+    try:
+        paced = cycle.paced if cycle.mesh.pace is None else None
+        resolved = paced and _resolved(paced, True)
+    except NoOscillation:
+        return None
+    return resolved if resolved and resolved[2] <= ENOUGH else None
+
+
+def _resolved(cycle: Cycle, finer: bool) -> Resolved:
     """The cycle with steps that are fine enough for c, where finer ones are allowed; its response, and the relative
     errors of c and of the period."""
     if cycle.driven:
         raise ValueError("problem: depends on time, and a driven system has no free phase; ask "
                          "cyclostationary.spectrum for its noise")  # fmt: skip
-    has_corners = bool(cycle.mesh.at_corner.any())  # then steps are of high order: half as many tell the error
-    coarse, fine = (cycle.coarsened, cycle) if has_corners else (cycle, cycle.refined)
+    is_even = cycle.mesh.is_even  # otherwise c is of the steps' high order, and half as many tell the error
+    coarse, fine = (cycle, cycle.refined) if is_even else (cycle.coarsened, cycle)
     before, one, two = np.inf, response(coarse), response(fine)
     error = _change(one.c, two.c)
-    wanted = WANTED_BETWEEN_CORNERS if has_corners else WANTED
+    wanted = WANTED if is_even else WANTED_UNEVEN
     while (
         finer
         and error > wanted
         and ((error > ENOUGH and fine.steps < MANY) or error < before / (SLOWLY if error > ENOUGH else CORNERS))
     ):
         stages, n, u = fine.stages.shape[1], fine.system.n, len(fine.system.implicit)
-        if (1 + has_corners) * fine.steps * stages * max(stages * u**2, n**2) > MOST_NUMBERS:
+        if (2 - is_even) * fine.steps * stages * max(stages * u**2, n**2) > MOST_NUMBERS:
             break
         left = error * error / before if before < np.inf else error  # where it goes on falling as it did
-        if left <= WANTED and not has_corners:
+        if left <= WANTED and is_even:
             return fine, two, left, _change(coarse.period, fine.period)
         coarse, fine, one, before = fine, fine.refined, two, error
         two = response(fine)
         error = _change(one.c, two.c)
-    cycle, phase = (fine, two) if has_corners else (coarse, one)
+    cycle, phase = (coarse, one) if is_even else (fine, two)
     return cycle, phase, error, _change(coarse.period, fine.period)
 
 
@@ -390,11 +426,13 @@ def _at_level(cycle: Cycle, i: int, level: float | None) -> Cycle:
     for _ in range(60):
         middle = 0.5 * (low + high)
         low, high = (middle, high) if cycle.at(middle)[i] < aim else (low, middle)
-    if slopes[k] < 0.01 * np.abs(slopes).max():
+    shifted, mean = cycle.shifted(low), 2.0 * np.ptp(values) / cycle.period
+    slope = float(shifted.velocity[0, i])
+    if slope < FLAT * mean:
         best = float(values[np.argmax(slopes)])
-        raise ValueError(f"level: {cycle.names[i]} crosses {aim:g} with a slope of {slopes[k]:.3g}, less than 1 % of "
-                         f"its steepest; take {best:.6g}")  # fmt: skip
-    return cycle.shifted(low)
+        raise ValueError(f"level: {cycle.names[i]} crosses {aim:g} with a slope of {slope:.3g}, less than 1 % of "
+                         f"the mean of its slopes, {mean:.3g}; take {best:.6g}")  # fmt: skip
+    return shifted
 
 
 def _fall(cycle: Cycle, i: int) -> float:
@@ -425,14 +463,14 @@ def _wander(
     return Wander(result.c, variances * np.sum(gains**2), -1.0 / np.diagonal(poles.A)), gains, lowest
 
 
-def _composite(cycle: Cycle, i: int, f: np.ndarray, X: np.ndarray, c: float) -> np.ndarray:
+def _composite(cycle: Cycle, i: int, f: np.ndarray, c: float) -> np.ndarray:
     """One-sided: the spectrum of the linear periodic system times Δ²/(Δ² + a²), the line alone next to the carrier."""
     f0 = 1.0 / cycle.period
     k = np.rint(f / f0)
     Δ, a = 2.0 * np.pi * (f - k * f0), 0.5 * (2.0 * np.pi * k * f0) ** 2 * c
     far = np.abs(f - k * f0) > 1e-9 * f0
-    inside = np.abs(k).astype(int) < cycle.steps // 2
-    power = np.where(inside, np.abs(X[np.minimum(np.abs(k).astype(int), cycle.steps - 1)]) ** 2, 0.0)
+    orders, which = np.unique(np.abs(k).astype(int), return_inverse=True)
+    power = np.where(orders < cycle.steps // 2, np.abs(cycle.harmonics(orders)[:, i]) ** 2, 0.0)[which]
     result = power * 2.0 * a / np.where(a > 0.0, a * a + Δ * Δ, 1.0)
     if far.any():
         S = cyclostationary.averaged_densities(cycle, i, f[far]).sum(axis=1)
