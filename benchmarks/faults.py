@@ -32,7 +32,7 @@ ROOMS = (
     "stodyn.numerics.facts", "stodyn.numerics.printing", "stodyn.numerics.sparse", "stodyn.numerics.regions",
     "stodyn.numerics.lyapunov", "stodyn.numerics.rounding", "stodyn.numerics.uncompiled", "stodyn.problems.structure",
     "stodyn.problems.sparsity", "stodyn.engine.stability", "stodyn.engine.variances", "stodyn.engine.jumps",
-    "stodyn.engine.energies", "stodyn.methods.energy_of_steps", "stodyn.methods.one_contact", "stodyn.methods.surfaces",
+    "stodyn.engine.energies", "stodyn.methods.energy_account", "stodyn.methods.one_contact", "stodyn.methods.surfaces",
     "stodyn.methods.written_stops",
 )  # fmt: skip
 RUN = dict(t=(0.0, 1.0), dt=0.5, paths=2, seed=1, collect=st.Moments(at=1.0))

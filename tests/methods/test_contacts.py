@@ -16,7 +16,7 @@ from stodyn.methods.alpha import HHT, WBZ, Newmark, StochasticAlpha, StochasticA
 from stodyn.methods.catalogue import named
 from stodyn.methods.contacts import change_of_energy
 from stodyn.methods.crossings import check_crossings, rooms_of
-from stodyn.methods.energy_of_steps import Steps, bodies_of
+from stodyn.methods.energy_account import Steps, bodies_of
 from stodyn.methods.one_contact import gain_at_contact
 from stodyn.methods.written_stops import check_written_stops
 from stodyn.noise import coloured as co

@@ -1,7 +1,7 @@
 """Before a run: do the method's steps keep the energy of bodies, as the equations have it?
 
 Some paths are followed by the program of the run, and what single steps make of the energy, δ, is added up
-(methods.energy_of_steps). With the power P of the noise, and an energy E, the energy becomes too large by the share e,
+(methods.energy_account). With the power P of the noise, and an energy E, the energy becomes too large by the share e,
 
     e' = δ/(h E) - e P/E,
 
@@ -30,7 +30,7 @@ from stodyn.engine import grid
 from stodyn.engine.layout import Layout
 from stodyn.engine.program import executors
 from stodyn.engine.spec import checked_functions, describe, has_even_slopes
-from stodyn.methods.energy_of_steps import SUBSTEPS, Account, Bodies, Steps, bodies_of
+from stodyn.methods.energy_account import SUBSTEPS, Account, Bodies, Steps, bodies_of
 from stodyn.noise.supply import DrawnNormals
 from stodyn.numerics.bounded import Bounded
 from stodyn.numerics.printing.fingerprints import prints
@@ -276,12 +276,9 @@ class _Pilot:
     def _read(self, states: np.ndarray) -> np.ndarray:
         """z (times, paths, n) of states of the method (times, scalars, paths)."""
         traced = self.spec.traced
-        sizes = np.cumsum([int(np.prod(shape)) for shape in traced.state_shapes])[:-1]
 
         def read(s: jax.Array) -> jax.Array:
-            leaves = [part.reshape(shape).astype(dtype) for part, shape, dtype in
-                      zip(np.split(s, sizes), traced.state_shapes, traced.state_dtypes, strict=True)]  # fmt: skip
-            return core.jaxpr_as_fun(traced.read)(*leaves)[0]
+            return core.jaxpr_as_fun(traced.read)(*traced.leaves(s))[0]
 
         rows = states.swapaxes(1, 2).reshape(-1, states.shape[1])
         return np.asarray(AtPoints(read, few=1)(rows))[:, self.bodies.equations.places]

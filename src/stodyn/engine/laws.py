@@ -97,17 +97,10 @@ def stepper(
 
 def reading(run: Any, directions: np.ndarray, count: int) -> np.ndarray:
     """The first components (count, directions) that are read off some directions of the real scalars of a state."""
-    traced, rows = run.spec.traced, run.executor.real_rows
-    sizes = [int(np.prod(shape)) for shape in traced.state_shapes]
-    states = np.zeros((sum(sizes), directions.shape[1]))
-    states[rows] = directions
-    shapes = list(zip(traced.state_shapes, traced.state_dtypes, strict=True))
-    columns = []
-    for state in states.T:
-        parts = np.split(state, np.cumsum(sizes)[:-1])
-        leaves = [part.reshape(shape).astype(dtype) for part, (shape, dtype) in zip(parts, shapes, strict=True)]
-        columns.append(uncompiled.run(traced.read, *leaves)[0][:count])
-    return np.array(columns).T
+    traced = run.spec.traced
+    states = np.zeros((sum(int(np.prod(shape)) for shape in traced.state_shapes), directions.shape[1]))
+    states[run.executor.real_rows] = directions
+    return np.array([uncompiled.run(traced.read, *traced.leaves(state))[0][:count] for state in states.T]).T
 
 
 def covariance(M: np.ndarray, Q: np.ndarray, steps: int, start: np.ndarray | None = None) -> np.ndarray | None:

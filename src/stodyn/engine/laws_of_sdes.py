@@ -44,7 +44,7 @@ class _Equations(NamedTuple):
     matrices: Callable[..., tuple[np.ndarray, np.ndarray]]
 
 
-_known: Bounded[Any, _Equations | None] = Bounded(256)
+_linear: Bounded[Any, _Equations] = Bounded(256)
 
 
 def laws(run: Any, system: Any, method: Any) -> list[tuple[str, Law]]:
@@ -69,20 +69,16 @@ def laws(run: Any, system: Any, method: Any) -> list[tuple[str, Law]]:
 
 def _equations(sde: SDE) -> _Equations | None:
     """The equations of a linear SDE, found once for all parameters; None of one that is not linear."""
-    traces = [sde.traced_functions.get(name) for name in ("drift", "diffusion")]
-    is_told_apart = all(trace is not None and trace.has_full_digest for trace in traces)
-    key = tuple(trace.digest for trace in traces if trace is not None) if is_told_apart else object()
-    if key not in _known:
-        _known[key] = _linear(sde)
-    return _known[key]
-
-
-def _linear(sde: SDE) -> _Equations | None:
     x, params = np.asarray(sde.example_start(), float), sde.example_params()
     if not has_fixed_slopes(sde.f, x, params):
         return None
-    matrices = Uncompiled(lambda t, x, p: (jax.jacfwd(lambda x: sde.f(t, x, p))(x), sde.g(t, x, p)))
-    return _Equations(depends_on_time(sde.g, x, params), matrices)
+    traces = [sde.traced_functions.get(name) for name in ("drift", "diffusion")]
+    is_told_apart = all(trace is not None and trace.has_full_digest for trace in traces)
+    key = tuple(trace.digest for trace in traces if trace is not None) if is_told_apart else object()
+    if key not in _linear:
+        matrices = Uncompiled(lambda t, x, p: (jax.jacfwd(lambda x: sde.f(t, x, p))(x), sde.g(t, x, p)))
+        _linear[key] = _Equations(depends_on_time(sde.g, x, params), matrices)
+    return _linear[key]
 
 
 def _runs(run: Any, system: Any, method: Any, members: list[Any]) -> list[Any]:

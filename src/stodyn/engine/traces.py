@@ -32,6 +32,7 @@ class Traced:
     start     (t, x, *params) -> state
     read      state -> x
     starting  (k, t, h, ...) -> the same as step, for the first `starting_steps` steps k; None where there are none
+    state_shapes, state_dtypes  of the arrays of a state; `leaves` makes them of its scalars
     leading   how many of the state's arrays have the same bits with or without the others
     """
 
@@ -75,6 +76,15 @@ class Traced:
         parts = {name: without_prints(getattr(self, name)) for name in ("step", "start", "read")}
         starting = None if self.starting is None else without_prints(self.starting)
         return dataclasses.replace(self, **parts, starting=starting)
+
+    def leaves(self, scalars: Any) -> list[Any]:
+        """The arrays of a state from its scalars, which may have further axes, as of paths."""
+        sizes = [int(np.prod(shape)) for shape in self.state_shapes]
+        parts = zip(np.cumsum(sizes), sizes, self.state_shapes, self.state_dtypes, strict=True)
+        return [
+            scalars[end - size : end].reshape(*shape, *scalars.shape[1:]).astype(dtype)
+            for end, size, shape, dtype in parts
+        ]
 
     @property
     def may_round(self) -> bool:

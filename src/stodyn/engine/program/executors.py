@@ -426,7 +426,7 @@ class Vmapped(Stepping, SingleSteps):
         def step(states: np.ndarray, t: float, h: float) -> np.ndarray:
             with self._in_float64(), jax.enable_x64(True):
                 parts = [
-                    _rows(one(_leaves(states[:, fill], traced), t, h, z)) for fill, z in zip(fills, padded, strict=True)
+                    _rows(one(traced.leaves(states[:, fill]), t, h, z)) for fill, z in zip(fills, padded, strict=True)
                 ]
             return np.concatenate(parts, axis=1)[:, :count]
 
@@ -457,13 +457,6 @@ class Vmapped(Stepping, SingleSteps):
 def _rows(leaves: Any) -> np.ndarray:
     """The leaves of a state, each with a last axis of paths, as rows of scalars."""
     return np.concatenate([np.asarray(leaf, float).reshape(-1, np.shape(leaf)[-1]) for leaf in leaves])
-
-
-def _leaves(rows: np.ndarray, traced: Any) -> list[np.ndarray]:
-    """The leaves of a state from its rows."""
-    sizes = [int(np.prod(shape)) for shape in traced.state_shapes]
-    parts = zip(np.split(rows, np.cumsum(sizes)[:-1]), traced.state_shapes, traced.state_dtypes, strict=True)
-    return [part.reshape(*shape, -1).astype(dtype) for part, shape, dtype in parts]
 
 
 _in_float64: list[bool] = []
