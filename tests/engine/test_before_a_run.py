@@ -14,13 +14,34 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from stodyn import SDE, Hamiltonian, Mechanical, PathsFailed, PerPath, diagonal, prepare, provenance, simulate
+from stodyn import (
+    SDE,
+    ExactNoise,
+    Hamiltonian,
+    Impact,
+    Level,
+    Mechanical,
+    Part,
+    PathsFailed,
+    PerPath,
+    Sensor,
+    Stop,
+    diagonal,
+    prepare,
+    provenance,
+    simulate,
+    with_loop,
+    with_measurement,
+    with_noise,
+    with_walls,
+)
 from stodyn.engine import stability
 from stodyn.engine.spec import describe
 from stodyn.methods.explicit import Heun
 from stodyn.methods.milstein import MilsteinLevy
 from stodyn.models.ornstein_uhlenbeck import ORNSTEIN_UHLENBECK
 from stodyn.noise import Normal
+from stodyn.noise.coloured import gauss_markov
 from stodyn.noise.iterated import MrongowiusRoessler
 from stodyn.statistics import Moments
 from stodyn.warnings import AnotherOrder, ResolutionWarning, UnstableSteps
@@ -52,7 +73,8 @@ UNSTABLE = {
 def warned(call, *arguments, **options):
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always")
-        call(*arguments, **dict(paths=40, seed=1, on_failure="record") | options)
+        drawn = dict(seed=1) if call is simulate else {}
+        call(*arguments, **dict(paths=40, on_failure="record") | drawn | options)
     return [str(w.message) for w in found if isinstance(w.message, UnstableSteps)]
 
 
@@ -210,6 +232,65 @@ def test_params_of_any_name_behind_t_and_x_are_not_warned_of():
 
 
 QUICK = dict(t=(0.0, 1.0), dt=0.25, paths=8, seed=1)
+
+
+RINGING = SDE(lambda t, x: jnp.stack([x[1], -25.0 * x[0] - 0.2 * x[1]]), None, (0.0, 0.0), names=("x", "v"))
+STEERED = SDE(
+    lambda t, x, p: jnp.stack([x[1], p["u"] - 25.0 * x[0] - 0.2 * x[1]]), None, (0.0, 0.0), {"u": 0.0}, names=("x", "v")
+)
+GUST = gauss_markov(1.0, 2.0, "y")
+
+
+def steered(plant):
+    law = Part("law", every=0.3, reads="s", writes="u", update=lambda t, own, seen, p: (own, -0.01 * seen["s"]))
+    return with_loop(plant, Sensor("s", of="x", every=0.3), law)
+
+
+WRAPPED = {
+    "exact noise": lambda: (with_noise(RINGING, GUST, "v"), ExactNoise("Heun")),
+    "exact noise in a mechanical system": lambda: (
+        with_noise(Mechanical(lambda t, x, v: -25.0 * x - 0.2 * v, None, (0.0, 0.0)), GUST, "x"),
+        ExactNoise("Heun"),
+    ),
+    "exact noise in another calculus": lambda: (
+        with_noise(
+            SDE(RINGING.drift, lambda t, x: jnp.stack([0.0 * x[0], 0.1 * x[0]])[:, None], (0.1, 0.0), names=("x", "v")),
+            GUST,
+            "v",
+        ),
+        ExactNoise("Heun"),
+    ),
+    "measurements": lambda: (with_measurement(with_noise(RINGING, GUST, "v"), [[1.0, 0.0, 0.0]], [[0.1]]), "Heun"),
+    "measurements beside exact noise": lambda: (
+        with_measurement(with_noise(RINGING, GUST, "v"), [[1.0, 0.0, 0.0]], [[0.1]]),
+        ExactNoise("Heun"),
+    ),
+    "a loop": lambda: (steered(STEERED), "Heun"),
+    "a loop around exact noise": lambda: (steered(with_noise(STEERED, GUST, "v")), ExactNoise("Heun")),
+    "impacts": lambda: (
+        with_walls(Mechanical(lambda t, x, v: -25.0 * x - 0.2 * v, None, (0.1, 0.0)), Impact(Level(1e3, "x"))),
+        "Heun",
+    ),
+}
+
+
+@pytest.mark.usefixtures("quick_compiling")
+@pytest.mark.parametrize("name", WRAPPED)
+def test_unstable_steps_are_told_whatever_is_around_the_method(name):
+    """Growth by |R(hλ)| per step, R(z) = 1 + z + z²/2, and by less than 10 over the whole run, is left alone."""
+    problem, method = WRAPPED[name]()
+    (message,) = warned(prepare, problem, method, t=(0.0, 21.0), dt=0.3, paths=8)
+    longest = float(re.search(r"Take steps of ([0-9.e-]+) or less", message).group(1))
+    rate = np.linalg.eigvals([[0.0, 1.0], [-25.0, -0.2]])[0]
+    h = np.linspace(0.05, 0.3, 2501)
+    limit = h[21.0 / h * np.log(np.abs(1.0 + h * rate + (h * rate) ** 2 / 2.0)) <= np.log(10.0)].max()
+    assert 0.9 * limit < longest <= limit and "grow by 1.463 per step" in message
+    assert not warned(prepare, problem, method, t=(0.0, 21.0), dt=0.1, paths=8)
+
+
+def test_a_runs_stop_hides_no_unstable_steps():
+    stop = Stop(Level(1e3, "x"))
+    assert warned(prepare, with_noise(RINGING, GUST, "v"), ExactNoise("Heun"), t=(0, 21), dt=0.3, paths=8, stop=stop)
 
 
 def test_runs_inside_jaxs_transformations_are_refused_with_the_way_out():

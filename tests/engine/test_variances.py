@@ -7,6 +7,8 @@ import warnings
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy
+from scipy.linalg import solve_continuous_lyapunov
 
 import stodyn as sd
 from stodyn.analysis.linear import exact_moments, step_map
@@ -389,3 +391,43 @@ def test_noise_that_hardly_depends_on_the_state_is_held_as_it_is_at_the_start():
     share = 100.0 * (exact_ratios(StochasticAlpha(area=wiener.WZ), 1.25, sprung(16.0, 0.4), [1 / 12.8, 1.25])[0] - 1.0)
     assert f"{share:.3g} % too large, by the noise as it is at t = 0 where paths start" in words
     assert told(shaken(1e-3), None, 0.05, 100.0) == [] == told(shaken(1.0), None, 1.25, 100.0)
+
+
+def heun_beside_exact_noise(rates, a, h, end):
+    """Variances at the end of (x, v), driven by dy = -a y dt + √(2a) dW from y ~ N(0, 1), as they are, and as Heun's
+    steps deliver them with the exact mean of y over each step."""
+    A, n = np.asarray(rates), round(end / h)
+    F = np.exp(-a * h)
+    own, push = np.eye(2) + h * A + h**2 / 2 * A @ A, (h * np.eye(2) + h**2 / 2 * A) @ [0.0, 1.0]
+    of_mean = 2.0 / (a * h**2) * (h - 2 * (1 - F) / a + (1 - F**2) / (2 * a))
+    of_both = 2.0 / h * ((1 - F) / a - (1 - F**2) / (2 * a))
+    M = np.block([[own, push[:, None] * (1 - F) / (a * h)], [np.zeros((1, 2)), F]])
+    Q = np.block([[np.outer(push, push) * of_mean, push[:, None] * of_both], [push * of_both, 1 - F**2]])
+    P = np.diag([0.0, 0.0, 1.0])
+    for _ in range(n):
+        P = M @ P @ M.T + Q
+    whole = np.block([[A, np.array([[0.0], [1.0]])], [np.zeros((1, 2)), -a]])
+    Phi, settled = scipy.linalg.expm(whole * end), solve_continuous_lyapunov(whole, np.diag([0.0, 0.0, -2 * a]))
+    exact = settled + Phi @ (np.diag([0.0, 0.0, 1.0]) - settled) @ Phi.T
+    return np.diagonal(P)[:2], np.diagonal(exact)[:2]
+
+
+@pytest.mark.parametrize("kind", ["SDE", "Mechanical"])
+def test_steps_beside_exact_noise_that_grow_slowly_are_told(kind):
+    """Heun's steps of .1 let x'' = -25 x - .02 x' grow by .7 % each, where the equations decay by .1 %; over 21 s that
+    is too little to be called unstable. In the long run there is no variance to compare."""
+    rates = [[0.0, 1.0], [-25.0, -0.02]]
+    own = {
+        "SDE": sd.SDE(lambda t, x: jnp.stack([x[1], -25.0 * x[0] - 0.02 * x[1]]), None, (0.0, 0.0), names=("x", "dx")),
+        "Mechanical": sd.Mechanical(lambda t, x, v: -25.0 * x - 0.02 * v, None, (0.0, 0.0)),
+    }[kind]
+    gust = sd.with_noise(own, co.gauss_markov(1.0, 2.0, "y"), "dx" if kind == "SDE" else "x")
+    (words,) = told(gust, sd.ExactNoise("Heun"), 0.1, 21.0)
+    delivered, exact = heun_beside_exact_noise(rates, 0.5, 0.1, 21.0)
+    assert f"of dx at t = 21 {100 * (delivered[1] / exact[1] - 1):.3g} % too large" in words
+    longest = float(re.search(r"Take steps of (\S+) or less", words)[1])
+    for share, is_right in ((1.0, True), (1.25, False)):
+        steps = np.ceil(21.0 / (share * longest)) if is_right else np.floor(21.0 / (share * longest))
+        delivered, exact = heun_beside_exact_noise(rates, 0.5, 21.0 / steps, 21.0)
+        assert (np.abs(delivered / exact - 1.0).max() <= 0.05) == is_right
+    assert not told(gust, sd.ExactNoise("Heun"), 0.01, 21.0)

@@ -114,17 +114,18 @@ def test_methods_for_other_problems_are_refused():
 
 @pytest.mark.parametrize("method", ["ExactNoise(Heun)", "StochasticAlpha"])
 def test_a_step_of_another_length_than_the_law_of_its_noise_is_not_sound(method):
-    """Up to rounding in single precision it is the same."""
+    """Up to rounding in single precision it is the same; questions about the step itself may ask for any length."""
     spring = sd.Mechanical(lambda t, x, v: -x - 0.1 * v, None, (0.0, 0.0))
     problem = sd.with_noise(spring, co.gauss_markov(1.0, 1.0), [1.0])
     stepped = matched(problem, sd.method(method))[0]
     ready = sd.method(method).prepared(stepped, 0.2)
     counts = ready.needs.normals(stepped.m)
 
-    def is_sound(h):
+    def is_sound(h, by=ready):
         noise = ready.needs.increment(h, {name: np.zeros(count) for name, count in counts.items()}, stepped.m)
         state = ready.start(stepped, 0.0, jnp.asarray(stepped.example_start()), stepped.params)
-        return ready.step(stepped, 0.0, state, noise, stepped.params)[1].ok
+        return jnp.asarray(by.step(stepped, 0.0, state, noise, stepped.params)[1].ok)
 
     off = np.array([0.0, 1e-7, -1e-7, 1e-5, -1e-5])
     np.testing.assert_array_equal(at_points(is_sound, 0.2 * (1.0 + off)), np.abs(off) < 1e-6)
+    assert is_sound(0.05, ready.at_any_length()) and is_sound(0.05, ready.with_steps(0.05))

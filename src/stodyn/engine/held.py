@@ -29,6 +29,17 @@ def in_double(spec: Any, system: Any, method: Any) -> Run:
     return Run(spec, Layout(spec, 1, 0, executor.width), executor)
 
 
+def with_steps(run: Run, h: float) -> Run:
+    """The run, or where the noise of its method has the law of one length of step, one with steps of that length."""
+    method: Any = run.spec.method
+    other = method.with_steps(h)
+    if other is method:
+        return run
+    spec = dataclasses.replace(run.spec, method=other).traced_anew()
+    executor = executors.get(spec)
+    return Run(spec, Layout(spec, 1, 0, executor.width), executor)
+
+
 def with_params(run: Run, system: Any) -> Run:
     """The run with other parameters, without tracing it again."""
     spec = dataclasses.replace(run.spec, problem=run.spec.problem.changed(params=system.params))

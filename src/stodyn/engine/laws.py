@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 import scipy
 
+from stodyn.engine.held import with_steps
 from stodyn.numerics import lyapunov, uncompiled, van_loan
 
 FEW = 60  # scalars of a state up to which it is taken as a whole
@@ -83,10 +84,10 @@ def stepper(
     normals = {name: part for (name, _), part in zip(streams, parts, strict=True)}
     states = np.repeat(executor.states_after(run.layout, 1, spec.traced.starting_steps), inputs.shape[1], axis=1)
     states[rows] += shifts
-    advance = executor.stepper(run.layout, normals, inputs.shape[1])
 
     def step(h: float) -> tuple[np.ndarray, np.ndarray] | None:
-        after = advance(states, t, h)[rows]
+        one: Any = with_steps(run, h)
+        after = one.executor.stepper(one.layout, normals, inputs.shape[1])(states, t, h)[rows]
         moved = (after[:, 1:] - after[:, :1]) / shift
         moved, by_all = moved[:, :-1], moved[:, -1]
         is_linear = np.abs(by_all - moved @ shares).max() <= LINEAR * np.abs(moved).max()  # NaN is not

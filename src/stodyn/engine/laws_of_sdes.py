@@ -1,5 +1,8 @@
 """The laws of linear SDEs with additive noise, as variances are judged.
 
+Of coloured noise the long run is looked at when the method is prepared (problems.driven); those runs are judged here of
+which that says nothing, because the method's steps grow or cannot be taken by NumPy.
+
 Equations of Hamiltonians, and of SDAEs without constraints, are written as SDEs. Noise that changes in time is held as
 it is when it is strongest and when its shape differs most from that, at times at which it hardly changes in a step;
 parameters that differ between paths are those of a few paths. A start that differs between paths has its covariance.
@@ -15,9 +18,12 @@ import numpy as np
 
 from stodyn.engine.held import MEMBERS, in_double, moments, spread_params, with_params
 from stodyn.engine.laws import Law, Mean, Whole
+from stodyn.methods.wrapping import WrappedSteps
 from stodyn.numerics.bounded import Bounded
 from stodyn.numerics.uncompiled import Uncompiled
-from stodyn.problems.contract import written_as
+from stodyn.problems.contract import innermost, written_as
+from stodyn.problems.driven import Driven
+from stodyn.problems.driven_mechanical import DrivenMechanical
 from stodyn.problems.hamiltonian import Hamiltonian
 from stodyn.problems.sdae import SDAE
 from stodyn.problems.sde import SDE
@@ -32,9 +38,25 @@ STARTS = 4096  # of which the covariance is taken where their law is not normal
 
 def is_judged(run: Any, system: Any) -> bool:
     """Whether a system may be a linear SDE with additive noise, which its paths follow to the end."""
-    is_plain = type(system) in (SDE, Hamiltonian, SDAE) and system.m > 0 and system.n <= MOST
+    has_noise = (type(system) in (SDE, Hamiltonian, SDAE) and system.m > 0) or _driven(run, system) is not None
     runs_on = run.spec.steps >= LEAST_STEPS and not run.spec.levels
-    return is_plain and runs_on and run.spec.record["noise"].startswith("additive")
+    return has_noise and system.n <= MOST and runs_on and run.spec.record["noise"].startswith("additive")
+
+
+def _driven(run: Any, system: Any) -> Driven | None:
+    """The problem with coloured noise that a run steps as such."""
+    if isinstance(system, Driven):
+        return system
+    stepped = innermost(run.spec.problem)
+    return stepped if isinstance(system, DrivenMechanical) and isinstance(stepped, Driven) else None
+
+
+def _is_known_in_the_long_run(run: Any, system: Any) -> bool:
+    """Whether there is coloured noise whose response in the long run was looked at when the method was prepared."""
+    driven, method = _driven(run, system), run.spec.method
+    while isinstance(method, WrappedSteps):
+        method = method.method
+    return driven is not None and driven.response(method, float(run.spec.lengths[0])) is not None
 
 
 class _Equations(NamedTuple):
@@ -51,7 +73,7 @@ def laws(run: Any, system: Any, method: Any) -> list[tuple[str, Law]]:
     """The laws of a run, each with what it holds fast in words; none where nothing is known."""
     sde = written_as(system, SDE)
     equations = _equations(sde) if sde is not None and sde.n == system.n else None
-    if equations is None:
+    if equations is None or _is_known_in_the_long_run(run, system):
         return []
     members = spread_params(sde)
     runs, params = _runs(run, system, method, members), members or [sde.example_params()]

@@ -345,7 +345,21 @@ class _Steps:
         operations = max(spec.traced.operations, 1)  # type: ignore[union-attr]
         affordable = max(SHARE * lanes * spec.steps, CHEAP / operations) / (2 * DIRECTIONS)
         self.turns = int(np.clip(affordable, FEWEST_TURNS, TURNS))
-        self.step = executor.stepper(layout, self.normals, len(self.weights) * self.shifts.shape[1])
+        self.spec, self.layout, self.step = spec, layout, self._stepper(layout, executor)
+
+    def _stepper(self, layout: Layout, executor: executors.SingleSteps) -> executors.Step:
+        return executor.stepper(layout, self.normals, len(self.weights) * self.shifts.shape[1])
+
+    @functools.cached_property
+    def step_at_any_length(self) -> executors.Step:
+        """The step where it has another length than those of the run."""
+        method: Any = self.spec.method
+        free = method.at_any_length()
+        if free is method:
+            return self.step
+        spec = dataclasses.replace(self.spec, method=free).traced_anew()
+        spec = dataclasses.replace(spec, traced=spec.traced.silent)  # type: ignore[union-attr]
+        return self._stepper(dataclasses.replace(self.layout, spec=spec), executors.get(spec))  # type: ignore[arg-type]
 
     def about(self, t: float, state: np.ndarray, turns: int | None = None) -> tuple[Look, Look]:
         """The rates of steps about a state, and those of the equations.
@@ -382,7 +396,8 @@ class _Steps:
         """The states (nodes, N, shifts) after a step, in units of their size, from a state and states beside it."""
         states = np.repeat(state[:, None], shifts.shape[1], axis=1)
         states[self.rows] += _size(state[self.rows])[:, None] * shifts
-        after = self.step(np.tile(states, len(self.weights)), t, h)[self.rows] / _size(state[self.rows])[:, None]
+        step = self.step if h == self.spec.lengths[0] else self.step_at_any_length
+        after = step(np.tile(states, len(self.weights)), t, h)[self.rows] / _size(state[self.rows])[:, None]
         return after.reshape(len(self.rows), len(self.weights), -1).transpose(1, 0, 2)
 
     def _matrices(self, t: float, state: np.ndarray, h: float) -> np.ndarray | None:

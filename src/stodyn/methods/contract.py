@@ -272,6 +272,15 @@ class Method(Catalogued):
         """The names of params whose values at the time of preparation are part of the step."""
         return ()
 
+    def with_steps(self, dt: float) -> Method:
+        """The same method for steps of another length, where its noise has the law of one length."""
+        return self
+
+    def at_any_length(self) -> Method:
+        """The same method with steps of any length, in which noise that has the law of one length keeps this law: for
+        questions about what the steps do to a path."""
+        return self
+
     def starting_step(self, k, problem, t, state, noise: Increment, params) -> tuple[Any, Report]:
         """Step number k (from 0, traced) of the first `starting_steps` steps; it has the same state as `step`."""
         raise NotImplementedError(f"{self.name} has no starting steps")

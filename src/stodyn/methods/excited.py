@@ -134,6 +134,7 @@ class Excited(WrappedSteps):
 
     problem: Any = dataclasses.field(repr=False)
     dt: float
+    takes_any: bool = False  # whether steps of another length than dt are sound
 
     accepts = DrivenMechanical
 
@@ -200,8 +201,14 @@ class Excited(WrappedSteps):
             )
             now = (after, s_after, η_after)
         # Steps of another length would draw from the wrong law; runs refuse them before they begin.
-        right = jnp.abs(h - self.dt) <= 1e-6 * self.dt
+        right = self.takes_any or jnp.abs(h - self.dt) <= 1e-6 * self.dt
         return now, report._replace(ok=jnp.asarray(report.ok) & right)
+
+    def with_steps(self, dt):
+        return dataclasses.replace(self, dt=dt)
+
+    def at_any_length(self):
+        return dataclasses.replace(self, takes_any=True)
 
     def read(self, state):
         return jnp.concatenate([self.method.read(state[0]), state[1]])

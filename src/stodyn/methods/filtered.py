@@ -17,6 +17,8 @@ from stodyn.numerics import van_loan
 from stodyn.problems import lowering
 from stodyn.problems.driven import Driven
 
+SAME = 1e-6  # of the length of a step, by which others may differ and count as the same
+
 
 @checks_arguments
 @dataclasses.dataclass(frozen=True)
@@ -123,6 +125,7 @@ class _OverEqualSteps(Wrapping, Method):
     base: Any
     problem: Any = dataclasses.field(repr=False)
     dt: float
+    takes_any: bool = False  # whether steps of another length than dt are sound
 
     accepts = Driven
 
@@ -159,9 +162,12 @@ class _OverEqualSteps(Wrapping, Method):
         """Return the same method for another problem."""
         return dataclasses.replace(self, problem=problem)
 
+    def at_any_length(self) -> Method:
+        return dataclasses.replace(self, takes_any=True)
+
     def with_steps(self, dt: float) -> Method:
         """Return the same method for steps of another length."""
-        return dataclasses.replace(self, dt=dt)
+        return self if abs(dt - self.dt) <= SAME * self.dt else dataclasses.replace(self, dt=dt)
 
     def after_jump(self, problem, t, state, params):
         return self.start(problem, t, self.read(state), params)
@@ -180,8 +186,10 @@ class _OverEqualSteps(Wrapping, Method):
         after, report = self.base.step(
             self.own, t, before, without(noise, "coloured"), self._inner_params(params, joint[k:])
         )
-        right = jnp.abs(noise.h - self.dt) <= 1e-6 * self.dt  # steps of another length have another law
-        return (after, joint[:k]), report._replace(ok=jnp.asarray(report.ok) & right)
+        if not self.takes_any:  # steps of another length have another law
+            right = jnp.abs(noise.h - self.dt) <= SAME * self.dt
+            report = report._replace(ok=jnp.asarray(report.ok) & right)
+        return (after, joint[:k]), report
 
     def read(self, state):
         return jnp.concatenate([self.base.read(state[0]), state[1]])

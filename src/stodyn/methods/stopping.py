@@ -274,7 +274,9 @@ def of_those(report: Report, goes_on: Array) -> Report:
     if report.ok is True:
         return report
     rounded = report.rounded if report.rounded is False else report.rounded & goes_on
-    return Report(report.ok | ~goes_on, jnp.where(goes_on, report.iterations, 0), rounded)
+    is_explicit = isinstance(report.iterations, int)
+    iterations = report.iterations if is_explicit else jnp.where(goes_on, report.iterations, 0)
+    return Report(report.ok | ~goes_on, iterations, rounded)
 
 
 class _Test:

@@ -87,6 +87,15 @@ class WrappedSteps(Wrapping, Method):
     def fixed_params(self):
         return self.method.fixed_params
 
+    def with_steps(self, dt):
+        return self._around(self.method.with_steps(dt))
+
+    def at_any_length(self):
+        return self._around(self.method.at_any_length())
+
+    def _around(self, method):
+        return self if method is self.method else dataclasses.replace(self, method=method)
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class FurtherState(Around):

@@ -78,17 +78,17 @@ class Driven(SDE):
 
     def check_response(self, method: Any, h: float) -> None:
         """Warn where the method's own step gives driven components, linearised about the start, a wrong variance."""
-        compared = self._compared(method, h)
+        compared = self.response(method, h)
         if compared is not None and response_in_words(*compared, self.components) is not None:
             longest = longest_step(lambda shorter: self._is_off(method, shorter), h)
             remedy = by_van_loan(self)
             warn_of_response(method, h, compared, self.components, IN_THE_LONG_RUN, longest, LINEARISED, remedy)
 
     def _is_off(self, method: Any, h: float) -> bool:
-        compared = self._compared(method.with_steps(h) if hasattr(method, "with_steps") else method, h)
+        compared = self.response(method.with_steps(h) if hasattr(method, "with_steps") else method, h)
         return compared is None or response_in_words(*compared, self.components) is not None
 
-    def _compared(self, method: Any, h: float) -> tuple[np.ndarray, np.ndarray] | None:
+    def response(self, method: Any, h: float) -> tuple[np.ndarray, np.ndarray] | None:
         """The variances in the long run as they are delivered and as they are, linearised about the start."""
         linear = self.about_the_start()
         exact = linear.stationary_variance()
@@ -99,7 +99,7 @@ class Driven(SDE):
         return delivered[:n], exact[:n]
 
     def _response_in_words(self, method: Any, h: float) -> str | None:
-        compared = self._compared(method, h)
+        compared = self.response(method, h)
         worst = None if compared is None else response_in_words(*compared, self.components)
         return None if worst is None else f"{worst[0]} {IN_THE_LONG_RUN} {worst[1]}"
 
