@@ -114,12 +114,7 @@ class AtPoints:
     def _compiled(self, tree: Any, differs: Sequence[bool], shapes: Sequence[Shape]) -> tuple[Compiled, Any]:
         """The function from the arrays to the results, and the structure of these."""
         closed, shape = self._traced(tree, shapes)
-        many = jax.jit(_mapped(closed, differs), compiler_options=QUICK)
-
-        def by_xla(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-            with jax.ensure_compile_time_eval():
-                return list(map(np.asarray, many(*arrays)))
-
+        by_xla = _by_xla(closed, differs)
         try:
             loop = _printed(closed, differs)
         except Unprintable:
@@ -143,6 +138,24 @@ def _mapped(closed: core.ClosedJaxpr, differs: Sequence[bool]) -> Callable[..., 
         return core.jaxpr_as_fun(closed)(*leaves)
 
     return jax.vmap(at_a_point, in_axes=[0 if own else None for own in differs])
+
+
+def _by_xla(closed: core.ClosedJaxpr, differs: Sequence[bool]) -> Callable[[Sequence[np.ndarray]], list[np.ndarray]]:
+    """The function from the arrays to the results by XLA, which computes at once within a trace too.
+
+    ensure_compile_time_eval, which serves for that elsewhere, would make arrays of whatever is the same in all calls,
+    for all points: gigabytes for the slopes of what is sorted.
+    """
+    many = jax.jit(_mapped(closed, differs), compiler_options=QUICK)
+    programs: dict[tuple[tuple[int, ...], ...], Any] = {}  # by the shapes of the arrays
+
+    def by_xla(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        shapes = tuple(array.shape for array in arrays)
+        if shapes not in programs:
+            programs[shapes] = many.lower(*arrays).compile()
+        return list(map(np.asarray, programs[shapes](*arrays)))
+
+    return by_xla
 
 
 def _by_numpy(closed: core.ClosedJaxpr, differs: Sequence[bool], by_xla: Compiled) -> Compiled:
