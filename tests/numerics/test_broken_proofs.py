@@ -21,6 +21,7 @@ from stodyn.numerics import uncompiled
 from stodyn.numerics.elimination import row_order
 from stodyn.numerics.printing.trace import literal_value
 from stodyn.numerics.printing.unprintable import fault_in
+from stodyn.problems import structure
 from stodyn.warnings import PrinterFault
 
 RUN = dict(t=(0.0, 1.0), dt=0.5, paths=2, seed=1, collect=st.Moments(at=1.0))
@@ -193,6 +194,31 @@ def test_the_fault_is_in_the_record_and_in_a_warning(monkeypatch):
     with pytest.warns(PrinterFault, match=r"a proof \(facts_of\) failed with KeyError: 'injected'. The run goes on as"):
         run = sd.simulate(problem, "Heun", **RUN)
     assert sd.provenance(run)["faults"] == ["a proof (facts_of) failed with KeyError: 'injected'"]
+    kept_traces.forget()
+
+
+@pytest.mark.filterwarnings("ignore::stodyn.warnings.PrinterFault")
+@pytest.mark.parametrize("path", ["numerics.facts.axes._between_entries", "numerics.printing.operations.operation_of"])
+def test_each_run_tells_of_a_fault(monkeypatch, path):
+    """Of the same problem, of an equal one, and of another whose noise is the same: what a broken proof has left open
+    is kept, in one place or another."""
+
+    def made(rate, scale):
+        return sd.SDE(lambda t, x: -rate * x, lambda t, x: scale * x[:, None] * jnp.ones((1, 2)), [1.0])
+
+    kept_traces.forget()
+    structure._proved.clear()
+    break_everywhere(monkeypatch, path)
+    problem = made(1.0, 0.03125)
+    first, *others = (
+        sd.provenance(sd.simulate(p, "Heun", **RUN))["faults"] for p in (problem, problem, made(1.0, 0.03125))
+    )
+    assert any("injected" in fault for fault in first)
+    assert all(set(faults) == set(first) for faults in others)
+    told = [fault for fault in first if "facts_of" in fault]
+    assert set(told) <= set(sd.provenance(sd.simulate(made(2.0, 0.03125), "Heun", **RUN))["faults"])
+    with pytest.warns(PrinterFault, match="injected"):
+        sd.simulate(problem, "Heun", **RUN)
     kept_traces.forget()
 
 

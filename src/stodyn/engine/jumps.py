@@ -22,7 +22,7 @@ from stodyn.numerics import uncompiled
 from stodyn.numerics.bounded import Bounded
 from stodyn.numerics.facts.degree import has_jumps_in
 from stodyn.numerics.printing.points import AtPoints
-from stodyn.numerics.printing.unprintable import or_else
+from stodyn.numerics.printing.unprintable import or_else, remembered
 from stodyn.problems.contract import TracedFunction
 from stodyn.problems.ground import GroundLoad
 from stodyn.problems.mechanical import Mechanical
@@ -104,9 +104,9 @@ def first_jump(
 ) -> tuple[float, float, str] | None:
     """The first of the times at which a function of (t, x, ...), with all but the time at the start, jumps so that
     paths are off: the time, by how many parts of the jump times the step, and the value to give it there, in words."""
-    if look.digest not in _jumps:
-        _jumps[look.digest] = has_jumps_in(look.trace, look.arguments, (0,) if clocks is None else (1,))
-    if not _jumps[look.digest] or not len(times):
+    moving = (0,) if clocks is None else (1,)
+    may_jump = remembered(_jumps, look.digest, lambda: has_jumps_in(look.trace, look.arguments, moving))
+    if not may_jump or not len(times):
         return None
     x, *others = look.arguments[1:]
 

@@ -20,6 +20,7 @@ import jax
 import numpy as np
 import scipy
 
+from stodyn.engine import kept_faults
 from stodyn.engine.traces import Traced
 from stodyn.methods.looping import Clock
 from stodyn.noise.source import Source
@@ -152,7 +153,8 @@ def _digest(words: Any) -> str:
 
 
 def forget() -> None:
-    """Drop all traces and facts."""
+    """Drop all traces, facts and faults."""
+    kept_faults.forget()
     with _changing:
         _traces.clear()
         _facts.clear()

@@ -16,7 +16,7 @@ import xarray as xr
 from numpy.typing import ArrayLike
 
 from stodyn import results
-from stodyn.engine import grid, self_test
+from stodyn.engine import grid, kept_faults, self_test
 from stodyn.engine.door import call_form, front_door
 from stodyn.engine.expansion import expanded
 from stodyn.engine.failure import PathsFailed
@@ -186,11 +186,13 @@ def simulate(
                      progress=progress)  # fmt: skip
     with noting_faults() as faults:
         spec = described(problem, chosen, t, dt, collect, dtype, 1 if rule is not None else paths, stop)
+        of_problem = [*faults]
         run = run_of(spec, int(first), int(seed), where)  # type: ignore[arg-type]
         if points != "random":
             run = dataclasses.replace(run, layout=dataclasses.replace(run.layout, points=points))
         run = examined(run, problem, chosen)
         unfit = unfit_start(problem, spec)
+        kept_faults.tell_again(problem, spec.traced, faults)
     if method is None and stop is None:
         tell_of_order_one(problem, chosen)
     if unfit and on_failure == "raise":
@@ -205,6 +207,7 @@ def simulate(
     except PathsFailed as error:
         path, at = int(error.paths[0]), float(error.times[0])
         raise error.located(path, where_it_failed(run, problem, chosen, stop, path, at), spec.undefined) from None
+    kept_faults.keep(problem, spec.traced, of_problem, faults)
     if points != "random":
         reached |= of_randomisations(spec.statistics, tally.merged, run.labels())
     further = {

@@ -27,7 +27,7 @@ from stodyn.noise.iterated import Approximation, check_resolution
 from stodyn.numerics.bounded import Bounded
 from stodyn.numerics.facts.degree import is_affine_in
 from stodyn.numerics.newton import underived
-from stodyn.numerics.printing.unprintable import or_unexamined
+from stodyn.numerics.printing.unprintable import or_unexamined, remembered
 from stodyn.numerics.tracing_errors import one_error_of_derivatives
 from stodyn.problems import lowering
 from stodyn.problems.contract import (
@@ -300,9 +300,7 @@ def has_even_slopes(problem: Any, functions: dict[str, TracedFunction]) -> bool:
     look = functions.get(name) if is_plain else None
     if look is None:
         return False
-    if look.digest not in _even:
-        _even[look.digest] = is_affine_in(look.trace, look.arguments, moving)
-    return _even[look.digest]
+    return remembered(_even, look.digest, lambda: is_affine_in(look.trace, look.arguments, moving))
 
 
 def _undefined_in_words(problem: Any, functions: dict[str, TracedFunction]) -> str:

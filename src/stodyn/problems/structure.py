@@ -19,7 +19,7 @@ from stodyn.numerics.printing.entrywise import TABLE, UNKNOWN
 from stodyn.numerics.printing.operations import equations_of
 from stodyn.numerics.printing.points import AtPoints
 from stodyn.numerics.printing.trace import owners
-from stodyn.numerics.printing.unprintable import Unprintable, or_else
+from stodyn.numerics.printing.unprintable import Unprintable, or_else, remembered
 from stodyn.numerics.tracing_errors import one_error_of_derivatives
 from stodyn.problems.contract import WITHOUT_AREAS, NoiseStructure, TracedFunction
 from stodyn.problems.operators import Diagonal, Operator, Sparse
@@ -139,9 +139,7 @@ _proved: Bounded[Any, tuple[list[str], bool]] = Bounded(256)
 def proved_kinds(g: TracedFunction) -> tuple[list[str], bool]:
     """Which of "additive" and "diagonal" are proved from the trace of g, and whether the others are disproved by it."""
     key = g.digest, tuple(owners(g.arguments))
-    if key not in _proved:
-        _proved[key] = _proved_kinds(g)
-    kinds, is_settled = _proved[key]
+    kinds, is_settled = remembered(_proved, key, lambda: _proved_kinds(g))
     return [*kinds], is_settled
 
 
@@ -204,11 +202,13 @@ def has_fixed_slopes(f: Callable[[Any, Array, Any], Array], x: Any, params: Any)
     with jax.enable_x64(True):
         traced = trace_of(f, x, params)
         key = (traced.digest, tuple(owners(traced.arguments))) if traced.has_full_digest else object()
-        if key not in _fixed:
-            _fixed[key] = is_proved_affine(f, traced.arguments, moving=1) and not (
+
+        def are_fixed() -> bool:
+            return is_proved_affine(f, traced.arguments, moving=1) and not (
                 depends_on_time(f, x, params) and depends_on_time(slopes, x, params)
             )
-        return _fixed[key]
+
+        return remembered(_fixed, key, are_fixed)
 
 
 @or_else(lambda trace: ())

@@ -11,7 +11,7 @@ import contextvars
 import functools
 import opcode
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, MutableMapping
 from types import TracebackType
 from typing import Any, ParamSpec, TypeVar
 
@@ -23,6 +23,7 @@ from stodyn.warnings import PrinterFault
 
 Arguments = ParamSpec("Arguments")
 Known = TypeVar("Known")
+Key = TypeVar("Key")
 
 LIBRARIES = {"jax", "jaxlib", "numpy", "scipy", "llvmlite", *sys.stdlib_module_names}
 ROOMS = ("stodyn.numerics.", "stodyn.problems.", "stodyn.methods.", "stodyn.engine.program.", "stodyn.engine.stability",
@@ -137,12 +138,38 @@ def noting_faults(noted: list[str] | None = None) -> Iterator[list[str]]:
 def report_fault(what: str, error: Exception, how: str) -> str:
     """Warn of a fault, with the way in which the run goes on; returns the reason in words."""
     reason = f"{what} failed with {type(error).__name__}" + (f": {error}" if str(error) else "")
+    _tell_of(reason, f"The run goes on {how}.")
+    return reason
+
+
+def report_again(reason: str) -> None:
+    """Warn of a fault met in an earlier run, by whose answers this one goes."""
+    _tell_of(reason, "It did in an earlier run of this problem, from which this run knows what it goes by.")
+
+
+def _tell_of(reason: str, consequence: str) -> None:
+    _note(reason)
+    tell(
+        f"{reason}. {consequence} This is a fault of stodyn: please report it with the functions of the problem.",
+        PrinterFault,
+    )
+
+
+def _note(reason: str) -> None:
     noted = _noted.get()
     if noted is not None and reason not in noted:
         noted.append(reason)
-    tell(
-        f"{reason}. The run goes on {how}. This is a fault of stodyn: please report it with the functions of the "
-        "problem.",
-        PrinterFault,
-    )
-    return reason
+
+
+def remembered(known: MutableMapping[Key, Known], key: Key, find: Callable[[], Known]) -> Known:
+    """known[key], found where it is new. An answer that a fault led to is not kept, so that the next run meets it and
+    tells of it too."""
+    if key in known:
+        return known[key]
+    with noting_faults() as met:
+        answer = find()
+    for reason in met:
+        _note(reason)
+    if not met:
+        known[key] = answer
+    return answer
