@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
-from jax.extend.core import jaxpr_as_fun
+from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
 from stodyn.engine.door import available_cores
 from stodyn.engine.failure import LEFT, UNSOLVED
@@ -26,9 +26,11 @@ from stodyn.numerics.as_written import as_written
 from stodyn.numerics.bounded import Bounded
 from stodyn.numerics.facts.exact_zeros import exact_zeros
 from stodyn.numerics.printing.fingerprints import fingerprint
+from stodyn.numerics.printing.operations import equations_of
 from stodyn.statistics.contract import Move, Snapshot, Statistic, parted
 
 Numbers: TypeAlias = Array | np.ndarray
+FACTORISED = {"lu", "cholesky", "geqrf", "eigh", "eig", "svd", "schur"}  # each for a batch in one call to LAPACK
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,13 +55,41 @@ class Vmap:
         assert traced is not None  # only steps that start a method are numbered
         axes = (*(None for _ in common), *(-1 for _ in (*carry, *normals)), *(-1 if v else None for v in varies))
         one = jaxpr_as_fun(as_written(exact_zeros(traced)))
-        function = jax.vmap(one, in_axes=axes, out_axes=-1, axis_size=self.paths)
+        function = _over_paths(one, axes, self.paths, library_calls(traced))
         *after, ok, iterations, rounded = function(*common, *carry, *normals, *params)
         cause = after.pop() if self.traced.names_causes else jnp.where(ok, LEFT, UNSOLVED).astype(np.int32)
         return tuple(after), cause, iterations, rounded
 
     def read(self, carry: Sequence[Array]) -> Array:
         return jax.vmap(jaxpr_as_fun(self.traced.read), in_axes=-1, out_axes=-1, axis_size=self.paths)(*carry)[0]
+
+
+def library_calls(closed: ClosedJaxpr) -> int:
+    """How many factorisations a trace leaves to LAPACK, of which XLA may compute those at once that do not read each
+    other's results."""
+    return sum(1 for equation in equations_of(closed.jaxpr) if equation.primitive.name in FACTORISED)
+
+
+def _over_paths(one: Callable[..., Any], axes: Sequence[int | None], paths: int, calls: int) -> Callable[..., Any]:
+    """`one` for all paths, which some arguments have as their last axis: by vmap.
+
+    On a processor with no more threads than such calls to LAPACK it is by a loop: a call for all paths occupies a
+    thread of XLA's pool and waits for others to do parts of it. Two at once, on two cores, waited for ever.
+    """
+    by_vmap = jax.vmap(one, in_axes=axes, out_axes=-1, axis_size=paths)
+    if calls < max(2, available_cores()):
+        return by_vmap
+
+    def by_loop(*arguments: Array) -> Any:
+        own = [jnp.moveaxis(x, -1, 0) for x, axis in zip(arguments, axes, strict=True) if axis is not None]
+
+        def at(rows: list[Array]) -> Any:
+            row = iter(rows)
+            return one(*(x if axis is None else next(row) for x, axis in zip(arguments, axes, strict=True)))
+
+        return [jnp.moveaxis(x, 0, -1) for x in lax.map(at, own)]
+
+    return lambda *arguments: lax.platform_dependent(*arguments, cpu=by_loop, default=by_vmap)
 
 
 class State(NamedTuple):
@@ -161,7 +191,8 @@ class Program:
         """The state at the start, the observations of the statistics there, whether a lane is already bad, and
         which."""
         axes = (None, -1, *(-1 if v else None for v in self.varies))
-        start = jax.vmap(jaxpr_as_fun(self.batch.traced.start), in_axes=axes, out_axes=-1, axis_size=self.batch.paths)
+        traced = self.batch.traced.start
+        start = _over_paths(jaxpr_as_fun(traced), axes, self.batch.paths, library_calls(traced))
         carry = tuple(start(t, members.start, *members.params))
         here, params = parted(self.batch.read(carry), len(members.start), self.levels)[0], self.params(members)
         tracks = tuple(s.track_start(t, here, params) for s in self.statistics)
