@@ -120,6 +120,45 @@ def test_jumps_of_equations_with_constraints_are_told():
     sd.simulate(problem, "ImplicitEuler", **run)
 
 
+def error_of_hamiltonian(method, steps, at_the_jump, by_force):
+    """Of q at t = 1 of an oscillator that is pulled from the jump on, by its Hamiltonian or by a force beside it."""
+
+    def load(t):
+        return jnp.where(t > JUMP, 1.0, jnp.where(t == JUMP, at_the_jump, 0.0))
+
+    def H(t, q, p):
+        return 0.5 * p**2 + 2.0 * q**2 - (0.0 if by_force else load(t) * q)
+
+    problem = sd.Hamiltonian(H, None, (lambda t, q, p: load(t)) if by_force else None, start=(1.0, 0.0))
+    moved = scipy.linalg.expm(0.5 * np.array([[0.0, 1.0], [-4.0, 0.0]]))
+    shift = np.array([0.25, 0.0])
+    exact = (shift + moved @ (moved @ [1.0, 0.0] - shift))[0]
+    run = sd.simulate(problem, method, t=(0.0, 1.0), dt=1.0 / steps, paths=1, seed=1, collect=st.Moments(at=[1.0]))
+    return abs(float(run["mean"].values[0, 0]) - exact)
+
+
+@pytest.mark.parametrize(
+    ("method", "by_force"), [("Heun", False), ("ConformalVerlet", False), ("Heun", True), ("BAOAB", False)]
+)
+def test_jumps_of_hamiltonian_systems_are_told(method, by_force):
+    """The slopes of H are looked at; with the mean of both sides the order is 2, as without a jump."""
+    name = "force" if by_force else "H"
+    with pytest.warns(JumpsInTime, match=f"^{name}: jumps at t = 0.5, .* {method} is 0.5 of the jump"):
+        side = [error_of_hamiltonian(method, steps, 0.0, by_force) for steps in (16, 32)]
+    mean = [error_of_hamiltonian(method, steps, 0.5, by_force) for steps in (16, 32)]
+    assert np.log2(side[0] / side[1]) < 1.3
+    assert np.log2(mean[0] / mean[1]) == pytest.approx(2.0, abs=0.1)
+
+
+def test_hamiltonian_systems_that_lose_no_order_are_not_told():
+    """SRKw1 and DIRK look in the middle of steps, and what H jumps by the same for all q moves nothing."""
+    for method in ("SRKw1", "DIRK"):
+        errors = [error_of_hamiltonian(method, steps, 1.0, by_force=False) for steps in (16, 32)]
+        assert np.log2(errors[0] / errors[1]) == pytest.approx(2.0, abs=0.1)
+    problem = sd.Hamiltonian(lambda t, q, p: 0.5 * (p**2 + q**2) + jnp.where(t > JUMP, 1.0, 0.0), start=(1.0, 0.0))
+    sd.simulate(problem, "Heun", t=(0.0, 1.0), dt=1.0 / 16, paths=1, seed=1, collect=st.Moments(at=[1.0]))
+
+
 @pytest.mark.parametrize(
     ("source", "is_told"), [("B1 in 0 V={if(time>=5u, 1, 0)}", True), ("V1 in 0 PULSE(0 1 5u)", False)]
 )

@@ -25,6 +25,7 @@ from stodyn.numerics.printing.points import AtPoints
 from stodyn.numerics.printing.unprintable import or_else, remembered
 from stodyn.problems.contract import TracedFunction
 from stodyn.problems.ground import GroundLoad
+from stodyn.problems.hamiltonian import Hamiltonian
 from stodyn.problems.mechanical import Mechanical
 from stodyn.problems.sdae import SDAE
 from stodyn.problems.sde import SDE
@@ -75,14 +76,19 @@ def check_jumps(method: Any, problem: Any, times: np.ndarray) -> None:
     """Warn where a drift or force jumps at one of the times, and takes a value there that lowers the method's order."""
     own = getattr(problem, "own", problem)
     is_recorded = isinstance(getattr(own, "load", None), GroundLoad)  # whose end is a jump, and not the user's
-    if not isinstance(problem, SDE | Mechanical | SDAE) or problem.n > MOST_COMPONENTS or not _has_order(method):
+    if (
+        not isinstance(problem, SDE | Mechanical | SDAE | Hamiltonian)
+        or problem.n > MOST_COMPONENTS
+        or not _has_order(method)
+    ):
         return
     if is_recorded or problem.clocks == ():
         return
     for name, look in traced_functions_of(problem).items():
         word = name.rsplit(".", 1)[-1]
-        is_rate = word in ("drift", "force")
-        jump = first_jump(look, times[1:-1][:MOST_TIMES], method, problem.clocks) if is_rate else None
+        is_rate = word in ("drift", "force", "H")
+        rate = _slopes(look) if word == "H" else look
+        jump = first_jump(rate, times[1:-1][:MOST_TIMES], method, problem.clocks) if is_rate else None
         if jump is not None:
             time, off, remedy = jump
             tell(
@@ -91,6 +97,19 @@ def check_jumps(method: Any, problem: Any, times: np.ndarray) -> None:
                 "which takes this error away.",
                 JumpsInTime,
             )
+
+
+def _slopes(energy: TracedFunction) -> TracedFunction:
+    """The forces and velocities of a Hamiltonian H(t, q, p, ...), which jump where it may not, and the other way
+    round."""
+
+    def slopes(t: Any, q: Any, p: Any, *others: Any) -> Any:
+        by_q, by_p = jax.grad(energy.function, argnums=(1, 2))(t, q, p, *others)
+        return jnp.concatenate([jnp.ravel(by_q), jnp.ravel(by_p)])
+
+    with jax.enable_x64(True):
+        points = jax.tree.map(lambda x: jnp.asarray(x, float), energy.arguments)
+        return TracedFunction(slopes, points, jax.make_jaxpr(slopes)(*points))
 
 
 def _has_order(method: Any) -> bool:
@@ -152,6 +171,8 @@ def _path(method: Any) -> Iterator[np.ndarray]:
     problem: Any = SDE(lambda t, x: load(t), None, np.zeros(2), calculus=calculus)
     if method.accepts is Mechanical:
         problem = Mechanical(lambda t, x, v: load(t), None, (np.zeros(2), np.zeros(2)))
+    if method.accepts is Hamiltonian:
+        problem = Hamiltonian(lambda t, q, p: -load(t) @ q, start=(np.zeros(2), np.zeros(2)))
     lowered = (problem, "") if isinstance(problem, method.accepts) else problem.lower(method.accepts)
     if lowered is None or method.refusal(lowered[0]) is not None:
         return
