@@ -5,6 +5,7 @@ import re
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy
 
 import stodyn as sd
 from stodyn.analysis.integrator import linear_step
@@ -82,13 +83,39 @@ def test_calculus_of_the_problem_is_that_of_its_own_noise():
 
 def test_what_is_advised_for_steps_that_are_too_long_can_be_done():
     """A multistep method has no form with exact noise: another method is named in its place."""
+    slow = sd.with_noise(sd.SDE(lambda t, x: -0.1 * x, None, 0.0), co.gauss_markov(1.0, 1.0), "x")
     with pytest.warns(NoiseNotDelivered) as caught:
-        GUST.check_step(sd.method("EulerMaruyama"), 0.1)
+        slow.check_step(sd.method("EulerMaruyama"), 0.1)
     with pytest.raises(ValueError, match="AB4 makes the coloured noise grow") as raised:
         GUST.check_step(sd.method("AB4"), 1.0)
     for said, expected in ((caught[0].message, "EulerMaruyama"), (raised.value, "Heun")):
         (named,) = re.findall(r"ExactNoise\('(\w+)'\)", str(said))
         assert named == expected and sd.ExactNoise(named).for_steps(GUST, 0.1).own.n == 2
+
+
+def theta_euler(h):
+    """Variances in the long run of (x, v, y), x'' = -25 x - .2 x' + y, dy = -y/2 dt + dW, by implicit Euler steps over
+    those of the equations."""
+    A = np.array([[0.0, 1.0, 0.0], [-25.0, -0.2, 1.0], [0.0, 0.0, -0.5]])
+    M = np.linalg.inv(np.eye(3) - h * A)
+    Q = np.diag([0.0, 0.0, 1.0])
+    delivered = scipy.linalg.solve_discrete_lyapunov(M, h * M @ Q @ M.T)
+    return np.diagonal(delivered) / np.diagonal(scipy.linalg.solve_continuous_lyapunov(A, -Q))
+
+
+def test_where_the_response_is_the_larger_error_a_step_is_advised_that_cures_it():
+    """Exact noise leaves x' 96.3 % too small."""
+    ringing = sd.SDE(lambda t, x: jnp.stack([x[1], -25.0 * x[0] - 0.2 * x[1]]), None, (0.0, 0.0), names=("x", "v"))
+    driven = sd.with_noise(ringing, co.gauss_markov(1.0, 2.0, "y"), "v")
+    with pytest.warns(NoiseNotDelivered) as caught:
+        driven.check_step(sd.method("ThetaEuler"), 0.2)
+    words = str(caught[0].message)
+    x, v, y = theta_euler(0.2)
+    assert f"of y {100 * (1 - y):.3g} % too small, and that of v in the long run {100 * (1 - v):.3g} % too" in words
+    assert "ExactNoise" not in words and x > v
+    longest = float(re.search(r"Take steps of (\S+) or less", words)[1])
+    assert abs(theta_euler(longest)[2] - 1.0) <= 0.02
+    assert np.abs(theta_euler(longest) - 1.0).max() <= 0.05 < np.abs(theta_euler(1.25 * longest) - 1.0).max()
 
 
 def test_problems_and_bases_that_do_not_fit_are_refused():

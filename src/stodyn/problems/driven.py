@@ -60,20 +60,41 @@ class Driven(SDE):
         if abs(ratios[worst] - 1.0) <= NOTABLE:
             self.check_response(method, h)
             return
-        rate = np.abs(np.linalg.eigvals(self.noise.A)).max()
-        one_step = "Heun" if method.starting_steps else method.name
-        remedy = (
-            f"The filter of the noise has rates up to {rate:.3g}: take smaller steps, or keep the noise exact at any "
-            f"step by stodyn.ExactNoise({one_step!r}){by_van_loan(self, 'or by')}."
-        )
         if math.isinf(ratios[worst]):
+            remedy = self._exact_noise(method)
             raise ValueError(f"dt: {method.name} makes the coloured noise grow with steps of {h:g}. {remedy}")
-        response = self._response_in_words(method, h)
-        also = "" if response is None else f", and that of {response}, by the equations linearised about their start"
+        compared = self.response(method, h)
+        response = None if compared is None else response_in_words(*compared, self.components)
+        also = "" if response is None else f", and that of {response[0]} {IN_THE_LONG_RUN} {response[1]}{LINEARISED}"
+        of_response = 0.0 if compared is None else _largest_error(*compared)
+        rests_on_steps = of_response > max(abs(ratios[worst] - 1.0), NOTABLE_RESPONSE)
+        remedy = self._shorter_steps(method, h) if rests_on_steps else self._exact_noise(method)
         tell(
             f"dt: with steps of {h:g} {method.name} makes the variance of {self.noise.names[worst]} "
             f"{_percent(ratios[worst])}{also}. {remedy}",
             NoiseNotDelivered,
+        )
+
+    def _exact_noise(self, method: Any) -> str:
+        """What helps where the noise alone is wrong, in words."""
+        rate = np.abs(np.linalg.eigvals(self.noise.A)).max()
+        one_step = "Heun" if method.starting_steps else method.name
+        return (
+            f"The filter of the noise has rates up to {rate:.3g}: take smaller steps, or keep the noise exact at any "
+            f"step by stodyn.ExactNoise({one_step!r}){by_van_loan(self, 'or by')}."
+        )
+
+    def _shorter_steps(self, method: Any, h: float) -> str:
+        """What helps where the response is wrong by more than the noise, in words."""
+
+        def is_off(shorter: float) -> bool:
+            delivered = delivered_variance(method, self.noise, shorter)
+            is_noise = delivered is not None and np.abs(delivered / self.noise.variance - 1.0).max() <= NOTABLE
+            return not is_noise or self._is_off(method, shorter)
+
+        return (
+            f"Take {steps_in_words(longest_step(is_off, h))}, with which the noise is right to {100.0 * NOTABLE:g} % "
+            f"and what it drives to {100.0 * NOTABLE_RESPONSE:g} %{by_van_loan(self)}."
         )
 
     def check_response(self, method: Any, h: float) -> None:
@@ -97,11 +118,6 @@ class Driven(SDE):
             return None
         n = linear.own.n
         return delivered[:n], exact[:n]
-
-    def _response_in_words(self, method: Any, h: float) -> str | None:
-        compared = self.response(method, h)
-        worst = None if compared is None else response_in_words(*compared, self.components)
-        return None if worst is None else f"{worst[0]} {IN_THE_LONG_RUN} {worst[1]}"
 
     def about_the_start(self) -> Driven:
         """The equations linearised about the start of x without coloured noise, with their own noise as it is there."""
@@ -155,10 +171,9 @@ def warn_of_response(
         return
     component, share = worst
     by_steps, true = (variances[list(components).index(component)] for variances in compared)
-    steps = "smaller steps" if longest is None else f"steps of {longest:g} or less"
     tell(
         f"dt: with steps of {h:g} {method.name} makes the variance of {component} {when} {share}{basis}: "
-        f"{by_steps:.3g}, but it is {true:.3g}. Take {steps}, with which all are right to "
+        f"{by_steps:.3g}, but it is {true:.3g}. Take {steps_in_words(longest)}, with which all are right to "
         f"{100.0 * NOTABLE_RESPONSE:g} %{remedy}.",
         ResponseNotDelivered,
     )
@@ -168,6 +183,11 @@ def by_van_loan(problem: Any, words: str = "or") -> str:
     """The method that is exact for linear problems, in words; none where parameters differ between paths, which it
     refuses."""
     return "" if problem.has_random_params else f", {words} VanLoan where the problem is linear"
+
+
+def steps_in_words(longest: float | None) -> str:
+    """The longest step that is right, where it is known."""
+    return "smaller steps" if longest is None else f"steps of {longest:g} or less"
 
 
 def longest_step(is_off: Callable[[float], bool], h: float) -> float | None:
@@ -191,12 +211,21 @@ def response_in_words(
 
     A component that noise does not move has a variance of rounding alone, relative to the largest, and counts as right.
     """
-    moves = exact > len(exact) * np.finfo(float).eps * exact.max(initial=0.0)
-    ratios = np.divide(delivered, exact, out=np.ones(len(exact)), where=moves)
+    ratios = _ratios(delivered, exact)
     worst = int(np.argmax(np.abs(ratios - 1.0)))
     if abs(ratios[worst] - 1.0) <= notable:
         return None
     return components[worst], _percent(ratios[worst])
+
+
+def _ratios(delivered: np.ndarray, exact: np.ndarray) -> np.ndarray:
+    """Variances over exact ones; 1 where noise does not move a component."""
+    moves = exact > len(exact) * np.finfo(float).eps * exact.max(initial=0.0)
+    return np.divide(delivered, exact, out=np.ones(len(exact)), where=moves)
+
+
+def _largest_error(delivered: np.ndarray, exact: np.ndarray) -> float:
+    return float(np.abs(_ratios(delivered, exact) - 1.0).max())
 
 
 def _percent(ratio: float) -> str:
