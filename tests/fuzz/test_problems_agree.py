@@ -134,7 +134,7 @@ class Grammar:
         act = rng.choice((
             lambda a, b: (a + b) % n, lambda a, b: a // 2, lambda a, b: (a << 1) % n, lambda a, b: (a ^ b) % n,
             lambda a, b: jnp.clip(a - b, 0, n - 1), lambda a, b: jnp.where(a > b, a, b), lambda a, b: (a & 5) % n,
-            lambda a, b: (a * b) % n, lambda a, b: jax.lax.rem(a - b, 3), lambda a, b: a >> 1,
+            lambda a, b: (a * b) % n, lambda a, b: jnp.fmod(a - b, 3), lambda a, b: a >> 1,
         ))  # fmt: skip
         return lambda t, x: act(one(t, x), other(t, x))
 
