@@ -13,6 +13,7 @@ import scipy.sparse
 import xarray
 from matplotlib.collections import PolyCollection
 from matplotlib.container import ErrorbarContainer
+from scipy.stats import norm
 
 import stodyn as sd
 from stodyn import plot
@@ -431,6 +432,33 @@ def test_fragilities_and_profiles_of_peaks():
         plot.profile(peaks.isel(peak_entry=0))
     with pytest.raises(ValueError, match=r"has no 'peak_passed'.*Extreme\(of, levels=levels\)"):
         plot.fragility(peaks.drop_vars("peak_passed"))
+
+
+def test_a_fragility_over_a_parameter_has_its_points_their_intervals_and_its_curve():
+    """Points of Φ(ln(v/2)/0.5), which is a half at v = 2."""
+    value, share = np.array([1.0, 2.0, 4.0]), np.array([0.083, 0.5, 0.917])
+    curve = xarray.Dataset(
+        {
+            "probability": ("pga", share),
+            "probability_low": ("pga", share - 0.02),
+            "probability_high": ("pga", share + 0.03),
+            "median": 2.0,
+            "dispersion": 0.5,
+        },
+        coords={"pga": ("pga", value, {"units": "g"})},
+        attrs={"provenance": json.dumps({"swept": "pga"})},
+    )
+    ax = plot.fragility(curve)
+    (bars,) = ax.containers
+    np.testing.assert_array_equal(bars.lines[0].get_xydata(), np.stack([value, share], axis=1))
+    (ends,) = (lines.get_segments() for lines in bars.lines[2])
+    np.testing.assert_allclose(np.array(ends)[:, :, 1], np.stack([share - 0.02, share + 0.03], axis=1))
+    drawn = line(ax, "lognormal, median 2, dispersion 0.5")
+    np.testing.assert_allclose(np.interp([2.0, 4.0], *drawn.get_data()), [0.5, norm.cdf(2.0 * np.log(2.0))], atol=1e-4)
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("pga [g]", "probability of the event")
+    assert legend(plot.fragility(curve.drop_vars(["median", "dispersion"]))) == ["estimated, 95 %"]
+    words = plot.fragility(curve.drop_vars(["median", "dispersion"]).assign_coords(pga=["low", "middle", "high"]))
+    assert [tick.get_text() for tick in words.get_xticklabels()] == ["low", "middle", "high"]
 
 
 def test_pictures_of_records_and_fits():

@@ -42,8 +42,9 @@ def fragility(
     xarray.Dataset
         probability, probability_stderr, probability_low and probability_high over the swept dimension. For positive
         values of the parameter, also the median and the dispersion of the curve Φ(ln(value/median)/dispersion), fitted
-        with weights from the standard errors, if at least three probabilities lie between 0 and 1. With of=, the
-        derivatives of each probability, as in `rare`.
+        with weights from the standard errors, if at least three probabilities lie between 0 and 1: curve["median"],
+        as curve.median is a method of every Dataset. With of=, the derivatives of each probability, as in `rare`.
+        `plot.fragility` draws it.
 
     Raises
     ------

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray
+from scipy.stats import norm
 
 from stodyn.plot.shared import (
     BLUE,
@@ -19,10 +20,11 @@ from stodyn.plot.shared import (
     by_entry,
     finish,
     of_dataset,
+    places,
     unit_of,
     variable_of,
 )
-from stodyn.results import interval
+from stodyn.results import interval, provenance
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,14 +32,15 @@ if TYPE_CHECKING:
 
 @of_dataset
 def fragility(run: xarray.Dataset, name: str = "peak", *, ax: Axes | None = None) -> Axes:
-    """Draw the probability that a peak is beyond a level, over the levels, with intervals of 95 %: a fragility curve.
+    """Draw a fragility curve: probabilities over a parameter, or of peaks over their levels, with intervals of 95 %.
 
     Parameters
     ----------
     run : Dataset
-        A run that collected statistics.Extreme(..., levels=...).
+        A result of stodyn.fragility, drawn as points with their intervals and, where one was fitted, the lognormal
+        curve; or a run that collected statistics.Extreme(..., levels=...).
     name : str
-        Its name; a curve is drawn for each of its responses.
+        Of a run, the name of the statistic; a curve is drawn for each of its responses.
     ax : Axes, optional
         Axes to draw on; by default those of a new figure.
 
@@ -45,7 +48,18 @@ def fragility(run: xarray.Dataset, name: str = "peak", *, ax: Axes | None = None
     -------
     Axes
         The Axes drawn on.
+
+    Examples
+    --------
+    >>> import stodyn as sd
+    >>> problem = sd.SDE(lambda t, x: -x, lambda t, x, p: p["intensity"], 0.0, {"intensity": 1.0})
+    >>> curve = sd.fragility(problem, over={"intensity": [0.5, 1.0, 2.0]}, event=sd.Level(2.0), before=1.0, dt=0.1,
+    ...                      seed=1, by="elementary", runs=4)
+    >>> ax = sd.plot.fragility(curve)
     """
+    parameter = provenance(run).get("swept") if "probability_low" in run else None
+    if parameter is not None:
+        return _over_a_parameter(run, parameter, axes_for(ax))
     passed = variable_of(run, f"{name}_passed")
     limits = interval(run, f"{name}_passed")
     ax, level = axes_for(ax), run[f"{name}_level"].values
@@ -56,6 +70,21 @@ def fragility(run: xarray.Dataset, name: str = "peak", *, ax: Axes | None = None
         ax.plot(level, own, color=colour, lw=1.2, marker="o", ms=3, label=label)
     ax.set_ylim(0.0, 1.0)
     return finish(ax, run, f"{name}_level", f"P({name} beyond the level)", legend=len(entries) > 1)
+
+
+def _over_a_parameter(curve: xarray.Dataset, parameter: str, ax: Axes) -> Axes:
+    """The points of a result of stodyn.fragility with their intervals, and its lognormal curve."""
+    across = places(ax, curve[parameter].values)
+    middle, low, high = (curve[f"probability{end}"].values for end in ("", "_low", "_high"))
+    errors = np.maximum([middle - low, high - middle], 0.0)
+    ax.errorbar(across, middle, errors, fmt="o", color=BLUE, ms=4, lw=1, capsize=2, label="estimated, 95 %")
+    if "median" in curve:
+        median, dispersion = float(curve["median"]), float(curve["dispersion"])
+        x = np.geomspace(across.min(), across.max(), 301)
+        label = f"lognormal, median {median:.3g}, dispersion {dispersion:.3g}"
+        ax.plot(x, norm.cdf(np.log(x / median) / dispersion), color=ORANGE, lw=1.5, label=label)
+    ax.set_ylim(0.0, 1.0)
+    return finish(ax, curve, parameter, "probability of the event", legend=True)
 
 
 @of_dataset

@@ -26,6 +26,7 @@ from stodyn.plot.shared import (
     name_of,
     of_dataset,
     picked,
+    places,
     rows_of,
     swept,
     times_of,
@@ -336,13 +337,10 @@ def sweep(
     label = name if name_of(values) == name else f"{name} of {entry}"
     ax = axes_for(ax)
     if len(dims) == 1:
-        x = runs[dims[0]].values
-        across = x if x.dtype.kind in "if" else np.arange(len(x))
+        across = places(ax, runs[dims[0]].values)
         low, high = values.values - 2.0 * errors.values, values.values + 2.0 * errors.values
         ax.fill_between(across, low, high, color=SKY, alpha=0.4, lw=0, label="± 2 standard errors")
         ax.plot(across, values.values, "o-", color=BLUE, lw=1.5, ms=4, label=name)
-        if across is not x:
-            ax.set_xticks(across, list(map(str, x)))
         return finish(ax, runs, label_of(runs, dims[0]), label, legend=True, title=when)
     x, y = (runs[dim].values for dim in dims)
     picture = ax.pcolormesh(x, y, values.transpose(dims[1], dims[0]).values, cmap="viridis", shading="nearest")

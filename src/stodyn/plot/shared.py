@@ -262,6 +262,15 @@ def title_of(run: xarray.Dataset | None, begun: str) -> str:
     return ", ".join(parts)
 
 
+def places(ax: Axes, values: np.ndarray) -> np.ndarray:
+    """Return where values stand on the horizontal axis; words stand in a row, each under its own tick."""
+    if values.dtype.kind in "if":
+        return values
+    row = np.arange(len(values))
+    ax.set_xticks(row, list(map(str, values)))
+    return row
+
+
 def finish(
     ax: Axes, run: xarray.Dataset | None, across: Any, along: Any, legend: bool = False, title: str = ""
 ) -> Axes:
