@@ -53,6 +53,30 @@ def test_what_a_reader_must_heed_comes_first(tmp_path):
     assert "1 of 2 paths failed and are left out" in page and page.index("left out") < page.index("Numbers")
 
 
+@pytest.mark.usefixtures("coarse_pictures")
+def test_a_long_sweep_is_shown_by_pictures_and_a_few_points_with_their_names(tmp_path):
+    k = np.linspace(1.0, 2.0, 30)
+    plain = sd.SDE(lambda t, x, p: -p["k"] * x, lambda t, x: 1.0 + 0.0 * x, 0.0, {"k": 1.0})
+    run = sd.sweep(plain, over={"k": k}, t=(0, 1), dt=0.5, paths=8, seed=1)
+    page = report(run, tmp_path)
+    rows = re.findall("<tr><td>([^<]*)</td><td>([^<]*)</td>", page)
+    for name in ("mean", "variance"):
+        shown = {f"{name} (k = {k[j]:.5g}, x)": f"{float(run[name][j, -1, 0]):.5g}" for j in (0, 7, 14, 22, 29)}
+        assert {row: value for row, value in rows if row.startswith(f"{name} (")} == shown
+    assert "at 5 of the 30 points of k" in page and page.index("Pictures") < page.index("Numbers")
+    assert f"&quot;k&quot;: [{', '.join(map(repr, k.tolist()))}]" in page
+
+
+@pytest.mark.usefixtures("coarse_pictures")
+def test_a_fragility_curve_is_drawn_and_has_its_intervals(tmp_path):
+    noisy = sd.SDE(lambda t, x: -x, lambda t, x, p: p["s"], 0.0, {"s": 1.0})
+    options = dict(event=sd.Level(2.0), before=1.0, dt=0.1, seed=1, by="elementary", runs=4)
+    curve = sd.fragility(noisy, over={"s": [0.5, 1.0]}, **options)
+    page = report(curve, tmp_path)
+    ends = "".join(f"<td>{float(curve[f'probability{end}'][0]):.5g}</td>" for end in ("", "_stderr", "_low", "_high"))
+    assert f"<td>probability (s = 0.5)</td>{ends}" in page and "<img alt='fragility'" in page
+
+
 def test_a_file_that_is_none_is_told(tmp_path, monkeypatch):
     monkeypatch.setenv("COLUMNS", "400")  # so that the path of the file stays on one line
     done = CliRunner().invoke(application(), ["report", str(tmp_path / "none.nc")])

@@ -4,6 +4,7 @@ import base64
 import functools
 import html
 import json
+import re
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator
@@ -21,7 +22,10 @@ from stodyn.tour.page import STYLE
 
 CURVES = {"bin", "edge", "lag", "frequency", "tau"}  # dimensions of variables that are curves
 MOST_ROWS, MOST_PICTURES = 80, 24  # of a page that is read
-OWN_STYLE = ".warning { border-left: .3rem solid #D55E00; padding: .3rem .8rem; }"
+MOST_POINTS = 5  # of a sweep, in its table
+OWN_STYLE = ".warning { border-left: .3rem solid #D55E00; padding: .3rem .8rem; } pre { white-space: pre-wrap; }"
+ITEM = r'(?:"(?:[^"\\]|\\.)*"|[-+.\w]+)'  # of JSON: a string, a number, true, false or null
+FLAT = re.compile(rf"\[\n\s*((?:{ITEM},\n\s*)*{ITEM})\n\s*\]")  # a list of these as json.dumps indents it
 
 
 def command(
@@ -48,24 +52,63 @@ def write(run: xr.Dataset, page: Path, title: str) -> Path:
     for name in ("problem", "run", "advice"):
         parts += [f"<p>{html.escape(str(run.attrs[name]))}</p>"] if name in run.attrs else []
     parts += [f"<p class=warning>{html.escape(words)}</p>" for words in to_heed(run, record)]
-    parts.append("<h2>Numbers</h2><p>At the last stored time, with the standard error and the interval of 95 %.</p>")
-    parts.append("<div class=wide><table><tr><th></th><th>value</th><th>± error</th><th>low</th><th>high</th></tr>")
-    rows = list(numbers(run))
-    for name, *values in rows[:MOST_ROWS]:
-        cells = "".join(f"<td>{'' if value is None else f'{value:.5g}'}</td>" for value in values)
-        parts.append(f"<tr><td>{html.escape(name)}</td>{cells}</tr>")
-    parts.append("</table></div>")
-    if len(rows) > MOST_ROWS:
-        parts.append(f"<p>{len(rows) - MOST_ROWS} more are in the file.</p>")
-    parts.append("<h2>Pictures</h2>")
-    for name, image in pictures(run, record):
-        parts.append(f"<p><img alt='{html.escape(name)}' src='data:image/png;base64,{image}'></p>")
-    whole = html.escape(json.dumps(record, indent=1, ensure_ascii=False))
+    sections = [_table(run, record), _gallery(run, record)]
+    for section in sections[::-1] if "sweep" in record else sections:  # of a sweep, curves say more than a table
+        parts += section
+    whole = html.escape(spelled(record))
     parts.append(
         f"<h2>How it was made</h2><details><summary>The record of the run</summary><pre>{whole}</pre></details>"
     )
     page.write_text("\n".join(parts) + "\n", encoding="utf-8")
     return page
+
+
+def _table(run: xr.Dataset, record: dict[str, Any]) -> list[str]:
+    """The numbers as HTML; those of a long sweep at some of its points."""
+    shown, where = thinned(run, record)
+    parts = [
+        f"<h2>Numbers</h2><p>At the last stored time{where}, with the standard error and the interval of 95 %.</p>"
+    ]
+    parts.append("<div class=wide><table><tr><th></th><th>value</th><th>± error</th><th>low</th><th>high</th></tr>")
+    rows = list(numbers(shown))
+    for name, *values in rows[:MOST_ROWS]:
+        cells = "".join(f"<td>{'' if value is None else f'{value:.5g}'}</td>" for value in values)
+        parts.append(f"<tr><td>{html.escape(name)}</td>{cells}</tr>")
+    parts.append("</table></div>")
+    return parts + ([f"<p>{len(rows) - MOST_ROWS} more are in the file.</p>"] if len(rows) > MOST_ROWS else [])
+
+
+def _gallery(run: xr.Dataset, record: dict[str, Any]) -> list[str]:
+    """The pictures as HTML."""
+    images = (f"<p><img alt='{html.escape(name)}' src='data:image/png;base64,{image}'></p>"
+              for name, image in pictures(run, record))  # fmt: skip
+    return ["<h2>Pictures</h2>", *images]
+
+
+def thinned(run: xr.Dataset, record: dict[str, Any]) -> tuple[xr.Dataset, str]:
+    """Return a run, of a sweep of many points the first, the last and some between, and words that say which."""
+    words = ""
+    for dim in (str(name) for name in record.get("sweep", {}).get("dimensions", ()) if name in run.dims):
+        size, most = run.sizes[dim], MOST_POINTS
+        if size > most:
+            run = run.isel({dim: np.unique(np.linspace(0, size - 1, most).round().astype(int))})
+            words += f", at {most} of the {size} points of {dim}"
+    return run, words
+
+
+def spelled(record: dict[str, Any]) -> str:
+    """Return the record of a run as indented JSON, with lists on one line, and the points of a sweep as lists."""
+    points = {dim: _by_name(own) for dim, own in record.get("sweep", {}).get("points", {}).items()}
+    record = record | ({"sweep": record["sweep"] | {"points": points}} if points else {})
+    whole = json.dumps(record, indent=1, ensure_ascii=False)
+    return FLAT.sub(lambda items: "[" + re.sub(r",\n +", ", ", items[1]) + "]", whole)
+
+
+def _by_name(points: Any) -> Any:
+    """Points [{name: value}, ...] as {name: [value, ...]}."""
+    if not (isinstance(points, list) and points and all(isinstance(one, dict) for one in points)):
+        return points
+    return {name: [one.get(name) for one in points] for name in points[0]}
 
 
 def to_heed(run: xr.Dataset, record: dict[str, Any]) -> Iterator[str]:
@@ -93,17 +136,32 @@ def numbers(run: xr.Dataset) -> Iterator[tuple[str, float, float, float | None, 
     for name in map(str, run.data_vars):
         if f"{name}_stderr" not in run or run[name].dtype.kind not in "fi":
             continue
-        limits = results.interval(run, name) if "interval" in run[name].attrs else None
-        parts = [run[name], run[f"{name}_stderr"], *([] if limits is None else [limits["low"], limits["high"]])]
+        parts = [run[name], run[f"{name}_stderr"], *_limits(run, name)]
         times = [dim for dim in run[name].dims if str(dim).startswith("time")]
         last = [part.isel({dim: -1 for dim in times}) for part in parts]
         if any(str(dim) in CURVES or str(dim).endswith("_middle") for dim in last[0].dims):
             continue  # it is drawn
         for place in np.ndindex(last[0].shape):
-            at = [str(last[0][dim].values[k]) if dim in last[0].coords else str(k)
-                  for dim, k in zip(last[0].dims, place, strict=True)]  # fmt: skip
+            at = [_place(last[0], str(dim), k) for dim, k in zip(last[0].dims, place, strict=True)]
             values = [float(part.values[place]) for part in last]
             yield (f"{name} ({', '.join(at)})" if at else name, *values, *[None] * (4 - len(values)))  # type: ignore[misc]
+
+
+def _limits(run: xr.Dataset, name: str) -> list[xr.DataArray]:
+    """The ends of the interval of a variable, where it has one."""
+    if f"{name}_low" in run and f"{name}_high" in run:
+        return [run[f"{name}_low"], run[f"{name}_high"]]
+    limits = results.interval(run, name) if "interval" in run[name].attrs else None
+    return [] if limits is None else [limits["low"], limits["high"]]
+
+
+def _place(variable: xr.DataArray, dim: str, k: int) -> str:
+    """Where the entry k along a dimension stands, in words: `x` of the components, `k = 2.5` of a parameter."""
+    along = {str(name): own.values[k] for name, own in variable.coords.items() if own.dims == (dim,)}
+    along = {dim: along[dim]} if dim in along else along
+    is_number = {name: np.issubdtype(type(value), np.number) for name, value in along.items()}
+    words = [f"{name} = {value:.5g}" if is_number[name] else str(value) for name, value in along.items()]
+    return ", ".join(words) or f"{dim} {k}"
 
 
 def pictures(run: xr.Dataset, record: dict[str, Any]) -> Iterator[tuple[str, str]]:
@@ -130,6 +188,8 @@ def drawings(run: xr.Dataset, record: dict[str, Any]) -> Iterator[tuple[str, Cal
             for own in components if "component" in run[name].dims else [None]:
                 yield f"{name} {own or ''}", functools.partial(plot.sweep, run, name, own)
         return
+    if "swept" in record and "probability_low" in run:
+        yield "fragility", functools.partial(plot.fragility, run)
     by_component = {"variance": plot.band, "path": plot.paths, "density": plot.histogram, "spectrum": plot.spectrum,
                     "autocorrelation": plot.autocorrelation, "sobol_first": plot.indices}  # fmt: skip
     for name, draw in by_component.items():
