@@ -466,3 +466,63 @@ def test_steps_beside_exact_noise_that_grow_slowly_are_told(kind):
         delivered, exact = heun_beside_exact_noise(rates, 0.5, 21.0 / steps, 21.0)
         assert (np.abs(delivered / exact - 1.0).max() <= 0.05) == is_right
     assert not told(gust, sd.ExactNoise("Heun"), 0.01, 21.0)
+
+
+LOW_PASS = "low pass\nR1 x 0 1k\nC1 x 0 10p\n.tran 1n 1u\n"
+FILTER = "filter\nV1 a 0 1\nR1 a b 10\nL1 b c 1u\nC1 c 0 1n\nR2 c z 1k\nC2 z 0 10p\n.tran 1n 2u\n"
+KT = 1.380649e-23 * 300.15
+
+
+def test_a_circuit_without_constraints_is_told_as_an_sdae():
+    """kT/C, of which implicit Euler's steps h leave 1/(1 + h/2RC)."""
+    circuit = sd.circuits.read(LOW_PASS)
+    (words,) = told(circuit, "ImplicitEuler", 2e-8, 2e-6)
+    assert "of x at t = 2e-06 50 % too small" in words and f"but it is {KT / 1e-11:.3g}" in words
+    longest = float(re.search(r"Take steps of (\S+) or less", words)[1])
+    shares = [1.0 / (1.0 + factor * longest / 2e-8) for factor in (1.0, 1.25)]
+    assert 1.0 - shares[0] <= 0.05 < 1.0 - shares[1]
+    assert not told(circuit, "Trapezoidal", 2e-8, 2e-6)
+
+
+def test_a_circuit_with_constraints_is_told_by_the_variances_of_all_its_unknowns():
+    """The inductor's current is the worst, as are i(v1) = -i and v(b) = 1 - 10 i: by implicit Euler on (c, z, i)."""
+    M = np.diag([1e-9, 1e-11, 1e-6])
+    f_x = np.array([[-1e-3, 1e-3, 1.0], [1e-3, -1e-3, 0.0], [-1.0, 0.0, -10.0]])
+    g = np.array([[0.0, (2 * KT / 1e3) ** 0.5], [0.0, -((2 * KT / 1e3) ** 0.5)], [(2 * KT * 10.0) ** 0.5, 0.0]])
+    h, steps = 2e-8, 100
+    step = np.linalg.inv(M - h * f_x)
+    P = np.zeros((3, 3))
+    for _ in range(steps):
+        P = step @ (M @ P @ M + h * g @ g.T) @ step.T
+    (words,) = told(sd.circuits.read(FILTER), "ImplicitEuler", h, steps * h)
+    share = P[2, 2] / (KT / 1e-6)
+    worst = {"i(l1)": 1.0, "i(v1)": 1.0, "b": 100.0}
+    name, error, by_steps, exact = re.search(
+        r"of (\S+) at t = 2e-06 (\S+) % too small: (\S+), but it is (\S+)\.", words
+    ).groups()
+    assert error == f"{100 * (1 - share):.3g}"
+    assert by_steps == f"{worst[name] * P[2, 2]:.3g}" and exact == f"{worst[name] * KT / 1e-6:.3g}"
+
+
+ORDINARY = {
+    "low pass": LOW_PASS,
+    "filter": FILTER,
+    "driven": "driven\nV1 a 0 SIN(0 1 1meg)\nR1 a x 1k\nC1 x 0 100p\n.tran 1n 5u\n",
+    "ladder": "ladder\nV1 a 0 PULSE(0 1 0 1n 1n 1u 2u)\nR0 a n1 50\nL1 n1 n2 250n\nC1 n2 0 100p\nL2 n2 n3 250n\n"
+    "C2 n3 0 100p\nRL n3 0 50\n.tran 1n 4u\n",
+    "amplifier": "amplifier\nV1 in 0 1\nR1 in m 1k\nR2 m out 10k\nC2 m out 1n\nE1 out 0 0 m 1e5\nC3 m 0 1p\n"
+    ".tran 100n 200u\n",
+    "bridge": "bridge\nV1 a 0 5\nR1 a p 1k\nR2 p 0 1k\nR3 a q 1k\nR4 q 0 1.01k\nC1 p q 1n\nC2 p 0 10p\n.tran 10n 20u\n",
+    "tank": "tank\nL1 x 0 1u\nC1 x 0 1n\nR1 x 0 100k\n.tran 5n 20u\n",
+}
+
+
+@pytest.mark.parametrize("name", ORDINARY)
+def test_nothing_is_told_of_ordinary_circuits_by_the_default(name):
+    circuit = sd.circuits.read(ORDINARY[name])
+    assert not told(circuit, None, circuit.step, circuit.span[1])
+
+
+def test_circuits_that_are_not_linear_are_left_alone():
+    diode = LOW_PASS.replace(".tran", "D1 x 0 dio\n.model dio D(IS=1e-14)\n.tran")
+    assert not told(sd.circuits.read(diode), "ImplicitEuler", 2e-8, 2e-6)

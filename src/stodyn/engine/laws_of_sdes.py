@@ -3,9 +3,10 @@
 Of coloured noise the long run is looked at when the method is prepared (problems.driven); those runs are judged here of
 which that says nothing, because the method's steps grow or cannot be taken by NumPy.
 
-Equations of Hamiltonians, and of SDAEs without constraints, are written as SDEs. Noise that changes in time is held as
-it is when it is strongest and when its shape differs most from that, at times at which it hardly changes in a step;
-parameters that differ between paths are those of a few paths. A start that differs between paths has its covariance.
+Equations of Hamiltonians, and of SDAEs without constraints, are written as SDEs; those of circuits, with constraints or
+without, are reduced as matrices. Noise that changes in time is held as it is when it is strongest and when its shape
+differs most from that, at times at which it hardly changes in a step; parameters that differ between paths are those of
+a few paths. A start that differs between paths has its covariance.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+import scipy
 
 from stodyn.engine.held import MEMBERS, in_double, moments, spread_params, with_params
 from stodyn.engine.laws import Law, Mean, Whole
@@ -25,6 +27,7 @@ from stodyn.problems.contract import innermost, written_as
 from stodyn.problems.driven import Driven
 from stodyn.problems.driven_mechanical import DrivenMechanical
 from stodyn.problems.hamiltonian import Hamiltonian
+from stodyn.problems.index import STATES
 from stodyn.problems.sdae import SDAE
 from stodyn.problems.sde import SDE
 from stodyn.problems.structure import depends_on_time, has_fixed_slopes
@@ -33,14 +36,20 @@ NOTABLE = 0.21  # relative error of a variance above which a run warns: twice th
 MOST = 30  # components of an SDE that is judged
 LEAST_STEPS = 12  # of a run that is judged: the first are off at any length
 STEADY = 0.02  # of its variance, by which noise may change in a step at a time as of which it is held
+SOUND = 1e10  # condition of the masses of a circuit with which its law is computed
 STARTS = 4096  # of which the covariance is taken where their law is not normal
 
 
 def is_judged(run: Any, system: Any) -> bool:
     """Whether a system may be a linear SDE with additive noise, which its paths follow to the end."""
-    has_noise = (type(system) in (SDE, Hamiltonian, SDAE) and system.m > 0) or _driven(run, system) is not None
+    has_noise = (_is_of_kind(system) and system.m > 0) or _driven(run, system) is not None
     runs_on = run.spec.steps >= LEAST_STEPS and not run.spec.levels
     return has_noise and system.n <= MOST and runs_on and run.spec.record["noise"].startswith("additive")
+
+
+def _is_of_kind(system: Any) -> bool:
+    """Whether it is an SDE or may be written as one; circuits are SDAEs."""
+    return type(system) in (SDE, Hamiltonian) or isinstance(system, SDAE)
 
 
 def _driven(run: Any, system: Any) -> Driven | None:
@@ -71,6 +80,8 @@ _linear: Bounded[Any, _Equations] = Bounded(256)
 
 def laws(run: Any, system: Any, method: Any) -> list[tuple[str, Law]]:
     """The laws of a run, each with what it holds fast in words; none where nothing is known."""
+    if isinstance(system, SDAE) and system.known.is_affine and system.known.coefficients is not None:
+        return _of_stamps(run, system, method)
     sde = written_as(system, SDE)
     equations = _equations(sde) if sde is not None and sde.n == system.n else None
     if equations is None or _is_known_in_the_long_run(run, system):
@@ -87,6 +98,42 @@ def laws(run: Any, system: Any, method: Any) -> list[tuple[str, Law]]:
         basis = spread + (f", by the noise as it is at t = {t:g}" if equations.has_moving_noise else "")
         by_moment.append((basis, own[0] if len(own) == 1 else Mean(own)))
     return by_moment
+
+
+def _of_stamps(run: Any, system: Any, method: Any) -> list[tuple[str, Law]]:
+    """The law of a linear SDAE with constant coefficients that are known as numbers, as a circuit's are; none where
+    parameters differ between paths, or where constraints need derivatives."""
+    if system.has_random_params or not system.noise_structure.implies("additive"):
+        return []
+    times = np.linspace(run.spec.times[0], run.spec.times[-1], STATES)
+    x = np.asarray(system.facts.diagnosed().start, float)
+    _, slopes, noise = system.known.coefficients(times, np.tile(x, (STATES, 1)), _repeated(system.example_params()))
+    reduced = _reduced(system, slopes[0], noise[0])
+    if reduced is None or np.abs(noise - noise[0]).max() > STEADY * np.abs(noise[0]).max():
+        return []
+    first = run if run.spec.dtype == np.float64 else in_double(run.spec, system, method)
+    shift = max(1.0, float(np.abs(x).max()))
+    return [("", Whole(first, *reduced, shift, float(run.spec.times[0]), covariance_of_starts(system), is_of_end=True))]
+
+
+def _repeated(params: Any) -> Any:
+    """Parameters of one path for each of some states."""
+    return jax.tree.map(lambda leaf: np.broadcast_to(leaf, (STATES, *np.shape(leaf))), params)
+
+
+def _reduced(system: Any, slopes: np.ndarray, noise: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+    """A and b of dx = A x dt + b dW of all components of M dx = f_x x dt + g dW, from states that meet the constraints:
+    with the directions Z that these leave free, x = Z y and R M Z dy = R f_x Z y dt + R g dW."""
+    split, M = system.facts.split, np.asarray(system.mass_matrix, float)
+    Z = scipy.linalg.null_space(split.N @ slopes) if len(split.N) else np.eye(system.n)
+    inertia = M[split.rows] @ Z
+    if inertia.shape[0] != inertia.shape[1]:
+        return None
+    scale = 1.0 / np.abs(inertia).max(axis=1)  # of rows: farads beside henries
+    if not np.linalg.cond(scale[:, None] * inertia) < SOUND:
+        return None
+    solved = np.linalg.solve(inertia, np.hstack([slopes[split.rows] @ Z, noise[split.rows]]))
+    return Z @ solved[:, : Z.shape[1]] @ Z.T, Z @ solved[:, Z.shape[1] :]
 
 
 def _equations(sde: SDE) -> _Equations | None:
