@@ -434,6 +434,43 @@ def test_fragilities_and_profiles_of_peaks():
         plot.fragility(peaks.drop_vars("peak_passed"))
 
 
+def test_units_of_what_is_drawn():
+    """The square of a variance, the unit of the sensor where the state has none, those of levels and of the time."""
+    slow = sd.SDE(lambda t, x, p: -p["k"] * x, lambda t, x: 1.0 + 0.0 * x, 0.0, {"k": 1.0}, units={"x": "m/s"})
+    runs = sd.sweep(slow, over={"k": [1.0, 2.0]}, t=(0, 1), dt=0.5, paths=4, seed=1)
+    labels = [plot.sweep(runs, name).get_ylabel() for name in ("mean", "std", "variance")]
+    assert labels == ["mean of x [m/s]", "std of x [m/s]", "variance of x [(m/s)²]"]
+    peaks = sd.simulate(slow, t=(0, 1), dt=0.5, paths=4, seed=1, collect=sd.statistics.Extreme("x", levels=[0.5, 1.0]))
+    assert plot.fragility(peaks).get_xlabel() == "level of peak [m/s]"
+    plain = sd.SDE(lambda t, x: -x, lambda t, x: 1.0 + 0.0 * x, 0.0, units={"time": "s"})
+    sensor = sd.Sensor("y", of="x", noise=sd.per_sample(0.1), unit="V")
+    data = {"data": (np.arange(1.0, 10.0), np.cos(np.arange(9.0))), "sensors": sensor}
+    now = sd.filtered(plain, **data)
+    ax = plot.filtered(now)
+    assert ax.get_ylabel() == "x [V]" and ax.figure.axes[1].get_xlabel() == "time [s]"
+    assert line(ax, "mean").get_marker() == "o"
+    long = sd.filtered(plain, **data, at=np.linspace(1.0, 9.0, 81))
+    assert line(plot.filtered(long), "mean").get_marker() == "None"
+    noisy = sd.SDE(lambda t, x: -x, lambda t, x, p: p["s"], 0.0, {"s": 1.0})
+    fit = sd.fit(noisy, **data, free={"s": (0, None)})
+    assert plot.predictive(fit).get_ylabel() == "y [V]"
+
+
+def test_responses_without_names_are_called_responses():
+    peaks = xarray.Dataset(
+        {
+            "peak_passed": (("peak_level", "peak_entry"), [[0.9, 0.5]], {"interval": "binomial", "paths": 100}),
+            "peak_passed_stderr": (("peak_level", "peak_entry"), [[0.03, 0.05]]),
+            "peak_quantile": (("peak_probability", "peak_entry"), [[1.0, 0.5]]),
+            "peak_quantile_stderr": (("peak_probability", "peak_entry"), [[0.1, 0.1]]),
+        },
+        coords={"peak_level": [1.0], "peak_probability": [0.5]},
+    )
+    assert legend(plot.fragility(peaks)) == ["response 0", "response 1"]
+    named = plot.profile(peaks).get_yticklabels()
+    assert [tick.get_text() for tick in named] == ["response 0", "response 1"]
+
+
 def test_a_fragility_over_a_parameter_has_its_points_their_intervals_and_its_curve():
     """Points of Φ(ln(v/2)/0.5), which is a half at v = 2."""
     value, share = np.array([1.0, 2.0, 4.0]), np.array([0.083, 0.5, 0.917])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
@@ -267,6 +268,15 @@ def _components_read(question: Question) -> np.ndarray:
     return np.array(names, dtype=str)
 
 
+def _units(question: Question) -> dict[str, str]:
+    """The units of the components: those of the problem, else of the sensors that read them as they are."""
+    reads, own = _components_read(question), question.model.problem.component_units or {}
+    sensors = zip(question.record.sensors, question.record.series, strict=True)
+    units = [sensor.unit for sensor, series in sensors for _ in range(series.values.shape[1])]
+    read = {str(name): unit for name, unit in zip(reads, units, strict=True) if name and unit}
+    return {name: unit for name, unit in (read | dict(own)).items() if name != "time"}
+
+
 def _approximations(question: Question) -> list[str]:
     rounded = [sensor for sensor in question.record.sensors if sensor.resolution is not None]
     words = [
@@ -304,14 +314,16 @@ def _dataset(
     chosen = nearest(plan.times, wanted)
     coords = {name: variables.pop(name) for name in ("reading_time", "sensor", "reads", "check")}
     reasons = variables.pop("reasons")
-    names = np.array(problem.components)
+    unit = (problem.component_units or {}).get("time")
+    times = {"units": unit} if unit else {}
+    names, units = np.array(problem.components), _units(question)
     return xr.Dataset(
         {
-            "mean": (("time", "component"), mean[chosen]),
+            "mean": (("time", "component"), mean[chosen], {"units": json.dumps(units)} if units else {}),
             "covariance": (("time", "component", "other"), covariance[chosen]),
             **variables,
         },
-        {"time": plan.times[chosen], "component": names, "other": names, **coords},
+        {"time": ("time", plan.times[chosen], times), "component": names, "other": names, **coords},
         {
             "by": question.model.by,
             "law": question.model.name,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any, NamedTuple
 
 import jax
@@ -74,6 +75,7 @@ def predicted(question: Question, theta: np.ndarray, count: int, seed: int) -> t
     variables: dict[str, Any] = {"output": ("output", np.array([output.name for output in outputs])),
                                  "summary": ("summary", np.array(SUMMARIES))}  # fmt: skip
     variables |= _banded("reading", "reading", [(own.readings, own.draws) for own in outputs], np.concatenate)
+    variables["reading_observed"] = *variables["reading_observed"], _units(question)
     variables["reading_time"] = "reading", np.concatenate([own.times for own in outputs])
     variables["sensor"] = "reading", np.repeat([own.name for own in outputs], [len(own.times) for own in outputs])
     tables = [(summaries(own.readings), summaries(own.draws)) for own in outputs]
@@ -86,6 +88,14 @@ def predicted(question: Question, theta: np.ndarray, count: int, seed: int) -> t
         line for own, (mine, others) in zip(outputs, tables, strict=True) for line in _outside(own.name, mine, others)
     ]
     return variables, words
+
+
+def _units(question: Question) -> dict[str, str]:
+    """The attribute `units` of readings: that of each output whose sensor has one."""
+    both = zip(question.record.sensors, question.record.series, strict=True)
+    units = [sensor.unit for sensor, own in both for _ in range(own.values.shape[1])]
+    named = {name: unit for name, unit in zip(question.record.columns, units, strict=True) if unit}
+    return {"units": json.dumps(named)} if named else {}
 
 
 def _outputs(question: Question, draws: np.ndarray) -> list[Output]:

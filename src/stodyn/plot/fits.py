@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from stodyn.plot.shared import (
     PURPLE,
     SKY,
     axes_for,
+    entry_names,
     finish,
     label_of,
     of_dataset,
@@ -80,6 +82,9 @@ def allan(curve: Any, fit: Any = None, *, ax: Axes | None = None) -> Axes:
     return ax
 
 
+FEW = 50  # times that are marked, as the lines between them are straight
+
+
 @of_dataset
 def filtered(result: xarray.Dataset, component: str | None = None) -> Axes:
     """Draw what a record says of a component, with the readings of it; below, the innovations in their deviations.
@@ -94,7 +99,8 @@ def filtered(result: xarray.Dataset, component: str | None = None) -> Axes:
     Returns
     -------
     Axes
-        The upper Axes of a new picture. Of a right model, 95 % of the innovations lie between the dashed lines.
+        The upper Axes of a new picture. Of a right model, 95 % of the innovations lie between the dashed lines. Up to
+        50 times have marks: the lines between them are straight, whatever the state does.
 
     Raises
     ------
@@ -120,7 +126,8 @@ def filtered(result: xarray.Dataset, component: str | None = None) -> Axes:
     )
     t = times_of(mean)
     upper.fill_between(t, mean.values - spread, mean.values + spread, color=SKY, alpha=0.4, lw=0, label="mean ± 2σ")
-    upper.plot(t, mean.values, color=BLUE, lw=1.2, label="mean")
+    few = "o" if len(t) <= FEW else None
+    upper.plot(t, mean.values, color=BLUE, lw=1.2, marker=few, ms=3, label="mean")
     times, sensors = result["reading_time"].values, result["sensor"].values
     for sensor, colour in zip(dict.fromkeys(sensors), itertools.cycle(PALETTE[1:]), strict=False):
         mine, reads = sensors == sensor, (sensors == sensor) & (result["reads"].values == own)
@@ -168,6 +175,7 @@ def predictive(result: xarray.Dataset, output: str | None = None) -> Axes:
     >>> ax = sd.plot.predictive(result)
     """
     from matplotlib import pyplot
+    from matplotlib.ticker import LogLocator
 
     if "summary_observed" not in result:
         raise ValueError("result: expected that of stodyn.fit with predictive records of at least eight readings")
@@ -179,11 +187,13 @@ def predictive(result: xarray.Dataset, output: str | None = None) -> Axes:
     upper, left, right = (panels[name] for name in ("upper", "left", "right"))
     chosen = result["sensor"].values == own
     _beside(upper, result["reading_time"].values[chosen], *_bands(result, "reading", chosen))
-    finish(upper, result, "time", own, legend=True)
+    unit = json.loads(result["reading_observed"].attrs.get("units", "{}")).get(own)
+    finish(upper, result, "time", f"{own} [{unit}]" if unit else own, legend=True)
     one = result.sel(output=own)
     _scaled_summaries(left, one)
     _beside(right, one["frequency"].values, *_bands(one, "spectrum"))
     right.set(xscale="log", yscale="log")
+    right.xaxis.set_minor_locator(LogLocator(subs=(2.0, 5.0)))  # more labels than these run into each other
     finish(right, None, "frequency", "spectral density")
     return upper
 
@@ -287,6 +297,5 @@ def _profile_of_peaks(run: xarray.Dataset, name: str, ax: Axes | None) -> Axes:
     for q, colour in zip(run[f"{name}_probability"].values, itertools.cycle(PALETTE), strict=False):
         own, error = (v.sel({f"{name}_probability": q}).values for v in (values, stderr))
         ax.errorbar(own, places, xerr=2.0 * error, color=colour, lw=1.2, marker="o", ms=3, label=f"{100 * q:g} %")
-    labels = run[entry].values if entry in run.coords else places
-    ax.set_yticks(places, [str(label) for label in labels])
-    return finish(ax, run, name, "response", legend=True)
+    ax.set_yticks(places, entry_names(values, name))
+    return finish(ax, run, name, "", legend=True)

@@ -40,7 +40,8 @@ def fragility(run: xarray.Dataset, name: str = "peak", *, ax: Axes | None = None
         A result of stodyn.fragility, drawn as points with their intervals and, where one was fitted, the lognormal
         curve; or a run that collected statistics.Extreme(..., levels=...).
     name : str
-        Of a run, the name of the statistic; a curve is drawn for each of its responses.
+        Of a run, the name of the statistic; a curve is drawn for each of its responses. Those of a function get names
+        by run.assign_coords(peak_entry=["floor 1", ...]), and a unit by run["peak"].attrs["units"] = "m".
     ax : Axes, optional
         Axes to draw on; by default those of a new figure.
 
@@ -69,7 +70,9 @@ def fragility(run: xarray.Dataset, name: str = "peak", *, ax: Axes | None = None
         ax.fill_between(level, low, high, color=colour, alpha=0.2, lw=0)
         ax.plot(level, own, color=colour, lw=1.2, marker="o", ms=3, label=label)
     ax.set_ylim(0.0, 1.0)
-    return finish(ax, run, f"{name}_level", f"P({name} beyond the level)", legend=len(entries) > 1)
+    unit = unit_of(run, name) or unit_of(run, f"{name}_level")
+    across = f"level of {name}" + (f" [{unit}]" if unit else "")
+    return finish(ax, run, across, f"P({name} beyond the level)", legend=len(entries) > 1)
 
 
 def _over_a_parameter(curve: xarray.Dataset, parameter: str, ax: Axes) -> Axes:

@@ -28,6 +28,7 @@ from stodyn.plot.shared import (
     picked,
     places,
     rows_of,
+    squared,
     swept,
     times_of,
     unit_of,
@@ -333,8 +334,9 @@ def sweep(
         raise ValueError(f"runs: swept over {', '.join(dims)}; choose all but two first: runs.sel({dims[0]}=...)")
     values, errors = (_one_number(runs, which, component, time, dims) for which in (name, f"{name}_stderr"))
     when = f"t = {float(times_of(values)):g} {unit_of(runs, 'time')}".rstrip() if has_time(values) else ""
-    entry = label_of(runs, values) if name == "mean" else name_of(values)
-    label = name if name_of(values) == name else f"{name} of {entry}"
+    unit = "" if name_of(values) == name else unit_of(runs, values)
+    unit = {"mean": unit, "std": unit, "variance": squared(unit) if unit else ""}.get(name, "")
+    label = name if name_of(values) == name else f"{name} of {name_of(values)}" + (f" [{unit}]" if unit else "")
     ax = axes_for(ax)
     if len(dims) == 1:
         across = places(ax, runs[dims[0]].values)

@@ -207,8 +207,15 @@ def by_entry(variable: xarray.DataArray, name: str) -> list[tuple[str, np.ndarra
     entry = f"{name}_entry"
     if entry not in variable.dims:
         return [(name, variable.values)]
-    labels = variable[entry].values if entry in variable.coords else np.arange(variable.sizes[entry])
-    return [(str(label), variable.isel({entry: i}).values) for i, label in enumerate(labels)]
+    return [(label, variable.isel({entry: i}).values) for i, label in enumerate(entry_names(variable, name))]
+
+
+def entry_names(variable: xarray.DataArray, name: str) -> list[str]:
+    """Return the names of the responses of statistics.Extreme, `response 0` and so on where a function gives them."""
+    entry = f"{name}_entry"
+    if entry in variable.coords:
+        return [str(own) for own in variable[entry].values]
+    return [f"response {i}" for i in range(variable.sizes[entry])]
 
 
 def draw_paths(

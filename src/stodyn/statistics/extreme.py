@@ -144,6 +144,9 @@ class Extreme(Valued):
         def shaped(dim, values, more=None):
             return Variable((dim, *entry), values[:, 0] if one else values, attrs | (more or {}))
 
+        units = {labels.units.get(own) for own in self.responses.names or ()}
+        if len(units) == 1 and None not in units:
+            attrs |= {"units": units.pop()}
         count = result.sums.weight
         variables = {
             name: shaped(f"{name}_path", result.extremes),
@@ -160,6 +163,7 @@ class Extreme(Valued):
             coords[f"{name}_probability"] = Variable((f"{name}_probability",), np.asarray(self.quantiles))
         if self.levels:
             share, error = self._passed(result.extremes)
+            attrs.pop("units", None)
             known = intervals.attributes(intervals.BINOMIAL, len(result.extremes))
             variables[f"{name}_passed"] = shaped(f"{name}_level", share, known)
             variables[f"{name}_passed_stderr"] = shaped(f"{name}_level", error)
