@@ -108,3 +108,19 @@ def test_a_method_by_name_is_taken_without_a_word():
     sd.simulate(GENE, "EulerMaruyama", **few)
     sd.simulate(GENE, stop=sd.Stop(sd.Level(10.01)), **few)
     sd.simulate(sd.SDE(lambda t, x: -x, lambda t, x: jnp.diag(x), start=[1.0, 2.0]), **few)
+
+
+@pytest.mark.parametrize("want", [None, "weak", "strong"])
+def test_from_no_molecules_only_methods_that_leave_the_start_are_named(want):
+    """The slope of the root is infinite at 0, so that methods which take it are NaN after the first step."""
+
+    def noise(t, x):
+        return jnp.array([[50**0.5, -jnp.sqrt(jnp.maximum(x[0], 0.0))]])
+
+    births = sd.SDE(lambda t, x: 50 - x, noise, start=[0.0])
+    choices = sd.recommend(births, want)
+    names = [choice.method.name for choice in choices]
+    assert names[0] == {None: "EulerMaruyama", "weak": "PlatenWeak2Pairs", "strong": "Euler"}[want]
+    assert not {"MilsteinLevy", "RS1", "RS2"} & set(names)
+    for choice in choices[:2]:
+        sd.simulate(births, choice.method, t=(0, 0.5), dt=0.125, paths=4, seed=1, progress=False)

@@ -164,6 +164,12 @@ def test_unstable_means_are_refused(problem, message):
         sd.plan(problem, c.RK4, 1e-3)((0.0, 2.0))
 
 
+def test_a_plan_from_an_infinite_slope_is_refused_with_the_reason():
+    births = sd.SDE(lambda t, x: 50 - x, lambda t, x: jnp.sqrt(50 + jnp.sqrt(jnp.maximum(x, 0.0))), 0.0)
+    with pytest.raises(ValueError, match=r"plan: .* not finite at the start"):
+        sd.plan(births, "EulerMaruyama", 1e-2)((0.0, 1.0))
+
+
 def test_neutral_means_are_not():
     for A in ([[0.0, 1.0], [0.0, 0.0]], [[0.0, 1.0], [-1.0, 0.0]]):  # free flight, an oscillator without damping
         assert sd.plan(linear(A, [[0.0], [1.0]]), c.RK4, 1e-2)((0.0, 5.0)).sum() == pytest.approx(5.0)

@@ -26,9 +26,10 @@ from stodyn.methods.contract import Catalogued, Method
 from stodyn.methods.recommend import recommended
 from stodyn.numerics.printing.fingerprints import holds
 from stodyn.numerics.printing.flat import scalar_operations
+from stodyn.numerics.printing.points import AtPoints
 from stodyn.problems import describing
 from stodyn.problems.contract import NoiseStructure, expect_problem
-from stodyn.problems.time_scale import time_scale
+from stodyn.problems.time_scale import has_slopes, time_scale
 
 __dir__ = listing.names_of(__name__)
 
@@ -67,7 +68,8 @@ def recommend(problem: Any, want: str | None = None, most: int = 5) -> Choices:
     ----------
     problem : Problem
         The problem. Its noise is examined, and methods made for such problems are listed; those for the kinds to which
-        it can be converted may still be named (an SDE's for a Hamiltonian).
+        it can be converted may still be named (an SDE's for a Hamiltonian). Where a slope is infinite at the start, as
+        that of a root at 0, methods whose first step takes it are left out.
     want : {"strong", "weak", "long", "fast"}, optional
         "strong": paths close to the true ones. "weak": means, variances, probabilities. "long": long times and
         stationary statistics. "fast": the cheapest step that converges. Left out: the default method of `simulate`,
@@ -98,6 +100,8 @@ def recommend(problem: Any, want: str | None = None, most: int = 5) -> Choices:
     if want not in (None, *WANTS):
         raise ValueError(f"want: expected one of {', '.join(map(repr, WANTS))}, or nothing, got {want!r}")
     candidates = [candidate for candidate in _candidates(problem) if candidate.converges]
+    if not has_slopes(problem):
+        candidates = [candidate for candidate in candidates if candidate.leaves_the_start]
     if want is not None:
         return Choices(Choice(c.method, c.reason) for c in _ranked(candidates, want)[:most])
     best: dict[str, list[str]] = {}
@@ -149,6 +153,23 @@ class _Candidate:
         if holds(trace, "while"):
             return dataclasses.replace(self, iterates=True)
         return dataclasses.replace(self, operations=scalar_operations(trace))
+
+    @property
+    def leaves_the_start(self) -> bool:
+        """Whether a short step from the start is finite: one that takes an infinite slope there is not."""
+        method, problem = self.ready, self.problem
+        if not isinstance(method, Method):
+            return True
+        normals = {name: np.ones((1, count)) for name, count in method.needs.normals(problem.m).items()}
+
+        def after(normals, x, params):
+            noise = method.needs.increment(self.short, normals, problem.m)
+            return method.step(problem, 0.0, method.start(problem, 0.0, x, params), noise, params)[0]
+
+        step = AtPoints(after, (0, None, None), few=1)
+        with np.errstate(all="ignore"):
+            state = step(normals, np.asarray(problem.example_start(), float), problem.example_params())
+        return all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(state))
 
     @functools.cached_property
     def ready(self) -> Catalogued:

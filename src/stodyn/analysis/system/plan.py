@@ -275,6 +275,12 @@ class _Followed:
         self.last: tuple[float, Any] = (math.nan, ())
 
         y = np.concatenate([m, P.ravel(), np.zeros(n * n)])
+        if not np.isfinite(plan._slope_at(start, y)).all():
+            raise ValueError(
+                "plan: the equations of the mean and the covariance are not finite at the start, as where a root has "
+                "its infinite slope, so that no steps can be planned from there. Give dt as a number, or ask "
+                "stodyn.estimate for an accuracy"
+            )
         # Absolute tolerances from the sizes that a first, rough solution shows.
         stages = plan._stages_at if n <= SMALL else None
         solved = functools.partial(dormand_prince.solve, plan._slope_at, start, end, y, stages=stages)
