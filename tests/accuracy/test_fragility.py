@@ -2,16 +2,17 @@
 
 import numpy as np
 import pytest
-from scipy.stats import norm
+from scipy.stats import beta, norm
 
 import stodyn as sd
 from stodyn.accuracy import fragility as fragility_curves
+from stodyn.warnings import MissedWays
 
 SWEPT = sd.SDE(lambda t, x, p: 0.0 * x, lambda t, x, p: p["strength"], 0.0, params={"strength": 1.0})
 OPTIONS = dict(event=sd.Level(2.0), before=1.0, dt=0.25, seed=1, replicas=32, runs=8, score="distance", threads=1)
 
 
-@pytest.mark.filterwarnings("ignore:rare:UserWarning")
+@pytest.mark.filterwarnings("ignore:.*rare:UserWarning")
 def test_probabilities_over_the_strength_of_the_noise():
     """P(max of s W over [0, 1] >= 2) = 2 Φ(-2/s). |z| < 5 at three points: one in 10⁶. The curve through them has its
     median near the strength at which the probability is a half, 2/0.6745."""
@@ -39,3 +40,23 @@ def test_the_fitted_curve_is_lognormal():
         np.testing.assert_allclose(fragility_curves._lognormal(values, exact, errors), (1.3, 0.4), rtol=1e-12)
     assert fragility_curves._lognormal(values[2:], exact[2:], np.full(3, 0.01)) is None
     assert fragility_curves._lognormal(values - 0.5, exact, np.full(5, 0.01)) is None
+
+
+def test_a_certain_point_has_the_interval_of_its_paths_and_warnings_name_theirs():
+    """A drift of 60 takes all of 8 x 32 paths beyond 2: Clopper and Pearson's bound for 256 of 256. A drift of -60
+    takes none there, which is told with the point."""
+    drifting = sd.SDE(lambda t, x, p: p["drift"] + 0.0 * x, lambda t, x: 1.0, 0.0, {"drift": 1.0})
+    with pytest.warns(MissedWays, match="^at drift = -60.0: rare: ") as told:
+        found = sd.fragility(drifting, "EulerMaruyama", over={"drift": [-60.0, 60.0]}, **OPTIONS)
+    assert len(told) == 1
+    certain = found.isel(drift=1)
+    assert (float(certain["probability"]), float(certain["probability_high"])) == (1.0, 1.0)
+    assert float(certain["probability_low"]) == pytest.approx(beta.ppf(0.025, 256, 1), rel=1e-12)
+
+
+@pytest.mark.parametrize("by", ["splitting", "subset"])
+def test_a_certain_event_has_the_interval_of_its_paths(by):
+    drifting = sd.SDE(lambda t, x: 60.0 + 0.0 * x, lambda t, x: 1.0, 0.0)
+    found = sd.rare(drifting, "EulerMaruyama", by=by, event=sd.Level(2.0), before=1.0, dt=0.25, seed=1, runs=8,
+                    replicas=32)  # fmt: skip
+    assert float(found["probability_low"]) == pytest.approx(beta.ppf(0.025, 256, 1), rel=1e-12)

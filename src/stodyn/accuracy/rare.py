@@ -117,7 +117,8 @@ def rare(
     Returns
     -------
     xarray.Dataset
-        probability, probability_stderr, probability_low and probability_high (95 %, on the logarithmic scale); for each
+        probability, probability_stderr, probability_low and probability_high (95 %, on the logarithmic scale; where all
+        paths had the event, from their number); for each
         run (run): estimate, ancestors, iterations, path_steps; up to 16 of the paths that reached the event: event_path
         (number, time, component), NaN after the event, and event_time (number). With `of`, over `parameter`: gradient
         and log_gradient, the derivative of the logarithm, each with _stderr.
@@ -278,7 +279,7 @@ def _by_splitting(
         while True:
             ledger = None if folder is None else Ledger(folder, run)
             (outcomes,) = merged(run, where, bar, "raise", ledger, tally).merged
-            estimate = Estimate.of(np.array([outcome.probability for outcome in outcomes]))
+            estimate = Estimate.of(np.array([outcome.probability for outcome in outcomes]), effort.replicas)
             if effort.suffices(estimate, len(outcomes)):
                 break
             run = run.grown(effort.next_total(estimate, len(outcomes)))
@@ -359,7 +360,7 @@ def _by_elementary(question: Question, effort: Effort, began: float) -> xr.Datas
         raise ValueError(
             'by: "elementary" needs a linear problem with additive noise that does not depend on time, a fixed or '
             f'normal start, and a level of a linear function of the state, but {error}. Take by="splitting"'
-        ) from error
+        ) from None
     bounds = tuple(zip(SIDES[str(event.direction)], event.bounds, strict=True))
     events = elementary(parts, start, question.dt, steps, bounds)
     if events.total == 0:
@@ -381,7 +382,7 @@ def _by_elementary(question: Question, effort: Effort, began: float) -> xr.Datas
         "path_steps": len(estimates) * effort.replicas * steps,
         **_versions(began),
     }
-    return _labelled(estimates, record)
+    return _labelled(Estimate.of(np.array(estimates)), estimates, record)
 
 
 # --- black boxes ------------------------------------------------------------------------------------------------------
@@ -419,7 +420,7 @@ def _by_subset(question: Question, method: Any, effort: Effort, began: float) ->
         "path_steps": spec.steps * sum(run.paths for run in runs),
         **_versions(began),
     }
-    return _labelled(estimates, record)
+    return _labelled(Estimate.of(np.array(estimates), effort.replicas), estimates, record)
 
 
 # --- records ----------------------------------------------------------------------------------------------------------
@@ -431,9 +432,9 @@ def _record(question: Question, effort: Effort, runs: int) -> dict[str, Any]:
             "dt": question.dt, "t0": question.t0}  # fmt: skip
 
 
-def _labelled(estimates: list[float], record: dict[str, Any]) -> xr.Dataset:
+def _labelled(estimate: Estimate, of_runs: list[float], record: dict[str, Any]) -> xr.Dataset:
     """The result of runs of which only the estimates are stored."""
-    variables = {**Estimate.of(np.array(estimates)).variables(), "estimate": (("run",), np.array(estimates))}
+    variables = {**estimate.variables(), "estimate": (("run",), np.array(of_runs))}
     return xr.Dataset(variables, attrs={"provenance": json.dumps(record)})
 
 

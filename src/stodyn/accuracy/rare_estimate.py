@@ -5,6 +5,8 @@ R independent runs of N paths each give estimates p_1, ..., p_R, every one of th
     p = their mean,   stderr = s/√R,   95 %:  p exp(± t_(R-1) stderr/p)
 
 The interval is taken on the logarithmic scale, since estimates are skewed to the right; it is never taken from one run.
+Where every one of the R N paths had the event, nothing scatters: then low is the probability of which all of them would
+have it once in 40 times, 0.025^(1/(R N)), as of Clopper and Pearson.
 """
 
 from __future__ import annotations
@@ -74,12 +76,14 @@ class Estimate:
     scatter: float  # c.o.v. of single runs
 
     @staticmethod
-    def of(estimates: np.ndarray) -> Estimate:
-        """The estimate from those of single runs."""
+    def of(estimates: np.ndarray, counted: int = 0) -> Estimate:
+        """The estimate from those of single runs, each 1 where all of so many counted paths had the event."""
         count, mean = len(estimates), float(np.mean(estimates))
         spread = float(np.std(estimates, ddof=1))
         if mean == 0:
             return Estimate(0.0, 0.0, 0.0, math.nan, math.nan)
+        if counted and np.all(estimates == 1.0):
+            return Estimate(1.0, 0.0, 0.025 ** (1.0 / (counted * count)), 1.0, 0.0)
         stderr = spread / math.sqrt(count)
         factor = math.exp(float(scipy.stats.t.ppf(0.975, count - 1)) * stderr / mean)
         return Estimate(mean, stderr, mean / factor, min(mean * factor, 1.0), spread / mean)

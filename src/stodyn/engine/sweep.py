@@ -150,7 +150,7 @@ def sweep(
                 run = run_of(spec, int(paths), number, where)
                 runs.append(examined(run, point, method, judges_laws=k in corners))
             messages += [(_words(spelled, grid, k), warning) for warning in own]
-    _warn_of_points(messages)
+    warn_of_points(messages)
     job = Sweep(runs, grid, len(watched), spelled)
     job.check()
     with jax.enable_x64(True):
@@ -351,7 +351,12 @@ def _words(spelled: Mapping[str, Any], grid: tuple[int, ...], point: int) -> str
     return ", ".join(f"{name} = {value}" for entry in values for name, value in entry.items())
 
 
-def _warn_of_points(messages: Sequence[tuple[str, warnings.WarningMessage]]) -> None:
+def point_in_words(axes: Sequence[_Axis], point: int) -> str:
+    """A point of the grid of some dimensions in words."""
+    return _words(_spelled(axes), tuple(len(axis.points) for axis in axes), point)
+
+
+def warn_of_points(messages: Sequence[tuple[str, warnings.WarningMessage]]) -> None:
     """Give each kind of warning once, that of the first point that has it, and say how many others have it too."""
     by_kind: dict[type, dict[str, str]] = {}
     for point, warning in messages:
