@@ -291,41 +291,6 @@ def test_a_hamiltonian_is_told_as_its_sde():
     assert f": {found[worst]:.3g}, but it is {exact[worst]:.3g}." in words
 
 
-@pytest.mark.parametrize(
-    ("problem", "method", "h", "end"),
-    [
-        (sd.Mechanical(lambda t, x, v: -5.0 * v, lambda t, x, v: 1.0, (0.0, 0.0)), "Newmark", 1.0, 40.0),
-        (sd.Mechanical(lambda t, x, v: -25.0 * x, lambda t, x, v: 1.0, (0.0, 0.0)), "HHT", 0.2, 40.0),
-        (sd.Mechanical(lambda t, x, v: x - 0.1 * v, lambda t, x, v: 1.0, (0.0, 0.0)), "Newmark", 0.5, 6.0),
-    ],
-    ids=["a free body", "no damping", "what falls over"],
-)
-def test_structures_without_a_law_in_the_long_run_are_judged_at_the_end(problem, method, h, end):
-    moments = step_map(problem, method, h).moments(np.zeros(2), np.zeros((2, 2)), round(end / h))
-    found = np.diagonal(moments.covariance[-1])
-    exact = np.diagonal(exact_moments(problem, end, np.zeros(2), np.zeros((2, 2))).covariance)
-    worst = int(np.argmax(np.abs(found / exact - 1.0)))
-    (words,) = told(problem, method, h, end)
-    assert f": {found[worst]:.3g}, but it is {exact[worst]:.3g}." in words
-    assert told(problem, method, 0.1 * h, 0.2 * end) == []
-
-
-@pytest.mark.parametrize("strength", [1.0, 0.02])
-@pytest.mark.parametrize(("method", "h"), [("Newmark", 1.0), ("StochasticAlpha", 0.5), ("Heun", 0.05)])
-def test_starts_of_a_structure_that_differ_between_paths_count(strength, method, h):
-    """α methods begin with an acceleration, or its mean, that goes with the start."""
-    P = np.diag([0.09, 1.0])
-    problem = sd.Mechanical(lambda t, x, v: -25.0 * x - 0.2 * v, lambda t, x, v: strength,
-                            (sd.noise.Normal(0.0, 0.3), sd.noise.Normal(0.0, 1.0)))  # fmt: skip
-    moments = step_map(problem, method, h).moments(np.zeros(2), P, round(20.0 / h))
-    found = np.diagonal(moments.covariance[-1])
-    exact = np.diagonal(exact_moments(problem, 20.0, np.zeros(2), P).covariance)
-    worst = int(np.argmax(np.abs(found / exact - 1.0)))
-    words = told(problem, method, h, 20.0)
-    assert len(words) == int(abs(found[worst] / exact[worst] - 1.0) > 0.05)
-    assert not words or f": {found[worst]:.3g}, but it is {exact[worst]:.3g}." in words[0]
-
-
 def test_paths_that_levels_stop_are_not_judged():
     """Their variances are not those of the linear equation."""
     assert told(ou(), "EulerMaruyama", 0.5, 30.0, stop=sd.Stop(sd.Level(0.1))) == []

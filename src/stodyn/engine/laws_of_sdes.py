@@ -163,7 +163,8 @@ def _law(run: Any, sde: SDE, equations: _Equations, t: float, params: Any) -> La
     shift = max(1.0, float(np.abs(x).max()))  # which rounding beside x leaves its digits
     if not (np.isfinite(A).all() and np.isfinite(b).all() and np.isfinite(shift)):
         return None
-    return Whole(run, A, b, shift, t, covariance_of_starts(sde), is_of_end=True)
+    law = Whole(run, A, b, shift, t, covariance_of_starts(sde), is_of_end=True)
+    return law if law.shows_start or not law.start.any() else None
 
 
 def covariance_of_starts(system: Any) -> np.ndarray:

@@ -88,12 +88,10 @@ def examined(run: Any, problem: Any, method: Any, judges_laws: bool = True) -> A
     with or_unexamined():
         unstable = _warn_of_unstable_steps(run, problem)
     if judges_laws and not unstable:
-        is_judged = False
         with or_unexamined():
-            is_judged = warn_of_wrong_variances(run, problem, method)
+            warn_of_wrong_variances(run, problem, method)
         with or_unexamined():
-            if not is_judged:
-                check_energy(run, problem, method)
+            check_energy(run, problem, method)
     return run.suspecting(unstable)
 
 

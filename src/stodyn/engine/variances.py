@@ -23,14 +23,14 @@ from stodyn.methods.exact import VanLoan
 from stodyn.numerics.bounded import Bounded
 from stodyn.numerics.printing.unprintable import or_else
 from stodyn.problems.contract import sample_params, written_as
-from stodyn.problems.driven import LINEARISED, NOTABLE_RESPONSE, longest_step, response_in_words, warn_of_response
+from stodyn.problems.driven import NOTABLE_RESPONSE, longest_step, response_in_words, warn_of_response
 from stodyn.problems.measured import Measured
 from stodyn.problems.mechanical import Mechanical
 from stodyn.problems.sde import SDE
 
 BEGUN = 0.01  # of its variance in the long run, below which that of a component at the end of a run counts as none yet
 
-_verdicts: Bounded[Any, tuple[Verdict | None, bool]] = Bounded(256)
+_verdicts: Bounded[Any, Verdict | None] = Bounded(256)
 
 
 class Verdict(NamedTuple):
@@ -51,37 +51,34 @@ class Verdict(NamedTuple):
         return float(np.abs(self.delivered[known] / self.exact[known] - 1.0).max(initial=0.0))
 
 
-def warn_of_wrong_variances(run: Any, problem: Any, method: Any) -> bool:
-    """Warn where a run gives components of a linear system with white noise a wrong variance at its end; returns
-    whether it warned, or the system is linear and all is known of it."""
+def warn_of_wrong_variances(run: Any, problem: Any, method: Any) -> None:
+    """Warn where a run gives components of a linear system with white noise a wrong variance at its end."""
     spec = run.spec
     system = problem.problem if type(problem) is Measured else problem
     if not (_is_structure(system) or laws_of_sdes.is_judged(run, system)):
-        return False
+        return
     if not isinstance(run.executor, executors.SingleSteps) or np.ptp(spec.lengths) > grid.TOLERANCE * spec.lengths[0]:
-        return False
+        return
     h, (params, _) = float(spec.lengths[0]), sample_params(system, PATHS)
     values = [np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(params)]
-    if not _is_structure(system) or system.has_random_start:
+    if not _is_structure(system):
         values.append(laws_of_sdes.covariance_of_starts(system).tobytes())
     key = (spec.traced.fingerprints, *values, float(spec.times[0]), h, spec.steps, str(spec.dtype))
     if key not in _verdicts:
         _verdicts[key] = _verdict(run, system, method)
-    verdict, is_known = _verdicts[key]
+    verdict = _verdicts[key]
     if verdict is not None:
         when = f"at t = {spec.times[-1]:g}"
         warn_of_response(method, h, (verdict.delivered, verdict.exact), system.components, when, verdict.longest,
                          verdict.basis, verdict.remedy)  # fmt: skip
-    return is_known or verdict is not None
 
 
 def _is_structure(system: Any) -> bool:
     return isinstance(system, Mechanical) and system.coloured is None and system.m > 0
 
 
-@or_else(lambda run, system, method: (None, False))
-def _verdict(run: Any, system: Any, method: Any) -> tuple[Verdict | None, bool]:
-    """The worst verdict on a run, and whether the system is linear and its law is known."""
+@or_else(lambda run, system, method: None)
+def _verdict(run: Any, system: Any, method: Any) -> Verdict | None:
     if _is_structure(system):
         laws, notable = laws_of_structures.laws(run, system, method), NOTABLE_RESPONSE
     else:
@@ -92,8 +89,7 @@ def _verdict(run: Any, system: Any, method: Any) -> tuple[Verdict | None, bool]:
         if verdict is not None:
             verdicts.append(verdict._replace(basis=basis))
     worst = max(verdicts, key=lambda verdict: verdict.error, default=None)
-    is_known = bool(laws) and not any(LINEARISED in basis for basis, _ in laws)
-    return None if worst is None else worst._replace(remedy=_remedy(system)), is_known
+    return None if worst is None else worst._replace(remedy=_remedy(system))
 
 
 def _remedy(system: Any) -> str:
@@ -104,12 +100,7 @@ def _remedy(system: Any) -> str:
 def _verdict_on(law: Law, h: float, steps: int, names: Sequence[str], notable: float) -> Verdict | None:
     T = h * steps
     exact, delivered = law.exact(T), law.delivered(h, T)
-    if exact is None or delivered is None:
-        return None
-    if law.is_of_end and steps < laws_of_sdes.LEAST_STEPS:
-        return None
-    notable = max(notable, laws_of_sdes.NOTABLE) if law.is_of_end else notable
-    if response_in_words(delivered, exact, names, notable) is None:
+    if exact is None or delivered is None or response_in_words(delivered, exact, names, notable) is None:
         return None
     if not law.is_of_end:
         begun = _where_it_has_begun(law, exact)
