@@ -121,7 +121,7 @@ from stodyn.engine.simulate import simulate
 from stodyn.engine.until import until
 from stodyn.exporting.noises import is_noise
 from stodyn.inference.fitting import fit
-from stodyn.inference.record import Record
+from stodyn.inference.record import Record, name_and_unit
 from stodyn.methods.catalogue import find as find_method
 from stodyn.methods.stopping import Stop
 from stodyn.models.catalogue import Model
@@ -545,9 +545,6 @@ def _columns(file: Path) -> dict[str, list[str]]:
     return {name: [row[k] for row in rows[1:]] for k, name in enumerate(names)}
 
 
-UNIT = re.compile(r"(?P<name>.*?)\s*\[(?P<unit>[^\[\]]*)\]")
-
-
 def _record(columns: Mapping[str, list[str]], time: str, sensors: list[Sensor]) -> Record:
     """The columns of a table as a record; columns that belong to no sensor are left out."""
     if time not in columns:
@@ -555,8 +552,7 @@ def _record(columns: Mapping[str, list[str]], time: str, sensors: list[Sensor]) 
     owners = {sensor.name for sensor in sensors}
     variables = {}
     for head, words in columns.items():
-        match = UNIT.fullmatch(head)
-        name, unit = (match["name"], match["unit"]) if match else (head, None)
+        name, unit = name_and_unit(head, sensors)
         if name in owners or name.rpartition(".")[0] in owners:
             values = np.array([_number(word, head, k) for k, word in enumerate(words, start=2)])
             variables[name] = ("time", values, {"units": unit} if unit else {})

@@ -97,3 +97,12 @@ def test_parameters_that_are_drawn_for_each_path_have_no_one_law(ask, rate):
     )  # fmt: skip
     with pytest.raises(ValueError, match="problem: its parameter k differs from path to path"):
         ask(problem)
+
+
+def test_a_loop_is_sent_to_the_law_of_its_times():
+    plant = sd.SDE(lambda t, x, p: p["u"] - x, lambda t, x: 0.3, 0.5, params={"u": 0.0}, names="x")
+    gauge = sd.Sensor("y", of="x", every=0.5, noise=sd.per_sample(0.1))
+    law = sd.Part("law", 0.5, lambda t, own, seen, p: (own, -seen["y"]), reads="y", writes="u")
+    loop = sd.with_loop(plant, gauge, law)
+    with pytest.raises(TypeError, match=r"problem: a loop acts at times of its own.*stodyn.analysis.sampled\(loop\)"):
+        sd.analysis.stationary(loop)

@@ -143,6 +143,24 @@ def test_wrong_questions_are_refused():
         sd.smoothed(oscillator(), data=([1.0], [0.0]), sensors=sensor(), initial="diffuse")
 
 
+def test_columns_of_tables_may_have_units():
+    pandas = pytest.importorskip("pandas")
+    gauge, pair = sd.Sensor("gauge", of="x", unit="m"), sd.Sensor("pair", of=("x", "x"), unit="V")
+    table = pandas.DataFrame({"pair.0 [V]": [1.0, 2.0], "gauge [m]": [3.0, 4.0], "pair.1 [V]": [5.0, 6.0]}, [0.0, 1.0])
+    record = sd.Record(table, [gauge, pair])
+    assert record.columns == ("gauge", "pair.0", "pair.1")
+    np.testing.assert_array_equal(record.values, [[3.0, 1.0, 5.0], [4.0, 2.0, 6.0]])
+    np.testing.assert_array_equal(sd.Record(table["gauge [m]"], gauge).values, [[3.0], [4.0]])
+    with pytest.raises(ValueError, match=r"data \(gauge\): their unit is 'mm', that of the sensor 'm'"):
+        sd.Record(table.drop(columns=["pair.0 [V]", "pair.1 [V]"]).rename(columns={"gauge [m]": "gauge [mm]"}), gauge)
+    with pytest.raises(ValueError, match=r"expected different columns, got gauge \[m\], gauge"):
+        sd.Record(pandas.DataFrame({"gauge [m]": [1.0], "gauge": [1.0]}, [0.0]), gauge)
+    with pytest.raises(ValueError, match=r"data \(pair\): its columns have the units 'V' and 'mV'; give one"):
+        sd.Record(table.rename(columns={"pair.1 [V]": "pair.1 [mV]"}), [gauge, pair])
+    named = sd.Sensor("gauge [m]", of="x")
+    np.testing.assert_array_equal(sd.Record(table[["gauge [m]"]], named).values, [[3.0], [4.0]])
+
+
 def test_tables_of_pandas_itself():
     """pandas comes with xarray; the package does not import it."""
     pandas = pytest.importorskip("pandas")

@@ -105,8 +105,9 @@ def sensitivity(
         Names among the params ("k", "spring.k"), of a number or an array; "start.x" is the start of component x.
     t : (start, end)
         The interval of time.
-    dt : float
-        The step, which divides the interval. The gradient is that of what the method computes with this step.
+    dt : float or sequence of float
+        The step, which divides the interval, or the lengths of all steps. The gradient is that of what the method
+        computes with these steps.
     paths : int
         How many paths are averaged.
     seed : int

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -13,6 +14,7 @@ from stodyn.arguments import checks_arguments, suggestion
 from stodyn.problems.sensor import Sensor
 
 ONE_TIME = 1e-12  # of the span: times closer than this are one
+UNIT = re.compile(r"(?P<name>.*?)\s*\[(?P<unit>[^\[\]]*)\]")  # the head of a column
 SHOWN = 5  # rows of a record that are printed at either end
 
 
@@ -33,9 +35,10 @@ class Record:
     ----------
     data : mapping, table, or (times, values)
         {name of a sensor: (times, values)}, where each has times of its own; a pandas DataFrame or Series whose index
-        is time; an xarray Dataset or DataArray with the dimension time; or arrays (times, values), a column for each
-        output. A sensor with several outputs has values (times, outputs), or the columns "name.0", "name.1", ...
-        Times are when a reading is taken, whatever its sensor's `delay`. Missing readings are NaN, None or masked.
+        is time, and whose columns may have units, "level [m]"; an xarray Dataset or DataArray with the dimension time;
+        or arrays (times, values), a column for each output. A sensor with several outputs has values (times, outputs),
+        or the columns "name.0", "name.1", ... Times are when a reading is taken, whatever its sensor's `delay`. Missing
+        readings are NaN, None or masked.
     sensors : Sensor or sequence of Sensor
         What made the readings, by their names; of arrays and of a table with one column, in the order of the columns.
     epoch : datetime64, optional
@@ -246,14 +249,36 @@ def _of_pandas(data: Any, sensors: Sequence[Sensor], epoch: Any) -> list[Series]
             "data.set_index('time'), or data.set_index(data.index * dt) for rows that are dt apart"
         )
     times = _seconds(_without_zone(data.index).to_numpy(), epoch)
-    if not hasattr(data, "columns"):
-        if data.name is not None:
-            _match_names([data.name], sensors)
+    if not hasattr(data, "columns") and data.name is None:
         return _of_columns(times, _numbers("data", data.to_numpy()), sensors)
+    own = {str(column): data[column] for column in data.columns} if hasattr(data, "columns") else {str(data.name): data}
+    heads = [name_and_unit(head, sensors) for head in own]
+    names = [name for name, _ in heads]
+    owners = _owners(names, sensors)
+    if len(set(names)) < len(names):
+        raise ValueError(f"data: expected different columns, got {', '.join(own)}")
+    values = [_numbers(f"data ({head})", column.to_numpy()) for head, column in own.items()]
     units = data.attrs.get("units", {}) if isinstance(getattr(data, "attrs", None), Mapping) else {}
-    _owners(map(str, data.columns), sensors)
-    columns = {str(column): _numbers(f"data ({column})", data[column].to_numpy()) for column in data.columns}
-    return _of_table(times, columns, units if isinstance(units, Mapping) else {}, sensors)
+    in_heads = _one_unit_each((owner, unit) for owner, (_, unit) in zip(owners, heads, strict=True) if unit)
+    known = {**in_heads, **(units if isinstance(units, Mapping) else {})}
+    return _of_table(times, dict(zip(names, values, strict=True)), known, sensors)
+
+
+def _one_unit_each(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """The units of sensors, from (sensor, unit) of their columns; refuses two units of one sensor."""
+    units: dict[str, str] = {}
+    for sensor, unit in pairs:
+        if units.setdefault(sensor, unit) != unit:
+            raise ValueError(f"data ({sensor}): its columns have the units {units[sensor]!r} and {unit!r}; give one")
+    return units
+
+
+def name_and_unit(head: str, sensors: Sequence[Sensor]) -> tuple[str, str | None]:
+    """Return what the head of a column says: `gauge [m]` are readings of the sensor gauge in m."""
+    match = UNIT.fullmatch(head)
+    if match is None or head in {sensor.name for sensor in sensors}:
+        return head, None
+    return match["name"], match["unit"] or None
 
 
 def _without_zone(index: Any) -> Any:

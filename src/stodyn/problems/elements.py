@@ -279,7 +279,8 @@ def with_elements(problem: Mechanical, *elements: Element, names: Sequence[str] 
     problem : Mechanical
         With or without constraints.
     elements : Gap, PowerDamper, Friction, Coulomb, BoucWen
-        The elements; `at` and `to` of each name the coordinates it connects.
+        The elements; `at` and `to` of each name the coordinates it connects. A linear spring belongs to the force or
+        the stiffness matrix of the problem.
     names : sequence of str, optional
         The names of the hysteretic variables of BoucWen elements, which are components of a run; "z0", "z1", ... by
         default.

@@ -22,6 +22,7 @@ from stodyn.engine.spec import as_it_is_now
 from stodyn.numerics import lyapunov
 from stodyn.numerics.printing.points import at_one
 from stodyn.problems.contract import written_as
+from stodyn.problems.looped import Looped
 from stodyn.problems.sde import SDE
 from stodyn.problems.structure import is_autonomous
 from stodyn.problems.tangents import WithTangents, with_tangents
@@ -101,6 +102,11 @@ def stationary(problem: Any, of: str | Sequence[str] = (), frequency: ArrayLike 
 
 def _additive(problem: Any) -> SDE:
     """The problem as a linear SDE with constant coefficients and additive noise."""
+    if isinstance(problem, Looped):
+        raise TypeError(
+            "problem: a loop acts at times of its own, and its law changes between them: stodyn.analysis.sampled(loop) "
+            "has it at these times; stodyn.sensitivity(loop, f, of=...) differentiates means along its paths"
+        )
     sde = written_as(as_it_is_now(problem), SDE)
     if not isinstance(sde, SDE):
         raise TypeError(f"problem: expected one that can be written as an SDE, got a {type(problem).__name__}")
