@@ -269,6 +269,18 @@ def test_the_times_of_a_loop_are_its_instants():
             loop.times(wrong)
 
 
+def test_a_plan_does_not_call_a_stable_loop_unstable():
+    """x' = x + u with u = -2 x every tenth: the plant grows, the loop decays. It is refused for its plant."""
+    plant = sd.SDE(lambda t, x, p: x + p["u"], lambda t, x: 0.1, 1.0, {"u": 0.0}, names=("x",))
+    law = sd.Part("law", 0.1, lambda t, own, seen, p: (own, -2.0 * seen["x"]), reads=sd.true("x"), writes="u")
+    loop = sd.with_loop(plant, law)
+    assert sd.analysis.sampled(loop).radius < 1
+    with pytest.raises(ValueError, match=r"plan: the plant by itself is unstable.*says nothing of the loop") as refused:
+        sd.plan(loop, "RK4", 1e-3)((0, 2))
+    assert "Dyadic" not in str(refused.value)
+    sd.simulate(loop, "RK4", t=(0, 2), dt=0.1, paths=2, seed=1, progress=False)
+
+
 def test_plans_meet_the_instants_of_a_loop():
     loop = watched()
     options = {"t": (0, 0.4), "paths": 2, "seed": 1, "progress": False}

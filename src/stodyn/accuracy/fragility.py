@@ -36,7 +36,8 @@ def fragility(
     over : mapping
         One name and its values, as in `sweep`.
     **options
-        As in `rare`: event, before, dt, seed, of and others. Every point has the same seed.
+        As in `rare`: event, before, dt, seed, of and others. Every point has the same seed. With by="elementary" the
+        event is looked for at the ends of steps only, which finds too little where noise enters the function itself.
 
     Returns
     -------

@@ -102,7 +102,9 @@ def rare(
         "splitting": splitting of paths, for every problem. "elementary": importance sampling from elementary events,
         for a linear function of a linear problem with additive noise and a fixed or normal start, such as that of
         coloured noise, before a time: steps are exact and the relative error is about 1/√(replicas runs) however rare
-        the event is, but the event is only looked for at the ends of steps. "subset": chains in the space of all
+        the event is, but the event is only looked for at the ends of steps: where noise of intensity s enters the
+        function itself, too little is found, about as if the level were 0.58 s √dt further away; then take short steps,
+        or splitting. "subset": chains in the space of all
         normals, including those behind random parameters, before a time; biased by O(1/replicas), so give about 1000
         replicas.
     of : str or sequence of str

@@ -54,6 +54,7 @@ class StepPlan:
     method: Method
     tol: float
     at: tuple[Any, ...] = ()  # times, and functions of the interval that give them
+    of_loop: bool = False  # whether the problem is the plant of a loop, which is followed without the loop
 
     def __call__(self, t: Reals) -> np.ndarray:
         start, end = float(t[0]), float(t[1])
@@ -268,7 +269,7 @@ class _Followed:
     """
 
     def __init__(self, plan: StepPlan, start: float, end: float):
-        self.start, self.end = start, end
+        self.start, self.end, self.of_loop = start, end, plan.of_loop
         self.initial: tuple[np.ndarray, np.ndarray] = tuple(np.asarray(x, float) for x in _initial(plan.problem))  # type: ignore[assignment]
         (m, P), n = self.initial, plan.problem.n
         self.n = n
@@ -344,6 +345,12 @@ class _Followed:
     def require_stable(self, now: float) -> None:
         """Refuse a mean whose disturbances have grown at a time up to now."""
         since, growth = self._growth
+        if now >= since and self.of_loop:
+            raise ValueError(
+                "plan: the plant by itself is unstable: with its inputs as they are in params, a small disturbance has "
+                f"grown by the factor {math.exp(min(growth, 700.0)):.3g} at t = {since:.6g}. This says nothing of the "
+                "loop, but a plan follows the plant without it, so that none can be made. Give dt as a number"
+            )
         if now >= since:
             raise ValueError(
                 f"plan: the mean is unstable, a small disturbance of it has grown by the factor "
@@ -367,7 +374,7 @@ def plan(problem: Any, method: Method | str, tol: float = 1e-3, at: Reals | Call
     for linear problems; others are linearised along the mean, and a mean that is unstable is refused.
 
     Of a loop its plant is followed with the inputs as they are in params, to which `tol` then applies, and steps meet
-    all instants at which something acts.
+    all instants at which something acts. A plant that is unstable by itself is refused, however stable the loop is.
 
     Parameters
     ----------
@@ -421,6 +428,7 @@ def plan(problem: Any, method: Method | str, tol: float = 1e-3, at: Reals | Call
     if not (math.isfinite(tol) and 0 < tol < 1):
         raise ValueError(f"tol: expected a relative error between 0 and 1, got {tol!r}")
     meets: tuple[Any, ...] = (at,) if callable(at) else tuple(sorted(float(time) for time in at))
+    of_loop = isinstance(problem, Looped)
     if isinstance(problem, Looped):
         meets = (*meets, problem.times)
     problem = problem.problem if isinstance(problem, Measured) else problem
@@ -428,7 +436,7 @@ def plan(problem: Any, method: Method | str, tol: float = 1e-3, at: Reals | Call
         raise ValueError(
             "params: differ from path to path, but there is one plan for all; give it a problem with fixed ones"
         )
-    return StepPlan(problem, method, float(tol), meets)
+    return StepPlan(problem, method, float(tol), meets, of_loop)
 
 
 def _initial(problem: Any) -> tuple[np.ndarray, np.ndarray]:
