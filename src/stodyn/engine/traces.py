@@ -82,7 +82,7 @@ class Traced:
         sizes = [int(np.prod(shape)) for shape in self.state_shapes]
         parts = zip(np.cumsum(sizes), sizes, self.state_shapes, self.state_dtypes, strict=True)
         return [
-            scalars[end - size : end].reshape(*shape, *scalars.shape[1:]).astype(dtype)
+            scalars[end - size : end].reshape((*shape, *scalars.shape[1:])).astype(dtype)
             for end, size, shape, dtype in parts
         ]
 
