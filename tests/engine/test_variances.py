@@ -12,11 +12,12 @@ from scipy.linalg import solve_continuous_lyapunov
 
 import stodyn as sd
 from stodyn.analysis.linear import exact_moments, step_map
-from stodyn.engine import laws, laws_of_structures, variances
+from stodyn.engine import laws, laws_of_sdes, laws_of_structures, variances
 from stodyn.engine.layout import Layout
 from stodyn.engine.program import executors
 from stodyn.engine.run import Run
 from stodyn.engine.spec import describe
+from stodyn.engine.traces import Traced
 from stodyn.methods.alpha import Newmark, StochasticAlpha
 from stodyn.noise import coloured as co
 from stodyn.noise import wiener
@@ -289,6 +290,63 @@ def test_a_hamiltonian_is_told_as_its_sde():
     found = np.diagonal(moments.covariance[-1])
     worst = int(np.argmax(np.abs(found / exact - 1.0)))
     assert f": {found[worst]:.3g}, but it is {exact[worst]:.3g}." in words
+
+
+@pytest.mark.parametrize(
+    ("problem", "method", "h", "end"),
+    [
+        (sd.Mechanical(lambda t, x, v: -5.0 * v, lambda t, x, v: 1.0, (0.0, 0.0)), "Newmark", 1.0, 40.0),
+        (sd.Mechanical(lambda t, x, v: -25.0 * x, lambda t, x, v: 1.0, (0.0, 0.0)), "HHT", 0.2, 40.0),
+        (sd.Mechanical(lambda t, x, v: x - 0.1 * v, lambda t, x, v: 1.0, (0.0, 0.0)), "Newmark", 0.5, 6.0),
+    ],
+    ids=["a free body", "no damping", "what falls over"],
+)
+def test_structures_without_a_law_in_the_long_run_are_judged_at_the_end(problem, method, h, end):
+    moments = step_map(problem, method, h).moments(np.zeros(2), np.zeros((2, 2)), round(end / h))
+    found = np.diagonal(moments.covariance[-1])
+    exact = np.diagonal(exact_moments(problem, end, np.zeros(2), np.zeros((2, 2))).covariance)
+    worst = int(np.argmax(np.abs(found / exact - 1.0)))
+    (words,) = told(problem, method, h, end)
+    assert f": {found[worst]:.3g}, but it is {exact[worst]:.3g}." in words
+    assert told(problem, method, 0.1 * h, 0.2 * end) == []
+
+
+@pytest.mark.parametrize("strength", [1.0, 0.02])
+@pytest.mark.parametrize(("method", "h"), [("Newmark", 1.0), ("StochasticAlpha", 0.5), ("Heun", 0.05)])
+def test_starts_of_a_structure_that_differ_between_paths_count(strength, method, h):
+    """α methods begin with an acceleration, or its mean, that goes with the start."""
+    P = np.diag([0.09, 1.0])
+    problem = sd.Mechanical(lambda t, x, v: -25.0 * x - 0.2 * v, lambda t, x, v: strength,
+                            (sd.noise.Normal(0.0, 0.3), sd.noise.Normal(0.0, 1.0)))  # fmt: skip
+    moments = step_map(problem, method, h).moments(np.zeros(2), P, round(20.0 / h))
+    found = np.diagonal(moments.covariance[-1])
+    exact = np.diagonal(exact_moments(problem, 20.0, np.zeros(2), P).covariance)
+    worst = int(np.argmax(np.abs(found / exact - 1.0)))
+    words = told(problem, method, h, 20.0)
+    assert len(words) == int(abs(found[worst] / exact[worst] - 1.0) > 0.05)
+    assert not words or f": {found[worst]:.3g}, but it is {exact[worst]:.3g}." in words[0]
+
+
+def test_starts_that_are_listed_for_some_components_count():
+    """As many as are listed, beside drawn ones: their variance is 1/4."""
+    start = sd.PerPath(np.tile([-0.5, 0.5], 20)), sd.noise.Normal(0.0, 0.5)
+    problem = sd.Mechanical(lambda t, x, v: -x, lambda t, x, v: 1.0, start)
+    (words,) = told(problem, "ImplicitEuler", 0.5, 10.0)
+    P = laws_of_sdes.covariance_of_starts(problem)
+    assert P[0, 0] == pytest.approx(0.25, rel=1e-12) and 0.1 < P[1, 1] < 0.5
+    free = sd.Mechanical(lambda t, x, v: -x, lambda t, x, v: 1.0, (0.0, 0.0))
+    exact = np.diagonal(exact_moments(free, 10.0, np.zeros(2), P).covariance)
+    assert any(f", but it is {value:.3g}." in words for value in exact)
+
+
+def test_scalars_of_a_state_are_its_arrays():
+    """Also those of one path, and arrays without axes."""
+    own = types.SimpleNamespace(state_shapes=((), (2,), (2, 1)), state_dtypes=(float, float, int))
+    for rest in ((), (3,)):
+        scalars = np.arange(5.0 * np.prod(rest, dtype=int)).reshape(5, *rest)
+        leaves = Traced.leaves(own, scalars)
+        assert [leaf.shape for leaf in leaves] == [rest, (2, *rest), (2, 1, *rest)]
+        np.testing.assert_array_equal(np.concatenate([leaf.reshape(-1, *rest) for leaf in leaves]), scalars)
 
 
 def test_paths_that_levels_stop_are_not_judged():

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
+import jax
 import numpy as np
 import scipy
 
@@ -34,21 +35,20 @@ class Law(Protocol):
 
 class Whole:
     """The law of all components together of dx = A x dt + b dW, whose starts have the covariance `start`, 0 by default;
-    by steps as they are at time t."""
+    by steps as they are at time t. `is_of_end` where it has no limit."""
 
     def __init__(
         self, run: Any, A: np.ndarray, b: np.ndarray, shift: float, t: float, start: np.ndarray | None = None,
         is_of_end: bool = False,
     ):  # fmt: skip
-        self.A, self.b, self.is_of_end = A, b, is_of_end
-        self.start = np.zeros_like(A) if start is None else start
+        self.A, self.b = A, b
+        self.start, self.start_of_steps = np.zeros_like(A), np.zeros((len(run.executor.real_rows),) * 2)
+        if start is not None and start.any():
+            first = starting(run, len(A))
+            self.start, self.start_of_steps = start, first @ start @ first.T
         units = np.eye(len(run.executor.real_rows))
         self.step, self.read = stepper(run, units, shift, t), reading(run, units, len(A))
-
-    @property
-    def shows_start(self) -> bool:
-        """Whether the state of the method is that of the equations, so that it starts as these do."""
-        return np.array_equal(self.read, np.eye(len(self.A)))
+        self.is_of_end = is_of_end or self.exact(np.inf) is None
 
     def exact(self, T: float) -> np.ndarray | None:
         if np.isfinite(T):
@@ -66,7 +66,7 @@ class Whole:
         if matrices is None:
             return None
         M, G = matrices
-        P = covariance(M[None], G @ G.T, steps, self.start if self.shows_start else None)
+        P = covariance(M[None], G @ G.T, steps, self.start_of_steps)
         return None if P is None else np.sum((self.read @ P) * self.read, axis=1)
 
 
@@ -102,6 +102,16 @@ def reading(run: Any, directions: np.ndarray, count: int) -> np.ndarray:
     states = np.zeros((sum(int(np.prod(shape)) for shape in traced.state_shapes), directions.shape[1]))
     states[run.executor.real_rows] = directions
     return np.array([uncompiled.run(traced.read, *traced.leaves(state))[0][:count] for state in states.T]).T
+
+
+def starting(run: Any, count: int) -> np.ndarray:
+    """The real scalars of the state with which a method begins, by the first components (.., count) of the start."""
+    spec, rows, own = run.spec, run.executor.real_rows, []
+    x, params = np.asarray(spec.problem.example_start(), float), jax.tree.leaves(spec.problem.example_params())
+    for moved in np.vstack([x, x + np.eye(count, len(x))]):
+        leaves = uncompiled.run(spec.traced.start, np.asarray(spec.times[0]), moved, *params)
+        own.append(np.concatenate([np.ravel(leaf) for leaf in leaves])[rows])
+    return (np.array(own[1:]) - own[0]).T
 
 
 def covariance(M: np.ndarray, Q: np.ndarray, steps: int, start: np.ndarray | None = None) -> np.ndarray | None:

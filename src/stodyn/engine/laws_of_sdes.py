@@ -163,8 +163,7 @@ def _law(run: Any, sde: SDE, equations: _Equations, t: float, params: Any) -> La
     shift = max(1.0, float(np.abs(x).max()))  # which rounding beside x leaves its digits
     if not (np.isfinite(A).all() and np.isfinite(b).all() and np.isfinite(shift)):
         return None
-    law = Whole(run, A, b, shift, t, covariance_of_starts(sde), is_of_end=True)
-    return law if law.shows_start or not law.start.any() else None
+    return Whole(run, A, b, shift, t, covariance_of_starts(sde), is_of_end=True)
 
 
 def covariance_of_starts(system: Any) -> np.ndarray:
@@ -173,6 +172,7 @@ def covariance_of_starts(system: Any) -> np.ndarray:
     law = source.normal()
     if law is not None:
         return law[1]
-    starts = source.spread(np.random.default_rng(0), STARTS, "start")
+    count = int(min((STARTS, *(part.count for part in system.start_parts))))
+    starts = source.spread(np.random.default_rng(0), count, "start")
     with np.errstate(all="ignore"):  # some may not be finite, or too large
-        return np.atleast_2d(np.cov(np.reshape(starts, (STARTS, -1)).T))
+        return np.atleast_2d(np.cov(np.reshape(starts, (count, -1)).T, bias=True))

@@ -23,6 +23,7 @@ from jax import Array
 
 from stodyn.engine.held import MEMBERS, in_double, moments, spread_params, with_params
 from stodyn.engine.laws import FEW, INFINITE, Law, Mean, Whole, covariance, reading, stepper
+from stodyn.engine.laws_of_sdes import covariance_of_starts
 from stodyn.numerics import uncompiled
 from stodyn.problems.calling import call
 from stodyn.problems.driven import LINEARISED
@@ -112,7 +113,8 @@ def _law(run: Any, system: Mechanical, shift: float) -> Law | None:
         return _ByModes(run, equations, modes, shift)
     if states > MOST_STATES:
         return None
-    return Whole(run, *equations.of_first_order(), shift, float(run.spec.times[0]))
+    start = covariance_of_starts(system)[: 2 * system.N, : 2 * system.N]
+    return Whole(run, *equations.of_first_order(), shift, float(run.spec.times[0]), start)
 
 
 def _equations(system: Any) -> _Equations:

@@ -61,7 +61,7 @@ def warn_of_wrong_variances(run: Any, problem: Any, method: Any) -> None:
         return
     h, (params, _) = float(spec.lengths[0]), sample_params(system, PATHS)
     values = [np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(params)]
-    if not _is_structure(system):
+    if not _is_structure(system) or system.has_random_start:
         values.append(laws_of_sdes.covariance_of_starts(system).tobytes())
     key = (spec.traced.fingerprints, *values, float(spec.times[0]), h, spec.steps, str(spec.dtype))
     if key not in _verdicts:
@@ -100,7 +100,10 @@ def _remedy(system: Any) -> str:
 def _verdict_on(law: Law, h: float, steps: int, names: Sequence[str], notable: float) -> Verdict | None:
     T = h * steps
     exact, delivered = law.exact(T), law.delivered(h, T)
-    if exact is None or delivered is None or response_in_words(delivered, exact, names, notable) is None:
+    if exact is None or delivered is None or (law.is_of_end and steps < laws_of_sdes.LEAST_STEPS):
+        return None
+    notable = max(notable, laws_of_sdes.NOTABLE) if law.is_of_end else notable
+    if response_in_words(delivered, exact, names, notable) is None:
         return None
     if not law.is_of_end:
         begun = _where_it_has_begun(law, exact)
