@@ -549,3 +549,16 @@ def test_nothing_is_told_of_ordinary_circuits_by_the_default(name):
 def test_circuits_that_are_not_linear_are_left_alone():
     diode = LOW_PASS.replace(".tran", "D1 x 0 dio\n.model dio D(IS=1e-14)\n.tran")
     assert not told(sd.circuits.read(diode), "ImplicitEuler", 2e-8, 2e-6)
+
+
+def test_exact_steps_beside_a_coloured_load_are_taken_without_a_word():
+    """Their matrices are made for the problem as a whole: they cannot be asked for its linear part."""
+    ship = sd.Mechanical.from_matrices([1.0], [[0.3]], [[0.6]])
+    loaded = sd.with_noise(ship, co.gauss_markov(1.0, 2.0), into=[1.0])
+    sd.simulate(loaded, "VanLoan", t=(0, 20), dt=0.5, paths=4, seed=1)
+
+
+def test_starts_that_are_very_far_away_have_their_spread():
+    """A start 1 further on was the same number, so that the variance of the steps was taken for 0."""
+    far = sd.SDE(lambda t, x: -x, lambda t, x: jnp.ones((1, 1)), lambda rng, size: 1e90 * rng.normal(size=(size, 1)))
+    sd.simulate(far, "Heun", t=(0, 1), dt=0.05, paths=4, seed=1)

@@ -44,7 +44,7 @@ class Whole:
         self.A, self.b = A, b
         self.start, self.start_of_steps = np.zeros_like(A), np.zeros((len(run.executor.real_rows),) * 2)
         if start is not None and start.any():
-            first = starting(run, len(A))
+            first = starting(run, len(A), shift)
             self.start, self.start_of_steps = start, first @ start @ first.T
         units = np.eye(len(run.executor.real_rows))
         self.step, self.read = stepper(run, units, shift, t), reading(run, units, len(A))
@@ -104,14 +104,15 @@ def reading(run: Any, directions: np.ndarray, count: int) -> np.ndarray:
     return np.array([uncompiled.run(traced.read, *traced.leaves(state))[0][:count] for state in states.T]).T
 
 
-def starting(run: Any, count: int) -> np.ndarray:
-    """The real scalars of the state with which a method begins, by the first components (.., count) of the start."""
+def starting(run: Any, count: int, shift: float) -> np.ndarray:
+    """The real scalars of the state with which a method begins, by the first components (.., count) of the start, from
+    starts that are so far from another."""
     spec, rows, own = run.spec, run.executor.real_rows, []
     x, params = np.asarray(spec.problem.example_start(), float), jax.tree.leaves(spec.problem.example_params())
-    for moved in np.vstack([x, x + np.eye(count, len(x))]):
+    for moved in np.vstack([x, x + shift * np.eye(count, len(x))]):
         leaves = uncompiled.run(spec.traced.start, np.asarray(spec.times[0]), moved, *params)
         own.append(np.concatenate([np.ravel(leaf) for leaf in leaves])[rows])
-    return (np.array(own[1:]) - own[0]).T
+    return (np.array(own[1:]) - own[0]).T / shift
 
 
 def covariance(M: np.ndarray, Q: np.ndarray, steps: int, start: np.ndarray | None = None) -> np.ndarray | None:

@@ -20,7 +20,8 @@ import scipy
 
 from stodyn.engine.held import MEMBERS, in_double, moments, spread_params, with_params
 from stodyn.engine.laws import Law, Mean, Whole
-from stodyn.methods.wrapping import WrappedSteps
+from stodyn.methods.exact import VanLoan
+from stodyn.methods.wrapping import WrappedSteps, Wrapping
 from stodyn.numerics.bounded import Bounded
 from stodyn.numerics.uncompiled import Uncompiled
 from stodyn.problems.contract import innermost, written_as
@@ -44,7 +45,9 @@ def is_judged(run: Any, system: Any) -> bool:
     """Whether a system may be a linear SDE with additive noise, which its paths follow to the end."""
     has_noise = (_is_of_kind(system) and system.m > 0) or _driven(run, system) is not None
     runs_on = run.spec.steps >= LEAST_STEPS and not run.spec.levels
-    return has_noise and system.n <= MOST and runs_on and run.spec.record["noise"].startswith("additive")
+    is_exact = _inside(run.spec.method, Wrapping) is VanLoan
+    is_additive = run.spec.record["noise"].startswith("additive")
+    return has_noise and is_additive and system.n <= MOST and runs_on and not is_exact
 
 
 def _is_of_kind(system: Any) -> bool:
@@ -62,10 +65,15 @@ def _driven(run: Any, system: Any) -> Driven | None:
 
 def _is_known_in_the_long_run(run: Any, system: Any) -> bool:
     """Whether there is coloured noise whose response in the long run was looked at when the method was prepared."""
-    driven, method = _driven(run, system), run.spec.method
-    while isinstance(method, WrappedSteps):
-        method = method.method
+    driven, method = _driven(run, system), _inside(run.spec.method, WrappedSteps)
     return driven is not None and driven.response(method, float(run.spec.lengths[0])) is not None
+
+
+def _inside(method: Any, wrapping: type[Wrapping]) -> Any:
+    """The method inside all wrappings of a kind."""
+    while isinstance(method, wrapping):
+        method = method.method
+    return method
 
 
 class _Equations(NamedTuple):
