@@ -142,3 +142,14 @@ def test_what_is_the_same_at_all_points_is_no_constant_of_the_compiled_program()
     finally:
         jax.config.update("jax_captured_constants_warn_bytes", before)
     np.testing.assert_array_equal(slopes, x.any(axis=1)[:, None, None] * np.eye(6))
+
+
+def test_numpy_takes_many_points_in_parts(monkeypatch):
+    """All that is computed on the way is kept to the end, which for many points at once were gigabytes."""
+    x, seen, run = np.random.default_rng(0).normal(size=(10, 3)), [], points.uncompiled.run
+    monkeypatch.setattr(points, "MOST_COMPILED", 0)
+    monkeypatch.setattr(points, "MOST_OPERATIONS", 0)
+    monkeypatch.setattr(points, "AT_ONCE", 4 * 6)
+    monkeypatch.setattr(points.uncompiled, "run", lambda trace, *a: seen.append(len(a[0])) or run(trace, *a))
+    np.testing.assert_allclose(AtPoints(lambda x, a: a * jnp.tanh(x), (0, None))(x, 2.0), 2.0 * np.tanh(x), rtol=1e-15)
+    assert seen == [4, 4, 2]

@@ -195,6 +195,11 @@ def push_between(near: np.ndarray, far: np.ndarray, at_start: np.ndarray) -> flo
     return pushed if pushed > 0.0 and pushed**2 >= 4.0 * square else 0.0
 
 
+def thinned(surfaces: Surfaces, most: int) -> Surfaces:
+    """At most so many of the crossings, evenly chosen, so that all surfaces that are crossed often are among them."""
+    return Surfaces(*(values[:: max(1, -(-len(surfaces.t) // most))] for values in surfaces))
+
+
 def pushes_at(equations: Equations, surfaces: Surfaces, t: np.ndarray, at_start: np.ndarray) -> list[float]:
     """The rates (times, crossings) of stops at surfaces, at their own times and at other ones t."""
     count = len(surfaces.t)

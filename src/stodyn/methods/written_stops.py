@@ -29,6 +29,7 @@ from stodyn.methods.surfaces import (
     push_between,
     pushes_at,
     slopes_at_start,
+    thinned,
 )
 from stodyn.numerics import van_loan
 from stodyn.numerics.printing.unprintable import Unprintable
@@ -40,6 +41,7 @@ from stodyn.warnings import StopsNotResolved
 
 FEW = 12  # components of systems whose slopes are looked at along paths
 MOMENTS = 8  # at which the Jacobians at a surface are compared
+SLOPES = 2**24  # numbers in all these Jacobians, at most
 STAGE, STAGES = 50, 12  # steps of a length until they may double
 ENOUGH = 8  # times that paths meet a surface, after which it is known
 CURVED = 0.02  # share of nonlinear motion in a step, of the way of a path, up to which its steps double
@@ -139,6 +141,7 @@ def _of_pieces(
     if not np.isfinite(at_start).all():
         return None
     looked = crossed(equations, *lines_from_start(equations, times, rng), most=CROSSINGS)
+    looked = thinned(looked, SLOPES // (at_start.size * (MOMENTS + 1)))
     rates = pushes_at(equations, looked, rng.uniform(*times, MOMENTS), at_start)
     fastest = max(rates, default=0.0)
     limit = fastest if _deeper(method, fastest * h) <= DEEPER[0] else DEEPER[0] / h
