@@ -11,12 +11,13 @@ import pytest
 import stodyn as sd
 from stodyn.analysis.order import best_reference
 from stodyn.analysis.step.one_step import OneStep
+from stodyn.engine import energies as energies_of_runs
 from stodyn.engine import stability
 from stodyn.methods.alpha import HHT, WBZ, Newmark, StochasticAlpha, StochasticAlpha20
 from stodyn.methods.catalogue import named
 from stodyn.methods.contacts import change_of_energy
 from stodyn.methods.crossings import check_crossings, rooms_of
-from stodyn.methods.energy_account import Steps, bodies_of
+from stodyn.methods.energy_account import Bodies, Steps, bodies_of
 from stodyn.methods.one_contact import gain_at_contact
 from stodyn.methods.written_stops import check_written_stops
 from stodyn.noise import coloured as co
@@ -477,6 +478,22 @@ def test_runs_look_at_written_stops():
     for options in ({}, {"dtype": "float32"}, {"executor": "vmap"}):
         with pytest.raises(ValueError, match="makes the energy of bodies far too large"):
             sd.simulate(WRITTEN["where"], t=(0.0, 10.0), dt=0.01, paths=2, seed=1, progress=False, **options)
+
+
+def test_slopes_of_long_forces_are_looked_at_in_fewer_states(monkeypatch):
+    """By so many numbers as take about a second: those of a force of 300 steps for 20 bodies took 11 in all states."""
+    numbers, is_steep = [], Bodies.is_steep
+
+    def noted(bodies, t, z, starts):
+        numbers.append(len(t) * bodies.numbers_of_slopes(t, z))
+        return is_steep(bodies, t, z, starts)
+
+    monkeypatch.setattr(Bodies, "is_steep", noted)
+    pendulum = sd.Mechanical(lambda t, x, v: -jnp.sin(x) - 0.1 * v, lambda t, x, v: 0.3, (1.0, 0.0))
+    for most in (energies_of_runs.MADE, 3000):
+        monkeypatch.setattr(energies_of_runs, "MADE", most)
+        assert judged(pendulum, "StochasticAlpha", 0.05, 10.0) == ""
+    assert 1000 < numbers[1] < 3500 < numbers[0]
 
 
 def test_methods_are_measured_by_their_own_steps():

@@ -153,3 +153,8 @@ def test_numpy_takes_many_points_in_parts(monkeypatch):
     monkeypatch.setattr(points.uncompiled, "run", lambda trace, *a: seen.append(len(a[0])) or run(trace, *a))
     np.testing.assert_allclose(AtPoints(lambda x, a: a * jnp.tanh(x), (0, None))(x, 2.0), 2.0 * np.tanh(x), rtol=1e-15)
     assert seen == [4, 4, 2]
+
+
+def test_how_many_numbers_a_function_makes():
+    times_two = AtPoints(lambda t, x: jnp.sin(x) * 2.0 + t, (0, -1))
+    assert times_two.numbers_made(np.ones(7), np.ones((3, 7))) == 3 * 3

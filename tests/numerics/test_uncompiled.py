@@ -1,11 +1,14 @@
 """Traces computed by NumPy give what JAX gives."""
 
+import weakref
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from stodyn.numerics import uncompiled
+from stodyn.numerics.printing.trace import interpret
 from stodyn.numerics.sparse import find_pattern
 
 
@@ -116,3 +119,29 @@ def test_it_computes_while_something_else_is_traced():
         return y * len(pattern.rows)
 
     assert jax.eval_shape(step, 1.0).shape == ()
+
+
+def test_numbers_are_given_up_behind_their_last_reader():
+    """All those of a long function at many points, kept to the end, took gigabytes, and most of the time."""
+
+    class Value:
+        pass
+
+    alive, most = weakref.WeakSet(), 0
+
+    def made(*_):
+        nonlocal most
+        value = Value()
+        alive.add(value)
+        most = max(most, len(alive))
+        return [value]
+
+    def function(x):
+        first = y = jnp.sin(x)
+        for _ in range(30):
+            y = jnp.sin(y)
+        return y + first, x
+
+    trace = jax.make_jaxpr(function)(1.0)
+    results = interpret(trace, made(), made, lambda number: made()[0])
+    assert len(results) == 2 and most <= 5

@@ -45,7 +45,7 @@ PATHS = 64  # that are followed
 WINDOWS, LENGTHS = 8, (128, 512)  # times of a run, from which on they are looked at, and for how many steps
 SEEN = 16  # steps of each, in which slopes are looked at
 FARTHEST = 5e9  # operations on the way to the last window
-NUMBERS = 4_000_000  # that are looked at, at most
+NUMBERS, MADE = 4_000_000, 300_000_000  # that are looked at, and computed for slopes, at most
 TOLD, REFUSED = 0.04, 0.5  # errors of the energy from which on a run warns, and is refused
 SURE = 2.0  # standard errors by which it must be
 SAME = 0.5  # parts of an error that may change with the substeps of the equations
@@ -247,6 +247,7 @@ class _Pilot:
         t = np.repeat(self.spec.times[steps], self.paths)
         some = np.flatnonzero(np.isfinite(z).all(axis=1))
         some = some[:: 1 + len(some) * z.shape[1] ** 2 // NUMBERS]
+        some = some[:: 1 + len(some) * self.bodies.numbers_of_slopes(t, z) // MADE]
         starts = int(np.searchsorted(some, self.paths))
         return starts > 0 and self.bodies.is_steep(t[some], z[some], starts)
 

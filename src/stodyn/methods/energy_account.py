@@ -121,6 +121,10 @@ class Bodies:
         usual = min(np.median(steepness), np.median(steepness[:starts]))
         return bool(steepness.max() > STEEPER * usual)
 
+    def numbers_of_slopes(self, t: np.ndarray, z: np.ndarray) -> int:
+        """How many numbers are computed for the slopes of the forces in one state."""
+        return self.equations.slopes.numbers_made(t, z)
+
     def energies(self, t: np.ndarray, z: np.ndarray, params: Any, axes: Any) -> np.ndarray:
         """The energies of motion (times, paths) of states (times, paths, n)."""
         path = np.tile(np.arange(z.shape[1]), len(t))

@@ -75,6 +75,15 @@ class AtPoints:
             compiled, shape = self._cache[key]
             return jax.tree.unflatten(shape, compiled(arrays))
 
+    def numbers_made(self, *arguments: Any) -> int:
+        """How many numbers the operations of the function make on the way, at one point like these."""
+        leaves, tree = jax.tree.flatten(arguments)
+        axes, differs = self._axes_of(arguments)
+        shapes = tuple((np.moveaxis(np.asarray(leaf), axis or 0, 0).shape[own:], np.asarray(leaf).dtype)
+                       for leaf, axis, own in zip(leaves, axes, differs, strict=True))  # fmt: skip
+        with jax.enable_x64(True):
+            return _numbers_made(self._traced(tree, shapes)[0])
+
     def _axes_of(self, arguments: tuple[Any, ...]) -> tuple[list[int | None], tuple[bool, ...]]:
         """For each leaf of the arguments the axis of its points, and whether it has one."""
         in_axes = self.in_axes if isinstance(self.in_axes, tuple) else (self.in_axes,) * len(arguments)
@@ -162,9 +171,9 @@ def _by_xla(closed: core.ClosedJaxpr, differs: Sequence[bool]) -> Callable[[Sequ
 
 def _by_numpy(closed: core.ClosedJaxpr, differs: Sequence[bool], by_xla: Compiled) -> Compiled:
     """The function from the arrays to the results by NumPy, where it knows how: for as many points at a time as there
-    is room for, since all that is computed on the way is kept to the end."""
+    would be room for if all that is computed on the way were kept."""
     traces: dict[int, core.ClosedJaxpr] = {}  # by the number of points
-    most = max(1, AT_ONCE // sum(math.prod(v.aval.shape) for e in equations_of(closed.jaxpr) for v in e.outvars))
+    most = max(1, AT_ONCE // _numbers_made(closed))
 
     def at_once(arrays: Sequence[np.ndarray], points: int) -> Sequence[np.ndarray]:
         if points not in traces:
@@ -191,6 +200,10 @@ def _is_long(closed: core.ClosedJaxpr) -> bool:
     would go through slowly."""
     has_loops = holds(closed, "while") or holds(closed, "scan")
     return not has_loops and sum(1 for _ in equations_of(closed.jaxpr)) > MOST_COMPILED
+
+
+def _numbers_made(closed: core.ClosedJaxpr) -> int:
+    return sum(math.prod(v.aval.shape) for e in equations_of(closed.jaxpr) for v in e.outvars)
 
 
 def _at_the_point(closed: core.ClosedJaxpr, differs: Sequence[bool], *arrays: np.ndarray) -> list[np.ndarray]:

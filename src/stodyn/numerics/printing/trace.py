@@ -38,7 +38,7 @@ def interpret(
     literal: Callable[[Any], Of],
     calls: set[str] = CALLS,
 ) -> list[Of]:
-    """The values of a trace's outputs for those of its inputs.
+    """The values of a trace's outputs for those of its inputs; a value is given up behind its last reader.
 
     `apply` gives the values of an operation's results, `literal` that of a number or captured array in the trace, and
     `calls` names the operations that are opened: the trace they hold is walked in their place.
@@ -61,10 +61,25 @@ def interpret(
             return interpret(operation.how.branches[operation.how.chosen], operands[1:], apply, literal, calls)
         return apply(operation, operands)
 
-    for equation in jaxpr.eqns:
-        results = results_of(equation, [read(variable) for variable in equation.invars])
-        values.update(zip(equation.outvars, results, strict=True))
+    for equation, over in zip(jaxpr.eqns, _last_read(jaxpr), strict=True):
+        values.update(zip(equation.outvars, results_of(equation, [*map(read, equation.invars)]), strict=True))
+        for variable in over:
+            del values[variable]
     return [read(variable) for variable in jaxpr.outvars]
+
+
+def _last_read(jaxpr: core.Jaxpr) -> list[list[Any]]:
+    """For each equation of a trace the variables that nothing reads behind it."""
+    read, over = set(_variables(jaxpr.outvars)), []
+    for equation in reversed(jaxpr.eqns):
+        last = set(_variables((*equation.invars, *equation.outvars))) - read
+        read |= last
+        over.append(list(last))
+    return over[::-1]
+
+
+def _variables(operands: Sequence[Any]) -> list[Any]:
+    return [v for v in operands if not isinstance(v, core.Literal)]
 
 
 def retraced(function: Callable[..., Any], trace: core.ClosedJaxpr) -> core.ClosedJaxpr:
