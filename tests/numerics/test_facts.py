@@ -7,7 +7,8 @@ import pytest
 from jax import lax
 
 from stodyn.numerics import uncompiled
-from stodyn.numerics.facts.dependence import arguments_of, dependence, dependence_by_arrays
+from stodyn.numerics.facts import entries
+from stodyn.numerics.facts.dependence import arguments_of, dependence, dependence_by_arrays, varies_by_arrays
 from stodyn.numerics.printing.unprintable import Unprintable
 
 N = 5
@@ -66,3 +67,32 @@ def test_arguments_are_numbered_through_their_leaves():
     with pytest.raises(Unprintable, match="sort"):
         arguments_of(lambda t, x, params: jnp.sort(x), *example)
     np.testing.assert_array_equal(dependence(function, *example).varies((0, 1)), np.ones(3, bool))
+
+
+def varying(function, moving):
+    arguments = (np.array(0.7), np.linspace(1.0, 2.0, N))
+    with jax.enable_x64(True):
+        return varies_by_arrays(jax.make_jaxpr(function)(*arguments), arguments, moving)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_arguments_followed_as_one_tell_what_their_numbers_tell(name):
+    by_numbers = proofs(FUNCTIONS[name])[1]
+    for moving in ((0,), (1,), (0, 1)):
+        np.testing.assert_array_equal(varying(FUNCTIONS[name], moving), by_numbers.varies(moving))
+
+
+def test_products_of_full_matrices_are_not_followed_one_by_one(monkeypatch):
+    """Those of a network of 300 are 27 million, and each took memory and time."""
+    function = FUNCTIONS["a product of two matrices"]
+    whole = varying(function, (1,))
+    monkeypatch.setattr(entries, "_live_pairs", None)
+    np.testing.assert_array_equal(varying(function, (1,)), whole)
+    assert whole.any() and not whole.all()
+
+
+def test_arrays_too_large_to_be_followed_prove_nothing(monkeypatch):
+    monkeypatch.setattr(entries, "LIVE", N * N - 1)
+    assert varying(FUNCTIONS["a matrix"], (1,)).all()
+    with pytest.raises(Unprintable, match="not among the operations that are followed"):
+        varying(FUNCTIONS["a product of two matrices"], (1,))

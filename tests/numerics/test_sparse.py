@@ -44,6 +44,15 @@ def test_the_pattern_and_the_jacobian_are_those_of_the_dense_one():
     np.testing.assert_allclose(at_one(pattern.times, values, x), net(2) @ x, atol=1e-13)
 
 
+@pytest.mark.parametrize("share", [0.05, 0.4, 1.0])
+def test_columns_take_the_first_colour_that_is_free_in_their_rows(share):
+    holds = np.random.default_rng(4).random((40, 30)) < share
+    colours, order = Pattern.of(holds).colours, np.argsort(-holds.sum(axis=0), kind="stable")
+    for place, column in enumerate(order):
+        beside = [other for other in order[:place] if (holds[:, other] & holds[:, column]).any()]
+        assert colours[column] == min(set(range(31)) - set(colours[beside].tolist()))
+
+
 @pytest.fixture(scope="module")
 def elimination():
     pattern = Pattern.of(net(1) != 0.0)

@@ -98,6 +98,33 @@ def test_what_has_not_index_1_is_refused_in_the_same_words(monkeypatch):
                 problem.before_run(0.0)
 
 
+def test_noise_in_constraints_is_looked_for_without_slopes(monkeypatch):
+    """In the 64 states in which it is tried, those of 300 components that all depend on all took eight seconds."""
+    looks, made_look = [], index.sparse_coefficients_at
+
+    def counted(problem):
+        look = made_look(problem)
+        return lambda t, x: looks.append(t) or look(t, x)
+
+    monkeypatch.setattr(index, "sparse_coefficients_at", counted)
+    monkeypatch.setattr(facts, "FOLLOWED", 12)
+    M = mass()
+    for place, noisy in ((LOUD, ()), (np.arange(N), ((0, 0), (1, 0)))):
+        looks.clear()
+        problem = sd.SDAE(M, drift, lambda t, x, place=place: jnp.zeros((N, 1)).at[place, 0].set(0.3), np.zeros(N))
+        assert problem.facts.is_large and problem.facts.noise_pattern is None
+        assert problem.facts.diagnosed().noisy == noisy
+        assert 0 < len(looks) < 10
+
+
+def test_slopes_are_followed_once_for_all_that_is_asked_of_them(monkeypatch):
+    follow, followed = facts.find_varying, []
+    monkeypatch.setattr(facts, "find_varying", lambda *given: followed.append(given) or follow(*given))
+    bent = made(12, monkeypatch, f=lambda t, x: drift(t, x).at[0].add(jnp.sin(x[0])))
+    assert not bent.facts.is_affine and bent.facts.has_constant_orientation
+    assert len(followed) == 1 and np.count_nonzero(bent.facts.varying_slopes) == 1
+
+
 def test_noise_commutes_or_not(monkeypatch):
     own = sd.SDAE(scipy.sparse.eye_array(N), drift, lambda t, x: sd.diagonal(0.1 * x + 1.0), np.zeros(N))
     monkeypatch.setattr(facts, "FOLLOWED", 12)

@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import itertools
 import math
+import operator
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
@@ -86,16 +87,18 @@ class Pattern:
     @functools.cached_property
     def colours(self) -> np.ndarray:
         """(n,) a number for each column, such that columns with the same number share only long rows."""
-        of_row: list[list[int]] = [[] for _ in range(self.shape[0])]
         of_column: list[list[int]] = [[] for _ in range(self.shape[1])]
         short = ~np.isin(self.rows, self.long)
         for row, column in zip(self.rows[short].tolist(), self.columns[short].tolist(), strict=True):
-            of_row[row].append(column)
             of_column[column].append(row)
         colours = [-1] * self.shape[1]
+        used = [0] * self.shape[0]  # the colours in each row, as the bits of a number
         for column in np.argsort([-len(rows) for rows in of_column], kind="stable").tolist():
-            neighbours = {colours[other] for row in of_column[column] for other in of_row[row]}
-            colours[column] = next(c for c in itertools.count() if c not in neighbours)
+            beside = functools.reduce(operator.or_, (used[row] for row in of_column[column]), 0)
+            first = ~beside & (beside + 1)
+            colours[column] = first.bit_length() - 1
+            for row in of_column[column]:
+                used[row] |= first
         return np.array(colours, int)
 
     def jacobian(self, function: Callable[[Array], Array], x: Array) -> Array:

@@ -19,7 +19,7 @@ from stodyn.numerics.sparse import Pattern
 from stodyn.problems import index
 from stodyn.problems.explicit import Explicit, Rest, find_rest
 from stodyn.problems.index import Diagnosis, Split
-from stodyn.problems.sparsity import Sparsity, find_drift_pattern, find_sparsity, is_constant, noise_pattern
+from stodyn.problems.sparsity import Sparsity, find_drift_pattern, find_sparsity, find_varying, noise_pattern
 
 
 @dataclasses.dataclass(frozen=True)
@@ -174,14 +174,19 @@ class Facts:
             return self._has_constant_slopes(_decisive_slopes(self.split, self.drift_pattern))
         return _has_constant_determinant(self.problem, functools.partial(orientation, self.problem))
 
-    def _has_constant_slopes(self, chosen: Any) -> bool:
-        """Whether the entries of ∂f/∂x at chosen places of its pattern depend on neither time nor state."""
+    @functools.cached_property
+    def varying_slopes(self) -> np.ndarray | None:
+        """Which entries of ∂f/∂x, at the places of its pattern, depend on time or state; None where that is unknown."""
         pattern: Any = self.drift_pattern
-        return is_constant(
-            lambda t, x, p: pattern.jacobian(lambda x: self.problem.f(t, x, p), x)[chosen],
+        return find_varying(
+            lambda t, x, p: pattern.jacobian(lambda x: self.problem.f(t, x, p), x),
             self.problem.example_start(),
             self.problem.example_params(),
         )
+
+    def _has_constant_slopes(self, chosen: Any) -> bool:
+        """Whether the entries of ∂f/∂x at chosen places of its pattern depend on neither time nor state."""
+        return self.varying_slopes is not None and not self.varying_slopes[chosen].any()
 
 
 def facts_of(problem: Any) -> Facts:

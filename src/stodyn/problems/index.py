@@ -360,7 +360,7 @@ def _examined_sparse(problem: Any, t: float, x: np.ndarray, constraints, algebra
     parts, look = problem.facts.split, sparse_coefficients_at(problem)
     start, repaired = sparse_consistent(parts, look, t, x)
     here = look(t, start).f_x
-    noisy = _sparse_noisy(problem, parts, look, t, start)
+    noisy = _sparse_noisy(problem, parts, t, start)
     condition = _condition(_sparse_scaled(parts, here, start))
 
     def is_regular_nearby() -> bool:
@@ -493,9 +493,14 @@ def sparse_coefficients_at(problem: Any) -> Callable[[float, np.ndarray], Sparse
 
     def looked(t: float, x: np.ndarray) -> SparseCoefficients:
         f, slopes, g = (part[0] for part in values(np.array([t]), x[None], params))
-        return SparseCoefficients(f, drift.csr(slopes), scipy.sparse.csr_array(g) if places is None else places.csr(g))
+        return SparseCoefficients(f, drift.csr(slopes), _sparse_noise(places, g))
 
     return looked
+
+
+def _sparse_noise(places: Pattern | None, entries: np.ndarray) -> Matrix:
+    """g from its entries at these places, or from the whole matrix."""
+    return scipy.sparse.csr_array(entries) if places is None else places.csr(entries)
 
 
 def _consistent(problem: Any, t: float, x: np.ndarray) -> tuple[np.ndarray, bool]:
@@ -553,14 +558,15 @@ def _noisy(problem: Any, N: np.ndarray, t: float, x: np.ndarray):
     return tuple((int(i), int(k)) for i, k in suspects if present[i, k])
 
 
-def _sparse_noisy(problem: Any, parts: Split, look: Callable, t: float, x: np.ndarray) -> tuple[tuple[int, int], ...]:
+def _sparse_noisy(problem: Any, parts: Split, t: float, x: np.ndarray) -> tuple[tuple[int, int], ...]:
     """(constraint, channel) pairs with N g != 0, looked for among the places of g."""
-    places = problem.facts.noise_pattern
+    places, params = problem.facts.noise_pattern, problem.example_params()
     if places is not None and not (abs(parts.N) @ places.csr(1.0)).nnz:
         return ()
+    values = AtPoints(lambda t, x, p: entries_at(places, problem.multiplier(t, x, p)), (0, 0, None), few=STATES)
     present: set[tuple[int, int]] = set()
     for time, state in zip(*_trials(t, x), strict=True):
-        g = look(time, state).g
+        g = _sparse_noise(places, values(np.array([time]), state[None], params)[0])
         left, terms = scipy.sparse.coo_array(abs(parts.N @ g)), scipy.sparse.csr_array(abs(parts.N) @ abs(g))
         with np.errstate(invalid="ignore"):  # far away g need not be finite
             there = left.data > CANCELLED * _at(terms, left)

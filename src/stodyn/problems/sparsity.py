@@ -11,7 +11,7 @@ import numpy as np
 import scipy
 
 from stodyn.numerics.elimination import ORDERED, WRITTEN_OUT
-from stodyn.numerics.facts.dependence import dependence, dependence_by_arrays
+from stodyn.numerics.facts.dependence import dependence, varies_by_arrays
 from stodyn.numerics.printing.points import AtPoints, at_one
 from stodyn.numerics.printing.unprintable import Unprintable, or_else
 from stodyn.numerics.sparse import MOST_FULL, Elimination, Pattern, find_order, find_pattern
@@ -85,12 +85,12 @@ def find_drift_pattern(problem: Any) -> Pattern | None:
         return dataclasses.replace(pattern, reversible=_is_reversible(problem, start, params))
 
 
-@or_else(lambda function, x, params: False)
-def is_constant(function: Any, x: np.ndarray, params: Any) -> bool:
-    """Whether the large array function(t, x, params) depends on neither time nor state; False where that is unknown."""
+@or_else(lambda function, x, params: None)
+def find_varying(function: Any, x: np.ndarray, params: Any) -> np.ndarray | None:
+    """Which entries of the large array function(t, x, params) depend on time or state; None where that is unknown."""
     with jax.enable_x64(True):
         arguments = (np.zeros(()), np.asarray(x, float), params)
-        return not {0, 1} & dependence_by_arrays(jax.make_jaxpr(function)(*arguments), arguments).arguments
+        return varies_by_arrays(jax.make_jaxpr(function)(*arguments), arguments, (0, 1))
 
 
 @or_else(lambda problem: None)

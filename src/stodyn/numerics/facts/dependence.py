@@ -92,7 +92,17 @@ def dependence_of(trace: core.ClosedJaxpr, arguments: Sequence[Any]) -> Dependen
 def dependence_by_arrays(trace: core.ClosedJaxpr, arguments: Sequence[Any]) -> Dependence:
     """What the result of a trace depends on, found a whole array at a time alone; numbers that are captured from a
     trace in the making may be any."""
-    return Dependence(*_by_arrays(trace), _owners(trace, arguments))
+    every = scipy.sparse.eye_array(sum(v.aval.size for v in trace.jaxpr.invars), dtype=bool, format="csr")
+    return Dependence(*_by_arrays(trace, every), _owners(trace, arguments))
+
+
+@or_unprintable()
+def varies_by_arrays(trace: core.ClosedJaxpr, arguments: Sequence[Any], moving: Sequence[int]) -> np.ndarray:
+    """Which entries of the result of a trace depend on one of the `moving` arguments, in its shape, found likewise: all
+    numbers of an argument are followed as one, so that a proof costs as much as the function."""
+    owner = _owners(trace, arguments)
+    zero, on = _by_arrays(trace, scipy.sparse.csr_array(np.isin(owner, moving)[:, None]))
+    return on.toarray().reshape(zero.shape)
 
 
 def _owners(trace: core.ClosedJaxpr, arguments: Sequence[Any]) -> np.ndarray:
@@ -103,16 +113,16 @@ def _owners(trace: core.ClosedJaxpr, arguments: Sequence[Any]) -> np.ndarray:
 # --- a whole array at a time ------------------------------------------------------------------------------------------
 
 
-def _by_arrays(trace: core.ClosedJaxpr) -> tuple[np.ndarray, scipy.sparse.csr_array]:
-    """Where the result is zero, and on which numbers of the inputs it depends."""
+def _by_arrays(trace: core.ClosedJaxpr, parts: scipy.sparse.csr_array) -> tuple[np.ndarray, scipy.sparse.csr_array]:
+    """Where the result is zero, and on which parts of the inputs' numbers it depends: `parts` (numbers, parts) is true
+    where a number belongs to one."""
     (out,), inputs = trace.out_avals, [v.aval for v in trace.jaxpr.invars]
     ends = np.cumsum([0, *(like.size for like in inputs)])
-    every = scipy.sparse.eye_array(ends[-1], dtype=bool, format="csr")
     facts: list[Fact] = []
     for like, first, last in zip(inputs, ends, ends[1:], strict=False):
-        facts.append(Entries(np.zeros(like.shape, bool), np.zeros(like.shape, bool), every[first:last]))
+        facts.append(Entries(np.zeros(like.shape, bool), np.zeros(like.shape, bool), parts[first:last]))
     (fact,) = interpret(trace, facts, _applied, _constant)
-    none = scipy.sparse.csr_array((out.size, ends[-1]), dtype=bool)
+    none = scipy.sparse.csr_array((out.size, parts.shape[1]), dtype=bool)
     if fact is None:
         return np.zeros(out.shape, bool), none
     return fact.zero, none if fact.on is None else fact.on

@@ -29,6 +29,7 @@ from stodyn.numerics.printing.operations import Dot, Operation
 from stodyn.numerics.printing.scalars import MOVES
 
 PRODUCTS, LIVE = 4_000_000, 20_000_000  # products of entries that are asked for zeros, and that are followed
+FEW, AT_ONCE = 8, 1_000_000_000  # columns of `on` up to which products, so many, are not followed one by one
 
 Rows = Any  # csr_array (entries, numbers of the inputs), true where one depends on the other; None: nothing does
 
@@ -58,6 +59,8 @@ def follow(operation: Operation, facts: Sequence[Fact]) -> list[Fact]:
     """The facts about the results of an operation; None for those that no rule below is about."""
     if all(fact is not None and fact.known.all() for fact in facts):
         return _of_known(operation, facts)  # type: ignore[arg-type]
+    if any(out.size > LIVE for out in operation.outs):
+        return [None] * len(operation.outs)
     if operation.kind in MOVES or uncompiled.moves_by_indices(operation):
         return _moved(operation, facts)
     rule = RULES.get(operation.kind, _between_entries if operation.name in PRINTED else None)
@@ -238,12 +241,31 @@ def _product(operation: Operation, inputs: Sequence[Entries]) -> Fact:
     shape = *left.shape[:2], right.shape[1]
     known = False if zeros is None else zeros.all(-1)
     if a.on is not None or b.on is not None:
+        columns = max(x.on.shape[1] for x in inputs if x.on is not None)
+        if columns <= FEW and left.size * right.shape[1] <= AT_ONCE:
+            on = _multiplied(a, b, left, right, columns)
+            return _fact(out, np.broadcast_to(known, shape).reshape(out.shape), on)
         pairs = _live_pairs(~a.zero.ravel()[left], ~b.zero.ravel()[right])
         if pairs is None:
             return None
         (batch, i, j, k), into = pairs, np.ravel_multi_index(pairs[:3], shape)
         on = _union(_summed(a.on, into, out.size, left[batch, i, k]), _summed(b.on, into, out.size, right[batch, j, k]))
     return _fact(out, np.broadcast_to(known, shape).reshape(out.shape), on)
+
+
+def _multiplied(a: Entries, b: Entries, left: np.ndarray, right: np.ndarray, columns: int) -> Rows:
+    """On which of a few columns the sums of products depend, by products of matrices of truth values: one that is
+    not zero depends on what either factor does."""
+    (live_a, on_a), (live_b, on_b) = (_placed(x, places, columns) for x, places in ((a, left), (b, right)))
+    ways = [(on_a[p] @ live_b.swapaxes(1, 2) + live_a @ on_b[p].swapaxes(1, 2)).ravel() > 0.0 for p in range(columns)]
+    return scipy.sparse.csr_array(np.stack(ways, axis=1))
+
+
+def _placed(x: Entries, places: np.ndarray, columns: int) -> tuple[np.ndarray, np.ndarray]:
+    """Where the entries at these places may differ from zero, and for each column which of those depend on it: 1.0."""
+    live = ~x.zero.ravel()[places]
+    on = np.zeros((x.known.size, columns), bool) if x.on is None else x.on.toarray()
+    return live.astype(np.float32), np.array([on[places, p] & live for p in range(columns)], np.float32)
 
 
 def _live_pairs(left: np.ndarray, right: np.ndarray) -> Any:
