@@ -598,3 +598,31 @@ def test_kinks_of_functions_are_those_of_the_state_and_corners_those_of_paramete
     assert named(lambda t, x, p: -jnp.sqrt(p["p"]) * x) == ""
     assert named(lambda t, x, p: -p["p"] * jnp.abs(x)) == "drift"
     assert named(lambda t, x, p: -jnp.maximum(p["p"], 1.0) * x) == "drift"
+
+
+@pytest.mark.parametrize("by", ["splitting", "subset"])
+def test_unstable_steps_are_told_of_in_probabilities_of_events(by):
+    fast = sd.SDE(lambda t, x: -300.0 * x, lambda t, x: 1.0, 1.0)  # on ends of steps of 0.01 differences double
+    with pytest.warns(sd.warnings.UnstableSteps, match="steps of 0.01 are unstable"):
+        sd.rare(fast, "EulerMaruyama", event=sd.Level(3.0), before=1.0, dt=0.01, seed=1, replicas=16, runs=2, by=by)
+
+
+@pytest.mark.filterwarnings("ignore::stodyn.warnings.MissedWays")
+def test_unstable_steps_are_told_of_where_no_time_ends_the_paths():
+    fast = sd.SDE(lambda t, x: -300.0 * x, lambda t, x: 1.0, 0.0)
+    with pytest.warns(sd.warnings.UnstableSteps, match="steps of 0.01 are unstable"):
+        sd.rare(
+            fast, "EulerMaruyama", event=sd.Level(3.0), before=sd.Level(-1.0, direction="down"), dt=0.01, seed=1,
+            replicas=16, runs=2,
+        )  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore::stodyn.warnings.MissedWays")
+def test_wrong_variances_are_told_of_in_probabilities_and_gradients():
+    mast = sd.Mechanical(  # omega h = 5, where these steps lose most of the variance
+        lambda t, x, v, p: -p["k"] * x - v, lambda t, x, v, p: 3.0, (0.0, 0.0), params={"k": 2500.0}
+    )
+    with pytest.warns(sd.warnings.ResponseNotDelivered, match="variance"):
+        sd.rare(mast, event=sd.Level(0.1), before=2.0, dt=0.1, seed=1, replicas=16, runs=2)
+    with pytest.warns(sd.warnings.ResponseNotDelivered, match="variance"):
+        sd.sensitivity(mast, lambda t, x: x[0] ** 2, of="k", method="HHT", t=(0, 2), dt=0.1, paths=64, seed=1)

@@ -562,3 +562,9 @@ def test_starts_that_are_very_far_away_have_their_spread():
     """A start 1 further on was the same number, so that the variance of the steps was taken for 0."""
     far = sd.SDE(lambda t, x: -x, lambda t, x: jnp.ones((1, 1)), lambda rng, size: 1e90 * rng.normal(size=(size, 1)))
     sd.simulate(far, "Heun", t=(0, 1), dt=0.05, paths=4, seed=1)
+
+
+def test_a_stop_hides_no_wrong_variance():
+    mast = sd.Mechanical(lambda t, x, v: -2500.0 * x - v, lambda t, x, v: 3.0, (0.0, 0.0))
+    with pytest.warns(ResponseNotDelivered, match=r"dx at t = 2 52\.5 % too small"):
+        sd.simulate(mast, "StochasticAlpha", t=(0, 2), dt=0.1, paths=8, seed=1, stop=sd.Stop(sd.Level(0.01)))

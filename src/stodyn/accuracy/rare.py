@@ -30,7 +30,7 @@ from stodyn.engine.progress import Progress
 from stodyn.engine.record import identity
 from stodyn.engine.record.ledger import Ledger
 from stodyn.engine.run import Run, Tally
-from stodyn.engine.simulate import merged
+from stodyn.engine.simulate import look_at_steps, merged
 from stodyn.engine.spec import as_it_is_now, chosen_method, describe
 from stodyn.engine.where import where_of
 from stodyn.hints import Count, Integer, check_seed, is_whole
@@ -176,6 +176,10 @@ def rare(
         run = splitting_run(question, chosen_method(problem, method), how, effort)
         return _by_splitting(run, effort, where_of(threads=threads, place=place).place, ledger, progress, began)
 
+    if by in ("splitting", "subset"):
+        _check_start(problem, event, others, float(t0))
+        span = Question(problem, event, others, float(t0), end, float(dt)).span
+        look_at_steps(problem, method, span, dt, effort.replicas, effort.seed, judges_laws=end is not None)
     result = answered(problem, event, effort, ledger, progress)
     if not of:
         return result

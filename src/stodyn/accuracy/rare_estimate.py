@@ -43,6 +43,11 @@ class Question:
         """The largest number of steps of a path."""
         return LONGEST if self.end is None else len(grid.step_times((self.t0, self.end), self.dt)[1])
 
+    @property
+    def span(self) -> tuple[float, float]:
+        """When the longest paths begin and end."""
+        return self.t0, self.t0 + LONGEST * self.dt if self.end is None else self.end
+
 
 @dataclasses.dataclass(frozen=True)
 class Effort:

@@ -33,7 +33,7 @@ from stodyn.engine.failure import PathsFailed
 from stodyn.engine.places.contract import Place
 from stodyn.engine.progress import Progress
 from stodyn.engine.record import identity
-from stodyn.engine.simulate import check_options, merged, run_of
+from stodyn.engine.simulate import check_options, look_at_steps, merged, run_of
 from stodyn.engine.spec import as_it_is_now, chosen_method, counted_steps, describe, matched
 from stodyn.engine.where import Where, where_of
 from stodyn.hints import Count, Integer, Reals
@@ -172,6 +172,7 @@ def sensitivity(
     problem = holding(problem, names_of(of))
     follow = functools.partial(with_random_tangents if dgsm else with_tangents, of=of)
     inquiry = Inquiry(problem, functional, follow, t, dt, method, stop)
+    look_at_steps(problem, inquiry.method, t, dt, int(paths), int(seed), judges_laws=stop is None)
     if dgsm:
         _refuse_beside_dgsm(by=by, spacing=spacing, second=second or None)
         return mean_squares(inquiry, int(paths), int(seed), where)

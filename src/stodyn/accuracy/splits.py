@@ -32,6 +32,7 @@ from stodyn.numerics.printing.points import AtPoints
 from stodyn.numerics.printing.unprintable import Unprintable
 from stodyn.statistics.contract import Labelled, Variable
 from stodyn.statistics.moments import Valued
+from stodyn.telling import unheard
 
 RUNS_PER_BLOCK = 4  # runs per block, whose segments are made together
 CLOCK = 3  # place of the number of steps in a carry, from its end
@@ -71,7 +72,8 @@ def splitting_run(question: Question, method: Catalogued, score: Callable, effor
     dt, t0, steps = question.dt, question.t0, question.steps
     collect = Splits(every=1, replicas=effort.replicas, kill=effort.kill)
     stop = Stop(question.event, *question.others)
-    spec = describe(question.problem, method, (t0, t0 + 2 * dt), dt, collect, "float64", stop)
+    with unheard():  # the whole span was looked at
+        spec = describe(question.problem, method, (t0, t0 + 2 * dt), dt, collect, "float64", stop)
     stopping: Any = spec.method
     function, words = score(stopping.gauges[0])
     branched, branches = branching(stopping, spec.problem, function, t0, steps, spec.varies)

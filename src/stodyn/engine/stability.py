@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jax.extend import core
 
+from stodyn.engine import held
 from stodyn.engine.energies import check_energy
 from stodyn.engine.layout import Layout
 from stodyn.engine.program import executors
@@ -30,6 +31,7 @@ from stodyn.numerics.printing.fingerprints import prints
 from stodyn.numerics.printing.points import AtPoints
 from stodyn.numerics.printing.unprintable import or_unexamined
 from stodyn.problems.looped import Looped
+from stodyn.problems.mechanical import Mechanical
 from stodyn.problems.sde import SDE
 from stodyn.problems.structure import DIFFERENTIATED, PROVED, holds_in, noise_and_slopes
 from stodyn.telling import tell, unheard
@@ -88,11 +90,24 @@ def examined(run: Any, problem: Any, method: Any, judges_laws: bool = True) -> A
     with or_unexamined():
         unstable = _warn_of_unstable_steps(run, problem)
     if judges_laws and not unstable:
+        whole = run
         with or_unexamined():
-            warn_of_wrong_variances(run, problem, method)
+            whole = _of_whole_paths(run, problem, method)
         with or_unexamined():
-            check_energy(run, problem, method)
+            warn_of_wrong_variances(whole, problem, method)
+        with or_unexamined():
+            check_energy(whole, problem, method)
     return run.suspecting(unstable)
+
+
+def _of_whole_paths(run: Any, problem: Any, method: Any) -> Any:
+    """The run, or where a stop ends the paths of a mechanical system, one of paths that go on: what steps do is known
+    of these."""
+    if not (run.spec.levels and isinstance(problem, Mechanical)):
+        return run
+    whole = held.in_double(run.spec, problem, method)
+    layout = dataclasses.replace(whole.layout, paths=run.layout.paths, seed=run.layout.seed)
+    return dataclasses.replace(whole, layout=layout)
 
 
 def _warn_of_unstable_steps(run: Any, problem: Any) -> str:
