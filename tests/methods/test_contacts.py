@@ -481,7 +481,7 @@ def test_runs_look_at_written_stops():
 
 
 def test_slopes_of_long_forces_are_looked_at_in_fewer_states(monkeypatch):
-    """By so many numbers as take about a second: those of a force of 300 steps for 20 bodies took 11 in all states."""
+    """By so many numbers as take about a second: those of a force of 300 steps for 20 bodies took seven."""
     numbers, is_steep = [], Bodies.is_steep
 
     def noted(bodies, t, z, starts):

@@ -122,7 +122,7 @@ def test_it_computes_while_something_else_is_traced():
 
 
 def test_numbers_are_given_up_behind_their_last_reader():
-    """All those of a long function at many points, kept to the end, took gigabytes, and most of the time."""
+    """All those of a long function at many points, kept to the end, take memory, and most of the time."""
 
     class Value:
         pass

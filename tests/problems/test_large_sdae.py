@@ -99,7 +99,7 @@ def test_what_has_not_index_1_is_refused_in_the_same_words(monkeypatch):
 
 
 def test_noise_in_constraints_is_looked_for_without_slopes(monkeypatch):
-    """In the 64 states in which it is tried, those of 300 components that all depend on all took eight seconds."""
+    """In the 64 states in which it is tried, those of 300 components that all depend on all took a second."""
     looks, made_look = [], index.sparse_coefficients_at
 
     def counted(problem):
