@@ -426,6 +426,11 @@ def test_the_order_of_elimination_suits_steps_of_all_lengths():
     assert find_elimination(SDE(decay, None, np.ones(12))) is None  # written out
 
 
+def shown(t, x):
+    jax.debug.print("at {}", t)
+    return 2.0 * x
+
+
 @pytest.mark.parametrize(
     ("function", "depends"),
     [
@@ -433,6 +438,7 @@ def test_the_order_of_elimination_suits_steps_of_all_lengths():
         (lambda t, x, p: solved(jnp.eye(2) * jnp.where(t >= 0.0, 1.0, 2.0 + t), x), False),
         (lambda t, x, p: solved(jnp.eye(2), x), False),
         (lambda t, x, p: x * t, True),
+        (lambda t, x, p: shown(t, x), False),
     ],
 )
 def test_dependence_on_time_is_looked_for_where_it_cannot_be_proved(function, depends):

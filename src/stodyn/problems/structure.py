@@ -16,6 +16,7 @@ from stodyn.numerics.facts.axes import Facts, facts_of
 from stodyn.numerics.facts.degree import is_proved_affine
 from stodyn.numerics.facts.dependence import Dependence, dependence_of
 from stodyn.numerics.printing.entrywise import TABLE, UNKNOWN
+from stodyn.numerics.printing.fingerprints import without_prints
 from stodyn.numerics.printing.operations import equations_of
 from stodyn.numerics.printing.points import AtPoints
 from stodyn.numerics.printing.trace import owners
@@ -176,7 +177,7 @@ def depends_on_time(function: Callable[[Any, Array, Any], Array], x: Any, params
     with jax.enable_x64(True):
         x = np.asarray(x, float)
         arguments = (np.zeros(()), x, params)
-        trace = jax.make_jaxpr(function)(*arguments)
+        trace = without_prints(jax.make_jaxpr(function)(*arguments))
         if 0 not in facts_of(trace, arguments, vector=1).on:
             return False
         if trace.out_avals[0].size <= TAKEN_APART:
