@@ -105,7 +105,8 @@ def said(problem: object, method: str, h: float) -> str:
             sd.prepare(problem, method, t=(0.0, round(8.0 / h) * h), dt=h, paths=1)
         except ValueError as refused:
             return f"refused: {refused}"
-    return next((f"told: {own.message}" for own in told if own.category is sd.warnings.StopsNotResolved), "silent")
+    classes = sd.warnings.StopsNotResolved, sd.warnings.EnergyNotKept
+    return next((f"told: {own.message}" for own in told if own.category in classes), "silent")
 
 
 def measured(problem: object, method: str, h: float) -> float:

@@ -24,6 +24,10 @@ class StopsNotResolved(UserWarning):
     """Warns of steps that are too long for the stops of a structure."""
 
 
+class EnergyNotKept(UserWarning):
+    """Warns of steps that give or take the energy of bodies that move without stops."""
+
+
 class WallsNotResolved(UserWarning):
     """Warns of steps that are too long for the walls of a problem."""
 

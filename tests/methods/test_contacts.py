@@ -492,6 +492,7 @@ def test_slopes_of_long_forces_are_looked_at_in_fewer_states(monkeypatch):
     pendulum = sd.Mechanical(lambda t, x, v: -jnp.sin(x) - 0.1 * v, lambda t, x, v: 0.3, (1.0, 0.0))
     for most in (energies_of_runs.MADE, 3000):
         monkeypatch.setattr(energies_of_runs, "MADE", most)
+        monkeypatch.setattr(energies_of_runs, "_answers", {})
         assert judged(pendulum, "StochasticAlpha", 0.05, 10.0) == ""
     assert 1000 < numbers[1] < 3500 < numbers[0]
 

@@ -3,6 +3,8 @@
 A right program fails one such comparison in 16 000 with another seed.
 """
 
+import contextlib
+
 import numpy as np
 import pytest
 
@@ -15,6 +17,7 @@ from stodyn.models.lorentz_collisions import LORENTZ_COLLISIONS, lorentz_collisi
 from stodyn.models.van_der_pol import VAN_DER_POL
 from stodyn.statistics.observable import Observable
 from stodyn.studies import kubo
+from stodyn.warnings import EnergyNotKept
 
 
 def agree(found, stderr, expected, its_stderr=0.0):
@@ -71,10 +74,12 @@ VAN_DER_POL_RUNS = {  # at dt = .2: E(H)(5000) of 4000 paths, ± .021; DIRK of 2
 @pytest.mark.brief("Midpoint", "Heun")
 @pytest.mark.parametrize("name", VAN_DER_POL_RUNS)
 def test_van_der_pol(name):
-    """Structure-preserving steps also within 4 standard errors of the averaged equation, 2.3143; explicit ones not."""
+    """Structure-preserving steps also within 4 standard errors of the averaged equation, 2.3143; explicit ones not, of
+    which the run is told."""
     problem, times = VAN_DER_POL.problem, [1000.0, 2500.0, 4000.0, 5000.0]
-    run = sd.simulate(problem, name, t=(0.0, 5000.0), dt=0.2, paths=512, seed=43, progress=False,
-                      collect=Observable(energy_of(problem), name="energy", at=times))  # fmt: skip
+    with pytest.warns(EnergyNotKept, match="far too large") if name == "Heun" else contextlib.nullcontext():
+        run = sd.simulate(problem, name, t=(0.0, 5000.0), dt=0.2, paths=512, seed=43, progress=False,
+                          collect=Observable(energy_of(problem), name="energy", at=times))  # fmt: skip
     mean, stderr = run["energy"].values, run["energy_stderr"].values
     agree(mean[-1], stderr[-1], *VAN_DER_POL_RUNS[name])
     off = (mean - VAN_DER_POL.exact["averaged_energy"](np.array(times))) / stderr

@@ -12,7 +12,7 @@ from stodyn.models.spring_pendulum import SPRING_PENDULUM
 from stodyn.numerics import uncompiled
 from stodyn.studies import alpha_stability, bushing, joints, slider_crank, spring_pendulum
 from stodyn.studies.contract import catalogue
-from stodyn.studies.mechanics_runs import by_rho, newton_row, same_paths
+from stodyn.studies.mechanics_runs import by_rho, damping_is_shown, newton_row, same_paths
 
 NAMES = ("beam", "slider-crank", "double-pendulum", "bushing", "spring-pendulum", "alpha-orders", "alpha-stability",
          "joints")  # fmt: skip
@@ -25,7 +25,8 @@ def test_they_are_all_there():
 @pytest.mark.parametrize("steps", [100, 300])
 def test_a_sound_newton_takes_two_rounds_a_step_on_the_bushing(steps):
     """The step equation is linear to 1e-10; the paper prints 549 and 2094, and failures at other ρ."""
-    (run,) = same_paths(BUSHING.problem, by_rho(0.0, tol=1e-4), bushing.T, steps, 8, 1, seed=3).values()
+    with damping_is_shown():
+        (run,) = same_paths(BUSHING.problem, by_rho(0.0, tol=1e-4), bushing.T, steps, 8, 1, seed=3).values()
     assert newton_row("", run, steps, None).ours == 2 * steps
 
 
@@ -34,7 +35,8 @@ def test_newton_counts_of_the_spring_pendulum():
     method = by_rho(0.4, tol=1e-12)
     for h, low, high in ((0.01, 1150, 1250), (0.08, 185, 210)):
         steps = math.ceil(spring_pendulum.T / h - 1e-9)
-        (run,) = same_paths(SPRING_PENDULUM.problem, method, steps * h, steps, 32, 1, seed=27).values()
+        with damping_is_shown():
+            (run,) = same_paths(SPRING_PENDULUM.problem, method, steps * h, steps, 32, 1, seed=27).values()
         assert low <= newton_row("", run, steps, None).ours <= high
 
 

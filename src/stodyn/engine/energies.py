@@ -1,19 +1,24 @@
 """Before a run: do the method's steps keep the energy of bodies, as the equations have it?
 
 Some paths are followed by the program of the run, and what single steps make of the energy, δ, is added up
-(methods.energy_account). With the power P of the noise, and an energy E, the energy becomes too large by the share e,
+(methods.energy_account). With the power P of noise and loads, and an energy E, the energy becomes too large by the
+share e,
 
     e' = δ/(h E) - e P/E,
 
 since what damping takes grows with the energy. E is 3/2 of the energy of motion K: it lies between K, of a body between
-walls, and 2 K, of one on a spring. Without white noise P is what damping takes and E grows by. Where e is uncertain,
-since single steps give and take much by chance, more steps are looked at, and then K is compared with that of many
-paths with shorter steps. So stops, steep and softening pieces of a force, and modes that steps do not resolve, are
-judged by one measure: what the method's own steps do in them.
+walls, and 2 K, of one on a spring. Of loads P is known from what damping takes and E grows by, less δ/h. Where e is
+uncertain, since single steps give and take much by chance, more steps are looked at, and then K is compared with that
+of many paths with shorter steps. So stops, steep and softening pieces of a force, friction, slopes that change in time
+and modes that steps do not resolve are judged by one measure: what the method's own steps do in them.
 
-Bodies whose forces have the same slopes everywhere are not judged here (engine.variances does), nor are systems with
-joints, dry friction as an element, walls, or coordinates without inertia, those with steps of several lengths, and
-those whose steps cannot be printed. Of steps that touch stops which are elements nothing is counted.
+Where forces are steep in some places, errors grow fast with the step: such runs are told of small errors, and refused
+where these are large. Others are told from a fifth on, if there is white noise and the comparison says so too; what
+coloured noise drives is compared when the method is prepared (problems.driven).
+
+Linear systems whose variances are known (engine.variances) are not judged here, nor are systems with joints, dry
+friction as an element, walls, or coordinates without inertia, loops, SDEs with coloured noise that is drawn beside
+their steps, and those whose steps cannot be printed. Of steps that touch stops which are elements nothing is counted.
 """
 
 from __future__ import annotations
@@ -27,36 +32,45 @@ import numpy as np
 from jax.extend import core
 
 from stodyn.engine import grid
+from stodyn.engine.laws_of_sdes import LEAST_STEPS
 from stodyn.engine.layout import Layout
 from stodyn.engine.program import executors
 from stodyn.engine.spec import checked_functions, describe, has_even_slopes
 from stodyn.methods.energy_account import SUBSTEPS, Account, Bodies, Steps, bodies_of
+from stodyn.methods.surfaces import MOST_STATES
 from stodyn.noise.supply import DrawnNormals
 from stodyn.numerics.bounded import Bounded
 from stodyn.numerics.printing.fingerprints import prints
 from stodyn.numerics.printing.points import AtPoints
+from stodyn.problems.driven import Driven
 from stodyn.problems.hamiltonian import Hamiltonian
 from stodyn.problems.mechanical import Mechanical
+from stodyn.problems.sdae import SDAE
 from stodyn.problems.sde import SDE
 from stodyn.telling import tell, unheard
-from stodyn.warnings import StopsNotResolved
+from stodyn.warnings import EnergyNotKept, StopsNotResolved
 
 PATHS = 64  # that are followed
 WINDOWS, LENGTHS = 8, (128, 512)  # times of a run, from which on they are looked at, and for how many steps
 SEEN = 16  # steps of each, in which slopes are looked at
 FARTHEST = 5e9  # operations on the way to the last window
 NUMBERS, MADE = 4_000_000, 300_000_000  # that are looked at, and computed for slopes, at most
-TOLD, REFUSED = 0.04, 0.5  # errors of the energy from which on a run warns, and is refused
-SURE = 2.0  # standard errors by which it must be
+TOLD, REFUSED = 0.04, 1.0  # errors of the energy from which on a run with steep forces warns, and is refused
+NOTABLE = 0.2  # and from which on a run without such warns
+SURE = 2.5  # standard errors by which it must be
 SAME = 0.5  # parts of an error that may change with the substeps of the equations
 APART = 4.0  # such errors by which two verdicts may differ
 CERTAIN, SHARE = 0.015, 0.25  # standard errors, and parts of the error, that are small enough
-FINER, LOOKS = 4, 9  # where paths with shorter steps are compared: so much shorter, at so many times
-COMPARED, MOST_PATHS = 6e9, 512  # by so many operations, and paths, at most
+FINER, LOOKS = (8, 4), 33  # where paths are compared: with so much shorter steps, if forces are steep, at so many times
+COMPARED, MANY = 1.5e10, (512, 4096)  # by so many operations at most, and paths
 ADDED = 1.5  # E/K
 LEAST = 1e-12  # of the largest energy, that a run has at any time
 TRIES = 4  # halvings of the step, in search of one that is short enough
-PLACES = {Mechanical: "`force`", Hamiltonian: "`H` or `force`", SDE: "`drift`"}
+PLACES = {Mechanical: "`force`", Hamiltonian: "`H` or `force`", SDE: "`drift`", SDAE: "`drift`"}
+STEEP = (
+    ", make what is steep there less so, or write stops as stodyn.elements.Gap: methods of the α family with "
+    "order=1.0, such as StochasticAlpha, then keep the energy."
+)
 
 
 class Verdict(NamedTuple):
@@ -65,18 +79,21 @@ class Verdict(NamedTuple):
     error: float
     uncertainty: float
 
+    def is_beyond(self, limit: float) -> bool:
+        return abs(self.error) > max(limit, SURE * self.uncertainty)
+
+    def is_within(self, limit: float) -> bool:
+        """Whether it is surely so, or known well enough."""
+        return not self.is_beyond(limit) and (self.is_certain or abs(self.error) + SURE * self.uncertainty <= limit)
+
     @property
-    def is_told(self) -> bool:
-        return abs(self.error) > max(TOLD, SURE * self.uncertainty)
+    def is_certain(self) -> bool:
+        return self.uncertainty <= max(CERTAIN, SHARE * abs(self.error))
 
     @property
     def is_refused(self) -> bool:
         low, high = (self.error + side * SURE * self.uncertainty for side in (-1.0, 1.0))
         return low > REFUSED or high < 1.0 / (1.0 + REFUSED) - 1.0
-
-    @property
-    def is_certain(self) -> bool:
-        return self.uncertainty <= max(CERTAIN, SHARE * abs(self.error))
 
     @property
     def size(self) -> str:
@@ -92,45 +109,99 @@ class Verdict(NamedTuple):
 
 UNKNOWN = Verdict(math.nan, math.nan)  # of which nothing is said
 
+
+class Answer(NamedTuple):
+    """What is said of a run before it, by a warning of a class; None: it is refused."""
+
+    words: str
+    warning: type[Warning] | None
+
+
 _bodies: Bounded[Any, Bodies | None] = Bounded(64)
+_answers: Bounded[Any, Answer | None] = Bounded(256)
 
 
 def check_energy(run: Any, problem: Any, method: Any) -> None:
-    """Warn where the steps of a run make the energy of bodies wrong, and refuse where it is off by half or more."""
-    place = next((words for kind, words in PLACES.items() if isinstance(problem, kind)), None)
-    if place is None or np.ptp(run.spec.lengths) > grid.TOLERANCE * run.spec.lengths[0]:
+    """Warn where the steps of a run make the energy of bodies wrong, and refuse where steep forces make it so by a
+    factor of two or more."""
+    spec, place = run.spec, _place(problem)
+    if place is None or spec.traced is None or problem.n > MOST_STATES or _has_exact_noise(spec):
         return
+    if not _is_driven(spec, problem) and has_even_slopes(problem, checked_functions(problem)):
+        return
+    members = _members(spec, PATHS, 0, PATHS)
+    starts = [np.asarray(leaf).tobytes() for leaf in (members.start, *members.params)]
+    lengths = spec.lengths[:1] if _is_even(spec.lengths) else spec.lengths
+    key = (*_kind(spec, problem), method.name, spec.steps, float(spec.times[0]),
+           lengths.tobytes(), *starts)  # fmt: skip
+    if key not in _answers:
+        _answers[key] = _answer(run, problem, method, place)
+    answer = _answers[key]
+    if answer is None:
+        return
+    if answer.warning is None:
+        raise ValueError(answer.words)
+    tell(answer.words, answer.warning)
+
+
+def _place(problem: Any) -> str | None:
+    """Where forces of bodies stand in the user's words; None of a kind of problem that is not judged."""
+    if isinstance(problem, SDAE):
+        return PLACES[SDAE] if type(problem) is SDAE else None
+    return next((words for kind, words in PLACES.items() if isinstance(problem, kind)), None)
+
+
+def _kind(spec: Any, problem: Any) -> tuple[Any, ...]:
+    """By what the bodies of problems are told apart."""
+    return spec.traced.fingerprints, type(problem), getattr(problem, "calculus", None)
+
+
+def _is_driven(spec: Any, problem: Any) -> bool:
+    """Whether white noise alone drives bodies for as long as variances are judged, and no levels stop them; what
+    coloured noise drives is compared when the method is prepared."""
+    is_coloured = isinstance(problem, Driven) or getattr(problem, "coloured", None) is not None
+    return bool(spec.traced.streams) and spec.steps >= LEAST_STEPS and not spec.levels and not is_coloured
+
+
+def _has_exact_noise(spec: Any) -> bool:
+    """Whether coloured noise is drawn beside the steps of an SDE, whose own white noise they take alone."""
+    return isinstance(spec.problem, Driven) and any(name == "coloured" for name, _ in spec.traced.streams)
+
+
+def _is_even(lengths: np.ndarray) -> bool:
+    return bool(np.ptp(lengths) <= grid.TOLERANCE * lengths[0])
+
+
+def _answer(run: Any, problem: Any, method: Any, place: str) -> Answer | None:
     pilot = _pilot(run, problem, method)
     if pilot is None:
-        return
+        return None
     with np.errstate(all="ignore"):
-        if not pilot.is_steep:
-            return
-        verdict = verdict_on(pilot)
-        if not verdict.is_told:
-            return
+        is_steep = not has_even_slopes(problem, checked_functions(problem)) and pilot.is_steep
+        if not (is_steep or _is_driven(run.spec, problem)):
+            return None
+        verdict = verdict_on(pilot, is_steep)
+        if not verdict.is_beyond(TOLD if is_steep else NOTABLE):
+            return None
         longest = _longest(pilot, verdict)
     words = _in_words(verdict, method.name, pilot.h, longest, place)
-    if verdict.is_refused:
-        raise ValueError(words)
-    tell(words, StopsNotResolved)
+    if not is_steep:
+        return Answer(words + ", or another method.", EnergyNotKept)
+    return Answer(words + STEEP, None if verdict.is_refused else StopsNotResolved)
 
 
 def _in_words(verdict: Verdict, name: str, h: float, longest: float | None, place: str) -> str:
     shorter = "smaller steps" if longest is None else f"steps of {longest:.2g} or less"
     return (
         f"dt: with steps of {h:g} {name} makes the energy of bodies {verdict.size}, by what its steps do under {place}"
-        f". Take {shorter}, make what is steep there less so, or write stops as stodyn.elements.Gap: methods of the α "
-        "family with order=1.0, such as StochasticAlpha, then keep the energy."
+        f". Take {shorter}"
     )
 
 
 def _pilot(run: Any, problem: Any, method: Any) -> _Pilot | None:
-    """The paths that are followed; None where bodies are not known, or their forces are linear."""
+    """The paths that are followed; None where bodies are not known."""
     spec, executor = run.spec, run.executor
-    if spec.traced is None or has_even_slopes(problem, checked_functions(problem)):
-        return None
-    key = spec.traced.fingerprints
+    key = _kind(spec, problem)
     if key not in _bodies:
         _bodies[key] = bodies_of(problem)
     bodies = _bodies[key]
@@ -145,46 +216,66 @@ def _pilot(run: Any, problem: Any, method: Any) -> _Pilot | None:
     return _Pilot(spec, executor, bodies, method) if isinstance(executor, executors.ByPrint) else None
 
 
-def verdict_on(pilot: _Pilot) -> Verdict:
-    """What steps make of the energy of a run: by their own account, of more and more of them, and where that is not
-    certain by comparing with shorter steps."""
-    for length in LENGTHS:
-        verdict = _verdict(*pilot.accounts(length), float(pilot.spec.times[-1]))
-        if verdict.is_certain and not verdict.is_told:
+def _members(spec: Any, paths: int, seed: int, lanes: int) -> Any:
+    """The first paths of a run; those listed path by path where they are fewer."""
+    problem = spec.problem
+    listed = int(min((paths, *(part.count for part in (*problem.start_parts, *problem.param_sources)))))
+    return Layout(spec, listed, seed, lanes).members_from(0, listed, lanes)
+
+
+def verdict_on(pilot: _Pilot, is_steep: bool) -> Verdict:
+    """What steps make of the energy of a run: by their own account, and where that is neither certain nor within what
+    is not told, by comparing with shorter steps. Where forces are steep, so that single steps give and take much, more
+    of them are looked at, and an account that is uncertain counts only where it tells of an error by itself, since it
+    may lack the few contacts that make one; elsewhere an account is nothing by itself, since other things than damping
+    may hold energies, as they do on a limit cycle."""
+    limit = TOLD if is_steep else NOTABLE
+    for length in LENGTHS if is_steep else LENGTHS[:1]:
+        verdict = pilot.verdict(length)
+        if verdict.is_within(limit):
             return verdict
-    compared = _compared(pilot)
-    if compared is None or math.isnan(compared.error):
-        rough = _verdict(*pilot.accounts(length, SUBSTEPS // 2), float(pilot.spec.times[-1]))
-        return verdict if abs(rough.error - verdict.error) <= SAME * abs(verdict.error) else UNKNOWN
+    compared = _compared(pilot, limit, FINER[is_steep])
+    if math.isnan(compared.error):
+        return _confirmed(pilot, verdict, length) if is_steep else UNKNOWN
     agrees = abs(verdict.error - compared.error) <= APART * math.hypot(verdict.uncertainty, compared.uncertainty)
-    return verdict.joined(compared) if agrees else compared
+    is_counted = not is_steep or verdict.is_certain or verdict.is_beyond(limit)
+    return verdict.joined(compared) if agrees and is_counted else compared
+
+
+def _confirmed(pilot: _Pilot, verdict: Verdict, length: int) -> Verdict:
+    """A verdict by an account that is the same with fewer substeps of the equations."""
+    rough = pilot.verdict(length, SUBSTEPS // 2)
+    return verdict if abs(rough.error - verdict.error) <= SAME * abs(verdict.error) else UNKNOWN
 
 
 def _longest(pilot: _Pilot, verdict: Verdict) -> float | None:
     """Steps that are short enough, by the account of their own; None where none are found."""
     first = max(1, math.ceil(0.5 * math.log2(max(min(abs(verdict.error), 1e6) / TOLD, 1.0))))
     for times in 2 ** np.arange(first, first + TRIES):
-        shorter = _Pilot(*pilot.shorter(int(times)), pilot.bodies, pilot.method)
-        error, uncertainty = _verdict(*shorter.accounts(LENGTHS[0]), float(pilot.spec.times[-1]))
+        error, uncertainty = _Pilot(*pilot.shorter(int(times)), pilot.bodies, pilot.method).verdict(LENGTHS[0])
         if abs(error) <= max(TOLD, uncertainty):
             return pilot.h / float(times)
     return None
 
 
-def _compared(pilot: _Pilot) -> Verdict | None:
-    """The error by the energies of motion of many paths with these steps and with shorter ones; None where they would
-    take long."""
-    spec, operations = pilot.spec, max(pilot.spec.traced.operations, 1)
-    steps = (1 + FINER) * spec.steps
-    lanes = min(int(COMPARED / (operations * steps)) // PATHS * PATHS, MOST_PATHS)
-    if not lanes or pilot.paths == 1:
-        return None
-    saves = np.unique(np.linspace(spec.steps // 2, spec.steps, LOOKS).astype(int))
-    coarse = _Pilot(spec, pilot.executor, pilot.bodies, pilot.method, lanes).energies(saves)
-    fine = _Pilot(*pilot.shorter(FINER), pilot.bodies, pilot.method, lanes, seed=1).energies(FINER * saves)
-    means, errors = zip(*(_mean(K.mean(axis=0)) for K in (coarse, fine)), strict=True)
-    ratio = means[0] / means[1]
-    return Verdict(ratio - 1.0, ratio * math.hypot(*(error / mean for error, mean in zip(errors, means, strict=True))))
+def _compared(pilot: _Pilot, limit: float, times: int) -> Verdict:
+    """The error by the energies of motion of many paths with these steps and with so many times shorter ones, of at
+    least twice as many where it is not seen on which side of a limit it is; unknown where they fail, or would take
+    long."""
+    spec, operations, verdict = pilot.spec, max(pilot.spec.traced.operations, 1), UNKNOWN
+    afford = int(COMPARED / (operations * (1 + times) * spec.steps)) // PATHS * PATHS
+    most = [min(paths, afford) for paths in MANY] if pilot.paths > 1 and afford else []
+    for before, lanes in zip([0, *most], most, strict=False):
+        is_settled = verdict.is_beyond(limit) or verdict.is_within(limit) or math.isnan(verdict.error)
+        if before and (lanes < 2 * before or is_settled):
+            break
+        saves = np.unique(np.linspace(spec.steps // 2, spec.steps, LOOKS).astype(int))
+        coarse = _Pilot(spec, pilot.executor, pilot.bodies, pilot.method, lanes).energies(saves)
+        finer = _Pilot(*pilot.shorter(times), pilot.bodies, pilot.method, lanes, seed=1).energies(times * saves)
+        means, errors = zip(*(_mean(K.mean(axis=0)) for K in (coarse, finer)), strict=True)
+        ratio, shares = means[0] / means[1], [error / mean for error, mean in zip(errors, means, strict=True)]
+        verdict = Verdict(ratio - 1.0, ratio * math.hypot(*shares))
+    return verdict
 
 
 def _mean(K: np.ndarray) -> tuple[float, float]:
@@ -195,18 +286,20 @@ def _mean(K: np.ndarray) -> tuple[float, float]:
     return float(sound.mean()), float(sound.std() / math.sqrt(len(sound)))
 
 
-def _verdict(begins: np.ndarray, h: float, account: Account, end: float) -> Verdict:
-    """The error by an account of steps (windows, steps, paths)."""
+def _verdict(begins: np.ndarray, durations: np.ndarray, account: Account, end: float, is_loaded: bool) -> Verdict:
+    """The error by an account of steps (windows, steps, paths) that take so long together."""
     with np.errstate(all="ignore"):
         is_sound = np.isfinite(account.gained.sum(axis=(0, 1)))
         if is_sound.mean() < 0.5:
             return UNKNOWN
         δ, K, D, P = (np.nanmean(values[:, :, is_sound], axis=1) for values in account)
+    δ *= account.gained.shape[1] / durations[:, None]
     E, power = ADDED * K.mean(axis=1), P.mean(axis=1)
-    if not power.any():
-        power = np.maximum(D.mean(axis=1) + np.gradient(E, begins), 0.0) if len(E) > 1 else D.mean(axis=1)
+    if is_loaded or not power.any():
+        growth = np.gradient(E, begins) if len(E) > 1 else 0.0
+        power = np.maximum(D.mean(axis=1) + growth - δ.mean(axis=1), power)
     E, error = np.maximum(E, LEAST * E.max()), np.zeros(δ.shape[1])
-    for gained, rate, T in zip(δ / h / E[:, None], power / E, np.diff(np.append(begins, end)), strict=True):
+    for gained, rate, T in zip(δ / E[:, None], power / E, np.diff(np.append(begins, end)), strict=True):
         error = math.exp(-rate * T) * error - math.expm1(-rate * T) * gained / rate if rate else error + T * gained
     return Verdict(float(error.mean()), float(error.std() / math.sqrt(max(len(error) - 1, 1))))
 
@@ -218,23 +311,21 @@ class _Pilot:
         self, spec: Any, executor: executors.ByPrint, bodies: Bodies, method: Any, paths: int = PATHS, seed: int = 0
     ):
         self.spec, self.executor, self.bodies, self.method, self.seed = spec, executor, bodies, method, seed
-        self.h, problem = float(spec.lengths[0]), spec.problem
+        self.h, problem = float(spec.lengths.max()), spec.problem
         is_single = not (spec.traced.streams or problem.has_random_start or problem.has_random_params)
-        listed = int(min((paths, *(part.count for part in (*problem.start_parts, *problem.param_sources)))))
         self.paths = 1 if is_single else paths
         lanes = executors.lanes_for(self.paths, executor.lane_multiple)
-        members = Layout(spec, listed, seed, lanes).members_from(0, listed, lanes)
-        self.members = members._replace(member=np.ones(lanes, bool))
+        self.members = _members(spec, paths, seed, lanes)._replace(member=np.ones(lanes, bool))
 
     def shorter(self, times: int) -> tuple[Any, Any]:
         """The run with steps so many times shorter, and its program."""
         spec, problem = self.spec, self.bodies.equations.problem
-        lengths = np.full(times * spec.steps, self.h / times)
+        lengths = np.repeat(spec.lengths / times, times)
         if getattr(problem, "coloured", None) is not None:  # its steps are made for their length
             with unheard():
                 finer = describe(problem, self.method, (spec.times[0], spec.times[-1]), lengths, None, "float64")
             return finer, executors.get(finer)
-        t = np.linspace(spec.times[0], spec.times[-1], len(lengths) + 1)
+        t = np.interp(np.arange(len(lengths) + 1) / times, np.arange(spec.steps + 1), spec.times)
         finer = dataclasses.replace(spec, times=t, lengths=lengths, saves=(np.array([0]),) * len(spec.saves))
         return finer, self.executor.on_grid(finer)
 
@@ -256,15 +347,17 @@ class _Pilot:
         z = self._read(self.executor.states_along(self.members, self.seed, steps)[:, :, : self.paths])
         return self.bodies.energies(self.spec.times[steps], z.reshape(len(steps), self.paths, -1), *self._params())
 
-    def accounts(self, length: int, substeps: int = SUBSTEPS) -> tuple[np.ndarray, float, Account]:
-        """When windows of so many steps begin, how long steps are, and the account of them (windows, steps, paths)."""
+    def verdict(self, length: int, substeps: int = SUBSTEPS) -> Verdict:
+        """The error by the account of the steps in windows of so many."""
         spec = self.spec
         begins, length = self._begins(length)
         wanted = np.add.outer(begins, np.arange(length + 1))
         states = self.executor.states_along(self.members, self.seed, wanted.ravel())[:, :, : self.paths]
         z, numbers = self._read(states).reshape(*wanted.shape, self.paths, -1), wanted[:, :-1]
-        steps = Steps(spec.times[numbers], self.h, z[:, :-1], z[:, 1:], *self._noise(numbers), *self._params())
-        return spec.times[begins], self.h, self.bodies.account(steps, substeps)
+        h, noise = spec.lengths[numbers], self._noise(numbers)
+        steps = Steps(spec.times[numbers], h, z[:, :-1], z[:, 1:], *noise, *self._params())
+        account, end = self.bodies.account(steps, substeps), float(spec.times[-1])
+        return _verdict(spec.times[begins], h.sum(axis=1), account, end, self.bodies.is_loaded)
 
     def _begins(self, length: int) -> tuple[np.ndarray, int]:
         """The steps at which windows begin, and how many steps they have."""
@@ -295,15 +388,16 @@ class _Pilot:
             normals.append([own[:, :, : self.paths] for own in feed(len(window))])
             at = int(window[-1]) + 1
 
-        def increment(*own: jax.Array) -> tuple[jax.Array, jax.Array]:
-            noise = needs.increment(self.h, dict(zip([name for name, _ in streams], own, strict=True)), m)
-            return noise.W, 0.5 * self.h * noise.W if noise.Z is None else noise.Z
+        def increment(h: jax.Array, *own: jax.Array) -> tuple[jax.Array, jax.Array]:
+            noise = needs.increment(h, dict(zip([name for name, _ in streams], own, strict=True)), m)
+            return noise.W, 0.5 * h * noise.W if noise.Z is None else noise.Z
 
         shape = *steps.shape, self.paths, m
         if not m:
             return np.zeros(shape), np.zeros(shape)
         parts = [np.stack(own).swapaxes(2, 3).reshape(-1, own[0].shape[1]) for own in zip(*normals, strict=True)]
-        return tuple(np.reshape(values, shape) for values in AtPoints(increment, few=1)(*parts))  # type: ignore[return-value]
+        h = np.repeat(self.spec.lengths[steps].ravel(), self.paths)
+        return tuple(np.reshape(values, shape) for values in AtPoints(increment, few=1)(h, *parts))  # type: ignore[return-value]
 
     def _params(self) -> tuple[Any, Any]:
         leaves = [np.moveaxis(leaf, -1, 0)[: self.paths] if varies else leaf

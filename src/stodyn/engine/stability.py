@@ -90,13 +90,14 @@ def examined(run: Any, problem: Any, method: Any, judges_laws: bool = True) -> A
     with or_unexamined():
         unstable = _warn_of_unstable_steps(run, problem)
     if judges_laws and not unstable:
-        whole = run
+        whole, is_judged = run, False
         with or_unexamined():
             whole = _of_whole_paths(run, problem, method)
         with or_unexamined():
-            warn_of_wrong_variances(whole, problem, method)
+            is_judged = warn_of_wrong_variances(whole, problem, method)
         with or_unexamined():
-            check_energy(whole, problem, method)
+            if not is_judged:
+                check_energy(whole, problem, method)
     return run.suspecting(unstable)
 
 

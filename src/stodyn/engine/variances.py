@@ -23,14 +23,14 @@ from stodyn.methods.exact import VanLoan
 from stodyn.numerics.bounded import Bounded
 from stodyn.numerics.printing.unprintable import or_else
 from stodyn.problems.contract import sample_params, written_as
-from stodyn.problems.driven import NOTABLE_RESPONSE, longest_step, response_in_words, warn_of_response
+from stodyn.problems.driven import LINEARISED, NOTABLE_RESPONSE, longest_step, response_in_words, warn_of_response
 from stodyn.problems.measured import Measured
 from stodyn.problems.mechanical import Mechanical
 from stodyn.problems.sde import SDE
 
 BEGUN = 0.01  # of its variance in the long run, below which that of a component at the end of a run counts as none yet
 
-_verdicts: Bounded[Any, Verdict | None] = Bounded(256)
+_verdicts: Bounded[Any, tuple[Verdict | None, bool]] = Bounded(256)
 
 
 class Verdict(NamedTuple):
@@ -51,14 +51,15 @@ class Verdict(NamedTuple):
         return float(np.abs(self.delivered[known] / self.exact[known] - 1.0).max(initial=0.0))
 
 
-def warn_of_wrong_variances(run: Any, problem: Any, method: Any) -> None:
-    """Warn where a run gives components of a linear system with white noise a wrong variance at its end."""
+def warn_of_wrong_variances(run: Any, problem: Any, method: Any) -> bool:
+    """Warn where a run gives components of a linear system with white noise a wrong variance at its end; returns
+    whether it warned, or the system is linear and all is known of it."""
     spec = run.spec
     system = problem.problem if type(problem) is Measured else problem
     if not (_is_structure(system) or laws_of_sdes.is_judged(run, system)):
-        return
+        return False
     if not isinstance(run.executor, executors.SingleSteps) or np.ptp(spec.lengths) > grid.TOLERANCE * spec.lengths[0]:
-        return
+        return False
     h, (params, _) = float(spec.lengths[0]), sample_params(system, PATHS)
     values = [np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(params)]
     if not _is_structure(system) or system.has_random_start:
@@ -66,19 +67,21 @@ def warn_of_wrong_variances(run: Any, problem: Any, method: Any) -> None:
     key = (spec.traced.fingerprints, *values, float(spec.times[0]), h, spec.steps, str(spec.dtype))
     if key not in _verdicts:
         _verdicts[key] = _verdict(run, system, method)
-    verdict = _verdicts[key]
+    verdict, is_known = _verdicts[key]
     if verdict is not None:
         when = f"at t = {spec.times[-1]:g}"
         warn_of_response(method, h, (verdict.delivered, verdict.exact), system.components, when, verdict.longest,
                          verdict.basis, verdict.remedy)  # fmt: skip
+    return is_known or verdict is not None
 
 
 def _is_structure(system: Any) -> bool:
     return isinstance(system, Mechanical) and system.coloured is None and system.m > 0
 
 
-@or_else(lambda run, system, method: None)
-def _verdict(run: Any, system: Any, method: Any) -> Verdict | None:
+@or_else(lambda run, system, method: (None, False))
+def _verdict(run: Any, system: Any, method: Any) -> tuple[Verdict | None, bool]:
+    """The worst verdict on a run, and whether the system is linear and its law is known."""
     if _is_structure(system):
         laws, notable = laws_of_structures.laws(run, system, method), NOTABLE_RESPONSE
     else:
@@ -89,7 +92,8 @@ def _verdict(run: Any, system: Any, method: Any) -> Verdict | None:
         if verdict is not None:
             verdicts.append(verdict._replace(basis=basis))
     worst = max(verdicts, key=lambda verdict: verdict.error, default=None)
-    return None if worst is None else worst._replace(remedy=_remedy(system))
+    is_known = bool(laws) and not any(LINEARISED in basis for basis, _ in laws)
+    return None if worst is None else worst._replace(remedy=_remedy(system)), is_known
 
 
 def _remedy(system: Any) -> str:

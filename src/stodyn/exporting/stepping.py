@@ -324,7 +324,7 @@ def _with_steps(spec: Spec) -> str:
 
 
 def _look_at_steps(spec: Spec, problem: Any) -> None:
-    """Warn, as before a run, of steps that are unstable, or make variances wrong."""
+    """Warn, as before a run, of steps that are unstable, or make variances or energies wrong."""
     examined(run_of(spec, 1, 0, where_of()), problem, spec.method)
 
 

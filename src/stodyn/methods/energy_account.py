@@ -20,8 +20,12 @@ from jax import Array
 
 from stodyn.methods.surfaces import Equations, equations_of
 from stodyn.numerics.printing.points import AtPoints
+from stodyn.problems.contract import written_as
 from stodyn.problems.hamiltonian import Hamiltonian
 from stodyn.problems.mechanical import Mechanical
+from stodyn.problems.sdae import SDAE
+from stodyn.problems.sde import SDE
+from stodyn.problems.structure import depends_on_time
 
 SUBSTEPS = 8  # of Runge and Kutta's method of order 4, in one of the method
 BETWEEN = (np.arange(8) + 0.5) / 8.0  # where F is taken between q_e and q_h
@@ -32,11 +36,11 @@ PROBES = 5  # states at which it is seen which components are velocities
 
 
 class Steps(NamedTuple):
-    """Steps of length h of paths: their times (..., steps), states (..., steps, paths, n) before and after them, the
+    """Steps of paths: their times and lengths (..., steps), states (..., steps, paths, n) before and after them, the
     noise W and Z (..., steps, paths, m), and the parameters, with their axes over paths: 0, or None of common ones."""
 
     t: np.ndarray
-    h: float
+    h: Any
     before: np.ndarray
     after: np.ndarray
     W: np.ndarray
@@ -56,11 +60,14 @@ class Account(NamedTuple):
 
 
 class Bodies:
-    """The equations of bodies, where positions at the places `q` have the velocities, or momenta, at the places `v`."""
+    """The equations of bodies, where positions at the places `q` have the velocities, or momenta, at the places `v`;
+    `signs`: -1 where positions fall as velocities grow. `is_loaded`: whether time enters the equations."""
 
-    def __init__(self, equations: Equations, q: np.ndarray, v: np.ndarray):
+    def __init__(self, equations: Equations, q: np.ndarray, v: np.ndarray, signs: np.ndarray | None = None):
         self.equations, self.q, self.v = equations, q, v
+        self.signs = np.ones(len(q)) if signs is None else signs
         problem = equations.problem
+        self.is_loaded = depends_on_time(equations.rates, equations.start, problem.example_params())
         self.periods = np.array([p or np.inf for p in getattr(problem, "periods", None) or [None] * len(q)])
         self.is_ito = equations.noise_varies and problem.calculus == "ito"
         self._functions: dict[tuple[str, str], AtPoints] = {}
@@ -70,40 +77,39 @@ class Bodies:
         """What the steps of a method make of the energy; δ is counted for the steps along which forces change most, and
         for one of OTHERS of the rest, that many times."""
         points, axes = steps.before.shape[:-1], steps.axes
-        rates, energies, force = (
-            self._at_points(name, axes, count) for name, count in (("_rates", 3), ("_energies", 2), ("_force", 2))
+        each = np.broadcast_to(steps.h, steps.t.shape)
+        rates, energies, force, faster = (
+            self._at_points(name, axes, count)
+            for name, count in (("_rates", 3), ("_energies", 2), ("_force", 2), ("_faster", 3))
         )
         count, moved = int(np.prod(points)), (steps.after - steps.before)[..., self.loads]
         own = 0 if self.equations.kicks is None else steps.W.shape[-1]  # without noise an SDE has a channel of zeros
         W, Z = (
             np.concatenate([steps.W[..., :own], moved], axis=-1),
-            np.concatenate([steps.Z[..., :own], 0.5 * steps.h * moved], axis=-1),
+            np.concatenate([steps.Z[..., :own], 0.5 * each[..., None, None] * moved], axis=-1),
         )
-        t, W, Z, before, after = (
+        t, h, W, Z, before, after = (
             np.broadcast_to(values, (*points, *values.shape[len(points) :])).reshape(
                 count, *values.shape[len(points) :]
             )
-            for values in (steps.t[..., None], W, Z, steps.before, steps.after)
+            for values in (steps.t[..., None], each[..., None], W, Z, steps.before, steps.after)
         )
         path = np.broadcast_to(np.arange(points[-1]), points).ravel()
 
         everywhere = _of_paths(steps.params, axes, path)
-        change = force(t + steps.h, after, everywhere) - force(t, before, everywhere)
+        change = force(t + h, after, everywhere) - force(t, before, everywhere)
         score = np.abs((change * self._displacement(before, after)[:, self.q]).sum(axis=1))
         others = OTHERS if count > FEW else 1
         is_one = np.arange(count) % others == 0
         is_bent = ~(score <= np.quantile(score, 1.0 - BENT)) & ~(before == after).all(axis=1)
         chosen = np.flatnonzero(is_bent | is_one)
-        t, W, Z, before, after = (values[chosen] for values in (t, W, Z, before, after))
-        params = _of_paths(steps.params, axes, path[chosen])
-        end, followed = (
-            t + steps.h,
-            _followed(lambda s, z, ξ: rates(s, z, ξ, params), t, steps.h, before, W, Z, substeps),
-        )
+        t, h, W, Z, before, after = (values[chosen] for values in (t, h, W, Z, before, after))
+        params, end = _of_paths(steps.params, axes, path[chosen]), t + h
+        followed = _followed(lambda s, z, ξ: rates(s, z, ξ, params), t, h, before, W, Z, substeps)
         apart, work = self._displacement(followed, after), np.zeros(len(t))
         for share in BETWEEN:
             work += (force(end, followed + share * apart, params) * apart[:, self.q]).sum(axis=1) / len(BETWEEN)
-        gained = energies(end, after, params)[:, 0] - energies(end, followed, params)[:, 0] - work
+        gained = faster(end, followed, after, params) - work
         gained[self._touches(end, after, params, axes) | self._touches(t, before, params, axes)] = 0.0
         account = np.full((4, len(path)), np.nan)
         account[0] = 0.0
@@ -153,7 +159,7 @@ class Bodies:
         rates, m = rates.at[self.loads].set(ξ[len(ξ) - len(self.loads) :]), len(ξ) - len(self.loads)
         if not m:
             return rates
-        g = kicks(t, z, params)[:, :m]
+        g = kicks(t, z, params)[:, :m].at[self.loads].set(0.0)
         if self.is_ito:
             moved = [jax.jvp(lambda z, k=k: kicks(t, z, params)[:, k], (z,), (g[:, k],))[1] for k in range(m)]
             rates = rates - 0.5 * sum(moved, jnp.zeros_like(rates))
@@ -176,13 +182,22 @@ class Bodies:
         """That of velocities, or their changes, a; what is no Mechanical has momenta, or no masses."""
         problem = self.equations.problem
         if not isinstance(problem, Mechanical):
-            return a
+            return jnp.asarray(self.signs) * a
         N = len(self.q)
         return problem.motion.mass_times(a, t, z[:N], z[N : 2 * N], z[:0], params)
 
     def _force(self, t: Array, z: Array, params: Any) -> Array:
         at_rest = z.at[self.v].set(0.0)
         return self._momentum(t, at_rest, self.equations.rates(t, at_rest, params)[self.v], params)
+
+    def _faster(self, t: Array, before: Array, after: Array, params: Any) -> Array:
+        """How much more energy of motion one state has than another beside it. Of an SDE whose velocities are any
+        functions of what moves its positions it is that of the mean velocity between both."""
+        first, last = (self.equations.rates(t, z, params)[self.q] for z in (before, after))
+        mine, its = (self._momentum(t, z, z[self.v], params) for z in (before, after))
+        if isinstance(self.equations.problem, (Mechanical, Hamiltonian)):
+            return 0.5 * (last @ its - first @ mine)
+        return 0.5 * (first + last) @ (its - mine)
 
     def _energies(self, t: Array, z: Array, params: Any) -> Array:
         """The energy of motion, and the powers of damping and noise."""
@@ -204,42 +219,60 @@ def _of_paths(params: Any, axes: Any, path: np.ndarray) -> Any:
 
 
 def _followed(
-    rates: Any, t: np.ndarray, h: float, z: np.ndarray, W: np.ndarray, Z: np.ndarray, substeps: int
+    rates: Any, t: np.ndarray, h: np.ndarray, z: np.ndarray, W: np.ndarray, Z: np.ndarray, substeps: int
 ) -> np.ndarray:
     """States after a step of the equations, under the noise linear in time that has those W and Z."""
-    slope, short = (6.0 * W * h - 12.0 * Z) / h**2, h / substeps
+    own, short = h[:, None], h[:, None] / substeps
+    slope = (6.0 * W * own - 12.0 * Z) / own**2
     with np.errstate(all="ignore"):
         for k in range(substeps):
-            begin, middle, end = (W / h + slope * ((k + part) / substeps - 0.5) for part in (0.0, 0.5, 1.0))
-            s = t + k * short
+            begin, middle, end = (W / own + slope * ((k + part) / substeps - 0.5) for part in (0.0, 0.5, 1.0))
+            s, half, next_ = (t + h * ((k + part) / substeps) for part in (0.0, 0.5, 1.0))
             k1 = rates(s, z, begin)
-            k2 = rates(s + 0.5 * short, z + 0.5 * short * k1, middle)
-            k3 = rates(s + 0.5 * short, z + 0.5 * short * k2, middle)
-            k4 = rates(s + short, z + short * k3, end)
+            k2 = rates(half, z + 0.5 * short * k1, middle)
+            k3 = rates(half, z + 0.5 * short * k2, middle)
+            k4 = rates(next_, z + short * k3, end)
             z = z + short / 6.0 * (k1 + 2.0 * (k2 + k3) + k4)
     return z
 
 
+def _plain(problem: Any) -> Any:
+    """An SDAE without constraints as the SDE that it is."""
+    if not isinstance(problem, SDAE):
+        return problem
+    sde = written_as(problem, SDE)
+    return sde if sde is not None and sde.n == problem.n else None
+
+
 def bodies_of(problem: Any) -> Bodies | None:
     """The bodies of a problem; None of one that has none, is large or cannot be written as equations of first order."""
-    equations = equations_of(problem)
+    plain = _plain(problem)
+    equations = None if plain is None else equations_of(plain)
     if equations is None or (isinstance(problem, Mechanical) and problem.motion.slips):
         return None
     if isinstance(problem, (Mechanical, Hamiltonian)):
         N = problem.N if isinstance(problem, Mechanical) else problem.n // 2
         return Bodies(equations, np.arange(N), np.arange(N, 2 * N))
-    q, v = _velocities(equations)
-    return Bodies(equations, q, v) if len(q) else None
+    q, v, signs = _velocities(equations)
+    return Bodies(equations, q, v, signs) if len(q) else None
 
 
-def _velocities(equations: Equations) -> tuple[np.ndarray, np.ndarray]:
-    """The components of a drift that are constants times others, and those: positions and their velocities."""
+def _velocities(equations: Equations) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Positions, whose rates depend on one other component each, these as their velocities, and the signs in this;
+    those that are constants times velocities, where there are any."""
     n, rng = len(equations.start), np.random.default_rng(0)
-    z = equations.start + (1.0 + np.abs(equations.start)) * rng.standard_normal((PROBES, n))
+    size = 1.0 + np.abs(equations.start)
+    z = equations.start + size * rng.standard_normal((PROBES, 1, n))
+    z, t = np.concatenate([z, z + np.diag(size)], axis=1), np.repeat(rng.uniform(0.0, 1.0, PROBES), n + 1)
     with np.errstate(all="ignore"):
-        ratios = np.asarray(equations.f(rng.uniform(0.0, 1.0, PROBES), z))[:, :, None] / z[:, None]
-        same = (np.ptp(ratios, axis=0) <= 1e-12 * np.abs(ratios[0])) & (ratios[0] > 0.0)
-    np.fill_diagonal(same, False)
-    q, v = np.nonzero(same)
+        rates = np.asarray(equations.f(t, z.reshape(-1, n))).reshape(PROBES, n + 1, n)
+        change = (rates[:, 1:] - rates[:, :1]).swapaxes(1, 2)  # (probes, rates, components)
+        ratios = rates[:, 0, :, None] / z[:, 0, None]
+        is_constant = (np.ptp(ratios, axis=0) <= 1e-12 * np.abs(ratios[0])) & (ratios[0] > 0.0)
+    signs = np.sign(change)
+    is_moved = signs.any(axis=0)
+    is_alone = (is_moved.sum(axis=1) == 1) & ~is_moved.diagonal() & (signs == signs[0]).all(axis=(0, 2))
+    pairs = is_moved & is_alone[:, None]
+    q, v = np.nonzero(pairs & is_constant if (pairs & is_constant).any() else pairs)
     is_plain = len(set(v)) == len(v) and not set(q) & set(v)
-    return (q, v) if is_plain else (q[:0], v[:0])
+    return (q, v, signs[0, q, v]) if is_plain else (q[:0], v[:0], np.zeros(0))

@@ -13,7 +13,15 @@ from stodyn.plot import BLUE, ORANGE
 from stodyn.plot.shared import title_of
 from stodyn.studies import drawing
 from stodyn.studies.contract import Picture, Row, Size, Study, StudyResult, of_run
-from stodyn.studies.mechanics_runs import by_rho, newton_row, pace, path_of_each, same_paths, several_paths
+from stodyn.studies.mechanics_runs import (
+    by_rho,
+    damping_is_shown,
+    newton_row,
+    pace,
+    path_of_each,
+    same_paths,
+    several_paths,
+)
 from stodyn.studies.papers import RAJAN_RAHA
 
 T, STEPS, EPS = 2e-4 * np.pi, 200, 1e-5
@@ -26,6 +34,7 @@ TOLERANCE = 1e-4  # the paper's; x is near 1 and divided by ε², so that the fo
 TRUE = "a step is linear to 1e-10: one iteration and one that confirms it; no failure at any ρ, step or path"
 
 
+@damping_is_shown()
 def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
     rows: list[Row] = []
     figures: dict[str, Any] = {}
@@ -96,7 +105,9 @@ STUDY = Study(
     "and the counts in the paper's table are due to its own iteration, not to the method. With multiplicative noise "
     "the means lie on the motion without noise; with additive noise the mean of 40 paths, as many as in the paper, is "
     "mostly scatter. The torque as printed does not follow from a potential (the model's torque='conservative' does), "
-    "and the paper does not state its additive noise; a column of (35b) is used in its place.",
+    "and the paper does not state its additive noise; a column of (35b) is used in its place. The paper's steps are "
+    "kept although runs warn of them (EnergyNotKept): with multiplicative noise ρ = 0 leaves 60 % of the energy of "
+    "motion with 200 steps and 10 to 20 % with 100.",
     run,
     estimate,
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -16,10 +17,12 @@ from stodyn.statistics.observable import Observable
 from stodyn.studies import drawing, full_size
 from stodyn.studies.contract import Picture, Row, Size, Study, StudyResult
 from stodyn.studies.papers import KRAUS_TYRANOWSKI
+from stodyn.warnings import EnergyNotKept
 
 TRAPPING = ("Midpoint", 0.15)
 SQUARE = (("DIRK", 0.15), ("Midpoint", 0.05), ("StoermerVerlet", 0.05), ("Heun", 0.02), ("R2", 0.02), ("E1", 0.02))
 WEAK = (("SRKw1", 0.05), ("SRKw2", 0.15), ("SRKw2", 0.25), ("RS1", 0.02), ("RS2", 0.02))
+TOO_HOT = (TRAPPING, ("Heun", 0.02), ("R2", 0.02), ("RS1", 0.02))
 END, PATHS, SMALL = 1000.0, 10_000_000, 4096
 PAPER = 0.471705
 VELOCITIES = np.linspace(-7.0, 7.0, 71)
@@ -68,9 +71,13 @@ def sampled(name: str, h: float, T: float, paths: int, block: int | None) -> xr.
         inside = [(z >= edges[:-1]) & (z < edges[1:]) for z, edges in ((place, PLACES), (x[1], VELOCITIES))]
         return jnp.concatenate(inside).astype(x.dtype)
 
-    return simulate(problem, name, t=(0.0, T), dt=[T / steps] * steps, paths=paths, seed=47, block=block,
-                    progress=False, collect=[Observable(energy_of(problem), name="energy", every=max(steps // 100, 1)),
-                                             Observable(shares, name="share", at=[T])])  # fmt: skip
+    collect = [Observable(energy_of(problem), name="energy", every=max(steps // 100, 1)),
+               Observable(shares, name="share", at=[T])]  # fmt: skip
+    with warnings.catch_warnings():
+        if (name, h) in TOO_HOT:  # of which runs are told: the study says so
+            warnings.simplefilter("ignore", EnergyNotKept)
+        return simulate(problem, name, t=(0.0, T), dt=[T / steps] * steps, paths=paths, seed=47, block=block,
+                        progress=False, collect=collect)  # fmt: skip
 
 
 def shares_at_end(result: xr.Dataset) -> tuple[np.ndarray, np.ndarray]:
@@ -174,7 +181,8 @@ STUDY = Study(
     "as the paper says; quadrature also gives 0.471705 for the energy of the limit. Of the explicit methods at h = "
     "0.02 only RS2 agrees with it: Heun, R2 and RS1 settle 15 to 19 % too high, by five to seven standard errors, and "
     "E1 6 % too low, by less than three. The paper does not mention that the midpoint rule with h = 0.15 traps "
-    "particles near |v| = 1/(2h), which cross one period of the force per step, and settles at too high an energy.",
+    "particles near |v| = 1/(2h), which cross one period of the force per step, and settles at too high an energy. "
+    "Runs whose energy is a fifth too high or more warn (EnergyNotKept), as that of the midpoint rule does.",
     run,
     estimate,
 )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,16 @@ from stodyn.statistics.moments import Moments
 from stodyn.statistics.paths import Paths
 from stodyn.studies import drawing
 from stodyn.studies.contract import Picture, Row, of_run
+from stodyn.warnings import EnergyNotKept
+
+
+@contextlib.contextmanager
+def damping_is_shown() -> Iterator[None]:
+    """Runs with a paper's steps, which damp what is stiff: nobody is told of the energy that is lost, since the study
+    says so itself."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", EnergyNotKept)
+        yield
 
 
 def same_paths(

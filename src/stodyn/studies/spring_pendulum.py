@@ -9,7 +9,15 @@ from typing import Any
 
 from stodyn.models.spring_pendulum import SPRING_PENDULUM
 from stodyn.studies.contract import Row, Size, Study, StudyResult
-from stodyn.studies.mechanics_runs import by_rho, moments_at_end, newton_row, pace, same_paths, several_paths
+from stodyn.studies.mechanics_runs import (
+    by_rho,
+    damping_is_shown,
+    moments_at_end,
+    newton_row,
+    pace,
+    same_paths,
+    several_paths,
+)
 from stodyn.studies.papers import RAJAN_RAHA
 
 T = 4.0
@@ -20,6 +28,7 @@ PAPER = {  # ρ: Newton iterations for these steps
 }  # fmt: skip
 
 
+@damping_is_shown()
 def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
     rows: list[Row] = []
     figures: dict[str, Any] = {}
@@ -52,7 +61,9 @@ STUDY = Study(
     "Figs 27-30 and the Newton table: a stiff spring pendulum",
     "ρ = 0 damps the stiff spring but not the slow swing; ρ = 1 damps neither. Newton's method here starts from the "
     "acceleration of the last step and takes fewer iterations than the paper's, whose counts suggest a start from the "
-    "last position; the counts grow with ρ in both.",
+    "last position; the counts grow with ρ in both. The paper's steps are kept although runs warn of them "
+    "(EnergyNotKept): with h = 0.01 the energy of motion is 8 % of what it should be for ρ = 0 and 45 % for ρ = 0.4, "
+    "and with h = 0.08 and ρ = 1 three times that.",
     run,
     estimate,
 )

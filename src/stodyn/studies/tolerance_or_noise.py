@@ -80,7 +80,7 @@ def run(size: Size, out: Path, progress: Callable[[str], None]) -> StudyResult:
                 )
             )
     progress("pendulum")
-    swing = split_variance(pendulum(), "EulerMaruyama", random=PENDULUM, t=(0.0, 4.0), dt=0.01, paths=paths, seed=8,
+    swing = split_variance(pendulum(), "Heun", random=PENDULUM, t=(0.0, 4.0), dt=0.01, paths=paths, seed=8,
                            degree=size.of(1, 3, 3), every=20)  # fmt: skip
     for t in (1.0, 2.0, 4.0):
         one = swing.isel(time=int(np.argmin(np.abs(swing["time"].values - t)))).sel(component="angle")
@@ -104,7 +104,7 @@ def _figure(panels: list[tuple[str, str, Any]], paths: int) -> Picture:
     drawing.legend(figure, columns=2)
     caption = (
         "The variance split into the part due to tolerances and the part due to noise: oscillator by SRA1, T = "
-        f"{END:g}, h = 0.02; pendulum by EulerMaruyama, T = 4, h = 0.01; {paths} paths, bars of two standard errors."
+        f"{END:g}, h = 0.02; pendulum by Heun, T = 4, h = 0.01; {paths} paths, bars of two standard errors."
     )
     return Picture(figure, caption)
 

@@ -1,0 +1,220 @@
+"""Energies that steps give or take, before a run: told where E v² is off by a fifth, beside measured truths."""
+
+import warnings
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import stodyn as sd
+from stodyn.engine import energies
+from stodyn.methods.energy_account import Account, bodies_of
+from stodyn.noise import coloured as co
+from stodyn.warnings import EnergyNotKept, StopsNotResolved
+
+
+def moved(rates, strength=1.0):
+    """An SDE of (x, v), driven in v."""
+    return sd.SDE(lambda t, z: jnp.stack(rates(t, *z)), lambda t, z: jnp.array([[0.0], [strength]]), np.zeros(2))
+
+
+def forced(force, strength=1.0):
+    return sd.Mechanical(force, lambda t, x, v: strength, (0.0, 0.0))
+
+
+def stops(x, k=1e4, L=0.1):
+    return -k * (jnp.maximum(x - L, 0.0) - jnp.maximum(-x - L, 0.0))
+
+
+def told(problem, method, dt, end):
+    """The words of a refusal, or of the warnings about energies."""
+    with warnings.catch_warnings(record=True) as all_told:
+        warnings.simplefilter("always")
+        try:
+            sd.prepare(problem, method, t=(0.0, end), dt=dt, paths=1)
+        except ValueError as refused:
+            return f"refused: {refused}"
+    return "".join(str(one.message) for one in all_told if one.category in (EnergyNotKept, StopsNotResolved))
+
+
+PENDULUM = moved(lambda t, x, v: [v, -jnp.sin(x) - 0.1 * v], 0.3)
+OFF = {  # E v² at h, divided by that at h/16, by 4000 paths (± 4 %)
+    "a pendulum": (PENDULUM, "ImplicitEuler", 0.05, 40.0, 0.77),
+    "a weak power": (moved(lambda t, x, v: [v, -x - 0.01 * x**3 - 0.1 * v]), "EulerMaruyama", 0.02, 40.0, 1.20),
+    "a spring that changes": (forced(lambda t, x, v: -100.0 * (1.0 + 0.2 * jnp.sin(t)) * x - 0.1 * v),
+                              "StochasticAlpha", 0.3, 39.9, 0.46),
+    "a spring that changes, as an SDE": (
+        moved(lambda t, x, v: [v, -100.0 * (1.0 + 0.2 * jnp.sin(t)) * x - 0.1 * v]), "ImplicitEuler", 0.01, 20.0, 0.17),
+    "a spring that changes, by fewer steps": (
+        forced(lambda t, x, v: -100.0 * (1.0 + 0.2 * jnp.sin(t)) * x - 0.1 * v), "StochasticAlpha", 0.16, 40.0, 0.79),
+    "a pendulum with little damping": (forced(lambda t, x, v: -jnp.sin(x) - 0.02 * v, 0.3), "ImplicitEuler", 0.1,
+                                       100.0, 0.32),
+    "a Hamiltonian": (
+        sd.Hamiltonian(lambda t, q, p: 0.5 * p**2 - jnp.cos(q), lambda t, q, p: -0.3 * q, lambda t, q, p: -0.1 * p,
+                       start=(0.0, 0.0)), "EulerMaruyama", 0.05, 40.0, 1.37),
+    "a free body": (moved(lambda t, x, v: [v, -50.0 * v * jnp.abs(v)]), "Heun", 0.05, 8.0, 0.62),
+    "a stronger and stronger spring": (forced(lambda t, x, v: -(1.0 + 1e3 * t) * x - 0.1 * v), "StochasticAlpha", 0.05,
+                                       10.0, 0.06),
+    "drag": (moved(lambda t, x, v: [v, -x - 50.0 * v * jnp.abs(v)]), "Heun", 0.05, 8.0, 0.61),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OFF)
+def test_energies_without_steep_forces_are_told_too(name):
+    problem, method, h, end, measured = OFF[name]
+    words = told(problem, method, h, end)
+    assert f"{method} makes the energy of bodies" in words
+    assert (" too large" in words) == (measured > 1.0)
+    assert words.endswith(", or another method.")
+
+
+STEEP = {  # E v² at h, divided by that at h/16, by 16 000 paths (± 2 %), or by 4000 (± 4 %)
+    "an oscillator that seldom touches its stops": (
+        forced(lambda t, x, v: -x - 0.1 * v + stops(x, L=1.0)), 0.0158, 1.16),  # h √(k/m) = 1.58
+    "stops that change": (
+        forced(lambda t, x, v: -x - 0.1 * v + (1.0 + 0.2 * jnp.sin(t)) * stops(x, 1e5)), 3e-3, 1.17),
+    "soft edges": (
+        forced(lambda t, x, v: -x - 0.1 * v - 10.0 * (jax.nn.softplus(1e4 * (x - 0.1))
+                                                      - jax.nn.softplus(-1e4 * (x + 0.1)))), 3e-3, 1.35),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", STEEP)
+def test_small_errors_between_stops_are_told(name):
+    """The account of single steps says -5 % of those that change: a few contacts make the error, and a comparison of
+    many paths sees it."""
+    problem, h, measured = STEEP[name]
+    words = told(problem, "StochasticAlpha", h, round(8.0 / h) * h)
+    assert words.startswith(f"dt: with steps of {h:g} StochasticAlpha makes the energy of bodies about ")
+    assert (" too large" in words) == (measured > 1.0)
+    assert told(problem, "StochasticAlpha", h / 8.0, round(8.0 / h) * h) == ""
+
+
+def test_a_comparison_that_fails_is_made_once(monkeypatch):
+    made = []
+    monkeypatch.setattr(energies, "_mean", lambda K: made.append(len(K)) or (np.nan, np.nan))
+    drag = moved(lambda t, x, v: [v, -40.0 * v * jnp.abs(v)])
+    assert told(drag, "Heun", 0.05, 8.0) == "" and len(made) == 2
+
+
+GUST = co.gauss_markov(1.0, 0.5)
+
+
+@pytest.mark.parametrize("noise", [None, lambda t, z: jnp.array([[0.0, 0.0], [0.3, 0.2]])], ids=["alone", "beside"])
+def test_exact_noise_is_not_judged(noise):
+    """The steps take the white noise of the equations alone: of other noise than the problem has."""
+    own = sd.SDE(lambda t, z: jnp.stack([z[1], -jnp.sin(z[0]) - 0.1 * z[1]]), noise, [0.0, 0.0], names=("x", "v"))
+    assert told(sd.with_noise(own, GUST, "v"), sd.ExactNoise("Heun"), 0.05, 40.0) == ""
+
+
+def test_loads_of_an_sde_move_as_those_of_its_steps_do(monkeypatch):
+    """Their own white noise is in these moves already: δ is 0.4 ± 0.1 % of the energy, and was uncertain by 2 %."""
+    verdicts, verdict_on = [], energies.verdict_on
+    monkeypatch.setattr(energies, "verdict_on", lambda *own: verdicts.append(verdict_on(*own)) or verdicts[-1])
+    stiffening = sd.Mechanical(lambda t, x, v: -x - 10.0 * x**3 - 0.1 * v, None, (0.0, 0.0))
+    assert told(sd.with_noise(stiffening, GUST, 0), "Heun", 0.025, 40.0) == ""
+    assert abs(verdicts[0].error) < 0.01 and verdicts[0].uncertainty < 0.005
+
+
+def test_what_coloured_noise_drives_is_told_once():
+    """Its variance is compared when the method is prepared."""
+    stiff = sd.Mechanical(lambda t, x, v: -400.0 * x - 2.0 * v, None, (0.0, 0.0))
+    assert told(sd.with_noise(stiff, co.gauss_markov(1.0, 0.2), "x"), "Newmark", 0.1, 10.0) == ""
+
+
+def test_what_bodies_print_is_that_of_their_steps_alone(capsys):
+    def loud(t, z):
+        jax.debug.print("at {}", t)
+        return jnp.stack([z[1], -jnp.sin(z[0]) - 0.1 * z[1] + jnp.sin(t)])
+
+    sd.simulate(sd.SDE(loud, lambda t, z: jnp.array([[0.0], [0.3]]), [0.0, 0.0]), "Heun", t=(0, 1), dt=0.05, paths=1,
+                seed=1, progress=False)  # fmt: skip
+    jax.effects_barrier()
+    assert len(capsys.readouterr().out.splitlines()) == 40
+
+
+@pytest.mark.parametrize(
+    ("problem", "method", "h", "end"),
+    [
+        (PENDULUM, "Heun", 0.05, 40.0),
+        (PENDULUM, "ImplicitEuler", 0.003, 9.0),
+        (moved(lambda t, x, v: [v, -x - x**3 - 0.1 * v]), "ImplicitMidpoint", 0.3, 39.9),
+        (moved(lambda t, x, v: [v, (1.0 - x**2) * v - x], 0.1), "EulerMaruyama", 0.01, 100.0),
+    ],
+    ids=["Heun", "short steps", "the midpoint rule", "a limit cycle"],
+)
+def test_energies_that_are_right_are_not_told(problem, method, h, end):
+    """On a limit cycle the account of Euler's method adds up to 100 %, but that holds its energy by itself."""
+    assert told(problem, method, h, end) == ""
+
+
+WRITTEN = {
+    "backwards": moved(lambda t, x, v: [-v, x - 0.1 * v - stops(x)]),
+    "a mass that changes": moved(lambda t, x, v: [v / (1.0 + 0.1 * jnp.sin(t)), -x - 0.1 * v + stops(x)]),
+    "a speed that saturates": moved(lambda t, x, v: [v / jnp.sqrt(1.0 + v**2 / 9.0), -x - 0.1 * v + stops(x)]),
+    "as seen from a train": moved(lambda t, x, v: [v + 0.1, -x - 0.1 * v + stops(x)]),
+    "an SDAE": sd.SDAE(np.diag([1.0, 2.0]),
+                       lambda t, z: jnp.stack([z[1], -2.0 * z[0] - 0.2 * z[1] + 2.0 * stops(z[0])]),
+                       lambda t, z: jnp.array([[0.0], [2.0]]), start=[0.0, 0.0]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_bodies_are_found_however_they_are_written(name):
+    """E v² is a quarter of what it should be: ImplicitEuler with h √(k/m) = 0.1 takes 27 % at a contact, and so much
+    with a quarter of the step that beside it a half is missing."""
+    words = told(WRITTEN[name], "ImplicitEuler", 1e-3, 8.0).removeprefix("refused: ")
+    assert words.startswith("dt: with steps of 0.001 ImplicitEuler makes the energy of bodies ")
+    assert words.split(",")[0].endswith(("far too small", "about 50 % too small"))
+
+
+def test_positions_are_those_whose_rates_depend_on_one_other_component():
+    """Constants times velocities come first: of a spring alone either could be the position."""
+    for rates, q, v, sign in (
+        (lambda t, x, v: [v, -x], 0, 1, 1.0),
+        (lambda t, x, v: [-2.0 * v, x - v], 0, 1, -1.0),
+        (lambda t, x, v: [x - v, jnp.sinh(x)], 1, 0, 1.0),
+    ):
+        bodies = bodies_of(moved(rates))
+        assert (*bodies.q, *bodies.v, *bodies.signs) == (q, v, sign)
+    assert bodies_of(moved(lambda t, x, v: [v - x, v * x])) is None
+    assert bodies_of(moved(lambda t, x, v: [jnp.sin(3.0 * v), -v])) is None
+
+
+@pytest.mark.parametrize("size", [1.0, 0.02], ids=["long", "short"])
+def test_steps_of_several_lengths_are_judged(size):
+    """E v² is 0.27 and 0.41 of what it should be with long ones."""
+    stopped = moved(lambda t, x, v: [v, -x - 0.1 * v + stops(x)])
+    spring = moved(lambda t, x, v: [v, -x - 0.1 * v])
+    for problem, method, lengths, end in (
+        (stopped, "ImplicitEuler" if size == 1.0 else "Heun", [1e-3, 5e-4], 4.0 * size),
+        (spring, "ImplicitEuler", [0.1 * size, 0.2 * size], 40.0 * size),
+    ):
+        dt = np.tile(lengths, round(end / sum(lengths)))
+        words = told(problem, method, dt, float(dt.sum()))
+        assert (" too small" in words) == bool(words) == (size == 1.0), words
+
+
+def test_what_loads_give_counts_as_power():
+    """x'' under a load and next to no noise: δ/h against the power that damping takes, E = 3/2 K."""
+    δ, h, K, D, T = 3e-4, 0.01, 2.0, 0.3, 40.0
+    shape = (8, 128, 64)
+    account = Account(*(np.full(shape, value) for value in (δ, K, D + δ / h, 1e-9)))
+    begins, durations = np.linspace(0.0, T, 9)[:-1], np.full(8, 128 * h)
+    E = 1.5 * K
+    loaded, free = (energies._verdict(begins, durations, account, T, loads) for loads in (True, False))
+    np.testing.assert_allclose(loaded.error, δ / h / D * -np.expm1(-D / E * T), rtol=1e-9)
+    np.testing.assert_allclose(free.error, T * δ / h / E, rtol=1e-6)
+
+
+def test_a_run_again_takes_what_is_known(monkeypatch):
+    first = told(PENDULUM, "ImplicitEuler", 0.05, 40.0)
+    monkeypatch.setattr(energies, "_answer", None)
+    assert told(PENDULUM, "ImplicitEuler", 0.05, 40.0) == first != ""
+
+
+def test_linear_systems_are_judged_by_their_variances_alone(monkeypatch):
+    monkeypatch.setattr(energies, "_answer", None)
+    assert told(moved(lambda t, x, v: [v, -x - 0.1 * v]), "Heun", 0.05, 40.0) == ""
+    assert told(forced(lambda t, x, v: -x - 0.1 * v), "StochasticAlpha", 0.05, 40.0) == ""
