@@ -547,8 +547,9 @@ def test_a_stop_that_paths_meet_late():
     problem = sd.Mechanical(lambda t, x, v: -x - 0.1 * v + 2.0 * jnp.sin(t) - 1e5 * jnp.maximum(x - 3.0, 0.0), None,
                             (0.0, 0.0))  # fmt: skip
     assert judged(problem, "StochasticAlpha", 0.003, 3.0) == ""
+    assert "about 100 % too large" in judged(problem, "StochasticAlpha", 0.0125, 30.0)  # 1.96 of E v² in truth
     with pytest.raises(ValueError, match="makes the energy of bodies far too large"):
-        judged(problem, "StochasticAlpha", 0.01, 30.0)
+        judged(problem, "StochasticAlpha", 0.02, 30.0)  # 2.38
 
 
 def test_sweeps_judge_the_corners_of_their_grid(monkeypatch):

@@ -179,7 +179,8 @@ def rare(
     if by in ("splitting", "subset"):
         _check_start(problem, event, others, float(t0))
         span = Question(problem, event, others, float(t0), end, float(dt)).span
-        look_at_steps(problem, method, span, dt, effort.replicas, effort.seed, judges_laws=end is not None)
+        judges = dict(judges_laws=end is not None, judges_energies=False)  # paths go on only to the event
+        look_at_steps(problem, method, span, dt, effort.replicas, effort.seed, **judges)
     result = answered(problem, event, effort, ledger, progress)
     if not of:
         return result

@@ -23,6 +23,7 @@ from stodyn.engine import grid
 from stodyn.problems.level import Level
 
 LONGEST = 200_000  # steps that a path may take where `before` has no time
+ORDINARY = 1000  # steps of such paths as their steps are looked at
 BATCH = 4  # runs are added in multiples of it
 MOST_RUNS = 4096
 
@@ -45,8 +46,8 @@ class Question:
 
     @property
     def span(self) -> tuple[float, float]:
-        """When the longest paths begin and end."""
-        return self.t0, self.t0 + LONGEST * self.dt if self.end is None else self.end
+        """When paths begin and end; if no time ends them, of paths of an ordinary length."""
+        return self.t0, self.t0 + ORDINARY * self.dt if self.end is None else self.end
 
 
 @dataclasses.dataclass(frozen=True)

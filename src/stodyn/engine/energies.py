@@ -61,9 +61,12 @@ SURE = 2.5  # standard errors by which it must be
 SAME = 0.5  # parts of an error that may change with the substeps of the equations
 APART = 4.0  # such errors by which two verdicts may differ
 CERTAIN, SHARE = 0.015, 0.25  # standard errors, and parts of the error, that are small enough
-FINER, LOOKS = (8, 4), 33  # where paths are compared: with so much shorter steps, if forces are steep, at so many times
+FINER, LOOKS = (8, 4), 64  # where paths are compared: with so much shorter steps, if forces are steep, at so many times
+GOLDEN = 0.6180339887498949  # parts of their mean distance by which times are moved on
+FEW = 0.25  # relative standard error of a mean energy from which on few paths have most of it
 COMPARED, MANY = 1.5e10, (512, 4096)  # by so many operations at most, and paths
 ADDED = 1.5  # E/K
+ROUNDED = 1e-9  # of the largest power of damping, that may be given by rounding
 LEAST = 1e-12  # of the largest energy, that a run has at any time
 TRIES = 4  # halvings of the step, in search of one that is short enough
 PLACES = {Mechanical: "`force`", Hamiltonian: "`H` or `force`", SDE: "`drift`", SDAE: "`drift`"}
@@ -74,10 +77,12 @@ STEEP = (
 
 
 class Verdict(NamedTuple):
-    """The relative error of the energy at the end of a run, and its standard error."""
+    """The relative error of the energy at the end of a run, and its standard error; whether it is one by an account of
+    bodies from which damping only takes energy."""
 
     error: float
     uncertainty: float
+    is_passive: bool = False
 
     def is_beyond(self, limit: float) -> bool:
         return abs(self.error) > max(limit, SURE * self.uncertainty)
@@ -224,21 +229,20 @@ def _members(spec: Any, paths: int, seed: int, lanes: int) -> Any:
 
 
 def verdict_on(pilot: _Pilot, is_steep: bool) -> Verdict:
-    """What steps make of the energy of a run: by their own account, and where that is neither certain nor within what
-    is not told, by comparing with shorter steps. Where forces are steep, so that single steps give and take much, more
-    of them are looked at, and an account that is uncertain counts only where it tells of an error by itself, since it
-    may lack the few contacts that make one; elsewhere an account is nothing by itself, since other things than damping
-    may hold energies, as they do on a limit cycle."""
+    """What steps make of the energy of a run. Where their own account says that it is surely not wrong, that is so. If
+    not, shorter steps are compared with. The account counts beside these, or where they would take long, if damping
+    only takes energy: otherwise it may hold the energy whatever steps do, as on a limit cycle. Where forces are steep
+    and it is uncertain, it counts only if it tells of an error: it may lack the few contacts that make one."""
     limit = TOLD if is_steep else NOTABLE
     for length in LENGTHS if is_steep else LENGTHS[:1]:
         verdict = pilot.verdict(length)
         if verdict.is_within(limit):
             return verdict
     compared = _compared(pilot, limit, FINER[is_steep])
-    if math.isnan(compared.error):
-        return _confirmed(pilot, verdict, length) if is_steep else UNKNOWN
+    if compared is None:
+        return _confirmed(pilot, verdict, length) if is_steep and verdict.is_passive else UNKNOWN
     agrees = abs(verdict.error - compared.error) <= APART * math.hypot(verdict.uncertainty, compared.uncertainty)
-    is_counted = not is_steep or verdict.is_certain or verdict.is_beyond(limit)
+    is_counted = verdict.is_passive and (not is_steep or verdict.is_certain or verdict.is_beyond(limit))
     return verdict.joined(compared) if agrees and is_counted else compared
 
 
@@ -252,38 +256,52 @@ def _longest(pilot: _Pilot, verdict: Verdict) -> float | None:
     """Steps that are short enough, by the account of their own; None where none are found."""
     first = max(1, math.ceil(0.5 * math.log2(max(min(abs(verdict.error), 1e6) / TOLD, 1.0))))
     for times in 2 ** np.arange(first, first + TRIES):
-        error, uncertainty = _Pilot(*pilot.shorter(int(times)), pilot.bodies, pilot.method).verdict(LENGTHS[0])
+        error, uncertainty, _ = _Pilot(*pilot.shorter(int(times)), pilot.bodies, pilot.method).verdict(LENGTHS[0])
         if abs(error) <= max(TOLD, uncertainty):
             return pilot.h / float(times)
     return None
 
 
-def _compared(pilot: _Pilot, limit: float, times: int) -> Verdict:
+def _compared(pilot: _Pilot, limit: float, times: int) -> Verdict | None:
     """The error by the energies of motion of many paths with these steps and with so many times shorter ones, of at
-    least twice as many where it is not seen on which side of a limit it is; unknown where they fail, or would take
-    long."""
-    spec, operations, verdict = pilot.spec, max(pilot.spec.traced.operations, 1), UNKNOWN
+    least twice as many where it is not seen on which side of a limit it is; None where they would take long."""
+    spec, operations, verdict = pilot.spec, max(pilot.spec.traced.operations, 1), None
     afford = int(COMPARED / (operations * (1 + times) * spec.steps)) // PATHS * PATHS
-    most = [min(paths, afford) for paths in MANY] if pilot.paths > 1 and afford else []
+    most = [min(paths, afford) for paths in MANY[: 1 if pilot.paths == 1 else None]] if afford else []
+    steps = _compared_steps(spec.steps)
     for before, lanes in zip([0, *most], most, strict=False):
-        is_settled = verdict.is_beyond(limit) or verdict.is_within(limit) or math.isnan(verdict.error)
-        if before and (lanes < 2 * before or is_settled):
+        if verdict is not None and (
+            lanes < 2 * before or verdict.is_beyond(limit) or verdict.is_within(limit) or math.isnan(verdict.error)
+        ):
             break
-        saves = np.unique(np.linspace(spec.steps // 2, spec.steps, LOOKS).astype(int))
-        coarse = _Pilot(spec, pilot.executor, pilot.bodies, pilot.method, lanes).energies(saves)
-        finer = _Pilot(*pilot.shorter(times), pilot.bodies, pilot.method, lanes, seed=1).energies(times * saves)
-        means, errors = zip(*(_mean(K.mean(axis=0)) for K in (coarse, finer)), strict=True)
-        ratio, shares = means[0] / means[1], [error / mean for error, mean in zip(errors, means, strict=True)]
-        verdict = Verdict(ratio - 1.0, ratio * math.hypot(*shares))
+        coarse = _Pilot(spec, pilot.executor, pilot.bodies, pilot.method, lanes).energies(steps)
+        finer = _Pilot(*pilot.shorter(times), pilot.bodies, pilot.method, lanes, seed=1).energies(times * steps)
+        verdict = _ratio(coarse, finer)
     return verdict
 
 
-def _mean(K: np.ndarray) -> tuple[float, float]:
-    """The mean over sound paths, and its standard error; NaN where most are not."""
-    sound = K[np.isfinite(K)]
-    if len(sound) < max(2, 0.5 * len(K)):
-        return math.nan, math.nan
-    return float(sound.mean()), float(sound.std() / math.sqrt(len(sound)))
+def _compared_steps(steps: int) -> np.ndarray:
+    """The ends of steps in the second half of a run at which energies are compared: their distances differ, so that no
+    swing is met at the same phase every time."""
+    along = (np.arange(LOOKS) + GOLDEN * np.arange(1, LOOKS + 1) % 1.0) / LOOKS
+    return np.unique(np.append(steps // 2 + (along * (steps - steps // 2)).astype(int), steps))
+
+
+def _ratio(coarse: np.ndarray, finer: np.ndarray) -> Verdict:
+    """The ratio of the means of two energies (times, paths). What it is off by chance is seen between paths, and
+    between times where all paths swing together; unknown where most paths fail, or few have most of the energy."""
+    sound = [K[:, np.isfinite(K).all(axis=0)] for K in (coarse, finer)]
+    if min(K.shape[1] for K in sound) < max(1, 0.5 * coarse.shape[1]):
+        return UNKNOWN
+    means = [float(K.mean()) for K in sound]
+    if min(means) <= 0.0:
+        return UNKNOWN
+    shares = [float(K.mean(axis=0).std()) / mean / math.sqrt(K.shape[1]) for K, mean in zip(sound, means, strict=True)]
+    if max(shares) > FEW:
+        return UNKNOWN
+    apart = np.subtract(*(K.mean(axis=1) / mean for K, mean in zip(sound, means, strict=True)))
+    chance = max(math.hypot(*shares), float(apart.std()) / math.sqrt(len(apart)))
+    return Verdict(means[0] / means[1] - 1.0, means[0] / means[1] * chance)
 
 
 def _verdict(begins: np.ndarray, durations: np.ndarray, account: Account, end: float, is_loaded: bool) -> Verdict:
@@ -293,15 +311,20 @@ def _verdict(begins: np.ndarray, durations: np.ndarray, account: Account, end: f
         if is_sound.mean() < 0.5:
             return UNKNOWN
         δ, K, D, P = (np.nanmean(values[:, :, is_sound], axis=1) for values in account)
+        powers = account.damped[:, :, is_sound]
+        is_passive = bool(np.nanmin(powers) >= -ROUNDED * np.nanmax(np.abs(powers)))
     δ *= account.gained.shape[1] / durations[:, None]
     E, power = ADDED * K.mean(axis=1), P.mean(axis=1)
     if is_loaded or not power.any():
         growth = np.gradient(E, begins) if len(E) > 1 else 0.0
         power = np.maximum(D.mean(axis=1) + growth - δ.mean(axis=1), power)
+    if E.min() < 0.0:  # velocities and momenta of different signs
+        return UNKNOWN
     E, error = np.maximum(E, LEAST * E.max()), np.zeros(δ.shape[1])
     for gained, rate, T in zip(δ / E[:, None], power / E, np.diff(np.append(begins, end)), strict=True):
-        error = math.exp(-rate * T) * error - math.expm1(-rate * T) * gained / rate if rate else error + T * gained
-    return Verdict(float(error.mean()), float(error.std() / math.sqrt(max(len(error) - 1, 1))))
+        with np.errstate(all="ignore"):  # powers that overflow make an error that is not known
+            error = np.exp(-rate * T) * error - np.expm1(-rate * T) * gained / rate if rate else error + T * gained
+    return Verdict(float(error.mean()), float(error.std() / math.sqrt(max(len(error) - 1, 1))), is_passive)
 
 
 class _Pilot:

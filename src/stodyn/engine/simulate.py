@@ -270,11 +270,11 @@ def run_of(spec: Spec, paths: int, seed: int, where: Where) -> Run:
     return Run(spec, Layout(spec, paths, seed, width), chosen)
 
 
-def look_at_steps(problem: Any, method: Any, t: Any, dt: Any, paths: int, seed: int, judges_laws: bool) -> None:
+def look_at_steps(problem: Any, method: Any, t: Any, dt: Any, paths: int, seed: int, **judges: bool) -> None:
     """Warn, as before a run of that many paths, of steps that are unstable, or make variances or energies wrong."""
     chosen = chosen_method(problem, method)
     spec = describe(problem, chosen, t, dt, None, "float64")
-    examined(run_of(spec, paths, seed, where_of()), problem, chosen, judges_laws)
+    examined(run_of(spec, paths, seed, where_of()), problem, chosen, **judges)
 
 
 def _warn_of_unmet_stops(tally: Tally) -> None:

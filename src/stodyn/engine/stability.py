@@ -80,10 +80,12 @@ class UnstableStep(NamedTuple):
     longest: Callable[[], float]
 
 
-def examined(run: Any, problem: Any, method: Any, judges_laws: bool = True) -> Any:
+def examined(
+    run: Any, problem: Any, method: Any, judges_laws: bool = True, judges_energies: bool = True
+) -> Any:  # fmt: skip
     """The run, once its steps are examined: warns where they are unstable, and of variances and energies that they make
-    wrong, which is what `judges_laws` asks; refuses noise that is not what is stated of it along the first paths, and
-    energies that are far off."""
+    wrong, if these are to be judged; refuses noise that is not what is stated of it along the first paths, and energies
+    that are far off."""
     unstable = ""
     with or_unexamined():
         _refuse_false_structure(run, problem)
@@ -96,8 +98,8 @@ def examined(run: Any, problem: Any, method: Any, judges_laws: bool = True) -> A
         with or_unexamined():
             is_judged = warn_of_wrong_variances(whole, problem, method)
         with or_unexamined():
-            if not is_judged:
-                check_energy(whole, problem, method)
+            if judges_energies and not is_judged:
+                check_energy(run, problem, method)
     return run.suspecting(unstable)
 
 
