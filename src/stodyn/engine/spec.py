@@ -379,6 +379,7 @@ def matched(problem: Any, method: Any) -> tuple[Any, list[str]]:
         raise TypeError(f"method: expected a method such as stodyn.methods.explicit.Heun, got {method!r}")
     if isinstance(problem, Measured):
         inner, changes = matched(problem.problem, method)
+        _expect_all_components(problem, inner, method)
         return problem if inner is problem.problem else problem.around(inner), changes
     accepts: Any = method.accepts
     original, changes = problem, []
@@ -404,6 +405,17 @@ def matched(problem: Any, method: Any) -> tuple[Any, list[str]]:
             changes.append(f"{problem.calculus} -> {method.calculus} (drift corrected by half of sum (dg_k/dx) g_k)")
         problem = lowering.to_ito(problem) if method.calculus == "ito" else lowering.to_stratonovich(problem)
     return problem, changes
+
+
+def _expect_all_components(problem: Any, inner: Any, method: Any) -> None:
+    """Refuse a method for which the problem inside another one loses components, which the outer one may read."""
+    left = [name for name in problem.problem.components if name not in inner.components]
+    if left:
+        raise ValueError(
+            f"method: {method.name} takes the {type(problem.problem).__name__} inside this {type(problem).__name__} as "
+            f"an {type(inner).__name__} of {', '.join(inner.components)}, without {', '.join(left)}; take a method for "
+            f"the {type(problem.problem).__name__} itself. {best_fitting(problem.problem, method.name)}"
+        )
 
 
 def statistics_of(collect: Statistic | Sequence[Statistic] | None) -> tuple[Statistic, ...]:

@@ -29,6 +29,7 @@ from stodyn.noise import counter, generators
 from stodyn.noise.distribution import Distribution
 from stodyn.numerics.rarely import rarely
 from stodyn.problems.looped import KEYS, SINCE, SLOPE, Arrived, Looped, Part
+from stodyn.problems.sdae import SDAE
 from stodyn.problems.sensor import Sensor
 
 _pair = jax.jit(counter.pair)  # traced once, and not at every sensor of every run
@@ -44,15 +45,16 @@ def looping(method: Any, problem: Looped, t: float, h: float | np.ndarray) -> Me
 def in_steps(method: Any, problem: Looped, h: float) -> Method:
     """A method for the plant of a loop, which makes steps; refuses those that carry derivatives over a jump."""
     stepping = method if isinstance(method, Method) else _stepping(method, problem, h)
-    _refuse_derivatives(stepping)
+    _refuse_derivatives(stepping, problem.problem)
     return stepping
 
 
-def _refuse_derivatives(method: Method) -> None:
+def _refuse_derivatives(method: Method, plant: Any) -> None:
     if method.starting_steps:
+        fitting = "Trapezoidal or RK1W2" if isinstance(plant, SDAE) else "RK4 or Heun"
         raise ValueError(
             f"method: {method.name} keeps derivatives from before a jump of an input; take a method of one step such "
-            "as RK4 or Heun"
+            f"as {fitting}"
         )
     innermost: Any = method
     while isinstance(innermost, WrappedSteps):

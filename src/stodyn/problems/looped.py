@@ -35,7 +35,10 @@ from stodyn.numerics.running_sums import running_sums
 from stodyn.numerics.tracing_errors import in_words, user_place
 from stodyn.problems.calling import call
 from stodyn.problems.contract import TracedFunction, anew, component_names, expect_problem, param_units
+from stodyn.problems.hamiltonian import Hamiltonian
 from stodyn.problems.measured import Measured
+from stodyn.problems.mechanical import Mechanical
+from stodyn.problems.sdae import SDAE
 from stodyn.problems.sde import SDE
 from stodyn.problems.sensor import Jitter, Sensor, Timed, Times, exact
 
@@ -47,6 +50,12 @@ LEAST_SINGLE_SPACINGS = 8  # of numbers of single precision in a step, and in a 
 MOST_TICKS = 10**7  # in the shortest period; more come of times that were rounded, such as 1/3
 INPUTS: dict[type, Callable[[Any, list[str]], Any]] = {}  # kind of problem -> the same with inputs among its params
 SLOPE, SINCE = "~slope of {}", "~since when {}"  # params of a plant whose input is a straight line between samples
+IN_TIME: dict[type, dict[str, int]] = {  # kinds of plants that take such lines: their functions, and the arguments of
+    SDE: {"drift": 2, "diffusion": 2},  # these before params, of which time is the first
+    SDAE: {"drift": 2, "diffusion": 2},
+    Mechanical: {"force": 3, "noise": 3, "mass": 3, "constraints": 2},
+    Hamiltonian: {"H": 3, "h": 3, "force": 3, "noise": 3},
+}
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -139,7 +148,8 @@ class Part(Timed):
     phase, delay : float
         The time of the first run after the start, and how late its output takes effect.
     hold : "zero" or "first"
-        Whether the plant sees the last output, or the straight line through the last two, which is for SDE plants.
+        Whether the plant sees the last output, or the straight line through the last two, which is for an SDE, an SDAE
+        (also from a netlist), a Mechanical or a Hamiltonian system, with no noise or walls put around it.
     jitter : Jitter, optional
         Runs about their times.
 
@@ -692,7 +702,9 @@ class Looped(Measured):
 
     def before_run(self, t: float) -> tuple[str, ...]:
         words = [f"{thing.name} every {float(thing.times.every):g}" for thing in self.things]
-        return (*self.problem.before_run(t), f"loop: {', '.join(words)}; tick {float(self.tick):g}")
+        late = [sensor.name for sensor in self.sensors if sensor.times.phase or sensor.times.delay]
+        begun = f"; until {', '.join(late)} has read, it shows the start without noise" if late else ""
+        return (*self.problem.before_run(t), f"loop: {', '.join(words)}; tick {float(self.tick):g}{begun}")
 
     def jumps(self, component: int) -> str:
         own = component - self.problem.n
@@ -795,10 +807,11 @@ def _with_inputs(plant: Any, names: list[str]) -> Any:
 
 def _with_lines(plant: Any, names: tuple[str, ...]) -> Any:
     """The plant with straight lines in time for these inputs: value + slope (t - since)."""
-    if type(plant) is not SDE:
+    if type(plant) not in IN_TIME:
+        kinds = ", ".join(kind.__name__ for kind in IN_TIME)
         raise ValueError(
-            f'hold: "first" needs the times of stages, which only an SDE plant is asked for here, got '
-            f'{type(plant).__name__}; take hold="zero" and a shorter period, or write the plant as an SDE'
+            f'hold: "first" needs the times of stages, for which a plant is an {kinds} and nothing around it, got '
+            f'{type(plant).__name__}; take hold="zero" and a shorter period, or write the plant as one of these'
         )
     extra = {word.format(name) for name in names for word in (SLOPE, SINCE)}
 
@@ -806,14 +819,20 @@ def _with_lines(plant: Any, names: tuple[str, ...]) -> Any:
         lines = {name: params[name] + params[SLOPE.format(name)] * (t - params[SINCE.format(name)]) for name in names}
         return {**{word: value for word, value in params.items() if word not in extra}, **lines}
 
-    def in_time(function: Callable) -> Callable:
-        return lambda t, x, params: call(function, t, x, params=now(t, params))
+    def in_time(function: Any, count: int) -> Any:
+        if isinstance(function, Sequence):
+            return [in_time(one, count) for one in function]
+        if not callable(function):
+            return function
+        if count == 2:
+            return lambda t, x, params: call(function, t, x, params=now(t, params))
+        return lambda t, x, v, params: call(function, t, x, v, params=now(t, params))
 
     params = dict(plant.params)
     for name in names:
         params |= {SLOPE.format(name): 0.0 * np.asarray(params[name], float), SINCE.format(name): 0.0}
-    diffusion = None if plant.diffusion is None else in_time(plant.diffusion)
-    return dataclasses.replace(plant, drift=in_time(plant.drift), diffusion=diffusion, params=params)
+    functions = {name: in_time(getattr(plant, name), count) for name, count in IN_TIME[type(plant)].items()}
+    return dataclasses.replace(plant, params=params, **functions)
 
 
 def expect_inputs(words: str, params: Any, inputs: Sequence[str]) -> None:
