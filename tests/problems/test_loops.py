@@ -557,6 +557,73 @@ def test_readings_are_rounded_limited_averaged_and_late():
     assert shown["late"] == pytest.approx(np.maximum(last - 0.3, 0.0))
 
 
+@pytest.mark.usefixtures("quick_compiling")
+def test_noise_of_a_sensor_may_have_any_distribution():
+    """Readings of a plant at rest are even over the width, in moments to five standard errors; the exact covariances
+    and a filter know of the variance alone."""
+    even = scipy.stats.uniform(-((3 * R) ** 0.5), 2 * (3 * R) ** 0.5)
+    still = sd.SDE(lambda t, x: 0 * x, None, start=[0.0], names=("x",))
+    loop = sd.with_loop(still, sd.Sensor("y", of="x", every=H, noise=even))
+    run = sd.simulate(loop, "Heun", t=(0, 2), dt=H, paths=200, seed=1, progress=False, collect=[st.Paths(200, every=1)])
+    y = run["path"].sel(component="y").values.ravel() / even.std()
+    assert len(np.unique(y)) == y.size == 4200 and np.abs(y).max() <= 3**0.5
+    for power, moment in ((1, 0.0), (2, 1.0), (4, 1.8)):
+        assert abs((y**power).mean() - moment) < 5 * (y**power).std() / y.size**0.5
+    loops = [sd.with_loop(integrator(), sd.Sensor("y", of="x", every=H, noise=noise), proportional())
+             for noise in (even, sd.per_sample(R**0.5))]  # fmt: skip
+    one, other = (sd.analysis.sampled(loop).covariance() for loop in loops)
+    assert one == pytest.approx(other, abs=1e-12)
+    one, other = (sd.parts.kalman(integrator(), loop.sensors, H).design.covariance for loop in loops)
+    assert one == pytest.approx(other, abs=1e-12)
+
+
+def of_the_input(law, average=None, **options):
+    """x from 1 on, without noise of its own; one sensor reads the input as it acts, and `law` makes the input of x and
+    of that reading."""
+    plant = dataclasses.replace(integrator(), start=[1.0])
+    part = sd.Part(
+        "law", H, lambda t, own, seen, p: (own, law(seen["x"], seen["f"])), (sd.true("x"), "f"), "u", **options
+    )
+    return sd.with_loop(plant, sd.Sensor("f", of=lambda t, x, p: p["u"], every=H, average=average), part)
+
+
+@pytest.mark.usefixtures("quick_compiling")
+@pytest.mark.brief("options0-read0", "options4-read4")
+@pytest.mark.parametrize(
+    ("options", "read"),
+    [({}, [0.0, -1.0, -0.9]), ({"average": True}, [0.0, -1.0, -0.9]), ({"delay": 0.05}, [0.0, -1.0, -0.95]),
+     ({"delay": 0.05, "average": True}, [0.0, -0.5, -0.975]),
+     ({"delay": 0.05, "average": True, "hold": "first"}, [0.0, -0.625, -1.3359375])],
+)  # fmt: skip
+def test_sensors_read_the_input_as_it_acts(options, read):
+    """As accelerometers do: of u' = -x, by hand. They read the value that params have at the start, for ever."""
+    loop = of_the_input(lambda x, f: -x, **options)
+    loop = dataclasses.replace(loop, problem=dataclasses.replace(loop.problem, diffusion=None))
+    run = sd.simulate(loop, "Heun", t=(0, 0.2), dt=0.05, paths=1, seed=1, progress=False,
+                      collect=[st.Moments(at=[0, H, 2 * H])])  # fmt: skip
+    assert run["mean"].sel(component="f").values == pytest.approx(read, abs=1e-12)
+
+
+@pytest.mark.parametrize("average", [None, True])
+def test_readings_of_the_input_are_in_the_exact_covariances(average):
+    """A part that remembers what it wrote needs no sensor for it."""
+
+    def remembering(t, own, seen, p):
+        u = -3 * seen["x"] - 0.4 * own
+        return u, u
+
+    known = sd.with_loop(integrator(), sd.Part("law", H, remembering, sd.true("x"), "u", state=0.0))
+    loop = of_the_input(lambda x, f: -3 * x - 0.4 * f, average)
+    for method in ((), ("Heun", H / 2)):
+        one, other = (sd.analysis.sampled(problem, *method) for problem in (loop, known))
+        assert one.covariance()[0, 0] == pytest.approx(other.covariance()[0, 0], abs=1e-13)
+        assert one.radius == pytest.approx(other.radius, abs=1e-12)
+    with pytest.raises(ValueError, match=r"of \(f\): reads u, a straight line between samples"):
+        sd.analysis.sampled(of_the_input(lambda x, f: -x, average, hold="first"))
+    with pytest.raises(ValueError, match=r"of \(f\): reads the input u; a filter here"):
+        sd.parts.lqg(integrator(), {"x": 1.0, "u": 1.0}, of_the_input(lambda x, f: -x).sensors, H)
+
+
 def test_jitter_keeps_the_number_of_samples_and_moves_them():
     plant = sd.SDE(
         lambda t, x, p: 1.0 + 0 * x, lambda t, x: jnp.zeros((1, 1)), start=[0.0], params={"u": 0.0}, names=("x",)
@@ -1024,6 +1091,9 @@ def test_readings_and_inputs_have_units_and_a_loop_is_shown_with_its_parts():
     late = sd.with_loop(plant, *sensors, sd.Sensor("w", of="x", every=H, delay=0.05))
     assert loop.before_run(0.0) == ("loop: y every 0.1, z every 0.1, law every 0.1; tick 0.1",)
     assert late.before_run(0.0)[0].endswith("tick 0.05; until w has read, it shows the start without noise")
+    gyro = sd.noise.gyro(arw=0.1, bias_instability=0.1, band=(0.001, 4.0))
+    noisy = sd.with_loop(plant, sd.Sensor("y", of="x", every=H, noise=gyro))
+    assert noisy.before_run(0.0)[1:] == ("flicker of y: from 0.001 to 4 Hz",)
 
 
 @pytest.mark.parametrize("noise", [sd.per_sample(0.1), None])

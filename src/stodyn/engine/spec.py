@@ -410,7 +410,7 @@ def matched(problem: Any, method: Any) -> tuple[Any, list[str]]:
 def _expect_all_components(problem: Any, inner: Any, method: Any) -> None:
     """Refuse a method for which the problem inside another one loses components, which the outer one may read."""
     left = [name for name in problem.problem.components if name not in inner.components]
-    if left:
+    if left and inner.n != problem.problem.n:
         raise ValueError(
             f"method: {method.name} takes the {type(problem.problem).__name__} inside this {type(problem).__name__} as "
             f"an {type(inner).__name__} of {', '.join(inner.components)}, without {', '.join(left)}; take a method for "

@@ -116,7 +116,7 @@ class Clock:
         self.recursions = {
             sensor.name: sensor.recursion(problem.layout.readings[sensor.name])
             for sensor in problem.sensors
-            if sensor.noise is not None or sensor.bias is not None
+            if sensor.recursive
         }
 
     def ticks(self, t: Any, h: Any) -> tuple[Array, Array]:
@@ -242,6 +242,13 @@ class Loop:
         """The params of the plant, with the inputs as they are held."""
         return {**self.params, **registers.held}
 
+    def felt(self, t: Any, registers: Registers) -> dict[str, Any]:
+        """The params of the plant at a time, with the inputs as they act on it."""
+        params = self.inputs(registers)
+        for name in [name for part in self.problem.parts if part.hold == "first" for name in part.writes]:
+            params[name] = params[name] + params[SLOPE.format(name)] * (t - params[SINCE.format(name)])
+        return params
+
     def normals(self, stream: int, sample: Array, count: int, dtype: Any) -> Array:
         """The normals of a sample."""
         pairs = (count + 1) // 2
@@ -319,7 +326,8 @@ class Loop:
         for sensor in self.problem.sensors:
             if sensor.average:
                 values = [
-                    sensor.value(self.problem.problem, at, x, self.params) for at, x in ((t - h, before), (t, after))
+                    sensor.value(self.problem.problem, at, x, self.felt(at, registers))
+                    for at, x in ((t - h, before), (t, after))
                 ]
                 sums[sensor.name] = sums[sensor.name] + 0.5 * h * (values[0] + values[1])
         return registers._replace(sums=sums)
@@ -417,7 +425,7 @@ class Loop:
 
     def _sensed(self, sensor: Sensor, t: Any, x: Array, sample: Array, registers: Registers) -> Registers:
         name = sensor.name
-        value = sensor.value(self.problem.problem, t, x, self.params)
+        value = sensor.value(self.problem.problem, t, x, self.felt(t, registers))
         if sensor.average:
             value = jnp.where(sample == 0, value, registers.sums[name] / self._averaged_over(sensor, registers))
             registers = registers._replace(sums={**registers.sums, name: jnp.zeros_like(registers.sums[name])})
@@ -451,6 +459,10 @@ class Loop:
             arrives = arrives & ~self.is_lost(sensor, sample, dtype)
         return arrives.astype(dtype)
 
+    def quantiles(self, law: Distribution, z: Array) -> Array:
+        """Draws of a distribution from normals."""
+        return _quantiles(law, z)
+
     def is_lost(self, sensor: Sensor, sample: Array, dtype: Any) -> Array:
         """Whether a reading does not arrive."""
         z = self.normals(2**15 + self.clock.streams[sensor.name], sample, 1, dtype)[0]
@@ -460,7 +472,7 @@ class Loop:
         name = sensor.name
         if isinstance(sensor.noise, Distribution):
             z = self.normals(2**13 + self.clock.streams[name], sample, len(value), value.dtype)
-            value = (value + _quantiles(sensor.noise, z)).astype(value.dtype)
+            value = (value + self.quantiles(sensor.noise, z)).astype(value.dtype)
         if name not in self.clock.recursions:
             return value, registers
         recursion = self.clock.recursions[name]

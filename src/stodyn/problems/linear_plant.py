@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import scipy
+from jax.interpreters import partial_eval
 
 from stodyn.noise.distribution import Distribution
 from stodyn.noise.source import source_of
@@ -127,6 +128,15 @@ def _refuse_rest(words: str, rest: np.ndarray) -> None:
         raise ValueError(f"{words} affine, with {rest} at 0; write it in deviations from where it rests")
 
 
+def inputs_read(sensor: Sensor, problem: Any, params: Any, inputs: Sequence[str]) -> list[str]:
+    """Return those of the inputs that move what a sensor reads, as an accelerometer does the force on it."""
+    names, x = sorted(inputs), jnp.zeros(problem.n)
+    held = {name: jnp.asarray(params[name], float) for name in names}
+    jaxpr: Any = jax.make_jaxpr(lambda x, held: sensor.value(problem, 0.0, x, {**params, **held}))(x, held).jaxpr
+    used = partial_eval.dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars))[1]
+    return [name for name, is_used in zip(names, used[1:], strict=True) if is_used]
+
+
 def linear_readings(plant: Plant, sensors: Sequence[Sensor]) -> Readings:
     """Return what the sensors read, as matrices, with their noise as it is: white, of a filter, and of rounding."""
     with jax.enable_x64(True):
@@ -138,6 +148,11 @@ def linear_readings(plant: Plant, sensors: Sequence[Sensor]) -> Readings:
 def _reading(plant: Plant, sensor: Sensor) -> Readings:
     params = jax.tree.map(lambda v: np.asarray(v, float), plant.problem.example_params())
     zero = np.zeros(len(plant.A))
+    if felt := inputs_read(sensor, plant.problem, params, plant.inputs):
+        raise ValueError(
+            f"of ({sensor.name}): reads the input {felt[0]}; a filter here takes readings of the state alone. Write "
+            "the estimator as a Part, or read the state"
+        )
     words = f"of ({sensor.name}): the reading is"
     H, rest = affine(words, lambda x: sensor.value(plant.problem, 0.0, x, params), zero)
     _refuse_rest(words, rest)

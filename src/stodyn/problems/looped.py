@@ -27,6 +27,7 @@ from stodyn.arguments import checks_arguments
 from stodyn.hints import Reals, is_number
 from stodyn.noise import path_normals, sfc64
 from stodyn.noise.from_normals import FromNormals
+from stodyn.noise.inertial import Inertial
 from stodyn.noise.source import ByPath
 from stodyn.noise.uniforms import Uniforms
 from stodyn.numerics.bounds import check_bounds
@@ -256,7 +257,7 @@ class Layout:
 
     def _expect_noise(self, sensor: Sensor) -> None:
         """Refuse noise of another number of readings."""
-        if sensor.noise is None and sensor.bias is None:
+        if not sensor.recursive:
             return
         count = self.readings[sensor.name]
         white = sensor.recursion(count).white
@@ -704,7 +705,8 @@ class Looped(Measured):
         words = [f"{thing.name} every {float(thing.times.every):g}" for thing in self.things]
         late = [sensor.name for sensor in self.sensors if sensor.times.phase or sensor.times.delay]
         begun = f"; until {', '.join(late)} has read, it shows the start without noise" if late else ""
-        return (*self.problem.before_run(t), f"loop: {', '.join(words)}; tick {float(self.tick):g}{begun}")
+        loop = f"loop: {', '.join(words)}; tick {float(self.tick):g}{begun}"
+        return (*self.problem.before_run(t), loop, *(line for sensor in self.sensors for line in _bands(sensor)))
 
     def jumps(self, component: int) -> str:
         own = component - self.problem.n
@@ -716,6 +718,14 @@ class Looped(Measured):
     def held(self) -> range:
         """The readings, inputs and own states."""
         return range(self.problem.n, self.n)
+
+
+def _bands(sensor: Sensor) -> list[str]:
+    """Where the flicker of a sensor's noise begins and ends, in words."""
+    noises = [getattr(sensor.noise, kind, sensor.noise) for kind in ("gyro", "accelerometer")]
+    every = float(sensor.times.every)
+    bands = dict.fromkeys(one.flicker_band(every) for one in noises if isinstance(one, Inertial) and one.B)
+    return [f"flicker of {sensor.name}: from {low:g} to {high:g} Hz" for low, high in bands]
 
 
 def plant_of(problem: Any) -> Any:

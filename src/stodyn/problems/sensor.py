@@ -106,7 +106,8 @@ class Sensor(Timed):
     name : str
         The name of the reading.
     of : str, int, callable, or a sequence of these
-        What is read: a component, or a function of(t, x[, params]); several make a vector.
+        What is read: a component, or a function of(t, x[, params]); several make a vector. In a loop params hold the
+        inputs as they act at the time, so that an accelerometer reads the force on it.
     every : float, optional
         The time between readings; needed in a loop.
     noise : per_sample(...), density(..., sides=...), Coloured, a distribution (also scipy's) or gyro(...), optional
@@ -227,9 +228,15 @@ class Sensor(Timed):
     def recursion(self, outputs: int) -> readings.Recursion:
         """Return noise and bias at the readings as one recursion; of a distribution its draws are separate."""
         every = float(self.times.every)
-        own = None if isinstance(self.noise, Distribution) else self.noise
-        parts = [readings.recursion(noise, every, outputs) for noise in (own, self.bias) if noise is not None]
+        parts = [readings.recursion(noise, every, outputs) for noise in self.recursive] or [
+            readings.memoryless(outputs, lambda params: 0.0)
+        ]
         return readings.stacked(parts) if len(parts) != 1 else parts[0]
+
+    @property
+    def recursive(self) -> list[Any]:
+        """Noise and bias, where there are any, but for a distribution."""
+        return [noise for noise in (self.noise, self.bias) if not (noise is None or isinstance(noise, Distribution))]
 
 
 def _turned(value: Any, response: np.ndarray, sensor: str) -> Any:

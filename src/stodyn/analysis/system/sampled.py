@@ -43,7 +43,7 @@ from stodyn.numerics.facts import degree
 from stodyn.numerics.systems import Matrices
 from stodyn.numerics.van_loan import Stretch
 from stodyn.problems.contract import written_as
-from stodyn.problems.linear_plant import affine, affine_rates, derivative, refuse_random_params
+from stodyn.problems.linear_plant import affine, affine_rates, derivative, inputs_read, refuse_random_params
 from stodyn.problems.looped import SLOPE, Looped
 from stodyn.problems.sde import SDE
 from stodyn.problems.structure import depends_on_time
@@ -148,6 +148,9 @@ class _Probe(Loop):
     def next_time(self, name, sample, before):
         return jnp.zeros(3, np.int32)
 
+    def felt(self, t, registers):
+        return self.inputs(registers)  # no sensor reads a straight line
+
     def generator(self, name):
         return jnp.zeros(0)
 
@@ -157,6 +160,9 @@ class _Probe(Loop):
     def normals(self, stream, sample, count, dtype):
         self.used += count
         return self.supply[self.used - count : self.used]
+
+    def quantiles(self, law, z):
+        return math.sqrt(law.variance) * z  # all that covariances know of it
 
     def is_lost(self, sensor, sample, dtype):
         return self.lost[sensor.name]
@@ -534,7 +540,20 @@ def _refuse_what_is_not_analysed(loop: Looped, method: Any, at: Any) -> None:
                 f"hold ({part.name}): what steps make of straight lines is not analysed; leave method and dt out, or "
                 "simulate the loop"
             )
+    _refuse_lines_that_are_read(loop)
     _refuse_jitter(loop)
+
+
+def _refuse_lines_that_are_read(loop: Looped) -> None:
+    lines = [name for part in loop.parts if part.hold == "first" for name in part.writes]
+    with jax.enable_x64(True):
+        params = jax.tree.map(lambda v: jnp.asarray(v, float), loop.problem.example_params())
+        for sensor in loop.sensors if lines else ():
+            if read := inputs_read(sensor, loop.problem, params, lines):
+                raise ValueError(
+                    f"of ({sensor.name}): reads {read[0]}, a straight line between samples, which is not analysed; "
+                    'take hold="zero", or simulate the loop'
+                )
 
 
 def _drifts(loop: Looped) -> bool:
@@ -758,12 +777,14 @@ def _rates(
         inputs[name], F[line.now, line.slope] = line.now, 1.0
     held = np.concatenate([places[:0], *inputs.values()])
     F[np.ix_(places, places)], F[np.ix_(places, held)], G[places] = rates.A, rates.B, rates.G
+    columns = np.concatenate([places, held])
     for sensor in loop.sensors:
         if sensor.average:
-            reading = functools.partial(_reading, sensor, loop.problem, params)
-            words = f"of ({sensor.name}): the reading is"
-            H = affine(words, reading, np.zeros(plant.n))[0] if point is None else derivative(reading, point.x)
-            F[np.ix_(registers.sums[sensor.name], places)] = H
+            reading = functools.partial(_reading, sensor, loop.problem, params, tuple(inputs))
+            words, sizes = f"of ({sensor.name}): the reading is", [np.ravel(params[name]) for name in inputs]
+            zero, about = np.zeros(len(columns)), None if point is None else np.concatenate([point.x, *sizes])
+            H = affine(words, reading, zero)[0] if about is None else derivative(reading, about)
+            F[np.ix_(registers.sums[sensor.name], columns)] = H
     return F, G
 
 
@@ -779,8 +800,14 @@ def _refuse_moving_plant(plant: Any, params: Any, inputs: Iterable[str]) -> None
         )
 
 
-def _reading(sensor: Any, plant: Any, params: Any, x: Any) -> Any:
-    return sensor.value(plant, 0.0, x, params)
+def _reading(sensor: Any, plant: Any, params: Any, inputs: tuple[str, ...], both: Any) -> Any:
+    """What a sensor reads of the state and the inputs, one after the other."""
+    held, first = {}, plant.n
+    for name in inputs:
+        shape = jnp.shape(params[name])
+        held[name] = both[first : first + math.prod(shape)].reshape(shape)
+        first += math.prod(shape)
+    return sensor.value(plant, 0.0, both[: plant.n], {**params, **held})
 
 
 def _delivered(
@@ -809,7 +836,8 @@ def _delivered(
         sums = dict(registers.sums)
         for s in loop.sensors:
             if s.average:
-                values = [s.value(loop.problem, 0.0, ready.read(y), params) for y in (inner, after)]
+                felt = {**params, **registers.held}
+                values = [s.value(loop.problem, 0.0, ready.read(y), felt) for y in (inner, after)]
                 sums[s.name] = sums[s.name] + 0.5 * dt * (values[0] + values[1])
         return ravel_pytree((after, registers._replace(sums=sums)))[0]
 
