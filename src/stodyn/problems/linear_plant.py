@@ -130,6 +130,8 @@ def _refuse_rest(words: str, rest: np.ndarray) -> None:
 
 def inputs_read(sensor: Sensor, problem: Any, params: Any, inputs: Sequence[str]) -> list[str]:
     """Return those of the inputs that move what a sensor reads, as an accelerometer does the force on it."""
+    if not inputs:
+        return []
     names, x = sorted(inputs), jnp.zeros(problem.n)
     held = {name: jnp.asarray(params[name], float) for name in names}
     jaxpr: Any = jax.make_jaxpr(lambda x, held: sensor.value(problem, 0.0, x, {**params, **held}))(x, held).jaxpr
