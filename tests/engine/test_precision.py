@@ -185,3 +185,16 @@ def test_what_is_seen_does_not_depend_on_the_sessions_precision(name, method):
         with jax.enable_x64(is_double):
             runs.append(simulate(kubo(), method, collect=WATCHING[name], **RUN))
     assert runs[0].drop_attrs().identical(runs[1].drop_attrs())
+
+
+def test_functions_are_looked_at_in_float64_alone():
+    """Corners of a drift were looked for in float32, where a branch with a table of float64 cannot be traced."""
+    table, seen = np.array([[0.0, 1.0], [-1.0, -0.3]]), set()
+
+    def drift(t, x):
+        seen.add(x.dtype)
+        return jax.lax.cond(x[0] > 0, lambda: jnp.asarray(table) @ x, lambda: -0.5 * x)
+
+    problem = SDE(drift, lambda t, x: 0.1 * jnp.eye(2), [1.0, 0.0])
+    simulate(problem, EulerMaruyama, t=(0.0, 0.2), dt=0.1, paths=2, seed=1)
+    assert seen == {np.dtype(float)}

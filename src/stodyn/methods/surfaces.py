@@ -98,7 +98,7 @@ def equations_of(problem: Any) -> Equations | None:
 
 def has_corners(problem: Any) -> bool:
     """Whether a drift has corners in the state, and its slopes at many points cost little."""
-    params, start = problem.example_params(), jnp.asarray(problem.example_start())
+    params, start = problem.example_params(), np.asarray(problem.example_start(), float)
 
     def drift(x):
         return problem.f(0.0, x, params)
