@@ -13,6 +13,7 @@ import pytest
 
 import stodyn as sd
 from stodyn import statistics as st
+from stodyn.statistics import functional
 
 RUN = dict(t=(0.0, 1.0), dt=0.25, paths=2, seed=1, collect=st.Moments(at=[1.0]))
 RATE = 1.0
@@ -151,6 +152,7 @@ WATCHING = {
     "of": lambda of: dict(stop=sd.Stop(sd.Level(3.0, of=of))),
     "level": lambda of: dict(stop=sd.Stop(sd.Level(lambda t: of(t, np.ones(1))))),
     "Passage: of": lambda of: dict(collect=st.Passage(sd.Level(3.0, of=of))),
+    r"of \(gauge\)": lambda of: dict(collect=st.Sensed(sd.Sensor("gauge", of, every=0.5))),
 }
 
 
@@ -161,6 +163,40 @@ def test_functions_that_watch_paths_are_refused_likewise(who):
         watching = WATCHING[who](lambda t, x, number=number: x[0] + number())
         with pytest.raises(ValueError, match=f"^{who}: traced twice, it gives two different functions"):
             sd.simulate(problem, "EulerMaruyama", **RUN | watching)
+
+
+def test_sensors_of_a_record_are_refused_likewise():
+    rng = np.random.default_rng(1)
+    gauge = sd.Sensor("gauge", lambda t, x: x * rng.normal(), noise=sd.per_sample(0.1))
+    problem = sd.SDE(lambda t, x, rate: -rate * x, lambda t, x: 1.0, 1.0, params=1.0)
+    with pytest.raises(ValueError, match=r"^of \(gauge\): traced twice, it gives two different functions"):
+        sd.likelihood(problem, data=([0.0, 0.5, 1.0], [1.0, 0.5, 0.2]), sensors=gauge, free={"params": (0, 9)})
+
+
+@pytest.mark.parametrize("kind", ["End", "TimeAverage", "Maximum", "Probability"])
+def test_functionals_are_refused_likewise(kind):
+    """Each level had a number of its own, and an estimate with it was trusted."""
+    rng = np.random.default_rng(1)
+    f = getattr(functional, kind)(lambda t, x: x[0] + rng.normal())
+    problem = sd.SDE(lambda t, x, rate: -rate * x, lambda t, x: 1.0, 1.0, params=1.0)
+    with pytest.raises(ValueError, match=r"^f: traced twice, it gives two different functions"):
+        sd.estimate(problem, f, t=(0, 1), error=0.1, seed=1)
+    with pytest.raises(ValueError, match=r"^f: traced twice, it gives two different functions"):
+        sd.sensitivity(problem, f, of="params", t=(0, 1), dt=0.25, paths=8, seed=1)
+
+
+def test_controls_are_refused_likewise():
+    rng = np.random.default_rng(1)
+    problem = sd.SDE(lambda t, x: -x, lambda t, x: 1.0, 1.0)
+    with pytest.raises(ValueError, match=r"^control: traced twice, it gives two different functions"):
+        sd.estimate(problem, lambda t, x: jnp.sin(x[0]), t=(0, 1), error=0.1, seed=1,
+                    control=(lambda t, x: x[0] + rng.normal(), np.exp(-1.0)))  # fmt: skip
+
+
+def test_starts_that_draw_other_numbers_than_those_given_are_refused():
+    for number in (np.random.default_rng(1).normal, functools.partial(next, itertools.count()), time.time):
+        with pytest.raises(ValueError, match=r"^from_normals: traced twice, .* Draw from z alone"):
+            sd.from_normals(lambda z, number=number: z * number(), 2)
 
 
 @pytest.mark.parametrize("name", ["start", "params"])

@@ -11,6 +11,8 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from stodyn.accuracy import rules
@@ -21,6 +23,8 @@ from stodyn.accuracy.linear_control import Linearised, NoControl, linearised
 from stodyn.accuracy.pilot import MOST_DOUBLED
 from stodyn.engine.failure import PathsFailed
 from stodyn.engine.progress import Progress
+from stodyn.problems.calling import call
+from stodyn.problems.contract import anew, check_repeats
 from stodyn.statistics.functional import Controlled, End, Functional, PairWithControl
 
 SURELY, LIKELY = 1 - 1e-6, 0.995  # confidence with which a control is refused, and not trusted
@@ -75,6 +79,14 @@ def functional_of(f: Any) -> Functional:
     return End(f)
 
 
+def refuse_draws(name: str, functional: Functional, problem: Any, t: float) -> None:
+    """Refuse a function that draws a number, counts or reads a clock: it would be the same on all paths of a level."""
+    with jax.enable_x64(True):
+        x, params = jnp.asarray(problem.example_start(), float), problem.example_params()
+        first, second = (anew(lambda x: call(functional.function, t, x, params=params))(x)[0] for _ in range(2))
+    check_repeats(name, first, second)
+
+
 def named_control(problem, functional, span, error, control) -> Linearised | None:
     """The control asked for by name, or None where "auto" finds none."""
     if control not in ("linear", "auto"):
@@ -90,6 +102,8 @@ def named_control(problem, functional, span, error, control) -> Linearised | Non
 def with_control(f, control, original: Question, candidate: Candidate, seed: int, is_own: bool) -> WithControl:
     """f with its control, whose slope a pilot of its own determines."""
     both = _both(f, control)
+    if not is_own:
+        refuse_draws("control", both.control, original.problem, original.t[0])
     streams = np.random.SeedSequence(seed, spawn_key=(0,)).generate_state(2, np.uint64) >> np.uint64(1)
     question = dataclasses.replace(original, functional=both)
     run, spent = _slope_pilot(question, candidate, int(streams[0]))

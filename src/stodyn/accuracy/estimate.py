@@ -31,6 +31,7 @@ from stodyn.accuracy.controls import (
     functional_of,
     named_control,
     needed_error,
+    refuse_draws,
     with_control,
 )
 from stodyn.accuracy.gradient_routes import by_paths
@@ -374,6 +375,7 @@ def check_values(functional: Functional, problem: Any, t: float) -> None:
         raise ValueError(
             f"f: expected {wanted} for each path, got {name} from the function of {type(functional).__name__}"
         )
+    refuse_draws("f", functional, problem, t)
 
 
 def _check_wishes(error, level, most, seed) -> None:

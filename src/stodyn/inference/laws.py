@@ -206,7 +206,7 @@ def width_of(problem: Any, sensor: Sensor, params: Any) -> int:
     """Return how many outputs a sensor has."""
     if sensor.log_density is not None:
         raise ValueError(f"log_density ({sensor.name}): these filters take normal noise; give noise=")
-    return jax.eval_shape(lambda x: sensor.value(problem, 0.0, x, params), np.zeros(problem.n)).shape[0]
+    return sensor.width(problem, params)
 
 
 def read_by(plant: Plant, sensors: Sequence[Sensor], params: Any) -> tuple[list[int], list[bool]]:

@@ -17,6 +17,7 @@ from stodyn.noise import counter
 from stodyn.noise.source import Source, checked_draws
 from stodyn.noise.stream import STREAMS
 from stodyn.noise.uniforms import normals_of
+from stodyn.numerics.printing.fingerprints import are_known_to_differ, calls_host
 from stodyn.numerics.printing.points import AtPoints
 from stodyn.numerics.tracing_errors import in_words, way_out
 
@@ -38,7 +39,7 @@ class FromNormals(Source):
         examples = jax.ShapeDtypeStruct((self.normals,), np.float64)
         with jax.enable_x64(True):
             try:
-                self.trace = jax.make_jaxpr(self._real)(examples)
+                self.trace, again = (jax.make_jaxpr(lambda z: self._real(z))(examples) for _ in range(2))
             except Exception as error:
                 hint = way_out(error)
                 raise TypeError(
@@ -46,6 +47,12 @@ class FromNormals(Source):
                     f"({in_words(error)}).{hint and ' '}{hint} Let it return one array; jax.scipy.special.ndtr(z) "
                     "turns normal numbers into uniform ones."
                 ) from error
+        if are_known_to_differ(self.trace, again) and not calls_host(again):
+            raise ValueError(
+                "from_normals: traced twice, function(z) gives two different functions: does it draw a random number, "
+                "count, or read a clock? All paths would get the same number. Draw from z alone, of which there may be "
+                f"more than {normals}"
+            )
         self._at = AtPoints(self._value)
         self._of_path = AtPoints(self.counted, in_axes=(0, None))
 
@@ -109,8 +116,8 @@ def from_normals(function: Callable, normals: int) -> Any:
 
     Raises
     ------
-    TypeError
-        If JAX cannot trace the function.
+    TypeError, ValueError
+        If JAX cannot trace the function, or if it draws other numbers than z.
 
     Examples
     --------

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import scipy
@@ -17,6 +18,7 @@ from stodyn.noise import readings
 from stodyn.noise.coloured import Coloured
 from stodyn.noise.distribution import Distribution, distribution
 from stodyn.problems.calling import call
+from stodyn.problems.contract import anew, check_repeats
 
 KEEPS = ("last", "zero")
 SHEET = ("every", "resolution", "range")  # what the data sheet of a gyro says where the sensor does not
@@ -220,6 +222,13 @@ class Sensor(Timed):
                 pieces.append(x[_component(problem, part, self.name)][None])
         value = jnp.concatenate(pieces)
         return value if not hasattr(self.noise, "response") else _turned(value, self.noise.response, self.name)
+
+    def width(self, problem: Any, params: Any) -> int:
+        """Return how many numbers are read; refuses a function that draws a number, counts or reads a clock."""
+        with jax.enable_x64(True):
+            looks = [anew(lambda x: self.value(problem, 0.0, x, params))(np.zeros(problem.n)) for _ in range(2)]
+        check_repeats(self.function_words, *(trace for trace, _ in looks))
+        return looks[0][1].shape[0]
 
     def shown(self, value: Any) -> Any:
         """Return a value as the sensor shows it."""

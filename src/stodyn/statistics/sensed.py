@@ -120,7 +120,7 @@ class Sensed(Statistic):
         return own
 
     def prepared(self, problem, times):
-        plans, params, x = [], problem.example_params(), np.zeros(problem.n)
+        plans, params = [], problem.example_params()
         for sensor in self.sensors:
             for part in sensor.parts:
                 sensor.unit_of(part, problem)
@@ -128,7 +128,7 @@ class Sensed(Statistic):
             begins = _begins(sensor, own, times)
             exact = np.diff(own, prepend=times[0] if sensor.increment else own[0])
             gaps = np.array([float(f"{gap:.9g}") for gap in exact])  # equal ones share their law
-            outputs = jax.eval_shape(lambda x, one=sensor: one.value(problem, 0.0, x, params), x).shape[0]
+            outputs = sensor.width(problem, params)
             ends, begun = _nearest(times, own), None if begins is None else _nearest(times, begins)
             plans.append(Plan(ends, begun, gaps, outputs))
         ready = dataclasses.replace(self)
