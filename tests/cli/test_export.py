@@ -112,3 +112,5 @@ def test_a_file_that_is_there_is_not_written_over_without_its_name(tmp_path):
     assert called(tmp_path, NOISE, "--as", "numpy").exit_code == 2
     assert (tmp_path / "run.py").read_text() == "mine = 1"
     assert called(tmp_path, NOISE, "--to", str(tmp_path / "run.py")).exit_code == 0
+    (tmp_path / "run.c").symlink_to(tmp_path / "not there yet")
+    assert called(tmp_path, NOISE, "--as", "c").exit_code == 2 and not (tmp_path / "not there yet").exists()

@@ -1,5 +1,6 @@
 """stodyn report: one page of a saved run, whose numbers are those of the file."""
 
+import json
 import re
 
 import jax.numpy as jnp
@@ -43,6 +44,24 @@ def test_a_page_has_the_numbers_the_pictures_and_the_record(tmp_path):
     drawn = set(re.findall("<img alt='([^']*)' src='data:image/png;base64,", page))
     assert {"variance of q", "density of p", "passage_survival", "passage_hazard", "square"} <= drawn
     assert "density (q" not in page and "&quot;seed&quot;: 1" in page and "http" not in page.partition("<pre>")[0]
+
+
+@pytest.mark.parametrize("record", [3, [], {}, {"paths": 4, "sweep": 3}, {"paths": 4, "sweep": {"points": 1}}])
+def test_forged_records_are_refused_in_words(record, tmp_path):
+    forged = sd.simulate(SPRING, "Heun", t=(0, 1), dt=0.5, paths=4, seed=1)
+    forged = forged.assign(failures=("failure", [0])).assign_attrs(provenance=json.dumps(record))
+    sd.save(forged, tmp_path / "run.nc")
+    done = CliRunner().invoke(application(), ["report", str(tmp_path / "run.nc")])
+    said = " ".join(done.output.replace("│", " ").split())
+    assert done.exit_code == 2 and "its record is not that of a run of stodyn" in said
+
+
+@pytest.mark.usefixtures("coarse_pictures")
+def test_a_page_is_not_written_through_a_link_that_came_with_the_file(tmp_path):
+    (tmp_path / "precious").write_text("mine")
+    (tmp_path / "run.html").symlink_to(tmp_path / "precious")
+    run = sd.simulate(SPRING, "Heun", t=(0, 1), dt=0.5, paths=4, seed=1, collect=st.Observable(lambda t, x: x[0]))
+    assert report(run, tmp_path).startswith("<!doctype html>") and (tmp_path / "precious").read_text() == "mine"
 
 
 @pytest.mark.usefixtures("coarse_pictures")

@@ -86,7 +86,7 @@ def _target(file: Path, to: Path | None, form: Form | None) -> Path:
         return to
     if to is None:
         own = file.with_suffix(SUFFIXES[form])
-        if own.exists():
+        if own.exists() or own.is_symlink():  # also a link to what is not there yet
             raise ValueError(f"--as {form}: {own} is there already; say --to FILE{own.suffix} to name what is written")
         return own
     if to.suffix != SUFFIXES[form]:

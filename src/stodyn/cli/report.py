@@ -37,7 +37,14 @@ def command(
     """Write one self-contained HTML page of a saved run: numbers with errors, pictures, provenance, what to heed."""
     with errors_as_messages():
         run = ledger.load(file)
-        page = write(run, out or file.with_suffix(".html"), title or file.stem)
+        own = file.with_suffix(".html")
+        if out is None and own.is_symlink():  # one that came with the file would lead elsewhere
+            own.unlink()
+        try:
+            page = write(run, out or own, title or file.stem)
+        except (AttributeError, IndexError, KeyError, TypeError) as error:  # in what somebody else made of a record
+            words = f"{file}: its record is not that of a run of stodyn ({type(error).__name__}: {error})"
+            raise ValueError(words) from error
     if as_json:
         print_json({"page": page, "bytes": page.stat().st_size})
         return
