@@ -39,7 +39,7 @@ class FromNormals(Source):
         examples = jax.ShapeDtypeStruct((self.normals,), np.float64)
         with jax.enable_x64(True):
             try:
-                self.trace, again = (jax.make_jaxpr(lambda z: self._real(z))(examples) for _ in range(2))
+                self.trace, second = (jax.make_jaxpr(lambda z: self._real(z))(examples) for _ in range(2))
             except Exception as error:
                 hint = way_out(error)
                 raise TypeError(
@@ -47,7 +47,7 @@ class FromNormals(Source):
                     f"({in_words(error)}).{hint and ' '}{hint} Let it return one array; jax.scipy.special.ndtr(z) "
                     "turns normal numbers into uniform ones."
                 ) from error
-        if are_known_to_differ(self.trace, again) and not calls_host(again):
+        if are_known_to_differ(self.trace, second) and not calls_host(second):
             raise ValueError(
                 "from_normals: traced twice, function(z) gives two different functions: does it draw a random number, "
                 "count, or read a clock? All paths would get the same number. Draw from z alone, of which there may be "

@@ -226,9 +226,11 @@ class Sensor(Timed):
     def width(self, problem: Any, params: Any) -> int:
         """Return how many numbers are read; refuses a function that draws a number, counts or reads a clock."""
         with jax.enable_x64(True):
-            looks = [anew(lambda x: self.value(problem, 0.0, x, params))(np.zeros(problem.n)) for _ in range(2)]
-        check_repeats(self.function_words, *(trace for trace, _ in looks))
-        return looks[0][1].shape[0]
+            (first, shape), (second, _) = (
+                anew(lambda x: self.value(problem, 0.0, x, params))(np.zeros(problem.n)) for _ in range(2)
+            )
+        check_repeats(self.function_words, first, second)
+        return shape.shape[0]
 
     def shown(self, value: Any) -> Any:
         """Return a value as the sensor shows it."""
