@@ -102,6 +102,7 @@ import re
 import shlex
 import stat
 import tomllib
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -567,9 +568,10 @@ def _number(word: str, column: str, row: int) -> float:
 
 
 def _times(words: list[str]) -> np.ndarray:
-    """Numbers, or dates such as 2024-05-01T12:00:00."""
+    """Numbers, or dates such as 2024-05-01T12:00:00, those with a zone in UTC."""
     for kind in (float, "datetime64[ns]"):
-        with contextlib.suppress(ValueError):
+        with contextlib.suppress(ValueError), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "no explicit representation of timezones")
             return np.array([word.strip().removesuffix("Z") for word in words]).astype(kind)
     raise ValueError("time: expected numbers or dates such as 2024-05-01T12:00:00")
 

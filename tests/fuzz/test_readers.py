@@ -2,7 +2,7 @@
 
 NetCDF files are not among them: the HDF5 library, which reads them, is not made for this (docs/security.md).
 
-1000 of each kind in CI, the same ones every time; `make fuzz` makes 100 000 new ones.
+1000 of each kind in CI, or 100, the same ones every time; `make fuzz` makes 100 000 new ones.
 """
 
 import contextlib
@@ -23,12 +23,15 @@ import typer
 import stodyn
 from stodyn import circuits, load, runfile, simulate
 from stodyn.circuits.netlist import laid_out, read_deck
+from stodyn.cli.allan import read_column
 from stodyn.cli.covariance import read_system
 from stodyn.engine.record import ledger, plain
 from stodyn.models.ornstein_uhlenbeck import ornstein_uhlenbeck
+from stodyn.noise import inertial
 
 FULL = bool(os.environ.get("STODYN_FUZZ"))
 COUNT = 100_000 if FULL else 1000
+FEWER = COUNT if FULL else 100  # of what is read slowly
 SECONDS = 5
 HOME = str(Path(stodyn.__file__).parent)
 OWN = (ValueError, TypeError, MemoryError, OSError, typer.BadParameter)
@@ -46,6 +49,27 @@ collect = [{statistic = "Moments", every = 1}, {statistic = "Observable", functi
 stop = [{level = 1.0, of = "x", direction = "up"}]
 place = {kind = "threads", workers = 2}
 output = {netcdf = "out.nc", csv = "tables"}
+"""
+ESTIMATE = """model = {name = "ornstein_uhlenbeck"}
+estimate = {t = [0, 1], error = 0.1, seed = 1, function = "stranger:energy", functional = "TimeAverage"}
+"""
+FIT = """model = {name = "ornstein_uhlenbeck"}
+data = {file = "record.csv", time = "time"}
+sensors.gauge = {of = "x", noise = {density = 0.1, sides = 2}, every = 0.1, unit = "m", range = [-1, 1]}
+free = {rate = [0, inf], sigma = {prior = "LogNormal", mu = 0, sigma = 1}}
+fit = {t0 = 0, profile = true, seed = 1}
+"""
+RECORD = b"time,gauge [m]\n0,0.5\n0.1,\n0.2,-2.5e-1\n"
+DATED = b"time,gauge\n2024-05-01T12:00:00Z,0.5\n2024-05-01T13:00:01+01:00,0.25\n"
+NOISE = (
+    'noise = {name = "gyro", parameters = {arw = "0.3 deg/sqrt(h)", turn_on = 0.1}}\nexport = {dt = 0.01, seed = 1}\n'
+)
+DENSITY = NOISE.replace('arw = "0.3 deg/sqrt(h)"', 'arw = {density = "8 mdeg/s/sqrt(Hz)", sides = 1}')
+KALIBR = b"""gyroscope_noise_density: 0.0002  # rad/s/sqrt(Hz)
+gyroscope_random_walk: 4e-06
+accelerometer_noise_density: 0.002
+accelerometer_random_walk: 3e-3
+update_rate: 200.0
 """
 RARE = 'model = {name = "kubo"}\nrare = {event = {level = 2.0}, before = [1.0], dt = 0.25, seed = 1, score = "index"}\n'
 
@@ -130,13 +154,13 @@ def attempted(read, *arguments):
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
 
 
-def fuzz(folder, seeds, read):
+def fuzz(folder, seeds, read, count=COUNT):
     """read(mutated bytes), after each of the seeds as it is."""
     draw = random.Random(None if FULL else 1)
     for seed in seeds:
         attempted(read, seed)
     with WATCH.looking(folder):
-        for _ in range(COUNT):
+        for _ in range(count):
             data = mutated(seeds, draw)
             try:
                 attempted(read, data)
@@ -180,6 +204,54 @@ def test_mutated_run_files_are_read_or_refused_and_import_nothing(tmp_path):
 
     fuzz(tmp_path, seeds, read)
     assert {path.name for path in tmp_path.iterdir()} == {"stranger.py", "fuzzed.toml"}
+
+
+@pytest.mark.parametrize(("read_file", "texts"), [
+    (runfile.read_estimate, [ESTIMATE, ESTIMATE.replace("stranger:energy", "math:fsum")]), (runfile.read_fit, [FIT]),
+    (runfile.read_export, [NOISE, DENSITY, NOISE.replace("gyro", "stranger:white")]),
+], ids=["estimate", "fit", "export"])  # fmt: skip
+def test_mutated_files_of_the_other_commands_import_nothing(read_file, texts, tmp_path):
+    (tmp_path / "stranger.py").write_text("raise SystemExit('imported')")
+    (tmp_path / "record.csv").write_bytes(RECORD)
+    file = tmp_path / "fuzzed.toml"
+
+    def read(data):
+        file.write_bytes(data)
+        read_file(file, ["math"])
+
+    fuzz(tmp_path, [text.encode() for text in texts], read, FEWER)
+    assert {path.name for path in tmp_path.iterdir()} == {"stranger.py", "record.csv", "fuzzed.toml"}
+
+
+def test_mutated_records_are_read_or_refused_in_words(tmp_path):
+    """Those of `stodyn fit`, and those of `stodyn allan`."""
+    (tmp_path / "file.toml").write_text(FIT)
+
+    def fitted(data):
+        (tmp_path / "record.csv").write_bytes(data)
+        runfile.read_fit(tmp_path / "file.toml")
+
+    fuzz(tmp_path, [RECORD, DATED], fitted, FEWER)
+    np.save(tmp_path / "seed.npy", np.arange(6.0).reshape(3, 2))
+    arrays = [(tmp_path / "seed.npy").read_bytes()]
+    for ending, seeds in ((".csv", [b"rate,x\n0.5,1e3\n-2,nan\n", b"# words\n1 2\n3 4\n"]), (".npy", arrays)):
+        file = tmp_path / f"fuzzed{ending}"
+
+        def averaged(data, file=file):
+            file.write_bytes(data)
+            read_column(file, 1)
+
+        fuzz(tmp_path, seeds, averaged, FEWER)
+
+
+def test_mutated_lines_of_an_imu_are_read_or_refused_in_words(tmp_path):
+    file = tmp_path / "imu.yaml"
+
+    def read(data):
+        file.write_bytes(data)
+        inertial.from_kalibr(file)
+
+    fuzz(tmp_path, [KALIBR], read, FEWER)
 
 
 def sealed_manifest(data):

@@ -70,7 +70,9 @@ def read_column(file: Path, column: int) -> np.ndarray:
     if file.stat().st_size > MOST_BYTES:
         raise typer.BadParameter(f"FILE: {file} has {file.stat().st_size:,} bytes, expected at most {MOST_BYTES:,}")
     try:
-        numbers = np.load(file, allow_pickle=False) if file.suffix == ".npy" else _from_text(file)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # such as those about files without numbers
+            numbers = np.load(file, allow_pickle=False) if file.suffix == ".npy" else _from_text(file)
     except Exception as error:  # files are refused in many ways
         raise typer.BadParameter(f"FILE: {file} could not be read ({error}); expected .csv, .txt or .npy") from error
     numbers = numbers.reshape(len(numbers), -1) if numbers.ndim else numbers.reshape(1, 1)

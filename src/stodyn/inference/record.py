@@ -362,7 +362,8 @@ def _seconds(times: Any, epoch: Any) -> np.ndarray:
     if array.dtype.kind == "O" and array.size and all(isinstance(time, datetime.datetime) for time in array.flat):
         array = np.array([_date(time) for time in array.flat])
     if array.dtype.kind == "M":
-        begin = _date(epoch) if epoch is not None else np.nanmin(array) if array.size else array
+        known = array[~np.isnat(array)]
+        begin = _date(epoch) if epoch is not None else known.min() if known.size else array
         return (array - begin) / np.timedelta64(1, "s")
     if array.dtype.kind == "m":
         return array / np.timedelta64(1, "s")

@@ -613,7 +613,10 @@ def _entries(text: Any) -> Mapping[str, Any]:
     if isinstance(text, Mapping):
         return text
     if isinstance(text, PurePath):
-        text = Path(text).read_text(encoding="utf-8")
+        try:
+            text = Path(text).read_text(encoding="utf-8")
+        except UnicodeDecodeError as error:
+            raise ValueError(f"text: {text} cannot be read ({error}); expected the lines of an imu.yaml") from error
     lines = (line.split("#")[0].split(":", 1) for line in text.splitlines() if ":" in line)
     return {name.strip(): value.strip() for name, value in lines}
 
