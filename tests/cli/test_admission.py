@@ -2,8 +2,10 @@
 
 import contextlib
 import importlib
+import inspect
 import os
 import py_compile
+import re
 import runpy
 import shlex
 import sys
@@ -35,6 +37,7 @@ OURS = MODEL + "grid = {t = [0, 1], dt = 0.25}\nrun = {paths = 8, seed = 1}\n"
 RARE = MODEL + "rare = {event = {level = 1.0}, before = 1.0, dt = 0.25, seed = 1}\n"
 FIT = MODEL + 'data = {file = "FILE"}\nsensors.gauge = {of = "OF", noise = 0.1}\nfree = {rate = [0, inf]}\n'
 ESTIMATE = MODEL + 'estimate = {t = [0, 1], error = 0.1, seed = 1, function = "stranger:energy"}\n'
+NOISE = 'noise = {name = "stranger:problem"}\nexport = {dt = 0.1}\n'
 LOOKED_UP = {
     "model.name": OURS.replace("ornstein_uhlenbeck", "stranger:problem"),
     "method.name": OURS + 'method = {name = "stranger:problem"}',
@@ -49,7 +52,11 @@ LOOKED_UP = {
     "rare.score": RARE.replace("seed = 1", 'seed = 1, score = "stranger:energy"'),
     "estimate.function": ESTIMATE,
     "sensors.gauge.of": FIT.replace("OF", "stranger:energy"),
+    "noise.name": NOISE,
 }
+READERS = {
+    "estimate": runfile.read_estimate, "sensors": runfile.read_fit, "export": runfile.read_export, "": runfile.read,
+}  # fmt: skip
 
 
 @pytest.fixture
@@ -61,8 +68,18 @@ def folder(tmp_path):
 
 def read(text, folder, allow=()):
     (folder / "file.toml").write_text(text)
-    reader = runfile.read_estimate if "estimate" in text else runfile.read_fit if "sensors" in text else runfile.read
-    return reader(folder / "file.toml", allow)
+    return next(reader for word, reader in READERS.items() if word in text)(folder / "file.toml", allow)
+
+
+def test_the_page_on_security_names_every_command_that_takes_allow():
+    commands = [
+        str(one.name)
+        for one in application().registered_commands
+        if "allow" in inspect.signature(one.callback).parameters
+    ]
+    page = (Path(__file__).parents[2] / "docs" / "security.md").read_text(encoding="utf-8")
+    sentence = page.partition("by one or more `--allow`")[2].partition("alike")[0]
+    assert sorted(re.findall(r"`stodyn (\w+)`", sentence)) == sorted(commands)
 
 
 @pytest.mark.parametrize("key", LOOKED_UP)
@@ -71,7 +88,7 @@ def test_every_key_that_is_looked_up_asks_for_admission(key, folder):
     for path in (contextlib.nullcontext(), on_the_path(folder)):
         with path, pytest.raises(NotAdmitted) as refusal:
             read(LOOKED_UP[key], folder)
-        name = "estimate" if "estimate" in key else "fit" if "sensors" in key else "run"
+        name = {"estimate.function": "estimate", "sensors.gauge.of": "fit", "noise.name": "export"}.get(key, "run")
         assert str(refusal.value).startswith(f"{key}: stranger:")
         assert f"\n    stodyn {name} {folder}/file.toml --allow {folder}/stranger.py" in str(refusal.value)
     assert not (folder / "stranger.ran").exists() and "stranger" not in sys.modules

@@ -324,6 +324,43 @@ def test_a_unit_has_the_bits_of_the_run_goes_back_and_refuses(version, tmp_path)
 
 
 @needs_compiler
+def test_forged_states_of_a_unit_are_numbers_and_no_addresses(tmp_path):
+    """Their checksums fit; the step reads tables at places that the state and the parameters say."""
+    table = jnp.cos(jnp.arange(40.0))
+    problem = sd.SDE(
+        lambda t, x, p: -x + table[(p["u"] * x).astype(int)] + x.at[(7.0 * x).astype(int)].get(mode="clip"),
+        lambda t, x, p: 0.1 * jnp.eye(2).at[jnp.abs(9.0 * x).astype(int)].get(mode="fill", fill_value=0.5),
+        [1.0, 2.0], params={"u": 3.0}, names=("x", "y"),
+    )  # fmt: skip
+    (file,) = sd.export(problem, "EulerMaruyama", dt=DT, to=tmp_path / "unit.fmu", inputs=["u"], seed=7)
+    unit = Unit(file, tmp_path / "unit", 2)
+    kept, size, i = ctypes.c_void_p(None), ctypes.c_size_t(), unit.instance()
+    unit.call("GetFMUstate", i, ctypes.byref(kept))
+    unit.call("SerializedFMUstateSize", i, kept, ctypes.byref(size))
+    data = (ctypes.c_uint8 * size.value)()
+    unit.call("SerializeFMUstate", i, kept, data, size)
+    whole, rng, codes = bytes(data[:-8]), np.random.default_rng(1), set()
+    assert sealed(whole) == bytes(data)
+    numbers = (
+        np.array([np.nan, np.inf, -np.inf, 1e300, -1e19, 2.0**63, 5e-324, -1.0, 41.0]).view(np.uint8).reshape(-1, 8)
+    )
+    for _ in range(500):
+        forged = bytearray(whole)
+        for place in rng.choice(np.arange(DIGEST + 64, len(whole), 8), 3):
+            some = rng.integers(0, 256, 8) if rng.random() < 0.3 else rng.choice(numbers)
+            forged[place : place + 8] = bytes(some.astype(np.uint8))[: len(whole) - place]
+        given, again = (ctypes.c_uint8 * size.value)(*sealed(bytes(forged))), ctypes.c_void_p(None)
+        taken = unit.call("DeSerializeFMUstate", i, given, size, ctypes.byref(again))
+        if taken == 0:
+            assert unit.call("SetFMUstate", i, again) == 0
+            unit.call("FreeFMUstate", i, ctypes.byref(again))
+            codes.add(unit.step(i, DT))
+        else:
+            codes.add("refused")
+    assert codes == {0, 3, "refused"}, "some steps end, some fail, and some states are refused"
+
+
+@needs_compiler
 def test_a_unit_begins_with_the_inputs_that_its_host_has_set_by_then(tmp_path):
     """Newmark's begins with an acceleration, which reads them."""
     mass = sd.Mechanical(lambda t, x, v, p: p["u"] - x, lambda t, x, v: 0.3, (1.0, 0.0), params={"u": 0.0}, names=["x"])
