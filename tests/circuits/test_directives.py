@@ -97,6 +97,16 @@ def test_ac_and_its_measures():
     assert got["ratio"][0] == pytest.approx(got["high"][0] / got["corner"][0], rel=1e-14)
 
 
+@pytest.mark.parametrize("name", ["OUT", "v(out)", "V( Out )"])
+def test_nodes_are_found_as_netlists_write_them(name):
+    circuit = read("low pass\nV1 in 0 AC 1\nR1 in Out 1k\nC1 Out 0 1n\n.ac lin 1 1k 1k\n")
+    assert circuit.response()[name] == circuit.response()["out"]
+    assert circuit.noise_spectrum(name, 1e3).density == circuit.noise_spectrum("out", 1e3).density
+    for absent in ("v(out, in)", "v(o)", "i(out)"):
+        with pytest.raises(KeyError, match="there are in, out"):
+            circuit.response()[absent]
+
+
 def test_noise_referred_to_the_input_and_noise_figure():
     """A resistor of 2 kΩ behind a source of 1 kΩ: at the input 4kT(R + R²/R2), and F at 290 K is 1 + R/R2."""
     text = "title\nV1 in 0 0 AC 1\nRS in out 1k\nR2 out 0 2k\nC1 out 0 1p\n.noise v(out) V1 dec 5 1 1k\n"

@@ -13,6 +13,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
+import re
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -179,9 +180,18 @@ def by_name(record: tuple, numbers: np.ndarray, names: tuple[str, ...], name: An
     """record[name] of a result: the numbers (..., unknowns) of one unknown; a number counts the entries of a tuple."""
     if not isinstance(name, str):
         return tuple.__getitem__(record, name)
-    if name not in names:
+    if as_named(name) not in names:
         raise KeyError(f"there is no {name!r}; there are {', '.join(names[:20])}")
-    return numbers[..., names.index(name)]
+    return numbers[..., names.index(as_named(name))]
+
+
+def as_named(name: Any) -> Any:
+    """An unknown as circuits name it: V(OUT), as netlists have it, is out."""
+    if not isinstance(name, str):
+        return name
+    lower = name.strip().lower()
+    voltage = re.fullmatch(r"v\(\s*([^(),]+?)\s*\)", lower)
+    return voltage[1] if voltage else lower
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

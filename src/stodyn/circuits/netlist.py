@@ -52,11 +52,19 @@ DIRECTIVE = re.compile(r"\.[A-Za-z]")
 VOLTAGE = re.compile(r"\bv\(([^()]*)\)")
 TEMPERED = "rcldqmjb"  # elements that may have a temperature of their own
 CONTROLLED = "eg"  # two nodes more, at which nothing else than the control may hang
-# A capital M as the value of a resistor or as a frequency, where nine times of ten a million is meant.
-MILLI = {"r": re.compile(r"(?<=[\s=])(\d+(?:\.\d*)?)M(?:[oO]hms?|Ω)?(?=\s|$)"),
-         "v": re.compile(r"(?i:sine?|sffm|am)\s*\(?\s*\S+\s+\S+\s+(\d+(?:\.\d*)?)M(?:[hH][zZ])?(?=[\s)]|$)"),
-         }  # fmt: skip
-MILLI["i"] = MILLI["v"]
+# A capital M as the value of a resistor or as a frequency, where nine times of ten a million is meant, and 1F.
+MISTAKEN = {
+    "r": re.compile(r"(?<=[\s=])(\d+(?:\.\d*)?)M(?:[oO]hms?|Ω)?(?=\s|$)"),
+    "v": re.compile(r"(?i:sine?|sffm|am)\s*\(?\s*\S+\s+\S+\s+(\d+(?:\.\d*)?)M(?:[hH][zZ])?(?=[\s)]|$)"),
+    "c": re.compile(r"(?<=[\s=])(\d+(?:\.\d*)?)F(?=\s|$)"),
+}
+MISTAKEN["i"] = MISTAKEN["v"]
+MEANT = {
+    "r": "{0}M is {0} milliohm, as in SPICE; write {0}MEG for megohms",
+    "v": "{0}M is {0} millihertz, as in SPICE; write {0}MEG for megahertz",
+    "c": "{0}F is {0} femtofarad, as in SPICE; write {0} for farads",
+}
+MEANT["i"] = MEANT["v"]
 BEHAVIOURAL = re.compile(r"(\S+\s+\S+\s+\S+)\s+([vir])\s*=\s*(.*)")
 BESIDE = re.compile(r"\s+(tripdv|tripdt|rpar|cpar|tc1|tc2|temp|dtemp|noise|noisy|laplace|m)\s*=\s*")  # after it
 TABLE = re.compile(r"(\b(?:table|laplace)\s*(?:\{[^{}]*\}|'[^']*'))\s*=")  # PSpice: TABLE {...} = (x, y) ...
@@ -299,11 +307,8 @@ def _lay_out(block: Block, scope: Scope, netlist: Netlist) -> None:
         names[name] = line.at
         if len(netlist.elements) >= MOST_ELEMENTS:
             raise NetlistError(f"{name}: more than {MOST_ELEMENTS:,} elements", line.at)
-        if letter in MILLI and (value := MILLI[letter].search(line.text)):
-            small, large = ("milliohm", "megohms") if letter == "r" else ("millihertz", "megahertz")
-            netlist.notes.append(
-                f"{line.at}: {name}: {value[1]}M is {value[1]} {small}, as in SPICE; write {value[1]}MEG for {large}"
-            )
+        if letter in MISTAKEN and (value := MISTAKEN[letter].search(line.text)):
+            netlist.notes.append(f"{line.at}: {name}: {MEANT[letter].format(value[1])}")
         if letter == "x":
             _instance(name, words, parameters, scope, netlist, line.at)
         else:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from stodyn.arguments import checks_arguments
-from stodyn.circuits.assembly import Network, by_name
+from stodyn.circuits.assembly import Network, as_named, by_name
 from stodyn.circuits.devices import flicker_size
 from stodyn.numerics import direct, lyapunov
 
@@ -193,9 +193,9 @@ class SmallSignal:
         return sources
 
     def component(self, name: str) -> int:
-        if name not in self.network.names:
+        if as_named(name) not in self.network.names:
             raise ValueError(f"node: there is no {name!r}; there are {', '.join(self.network.names[:20])}")
-        return self.network.names.index(name)
+        return self.network.names.index(as_named(name))
 
     @property
     def wandering(self) -> list[int]:
