@@ -91,12 +91,14 @@ def fit_of(free, **options):
     return data_of(sd.fit, sensors=sensors, problem=pushed, free=free, **options)
 
 
-def looped(reads="y", writes="u"):
-    plant = damped(lambda t, x, p: p["u"] - x, params={"u": 0.0})
-    part = sd.Part(
-        "c", every=0.1, reads=reads, writes=writes, state={}, update=lambda t, own, seen, p: (own, -seen["y"])
-    )
-    return sd.with_loop(plant, sd.Sensor("y", of="x0", every=0.1), part)
+def feedback(t, own, seen, p):
+    return own, -seen["y"]
+
+
+def looped(reads="y", writes="u", update=feedback, drift=lambda t, x, p: p["u"] - x, unit=None, **reading):
+    plant = damped(drift, params={"u": 0.0}, units={"x0": unit} if unit else None)
+    part = sd.Part("c", every=0.1, reads=reads, writes=writes, state={}, update=update)
+    return sd.with_loop(plant, sd.Sensor("y", **{"of": "x0", "every": 0.1} | reading), part)
 
 
 # what was done: (call, the argument the message names, the way out it offers)
@@ -387,6 +389,34 @@ MISTAKES = {
     "a netlist that is not there": (lambda: sd.circuits.read("amplifier.cir"), "netlist", "no file 'amplifier.cir'"),
     "a controller that reads nothing": (lambda: looped(reads="z"), "reads (c)", "there are y, c"),
     "a controller that writes nothing": (lambda: looped(writes="v"), "writes", "Write params={'v': 0.0}"),
+    "a law of three arguments": (
+        lambda: looped(update=lambda t, own, seen: (own, -seen["y"])), "update (c)", "update(t, own, seen, params)"),
+    "an exact pendulum in a loop": (
+        lambda: sd.analysis.sampled(looped(drift=lambda t, x, p: p["u"] - jnp.sin(x))), "loop", "linearise with at="),
+    "a variance by its name": (
+        lambda: sd.analysis.sampled(looped()).covariance("x0"), "t: ", "in the order of `names`, covariance(t)[i, j]"),
+    "an angle as noise of a rate": (
+        lambda: looped(unit="rad/s", noise=sd.per_sample("0.1 deg")),
+        "noise (y): is of rad, but the readings are in rad/s", "a noise of what is read"),
+    "rates in deg/s of a gyro in rad/s": (
+        lambda: looped(unit="deg/s", noise=sd.noise.gyro(arw=1e-3)), "noise (y)", "read in rad/s"),
+    "a rate in hertz": (lambda: looped(every="200 Hz"), "every (y)", "as a number"),
+    "a rate in place of a period": (lambda: looped(rate=200), "'rate'", "every=0.005 for 200 in a second"),
+    "a converter by its bits": (lambda: looped(bits=12), "'bits'", "resolution=(high - low) / 2**n"),
+    "a resolution in words": (lambda: looped(resolution="12 bit"), "resolution (y)", "(high - low) / 2**n"),
+    "a range in words": (lambda: looped(range="10 V"), "range (y)", "(low, high)"),
+    "an angle random walk by its name": (
+        lambda: sd.noise.gyro(angle_random_walk=0.1), "'angle_random_walk'", "It is arw"),
+    "a random stiffness in a matrix": (
+        lambda: sd.Mechanical.from_matrices([1.0, 1.0], None, [[sd.noise.Uniform(1.0, 2.0), 0.0], [0.0, 1.0]]),
+        "K", "a function K(t, params)"),
+    "exact answers of a stiffness that is a function": (
+        lambda: sd.structures.stationary_covariance(
+            sd.Mechanical.from_matrices([1.0], [0.1], lambda t, p: p["k"] * jnp.eye(1), params={"k": 1.0})
+        ),
+        "problem", "give them at one value"),
+    "an S-N curve in the other order": (
+        lambda: sd.analysis.fatigue.SNCurve(4.0, 1e12), "m", "the order is SNCurve(K, m)"),
     "steps that miss the readings": (lambda: run(looped(), "RK4", t=(0, 0.3), dt=0.03), "dt", "give 0.025 or 0.02"),
     "a file that is not there": (lambda: sd.load("nowhere.nc"), "load", "neither a file nor a folder nowhere.nc"),
 }  # fmt: skip

@@ -35,6 +35,15 @@ def test_words_and_a_picture(record):
     assert (record / "a.png").stat().st_size > 1000
 
 
+@pytest.mark.parametrize(("unit", "dt", "is_told"), [(1.0, 0.01, False), (1e3, 0.01, False), (1.0, 0.02, True)])
+def test_times_in_the_file_that_contradict_dt_are_told(record, unit, dt, is_told):
+    times = unit * 0.01 * np.arange(5000)
+    np.savetxt(record / "timed.txt", np.column_stack([times, np.load(record / "rates.npy")]))
+    result = run(record / "timed.txt", "--dt", dt, "--column", 1, "--terms", "N")
+    assert result.exit_code == 0
+    assert ("--dt: 0.02, but column 0 counts up in steps of 0.01" in result.output) == is_told
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [(("none.csv", "--dt", 1), "does not exist"), (("rates.csv", "--dt", 1, "--column", 7), "expected 0 to 1"),

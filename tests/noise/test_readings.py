@@ -134,15 +134,15 @@ def test_densities_with_units_are_those_of_their_numbers():
 def test_noise_in_words_is_refused_where_readings_are_in_another_unit(noise):
     """They became rad/s: 57 times too little where a plant is in degrees, by its own word or by that of the sensor."""
     for unit in ("deg/s", "m/s", "V"):
-        with pytest.raises(ValueError, match=rf"noise \(y\): .* but in {unit}"):
+        with pytest.raises(ValueError, match=rf"noise \(y\): .* but the readings are in {unit}"):
             sd.Sensor("y", of="x", every=0.1, noise=noise, unit=unit)
         plant = sd.SDE(lambda t, x: -x, lambda t, x: sd.diagonal([1.0]), [0.0], names=("x",), units={"x": unit})
-        with pytest.raises(ValueError, match=rf"noise \(y\): .* but in {unit}"):
+        with pytest.raises(ValueError, match=rf"noise \(y\): .* but the readings are in {unit}"):
             sd.with_loop(plant, sd.Sensor("y", of="x", every=0.1, noise=noise))
-        with pytest.raises(ValueError, match=rf"noise \(y\): .* but in {unit}"):
+        with pytest.raises(ValueError, match=rf"noise \(y\): .* but the readings are in {unit}"):
             sd.filtered(plant, data=sd.Record({"y": ([0.1, 0.2], [0.0, 0.1])}, sd.Sensor("y", of="x", noise=noise)))
         read = sd.statistics.Sensed(sd.Sensor("y", of="x", every=0.1, noise=noise))
-        with pytest.raises(ValueError, match=rf"noise \(y\): .* but in {unit}"):
+        with pytest.raises(ValueError, match=rf"noise \(y\): .* but the readings are in {unit}"):
             sd.simulate(plant, t=(0.0, 0.2), dt=0.1, paths=2, seed=1, collect=read)
     assert sd.Sensor("y", of="x", every=0.1, noise=noise, unit="rad/s").unit == "rad/s"
 

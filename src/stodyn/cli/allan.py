@@ -26,9 +26,10 @@ def command(
 ) -> None:
     """Print the coefficients of a sensor's noise with intervals, and its Allan deviations."""
     with errors_as_messages():
-        record = read_column(file, column)
-        _refuse_times(record, column)
+        columns = read_columns(file)
+        record = _chosen(columns, column)
         curve = allan(record, dt)
+        doubt = _other_times(columns, dt)
         with warnings.catch_warnings(record=True) as doubts:
             warnings.simplefilter("always", DoesNotFit)
             fit = curve.fit(terms, averaged=averaged)
@@ -50,21 +51,43 @@ def command(
         shown.add_row(*(f"{number:.4g}" for number in row))
     screen.print(shown)
     screen.print(str(fit))
-    for warning in doubts:
-        console(stderr=True).print(f"Warning: {warning.message}")
+    for message in (*doubt, *(warning.message for warning in doubts)):
+        console(stderr=True).print(f"Warning: {message}")
 
 
-def _refuse_times(record: np.ndarray, column: int) -> None:
-    """Refuse a column that counts up in equal steps."""
-    gaps = np.diff(record)
-    if len(gaps) > 1 and gaps[0] > 0.0 and np.allclose(gaps, gaps[0], rtol=1e-3, atol=0.0):
+def _chosen(columns: np.ndarray, column: int) -> np.ndarray:
+    """One of the columns; refuses one that counts up in equal steps."""
+    if not 0 <= column < columns.shape[1]:
+        raise typer.BadParameter(f"--column: expected 0 to {columns.shape[1] - 1}, got {column}")
+    gap = _equal_steps(columns[:, column])
+    if gap:
         raise typer.BadParameter(
-            f"--column: column {column} counts up in steps of {gaps[0]:g}, as times do; give that of the rates"
+            f"--column: column {column} counts up in steps of {gap:g}, as times do; give that of the rates"
         )
+    return columns[:, column]
 
 
-def read_column(file: Path, column: int) -> np.ndarray:
-    """Read one column of numbers; a first line of names is left out."""
+def _other_times(columns: np.ndarray, dt: float) -> list[str]:
+    """What is said where a column counts up in other steps than dt, which are no numbers of samples and no such times
+    in ms, us or ns."""
+    gaps = [(number, _equal_steps(column)) for number, column in enumerate(columns.T)]
+    same = [1.0 / dt, 1.0, 1e3, 1e6, 1e9]
+    return [
+        f"--dt: {dt:g}, but column {number} counts up in steps of {gap:g}, as times do; every result depends on it"
+        for number, gap in gaps
+        if gap and not np.isclose(gap / dt, same, rtol=1e-2).any()
+    ]
+
+
+def _equal_steps(column: np.ndarray) -> float:
+    """The steps in which a column counts up; 0 where they are not equal."""
+    gaps = np.diff(column)
+    is_even = len(gaps) > 1 and gaps[0] > 0.0 and np.allclose(gaps, gaps[0], rtol=1e-3, atol=0.0)
+    return float(gaps.mean()) if is_even else 0.0
+
+
+def read_columns(file: Path) -> np.ndarray:
+    """Read the columns of numbers; a first line of names is left out."""
     if not file.is_file():
         raise typer.BadParameter(f"FILE: {file} does not exist")
     if file.stat().st_size > MOST_BYTES:
@@ -75,10 +98,7 @@ def read_column(file: Path, column: int) -> np.ndarray:
             numbers = np.load(file, allow_pickle=False) if file.suffix == ".npy" else _from_text(file)
     except Exception as error:  # files are refused in many ways
         raise typer.BadParameter(f"FILE: {file} could not be read ({error}); expected .csv, .txt or .npy") from error
-    numbers = numbers.reshape(len(numbers), -1) if numbers.ndim else numbers.reshape(1, 1)
-    if not 0 <= column < numbers.shape[1]:
-        raise typer.BadParameter(f"--column: expected 0 to {numbers.shape[1] - 1}, got {column}")
-    return numbers[:, column]
+    return numbers.reshape(len(numbers), -1) if numbers.ndim else numbers.reshape(1, 1)
 
 
 def _from_text(file: Path) -> np.ndarray:

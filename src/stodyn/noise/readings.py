@@ -223,10 +223,15 @@ def expect_unit(argument: str, noise: Any, unit: str | None) -> None:
         read = units.parsed(unit)
     except ValueError:
         read = None
-    if read is None or read.powers != known.powers or read.size != 1.0:
+    if read is None or read.powers != known.powers:
         raise ValueError(
-            f"{argument}: sizes with units in words, and those of data sheets, become rad, m and s, which the readings "
-            f"are not in, but in {unit}; give per_sample or density a number alone, or read in rad, m and s"
+            f"{argument}: is of {units.in_words(known)}, but the readings are in {unit}; give a noise of what is read, "
+            "or per_sample or density with a number alone, which is in the unit of the readings"
+        )
+    if read.size != 1.0:
+        raise ValueError(
+            f"{argument}: sizes with units in words, and those of data sheets, become {units.in_words(known)}, but the "
+            f"readings are in {unit}; give per_sample or density a number alone, or read in {units.in_words(known)}"
         )
 
 

@@ -74,6 +74,19 @@ def measure(name: str, value: Any) -> Unit | None:
     return parsed(unit, name).times(_unit(float(count))) if unit else None
 
 
+def in_words(unit: Unit) -> str:
+    """The unit of rad, m and s with the powers of this one, such as rad/s."""
+    powers = list(zip(("rad", "m", "s"), unit.powers, strict=True))
+    above = " ".join(_power(word, power) for word, power in powers if power > 0) or "1"
+    return "/".join([above, *(_power(word, -power) for word, power in powers if power < 0)])
+
+
+def _power(word: str, power: Fraction) -> str:
+    if power.denominator == 1:
+        return word if power == 1 else f"{word}^{power}"
+    return f"sqrt({word})" if power == Fraction(1, 2) else f"{word}^({power})"
+
+
 def is_density(value: Any) -> bool:
     """Whether a value is a number per √Hz, of which it is to be said how frequencies are counted."""
     return isinstance(value, str) and "sqrt(Hz)" in _spelled(_parts(value)[1]).replace(" ", "")

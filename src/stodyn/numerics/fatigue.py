@@ -93,6 +93,7 @@ def between_steps(values: np.ndarray, slopes: np.ndarray) -> np.ndarray:
 
 
 AMPLITUDE, RANGE = "amplitude", "range"
+STEEPEST = 100.0  # slope; those of steel are from 3 to 20
 
 
 @checks_arguments
@@ -136,6 +137,8 @@ class SNCurve:
         for name in ("K", "m"):
             if not 0.0 < getattr(self, name) < math.inf:
                 raise ValueError(f"{name}: expected a number > 0, got {getattr(self, name)!r}")
+        if self.m > STEEPEST:
+            raise ValueError(f"m: a slope of {self.m:g} is above {STEEPEST}; the order is SNCurve(K, m), K in cycles")
         if (self.knee is None) != (self.below is None):
             raise ValueError(
                 f"knee, below: expected both or neither, the S at which the slope changes and the slope below it, got "

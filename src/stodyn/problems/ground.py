@@ -242,5 +242,8 @@ def frequencies(problem: Mechanical) -> np.ndarray:
 def _known(problem: Any) -> Any:
     """Return a structure without its coloured loads; refuse other problems."""
     if not isinstance(problem, Mechanical) or problem.own.matrices is None:
-        raise TypeError("problem: expected a structure made by Mechanical.from_matrices, whose matrices are known")
+        raise TypeError(
+            "problem: expected a structure made by Mechanical.from_matrices, whose matrices are known; where they are "
+            "functions of t and params, give them at one value"
+        )
     return problem.own

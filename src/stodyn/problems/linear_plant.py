@@ -22,6 +22,8 @@ from stodyn.problems.sde import SDE
 from stodyn.problems.sensor import Sensor
 from stodyn.problems.structure import is_autonomous
 
+PROVED = "write its linear part as a plant of its own"  # the way out where a proof failed
+
 
 class Plant(NamedTuple):
     """x' = A x + B u + G w, where u holds the entries of the inputs one after the other."""
@@ -91,9 +93,11 @@ def _matrices(problem: Any, sde: Any, params: Any, inputs: tuple[str, ...]) -> P
     return Plant(problem, rates.A, rates.B, rates.G, inputs, start, held)
 
 
-def affine_rates(words: str, sde: Any, params: Any, inputs: Sequence[str], about: np.ndarray | None = None) -> Rates:
-    """Return the matrices of an SDE that is proved to be affine in its state and inputs; `words` begin a refusal.
-    About a state, and the inputs in params, they are those of its derivatives there."""
+def affine_rates(
+    words: str, sde: Any, params: Any, inputs: Sequence[str], about: np.ndarray | None = None, way_out: str = PROVED
+) -> Rates:
+    """Return the matrices of an SDE that is proved to be affine in its state and inputs; `words` begin a refusal, and
+    `way_out` ends it. About a state, and the inputs in params, they are those of its derivatives there."""
     shapes = [np.shape(params[name]) for name in inputs]
     ends = np.cumsum([math.prod(shape) for shape in shapes])
 
@@ -103,7 +107,7 @@ def affine_rates(words: str, sde: Any, params: Any, inputs: Sequence[str], about
         return sde.f(0.0, both[: sde.n], {**params, **own} if inputs else params)
 
     if about is None:
-        F, rest = affine(words, rate, np.zeros(sde.n + (int(ends[-1]) if inputs else 0)))
+        F, rest = affine(words, rate, np.zeros(sde.n + (int(ends[-1]) if inputs else 0)), way_out)
     else:
         both = np.concatenate([about, *(np.ravel(params[name]) for name in inputs)])
         F, rest = derivative(rate, both), np.asarray(uncompiled.value(rate, both), float)
@@ -111,10 +115,10 @@ def affine_rates(words: str, sde: Any, params: Any, inputs: Sequence[str], about
     return Rates(F[:, : sde.n], F[:, sde.n :], np.asarray(G, float), rest)
 
 
-def affine(words: str, function: Callable, zero: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def affine(words: str, function: Callable, zero: np.ndarray, way_out: str = PROVED) -> tuple[np.ndarray, np.ndarray]:
     """The matrix of an affine function and its value at 0, after its proof."""
     if not degree.is_proved_affine(function, (zero,), 0):
-        raise ValueError(f"{words} not proved to be linear; write its linear part as a plant of its own")
+        raise ValueError(f"{words} not proved to be linear; {way_out}")
     return derivative(function, zero), np.asarray(uncompiled.value(function, zero), float)
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import inspect
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
@@ -199,6 +200,12 @@ class Part(Timed):
                 object.__setattr__(self, field, value)
         if not callable(update):
             raise TypeError(f"update ({name}): expected a function update(t, own, seen, params), got {update!r}")
+        misfit = _other_arguments(update)
+        if misfit is not None:
+            raise TypeError(
+                f"update ({name}): expected a function of four arguments, update(t, own, seen, params), got one of "
+                f"{misfit}; it may leave some of them unused"
+            )
         if hold not in HOLDS:
             raise ValueError(f"hold ({name}): expected one of {', '.join(HOLDS)}, got {hold!r}")
         _ = self.times
@@ -426,6 +433,19 @@ def _endless(names: list[str]) -> str:
         f"reads: the parts {', '.join(names)} read each other and write nothing, so that the shapes of their outputs "
         "are not known; let one of them write a parameter of the plant"
     )
+
+
+def _other_arguments(update: Callable) -> str | None:
+    """The arguments of a function that cannot be called with four; None where it can, or where nothing is known."""
+    try:
+        signature = inspect.signature(update)
+    except (TypeError, ValueError):
+        return None
+    try:
+        signature.bind(*range(4))
+    except TypeError:
+        return str(signature)
+    return None
 
 
 def _listed_shapes(shapes: Sequence[tuple[int, ...]]) -> str:

@@ -90,7 +90,7 @@ class Timed:
 def exact(name: str, value: Any, *, least: float | None = None) -> Fraction:
     """Return a time as the decimal fraction that it was written as."""
     if isinstance(value, bool) or not isinstance(value, int | float | np.number | Fraction):
-        raise TypeError(f"{name}: expected a time, got {value!r}")
+        raise TypeError(f"{name}: expected a time as a number, got {value!r}")
     if not math.isfinite(value) or value < 0 or (least is not None and value <= least):
         raise ValueError(
             f"{name}: expected a {'positive' if least is not None else 'non-negative'} time, got {value!r}"
@@ -270,6 +270,10 @@ def _component(problem: Any, part: Any, sensor: str) -> int:
     raise ValueError(f"of ({sensor}): expected a component or a function of(t, x[, params]), got {part!r}")
 
 
+def _are_numbers(value: Any, shape: tuple[int, ...]) -> bool:
+    return np.shape(value) == shape and np.asarray(value).dtype.kind in "fiu"
+
+
 def _check(sensor: Sensor) -> None:
     """Refuse what no sensor has."""
     if not (isinstance(sensor.name, str) and sensor.name):
@@ -283,9 +287,12 @@ def _check(sensor: Sensor) -> None:
         raise TypeError(f"bias{words}: expected a Coloured, got {sensor.bias!r}")
     for word in Times._fields[sensor.every is None :]:
         sensor.time(word)
-    if sensor.resolution is not None and not (np.ndim(sensor.resolution) == 0 and sensor.resolution > 0):
-        raise ValueError(f"resolution{words}: expected a positive number, got {sensor.resolution!r}")
-    if sensor.range is not None and not (np.shape(sensor.range) == (2,) and sensor.range[0] < sensor.range[1]):
+    if sensor.resolution is not None and not (_are_numbers(sensor.resolution, ()) and sensor.resolution > 0):
+        raise ValueError(
+            f"resolution{words}: expected a positive number, got {sensor.resolution!r}; that of a converter of n bits "
+            "is (high - low) / 2**n of its range"
+        )
+    if sensor.range is not None and not (_are_numbers(sensor.range, (2,)) and sensor.range[0] < sensor.range[1]):
         raise ValueError(f"range{words}: expected (low, high) with low < high, got {sensor.range!r}")
     if not 0 <= sensor.loss < 1:
         raise ValueError(f"loss{words}: expected a probability below 1, got {sensor.loss!r}")

@@ -168,8 +168,7 @@ def _matrix(name: str, value: Any, symmetric: bool = True) -> scipy.sparse.csr_a
         except (TypeError, ValueError) as error:
             raise TypeError(
                 f"{name}: expected a matrix (N, N), its diagonal (N,), a scipy.sparse array or the name of a Matrix "
-                f"Market file, got {type(value).__name__}"
-                f"{'; give rayleigh or modal damping as damping=, with C=None' if name == 'C' else ''}"
+                f"Market file, got {type(value).__name__}{_way_out(name, value)}"
             ) from error
         matrix = scipy.sparse.csr_array(np.diag(dense) if dense.ndim == 1 else np.atleast_2d(dense))
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or matrix.shape[0] == 0:
@@ -185,6 +184,15 @@ def _matrix(name: str, value: Any, symmetric: bool = True) -> scipy.sparse.csr_a
     matrix.sum_duplicates()
     matrix.eliminate_zeros()
     return matrix
+
+
+def _way_out(name: str, value: Any) -> str:
+    """What to write in place of what is no matrix of numbers."""
+    if isinstance(value, list | tuple | np.ndarray) and any(
+        hasattr(entry, "ppf") for entry in np.asarray(value, dtype=object).ravel()
+    ):
+        return f"; random numbers stand in params={{'k': ...}}, beside a function {name}(t, params) that reads them"
+    return "; give rayleigh or modal damping as damping=, with C=None" if name == "C" else ""
 
 
 def read_matrix_market(name: str, path: str | Path, symmetric: bool = True) -> scipy.sparse.csr_array:

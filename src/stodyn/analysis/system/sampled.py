@@ -51,6 +51,7 @@ from stodyn.telling import tell
 from stodyn.warnings import CoarseReadings
 
 LEAST_NOISE = 0.5  # of a resolution, from which on rounding adds a noise of its own
+LINEARISE = "linearise with at=, or simulate"
 MARGIN = 1e-8  # about 1, of the factor of a mode that neither grows nor decays
 MOST_RANDOM = 30  # states up to which equations in all entries of P are solved
 
@@ -222,14 +223,14 @@ class Sampled:
     radius: float
     period: float
     law: str
-    ticks: tuple[Tick, ...]
-    flow: Stretch
-    rates: tuple[np.ndarray, np.ndarray] | None
-    shown: np.ndarray
-    begun: np.ndarray
-    tick: float
-    events: dict[str, tuple[int, ...]]
-    entered: np.ndarray
+    ticks: tuple[Tick, ...] = dataclasses.field(repr=False)
+    flow: Stretch = dataclasses.field(repr=False)
+    rates: tuple[np.ndarray, np.ndarray] | None = dataclasses.field(repr=False)
+    shown: np.ndarray = dataclasses.field(repr=False)
+    begun: np.ndarray = dataclasses.field(repr=False)
+    tick: float = dataclasses.field(repr=False)
+    events: dict[str, tuple[int, ...]] = dataclasses.field(repr=False)
+    entered: np.ndarray = dataclasses.field(repr=False)
 
     @property
     def stable(self) -> bool:
@@ -277,6 +278,10 @@ class Sampled:
         -------
         array (n, n)
         """
+        if isinstance(t, str) or np.ndim(t):
+            raise TypeError(
+                f"t: expected one time, got {t!r}; components stand in the order of `names`, covariance(t)[i, j]"
+            )
         number, rest = divmod(t % self.period, self.tick)
         number = int(number)
         if rest > self.tick * (1 - 1e-9):
@@ -770,7 +775,8 @@ def _rates(
     _refuse_moving_plant(plant, params, loop.layout.inputs)
     places, registers = _places(unravel, size)
     inputs = {name: np.ravel(registers.held[name]) for name in loop.layout.inputs}
-    rates = affine_rates("loop: the plant is", plant, params, tuple(inputs), None if point is None else point.x)
+    about = None if point is None else point.x
+    rates = affine_rates("loop: the plant is", plant, params, tuple(inputs), about, LINEARISE)
     whole = size + sum(line.now.size for line in lines.values())
     F, G = np.zeros((whole, whole)), np.zeros((whole, rates.G.shape[1]))
     for name, line in lines.items():
@@ -782,8 +788,8 @@ def _rates(
         if sensor.average:
             reading = functools.partial(_reading, sensor, loop.problem, params, tuple(inputs))
             words, sizes = f"of ({sensor.name}): the reading is", [np.ravel(params[name]) for name in inputs]
-            zero, about = np.zeros(len(columns)), None if point is None else np.concatenate([point.x, *sizes])
-            H = affine(words, reading, zero)[0] if about is None else derivative(reading, about)
+            zero, both = np.zeros(len(columns)), None if about is None else np.concatenate([about, *sizes])
+            H = affine(words, reading, zero, LINEARISE)[0] if both is None else derivative(reading, both)
             F[np.ix_(registers.sums[sensor.name], columns)] = H
     return F, G
 

@@ -317,7 +317,10 @@ def _floats(K: np.ndarray) -> bool:
 
 def _linear(problem: Any) -> Structure:
     if not isinstance(problem, Mechanical) or not problem.own.is_linear:
-        raise TypeError("problem: expected a linear structure made by Mechanical.from_matrices")
+        raise TypeError(
+            "problem: expected a linear structure made by Mechanical.from_matrices of matrices that are known; where "
+            "they are functions of t and params, give them at one value"
+        )
     own: Any = problem.own
     if own.joints is not None:
         raise ValueError("problem: has constraints, along which no exact law is computed; simulate it")
