@@ -91,6 +91,25 @@ def test_small_errors_between_stops_are_told(name):
     assert told(problem, "StochasticAlpha", h / 8.0, round(8.0 / h) * h) == ""
 
 
+def test_long_runs_are_compared_after_their_first_steps(monkeypatch):
+    """E v² is half of what it should be; a comparison of all steps would take long, and nothing was said."""
+    monkeypatch.setattr(energies, "COMPARED", 5e8)
+    pendulum = moved(lambda t, x, v: [v, -jnp.sin(x) - 0.11 * v], 0.3)
+    assert " too small" in told(pendulum, "ImplicitEuler", 0.1, 1000.0)
+    assert told(pendulum, "Heun", 0.1, 1000.0) == ""
+
+
+@pytest.mark.parametrize("method", ["StoermerVerlet", "BAOAB"])
+def test_positions_that_are_too_far_apart_are_told(method):
+    """H = p²/2 + exp q - q - 1 at kT = 0.8: with steps of 1 E q² is 2.2 times what Gibbs' density makes it, where E p²
+    is right to 5 %; with steps of 0.5 it is right to 4 %."""
+    toda = sd.Hamiltonian(lambda t, q, p: 0.5 * p**2 + jnp.exp(q) - q - 1.0, h=lambda t, q, p: -0.8 * q,
+                          force=lambda t, q, p: -0.4 * p, start=(0.0, 0.0))  # fmt: skip
+    words = told(toda, method, 1.0, 30.0)
+    assert words.startswith(f"dt: with steps of 1 {method} makes the variance of positions about ")
+    assert told(toda, method, 0.5, 30.0) == ""
+
+
 def test_a_comparison_that_fails_is_made_once(monkeypatch):
     made = []
     monkeypatch.setattr(energies, "_ratio", lambda *both: made.append(both) or energies.UNKNOWN)
@@ -254,3 +273,13 @@ def test_limit_cycles_without_noise_hold_their_energy(mu, h, T):
 def test_energies_without_a_sign_are_not_judged(fall):
     """½ v (v - 1) overflowed, and was told of where E v² is right to 1 %."""
     assert told(moved(lambda t, x, v: [v - 1.0, fall(x, v)], 0.05), "SRA1", 0.05, 40.0) == ""
+
+
+@pytest.mark.parametrize("method", ["StoermerVerlet", "BAOAB"])
+def test_energies_that_are_shared_wrongly_are_told(method):
+    """Verlet's steps keep an energy of their own, ½ p² / (1 - ω²h²/4) + ½ ω² q²: at ωh = 1, E p² is a quarter too
+    small beside the right E q², and the account adds up to nothing."""
+    stiff = sd.Hamiltonian(lambda t, q, p: 0.5 * p**2 + 50.0 * q**2 + 0.1 * q**4, h=lambda t, q, p: -0.8 * q,
+                           force=lambda t, q, p: -0.4 * p, start=(0.0, 0.0))  # fmt: skip
+    assert "0 % too small" in told(stiff, method, 0.11, 44.0)
+    assert told(stiff, method, 0.05, 20.0) == ""

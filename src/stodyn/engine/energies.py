@@ -16,6 +16,10 @@ Where forces are steep in some places, errors grow fast with the step: such runs
 where these are large. Others are told from a fifth on, if there is white noise and the comparison says so too; what
 coloured noise drives is compared when the method is prepared (problems.driven).
 
+Steps of Verlet's kind keep an energy of their own: δ adds up to nothing, where they share it wrongly between positions
+and velocities. That is seen by the virial theorem, and then shorter steps are compared with too. Where K is right in a
+comparison, the variances of positions are compared.
+
 Linear systems whose variances are known (engine.variances) are not judged here, nor are systems with joints, dry
 friction as an element, walls, or coordinates without inertia, loops, SDEs with coloured noise that is drawn beside
 their steps, and those whose steps cannot be printed. Of steps that touch stops which are elements nothing is counted.
@@ -36,7 +40,7 @@ from stodyn.engine.laws_of_sdes import LEAST_STEPS
 from stodyn.engine.layout import Layout
 from stodyn.engine.program import executors
 from stodyn.engine.spec import checked_functions, describe, has_even_slopes
-from stodyn.methods.energy_account import SUBSTEPS, Account, Bodies, Steps, bodies_of
+from stodyn.methods.energy_account import SUBSTEPS, Account, Bodies, Steps, Virial, bodies_of
 from stodyn.methods.surfaces import MOST_STATES
 from stodyn.noise.supply import DrawnNormals
 from stodyn.numerics.bounded import Bounded
@@ -57,7 +61,7 @@ FARTHEST = 5e9  # operations on the way to the last window
 NUMBERS, MADE = 4_000_000, 300_000_000  # that are looked at, and computed for slopes, at most
 TOLD, REFUSED = 0.04, 1.0  # errors of the energy from which on a run with steep forces warns, and is refused
 NOTABLE = 0.2  # and from which on a run without such warns
-SURE = 2.5  # standard errors by which it must be
+SURE, SURE_OF_EACH = 2.5, 4.0  # standard errors by which it must be, and by which that of one coordinate must
 SAME = 0.5  # parts of an error that may change with the substeps of the equations
 APART = 4.0  # such errors by which two verdicts may differ
 CERTAIN, SHARE = 0.015, 0.25  # standard errors, and parts of the error, that are small enough
@@ -65,9 +69,11 @@ FINER, LOOKS = (8, 4), 64  # where paths are compared: with so much shorter step
 GOLDEN = 0.6180339887498949  # parts of their mean distance by which times are moved on
 FEW = 0.25  # relative standard error of a mean energy from which on few paths have most of it
 COMPARED, MANY = 1.5e10, (512, 4096)  # by so many operations at most, and paths
+LEAST_COMPARED = 1000  # steps of a run that is compared in its beginning only
 ADDED = 1.5  # E/K
 ROUNDED = 1e-9  # of the largest power of damping, that may be given by rounding
 LEAST = 1e-12  # of the largest energy, that a run has at any time
+ENERGY, SPREAD = "energy of bodies", "variance of positions"
 TRIES = 4  # halvings of the step, in search of one that is short enough
 PLACES = {Mechanical: "`force`", Hamiltonian: "`H` or `force`", SDE: "`drift`", SDAE: "`drift`"}
 STEEP = (
@@ -78,18 +84,21 @@ STEEP = (
 
 class Verdict(NamedTuple):
     """The relative error of the energy at the end of a run, and its standard error; whether it is one by an account of
-    bodies from which damping only takes energy."""
+    bodies from which damping only takes energy; what it is the error of; by how much the virial theorem fails."""
 
     error: float
     uncertainty: float
     is_passive: bool = False
+    of: str = ENERGY
+    imbalance: float = 0.0
 
     def is_beyond(self, limit: float) -> bool:
         return abs(self.error) > max(limit, SURE * self.uncertainty)
 
     def is_within(self, limit: float) -> bool:
-        """Whether it is surely so, or known well enough."""
-        return not self.is_beyond(limit) and (self.is_certain or abs(self.error) + SURE * self.uncertainty <= limit)
+        """Whether it is surely so, or known well enough, and the energy is shared as the equations have it."""
+        is_known = self.is_certain or abs(self.error) + SURE * self.uncertainty <= limit
+        return not self.is_beyond(limit) and is_known and self.imbalance <= NOTABLE
 
     @property
     def is_certain(self) -> bool:
@@ -113,6 +122,14 @@ class Verdict(NamedTuple):
 
 
 UNKNOWN = Verdict(math.nan, math.nan)  # of which nothing is said
+
+
+class Measured(NamedTuple):
+    """Of paths at some times: energies of motion (times, paths), and squares of the distances of positions from their
+    means (coordinates, times, paths)."""
+
+    energies: np.ndarray
+    spreads: np.ndarray
 
 
 class Answer(NamedTuple):
@@ -192,13 +209,13 @@ def _answer(run: Any, problem: Any, method: Any, place: str) -> Answer | None:
     words = _in_words(verdict, method.name, pilot.h, longest, place)
     if not is_steep:
         return Answer(words + ", or another method.", EnergyNotKept)
-    return Answer(words + STEEP, None if verdict.is_refused else StopsNotResolved)
+    return Answer(words + STEEP, None if verdict.is_refused and verdict.of == ENERGY else StopsNotResolved)
 
 
 def _in_words(verdict: Verdict, name: str, h: float, longest: float | None, place: str) -> str:
     shorter = "smaller steps" if longest is None else f"steps of {longest:.2g} or less"
     return (
-        f"dt: with steps of {h:g} {name} makes the energy of bodies {verdict.size}, by what its steps do under {place}"
+        f"dt: with steps of {h:g} {name} makes the {verdict.of} {verdict.size}, by what its steps do under {place}"
         f". Take {shorter}"
     )
 
@@ -238,11 +255,14 @@ def verdict_on(pilot: _Pilot, is_steep: bool) -> Verdict:
         verdict = pilot.verdict(length)
         if verdict.is_within(limit):
             return verdict
-    compared = _compared(pilot, limit, FINER[is_steep])
+    compared = _compared(pilot, is_steep)
     if compared is None:
         return _confirmed(pilot, verdict, length) if is_steep and verdict.is_passive else UNKNOWN
+    if compared.of == SPREAD:
+        return compared
     agrees = abs(verdict.error - compared.error) <= APART * math.hypot(verdict.uncertainty, compared.uncertainty)
     is_counted = verdict.is_passive and (not is_steep or verdict.is_certain or verdict.is_beyond(limit))
+    is_counted &= verdict.imbalance <= NOTABLE
     return verdict.joined(compared) if agrees and is_counted else compared
 
 
@@ -256,17 +276,22 @@ def _longest(pilot: _Pilot, verdict: Verdict) -> float | None:
     """Steps that are short enough, by the account of their own; None where none are found."""
     first = max(1, math.ceil(0.5 * math.log2(max(min(abs(verdict.error), 1e6) / TOLD, 1.0))))
     for times in 2 ** np.arange(first, first + TRIES):
-        error, uncertainty, _ = _Pilot(*pilot.shorter(int(times)), pilot.bodies, pilot.method).verdict(LENGTHS[0])
-        if abs(error) <= max(TOLD, uncertainty):
+        own = _Pilot(*pilot.shorter(int(times)), pilot.bodies, pilot.method).verdict(LENGTHS[0])
+        if abs(own.error) <= max(TOLD, own.uncertainty) and own.imbalance <= TOLD:
             return pilot.h / float(times)
     return None
 
 
-def _compared(pilot: _Pilot, limit: float, times: int) -> Verdict | None:
+def _compared(pilot: _Pilot, is_steep: bool) -> Verdict | None:
     """The error by the energies of motion of many paths with these steps and with so many times shorter ones, of at
-    least twice as many where it is not seen on which side of a limit it is; None where they would take long."""
-    spec, operations, verdict = pilot.spec, max(pilot.spec.traced.operations, 1), None
-    afford = int(COMPARED / (operations * (1 + times) * spec.steps)) // PATHS * PATHS
+    least twice as many where it is not seen on which side of a limit it is; of a run that would take long, after its
+    first steps. None where these would be few, or steep forces act, which paths may meet later."""
+    limit, times, verdict = TOLD if is_steep else NOTABLE, FINER[is_steep], None
+    operations = max(pilot.spec.traced.operations, 1) * (1 + times)
+    if not is_steep:
+        pilot = pilot.first(max(int(COMPARED / (operations * PATHS)), LEAST_COMPARED))
+    spec = pilot.spec
+    afford = int(COMPARED / (operations * spec.steps)) // PATHS * PATHS
     most = [min(paths, afford) for paths in MANY[: 1 if pilot.paths == 1 else None]] if afford else []
     steps = _compared_steps(spec.steps)
     for before, lanes in zip([0, *most], most, strict=False):
@@ -274,10 +299,14 @@ def _compared(pilot: _Pilot, limit: float, times: int) -> Verdict | None:
             lanes < 2 * before or verdict.is_beyond(limit) or verdict.is_within(limit) or math.isnan(verdict.error)
         ):
             break
-        coarse = _Pilot(spec, pilot.executor, pilot.bodies, pilot.method, lanes).energies(steps)
-        finer = _Pilot(*pilot.shorter(times), pilot.bodies, pilot.method, lanes, seed=1).energies(times * steps)
-        verdict = _ratio(coarse, finer)
-    return verdict
+        coarse = _Pilot(spec, pilot.executor, pilot.bodies, pilot.method, lanes).measured(steps)
+        finer = _Pilot(*pilot.shorter(times), pilot.bodies, pilot.method, lanes, seed=1).measured(times * steps)
+        verdict = _ratio(coarse.energies, finer.energies)
+    if verdict is None or math.isnan(verdict.error) or verdict.is_beyond(limit):
+        return verdict
+    spread = [_ratio(*both)._replace(of=SPREAD) for both in zip(coarse.spreads, finer.spreads, strict=True)]
+    wrong = [own for own in spread if abs(own.error) > max(NOTABLE, SURE_OF_EACH * own.uncertainty)]
+    return max(wrong, key=lambda own: abs(own.error), default=verdict)
 
 
 def _compared_steps(steps: int) -> np.ndarray:
@@ -327,6 +356,20 @@ def _verdict(begins: np.ndarray, durations: np.ndarray, account: Account, end: f
     return Verdict(float(error.mean()), float(error.std() / math.sqrt(max(len(error) - 1, 1))), is_passive)
 
 
+def _imbalance(virial: Virial | None) -> float:
+    """By how much the virial theorem surely fails, as a share of q' v, for the coordinate for which it fails most."""
+    if virial is None:
+        return 0.0
+    is_sound = np.isfinite(virial.moving + virial.missing).all(axis=1)
+    moving, missing = virial.moving[is_sound], virial.missing[is_sound]
+    if len(moving) < 2:
+        return 0.0
+    with np.errstate(all="ignore"):
+        share = np.abs(missing.mean(axis=0) / moving.mean(axis=0))
+        chance = np.abs(missing.std(axis=0) / moving.mean(axis=0)) / math.sqrt(len(moving) - 1)
+        return float(np.nanmax(np.where(share > SURE_OF_EACH * chance, share, 0.0), initial=0.0))
+
+
 class _Pilot:
     """Paths of a run, by its program, with steps of a length."""
 
@@ -339,6 +382,16 @@ class _Pilot:
         self.paths = 1 if is_single else paths
         lanes = executors.lanes_for(self.paths, executor.lane_multiple)
         self.members = _members(spec, paths, seed, lanes)._replace(member=np.ones(lanes, bool))
+
+    def first(self, steps: int) -> _Pilot:
+        """The same paths, followed for so many steps at most."""
+        spec = self.spec
+        if spec.steps <= steps:
+            return self
+        begun = dataclasses.replace(
+            spec, times=spec.times[: steps + 1], lengths=spec.lengths[:steps], saves=(np.array([0]),) * len(spec.saves)
+        )
+        return _Pilot(begun, self.executor.on_grid(begun), self.bodies, self.method)
 
     def shorter(self, times: int) -> tuple[Any, Any]:
         """The run with steps so many times shorter, and its program."""
@@ -365,10 +418,16 @@ class _Pilot:
         starts = int(np.searchsorted(some, self.paths))
         return starts > 0 and self.bodies.is_steep(t[some], z[some], starts)
 
-    def energies(self, steps: np.ndarray) -> np.ndarray:
-        """The energies of motion (times, paths) after some steps."""
+    def measured(self, steps: np.ndarray) -> Measured:
+        """The energies of motion after some steps, and how far positions without a period are from their mean."""
         z = self._read(self.executor.states_along(self.members, self.seed, steps)[:, :, : self.paths])
-        return self.bodies.energies(self.spec.times[steps], z.reshape(len(steps), self.paths, -1), *self._params())
+        z = z.reshape(len(steps), self.paths, -1)
+        q = z[:, :, self.bodies.q[~np.isfinite(self.bodies.periods)]]
+        sound = np.isfinite(q).all(axis=(0, 2))
+        with np.errstate(all="ignore"):
+            spreads = (q - q[:, sound].mean(axis=1, keepdims=True)) ** 2
+        energies = self.bodies.energies(self.spec.times[steps], z, *self._params())
+        return Measured(energies, np.moveaxis(spreads, -1, 0))
 
     def verdict(self, length: int, substeps: int = SUBSTEPS) -> Verdict:
         """The error by the account of the steps in windows of so many."""
@@ -380,7 +439,8 @@ class _Pilot:
         h, noise = spec.lengths[numbers], self._noise(numbers)
         steps = Steps(spec.times[numbers], h, z[:, :-1], z[:, 1:], *noise, *self._params())
         account, end = self.bodies.account(steps, substeps), float(spec.times[-1])
-        return _verdict(spec.times[begins], h.sum(axis=1), account, end, self.bodies.is_loaded)
+        verdict = _verdict(spec.times[begins], h.sum(axis=1), account, end, self.bodies.is_loaded)
+        return verdict._replace(imbalance=_imbalance(self.bodies.virial(steps)))
 
     def _begins(self, length: int) -> tuple[np.ndarray, int]:
         """The steps at which windows begin, and how many steps they have."""

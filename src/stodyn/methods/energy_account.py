@@ -59,6 +59,14 @@ class Account(NamedTuple):
     driven: np.ndarray
 
 
+class Virial(NamedTuple):
+    """Of paths (paths, coordinates): the integral of q' v, and by how much the integral of q' v + q v' is more than
+    what q v becomes."""
+
+    moving: np.ndarray
+    missing: np.ndarray
+
+
 class Bodies:
     """The equations of bodies, where positions at the places `q` have the velocities, or momenta, at the places `v`;
     `signs`: -1 where positions fall as velocities grow. `is_loaded`: whether time enters the equations."""
@@ -116,6 +124,25 @@ class Bodies:
         account[0, chosen] = np.where(is_bent[chosen], gained, others * gained)
         account[1:, is_one] = energies(t, before, params)[is_one[chosen]].T
         return Account(*account.reshape(4, *points))
+
+    def virial(self, steps: Steps) -> Virial | None:
+        """The virial theorem along windows of steps (windows, steps, paths), with positions from where these begin;
+        None where the drift of v is not in Ito's sense, or lacks what stops do."""
+        problem = self.equations.problem
+        has_stops = isinstance(problem, Mechanical) and bool(problem.motion.stops)
+        if has_stops or (self.equations.noise_varies and problem.calculus != "ito"):
+            return None
+        z, points = steps.before, steps.before.shape[:-1]
+        t, h = (np.broadcast_to(own[..., None], points) for own in (steps.t, np.broadcast_to(steps.h, steps.t.shape)))
+        params = _of_paths(steps.params, steps.axes, np.broadcast_to(np.arange(points[-1]), points).ravel())
+        rates = self._at_points("_drift", steps.axes)(t.ravel(), z.reshape(-1, z.shape[-1]), params).reshape(z.shape)
+        q, v = (places[~np.isfinite(self.periods)] for places in (self.q, self.v))
+        begun, end = z[:, :1, :, q], steps.after[:, -1]
+        with np.errstate(all="ignore"):
+            moving = rates[..., q] * z[..., v] * h[..., None]
+            pulled = rates[..., v] * (z[..., q] - begun) * h[..., None]
+            became = end[..., v] * (end[..., q] - begun[:, 0])
+            return Virial(moving.sum(axis=(0, 1)), (moving + pulled).sum(axis=(0, 1)) - became.sum(axis=0))
 
     def is_steep(self, t: np.ndarray, z: np.ndarray, starts: int) -> bool:
         """Whether forces are much steeper in some of the states (points, n) that paths come to than in most, or than in
@@ -177,6 +204,9 @@ class Bodies:
         y, v, motion = z[self.q], z[self.v], self.equations.problem.motion
         own, bare = (part.acceleration(t, y, v, y[:0], params) for part in (motion, motion.without_stops))
         return jnp.any(own != bare)
+
+    def _drift(self, t: Array, z: Array, params: Any) -> Array:
+        return self.equations.rates(t, z, params)
 
     def _momentum(self, t: Array, z: Array, a: Array, params: Any) -> Array:
         """That of velocities, or their changes, a; what is no Mechanical has momenta, or no masses."""
