@@ -139,6 +139,13 @@ def test_parameters_are_those_of_slow_and_of_fast_paths():
     assert abs(share - 100.0 * (delivered - 1.0)) < 2.0
 
 
+def test_a_short_burst_of_noise_is_told():
+    """Of 12 in 2000 steps, between which noise was looked at in 64."""
+    burst = ou(lambda t: jnp.where((t > 992.0) & (t < 998.0), 1.0, 0.0))
+    (words,) = told(burst, "EulerMaruyama", 0.5, 1000.0)
+    assert "by the noise as it is at t = 992.5: 0.667, but it is 0.5." in words
+
+
 def test_noise_that_turns_to_another_mode_is_told_where_it_is_worst():
     """At first it drives the slow mode alone, at last the fast one."""
     pair = sd.Mechanical(lambda t, x, v: -np.array([1.0, 16.0]) * x - 0.4 * v,

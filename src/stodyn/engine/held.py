@@ -17,7 +17,7 @@ from stodyn.problems.contract import sample_params
 from stodyn.telling import unheard
 
 PATHS, MEMBERS = 60, 5  # of a run whose parameters differ between paths, and those of them whose variances are averaged
-MOMENTS = 64  # at which noise that changes in time is looked at
+MOMENTS, LOOKED = (64, 4096), 1_000_000  # at which noise that changes in time is looked at; numbers, where it is large
 SLIGHT, SAME_SHAPE = 0.01, 1e-6  # of the strongest noise, that does not matter; entries of products, shapes being 1
 
 
@@ -62,7 +62,8 @@ def spread_params(system: Any) -> list[Any]:
 def moments(system: Any, times: np.ndarray, steady: float) -> list[float]:
     """When the noise is strongest, and when its shape differs most from that, among the times at which its variance
     changes in a step by no more than a share of it; none where it is not seen at such a time."""
-    steps = np.linspace(0, len(times) - 2, min(len(times) - 1, MOMENTS)).astype(int)
+    count = int(np.clip(LOOKED // system.n**2, *MOMENTS))
+    steps = np.linspace(0, len(times) - 2, min(len(times) - 1, count)).astype(int)
     start, params = np.asarray(system.example_start(), float), system.example_params()
     noise = AtPoints(lambda t: system.g(t, start, params), few=1)(np.concatenate([times[steps], times[steps + 1]]))
     products = noise @ noise.swapaxes(1, 2)
