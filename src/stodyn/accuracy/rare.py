@@ -351,7 +351,7 @@ def _warn(run: Run, outcomes: Sequence[Outcome], estimate: Estimate, replicas: i
 
 
 def _by_elementary(question: Question, effort: Effort, began: float) -> xr.Dataset:
-    """`rare` by importance sampling."""
+    """Answer a question of `rare` by importance sampling."""
     if question.others or question.end is None:
         raise ValueError('before: by="elementary" takes a time; for another level take by="splitting"')
     problem, event, t0, steps = question.problem, question.event, question.t0, question.steps
@@ -396,7 +396,7 @@ def _by_elementary(question: Question, effort: Effort, began: float) -> xr.Datas
 
 
 def _by_subset(question: Question, method: Any, effort: Effort, began: float) -> xr.Dataset:
-    """`rare` by subset simulation."""
+    """Answer a question of `rare` by subset simulation."""
     problem, event, end = question.problem, question.event, question.end
     if end is None:
         raise ValueError('before: by="subset" takes a time, alone or in a list with a level')

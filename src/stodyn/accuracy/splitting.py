@@ -113,7 +113,7 @@ class Records:
         return scores, self._carries.values[rows], self._segments.values[rows]
 
     def carries(self, places: np.ndarray) -> np.ndarray:
-        """The carries of records."""
+        """The carries of the records at these places."""
         return self._carries.values[self._rows[places]]
 
 

@@ -103,8 +103,9 @@ def signs(outcomes: Sequence[Outcome], estimate: Estimate, replicas: int, spec: 
 
 
 def apart(outcomes: Sequence[Outcome], probability: float) -> np.ndarray:
-    """For each component, the variance between runs of the mean state half way to the event (by the logarithm of the
-    probability), divided by the value that the variance within runs predicts; 1 if all runs go the same ways.
+    """Return how far runs of splitting go different ways: for each component, the variance between runs of the mean
+    state half way to the event (by the logarithm of the probability), divided by the value that the variance within
+    runs predicts; 1 if all runs go the same ways.
 
     Runs are half way at different levels, which moves the states of all of them alike: the part that follows the level
     along a straight line is left out.

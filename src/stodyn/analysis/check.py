@@ -234,7 +234,7 @@ def _weak(method: Method, problems: list[Any]) -> str:
 
 
 def _claimed_orders(kind: str, method: Method, models: Sequence[Any], measured: Callable[[Any], Any]) -> str:
-    """In words, the orders that are measured where they are claimed; lower ones are found wrong."""
+    """The orders that are measured where they are claimed, in words; orders below the claim are called wrong."""
     if not issubclass(SDE, method.accepts):
         return "not asked: it takes no SDE"
     findings = []

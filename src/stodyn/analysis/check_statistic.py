@@ -111,7 +111,8 @@ def _one(make: Make) -> str:
 
 
 def _failed(make: Make) -> str:
-    """Without noise, so that a path is its start: of 24 the first block fails whole, of the second two."""
+    """Whether a statistic leaves failed paths out. There is no noise, so that a path is its start; of 24 paths, those
+    of the first block all fail, and two of the second."""
     if make(0.0).counts_failed:
         return "not asked: paths that failed count"
     starts = np.linspace(-1.0, 1.0, 2 * PATHS).reshape(PATHS, 2)

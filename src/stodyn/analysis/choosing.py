@@ -137,7 +137,7 @@ class _Candidate:
     iterates: bool = False
 
     def counted(self) -> _Candidate:
-        """With its operations, where it has steps that are quickly traced."""
+        """This candidate with the operations of its step, where it has steps that are quickly traced."""
         method, problem = self.ready, self.problem
         if not isinstance(method, Method) or problem.n > SMALL:
             return self

@@ -27,7 +27,7 @@ class Compared(NamedTuple):
 
     @property
     def surely_off(self) -> np.ndarray:
-        """By how much the mean or the standard deviation is off (times, n), where that is beyond doubt; else 0."""
+        """How far the mean or the standard deviation is off (times, n), where that is beyond doubt; 0 elsewhere."""
         return np.where(np.abs(self.off) > BEYOND_DOUBT * self.stderr, np.abs(self.off), 0.0).max(axis=0)
 
 

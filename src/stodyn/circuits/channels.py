@@ -79,7 +79,8 @@ class Channels(NamedTuple):
 
 
 class Unplaced:
-    """In place of the channels of a circuit whose noise has no place in time: an error in words for all who ask."""
+    """What stands in place of the channels of a circuit whose noise has no place in time: it raises an error in words
+    for all who ask."""
 
     def __init__(self, words: str, at: Position):
         self._words, self._at = words, at

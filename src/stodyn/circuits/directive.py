@@ -19,7 +19,7 @@ STAGES = ("block", "sweeps", "settings", "analyses")
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Directive:
-    """A directive.
+    """A kind of directive, such as .tran, and how its lines are read.
 
     name   its name with the dot; `also`: other spellings
     form   the form of its line, for messages

@@ -93,7 +93,7 @@ class ModelType:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ElementType:
-    """A kind of element.
+    """A kind of element, such as resistors, and how its lines are read.
 
     name    its letter
     form    the form of its line, for messages

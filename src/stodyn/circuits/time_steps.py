@@ -175,7 +175,7 @@ class _Steps:
         return float(self.memories.distances(self.state(share), np).min())  # type: ignore[union-attr]
 
     def at(self, times: np.ndarray) -> np.ndarray:
-        """The states (times, n)."""
+        """The states (times, n) at these times, which may lie within steps."""
         begins = np.array([t for t, *_ in self.steps])
         states = np.empty((len(times), len(self.steps[0][2])))
         for k, time in enumerate(times):

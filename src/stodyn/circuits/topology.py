@@ -160,7 +160,7 @@ def _touched(netlist: Any) -> None:
 
 
 def pieces(nodes: dict[str, int], elements: Sequence[Element]) -> np.ndarray:
-    """For each node the number of the connected piece it belongs to."""
+    """Return, for each node, the number of the connected piece that it belongs to."""
     pairs = np.array([[nodes[a], nodes[b]] for a, b in map(ends, elements)], int).reshape(-1, 2)
     graph = scipy.sparse.coo_array((np.ones(len(pairs)), (pairs[:, 0], pairs[:, 1])), (len(nodes), len(nodes)))
     return scipy.sparse.csgraph.connected_components(graph, directed=False)[1]

@@ -12,7 +12,7 @@ from stodyn.exporting.export import export
 
 
 class Form(StrEnum):
-    """What is written."""
+    """In which form a run is written."""
 
     c = "c"
     fmu = "fmu"

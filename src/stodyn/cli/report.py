@@ -52,7 +52,7 @@ def command(
 
 
 def write(run: xr.Dataset, page: Path, title: str) -> Path:
-    """Write the page."""
+    """Write the page of a run to a file."""
     record = results.provenance(run)
     parts = ["<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'>"]
     parts.append(f"<title>{html.escape(title)}</title><style>{STYLE}\n{OWN_STYLE}</style><h1>{html.escape(title)}</h1>")

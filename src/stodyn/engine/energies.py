@@ -133,7 +133,7 @@ class Measured(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What is said of a run before it, by a warning of a class; None: it is refused."""
+    """What is said of a run before it, and the class of the warning that says it; None where the run is refused."""
 
     words: str
     warning: type[Warning] | None
@@ -174,7 +174,7 @@ def _place(problem: Any) -> str | None:
 
 
 def _kind(spec: Any, problem: Any) -> tuple[Any, ...]:
-    """By what the bodies of problems are told apart."""
+    """What tells the bodies of one problem from those of another."""
     return spec.traced.fingerprints, type(problem), getattr(problem, "calculus", None)
 
 

@@ -30,6 +30,6 @@ def keep(problem: Any, traced: Traced | None, of_problem: list[str], noted: list
 
 
 def forget() -> None:
-    """Drop all of them."""
+    """Drop all faults that are kept."""
     _of_problems.clear()
     _of_steps.clear()

@@ -56,7 +56,7 @@ def _is_of_kind(system: Any) -> bool:
 
 
 def _driven(run: Any, system: Any) -> Driven | None:
-    """The problem with coloured noise that a run steps as such."""
+    """The problem with coloured noise that a run steps as such; None where there is none."""
     if isinstance(system, Driven):
         return system
     stepped = innermost(run.spec.problem)
@@ -77,7 +77,8 @@ def _inside(method: Any, wrapping: type[Wrapping]) -> Any:
 
 
 class _Equations(NamedTuple):
-    """Of a linear SDE: whether its noise changes in time; (t, x, params) -> A, b of dx = (A x + a(t)) dt + b(t) dW."""
+    """The equations of a linear SDE: whether the noise changes in time, and (t, x, params) -> A, b of dx = (A x + a(t))
+    dt + b(t) dW."""
 
     has_moving_noise: bool
     matrices: Callable[..., tuple[np.ndarray, np.ndarray]]

@@ -88,7 +88,7 @@ def _is_nearly_additive(system: Mechanical, times: np.ndarray) -> bool:
 
 
 def _shift(run: Any, system: Mechanical) -> float | None:
-    """By how much states may be moved to show a linear step, None where none would be."""
+    """How far states may be moved to show a linear step; None where none would be linear."""
     if has_constant_slopes(system):
         return SMALL_SHIFT if run.spec.levels else 1.0
     if system.has_random_start or system.n != 2 * system.N or 2 * system.N > FEW:
@@ -207,7 +207,8 @@ class _ByModes:
         self.read = reading(run, first, 2 * len(modes.k))[[0, len(modes.k)]]
 
     def exact(self, T: float) -> np.ndarray:
-        """From the stationary covariances of pairs of modes, less what is left of them after a time T."""
+        """The variances at a time T, from the stationary covariances of pairs of modes, less what is left of them after
+        T."""
         k, c, W = self.modes.k, self.modes.c, self.common
         sums, apart = c[:, None] + c, k - k[:, None]
         xx = W * sums / (sums * (np.outer(c, k) + np.outer(k, c)) + apart**2)

@@ -104,7 +104,7 @@ class Spec:
 
     @functools.cached_property
     def varies(self) -> tuple[int, ...]:
-        """For each leaf of the parameters 1 where every path has its own."""
+        """1 for each leaf of the parameters of which every path has its own, 0 for the others."""
         return tuple(int(source.is_random) for source in self.problem.param_sources)
 
     @functools.cached_property

@@ -235,7 +235,7 @@ static double sd_normal(uint64_t g[4])
 
 
 def _counted(model: Stepping) -> str:
-    """Normals by their numbers."""
+    """The C functions that make normals by their numbers."""
     if "pair" not in model.functions:
         return ""
     return f"""

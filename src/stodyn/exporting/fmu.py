@@ -47,7 +47,7 @@ class Variable:
 def write(
     model: Stepping, name: str, inputs: Sequence[str], file: Path, seed: int, fmi: str, platforms: Sequence[str]
 ) -> Path:
-    """Write the unit."""
+    """Write a model as an FMU, the file of a functional mock-up unit."""
     if fmi not in VERSIONS:
         raise ValueError(f'fmi: expected "2.0" or "3.0", got {fmi!r}')
     check_platforms(platforms, fmi)

@@ -41,7 +41,7 @@ class Box(NamedTuple):
 
     @property
     def points(self) -> np.ndarray:
-        """All points, (points, axes)."""
+        """All points of the grid, (points, axes)."""
         axes = [low + step * np.arange(k) for low, step, k in zip(self.low, self.spacing, self.counts, strict=True)]
         return np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(axes))
 

@@ -66,7 +66,7 @@ class State(NamedTuple):
 
     @property
     def spread(self) -> Spread:
-        """Everything but the mean."""
+        """What a filter knows of the state besides its mean."""
         return Spread(self.P, self.D, self.left)
 
 

@@ -64,7 +64,7 @@ class Line:
         return self._priors(u)[0] if self.has_priors else np.zeros(len(u))
 
     def values(self, u: np.ndarray) -> np.ndarray:
-        """Values alone, (lanes,)."""
+        """The values (lanes,) of the function at places u, without its derivatives."""
         return self.like.values(self.parameters(u)) + self.log_prior(u)
 
     def __call__(self, u: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

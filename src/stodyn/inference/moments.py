@@ -82,7 +82,7 @@ def _over(C: Array, L: Array) -> Array:
 
 
 class Ekf:
-    """Linearised along the mean."""
+    """Moments after a step that is linearised about their mean, as in an extended Kalman filter."""
 
     def step(self, step: Callable, state: State, normals: int, is_additive: bool) -> Expected:
         """Return the law after a step."""
@@ -104,7 +104,8 @@ class Ekf:
 
 
 class Statistical:
-    """By expectations over points."""
+    """Moments after a step as expectations over points of a normal law, as in an unscented or cubature Kalman
+    filter."""
 
     def step(self, step: Callable, state: State, normals: int, is_additive: bool) -> Expected:
         """Return the law after a step."""

@@ -129,7 +129,7 @@ def _begins(sensor: Sensor, times: np.ndarray, t0: float) -> np.ndarray | None:
 
 
 def _slots(begins: np.ndarray, ends: np.ndarray, span: float) -> np.ndarray:
-    """For each window the first integral that is free when it begins."""
+    """The number of the integral that each window takes: the first one that is free when the window begins."""
     free: list[float] = []
     slots = np.empty(len(begins), int)
     for k, (begin, end) in enumerate(zip(begins, ends, strict=True)):

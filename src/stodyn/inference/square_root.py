@@ -74,7 +74,7 @@ def is_square_root(problem: Any, sensors: tuple[Sensor, ...], params: Any, value
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class SquareRootModel:
-    """Such a process on the rows of a record."""
+    """A square-root process with the rows of a record, whose law is known exactly."""
 
     problem: Any
     sensors: tuple[Sensor, ...]

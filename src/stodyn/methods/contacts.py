@@ -106,7 +106,8 @@ def change_of_energy(method: Any, Ω: float, damping: float = 0.0) -> float:
 
 
 def _gain(method: Any, Ω: float) -> float | None:
-    """That at a contact, which is of first order at least where there are too many steps in it to make them."""
+    """The relative gain of energy at a contact; where a contact has too few steps to show it, it shrinks with the step
+    at first order or faster."""
     shorter = min(1.0, Ω / FEWEST)
     gain = gain_at_contact(method, max(Ω, FEWEST))
     return None if gain is None else shorter * gain

@@ -56,7 +56,7 @@ class Room(NamedTuple):
         return math.pi / self.rate + self.width / speed
 
     def lost(self, h: float) -> float:
-        """For how much of the time from one stop to the next steps of length h lose the damping."""
+        """The time, of that from one stop to the next, during which steps of length h lose the damping."""
         part = h / min(max(math.ceil(h * self.rate / SHORT), 1), MOST_PARTS)
         return part * min(LOST, 0.25 * math.pi * self.rate * part)
 

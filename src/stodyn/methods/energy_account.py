@@ -50,8 +50,8 @@ class Steps(NamedTuple):
 
 
 class Account(NamedTuple):
-    """Of steps (..., steps, paths): δ, and at their beginnings the energy of motion and the powers of damping and
-    noise, NaN where these are not computed."""
+    """What steps (..., steps, paths) make of the energy: δ of each, and at its beginning the energy of motion and the
+    powers of damping and noise, NaN where these are not computed."""
 
     gained: np.ndarray
     moving: np.ndarray
@@ -209,7 +209,8 @@ class Bodies:
         return self.equations.rates(t, z, params)
 
     def _momentum(self, t: Array, z: Array, a: Array, params: Any) -> Array:
-        """That of velocities, or their changes, a; what is no Mechanical has momenta, or no masses."""
+        """The momentum of velocities a, or its change by changes a of them; a problem that is no Mechanical has
+        momenta, or no masses."""
         problem = self.equations.problem
         if not isinstance(problem, Mechanical):
             return jnp.asarray(self.signs) * a

@@ -252,7 +252,7 @@ class Stopping(WrappedSteps):
         checked = [test for test in tests if test.kind != GRID]
 
         def beyond(u):
-            """By how much the path is beyond each level after a part u of the line."""
+            """How far the path is beyond each level after a part u of the line."""
             return -jnp.stack([jnp.min(test.distances_on_the_way(place, u, share)) for test in checked])
 
         def halved(_, bounds):

@@ -139,9 +139,8 @@ def commutative_mean(t, *, decay, frequency, start):
 
 
 def commutative_variance(t, *, decay, frequency, amplitude, phase, start):
-    """From E|z|² and E z², which grow at the rates -2 decay + amplitude² + phase² and 2 (-decay + i frequency) +
-    amplitude² - phase².
-    """
+    """The variances, from E|z|² and E z², which grow at the rates -2 decay + amplitude² + phase² and 2 (-decay + i
+    frequency) + amplitude² - phase²."""
     z, t = complex(*start), np.asarray(t, float)
     modulus = abs(z) ** 2 * np.exp((-2.0 * decay + amplitude**2 + phase**2) * t)
     square = (z**2 * np.exp((2.0 * (-decay + 1j * frequency) + amplitude**2 - phase**2) * t)).real

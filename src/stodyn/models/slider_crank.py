@@ -83,7 +83,8 @@ class Rod:
 
 
 def _rod(M: np.ndarray, K: np.ndarray, products: np.ndarray, mean: np.ndarray, moment: np.ndarray, nodes) -> Rod:
-    """From the longitudinal blocks of M and K over ρ b h l and E b h/l, ∫ sin(jπξ) N_i dξ, ∫ N_i dξ and ∫ ξ N_i dξ."""
+    """Make the rod from the longitudinal blocks of M and K over ρ b h l and E b h/l, and from ∫ sin(jπξ) N_i dξ, ∫ N_i
+    dξ and ∫ ξ N_i dξ."""
     k, volume, none = len(M), AREA * L2, np.zeros(len(M))
     mass, stiffness, B = (np.zeros((2 + k, 2 + k)) for _ in range(3))
     mass[:2, :2] = 0.5 * np.eye(2) * DENSITY * volume

@@ -36,7 +36,8 @@ class Compiled(NamedTuple):
 
 @compiling.once
 def compiled(layout: str | None = None) -> Compiled:
-    """Both functions for this processor, compiled once in a process; `layout` is chosen by the processor."""
+    """Return the two functions for this processor, which are compiled once in a process; `layout` is chosen by the
+    processor."""
     wide = compiling.processor().register == 8
     machine = compiling.compiled(
         text(layout or (VECTOR if wide else INTERLEAVED), WIDE if wide else ""), [FILL, SEED], level=2

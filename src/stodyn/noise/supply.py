@@ -94,7 +94,8 @@ class CountedNormals:
         return _counting().address("sd_count")
 
     def feed(self, streams: Streams, first_path: int, paths: int) -> Callable[[int], list[Any]]:
-        """As `DrawnNormals.feed`, in JAX arrays."""
+        """Return a function that gives the normals of the next steps, as that of `DrawnNormals.feed` does, in JAX
+        arrays."""
         next_step, numbers = 0, np.uint64(first_path) + np.arange(paths, dtype=np.uint64)
 
         def feed(steps: int) -> list[Any]:

@@ -13,8 +13,8 @@ from numpy.typing import ArrayLike
 
 
 def determining(rows: ArrayLike, columns: ArrayLike, n: int) -> np.ndarray:
-    """For each place (row, column) of an n x n matrix that is zero elsewhere: whether the determinant may depend on its
-    entry. Of a matrix that is singular whatever its entries are, it may depend on all."""
+    """Return, for each place (row, column) of an n x n matrix that is zero elsewhere, whether the determinant may
+    depend on its entry. Where the matrix is singular whatever its entries are, it may depend on all."""
     rows, columns = np.asarray(rows, int), np.asarray(columns, int)
     pattern = scipy.sparse.csr_array((np.ones(len(rows), bool), (rows, columns)), (n, n))
     pivot_column = scipy.sparse.csgraph.maximum_bipartite_matching(pattern, perm_type="column")

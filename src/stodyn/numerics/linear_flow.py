@@ -46,14 +46,14 @@ class Law(NamedTuple):
         return jnp.eye(self.E.shape[-1]) + self.E
 
     def doubled(self) -> Law:
-        """Over twice the times."""
+        """The law over twice the times."""
         half = self.Q + self.E @ self.Q
         Q = self.Q + half + half @ self.E.mT
         c = 2.0 * self.c + (self.E @ self.c[..., None])[..., 0]
         return Law(2.0 * self.E + self.E @ self.E, c, 0.5 * (Q + Q.mT))
 
     def then(self, other: Law) -> Law:
-        """These times and others after them."""
+        """The law over these times and then over those of another."""
         half = self.Q + other.E @ self.Q
         Q = other.Q + half + half @ other.E.mT
         c = other.c + self.c + (other.E @ self.c[..., None])[..., 0]

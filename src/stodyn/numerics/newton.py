@@ -44,8 +44,8 @@ def derived() -> contextlib.AbstractContextManager[None]:
 
 @contextlib.contextmanager
 def derived_forwards() -> Iterator[None]:
-    """As `derived`, for derivatives that are taken forwards alone: large systems are never solved backwards, which
-    would take dense matrices."""
+    """Let roots be differentiated as `derived` does, but forwards alone: large systems are never solved backwards,
+    which would take dense matrices."""
     token = _forwards.set(True)
     try:
         with derived():

@@ -11,16 +11,17 @@ from stodyn.numerics.printing.operations import Gather, Scatter
 
 
 def read_places(how: Gather, shape: tuple[int, ...], indices: np.ndarray, out: tuple[int, ...]) -> tuple[Any, Any]:
-    """For each entry of the result of a gather, the number of the entry of the array (of `shape`) that it reads, and
-    whether its slice lies inside; one that does not is moved to the nearest place where it does."""
+    """Return, for each entry of the result of a gather, the number of the entry of the array (of `shape`) that it
+    reads, and whether its slice lies inside; a slice that does not is moved to the nearest place where it does."""
     return _places(how, shape, indices, out, how.sizes)
 
 
 def written_places(
     how: Scatter, shape: tuple[int, ...], indices: np.ndarray, updates: tuple[int, ...]
 ) -> tuple[Any, Any]:
-    """For each entry of a scatter's updates, the number of the entry of the array (of `shape`) that it lands on, and
-    whether it lands at all: windows that are partly outside are dropped, or moved inside where the mode says so."""
+    """Return, for each entry of a scatter's updates, the number of the entry of the array (of `shape`) that it lands
+    on, and whether it lands at all: windows that are partly outside are dropped, or moved inside where the mode says
+    so."""
     sizes = [updates[how.inside[axis]] if axis in how.inside else 1 for axis in range(len(shape))]
     place, inside = _places(how, shape, indices, updates, sizes)
     return place, np.ones_like(inside) if how.clips else inside

@@ -253,7 +253,7 @@ def _product(matrix: Any, x: np.ndarray) -> np.ndarray:
 
 
 def _factors(system, J: Any, h: float, method: Scheme, work: Work, gamma: bool = False) -> list[Callable]:
-    """For each eigenvalue, and for γ where asked, the function that solves (λM/h - J) y = r."""
+    """The functions that solve (λM/h - J) y = r, one for each eigenvalue λ, and one for γ where that is asked for."""
     M = system.mass
     values = [e.value for e in method.eigen]
     if gamma and not any(e.real for e in method.eigen):

@@ -117,7 +117,7 @@ class Pattern:
         return entries[place]
 
     def dense(self, values: Array) -> Array:
-        """The matrix itself."""
+        """The dense matrix with these values at its places."""
         return jnp.zeros(self.shape, values.dtype).at[self.rows, self.columns].set(values, unique_indices=True)
 
     def times(self, values: Array, x: Array) -> Array:
@@ -129,7 +129,7 @@ class Pattern:
         return self._row_sums(led(values[:, None]), x[:, None])[:, 0]
 
     def transposed_sums(self, values: Array, y: Array) -> Array:
-        """aᵀ y (n,), likewise."""
+        """aᵀ y (n,), as sums whose terms a trace shows."""
         return self._column_sums(led(values[:, None]), y[:, None])[:, 0]
 
     @functools.cached_property
@@ -594,8 +594,8 @@ def _matched(pattern: Pattern, scaled: np.ndarray) -> np.ndarray | None:
 def _on_diagonal(
     pattern: Pattern, samples: np.ndarray, most: float, owner: np.ndarray | None = None
 ) -> Elimination | None:
-    """With the diagonal as pivots in an order of least degree, by SuperLU, where that is good enough for all
-    samples and takes at most `most` products; with `owner`, the entry of column j in row owner[j] stands for its
+    """An elimination that has the diagonal as pivots, in SuperLU's order of least degree, where that is good enough for
+    all samples and takes at most `most` products; with `owner`, the entry of column j in row owner[j] stands for its
     diagonal."""
     n = pattern.shape[0]
     owner = np.arange(n) if owner is None else owner
@@ -621,8 +621,8 @@ def _on_diagonal(
 
 
 def filled_in(holds: Any) -> tuple[Pattern, Pattern]:
-    """For every pivot along the diagonal, the columns in which U has entries beside it, and the rows in which L has
-    entries below it, both from the pattern alone: in numbers, fill across a long ring or grid underflows.
+    """Return, for every pivot along the diagonal, the columns in which U has entries beside it, and the rows in which L
+    has entries below it. Both follow from the pattern alone: in numbers, fill across a long ring or grid underflows.
 
     A pivot fills the places where its columns and rows cross. They wait for the next pivot that is one of its columns
     or rows; where it is both, its own places hold all of them (S. Eisenstat, J. Liu, SIAM J. Matrix Anal. Appl. 13

@@ -28,11 +28,11 @@ class Stretch(NamedTuple):
         return self.Phi @ P @ self.Phi.T + self.Q
 
     def then(self, other: Stretch) -> Stretch:
-        """This stretch and another one after it."""
+        """The law over this stretch and then over another one."""
         return Stretch(other.Phi @ self.Phi, other.of(self.Q))
 
     def repeated(self, count: int) -> Stretch:
-        """This stretch so many times, at least once."""
+        """The law over this stretch so many times in a row, at least once."""
         result, power = None, self
         while count:
             if count & 1:

@@ -168,7 +168,7 @@ def at_time(variable: xarray.DataArray, time: float | None) -> xarray.DataArray:
 
 
 def rows_of(paths: xarray.DataArray) -> np.ndarray:
-    """(paths, times)."""
+    """The values of paths as an array (paths, times)."""
     return paths.transpose(..., time_name(paths)).values
 
 

@@ -189,11 +189,11 @@ class Side(NamedTuple):
         return total.at[i : i + SIZE].add(jnp.concatenate([r, D.ravel()]).astype(total.dtype))
 
     def forced(self, total: Array, X: np.ndarray, F: Any) -> Array:
-        """With a force F at the point X."""
+        """The total with a force F at the point X added to it."""
         return self.pushed(total, F, jnp.outer(X, F))
 
     def turned(self, total: Array, q: Array, τ: Any) -> Array:
-        """With a torque τ."""
+        """The total with a torque τ added to it."""
         return self.pushed(total, jnp.zeros(3), 0.5 * jnp.cross(τ, self.pose(q).D))
 
     def rates(self, q: Array, v: Array) -> Any:

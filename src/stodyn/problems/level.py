@@ -97,7 +97,7 @@ class Level:
 
     @property
     def bounds(self) -> tuple[Any, ...]:
-        """One level, or two."""
+        """The level, or both levels, as a tuple."""
         return self.level if isinstance(self.level, tuple) else (self.level,)
 
     def on(self, problem: Problem, t: float = 0.0) -> Gauge:

@@ -122,7 +122,8 @@ def _at_zero(matrix: ArrayLike | Callable) -> ArrayLike:
 
 
 def _is_symmetric(Q: np.ndarray) -> bool:
-    """To SAME of the deviations of a row and a column: an entry that is 0 but for rounding has no digits of its own."""
+    """Whether Q is symmetric, to SAME of the deviations of a row and a column: an entry that is 0 but for rounding has
+    no digits of its own."""
     deviations = np.sqrt(np.abs(Q.diagonal()))
     return bool((np.abs(Q - Q.T) <= SAME * np.maximum(np.abs(Q), np.outer(deviations, deviations))).all())
 

@@ -423,7 +423,7 @@ def _connections(part: Part, layout: Layout) -> str:
 
 
 def _endless(names: list[str]) -> str:
-    """That parts read each other, and the way out, in words."""
+    """Say in words that parts read each other, and what to do about it."""
     if len(names) == 1:
         return (
             f"reads ({names[0]}): it reads its own output, whose shape is not known before; keep what it needs next "
@@ -465,7 +465,7 @@ class Looped(Measured):
 
     @property
     def things(self) -> tuple[Sensor | Part, ...]:
-        """Sensors and parts."""
+        """All sensors and parts, in this order."""
         return (*self.sensors, *self.parts)
 
     @functools.cached_property
@@ -591,7 +591,7 @@ class Looped(Measured):
         )
 
     def _no_tick(self) -> ValueError:
-        """That the times have no common divisor that steps can count, and the way out, in words."""
+        """An error that says that the times have no common divisor that steps can count, and what to do about it."""
         return ValueError(
             f"dt: as decimals, {self._times_in_words} have no tick worth the name, {float(self.tick):g}; give times "
             "that are no decimals as fractions, such as every=fractions.Fraction(1, 3)"

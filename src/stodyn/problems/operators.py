@@ -281,7 +281,7 @@ def product(apply: Callable[[Any], Any], channels: int) -> Operator:
 
 
 def silent(t, x):
-    """One channel of zeros."""
+    """A diffusion of one channel without noise: a column of zeros."""
     return jnp.zeros((*jnp.shape(x), 1) if jnp.ndim(x) else ())
 
 

@@ -211,7 +211,7 @@ class RandomDAE(Problem):
 
     @property
     def structure(self) -> dict[str, str]:
-        """In words: constant, affine, multi-affine or general."""
+        """Whether each part is constant, affine, multi-affine or general in the parameters, in words."""
         if not self.linear:
             return {"drift": "nonlinear"}
         dependences = {"mass": self.dependence.mass_terms, "matrix": self.dependence.matrix_terms}

@@ -45,7 +45,8 @@ def stated_structure(kind: str, known: str) -> NoiseStructure:
 def find_structure(
     g: Diffusion, x: Any, params: Any, sampled: tuple[Any, Any] | None = None, traced: TracedFunction | None = None
 ) -> NoiseStructure:
-    """The structure of the noise of dx = ... + g(t, x, params) dW around the state x; `look`: its trace, if known.
+    """The structure of the noise of dx = ... + g(t, x, params) dW around the state x; `traced` is the trace of g, where
+    it is known.
 
     Additive, diagonal and scalar are proved from the trace of g, seen as whole arrays, and entry by entry where these
     are few; where nothing can be proved, and for commutativity, g is evaluated in random states around x, each at a
@@ -62,7 +63,7 @@ def find_structure(
 
 
 def _structure(g: Diffusion, x: Any, traced: TracedFunction, sampled: tuple[Any, Any]) -> NoiseStructure:
-    """The same; raises NotImplementedError where JAX has no derivative of g."""
+    """Find the structure of noise; raises NotImplementedError where JAX has no derivative of g."""
     (kinds, is_settled), known = proved_kinds(traced), PROVED
     n, m = traced.trace.out_avals[0].shape
     looked: tuple[np.ndarray, np.ndarray] | None = None

@@ -113,7 +113,7 @@ class _Rates(NamedTuple):
     noise: np.ndarray
 
     def at(self, place: float) -> tuple[float, float]:
-        """Both at one place."""
+        """Drift and noise at one place."""
         return float(np.interp(place, self.places, self.drift)), float(np.interp(place, self.places, self.noise))
 
 

@@ -41,7 +41,7 @@ class Followed:
     is_smooth: tuple[bool, ...] = ()
 
     def value(self, t, x: Array, params) -> Array:
-        """The responses."""
+        """The values of the responses."""
         if callable(self.of):
             return jnp.atleast_1d(jnp.asarray(call(self.of, t, x, params=params), x.dtype))
         return x[np.asarray(self.of)]
@@ -77,7 +77,7 @@ class Followed:
 
     @property
     def between_steps(self) -> str:
-        """In words, how the responses are followed between two steps."""
+        """How the responses are followed between two steps, in words."""
         if all(self.is_smooth):
             return "cubic: noise does not enter the responses, at most their rates"
         on_grid = np.flatnonzero(~np.asarray(self.is_smooth))
@@ -161,7 +161,7 @@ def _with_known_rates(problem: Any, components: Sequence[int]) -> tuple[int, ...
 
 
 def _smooth(responses: Followed, unknown: Sequence[int]) -> tuple[bool, ...]:
-    """For each response, whether no noise and no component without a known rate enters it, at some random states."""
+    """Whether each response is free of noise, and of components without a known rate, at some random states."""
     problem, rng = responses.problem, np.random.default_rng(0)
     _, start, params = _arguments(problem)
 

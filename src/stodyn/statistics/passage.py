@@ -416,8 +416,8 @@ def _mean(summary: Summary, count: np.ndarray, end: float, marks: tuple[float, .
 
 
 def _changes(S: np.ndarray, times: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """By how much the hazard after each of some times exceeds that before it, from the survivals at all of them, the
-    first and the last included; and the errors of that as multiples of the error of the hazard over all."""
+    """How far the hazard after each of some times exceeds that before it, from the survivals at all of them, the first
+    and the last included; and the errors of that as multiples of the error of the hazard over all."""
     exposures = np.diff(times) * (S[:-1] + S[1:]) / 2
     before, after = np.cumsum(exposures)[:-1], np.cumsum(exposures[::-1])[-2::-1]
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -34,7 +34,7 @@ PUSH, ANGLE = 1.5, 1.0  # the white force on the rod of `reactions`, and its ang
 
 
 def along_joints(problem: Mechanical) -> Mechanical:
-    """The same motion by x'' = acceleration and kicks along the joints, whose positions nothing holds."""
+    """Describe the same motion by x'' = acceleration and kicks along the joints, whose positions nothing holds."""
     return Mechanical(
         lambda t, x, v: problem.acceleration(t, x, v, x[:0], None),
         lambda t, x, v: problem.motion.kicks(t, x, v, x[:0], None),

@@ -27,7 +27,7 @@ STEP = 1e-4  # of a parameter (of 1 where it is 0): c and its derivative are the
 
 
 class Gradient(NamedTuple):
-    """By parameter: the derivatives of the period, and of the shares (sources) of c."""
+    """The derivatives of the period, and of the shares (sources) of c, for each of the named parameters."""
 
     names: tuple[str, ...]
     period: np.ndarray

@@ -66,8 +66,8 @@ def _scheme(order: int) -> Scheme:
 
 
 class Kicks(NamedTuple):
-    """By how much noise moves the state, for each unit of dW (p, n, sources), at which nodes, and their weights (p,) in
-    a mean over the period."""
+    """How far noise moves the state for each unit of dW, `sizes` (p, n, sources), at which nodes, and the `weights`
+    (p,) of these in a mean over the period."""
 
     nodes: np.ndarray | slice
     weights: np.ndarray
@@ -160,7 +160,7 @@ class Cycle:
 
     @functools.cached_property
     def impulses(self) -> np.ndarray:
-        """By how much (N, n, r) an impulse in the differential equations at a node moves the state."""
+        """How far (N, n, r) an impulse in the differential equations at a node moves the state."""
         return self.system.kicked(self.jacobians)
 
     @functools.cached_property
@@ -170,7 +170,7 @@ class Cycle:
 
     @functools.cached_property
     def kicks(self) -> Kicks:
-        """By how much the noise at the nodes moves the state, on both sides of those that lie at corners."""
+        """How far the noise at the nodes moves the state, on both sides of those that lie at corners."""
         before, weights = self.mesh.weights_of_sides()
         system, k = self.system, np.flatnonzero(self.mesh.after_corner)
         rows = system.split.rows

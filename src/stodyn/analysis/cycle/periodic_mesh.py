@@ -167,8 +167,8 @@ def _integrating(places: np.ndarray) -> np.ndarray:
 
 
 def mesh(steps: int, corners: np.ndarray | None = None, fewest: int = 1, pace: Pace | None = None) -> Mesh:
-    """At least `steps` steps, equal shares of the pace between corners, whose shares are taken modulo 1; at least
-    `fewest` between two."""
+    """Return a mesh of at least `steps` steps, with equal shares of the pace between corners, whose shares are taken
+    modulo 1, and at least `fewest` steps between any two corners."""
     shares = np.mod(np.zeros(0) if corners is None else corners, 1.0)
     at_end = bool(np.any((shares <= SAME) | (shares >= 1.0 - SAME)))
     shares = np.sort(shares[(shares > SAME) & (shares < 1.0 - SAME)])

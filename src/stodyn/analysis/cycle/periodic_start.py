@@ -94,7 +94,8 @@ def _floors(system: System, x: np.ndarray) -> np.ndarray:
 
 
 def driven(system: System, t: float, x: np.ndarray, period: float, settle: float) -> Guess:
-    """After at most `settle` periods, fewer where the states at their ends agree to 5 % of the range."""
+    """Guess a cycle by following a path for at most `settle` periods, or fewer where the states at their ends agree to
+    5 % of the range."""
     for _ in range(max(1, math.ceil(settle))):
         states = followed(system, np.linspace(t, t + period, 33), x)
         reach = np.ptp(states, axis=0)
@@ -282,7 +283,8 @@ def _repeated(
 
 
 def _turns(system: System, times: np.ndarray, states: np.ndarray, rises: np.ndarray) -> int | None:
-    """After how many rises the states repeat to 5 % of their range and the time between to 1 %; None where they do not.
+    """The number of rises after which the states repeat to 5 % of their range and the time between to 1 %; None where
+    they do not repeat.
 
     A component may rise several times in a period, as the supply of a ring oscillator does.
     """

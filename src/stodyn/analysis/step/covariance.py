@@ -909,7 +909,7 @@ def _settled(step: StepMap) -> np.ndarray:
 
 
 def _percent(P: np.ndarray, target: np.ndarray) -> np.ndarray:
-    """By how many percent each variance of P is off; 0 for components that no noise reaches, whose variance is 0."""
+    """How many percent each variance of P is off; 0 for components that no noise reaches, whose variance is 0."""
     mine, true = np.diagonal(P), np.diagonal(target)
     reached = true > 0.0
     return 100.0 * (np.where(reached, mine, 1.0) / np.where(reached, true, 1.0) - 1.0)

@@ -127,11 +127,11 @@ class Amplification:
         return math.sqrt(sum(square[4 * i, 4 * j] for i in range(3) for j in range(3)))
 
     def noise_norm(self, count: int = 200_000, seed: int = 1) -> Estimate:
-        """E ‖A_s‖_F, sampled."""
+        """An estimate of E ‖A_s‖_F from samples."""
         return _estimate(np.linalg.norm(self.sample(count, seed) - self.deterministic, axis=(1, 2)))
 
     def mean_radius(self, count: int = 200_000, seed: int = 1) -> Estimate:
-        """E max|λ(A)|, sampled."""
+        """An estimate of E max|λ(A)| from samples."""
         return _estimate(np.abs(np.linalg.eigvals(self.sample(count, seed))).max(axis=1))
 
     def adapted_norm(self, excess: float = 1e-6) -> np.ndarray:

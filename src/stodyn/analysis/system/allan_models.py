@@ -114,7 +114,7 @@ def _model(noise: Any, every: float | None, longest: float) -> Model:
 
 
 def _sum(models: Sequence[Model]) -> Model:
-    """Independent noises added."""
+    """The model of the sum of independent noises."""
     A, B, P = (scipy.linalg.block_diag(*(getattr(model, name) for model in models)) for name in ("A", "B", "P"))
     return Model(A, B, np.concatenate([model.C for model in models]), P, sum(model.white for model in models))
 

@@ -85,7 +85,7 @@ class Moments(NamedTuple):
         return self.waiting + self.past
 
     def after(self, flow: Stretch) -> Moments:
-        """These after a stretch of time."""
+        """The moments after a stretch of time that begins with these."""
         waiting, past = (flow.Phi @ P @ flow.Phi.T for P in (self.waiting, self.past))
         return Moments(waiting + self.share * flow.Q, past + (1.0 - self.share) * flow.Q, self.share)
 
@@ -104,7 +104,7 @@ class Tick(NamedTuple):
         return Moments(moments.total, 0.0 * moments.past, 1.0) if self.opens else moments
 
     def of(self, moments: Moments) -> Moments:
-        """The moments after it."""
+        """The moments after this tick, by those before it."""
         waiting, past, share = self.met(moments)
         past = self.rest.of(past, 1.0 - share)
         if self.act is None:
@@ -115,8 +115,8 @@ class Tick(NamedTuple):
 
 
 def _to_the_next_sample(begun: np.ndarray, flow: Stretch, ticks: Sequence[Tick]) -> tuple[list[Moments], Moments]:
-    """From the covariance after a sample, where the interval to the next is drawn: what each tick meets, and what is
-    there after the sample. Paths that have taken it go on from there, in intervals of their own."""
+    """Follow the covariance `begun` after a sample, where the interval to the next is drawn: return what each tick
+    meets, and what is there after the sample. Paths that have taken it go on from there, in intervals of their own."""
     moments, met = Moments(begun, 0.0 * begun, 1.0), []
     for tick in ticks:
         waiting = moments.after(flow).waiting

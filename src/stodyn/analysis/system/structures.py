@@ -590,7 +590,7 @@ class Peaks:
 
     @property
     def factor(self) -> float:
-        """The mean of max|q|/σ."""
+        """The mean of max|q|/σ, the peak factor."""
         return self._moment(lambda r: 1.0)
 
     @property

@@ -79,7 +79,7 @@ def _ports(card: Card, code: Code) -> list[list[Port]]:
 
 
 def _several(card: Card, words: list[str], usual: str) -> list[Port]:
-    """The ports in brackets."""
+    """The ports that are listed in brackets."""
     ports = []
     while words:
         kind = words.pop(0)[1:] if words[0].startswith("%") else usual
@@ -300,7 +300,7 @@ def _hysteresis(card: Card, model: Model, ports: list[list[Port]]) -> list[Eleme
 
 
 def _slew(card: Card, model: Model, ports: list[list[Port]]) -> list[Element]:
-    """At rest the output is the input."""
+    """The elements of a block that limits the slope of its output: at rest the output is the input."""
     _rests(card)
     parts, reads = _read(card, ports[0])
     source, is_voltage = _to(card, ports[-1][0])

@@ -75,7 +75,7 @@ def noise(read: tuple[Any, ...], p: Numbers, xp: Any) -> Any:
 
 
 def gate_charge(read: tuple[Any, ...], p: Numbers, xp: Any) -> Any:
-    """The integral of C_gd."""
+    """The charge of the gate-drain capacitance, which is the integral of C_gd over its voltage."""
     v = p["sign"] * read[0]
     up, down = xp.maximum(v, 0.0) * p["a"], xp.minimum(v, 0.0) * p["a"]
     above = up + xp.log1p(xp.exp(-2.0 * up)) - math.log(2.0)

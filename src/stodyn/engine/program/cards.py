@@ -104,7 +104,7 @@ def _source(spec: Spec, watch: Watched) -> Source:
 
 
 class OnCards(Executor):
-    """Printed kernels."""
+    """A block computed by kernels that are printed for GPUs."""
 
     name = "printed"
     normals = counter.NAME

@@ -203,13 +203,13 @@ def cached_digests() -> tuple[str, ...]:
 
 
 def forget() -> None:
-    """Drop all programs."""
+    """Drop all programs that are kept."""
     with _changing:
         _programs.clear()
 
 
 class ByPrint(Stepping, SingleSteps):
-    """A printed program."""
+    """A block computed by a program that is printed for processors."""
 
     name = "printed"
 

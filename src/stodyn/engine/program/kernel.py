@@ -115,7 +115,7 @@ class Kernel(Function):
         return w.finished()
 
     def when(self, which: str, then: Callable[[], None]) -> None:
-        """if (which) then."""
+        """Print a branch: what `then` prints is executed by threads for which `which` is true."""
         inside, end = self.fresh("then"), self.fresh("end")
         self.branch(which, inside, end)
         self.open(inside)

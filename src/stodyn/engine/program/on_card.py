@@ -319,7 +319,7 @@ class Thread(Target):
         return _SharedLoops(self, program, inputs, _Rows(self, program, bases))
 
     def entry(self, base: str, k: str) -> str:
-        """By one product of words of 32 bits."""
+        """The place of entry k behind a base, by one product of words of 32 bits."""
         w = self.w
         short = k if k.isdigit() else w.value(f"trunc i64 {k} to i32")
         wide = [w.value(f"zext i32 {word} to i64") for word in (short, self.short_stride)]

@@ -136,7 +136,7 @@ class Windows(Plan):
 
     @property
     def always(self) -> tuple[bool, ...]:
-        """For each statistic whether it looks at the end of every interval."""
+        """Whether each statistic looks at the end of every interval."""
         return tuple(self.every is not None and bool(np.all(look)) for look in self.observes)
 
     def end(self, first: int, pace: int) -> int:
@@ -205,7 +205,8 @@ class Program:
         return state, self.observe(state, t, everyone, members), jnp.any(bad), bad
 
     def advance(self, state: State, normals: Sequence[Array], window: Window, members: Members) -> Advanced:
-        """From bound to bound, the statistics looking at the end of each interval; then which lanes have gone bad."""
+        """Advance a block from bound to bound, while the statistics look at the end of each interval, and find which
+        lanes have gone bad."""
         starting_steps = self.batch.traced.starting_steps
 
         def interval(k: Array, carry: tuple[State, Observed]) -> tuple[State, Observed]:

@@ -66,7 +66,7 @@ class Delayed:
 
     @property
     def delays(self) -> np.ndarray:
-        """By how much time each output is late."""
+        """How late each output is."""
         return self.dt * np.array([steps for _, steps in self.late])
 
     @property
@@ -107,7 +107,7 @@ class Delayed:
 
     @property
     def undelayed(self) -> Coloured:
-        """As many outputs of the same laws, which arrive at once and are independent of each other."""
+        """Noise with as many outputs of the same laws, which arrive at once and are independent of each other."""
         copies = stacked(
             *(self.noise.named(*(f"{j}.{i}" for i in range(len(self.noise.C)))) for j in range(len(self.late)))
         )

@@ -146,7 +146,8 @@ def fitted(
 
 
 def _spilled(sections: _Sections, f: np.ndarray, S: np.ndarray) -> float:
-    """By how much the filter's variance in all, as a logarithm, is more than SPILL times that of the samples; >= 0."""
+    """How far the logarithm of the filter's whole variance lies above that of SPILL times the samples' variance; 0
+    where it lies below."""
     total = float(_through(sections, "y").variance[0])
     return max(0.0, math.log(max(total, 1e-300) / (SPILL * float(np.trapezoid(S, f)))))
 
@@ -318,7 +319,8 @@ def _filter(sections: _Sections, name: str, f: np.ndarray, S: np.ndarray):
 
 
 def check_samples(frequency: ArrayLike, psd: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-    """Both as arrays; an error where they are not a density over increasing frequencies."""
+    """Return frequencies and density as arrays; refuse them where they are not a density over increasing
+    frequencies."""
     f, S = np.asarray(frequency, float), np.asarray(psd, float)
     if f.ndim != 1 or f.shape != S.shape or len(f) < 4:
         raise ValueError(f"frequency, psd: expected two lists of one length, 4 or more, got {f.shape} and {S.shape}")

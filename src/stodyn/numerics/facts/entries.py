@@ -254,8 +254,8 @@ def _product(operation: Operation, inputs: Sequence[Entries]) -> Fact:
 
 
 def _multiplied(a: Entries, b: Entries, left: np.ndarray, right: np.ndarray, columns: int) -> Rows:
-    """On which of a few columns the sums of products depend, by products of matrices of truth values: one that is
-    not zero depends on what either factor does."""
+    """On which of a few columns the sums of products depend, found by products of matrices of truth values: a product
+    that is not zero depends on what either factor depends on."""
     (live_a, on_a), (live_b, on_b) = (_placed(x, places, columns) for x, places in ((a, left), (b, right)))
     ways = [(on_a[p] @ live_b.swapaxes(1, 2) + live_a @ on_b[p].swapaxes(1, 2)).ravel() > 0.0 for p in range(columns)]
     return scipy.sparse.csr_array(np.stack(ways, axis=1))

@@ -194,7 +194,7 @@ class ArrayGraph(Graph):
         return self._cache[key]
 
     def whole(self, op: str, a: Entry, b: Entry | int) -> Entry:
-        """An operation between indices."""
+        """An operation of whole numbers between two indices."""
         return self.make(op, INT64, a, np.int64(b) if isinstance(b, int) else b)
 
     def inside(self, index: Entry, low: int, high: int) -> Entry:
@@ -224,7 +224,7 @@ class Arrays:
     # --- leaves -------------------------------------------------------------------------------------------------------
 
     def buffered(self, buffer: Buffer) -> Array:
-        """An array in memory."""
+        """The array whose entries are those of a buffer in memory."""
 
         def at(index: Index) -> Entry:
             place = self.place(buffer.shape, index)
@@ -265,8 +265,8 @@ class Arrays:
         return array
 
     def zeros_of(self, operands: Sequence[Array]) -> list[Callable[[Index], Entry] | None]:
-        """For each factor of a product, is_zero(index): whether an entry is exactly zero, so that the product is; None
-        where no entry is, or where the other factor is known and finite."""
+        """For each factor of a product, a function of the index that says whether the entry is exactly zero, so that
+        the product is; None where no entry is zero, or where the other factor is known and finite."""
         zeros: list[Callable[[Index], Entry] | None] = []
         for k, x in enumerate(operands):
             others = [other for j, other in enumerate(operands) if j != k]

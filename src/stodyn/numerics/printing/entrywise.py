@@ -95,7 +95,7 @@ def _compared(op: str) -> Rule:
 
 
 def _integer_pow(graph: Graph, dtype: np.dtype, y: int, x: Entry) -> Entry:
-    """By squaring; a negative power is one over the positive one."""
+    """Print x to an integer power, by squaring; a negative power is one over the positive one."""
     if y == 0:
         return dtype.type(1)
     result, power, left = None, x, abs(y)
@@ -145,7 +145,8 @@ def _function(name: str) -> Rule:
 
 
 def _log2(graph: Graph, dtype: np.dtype, how: Any, x: Entry) -> Entry:
-    """From JAX 0.11 on; before, it was written as this quotient."""
+    """Print the logarithm to base 2 as the quotient of two natural ones. JAX has the operation from 0.11 on; before, it
+    wrote this quotient."""
     logarithm = graph.make("log", np.float64, graph.convert(x, np.float64))
     return graph.convert(graph.make("div", np.float64, logarithm, np.float64(math.log(2.0))), dtype)
 
@@ -229,7 +230,7 @@ def _bitcast(graph: Graph, dtype: np.dtype, how: Any, x: Entry) -> Entry:
 
 
 def chosen(which: np.ndarray, *cases: np.ndarray) -> np.ndarray:
-    """For each entry, the case that `which` numbers; np.choose takes few cases alone."""
+    """Return, for each entry, the case whose number is in `which`; np.choose takes only a few cases."""
     result = cases[0]
     for k, case in enumerate(cases[1:], 1):
         result = np.where(which == k, case, result)
@@ -255,7 +256,7 @@ def _converted(new_dtype: Any, x: np.ndarray) -> np.ndarray:
 
 
 def _rounded(is_away: bool, x: np.ndarray) -> np.ndarray:
-    """To the nearest whole number, halves to the even one or away from zero."""
+    """Round to the nearest whole number, halves to the even one or away from zero."""
     if not is_away:
         return np.rint(x)
     whole = np.trunc(x)
@@ -275,7 +276,7 @@ def _remainder(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def _linear(how: Any, *moves: bool) -> bool:
-    """In all operands together."""
+    """Whether the operation is linear: it is, in all operands together."""
     return True
 
 
@@ -312,7 +313,7 @@ def _compares(op: str, numpy: Computed, zeros: Zeros = Zeros.NOWHERE) -> Entrywi
 
 
 def _computes(name: str, numpy: Computed | None = None, zeros: Zeros = Zeros.NOWHERE, **further: Any) -> Entrywise:
-    """An elementary function."""
+    """The row of an elementary function."""
     return Entrywise(_function(name), numpy, real=True, zeros=zeros, is_rounded=True, **further)
 
 

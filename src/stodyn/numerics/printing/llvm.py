@@ -347,8 +347,8 @@ class Printer(Walk):
         return after
 
     def _in_parts(self, loop: Loop, wanted: Sequence[int], first: dict[int, str], part: int) -> dict[int, str]:
-        """The same with few paths together, those of one register: as a rule, one of many needs it. What is taken from
-        outside passes through memory."""
+        """The entries after the turn, computed with few paths together, those of one register: as a rule, one of many
+        needs the turn. What is taken from outside passes through memory."""
         w, whole = self.w, self.w.width
         elsewhere = self._read_at_home()
         for node in reachable(loop.after):  # inputs are loaded for all paths together
@@ -532,7 +532,8 @@ def _is_size(entry: Entry) -> bool:
 
 
 def _largest_size(w: Writer, a: str, b: str, dtype: np.dtype) -> str:
-    """By their words, in whose order NaN comes last: a GPU has no maximum that keeps NaN."""
+    """Print the larger of two sizes by comparing their words, in whose order NaN comes last: a GPU has no maximum that
+    keeps NaN."""
     real, word = w.type(dtype), w.type(f"int{8 * dtype.itemsize}")
     left, right = (w.value(f"bitcast {real} {x} to {word}") for x in (a, b))
     above = w.value(f"icmp sgt {word} {left}, {right}")

@@ -493,7 +493,7 @@ def _rem(a: Any, b: Any) -> Any:
 
 
 def _max(a: Any, b: Any) -> Any:
-    """NaN wins, and +0 over -0."""
+    """The maximum of two numbers, in which NaN wins, and +0 wins over -0."""
     return a + b if a.dtype.kind == "f" and a == 0 and b == 0 else np.maximum(a, b)
 
 

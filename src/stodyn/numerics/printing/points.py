@@ -85,7 +85,7 @@ class AtPoints:
             return _numbers_made(self._traced(tree, shapes)[0])
 
     def _axes_of(self, arguments: tuple[Any, ...]) -> tuple[list[int | None], tuple[bool, ...]]:
-        """For each leaf of the arguments the axis of its points, and whether it has one."""
+        """The axis of the points in each leaf of the arguments, and whether it has one."""
         in_axes = self.in_axes if isinstance(self.in_axes, tuple) else (self.in_axes,) * len(arguments)
         axes: list[int | None] = []
         jax.tree.map(lambda axis, part: axes.extend([axis] * len(jax.tree.leaves(part))), in_axes, arguments,

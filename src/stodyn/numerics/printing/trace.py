@@ -69,7 +69,7 @@ def interpret(
 
 
 def _last_read(jaxpr: core.Jaxpr) -> list[list[Any]]:
-    """For each equation of a trace the variables that nothing reads behind it."""
+    """For each equation of a trace, the variables that nothing reads after it."""
     read, over = set(_variables(jaxpr.outvars)), []
     for equation in reversed(jaxpr.eqns):
         last = set(_variables((*equation.invars, *equation.outvars))) - read
@@ -89,7 +89,7 @@ def retraced(function: Callable[..., Any], trace: core.ClosedJaxpr) -> core.Clos
 
 
 def owners(arguments: Sequence[Any]) -> list[int]:
-    """For every input of the trace of a function, the number of the argument that it belongs to."""
+    """Return, for every input of the trace of a function, the number of the argument that it belongs to."""
     return [number for number, argument in enumerate(arguments) for _ in jax.tree.leaves(argument)]
 
 

@@ -72,7 +72,8 @@ def turned(
 
 
 def _first_kinds(self: Arrays, start: Sequence[Array]) -> list[Kind]:
-    """For reals and truth values one common kind, since they mostly meet; for whole numbers their own."""
+    """The kinds with which the carried arrays begin: reals and truth values have one in common, since they mostly meet;
+    whole numbers have their own."""
     outer, self.items = self.items, []
     kinds = [_kind(self.stored(x)) for x in start]
     self.close()

@@ -137,7 +137,7 @@ class Value:
         return self.code.compare("oeq", "eq", self, other)
 
     def differs(self, other: Number) -> Value:
-        """Also true of NaN beside anything."""
+        """Whether it differs from another number; NaN differs from everything."""
         return self.code.compare("une", "ne", self, other)
 
     def within(self, bound: Number) -> Value:
