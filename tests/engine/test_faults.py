@@ -1,6 +1,7 @@
 """Disks that are full, memory that is limited, processes that fork: said in words, and nothing is lost or waits."""
 
 import contextlib
+import dataclasses
 import os
 import resource
 import signal
@@ -14,9 +15,10 @@ import pytest
 import stodyn as sd
 from stodyn import SDE, load, provenance, simulate
 from stodyn import statistics as st
-from stodyn.engine import forked
+from stodyn.engine import forked, kept_faults
 from stodyn.engine.record.ledger import status
 from stodyn.problems.contract import machine_memory
+from stodyn.warnings import PrinterFault
 
 DECAY = SDE(lambda t, x: -x, lambda t, x: 1.0, start=1.0)
 RUN = dict(t=(0.0, 1.0), dt=0.125, paths=40, seed=1, block=8, collect=st.Moments())
@@ -138,3 +140,20 @@ def test_a_process_forked_after_a_run_computes_by_print_and_refuses_what_would_w
     printed, vmapped = answers_of_a_fork(lambda: mean("printed"), lambda: mean("vmap"))
     assert float(printed) == expected
     assert vmapped.startswith("RuntimeError: this process was forked from one in which JAX had already run")
+
+
+@dataclasses.dataclass(frozen=True)
+class OfOnesOwn(SDE):
+    """A kind of problem that is compared by its values, as dataclasses are, and so has no hash."""
+
+
+def test_faults_are_kept_for_a_problem_that_has_no_hash_and_for_no_other():
+    problem, other = (OfOnesOwn(lambda t, x: -x, None, [1.0]) for _ in range(2))
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(problem)
+    kept_faults.keep(problem, None, ["the proof failed"], [])
+    with pytest.warns(PrinterFault, match="the proof failed"):
+        kept_faults.tell_again(problem, None, [])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        kept_faults.tell_again(other, None, [])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 from typing import Any
 
 from stodyn.engine.traces import Traced
@@ -10,13 +9,13 @@ from stodyn.numerics.bounded import Bounded
 from stodyn.numerics.printing.unprintable import report_again
 
 _of_steps: Bounded[tuple[str, ...], list[str]] = Bounded(256)  # by their digests, under which programs are kept
-_of_problems: weakref.WeakKeyDictionary[Any, list[str]] = weakref.WeakKeyDictionary()  # each holds its own facts
+OF_PROBLEM = "~faults"  # in the variables of a problem, beside the facts that it holds
 
 
 def tell_again(problem: Any, traced: Traced | None, noted: list[str]) -> None:
     """Report what failed when this problem, or these steps, were examined before, unless it is noted already."""
     of_steps = () if traced is None else _of_steps.get(traced.fingerprints, ())
-    for reason in (*_of_problems.get(problem, ()), *of_steps):
+    for reason in (*vars(problem).get(OF_PROBLEM, ()), *of_steps):
         if reason not in noted:
             report_again(reason)
 
@@ -24,12 +23,11 @@ def tell_again(problem: Any, traced: Traced | None, noted: list[str]) -> None:
 def keep(problem: Any, traced: Traced | None, of_problem: list[str], noted: list[str]) -> None:
     """Keep the faults that a run has noted, and those among them that were met while its problem was examined."""
     if of_problem:
-        _of_problems[problem] = of_problem
+        vars(problem)[OF_PROBLEM] = of_problem
     if noted and traced is not None:
         _of_steps[traced.fingerprints] = noted
 
 
 def forget() -> None:
-    """Drop all faults that are kept."""
-    _of_problems.clear()
+    """Drop all faults that are kept, but for those that problems hold themselves."""
     _of_steps.clear()
