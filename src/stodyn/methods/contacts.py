@@ -81,11 +81,6 @@ def _is_within(limits: tuple[float, float], method: Any, Ω: float, damping: flo
     return limits[0] >= Ω and contacts * abs(change_of_energy(method, Ω, damping)) <= limits[1]
 
 
-def is_resolved(method: Any, Ω: float) -> bool:
-    """Whether steps with that h √(k/m) are short enough for every stop without damping."""
-    return _is_within(NOTABLE, method, Ω, 0.0)
-
-
 def change_of_energy(method: Any, Ω: float, damping: float = 0.0) -> float:
     """The relative error of the energy of x'' = -x - damping x' after half a period, by steps of length Ω; 0 where
     there is no oscillation. Where a step is no matrix it is that of a body at a stop, as the method's steps show it."""

@@ -32,13 +32,6 @@ class LinearLaw(NamedTuple):
         with np.errstate(all="ignore"):
             return van_loan.discretise(self.A, B, np.eye(B.shape[1]), T).of(self.P)
 
-    @property
-    def from_the_start(self) -> LinearLaw:
-        """The law with the motion from the start."""
-        P = self.P.copy()
-        P[-1, -1] = 1.0
-        return self._replace(P=P)
-
 
 def law_without_stops(problem: Any) -> LinearLaw | None:
     """Return the law of a Mechanical; None where it is not known, or large."""
