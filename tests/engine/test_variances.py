@@ -29,6 +29,12 @@ from stodyn.warnings import ResponseNotDelivered
 MODE = sd.Mechanical(lambda t, x, v: -x - 0.1 * v, lambda t, x, v: 1.0, (0.0, 0.0))  # its variances are 5
 
 
+def test_components_that_noise_does_not_move_make_no_verdict_the_worst():
+    """Their variances are rounding, whose ratio says nothing."""
+    verdict = variances.Verdict(np.array([1.1, 1e-20]), np.array([1.0, 1e-30]), None)
+    assert verdict.error == pytest.approx(0.1)
+
+
 def test_states_are_moved_by_a_small_part_of_the_deviations(monkeypatch):
     """Of the smallest one, and never by more than of 1: near the start the force is then as good as linear."""
     hardening = sd.Mechanical(lambda t, x, v: -x - x**3 - 0.1 * v, lambda t, x, v: 1e-3, (0.0, 0.0))

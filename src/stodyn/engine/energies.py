@@ -153,7 +153,7 @@ def check_energy(run: Any, problem: Any, method: Any) -> None:
         return
     members = _members(spec, PATHS, 0, PATHS)
     starts = [np.asarray(leaf).tobytes() for leaf in (members.start, *members.params)]
-    lengths = spec.lengths[:1] if _is_even(spec.lengths) else spec.lengths
+    lengths = spec.lengths[:1] if grid.are_equal(spec.lengths) else spec.lengths
     key = (*_kind(spec, problem), method.name, spec.steps, float(spec.times[0]),
            lengths.tobytes(), *starts)  # fmt: skip
     if key not in _answers:
@@ -188,10 +188,6 @@ def _is_driven(spec: Any, problem: Any) -> bool:
 def _has_exact_noise(spec: Any) -> bool:
     """Whether coloured noise is drawn beside the steps of an SDE, whose own white noise they take alone."""
     return isinstance(spec.problem, Driven) and any(name == "coloured" for name, _ in spec.traced.streams)
-
-
-def _is_even(lengths: np.ndarray) -> bool:
-    return bool(np.ptp(lengths) <= grid.TOLERANCE * lengths[0])
 
 
 def _answer(run: Any, problem: Any, method: Any, place: str) -> Answer | None:

@@ -110,9 +110,14 @@ def _refuse_times(values: np.ndarray, start: float, end: float) -> None:
         )
 
 
+def are_equal(lengths: np.ndarray) -> bool:
+    """Whether the lengths of steps are the same, up to the rounding of their times."""
+    return bool(np.ptp(lengths) <= TOLERANCE * lengths[0])
+
+
 def step_of(lengths: np.ndarray) -> float | np.ndarray:
     """The length of the steps of a run; those of all of them where they differ."""
-    return lengths if np.ptp(lengths) > TOLERANCE * lengths[0] else float(lengths.max())
+    return float(lengths.max()) if are_equal(lengths) else lengths
 
 
 def step_time(start: float, dt: float, k: np.ndarray) -> np.ndarray:

@@ -59,6 +59,12 @@ def spread_params(system: Any) -> list[Any]:
                          is_leaf=lambda axis: axis is None) for k in chosen]  # fmt: skip
 
 
+def held_in_words(t: float | None, has_spread_params: bool, where: str = "") -> str:
+    """What is not as in the run itself: parameters of some paths stand for all, and the noise stays as it is at t."""
+    spread = f", in the mean over {MEMBERS} paths from low frequencies to high ones" if has_spread_params else ""
+    return spread + ("" if t is None else f", by the noise as it is at t = {t:g}{where}")
+
+
 def moments(system: Any, times: np.ndarray, steady: float) -> list[float]:
     """When the noise is strongest, and when its shape differs most from that, among the times at which its variance
     changes in a step by no more than a share of it; none where it is not seen at such a time."""

@@ -134,6 +134,11 @@ def covariance(M: np.ndarray, Q: np.ndarray, steps: int, start: np.ndarray | Non
     return total if np.isfinite(total).all() and not is_endless else None
 
 
+def mean_of(laws: list[Law]) -> Law:
+    """The law of a run of which these are the laws of some paths."""
+    return laws[0] if len(laws) == 1 else Mean(laws)
+
+
 class Mean:
     """The law of a system whose parameters differ between paths, from those of some of these."""
 

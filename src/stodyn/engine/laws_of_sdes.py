@@ -18,8 +18,8 @@ import jax
 import numpy as np
 import scipy
 
-from stodyn.engine.held import MEMBERS, in_double, moments, spread_params, with_params
-from stodyn.engine.laws import Law, Mean, Whole
+from stodyn.engine.held import held_in_words, in_double, moments, spread_params, with_params
+from stodyn.engine.laws import Law, Whole, mean_of
 from stodyn.methods.exact import VanLoan
 from stodyn.methods.wrapping import WrappedSteps, Wrapping
 from stodyn.numerics.bounded import Bounded
@@ -97,15 +97,14 @@ def laws(run: Any, system: Any, method: Any) -> list[tuple[str, Law]]:
         return []
     members = spread_params(sde)
     runs, params = _runs(run, system, method, members), members or [sde.example_params()]
-    spread = f", in the mean over {MEMBERS} paths from low frequencies to high ones" if members else ""
     by_moment = []
     for t in moments(sde, run.spec.times, STEADY) if equations.has_moving_noise else run.spec.times[:1]:
         pairs = zip(runs, params, strict=True)
         own = [law for one, values in pairs if (law := _law(one, sde, equations, float(t), values)) is not None]
         if len(own) < len(runs):
             return []
-        basis = spread + (f", by the noise as it is at t = {t:g}" if equations.has_moving_noise else "")
-        by_moment.append((basis, own[0] if len(own) == 1 else Mean(own)))
+        basis = held_in_words(t if equations.has_moving_noise else None, bool(members))
+        by_moment.append((basis, mean_of(own)))
     return by_moment
 
 

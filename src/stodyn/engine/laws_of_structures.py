@@ -21,8 +21,8 @@ import numpy as np
 import scipy
 from jax import Array
 
-from stodyn.engine.held import MEMBERS, in_double, moments, spread_params, with_params
-from stodyn.engine.laws import FEW, INFINITE, Law, Mean, Whole, covariance, reading, stepper
+from stodyn.engine.held import held_in_words, in_double, moments, spread_params, with_params
+from stodyn.engine.laws import FEW, INFINITE, Law, Whole, covariance, mean_of, reading, stepper
 from stodyn.engine.laws_of_sdes import covariance_of_starts
 from stodyn.numerics import uncompiled
 from stodyn.problems.calling import call
@@ -55,7 +55,7 @@ def laws(run: Any, system: Mechanical, method: Any) -> list[tuple[str, Law]]:
         if not own or len(own) < len(cases):
             return []
         linearised = "" if has_constant_slopes(cases[0][1]) else LINEARISED
-        by_moment.append((linearised + basis, own[0] if len(own) == 1 else Mean(own)))
+        by_moment.append((linearised + basis, mean_of(own)))
     return by_moment
 
 
@@ -140,7 +140,6 @@ def _held(run: Any, system: Mechanical, method: Any) -> Iterator[tuple[str, list
     if has_constant_noise and not params and run.spec.dtype == np.float64:
         yield "", [(run, system)]
         return
-    spread = f", in the mean over {MEMBERS} paths from low frequencies to high ones" if params else ""
     for t in [None] if has_constant_noise else moments(system, run.spec.times, STEADY):
         held: Any = system if t is None else system.changed(noise=functools.partial(_noise_at, system, t))
         held = held.changed(params=params[0]) if params else held
@@ -149,7 +148,7 @@ def _held(run: Any, system: Mechanical, method: Any) -> Iterator[tuple[str, list
         others = [held.changed(params=own) for own in params[1:]]
         cases = [(first, held), *((with_params(first, other), other) for other in others)]
         where = "" if system.facts.additive else " where paths start"
-        yield spread + ("" if t is None else f", by the noise as it is at t = {t:g}{where}"), cases
+        yield held_in_words(t, bool(params), where), cases
 
 
 def _noise_at(system: Any, moment: float, t: Array, x: Array, v: Array, params: Any) -> Any:

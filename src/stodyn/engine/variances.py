@@ -23,7 +23,14 @@ from stodyn.methods.exact import VanLoan
 from stodyn.numerics.bounded import Bounded
 from stodyn.numerics.printing.unprintable import or_else
 from stodyn.problems.contract import sample_params, written_as
-from stodyn.problems.driven import LINEARISED, NOTABLE_RESPONSE, longest_step, response_in_words, warn_of_response
+from stodyn.problems.driven import (
+    LINEARISED,
+    NOTABLE_RESPONSE,
+    largest_error,
+    longest_step,
+    response_in_words,
+    warn_of_response,
+)
 from stodyn.problems.measured import Measured
 from stodyn.problems.mechanical import Mechanical
 from stodyn.problems.sde import SDE
@@ -46,9 +53,8 @@ class Verdict(NamedTuple):
 
     @property
     def error(self) -> float:
-        """The largest relative error."""
-        known = self.exact > 0.0
-        return float(np.abs(self.delivered[known] / self.exact[known] - 1.0).max(initial=0.0))
+        """The largest relative error of the variances."""
+        return largest_error(self.delivered, self.exact)
 
 
 def warn_of_wrong_variances(run: Any, problem: Any, method: Any) -> bool:
@@ -58,7 +64,7 @@ def warn_of_wrong_variances(run: Any, problem: Any, method: Any) -> bool:
     system = problem.problem if type(problem) is Measured else problem
     if not (_is_structure(system) or laws_of_sdes.is_judged(run, system)):
         return False
-    if not isinstance(run.executor, executors.SingleSteps) or np.ptp(spec.lengths) > grid.TOLERANCE * spec.lengths[0]:
+    if not (isinstance(run.executor, executors.SingleSteps) and grid.are_equal(spec.lengths)):
         return False
     h, (params, _) = float(spec.lengths[0]), sample_params(system, PATHS)
     values = [np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(params)]

@@ -66,7 +66,7 @@ class Driven(SDE):
         compared = self.response(method, h)
         response = None if compared is None else response_in_words(*compared, self.components)
         also = "" if response is None else f", and that of {response[0]} {IN_THE_LONG_RUN} {response[1]}{LINEARISED}"
-        of_response = 0.0 if compared is None else _largest_error(*compared)
+        of_response = 0.0 if compared is None else largest_error(*compared)
         rests_on_steps = of_response > max(abs(ratios[worst] - 1.0), NOTABLE_RESPONSE)
         remedy = self._shorter_steps(method, h) if rests_on_steps else self._exact_noise(method)
         tell(
@@ -224,7 +224,8 @@ def _ratios(delivered: np.ndarray, exact: np.ndarray) -> np.ndarray:
     return np.divide(delivered, exact, out=np.ones(len(exact)), where=moves)
 
 
-def _largest_error(delivered: np.ndarray, exact: np.ndarray) -> float:
+def largest_error(delivered: np.ndarray, exact: np.ndarray) -> float:
+    """The largest relative error of variances that a method delivers."""
     return float(np.abs(_ratios(delivered, exact) - 1.0).max())
 
 
