@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
-from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
+from jax.extend.core import jaxpr_as_fun
 
 from stodyn.engine.door import available_cores
 from stodyn.engine.failure import LEFT, UNSOLVED
@@ -26,11 +26,10 @@ from stodyn.numerics.as_written import as_written
 from stodyn.numerics.bounded import Bounded
 from stodyn.numerics.facts.exact_zeros import exact_zeros
 from stodyn.numerics.printing.fingerprints import fingerprint
-from stodyn.numerics.printing.operations import equations_of
+from stodyn.numerics.printing.operations import library_calls
 from stodyn.statistics.contract import Move, Snapshot, Statistic, parted
 
 Numbers: TypeAlias = Array | np.ndarray
-FACTORISED = {"lu", "cholesky", "geqrf", "eigh", "eig", "svd", "schur"}  # each for a batch in one call to LAPACK
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,12 +61,6 @@ class Vmap:
 
     def read(self, carry: Sequence[Array]) -> Array:
         return jax.vmap(jaxpr_as_fun(self.traced.read), in_axes=-1, out_axes=-1, axis_size=self.paths)(*carry)[0]
-
-
-def library_calls(closed: ClosedJaxpr) -> int:
-    """How many factorisations a trace leaves to LAPACK, of which XLA may compute those at once that do not read each
-    other's results."""
-    return sum(1 for equation in equations_of(closed.jaxpr) if equation.primitive.name in FACTORISED)
 
 
 def _over_paths(one: Callable[..., Any], axes: Sequence[int | None], paths: int, calls: int) -> Callable[..., Any]:

@@ -26,6 +26,7 @@ INLINED = {
     "custom_vmap_call", "checkpoint", "remat2", "eval_jaxpr",
 }  # fmt: skip
 CALLS = INLINED | {WHOLE}
+FACTORISED = {"lu", "cholesky", "geqrf", "eigh", "eig", "svd", "schur"}  # each for a batch in one call to LAPACK
 UNMAPPED = CALLS - {"custom_vmap_call"}  # whose own rule says how it is mapped
 
 
@@ -489,6 +490,12 @@ def equations_of(jaxpr: core.Jaxpr) -> Iterator[Equation]:
         yield equation
         for inner in traces_inside(equation):
             yield from equations_of(inner.jaxpr)
+
+
+def library_calls(closed: core.ClosedJaxpr) -> int:
+    """How many factorisations a trace leaves to LAPACK, of which XLA may compute those at once that do not read each
+    other's results."""
+    return sum(1 for equation in equations_of(closed.jaxpr) if equation.primitive.name in FACTORISED)
 
 
 def opened(equation: Equation) -> core.ClosedJaxpr:
