@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from stodyn.numerics.lyapunov import continuous
-from stodyn.numerics.van_loan import covariance, discretise
+from stodyn.numerics.van_loan import covariance, discretise, root, rough_root
 
 rng = np.random.default_rng(11)
 MATRIX = rng.normal(size=(4, 4)) - 1.5 * np.eye(4)
@@ -99,6 +99,12 @@ def test_covariance_joins_start_and_stationary_state():
     np.testing.assert_array_equal(covariance(A, B, Q, P0, 0.4), P[1])
     slope = (covariance(A, B, Q, P0, 1e-6) - P0) / 1e-6
     np.testing.assert_allclose(slope, A @ P0 + P0 @ A.T + 0.25 * np.diag([0, 1]), atol=1e-5)
+
+
+@pytest.mark.parametrize("factor", [root, rough_root])
+def test_roots_of_singular_covariances_give_them_back(factor):
+    P = np.outer([1.0, -2.0, 0.5], [1.0, -2.0, 0.5]) + np.diag([0.0, 3.0, 0.0])
+    np.testing.assert_allclose(factor(P) @ factor(P).T, P, atol=1e-15 * np.trace(P))
 
 
 def test_bad_input_is_named():

@@ -53,7 +53,7 @@ def elementary(
     n = len(parts.A)
     mean = rows @ start[0][:n] + means + parts.offset
     _, Qd = van_loan.discretise(parts.A, np.eye(n), parts.S, h)
-    kernel, of_start = rows[:-1] @ _root(Qd), rows @ _root(start[1][:n, :n])
+    kernel, of_start = rows[:-1] @ van_loan.rough_root(Qd), rows @ van_loan.rough_root(start[1][:n, :n])
     deviation = np.hypot(deviations, np.linalg.norm(of_start, axis=1))
     if of_start[0].any():
         kernel = np.concatenate([np.zeros((1, n)), kernel])
@@ -63,12 +63,6 @@ def elementary(
     distance = np.stack([sign * (level - mean) / safe for sign, level in bounds], axis=1)
     log_chance = np.where((deviation > 0)[:, None], scipy.special.log_ndtr(-distance), -np.inf)
     return Elementary(mean, deviation, kernel, of_start[:, of_start.any(axis=0)], bounds, log_chance)
-
-
-def _root(covariance: np.ndarray) -> np.ndarray:
-    """R with R Rᵀ = covariance."""
-    values, vectors = np.linalg.eigh(covariance)
-    return vectors * np.sqrt(np.maximum(values, 0.0))
 
 
 def sampled_estimates(events: Elementary, paths: int, rng: np.random.Generator) -> np.ndarray:

@@ -23,6 +23,7 @@ from numpy.polynomial import chebyshev
 from stodyn.numerics import gauss, orthogonal
 from stodyn.numerics.facts.degree import corners
 from stodyn.numerics.printing.points import AtPoints
+from stodyn.numerics.van_loan import rough_root
 from stodyn.problems.calling import call
 from stodyn.problems.contract import differs_from_path_to_path, written_as
 from stodyn.problems.sde import SDE
@@ -186,9 +187,8 @@ def _rates(y: np.ndarray, A: np.ndarray, b: np.ndarray, covariance: np.ndarray) 
 
 
 def _root(P: np.ndarray) -> np.ndarray:
-    """A root R of a covariance, R Rᵀ = P, which may be singular."""
-    values, vectors = np.linalg.eigh(0.5 * (P + P.T))
-    return vectors * np.sqrt(np.maximum(values, 0.0))
+    """A root R of a covariance, R Rᵀ = P, which may be singular, and symmetric but for rounding."""
+    return rough_root(0.5 * (P + P.T))
 
 
 def _tensor(nodes: np.ndarray, weights: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:

@@ -27,7 +27,7 @@ from stodyn.noise.source import Source
 from stodyn.numerics.bounded import Bounded
 from stodyn.numerics.elimination import WRITTEN_OUT
 from stodyn.numerics.printing.fingerprints import fingerprint, says_all
-from stodyn.problems.contract import Problem, TracedFunction
+from stodyn.problems.contract import Problem, TracedFunction, example_arguments
 from stodyn.problems.level import Gauge
 from stodyn.problems.looped import Looped
 from stodyn.problems.sde import SDE
@@ -216,8 +216,7 @@ def _gauge(gauge: Gauge) -> Any:
     """A level on the problem that is stepped, by a trace of the distances from it as they are now."""
     problem = gauge.problem
     with jax.enable_x64(True):
-        point = np.zeros(()), np.asarray(problem.example_start(), float), problem.example_params()
-        trace = jax.make_jaxpr(gauge.distances)(*point)
+        trace = jax.make_jaxpr(gauge.distances)(*example_arguments(problem))
     if not says_all(trace):
         raise NoDigest("a level")
     return fingerprint(trace), gauge.level.direction, callable(gauge.of) or gauge.of

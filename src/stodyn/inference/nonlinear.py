@@ -275,8 +275,7 @@ class NormalEvaluated:
         """Return records of the model at θ (count, rows, columns), of the first rows at most."""
         model, strides, noise = self.model, self.strides, np.sqrt(self.variances(theta))
         params, (mean, P, _) = self.params_of(theta), self._starts[0](theta[None])
-        values, vectors = np.linalg.eigh(P[0])
-        s = mean + rng.standard_normal((count, len(values))) @ (vectors * np.sqrt(np.maximum(values, 0.0))).T
+        s = mean + rng.standard_normal((count, len(P[0]))) @ van_loan.rough_root(P[0]).T
         functions = model.functions
         sense = AtPoints(lambda t, s: functions.sense(params, t, s), (None, 0))
         step = AtPoints(lambda stride, s, ξ: functions.step(params, stride, s, ξ), (None, 0, 0))

@@ -10,6 +10,7 @@ import numpy as np
 
 from stodyn.inference import evaluating, schedule
 from stodyn.inference.question import Question
+from stodyn.numerics.van_loan import rough_root
 
 MOST_ROWS = 20_000  # of a record that are simulated
 SUMMARIES = ("mean", "deviation", "lag 1", "least", "greatest")
@@ -25,9 +26,9 @@ def simulated(question: Question, theta: np.ndarray, count: int, rng: np.random.
     model, plan = question.model, question.model.schedule
     parts = jax.tree.map(lambda a: a[0], question.evaluated.parts(theta[None]))
     mean, covariance = _begun(question, theta, parts)
-    roots, last = [_root(Q) for Q in parts.law.Q], min(len(plan.times), MOST_ROWS)
+    roots, last = [rough_root(Q) for Q in parts.law.Q], min(len(plan.times), MOST_ROWS)
     keep = schedule.keeping(plan, model.widths)[:last]
-    z = mean + rng.standard_normal((count, len(mean))) @ _root(covariance).T
+    z = mean + rng.standard_normal((count, len(mean))) @ rough_root(covariance).T
     readings = np.empty((count, last, plan.values.shape[1]))
     whole = np.ones(len(mean))
     for k, gap in enumerate(plan.gap[:last]):
@@ -49,12 +50,6 @@ def _begun(question: Question, theta: np.ndarray, parts: Any) -> tuple[np.ndarra
     parts, history = question.evaluated.history(theta)
     mean, covariance = question.evaluated.smoothed(parts, history)
     return mean[0], covariance[0]
-
-
-def _root(covariance: np.ndarray) -> np.ndarray:
-    """A root of a covariance, which may be singular."""
-    values, vectors = np.linalg.eigh(covariance)
-    return vectors * np.sqrt(np.maximum(values, 0.0))
 
 
 class Output(NamedTuple):

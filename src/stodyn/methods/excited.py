@@ -24,7 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 import scipy
 
-from stodyn.methods.wrapping import AndNormals, WrappedSteps, without
+from stodyn.methods.wrapping import AndNormals, StepsBeside, without
 from stodyn.noise.coloured.delay import Delayed
 from stodyn.numerics import lyapunov
 from stodyn.problems.driven import (
@@ -129,7 +129,7 @@ def linear_step(
 
 
 @dataclasses.dataclass(frozen=True)
-class Excited(WrappedSteps):
+class Excited(StepsBeside):
     """An α method with the filter's law for steps of length dt; its state is that of the method, s and η."""
 
     problem: Any = dataclasses.field(repr=False)
@@ -209,9 +209,6 @@ class Excited(WrappedSteps):
 
     def at_any_length(self):
         return dataclasses.replace(self, takes_any=True)
-
-    def read(self, state):
-        return jnp.concatenate([self.method.read(state[0]), state[1]])
 
     def _output(self, problem, s):
         return jnp.asarray(problem.coloured.C, s.dtype) @ s

@@ -6,14 +6,14 @@ import dataclasses
 
 import jax.numpy as jnp
 
-from stodyn.methods.wrapping import WrappedSteps
+from stodyn.methods.wrapping import StepsBeside
 from stodyn.problems.elements import Hysteretic
 
 BEYOND = 1.5  # times its bound: a z farther out comes from a step that is too long
 
 
 @dataclasses.dataclass(frozen=True)
-class Hysteresis(WrappedSteps):
+class Hysteresis(StepsBeside):
     """The method for the system whose force contains z at the end of the step; its state is the method's and z."""
 
     accepts = Hysteretic
@@ -49,9 +49,6 @@ class Hysteresis(WrappedSteps):
         solved = jnp.all(off <= 1e-6 * (bounds + jnp.abs(z_after)))
         inside = jnp.all(jnp.abs(z_after) <= BEYOND * jnp.maximum(bounds, jnp.abs(z)))
         return (after, z_after), report._replace(ok=jnp.asarray(report.ok) & solved & inside)
-
-    def read(self, state):
-        return jnp.concatenate([self.method.read(state[0]), state[1]])
 
     def _inner_params(self, params, z, r, h):
         return {"own": params, "z": z, "r": r, "h": jnp.asarray(h, z.dtype)}

@@ -15,7 +15,7 @@ from stodyn.methods.striking import striking
 from stodyn.methods.switching import switching
 from stodyn.methods.tangent import following
 from stodyn.methods.walled import walling
-from stodyn.methods.wrapping import AndNormals, WrappedSteps, Wrapping, without
+from stodyn.methods.wrapping import AndNormals, StepsBeside, Wrapping, without
 from stodyn.problems.accounted import Accounted
 from stodyn.problems.impact import Struck
 from stodyn.problems.looped import Looped
@@ -46,7 +46,7 @@ def measuring(method: Any, problem: Any, t: float, h: float | np.ndarray) -> Any
 
 
 @dataclasses.dataclass(frozen=True)
-class _Steps(WrappedSteps):
+class _Steps(StepsBeside):
     """A step of the method, then z = H x + √(R/h) ξ; its state is that of the method and z."""
 
     count: int
@@ -67,9 +67,6 @@ class _Steps(WrappedSteps):
     def starting_step(self, k, problem, t, state, noise, params):
         after = self.method.starting_step(k, problem.problem, t, state[0], without(noise, STREAM), params)
         return self._measured(problem, after, noise)
-
-    def read(self, state):
-        return jnp.concatenate([self.method.read(state[0]), state[1]])
 
     def _measured(self, problem, result, noise):
         after, report = result

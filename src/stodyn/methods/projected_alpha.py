@@ -16,17 +16,16 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 
-from stodyn.methods.alpha import Coefficients, Fields, StochasticAlpha, cheapest, noise_terms
-from stodyn.methods.contract import Claim, Report
-from stodyn.methods.rattle_alpha import MEASURED, Constrained, impulses, is_sound, shown
+from stodyn.methods.alpha import Coefficients, Fields, StochasticAlpha, noise_terms
+from stodyn.methods.contract import Report
+from stodyn.methods.rattle_alpha import ConstrainedAlpha, impulses, is_sound, shown
 from stodyn.noise.increment import Recipe
-from stodyn.noise.iterated import SecondMoments, Words
 from stodyn.numerics.newton import newton
 from stodyn.problems.mechanical import Mechanical
 
 
 @dataclasses.dataclass(frozen=True)
-class _ProjectedAlpha(Constrained):
+class _ProjectedAlpha(ConstrainedAlpha):
     """The α method along the constraints, projected back onto them: for joints, of strong order 2, singular masses too.
 
     Two Newton solves per step, for N unknowns and for c constraints. The terms beyond order 1.0 are explicit and need
@@ -57,18 +56,6 @@ projection, Solving Ordinary Differential Equations II (1996)"
 
     def __post_init__(self):
         StochasticAlpha(rho=self.rho, order=self.order)
-
-    @property
-    def needs(self):
-        return self.area or (SecondMoments(4) if self.order == 1.0 else Words())
-
-    @property
-    def claims(self):
-        strong = Claim("strong", float(self.order), source=MEASURED)
-        return strong, Claim("deterministic", 2.0, source=MEASURED), Claim("constraints", source="solved by Newton")
-
-    def with_noise_for(self, problem, h):
-        return self if self.area is not None else self(area=cheapest(problem, self.order, h))
 
     def start(self, problem, t, x, params):
         components, N = super().start(problem, t, x, params), problem.N

@@ -126,8 +126,27 @@ def is_sound(here: Frame, there: Frame) -> Array | bool:
     return (elimination.determinant(there.times(here)) > 0.0) & there.is_regular
 
 
+class ConstrainedAlpha(Constrained):
+    """The common part of α methods for joints: what noise a step of each order takes, and what it promises."""
+
+    order: float
+    area: Recipe | None
+
+    @property
+    def needs(self):
+        return self.area or (SecondMoments(4) if self.order == 1.0 else Words())
+
+    @property
+    def claims(self):
+        strong = Claim("strong", float(self.order), source=MEASURED)
+        return strong, Claim("deterministic", 2.0, source=MEASURED), Claim("constraints", source="solved by Newton")
+
+    def with_noise_for(self, problem, h):
+        return self if self.area is not None else self(area=cheapest(problem, self.order, h))
+
+
 @dataclasses.dataclass(frozen=True)
-class _RattleAlpha(Constrained):
+class _RattleAlpha(ConstrainedAlpha):
     """The α method with the impulses of RATTLE for mechanical systems with joints: g = 0 and G v + g_t = 0 to rounding.
 
     The first choice for joints, and the method for coloured noise beside them, whose exact integrals enter the step as
@@ -172,20 +191,8 @@ class _RattleAlpha(Constrained):
         """Whether its forces may lack derivatives."""
         return self.order == 1.0
 
-    @property
-    def needs(self):
-        return self.area or (SecondMoments(4) if self.order == 1.0 else Words())
-
-    @property
-    def claims(self):
-        strong = Claim("strong", float(self.order), source=MEASURED)
-        return strong, Claim("deterministic", 2.0, source=MEASURED), Claim("constraints", source="solved by Newton")
-
     def refusal(self, problem):
         return super().refusal(problem) or refuses_mass(problem, self.name)
-
-    def with_noise_for(self, problem, h):
-        return self if self.area is not None else self(area=cheapest(problem, self.order, h))
 
     def coefficients(self, h) -> Coefficients:
         """The coefficients for steps of length h, the same for all."""

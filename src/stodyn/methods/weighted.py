@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from stodyn.methods.wrapping import FurtherState, WrappedSteps
+from stodyn.methods.wrapping import FurtherState, StepsBeside
 from stodyn.numerics.elimination import solve
 from stodyn.numerics.facts.dependence import arguments_of
 from stodyn.numerics.printing.unprintable import Unprintable
@@ -97,7 +97,7 @@ class Weighted(FurtherState):
 
 
 @dataclasses.dataclass(frozen=True)
-class Weighting(WrappedSteps):
+class Weighting(StepsBeside):
     """A step of the method, and η · W added to each score; its state: that of the method, and the scores."""
 
     accepts = Weighted
@@ -122,6 +122,3 @@ class Weighting(WrappedSteps):
 
     def leading(self, state):
         return self.method.leading(state[0])
-
-    def read(self, state):
-        return jnp.concatenate([self.method.read(state[0]), state[1]])

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+import jax.numpy as jnp
+
 from stodyn.methods.contract import Catalogued, Method
 from stodyn.noise.increment import Increment, Recipe
 from stodyn.problems.contract import Around
@@ -95,6 +97,15 @@ class WrappedSteps(Wrapping, Method):
 
     def _around(self, method):
         return self if method is self.method else dataclasses.replace(self, method=method)
+
+
+@dataclasses.dataclass(frozen=True)
+class StepsBeside(WrappedSteps):
+    """A step around that of the wrapped method, whose state is that of the method and further components; a run shows
+    these behind those of the method."""
+
+    def read(self, state):
+        return jnp.concatenate([self.method.read(state[0]), state[1]])
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

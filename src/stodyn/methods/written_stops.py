@@ -146,9 +146,9 @@ def _of_pieces(
     fastest = max(rates, default=0.0)
     limit = fastest if _deeper(method, fastest * h) <= DEEPER[0] else DEEPER[0] / h
     decisions = np.tile(looked.decision, MOMENTS + 1)[[rate > limit for rate in rates]]
-    return _Search(at_start, np.unique(decisions), limit, functools.partial(crossed, equations)) if len(
-        decisions
-    ) else None  # fmt: skip
+    if not len(decisions):
+        return None
+    return _Search(at_start, np.unique(decisions), limit, functools.partial(crossed, equations))
 
 
 def _of_slopes(equations: Equations, h: float, times: tuple[float, float], rng: np.random.Generator) -> _Search | None:
@@ -213,8 +213,7 @@ class _Exponential:
         now = np.full(1, t)
         g = np.zeros((n, 1)) if equations.g is None else np.asarray(equations.g(now, equations.start[None]))[0]
         stretch = van_loan.discretise(A, g, np.eye(g.shape[1]), h)
-        λ, Q = np.linalg.eigh(stretch.Q)
-        self.g, self.root = g, Q * np.sqrt(np.maximum(λ, 0.0))
+        self.g, self.root = g, van_loan.rough_root(stretch.Q)
         block = np.zeros((3 * n, 3 * n))
         block[:n, :n], block[:n, n : 2 * n], block[n : 2 * n, 2 * n :] = h * A, np.eye(n), np.eye(n)
         power = scipy.linalg.expm(block)

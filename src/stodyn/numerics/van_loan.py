@@ -100,6 +100,13 @@ def root(P: ArrayLike) -> np.ndarray:
     return scale[:, None] * vectors * np.sqrt(np.maximum(values, 0.0))
 
 
+def rough_root(P: np.ndarray) -> np.ndarray:
+    """F with F F' = P for a covariance P, also a singular one; its rounding is that of the largest component. `root`
+    keeps the digits of small components too, for a little more."""
+    values, vectors = np.linalg.eigh(P)
+    return vectors * np.sqrt(np.maximum(values, 0.0))
+
+
 def _system(A: ArrayLike, B: ArrayLike, Q: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
     A = square("A", A)
     B = np.asarray(B, dtype=float)

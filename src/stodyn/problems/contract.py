@@ -445,6 +445,11 @@ def differs_from_path_to_path(problem: Problem) -> bool:
     return problem.has_random_start or problem.has_random_params
 
 
+def example_arguments(problem: Problem) -> tuple[np.ndarray, np.ndarray, Any]:
+    """Return t, x and params of one path, to trace functions with."""
+    return np.zeros(()), np.asarray(problem.example_start(), float), problem.example_params()
+
+
 def sample_params(problem: Problem, count: int) -> tuple[Any, Any]:
     """Return parameters of `count` paths, and the axes of jax.vmap: 0 for leaves that differ between paths."""
     rng, sources = np.random.default_rng(0), sources_in(problem.params)

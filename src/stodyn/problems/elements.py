@@ -483,10 +483,6 @@ class Hysteretic(Mechanical):
         rates = self.f(t, x, params)
         return tuple(rates[i] for i in components)
 
-    def flat_start(self, start: Any) -> Array:
-        flat = jnp.ravel(jnp.asarray(start, float))
-        return jnp.concatenate([flat, jnp.zeros(self.n - flat.size)])
-
 
 def _to_sde(problem: Hysteretic) -> tuple[SDE, str] | None:
     """Return a system with hysteretic elements as an SDE of (x, v, z), None with joints; without noise it gets a

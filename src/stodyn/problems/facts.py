@@ -17,6 +17,7 @@ from stodyn.numerics.facts.dependence import FOLLOWED, arguments_of, dependence
 from stodyn.numerics.printing.unprintable import Unprintable
 from stodyn.numerics.sparse import Pattern
 from stodyn.problems import index
+from stodyn.problems.contract import example_arguments
 from stodyn.problems.explicit import Explicit, Rest, find_rest
 from stodyn.problems.index import Diagnosis, Split
 from stodyn.problems.sparsity import Sparsity, find_drift_pattern, find_sparsity, find_varying, noise_pattern
@@ -155,7 +156,7 @@ class Facts:
         """Whether g is proved not to depend on the algebraic components, so that it needs no solution for them."""
         if self.is_large or self.split.r == self.problem.n:
             return False
-        K, (t, x, params) = self.split.directions, _example(self.problem)
+        K, (t, x, params) = self.split.directions, example_arguments(self.problem)
         try:
             free = np.zeros(K.shape[1])
             return 0 not in arguments_of(lambda w, t, x, p: self.problem.g(t, x + K @ w, p), free, t, x, params)
@@ -203,14 +204,9 @@ def orientation(problem: Any, t, x: jax.Array, params) -> jax.Array:
     )
 
 
-def _example(problem: Any) -> tuple[np.ndarray, np.ndarray, Any]:
-    """t, x and params to trace functions with."""
-    return np.zeros(()), np.asarray(problem.example_start(), float), problem.example_params()
-
-
 def _jumps(problem: Any, function: Callable) -> bool:
     with jax.enable_x64(True):
-        return has_jumps(function, _example(problem), moving=(1,))
+        return has_jumps(function, example_arguments(problem), moving=(1,))
 
 
 def _varying(problem: Any, function: Callable) -> tuple[np.ndarray, np.ndarray] | None:
@@ -218,7 +214,7 @@ def _varying(problem: Any, function: Callable) -> tuple[np.ndarray, np.ndarray] 
     where the trace does not show it."""
     with jax.enable_x64(True):
         try:
-            entries = dependence(function, *_example(problem))
+            entries = dependence(function, *example_arguments(problem))
         except Unprintable:
             return None
     return ~entries.zero, entries.varies((0, 1))

@@ -31,7 +31,7 @@ from stodyn.numerics import uncompiled
 from stodyn.numerics.facts.dependence import Dependence, dependence
 from stodyn.numerics.printing.unprintable import Unprintable
 from stodyn.problems.calling import call
-from stodyn.problems.contract import Problem, differs_from_path_to_path, returned_shape
+from stodyn.problems.contract import Problem, differs_from_path_to_path, example_arguments, returned_shape
 from stodyn.telling import tell
 from stodyn.warnings import NoBridge
 
@@ -293,17 +293,14 @@ class Gauge:
             return x
 
         with jax.enable_x64(True):
-            jax.eval_shape(look, *self._arguments())
+            jax.eval_shape(look, *example_arguments(self.problem))
         return tuple(rows)
 
     def _reached(self, function: Callable) -> Dependence | None:
         """On what a function of (t, x, params) depends; None where its trace cannot be taken apart."""
         with jax.enable_x64(True), contextlib.suppress(Unprintable):
-            return dependence(function, *self._arguments())
+            return dependence(function, *example_arguments(self.problem))
         return None
-
-    def _arguments(self) -> tuple[Any, ...]:
-        return np.zeros(()), np.asarray(self.problem.example_start(), float), self.problem.example_params()
 
     # --- before a run -------------------------------------------------------------------------------------------------
 

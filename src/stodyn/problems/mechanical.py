@@ -450,7 +450,7 @@ class Mechanical(Paired):
         return self.start.followed_by(np.zeros((self.n - 2 * self.N, 0)))
 
     def flat_start(self, start: Any) -> Array:
-        """x and v, and zeros for the accelerations where they are shown: the method computes them."""
+        """x and v, and zeros for what is shown besides, such as accelerations: the method computes these."""
         flat = jnp.ravel(jnp.asarray(start, float))
         return jnp.concatenate([flat, jnp.zeros(self.n - flat.size)])
 

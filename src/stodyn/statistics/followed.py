@@ -20,7 +20,7 @@ from stodyn.numerics import crossing, uncompiled
 from stodyn.numerics.facts.dependence import dependence
 from stodyn.numerics.printing.unprintable import Unprintable
 from stodyn.problems.calling import call
-from stodyn.problems.contract import returned_shape
+from stodyn.problems.contract import example_arguments, returned_shape
 
 STATES = 4  # random times and states at which to look for noise in a response
 
@@ -126,17 +126,13 @@ def _place(who: str, one: Any, names: Sequence[str]) -> int:
     return int(one)
 
 
-def _arguments(problem: Any) -> tuple[Any, ...]:
-    return np.zeros(()), np.asarray(problem.example_start(), float), problem.example_params()
-
-
 def _components(responses: Followed) -> tuple[int, ...]:
     """The components that the responses depend on; all where their trace cannot be taken apart."""
     if not callable(responses.of):
         return tuple(sorted(set(responses.of)))
     with jax.enable_x64(True):
         try:
-            reached = dependence(responses.value, *_arguments(responses.problem))
+            reached = dependence(responses.value, *example_arguments(responses.problem))
         except Unprintable:
             return tuple(range(responses.problem.n))
     return tuple(sorted(reached.on(1).indices.tolist()))
@@ -152,7 +148,7 @@ def _with_known_rates(problem: Any, components: Sequence[int]) -> tuple[int, ...
         return x
 
     with jax.enable_x64(True):
-        jax.eval_shape(look, *_arguments(problem))
+        jax.eval_shape(look, *example_arguments(problem))
     return tuple(
         i
         for i, row in zip(components, rows, strict=True)
@@ -163,7 +159,7 @@ def _with_known_rates(problem: Any, components: Sequence[int]) -> tuple[int, ...
 def _smooth(responses: Followed, unknown: Sequence[int]) -> tuple[bool, ...]:
     """Whether each response is free of noise, and of components without a known rate, at some random states."""
     problem, rng = responses.problem, np.random.default_rng(0)
-    _, start, params = _arguments(problem)
+    _, start, params = example_arguments(problem)
 
     def entering(t, x):
         """What one direction of noise, and changes of the unknown components, do to the responses."""

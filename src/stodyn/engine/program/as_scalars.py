@@ -13,7 +13,7 @@ from stodyn.engine.program.source import Leaf, Source, Terms
 from stodyn.engine.program.steps import Carried, Form, Target, finite
 from stodyn.numerics.printing import compiling, rows, scalars
 from stodyn.numerics.printing.llvm import Printer
-from stodyn.numerics.printing.nodes import Entry, Graph, Node, is_known, reachable
+from stodyn.numerics.printing.nodes import Entry, Graph, Node, identity_of, reachable
 from stodyn.numerics.printing.rows import Function
 
 TINY, SHORT = 60, 150  # operations of a step with room for more paths; the same where operations wait for each other
@@ -61,24 +61,19 @@ class ScalarTerms(Terms):
         self.keep(x[:n], "seen")
         places: dict[Any, int] = {}
         for k, entry in enumerate(self.outputs):
-            places.setdefault(_name(entry), k)
+            places.setdefault(identity_of(entry), k)
 
         def place(entry: Entry) -> int:
-            if _name(entry) not in places:
-                places[_name(entry)] = len(self.outputs)
+            if identity_of(entry) not in places:
+                places[identity_of(entry)] = len(self.outputs)
                 self.outputs.append(entry)
-            return places[_name(entry)]
+            return places[identity_of(entry)]
 
         numbers = [np.array([place(e) for e in array.reshape(-1)]).reshape(array.shape[:-1]) for array in values]
         return numbers, [entry.dtype for entry in self.outputs]
 
     def program(self, results: Sequence[Entry] = ()) -> list[Entry]:
         return self.outputs
-
-
-def _name(entry: Entry) -> Any:
-    """A name by which equal entries are known."""
-    return (entry.dtype.num, entry.tobytes()) if is_known(entry) else id(entry)
 
 
 class Scalars(Source):

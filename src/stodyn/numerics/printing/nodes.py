@@ -55,6 +55,11 @@ def is_known(entry: Entry) -> bool:
     return isinstance(entry, np.generic)
 
 
+def identity_of(entry: Entry) -> Any:
+    """What two entries have in common where they are the same node, or the same known number."""
+    return (entry.dtype.num, entry.tobytes()) if is_known(entry) else id(entry)
+
+
 def value_of(entry: Entry) -> np.generic | None:
     """The number, where it is known or a literal."""
     if isinstance(entry, np.generic):

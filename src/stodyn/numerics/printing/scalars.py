@@ -23,7 +23,7 @@ from jax.extend import core
 from stodyn.numerics.printing import operations as kinds
 from stodyn.numerics.printing.entrywise import PRINTED, TABLE
 from stodyn.numerics.printing.fingerprints import digest_of
-from stodyn.numerics.printing.nodes import BOOL, INT32, Entry, Graph, as_number, is_known, value_of
+from stodyn.numerics.printing.nodes import BOOL, INT32, Entry, Graph, as_number, identity_of, is_known, value_of
 from stodyn.numerics.printing.operations import Counted, Gather, Operation, Padded, Scatter, Sliced, Spread
 from stodyn.numerics.printing.trace import count_operations, interpret
 from stodyn.numerics.printing.unprintable import LongTable, TooManySelections, Unprintable, or_unprintable
@@ -366,11 +366,13 @@ MOVES: dict[type, Callable[..., np.ndarray | list[np.ndarray]]] = {
 def _dynamic_slice(self: _Scalars, operation: Operation, inputs: list[np.ndarray]) -> np.ndarray:
     x, starts, sizes = inputs[0], [s[()] for s in inputs[1:]], operation.how.sizes
 
-    def at(*first: int) -> np.ndarray:
-        return x[tuple(slice(p, p + size) for p, size in zip(first, sizes, strict=True))]
-
     positions = [full - size + 1 for full, size in zip(x.shape, sizes, strict=True)]
-    return self.resolve(starts, positions, at, operation.outs[0].dtype)
+    return self.resolve(starts, positions, _slices(x, sizes), operation.outs[0].dtype)
+
+
+def _slices(x: np.ndarray, sizes: Sequence[int]) -> Callable[..., np.ndarray]:
+    """The slice of x with these sizes, as a function of where it begins along each axis."""
+    return lambda *first: x[tuple(slice(p, p + size) for p, size in zip(first, sizes, strict=True))]
 
 
 def _dynamic_update_slice(self: _Scalars, operation: Operation, inputs: list[np.ndarray]) -> np.ndarray:
@@ -431,11 +433,7 @@ def _gather(self: _Scalars, operation: Operation, inputs: list[np.ndarray]) -> n
     slices = np.empty(batch_shape, object)
     for batch in np.ndindex(batch_shape):
         starts = _starts(how, x.ndim, indices, batch)
-
-        def at(*first: int, sizes: Sequence[int] = sizes) -> np.ndarray:
-            return x[tuple(slice(p, p + size) for p, size in zip(first, sizes, strict=True))]
-
-        entry = self.resolve(starts, [limit + 1 for limit in limits], at, dtype)
+        entry = self.resolve(starts, [limit + 1 for limit in limits], _slices(x, sizes), dtype)
         if how.fills:
             inside = _inside(graph, starts, limits)
             entry = each(lambda e: graph.select(inside, e, fill, dtype), entry)
@@ -556,16 +554,12 @@ def _cond(self: _Scalars, operation: Operation, inputs: list[np.ndarray]) -> lis
 
 def _while(self: _Scalars, operation: Operation, inputs: list[np.ndarray]) -> list[np.ndarray]:
     """A loop; one that repeats another, of the same operands, is that one."""
-    alike = self.loops.setdefault(tuple(map(_identity, flatten(inputs))), [])
+    alike = self.loops.setdefault(tuple(map(identity_of, flatten(inputs))), [])
     for earlier in alike:
         if digest_of(earlier.operation) == digest_of(operation):
             return earlier.results
     alike.append(_Made(operation, inputs, _turned(self, operation, inputs)))
     return alike[-1].results
-
-
-def _identity(entry: Entry) -> Any:
-    return (entry.dtype.num, entry.tobytes()) if is_known(entry) else id(entry)
 
 
 def _turned(self: _Scalars, operation: Operation, inputs: list[np.ndarray]) -> list[np.ndarray]:
