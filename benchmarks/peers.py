@@ -29,6 +29,18 @@ import stodyn as sd
 from stodyn import statistics as st
 
 ROOT = Path(__file__).parents[1]
+PEERS = (
+    "diffrax",
+    "torchsde",
+    "sdeint",
+    "numba",
+    "chaospy",
+    "openturns",
+    "ngspice",
+    "filterpy",
+    "dynamax",
+    "particles",
+)
 PATHS = (2000, 20_000)
 STEPS = 100
 RATE, NOISE = 1.0, 0.5
@@ -376,6 +388,7 @@ def page(rows: list[Answer]) -> str:
         "the time of ngspice is that of its process.", "",
         f"{processor()}, Python {platform.python_version()}, JAX {importlib.metadata.version('jax')}, "
         f"NumPy {np.__version__}, commit {commit.stdout.strip()}.", "",
+        "The error of a mean over paths, at its cost:", "", "<!-- costs -->", "",
     ]  # fmt: skip
     for problem in dict.fromkeys(
         row.problem.partition(", of the exact")[0].partition(", 20 filters")[0] for row in rows
@@ -393,6 +406,8 @@ def page(rows: list[Answer]) -> str:
                 lines.append(f"| {' | '.join(marked)} |")
         lines.append("")
     lines += ["Not run, for an error: " + "; ".join(FAILED) + ".", ""] if FAILED else []
+    absent = [tool for tool in PEERS if not (shutil.which(tool) if tool == "ngspice" else has(tool))]
+    lines += [f"Not run, since not installed: {', '.join(absent)}.", ""] if absent else []
     return "\n".join(lines)
 
 

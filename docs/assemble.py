@@ -86,9 +86,14 @@ def finished(page: str, address: str) -> str:
 
 
 def drawn(page: str, texts: dict[str, str]) -> str:
-    """Return a page with the chart of speed and the version where it asks for them."""
+    """Return a page with the charts of speed and of costs and the version where it asks for them."""
     chart = drawings.bars(texts["performance.md"]) if "<!-- chart -->" in page else ""
-    return page.replace("<!-- chart -->", chart).replace("<!-- version -->", stodyn.__version__)
+    costs = drawings.costs(page) if "<!-- costs -->" in page else ""
+    return (
+        page.replace("<!-- chart -->", chart)
+        .replace("<!-- costs -->", costs)
+        .replace("<!-- version -->", stodyn.__version__)
+    )
 
 
 def boosted(page: str, address: str) -> str:

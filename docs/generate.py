@@ -133,9 +133,7 @@ def gallery_page(entry: gallery.Entry, names: list[tuple[str, str]]) -> str:
     ordered = sorted(stored["pictures"], key=lambda picture: (picture != f"{entry.name}.png", picture))
     blocks = [f"# {entry.title}", *(f"![{entry.title}]({picture})" for picture in ordered), prose(entry.text)]
     source = re.sub(r'^""".*?"""\n+', "", shown(entry.source), count=1, flags=re.DOTALL)
-    files = f"[{entry.name}.py]({entry.name}.py)"
-    if not entry.ran_elsewhere:
-        files += f" · [as a notebook]({entry.name}.ipynb)"
+    files = f"[{entry.name}.py]({entry.name}.py) · [as a notebook]({entry.name}.ipynb)"
     blocks += ["## Code", files, f"```python\n{source.rstrip()}\n```"]
     blocks += ["## Output", f"```text\n{stored['printed'].rstrip()}\n```"]
     if stored["seconds"] is not None:

@@ -67,7 +67,7 @@ def addresses() -> Iterator[str]:
     for path in sorted((DOCS / "tutorials").glob("*.md")):
         yield f"tutorials/{path.stem}"
     for entry in gallery.entries():
-        if entry.stored and not entry.ran_elsewhere:
+        if entry.stored:
             yield f"gallery/{entry.name}"
 
 

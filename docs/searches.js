@@ -10,6 +10,7 @@ const EXPECTED = {
   "monte carlo": /paths|accuracy|levels/i, earthquake: /earthquake/i, "free energy": /free_energy|plot|energ/i,
   "first passage": /passage|event/i, notebook: /jupyter|notebook/i, gpu: /gpu/i, install: /install/i,
   "write a method": /write a method|write_a_method/i, "look inside": /look inside/i, cir: /square root/i, heston: /square root/i,
+  "wind load": /loads with a spectrum|structures/i, "random vibration": /mechanics/i, bayesian: /posterior/i, nan: /fail/i,
   "chemical langevin": /square root|gene/i, "square root": /square root/i, windows: /windows/i, macos: /macos/i,
 };
 

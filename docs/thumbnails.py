@@ -10,13 +10,14 @@ numbers on an axis.
 import runpy
 import sys
 from pathlib import Path
-from textwrap import fill
+from textwrap import TextWrapper
 from typing import Any
 from unittest.mock import patch
 
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 from matplotlib.ticker import AutoLocator, LogLocator, MaxNLocator, NullLocator
 
 INCHES = 5.0, 3.75
@@ -24,6 +25,7 @@ DOTS = 80  # per inch: twice 200 pixels in width
 POINTS = 18.0  # a letter's height, 10 of 200 pixels
 NUMBERS = 4  # along an axis
 LETTERS = {"x": 28, "y": 24}  # of a label in one line
+SHORTEST = 10  # line of a label
 
 
 def draw(figure: Figure, path: Path) -> None:
@@ -37,10 +39,41 @@ def draw(figure: Figure, path: Path) -> None:
     figure.suptitle("")
     figure.set_layout_engine("constrained")
     figure.set_size_inches(*INCHES)
+    figure.set_dpi(DOTS)
     first.set_subplotspec(figure.add_gridspec(1, 1)[0])
     first.tick_params(labelbottom=True, labelleft=True)  # which panels that share an axis leave to others
     enlarge(first)
+    for text in figure.texts:  # labels that the panels share
+        text.set_size(POINTS)
+    fit(figure, first)
     figure.savefig(path, dpi=DOTS)
+
+
+def fit(figure: Figure, axes: Axes) -> None:
+    """Break the labels of a pair of axes into more lines, and then make their letters smaller, until nothing is cut."""
+    letters = dict(LETTERS)
+    while True:
+        figure.draw_without_rendering()
+        cut = [axis for side, axis in enumerate((axes.xaxis, axes.yaxis)) if is_cut(axis.label, side, figure)]
+        if not cut:
+            return
+        for axis in cut:
+            letters[axis.axis_name] -= 2
+            if letters[axis.axis_name] < SHORTEST:
+                axis.label.set_size(0.9 * axis.label.get_size())
+            else:
+                axis.label.set_text(broken(axis.label.get_text(), letters[axis.axis_name]))
+
+
+def broken(words: str, letters: int) -> str:
+    """Return words in lines of so many letters; a longer word has a line of its own."""
+    return TextWrapper(letters, break_long_words=False).fill(" ".join(words.split()))
+
+
+def is_cut(text: Text, side: int, figure: Figure) -> bool:
+    """Return whether a text reaches beyond its figure, from left to right (0) or from below to above (1)."""
+    low, high = text.get_window_extent().get_points()[:, side]
+    return bool(low < 0.0 or high > figure.bbox.size[side])
 
 
 def enlarge(axes: Axes) -> None:
@@ -50,7 +83,7 @@ def enlarge(axes: Axes) -> None:
     for text in list(axes.texts):
         text.remove()
     for axis in (axes.xaxis, axes.yaxis):
-        axis.label.set(size=POINTS, text=fill(axis.label.get_text(), LETTERS[axis.axis_name]))
+        axis.label.set(size=POINTS, text=broken(axis.label.get_text(), LETTERS[axis.axis_name]))
         axis.set_tick_params(labelsize=POINTS, which="both")
         axis.get_offset_text().set_size(POINTS)
         if axis.get_scale() == "linear" and isinstance(axis.get_major_locator(), AutoLocator):  # numbers, no names

@@ -62,7 +62,8 @@ def exact(k, c):
 words = "k = {:.3f}, c = {:.3f}"
 print("ours:", words.format(k, c), "regulator:", words.format(*regulator))
 value, error = float(least["value"]), float(least["value_stderr"])
-print(f"truth: its cost is {exact(*regulator):.4f}, ours {value:.4f} ± {error:.4f}")
+lowest = exact(*regulator)
+print(f"truth: cost of the regulator is {lowest:.4f}, ours {value:.4f} ± {error:.4f}")
 ks, cs = np.meshgrid(np.geomspace(0.3, 10, 80), np.geomspace(0.3, 10, 80))
 costs = exact(ks, cs)
 _, axes = plt.subplots(figsize=(4.8, 4), layout="constrained")

@@ -37,7 +37,7 @@ for row, (name, route) in enumerate(ROUTES):
     ours, error = float(result["gradient"][0]), float(result["gradient_stderr"][0])
     axes.errorbar(ours - exact[name], row, xerr=2 * error, fmt="o", ms=4)
     print(
-        f"truth: dP/d{name} by {route} is {exact[name]:.5f}, "
+        f"truth: dP/d{name} by the {route} route is {exact[name]:.5f}, "
         f"ours {ours:.5f} ± {error:.5f}"
     )
 axes.axvline(0.0, color="0.6", lw=1)

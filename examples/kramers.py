@@ -70,6 +70,6 @@ for k in (0, -1):
         f"{np.sqrt(2) * np.pi * np.exp(ratios[k]):.2f}"
     )
     print(
-        f"truth: mean switching time is {exact(BARRIER / ratios[k]):.3f}, ours "
-        f"{mean[k]:.3f} ± {error[k]:.3f}"
+        f"truth: mean switching time at ΔV/T = {ratios[k]:g} is "
+        f"{exact(BARRIER / ratios[k]):.3f}, ours {mean[k]:.3f} ± {error[k]:.3f}"
     )

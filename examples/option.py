@@ -48,6 +48,6 @@ lower.set(xlabel="strike", ylabel="difference and its\n95 % interval [cents]")
 sd.plot.save(upper, "option.png")
 for k in (0, 4, 8):
     print(
-        f"truth: call at {STRIKES[k]:.0f} is {exact[k]:.5f}, ours {ours[k]:.5f} ± "
-        f"{errors[k] / 2:.5f}"
+        f"truth: price of the call at {STRIKES[k]:.0f} is {exact[k]:.5f}, "
+        f"ours {ours[k]:.5f} ± {errors[k] / 2:.5f}"
     )

@@ -72,6 +72,6 @@ ax.set(
 ax.legend(frameon=False)
 sd.plot.save(fig, "resume_after_kill.png")
 
-print(f"truth: numbers that differ from an uninterrupted run is 0, ours {differing} ± 0")
+print(f"truth: number of values that the kill changed is 0, ours {differing} ± 0")
 mean, error = float(resumed["mean"][-1, 0]), float(resumed["mean_stderr"][-1, 0])
 print(f"truth: mean is {2 * np.exp(-2.0):.5f}, ours {mean:.5f} ± {error:.5f}")

@@ -34,8 +34,8 @@ for calculus, rate, color in (
     ax.plot(t, mean, color=color, label=f"{calculus.capitalize()}, {PATHS:,} paths")
     ax.plot(t, np.exp(rate * t), "k--", lw=0.9, label=f"exp({rate:+.2f} t)")
     print(
-        f"truth: {calculus} mean is {np.exp(5 * rate):.4f}, ours {mean[-1]:.4f} ± "
-        f"{error[-1]:.4f}"
+        f"truth: mean in {calculus.capitalize()}'s reading is {np.exp(5 * rate):.4f}, "
+        f"ours {mean[-1]:.4f} ± {error[-1]:.4f}"
     )
 ax.set(xlabel="time", ylabel="mean population [of its start]")
 ax.legend(frameon=False)

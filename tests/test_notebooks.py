@@ -20,7 +20,11 @@ def test_a_notebook_holds_the_code_of_its_page():
         assert "```python" not in words and "](../" not in words and "<!--" not in words and "](images" not in words
 
 
-def test_every_notebook_can_be_written():
+def test_every_tutorial_and_every_entry_can_be_written_as_a_notebook():
+    """One that ran on a GPU too: its script runs on a processor, with fewer paths."""
+    scripts = {f"gallery/{path.stem}" for path in notebooks.gallery.EXAMPLES.glob("*.py")}
+    pages = {f"tutorials/{path.stem}" for path in (notebooks.DOCS / "tutorials").glob("*.md")}
+    assert set(notebooks.addresses()) == scripts | pages
     for address in notebooks.addresses():
         page = json.loads(notebooks.text(address))
         assert page["nbformat"] == 4 and page["cells"][0]["cell_type"] == "markdown", address

@@ -67,4 +67,28 @@ def test_the_chart_has_a_bar_for_each_row_of_the_table_of_the_page_on_performanc
     assert 'class="ours" x="0" y="17" width="101"' in chart and 'class="peer" x="0" y="51" width="430"' in chart
     assert ">8.5<" in chart and 'aria-label="ns: stodyn 2; other 8.5"' in chart
     assert "stodyn 3.41" in drawings.bars((ROOT / "docs/performance.md").read_text())
-    assert drawings.logo().count("<polyline") == 5 and drawings.logo() == drawings.logo()
+    assert drawings.logo().count("<polyline") == 4 and drawings.logo() == drawings.logo()
+
+
+def test_the_chart_of_costs_has_a_line_for_each_tool_through_its_numbers_of_paths():
+    """From 1 to 100 ms and from 0.01 to 1 the middle of a field is 10 ms and 0.1."""
+    head = "\n\n| tool | ± | ms |\n|---|---|---|\n"
+    few = f"## E x, 20 paths{head}| stodyn | 0.1 | 10 |\n| other | 1 | 100 |\n"
+    chart = drawings.costs(
+        f"# P\n\n{few}\n## E x, 2,000 paths{head}| stodyn | 0.01 | 1 |\n\n## noise{head}| a | 1 | 1 |\n"
+    )
+    ends = f"{drawings.LEFT:.1f},{20 + drawings.HEIGHT:.1f} {drawings.LEFT + drawings.WIDTH / 2:.1f},115.0"
+    assert f'<polyline class="ours" points="{ends}"/>' in chart and chart.count("<circle") == 3
+    assert "stodyn 0.0016 in 31.9 ms" in drawings.costs((ROOT / "docs/peers.md").read_text())
+
+
+def test_the_page_on_peers_marks_what_is_wrong_and_names_what_is_not_there(monkeypatch):
+    """A distance of 4.5 standard errors is marked, and one of 3.5 is not."""
+    spec = importlib.util.spec_from_file_location("peers", ROOT / "benchmarks" / "peers.py")
+    peers = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(peers)
+    monkeypatch.setattr(peers, "has", lambda tool: tool != "torchsde")
+    rows = [peers.Answer("E x, 20 paths", "stodyn", 1.0 + 0.1 * z, 0.1, 1.0, 0.01) for z in (4.5, 3.5)]
+    wrong, right = (line for line in peers.page(rows).splitlines() if line.startswith("| ") and "stodyn" in line)
+    assert '<span class="wrong">+4.5</span>' in wrong and "wrong" not in right
+    assert peers.page(rows).count("torchsde") == 1 and "\nNot run, since not installed: torchsde" in peers.page(rows)

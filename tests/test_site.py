@@ -7,13 +7,17 @@ from pathlib import Path
 import assemble
 import catalogues
 import docstrings
+import drawings
 import gallery
 import generate
 import links
+import matplotlib.pyplot as plt
+import numpy as np
 import pictures
 import pytest
 import reference
 import rooms
+import thumbnails
 import uses
 from PIL import Image
 from running import code
@@ -229,3 +233,27 @@ def test_the_page_on_choosing_says_what_is_recommended():
     shown = dict(re.findall(r"^### (.*)\n\n.*\n.*\n\| `(\w+)` \| default", page, re.MULTILINE))
     assert shown == {words: recommended(problem).name for words, problem in catalogues.examples().items()}
     assert {type(problem) for problem in catalogues.examples().values()} >= {sd.SDE, sd.SDAE, sd.Hamiltonian}
+
+
+def test_the_logo_shows_its_paths_apart_and_within_its_square():
+    """In the header it is 24 pixels wide: two of them are 5.3 of its 64."""
+    lines = re.findall(r'points="([^"]+)"', drawings.logo())
+    *paths, mean = (np.array([point.split(",") for point in line.split()], float) for line in lines)
+    assert all(np.all((path > 1.0) & (path < 63.0)) for path in paths)
+    apart = np.ptp([path[:, 1] for path in paths], axis=0)
+    assert apart[0] == 0.0 and np.median(apart) > 5.3
+    np.testing.assert_allclose(np.mean([path[:, 1] for path in paths], axis=0), mean[:, 1], atol=0.1)
+
+
+def test_labels_of_thumbnails_are_broken_until_nothing_is_cut(tmp_path):
+    """A long label beside long names of ticks, and a name that no line break makes shorter."""
+    figure, axes = plt.subplots()
+    axes.set_yticks([0.0, 1.0], ["d/dsigma, conditional", "d/dmu, weight"])
+    axes.set_xlabel("estimate less the exact derivative, ± 2 standard errors")
+    axes.set_ylabel("a_name_that_is_longer_than_the_picture")
+    thumbnails.draw(figure, tmp_path / "thumbnail.png")
+    for label, side in ((axes.xaxis.label, 0), (axes.yaxis.label, 1)):
+        ends = label.get_window_extent().get_points()[:, side]
+        assert ends[0] >= 0.0 and ends[1] <= figure.bbox.size[side]
+    assert axes.xaxis.label.get_size() == thumbnails.POINTS > axes.yaxis.label.get_size()
+    plt.close(figure)

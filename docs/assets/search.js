@@ -6,6 +6,8 @@
     "monte carlo": "paths", mc: "paths", mlmc: "levels", kalman: "filter", "control loop": "controller", pid: "controller",
     autocovariance: "autocorrelation", "first passage": "passage", "hitting time": "passage", pdf: "density",
     spice: "netlist", quake: "earthquake", seismic: "earthquake", dae: "differential algebraic", cuda: "gpu",
+    "wind load": "structures loads", "wind loads": "structures loads", "random vibration": "noisy mechanics",
+    bayesian: "posterior", bayes: "posterior", nan: "paths fail",
     jupyter: "notebook", ipynb: "notebook", brownian: "wiener", "power spectrum": "spectrum", psd: "spectrum",
   };
   const LEFT_OUT = new Set("a an and as at be by do for from how i in into is it my of on or so that the to what when which with".split(" "));
