@@ -43,3 +43,15 @@ def unheard() -> Iterator[None]:
             yield
     finally:
         _TOLD.reset(token)
+
+
+@contextlib.contextmanager
+def overheard() -> Iterator[list[warnings.WarningMessage]]:
+    """Catch the warnings inside, which are neither told nor kept: the caller tells them in words of its own."""
+    token = _TOLD.set(None)
+    try:
+        with warnings.catch_warnings(record=True) as own:
+            warnings.simplefilter("always")
+            yield own
+    finally:
+        _TOLD.reset(token)

@@ -18,7 +18,7 @@ from stodyn.engine.sweep import MEMORY_SHARE
 from stodyn.methods.explicit import EulerMaruyama, Heun
 from stodyn.models.ornstein_uhlenbeck import ORNSTEIN_UHLENBECK, ornstein_uhlenbeck
 from stodyn.statistics import comparison
-from stodyn.warnings import UnstableSteps
+from stodyn.warnings import Censored, UnstableSteps
 
 pytestmark = pytest.mark.usefixtures("quick_compiling_everywhere")
 PATHS = 300
@@ -243,9 +243,22 @@ def test_differences_of_passages_and_stops_have_the_errors_of_shared_paths():
 def test_warnings_of_a_sweep_name_their_point():
     """Explicit Euler steps of 0.1 are unstable for rates above 20: two points of three."""
     decay = SDE(lambda t, x, p: -p["k"] * x, lambda t, x, p: 0.1 * x, 1.0, params={"k": 1.0})
-    with pytest.warns(UnstableSteps, match=r"at k = 25.0 \(and at 1 other points\): dt: steps of 0.1 are uns") as told:
+    with pytest.warns(UnstableSteps, match=r"at k = 25.0 \(and at 1 other point\): dt: steps of 0.1 are uns") as told:
         sweep(decay, "EulerMaruyama", over={"k": [1.0, 25.0, 30.0]}, t=(0, 1), dt=0.1, paths=8, seed=1)
     assert [warning.filename for warning in told] == [__file__]
+
+
+def test_warnings_of_statistics_name_their_points_too_and_so_does_the_record():
+    """Nobody reaches the level: two points, of which one run said so twice, without a name."""
+    decay = SDE(lambda t, x, p: -p["k"] * x, lambda t, x, p: 0.1, 0.0, params={"k": 1.0})
+    options = dict(over={"k": [1.0, 2.0]}, t=(0, 1), dt=0.25, paths=8, seed=1)
+    levels = [st.Passage(Level(level), name=f"to_{level:g}") for level in (4.0, 5.0)]
+    with pytest.warns(Censored) as told:
+        run = sweep(decay, "EulerMaruyama", collect=levels, **options)
+    words = [str(warning.message) for warning in told]
+    assert [w.partition(": ")[0] for w in words] == ["at k = 1.0 (and at 1 other point)"] * 2
+    assert [w.split(": ")[1] for w in words] == ["to_4", "to_5"]
+    assert provenance(run)["warnings"] == words and {w.filename for w in told} == {__file__}
 
 
 def test_points_share_the_traces_of_their_functions():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,7 +14,7 @@ import xarray as xr
 from stodyn import results
 from stodyn.accuracy.rare import rare
 from stodyn.arguments import checks_arguments
-from stodyn.engine.sweep import point_in_words, points, warn_of_points
+from stodyn.engine.sweep import points, told_by_point
 from stodyn.methods.contract import Catalogued
 
 LEAST = 3  # points with probabilities between 0 and 1 that a curve is fitted to
@@ -65,13 +64,7 @@ def fragility(
     axes, problems = points(problem, over)
     if len(axes) != 1:
         raise ValueError(f"over: a curve has one parameter, got {len(axes)}: {', '.join(axis.name for axis in axes)}")
-    runs, messages = [], []
-    for k, one in enumerate(problems):
-        with warnings.catch_warnings(record=True) as own:
-            warnings.simplefilter("always")
-            runs.append(rare(one, method, **options))
-        messages += [(point_in_words(axes, k), warning) for warning in own]
-    warn_of_points(messages)
+    runs = list(told_by_point(axes, lambda one: rare(one, method, **options), problems))
     names = [f"probability{part}" for part in ("", "_stderr", "_low", "_high")]
     axis = axes[0]
     variables: dict[str, Any] = {name: ((axis.name,), np.array([float(one[name]) for one in runs])) for name in names}

@@ -10,8 +10,8 @@ import itertools
 import os
 import time
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import numpy as np
@@ -54,7 +54,9 @@ from stodyn.statistics.comparison import Comparison
 from stodyn.statistics.contract import Move, Snapshot, Statistic
 from stodyn.statistics.moments import Averaged, Moments, Valued
 from stodyn.statistics.stopping import Alive
-from stodyn.telling import tell
+from stodyn.telling import overheard, tell
+
+T = TypeVar("T")
 
 
 @front_door
@@ -140,18 +142,17 @@ def sweep(
     collected = [*statistics, *(kind(s, every=s.every, at=s.at) for kind, s in zip(kinds, watched, strict=True))]
     corners = {int(np.ravel_multi_index(ends, [len(axis.points) for axis in axes]))
                for ends in itertools.product(*({0, len(axis.points) - 1} for axis in axes))}  # fmt: skip
-    grid, spelled, runs, messages = tuple(len(axis.points) for axis in axes), _spelled(axes), [], []
+    count = int(paths)
+
+    def prepared(k: int) -> Run:
+        spec = _with_values_last(describe(problems[k], method, t, dt, collected, dtype, stop))
+        check_paths(spec, count)
+        run = run_of(spec, count, seeds[k], where)
+        return examined(run, problems[k], method, judges_laws=k in corners)
+
     with sharing_traces():
-        for k, (number, point) in enumerate(zip(seeds, problems, strict=True)):
-            with warnings.catch_warnings(record=True) as own:
-                warnings.simplefilter("always")
-                spec = _with_values_last(describe(point, method, t, dt, collected, dtype, stop))
-                check_paths(spec, int(paths))
-                run = run_of(spec, int(paths), number, where)
-                runs.append(examined(run, point, method, judges_laws=k in corners))
-            messages += [(_words(spelled, grid, k), warning) for warning in own]
-    warn_of_points(messages)
-    job = Sweep(runs, grid, len(watched), spelled)
+        runs = list(told_by_point(axes, prepared, range(len(problems))))
+    job = Sweep(runs, tuple(len(axis.points) for axis in axes), len(watched), _spelled(axes))
     job.check()
     with jax.enable_x64(True):
         kept_in = None if where.ledger is None else Ledger(where.ledger, job)
@@ -184,7 +185,7 @@ def _expansions(
     axes: Sequence[_Axis], problems: Sequence[Any], method: Expansion, began: float, **options: Any
 ) -> xr.Dataset:
     """The expansions in random parameters at all points, which have no paths to be compared."""
-    runs = [simulate(point, method, **options) for point in problems]
+    runs = list(told_by_point(axes, lambda point: simulate(point, method, **options), problems))
     variables, coords = _stacked(axes, runs[0], runs)
     first = results.provenance(runs[0])
     record = {**first, "sweep": _spelled(axes), "common_random_numbers": False, **_versions_and_seconds(began)}
@@ -351,19 +352,30 @@ def _words(spelled: Mapping[str, Any], grid: tuple[int, ...], point: int) -> str
     return ", ".join(f"{name} = {value}" for entry in values for name, value in entry.items())
 
 
-def point_in_words(axes: Sequence[_Axis], point: int) -> str:
-    """A point of the grid of some dimensions in words."""
-    return _words(_spelled(axes), tuple(len(axis.points) for axis in axes), point)
+def told_by_point(axes: Sequence[_Axis], make: Callable[[Any], T], each: Iterable[Any]) -> Iterator[T]:
+    """Yield what `make` makes of each point of the grid, and then tell the warnings of all, which name their points."""
+    spelled, grid, messages = _spelled(axes), tuple(len(axis.points) for axis in axes), []
+    for k, one in enumerate(each):
+        with overheard() as own:
+            result = make(one)
+        messages += [(_words(spelled, grid, k), warning) for warning in own]
+        yield result
+    warn_of_points(messages)
 
 
 def warn_of_points(messages: Sequence[tuple[str, warnings.WarningMessage]]) -> None:
-    """Give each kind of warning once, that of the first point that has it, and say how many others have it too."""
-    by_kind: dict[type, dict[str, str]] = {}
+    """Give each kind of warning once, that of the first point that has it, and say how many others have it too.
+
+    Warnings of one class are of two kinds where they are about different things, named before their first colon.
+    """
+    by_kind: dict[tuple[type, str], dict[str, str]] = {}
     for point, warning in messages:
-        by_kind.setdefault(warning.category, {}).setdefault(point, str(warning.message))
-    for kind, by_point in by_kind.items():
+        words = str(warning.message)
+        by_kind.setdefault((warning.category, words.partition(":")[0]), {}).setdefault(point, words)
+    for (kind, _), by_point in by_kind.items():
         point, message = next(iter(by_point.items()))
-        others = f" (and at {len(by_point) - 1} other points)" if len(by_point) > 1 else ""
+        more = len(by_point) - 1
+        others = f" (and at {more} other point{'s' * (more > 1)})" if more else ""
         tell(f"at {point}{others}: {message}", kind)
 
 
@@ -602,8 +614,12 @@ def _dataset(
     recorded: bool,
     record: dict[str, Any],
 ) -> xr.Dataset:
-    first = results.dataset(tallies[0].labelled(), {}, {})
-    later = (results.variables(tally.labelled()) for tally in tallies[1:])
+
+    def labelled(k: int) -> Any:
+        named = tallies[k].labelled()
+        return results.variables(named) if k else results.dataset(named, {}, {})
+
+    first, *later = told_by_point(axes, labelled, range(len(tallies)))
     variables, coords = _stacked(axes, first, [first, *later])
     dims, grid = tuple(axis.name for axis in axes), tuple(len(axis.points) for axis in axes)
     if recorded:
