@@ -6,6 +6,7 @@ import re
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.stats
 from typer.testing import CliRunner
 
 import stodyn as sd
@@ -94,6 +95,16 @@ def test_a_fragility_curve_is_drawn_and_has_its_intervals(tmp_path):
     page = report(curve, tmp_path)
     ends = "".join(f"<td>{float(curve[f'probability{end}'][0]):.5g}</td>" for end in ("", "_stderr", "_low", "_high"))
     assert f"<td>probability (s = 0.5)</td>{ends}" in page and "<img alt='fragility'" in page
+
+
+@pytest.mark.usefixtures("coarse_pictures")
+def test_numbers_of_an_expansion_stand_with_how_far_they_may_be_off(tmp_path):
+    law = {"a": scipy.stats.uniform(0.5, 1.0)}
+    decay = sd.RandomDAE([[1.0]], lambda t, x, p: -p["a"] * x, [1.0], law)
+    run = sd.simulate(decay, t=(0, 1), dt=0.1)
+    page = report(run, tmp_path)
+    cells = "".join(f"<td>{float(run[name][-1, 0]):.5g}</td>" for name in ("mean", "mean_error"))
+    assert f"<td>mean (x0)</td>{cells}" in page and "with how far they may be off" in page
 
 
 def test_a_file_that_is_none_is_told(tmp_path, monkeypatch):

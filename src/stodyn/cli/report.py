@@ -73,9 +73,8 @@ def write(run: xr.Dataset, page: Path, title: str) -> Path:
 def _table(run: xr.Dataset, record: dict[str, Any]) -> list[str]:
     """The numbers as HTML; those of a long sweep at some of its points."""
     shown, where = thinned(run, record)
-    parts = [
-        f"<h2>Numbers</h2><p>At the last stored time{where}, with the standard error and the interval of 95 %.</p>"
-    ]
+    errors = "how far they may be off" if "coefficient" in run else "the standard error and the interval of 95 %"
+    parts = [f"<h2>Numbers</h2><p>At the last stored time{where}, with {errors}.</p>"]
     parts.append("<div class=wide><table><tr><th></th><th>value</th><th>± error</th><th>low</th><th>high</th></tr>")
     rows = list(numbers(shown))
     for name, *values in rows[:MOST_ROWS]:
@@ -139,11 +138,16 @@ def to_heed(run: xr.Dataset, record: dict[str, Any]) -> Iterator[str]:
 
 
 def numbers(run: xr.Dataset) -> Iterator[tuple[str, float, float, float | None, float | None]]:
-    """Every number that has a standard error, at the last time: its name, value, error and interval."""
+    """Every number that has an error, at the last time: its name, value, error and interval.
+
+    Those of an expansion in random parameters have no standard error, but an estimate of how far they are off.
+    """
+    endings = ("_stderr", "_error") if "coefficient" in run else ("_stderr",)
     for name in map(str, run.data_vars):
-        if f"{name}_stderr" not in run or run[name].dtype.kind not in "fi":
+        error = next((f"{name}{ending}" for ending in endings if f"{name}{ending}" in run), None)
+        if error is None or run[name].dtype.kind not in "fi":
             continue
-        parts = [run[name], run[f"{name}_stderr"], *_limits(run, name)]
+        parts = [run[name], run[error], *_limits(run, name)]
         times = [dim for dim in run[name].dims if str(dim).startswith("time")]
         last = [part.isel({dim: -1 for dim in times}) for part in parts]
         if any(str(dim) in CURVES or str(dim).endswith("_middle") for dim in last[0].dims):
