@@ -217,6 +217,9 @@ MISTAKES = {
         "dt", "steps=N fixes those of its coarsest level"),
     "params of pandas": (
         lambda: damped(lambda t, x, p: -p["a"] * x, params=pandas.Series({"a": 1.0})), "params", "series.to_dict()"),
+    "params in a table": (
+        lambda: damped(lambda t, x, p: -p["a"] * x, params=pandas.DataFrame({"a": [1.0]})),
+        "params", "frame.iloc[0].to_dict()"),
     "a component of a mean": (lambda: run()["mean"]["q"], "'q'", "run['mean'].sel(component='q')"),
     "a component of a run": (lambda: run()["q"], "'q'", "run['mean'].sel(component='q')"),
     "a method misspelt": (lambda: run(method="Hein"), "method", "Heun"),

@@ -187,6 +187,9 @@ def test_a_component_is_not_a_coordinate(run):
     for asked in (lambda: run["q"], lambda: run["mean"]["q"], lambda: (2 * run["mean"])["q"]):
         with pytest.raises(KeyError, match=r"'q' is a component: write run\['mean'\]\.sel\(component='q'\)"):
             asked()
+    with pytest.raises(AttributeError, match=r"'q' is a component: write run\['mean'\]\.sel\(component='q'\)"):
+        _ = run.q
+    assert not hasattr(run, "w")
     with pytest.raises(KeyError, match=r"'w' is no coordinate of 'mean'; its components are q, v"):
         run["mean"]["w"]
     assert run["mean"]["time"].identical(run["time"])

@@ -59,6 +59,14 @@ class Dataset(xr.Dataset):
             value.__class__ = DataArray
         return value
 
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            if not name.startswith("_") and name in self.coords.get("component", ()):
+                raise AttributeError(_by_component("mean", name, [name])) from None
+            raise
+
 
 def _by_component(variable: str, key: str, components: Any) -> str:
     """How a component is chosen, for an error about `key`."""

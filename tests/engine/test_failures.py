@@ -10,10 +10,12 @@ import pytest
 from stodyn import SDE, Mechanical, PathsFailed, PerPath, replay, simulate
 from stodyn import statistics as st
 from stodyn.engine.failure import FailureLog
+from stodyn.engine.spec import GUARDED
 from stodyn.methods.explicit import EulerMaruyama
 from stodyn.methods.implicit import ImplicitMidpoint, ThetaEuler
 from stodyn.models.beam import beam
 from stodyn.noise import path_normals
+from stodyn.numerics.printing.entrywise import TABLE
 from stodyn.warnings import Unbelievable, UnstableSteps
 
 H, STEPS = 0.1, 30
@@ -274,3 +276,15 @@ def test_failures_of_unstable_steps_name_the_stable_step_and_no_function_that_th
     rooted = Mechanical(lambda t, x, v: -jnp.sqrt(x), lambda t, x, v: 1.0, (0.1, 0.0))
     with pytest.raises(PathsFailed, match="the force takes a square root"):
         simulate(rooted, "Heun", t=(0.0, 5.0), dt=0.1, paths=20, seed=1, progress=False)
+
+
+@pytest.mark.parametrize("name", sorted({row.undefined for row in TABLE.values() if row.undefined}))
+def test_what_keeps_an_argument_inside_is_a_number_everywhere(name):
+    """The root of max(x, 0) is a number for every x, and its logarithm is not."""
+    assert np.isfinite([eval(GUARDED[name], {"jnp": np, "x": x, "a": 0.5}) for x in (-2.0, 0.0, 0.5, 1.0, 2.0)]).all()
+
+
+def test_paths_that_leave_a_logarithm_are_told_how_to_keep_its_argument():
+    problem = SDE(lambda t, x: jnp.log(x), lambda t, x: 0.5, 0.3)
+    with pytest.raises(PathsFailed, match=r"takes a logarithm.* as in jnp.log\(jnp.maximum\(x, 1e-9\)\)"):
+        simulate(problem, "EulerMaruyama", t=(0.0, 2.0), dt=0.1, paths=20, seed=1, progress=False)

@@ -55,6 +55,15 @@ from stodyn.statistics.moments import Moments
 from stodyn.statistics.stopping import Alive, Stopped
 
 MEMORY_SHARE = 0.5  # of the machine's memory that a result may take
+GUARDED = {  # how the argument of a function that is not defined everywhere is kept where it is
+    "a square root": "jnp.sqrt(jnp.maximum(x, 0.0))",
+    "a power": "jnp.maximum(x, 0.0) ** a",
+    "a logarithm": "jnp.log(jnp.maximum(x, 1e-9))",
+    "an arc sine": "jnp.arcsin(jnp.clip(x, -1.0, 1.0))",
+    "an arc cosine": "jnp.arccos(jnp.clip(x, -1.0, 1.0))",
+    "an inverse hyperbolic cosine": "jnp.arccosh(jnp.maximum(x, 1.0))",
+    "an inverse hyperbolic tangent": "jnp.arctanh(jnp.clip(x, -0.999, 0.999))",
+}
 
 _even: Bounded[str, bool] = Bounded(256)
 
@@ -314,9 +323,10 @@ def _undefined_in_words(problem: Any, functions: dict[str, TracedFunction]) -> s
     takes = [f"the {name} takes {' and '.join(words)}" for name, words in undefined.items() if words]
     if not takes:
         return ""
+    ways = dict.fromkeys(GUARDED[word] for words in undefined.values() for word in words)
     return (
         f"Check the arguments first: {', '.join(takes)}, NaN or infinite outside its domain. A step may leave it even "
-        "where the solution does not. Keep them inside, as in jnp.sqrt(jnp.maximum(x, 0.0))."
+        f"where the solution does not. Keep them inside, as in {' and '.join(ways)}."
     )
 
 

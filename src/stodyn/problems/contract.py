@@ -524,9 +524,10 @@ def check_params(params: Any) -> None:
         if isinstance(leaf, jax.core.Tracer):
             continue
         if hasattr(leaf, "to_dict") and hasattr(leaf, "index"):
+            spelled = "series.to_dict()" if leaf.ndim == 1 else "frame.iloc[0].to_dict()"
             raise TypeError(
                 f"{name}: a {type(leaf).__name__} of pandas is one array to JAX, whose functions do not see its names. "
-                "Give a dict: params=series.to_dict()"
+                f"Give a dict: params={spelled}"
             )
         if source.is_random and not source.is_listed:
             drawn_example(name, source)
