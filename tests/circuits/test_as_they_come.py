@@ -157,6 +157,19 @@ def test_nodes_that_only_leakage_holds_are_noted():
     assert any("only with 1e-12 S" in note and " s " in note for note in sd.circuits.read(open_gate).notes)
 
 
+def test_what_gmin_across_junctions_would_move_is_noted():
+    """A diode with 10 V backwards behind 10 MΩ: 1e-12 S take 0.1 mV; a junction transistor amplifies what they take."""
+    text = "title\nV1 a 0 10\nR1 a b {}\nC1 b 0 1p\nD1 0 b d\n.model d d(is=1e-18)\n"
+    (note,) = (note for note in sd.circuits.read(text.format("10meg")).notes if "GMIN" in note)
+    assert "1e-12 S across junctions" in note and note.endswith("up to 0.0001 V")
+    assert not sd.circuits.read(text.format("100k")).notes
+    amplifier = "title\nV1 a 0 12\nR1 a d 10k\nRG g 0 {}\nRS s 0 1k\nJ1 d g s j\nC1 g 0 1p\n.model j njf(vto=-3)\n"
+    (note,) = (note for note in sd.circuits.read(amplifier.format("1meg")).notes if "GMIN" in note)
+    without = point(amplifier.format("1meg").removeprefix("title\n"), "d")
+    with_it = point(amplifier.format("1meg").removeprefix("title\n") + "R2 g d 1e12\nR3 g s 1e12\n", "d")
+    assert float(note.split()[-2]) == pytest.approx(abs(with_it - without), rel=0.1)
+
+
 def test_leakage_is_noted_of_the_operating_point_of_a_circuit_that_starts_elsewhere():
     text = "title\nV1 a 0 2\nD1 g a d\nC1 g 0 1p\nR1 a 0 1k\n.model d d(is=1e-15)\n.tran 1n 1u uic\n"
     circuit = sd.circuits.read(text)
@@ -243,3 +256,12 @@ def test_random_values_are_noted():
     (note,) = circuit.notes
     assert "agauss(p), gauss(r1.value): nominal until they are drawn" in note
     assert circuit.operating_point.x[0] == 0.0
+
+
+@pytest.mark.parametrize(("expression", "jumps"), [
+    ("u(V(a))", True), ("5*u(V(b)-V(c))", True), ("V(b) > 1 ? 2 : V(b)", True), ("u(V(b))", False),
+    ("abs(V(a))", False), ("tanh(1e6*V(a))", False), ("1e9*V(a)", False), ("V(b)*V(c)", False),
+])  # fmt: skip
+def test_expressions_that_jump_at_the_operating_point_are_noted(expression, jumps):
+    circuit = sd.circuits.read(f"title\nV1 a 0 0\nV2 b 0 1\nR1 b c 1k\nC1 c 0 1p\nB1 d 0 V={expression}\nR2 d 0 1k\n")
+    assert any("b1" in note and "u(0) is 0 here" in note for note in circuit.notes) == jumps

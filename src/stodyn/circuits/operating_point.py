@@ -24,6 +24,7 @@ MOST_STILL = 1e2  # S: where steps as short as this fail, longer ones do not hel
 SETTLING = 100, 50  # steps of the circuit with a capacitor at every node, and rounds of Newton's method in one
 LEAST_FACTOR = 10.0 ** (1.0 / 16.0)  # between two of them
 SPICES_GMIN, LEAKING = 1e-12, 1e-4  # S, and the share of the largest voltage by which it moves what leakage holds
+MOVED = 1e-6  # of the largest voltage: the least by which GMIN across junctions is told to move others
 SHOWN = 6  # names in a note
 STILL, MOST_LOOKED_AT, MOST_MODES = 1e3, 1000, 120  # of the largest entry of f_x, S; unknowns
 SLOW = 1e-9  # of the longest time constant of a circuit: shorter ones may be rounding errors
@@ -143,7 +144,7 @@ def remarks(network: Network, sources: np.ndarray, held: dict[int, float], x: np
     if not network.groups:
         return []
     solver = _Solver(network, sources, held)
-    words = [_held_by_leakage(solver, x) or _driven_away(solver, x)]
+    words = [_held_by_leakage(solver, x) or _driven_away(solver, x) or _moved_by_gmin(solver, x)]
     for group in network.groups:
         if group.law.remark is None:
             continue
@@ -168,6 +169,32 @@ def _held_by_leakage(solver: _Solver, x: np.ndarray) -> str:
     return (
         f"only leakage holds {several(names, SHOWN)}: SPICE's GMIN of {SPICES_GMIN:g} S from each node to ground, "
         f"which is not here, would move voltages by up to {moves[: solver.count].max():.2g} V"
+    )
+
+
+def _moved_by_gmin(solver: _Solver, x: np.ndarray) -> str:
+    """What to say where SPICE's GMIN across junctions would move a voltage by more than MOVED of the largest, to first
+    order; junctions between the same two nodes count as one."""
+    network, y = solver.network, np.append(x, 0.0)
+    junctions = {
+        pair
+        for group in network.groups
+        for (c, d), names in zip(group.control, group.law.junction, strict=False)
+        if names is not None
+        for pair in zip(c.tolist(), d.tolist(), strict=True)
+    }
+    currents = np.zeros(len(y))
+    for c, d in junctions:
+        currents[c] += SPICES_GMIN * (y[c] - y[d])
+        currents[d] -= SPICES_GMIN * (y[c] - y[d])
+    currents[list(solver.held)] = 0.0
+    moves = solver.solved(solver.jacobian(x, np.zeros(network.n)), currents[:-1])
+    most = 0.0 if moves is None else np.abs(moves[: solver.count]).max(initial=0.0)
+    if most <= MOVED * np.abs(x[: solver.count]).max(initial=0.0):
+        return ""
+    return (
+        f"SPICE's GMIN of {SPICES_GMIN:g} S across junctions, which is not here, would move voltages by up to "
+        f"{most:.2g} V"
     )
 
 
@@ -284,19 +311,24 @@ class _Solver:
                 f[row] = x[row] - value
             return f
 
-        x, f = self.beginning(x, residual)
+        (x, f), missing = self.beginning(x, residual), ""
         for turn in range(most if np.isfinite(f).all() else 0):
             self.rounds += 1
             with np.errstate(all="ignore"):
                 J = self.jacobian(x, grounded)
             move = self.solved(J, f)
             if move is None:
-                return None
+                break
             step = self.limited(x, -move) * shortened(turn, np.abs(move[: self.count]).max(initial=0.0))
-            x, f = self.advanced(x, step, residual)
+            x, f, missing = self.advanced(x, step, residual)
             last, size = np.abs(move[: self.count]).max(initial=0.0), 1.0 + np.abs(x[: self.count]).max(initial=0.0)
             if last <= SETTLED * size or (last <= ROUGHLY * size and last <= self.rounding(J, x)):
                 return x if np.isfinite(x).all() else None
+        if missing:
+            self.trouble = (
+                f" (an expression at {missing} has no value where the search leads, as the logarithm of a negative "
+                "number or a quotient by 0)"
+            )
         return None
 
     def beginning(self, x: np.ndarray, residual: Residual) -> tuple[np.ndarray, np.ndarray]:
@@ -313,15 +345,17 @@ class _Solver:
         self.trouble = f" (an expression has no value at any of {len(shifts)} places where the search could begin)"
         return x, residual(x)
 
-    @staticmethod
-    def advanced(x: np.ndarray, step: np.ndarray, residual: Residual) -> tuple[np.ndarray, np.ndarray]:
-        """The state after a step, halved until all expressions have a value, and the residual there."""
+    def advanced(self, x: np.ndarray, step: np.ndarray, residual: Residual) -> tuple[np.ndarray, np.ndarray, str]:
+        """The state after a step, halved until all expressions have a value, the residual there, and the unknowns whose
+        equations had none after the whole step."""
+        missing = ""
         for _ in range(HALVINGS):
             f = residual(x + step)
             if np.isfinite(f).all():
                 break
+            missing = missing or ", ".join(self.network.names[i] for i in np.flatnonzero(~np.isfinite(f))[:6])
             step = 0.5 * step
-        return x + step, f
+        return x + step, f, missing
 
     def rounding(self, J: Any, x: np.ndarray) -> float:
         """The most by which rounding in the currents moves a voltage: with 0.1 Ω beside 100 kΩ far more than 1e-12.

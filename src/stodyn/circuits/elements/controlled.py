@@ -15,7 +15,7 @@ import functools
 import itertools
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -53,6 +53,9 @@ SHORTEST = 1e-12  # s: the time constant of derivatives without .tran
 USUAL_CHARGE = 1e-12  # F: the unit of a charge that does not change at first
 VOLTS = np.array([0.1, -0.1, 0.5, -0.5, 2.0, -2.0, 8.0, -8.0, 30.0, -30.0])  # at which charges are tried
 CALLED = re.compile(r"(?<![\w.])([a-z_]\w*)\s*\(")
+JUMPS = "it jumps at the operating point, where simulators differ: u(0) is 0 here and in LTspice, 1/2 in ngspice"
+BESIDE, DIRECTIONS = 1e-9, 3  # of what an expression reads: how far beside it a jump is looked for, and in how many
+ROUNDED = 1e-6  # of its value: smaller changes may be rounding
 TIME = re.compile(r"(?<![\w.])time(?![\w.(])")
 TIME_NODE = "time"  # the node whose voltage is the time
 
@@ -151,7 +154,27 @@ def law_of(
     if LIMIT.search(expression) and card.scope.function("limit") is None:
         card.netlist.notes.append(f"{card.at}: {card.full}: limit(x, a, b) is x within a and b, as in LTspice and "
                                   "PSpice; ngspice has 0 outside of its compatibility modes")  # fmt: skip
-    return Law(f"expression {card.full}", value), tuple(pairs), numbers
+    return (
+        Law(f"expression {card.full}", value, remark=(functools.partial(_jumps, value), JUMPS)),
+        tuple(pairs),
+        numbers,
+    )
+
+
+def _jumps(value: Callable[..., Any], read: tuple[Any, ...], p: Numbers) -> np.ndarray:
+    """Whether an expression jumps where it reads these values: it changes as much over a part of a small interval
+    around them as over all of it."""
+    rng, jumping = np.random.default_rng(1), np.zeros(np.shape(read[0]), bool)
+    for _ in range(DIRECTIONS):
+        shift = [BESIDE * (1.0 + np.abs(v)) * rng.standard_normal() for v in read]
+        with np.errstate(all="ignore"):
+            ahead, behind, near_ahead, near_behind = (
+                value(tuple(v + share * d for v, d in zip(read, shift, strict=True)), p, np)
+                for share in (1.0, -1.0, 1.0 / 16.0, -1.0 / 16.0)
+            )
+            change, least = np.abs(ahead - behind), ROUNDED * np.maximum(np.abs(ahead), np.abs(behind))
+            jumping |= (change > least) & (np.abs(near_ahead - near_behind) > 0.5 * change)
+    return jumping
 
 
 def _sourced(card: Card, is_voltage: bool, text: str) -> list[Element]:
