@@ -265,3 +265,11 @@ def test_random_values_are_noted():
 def test_expressions_that_jump_at_the_operating_point_are_noted(expression, jumps):
     circuit = sd.circuits.read(f"title\nV1 a 0 0\nV2 b 0 1\nR1 b c 1k\nC1 c 0 1p\nB1 d 0 V={expression}\nR2 d 0 1k\n")
     assert any("b1" in note and "u(0) is 0 here" in note for note in circuit.notes) == jumps
+
+
+@pytest.mark.parametrize(("volts", "is_noted"), [(2.0, True), (1.0, False)])
+def test_junctions_that_no_exponential_is_followed_through_are_noted(volts, is_noted):
+    """A base at an ideal source of 2 V: ngspice's collector is at 0.007 V, by a current of 1e20 A."""
+    model = ".model q npn(is=4.48501e-14 bf=122 br=3.28442 vaf=112.8)"
+    circuit = sd.circuits.read(f"title\nV1 in 0 {volts}\nR1 in c 10k\nQ1 c in 0 q\n{model}\n")
+    assert any("q1: a junction would carry more than 1e+09 A" in note for note in circuit.notes) == is_noted

@@ -102,6 +102,13 @@ class Law:
         knee = scale * np.log(1e-5 / p[names[0]] + 1.0)
         return np.maximum(knee - v, 0.0) + 2.0 * scale
 
+    def is_beyond(self, k: int, v: np.ndarray, p: Numbers) -> np.ndarray:
+        """Whether the k-th voltage drives more than LARGEST through a junction, whose current is a tangent there."""
+        names = self.junction[k]
+        if names is None:
+            return np.zeros(np.shape(v), bool)
+        return v > p[names[1]] * p.thermal_voltage * np.log(LARGEST / p[names[0]] + 1.0)
+
     def room_below(self, v: np.ndarray, p: Numbers) -> np.ndarray:
         """The most by which the voltage may fall in one step: into the breakdown of a junction."""
         if self.breakdown is None or not (p.known(self.breakdown[0]) < 1e30).any():

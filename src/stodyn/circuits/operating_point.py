@@ -10,6 +10,7 @@ import scipy
 
 from stodyn.circuits import points
 from stodyn.circuits.assembly import Network
+from stodyn.circuits.devices import LARGEST
 from stodyn.circuits.text import NetlistError
 from stodyn.circuits.words import several
 from stodyn.numerics import direct
@@ -145,6 +146,7 @@ def remarks(network: Network, sources: np.ndarray, held: dict[int, float], x: np
         return []
     solver = _Solver(network, sources, held)
     words = [_held_by_leakage(solver, x) or _driven_away(solver, x) or _moved_by_gmin(solver, x)]
+    words.append(_beyond_exponentials(network, x))
     for group in network.groups:
         if group.law.remark is None:
             continue
@@ -195,6 +197,23 @@ def _moved_by_gmin(solver: _Solver, x: np.ndarray) -> str:
     return (
         f"SPICE's GMIN of {SPICES_GMIN:g} S across junctions, which is not here, would move voltages by up to "
         f"{most:.2g} V"
+    )
+
+
+def _beyond_exponentials(network: Network, x: np.ndarray) -> str:
+    """What to say of junctions that are driven so hard that their exponentials are not followed."""
+    names: dict[str, None] = {}
+    for group in network.groups:
+        read = group.read(np.append(x, 0.0))
+        for k in range(len(group.law.junction)):
+            beyond = np.flatnonzero(group.law.is_beyond(k, read[k], group.numbers))
+            names |= dict.fromkeys(group.elements[one].name for one in beyond)
+    if not names:
+        return ""
+    return (
+        f"{several(names, SHOWN)}: a junction would carry more than {LARGEST:g} A at the operating point; its current "
+        "is continued along a tangent there, so that voltages and currents near it are not those of the device. Put "
+        "the resistance that limits it into the netlist, as RB, RS or a resistor"
     )
 
 
