@@ -197,6 +197,16 @@ def test_records_are_read_with_care(tmp_path):
     table.write_text("\n".join(rows[:3] + rows[5:]))
     with pytest.raises(ValueError, match=r"has a gap: from t = 0\.52 to the next value it is 0\.03, elsewhere 0\.01"):
         sd.structures.read_record(table, column=2)
+    table.write_text("t, a\n0, 1\n0.01, 2\n0.03, 3\n")
+    with pytest.raises(ValueError, match=r"has a gap: from t = 0\.01 to the next value it is 0\.02, elsewhere 0\.01"):
+        sd.structures.read_record(table)
+    for separated in ("0;1,5\n1;2,5\n2;3,5\n", "0 1,5\n1 2,5\n2 3,5\n", "t\ta\n0\t1\n1\t2,5\n"):
+        table.write_text(separated)
+        with pytest.raises(ValueError, match="points in place of decimal commas"):
+            sd.structures.read_record(table)
+    for separated in ("0 , 1.5\n1 , 2.5\n", "0.0,1.5\n1.0,2.5\n", "0;1.5\n1;2.5\n", "0\t1.5\n1\t2.5\n"):
+        table.write_text(separated)
+        np.testing.assert_array_equal(sd.structures.read_record(table).values, [1.5, 2.5])
     table.write_text("\n".join([*rows[:3], "0.53, 3"]))
     with pytest.raises(ValueError, match="has no value in column 2 of line 4"):
         sd.structures.read_record(table, column=2)

@@ -148,7 +148,8 @@ def read_record(
     ------
     ValueError
         If an AT2 file is read without `unit`, if the header is not one of such a file, the number of values is not the
-        one it states, a value is missing or no number, or there is a gap: times that are not evenly spaced.
+        one it states, a value is missing or no number, numbers have decimal commas, or there is a gap: times that are
+        not evenly spaced.
     """
     path = Path(file)
     if not path.is_file():
@@ -202,11 +203,23 @@ def _numbers(path: str, words: list[str]) -> np.ndarray:
 
 def _columns(path: str, lines: list[str]) -> list[list[str]]:
     """The words of each line below the header."""
-    rows = [[word for word in re.split(r"\s*[,;]\s*|\s+", line.strip())] for line in lines if line.strip()]
+    texts = [line.strip() for line in lines if line.strip()]
+    rows = [re.split(r"\s*[,;]\s*|\s+", line) for line in texts]
     first = next((i for i, row in enumerate(rows) if _is_number(row[0])), len(rows))
     if len(rows) - first < 2:
         raise ValueError(f"file: {path!r} holds no columns of numbers")
+    decimal = next((line for line in texts[first:] if _has_decimal_commas(line)), None)
+    if decimal is not None:
+        raise ValueError(
+            f"file: {path!r} holds {decimal[:60]!r}, with a comma between digits and columns separated otherwise: it "
+            "would be read as one column more. Write points in place of decimal commas, or commas alone between columns"
+        )
     return rows[first:]
+
+
+def _has_decimal_commas(line: str) -> bool:
+    """Whether commas stand between digits where semicolons, tabs or blanks separate the columns."""
+    return bool(re.search(r"\d,\d", line) and re.search(r";|[^\s,;]\s+[^\s,;]", line))
 
 
 def _is_number(word: str) -> bool:
@@ -225,9 +238,9 @@ def _picked(path: str, rows: list[list[str]], column: int) -> np.ndarray:
 
 
 def _even_step(path: str, times: ArrayLike) -> float:
-    """The step of an even grid of times; a gap is told."""
+    """The step of an even grid of times, one of the steps between them; a gap is told."""
     steps = np.diff(np.asarray(times, float))
-    usual = float(np.median(steps))
+    usual = float(np.sort(steps)[(len(steps) - 1) // 2])
     off = np.flatnonzero(~(np.abs(steps - usual) <= EVEN * abs(usual)))
     if len(off) or not usual > 0.0:
         k = int(off[0]) if len(off) else 0
