@@ -16,7 +16,7 @@ import stodyn as sd
 from stodyn import statistics as st
 from stodyn.methods import striking
 from stodyn.methods.contract import EXPLICIT, Method
-from stodyn.noise import wiener
+from stodyn.noise import coloured, wiener
 from stodyn.numerics import van_loan
 from stodyn.numerics.printing.points import at_one
 from stodyn.problems.mechanical import Mechanical
@@ -210,6 +210,28 @@ def test_impacts_share_their_impulse_with_joints():
         assert np.array_equal(jointed[:, -2], plain[:, -2]) and jointed[:, -2].max() >= 1
         off.append(np.median(np.abs(jointed[:, 0] - np.sin(plain[:, 0]))))
     assert off[0] < 3e-3 and off[1] < off[0] / 6.0 and off[2] < 3e-3, off
+
+
+@pytest.mark.parametrize(
+    ("add", "words"),
+    [
+        (
+            lambda walled: sd.with_noise(walled, coloured.gauss_markov(3.0, 0.3), "x"),
+            "impacts beside coloured noise are",
+        ),
+        (
+            lambda walled: sd.with_elements(walled, sd.elements.Gap(at=0, stiffness=1.0)),
+            "add elements before with_walls",
+        ),
+    ],
+    ids=["coloured noise", "elements"],
+)
+@pytest.mark.parametrize(
+    "wall", [sd.Walls({"x": (0.0, None)}, "impact", 0.7), sd.Impact(FLOOR)], ids=["walls", "impact"]
+)
+def test_what_is_put_around_walls_is_refused_with_the_way_out(wall, add, words):
+    with pytest.raises(TypeError, match=words):
+        add(sd.with_walls(BALL, wall))
 
 
 def test_levels_beside_walls():

@@ -24,6 +24,8 @@ NAMES = ("kinetic", "strain", "dissipated", "input", "residual")
 class Accounted(Measured):
     """A structure with its energies as further components; made by `with_energy`."""
 
+    made_by = "with_energy"
+
     def draw_start(self, rng: np.random.Generator, paths: range) -> np.ndarray:
         x = self.problem.draw_start(rng, paths)
         return np.concatenate([x, np.zeros((len(paths), len(NAMES)))], axis=1)

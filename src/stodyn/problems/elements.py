@@ -30,6 +30,7 @@ from stodyn.arguments import checks_arguments, suggestion
 from stodyn.problems.calling import call
 from stodyn.problems.contract import component_names, conversions, returned_shape
 from stodyn.problems.driven_mechanical import fields_of, synchronised, with_own_params
+from stodyn.problems.measured import Measured
 from stodyn.problems.mechanical import Mechanical
 from stodyn.problems.sdae import SDAE
 from stodyn.problems.sde import SDE
@@ -303,6 +304,9 @@ def with_elements(problem: Mechanical, *elements: Element, names: Sequence[str] 
     >>> free = sd.Mechanical(lambda t, x, v: -x, None, start=([0.0], [1.0]))
     >>> stopped = sd.with_elements(free, Gap(at=0, stiffness=100.0, gap=0.5))
     """
+    if isinstance(problem, Measured):
+        around = problem.made_by
+        raise TypeError(f"problem: add elements before {around}: {around}(with_elements(problem, ...), ...)")
     if not isinstance(problem, Mechanical) or problem.coloured is not None:
         raise TypeError("problem: expected a mechanical system; give it elements before it is driven by coloured noise")
     if not elements or not all(isinstance(element, Element) for element in elements):

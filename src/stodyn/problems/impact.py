@@ -111,6 +111,8 @@ class Struck(Measured):
     own: Mechanical
     impacts: tuple[Impact, ...]
 
+    made_by = "with_walls"
+
     @functools.cached_property
     def gauges(self) -> tuple[Gauge, ...]:
         return tuple(impact.level.on(self.own) for impact in self.impacts)

@@ -463,6 +463,8 @@ class Looped(Measured):
     sensors: tuple[Sensor, ...]
     parts: tuple[Part, ...]
 
+    made_by = "with_loop"
+
     @property
     def things(self) -> tuple[Sensor | Part, ...]:
         """All sensors and parts, in this order."""

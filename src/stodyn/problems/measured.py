@@ -23,6 +23,8 @@ class Measured(Around):
     names: Any
     units: Any
 
+    made_by = "with_measurement"  # the function that users called, for words
+
     @property
     def n(self) -> int:  # type: ignore[override]
         return self.problem.n + len(self.H)

@@ -49,6 +49,8 @@ class WithTangents(Measured):
 
     directions: tuple[Direction, ...]
 
+    made_by = "with_tangents"
+
     @property
     def n(self) -> int:  # type: ignore[override]
         return self.problem.n * (1 + len(self.directions))

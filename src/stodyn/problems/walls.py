@@ -127,6 +127,8 @@ class Walled(Measured):
     walls: Walls
     places: tuple[tuple[int, int, float, float], ...]
 
+    made_by = "with_walls"
+
     @property
     def recommended(self) -> Recommended:
         """The method for the equations of first order: a state that a wall has moved fits no earlier acceleration."""
