@@ -272,4 +272,4 @@ def test_junctions_that_no_exponential_is_followed_through_are_noted(volts, is_n
     """A base at an ideal source of 2 V: ngspice's collector is at 0.007 V, by a current of 1e20 A."""
     model = ".model q npn(is=4.48501e-14 bf=122 br=3.28442 vaf=112.8)"
     circuit = sd.circuits.read(f"title\nV1 in 0 {volts}\nR1 in c 10k\nQ1 c in 0 q\n{model}\n")
-    assert any("q1: a junction would carry more than 1e+09 A" in note for note in circuit.notes) == is_noted
+    assert any("q1.c: a junction would carry more than 1e+09 A" in note for note in circuit.notes) == is_noted

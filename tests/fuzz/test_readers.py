@@ -23,7 +23,7 @@ import typer
 import stodyn
 from stodyn import circuits, load, runfile, simulate
 from stodyn.circuits.netlist import laid_out, read_deck
-from stodyn.cli.allan import read_column
+from stodyn.cli.allan import read_columns
 from stodyn.cli.covariance import read_system
 from stodyn.engine.record import ledger, plain
 from stodyn.models.ornstein_uhlenbeck import ornstein_uhlenbeck
@@ -239,7 +239,7 @@ def test_mutated_records_are_read_or_refused_in_words(tmp_path):
 
         def averaged(data, file=file):
             file.write_bytes(data)
-            read_column(file, 1)
+            read_columns(file)
 
         fuzz(tmp_path, seeds, averaged, FEWER)
 

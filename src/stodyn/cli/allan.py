@@ -81,7 +81,8 @@ def _other_times(columns: np.ndarray, dt: float) -> list[str]:
 
 def _equal_steps(column: np.ndarray) -> float:
     """The steps in which a column counts up; 0 where they are not equal."""
-    gaps = np.diff(column)
+    with np.errstate(all="ignore"):  # of numbers that are not finite
+        gaps = np.diff(column)
     is_even = len(gaps) > 1 and gaps[0] > 0.0 and np.allclose(gaps, gaps[0], rtol=1e-3, atol=0.0)
     return float(gaps.mean()) if is_even else 0.0
 

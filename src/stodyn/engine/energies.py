@@ -421,7 +421,8 @@ class _Pilot:
         q = z[:, :, self.bodies.q[~np.isfinite(self.bodies.periods)]]
         sound = np.isfinite(q).all(axis=(0, 2))
         with np.errstate(all="ignore"):
-            spreads = (q - q[:, sound].mean(axis=1, keepdims=True)) ** 2
+            means = q[:, sound].sum(axis=1, keepdims=True) / sound.sum()
+            spreads = (q - means) ** 2
         energies = self.bodies.energies(self.spec.times[steps], z, *self._params())
         return Measured(energies, np.moveaxis(spreads, -1, 0))
 

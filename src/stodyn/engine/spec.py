@@ -418,9 +418,9 @@ def matched(problem: Any, method: Any) -> tuple[Any, list[str]]:
 
 
 def _expect_all_components(problem: Any, inner: Any, method: Any) -> None:
-    """Refuse a method for which the problem inside another one loses components, which the outer one may read."""
+    """Refuse a method for which the problem inside another one loses components, where the outer one may read these."""
     left = [name for name in problem.problem.components if name not in inner.components]
-    if left and inner.n != problem.problem.n:
+    if left and inner.n != problem.problem.n and problem.reads_all_components:
         raise ValueError(
             f"method: {method.name} takes the {type(problem.problem).__name__} inside this {type(problem).__name__} as "
             f"an {type(inner).__name__} of {', '.join(inner.components)}, without {', '.join(left)}; take a method for "

@@ -24,6 +24,7 @@ class Measured(Around):
     units: Any
 
     made_by = "with_measurement"  # the function that users called, for words
+    reads_all_components = True  # whether it needs those that another form of the plant leaves out
 
     @property
     def n(self) -> int:  # type: ignore[override]

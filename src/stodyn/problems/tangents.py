@@ -50,6 +50,7 @@ class WithTangents(Measured):
     directions: tuple[Direction, ...]
 
     made_by = "with_tangents"
+    reads_all_components = False
 
     @property
     def n(self) -> int:  # type: ignore[override]
