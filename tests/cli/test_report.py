@@ -1,5 +1,6 @@
 """stodyn report: one page of a saved run, whose numbers are those of the file."""
 
+import dataclasses
 import json
 import re
 
@@ -12,6 +13,7 @@ from typer.testing import CliRunner
 import stodyn as sd
 from stodyn import statistics as st
 from stodyn.cli import application
+from stodyn.cli.report import numbers, write
 
 SPRING = sd.SDE(
     lambda t, x: jnp.array([x[1], -x[0] - 0.3 * x[1]]),
@@ -45,6 +47,26 @@ def test_a_page_has_the_numbers_the_pictures_and_the_record(tmp_path):
     drawn = set(re.findall("<img alt='([^']*)' src='data:image/png;base64,", page))
     assert {"variance of q", "density of p", "passage_survival", "passage_hazard", "square"} <= drawn
     assert "density (q" not in page and "&quot;seed&quot;: 1" in page and "http" not in page.partition("<pre>")[0]
+
+
+def test_numbers_stand_with_their_units(tmp_path):
+    """Those of a variance are squared, and a passage has that of the time; "mean (q)" stood without one."""
+    units = {"q": "m", "p": "m/s", "time": "s"}
+    run = sd.simulate(
+        dataclasses.replace(SPRING, units=units), "Heun", t=(0, 1), dt=0.5, paths=4, seed=1,
+        collect=[st.Moments(), st.Observable(lambda t, x: x[0] ** 2, name="energy", units="J", at=[1.0]),
+                 st.Passage(sd.Level(9.0, of="q"), mean=False)],
+    )  # fmt: skip
+    found = {name: unit for name, *_, unit in numbers(run)}
+    assert {name: found[name] for name in found if not name.startswith("passage_hazard")} == {
+        "mean (q)": "m", "mean (p)": "m/s", "variance (q)": "m²", "variance (p)": "(m/s)²", "std (q)": "m",
+        "std (p)": "m/s", "energy": "J", "energy_variance": "J²", "energy_std": "J",
+        "passage_survival": "", "passage_restricted_mean": "s",
+    }  # fmt: skip
+    file = tmp_path / "page.html"
+    cells = re.findall("<tr><td>(.*?)</td>.*?<td>([^<]*)</td></tr>", write(run[["mean", "mean_stderr"]], file, "a")
+                       .read_text())  # fmt: skip
+    assert cells == [("mean (q)", "m"), ("mean (p)", "m/s")]
 
 
 @pytest.mark.parametrize("record", [3, [], {}, {"paths": 4, "sweep": 3}, {"paths": 4, "sweep": {"points": 1}}])

@@ -18,6 +18,7 @@ import xarray as xr
 from stodyn import plot, results
 from stodyn.cli._output import AsJson, console, errors_as_messages, print_json
 from stodyn.engine.record import ledger
+from stodyn.plot.shared import unit_of_number
 from stodyn.tour.page import STYLE
 
 CURVES = {"bin", "edge", "lag", "frequency", "tau"}  # dimensions of variables that are curves
@@ -75,10 +76,13 @@ def _table(run: xr.Dataset, record: dict[str, Any]) -> list[str]:
     shown, where = thinned(run, record)
     errors = "how far they may be off" if "coefficient" in run else "the standard error and the interval of 95 %"
     parts = [f"<h2>Numbers</h2><p>At the last stored time{where}, with {errors}.</p>"]
-    parts.append("<div class=wide><table><tr><th></th><th>value</th><th>± error</th><th>low</th><th>high</th></tr>")
     rows = list(numbers(shown))
-    for name, *values in rows[:MOST_ROWS]:
+    has_units = any(unit for *_, unit in rows)
+    heads = ("", "value", "± error", "low", "high", *(("unit",) if has_units else ()))
+    parts.append(f"<div class=wide><table><tr>{''.join(f'<th>{head}</th>' for head in heads)}</tr>")
+    for name, *values, unit in rows[:MOST_ROWS]:
         cells = "".join(f"<td>{'' if value is None else f'{value:.5g}'}</td>" for value in values)
+        cells += f"<td>{html.escape(unit)}</td>" if has_units else ""
         parts.append(f"<tr><td>{html.escape(name)}</td>{cells}</tr>")
     parts.append("</table></div>")
     return parts + ([f"<p>{len(rows) - MOST_ROWS} more are in the file.</p>"] if len(rows) > MOST_ROWS else [])
@@ -137,8 +141,8 @@ def to_heed(run: xr.Dataset, record: dict[str, Any]) -> Iterator[str]:
         yield f"Infinite numbers stand in {', '.join(lost)}."
 
 
-def numbers(run: xr.Dataset) -> Iterator[tuple[str, float, float, float | None, float | None]]:
-    """Every number that has an error, at the last time: its name, value, error and interval.
+def numbers(run: xr.Dataset) -> Iterator[tuple[str, float, float, float | None, float | None, str]]:
+    """Every number that has an error, at the last time: its name, value, error, interval and unit.
 
     Those of an expansion in random parameters have no standard error, but an estimate of how far they are off.
     """
@@ -155,7 +159,8 @@ def numbers(run: xr.Dataset) -> Iterator[tuple[str, float, float, float | None, 
         for place in np.ndindex(last[0].shape):
             at = [_place(last[0], str(dim), k) for dim, k in zip(last[0].dims, place, strict=True)]
             values = [float(part.values[place]) for part in last]
-            yield (f"{name} ({', '.join(at)})" if at else name, *values, *[None] * (4 - len(values)))  # type: ignore[misc]
+            unit = unit_of_number(run, last[0][place])
+            yield (f"{name} ({', '.join(at)})" if at else name, *values, *[None] * (4 - len(values)), unit)  # type: ignore[misc]
 
 
 def _limits(run: xr.Dataset, name: str) -> list[xr.DataArray]:

@@ -98,6 +98,15 @@ COLLECT = {
 }
 
 
+PASSAGE = {  # what a variable of statistics.Passage measures, and whether as a time or a rate, by the end of its name
+    "survival": ("probability of not having reached the level", ""),
+    "restricted_mean": ("mean time to the level, counted up to t", "time"),
+    "mean": ("mean time to the level", "time"),
+    "hazard": ("hazard", "rate"),
+    "density": ("density of the time to the level", "rate"),
+}
+
+
 def missing(run: xarray.Dataset, name: str) -> str:
     how = f"statistics.{COLLECT[name]}" if name in COLLECT else f"statistics.Observable(function, name={name!r})"
     if "coefficient" in run and name.startswith("density"):
@@ -195,6 +204,34 @@ def name_of(what: xarray.DataArray | str) -> str:
 
 def squared(unit: str) -> str:
     return f"{unit}²" if unit.isalpha() else f"({unit})²"
+
+
+def unit_of_number(run: xarray.Dataset, number: xarray.DataArray) -> str:
+    """Return the unit of a variable of the run, of one component where it has several; "" where none is known.
+
+    It follows from what the name ends in: variances have units squared, passages that of the time or its inverse.
+    """
+    name = str(number.name)
+    if (words := words_of_passage(run, name)) is not None:
+        time = unit_of(run, "time")
+        return time and {"time": time, "rate": per(time)}.get(words[1], "")
+    if name_of(number) != name:
+        unit = unit_of(run, number)
+        return {"mean": unit, "std": unit, "quantile": unit, "variance": unit and squared(unit)}.get(name, "")
+    unit, is_square = unit_of(run, number), name.endswith("_variance") and name.removesuffix("_variance") in run
+    return unit and squared(unit) if is_square else unit
+
+
+def words_of_passage(run: xarray.Dataset, name: str) -> tuple[str, str] | None:
+    """Return what a variable of statistics.Passage is in words, and the "time" or "rate" it is; None for others."""
+    ending = next((ending for ending in PASSAGE if name.endswith(f"_{ending}")), None)
+    is_passage = ending is not None and f"{name.removesuffix(f'_{ending}')}_survival" in run
+    return PASSAGE[ending] if is_passage and ending else None
+
+
+def per(unit: str) -> str:
+    """Return the inverse of a unit."""
+    return f"1/{unit}" if unit.isalpha() else f"1/({unit})"
 
 
 def label_of(run: xarray.Dataset | None, what: xarray.DataArray | str) -> str:
