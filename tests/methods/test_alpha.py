@@ -368,3 +368,10 @@ def test_order_2_takes_the_second_slopes_of_the_force_with_their_integrals():
 def test_an_affine_residual_is_solved_in_one_iteration():
     root = alpha.affine_root(lambda x: 2.0 * x - 3.0, jnp.zeros(1), lambda r: 0.5 * r)
     assert root.x[0] == 1.5 and root.iterations == 1
+
+
+@pytest.mark.parametrize("name", ["HHT", "StochasticAlpha"])
+def test_whether_it_takes_a_problem_within_walls_is_answered_as_without(name):
+    """The question raised an AttributeError."""
+    plain = sd.Mechanical(lambda t, x, v: -x, None, (1.0, 0.0))
+    assert sd.method(name).refusal(sd.with_walls(plain, sd.Walls({"x": (0.0, None)}, "impact", 0.7))) is None
