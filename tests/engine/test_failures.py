@@ -7,10 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from stodyn import SDE, Mechanical, PathsFailed, PerPath, replay, simulate
+from stodyn import SDE, Hamiltonian, Mechanical, PathsFailed, PerPath, replay, simulate
 from stodyn import statistics as st
 from stodyn.engine.failure import FailureLog
-from stodyn.engine.spec import GUARDED
+from stodyn.engine.looking import not_numbers
+from stodyn.engine.spec import GUARDED, _undefined_in_words
+from stodyn.engine.traces import traced_functions_of
 from stodyn.methods.explicit import EulerMaruyama
 from stodyn.methods.implicit import ImplicitMidpoint, ThetaEuler
 from stodyn.models.beam import beam
@@ -276,6 +278,15 @@ def test_failures_of_unstable_steps_name_the_stable_step_and_no_function_that_th
     rooted = Mechanical(lambda t, x, v: -jnp.sqrt(x), lambda t, x, v: 1.0, (0.1, 0.0))
     with pytest.raises(PathsFailed, match="the force takes a square root"):
         simulate(rooted, "Heun", t=(0.0, 5.0), dt=0.1, paths=20, seed=1, progress=False)
+
+
+def test_a_hamiltonian_that_has_no_value_is_named_as_a_letter():
+    """The error read "the H takes a square root"."""
+    rooted = Hamiltonian(lambda t, q, p: p[0] ** 2 / 2 + jnp.sqrt(q[0]), start=([0.1], [0.0]))
+    assert "Check the arguments first: H takes a square root" in _undefined_in_words(
+        rooted, traced_functions_of(rooted)
+    )
+    assert not_numbers(rooted, 0.0, np.array([-1.0, 0.0])).startswith("H is NaN at t = 0")
 
 
 @pytest.mark.parametrize("name", sorted({row.undefined for row in TABLE.values() if row.undefined}))

@@ -16,7 +16,7 @@ from stodyn.engine.follow import States
 from stodyn.engine.program import executors
 from stodyn.engine.run import Run
 from stodyn.engine.spec import as_it_is_now, describe
-from stodyn.engine.traces import traced_functions_of
+from stodyn.engine.traces import traced_functions_of, with_article
 from stodyn.noise.supply import CountedNormals, DrawnNormals
 from stodyn.numerics import uncompiled
 from stodyn.numerics.printing.fingerprints import without_prints
@@ -122,7 +122,7 @@ def not_numbers(problem: Any, t: float, x: np.ndarray) -> str:
         if len(bad):
             kind = "NaN" if np.isnan(value[tuple(bad[0])]) else "infinite"
             entries = listed((f"[{', '.join(map(str, place))}]" for place in bad), 4)
-            words.append(f"the {name} is {kind}{f' in entry {entries}' if value.size > 1 else ''}")
+            words.append(f"{with_article(name)} is {kind}{f' in entry {entries}' if value.size > 1 else ''}")
     return f"{' and '.join(words)} at t = {t:.6g}, {_in_words(problem, x)}" if words else ""
 
 

@@ -320,7 +320,7 @@ def _undefined_in_words(problem: Any, functions: dict[str, TracedFunction]) -> s
     if isinstance(innermost(problem), SDAE):
         return ""
     undefined = {name.split(".")[-1]: partial_functions(look.trace) for name, look in functions.items()}
-    takes = [f"the {name} takes {' and '.join(words)}" for name, words in undefined.items() if words]
+    takes = [f"{traces.with_article(name)} takes {' and '.join(words)}" for name, words in undefined.items() if words]
     if not takes:
         return ""
     ways = dict.fromkeys(GUARDED[word] for words in undefined.values() for word in words)

@@ -244,6 +244,11 @@ def was_rounded(x: Any) -> bool:
         return not np.array_equal(x, x.astype(np.float16))
 
 
+def with_article(name: str) -> str:
+    """Return the name of a function as it stands in a sentence: "the drift", but "H"."""
+    return name if len(name) == 1 else f"the {name}"
+
+
 def traced_functions_of(problem: Any, path: str = "") -> dict[str, TracedFunction]:
     """The traces of the functions of a problem, by the names of its fields; "problem.drift" is the drift of
     the problem that another is made of. For problems that keep no traces of their own, f and g."""
