@@ -440,6 +440,13 @@ def test_units_of_what_is_drawn():
     runs = sd.sweep(slow, over={"k": [1.0, 2.0]}, t=(0, 1), dt=0.5, paths=4, seed=1)
     labels = [plot.sweep(runs, name).get_ylabel() for name in ("mean", "std", "variance")]
     assert labels == ["mean of x [m/s]", "std of x [m/s]", "variance of x [(m/s)²]"]
+    wait = sd.statistics.Passage(1.0, name="wait", mean=False)
+    runs = sd.sweep(slow.changed(units={"time": "s"}), over={"k": [1.0, 2.0]}, t=(0, 1), dt=0.5, paths=4, seed=1,
+                    collect=[wait, sd.statistics.Observable(lambda t, x: x[0], name="flow", units="l/s")])  # fmt: skip
+    labels = [plot.sweep(runs, name).get_ylabel() for name in ("wait_survival", "wait_restricted_mean", "flow")]
+    assert labels == [
+        "probability of not having reached the level", "mean time to the level, counted up to t [s]", "flow [l/s]",
+    ]  # fmt: skip
     peaks = sd.simulate(slow, t=(0, 1), dt=0.5, paths=4, seed=1, collect=sd.statistics.Extreme("x", levels=[0.5, 1.0]))
     assert plot.fragility(peaks).get_xlabel() == "level of peak [m/s]"
     plain = sd.SDE(lambda t, x: -x, lambda t, x: 1.0 + 0.0 * x, 0.0, units={"time": "s"})

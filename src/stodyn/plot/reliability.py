@@ -15,11 +15,13 @@ from stodyn.plot.shared import (
     GREY,
     ORANGE,
     PALETTE,
+    PASSAGE,
     SKY,
     axes_for,
     by_entry,
     finish,
     of_dataset,
+    per,
     places,
     unit_of,
     variable_of,
@@ -116,7 +118,7 @@ def survival(
     Axes
         The Axes drawn on.
     """
-    return _over_time(run, f"{name}_survival", "probability of not having reached the level", exact, ax, top=1.0)
+    return _over_time(run, f"{name}_survival", PASSAGE["survival"][0], exact, ax, top=1.0)
 
 
 @of_dataset
@@ -145,8 +147,8 @@ def hazard(
     Axes
         The Axes drawn on.
     """
-    per = unit_of(run, "time")
-    return _over_time(run, f"{name}_hazard", f"hazard [1/{per}]" if per else "hazard", exact, ax)
+    time = unit_of(run, "time")
+    return _over_time(run, f"{name}_hazard", f"hazard [{per(time)}]" if time else "hazard", exact, ax)
 
 
 def _over_time(

@@ -25,14 +25,16 @@ from stodyn.plot.shared import (
     missing,
     name_of,
     of_dataset,
+    per,
     picked,
     places,
     rows_of,
-    squared,
     swept,
     times_of,
     unit_of,
+    unit_of_number,
     variable_of,
+    words_of_passage,
 )
 
 if TYPE_CHECKING:
@@ -202,7 +204,7 @@ def histogram(
     ax.set_ylim(bottom=0.0)
     when = f"t = {float(times_of(density)):g} {unit_of(run, 'time')}".rstrip()
     unit = unit_of(run, density)
-    along = f"density [1/{unit if unit.isalpha() else f'({unit})'}]" if unit else "density"
+    along = f"density [{per(unit)}]" if unit else "density"
     return finish(ax, run, density, along, legend=exact is not None, title=when)
 
 
@@ -334,9 +336,9 @@ def sweep(
         raise ValueError(f"runs: swept over {', '.join(dims)}; choose all but two first: runs.sel({dims[0]}=...)")
     values, errors = (_one_number(runs, which, component, time, dims) for which in (name, f"{name}_stderr"))
     when = f"t = {float(times_of(values)):g} {unit_of(runs, 'time')}".rstrip() if has_time(values) else ""
-    unit = "" if name_of(values) == name else unit_of(runs, values)
-    unit = {"mean": unit, "std": unit, "variance": squared(unit) if unit else ""}.get(name, "")
-    label = name if name_of(values) == name else f"{name} of {name_of(values)}" + (f" [{unit}]" if unit else "")
+    words, unit = words_of_passage(runs, name), unit_of_number(runs, values)
+    label = name if name_of(values) == name else f"{name} of {name_of(values)}"
+    label = (label if words is None else words[0]) + (f" [{unit}]" if unit else "")
     ax = axes_for(ax)
     if len(dims) == 1:
         across = places(ax, runs[dims[0]].values)
