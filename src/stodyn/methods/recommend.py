@@ -1,4 +1,4 @@
-"""The method that a problem gets when none is named, and the others of the highest orders."""
+"""The default method of a problem, and the others of the highest orders."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from stodyn.warnings import CovarianceError
 
 
 def recommended(problem: Any) -> Catalogued:
-    """The method that a problem gets when none is named."""
+    """The default method of a problem."""
     name, _, options = problem.recommended
     return find(name)(**options) if options else find(name)
 

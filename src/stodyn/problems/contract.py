@@ -150,7 +150,7 @@ class NoiseStructure:
 
 
 class Recommended(NamedTuple):
-    """The method that a problem gets when none is named, and why."""
+    """The default method of a problem, and why."""
 
     method: str
     reason: str
