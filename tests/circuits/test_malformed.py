@@ -169,6 +169,24 @@ def test_each_is_refused_with_its_line(line, said, text):
     assert str(caught.value).startswith(f"line {line}: ")
 
 
+@pytest.mark.parametrize(
+    ("said", "text"),
+    [
+        (r"D1: there is no .model d1n4148: write .model d1n4148 d \(...\), or .* by .lib FILE or .include FILE; did "
+         "you mean 1n4148?", RC + "D1 out 0 D1N4148\n.model 1N4148 D(is=1n)\n"),
+        (r"Q1: there is no .model q2n: write .model q2n npn\|pnp\|lpnp \(...\), or .*FILE$", RC + "Q1 out in 0 q2n\n"),
+        (r"X1: there is no .subckt amp: define it between .subckt amp NODE ... and .ends, or .* by .lib FILE or "
+         ".include FILE; did you mean amp1?", RC + "X1 out 0 amp\n.subckt amp1 a b\nR1 a b 1\n.ends\n"),
+        (".model near: there is no .model fat for AKO to begin with; did you mean fast?",
+         RC + "D1 out 0 near\n.model fast D(is=1n)\n.model near ako:fat D(n=2)\n"),
+    ],
+)  # fmt: skip
+def test_the_way_out_of_a_missing_model_is_named(said, text):
+    """And a name close to a known one is suggested; the errors said that there is none."""
+    with pytest.raises(NetlistError, match=rf"line \d+: (?i:{said})"):
+        read("title\n" + text)
+
+
 def test_there_are_at_least_fifty():
     assert len({text for _, _, text in CORPUS}) >= 50
 

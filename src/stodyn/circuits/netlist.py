@@ -322,7 +322,11 @@ def _instance(name, words, parameters, scope: Scope, netlist: Netlist, at: Posit
     kind = words[-1]
     subcircuit = scope.subcircuit(kind)
     if subcircuit is None:
-        raise NetlistError(f"{name}: there is no .subckt {kind}{near(kind, scope.subcircuits())}", at)
+        raise NetlistError(
+            f"{name}: there is no .subckt {kind}: define it between .subckt {kind} NODE ... and .ends, or read the "
+            f"file that does by .lib FILE or .include FILE{near(kind, scope.subcircuits())}",
+            at,
+        )
     block, home = subcircuit
     nodes = words[1:-1]
     if len(nodes) != len(block.nodes):

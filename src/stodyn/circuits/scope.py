@@ -23,6 +23,7 @@ from stodyn.noise.distribution import Distribution, Normal, Uniform
 
 NAME = re.compile(r"(?<![\w.])[a-z_][\w.]*+(?!\s*\()")
 WITH_LEVELS = ("nmos", "pmos")  # types of models that choose a law by LEVEL themselves
+MOST_KINDS = 3  # of a model that an error names
 CALLED = re.compile(r"(?<![\w.])([a-z_]\w*+)\s*\(")
 AKO = "ako:"  # .model A AKO:B NPN(...): B with other numbers
 _CIDER = "CIDER's devices, computed from their doping, are not supported; take a card of D, Q or M"
@@ -177,14 +178,15 @@ class Scope:
         """The .model of that name; its type must be one of `kinds`."""
         scope = self._home(name)
         if scope is None:
-            raise NetlistError(f"{element}: there is no .model {name}{self._instead(name)}", at)
+            raise NetlistError(f"{element}: there is no .model {name}{self._instead(name, kinds)}", at)
         kind, parameters, where = scope.block.models[name]
         chain = [name]
         while kind.startswith(AKO):  # a kind of another model
             chain.append(kind.removeprefix(AKO))
             home = self._home(chain[-1])
             if home is None or chain[-1] in chain[:-1]:
-                raise NetlistError(f".model {name}: there is no .model {chain[-1]} for AKO to begin with", where)
+                raise NetlistError(f".model {name}: there is no .model {chain[-1]} for AKO to begin with"
+                                   f"{near(chain[-1], set(self.models()) - set(chain))}", where)  # fmt: skip
             kind, others, _ = home.block.models[chain[-1]]
             parameters = {**others, **parameters}
         if kind in NOT_HERE:
@@ -205,12 +207,16 @@ class Scope:
             scope = scope.outer
         return scope
 
-    def _instead(self, name: str) -> str:
-        """What to take in place of a model that is not defined."""
+    def _instead(self, name: str, kinds: tuple[str, ...]) -> str:
+        """How a netlist gets a model that is not defined, or what to take in its place."""
         binned = [other for other in self.models() if other.startswith(f"{name}.")]
         if binned:
             return f", but one in bins of W and L, which are BSIM's; name one of {', '.join(binned[:4])}"
-        return near(name, self.models())
+        kind = "|".join(kinds) if len(kinds) <= MOST_KINDS else "TYPE"
+        return (
+            f": write .model {name} {kind} (...), or read the file that has it by .lib FILE or .include FILE"
+            f"{near(name, self.models())}"
+        )
 
     def _built(self, name: str, kind: str, parameters: dict[str, str], at: Position) -> Model:
         """The numbers of a model, with defaults; refuses parameters that would change the answer, leaves out others."""
