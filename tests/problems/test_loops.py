@@ -171,8 +171,10 @@ def test_methods_for_the_state_space_form_of_an_sdae_are_refused_in_loops():
                     start=[0.5, 0.0], params={"u": 0.0}, names=("x", "i"))  # fmt: skip
     law = sd.Part("law", H, lambda t, own, seen, p: (own, -seen["x"]), sd.true("x"), "u")
     for problem in (sd.with_loop(plant, law), sd.with_measurement(plant, [[1.0, 0.0]], [[0.1]])):
-        with pytest.raises(ValueError, match=r"method: RK4 takes the SDAE inside this .* without i; take a"):
+        with pytest.raises(ValueError, match=r"method: RK4 takes the SDAE inside this .* without i; take a") as refused:
             matched(problem, sd.method("RK4"))
+        assert "ImplicitEuler" in str(refused.value)
+        assert ("BDF2Maruyama" in str(refused.value)) == ("Looped" not in str(refused.value))  # a loop refuses it
         assert matched(problem, sd.method("Trapezoidal"))[0] is problem
     with pytest.raises(ValueError, match=r"BDF2Maruyama keeps derivatives .* such as Trapezoidal or RK1W2"):
         sd.simulate(sd.with_loop(plant, law), "BDF2Maruyama", t=(0, 1), dt=0.05, paths=2, seed=1, progress=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -18,6 +18,7 @@ from stodyn.methods.catalogue import named
 from stodyn.methods.contacts import check_contacts
 from stodyn.methods.contract import Catalogued, Method, Solver
 from stodyn.methods.crossings import check_crossings
+from stodyn.methods.looping import is_taken
 from stodyn.methods.measured import measuring
 from stodyn.methods.recommend import best_fitting, recommended, stable_methods
 from stodyn.methods.stopping import Stop, Stopping, stopping
@@ -382,14 +383,20 @@ def prepared(method: Catalogued, stepped: Any, t: float, h: float | np.ndarray) 
     return method.prepared(stepped, float(np.max(h)))
 
 
-def matched(problem: Any, method: Any) -> tuple[Any, list[str]]:
-    """The problem as the method takes it, and the exact conversions made for it; refuses a method that does not fit."""
+def matched(
+    problem: Any, method: Any, wanted: Callable[[Catalogued], bool] = lambda other: True
+) -> tuple[Any, list[str]]:
+    """The problem as the method takes it, and the exact conversions made for it.
+
+    Refuses a method that does not fit, and names those that do and are `wanted`.
+    """
     expect_problem(problem)
     if not isinstance(method, Catalogued):
         raise TypeError(f"method: expected a method such as stodyn.methods.explicit.Heun, got {method!r}")
     if isinstance(problem, Measured):
-        inner, changes = matched(problem.problem, method)
-        _expect_all_components(problem, inner, method)
+        wanted = is_taken if isinstance(problem, Looped) else wanted
+        inner, changes = matched(problem.problem, method, wanted)
+        _expect_all_components(problem, inner, method, wanted)
         return problem if inner is problem.problem else problem.around(inner), changes
     accepts: Any = method.accepts
     original, changes = problem, []
@@ -401,13 +408,13 @@ def matched(problem: Any, method: Any) -> tuple[Any, list[str]]:
             remedy = f"; make one with {call}" if call else ""
             raise TypeError(
                 f"method: {method.name} takes {accepts.__name__} problems, but the problem is of type {kind}{remedy}. "
-                f"{best_fitting(original)}"
+                f"{best_fitting(original, wanted=wanted)}"
             )
         problem, change = lowered
         changes.append(change)
     reason = method.refusal(problem)
     if reason is not None:
-        raise ValueError(f"method: {reason}. {best_fitting(original, method.name)}")
+        raise ValueError(f"method: {reason}. {best_fitting(original, method.name, wanted)}")
     if method.calculus not in (None, problem.calculus):
         if problem.noise_structure.implies("additive"):
             changes.append(f"{problem.calculus} = {method.calculus} for additive noise")
@@ -417,14 +424,14 @@ def matched(problem: Any, method: Any) -> tuple[Any, list[str]]:
     return problem, changes
 
 
-def _expect_all_components(problem: Any, inner: Any, method: Any) -> None:
+def _expect_all_components(problem: Any, inner: Any, method: Any, wanted: Callable[[Catalogued], bool]) -> None:
     """Refuse a method for which the problem inside another one loses components, where the outer one may read these."""
     left = [name for name in problem.problem.components if name not in inner.components]
     if left and inner.n != problem.problem.n and problem.reads_all_components:
         raise ValueError(
             f"method: {method.name} takes the {type(problem.problem).__name__} inside this {type(problem).__name__} as "
             f"an {type(inner).__name__} of {', '.join(inner.components)}, without {', '.join(left)}; take a method for "
-            f"the {type(problem.problem).__name__} itself. {best_fitting(problem.problem, method.name)}"
+            f"the {type(problem.problem).__name__} itself. {best_fitting(problem.problem, method.name, wanted)}"
         )
 
 

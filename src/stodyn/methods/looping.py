@@ -23,7 +23,7 @@ import numpy as np
 import scipy
 from jax import Array, lax
 
-from stodyn.methods.contract import Method
+from stodyn.methods.contract import Method, Solver
 from stodyn.methods.wrapping import WrappedSteps
 from stodyn.noise import counter, generators
 from stodyn.noise.distribution import Distribution
@@ -49,6 +49,13 @@ def in_steps(method: Any, problem: Looped, h: float) -> Method:
     return stepping
 
 
+def is_taken(method: Any) -> bool:
+    """Whether a loop takes a method that its plant takes: one that makes steps and goes on after a jump of an input."""
+    if isinstance(method, Method):
+        return not method.starting_steps and not _keeps_more(method)
+    return type(method).as_steps is not Solver.as_steps if isinstance(method, Solver) else False
+
+
 def _refuse_derivatives(method: Method, plant: Any) -> None:
     if method.starting_steps:
         fitting = "Trapezoidal or RK1W2" if isinstance(plant, SDAE) else "RK4 or Heun"
@@ -56,15 +63,20 @@ def _refuse_derivatives(method: Method, plant: Any) -> None:
             f"method: {method.name} keeps derivatives from before a jump of an input; take a method of one step such "
             f"as {fitting}"
         )
-    innermost: Any = method
-    while isinstance(innermost, WrappedSteps):
-        innermost = innermost.method
-    kind: Any = type(innermost)
-    if kind.start is not Method.start and kind.after_jump is Method.after_jump:
+    if _keeps_more(method):
         raise ValueError(
             f"method: {method.name} keeps more than the state from step to step and does not say how it goes on after "
             "a jump of an input; take a method of one step such as RK4, Trapezoidal or Newmark"
         )
+
+
+def _keeps_more(method: Method) -> bool:
+    """Whether a method keeps more than the state, and does not say how it goes on after a jump."""
+    innermost: Any = method
+    while isinstance(innermost, WrappedSteps):
+        innermost = innermost.method
+    kind: Any = type(innermost)
+    return kind.start is not Method.start and kind.after_jump is Method.after_jump
 
 
 def _stepping(method: Any, problem: Looped, h: float) -> Method:

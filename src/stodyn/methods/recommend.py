@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from stodyn.methods.catalogue import catalogue, find, fitting
@@ -22,13 +23,13 @@ def stable_methods(problem: Any) -> tuple[Catalogued, ...]:
     return tuple(map(find, problem.stable_methods))
 
 
-def best_fitting(problem, refused: str = "") -> str:
-    """A sentence for the user on the methods that fit a problem best.
+def best_fitting(problem, refused: str = "", wanted: Callable[[Catalogued], bool] = lambda method: True) -> str:
+    """A sentence for the user on the methods, of those that are wanted, that fit a problem best.
 
     It names the variants of the refused method that take the problem (their names begin with its name: SRKw2Coupled,
     MilsteinLevy), the recommended method, and some of the methods of the highest strong and weak order.
     """
-    names = fitting(problem, type(problem)) or fitting(problem)
+    names = fitting(problem, type(problem), wanted) or fitting(problem, wanted=wanted)
     if not names:
         return "No method takes it."
     try:
