@@ -152,6 +152,10 @@ class StartMoved(UserWarning):
     """Warns of a start that did not satisfy the constraints, and was moved onto them."""
 
 
+class NegativeMatrix(UserWarning):
+    """Warns of a random stiffness or damping that is negative on some paths, which then grow without bound."""
+
+
 class Overdamped(UserWarning):
     """Warns of a damping ratio above 1, as one stated in percent would be."""
 

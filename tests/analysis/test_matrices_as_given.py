@@ -1,5 +1,7 @@
 """Matrices as programs export them: unsymmetric, functions of time, reduced to an interface; recorded ground."""
 
+import warnings
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -95,7 +97,7 @@ def test_matrices_that_are_functions():
     np.testing.assert_allclose(run["path"].values[0, 0], [np.log(2.0), 0.5], atol=1e-4)
     with pytest.raises(ValueError, match="modes: needs matrices that are known, but M, C or K is a function"):
         sd.Mechanical.from_matrices([1.0], [0.0], lambda t: jnp.eye(1), modes=1)
-    with pytest.raises(TypeError, match=r"K: has shape \(2, 2\), expected \(1, 1\)"):
+    with pytest.raises(ValueError, match=r"^K: has shape \(2, 2\), expected \(1, 1\)"):
         sd.Mechanical.from_matrices([1.0], [0.0], lambda t: jnp.eye(2))
     with pytest.raises(ValueError, match="C: expected a matrix or a function"):
         sd.Mechanical.from_matrices([1.0], None, lambda t: jnp.eye(1))
@@ -296,3 +298,36 @@ def test_a_wave_passes_one_support_after_the_other():
     np.testing.assert_allclose(run["path"].values.ravel()[:4], exact, atol=5e-4 * np.abs(exact).max())
     with pytest.raises(ValueError, match="time: expected a finite number"):
         wave.delayed(np.nan)
+
+
+K = np.array([[3.0, -1.0], [-1.0, 1.0]])
+
+
+def structure_of(stiffness, params, C=0.1 * K, **options):
+    return sd.Mechanical.from_matrices([2.0, 1.0], C, stiffness, noise=[0.0, 1.0], params=params, **options)
+
+
+def test_a_law_of_the_stiffness_that_reaches_below_zero_is_told_before_a_run():
+    """P(k < 0) = Φ(-2.5) = 0.6 % of the paths make up the whole variance of the run. A lognormal law, a matrix that is
+    not symmetric, and symmetric=False are not told of."""
+    normal = {"k": sd.noise.Normal(1.0, 0.4)}
+    with pytest.warns(sd.warnings.NegativeMatrix, match=r"^K: .* on 0\.006\d? of 4096 .*law on \(0, inf\)"):
+        structure_of(lambda t, p: p["k"] * K, normal).before_run(0.0)
+    with pytest.warns(sd.warnings.NegativeMatrix, match="^C: "):
+        structure_of(K, {"c": sd.PerPath([0.1, -0.1])}, C=lambda t, p: p["c"] * K).before_run(0.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        structure_of(lambda t, p: p["k"] * K, {"k": scipy.stats.lognorm(0.4)}).before_run(0.0)
+        structure_of(lambda t, p: p["k"] * K, normal, symmetric=False).before_run(0.0)
+        structure_of(lambda t: -K, normal).before_run(0.0)
+        structure_of(lambda t, p: p["k"] * jnp.array([[1.0, 5.0], [0.0, 1.0]]), normal).before_run(0.0)
+
+
+def test_errors_of_functions_that_make_matrices_name_the_matrix():
+    params = {"k": 1.0}
+    with pytest.raises(TypeError, match=r"^K: is called as K\(t\).*write lambda t, p: "):
+        structure_of(lambda p: p["k"] * K, params)
+    with pytest.raises(TypeError, match=r"^K: K\(t\) could not be traced"):
+        structure_of(lambda t: t["k"] * K, params)
+    with pytest.raises(ValueError, match=r"^C: has shape \(2,\), expected \(2, 2\)"):
+        structure_of(K, params, C=lambda t: jnp.ones(2))

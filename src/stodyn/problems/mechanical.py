@@ -16,6 +16,7 @@ from stodyn.arguments import checks_arguments
 from stodyn.noise.from_normals import FromNormals
 from stodyn.numerics import elimination
 from stodyn.problems.calling import takes_params
+from stodyn.problems.changing_matrices import Changing
 from stodyn.problems.contract import (
     AsNow,
     Fitness,
@@ -148,6 +149,8 @@ class Mechanical(Paired):
         check_params(self.params)
         with jax.enable_x64(True):
             shape = self.example_pair[0].shape
+            if isinstance(self.force, Changing):
+                self.force.check(self)
             returned = returned_shape(self, "force", self.force, *_arguments(self)).shape
             if returned != shape:
                 raise ValueError(f"force: returned shape {returned}, expected {shape}, the shape of x0")
@@ -217,7 +220,8 @@ class Mechanical(Paired):
             Mass, damping and stiffness: dense, a diagonal, any sparse format (banded ones too), or the name of a Matrix
             Market file. Symmetric, and not negative in any direction. C is None where `damping` is given. Or functions
             of (t[, params]) -> (N, N), as of rotating frames and of random stiffness: such a structure is stepped like
-            any other mechanical system, and analyses that need known matrices refuse it.
+            any other mechanical system, and analyses that need known matrices refuse it. Where random parameters make
+            C or K of some paths negative, a run warns.
         damping : tuple, optional
             ("rayleigh", (ω1, ζ1), (ω2, ζ2)) for the ratios ζ at two frequencies in radians per unit of time, or
             ("modal", ζ) with one ratio or one per mode, which makes C a full matrix.
@@ -433,6 +437,8 @@ class Mechanical(Paired):
         return dataclasses.replace(self, noise=None)
 
     def before_run(self, t: float) -> tuple[str, ...]:
+        if isinstance(self.own.force, Changing):
+            self.own.force.warn_of_negative(self, t)
         if self.joints is not None:
             return self.joints.before_run(t)
         if callable(self.mass):

@@ -18,10 +18,9 @@ import numpy as np
 import scipy
 
 from stodyn.problems.calling import call
+from stodyn.problems.changing_matrices import NEGATIVE, Changing
 from stodyn.problems.known_matrices import ConstantNoise, Matrices, Product, Reduction, is_positive, is_symmetric
 from stodyn.problems.modal import are_equal, damping_matrix, natural_modes
-
-NEGATIVE = 1e-10  # relative: eigenvalues below minus this are negative; matrices from files have some ten digits
 
 
 def structure(
@@ -83,7 +82,7 @@ def changing_structure(
             f"{sorted(known - {'symmetric'})[0]}: needs matrices that are known, but M, C or K is a function; give C, "
             "and all coordinates"
         )
-    options.pop("symmetric", None)  # nothing is assumed of functions
+    checked = options.pop("symmetric", True)
     if C is None:
         raise ValueError("C: expected a matrix or a function of (t[, params]), zeros for no damping")
     matrices = {name: A if callable(A) else _matrix(name, A, False).toarray()
@@ -92,21 +91,12 @@ def changing_structure(
     if not sizes and start is None:
         raise ValueError("start: expected (x0, v0), as no matrix is constant and says how many coordinates there are")
     N = np.size(start[0]) if start is not None else max(sizes)
+    if sizes - {N}:
+        name, A = next((name, A) for name, A in matrices.items() if not callable(A) and len(A) != N)
+        raise ValueError(f"{name}: has shape {A.shape}, expected {(N, N)}, a row for each coordinate")
     start = (np.zeros(N), np.zeros(N)) if start is None else start
-    added, shape = _load(load, N), (N, N)
-
-    def at(name: str, t: Any, params: Any) -> Any:
-        A = matrices[name]
-        matrix = jnp.asarray(call(A, t, params=params) if callable(A) else A)
-        if matrix.shape != shape:
-            raise ValueError(f"{name}: has shape {matrix.shape}, expected {shape}, a row for each coordinate")
-        return matrix
-
-    def force(t, x, v, params):
-        total = -at("K", t, params) @ x - at("C", t, params) @ v
-        return total if added is None else total + jnp.asarray(call(added, t, params=params), total.dtype)
-
-    mass = (lambda t, x, v, params: at("M", t, params)) if callable(M) else matrices["M"]
+    force = Changing(matrices, _load(load, N), checked)
+    mass = (lambda t, x, v, params: force.at("M", t, params)) if callable(M) else matrices["M"]
     return kind(force, _noise(noise, N), start, mass, **options)
 
 
