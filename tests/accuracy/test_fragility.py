@@ -6,7 +6,7 @@ from scipy.stats import beta, norm
 
 import stodyn as sd
 from stodyn.accuracy import fragility as fragility_curves
-from stodyn.warnings import MissedWays
+from stodyn.warnings import MissedWays, NotIdentified
 
 SWEPT = sd.SDE(lambda t, x, p: 0.0 * x, lambda t, x, p: p["strength"], 0.0, params={"strength": 1.0})
 OPTIONS = dict(event=sd.Level(2.0), before=1.0, dt=0.25, seed=1, replicas=32, runs=8, score="distance", threads=1)
@@ -60,3 +60,13 @@ def test_a_certain_event_has_the_interval_of_its_paths(by):
     found = sd.rare(drifting, "EulerMaruyama", by=by, event=sd.Level(2.0), before=1.0, dt=0.25, seed=1, runs=8,
                     replicas=32)  # fmt: skip
     assert float(found["probability_low"]) == pytest.approx(beta.ppf(0.025, 256, 1), rel=1e-12)
+
+
+def test_a_curve_that_is_not_fitted_is_told_with_its_reason():
+    """A drift of 60 or 90 takes all paths beyond 2, so that no probability lies between 0 and 1."""
+    drifting = sd.SDE(lambda t, x, p: p["drift"] + 0.0 * x, lambda t, x: 1.0, 0.0, {"drift": 1.0})
+    with pytest.warns(NotIdentified, match="of which there are 0 among 2 .*no median"):
+        found = sd.fragility(drifting, "EulerMaruyama", over={"drift": [60.0, 90.0]}, **OPTIONS)
+    assert "median" not in found
+    falling = fragility_curves._without_curve(np.arange(1.0, 5.0), np.array([0.9, 0.6, 0.3, 0.1]), np.full(4, 0.01))
+    assert falling.startswith("the probabilities fall")

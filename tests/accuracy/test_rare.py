@@ -418,6 +418,7 @@ def test_derivatives_by_splitting():
     assert np.all(np.abs(off) < 5.2 * result["log_gradient_stderr"])
 
 
+@pytest.mark.filterwarnings("ignore::stodyn.warnings.NotIdentified")  # two points have no median
 def test_of_a_linear_problem_from_rest_intensity_and_level_are_one():
     """p depends on level/intensity alone: level dp/dlevel = -intensity dp/dintensity, run by run."""
     problem = sd.SDE(lambda t, x: -x, lambda t, x, p: p["s"], 0.0, {"s": 0.7})

@@ -110,6 +110,7 @@ def test_a_long_sweep_is_shown_by_pictures_and_a_few_points_with_their_names(tmp
 
 
 @pytest.mark.usefixtures("coarse_pictures")
+@pytest.mark.filterwarnings("ignore::stodyn.warnings.NotIdentified")  # two points have no median
 def test_a_fragility_curve_is_drawn_and_has_its_intervals(tmp_path):
     noisy = sd.SDE(lambda t, x: -x, lambda t, x, p: p["s"], 0.0, {"s": 1.0})
     options = dict(event=sd.Level(2.0), before=1.0, dt=0.1, seed=1, by="elementary", runs=4)

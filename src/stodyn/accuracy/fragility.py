@@ -16,6 +16,8 @@ from stodyn.accuracy.rare import rare
 from stodyn.arguments import checks_arguments
 from stodyn.engine.sweep import points, told_by_point
 from stodyn.methods.contract import Catalogued
+from stodyn.telling import tell
+from stodyn.warnings import NotIdentified
 
 LEAST = 3  # points with probabilities between 0 and 1 that a curve is fitted to
 
@@ -43,8 +45,9 @@ def fragility(
     xarray.Dataset
         probability, probability_stderr, probability_low and probability_high over the swept dimension. For positive
         values of the parameter, also the median and the dispersion of the curve Φ(ln(value/median)/dispersion), fitted
-        with weights from the standard errors, if at least three probabilities lie between 0 and 1: curve["median"],
-        as curve.median is a method of every Dataset. With of=, the derivatives of each probability, as in `rare`.
+        with weights from the standard errors, if at least three probabilities lie between 0 and 1, else a
+        warning says why not: curve["median"], as curve.median is a method of every Dataset. With of=, the derivatives
+        of each probability, as in `rare`.
         `plot.fragility` draws it. Warnings name the point that they are about.
 
     Raises
@@ -77,6 +80,8 @@ def fragility(
     fitted = _lognormal(values, variables["probability"][1], variables["probability_stderr"][1])
     if fitted is not None:
         variables |= {"median": ((), fitted[0]), "dispersion": ((), fitted[1])}
+    elif reason := _without_curve(values, variables["probability"][1], variables["probability_stderr"][1]):
+        tell(f"over: {reason}; the result has no median and no dispersion", NotIdentified)
     records = [results.provenance(one) for one in runs]
     record = {**records[0], "swept": axis.name, "path_steps": sum(one["path_steps"] for one in records)}
     return xr.Dataset(variables, coords, {"provenance": json.dumps(record)})
@@ -85,12 +90,33 @@ def fragility(
 def _lognormal(values: np.ndarray, p: np.ndarray, stderr: np.ndarray) -> tuple[float, float] | None:
     """Median and dispersion of Φ(ln(v/median)/dispersion), by least squares of Φ⁻¹(p) = (ln v - ln median)/dispersion
     with the weights (φ(Φ⁻¹ p)/stderr)²."""
-    if values.dtype.kind not in "iuf" or not np.all(values > 0):
+    if not _are_positive(values):
         return None
-    inside = (p > 0) & (p < 1) & (stderr > 0)
+    inside = _inside(p, stderr)
     if np.count_nonzero(inside) < LEAST:
         return None
     score = scipy.stats.norm.ppf(p[inside])
     weight = scipy.stats.norm.pdf(score) / stderr[inside]
     slope, shift = np.polyfit(np.log(values[inside].astype(float)), score, 1, w=weight)
     return (math.exp(-shift / slope), 1.0 / slope) if slope > 0 else None
+
+
+def _without_curve(values: np.ndarray, p: np.ndarray, stderr: np.ndarray) -> str:
+    """Why no curve is fitted to probabilities at positive values, in words; "" at other values, which have none."""
+    if not _are_positive(values):
+        return ""
+    if (count := np.count_nonzero(_inside(p, stderr))) < LEAST:
+        return (
+            f"a curve is fitted to at least {LEAST} probabilities between 0 and 1, of which there are {count} among "
+            f"{len(p)} values of the parameter: give more values where the probability rises from 0 to 1"
+        )
+    return "the probabilities fall as the parameter grows, so that no lognormal curve is fitted: sweep its inverse"
+
+
+def _are_positive(values: np.ndarray) -> bool:
+    return values.dtype.kind in "iuf" and bool(np.all(values > 0))
+
+
+def _inside(p: np.ndarray, stderr: np.ndarray) -> np.ndarray:
+    """Which probabilities lie between 0 and 1 and have an error."""
+    return (p > 0) & (p < 1) & (stderr > 0)
