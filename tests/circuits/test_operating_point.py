@@ -23,6 +23,9 @@ def test_diode_and_resistor():
     found = dict(zip(circuit.names, circuit.operating_point.x, strict=True))
     assert found["a"] == pytest.approx(wanted, rel=1e-12)
     assert found["i(v1)"] == pytest.approx(-(5 - wanted) / 1e3, rel=1e-11)
+    assert circuit.operating_point["V(A)"] == found["a"]
+    with pytest.raises(KeyError, match="there is no 'b'; there are in, a"):
+        circuit.operating_point["b"]
     network = circuit.network
     stepped = _by_source_stepping(_Solver(network, network.sources.at_rest(), {}), np.zeros(network.n))
     np.testing.assert_allclose(stepped, circuit.operating_point.x, rtol=1e-10)

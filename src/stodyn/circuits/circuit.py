@@ -245,7 +245,9 @@ class Circuit(SDAE):
 
     @functools.cached_property
     def operating_point(self) -> OperatingPoint:
-        """The DC operating point: sources at their DC values or, where none is given, at their values at t = 0."""
+        """The DC operating point: sources at their DC values or, where none is given, at their values at t = 0.
+
+        operating_point["out"] is the voltage of a node, operating_point["i(v1)"] a current."""
         network, sources = self.network, self.network.sources.at_rest()
         point = operating_point(network, sources)
         _warn_of_bodies(self, point.x)
@@ -254,7 +256,7 @@ class Circuit(SDAE):
         if not is_start:
             notes = network.netlist.notes
             notes += [words for words in remarks(network, sources, {}, point.x) if words not in notes]
-        return point
+        return point._replace(names=network.names)
 
     @functools.cached_property
     def small_signal(self) -> SmallSignal:

@@ -9,7 +9,7 @@ import numpy as np
 import scipy
 
 from stodyn.circuits import points
-from stodyn.circuits.assembly import Network
+from stodyn.circuits.assembly import Network, by_name
 from stodyn.circuits.devices import LARGEST
 from stodyn.circuits.text import NetlistError
 from stodyn.circuits.words import several
@@ -39,11 +39,16 @@ Residual = Callable[[np.ndarray], np.ndarray]
 
 
 class OperatingPoint(NamedTuple):
-    """The state x (n,) with f = 0, including the currents of all V, E, H and L; how it was computed; the iterations."""
+    """The state x (n,) with f = 0, including the currents of all V, E, H and L; how it was computed; the iterations.
+    point["out"] is the voltage of the node out, point["i(v1)"] a current."""
 
     x: np.ndarray
     how: str
     rounds: int
+    names: tuple[str, ...] = ()
+
+    def __getitem__(self, name: Any) -> Any:
+        return by_name(self, self.x, self.names, name)
 
 
 @blas_on_one_thread
