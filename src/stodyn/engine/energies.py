@@ -17,8 +17,10 @@ where these are large. Others are told from a fifth on, if there is white noise 
 coloured noise drives is compared when the method is prepared (problems.driven).
 
 Steps of Verlet's kind keep an energy of their own: δ adds up to nothing, where they share it wrongly between positions
-and velocities. That is seen by the virial theorem, and then shorter steps are compared with too. Where K is right in a
-comparison, the variances of positions are compared.
+and velocities. That is seen by the virial theorem, and then shorter steps are compared with too. Slopes that change in
+time give energy by the phase at which they meet a swing, and in proportion to it: δ sees no phase, and P as that of
+loads would make errors fade. Without steep forces such runs are compared, also where their account tells of no error.
+Where K is right in a comparison, the variances of positions are compared.
 
 Linear systems whose variances are known (engine.variances) are not judged here, nor are systems with joints, dry
 friction as an element, walls, or coordinates without inertia, loops, SDEs with coloured noise that is drawn beside
@@ -68,6 +70,7 @@ CERTAIN, SHARE = 0.015, 0.25  # standard errors, and parts of the error, that ar
 FINER, LOOKS = (8, 4), 64  # where paths are compared: with so much shorter steps, if forces are steep, at so many times
 GOLDEN = 0.6180339887498949  # parts of their mean distance by which times are moved on
 FEW = 0.25  # relative standard error of a mean energy from which on few paths have most of it
+THROWN = 10.0  # times the largest value with shorter steps, above which values of a comparison count as that
 COMPARED, MANY = 1.5e10, (512, 4096)  # by so many operations at most, and paths
 LEAST_COMPARED = 1000  # steps of a run that is compared in its beginning only
 ADDED = 1.5  # E/K
@@ -201,7 +204,7 @@ def _answer(run: Any, problem: Any, method: Any, place: str) -> Answer | None:
         verdict = verdict_on(pilot, is_steep)
         if not verdict.is_beyond(TOLD if is_steep else NOTABLE):
             return None
-        longest = _longest(pilot, verdict)
+        longest = _longest(pilot, verdict) if is_steep or not pilot.bodies.is_pumped else None
     words = _in_words(verdict, method.name, pilot.h, longest, place)
     if not is_steep:
         return Answer(words + ", or another method.", EnergyNotKept)
@@ -245,11 +248,12 @@ def verdict_on(pilot: _Pilot, is_steep: bool) -> Verdict:
     """What steps make of the energy of a run. Where their own account says that it is surely not wrong, that is so. If
     not, shorter steps are compared with. The account counts beside these, or where they would take long, if damping
     only takes energy: otherwise it may hold the energy whatever steps do, as on a limit cycle. Where forces are steep
-    and it is uncertain, it counts only if it tells of an error: it may lack the few contacts that make one."""
-    limit = TOLD if is_steep else NOTABLE
+    and it is uncertain, it counts only if it tells of an error: it may lack the few contacts that make one. So it does
+    where slopes change in time, of which it sees no phase."""
+    limit, is_pumped = TOLD if is_steep else NOTABLE, pilot.bodies.is_pumped and not is_steep
     for length in LENGTHS if is_steep else LENGTHS[:1]:
         verdict = pilot.verdict(length)
-        if verdict.is_within(limit):
+        if verdict.is_within(limit) and not is_pumped:
             return verdict
     compared = _compared(pilot, is_steep)
     if compared is None:
@@ -258,7 +262,7 @@ def verdict_on(pilot: _Pilot, is_steep: bool) -> Verdict:
         return compared
     agrees = abs(verdict.error - compared.error) <= APART * math.hypot(verdict.uncertainty, compared.uncertainty)
     is_counted = verdict.is_passive and (not is_steep or verdict.is_certain or verdict.is_beyond(limit))
-    is_counted &= verdict.imbalance <= NOTABLE
+    is_counted &= verdict.imbalance <= NOTABLE and (not is_pumped or verdict.is_beyond(limit))
     return verdict.joined(compared) if agrees and is_counted else compared
 
 
@@ -314,7 +318,11 @@ def _compared_steps(steps: int) -> np.ndarray:
 
 def _ratio(coarse: np.ndarray, finer: np.ndarray) -> Verdict:
     """The ratio of the means of two energies (times, paths). What it is off by chance is seen between paths, and
-    between times where all paths swing together; unknown where most paths fail, or few have most of the energy."""
+    between times where all paths swing together; unknown where most paths fail, or few have most of the energy. Where
+    no path with shorter steps fails, energies far above all of these count as just that far above, so that paths which
+    steps throw out are told of if they are not few."""
+    if np.isfinite(finer).all():
+        coarse = np.minimum(coarse, THROWN * finer.max())
     sound = [K[:, np.isfinite(K).all(axis=0)] for K in (coarse, finer)]
     if min(K.shape[1] for K in sound) < max(1, 0.5 * coarse.shape[1]):
         return UNKNOWN

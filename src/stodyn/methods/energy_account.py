@@ -11,6 +11,7 @@ which both have, do not count. Along a path of the method δ adds up to the ener
 
 from __future__ import annotations
 
+import functools
 from typing import Any, NamedTuple
 
 import jax
@@ -80,6 +81,12 @@ class Bodies:
         self.is_ito = equations.noise_varies and problem.calculus == "ito"
         self._functions: dict[tuple[str, str], AtPoints] = {}
         self.loads = np.arange(2 * len(q), len(equations.start)) if isinstance(problem, Mechanical) else q[:0]
+
+    @functools.cached_property
+    def is_pumped(self) -> bool:
+        """Whether time enters the slopes of the equations."""
+        equations, params = self.equations, self.equations.problem.example_params()
+        return self.is_loaded and depends_on_time(jax.jacfwd(equations.rates, argnums=1), equations.start, params)
 
     def account(self, steps: Steps, substeps: int = SUBSTEPS) -> Account:
         """What the steps of a method make of the energy; δ is counted for the steps along which forces change most, and
