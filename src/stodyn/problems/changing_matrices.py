@@ -76,8 +76,8 @@ class Changing:
                 continue
             with jax.enable_x64(True):
                 at = jax.vmap(lambda p, name=name: self.at(name, t, p), (axes,), axis_size=count)
-                drawn = np.asarray(at(params), float)
-            lowest, is_negative = _lowest(drawn, needs_symmetry=name == "K")
+                of_paths = np.asarray(at(params), float)
+            lowest, is_negative = _lowest(of_paths, needs_symmetry=name == "K")
             if is_negative.any():
                 tell(
                     f"{name}: is negative in some direction on {is_negative.mean():.2g} of {count} drawn paths, its "
@@ -88,14 +88,14 @@ class Changing:
                 )
 
 
-def _lowest(drawn: np.ndarray, *, needs_symmetry: bool) -> tuple[np.ndarray, np.ndarray]:
+def _lowest(matrices: np.ndarray, *, needs_symmetry: bool) -> tuple[np.ndarray, np.ndarray]:
     """The lowest eigenvalue of the symmetric part of each of these matrices, and where it is below zero by more than
     rounding; not where a matrix that needs symmetry has none, whose symmetric part decides on nothing."""
-    size = np.abs(drawn).max(axis=(1, 2))
-    turned = drawn.swapaxes(1, 2)
+    size = np.abs(matrices).max(axis=(1, 2))
+    turned = matrices.swapaxes(1, 2)
     usable = np.isfinite(size)
     if needs_symmetry:
-        usable &= np.abs(drawn - turned).max(axis=(1, 2)) <= NEGATIVE * size
-    lowest = np.zeros(len(drawn))
-    lowest[usable] = np.linalg.eigvalsh(0.5 * (drawn + turned)[usable])[:, 0]
-    return lowest, lowest < -NEGATIVE * drawn.shape[1] * size
+        usable &= np.abs(matrices - turned).max(axis=(1, 2)) <= NEGATIVE * size
+    lowest = np.zeros(len(matrices))
+    lowest[usable] = np.linalg.eigvalsh(0.5 * (matrices + turned)[usable])[:, 0]
+    return lowest, lowest < -NEGATIVE * matrices.shape[1] * size
