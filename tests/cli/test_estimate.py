@@ -49,6 +49,7 @@ def test_it_prints_and_writes(invoke, tmp_path):
     assert abs(float(found.value) - exact) < 3 * 0.02
     assert (tmp_path / "pictures" / "levels.png").stat().st_size > 10_000
     axes = plot.levels(found, truth=exact).figure.axes
+    assert axes[0].get_ylabel() == "variance and |mean| of a level"
     assert len(axes) == 4 and axes[1].get_ylabel() == "points"
     for ax in axes[2:]:
         np.testing.assert_allclose(np.unique(ax.xaxis.get_minor_locator().tick_values(10.0, 99.0)), [2, 5, 20, 50])

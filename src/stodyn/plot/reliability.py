@@ -199,7 +199,7 @@ def levels(result: xarray.Dataset, truth: float | None = None) -> Axes:
         size = np.abs(one[name].values)
         means.loglog(steps[is_difference], size[is_difference], "o-", color=colour, label=f"{label} of differences")
         means.loglog(steps[~is_difference], size[~is_difference], "s", color=colour, label=f"{label} of f")
-    means.set(xlabel="steps", ylabel="of a level")
+    means.set(xlabel="steps", ylabel="variance and |mean| of a level")
     means.legend(frameon=False, fontsize="small")
     names = [f"{n}\n{role}" for n, role in zip(steps, one["role"].values, strict=True)]
     points.bar(np.arange(len(names)), one["points"].values, color=SKY)
