@@ -151,7 +151,7 @@ def test_libraries_that_are_not_there_matter_only_where_they_are_used(tmp_path):
     assert any("standard.dio: there is no such file" in note and "left out" in note for note in circuit.notes)
     file.write_text(f"{start}D1 b 0 1n4148\n")
     with pytest.raises(
-        NetlistError, match=r"line 5: d1: there is no \.model 1n4148\. a\.cir, line 4: \.lib .*standard"
+        NetlistError, match=r"line 5: d1: there is no \.model 1n4148: write .*\. a\.cir, line 4: \.lib .*standard"
     ):
         read(file)
 
