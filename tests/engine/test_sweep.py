@@ -162,6 +162,8 @@ def test_values_of_a_block_at_all_points_must_fit_into_memory(monkeypatch):
     with pytest.raises(MemoryError, match="differences: the values of one block at all points take"):
         sweep(ornstein_uhlenbeck(), EulerMaruyama, **options)
     sweep(ornstein_uhlenbeck(), EulerMaruyama, differences=False, **options)
+    monkeypatch.setattr("stodyn.engine.sweep.machine_memory", lambda: 32 * 3 * 16 * 2 / MEMORY_SHARE)
+    sweep(ornstein_uhlenbeck(), EulerMaruyama, **options | dict(paths=16))  # fewer than a block has room for
 
 
 def test_differences_along_or_from_what_is_not_there_are_refused(swept):

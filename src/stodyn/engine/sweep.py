@@ -526,7 +526,7 @@ class Sweep(Job):
                 if ours != theirs:
                     raise ValueError(f"problem: {what} must be the same at every point, got {ours} and {theirs}")
         saves = first.spec.saves[len(first.spec.saves) - self.watched :]
-        needed = sum(8 * 4 * len(g) * first.spec.problem.n * first.layout.width for g in saves) * len(self.runs)
+        needed = sum(8 * 4 * len(g) * first.spec.problem.n * self.paths_in(0) for g in saves) * len(self.runs)
         there = machine_memory()
         if needed > MEMORY_SHARE * there:
             raise MemoryError(
