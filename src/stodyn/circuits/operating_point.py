@@ -377,7 +377,7 @@ class _Solver:
             f = residual(x + step)
             if np.isfinite(f).all():
                 break
-            missing = missing or ", ".join(self.network.names[i] for i in np.flatnonzero(~np.isfinite(f))[:6])
+            missing = missing or ", ".join(self.network.names[i] for i in np.flatnonzero(~np.isfinite(f))[:SHOWN])
             step = 0.5 * step
         return x + step, f, missing
 
