@@ -78,6 +78,11 @@ def test_the_same_bits_with_any_threads_and_more_runs(many, tmp_path):
     assert np.array_equal(*(path[np.isfinite(path)] for path in first))
 
 
+def test_every_run_counts_once_where_runs_are_added_to_a_block_that_is_not_whole():
+    few, more = rarely(runs=6, tol=0.25), rarely(runs=12)
+    assert np.array_equal(few["estimate"], more["estimate"][: few.sizes["run"]]) and few.sizes["run"] > 6
+
+
 def some_runs():
     """Four runs of 40 replicas, as `rare` makes them."""
     question = Question(BROWNIAN, QUICK["event"], (), t0=0.0, end=1.0, dt=0.1)

@@ -289,6 +289,7 @@ def _by_splitting(
             estimate = Estimate.of(np.array([outcome.probability for outcome in outcomes]), effort.replicas)
             if effort.suffices(estimate, len(outcomes)):
                 break
+            tally.merged = [outcomes[: run.layout.first_path(run.layout.whole_blocks)]]  # the rest is computed again
             run = run.grown(effort.next_total(estimate, len(outcomes)))
         result = _dataset(run, tally, estimate, effort, began)
     _warn(run, outcomes, estimate, effort.replicas)
