@@ -18,7 +18,7 @@ import numpy as np
 
 import stodyn as sd
 from stodyn import statistics as st
-from stodyn.accuracy.rare import Estimate
+from stodyn.accuracy.rare_estimate import Estimate
 
 BROWNIAN = sd.SDE(lambda t, x: 0.0 * x, lambda t, x: 1.0, 0.0)
 PROBLEMS = {

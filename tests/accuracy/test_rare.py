@@ -136,6 +136,39 @@ def test_runs_sent_elsewhere_are_the_same(many):
     assert [one.probability for one in outcomes] == many["estimate"].values[:4].tolist()
 
 
+def test_paths_branch_under_vmap_too_where_a_step_cannot_be_printed(tmp_path):
+    """A drift that LAPACK solves has no printed step: its runs are those of the same drift written out, but for the
+    order in which XLA adds."""
+
+    def solved(t, x):
+        return jnp.linalg.solve(jnp.array([[2.0, 1.0], [1.0, 2.0]]), jnp.array([-2.0 * x[0], -x[0]]))
+
+    few = dict(replicas=20, runs=4, event=sd.Level(1.5, of=lambda t, x: x[0]), score="distance")
+    noise = jnp.array([[1.0], [0.0]])
+    compiled = rarely(sd.SDE(solved, lambda t, x: noise, [0.0, 0.0]), ledger=tmp_path, **few)
+    printed = rarely(sd.SDE(lambda t, x: jnp.array([-x[0], 0.0]), lambda t, x: noise, [0.0, 0.0]), **few)
+    record = sd.provenance(compiled)
+    assert record["executor"] == "vmap" and "lu" in record["executor_reason"]
+    for name in ("estimate", "iterations", "path_steps"):
+        assert np.array_equal(compiled[name], printed[name])
+    np.testing.assert_allclose(compiled["event_path"], printed["event_path"], atol=1e-12)
+    with pytest.raises(ValueError, match=r"executor.*not possible for this problem"):
+        rarely(sd.SDE(solved, lambda t, x: noise, [0.0, 0.0]), executor="printed", **few)
+
+
+@pytest.mark.parametrize("by", ["elementary", "subset"])
+def test_other_ways_are_runs_of_the_engine_too(tmp_path, by):
+    """With the same bits on threads, from a ledger, and with more runs."""
+    options = dict(by=by, event=sd.Level(2.0), dt=0.5, replicas=50)
+    method = None if by == "elementary" else "EulerMaruyama"
+    few, more = (sd.rare(BROWNIAN, method, **QUICK | options | {"runs": runs, "ledger": tmp_path}) for runs in (4, 8))
+    assert np.array_equal(more["estimate"][:4], few["estimate"]) and len(np.unique(more["estimate"])) > 4
+    elsewhere = sd.rare(BROWNIAN, method, **QUICK | options | {"runs": 8, "threads": 2})
+    assert np.array_equal(elsewhere["estimate"], more["estimate"])
+    with pytest.raises(ValueError, match="holds another run"):
+        sd.rare(BROWNIAN, method, **QUICK | options | {"event": sd.Level(2.5), "ledger": tmp_path})
+
+
 def test_path_steps_are_those_that_paths_have_made(many, monkeypatch):
     """However the program is called: paths that have ended and wait for others make none."""
     monkeypatch.setattr(printed, "STOPPING", 64)
@@ -147,7 +180,7 @@ def test_path_steps_are_those_that_paths_have_made(many, monkeypatch):
 def test_a_run_that_starts_elsewhere_does_not_continue_a_ledger(tmp_path):
     """Neither its equations nor the options tell the two apart."""
     rarely(runs=4, ledger=tmp_path)
-    with pytest.raises(ValueError, match=r"collect 0 statistic was .Splits\(.*starts="):
+    with pytest.raises(ValueError, match=r"collect 0 statistic was .Splits\(.*rests_on="):
         rarely(BROWNIAN.changed(start=0.5), runs=4, ledger=tmp_path)
 
 

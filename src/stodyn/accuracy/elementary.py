@@ -14,13 +14,27 @@ coloured loads is; where it makes f random, the time of the start is one of the 
 
 from __future__ import annotations
 
+import dataclasses
+import functools
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 import scipy
 
-from stodyn.accuracy.scores import LinearParts, ahead
+from stodyn.accuracy.rare_estimate import Effort, Question
+from stodyn.accuracy.repeated import OneByOne, Outcomes, run_of
+from stodyn.accuracy.scores import LinearParts, NotLinear, ahead, linear_parts
+from stodyn.engine import grid
+from stodyn.engine.program import executors
+from stodyn.engine.record import identity
+from stodyn.engine.run import Run
+from stodyn.engine.spec import Spec
+from stodyn.methods.catalogue import named
 from stodyn.numerics import van_loan
+from stodyn.problems.contract import written_as
+from stodyn.problems.level import SIDES
+from stodyn.problems.sde import SDE
 
 MOST_BYTES = 2**28  # memory of the paths that are drawn at once
 
@@ -104,3 +118,76 @@ def _covariance(kernel: np.ndarray, k: int) -> np.ndarray:
     weights = kernel[: k + 1][::-1]  # of z_0 ... z_k in f_k
     padded = np.concatenate([weights, np.zeros((len(kernel) - k - 1, kernel.shape[1]))])
     return scipy.signal.fftconvolve(kernel, padded, axes=0)[: len(kernel)].sum(axis=1)
+
+
+class Sampled(NamedTuple):
+    """The estimate of a run."""
+
+    probability: float
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Samples(Outcomes):
+    """The outcomes of runs of importance sampling; they rest on the elementary events."""
+
+
+def elementary_run(question: Question, effort: Effort) -> Run:
+    """The runs of importance sampling that answer a question."""
+    if question.others or question.end is None:
+        raise ValueError('before: by="elementary" takes a time; for another level take by="splitting"')
+    problem, event, t0, steps = question.problem, question.event, question.t0, question.steps
+    sde = written_as(problem, SDE)
+    try:
+        if sde is None:
+            raise NotLinear(f"{type(problem).__name__} cannot be written as an SDE here")
+        start = sde.start_source.normal()
+        if start is None:
+            raise NotLinear("the start is random, and its law is not known to be normal")
+        parts = linear_parts(event.on(sde, t0))
+    except NotLinear as error:
+        raise ValueError(
+            'by: "elementary" needs a linear problem with additive noise that does not depend on time, a fixed or '
+            f'normal start, and a level of a linear function of the state, but {error}. Take by="splitting"'
+        ) from None
+    events = elementary(
+        parts, start, question.dt, steps, tuple(zip(SIDES[str(event.direction)], event.bounds, strict=True))
+    )
+    if events.total == 0:
+        raise ValueError(
+            f"event: noise does not reach {event.on(sde, t0).words}, or {event} is so far off that its probability "
+            "underflows to 0"
+        )
+    record = {
+        "problem": type(problem).__name__,
+        "method": "exact steps (van Loan), elementary events",
+        "event": str(event),
+    }
+    collect = Samples(replicas=effort.replicas, kill=0.0, rests_on=identity.digest(*events[:4], repr(events.bounds)))
+    times, lengths = grid.step_times((t0, question.end), question.dt)
+    spec = Spec(sde, named("VanLoan"), times, lengths, (collect,), (np.array([steps]),), np.dtype(float), None, record)
+    return run_of(ByElementary(spec, events), effort)
+
+
+class ByElementary(OneByOne):
+    """Blocks of importance sampling."""
+
+    name = "host"
+    reason = "whole paths are drawn from their law at once"
+    normals = None
+    counts = False
+    width = 4
+
+    def __init__(self, spec: Spec, events: Elementary):
+        self.spec, self.events = spec, events
+
+    @property
+    def recipe(self) -> Callable[[Spec], executors.Executor]:
+        return functools.partial(ByElementary, events=self.events)
+
+    def outcome(self, rng, tell):
+        replicas = self.collect.replicas
+        tell(replicas * self.spec.steps)
+        return Sampled(float(sampled_estimates(self.events, replicas, rng).mean()))
+
+    def path_steps(self, outcomes):
+        return len(outcomes) * self.collect.replicas * self.spec.steps

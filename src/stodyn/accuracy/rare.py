@@ -1,5 +1,7 @@
 """Probabilities of rare events, by adaptive multilevel splitting (accuracy/splitting.py), or for linear systems by
 importance sampling (accuracy/elementary.py), or where paths cannot be split by subset simulation (accuracy/subset.py).
+
+Each makes a run of the engine whose paths are whole runs with an estimate of their own (accuracy/repeated.py).
 """
 
 from __future__ import annotations
@@ -17,13 +19,12 @@ import jax
 import numpy as np
 import xarray as xr
 
-from stodyn.accuracy import scores, ways
-from stodyn.accuracy.elementary import elementary, sampled_estimates
-from stodyn.accuracy.rare_estimate import Effort, Estimate, Question, repeated
+from stodyn.accuracy import scores
+from stodyn.accuracy.elementary import elementary_run
+from stodyn.accuracy.rare_estimate import Effort, Estimate, Question
 from stodyn.accuracy.rare_gradient import gradient
-from stodyn.accuracy.splits import paths_with_event, splitting_run
-from stodyn.accuracy.splitting import Outcome
-from stodyn.accuracy.subset import PathsOfNormals, subset
+from stodyn.accuracy.splits import splitting_run
+from stodyn.accuracy.subset import subset_run
 from stodyn.engine.door import front_door
 from stodyn.engine.places.contract import Place
 from stodyn.engine.progress import Progress
@@ -31,22 +32,16 @@ from stodyn.engine.record import identity
 from stodyn.engine.record.ledger import Ledger
 from stodyn.engine.run import Run, Tally
 from stodyn.engine.simulate import look_at_steps, merged
-from stodyn.engine.spec import as_it_is_now, chosen_method, describe
-from stodyn.engine.where import where_of
+from stodyn.engine.spec import as_it_is_now, chosen_method
+from stodyn.engine.where import Where, where_of
 from stodyn.hints import Count, Integer, check_seed, is_whole
 from stodyn.methods.contract import Catalogued
-from stodyn.methods.stopping import Stop
 from stodyn.methods.switching import refuse_switches
-from stodyn.noise import stream
-from stodyn.problems.contract import written_as
-from stodyn.problems.level import SIDES, Level
+from stodyn.problems.level import Level
 from stodyn.problems.looped import Looped
-from stodyn.problems.sde import SDE
 from stodyn.telling import tell
-from stodyn.warnings import MissedWays, Skewed
 
-SKEWED = 0.7  # c.o.v. of single runs beyond which their mean is too low most of the time
-RETURNED_PATHS = 16  # paths with the event that are returned
+RECORDED = ("dt", "seed", "dtype", "executor", "executor_reason", "normals", "fingerprint")  # entries of a run's record
 
 
 @front_door
@@ -68,6 +63,7 @@ def rare(
     of: str | Sequence[str] = (),
     threads: Integer | None = None,
     place: Place | None = None,
+    executor: str = "auto",
     ledger: str | os.PathLike | None = None,
     progress: bool | None = None,
 ) -> xr.Dataset:
@@ -112,7 +108,7 @@ def rare(
         probability is differentiated: by differences over a fifth of each, which cost two more estimates for each name.
         Their errors say how they scatter, not how far such a difference is from the derivative: of
         ln p = -level²/(2 σ²) it is exact by the level and 0.7 % off by σ.
-    threads, place, ledger, progress
+    threads, place, executor, ledger, progress
         As in `simulate`. The result depends only on the seed and the options above; a ledger can be continued with more
         runs.
 
@@ -158,37 +154,39 @@ def rare(
     _check(event, dt, t0, replicas, runs, kill, tol, seed)
     end, others = _ends(before, t0)
     effort = Effort(int(replicas), int(runs), float(kill), int(seed), tol)
+    where = where_of(threads=threads, place=place, executor=executor, ledger=ledger, progress=progress)
 
-    def answered(problem: Any, event: Level, effort: Effort, ledger: Any, progress: bool | None) -> xr.Dataset:
+    def answered(problem: Any, event: Level, effort: Effort, where: Where) -> xr.Dataset:
         _check_start(problem, event, others, float(t0))
         question = Question(problem, event, others, float(t0), end, float(dt))
         if by == "elementary":
             _refuse(f'by="{by}" takes exact steps and draws whole paths at once; leave it out',
-                    method=method, score=score, place=place, ledger=ledger)  # fmt: skip
-            return _by_elementary(question, effort, began)
-        if by == "subset":
-            _refuse(f'by="{by}" scores by the distance from the level, in one thread; leave it out',
-                    score=score, place=place, ledger=ledger)  # fmt: skip
-            return _by_subset(question, method, effort, began)
-        if by != "splitting":
+                    method=method, score=score, executor=None if executor == "auto" else executor)  # fmt: skip
+            run = elementary_run(question, effort)
+        elif by == "subset":
+            _refuse(f'by="{by}" scores by the distance from the level; leave it out', score=score)
+            run = subset_run(question, method, effort, executor)
+        elif by == "splitting":
+            how = functools.partial(_score, score, question)
+            run = splitting_run(question, chosen_method(problem, method), how, effort, executor)
+        else:
             raise ValueError(f'by: expected "splitting", "elementary" or "subset", got {by!r}')
-        how = functools.partial(_score, score, question)
-        run = splitting_run(question, chosen_method(problem, method), how, effort)
-        return _by_splitting(run, effort, where_of(threads=threads, place=place).place, ledger, progress, began)
+        return _answered(run, effort, where, began)
 
     if by in ("splitting", "subset"):
         _check_start(problem, event, others, float(t0))
         span = Question(problem, event, others, float(t0), end, float(dt)).span
         judges = dict(judges_laws=end is not None, judges_energies=False)  # paths go on only to the event
         look_at_steps(problem, method, span, dt, effort.replicas, effort.seed, **judges)
-    result = answered(problem, event, effort, ledger, progress)
+    result = answered(problem, event, effort, where)
     if not of:
         return result
     same = dataclasses.replace(effort, runs=result.sizes["run"], tol=None)
+    beside = dataclasses.replace(where, ledger=None, progress=False)
     probability = float(result["probability"]), float(result["probability_stderr"])
     names, variables = gradient(
         problem, event, of, probability,
-        lambda problem, event: answered(as_it_is_now(problem), event, same, None, False)["estimate"].values,
+        lambda problem, event: answered(as_it_is_now(problem), event, same, beside)["estimate"].values,
     )  # fmt: skip
     return result.assign(variables).assign_coords(parameter=names)
 
@@ -277,178 +275,37 @@ def _score(score: Any, question: Question, gauge: Any) -> tuple[Callable, str]:
     return scores.from_function(score, gauge.problem), "given"
 
 
-def _by_splitting(
-    run: Run, effort: Effort, where: Place, folder: Any, progress: bool | None, began: float
-) -> xr.Dataset:
-    """`rare` by splitting: blocks of runs, until the tolerance is met."""
-    tally = Tally(run, "raise")
-    with jax.enable_x64(True), Progress(0, progress, "splitting", where.link) as bar:
+def _answered(run: Run, effort: Effort, where: Where, began: float) -> xr.Dataset:
+    """The result of runs, of which there are more until the tolerance is met."""
+    executor: Any = run.executor
+    tally, place = Tally(run, "raise"), where.place
+    with jax.enable_x64(True), Progress(0, where.progress, "estimating", place.link) as bar:
         while True:
-            ledger = None if folder is None else Ledger(folder, run)
-            (outcomes,) = merged(run, where, bar, "raise", ledger, tally).merged
-            estimate = Estimate.of(np.array([outcome.probability for outcome in outcomes]), effort.replicas)
+            ledger = None if where.ledger is None else Ledger(where.ledger, run)
+            (outcomes,) = merged(run, place, bar, "raise", ledger, tally).merged
+            estimates = np.array([one.probability for one in outcomes])
+            estimate = Estimate.of(estimates, effort.replicas if executor.counts else 0)
             if effort.suffices(estimate, len(outcomes)):
                 break
             tally.merged = [outcomes[: run.layout.first_path(run.layout.whole_blocks)]]  # the rest is computed again
             run = run.grown(effort.next_total(estimate, len(outcomes)))
-        result = _dataset(run, tally, estimate, effort, began)
-    _warn(run, outcomes, estimate, effort.replicas)
-    if ledger is not None:
-        ledger.finish(result)
-    return result
-
-
-def _dataset(run: Run, tally: Tally, estimate: Estimate, effort: Effort, began: float) -> xr.Dataset:
-    """The result of runs of splitting, with some of their paths."""
-    (outcomes,), ((_, labelled, _),) = tally.merged, tally.labelled()
-    variables = {**estimate.variables(), **{name: one[:2] for name, one in labelled.variables.items()}}
-    coords: dict[str, Any] = {}
-    states, times = paths_with_event(run, outcomes, RETURNED_PATHS)
-    if len(times):
-        variables["event_path"] = (("number", "time", "component"), states)
-        variables["event_time"] = (("number",), times)
-        components = list(run.spec.problem.problem.components)
-        coords = {"time": run.spec.times[: states.shape[1]], "component": components}
-    t0, dt = float(run.spec.times[0]), float(run.spec.lengths[0])
+        ((_, labelled, _),) = tally.labelled()
+        variables, coords = executor.variables(run, outcomes)
+    for words, kind in executor.doubts(outcomes, estimate):
+        tell(f"rare: {words}", kind)
+    of_run = run.record()
     record = {
         **run.spec.record,
-        "runs": len(outcomes),
-        **{"replicas": effort.replicas, "kill": effort.kill, "seed": effort.seed, "dt": dt, "t0": t0},
-        "path_steps": int(sum(one.steps for one in outcomes)),
-        **_versions(began),
-    }
-    return xr.Dataset(variables, coords, {"provenance": json.dumps(record)})
-
-
-def _warn(run: Run, outcomes: Sequence[Outcome], estimate: Estimate, replicas: int) -> None:
-    """Warn of doubtful results, and suggest a remedy."""
-    if all(one.probability == 0 for one in outcomes):
-        best = max(one.reached for one in outcomes) + 0.0  # 0 and not -0, whichever of the two came first
-        tell(
-            f"rare: all {len(outcomes)} runs died out: no path reached {run.spec.record['event']}. The best score was "
-            f"{best:.4g}, after {max(one.rounds for one in outcomes)} rounds. Is the level within reach, and does the "
-            "score grow on the way to it? A score that many paths share stops the search: give one that tells them "
-            "apart.",
-            MissedWays,
-        )
-        return
-    if estimate.scatter > SKEWED:
-        tell(
-            f"rare: single runs scatter by {estimate.scatter:.2g} of their mean, so that the estimate is too low more "
-            "often than not, and so is its interval. Give a better score, more replicas or shorter steps.",
-            Skewed,
-        )
-    signs = ways.signs(outcomes, estimate, replicas, run.spec)
-    if signs:
-        tell(
-            f"rare: ways to the event may have been missed: {'; '.join(signs)}. Repeat with {4 * replicas} "
-            "replicas: an estimate that grows by more than two standard errors had missed one. Or give a score that "
-            "tells the ways apart.",
-            MissedWays,
-        )
-
-
-# --- linear problems --------------------------------------------------------------------------------------------------
-
-
-def _by_elementary(question: Question, effort: Effort, began: float) -> xr.Dataset:
-    """Answer a question of `rare` by importance sampling."""
-    if question.others or question.end is None:
-        raise ValueError('before: by="elementary" takes a time; for another level take by="splitting"')
-    problem, event, t0, steps = question.problem, question.event, question.t0, question.steps
-    sde = written_as(problem, SDE)
-    try:
-        if sde is None:
-            raise scores.NotLinear(f"{type(problem).__name__} cannot be written as an SDE here")
-        start = sde.start_source.normal()
-        if start is None:
-            raise scores.NotLinear("the start is random, and its law is not known to be normal")
-        parts = scores.linear_parts(event.on(sde, t0))
-    except scores.NotLinear as error:
-        raise ValueError(
-            'by: "elementary" needs a linear problem with additive noise that does not depend on time, a fixed or '
-            f'normal start, and a level of a linear function of the state, but {error}. Take by="splitting"'
-        ) from None
-    bounds = tuple(zip(SIDES[str(event.direction)], event.bounds, strict=True))
-    events = elementary(parts, start, question.dt, steps, bounds)
-    if events.total == 0:
-        raise ValueError(
-            f"event: noise does not reach {event.on(sde, t0).words}, or {event} is so far off that its probability "
-            "underflows to 0"
-        )
-
-    def estimate(number: int) -> float:
-        return float(
-            sampled_estimates(events, effort.replicas, stream.generator(effort.seed, number, "selection")).mean()
-        )
-
-    estimates = repeated(estimate, effort)
-    record = {
-        "problem": type(problem).__name__,
-        "method": "exact steps (van Loan), elementary events",
-        **_record(question, effort, len(estimates)),
-        "path_steps": len(estimates) * effort.replicas * steps,
-        **_versions(began),
-    }
-    return _labelled(Estimate.of(np.array(estimates)), estimates, record)
-
-
-# --- black boxes ------------------------------------------------------------------------------------------------------
-
-
-def _by_subset(question: Question, method: Any, effort: Effort, began: float) -> xr.Dataset:
-    """Answer a question of `rare` by subset simulation."""
-    problem, event, end = question.problem, question.event, question.end
-    if end is None:
-        raise ValueError('before: by="subset" takes a time, alone or in a list with a level')
-    if problem.has_random_start:
-        raise ValueError('start: by="subset" takes one start for all paths; let a random parameter stand for it')
-    stop = Stop(event, *question.others)
-    spec = describe(problem, method, (question.t0, end), question.dt, None, "float64", stop)
-    box = PathsOfNormals(dataclasses.replace(spec, statistics=spec.statistics[-1:], saves=spec.saves[-1:]))
-    runs: list[Any] = []
-
-    def estimate(number: int) -> float:
-        runs.append(subset(box.score, box.size, effort.replicas, stream.generator(effort.seed, number, "selection")))
-        return runs[-1].probability
-
-    with jax.enable_x64(True):
-        estimates = repeated(estimate, effort)
-    if not any(estimates):
-        nearest = -max(run.reached for run in runs)
-        tell(
-            f"rare: no run reached {event}; the nearest path was {nearest:.4g} away from it. Is the level within "
-            "reach, and does the distance from it tell paths apart?",
-            MissedWays,
-        )
-    record = {
-        **spec.record,
-        "by": "subset simulation",
-        **_record(question, effort, len(estimates)),
-        "path_steps": spec.steps * sum(run.paths for run in runs),
-        **_versions(began),
-    }
-    return _labelled(Estimate.of(np.array(estimates), effort.replicas), estimates, record)
-
-
-# --- records ----------------------------------------------------------------------------------------------------------
-
-
-def _record(question: Question, effort: Effort, runs: int) -> dict[str, Any]:
-    """The part of a result's provenance that describes its question and its effort."""
-    return {"event": str(question.event), "runs": runs, "replicas": effort.replicas, "seed": effort.seed,
-            "dt": question.dt, "t0": question.t0}  # fmt: skip
-
-
-def _labelled(estimate: Estimate, of_runs: list[float], record: dict[str, Any]) -> xr.Dataset:
-    """The result of runs of which only the estimates are stored."""
-    variables = {**estimate.variables(), "estimate": (("run",), np.array(of_runs))}
-    return xr.Dataset(variables, attrs={"provenance": json.dumps(record)})
-
-
-def _versions(began: float) -> dict[str, Any]:
-    """The versions and the seconds of a result's provenance."""
-    return {
+        **{name: of_run[name] for name in RECORDED if name in of_run},
+        **{"runs": len(outcomes), "replicas": effort.replicas, "t0": float(run.spec.times[0])},
+        "path_steps": int(executor.path_steps(outcomes)),
+        **where.record,
         "versions": identity.versions(),
         "seconds": round(time.perf_counter() - began, 3),
     }
+    of_runs = {name: one[:2] for name, one in labelled.variables.items()}
+    attrs = {"provenance": json.dumps(record)}
+    result = xr.Dataset({**estimate.variables(), **of_runs, **variables}, coords, attrs)
+    if ledger is not None:
+        ledger.finish(result)
+    return result

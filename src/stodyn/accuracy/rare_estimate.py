@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -103,12 +102,3 @@ class Estimate:
     def relative(self) -> float:
         """The relative standard error; infinite where the mean is 0."""
         return self.stderr / self.mean if self.mean > 0 else math.inf
-
-
-def repeated(estimate: Callable[[int], float], effort: Effort) -> list[float]:
-    """The values of estimate(number) for as many runs as the tolerance takes."""
-    estimates, runs = [estimate(number) for number in range(effort.runs)], effort.runs
-    while not effort.suffices(so_far := Estimate.of(np.array(estimates)), runs):
-        runs = effort.next_total(so_far, runs)
-        estimates += [estimate(number) for number in range(len(estimates), runs)]
-    return estimates

@@ -1,7 +1,4 @@
-"""Splitting as a run of the engine: what it collects, how its blocks are computed, and its paths made again.
-
-A path of such a run is a whole run of splitting, so that blocks, places and ledgers hold some of these.
-"""
+"""Splitting as a run of the engine: how its blocks are computed, its paths made again, and what makes it doubtful."""
 
 from __future__ import annotations
 
@@ -9,17 +6,18 @@ import dataclasses
 import functools
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
+from stodyn.accuracy import ways
 from stodyn.accuracy.rare_estimate import Effort, Question
+from stodyn.accuracy.repeated import Outcomes, Repeated, run_of
 from stodyn.accuracy.splitting import Outcome, Segments, Splitting, records, run_together
 from stodyn.engine import branches
 from stodyn.engine.failure import PathsFailed
-from stodyn.engine.layout import Layout
+from stodyn.engine.follow import States
 from stodyn.engine.program import executors
-from stodyn.engine.program.work import Failures, Went
 from stodyn.engine.record import identity
 from stodyn.engine.run import Run
 from stodyn.engine.spec import Spec, describe
@@ -29,51 +27,35 @@ from stodyn.methods.stopping import Stop
 from stodyn.noise import stream
 from stodyn.noise.supply import DrawnNormals
 from stodyn.numerics.printing.points import AtPoints
-from stodyn.numerics.printing.unprintable import Unprintable
-from stodyn.statistics.contract import Labelled, Variable
-from stodyn.statistics.moments import Valued
 from stodyn.telling import unheard
+from stodyn.warnings import MissedWays, Skewed
 
 RUNS_PER_BLOCK = 4  # runs per block, whose segments are made together
 CLOCK = 3  # place of the number of steps in a carry, from its end
+SKEWED = 0.7  # c.o.v. of single runs beyond which their mean is too low most of the time
+RETURNED_PATHS = 16  # paths with the event that are returned
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Splits(Valued):
-    """The outcomes of runs of splitting, which look at the whole carry of every path after every step.
+class Splits(Outcomes):
+    """The outcomes of runs of splitting; they rest on the starts of the first run."""
 
-    replicas, kill  paths per run, and the share of them that is replaced per round
-    starts          a digest of the starts and parameters of the first run
-    """
-
-    collected_by_users = False
-    replicas: int
-    kill: float
-    starts: str = ""
-
-    def values(self, snapshot):
-        return snapshot.x
-
-    def merge(self, a, b):
-        return a + b
-
-    def label(self, result, labels):
-        columns = {
-            "estimate": [one.probability for one in result],
-            "ancestors": [one.ancestors for one in result],
-            "iterations": [one.rounds for one in result],
-            "path_steps": [one.steps for one in result],
-        }
-        return Labelled({name: Variable(("run",), np.array(values)) for name, values in columns.items()})
+    columns: ClassVar[dict[str, str]] = {
+        "estimate": "probability",
+        "ancestors": "ancestors",
+        "iterations": "rounds",
+        "path_steps": "steps",
+    }
 
 
-def splitting_run(question: Question, method: Catalogued, score: Callable, effort: Effort) -> Run:
+def splitting_run(
+    question: Question, method: Catalogued, score: Callable, effort: Effort, executor: str = "auto"
+) -> Run:
     """The runs of splitting that answer a question; score(gauge of the event) gives the score and its name."""
     dt, t0, steps = question.dt, question.t0, question.steps
-    collect = Splits(every=1, replicas=effort.replicas, kill=effort.kill)
     stop = Stop(question.event, *question.others)
     with unheard():  # the whole span was looked at
-        spec = describe(question.problem, method, (t0, t0 + 2 * dt), dt, collect, "float64", stop)
+        spec = describe(question.problem, method, (t0, t0 + 2 * dt), dt, States(every=1), "float64", stop)
     stopping: Any = spec.method
     function, words = score(stopping.gauges[0])
     branched, branches = branching(stopping, spec.problem, function, t0, steps, spec.varies)
@@ -84,12 +66,12 @@ def splitting_run(question: Question, method: Catalogued, score: Callable, effor
         method=branches,
         times=t0 + dt * np.arange(steps + 1),
         lengths=np.full(steps, dt),
-        statistics=(dataclasses.replace(collect, starts=starts),),
+        statistics=(Splits(replicas=effort.replicas, kill=effort.kill, rests_on=starts),),
         saves=(np.arange(1, steps + 1),),
         levels=0,
-        record={**spec.record, "event": str(question.event), "score": words},
+        record={**spec.record, "event": str(question.event), "score": words, "kill": effort.kill},
     ).traced_anew()
-    return Run(spec, Layout(spec, effort.runs, effort.seed, RUNS_PER_BLOCK), BySplitting(spec))
+    return run_of(BySplitting(spec, executor), effort)
 
 
 def _starts(problem: Any, replicas: int, seed: int, number: int) -> np.ndarray:
@@ -103,36 +85,65 @@ def _starts(problem: Any, replicas: int, seed: int, number: int) -> np.ndarray:
     return np.concatenate(columns, axis=1)
 
 
-class BySplitting(executors.Executor):
-    """Blocks of splitting, whose segments go through a printed program."""
+class BySplitting(Repeated):
+    """Blocks of splitting, whose segments go through the program of a step."""
 
-    name = "splitting"
     width = RUNS_PER_BLOCK
     normals = DrawnNormals.name
 
-    def __init__(self, spec: Spec):
+    def __init__(self, spec: Spec, executor: str):
         self.spec, self.n, self.clock = spec, spec.problem.problem.n, spec.problem.n - CLOCK
-        self.collect: Any = spec.statistics[0]
-        try:
-            self.program = executors.ByPrint(spec)
-        except Unprintable as error:
-            raise ValueError(f"problem: paths that branch need a printed program, but there is none: {error}") from None
-        self.reason = self.program.reason
+        self.program: Any = executors.get(dataclasses.replace(spec, statistics=(States(every=1),)), executor)
+        self.name, self.reason = self.program.name, self.program.reason
 
     @property
     def recipe(self) -> Callable[[Spec], executors.Executor]:
-        return BySplitting
+        return functools.partial(BySplitting, executor=self.name)
 
-    def block(self, layout, block, tell):
-        first = layout.first_path(block)
-        runs = range(first, first + layout.paths_in(block))
-        starts = np.stack([self.first_carries(layout.seed, run) for run in runs])
-        rngs = [stream.generator(layout.seed, run, "selection") for run in runs]
+    def outcomes(self, seed, runs, tell):
+        starts = np.stack([self.first_carries(seed, run) for run in runs])
+        rngs = [stream.generator(seed, run, "selection") for run in runs]
         splitting = Splitting(runs, starts, self.collect.kill, rngs, self.n, self.clock)
-        for steps in run_together(splitting, functools.partial(self.segments, layout.seed)):
+        for steps in run_together(splitting, functools.partial(self.segments, seed)):
             tell(steps)
-        nothing = Failures(np.empty(0, int), np.empty(0, int), np.empty(0, int))
-        return Went([splitting.outcomes], nothing, 0)
+        return splitting.outcomes
+
+    def path_steps(self, outcomes):
+        return sum(one.steps for one in outcomes)
+
+    def variables(self, run, outcomes):
+        states, times = paths_with_event(run, outcomes, RETURNED_PATHS)
+        if not len(times):
+            return {}, {}
+        variables = {"event_path": (("number", "time", "component"), states), "event_time": (("number",), times)}
+        components = list(self.spec.problem.problem.components)
+        return variables, {"time": self.spec.times[: states.shape[1]], "component": components}
+
+    def doubts(self, outcomes, estimate):
+        count, replicas = len(outcomes), self.collect.replicas
+        if estimate.mean == 0:
+            best = max(one.reached for one in outcomes) + 0.0  # 0 and not -0, whichever of the two came first
+            words = (
+                f"all {count} runs died out: no path reached {self.spec.record['event']}. The best score was "
+                f"{best:.4g}, after {max(one.rounds for one in outcomes)} rounds. Is the level within reach, and does "
+                "the score grow on the way to it? A score that many paths share stops the search: give one that tells "
+                "them apart."
+            )
+            yield words, MissedWays
+            return
+        if estimate.scatter > SKEWED:
+            words = (
+                f"single runs scatter by {estimate.scatter:.2g} of their mean, so that the estimate is too low more "
+                "often than not, and so is its interval. Give a better score, more replicas or shorter steps."
+            )
+            yield words, Skewed
+        if signs := ways.signs(outcomes, estimate, replicas, self.spec):
+            words = (
+                f"ways to the event may have been missed: {'; '.join(signs)}. Repeat with {4 * replicas} replicas: an "
+                "estimate that grows by more than two standard errors had missed one. Or give a score that tells the "
+                "ways apart."
+            )
+            yield words, MissedWays
 
     def first_carries(self, seed: int, run: int) -> np.ndarray:
         """The carries with which the paths of a run begin."""

@@ -11,6 +11,8 @@ and where the score misleads, chains miss the event silently: splitting is bette
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -18,10 +20,16 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy
 
+from stodyn.accuracy.rare_estimate import Effort, Question
+from stodyn.accuracy.repeated import OneByOne, Outcomes, run_of
 from stodyn.engine.layout import Members
 from stodyn.engine.program import executors
-from stodyn.engine.spec import Spec
+from stodyn.engine.run import Run
+from stodyn.engine.spec import Spec, describe
+from stodyn.methods.stopping import Stop
 from stodyn.noise.supply import GivenNormals
+from stodyn.statistics.stopping import Stopped
+from stodyn.warnings import MissedWays
 
 SEEDS = 0.1  # share of the paths from which chains go on
 STAYS = 0.8  # ρ
@@ -67,11 +75,40 @@ def subset(score: Score, size: int, count: int, rng: np.random.Generator) -> Sub
     return SubsetRun(0.0, MOST_LEVELS, evaluations, float(scores.max()))
 
 
-class PathsOfNormals:
-    """Paths as a function of normals: those of random parameters, then those of all steps."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Subsets(Outcomes):
+    """The outcomes of runs of subset simulation."""
 
-    def __init__(self, spec: Spec):
-        self.spec, self.executor = spec, executors.get(spec)
+
+def subset_run(question: Question, method: Any, effort: Effort, executor: str) -> Run:
+    """The runs of subset simulation that answer a question."""
+    problem, event, end = question.problem, question.event, question.end
+    if end is None:
+        raise ValueError('before: by="subset" takes a time, alone or in a list with a level')
+    if problem.has_random_start:
+        raise ValueError('start: by="subset" takes one start for all paths; let a random parameter stand for it')
+    stop = Stop(event, *question.others)
+    spec = describe(problem, method, (question.t0, end), question.dt, None, "float64", stop)
+    spec = dataclasses.replace(
+        spec,
+        statistics=(Subsets(replicas=effort.replicas, kill=SEEDS),),
+        saves=spec.saves[-1:],
+        record={**spec.record, "by": "subset simulation", "event": str(event)},
+    )
+    return run_of(BySubset(spec, executor), effort)
+
+
+class BySubset(OneByOne):
+    """Blocks of subset simulation, whose paths are functions of normals: those of random parameters, then those of all
+    steps."""
+
+    normals = "of the selection"
+
+    def __init__(self, spec: Spec, executor: str):
+        self.spec = spec
+        ends = Stopped(levels=tuple(str(gauge.level) for gauge in spec.method.gauges), n=spec.problem.n)
+        self.program: Any = executors.get(dataclasses.replace(spec, statistics=(ends,)), executor)
+        self.name, self.reason = self.program.name, self.program.reason
         self.streams = spec.traced.streams  # type: ignore[union-attr]
         self.random_params: list[Any] = [source for source in spec.problem.param_sources if source.is_random]
         for source, leaf, example in zip(spec.problem.param_sources, spec.param_leaves, spec.examples, strict=True):
@@ -83,10 +120,29 @@ class PathsOfNormals:
         self.size = len(self.random_params) + spec.steps * sum(count for _, count in self.streams)
         self.start = np.asarray(spec.problem.example_start(), float)
 
-    def score(self, u: np.ndarray) -> np.ndarray:
+    @property
+    def recipe(self) -> Callable[[Spec], executors.Executor]:
+        return functools.partial(BySubset, executor=self.name)
+
+    def outcome(self, rng, tell):
+        return subset(functools.partial(self.score, tell), self.size, self.collect.replicas, rng)
+
+    def path_steps(self, outcomes):
+        return self.spec.steps * sum(one.paths for one in outcomes)
+
+    def doubts(self, outcomes, estimate):
+        if estimate.mean == 0:
+            nearest = -max(one.reached for one in outcomes)
+            words = (
+                f"no run reached {self.spec.record['event']}; the nearest path was {nearest:.4g} away from it. Is the "
+                "level within reach, and does the distance from it tell paths apart?"
+            )
+            yield words, MissedWays
+
+    def score(self, tell: executors.Tell, u: np.ndarray) -> np.ndarray:
         """How near each path came to the event: infinity if it reached it."""
         spec, paths = self.spec, u.shape[1]
-        lanes = executors.lanes_for(paths)
+        lanes = self.program.lanes(paths)
         u = np.ascontiguousarray(u[:, np.arange(lanes) % paths])
         place, normals = len(self.random_params), {}
         for name, count in self.streams:
@@ -98,9 +154,7 @@ class PathsOfNormals:
             for leaf, example, varies in zip(spec.param_leaves, spec.examples, spec.varies, strict=True)
         ]
         begun = np.repeat(self.start[:, None], lanes, axis=1)
-        executor: Any = self.executor
-        went = executor.paths(
-            Members(np.arange(lanes) < paths, np.ones(lanes), begun, params), 0, GivenNormals(normals)
-        )
+        members = Members(np.arange(lanes) < paths, np.ones(lanes), begun, params)
+        went = self.program.paths(members, 0, GivenNormals(normals), lambda steps: tell(steps * paths))
         _, by, closest = went.observed[0][0][0][:3, :paths]
         return np.where(by == 1, np.inf, np.where(np.isfinite(closest), -closest, -np.inf))

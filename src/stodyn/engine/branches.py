@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from stodyn.engine.layout import Members
-from stodyn.engine.program.executors import ByPrint, lanes_for
+from stodyn.engine.program.executors import Stepping
 from stodyn.noise.supply import Numbered
 
 SEGMENTS = 2**32  # most segments of a run
@@ -89,7 +89,7 @@ def path_numbers(run: np.ndarray, segment: np.ndarray) -> np.ndarray:
 
 
 def continued(
-    executor: ByPrint, seed: int, carries: np.ndarray, paths: np.ndarray
+    executor: Stepping, seed: int, carries: np.ndarray, paths: np.ndarray
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Go on from carries (segments, size) with the normals of these paths, call by call, until all stand still.
 
@@ -97,7 +97,7 @@ def continued(
     where lane k holds segment k; they are valid until the next call. Raises FloatingPointError where paths fail.
     """
     spec, count = executor.spec, len(carries)
-    lanes = lanes_for(count, executor.lane_multiple)
+    lanes = executor.lanes(count)
     fill = np.arange(lanes) % count
     params = [np.asarray(leaf, example.dtype)
               for leaf, example in zip(spec.param_leaves, spec.examples, strict=True)]  # fmt: skip

@@ -27,10 +27,10 @@ from stodyn.engine.program.as_scalars import Scalars
 from stodyn.engine.program.observing import observe
 from stodyn.engine.program.printed import Printed
 from stodyn.engine.program.source import Source, UnprintableValues
-from stodyn.engine.program.vmap import BlockRunner, Vmap, VmapWork, Windows
+from stodyn.engine.program.vmap import BlockRunner, StoppingVmapWork, Vmap, VmapWork, Windows
 from stodyn.engine.program.vmap import Program as VmapProgram
 from stodyn.engine.program.watching import Watched, watched
-from stodyn.engine.program.work import Failures, Plan, Went, gone_through
+from stodyn.engine.program.work import Failures, Plan, Went, gone_through, until_still
 from stodyn.engine.spec import Spec
 from stodyn.methods.contract import Method
 from stodyn.noise import stream
@@ -100,6 +100,7 @@ class Stepping(Executor):
     lane_multiple  the number of which the lanes of a block are a multiple
     """
 
+    spec: Spec
     lane_multiple = LANE_MULTIPLE
     supply: type[DrawnNormals] | type[CountedNormals] = DrawnNormals
 
@@ -110,6 +111,16 @@ class Stepping(Executor):
     @abstractmethod
     def paths(self, members: Members, first_path: int, supply: Supply, tell: Tell = lambda steps: None) -> Went:
         """How the paths from first_path on went; tell(steps) is called as work is done, and may raise."""
+
+    @abstractmethod
+    def until_stopped(self, members: Members, supply: Supply) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Call by call, until every path stands still: the lanes that go on, and the components (steps, n, lanes) after
+        each step, which the first statistic looks at and the next call overwrites; raises FloatingPointError where
+        paths fail."""
+
+    def lanes(self, paths: int) -> int:
+        """The number of lanes for any number of paths."""
+        return lanes_for(paths, self.lane_multiple)
 
     def block(self, layout: Layout, block: int, tell: Tell) -> Went:
         count, lanes = layout.paths_in(block), lanes_of(layout, block, self.lane_multiple)
@@ -271,14 +282,9 @@ class ByPrint(Stepping, SingleSteps):
         return self._of_thread.__dict__.setdefault("works", {})
 
     def until_stopped(self, members: Members, supply: Supply) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Call by call, until every path stands still: the lanes that go on, and the values (steps, entries, lanes) of
-        the first statistic after each step, which the next call overwrites; raises FloatingPointError where paths
-        fail."""
-        rows: Any = self.program.source.rows_of[0][0].ravel()
-        if np.array_equal(rows, np.arange(rows[0], rows[0] + rows.size)):
-            rows = slice(rows[0], rows[0] + rows.size)  # a view, not a copy
-        for going, saved in self.program.until_stopped(self.spec, self.plan, members, supply):
-            yield going, saved[:, rows]
+        work: Any = self.program.work(self.spec, self.plan, members.start.shape[1], packs=True)
+        work.take(members, 0, supply)
+        return until_still(work, self.plan)
 
     def states_after(self, layout: Layout, paths: int, steps: int) -> np.ndarray:
         members = layout.members_from(0, paths, lanes_for(paths, self.lane_multiple))
@@ -431,6 +437,18 @@ class Vmapped(Stepping, SingleSteps):
             return np.concatenate(parts, axis=1)[:, :count]
 
         return step
+
+    def until_stopped(self, members: Members, supply: Supply) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        traced: Any = self.spec.traced
+        lanes = members.start.shape[1]
+        with self._in_float64():
+            runner = self._runner(members, lanes)
+            feed = supply.feed(traced.streams, 0, lanes)
+            yield from until_still(StoppingVmapWork(runner, feed, members), runner.plan)
+
+    def lanes(self, paths: int) -> int:
+        """A power of two, since every number of lanes has a program of its own."""
+        return max(1 << (paths - 1).bit_length(), self.lane_multiple) if self.lane_multiple > 1 else paths
 
     def _in_float64(self) -> contextlib.AbstractContextManager[None]:
         """float64 in the threads of functions of the host too, where the step calls any."""

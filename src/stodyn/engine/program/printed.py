@@ -6,7 +6,7 @@ import functools
 import math
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -68,24 +68,6 @@ class Printed:
     def work(self, spec: Spec, plan: Plan, lanes: int, packs: bool) -> _Work:
         """Memory for paths on their way through the program; `packs` where some may be stopped before others."""
         return (_Packing if packs else _Work)(self, spec, plan, lanes)
-
-    def until_stopped(
-        self, spec: Spec, plan: Plan, members: Members, supply: Supply
-    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Call by call, until every path stands still: the lanes that go on, and the rows of all lanes after each step,
-        (steps, rows, lanes), which the next call overwrites; raises FloatingPointError where paths fail."""
-        work, first = _Packing(self, spec, plan, members.start.shape[1]), 0
-        work.take(members, 0, supply)
-        bad = work.begin()
-        while bad is None and first < len(plan.h):
-            last = work.end(first)
-            if not work.going.size:
-                return
-            bad = work.move(first, last, plan.saves_in(first, last))
-            yield work.going, work.saved[: last - first]
-            first = last
-        if bad is not None:
-            raise FloatingPointError(f"{np.count_nonzero(bad)} of {np.count_nonzero(members.member)}")
 
     def states_along(
         self, spec: Spec, plan: Plan, members: Members, supply: Supply, steps: Sequence[int] | np.ndarray
@@ -396,6 +378,10 @@ class _Packing(_Work):
             self.saved[fresh, :, self.going] = self.few["seen"][fresh, :, :count]
             self.state[:, self.going] = self.few["state"][:, :count]
         return self.bad()
+
+    def components(self, inside: slice) -> np.ndarray:
+        """The components (saves, n, lanes) at the saves of the last call."""
+        return self.saved[: inside.stop - inside.start, : self.spec.problem.n]
 
     def diagnose(self, before: tuple[np.ndarray, np.ndarray], first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
         diagnosis = super().diagnose(before, first, last)

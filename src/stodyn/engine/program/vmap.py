@@ -507,3 +507,19 @@ class VmapWork(Work):
         if self.state.rounded is None:
             return 0
         return int(np.sum(np.asarray(self.state.rounded)[np.asarray(self.members.member)]))
+
+
+class StoppingVmapWork(VmapWork):
+    """The same of paths that stand still one after the other: the last number of a state is 0 while its path goes
+    on."""
+
+    going: np.ndarray
+    move = VmapWork.advance
+
+    def end(self, first: int) -> int:
+        self.going = np.flatnonzero((np.asarray(self.state.method[-1]) == 0) & np.asarray(self.members.member))
+        return super().end(first)
+
+    def components(self, inside: slice) -> np.ndarray:
+        """What the first statistic has seen at the saves of the last call."""
+        return self.observations[0][: inside.stop - inside.start]

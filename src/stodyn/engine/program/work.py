@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 import functools
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import numpy as np
@@ -20,6 +20,9 @@ class Failures(NamedTuple):
     lane: np.ndarray
     step: np.ndarray
     cause: np.ndarray
+
+
+NO_FAILURES = Failures(np.empty(0, int), np.empty(0, int), np.empty(0, int))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,7 +67,7 @@ class Gathered:
 
     def __init__(self, plan: Plan):
         self.observations: list[list[Any]] = [[] for _ in plan.observes]
-        self.failures: list[Failures] = [Failures(np.empty(0, int), np.empty(0, int), np.empty(0, int))]
+        self.failures: list[Failures] = [NO_FAILURES]
         self.rounded = 0  # steps that were solved no better than rounding allows
 
     def keep(self, observed: Sequence[Any]) -> None:
@@ -157,3 +160,39 @@ def gone_through(work: Work, plan: Plan, tell: Callable[[int], None]) -> Went:
         first = last
     gathered.rounded = work.rounded()
     return gathered.result()
+
+
+class Stopping(Protocol):
+    """Work on paths that stand still one after the other; its first statistic looks at the components of all of them.
+
+    going  the lanes of those that go on, as they were at the last `end`
+    """
+
+    members: Any
+    going: np.ndarray
+
+    def begin(self) -> np.ndarray | None: ...
+
+    def end(self, first: int) -> int: ...
+
+    def move(self, first: int, last: int, inside: slice) -> np.ndarray | None:
+        """Take the steps of a call, looking at the saves `inside` only where paths go on; which lanes are bad after."""
+
+    def components(self, inside: slice) -> np.ndarray:
+        """The components (saves, n, lanes) at the saves of the last call, which the next one overwrites."""
+
+
+def until_still(work: Stopping, plan: Plan) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Call by call, until every path stands still: the lanes that go on, and the components of all lanes at each save;
+    raises FloatingPointError where paths fail."""
+    bad, first = work.begin(), 0
+    while bad is None and first < len(plan.h):
+        last = work.end(first)
+        if not work.going.size:
+            return
+        inside = plan.saves_in(first, last)
+        bad = work.move(first, last, inside)
+        yield work.going, work.components(inside)
+        first = last
+    if bad is not None:
+        raise FloatingPointError(f"{np.count_nonzero(bad)} of {np.count_nonzero(work.members.member)}")
