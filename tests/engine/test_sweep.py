@@ -166,6 +166,17 @@ def test_values_of_a_block_at_all_points_must_fit_into_memory(monkeypatch):
     sweep(ornstein_uhlenbeck(), EulerMaruyama, **options | dict(paths=16))  # fewer than a block has room for
 
 
+def test_memory_is_asked_for_before_all_points_are_described(monkeypatch):
+    """100 000 points took minutes before they were refused."""
+    described = []
+    original = sweeping.run_of
+    monkeypatch.setattr(sweeping, "run_of", lambda *arguments: described.append(1) or original(*arguments))
+    monkeypatch.setattr(sweeping, "machine_memory", lambda: 1.0)
+    with pytest.raises(MemoryError, match="differences: the values of one block at all points take"):
+        sweep(ornstein_uhlenbeck(), EulerMaruyama, over={"rate": [1.0, 2.0, 3.0]}, **RUN)
+    assert len(described) == 1
+
+
 def test_differences_along_or_from_what_is_not_there_are_refused(swept):
     for arguments, said in (
         (("time",), "along: expected one of rate, sigma, got 'time'"),

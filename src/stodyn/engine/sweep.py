@@ -148,6 +148,8 @@ def sweep(
         spec = _with_values_last(describe(problems[k], method, t, dt, collected, dtype, stop))
         check_paths(spec, count)
         run = run_of(spec, count, seeds[k], where)
+        if k == 0:  # before the other points are described, which may take minutes
+            check_memory(run, len(watched), len(problems))
         return examined(run, problems[k], method, judges_laws=k in corners)
 
     with sharing_traces():
@@ -496,6 +498,20 @@ class WrittenValues(Values, Valued):
         return self.of.values(snapshot)
 
 
+def check_memory(first: Run, watched: int, points: int) -> None:
+    """Refuse values that do not fit into memory: those of `watched` statistics, the last ones of the first point's run,
+    whose other points have as many."""
+    saves = first.spec.saves[len(first.spec.saves) - watched :]
+    needed = sum(8 * 4 * len(g) * first.spec.problem.n * first.paths_in(0) for g in saves) * points
+    there = machine_memory()
+    if needed > MEMORY_SHARE * there:
+        raise MemoryError(
+            f"differences: the values of one block at all points take {needed / 1e9:.1f} GB, but this machine has "
+            f"{there / 1e9:.1f} GB. Keep fewer times with every= or at=, give a smaller block=, or pass "
+            "differences=False."
+        )
+
+
 @dataclasses.dataclass
 class Sweep(Job):
     """A block of a sweep is the same block of every point, and the comparison of its paths from point to point.
@@ -517,7 +533,7 @@ class Sweep(Job):
         return self.runs[0].blocks
 
     def check(self) -> None:
-        """Refuse points that cannot stand in one result, and values that do not fit into memory."""
+        """Refuse points that cannot stand in one result."""
         first = self.runs[0]
         words = {"layout.width": "block", "spec.problem.n": "components", "spec.problem.components": "names"}
         for run in self.runs[1:]:
@@ -525,15 +541,6 @@ class Sweep(Job):
                 ours, theirs = (functools.reduce(getattr, name.split("."), one) for one in (first, run))
                 if ours != theirs:
                     raise ValueError(f"problem: {what} must be the same at every point, got {ours} and {theirs}")
-        saves = first.spec.saves[len(first.spec.saves) - self.watched :]
-        needed = sum(8 * 4 * len(g) * first.spec.problem.n * self.paths_in(0) for g in saves) * len(self.runs)
-        there = machine_memory()
-        if needed > MEMORY_SHARE * there:
-            raise MemoryError(
-                f"differences: the values of one block at all points take {needed / 1e9:.1f} GB, but this machine has "
-                f"{there / 1e9:.1f} GB. Keep fewer times with every= or at=, give a smaller block=, or pass "
-                "differences=False."
-            )
 
     def paths_in(self, block: int) -> int:
         return self.runs[0].paths_in(block)
