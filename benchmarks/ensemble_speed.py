@@ -32,6 +32,7 @@ from stodyn.methods.explicit import EulerMaruyama, Heun
 from stodyn.methods.implicit import ImplicitMidpoint
 from stodyn.models.kubo import kubo
 from stodyn.models.lorenz import lorenz
+from stodyn.models.ornstein_uhlenbeck import ornstein_uhlenbeck
 from stodyn.numerics.printing.compiling import processor as compiling_for
 from stodyn.statistics import Moments
 
@@ -280,6 +281,7 @@ def scaling(report: Report) -> None:
     )
     for call, asked in zip(calls, (25.0, 25.0, 2.0, 0.5), strict=True):
         report.goal(f"{call.name} (ms)", "<=", asked, call.ns / 1e6)
+    raw_calls(report)
     many, long = (100_000, 100) if report.quick else (1_000_000, 1_000)
     before, peak, seconds = in_fresh_process(memory_of, many, long)
     report.table(
@@ -287,6 +289,34 @@ def scaling(report: Report) -> None:
         [(many, long, before, peak, seconds)],
     )  # fmt: skip
     report.goal(f"peak memory of {many} paths x {long} steps (MB)", "<=", 600.0, peak)
+
+
+def raw_calls(report: Report) -> None:
+    """What `ready.raw` takes around its steps, in µs of processor time: a new seed each time, and other parameters and
+    starts with it. What is not overhead is what more steps add, for as many as there are."""
+    rows = []
+    for paths in (8, 1000):
+        costs = [raw_cost(paths, steps, 5 if report.quick else 9) for steps in (10, 110)]
+        of_steps = (costs[1][0] - costs[0][0]) / 10
+        rows.append((f"{paths} x 10", *costs[0], of_steps))
+        for name, cost in zip(("a seed", "a seed, params and start"), costs[0], strict=True):
+            report.goal(f"ready.raw around the steps of {paths} paths, {name} (µs)", "<=", 100.0, cost - of_steps)
+    columns = ("paths x steps", "a seed", "params, start", "10 steps")
+    report.table("A call of ready.raw, µs of processor time", columns, rows)
+
+
+def raw_cost(paths: int, steps: int, rounds: int) -> tuple[float, float]:
+    """The least processor time of a call, in µs: with another seed, and with other parameters and starts too."""
+    ready, seeds = sd.prepare(ornstein_uhlenbeck(), Heun, t=(0.0, 0.1 * steps), dt=0.1, paths=paths), itertools.count(1)
+    out, changes = np.empty((1, paths)), {"params": {"rate": 2.0, "sigma": 0.3}, "start": np.ones((1, paths))}
+    spent: list[list[float]] = [[], []]
+    for _ in range(rounds):
+        for costs, changed in zip(spent, ({}, changes), strict=True):
+            began = time.process_time()
+            for _ in range(10 * IN_A_ROW):
+                ready.raw(seed=next(seeds), out=out, **changed)
+            costs.append((time.process_time() - began) / (10 * IN_A_ROW) * 1e6)
+    return min(spent[0]), min(spent[1])
 
 
 def in_a_row(call: Callable[[], float]) -> Callable[[], float]:

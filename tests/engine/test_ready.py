@@ -9,6 +9,7 @@ import pytest
 import stodyn as sd
 from stodyn import statistics as st
 from stodyn.engine import spec as specs
+from stodyn.engine.program import printed
 from stodyn.models.ornstein_uhlenbeck import ornstein_uhlenbeck
 
 RUN = dict(t=(0.0, 1.0), dt=0.125, paths=100)
@@ -105,6 +106,15 @@ def test_the_raw_states_are_those_of_the_paths():
             np.testing.assert_array_equal(out, at_the_end(ready, seed=seed))
 
 
+def test_raw_calls_in_several_parts_begin_at_the_start_again(monkeypatch):
+    """A program is called for some steps at a time; the next seed begins with the first of them."""
+    ready = sd.prepare(ornstein_uhlenbeck(), "Heun", collect=st.Paths(100, at=[1.0]), **RUN)
+    expected = [at_the_end(ready, seed=seed) for seed in (1, 2)]
+    monkeypatch.setattr(printed, "SECONDS", 0.0)
+    for seed, states in zip((1, 2), expected, strict=True):
+        np.testing.assert_array_equal(ready.raw(seed=seed), states)
+
+
 def test_raw_calls_take_other_starts_and_parameters():
     ready = sd.prepare(ornstein_uhlenbeck(rate=1.0), "Heun", collect=st.Paths(100, at=[1.0]), **RUN)
     other = {"rate": 3.0, "sigma": 0.25}
@@ -121,6 +131,7 @@ def test_raw_calls_take_other_starts_and_parameters():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        (dict(seed=-1), "seed: expected a whole number >= 0"),
         (dict(start=np.zeros(100)), r"start: expected an array of shape \(1, 100\), got \(100,\)"),
         (dict(out=np.zeros((2, 100))), r"out: expected an array of shape \(1, 100\)"),
         (dict(params={"rate": 1.0}), "params: expected the structure"),
@@ -129,7 +140,7 @@ def test_raw_calls_take_other_starts_and_parameters():
 )
 def test_raw_calls_refuse_what_does_not_fit(options, message):
     with pytest.raises(ValueError, match=message):
-        sd.prepare(ornstein_uhlenbeck(), "Heun", **RUN).raw(seed=1, **options)
+        sd.prepare(ornstein_uhlenbeck(), "Heun", **RUN).raw(**{"seed": 1} | options)
 
 
 def test_raw_calls_say_where_they_are_not_possible():

@@ -29,6 +29,13 @@ def drawn(way, key, paths, rows):
     return out.transpose(1, 0, 2).reshape(rows, -1), states
 
 
+@pytest.mark.parametrize("seed", [0, 1, 2**32 - 1, 2**32, 2**64 + 3, 2**127 + 2**90 + 5, 2**128 - 1, 2**128, 7**300])
+def test_words_of_a_stream_are_those_of_numpy(seed):
+    for stream in ("W", "area", "jitter"):
+        words = np.random.SeedSequence(seed, spawn_key=(STREAMS[stream],)).generate_state(3, np.uint64)
+        np.testing.assert_array_equal(path_normals.key(seed, stream), words)
+
+
 @pytest.mark.parametrize("way", WAYS)
 def test_numbers_of_numpy_from_the_same_words(way):
     """SFC64 and the ziggurat as NumPy has them, which rounds its layers differently: equal to 1e-13."""

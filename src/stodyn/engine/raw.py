@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import jax
@@ -11,6 +12,7 @@ from stodyn.engine.failure import PathsFailed
 from stodyn.engine.layout import Layout, Members
 from stodyn.engine.program.executors import ByPrint, lanes_of
 from stodyn.engine.run import Run
+from stodyn.hints import check_seed
 from stodyn.numerics.elimination import WRITTEN_OUT
 from stodyn.problems.structure import PROVED
 
@@ -31,21 +33,27 @@ class Raw:
         noise = spec.problem.noise_structure
         is_free = not spec.method.fixed_params and (noise.known == PROVED or not noise.kinds)
         self.takes_params = self.takes_start and is_free
+        layout = run.layout
+        self.shape = spec.problem.n, run.paths
+        self.lanes = lanes_of(layout, 0, executor.lane_multiple)
+        firsts = [layout.first_path(block) for block in range(layout.blocks)]
+        self.parts = [slice(*ends) for ends in itertools.pairwise([*firsts, run.paths])]
+        self.draws = not layout.has_common_start or any(spec.varies)
 
     def __call__(self, seed: int, params: Any, start: np.ndarray | None, out: np.ndarray | None) -> np.ndarray:
-        run = self.run
-        shape = run.spec.problem.n, run.paths
-        out = np.empty(shape) if out is None else out
-        _check("out", out, shape)
-        changes = self._changes(params, start)
-        layout = Layout(run.spec, run.paths, int(seed), run.layout.width)
-        supply = self.executor.supply(layout.seed)
-        for block in range(layout.blocks):
-            first, count = layout.first_path(block), layout.paths_in(block)
-            members = layout.members(block, lanes_of(layout, block, self.executor.lane_multiple))
+        check_seed(seed)
+        if out is None:
+            out = np.empty(self.shape)
+        _check("out", out, self.shape)
+        changes = {} if params is None and start is None else self._changes(params, start)
+        run, supply, layout = self.run, self.executor.supply(int(seed)), self.run.layout
+        if self.draws:
+            layout = Layout(run.spec, run.paths, int(seed), layout.width)
+        for part in self.parts:
+            members = layout.members_from(part.start, part.stop - part.start, self.lanes)
             if changes:
-                members = _changed(members, changes, slice(first, first + count), run.spec.varies)
-            out[:, first : first + count] = self.executor.at_end(members, first, supply)[:, :count]
+                members = _changed(members, changes, part, run.spec.varies)
+            out[:, part] = self.executor.at_end(members, part.start, supply)[:, : part.stop - part.start]
         if self.raises and not np.isfinite(out).all():
             self._fail(out)
         return out
@@ -75,8 +83,8 @@ class Raw:
             raise ValueError(f"params: expected the structure {spec.params_tree}, got {tree}")
         arrays = []
         for leaf, example, varies in zip(leaves, spec.examples, spec.varies, strict=True):
-            _check("params", leaf, (*(self.run.paths,) * varies, *example.shape))
             array = np.asarray(leaf, example.dtype)
+            _check("params", array, (*(self.run.paths,) * varies, *example.shape))
             arrays.append(np.moveaxis(array, 0, -1) if varies else array)
         return arrays
 
@@ -97,11 +105,15 @@ def _check(name: str, array: Any, shape: tuple[int, ...]) -> None:
 
 def _changed(members: Members, changes: dict[str, Any], paths: slice, varies: tuple[int, ...]) -> Members:
     """The members of a block with these values; lanes beyond its last path repeat its first ones."""
-    lanes, count = members.start.shape[1], paths.stop - paths.start
-    fill: Any = paths if lanes == count else np.arange(lanes) % count + paths.start
+    lanes = members.start.shape[1]
+
+    def of_lanes(values: np.ndarray) -> np.ndarray:
+        own = values[..., paths]
+        return np.ascontiguousarray(own) if own.shape[-1] == lanes else own.take(np.arange(lanes), axis=-1, mode="wrap")
+
+    start, params = members.start, members.params
     if "start" in changes:
-        members = members._replace(start=np.ascontiguousarray(changes["start"][:, fill], members.start.dtype))
+        start = of_lanes(changes["start"]).astype(start.dtype, copy=False)
     if "params" in changes:
-        pairs = zip(changes["params"], varies, strict=True)
-        members = members._replace(params=[np.ascontiguousarray(v[..., fill]) if own else v for v, own in pairs])
-    return members
+        params = [of_lanes(v) if own else v for v, own in zip(changes["params"], varies, strict=True)]
+    return Members(members.member, members.weight, start, params)

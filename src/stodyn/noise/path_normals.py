@@ -38,6 +38,12 @@ def _is_compiled(implementation: str | None) -> bool:
 @functools.lru_cache(64)
 def key(seed: int, stream: str) -> np.ndarray:
     """The three words that all paths of a stream share."""
+    if seed < 2 ** (32 * path_normals_code.POOL) and _is_compiled(None):  # in a tenth of NumPy's time
+        parts = [seed >> 32 * k & 0xFFFFFFFF for k in range(path_normals_code.POOL)]
+        entropy = np.array([*parts, STREAMS[stream]], np.uint32)
+        words = np.empty(3, np.uint64)
+        path_normals_code.compiled().key(address(entropy), address(words))
+        return words
     return np.random.SeedSequence(seed, spawn_key=(STREAMS[stream],)).generate_state(3, np.uint64)
 
 

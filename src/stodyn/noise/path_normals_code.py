@@ -9,6 +9,8 @@ A number that falls outside its layer's rectangle, one in 84, is finished lane b
 from __future__ import annotations
 
 import ctypes
+import itertools
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from stodyn.noise.sfc64 import DISCARDED, FIRST_FACTOR, INCREMENT, LANES, SECOND_FACTOR
@@ -20,7 +22,10 @@ WORDS = 4  # of a generator's state
 INTERLEAVED, VECTOR = "interleaved", "vector"
 
 WIDE = '"prefer-vector-width"="512" "min-legal-vector-width"="512"'  # else LLVM may cut vectors in two
-FILL, SEED = "sd_fill_normals", "sd_seed_normals"
+FILL, SEED, KEY = "sd_fill_normals", "sd_seed_normals", "sd_key"
+POOL = 4  # words of NumPy's SeedSequence, a hash by M. E. O'Neill whose numbers its authors keep
+INTO, OUT = (0x43B0D7E5, 0x931E8875), (0x8B51F9DD, 0x58F38DED)  # its constants in and out of the pool: first, factor
+LEFT, RIGHT = 0xCA01F9DD, 0x4973F715  # by which two words are mixed
 WORD_VECTOR, REAL_VECTOR, MASK_VECTOR = (f"<{LANES} x {t}>" for t in ("i64", "double", "i1"))
 
 
@@ -31,16 +36,17 @@ class Compiled(NamedTuple):
     seed_address: int
     fill: Any
     seed: Any
+    key: Any
     machine: compiling.Machine
 
 
 @compiling.once
 def compiled(layout: str | None = None) -> Compiled:
-    """Return the two functions for this processor, which are compiled once in a process; `layout` is chosen by the
+    """Return the functions for this processor, which are compiled once in a process; `layout` is chosen by the
     processor."""
     wide = compiling.processor().register == 8
     machine = compiling.compiled(
-        text(layout or (VECTOR if wide else INTERLEAVED), WIDE if wide else ""), [FILL, SEED], level=2
+        text(layout or (VECTOR if wide else INTERLEAVED), WIDE if wide else ""), [FILL, SEED, KEY], level=2
     )
     fill, seed = machine.address(FILL), machine.address(SEED)
     pointer, count = ctypes.c_void_p, ctypes.c_int64
@@ -49,6 +55,7 @@ def compiled(layout: str | None = None) -> Compiled:
         seed,
         ctypes.CFUNCTYPE(None, pointer, pointer, count, count)(fill),
         ctypes.CFUNCTYPE(None, pointer, pointer, pointer, count)(seed),
+        ctypes.CFUNCTYPE(None, pointer, pointer)(machine.address(KEY)),
         machine,
     )
 
@@ -56,7 +63,7 @@ def compiled(layout: str | None = None) -> Compiled:
 def text(layout: str, attributes: str = "") -> str:
     """The text of the whole module that is compiled; `attributes` are the processor's."""
     fill = _interleaved() if layout == INTERLEAVED else _vector(attributes)
-    return "\n".join([_tables(), elementary.definitions({"exp", "log1p"}, 1), _finish(), _seed(), fill])
+    return "\n".join([_tables(), elementary.definitions({"exp", "log1p"}, 1), _finish(), _key(), _seed(), fill])
 
 
 def _number(x: float) -> str:
@@ -185,6 +192,47 @@ done:
   ret double %found
 }}
 """
+
+
+def _key() -> str:
+    """void sd_key(const uint32_t entropy[5], uint64_t key[3]): generate_state(3, uint64) of NumPy's
+    SeedSequence(seed, spawn_key=(stream,)); the entropy is four words of the seed, the lowest first, and the stream."""
+    lines: list[str] = []
+
+    def new(instruction: str) -> str:
+        lines.append(f"  %x{len(lines)} = {instruction}")
+        return f"%x{len(lines) - 1}"
+
+    def folded(x: str) -> str:
+        return new(f"xor i32 {x}, {new(f'lshr i32 {x}, 16')}")
+
+    def hashing(first: int, factor: int) -> Callable[[str], str]:
+        """A hash whose constants change from call to call."""
+        constants = itertools.accumulate(itertools.repeat(factor), lambda c, f: c * f % 2**32, initial=first)
+        pairs = itertools.pairwise(constants)
+
+        def hashed(x: str) -> str:
+            before, after = next(pairs)
+            return folded(new(f"mul i32 {new(f'xor i32 {x}, {before}')}, {after}"))
+
+        return hashed
+
+    def mixed(x: str, y: str) -> str:
+        return folded(new(f"sub i32 {new(f'mul i32 {x}, {LEFT}')}, {new(f'mul i32 {y}, {RIGHT}')}"))
+
+    entropy = [new(f"load i32, ptr {new(f'getelementptr i32, ptr %entropy, i64 {k}')}") for k in range(POOL + 1)]
+    hashed = hashing(*INTO)
+    pool = [hashed(word) for word in entropy[:POOL]]
+    for source in range(POOL):
+        for place in range(POOL):
+            if place != source:
+                pool[place] = mixed(pool[place], hashed(pool[source]))
+    pool = [mixed(word, hashed(entropy[POOL])) for word in pool]
+    hashed = hashing(*OUT)
+    for k in range(2 * 3):
+        half = new(f"getelementptr i32, ptr %key, i64 {k}")
+        lines.append(f"  store i32 {hashed(pool[k % POOL])}, ptr {half}, align 4")
+    return "\n".join([f"define void @{KEY}(ptr %entropy, ptr %key) nounwind {{", *lines, "  ret void", "}", ""])
 
 
 def _seed() -> str:

@@ -25,7 +25,7 @@ from stodyn.engine.layout import Layout, Members
 from stodyn.engine.program.as_loops import Loops
 from stodyn.engine.program.as_scalars import Scalars
 from stodyn.engine.program.observing import observe
-from stodyn.engine.program.printed import Printed
+from stodyn.engine.program.printed import Ends, Printed
 from stodyn.engine.program.source import Source, UnprintableValues
 from stodyn.engine.program.vmap import BlockRunner, StoppingVmapWork, Vmap, VmapWork, Windows
 from stodyn.engine.program.vmap import Program as VmapProgram
@@ -269,12 +269,11 @@ class ByPrint(Stepping, SingleSteps):
     def at_end(self, members: Members, first_path: int, supply: Supply) -> np.ndarray:
         """The components (n, lanes) after the last step, in memory that the next call overwrites."""
         kind = members.start.shape[1], "end"
-        if kind not in self._works:
+        ends = self._works.get(kind)
+        if ends is None:
             plan = Plan(self.plan.t, self.plan.h, np.array([self.spec.steps]), ())
-            self._works[kind] = self.program.work(self.spec, plan, kind[0], packs=False)
-        work = self._works[kind]
-        work.take(members, first_path, supply)
-        return work.last_components()
+            ends = self._works[kind] = Ends(self.program, self.spec, plan, kind[0], supply)
+        return ends.components(members, first_path, supply)
 
     @property
     def _works(self) -> dict[tuple[int, Any], Any]:

@@ -151,19 +151,22 @@ class _Work(Work):
         self.frame.set(t=self.t, seen=self.saved, generators=self.generators, fill=supply.address)
 
     def _take_members(self, members: Members) -> None:
-        self.members, lanes, width = members, self.lanes, self.program.width
-        self.is_full = bool(members.member.all() and (members.weight == 1.0).all())
-        self.used = -(-int(np.count_nonzero(members.member)) // width) * width
-        own: list[np.ndarray] = [np.empty((0, lanes))]
-        common: list[np.ndarray] = [np.zeros(1)]
+        old, self.members, lanes, width = self.members, members, self.lanes, self.program.width
+        if old is None or members.member is not old.member or members.weight is not old.weight:
+            self.is_full = bool(members.member.all() and (members.weight == 1.0).all())
+            self.used = -(-int(np.count_nonzero(members.member)) // width) * width
+        own: list[np.ndarray] = []
+        common: list[np.ndarray] = []
         for values, varies in zip(members.params, self.spec.varies, strict=True):
             leaves = own if varies else common
             leaves.append(words(values).reshape(-1, lanes) if varies else words(values).ravel())
-        self.own_params = np.concatenate(own) if len(own) > 1 else own[0]
         self.frame.set(
-            start=np.ascontiguousarray(members.start, float), own_params=self.own_params,
-            common_params=np.concatenate(common[1:] or common), last_lane=self.used,
+            start=np.ascontiguousarray(members.start, float), last_lane=self.used,
+            common_params=np.concatenate(common) if common else np.zeros(1),
         )  # fmt: skip
+        if own or old is None:
+            self.own_params = np.concatenate(own) if own else np.empty((0, lanes))
+            self.frame.set(own_params=self.own_params)
 
     def begin(self) -> np.ndarray | None:
         with np.errstate(all="ignore"):
@@ -185,29 +188,17 @@ class _Work(Work):
         return self.bad()
 
     def step(self, machine: compiling.Machine, first: int, last: int, saves: np.ndarray) -> None:
+        self.aim(first, last, saves)
+        machine["starting" if first < self.program.source.traced.starting_steps else "run"](self.frame.address)
+
+    def aim(self, first: int, last: int, saves: np.ndarray) -> None:
+        """Point the frame at these steps."""
         begun = _begun(first, saves)
         listed = np.append(saves[begun:] - first, -1)
-        starting = first < self.program.source.traced.starting_steps
         self.frame.set(
             t=self.t[first:], h=self.h[first:], steps=last - first, first_step=first, saves=listed,
             seen=self.saved_rows[begun:],
         )  # fmt: skip
-        machine["starting" if starting else "run"](self.frame.address)
-
-    def last_components(self) -> np.ndarray:
-        """The components (n, lanes) after all steps, of a plan that saves the last one alone; in few calls of Python,
-        which take longer than the steps of a few paths."""
-        first, steps, program, is_last = 0, len(self.plan.h), self.program, self.plan.saves
-        starting = program.source.traced.starting_steps
-        self.machine["begin"](self.frame.address)
-        while first < steps:
-            limit = min(starting, steps) if first < starting else steps
-            allowed = max(int(SECONDS * program.rate / self.lanes), 1) if program.rate else FIRST_STEPS
-            last, began = min(limit, first + allowed), time.perf_counter()
-            self.step(self.machine, first, last, is_last if last == steps else is_last[:0])
-            program.rate = self.lanes * (last - first) / max(time.perf_counter() - began, 1e-9)
-            first = last
-        return self.saved[0, : self.spec.problem.n]
 
     def bad(self) -> np.ndarray | None:
         finite = np.isfinite(self.state[self.program.real_rows])
@@ -236,6 +227,41 @@ class _Work(Work):
     def observed(self, inside: slice) -> list[Any]:
         is_observed = [look[inside] for look in self.plan.observes]
         return _RowsOfLanes(self, inside).observed(self.spec.statistics, self.program.source.watched, is_observed)
+
+
+class Ends(_Work):
+    """Blocks of paths that go to the end again and again, by a plan that saves the last step alone: what does not
+    depend on the seed is done once, since for few paths a call of Python takes longer than the steps."""
+
+    def __init__(self, program: Printed, spec: Spec, plan: Plan, lanes: int, supply: Supply):
+        super().__init__(program, spec, plan, lanes)
+        self.generators = np.zeros((max(len(program.streams), 1), lanes // GROUP, 4, GROUP), np.uint64)
+        self.saved_rows, self.aimed = self.saved, (0, 0)
+        self.frame.set(t=self.t, generators=self.generators, fill=supply.address)
+
+    def components(self, members: Members, first_path: int, supply: Supply) -> np.ndarray:
+        """The components (n, lanes) after all steps, in memory that the next call overwrites."""
+        if members is not self.members:
+            self._take_members(members)
+        steps, program, is_last = len(self.plan.h), self.program, self.plan.saves
+        for k, (name, _) in enumerate(program.streams):
+            self.generators[k] = supply.states(name, first_path, self.lanes)
+        machine, starting, first = program.code.machine(self.lanes * steps), program.source.traced.starting_steps, 0
+        if self.aimed[0]:  # the frame still points at the last of several calls
+            self.frame.set(t=self.t)
+            self.aimed = 0, 0
+        machine["begin"](self.frame.address)
+        while first < steps:
+            limit = min(starting, steps) if first < starting else steps
+            allowed = max(int(SECONDS * program.rate / self.lanes), 1) if program.rate else FIRST_STEPS
+            last, began = min(limit, first + allowed), time.perf_counter()
+            if (first, last) != self.aimed:
+                self.aim(first, last, is_last if last == steps else is_last[:0])
+                self.aimed = first, last
+            machine["starting" if first < starting else "run"](self.frame.address)
+            program.rate = self.lanes * (last - first) / max(time.perf_counter() - began, 1e-9)
+            first = last
+        return self.saved[0, : self.spec.problem.n]
 
 
 class _RowsOfLanes(Rows):
