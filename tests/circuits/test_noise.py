@@ -11,6 +11,7 @@ from stodyn.circuits import channels, examples, read
 from stodyn.circuits.devices import BOLTZMANN, CHARGE, Numbers, flicker_size, flicker_slope
 from stodyn.methods.stiff import Trapezoidal
 from stodyn.noise.increment import Increment
+from stodyn.numerics import direct
 from stodyn.numerics.printing.points import AtPoints
 from stodyn.studies.circuit_noise import cases, linear
 
@@ -49,6 +50,17 @@ def test_the_spectrum_of_a_resistor_is_the_closed_form():
     assert across[0] == pytest.approx(4 * KT * 1e4, rel=1e-6)
     asked = read(RC + ".noise v(out) V1 dec 5 1k 1meg\n").noise_spectrum()
     np.testing.assert_allclose(asked.frequency, np.geomspace(1e3, 1e6, 16))
+
+
+def test_a_small_circuit_is_solved_as_arrays_at_each_frequency(monkeypatch):
+    """With sparse matrices of two nodes most of a spectrum's time went into SciPy's bookkeeping."""
+    kinds, solved = [], direct.solved
+    monkeypatch.setattr(direct, "solved", lambda a, b: kinds.append(type(a)) or solved(a, b))
+    circuit = read("kT/C\nV1 in 0 0 AC 1\nR1 in out 1k\nC1 out 0 1n\n.end\n")
+    circuit.noise_spectrum("out", [1e3, 1e6])
+    response = circuit.response([1e3, 1e6])["out"]
+    np.testing.assert_allclose(response, 1.0 / (1.0 + 2j * np.pi * 1e-6 * np.array([1e3, 1e6])), rtol=1e-12)
+    assert kinds[-4:] == [np.ndarray] * 4
 
 
 def test_currents_have_the_noise_of_their_charges():

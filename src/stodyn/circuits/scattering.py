@@ -75,7 +75,7 @@ def scattering(small_signal: SmallSignal, frequency: np.ndarray) -> Scattering:
             if node != GROUND:
                 outputs[network.nodes[node], k] += sign
     pushes = np.stack([small_signal.pushed(name)[: network.n] for name, _ in ports], axis=1)
-    M, J = network.small_signal(small_signal.x)
+    M, J = map(direct.handy, network.small_signal(small_signal.x))
     roots = np.sqrt(impedances)
     matrices, waves = [], []
     for f in frequency:

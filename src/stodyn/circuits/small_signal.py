@@ -127,7 +127,7 @@ class SmallSignal:
         for name, sign in ((node, 1.0), (reference, -1.0)):
             if name != "0":
                 output[self.component(name)] += sign
-        M, J = network.small_signal(self.x)
+        M, J = map(direct.handy, network.small_signal(self.x))
         white = 2.0 * network.intensity(self.x, network.sources.at_rest(), np)
         flicker = self.flicker()
         transfers = np.empty((len(f), n + 1), complex)
@@ -175,7 +175,7 @@ class SmallSignal:
         f = np.atleast_1d(np.asarray(frequency, float))
         if f.ndim != 1 or not (np.isfinite(f).all() and (f >= 0.0).all()):
             raise ValueError(f"frequency: expected frequencies from 0 in Hz, got {frequency!r}")
-        M, J = network.small_signal(self.x)
+        M, J = map(direct.handy, network.small_signal(self.x))
         right = np.zeros(n + 1, complex)
         np.add.at(
             right, network.source_rows, network.source_signs * network.sources.small_signal[network.source_columns]
