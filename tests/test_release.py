@@ -89,6 +89,8 @@ def test_the_page_on_peers_marks_what_is_wrong_and_names_what_is_not_there(monke
     spec.loader.exec_module(peers)
     monkeypatch.setattr(peers, "has", lambda tool: tool != "torchsde")
     rows = [peers.Answer("E x, 20 paths", "stodyn", 1.0 + 0.1 * z, 0.1, 1.0, 0.01) for z in (4.5, 3.5)]
-    wrong, right = (line for line in peers.page(rows).splitlines() if line.startswith("| ") and "stodyn" in line)
+    wrong, right = (line for line in peers.page(rows, []).splitlines() if line.startswith("| ") and "stodyn" in line)
     assert '<span class="wrong">+4.5</span>' in wrong and "wrong" not in right
-    assert peers.page(rows).count("torchsde") == 1 and "\nNot run, since not installed: torchsde" in peers.page(rows)
+    text = peers.page(rows, ["chaospy 4 (TypeError: no)"])
+    assert text.count("torchsde") == 1 and "\nNot run, since not installed: torchsde" in text
+    assert "\nNot run, for an error: chaospy 4 (TypeError: no)." in text
