@@ -29,20 +29,23 @@ function contrasts() {
   const luminance = ([r, g, b]) => 0.2126 * linear(r) + 0.7152 * linear(g) + 0.0722 * linear(b);
   const words = (element) => [...element.childNodes].filter((node) => node.nodeType === 3).map((n) => n.data).join("").trim();
   const found = {};
-  for (const element of document.querySelectorAll("main *, header *, nav *, footer *")) {
-    const text = words(element), style = getComputedStyle(element), { width, height } = element.getBoundingClientRect();
-    if (!text || !width || !height || style.visibility === "hidden" || element.closest("button, .headerlink")) continue;
-    const around = [];
-    for (let e = element; e; e = e.parentElement) around.unshift(getComputedStyle(e));
-    const opacity = around.reduce((all, own) => all * Number(own.opacity), 1);
-    if (opacity < 0.1) continue; // out of sight, as the title in the header is until a reader scrolls
-    const ground = around.reduce((low, own) => onto(colour(own.backgroundColor), low), [255, 255, 255]);
+  // An element whose parts stand on `below`, seen with `opacity`: each is styled once, however deep the page is.
+  const walk = (element, below, seen) => {
+    const style = getComputedStyle(element), opacity = seen * Number(style.opacity);
+    // Out of sight, as the title in the header is until a reader scrolls.
+    if (style.display === "none" || opacity < 0.1) return;
+    const ground = onto(colour(style.backgroundColor), below);
+    for (const part of element.children) walk(part, ground, opacity);
+    const text = words(element), { width, height } = element.getBoundingClientRect();
+    if (!text || !width || !height || style.visibility === "hidden") return;
+    if (!element.closest("main, header, nav, footer") || element.closest("button, .headerlink")) return;
     const ink = colour(element instanceof SVGElement ? style.fill : style.color);
     ink[3] *= opacity;
     const [dark, light] = [luminance(onto(ink, ground)), luminance(ground)].sort((a, b) => a - b);
     const contrast = (light + 0.05) / (dark + 0.05), kind = `${element.localName}.${element.getAttribute("class") ?? ""}`;
     if (!(contrast >= found[kind]?.[0])) found[kind] = [contrast, text.slice(0, 40)];
-  }
+  };
+  walk(document.documentElement, [255, 255, 255], 1);
   return found;
 }
 
@@ -70,6 +73,7 @@ async function main(site, words = "", folder = "") {
   for (const width of WIDTHS)
     for (const colorScheme of SCHEMES) {
       const context = await browser.newContext({ viewport: { width, height: 900 }, colorScheme });
+      context.setDefaultTimeout(600_000); // milliseconds: a busy machine is no fault
       for (const name of files.filter((file) => file.includes(words)).sort()) {
         const page = await context.newPage();
         const found = await faults(page, pathToFileURL(path.resolve(site, name)).href);
